@@ -1,0 +1,73 @@
+"""The two contracts every encoding follows."""
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from torch import Tensor, nn
+
+from ..functional.grids import GridLike
+
+
+class TokenEncoding(nn.Module, ABC):
+    """An encoding applied to tokens: ``forward(x, hw_shape, *, num_prefix_tokens, padding_mask)``.
+
+    Shapes: x (B, L, C) with L = num_prefix_tokens + H * W, prefix tokens first and returned
+    unchanged; ``padding_mask`` (B, H, W) bool, True = padding. Valid tokens of the output must not
+    depend on what the padding holds nor on how much of it there is.
+    """
+
+    #: 'qkv' replaces the tokens; 'qk' leaves them and encodes only what the next attention
+    #: computes its queries and keys from.
+    apply_to: str = 'qkv'
+
+    @abstractmethod
+    def forward(self, x: Tensor, hw_shape: tuple[int, int], *, num_prefix_tokens: int = 0,
+                padding_mask: Tensor | None = None) -> Tensor:
+        """Return the encoded tokens."""
+
+    def out_hw_shape(self, hw_shape: tuple[int, int]) -> tuple[int, int]:
+        """Grid of the output; only unpadded convolutions change it."""
+        return hw_shape
+
+    def out_padding_mask(self, padding_mask: Tensor | None) -> Tensor | None:
+        """Padding mask of the output; only unpadded convolutions change it."""
+        return padding_mask
+
+
+class RelativeEncoding(nn.Module, ABC):
+    """An encoding inside attention: a logit term, a value term, or both.
+
+    Grids hold the cells only; queries and keys each start with ``num_prefix_tokens`` tokens that
+    lie on no grid. Key grids are in query-grid units (:class:`mmposenc.functional.Grid`).
+    """
+
+    num_prefix_tokens: int = 0
+    #: True if :meth:`logits` / :meth:`values` can return something other than None.
+    has_logits: bool = True
+    has_values: bool = False
+
+    @abstractmethod
+    def logits(self, q: Tensor, k: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
+               ) -> Tensor | None:
+        """Term added to the attention logits.
+
+        Args:
+            q: (B, heads, Lq, head_dims), already scaled.
+            k: (B, heads, Lk, head_dims).
+            q_grid, k_grid: grids of queries and keys; ``None`` keys lie on the query grid.
+
+        Returns:
+            (B or 1, heads, Lq, Lk), or None.
+        """
+
+    def values(self, attn: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
+               ) -> Tensor | None:
+        """Term added to the attention output.
+
+        Args:
+            attn: (B, heads, Lq, Lk) attention weights after softmax (and dropout).
+
+        Returns:
+            (B, heads, Lq, head_dims), or None.
+        """
+        return None

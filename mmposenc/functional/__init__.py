@@ -1,0 +1,4 @@
+"""Pure PyTorch maths of the encodings: no modules, no OpenMMLab."""
+from .grids import Grid, as_grid, check_tokens, key_grid, valid_extents
+
+__all__ = ['Grid', 'as_grid', 'check_tokens', 'key_grid', 'valid_extents']

@@ -1,0 +1,110 @@
+"""Token grids: which 2-D cell a token stands for, and checks that the numbers agree."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Union
+
+from torch import Tensor
+
+
+class Grid(NamedTuple):
+    """A grid of tokens, placed in the coordinates of a query grid.
+
+    Cell (r, c) lies at row ``(r + 0.5) * stride_h - 0.5`` and column ``(c + 0.5) * stride_w - 0.5``,
+    the centre of the query cells it pools, so a stride of 1 is the query grid itself. A plain
+    ``(height, width)`` tuple is accepted wherever a grid is (see :func:`as_grid`).
+    """
+
+    height: int
+    width: int
+    stride_h: float = 1.0
+    stride_w: float = 1.0
+
+    @property
+    def hw(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.height, self.width
+
+    @property
+    def num_cells(self) -> int:
+        """Tokens on the grid, without prefix tokens."""
+        return self.height * self.width
+
+
+GridLike = Union[Grid, tuple[int, int], Sequence[int]]
+
+
+def as_grid(grid: GridLike, name: str = 'hw_shape') -> Grid:
+    """Return ``grid`` as a :class:`Grid`.
+
+    Raises:
+        ValueError: if it is not two positive whole numbers (strides are left as they are).
+    """
+    if isinstance(grid, Grid):
+        checked = grid
+    else:
+        if len(grid) != 2:
+            raise ValueError(f'{name}={tuple(grid)!r} must be (height, width)')
+        checked = Grid(int(grid[0]), int(grid[1]))
+    if checked.height < 1 or checked.width < 1:
+        raise ValueError(f'{name}=({checked.height}, {checked.width}) must be at least (1, 1)')
+    return checked
+
+
+def key_grid(q_grid: GridLike, k_grid: GridLike | None) -> Grid:
+    """Place the key grid in query units: ``None`` is the query grid, a plain ``(Hk, Wk)`` is taken
+    to cover the same area (strides Hq / Hk and Wq / Wk), a :class:`Grid` is used as it is."""
+    query = as_grid(q_grid, 'q_grid')
+    if k_grid is None:
+        return query
+    if isinstance(k_grid, Grid):
+        return as_grid(k_grid, 'k_grid')
+    key = as_grid(k_grid, 'k_grid')
+    return Grid(key.height, key.width, query.height / key.height, query.width / key.width)
+
+
+def check_tokens(x: Tensor, hw_shape: GridLike, num_prefix_tokens: int = 0, name: str = 'x') -> Grid:
+    """Check that ``x`` (B, L, C) holds ``num_prefix_tokens`` plus one token for each cell.
+
+    Raises:
+        ValueError: naming L, the grid and the prefix tokens when they disagree. (The iRPE release
+            silently takes floor(sqrt(L)) instead.)
+    """
+    grid = as_grid(hw_shape)
+    if num_prefix_tokens < 0:
+        raise ValueError(f'num_prefix_tokens={num_prefix_tokens} must be >= 0')
+    if x.dim() != 3:
+        raise ValueError(f'{name} has shape {tuple(x.shape)}; (B, L, C) is required')
+    if x.shape[1] != num_prefix_tokens + grid.num_cells:
+        raise ValueError(
+            f'{name} has {x.shape[1]} tokens, but hw_shape=({grid.height}, {grid.width}) and '
+            f'num_prefix_tokens={num_prefix_tokens} need {num_prefix_tokens} + {grid.height} * '
+            f'{grid.width} = {num_prefix_tokens + grid.num_cells}')
+    return grid
+
+
+def valid_extents(padding_mask: Tensor) -> list[tuple[int, int]]:
+    """Rows and columns of the valid top-left rectangle of each image.
+
+    Args:
+        padding_mask: (B, H, W) bool, True = padding, as batching pads: to the right and below.
+
+    Returns:
+        One (rows, columns) pair an image.
+
+    Raises:
+        ValueError: if an image has no valid cell, or its valid cells are not a top-left rectangle.
+    """
+    valid = ~padding_mask
+    rows = valid[:, :, 0].sum(1)
+    cols = valid[:, 0, :].sum(1)
+    areas = valid.flatten(1).sum(1)
+    extents = [(int(r), int(c)) for r, c in zip(rows.tolist(), cols.tolist())]
+    # A mask whose first column has r valid cells, whose first row has c, and which holds exactly
+    # r * c valid cells inside that corner is the rectangle itself.
+    for index, ((r, c), area) in enumerate(zip(extents, areas.tolist())):
+        if r * c == 0 or r * c != area or not bool(valid[index, :r, :c].all()):
+            raise ValueError(
+                f'padding_mask of image {index} has {area} valid cells that are not one top-left '
+                f'rectangle; padding must lie to the right and below, with at least one valid cell')
+    return extents

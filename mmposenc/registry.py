@@ -1,0 +1,22 @@
+"""Registries of scope ``mmposenc``: ``type='mmposenc.PVT'`` resolves from mmdet, mmseg and
+mmpretrain configs without custom_imports."""
+from mmengine.registry import DATASETS as MMENGINE_DATASETS
+from mmengine.registry import HOOKS as MMENGINE_HOOKS
+from mmengine.registry import MODELS as MMENGINE_MODELS
+from mmengine.registry import TRANSFORMS as MMENGINE_TRANSFORMS
+from mmengine.registry import Registry
+
+from . import encodings
+
+# Child registries are searched by name: it must equal that of mmengine's registry's scope.
+MODELS = Registry('model', parent=MMENGINE_MODELS, scope='mmposenc',
+                  locations=['mmposenc.backbones', 'mmposenc.attention'])
+DATASETS = Registry('dataset', parent=MMENGINE_DATASETS, scope='mmposenc',
+                    locations=['mmposenc.datasets'])
+TRANSFORMS = Registry('transform', parent=MMENGINE_TRANSFORMS, scope='mmposenc',
+                      locations=['mmposenc.datasets'])
+HOOKS = Registry('hook', parent=MMENGINE_HOOKS, scope='mmposenc', locations=['mmposenc.engine'])
+
+# encodings/ stays free of OpenMMLab, so its classes are registered here.
+for _name in encodings.ENCODINGS:
+    MODELS.register_module(name=_name, module=getattr(encodings, _name))
