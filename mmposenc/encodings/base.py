@@ -19,6 +19,8 @@ class TokenEncoding(nn.Module, ABC):
     #: 'qkv' replaces the tokens; 'qk' leaves them and encodes only what the next attention
     #: computes its queries and keys from.
     apply_to: str = 'qkv'
+    #: Where a backbone places it when its own ``positions`` is None.
+    default_positions: tuple[int, ...] = (0,)
 
     @abstractmethod
     def forward(self, x: Tensor, hw_shape: tuple[int, int], *, num_prefix_tokens: int = 0,

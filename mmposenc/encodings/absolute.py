@@ -1,0 +1,142 @@
+"""Absolute encodings added to the tokens: a learned table, or sines and cosines."""
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from ..functional.grids import GridLike, as_grid, check_tokens, valid_extents
+from ..functional.masking import join_prefix, pad_map, split_prefix, tokens_to_map
+from ..functional.position_tables import INTERPOLATIONS, resize_position_table, sincos_2d
+from .base import TokenEncoding
+
+
+class _AddedTable(TokenEncoding):
+    """x + table(grid), where each image of a padded batch gets the table of its own extent."""
+
+    default_positions = (-1,)
+
+    def _table(self, hw_shape: tuple[int, int], like: Tensor) -> Tensor:
+        """The table (1, H*W, C) of a grid."""
+        raise NotImplementedError
+
+    def _grid_table(self, hw_shape: tuple[int, int], padding_mask: Tensor | None,
+                    like: Tensor) -> Tensor:
+        if padding_mask is None:
+            return self._table(hw_shape, like)
+        # A table resized to the padded grid would give an image other positions in every batch.
+        tables = []
+        for extent in valid_extents(padding_mask):
+            own = tokens_to_map(self._table(extent, like), extent)
+            tables.append(pad_map(own, hw_shape).flatten(2).transpose(1, 2))
+        return torch.cat(tables)
+
+    def _add(self, x: Tensor, hw_shape: tuple[int, int], num_prefix_tokens: int,
+             padding_mask: Tensor | None) -> Tensor:
+        grid = check_tokens(x, hw_shape, num_prefix_tokens)
+        prefix, tokens = split_prefix(x, num_prefix_tokens)
+        table = self._grid_table(grid.hw, padding_mask, tokens)
+        return join_prefix(prefix, tokens + table.to(tokens.dtype))
+
+
+class LearnedPositionEmbedding(_AddedTable):
+    """A learned vector for each cell of a training grid, resized to any other grid (ViT, Sec. 3.1).
+
+    Args:
+        embed_dims: C.
+        grid_shape: (H, W) of the table.
+        interpolation: 'bicubic' or 'bilinear', for grids other than the table's.
+        num_prefix_embeds: prefix tokens that have a learned vector too (DeiT: its class token);
+            they come first in the table, and such a model must be called with at least as many
+            prefix tokens.
+        drop: dropout rate after the sum.
+
+    Raises:
+        ValueError: for a bad grid or interpolation.
+
+    Differs from mmdet's AbsolutePositionEmbedding: a same-size table is not resampled, and an
+    image in a padded batch gets the table of its own extent, not of the batch's.
+    """
+
+    def __init__(self, embed_dims: int, grid_shape: GridLike, *, interpolation: str = 'bicubic',
+                 num_prefix_embeds: int = 0, drop: float = 0.0) -> None:
+        super().__init__()
+        if interpolation not in INTERPOLATIONS:
+            raise ValueError(f'interpolation={interpolation!r} must be one of {INTERPOLATIONS}')
+        if num_prefix_embeds < 0:
+            raise ValueError(f'num_prefix_embeds={num_prefix_embeds} must be >= 0')
+        self.grid_shape = as_grid(grid_shape, 'grid_shape').hw
+        self.interpolation = interpolation
+        self.num_prefix_embeds = num_prefix_embeds
+        cells = self.grid_shape[0] * self.grid_shape[1]
+        self.pos_embed = nn.Parameter(torch.empty(1, num_prefix_embeds + cells, embed_dims))
+        self.drop = nn.Dropout(drop)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Truncated normal, standard deviation 0.02, as DeiT and PVT."""
+        nn.init.trunc_normal_(self.pos_embed, std=0.02)
+
+    def _table(self, hw_shape: tuple[int, int], like: Tensor) -> Tensor:
+        cells = self.pos_embed[:, self.num_prefix_embeds:]
+        return resize_position_table(cells, self.grid_shape, hw_shape, self.interpolation)
+
+    def forward(self, x: Tensor, hw_shape: tuple[int, int], *, num_prefix_tokens: int = 0,
+                padding_mask: Tensor | None = None) -> Tensor:
+        """Add the table; prefix tokens change only where they have a vector of their own.
+
+        Args, Returns, Raises: as TokenEncoding.
+        """
+        out = self._add(x, hw_shape, num_prefix_tokens, padding_mask)
+        if self.num_prefix_embeds:
+            if num_prefix_tokens < self.num_prefix_embeds:
+                raise ValueError(f'num_prefix_tokens={num_prefix_tokens}, but the table has '
+                                 f'num_prefix_embeds={self.num_prefix_embeds}')
+            added = self.pos_embed[:, :self.num_prefix_embeds].to(out.dtype)
+            out = torch.cat((out[:, :self.num_prefix_embeds] + added,
+                             out[:, self.num_prefix_embeds:]), dim=1)
+        return self.drop(out)  # type: ignore[no-any-return]
+
+    def extra_repr(self) -> str:
+        return f'grid_shape={self.grid_shape}, interpolation={self.interpolation!r}'
+
+
+class SinCosPositionEncoding(_AddedTable):
+    """Fixed 2-D sines and cosines (Vaswani et al. 2017, Sec. 3.5, on rows and columns).
+
+    Nothing is stored: the table is computed for the grid at hand, so state_dict never depends on
+    the last input's size.
+
+    Args:
+        embed_dims: C, a multiple of 4.
+        temperature: base of the wavelengths.
+        normalize: positions relative to the image's own extent (DETR) instead of in cells.
+        layout: 'split' (MoCo v3, timm) or 'interleaved' (DETR).
+    """
+
+    def __init__(self, embed_dims: int, *, temperature: float = 10000.0, normalize: bool = False,
+                 layout: str = 'split') -> None:
+        super().__init__()
+        if temperature <= 0:
+            raise ValueError(f'temperature={temperature} must be positive')
+        sincos_2d((1, 1), embed_dims, layout=layout)  # checks the arguments
+        self.embed_dims = embed_dims
+        self.temperature = temperature
+        self.normalize = normalize
+        self.layout = layout
+
+    def _table(self, hw_shape: tuple[int, int], like: Tensor) -> Tensor:
+        return sincos_2d(hw_shape, self.embed_dims, temperature=self.temperature,
+                         normalize=self.normalize, layout=self.layout, device=like.device,
+                         dtype=like.dtype if like.dtype.is_floating_point else torch.float32)
+
+    def forward(self, x: Tensor, hw_shape: tuple[int, int], *, num_prefix_tokens: int = 0,
+                padding_mask: Tensor | None = None) -> Tensor:
+        """Add the encoding of each cell; prefix tokens are returned unchanged.
+
+        Args, Returns, Raises: as TokenEncoding.
+        """
+        return self._add(x, hw_shape, num_prefix_tokens, padding_mask)
+
+    def extra_repr(self) -> str:
+        return (f'{self.embed_dims}, temperature={self.temperature}, normalize={self.normalize}, '
+                f'layout={self.layout!r}')

@@ -1,0 +1,217 @@
+"""Positional encoding generator: a convolution over the tokens, laid out on their grid."""
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..functional.grids import check_tokens
+from ..functional.masking import (join_prefix, map_to_tokens, masked_batch_norm, split_prefix,
+                                  tokens_to_map)
+from .base import TokenEncoding
+
+CONVOLUTIONS = ('depthwise', 'separable', 'dense')
+
+
+class PEG(TokenEncoding):
+    """y = x + conv(x), the conditional positional encoding of CPVT (Chu et al., ICLR 2023, Sec. 3.2).
+
+    Zero padding at the border is what makes the encoding absolute; it comes from the image border,
+    never from batch padding: with ``padding_mask`` every layer's padded inputs are zero, BatchNorm
+    sees valid tokens only, and padded tokens are returned as they came.
+
+    Args:
+        embed_dims: channels C of the tokens.
+        conv: 'depthwise' (C*k*k parameters), 'separable' (depthwise, then 1x1: C*k*k + C*C) or
+            'dense' (C*C*k*k).
+        kernel_size: odd k, in tokens.
+        num_layers: convolutions in sequence inside the one residual branch.
+        norm_act: BatchNorm and ReLU after each convolution. ``norm_act=True, bias=False`` is the
+            form of the paper's first version for detection.
+        bias: give the convolutions a bias.
+        frozen: keep the random initial weights (the paper's 'fixed' ablation).
+        padding: 'zeros', or 'none' for the ablation without padding: no residual (nothing to add
+            on the smaller grid), each layer takes k - 1 rows and columns away.
+        apply_to: 'qkv' encodes the tokens; 'qk' only what the next attention computes queries and
+            keys from, which the backbone carries out.
+
+    Raises:
+        ValueError: for an unknown choice, an even kernel, or 'none' together with 'qk'.
+
+    Differs from the released PosCNN: tokens are viewed, not copied, as a channels_last map; where
+    one plain convolution is asked for, the residual is folded into its centre tap (same sum, one
+    pass fewer); the release has no mask.
+    """
+
+    default_positions = (0,)
+
+    def __init__(self, embed_dims: int, *, conv: str = 'depthwise', kernel_size: int = 3,
+                 num_layers: int = 1, norm_act: bool = False, bias: bool = True,
+                 frozen: bool = False, padding: str = 'zeros', apply_to: str = 'qkv') -> None:
+        super().__init__()
+        _check(embed_dims, conv, kernel_size, num_layers, padding, apply_to)
+        self.embed_dims = embed_dims
+        self.conv = conv
+        self.kernel_size = kernel_size
+        self.num_layers = num_layers
+        self.norm_act = norm_act
+        self.padding = padding
+        self.apply_to = apply_to
+        pad = kernel_size // 2 if padding == 'zeros' else 0
+        layers: list[nn.Module] = []
+        for _ in range(num_layers):
+            groups = 1 if conv == 'dense' else embed_dims
+            layers.append(nn.Conv2d(embed_dims, embed_dims, kernel_size, padding=pad,
+                                    groups=groups, bias=bias))
+            if conv == 'separable':
+                layers.append(nn.Conv2d(embed_dims, embed_dims, 1, bias=bias))
+            if norm_act:
+                layers += [nn.BatchNorm2d(embed_dims), nn.ReLU()]
+        # 'proj' with running numbers is the release's name, so its weights load as they are.
+        self.proj = nn.Sequential(*layers)
+        self.reset_parameters()
+        if frozen:
+            self.requires_grad_(False)
+
+    def reset_parameters(self) -> None:
+        """Initialise as the release: normal of variance 2 / fan_out, zero bias."""
+        for layer in self.proj:
+            if isinstance(layer, nn.Conv2d):
+                fan_out = layer.kernel_size[0] * layer.kernel_size[1] * layer.out_channels
+                nn.init.normal_(layer.weight, 0, math.sqrt(2.0 / (fan_out // layer.groups)))
+                if layer.bias is not None:
+                    nn.init.zeros_(layer.bias)
+            elif isinstance(layer, nn.BatchNorm2d):
+                layer.reset_parameters()
+
+    def forward(self, x: Tensor, hw_shape: tuple[int, int], *, num_prefix_tokens: int = 0,
+                padding_mask: Tensor | None = None) -> Tensor:
+        """Encode tokens.
+
+        Args:
+            x: (B, P + H*W, C), P prefix tokens first.
+            hw_shape: (H, W) in tokens.
+            num_prefix_tokens: P; returned unchanged.
+            padding_mask: (B, H, W) bool, True = padding.
+
+        Returns:
+            (B, P + H*W, C); (B, P + H'*W', C) with (H', W') = ``out_hw_shape`` without padding.
+
+        Raises:
+            ValueError: if L disagrees with the grid, or the grid is too small for padding='none'.
+        """
+        grid = check_tokens(x, hw_shape, num_prefix_tokens)
+        self.out_hw_shape(grid.hw)
+        prefix, tokens = split_prefix(x, num_prefix_tokens)
+        feature_map = tokens_to_map(tokens, grid.hw)
+        if padding_mask is None:
+            out = self._branch(feature_map, None)
+        else:
+            mask = padding_mask[:, None]  # (B, 1, H, W)
+            out = self._branch(feature_map.masked_fill(mask, 0), padding_mask)
+            if self.padding == 'zeros':
+                out = torch.where(mask, feature_map, out)
+        return join_prefix(prefix, map_to_tokens(out))
+
+    def out_hw_shape(self, hw_shape: tuple[int, int]) -> tuple[int, int]:
+        """Grid of the output: k - 1 smaller a layer without padding, else the same."""
+        if self.padding == 'zeros':
+            return hw_shape
+        lost = self.num_layers * (self.kernel_size - 1)
+        height, width = hw_shape[0] - lost, hw_shape[1] - lost
+        if height < 1 or width < 1:
+            raise ValueError(
+                f"hw_shape=({hw_shape[0]}, {hw_shape[1]}) is too small: padding='none' with "
+                f'kernel_size={self.kernel_size} and num_layers={self.num_layers} needs at least '
+                f'({lost + 1}, {lost + 1})')
+        return height, width
+
+    def out_padding_mask(self, padding_mask: Tensor | None) -> Tensor | None:
+        """Without padding a cell is valid when its whole window is."""
+        if padding_mask is None or self.padding == 'zeros':
+            return padding_mask
+        lost = self.num_layers * (self.kernel_size - 1)
+        # Padding lies to the right and below, so a window is valid when its last corner is.
+        shrunk = padding_mask[:, lost:, lost:]
+        if bool(shrunk.flatten(1).all(1).any()):
+            raise ValueError(f"padding_mask leaves an image no valid cell: padding='none' takes "
+                             f'{lost} rows and columns away')
+        return shrunk
+
+    def _branch(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
+        """x + layers(x), or layers(x) without padding; padded cells of x are zero already."""
+        if self._folds(x):
+            conv = self.proj[0]
+            assert isinstance(conv, nn.Conv2d)
+            return F.conv2d(x, conv.weight + self._identity_tap(conv.weight), conv.bias,
+                            padding=conv.padding, groups=conv.groups)
+        out = x
+        for first, layer in _with_first(self.proj):
+            if isinstance(layer, nn.BatchNorm2d | nn.SyncBatchNorm):
+                mask = padding_mask if self.padding == 'zeros' else _fit(padding_mask, out)
+                out = masked_batch_norm(layer, out, mask)
+                continue
+            spatial = isinstance(layer, nn.Conv2d) and layer.kernel_size != (1, 1)
+            if spatial and not first and padding_mask is not None:
+                out = out.masked_fill(_fit(padding_mask, out)[:, None], 0)
+            out = layer(out)
+        return x + out if self.padding == 'zeros' else out
+
+    def _folds(self, x: Tensor) -> bool:
+        # w + 1 would round w away in half precision, so the sum is kept apart there.
+        return (len(self.proj) == 1 and self.padding == 'zeros'
+                and x.dtype in (torch.float32, torch.float64)
+                and not torch.is_autocast_enabled(x.device.type))
+
+    def _identity_tap(self, weight: Tensor) -> Tensor:
+        """The kernel whose convolution is the identity: (C, 1, k, k) or (C, C, k, k)."""
+        tap = torch.zeros_like(weight)
+        centre = self.kernel_size // 2
+        if self.conv == 'dense':
+            tap[:, :, centre, centre] = torch.eye(self.embed_dims, dtype=weight.dtype,
+                                                  device=weight.device)
+        else:
+            tap[:, 0, centre, centre] = 1
+        return tap
+
+    def extra_repr(self) -> str:
+        return (f'{self.embed_dims}, conv={self.conv!r}, kernel_size={self.kernel_size}, '
+                f'padding={self.padding!r}, apply_to={self.apply_to!r}')
+
+
+def _with_first(layers: nn.Sequential) -> Iterator[tuple[bool, nn.Module]]:
+    """Layers, each with whether it is the first."""
+    for index, layer in enumerate(layers):
+        yield index == 0, layer
+
+
+def _fit(padding_mask: Tensor | None, x: Tensor) -> Tensor | None:
+    """The mask of a map that unpadded convolutions have made smaller."""
+    if padding_mask is None:
+        return None
+    lost_h = padding_mask.shape[1] - x.shape[-2]
+    lost_w = padding_mask.shape[2] - x.shape[-1]
+    return padding_mask[:, lost_h:, lost_w:]
+
+
+def _check(embed_dims: int, conv: str, kernel_size: int, num_layers: int, padding: str,
+           apply_to: str) -> None:
+    if embed_dims < 1:
+        raise ValueError(f'embed_dims={embed_dims} must be at least 1')
+    if conv not in CONVOLUTIONS:
+        raise ValueError(f'conv={conv!r} must be one of {CONVOLUTIONS}')
+    if kernel_size < 1 or kernel_size % 2 == 0:
+        raise ValueError(f'kernel_size={kernel_size} must be odd and positive, so that a token '
+                         f'is the centre of its window')
+    if num_layers < 1:
+        raise ValueError(f'num_layers={num_layers} must be at least 1')
+    if padding not in ('zeros', 'none'):
+        raise ValueError(f"padding={padding!r} must be 'zeros' or 'none'")
+    if apply_to not in ('qkv', 'qk'):
+        raise ValueError(f"apply_to={apply_to!r} must be 'qkv' or 'qk'")
+    if apply_to == 'qk' and padding == 'none':
+        raise ValueError("apply_to='qk' with padding='none': keys would be fewer than values; "
+                         "use padding='zeros'")

@@ -1,0 +1,107 @@
+"""Token encodings placed between the blocks of a backbone."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Union
+
+from torch import Tensor, nn
+
+from .base import TokenEncoding
+from .build import EncodingConfig, build_encoding
+
+EncodingConfigs = Union[EncodingConfig, Sequence[EncodingConfig], None]
+
+
+class PlacedEncodings(nn.Module):
+    """The encodings of one stack of blocks, by position: -1 is before the first block, i is after
+    block i.
+
+    Args:
+        pos_encoding: one config, several (applied in the order given wherever their positions
+            meet), or None. A ready module can stand at one position only.
+        positions: where to place each encoding, or None for each class's usual place (after block
+            0 for PEG, before it for absolute encodings).
+        num_blocks: blocks in the stack.
+        defaults: arguments the backbone knows (``embed_dims=``, ``grid_shape=``).
+
+    Raises:
+        ValueError: for a position outside [-1, num_blocks - 1] or given twice; for
+            ``apply_to='qk'`` after the last block, where no attention follows.
+    """
+
+    def __init__(self, pos_encoding: EncodingConfigs, positions: Sequence[int] | None,
+                 num_blocks: int, **defaults: Any) -> None:
+        super().__init__()
+        if pos_encoding is None:
+            configs: list[EncodingConfig] = []
+        elif isinstance(pos_encoding, (list, tuple)):
+            configs = list(pos_encoding)
+        else:
+            configs = [pos_encoding]  # type: ignore[list-item]
+        self.at = nn.ModuleDict()
+        for cfg in configs:
+            self._place(cfg, positions, num_blocks, defaults)
+
+    def _place(self, cfg: EncodingConfig, positions: Sequence[int] | None, num_blocks: int,
+               defaults: dict[str, Any]) -> None:
+        module = build_encoding(cfg, TokenEncoding, 'pos_encoding', **defaults)
+        places = tuple(module.default_positions if positions is None else positions)
+        _check_positions(places, num_blocks)
+        if isinstance(cfg, nn.Module) and len(places) > 1:
+            raise ValueError(f'pos_encoding is a module and positions={places}: it would be shared '
+                             f'between positions; give a config dict')
+        for index, place in enumerate(places):
+            if index:
+                module = build_encoding(cfg, TokenEncoding, 'pos_encoding', **defaults)
+            if module.apply_to == 'qk' and place == num_blocks - 1:
+                raise ValueError(f"positions={places}: apply_to='qk' after the last block "
+                                 f'({place}) has no attention to apply to')
+            key = _key(place)
+            if key not in self.at:
+                self.at[key] = nn.ModuleList()
+            self.at[key].append(module)  # type: ignore[operator]
+
+    def encodings(self, position: int) -> list[TokenEncoding]:
+        """Encodings at a position, in order."""
+        key = _key(position)
+        return list(self.at[key]) if key in self.at else []  # type: ignore[arg-type]
+
+    def forward(self, x: Tensor, hw_shape: tuple[int, int], position: int, *,
+                num_prefix_tokens: int = 0, padding_mask: Tensor | None = None
+                ) -> tuple[Tensor, tuple[int, int], Tensor | None]:
+        """Apply what stands at ``position`` and replaces the tokens.
+
+        Returns:
+            Tokens, their grid and their padding mask; the last two change only for encodings that
+            shrink the grid.
+        """
+        for encoding in self.encodings(position):
+            if encoding.apply_to == 'qkv':
+                x = encoding(x, hw_shape, num_prefix_tokens=num_prefix_tokens,
+                             padding_mask=padding_mask)
+                padding_mask = encoding.out_padding_mask(padding_mask)
+                hw_shape = encoding.out_hw_shape(hw_shape)
+        return x, hw_shape, padding_mask
+
+    def query_key_tokens(self, x: Tensor, hw_shape: tuple[int, int], position: int, *,
+                         num_prefix_tokens: int = 0, padding_mask: Tensor | None = None
+                         ) -> Tensor | None:
+        """Tokens that the block after ``position`` computes queries and keys from, or None when
+        they are its input itself."""
+        encodings = [e for e in self.encodings(position) if e.apply_to == 'qk']
+        for encoding in encodings:
+            x = encoding(x, hw_shape, num_prefix_tokens=num_prefix_tokens,
+                         padding_mask=padding_mask)
+        return x if encodings else None
+
+
+def _key(position: int) -> str:
+    # ModuleDict keys become names in the state dict: 'before', 'after0', 'after1', ...
+    return 'before' if position == -1 else f'after{position}'
+
+
+def _check_positions(positions: tuple[int, ...], num_blocks: int) -> None:
+    wrong = [p for p in positions if not -1 <= p < num_blocks]
+    if wrong or len(set(positions)) != len(positions) or not positions:
+        raise ValueError(f'positions={positions} must be different numbers from -1 (before the '
+                         f'first block) to {num_blocks - 1} (after the last of {num_blocks})')

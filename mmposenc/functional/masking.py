@@ -1,0 +1,81 @@
+"""Maths that must not see padding."""
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+def split_prefix(x: Tensor, num_prefix_tokens: int) -> tuple[Tensor | None, Tensor]:
+    """Split (B, P + L, C) into the prefix tokens (None when P is 0) and the grid tokens."""
+    if num_prefix_tokens == 0:
+        return None, x
+    return x[:, :num_prefix_tokens], x[:, num_prefix_tokens:]
+
+
+def join_prefix(prefix: Tensor | None, tokens: Tensor) -> Tensor:
+    """Undo :func:`split_prefix`."""
+    return tokens if prefix is None else torch.cat((prefix, tokens), dim=1)
+
+
+def tokens_to_map(tokens: Tensor, hw_shape: tuple[int, int]) -> Tensor:
+    """View tokens (B, H*W, C) as a map (B, C, H, W) without a copy.
+
+    The result is channels_last: ``transpose(1, 2).view(B, C, H, W)`` names the same numbers but
+    loses that layout at batch 1, where convolutions then take a path up to ten times slower.
+    """
+    return tokens.unflatten(1, hw_shape).permute(0, 3, 1, 2)
+
+
+def map_to_tokens(feature_map: Tensor) -> Tensor:
+    """Turn a map (B, C, H, W) into tokens (B, H*W, C); no copy when it is channels_last."""
+    return feature_map.permute(0, 2, 3, 1).flatten(1, 2)
+
+
+def masked_batch_norm(norm: nn.Module, x: Tensor, padding_mask: Tensor | None) -> Tensor:
+    """Apply a BatchNorm module to a map with its statistics taken over valid cells only.
+
+    Args:
+        norm: BatchNorm2d or SyncBatchNorm.
+        x: (B, C, H, W).
+        padding_mask: (B, H, W) bool, True = padding, or None.
+
+    Returns:
+        (B, C, H, W); padded cells are zero while training with a mask.
+    """
+    if padding_mask is None or not norm.training:
+        return norm(x)  # type: ignore[no-any-return]
+    valid = ~padding_mask
+    channels_last = x.permute(0, 2, 3, 1)
+    picked = channels_last[valid]  # (N, C)
+    normed = norm(picked.t()[None, :, :, None])[0, :, :, 0].t()
+    out = torch.zeros_like(channels_last, dtype=normed.dtype)
+    out[valid] = normed
+    return out.permute(0, 3, 1, 2)
+
+
+def masked_mean(tokens: Tensor, padding_mask: Tensor | None) -> Tensor:
+    """Mean over the valid tokens of each image: (B, L, C) and (B, L) or (B, H, W) -> (B, C)."""
+    if padding_mask is None:
+        return tokens.mean(dim=1)
+    weight = (~padding_mask.flatten(1)).to(tokens.dtype)
+    # A product, not masked_fill and sum: one pass, and padding holding NaN is a caller's bug.
+    return torch.einsum('bl,blc->bc', weight, tokens) / weight.sum(1, keepdim=True)
+
+
+def pad_map(x: Tensor, hw_shape: tuple[int, int]) -> Tensor:
+    """Zero-pad a map (..., H, W) to the right and below up to ``hw_shape``."""
+    pad_h, pad_w = hw_shape[0] - x.shape[-2], hw_shape[1] - x.shape[-1]
+    return F.pad(x, (0, pad_w, 0, pad_h)) if pad_h or pad_w else x
+
+
+def extents_to_mask(extents: list[tuple[int, int]], hw_shape: tuple[int, int],
+                    device: torch.device) -> Tensor | None:
+    """Padding mask (B, H, W), True = padding, of images that fill (rows, columns) of a grid;
+    None when all of them fill it."""
+    if all(extent == tuple(hw_shape) for extent in extents):
+        return None
+    limits = torch.tensor(extents, device=device)
+    rows = torch.arange(hw_shape[0], device=device)[None, :, None] >= limits[:, 0, None, None]
+    cols = torch.arange(hw_shape[1], device=device)[None, None, :] >= limits[:, 1, None, None]
+    return rows | cols
