@@ -1,2 +1,11 @@
-"""Any position encoding, in any backbone or DETR encoder, by one line of config."""
+"""Any position encoding, in any backbone or DETR encoder, by one line of config.
+
+Importing this package imports neither torch nor OpenMMLab: it only arranges that mmcv and
+torchvision import when they come without their compiled operators (see :mod:`mmposenc.compat`),
+so import it before ``mmdet.models``, ``mmseg.models`` or ``mmcv.ops``.
+"""
+from . import compat
+
 __version__ = "0.1.0"
+
+compat.prepare()

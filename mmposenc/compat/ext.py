@@ -1,0 +1,50 @@
+"""Stands in for ``mmcv._ext`` where mmcv was installed without compiled operators.
+
+A few operators run in pure PyTorch; every other one exists, and says what it lacks when called.
+"""
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, NoReturn
+
+from .nms import nms
+
+NOT_COMPILED = 'not compiled (mmposenc.compat)'
+
+OPS: dict[str, Callable[..., Any]] = {
+    'nms': nms,
+    'get_compiler_version': lambda: NOT_COMPILED,
+    'get_compiling_cuda_version': lambda: NOT_COMPILED,
+}
+
+
+def build_recipe() -> str:
+    """The command that replaces the installed mmcv by the same version with its operators."""
+    for name in ('onedl-mmcv', 'mmcv'):
+        try:
+            release = f'{name}=={version(name)}'
+        except PackageNotFoundError:
+            continue
+        return ('MMCV_WITH_OPS=1 pip install --no-build-isolation --no-deps --force-reinstall '
+                f'--no-cache-dir --no-binary {name} {release}')
+    return 'MMCV_WITH_OPS=1 pip install --no-build-isolation .   (in a clone of mmcv)'
+
+
+def get_op(name: str) -> Callable[..., Any]:
+    """Returns the operator called ``name``, as attribute access on the module does.
+
+    Raises:
+        AttributeError: for names that start with an underscore, which no operator does.
+    """
+    if name.startswith('_'):
+        raise AttributeError(f"module 'mmcv._ext' has no attribute {name!r}")
+    if name in OPS:
+        return OPS[name]
+
+    def missing(*args: Any, **kwargs: Any) -> NoReturn:
+        raise NotImplementedError(
+            f'the mmcv operator {name!r} is not available: this mmcv was installed without '
+            f'compiled operators, and mmposenc has no PyTorch form of this one. Build mmcv with '
+            f'its operators (a C++ compiler, and nvcc for CUDA):\n    {build_recipe()}')
+
+    missing.__name__ = missing.__qualname__ = name
+    return missing

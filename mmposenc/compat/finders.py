@@ -1,0 +1,114 @@
+"""Import finders: what happens lazily, when mmcv, torchvision or mmengine is imported."""
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable, Sequence
+from functools import wraps
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+# Modules of this package that import OpenMMLab as soon as they are imported.
+ROOMS = frozenset(f'mmposenc.{room}' for room in (
+    'registry', 'backbones', 'detr', 'datasets', 'engine', 'apis', 'evaluation', 'models'))
+
+
+class FallbackLoader(Loader):
+    """Serves ``mmposenc.compat.ext`` under the name ``mmcv._ext``."""
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        fallback = importlib.import_module('mmposenc.compat.ext')
+        module.__doc__ = fallback.__doc__
+        module.__dict__['__getattr__'] = fallback.get_op
+
+
+class FallbackFinder(MetaPathFinder):
+    """Finds ``mmcv._ext``; last in ``sys.meta_path``, so only when there is no compiled one."""
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None,
+                  target: ModuleType | None = None) -> ModuleSpec | None:
+        if fullname != 'mmcv._ext':
+            return None
+        return ModuleSpec(fullname, FallbackLoader(), origin='mmposenc.compat.ext')
+
+
+class RoomFinder(MetaPathFinder):
+    """Checks the installed OpenMMLab before a room that needs it runs; finds nothing itself."""
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None,
+                  target: ModuleType | None = None) -> ModuleSpec | None:
+        if fullname in ROOMS:
+            importlib.import_module('mmposenc.compat.openmmlab').require()
+        return None
+
+
+def hide_onedl_line(module: ModuleType) -> None:
+    """Wraps ``mmengine.logging.print_log`` so that it drops one line of the forks.
+
+    They report the absence of the optional package OneDL at level DEBUG without a logger, which
+    print_log prints whatever the level. Every other message goes through unchanged.
+    """
+    print_log = module.print_log
+
+    @wraps(print_log)
+    def filtered(msg: Any, *args: Any, **kwargs: Any) -> None:
+        if not (isinstance(msg, str) and msg.startswith('Could not import OneDL')):
+            print_log(msg, *args, **kwargs)
+
+    module.__dict__['print_log'] = filtered
+
+
+def define_torchvision_schemas(module: ModuleType) -> None:
+    """Lets torchvision import where ``torchvision.extension`` could not load the operators."""
+    if not module._has_ops():
+        importlib.import_module('mmposenc.compat.torchvision_ops').define_schemas()
+
+
+HOOKS: dict[str, Callable[[ModuleType], None]] = {
+    'mmengine.logging': hide_onedl_line,
+    'torchvision.extension': define_torchvision_schemas,
+}
+
+
+def find_spec_elsewhere(finder: MetaPathFinder, fullname: str, path: Sequence[str] | None,
+                        target: ModuleType | None) -> ModuleSpec | None:
+    """Asks every other finder of ``sys.meta_path``, in order."""
+    for other in sys.meta_path:
+        if other is finder or not hasattr(other, 'find_spec'):
+            continue
+        spec = other.find_spec(fullname, path, target)
+        if spec is not None:
+            return spec
+    return None
+
+
+class HookFinder(MetaPathFinder):
+    """Runs a function of HOOKS right after the module it names has run."""
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None,
+                  target: ModuleType | None = None) -> ModuleSpec | None:
+        hook = HOOKS.get(fullname)
+        if hook is None:
+            return None
+        spec = find_spec_elsewhere(self, fullname, path, target)
+        if spec is None or spec.loader is None:
+            return spec
+        run = spec.loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            run(module)
+            hook(module)
+
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+    def apply_to_imported(self) -> None:
+        """Runs the hooks of modules that were imported before mmposenc."""
+        for name, hook in HOOKS.items():
+            module = sys.modules.get(name)
+            if module is not None:
+                hook(module)
