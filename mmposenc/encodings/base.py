@@ -47,6 +47,15 @@ class RelativeEncoding(nn.Module, ABC):
     #: True if :meth:`logits` / :meth:`values` can return something other than None.
     has_logits: bool = True
     has_values: bool = False
+    #: True if :meth:`rotate` changes queries and keys (rotary encodings).
+    has_rotation: bool = False
+    #: Names of the whole-attention forms :meth:`attend` offers beside the definition.
+    forms: tuple[str, ...] = ()
+
+    def rotate(self, q: Tensor, k: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
+               ) -> tuple[Tensor, Tensor]:
+        """Queries and keys as they enter the product; same shapes as in :meth:`logits`."""
+        return q, k
 
     @abstractmethod
     def logits(self, q: Tensor, k: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
@@ -73,3 +82,24 @@ class RelativeEncoding(nn.Module, ABC):
             (B, heads, Lq, head_dims), or None.
         """
         return None
+
+    def choose_form(self, q: Tensor, k: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
+                    ) -> str:
+        """Name of the fastest form for these inputs: 'definition' or one of :attr:`forms`."""
+        return 'definition'
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, q_grid: GridLike,
+               k_grid: GridLike | None = None, key_padding_mask: Tensor | None = None, *,
+               form: str) -> Tensor:
+        """The whole attention in a form that builds no (Lq, Lk) tensor, equal to the definition.
+
+        Args:
+            q, k: as in :meth:`logits`, rotated.
+            v: (B, heads, Lk, head_dims).
+            key_padding_mask: (B, Lk) bool, True = padding; every image has a valid key.
+            form: one of :attr:`forms`.
+
+        Returns:
+            (B, heads, Lq, head_dims).
+        """
+        raise NotImplementedError(f'{type(self).__name__} offers no form {form!r}')

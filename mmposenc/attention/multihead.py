@@ -1,0 +1,127 @@
+"""Multi-head self-attention on a grid of tokens, with any relative encoding."""
+from __future__ import annotations
+
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..encodings.base import RelativeEncoding
+from ..encodings.build import build_encoding
+from ..functional.grids import GridLike, check_tokens
+from .core import attend
+
+
+class MultiheadAttention(nn.Module):
+    """Self-attention of a vision transformer (Dosovitskiy et al., ICLR 2021) that takes a relative
+    encoding (Wu et al., ICCV 2021).
+
+    Args:
+        embed_dims: channels of the tokens; a multiple of ``num_heads``.
+        num_heads: attention heads.
+        qkv_bias: bias of the joint projection to queries, keys and values.
+        rel_pos_encoding: a :class:`RelativeEncoding`, or the config of one
+            (``dict(type='mmposenc.IRPE', ...)``; ``head_dims``, ``num_heads`` and
+            ``num_prefix_tokens`` are filled in).
+        num_prefix_tokens: tokens in front of the grid (class, distillation).
+        attn_drop: dropout of the attention weights.
+        proj_drop: dropout of the output.
+        form: which formulation of the encoding runs, see :func:`mmposenc.attention.attend`.
+
+    Parameters are named ``qkv``, ``proj`` and ``rel_pos_encoding``. Unlike the iRPE release, which
+    takes floor(sqrt(L)) for the grid, the grid is an argument and any (H, W) works.
+
+    Raises:
+        ValueError: for sizes that do not divide, or an encoding of another number of prefix tokens.
+    """
+
+    def __init__(self, embed_dims: int, num_heads: int, *, qkv_bias: bool = True,
+                 rel_pos_encoding: RelativeEncoding | dict[str, Any] | None = None,
+                 num_prefix_tokens: int = 0, attn_drop: float = 0.0, proj_drop: float = 0.0,
+                 form: str = 'auto') -> None:
+        super().__init__()
+        if num_heads < 1 or embed_dims < 1 or embed_dims % num_heads:
+            raise ValueError(f'embed_dims={embed_dims} must be a positive multiple of '
+                             f'num_heads={num_heads}')
+        if num_prefix_tokens < 0:
+            raise ValueError(f'num_prefix_tokens={num_prefix_tokens} must be >= 0')
+        self.embed_dims = embed_dims
+        self.num_heads = num_heads
+        self.head_dims = embed_dims // num_heads
+        self.num_prefix_tokens = num_prefix_tokens
+        self.form = form
+        self.attn_drop = attn_drop
+        self.qkv = nn.Linear(embed_dims, 3 * embed_dims, bias=qkv_bias)
+        self.proj = nn.Linear(embed_dims, embed_dims)
+        self.proj_drop = nn.Dropout(proj_drop)
+        self.rel_pos_encoding: RelativeEncoding | None = None
+        if rel_pos_encoding is not None:
+            self.rel_pos_encoding = build_relative_encoding(
+                rel_pos_encoding, self.head_dims, num_heads, num_prefix_tokens)
+
+    def forward(self, x: Tensor, hw_shape: GridLike, key_padding_mask: Tensor | None = None,
+                need_weights: bool = False, *, x_qk: Tensor | None = None
+                ) -> Tensor | tuple[Tensor, Tensor]:
+        """Attend.
+
+        Args:
+            x: (B, L, embed_dims), L = num_prefix_tokens + H * W, prefix tokens first.
+            hw_shape: (H, W) of the grid.
+            key_padding_mask: (B, L) bool, True = padding. An image of padding alone attends to
+                nothing: its output is ``proj``'s bias.
+            need_weights: also return the attention weights (B, heads, L, L), for figures.
+            x_qk: tokens that queries and keys are computed from, where they differ from ``x``
+                (encodings with ``apply_to='qk'``).
+
+        Returns:
+            (B, L, embed_dims), with ``need_weights`` a pair (output, weights).
+
+        Raises:
+            ValueError: if L does not match the grid and the prefix tokens, or a mask's shape or
+                dtype is wrong.
+        """
+        grid = check_tokens(x, hw_shape, self.num_prefix_tokens)
+        q, k, v = self._project(x, x_qk)
+        out, weights = attend(
+            q, k, v, self.rel_pos_encoding, grid, None, key_padding_mask=key_padding_mask,
+            dropout_p=self.attn_drop if self.training else 0.0, need_weights=need_weights,
+            form=self.form)
+        out = self.proj_drop(self.proj(out.transpose(1, 2).flatten(2)))
+        return out if weights is None else (out, weights)
+
+    def _project(self, x: Tensor, x_qk: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """q, k, v, each (B, heads, L, head_dims)."""
+        batch, length, _ = x.shape
+        if x_qk is None:
+            joint = self.qkv(x).view(batch, length, 3, self.num_heads, self.head_dims)
+            q, k, v = joint.permute(2, 0, 3, 1, 4).unbind(0)
+            return q, k, v
+        if x_qk.shape != x.shape:
+            raise ValueError(f'x_qk has shape {tuple(x_qk.shape)}; that of x, {tuple(x.shape)}, '
+                             f'is required')
+        split = 2 * self.embed_dims
+        bias = self.qkv.bias
+        qk = F.linear(x_qk, self.qkv.weight[:split], None if bias is None else bias[:split])
+        q, k = qk.view(batch, length, 2, self.num_heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
+        v = F.linear(x, self.qkv.weight[split:], None if bias is None else bias[split:])
+        return q, k, v.view(batch, length, self.num_heads, -1).transpose(1, 2)
+
+
+def build_relative_encoding(cfg: RelativeEncoding | dict[str, Any], head_dims: int, num_heads: int,
+                            num_prefix_tokens: int) -> RelativeEncoding:
+    """Build an encoding for an attention module and check that the two agree.
+
+    Raises:
+        ValueError: if the encoding was made for other heads or prefix tokens.
+    """
+    # mypy: RelativeEncoding is abstract, and is only compared with here.
+    encoding = build_encoding(
+        cfg, RelativeEncoding, 'rel_pos_encoding',  # type: ignore[type-abstract]
+        head_dims=head_dims, num_heads=num_heads, num_prefix_tokens=num_prefix_tokens)
+    wanted = dict(head_dims=head_dims, num_heads=num_heads, num_prefix_tokens=num_prefix_tokens)
+    for name, value in wanted.items():
+        found = getattr(encoding, name, None)
+        if found is not None and found != value:
+            raise ValueError(f'rel_pos_encoding has {name}={found}, but the attention has '
+                             f'{name}={value}; they must be equal')
+    return encoding

@@ -1,0 +1,208 @@
+"""Attention modules against the formula written out, and against torch's own module."""
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from mmposenc.attention import MultiheadAttention, attend
+from mmposenc.encodings import RelativeEncoding
+
+
+class DistanceDecay(RelativeEncoding):
+    """Minus the cell distance on the logits, and (optionally) the mean key row as a value."""
+
+    def __init__(self, num_prefix_tokens=0, has_values=False):
+        super().__init__()
+        self.num_prefix_tokens = num_prefix_tokens
+        self.has_values = has_values
+        self.slope = nn.Parameter(torch.ones(()))
+
+    def logits(self, q, k, q_grid, k_grid=None):
+        out = q.new_zeros(q.shape[2], k.shape[2])
+        for i in range(q_grid.num_cells):
+            for j in range(k_grid.num_cells):
+                rows = i // q_grid.width - j // k_grid.width
+                cols = i % q_grid.width - j % k_grid.width
+                row, col = self.num_prefix_tokens + i, self.num_prefix_tokens + j
+                out[row, col] = -math.hypot(rows, cols)
+        return (out * self.slope)[None, None]
+
+    def values(self, attn, q_grid, k_grid=None):
+        if not self.has_values:
+            return None
+        rows = torch.arange(k_grid.num_cells) // k_grid.width
+        rows = torch.cat([rows.new_zeros(self.num_prefix_tokens), rows]).to(attn)
+        return (attn @ rows)[..., None].expand(*attn.shape[:3], 4)
+
+
+def naive(module, x, grid, mask=None):
+    """softmax(q k / sqrt(d) + logits) v one query at a time."""
+    heads, dims = module.num_heads, module.head_dims
+    encoding = module.rel_pos_encoding
+    outs = []
+    for b in range(x.shape[0]):
+        qkv = x[b] @ module.qkv.weight.T + module.qkv.bias
+        q, k, v = (part.view(-1, heads, dims).transpose(0, 1)
+                   for part in qkv.split(heads * dims, 1))
+        rows = []
+        for i in range(x.shape[1]):
+            scores = torch.stack([k[h] @ q[h, i] / math.sqrt(dims) for h in range(heads)])
+            if encoding is not None:
+                scores = scores + encoding.logits(q[None], k[None], grid, grid)[0, 0, i]
+            if mask is not None:
+                scores[:, mask[b]] = -math.inf
+            weights = scores.softmax(-1)
+            out = torch.stack([weights[h] @ v[h] for h in range(heads)])
+            if encoding is not None and encoding.has_values:
+                out = out + encoding.values(weights[None, :, None], grid, grid)[0, :, 0]
+            rows.append(out.flatten())
+        outs.append(torch.stack(rows) @ module.proj.weight.T + module.proj.bias)
+    return torch.stack(outs)
+
+
+@pytest.mark.parametrize('prefix', [0, 2])
+@pytest.mark.parametrize('hw', [(3, 5), (1, 4), (4, 1)])
+@pytest.mark.parametrize('kind', ['none', 'logits', 'values'])
+@pytest.mark.parametrize('masked', [False, True])
+def test_equals_formula(prefix, hw, kind, masked):
+    from mmposenc.functional import Grid
+    torch.manual_seed(0)
+    encoding = None if kind == 'none' else DistanceDecay(prefix, has_values=kind == 'values')
+    module = MultiheadAttention(8, 2, rel_pos_encoding=encoding, num_prefix_tokens=prefix).double()
+    x = torch.randn(2, prefix + hw[0] * hw[1], 8, dtype=torch.double, requires_grad=True)
+    mask = None
+    if masked:
+        mask = torch.zeros(2, x.shape[1], dtype=torch.bool)
+        mask[1, -1] = True
+    expected = naive(module, x, Grid(*hw), mask)
+    torch.testing.assert_close(module(x, hw, mask), expected)
+    out, weights = module(x, hw, mask, need_weights=True)
+    torch.testing.assert_close(out, expected)
+    torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights[..., 0]))
+    if masked:
+        assert bool((weights[1, :, :, -1] == 0).all())
+    with torch.no_grad():  # the mask needs no gradient: F.scaled_dot_product_attention
+        torch.testing.assert_close(module(x, hw, mask), expected)
+
+
+def test_gradients_reach_everything():
+    module = MultiheadAttention(8, 2, rel_pos_encoding=DistanceDecay()).double()
+    x = torch.randn(2, 6, 8, dtype=torch.double, requires_grad=True)
+    module(x, (2, 3)).square().sum().backward()
+    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in module.parameters())
+    assert torch.autograd.gradcheck(lambda t: module(t, (2, 3)), (x,))
+
+
+def test_equals_torch_multihead():
+    torch.manual_seed(0)
+    ours = MultiheadAttention(12, 3)
+    theirs = nn.MultiheadAttention(12, 3, batch_first=True)
+    theirs.load_state_dict({
+        'in_proj_weight': ours.qkv.weight.detach(), 'in_proj_bias': ours.qkv.bias.detach(),
+        'out_proj.weight': ours.proj.weight.detach(), 'out_proj.bias': ours.proj.bias.detach()})
+    x = torch.randn(2, 15, 12)
+    mask = torch.zeros(2, 15, dtype=torch.bool)
+    mask[0, 9:] = True
+    expected, weights = theirs(x, x, x, key_padding_mask=mask, average_attn_weights=False)
+    out, ours_weights = ours(x, (3, 5), mask, need_weights=True)
+    torch.testing.assert_close(out, expected)
+    torch.testing.assert_close(ours_weights, weights)
+
+
+def test_padding_invariance():
+    """An image attends as if its padding were not there, whatever that holds."""
+    torch.manual_seed(0)
+    module = MultiheadAttention(8, 2).eval()
+    alone = torch.randn(1, 6, 8)
+    padded = torch.cat([alone, torch.full((1, 6, 8), 1e4)], 1)
+    mask = torch.arange(12)[None] >= 6
+    torch.testing.assert_close(module(padded, (4, 3), mask)[:, :6], module(alone, (2, 3)))
+
+
+@pytest.mark.parametrize('kind', ['none', 'logits', 'values'])
+def test_image_of_padding_is_zero_and_finite(kind):
+    encoding = None if kind == 'none' else DistanceDecay(has_values=kind == 'values')
+    module = MultiheadAttention(8, 2, rel_pos_encoding=encoding)
+    x = torch.randn(2, 6, 8, requires_grad=True)
+    mask = torch.zeros(2, 6, dtype=torch.bool)
+    mask[0] = True
+    out = module(x, (2, 3), mask)
+    torch.testing.assert_close(out[0], module.proj.bias.expand(6, 8))
+    out.square().sum().backward()
+    assert torch.isfinite(x.grad).all() and bool((x.grad[0] == 0).all())
+    assert all(torch.isfinite(p.grad).all() for p in module.parameters() if p.grad is not None)
+    _, weights = module(x, (2, 3), mask, need_weights=True)
+    assert bool((weights[0] == 0).all())
+
+
+def test_x_qk_feeds_queries_and_keys_only():
+    torch.manual_seed(0)
+    module = MultiheadAttention(8, 2)
+    x, encoded = torch.randn(2, 6, 8), torch.randn(2, 6, 8)
+    torch.testing.assert_close(module(x, (2, 3), x_qk=x), module(x, (2, 3)))
+    _, weights = module(encoded, (2, 3), need_weights=True)
+    value = (x @ module.qkv.weight[16:].T + module.qkv.bias[16:]).view(2, 6, 2, 4).transpose(1, 2)
+    expected = module.proj((weights @ value).transpose(1, 2).flatten(2))
+    torch.testing.assert_close(module(x, (2, 3), x_qk=encoded), expected)
+
+
+@pytest.mark.parametrize('bool_mask', [True, False])
+def test_attn_mask(bool_mask):
+    q = torch.randn(2, 3, 6, 4, dtype=torch.double)
+    keep = torch.rand(6, 6) > 0.5
+    keep.fill_diagonal_(True)
+    mask = keep if bool_mask else torch.zeros(6, 6).masked_fill(~keep, -1e9)
+    scores = (q @ q.transpose(-2, -1) / 2).masked_fill(~keep, -math.inf)
+    expected = scores.softmax(-1) @ q
+    torch.testing.assert_close(attend(q, q, q, attn_mask=mask)[0], expected)
+    encoding = DistanceDecay().double()
+    scores = scores + encoding.logits(q, q, *(_grid(2, 3),) * 2)
+    out, weights = attend(q, q, q, encoding, (2, 3), attn_mask=mask, need_weights=True)
+    torch.testing.assert_close(out, scores.softmax(-1) @ q)
+    torch.testing.assert_close(weights, scores.softmax(-1))
+
+
+def _grid(height, width):
+    from mmposenc.functional import Grid
+    return Grid(height, width)
+
+
+def test_dropout_only_in_training():
+    module = MultiheadAttention(8, 2, attn_drop=0.5)
+    x = torch.randn(2, 6, 8)
+    torch.manual_seed(0)
+    first = module(x, (2, 3))
+    assert not torch.equal(first, module(x, (2, 3)))
+    module.eval()
+    torch.testing.assert_close(module(x, (2, 3)), module(x, (2, 3)))
+
+
+def test_bad_input():
+    module = MultiheadAttention(8, 2, num_prefix_tokens=1)
+    x = torch.randn(2, 7, 8)
+    with pytest.raises(ValueError, match=r'x has 7 tokens.*hw_shape=\(2, 2\).*1 \+ 2 \* 2 = 5'):
+        module(x, (2, 2))
+    with pytest.raises(ValueError, match='key_padding_mask has dtype torch.float32'):
+        module(x, (2, 3), torch.zeros(2, 7))
+    with pytest.raises(ValueError, match=r'key_padding_mask has shape \(2, 6\).*\(2, 7\)'):
+        module(x, (2, 3), torch.zeros(2, 6, dtype=torch.bool))
+    with pytest.raises(ValueError, match=r'x_qk has shape \(2, 6, 8\)'):
+        module(x, (2, 3), x_qk=x[:, :6])
+    with pytest.raises(ValueError, match='embed_dims=8.*num_heads=3'):
+        MultiheadAttention(8, 3)
+    with pytest.raises(ValueError, match='num_prefix_tokens=-1'):
+        MultiheadAttention(8, 2, num_prefix_tokens=-1)
+    with pytest.raises(ValueError, match='rel_pos_encoding has num_prefix_tokens=2'):
+        MultiheadAttention(8, 2, rel_pos_encoding=DistanceDecay(2))
+    with pytest.raises(ValueError, match='rel_pos_encoding: Linear is no RelativeEncoding'):
+        MultiheadAttention(8, 2, rel_pos_encoding=nn.Linear(1, 1))
+    q = torch.randn(1, 2, 6, 4)
+    with pytest.raises(ValueError, match='q_grid=None'):
+        attend(q, q, q, DistanceDecay())
+    with pytest.raises(ValueError, match=r'k has 6 tokens, but k_grid=\(2, 2\)'):
+        attend(q, q, q, DistanceDecay(), (2, 3), (2, 2))
+    with pytest.raises(ValueError, match="form='chunked' is not offered by DistanceDecay"):
+        attend(q, q, q, DistanceDecay(), (2, 3), form='chunked')
+    with pytest.raises(ValueError, match='needs a rel_pos_encoding'):
+        attend(q, q, q, form='chunked')
