@@ -6,12 +6,25 @@ from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NoReturn
 
+from .deform_attn import ms_deform_attn_backward, ms_deform_attn_forward
+from .focal_loss import sigmoid_focal_loss_backward, sigmoid_focal_loss_forward
 from .nms import nms
+from .nms_match import nms_match
+from .roi_align import roi_align_backward, roi_align_forward
+from .soft_nms import softnms
 
 NOT_COMPILED = 'not compiled (mmposenc.compat)'
 
 OPS: dict[str, Callable[..., Any]] = {
     'nms': nms,
+    'softnms': softnms,
+    'nms_match': nms_match,
+    'roi_align_forward': roi_align_forward,
+    'roi_align_backward': roi_align_backward,
+    'sigmoid_focal_loss_forward': sigmoid_focal_loss_forward,
+    'sigmoid_focal_loss_backward': sigmoid_focal_loss_backward,
+    'ms_deform_attn_forward': ms_deform_attn_forward,
+    'ms_deform_attn_backward': ms_deform_attn_backward,
     'get_compiler_version': lambda: NOT_COMPILED,
     'get_compiling_cuda_version': lambda: NOT_COMPILED,
 }

@@ -1,0 +1,63 @@
+"""Sigmoid focal loss."""
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def one_hot_target(input: Tensor, target: Tensor) -> Tensor:
+    """Whether each class is the target, bool (N, C); out of range means background."""
+    classes = torch.arange(input.size(1), device=input.device)
+    return target[:, None] == classes
+
+
+def class_weight(weight: Tensor, target: Tensor) -> Tensor:
+    """The weight of each row by its target class, (N, 1).
+
+    Raises:
+        ValueError: when a target has no weight; the compiled kernel reads past the end there.
+    """
+    outside = (target < 0) | (target >= len(weight))
+    if bool(outside.any()):
+        raise ValueError(f'target must lie in [0, {len(weight)}) when class weights are given, '
+                         f'got {int(target[outside][0])}')
+    return weight[target][:, None]
+
+
+def sigmoid_focal_loss_forward(input: Tensor, target: Tensor, weight: Tensor, output: Tensor,
+                               gamma: float, alpha: float) -> None:
+    """Writes the loss of every class of every row into ``output``.
+
+    Focal loss (ICCV 2017), equation 5: -alpha (1 - p)^gamma log p for the target class,
+    -(1 - alpha) p^gamma log(1 - p) for the others, p = sigmoid(input).
+
+    Args:
+        input: logits (N, C).
+        target: class of each row, long (N,); C, or anything outside, is background.
+        weight: a weight per class (C,), or empty.
+        output: (N, C), overwritten.
+
+    Raises:
+        ValueError: when class weights are given and a target is outside [0, C).
+
+    Logarithms are taken of the logits, so they do not saturate at log(FLT_MIN) as in the
+    compiled kernel.
+    """
+    p = input.sigmoid()
+    positive = -alpha * (1 - p).pow(gamma) * F.logsigmoid(input)
+    negative = -(1 - alpha) * p.pow(gamma) * F.logsigmoid(-input)
+    loss = torch.where(one_hot_target(input, target), positive, negative)
+    if weight.numel():
+        loss = loss * class_weight(weight, target)
+    output.copy_(loss)
+
+
+def sigmoid_focal_loss_backward(input: Tensor, target: Tensor, weight: Tensor,
+                                grad_input: Tensor, gamma: float, alpha: float) -> None:
+    """Writes the derivative of every loss by its logit into ``grad_input`` (N, C)."""
+    p = input.sigmoid()
+    positive = -alpha * (1 - p).pow(gamma) * (1 - p - gamma * p * F.logsigmoid(input))
+    negative = (1 - alpha) * p.pow(gamma) * (p - gamma * (1 - p) * F.logsigmoid(-input))
+    grad = torch.where(one_hot_target(input, target), positive, negative)
+    if weight.numel():
+        grad = grad * class_weight(weight, target)
+    grad_input.copy_(grad)

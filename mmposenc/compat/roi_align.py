@@ -1,0 +1,238 @@
+"""RoIAlign: features of a region, sampled bilinearly on a regular grid.
+
+Every output bin is a weighted sum of pixels, whatever its number of samples; embedding_bag adds
+such sums up in one pass, without a tensor of all the samples.
+"""
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+MAX_SAMPLES = 1 << 20  # of one pass: bounds the index tensors to some 100 MB
+EMPTY_MAX = -10000.0  # what the compiled kernel starts its maximum from
+
+
+class Grid(NamedTuple):
+    """Where the bins of K regions are sampled; the last axis is y, x."""
+    image: Tensor  # (K,) long
+    start: Tensor  # (K, 2)
+    bin_size: Tensor  # (K, 2)
+    samples: Tensor  # (K, 2) long, samples a bin
+
+
+class Taps(NamedTuple):
+    """Samples of one axis: two pixels and their weights each, both zero outside the map."""
+    coordinate: Tensor
+    low: Tensor
+    high: Tensor
+    low_weight: Tensor
+    high_weight: Tensor
+
+
+class Samples(NamedTuple):
+    """All samples of some regions, bin by bin: the four pixels and weights of each."""
+    pixels: Tensor  # (S, 4) long, rows of the (N * H * W, C) table
+    weights: Tensor  # (S, 4)
+    y: Tensor  # (S,)
+    x: Tensor  # (S,)
+    per_bin: Tensor  # (K * bins,) long
+
+
+def compute_dtype(tensor: Tensor) -> torch.dtype:
+    return torch.float64 if tensor.dtype == torch.float64 else torch.float32
+
+
+def make_grid(rois: Tensor, num_images: int, size: tuple[int, int], spatial_scale: float,
+              sampling_ratio: int, aligned: bool) -> Grid:
+    """The sampling grid of every region, checked."""
+    image = rois[:, 0].long()
+    if bool(((image < 0) | (image >= num_images)).any()):
+        raise ValueError(f'rois[:, 0] must be image indices in [0, {num_images}), got '
+                         f'{int(image.min())} to {int(image.max())}')
+    corners = rois[:, 1:] * spatial_scale - (0.5 if aligned else 0.0)
+    start, end = corners[:, [1, 0]], corners[:, [3, 2]]
+    extent = end - start
+    if not aligned:
+        extent = extent.clamp(min=1)  # as the first version of RoIAlign did
+    elif not bool((extent >= 0).all()):
+        bad = rois[~(extent >= 0).all(1)][0].tolist()
+        raise ValueError(f'rois must have x2 >= x1 and y2 >= y1 and no NaN, got {bad}')
+    bin_size = extent / extent.new_tensor(size)
+    if sampling_ratio > 0:
+        samples = torch.full_like(extent, sampling_ratio, dtype=torch.long)
+    else:  # about one sample a pixel; the compiled kernel rounds up in float32
+        samples = bin_size.float().ceil().long()
+    return Grid(image, start, bin_size, samples)
+
+
+def interpolate(coordinate: Tensor, size: int) -> Taps:
+    """Linear interpolation at coordinates in [-1, size], clamped to the map; nothing outside."""
+    inside = (coordinate >= -1) & (coordinate <= size)
+    clamped = coordinate.clamp(0, size - 1)
+    low = clamped.floor()
+    fraction = clamped - low
+    zero = torch.zeros_like(fraction)
+    low_index = torch.where(inside, low, zero).long()
+    return Taps(coordinate, low_index, (low_index + 1).clamp(max=size - 1),
+                torch.where(inside, 1 - fraction, zero), torch.where(inside, fraction, zero))
+
+
+def count_up(lengths: Tensor) -> tuple[Tensor, Tensor]:
+    """For runs of given lengths: the run of every element, and its place in the run."""
+    run = torch.repeat_interleave(torch.arange(len(lengths), device=lengths.device), lengths)
+    place = torch.arange(len(run), device=lengths.device)
+    return run, place - (lengths.cumsum(0) - lengths)[run]
+
+
+def sample(grid: Grid, size: tuple[int, int], height: int, width: int) -> Samples:
+    """Lists the samples of all bins of all regions."""
+    bins = size[0] * size[1]
+    per_bin = grid.samples.prod(1).repeat_interleave(bins)
+    run, place = count_up(per_bin)
+    roi, cell = run // bins, run % bins
+    samples, bin_size, start = grid.samples[roi], grid.bin_size[roi], grid.start[roi]
+    inner = torch.stack([place // samples[:, 1], place % samples[:, 1]], 1)
+    outer = torch.stack([cell // size[1], cell % size[1]], 1)
+    # In the order of operations of mmcv's kernel, so that a sample on the edge stays there.
+    at = start + outer * bin_size + (inner + 0.5) * bin_size / samples
+    y, x = interpolate(at[:, 0], height), interpolate(at[:, 1], width)
+    first = grid.image[roi] * (height * width)
+    pixels = torch.stack([row * width + column + first
+                          for row in (y.low, y.high) for column in (x.low, x.high)], 1)
+    weights = torch.stack([row * column for row in (y.low_weight, y.high_weight)
+                           for column in (x.low_weight, x.high_weight)], 1)
+    return Samples(pixels, weights, y.coordinate, x.coordinate, per_bin)
+
+
+def chunks(grid: Grid, bins: int) -> list[slice]:
+    """Consecutive regions that hold at most MAX_SAMPLES samples together, one at least."""
+    totals = (grid.samples.prod(1) * bins).cumsum(0).tolist()
+    pieces, first, done = [], 0, 0
+    for i, total in enumerate(totals):
+        if total - done > MAX_SAMPLES and i > first:
+            pieces.append(slice(first, i))
+            first, done = i, totals[i - 1]
+    return [*pieces, slice(first, len(totals))]
+
+
+def weighted_sums(table: Tensor, rows: Tensor, weights: Tensor, lengths: Tensor) -> Tensor:
+    """Adds up weighted rows of a table, ``lengths[i]`` of them into row i of the result."""
+    offsets = F.pad(lengths.cumsum(0), (1, 0))
+    return F.embedding_bag(rows, table, offsets, mode='sum', per_sample_weights=weights,
+                           include_last_offset=True)
+
+
+def max_of_bins(values: Tensor, samples: Samples) -> tuple[Tensor, Tensor, Tensor]:
+    """The largest sample of every bin and its y and x, (bins, C) each; the first of equals."""
+    shape = (len(samples.per_bin), values.size(1))
+    best = values.new_full(shape, EMPTY_MAX)
+    y, x = values.new_full(shape, -1), values.new_full(shape, -1)
+    first = samples.per_bin.cumsum(0) - samples.per_bin
+    for length in samples.per_bin.unique().tolist():
+        if length == 0:
+            continue
+        bins = (samples.per_bin == length).nonzero()[:, 0]
+        members = first[bins, None] + torch.arange(length, device=bins.device)
+        group = values[members]
+        index = group.argmax(1)
+        best[bins] = group.gather(1, index[:, None])[:, 0]
+        y[bins], x[bins] = (at[members].gather(1, index) for at in (samples.y, samples.x))
+    low = ~(best > EMPTY_MAX)
+    return best.masked_fill(low, EMPTY_MAX), y.masked_fill(low, -1), x.masked_fill(low, -1)
+
+
+def roi_align_forward(input: Tensor, rois: Tensor, output: Tensor, argmax_y: Tensor,
+                      argmax_x: Tensor, aligned_height: int, aligned_width: int,
+                      spatial_scale: float, sampling_ratio: int, pool_mode: int,
+                      aligned: bool) -> None:
+    """Writes the pooled features of every region into ``output``.
+
+    Mask R-CNN (ICCV 2017), section 3; ``aligned`` as in Detectron2.
+
+    Args:
+        input: (N, C, H, W).
+        rois: (K, 5) as image index, x1, y1, x2, y2, in units of the image.
+        output: (K, C, aligned_height, aligned_width), overwritten.
+        argmax_y, argmax_x: like output for pool_mode 0, overwritten by where the maximum was
+            sampled; else unused.
+        spatial_scale: size of the map over size of the image.
+        sampling_ratio: samples a bin and axis; 0 takes about one a pixel.
+        pool_mode: 0 maximum, 1 average of a bin's samples.
+        aligned: shift by half a pixel, so that pixel centres lie at .5.
+
+    Raises:
+        ValueError: for a region of negative size (aligned) or of an image that is not there.
+
+    The same as mmcv's CPU kernel.
+    """
+    if rois.size(0) == 0:
+        return
+    num_images, channels, height, width = input.shape
+    size, dtype = (aligned_height, aligned_width), compute_dtype(input)
+    grid = make_grid(rois.to(dtype), num_images, size, spatial_scale, sampling_ratio, aligned)
+    table = input.to(dtype).permute(0, 2, 3, 1).reshape(-1, channels)
+    for piece in chunks(grid, size[0] * size[1]):
+        samples = sample(Grid(*(field[piece] for field in grid)), size, height, width)
+        if pool_mode == 1:
+            results = [weighted_sums(table, samples.pixels.flatten(), samples.weights.flatten(),
+                                     samples.per_bin * 4)]
+            results[0] /= samples.per_bin.clamp(min=1)[:, None]
+        else:
+            values = weighted_sums(table, samples.pixels.flatten(), samples.weights.flatten(),
+                                   torch.full_like(samples.pixels[:, 0], 4))
+            results = list(max_of_bins(values, samples))
+        for buffer, result in zip((output, argmax_y, argmax_x), results, strict=False):
+            buffer[piece] = result.view(-1, *size, channels).permute(0, 3, 1, 2).to(buffer.dtype)
+
+
+def average_backward(grad_output: Tensor, grid: Grid, shape: torch.Size) -> Tensor:
+    """The adjoint of the average: the same weighted sums, regrouped by pixel; (N, H, W, C)."""
+    num_images, channels, height, width = shape
+    size = (grad_output.size(2), grad_output.size(3))
+    table = grad_output.new_zeros(num_images * height * width, channels)
+    for piece in chunks(grid, size[0] * size[1]):
+        samples = sample(Grid(*(field[piece] for field in grid)), size, height, width)
+        grads = grad_output[piece].permute(0, 2, 3, 1).reshape(-1, channels)
+        grads = grads / samples.per_bin.clamp(min=1)[:, None]
+        pixels, order = samples.pixels.flatten().sort()
+        touched, lengths = pixels.unique_consecutive(return_counts=True)
+        bins = count_up(samples.per_bin * 4)[0][order]
+        sums = weighted_sums(grads, bins, samples.weights.flatten()[order], lengths)
+        table.index_add_(0, touched, sums)
+    return table.view(num_images, height, width, channels)
+
+
+def max_backward(grad_output: Tensor, image: Tensor, argmax_y: Tensor, argmax_x: Tensor,
+                 shape: torch.Size) -> Tensor:
+    """Sends each gradient to the four pixels around the largest sample; (N, C, H, W)."""
+    num_images, channels, height, width = shape
+    # -1 stands for 'no sample', though a sample may lie exactly there: as in the kernel.
+    weight = grad_output * (argmax_y != -1)
+    y, x = interpolate(argmax_y, height), interpolate(argmax_x, width)
+    plane = image[:, None] * channels + torch.arange(channels, device=image.device)
+    flat = grad_output.new_zeros(num_images * channels * height * width)
+    for row, row_weight in ((y.low, y.low_weight), (y.high, y.high_weight)):
+        for column, column_weight in ((x.low, x.low_weight), (x.high, x.high_weight)):
+            index = (plane[:, :, None, None] * height + row) * width + column
+            flat.index_add_(0, index.flatten(), (weight * row_weight * column_weight).flatten())
+    return flat.view(shape)
+
+
+def roi_align_backward(grad_output: Tensor, rois: Tensor, argmax_y: Tensor, argmax_x: Tensor,
+                       grad_input: Tensor, aligned_height: int, aligned_width: int,
+                       spatial_scale: float, sampling_ratio: int, pool_mode: int,
+                       aligned: bool) -> None:
+    """Adds the gradient by the features to ``grad_input`` (N, C, H, W); see the forward."""
+    if rois.size(0) == 0:
+        return
+    dtype = compute_dtype(grad_output)
+    grad = grad_output.to(dtype)
+    grid = make_grid(rois.to(dtype), grad_input.size(0), (aligned_height, aligned_width),
+                     spatial_scale, sampling_ratio, aligned)
+    if pool_mode == 1:
+        result = average_backward(grad, grid, grad_input.shape).permute(0, 3, 1, 2)
+    else:
+        result = max_backward(grad, grid.image, argmax_y.to(dtype), argmax_x.to(dtype),
+                              grad_input.shape)
+    grad_input.add_(result.to(grad_input.dtype))
