@@ -1,0 +1,155 @@
+"""Spatial-reduction attention of PVT, with padding masks and any relative encoding."""
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..encodings.base import RelativeEncoding
+from ..functional.grids import Grid, GridLike, as_grid
+from ..functional.masking import map_to_tokens, pad_map, tokens_to_map
+from .core import attend
+from .multihead import build_relative_encoding
+
+
+class SpatialReductionAttention(nn.Module):
+    """Attention whose keys and values are pooled by a strided convolution (PVT, Wang et al., ICCV
+    2021, Eq. 2-3).
+
+    Args:
+        embed_dims: channels C; a multiple of ``num_heads``.
+        num_heads: attention heads.
+        sr_ratio: R; keys and values are R x R cells each (no reduction at 1).
+        qkv_bias: bias of the projections to queries, keys and values.
+        rel_pos_encoding: relative encoding or its config; key positions are the centres of the
+            R x R cells, in query-grid units.
+        num_prefix_tokens: tokens in front of the grid; only without reduction.
+        attn_drop, proj_drop: dropout of the attention weights and of the output.
+        sr_norm_eps: epsilon of the norm behind the reduction.
+        ceil_mode: keep the last, partial R x R cell of a grid that R does not divide (what is
+            missing counts as zero), instead of dropping its tokens from the keys as PVT does.
+
+    Raises:
+        ValueError: for sizes that do not divide.
+
+    Differs from mmdet's: runs on scaled_dot_product_attention, so no (L, Lk) tensor is stored;
+    keeps tokens channels_last instead of copying them to NCHW; masks padding.
+    """
+
+    def __init__(self, embed_dims: int, num_heads: int, *, sr_ratio: int = 1,
+                 qkv_bias: bool = True,
+                 rel_pos_encoding: RelativeEncoding | dict[str, Any] | None = None,
+                 num_prefix_tokens: int = 0, attn_drop: float = 0.0, proj_drop: float = 0.0,
+                 sr_norm_eps: float = 1e-5, ceil_mode: bool = False) -> None:
+        super().__init__()
+        if num_heads < 1 or embed_dims < 1 or embed_dims % num_heads:
+            raise ValueError(f'embed_dims={embed_dims} must be a positive multiple of '
+                             f'num_heads={num_heads}')
+        if sr_ratio < 1:
+            raise ValueError(f'sr_ratio={sr_ratio} must be at least 1')
+        if num_prefix_tokens and sr_ratio > 1:
+            raise ValueError(f'num_prefix_tokens={num_prefix_tokens} with sr_ratio={sr_ratio}: '
+                             f'prefix tokens lie on no grid to reduce; use sr_ratio=1')
+        self.embed_dims = embed_dims
+        self.num_heads = num_heads
+        self.sr_ratio = sr_ratio
+        self.num_prefix_tokens = num_prefix_tokens
+        self.attn_drop = attn_drop
+        self.ceil_mode = ceil_mode
+        self.q = nn.Linear(embed_dims, embed_dims, bias=qkv_bias)
+        self.kv = nn.Linear(embed_dims, 2 * embed_dims, bias=qkv_bias)
+        self.proj = nn.Linear(embed_dims, embed_dims)
+        self.proj_drop = nn.Dropout(proj_drop)
+        if sr_ratio > 1:
+            self.sr = nn.Conv2d(embed_dims, embed_dims, sr_ratio, stride=sr_ratio)
+            self.norm = nn.LayerNorm(embed_dims, eps=sr_norm_eps)
+        self.rel_pos_encoding: RelativeEncoding | None = None
+        if rel_pos_encoding is not None:
+            self.rel_pos_encoding = build_relative_encoding(
+                rel_pos_encoding, embed_dims // num_heads, num_heads, num_prefix_tokens)
+
+    def forward(self, x: Tensor, hw_shape: GridLike, padding_mask: Tensor | None = None,
+                need_weights: bool = False, *, x_qk: Tensor | None = None
+                ) -> Tensor | tuple[Tensor, Tensor]:
+        """Attend.
+
+        Args:
+            x: (B, P + H*W, C), P prefix tokens first.
+            hw_shape: (H, W).
+            padding_mask: (B, H, W) bool, True = padding; a reduced cell is a key when any of its
+                tokens is valid.
+            need_weights: also return the weights (B, heads, L, Lk), for figures.
+            x_qk: tokens that queries and keys are computed from, where they differ from ``x``.
+
+        Returns:
+            (B, P + H*W, C), with ``need_weights`` a pair (output, weights).
+
+        Raises:
+            ValueError: if the grid is smaller than one R x R cell, unless ``ceil_mode``.
+        """
+        grid = as_grid(hw_shape)
+        key_grid = self.reduced_grid(grid)
+        queries = x if x_qk is None else x_qk
+        reduced = self._reduce(x, grid, key_grid, padding_mask)
+        if x_qk is None:
+            k, v = self._heads(self.kv(reduced), 2)
+        else:
+            k, v = self._split_key_value(reduced, self._reduce(x_qk, grid, key_grid, padding_mask))
+        out, weights = attend(
+            self._heads(self.q(queries), 1)[0], k, v, self.rel_pos_encoding, grid, key_grid,
+            key_padding_mask=self._key_mask(padding_mask, key_grid),
+            dropout_p=self.attn_drop if self.training else 0.0, need_weights=need_weights)
+        out = self.proj_drop(self.proj(out.transpose(1, 2).flatten(2)))
+        return out if weights is None else (out, weights)
+
+    def reduced_grid(self, hw_shape: GridLike) -> Grid:
+        """The key grid, placed in query units."""
+        grid, ratio = as_grid(hw_shape), self.sr_ratio
+        if ratio == 1:
+            return grid
+        if self.ceil_mode:
+            height, width = math.ceil(grid.height / ratio), math.ceil(grid.width / ratio)
+        else:
+            height, width = grid.height // ratio, grid.width // ratio
+        if height < 1 or width < 1:
+            raise ValueError(f'hw_shape=({grid.height}, {grid.width}) is smaller than one cell of '
+                             f'sr_ratio={ratio}; use a larger image, or ceil_mode=True')
+        return Grid(height, width, float(ratio), float(ratio))
+
+    def _reduce(self, x: Tensor, grid: Grid, key_grid: Grid, padding_mask: Tensor | None) -> Tensor:
+        """Tokens of the keys and values, (B, P + Hk*Wk, C)."""
+        if self.sr_ratio == 1:
+            return x
+        feature_map = tokens_to_map(x, grid.hw)
+        if padding_mask is not None:
+            feature_map = feature_map.masked_fill(padding_mask[:, None], 0)
+        if self.ceil_mode:
+            feature_map = pad_map(feature_map, (key_grid.height * self.sr_ratio,
+                                                key_grid.width * self.sr_ratio))
+        out: Tensor = self.norm(map_to_tokens(self.sr(feature_map)))
+        return out
+
+    def _key_mask(self, padding_mask: Tensor | None, key_grid: Grid) -> Tensor | None:
+        """Padding mask of the keys, (B, P + Hk*Wk)."""
+        if padding_mask is None:
+            return None
+        if self.sr_ratio > 1:
+            # Padding lies to the right and below: the first token of a cell is its last to go.
+            padding_mask = padding_mask[:, ::self.sr_ratio, ::self.sr_ratio]
+            padding_mask = padding_mask[:, :key_grid.height, :key_grid.width]
+        return F.pad(padding_mask.flatten(1), (self.num_prefix_tokens, 0), value=False)
+
+    def _heads(self, x: Tensor, parts: int) -> tuple[Tensor, ...]:
+        """(B, L, parts*C) to ``parts`` tensors (B, heads, L, head_dims)."""
+        split = x.view(*x.shape[:2], parts, self.num_heads, -1).permute(2, 0, 3, 1, 4)
+        return split.unbind(0)
+
+    def _split_key_value(self, x: Tensor, x_qk: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys from one set of tokens, values from the other."""
+        dims = self.embed_dims
+        bias_k, bias_v = (None, None) if self.kv.bias is None else self.kv.bias.split(dims)
+        k = F.linear(x_qk, self.kv.weight[:dims], bias_k)
+        v = F.linear(x, self.kv.weight[dims:], bias_v)
+        return self._heads(k, 1)[0], self._heads(v, 1)[0]

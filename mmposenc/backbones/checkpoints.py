@@ -1,0 +1,138 @@
+"""Load pretrained weights into a backbone, official files included, and say what did not fit."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from mmengine.logging import print_log
+from mmengine.runner.checkpoint import CheckpointLoader
+from torch import Tensor, nn
+
+from ..checkpoint import convert_with_report
+from ..encodings.absolute import LearnedPositionEmbedding
+from ..functional.position_tables import resize_position_table
+
+#: A name that only this source has, and the source.
+_SIGNS = (('patch_embed1.proj.weight', 'pvt'), ('patch_embeds.0.proj.weight', 'twins'),
+          ('layers.0.0.projection.weight', 'mmdet-pvt'))
+#: Weights a classification checkpoint has and a feature extractor need not have.
+_CLASSIFIER = ('norm.weight', 'norm.bias')
+
+
+class PretrainedMixin:
+    """Gives a backbone ``init_cfg=dict(type='Pretrained', checkpoint=..., strict=True)``."""
+
+    init_cfg: Any
+    _is_init: bool
+
+    def init_weights(self) -> None:
+        """Initialise as mmengine does; a Pretrained checkpoint is converted and checked.
+
+        Raises:
+            ValueError: if the checkpoint does not fit, unless ``strict=False``.
+        """
+        cfg = self.init_cfg
+        if not (isinstance(cfg, dict) and cfg.get('type') == 'Pretrained'):
+            super().init_weights()  # type: ignore[misc]
+            return
+        options = {key: value for key, value in cfg.items() if key != 'type'}
+        unknown = sorted(set(options) - {'checkpoint', 'prefix', 'strict', 'map_location'})
+        if unknown or 'checkpoint' not in options:
+            raise ValueError(f"init_cfg={dict(cfg)!r} must have a checkpoint, and may have prefix "
+                             f'and strict; unknown: {unknown}')
+        loaded = CheckpointLoader.load_checkpoint(options['checkpoint'], map_location='cpu')
+        assert isinstance(self, nn.Module)
+        load_pretrained(self, loaded, prefix=options.get('prefix'),
+                        strict=options.get('strict', True), name=options['checkpoint'])
+        self._is_init = True
+
+
+def load_pretrained(backbone: nn.Module, checkpoint: Mapping[str, Any], *,
+                    prefix: str | None = None, strict: bool = True,
+                    name: str = 'checkpoint') -> None:
+    """Load a checkpoint of this project or of a release it can convert.
+
+    Learned position tables are resized to the backbone's grid. Weights of a classifier's head,
+    last norm and class token that the backbone has no place for are left out and logged.
+
+    Args:
+        backbone: what to load into.
+        checkpoint: a state dict, or a dict that holds one under 'state_dict' or 'model'.
+        prefix: load only the names that start with it, without it; 'backbone.' is recognised.
+        strict: raise where names or shapes differ; else load what fits and log the rest.
+        name: for messages.
+
+    Raises:
+        ValueError: naming what is missing, unexpected or of another shape.
+    """
+    state = _select(checkpoint, prefix)
+    for sign, source in _SIGNS:
+        if sign in state:
+            converted = convert_with_report(state, source)
+            state = _select(converted.state_dict, 'backbone.')
+            break
+    state = _resize_tables(backbone, _leave_out_classifier(backbone, state))
+    own = backbone.state_dict()
+    missing = sorted(set(own) - set(state))
+    unexpected = sorted(set(state) - set(own))
+    shapes = [f'{key}: {tuple(state[key].shape)} in the file, {tuple(own[key].shape)} here'
+              for key in sorted(set(own) & set(state)) if own[key].shape != state[key].shape]
+    report = '; '.join(f'{title}: {", ".join(names)}' for title, names in (
+        ('missing', missing), ('unexpected', unexpected), ('of another shape', shapes)) if names)
+    if report and strict:
+        raise ValueError(f'{name} does not fit {type(backbone).__name__}: {report}. Load what '
+                         f'fits with strict=False')
+    fitting = {key: value for key, value in state.items()
+               if key in own and own[key].shape == value.shape}
+    backbone.load_state_dict(fitting, strict=False)
+    if report:
+        print_log(f'{name}: {len(fitting)} of {len(own)} weights loaded; {report}', 'current')
+
+
+def _select(checkpoint: Mapping[str, Any], prefix: str | None) -> dict[str, Tensor]:
+    """The tensors under a prefix, out of whatever wraps them."""
+    for wrapper in ('state_dict', 'model'):
+        if isinstance(checkpoint.get(wrapper), Mapping):
+            checkpoint = checkpoint[wrapper]
+    state = {key: value for key, value in checkpoint.items() if isinstance(value, Tensor)}
+    if prefix is None and any(key.startswith('backbone.') for key in state):
+        prefix = 'backbone.'
+    if prefix is None:
+        return state
+    return {key[len(prefix):]: value for key, value in state.items() if key.startswith(prefix)}
+
+
+def _leave_out_classifier(backbone: nn.Module, state: dict[str, Tensor]) -> dict[str, Tensor]:
+    own = set(backbone.state_dict())
+    left_out = [key for key in state if key not in own
+                and (key in _CLASSIFIER or key.rsplit('.', 1)[-1] == 'cls_token')]
+    if left_out:
+        print_log(f'{type(backbone).__name__} extracts features: left out {", ".join(left_out)}',
+                  'current')
+    return {key: value for key, value in state.items() if key not in left_out}
+
+
+def _resize_tables(backbone: nn.Module, state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Fit learned tables to the backbone's grids and prefix tokens."""
+    state = dict(state)
+    for name, module in backbone.named_modules():
+        key = f'{name}.pos_embed'
+        if isinstance(module, LearnedPositionEmbedding) and key in state:
+            table = state[key]
+            if table.shape != module.pos_embed.shape and table.dim() == 3:
+                state[key] = _fit_table(table, module)
+    return state
+
+
+def _fit_table(table: Tensor, module: LearnedPositionEmbedding) -> Tensor:
+    """A square table, with or without prefix tokens, on the module's grid; the table itself where
+    it is no such table."""
+    length = table.shape[1]
+    for prefix in (module.num_prefix_embeds, 1, 2, 0):
+        side = round(max(length - prefix, 0) ** 0.5)
+        if side and side * side + prefix == length and prefix >= module.num_prefix_embeds:
+            cells = resize_position_table(table[:, prefix:], (side, side), module.grid_shape,
+                                          module.interpolation)
+            return torch.cat((table[:, :module.num_prefix_embeds], cells), dim=1)
+    return table

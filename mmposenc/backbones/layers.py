@@ -1,0 +1,124 @@
+"""Parts that backbones share."""
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from ..functional.masking import map_to_tokens, pad_map
+from ..functional.mlp import mlp
+
+
+class DropPath(nn.Module):
+    """Drop the residual branch of whole images while training (stochastic depth, Huang et al. 2016)
+    and scale the others by 1 / (1 - drop_prob).
+
+    Args:
+        drop_prob: probability that an image's branch is dropped, in [0, 1).
+    """
+
+    def __init__(self, drop_prob: float = 0.0) -> None:
+        super().__init__()
+        if not 0.0 <= drop_prob < 1.0:
+            raise ValueError(f'drop_prob={drop_prob} must be in [0, 1)')
+        self.drop_prob = drop_prob
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, ...) -> (B, ...)."""
+        if self.drop_prob == 0.0 or not self.training:
+            return x
+        keep = 1.0 - self.drop_prob
+        kept = torch.rand(x.shape[0], *(1,) * (x.dim() - 1), dtype=x.dtype, device=x.device) < keep
+        return x * (kept / keep).to(x.dtype)
+
+    def extra_repr(self) -> str:
+        return f'drop_prob={self.drop_prob}'
+
+
+class PatchEmbed(nn.Module):
+    """Cut a map into patches and project each to a token, then normalise.
+
+    Args:
+        in_channels: channels of the map.
+        embed_dims: channels of the tokens.
+        patch_size: side of a patch, in pixels or cells.
+        norm_eps: epsilon of the LayerNorm.
+        ceil_mode: zero-pad to whole patches; else the last partial patch is dropped, as in PVT.
+    """
+
+    def __init__(self, in_channels: int, embed_dims: int, patch_size: int, *,
+                 norm_eps: float = 1e-5, ceil_mode: bool = False) -> None:
+        super().__init__()
+        self.patch_size = patch_size
+        self.ceil_mode = ceil_mode
+        self.projection = nn.Conv2d(in_channels, embed_dims, patch_size, stride=patch_size)
+        self.norm = nn.LayerNorm(embed_dims, eps=norm_eps)
+
+    def out_hw_shape(self, hw_shape: Sequence[int]) -> tuple[int, int]:
+        """Grid of tokens of a map (H, W).
+
+        Raises:
+            ValueError: if there is not a single token.
+        """
+        size = self.patch_size
+        if self.ceil_mode:
+            return math.ceil(hw_shape[0] / size), math.ceil(hw_shape[1] / size)
+        if min(hw_shape[0], hw_shape[1]) < size:
+            raise ValueError(f'a map of {hw_shape[0]}x{hw_shape[1]} is smaller than one patch of '
+                             f'{size}x{size}; give a larger image')
+        return hw_shape[0] // size, hw_shape[1] // size
+
+    def forward(self, x: Tensor) -> tuple[Tensor, tuple[int, int]]:
+        """Map (B, C, H, W) to tokens (B, H'*W', embed_dims) and their grid (H', W')."""
+        height, width = self.out_hw_shape(x.shape[-2:])
+        if self.ceil_mode:
+            x = pad_map(x, (height * self.patch_size, width * self.patch_size))
+        tokens: Tensor = self.norm(map_to_tokens(self.projection(x)))
+        return tokens, (height, width)
+
+
+class MLP(nn.Module):
+    """Two linear layers with GELU between, over tokens.
+
+    Args:
+        embed_dims: C.
+        hidden_dims: channels of the hidden layer.
+        drop: dropout behind both layers.
+    """
+
+    def __init__(self, embed_dims: int, hidden_dims: int, drop: float = 0.0) -> None:
+        super().__init__()
+        self.fc1 = nn.Linear(embed_dims, hidden_dims)
+        self.fc2 = nn.Linear(hidden_dims, embed_dims)
+        self.drop = nn.Dropout(drop)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, L, C) -> (B, L, C)."""
+        if self.drop.p > 0.0 and self.training:
+            hidden = self.drop(nn.functional.gelu(self.fc1(x)))
+            return self.drop(self.fc2(hidden))  # type: ignore[no-any-return]
+        return mlp(x, self.fc1.weight, self.fc1.bias, self.fc2.weight, self.fc2.bias)
+
+
+def init_transformer_weights(module: nn.Module) -> None:
+    """Initialise as DeiT, PVT and Twins: linear layers truncated normal of 0.02, norms 1 and 0,
+    convolutions normal of variance 2 / fan_out. Encodings initialise themselves."""
+    from ..encodings.base import RelativeEncoding, TokenEncoding
+    for child in module.children():
+        if isinstance(child, (TokenEncoding, RelativeEncoding)):
+            continue
+        init_transformer_weights(child)
+    if isinstance(module, nn.Linear):
+        nn.init.trunc_normal_(module.weight, std=0.02)
+        if module.bias is not None:
+            nn.init.zeros_(module.bias)
+    elif isinstance(module, nn.LayerNorm):
+        nn.init.ones_(module.weight)
+        nn.init.zeros_(module.bias)
+    elif isinstance(module, nn.Conv2d):
+        fan_out = module.kernel_size[0] * module.kernel_size[1] * module.out_channels
+        nn.init.normal_(module.weight, 0, math.sqrt(2.0 / (fan_out // module.groups)))
+        if module.bias is not None:
+            nn.init.zeros_(module.bias)

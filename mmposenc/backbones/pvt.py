@@ -1,0 +1,306 @@
+"""Pyramid Vision Transformer with any position encoding."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from mmengine.model import BaseModule
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from ..attention.spatial_reduction import SpatialReductionAttention
+from ..encodings.placement import EncodingConfigs, PlacedEncodings
+from ..functional.masking import extents_to_mask, masked_mean, pad_map, tokens_to_map
+from ..registry import MODELS
+from ..structures import get_img_shapes
+from .checkpoints import PretrainedMixin
+from .layers import MLP, DropPath, PatchEmbed, init_transformer_weights
+
+#: Blocks a stage.
+ARCHS = {'tiny': (2, 2, 2, 2), 'small': (3, 4, 6, 3), 'medium': (3, 4, 18, 3),
+         'large': (3, 8, 27, 3)}
+
+
+class PVTBlock(nn.Module):
+    """x + attention(norm(x)), then x + mlp(norm(x)).
+
+    Args:
+        embed_dims, num_heads, mlp_ratio: sizes.
+        drop, drop_path: dropout rates of the outputs and of whole branches.
+        norm_eps: epsilon of the two norms.
+        attention: further arguments of :class:`SpatialReductionAttention`.
+    """
+
+    def __init__(self, embed_dims: int, num_heads: int, mlp_ratio: float, *, drop: float = 0.0,
+                 drop_path: float = 0.0, norm_eps: float = 1e-6, **attention: Any) -> None:
+        super().__init__()
+        self.norm1 = nn.LayerNorm(embed_dims, eps=norm_eps)
+        self.attn = SpatialReductionAttention(embed_dims, num_heads, proj_drop=drop, **attention)
+        self.norm2 = nn.LayerNorm(embed_dims, eps=norm_eps)
+        self.mlp = MLP(embed_dims, int(embed_dims * mlp_ratio), drop)
+        self.drop_path = DropPath(drop_path)
+
+    def forward(self, x: Tensor, hw_shape: tuple[int, int], padding_mask: Tensor | None = None,
+                x_qk: Tensor | None = None) -> Tensor:
+        """(B, L, C) -> (B, L, C); ``x_qk`` replaces ``x`` for queries and keys."""
+        normed_qk = None if x_qk is None else self.norm1(x_qk)
+        x = x + self.drop_path(self.attn(self.norm1(x), hw_shape, padding_mask, x_qk=normed_qk))
+        return x + self.drop_path(self.mlp(self.norm2(x)))
+
+
+class PVTStage(nn.Module):
+    """Patch embedding, blocks, and the encodings between them.
+
+    Args:
+        patch_embed: what makes the tokens.
+        blocks: the blocks.
+        pos_encodings: the encodings by position.
+        cls_dims: channels of a class token put before the tokens, or None.
+        with_cp: recompute the blocks in the backward pass instead of storing what is inside.
+    """
+
+    def __init__(self, patch_embed: PatchEmbed, blocks: Sequence[PVTBlock],
+                 pos_encodings: PlacedEncodings, *, cls_dims: int | None = None,
+                 with_cp: bool = False) -> None:
+        super().__init__()
+        self.patch_embed = patch_embed
+        self.pos_encodings = pos_encodings
+        self.blocks = nn.ModuleList(blocks)
+        self.cls_token = None if cls_dims is None else nn.Parameter(torch.zeros(1, 1, cls_dims))
+        self.with_cp = with_cp
+
+    def out_hw_shape(self, hw_shape: Sequence[int]) -> tuple[int, int]:
+        """Grid of the output of a map (H, W)."""
+        grid = self.patch_embed.out_hw_shape(hw_shape)
+        for position in range(-1, len(self.blocks)):
+            for encoding in self.pos_encodings.encodings(position):
+                grid = encoding.out_hw_shape(grid)
+        return grid
+
+    def forward(self, x: Tensor, padding_mask: Tensor | None
+                ) -> tuple[Tensor, tuple[int, int], Tensor | None]:
+        """Map (B, C, H, W), zero where padded, and the padding mask of the tokens it makes; returns
+        tokens, class token first, with their grid and mask."""
+        tokens, hw_shape = self.patch_embed(x)
+        prefix = 0
+        if self.cls_token is not None:
+            prefix = 1
+            tokens = torch.cat((self.cls_token.expand(len(tokens), -1, -1), tokens), dim=1)
+        for index, block in enumerate((None, *self.blocks)):
+            position = index - 1
+            if block is not None:
+                x_qk = self.pos_encodings.query_key_tokens(
+                    tokens, hw_shape, position - 1, num_prefix_tokens=prefix,
+                    padding_mask=padding_mask)
+                tokens = self._run(block, tokens, hw_shape, padding_mask, x_qk)
+            tokens, hw_shape, padding_mask = self.pos_encodings(
+                tokens, hw_shape, position, num_prefix_tokens=prefix, padding_mask=padding_mask)
+        return tokens, hw_shape, padding_mask
+
+    def _run(self, block: nn.Module, *args: Any) -> Tensor:
+        if self.with_cp and self.training and torch.is_grad_enabled():
+            return checkpoint(block, *args, use_reentrant=False)  # type: ignore[no-any-return]
+        return block(*args)  # type: ignore[no-any-return]
+
+
+@MODELS.register_module()
+class PVT(PretrainedMixin, BaseModule):
+    """Pyramid Vision Transformer (Wang et al., ICCV 2021) with any position encoding.
+
+    Args:
+        arch: 'tiny', 'small', 'medium' or 'large'; explicit sizes override it.
+        embed_dims, num_layers, num_heads, sr_ratios, mlp_ratios: sizes of each stage.
+        patch_sizes: side of a patch of each stage, in cells of the stage before.
+        in_channels: channels of the image.
+        pos_encoding: a TokenEncoding config, several, or None; each stage gets its own.
+            ``dict(type='mmposenc.LearnedPositionEmbedding', interpolation='bilinear')`` is the
+            paper's, ``dict(type='mmposenc.PEG')`` that of CPVT and Twins.
+        positions: where in each stage: -1 before the first block, i after block i; None for each
+            encoding's usual place.
+        rel_pos_encoding: a RelativeEncoding config for every attention, or None.
+        img_size: image side or (H, W) that learned tables are made for.
+        qkv_bias: bias of queries, keys and values.
+        drop_rate, attn_drop_rate, drop_path_rate: dropout of outputs, attention weights, and (rising
+            over the blocks from 0) whole residual branches.
+        norm_eps, embed_norm_eps: epsilon of the blocks' norms, and of those behind patch embeddings
+            and spatial reductions (mmdet has 1e-6 for both).
+        out_indices: stages to return as maps; ignored with ``pool``.
+        pool: None returns maps; 'gap' the mean of the last stage's normed tokens, 'cls' its normed
+            class token.
+        frozen_stages: the first so many stages are not trained; -1 trains all.
+        with_cp: recompute blocks in the backward pass to save memory.
+        mask_padding: keep batch padding out: the maps of an image in a padded batch equal those of
+            the image alone on its valid cells and are zero elsewhere. Sizes are rounded up to whole
+            cells. Needs to know the images' sizes: ``forward(x, img_shapes)``, or
+            ``data_preprocessor=dict(type='mmposenc.DetDataPreprocessor')``. Off, as upstream.
+        init_cfg: ``dict(type='Pretrained', checkpoint=...)`` takes this project's, mmdet's and the
+            official PVT and Twins (PCPVT) files; a file that does not fit is an error unless
+            ``strict=False``.
+
+    Raises:
+        ValueError: for sizes, positions, encodings, stages or options that do not fit.
+    """
+
+    def __init__(self, arch: str | None = None, *,
+                 embed_dims: Sequence[int] = (64, 128, 320, 512),
+                 num_layers: Sequence[int] | None = None,
+                 num_heads: Sequence[int] = (1, 2, 5, 8),
+                 sr_ratios: Sequence[int] = (8, 4, 2, 1),
+                 mlp_ratios: Sequence[float] = (8, 8, 4, 4),
+                 patch_sizes: Sequence[int] = (4, 2, 2, 2),
+                 in_channels: int = 3,
+                 pos_encoding: EncodingConfigs = None,
+                 positions: Sequence[int] | None = None,
+                 rel_pos_encoding: dict[str, Any] | None = None,
+                 img_size: int | tuple[int, int] = 224,
+                 qkv_bias: bool = True,
+                 drop_rate: float = 0.0,
+                 attn_drop_rate: float = 0.0,
+                 drop_path_rate: float = 0.1,
+                 norm_eps: float = 1e-6,
+                 embed_norm_eps: float = 1e-5,
+                 out_indices: Sequence[int] = (0, 1, 2, 3),
+                 pool: str | None = None,
+                 frozen_stages: int = -1,
+                 with_cp: bool = False,
+                 mask_padding: bool = False,
+                 init_cfg: dict[str, Any] | None = None) -> None:
+        super().__init__(init_cfg=init_cfg)
+        num_layers = _num_layers(arch, num_layers)
+        _check_sizes(embed_dims=embed_dims, num_layers=num_layers, num_heads=num_heads,
+                     sr_ratios=sr_ratios, mlp_ratios=mlp_ratios, patch_sizes=patch_sizes)
+        num_stages = len(num_layers)
+        if pool not in (None, 'gap', 'cls'):
+            raise ValueError(f"pool={pool!r} must be None, 'gap' or 'cls'")
+        if not out_indices or not all(0 <= i < num_stages for i in out_indices):
+            raise ValueError(f'out_indices={tuple(out_indices)} must be stages from 0 to '
+                             f'{num_stages - 1}')
+        if not -1 <= frozen_stages <= num_stages:
+            raise ValueError(f'frozen_stages={frozen_stages} must be from -1 to {num_stages}')
+        self.out_indices = tuple(out_indices)
+        self.pool = pool
+        self.frozen_stages = frozen_stages
+        self.mask_padding = mask_padding
+        self.patch_sizes = tuple(patch_sizes)
+
+        drop_paths = torch.linspace(0, drop_path_rate, sum(num_layers)).tolist()
+        grid = (img_size, img_size) if isinstance(img_size, int) else tuple(img_size)
+        self.stages = nn.ModuleList()
+        for i in range(num_stages):
+            patch_embed = PatchEmbed(in_channels if i == 0 else embed_dims[i - 1], embed_dims[i],
+                                     patch_sizes[i], norm_eps=embed_norm_eps,
+                                     ceil_mode=mask_padding)
+            grid = patch_embed.out_hw_shape(grid)
+            has_cls = pool == 'cls' and i == num_stages - 1
+            first = sum(num_layers[:i])
+            blocks = [PVTBlock(
+                embed_dims[i], num_heads[i], mlp_ratios[i], drop=drop_rate,
+                drop_path=drop_paths[first + j], norm_eps=norm_eps, sr_ratio=sr_ratios[i],
+                qkv_bias=qkv_bias, rel_pos_encoding=rel_pos_encoding, attn_drop=attn_drop_rate,
+                num_prefix_tokens=int(has_cls), ceil_mode=mask_padding,
+                sr_norm_eps=embed_norm_eps) for j in range(num_layers[i])]
+            pos_encodings = PlacedEncodings(
+                pos_encoding, positions, num_layers[i], embed_dims=embed_dims[i], grid_shape=grid,
+                num_prefix_embeds=int(has_cls), drop=drop_rate)
+            self.stages.append(PVTStage(patch_embed, blocks, pos_encodings, with_cp=with_cp,
+                                        cls_dims=embed_dims[i] if has_cls else None))
+        self.norm = None if pool is None else nn.LayerNorm(embed_dims[-1], eps=norm_eps)
+        self.reset_parameters()
+        self._freeze()
+
+    def reset_parameters(self) -> None:
+        """Initialise as the release."""
+        init_transformer_weights(self)
+        for stage in self.stages:
+            if stage.cls_token is not None:
+                nn.init.trunc_normal_(stage.cls_token, std=0.02)
+
+    def forward(self, x: Tensor, img_shapes: Sequence[Sequence[int]] | None = None
+                ) -> tuple[Tensor, ...]:
+        """Extract features.
+
+        Args:
+            x: images (B, in_channels, H, W), padded to the right and below.
+            img_shapes: height and width in pixels that each image fills, for ``mask_padding``;
+                taken from the batch where a data preprocessor of this project made it.
+
+        Returns:
+            Maps (B, embed_dims[i], H_i, W_i) of the stages in ``out_indices``; with ``pool`` one
+            (B, embed_dims[-1]).
+
+        Raises:
+            ValueError: for an image smaller than a patch, or sizes that do not fit the batch.
+        """
+        if min(x.shape[-2:]) < self.patch_sizes[0]:
+            raise ValueError(f'an image of {x.shape[-2]}x{x.shape[-1]} is smaller than the patch '
+                             f'of {self.patch_sizes[0]}x{self.patch_sizes[0]}')
+        full_hw = tuple(x.shape[-2:])
+        shapes = get_img_shapes(x, img_shapes, self.mask_padding)
+        x, mask = self._mask_images(x, shapes)
+        outs = []
+        for index, stage in enumerate(self.stages):
+            tokens, hw_shape, mask = stage(x, mask)
+            full_hw = stage.out_hw_shape(full_hw)
+            if self.pool is not None and index == len(self.stages) - 1:
+                return (self._pool(tokens, mask),)
+            x = tokens_to_map(tokens, hw_shape)
+            if mask is not None:
+                x = x.masked_fill(mask[:, None], 0)
+                # Padding lies to the right and below: a cell is padding when its first part is.
+            if index in self.out_indices:
+                outs.append(pad_map(x, full_hw))
+            if mask is not None and index + 1 < len(self.stages):
+                step = self.patch_sizes[index + 1]
+                mask = mask[:, ::step, ::step]
+        return tuple(outs)
+
+    def _mask_images(self, x: Tensor, shapes: list[tuple[int, int]] | None
+                     ) -> tuple[Tensor, Tensor | None]:
+        """Cut a batch to its largest image and clear the padding that is left; with the padding
+        mask of the first stage's tokens. Where all images have one size nothing is left to mask."""
+        if shapes is None:
+            return x, None
+        height, width = (max(side) for side in zip(*shapes, strict=True))
+        x = x[..., :height, :width]
+        pixels = extents_to_mask(shapes, (height, width), x.device)
+        if pixels is None:
+            return x, None
+        step = self.patch_sizes[0]
+        return x.masked_fill(pixels[:, None], 0), pixels[:, ::step, ::step]
+
+    def _pool(self, tokens: Tensor, mask: Tensor | None) -> Tensor:
+        assert self.norm is not None
+        if self.pool == 'cls':
+            return self.norm(tokens[:, 0])  # type: ignore[no-any-return]
+        return masked_mean(self.norm(tokens), mask)
+
+    def _freeze(self) -> None:
+        for stage in self.stages[:max(self.frozen_stages, 0)]:
+            stage.eval()
+            stage.requires_grad_(False)
+
+    def train(self, mode: bool = True) -> PVT:
+        """Set the mode; frozen stages stay in evaluation."""
+        super().train(mode)
+        self._freeze()
+        return self
+
+
+def _num_layers(arch: str | None, num_layers: Sequence[int] | None) -> tuple[int, ...]:
+    if num_layers is not None:
+        return tuple(num_layers)
+    if arch not in ARCHS:
+        raise ValueError(f'arch={arch!r} must be one of {", ".join(map(repr, ARCHS))}, or give '
+                         f'num_layers')
+    return ARCHS[arch]
+
+
+def _check_sizes(**sizes: Sequence[float]) -> None:
+    lengths = {name: len(values) for name, values in sizes.items()}
+    if len(set(lengths.values())) != 1:
+        raise ValueError('each stage needs one value of every size, but the lengths are '
+                         + ', '.join(f'{name}: {length}' for name, length in lengths.items()))
+    for name, values in sizes.items():
+        if not all(value > 0 for value in values):
+            raise ValueError(f'{name}={tuple(values)} must be positive')

@@ -1,0 +1,62 @@
+"""What travels with a batch: the size that each image fills."""
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+def set_img_shapes(batch: Tensor, shapes: Sequence[Sequence[int]]) -> Tensor:
+    """Note on a batch (B, C, H, W) the height and width in pixels that each image fills.
+
+    Detectors hand their backbone the batch and nothing else. A note on that very tensor cannot
+    outlive it, so no image is ever masked with the sizes of another batch.
+    """
+    batch.img_shapes = [(int(s[0]), int(s[1])) for s in shapes]  # type: ignore[attr-defined]
+    return batch
+
+
+def get_img_shapes(batch: Tensor, shapes: Sequence[Sequence[int]] | None, mask_padding: bool
+                   ) -> list[tuple[int, int]] | None:
+    """Sizes to mask a batch with, or None.
+
+    Args:
+        batch: (B, C, H, W).
+        shapes: sizes given by the caller; None takes those noted on the batch.
+        mask_padding: the backbone's option.
+
+    Raises:
+        ValueError: if sizes are given to a backbone that does not mask, or do not fit the batch.
+    """
+    if not mask_padding:
+        if shapes is not None:
+            raise ValueError('img_shapes is given, but the backbone has mask_padding=False; set '
+                             'mask_padding=True')
+        return None
+    if shapes is None:
+        shapes = getattr(batch, 'img_shapes', None)
+    if shapes is None:
+        _warn_if_padded(batch)
+        return None
+    checked = [(int(s[0]), int(s[1])) for s in shapes]
+    height, width = batch.shape[-2:]
+    if len(checked) != len(batch) or not all(0 < h <= height and 0 < w <= width
+                                             for h, w in checked):
+        raise ValueError(f'img_shapes={checked} must hold one (height, width) for each of '
+                         f'{len(batch)} images, from (1, 1) to ({height}, {width})')
+    return checked
+
+
+def _warn_if_padded(batch: Tensor) -> None:
+    """A mask_padding that masks nothing must not go unnoticed."""
+    if torch.compiler.is_compiling() or batch.requires_grad:
+        return
+    edges = (batch[..., -1, :].flatten(1), batch[..., -1].flatten(1))
+    if any(bool((edge == 0).all(1).any()) for edge in edges):
+        warnings.warn(
+            'mask_padding=True, and an image of the batch ends in zeros like padding, but nothing '
+            "says how far the images reach; use data_preprocessor=dict(type="
+            "'mmposenc.DetDataPreprocessor') (or SegDataPreProcessor), or pass img_shapes",
+            stacklevel=3)
