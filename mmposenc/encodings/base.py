@@ -2,10 +2,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 
+import torch
 from torch import Tensor, nn
 
-from ..functional.grids import GridLike
+from ..functional.grids import GridLike, as_grid, key_grid
 
 
 class TokenEncoding(nn.Module, ABC):
@@ -49,6 +51,10 @@ class RelativeEncoding(nn.Module, ABC):
     has_values: bool = False
     #: True if :meth:`rotate` changes queries and keys (rotary encodings).
     has_rotation: bool = False
+    #: True if the logits depend on the grids and the parameters alone, not on q and k.
+    static_logits: bool = False
+    #: True if the logits depend on queries or keys, not on the grids alone.
+    contextual: bool = True
     #: Names of the whole-attention forms :meth:`attend` offers beside the definition.
     forms: tuple[str, ...] = ()
 
@@ -103,3 +109,51 @@ class RelativeEncoding(nn.Module, ABC):
             (B, heads, Lq, head_dims).
         """
         raise NotImplementedError(f'{type(self).__name__} offers no form {form!r}')
+
+    def reset_parameters(self) -> None:
+        """Set the tables to what they start from, after something initialized the whole model."""
+
+    def position_tables(self) -> Iterator[tuple[str, nn.Parameter]]:
+        """Names and parameters that take no weight decay and no initialization from outside."""
+        return self.named_parameters()
+
+    @torch.no_grad()
+    def bias_map(self, q_grid: GridLike, k_grid: GridLike | None = None, *,
+                 q: Tensor | None = None, k: Tensor | None = None) -> Tensor:
+        """What is added to the logits, for figures.
+
+        Args:
+            q_grid, k_grid: as in :meth:`logits`.
+            q, k: scaled queries and keys; needed if the encoding is contextual.
+
+        Returns:
+            (B or 1, heads or 1, Lq, Lk); zeros if the encoding adds nothing to the logits.
+
+        Raises:
+            ValueError: if q and k are needed and not given.
+        """
+        if q is None or k is None:
+            if self.contextual:
+                raise ValueError(f'q and k are None, but the logits of {type(self).__name__} '
+                                 f'depend on them; pass both')
+            query = as_grid(q_grid, 'q_grid')
+            some = next(self.parameters(), torch.zeros(()))
+            heads, dims = getattr(self, 'num_heads', 1), getattr(self, 'head_dims', 1)
+            cells = (query.num_cells, key_grid(query, k_grid).num_cells)
+            q, k = (some.new_zeros(1, heads, self.num_prefix_tokens + n, dims) for n in cells)
+        logits = self.logits(q, k, q_grid, k_grid)
+        return q.new_zeros(1, 1, q.shape[2], k.shape[2]) if logits is None else logits
+
+
+def position_tables(model: nn.Module) -> dict[str, nn.Parameter]:
+    """Tables of every relative encoding in ``model``, by their full names.
+
+    Optimizers should leave them without weight decay, and an initialization of the whole model (the
+    Xavier loop of DETR) should skip them, or call ``reset_parameters`` of the encodings after it.
+    """
+    found = {}
+    for prefix, module in model.named_modules():
+        if isinstance(module, RelativeEncoding):
+            for name, parameter in module.position_tables():
+                found[f'{prefix}.{name}' if prefix else name] = parameter
+    return found
