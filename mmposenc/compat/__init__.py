@@ -6,6 +6,7 @@ microseconds and imports neither torch nor mmcv:
 - ``mmcv._ext`` is provided in pure PyTorch when no compiled one can be found;
 - torchvision's Python half imports when its binary operators can't load;
 - the forks' "Could not import OneDL" lines, which concern an optional package, stay unprinted;
+- ``mmposenc::detection/...`` names a config of this package;
 - a room of mmposenc that needs OpenMMLab checks the installed versions before it is imported.
 """
 import sys

@@ -32,13 +32,14 @@ OPS: dict[str, Callable[..., Any]] = {
 
 def build_recipe() -> str:
     """The command that replaces the installed mmcv by the same version with its operators."""
-    for name in ('onedl-mmcv', 'mmcv'):
+    for name in ('onedl-mmcv', 'mmcv', 'mmcv-lite'):
         try:
-            release = f'{name}=={version(name)}'
+            release = version(name)
         except PackageNotFoundError:
             continue
-        return ('MMCV_WITH_OPS=1 pip install --no-build-isolation --no-deps --force-reinstall '
-                f'--no-cache-dir --no-binary {name} {release}')
+        name = name.removesuffix('-lite')
+        return ('MMCV_WITH_OPS=1 pip install --no-build-isolation --no-deps --no-cache-dir '
+                f'--force-reinstall --no-binary {name} {name}=={release}')
     return 'MMCV_WITH_OPS=1 pip install --no-build-isolation .   (in a clone of mmcv)'
 
 
@@ -57,7 +58,8 @@ def get_op(name: str) -> Callable[..., Any]:
         raise NotImplementedError(
             f'the mmcv operator {name!r} is not available: this mmcv was installed without '
             f'compiled operators, and mmposenc has no PyTorch form of this one. Build mmcv with '
-            f'its operators (a C++ compiler, and nvcc for CUDA):\n    {build_recipe()}')
+            'its operators (needs a C++ compiler, for CUDA also nvcc and FORCE_CUDA=1; takes half '
+            f'an hour or more):\n    {build_recipe()}')
 
     missing.__name__ = missing.__qualname__ = name
     return missing

@@ -9,9 +9,9 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-# Modules of this package that import OpenMMLab as soon as they are imported.
-ROOMS = frozenset(f'mmposenc.{room}' for room in (
-    'registry', 'backbones', 'detr', 'datasets', 'engine', 'apis', 'evaluation', 'models'))
+# Rooms that run without OpenMMLab; before any other is imported, the installed one is checked.
+TORCH_ONLY = frozenset(f'mmposenc.{room}' for room in (
+    'attention', 'checkpoint', 'compat', 'encodings', 'functional', 'visualization'))
 
 
 class FallbackLoader(Loader):
@@ -41,8 +41,9 @@ class RoomFinder(MetaPathFinder):
 
     def find_spec(self, fullname: str, path: Sequence[str] | None,
                   target: ModuleType | None = None) -> ModuleSpec | None:
-        if fullname in ROOMS:
-            importlib.import_module('mmposenc.compat.openmmlab').require()
+        is_room = fullname.startswith('mmposenc.') and fullname.count('.') == 1
+        if is_room and fullname not in TORCH_ONLY:
+            importlib.import_module('mmposenc.compat.openmmlab').require(fullname)
         return None
 
 
@@ -68,7 +69,13 @@ def define_torchvision_schemas(module: ModuleType) -> None:
         importlib.import_module('mmposenc.compat.torchvision_ops').define_schemas()
 
 
+def resolve_config_names(module: ModuleType) -> None:
+    """Lets ``mmposenc::detection/...`` name a config: mmengine knows a fixed list of packages."""
+    module.MODULE2PACKAGE.setdefault('mmposenc', 'mmposenc')
+
+
 HOOKS: dict[str, Callable[[ModuleType], None]] = {
+    'mmengine.config.utils': resolve_config_names,
     'mmengine.logging': hide_onedl_line,
     'torchvision.extension': define_torchvision_schemas,
 }
