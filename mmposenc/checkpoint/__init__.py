@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 
 from torch import Tensor
 
+from .irpe import convert_attention
 from .pvt import convert_mmdet_pvt, convert_pvt, convert_twins
 from .rules import Converted
 
@@ -41,4 +42,4 @@ def convert(state_dict: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
     return convert_with_report(state_dict, source).state_dict
 
 
-__all__ = ['Converted', 'SOURCES', 'convert', 'convert_with_report']
+__all__ = ['Converted', 'SOURCES', 'convert', 'convert_attention', 'convert_with_report']

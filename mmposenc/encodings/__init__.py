@@ -1,7 +1,8 @@
 """Position encodings as torch modules, one a file; nothing of OpenMMLab is imported here."""
 from .absolute import LearnedPositionEmbedding, SinCosPositionEncoding
-from .base import RelativeEncoding, TokenEncoding
+from .base import RelativeEncoding, TokenEncoding, position_tables
 from .build import build_encoding
+from .irpe import IRPE
 from .peg import PEG
 from .placement import PlacedEncodings
 
@@ -10,10 +11,12 @@ ENCODINGS: tuple[str, ...] = (
     'PEG',
     'LearnedPositionEmbedding',
     'SinCosPositionEncoding',
+    'IRPE',
 )
 
 __all__ = [
     'ENCODINGS',
+    'IRPE',
     'LearnedPositionEmbedding',
     'PEG',
     'PlacedEncodings',
@@ -21,4 +24,5 @@ __all__ = [
     'SinCosPositionEncoding',
     'TokenEncoding',
     'build_encoding',
+    'position_tables',
 ]

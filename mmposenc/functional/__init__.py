@@ -1,4 +1,5 @@
 """Pure PyTorch maths of the encodings: no modules, no OpenMMLab."""
+from .buckets import bucket_ids
 from .grids import Grid, as_grid, check_tokens, key_grid, valid_extents
 
-__all__ = ['Grid', 'as_grid', 'check_tokens', 'key_grid', 'valid_extents']
+__all__ = ['Grid', 'as_grid', 'bucket_ids', 'check_tokens', 'key_grid', 'valid_extents']

@@ -1,0 +1,156 @@
+"""Bucket ids against the release's (golden file) and the paper's formulas cell by cell."""
+import math
+
+import pytest
+import torch
+from golden import load_golden
+
+from mmposenc.functional import Grid, bucket_ids
+from mmposenc.functional.buckets import (
+    METHODS,
+    add_prefix_bucket,
+    bucket_params,
+    distance_rank,
+    index_function,
+    num_buckets,
+)
+
+GRIDS = [(3, 5), (1, 6), (6, 1), (4, 4), (1, 1)]
+
+
+def index_naive(x, alpha, beta, gamma, kind):
+    """g(x) and the clip function, as iRPE writes them; truncated as its release does."""
+    if kind == 'piecewise' and abs(x) > alpha:
+        value = round(alpha + math.log(abs(x) / alpha) / math.log(gamma / alpha) * (beta - alpha))
+    else:
+        value = round(abs(x))
+    return int(math.copysign(min(value, beta), x))
+
+
+def naive(method, query, key, alpha, beta, gamma, kind, rank=False):
+    ids = torch.zeros(query.num_cells, key.num_cells, 2, dtype=torch.long)
+    middle = int(beta)
+    squares = sorted({a * a + b * b for a in range(60) for b in range(60)})
+    for i in range(query.num_cells):
+        for j in range(key.num_cells):
+            row, col = ((p // query.width + .5) * query.stride_h - (s // key.width + .5) *
+                        key.stride_h if axis == 0 else
+                        (p % query.width + .5) * query.stride_w - (s % key.width + .5) *
+                        key.stride_w for axis, (p, s) in enumerate([(i, j), (i, j)]))
+            if method in ('product', 'cross'):
+                a, b = (middle + index_naive(d, alpha, beta, gamma, kind) for d in (row, col))
+                ids[i, j] = torch.tensor([a, b] if method == 'cross'
+                                         else [a * (2 * middle + 1) + b, 0])
+                continue
+            distance = row * row + col * col
+            if method == 'euclidean':
+                distance = round(math.sqrt(distance))
+            elif rank:
+                distance = max(n for n, s in enumerate(squares) if s <= round(distance))
+            ids[i, j, 0] = middle + index_naive(distance, alpha, beta, gamma, kind)
+    return (ids[..., 0], ids[..., 1]) if method == 'cross' else ids[..., 0]
+
+
+def assert_same(actual, expected):
+    if isinstance(expected, tuple):
+        assert isinstance(actual, tuple)
+        assert all(torch.equal(a, b) for a, b in zip(actual, expected, strict=True))
+    else:
+        assert actual.dtype == torch.long and torch.equal(actual, expected)
+
+
+def test_golden():
+    _, data = load_golden('irpe_buckets')
+    assert len(data) >= 40
+    for name, expected in data.items():
+        method, *axis, hw, ratio, buckets = name.split('_')
+        ids = bucket_ids(method, tuple(map(int, hw.split('x'))), ratio=float(ratio[1:]))
+        if method == 'cross':
+            ids = ids[0 if axis == ['rows'] else 1]
+        assert torch.equal(ids, expected.long()), name
+        assert num_buckets(method, bucket_params(float(ratio[1:]))) == int(buckets[1:]), name
+
+
+@pytest.mark.parametrize('method', METHODS)
+@pytest.mark.parametrize('kind', ['piecewise', 'clip'])
+@pytest.mark.parametrize('hw', GRIDS)
+@pytest.mark.parametrize('params', [(1.9, 3.8, 15.2), (1, 2, 8), (0.6, 2.3, 3.0), (2.5, 2.5, 9.0)])
+def test_equals_formula(method, kind, hw, params):
+    alpha, beta, gamma = params
+    assert_same(bucket_ids(method, hw, alpha=alpha, beta=beta, gamma=gamma, index=kind),
+                naive(method, Grid(*hw), Grid(*hw), *params, kind))
+
+
+@pytest.mark.parametrize('method', METHODS)
+@pytest.mark.parametrize('key', [Grid(2, 3, 2.0, 2.0), Grid(3, 2, 4 / 3, 3.0), Grid(6, 5, 1.0, 2.0),
+                                 Grid(1, 1, 4.0, 6.0)])
+@pytest.mark.parametrize('swap', [False, True])
+def test_other_key_grid(method, key, swap):
+    """Keys that pool query cells lie at the centres of those, between cells if need be."""
+    pair = (key, Grid(4, 6)) if swap else (Grid(4, 6), key)
+    assert_same(bucket_ids(method, *pair, ratio=1.9),
+                naive(method, *pair, 1.9, 3.8, 15.2, 'piecewise'))
+
+
+def test_plain_key_grid_covers_the_query_grid():
+    assert torch.equal(bucket_ids('product', (4, 6), (2, 3), ratio=2),
+                       bucket_ids('product', (4, 6), Grid(2, 3, 2.0, 2.0), ratio=2))
+
+
+@pytest.mark.parametrize('hw', [(3, 5), (1, 9), (7, 2)])
+def test_rank(hw):
+    grid = Grid(*hw)
+    ids = bucket_ids('quantization', hw, ratio=2.0, quantization='rank')
+    assert torch.equal(ids, naive('quantization', grid, grid, 2, 4, 16, 'piecewise', rank=True))
+    squared = torch.tensor([0., 1., 2., 4., 5., 8., 9., 10., 13.])
+    expected = torch.arange(9.)
+    assert torch.equal(distance_rank(squared), expected)
+    assert torch.equal(distance_rank(squared, 20), expected)
+    assert torch.equal(distance_rank(squared + 0.3), expected)
+
+
+def test_offsets_only():
+    """Equal offsets share a bucket, and the ids of a grid are those of a larger one, cut out."""
+    large = bucket_ids('product', (6, 7), ratio=1.9).view(6, 7, 6, 7)
+    small = bucket_ids('product', (4, 5), ratio=1.9).view(4, 5, 4, 5)
+    assert torch.equal(large[2:, 2:, 2:, 2:], small)
+    assert torch.equal(large[:4, :5, :4, :5], small)
+
+
+def test_release_quirk_of_ratio_1_9():
+    """beta = 3.8: the value 4 is clipped to 3.8, then truncated to 3, so there are 7 buckets."""
+    params = bucket_params(1.9)
+    far = index_function(torch.tensor([100., -100.]), params)
+    assert far.tolist() == [3, -3] and num_buckets('product', params) == 49
+
+
+def test_prefix_bucket():
+    ids = add_prefix_bucket(bucket_ids('product', (2, 3), ratio=1), 2, 25)
+    assert ids.shape == (8, 8)
+    assert bool((ids[:2] == 25).all()) and bool((ids[:, :2] == 25).all())
+    assert torch.equal(ids[2:, 2:], bucket_ids('product', (2, 3), ratio=1))
+
+
+@pytest.mark.parametrize('kwargs,match', [
+    (dict(method='circle', ratio=1), "method='circle' must be one of euclidean"),
+    (dict(method='cross'), 'alpha=None, beta=None, gamma=None: give all three, or ratio'),
+    (dict(method='cross', alpha=1), 'alpha=1, beta=None'),
+    (dict(method='cross', ratio=1, alpha=1), 'ratio=1 and alpha=1.*not both'),
+    (dict(method='cross', ratio=0), 'ratio=0 must be a positive number'),
+    (dict(method='cross', ratio=float('nan')), 'ratio=nan must be'),
+    (dict(method='cross', alpha=2, beta=4, gamma=2), 'gamma=2 must satisfy 0 < alpha < gamma'),
+    (dict(method='cross', ratio=0.3), 'beta=0.6.*must satisfy.*beta >= 1'),
+    (dict(method='cross', ratio=1, index='round'), "index='round' must be one of piecewise, clip"),
+    (dict(method='quantization', ratio=1, quantization='cubed'), "quantization='cubed' must be"),
+])
+def test_bad_input(kwargs, match):
+    method = kwargs.pop('method')
+    with pytest.raises(ValueError, match=match):
+        bucket_ids(method, (2, 3), **kwargs)
+
+
+def test_bad_grid():
+    with pytest.raises(ValueError, match=r'hw_query=\(0, 3\)'):
+        bucket_ids('cross', (0, 3), ratio=1)
+    with pytest.raises(ValueError, match=r'k_grid=\(2, 0\)'):
+        bucket_ids('cross', (2, 3), (2, 0), ratio=1)
