@@ -1,9 +1,5 @@
 """Vision transformers that take any position encoding."""
-from ..compat.openmmlab import require
-
-require()
-
-from .checkpoints import load_pretrained  # noqa: E402
-from .pvt import PVT  # noqa: E402
+from .checkpoints import load_pretrained
+from .pvt import PVT
 
 __all__ = ['PVT', 'load_pretrained']

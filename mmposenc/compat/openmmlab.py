@@ -88,7 +88,7 @@ def check_versions(found: dict[str, str]) -> None:
                               f'{mmcv} is installed: `pip install "mmcv<{FIRST_REFUSED_MMCV}"`')
 
 
-def require(room: str, look_up: Callable[[str], str | None] = look_up,
+def require(room: str = 'mmposenc', look_up: Callable[[str], str | None] = look_up,
             is_importable: Callable[[str], bool] = is_importable) -> None:
     """Checks that what a room of mmposenc needs is installed and can work together.
 
