@@ -15,9 +15,9 @@ from . import encodings
 MODELS = Registry('model', parent=MMENGINE_MODELS, scope='mmposenc',
                   locations=['mmposenc.backbones', 'mmposenc.data_preprocessors'])
 DATASETS = Registry('dataset', parent=MMENGINE_DATASETS, scope='mmposenc',
-                    locations=['mmposenc.datasets'])
+                    locations=['mmposenc.datasets.coco'])
 TRANSFORMS = Registry('transform', parent=MMENGINE_TRANSFORMS, scope='mmposenc',
-                      locations=['mmposenc.datasets'])
+                      locations=['mmposenc.datasets.loading'])
 HOOKS = Registry('hook', parent=MMENGINE_HOOKS, scope='mmposenc', locations=['mmposenc.engine'])
 METRICS = Registry('metric', parent=MMENGINE_METRICS, scope='mmposenc',
                    locations=['mmposenc.engine'])

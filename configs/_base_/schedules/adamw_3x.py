@@ -1,0 +1,9 @@
+# 36 epochs, AdamW with weight decay 0.05, steps after 27 and 33 epochs: the 3x files of the Twins
+# release, which keep the decay off norms and PEGs too.
+_base_ = 'adamw_1x.py'
+
+train_cfg = dict(max_epochs=36)
+optim_wrapper = dict(optimizer=dict(weight_decay=0.05))
+param_scheduler = [
+    dict(type='LinearLR', start_factor=0.001, by_epoch=False, begin=0, end=500),
+    dict(type='MultiStepLR', begin=0, end=36, by_epoch=True, milestones=[27, 33], gamma=0.1)]

@@ -1,0 +1,13 @@
+# PVT-medium with a PEG after the first block of every stage, pre-trained with average pooling.
+# Recipe: the Twins release's 1x, which is PVT's; decays neither norms nor encodings.
+# AP in the Twins paper, as Twins-PCPVT-B: 44.3; not trained here.
+#
+# No class token is in a detector, so this differs from the class-token model only in the
+# classifier whose weights it starts from. CHECKPOINT is pcpvt_base.pth of the
+# Twins release (github.com/Meituan-AutoML/Twins, 82.7% on ImageNet).
+#
+#     bash tools/dist_train.sh configs/detection/pvt/retinanet_pvt-m-peg-gap_fpn_1x_coco.py 8 \
+#         --cfg-options model.backbone.init_cfg.type=Pretrained \
+#         model.backbone.init_cfg.checkpoint=CHECKPOINT
+_base_ = 'retinanet_pvt-m-peg_fpn_1x_coco.py'
+model = dict(backbone=dict(drop_path_rate=0.2))  # as the Twins release

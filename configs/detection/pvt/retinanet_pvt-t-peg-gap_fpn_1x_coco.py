@@ -1,0 +1,12 @@
+# PVT-tiny with a PEG after the first block of every stage, pre-trained with average pooling.
+# Recipe: PVT's detection release, 1x; decays neither norms nor encodings.
+# No number known to us from a paper; not trained here.
+#
+# No class token is in a detector, so this differs from the class-token model only in the
+# classifier whose weights it starts from. None was released for this size:
+# train one, or start from random weights by leaving the last two options out.
+#
+#     bash tools/dist_train.sh configs/detection/pvt/retinanet_pvt-t-peg-gap_fpn_1x_coco.py 8 \
+#         --cfg-options model.backbone.init_cfg.type=Pretrained \
+#         model.backbone.init_cfg.checkpoint=CHECKPOINT
+_base_ = 'retinanet_pvt-t-peg_fpn_1x_coco.py'

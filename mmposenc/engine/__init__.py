@@ -1,0 +1,11 @@
+"""What the command-line tools call: configs, checks, the runner, hooks, testing, browsing."""
+from .amp import AmpOptimWrapper
+from .config import load_config, override, set_work_dir
+from .dump import DumpSegResults
+from .launch import test, train
+from .progress import ProgressBarHook
+from .runner import Runner
+from .seeding import EpochSeedHook
+
+__all__ = ['AmpOptimWrapper', 'DumpSegResults', 'EpochSeedHook', 'ProgressBarHook', 'Runner',
+           'load_config', 'override', 'set_work_dir', 'test', 'train']

@@ -1,0 +1,124 @@
+"""Training and testing from a config."""
+from __future__ import annotations
+
+import os
+import os.path as osp
+
+import torch
+from mmengine.config import Config
+from mmengine.device import get_device
+from mmengine.registry import RUNNERS
+from mmengine.runner import Runner as MMEngineRunner
+
+from .checkpoints import latest_checkpoint
+from .checks import check_auto_scale_lr, check_files
+from .testing import set_out, set_show_dir, set_tta
+
+DEFAULT_HOOKS = {'progress': {'type': 'mmposenc.ProgressBarHook'},
+                 'epoch_seed': {'type': 'mmposenc.EpochSeedHook'}}
+
+
+def build_runner(cfg: Config) -> MMEngineRunner:
+    """The runner a config asks for, else this project's, with its hooks."""
+    cfg.setdefault('runner_type', 'mmposenc.Runner')
+    cfg.setdefault('default_hooks', {})
+    for name, hook in DEFAULT_HOOKS.items():
+        cfg.default_hooks.setdefault(name, dict(hook))
+    # Set by torchrun and by slurm; mmengine reads it in every run that has a launcher.
+    os.environ.setdefault('LOCAL_RANK', '0')
+    return RUNNERS.build(cfg)
+
+
+def train(cfg: Config, *, amp: bool = False, auto_scale_lr: bool = False,
+          resume: str | None = None, allow_mismatch: bool = False) -> MMEngineRunner:
+    """Trains a model.
+
+    Args:
+        cfg: a config of mmdet, mmseg or mmpretrain with a work_dir.
+        amp: mixed precision: float16 with loss scaling on a GPU, bfloat16 on a CPU.
+        auto_scale_lr: scale the learning rate by the batch size over auto_scale_lr.base_batch_size.
+        resume: a checkpoint to continue from, or 'auto' for the latest in the work directory.
+        allow_mismatch: let ``load_from`` and ``resume`` load only what fits the model.
+
+    Returns:
+        The runner, after training.
+
+    Raises:
+        ValueError: an option that the config can't serve, or a checkpoint that does not fit.
+        FileNotFoundError: a file that the config names or the checkpoint is not there.
+    """
+    check_files(cfg, ('train', 'val') if cfg.get('val_dataloader') else ('train',))
+    if amp or str(cfg.optim_wrapper.get('type')).endswith('AmpOptimWrapper'):
+        _use_amp(cfg)
+    if auto_scale_lr:
+        check_auto_scale_lr(cfg)
+        cfg.auto_scale_lr.enable = True
+    if resume is not None:
+        _set_resume(cfg, resume)
+    elif cfg.get('load_from'):
+        _require_file(cfg.load_from, 'load_from')
+    if allow_mismatch:
+        cfg.load_strict = False
+    runner = build_runner(cfg)
+    runner.train()
+    return runner
+
+
+def _use_amp(cfg: Config) -> None:
+    kind = str(cfg.optim_wrapper.get('type', 'OptimWrapper')).rpartition('.')[2]
+    if kind not in ('OptimWrapper', 'AmpOptimWrapper'):
+        raise ValueError(f'--amp: optim_wrapper.type is {kind!r}; it can replace only '
+                         "'OptimWrapper'")
+    cfg.optim_wrapper.type = 'mmposenc.AmpOptimWrapper'
+    if get_device() != 'cpu':
+        cfg.optim_wrapper.setdefault('loss_scale', 'dynamic')
+
+
+def _set_resume(cfg: Config, resume: str) -> None:
+    path = latest_checkpoint(cfg.work_dir) if resume == 'auto' else resume
+    cfg.resume, cfg.load_from = True, path
+    if path is None:  # the runner says that it starts from the beginning
+        return
+    _require_file(path, '--resume')
+    # Samplers are built before the checkpoint is read, so the run's own seed must be known now.
+    seed = torch.load(path, map_location='cpu', mmap=True, weights_only=False).get(
+        'meta', {}).get('seed')
+    if seed is not None:
+        cfg.setdefault('randomness', {})
+        cfg.randomness.seed = seed
+
+
+def _require_file(path: str, name: str) -> None:
+    if '://' not in path and not osp.isfile(path):
+        raise FileNotFoundError(f'{name}: there is no checkpoint {path!r}')
+
+
+def test(cfg: Config, checkpoint: str, *, out: str | None = None, show_dir: str | None = None,
+         tta: bool = False, allow_mismatch: bool = False) -> dict[str, float]:
+    """Tests a model and returns its metrics.
+
+    Args:
+        cfg: a config of mmdet, mmseg or mmpretrain with a work_dir.
+        checkpoint: the weights.
+        out: file (or, in segmentation, folder) for the predictions; see
+            :func:`mmposenc.engine.testing.set_out`.
+        show_dir: folder for pictures of the predictions.
+        tta: merge the predictions of several views of each image.
+        allow_mismatch: load only what fits the model.
+
+    Raises:
+        ValueError: an option that the config can't serve, or a checkpoint that does not fit.
+        FileNotFoundError: a file that the config names or the checkpoint is not there.
+    """
+    check_files(cfg, ('test',))
+    _require_file(checkpoint, 'checkpoint')
+    cfg.load_from, cfg.resume = checkpoint, False
+    if allow_mismatch:
+        cfg.load_strict = False
+    if show_dir is not None:
+        set_show_dir(cfg, show_dir)
+    if tta:
+        set_tta(cfg)
+    if out is not None:
+        set_out(cfg, out)
+    return build_runner(cfg).test()

@@ -1,0 +1,107 @@
+"""What --out, --show-dir and --tta mean in each library, chosen by the config's default_scope."""
+from __future__ import annotations
+
+import os.path as osp
+from copy import deepcopy
+from typing import Any
+
+from mmengine.config import Config, ConfigDict
+
+#: By default_scope: the class that merges the views of an image, and its arguments.
+TTA_MODELS = {
+    'mmdet': {'type': 'mmdet.DetTTAModel',
+              'tta_cfg': {'nms': {'type': 'nms', 'iou_threshold': 0.5}, 'max_per_img': 100}},
+    'mmseg': {'type': 'mmseg.SegTTAModel'},
+    'mmpretrain': {'type': 'mmpretrain.AverageClsScoreTTA'},
+}
+
+
+def scope_of(cfg: Config) -> str:
+    """The library a config is for: 'mmdet', 'mmseg' or 'mmpretrain'.
+
+    Raises:
+        ValueError: the config's default_scope is none of them.
+    """
+    scope = cfg.get('default_scope')
+    if scope not in TTA_MODELS:
+        raise ValueError(f'default_scope={scope!r} in the config: it must be one of '
+                         f'{", ".join(map(repr, TTA_MODELS))} to choose how to test and draw')
+    return scope
+
+
+def set_out(cfg: Config, out: str) -> None:
+    """Makes a test write its predictions.
+
+    Args:
+        cfg: changed in place.
+        out: a ``.pkl`` file (a list with one dict per image; detection masks run-length
+            encoded, segmentation without logits), or, in segmentation, a folder for label maps.
+
+    Raises:
+        ValueError: neither.
+    """
+    scope, pickled = scope_of(cfg), out.endswith(('.pkl', '.pickle'))
+    evaluators = cfg.test_evaluator
+    evaluators = list(evaluators) if isinstance(evaluators, (list, tuple)) else [evaluators]
+    if pickled:
+        kind = {'mmdet': 'mmdet.DumpDetResults', 'mmseg': 'mmposenc.DumpSegResults',
+                'mmpretrain': 'mmengine.DumpResults'}[scope]
+        evaluators.append(ConfigDict(type=kind, out_file_path=out))
+    elif scope == 'mmseg':
+        evaluators[0].update(output_dir=out, keep_results=True)
+    else:
+        raise ValueError(f'--out {out}: it must end in .pkl or .pickle'
+                         ' (a folder is possible in segmentation only)')
+    cfg.test_evaluator = evaluators
+
+
+def set_show_dir(cfg: Config, show_dir: str) -> None:
+    """Makes a test draw its predictions, one picture per image, into a folder."""
+    scope = scope_of(cfg)
+    folder = osp.abspath(show_dir)  # mmdet would put a relative one below the work directory
+    defaults = {'mmdet': {'type': 'mmdet.DetVisualizationHook'},
+                'mmseg': {'type': 'mmposenc.SegVisualizationHook'},
+                'mmpretrain': {'type': 'mmpretrain.VisualizationHook'}}[scope]
+    options = {'mmdet': {'draw': True, 'test_out_dir': folder},
+               'mmseg': {'draw': True, 'test_out_dir': folder, **defaults},
+               'mmpretrain': {'enable': True, 'out_dir': folder, 'interval': 1}}[scope]
+    if scope == 'mmseg':
+        from . import visualization  # noqa: F401  (registers the hook; imports mmseg)
+    hooks = cfg.setdefault('default_hooks', ConfigDict())
+    hooks.visualization = {**defaults, **(hooks.get('visualization') or {}), **options}
+
+
+def set_tta(cfg: Config) -> None:
+    """Tests on several views of each image and merges them: the config's, or else a flip."""
+    scope = scope_of(cfg)
+    dataset = cfg.test_dataloader.dataset
+    while 'dataset' in dataset:
+        dataset = dataset.dataset
+    if 'tta_pipeline' not in cfg:
+        cfg.tta_pipeline = _flip_pipeline(dataset.pipeline)
+    if 'tta_model' not in cfg:
+        cfg.tta_model = deepcopy(TTA_MODELS[scope])
+        if scope == 'mmdet':
+            test_cfg = cfg.model.get('test_cfg') or {}
+            test_cfg = test_cfg.get('rcnn', test_cfg)
+            cfg.tta_model.tta_cfg.update({key: test_cfg[key] for key in ('nms', 'max_per_img')
+                                          if test_cfg.get(key)})
+    dataset.pipeline = cfg.tta_pipeline
+    cfg.model = ConfigDict(**cfg.tta_model, module=cfg.model)
+
+
+def _flip_pipeline(pipeline: list[Any]) -> list[Any]:
+    """The test pipeline, its end seen twice: as it is and flipped."""
+    *start, pack = deepcopy(list(pipeline))
+    if not str(pack.get('type', '')).startswith(('Pack', 'mmdet.Pack', 'mmseg.Pack',
+                                                 'mmpretrain.Pack')):
+        raise ValueError(f"--tta: the test pipeline ends in {pack.get('type')!r}, not in a Pack* "
+                         'transform; give the config a tta_pipeline')
+    if 'meta_keys' in pack:
+        pack['meta_keys'] = tuple(dict.fromkeys([*pack['meta_keys'], 'flip', 'flip_direction']))
+    # Ground truth is read after the flip, so that it stays as it is in both views.
+    truth = [step for step in start if str(step.get('type')).endswith('LoadAnnotations')]
+    start = [step for step in start if step not in truth]
+    views = [[{'type': 'RandomFlip', 'prob': 0.0}, {'type': 'RandomFlip', 'prob': 1.0}]]
+    return [*start, {'type': 'TestTimeAug',
+                     'transforms': [*views, *([step] for step in truth), [pack]]}]

@@ -1,0 +1,89 @@
+"""Small data sets and configs that the tests of the tools train on."""
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+CLASSES = ('square', 'disc')
+
+
+def make_coco(root: Path, *, images: int = 4, size: int = 64, seed: int = 0) -> Path:
+    """Writes a COCO data set of bright shapes on noise; returns its folder.
+
+    Two images are wider than high, so that batches are padded.
+    """
+    rng = np.random.default_rng(seed)
+    (root / 'images').mkdir(parents=True)
+    infos, anns = [], []
+    for i in range(images):
+        height, width = (size, size) if i % 2 else (size - 20, size)
+        pixels = rng.integers(0, 60, (height, width, 3), dtype=np.uint8)
+        for category in (1, 2):
+            w, h = (int(v) for v in rng.integers(14, 24, 2))
+            x, y = int(rng.integers(0, width - w)), int(rng.integers(0, height - h))
+            pixels[y:y + h, x:x + w, category] = 230
+            anns.append(dict(id=len(anns) + 1, image_id=i + 1, category_id=category,
+                             bbox=[x, y, w, h], area=w * h, iscrowd=0,
+                             segmentation=[[x, y, x + w, y, x + w, y + h, x, y + h]]))
+        name = f'shape_{i}.jpg'
+        Image.fromarray(pixels).save(root / 'images' / name)
+        infos.append(dict(id=i + 1, file_name=name, height=height, width=width))
+    write_annotations(root, infos, anns)
+    return root
+
+
+def write_annotations(root: Path, images: list[dict], annotations: list[dict],
+                      categories: tuple[str, ...] = CLASSES) -> None:
+    (root / 'annotations.json').write_text(json.dumps(dict(
+        images=images, annotations=annotations,
+        categories=[dict(id=i + 1, name=name) for i, name in enumerate(categories)])))
+
+
+def read_annotations(root: Path) -> dict:
+    return json.loads((root / 'annotations.json').read_text())
+
+
+#: A RetinaNet with a PVT of four stages of 8 channels and one block, on a CPU in milliseconds.
+DETECTOR = """
+_base_ = '{config}'
+model = dict(
+    backbone=dict(
+        arch=None, embed_dims=[8, 8, 8, 8], num_layers=[1, 1, 1, 1], num_heads=[1, 1, 1, 1],
+        mlp_ratios=[1, 1, 1, 1], init_cfg=None),
+    neck=dict(in_channels=[8, 8, 8, 8], out_channels=8),
+    bbox_head=dict(
+        num_classes=2, in_channels=8, feat_channels=8, stacked_convs=1,
+        anchor_generator=dict(octave_base_scale=2)))
+pipeline = [
+    dict(type='mmposenc.LoadImageFromFile'),
+    dict(type='LoadAnnotations', with_bbox=True),
+    dict(type='RandomFlip', prob=0.5),
+    dict(type='PackDetInputs')]
+test_pipeline = [
+    dict(type='mmposenc.LoadImageFromFile'),
+    dict(type='Resize', scale=(64, 64), keep_ratio=True),
+    dict(type='LoadAnnotations', with_bbox=True),
+    dict(type='PackDetInputs', meta_keys=(
+        'img_id', 'img_path', 'ori_shape', 'img_shape', 'scale_factor'))]
+data = dict(
+    data_root='{root}', ann_file='annotations.json', data_prefix=dict(img='images/'),
+    metainfo=dict(classes=('square', 'disc')))
+train_dataloader = dict(
+    num_workers=0, persistent_workers=False, dataset=dict(pipeline=pipeline, **data))
+val_dataloader = dict(
+    num_workers=0, persistent_workers=False, dataset=dict(pipeline=test_pipeline, **data))
+test_dataloader = val_dataloader
+val_evaluator = dict(ann_file='{root}/annotations.json')
+test_evaluator = val_evaluator
+train_cfg = dict(max_epochs=1)
+default_hooks = dict(logger=dict(interval=1))
+"""
+
+
+def detector_config(path: Path, data: Path, config: str) -> Path:
+    """Writes a tiny version of one of the project's detection configs, on the given data."""
+    path.write_text(DETECTOR.format(config=config, root=data))
+    return path

@@ -1,0 +1,53 @@
+"""Test a detector, segmentor or classifier.
+
+    python tools/test.py CONFIG work_dirs/NAME/epoch_12.pth --show-dir pictures
+    python -m torch.distributed.run --nproc_per_node=8 tools/test.py CONFIG CHECKPOINT \\
+        --launcher pytorch
+"""
+import argparse
+import sys
+
+import mmposenc  # noqa: F401  (before anything of OpenMMLab)
+from mmengine.config import DictAction
+
+from mmposenc import engine
+
+
+def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('config', help='a file, or mmposenc::<name>, or mmdet::<name>')
+    parser.add_argument('checkpoint', help='the weights')
+    parser.add_argument('--work-dir', help='for the log and the metrics; else the config\'s own, '
+                        'else work_dirs/<name of the config>')
+    parser.add_argument('--out', metavar='FILE.pkl', help='write the predictions to a pickle; '
+                        'in segmentation a folder instead takes the label maps')
+    parser.add_argument('--show-dir', help='draw the predictions of each image into this folder')
+    parser.add_argument('--tta', action='store_true', help='merge the predictions of several '
+                        'views: tta_model and tta_pipeline of the config, else a flip')
+    parser.add_argument('--allow-mismatch', action='store_true', help='load what fits of a '
+                        'checkpoint that does not fit the model, instead of stopping')
+    parser.add_argument('--cfg-options', nargs='+', action=DictAction, metavar='KEY=VALUE',
+                        help='override the config: model.test_cfg.score_thr=0.1, '
+                        'key="[a,b]" or key=a,b for lists')
+    parser.add_argument('--launcher', choices=['none', 'pytorch', 'slurm', 'mpi'], default='none')
+    parser.add_argument('--local_rank', '--local-rank', type=int, default=0,
+                        help=argparse.SUPPRESS)
+    return parser.parse_args(argv)
+
+
+def main(argv: list[str] | None = None) -> None:
+    args = parse_args(argv)
+    try:
+        cfg = engine.load_config(args.config)
+        engine.override(cfg, args.cfg_options)
+    except (ValueError, FileNotFoundError) as error:
+        sys.exit(f'error: {error}')
+    engine.set_work_dir(cfg, args.work_dir)
+    cfg.launcher = args.launcher
+    engine.test(cfg, args.checkpoint, out=args.out, show_dir=args.show_dir, tta=args.tta,
+                allow_mismatch=args.allow_mismatch)
+
+
+if __name__ == '__main__':
+    main()

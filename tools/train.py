@@ -1,0 +1,52 @@
+"""Train a detector, segmentor or classifier.
+
+    python tools/train.py mmposenc::detection/pvt/retinanet_pvt-t-peg_fpn_1x_coco.py
+    python -m torch.distributed.run --nproc_per_node=8 tools/train.py CONFIG --launcher pytorch
+"""
+import argparse
+import sys
+
+import mmposenc  # noqa: F401  (before anything of OpenMMLab)
+from mmengine.config import DictAction
+
+from mmposenc import engine
+
+
+def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('config', help='a file, or mmposenc::<name>, or mmdet::<name>')
+    parser.add_argument('--work-dir', help='for logs and checkpoints; else the config\'s own, '
+                        'else work_dirs/<name of the config>')
+    parser.add_argument('--amp', action='store_true',
+                        help='mixed precision: float16 on a GPU, bfloat16 on a CPU')
+    parser.add_argument('--auto-scale-lr', action='store_true', help='scale the learning rate by '
+                        'the total batch size over auto_scale_lr.base_batch_size')
+    parser.add_argument('--resume', nargs='?', const='auto', metavar='auto|CHECKPOINT',
+                        help="continue a run; 'auto', the default: its latest checkpoint")
+    parser.add_argument('--allow-mismatch', action='store_true', help='load what fits of a '
+                        'checkpoint that does not fit the model, instead of stopping')
+    parser.add_argument('--cfg-options', nargs='+', action=DictAction, metavar='KEY=VALUE',
+                        help='override the config: optim_wrapper.optimizer.lr=1e-4, '
+                        'key="[a,b]" or key=a,b for lists')
+    parser.add_argument('--launcher', choices=['none', 'pytorch', 'slurm', 'mpi'], default='none')
+    parser.add_argument('--local_rank', '--local-rank', type=int, default=0,
+                        help=argparse.SUPPRESS)
+    return parser.parse_args(argv)
+
+
+def main(argv: list[str] | None = None) -> None:
+    args = parse_args(argv)
+    try:
+        cfg = engine.load_config(args.config)
+        engine.override(cfg, args.cfg_options)
+    except (ValueError, FileNotFoundError) as error:
+        sys.exit(f'error: {error}')
+    engine.set_work_dir(cfg, args.work_dir)
+    cfg.launcher = args.launcher
+    engine.train(cfg, amp=args.amp, auto_scale_lr=args.auto_scale_lr, resume=args.resume,
+                 allow_mismatch=args.allow_mismatch)
+
+
+if __name__ == '__main__':
+    main()
