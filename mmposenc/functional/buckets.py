@@ -198,7 +198,7 @@ def grid_buckets(method: str, hw_query: GridLike, hw_key: GridLike | None, param
 
 
 def add_prefix_bucket(ids: Tensor, num_prefix_tokens: int, bucket: int) -> Tensor:
-    """Put ``num_prefix_tokens`` rows and columns of the extra ``bucket`` in front of ids (Lq, Lk)."""
+    """Put rows and columns of the prefix tokens' ``bucket`` in front of ids (Lq, Lk)."""
     if num_prefix_tokens == 0:
         return ids
     return torch.nn.functional.pad(ids, (num_prefix_tokens, 0, num_prefix_tokens, 0), value=bucket)

@@ -50,5 +50,6 @@ def expand_offsets(table: Tensor, row_index: Tensor, col_index: Tensor) -> Tenso
     # Columns first, on the small table; then whole runs of Wk entries are copied for each pair of
     # rows, which is far faster than looking up every pair of cells.
     runs = table[:, col_index].permute(1, 0, 2).reshape(-1, wk)
-    which = row_index[:, None, :] + (torch.arange(wq, device=table.device) * table.shape[0])[:, None]
+    starts = torch.arange(wq, device=table.device) * table.shape[0]
+    which = row_index[:, None, :] + starts[:, None]
     return runs.index_select(0, which.flatten()).view(hq * wq, hk * wk)
