@@ -2,9 +2,18 @@
 from .absolute import LearnedPositionEmbedding, SinCosPositionEncoding
 from .base import RelativeEncoding, TokenEncoding, position_tables
 from .build import build_encoding
+from .huang import HuangRPE
 from .irpe import IRPE
+from .log_cpb import LogSpacedCPB
 from .peg import PEG
 from .placement import PlacedEncodings
+from .query_absolute import QueryAbsolute1D
+from .query_relative import QueryRelative1D, QueryRelative2D
+from .relative_bias import RelativePositionBias
+from .rotary import RotaryEmbedding2D
+from .sasa import SASARPE
+from .shaw import ShawRPE
+from .transformer_xl import TransformerXLRPE
 
 #: Names registered in scope ``mmposenc``.
 ENCODINGS: tuple[str, ...] = (
@@ -12,6 +21,16 @@ ENCODINGS: tuple[str, ...] = (
     'LearnedPositionEmbedding',
     'SinCosPositionEncoding',
     'IRPE',
+    'ShawRPE',
+    'TransformerXLRPE',
+    'HuangRPE',
+    'SASARPE',
+    'RelativePositionBias',
+    'QueryAbsolute1D',
+    'QueryRelative1D',
+    'QueryRelative2D',
+    'RotaryEmbedding2D',
+    'LogSpacedCPB',
 )
 
 __all__ = [
@@ -25,4 +44,14 @@ __all__ = [
     'TokenEncoding',
     'build_encoding',
     'position_tables',
+    'ShawRPE',
+    'TransformerXLRPE',
+    'HuangRPE',
+    'SASARPE',
+    'RelativePositionBias',
+    'QueryAbsolute1D',
+    'QueryRelative1D',
+    'QueryRelative2D',
+    'RotaryEmbedding2D',
+    'LogSpacedCPB',
 ]

@@ -1,0 +1,98 @@
+"""SwinV2's continuous bias over logarithmic offsets."""
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from ..functional.grids import GridLike, as_grid, key_grid
+from ..functional.offset_terms import add_prefix_bias, table_bias
+from ..functional.offsets import axis_offsets
+from .base import RelativeEncoding
+
+
+class LogSpacedCPB(RelativeEncoding):
+    """A bias computed from the offset by a small network, so that it carries over to windows of
+    any size (Swin Transformer V2, CVPR 2022, Eq. 3-4).
+
+    An offset d of an axis, query minus key, is divided by the longest offset of the window it was
+    trained on, times 8, and made logarithmic: sign(x) * log2(1 + abs(x)) / 3. Two such coordinates
+    pass a network 2 -> hidden -> heads with a ReLU; the bias is 16 * sigmoid of the result.
+
+    Args:
+        num_heads: attention heads.
+        hidden_dims: width of the network.
+        window_size: (H, W) of the window trained on, which sets the unit of offsets; None takes
+            each call's query grid, as the release does without ``pretrained_window_size``.
+        num_prefix_tokens: tokens in front of the grid. Pairs with one of them get a learned bias a
+            head: ``prefix_bias`` (heads, 3) for prefix to cell, cell to prefix and prefix to
+            prefix, as BEiT.
+
+    Raises:
+        ValueError: for a bad window size.
+
+    Differs from the release: any grid and keys on a coarser grid; a one-cell axis has coordinate 0
+    (there 0 / 0). The cosine attention of SwinV2 belongs to its attention module, not here.
+    """
+
+    contextual = False
+
+    def __init__(self, num_heads: int, *, hidden_dims: int = 512,
+                 window_size: GridLike | None = None, num_prefix_tokens: int = 0) -> None:
+        super().__init__()
+        for name, value, least in (('num_heads', num_heads, 1), ('hidden_dims', hidden_dims, 1),
+                                   ('num_prefix_tokens', num_prefix_tokens, 0)):
+            if value < least:
+                raise ValueError(f'{name}={value} must be >= {least}')
+        self.num_heads = num_heads
+        self.window_size = None if window_size is None else as_grid(window_size, 'window_size').hw
+        self.num_prefix_tokens = num_prefix_tokens
+        self.cpb_mlp = nn.Sequential(nn.Linear(2, hidden_dims), nn.ReLU(inplace=True),
+                                     nn.Linear(hidden_dims, num_heads, bias=False))
+        if num_prefix_tokens:
+            self.prefix_bias = nn.Parameter(torch.empty(num_heads, 3))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Truncated normal, standard deviation 0.02, and a hidden bias of 0, as the release."""
+        for parameter in self.parameters():
+            nn.init.trunc_normal_(parameter, std=0.02)
+        nn.init.zeros_(self._layers()[0].bias)
+
+    def logits(self, q: Tensor, k: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
+               ) -> Tensor:
+        """The bias (1, heads, Lq, Lk); ``q`` and ``k`` are not read."""
+        query, key = as_grid(q_grid, 'q_grid'), key_grid(q_grid, k_grid)
+        unit = query.hw if self.window_size is None else self.window_size
+        like = self._layers()[0].weight
+        row, row_index = _distinct(query.height, key.height, query.stride_h, key.stride_h, like)
+        col, col_index = _distinct(query.width, key.width, query.stride_w, key.stride_w, like)
+        bias = table_bias(self._table(row, col, unit), row_index, col_index)
+        return add_prefix_bias(bias, getattr(self, 'prefix_bias', None), self.num_prefix_tokens)
+
+    def _layers(self) -> tuple[nn.Linear, nn.Linear]:
+        hidden, out = self.cpb_mlp[0], self.cpb_mlp[2]
+        assert isinstance(hidden, nn.Linear) and isinstance(out, nn.Linear)
+        return hidden, out
+
+    def _table(self, row: Tensor, col: Tensor, unit: tuple[int, int]) -> Tensor:
+        """Bias (heads, rows, cols) of real offsets, query minus key."""
+        axes = []
+        for offset, length in zip((row, col), unit, strict=True):
+            scaled = offset * (8.0 / max(length - 1, 1))
+            axes.append(scaled.sign() * torch.log2(scaled.abs() + 1.0) / 3.0)
+        # The first layer is linear in each coordinate, so it is applied an axis at a time.
+        hidden, out = self._layers()
+        features = axes[0][:, None, None] * hidden.weight[:, 0]
+        features = features + (axes[1][None, :, None] * hidden.weight[:, 1] + hidden.bias)
+        table: Tensor = 16.0 * torch.sigmoid(out(features.relu()))
+        return table.permute(2, 0, 1)
+
+
+def _distinct(num_queries: int, num_keys: int, query_stride: float, key_stride: float, like: Tensor
+              ) -> tuple[Tensor, Tensor]:
+    """axis_offsets without repeats where strides are fractional: the network runs once for each."""
+    values, index = axis_offsets(num_queries, num_keys, query_stride, key_stride, like.device)
+    if query_stride != int(query_stride) or key_stride != int(key_stride):
+        values, inverse = torch.unique(values, return_inverse=True)
+        index = inverse[index]
+    return values.to(like.dtype), index

@@ -1,0 +1,68 @@
+"""Swin's table of relative position biases."""
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from ..functional.grids import GridLike, as_grid, key_grid
+from ..functional.offset_index import grid_index
+from ..functional.offset_terms import add_prefix_bias, table_bias
+from .base import RelativeEncoding
+
+
+class RelativePositionBias(RelativeEncoding):
+    """One learned number a head for each offset inside a window, added to the logits (Swin
+    Transformer, ICCV 2021, Eq. 4).
+
+    Args:
+        num_heads: attention heads.
+        window_size: (Wh, Ww), the largest grid the table holds; smaller ones use its middle.
+        num_prefix_tokens: tokens in front of the grid. Pairs with one of them get a learned number
+            a head: ``prefix_bias`` (heads, 3) for prefix to cell, cell to prefix and prefix to
+            prefix, as BEiT.
+
+    Parameters: ``relative_position_bias_table`` ((2 Wh - 1) * (2 Ww - 1), heads), by query minus
+    key, rows first: name and order of the release and of mmpretrain.
+
+    Keys on a coarser grid take the entry of the nearest whole offset.
+
+    Raises:
+        ValueError: for bad sizes, and in use for a grid larger than the window.
+    """
+
+    contextual = False
+
+    def __init__(self, num_heads: int, *, window_size: GridLike, num_prefix_tokens: int = 0
+                 ) -> None:
+        super().__init__()
+        if num_heads < 1 or num_prefix_tokens < 0:
+            raise ValueError(f'num_heads={num_heads} must be >= 1 and '
+                             f'num_prefix_tokens={num_prefix_tokens} >= 0')
+        self.num_heads = num_heads
+        self.window_size = as_grid(window_size, 'window_size').hw
+        self.num_prefix_tokens = num_prefix_tokens
+        self.table_size = (2 * self.window_size[0] - 1, 2 * self.window_size[1] - 1)
+        self.relative_position_bias_table = nn.Parameter(
+            torch.empty(self.table_size[0] * self.table_size[1], num_heads))
+        if num_prefix_tokens:
+            self.prefix_bias = nn.Parameter(torch.empty(num_heads, 3))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Truncated normal, standard deviation 0.02."""
+        for table in self.parameters():
+            nn.init.trunc_normal_(table, std=0.02)
+
+    def logits(self, q: Tensor, k: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
+               ) -> Tensor:
+        """The bias (1, heads, Lq, Lk); of ``q`` only the device is read."""
+        query, key = as_grid(q_grid, 'q_grid'), key_grid(q_grid, k_grid)
+        if query.height > self.window_size[0] or query.width > self.window_size[1]:
+            raise ValueError(f'q_grid=({query.height}, {query.width}) must fit into '
+                             f'window_size={self.window_size}')
+        limits = (self.window_size[0] - 1, self.window_size[1] - 1)
+        rows, cols = grid_index(query, key, limits, q.device)
+        table = self.relative_position_bias_table.t().reshape(-1, *self.table_size)
+        # The table is by query minus key, the index by key minus query.
+        bias = table_bias(table, 2 * limits[0] - rows, 2 * limits[1] - cols)
+        return add_prefix_bias(bias, getattr(self, 'prefix_bias', None), self.num_prefix_tokens)

@@ -1,0 +1,58 @@
+"""Relative encoding of stand-alone self-attention: row and column halves."""
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from ..functional.grids import Grid
+from ..functional.offset_index import grid_index
+from ..functional.offset_terms import axis_terms
+from .axis_encoding import AxisEncoding, as_limits, axis_tables, check_sizes
+
+
+class SASARPE(AxisEncoding):
+    """q_i . [row_table[r_j - r_i], col_table[c_j - c_i]]: the first half of a head's channels meets
+    a vector of the row offset, the second half one of the column offset (Ramachandran et al.,
+    NeurIPS 2019, Eq. 4).
+
+    Args:
+        head_dims: channels of a head, even.
+        num_heads: attention heads.
+        max_offset: longest offset with a vector of its own, one for both axes or (rows, columns);
+            longer ones use the last vector.
+        shared_heads: one pair of tables for all heads, or a pair a head.
+        num_prefix_tokens: tokens in front of the grid; pairs with one of them get no term.
+
+    Parameters: ``row_table`` (2 * max_offset + 1, head_dims / 2) and ``col_table``, by key minus
+    query offset; with ``shared_heads=False`` (num_heads, ...).
+
+    Raises:
+        ValueError: for odd head_dims or a bad max_offset.
+
+    Differs from the paper in that attention is global or in windows, not in a neighbourhood of the
+    query, so offsets are clipped instead of bounded by it.
+    """
+
+    def __init__(self, head_dims: int, num_heads: int, *, max_offset: int | tuple[int, int] = 15,
+                 shared_heads: bool = True, num_prefix_tokens: int = 0) -> None:
+        super().__init__()
+        check_sizes(head_dims, num_heads, num_prefix_tokens)
+        if head_dims % 2:
+            raise ValueError(f'head_dims={head_dims} must be even: a half for each axis')
+        self.limits = as_limits(max_offset, 'max_offset')
+        self.head_dims, self.num_heads = head_dims, num_heads
+        self.num_prefix_tokens = num_prefix_tokens
+        self.axis_dims = head_dims // 2
+        lengths = (2 * self.limits[0] + 1, 2 * self.limits[1] + 1)
+        self.row_table, self.col_table = axis_tables(lengths, self.axis_dims, num_heads,
+                                                     shared_heads)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Truncated normal, standard deviation 0.02."""
+        nn.init.trunc_normal_(self.row_table, std=0.02)
+        nn.init.trunc_normal_(self.col_table, std=0.02)
+
+    def _terms(self, q: Tensor, query: Grid, key: Grid) -> tuple[Tensor, Tensor]:
+        rows, cols = grid_index(query, key, self.limits, q.device)
+        halves = (q[..., :self.axis_dims], q[..., self.axis_dims:])
+        return axis_terms(halves, self.row_table, self.col_table, rows, cols)

@@ -1,0 +1,98 @@
+"""Shaw's relative encoding: clipped offsets on keys and values."""
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from ..functional.buckets import add_prefix_bucket
+from ..functional.grids import GridLike, as_grid, key_grid
+from ..functional.offset_index import pair_ids, sequence_index
+from ..functional.offset_terms import lookup_logits, lookup_values
+from .axis_encoding import check_sizes
+from .base import RelativeEncoding
+
+_METHODS = ('product', 'sequence')
+
+
+class ShawRPE(RelativeEncoding):
+    """logit + q_i . key_table[clip(j - i)], and output + sum_j attn_ij value_table[clip(j - i)]
+    (Shaw et al., NAACL 2018, Eq. 3-4), with clip(x) = max(-K, min(K, x)).
+
+    The paper has sequences; two readings of j - i on a grid are in use:
+
+    - 'product' clips the row and the column offset each to K, and a pair of them has one vector:
+      (2 K + 1)^2 of them. The baseline of vision papers: CPVT's with K = 8, iRPE's clip index.
+    - 'sequence' is the paper's own form on the flattened grid, prefix tokens included: 2 K + 1
+      vectors. It cannot tell the end of a row from the start of the next, and as places in the
+      sequence depend on the width of the grid, padding changes the result.
+
+    For a row term plus a column term see :class:`QueryRelative2D` and :class:`SASARPE`.
+
+    Args:
+        head_dims: channels of a head.
+        num_heads: attention heads.
+        max_offset: K.
+        method: 'product' or 'sequence'.
+        on_keys: the term in the logits.
+        on_values: the term in the output.
+        shared_heads: one table for all heads (as in the paper), or one a head.
+        num_prefix_tokens: tokens in front of the grid. With 'product' every pair with one of them
+            has one further vector, the last of the table, as in iRPE.
+
+    Parameters: ``key_table`` and ``value_table``, (n, head_dims) by key minus query offset, rows
+    first; with ``shared_heads=False`` (num_heads, n, head_dims).
+
+    Raises:
+        ValueError: for bad sizes, an unknown method, or neither keys nor values.
+    """
+
+    def __init__(self, head_dims: int, num_heads: int, *, max_offset: int = 8,
+                 method: str = 'product', on_keys: bool = True, on_values: bool = False,
+                 shared_heads: bool = True, num_prefix_tokens: int = 0) -> None:
+        super().__init__()
+        check_sizes(head_dims, num_heads, num_prefix_tokens)
+        if max_offset < 0:
+            raise ValueError(f'max_offset={max_offset} must be >= 0')
+        if method not in _METHODS:
+            raise ValueError(f"method={method!r} must be 'product' or 'sequence'")
+        if not on_keys and not on_values:
+            raise ValueError('on_keys=False and on_values=False leave nothing to encode')
+        self.max_offset, self.method = max_offset, method
+        self.head_dims, self.num_heads = head_dims, num_heads
+        self.num_prefix_tokens = num_prefix_tokens
+        self.has_logits, self.has_values = on_keys, on_values
+        width = 2 * max_offset + 1
+        rows = width if method == 'sequence' else width ** 2 + (num_prefix_tokens > 0)
+        shape = (rows, head_dims) if shared_heads else (num_heads, rows, head_dims)
+        if on_keys:
+            self.key_table = nn.Parameter(torch.empty(shape))
+        if on_values:
+            self.value_table = nn.Parameter(torch.empty(shape))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Truncated normal, standard deviation 0.02."""
+        for table in self.parameters():
+            nn.init.trunc_normal_(table, std=0.02)
+
+    def logits(self, q: Tensor, k: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
+               ) -> Tensor | None:
+        """The key term (B, heads, Lq, Lk), or None; shapes as :class:`RelativeEncoding`."""
+        if not self.has_logits:
+            return None
+        return lookup_logits(q, self.key_table, self._ids(q_grid, k_grid, q.device))
+
+    def values(self, attn: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
+               ) -> Tensor | None:
+        """The value term (B, heads, Lq, head_dims), or None."""
+        if not self.has_values:
+            return None
+        return lookup_values(attn, self.value_table, self._ids(q_grid, k_grid, attn.device))
+
+    def _ids(self, q_grid: GridLike, k_grid: GridLike | None, device: torch.device) -> Tensor:
+        query, key = as_grid(q_grid, 'q_grid'), key_grid(q_grid, k_grid)
+        limit, prefix = self.max_offset, self.num_prefix_tokens
+        if self.method == 'sequence':
+            return sequence_index(query, key, prefix, limit, device)
+        ids = pair_ids(query, key, (limit, limit), device)
+        return add_prefix_bucket(ids, prefix, (2 * limit + 1) ** 2)
