@@ -7,9 +7,9 @@
 import argparse
 import sys
 
-import mmposenc  # noqa: F401  (before anything of OpenMMLab)
 from mmengine.config import DictAction
 
+import mmposenc  # noqa: F401  (before anything that needs compiled operators)
 from mmposenc import engine
 
 

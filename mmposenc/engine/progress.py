@@ -37,7 +37,8 @@ class ProgressBarHook(Hook):
             return
         self.bar = Progress(TextColumn('{task.description}'), BarColumn(), MofNCompleteColumn(),
                             TextColumn('eta'), TimeRemainingColumn(),
-                            TextColumn('{task.fields[info]}'), console=self.console, refresh_per_second=4)
+                            TextColumn('{task.fields[info]}'),
+                            console=self.console, refresh_per_second=4)
         self.bar.start()
         # The logger keeps the stream it was made with: send its lines above the bar.
         for handler in runner.logger.handlers:

@@ -7,12 +7,13 @@ from typing import Any
 
 from mmengine.config import Config, ConfigDict
 
-#: By default_scope: the class that merges the views of an image, and its arguments.
+#: By default_scope: the class that merges the views of an image, and its arguments. Names without
+#: a scope: the libraries register some of these classes with mmengine.
 TTA_MODELS = {
-    'mmdet': {'type': 'mmdet.DetTTAModel',
+    'mmdet': {'type': 'DetTTAModel',
               'tta_cfg': {'nms': {'type': 'nms', 'iou_threshold': 0.5}, 'max_per_img': 100}},
-    'mmseg': {'type': 'mmseg.SegTTAModel'},
-    'mmpretrain': {'type': 'mmpretrain.AverageClsScoreTTA'},
+    'mmseg': {'type': 'SegTTAModel'},
+    'mmpretrain': {'type': 'AverageClsScoreTTA'},
 }
 
 
@@ -44,8 +45,8 @@ def set_out(cfg: Config, out: str) -> None:
     evaluators = cfg.test_evaluator
     evaluators = list(evaluators) if isinstance(evaluators, (list, tuple)) else [evaluators]
     if pickled:
-        kind = {'mmdet': 'mmdet.DumpDetResults', 'mmseg': 'mmposenc.DumpSegResults',
-                'mmpretrain': 'mmengine.DumpResults'}[scope]
+        kind = {'mmdet': 'DumpDetResults', 'mmseg': 'mmposenc.DumpSegResults',
+                'mmpretrain': 'DumpResults'}[scope]
         evaluators.append(ConfigDict(type=kind, out_file_path=out))
     elif scope == 'mmseg':
         evaluators[0].update(output_dir=out, keep_results=True)
@@ -59,9 +60,9 @@ def set_show_dir(cfg: Config, show_dir: str) -> None:
     """Makes a test draw its predictions, one picture per image, into a folder."""
     scope = scope_of(cfg)
     folder = osp.abspath(show_dir)  # mmdet would put a relative one below the work directory
-    defaults = {'mmdet': {'type': 'mmdet.DetVisualizationHook'},
+    defaults = {'mmdet': {'type': 'DetVisualizationHook'},
                 'mmseg': {'type': 'mmposenc.SegVisualizationHook'},
-                'mmpretrain': {'type': 'mmpretrain.VisualizationHook'}}[scope]
+                'mmpretrain': {'type': 'VisualizationHook'}}[scope]
     options = {'mmdet': {'draw': True, 'test_out_dir': folder},
                'mmseg': {'draw': True, 'test_out_dir': folder, **defaults},
                'mmpretrain': {'enable': True, 'out_dir': folder, 'interval': 1}}[scope]
