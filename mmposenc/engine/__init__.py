@@ -1,5 +1,6 @@
 """What the command-line tools call: configs, checks, the runner, hooks, testing, browsing."""
 from .amp import AmpOptimWrapper
+from .browse import browse
 from .config import load_config, override, set_work_dir
 from .dump import DumpSegResults
 from .launch import test, train
@@ -8,4 +9,4 @@ from .runner import Runner
 from .seeding import EpochSeedHook
 
 __all__ = ['AmpOptimWrapper', 'DumpSegResults', 'EpochSeedHook', 'ProgressBarHook', 'Runner',
-           'load_config', 'override', 'set_work_dir', 'test', 'train']
+           'browse', 'load_config', 'override', 'set_work_dir', 'test', 'train']

@@ -1,6 +1,7 @@
 """A progress bar in a terminal; plain lines, mmengine's own, everywhere else."""
 from __future__ import annotations
 
+import atexit
 import logging
 import sys
 from typing import Any
@@ -40,6 +41,7 @@ class ProgressBarHook(Hook):
                             TextColumn('{task.fields[info]}'),
                             console=self.console, refresh_per_second=4)
         self.bar.start()
+        atexit.register(self._close)  # an error must not leave the terminal without its cursor
         # The logger keeps the stream it was made with: send its lines above the bar.
         for handler in runner.logger.handlers:
             if type(handler) is logging.StreamHandler and handler.stream is not sys.stdout:
@@ -53,6 +55,7 @@ class ProgressBarHook(Hook):
         if self.bar is not None:
             self.bar.stop()
         self.bar, self.tasks = None, {}
+        atexit.unregister(self._close)
 
     def _begin(self, runner: Any, name: str, total: int, done: int = 0) -> None:
         if self.enabled:

@@ -1,0 +1,122 @@
+"""Pictures of what goes into the network: after augmentation, batch padding and normalisation."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from mmengine.config import Config
+from mmengine.dataset import pseudo_collate
+from mmengine.registry import DATASETS, MODELS, VISUALIZERS, init_default_scope
+from mmengine.runner import set_random_seed
+
+from .checks import check_files
+from .testing import scope_of
+
+
+def browse(cfg: Config, output_dir: str | Path, *, phase: str = 'train', number: int = 20,
+           seed: int | None = 0) -> list[Path]:
+    """Draws the images of a data set as the network sees them, with their ground truth.
+
+    The images pass through the pipeline and, batch by batch, through the model's data
+    preprocessor; then the normalisation alone is undone. So flips, crops, mosaics, padding and
+    swapped colour channels all show.
+
+    Args:
+        cfg: a config of mmdet, mmseg or mmpretrain.
+        output_dir: where the pictures go, under the names of the image files.
+        phase: 'train', 'val' or 'test': which data set, and the preprocessor's mode.
+        number: how many images, from the start of the data set; -1 for all.
+        seed: of the augmentations; None for new ones in every call.
+
+    Returns:
+        The files written.
+
+    Raises:
+        ValueError: a phase that the config does not have.
+        FileNotFoundError: files that the config names are not there.
+    """
+    scope, loader = scope_of(cfg), cfg.get(f'{phase}_dataloader')
+    if phase not in ('train', 'val', 'test') or not loader:
+        raise ValueError(f"phase={phase!r}: the config has no {phase}_dataloader; use 'train', "
+                         "'val' or 'test'")
+    check_files(cfg, (phase,))
+    init_default_scope(scope)
+    if seed is not None:
+        set_random_seed(seed)
+    dataset = DATASETS.build(loader.dataset)
+    if hasattr(dataset, 'full_init'):
+        dataset.full_init()
+    preprocessor = MODELS.build(_preprocessor_config(cfg))
+    visualizer = VISUALIZERS.build({'name': 'browse', **cfg.visualizer, 'vis_backends': None})
+    visualizer.dataset_meta = dataset.metainfo
+    batch = loader.get('batch_size') or 1
+    total = len(dataset) if number < 0 else min(number, len(dataset))
+    names = _unique_names(Path(output_dir))
+    Path(output_dir).mkdir(parents=True, exist_ok=True)
+    written = []
+    items = (dataset[i] for i in range(total))
+    while chunk := list(islice(items, batch)):
+        data = preprocessor(pseudo_collate(chunk), training=phase == 'train')
+        for image, sample in zip(data['inputs'], data['data_samples'], strict=True):
+            path = names(sample)
+            _draw(scope, visualizer, denormalized(image, preprocessor), sample.cpu(), path)
+            written.append(path)
+    return written
+
+
+def _preprocessor_config(cfg: Config) -> dict:
+    own = cfg.model.get('data_preprocessor') or cfg.get('data_preprocessor')
+    if own is None:
+        raise ValueError('the config has no data_preprocessor, so nothing says how images are '
+                         'normalised')
+    default = {'mmpretrain': 'ClsDataPreprocessor', 'mmseg': 'SegDataPreProcessor',
+               'mmdet': 'DetDataPreprocessor'}[scope_of(cfg)]
+    return {'type': default, **own}
+
+
+def denormalized(image: torch.Tensor, preprocessor: Any) -> np.ndarray:
+    """(3, H, W) as the network gets it -> RGB bytes (H, W, 3)."""
+    image = image.detach().cpu().float()
+    if getattr(preprocessor, '_enable_normalize', False):
+        image = image * preprocessor.std.cpu() + preprocessor.mean.cpu()
+    pixels = image.round().clamp(0, 255).byte().permute(1, 2, 0).numpy()
+    to_rgb = getattr(preprocessor, '_channel_conversion', getattr(preprocessor, 'to_rgb', False))
+    return np.ascontiguousarray(pixels if to_rgb else pixels[..., ::-1])
+
+
+def _unique_names(folder: Path) -> Callable[[Any], Path]:
+    """Name of a sample's picture; images of the same name get a number."""
+    seen: dict[str, int] = {}
+
+    def name(sample: Any) -> Path:
+        path = Path(str(sample.get('img_path') or 'image'))
+        count = seen[path.stem] = seen.get(path.stem, 0) + 1
+        number = f'_{count}' if count > 1 else ''
+        return folder / f'{path.stem}{number}.png'
+    return name
+
+
+def _draw(scope: str, visualizer: Any, image: np.ndarray, sample: Any, path: Path) -> None:
+    if scope == 'mmpretrain':
+        visualizer.visualize_cls(image, sample, classes=visualizer.dataset_meta.get('classes'),
+                                 draw_pred=False, out_file=str(path), resize=max(image.shape[:2]))
+        return
+    if scope == 'mmdet':
+        _plain_boxes_and_masks(sample)
+    visualizer.add_datasample(path.stem, image, sample, draw_pred=False, out_file=str(path))
+
+
+def _plain_boxes_and_masks(sample: Any) -> None:
+    """mmdet's visualizer takes tensors and boolean arrays, not its own box and mask classes."""
+    from mmdet.models.utils import mask2ndarray
+    instances = sample.gt_instances
+    boxes = instances.get('bboxes')
+    if boxes is not None and hasattr(boxes, 'tensor'):
+        instances.bboxes = boxes.tensor
+    masks = instances.get('masks')
+    if masks is not None:
+        instances.masks = mask2ndarray(masks).astype(bool)

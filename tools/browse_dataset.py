@@ -1,0 +1,40 @@
+"""Draw what goes into the network: images after augmentation, padding and preprocessing.
+
+    python tools/browse_dataset.py CONFIG --output-dir pictures --number 20
+"""
+import argparse
+import sys
+
+from mmengine.config import DictAction
+
+import mmposenc  # noqa: F401  (before anything that needs compiled operators)
+from mmposenc import engine
+
+
+def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('config', help='a file, or mmposenc::<name>, or mmdet::<name>')
+    parser.add_argument('--output-dir', required=True, help='where the pictures go')
+    parser.add_argument('--number', type=int, default=20, help='how many images; -1 for all')
+    parser.add_argument('--phase', choices=['train', 'val', 'test'], default='train')
+    parser.add_argument('--seed', type=int, default=0, help='of the augmentations')
+    parser.add_argument('--cfg-options', nargs='+', action=DictAction, metavar='KEY=VALUE',
+                        help='override the config: train_dataloader.batch_size=4')
+    return parser.parse_args(argv)
+
+
+def main(argv: list[str] | None = None) -> None:
+    args = parse_args(argv)
+    try:
+        cfg = engine.load_config(args.config)
+        engine.override(cfg, args.cfg_options)
+    except (ValueError, FileNotFoundError) as error:
+        sys.exit(f'error: {error}')
+    written = engine.browse(cfg, args.output_dir, phase=args.phase, number=args.number,
+                            seed=args.seed)
+    print(f'wrote {len(written)} pictures to {args.output_dir}')
+
+
+if __name__ == '__main__':
+    main()
