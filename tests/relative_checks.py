@@ -1,0 +1,144 @@
+"""Checks every relative encoding passes, against loops over pairs of tokens in plain Python."""
+from __future__ import annotations
+
+import math
+
+import torch
+
+from mmposenc.attention.core import attend
+from mmposenc.functional import Grid, key_grid
+
+#: (query grid, key grid): square, not square, one cell wide, keys pooled, keys at a fraction.
+GRIDS = [
+    ((3, 3), None),
+    ((3, 5), None),
+    ((1, 6), None),
+    ((5, 1), None),
+    ((4, 6), (2, 3)),
+    ((4, 6), Grid(2, 2, 2.0, 3.0)),
+    ((3, 5), (2, 4)),
+]
+
+
+def cells(grid, name='grid'):
+    """(row, column) in query units of every cell of a grid, prefix tokens not included."""
+    grid = key_grid(grid, None)
+    return [((r + 0.5) * grid.stride_h - 0.5, (c + 0.5) * grid.stride_w - 0.5)
+            for r in range(grid.height) for c in range(grid.width)]
+
+
+def positions(q_grid, k_grid, num_prefix_tokens):
+    """Position of every query and of every key; None for prefix tokens."""
+    prefix = [None] * num_prefix_tokens
+    return prefix + cells(q_grid), prefix + cells(key_grid(q_grid, k_grid))
+
+
+def clip(x, limit):
+    return max(-limit, min(limit, round(x)))
+
+
+def sequence_positions(q_grid, k_grid, num_prefix_tokens):
+    """Places in the flattened sequence of queries, for queries and for keys."""
+    height, width = q_grid
+    queries = list(range(num_prefix_tokens + height * width))
+    keys = list(range(num_prefix_tokens))
+    for r, c in cells(key_grid(q_grid, k_grid)):
+        row, col = min(max(round(r), 0), height - 1), min(max(round(c), 0), width - 1)
+        keys.append(num_prefix_tokens + row * width + col)
+    return queries, keys
+
+
+def random_inputs(encoding, q_grid, k_grid, *, batch=2, dtype=torch.float64, seed=0):
+    """q, k, v and parameters drawn at random; the parameters are set in place."""
+    generator = torch.Generator().manual_seed(seed)
+    heads, dims, prefix = encoding.num_heads, encoding.head_dims, encoding.num_prefix_tokens
+    key = key_grid(q_grid, k_grid)
+    len_q, len_k = prefix + q_grid[0] * q_grid[1], prefix + key.num_cells
+    encoding.to(dtype)
+    with torch.no_grad():
+        for parameter in encoding.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator, dtype=dtype))
+    shapes = [(batch, heads, length, dims) for length in (len_q, len_k, len_k)]
+    return [torch.randn(shape, generator=generator, dtype=dtype) for shape in shapes]
+
+
+def naive_logits(pair_term, q, k):
+    """pair_term(batch, head, i, j) for every pair."""
+    out = torch.zeros(q.shape[0], q.shape[1], q.shape[2], k.shape[2], dtype=q.dtype)
+    for b in range(q.shape[0]):
+        for h in range(q.shape[1]):
+            for i in range(q.shape[2]):
+                for j in range(k.shape[2]):
+                    out[b, h, i, j] = pair_term(b, h, i, j)
+    return out
+
+
+def check_logits(encoding, pair_term_of, q_grid, k_grid):
+    """The encoding's logits equal the naive loop's; ``pair_term_of(q, k)`` gives its pair_term."""
+    q, k, _ = random_inputs(encoding, q_grid, k_grid)
+    with torch.no_grad():
+        expected = naive_logits(pair_term_of(q, k), q, k)
+        got = encoding.logits(q, k, q_grid, k_grid)
+    assert got.shape[1:] == expected.shape[1:] and got.shape[0] in (1, q.shape[0])
+    torch.testing.assert_close(got.expand_as(expected), expected, atol=1e-10, rtol=1e-8)
+
+
+def check_gradients(encoding, q_grid, k_grid):
+    """Gradcheck of attention in the inputs and every parameter, and none of them is left out."""
+    inputs = [x.requires_grad_() for x in random_inputs(encoding, q_grid, k_grid, batch=1)]
+    names = [name for name, _ in encoding.named_parameters()]
+    parameters = [p.detach().clone().requires_grad_() for p in encoding.parameters()]
+
+    class Attention(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.encoding = encoding
+
+        def forward(self, q, k, v):
+            return attend(q, k, v, self.encoding, q_grid, k_grid, form='definition')[0]
+
+    module = Attention()
+
+    def run(q, k, v, *tables):
+        replaced = {f'encoding.{name}': table for name, table in zip(names, tables, strict=True)}
+        return torch.func.functional_call(module, replaced, (q, k, v))
+
+    assert torch.autograd.gradcheck(run, (*inputs, *parameters), fast_mode=True)
+    run(*inputs, *parameters).square().sum().backward()
+    for name, parameter in zip(names, parameters, strict=True):
+        assert parameter.grad is not None and parameter.grad.abs().max() > 0, name
+
+
+def check_forms(encoding, q_grid, k_grid):
+    """Every form equals the definition, with and without padded keys, forward and backward."""
+    inputs = random_inputs(encoding, q_grid, k_grid)
+    length = inputs[1].shape[2]
+    padding = torch.zeros(inputs[1].shape[0], length, dtype=torch.bool)
+    padding[0, math.ceil(length / 2):] = True
+    assert encoding.forms
+    for form in (*encoding.forms, 'auto'):
+        for mask in (None, padding):
+            results = []
+            for name in ('definition', form):
+                leaves = [x.clone().requires_grad_() for x in inputs]
+                encoding.zero_grad()
+                out, _ = attend(*leaves, encoding, q_grid, k_grid, key_padding_mask=mask, form=name)
+                out.square().sum().backward()
+                results.append([out, *[x.grad for x in leaves],
+                                *[p.grad.clone() for p in encoding.parameters()]])
+            for got, expected in zip(results[1], results[0], strict=True):
+                torch.testing.assert_close(got, expected, atol=1e-10, rtol=1e-8)
+
+
+def check_autocast(encoding, q_grid, k_grid):
+    """bfloat16 and float16 stay finite and within 2e-2 of float32, in attention."""
+    q, k, v = (x.float() for x in random_inputs(encoding, q_grid, k_grid, dtype=torch.float32))
+    with torch.no_grad():
+        for parameter in encoding.parameters():
+            parameter.mul_(0.2)  # trained tables are of this size; 1.0 would saturate the softmax
+    expected, _ = attend(q, k, v, encoding, q_grid, k_grid)
+    for dtype in (torch.bfloat16, torch.float16):
+        with torch.autocast('cpu', dtype=dtype):
+            got, _ = attend(q.to(dtype), k.to(dtype), v.to(dtype), encoding, q_grid, k_grid)
+        assert got.isfinite().all()
+        torch.testing.assert_close(got.float(), expected, atol=2e-2, rtol=2e-2)
