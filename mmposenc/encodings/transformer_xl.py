@@ -51,6 +51,8 @@ class TransformerXLRPE(AxisEncoding):
             raise ValueError(f'head_dims={head_dims} * num_heads={num_heads} must be a multiple of '
                              f'4: sine and cosine of rows and columns')
         self.head_dims, self.num_heads, self.method = head_dims, num_heads, method
+        if method == 'sequence':
+            self.forms = ()
         self.temperature = temperature
         self.num_prefix_tokens = num_prefix_tokens
         self.pos_proj = nn.Linear(self.embed_dims, self.embed_dims, bias=False)
