@@ -41,12 +41,13 @@ def main(argv: list[str] | None = None) -> None:
     try:
         cfg = engine.load_config(args.config)
         engine.override(cfg, args.cfg_options)
+        engine.set_work_dir(cfg, args.work_dir)
+        cfg.launcher = args.launcher
+        engine.prepare_testing(cfg, args.checkpoint, out=args.out, show_dir=args.show_dir,
+                               tta=args.tta, allow_mismatch=args.allow_mismatch)
     except (ValueError, FileNotFoundError) as error:
         sys.exit(f'error: {error}')
-    engine.set_work_dir(cfg, args.work_dir)
-    cfg.launcher = args.launcher
-    engine.test(cfg, args.checkpoint, out=args.out, show_dir=args.show_dir, tta=args.tta,
-                allow_mismatch=args.allow_mismatch)
+    engine.build_runner(cfg).test()
 
 
 if __name__ == '__main__':

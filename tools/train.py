@@ -40,12 +40,13 @@ def main(argv: list[str] | None = None) -> None:
     try:
         cfg = engine.load_config(args.config)
         engine.override(cfg, args.cfg_options)
+        engine.set_work_dir(cfg, args.work_dir)
+        cfg.launcher = args.launcher
+        engine.prepare_training(cfg, amp=args.amp, auto_scale_lr=args.auto_scale_lr,
+                                resume=args.resume, allow_mismatch=args.allow_mismatch)
     except (ValueError, FileNotFoundError) as error:
         sys.exit(f'error: {error}')
-    engine.set_work_dir(cfg, args.work_dir)
-    cfg.launcher = args.launcher
-    engine.train(cfg, amp=args.amp, auto_scale_lr=args.auto_scale_lr, resume=args.resume,
-                 allow_mismatch=args.allow_mismatch)
+    engine.build_runner(cfg).train()
 
 
 if __name__ == '__main__':

@@ -51,7 +51,7 @@ def browse(cfg: Config, output_dir: str | Path, *, phase: str = 'train', number:
     if hasattr(dataset, 'full_init'):
         dataset.full_init()
     preprocessor = MODELS.build(_preprocessor_config(cfg))
-    visualizer = VISUALIZERS.build({'name': 'browse', **cfg.visualizer, 'vis_backends': None})
+    visualizer = VISUALIZERS.build({**cfg.visualizer, 'name': 'browse', 'vis_backends': None})
     visualizer.dataset_meta = dataset.metainfo
     batch = loader.get('batch_size') or 1
     total = len(dataset) if number < 0 else min(number, len(dataset))
@@ -106,12 +106,13 @@ def _draw(scope: str, visualizer: Any, image: np.ndarray, sample: Any, path: Pat
                                  draw_pred=False, out_file=str(path), resize=max(image.shape[:2]))
         return
     if scope == 'mmdet':
-        _plain_boxes_and_masks(sample)
+        _plain_boxes_and_masks(sample, image.shape[:2])
     visualizer.add_datasample(path.stem, image, sample, draw_pred=False, out_file=str(path))
 
 
-def _plain_boxes_and_masks(sample: Any) -> None:
-    """mmdet's visualizer takes tensors and boolean arrays, not its own box and mask classes."""
+def _plain_boxes_and_masks(sample: Any, hw_shape: tuple[int, int]) -> None:
+    """mmdet's visualizer takes tensors and boolean arrays of the image's size, not its own boxes
+    and masks, which end where the padding starts."""
     from mmdet.models.utils import mask2ndarray
     instances = sample.gt_instances
     boxes = instances.get('bboxes')
@@ -119,4 +120,6 @@ def _plain_boxes_and_masks(sample: Any) -> None:
         instances.bboxes = boxes.tensor
     masks = instances.get('masks')
     if masks is not None:
-        instances.masks = mask2ndarray(masks).astype(bool)
+        masks = mask2ndarray(masks).astype(bool)
+        below, right = hw_shape[0] - masks.shape[1], hw_shape[1] - masks.shape[2]
+        instances.masks = np.pad(masks, ((0, 0), (0, below), (0, right)))

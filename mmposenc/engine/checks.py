@@ -45,6 +45,8 @@ def _datasets(node: Any, key: str) -> Iterator[tuple[str, Any]]:
 
 
 def _missing_paths(key: str, node: Any) -> list[tuple[str, str]]:
+    if str(node.get('type')).endswith(('CIFAR10', 'CIFAR100', 'MNIST')):
+        return []  # mmpretrain downloads these
     root = node.get('data_root') or ''
     prefix = node.get('data_prefix') or {}
     prefixes = prefix if isinstance(prefix, dict) else {'': prefix}

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import os
 import os.path as osp
+from typing import Any
 
 import torch
 from mmengine.config import Config
@@ -29,22 +30,19 @@ def build_runner(cfg: Config) -> MMEngineRunner:
     return RUNNERS.build(cfg)
 
 
-def train(cfg: Config, *, amp: bool = False, auto_scale_lr: bool = False,
-          resume: str | None = None, allow_mismatch: bool = False) -> MMEngineRunner:
-    """Trains a model.
+def prepare_training(cfg: Config, *, amp: bool = False, auto_scale_lr: bool = False,
+                     resume: str | None = None, allow_mismatch: bool = False) -> None:
+    """Puts the options of ``tools/train.py`` into a config, and checks what it names.
 
     Args:
-        cfg: a config of mmdet, mmseg or mmpretrain with a work_dir.
+        cfg: a config of mmdet, mmseg or mmpretrain with a work_dir; changed in place.
         amp: mixed precision: float16 with loss scaling on a GPU, bfloat16 on a CPU.
         auto_scale_lr: scale the learning rate by the batch size over auto_scale_lr.base_batch_size.
         resume: a checkpoint to continue from, or 'auto' for the latest in the work directory.
         allow_mismatch: let ``load_from`` and ``resume`` load only what fits the model.
 
-    Returns:
-        The runner, after training.
-
     Raises:
-        ValueError: an option that the config can't serve, or a checkpoint that does not fit.
+        ValueError: an option that the config can't serve.
         FileNotFoundError: a file that the config names or the checkpoint is not there.
     """
     check_files(cfg, ('train', 'val') if cfg.get('val_dataloader') else ('train',))
@@ -59,6 +57,16 @@ def train(cfg: Config, *, amp: bool = False, auto_scale_lr: bool = False,
         _require_file(cfg.load_from, 'load_from')
     if allow_mismatch:
         cfg.load_strict = False
+
+
+def train(cfg: Config, **options: Any) -> MMEngineRunner:
+    """Trains a model, with the options of :func:`prepare_training`, and returns the runner.
+
+    Raises:
+        ValueError, FileNotFoundError: as :func:`prepare_training`; also when a checkpoint does
+            not fit the model or the data set is not as it should be, before training starts.
+    """
+    prepare_training(cfg, **options)
     runner = build_runner(cfg)
     runner.train()
     return runner
@@ -93,12 +101,13 @@ def _require_file(path: str, name: str) -> None:
         raise FileNotFoundError(f'{name}: there is no checkpoint {path!r}')
 
 
-def test(cfg: Config, checkpoint: str, *, out: str | None = None, show_dir: str | None = None,
-         tta: bool = False, allow_mismatch: bool = False) -> dict[str, float]:
-    """Tests a model and returns its metrics.
+def prepare_testing(cfg: Config, checkpoint: str, *, out: str | None = None,
+                    show_dir: str | None = None, tta: bool = False,
+                    allow_mismatch: bool = False) -> None:
+    """Puts the options of ``tools/test.py`` into a config, and checks what it names.
 
     Args:
-        cfg: a config of mmdet, mmseg or mmpretrain with a work_dir.
+        cfg: a config of mmdet, mmseg or mmpretrain with a work_dir; changed in place.
         checkpoint: the weights.
         out: file (or, in segmentation, folder) for the predictions; see
             :func:`mmposenc.engine.testing.set_out`.
@@ -107,7 +116,7 @@ def test(cfg: Config, checkpoint: str, *, out: str | None = None, show_dir: str 
         allow_mismatch: load only what fits the model.
 
     Raises:
-        ValueError: an option that the config can't serve, or a checkpoint that does not fit.
+        ValueError: an option that the config can't serve.
         FileNotFoundError: a file that the config names or the checkpoint is not there.
     """
     check_files(cfg, ('test',))
@@ -121,4 +130,14 @@ def test(cfg: Config, checkpoint: str, *, out: str | None = None, show_dir: str 
         set_tta(cfg)
     if out is not None:
         set_out(cfg, out)
+
+
+def test(cfg: Config, checkpoint: str, **options: Any) -> dict[str, float]:
+    """Tests a model, with the options of :func:`prepare_testing`, and returns its metrics.
+
+    Raises:
+        ValueError, FileNotFoundError: as :func:`prepare_testing`; also when the checkpoint does
+            not fit the model.
+    """
+    prepare_testing(cfg, checkpoint, **options)
     return build_runner(cfg).test()
