@@ -48,7 +48,8 @@ def masked_batch_norm(norm: nn.Module, x: Tensor, padding_mask: Tensor | None) -
     valid = ~padding_mask
     channels_last = x.permute(0, 2, 3, 1)
     picked = channels_last[valid]  # (N, C)
-    normed = norm(picked.t()[None, :, :, None])[0, :, :, 0].t()
+    # (N, C, 1, 1): as (1, C, N, 1), a transposed view, torch 2.13's backward pass is wrong on a CPU.
+    normed = norm(picked[:, :, None, None])[:, :, 0, 0]
     out = torch.zeros_like(channels_last, dtype=normed.dtype)
     out[valid] = normed
     return out.permute(0, 3, 1, 2)

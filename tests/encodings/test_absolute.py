@@ -1,0 +1,112 @@
+"""Absolute encodings: the right vector for every cell, on every grid and in every batch."""
+import pytest
+import torch
+import torch.nn.functional as F
+
+from mmposenc.encodings import LearnedPositionEmbedding, SinCosPositionEncoding
+from mmposenc.functional.position_tables import sincos_2d
+
+GRIDS = [(3, 4), (1, 6), (5, 1), (6, 8)]
+
+
+@pytest.mark.parametrize('hw', GRIDS)
+@pytest.mark.parametrize('mode', ['bicubic', 'bilinear'])
+def test_learned_adds_the_resized_table(hw, mode):
+    embedding = LearnedPositionEmbedding(3, (3, 4), interpolation=mode)
+    x = torch.randn(2, hw[0] * hw[1], 3)
+    table = embedding.pos_embed.view(1, 3, 4, 3).permute(0, 3, 1, 2)
+    if hw != (3, 4):
+        table = F.interpolate(table, size=hw, mode=mode, align_corners=False)
+    out = embedding(x, hw)
+    for row in range(hw[0]):
+        for col in range(hw[1]):
+            index = row * hw[1] + col
+            torch.testing.assert_close(out[:, index], x[:, index] + table[0, :, row, col])
+
+
+def test_learned_prefix_vectors():
+    embedding = LearnedPositionEmbedding(3, (2, 2), num_prefix_embeds=1)
+    x = torch.randn(2, 2 + 6, 3)
+    out = embedding(x, (2, 3), num_prefix_tokens=2)
+    torch.testing.assert_close(out[:, 0], x[:, 0] + embedding.pos_embed[:, 0])
+    torch.testing.assert_close(out[:, 1], x[:, 1], rtol=0, atol=0)
+    with pytest.raises(ValueError, match='num_prefix_tokens=0, but the table has '
+                                         'num_prefix_embeds=1'):
+        embedding(x[:, 2:], (2, 3))
+
+
+@pytest.mark.parametrize('encoding', [
+    LearnedPositionEmbedding(4, (3, 3)), SinCosPositionEncoding(4),
+    SinCosPositionEncoding(4, normalize=True, layout='interleaved')], ids=repr)
+def test_an_image_keeps_its_positions_in_any_batch(encoding):
+    x = torch.randn(2, 5, 7, 4)
+    mask = torch.ones(2, 5, 7, dtype=torch.bool)
+    extents = [(2, 7), (5, 3)]
+    for image, (height, width) in enumerate(extents):
+        mask[image, :height, :width] = False
+    out = encoding(x.flatten(1, 2), (5, 7), padding_mask=mask).view(2, 5, 7, 4)
+    for image, (height, width) in enumerate(extents):
+        alone = x[image, :height, :width].reshape(1, -1, 4)
+        torch.testing.assert_close(out[image, :height, :width].reshape(1, -1, 4),
+                                   encoding(alone, (height, width)))
+    torch.testing.assert_close(out[mask], x[mask], rtol=0, atol=0)
+
+
+def test_sincos_differs_between_rows_and_columns_and_is_stored_nowhere():
+    encoding = SinCosPositionEncoding(8)
+    x = torch.zeros(1, 12, 8)
+    torch.testing.assert_close(encoding(x, (3, 4)), sincos_2d((3, 4), 8))
+    torch.testing.assert_close(encoding(x, (4, 3)), sincos_2d((4, 3), 8))
+    assert not torch.equal(encoding(x, (3, 4)), encoding(x, (4, 3)))
+    assert encoding.state_dict() == {}
+    assert not any(True for _ in encoding.buffers())
+
+
+def test_state_dict_does_not_depend_on_the_last_grid():
+    embedding = LearnedPositionEmbedding(4, (3, 3))
+    before = {k: v.clone() for k, v in embedding.state_dict().items()}
+    embedding(torch.zeros(1, 20, 4), (4, 5))
+    assert embedding.state_dict().keys() == before.keys() == {'pos_embed'}
+    torch.testing.assert_close(embedding.state_dict()['pos_embed'], before['pos_embed'])
+
+
+@pytest.mark.parametrize('hw', [(3, 3), (4, 5)])
+def test_gradients(hw):
+    embedding = LearnedPositionEmbedding(2, (3, 3), num_prefix_embeds=1).double()
+    x = torch.randn(1, 1 + hw[0] * hw[1], 2, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(
+        lambda t, p: torch.func.functional_call(
+            embedding, {'pos_embed': p}, (t, hw), {'num_prefix_tokens': 1}),
+        (x, embedding.pos_embed))
+
+
+def test_dropout_drops_while_training_only():
+    embedding = LearnedPositionEmbedding(4, (8, 8), drop=0.5)
+    x = torch.ones(1, 64, 4)
+    assert (embedding(x, (8, 8)) == 0).float().mean() > 0.3
+    assert (embedding.eval()(x, (8, 8)) == 0).sum() == 0
+
+
+def test_half_precision_keeps_its_dtype():
+    for encoding in (LearnedPositionEmbedding(4, (2, 2)), SinCosPositionEncoding(4)):
+        x = torch.zeros(1, 6, 4, dtype=torch.bfloat16)
+        out = encoding(x, (2, 3))
+        assert out.dtype == torch.bfloat16
+        torch.testing.assert_close(out.float(), encoding(x.float(), (2, 3)), atol=1e-2, rtol=1e-2)
+
+
+@pytest.mark.parametrize('make, message', [
+    (lambda: LearnedPositionEmbedding(4, (0, 3)), r'grid_shape=\(0, 3\)'),
+    (lambda: LearnedPositionEmbedding(4, (3, 3), interpolation='nearest'), "interpolation='nea"),
+    (lambda: LearnedPositionEmbedding(4, (3, 3), num_prefix_embeds=-1), 'num_prefix_embeds=-1'),
+    (lambda: SinCosPositionEncoding(10), 'embed_dims=10 must be a multiple of 4'),
+    (lambda: SinCosPositionEncoding(8, temperature=0), 'temperature=0 must be positive'),
+    (lambda: SinCosPositionEncoding(8, layout='xy'), "layout='xy'")])
+def test_bad_arguments_are_named(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_wrong_number_of_tokens_is_named():
+    with pytest.raises(ValueError, match='x has 5 tokens'):
+        SinCosPositionEncoding(4)(torch.zeros(1, 5, 4), (2, 2))

@@ -1,0 +1,82 @@
+"""Encodings land where they are asked to, and bad requests are named."""
+import pytest
+import torch
+
+from mmposenc.encodings import (PEG, LearnedPositionEmbedding, PlacedEncodings,
+                                SinCosPositionEncoding, TokenEncoding, build_encoding)
+
+
+def test_each_encoding_has_its_usual_place():
+    placed = PlacedEncodings([dict(type='LearnedPositionEmbedding'), dict(type='mmposenc.PEG')],
+                             None, 2, embed_dims=4, grid_shape=(3, 3))
+    assert [type(e) for e in placed.encodings(-1)] == [LearnedPositionEmbedding]
+    assert [type(e) for e in placed.encodings(0)] == [PEG]
+    assert placed.encodings(1) == []
+
+
+def test_positions_get_modules_of_their_own_and_run_in_order():
+    placed = PlacedEncodings([dict(type='PEG'), dict(type='SinCosPositionEncoding')], (-1, 1), 2,
+                             embed_dims=4)
+    assert placed.encodings(-1)[0] is not placed.encodings(1)[0]
+    x = torch.randn(1, 6, 4)
+    peg, sincos = placed.encodings(1)
+    out, hw, mask = placed(x, (2, 3), 1)
+    torch.testing.assert_close(out, sincos(peg(x, (2, 3)), (2, 3)))
+    assert hw == (2, 3) and mask is None
+    same, _, _ = placed(x, (2, 3), 0)
+    assert same is x
+
+
+def test_unpadded_peg_shrinks_grid_and_mask():
+    placed = PlacedEncodings(dict(type='PEG', padding='none'), (0,), 1, embed_dims=4)
+    mask = torch.zeros(2, 5, 6, dtype=torch.bool)
+    mask[1, 4:] = True
+    out, hw, new_mask = placed(torch.randn(2, 30, 4), (5, 6), 0, padding_mask=mask)
+    assert hw == (3, 4) and out.shape == (2, 12, 4)
+    assert new_mask[1, 2:].all() and not new_mask[1, :2].any() and not new_mask[0].any()
+
+
+def test_query_key_encodings_do_not_replace_the_tokens():
+    placed = PlacedEncodings(dict(type='PEG', apply_to='qk'), (-1,), 1, embed_dims=4)
+    x = torch.randn(1, 6, 4)
+    assert placed(x, (2, 3), -1)[0] is x
+    torch.testing.assert_close(placed.query_key_tokens(x, (2, 3), -1),
+                               placed.encodings(-1)[0](x, (2, 3)))
+    assert placed.query_key_tokens(x, (2, 3), 0) is None
+
+
+def test_a_module_can_be_given():
+    peg = PEG(4)
+    assert PlacedEncodings(peg, (0,), 1).encodings(0) == [peg]
+    with pytest.raises(ValueError, match='shared between positions'):
+        PlacedEncodings(PEG(4), (-1, 0), 1)
+
+
+@pytest.mark.parametrize('positions', [(2,), (-2,), (0, 0), ()])
+def test_bad_positions_are_named(positions):
+    with pytest.raises(ValueError, match=r'positions=.* must be different numbers from -1 .* to 1'):
+        PlacedEncodings(dict(type='PEG'), positions, 2, embed_dims=4)
+
+
+def test_query_key_encoding_needs_an_attention_behind_it():
+    with pytest.raises(ValueError, match="apply_to='qk' after the last block"):
+        PlacedEncodings(dict(type='PEG', apply_to='qk'), (1,), 2, embed_dims=4)
+
+
+@pytest.mark.parametrize('cfg, message', [
+    (dict(type='mmposenc.PEGG', embed_dims=4), "unknown encoding type='mmposenc.PEGG'; mmposenc "
+                                               'has .*LearnedPositionEmbedding'),
+    (dict(kernel_size=3), "has no 'type'"),
+    (dict(type='PEG', kernel=3), "unexpected keyword argument 'kernel'"),
+    (dict(type='PEG', kernel_size=4), 'kernel_size=4 must be odd'),
+    ('PEG', 'must be a dict with a type, or a module'),
+    (torch.nn.Linear(2, 2), 'Linear is no TokenEncoding')])
+def test_bad_configs_are_named(cfg, message):
+    with pytest.raises(ValueError, match=message):
+        build_encoding(cfg, TokenEncoding, 'pos_encoding', embed_dims=4)
+
+
+def test_the_callers_defaults_give_way_to_the_config():
+    built = build_encoding(dict(type=SinCosPositionEncoding, embed_dims=8), TokenEncoding,
+                           'pos_encoding', embed_dims=4, grid_shape=(3, 3))
+    assert built.embed_dims == 8

@@ -1,0 +1,63 @@
+"""Masked maths against loops over the valid cells."""
+import pytest
+import torch
+from torch import nn
+
+from mmposenc.functional.masking import (extents_to_mask, map_to_tokens, masked_batch_norm,
+                                         masked_mean, pad_map, tokens_to_map)
+
+
+def test_tokens_to_map_is_a_channels_last_view():
+    tokens = torch.randn(1, 15, 4)
+    feature_map = tokens_to_map(tokens, (3, 5))
+    assert feature_map.data_ptr() == tokens.data_ptr()
+    assert feature_map.is_contiguous(memory_format=torch.channels_last)
+    assert map_to_tokens(feature_map).data_ptr() == tokens.data_ptr()
+    for row in range(3):
+        for col in range(5):
+            torch.testing.assert_close(feature_map[0, :, row, col], tokens[0, row * 5 + col])
+
+
+def test_extents_to_mask_marks_the_padding():
+    mask = extents_to_mask([(2, 3), (3, 1)], (3, 4), torch.device('cpu'))
+    for image, (height, width) in enumerate([(2, 3), (3, 1)]):
+        for row in range(3):
+            for col in range(4):
+                assert bool(mask[image, row, col]) == (row >= height or col >= width)
+    assert extents_to_mask([(3, 4)], (3, 4), torch.device('cpu')) is None
+
+
+@pytest.mark.parametrize('hw', [(4, 6), (1, 7), (5, 1)])
+def test_masked_batch_norm_uses_valid_cells_only(hw):
+    torch.manual_seed(0)
+    x = torch.randn(3, 2, *hw, dtype=torch.float64)
+    mask = torch.zeros(3, *hw, dtype=torch.bool)
+    mask[0, hw[0] // 2 + 1:] = True
+    mask[1, :, hw[1] // 2 + 1:] = True
+    norm = nn.BatchNorm2d(2).double()
+    with torch.no_grad():
+        norm.weight.uniform_(0.5, 2)
+        norm.bias.uniform_(-1, 1)
+    out = masked_batch_norm(norm, x, mask)
+    for channel in range(2):
+        valid = torch.stack([x[b, channel, r, c] for b in range(3) for r in range(hw[0])
+                             for c in range(hw[1]) if not mask[b, r, c]])
+        mean, var = valid.mean(), valid.var(unbiased=False)
+        expected = (x[:, channel] - mean) / (var + norm.eps).sqrt()
+        expected = expected * norm.weight[channel] + norm.bias[channel]
+        torch.testing.assert_close(out[:, channel][~mask], expected[~mask])
+        torch.testing.assert_close(norm.running_mean[channel], 0.1 * mean)
+        torch.testing.assert_close(norm.running_var[channel], 0.9 + 0.1 * valid.var())
+    assert (out.permute(0, 2, 3, 1)[mask] == 0).all()
+    # What the padding holds changes neither the output nor the statistics.
+    torch.testing.assert_close(masked_batch_norm(norm, x.masked_fill(mask[:, None], 1e6), mask)
+                               .permute(0, 2, 3, 1)[~mask], out.permute(0, 2, 3, 1)[~mask])
+
+
+def test_masked_mean_and_pad_map():
+    x = torch.randn(2, 6, 3)
+    mask = torch.tensor([[0, 0, 1, 0, 0, 1], [0, 0, 0, 0, 0, 0]]).bool()
+    torch.testing.assert_close(masked_mean(x, mask),
+                               torch.stack((x[0, [0, 1, 3, 4]].mean(0), x[1].mean(0))))
+    padded = pad_map(torch.ones(1, 1, 2, 3), (4, 3))
+    assert padded.sum() == 6 and padded.shape == (1, 1, 4, 3) and padded[0, 0, 2:].sum() == 0

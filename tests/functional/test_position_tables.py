@@ -1,0 +1,59 @@
+"""Position tables against loops."""
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from mmposenc.functional.position_tables import resize_position_table, sincos_2d
+
+
+@pytest.mark.parametrize('hw', [(3, 5), (1, 7), (6, 1), (4, 4)])
+@pytest.mark.parametrize('layout', ['split', 'interleaved'])
+@pytest.mark.parametrize('normalize', [False, True])
+def test_sincos_is_the_formula(hw, layout, normalize):
+    dims, temperature = 12, 100.0
+    table = sincos_2d(hw, dims, temperature=temperature, normalize=normalize, layout=layout)
+    assert table.shape == (1, hw[0] * hw[1], dims)
+
+    def encode(index, length):
+        position = (index + 1) / (length + 1e-6) * 2 * math.pi if normalize else index
+        half = dims // 2
+        angles = [position / temperature ** (2 * t / half) for t in range(half // 2)]
+        if layout == 'split':
+            return [math.sin(a) for a in angles] + [math.cos(a) for a in angles]
+        return [f(a) for a in angles for f in (math.sin, math.cos)]
+
+    for row in range(hw[0]):
+        for col in range(hw[1]):
+            rows, cols = encode(row, hw[0]), encode(col, hw[1])
+            expected = cols + rows if layout == 'split' else rows + cols
+            torch.testing.assert_close(table[0, row * hw[1] + col], torch.tensor(expected))
+
+
+def test_sincos_equals_mmdets_sine_encoding():
+    mmdet_layers = pytest.importorskip('mmdet.models.layers')
+    theirs = mmdet_layers.SinePositionalEncoding(num_feats=8, normalize=True)
+    expected = theirs(torch.zeros(1, 5, 7, dtype=torch.bool))  # (1, 16, 5, 7)
+    own = sincos_2d((5, 7), 16, normalize=True, layout='interleaved')
+    torch.testing.assert_close(own, expected.flatten(2).transpose(1, 2), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize('mode', ['bicubic', 'bilinear'])
+@pytest.mark.parametrize('to_hw', [(7, 3), (2, 9), (1, 4)])
+def test_resize_keeps_rows_and_columns_apart(mode, to_hw):
+    table = torch.randn(1, 4 * 6, 3)
+    expected = F.interpolate(table.view(1, 4, 6, 3).permute(0, 3, 1, 2), size=to_hw, mode=mode,
+                             align_corners=False)
+    out = resize_position_table(table, (4, 6), to_hw, mode)
+    for row in range(to_hw[0]):
+        for col in range(to_hw[1]):
+            torch.testing.assert_close(out[0, row * to_hw[1] + col], expected[0, :, row, col])
+    assert resize_position_table(table, (4, 6), (4, 6), mode) is table
+
+
+def test_bad_sincos_arguments_are_named():
+    with pytest.raises(ValueError, match='embed_dims=6 must be a multiple of 4'):
+        sincos_2d((2, 2), 6)
+    with pytest.raises(ValueError, match="layout='rows'"):
+        sincos_2d((2, 2), 8, layout='rows')
