@@ -59,6 +59,7 @@ def override(cfg: Config, options: dict[str, Any] | None) -> None:
     """
     for key in options or {}:
         _check_key(cfg, key)
+        _open_sections(cfg, key)
     cfg.merge_from_dict(options or {})
 
 
@@ -86,6 +87,15 @@ def _check_key(cfg: Config, key: str) -> None:
             raise ValueError(f"--cfg-options {key}: '{path}' has no '{part}'"
                              f'{_suggest(part, known)}')
         node, path = child, f'{path}.{part}'.lstrip('.')
+
+
+def _open_sections(cfg: Config, key: str) -> None:
+    """Turns a None on the way, such as ``init_cfg=None``, into a section: mmengine refuses it."""
+    node: Any = cfg
+    for part in key.split('.')[:-1]:
+        if hasattr(node, 'get') and part in node and node[part] is None:
+            node[part] = {}
+        node = _child(node, part)
 
 
 def _child(node: Any, part: str) -> Any:

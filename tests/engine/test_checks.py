@@ -1,0 +1,68 @@
+"""Mistakes in a config that are found before anything is built."""
+from __future__ import annotations
+
+import pytest
+from mmengine.config import Config
+
+from mmposenc.engine.checks import check_auto_scale_lr, check_files
+
+
+def config(root, **train) -> Config:
+    data = dict(type='CocoDataset', data_root=str(root), ann_file='train.json',
+                data_prefix=dict(img='images/'), **train)
+    return Config(dict(train_dataloader=dict(dataset=data),
+                       val_evaluator=dict(type='CocoMetric', ann_file=f'{root}/val.json')))
+
+
+@pytest.fixture
+def root(tmp_path):
+    (tmp_path / 'images').mkdir()
+    (tmp_path / 'train.json').write_text('{}')
+    (tmp_path / 'val.json').write_text('{}')
+    return tmp_path
+
+
+def test_all_there(root) -> None:
+    check_files(config(root), ('train', 'val'))
+
+
+def test_missing_annotations_and_images_are_all_named_with_their_keys(root) -> None:
+    (root / 'train.json').unlink()
+    (root / 'images').rmdir()
+    with pytest.raises(FileNotFoundError) as error:
+        check_files(config(root), ('train',))
+    assert f'train_dataloader.dataset.ann_file: {root}/train.json' in str(error.value)
+    assert f'train_dataloader.dataset.data_prefix.img: {root}/images/' in str(error.value)
+
+
+def test_evaluators_and_wrapped_data_sets(root) -> None:
+    cfg = config(root)
+    (root / 'val.json').unlink()
+    check_files(cfg, ('train',))  # only what is used
+    with pytest.raises(FileNotFoundError, match=r'val_evaluator\.ann_file: .*val\.json'):
+        check_files(cfg, ('train', 'val'))
+    cfg.val_evaluator = [dict(type='A'), dict(type='B', ann_file='none.json')]
+    with pytest.raises(FileNotFoundError, match=r'val_evaluator\.1\.ann_file: none\.json'):
+        check_files(cfg, ('val',))
+    cfg.train_dataloader.dataset = dict(
+        type='ConcatDataset', datasets=[
+            dict(type='RepeatDataset', times=2, dataset=cfg.train_dataloader.dataset)])
+    (root / 'train.json').unlink()
+    with pytest.raises(FileNotFoundError,
+                       match=r'train_dataloader\.dataset\.datasets\.0\.dataset\.ann_file'):
+        check_files(cfg, ('train',))
+
+
+def test_what_is_not_a_local_file_passes(root) -> None:
+    cfg = config(root)
+    cfg.train_dataloader.dataset.update(data_root='s3://bucket/', ann_file='a.json')
+    check_files(cfg, ('train',))
+    cfg.train_dataloader.dataset = dict(type='mmpretrain.CIFAR10', data_prefix='data/cifar10')
+    check_files(cfg, ('train',))
+
+
+def test_auto_scale_lr_needs_a_batch_size() -> None:
+    check_auto_scale_lr(Config(dict(auto_scale_lr=dict(base_batch_size=16))))
+    for cfg in (Config(dict()), Config(dict(auto_scale_lr=dict(enable=True)))):
+        with pytest.raises(ValueError, match=r'auto_scale_lr\.base_batch_size'):
+            check_auto_scale_lr(cfg)

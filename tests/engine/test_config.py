@@ -1,0 +1,90 @@
+"""Finding configs and overriding them."""
+from __future__ import annotations
+
+import pytest
+from mmengine.config import Config
+
+from mmposenc.engine import load_config, override, set_work_dir
+
+
+@pytest.fixture
+def cfg() -> Config:
+    return Config(dict(
+        data_root='data/', default_scope='mmdet',
+        model=dict(type='RetinaNet', backbone=dict(type='mmposenc.PVT', init_cfg=None),
+                   test_cfg=dict(score_thr=0.05, nms=dict(type='nms', iou_threshold=0.5))),
+        optim_wrapper=dict(type='OptimWrapper', optimizer=dict(type='AdamW', lr=1e-4),
+                           paramwise_cfg=dict(norm_decay_mult=0.0)),
+        env_cfg=dict(dist_cfg=dict(backend='nccl')),
+        train_dataloader=dict(dataset=dict(type='X', pipeline=[dict(type='A'), dict(type='B')]))))
+
+
+def test_load_by_package_and_by_file(tmp_path) -> None:
+    by_name = load_config('mmposenc::detection/pvt/retinanet_pvt-s_fpn_1x_coco.py')
+    assert by_name.model.backbone.arch == 'small'
+    (tmp_path / 'mine.py').write_text(f'_base_ = {by_name.filename!r}\nmodel = dict('
+                                      "backbone=dict(arch='medium'))\n")
+    assert load_config(str(tmp_path / 'mine.py')).model.backbone.arch == 'medium'
+    other = load_config('mmdet::retinanet/retinanet_r50_fpn_1x_coco.py')
+    assert other.model.type == 'RetinaNet'
+
+
+def test_unknown_config_names_near_ones() -> None:
+    with pytest.raises(FileNotFoundError, match=r"no config 'mmposenc::detection/pvt/retinanet_pvt"
+                                                r"-t_fpn_1x\.py'; did you mean .*pvt-t_fpn_1x_coc"):
+        load_config('mmposenc::detection/pvt/retinanet_pvt-t_fpn_1x.py')
+    with pytest.raises(FileNotFoundError, match="no config file 'nowhere.py'"):
+        load_config('nowhere.py')
+
+
+@pytest.mark.parametrize('key, value, path', [
+    ('optim_wrapper.optimizer.lr', 1.0, 'optim_wrapper.optimizer.lr'),
+    ('train_dataloader.dataset.pipeline.1.prob', 0.5, 'train_dataloader.dataset.pipeline'),
+    ('optim_wrapper.clip_grad.max_norm', 0.1, 'optim_wrapper.clip_grad.max_norm'),
+    ('randomness.seed', 3, 'randomness.seed'),
+    ('load_from', 'x.pth', 'load_from'),
+    ('find_unused_parameters', True, 'find_unused_parameters'),
+    ('model.backbone.init_cfg.checkpoint', 'x.pth', 'model.backbone.init_cfg.checkpoint'),
+])
+def test_override_takes_what_has_an_effect(cfg, key, value, path) -> None:
+    override(cfg, {key: value})
+    found = cfg
+    for part in path.split('.'):
+        found = found[part]
+    assert found == value or found[1]['prob'] == value
+
+
+@pytest.mark.parametrize('key, message', [
+    ('optm_wrapper.lr', r"optm_wrapper\.lr: the config has no 'optm_wrapper'; did you mean "
+                        "'optim_wrapper'"),
+    ('lr', "the config has no 'lr'"),
+    ('data_root', "'data_root' is a variable of the config file"),
+    ('env_cfg.dist_cgf.backend', "'env_cfg' has no 'dist_cgf'; did you mean 'dist_cfg'"),
+    ('model.test_cfg.nsm.iou_threshold', "'model.test_cfg' has no 'nsm'; did you mean 'nms'"),
+    ('train_dataloader.dataset.pipeline.7.prob', "'train_dataloader.dataset.pipeline' has no '7'"),
+    ('optim_wrapper.paramwise_cfg.custom_kyes.norm', "'optim_wrapper.paramwise_cfg' has no"),
+])
+def test_override_refuses_what_has_none(cfg, key, message) -> None:
+    before = cfg.pretty_text
+    with pytest.raises(ValueError, match=message):
+        override(cfg, {key: 1})
+    assert cfg.pretty_text == before
+
+
+def test_override_of_a_shadowed_data_preprocessor(cfg) -> None:
+    cfg.data_preprocessor = dict(mean=[0, 0, 0])
+    cfg.model.data_preprocessor = dict(mean=[0, 0, 0])
+    with pytest.raises(ValueError, match=r'set model\.data_preprocessor\.mean'):
+        override(cfg, {'data_preprocessor.mean': [1, 1, 1]})
+
+
+def test_work_dir(tmp_path) -> None:
+    path = tmp_path / 'some_model.py'
+    path.write_text('x = 1\n')
+    cfg = load_config(str(path))
+    set_work_dir(cfg, None)
+    assert cfg.work_dir == 'work_dirs/some_model'
+    set_work_dir(cfg, 'elsewhere')
+    assert cfg.work_dir == 'elsewhere'
+    set_work_dir(cfg, None)
+    assert cfg.work_dir == 'elsewhere'
