@@ -7,12 +7,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-import mmposenc  # noqa: F401  (before mmdet)
 import torch
 from measure import matmul_rate, paired_ratios, peak_memory
 from mmdet.models import PyramidVisionTransformer
 from torch import nn
 
+import mmposenc  # noqa: F401  (before mmdet)
 from mmposenc.backbones import PVT, load_pretrained
 
 CASES = {'224x224x8': (224, 224, 8), '512x512x2': (512, 512, 2), '800x1344x1': (800, 1344, 1)}

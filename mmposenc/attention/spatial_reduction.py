@@ -149,7 +149,7 @@ class SpatialReductionAttention(nn.Module):
     def _split_key_value(self, x: Tensor, x_qk: Tensor) -> tuple[Tensor, Tensor]:
         """Keys from one set of tokens, values from the other."""
         dims = self.embed_dims
-        bias_k, bias_v = (None, None) if self.kv.bias is None else self.kv.bias.split(dims)
+        bias_k, bias_v = (None, None) if self.kv.bias is None else self.kv.bias.view(2, dims)
         k = F.linear(x_qk, self.kv.weight[:dims], bias_k)
         v = F.linear(x, self.kv.weight[dims:], bias_v)
         return self._heads(k, 1)[0], self._heads(v, 1)[0]

@@ -102,6 +102,12 @@ class MLP(nn.Module):
         return mlp(x, self.fc1.weight, self.fc1.bias, self.fc2.weight, self.fc2.bias)
 
 
+def rising_rates(last: float, count: int) -> list[float]:
+    """``count`` drop path rates that rise evenly from 0 to ``last``."""
+    # Plain numbers: torch.linspace would land on the meta device when a model is built there.
+    return [last * index / max(count - 1, 1) for index in range(count)]
+
+
 def init_transformer_weights(module: nn.Module) -> None:
     """Initialise as DeiT, PVT and Twins: linear layers truncated normal of 0.02, norms 1 and 0,
     convolutions normal of variance 2 / fan_out. Encodings initialise themselves."""

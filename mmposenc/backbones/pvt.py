@@ -15,7 +15,7 @@ from ..functional.masking import extents_to_mask, masked_mean, pad_map, tokens_t
 from ..registry import MODELS
 from ..structures import get_img_shapes
 from .checkpoints import PretrainedMixin
-from .layers import MLP, DropPath, PatchEmbed, init_transformer_weights
+from .layers import MLP, DropPath, PatchEmbed, init_transformer_weights, rising_rates
 
 #: Blocks a stage.
 ARCHS = {'tiny': (2, 2, 2, 2), 'small': (3, 4, 6, 3), 'medium': (3, 4, 18, 3),
@@ -121,8 +121,8 @@ class PVT(PretrainedMixin, BaseModule):
         rel_pos_encoding: a RelativeEncoding config for every attention, or None.
         img_size: image side or (H, W) that learned tables are made for.
         qkv_bias: bias of queries, keys and values.
-        drop_rate, attn_drop_rate, drop_path_rate: dropout of outputs, attention weights, and (rising
-            over the blocks from 0) whole residual branches.
+        drop_rate, attn_drop_rate, drop_path_rate: dropout of outputs, attention weights, and
+            (rising over the blocks from 0) whole residual branches.
         norm_eps, embed_norm_eps: epsilon of the blocks' norms, and of those behind patch embeddings
             and spatial reductions (mmdet has 1e-6 for both).
         out_indices: stages to return as maps; ignored with ``pool``.
@@ -184,7 +184,7 @@ class PVT(PretrainedMixin, BaseModule):
         self.mask_padding = mask_padding
         self.patch_sizes = tuple(patch_sizes)
 
-        drop_paths = torch.linspace(0, drop_path_rate, sum(num_layers)).tolist()
+        drop_paths = rising_rates(drop_path_rate, sum(num_layers))
         grid = (img_size, img_size) if isinstance(img_size, int) else tuple(img_size)
         self.stages = nn.ModuleList()
         for i in range(num_stages):

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Union
+from typing import NamedTuple
 
 from torch import Tensor
 
@@ -19,7 +19,7 @@ class Rule(NamedTuple):
     """
 
     pattern: str
-    target: Union[str, Rename, None]
+    target: str | Rename | None
     reason: str = ''
 
 

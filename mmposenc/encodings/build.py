@@ -9,7 +9,7 @@ from torch import nn
 from .base import RelativeEncoding, TokenEncoding
 
 EncodingConfig = Union[nn.Module, dict[str, Any]]
-_Contract = TypeVar('_Contract', TokenEncoding, RelativeEncoding)
+_Contract = TypeVar('_Contract', bound=Union[TokenEncoding, RelativeEncoding])
 
 
 def build_encoding(cfg: EncodingConfig, contract: type[_Contract], argument: str,

@@ -9,15 +9,20 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..functional.grids import check_tokens
-from ..functional.masking import (join_prefix, map_to_tokens, masked_batch_norm, split_prefix,
-                                  tokens_to_map)
+from ..functional.masking import (
+    join_prefix,
+    map_to_tokens,
+    masked_batch_norm,
+    split_prefix,
+    tokens_to_map,
+)
 from .base import TokenEncoding
 
 CONVOLUTIONS = ('depthwise', 'separable', 'dense')
 
 
 class PEG(TokenEncoding):
-    """y = x + conv(x), the conditional positional encoding of CPVT (Chu et al., ICLR 2023, Sec. 3.2).
+    """y = x + conv(x), the conditional encoding of CPVT (Chu et al., ICLR 2023, Sec. 3.2).
 
     Zero padding at the border is what makes the encoding absolute; it comes from the image border,
     never from batch padding: with ``padding_mask`` every layer's padded inputs are zero, BatchNorm
@@ -151,12 +156,12 @@ class PEG(TokenEncoding):
         out = x
         for first, layer in _with_first(self.proj):
             if isinstance(layer, nn.BatchNorm2d | nn.SyncBatchNorm):
-                mask = padding_mask if self.padding == 'zeros' else _fit(padding_mask, out)
-                out = masked_batch_norm(layer, out, mask)
+                out = masked_batch_norm(layer, out, _fit(padding_mask, out))
                 continue
             spatial = isinstance(layer, nn.Conv2d) and layer.kernel_size != (1, 1)
-            if spatial and not first and padding_mask is not None:
-                out = out.masked_fill(_fit(padding_mask, out)[:, None], 0)
+            mask = _fit(padding_mask, out)
+            if spatial and not first and mask is not None:
+                out = out.masked_fill(mask[:, None], 0)
             out = layer(out)
         return x + out if self.padding == 'zeros' else out
 

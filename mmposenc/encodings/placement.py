@@ -44,7 +44,7 @@ class PlacedEncodings(nn.Module):
 
     def _place(self, cfg: EncodingConfig, positions: Sequence[int] | None, num_blocks: int,
                defaults: dict[str, Any]) -> None:
-        module = build_encoding(cfg, TokenEncoding, 'pos_encoding', **defaults)
+        module = _build(cfg, defaults)
         places = tuple(module.default_positions if positions is None else positions)
         _check_positions(places, num_blocks)
         if isinstance(cfg, nn.Module) and len(places) > 1:
@@ -52,7 +52,7 @@ class PlacedEncodings(nn.Module):
                              f'between positions; give a config dict')
         for index, place in enumerate(places):
             if index:
-                module = build_encoding(cfg, TokenEncoding, 'pos_encoding', **defaults)
+                module = _build(cfg, defaults)
             if module.apply_to == 'qk' and place == num_blocks - 1:
                 raise ValueError(f"positions={places}: apply_to='qk' after the last block "
                                  f'({place}) has no attention to apply to')
@@ -64,7 +64,7 @@ class PlacedEncodings(nn.Module):
     def encodings(self, position: int) -> list[TokenEncoding]:
         """Encodings at a position, in order."""
         key = _key(position)
-        return list(self.at[key]) if key in self.at else []  # type: ignore[arg-type]
+        return list(self.at[key]) if key in self.at else []  # type: ignore[call-overload]
 
     def forward(self, x: Tensor, hw_shape: tuple[int, int], position: int, *,
                 num_prefix_tokens: int = 0, padding_mask: Tensor | None = None
@@ -93,6 +93,12 @@ class PlacedEncodings(nn.Module):
             x = encoding(x, hw_shape, num_prefix_tokens=num_prefix_tokens,
                          padding_mask=padding_mask)
         return x if encodings else None
+
+
+def _build(cfg: EncodingConfig, defaults: dict[str, Any]) -> TokenEncoding:
+    # mypy: TokenEncoding is abstract, and is only compared with here.
+    return build_encoding(cfg, TokenEncoding,  # type: ignore[type-abstract]
+                          'pos_encoding', **defaults)
 
 
 def _key(position: int) -> str:

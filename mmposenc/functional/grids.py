@@ -10,9 +10,10 @@ from torch import Tensor
 class Grid(NamedTuple):
     """A grid of tokens, placed in the coordinates of a query grid.
 
-    Cell (r, c) lies at row ``(r + 0.5) * stride_h - 0.5`` and column ``(c + 0.5) * stride_w - 0.5``,
-    the centre of the query cells it pools, so a stride of 1 is the query grid itself. A plain
-    ``(height, width)`` tuple is accepted wherever a grid is (see :func:`as_grid`).
+    Cell (r, c) lies at row ``(r + 0.5) * stride_h - 0.5`` and column
+    ``(c + 0.5) * stride_w - 0.5``, the centre of the query cells it pools, so a stride of 1 is the
+    query grid itself. A plain ``(height, width)`` tuple is accepted wherever a grid is (see
+    :func:`as_grid`).
     """
 
     height: int
@@ -63,7 +64,8 @@ def key_grid(q_grid: GridLike, k_grid: GridLike | None) -> Grid:
     return Grid(key.height, key.width, query.height / key.height, query.width / key.width)
 
 
-def check_tokens(x: Tensor, hw_shape: GridLike, num_prefix_tokens: int = 0, name: str = 'x') -> Grid:
+def check_tokens(x: Tensor, hw_shape: GridLike, num_prefix_tokens: int = 0, name: str = 'x'
+                 ) -> Grid:
     """Check that ``x`` (B, L, C) holds ``num_prefix_tokens`` plus one token for each cell.
 
     Raises:
@@ -99,10 +101,10 @@ def valid_extents(padding_mask: Tensor) -> list[tuple[int, int]]:
     rows = valid[:, :, 0].sum(1)
     cols = valid[:, 0, :].sum(1)
     areas = valid.flatten(1).sum(1)
-    extents = [(int(r), int(c)) for r, c in zip(rows.tolist(), cols.tolist())]
+    extents = [(int(r), int(c)) for r, c in zip(rows.tolist(), cols.tolist(), strict=True)]
     # A mask whose first column has r valid cells, whose first row has c, and which holds exactly
     # r * c valid cells inside that corner is the rectangle itself.
-    for index, ((r, c), area) in enumerate(zip(extents, areas.tolist())):
+    for index, ((r, c), area) in enumerate(zip(extents, areas.tolist(), strict=True)):
         if r * c == 0 or r * c != area or not bool(valid[index, :r, :c].all()):
             raise ValueError(
                 f'padding_mask of image {index} has {area} valid cells that are not one top-left '

@@ -24,7 +24,8 @@ def tokens_to_map(tokens: Tensor, hw_shape: tuple[int, int]) -> Tensor:
     The result is channels_last: ``transpose(1, 2).view(B, C, H, W)`` names the same numbers but
     loses that layout at batch 1, where convolutions then take a path up to ten times slower.
     """
-    return tokens.unflatten(1, hw_shape).permute(0, 3, 1, 2)
+    height, width = hw_shape
+    return tokens.view(tokens.shape[0], height, width, -1).permute(0, 3, 1, 2)
 
 
 def map_to_tokens(feature_map: Tensor) -> Tensor:
@@ -48,7 +49,7 @@ def masked_batch_norm(norm: nn.Module, x: Tensor, padding_mask: Tensor | None) -
     valid = ~padding_mask
     channels_last = x.permute(0, 2, 3, 1)
     picked = channels_last[valid]  # (N, C)
-    # (N, C, 1, 1): as (1, C, N, 1), a transposed view, torch 2.13's backward pass is wrong on a CPU.
+    # (N, C, 1, 1): for (1, C, N, 1), a transposed view, torch 2.13's CPU backward pass is wrong.
     normed = norm(picked[:, :, None, None])[:, :, 0, 0]
     out = torch.zeros_like(channels_last, dtype=normed.dtype)
     out[valid] = normed

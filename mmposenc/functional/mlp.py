@@ -35,7 +35,8 @@ def mlp(x: Tensor, weight1: Tensor, bias1: Tensor, weight2: Tensor, bias2: Tenso
         return F.linear(F.gelu(F.linear(x, weight1, bias1)), weight2, bias2)
     if form != 'chunked':
         raise ValueError(f"form={form!r} must be 'auto', 'stored' or 'chunked'")
-    out: Tensor = _ChunkedMLP.apply(x.reshape(-1, x.shape[-1]), weight1, bias1, weight2, bias2)
+    out: Tensor = _ChunkedMLP.apply(x.reshape(-1, x.shape[-1]), weight1,  # type: ignore[no-untyped-call]
+                                   bias1, weight2, bias2)
     return out.reshape(*x.shape[:-1], weight2.shape[0])
 
 
@@ -66,13 +67,12 @@ class _ChunkedMLP(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad_out: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad_out: Tensor) -> tuple[Tensor | None, ...]:
         x, weight1, bias1, weight2 = ctx.saved_tensors
         grad_out = grad_out.contiguous()
         need_x, need_1, _, need_2, _ = ctx.needs_input_grad
-        grads = [torch.empty_like(x) if need_x else None,
-                 torch.zeros_like(weight1), torch.zeros_like(bias1), torch.zeros_like(weight2)]
-        grad_x, grad_w1, grad_b1, grad_w2 = grads
+        grad_x = torch.empty_like(x) if need_x else None
+        grad_w1, grad_b1, grad_w2 = map(torch.zeros_like, (weight1, bias1, weight2))
         rows_max = min(CHUNK_ROWS, x.shape[0])
         buffers = [x.new_empty(rows_max, weight1.shape[0]) for _ in range(3)]
         for start in range(0, x.shape[0], CHUNK_ROWS):

@@ -7,6 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .masking import map_to_tokens, tokens_to_map
+
 INTERPOLATIONS = ('bicubic', 'bilinear')
 
 
@@ -25,9 +27,8 @@ def resize_position_table(table: Tensor, from_hw: tuple[int, int], to_hw: tuple[
     """
     if from_hw == to_hw:
         return table
-    grid = table.unflatten(1, from_hw).permute(0, 3, 1, 2)
-    grid = F.interpolate(grid, size=to_hw, mode=mode, align_corners=False)
-    return grid.permute(0, 2, 3, 1).flatten(1, 2)
+    grid = F.interpolate(tokens_to_map(table, from_hw), size=to_hw, mode=mode, align_corners=False)
+    return map_to_tokens(grid)
 
 
 def sincos_2d(hw_shape: tuple[int, int], embed_dims: int, *, temperature: float = 10000.0,

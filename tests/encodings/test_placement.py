@@ -2,8 +2,14 @@
 import pytest
 import torch
 
-from mmposenc.encodings import (PEG, LearnedPositionEmbedding, PlacedEncodings,
-                                SinCosPositionEncoding, TokenEncoding, build_encoding)
+from mmposenc.encodings import (
+    PEG,
+    LearnedPositionEmbedding,
+    PlacedEncodings,
+    SinCosPositionEncoding,
+    TokenEncoding,
+    build_encoding,
+)
 
 
 def test_each_encoding_has_its_usual_place():

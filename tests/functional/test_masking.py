@@ -3,8 +3,14 @@ import pytest
 import torch
 from torch import nn
 
-from mmposenc.functional.masking import (extents_to_mask, map_to_tokens, masked_batch_norm,
-                                         masked_mean, pad_map, tokens_to_map)
+from mmposenc.functional.masking import (
+    extents_to_mask,
+    map_to_tokens,
+    masked_batch_norm,
+    masked_mean,
+    pad_map,
+    tokens_to_map,
+)
 
 
 def test_tokens_to_map_is_a_channels_last_view():
