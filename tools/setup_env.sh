@@ -1,0 +1,96 @@
+#!/usr/bin/env bash
+# Usage: bash tools/setup_env.sh
+# Makes a virtual environment with everything pinned in requirements/, and mmposenc in it.
+#   MMPOSENC_VENV    where (default: .venv at the root of the repository)
+#   MMPOSENC_PYTHON  the Python to make it with (default: the first of 3.10 - 3.13 on the PATH)
+# A second run with the same pins does nothing; after a failed run, the next one repairs.
+# pip's configuration decides which build of torch it is (PIP_INDEX_URL, PIP_EXTRA_INDEX_URL).
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+venv=${MMPOSENC_VENV:-$root/.venv}
+case $venv in /*) ;; *) venv=$PWD/$venv ;; esac
+cd "$root"
+log=$venv/setup.log
+stamp=$venv/mmposenc.stamp
+in_range='import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))'
+
+say() { printf 'setup_env: %s\n' "$*"; }
+fail() { printf 'setup_env: %s\n' "$*" >&2; exit 1; }
+
+find_python() {
+    if [ -n "${MMPOSENC_PYTHON:-}" ]; then
+        "$MMPOSENC_PYTHON" -c "$in_range" 2>/dev/null || fail "MMPOSENC_PYTHON=$MMPOSENC_PYTHON is \
+not a Python of 3.10 to 3.13 ($("$MMPOSENC_PYTHON" --version 2>&1 | head -n 1))"
+        echo "$MMPOSENC_PYTHON"
+        return
+    fi
+    local name
+    for name in python3 python python3.12 python3.11 python3.13 python3.10; do
+        if "$name" -c "$in_range" >/dev/null 2>&1; then echo "$name"; return; fi
+    done
+    fail "needs Python 3.10 to 3.13, found $(python3 --version 2>&1 | head -n 1); \
+name one by MMPOSENC_PYTHON"
+}
+
+# What the environment depends on: the pins, this script, the metadata, the place and the Python.
+fingerprint() {
+    "$1" - "$root" <<'PY'
+import hashlib, pathlib, sys
+root = pathlib.Path(sys.argv[1])
+digest = hashlib.sha256(f'{root} {sys.version}'.encode())
+for path in [*sorted((root / 'requirements').glob('*.txt')), root / 'tools/setup_env.sh',
+             root / 'setup.py', root / 'pyproject.toml', root / 'mmposenc/compat/hint.py']:
+    digest.update(path.read_bytes())
+print(digest.hexdigest())
+PY
+}
+
+# step WHAT COMMAND...: says what it does and how long it took; one line when it fails.
+step() {
+    local what=$1 start=$SECONDS
+    shift
+    say "$what ..."
+    printf '\n== %s: %s\n' "$what" "$*" >>"$log"
+    if ! "$@" >>"$log" 2>&1; then
+        local reason
+        reason=$(grep -iE '^(ERROR|[A-Za-z]*Error)' "$log" | tail -n 1 || true)
+        fail "$what failed: ${reason:-$(tail -n 1 "$log")} (all of it: $log; run this again to \
+repair)"
+    fi
+    say "  done in $((SECONDS - start)) s"
+}
+
+start=$SECONDS
+if [ -x "$venv/bin/python" ] && [ -f "$stamp" ] &&
+    [ "$(fingerprint "$venv/bin/python" 2>/dev/null)" = "$(cat "$stamp")" ]; then
+    say "$venv is up to date"
+    exit 0
+fi
+
+if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1 ||
+    ! "$venv/bin/python" -c "$in_range" 2>/dev/null; then
+    python=$(find_python)
+    if [ -e "$venv" ] && [ ! -e "$venv/pyvenv.cfg" ] && [ -n "$(ls -A "$venv")" ]; then
+        fail "$venv is there and is no virtual environment: move it, or set MMPOSENC_VENV"
+    fi
+    say "making $venv with $("$python" --version 2>&1) ..."
+    reason=$("$python" -m venv --clear "$venv" 2>&1) ||
+        fail "making $venv failed: $(printf '%s' "$reason" | tail -n 1)"
+fi
+rm -f "$stamp"
+: >"$log"
+pip=("$venv/bin/python" -m pip --disable-pip-version-check install
+     --constraint requirements/constraints.txt)
+step "installing torch" "${pip[@]}" -r requirements/torch.txt
+step "installing torchvision" "${pip[@]}" --no-deps -r requirements/torchvision.txt
+step "installing OpenMMLab (the onedl set)" "${pip[@]}" -r requirements/onedl.txt
+step "installing the test tools" "${pip[@]}" -r requirements/dev.txt
+step "installing headless OpenCV" "${pip[@]}" --no-deps --force-reinstall \
+    -r requirements/headless.txt
+step "installing mmposenc, editable" "${pip[@]}" --no-deps --no-build-isolation --editable .
+step "installing the 'import mmposenc first' hint" \
+    "$venv/bin/python" -m mmposenc.compat.hint --install
+step "checking that all of it imports" "$venv/bin/python" -c \
+    "import mmposenc, cv2, torchvision, mmdet.models, mmseg.models, mmpretrain.models"
+fingerprint "$venv/bin/python" >"$stamp"
+say "$venv is ready ($((SECONDS - start)) s): source $venv/bin/activate"
