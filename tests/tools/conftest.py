@@ -1,0 +1,63 @@
+"""The tools, called in this process, and a detector that they trained."""
+from __future__ import annotations
+
+import importlib.util
+import itertools
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from tinydata import detector_config, make_coco
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def load_tool(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f'tool_{name}', ROOT / 'tools' / f'{name}.py')
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def call(main):
+    """``main`` with command-line arguments, '--cfg-options' last. mmengine keeps one logger and
+    one visualizer a name: runs of one process need different ones."""
+    numbers = itertools.count()
+
+    def run(*args: object) -> None:
+        words = [str(arg) for arg in args]
+        if '--cfg-options' not in words:
+            words.append('--cfg-options')
+        name = f'{main.__module__}{next(numbers)}'
+        main([*words, f'experiment_name={name}', f'visualizer.name={name}'])
+    return run
+
+
+@pytest.fixture(scope='session')
+def train():
+    """``train(config, '--work-dir', ...)`` as on the command line."""
+    return call(load_tool('train').main)
+
+
+@pytest.fixture(scope='session')
+def test():
+    return call(load_tool('test').main)
+
+
+@pytest.fixture(scope='session')
+def browse():
+    main = load_tool('browse_dataset').main
+    return lambda *args: main([str(arg) for arg in args])
+
+
+@pytest.fixture(scope='session')
+def detector(tmp_path_factory, train) -> dict[str, Path]:
+    """Data, config, work directory and checkpoint of a tiny RetinaNet-PVT + PEG, trained for two
+    epochs of two iterations."""
+    root = tmp_path_factory.mktemp('detector')
+    base = ROOT / 'configs' / 'detection' / 'pvt' / 'retinanet_pvt-t-peg_fpn_1x_coco.py'
+    config = detector_config(root / 'tiny.py', make_coco(root / 'data'), str(base))
+    work_dir = root / 'work'
+    train(config, '--work-dir', work_dir, '--cfg-options', 'train_cfg.max_epochs=2')
+    return dict(data=root / 'data', config=config, work_dir=work_dir,
+                checkpoint=work_dir / 'epoch_2.pth')

@@ -1,0 +1,224 @@
+"""train.py and test.py on a tiny detector."""
+from __future__ import annotations
+
+import json
+import pickle
+
+import pytest
+import torch
+from mmengine.config import Config
+from mmengine.hooks import Hook
+from PIL import Image
+
+from mmposenc.registry import HOOKS
+
+
+def log_of(work_dir) -> str:
+    return max(work_dir.glob('*/*.log')).read_text()
+
+
+def scalars(work_dir) -> list[dict]:
+    lines = max(work_dir.glob('*/vis_data/scalars.json')).read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def weights(path) -> dict:
+    return torch.load(path, weights_only=False)['state_dict']
+
+
+def test_training_leaves_what_is_needed(detector) -> None:
+    work_dir = detector['work_dir']
+    assert (work_dir / 'epoch_1.pth').is_file() and detector['checkpoint'].is_file()
+    assert (work_dir / 'last_checkpoint').read_text() == str(detector['checkpoint'])
+    assert not list(work_dir.glob('*.partial'))
+    assert Config.fromfile(work_dir / 'tiny.py').train_cfg.max_epochs == 2
+    losses = [line['loss'] for line in scalars(work_dir) if 'loss' in line]
+    assert len(losses) == 4 and all(0 < loss < 100 for loss in losses)
+    assert '\x1b' not in log_of(work_dir)  # plain lines
+    assert 'Epoch(train) [2][2/2]' in log_of(work_dir) and 'eta:' in log_of(work_dir)
+
+
+def test_amp_and_auto_scale_lr(detector, train, tmp_path) -> None:
+    train(detector['config'], '--work-dir', tmp_path, '--amp', '--auto-scale-lr',
+          '--cfg-options', 'param_scheduler=None')
+    saved = Config.fromfile(tmp_path / 'tiny.py')
+    assert saved.optim_wrapper.type == 'mmposenc.AmpOptimWrapper'
+    lines = [line for line in scalars(tmp_path) if 'loss' in line]
+    # Two images a step where the rate of 1e-4 is meant for sixteen.
+    assert lines[0]['lr'] == pytest.approx(1e-4 * 2 / 16)
+    # The same images and weights as in float32, in a shorter format.
+    exact = next(line for line in scalars(detector['work_dir']) if 'loss' in line)['loss']
+    assert lines[0]['loss'] == pytest.approx(exact, rel=2e-2)
+    assert lines[0]['loss'] != exact
+    if not torch.cuda.is_available():
+        optimizer = torch.load(tmp_path / 'epoch_1.pth', weights_only=False)['optimizer']
+        assert optimizer['loss_scaler'] == {}
+
+
+def test_auto_scale_lr_without_a_batch_size(detector, train, tmp_path) -> None:
+    with pytest.raises(SystemExit, match=r'auto_scale_lr\.base_batch_size'):
+        train(detector['config'], '--work-dir', tmp_path, '--auto-scale-lr',
+              '--cfg-options', 'auto_scale_lr=None')
+
+
+@pytest.mark.parametrize('options, message', [
+    (['--cfg-options', 'optm_wrapper.lr=1'], "error: .*'optm_wrapper'; did you mean"),
+    (['--cfg-options', 'val_evaluator.ann_file=no.json'],
+     r'(?s)error: .*val_evaluator\.ann_file: no\.json'),
+    (['--resume', 'no.pth'], "error: --resume: there is no checkpoint 'no.pth'"),
+    (['--cfg-options', 'load_from=no.pth'], "error: load_from: there is no checkpoint 'no.pth'"),
+])
+def test_bad_options_of_train(detector, train, tmp_path, options, message) -> None:
+    with pytest.raises(SystemExit, match=message):
+        train(detector['config'], '--work-dir', tmp_path / 'work', *options)
+    assert not (tmp_path / 'work').exists()  # nothing was started
+
+
+def test_unknown_config(train) -> None:
+    with pytest.raises(SystemExit, match='error: no config'):
+        train('mmposenc::detection/pvt/retinanet_pvt-x.py')
+
+
+def test_test_with_everything(detector, test, tmp_path, capsys) -> None:
+    test(detector['config'], detector['checkpoint'], '--work-dir', tmp_path / 'work',
+         '--out', tmp_path / 'out.pkl', '--show-dir', tmp_path / 'show', '--tta',
+         '--cfg-options', 'model.test_cfg.score_thr=0.0', 'model.test_cfg.max_per_img=7')
+    with open(tmp_path / 'out.pkl', 'rb') as file:
+        results = pickle.load(file)
+    assert [result['img_id'] for result in results] == [1, 2, 3, 4]
+    for result in results:
+        assert result['pred_instances']['bboxes'].shape == (7, 4)  # the config's, in TTA too
+        assert 'flip' in result
+    pictures = sorted(path.name for path in (tmp_path / 'show').iterdir())
+    assert pictures == [f'shape_{i}.jpg' for i in range(4)]
+    with Image.open(tmp_path / 'show' / 'shape_1.jpg') as picture:
+        assert picture.size == (128, 64)  # ground truth beside the prediction
+    metrics = json.loads(next((tmp_path / 'work').glob('*/*.json')).read_text())
+    assert 0 <= metrics['coco/bbox_mAP_50'] <= 1
+    assert 'Average Precision' in capsys.readouterr().out
+
+
+def test_tta_merges_the_flipped_view(detector, test, tmp_path) -> None:
+    """Two views of one image and its mirror image give mirrored boxes."""
+    options = ['--cfg-options', 'model.test_cfg.score_thr=0.0']
+    test(detector['config'], detector['checkpoint'], '--work-dir', tmp_path / 'a',
+         '--out', tmp_path / 'plain.pkl', *options)
+    test(detector['config'], detector['checkpoint'], '--work-dir', tmp_path / 'b', '--tta',
+         '--out', tmp_path / 'tta.pkl', *options)
+    plain, merged = (pickle.loads((tmp_path / f'{name}.pkl').read_bytes())
+                     for name in ('plain', 'tta'))
+    for one, two in zip(plain, merged, strict=True):
+        assert one['ori_shape'] == two['ori_shape']
+        assert not torch.equal(one['pred_instances']['bboxes'], two['pred_instances']['bboxes'])
+        width = two['ori_shape'][1]
+        assert two['pred_instances']['bboxes'][:, 2].max() <= width + 1e-3
+
+
+@pytest.mark.parametrize('options, message', [
+    (['--out', 'results.txt'], r'error: --out results\.txt: it must end in \.pkl'),
+    (['--tta', '--cfg-options', 'default_scope=mmfoo'], "error: default_scope='mmfoo'"),
+])
+def test_bad_options_of_test(detector, test, tmp_path, options, message) -> None:
+    with pytest.raises(SystemExit, match=message):
+        test(detector['config'], detector['checkpoint'], '--work-dir', tmp_path / 'x', *options)
+
+
+def test_missing_checkpoint(detector, test, tmp_path) -> None:
+    with pytest.raises(SystemExit, match="error: checkpoint: there is no checkpoint 'no.pth'"):
+        test(detector['config'], 'no.pth', '--work-dir', tmp_path)
+
+
+@pytest.fixture(scope='module')
+def other_checkpoint(detector, tmp_path_factory):
+    """Of a model with another neck and one class more."""
+    path = tmp_path_factory.mktemp('other') / 'other.pth'
+    checkpoint = torch.load(detector['checkpoint'], weights_only=False)
+    state = checkpoint['state_dict']
+    del state['neck.lateral_convs.0.conv.bias']
+    state['roi_head.weight'] = torch.zeros(3)
+    state['bbox_head.retina_cls.weight'] = torch.zeros(27, 8, 3, 3)
+    torch.save(checkpoint, path)
+    return path
+
+
+def assert_lists_the_difference(report: str) -> None:
+    for part in ('1 in the model but not in the checkpoint:\n  neck.lateral_convs.0.conv.bias',
+                 '1 in the checkpoint but not in the model:\n  roi_head.weight',
+                 '1 of another shape:\n  bbox_head.retina_cls.weight: (27, 8, 3, 3) in the '
+                 'checkpoint, (18, 8, 3, 3) in the model'):
+        assert part in report
+
+
+def test_checkpoint_of_another_architecture(detector, other_checkpoint, train, test, tmp_path
+                                            ) -> None:
+    config, work = detector['config'], tmp_path / 'work'
+    with pytest.raises(ValueError, match='does not fit the model') as error:
+        test(config, other_checkpoint, '--work-dir', work)
+    assert_lists_the_difference(str(error.value))
+    assert '--allow-mismatch' in str(error.value)
+    for options in (['--resume', other_checkpoint],
+                    ['--cfg-options', f'load_from={other_checkpoint}']):
+        with pytest.raises(ValueError, match='does not fit the model'):
+            train(config, '--work-dir', work, *options)
+    assert not list(work.glob('*.pth'))
+
+
+def test_allow_mismatch_loads_the_rest_and_says_so(detector, other_checkpoint, test, tmp_path
+                                                   ) -> None:
+    test(detector['config'], other_checkpoint, '--work-dir', tmp_path, '--allow-mismatch')
+    assert_lists_the_difference(log_of(tmp_path))
+
+
+@HOOKS.register_module()
+class SendSignal(Hook):
+    """Sends this process a signal in an iteration of an epoch, as an operator would."""
+
+    def __init__(self, epoch: int, signum: int) -> None:
+        self.epoch, self.signum = epoch, signum
+
+    def before_train_iter(self, runner, batch_idx, data_batch=None) -> None:
+        if runner.epoch == self.epoch:
+            import os
+            os.kill(os.getpid(), self.signum)
+
+
+@pytest.mark.parametrize('signum, workers', [(2, 0), (15, 1)])
+def test_interrupted_and_resumed_equals_uninterrupted(detector, train, tmp_path, signum, workers
+                                                      ) -> None:
+    work, options = tmp_path / 'resumed', (
+        'train_cfg.max_epochs=3', f'train_dataloader.num_workers={workers}',
+        'model.backbone.drop_path_rate=0.4', 'val_cfg=None', 'val_dataloader=None',
+        'val_evaluator=None')
+    train(detector['config'], '--work-dir', tmp_path / 'whole', '--cfg-options', *options)
+    (tmp_path / 'interrupted.py').write_text(
+        f'_base_ = {str(detector["config"])!r}\n'
+        f"custom_hooks = [dict(type='mmposenc.SendSignal', epoch=1, signum={signum})]\n")
+    with pytest.raises(SystemExit) as status:
+        train(tmp_path / 'interrupted.py', '--work-dir', work, '--cfg-options', *options)
+    assert status.value.code == 128 + signum
+    assert (work / 'epoch_1.pth').is_file() and not (work / 'epoch_2.pth').exists()
+    assert f'continue from {work / "epoch_1.pth"} with --resume auto' in log_of(work)
+    train(detector['config'], '--work-dir', work, '--resume', '--cfg-options', *options)
+    assert 'resumed epoch: 1, iter: 2' in log_of(work)
+    whole, resumed = (weights(tmp_path / name / 'epoch_3.pth') for name in ('whole', 'resumed'))
+    assert whole.keys() == resumed.keys()
+    different = [name for name in whole if not torch.equal(whole[name], resumed[name])]
+    assert different == []
+
+
+def test_resume_auto_without_a_checkpoint_says_so(detector, train, tmp_path) -> None:
+    train(detector['config'], '--work-dir', tmp_path, '--resume', 'auto')
+    assert f'no checkpoint in {tmp_path}, training starts from the beginning' in log_of(tmp_path)
+    assert (tmp_path / 'epoch_1.pth').is_file()
+
+
+def test_resume_takes_the_seed_of_the_run(detector, train, tmp_path) -> None:
+    """A config without a seed draws one; the samplers of the resumed run must use it again."""
+    (tmp_path / 'unseeded.py').write_text(
+        f'_base_ = {str(detector["config"])!r}\nrandomness = dict(_delete_=True, seed=None)\n')
+    work = tmp_path / 'work'
+    train(tmp_path / 'unseeded.py', '--work-dir', work)
+    seed = torch.load(work / 'epoch_1.pth', weights_only=False)['meta']['seed']
+    train(tmp_path / 'unseeded.py', '--work-dir', work, '--resume', '--cfg-options',
+          'train_cfg.max_epochs=2')
+    assert Config.fromfile(work / 'unseeded.py').randomness.seed == seed
