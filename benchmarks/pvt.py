@@ -6,14 +6,16 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from functools import partial
 
 import torch
-from measure import matmul_rate, paired_ratios, peak_memory
+from measure import matmul_rate, paired_ratios, paired_times, peak_memory
 from mmdet.models import PyramidVisionTransformer
 from torch import nn
 
 import mmposenc  # noqa: F401  (before mmdet)
 from mmposenc.backbones import PVT, load_pretrained
+from mmposenc.encodings import PEG
 
 CASES = {'224x224x8': (224, 224, 8), '512x512x2': (512, 512, 2), '800x1344x1': (800, 1344, 1)}
 LEARNED = dict(type='mmposenc.LearnedPositionEmbedding', interpolation='bilinear')
@@ -70,18 +72,32 @@ def main() -> None:
         images = torch.randn(batch, 3, height, width)
         runs = {name: step(model, images) for name, model in models.items()}
         ratios = paired_ratios(runs, 'mmdet', args.repeats)
-        seconds = paired_seconds(runs['mmdet'])
+        seconds = paired_times({n: runs[n] for n in ('mmdet', 'ours, PEG')}, 3)
         memory = {name: peak_memory(run) for name, run in runs.items()}
         # Forward once, backward twice: the time if every other operation were free.
-        limit = 3 * 2 * multiplications(height, width, batch) / rate / seconds
+        limit = 3 * 2 * multiplications(height, width, batch) / rate / seconds['mmdet']
         for name in runs:
             print(f'| {case} | {name} | {ratios[name]:.2f} | {memory[name] / 2 ** 20:.0f} | '
                   f'{memory[name] / memory["mmdet"]:.2f} | {limit:.2f} |', flush=True)
+        share = peg_share(height, width, batch, seconds['ours, PEG'])
+        print(f'{case}: the four PEGs take {share:.1%} of the step', flush=True)
 
 
-def paired_seconds(run: Callable[[], None]) -> float:
-    from measure import paired_times
-    return paired_times({'run': run}, 3)['run']
+def peg_share(height: int, width: int, batch: int, step_seconds: float) -> float:
+    """CPU time of the four PEGs alone, forward and backward, over that of a training step.
+
+    The difference of two whole steps is too small to read off a noisy machine.
+    """
+    seconds = 0.0
+    for i, dims in enumerate(DIMS):
+        grid = (height // (4 * 2 ** i), width // (4 * 2 ** i))
+        peg = PEG(dims)
+        tokens = torch.randn(batch, grid[0] * grid[1], dims, requires_grad=True)
+        grad = torch.randn_like(tokens)
+        run = partial(lambda peg, tokens, grid, grad: peg(tokens, grid).backward(grad),
+                      peg, tokens, grid, grad)
+        seconds += paired_times({'peg': run}, 9)['peg']
+    return seconds / step_seconds
 
 
 if __name__ == '__main__':
