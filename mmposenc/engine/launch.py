@@ -24,7 +24,8 @@ def build_runner(cfg: Config) -> MMEngineRunner:
     cfg.setdefault('runner_type', 'mmposenc.Runner')
     cfg.setdefault('default_hooks', {})
     for name, hook in DEFAULT_HOOKS.items():
-        cfg.default_hooks.setdefault(name, dict(hook))
+        if cfg.default_hooks.setdefault(name, dict(hook)) is None:
+            del cfg.default_hooks[name]  # switched off; mmengine allows that for its own only
     # Set by torchrun and by slurm; mmengine reads it in every run that has a launcher.
     os.environ.setdefault('LOCAL_RANK', '0')
     return RUNNERS.build(cfg)

@@ -64,6 +64,7 @@ class ProgressBarHook(Hook):
 
     def _end(self, name: str) -> None:
         if self.bar is not None and name in self.tasks:
+            self.bar.refresh()
             self.bar.remove_task(self.tasks.pop(name))
 
     def _advance(self, name: str, done: int, info: str = '') -> None:

@@ -60,16 +60,16 @@ def set_show_dir(cfg: Config, show_dir: str) -> None:
     """Makes a test draw its predictions, one picture per image, into a folder."""
     scope = scope_of(cfg)
     folder = osp.abspath(show_dir)  # mmdet would put a relative one below the work directory
-    defaults = {'mmdet': {'type': 'DetVisualizationHook'},
-                'mmseg': {'type': 'mmposenc.SegVisualizationHook'},
-                'mmpretrain': {'type': 'VisualizationHook'}}[scope]
     options = {'mmdet': {'draw': True, 'test_out_dir': folder},
-               'mmseg': {'draw': True, 'test_out_dir': folder, **defaults},
-               'mmpretrain': {'enable': True, 'out_dir': folder, 'interval': 1}}[scope]
-    if scope == 'mmseg':
-        from . import visualization  # noqa: F401  (registers the hook; imports mmseg)
+               'mmseg': {'type': 'mmposenc.SegVisualizationHook', 'draw': True,
+                         'test_out_dir': folder},
+               'mmpretrain': {'type': 'mmposenc.ClsVisualizationHook', 'enable': True,
+                              'out_dir': folder, 'interval': 1}}[scope]
+    if scope != 'mmdet':
+        from . import visualization  # noqa: F401  (registers the hooks; imports mmseg, mmpretrain)
     hooks = cfg.setdefault('default_hooks', ConfigDict())
-    hooks.visualization = {**defaults, **(hooks.get('visualization') or {}), **options}
+    hooks.visualization = {'type': 'DetVisualizationHook', **(hooks.get('visualization') or {}),
+                           **options}
 
 
 def set_tta(cfg: Config) -> None:

@@ -13,6 +13,10 @@ try:
     from mmseg.engine.hooks import SegVisualizationHook as _SegVisualizationHook
 except ImportError:  # no mmseg: nothing that could use this hook
     from mmengine.hooks import Hook as _SegVisualizationHook
+try:
+    from mmpretrain.engine.hooks import VisualizationHook as _ClsVisualizationHook
+except ImportError:
+    from mmengine.hooks import Hook as _ClsVisualizationHook
 
 
 @HOOKS.register_module()
@@ -42,3 +46,16 @@ class SegVisualizationHook(_SegVisualizationHook):
             self._visualizer.add_datasample(
                 name, image, data_sample=sample, show=self.show,
                 out_file=osp.join(self.test_out_dir, f'{name}.png'))
+
+
+@HOOKS.register_module()
+class ClsVisualizationHook(_ClsVisualizationHook):
+    """mmpretrain's hook, also under test-time augmentation: it draws the first view there, where
+    mmpretrain's own fails."""
+
+    def _draw_samples(self, batch_idx: int, data_batch: dict, data_samples: Any,
+                      step: int = 0) -> None:
+        inputs = data_batch['inputs']
+        if inputs[0].ndim == 4:  # a batch for every view
+            data_batch = {**data_batch, 'inputs': inputs[0]}
+        super()._draw_samples(batch_idx, data_batch, data_samples, step=step)

@@ -206,6 +206,13 @@ def test_interrupted_and_resumed_equals_uninterrupted(detector, train, tmp_path,
     assert different == []
 
 
+def test_hooks_can_be_switched_off(detector, train, tmp_path) -> None:
+    train(detector['config'], '--work-dir', tmp_path, '--cfg-options',
+          'default_hooks.epoch_seed=None', 'default_hooks.progress=None')
+    assert 'EpochSeedHook' in log_of(detector['work_dir'])
+    assert 'EpochSeedHook' not in log_of(tmp_path) and 'Progress' not in log_of(tmp_path)
+
+
 def test_resume_auto_without_a_checkpoint_says_so(detector, train, tmp_path) -> None:
     train(detector['config'], '--work-dir', tmp_path, '--resume', 'auto')
     assert f'no checkpoint in {tmp_path}, training starts from the beginning' in log_of(tmp_path)

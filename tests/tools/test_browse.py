@@ -1,0 +1,49 @@
+"""browse_dataset.py on a detector."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from PIL import Image
+from tinydata import read_annotations
+
+
+def test_pictures_show_what_the_network_gets(detector, browse, tmp_path, capsys) -> None:
+    browse(detector['config'], '--output-dir', tmp_path, '--cfg-options',
+           'train_dataloader.dataset.pipeline.1.with_mask=True')
+    assert f'wrote 4 pictures to {tmp_path}' in capsys.readouterr().out
+    for i in range(4):
+        drawn = np.asarray(Image.open(tmp_path / f'shape_{i}.png')).astype(int)
+        assert drawn.shape == (64, 64, 3)  # padded to a multiple of 32, as in training
+        image = np.asarray(Image.open(detector['data'] / 'images' / f'shape_{i}.jpg')).astype(int)
+        padding = drawn[len(image):]
+        if len(padding):  # zeros after normalisation: the mean colour
+            assert np.abs(padding - np.array([124, 116, 104])).max() <= 1
+        seen = [np.median(np.abs(drawn[:len(image)] - view)) for view in (image, image[:, ::-1])]
+        assert min(seen) <= 3 < max(seen)  # the picture or its mirror image, in its own colours
+
+
+def test_boxes_lie_on_the_objects(detector, browse, tmp_path) -> None:
+    """In the validation phase nothing is flipped, so the boxes are the file's."""
+    browse(detector['config'], '--output-dir', tmp_path, '--phase', 'val')
+    drawn = np.asarray(Image.open(tmp_path / 'shape_1.png')).astype(int)
+    image = np.asarray(Image.open(detector['data'] / 'images' / 'shape_1.jpg')).astype(int)
+    changed = np.abs(drawn - image).sum(-1) > 60
+    for ann in read_annotations(detector['data'])['annotations']:
+        if ann['image_id'] == 2:
+            x, y, w, h = ann['bbox']
+            bottom = changed[y + h - 1:y + h + 2, x + 2:x + w - 2].any(0)
+            assert bottom.mean() > 0.9
+
+
+def test_number_and_batches(detector, browse, tmp_path) -> None:
+    browse(detector['config'], '--output-dir', tmp_path, '--number', '3')
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_missing_phase_and_files(detector, browse, tmp_path) -> None:
+    with pytest.raises(ValueError, match="phase='test': the config has no test_dataloader"):
+        browse(detector['config'], '--output-dir', tmp_path, '--phase', 'test',
+               '--cfg-options', 'test_dataloader=None')
+    with pytest.raises(FileNotFoundError, match=r'train_dataloader\.dataset\.ann_file'):
+        browse(detector['config'], '--output-dir', tmp_path,
+               '--cfg-options', 'train_dataloader.dataset.ann_file=no.json')

@@ -1,0 +1,62 @@
+"""What needs processes of its own: two workers, a terminal."""
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).resolve().parents[2]
+ENV = {**os.environ, 'PYTHONPATH': str(ROOT), 'OMP_NUM_THREADS': '1', 'PYTHON': sys.executable,
+       'PORT': '29611'}
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason='two processes need two GPUs')
+def test_two_processes_on_a_cpu(detector, tmp_path) -> None:
+    run = subprocess.run(
+        ['bash', ROOT / 'tools' / 'dist_train.sh', detector['config'], '2', '--work-dir', tmp_path,
+         '--cfg-options', 'train_dataloader.batch_size=1'],
+        env=ENV, capture_output=True, text=True, timeout=300)
+    assert run.returncode == 0, run.stderr[-3000:]
+    log = next(tmp_path.glob('*/*.log')).read_text()
+    assert 'Epoch(train) [1][2/2]' in log  # four images, one each, in two processes
+    assert 'Epoch(val) [1][2/2]' in log
+    weights = torch.load(tmp_path / 'epoch_1.pth', weights_only=False)['state_dict']
+    assert not any(name.startswith('module.') for name in weights)
+
+
+def test_scripts_explain_themselves() -> None:
+    for name in ('dist_train', 'dist_test', 'slurm_train'):
+        run = subprocess.run(['bash', ROOT / 'tools' / f'{name}.sh'], capture_output=True,
+                             text=True)
+        assert run.returncode == 2 and 'Usage:' in run.stderr and f'{name}.sh' in run.stderr
+
+
+def test_terminal_gets_a_bar_and_the_log_does_not(detector, tmp_path) -> None:
+    main, terminal = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, ROOT / 'tools' / 'test.py', detector['config'], detector['checkpoint'],
+         '--work-dir', tmp_path], env={**ENV, 'COLUMNS': '120', 'TERM': 'xterm'},
+        stdout=terminal, stderr=terminal)
+    os.close(terminal)
+    shown = b''
+    while True:
+        try:
+            data = os.read(main, 1 << 16)
+        except OSError:  # the other end is closed
+            break
+        if not data:
+            break
+        shown += data
+    os.close(main)
+    assert process.wait(timeout=60) == 0, shown[-3000:]
+    text = re.sub(r'\x1b\[[0-9;?]*[a-zA-Z]', '', shown.decode())
+    assert re.search(r'test .*4/4 eta', text)
+    assert 'Epoch(test)' in text  # above the bar
+    log = next(tmp_path.glob('*/*.log')).read_text()
+    assert 'Epoch(test)' in log and '\x1b' not in log and ' eta ' not in log
