@@ -81,36 +81,35 @@ HOOKS: dict[str, Callable[[ModuleType], None]] = {
 }
 
 
-def find_spec_elsewhere(finder: MetaPathFinder, fullname: str, path: Sequence[str] | None,
-                        target: ModuleType | None) -> ModuleSpec | None:
-    """Asks every other finder of ``sys.meta_path``, in order."""
-    for other in sys.meta_path:
-        if other is finder or not hasattr(other, 'find_spec'):
-            continue
-        spec = other.find_spec(fullname, path, target)
-        if spec is not None:
-            return spec
-    return None
+def followed_by(hook: Callable[[ModuleType], None],
+                run: Callable[[ModuleType], None]) -> Callable[[ModuleType], None]:
+    """A function that runs a module, then the hook on it."""
+    def exec_module(module: ModuleType) -> None:
+        run(module)
+        hook(module)
+
+    return exec_module
 
 
 class HookFinder(MetaPathFinder):
     """Runs a function of HOOKS right after the module it names has run."""
 
+    def __init__(self) -> None:
+        self.asking: set[str] = set()  # what the other finders are asked for: they may ask back
+
     def find_spec(self, fullname: str, path: Sequence[str] | None,
                   target: ModuleType | None = None) -> ModuleSpec | None:
-        hook = HOOKS.get(fullname)
-        if hook is None:
+        if fullname not in HOOKS or fullname in self.asking:
             return None
-        spec = find_spec_elsewhere(self, fullname, path, target)
-        if spec is None or spec.loader is None:
-            return spec
-        run = spec.loader.exec_module
-
-        def exec_module(module: ModuleType) -> None:
-            run(module)
-            hook(module)
-
-        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        self.asking.add(fullname)
+        try:
+            specs = (finder.find_spec(fullname, path, target) for finder in sys.meta_path)
+            spec = next((spec for spec in specs if spec is not None), None)
+        finally:
+            self.asking.discard(fullname)
+        if spec is not None and spec.loader is not None:
+            spec.loader.exec_module = followed_by(  # type: ignore[method-assign]
+                HOOKS[fullname], spec.loader.exec_module)
         return spec
 
     def apply_to_imported(self) -> None:

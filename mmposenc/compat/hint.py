@@ -18,33 +18,40 @@ ADVICE = ('{name} is installed without compiled operators. `import mmposenc` bef
 class HintFinder:
     """Lets the other finders find a package, and explains one kind of error of its import."""
 
+    def __init__(self):
+        self.asking = set()  # packages the other finders are asked for: they may ask this one
+
     def find_spec(self, fullname, path=None, target=None):
-        if fullname not in FAILURES or 'mmposenc' in sys.modules:
+        if fullname not in FAILURES or fullname in self.asking or 'mmposenc' in sys.modules:
             return None
-        for finder in sys.meta_path:
-            spec = None if finder is self else finder.find_spec(fullname, path, target)
-            if spec is not None:
-                break
-        else:
-            return None
-        if spec.loader is not None:
-            run = spec.loader.exec_module
-
-            def exec_module(module):
-                try:
-                    run(module)
-                except (ImportError, RuntimeError) as error:
-                    if FAILURES[fullname] not in str(error) or 'mmposenc' in sys.modules:
-                        raise
-                    raise ImportError(ADVICE.format(name=fullname), name=fullname) from error
-
-            spec.loader.exec_module = exec_module
+        self.asking.add(fullname)
+        try:
+            specs = (finder.find_spec(fullname, path, target) for finder in sys.meta_path)
+            spec = next((spec for spec in specs if spec is not None), None)
+        finally:
+            self.asking.discard(fullname)
+        if spec is not None and spec.loader is not None:
+            spec.loader.exec_module = explain(fullname, spec.loader.exec_module)
         return spec
 
 
+def explain(fullname, run):
+    """Wraps the function that runs a package: its known failure becomes an advice."""
+    def exec_module(module):
+        try:
+            run(module)
+        except (ImportError, RuntimeError) as error:
+            if FAILURES[fullname] not in str(error) or 'mmposenc' in sys.modules:
+                raise
+            raise ImportError(ADVICE.format(name=fullname), name=fullname) from error
+
+    return exec_module
+
+
 def start():
-    """Called by the .pth file when Python starts."""
-    sys.meta_path.insert(0, HintFinder())
+    """Called by the .pth file when Python starts, which may be more than once."""
+    if not any(type(finder).__name__ == 'HintFinder' for finder in sys.meta_path):
+        sys.meta_path.insert(0, HintFinder())
 
 
 def install(folder):
