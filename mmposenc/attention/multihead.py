@@ -108,8 +108,10 @@ class MultiheadAttention(nn.Module):
 
 
 def build_relative_encoding(cfg: RelativeEncoding | dict[str, Any], head_dims: int, num_heads: int,
-                            num_prefix_tokens: int) -> RelativeEncoding:
+                            num_prefix_tokens: int, **defaults: Any) -> RelativeEncoding:
     """Build an encoding for an attention module and check that the two agree.
+
+    ``defaults`` are further arguments for a config, used where the encoding takes them.
 
     Raises:
         ValueError: if the encoding was made for other heads or prefix tokens.
@@ -117,7 +119,7 @@ def build_relative_encoding(cfg: RelativeEncoding | dict[str, Any], head_dims: i
     # mypy: RelativeEncoding is abstract, and is only compared with here.
     encoding = build_encoding(
         cfg, RelativeEncoding, 'rel_pos_encoding',  # type: ignore[type-abstract]
-        head_dims=head_dims, num_heads=num_heads, num_prefix_tokens=num_prefix_tokens)
+        head_dims=head_dims, num_heads=num_heads, num_prefix_tokens=num_prefix_tokens, **defaults)
     wanted = dict(head_dims=head_dims, num_heads=num_heads, num_prefix_tokens=num_prefix_tokens)
     for name, value in wanted.items():
         found = getattr(encoding, name, None)

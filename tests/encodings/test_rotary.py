@@ -106,13 +106,14 @@ def test_half_precision_angles_far_from_the_origin(mode):
     torch.testing.assert_close(got.float(), expected, atol=5e-2, rtol=2e-2)
 
 
-@pytest.mark.parametrize('mode', ['axial', 'mixed'])
-def test_compiles(mode):
+@pytest.mark.parametrize(('mode', 'backend'), [('axial', 'eager'), ('mixed', 'inductor')])
+def test_compiles(mode, backend):
     torch.manual_seed(0)
     module = MultiheadAttention(16, 2, num_prefix_tokens=1, rel_pos_encoding=build(mode)).eval()
     x = torch.randn(2, 13, 16)
     with torch.no_grad():
-        torch.testing.assert_close(torch.compile(module, fullgraph=True)(x, (3, 4)),
+        compiled = torch.compile(module, fullgraph=True, backend=backend)
+        torch.testing.assert_close(compiled(x, (3, 4)),
                                    module(x, (3, 4)), atol=1e-5, rtol=1e-5)
 
 

@@ -1,0 +1,200 @@
+"""Swin's attention in shifted windows, with any relative encoding."""
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..encodings.base import RelativeEncoding
+from ..functional.grids import Grid, GridLike, as_grid, check_tokens
+from ..functional.window_attention import window_attention
+from ..functional.windows import absent_keys, join_windows, partition_windows, window_regions
+from .core import attend
+from .multihead import build_relative_encoding
+
+
+class WindowAttention(nn.Module):
+    """Self-attention inside windows (Swin Transformer, ICCV 2021, Sec. 3.2) that takes a relative
+    encoding, whose grid is the window.
+
+    Args:
+        embed_dims: channels of the tokens; a multiple of ``num_heads``.
+        num_heads: attention heads.
+        window_size: side of the windows, or (Wh, Ww).
+        rel_pos_encoding: a :class:`RelativeEncoding` or the config of one; ``head_dims``,
+            ``num_heads`` and the size (``window_size``, ``max_size``, ``max_tokens``) are filled
+            in. None is no position at all; Swin itself is ``dict(type='mmposenc.RelativePositionBias')``.
+        qkv_bias: bias of the joint projection to queries, keys and values.
+        attn_drop: dropout of the attention weights.
+        proj_drop: dropout of the output.
+
+    Parameters are named ``qkv``, ``proj`` and ``rel_pos_encoding``.
+
+    Raises:
+        ValueError: for sizes that do not divide, or an encoding with prefix tokens.
+    """
+
+    def __init__(self, embed_dims: int, num_heads: int, window_size: int | tuple[int, int], *,
+                 rel_pos_encoding: RelativeEncoding | dict[str, Any] | None = None,
+                 qkv_bias: bool = True, attn_drop: float = 0.0, proj_drop: float = 0.0) -> None:
+        super().__init__()
+        if num_heads < 1 or embed_dims < 1 or embed_dims % num_heads:
+            raise ValueError(f'embed_dims={embed_dims} must be a positive multiple of '
+                             f'num_heads={num_heads}')
+        side = (window_size, window_size) if isinstance(window_size, int) else window_size
+        self.window_size = as_grid(side, 'window_size').hw
+        self.embed_dims, self.num_heads = embed_dims, num_heads
+        self.head_dims = embed_dims // num_heads
+        self.attn_drop = attn_drop
+        self.qkv = nn.Linear(embed_dims, 3 * embed_dims, bias=qkv_bias)
+        self.proj = nn.Linear(embed_dims, embed_dims)
+        self.proj_drop = nn.Dropout(proj_drop)
+        self.rel_pos_encoding: RelativeEncoding | None = None
+        if rel_pos_encoding is not None:
+            self.rel_pos_encoding = build_relative_encoding(
+                rel_pos_encoding, self.head_dims, num_heads, 0, window_size=self.window_size,
+                max_size=self.window_size, max_tokens=self.window_size[0] * self.window_size[1])
+
+    def forward(self, x: Tensor, regions: Tensor | None = None, *, need_weights: bool = False
+                ) -> Tensor | tuple[Tensor, Tensor]:
+        """Attend inside each window.
+
+        Args:
+            x: (B * windows, Wh * Ww, embed_dims), windows of an image one after the other.
+            regions: (1 or B, windows, Wh * Ww) whole numbers; tokens attend to those of their own
+                number. None lets all tokens of a window meet.
+            need_weights: also return the weights (B * windows, heads, L, L), for figures.
+
+        Returns:
+            The same shape as x, with ``need_weights`` a pair (output, weights).
+
+        Raises:
+            ValueError: if x does not hold whole windows, or regions do not fit it.
+        """
+        length = self.window_size[0] * self.window_size[1]
+        if x.dim() != 3 or x.shape[1:] != (length, self.embed_dims):
+            raise ValueError(f'x has shape {tuple(x.shape)}; (windows, {self.window_size[0]} * '
+                             f'{self.window_size[1]} = {length}, {self.embed_dims}) is required')
+        if regions is not None and (regions.shape[-1] != length or
+                                    x.shape[0] % (regions.shape[0] * regions.shape[1])):
+            raise ValueError(f'regions has shape {tuple(regions.shape)}, which does not fit x of '
+                             f'shape {tuple(x.shape)}: (1 or B, windows, {length}) is required')
+        joint = self.qkv(x).view(x.shape[0], length, 3, self.num_heads, self.head_dims)
+        q, k, v = joint.permute(2, 0, 3, 1, 4).unbind(0)
+        dropout = self.attn_drop if self.training else 0.0
+        weights = None
+        if self._is_simple(dropout, need_weights):
+            out = self._attend_bias(q, k, v, regions)
+        else:
+            out, weights = self._attend_any(q, k, v, regions, dropout, need_weights)
+        out = self.proj_drop(self.proj(out.transpose(1, 2).flatten(2)))
+        return out if weights is None else (out, weights)
+
+    def _is_simple(self, dropout: float, need_weights: bool) -> bool:
+        """Nothing but a bias that is the same for all windows."""
+        encoding = self.rel_pos_encoding
+        return dropout == 0.0 and not need_weights and (
+            encoding is None or not (encoding.has_values or encoding.has_logits
+                                     and encoding.contextual))
+
+    def _attend_bias(self, q: Tensor, k: Tensor, v: Tensor, regions: Tensor | None) -> Tensor:
+        encoding, bias = self.rel_pos_encoding, None
+        grid = Grid(*self.window_size)
+        if encoding is not None:
+            if encoding.has_rotation:
+                q, k = encoding.rotate(q, k, grid)
+            logits = encoding.logits(q, k, grid) if encoding.has_logits else None
+            bias = None if logits is None else logits[0].expand(self.num_heads, -1, -1)
+        return window_attention(q, k, v, bias, regions, self.head_dims ** -0.5)
+
+    def _attend_any(self, q: Tensor, k: Tensor, v: Tensor, regions: Tensor | None, dropout: float,
+                    need_weights: bool) -> tuple[Tensor, Tensor | None]:
+        """Contextual encodings, value terms, dropout, weights."""
+        keep = None
+        if regions is not None:
+            flat = regions.flatten(0, 1)
+            keep = flat[:, :, None] == flat[:, None, :]
+            keep = keep.repeat(q.shape[0] // keep.shape[0], 1, 1)[:, None]
+        return attend(q, k, v, self.rel_pos_encoding, self.window_size, None, attn_mask=keep,
+                      dropout_p=dropout, need_weights=need_weights)
+
+
+class ShiftWindowAttention(nn.Module):
+    """Swin's attention of a whole map: cut into windows, shifted or not (Swin Transformer, ICCV
+    2021, Sec. 3.2).
+
+    Args:
+        embed_dims, num_heads, window_size, rel_pos_encoding, qkv_bias, attn_drop, proj_drop: as
+            :class:`WindowAttention`.
+        shift_size: cells by which windows are shifted down and right, less than the window.
+        pad_small_map: shift also where one window spans the smaller side of the map, as for
+            detection and segmentation in mmdet and mmseg; without it such maps are not shifted, as
+            for classification.
+        mask_window_padding: give the zeros that fill up the last windows no attention. Off, they
+            are keys like any other, as in the releases.
+
+    Parameters: ``w_msa``, a :class:`WindowAttention`. Equal to mmpretrain's ShiftWindowMSA and to
+    mmdet's; unlike these it takes maps smaller than a window in either setting, windows that are
+    not square, and a padding mask.
+    """
+
+    def __init__(self, embed_dims: int, num_heads: int, window_size: int | tuple[int, int],
+                 shift_size: int | tuple[int, int] = 0, *,
+                 rel_pos_encoding: RelativeEncoding | dict[str, Any] | None = None,
+                 qkv_bias: bool = True, attn_drop: float = 0.0, proj_drop: float = 0.0,
+                 pad_small_map: bool = False, mask_window_padding: bool = False) -> None:
+        super().__init__()
+        self.w_msa = WindowAttention(embed_dims, num_heads, window_size,
+                                     rel_pos_encoding=rel_pos_encoding, qkv_bias=qkv_bias,
+                                     attn_drop=attn_drop, proj_drop=proj_drop)
+        self.window_size = self.w_msa.window_size
+        shift = (shift_size, shift_size) if isinstance(shift_size, int) else tuple(shift_size)
+        if len(shift) != 2 or any(not 0 <= step < side
+                                  for step, side in zip(shift, self.window_size, strict=True)):
+            raise ValueError(f'shift_size={shift_size!r} must be at least 0 and less than '
+                             f'window_size={self.window_size}')
+        self.shift_size = (shift[0], shift[1])
+        self.pad_small_map = pad_small_map
+        self.mask_window_padding = mask_window_padding
+
+    def forward(self, x: Tensor, hw_shape: GridLike, padding_mask: Tensor | None = None) -> Tensor:
+        """Attend.
+
+        Args:
+            x: (B, H * W, embed_dims).
+            hw_shape: (H, W), any size.
+            padding_mask: (B, H, W) bool, True = padding, to the right and below. An image comes
+                out as it does alone; its padded tokens come out zero. (With
+                ``pad_small_map=False`` the shift depends on the size of the batch's map, so there
+                this holds as long as that is larger than a window, or the image not.)
+
+        Returns:
+            (B, H * W, embed_dims).
+
+        Raises:
+            ValueError: if H * W is not the number of tokens, or the mask's shape or dtype is wrong.
+        """
+        grid = check_tokens(x, hw_shape)
+        batch, _, channels = x.shape
+        if padding_mask is not None:
+            if padding_mask.dtype != torch.bool or padding_mask.shape != (batch, *grid.hw):
+                raise ValueError(
+                    f'padding_mask has shape {tuple(padding_mask.shape)} and dtype '
+                    f'{padding_mask.dtype}; ({batch}, {grid.height}, {grid.width}) and bool are '
+                    f'required')
+            x = x.masked_fill(padding_mask.flatten(1)[..., None], 0.0)
+        window, shift = self.window_size, self._shift(grid.hw)
+        absent = absent_keys(padding_mask, grid.hw, window, self.mask_window_padding)
+        absent = None if absent is None else absent.to(x.device)
+        regions = window_regions(grid.hw, window, shift, absent, x.device)
+        windows = partition_windows(x.view(batch, *grid.hw, channels), window, shift)
+        out = join_windows(self.w_msa(windows, regions), grid.hw, window, shift)
+        out = out.reshape(batch, -1, channels)
+        if padding_mask is not None:
+            out = out.masked_fill(padding_mask.flatten(1)[..., None], 0.0)
+        return out
+
+    def _shift(self, hw_shape: tuple[int, int]) -> tuple[int, int]:
+        fits = any(side <= window for side, window in zip(hw_shape, self.window_size, strict=True))
+        return (0, 0) if fits and not self.pad_small_map else self.shift_size

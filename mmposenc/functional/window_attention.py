@@ -1,0 +1,150 @@
+"""Attention inside windows with one bias for all of them."""
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+#: Scores worked on at a time on a CPU, in numbers: 1 MiB of float32 stays in the cache.
+_CHUNK = 2 ** 18
+
+
+def window_attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, regions: Tensor | None,
+                     scale: float) -> Tensor:
+    """softmax(q k^T * scale + bias) v in every window, between tokens of one region.
+
+    Args:
+        q, k, v: (B * windows, heads, L, head_dims), windows of an image one after the other.
+        bias: (heads, L, L), the same for all windows, or None.
+        regions: (1 or B, windows, L) from window_regions, or None.
+
+    Returns:
+        (B * windows, heads, L, head_dims), a view of (B * windows, L, heads, head_dims).
+
+    On a CPU windows are worked on a few at a time: no mask of all windows, and in training one
+    buffer (the weights) instead of four. Elsewhere, and while compiling, all at once on
+    ``F.scaled_dot_product_attention``.
+    """
+    if q.device.type != 'cpu' or torch.compiler.is_compiling():
+        mask = None if bias is None else bias[None].to(q.dtype)
+        if regions is not None:
+            apart = _apart(regions.flatten(0, 1))
+            apart = apart.repeat(q.shape[0] // apart.shape[0], 1, 1)[:, None]
+            mask = ~apart if mask is None else mask.masked_fill(apart, float('-inf'))
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
+    flat = None if regions is None else regions.flatten(0, 1)
+    trains = torch.is_grad_enabled() and any(
+        x is not None and x.requires_grad for x in (q, k, v, bias))
+    if not trains:
+        return _infer(q, k, v, bias, flat, scale)
+    if torch.is_autocast_enabled('cpu'):  # a Function sees the types it is given
+        q, k, v = (x.to(torch.get_autocast_dtype('cpu')) for x in (q, k, v))
+    out: Tensor = _WindowAttention.apply(  # type: ignore[no-untyped-call]
+        q, k, v, bias, flat, scale)
+    return out
+
+
+def _infer(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, regions: Tensor | None,
+           scale: float) -> Tensor:
+    """Runs of windows on SDPA, with a mask built for the run where one of its windows needs it."""
+    bias = None if bias is None else bias.to(q.dtype)
+    if regions is None:
+        return F.scaled_dot_product_attention(
+            q, k, v, attn_mask=None if bias is None else bias[None], scale=scale)
+    out = _empty_output(q)
+    for start, stop, apart in _chunks(q, regions):
+        part = slice(start, stop)
+        mask = None if bias is None else bias[None]
+        if apart is not None:
+            apart = apart[:, None]
+            mask = ~apart if mask is None else mask.expand(
+                stop - start, -1, -1, -1).masked_fill(apart, float('-inf'))
+        out[part] = F.scaled_dot_product_attention(q[part], k[part], v[part], attn_mask=mask,
+                                                   scale=scale)
+    return out
+
+
+class _WindowAttention(torch.autograd.Function):
+    """The same with a gradient of the bias, in which SDPA on a CPU is slower than explicit
+    attention: the weights are kept, everything else lives in buffers of a few windows."""
+
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None,
+                regions: Tensor | None, scale: float) -> Tensor:
+        windows, heads, length, dims = q.shape
+        weights = q.new_empty(windows * heads, length, length)
+        out = _empty_output(q)
+        for start, stop, apart in _chunks(q, regions):
+            part = slice(start, stop)
+            scores = weights[start * heads:stop * heads]
+            torch.bmm(_flat(q[part] * scale), _flat(k[part]).transpose(1, 2), out=scores)
+            by_window = scores.view(-1, heads, length, length)
+            if bias is not None:
+                by_window += bias
+            if apart is not None:
+                by_window.masked_fill_(apart[:, None], float('-inf'))
+            torch.softmax(scores, -1, out=scores)
+            out[part] = torch.bmm(scores, _flat(v[part])).view(-1, heads, length, dims)
+        ctx.save_for_backward(q, k, v, weights)
+        ctx.scale, ctx.bias = scale, None if bias is None else bias.dtype
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        q, k, v, weights = ctx.saved_tensors
+        windows, heads, length, dims = q.shape
+        # One block, laid out like the joint projection's output, which they are views of.
+        joint = q.new_empty(windows, length, 3, heads, dims).permute(2, 0, 3, 1, 4)
+        grad_q, grad_k, grad_v = joint
+        grad_bias = None
+        if ctx.needs_input_grad[3]:
+            grad_bias = q.new_zeros(heads, length, length, dtype=torch.promote_types(
+                q.dtype, torch.float32))
+        for start, stop, _ in _chunks(q, None):
+            part, shape = slice(start, stop), (-1, heads, length, dims)
+            p, g = weights[start * heads:stop * heads], _flat(grad[part])
+            grad_v[part] = torch.bmm(p.transpose(1, 2), g).view(shape)
+            dp = torch.bmm(g, _flat(v[part]).transpose(1, 2))
+            ds = torch._softmax_backward_data(dp, p, -1, p.dtype)
+            if grad_bias is not None:
+                grad_bias += ds.view(-1, heads, length, length).sum(0)
+            grad_q[part] = torch.bmm(ds, _flat(k[part])).view(shape).mul_(ctx.scale)
+            grad_k[part] = torch.bmm(ds.transpose(1, 2), _flat(q[part] * ctx.scale)).view(shape)
+        if grad_bias is not None:
+            grad_bias = grad_bias.to(ctx.bias)
+        return grad_q, grad_k, grad_v, grad_bias, None, None
+
+
+def _chunks(q: Tensor, regions: Tensor | None) -> list[tuple[int, int, Tensor | None]]:
+    """Runs of windows (start, stop) and the pairs (windows, L, L) of each that must not meet; None
+    where all may."""
+    windows, heads, length, _ = q.shape
+    step = max(1, _CHUNK // (heads * length * length))
+    split = [] if regions is None else (regions != regions[:, :1]).any(1).tolist()
+    chunks: list[tuple[int, int, Tensor | None]] = []
+    for start in range(0, windows, step):
+        stop, apart = min(start + step, windows), None
+        if regions is not None:
+            own = [window % len(split) for window in range(start, stop)]  # images share regions
+            if any(split[window] for window in own):
+                apart = _apart(regions[own])
+        chunks.append((start, stop, apart))
+    return chunks
+
+
+def _apart(regions: Tensor) -> Tensor:
+    """(windows, L, L) bool: not of one region."""
+    return regions[:, :, None] != regions[:, None, :]
+
+
+def _flat(x: Tensor) -> Tensor:
+    return x.reshape(-1, *x.shape[2:])
+
+
+def _empty_output(q: Tensor) -> Tensor:
+    windows, heads, length, dims = q.shape
+    return q.new_empty(windows, length, heads, dims).transpose(1, 2)

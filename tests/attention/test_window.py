@@ -1,0 +1,319 @@
+"""Window attention against mmpretrain's and mmdet's, loops over pairs of tokens, and itself."""
+import math
+
+import pytest
+import torch
+
+from mmposenc.attention import MultiheadAttention, ShiftWindowAttention, WindowAttention
+from mmposenc.encodings import RelativePositionBias
+from mmposenc.functional import window_attention as core
+from mmposenc.functional.windows import join_windows, partition_windows, window_regions
+
+SWIN = dict(type='mmposenc.RelativePositionBias')
+ENCODINGS = {
+    'none': None,
+    'swin': SWIN,
+    'cpb': dict(type='mmposenc.LogSpacedCPB', hidden_dims=8),
+    'rope': dict(type='mmposenc.RotaryEmbedding2D', mode='mixed'),
+    'irpe': dict(type='mmposenc.IRPE', rpe_on='qkv'),
+    'irpe_bias': dict(type='mmposenc.IRPE', mode='bias', shared_heads=False),
+    'irpe_cross': dict(type='mmposenc.IRPE', method='cross', rpe_on='k'),
+    'shaw': dict(type='mmposenc.ShawRPE', on_values=True),
+    'huang': dict(type='mmposenc.HuangRPE'),
+    'sasa': dict(type='mmposenc.SASARPE'),
+    'txl': dict(type='mmposenc.TransformerXLRPE'),
+    'absolute_1d': dict(type='mmposenc.QueryAbsolute1D'),
+    'relative_1d': dict(type='mmposenc.QueryRelative1D'),
+    'relative_2d': dict(type='mmposenc.QueryRelative2D'),
+}
+
+
+@pytest.fixture
+def small_chunks(monkeypatch):
+    """Several runs of windows even in small tests, of which the last is short."""
+    monkeypatch.setattr(core, '_CHUNK', 2 * 3 * 16 ** 2)
+
+
+def build(window=(4, 4), shift=0, encoding=SWIN, dims=24, heads=3, seed=0, **options):
+    torch.manual_seed(seed)
+    module = ShiftWindowAttention(dims, heads, window, shift, rel_pos_encoding=encoding, **options)
+    for parameter in module.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    return module.double()
+
+
+def run(module, x, *args):
+    """Output, gradient of the input and gradients of the parameters."""
+    x = x.clone().requires_grad_()
+    module.zero_grad()
+    out = module(x, *args)
+    out.square().sum().backward()
+    return out.detach(), x.grad, {n: p.grad.clone() for n, p in module.named_parameters()}
+
+
+def load_into(upstream, module):
+    state = {name.replace('rel_pos_encoding.', ''): value
+             for name, value in module.state_dict().items()}
+    missing, unexpected = upstream.load_state_dict(state, strict=False)
+    assert not unexpected
+    assert all(name.endswith('relative_position_index') for name in missing)
+    return upstream.double()
+
+
+def assert_equals_upstream(module, upstream, x, hw_shape):
+    expected, expected_dx, expected_grads = run(upstream, x, hw_shape)
+    out, dx, grads = run(module, x, hw_shape)
+    torch.testing.assert_close(out, expected, atol=1e-10, rtol=1e-8)
+    torch.testing.assert_close(dx, expected_dx, atol=1e-9, rtol=1e-7)
+    for name, grad in grads.items():
+        theirs = expected_grads[name.replace('rel_pos_encoding.', '')]
+        torch.testing.assert_close(grad, theirs, atol=1e-8, rtol=1e-7)
+    with torch.no_grad():
+        torch.testing.assert_close(module(x, hw_shape), expected, atol=1e-10, rtol=1e-8)
+
+
+@pytest.mark.usefixtures('small_chunks')
+@pytest.mark.parametrize('hw_shape', [(8, 8), (8, 12), (5, 9), (7, 4), (4, 4), (13, 5)])
+@pytest.mark.parametrize('shift', [0, 2])
+@pytest.mark.parametrize('pad_small_map', [False, True])
+def test_equals_mmpretrain(hw_shape, shift, pad_small_map):
+    attention = pytest.importorskip('mmpretrain.models.utils.attention')
+    module = build(shift=shift, pad_small_map=pad_small_map)
+    upstream = load_into(attention.ShiftWindowMSA(24, 3, 4, shift, pad_small_map=pad_small_map),
+                         module)
+    x = torch.randn(2, hw_shape[0] * hw_shape[1], 24, dtype=torch.float64)
+    assert_equals_upstream(module, upstream, x, hw_shape)
+
+
+@pytest.mark.usefixtures('small_chunks')
+@pytest.mark.parametrize('hw_shape', [(8, 8), (5, 9), (3, 6), (1, 9)])
+@pytest.mark.parametrize('shift', [0, 2])
+def test_equals_mmdet(hw_shape, shift):
+    swin = pytest.importorskip('mmdet.models.backbones.swin')
+    module = build(shift=shift, pad_small_map=True)
+    upstream = load_into(swin.ShiftWindowMSA(24, 3, 4, shift), module)
+    x = torch.randn(2, hw_shape[0] * hw_shape[1], 24, dtype=torch.float64)
+    assert_equals_upstream(module, upstream, x, hw_shape)
+
+
+def naive(module, x, hw_shape, padding_mask=None):
+    """Every token looks at every token of its window that came there without wrapping around."""
+    (height, width), (wh, ww), (sh, sw) = hw_shape, module.window_size, module.shift_size
+    attention, table = module.w_msa, module.w_msa.rel_pos_encoding.relative_position_bias_table
+    rows, cols = math.ceil(height / wh) * wh, math.ceil(width / ww) * ww
+    full = x.new_zeros(x.shape[0], rows, cols, x.shape[2])
+    full[:, :height, :width] = x.unflatten(1, hw_shape)
+    q, k, v = attention.qkv(full).unflatten(-1, (3, attention.num_heads, -1)).unbind(3)
+
+    def place(cell, shift, size, window):
+        """(window, cell inside it, wrapped around) of a row or column."""
+        moved = (cell - shift) % size
+        return moved // window, moved % window, cell < shift
+
+    out = torch.zeros_like(full)
+    cells = [(r, c) for r in range(rows) for c in range(cols)]
+    for b in range(x.shape[0]):
+        for r, c in cells:
+            pr, pc = place(r, sh, rows, wh), place(c, sw, cols, ww)
+            seen = []
+            for r2, c2 in cells:
+                qr, qc = place(r2, sh, rows, wh), place(c2, sw, cols, ww)
+                hidden = module.mask_window_padding and (r2 >= height or c2 >= width)
+                if pr[::2] == qr[::2] and pc[::2] == qc[::2] and not hidden:
+                    index = (pr[1] - qr[1] + wh - 1) * (2 * ww - 1) + pc[1] - qc[1] + ww - 1
+                    seen.append((r2, c2, index))
+            if not seen:
+                continue
+            for h in range(attention.num_heads):
+                scores = torch.stack([q[b, r, c, h] @ k[b, r2, c2, h] * attention.head_dims ** -0.5
+                                      + table[i, h] for r2, c2, i in seen])
+                weights = scores.softmax(0)
+                out[b, r, c].unflatten(-1, (attention.num_heads, -1))[h] = sum(
+                    w * v[b, r2, c2, h] for w, (r2, c2, _) in zip(weights, seen, strict=True))
+    return attention.proj(out[:, :height, :width]).flatten(1, 2)
+
+
+@pytest.mark.parametrize(('hw_shape', 'window', 'shift'), [
+    ((4, 6), (2, 3), (1, 1)), ((5, 5), (2, 3), (1, 2)), ((3, 7), (4, 2), (2, 0)),
+    ((1, 5), (3, 3), (1, 1)), ((6, 1), (2, 3), (0, 0))])
+@pytest.mark.parametrize('mask_window_padding', [False, True])
+def test_against_loops(hw_shape, window, shift, mask_window_padding):
+    module = build(window, shift, dims=4, heads=2, pad_small_map=True,
+                   mask_window_padding=mask_window_padding)
+    x = torch.randn(2, hw_shape[0] * hw_shape[1], 4, dtype=torch.float64)
+    with torch.no_grad():
+        expected = naive(module, x, hw_shape)
+        torch.testing.assert_close(module(x, hw_shape), expected)
+    torch.testing.assert_close(module(x, hw_shape).detach(), expected)
+
+
+@pytest.mark.usefixtures('small_chunks')
+@pytest.mark.parametrize('mask_window_padding', [False, True])
+@pytest.mark.parametrize('shift', [0, 2])
+@pytest.mark.parametrize('encoding', ['swin', 'irpe', 'rope'])
+def test_padding_changes_nothing(mask_window_padding, shift, encoding):
+    """Each image of a padded batch equals that image alone, forward and backward."""
+    module = build((4, 4), shift, ENCODINGS[encoding], pad_small_map=True,
+                   mask_window_padding=mask_window_padding)
+    sizes, batch_hw = [(7, 10), (9, 5), (3, 11), (4, 4)], (9, 13)
+    padding_mask = torch.ones(4, *batch_hw, dtype=torch.bool)
+    batched = torch.randn(4, *batch_hw, 24, dtype=torch.float64)  # padding holds garbage
+    for index, (h, w) in enumerate(sizes):
+        padding_mask[index, :h, :w] = False
+    out, dx, grads = run(module, batched.flatten(1, 2), batch_hw, padding_mask)
+    out, dx = out.unflatten(1, batch_hw), dx.unflatten(1, batch_hw)
+    summed = {name: torch.zeros_like(grad) for name, grad in grads.items()}
+    for index, (h, w) in enumerate(sizes):
+        alone = batched[index:index + 1, :h, :w].reshape(1, h * w, 24)
+        expected, expected_dx, alone_grads = run(module, alone, (h, w))
+        torch.testing.assert_close(out[index, :h, :w].flatten(0, 1), expected[0])
+        torch.testing.assert_close(dx[index, :h, :w].flatten(0, 1), expected_dx[0])
+        for name, grad in alone_grads.items():
+            summed[name] += grad
+    assert out[padding_mask].abs().max() == 0 and dx[padding_mask].abs().max() == 0
+    for name, grad in grads.items():
+        torch.testing.assert_close(grad, summed[name], atol=1e-8, rtol=1e-6)
+    full = torch.zeros(4, *batch_hw, dtype=torch.bool)
+    torch.testing.assert_close(module(batched.flatten(1, 2), batch_hw, full),
+                               module(batched.flatten(1, 2), batch_hw))
+
+
+@pytest.mark.parametrize('name', ENCODINGS)
+def test_one_window_is_attention_on_its_grid(name):
+    """Any encoding sees the window as its grid; every parameter has a gradient."""
+    torch.manual_seed(0)
+    window = WindowAttention(24, 2, (3, 5), rel_pos_encoding=ENCODINGS[name]).double()
+    for parameter in window.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    whole = MultiheadAttention(24, 2, rel_pos_encoding=window.rel_pos_encoding).double()
+    whole.load_state_dict(window.state_dict())
+    x = torch.randn(4, 15, 24, dtype=torch.float64)
+    expected, expected_dx, expected_grads = run(whole, x, (3, 5))
+    out, dx, grads = run(window, x)
+    torch.testing.assert_close(out, expected)
+    torch.testing.assert_close(dx, expected_dx)
+    for key, grad in grads.items():
+        torch.testing.assert_close(grad, expected_grads[key])
+        assert grad.abs().max() > 0, key
+    with torch.no_grad():
+        torch.testing.assert_close(window(x), expected)
+
+
+@pytest.mark.usefixtures('small_chunks')
+@pytest.mark.parametrize('name', ENCODINGS)
+def test_fast_form_equals_the_weights(name):
+    """Output and weights on request are one and the same attention, with regions."""
+    module = build((4, 4), 2, ENCODINGS[name], pad_small_map=True)
+    hw_shape = (6, 9)
+    regions = window_regions(hw_shape, (4, 4), (2, 2))
+    x = torch.randn(2, 6, 9, 24, dtype=torch.float64)
+    windows = partition_windows(x, (4, 4), (2, 2))
+    with torch.no_grad():
+        out, weights = module.w_msa(windows, regions, need_weights=True)
+        torch.testing.assert_close(module.w_msa(windows, regions), out)
+    torch.testing.assert_close(module.w_msa(windows, regions).detach(), out)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:3]).double())
+    split = regions.repeat(2, 1, 1).flatten(0, 1)
+    assert weights[(split[:, :, None] != split[:, None, :])[:, None].expand_as(weights)].max() == 0
+
+
+@pytest.mark.parametrize('has_bias', [True, False])
+@pytest.mark.parametrize('has_regions', [True, False])
+def test_gradcheck(monkeypatch, has_bias, has_regions):
+    monkeypatch.setattr(core, '_CHUNK', 2 * 2 * 6 ** 2)
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(5, 2, 6, 3, dtype=torch.float64, requires_grad=True) for _ in range(3))
+    bias = torch.randn(2, 6, 6, dtype=torch.float64, requires_grad=True) if has_bias else None
+    regions = torch.randint(2, (1, 5, 6)) if has_regions else None
+    assert torch.autograd.gradcheck(
+        lambda *args: core.window_attention(*args, bias, regions, 0.7), (q, k, v))
+    if has_bias:
+        assert torch.autograd.gradcheck(
+            lambda b: core.window_attention(q, k, v, b, regions, 0.7), (bias,))
+
+
+@pytest.mark.parametrize('shift', [(0, 0), (1, 2)])
+def test_join_undoes_partition(shift):
+    x = torch.randn(2, 5, 7, 3)
+    windows = partition_windows(x, (2, 4), shift)
+    assert windows.shape == (2 * 3 * 2, 8, 3)
+    torch.testing.assert_close(join_windows(windows, (5, 7), (2, 4), shift), x, atol=0, rtol=0)
+
+
+def test_dropout_of_weights():
+    module = build(attn_drop=0.5, encoding=SWIN)
+    x = torch.randn(1, 64, 24, dtype=torch.float64)
+    out = module(x, (8, 8))
+    assert not torch.allclose(out, module(x, (8, 8)))
+    plain = build(encoding=SWIN)
+    torch.testing.assert_close(module.eval()(x, (8, 8)), plain(x, (8, 8)))
+    mean = torch.stack([module.train()(x, (8, 8)).detach() for _ in range(400)]).mean(0)
+    assert (mean - plain(x, (8, 8))).abs().mean() < 0.15 * plain(x, (8, 8)).abs().mean()
+
+
+@pytest.mark.parametrize('dtype', [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize('name', ['swin', 'irpe', 'rope'])
+def test_autocast(name, dtype):
+    module = build((4, 4), 2, ENCODINGS[name]).float()
+    x = torch.randn(1, 64, 24)
+    expected = module(x, (8, 8))
+    with torch.autocast('cpu', dtype=dtype):
+        got = module(x, (8, 8))
+        with torch.no_grad():
+            inferred = module(x, (8, 8))
+    got.float().square().sum().backward()
+    scale = expected.abs().max()
+    assert got.isfinite().all() and all(p.grad.isfinite().all() for p in module.parameters())
+    assert (got.float() - expected).abs().max() < 2e-2 * scale
+    assert (inferred.float() - expected).abs().max() < 2e-2 * scale
+
+
+def test_compiles():
+    module = build((4, 4), 2).float()
+    padding_mask = torch.zeros(2, 6, 9, dtype=torch.bool)
+    padding_mask[0, 4:] = True
+    x = torch.randn(2, 54, 24)
+    compiled = torch.compile(module, fullgraph=True)
+    torch.testing.assert_close(compiled(x, (6, 9)), module(x, (6, 9)), atol=1e-5, rtol=1e-5)
+    # The rest of the graph is the same: code for it need not be generated.
+    compiled = torch.compile(module, fullgraph=True, backend='eager')
+    torch.testing.assert_close(compiled(x, (6, 9), padding_mask), module(x, (6, 9), padding_mask),
+                               atol=1e-5, rtol=1e-5)
+
+
+def test_nothing_depends_on_the_size_of_the_last_input():
+    module = build(shift=2)
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    module(torch.randn(1, 117, 24, dtype=torch.float64), (9, 13))
+    assert set(before) == set(module.state_dict())
+    assert set(before) == {'w_msa.qkv.weight', 'w_msa.qkv.bias', 'w_msa.proj.weight',
+                           'w_msa.proj.bias',
+                           'w_msa.rel_pos_encoding.relative_position_bias_table'}
+
+
+@pytest.mark.parametrize(('options', 'message'), [
+    (dict(dims=25), r'embed_dims=25 must be a positive multiple of num_heads=3'),
+    (dict(window=(4, 0)), r'window_size=\(4, 0\) must be at least \(1, 1\)'),
+    (dict(shift=4), r'shift_size=4 must be at least 0 and less than window_size=\(4, 4\)'),
+    (dict(window=(4, 2), shift=(1, 2)), r'shift_size=\(1, 2\) must be'),
+    (dict(encoding=dict(type='mmposenc.ShawRPE', num_prefix_tokens=1)), r'num_prefix_tokens=1'),
+    (dict(encoding=RelativePositionBias(2, window_size=(4, 4))), r'num_heads=2'),
+])
+def test_bad_options(options, message):
+    with pytest.raises(ValueError, match=message):
+        build(**options)
+
+
+def test_bad_inputs():
+    module = build()
+    x = torch.randn(1, 16, 24, dtype=torch.float64)
+    with pytest.raises(ValueError, match=r'x has 16 tokens, but hw_shape=\(3, 5\)'):
+        module(x, (3, 5))
+    with pytest.raises(ValueError, match=r'padding_mask has shape \(1, 4, 5\)'):
+        module(x, (4, 4), torch.zeros(1, 4, 5, dtype=torch.bool))
+    with pytest.raises(ValueError, match=r'dtype torch.float32'):
+        module(x, (4, 4), torch.zeros(1, 4, 4))
+    with pytest.raises(ValueError, match=r'4 \* 4 = 16, 24\) is required'):
+        module.w_msa(torch.zeros(1, 9, 24))
+    with pytest.raises(ValueError, match=r'regions has shape \(1, 2, 16\)'):
+        module.w_msa(x, torch.zeros(1, 2, 16))
