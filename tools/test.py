@@ -5,6 +5,7 @@
         --launcher pytorch
 """
 import argparse
+import os
 import sys
 
 from mmengine.config import DictAction
@@ -33,7 +34,9 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument('--launcher', choices=['none', 'pytorch', 'slurm', 'mpi'], default='none')
     parser.add_argument('--local_rank', '--local-rank', type=int, default=0,
                         help=argparse.SUPPRESS)
-    return parser.parse_args(argv)
+    args = parser.parse_args(argv)
+    os.environ.setdefault('LOCAL_RANK', str(args.local_rank))  # mmengine looks for it there
+    return args
 
 
 def main(argv: list[str] | None = None) -> None:

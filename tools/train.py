@@ -4,6 +4,7 @@
     python -m torch.distributed.run --nproc_per_node=8 tools/train.py CONFIG --launcher pytorch
 """
 import argparse
+import os
 import sys
 
 from mmengine.config import DictAction
@@ -32,7 +33,9 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument('--launcher', choices=['none', 'pytorch', 'slurm', 'mpi'], default='none')
     parser.add_argument('--local_rank', '--local-rank', type=int, default=0,
                         help=argparse.SUPPRESS)
-    return parser.parse_args(argv)
+    args = parser.parse_args(argv)
+    os.environ.setdefault('LOCAL_RANK', str(args.local_rank))  # mmengine looks for it there
+    return args
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -80,18 +80,9 @@ class CocoDataset(_CocoDataset):
                              f'{self.ann_file}, which gives the labels: {in_file}')
 
     def _check_annotation(self, ann: dict, image: dict) -> None:
-        where = f"annotation {ann['id']} of image {image['file_name']!r} in {self.ann_file}"
         category = ann['category_id']
-        if category not in self._names:
-            raise ValueError(f'{where}: category_id {category} is not among the categories of '
-                             f'the file: {self._names}')
         if category not in self.cat2label:
-            if self.unknown_categories == 'error':
-                raise ValueError(
-                    f'{where}: its category {self._names[category]!r} is not in '
-                    f"metainfo.classes: {list(self.metainfo['classes'])}; add it, or set "
-                    "unknown_categories='drop' to leave out such annotations")
-            self.dropped[f'of category {self._names[category]!r}'] += 1
+            self._check_category(ann, image)
             return
         left, top, width, height = ann['bbox']
         if width <= 0 or height <= 0:
@@ -101,6 +92,19 @@ class CocoDataset(_CocoDataset):
         elif (left >= image['width'] or top >= image['height'] or left + width <= 0
                 or top + height <= 0):
             self.dropped['with a box outside the image'] += 1
+
+    def _check_category(self, ann: dict, image: dict) -> None:
+        where = f"annotation {ann['id']} of image {image['file_name']!r} in {self.ann_file}"
+        category = ann['category_id']
+        if category not in self._names:
+            raise ValueError(f'{where}: category_id {category} is not among the categories of '
+                             f'the file: {self._names}')
+        if self.unknown_categories == 'error':
+            raise ValueError(
+                f'{where}: its category {self._names[category]!r} is not in '
+                f"metainfo.classes: {list(self.metainfo['classes'])}; add it, or set "
+                "unknown_categories='drop' to leave out such annotations")
+        self.dropped[f'of category {self._names[category]!r}'] += 1
 
     def _without_broken_images(self, data_list: list[dict]) -> list[dict]:
         paths = [info['img_path'] for info in data_list]

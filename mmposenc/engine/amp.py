@@ -45,7 +45,7 @@ class AmpOptimWrapper(_AmpOptimWrapper):
         else:
             super().__init__(loss_scale=loss_scale, dtype=dtype, **kwargs)
         if self.cast_dtype is torch.bfloat16:
-            self.loss_scaler = torch.amp.GradScaler('cpu' if on_cpu else 'cuda', enabled=False)
+            self.loss_scaler = _no_scaler('cpu' if on_cpu else 'cuda')
 
     def load_state_dict(self, state_dict: dict) -> None:
         """Also takes the state of a run in float32 or bfloat16, which has no loss scale."""
@@ -53,3 +53,10 @@ class AmpOptimWrapper(_AmpOptimWrapper):
         if not state_dict.get('loss_scaler'):
             state_dict.pop('loss_scaler', None)
         super().load_state_dict(state_dict)
+
+
+def _no_scaler(device: str) -> Any:
+    """A loss scaler that does nothing."""
+    if hasattr(torch.amp, 'GradScaler'):
+        return torch.amp.GradScaler(device, enabled=False)
+    return torch.cuda.amp.GradScaler(enabled=False)  # torch before 2.3

@@ -1,8 +1,8 @@
 """Training and testing from a config."""
 from __future__ import annotations
 
-import os
 import os.path as osp
+import zipfile
 from typing import Any
 
 import torch
@@ -26,8 +26,6 @@ def build_runner(cfg: Config) -> MMEngineRunner:
     for name, hook in DEFAULT_HOOKS.items():
         if cfg.default_hooks.setdefault(name, dict(hook)) is None:
             del cfg.default_hooks[name]  # switched off; mmengine allows that for its own only
-    # Set by torchrun and by slurm; mmengine reads it in every run that has a launcher.
-    os.environ.setdefault('LOCAL_RANK', '0')
     return RUNNERS.build(cfg)
 
 
@@ -52,6 +50,8 @@ def prepare_training(cfg: Config, *, amp: bool = False, auto_scale_lr: bool = Fa
     if auto_scale_lr:
         check_auto_scale_lr(cfg)
         cfg.auto_scale_lr.enable = True
+    if resume is None and cfg.get('resume'):
+        resume = cfg.get('load_from') or 'auto'
     if resume is not None:
         _set_resume(cfg, resume)
     elif cfg.get('load_from'):
@@ -89,9 +89,12 @@ def _set_resume(cfg: Config, resume: str) -> None:
     if path is None:  # the runner says that it starts from the beginning
         return
     _require_file(path, '--resume')
+    if '://' in path:
+        return
     # Samplers are built before the checkpoint is read, so the run's own seed must be known now.
-    seed = torch.load(path, map_location='cpu', mmap=True, weights_only=False).get(
-        'meta', {}).get('seed')
+    checkpoint = torch.load(path, map_location='cpu', mmap=zipfile.is_zipfile(path),
+                            weights_only=False)
+    seed = checkpoint.get('meta', {}).get('seed')
     if seed is not None:
         cfg.setdefault('randomness', {})
         cfg.randomness.seed = seed

@@ -1,0 +1,56 @@
+"""The runner: checkpoints are whole or not there."""
+from __future__ import annotations
+
+import pytest
+import torch
+from mmengine.fileio import LocalBackend
+from mmengine.model import BaseModel
+from mmengine.registry import RUNNERS
+from torch import nn
+
+from mmposenc.engine import Runner
+
+
+class Model(BaseModel):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(2, 2)
+
+    def forward(self, inputs, mode='tensor'):
+        return {'loss': self.linear(inputs).square().mean()}
+
+
+class Data(torch.utils.data.Dataset):
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, index: int) -> dict:
+        return {'inputs': torch.ones(2)}
+
+
+def runner(work_dir, name: str) -> Runner:
+    return Runner(Model(), str(work_dir), experiment_name=name,
+                  train_dataloader=torch.utils.data.DataLoader(Data()),
+                  train_cfg=dict(by_epoch=True, max_epochs=1),
+                  optim_wrapper=dict(optimizer=dict(type='SGD', lr=0.1)))
+
+
+def test_registered() -> None:
+    assert RUNNERS.get('mmposenc.Runner') is Runner
+
+
+def test_a_save_that_fails_leaves_the_old_file(tmp_path, monkeypatch) -> None:
+    run = runner(tmp_path, 'atomic')
+    run.train()
+    path = tmp_path / 'epoch_1.pth'
+    before = path.read_bytes()
+
+    def put(self, data, name):
+        with open(name, 'wb') as file:
+            file.write(data[:100])
+        raise KeyboardInterrupt
+    monkeypatch.setattr(LocalBackend, 'put', put)
+    with pytest.raises(KeyboardInterrupt):
+        run.save_checkpoint(str(tmp_path), 'epoch_1.pth')
+    assert path.read_bytes() == before
+    assert not list(tmp_path.glob('*.partial'))
