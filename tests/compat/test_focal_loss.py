@@ -1,0 +1,88 @@
+import math
+
+import pytest
+import torch
+from compat_checks import DEVICES, DTYPES
+
+from mmposenc.compat.focal_loss import sigmoid_focal_loss_backward, sigmoid_focal_loss_forward
+
+
+def naive_loss(x, is_target, gamma, alpha):
+    """Focal loss of one logit and its derivative, in Python floats."""
+    p = 1 / (1 + math.exp(-x))
+    if is_target:
+        slope = (1 - p) ** gamma * (1 - p - gamma * p * math.log(p))
+        return -alpha * (1 - p) ** gamma * math.log(p), -alpha * slope
+    slope = p ** gamma * (p - gamma * (1 - p) * math.log(1 - p))
+    return -(1 - alpha) * p ** gamma * math.log(1 - p), (1 - alpha) * slope
+
+
+def run(input, target, weight=None, gamma=2.0, alpha=0.25):
+    weight = input.new_empty(0) if weight is None else weight
+    output, grad = torch.zeros_like(input), torch.zeros_like(input)
+    sigmoid_focal_loss_forward(input, target, weight, output, gamma=gamma, alpha=alpha)
+    sigmoid_focal_loss_backward(input, target, weight, grad, gamma=gamma, alpha=alpha)
+    return output, grad
+
+
+@pytest.mark.parametrize('device', DEVICES)
+@pytest.mark.parametrize('dtype', DTYPES)
+@pytest.mark.parametrize('gamma, alpha', [(2.0, 0.25), (0.0, 0.5), (1.5, 0.9)])
+@pytest.mark.parametrize('weighted', [False, True])
+def test_equals_naive_loop(device, dtype, gamma, alpha, weighted):
+    generator = torch.Generator().manual_seed(0)
+    input = torch.randn(9, 4, generator=generator, dtype=dtype) * 3
+    target = torch.randint(0, 4 if weighted else 5, (9,), generator=generator)  # 4: background
+    weight = torch.rand(4, generator=generator, dtype=dtype) if weighted else None
+    expected = torch.zeros(2, 9, 4, dtype=dtype)
+    for n in range(9):
+        for c in range(4):
+            pair = naive_loss(input[n, c].item(), target[n].item() == c, gamma, alpha)
+            factor = weight[target[n]].item() if weighted else 1
+            expected[:, n, c] = torch.tensor(pair, dtype=dtype) * factor
+    actual = run(input.to(device), target.to(device),
+                 weight.to(device) if weighted else None, gamma, alpha)
+    tolerance = dict(atol=1e-6, rtol=1e-5) if dtype == torch.float32 else {}
+    torch.testing.assert_close(torch.stack(actual).cpu(), expected, **tolerance)
+
+
+@pytest.mark.parametrize('reduction', ['none', 'mean', 'sum'])
+def test_gradcheck_through_mmcv(reduction):
+    pytest.importorskip('mmcv')
+    from mmcv.ops import sigmoid_focal_loss
+    input = torch.randn(5, 3, dtype=torch.float64, requires_grad=True,
+                        generator=torch.Generator().manual_seed(0))
+    target = torch.tensor([0, 1, 2, 3, 1])
+    if reduction == 'none':  # mmcv multiplies by the gradient it is given: check it for ones only
+        sigmoid_focal_loss(input, target, 2.0, 0.25, None, 'none').sum().backward()
+        torch.testing.assert_close(input.grad, run(input.detach(), target)[1])
+        return
+    assert torch.autograd.gradcheck(
+        lambda x: sigmoid_focal_loss(x, target, 2.0, 0.25, None, reduction), (input,))
+
+
+def test_equals_the_loss_of_mmdet():
+    losses = pytest.importorskip('mmdet.models.losses.focal_loss')
+    input = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
+    target = torch.tensor([0, 4, 2, 3, 1, 4])
+    one_hot = torch.nn.functional.one_hot(target, 5)[:, :4]
+    expected = losses.py_sigmoid_focal_loss(input, one_hot, reduction='none')
+    torch.testing.assert_close(run(input, target)[0], expected)
+
+
+@pytest.mark.parametrize('dtype', DTYPES)
+def test_large_logits_stay_exact(dtype):
+    input = torch.tensor([[-1e4, 1e4, -200.0]], dtype=dtype)
+    output, grad = run(input, torch.tensor([0]))
+    torch.testing.assert_close(output, torch.tensor([[2500.0, 7500.0, 0]], dtype=dtype))
+    torch.testing.assert_close(grad, torch.tensor([[-0.25, 0.75, 0]], dtype=dtype))
+
+
+def test_empty():
+    output, grad = run(torch.zeros(0, 4), torch.zeros(0, dtype=torch.long))
+    assert output.shape == grad.shape == (0, 4)
+
+
+def test_background_has_no_class_weight():
+    with pytest.raises(ValueError, match=r'target must lie in \[0, 3\) .*, got 3'):
+        run(torch.zeros(2, 3), torch.tensor([0, 3]), torch.ones(3))

@@ -1,0 +1,200 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from compat_checks import DEVICES, DTYPES
+
+from mmposenc.compat import roi_align as module
+from mmposenc.compat.roi_align import roi_align_backward, roi_align_forward
+
+ATOL = {torch.float32: 2e-5, torch.float64: 1e-12}
+
+
+def bilinear(image, y, x):
+    """(C,) at a point, and the pixels and weights it came from; zero outside [-1, size]."""
+    channels, height, width = image.shape
+    if y < -1 or y > height or x < -1 or x > width:
+        return torch.zeros(channels, dtype=image.dtype), []
+    y, x = min(max(y, 0), height - 1), min(max(x, 0), width - 1)
+    top, left = int(y), int(x)
+    bottom, right = min(top + 1, height - 1), min(left + 1, width - 1)
+    taps = [(top, left, (1 - y + top) * (1 - x + left)), (top, right, (1 - y + top) * (x - left)),
+            (bottom, left, (y - top) * (1 - x + left)), (bottom, right, (y - top) * (x - left))]
+    return sum(image[:, row, column] * float(w) for row, column, w in taps), taps
+
+
+def sample_points(roi, size, scale, sampling_ratio, aligned, dtype):
+    """The points of every bin: a list of (y, x) for each."""
+    number = {torch.float32: np.float32, torch.float64: np.float64}[dtype]
+    half = number(0.5 if aligned else 0)
+    x1, y1, x2, y2 = (number(float(v)) * number(scale) - half for v in roi[1:])
+    height, width = y2 - y1, x2 - x1
+    if not aligned:
+        height, width = max(height, number(1)), max(width, number(1))
+    bin_h, bin_w = height / number(size[0]), width / number(size[1])
+    rows = sampling_ratio or math.ceil(np.float32(bin_h))
+    columns = sampling_ratio or math.ceil(np.float32(bin_w))
+    return [[(y1 + number(i) * bin_h + number(r + .5) * bin_h / number(rows),
+              x1 + number(j) * bin_w + number(c + .5) * bin_w / number(columns))
+             for r in range(rows) for c in range(columns)]
+            for i in range(size[0]) for j in range(size[1])]
+
+
+def naive_roi_align(input, rois, size, scale, sampling_ratio, pool_mode, aligned, grad_output):
+    """Output (K, C, h, w), and the gradient by the input when the output's is grad_output."""
+    channels = input.size(1)
+    output = torch.zeros(len(rois), channels, *size, dtype=input.dtype)
+    grad = torch.zeros_like(input)
+    for k, roi in enumerate(rois):
+        n = int(roi[0])
+        points = sample_points(roi, size, scale, sampling_ratio, aligned, input.dtype)
+        for b, at in enumerate(points):
+            i, j = divmod(b, size[1])
+            samples = [bilinear(input[n], y, x) for y, x in at]
+            if not samples:
+                output[k, :, i, j] = 0 if pool_mode else -10000
+                continue
+            values = torch.stack([value for value, _ in samples])
+            output[k, :, i, j] = values.mean(0) if pool_mode else values.max(0).values
+            for c in range(channels):
+                chosen = samples if pool_mode else [samples[int(values[:, c].argmax())]]
+                for _, taps in chosen:
+                    for row, column, weight in taps:
+                        share = grad_output[k, c, i, j] * float(weight) / len(chosen)
+                        grad[n, c, row, column] += share
+    return output, grad
+
+
+def run(input, rois, size, scale, sampling_ratio, pool_mode, aligned, grad_output):
+    """The same through the two functions, with the buffers mmcv allocates."""
+    output = input.new_zeros(len(rois), input.size(1), *size)
+    argmax = [torch.zeros_like(output) if pool_mode == 0 else input.new_zeros(0) for _ in 'yx']
+    options = dict(aligned_height=size[0], aligned_width=size[1], spatial_scale=scale,
+                   sampling_ratio=sampling_ratio, pool_mode=pool_mode, aligned=aligned)
+    roi_align_forward(input, rois, output, *argmax, **options)
+    grad_input = torch.zeros_like(input)
+    roi_align_backward(grad_output.to(output), rois, *argmax, grad_input, **options)
+    return output, grad_input
+
+
+def random_case(seed, dtype, hw, count=5, size=(3, 2), images=2, channels=3):
+    """A map, regions that reach beyond it on every side, and a gradient."""
+    generator = torch.Generator().manual_seed(seed)
+    input = torch.randn(images, channels, *hw, generator=generator, dtype=dtype)
+    image = torch.randint(images, (count, 1), generator=generator).to(dtype)
+    span = torch.tensor([hw[1], hw[0]]) * 4.0
+    centres = torch.rand(count, 2, generator=generator, dtype=dtype) * span * 1.4 - span * 0.2
+    extents = torch.rand(count, 2, generator=generator, dtype=dtype) * span * 0.8
+    rois = torch.cat([image, centres - extents / 2, centres + extents / 2], 1)
+    grad = torch.randn(count, channels, *size, generator=generator, dtype=dtype)
+    return input, rois, grad
+
+
+@pytest.mark.parametrize('device', DEVICES)
+@pytest.mark.parametrize('dtype', DTYPES)
+@pytest.mark.parametrize('hw', [(9, 6), (1, 5), (4, 1), (1, 1)])
+@pytest.mark.parametrize('sampling_ratio', [0, 2])
+@pytest.mark.parametrize('pool_mode', [0, 1])
+@pytest.mark.parametrize('aligned', [True, False])
+def test_equals_naive_loop(device, dtype, hw, sampling_ratio, pool_mode, aligned):
+    input, rois, grad = random_case(0, dtype, hw)
+    args = ((3, 2), 0.25, sampling_ratio, pool_mode, aligned, grad)
+    expected = naive_roi_align(input, rois, *args)
+    for actual, naive in zip(run(input.to(device), rois.to(device), *args), expected,
+                             strict=True):
+        torch.testing.assert_close(actual.cpu(), naive, atol=ATOL[dtype], rtol=1e-5)
+
+
+@pytest.mark.parametrize('pool_mode', [0, 1])
+def test_whole_numbers_land_on_pixels(pool_mode):
+    """Unaligned bins of one pixel sampled once, at half-way points: means of four pixels."""
+    input = torch.arange(20.).view(1, 1, 4, 5)
+    rois = torch.tensor([[0., 1, 1, 4, 3]])
+    output, _ = run(input, rois, (2, 3), 1.0, 1, pool_mode, False, torch.ones(1, 1, 2, 3))
+    means = (input[..., :-1, :-1] + input[..., 1:, :-1] + input[..., :-1, 1:]
+             + input[..., 1:, 1:]) / 4
+    torch.testing.assert_close(output, means[:, :, 1:3, 1:4])
+
+
+@pytest.mark.parametrize('pool_mode', [0, 1])
+def test_no_regions(pool_mode):
+    output, grad = run(torch.randn(2, 3, 4, 5), torch.zeros(0, 5), (2, 2), 1.0, 0, pool_mode, True,
+                       torch.zeros(0, 3, 2, 2))
+    assert output.shape == (0, 3, 2, 2) and not grad.any()
+
+
+@pytest.mark.parametrize('dtype', DTYPES)
+@pytest.mark.parametrize('pool_mode', [0, 1])
+def test_identical_regions_and_one_of_no_size(dtype, pool_mode):
+    input, rois, grad = random_case(3, dtype, (6, 7), count=4)
+    rois[1:] = rois[0]
+    rois[3, 3:] = rois[3, 1:3]  # no size: no sample is taken
+    args = ((3, 2), 0.25, 0, pool_mode, True, grad)
+    output, grad_input = run(input, rois, *args)
+    assert torch.equal(output[0], output[1]) and torch.equal(output[0], output[2])
+    assert bool((output[3] == (0 if pool_mode else -10000)).all())
+    torch.testing.assert_close(grad_input, naive_roi_align(input, rois, *args)[1],
+                               atol=ATOL[dtype], rtol=1e-5)
+
+
+@pytest.mark.parametrize('pool_mode', ['avg', 'max'])
+@pytest.mark.parametrize('aligned', [True, False])
+def test_gradcheck_through_mmcv(pool_mode, aligned):
+    pytest.importorskip('mmcv')
+    from mmcv.ops import roi_align
+    input, rois, _ = random_case(1, torch.float64, (5, 7), count=4)
+    input.requires_grad_()
+
+    def pooled(x):
+        return roi_align(x, rois, (3, 2), 0.25, 0, pool_mode, aligned)
+
+    assert torch.autograd.gradcheck(pooled, (input,))
+
+
+@pytest.mark.parametrize('pool_mode', [0, 1])
+def test_pieces_give_the_same_as_one_pass(pool_mode, monkeypatch):
+    input, rois, grad = random_case(2, torch.float64, (12, 9), count=30)
+    whole = run(input, rois, (3, 2), 0.25, 0, pool_mode, True, grad)
+    monkeypatch.setattr(module, 'MAX_SAMPLES', 50)
+    grid = module.make_grid(rois, 2, (3, 2), 0.25, 0, True)
+    pieces = module.chunks(grid, 6)
+    assert len(pieces) > 5
+    assert [i for piece in pieces for i in range(30)[piece]] == list(range(30))
+    for actual, expected in zip(run(input, rois, (3, 2), 0.25, 0, pool_mode, True, grad), whole,
+                                strict=True):
+        torch.testing.assert_close(actual, expected)
+
+
+def test_10000_regions():
+    input, rois, grad = random_case(4, torch.float32, (20, 30), count=10000, size=(2, 2))
+    output, grad_input = run(input, rois, (2, 2), 0.25, 2, 1, True, grad)
+    some = torch.arange(0, 10000, 500)
+    expected, _ = naive_roi_align(input, rois[some], (2, 2), 0.25, 2, 1, True, grad[some])
+    torch.testing.assert_close(output[some], expected, atol=2e-5, rtol=1e-5)
+    # The adjoint: <grad, pool(input)> = <adjoint(grad), input>.
+    torch.testing.assert_close((output.double() * grad).sum(), (grad_input.double() * input).sum(),
+                               rtol=1e-4, atol=1e-2)
+
+
+@pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16])
+def test_half_precision_is_computed_in_single(dtype):
+    input, rois, grad = random_case(5, torch.float32, (6, 7))
+    args = ((3, 2), 0.25, 0, 1, True)
+    output, grad_input = run(input.to(dtype), rois, *args, grad)
+    single = run(input.to(dtype).float(), rois, *args, grad.to(dtype).float())
+    assert output.dtype == dtype
+    assert torch.equal(output, single[0].to(dtype))
+    assert torch.equal(grad_input, single[1].to(dtype))
+
+
+@pytest.mark.parametrize('roi, message', [
+    ([2, 0, 0, 4, 4], r'rois\[:, 0\] must be image indices in \[0, 2\), got 2 to 2'),
+    ([-1, 0, 0, 4, 4], r'rois\[:, 0\] must be image indices in \[0, 2\)'),
+    ([0, 5, 0, 4, 4], r'rois must have x2 >= x1 and y2 >= y1 and no NaN, got \[0.0, 5.0'),
+    ([0, 0, math.nan, 4, 4], 'rois must have x2 >= x1 and y2 >= y1 and no NaN'),
+])
+def test_bad_regions_are_errors(roi, message):
+    with pytest.raises(ValueError, match=message):
+        run(torch.randn(2, 3, 4, 5), torch.tensor([roi], dtype=torch.float32), (2, 2), 1.0, 0, 1,
+            True, torch.zeros(1, 3, 2, 2))
