@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from .functional.masking import extents_to_mask
+
 
 def set_img_shapes(batch: Tensor, shapes: Sequence[Sequence[int]]) -> Tensor:
     """Note on a batch (B, C, H, W) the height and width in pixels that each image fills.
@@ -47,6 +49,29 @@ def get_img_shapes(batch: Tensor, shapes: Sequence[Sequence[int]] | None, mask_p
         raise ValueError(f'img_shapes={checked} must hold one (height, width) for each of '
                          f'{len(batch)} images, from (1, 1) to ({height}, {width})')
     return checked
+
+
+def mask_images(x: Tensor, shapes: list[tuple[int, int]] | None, cell: int
+                ) -> tuple[Tensor, Tensor | None]:
+    """Cut a batch to its largest image and clear the padding that is left.
+
+    Args:
+        x: images (B, C, H, W), padded to the right and below.
+        shapes: pixels that each image fills, from :func:`get_img_shapes`; None leaves all as it is.
+        cell: pixels of a side of a cell.
+
+    Returns:
+        The images, and the padding mask (B, H', W') of their cells, True = padding; None where all
+        images have one size. A cell is padding when its first pixel is.
+    """
+    if shapes is None:
+        return x, None
+    height, width = (max(side) for side in zip(*shapes, strict=True))
+    x = x[..., :height, :width]
+    pixels = extents_to_mask(shapes, (height, width), x.device)
+    if pixels is None:
+        return x, None
+    return x.masked_fill(pixels[:, None], 0), pixels[:, ::cell, ::cell]
 
 
 def _warn_if_padded(batch: Tensor) -> None:

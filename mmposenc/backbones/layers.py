@@ -38,23 +38,24 @@ class DropPath(nn.Module):
 
 
 class PatchEmbed(nn.Module):
-    """Cut a map into patches and project each to a token, then normalise.
+    """Cut a map into patches and project each to a token, then normalise if asked to.
 
     Args:
         in_channels: channels of the map.
         embed_dims: channels of the tokens.
         patch_size: side of a patch, in pixels or cells.
-        norm_eps: epsilon of the LayerNorm.
+        norm_eps: epsilon of the LayerNorm; None leaves the norm out.
         ceil_mode: zero-pad to whole patches; else the last partial patch is dropped, as in PVT.
     """
 
     def __init__(self, in_channels: int, embed_dims: int, patch_size: int, *,
-                 norm_eps: float = 1e-5, ceil_mode: bool = False) -> None:
+                 norm_eps: float | None = 1e-5, ceil_mode: bool = False) -> None:
         super().__init__()
         self.patch_size = patch_size
         self.ceil_mode = ceil_mode
         self.projection = nn.Conv2d(in_channels, embed_dims, patch_size, stride=patch_size)
-        self.norm = nn.LayerNorm(embed_dims, eps=norm_eps)
+        self.norm: nn.Module = (nn.Identity() if norm_eps is None
+                                else nn.LayerNorm(embed_dims, eps=norm_eps))
 
     def out_hw_shape(self, hw_shape: Sequence[int]) -> tuple[int, int]:
         """Grid of tokens of a map (H, W).
@@ -77,6 +78,23 @@ class PatchEmbed(nn.Module):
             x = pad_map(x, (height * self.patch_size, width * self.patch_size))
         tokens: Tensor = self.norm(map_to_tokens(self.projection(x)))
         return tokens, (height, width)
+
+
+class LayerScale(nn.Module):
+    """A learned factor for each channel of a residual branch (CaiT, Touvron et al. 2021, Eq. 5).
+
+    Args:
+        embed_dims: C.
+        init_value: what the factors start from.
+    """
+
+    def __init__(self, embed_dims: int, init_value: float = 1e-5) -> None:
+        super().__init__()
+        self.gamma = nn.Parameter(torch.full((embed_dims,), float(init_value)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., C) -> (..., C)."""
+        return x * self.gamma
 
 
 class MLP(nn.Module):

@@ -11,9 +11,9 @@ from torch.utils.checkpoint import checkpoint
 
 from ..attention.spatial_reduction import SpatialReductionAttention
 from ..encodings.placement import EncodingConfigs, PlacedEncodings
-from ..functional.masking import extents_to_mask, masked_mean, pad_map, tokens_to_map
+from ..functional.masking import masked_mean, pad_map, tokens_to_map
 from ..registry import MODELS
-from ..structures import get_img_shapes
+from ..structures import get_img_shapes, mask_images
 from .checkpoints import PretrainedMixin
 from .layers import MLP, DropPath, PatchEmbed, init_transformer_weights, rising_rates
 
@@ -237,7 +237,7 @@ class PVT(PretrainedMixin, BaseModule):
                              f'of {self.patch_sizes[0]}x{self.patch_sizes[0]}')
         full_hw = tuple(x.shape[-2:])
         shapes = get_img_shapes(x, img_shapes, self.mask_padding)
-        x, mask = self._mask_images(x, shapes)
+        x, mask = mask_images(x, shapes, self.patch_sizes[0])
         outs = []
         for index, stage in enumerate(self.stages):
             tokens, hw_shape, mask = stage(x, mask)
@@ -254,20 +254,6 @@ class PVT(PretrainedMixin, BaseModule):
                 step = self.patch_sizes[index + 1]
                 mask = mask[:, ::step, ::step]
         return tuple(outs)
-
-    def _mask_images(self, x: Tensor, shapes: list[tuple[int, int]] | None
-                     ) -> tuple[Tensor, Tensor | None]:
-        """Cut a batch to its largest image and clear the padding that is left; with the padding
-        mask of the first stage's tokens. Where all images have one size nothing is left to mask."""
-        if shapes is None:
-            return x, None
-        height, width = (max(side) for side in zip(*shapes, strict=True))
-        x = x[..., :height, :width]
-        pixels = extents_to_mask(shapes, (height, width), x.device)
-        if pixels is None:
-            return x, None
-        step = self.patch_sizes[0]
-        return x.masked_fill(pixels[:, None], 0), pixels[:, ::step, ::step]
 
     def _pool(self, tokens: Tensor, mask: Tensor | None) -> Tensor:
         assert self.norm is not None
