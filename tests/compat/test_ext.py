@@ -1,0 +1,104 @@
+import ast
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import torch
+
+from mmposenc.compat import ext
+
+ROOT = Path(__file__).parents[2]
+
+
+def run_python(code, *args):
+    """Runs code in a fresh interpreter at the root of the repository."""
+    return subprocess.run([sys.executable, '-c', code, *map(str, args)], cwd=ROOT, text=True,
+                          capture_output=True, timeout=300)
+
+
+def names_mmcv_asks_for():
+    """(file, name) of every operator that a module of mmcv.ops loads."""
+    spec = find_spec('mmcv')
+    if spec is None:
+        return []
+    found = []
+    for path in sorted((Path(spec.origin).parent / 'ops').glob('*.py')):
+        for node in ast.walk(ast.parse(path.read_text(encoding='utf-8'))):
+            if isinstance(node, ast.Call) and getattr(node.func, 'attr', '') == 'load_ext':
+                found += [(path.name, name) for name in ast.literal_eval(node.args[1])]
+    return found
+
+
+def test_every_operator_mmcv_asks_for_is_there():
+    names = names_mmcv_asks_for()
+    if not names:
+        pytest.skip('mmcv is not installed')
+    assert len(names) > 100
+    for _, name in names:
+        op = ext.get_op(name)
+        assert callable(op)
+        if name not in ext.OPS:
+            with pytest.raises(NotImplementedError, match=f"operator '{name}' is not available"):
+                op(torch.zeros(1), some_option=1)
+
+
+def test_the_error_says_how_to_build_the_installed_mmcv(monkeypatch):
+    monkeypatch.setattr(ext, 'version', lambda name: {'mmcv': '2.1.0'}.get(name) or missing(name))
+
+    def missing(name):
+        raise ext.PackageNotFoundError(name)
+
+    with pytest.raises(NotImplementedError, match='MMCV_WITH_OPS=1 pip install .* mmcv==2.1.0'):
+        ext.get_op('carafe_forward')()
+    monkeypatch.setattr(ext, 'version', missing)
+    with pytest.raises(NotImplementedError, match='in a clone of mmcv'):
+        ext.get_op('carafe_forward')()
+
+
+def test_only_operators_are_attributes():
+    for name in ('__path__', '__file__', '__wrapped__', '_private'):
+        with pytest.raises(AttributeError, match=name):
+            ext.get_op(name)
+    assert ext.get_op('get_compiler_version')() == ext.NOT_COMPILED
+
+
+def test_module_is_served_where_mmcv_has_none():
+    result = run_python("""
+import mmposenc, sys
+assert not {'torch', 'mmcv', 'mmengine', 'numpy'} & set(sys.modules)
+try:
+    import mmcv
+except ImportError:
+    sys.exit(77)
+import importlib.util
+if importlib.util.find_spec('mmcv._ext').origin != 'mmposenc.compat.ext':
+    sys.exit(77)
+import copy, inspect, pickle
+import mmcv._ext as ext
+from mmposenc.compat.nms import nms
+assert ext.nms is nms
+assert not hasattr(ext, '__path__') and not hasattr(ext, '__all__')
+inspect.getmodule(ext), repr(ext), dir(ext)
+from mmcv.ops import get_compiling_cuda_version
+assert get_compiling_cuda_version() == 'not compiled (mmposenc.compat)'
+""")
+    if result.returncode == 77:
+        pytest.skip('mmcv is absent, or compiled')
+    assert result.returncode == 0, result.stderr
+
+
+def test_a_compiled_module_is_not_touched(tmp_path):
+    """A module of that name in mmcv's own folder wins, whatever the order of imports."""
+    pytest.importorskip('mmcv')
+    (tmp_path / '_ext.py').write_text('marker = 42\n')
+    result = run_python("""
+import sys
+import mmposenc, mmcv
+mmcv.__path__.insert(0, sys.argv[1])
+import mmcv._ext
+assert mmcv._ext.marker == 42 and not hasattr(mmcv._ext, 'nms')
+assert not any(name.startswith('mmposenc.compat.nms') for name in sys.modules)
+""", tmp_path)
+    assert result.returncode == 0, result.stderr

@@ -1,0 +1,120 @@
+"""What `import mmposenc` and its rooms bring along, each in a fresh interpreter."""
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+MM = ('mmengine', 'mmcv', 'mmdet', 'mmseg', 'mmpretrain')
+TORCH_ONLY = ('functional', 'encodings', 'attention', 'checkpoint', 'visualization')
+NEEDS_OPENMMLAB = ('registry', 'backbones')
+
+# With None in sys.modules a package can neither be found nor imported.
+BLOCK = f'import sys\nfor name in {MM}: sys.modules[name] = None\n'
+LOADED = f'[m for m in sys.modules if m.split(".")[0] in {MM} and sys.modules[m] is not None]'
+
+has_openmmlab = pytest.mark.skipif(any(find_spec(name) is None for name in MM),
+                                   reason='needs OpenMMLab')
+
+
+def run(code):
+    result = subprocess.run([sys.executable, '-c', code], cwd=ROOT, text=True,
+                            capture_output=True, timeout=300)
+    assert result.returncode == 0, result.stderr + result.stdout
+    return result.stdout + result.stderr
+
+
+def test_plain_import_is_light_and_quiet():
+    out = run(f"""
+import sys
+import mmposenc
+assert mmposenc.__version__
+assert not {{'torch', 'torchvision', 'numpy', *{MM}}} & set(sys.modules)
+before = list(sys.meta_path)
+mmposenc.compat.prepare()
+assert sys.meta_path == before
+""")
+    assert out == ''
+
+
+def test_torch_only_rooms_import_no_openmmlab():
+    rooms = [room for room in TORCH_ONLY if (ROOT / 'mmposenc' / room).exists()]
+    run('import sys\n' + ''.join(f'import mmposenc.{room}\nassert not {LOADED}, ({room!r}, '
+                                 f'{LOADED})\n' for room in rooms))
+
+
+def test_torch_only_rooms_work_without_openmmlab():
+    run(BLOCK + """
+import torch
+from mmposenc.attention import MultiheadAttention
+from mmposenc.encodings import IRPE, PEG, SinCosPositionEncoding
+from mmposenc.functional import bucket_ids
+x = torch.randn(2, 12, 8)
+assert PEG(8)(x, (3, 4)).shape == x.shape
+assert bucket_ids('product', (3, 4), ratio=1.9).shape == (12, 12)
+attention = MultiheadAttention(8, 2, rel_pos_encoding=IRPE(4, 2))
+attention(x, (3, 4)).sum().backward()
+""")
+
+
+@pytest.mark.parametrize('room', NEEDS_OPENMMLAB)
+def test_rooms_that_need_openmmlab_say_what_to_install(room):
+    run(BLOCK + f"""
+for attempt in range(2):
+    try:
+        import mmposenc.{room}
+    except ImportError as error:
+        assert 'mmposenc.{room} needs mmengine and mmcv of OpenMMLab' in str(error), error
+        assert 'pip install onedl-mmengine' in str(error)
+    else:
+        raise AssertionError('imported')
+import mmposenc.encodings
+""")
+
+
+@has_openmmlab
+def test_openmmlab_imports_after_mmposenc_and_says_nothing_of_onedl():
+    out = run("""
+import mmposenc
+import mmdet.models, mmseg.models, mmpretrain.models
+import mmdet.datasets, mmseg.datasets, mmpretrain.datasets
+from torchvision import transforms
+transforms.Resize(4)
+from mmengine.logging import print_log
+print_log('spoken')
+print_log('Could not import OneDL', level=10)
+print_log('Could not import something else')
+""")
+    assert [line for line in out.splitlines() if 'Could not' in line or 'spoken' in line] == [
+        'spoken', 'Could not import something else']
+
+
+@has_openmmlab
+def test_importing_mmdet_before_mmposenc():
+    """Its top level is fine; what failed before mmposenc was imported, works after."""
+    run("""
+import mmdet, mmengine.logging
+for module in ('torchvision', 'mmcv.ops'):
+    try:
+        __import__(module)
+    except Exception:
+        pass
+import mmposenc
+import mmdet.models, torchvision
+from mmengine.logging import print_log
+import io, contextlib
+with contextlib.redirect_stdout(io.StringIO()) as out:
+    print_log('Could not import OneDL')
+assert out.getvalue() == ''
+""")
+
+
+@has_openmmlab
+def test_both_names_of_a_config_resolve():
+    run("""
+import mmposenc
+from mmengine.config.utils import MODULE2PACKAGE
+assert MODULE2PACKAGE['mmposenc'] == 'mmposenc'
+""")
