@@ -9,6 +9,7 @@ from mmengine.config import DictAction
 
 import mmposenc  # noqa: F401  (before anything that needs compiled operators)
 from mmposenc import engine
+from mmposenc.engine.checks import check_files
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -29,6 +30,7 @@ def main(argv: list[str] | None = None) -> None:
     try:
         cfg = engine.load_config(args.config)
         engine.override(cfg, args.cfg_options)
+        check_files(cfg, (args.phase,))
     except (ValueError, FileNotFoundError) as error:
         sys.exit(f'error: {error}')
     written = engine.browse(cfg, args.output_dir, phase=args.phase, number=args.number,

@@ -44,6 +44,6 @@ def test_missing_phase_and_files(detector, browse, tmp_path) -> None:
     with pytest.raises(ValueError, match="phase='test': the config has no test_dataloader"):
         browse(detector['config'], '--output-dir', tmp_path, '--phase', 'test',
                '--cfg-options', 'test_dataloader=None')
-    with pytest.raises(FileNotFoundError, match=r'train_dataloader\.dataset\.ann_file'):
+    with pytest.raises(SystemExit, match=r'(?s)error: .*train_dataloader\.dataset\.ann_file'):
         browse(detector['config'], '--output-dir', tmp_path,
                '--cfg-options', 'train_dataloader.dataset.ann_file=no.json')

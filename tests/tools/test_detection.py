@@ -2,8 +2,11 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
+import shutil
 
+import numpy as np
 import pytest
 import torch
 from mmengine.config import Config
@@ -98,20 +101,35 @@ def test_test_with_everything(detector, test, tmp_path, capsys) -> None:
     assert 'Average Precision' in capsys.readouterr().out
 
 
-def test_tta_merges_the_flipped_view(detector, test, tmp_path) -> None:
-    """Two views of one image and its mirror image give mirrored boxes."""
-    options = ['--cfg-options', 'model.test_cfg.score_thr=0.0']
-    test(detector['config'], detector['checkpoint'], '--work-dir', tmp_path / 'a',
-         '--out', tmp_path / 'plain.pkl', *options)
-    test(detector['config'], detector['checkpoint'], '--work-dir', tmp_path / 'b', '--tta',
-         '--out', tmp_path / 'tta.pkl', *options)
-    plain, merged = (pickle.loads((tmp_path / f'{name}.pkl').read_bytes())
-                     for name in ('plain', 'tta'))
-    for one, two in zip(plain, merged, strict=True):
-        assert one['ori_shape'] == two['ori_shape']
-        assert not torch.equal(one['pred_instances']['bboxes'], two['pred_instances']['bboxes'])
-        width = two['ori_shape'][1]
-        assert two['pred_instances']['bboxes'][:, 2].max() <= width + 1e-3
+def test_tta_does_not_tell_left_from_right(detector, test, tmp_path) -> None:
+    """An image and its mirror image have the same two views, so their boxes mirror each other.
+    Without the merge of the flipped view, brought back, they would not."""
+    for name, mirror in (('as_is', False), ('mirrored', True)):
+        root = tmp_path / name
+        (root / 'images').mkdir(parents=True)
+        for path in (detector['data'] / 'images').iterdir():
+            pixels = np.asarray(Image.open(path))
+            Image.fromarray(pixels[:, ::-1] if mirror else pixels).save(
+                root / 'images' / path.name, 'PNG')
+        shutil.copy(detector['data'] / 'annotations.json', root)
+        for tta in ([], ['--tta']):
+            test(detector['config'], detector['checkpoint'], '--work-dir', tmp_path / 'work',
+                 '--out', tmp_path / f'{name}{len(tta)}.pkl', *tta, '--cfg-options',
+                 'model.test_cfg.score_thr=0.0', f'test_dataloader.dataset.data_root={root}')
+
+    def distances(tta: int) -> list[float]:
+        one, other = (pickle.loads((tmp_path / f'{name}{tta}.pkl').read_bytes())
+                      for name in ('as_is', 'mirrored'))
+        found = []
+        for a, b in zip(one, other, strict=True):
+            boxes = a['pred_instances']['bboxes'][:20]
+            flipped = a['ori_shape'][1] - boxes[:, [2, 1, 0, 3]]
+            flipped[:, 1::2] = boxes[:, 1::2]
+            found += torch.cdist(flipped, b['pred_instances']['bboxes'], compute_mode=
+                                 'donot_use_mm_for_euclid_dist').min(1).values.tolist()
+        return found
+    assert max(distances(tta=1)) < 1e-2
+    assert max(distances(tta=0)) > 1
 
 
 @pytest.mark.parametrize('options, message', [
@@ -178,7 +196,6 @@ class SendSignal(Hook):
 
     def before_train_iter(self, runner, batch_idx, data_batch=None) -> None:
         if runner.epoch == self.epoch:
-            import os
             os.kill(os.getpid(), self.signum)
 
 
