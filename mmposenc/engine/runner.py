@@ -4,6 +4,8 @@ from __future__ import annotations
 import os
 import os.path as osp
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
@@ -19,6 +21,7 @@ from mmengine.runner import Runner as _Runner
 from mmposenc.registry import RUNNERS
 
 from .checkpoints import latest_checkpoint, mismatch
+from .progress import ProgressBarHook
 
 
 @RUNNERS.register_module()
@@ -54,6 +57,28 @@ class Runner(_Runner):
     def register_hooks(self, *args: Any, **kwargs: Any) -> None:
         super().register_hooks(*args, **kwargs)
         self.register_hook(_InterruptHook(), priority='LOWEST')
+
+    def train(self) -> torch.nn.Module:
+        with self._tidy():
+            return super().train()
+
+    def val(self) -> dict:
+        with self._tidy():
+            return super().val()
+
+    def test(self) -> dict:
+        with self._tidy():
+            return super().test()
+
+    @contextmanager
+    def _tidy(self) -> Iterator[None]:
+        """Gives back the signals and the terminal, also after an error."""
+        try:
+            yield
+        finally:
+            for hook in self.hooks:
+                if isinstance(hook, (_InterruptHook, ProgressBarHook)):
+                    hook.after_run(self)
 
     def load_or_resume(self) -> None:
         if not self._has_loaded and self._resume and self._load_from is None:
@@ -122,8 +147,8 @@ class _InterruptHook(Hook):
                 return
 
     def after_run(self, runner: Runner) -> None:
-        for signum, handler in self.previous.items():
-            signal.signal(signum, handler)
+        while self.previous:
+            signal.signal(*self.previous.popitem())
 
     def _remember(self, signum: int, frame: FrameType | None) -> None:
         if self.signum:

@@ -1,6 +1,8 @@
 """The runner: checkpoints are whole or not there."""
 from __future__ import annotations
 
+import signal
+
 import pytest
 import torch
 from mmengine.fileio import LocalBackend
@@ -54,3 +56,12 @@ def test_a_save_that_fails_leaves_the_old_file(tmp_path, monkeypatch) -> None:
         run.save_checkpoint(str(tmp_path), 'epoch_1.pth')
     assert path.read_bytes() == before
     assert not list(tmp_path.glob('*.partial'))
+
+
+def test_an_error_gives_the_signals_back(tmp_path) -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    run = runner(tmp_path, 'signals')
+    run.model.forward = lambda *args, **kwargs: 1 / 0
+    with pytest.raises(ZeroDivisionError):
+        run.train()
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
