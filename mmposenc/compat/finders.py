@@ -3,11 +3,11 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Callable, Sequence
-from functools import wraps
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any
+
+from .hooks import HOOKS
 
 # Rooms that run without OpenMMLab; before any other is imported, the installed one is checked.
 TORCH_ONLY = frozenset(f'mmposenc.{room}' for room in (
@@ -47,40 +47,6 @@ class RoomFinder(MetaPathFinder):
         return None
 
 
-def hide_onedl_line(module: ModuleType) -> None:
-    """Wraps ``mmengine.logging.print_log`` so that it drops one line of the forks.
-
-    They report the absence of the optional package OneDL at level DEBUG without a logger, which
-    print_log prints whatever the level. Every other message goes through unchanged.
-    """
-    print_log = module.print_log
-
-    @wraps(print_log)
-    def filtered(msg: Any, *args: Any, **kwargs: Any) -> None:
-        if not (isinstance(msg, str) and msg.startswith('Could not import OneDL')):
-            print_log(msg, *args, **kwargs)
-
-    module.__dict__['print_log'] = filtered
-
-
-def define_torchvision_schemas(module: ModuleType) -> None:
-    """Lets torchvision import where ``torchvision.extension`` could not load the operators."""
-    if not module._has_ops():
-        importlib.import_module('mmposenc.compat.torchvision_ops').define_schemas()
-
-
-def resolve_config_names(module: ModuleType) -> None:
-    """Lets ``mmposenc::detection/...`` name a config: mmengine knows a fixed list of packages."""
-    module.MODULE2PACKAGE.setdefault('mmposenc', 'mmposenc')
-
-
-HOOKS: dict[str, Callable[[ModuleType], None]] = {
-    'mmengine.config.utils': resolve_config_names,
-    'mmengine.logging': hide_onedl_line,
-    'torchvision.extension': define_torchvision_schemas,
-}
-
-
 def followed_by(hook: Callable[[ModuleType], None],
                 run: Callable[[ModuleType], None]) -> Callable[[ModuleType], None]:
     """A function that runs a module, then the hook on it."""
@@ -108,7 +74,7 @@ class HookFinder(MetaPathFinder):
         finally:
             self.asking.discard(fullname)
         if spec is not None and spec.loader is not None:
-            spec.loader.exec_module = followed_by(  # type: ignore[method-assign]
+            spec.loader.exec_module = followed_by(  # type: ignore[method-assign,assignment]
                 HOOKS[fullname], spec.loader.exec_module)
         return spec
 

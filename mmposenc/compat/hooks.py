@@ -1,0 +1,57 @@
+"""What is changed in modules of others, right after each was imported. Nothing is imported here."""
+import importlib
+from collections.abc import Callable
+from functools import wraps
+from types import ModuleType
+from typing import Any
+
+
+def hide_onedl_line(module: ModuleType) -> None:
+    """Wraps ``mmengine.logging.print_log`` so that it drops one line of the forks.
+
+    They report the absence of the optional package OneDL at level DEBUG without a logger, which
+    print_log prints whatever the level. Every other message goes through unchanged.
+    """
+    print_log = module.print_log
+
+    @wraps(print_log)
+    def filtered(msg: Any, *args: Any, **kwargs: Any) -> None:
+        if not (isinstance(msg, str) and msg.startswith('Could not import OneDL')):
+            print_log(msg, *args, **kwargs)
+
+    module.__dict__['print_log'] = filtered
+
+
+def define_torchvision_schemas(module: ModuleType) -> None:
+    """Lets torchvision import where ``torchvision.extension`` could not load the operators."""
+    if not module._has_ops():
+        importlib.import_module('mmposenc.compat.torchvision_ops').define_schemas()
+
+
+def resolve_config_names(module: ModuleType) -> None:
+    """Lets ``mmposenc::detection/...`` name a config: mmengine knows a fixed list of packages."""
+    module.MODULE2PACKAGE.setdefault('mmposenc', 'mmposenc')
+
+
+def keep_scope_of_configs(module: ModuleType) -> None:
+    """Lets a config inherit from ``mmposenc::detection/...`` and still build.
+
+    mmengine marks all of a foreign base with the scope before the ``::``, where 'RetinaNet' would
+    be looked for in mmposenc. The configs of mmposenc are written in mmdet's, mmseg's or
+    mmpretrain's scope, which they set as default_scope, and name mmposenc's classes in full.
+    """
+    get_cfg_path = module.Config._get_cfg_path
+
+    def without_scope(cfg_path: str, filename: str) -> tuple[str, str | None]:
+        path, scope = get_cfg_path(cfg_path, filename)
+        return path, None if scope == 'mmposenc' else scope
+
+    module.Config._get_cfg_path = staticmethod(without_scope)
+
+
+HOOKS: dict[str, Callable[[ModuleType], None]] = {
+    'mmengine.config.config': keep_scope_of_configs,
+    'mmengine.config.utils': resolve_config_names,
+    'mmengine.logging': hide_onedl_line,
+    'torchvision.extension': define_torchvision_schemas,
+}
