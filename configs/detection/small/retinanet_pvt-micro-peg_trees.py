@@ -1,0 +1,8 @@
+# The quickstart: a small PVT with a PEG in every stage, in RetinaNet, on tree crowns; from random
+# weights in less than ten minutes on two CPU cores.
+#
+#     bash tools/quickstart.sh
+_base_ = [
+    '../../_base_/models/retinanet_pvt-micro-peg.py',
+    '../../_base_/datasets/trees_detection.py',
+    '../../_base_/schedules/adamw_quick.py', '../../_base_/default_runtime.py']

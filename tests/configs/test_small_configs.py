@@ -1,0 +1,153 @@
+"""The quickstart's configs, and what tools/quickstart.sh does with them."""
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from mmengine.registry import MODELS, TASK_UTILS, init_default_scope
+from PIL import Image
+
+import mmposenc  # noqa: F401
+from mmposenc.engine import load_config, override
+
+ROOT = Path(__file__).resolve().parents[2]
+TREES, BLOCK, BCCD = (f'mmposenc::detection/small/retinanet_pvt-micro-peg_{name}.py'
+                      for name in ('trees', 'trees-block', 'bccd'))
+
+
+def tool(name: str):
+    spec = importlib.util.spec_from_file_location(name, ROOT / 'tools' / f'{name}.py')
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(autouse=True)
+def scope():
+    init_default_scope('mmdet')
+
+
+def test_the_model_is_a_small_pvt_with_a_peg_in_every_stage():
+    model = MODELS.build(load_config(TREES).model)
+    pegs = {name.split('.')[1] for name, module in model.backbone.named_modules()
+            if type(module).__name__ == 'PEG'}
+    assert pegs == {'0', '1', '2', '3'} and model.backbone.mask_padding
+    cfg = load_config(TREES)
+    cfg.model.backbone.pos_encoding = None
+    without = sum(p.numel() for p in MODELS.build(cfg.model).parameters())
+    total = sum(p.numel() for p in model.parameters())
+    assert total - without == (9 + 1) * (32 + 64 + 128 + 256)
+    assert round(total / 1e6, 1) == 3.0  # as the config says
+
+
+def test_every_object_gets_an_anchor():
+    """Squares of 10 to 130 pixels anywhere: the best anchor is close enough to be trained."""
+    model = load_config(TREES).model
+    generator = TASK_UTILS.build({**model.bbox_head.anchor_generator, 'type': 'AnchorGenerator'})
+    anchors = torch.cat(generator.grid_priors([(52, 52), (26, 26), (13, 13)], device='cpu'))
+    assigner = model.train_cfg.assigner
+    from mmdet.structures.bbox import bbox_overlaps
+    for side in range(10, 131, 4):
+        x, y = torch.meshgrid(torch.arange(150, 182, 2.0), torch.arange(150, 182, 2.0),
+                              indexing='ij')
+        boxes = torch.stack((x, y, x + side, y + side), -1).reshape(-1, 4)
+        worst = bbox_overlaps(boxes, anchors).amax(1).min()
+        assert worst >= assigner.min_pos_iou
+        assert side < 24 or worst >= assigner.pos_iou_thr, side
+
+
+def test_the_block_config_differs_in_what_it_tests_on_only():
+    trees, block = (load_config(name)._cfg_dict.to_dict() for name in (TREES, BLOCK))
+    for cfg in (trees, block):
+        assert cfg.pop('val_dataloader') == cfg.pop('test_dataloader')
+        assert cfg.pop('val_evaluator') == cfg.pop('test_evaluator')
+    assert trees == block
+    for name, split in ((TREES, 'val'), (BLOCK, 'val_block')):
+        cfg = load_config(name)
+        dataset = cfg.test_dataloader.dataset
+        assert dataset.ann_file == f'annotations/{split}.json'
+        assert dataset.data_prefix.img == f'images/{split}/'
+        assert cfg.test_evaluator.ann_file == f'data/trees/annotations/{split}.json'
+
+
+def test_blood_cells_share_model_and_schedule():
+    trees, cells = load_config(TREES), load_config(BCCD)
+    cells.model.bbox_head.num_classes = 1
+    assert cells.model == trees.model
+    assert cells.optim_wrapper == trees.optim_wrapper and cells.train_cfg == trees.train_cfg
+    dataset = load_config(BCCD).train_dataloader.dataset.dataset
+    assert len(dataset.metainfo.classes) == 3 and dataset.data_root == 'data/bccd/'
+
+
+def make_trees(folder: Path) -> None:
+    """A data set in the layout of prepare_data.py trees: bright squares on noise."""
+    rng = np.random.default_rng(0)
+    (folder / 'annotations').mkdir(parents=True)
+    for split, count in (('train', 4), ('val_block', 2), ('val', 2)):
+        (folder / 'images' / split).mkdir(parents=True)
+        images, annotations = [], []
+        for index in range(1, count + 1):
+            pixels = rng.integers(0, 60, (96, 96, 3), dtype=np.uint8)
+            x, y = (int(v) for v in rng.integers(0, 70, 2))
+            pixels[y:y + 20, x:x + 20] = 230
+            Image.fromarray(pixels).save(folder / 'images' / split / f'{index}.png')
+            images.append({'id': index, 'file_name': f'{index}.png', 'width': 96, 'height': 96})
+            annotations.append({'id': index, 'image_id': index, 'category_id': 1, 'iscrowd': 0,
+                                'bbox': [x, y, 20, 20], 'area': 400})
+        (folder / 'annotations' / f'{split}.json').write_text(json.dumps({
+            'images': images, 'annotations': annotations,
+            'categories': [{'id': 1, 'name': 'tree'}]}))
+
+
+def test_train_test_and_table(tmp_path, monkeypatch, capsys):
+    """What the quickstart runs, on four tiles and a narrow model."""
+    make_trees(tmp_path / 'data' / 'trees')
+    monkeypatch.chdir(tmp_path)
+    narrow = ['model.backbone.embed_dims=8,8,8,8', 'model.backbone.num_layers=1,1,1,1',
+              'model.backbone.num_heads=1,1,1,1', 'model.neck.in_channels=8,8,8,8',
+              'train_dataloader.num_workers=0', 'val_dataloader.num_workers=0',
+              'test_dataloader.num_workers=0']
+    tool('train').main([TREES, '--work-dir', 'work', '--cfg-options', *narrow,
+                        'train_dataloader.dataset.times=1', 'train_cfg.max_epochs=1',
+                        'train_cfg.val_interval=1'])
+    checkpoint = Path('work/last_checkpoint').read_text()
+    assert {'state_dict', 'ema_state_dict'} <= set(torch.load(checkpoint, weights_only=False))
+    for config, name in ((BLOCK, 'block'), (TREES, 'plot')):
+        tool('test').main([config, checkpoint, '--work-dir', f'work/{name}', '--show-dir',
+                           f'pictures/{name}', '--cfg-options', 'model.test_cfg.score_thr=0.0',
+                           *narrow])
+    pictures = sorted(Path('pictures').rglob('*.*'))
+    assert len(pictures) == 4
+    with Image.open(pictures[0]) as picture:  # ground truth and predictions side by side
+        assert picture.size == (2 * 96, 96)
+    capsys.readouterr()
+    tool('show_metrics').main(['block=work/block', 'other plot=work/plot'])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ['AP', 'AP50', 'AP75']
+    assert [line.split()[0] for line in lines[1:]] == ['block', 'other']
+
+
+@pytest.mark.parametrize('arguments, message', [
+    (['segment'], "unknown task 'segment'; the one there is: detection"),
+    (['detection', 'now'], "unexpected argument 'now'")])
+def test_quickstart_refuses_what_it_does_not_know(arguments, message):
+    run = subprocess.run(['bash', str(ROOT / 'tools' / 'quickstart.sh'), *arguments],
+                         capture_output=True, text=True)
+    assert run.returncode == 2 and message in run.stderr and run.stdout == ''
+
+
+def test_data_that_is_not_there_is_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit, match='data/trees/annotations/train.json'):
+        tool('train').main([TREES])
+
+
+def test_options_reach_the_repeated_data_set():
+    cfg = load_config(TREES)
+    override(cfg, {'train_dataloader.dataset.dataset.data_root': '/elsewhere/'})
+    assert cfg.train_dataloader.dataset.dataset.data_root == '/elsewhere/'

@@ -1,0 +1,33 @@
+"""Print the COCO AP that tests left in their work directories, as a table.
+
+    python tools/show_metrics.py "other plot=work_dirs/a/test" "block=work_dirs/b/test"
+"""
+import argparse
+import sys
+
+from mmposenc.engine.report import coco_table
+
+
+def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('tests', nargs='+', metavar='NAME=WORK_DIR', type=_row)
+    return parser.parse_args(argv)
+
+
+def _row(text: str) -> tuple[str, str]:
+    name, equals, work_dir = text.rpartition('=')
+    if not (name and equals and work_dir):
+        raise argparse.ArgumentTypeError(f'{text!r} is not NAME=WORK_DIR')
+    return name, work_dir
+
+
+def main(argv: list[str] | None = None) -> None:
+    try:
+        print(coco_table(dict(parse_args(argv).tests)))
+    except (ValueError, FileNotFoundError) as error:
+        sys.exit(f'error: {error}')
+
+
+if __name__ == '__main__':
+    main()
