@@ -6,7 +6,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..encodings.base import RelativeEncoding
+from ..functional.biased import biased_attention
 from ..functional.grids import Grid, GridLike, as_grid, key_grid
+
+#: (query, key) pairs from which an own backward of a trained bias saves more than it costs.
+OWN_BACKWARD_FROM = 128 * 128
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, rel_pos_encoding: RelativeEncoding | None = None,
@@ -68,9 +72,13 @@ def _finish(q: Tensor, k: Tensor, v: Tensor, logits: Tensor | None,
             scale: float, need_weights: bool) -> tuple[Tensor, Tensor | None]:
     """The product itself: on SDPA where the weights are not needed, explicit where they are."""
     bias = _merge_masks(logits, None if valid is None else valid[0], attn_mask, q.dtype)
-    # A mask that needs a gradient sends SDPA to its slow path on a CPU; explicit is faster there.
+    # A mask that needs a gradient sends SDPA to its slow path on a CPU.
     trains_bias = (logits is not None and logits.requires_grad and torch.is_grad_enabled()
                    and q.device.type == 'cpu')
+    if trains_bias and bias is not None and values is None and not need_weights:
+        if _own_backward(q, bias, dropout_p):
+            q = q if scale == 1.0 else q * scale
+            return _zero_empty(biased_attention(q, k, v, bias), valid), None
     if not need_weights and values is None and not trains_bias:
         out = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout_p,
                                              scale=scale)
@@ -90,6 +98,14 @@ def _finish(q: Tensor, k: Tensor, v: Tensor, logits: Tensor | None,
         if term is not None:
             out = out + term
     return _zero_empty(out, valid), _zero_empty(weights, valid) if need_weights else None
+
+
+def _own_backward(q: Tensor, bias: Tensor, dropout_p: float) -> bool:
+    """Whether :func:`biased_attention` applies, and pays: it neither drops nor casts, and compilers
+    do without it."""
+    return (q.shape[2] * bias.shape[3] >= OWN_BACKWARD_FROM and dropout_p == 0.0 and bias.dtype == q.dtype and bias.dtype != torch.bool
+            and bias.shape[2:] == (q.shape[2], bias.shape[3])
+            and not torch.is_autocast_enabled('cpu') and not torch.compiler.is_compiling())
 
 
 def _valid_keys(k: Tensor, key_padding_mask: Tensor | None) -> tuple[Tensor, Tensor] | None:

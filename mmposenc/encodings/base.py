@@ -51,8 +51,6 @@ class RelativeEncoding(nn.Module, ABC):
     has_values: bool = False
     #: True if :meth:`rotate` changes queries and keys (rotary encodings).
     has_rotation: bool = False
-    #: True if the logits depend on the grids and the parameters alone, not on q and k.
-    static_logits: bool = False
     #: True if the logits depend on queries or keys, not on the grids alone.
     contextual: bool = True
     #: Names of the whole-attention forms :meth:`attend` offers beside the definition.
@@ -74,7 +72,7 @@ class RelativeEncoding(nn.Module, ABC):
             q_grid, k_grid: grids of queries and keys; ``None`` keys lie on the query grid.
 
         Returns:
-            (B or 1, heads, Lq, Lk), or None.
+            (B or 1, heads or 1, Lq, Lk), or None.
         """
 
     def values(self, attn: Tensor, q_grid: GridLike, k_grid: GridLike | None = None

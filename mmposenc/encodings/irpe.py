@@ -10,13 +10,19 @@ from ..functional.buckets import (
     add_prefix_bucket,
     bucket_params,
     grid_buckets,
+    index_function,
     num_buckets,
+    offset_buckets,
 )
 from ..functional.grids import Grid, GridLike, as_grid, key_grid
 from ..functional.lookup import bucket_sums, gather_buckets
+from ..functional.offsets import axis_offsets
 from .base import RelativeEncoding
+from .irpe_forms import attend_chunked
 
 MODES = ('contextual', 'bias')
+#: (query, key) pairs from which row chunks are faster than gathering from the look-up.
+CHUNKED_FROM = 300 * 300
 
 
 class IRPE(RelativeEncoding):
@@ -71,6 +77,7 @@ class IRPE(RelativeEncoding):
         self.has_logits = 'q' in self.rpe_on or 'k' in self.rpe_on
         self.has_values = 'v' in self.rpe_on
         self.contextual = mode == 'contextual'
+        self.forms = ('chunked',)
         #: One table, or one for rows and one for columns.
         self.axes: tuple[str, ...] = ('_rows', '_cols') if method == 'cross' else ('',)
         for side in self.rpe_on:
@@ -130,7 +137,7 @@ class IRPE(RelativeEncoding):
         out: Tensor | None = None
         for table, each in zip(self.tables(side), ids, strict=True):
             lookup = x @ table if self.contextual else table[None, :, None].expand(
-                1, self.num_heads, each.shape[0], -1)
+                1, -1, each.shape[0], -1)
             term = gather_buckets(lookup, each)
             out = term if out is None else out + term
         assert out is not None
@@ -148,6 +155,60 @@ class IRPE(RelativeEncoding):
             term = bucket_sums(attn, ids, table.shape[-2]) @ table
             out = term if out is None else out + term
         return out
+
+    def choose_form(self, q: Tensor, k: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
+                    ) -> str:
+        """By what benchmarks/relative.py measured on a CPU; elsewhere, and where the attention is
+        compiled (which fuses the look-up itself), the definition."""
+        if q.device.type != 'cpu' or torch.compiler.is_compiling() or not self.forms:
+            return 'definition'
+        return 'chunked' if q.shape[2] * k.shape[2] >= CHUNKED_FROM else 'definition'
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, q_grid: GridLike,
+               k_grid: GridLike | None = None, key_padding_mask: Tensor | None = None, *,
+               form: str) -> Tensor:
+        """The attention in a form of :attr:`forms`; see the contract."""
+        query, key = self._grids(q_grid, k_grid)
+        return attend_chunked(self, q, k, v, query, key, key_padding_mask)
+
+    def offset_bias(self, q_grid: GridLike, k_grid: GridLike | None = None,
+                    device: torch.device | str | None = None
+                    ) -> tuple[Tensor, Tensor | None, Tensor, Tensor]:
+        """Bias mode as a function of the offset.
+
+        Returns:
+            biases (heads or 1, Dr, Dc) of the distinct row and column offsets, that of prefix
+            tokens (heads or 1,) or None, and which offset each pair of rows (Hq, Hk) and of columns
+            (Wq, Wk) has.
+
+        Raises:
+            ValueError: in contextual mode.
+        """
+        if self.contextual:
+            raise ValueError("mode='contextual' has no bias; use mode='bias'")
+        query, key = self._grids(q_grid, k_grid)
+        rows, row_index = axis_offsets(query.height, key.height, query.stride_h, key.stride_h,
+                                       device)
+        cols, col_index = axis_offsets(query.width, key.width, query.stride_w, key.stride_w, device)
+        bias: Tensor | None = None
+        for side in self.rpe_on:
+            # On queries the offset starts at the key.
+            sign = -1 if side == 'q' else 1
+            if self.method == 'cross':
+                by_row, by_col = self.tables(side)
+                middle = int(self.params.beta)
+                row_ids, col_ids = (index_function(sign * x, self.params) + middle
+                                    for x in (rows, cols))
+                term = by_row[:, row_ids, None] + by_col[:, None, col_ids]
+            else:
+                ids = offset_buckets(self.method, sign * rows, sign * cols, self.params)
+                term = self.tables(side)[0][:, ids]
+            bias = term if bias is None else bias + term
+        assert bias is not None
+        prefix = None
+        if self.num_prefix_tokens:
+            prefix = torch.stack([t[:, -1] for s in self.rpe_on for t in self.tables(s)]).sum(0)
+        return bias, prefix, row_index, col_index
 
     def _grids(self, q_grid: GridLike, k_grid: GridLike | None) -> tuple[Grid, Grid]:
         query = as_grid(q_grid, 'q_grid')

@@ -1,0 +1,235 @@
+"""Contextual iRPE attention over a few query rows at a time, without an (Lq, Lk) tensor.
+
+Logits are runs of expanded look-ups (:mod:`.row_patterns`) with the product of queries and keys
+added in place by the same call that computes it. Backward computes the weights again.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from .chunked_terms import Chunk, Layout, Sides
+
+#: Elements of a buffer of logits; larger ones leave the cache, smaller ones cost more calls.
+CHUNK_ELEMENTS = 512 * 1024
+#: Up to this many (query, key) pairs a head, training keeps the weights instead of computing them
+#: again: they then take no more memory than the tokens do.
+KEEP_PAIRS = 600 * 600
+
+
+def chunks(num_heads: int, layout: Layout) -> Iterator[Chunk]:
+    """Whole heads while several fit in a buffer, else rows of one head."""
+    row = layout.width * layout.all_key_rows * layout.key_width
+    heads = max(1, CHUNK_ELEMENTS // (row * layout.height))
+    rows = layout.height if heads > 1 else max(1, CHUNK_ELEMENTS // row)
+    rows = -(-layout.height // -(-layout.height // rows))
+    for first in range(0, num_heads, heads):
+        for top in range(0, layout.height, rows):
+            yield Chunk(slice(first, min(first + heads, num_heads)), top,
+                        min(rows, layout.height - top))
+
+
+
+class _Attention(torch.autograd.Function):
+    """softmax(q k^T + terms) v over chunks; see :func:`chunked_attention`."""
+
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, table_k: Tensor | None,
+                table_q: Tensor | None, table_v: Tensor | None, bias: Tensor | None,
+                padding: Tensor | None, sides: Sides) -> Tensor:
+        ctx.sides = sides
+        work = _Work(q, k, v, table_k, table_q, table_v, bias, padding, sides)
+        kept = None
+        if any(ctx.needs_input_grad) and q.shape[1] * k.shape[1] <= KEEP_PAIRS:
+            kept = work.kept = q.new_empty(q.shape[0], q.shape[1], k.shape[1])
+        ctx.save_for_backward(q, k, v, table_k, table_q, table_v, bias, padding, kept)
+        out = torch.empty_like(q)
+        for chunk in chunks(q.shape[0], sides.layout):
+            weights = work.new_weights(chunk)
+            part = work.queries(out, chunk)
+            torch.bmm(weights, v[chunk.heads], out=part)
+            if table_v is not None and sides.on_keys is not None:
+                sums = sides.on_keys.sums(weights, chunk)
+                part += torch.matmul(sums, work.table(table_v, chunk))
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        q, k, v, table_k, table_q, table_v, bias, padding, kept = ctx.saved_tensors
+        work = _Work(q, k, v, table_k, table_q, table_v, bias, padding, ctx.sides)
+        work.kept = kept
+        # Every row of the first three is written before it is added to.
+        grads: list[Tensor | None] = [torch.empty_like(each) for each in (q, k, v)]
+        grads += [None if each is None else torch.zeros_like(each)
+                  for each in (table_k, table_q, table_v, bias)]
+        grad = grad.contiguous()
+        for chunk in chunks(q.shape[0], work.layout):
+            work.add_gradients(chunk, grad, grads)
+        return (*grads, None, None)
+
+
+def _product(a: Tensor, b: Tensor, out: Tensor, add: bool) -> None:
+    """out = a b, or out += a b."""
+    if add:
+        out.baddbmm_(a, b)
+    else:
+        torch.bmm(a, b, out=out)
+
+
+class _Work:
+    """Buffers and steps that forward and backward share."""
+
+    def __init__(self, q: Tensor, k: Tensor, v: Tensor, table_k: Tensor | None,
+                 table_q: Tensor | None, table_v: Tensor | None, bias: Tensor | None,
+                 padding: Tensor | None, sides: Sides) -> None:
+        self.q, self.k, self.v = q, k, v
+        self.table_k, self.table_q, self.table_v = table_k, table_q, table_v
+        self.bias, self.padding = bias, padding
+        self.layout, self.on_keys, self.on_queries, self.on_offsets = sides
+        self.kept: Tensor | None = None
+        self._buffers: dict[str, Tensor] = {}
+        self._runs: Tensor | None = None
+        self._grad_runs: Tensor | None = None
+
+    def queries(self, x: Tensor, chunk: Chunk) -> Tensor:
+        """Rows of x (N, Lq, head_dims) that belong to the chunk."""
+        first = chunk.first_row * self.layout.width
+        return x[chunk.heads, first:first + chunk.num_rows * self.layout.width]
+
+    def table(self, table: Tensor, chunk: Chunk) -> Tensor:
+        """(head_dims, channels) of shared heads, or one for each head of the chunk."""
+        if table.shape[0] == 1:
+            return table[0]
+        return table[torch.arange(chunk.heads.start, chunk.heads.stop) % table.shape[0]]
+
+    def add_table_grad(self, total: Tensor, chunk: Chunk, x: Tensor, y: Tensor) -> None:
+        """Add x^T y, each (heads, queries, .), to the gradient of a table."""
+        if total.shape[0] == 1:
+            total[0].addmm_(x.flatten(0, 1).t(), y.flatten(0, 1))
+        else:
+            which = torch.arange(chunk.heads.start, chunk.heads.stop) % total.shape[0]
+            total.index_add_(0, which, torch.bmm(x.transpose(1, 2), y))
+
+    def buffer(self, name: str, chunk: Chunk) -> Tensor:
+        """(heads, R * Wq, keys); one allocation for all chunks of full size."""
+        heads = chunk.heads.stop - chunk.heads.start
+        shape = (heads, chunk.num_rows * self.layout.width, self.k.shape[1])
+        if name not in self._buffers or self._buffers[name].shape != shape:
+            self._buffers[name] = self.q.new_empty(shape)
+        return self._buffers[name]
+
+    def weights(self, chunk: Chunk) -> Tensor:
+        """Attention weights of a chunk, as kept by forward or computed again."""
+        return self.new_weights(chunk) if self.kept is None else self.queries(self.kept, chunk)
+
+    def new_weights(self, chunk: Chunk) -> Tensor:
+        """Attention weights of a chunk."""
+        q, keys = self.queries(self.q, chunk), self.k[chunk.heads]
+        logits = (self.buffer('logits', chunk) if self.kept is None
+                  else self.queries(self.kept, chunk))
+        filled = False
+        if self.bias is not None and self.on_offsets is not None:
+            self.on_offsets.plan(chunk).spread(self.bias, logits)
+            filled = True
+        if self.table_k is not None and self.on_keys is not None:
+            self.on_keys.fill(q, self.table(self.table_k, chunk), chunk, logits)
+            filled = True
+        if self.table_q is not None and self.on_queries is not None:
+            if chunk.first_row == 0:
+                self._runs = self.on_queries.runs(keys, self.table(self.table_q, chunk))
+            assert self._runs is not None
+            plan = self.on_queries.plan(chunk)
+            if filled:
+                other = self.buffer('other', chunk)
+                plan.spread(self._runs, other)
+                logits += other
+            else:
+                plan.spread(self._runs, logits)
+            filled = True
+        transposed = keys.transpose(1, 2)
+        if filled:
+            torch.baddbmm(logits, q, transposed, out=logits)
+        else:
+            torch.bmm(q, transposed, out=logits)
+        logits[..., self.layout.num_keys:] = float('-inf')
+        if self.padding is not None:
+            logits.masked_fill_(self.padding[chunk.heads, None], float('-inf'))
+        return torch.softmax(logits, -1, out=logits)
+
+    def add_gradients(self, chunk: Chunk, grad: Tensor, grads: list[Tensor | None]) -> None:
+        """Add what a chunk gives to the gradients of q, k, v and the tables."""
+        grad_q, grad_k, grad_v, grad_table_k, grad_table_q, grad_table_v, grad_bias = grads
+        assert grad_q is not None and grad_k is not None and grad_v is not None
+        heads = chunk.heads
+        g, q = self.queries(grad, chunk), self.queries(self.q, chunk)
+        weights = self.weights(chunk)
+        _product(weights.transpose(1, 2), g, grad_v[heads], add=chunk.first_row > 0)
+        grad_logits = self.buffer('other', chunk)
+        values = self.v[heads].transpose(1, 2)
+        if grad_table_v is not None and self.table_v is not None and self.on_keys is not None:
+            self.on_keys.fill(g, self.table(self.table_v, chunk).transpose(-1, -2), chunk,
+                              grad_logits)
+            torch.baddbmm(grad_logits, g, values, out=grad_logits)
+            self.add_table_grad(grad_table_v, chunk, self.on_keys.sums(weights, chunk), g)
+        else:
+            torch.bmm(g, values, out=grad_logits)
+        torch.ops.aten._softmax_backward_data(grad_logits, weights, -1, weights.dtype,
+                                              grad_input=grad_logits)
+        part = self.queries(grad_q, chunk)
+        torch.bmm(grad_logits, self.k[heads], out=part)
+        _product(grad_logits.transpose(1, 2), q, grad_k[heads], add=chunk.first_row > 0)
+        if grad_table_k is not None and self.table_k is not None and self.on_keys is not None:
+            sums = self.on_keys.sums(grad_logits, chunk)
+            part += torch.matmul(sums, self.table(self.table_k, chunk).transpose(-1, -2))
+            self.add_table_grad(grad_table_k, chunk, q, sums)
+        if grad_bias is not None and self.on_offsets is not None:
+            self.on_offsets.add_sums(grad_logits, chunk, grad_bias)
+        if grad_table_q is not None:
+            self._add_query_side(chunk, grad_logits, grad_k, grad_table_q)
+
+    def _add_query_side(self, chunk: Chunk, grad_logits: Tensor, grad_k: Tensor,
+                        grad_table: Tensor) -> None:
+        """Gradients of the table on queries; complete after the last query rows of some heads."""
+        assert self.on_queries is not None and self.table_q is not None
+        runs = self.on_queries.plan(chunk).sums(grad_logits, self.layout.key_width)
+        if chunk.first_row == 0 or self._grad_runs is None:
+            self._grad_runs = runs
+        else:
+            self._grad_runs += runs
+        if chunk.first_row + chunk.num_rows < self.layout.height:
+            return
+        sums = self.on_queries.lookup_sums(self._grad_runs, chunk.heads.stop - chunk.heads.start)
+        keys = self.k[chunk.heads]
+        grad_k[chunk.heads] += torch.matmul(sums,
+                                            self.table(self.table_q, chunk).transpose(-1, -2))
+        self.add_table_grad(grad_table, chunk, keys, sums)
+
+
+def chunked_attention(q: Tensor, k: Tensor, v: Tensor, sides: Sides, *,
+                      table_k: Tensor | None = None, table_q: Tensor | None = None,
+                      table_v: Tensor | None = None, bias: Tensor | None = None,
+                      padding: Tensor | None = None) -> Tensor:
+    """Attention with terms of iRPE, queries of the grid alone.
+
+    Args:
+        q: (N, Hq * Wq, head_dims), scaled; N = images * heads. All contiguous.
+        k, v: (N, all_key_rows * Wk, head_dims), as ``sides.layout`` describes.
+        sides: what the terms need to know about the grids.
+        table_k, table_q: (heads or 1, head_dims, channels), None where there is no such term;
+            the channel of prefix tokens, if there are any, last. Keys meet ``table_q`` as they
+            are: fold their scale into it.
+        table_v: (heads or 1, channels, head_dims).
+        bias: runs (heads or 1, Wq, patterns, Wk); takes the place of the tables.
+        padding: (N, keys) bool, True = padding.
+
+    Returns:
+        (N, Hq * Wq, head_dims).
+    """
+    out: Tensor = _Attention.apply(  # type: ignore[no-untyped-call]
+        q, k, v, table_k, table_q, table_v, bias, padding, sides)
+    return out
