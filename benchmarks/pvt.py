@@ -10,10 +10,8 @@ from functools import partial
 
 import torch
 from measure import matmul_rate, paired_ratios, paired_times, peak_memory
-from mmdet.models import PyramidVisionTransformer
 from torch import nn
 
-import mmposenc  # noqa: F401  (before mmdet)
 from mmposenc.backbones import PVT, load_pretrained
 from mmposenc.encodings import PEG
 
@@ -24,6 +22,7 @@ LAYERS, DIMS, MLP, SR = (2, 2, 2, 2), (64, 128, 320, 512), (8, 8, 4, 4), (8, 4, 
 
 def build() -> dict[str, nn.Module]:
     """mmdet's model, ours with the same weights, and ours with other encodings."""
+    from mmdet.models import PyramidVisionTransformer  # after mmposenc, which lets it import
     theirs = PyramidVisionTransformer(num_layers=list(LAYERS), drop_path_rate=0.1)
     ours = PVT('tiny', pos_encoding=LEARNED, embed_norm_eps=1e-6)
     load_pretrained(ours, theirs.state_dict())
