@@ -103,8 +103,9 @@ def _finish(q: Tensor, k: Tensor, v: Tensor, logits: Tensor | None,
 def _own_backward(q: Tensor, bias: Tensor, dropout_p: float) -> bool:
     """Whether :func:`biased_attention` applies, and pays: it neither drops nor casts, and compilers
     do without it."""
-    return (q.shape[2] * bias.shape[3] >= OWN_BACKWARD_FROM and dropout_p == 0.0 and bias.dtype == q.dtype and bias.dtype != torch.bool
-            and bias.shape[2:] == (q.shape[2], bias.shape[3])
+    if dropout_p > 0.0 or bias.dtype != q.dtype or bias.shape[2:] != (q.shape[2], bias.shape[3]):
+        return False
+    return (q.shape[2] * bias.shape[3] >= OWN_BACKWARD_FROM
             and not torch.is_autocast_enabled('cpu') and not torch.compiler.is_compiling())
 
 
