@@ -15,6 +15,11 @@ FILES = ('setup.py', 'pyproject.toml', 'MANIFEST.in', 'LICENSE', 'README.md', 'm
 RESOLVE = """
 import site, sys
 folder, config = sys.argv[1:]
+# This environment may hold an editable mmposenc of its own, under the same name.
+for name in [name for name in sys.modules if name.startswith('__editable___mmposenc')]:
+    del sys.modules[name]
+sys.meta_path = [f for f in sys.meta_path if 'editable' not in getattr(f, '__module__', '')]
+sys.path.insert(0, folder)
 site.addsitedir(folder)
 import mmposenc
 from mmengine.config import Config
