@@ -156,7 +156,8 @@ class _Work:
             torch.baddbmm(logits, q, transposed, out=logits)
         else:
             torch.bmm(q, transposed, out=logits)
-        logits[..., self.layout.num_keys:] = float('-inf')
+        if self.layout.num_keys < logits.shape[2]:
+            logits[..., self.layout.num_keys:] = float('-inf')
         if self.padding is not None:
             logits.masked_fill_(self.padding[chunk.heads, None], float('-inf'))
         return torch.softmax(logits, -1, out=logits)

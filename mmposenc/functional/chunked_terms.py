@@ -1,6 +1,7 @@
 """Terms of contextual iRPE for some query rows at a time: see :mod:`.chunked`."""
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -14,6 +15,9 @@ from .row_patterns import (
     transposed_plan,
     with_prefix,
 )
+
+#: Elements of all index tensors that one call keeps.
+MAX_PLAN_ELEMENTS = 1024 * 1024
 
 
 class Layout(NamedTuple):
@@ -45,6 +49,24 @@ class Chunk(NamedTuple):
     num_rows: int
 
 
+class _Plans:
+    """Index tensors of chunks, kept for the next heads within one call, up to a size."""
+
+    def __init__(self) -> None:
+        self._plans: dict[tuple[int, ...], Spread] = {}
+        self._size = 0
+
+    def get(self, key: tuple[int, ...], make: Callable[[], Spread]) -> Spread:
+        """The plan of this key."""
+        if key not in self._plans:
+            if self._size > MAX_PLAN_ELEMENTS:
+                self._plans.clear()
+                self._size = 0
+            plan = self._plans[key] = make()
+            self._size += plan.take.numel() + plan.order.numel() + plan.starts.numel()
+        return self._plans[key]
+
+
 class KeySide:
     """Terms that a query reads by its own bucket b(i, j): tables on keys and on values."""
 
@@ -53,18 +75,15 @@ class KeySide:
         self.layout = layout
         self.all_patterns = patterns.num_patterns + layout.extra_rows
         self.pattern = with_prefix(patterns.pattern, patterns.num_patterns, layout.extra_rows)
-        self._plans: dict[tuple[int, int, int], Spread] = {}
+        self._plans = _Plans()
 
     def plan(self, chunk: Chunk) -> Spread:
         """Index tensors of a chunk; kept for the next heads, within this call only."""
         heads = chunk.heads.stop - chunk.heads.start
-        key = (heads, chunk.first_row, chunk.num_rows)
-        if key not in self._plans:
-            if len(self._plans) >= 4:
-                self._plans.clear()
-            rows = self.pattern[chunk.first_row:chunk.first_row + chunk.num_rows]
-            self._plans[key] = spread_plan(rows, self.all_patterns, heads, self.layout.width)
-        return self._plans[key]
+        rows = self.pattern[chunk.first_row:chunk.first_row + chunk.num_rows]
+        return self._plans.get(
+            (heads, chunk.first_row, chunk.num_rows),
+            lambda: spread_plan(rows, self.all_patterns, heads, self.layout.width))
 
     def fill(self, x: Tensor, table: Tensor, chunk: Chunk, out: Tensor) -> None:
         """Write (x @ table)[bucket] to ``out``.
@@ -113,7 +132,7 @@ class QuerySide:
     def __init__(self, patterns: RowPatterns, layout: Layout) -> None:
         self.patterns = patterns  # of keys against queries
         self.layout = layout
-        self._plans: dict[tuple[int, int, int], Spread] = {}
+        self._plans = _Plans()
 
     def runs(self, keys: Tensor, table: Tensor) -> Tensor:
         """All runs of some heads.
@@ -155,14 +174,11 @@ class QuerySide:
     def plan(self, chunk: Chunk) -> Spread:
         """Index tensors of a chunk; kept for the next heads, within this call only."""
         heads = chunk.heads.stop - chunk.heads.start
-        key = (heads, chunk.first_row, chunk.num_rows)
-        if key not in self._plans:
-            if len(self._plans) >= 4:
-                self._plans.clear()
-            rows = self.patterns.pattern[:, chunk.first_row:chunk.first_row + chunk.num_rows]
-            self._plans[key] = transposed_plan(rows, self.patterns.num_patterns, heads,
-                                               self.layout.width, self.layout.extra_rows)
-        return self._plans[key]
+        rows = self.patterns.pattern[:, chunk.first_row:chunk.first_row + chunk.num_rows]
+        return self._plans.get(
+            (heads, chunk.first_row, chunk.num_rows),
+            lambda: transposed_plan(rows, self.patterns.num_patterns, heads, self.layout.width,
+                                    self.layout.extra_rows))
 
 
 class OffsetSide:
@@ -174,19 +190,15 @@ class OffsetSide:
         self.heads = heads
         self.all_patterns = num_patterns + layout.extra_rows
         self.pattern = with_prefix(pattern, num_patterns, layout.extra_rows)
-        self._plans: dict[tuple[int, int, int, int], Spread] = {}
+        self._plans = _Plans()
 
     def plan(self, chunk: Chunk) -> Spread:
         """Index tensors of a chunk; kept for the next heads, within this call only."""
-        key = (chunk.heads.start % self.heads, chunk.heads.stop - chunk.heads.start,
-               chunk.first_row, chunk.num_rows)
-        if key not in self._plans:
-            if len(self._plans) >= 4:
-                self._plans.clear()
-            rows = self.pattern[chunk.first_row:chunk.first_row + chunk.num_rows]
-            self._plans[key] = shared_plan(rows, self.all_patterns, self._which(chunk),
-                                           self.layout.width)
-        return self._plans[key]
+        rows = self.pattern[chunk.first_row:chunk.first_row + chunk.num_rows]
+        return self._plans.get(
+            (chunk.heads.start % self.heads, chunk.heads.stop - chunk.heads.start,
+             chunk.first_row, chunk.num_rows),
+            lambda: shared_plan(rows, self.all_patterns, self._which(chunk), self.layout.width))
 
     def _which(self, chunk: Chunk) -> Tensor:
         """Head of the runs for each head of the chunk."""
