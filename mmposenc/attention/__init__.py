@@ -1,10 +1,12 @@
 """Attention modules that take encodings."""
+from .conv_projection import ConvProjectionAttention
 from .core import attend
 from .multihead import MultiheadAttention, build_relative_encoding
 from .spatial_reduction import SpatialReductionAttention
 from .window import ShiftWindowAttention, WindowAttention
 
 __all__ = [
+    'ConvProjectionAttention',
     'MultiheadAttention',
     'ShiftWindowAttention',
     'SpatialReductionAttention',

@@ -9,6 +9,7 @@ from mmengine.model import BaseModule
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from ..attention.conv_projection import ConvProjectionAttention
 from ..attention.multihead import MultiheadAttention
 from ..encodings.placement import EncodingConfigs, PlacedEncodings
 from ..functional.masking import masked_mean, pad_map, tokens_to_map
@@ -30,12 +31,14 @@ class DeiTBlock(nn.Module):
         drop, drop_path: dropout rates of the outputs and of whole branches.
         norm_eps: epsilon of the two norms.
         layer_scale_init_value: what the two scales start from; None leaves them out.
+        conv_projection: take :class:`~mmposenc.attention.ConvProjectionAttention`.
         attention: further arguments of :class:`~mmposenc.attention.MultiheadAttention`.
     """
 
     def __init__(self, embed_dims: int, num_heads: int, mlp_ratio: float, *, drop: float = 0.0,
                  drop_path: float = 0.0, norm_eps: float = 1e-6,
-                 layer_scale_init_value: float | None = None, **attention: Any) -> None:
+                 layer_scale_init_value: float | None = None, conv_projection: bool = False,
+                 **attention: Any) -> None:
         super().__init__()
 
         def scale() -> nn.Module:
@@ -44,7 +47,8 @@ class DeiTBlock(nn.Module):
 
         self.num_prefix_tokens = attention.get('num_prefix_tokens', 0)
         self.norm1 = nn.LayerNorm(embed_dims, eps=norm_eps)
-        self.attn = MultiheadAttention(embed_dims, num_heads, proj_drop=drop, **attention)
+        attention_type = ConvProjectionAttention if conv_projection else MultiheadAttention
+        self.attn = attention_type(embed_dims, num_heads, proj_drop=drop, **attention)
         self.ls1 = scale()
         self.norm2 = nn.LayerNorm(embed_dims, eps=norm_eps)
         self.mlp = MLP(embed_dims, int(embed_dims * mlp_ratio), drop)
@@ -89,6 +93,8 @@ class DeiT(PretrainedMixin, BaseModule):
         positions: where: -1 before the first block, i after block i; None for each encoding's
             usual place.
         rel_pos_encoding: a RelativeEncoding config for every attention, or None.
+        conv_projection: blocks whose queries, keys and values come from 3x3 convolutions of the
+            tokens (CvT); (0,) is the form CPVT compares itself with.
         qkv_bias: bias of queries, keys and values.
         layer_scale_init_value: start of the factors of CaiT and DeiT III; None leaves them out.
         drop_rate, attn_drop_rate, drop_path_rate: dropout of outputs, attention weights, and
@@ -122,6 +128,7 @@ class DeiT(PretrainedMixin, BaseModule):
                  pos_encoding: EncodingConfigs = None,
                  positions: Sequence[int] | None = None,
                  rel_pos_encoding: dict[str, Any] | None = None,
+                 conv_projection: Sequence[int] = (),
                  qkv_bias: bool = True,
                  layer_scale_init_value: float | None = None,
                  drop_rate: float = 0.0,
@@ -138,6 +145,9 @@ class DeiT(PretrainedMixin, BaseModule):
         if out_indices is None and pool is None:
             out_indices = (layers - 1,)
         self.out_indices = _check_out_indices(out_indices, layers)
+        if not all(0 <= block < layers for block in conv_projection):
+            raise ValueError(f'conv_projection={tuple(conv_projection)} must be blocks from 0 to '
+                             f'{layers - 1}')
         if self.out_indices is None and not final_norm:
             raise ValueError(f'final_norm=False with pool={pool!r}: what is pooled is normed; use '
                              f'out_indices for maps that are not')
@@ -157,8 +167,8 @@ class DeiT(PretrainedMixin, BaseModule):
             dims, heads, mlp_ratio, drop=drop_rate, drop_path=rate, norm_eps=norm_eps,
             layer_scale_init_value=layer_scale_init_value, qkv_bias=qkv_bias,
             rel_pos_encoding=rel_pos_encoding, attn_drop=attn_drop_rate,
-            num_prefix_tokens=self.num_prefix_tokens)
-            for rate in rising_rates(drop_path_rate, layers))
+            num_prefix_tokens=self.num_prefix_tokens, conv_projection=index in conv_projection)
+            for index, rate in enumerate(rising_rates(drop_path_rate, layers)))
         self._last = layers - 1 if self.out_indices is None else max(self.out_indices)
         has_norm = final_norm and self._last == layers - 1
         self.norm = nn.LayerNorm(dims, eps=norm_eps) if has_norm else None

@@ -1,0 +1,95 @@
+"""The convolutional projection against loops, and CPVT's count of its parameters."""
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from mmposenc.attention import ConvProjectionAttention, MultiheadAttention
+from mmposenc.backbones.deit import DeiT
+
+
+def convolve(conv, x, grid, prefix):
+    """A depthwise convolution of the grid's tokens, one sum at a time."""
+    height, width = grid
+    reach = conv.kernel_size[0] // 2
+    out = x.clone()
+    for row in range(height):
+        for col in range(width):
+            total = conv.bias.clone()
+            for dr in range(-reach, reach + 1):
+                for dc in range(-reach, reach + 1):
+                    if 0 <= row + dr < height and 0 <= col + dc < width:
+                        token = x[prefix + (row + dr) * width + col + dc]
+                        total = total + conv.weight[:, 0, reach + dr, reach + dc] * token
+            out[prefix + row * width + col] = total
+    return out
+
+
+@pytest.mark.parametrize('grid, prefix, kernel', [((2, 3), 1, 3), ((3, 1), 0, 3), ((1, 4), 2, 5)])
+def test_against_loops(grid, prefix, kernel) -> None:
+    torch.manual_seed(0)
+    module = ConvProjectionAttention(8, 2, kernel_size=kernel, num_prefix_tokens=prefix).double()
+    x = torch.randn(prefix + grid[0] * grid[1], 8, dtype=torch.float64)
+    q, k, v = (convolve(conv, x, grid, prefix) @ module.qkv.weight[8 * i:8 * i + 8].T
+               + module.qkv.bias[8 * i:8 * i + 8]
+               for i, conv in enumerate((module.conv_q, module.conv_k, module.conv_v)))
+    heads = [(q[:, h] @ k[:, h].T / math.sqrt(4)).softmax(-1) @ v[:, h]
+             for h in (slice(0, 4), slice(4, 8))]
+    expected = torch.cat(heads, 1) @ module.proj.weight.T + module.proj.bias
+    torch.testing.assert_close(module(x[None], grid)[0], expected)
+
+
+def test_padding_changes_nothing() -> None:
+    torch.manual_seed(0)
+    module = ConvProjectionAttention(8, 2, num_prefix_tokens=1).double()
+    alone = torch.randn(1, 1 + 2 * 2, 8, dtype=torch.float64)
+    padded = torch.full((1, 1 + 3 * 4, 8), 7.0, dtype=torch.float64)
+    keep = [0, 1, 2, 5, 6]
+    padded[:, keep] = alone
+    mask = torch.ones(1, 13, dtype=torch.bool)
+    mask[:, keep] = False
+    out = module(padded, (3, 4), mask)
+    torch.testing.assert_close(out[:, keep], module(alone, (2, 2)))
+
+
+def test_other_tokens_for_queries_and_keys() -> None:
+    torch.manual_seed(0)
+    module = ConvProjectionAttention(8, 2).double()
+    x, x_qk = torch.randn(2, 1, 6, 8, dtype=torch.float64)
+    same = module(x, (2, 3), x_qk=x)
+    torch.testing.assert_close(same, module(x, (2, 3)))
+    assert not torch.allclose(module(x, (2, 3), x_qk=x_qk), same)
+    with pytest.raises(ValueError, match='x_qk has shape'):
+        module(x, (2, 3), x_qk=x_qk[:, 1:])
+
+
+def test_delta_kernels_are_plain_attention_and_all_train() -> None:
+    torch.manual_seed(0)
+    module, plain = ConvProjectionAttention(8, 2), MultiheadAttention(8, 2)
+    plain.load_state_dict({n: p for n, p in module.state_dict().items() if 'conv' not in n})
+    for conv in (module.conv_q, module.conv_k, module.conv_v):
+        torch.nn.init.dirac_(conv.weight, groups=8)
+        torch.nn.init.zeros_(conv.bias)
+    x = torch.randn(2, 6, 8)
+    torch.testing.assert_close(module(x, (2, 3)), plain(x, (2, 3)))
+    module(x, (2, 3)).square().sum().backward()
+    assert all(p.grad is not None and p.grad.abs().sum() > 0
+               for n, p in module.named_parameters() if n != 'conv_k.bias')
+
+
+def test_parameters_are_those_of_cpvts_comparison() -> None:
+    with torch.device('meta'):
+        model = DeiT('tiny', conv_projection=(0,))
+    head = 192 * 1000 + 1000
+    assert sum(p.numel() for p in model.parameters()) + head == 5_685_352
+    assert isinstance(model.blocks[0].attn, ConvProjectionAttention)
+    assert not any(isinstance(block.attn, ConvProjectionAttention) for block in model.blocks[1:])
+
+
+def test_bad_options() -> None:
+    with pytest.raises(ValueError, match='kernel_size=4 must be odd'):
+        ConvProjectionAttention(8, 2, kernel_size=4)
+    with pytest.raises(ValueError, match=r'conv_projection=\(12,\) must be blocks from 0 to 11'):
+        DeiT('tiny', conv_projection=(12,))
