@@ -1,6 +1,6 @@
 """With a wheel made here: no network."""
 import dataclasses
-import importlib.util
+import importlib.metadata
 import io
 import json
 import zipfile
@@ -188,7 +188,10 @@ def offline_index(tmp_path, monkeypatch):
     return wheel
 
 
-@pytest.mark.skipif(importlib.util.find_spec('pip') is None, reason='pip is not installed')
+# Looking for the module instead makes setuptools hand distutils back to Python (before 3.12),
+# after which torch.compile can't import setuptools in this process.
+@pytest.mark.skipif(not any(importlib.metadata.distributions(name='pip')),
+                    reason='pip is not installed')
 class TestFetch:
     def test_pip_brings_the_wheel_once(self, offline_index, tmp_path, monkeypatch):
         cache, lines = tmp_path / 'fetched', []
