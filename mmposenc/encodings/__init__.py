@@ -2,6 +2,7 @@
 from .absolute import LearnedPositionEmbedding, SinCosPositionEncoding
 from .base import RelativeEncoding, TokenEncoding, position_tables
 from .build import build_encoding
+from .combined import CombinedRPE
 from .huang import HuangRPE
 from .irpe import IRPE
 from .log_cpb import LogSpacedCPB
@@ -31,6 +32,7 @@ ENCODINGS: tuple[str, ...] = (
     'QueryRelative2D',
     'RotaryEmbedding2D',
     'LogSpacedCPB',
+    'CombinedRPE',
 )
 
 __all__ = [
@@ -54,4 +56,5 @@ __all__ = [
     'QueryRelative2D',
     'RotaryEmbedding2D',
     'LogSpacedCPB',
+    'CombinedRPE',
 ]

@@ -1,0 +1,91 @@
+"""The sum of several relative encodings."""
+import pytest
+import torch
+
+from mmposenc.attention import MultiheadAttention
+from mmposenc.attention.core import attend
+from mmposenc.encodings import IRPE, CombinedRPE, RotaryEmbedding2D, position_tables
+
+IRPE_QKV = dict(type='mmposenc.IRPE', rpe_on='qkv')
+SHAW = dict(type='ShawRPE', on_values=True)
+ROTARY = dict(type='RotaryEmbedding2D', mode='mixed')
+
+
+def build(*encodings, **options):
+    torch.manual_seed(0)
+    encoding = CombinedRPE(list(encodings), head_dims=4, num_heads=2, **options).double()
+    for parameter in encoding.parameters():
+        torch.nn.init.normal_(parameter)
+    return encoding
+
+
+def tensors(length):
+    torch.manual_seed(1)
+    return torch.randn(3, 2, 2, length, 4, dtype=torch.float64).unbind(0)
+
+
+@pytest.mark.parametrize('prefix', [0, 1])
+@pytest.mark.parametrize('grid', [(3, 4), (1, 5)])
+def test_terms_are_added(grid, prefix):
+    both = build(IRPE_QKV, SHAW, num_prefix_tokens=prefix)
+    q, k, v = tensors(prefix + grid[0] * grid[1])
+    first, second = both.encodings
+    torch.testing.assert_close(both.logits(q, k, grid),
+                               first.logits(q, k, grid) + second.logits(q, k, grid))
+    attn = torch.softmax(q @ k.transpose(-1, -2), -1)
+    torch.testing.assert_close(both.values(attn, grid),
+                               first.values(attn, grid) + second.values(attn, grid))
+    scores = (q * 0.5) @ k.transpose(-1, -2) + both.logits(q * 0.5, k, grid)
+    weights = scores.softmax(-1)
+    torch.testing.assert_close(attend(q, k, v, both, grid)[0],
+                               weights @ v + both.values(weights, grid))
+
+
+def test_rotation_comes_before_the_logit_terms():
+    both = build(ROTARY, dict(type='IRPE', rpe_on='k'))
+    assert both.has_rotation and both.has_logits and not both.has_values and both.contextual
+    rotary, irpe = both.encodings
+    q, k, v = tensors(12)
+    turned_q, turned_k = rotary.rotate(q * 0.5, k, (3, 4))
+    scores = turned_q @ turned_k.transpose(-1, -2) + irpe.logits(turned_q, turned_k, (3, 4))
+    torch.testing.assert_close(attend(q, k, v, both, (3, 4))[0], scores.softmax(-1) @ v)
+
+
+def test_one_encoding_alone_is_itself():
+    both = build(IRPE_QKV)
+    q, k, v = tensors(12)
+    torch.testing.assert_close(attend(q, k, v, both, (3, 4))[0],
+                               attend(q, k, v, both.encodings[0], (3, 4))[0])
+    assert not build(dict(type='IRPE', mode='bias')).contextual
+    rotary = build(ROTARY)
+    assert rotary.logits(q, k, (3, 4)) is None and rotary.values(q, (3, 4)) is None
+
+
+def test_fits_an_attention_and_lists_its_tables():
+    attention = MultiheadAttention(8, 2, rel_pos_encoding=dict(
+        type='mmposenc.CombinedRPE', encodings=[IRPE_QKV, SHAW]), num_prefix_tokens=1)
+    names = {name for name, _ in attention.rel_pos_encoding.position_tables()}
+    assert {'encodings.0.table_q', 'encodings.0.table_k', 'encodings.0.table_v'} < names
+    assert all(f'rel_pos_encoding.{name}' in position_tables(attention) for name in names)
+    torch.nn.init.normal_(attention.rel_pos_encoding.encodings[0].table_q)
+    attention.rel_pos_encoding.reset_parameters()
+    assert attention.rel_pos_encoding.encodings[0].table_q.abs().sum() == 0
+    attention(torch.randn(2, 13, 8), (3, 4)).sum().backward()
+    assert all(p.grad is not None for p in attention.parameters())
+
+
+def test_gradcheck():
+    both = build(dict(type='IRPE', rpe_on='qkv', ratio=1.0), ROTARY)
+    q, k, v = (x[:1].clone().requires_grad_() for x in tensors(4))
+    assert torch.autograd.gradcheck(lambda q, k, v: attend(q, k, v, both, (2, 2))[0], (q, k, v))
+
+
+def test_bad_encodings_are_named():
+    with pytest.raises(ValueError, match=r'encodings=\[\] must hold at least one'):
+        CombinedRPE([])
+    with pytest.raises(ValueError, match=r"encodings\[1\]: unknown encoding type='What'"):
+        CombinedRPE([IRPE_QKV, dict(type='What')], head_dims=4, num_heads=2)
+    with pytest.raises(ValueError, match=r'encodings\[0\] has num_heads=3, but num_heads=2'):
+        CombinedRPE([IRPE(4, 3)], head_dims=4, num_heads=2)
+    with pytest.raises(ValueError, match='has num_prefix_tokens=0, but num_prefix_tokens=1'):
+        CombinedRPE([RotaryEmbedding2D(4, 2)], num_prefix_tokens=1)
