@@ -1,5 +1,7 @@
 """Vision transformers that take any position encoding."""
 from .checkpoints import load_pretrained
+from .deit import DeiT
 from .pvt import PVT
+from .swin import Swin
 
-__all__ = ['PVT', 'load_pretrained']
+__all__ = ['DeiT', 'PVT', 'Swin', 'load_pretrained']

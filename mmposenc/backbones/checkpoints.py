@@ -1,6 +1,7 @@
 """Load pretrained weights into a backbone, official files included, and say what did not fit."""
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,15 +10,21 @@ from mmengine.logging import print_log
 from mmengine.runner.checkpoint import CheckpointLoader
 from torch import Tensor, nn
 
-from ..checkpoint import convert_with_report
+from ..checkpoint import convert_with_report, read_checkpoint
 from ..encodings.absolute import LearnedPositionEmbedding
+from ..encodings.relative_bias import RelativePositionBias
 from ..functional.position_tables import resize_position_table
 
 #: A name that only this source has, and the source.
 _SIGNS = (('patch_embed1.proj.weight', 'pvt'), ('patch_embeds.0.proj.weight', 'twins'),
-          ('layers.0.0.projection.weight', 'mmdet-pvt'))
-#: Weights a classification checkpoint has and a feature extractor need not have.
-_CLASSIFIER = ('norm.weight', 'norm.bias')
+          ('layers.0.0.projection.weight', 'mmdet-pvt'),
+          ('layers.0.blocks.0.attn.qkv.weight', 'swin'),
+          ('stages.0.blocks.0.ffn.layers.0.0.weight', 'mmpretrain-swin'),
+          ('layers.0.attn.qkv.weight', 'mmpretrain-vit'),
+          ('patch_embed.proj.weight', 'irpe-deit'))
+#: Weights a classification checkpoint has and a feature extractor need not have, or the reverse.
+_CLASSIFIER = re.compile(r'norm\d?\.(weight|bias)|(.*\.)?(cls|dist)_token')
+_BIAS = 'relative_position_bias_table'
 
 
 class PretrainedMixin:
@@ -41,7 +48,7 @@ class PretrainedMixin:
         if unknown or 'checkpoint' not in options:
             raise ValueError(f"init_cfg={dict(cfg)!r} must have a checkpoint, and may have prefix "
                              f'and strict; unknown: {unknown}')
-        loaded = CheckpointLoader.load_checkpoint(options['checkpoint'], map_location='cpu')
+        loaded = _load(options['checkpoint'])
         assert isinstance(self, nn.Module)
         load_pretrained(self, loaded, prefix=options.get('prefix'),
                         strict=options.get('strict', True), name=options['checkpoint'])
@@ -53,8 +60,9 @@ def load_pretrained(backbone: nn.Module, checkpoint: Mapping[str, Any], *,
                     name: str = 'checkpoint') -> None:
     """Load a checkpoint of this project or of a release it can convert.
 
-    Learned position tables are resized to the backbone's grid. Weights of a classifier's head,
-    last norm and class token that the backbone has no place for are left out and logged.
+    Learned position tables are resized to the backbone's grid, Swin's biases to its window. Weights
+    of a classifier's head, last norm and class token that the backbone has no place for are left
+    out and logged; so are norms that only the other kind of a model has.
 
     Args:
         backbone: what to load into.
@@ -72,9 +80,11 @@ def load_pretrained(backbone: nn.Module, checkpoint: Mapping[str, Any], *,
             converted = convert_with_report(state, source)
             state = _select(converted.state_dict, 'backbone.')
             break
-    state = _resize_tables(backbone, _leave_out_classifier(backbone, state))
+    state = _move_biases(backbone, _leave_out_classifier(backbone, state))
+    state = _resize_tables(backbone, state)
     own = backbone.state_dict()
     missing = sorted(set(own) - set(state))
+    missing, new = _split_new(backbone, missing)
     unexpected = sorted(set(state) - set(own))
     shapes = [f'{key}: {tuple(state[key].shape)} in the file, {tuple(own[key].shape)} here'
               for key in sorted(set(own) & set(state)) if own[key].shape != state[key].shape]
@@ -88,6 +98,22 @@ def load_pretrained(backbone: nn.Module, checkpoint: Mapping[str, Any], *,
     backbone.load_state_dict(fitting, strict=False)
     if report:
         print_log(f'{name}: {len(fitting)} of {len(own)} weights loaded; {report}', 'current')
+    if new:
+        print_log(f'{name}: not in the file, left as initialised: {", ".join(new)}', 'current')
+
+
+def _load(checkpoint: str) -> Mapping[str, Any]:
+    if checkpoint.endswith('.safetensors') and '://' not in checkpoint:
+        return read_checkpoint(checkpoint).state_dict
+    loaded: Mapping[str, Any] = CheckpointLoader.load_checkpoint(checkpoint, map_location='cpu')
+    return loaded
+
+
+def _split_new(backbone: nn.Module, missing: list[str]) -> tuple[list[str], list[str]]:
+    """Missing names, and those that the backbone says may be new."""
+    pattern = getattr(backbone, 'may_be_new', None)
+    new = [name for name in missing if pattern and re.fullmatch(pattern, name)]
+    return [name for name in missing if name not in new], new
 
 
 def _select(checkpoint: Mapping[str, Any], prefix: str | None) -> dict[str, Tensor]:
@@ -105,18 +131,29 @@ def _select(checkpoint: Mapping[str, Any], prefix: str | None) -> dict[str, Tens
 
 def _leave_out_classifier(backbone: nn.Module, state: dict[str, Tensor]) -> dict[str, Tensor]:
     own = set(backbone.state_dict())
-    left_out = [key for key in state if key not in own
-                and (key in _CLASSIFIER or key.rsplit('.', 1)[-1] == 'cls_token')]
+    left_out = [key for key in state if key not in own and _CLASSIFIER.fullmatch(key)]
     if left_out:
         print_log(f'{type(backbone).__name__} extracts features: left out {", ".join(left_out)}',
                   'current')
     return {key: value for key, value in state.items() if key not in left_out}
 
 
+def _move_biases(backbone: nn.Module, state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Biases of a plain Swin stand first where the backbone adds another encoding to them."""
+    own = set(backbone.state_dict())
+    moved = {}
+    for key, value in state.items():
+        combined = key.replace(f'.{_BIAS}', f'.encodings.0.{_BIAS}')
+        moved[combined if key not in own and combined in own else key] = value
+    return moved
+
+
 def _resize_tables(backbone: nn.Module, state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Fit learned tables to the backbone's grids and prefix tokens."""
+    """Fit learned tables to the backbone's grids and prefix tokens, biases to its windows."""
     state = dict(state)
     for name, module in backbone.named_modules():
+        if isinstance(module, RelativePositionBias) and f'{name}.{_BIAS}' in state:
+            state[f'{name}.{_BIAS}'] = _fit_biases(state[f'{name}.{_BIAS}'], module)
         key = f'{name}.pos_embed'
         if isinstance(module, LearnedPositionEmbedding) and key in state:
             table = state[key]
@@ -136,3 +173,13 @@ def _fit_table(table: Tensor, module: LearnedPositionEmbedding) -> Tensor:
                                           module.interpolation)
             return torch.cat((table[:, :module.num_prefix_embeds], cells), dim=1)
     return table
+
+
+def _fit_biases(table: Tensor, module: RelativePositionBias) -> Tensor:
+    """Biases of a square window, resized as by Swin's release; the table itself where it is none or
+    fits."""
+    side = round(table.shape[0] ** 0.5)
+    if (table.shape == module.relative_position_bias_table.shape or table.dim() != 2
+            or side * side != table.shape[0]):
+        return table
+    return resize_position_table(table[None], (side, side), module.table_size)[0]

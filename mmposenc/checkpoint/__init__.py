@@ -5,14 +5,24 @@ from collections.abc import Callable, Mapping
 
 from torch import Tensor
 
+from .deit import convert_deit, convert_irpe_deit, convert_mmpretrain_vit
+from .files import read_checkpoint, write_checkpoint
 from .irpe import convert_attention
 from .pvt import convert_mmdet_pvt, convert_pvt, convert_twins
 from .rules import Converted
+from .shapes import check_shapes
+from .swin import convert_mm_swin, convert_swin
 
 #: Converters by the name of their source.
 SOURCES: dict[str, Callable[[Mapping[str, Tensor]], Converted]] = {
     'pvt': convert_pvt,
     'twins': convert_twins,
+    'deit': convert_deit,
+    'irpe-deit': convert_irpe_deit,
+    'swin': convert_swin,
+    'mmpretrain-vit': convert_mmpretrain_vit,
+    'mmpretrain-swin': convert_mm_swin,
+    'mmdet-swin': convert_mm_swin,
     'mmdet-pvt': convert_mmdet_pvt,
 }
 
@@ -21,11 +31,14 @@ def convert_with_report(state_dict: Mapping[str, Tensor], source: str) -> Conver
     """Convert a release's state dict; with what was dropped and why.
 
     Raises:
-        ValueError: for an unknown source, or parameters the source's rules do not know.
+        ValueError: for an unknown source, parameters the source's rules do not know, or weights
+            that do not fit each other.
     """
     if source not in SOURCES:
         raise ValueError(f'source={source!r} must be one of {", ".join(map(repr, SOURCES))}')
-    return SOURCES[source](state_dict)
+    converted = SOURCES[source](state_dict)
+    check_shapes(converted.state_dict, source)
+    return converted
 
 
 def convert(state_dict: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
@@ -34,7 +47,10 @@ def convert(state_dict: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
 
     Args:
         state_dict: the release's, without a wrapper such as ``{'model': ...}``.
-        source: 'pvt', 'twins' (PVT + PEG + GAP) or 'mmdet-pvt'.
+        source: 'deit' (also DeiT III and timm's; a distilled model becomes that of a DeiTClsHead,
+            ``head.layers.*``), 'irpe-deit', 'pvt', 'twins' (PVT + PEG + GAP, also timm's), 'swin'
+            (also timm's), or OpenMMLab's own 'mmpretrain-vit', 'mmpretrain-swin', 'mmdet-swin' and
+            'mmdet-pvt'.
 
     Raises:
         ValueError: as :func:`convert_with_report`.
@@ -42,4 +58,5 @@ def convert(state_dict: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
     return convert_with_report(state_dict, source).state_dict
 
 
-__all__ = ['Converted', 'SOURCES', 'convert', 'convert_attention', 'convert_with_report']
+__all__ = ['Converted', 'SOURCES', 'check_shapes', 'convert', 'convert_attention',
+           'convert_with_report', 'read_checkpoint', 'write_checkpoint']

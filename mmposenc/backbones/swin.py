@@ -1,0 +1,261 @@
+"""Swin Transformer with any position encoding."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mmengine.model import BaseModule
+from torch import Tensor, nn
+
+from ..encodings.placement import EncodingConfigs, PlacedEncodings
+from ..functional.masking import masked_mean, pad_map, tokens_to_map
+from ..registry import MODELS
+from ..structures import get_img_shapes, mask_images
+from .checkpoints import PretrainedMixin
+from .layers import PatchEmbed, init_transformer_weights, rising_rates
+from .swin_layers import PatchMerging, SwinBlock, SwinStage
+
+#: embed_dims, num_layers, num_heads.
+ARCHS: dict[str, tuple[int, tuple[int, ...], tuple[int, ...]]] = {
+    'tiny': (96, (2, 2, 6, 2), (3, 6, 12, 24)), 'small': (96, (2, 2, 18, 2), (3, 6, 12, 24)),
+    'base': (128, (2, 2, 18, 2), (4, 8, 16, 32)), 'large': (192, (2, 2, 18, 2), (6, 12, 24, 48))}
+
+
+@MODELS.register_module()
+class Swin(PretrainedMixin, BaseModule):
+    """Swin Transformer (Liu et al., ICCV 2021) with any position encoding.
+
+    Any image size works: patches, merged cells and windows are filled up with zeros to the right
+    and below.
+
+    Args:
+        arch: 'tiny', 'small', 'base' or 'large'; explicit sizes override it.
+        embed_dims: channels of the first stage; each stage has twice those of the one before.
+        num_layers, num_heads: blocks and heads of each stage.
+        window_size: side of the windows, or (Wh, Ww).
+        mlp_ratio: hidden channels of the MLPs, in units of the stage's channels.
+        patch_size: side of a patch in pixels.
+        in_channels: channels of the image.
+        pos_encoding: a TokenEncoding config, several, or None; each stage gets its own.
+        positions: where in each stage: -1 before the first block, i after block i; None for each
+            encoding's usual place, which for PEG is after block 0.
+        window_bias: Swin's own table of biases.
+        rel_pos_encoding: a RelativeEncoding config for every attention, whose grid is the window;
+            added to the window bias where that is on.
+        img_size: image side or (H, W) that learned tables of ``pos_encoding`` are made for.
+        qkv_bias: bias of queries, keys and values.
+        drop_rate, attn_drop_rate, drop_path_rate: dropout of outputs, attention weights, and
+            (rising over the blocks from 0) whole residual branches.
+        norm_eps: epsilon of the norms.
+        out_indices: stages to return as maps, each through a norm of its own; later stages are
+            neither run nor trained. Ignored with ``pool``.
+        pool: None returns maps; 'gap' the mean of the last stage's normed tokens.
+        pad_small_map: shift windows also where one of them spans the smaller side of the map. None
+            shifts them for maps and not for 'gap', as the releases for detection and for
+            classification (mmdet; mmpretrain by default).
+        mask_window_padding: give the zeros that fill up the last windows no attention. The releases
+            let tokens attend to them: off, those are met number for number on any size.
+        frozen_stages: 0 freezes the patch embedding, n also the first n stages; -1 trains all.
+        with_cp: recompute blocks in the backward pass to save memory.
+        mask_padding: keep batch padding out: an image in a padded batch gives what it gives alone;
+            maps are zero on its padding. Needs to know the images' sizes, see
+            :class:`~mmposenc.backbones.PVT`.
+        init_cfg: ``dict(type='Pretrained', checkpoint=...)`` takes this project's files, the
+            official ones, timm's, mmpretrain's and mmdet's.
+
+    Raises:
+        ValueError: for sizes, positions, encodings, stages or options that do not fit.
+    """
+
+    #: Norms of the maps are new where a classifier is loaded.
+    may_be_new = r'norm\d\.(weight|bias)'
+
+    def __init__(self, arch: str | None = None, *,
+                 embed_dims: int | None = None,
+                 num_layers: Sequence[int] | None = None,
+                 num_heads: Sequence[int] | None = None,
+                 window_size: int | tuple[int, int] = 7,
+                 mlp_ratio: float = 4.0,
+                 patch_size: int = 4,
+                 in_channels: int = 3,
+                 pos_encoding: EncodingConfigs = None,
+                 positions: Sequence[int] | None = None,
+                 window_bias: bool = True,
+                 rel_pos_encoding: dict[str, Any] | None = None,
+                 img_size: int | tuple[int, int] = 224,
+                 qkv_bias: bool = True,
+                 drop_rate: float = 0.0,
+                 attn_drop_rate: float = 0.0,
+                 drop_path_rate: float = 0.1,
+                 norm_eps: float = 1e-5,
+                 out_indices: Sequence[int] | None = None,
+                 pool: str | None = None,
+                 pad_small_map: bool | None = None,
+                 mask_window_padding: bool = True,
+                 frozen_stages: int = -1,
+                 with_cp: bool = False,
+                 mask_padding: bool = False,
+                 init_cfg: dict[str, Any] | None = None) -> None:
+        super().__init__(init_cfg=init_cfg)
+        dims, layers, heads = _sizes(arch, embed_dims, num_layers, num_heads)
+        num_stages = len(layers)
+        out_indices = tuple(range(num_stages)) if out_indices is None else tuple(out_indices)
+        _check(patch_size, mlp_ratio, pool, out_indices, frozen_stages, num_stages)
+        self.pool, self.patch_size = pool, patch_size
+        self.out_indices = (num_stages - 1,) if pool else tuple(sorted(set(out_indices)))
+        self.frozen_stages, self.mask_padding = frozen_stages, mask_padding
+
+        self.patch_embed = PatchEmbed(in_channels, dims, patch_size, norm_eps=norm_eps,
+                                      ceil_mode=True)
+        self.drop = nn.Dropout(drop_rate)
+        side = (img_size, img_size) if isinstance(img_size, int) else tuple(img_size)
+        grid = self.patch_embed.out_hw_shape(side)
+        attention = dict(
+            window_size=window_size, qkv_bias=qkv_bias, attn_drop=attn_drop_rate,
+            rel_pos_encoding=_relative_encoding(window_bias, rel_pos_encoding),
+            pad_small_map=pool is None if pad_small_map is None else pad_small_map,
+            mask_window_padding=mask_window_padding)
+        rates = iter(rising_rates(drop_path_rate, sum(layers)))
+        self.stages = nn.ModuleList()
+        for i in range(num_stages):
+            width = dims * 2 ** i
+            blocks = [SwinBlock(width, heads[i], mlp_ratio, drop=drop_rate, drop_path=next(rates),
+                                norm_eps=norm_eps, shift_size=_shift(window_size, j), **attention)
+                      for j in range(layers[i])]
+            encodings = PlacedEncodings(pos_encoding, positions, layers[i], embed_dims=width,
+                                        grid_shape=grid)
+            _refuse_query_key_encodings(encodings, layers[i])
+            merging = PatchMerging(width, norm_eps) if i + 1 < num_stages else None
+            self.stages.append(SwinStage(blocks, encodings, merging, with_cp))
+            grid = grid if merging is None else merging.out_hw_shape(grid)
+        for i in self.out_indices:
+            self.add_module(f'norm{i}', nn.LayerNorm(dims * 2 ** i, eps=norm_eps))
+        self.reset_parameters()
+        self._freeze()
+
+    def reset_parameters(self) -> None:
+        """Initialise as the release: the patch projection as torch does."""
+        init_transformer_weights(self)
+        self.patch_embed.projection.reset_parameters()
+
+    def forward(self, x: Tensor, img_shapes: Sequence[Sequence[int]] | None = None
+                ) -> tuple[Tensor, ...]:
+        """Extract features.
+
+        Args:
+            x: images (B, in_channels, H, W), padded to the right and below.
+            img_shapes: height and width in pixels that each image fills, for ``mask_padding``;
+                taken from the batch where a data preprocessor of this project made it.
+
+        Returns:
+            Maps (B, embed_dims * 2^i, H_i, W_i) of the stages in ``out_indices``; with ``pool`` one
+            (B, channels of the last stage).
+
+        Raises:
+            ValueError: for sizes that do not fit the batch.
+        """
+        full_hw = self.patch_embed.out_hw_shape(x.shape[-2:])
+        shapes = get_img_shapes(x, img_shapes, self.mask_padding)
+        x, mask = mask_images(x, shapes, self.patch_size)
+        x, hw_shape = self.patch_embed(x)
+        x = self.drop(x)
+        outs = []
+        for index in range(max(self.out_indices) + 1):
+            stage = self.stages[index]
+            x, hw_shape, mask = stage(x, hw_shape, mask)
+            full_hw = stage.out_hw_shape(full_hw)
+            if index in self.out_indices:
+                outs.append(self._out(x, hw_shape, mask, index, full_hw))
+            if index < max(self.out_indices):
+                if mask is not None:
+                    x = x.masked_fill(mask.flatten(1)[..., None], 0)
+                    # Padding lies to the right and below: a cell is padding when its first part is.
+                    mask = mask[:, ::2, ::2]
+                x, hw_shape = stage.downsample(x, hw_shape)
+                full_hw = stage.downsample.out_hw_shape(full_hw)
+        return tuple(outs)
+
+    def _out(self, x: Tensor, hw_shape: tuple[int, int], mask: Tensor | None, index: int,
+             full_hw: tuple[int, int]) -> Tensor:
+        x = getattr(self, f'norm{index}')(x)
+        if self.pool is not None:
+            return masked_mean(x, mask)
+        out = tokens_to_map(x, hw_shape)
+        return pad_map(out if mask is None else out.masked_fill(mask[:, None], 0), full_hw)
+
+    def _freeze(self) -> None:
+        last = max(self.out_indices)
+        # What is never run would break distributed training if it were trained.
+        for module in (*self.stages[last + 1:], self.stages[last].downsample):
+            if module is not None:
+                module.requires_grad_(False)
+        if self.frozen_stages < 0:
+            return
+        frozen = [self.patch_embed, *self.stages[:self.frozen_stages]]
+        frozen += [getattr(self, f'norm{i}') for i in self.out_indices if i < self.frozen_stages]
+        for module in frozen:
+            module.eval()
+            module.requires_grad_(False)
+
+    def train(self, mode: bool = True) -> Swin:
+        """Set the mode; what is frozen stays in evaluation."""
+        super().train(mode)
+        self._freeze()
+        return self
+
+
+def _shift(window_size: int | tuple[int, int], block: int) -> tuple[int, int]:
+    """Half a window in every second block."""
+    side = (window_size, window_size) if isinstance(window_size, int) else window_size
+    return (side[0] // 2, side[1] // 2) if block % 2 else (0, 0)
+
+
+def _relative_encoding(window_bias: bool, rel_pos_encoding: dict[str, Any] | None
+                       ) -> dict[str, Any] | None:
+    bias = dict(type='mmposenc.RelativePositionBias')
+    if not window_bias:
+        return rel_pos_encoding
+    if rel_pos_encoding is None:
+        return bias
+    return dict(type='mmposenc.CombinedRPE', encodings=[bias, rel_pos_encoding])
+
+
+def _refuse_query_key_encodings(encodings: PlacedEncodings, num_blocks: int) -> None:
+    for position in range(-1, num_blocks):
+        if any(e.apply_to == 'qk' for e in encodings.encodings(position)):
+            raise ValueError("pos_encoding with apply_to='qk': attention in windows takes queries, "
+                             "keys and values from the same tokens; use apply_to='qkv'")
+
+
+def _sizes(arch: str | None, embed_dims: int | None, num_layers: Sequence[int] | None,
+           num_heads: Sequence[int] | None) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
+    if arch is None and None in (embed_dims, num_layers, num_heads):
+        raise ValueError(f'arch=None needs embed_dims={embed_dims}, num_layers={num_layers} and '
+                         f'num_heads={num_heads}; or give arch, one of '
+                         f'{", ".join(map(repr, ARCHS))}')
+    if arch is not None and arch not in ARCHS:
+        raise ValueError(f'arch={arch!r} must be one of {", ".join(map(repr, ARCHS))}, or None '
+                         f'with embed_dims, num_layers and num_heads')
+    known = ARCHS[arch] if arch is not None else (0, (), ())
+    dims = known[0] if embed_dims is None else embed_dims
+    layers = known[1] if num_layers is None else tuple(num_layers)
+    heads = known[2] if num_heads is None else tuple(num_heads)
+    if len(layers) != len(heads) or not layers:
+        raise ValueError(f'num_layers={layers} and num_heads={heads} must hold one number a stage')
+    if min(layers) < 1:
+        raise ValueError(f'num_layers={layers} must be positive')
+    return dims, layers, heads
+
+
+def _check(patch_size: int, mlp_ratio: float, pool: str | None, out_indices: Sequence[int],
+           frozen_stages: int, num_stages: int) -> None:
+    if patch_size < 1 or mlp_ratio <= 0:
+        raise ValueError(f'patch_size={patch_size} must be at least 1 and mlp_ratio={mlp_ratio} '
+                         f'positive')
+    if pool not in (None, 'gap'):
+        raise ValueError(f"pool={pool!r} must be None or 'gap'; Swin has no class token")
+    if not out_indices or not all(0 <= i < num_stages for i in out_indices):
+        raise ValueError(f'out_indices={tuple(out_indices)} must be stages from 0 to '
+                         f'{num_stages - 1}')
+    if not -1 <= frozen_stages <= num_stages:
+        raise ValueError(f'frozen_stages={frozen_stages} must be from -1 to {num_stages}')

@@ -1,0 +1,128 @@
+"""Blocks and stages of the Swin Transformer."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from ..attention.window import ShiftWindowAttention
+from ..encodings.placement import PlacedEncodings
+from ..functional.grids import valid_extents
+from .layers import MLP, DropPath
+
+
+class SwinBlock(nn.Module):
+    """x + attention(norm(x)) in windows, then x + mlp(norm(x)).
+
+    Args:
+        embed_dims, num_heads, mlp_ratio: sizes.
+        drop, drop_path: dropout rates of the outputs and of whole branches.
+        norm_eps: epsilon of the two norms.
+        attention: further arguments of :class:`~mmposenc.attention.ShiftWindowAttention`.
+    """
+
+    def __init__(self, embed_dims: int, num_heads: int, mlp_ratio: float, *, drop: float = 0.0,
+                 drop_path: float = 0.0, norm_eps: float = 1e-5, **attention: Any) -> None:
+        super().__init__()
+        self.norm1 = nn.LayerNorm(embed_dims, eps=norm_eps)
+        self.attn = ShiftWindowAttention(embed_dims, num_heads, proj_drop=drop, **attention)
+        self.norm2 = nn.LayerNorm(embed_dims, eps=norm_eps)
+        self.mlp = MLP(embed_dims, int(embed_dims * mlp_ratio), drop)
+        self.drop_path = DropPath(drop_path)
+
+    def forward(self, x: Tensor, hw_shape: tuple[int, int], padding_mask: Tensor | None = None
+                ) -> Tensor:
+        """(B, H*W, C) -> (B, H*W, C)."""
+        x = x + self.drop_path(self._attend(self.norm1(x), hw_shape, padding_mask))
+        return x + self.drop_path(self.mlp(self.norm2(x)))
+
+    def _attend(self, x: Tensor, hw_shape: tuple[int, int], padding_mask: Tensor | None) -> Tensor:
+        out: Tensor = self.attn(x, hw_shape, padding_mask)
+        if padding_mask is None or not any(self.attn.shift_size) or self.attn.pad_small_map:
+            return out
+        # An image that one window spans is not shifted when it is alone, so not here either.
+        window = self.attn.window_size
+        if hw_shape[0] <= window[0] or hw_shape[1] <= window[1]:
+            return out
+        images = list(out.split(1))
+        for index, (height, width) in enumerate(valid_extents(padding_mask)):
+            if height <= window[0] or width <= window[1]:
+                cells = x[index].view(*hw_shape, -1)[:height, :width]
+                alone = self.attn(cells.reshape(1, height * width, -1), (height, width))
+                alone = alone.view(1, height, width, -1)
+                images[index] = F.pad(alone, (0, 0, 0, hw_shape[1] - width,
+                                              0, hw_shape[0] - height)).flatten(1, 2)
+        return torch.cat(images)
+
+
+class PatchMerging(nn.Module):
+    """Join 2 x 2 cells into one of twice the channels (Swin Transformer, Sec. 3.1).
+
+    The four cells are laid out column by column, as in the release (mmdet's unfold has another
+    order). An odd last row or column is joined with zeros.
+
+    Args:
+        embed_dims: channels C of the input.
+        norm_eps: epsilon of the norm of the 4 C channels.
+    """
+
+    def __init__(self, embed_dims: int, norm_eps: float = 1e-5) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(4 * embed_dims, eps=norm_eps)
+        self.reduction = nn.Linear(4 * embed_dims, 2 * embed_dims, bias=False)
+
+    def forward(self, x: Tensor, hw_shape: tuple[int, int]) -> tuple[Tensor, tuple[int, int]]:
+        """(B, H*W, C), zero where padded, to (B, H'*W', 2 C) and (H', W'), halves rounded up."""
+        height, width = self.out_hw_shape(hw_shape)
+        cells = x.view(len(x), *hw_shape, -1)
+        cells = F.pad(cells, (0, 0, 0, 2 * width - hw_shape[1], 0, 2 * height - hw_shape[0]))
+        cells = cells.view(len(x), height, 2, width, 2, -1).permute(0, 1, 3, 4, 2, 5)
+        joined = cells.reshape(len(x), height * width, -1)
+        return self.reduction(self.norm(joined)), (height, width)
+
+    def out_hw_shape(self, hw_shape: tuple[int, int]) -> tuple[int, int]:
+        """Grid of the output."""
+        return (hw_shape[0] + 1) // 2, (hw_shape[1] + 1) // 2
+
+
+class SwinStage(nn.Module):
+    """Blocks, the encodings between them, and the merging that leads to the next stage.
+
+    Args:
+        blocks: the blocks.
+        pos_encodings: the encodings by position.
+        downsample: the merging, or None in the last stage.
+        with_cp: recompute the blocks in the backward pass instead of storing what is inside.
+    """
+
+    def __init__(self, blocks: Sequence[SwinBlock], pos_encodings: PlacedEncodings,
+                 downsample: PatchMerging | None, with_cp: bool) -> None:
+        super().__init__()
+        self.pos_encodings = pos_encodings
+        self.blocks = nn.ModuleList(blocks)
+        self.downsample = downsample
+        self.with_cp = with_cp
+
+    def out_hw_shape(self, hw_shape: tuple[int, int]) -> tuple[int, int]:
+        """Grid behind the blocks, before the merging."""
+        for position in range(-1, len(self.blocks)):
+            for encoding in self.pos_encodings.encodings(position):
+                hw_shape = encoding.out_hw_shape(hw_shape)
+        return hw_shape
+
+    def forward(self, x: Tensor, hw_shape: tuple[int, int], padding_mask: Tensor | None
+                ) -> tuple[Tensor, tuple[int, int], Tensor | None]:
+        """Tokens (B, H*W, C) through the blocks, with their grid and mask behind them."""
+        for index, block in enumerate((None, *self.blocks)):
+            if block is not None:
+                if self.with_cp and self.training and torch.is_grad_enabled():
+                    x = checkpoint(block, x, hw_shape, padding_mask, use_reentrant=False)
+                else:
+                    x = block(x, hw_shape, padding_mask)
+            x, hw_shape, padding_mask = self.pos_encodings(x, hw_shape, index - 1,
+                                                           padding_mask=padding_mask)
+        return x, hw_shape, padding_mask

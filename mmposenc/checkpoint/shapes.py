@@ -1,0 +1,52 @@
+"""Check that the weights of a block fit each other."""
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from torch import Tensor
+
+_BLOCK = re.compile(r'(.*\bblocks\.\d+)\.norm1\.weight')
+
+
+def check_shapes(state_dict: Mapping[str, Tensor], source: str) -> None:
+    """Compare the shapes of every block's weights with the channels of its first norm.
+
+    Args:
+        state_dict: converted names.
+        source: where it comes from, for the message.
+
+    Raises:
+        ValueError: naming every weight of a wrong shape, with the shape required.
+    """
+    wrong = []
+    for name, tensor in state_dict.items():
+        match = _BLOCK.fullmatch(name)
+        if match is None:
+            continue
+        for part, shape in _expected(state_dict, match.group(1), tensor.shape[0]).items():
+            found = state_dict.get(part)
+            if found is not None and tuple(found.shape) != shape:
+                wrong.append(f'{part} has {tuple(found.shape)}, required is {shape}')
+    if wrong:
+        raise ValueError(f'source={source!r}: weights of a wrong shape: {"; ".join(wrong)}')
+
+
+def _expected(state_dict: Mapping[str, Tensor], block: str, dims: int
+              ) -> dict[str, tuple[int, ...]]:
+    """Shapes of a block's parts of ``dims`` channels."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for norm in ('norm1', 'norm2'):
+        shapes |= {f'{block}.{norm}.weight': (dims,), f'{block}.{norm}.bias': (dims,)}
+    for attention in ('attn', 'attn.w_msa'):
+        for part, times in (('qkv', 3), ('q', 1), ('kv', 2), ('proj', 1)):
+            name = f'{block}.{attention}.{part}'
+            shapes |= {f'{name}.weight': (times * dims, dims), f'{name}.bias': (times * dims,)}
+    hidden = state_dict.get(f'{block}.mlp.fc1.bias')
+    if hidden is not None:
+        shapes |= {f'{block}.mlp.fc1.weight': (hidden.shape[0], dims),
+                   f'{block}.mlp.fc2.weight': (dims, hidden.shape[0]),
+                   f'{block}.mlp.fc2.bias': (dims,)}
+    for scale in ('ls1', 'ls2'):
+        shapes[f'{block}.{scale}.gamma'] = (dims,)
+    return shapes

@@ -1,0 +1,67 @@
+"""Names of DeiT, iRPE's DeiT, timm's vision transformers and mmpretrain's."""
+import pytest
+import torch
+
+from mmposenc.checkpoint import convert
+
+
+def block(prefix='blocks.0.'):
+    return {f'{prefix}norm1.weight': torch.ones(4), f'{prefix}attn.qkv.weight': torch.ones(12, 4)}
+
+
+def test_distilled_models_get_both_heads():
+    state = {'cls_token': torch.ones(1, 1, 4), 'dist_token': torch.ones(1, 1, 4),
+             'head.weight': torch.ones(5, 4), 'head_dist.weight': torch.zeros(5, 4),
+             'head_dist.bias': torch.zeros(5), **block()}
+    assert set(convert(state, 'deit')) == {
+        'backbone.cls_token', 'backbone.dist_token', 'head.layers.head.weight',
+        'head.layers.head_dist.weight', 'head.layers.head_dist.bias',
+        'backbone.blocks.0.norm1.weight', 'backbone.blocks.0.attn.qkv.weight'}
+
+
+def test_layer_scales_of_timm_and_of_deit_iii():
+    state = {'blocks.1.ls1.gamma': torch.ones(4), 'blocks.1.ls2.gamma': torch.zeros(4)}
+    official = {'blocks.1.gamma_1': torch.ones(4), 'blocks.1.gamma_2': torch.zeros(4)}
+    converted = convert(state, 'deit')
+    assert converted.keys() == convert(official, 'deit').keys()
+    assert converted['backbone.blocks.1.ls1.gamma'].tolist() == [1] * 4
+
+
+def test_tables_of_irpe():
+    state = {f'blocks.2.attn.rpe_{side}.{axis}lookup_table_{kind}': torch.full((1,), float(i))
+             for i, (side, axis, kind) in enumerate([
+                 ('q', 'rp_rows.', 'weight'), ('q', 'rp_cols.', 'weight'), ('k', '', 'bias')])}
+    converted = convert(state, 'irpe-deit')
+    base = 'backbone.blocks.2.attn.rel_pos_encoding.table_'
+    assert {k: v.item() for k, v in converted.items()} == {
+        f'{base}q_rows': 0, f'{base}q_cols': 1, f'{base}k': 2}
+    with pytest.raises(ValueError, match="source='deit' has no rule for 3 of 3 parameters"):
+        convert(state, 'deit')
+    with pytest.raises(ValueError, match='rpe_x.lookup_table_weight'):
+        convert({'blocks.2.attn.rpe_x.lookup_table_weight': torch.zeros(1)}, 'irpe-deit')
+
+
+@pytest.mark.parametrize('prefix', ['', 'backbone.'])
+def test_mmpretrains_names_alone_and_in_a_classifier(prefix):
+    state = {f'{prefix}layers.0.ln1.weight': torch.ones(4),
+             f'{prefix}layers.0.ffn.layers.0.0.weight': torch.ones(8, 4),
+             f'{prefix}layers.0.ffn.layers.0.0.bias': torch.ones(8),
+             f'{prefix}layers.0.ffn.layers.1.weight': torch.ones(4, 8),
+             f'{prefix}ln1.bias': torch.ones(4), 'head.layers.head.bias': torch.ones(5)}
+    assert set(convert(state, 'mmpretrain-vit')) == {
+        'backbone.blocks.0.norm1.weight', 'backbone.blocks.0.mlp.fc1.weight',
+        'backbone.blocks.0.mlp.fc1.bias', 'backbone.blocks.0.mlp.fc2.weight',
+        'backbone.norm.bias', 'head.fc.bias'}
+
+
+@pytest.mark.parametrize('name, shape', [
+    ('attn.qkv.weight', (12, 5)), ('attn.qkv.bias', (8,)), ('attn.proj.weight', (4, 3)),
+    ('norm2.weight', (5,)), ('mlp.fc1.weight', (8, 3)), ('mlp.fc2.weight', (4, 7)),
+    ('ls1.gamma', (3,))])
+def test_wrong_shapes_are_named(name, shape):
+    state = {**block(), 'blocks.0.mlp.fc1.bias': torch.zeros(8),
+             f'blocks.0.{name}': torch.zeros(shape)}
+    with pytest.raises(ValueError) as error:
+        convert(state, 'deit')
+    assert f'backbone.blocks.0.{name} has {shape}, required is (' in str(error.value)
+    assert str(error.value).count('required is') == 1

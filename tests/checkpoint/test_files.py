@@ -1,0 +1,110 @@
+"""Checkpoint files are read without running code, and written whole or not at all."""
+import pathlib
+
+import pytest
+import torch
+
+from mmposenc.checkpoint import read_checkpoint, write_checkpoint
+
+STATE = {'a.weight': torch.arange(6.).view(2, 3), 'b': torch.tensor(4)}
+
+
+class Unsafe:
+    """What a pickle may hold: something to run."""
+
+    def __reduce__(self):
+        return pathlib.Path.touch, (pathlib.Path('ran.txt'),)
+
+
+def assert_same(a, b):
+    assert a.keys() == b.keys()
+    for key, value in a.items():
+        assert value.dtype == b[key].dtype
+        torch.testing.assert_close(value, b[key], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize('wrap', [None, 'state_dict', 'model', 'module'])
+@pytest.mark.parametrize('suffix', ['.pth', '.pt', '.bin', '.tar'])
+def test_reads_what_torch_saves(tmp_path, wrap, suffix):
+    path = tmp_path / f'x{suffix}'
+    torch.save(STATE if wrap is None else {wrap: STATE, 'epoch': 3, 'optimizer': {'lr': 1.0}}, path)
+    read = read_checkpoint(path)
+    assert_same(read.state_dict, STATE)
+    assert read.ignored == ([] if wrap is None else ['epoch', 'optimizer'])
+
+
+def test_prefix_of_parallel_training_is_left_out(tmp_path):
+    torch.save({f'module.{k}': v for k, v in STATE.items()}, tmp_path / 'x.pth')
+    assert_same(read_checkpoint(tmp_path / 'x.pth').state_dict, STATE)
+
+
+def test_what_is_no_tensor_is_reported(tmp_path):
+    torch.save({**STATE, 'version': '1.0'}, tmp_path / 'x.pth')
+    assert read_checkpoint(tmp_path / 'x.pth').ignored == ['version']
+
+
+@pytest.mark.parametrize('suffix', ['.pth', '.safetensors'])
+def test_written_files_read_back(tmp_path, suffix):
+    path = tmp_path / f'x{suffix}'
+    state = {**STATE, 'view': torch.zeros(100, 100)[0]}
+    write_checkpoint(path, state, {'source': 'test'})
+    assert_same(read_checkpoint(path).state_dict, state)
+    assert path.stat().st_size < 4000  # not the 40 kB that the view is a part of
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+def test_a_pickle_that_runs_code_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    torch.save({'model': STATE, 'args': Unsafe()}, 'x.pth')
+    with pytest.raises(ValueError, match=r'x.pth is refused: .*Unsupported global: GLOBAL .*'
+                                         r'weights_only=False.*convert weights.pth'):
+        read_checkpoint('x.pth')
+    assert not (tmp_path / 'ran.txt').exists()
+
+
+def test_an_options_object_is_refused(tmp_path):
+    """What training scripts save beside the weights: argparse.Namespace."""
+    import argparse
+    torch.save({'model': STATE, 'args': argparse.Namespace(lr=1)}, tmp_path / 'x.pth')
+    with pytest.raises(ValueError, match='is refused: .*argparse.Namespace'):
+        read_checkpoint(tmp_path / 'x.pth')
+
+
+@pytest.mark.parametrize('content', [b'', b'no checkpoint at all', b'\x80', b'\x80\x02}'])
+def test_other_files_are_named(tmp_path, content):
+    (tmp_path / 'x.pth').write_bytes(content)
+    with pytest.raises(ValueError, match='x.pth cannot be read'):
+        read_checkpoint(tmp_path / 'x.pth')
+
+
+def test_a_file_cut_short_is_named(tmp_path):
+    torch.save({'w': torch.zeros(10000)}, tmp_path / 'x.pth')
+    data = (tmp_path / 'x.pth').read_bytes()
+    (tmp_path / 'x.pth').write_bytes(data[:len(data) // 2])
+    with pytest.raises(ValueError, match='x.pth cannot be read, it is cut short'):
+        read_checkpoint(tmp_path / 'x.pth')
+
+
+def test_bad_paths_and_contents_are_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match='no.pth is no file'):
+        read_checkpoint(tmp_path / 'no.pth')
+    (tmp_path / 'x.h5').touch()
+    with pytest.raises(ValueError, match='x.h5 must end in .safetensors, .pth'):
+        read_checkpoint(tmp_path / 'x.h5')
+    torch.save([1, 2], tmp_path / 'list.pth')
+    with pytest.raises(ValueError, match='holds a list; a dict of weights'):
+        read_checkpoint(tmp_path / 'list.pth')
+    torch.save({'epoch': 1}, tmp_path / 'empty.pth')
+    with pytest.raises(ValueError, match='holds no weights, only epoch'):
+        read_checkpoint(tmp_path / 'empty.pth')
+    with pytest.raises(ValueError, match='must end in .safetensors or .pth'):
+        write_checkpoint(tmp_path / 'x.bin', STATE)
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path):
+    path = tmp_path / 'x.safetensors'
+    write_checkpoint(path, STATE)
+    with pytest.raises(ValueError, match='dtype torch.complex64'):
+        write_checkpoint(path, {'c': torch.zeros(2, dtype=torch.complex64)})
+    assert_same(read_checkpoint(path).state_dict, STATE)
+    assert [p.name for p in tmp_path.iterdir()] == ['x.safetensors']
