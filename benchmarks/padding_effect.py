@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from mmengine.config import Config
 from mmengine.evaluator import Evaluator
+from mmengine.logging import MMLogger
 from mmengine.registry import init_default_scope
 from torch import Tensor, nn
 
@@ -86,9 +87,9 @@ def anchor_boxes(model: nn.Module, run: Run, image_hw: tuple[int, int]) -> tuple
 
 def average_precision(cfg: Config, dataset: Any, samples: list[Any]) -> tuple[float, float]:
     """COCO AP and AP50 of predicted samples, over the whole data set."""
-    evaluator = Evaluator(cfg.test_evaluator)
-    evaluator.dataset_meta = dataset.metainfo
     with contextlib.redirect_stdout(io.StringIO()):
+        evaluator = Evaluator(cfg.test_evaluator)
+        evaluator.dataset_meta = dataset.metainfo
         evaluator.process(samples)
         metrics = evaluator.evaluate(len(dataset))
     return metrics['coco/bbox_mAP'], metrics['coco/bbox_mAP_50']
@@ -101,8 +102,10 @@ def measure(cfg: Config, model: nn.Module, dataset: Any, factor: float, num_imag
     moved, changed, difference, samples = [], [], 0.0, []
     for index in range(len(dataset)):
         item = dataset[index]
-        other = enlarged(dataset[(index + 1) % len(dataset)], factor)
-        padded = Run(model, [item, other] if factor > 0 else [item])
+        batch = [item]
+        if factor:
+            batch.append(enlarged(dataset[(index + 1) % len(dataset)], factor))
+        padded = Run(model, batch)
         samples.append(padded.sample.to_dict())
         if index >= num_images:
             continue
@@ -133,6 +136,7 @@ def main() -> None:
     args = parser.parse_args()
     torch.manual_seed(0)
     init_default_scope('mmdet')
+    MMLogger.get_current_instance().setLevel('ERROR')
     import mmdet.models  # noqa: F401
     from mmdet.registry import DATASETS
     print('                     maps,  anchors     box moved by, pixels    score changed       COCO'
@@ -140,7 +144,8 @@ def main() -> None:
           '      AP    AP50')
     for mask_padding in (True, False):
         cfg = load_config(args.config)
-        dataset = DATASETS.build(cfg.test_dataloader.dataset)
+        with contextlib.redirect_stdout(io.StringIO()):
+            dataset = DATASETS.build(cfg.test_dataloader.dataset)
         model = build(cfg, args.checkpoint, mask_padding)
         for factor in (0.0, *args.pad):
             row = measure(cfg, model, dataset, factor, args.images, args.score)

@@ -8,7 +8,7 @@ metainfo = dict(classes=('tree',), palette=[(255, 60, 60)])
 train_pipeline = [
     dict(type='mmposenc.LoadImageFromFile'),
     dict(type='LoadAnnotations', with_bbox=True),
-    dict(type='RandomResize', scale=(400, 400), ratio_range=(0.8, 1.25), keep_ratio=True),
+    dict(type='RandomResize', scale=(400, 400), ratio_range=(0.8, 1.5), keep_ratio=True),
     dict(type='RandomCrop', crop_size=(320, 320)),
     # Seen from above there is no 'up': with flips of both axes and the diagonal, 4 views.
     dict(

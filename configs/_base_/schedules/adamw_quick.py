@@ -1,5 +1,5 @@
 # From random weights in a few minutes: warm-up, cosine, and the average of the weights.
-max_epochs = 10
+max_epochs = 12
 train_cfg = dict(type='EpochBasedTrainLoop', max_epochs=max_epochs, val_interval=max_epochs)
 val_cfg = dict(type='ValLoop')
 test_cfg = dict(type='TestLoop')
