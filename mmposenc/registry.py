@@ -13,7 +13,8 @@ from . import encodings
 
 # Child registries are searched by name: it must equal that of mmengine's registry's scope.
 MODELS = Registry('model', parent=MMENGINE_MODELS, scope='mmposenc',
-                  locations=['mmposenc.backbones', 'mmposenc.data_preprocessors'])
+                  locations=['mmposenc.backbones', 'mmposenc.classifiers',
+                             'mmposenc.data_preprocessors'])
 DATASETS = Registry('dataset', parent=MMENGINE_DATASETS, scope='mmposenc',
                     locations=['mmposenc.datasets.coco'])
 TRANSFORMS = Registry('transform', parent=MMENGINE_TRANSFORMS, scope='mmposenc',
