@@ -167,9 +167,10 @@ class PEG(TokenEncoding):
 
     def _folds(self, x: Tensor) -> bool:
         # w + 1 would round w away in half precision, so the sum is kept apart there.
+        # (There is no autocast on the meta device, and asking for it is an error.)
         return (len(self.proj) == 1 and self.padding == 'zeros'
                 and x.dtype in (torch.float32, torch.float64)
-                and not torch.is_autocast_enabled(x.device.type))
+                and (x.is_meta or not torch.is_autocast_enabled(x.device.type)))
 
     def _identity_tap(self, weight: Tensor) -> Tensor:
         """The kernel whose convolution is the identity: (C, 1, k, k) or (C, C, k, k)."""
