@@ -3,7 +3,7 @@ import pytest
 import torch
 from golden import load_golden
 
-from mmposenc.backbones import PVT, load_pretrained
+from mmposenc.backbones import PVT, DeiT, Swin, load_pretrained
 from mmposenc.functional.position_tables import resize_position_table
 
 SIZES = dict(embed_dims=(8, 16, 24, 32), num_layers=(1, 2, 1, 1), num_heads=(1, 2, 3, 4),
@@ -83,3 +83,88 @@ def test_a_missing_file_is_named():
     model = PVT(**SIZES, init_cfg=dict(type='Pretrained', checkpoint='no/such/file.pth'))
     with pytest.raises(FileNotFoundError, match='no/such/file.pth'):
         model.init_weights()
+
+
+DEIT = dict(embed_dims=24, num_layers=2, num_heads=3, mlp_ratio=2, patch_size=8)
+SWIN = dict(embed_dims=12, num_layers=(2, 2), num_heads=(2, 3), mlp_ratio=2)
+BIAS = 'stages.0.blocks.1.attn.w_msa.rel_pos_encoding.relative_position_bias_table'
+
+
+@pytest.mark.parametrize('name, distilled', [('VisionTransformer', False),
+                                             ('DistilledVisionTransformer', True)])
+def test_learned_tables_of_deit_are_resized_as_by_mmpretrain(name, distilled):
+    vit = getattr(pytest.importorskip('mmpretrain.models'), name)
+    arch = dict(embed_dims=24, num_layers=2, num_heads=3, feedforward_channels=48)
+    theirs = vit(arch=arch, img_size=32, patch_size=8)
+    torch.nn.init.normal_(theirs.pos_embed)
+    resized = vit(arch=arch, img_size=(48, 64), patch_size=8)
+    resized.load_state_dict(theirs.state_dict())
+    own = DeiT(**DEIT, img_size=(48, 64), pos_encoding=LEARNED, distilled=distilled)
+    load_pretrained(own, theirs.state_dict())
+    torch.testing.assert_close(own.pos_encodings.encodings(-1)[0].pos_embed, resized.pos_embed)
+
+
+def test_a_distilled_file_fits_a_model_without_tokens():
+    """Tokens and their places in the table are left out, whatever the grid."""
+    source = DeiT(**DEIT, img_size=32, pos_encoding=LEARNED, distilled=True)
+    for size, pool, prefix in ((32, 'gap', 0), (32, 'cls', 1), (64, None, 0)):
+        model = DeiT(**DEIT, img_size=size, pos_encoding=LEARNED, pool=pool)
+        load_pretrained(model, source.state_dict())
+        table = source.pos_encodings.encodings(-1)[0].pos_embed
+        cells = resize_position_table(table[:, 2:], (4, 4), (size // 8, size // 8))
+        torch.testing.assert_close(model.pos_encodings.encodings(-1)[0].pos_embed,
+                                   torch.cat((table[:, :prefix], cells), 1))
+
+
+@pytest.mark.parametrize('window', [3, 6])
+def test_swins_biases_are_resized_as_by_its_release(window):
+    """As mmdet, which took the release's code: bicubic."""
+    source = Swin(**SWIN, window_size=4, pool='gap')
+    torch.nn.init.normal_(source.state_dict()[BIAS])
+    model = Swin(**SWIN, window_size=window, pool='gap')
+    load_pretrained(model, source.state_dict())
+    table = source.state_dict()[BIAS]
+    square = table.t().reshape(1, 2, 7, 7)
+    side = 2 * window - 1
+    expected = torch.nn.functional.interpolate(square, (side, side), mode='bicubic')
+    torch.testing.assert_close(model.state_dict()[BIAS], expected[0].flatten(1).t())
+    assert not expected.isnan().any()
+
+
+def test_a_classifiers_swin_becomes_a_detectors_and_back():
+    classifier = Swin(**SWIN, window_size=4, pool='gap')
+    torch.nn.init.normal_(classifier.norm1.weight)
+    detector = Swin(**SWIN, window_size=4)
+    torch.nn.init.normal_(detector.norm0.weight)
+    fresh = detector.norm0.weight.clone()
+    load_pretrained(detector, classifier.state_dict())
+    torch.testing.assert_close(detector.norm0.weight, fresh)
+    for name, value in classifier.state_dict().items():
+        torch.testing.assert_close(detector.state_dict()[name], value, rtol=0, atol=0)
+    back = Swin(**SWIN, window_size=4, pool='gap')
+    load_pretrained(back, detector.state_dict())
+    for name, value in classifier.state_dict().items():
+        torch.testing.assert_close(back.state_dict()[name], value, rtol=0, atol=0)
+
+
+def test_plain_swin_weights_fit_where_an_encoding_is_added_to_the_bias():
+    plain = Swin(**SWIN, window_size=4, pool='gap').eval()
+    irpe = dict(type='IRPE', rpe_on='qkv')
+    both = Swin(**SWIN, window_size=4, pool='gap', rel_pos_encoding=irpe).eval()
+    with pytest.raises(ValueError, match='missing: .*encodings.1.table_k'):
+        load_pretrained(both, plain.state_dict())
+    load_pretrained(both, plain.state_dict(), strict=False)
+    x = torch.randn(2, 3, 64, 40)
+    # The new tables start at zero.
+    torch.testing.assert_close(both(x), plain(x))
+
+
+def test_safetensors_files_load(tmp_path):
+    from mmposenc.checkpoint import write_checkpoint
+    source = Swin(**SWIN)
+    path = tmp_path / 'weights.safetensors'
+    write_checkpoint(path, {f'backbone.{k}': v for k, v in source.state_dict().items()})
+    model = Swin(**SWIN, init_cfg=dict(type='Pretrained', checkpoint=str(path)))
+    model.init_weights()
+    for key, value in source.state_dict().items():
+        torch.testing.assert_close(model.state_dict()[key], value, rtol=0, atol=0)
