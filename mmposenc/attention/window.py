@@ -24,7 +24,8 @@ class WindowAttention(nn.Module):
         window_size: side of the windows, or (Wh, Ww).
         rel_pos_encoding: a :class:`RelativeEncoding` or the config of one; ``head_dims``,
             ``num_heads`` and the size (``window_size``, ``max_size``, ``max_tokens``) are filled
-            in. None is no position at all; Swin itself is ``dict(type='mmposenc.RelativePositionBias')``.
+            in. None is no position at all; Swin itself is
+            ``dict(type='mmposenc.RelativePositionBias')``.
         qkv_bias: bias of the joint projection to queries, keys and values.
         attn_drop: dropout of the attention weights.
         proj_drop: dropout of the output.
@@ -81,14 +82,13 @@ class WindowAttention(nn.Module):
             raise ValueError(f'regions has shape {tuple(regions.shape)}, which does not fit x of '
                              f'shape {tuple(x.shape)}: (1 or B, windows, {length}) is required')
         joint = self.qkv(x).view(x.shape[0], length, 3, self.num_heads, self.head_dims)
-        q, k, v = joint.permute(2, 0, 3, 1, 4).unbind(0)
         dropout = self.attn_drop if self.training else 0.0
         weights = None
         if self._is_simple(dropout, need_weights):
-            out = self._attend_bias(q, k, v, regions)
+            out = self._attend_bias(joint, regions)
         else:
-            out, weights = self._attend_any(q, k, v, regions, dropout, need_weights)
-        out = self.proj_drop(self.proj(out.transpose(1, 2).flatten(2)))
+            out, weights = self._attend_any(joint, regions, dropout, need_weights)
+        out = self.proj_drop(self.proj(out.flatten(2)))
         return out if weights is None else (out, weights)
 
     def _is_simple(self, dropout: float, need_weights: bool) -> bool:
@@ -98,26 +98,31 @@ class WindowAttention(nn.Module):
             encoding is None or not (encoding.has_values or encoding.has_logits
                                      and encoding.contextual))
 
-    def _attend_bias(self, q: Tensor, k: Tensor, v: Tensor, regions: Tensor | None) -> Tensor:
+    def _attend_bias(self, joint: Tensor, regions: Tensor | None) -> Tensor:
+        """(windows, L, 3, heads, head_dims) -> (windows, L, heads, head_dims)."""
         encoding, bias = self.rel_pos_encoding, None
-        grid = Grid(*self.window_size)
         if encoding is not None:
+            grid = Grid(*self.window_size)
+            q, k, v = joint.permute(2, 0, 3, 1, 4).unbind(0)
             if encoding.has_rotation:
                 q, k = encoding.rotate(q, k, grid)
+                joint = torch.stack([x.transpose(1, 2) for x in (q, k, v)], 2)
             logits = encoding.logits(q, k, grid) if encoding.has_logits else None
             bias = None if logits is None else logits[0].expand(self.num_heads, -1, -1)
-        return window_attention(q, k, v, bias, regions, self.head_dims ** -0.5)
+        return window_attention(joint, bias, regions, self.head_dims ** -0.5)
 
-    def _attend_any(self, q: Tensor, k: Tensor, v: Tensor, regions: Tensor | None, dropout: float,
+    def _attend_any(self, joint: Tensor, regions: Tensor | None, dropout: float,
                     need_weights: bool) -> tuple[Tensor, Tensor | None]:
-        """Contextual encodings, value terms, dropout, weights."""
+        """The same for contextual encodings, value terms, dropout, weights."""
+        q, k, v = joint.permute(2, 0, 3, 1, 4).unbind(0)
         keep = None
         if regions is not None:
             flat = regions.flatten(0, 1)
             keep = flat[:, :, None] == flat[:, None, :]
             keep = keep.repeat(q.shape[0] // keep.shape[0], 1, 1)[:, None]
-        return attend(q, k, v, self.rel_pos_encoding, self.window_size, None, attn_mask=keep,
-                      dropout_p=dropout, need_weights=need_weights)
+        out, weights = attend(q, k, v, self.rel_pos_encoding, self.window_size, None,
+                              attn_mask=keep, dropout_p=dropout, need_weights=need_weights)
+        return out.transpose(1, 2), weights
 
 
 class ShiftWindowAttention(nn.Module):

@@ -12,39 +12,41 @@ from torch.autograd.function import once_differentiable
 _CHUNK = 2 ** 18
 
 
-def window_attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, regions: Tensor | None,
-                     scale: float) -> Tensor:
+def window_attention(joint: Tensor, bias: Tensor | None, regions: Tensor | None, scale: float
+                     ) -> Tensor:
     """softmax(q k^T * scale + bias) v in every window, between tokens of one region.
 
     Args:
-        q, k, v: (B * windows, heads, L, head_dims), windows of an image one after the other.
+        joint: queries, keys and values (B * windows, L, 3, heads, head_dims), as one projection
+            gives them, windows of an image one after the other. (Taken apart and put together by
+            autograd, their gradients would be copied once more.)
         bias: (heads, L, L), the same for all windows, or None.
         regions: (1 or B, windows, L) from window_regions, or None.
 
     Returns:
-        (B * windows, heads, L, head_dims), a view of (B * windows, L, heads, head_dims).
+        (B * windows, L, heads, head_dims).
 
     On a CPU windows are worked on a few at a time: no mask of all windows, and in training one
     buffer (the weights) instead of four. Elsewhere, and while compiling, all at once on
     ``F.scaled_dot_product_attention``.
     """
+    flat = None if regions is None else regions.flatten(0, 1)
+    trains = torch.is_grad_enabled() and (
+        joint.requires_grad or bias is not None and bias.requires_grad)
+    if trains and joint.device.type == 'cpu' and not torch.compiler.is_compiling():
+        out: Tensor = _WindowAttention.apply(  # type: ignore[no-untyped-call]
+            joint, bias, flat, scale)
+        return out
+    q, k, v = joint.permute(2, 0, 3, 1, 4).unbind(0)
     if q.device.type != 'cpu' or torch.compiler.is_compiling():
         mask = None if bias is None else bias[None].to(q.dtype)
-        if regions is not None:
-            apart = _apart(regions.flatten(0, 1))
+        if flat is not None:
+            apart = _apart(flat)
             apart = apart.repeat(q.shape[0] // apart.shape[0], 1, 1)[:, None]
             mask = ~apart if mask is None else mask.masked_fill(apart, float('-inf'))
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
-    flat = None if regions is None else regions.flatten(0, 1)
-    trains = torch.is_grad_enabled() and any(
-        x is not None and x.requires_grad for x in (q, k, v, bias))
-    if not trains:
-        return _infer(q, k, v, bias, flat, scale)
-    if torch.is_autocast_enabled('cpu'):  # a Function sees the types it is given
-        q, k, v = (x.to(torch.get_autocast_dtype('cpu')) for x in (q, k, v))
-    out: Tensor = _WindowAttention.apply(  # type: ignore[no-untyped-call]
-        q, k, v, bias, flat, scale)
-    return out
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
+        return out.transpose(1, 2)
+    return _infer(q, k, v, bias, flat, scale).transpose(1, 2)
 
 
 def _infer(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, regions: Tensor | None,
@@ -72,8 +74,9 @@ class _WindowAttention(torch.autograd.Function):
     attention: the weights are kept, everything else lives in buffers of a few windows."""
 
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None,
-                regions: Tensor | None, scale: float) -> Tensor:
+    def forward(ctx: Any, joint: Tensor, bias: Tensor | None, regions: Tensor | None,
+                scale: float) -> Tensor:
+        q, k, v = joint.permute(2, 0, 3, 1, 4)
         windows, heads, length, dims = q.shape
         weights = q.new_empty(windows * heads, length, length)
         out = _empty_output(q)
@@ -88,20 +91,21 @@ class _WindowAttention(torch.autograd.Function):
                 by_window.masked_fill_(apart[:, None], float('-inf'))
             torch.softmax(scores, -1, out=scores)
             out[part] = torch.bmm(scores, _flat(v[part])).view(-1, heads, length, dims)
-        ctx.save_for_backward(q, k, v, weights)
+        ctx.save_for_backward(joint, weights)
         ctx.scale, ctx.bias = scale, None if bias is None else bias.dtype
-        return out
+        return out.transpose(1, 2)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v, weights = ctx.saved_tensors
-        windows, heads, length, dims = q.shape
-        # One block, laid out like the joint projection's output, which they are views of.
-        joint = q.new_empty(windows, length, 3, heads, dims).permute(2, 0, 3, 1, 4)
-        grad_q, grad_k, grad_v = joint
+        joint, weights = ctx.saved_tensors
+        q, k, v = joint.permute(2, 0, 3, 1, 4)
+        grad_joint = torch.empty_like(joint)
+        grad_q, grad_k, grad_v = grad_joint.permute(2, 0, 3, 1, 4)
+        grad = grad.transpose(1, 2)
+        _, heads, length, dims = q.shape
         grad_bias = None
-        if ctx.needs_input_grad[3]:
+        if ctx.needs_input_grad[1]:
             grad_bias = q.new_zeros(heads, length, length, dtype=torch.promote_types(
                 q.dtype, torch.float32))
         for start, stop, _ in _chunks(q, None):
@@ -116,7 +120,7 @@ class _WindowAttention(torch.autograd.Function):
             grad_k[part] = torch.bmm(ds.transpose(1, 2), _flat(q[part] * ctx.scale)).view(shape)
         if grad_bias is not None:
             grad_bias = grad_bias.to(ctx.bias)
-        return grad_q, grad_k, grad_v, grad_bias, None, None
+        return grad_joint, grad_bias, None, None
 
 
 def _chunks(q: Tensor, regions: Tensor | None) -> list[tuple[int, int, Tensor | None]]:

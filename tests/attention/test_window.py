@@ -222,14 +222,14 @@ def test_fast_form_equals_the_weights(name):
 def test_gradcheck(monkeypatch, has_bias, has_regions):
     monkeypatch.setattr(core, '_CHUNK', 2 * 2 * 6 ** 2)
     torch.manual_seed(0)
-    q, k, v = (torch.randn(5, 2, 6, 3, dtype=torch.float64, requires_grad=True) for _ in range(3))
+    joint = torch.randn(5, 6, 3, 2, 3, dtype=torch.float64, requires_grad=True)
     bias = torch.randn(2, 6, 6, dtype=torch.float64, requires_grad=True) if has_bias else None
     regions = torch.randint(2, (1, 5, 6)) if has_regions else None
     assert torch.autograd.gradcheck(
-        lambda *args: core.window_attention(*args, bias, regions, 0.7), (q, k, v))
+        lambda x: core.window_attention(x, bias, regions, 0.7), (joint,))
     if has_bias:
         assert torch.autograd.gradcheck(
-            lambda b: core.window_attention(q, k, v, b, regions, 0.7), (bias,))
+            lambda b: core.window_attention(joint, b, regions, 0.7), (bias,))
 
 
 @pytest.mark.parametrize('shift', [(0, 0), (1, 2)])

@@ -1,0 +1,154 @@
+"""Swin's window attention with its bias table: this project's against the release's formulation.
+
+    python benchmarks/windows.py [--repeats 15] [--threads 1] [--dtype float32]
+
+Two parts are timed: 'attention' is everything between the joint projection and the output
+projection, 'block' also has both projections, the cutting into windows and the shift. The
+reference is written from the release: scaled product, table read by an index of all pairs, shift
+mask added, softmax, product, transposed back.
+"""
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+import torch
+from measure import paired_ratios, peak_memory
+from torch import Tensor
+
+from mmposenc.attention import ShiftWindowAttention
+from mmposenc.functional.windows import join_windows, partition_windows, window_regions
+
+#: name: (batch, height, width, embed_dims, heads, window)
+CASES = {
+    '224, stage 1, B=8': (8, 56, 56, 96, 3, 7),
+    '224, stage 3, B=8': (8, 14, 14, 384, 12, 7),
+    '384, stage 3, B=4': (4, 24, 24, 512, 16, 12),
+    '800x1333, stage 1': (1, 200, 334, 96, 3, 7),
+    '800x1333, stage 3': (1, 50, 84, 384, 12, 7),
+}
+
+
+def release_index(window: int) -> Tensor:
+    """Row of the table for every pair of a window's tokens, by query minus key."""
+    axis = torch.arange(window)
+    row, col = (grid.flatten() for grid in torch.meshgrid(axis, axis, indexing='ij'))
+    rows = row[:, None] - row + window - 1
+    return rows * (2 * window - 1) + col[:, None] - col + window - 1
+
+
+def release_mask(height: int, width: int, window: int, shift: int) -> Tensor | None:
+    """0 or -100 for every pair of every window."""
+    regions = window_regions((height, width), (window, window), (shift, shift))
+    if regions is None:
+        return None
+    return (regions[0][:, :, None] != regions[0][:, None, :]).float() * -100.0
+
+
+def release_attention(joint: Tensor, table: Tensor, index: Tensor, mask: Tensor | None,
+                      heads: int) -> Tensor:
+    """(windows, L, 3 C) -> (windows, L, C)."""
+    windows, length, channels = joint.shape
+    q, k, v = joint.view(windows, length, 3, heads, -1).permute(2, 0, 3, 1, 4)
+    attn = (q * q.shape[-1] ** -0.5) @ k.transpose(-2, -1)
+    bias = table[index.view(-1)].view(length, length, heads).permute(2, 0, 1).contiguous()
+    attn = attn + bias[None]
+    if mask is not None:
+        attn = attn.view(-1, mask.shape[0], heads, length, length) + mask[None, :, None]
+        attn = attn.view(-1, heads, length, length)
+    attn = attn.softmax(-1)
+    return (attn @ v).transpose(1, 2).reshape(windows, length, channels // 3)
+
+
+def attention_runs(case: str, shift: int, dtype: torch.dtype
+                   ) -> tuple[dict[str, Callable[[], Tensor]], list[Tensor]]:
+    """Both formulations between the projections, and the leaves they have gradients of."""
+    batch, height, width, dims, heads, window = CASES[case]
+    module = ShiftWindowAttention(dims, heads, window, shift,
+                                  rel_pos_encoding=dict(type='mmposenc.RelativePositionBias'))
+    module.to(dtype)
+    sides = (window, window)
+    joint = partition_windows(torch.randn(batch, height, width, 3 * dims, dtype=dtype), sides)
+    joint.requires_grad_()
+    table = module.w_msa.rel_pos_encoding.relative_position_bias_table
+    index, mask = release_index(window), release_mask(height, width, window, shift)
+    mask = None if mask is None else mask.to(dtype)
+    regions = window_regions((height, width), sides, (shift, shift))
+
+    def ours() -> Tensor:
+        return module.w_msa._attend_bias(joint.view(*joint.shape[:2], 3, heads, -1),
+                                         regions).flatten(2)
+
+    return {'release': lambda: release_attention(joint, table, index, mask, heads),
+            'ours': ours}, [joint, table]
+
+
+def block_runs(case: str, shift: int, dtype: torch.dtype
+               ) -> tuple[dict[str, Callable[[], Tensor]], list[Tensor]]:
+    """Both formulations from map to map."""
+    batch, height, width, dims, heads, window = CASES[case]
+    module = ShiftWindowAttention(dims, heads, window, shift,
+                                  rel_pos_encoding=dict(type='mmposenc.RelativePositionBias'))
+    module.to(dtype)
+    x = torch.randn(batch, height * width, dims, dtype=dtype, requires_grad=True)
+    table = module.w_msa.rel_pos_encoding.relative_position_bias_table
+    index, mask = release_index(window), release_mask(height, width, window, shift)
+    mask = None if mask is None else mask.to(dtype)
+    sides, shifts = (window, window), (shift, shift)
+
+    def release() -> Tensor:
+        grid = x.view(batch, height, width, dims)
+        joint = module.w_msa.qkv(partition_windows(grid, sides, shifts))
+        out = module.w_msa.proj(release_attention(joint, table, index, mask, heads))
+        return join_windows(out, (height, width), sides, shifts).flatten(1, 2)
+
+    return {'release': release, 'ours': lambda: module(x, (height, width))}, [
+        x, *module.parameters()]
+
+
+def inference(run: Callable[[], Tensor]) -> Callable[[], None]:
+    def call() -> None:
+        with torch.no_grad():
+            run()
+    return call
+
+
+def training(run: Callable[[], Tensor], leaves: list[Tensor]) -> Callable[[], None]:
+    grad = torch.randn_like(run())
+
+    def call() -> None:
+        torch.autograd.grad(run(), leaves, grad)
+    return call
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument('--case', choices=sorted(CASES), action='append')
+    parser.add_argument('--repeats', type=int, default=15)
+    parser.add_argument('--threads', type=int, default=1)
+    parser.add_argument('--dtype', choices=['float32', 'bfloat16'], default='float32')
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    dtype = getattr(torch, args.dtype)
+    print('| case | shift | part | inference | training | memory inference | memory training |')
+    print('|---|---|---|---|---|---|---|')
+    for case in args.case or CASES:
+        for shift in (0, CASES[case][-1] // 2):
+            for part, build in (('attention', attention_runs), ('block', block_runs)):
+                runs, leaves = build(case, shift, dtype)
+                torch.testing.assert_close(runs['ours'](), runs['release'](), atol=2e-2
+                                           if dtype == torch.bfloat16 else 2e-5, rtol=2e-2)
+                cells = []
+                kinds = ({n: inference(run) for n, run in runs.items()},
+                         {n: training(run, leaves) for n, run in runs.items()})
+                for kind in kinds:
+                    cells.append(paired_ratios(kind, 'release', args.repeats)['ours'])
+                for kind in kinds:
+                    peaks = {name: max(peak_memory(run), 1) for name, run in kind.items()}
+                    cells.append(peaks['ours'] / peaks['release'])
+                print(f'| {case} | {shift} | {part} | '
+                      + ' | '.join(f'{cell:.2f}' for cell in cells) + ' |', flush=True)
+
+
+if __name__ == '__main__':
+    main()
