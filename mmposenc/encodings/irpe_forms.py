@@ -4,7 +4,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from ..functional.chunked import chunked_attention
@@ -22,26 +21,19 @@ def attend_chunked(encoding: IRPE, q: Tensor, k: Tensor, v: Tensor, query: Grid,
 
     Args and returns as :meth:`RelativeEncoding.attend`.
     """
-    batch, heads, _, dims = q.shape
-    prefix = encoding.num_prefix_tokens
-    layout = _layout(query, key, prefix)
+    heads = q.shape[1]
+    layout = Layout(query.height, query.width, key.height, key.width, encoding.num_prefix_tokens)
+    # Half precision in float32: buffers are small, and sums over the keys stay exact.
+    dtype = torch.float64 if q.dtype == torch.float64 else torch.float32
     with torch.autocast(q.device.type, enabled=False):
-        q32, k32, v32 = _in_float32(q, k, v)
+        rows = [x.to(dtype).flatten(0, 1).contiguous() for x in (q, k, v)]
         terms = _bias_terms if encoding.mode == 'bias' else _contextual_terms
-        sides, tables = terms(encoding, query, key, layout, q32)
-        keys, values = (_prefix_last(x, prefix, layout).flatten(0, 1).contiguous()
-                        for x in (k32, v32))
+        sides, tables = terms(encoding, query, key, layout, rows[0])
         padding = None
         if key_padding_mask is not None:
-            padding = _prefix_last(key_padding_mask[:, None, :, None], prefix, layout)[..., 0]
-            padding = padding.expand(-1, heads, -1).reshape(batch * heads, -1)
-        cells = q32[:, :, prefix:].reshape(batch * heads, -1, dims).contiguous()
-        out = chunked_attention(cells, keys, values, sides, padding=padding, **tables)
-        out = out.view(batch, heads, -1, dims)
-        if prefix:
-            first = _prefix_queries(q32[:, :, :prefix], k32, v32, tables, key_padding_mask)
-            out = torch.cat([first, out], 2)
-    return out.to(v.dtype)
+            padding = key_padding_mask.repeat_interleave(heads, 0)
+        out = chunked_attention(rows[0], rows[1], rows[2], sides, padding=padding, **tables)
+    return out.view(q.shape).to(v.dtype)
 
 
 def _contextual_terms(encoding: IRPE, query: Grid, key: Grid, layout: Layout, like: Tensor
@@ -75,11 +67,6 @@ def _bias_terms(encoding: IRPE, query: Grid, key: Grid, layout: Layout, like: Te
     return Sides(layout, on_offsets=side), {'bias': runs.contiguous()}
 
 
-def _in_float32(*tensors: Tensor) -> list[Tensor]:
-    """Half-precision tensors as float32: buffers are small, and sums over the keys stay exact."""
-    return [x.float() if x.dtype in (torch.float16, torch.bfloat16) else x for x in tensors]
-
-
 def _joined_table(encoding: IRPE, side: str) -> Tensor:
     """One table for both axes of 'cross': buckets of the rows, of the columns, of prefix tokens."""
     tables = encoding.tables(side)
@@ -92,31 +79,3 @@ def _joined_table(encoding: IRPE, side: str) -> Tensor:
         parts.append(sum(table.narrow(dim, n, 1) for table in tables[1:]) +
                      tables[0].narrow(dim, n, 1))
     return torch.cat(parts, dim)
-
-
-def _layout(query: Grid, key: Grid, prefix: int) -> Layout:
-    return Layout(query.height, query.width, key.height, key.width, -(-prefix // key.width),
-                  key.num_cells + prefix)
-
-
-def _prefix_last(x: Tensor, prefix: int, layout: Layout) -> Tensor:
-    """Keys (B, heads, Lk, n) with the prefix behind the grid, filled up to whole rows."""
-    if not prefix:
-        return x
-    fill = layout.extra_rows * layout.key_width - prefix
-    return F.pad(torch.cat([x[:, :, prefix:], x[:, :, :prefix]], 2), (0, 0, 0, fill))
-
-
-def _prefix_queries(q: Tensor, k: Tensor, v: Tensor, tables: dict[str, Tensor],
-                    key_padding_mask: Tensor | None) -> Tensor:
-    """Attention of the prefix tokens: every key is in their bucket, the last of the tables.
-
-    A table on keys or a bias adds the same to all logits of a query, which softmax ignores.
-    """
-    logits = q @ k.transpose(-2, -1)
-    if 'table_q' in tables:
-        logits = logits + (k @ tables['table_q'][..., -1:]).transpose(-2, -1)
-    if key_padding_mask is not None:
-        logits = logits.masked_fill(key_padding_mask[:, None, None], float('-inf'))
-    out = logits.softmax(-1) @ v
-    return out + tables['table_v'][:, -1:] if 'table_v' in tables else out

@@ -30,7 +30,7 @@ def chunks(num_heads: int, layout: Layout) -> Iterator[Chunk]:
     for first in range(0, num_heads, heads):
         for top in range(0, layout.height, rows):
             yield Chunk(slice(first, min(first + heads, num_heads)), top,
-                        min(rows, layout.height - top))
+                        min(rows, layout.height - top), 0 if top else layout.prefix)
 
 
 
@@ -45,15 +45,15 @@ class _Attention(torch.autograd.Function):
         work = _Work(q, k, v, table_k, table_q, table_v, bias, padding, sides)
         kept = None
         if any(ctx.needs_input_grad) and q.shape[1] * k.shape[1] <= KEEP_PAIRS:
-            kept = work.kept = q.new_empty(q.shape[0], q.shape[1], k.shape[1])
+            kept = work.kept = q.new_empty(q.shape[0], q.shape[1], work.k.shape[1])
         ctx.save_for_backward(q, k, v, table_k, table_q, table_v, bias, padding, kept)
         out = torch.empty_like(q)
         for chunk in chunks(q.shape[0], sides.layout):
             weights = work.new_weights(chunk)
             part = work.queries(out, chunk)
-            torch.bmm(weights, v[chunk.heads], out=part)
+            torch.bmm(weights, work.v[chunk.heads], out=part)
             if table_v is not None and sides.on_keys is not None:
-                sums = sides.on_keys.sums(weights, chunk)
+                sums = sides.on_keys.sums(weights, chunk, 1.0)
                 part += torch.matmul(sums, work.table(table_v, chunk))
         return out
 
@@ -64,12 +64,16 @@ class _Attention(torch.autograd.Function):
         work = _Work(q, k, v, table_k, table_q, table_v, bias, padding, ctx.sides)
         work.kept = kept
         # Every row of the first three is written before it is added to.
-        grads: list[Tensor | None] = [torch.empty_like(each) for each in (q, k, v)]
+        grads: list[Tensor | None] = [torch.empty_like(each) for each in (q, work.k, work.v)]
         grads += [None if each is None else torch.zeros_like(each)
                   for each in (table_k, table_q, table_v, bias)]
         grad = grad.contiguous()
         for chunk in chunks(q.shape[0], work.layout):
             work.add_gradients(chunk, grad, grads)
+        for index in (1, 2):
+            total = grads[index]
+            assert total is not None
+            grads[index] = _prefix_first(total, work.layout)
         return (*grads, None, None)
 
 
@@ -81,15 +85,37 @@ def _product(a: Tensor, b: Tensor, out: Tensor, add: bool) -> None:
         torch.bmm(a, b, out=out)
 
 
+def _prefix_last(x: Tensor, layout: Layout) -> Tensor:
+    """Keys (N, Lk, n) with the prefix behind the grid, filled up with zeros to whole rows."""
+    if not layout.prefix:
+        return x
+    cells = layout.key_height * layout.key_width
+    out = x.new_zeros(x.shape[0], layout.all_key_rows * layout.key_width, x.shape[2])
+    out[:, :cells] = x[:, layout.prefix:]
+    out[:, cells:layout.num_keys] = x[:, :layout.prefix]
+    return out
+
+
+def _prefix_first(x: Tensor, layout: Layout) -> Tensor:
+    """The adjoint of :func:`_prefix_last`."""
+    if not layout.prefix:
+        return x
+    cells = layout.key_height * layout.key_width
+    return torch.cat([x[:, cells:layout.num_keys], x[:, :cells]], 1)
+
+
 class _Work:
     """Buffers and steps that forward and backward share."""
 
     def __init__(self, q: Tensor, k: Tensor, v: Tensor, table_k: Tensor | None,
                  table_q: Tensor | None, table_v: Tensor | None, bias: Tensor | None,
                  padding: Tensor | None, sides: Sides) -> None:
-        self.q, self.k, self.v = q, k, v
+        self.q, self.k, self.v = q, _prefix_last(k, sides.layout), _prefix_last(v, sides.layout)
         self.table_k, self.table_q, self.table_v = table_k, table_q, table_v
-        self.bias, self.padding = bias, padding
+        self.bias = bias
+        self.padding = None
+        if padding is not None:
+            self.padding = _prefix_last(padding[..., None], sides.layout)[..., 0]
         self.layout, self.on_keys, self.on_queries, self.on_offsets = sides
         self.kept: Tensor | None = None
         self._buffers: dict[str, Tensor] = {}
@@ -98,8 +124,8 @@ class _Work:
 
     def queries(self, x: Tensor, chunk: Chunk) -> Tensor:
         """Rows of x (N, Lq, head_dims) that belong to the chunk."""
-        first = chunk.first_row * self.layout.width
-        return x[chunk.heads, first:first + chunk.num_rows * self.layout.width]
+        first = self.layout.prefix + chunk.first_row * self.layout.width
+        return x[chunk.heads, first - chunk.lead:first + chunk.num_rows * self.layout.width]
 
     def table(self, table: Tensor, chunk: Chunk) -> Tensor:
         """(head_dims, channels) of shared heads, or one for each head of the chunk."""
@@ -117,8 +143,7 @@ class _Work:
 
     def buffer(self, name: str, chunk: Chunk) -> Tensor:
         """(heads, R * Wq, keys); one allocation for all chunks of full size."""
-        heads = chunk.heads.stop - chunk.heads.start
-        shape = (heads, chunk.num_rows * self.layout.width, self.k.shape[1])
+        shape = (chunk.num_heads, chunk.lead + chunk.num_rows * self.layout.width, self.k.shape[1])
         if name not in self._buffers or self._buffers[name].shape != shape:
             self._buffers[name] = self.q.new_empty(shape)
         return self._buffers[name]
@@ -176,7 +201,7 @@ class _Work:
             self.on_keys.fill(g, self.table(self.table_v, chunk).transpose(-1, -2), chunk,
                               grad_logits)
             torch.baddbmm(grad_logits, g, values, out=grad_logits)
-            self.add_table_grad(grad_table_v, chunk, self.on_keys.sums(weights, chunk), g)
+            self.add_table_grad(grad_table_v, chunk, self.on_keys.sums(weights, chunk, 1.0), g)
         else:
             torch.bmm(g, values, out=grad_logits)
         torch.ops.aten._softmax_backward_data(grad_logits, weights, -1, weights.dtype,
@@ -185,7 +210,7 @@ class _Work:
         torch.bmm(grad_logits, self.k[heads], out=part)
         _product(grad_logits.transpose(1, 2), q, grad_k[heads], add=chunk.first_row > 0)
         if grad_table_k is not None and self.table_k is not None and self.on_keys is not None:
-            sums = self.on_keys.sums(grad_logits, chunk)
+            sums = self.on_keys.sums(grad_logits, chunk, 0.0)
             part += torch.matmul(sums, self.table(self.table_k, chunk).transpose(-1, -2))
             self.add_table_grad(grad_table_k, chunk, q, sums)
         if grad_bias is not None and self.on_offsets is not None:
@@ -204,7 +229,7 @@ class _Work:
             self._grad_runs += runs
         if chunk.first_row + chunk.num_rows < self.layout.height:
             return
-        sums = self.on_queries.lookup_sums(self._grad_runs, chunk.heads.stop - chunk.heads.start)
+        sums = self.on_queries.lookup_sums(self._grad_runs, chunk.num_heads)
         keys = self.k[chunk.heads]
         grad_k[chunk.heads] += torch.matmul(sums,
                                             self.table(self.table_q, chunk).transpose(-1, -2))
@@ -215,21 +240,21 @@ def chunked_attention(q: Tensor, k: Tensor, v: Tensor, sides: Sides, *,
                       table_k: Tensor | None = None, table_q: Tensor | None = None,
                       table_v: Tensor | None = None, bias: Tensor | None = None,
                       padding: Tensor | None = None) -> Tensor:
-    """Attention with terms of iRPE, queries of the grid alone.
+    """Attention with terms of iRPE.
 
     Args:
-        q: (N, Hq * Wq, head_dims), scaled; N = images * heads. All contiguous.
-        k, v: (N, all_key_rows * Wk, head_dims), as ``sides.layout`` describes.
+        q: (N, Lq, head_dims), scaled, prefix tokens first; N = images * heads. All contiguous.
+        k, v: (N, Lk, head_dims).
         sides: what the terms need to know about the grids.
         table_k, table_q: (heads or 1, head_dims, channels), None where there is no such term;
             the channel of prefix tokens, if there are any, last. Keys meet ``table_q`` as they
             are: fold their scale into it.
         table_v: (heads or 1, channels, head_dims).
         bias: runs (heads or 1, Wq, patterns, Wk); takes the place of the tables.
-        padding: (N, keys) bool, True = padding.
+        padding: (N, Lk) bool, True = padding.
 
     Returns:
-        (N, Hq * Wq, head_dims).
+        (N, Lq, head_dims).
     """
     out: Tensor = _Attention.apply(  # type: ignore[no-untyped-call]
         q, k, v, table_k, table_q, table_v, bias, padding, sides)

@@ -23,17 +23,26 @@ MAX_PLAN_ELEMENTS = 1024 * 1024
 class Layout(NamedTuple):
     """Shapes of one call.
 
-    height, width: query rows and columns. key_height, key_width: key rows and columns. Keys are
-    those cells, then ``extra_rows`` rows of as many cells, which start with the prefix tokens and
-    end in fill; ``num_keys`` is where the fill starts.
+    height, width: query rows and columns, behind ``prefix`` tokens. key_height, key_width: key
+    rows and columns. Keys are those cells, then ``extra_rows`` rows of as many cells, which start
+    with the prefix tokens and end in fill.
     """
 
     height: int
     width: int
     key_height: int
     key_width: int
-    extra_rows: int
-    num_keys: int
+    prefix: int
+
+    @property
+    def extra_rows(self) -> int:
+        """Rows of keys that hold the prefix tokens."""
+        return -(-self.prefix // self.key_width)
+
+    @property
+    def num_keys(self) -> int:
+        """Where the fill starts."""
+        return self.key_height * self.key_width + self.prefix
 
     @property
     def all_key_rows(self) -> int:
@@ -42,11 +51,18 @@ class Layout(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """Some heads (of all images) and some query rows."""
+    """Some heads (of all images) and some query rows; ``lead`` prefix tokens come before the first.
+    """
 
     heads: slice
     first_row: int
     num_rows: int
+    lead: int
+
+    @property
+    def num_heads(self) -> int:
+        """Heads in this chunk."""
+        return self.heads.stop - self.heads.start
 
 
 class _Plans:
@@ -78,25 +94,27 @@ class KeySide:
         self._plans = _Plans()
 
     def plan(self, chunk: Chunk) -> Spread:
-        """Index tensors of a chunk; kept for the next heads, within this call only."""
-        heads = chunk.heads.stop - chunk.heads.start
+        """Index tensors of a chunk."""
         rows = self.pattern[chunk.first_row:chunk.first_row + chunk.num_rows]
         return self._plans.get(
-            (heads, chunk.first_row, chunk.num_rows),
-            lambda: spread_plan(rows, self.all_patterns, heads, self.layout.width))
+            (chunk.num_heads, chunk.first_row, chunk.num_rows),
+            lambda: spread_plan(rows, self.all_patterns, chunk.num_heads, self.layout.width,
+                                chunk.lead))
 
     def fill(self, x: Tensor, table: Tensor, chunk: Chunk, out: Tensor) -> None:
-        """Write (x @ table)[bucket] to ``out``.
+        """Write (x @ table)[bucket] to ``out``; for prefix queries the same number to all keys,
+        which softmax and its backward ignore.
 
         Args:
-            x: (heads, R * Wq, head_dims).
+            x: (heads, lead + R * Wq, head_dims).
             table: (head_dims, channels), or with heads in front.
-            out: (heads, R * Wq, keys).
+            out: (heads, lead + R * Wq, keys).
         """
         width = self.layout.width
         lookup = torch.matmul(x, table)
         heads, _, channels = lookup.shape
-        lookup = lookup.view(heads * chunk.num_rows, width, channels).transpose(0, 1)
+        lookup = lookup[:, chunk.lead:].reshape(heads * chunk.num_rows, width, channels)
+        lookup = lookup.transpose(0, 1)
         if not self.layout.extra_rows:
             runs = self.patterns.expand(lookup.contiguous())
         else:
@@ -107,18 +125,28 @@ class KeySide:
             runs[:, :, n:] = lookup[..., -1:, None]
         self.plan(chunk).spread(runs, out)
 
-    def sums(self, logits: Tensor, chunk: Chunk) -> Tensor:
-        """The adjoint: (heads, R * Wq, keys) to sums by bucket (heads, R * Wq, channels)."""
-        heads = logits.shape[0]
+    def sums(self, logits: Tensor, chunk: Chunk, total: float) -> Tensor:
+        """The adjoint: (heads, lead + R * Wq, keys) to sums by bucket (heads, lead + R * Wq,
+        channels).
+
+        Args:
+            total: sum over the keys, for prefix queries: 1 for weights, 0 for their gradient.
+        """
         width, key_width = self.layout.width, self.layout.key_width
+        heads, n = chunk.num_heads, self.patterns.num_patterns
         runs = self.plan(chunk).sums(logits, key_width)
         runs = runs.view(width, heads * chunk.num_rows, self.all_patterns, key_width)
-        n = self.patterns.num_patterns
-        sums = self.patterns.contract(runs[:, :, :n])
-        if self.layout.extra_rows:
-            # Fill keys have weight 0, and so has their gradient.
-            sums = torch.cat([sums, runs[:, :, n:].sum((2, 3))[..., None]], -1)
-        return sums.transpose(0, 1).reshape(heads, chunk.num_rows * width, -1)
+        cells = self.patterns.contract(runs[:, :, :n]).transpose(0, 1)
+        if not self.layout.extra_rows:
+            return cells.reshape(heads, chunk.num_rows * width, -1)
+        sums = logits.new_zeros(*logits.shape[:2], cells.shape[-1] + 1)
+        grid = sums[:, chunk.lead:].unflatten(1, (chunk.num_rows, width))  # type: ignore[no-untyped-call]
+        shape = (heads, chunk.num_rows, width, -1)
+        grid[..., :-1] = cells.reshape(shape)
+        # Fill keys have weight 0, and so has their gradient.
+        grid[..., -1] = runs[:, :, n:].sum((2, 3)).t().reshape(shape[:3])
+        sums[:, :chunk.lead, -1] = total
+        return sums
 
 
 class QuerySide:
@@ -142,7 +170,8 @@ class QuerySide:
             table: (head_dims, channels), or with heads in front.
 
         Returns:
-            (rows, Wk): (Wq, heads, Hk, P) rows of the grid, then (heads, extra_rows) of the prefix.
+            (rows, Wk): (Wq, heads, Hk, P) for pairs of cells, then, if there are prefix tokens,
+            (heads, all key rows) of their bucket.
         """
         lay = self.layout
         lookup = torch.matmul(keys, table)
@@ -153,7 +182,7 @@ class QuerySide:
         grid = self.patterns.expand(by_column.contiguous()).permute(3, 1, 2, 0)
         if not lay.extra_rows:
             return grid.reshape(-1, lay.key_width)
-        extra = lookup[:, cells:, -1].reshape(-1, lay.key_width)
+        extra = lookup[..., -1].reshape(-1, lay.key_width)
         return torch.cat([grid.reshape(-1, lay.key_width), extra])
 
     def lookup_sums(self, runs: Tensor, heads: int) -> Tensor:
@@ -168,17 +197,16 @@ class QuerySide:
         cells = sums.shape[1]
         out = sums.new_zeros(heads, lay.all_key_rows * lay.key_width, sums.shape[2] + 1)
         out[:, :cells, :-1] = sums
-        out[:, cells:, -1] = runs[rows:].view(heads, -1)
+        out[..., -1] = runs[rows:].view(heads, -1)
         return out
 
     def plan(self, chunk: Chunk) -> Spread:
-        """Index tensors of a chunk; kept for the next heads, within this call only."""
-        heads = chunk.heads.stop - chunk.heads.start
+        """Index tensors of a chunk."""
         rows = self.patterns.pattern[:, chunk.first_row:chunk.first_row + chunk.num_rows]
         return self._plans.get(
-            (heads, chunk.first_row, chunk.num_rows),
-            lambda: transposed_plan(rows, self.patterns.num_patterns, heads, self.layout.width,
-                                    self.layout.extra_rows))
+            (chunk.num_heads, chunk.first_row, chunk.num_rows),
+            lambda: transposed_plan(rows, self.patterns.num_patterns, chunk.num_heads,
+                                    self.layout.width, self.layout.extra_rows, chunk.lead))
 
 
 class OffsetSide:
@@ -193,12 +221,12 @@ class OffsetSide:
         self._plans = _Plans()
 
     def plan(self, chunk: Chunk) -> Spread:
-        """Index tensors of a chunk; kept for the next heads, within this call only."""
+        """Index tensors of a chunk."""
         rows = self.pattern[chunk.first_row:chunk.first_row + chunk.num_rows]
         return self._plans.get(
-            (chunk.heads.start % self.heads, chunk.heads.stop - chunk.heads.start,
-             chunk.first_row, chunk.num_rows),
-            lambda: shared_plan(rows, self.all_patterns, self._which(chunk), self.layout.width))
+            (chunk.heads.start % self.heads, chunk.num_heads, chunk.first_row, chunk.num_rows),
+            lambda: shared_plan(rows, self.all_patterns, self._which(chunk), self.layout.width,
+                                chunk.lead))
 
     def _which(self, chunk: Chunk) -> Tensor:
         """Head of the runs for each head of the chunk."""

@@ -89,8 +89,9 @@ def with_prefix(pattern: Tensor, num_patterns: int, extra_rows: int) -> Tensor:
 class Spread:
     """Index tensors that spread runs over some query rows of some heads, and add them up.
 
-    Runs lie in rows of Wk numbers, ordered (column, head, query row, pattern); logits in rows of Wk
-    numbers ordered (head, query row, column, key row).
+    Logits lie in rows of Wk numbers ordered (head, query, key row); queries are ``lead`` prefix
+    tokens, then (query row, column). take: for each row of logits, its run. order, starts: for each
+    run, the rows of logits of cells that took it.
     """
 
     take: Tensor
@@ -107,78 +108,117 @@ class Spread:
         return F.embedding_bag(self.order, logits.view(-1, wk), self.starts, mode='sum')
 
 
-def spread_plan(pattern: Tensor, num_patterns: int, heads: int, columns: int) -> Spread:
-    """Index tensors for query rows with ``pattern`` (R, Hk), of ``heads`` heads and Wq ``columns``.
+def spread_plan(pattern: Tensor, num_patterns: int, heads: int, columns: int, lead: int = 0
+                ) -> Spread:
+    """Plan for runs ordered (column, head, query row, pattern): each query has its own.
+
+    Args:
+        pattern: (R, Hk) patterns of the query rows.
+        num_patterns: patterns; the last is that of prefix keys, whose runs are constant.
+        heads: heads of the chunk.
+        columns: query columns.
+        lead: prefix queries; they take a constant run.
     """
     num_rows, key_rows = pattern.shape
-    device = pattern.device
-    g = torch.arange(heads, device=device)[:, None, None]
-    r = torch.arange(num_rows, device=device)[:, None]
-    c = torch.arange(columns, device=device)
+    g, r, c = _axes(heads, num_rows, columns, pattern.device)
     first_run = ((c * heads + g) * num_rows + r) * num_patterns  # (heads, R, columns)
     take = first_run[..., None] + pattern[:, None]
-    by_pattern = pattern.argsort(dim=1, stable=True)
-    count = F.one_hot(pattern, num_patterns).sum(1)
-    before = count.cumsum(1) - count
-    first_logit = ((g * num_rows + r) * columns + c) * key_rows
+    constant = g[..., 0] * (num_rows * num_patterns) + num_patterns - 1
+    by_pattern, before = _sort_patterns(pattern, num_patterns)
+    first_logit = _first_logit(g, r, c, lead, num_rows, columns) * key_rows
     order = (first_logit[..., None] + by_pattern[:, None]).permute(2, 0, 1, 3)
     at = ((c[:, None, None] * heads + g[:, :, 0]) * num_rows + r[:, 0]) * key_rows
-    return Spread(take.flatten(), order.flatten(), (at[..., None] + before).flatten())
+    return Spread(_with_lead(take, constant.expand(-1, lead * key_rows)), order.flatten(),
+                  (at[..., None] + before).flatten())
 
 
 def transposed_plan(pattern: Tensor, num_patterns: int, heads: int, columns: int,
-                    extra_rows: int) -> Spread:
-    """As :func:`spread_plan`, for runs ordered (column, head, key row, pattern).
+                    extra_rows: int = 0, lead: int = 0) -> Spread:
+    """Plan for runs ordered (column, head, key row, pattern), which all query rows share, then
+    (head, key row) of the prefix bucket.
 
     Args:
         pattern: (Hk, R) patterns of key rows against some query rows.
-        extra_rows: key rows after those, with one run for each head, at the end of the runs.
+        extra_rows: key rows after those; with prefix tokens only.
     """
     key_rows, num_rows = pattern.shape
-    device = pattern.device
-    g = torch.arange(heads, device=device)[:, None, None]
-    r = torch.arange(num_rows, device=device)[:, None]
-    c = torch.arange(columns, device=device)
-    j = torch.arange(key_rows, device=device)
-    first_run = ((c * heads + g) * key_rows)[..., None] + j  # (heads, 1, columns, Hk)
-    take = first_run * num_patterns + pattern.t()[:, None]
     all_rows = key_rows + extra_rows
-    first_logit = ((g * num_rows + r) * columns + c) * all_rows  # (heads, R, columns)
-    by_pattern = pattern.argsort(dim=1, stable=True)
-    count = F.one_hot(pattern, num_patterns).sum(1)
-    before = count.cumsum(1) - count
-    # (columns, heads, Hk, R): query rows by pattern
-    order = ((g * num_rows + by_pattern) * columns).expand(columns, -1, -1, -1)
-    order = (order + c[:, None, None, None]) * all_rows + j[:, None]
-    at = (((c[:, None, None] * heads + g[:, :, 0]) * key_rows + j) * num_rows)[..., None] + before
-    order, at = order.flatten(), at.flatten()
-    if extra_rows:
-        x = torch.arange(extra_rows, device=device)
-        first_extra = columns * heads * key_rows * num_patterns + g[..., None] * extra_rows
-        take = torch.cat([take, (first_extra + x).expand(-1, num_rows, columns, -1)], 3)
-        extra = (first_logit.flatten(1)[:, None] + key_rows + x[:, None]).flatten()
-        starts = order.shape[0] + torch.arange(heads * extra_rows, device=device) * (
-            num_rows * columns)
-        order, at = torch.cat([order, extra]), torch.cat([at, starts])
-    return Spread(take.flatten(), order, at)
+    g, r, c = _axes(heads, num_rows, columns, pattern.device)
+    j = torch.arange(all_rows, device=pattern.device)
+    first_run = ((c * heads + g) * key_rows)[..., None] + j[:key_rows]  # (heads, 1, columns, Hk)
+    take = first_run * num_patterns + pattern.t()[:, None]
+    by_pattern, before = _sort_patterns(pattern, num_patterns)
+    order = _first_logit(g, by_pattern, 0, lead, num_rows, columns)  # (heads, Hk, R)
+    order = ((c[:, None, None, None] + order) * all_rows + j[:key_rows, None]).flatten()
+    at = ((c[:, None, None] * heads + g[:, :, 0]) * key_rows + j[:key_rows]) * num_rows
+    at = (at[..., None] + before).flatten()
+    if not extra_rows:
+        return Spread(take.flatten(), order, at)
+    extra_run = columns * heads * key_rows * num_patterns + g[..., None] * all_rows + j
+    extra = extra_run[..., key_rows:].expand(-1, num_rows, columns, -1)
+    take = _with_lead(torch.cat([take, extra], 3),
+                      extra_run.expand(-1, lead, 1, -1).reshape(heads, -1))
+    further, begin = _prefix_bags(g, r, c, lead, key_rows, all_rows)
+    return Spread(take, torch.cat([order, further]), torch.cat([at, order.shape[0] + begin]))
 
 
-def shared_plan(pattern: Tensor, num_patterns: int, which: Tensor, columns: int) -> Spread:
-    """As :func:`spread_plan`, for runs (heads, column, pattern) that all query rows share.
+def _prefix_bags(g: Tensor, r: Tensor, c: Tensor, lead: int, key_rows: int, all_rows: int
+                 ) -> tuple[Tensor, Tensor]:
+    """Rows of logits in the prefix bucket, for each (head, key row): those of prefix queries; for
+    prefix keys also those of all cells."""
+    heads, extra = g.shape[0], all_rows - key_rows
+    queries = lead + r.shape[0] * c.shape[0]
+    head = g[:, 0] * queries  # (heads, 1)
+    j = torch.arange(all_rows, device=g.device)
+    of_prefix = head[..., None] + torch.arange(lead, device=g.device)
+    of_all = head[..., None] + torch.arange(queries, device=g.device)
+    cells = of_prefix * all_rows + j[:key_rows, None]  # (heads, Hk, lead)
+    others = of_all * all_rows + j[key_rows:, None]  # (heads, extra, queries)
+    rows = torch.cat([cells.flatten(1), others.flatten(1)], 1)
+    sizes = torch.tensor([lead] * key_rows + [queries] * extra, device=g.device).repeat(heads)
+    return rows.flatten(), sizes.cumsum(0) - sizes
+
+
+def shared_plan(pattern: Tensor, num_patterns: int, which: Tensor, columns: int, lead: int = 0
+                ) -> Spread:
+    """Plan for runs (heads, column, pattern) that all query rows share.
 
     Args:
-        pattern: (R, Hk).
+        pattern: (R, Hk), the last pattern constant as in :func:`spread_plan`.
         which: (heads,) which head's runs each takes; the sums are one for each of them.
     """
     num_rows, key_rows = pattern.shape
-    c = torch.arange(columns, device=pattern.device)
+    g, _, c = _axes(which.shape[0], num_rows, columns, pattern.device)
     take = (((which[:, None, None] * columns + c) * num_patterns)[..., None] + pattern[:, None])
-    flat = pattern.flatten()
-    by_pattern = flat.argsort(stable=True)
-    count = F.one_hot(flat, num_patterns).sum(0)
-    before = count.cumsum(0) - count
-    r, j = by_pattern // key_rows, by_pattern % key_rows
-    g = torch.arange(which.shape[0], device=pattern.device)[:, None, None]
-    order = ((g * num_rows + r) * columns + c[:, None]) * key_rows + j
-    at = (g * columns + c[:, None]) * (num_rows * key_rows) + before
-    return Spread(take.flatten(), order.flatten(), at.flatten())
+    constant = which[:, None] * (columns * num_patterns) + num_patterns - 1
+    by_pattern, before = _sort_patterns(pattern.reshape(1, -1), num_patterns)
+    # (heads, columns, R * Hk)
+    first = _first_logit(g, by_pattern[0] // key_rows, c[:, None], lead, num_rows, columns)
+    order = first * key_rows + by_pattern[0] % key_rows
+    at = (g * columns + c[:, None]) * (num_rows * key_rows) + before[0]
+    return Spread(_with_lead(take, constant.expand(-1, lead * key_rows)), order.flatten(),
+                  at.flatten())
+
+
+def _axes(heads: int, num_rows: int, columns: int, device: torch.device
+          ) -> tuple[Tensor, Tensor, Tensor]:
+    """Numbers of heads (heads, 1, 1), query rows (R, 1) and columns (columns,)."""
+    return (torch.arange(heads, device=device)[:, None, None],
+            torch.arange(num_rows, device=device)[:, None], torch.arange(columns, device=device))
+
+
+def _sort_patterns(pattern: Tensor, num_patterns: int) -> tuple[Tensor, Tensor]:
+    """For each row of pattern: entries in the order of their patterns, and where each starts."""
+    count = F.one_hot(pattern, num_patterns).sum(1)
+    return pattern.argsort(dim=1, stable=True), count.cumsum(1) - count
+
+
+def _with_lead(take: Tensor, lead: Tensor) -> Tensor:
+    """Runs of cells (heads, R, columns, Hk) behind those of prefix queries (heads, n), flat."""
+    return torch.cat([lead, take.flatten(1)], 1).flatten() if lead.shape[1] else take.flatten()
+
+
+def _first_logit(head: Tensor, row: Tensor, column: Tensor | int, lead: int, num_rows: int,
+                 columns: int) -> Tensor:
+    """Number of a query among those of the chunk."""
+    return head * (lead + num_rows * columns) + lead + row * columns + column
