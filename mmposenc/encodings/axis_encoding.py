@@ -6,22 +6,23 @@ from abc import abstractmethod
 import torch
 from torch import Tensor, nn
 
+from ..functional.axis_attention import axis_attention
 from ..functional.grids import Grid, GridLike, as_grid, key_grid
-from ..functional.offset_terms import axis_attention, join_axis_terms, pad_prefix
+from ..functional.offset_terms import join_axis_terms, pad_prefix
 from .base import RelativeEncoding
 
-#: From this many pairs of query and key on, the form without an (Lq, Lk) tensor is the faster one.
+#: From this many pairs of query and key on, a form without an (Lq, Lk) tensor is the faster one.
 _MANY_PAIRS = 300 * 300
 
 
 class AxisEncoding(RelativeEncoding):
     """logit[i, j] = row_term[i, row of j] + column_term[i, column of j] (+ key_term[j]).
 
-    Pairs with a prefix token have no row nor column term. The form 'axis' puts the terms into
-    further channels of queries and keys and never builds an (Lq, Lk) tensor.
+    Pairs with a prefix token have no row nor column term. Neither of the forms builds an (Lq, Lk)
+    tensor; see :func:`mmposenc.functional.axis_attention.axis_attention`.
     """
 
-    forms = ('axis',)
+    forms = ('chunked', 'channels')
 
     @abstractmethod
     def _terms(self, q: Tensor, query: Grid, key: Grid) -> tuple[Tensor, Tensor]:
@@ -45,8 +46,10 @@ class AxisEncoding(RelativeEncoding):
 
     def choose_form(self, q: Tensor, k: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
                     ) -> str:
-        """'axis' for many pairs."""
-        return 'axis' if q.shape[2] * k.shape[2] >= _MANY_PAIRS else 'definition'
+        """For many pairs 'chunked' on a CPU and 'channels' elsewhere."""
+        if q.shape[2] * k.shape[2] < _MANY_PAIRS or torch.compiler.is_compiling():
+            return 'definition'
+        return 'chunked' if q.device.type == 'cpu' else 'channels'
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, q_grid: GridLike,
                k_grid: GridLike | None = None, key_padding_mask: Tensor | None = None, *,
@@ -55,7 +58,7 @@ class AxisEncoding(RelativeEncoding):
         query, key = as_grid(q_grid, 'q_grid'), key_grid(q_grid, k_grid)
         rows, cols = self._cell_terms(q, query, key)
         return axis_attention(q, k, v, rows, cols, self._key_term(k), key_padding_mask,
-                              self.num_prefix_tokens)
+                              self.num_prefix_tokens, form=form)
 
 
 def axis_tables(lengths: tuple[int, int], dims: int, num_heads: int, shared_heads: bool

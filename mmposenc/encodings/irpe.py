@@ -21,8 +21,10 @@ from .base import RelativeEncoding
 from .irpe_forms import attend_chunked
 
 MODES = ('contextual', 'bias')
-#: (query, key) pairs from which row chunks are faster than gathering from the look-up.
-CHUNKED_FROM = 300 * 300
+#: (query, key) pairs from which row chunks are faster than gathering from the look-up: for
+#: inference with a mask on fused attention, and for everything else.
+CHUNKED_INFERENCE_FROM = 300 * 300
+CHUNKED_FROM = 128 * 128
 
 
 class IRPE(RelativeEncoding):
@@ -160,9 +162,13 @@ class IRPE(RelativeEncoding):
                     ) -> str:
         """By what benchmarks/relative.py measured on a CPU; elsewhere, and where the attention is
         compiled (which fuses the look-up itself), the definition."""
-        if q.device.type != 'cpu' or torch.compiler.is_compiling() or not self.forms:
+        if q.device.type != 'cpu' or torch.compiler.is_compiling():
             return 'definition'
-        return 'chunked' if q.shape[2] * k.shape[2] >= CHUNKED_FROM else 'definition'
+        trains = torch.is_grad_enabled() and (
+            q.requires_grad or k.requires_grad or any(t.requires_grad for t in self.parameters()))
+        explicit = self.has_values or (trains and self.contextual)
+        least = CHUNKED_FROM if explicit else CHUNKED_INFERENCE_FROM
+        return 'chunked' if q.shape[2] * k.shape[2] >= least else 'definition'
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, q_grid: GridLike,
                k_grid: GridLike | None = None, key_padding_mask: Tensor | None = None, *,

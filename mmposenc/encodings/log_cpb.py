@@ -4,10 +4,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ..functional.grids import GridLike, as_grid, key_grid
+from ..functional.grids import Grid, GridLike, as_grid, key_grid
 from ..functional.offset_terms import add_prefix_bias, table_bias
 from ..functional.offsets import axis_offsets
 from .base import RelativeEncoding
+from .chunked_tables import attend_bias, is_worth_chunking
 
 
 class LogSpacedCPB(RelativeEncoding):
@@ -46,6 +47,7 @@ class LogSpacedCPB(RelativeEncoding):
         self.num_heads = num_heads
         self.window_size = None if window_size is None else as_grid(window_size, 'window_size').hw
         self.num_prefix_tokens = num_prefix_tokens
+        self.forms = () if num_prefix_tokens else ('chunked',)
         self.cpb_mlp = nn.Sequential(nn.Linear(2, hidden_dims), nn.ReLU(inplace=True),
                                      nn.Linear(hidden_dims, num_heads, bias=False))
         if num_prefix_tokens:
@@ -62,12 +64,29 @@ class LogSpacedCPB(RelativeEncoding):
                ) -> Tensor:
         """The bias (1, heads, Lq, Lk); ``q`` and ``k`` are not read."""
         query, key = as_grid(q_grid, 'q_grid'), key_grid(q_grid, k_grid)
+        bias = table_bias(*self._offset_bias(query, key))
+        return add_prefix_bias(bias, getattr(self, 'prefix_bias', None), self.num_prefix_tokens)
+
+    def choose_form(self, q: Tensor, k: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
+                    ) -> str:
+        """'chunked' for many pairs on a CPU."""
+        return 'chunked' if self.forms and is_worth_chunking(q, k) else 'definition'
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, q_grid: GridLike,
+               k_grid: GridLike | None = None, key_padding_mask: Tensor | None = None, *,
+               form: str) -> Tensor:
+        """The whole attention; see :class:`RelativeEncoding`."""
+        query, key = as_grid(q_grid, 'q_grid'), key_grid(q_grid, k_grid)
+        return attend_bias(q, k, v, query, key, *self._offset_bias(query, key), key_padding_mask)
+
+    def _offset_bias(self, query: Grid, key: Grid) -> tuple[Tensor, Tensor, Tensor]:
+        """Bias (heads, Dr, Dc) of the distinct offsets, and which of them pairs of rows (Hq, Hk)
+        and of columns (Wq, Wk) have."""
         unit = query.hw if self.window_size is None else self.window_size
         like = self._layers()[0].weight
         row, row_index = _distinct(query.height, key.height, query.stride_h, key.stride_h, like)
         col, col_index = _distinct(query.width, key.width, query.stride_w, key.stride_w, like)
-        bias = table_bias(self._table(row, col, unit), row_index, col_index)
-        return add_prefix_bias(bias, getattr(self, 'prefix_bias', None), self.num_prefix_tokens)
+        return self._table(row, col, unit), row_index, col_index
 
     def _layers(self) -> tuple[nn.Linear, nn.Linear]:
         hidden, out = self.cpb_mlp[0], self.cpb_mlp[2]

@@ -10,6 +10,7 @@ from ..functional.offset_index import pair_ids, sequence_index
 from ..functional.offset_terms import lookup_logits, lookup_values
 from .axis_encoding import check_sizes
 from .base import RelativeEncoding
+from .chunked_tables import attend_tables, is_worth_chunking
 
 _METHODS = ('product', 'sequence')
 
@@ -61,6 +62,7 @@ class ShawRPE(RelativeEncoding):
         self.head_dims, self.num_heads = head_dims, num_heads
         self.num_prefix_tokens = num_prefix_tokens
         self.has_logits, self.has_values = on_keys, on_values
+        self.forms = ('chunked',) if method == 'product' else ()
         width = 2 * max_offset + 1
         rows = width if method == 'sequence' else width ** 2 + (num_prefix_tokens > 0)
         shape = (rows, head_dims) if shared_heads else (num_heads, rows, head_dims)
@@ -88,6 +90,22 @@ class ShawRPE(RelativeEncoding):
         if not self.has_values:
             return None
         return lookup_values(attn, self.value_table, self._ids(q_grid, k_grid, attn.device))
+
+    def choose_form(self, q: Tensor, k: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
+                    ) -> str:
+        """'chunked' for many pairs on a CPU, where the method has it."""
+        return 'chunked' if self.forms and is_worth_chunking(q, k) else 'definition'
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, q_grid: GridLike,
+               k_grid: GridLike | None = None, key_padding_mask: Tensor | None = None, *,
+               form: str) -> Tensor:
+        """The whole attention; see :class:`RelativeEncoding`."""
+        query, key = as_grid(q_grid, 'q_grid'), key_grid(q_grid, k_grid)
+        return attend_tables(q, k, v, query, key, self.max_offset,
+                             num_prefix_tokens=self.num_prefix_tokens,
+                             key_padding_mask=key_padding_mask,
+                             with_query=self.key_table if self.has_logits else None,
+                             with_weights=self.value_table if self.has_values else None)
 
     def _ids(self, q_grid: GridLike, k_grid: GridLike | None, device: torch.device) -> Tensor:
         query, key = as_grid(q_grid, 'q_grid'), key_grid(q_grid, k_grid)

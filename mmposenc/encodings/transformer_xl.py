@@ -85,7 +85,7 @@ class TransformerXLRPE(AxisEncoding):
 
     def choose_form(self, q: Tensor, k: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
                     ) -> str:
-        """'axis' for many pairs, where the method has it."""
+        """As :class:`AxisEncoding`, where the method has forms."""
         if self.method != 'axes':
             return 'definition'
         return super().choose_form(q, k, q_grid, k_grid)

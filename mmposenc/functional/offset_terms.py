@@ -153,38 +153,3 @@ def _pick(table: Tensor, index: Tensor) -> Tensor:
     """Rows of a table ([heads], n, d) for each pair: ([heads], *index.shape, d)."""
     picked: Tensor = table.index_select(-2, index.flatten())
     return picked.view(*table.shape[:-2], *index.shape, table.shape[-1])
-
-
-def axis_attention(q: Tensor, k: Tensor, v: Tensor, rows: Tensor, cols: Tensor,
-                   key_term: Tensor | None = None, key_padding_mask: Tensor | None = None,
-                   num_prefix_tokens: int = 0) -> Tensor:
-    """softmax(q k^T + row, column and key terms) v on stock SDPA, without an (Lq, Lk) tensor.
-
-    A term that is a sum over the axes is itself a product: of the query's row and column terms with
-    a one-hot of the key's row and column. So the terms become further channels of the queries, the
-    one-hots those of the keys.
-
-    Args:
-        q: (B, heads, P + Lq, d), scaled; k, v: (B, heads, P + Lk, d).
-        rows, cols: as :func:`axis_terms` returns them.
-        key_term: (B or 1, heads, P + Lk), a further logit of each key.
-        key_padding_mask: (B, P + Lk) bool, True = padding.
-
-    Returns:
-        (B, heads, P + Lq, d).
-    """
-    p, (hk, wk), dims = num_prefix_tokens, (rows.shape[-1], cols.shape[-1]), v.shape[-1]
-    cell = torch.arange(hk * wk, device=q.device)
-    one_hot = torch.cat((cell[:, None] // wk == torch.arange(hk, device=q.device),
-                         cell[:, None] % wk == torch.arange(wk, device=q.device)), 1).to(q.dtype)
-    one_hot = F.pad(one_hot, (0, 0, p, 0)).expand(*k.shape[:2], -1, -1)
-    terms = F.pad(torch.cat((rows, cols), -1).flatten(2, 3).to(q.dtype), (0, 0, p, 0))
-    queries, keys = [q, terms], [k, one_hot]
-    if key_term is not None:
-        queries.append(q.new_ones(*q.shape[:3], 1))
-        keys.append(key_term[..., None].to(q.dtype).expand(*k.shape[:3], 1))
-    q, k = torch.cat(queries, -1), torch.cat(keys, -1)
-    # Values of the same width keep SDPA on its fast path, which wants equal head_dims.
-    v = F.pad(v, (0, q.shape[-1] - dims))
-    keep = None if key_padding_mask is None else ~key_padding_mask[:, None, None, :]
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=keep, scale=1.0)[..., :dims]

@@ -3,6 +3,7 @@ import pytest
 from relative_checks import (
     GRIDS,
     check_autocast,
+    check_forms,
     check_gradients,
     check_logits,
     clip,
@@ -55,6 +56,13 @@ def test_logits(method, shared_heads, q_grid, k_grid, num_prefix_tokens):
 def test_gradients(method):
     check_gradients(build(method=method), (2, 3), None)
     check_gradients(build(method=method, shared_heads=False), (2, 4), (1, 2))
+
+
+@pytest.mark.parametrize(('q_grid', 'k_grid'), GRIDS)
+def test_forms(q_grid, k_grid):
+    check_forms(build(), q_grid, k_grid)
+    check_forms(build(shared_heads=False, num_prefix_tokens=0), q_grid, k_grid)
+    assert build(method='sequence').forms == ()
 
 
 def test_autocast():

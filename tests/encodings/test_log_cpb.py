@@ -3,7 +3,14 @@ import math
 
 import pytest
 import torch
-from relative_checks import GRIDS, check_autocast, check_gradients, check_logits, positions
+from relative_checks import (
+    GRIDS,
+    check_autocast,
+    check_forms,
+    check_gradients,
+    check_logits,
+    positions,
+)
 
 from mmposenc.encodings import LogSpacedCPB
 
@@ -65,6 +72,12 @@ def test_one_cell():
     q = torch.zeros(1, 2, 1, 4)
     expected = 16 * torch.sigmoid(encoding.cpb_mlp(torch.zeros(2)))
     torch.testing.assert_close(encoding.logits(q, q, (1, 1)).flatten(), expected)
+
+
+@pytest.mark.parametrize(('q_grid', 'k_grid'), GRIDS)
+def test_forms(q_grid, k_grid):
+    check_forms(build(), q_grid, k_grid)
+    assert build(num_prefix_tokens=1).forms == ()
 
 
 def test_autocast():

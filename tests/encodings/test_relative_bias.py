@@ -1,7 +1,14 @@
 """Swin's bias table against mmpretrain's and against loops from the paper."""
 import pytest
 import torch
-from relative_checks import GRIDS, check_autocast, check_gradients, check_logits, positions
+from relative_checks import (
+    GRIDS,
+    check_autocast,
+    check_forms,
+    check_gradients,
+    check_logits,
+    positions,
+)
 
 from mmposenc.encodings import RelativePositionBias
 
@@ -48,6 +55,12 @@ def test_logits(q_grid, k_grid, num_prefix_tokens):
 def test_gradients(num_prefix_tokens):
     check_gradients(build(num_prefix_tokens=num_prefix_tokens), (2, 3), None)
     check_gradients(build(num_prefix_tokens=num_prefix_tokens), (4, 4), (2, 2))
+
+
+@pytest.mark.parametrize(('q_grid', 'k_grid'), GRIDS)
+def test_forms(q_grid, k_grid):
+    check_forms(build(), q_grid, k_grid)
+    assert build(num_prefix_tokens=1).forms == ()
 
 
 def test_autocast():

@@ -4,6 +4,7 @@ import torch
 from relative_checks import (
     GRIDS,
     check_autocast,
+    check_forms,
     check_gradients,
     check_logits,
     clip,
@@ -73,6 +74,14 @@ def test_value_term(options, q_grid, k_grid):
 @pytest.mark.parametrize('options', OPTIONS)
 def test_gradients(options):
     check_gradients(build(on_values=True, **options), (2, 3), None)
+
+
+@pytest.mark.parametrize(('q_grid', 'k_grid'), GRIDS)
+def test_forms(q_grid, k_grid):
+    check_forms(build(on_values=True), q_grid, k_grid)
+    check_forms(build(shared_heads=False, num_prefix_tokens=0), q_grid, k_grid)
+    check_forms(build(on_keys=False, on_values=True, shared_heads=False), q_grid, k_grid)
+    assert build(method='sequence').forms == ()
 
 
 @pytest.mark.parametrize('method', ['product', 'sequence'])

@@ -70,7 +70,7 @@ def test_forms(q_grid, k_grid):
     check_forms(build(num_prefix_tokens=0), q_grid, k_grid)
 
 
-def test_sequence_offers_no_axis_form():
+def test_sequence_offers_no_forms():
     encoding = build(method='sequence')
     q = torch.zeros(1, 2, 10_001, 4)
     assert encoding.forms == ()
