@@ -89,6 +89,14 @@ def test_wheel_ships_configs_and_tools_and_every_module(wheel):
     assert {path.name.split('-')[0] for path in wheel.iterdir()} == {'mmposenc'}
 
 
+def test_model_index_names_configs_that_are_there():
+    """Read as mim reads it; every config beside a metafile is in it."""
+    load = pytest.importorskip('modelindex.load_model_index').load
+    listed = [ROOT / model.config for model in load(str(ROOT / 'model-index.yml')).models]
+    metafiles = (ROOT / 'configs').rglob('metafile.yml')
+    assert sorted(listed) == sorted(path for file in metafiles for path in file.parent.glob('*.py'))
+
+
 def test_metadata(wheel):
     metadata = next(wheel.glob('*.dist-info/METADATA')).read_text()
     required = [line for line in metadata.splitlines() if line.startswith('Requires-Dist')]
