@@ -243,7 +243,7 @@ def make_encoding(cfg: dict, size: Size) -> RelativeEncoding:
     encoding = build_encoding(
         dict(cfg), RelativeEncoding, 'encoding', head_dims=size.dims, num_heads=size.heads,
         num_prefix_tokens=size.prefix, window_size=(size.height, size.width),
-        max_size=(size.height, size.width), max_tokens=size.height * size.width)
+        max_size=(size.height, size.width), max_tokens=size.length)
     random_tables(encoding)
     return encoding
 
