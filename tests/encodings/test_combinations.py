@@ -1,0 +1,95 @@
+"""Absolute and PEG encodings together with relative ones, in one block, with prefix tokens."""
+import pytest
+import torch
+from torch import nn
+
+from mmposenc.attention import MultiheadAttention
+from mmposenc.encodings import (
+    PEG,
+    LearnedPositionEmbedding,
+    SinCosPositionEncoding,
+    position_tables,
+)
+
+HW, PREFIX, DIMS, HEADS = (3, 5), 1, 16, 2
+TOKEN_ENCODINGS = {
+    'learned': lambda: LearnedPositionEmbedding(DIMS, HW),
+    'sincos': lambda: SinCosPositionEncoding(DIMS),
+    'peg': lambda: PEG(DIMS),
+}
+RELATIVE = {
+    'irpe': dict(type='mmposenc.IRPE', rpe_on='qkv'),
+    'shaw': dict(type='mmposenc.ShawRPE', on_values=True),
+    'txl': dict(type='mmposenc.TransformerXLRPE'),
+    'huang': dict(type='mmposenc.HuangRPE'),
+    'sasa': dict(type='mmposenc.SASARPE'),
+    'swin': dict(type='mmposenc.RelativePositionBias', window_size=HW),
+    'absolute_1d': dict(type='mmposenc.QueryAbsolute1D', max_tokens=16),
+    'relative_1d': dict(type='mmposenc.QueryRelative1D', max_tokens=16, shared_heads=False),
+    'relative_2d': dict(type='mmposenc.QueryRelative2D', max_size=HW),
+    'rope': dict(type='mmposenc.RotaryEmbedding2D', mode='mixed'),
+    'cpb': dict(type='mmposenc.LogSpacedCPB', hidden_dims=8),
+}
+
+
+class Block(nn.Module):
+    """A token encoding before attention with a relative one."""
+
+    def __init__(self, token_encoding, relative):
+        super().__init__()
+        self.encoding = token_encoding
+        self.attention = MultiheadAttention(DIMS, HEADS, num_prefix_tokens=PREFIX,
+                                            rel_pos_encoding=relative)
+
+    def forward(self, x, hw_shape, padding_mask=None):
+        key_padding = None
+        if padding_mask is not None:
+            prefix = padding_mask.new_zeros(padding_mask.shape[0], PREFIX)
+            key_padding = torch.cat((prefix, padding_mask.flatten(1)), 1)
+        x = self.encoding(x, hw_shape, num_prefix_tokens=PREFIX, padding_mask=padding_mask)
+        return self.attention(x, hw_shape, key_padding)
+
+
+def build(token, relative):
+    torch.manual_seed(0)
+    block = Block(TOKEN_ENCODINGS[token](), RELATIVE[relative]).double()
+    for parameter in block.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    return block
+
+
+@pytest.mark.parametrize('token', TOKEN_ENCODINGS)
+@pytest.mark.parametrize('relative', RELATIVE)
+def test_both_act(token, relative):
+    """Every parameter of both has a gradient, and each changes the output."""
+    block = build(token, relative)
+    x = torch.randn(2, 16, DIMS, dtype=torch.float64)
+    out = block(x, HW)
+    out.square().sum().backward()
+    for name, parameter in block.named_parameters():
+        assert parameter.grad.abs().max() > 0, name
+    without = MultiheadAttention(DIMS, HEADS, num_prefix_tokens=PREFIX).double()
+    without.load_state_dict(block.attention.state_dict(), strict=False)
+    encoded = block.encoding(x, HW, num_prefix_tokens=PREFIX)
+    assert not torch.allclose(without(encoded, HW), out)
+    assert not torch.allclose(block.attention(x, HW), out)
+    assert all('attention.rel_pos_encoding' in name for name in position_tables(block))
+
+
+@pytest.mark.parametrize('token', TOKEN_ENCODINGS)
+# A place in the flattened sequence depends on the width, so the 1-D encodings are left out; so is
+# CPB without a window of its own, whose unit is the size of the grid.
+@pytest.mark.parametrize('relative', [name for name in RELATIVE
+                                      if name not in ('absolute_1d', 'relative_1d', 'cpb')])
+def test_padding_changes_nothing(token, relative):
+    block = build(token, relative)
+    tokens = torch.randn(1, 16, DIMS, dtype=torch.float64)
+    mask = torch.zeros(1, 3, 5, dtype=torch.bool)
+    mask[:, 2:], mask[:, :, 4:] = True, True
+    grid = tokens[:, 1:].unflatten(1, HW)
+    alone = torch.cat((tokens[:, :1], grid[:, :2, :4].flatten(1, 2)), 1)
+    expected = block(alone, (2, 4))
+    got = block(tokens, HW, mask)
+    torch.testing.assert_close(got[:, :1], expected[:, :1])
+    torch.testing.assert_close(got[:, 1:].unflatten(1, HW)[:, :2, :4].flatten(1, 2),
+                               expected[:, 1:])
