@@ -1,4 +1,4 @@
-"""tools/setup_env.sh with a Python whose pip only takes notes: no network, no second environment."""
+"""tools/setup_env.sh with a Python whose pip only takes notes: no network, no real environment."""
 import os
 import shutil
 import subprocess
