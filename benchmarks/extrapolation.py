@@ -1,0 +1,154 @@
+"""Accuracy at sizes a model was not trained at: CPVT's Table 2 at small scale.
+
+Trains every micro model with every encoding and seed (what tools/train.py does), tests the same
+weights at several image sizes (what tools/test.py does), and writes a table and a picture. A run
+that is finished is not repeated and an interrupted one is continued, so the work can be split over
+several calls.
+
+    python tools/prepare_data.py mnist5k
+    python benchmarks/extrapolation.py [--models deit] [--encodings none peg] [--seeds 0 1 2]
+    python benchmarks/extrapolation.py --report-only --table table.md --plot extrapolation.png
+"""
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections import defaultdict
+from pathlib import Path
+
+import mmposenc  # noqa: F401  (before anything that needs compiled operators)
+from mmposenc import engine
+
+ROOT = Path(__file__).resolve().parents[1]
+CONFIGS = ROOT / 'configs' / 'classification' / 'small'
+ENCODINGS = {'none': 'none', 'learned': 'learned table, resized', 'sincos': 'sin-cos',
+             'shaw': 'Shaw, K = 4', 'irpe-k': 'iRPE on keys', 'peg': 'PEG'}
+MODELS = {'deit': 'DeiT-micro', 'pvt': 'PVT-micro'}
+SCALES = (0.75, 1.0, 1.5, 2.0)
+RESULT = 'accuracy.json'
+
+
+def run(config: Path, seed: int, work_dir: Path) -> dict:
+    """Trains one model and tests it at every size; what came out, also as ``RESULT``."""
+    name = f'{config.stem}_seed{seed}'
+    folder = work_dir / name
+
+    def load(purpose: str):
+        cfg = engine.load_config(str(config))
+        # mmengine keeps one logger and one visualizer a name.
+        engine.override(cfg, {'randomness.seed': seed,
+                              'experiment_name': f'{name}_{purpose}'})
+        engine.set_work_dir(cfg, str(folder / purpose))
+        return cfg
+
+    cfg = load('train')
+    resumed = any(Path(cfg.work_dir).glob('epoch_*.pth'))
+    start = time.process_time()
+    runner = engine.train(cfg, resume='auto' if resumed else None)
+    seconds = None if resumed else round(time.process_time() - start, 1)
+    checkpoint = folder / 'train' / f'epoch_{runner.epoch}.pth'
+    accuracy = {}
+    for scale in SCALES:
+        cfg = load(f'test{scale:g}')
+        resize = cfg.test_dataloader.dataset.pipeline[0]
+        resize.scale = round(resize.scale * scale)
+        accuracy[f'{scale:g}'] = engine.test(cfg, str(checkpoint))['accuracy/top1']
+    parameters = sum(p.numel() for p in runner.model.parameters())
+    result = dict(seed=seed, train_cpu_seconds=seconds, parameters=parameters,
+                  epochs=runner.epoch, accuracy=accuracy)
+    (folder / RESULT).write_text(json.dumps(result, indent=1))
+    return result
+
+
+def collect(work_dir: Path, data: str) -> dict[str, dict[str, list[dict]]]:
+    """model -> encoding -> finished runs."""
+    found: dict[str, dict[str, list[dict]]] = defaultdict(dict)
+    for model in MODELS:
+        for encoding in ENCODINGS:
+            paths = sorted(work_dir.glob(f'{model}-micro-{encoding}_{data}_seed*/{RESULT}'))
+            if paths:
+                found[model][encoding] = [json.loads(path.read_text()) for path in paths]
+    return found
+
+
+def spread(values: list[float]) -> tuple[float, float]:
+    """Mean and sample standard deviation."""
+    return statistics.mean(values), statistics.stdev(values) if len(values) > 1 else 0.0
+
+
+def table(found: dict[str, dict[str, list[dict]]]) -> str:
+    """The results as markdown: top-1 accuracy, mean and standard deviation over the seeds."""
+    header = ['Model', 'Encoding', 'Parameters', 'Seeds',
+              *(f'{scale:g}x' + (' (trained)' if scale == 1 else '') for scale in SCALES),
+              'Training, CPU s']
+    lines = [header, ['---', '---', *('---:' for _ in header[2:])]]
+    for model, encodings in found.items():
+        for encoding, runs in encodings.items():
+            cells = []
+            for scale in SCALES:
+                mean, std = spread([each['accuracy'][f'{scale:g}'] for each in runs])
+                cells.append(f'{mean:.1f} ± {std:.1f}' if len(runs) > 1 else f'{mean:.1f}')
+            timed = [each['train_cpu_seconds'] for each in runs if each['train_cpu_seconds']]
+            seconds = f'{statistics.median(timed):.0f}' if timed else '-'
+            lines.append([MODELS[model], ENCODINGS[encoding], f"{runs[0]['parameters']:,}",
+                          str(len(runs)), *cells, seconds])
+    return '\n'.join('| ' + ' | '.join(line) + ' |' for line in lines) + '\n'
+
+
+def plot(found: dict[str, dict[str, list[dict]]], path: Path) -> None:
+    """One panel a model, one line an encoding, bars of one standard deviation."""
+    import matplotlib
+    matplotlib.use('Agg')
+    from matplotlib import pyplot
+    figure, axes = pyplot.subplots(1, len(found), figsize=(4.6 * len(found), 3.6), squeeze=False,
+                                   sharey=True, layout='constrained')
+    for axis, (model, encodings) in zip(axes[0], found.items(), strict=True):
+        for number, (encoding, runs) in enumerate(encodings.items()):
+            points = [spread([each['accuracy'][f'{scale:g}'] for each in runs])
+                      for scale in SCALES]
+            shift = 0.008 * (number - len(encodings) / 2)  # bars beside each other
+            axis.errorbar([scale + shift for scale in SCALES], [mean for mean, _ in points],
+                          [std for _, std in points], label=ENCODINGS[encoding], capsize=2,
+                          marker='o', markersize=4,
+                          color=f'C{list(ENCODINGS).index(encoding)}')
+        axis.set(title=MODELS[model], xlabel='image side / side in training', xticks=SCALES)
+        axis.grid(alpha=0.3)
+        axis.legend(fontsize=8)
+    axes[0][0].set_ylabel('top-1 accuracy, %')
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=100)
+    pyplot.close(figure)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--models', nargs='+', choices=MODELS, default=list(MODELS))
+    parser.add_argument('--encodings', nargs='+', choices=ENCODINGS, default=list(ENCODINGS))
+    parser.add_argument('--seeds', nargs='+', type=int, default=[0, 1, 2])
+    parser.add_argument('--data', choices=('mnist5k', 'fashion'), default='mnist5k')
+    parser.add_argument('--work-dir', type=Path, default=ROOT / 'work_dirs' / 'extrapolation')
+    parser.add_argument('--report-only', action='store_true', help='train nothing')
+    parser.add_argument('--table', type=Path, help='write the table here, else only print it')
+    parser.add_argument('--plot', type=Path, help='draw the table as a PNG')
+    args = parser.parse_args()
+    for seed in [] if args.report_only else args.seeds:
+        for model in args.models:
+            for encoding in args.encodings:
+                config = CONFIGS / f'{model}-micro-{encoding}_{args.data}.py'
+                done = args.work_dir / f'{config.stem}_seed{seed}' / RESULT
+                if config.is_file() and not done.is_file():
+                    run(config, seed, args.work_dir)
+    found = collect(args.work_dir, args.data)
+    text = table(found)
+    print(text)
+    if args.table:
+        args.table.write_text(text)
+    if args.plot and found:
+        plot(found, args.plot)
+
+
+if __name__ == '__main__':
+    main()
