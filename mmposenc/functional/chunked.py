@@ -15,7 +15,7 @@ from torch.autograd.function import once_differentiable
 from .chunked_terms import Chunk, Layout, Sides
 
 #: Elements of a buffer of logits; larger ones leave the cache, smaller ones cost more calls.
-CHUNK_ELEMENTS = 512 * 1024
+CHUNK_ELEMENTS = 256 * 1024
 #: Up to this many (query, key) pairs a head, training keeps the weights instead of computing them
 #: again: they then take no more memory than the tokens do.
 KEEP_PAIRS = 600 * 600

@@ -1,10 +1,14 @@
 """iRPE against the official release (golden files), naive loops, and itself in every form."""
+import itertools
+
 import pytest
 import torch
 from golden import TOLERANCE, golden_names, load_golden
 
-from mmposenc.attention import MultiheadAttention
+from mmposenc.attention import MultiheadAttention, attend
 from mmposenc.checkpoint import convert_attention
+from mmposenc.encodings import IRPE, position_tables
+from mmposenc.functional import Grid, bucket_ids, chunked
 
 METHODS = {'euc': 'euclidean', 'quant': 'quantization', 'cross': 'cross', 'product': 'product'}
 
@@ -35,3 +39,285 @@ def test_golden(stem):
     ours = dict(module.named_parameters())
     for name, value in convert_attention(grads, 'irpe-deit').items():
         torch.testing.assert_close(ours[name].grad, value, **TOLERANCE)
+
+
+# ----------------------------------------------------------------------- definition and its forms
+
+GRIDS = [((3, 5), None), ((5, 3), None), ((1, 4), None), ((4, 1), None), ((1, 1), None),
+         ((4, 6), Grid(2, 3, 2.0, 2.0)), ((4, 6), Grid(3, 2, 4 / 3, 3.0))]
+
+
+def make(method='product', mode='contextual', rpe_on='k', prefix=0, shared=True, **kwargs):
+    """An encoding of 2 heads of 4 channels with random tables, in double precision."""
+    encoding = IRPE(4, 2, method, mode, rpe_on, shared, num_prefix_tokens=prefix, **kwargs).double()
+    for table in encoding.parameters():
+        torch.nn.init.normal_(table)
+    return encoding
+
+
+def tokens(prefix, query, key, batch=2):
+    cells = key or Grid(*query)
+    q = torch.randn(batch, 2, prefix + query[0] * query[1], 4, dtype=torch.double)
+    k, v = (torch.randn(batch, 2, prefix + cells.num_cells, 4, dtype=torch.double)
+            for _ in range(2))
+    return [x.requires_grad_() for x in (q, k, v)]
+
+
+def ids_naive(encoding, query, key):
+    """Buckets with those of prefix tokens, pair by pair; one matrix for each table of a side."""
+    ids = bucket_ids(encoding.method, query, key, ratio=1.9)
+    prefix, out = encoding.num_prefix_tokens, []
+    for each in ids if isinstance(ids, tuple) else (ids,):
+        full = torch.full((prefix + each.shape[0], prefix + each.shape[1]), encoding.num_buckets)
+        full[prefix:, prefix:] = each
+        out.append(full)
+    return out
+
+
+def attention_naive(encoding, q, k, v, query, key):
+    """iRPE eqs. 6, 7, 12 and 13 for each pair of tokens, with scale d ** -0.5 on every logit."""
+    key = key or Grid(*query)
+    forth = ids_naive(encoding, query, key)
+    back = ids_naive(encoding, key, Grid(*query))  # keys look at queries
+    out = torch.zeros_like(q)
+    for b, h, i in itertools.product(*map(range, q.shape[:3])):
+        scores = []
+        for j in range(k.shape[2]):
+            score = q[b, h, i] @ k[b, h, j] / 2
+            for side, ids, x in (('k', forth, q[b, h, i]), ('q', back, k[b, h, j])):
+                if side not in encoding.rpe_on:
+                    continue
+                for table, each in zip(encoding.tables(side), ids, strict=True):
+                    bucket = each[i, j] if side == 'k' else each[j, i]
+                    entry = table[h % table.shape[0]][..., bucket]
+                    score = score + (entry if encoding.mode == 'bias' else x @ entry / 2)
+            scores.append(score)
+        weights = torch.stack(scores).softmax(0)
+        total = weights @ v[b, h]
+        if 'v' in encoding.rpe_on:
+            for table, each in zip(encoding.tables('v'), forth, strict=True):
+                total = total + weights @ table[h % table.shape[0]][each[i]]
+        out[b, h, i] = total
+    return out
+
+
+@pytest.mark.parametrize('form', ['definition', 'chunked'])
+@pytest.mark.parametrize('method', METHODS.values())
+@pytest.mark.parametrize('mode,rpe_on,prefix,shared', [
+    ('contextual', 'qkv', 1, False), ('contextual', 'k', 0, True), ('bias', 'qk', 2, False)])
+@pytest.mark.parametrize('query,key', [GRIDS[0], GRIDS[5], GRIDS[6]])
+def test_equals_formula(form, method, mode, rpe_on, prefix, shared, query, key):
+    torch.manual_seed(0)
+    encoding = make(method, mode, rpe_on, prefix, shared)
+    q, k, v = tokens(prefix, query, key)
+    out, _ = attend(q, k, v, encoding, query, key, form=form)
+    torch.testing.assert_close(out, attention_naive(encoding, q, k, v, query, key))
+
+
+def gradients(out, leaves, seed=0):
+    torch.manual_seed(seed)
+    return torch.autograd.grad((out * torch.randn_like(out)).sum(), leaves)
+
+
+@pytest.mark.parametrize('elements,keep', [(64, False), (400, True), (512 * 1024, False)])
+@pytest.mark.parametrize('method', METHODS.values())
+@pytest.mark.parametrize('mode,rpe_on', [
+    *(('contextual', on) for on in ('k', 'q', 'v', 'qk', 'kv', 'qkv')),
+    *(('bias', on) for on in ('k', 'q', 'qk'))])
+@pytest.mark.parametrize('prefix', [0, 2])
+def test_chunked_equals_definition(elements, keep, method, mode, rpe_on, prefix, monkeypatch):
+    """Output and every gradient, for chunks of one row, some rows of a head, and several heads."""
+    monkeypatch.setattr(chunked, 'CHUNK_ELEMENTS', elements)
+    monkeypatch.setattr(chunked, 'KEEP_PAIRS', 10 ** 6 if keep else 0)
+    torch.manual_seed(0)
+    flags = itertools.cycle(itertools.product((True, False), (True, False)))
+    for (query, key), (shared, masked) in zip(GRIDS * 2, flags, strict=False):
+        encoding = make(method, mode, rpe_on, prefix, shared)
+        q, k, v = tokens(prefix, query, key)
+        mask = torch.rand(2, k.shape[2]) > 0.6 if masked else None
+        if masked:
+            mask[0] = True  # an image of padding alone
+            mask[1, 0] = False
+        leaves = [q, k, v, *encoding.parameters()]
+        out, expected = (attend(q, k, v, encoding, query, key, key_padding_mask=mask, form=form)[0]
+                         for form in ('chunked', 'definition'))
+        torch.testing.assert_close(out, expected)
+        for ours, other in zip(gradients(out, leaves), gradients(expected, leaves), strict=True):
+            torch.testing.assert_close(ours, other)
+
+
+@pytest.mark.parametrize('form', ['definition', 'chunked'])
+@pytest.mark.parametrize('method,mode,rpe_on', [
+    ('product', 'contextual', 'qkv'), ('cross', 'contextual', 'qkv'), ('euclidean', 'bias', 'qk'),
+    ('quantization', 'contextual', 'qkv')])
+def test_gradcheck(form, method, mode, rpe_on):
+    encoding = make(method, mode, rpe_on, prefix=1, shared=False, ratio=0.6)
+    inputs = tokens(1, (2, 3), None, batch=1)
+    tables = list(encoding.parameters())
+    names = [name for name, _ in encoding.named_parameters()]
+
+    def run(q, k, v, *values):
+        replaced = dict(zip(names, values, strict=True))
+        return torch.func.functional_call(_Attend(encoding, form), {
+            f'encoding.{name}': value for name, value in replaced.items()}, (q, k, v))
+    assert torch.autograd.gradcheck(run, (*inputs, *tables))
+
+
+class _Attend(torch.nn.Module):
+    def __init__(self, encoding, form):
+        super().__init__()
+        self.encoding, self.form = encoding, form
+
+    def forward(self, q, k, v):
+        return attend(q, k, v, self.encoding, (2, 3), form=self.form)[0]
+
+
+def test_auto_picks_by_size_and_agrees():
+    torch.manual_seed(0)
+    encoding = IRPE(8, 2, rpe_on='qkv')
+    q, k, v = (torch.randn(1, 2, 18 * 20, 8, requires_grad=True) for _ in range(3))
+    assert encoding.choose_form(q, k, (18, 20)) == 'chunked'
+    small = q[:, :, :20], k[:, :, :20]
+    assert encoding.choose_form(*small, (4, 5)) == 'definition'
+    outs = [attend(q, k, v, encoding, (18, 20), form=form)[0] for form in ('auto', 'definition')]
+    torch.testing.assert_close(*outs)
+    # Weights are asked for, or dropped: only the definition has them.
+    _, weights = attend(q, k, v, encoding, (18, 20), need_weights=True)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(1, 2, 360))
+    with pytest.raises(ValueError, match="form='chunked' takes neither attn_mask, dropout nor"):
+        attend(q, k, v, encoding, (18, 20), need_weights=True, form='chunked')
+
+
+def test_padding_invariance():
+    """Padded to the right and below, an image attends as it does alone."""
+    torch.manual_seed(0)
+    for form in ('definition', 'chunked'):
+        module = MultiheadAttention(8, 2, rel_pos_encoding=make('product', rpe_on='qkv'),
+                                    form=form).double()
+        alone = torch.randn(1, 3, 4, 8, dtype=torch.double)
+        padded = torch.full((1, 5, 6, 8), 1e3, dtype=torch.double)
+        padded[:, :3, :4] = alone
+        mask = torch.ones(1, 5, 6, dtype=torch.bool)
+        mask[:, :3, :4] = False
+        out = module(padded.flatten(1, 2), (5, 6), mask.flatten(1)).view(1, 5, 6, 8)
+        torch.testing.assert_close(out[:, :3, :4].flatten(1, 2),
+                                   module(alone.flatten(1, 2), (3, 4)))
+
+
+@pytest.mark.parametrize('form', ['definition', 'chunked'])
+@pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize('mode,rpe_on', [('contextual', 'qkv'), ('bias', 'qk')])
+def test_autocast(form, dtype, mode, rpe_on):
+    torch.manual_seed(0)
+    module = MultiheadAttention(32, 2, form=form, rel_pos_encoding=dict(
+        type='IRPE', mode=mode, rpe_on=rpe_on))
+    for table in position_tables(module).values():
+        torch.nn.init.normal_(table, std=0.5)
+    x = torch.randn(2, 63, 32, requires_grad=True)
+    with torch.autocast('cpu', dtype=dtype):
+        out = module(x, (7, 9))
+    assert out.dtype == dtype
+    torch.testing.assert_close(out.float(), module(x, (7, 9)), atol=2e-2, rtol=0)
+    out.float().square().sum().backward()
+    assert all(torch.isfinite(p.grad).all() for p in (x, *module.parameters()))
+
+
+def test_no_pairwise_tensor(monkeypatch):
+    """Row chunks allocate nothing of the size of (heads, Lq, Lk)."""
+    monkeypatch.setattr(chunked, 'KEEP_PAIRS', 0)
+    encoding = IRPE(8, 4, rpe_on='qkv')
+    q, k, v = (torch.randn(1, 4, 40 * 40, 8, requires_grad=True) for _ in range(3))
+    largest = 0
+
+    class Watch(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            nonlocal largest
+            out = func(*args, **(kwargs or {}))
+            for each in out if isinstance(out, (tuple, list)) else (out,):
+                if isinstance(each, torch.Tensor):
+                    largest = max(largest, each.untyped_storage().nbytes())
+            return out
+    with Watch():
+        out, _ = attend(q, k, v, encoding, (40, 40), form='chunked')
+        out.sum().backward()
+    assert 0 < largest < 4 * 1600 * 1600 * 4 / 5
+
+
+# ------------------------------------------------------------------------------------- the module
+
+def test_tables_start_at_zero_and_add_nothing():
+    torch.manual_seed(0)
+    plain = MultiheadAttention(8, 2)
+    module = MultiheadAttention(8, 2, rel_pos_encoding=dict(type='IRPE', rpe_on='qkv'))
+    module.load_state_dict({**module.state_dict(), **plain.state_dict()})
+    x = torch.randn(2, 6, 8)
+    torch.testing.assert_close(module(x, (2, 3)), plain(x, (2, 3)))
+    names = {f'rel_pos_encoding.table_{side}' for side in 'qkv'}
+    assert set(position_tables(module)) == names
+    for table in position_tables(module).values():
+        torch.nn.init.ones_(table)
+    module.rel_pos_encoding.reset_parameters()
+    assert all(bool((table == 0).all()) for table in position_tables(module).values())
+
+
+@pytest.mark.parametrize('rpe_on,extra', [('k', 3200), ('qk', 6400), ('qkv', 9600)])
+def test_parameter_count(rpe_on, extra):
+    """DeiT: 50 buckets of 64 channels a side, shared by the heads (iRPE table 2)."""
+    encoding = IRPE(64, 3, 'product', rpe_on=rpe_on, num_prefix_tokens=1)
+    assert sum(p.numel() for p in encoding.parameters()) == extra
+
+
+def test_state_does_not_depend_on_the_grid():
+    encoding = make(rpe_on='qkv')
+    before = {name: value.clone() for name, value in encoding.state_dict().items()}
+    q, k, v = tokens(0, (4, 6), None)
+    attend(q, k, v, encoding, (4, 6))
+    assert before.keys() == encoding.state_dict().keys()
+    assert all(torch.equal(before[name], value) for name, value in encoding.state_dict().items())
+
+
+def test_bias_map():
+    encoding = make(mode='bias', rpe_on='qk', prefix=1, shared=False)
+    expected = encoding.logits(*tokens(1, (2, 3), None)[:2], (2, 3))
+    torch.testing.assert_close(encoding.bias_map((2, 3)), expected.detach())
+    contextual = make(rpe_on='k')
+    with pytest.raises(ValueError, match='q and k are None, but the logits of IRPE depend on them'):
+        contextual.bias_map((2, 3))
+    q, k, _ = tokens(0, (2, 3), None)
+    torch.testing.assert_close(contextual.bias_map((2, 3), q=q, k=k),
+                               contextual.logits(q, k, (2, 3)).detach())
+    assert contextual.bias_map((2, 3), q=q, k=k).requires_grad is False
+    assert bool((make(rpe_on='v').bias_map((2, 3), q=q, k=k) == 0).all())
+
+
+@pytest.mark.parametrize('kwargs,match', [
+    (dict(method='ring'), "method='ring' must be one of euclidean"),
+    (dict(mode='both'), "mode='both' must be one of contextual, bias"),
+    (dict(rpe_on='x'), "rpe_on='x' must be one or more of the letters q, k, v"),
+    (dict(rpe_on=''), "rpe_on='' must be"),
+    (dict(rpe_on='kk'), "rpe_on='kk' must be.*each once"),
+    (dict(mode='bias', rpe_on='kv'), "rpe_on='kv' with mode='bias'.*not to the values"),
+    (dict(head_dims=0), 'head_dims=0'),
+    (dict(num_heads=0), 'num_heads=0'),
+    (dict(num_prefix_tokens=-1), 'num_prefix_tokens=-1'),
+    (dict(ratio=-1), 'ratio=-1 must be'),
+    (dict(ratio=1.9, alpha=1), 'not both'),
+    (dict(index='floor'), "index='floor'"),
+    (dict(quantization='log'), "quantization='log'"),
+])
+def test_bad_options(kwargs, match):
+    with pytest.raises(ValueError, match=match):
+        IRPE(**{'head_dims': 4, 'num_heads': 2, **kwargs})
+
+
+def test_bad_use():
+    encoding = make(prefix=1)
+    q, k, v = tokens(1, (2, 3), None)
+    with pytest.raises(ValueError, match=r'q has 7 tokens, but q_grid=\(2, 2\).*1 \+ 2 \* 2 = 5'):
+        attend(q, k, v, encoding, (2, 2))
+    with pytest.raises(ValueError, match="mode='contextual' has no bias"):
+        encoding.offset_bias((2, 3))
+    with pytest.raises(ValueError, match="params has 'fc.weight'"):
+        convert_attention({'fc.weight': q}, 'irpe-deit')
+    with pytest.raises(ValueError, match="source='deit' must be 'irpe-deit'"):
+        convert_attention({}, 'deit')

@@ -1,0 +1,78 @@
+"""torch.compile and torch.export of attention modules."""
+import io
+
+import pytest
+import torch
+from torch._dynamo.testing import CompileCounterWithBackend
+
+from mmposenc.attention import MultiheadAttention
+
+CONFIGS = [
+    None,
+    dict(type='IRPE', method='product', rpe_on='qkv'),
+    dict(type='IRPE', method='cross', rpe_on='q'),
+    dict(type='IRPE', method='euclidean', rpe_on='k'),
+    dict(type='IRPE', method='quantization', quantization='rank', rpe_on='kv'),
+    dict(type='IRPE', mode='bias', rpe_on='qk'),
+]
+
+
+def make(config):
+    torch.manual_seed(0)
+    module = MultiheadAttention(16, 2, rel_pos_encoding=config, num_prefix_tokens=1)
+    if module.rel_pos_encoding is not None:
+        for table in module.rel_pos_encoding.parameters():
+            torch.nn.init.normal_(table)
+    return module
+
+
+@pytest.fixture(autouse=True)
+def reset():
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize('config', CONFIGS)
+def test_compile_fixed_shape(config):
+    """In one graph, forward and backward; the same numbers."""
+    module = make(config)
+    counter = CompileCounterWithBackend('aot_eager')
+    compiled = torch.compile(module, fullgraph=True, backend=counter)
+    x = torch.randn(2, 21, 16, requires_grad=True)
+    leaves = [x, *module.parameters()]
+    out, expected = compiled(x, (4, 5)), module(x, (4, 5))
+    torch.testing.assert_close(out, expected)
+    for ours, other in zip(torch.autograd.grad(out.square().sum(), leaves),
+                           torch.autograd.grad(expected.square().sum(), leaves), strict=True):
+        torch.testing.assert_close(ours, other, atol=1e-5, rtol=1e-4)
+    compiled(x, (4, 5))
+    assert counter.frame_count == 1
+
+
+@pytest.mark.parametrize('config', [None, dict(type='IRPE'), dict(type='IRPE', mode='bias')])
+def test_compile_dynamic(config):
+    """Not once for every grid."""
+    module = make(config)
+    counter = CompileCounterWithBackend('aot_eager')
+    compiled = torch.compile(module, fullgraph=True, dynamic=True, backend=counter)
+    for hw in ((4, 5), (5, 7), (6, 4), (3, 9), (9, 3)):
+        x = torch.randn(2, 1 + hw[0] * hw[1], 16)
+        torch.testing.assert_close(compiled(x, hw), module(x, hw))
+    assert counter.frame_count <= 2
+
+
+@pytest.mark.parametrize('config', CONFIGS)
+def test_export(config):
+    """For one grid, any batch size; saved and loaded."""
+    module = make(config).eval()
+    x = torch.randn(3, 21, 16)
+    batch = torch.export.Dim('batch', min=2, max=64)
+    program = torch.export.export(module, (x, (4, 5)),
+                                  dynamic_shapes={'x': {0: batch}, 'hw_shape': (None, None)})
+    file = io.BytesIO()
+    torch.export.save(program, file)
+    file.seek(0)
+    other = torch.randn(5, 21, 16)
+    torch.testing.assert_close(torch.export.load(file).module()(other, (4, 5)),
+                               module(other, (4, 5)))
