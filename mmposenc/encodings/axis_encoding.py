@@ -22,7 +22,7 @@ class AxisEncoding(RelativeEncoding):
     tensor; see :func:`mmposenc.functional.axis_attention.axis_attention`.
     """
 
-    forms = ('chunked', 'channels')
+    forms: tuple[str, ...] = ('chunked', 'channels')
 
     @abstractmethod
     def _terms(self, q: Tensor, query: Grid, key: Grid) -> tuple[Tensor, Tensor]:

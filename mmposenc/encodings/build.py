@@ -2,14 +2,14 @@
 from __future__ import annotations
 
 import importlib.util
-from typing import Any, TypeVar, Union
+from typing import Any, TypeVar
 
 from torch import nn
 
 from .base import RelativeEncoding, TokenEncoding
 
-EncodingConfig = Union[nn.Module, dict[str, Any]]
-_Contract = TypeVar('_Contract', bound=Union[TokenEncoding, RelativeEncoding])
+EncodingConfig = nn.Module | dict[str, Any]
+_Contract = TypeVar('_Contract', bound=TokenEncoding | RelativeEncoding)
 
 
 def build_encoding(cfg: EncodingConfig, contract: type[_Contract], argument: str,

@@ -2,14 +2,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Union
+from typing import Any
 
 from torch import Tensor, nn
 
 from .base import TokenEncoding
 from .build import EncodingConfig, build_encoding
 
-EncodingConfigs = Union[EncodingConfig, Sequence[EncodingConfig], None]
+EncodingConfigs = EncodingConfig | Sequence[EncodingConfig] | None
 
 
 class PlacedEncodings(nn.Module):

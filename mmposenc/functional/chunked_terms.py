@@ -62,7 +62,7 @@ class Chunk(NamedTuple):
     @property
     def num_heads(self) -> int:
         """Heads in this chunk."""
-        return self.heads.stop - self.heads.start
+        return int(self.heads.stop - self.heads.start)
 
 
 class _Plans:

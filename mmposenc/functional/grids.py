@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Union
+from typing import NamedTuple
 
 from torch import Tensor
 
@@ -32,7 +32,7 @@ class Grid(NamedTuple):
         return self.height * self.width
 
 
-GridLike = Union[Grid, tuple[int, int], Sequence[int]]
+GridLike = Grid | tuple[int, int] | Sequence[int]
 
 
 def as_grid(grid: GridLike, name: str = 'hw_shape') -> Grid:
