@@ -1,0 +1,30 @@
+"""Attention with each encoding under torch.compile: one graph, not compiled again for each grid."""
+import pytest
+import torch
+from torch._dynamo.testing import CompileCounter
+
+from mmposenc.attention import MultiheadAttention
+
+ENCODINGS = {
+    'shaw': dict(type='mmposenc.ShawRPE', on_values=True),
+    'transformer_xl': dict(type='mmposenc.TransformerXLRPE'),
+    'sasa': dict(type='mmposenc.SASARPE'),
+    'relative_bias': dict(type='mmposenc.RelativePositionBias', window_size=(9, 11)),
+    'query_relative_1d': dict(type='mmposenc.QueryRelative1D', max_tokens=100),
+    'rotary': dict(type='mmposenc.RotaryEmbedding2D'),
+}
+
+
+@pytest.mark.parametrize('name', ENCODINGS)
+def test_one_graph_for_many_grids(name):
+    torch.manual_seed(0)
+    torch._dynamo.reset()
+    module = MultiheadAttention(16, 2, num_prefix_tokens=1, rel_pos_encoding=ENCODINGS[name])
+    counter = CompileCounter()
+    compiled = torch.compile(module, fullgraph=True, dynamic=True, backend=counter)
+    grids = [(3, 5), (4, 6), (7, 3), (9, 11)]
+    for grid in grids:
+        x = torch.randn(2, 1 + grid[0] * grid[1], 16)
+        torch.testing.assert_close(compiled(x, grid), module(x, grid), atol=1e-5, rtol=1e-5)
+    # Once for (3, 5), once with symbolic sizes, and once more where a guard of the first two fails.
+    assert counter.frame_count <= 3
