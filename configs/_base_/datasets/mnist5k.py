@@ -10,7 +10,7 @@ train_pipeline = [
     dict(type='PackInputs')]
 test_pipeline = [resize, dict(type='PackInputs')]
 train_dataloader = dict(
-    batch_size=64, num_workers=0, persistent_workers=False,
+    batch_size=32, num_workers=0, persistent_workers=False,
     sampler=dict(type='DefaultSampler', shuffle=True),
     collate_fn=dict(type='default_collate'), drop_last=True,
     dataset=dict(split='train', pipeline=train_pipeline, **dataset))
