@@ -8,9 +8,10 @@ against attention without an encoding.
     options: --rows 1050 --repeats 7 --threads 1 --device cpu|cuda --dtype float32|bfloat16
 
 Everything is measured in one process in turn (A, B, A, B, ...); a number is the median over the
-rounds of the ratio within a round (CPU time), memory the highest resident set above that before the
-call. 'forward' is inference (no_grad), 'training' forward and backward. What is timed lies between
-the two projections of an attention: q, k, v (B, heads, L, head_dims) to the output.
+rounds of the ratio within a round (CPU time); memory is the highest resident set above that before
+the call, in a process of its own. 'forward' is inference (no_grad), 'training' forward and
+backward. What is timed lies between the two projections of an attention: q, k, v (B, heads, L,
+head_dims) to the output.
 
 The reference is written from the paper the way the release computes it: the look-up of a table is
 read with a flattened index; for values, a (heads, L, L, head_dims) weight is gathered.
@@ -18,7 +19,10 @@ read with a flattened index; for values, a (heads, L, L, head_dims) weight is ga
 from __future__ import annotations
 
 import argparse
+import json
 import math
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -30,7 +34,6 @@ from torch import Tensor
 from mmposenc.attention import attend
 from mmposenc.encodings import IRPE, RelativeEncoding, build_encoding
 from mmposenc.functional import bucket_ids
-
 
 Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
 
@@ -107,8 +110,10 @@ def explicit(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 def release_term(x: Tensor, table: Tensor, index: Tensor) -> Tensor:
     """Look-up of a contextual table, read with a flattened index of (query, bucket)."""
-    lookup = (x @ table).flatten(2)
-    return lookup[:, :, index].view(*x.shape[:3], -1)
+    batch, heads, length, dims = x.shape
+    lookup = torch.matmul(x.transpose(0, 1).reshape(-1, batch * length, dims), table)
+    lookup = lookup.view(heads, batch, length, -1).transpose(0, 1)
+    return lookup.flatten(2)[:, :, index].view(batch, heads, length, -1)
 
 
 def reference(encoding: IRPE, size: Size, device: str) -> Attention:
@@ -220,17 +225,34 @@ def targets(args: argparse.Namespace) -> None:
     print('| case | forward | asked | training | asked | memory forward | memory training | asked |'
           ' explicit, no encoding | SDPA, no encoding |')
     print('|---|---|---|---|---|---|---|---|---|---|')
-    # Memory after all times: measuring it changes how memory is handed out.
-    for (length, options, asked), (forward, backward) in zip(rows, times, strict=True):
-        memory = []
-        for kind in target_calls(length, options, args):
-            peak = {run: peak_memory(kind[run]) for run in ('reference', 'ours')}
-            memory.append(f"{peak['ours'] / peak['reference']:.3f} ({peak['ours'] / 2**20:.0f} of "
-                          f"{peak['reference'] / 2**20:.0f} MiB)")
+    memory = in_fresh_process(args, 'targets')
+    for index, ((length, options, asked), (forward, backward)) in enumerate(
+            zip(rows, times, strict=True)):
+        ratios = [f"{p['ours'] / p['reference']:.3f} ({p['ours'] / 2**20:.0f} of "
+                  f"{p['reference'] / 2**20:.0f} MiB)" for p in memory[index]]
         print(f"| {target_name(length, options)} | {forward['ours']:.3f} | {asked[0]} | "
-              f"{backward['ours']:.3f} | {asked[1]} | {memory[0]} | {memory[1]} | {asked[2]} | "
+              f"{backward['ours']:.3f} | {asked[1]} | {ratios[0]} | {ratios[1]} | {asked[2]} | "
               + ' | '.join(f'{forward[n]:.2f} / {backward[n]:.2f}' for n in ('explicit', 'SDPA'))
               + ' |', flush=True)
+
+
+def target_memory(args: argparse.Namespace) -> list[list[dict[str, int]]]:
+    """Peak memory of inference and training, for each row of the table 'targets'."""
+    return [[{run: peak_memory(kind[run]) for run in ('reference', 'ours')}
+             for kind in target_calls(length, options, args)]
+            for length, options, _ in TARGETS if not args.rows or length in args.rows]
+
+
+def in_fresh_process(args: argparse.Namespace, table: str) -> list:
+    """Peak memory, measured where no earlier call has left freed memory behind."""
+    command = [sys.executable, __file__, table, '--memory', '--threads', str(args.threads),
+               '--device', args.device, '--dtype', str(args.dtype).removeprefix('torch.'),
+               '--form', args.form]
+    for name in ('rows', 'only'):
+        if getattr(args, name):
+            command += [f'--{name}', *map(str, getattr(args, name))]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return json.loads(done.stdout)
 
 
 def target_name(length: int, options: dict) -> str:
@@ -248,33 +270,49 @@ def make_encoding(cfg: dict, size: Size) -> RelativeEncoding:
     return encoding
 
 
+def cost_rows(length: int, args: argparse.Namespace
+              ) -> list[tuple[str, Attention, RelativeEncoding | None]]:
+    """Attention without an encoding, then with each."""
+    size = SIZES[length]
+    rows: list[tuple[str, Attention, RelativeEncoding | None]] = [
+        ('none, SDPA', F.scaled_dot_product_attention, None), ('none, explicit', explicit, None)]
+    for name, cfg in ENCODINGS.items():
+        if args.only and not any(part in name for part in args.only):
+            continue
+        encoding = make_encoding(cfg, size).to(args.device, args.dtype)
+        rows.append((name, lambda q, k, v, e=encoding, s=size: attend(
+            q, k, v, e, (s.height, s.width))[0], encoding))
+    return rows
+
+
 def cost(args: argparse.Namespace) -> None:
     """Every encoding as a multiple of SDPA without one."""
     print('| encoding | L | forward | training | memory forward, MiB | memory training, MiB |')
     print('|---|---|---|---|---|---|')
+    memory = in_fresh_process(args, 'cost')
     for length, size in SIZES.items():
         if args.rows and length not in args.rows:
             continue
         inputs = make_inputs(size, args.device, args.dtype)
-        rows: list[tuple[str, Attention, RelativeEncoding | None]] = [
-            ('none, SDPA', F.scaled_dot_product_attention, None),
-            ('none, explicit', explicit, None)]
-        for name, cfg in ENCODINGS.items():
-            if args.only and not any(part in name for part in args.only):
-                continue
-            encoding = make_encoding(cfg, size).to(args.device, args.dtype)
-            rows.append((name, lambda q, k, v, e=encoding, s=size: attend(
-                q, k, v, e, (s.height, s.width))[0], encoding))
         repeats = max(2, args.repeats // 2) if length > 4000 else args.repeats
-        times, peaks = {}, {}
-        for name, run, encoding in rows:
+        for name, run, encoding in cost_rows(length, args):
             pair = both({'SDPA': F.scaled_dot_product_attention, 'ours': run}, inputs, encoding)
-            times[name] = [paired_ratios(kind, 'SDPA', repeats)['ours'] for kind in pair]
-        for name, run, encoding in rows:  # after the times: it changes how memory is handed out
-            pair = both({'ours': run}, inputs, encoding)
-            peaks[name] = [peak_memory(kind['ours']) / 2**20 for kind in pair]
-            print(f'| {name} | {length} | {times[name][0]:.2f} | {times[name][1]:.2f} | '
-                  f'{peaks[name][0]:.0f} | {peaks[name][1]:.0f} |', flush=True)
+            times = [paired_ratios(kind, 'SDPA', repeats)['ours'] for kind in pair]
+            peaks = [each / 2**20 for each in memory.pop(0)]
+            print(f'| {name} | {length} | {times[0]:.2f} | {times[1]:.2f} | {peaks[0]:.0f} | '
+                  f'{peaks[1]:.0f} |', flush=True)
+
+
+def cost_memory(args: argparse.Namespace) -> list[list[int]]:
+    """Peak memory of inference and training, for each row of the table 'cost'."""
+    peaks = []
+    for length, size in SIZES.items():
+        if not args.rows or length in args.rows:
+            inputs = make_inputs(size, args.device, args.dtype)
+            for _, run, encoding in cost_rows(length, args):
+                peaks.append([peak_memory(kind['ours'])
+                              for kind in both({'ours': run}, inputs, encoding)])
+    return peaks
 
 
 def growth(args: argparse.Namespace) -> None:
@@ -355,10 +393,15 @@ def main() -> None:
     parser.add_argument('--threads', type=int, default=1)
     parser.add_argument('--device', default='cpu')
     parser.add_argument('--dtype', default='float32')
+    parser.add_argument('--memory', action='store_true', help='print peak memory as json')
     args = parser.parse_args()
     args.dtype = getattr(torch, args.dtype)
     torch.set_num_threads(args.threads)
-    tables[args.table](args)
+    if args.memory:
+        peaks = dict(targets=target_memory, cost=cost_memory)
+        print(json.dumps(peaks[args.table](args)))
+    else:
+        tables[args.table](args)
 
 
 if __name__ == '__main__':
