@@ -23,7 +23,9 @@ class LogSpacedCPB(RelativeEncoding):
         num_heads: attention heads.
         hidden_dims: width of the network.
         window_size: (H, W) of the window trained on, which sets the unit of offsets; None takes
-            each call's query grid, as the release does without ``pretrained_window_size``.
+            each call's query grid, as the release does without ``pretrained_window_size``. (An
+            image in a padded batch then has the unit of the batch's grid: outside windows of one
+            size, set it.)
         num_prefix_tokens: tokens in front of the grid. Pairs with one of them get a learned bias a
             head: ``prefix_bias`` (heads, 3) for prefix to cell, cell to prefix and prefix to
             prefix, as BEiT.
