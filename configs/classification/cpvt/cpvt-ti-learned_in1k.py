@@ -1,0 +1,10 @@
+# CPVT-Ti that keeps the learned table of DeiT.
+# CPVT (ICLR 2023), combined encodings: number not checked. Not trained here.
+#
+#     bash tools/dist_train.sh configs/classification/cpvt/cpvt-ti-learned_in1k.py 8
+_base_ = [
+    '../../_base_/models/deit_cls.py', '../../_base_/datasets/imagenet_repeated.py',
+    '../../_base_/schedules/imagenet_300e.py', '../../_base_/default_runtime.py']
+model = dict(backbone=dict(pos_encoding=[
+    dict(type='mmposenc.LearnedPositionEmbedding'),
+    dict(type='mmposenc.PEG', bias=False)]))

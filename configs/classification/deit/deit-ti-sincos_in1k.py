@@ -1,0 +1,8 @@
+# DeiT-Ti with 2-D sines and cosines.
+# CPVT (ICLR 2023), comparison of encodings: top-1 72.3. Not trained here.
+#
+#     bash tools/dist_train.sh configs/classification/deit/deit-ti-sincos_in1k.py 8
+_base_ = [
+    '../../_base_/models/deit_cls.py', '../../_base_/datasets/imagenet_repeated.py',
+    '../../_base_/schedules/imagenet_300e.py', '../../_base_/default_runtime.py']
+model = dict(backbone=dict(pos_encoding=dict(type='mmposenc.SinCosPositionEncoding')))

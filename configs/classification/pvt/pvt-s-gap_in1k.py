@@ -1,0 +1,6 @@
+# PVT-small with the mean of the tokens instead of a class token.
+# CPVT (ICLR 2023), PVT: number not checked. Not trained here.
+#
+#     bash tools/dist_train.sh configs/classification/pvt/pvt-s-gap_in1k.py 8
+_base_ = 'pvt-s_in1k.py'
+model = dict(backbone=dict(pool='gap'))

@@ -1,0 +1,15 @@
+# DeiT-B, pretrained on ImageNet, on CUB-200-2011.
+# iRPE (ICCV 2021), supplement, Sec. 7: top-1 83.4. Not trained here.
+#
+#     bash tools/dist_train.sh configs/classification/transfer/deit-b_cub.py 8
+_base_ = [
+    '../../_base_/models/deit_cls.py', '../../_base_/datasets/cub_200.py',
+    '../../_base_/schedules/finetune_300e.py', '../../_base_/default_runtime.py']
+model = dict(
+    backbone=dict(
+        arch='base',
+        pos_encoding=dict(type='mmposenc.LearnedPositionEmbedding'),
+        init_cfg=dict(
+            type='Pretrained',
+            checkpoint='https://dl.fbaipublicfiles.com/deit/deit_base_patch16_224-b5f2ef4d.pth')),
+    head=dict(num_classes=200, in_channels=768))

@@ -1,0 +1,302 @@
+"""The ImageNet recipes: each builds, counts what its paper counts, and trains a step when small."""
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from mmengine.dataset import Compose
+from mmengine.registry import MODELS, init_default_scope
+from mmengine.runner import Runner
+from PIL import Image
+
+import mmposenc  # noqa: F401
+from mmposenc.encodings import TokenEncoding
+from mmposenc.encodings.base import position_tables
+from mmposenc.engine import load_config
+from mmposenc.engine.model_table import build_without_weights, read_reference, table_row
+
+pytest.importorskip('mmpretrain')
+ROOT = Path(__file__).resolve().parents[2]
+FOLDERS = ('cpvt', 'deit', 'irpe', 'pvt', 'swin', 'transfer')
+CONFIGS = [str(path.relative_to(ROOT / 'configs' / 'classification'))
+           for folder in FOLDERS
+           for path in sorted((ROOT / 'configs' / 'classification' / folder).glob('*.py'))]
+
+#: Published counts, or what a published count and the size of the encoding give.
+PARAMETERS = {
+    'cpvt/cpvt-ti_in1k': 5_681_320, 'cpvt/cpvt-s_in1k': 21_978_472, 'cpvt/cpvt-b_in1k': 86_423_272,
+    'cpvt/cpvt-ti-gap_in1k': 5_681_320 - 192,
+    'cpvt/cpvt-ti-0-5_in1k': 5_681_320 + 4 * 9 * 192,
+    'cpvt/cpvt-ti-0-11_in1k': 5_681_320 + 10 * 9 * 192,
+    'cpvt/cpvt-ti-separable_in1k': 5_681_320 + 192 ** 2,
+    'cpvt/cpvt-ti-dense_in1k': 5_681_320 + 9 * 192 * 191,
+    'cpvt/cpvt-ti-k27_in1k': 5_681_320 + (27 ** 2 - 9) * 192,
+    'deit/deit-ti-conv-projection_in1k': 5_685_352,
+    'deit/deit-ti_in1k': 5_717_416, 'deit/deit-ti-distilled_in1k': 5_910_800,
+    'deit/deit-ti-none_in1k': 5_717_416 - 197 * 192,
+    'deit/deit-ti-learned-first5_in1k': 5_717_416 + 4 * 197 * 192,
+    'deit/deit-ti-shaw8_in1k': 5_717_416 - 197 * 192 + 12 * 64 * (17 ** 2 + 1),
+    'irpe/deit-ti_irpe-k_in1k': 5_755_816, 'irpe/deit-s_irpe-k_in1k': 22_089_064,
+    'irpe/deit-s_irpe-qk_in1k': 22_127_464, 'irpe/deit-s_irpe-qkv_in1k': 22_165_864,
+    'irpe/deit-b_irpe-k_in1k': 86_606_056, 'irpe/deit-b_irpe-qkv_in1k': 86_682_856,
+    'pvt/pvt-t_in1k': 13_229_288, 'pvt/pvt-s_in1k': 24_485_864, 'pvt/pvt-m_in1k': 44_208_104,
+    'pvt/pvt-t-peg-gap_in1k': 12_849_640, 'pvt/pvt-s-peg-gap_in1k': 24_106_216,
+    'pvt/pvt-m-peg-gap_in1k': 43_828_456, 'swin/swin-t_in1k': 28_288_354}
+
+
+def load(name: str):
+    return load_config(f'mmposenc::classification/{name}')
+
+
+def shrink(cfg):
+    """A few channels; as many blocks as the positions need; images of 64 x 64."""
+    backbone, dims = cfg.model.backbone, 24
+    backbone.update(arch=None, init_cfg=None)
+    if backbone.type == 'mmposenc.DeiT':
+        last = max([1, *(backbone.get('positions') or ())])
+        backbone.update(embed_dims=dims, num_layers=last + 1, num_heads=3, mlp_ratio=1.0,
+                        img_size=64)
+    elif backbone.type == 'mmposenc.PVT':
+        backbone.update(embed_dims=[8, 8, 8, dims], num_layers=[1] * 4, num_heads=[1] * 4,
+                        mlp_ratios=[1] * 4, img_size=64)
+    else:
+        backbone.update(embed_dims=3, num_layers=[1] * 4, num_heads=[1] * 4, mlp_ratio=1.0)
+    cfg.model.head.update(in_channels=dims, num_classes=10)
+    cfg.data_preprocessor.num_classes = 10
+    return cfg
+
+
+class Teacher(torch.nn.Module):
+    def forward(self, inputs, data_samples=None, mode='tensor'):
+        return torch.eye(10)[torch.arange(len(inputs)) % 10]
+
+
+def build(cfg):
+    init_default_scope(cfg.default_scope)
+    model = {**cfg.model.to_dict(), 'data_preprocessor': cfg.data_preprocessor.to_dict()}
+    if 'teacher' in model:
+        model['teacher'] = Teacher()
+    return MODELS.build(model)
+
+
+def batch(model, size: tuple[int, int] = (64, 64)):
+    from mmpretrain.structures import DataSample
+    images = [torch.randint(0, 256, (3, *size), dtype=torch.uint8) for _ in range(4)]
+    samples = [DataSample().set_gt_label(label) for label in (0, 1, 2, 9)]
+    return model.data_preprocessor(dict(inputs=images, data_samples=samples), training=True)
+
+
+def test_every_row_of_the_papers_is_there() -> None:
+    """The rows by hand, so that a lost file is seen."""
+    wanted = {f'cpvt/cpvt-{size}{several}{pool}_in1k' for size in ('ti', 's', 'b')
+              for several in ('', '-0-5') for pool in ('', '-gap')}
+    wanted |= {f'cpvt/cpvt-ti-{variant}_in1k' for variant in (
+        'pos-1', 'pos3', 'pos6', 'pos10', 'k1', 'k5', 'k7', 'k27', 'pos-1-k27', '0-11', 'fixed',
+        'separable', 'dense', 'stacked4', 'stacked12-k1', 'no-padding', 'qk', 'learned',
+        'distilled')}
+    wanted |= {f'deit/deit-{variant}_in1k' for variant in (
+        'ti', 's', 'b', 'ti-none', 's-none', 'ti-sincos', 'ti-shaw8', 'ti-learned-shaw8',
+        'ti-learned-first5', 'ti-conv-projection', 'ti-distilled')}
+    wanted |= {f'irpe/deit-s{table}_irpe-{on}_in1k' for table in ('', '-none')
+               for on in ('q', 'k', 'v', 'qk', 'qkv')}
+    wanted |= {f'irpe/deit-s_irpe-{method}-{mode}-{heads}_in1k'
+               for method in ('euc', 'quant', 'cross', 'product') for mode in ('bias', 'ctx')
+               for heads in ('shared', 'heads') if (method, mode, heads) != (
+                   'product', 'ctx', 'shared')}  # that is deit-s_irpe-k
+    wanted |= {f'irpe/deit-s_{variant}_in1k' for variant in (
+        'irpe-clip-ctx', 'irpe-clip-bias', 'irpe-k-10', 'irpe-k-26', 'irpe-k-82', 'irpe-k-122',
+        'irpe-k-170', 'shaw', 'transformer-xl', 'huang', 'sasa')}
+    wanted |= {'irpe/deit-ti_irpe-k_in1k', 'irpe/deit-b_irpe-k_in1k', 'irpe/deit-b_irpe-qkv_in1k'}
+    wanted |= {f'swin/swin-t{variant}_in1k'
+               for variant in ('', '-none', '-peg', '-bias-peg', '_irpe-qkv')}
+    wanted |= {f'pvt/pvt-{size}{variant}_in1k' for size in 'tsm'
+               for variant in ('', '-peg', '-gap', '-peg-gap')}
+    wanted |= {f'transfer/deit-b{rpe}_{data}' for rpe in ('', '_irpe-k')
+               for data in ('cars', 'cub')}
+    assert {name.removesuffix('.py') for name in CONFIGS} == wanted
+
+
+@pytest.mark.parametrize('name', CONFIGS)
+def test_full_model_is_what_the_header_says(name: str) -> None:
+    path = ROOT / 'configs' / 'classification' / name
+    head = ' '.join(re.findall(r'^# *(.*)$', path.read_text(), re.MULTILINE))
+    assert f'bash tools/dist_train.sh configs/classification/{name} 8' in head
+    assert 'Not trained here.' in head
+    assert re.search(r'top-1 \d\d\.\d|number not checked|not in the paper|points over', head)
+
+    count = sum(p.numel() for p in build_without_weights(path).parameters())
+    reference = read_reference(path)
+    if reference.parameters is not None:
+        assert round(count / reference.unit) == round(reference.parameters / reference.unit)
+    assert count == PARAMETERS.get(name.removesuffix('.py'), count)
+
+
+@pytest.mark.parametrize('name', CONFIGS)
+def test_one_step_of_a_small_version(name: str) -> None:
+    """With the recipe's Mixup or CutMix; every weight that is trained gets a gradient."""
+    torch.manual_seed(0)
+    np.random.seed(0)
+    model = build(shrink(load(name)))
+    model.init_weights()
+    model.train()
+    loss, _ = model.parse_losses(model(**batch(model), mode='loss'))
+    loss.backward()
+    assert torch.isfinite(loss)
+    trained = {n: p for n, p in model.named_parameters() if p.requires_grad}
+    assert [n for n, p in trained.items() if p.grad is None] == []
+    frozen = set(dict(model.named_parameters())) - set(trained)
+    assert frozen == ({'backbone.pos_encodings.at.after0.0.proj.0.weight'} if 'fixed' in name
+                      else set())
+
+
+@pytest.mark.parametrize('name', [
+    'deit/deit-ti_in1k.py', 'deit/deit-ti-distilled_in1k.py',
+    'deit/deit-ti-conv-projection_in1k.py',
+    'cpvt/cpvt-s-0-5-gap_in1k.py', 'irpe/deit-s_irpe-qkv_in1k.py', 'irpe/deit-s_huang_in1k.py',
+    'irpe/deit-s_transformer-xl_in1k.py', 'swin/swin-t_in1k.py', 'pvt/pvt-t_in1k.py',
+    'pvt/pvt-s-peg_in1k.py', 'transfer/deit-b_irpe-k_cub.py'])
+def test_what_takes_no_weight_decay(name: str) -> None:
+    cfg = shrink(load(name))
+    model = build(cfg)
+    optimizer = Runner.build_optim_wrapper(
+        type('_', (), {'model': model})(), cfg.optim_wrapper).optimizer
+    decay = {id(p): group['weight_decay'] for group in optimizer.param_groups
+             for p in group['params']}
+    found = {n for n, p in model.named_parameters() if decay[id(p)] == 0}
+    expected = {n for n, p in model.named_parameters()
+                if p.dim() == 1 or n.endswith(('cls_token', 'dist_token'))}
+    expected |= set(position_tables(model))
+    for prefix, module in model.named_modules():
+        if isinstance(module, TokenEncoding):
+            expected |= {f'{prefix}.{n}' for n, _ in module.named_parameters()}
+    assert found == expected
+    assert {decay[id(p)] for n, p in model.named_parameters() if n not in found} == {0.05}
+    if 'transformer-xl' in name:
+        assert 'backbone.blocks.0.attn.rel_pos_encoding.pos_proj.weight' not in found
+    rate = 2.5e-5 if name.startswith('transfer') else 1e-3
+    assert {group['lr'] for group in optimizer.param_groups} == {rate}
+
+
+@pytest.mark.parametrize('name, used', [
+    ('euc-ctx-shared', [19]), ('quant-ctx-shared', [50]), ('cross-ctx-shared', [27, 27]),
+    ('k', [49]), ('k-10', [9]), ('k-26', [25]), ('k-82', [81]), ('k-122', [121]),
+    ('k-170', [169]), ('clip-ctx', [49])])
+def test_buckets_in_use(name: str, used: list[int]) -> None:
+    """iRPE's paper counts those that 14 x 14 patches use, and one for the class token, which
+    Cross has in both of its tables: 20, 51, 56 and 50."""
+    model = build_without_weights(
+        ROOT / f'configs/classification/irpe/deit-s_irpe-{name}_in1k.py')
+    ids = model.backbone.blocks[0].attn.rel_pos_encoding.bucket_ids((14, 14))
+    assert [len(each.unique()) - 1 for each in ids] == used  # without that of the class token
+
+
+def test_schedule() -> None:
+    """DeiT's release: from 1e-6 to 1e-3 in 5 epochs, then a cosine to 1e-5; 1024 images a step."""
+    cfg = load('deit/deit-ti_in1k.py')
+    assert cfg.train_cfg.max_epochs == 300
+    assert cfg.train_dataloader.batch_size * 8 == cfg.auto_scale_lr.base_batch_size == 1024
+    model = torch.nn.Linear(1, 1)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=cfg.optim_wrapper.optimizer.lr)
+    from mmengine.registry import PARAM_SCHEDULERS
+    warm, cosine = (dict(each) for each in cfg.param_scheduler)
+    assert warm.pop('convert_to_iter_based')
+    schedulers = [PARAM_SCHEDULERS.build({**each, 'optimizer': optimizer})
+                  for each in (warm, cosine)]
+    rates = []
+    for _ in range(300):
+        rates.append(optimizer.param_groups[0]['lr'])
+        optimizer.step()
+        for scheduler in schedulers:
+            scheduler.step()
+    assert rates[0] == pytest.approx(1e-6)
+    assert max(rates) == pytest.approx(1e-3) and rates.index(max(rates)) in (4, 5)
+    assert rates[152] == pytest.approx((1e-3 + 1e-5) / 2, rel=0.02)
+    last = 1e-5 + (1e-3 - 1e-5) / 2 * (1 - math.cos(math.pi / 295))  # an epoch before the end
+    assert rates[299] == pytest.approx(last, rel=1e-6)
+    swin = load('swin/swin-t_in1k.py')
+    assert swin.param_scheduler[0].end == swin.param_scheduler[1].begin == 20
+    assert swin.optim_wrapper.clip_grad.max_norm == 5.0
+
+
+def test_repeated_augmentation_where_the_release_has_it() -> None:
+    for name in CONFIGS:
+        sampler = load(name).train_dataloader.sampler
+        repeated = not name.startswith(('swin', 'transfer'))
+        assert sampler == (dict(type='RepeatAugSampler', shuffle=True, num_repeats=3) if repeated
+                           else dict(type='DefaultSampler', shuffle=True)), name
+
+
+@pytest.mark.parametrize('name, classes', [
+    ('deit/deit-ti_in1k.py', 1000), ('transfer/deit-b_cars.py', 196),
+    ('transfer/deit-b_irpe-k_cub.py', 200)])
+def test_data(name: str, classes: int, tmp_path) -> None:
+    """The pipelines run, and make what the model takes."""
+    cfg = load(name)
+    init_default_scope('mmpretrain')
+    assert cfg.model.head.num_classes == cfg.data_preprocessor.num_classes == classes
+    pixels = np.random.default_rng(0).integers(0, 256, (300, 400, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(tmp_path / 'image.png')
+    for loader in (cfg.train_dataloader, cfg.val_dataloader):
+        packed = Compose(loader.dataset.pipeline)(
+            dict(img_path=str(tmp_path / 'image.png'), gt_label=3))
+        assert packed['inputs'].shape == (3, 224, 224) and packed['inputs'].dtype == torch.uint8
+        assert packed['data_samples'].gt_label == 3
+    # Validation: the shorter side to 256, the middle 224 pixels.
+    expected = Image.open(tmp_path / 'image.png').resize((341, 256), Image.Resampling.BICUBIC)
+    middle = np.asarray(expected)[16:240, 58:282]
+    got = packed['inputs'].permute(1, 2, 0).numpy()[..., ::-1]
+    assert np.abs(got.astype(int) - middle).mean() < 2
+
+
+def test_one_epoch_from_files(tmp_path) -> None:
+    """Sampler, pipelines, schedules, hooks and the evaluator of one recipe, on six pictures."""
+    for split in ('train', 'val'):
+        for kind in range(2):
+            (tmp_path / split / str(kind)).mkdir(parents=True)
+            for i in range(3):
+                pixels = np.random.default_rng(i).integers(
+                    100 * kind, 100 * kind + 100, (70, 80, 3), dtype=np.uint8)
+                Image.fromarray(pixels).save(tmp_path / split / str(kind) / f'{i}.png')
+    cfg = shrink(load('cpvt/cpvt-ti_in1k.py'))
+    for split in ('train', 'val', 'test'):
+        loader = cfg[f'{split}_dataloader']
+        folder = 'train' if split == 'train' else 'val'
+        loader.update(batch_size=2, num_workers=0, pin_memory=False)
+        pipeline = loader.dataset.pipeline
+        loader.dataset = dict(type='CustomDataset', data_root=str(tmp_path), data_prefix=folder,
+                              pipeline=pipeline)
+    cfg.train_cfg.max_epochs = 1
+    cfg.work_dir = str(tmp_path / 'work')
+    from mmposenc.engine import build_runner, prepare_training
+    prepare_training(cfg)
+    runner = build_runner(cfg)
+    before = runner.model.head.fc.weight.clone()
+    runner.train()
+    assert runner.iter == 3  # six pictures, three versions of two of them
+    assert not torch.equal(before, runner.model.head.fc.weight.cpu())
+    assert (tmp_path / 'work' / 'epoch_1.pth').is_file()
+
+
+def test_page_is_up_to_date() -> None:
+    page = (ROOT / 'docs' / 'models.md').read_text()
+    assert re.findall(r'\(\.\./configs/classification/(\S+)\)', page) == [
+        name for folder in ('deit', 'cpvt', 'irpe', 'swin', 'pvt', 'transfer')
+        for name in CONFIGS if name.startswith(folder)]
+    for name in ('irpe/deit-s_irpe-k_in1k.py', 'pvt/pvt-t-peg-gap_in1k.py'):
+        path = ROOT / 'configs' / 'classification' / name
+        assert table_row(path, f'../configs/classification/{name}') in page, (
+            'run python tools/model_table.py')
+
+
+def test_headers_numbers_are_read(tmp_path) -> None:
+    (tmp_path / 'a.py').write_text('# A: top-1 80.9 here;\n# 22.05 M parameters, 4,659 M MACs.\n'
+                                   'x = 1\n# 9 parameters\n')
+    found = read_reference(tmp_path / 'a.py')
+    assert (found.parameters, found.unit, found.macs, found.top1) == (22.05e6, 10_000, 4659, '80.9')
+    (tmp_path / 'b.py').write_text('# 1,234 parameters. Number not checked.\n')
+    found = read_reference(tmp_path / 'b.py')
+    assert (found.parameters, found.unit, found.macs, found.top1) == (1234, 1, None, None)
