@@ -8,8 +8,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 MM = ('mmengine', 'mmcv', 'mmdet', 'mmseg', 'mmpretrain')
-TORCH_ONLY = ('functional', 'encodings', 'attention', 'checkpoint', 'visualization')
-NEEDS_OPENMMLAB = ('registry', 'backbones')
+TORCH_ONLY = ('functional', 'encodings', 'attention', 'checkpoint', 'datasets', 'visualization')
+NEEDS_OPENMMLAB = ('registry', 'backbones', 'engine', 'datasets.loading')
 
 # With None in sys.modules a package can neither be found nor imported.
 BLOCK = f'import sys\nfor name in {MM}: sys.modules[name] = None\n'

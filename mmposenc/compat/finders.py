@@ -11,7 +11,9 @@ from .hooks import HOOKS
 
 # Rooms that run without OpenMMLab; before any other is imported, the installed one is checked.
 TORCH_ONLY = frozenset(f'mmposenc.{room}' for room in (
-    'attention', 'checkpoint', 'compat', 'encodings', 'functional', 'visualization'))
+    'attention', 'checkpoint', 'compat', 'datasets', 'encodings', 'functional', 'visualization'))
+# What needs OpenMMLab in a room that else does not: preparing data does not, reading it does.
+NEEDS_OPENMMLAB = frozenset({'mmposenc.datasets.coco', 'mmposenc.datasets.loading'})
 
 
 class FallbackLoader(Loader):
@@ -42,7 +44,7 @@ class RoomFinder(MetaPathFinder):
     def find_spec(self, fullname: str, path: Sequence[str] | None,
                   target: ModuleType | None = None) -> ModuleSpec | None:
         is_room = fullname.startswith('mmposenc.') and fullname.count('.') == 1
-        if is_room and fullname not in TORCH_ONLY:
+        if is_room and fullname not in TORCH_ONLY or fullname in NEEDS_OPENMMLAB:
             importlib.import_module('mmposenc.compat.openmmlab').require(fullname)
         return None
 
