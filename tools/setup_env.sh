@@ -2,6 +2,7 @@
 # Usage: bash tools/setup_env.sh
 # Makes a virtual environment with everything pinned in requirements/, and mmposenc in it.
 #   MMPOSENC_VENV    where (default: .venv at the root of the repository)
+#   MMPOSENC_SET     onedl (default) or openmmlab: whose mmengine, mmcv, mmdet, mmseg, mmpretrain
 #   MMPOSENC_PYTHON  the Python to make it with (default: the first of 3.10 - 3.13 on the PATH)
 # A second run with the same pins does nothing; after a failed run, the next one repairs.
 # pip's configuration decides which build of torch it is (PIP_INDEX_URL, PIP_EXTRA_INDEX_URL).
@@ -12,6 +13,7 @@ case $venv in /*) ;; *) venv=$PWD/$venv ;; esac
 cd "$root"
 log=$venv/setup.log
 stamp=$venv/mmposenc.stamp
+packages=${MMPOSENC_SET:-onedl}
 in_range='import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))'
 
 say() { printf 'setup_env: %s\n' "$*"; }
@@ -32,12 +34,12 @@ not a Python of 3.10 to 3.13 ($("$MMPOSENC_PYTHON" --version 2>&1 | head -n 1))"
 name one by MMPOSENC_PYTHON"
 }
 
-# What the environment depends on: the pins, this script, the metadata, the place and the Python.
+# What the environment depends on: pins, this script, metadata, the place, the set, the Python.
 fingerprint() {
-    "$1" - "$root" <<'PY'
+    "$1" - "$root" "$packages" <<'PY'
 import hashlib, pathlib, sys
 root = pathlib.Path(sys.argv[1])
-digest = hashlib.sha256(f'{root} {sys.version}'.encode())
+digest = hashlib.sha256(f'{root} {sys.argv[2]} {sys.version}'.encode())
 for path in [*sorted((root / 'requirements').glob('*.txt')), root / 'tools/setup_env.sh',
              root / 'setup.py', root / 'pyproject.toml', root / 'mmposenc/compat/hint.py']:
     digest.update(path.read_bytes())
@@ -61,6 +63,10 @@ repair)"
 }
 
 start=$SECONDS
+case $packages in
+    onedl | openmmlab) ;;
+    *) fail "MMPOSENC_SET must be onedl or openmmlab, got '$packages'" ;;
+esac
 if [ -x "$venv/bin/python" ] && [ -f "$stamp" ] &&
     [ "$(fingerprint "$venv/bin/python" 2>/dev/null)" = "$(cat "$stamp")" ]; then
     say "$venv is up to date"
@@ -77,13 +83,23 @@ if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1 ||
     reason=$("$python" -m venv --clear "$venv" 2>&1) ||
         fail "making $venv failed: $(printf '%s' "$reason" | tail -n 1)"
 fi
+held=$(cat "$venv/mmposenc.set" 2>/dev/null || echo "$packages")
+[ "$held" = "$packages" ] || fail "$venv holds the $held set, and the two share folders: set \
+MMPOSENC_VENV to another place for $packages"
+echo "$packages" >"$venv/mmposenc.set"
 rm -f "$stamp"
 : >"$log"
 pip=("$venv/bin/python" -m pip --disable-pip-version-check install
      --constraint requirements/constraints.txt)
 step "installing torch" "${pip[@]}" -r requirements/torch.txt
 step "installing torchvision" "${pip[@]}" --no-deps -r requirements/torchvision.txt
-step "installing OpenMMLab (the onedl set)" "${pip[@]}" -r requirements/onedl.txt
+if [ "$packages" = openmmlab ]; then
+    # mmcv 2.1.0 is built from source, without operators (pip's build environment has no torch),
+    # by a setuptools that has pkg_resources.
+    export PIP_CONSTRAINT=$root/requirements/openmmlab-build.txt
+fi
+step "installing OpenMMLab (the $packages set)" "${pip[@]}" -r "requirements/$packages.txt"
+unset PIP_CONSTRAINT
 step "installing the test tools" "${pip[@]}" -r requirements/dev.txt
 step "installing headless OpenCV" "${pip[@]}" --no-deps --force-reinstall \
     -r requirements/headless.txt

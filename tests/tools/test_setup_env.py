@@ -113,6 +113,16 @@ def test_a_python_out_of_range_is_named(checkout, tmp_path):
     assert 'is not a Python of 3.10 to 3.13 (Python 3.9.1)' in result.stderr
 
 
+def test_the_other_set_needs_another_place(checkout):
+    result, notes = run(checkout, MMPOSENC_SET='openmmlab')
+    assert result.returncode == 0 and notes[2].endswith('-r requirements/openmmlab.txt')
+    assert run(checkout, MMPOSENC_SET='openmmlab')[1] == []
+    result, notes = run(checkout)
+    assert result.returncode != 0 and notes == []
+    assert 'holds the openmmlab set' in result.stderr and 'MMPOSENC_VENV' in result.stderr
+    assert 'got \'both\'' in run(checkout, MMPOSENC_SET='both')[0].stderr
+
+
 def test_every_pin_is_exact():
     for path in (ROOT / 'requirements').glob('*.txt'):
         for line in path.read_text().splitlines():
