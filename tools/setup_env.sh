@@ -93,13 +93,12 @@ pip=("$venv/bin/python" -m pip --disable-pip-version-check install
      --constraint requirements/constraints.txt)
 step "installing torch" "${pip[@]}" -r requirements/torch.txt
 step "installing torchvision" "${pip[@]}" --no-deps -r requirements/torchvision.txt
-if [ "$packages" = openmmlab ]; then
-    # mmcv 2.1.0 is built from source, without operators (pip's build environment has no torch),
-    # by a setuptools that has pkg_resources.
-    export PIP_CONSTRAINT=$root/requirements/openmmlab-build.txt
-fi
-step "installing OpenMMLab (the $packages set)" "${pip[@]}" -r "requirements/$packages.txt"
-unset PIP_CONSTRAINT
+# mmcv 2.1.0 is built from source, without operators (pip's build environment has no torch), by a
+# setuptools that has pkg_resources.
+build=(env)
+[ "$packages" = onedl ] || build=(env "PIP_CONSTRAINT=$root/requirements/openmmlab-build.txt")
+step "installing OpenMMLab (the $packages set)" \
+    "${build[@]}" "${pip[@]}" -r "requirements/$packages.txt"
 step "installing the test tools" "${pip[@]}" -r requirements/dev.txt
 step "installing headless OpenCV" "${pip[@]}" --no-deps --force-reinstall \
     -r requirements/headless.txt
