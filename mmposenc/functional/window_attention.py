@@ -10,6 +10,8 @@ from torch.autograd.function import once_differentiable
 
 #: Scores worked on at a time on a CPU, in numbers: 1 MiB of float32 stays in the cache.
 _CHUNK = 2 ** 18
+#: Up to this many weights (8 MiB of float32), training keeps them instead of computing them again.
+_KEEP = 2 ** 21
 
 
 def window_attention(joint: Tensor, bias: Tensor | None, regions: Tensor | None, scale: float
@@ -26,8 +28,8 @@ def window_attention(joint: Tensor, bias: Tensor | None, regions: Tensor | None,
     Returns:
         (B * windows, L, heads, head_dims).
 
-    On a CPU windows are worked on a few at a time: no mask of all windows, and in training one
-    buffer (the weights) instead of four. Elsewhere, and while compiling, all at once on
+    On a CPU windows are worked on a few at a time: no mask of all windows, and in training at most
+    one buffer (the weights) instead of four. Elsewhere, and while compiling, all at once on
     ``F.scaled_dot_product_attention``.
     """
     flat = None if regions is None else regions.flatten(0, 1)
@@ -70,35 +72,33 @@ def _infer(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, regions: Tensor
 
 
 class _WindowAttention(torch.autograd.Function):
-    """The same with a gradient of the bias, in which SDPA on a CPU is slower than explicit
-    attention: the weights are kept, everything else lives in buffers of a few windows."""
+    """The same with a gradient of the bias, with which SDPA on a CPU is slower than explicit
+    attention. The weights are kept or computed again; all else lives in buffers of a few windows.
+    """
 
     @staticmethod
     def forward(ctx: Any, joint: Tensor, bias: Tensor | None, regions: Tensor | None,
                 scale: float) -> Tensor:
         q, k, v = joint.permute(2, 0, 3, 1, 4)
         windows, heads, length, dims = q.shape
-        weights = q.new_empty(windows * heads, length, length)
-        out = _empty_output(q)
-        for start, stop, apart in _chunks(q, regions):
-            part = slice(start, stop)
-            scores = weights[start * heads:stop * heads]
-            torch.bmm(_flat(q[part] * scale), _flat(k[part]).transpose(1, 2), out=scores)
-            by_window = scores.view(-1, heads, length, length)
-            if bias is not None:
-                by_window += bias
-            if apart is not None:
-                by_window.masked_fill_(apart[:, None], float('-inf'))
-            torch.softmax(scores, -1, out=scores)
-            out[part] = torch.bmm(scores, _flat(v[part])).view(-1, heads, length, dims)
-        ctx.save_for_backward(joint, weights)
-        ctx.scale, ctx.bias = scale, None if bias is None else bias.dtype
+        kept = None
+        if windows * heads * length ** 2 > _KEEP:
+            out = _infer(q, k, v, bias, regions, scale)
+        else:
+            kept, out = q.new_empty(windows * heads, length, length), _empty_output(q)
+            for start, stop, apart in _chunks(q, regions):
+                part = slice(start, stop)
+                weights = kept[start * heads:stop * heads]
+                _weights(q[part], k[part], bias, apart, scale, weights)
+                out[part] = torch.bmm(weights, _flat(v[part])).view(-1, heads, length, dims)
+        ctx.save_for_backward(joint, bias, regions, kept)
+        ctx.scale = scale
         return out.transpose(1, 2)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        joint, weights = ctx.saved_tensors
+        joint, bias, regions, kept = ctx.saved_tensors
         q, k, v = joint.permute(2, 0, 3, 1, 4)
         grad_joint = torch.empty_like(joint)
         grad_q, grad_k, grad_v = grad_joint.permute(2, 0, 3, 1, 4)
@@ -108,9 +108,17 @@ class _WindowAttention(torch.autograd.Function):
         if ctx.needs_input_grad[1]:
             grad_bias = q.new_zeros(heads, length, length, dtype=torch.promote_types(
                 q.dtype, torch.float32))
-        for start, stop, _ in _chunks(q, None):
+        buffer = None
+        for start, stop, apart in _chunks(q, regions if kept is None else None):
             part, shape = slice(start, stop), (-1, heads, length, dims)
-            p, g = weights[start * heads:stop * heads], _flat(grad[part])
+            if kept is not None:
+                p = kept[start * heads:stop * heads]
+            else:
+                if buffer is None:
+                    buffer = q.new_empty((stop - start) * heads, length, length)
+                p = _weights(q[part], k[part], bias, apart, ctx.scale,
+                             buffer[:(stop - start) * heads])
+            g = _flat(grad[part])
             grad_v[part] = torch.bmm(p.transpose(1, 2), g).view(shape)
             dp = torch.bmm(g, _flat(v[part]).transpose(1, 2))
             ds = torch._softmax_backward_data(dp, p, -1, p.dtype)
@@ -119,8 +127,20 @@ class _WindowAttention(torch.autograd.Function):
             grad_q[part] = torch.bmm(ds, _flat(k[part])).view(shape).mul_(ctx.scale)
             grad_k[part] = torch.bmm(ds.transpose(1, 2), _flat(q[part] * ctx.scale)).view(shape)
         if grad_bias is not None:
-            grad_bias = grad_bias.to(ctx.bias)
+            grad_bias = grad_bias.to(bias.dtype)
         return grad_joint, grad_bias, None, None
+
+
+def _weights(q: Tensor, k: Tensor, bias: Tensor | None, apart: Tensor | None, scale: float,
+             out: Tensor) -> Tensor:
+    """Attention weights of a run of windows, into ``out`` (windows * heads, L, L)."""
+    torch.bmm(_flat(q * scale), _flat(k).transpose(1, 2), out=out)
+    by_window = out.view(q.shape[0], -1, *out.shape[1:])
+    if bias is not None:
+        by_window += bias
+    if apart is not None:
+        by_window.masked_fill_(apart[:, None], float('-inf'))
+    return torch.softmax(out, -1, out=out)
 
 
 def _chunks(q: Tensor, regions: Tensor | None) -> list[tuple[int, int, Tensor | None]]:

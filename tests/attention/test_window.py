@@ -28,10 +28,11 @@ ENCODINGS = {
 }
 
 
-@pytest.fixture
-def small_chunks(monkeypatch):
+@pytest.fixture(params=[0, 2 ** 21], ids=['recompute', 'keep'])
+def small_chunks(monkeypatch, request):
     """Several runs of windows even in small tests, of which the last is short."""
     monkeypatch.setattr(core, '_CHUNK', 2 * 3 * 16 ** 2)
+    monkeypatch.setattr(core, '_KEEP', request.param)
 
 
 def build(window=(4, 4), shift=0, encoding=SWIN, dims=24, heads=3, seed=0, **options):
@@ -219,8 +220,10 @@ def test_fast_form_equals_the_weights(name):
 
 @pytest.mark.parametrize('has_bias', [True, False])
 @pytest.mark.parametrize('has_regions', [True, False])
-def test_gradcheck(monkeypatch, has_bias, has_regions):
+@pytest.mark.parametrize('keep', [0, 2 ** 21])
+def test_gradcheck(monkeypatch, has_bias, has_regions, keep):
     monkeypatch.setattr(core, '_CHUNK', 2 * 2 * 6 ** 2)
+    monkeypatch.setattr(core, '_KEEP', keep)
     torch.manual_seed(0)
     joint = torch.randn(5, 6, 3, 2, 3, dtype=torch.float64, requires_grad=True)
     bias = torch.randn(2, 6, 6, dtype=torch.float64, requires_grad=True) if has_bias else None
