@@ -12,7 +12,7 @@ from ..functional.offset_terms import join_axis_terms, pad_prefix
 from .base import RelativeEncoding
 
 #: From this many pairs of query and key on, a form without an (Lq, Lk) tensor is the faster one.
-_MANY_PAIRS = 300 * 300
+_MANY_PAIRS = 150 * 150
 
 
 class AxisEncoding(RelativeEncoding):
