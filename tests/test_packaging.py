@@ -24,7 +24,6 @@ site.addsitedir(folder)
 import mmposenc
 from mmengine.config import Config
 from mmengine.hub import get_config
-from mmengine.utils import get_installed_path
 cfg = get_config(f'mmposenc::{config}')
 based = Config.fromstring(f"_base_ = 'mmposenc::{config}'\\nwork_dir = 'here'\\n", '.py')
 assert based.work_dir == 'here'
@@ -32,7 +31,7 @@ assert based.model.to_dict() == cfg.model.to_dict()  # and no scope in it
 from mmengine.registry import MODELS, DefaultScope
 with DefaultScope.overwrite_default_scope(based.default_scope):
     MODELS.build(based.model)
-print(get_installed_path('mmposenc'))
+print(cfg.filename)
 """
 
 
@@ -123,5 +122,5 @@ def test_config_names_resolve(kind, request, tree, tmp_path):
     result = subprocess.run([sys.executable, '-c', RESOLVE, str(folder), str(config)], text=True,
                             cwd=tmp_path, capture_output=True)
     assert result.returncode == 0, result.stderr
-    expected = (folder if kind == 'wheel' else tree) / 'mmposenc'
-    assert Path(result.stdout.splitlines()[-1]).resolve() == expected.resolve()
+    shipped = (folder if kind == 'wheel' else tree) / 'mmposenc' / '.mim' / 'configs'
+    assert Path(result.stdout.splitlines()[-1]).resolve() == (shipped / config).resolve()

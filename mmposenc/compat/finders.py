@@ -1,13 +1,17 @@
 """Import finders: what happens lazily, when mmcv, torchvision or mmengine is imported."""
 import importlib
-import importlib.util
 import sys
 from collections.abc import Callable, Sequence
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from .hooks import HOOKS
+
+if TYPE_CHECKING:
+    from importlib.abc import Loader, MetaPathFinder
+else:  # importing importlib.abc takes as long as all the rest; finders need no base class
+    Loader = MetaPathFinder = object
 
 # Rooms that run without OpenMMLab; before any other is imported, the installed one is checked.
 TORCH_ONLY = frozenset(f'mmposenc.{room}' for room in (

@@ -1,9 +1,12 @@
 """What is changed in modules of others, right after each was imported. Nothing is imported here."""
 import importlib
+import os
 from collections.abc import Callable
 from functools import wraps
 from types import ModuleType
 from typing import Any
+
+OWN_PATH = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def hide_onedl_line(module: ModuleType) -> None:
@@ -33,6 +36,17 @@ def resolve_config_names(module: ModuleType) -> None:
     module.MODULE2PACKAGE.setdefault('mmposenc', 'mmposenc')
 
 
+def find_own_package(module: ModuleType) -> None:
+    """Tells mmengine where this package is: its releases look beside an editable install."""
+    get_installed_path = module.get_installed_path
+
+    @wraps(get_installed_path)
+    def own_path_too(package: str) -> str:
+        return OWN_PATH if package == 'mmposenc' else get_installed_path(package)
+
+    module.__dict__['get_installed_path'] = own_path_too
+
+
 def keep_scope_of_configs(module: ModuleType) -> None:
     """Lets a config inherit from ``mmposenc::detection/...`` and still build.
 
@@ -49,9 +63,16 @@ def keep_scope_of_configs(module: ModuleType) -> None:
     module.Config._get_cfg_path = staticmethod(without_scope)
 
 
+def prepare_configs(module: ModuleType) -> None:
+    """What ``mmengine.config.config`` needs."""
+    find_own_package(module)
+    keep_scope_of_configs(module)
+
+
 HOOKS: dict[str, Callable[[ModuleType], None]] = {
-    'mmengine.config.config': keep_scope_of_configs,
+    'mmengine.config.config': prepare_configs,
     'mmengine.config.utils': resolve_config_names,
+    'mmengine.hub.hub': find_own_package,
     'mmengine.logging': hide_onedl_line,
     'torchvision.extension': define_torchvision_schemas,
 }
