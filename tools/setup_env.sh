@@ -100,8 +100,11 @@ build=(env)
 step "installing OpenMMLab (the $packages set)" \
     "${build[@]}" "${pip[@]}" -r "requirements/$packages.txt"
 step "installing the test tools" "${pip[@]}" -r requirements/dev.txt
-step "installing headless OpenCV" "${pip[@]}" --no-deps --force-reinstall \
-    -r requirements/headless.txt
+if ! "$venv/bin/python" -c 'import cv2, re, sys
+sys.exit(not re.search("GUI: +NONE", cv2.getBuildInformation()))' 2>/dev/null; then
+    step "installing headless OpenCV" "${pip[@]}" --no-deps --force-reinstall \
+        -r requirements/headless.txt
+fi
 step "installing mmposenc, editable" "${pip[@]}" --no-deps --no-build-isolation --editable .
 step "installing the 'import mmposenc first' hint" \
     "$venv/bin/python" -m mmposenc.compat.hint --install

@@ -18,6 +18,7 @@ case "$*" in
     '-m pip '*) shift 2; echo "$*" >> "$NOTES"
                 case "$*" in *"${BREAK:-nothing}"*) echo 'ERROR: no disk'; exit 1 ;; esac ;;
     '-m mmposenc.compat.hint --install') echo hint >> "$NOTES" ;;
+    '-c import cv2'*) exit 1 ;;
     '-c import mmposenc'*) echo check >> "$NOTES" ;;
     *) exec "$REAL" "$@" ;;
 esac
