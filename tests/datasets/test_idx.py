@@ -41,7 +41,8 @@ def test_mmpretrain_reads_the_same(tmp_path, array):
     (b'<html>' + bytes(20), 'begins with 3c68746d'),
     (bytes([0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 1, 7]), 'says it holds 2x1x1 bytes and '
                                                                  'holds 1'),
-    (gzip.compress(bytes(1000))[:-9], 'no whole gzip file')])
+    (gzip.compress(bytes(1000))[:-9], 'no whole gzip file')],
+    ids=['empty', 'labels', 'page', 'short', 'cut'])  # a gzip file holds the time: no stable id
 def test_a_broken_file_is_named(tmp_path, content, match):
     path = tmp_path / 'train-images'
     path.write_bytes(content)
