@@ -30,10 +30,10 @@ train_dataloader = dict(
     num_workers=1,
     persistent_workers=False,  # started and seeded with every epoch: a resumed run is exact
     sampler=dict(type='DefaultSampler', shuffle=True),
-    # The tiles overlap and are few: an 'epoch' sees each four times, cut anew.
+    # The tiles overlap and are few: an 'epoch' sees each three times, cut anew.
     dataset=dict(
         type='RepeatDataset',
-        times=4,
+        times=3,
         dataset=dict(
             type='mmposenc.CocoDataset',
             data_root=data_root,
