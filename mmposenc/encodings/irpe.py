@@ -166,7 +166,9 @@ class IRPE(RelativeEncoding):
             return 'definition'
         trains = torch.is_grad_enabled() and (
             q.requires_grad or k.requires_grad or any(t.requires_grad for t in self.parameters()))
-        explicit = self.has_values or (trains and self.contextual)
+        # One look-up can be a mask of fused attention; the sum of several costs more than it saves.
+        several = self.contextual and len(self.axes) * len(self.rpe_on) > 1
+        explicit = self.has_values or several or (trains and self.contextual)
         least = CHUNKED_FROM if explicit else CHUNKED_INFERENCE_FROM
         return 'chunked' if q.shape[2] * k.shape[2] >= least else 'definition'
 

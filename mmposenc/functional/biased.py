@@ -24,10 +24,10 @@ class _BiasedAttention(torch.autograd.Function):
     """softmax(q k^T + bias) v; q (M, P, Lq, D), k, v (M, P, Lk, D), bias (P, Lq, Lk)."""
 
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, bias: Tensor, keep: bool) -> Tensor:
         out = torch.empty_like(q)
         kept = None
-        if any(ctx.needs_input_grad) and bias.shape[1] * bias.shape[2] <= KEEP_PAIRS:
+        if keep:
             kept = q.new_empty(*q.shape[:2], *bias.shape[1:])
         buffer = _Buffer(q)
         for part in _parts(q.shape[0], bias):
@@ -38,7 +38,7 @@ class _BiasedAttention(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, bias, kept = ctx.saved_tensors
         grad = grad.contiguous()
         grad_q, grad_k, grad_v = (torch.empty_like(x) for x in (q, k, v))
@@ -62,7 +62,7 @@ class _BiasedAttention(torch.autograd.Function):
             torch.bmm(flat_grad, _flat(k, part, rows=False), out=_flat(grad_q, part))
             _product(flat_grad.transpose(1, 2), _flat(q, part), _flat(grad_k, part, rows=False),
                      rows.start > 0)
-        return grad_q, grad_k, grad_v, grad_bias
+        return grad_q, grad_k, grad_v, grad_bias, None
 
 
 class _Buffer:
@@ -153,6 +153,8 @@ def biased_attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
     if bias.shape[1] != heads:
         bias = bias.expand(-1, heads, -1, -1)
     q, k, v = (x.reshape(batch // n, n * heads, *x.shape[2:]).contiguous() for x in (q, k, v))
+    trains = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v, bias))
     out: Tensor = _BiasedAttention.apply(  # type: ignore[no-untyped-call]
-        q, k, v, bias.to(q.dtype).flatten(0, 1).contiguous())
+        q, k, v, bias.to(q.dtype).flatten(0, 1).contiguous(),
+        trains and bias.shape[2] * bias.shape[3] <= KEEP_PAIRS)
     return out.view(batch, heads, *out.shape[2:])

@@ -40,11 +40,11 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, table_k: Tensor | None,
                 table_q: Tensor | None, table_v: Tensor | None, bias: Tensor | None,
-                padding: Tensor | None, sides: Sides) -> Tensor:
+                padding: Tensor | None, sides: Sides, keep: bool) -> Tensor:
         ctx.sides = sides
         work = _Work(q, k, v, table_k, table_q, table_v, bias, padding, sides)
         kept = None
-        if any(ctx.needs_input_grad) and q.shape[1] * k.shape[1] <= KEEP_PAIRS:
+        if keep:
             kept = work.kept = q.new_empty(q.shape[0], q.shape[1], work.k.shape[1])
         ctx.save_for_backward(q, k, v, table_k, table_q, table_v, bias, padding, kept)
         out = torch.empty_like(q)
@@ -74,7 +74,7 @@ class _Attention(torch.autograd.Function):
             total = grads[index]
             assert total is not None
             grads[index] = _prefix_first(total, work.layout)
-        return (*grads, None, None)
+        return (*grads, None, None, None)
 
 
 def _product(a: Tensor, b: Tensor, out: Tensor, add: bool) -> None:
@@ -256,6 +256,9 @@ def chunked_attention(q: Tensor, k: Tensor, v: Tensor, sides: Sides, *,
     Returns:
         (N, Lq, head_dims).
     """
+    leaves = (q, k, v, table_k, table_q, table_v, bias)
+    # Inside a Function neither is known: the gradient mode is off there.
+    trains = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in leaves)
     out: Tensor = _Attention.apply(  # type: ignore[no-untyped-call]
-        q, k, v, table_k, table_q, table_v, bias, padding, sides)
+        *leaves, padding, sides, trains and q.shape[1] * k.shape[1] <= KEEP_PAIRS)
     return out
