@@ -133,8 +133,10 @@ def test_train_test_and_table(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize('arguments, message', [
-    (['segment'], "unknown task 'segment'; the one there is: detection"),
-    (['detection', 'now'], "unexpected argument 'now'")])
+    (['segment'], "unknown argument 'segment'"), (['--sed', '1'], "unknown argument '--sed'"),
+    (['detection', 'detection'], "one task at a time, got 'detection' and 'detection'"),
+    (['--seed'], "--seed needs a whole number, got ''"),
+    (['--seed', '1e3'], "--seed needs a whole number, got '1e3'")])
 def test_quickstart_refuses_what_it_does_not_know(arguments, message):
     run = subprocess.run(['bash', str(ROOT / 'tools' / 'quickstart.sh'), *arguments],
                          capture_output=True, text=True)
