@@ -104,6 +104,12 @@ def make_trees(folder: Path) -> None:
             'categories': [{'id': 1, 'name': 'tree'}]}))
 
 
+def named(run: str) -> list[str]:
+    """mmengine keeps one visualizer a name in a process, and hooks take the newest name's: other
+    tests leave visualizers of other libraries behind."""
+    return [f'visualizer.name=small_{run}', f'experiment_name=small_{run}']
+
+
 def test_train_test_and_table(tmp_path, monkeypatch, capsys):
     """What the quickstart runs, on four tiles and a narrow model."""
     make_trees(tmp_path / 'data' / 'trees')
@@ -114,13 +120,13 @@ def test_train_test_and_table(tmp_path, monkeypatch, capsys):
               'test_dataloader.num_workers=0']
     tool('train').main([TREES, '--work-dir', 'work', '--cfg-options', *narrow,
                         'train_dataloader.dataset.times=1', 'train_cfg.max_epochs=1',
-                        'train_cfg.val_interval=1'])
+                        'train_cfg.val_interval=1', *named('train')])
     checkpoint = Path('work/last_checkpoint').read_text()
     assert {'state_dict', 'ema_state_dict'} <= set(torch.load(checkpoint, weights_only=False))
     for config, name in ((BLOCK, 'block'), (TREES, 'plot')):
         tool('test').main([config, checkpoint, '--work-dir', f'work/{name}', '--show-dir',
                            f'pictures/{name}', '--cfg-options', 'model.test_cfg.score_thr=0.0',
-                           *narrow])
+                           *narrow, *named(name)])
     pictures = sorted(Path('pictures').rglob('*.*'))
     assert len(pictures) == 4
     with Image.open(pictures[0]) as picture:  # ground truth and predictions side by side
