@@ -51,6 +51,7 @@ def main(argv: list[str] | None = None) -> None:
     except (ValueError, FileNotFoundError) as error:
         sys.exit(f'error: {error}')
     engine.build_runner(cfg).test()
+    engine.leave_process_group()
 
 
 if __name__ == '__main__':

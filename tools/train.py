@@ -50,6 +50,7 @@ def main(argv: list[str] | None = None) -> None:
     except (ValueError, FileNotFoundError) as error:
         sys.exit(f'error: {error}')
     engine.build_runner(cfg).train()
+    engine.leave_process_group()
 
 
 if __name__ == '__main__':

@@ -3,11 +3,18 @@ from .amp import AmpOptimWrapper
 from .browse import browse
 from .config import load_config, override, set_work_dir
 from .dump import DumpSegResults
-from .launch import build_runner, prepare_testing, prepare_training, test, train
+from .launch import (
+    build_runner,
+    leave_process_group,
+    prepare_testing,
+    prepare_training,
+    test,
+    train,
+)
 from .progress import ProgressBarHook
 from .runner import Runner
 from .seeding import EpochSeedHook
 
 __all__ = ['AmpOptimWrapper', 'DumpSegResults', 'EpochSeedHook', 'ProgressBarHook', 'Runner',
-           'browse', 'build_runner', 'load_config', 'override', 'prepare_testing',
-           'prepare_training', 'set_work_dir', 'test', 'train']
+           'browse', 'build_runner', 'leave_process_group', 'load_config', 'override',
+           'prepare_testing', 'prepare_training', 'set_work_dir', 'test', 'train']

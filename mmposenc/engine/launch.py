@@ -10,6 +10,7 @@ from mmengine.config import Config
 from mmengine.device import get_device
 from mmengine.registry import RUNNERS
 from mmengine.runner import Runner as MMEngineRunner
+from torch import distributed as dist
 
 from .checkpoints import latest_checkpoint
 from .checks import check_auto_scale_lr, check_files
@@ -27,6 +28,13 @@ def build_runner(cfg: Config) -> MMEngineRunner:
         if cfg.default_hooks.setdefault(name, dict(hook)) is None:
             del cfg.default_hooks[name]  # switched off; mmengine allows that for its own only
     return RUNNERS.build(cfg)
+
+
+def leave_process_group() -> None:
+    """Ends this process's part in distributed training, if it had one. The threads of gloo abort a
+    process that ends while they still run."""
+    if dist.is_available() and dist.is_initialized():
+        dist.destroy_process_group()
 
 
 def prepare_training(cfg: Config, *, amp: bool = False, auto_scale_lr: bool = False,
