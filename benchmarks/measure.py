@@ -15,13 +15,7 @@ def paired_times(runs: dict[str, Callable[[], object]], repeats: int = 9) -> dic
 
     CPU time, not wall time, and neighbours in time: what disturbs one disturbs the others.
     """
-    times: dict[str, list[float]] = {name: [] for name in runs}
-    for repeat in range(repeats + 1):
-        for name, run in runs.items():
-            start = time.process_time()
-            run()
-            if repeat:
-                times[name].append(time.process_time() - start)
+    times = _interleaved(runs, repeats)
     return {name: statistics.median(values) for name, values in times.items()}
 
 
@@ -29,6 +23,14 @@ def paired_ratios(runs: dict[str, Callable[[], object]], against: str, repeats: 
                   ) -> dict[str, float]:
     """Median over the rounds of each function's CPU time divided by that of ``against`` in the
     same round."""
+    times = _interleaved(runs, repeats)
+    base = times[against]
+    return {name: statistics.median(a / b for a, b in zip(values, base, strict=True))
+            for name, values in times.items()}
+
+
+def _interleaved(runs: dict[str, Callable[[], object]], repeats: int) -> dict[str, list[float]]:
+    """CPU seconds of each function in every round, the warm-up left out."""
     times: dict[str, list[float]] = {name: [] for name in runs}
     for repeat in range(repeats + 1):
         for name, run in runs.items():
@@ -36,9 +38,7 @@ def paired_ratios(runs: dict[str, Callable[[], object]], against: str, repeats: 
             run()
             if repeat:
                 times[name].append(time.process_time() - start)
-    base = times[against]
-    return {name: statistics.median(a / b for a, b in zip(values, base, strict=True))
-            for name, values in times.items()}
+    return times
 
 
 def peak_memory(run: Callable[[], object]) -> int:
