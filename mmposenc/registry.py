@@ -14,9 +14,10 @@ from . import encodings
 # Child registries are searched by name: it must equal that of mmengine's registry's scope.
 MODELS = Registry('model', parent=MMENGINE_MODELS, scope='mmposenc',
                   locations=['mmposenc.backbones', 'mmposenc.classifiers',
-                             'mmposenc.data_preprocessors'])
+                             'mmposenc.data_preprocessors', 'mmposenc.detr',
+                             'mmposenc.segmentors'])
 DATASETS = Registry('dataset', parent=MMENGINE_DATASETS, scope='mmposenc',
-                    locations=['mmposenc.datasets.coco'])
+                    locations=['mmposenc.datasets.registered'])
 TRANSFORMS = Registry('transform', parent=MMENGINE_TRANSFORMS, scope='mmposenc',
                       locations=['mmposenc.datasets.loading'])
 HOOKS = Registry('hook', parent=MMENGINE_HOOKS, scope='mmposenc', locations=['mmposenc.engine'])

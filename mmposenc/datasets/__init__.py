@@ -1,15 +1,15 @@
 """Data sets: preparing and checking them on disk, and what OpenMMLab needs to read them.
 
-:class:`CocoDataset` and :class:`LoadImageFromFile` are imported on first use, so that preparing
-data needs no OpenMMLab.
+Its classes are imported on first use, so that preparing data needs no OpenMMLab.
 """
 from __future__ import annotations
 
 from importlib import import_module
 from typing import Any
 
-__all__ = ['CocoDataset', 'LoadImageFromFile']
-_MODULES = {'CocoDataset': 'coco', 'LoadImageFromFile': 'loading'}
+__all__ = ['ADE20KDataset', 'CocoDataset', 'LoadImageFromFile', 'LoadSegAnnotations', 'SegDataset']
+_MODULES = {'ADE20KDataset': 'segmentation', 'CocoDataset': 'coco', 'LoadImageFromFile': 'loading',
+            'LoadSegAnnotations': 'seg_loading', 'SegDataset': 'segmentation'}
 
 
 def __getattr__(name: str) -> Any:

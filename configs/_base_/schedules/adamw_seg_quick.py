@@ -1,0 +1,12 @@
+# From random weights in a few minutes, in mmseg's scope: 10 epochs, and mmengine's own average of
+# the weights, over about the last tenth of the steps taken.
+_base_ = 'adamw_quick.py'
+max_epochs = 10
+train_cfg = dict(max_epochs=max_epochs, val_interval=max_epochs)
+param_scheduler = [
+    dict(type='LinearLR', start_factor=0.02, by_epoch=False, begin=0, end=50),
+    dict(
+        type='CosineAnnealingLR', eta_min_ratio=0.01, by_epoch=True, begin=0, end=max_epochs,
+        T_max=max_epochs, convert_to_iter_based=True)]
+custom_hooks = [
+    dict(type='EMAHook', ema_type='MomentumAnnealingEMA', momentum=0.002, gamma=10)]

@@ -1,0 +1,76 @@
+"""Whether label maps fit their images and classes, from the files alone."""
+from __future__ import annotations
+
+import os.path as osp
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from PIL import Image
+
+from .check_common import sample
+
+#: PIL modes of one channel of 8 bits; of a palette the indices are the labels.
+MODES = ('L', 'P', '1')
+_ORIENTATION, _TURNED = 0x0112, (5, 6, 7, 8)
+
+
+def check_pairs(pairs: Sequence[tuple[str, str]], num_labels: int | None = None,
+                ignore_index: int = 255) -> None:
+    """Check label maps against their images: there, whole, of the same size and of 8 bits.
+
+    Of each file the head is read; of a sample of the maps all pixels, for labels outside the
+    classes.
+
+    Args:
+        pairs: paths of an image and its label map.
+        num_labels: labels 0 to ``num_labels - 1`` may occur; None leaves them unchecked.
+        ignore_index: a label that may occur too.
+
+    Raises:
+        ValueError: lists up to 20 files and what is wrong with each.
+    """
+    with ThreadPoolExecutor(max_workers=16) as pool:  # it waits for the disk
+        found = [text for text in pool.map(_pair_problem, pairs, chunksize=64) if text]
+    if not found and num_labels is not None:
+        for path in sample([path for _, path in pairs]):
+            with Image.open(path) as image:
+                text = label_problem(np.asarray(image), num_labels, ignore_index)
+            if text:
+                found.append(f'{path}: {text}')
+    if found:
+        shown = '\n'.join(f'  {text}' for text in found[:20])
+        raise ValueError(f'{len(found)} of {len(pairs)} label maps are not as they must be:\n'
+                         f'{shown}\n(check_images=False in the data set skips this check)')
+
+
+def label_problem(labels: np.ndarray, num_labels: int, ignore_index: int = 255) -> str:
+    """Says which labels are outside the classes; an empty string when none is."""
+    outside = labels[(labels >= num_labels) & (labels != ignore_index)]
+    if not outside.size:
+        return ''
+    values = np.unique(outside)
+    names = ', '.join(map(str, values[:8])) + (', ...' if len(values) > 8 else '')
+    return (f'holds {"labels" if len(values) > 1 else "the label"} {names} in {outside.size} '
+            f'pixels; labels must be from 0 to {num_labels - 1}, or {ignore_index} to be ignored')
+
+
+def _pair_problem(pair: tuple[str, str]) -> str:
+    image_path, label_path = pair
+    if not osp.isfile(label_path):
+        return f'{label_path}: missing, for the image {image_path}'
+    try:
+        with Image.open(label_path) as labels:
+            mode, size = labels.mode, labels.size
+        with Image.open(image_path) as image:
+            image_size = image.size
+            if image.getexif().get(_ORIENTATION) in _TURNED:
+                image_size = image_size[::-1]
+    except (OSError, SyntaxError) as error:
+        return f'{label_path} and {image_path}: {error}'
+    if mode not in MODES:
+        return f'{label_path}: its mode is {mode}; one channel of 8 bits is required'
+    if size != image_size:
+        return (f'{label_path}: its size is {size[0]}x{size[1]}, but {image_path} has '
+                f'{image_size[0]}x{image_size[1]}')
+    return ''

@@ -1,0 +1,71 @@
+"""Data sets of label maps that say what is wrong with them."""
+from __future__ import annotations
+
+import os.path as osp
+from typing import Any
+
+from mmseg.datasets import ADE20KDataset as _ADE20KDataset
+from mmseg.datasets import BaseSegDataset
+
+from mmposenc.registry import DATASETS
+
+from .label_maps import check_pairs
+
+
+class _Checked:
+    """Checks of a BaseSegDataset's pairs; what a loaded label map is held to travels with it.
+
+    Args:
+        check_images: look, before training starts, whether every image has a label map of its
+            size with one channel of 8 bits, and whether a sample of the maps has only labels of
+            the classes. Of each file but the sample only the head is read.
+        **kwargs: to mmseg's data set.
+
+    Raises:
+        ValueError: names the files and what is wrong with each; or says that there is no image.
+    """
+
+    def __init__(self, *args: Any, check_images: bool = True, **kwargs: Any) -> None:
+        self.check_images = check_images
+        super().__init__(*args, **kwargs)
+
+    def load_data_list(self) -> list[dict]:
+        data_list: list[dict] = super().load_data_list()  # type: ignore[misc]
+        classes = self._metainfo.get('classes')  # type: ignore[attr-defined]
+        for info in data_list:
+            info['num_classes'] = classes and len(classes)
+            info['ignore_index'] = self.ignore_index  # type: ignore[attr-defined]
+        if not data_list:
+            raise ValueError(self._no_images())
+        pairs = [(info['img_path'], info['seg_map_path']) for info in data_list
+                 if 'seg_map_path' in info]
+        if self.check_images and pairs and '://' not in pairs[0][0]:
+            check_pairs(pairs, num_labels=self._num_labels(), ignore_index=self.ignore_index)
+        return data_list
+
+    def _num_labels(self) -> int | None:
+        """How many labels a file may hold, before classes are chosen and zero is removed."""
+        names = self.METAINFO.get('classes') or self._metainfo.get('classes')
+        return names and len(names) + self.reduce_zero_label
+
+    def _no_images(self) -> str:
+        folder = self.data_prefix.get('img_path')
+        where = f'{self.ann_file} lists no image' if self.ann_file else (
+            f'there is no image *{self.img_suffix} in {osp.abspath(str(folder))}')
+        return f'{where} (img_suffix={self.img_suffix!r}, data_prefix.img_path={folder!r})'
+
+
+@DATASETS.register_module()
+class SegDataset(_Checked, BaseSegDataset):
+    """mmseg's BaseSegDataset with its silent losses reported.
+
+    mmseg finds a missing label map when training reaches it, takes a label outside the classes
+    for one that never occurs or stops with an index error, and resizes a map of another size
+    along with its image. ``classes`` and ``palette`` come from ``metainfo``. Use it with
+    :class:`mmposenc.LoadSegAnnotations`.
+    """
+
+
+@DATASETS.register_module()
+class ADE20KDataset(_Checked, _ADE20KDataset):
+    """mmseg's ADE20KDataset with the checks of :class:`SegDataset`."""
