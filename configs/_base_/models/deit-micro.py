@@ -1,4 +1,4 @@
-# DeiT-Ti's shape, small enough to be trained on a CPU in a minute: 16 tokens of 8x8 pixels.
+# DeiT-Ti's shape, small enough to be trained on a CPU in minutes: 16 tokens of 8x8 pixels.
 default_scope = 'mmpretrain'
 # Black is zero, so what a backbone fills up at the border is background. Std: of MNIST's pixels.
 data_preprocessor = dict(num_classes=10, mean=[0.0], std=[78.6], to_rgb=False)

@@ -1,4 +1,4 @@
-# A PVT of two stages (8x8 and 4x4 tokens of a 32x32 image), trained on a CPU in a minute.
+# A PVT of two stages (8x8 and 4x4 tokens of a 32x32 image), trained on a CPU in minutes.
 default_scope = 'mmpretrain'
 data_preprocessor = dict(num_classes=10, mean=[0.0], std=[78.6], to_rgb=False)
 model = dict(

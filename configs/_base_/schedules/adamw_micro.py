@@ -1,11 +1,11 @@
 # From random weights: warm-up, cosine.
-max_epochs = 12
+max_epochs = 40
 train_cfg = dict(type='EpochBasedTrainLoop', max_epochs=max_epochs, val_interval=max_epochs)
 val_cfg = dict(type='ValLoop')
 test_cfg = dict(type='TestLoop')
 optim_wrapper = dict(
     type='OptimWrapper',
-    optimizer=dict(type='AdamW', lr=0.004, weight_decay=0.05),
+    optimizer=dict(type='AdamW', lr=0.002, weight_decay=0.05),
     clip_grad=dict(max_norm=1.0),
     paramwise_cfg=dict(
         norm_decay_mult=0.0, bias_decay_mult=0.0,

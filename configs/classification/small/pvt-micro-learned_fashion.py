@@ -6,3 +6,4 @@ _base_ = [
     '../../_base_/schedules/adamw_micro_2e.py', '../../_base_/default_runtime.py']
 model = dict(backbone=dict(
     pos_encoding=dict(type='mmposenc.LearnedPositionEmbedding', interpolation='bilinear')))
+optim_wrapper = dict(optimizer=dict(lr=0.001))
