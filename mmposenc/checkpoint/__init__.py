@@ -8,6 +8,7 @@ from torch import Tensor
 from .deit import convert_deit, convert_irpe_deit, convert_mmpretrain_vit
 from .files import read_checkpoint, write_checkpoint
 from .irpe import convert_attention
+from .irpe_detr import convert_irpe_detr
 from .pvt import convert_mmdet_pvt, convert_pvt, convert_twins
 from .rules import Converted
 from .shapes import check_shapes
@@ -19,6 +20,7 @@ SOURCES: dict[str, Callable[[Mapping[str, Tensor]], Converted]] = {
     'twins': convert_twins,
     'deit': convert_deit,
     'irpe-deit': convert_irpe_deit,
+    'irpe-detr': convert_irpe_detr,
     'swin': convert_swin,
     'mmpretrain-vit': convert_mmpretrain_vit,
     'mmpretrain-swin': convert_mm_swin,
@@ -50,7 +52,8 @@ def convert(state_dict: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
         source: 'deit' (also DeiT III and timm's; a distilled model becomes that of a DeiTClsHead,
             ``head.layers.*``), 'irpe-deit', 'pvt', 'twins' (PVT + PEG + GAP, also timm's), 'swin'
             (also timm's), or OpenMMLab's own 'mmpretrain-vit', 'mmpretrain-swin', 'mmdet-swin' and
-            'mmdet-pvt'.
+            'mmdet-pvt'. 'irpe-detr' (also plain DETR's release) gives a detector's state dict:
+            ``encoder.*``, ``decoder.*`` and what else the file has.
 
     Raises:
         ValueError: as :func:`convert_with_report`.

@@ -13,12 +13,16 @@ def make(rows, dims=5, hidden=7, out=4):
     return [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
 
 
+@pytest.mark.parametrize('activation', module.ACTIVATIONS)
 @pytest.mark.parametrize('rows', [(1,), (2, 3), (10,), (3, 8)])
-def test_forms_agree_in_value_and_gradient(rows, monkeypatch):
+def test_forms_agree_in_value_and_gradient(rows, activation, monkeypatch):
     monkeypatch.setattr(module, 'CHUNK_ROWS', 4)  # several chunks, the last one partial
     args = make(rows)
-    expected = F.linear(F.gelu(F.linear(args[0], args[1], args[2])), args[3], args[4])
-    chunked = mlp(*args, form='chunked')
+    activate = getattr(F, activation)
+    expected = F.linear(activate(F.linear(args[0], args[1], args[2])), args[3], args[4])
+    stored = mlp(*args, form='stored', activation=activation)
+    torch.testing.assert_close(stored, expected)
+    chunked = mlp(*args, form='chunked', activation=activation)
     torch.testing.assert_close(chunked, expected)
     weight = torch.randn_like(expected)
     for own, plain in zip(torch.autograd.grad((chunked * weight).sum(), args),
@@ -26,16 +30,19 @@ def test_forms_agree_in_value_and_gradient(rows, monkeypatch):
         torch.testing.assert_close(own, plain)
 
 
-def test_gradcheck(monkeypatch):
+@pytest.mark.parametrize('activation', module.ACTIVATIONS)
+def test_gradcheck(activation, monkeypatch):
     monkeypatch.setattr(module, 'CHUNK_ROWS', 3)
-    assert torch.autograd.gradcheck(lambda *a: mlp(*a, form='chunked'), make((5,)))
+    assert torch.autograd.gradcheck(
+        lambda *a: mlp(*a, form='chunked', activation=activation), make((5,)))
 
 
+@pytest.mark.parametrize('activation', module.ACTIVATIONS)
 @pytest.mark.parametrize('frozen', range(5))
-def test_frozen_arguments_get_no_gradient(frozen):
+def test_frozen_arguments_get_no_gradient(frozen, activation):
     args = make((6,))
     args[frozen].requires_grad_(False)
-    mlp(*args, form='chunked').square().sum().backward()
+    mlp(*args, form='chunked', activation=activation).square().sum().backward()
     assert [arg.grad is None for arg in args] == [index == frozen for index in range(5)]
 
 
@@ -54,3 +61,8 @@ def test_auto_stores_under_autocast_and_chunks_what_is_large(monkeypatch):
 def test_unknown_form_is_named():
     with pytest.raises(ValueError, match="form='fast' must be"):
         mlp(*make((2,)), form='fast')
+
+
+def test_unknown_activation_is_named():
+    with pytest.raises(ValueError, match="activation='elu' must be one of"):
+        mlp(*make((2,)), activation='elu')

@@ -1,0 +1,149 @@
+"""Attention and feed-forward network of DETR under mmcv's names, on this project's forms."""
+from __future__ import annotations
+
+from typing import Any
+
+import torch.nn.functional as F
+from mmcv.cnn.bricks.transformer import FFN as MMCVFFN
+from mmcv.cnn.bricks.transformer import MultiheadAttention as MMCVMultiheadAttention
+from torch import Tensor, nn
+
+from ..attention.core import attend
+from ..attention.multihead import build_relative_encoding
+from ..encodings.base import RelativeEncoding
+from ..functional.grids import GridLike
+from ..functional.mlp import mlp
+
+
+class MultiheadAttention(MMCVMultiheadAttention):
+    """Residual attention of DETR (Carion et al., ECCV 2020, Sec. A.4) that takes a relative
+    encoding (iRPE, ICCV 2021, Sec. 4.4).
+
+    Parameters are named as in mmcv's class (``attn.in_proj_weight``, ``attn.out_proj.weight``), so
+    mmdet's checkpoints load as they are; only ``rel_pos_encoding`` is new. Unlike mmcv's, no
+    attention weights are computed unless asked for, and batches come first.
+
+    Args:
+        embed_dims, num_heads: channels and heads.
+        rel_pos_encoding: config of a :class:`RelativeEncoding`, or None.
+        dropout: mmdet's short form, of the weights and of the output; instead of the three below.
+        attn_drop, proj_drop, dropout_layer: dropout of the weights, of the projected output, and
+            of the residual branch.
+        bias: bias of the projections.
+        form: which formulation runs, see :func:`mmposenc.attention.attend`.
+
+    Raises:
+        ValueError: for sizes that do not divide, or options mmcv's class takes and this one not.
+    """
+
+    def __init__(self, embed_dims: int, num_heads: int, *,
+                 rel_pos_encoding: RelativeEncoding | dict[str, Any] | None = None,
+                 dropout: float | None = None, attn_drop: float = 0.0, proj_drop: float = 0.0,
+                 dropout_layer: dict[str, Any] | None = None, bias: bool = True,
+                 batch_first: bool = True, form: str = 'auto',
+                 init_cfg: dict[str, Any] | None = None, **unknown: Any) -> None:
+        if num_heads < 1 or embed_dims < 1 or embed_dims % num_heads:
+            raise ValueError(f'embed_dims={embed_dims} must be a positive multiple of '
+                             f'num_heads={num_heads}')
+        if not batch_first:
+            raise ValueError('batch_first=False: batches come first in all of mmdet; leave it out')
+        if unknown:
+            raise ValueError(f'attention takes no {", ".join(sorted(unknown))}')
+        if dropout is not None:
+            # mmcv writes it into a default argument, where the next module finds it.
+            attn_drop, dropout_layer = dropout, dict(type='Dropout', drop_prob=dropout)
+        super().__init__(embed_dims, num_heads, attn_drop, proj_drop, dropout_layer, init_cfg,
+                         batch_first=True, bias=bias)
+        self.form = form
+        self.rel_pos_encoding: RelativeEncoding | None = None
+        if rel_pos_encoding is not None:
+            self.rel_pos_encoding = build_relative_encoding(
+                rel_pos_encoding, embed_dims // num_heads, num_heads, 0)
+
+    def forward(self, query: Tensor, key: Tensor | None = None, value: Tensor | None = None,
+                identity: Tensor | None = None, query_pos: Tensor | None = None,
+                key_pos: Tensor | None = None, attn_mask: Tensor | None = None,
+                key_padding_mask: Tensor | None = None, *, hw_shape: GridLike | None = None,
+                need_weights: bool = False, **_: Any) -> Tensor | tuple[Tensor, Tensor]:
+        """identity + attention.
+
+        Args:
+            query: (B, Lq, C).
+            key, value: (B, Lk, C); the query and the key by default.
+            identity: what the result is added to, the query by default.
+            query_pos, key_pos: added to query and key; one that is missing is taken from the other
+                where they have one shape, as mmcv does.
+            attn_mask: (Lq, Lk) or (B * heads, Lq, Lk); bool with True = not allowed, or added.
+            key_padding_mask: (B, Lk) bool, True = padding. An image of padding alone attends to
+                nothing.
+            hw_shape: (H, W) of queries and keys; needed with a relative encoding.
+            need_weights: also return the weights (B, heads, Lq, Lk).
+
+        Raises:
+            ValueError: if the grid is missing or does not hold the tokens, or a mask does not fit.
+        """
+        key = query if key is None else key
+        value = key if value is None else value
+        identity = query if identity is None else identity
+        if key_pos is None and query_pos is not None and query_pos.shape == key.shape:
+            key_pos = query_pos
+        same = key is query and key_pos is query_pos
+        query = query if query_pos is None else query + query_pos
+        key = query if same else key if key_pos is None else key + key_pos
+        q, k, v = self._project(query, key, value)
+        out, weights = attend(
+            q, k, v, self.rel_pos_encoding, hw_shape, key_padding_mask=key_padding_mask,
+            attn_mask=_allowed(attn_mask, q.shape[1]), need_weights=need_weights, form=self.form,
+            dropout_p=self.attn.dropout if self.training else 0.0)
+        out = self.attn.out_proj(out.transpose(1, 2).flatten(2))
+        out = identity + self.dropout_layer(self.proj_drop(out))
+        return out if weights is None else (out, weights)
+
+    def _project(self, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor]:
+        """q, k, v, each (B, heads, L, head_dims); one product for what has one input."""
+        groups: list[tuple[Tensor, int]] = [(query, 1)]
+        for x in (key, value):
+            if x is groups[-1][0]:
+                groups[-1] = (x, groups[-1][1] + 1)
+            else:
+                groups.append((x, 1))
+        heads: list[Tensor] = []
+        for x, count in groups:
+            rows = slice(len(heads) * self.embed_dims, (len(heads) + count) * self.embed_dims)
+            bias = self.attn.in_proj_bias
+            bias = None if bias is None else bias[rows]
+            joint = F.linear(x, self.attn.in_proj_weight[rows], bias)
+            joint = joint.view(*x.shape[:2], count, self.num_heads, -1)
+            heads += joint.permute(2, 0, 3, 1, 4).unbind(0)
+        return heads
+
+
+def _allowed(attn_mask: Tensor | None, num_heads: int) -> Tensor | None:
+    """nn.MultiheadAttention's mask in the form of ``F.scaled_dot_product_attention``."""
+    if attn_mask is None:
+        return None
+    if attn_mask.dim() == 3:
+        attn_mask = attn_mask.unflatten(0, (-1, num_heads))
+    return attn_mask if attn_mask.is_floating_point() else ~attn_mask.bool()
+
+
+class FFN(MMCVFFN):
+    """mmcv's feed-forward network, same parameters, that keeps no hidden layer where that pays
+    (:func:`mmposenc.functional.mlp.mlp`)."""
+
+    def forward(self, x: Tensor, identity: Tensor | None = None) -> Tensor:
+        """identity + layers(x); ``identity`` is x by default."""
+        if not self._is_plain_mlp():
+            return super().forward(x, identity)  # type: ignore[no-any-return]
+        first, second = self.layers[0][0], self.layers[1]
+        out = mlp(x, first.weight, first.bias, second.weight, second.bias, activation='relu')
+        if not self.add_identity:
+            return out
+        return (x if identity is None else identity) + out
+
+    def _is_plain_mlp(self) -> bool:
+        drops = [m for m in self.modules() if isinstance(m, nn.Dropout) and m.p > 0]
+        return (self.num_fcs == 2 and isinstance(self.layers[0][1], nn.ReLU)
+                and isinstance(self.gamma2, nn.Identity)
+                and isinstance(self.dropout_layer, nn.Identity | nn.Dropout)
+                and not (self.training and drops))

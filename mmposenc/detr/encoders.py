@@ -1,0 +1,184 @@
+"""Encoders and decoders of DETR and Deformable DETR that take position encodings."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mmcv.cnn import build_norm_layer
+from mmdet.models.layers.transformer import (
+    DeformableDetrTransformerDecoder,
+    DeformableDetrTransformerEncoder,
+    DetrTransformerDecoder,
+    DetrTransformerEncoder,
+)
+from mmengine.model import ModuleList
+from torch import Tensor, is_grad_enabled
+from torch.utils.checkpoint import checkpoint
+
+from ..encodings.placement import EncodingConfigs
+from .layers import (
+    DeformableDecoderLayer,
+    DeformableEncoderLayer,
+    DetrDecoderLayer,
+    DetrEncoderLayer,
+)
+from .levels import HWShapes, LevelEncodings, check_levels
+
+
+class DetrEncoder(DetrTransformerEncoder):
+    """Encoder of DETR with encodings between its layers and inside its attention.
+
+    Args:
+        num_layers: layers.
+        layer_cfg: arguments of :class:`DetrEncoderLayer`;
+            ``self_attn_cfg=dict(rel_pos_encoding=...)`` goes into every layer.
+        pos_encoding: a TokenEncoding config, several, or None.
+        positions: where: -1 before the first layer, i after layer i; None for each encoding's
+            usual place (after layer 0 for PEG).
+        num_cp: the first so many layers are computed again in the backward pass.
+        init_cfg: as of mmdet's encoder.
+
+    Raises:
+        ValueError: for positions or encodings that do not fit.
+    """
+
+    layer_type: type[DetrEncoderLayer] = DetrEncoderLayer
+    num_levels = 1
+    pos_encoding_shared = False
+
+    def __init__(self, num_layers: int, layer_cfg: dict[str, Any], *,
+                 pos_encoding: EncodingConfigs = None, positions: Sequence[int] | None = None,
+                 num_cp: int = -1, init_cfg: dict[str, Any] | None = None) -> None:
+        if num_layers < 1 or num_cp > num_layers:
+            raise ValueError(f'num_layers={num_layers} must be at least 1, and num_cp={num_cp} at '
+                             f'most num_layers')
+        if pos_encoding is None and positions is not None:
+            raise ValueError(f'positions={tuple(positions)} without a pos_encoding to place there')
+        self._placed = (pos_encoding, positions)
+        super().__init__(num_layers, layer_cfg, num_cp, init_cfg)
+
+    def _init_layers(self) -> None:
+        self.layers = ModuleList(self.layer_type(**self.layer_cfg) for _ in range(self.num_layers))
+        self.embed_dims = self.layers[0].embed_dims
+        self.num_levels = getattr(self.layers[0].self_attn, 'num_levels', 1)
+        pos_encoding, positions = self.__dict__.pop('_placed')
+        self.pos_encodings = LevelEncodings(
+            pos_encoding, positions, self.num_layers, self.num_levels, self.pos_encoding_shared,
+            self.embed_dims)
+
+    def forward(self, query: Tensor, query_pos: Tensor | None = None,
+                key_padding_mask: Tensor | None = None, *,
+                spatial_shapes: HWShapes | tuple[int, int] | Tensor | None = None,
+                need_weights: bool = False) -> Tensor | tuple[Tensor, list[Tensor]]:
+        """Encode.
+
+        Args:
+            query: tokens (B, H * W, C).
+            query_pos: absolute encoding added to queries and keys, same shape, or None.
+            key_padding_mask: (B, H * W) bool, True = padding to the right and below.
+            spatial_shapes: (H, W), or [(H, W)] as mmdet writes it; may be left out where no
+                encoding needs it.
+            need_weights: also return the attention weights of every layer, for figures.
+
+        Returns:
+            Memory (B, H * W, C); with ``need_weights`` also a list of (B, heads, L, L).
+
+        Raises:
+            ValueError: if the grid is missing or does not hold the tokens.
+        """
+        shapes: Any = spatial_shapes
+        if isinstance(shapes, Tensor):
+            shapes = shapes.tolist()
+        if shapes is not None:
+            shapes = check_levels(query, shapes if len(shapes) == 1 else [shapes], 1)
+        return self._run(query, query_pos, key_padding_mask, shapes, need_weights,
+                         dict(hw_shape=None if shapes is None else shapes[0]))
+
+    def _run(self, x: Tensor, query_pos: Tensor | None, mask: Tensor | None,
+             hw_shapes: HWShapes | None, need_weights: bool, kwargs: dict[str, Any]
+             ) -> Tensor | tuple[Tensor, list[Tensor]]:
+        """All layers, each with ``kwargs``, and the encodings between them."""
+        weights: list[Tensor] = []
+        if need_weights:
+            kwargs['need_weights'] = True
+        x = self.pos_encodings(x, hw_shapes, -1, mask)
+        for index, layer in enumerate(self.layers):
+            kwargs['x_qk'] = self.pos_encodings.query_key_tokens(x, hw_shapes, index - 1, mask)
+            if index < self.num_cp and self.training and is_grad_enabled():
+                out = checkpoint(layer, x, query_pos, mask, use_reentrant=False, **kwargs)
+            else:
+                out = layer(x, query_pos, mask, **kwargs)
+            if need_weights:
+                x = out[0]
+                weights.append(out[1])
+            else:
+                x = out
+            x = self.pos_encodings(x, hw_shapes, index, mask)
+        return (x, weights) if need_weights else x
+
+
+class DeformableEncoder(DetrEncoder):
+    """Encoder of Deformable DETR with encodings between its layers.
+
+    Args:
+        pos_encoding_shared: one set of encodings for all levels; by default each has its own.
+        Others as :class:`DetrEncoder`; ``layer_cfg`` takes no ``rel_pos_encoding``.
+    """
+
+    layer_type = DeformableEncoderLayer
+    get_encoder_reference_points = staticmethod(
+        DeformableDetrTransformerEncoder.get_encoder_reference_points)
+
+    def __init__(self, *args: Any, pos_encoding_shared: bool = False, **kwargs: Any) -> None:
+        self.pos_encoding_shared = pos_encoding_shared
+        super().__init__(*args, **kwargs)
+
+    def forward(self, query: Tensor, query_pos: Tensor | None,  # type: ignore[override]
+                key_padding_mask: Tensor | None, spatial_shapes: Tensor, level_start_index: Tensor,
+                valid_ratios: Tensor, *, hw_shapes: HWShapes | None = None) -> Tensor:
+        """Encode.
+
+        Args:
+            query: tokens (B, L, C) of all levels, one after the other.
+            query_pos: encoding of position and level added to the queries, same shape, or None.
+            key_padding_mask: (B, L) bool, True = padding to the right and below.
+            spatial_shapes: (levels, 2) long, (H, W) of the levels.
+            level_start_index: (levels,) long.
+            valid_ratios: (B, levels, 2), valid part of each level's width and height.
+            hw_shapes: ``spatial_shapes`` as numbers; saves waiting for a GPU.
+
+        Returns:
+            Memory (B, L, C).
+
+        Raises:
+            ValueError: if the grids do not hold the tokens.
+        """
+        shapes = check_levels(query, spatial_shapes.tolist() if hw_shapes is None else hw_shapes,
+                              self.num_levels)
+        points = self.get_encoder_reference_points(shapes, valid_ratios, device=query.device)
+        return self._run(  # type: ignore[return-value]
+            query, query_pos, key_padding_mask, shapes, False,
+            dict(spatial_shapes=spatial_shapes, level_start_index=level_start_index,
+                 reference_points=points))
+
+
+class DetrDecoder(DetrTransformerDecoder):
+    """mmdet's decoder with this project's layers; parameters have mmdet's names."""
+
+    def _init_layers(self) -> None:
+        self.layers = ModuleList(DetrDecoderLayer(**self.layer_cfg)
+                                 for _ in range(self.num_layers))
+        self.embed_dims = self.layers[0].embed_dims
+        self.post_norm = build_norm_layer(self.post_norm_cfg, self.embed_dims)[1]
+
+
+class DeformableDecoder(DeformableDetrTransformerDecoder):
+    """mmdet's decoder with this project's layers; parameters have mmdet's names."""
+
+    def _init_layers(self) -> None:
+        if self.post_norm_cfg is not None:
+            raise ValueError(f'decoder.post_norm_cfg={self.post_norm_cfg!r} must be None: '
+                             f'Deformable DETR has no norm behind its decoder')
+        self.layers = ModuleList(DeformableDecoderLayer(**self.layer_cfg)
+                                 for _ in range(self.num_layers))
+        self.embed_dims = self.layers[0].embed_dims

@@ -1,0 +1,43 @@
+"""iRPE's DETR, as released, through the converter."""
+from __future__ import annotations
+
+import pytest
+import torch
+from golden import TOLERANCE, golden_names, load_golden
+
+import mmposenc  # noqa: F401
+from mmposenc.checkpoint import convert
+
+
+def options(stem: str) -> dict:
+    """rpe-<ratio>-<method>-<mode>-<shared>-<sides>, the release's own short form."""
+    _, ratio, method, mode, shared, sides = stem.split('_')[-1].split('-')
+    return dict(type='mmposenc.IRPE', ratio=float(ratio), method=method, rpe_on=sides,
+                mode={'ctx': 'contextual', 'bias': 'bias'}[mode], shared_heads=shared == '1')
+
+
+@pytest.mark.parametrize('stem', golden_names('detr_irpe_*'))
+def test_memory_and_decoder_states(stem: str) -> None:
+    params, rest = load_golden(stem)
+    from mmposenc.detr.encoders import DetrDecoder, DetrEncoder
+    ffn = dict(embed_dims=32, feedforward_channels=48, num_fcs=2)
+    attn = dict(embed_dims=32, num_heads=4)
+    encoder = DetrEncoder(2, dict(self_attn_cfg=dict(rel_pos_encoding=options(stem), **attn),
+                                  ffn_cfg=ffn))
+    decoder = DetrDecoder(1, dict(self_attn_cfg=dict(attn), cross_attn_cfg=dict(attn),
+                                  ffn_cfg=ffn))
+    state = convert(params, 'irpe-detr')
+    both = torch.nn.ModuleDict(dict(encoder=encoder, decoder=decoder))
+    both.load_state_dict(state)
+    both.eval()
+    hw = tuple(rest['src'].shape[-2:])
+    tokens, pos = (rest[name].flatten(2).transpose(1, 2) for name in ('src', 'pos'))
+    mask = rest['mask'].flatten(1)
+    with torch.no_grad():
+        memory = encoder(tokens, pos, mask, spatial_shapes=[hw])
+        query_pos = rest['query'].expand(len(tokens), -1, -1)
+        states = decoder(torch.zeros_like(query_pos), key=memory, value=memory,
+                         query_pos=query_pos, key_pos=pos, key_padding_mask=mask)
+    torch.testing.assert_close(memory.transpose(1, 2).unflatten(2, hw), rest['memory'],
+                               **TOLERANCE)
+    torch.testing.assert_close(states, rest['hs'], **TOLERANCE)

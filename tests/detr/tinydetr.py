@@ -1,0 +1,147 @@
+"""Small detectors, batches and the configs they are built from."""
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from mmengine.registry import MODELS, init_default_scope
+from torch import Tensor, nn
+
+import mmposenc  # noqa: F401
+
+IRPE = dict(type='mmposenc.IRPE', method='product', mode='contextual', rpe_on='k', ratio=2.0)
+PEG = dict(type='mmposenc.PEG', norm_act=True, bias=False)
+COSTS = [dict(type='FocalLossCost', weight=2.0),
+         dict(type='BBoxL1Cost', weight=5.0, box_format='xywh'),
+         dict(type='IoUCost', iou_mode='giou', weight=2.0)]
+
+
+def pvt(**kwargs: Any) -> dict:
+    """Our backbone with masks, and encodings of its own."""
+    return dict(type='mmposenc.PVT', embed_dims=(8, 8, 16, 16), num_layers=(1, 1, 1, 1),
+                num_heads=(1, 1, 2, 2), mlp_ratios=(1, 1, 1, 1), drop_path_rate=0.0,
+                mask_padding=True, pos_encoding=dict(type='mmposenc.PEG'), **kwargs)
+
+
+def resnet(**kwargs: Any) -> dict:
+    return dict(type='ResNet', depth=18, base_channels=4, stem_channels=4,
+                norm_cfg=dict(type='BN', requires_grad=False), norm_eval=True, **kwargs)
+
+
+def _ffn(dims: int) -> dict:
+    return dict(embed_dims=dims, feedforward_channels=24, num_fcs=2, ffn_drop=0.0,
+                act_cfg=dict(type='ReLU', inplace=True))
+
+
+def detr(type_: str = 'mmposenc.DETR', *, dims: int = 16, backbone: dict | None = None,
+         encoder: dict | None = None, attn: dict | None = None, decoder: dict | None = None,
+         num_queries: int = 5, channels: int = 16) -> dict:
+    """A DETR config of two encoder layers and one decoder layer."""
+    attention = dict(embed_dims=dims, num_heads=2, dropout=0.0)
+    return dict(
+        type=type_, num_queries=num_queries,
+        data_preprocessor=dict(type='mmposenc.DetDataPreprocessor', mean=[120.0] * 3,
+                               std=[60.0] * 3, pad_size_divisor=1),
+        backbone=backbone or pvt(out_indices=(3,)),
+        neck=dict(type='ChannelMapper', in_channels=[channels], kernel_size=1, out_channels=dims,
+                  act_cfg=None, norm_cfg=None, num_outs=1),
+        encoder=dict(num_layers=2, layer_cfg=dict(self_attn_cfg={**attention, **(attn or {})},
+                                                  ffn_cfg=_ffn(dims)), **(encoder or {})),
+        decoder=dict(num_layers=1, return_intermediate=True, layer_cfg=dict(
+            self_attn_cfg=dict(attention), cross_attn_cfg=dict(attention), ffn_cfg=_ffn(dims)),
+            **(decoder or {})),
+        positional_encoding=dict(num_feats=dims // 2, normalize=True),
+        bbox_head=dict(
+            type='DETRHead', num_classes=3, embed_dims=dims,
+            loss_cls=dict(type='CrossEntropyLoss', bg_cls_weight=0.1, class_weight=1.0),
+            loss_bbox=dict(type='L1Loss', loss_weight=5.0),
+            loss_iou=dict(type='GIoULoss', loss_weight=2.0)),
+        train_cfg=dict(assigner=dict(type='HungarianAssigner', match_costs=[
+            dict(type='ClassificationCost', weight=1.0), *COSTS[1:]])),
+        test_cfg=dict(max_per_img=5))
+
+
+def deformable(type_: str = 'mmposenc.DeformableDETR', *, levels: int = 1, dims: int = 16,
+               backbone: dict | None = None, encoder: dict | None = None,
+               attn: dict | None = None, num_queries: int = 5, channels: Any = None,
+               neck: dict | None = None, **kwargs: Any) -> dict:
+    """A Deformable DETR config on one level or several."""
+    cross = dict(embed_dims=dims, num_heads=2, num_levels=levels, num_points=2, dropout=0.0)
+    attention = dict(embed_dims=dims, num_heads=2, dropout=0.0)
+    channels = channels or [16] * min(levels, 2)
+    cfg = detr(type_, dims=dims, backbone=backbone or pvt(out_indices=(2, 3)[-len(channels):]),
+               num_queries=num_queries)
+    cfg.update(
+        num_feature_levels=levels,
+        neck=dict(type='ChannelMapper', in_channels=channels, kernel_size=1, out_channels=dims,
+                  act_cfg=None, norm_cfg=None, num_outs=levels, **(neck or {})),
+        encoder=dict(num_layers=2, layer_cfg=dict(
+            self_attn_cfg={**cross, **(attn or {})}, ffn_cfg=_ffn(dims)), **(encoder or {})),
+        decoder=dict(num_layers=2, return_intermediate=True, post_norm_cfg=None, layer_cfg=dict(
+            self_attn_cfg=attention, cross_attn_cfg=dict(cross), ffn_cfg=_ffn(dims))),
+        positional_encoding=dict(num_feats=dims // 2, normalize=True, offset=-0.5),
+        bbox_head=dict(
+            type='DeformableDETRHead', num_classes=3, embed_dims=dims, sync_cls_avg_factor=True,
+            loss_cls=dict(type='FocalLoss', use_sigmoid=True, gamma=2.0, alpha=0.25,
+                          loss_weight=2.0),
+            loss_bbox=dict(type='L1Loss', loss_weight=5.0),
+            loss_iou=dict(type='GIoULoss', loss_weight=2.0)),
+        train_cfg=dict(assigner=dict(type='HungarianAssigner', match_costs=list(COSTS))), **kwargs)
+    return cfg
+
+
+def build(cfg: dict, seed: int = 0) -> nn.Module:
+    """The detector, initialised, with encodings and samplers moved off zero."""
+    init_default_scope('mmdet')
+    torch.manual_seed(seed)
+    model = MODELS.build(copy.deepcopy(cfg))
+    model.init_weights()
+    scatter(model)
+    return model
+
+
+def scatter(model: nn.Module) -> None:
+    """Small random values where training starts from zeros, so that a test sees them."""
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            if any(part in name for part in ('rel_pos_encoding', 'sampling_offsets',
+                                             'attention_weights', 'pos_encodings')):
+                p.add_(torch.randn(p.shape, generator=generator) * 0.3)
+        for module in model.modules():
+            if isinstance(module, nn.BatchNorm2d):
+                module.running_mean.normal_(generator=generator).mul_(0.1)
+
+
+def images(sizes: tuple[tuple[int, int], ...], boxes: bool = True, seed: int = 0) -> dict:
+    """What a data loader gives: images of these sizes, each the same whatever the others are."""
+    from mmdet.structures import DetDataSample
+    from mmengine.structures import InstanceData
+    inputs, samples = [], []
+    for height, width in sizes:
+        generator = torch.Generator().manual_seed(seed + 1000 * height + width)
+        inputs.append(torch.randint(0, 256, (3, height, width), generator=generator,
+                                    dtype=torch.uint8))
+        sample = DetDataSample(metainfo=dict(
+            img_shape=(height, width), ori_shape=(height, width), scale_factor=(1.0, 1.0)))
+        found = torch.tensor([[2.0, 3.0, width / 2, height / 2],
+                              [width / 4, height / 5, width - 1.0, height - 2.0]])
+        sample.gt_instances = InstanceData(
+            bboxes=found if boxes else found[:0], labels=torch.tensor([1, 2] if boxes else [],
+                                                                      dtype=torch.long))
+        samples.append(sample)
+    return dict(inputs=inputs, data_samples=samples)
+
+
+def total_loss(model: nn.Module, data: dict) -> Tensor:
+    prepared = model.data_preprocessor(copy.deepcopy(data), training=True)
+    loss, _ = model.parse_losses(model(**prepared, mode='loss'))
+    return loss
+
+
+@torch.no_grad()
+def predict(model: nn.Module, data: dict) -> list[Any]:
+    """Predicted instances of each image."""
+    prepared = model.eval().data_preprocessor(copy.deepcopy(data), training=False)
+    return [sample.pred_instances for sample in model(**prepared, mode='predict')]
