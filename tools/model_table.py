@@ -1,6 +1,6 @@
-"""Write docs/models.md: parameters and multiply-accumulates of the classification configs.
+"""Write docs/models.md, what the classification configs build, and their metafiles.
 
-    python tools/model_table.py            # write the page
+    python tools/model_table.py            # write the page and metafiles
     python tools/model_table.py --check    # say if it is out of date
 """
 import argparse
@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import mmposenc  # noqa: F401  (before anything that needs compiled operators)
+from mmposenc.engine.metafiles import PAPERS, classification_metafile
 from mmposenc.engine.model_table import model_table
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -20,13 +21,17 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument('--check', action='store_true', help='change nothing; fail if the page '
                         'is not what the configs give')
     args = parser.parse_args(argv)
-    page = model_table(ROOT / 'configs' / 'classification')
-    if args.check:
-        if not args.out.is_file() or args.out.read_text() != page:
-            sys.exit(f'error: {args.out} is out of date; run python tools/model_table.py')
-    else:
-        args.out.write_text(page)
-        print(f'wrote {args.out}')
+    configs = ROOT / 'configs' / 'classification'
+    page = model_table(configs)
+    texts = {args.out: page}
+    texts.update({configs / folder / 'metafile.yml': classification_metafile(page, folder)
+                  for folder in PAPERS})
+    for path, text in texts.items():
+        if not args.check:
+            path.write_text(text)
+            print(f'wrote {path}')
+        elif not path.is_file() or path.read_text() != text:
+            sys.exit(f'error: {path} is out of date; run python tools/model_table.py')
 
 
 if __name__ == '__main__':

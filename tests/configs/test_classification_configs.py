@@ -17,6 +17,7 @@ import mmposenc  # noqa: F401
 from mmposenc.encodings import TokenEncoding
 from mmposenc.encodings.base import position_tables
 from mmposenc.engine import load_config
+from mmposenc.engine.metafiles import PAPERS, classification_metafile
 from mmposenc.engine.model_table import build_without_weights, read_reference, table_row
 
 pytest.importorskip('mmpretrain')
@@ -290,6 +291,16 @@ def test_page_is_up_to_date() -> None:
         path = ROOT / 'configs' / 'classification' / name
         assert table_row(path, f'../configs/classification/{name}') in page, (
             'run python tools/model_table.py')
+
+
+def test_metafiles_are_up_to_date() -> None:
+    page = (ROOT / 'docs' / 'models.md').read_text()
+    for folder in PAPERS:
+        path = ROOT / 'configs' / 'classification' / folder / 'metafile.yml'
+        assert path.read_text() == classification_metafile(page, folder), (
+            'run python tools/model_table.py')
+    with pytest.raises(ValueError, match="no row of 'pvt'"):
+        classification_metafile('# Empty', 'pvt')
 
 
 def test_headers_numbers_are_read(tmp_path) -> None:

@@ -1,6 +1,6 @@
 # CPVT-Ti(0-5) with a distillation token and hard distillation from RegNetY-160.
-# CPVT (ICLR 2023), distillation: top-1 75.9 (whether with one PEG or five was not checked). Not
-# trained here.
+# CPVT (ICLR 2023; comparison with others in the release's README): top-1 75.9, for a CPVT-Ti not
+# marked as having five PEGs, at the throughput of the one that is. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/cpvt/cpvt-ti-distilled_in1k.py 8
 _base_ = 'cpvt-ti-0-5_in1k.py'
