@@ -1,0 +1,193 @@
+"""Padding: what lies there, and how much of it, changes nothing."""
+from __future__ import annotations
+
+import pytest
+import torch
+from tinydetr import IRPE, PEG, build, deformable, detr, images, predict, pvt, scatter
+
+from mmposenc.detr.positions import padding_masks
+
+LEARNED = dict(type='mmposenc.LearnedPositionEmbedding', grid_shape=(3, 4))
+ENCODERS = {
+    'sine': (dict(), dict()),
+    'none': (dict(encoder_pos=None), dict()),
+    'learned': (dict(encoder_pos='learned'), dict()),
+    'small table': (dict(encoder_pos=LEARNED), dict()),
+    'none+peg': (dict(encoder_pos=None, pos_encoding=PEG, positions=(-1, 0)), dict()),
+    'peg on qk': (dict(pos_encoding=dict(type='mmposenc.PEG', apply_to='qk')), dict()),
+    'irpe': (dict(), dict(rel_pos_encoding=IRPE)),
+    'irpe bias, peg': (dict(pos_encoding=dict(type='mmposenc.PEG')),
+                       dict(rel_pos_encoding={**IRPE, 'mode': 'bias', 'shared_heads': False})),
+    'irpe qkv, form': (dict(), dict(rel_pos_encoding={**IRPE, 'rpe_on': 'qkv'}, form='chunked')),
+}
+
+
+def encode(model, features, sizes, full, stride=32):
+    """Memory of maps, with images of ``sizes`` pixels in a batch of ``full``."""
+    from mmdet.structures import DetDataSample
+    samples = [DetDataSample(metainfo=dict(img_shape=size, batch_input_shape=full))
+               for size in sizes]
+    inputs, _ = model.pre_transformer(features, samples)
+    return model.forward_encoder(**inputs)['memory']
+
+
+def maps(grids, channels=16, batch=1, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return tuple(torch.randn(batch, channels, *grid, generator=generator) for grid in grids)
+
+
+def padded(own, grids, fill):
+    """Maps of one image in the corner of larger ones, beside another image that fills them."""
+    out = []
+    for x, grid in zip(own, grids, strict=True):
+        batch = torch.full((2, x.shape[1], *grid), fill)
+        batch[0, :, :x.shape[2], :x.shape[3]] = x[0]
+        batch[1] = torch.randn(x.shape[1], *grid, generator=torch.Generator().manual_seed(9))
+        out.append(batch)
+    return tuple(out)
+
+
+def valid_tokens(memory, grids, own):
+    """The image's own tokens of (L, C), level by level."""
+    parts = memory.split([h * w for h, w in grids])
+    return torch.cat([part.unflatten(0, grid)[:h, :w].flatten(0, 1)
+                      for part, grid, (h, w) in zip(parts, grids, own, strict=True)])
+
+
+@pytest.mark.parametrize('train', [False, True], ids=['eval', 'train'])
+@pytest.mark.parametrize('case', ENCODERS)
+def test_encoder_of_detr(case: str, train: bool) -> None:
+    encoder, attn = ENCODERS[case]
+    if train and 'norm_act' in encoder.get('pos_encoding', {}):
+        pytest.skip('BatchNorm, while training, takes its statistics from the whole batch')
+    model = build(detr(encoder=encoder, attn=attn)).train(train)
+    own, wide, high = (4, 5), (4, 7), (7, 9)
+    image = (4 * 32 - 11, 5 * 32)
+    alone = encode(model, maps([own]), [image], image)[0]
+    for grid in (wide, high):
+        full = (grid[0] * 32 - 3, grid[1] * 32)
+        for fill in (0.0, 50.0, -3e3):
+            memory = encode(model, padded(maps([own]), [grid], fill), [image, full], full)[0]
+            torch.testing.assert_close(valid_tokens(memory, [grid], [own]), alone, atol=2e-5,
+                                       rtol=1e-4)
+
+
+@pytest.mark.parametrize('shared', [False, True], ids=['own', 'shared'])
+@pytest.mark.parametrize('levels', [1, 3])
+@pytest.mark.parametrize('encoder_pos', ['sine', None, 'learned'])
+def test_encoder_of_deformable_detr(levels: int, shared: bool, encoder_pos) -> None:
+    model = build(deformable(levels=levels, encoder=dict(
+        pos_encoding=PEG, positions=(-1, 0), pos_encoding_shared=shared,
+        encoder_pos=encoder_pos))).eval()
+    assert len(model.encoder.pos_encodings) == (1 if shared else levels)
+    strides = [32] if levels == 1 else [16, 32, 64]
+    image, full = (100, 150), (161, 230)
+    own, grids = ([tuple(-(-side // s) for side in size) for s in strides]
+                  for size in (image, full))
+    alone = encode(model, maps(own), [image], image)[0]
+    for fill in (0.0, 50.0):
+        memory = encode(model, padded(maps(own), grids, fill), [image, full], full)[0]
+        torch.testing.assert_close(valid_tokens(memory, grids, own), alone, atol=2e-5, rtol=1e-4)
+
+
+def test_levels_meet_in_attention_only() -> None:
+    """A PEG of one level sees nothing of the others."""
+    model = build(deformable(levels=3, encoder=dict(pos_encoding=PEG)))
+    encodings = model.encoder.pos_encodings.eval()
+    grids = [(4, 5), (2, 3), (1, 2)]
+    tokens = torch.randn(1, 28, 16)
+    other = tokens.clone()
+    other[:, 20:26] += 1
+    changed = (encodings(tokens, grids, 0) != encodings(other, grids, 0)).any(-1)[0]
+    assert changed[20:26].any() and not changed[:20].any() and not changed[26:].any()
+
+
+def test_statistics_of_a_peg_see_no_padding() -> None:
+    """In training: a batch in a frame of padding equals the batch alone, running mean included."""
+    results = []
+    for grid, fill in (((4, 5), 0.0), ((6, 9), 7.0)):
+        model = build(detr(encoder=dict(pos_encoding=PEG))).train()
+        own = maps([(4, 5)], batch=2)[0]
+        batch = torch.full((2, 16, *grid), fill)
+        batch[:, :, :4, :5] = own
+        image, full = (128, 160), (grid[0] * 32, grid[1] * 32)
+        memory = encode(model, (batch,), [image] * 2, full)
+        norm = model.encoder.pos_encodings[0].encodings(0)[0].proj[1]
+        results.append((memory.unflatten(1, grid)[:, :4, :5], norm.running_mean, norm.running_var))
+    for a, b in zip(*results, strict=True):
+        torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-5)
+
+
+DETECTORS = {
+    'detr': lambda: detr(encoder=dict(encoder_pos=None, pos_encoding=PEG),
+                         attn=dict(rel_pos_encoding=IRPE)),
+    'detr on a Swin': lambda: detr(
+        backbone=dict(type='mmposenc.Swin', embed_dims=8, num_layers=(1, 1, 1, 1),
+                      num_heads=(1, 1, 2, 2), window_size=2, mlp_ratio=1, drop_path_rate=0.0,
+                      mask_padding=True, out_indices=(3,)), channels=64),
+    'single': lambda: deformable(encoder=dict(encoder_pos=None, pos_encoding=PEG)),
+    'multi, refine': lambda: deformable(
+        levels=3, with_box_refine=True, encoder=dict(pos_encoding=PEG)),
+}
+
+
+@pytest.mark.parametrize('case', DETECTORS)
+def test_boxes_of_an_image_do_not_depend_on_its_batch(case: str) -> None:
+    model = build(DETECTORS[case]())
+    small, sizes = (45, 61), ((45, 61), (91, 140))
+    alone = predict(model, images((small,)))[0]
+    beside = predict(model, images(sizes))[0]
+    assert len(alone.scores) == 5
+    torch.testing.assert_close(beside.scores, alone.scores, atol=2e-5, rtol=1e-4)
+    torch.testing.assert_close(beside.bboxes, alone.bboxes, atol=2e-3, rtol=1e-4)
+    assert torch.equal(alone.labels, beside.labels)
+    # and it does see the image
+    other = predict(model, images((small,), seed=5))[0]
+    assert (other.bboxes - alone.bboxes).abs().max() > 0.01
+
+
+def test_masks_by_whole_cells() -> None:
+    from mmdet.structures import DetDataSample
+    samples = [DetDataSample(metainfo=dict(img_shape=s, batch_input_shape=(1333, 800)))
+               for s in ((1280, 800), (1333, 770))]
+    feature = torch.zeros(2, 1, 42, 25)
+    exact = padding_masks(samples, [feature], exact=True)[0]
+    assert (~exact[0, :, 0]).sum() == 40 and (~exact[1, 0]).sum() == 25
+    # mmdet asks the pixel 40 * 1333 / 42 = 1269 < 1280 about row 40, which holds no valid pixel
+    resized = padding_masks(samples, [feature], exact=False)[0]
+    assert (~resized[0, :, 0]).sum() == 41
+    # a grid that is rounded down, and one of no power of two
+    for grid, rows in (((41, 25), 40), ((30, 25), 29)):
+        mask = padding_masks(samples, [torch.zeros(2, 1, *grid)], exact=True)[0]
+        assert (~mask[0, :, 0]).sum() == rows
+    full = [DetDataSample(metainfo=dict(img_shape=(64, 64), batch_input_shape=(64, 64)))]
+    assert padding_masks(full, [torch.zeros(1, 1, 2, 2)], exact=True) == [None]
+
+
+def test_a_mask_that_pads_nothing_changes_nothing() -> None:
+    model = build(detr(encoder=dict(pos_encoding=PEG), attn=dict(rel_pos_encoding=IRPE))).eval()
+    tokens, pos = torch.randn(2, 12, 16), torch.randn(2, 12, 16)
+    without = model.encoder(tokens, pos, None, spatial_shapes=(3, 4))
+    mask = torch.zeros(2, 12, dtype=torch.bool)
+    torch.testing.assert_close(model.encoder(tokens, pos, mask, spatial_shapes=(3, 4)), without)
+
+
+def test_an_image_of_padding_alone_leaves_the_others_as_they_are() -> None:
+    model = build(detr(encoder=dict(pos_encoding=PEG), attn=dict(rel_pos_encoding=IRPE)))
+    scatter(model)
+    model.eval()
+    tokens = torch.randn(2, 12, 16, requires_grad=True)
+    mask = torch.zeros(2, 12, dtype=torch.bool)
+    mask[1] = True
+    memory = model.encoder(tokens, None, mask, spatial_shapes=(3, 4))
+    assert memory.isfinite().all()
+    torch.testing.assert_close(memory[:1], model.encoder(tokens[:1], None, spatial_shapes=(3, 4)))
+    memory.sum().backward()
+    assert tokens.grad.isfinite().all()
+
+
+def test_masked_backbone_is_recognised() -> None:
+    from mmposenc.detr.positions import masks_exactly
+    assert masks_exactly(build(detr()))
+    assert not masks_exactly(build(detr(backbone={**pvt(out_indices=(3,)),
+                                                  'mask_padding': False})))

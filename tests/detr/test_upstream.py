@@ -1,0 +1,98 @@
+"""With no encoding, results and gradients are mmdet's, and its checkpoints load."""
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from tinydetr import build, deformable, detr, images, predict, pvt, resnet, total_loss
+
+PADDED = ((64, 64), (45, 61))  # 45 and 61 are no multiples of the stride
+FULL = ((64, 80), (64, 80))
+RESNET = dict(backbone=resnet(out_indices=(3,)), channels=32)
+CASES = {
+    'detr': lambda type_: detr(type_, **RESNET),
+    'single': lambda type_: deformable(type_, backbone=resnet(out_indices=(3,)), channels=[32]),
+    'multi': lambda type_: deformable(type_, levels=3, backbone=resnet(out_indices=(2, 3)),
+                                      channels=[16, 32]),
+    'refine': lambda type_: deformable(type_, levels=2, backbone=resnet(out_indices=(2, 3)),
+                                       channels=[16, 32], with_box_refine=True),
+    'two-stage': lambda type_: deformable(
+        type_, levels=2, backbone=resnet(out_indices=(2, 3)), channels=[16, 32], num_queries=3,
+        with_box_refine=True, as_two_stage=True, dims=256),
+}
+
+
+def pair(case: str):
+    name = 'DETR' if case == 'detr' else 'DeformableDETR'
+    theirs = build(CASES[case](name))
+    ours = build(CASES[case](f'mmposenc.{name}'), seed=1)
+    ours.load_state_dict(theirs.state_dict())  # strict: the names are the same
+    assert list(ours.state_dict()) == list(theirs.state_dict())
+    return theirs, ours
+
+
+@pytest.mark.parametrize('sizes', [PADDED, FULL], ids=['padded', 'full'])
+@pytest.mark.parametrize('case', CASES)
+def test_loss_and_gradients(case: str, sizes) -> None:
+    theirs, ours = pair(case)
+    data = images(sizes)
+    losses = []
+    for model in (theirs, ours):
+        model.train()
+        losses.append(total_loss(model, data))
+        losses[-1].backward()
+    torch.testing.assert_close(losses[1], losses[0], atol=1e-5, rtol=1e-5)
+    for (name, a), (_, b) in zip(theirs.named_parameters(), ours.named_parameters(), strict=True):
+        assert (a.grad is None) == (b.grad is None), name
+        if a.grad is not None:
+            scale = float(a.grad.abs().max())
+            torch.testing.assert_close(b.grad, a.grad, atol=1e-4 * scale + 1e-7, rtol=1e-3,
+                                       msg=lambda text, name=name: f'{name}: {text}')
+
+
+@pytest.mark.parametrize('case', CASES)
+def test_predictions(case: str) -> None:
+    theirs, ours = pair(case)
+    data = images(PADDED)
+    for a, b in zip(predict(theirs, data), predict(ours, data), strict=True):
+        torch.testing.assert_close(b.scores, a.scores, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(b.bboxes, a.bboxes, atol=1e-3, rtol=1e-5)
+        assert torch.equal(a.labels, b.labels)
+
+
+def test_weights_are_random_in_the_same_way() -> None:
+    """Xavier where mmdet's detector has it, and encodings as they start."""
+    irpe = dict(type='mmposenc.IRPE', ratio=2.0)
+    peg = dict(type='mmposenc.PEG')
+    torch.manual_seed(0)
+    from mmengine.registry import MODELS
+    model = MODELS.build(copy.deepcopy(detr(
+        **RESNET, attn=dict(rel_pos_encoding=irpe), encoder=dict(pos_encoding=peg))))
+    model.init_weights()
+    for layer in model.encoder.layers:
+        assert not layer.self_attn.rel_pos_encoding.table_k.any()
+        weight = layer.ffn.layers[1].weight  # Xavier: uniform up to sqrt(6 / (in + out))
+        bound = (6 / sum(weight.shape)) ** 0.5
+        assert 0.9 * bound < weight.abs().max() <= bound
+    kernel = model.encoder.pos_encodings[0].encodings(0)[0].proj[0]
+    assert not kernel.bias.any()
+    # a PEG's kernels are normal of variance 2 / 9; Xavier would give at most sqrt(6 / 153) here
+    assert 0.3 < kernel.weight.std() < 0.65
+
+
+def test_checkpoint_of_the_whole_detector_is_not_overwritten(tmp_path) -> None:
+    trained = build(detr(**RESNET))
+    torch.save({'state_dict': trained.state_dict()}, tmp_path / 'trained.pth')
+    from mmengine.registry import MODELS
+    model = MODELS.build(copy.deepcopy({**detr(**RESNET), 'init_cfg': dict(
+        type='Pretrained', checkpoint=str(tmp_path / 'trained.pth'))}))
+    model.init_weights()
+    for name, value in trained.state_dict().items():
+        assert torch.equal(model.state_dict()[name], value), name
+
+
+def test_ours_is_a_subclass() -> None:
+    from mmdet.models.detectors import DETR, DeformableDETR
+    assert isinstance(build(detr(backbone=pvt(out_indices=(3,)))), DETR)
+    assert isinstance(build(deformable()), DeformableDETR)
