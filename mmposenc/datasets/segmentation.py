@@ -12,8 +12,14 @@ from mmposenc.registry import DATASETS
 from .label_maps import check_pairs
 
 
-class _Checked:
-    """Checks of a BaseSegDataset's pairs; what a loaded label map is held to travels with it.
+@DATASETS.register_module()
+class SegDataset(BaseSegDataset):
+    """mmseg's BaseSegDataset with its silent losses reported.
+
+    mmseg finds a missing label map when training reaches it, takes a label outside the classes
+    for one that never occurs or stops with an index error, and resizes a map of another size
+    along with its image. ``classes`` and ``palette`` come from ``metainfo``. Use it with
+    :func:`mmposenc.LoadSegAnnotations`, which checks every map that it reads.
 
     Args:
         check_images: look, before training starts, whether every image has a label map of its
@@ -30,23 +36,21 @@ class _Checked:
         super().__init__(*args, **kwargs)
 
     def load_data_list(self) -> list[dict]:
-        data_list: list[dict] = super().load_data_list()  # type: ignore[misc]
-        classes = self._metainfo.get('classes')  # type: ignore[attr-defined]
-        for info in data_list:
-            info['num_classes'] = classes and len(classes)
-            info['ignore_index'] = self.ignore_index  # type: ignore[attr-defined]
+        data_list: list[dict] = super().load_data_list()
         if not data_list:
             raise ValueError(self._no_images())
+        classes = self._metainfo.get('classes')
+        for info in data_list:  # what a loaded label map is held to travels with it
+            info['num_classes'] = classes and len(classes)
+            info['ignore_index'] = self.ignore_index
         pairs = [(info['img_path'], info['seg_map_path']) for info in data_list
                  if 'seg_map_path' in info]
         if self.check_images and pairs and '://' not in pairs[0][0]:
-            check_pairs(pairs, num_labels=self._num_labels(), ignore_index=self.ignore_index)
+            # In the files there are all labels of METAINFO, before zero is removed.
+            names = self.METAINFO.get('classes') or classes
+            num_labels = len(names) + self.reduce_zero_label if names else None
+            check_pairs(pairs, num_labels, self.ignore_index)
         return data_list
-
-    def _num_labels(self) -> int | None:
-        """How many labels a file may hold, before classes are chosen and zero is removed."""
-        names = self.METAINFO.get('classes') or self._metainfo.get('classes')
-        return names and len(names) + self.reduce_zero_label
 
     def _no_images(self) -> str:
         folder = self.data_prefix.get('img_path')
@@ -56,16 +60,5 @@ class _Checked:
 
 
 @DATASETS.register_module()
-class SegDataset(_Checked, BaseSegDataset):
-    """mmseg's BaseSegDataset with its silent losses reported.
-
-    mmseg finds a missing label map when training reaches it, takes a label outside the classes
-    for one that never occurs or stops with an index error, and resizes a map of another size
-    along with its image. ``classes`` and ``palette`` come from ``metainfo``. Use it with
-    :class:`mmposenc.LoadSegAnnotations`.
-    """
-
-
-@DATASETS.register_module()
-class ADE20KDataset(_Checked, _ADE20KDataset):
+class ADE20KDataset(SegDataset, _ADE20KDataset):
     """mmseg's ADE20KDataset with the checks of :class:`SegDataset`."""

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import os.path as osp
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 from typing import Any
 
 from mmengine.config import Config
@@ -58,6 +58,51 @@ def _missing_paths(key: str, node: Any) -> list[tuple[str, str]]:
     return [(name, osp.join(root, path)) for name, path, exists in wanted
             if isinstance(path, str) and path and '://' not in osp.join(root, path)
             and not exists(osp.join(root, path))]
+
+
+def check_num_classes(cfg: Config, phases: tuple[str, ...]) -> None:
+    """Looks whether the heads of a segmentor have as many classes as the data sets.
+
+    Labels beyond the head's classes would stop training somewhere inside the loss, and a head with
+    too many classes trains in silence. A data set that does not name its classes is passed over.
+
+    Args:
+        cfg: the whole config; of other libraries than mmseg nothing is checked.
+        phases: of 'train', 'val', 'test': the ones about to be used.
+
+    Raises:
+        ValueError: names every head's and every data set's number, with their config keys.
+    """
+    if cfg.get('default_scope') != 'mmseg':
+        return
+    heads = {}
+    for name in ('decode_head', 'auxiliary_head'):
+        node = cfg.model.get(name) or []
+        many = isinstance(node, (list, tuple))
+        for i, head in enumerate(node if many else [node]):
+            key = f'model.{name}.{i}' if many else f'model.{name}'
+            if head.get('num_classes') is not None:
+                heads[f'{key}.num_classes'] = head['num_classes']
+    counts = {}
+    for phase in phases:
+        dataset = (cfg.get(f'{phase}_dataloader') or {}).get('dataset')
+        for key, node in _datasets(dataset, f'{phase}_dataloader.dataset'):
+            classes = (node.get('metainfo') or {}).get('classes') or _known_classes(node)
+            if classes:
+                counts[f'classes of {key}'] = len(classes)
+    if heads and counts and len({*heads.values(), *counts.values()}) > 1:
+        lines = '\n'.join(f'  {key}: {count}' for key, count in {**heads, **counts}.items())
+        raise ValueError('num_classes of the heads and the classes of the data sets must be the '
+                         f'same number:\n{lines}')
+
+
+def _known_classes(dataset: Any) -> Sized | None:
+    """Classes that a data set's type says by itself, as ADE20KDataset does."""
+    if not isinstance(dataset.get('type'), str):
+        return None
+    from mmseg.registry import DATASETS
+    known: Sized | None = getattr(DATASETS.get(dataset['type']), 'METAINFO', {}).get('classes')
+    return known
 
 
 def check_auto_scale_lr(cfg: Config) -> None:

@@ -13,7 +13,7 @@ from mmengine.runner import Runner as MMEngineRunner
 from torch import distributed as dist
 
 from .checkpoints import latest_checkpoint
-from .checks import check_auto_scale_lr, check_files
+from .checks import check_auto_scale_lr, check_files, check_num_classes
 from .testing import set_out, set_show_dir, set_tta
 
 DEFAULT_HOOKS = {'progress': {'type': 'mmposenc.ProgressBarHook'},
@@ -52,7 +52,9 @@ def prepare_training(cfg: Config, *, amp: bool = False, auto_scale_lr: bool = Fa
         ValueError: an option that the config can't serve.
         FileNotFoundError: a file that the config names or the checkpoint is not there.
     """
-    check_files(cfg, ('train', 'val') if cfg.get('val_dataloader') else ('train',))
+    phases = ('train', 'val') if cfg.get('val_dataloader') else ('train',)
+    check_files(cfg, phases)
+    check_num_classes(cfg, phases)
     if amp or str(cfg.optim_wrapper.get('type')).endswith('AmpOptimWrapper'):
         _use_amp(cfg)
     if auto_scale_lr:
@@ -132,6 +134,7 @@ def prepare_testing(cfg: Config, checkpoint: str, *, out: str | None = None,
         FileNotFoundError: a file that the config names or the checkpoint is not there.
     """
     check_files(cfg, ('test',))
+    check_num_classes(cfg, ('test',))
     _require_file(checkpoint, 'checkpoint')
     cfg.load_from, cfg.resume = checkpoint, False
     if allow_mismatch:

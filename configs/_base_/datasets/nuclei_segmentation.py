@@ -1,0 +1,73 @@
+# Fluorescent nuclei in 128x128 tiles of one image, the last quarter of its rows held out:
+# python tools/prepare_data.py nuclei
+default_scope = 'mmseg'
+data_root = 'data/nuclei/'
+metainfo = dict(classes=('background', 'nucleus'), palette=[(0, 0, 0), (255, 60, 60)])
+
+# Several sizes: tiles that became smaller than the crop are padded, and the padding is masked.
+train_pipeline = [
+    dict(type='mmposenc.LoadImageFromFile'),
+    dict(type='mmposenc.LoadSegAnnotations'),
+    dict(type='RandomResize', scale=(128, 128), ratio_range=(0.75, 1.5), keep_ratio=True),
+    dict(type='RandomCrop', crop_size=(128, 128)),
+    # Cells have no 'up': with flips of both axes and the diagonal, 4 views.
+    dict(
+        type='RandomFlip',
+        prob=[0.25, 0.25, 0.25],
+        direction=['horizontal', 'vertical', 'diagonal']),
+    dict(type='PhotoMetricDistortion'),
+    dict(type='PackSegInputs')]
+test_pipeline = [
+    dict(type='mmposenc.LoadImageFromFile'),
+    dict(type='mmposenc.LoadSegAnnotations'),
+    dict(type='PackSegInputs')]
+tta_pipeline = [
+    dict(type='mmposenc.LoadImageFromFile'),
+    dict(
+        type='TestTimeAug',
+        transforms=[
+            [dict(type='Resize', scale_factor=ratio, keep_ratio=True)
+             for ratio in (0.75, 1.0, 1.25)],
+            [dict(type='RandomFlip', prob=0.0), dict(type='RandomFlip', prob=1.0)],
+            [dict(type='mmposenc.LoadSegAnnotations')],
+            [dict(type='PackSegInputs')]])]
+
+train_dataloader = dict(
+    batch_size=4,
+    num_workers=1,
+    persistent_workers=False,  # started and seeded with every epoch: a resumed run is exact
+    drop_last=True,
+    sampler=dict(type='DefaultSampler', shuffle=True),
+    # The tiles overlap and are few: an 'epoch' sees each many times, cut anew.
+    dataset=dict(
+        type='RepeatDataset',
+        times=16,
+        dataset=dict(
+            type='mmposenc.SegDataset',
+            data_root=data_root,
+            img_suffix='.png',
+            data_prefix=dict(img_path='images/training', seg_map_path='annotations/training'),
+            metainfo=metainfo,
+            pipeline=train_pipeline)))
+val_dataloader = dict(
+    batch_size=1,
+    num_workers=1,
+    persistent_workers=False,
+    sampler=dict(type='DefaultSampler', shuffle=False),
+    dataset=dict(
+        type='mmposenc.SegDataset',
+        data_root=data_root,
+        img_suffix='.png',
+        data_prefix=dict(img_path='images/validation', seg_map_path='annotations/validation'),
+        metainfo=metainfo,
+        test_mode=True,
+        pipeline=test_pipeline))
+test_dataloader = val_dataloader
+
+val_evaluator = dict(type='IoUMetric', iou_metrics=['mIoU'])
+test_evaluator = val_evaluator
+tta_model = dict(type='SegTTAModel')
+
+visualizer = dict(
+    type='SegLocalVisualizer', vis_backends=[dict(type='LocalVisBackend')], name='visualizer',
+    alpha=0.5)

@@ -1,0 +1,14 @@
+# Semantic FPN on CPVT-S: DeiT-S with one PEG, after block 0, instead of the table.
+# Recipe: PVT's segmentation release, 40k steps of 32 images; decays neither norms nor encodings.
+# No number known to us from a paper; not trained here.
+#
+# CHECKPOINT is a classifier of configs/classification/cpvt/cpvt-s_in1k.py. None was released:
+# train one, or start from random weights by leaving the last two options out.
+#
+#     bash tools/dist_train.sh \
+#         configs/segmentation/sem_fpn/sem_fpn_deit-s-peg_512x512_40k_ade20k.py 8 \
+#         --cfg-options model.backbone.init_cfg.type=Pretrained \
+#         model.backbone.init_cfg.checkpoint=CHECKPOINT
+_base_ = 'sem_fpn_deit-s_512x512_40k_ade20k.py'
+model = dict(backbone=dict(
+    pos_encoding=dict(_delete_=True, type='mmposenc.PEG', bias=False), init_cfg=None))

@@ -1,0 +1,15 @@
+# Semantic FPN on PVT-medium with a PEG after the first block of every stage.
+# Recipe: PVT's segmentation release, 40k steps of 32 images; decays neither norms nor encodings.
+# No number known to us from a paper; not trained here.
+#
+# CHECKPOINT is a classifier with a class token and PEGs. None was released: train one, or start
+# from random weights by leaving the last two options out.
+#
+#     bash tools/dist_train.sh \
+#         configs/segmentation/sem_fpn/sem_fpn_pvt-m-peg_512x512_40k_ade20k.py 8 \
+#         --cfg-options model.backbone.init_cfg.type=Pretrained \
+#         model.backbone.init_cfg.checkpoint=CHECKPOINT
+_base_ = 'sem_fpn_pvt-m_512x512_40k_ade20k.py'
+model = dict(backbone=dict(
+    pos_encoding=dict(_delete_=True, type='mmposenc.PEG'),
+    init_cfg=None))
