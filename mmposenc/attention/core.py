@@ -50,14 +50,15 @@ def attend(q: Tensor, k: Tensor, v: Tensor, rel_pos_encoding: RelativeEncoding |
             raise ValueError(f"form={form!r} needs a rel_pos_encoding; without one use 'auto'")
         return _finish(q, k, v, None, None, valid, attn_mask, dropout_p, scale, need_weights)
     query, key = _check_grids(q, k, rel_pos_encoding, q_grid, k_grid)
-    q = q * scale
-    if rel_pos_encoding.has_rotation:
-        q, k = rel_pos_encoding.rotate(q, k, query, key)
     form = _pick_form(rel_pos_encoding, form, q, k, query, key,
                       simple=attn_mask is None and dropout_p == 0.0 and not need_weights)
+    if form == 'definition':
+        q = q * scale
+    if rel_pos_encoding.has_rotation:
+        q, k = rel_pos_encoding.rotate(q, k, query, key)
     if form != 'definition':
         out = rel_pos_encoding.attend(q, k, v, query, key, None if valid is None else ~valid[0],
-                                      form=form)
+                                      form=form, scale=scale)
         return _zero_empty(out, valid), None
     logits = None
     if rel_pos_encoding.has_logits:

@@ -53,9 +53,10 @@ class AxisEncoding(RelativeEncoding):
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, q_grid: GridLike,
                k_grid: GridLike | None = None, key_padding_mask: Tensor | None = None, *,
-               form: str) -> Tensor:
+               form: str, scale: float = 1.0) -> Tensor:
         """The whole attention; see :class:`RelativeEncoding`."""
         query, key = as_grid(q_grid, 'q_grid'), key_grid(q_grid, k_grid)
+        q = q * scale
         rows, cols = self._cell_terms(q, query, key)
         return axis_attention(q, k, v, rows, cols, self._key_term(k), key_padding_mask,
                               self.num_prefix_tokens, form=form)

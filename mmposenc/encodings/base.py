@@ -94,14 +94,16 @@ class RelativeEncoding(nn.Module, ABC):
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, q_grid: GridLike,
                k_grid: GridLike | None = None, key_padding_mask: Tensor | None = None, *,
-               form: str) -> Tensor:
+               form: str, scale: float = 1.0) -> Tensor:
         """The whole attention in a form that builds no (Lq, Lk) tensor, equal to the definition.
 
         Args:
-            q, k: as in :meth:`logits`, rotated.
+            q, k: as in :meth:`logits`, rotated, but for ``scale``.
             v: (B, heads, Lk, head_dims).
             key_padding_mask: (B, Lk) bool, True = padding; every image has a valid key.
             form: one of :attr:`forms`.
+            scale: factor of the queries, which are not scaled yet: forms fold it into their
+                products where they can, which saves a copy.
 
         Returns:
             (B, heads, Lq, head_dims).

@@ -22,13 +22,14 @@ def is_worth_chunking(q: Tensor, k: Tensor) -> bool:
 
 def attend_tables(q: Tensor, k: Tensor, v: Tensor, query: Grid, key: Grid, limit: int, *,
                   num_prefix_tokens: int = 0, key_padding_mask: Tensor | None = None,
+                  scale: float = 1.0,
                   with_query: Tensor | None = None, with_key: Tensor | None = None,
                   with_weights: Tensor | None = None) -> Tensor:
-    """softmax(q k^T + q_i . A_ij + k_j . B_ij) (v_j + C_ij), where the vectors of a pair are those
-    of its row and column offset, each clipped to ``limit``.
+    """softmax((q k^T + q_i . A_ij) * scale + k_j . B_ij) (v_j + C_ij), where the vectors of a pair
+    are those of its row and column offset, each clipped to ``limit``.
 
     Args:
-        q: (B, heads, P + Lq, d), scaled; k, v: (B, heads, P + Lk, d).
+        q: (B, heads, P + Lq, d); k, v: (B, heads, P + Lk, d).
         with_query, with_key, with_weights: tables A, B, C ([heads], (2 limit + 1)^2 [+ 1], d) by
             key minus query offset, rows first, or None; with prefix tokens one further vector,
             the last, is that of every pair with one of them.
@@ -49,18 +50,19 @@ def attend_tables(q: Tensor, k: Tensor, v: Tensor, query: Grid, key: Grid, limit
         on_queries = QuerySide(row_patterns('product', key, query, params, dtype, q.device), layout)
     tables = {}
     if with_query is not None:
-        tables['table_k'] = _reverse(_heads_first(with_query), num_prefix_tokens).transpose(1, 2)
+        table = _heads_first(with_query * scale)
+        tables['table_k'] = _reverse(table, num_prefix_tokens).transpose(1, 2)
     if with_weights is not None:
         tables['table_v'] = _reverse(_heads_first(with_weights), num_prefix_tokens)
     if with_key is not None:
         tables['table_q'] = _heads_first(with_key).transpose(1, 2)
-    return _run(q, k, v, Sides(layout, on_keys, on_queries), key_padding_mask, tables)
+    return _run(q, k, v, Sides(layout, on_keys, on_queries), key_padding_mask, scale, tables)
 
 
 def attend_bias(q: Tensor, k: Tensor, v: Tensor, query: Grid, key: Grid, bias: Tensor,
                 row_index: Tensor, col_index: Tensor,
-                key_padding_mask: Tensor | None = None) -> Tensor:
-    """softmax(q k^T + bias) v with a bias by offset, without prefix tokens.
+                key_padding_mask: Tensor | None = None, scale: float = 1.0) -> Tensor:
+    """softmax(q k^T * scale + bias) v with a bias by offset, without prefix tokens.
 
     Args:
         bias: (heads, Dr, Dc) of the distinct row and column offsets.
@@ -69,11 +71,11 @@ def attend_bias(q: Tensor, k: Tensor, v: Tensor, query: Grid, key: Grid, bias: T
     layout = Layout(query.height, query.width, key.height, key.width, 0)
     runs = bias[:, :, col_index].transpose(1, 2).contiguous()  # (heads, Wq, Dr, Wk)
     side = OffsetSide(row_index, bias.shape[1], layout, bias.shape[0])
-    return _run(q, k, v, Sides(layout, on_offsets=side), key_padding_mask, {'bias': runs})
+    return _run(q, k, v, Sides(layout, on_offsets=side), key_padding_mask, scale, {'bias': runs})
 
 
 def _run(q: Tensor, k: Tensor, v: Tensor, sides: Sides, key_padding_mask: Tensor | None,
-         tables: dict[str, Tensor]) -> Tensor:
+         scale: float, tables: dict[str, Tensor]) -> Tensor:
     # Half precision in float32: buffers are small, and sums over the keys stay exact.
     dtype = torch.float64 if q.dtype == torch.float64 else torch.float32
     with torch.autocast(q.device.type, enabled=False):
@@ -82,7 +84,8 @@ def _run(q: Tensor, k: Tensor, v: Tensor, sides: Sides, key_padding_mask: Tensor
         if key_padding_mask is not None:
             padding = key_padding_mask.repeat_interleave(q.shape[1], 0)
         tables = {name: table.to(dtype) for name, table in tables.items()}
-        out = chunked_attention(flat[0], flat[1], flat[2], sides, padding=padding, **tables)
+        out = chunked_attention(flat[0], flat[1], flat[2], sides, padding=padding, scale=scale,
+                                **tables)
     return out.view(q.shape).to(v.dtype)
 
 

@@ -77,12 +77,12 @@ class HuangRPE(RelativeEncoding):
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, q_grid: GridLike,
                k_grid: GridLike | None = None, key_padding_mask: Tensor | None = None, *,
-               form: str) -> Tensor:
+               form: str, scale: float = 1.0) -> Tensor:
         """The whole attention; see :class:`RelativeEncoding`."""
         query, key = as_grid(q_grid, 'q_grid'), key_grid(q_grid, k_grid)
         return attend_tables(q, k, v, query, key, self.max_offset,
                              num_prefix_tokens=self.num_prefix_tokens,
-                             key_padding_mask=key_padding_mask, with_query=self.table,
+                             key_padding_mask=key_padding_mask, scale=scale, with_query=self.table,
                              with_key=self.table * self.head_dims ** -0.5)
 
     def _ids(self, q_grid: GridLike, k_grid: GridLike | None, device: torch.device) -> Tensor:

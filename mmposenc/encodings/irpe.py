@@ -18,13 +18,16 @@ from ..functional.grids import Grid, GridLike, as_grid, key_grid
 from ..functional.lookup import bucket_sums, gather_buckets
 from ..functional.offsets import axis_offsets
 from .base import RelativeEncoding
-from .irpe_forms import attend_chunked
+from .irpe_forms import attend_chunked, attend_indexed
 
 MODES = ('contextual', 'bias')
-#: (query, key) pairs from which row chunks are faster than gathering from the look-up: for
-#: inference with a mask on fused attention, and for everything else.
+#: (query, key) pairs from which row chunks are faster: of a bias, than a mask on fused attention
+#: for inference and in training; of contextual terms, than an index of all pairs without and with a
+#: term on values.
 CHUNKED_INFERENCE_FROM = 300 * 300
 CHUNKED_FROM = 128 * 128
+CHUNKED_TERMS_FROM = 600 * 600
+CHUNKED_VALUES_FROM = 400 * 400
 
 
 class IRPE(RelativeEncoding):
@@ -79,7 +82,7 @@ class IRPE(RelativeEncoding):
         self.has_logits = 'q' in self.rpe_on or 'k' in self.rpe_on
         self.has_values = 'v' in self.rpe_on
         self.contextual = mode == 'contextual'
-        self.forms = ('chunked',)
+        self.forms = ('chunked', 'indexed') if self.contextual else ('chunked',)
         #: One table, or one for rows and one for columns.
         self.axes: tuple[str, ...] = ('_rows', '_cols') if method == 'cross' else ('',)
         for side in self.rpe_on:
@@ -166,18 +169,20 @@ class IRPE(RelativeEncoding):
             return 'definition'
         trains = torch.is_grad_enabled() and (
             q.requires_grad or k.requires_grad or any(t.requires_grad for t in self.parameters()))
-        # One look-up can be a mask of fused attention; the sum of several costs more than it saves.
-        several = self.contextual and len(self.axes) * len(self.rpe_on) > 1
-        explicit = self.has_values or several or (trains and self.contextual)
-        least = CHUNKED_FROM if explicit else CHUNKED_INFERENCE_FROM
-        return 'chunked' if q.shape[2] * k.shape[2] >= least else 'definition'
+        pairs = q.shape[2] * k.shape[2]
+        if self.contextual:
+            least = CHUNKED_VALUES_FROM if self.has_values else CHUNKED_TERMS_FROM
+            return 'chunked' if pairs >= least else 'indexed'
+        least = CHUNKED_FROM if trains else CHUNKED_INFERENCE_FROM
+        return 'chunked' if pairs >= least else 'definition'
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, q_grid: GridLike,
                k_grid: GridLike | None = None, key_padding_mask: Tensor | None = None, *,
-               form: str) -> Tensor:
+               form: str, scale: float = 1.0) -> Tensor:
         """The attention in a form of :attr:`forms`; see the contract."""
         query, key = self._grids(q_grid, k_grid)
-        return attend_chunked(self, q, k, v, query, key, key_padding_mask)
+        run = attend_indexed if form == 'indexed' else attend_chunked
+        return run(self, q, k, v, query, key, key_padding_mask, scale)
 
     def offset_bias(self, q_grid: GridLike, k_grid: GridLike | None = None,
                     device: torch.device | str | None = None

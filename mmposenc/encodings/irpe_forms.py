@@ -1,6 +1,7 @@
-"""Whole-attention forms of iRPE that build no (Lq, Lk) tensor."""
+"""Whole-attention forms of iRPE, with their own backward, for a CPU."""
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor
 from ..functional.chunked import chunked_attention
 from ..functional.chunked_terms import KeySide, Layout, OffsetSide, QuerySide, Sides
 from ..functional.grids import Grid
+from ..functional.indexed_attention import PairIndex, indexed_attention, pair_index
 from ..functional.row_patterns import row_patterns
 
 if TYPE_CHECKING:
@@ -16,33 +18,86 @@ if TYPE_CHECKING:
 
 
 def attend_chunked(encoding: IRPE, q: Tensor, k: Tensor, v: Tensor, query: Grid, key: Grid,
-                   key_padding_mask: Tensor | None) -> Tensor:
+                   key_padding_mask: Tensor | None, scale: float) -> Tensor:
     """Attention a few query rows at a time (:mod:`mmposenc.functional.chunked`).
 
     Args and returns as :meth:`RelativeEncoding.attend`.
     """
-    heads = q.shape[1]
     layout = Layout(query.height, query.width, key.height, key.width, encoding.num_prefix_tokens)
-    # Half precision in float32: buffers are small, and sums over the keys stay exact.
-    dtype = torch.float64 if q.dtype == torch.float64 else torch.float32
     with torch.autocast(q.device.type, enabled=False):
-        rows = [x.to(dtype).flatten(0, 1).contiguous() for x in (q, k, v)]
-        terms = _bias_terms if encoding.mode == 'bias' else _contextual_terms
-        sides, tables = terms(encoding, query, key, layout, rows[0])
-        padding = None
-        if key_padding_mask is not None:
-            padding = key_padding_mask.repeat_interleave(heads, 0)
-        out = chunked_attention(rows[0], rows[1], rows[2], sides, padding=padding, **tables)
+        rows, padding = _by_head(q, k, v, key_padding_mask)
+        if encoding.mode == 'bias':
+            sides, tables = _bias_terms(encoding, query, key, layout, rows[0])
+        else:
+            sides = _sides(encoding, query, key, layout, rows[0])
+            tables = _scaled_tables(encoding, _joined_table, rows[0].dtype, scale)
+        out = chunked_attention(*rows, sides, padding=padding, scale=scale, **tables)
     return out.view(q.shape).to(v.dtype)
 
 
-def _contextual_terms(encoding: IRPE, query: Grid, key: Grid, layout: Layout, like: Tensor
-                      ) -> tuple[Sides, dict[str, Tensor]]:
-    """Tables of contextual mode, named as :func:`chunked_attention` takes them."""
-    tables = {f'table_{side}': _joined_table(encoding, side).to(like.dtype)
-              for side in encoding.rpe_on}
-    if 'table_q' in tables:
-        tables['table_q'] = tables['table_q'] * encoding.head_dims ** -0.5
+def attend_indexed(encoding: IRPE, q: Tensor, k: Tensor, v: Tensor, query: Grid, key: Grid,
+                   key_padding_mask: Tensor | None, scale: float) -> Tensor:
+    """Contextual attention a few heads at a time, by an index of all pairs
+    (:mod:`mmposenc.functional.indexed_attention`).
+
+    Args and returns as :meth:`RelativeEncoding.attend`.
+    """
+    with torch.autocast(q.device.type, enabled=False):
+        rows, padding = _by_head(q, k, v, key_padding_mask)
+        tables = _scaled_tables(encoding, _tables_in_a_row, rows[0].dtype, scale)
+        on_keys: tuple[Tensor, ...] = ()
+        on_queries: tuple[Tensor, ...] = ()
+        if set(encoding.rpe_on) & set('kv'):
+            on_keys = _places(encoding, query, key, by_key=False, like=q)
+        if 'q' in encoding.rpe_on:
+            on_queries = _places(encoding, key, query, by_key=True, like=q)
+        out = indexed_attention(*rows, PairIndex(on_keys, on_queries), padding=padding,
+                                scale=scale, **tables)
+    return out.view(q.shape).to(v.dtype)
+
+
+def _by_head(q: Tensor, k: Tensor, v: Tensor, key_padding_mask: Tensor | None
+             ) -> tuple[tuple[Tensor, Tensor, Tensor], Tensor | None]:
+    """q, k, v (images * heads, L, head_dims) and the padding (images * heads, Lk).
+
+    Half precision in float32: buffers are small, and sums over the keys stay exact.
+    """
+    dtype = torch.float64 if q.dtype == torch.float64 else torch.float32
+    q_rows, k_rows, v_rows = (x.to(dtype).flatten(0, 1).contiguous() for x in (q, k, v))
+    if key_padding_mask is not None:
+        key_padding_mask = key_padding_mask.repeat_interleave(q.shape[1], 0)
+    return (q_rows, k_rows, v_rows), key_padding_mask
+
+
+def _places(encoding: IRPE, first: Grid, second: Grid, by_key: bool, like: Tensor
+            ) -> tuple[Tensor, ...]:
+    """Where each pair finds its buckets in the look-up of :func:`_tables_in_a_row`."""
+    ids = encoding.bucket_ids(first, second, like.device)
+    each = encoding.num_buckets + (encoding.num_prefix_tokens > 0)
+    return tuple(pair_index(ids_of_axis + axis * each if axis else ids_of_axis, each * len(ids),
+                            by_key) for axis, ids_of_axis in enumerate(ids))
+
+
+def _scaled_tables(encoding: IRPE, join: Callable[[IRPE, str], Tensor], dtype: torch.dtype,
+                   scale: float) -> dict[str, Tensor]:
+    """Tables by the names that the attentions take, made to meet queries as they are."""
+    # The release scales keys too where they meet a table.
+    factors = {'k': scale, 'q': float(encoding.head_dims ** -0.5), 'v': 1.0}
+    tables = {}
+    for side in encoding.rpe_on:
+        table = join(encoding, side).to(dtype)
+        tables[f'table_{side}'] = table if factors[side] == 1.0 else table * factors[side]
+    return tables
+
+
+def _tables_in_a_row(encoding: IRPE, side: str) -> Tensor:
+    """Tables of both axes of 'cross' side by side, each with its bucket of prefix tokens."""
+    tables = encoding.tables(side)
+    return tables[0] if len(tables) == 1 else torch.cat(tables, -2 if side == 'v' else -1)
+
+
+def _sides(encoding: IRPE, query: Grid, key: Grid, layout: Layout, like: Tensor) -> Sides:
+    """Terms of contextual mode."""
     on_keys = on_queries = None
     if set(encoding.rpe_on) & set('kv'):
         on_keys = KeySide(row_patterns(encoding.method, query, key, encoding.params, like.dtype,
@@ -50,7 +105,7 @@ def _contextual_terms(encoding: IRPE, query: Grid, key: Grid, layout: Layout, li
     if 'q' in encoding.rpe_on:
         on_queries = QuerySide(row_patterns(encoding.method, key, query, encoding.params,
                                             like.dtype, like.device), layout)
-    return Sides(layout, on_keys, on_queries), tables
+    return Sides(layout, on_keys, on_queries)
 
 
 def _bias_terms(encoding: IRPE, query: Grid, key: Grid, layout: Layout, like: Tensor

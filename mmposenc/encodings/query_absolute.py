@@ -62,11 +62,11 @@ class QueryAbsolute1D(RelativeEncoding):
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, q_grid: GridLike,
                k_grid: GridLike | None = None, key_padding_mask: Tensor | None = None, *,
-               form: str) -> Tensor:
+               form: str, scale: float = 1.0) -> Tensor:
         """The whole attention, with keys k_j + table[j]; see :class:`RelativeEncoding`."""
         keep = None if key_padding_mask is None else ~key_padding_mask[:, None, None, :]
         return F.scaled_dot_product_attention(q, k + self._vectors(q_grid, k_grid), v,
-                                              attn_mask=keep, scale=1.0)
+                                              attn_mask=keep, scale=scale)
 
     def _vectors(self, q_grid: GridLike, k_grid: GridLike | None) -> Tensor:
         """Vectors ([heads], Lk, head_dims) of the keys."""

@@ -69,10 +69,11 @@ class RelativePositionBias(RelativeEncoding):
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, q_grid: GridLike,
                k_grid: GridLike | None = None, key_padding_mask: Tensor | None = None, *,
-               form: str) -> Tensor:
+               form: str, scale: float = 1.0) -> Tensor:
         """The whole attention; see :class:`RelativeEncoding`."""
         query, key = as_grid(q_grid, 'q_grid'), key_grid(q_grid, k_grid)
-        return attend_bias(q, k, v, query, key, *self._offset_bias(query, key), key_padding_mask)
+        return attend_bias(q, k, v, query, key, *self._offset_bias(query, key), key_padding_mask,
+                           scale)
 
     def _offset_bias(self, query: Grid, key: Grid) -> tuple[Tensor, Tensor, Tensor]:
         """Bias (heads, Dr, Dc) of the distinct offsets, and which of them pairs of rows (Hq, Hk)

@@ -98,12 +98,12 @@ class ShawRPE(RelativeEncoding):
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, q_grid: GridLike,
                k_grid: GridLike | None = None, key_padding_mask: Tensor | None = None, *,
-               form: str) -> Tensor:
+               form: str, scale: float = 1.0) -> Tensor:
         """The whole attention; see :class:`RelativeEncoding`."""
         query, key = as_grid(q_grid, 'q_grid'), key_grid(q_grid, k_grid)
         return attend_tables(q, k, v, query, key, self.max_offset,
                              num_prefix_tokens=self.num_prefix_tokens,
-                             key_padding_mask=key_padding_mask,
+                             key_padding_mask=key_padding_mask, scale=scale,
                              with_query=self.key_table if self.has_logits else None,
                              with_weights=self.value_table if self.has_values else None)
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from .chunked_terms import Chunk, Layout, Sides
+from .head_tables import add_table_grad, add_times_table, pick_heads
 
 #: Elements of a buffer of logits; larger ones leave the cache, smaller ones cost more calls.
 CHUNK_ELEMENTS = 256 * 1024
@@ -40,9 +41,9 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, table_k: Tensor | None,
                 table_q: Tensor | None, table_v: Tensor | None, bias: Tensor | None,
-                padding: Tensor | None, sides: Sides, keep: bool) -> Tensor:
-        ctx.sides = sides
-        work = _Work(q, k, v, table_k, table_q, table_v, bias, padding, sides)
+                padding: Tensor | None, sides: Sides, scale: float, keep: bool) -> Tensor:
+        ctx.sides, ctx.scale = sides, scale
+        work = _Work(q, k, v, table_k, table_q, table_v, bias, padding, sides, scale)
         kept = None
         if keep:
             kept = work.kept = q.new_empty(q.shape[0], q.shape[1], work.k.shape[1])
@@ -54,14 +55,14 @@ class _Attention(torch.autograd.Function):
             torch.bmm(weights, work.v[chunk.heads], out=part)
             if table_v is not None and sides.on_keys is not None:
                 sums = sides.on_keys.sums(weights, chunk, 1.0)
-                part += torch.matmul(sums, work.table(table_v, chunk))
+                add_times_table(part, sums, table_v, chunk.heads)
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, table_k, table_q, table_v, bias, padding, kept = ctx.saved_tensors
-        work = _Work(q, k, v, table_k, table_q, table_v, bias, padding, ctx.sides)
+        work = _Work(q, k, v, table_k, table_q, table_v, bias, padding, ctx.sides, ctx.scale)
         work.kept = kept
         # Every row of the first three is written before it is added to.
         grads: list[Tensor | None] = [torch.empty_like(each) for each in (q, work.k, work.v)]
@@ -74,15 +75,13 @@ class _Attention(torch.autograd.Function):
             total = grads[index]
             assert total is not None
             grads[index] = _prefix_first(total, work.layout)
-        return (*grads, None, None, None)
+        return (*grads, None, None, None, None)
 
 
-def _product(a: Tensor, b: Tensor, out: Tensor, add: bool) -> None:
-    """out = a b, or out += a b."""
-    if add:
-        out.baddbmm_(a, b)
-    else:
-        torch.bmm(a, b, out=out)
+def _product(a: Tensor, b: Tensor, out: Tensor, add: bool = False, scale: float = 1.0) -> None:
+    """out = a b * scale, or out += a b * scale."""
+    # With beta=0 what is in the output does not count.
+    torch.baddbmm(out, a, b, beta=float(add), alpha=scale, out=out)
 
 
 def _prefix_last(x: Tensor, layout: Layout) -> Tensor:
@@ -109,7 +108,8 @@ class _Work:
 
     def __init__(self, q: Tensor, k: Tensor, v: Tensor, table_k: Tensor | None,
                  table_q: Tensor | None, table_v: Tensor | None, bias: Tensor | None,
-                 padding: Tensor | None, sides: Sides) -> None:
+                 padding: Tensor | None, sides: Sides, scale: float) -> None:
+        self.scale = scale
         self.q, self.k, self.v = q, _prefix_last(k, sides.layout), _prefix_last(v, sides.layout)
         self.table_k, self.table_q, self.table_v = table_k, table_q, table_v
         self.bias = bias
@@ -126,20 +126,6 @@ class _Work:
         """Rows of x (N, Lq, head_dims) that belong to the chunk."""
         first = self.layout.prefix + chunk.first_row * self.layout.width
         return x[chunk.heads, first - chunk.lead:first + chunk.num_rows * self.layout.width]
-
-    def table(self, table: Tensor, chunk: Chunk) -> Tensor:
-        """(head_dims, channels) of shared heads, or one for each head of the chunk."""
-        if table.shape[0] == 1:
-            return table[0]
-        return table[torch.arange(chunk.heads.start, chunk.heads.stop) % table.shape[0]]
-
-    def add_table_grad(self, total: Tensor, chunk: Chunk, x: Tensor, y: Tensor) -> None:
-        """Add x^T y, each (heads, queries, .), to the gradient of a table."""
-        if total.shape[0] == 1:
-            total[0].addmm_(x.flatten(0, 1).t(), y.flatten(0, 1))
-        else:
-            which = torch.arange(chunk.heads.start, chunk.heads.stop) % total.shape[0]
-            total.index_add_(0, which, torch.bmm(x.transpose(1, 2), y))
 
     def buffer(self, name: str, chunk: Chunk) -> Tensor:
         """(heads, R * Wq, keys); one allocation for all chunks of full size."""
@@ -162,11 +148,11 @@ class _Work:
             self.on_offsets.plan(chunk).spread(self.bias, logits)
             filled = True
         if self.table_k is not None and self.on_keys is not None:
-            self.on_keys.fill(q, self.table(self.table_k, chunk), chunk, logits)
+            self.on_keys.fill(q, pick_heads(self.table_k, chunk.heads), chunk, logits)
             filled = True
         if self.table_q is not None and self.on_queries is not None:
             if chunk.first_row == 0:
-                self._runs = self.on_queries.runs(keys, self.table(self.table_q, chunk))
+                self._runs = self.on_queries.runs(keys, pick_heads(self.table_q, chunk.heads))
             assert self._runs is not None
             plan = self.on_queries.plan(chunk)
             if filled:
@@ -176,11 +162,7 @@ class _Work:
             else:
                 plan.spread(self._runs, logits)
             filled = True
-        transposed = keys.transpose(1, 2)
-        if filled:
-            torch.baddbmm(logits, q, transposed, out=logits)
-        else:
-            torch.bmm(q, transposed, out=logits)
+        _product(q, keys.transpose(1, 2), logits, filled, self.scale)
         if self.layout.num_keys < logits.shape[2]:
             logits[..., self.layout.num_keys:] = float('-inf')
         if self.padding is not None:
@@ -198,21 +180,21 @@ class _Work:
         grad_logits = self.buffer('other', chunk)
         values = self.v[heads].transpose(1, 2)
         if grad_table_v is not None and self.table_v is not None and self.on_keys is not None:
-            self.on_keys.fill(g, self.table(self.table_v, chunk).transpose(-1, -2), chunk,
+            self.on_keys.fill(g, pick_heads(self.table_v, heads).transpose(-1, -2), chunk,
                               grad_logits)
-            torch.baddbmm(grad_logits, g, values, out=grad_logits)
-            self.add_table_grad(grad_table_v, chunk, self.on_keys.sums(weights, chunk, 1.0), g)
+            _product(g, values, grad_logits, add=True)
+            add_table_grad(grad_table_v, heads, self.on_keys.sums(weights, chunk, 1.0), g)
         else:
             torch.bmm(g, values, out=grad_logits)
         torch.ops.aten._softmax_backward_data(grad_logits, weights, -1, weights.dtype,
                                               grad_input=grad_logits)
         part = self.queries(grad_q, chunk)
-        torch.bmm(grad_logits, self.k[heads], out=part)
-        _product(grad_logits.transpose(1, 2), q, grad_k[heads], add=chunk.first_row > 0)
+        _product(grad_logits, self.k[heads], part, scale=self.scale)
+        _product(grad_logits.transpose(1, 2), q, grad_k[heads], chunk.first_row > 0, self.scale)
         if grad_table_k is not None and self.table_k is not None and self.on_keys is not None:
             sums = self.on_keys.sums(grad_logits, chunk, 0.0)
-            part += torch.matmul(sums, self.table(self.table_k, chunk).transpose(-1, -2))
-            self.add_table_grad(grad_table_k, chunk, q, sums)
+            add_times_table(part, sums, self.table_k.transpose(1, 2), heads)
+            add_table_grad(grad_table_k, heads, q, sums)
         if grad_bias is not None and self.on_offsets is not None:
             self.on_offsets.add_sums(grad_logits, chunk, grad_bias)
         if grad_table_q is not None:
@@ -230,28 +212,26 @@ class _Work:
         if chunk.first_row + chunk.num_rows < self.layout.height:
             return
         sums = self.on_queries.lookup_sums(self._grad_runs, chunk.num_heads)
-        keys = self.k[chunk.heads]
-        grad_k[chunk.heads] += torch.matmul(sums,
-                                            self.table(self.table_q, chunk).transpose(-1, -2))
-        self.add_table_grad(grad_table, chunk, keys, sums)
+        add_times_table(grad_k[chunk.heads], sums, self.table_q.transpose(1, 2), chunk.heads)
+        add_table_grad(grad_table, chunk.heads, self.k[chunk.heads], sums)
 
 
 def chunked_attention(q: Tensor, k: Tensor, v: Tensor, sides: Sides, *,
                       table_k: Tensor | None = None, table_q: Tensor | None = None,
                       table_v: Tensor | None = None, bias: Tensor | None = None,
-                      padding: Tensor | None = None) -> Tensor:
+                      padding: Tensor | None = None, scale: float = 1.0) -> Tensor:
     """Attention with terms of iRPE.
 
     Args:
-        q: (N, Lq, head_dims), scaled, prefix tokens first; N = images * heads. All contiguous.
+        q: (N, Lq, head_dims), prefix tokens first; N = images * heads. All contiguous.
         k, v: (N, Lk, head_dims).
         sides: what the terms need to know about the grids.
         table_k, table_q: (heads or 1, head_dims, channels), None where there is no such term;
-            the channel of prefix tokens, if there are any, last. Keys meet ``table_q`` as they
-            are: fold their scale into it.
+            the channel of prefix tokens, if there are any, last.
         table_v: (heads or 1, channels, head_dims).
         bias: runs (heads or 1, Wq, patterns, Wk); takes the place of the tables.
         padding: (N, Lk) bool, True = padding.
+        scale: factor of q k^T alone: queries and keys meet their tables as they are.
 
     Returns:
         (N, Lq, head_dims).
@@ -260,5 +240,5 @@ def chunked_attention(q: Tensor, k: Tensor, v: Tensor, sides: Sides, *,
     # Inside a Function neither is known: the gradient mode is off there.
     trains = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in leaves)
     out: Tensor = _Attention.apply(  # type: ignore[no-untyped-call]
-        *leaves, padding, sides, trains and q.shape[1] * k.shape[1] <= KEEP_PAIRS)
+        *leaves, padding, sides, scale, trains and q.shape[1] * k.shape[1] <= KEEP_PAIRS)
     return out

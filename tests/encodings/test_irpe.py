@@ -8,7 +8,7 @@ from golden import TOLERANCE, golden_names, load_golden
 from mmposenc.attention import MultiheadAttention, attend
 from mmposenc.checkpoint import convert_attention
 from mmposenc.encodings import IRPE, position_tables
-from mmposenc.functional import Grid, bucket_ids, chunked
+from mmposenc.functional import Grid, bucket_ids, chunked, indexed_attention
 
 METHODS = {'euc': 'euclidean', 'quant': 'quantization', 'cross': 'cross', 'product': 'product'}
 
@@ -101,10 +101,11 @@ def attention_naive(encoding, q, k, v, query, key):
     return out
 
 
-@pytest.mark.parametrize('form', ['definition', 'chunked'])
+@pytest.mark.parametrize('form,mode,rpe_on,prefix,shared', [
+    *((form, 'contextual', *options) for form in ('definition', 'chunked', 'indexed')
+      for options in (('qkv', 1, False), ('k', 0, True))),
+    *((form, 'bias', 'qk', 2, False) for form in ('definition', 'chunked'))])
 @pytest.mark.parametrize('method', METHODS.values())
-@pytest.mark.parametrize('mode,rpe_on,prefix,shared', [
-    ('contextual', 'qkv', 1, False), ('contextual', 'k', 0, True), ('bias', 'qk', 2, False)])
 @pytest.mark.parametrize('query,key', [GRIDS[0], GRIDS[5], GRIDS[6]])
 def test_equals_formula(form, method, mode, rpe_on, prefix, shared, query, key):
     torch.manual_seed(0)
@@ -129,6 +130,11 @@ def test_chunked_equals_definition(elements, keep, method, mode, rpe_on, prefix,
     """Output and every gradient, for chunks of one row, some rows of a head, and several heads."""
     monkeypatch.setattr(chunked, 'CHUNK_ELEMENTS', elements)
     monkeypatch.setattr(chunked, 'KEEP_PAIRS', 10 ** 6 if keep else 0)
+    _check_form('chunked', method, mode, rpe_on, prefix)
+
+
+def _check_form(form, method, mode, rpe_on, prefix):
+    """A form equals the definition on all grids, with shared heads or not, masks or not."""
     torch.manual_seed(0)
     flags = itertools.cycle(itertools.product((True, False), (True, False)))
     for (query, key), (shared, masked) in zip(GRIDS * 2, flags, strict=False):
@@ -140,16 +146,25 @@ def test_chunked_equals_definition(elements, keep, method, mode, rpe_on, prefix,
             mask[1, 0] = False
         leaves = [q, k, v, *encoding.parameters()]
         out, expected = (attend(q, k, v, encoding, query, key, key_padding_mask=mask, form=form)[0]
-                         for form in ('chunked', 'definition'))
+                         for form in (form, 'definition'))
         torch.testing.assert_close(out, expected)
         for ours, other in zip(gradients(out, leaves), gradients(expected, leaves), strict=True):
             torch.testing.assert_close(ours, other)
 
+@pytest.mark.parametrize('elements', [1, 1000])
+@pytest.mark.parametrize('method', METHODS.values())
+@pytest.mark.parametrize('rpe_on', ['k', 'q', 'v', 'qk', 'kv', 'qkv'])
+@pytest.mark.parametrize('prefix', [0, 2])
+def test_indexed_equals_definition(elements, method, rpe_on, prefix, monkeypatch):
+    """Output and every gradient, for one head and for several at a time."""
+    monkeypatch.setattr(indexed_attention, 'CHUNK_ELEMENTS', elements)
+    _check_form('indexed', method, 'contextual', rpe_on, prefix)
 
-@pytest.mark.parametrize('form', ['definition', 'chunked'])
-@pytest.mark.parametrize('method,mode,rpe_on', [
-    ('product', 'contextual', 'qkv'), ('cross', 'contextual', 'qkv'), ('euclidean', 'bias', 'qk'),
-    ('quantization', 'contextual', 'qkv')])
+
+@pytest.mark.parametrize('form,method,mode,rpe_on', [
+    *((form, method, 'contextual', 'qkv') for form in ('definition', 'chunked', 'indexed')
+      for method in ('product', 'cross', 'quantization')),
+    ('definition', 'euclidean', 'bias', 'qk'), ('chunked', 'euclidean', 'bias', 'qk')])
 def test_gradcheck(form, method, mode, rpe_on):
     encoding = make(method, mode, rpe_on, prefix=1, shared=False, ratio=0.6)
     inputs = tokens(1, (2, 3), None, batch=1)
@@ -175,23 +190,25 @@ class _Attend(torch.nn.Module):
 def test_auto_picks_by_size_and_agrees():
     torch.manual_seed(0)
     encoding = IRPE(8, 2, rpe_on='qkv')
-    q, k, v = (torch.randn(1, 2, 18 * 20, 8, requires_grad=True) for _ in range(3))
-    assert encoding.choose_form(q, k, (18, 20)) == 'chunked'
+    q, k, v = (torch.randn(1, 2, 20 * 21, 8, requires_grad=True) for _ in range(3))
+    assert encoding.choose_form(q, k, (20, 21)) == 'chunked'
     small = q[:, :, :20], k[:, :, :20]
-    assert encoding.choose_form(*small, (4, 5)) == 'definition'
-    outs = [attend(q, k, v, encoding, (18, 20), form=form)[0] for form in ('auto', 'definition')]
+    assert encoding.choose_form(*small, (4, 5)) == 'indexed'
+    assert IRPE(8, 2).choose_form(q, k, (20, 21)) == 'indexed'
+    assert IRPE(8, 2, mode='bias').choose_form(*small, (4, 5)) == 'definition'
+    outs = [attend(q, k, v, encoding, (20, 21), form=form)[0] for form in ('auto', 'definition')]
     torch.testing.assert_close(*outs)
     # Weights are asked for, or dropped: only the definition has them.
-    _, weights = attend(q, k, v, encoding, (18, 20), need_weights=True)
-    torch.testing.assert_close(weights.sum(-1), torch.ones(1, 2, 360))
+    _, weights = attend(q, k, v, encoding, (20, 21), need_weights=True)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(1, 2, 420))
     with pytest.raises(ValueError, match="form='chunked' takes neither attn_mask, dropout nor"):
-        attend(q, k, v, encoding, (18, 20), need_weights=True, form='chunked')
+        attend(q, k, v, encoding, (20, 21), need_weights=True, form='chunked')
 
 
 def test_padding_invariance():
     """Padded to the right and below, an image attends as it does alone."""
     torch.manual_seed(0)
-    for form in ('definition', 'chunked'):
+    for form in ('definition', 'chunked', 'indexed'):
         module = MultiheadAttention(8, 2, rel_pos_encoding=make('product', rpe_on='qkv'),
                                     form=form).double()
         alone = torch.randn(1, 3, 4, 8, dtype=torch.double)
@@ -204,9 +221,10 @@ def test_padding_invariance():
                                    module(alone.flatten(1, 2), (3, 4)))
 
 
-@pytest.mark.parametrize('form', ['definition', 'chunked'])
+@pytest.mark.parametrize('form,mode,rpe_on', [
+    ('definition', 'contextual', 'qkv'), ('chunked', 'contextual', 'qkv'),
+    ('indexed', 'contextual', 'qkv'), ('definition', 'bias', 'qk'), ('chunked', 'bias', 'qk')])
 @pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize('mode,rpe_on', [('contextual', 'qkv'), ('bias', 'qk')])
 def test_autocast(form, dtype, mode, rpe_on):
     torch.manual_seed(0)
     module = MultiheadAttention(32, 2, form=form, rel_pos_encoding=dict(
