@@ -24,7 +24,8 @@ from mmposenc import engine
 ROOT = Path(__file__).resolve().parents[1]
 CONFIGS = ROOT / 'configs' / 'classification' / 'small'
 ENCODINGS = {'none': 'none', 'learned': 'learned table, resized', 'sincos': 'sin-cos',
-             'shaw': 'Shaw, K = 2', 'irpe-k': 'iRPE on keys', 'peg': 'PEG'}
+             'shaw': 'Shaw, K = 2', 'irpe-k': 'iRPE on keys', 'peg': 'PEG', 'cp': 'ContextPool',
+             'cp-peg': 'PEG and ContextPool'}
 MODELS = {'deit': 'DeiT-micro', 'pvt': 'PVT-micro'}
 SCALES = (0.75, 1.0, 1.5, 2.0)
 RESULT = 'accuracy.json'

@@ -3,6 +3,7 @@ from .absolute import LearnedPositionEmbedding, SinCosPositionEncoding
 from .base import RelativeEncoding, TokenEncoding, position_tables
 from .build import build_encoding
 from .combined import CombinedRPE
+from .context_pool import ContextPool
 from .huang import HuangRPE
 from .irpe import IRPE
 from .log_cpb import LogSpacedCPB
@@ -33,6 +34,7 @@ ENCODINGS: tuple[str, ...] = (
     'RotaryEmbedding2D',
     'LogSpacedCPB',
     'CombinedRPE',
+    'ContextPool',
 )
 
 __all__ = [
@@ -57,4 +59,5 @@ __all__ = [
     'RotaryEmbedding2D',
     'LogSpacedCPB',
     'CombinedRPE',
+    'ContextPool',
 ]

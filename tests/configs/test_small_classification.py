@@ -20,9 +20,12 @@ SMALL = ROOT / 'configs' / 'classification' / 'small'
 CONFIGS = sorted(path.name for path in SMALL.glob('*.py'))
 #: The encoding's own parameters of width 48 on 4x4 cells with 3 heads and a class token, and of
 #: widths 48 and 96 on 8x8 and 4x4 cells.
+#: Two 3x3 convolutions, 48 -> 12 -> 2.
+CONTEXT_POOL = 12 * (9 * 48 + 1) + 2 * (9 * 12 + 1)
 ADDED = {'deit-micro-none': 0, 'deit-micro-learned': 48 * (16 + 1), 'deit-micro-sincos': 0,
          'deit-micro-peg': 48 * (9 + 1), 'deit-micro-irpe-k': 3 * 16 * (49 + 1),
          'deit-micro-shaw': 3 * 16 * (25 + 1), 'pvt-micro-none': 0,
+         'deit-micro-cp': CONTEXT_POOL, 'deit-micro-cp-peg': CONTEXT_POOL + 48 * (9 + 1),
          'pvt-micro-learned': 48 * 64 + 96 * 16, 'pvt-micro-peg': (48 + 96) * (9 + 1)}
 
 

@@ -1,0 +1,241 @@
+"""ContextPool: each token is replaced by a weighted mean of a neighbourhood of its own size."""
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from ..functional.context_pool import FORMS, context_pool, full_precision
+from ..functional.context_pool_ablations import (
+    global_mean,
+    nonlocal_pool,
+    random_mean,
+    window_mean,
+)
+from ..functional.grids import check_tokens
+from ..functional.masking import join_prefix, split_prefix
+from .base import TokenEncoding
+from .context_pool_predictors import PREDICTORS, build_predictor
+
+WEIGHTS = ('learned', 'unnormalized', 'uniform', 'nonlocal')
+LOCALITIES = ('gaussian', 'none', 'fixed_window', 'adaptive_window', 'random_sparse')
+SIZE_NORMS = ('sigmoid', 'softmax')
+
+
+class Pooling(NamedTuple):
+    """What a ContextPool predicts for a map."""
+
+    weight_logits: Tensor  # (B, H*W), -inf at padding
+    sigma: Tensor | None  # (B, H*W) in cells
+
+
+class ContextPool(TokenEncoding):
+    """y_i = sum_j w_j g_ij x_j / sum_j w_j g_ij, g_ij a Gaussian of the distance between i and j
+    whose deviation each token predicts, as it does its weight (Huang et al., ICML 2022, Sec. 3).
+
+    sigma_i = ratio * s_i * (H + W) / 2 cells on a map, ratio * L * s_i along a sequence of L. In a
+    backbone it stands between blocks, after block 0 unless ``positions`` says otherwise.
+
+    Args:
+        embed_dims: C.
+        hidden_dims: hidden channels of the predictor; None is C / 4.
+        ratio: r; the paper's 0.1 for transformers, 0.05 for ConvNets.
+        dims: 2 pools on the map, 1 along the sequence of tokens, row by row.
+        causal: tokens see themselves and those before only; with ``dims=1``.
+        weights: 'learned': w = exp(logit), so weights are a softmax over the neighbourhood;
+            'unnormalized': 2 sigmoid(logit), and the sum is divided by that of g alone; 'uniform':
+            1; 'nonlocal': exp(q_i . k_j) by pairs.
+        locality: 'gaussian'; 'none': all tokens count alike; 'fixed_window': those within a square
+            of ``window_size``; 'adaptive_window': those within a square of half-width
+            sqrt(3) sigma, whose variance is the Gaussian's, with an edge of one cell;
+            'random_sparse': the token and ``num_random`` random ones.
+        predictor: 'conv' (two 3 x 3), 'mlp' (each token alone) or 'attention'.
+        size_norm: 'sigmoid', or 'softmax' over the tokens, which leaves sigma near 0.
+        window_size: side of the fixed windows in cells, odd.
+        num_random: tokens drawn for each.
+        form, truncate: as for :func:`mmposenc.functional.context_pool`.
+
+    Raises:
+        ValueError: for unknown or contradicting options.
+
+    There is no release; decisions are listed in docs/context_pool.md. Half-precision tokens are
+    pooled in float32.
+    """
+
+    def __init__(self, embed_dims: int, *, hidden_dims: int | None = None, ratio: float = 0.1,
+                 dims: int = 2, causal: bool = False, weights: str = 'learned',
+                 locality: str = 'gaussian', predictor: str = 'conv', size_norm: str = 'sigmoid',
+                 window_size: int = 7, num_random: int = 32, form: str = 'auto',
+                 truncate: float = 5.0) -> None:
+        super().__init__()
+        _check_choices(weights=(weights, WEIGHTS), locality=(locality, LOCALITIES),
+                       predictor=(predictor, PREDICTORS), size_norm=(size_norm, SIZE_NORMS),
+                       dims=(dims, (1, 2)), form=(form, FORMS))
+        _check_numbers(embed_dims, hidden_dims, ratio, window_size, num_random, truncate)
+        _check_pairs(dims, causal, weights, locality, size_norm)
+        self.embed_dims, self.ratio, self.dims, self.causal = embed_dims, ratio, dims, causal
+        self.weights, self.locality, self.size_norm = weights, locality, size_norm
+        self.window_size, self.num_random = window_size, num_random
+        self.form, self.truncate = form, truncate
+        hidden = max(1, embed_dims // 4) if hidden_dims is None else hidden_dims
+        self.has_weights = weights in ('learned', 'unnormalized')
+        self.has_sizes = locality in ('gaussian', 'adaptive_window')
+        outputs = self.has_weights + self.has_sizes
+        self.predictor = (build_predictor(predictor, embed_dims, hidden, outputs, dims, causal)
+                          if outputs else None)
+        self.query_key = nn.Linear(embed_dims, 2 * hidden) if weights == 'nonlocal' else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Truncated normal of 0.02, zero bias: weights start near 1 and sizes near ratio / 2."""
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d | nn.Linear):
+                nn.init.trunc_normal_(module.weight, std=0.02)
+                assert module.bias is not None
+                nn.init.zeros_(module.bias)
+
+    def forward(self, x: Tensor, hw_shape: tuple[int, int], *, num_prefix_tokens: int = 0,
+                padding_mask: Tensor | None = None) -> Tensor:
+        """Pool the tokens of the grid.
+
+        Args, Returns, Raises: as TokenEncoding. Padding has no weight and comes back as it came.
+        """
+        hw = check_tokens(x, hw_shape, num_prefix_tokens).hw
+        prefix, tokens = split_prefix(x, num_prefix_tokens)
+        if padding_mask is None:
+            return join_prefix(prefix, self._encode(tokens, hw, None))
+        padding = padding_mask.flatten(1)
+        cleared = tokens.masked_fill(padding[..., None], 0)
+        if self.dims == 1:
+            # A sequence has no holes: rows of an image follow each other as if it stood alone.
+            order = padding.long().argsort(dim=1, stable=True)[..., None].expand_as(tokens)
+            moved = self._encode(cleared.gather(1, order), hw, padding.gather(1, order[..., 0]))
+            pooled = torch.zeros_like(tokens).scatter(1, order, moved)
+        else:
+            pooled = self._encode(cleared, hw, padding)
+        return join_prefix(prefix, torch.where(padding[..., None], tokens, pooled))
+
+    def predict(self, x: Tensor, hw_shape: tuple[int, int], padding: Tensor | None = None
+                ) -> Pooling:
+        """Weights and sizes of the tokens of a grid, for figures too.
+
+        Args:
+            x: (B, H*W, C), zero where padded.
+            hw_shape: (H, W).
+            padding: (B, H*W) bool, or None; for ``dims=1`` it stands behind the sequence.
+        """
+        logits = x.new_zeros(x.shape[:2], dtype=torch.promote_types(x.dtype, torch.float32))
+        sigma = None
+        if self.predictor is not None:
+            grid = hw_shape if self.dims == 2 else (1, x.shape[1])
+            predicted = list(self.predictor(x, grid, padding).to(logits.dtype).unbind(-1))
+            if self.has_weights:
+                logits = predicted.pop(0)
+            if self.has_sizes:
+                sigma = self._sizes(predicted[0], hw_shape, padding)
+        if padding is not None:
+            logits = logits.masked_fill(padding, -math.inf)
+        return Pooling(logits, sigma)
+
+    def _sizes(self, raw: Tensor, hw_shape: tuple[int, int], padding: Tensor | None) -> Tensor:
+        if self.size_norm == 'sigmoid':
+            sizes = raw.sigmoid()
+        else:
+            sizes = (raw if padding is None else raw.masked_fill(padding, -math.inf)).softmax(1)
+        if self.dims == 1:
+            return self.ratio * sizes * _lengths(raw, padding)[:, None]
+        return self.ratio * sizes * _extents(raw, hw_shape, padding).sum(1, keepdim=True) / 2
+
+    def _encode(self, x: Tensor, hw_shape: tuple[int, int], padding: Tensor | None) -> Tensor:
+        logits, sigma = self.predict(x, hw_shape, padding)
+        grid = hw_shape if self.dims == 2 else (1, x.shape[1])
+        tokens = x.to(logits.dtype)
+        with full_precision(x):
+            out = self._pool(tokens, logits, sigma, grid, padding)
+        return out.to(x.dtype)
+
+    def _pool(self, x: Tensor, logits: Tensor, sigma: Tensor | None, grid: tuple[int, int],
+              padding: Tensor | None) -> Tensor:
+        if self.weights == 'unnormalized':
+            x = x * (2 * logits.sigmoid())[..., None]  # 0 at padding
+            logits = torch.zeros_like(logits)
+            if padding is not None:
+                logits = logits.masked_fill(padding, -math.inf)
+        kernel, sizes = self._kernel(sigma, logits)
+        if self.query_key is not None:
+            both = self.query_key(x.to(self.query_key.weight.dtype)).to(x.dtype)
+            queries, keys = both.chunk(2, -1)
+            return nonlocal_pool(x, queries * queries.shape[-1] ** -0.5, keys, padding, sizes,
+                                 grid, kernel, self.causal)
+        if sigma is not None or self.causal:
+            return context_pool(x, logits, sizes, grid, form=self.form, truncate=self.truncate,
+                                kernel=kernel, causal=self.causal)
+        weights = (logits - logits.detach().amax(1, keepdim=True)).exp()
+        if self.locality == 'none':
+            return global_mean(x, weights)
+        if self.locality == 'fixed_window':
+            return window_mean(x, weights, grid, self.window_size)
+        extents = _extents(logits, grid, padding) if self.dims == 2 else torch.stack(
+            (torch.ones_like(logits[:, 0]), _lengths(logits, padding)), 1)
+        return random_mean(x, weights, grid, extents, self.num_random)
+
+    def _kernel(self, sigma: Tensor | None, like: Tensor) -> tuple[str, Tensor]:
+        """Kernel and sizes by which the general pooling does what the locality says."""
+        if self.locality == 'fixed_window':
+            return 'window', torch.full_like(like, self.window_size // 2)
+        if sigma is None:
+            return 'gaussian', torch.full_like(like, math.inf)
+        return (('gaussian', sigma) if self.locality == 'gaussian'
+                else ('window', math.sqrt(3) * sigma))
+
+    def extra_repr(self) -> str:
+        return (f'{self.embed_dims}, ratio={self.ratio}, weights={self.weights!r}, '
+                f'locality={self.locality!r}, form={self.form!r}')
+
+
+def _lengths(like: Tensor, padding: Tensor | None) -> Tensor:
+    """Tokens of each image (B,)."""
+    if padding is None:
+        return torch.full_like(like[:, 0], like.shape[1])
+    return (~padding).sum(1).to(like.dtype)
+
+
+def _extents(like: Tensor, hw_shape: tuple[int, int], padding: Tensor | None) -> Tensor:
+    """Rows and columns of each image (B, 2)."""
+    if padding is None:
+        return torch.full_like(like[:, :1], hw_shape[0]) * like.new_tensor(
+            [1.0, hw_shape[1] / hw_shape[0]])
+    valid = ~padding.view(len(like), *hw_shape)
+    return torch.stack((valid[:, :, 0].sum(1), valid[:, 0].sum(1)), 1).to(like.dtype)
+
+
+def _check_choices(**choices: tuple[object, tuple[object, ...]]) -> None:
+    for name, (value, known) in choices.items():
+        if value not in known:
+            raise ValueError(f'{name}={value!r} must be one of {known}')
+
+
+def _check_numbers(embed_dims: int, hidden_dims: int | None, ratio: float, window_size: int,
+                   num_random: int, truncate: float) -> None:
+    if embed_dims < 1 or (hidden_dims is not None and hidden_dims < 1):
+        raise ValueError(f'embed_dims={embed_dims} and hidden_dims={hidden_dims} must be at least '
+                         f'1')
+    if not (ratio > 0 and truncate > 0):
+        raise ValueError(f'ratio={ratio} and truncate={truncate} must be positive')
+    if window_size < 1 or window_size % 2 == 0:
+        raise ValueError(f'window_size={window_size} must be odd and positive')
+    if num_random < 1:
+        raise ValueError(f'num_random={num_random} must be at least 1')
+
+
+def _check_pairs(dims: int, causal: bool, weights: str, locality: str, size_norm: str) -> None:
+    if causal and dims != 1:
+        raise ValueError(f'causal=True needs dims=1, not dims={dims}: a map has no order')
+    if causal and size_norm == 'softmax':
+        raise ValueError("causal=True with size_norm='softmax': a softmax over all tokens sees "
+                         "what comes later; use size_norm='sigmoid'")
+    if locality == 'random_sparse' and (causal or weights == 'nonlocal'):
+        raise ValueError("locality='random_sparse' takes neither causal=True nor "
+                         "weights='nonlocal'")

@@ -1,0 +1,286 @@
+"""Context pooling over blocks of tokens, without an (L, L) tensor.
+
+g_ij = r_i(row of j) * c_i(column of j): a block of weights is the outer product of its two axes,
+so exponentials are taken along the axes only, and it is never kept. Everything but two matrix
+products with all channels is done on the axes:
+
+- the weights' sum D_i = sum_j w_j g_ij is r_i^T w c_i, with w laid out as a map;
+- with S_ij = (dy_i / D_i) . (w_j x_j) and m_i = dy_i . y_i, the gradient of sigma_i is
+  r_i'^T S_i c_i + r_i^T S_i c_i' - (m_i / D_i) (r_i'^T w c_i + r_i^T w c_i'), and m_i is
+  r_i^T S_i c_i: S is read once, by a product with r_i and its derivative r_i';
+- the gradient of w_j is x_j . G_j - sum_i r_i c_i m_i / D_i, where G = g^T (dy / D) is wanted for
+  the gradient of x anyway.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from .pooling_kernels import axis_weights, reach
+
+#: Elements of a buffer of weights: 1 MiB stays in a core's cache; a GPU wants large products.
+BLOCK_ELEMENTS = {'cpu': 2 ** 18, 'cuda': 2 ** 25}
+#: Queries of a block where they are grouped; fewer waste the products, more reach further.
+GROUP = 192
+#: Side of the regions that groups are drawn from, in cells.
+REGION = 24
+
+
+class Options(NamedTuple):
+    """What all blocks share."""
+
+    hw_shape: tuple[int, int]
+    kernel: str
+    causal: bool
+    cut: float
+
+
+class Block(NamedTuple):
+    """Queries of some images and the rectangle of keys that they reach."""
+
+    images: slice
+    queries: Tensor | None  # numbers of the queries; None for all of them in order
+    rows: slice
+    cols: slice
+
+
+def pool_in_blocks(x: Tensor, weights: Tensor, sigma: Tensor, hw_shape: tuple[int, int],
+                   kernel: str, causal: bool, cut: float) -> Tensor:
+    """sum_j w_j g_ij x_j / sum_j w_j g_ij, where w_i > 0; else x_i.
+
+    Args:
+        x: (B, L, C), float32 or float64.
+        weights: (B, L), from 0 to 1.
+        sigma: (B, L).
+        hw_shape: (H, W).
+        kernel, causal, cut: as for :func:`.pooling_kernels.axis_weights`.
+
+    Returns:
+        (B, L, C).
+    """
+    out: Tensor = _Pool.apply(  # type: ignore[no-untyped-call]
+        x.contiguous(), weights, sigma, Options(hw_shape, kernel, causal, cut))
+    return out
+
+
+class _Pool(torch.autograd.Function):
+    """See :func:`pool_in_blocks`; keeps its inputs only."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weights: Tensor, sigma: Tensor, options: Options) -> Tensor:
+        ctx.save_for_backward(x, weights, sigma)
+        ctx.options = options
+        work = _Work(x, weights, sigma, options)
+        out = torch.empty_like(x)
+        for block in blocks(sigma, options):
+            work.pool(block, out)
+        valid = weights[..., None] > 0
+        return out if bool(valid.all()) else torch.where(valid, out, x)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, weights, sigma = ctx.saved_tensors
+        with torch.autocast(x.device.type, enabled=False):
+            work = _Work(x, weights, sigma, ctx.options)
+            valid = weights[..., None] > 0
+            every = bool(valid.all())
+            taken = grad.contiguous() if every else torch.where(valid, grad, 0)
+            grad_pooled = torch.zeros_like(x)  # of the products w_j x_j
+            grad_sums = torch.zeros_like(weights)  # of w_j by the sums D_i
+            grad_sigma = torch.zeros_like(sigma)
+            for block in blocks(sigma, ctx.options):
+                work.add_gradients(block, taken, grad_pooled, grad_sums, grad_sigma)
+            grad_weights = torch.linalg.vecdot(x, grad_pooled) - grad_sums
+            grad_x = grad_pooled.mul_(weights[..., None])
+            if not every:
+                grad_x += torch.where(valid, 0, grad)
+        return grad_x, grad_weights, grad_sigma, None
+
+
+def blocks(sigma: Tensor, options: Options) -> Iterator[Block]:
+    """Whole images while several fit in a buffer, else groups of near queries of similar size."""
+    height, width = options.hw_shape
+    images, length = sigma.shape
+    room = _block_elements(sigma)
+    if length * length <= max(room, GROUP * GROUP):
+        step = max(1, room // (length * length))
+        for first in range(0, images, step):
+            yield Block(slice(first, first + step), None, slice(0, height), slice(0, width))
+        return
+    group = GROUP if sigma.device.type == 'cpu' else 8 * GROUP
+    for image in range(images):
+        sizes = sigma[image].detach().cpu()
+        for members in _groups(sizes, options.hw_shape, group):
+            yield _with_keys(image, members, sizes, options, sigma.device)
+
+
+def _block_elements(like: Tensor) -> int:
+    return BLOCK_ELEMENTS.get(like.device.type, BLOCK_ELEMENTS['cuda'])
+
+
+def _groups(sizes: Tensor, hw_shape: tuple[int, int], group: int) -> Iterator[Tensor]:
+    """Queries of a region, those with the smallest neighbourhoods first."""
+    height, width = hw_shape
+    numbers = torch.arange(height * width).view(height, width)
+    tall = min(REGION, height)
+    wide = max(REGION, REGION * REGION // tall)
+    for top in range(0, height, tall):
+        for left in range(0, width, wide):
+            members = numbers[top:top + tall, left:left + wide].flatten()
+            members = members[sizes[members].argsort()]
+            parts = -(-len(members) // group)
+            yield from members.tensor_split(parts)
+
+
+def _with_keys(image: int, members: Tensor, sizes: Tensor, options: Options, device: torch.device
+               ) -> Block:
+    height, width = options.hw_shape
+    far = min(reach(options.kernel, float(sizes[members].max()), options.cut), height + width)
+    rows, cols = members // width, members % width
+    top, left = max(0, int(rows.min() - far)), max(0, int(cols.min() - far))
+    bottom = min(height, int(rows.max() + far) + 1)
+    right = int(cols.max() + (0 if options.causal else far)) + 1
+    return Block(slice(image, image + 1), members.to(device), slice(top, bottom),
+                 slice(left, min(width, right)))
+
+
+class _Axes(NamedTuple):
+    """Weights of a block's queries along rows and columns of its keys, and their derivatives."""
+
+    rows: Tensor  # (b, q, R)
+    cols: Tensor  # (b, q, K)
+    rows_slope: Tensor
+    cols_slope: Tensor
+
+
+class _Work:
+    """Tensors and steps that forward and backward share."""
+
+    def __init__(self, x: Tensor, weights: Tensor, sigma: Tensor, options: Options) -> None:
+        height, width = options.hw_shape
+        self.options, self.sigma = options, sigma
+        self.maps = (x * weights[..., None]).view(len(x), height, width, -1)
+        self.weights = weights.view(len(x), height, width)
+        at = torch.arange(height * width, device=x.device)
+        self.at = ((at // width).to(x.dtype), (at % width).to(x.dtype))
+        self.room = _block_elements(x)
+        self._buffers: dict[str, Tensor] = {}
+
+    def buffer(self, name: str, *shape: int) -> Tensor:
+        """Memory that is used again by every block: fresh pages cost more than the arithmetic."""
+        count = 1
+        for side in shape:
+            count *= side
+        if name not in self._buffers or self._buffers[name].numel() < count:
+            self._buffers[name] = self.maps.new_empty(count)
+        return self._buffers[name][:count].view(shape)
+
+    def axes(self, block: Block) -> _Axes:
+        """The factors of a block's weights."""
+        sigma = self.sigma[block.images]
+        at = self.at
+        if block.queries is not None:
+            sigma, at = sigma[:, block.queries], (at[0][block.queries], at[1][block.queries])
+        values = []
+        for place, keys, causal in ((at[0], block.rows, False),
+                                    (at[1], block.cols, self.options.causal)):
+            key = torch.arange(keys.start, keys.stop, device=sigma.device, dtype=sigma.dtype)
+            values.append(axis_weights(self.options.kernel, place[:, None] - key, sigma[..., None],
+                                       self.options.cut, causal))
+        (rows, rows_slope), (cols, cols_slope) = values
+        return _Axes(rows, cols, rows_slope, cols_slope)
+
+    def sums(self, block: Block, axes: _Axes) -> Tensor:
+        """1 / sum_j w_j g_ij (b, q); 0 for queries that reach no weight, which take no part."""
+        weights = self.weights[block.images, block.rows, block.cols]
+        total = (torch.bmm(axes.rows, weights) * axes.cols).sum(-1)
+        return torch.where(total > 0, 1 / total, 0)
+
+    def key_rows(self, block: Block, queries: int) -> Iterator[slice]:
+        """Rows of keys, a few at a time."""
+        images = self.maps[block.images].shape[0]
+        width = block.cols.stop - block.cols.start
+        step = max(1, self.room // (images * queries * width))
+        count = block.rows.stop - block.rows.start
+        step = -(-count // -(-count // step))
+        for first in range(0, count, step):
+            yield slice(first, min(first + step, count))
+
+    def keys(self, block: Block, part: slice) -> Tensor:
+        """w_j x_j of some rows of a block's keys, (b, n, C)."""
+        rows = slice(block.rows.start + part.start, block.rows.start + part.stop)
+        view = self.maps[block.images, rows, block.cols]
+        if block.cols.stop - block.cols.start == self.maps.shape[2]:
+            return view.flatten(1, 2)
+        return self.buffer('keys', *view.shape).copy_(view).flatten(1, 2)
+
+    def pairs(self, axes: _Axes, part: slice) -> Tensor:
+        """g_ij (b, q, n) of some rows of keys."""
+        rows = axes.rows[..., part]
+        out = self.buffer('pairs', *rows.shape, axes.cols.shape[-1])
+        return torch.mul(rows[..., None], axes.cols[..., None, :], out=out).flatten(2)
+
+    def pool(self, block: Block, out: Tensor) -> None:
+        """Write the means of a block's queries."""
+        axes = self.axes(block)
+        images, queries = axes.rows.shape[:2]
+        whole = block.queries is None
+        total = (out[block.images] if whole
+                 else self.buffer('total', images, queries, out.shape[-1]))
+        for part in self.key_rows(block, queries):
+            pairs, keys = self.pairs(axes, part), self.keys(block, part)
+            if part.start:
+                total.baddbmm_(pairs, keys)
+            else:
+                torch.bmm(pairs, keys, out=total)
+        total *= self.sums(block, axes)[..., None]
+        if not whole:
+            out[block.images, block.queries] = total
+
+    def add_gradients(self, block: Block, grad: Tensor, grad_pooled: Tensor, grad_sums: Tensor,
+                      grad_sigma: Tensor) -> None:
+        """Add what a block's queries give to the gradients."""
+        axes = self.axes(block)
+        images, queries = axes.rows.shape[:2]
+        inverse = self.sums(block, axes)
+        own = grad[block.images] if block.queries is None else grad[block.images, block.queries]
+        own = own * inverse[..., None]
+        both = torch.stack((axes.rows, axes.rows_slope), 2).flatten(0, 1)  # (b * q, 2, R)
+        read = torch.zeros(images * queries, 2, axes.cols.shape[-1], dtype=own.dtype,
+                           device=own.device)
+        for part in self.key_rows(block, queries):
+            keys = self.keys(block, part)
+            scores = self.buffer('pairs', images, queries, keys.shape[1])
+            torch.bmm(own, keys.transpose(1, 2), out=scores)
+            read.baddbmm_(both[..., part], scores.view(images * queries, part.stop - part.start,
+                                                       -1))
+            self._add_keys(block, part, self.pairs(axes, part).transpose(1, 2), own, grad_pooled)
+        plain, sloped = read.view(images, queries, 2, -1).unbind(2)
+        mean = (plain * axes.cols).sum(-1)  # dy_i . y_i
+        share = mean * inverse
+        weights = self.weights[block.images, block.rows, block.cols]
+        plain = plain - share[..., None] * torch.bmm(axes.rows, weights)
+        sloped = sloped - share[..., None] * torch.bmm(axes.rows_slope, weights)
+        sizes = (sloped * axes.cols + plain * axes.cols_slope).sum(-1)
+        grad_map = grad_sums.view(self.weights.shape)[block.images, block.rows, block.cols]
+        grad_map += torch.bmm((axes.rows * share[..., None]).transpose(1, 2), axes.cols)
+        if block.queries is None:
+            grad_sigma[block.images] = sizes
+        else:
+            grad_sigma[block.images, block.queries] = sizes
+
+    def _add_keys(self, block: Block, part: slice, pairs: Tensor, own: Tensor, total: Tensor
+                  ) -> None:
+        """Add g^T (dy / D) to the rows of keys it belongs to."""
+        rows = slice(block.rows.start + part.start, block.rows.start + part.stop)
+        view = total.view(self.maps.shape)[block.images, rows, block.cols]
+        if block.cols.stop - block.cols.start == self.maps.shape[2]:
+            view.flatten(1, 2).baddbmm_(pairs, own)
+            return
+        out = self.buffer('keys', *view.shape).flatten(1, 2)
+        view += torch.bmm(pairs, own, out=out).view(view.shape)
