@@ -1,11 +1,11 @@
-"""Print the COCO AP that tests left in their work directories, as a table.
+"""Print the COCO AP or mIoU that tests left in their work directories, as a table.
 
     python tools/show_metrics.py "other plot=work_dirs/a/test" "block=work_dirs/b/test"
 """
 import argparse
 import sys
 
-from mmposenc.engine.report import coco_table
+from mmposenc.engine.report import metrics_table
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -24,7 +24,7 @@ def _row(text: str) -> tuple[str, str]:
 
 def main(argv: list[str] | None = None) -> None:
     try:
-        print(coco_table(dict(parse_args(argv).tests)))
+        print(metrics_table(dict(parse_args(argv).tests)))
     except (ValueError, FileNotFoundError) as error:
         sys.exit(f'error: {error}')
 

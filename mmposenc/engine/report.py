@@ -4,8 +4,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-#: Column and key of COCO's box metrics.
-COCO_COLUMNS = (('AP', 'coco/bbox_mAP'), ('AP50', 'coco/bbox_mAP_50'), ('AP75', 'coco/bbox_mAP_75'))
+#: Column, key and format of COCO's box metrics, and of segmentation's (in percent).
+COCO_COLUMNS = (('AP', 'coco/bbox_mAP', '.3f'), ('AP50', 'coco/bbox_mAP_50', '.3f'),
+                ('AP75', 'coco/bbox_mAP_75', '.3f'))
+SEG_COLUMNS = (('mIoU', 'mIoU', '.2f'), ('mAcc', 'mAcc', '.2f'), ('aAcc', 'aAcc', '.2f'))
 
 
 def latest_metrics(work_dir: str | Path) -> dict[str, float]:
@@ -23,24 +25,26 @@ def latest_metrics(work_dir: str | Path) -> dict[str, float]:
     return metrics
 
 
-def coco_table(work_dirs: dict[str, str | Path]) -> str:
-    """A table of COCO AP, AP50 and AP75.
+def metrics_table(work_dirs: dict[str, str | Path]) -> str:
+    """A table of COCO AP, AP50 and AP75, or of mIoU, mean and whole accuracy.
 
     Args:
-        work_dirs: name of each row and the work directory of its test.
+        work_dirs: name of each row and the work directory of its test; all of one task.
 
     Raises:
         FileNotFoundError: a test has not run.
         ValueError: a test measured something else.
     """
-    rows = [('', *(name for name, _ in COCO_COLUMNS))]
-    for name, work_dir in work_dirs.items():
-        metrics = latest_metrics(work_dir)
-        missing = [key for _, key in COCO_COLUMNS if key not in metrics]
+    tests = {name: latest_metrics(work_dir) for name, work_dir in work_dirs.items()}
+    segmented = all('mIoU' in metrics for metrics in tests.values())
+    columns = SEG_COLUMNS if segmented else COCO_COLUMNS
+    rows = [('', *(name for name, _, _ in columns))]
+    for name, metrics in tests.items():
+        missing = [key for _, key, _ in columns if key not in metrics]
         if missing:
-            raise ValueError(f'the test in {work_dir} has no {", ".join(missing)}; '
+            raise ValueError(f'the test in {work_dirs[name]} has no {", ".join(missing)}; '
                              f'it has {", ".join(metrics) or "nothing"}')
-        rows.append((name, *(f'{metrics[key]:.3f}' for _, key in COCO_COLUMNS)))
+        rows.append((name, *(format(metrics[key], style) for _, key, style in columns)))
     width = max(len(row[0]) for row in rows)
     return '\n'.join('  '.join((row[0].ljust(width), *(cell.rjust(6) for cell in row[1:])))
                      for row in rows)

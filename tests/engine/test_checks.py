@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 from mmengine.config import Config
 
-from mmposenc.engine.checks import check_auto_scale_lr, check_files
+from mmposenc.engine.checks import check_auto_scale_lr, check_files, check_num_classes
 
 
 def config(root, **train) -> Config:
@@ -78,3 +78,47 @@ def test_a_data_set_that_must_not_be_downloaded(root) -> None:
         check_files(cfg, ('train',))
     cfg.train_dataloader.dataset = dict(data, download=False, data_root=str(root))
     check_files(cfg, ('train',))
+
+
+def segmentation(decode: object, classes: object = ('a', 'b', 'c'), **model) -> Config:
+    data = dict(type='BaseSegDataset', metainfo=dict(classes=classes) if classes else None)
+    return Config(dict(
+        default_scope='mmseg', model=dict(decode_head=decode, **model),
+        train_dataloader=dict(dataset=dict(type='RepeatDataset', times=2, dataset=data)),
+        val_dataloader=dict(dataset=data)))
+
+
+def test_heads_and_data_with_the_same_classes_pass() -> None:
+    for cfg in (segmentation(dict(num_classes=3)),
+                segmentation([dict(num_classes=3), dict(num_classes=3)],
+                             auxiliary_head=[dict(num_classes=3)]),
+                segmentation(dict(num_classes=3), auxiliary_head=None),
+                segmentation(dict(num_classes=5), classes=None),  # nobody says how many
+                Config(dict(default_scope='mmdet', model=dict(decode_head=dict(num_classes=1))))):
+        check_num_classes(cfg, ('train', 'val', 'test'))
+
+
+@pytest.mark.parametrize('cfg, lines', [
+    (segmentation(dict(num_classes=4)),
+     ['  model.decode_head.num_classes: 4',
+      '  classes of train_dataloader.dataset.dataset: 3',
+      '  classes of val_dataloader.dataset: 3']),
+    (segmentation([dict(num_classes=3), dict(num_classes=2)]),
+     ['  model.decode_head.0.num_classes: 3', '  model.decode_head.1.num_classes: 2']),
+    (segmentation(dict(num_classes=3), auxiliary_head=dict(num_classes=19)),
+     ['  model.auxiliary_head.num_classes: 19'])])
+def test_class_counts_that_disagree_are_all_named(cfg, lines) -> None:
+    with pytest.raises(ValueError, match='must be the same number') as error:
+        check_num_classes(cfg, ('train', 'val'))
+    assert set(lines) <= set(str(error.value).splitlines())
+
+
+def test_classes_that_the_type_of_a_data_set_knows() -> None:
+    pytest.importorskip('mmseg')
+    cfg = segmentation(dict(num_classes=19))
+    for kind in ('ADE20KDataset', 'mmposenc.ADE20KDataset'):
+        cfg.val_dataloader.dataset = dict(type=kind)
+        with pytest.raises(ValueError, match=r'classes of val_dataloader\.dataset: 150'):
+            check_num_classes(cfg, ('val',))
+    cfg.val_dataloader.dataset.metainfo = dict(classes=[str(i) for i in range(19)])
+    check_num_classes(cfg, ('val',))

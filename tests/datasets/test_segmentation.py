@@ -1,0 +1,169 @@
+"""Label maps that do not fit their images or classes: what is said, and when."""
+import numpy as np
+import pytest
+from mmengine.dataset import RepeatDataset
+from mmengine.registry import init_default_scope
+from PIL import Image
+
+import mmposenc  # noqa: F401
+from mmposenc.datasets.label_maps import check_pairs, label_problem
+
+pytest.importorskip('mmseg')
+CLASSES = ('sky', 'road', 'tree')
+LOAD = [dict(type='mmposenc.LoadImageFromFile'), dict(type='mmposenc.LoadSegAnnotations')]
+RESIZED = [LOAD[0], dict(type='Resize', scale=(6, 4), keep_ratio=False), LOAD[1]]
+
+
+@pytest.fixture
+def root(tmp_path):
+    """Four images of 12x8 pixels with labels 0 to 3."""
+    for kind in ('images', 'labels'):
+        (tmp_path / kind).mkdir()
+    for i in range(4):
+        Image.new('RGB', (12, 8), (9 * i, 0, 0)).save(tmp_path / 'images' / f'{i}.jpg')
+        save(tmp_path, i, np.arange(96).reshape(8, 12) % 4)
+    return tmp_path
+
+
+def save(root, index, labels, mode=np.uint8):
+    Image.fromarray(np.asarray(labels, dtype=mode)).save(root / 'labels' / f'{index}.png')
+
+
+def build(root, pipeline=LOAD, **options):
+    init_default_scope('mmseg')
+    from mmseg.registry import DATASETS
+    return DATASETS.build(dict(
+        type='mmposenc.SegDataset', data_root=str(root), pipeline=pipeline,
+        data_prefix=dict(img_path='images', seg_map_path='labels'),
+        **{'metainfo': dict(classes=CLASSES), 'reduce_zero_label': True, **options}))
+
+
+@pytest.mark.parametrize('pipeline', [LOAD, RESIZED])
+def test_labels_are_read_as_mmseg_reads_them(root, pipeline):
+    dataset = build(root, pipeline)
+    labels = dataset[2]['gt_seg_map']
+    expected = np.arange(96).reshape(8, 12) % 4
+    np.testing.assert_array_equal(labels, np.where(expected == 0, 255, expected - 1))
+    assert dataset.metainfo['reduce_zero_label'] and len(dataset) == 4
+
+
+def test_zero_is_a_class_unless_it_is_removed(root):
+    with pytest.raises(ValueError, match=r'0\.png: holds the label 3 in 24 pixels; labels must be '
+                                         'from 0 to 2, or 255 to be ignored'):
+        build(root, reduce_zero_label=False)
+    dataset = build(root, reduce_zero_label=False, metainfo=dict(classes=(*CLASSES, 'car')))
+    assert dataset[0]['gt_seg_map'].max() == 3
+
+
+def test_255_is_ignored(root):
+    save(root, 1, np.full((8, 12), 255))
+    assert (build(root)[1]['gt_seg_map'] == 255).all()
+
+
+def test_a_missing_label_map_is_named_with_its_image(root):
+    (root / 'labels' / '2.png').unlink()
+    with pytest.raises(ValueError, match=r'1 of 4 label maps .*\n  \S*labels/2\.png: missing, for '
+                                         r'the image \S*images/2\.jpg\n\(check_images=False'):
+        build(root)
+
+
+def test_another_size_is_named_before_training_and_while_loading(root):
+    save(root, 3, np.zeros((8, 11)))
+    with pytest.raises(ValueError, match=r'labels/3\.png: its size is 11x8, but \S*images/3\.jpg '
+                                         'has 12x8'):
+        build(root)
+    for pipeline in (LOAD, RESIZED):
+        dataset = build(root, pipeline, check_images=False)
+        dataset[0]
+        with pytest.raises(ValueError, match=r'labels/3\.png is 11x8, but its image \S*3\.jpg is '
+                                             '12x8'):
+            dataset[3]
+
+
+def test_labels_outside_the_classes(root):
+    labels = np.full((8, 12), 1)
+    labels[0, :3] = 4, 4, 200
+    save(root, 0, labels)
+    with pytest.raises(ValueError, match=r'0\.png: holds labels 4, 200 in 3 pixels; labels must be '
+                                         'from 0 to 3, or 255'):
+        build(root)
+    dataset = build(root, check_images=False)
+    with pytest.raises(ValueError, match=r'0\.png holds labels 3, 199 in 3 pixels; labels must be '
+                                         r'from 0 to 2, or 255 .*\(after reduce_zero_label\)'):
+        dataset[0]
+
+
+def test_16_bits_are_refused_where_mmseg_cuts_them_to_8(root):
+    save(root, 1, np.full((8, 12), 257), np.uint16)
+    with pytest.raises(ValueError, match=r'1\.png: its mode is I.*; one channel of 8 bits'):
+        build(root)
+
+
+def test_colours_are_no_labels(root):
+    Image.new('RGB', (12, 8)).save(root / 'labels' / '1.png')
+    with pytest.raises(ValueError, match=r'1\.png: its mode is RGB; one channel of 8 bits'):
+        build(root)
+    with pytest.raises(ValueError, match=r'1\.png has shape \(8, 12, 3\); one channel'):
+        build(root, check_images=False)[1]
+
+
+def test_a_palette_is_read_as_its_indices(root):
+    image = Image.fromarray(np.full((8, 12), 2, dtype=np.uint8), mode='P')
+    image.putpalette([0, 0, 0, 9, 9, 9, 200, 0, 0])
+    image.save(root / 'labels' / '1.png')
+    assert (build(root)[1]['gt_seg_map'] == 1).all()
+
+
+def test_a_turned_photograph_has_the_size_it_is_shown_with(root):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.new('RGB', (8, 12)).save(root / 'images' / '1.jpg', exif=exif)
+    assert build(root)[1]['img'].shape[:2] == (8, 12)
+
+
+def test_no_image_says_where_it_looked(root):
+    with pytest.raises(ValueError, match=r"there is no image \*\.png in \S*images \(img_suffix="):
+        build(root, img_suffix='.png')
+
+
+def test_broken_files_are_named(root):
+    (root / 'labels' / '1.png').write_bytes(b'')
+    with pytest.raises(ValueError, match=r'labels/1\.png and \S*images/1\.jpg: cannot identify'):
+        build(root)
+
+
+def test_wrapped_in_repetition(root):
+    dataset = build(root)
+    assert len(RepeatDataset(dataset, times=3)) == 12
+
+
+def test_ade20k_has_its_classes(tmp_path):
+    for kind, suffix in (('images', 'jpg'), ('labels', 'png')):
+        (tmp_path / kind).mkdir()
+        Image.new('RGB' if kind == 'images' else 'L', (4, 4), 150 if kind == 'labels' else 0).save(
+            tmp_path / kind / f'a.{suffix}')
+    init_default_scope('mmseg')
+    from mmseg.registry import DATASETS
+    cfg = dict(type='mmposenc.ADE20KDataset', data_root=str(tmp_path), pipeline=LOAD,
+               data_prefix=dict(img_path='images', seg_map_path='labels'))
+    assert (DATASETS.build(cfg)[0]['gt_seg_map'] == 149).all()
+    Image.new('L', (4, 4), 151).save(tmp_path / 'labels' / 'a.png')
+    with pytest.raises(ValueError, match='holds the label 151 .* from 0 to 150'):
+        DATASETS.build(cfg)
+    # Some of the classes: what is in the file may still be any of the 150.
+    Image.new('L', (4, 4), 13).save(tmp_path / 'labels' / 'a.png')
+    subset = DATASETS.build({**cfg, 'metainfo': dict(classes=('person', 'tree'))})
+    assert (subset[0]['gt_seg_map'] == 0).all()
+
+
+def test_many_problems_are_counted_and_some_are_shown(tmp_path):
+    pairs = [(f'{i}.jpg', f'{i}.png') for i in range(30)]
+    with pytest.raises(ValueError, match='30 of 30 label maps') as error:
+        check_pairs(pairs)
+    assert str(error.value).count('missing') == 20
+
+
+def test_label_problem_counts_pixels():
+    assert label_problem(np.array([0, 2, 255]), 3) == ''
+    assert label_problem(np.array([0, 7, 7]), 3, ignore_index=7) == ''
+    assert label_problem(np.arange(20), 3).startswith('holds labels 3, 4, 5, 6, 7, 8, 9, 10, ...')

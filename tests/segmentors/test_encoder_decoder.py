@@ -1,0 +1,173 @@
+"""Padded batches through a whole segmentor."""
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from mmengine import ConfigDict
+from mmengine.registry import init_default_scope
+
+import mmposenc  # noqa: F401  (before mmseg)
+
+pytest.importorskip('mmseg')
+SIZES = [(50, 90), (90, 41), (33, 33)]
+PEG, TABLE = (dict(type=f'mmposenc.{name}') for name in ('PEG', 'LearnedPositionEmbedding'))
+BACKBONES = {
+    'pvt-peg': dict(type='mmposenc.PVT', embed_dims=[8] * 4, num_layers=[1] * 4,
+                    num_heads=[1] * 4, mlp_ratios=[1] * 4, pos_encoding=PEG),
+    'pvt-table': dict(type='mmposenc.PVT', embed_dims=[8] * 4, num_layers=[1] * 4,
+                      num_heads=[1] * 4, mlp_ratios=[1] * 4, pos_encoding=TABLE),
+    'swin': dict(type='mmposenc.Swin', embed_dims=4, num_layers=[2] * 4, num_heads=[1] * 4,
+                 window_size=4, mlp_ratio=1.0),
+    'deit-irpe': dict(type='mmposenc.DeiT', img_size=64, embed_dims=8, num_layers=4, num_heads=2,
+                      pool='cls', out_indices=(0, 1, 2, 3), pos_encoding=TABLE,
+                      rel_pos_encoding=dict(type='mmposenc.IRPE'))}
+
+
+def build(backbone='pvt-peg', mask_padding=True, **test_cfg):
+    torch.manual_seed(0)
+    init_default_scope('mmseg')
+    from mmseg.registry import MODELS
+    dims = [4, 8, 16, 32] if backbone == 'swin' else [8] * 4
+    fpn = dict(type='FPN', in_channels=dims, out_channels=8, num_outs=4)
+    pyramid = dict(type='Feature2Pyramid', embed_dim=8, norm_cfg=dict(type='BN'))
+    model = MODELS.build(ConfigDict(
+        type='mmposenc.EncoderDecoder',
+        data_preprocessor=dict(type='mmposenc.SegDataPreProcessor', mean=[120.] * 3,
+                               std=[60.] * 3, bgr_to_rgb=True, size_divisor=32,
+                               test_cfg=dict(size_divisor=32)),
+        backbone=dict(BACKBONES[backbone], mask_padding=mask_padding),
+        neck=[pyramid, fpn] if backbone.startswith('deit') else fpn,
+        decode_head=dict(type='FPNHead', in_channels=[8] * 4, in_index=[0, 1, 2, 3],
+                         feature_strides=[4, 8, 16, 32], channels=8, num_classes=3,
+                         dropout_ratio=0.0, norm_cfg=dict(type='BN'), align_corners=False,
+                         loss_decode=dict(type='CrossEntropyLoss', avg_non_ignore=True)),
+        test_cfg={'mode': 'whole', **test_cfg}))
+    return model.eval()
+
+
+def items(sizes=SIZES, fill=None):
+    from mmengine.structures import PixelData
+    from mmseg.structures import SegDataSample
+    torch.manual_seed(1)
+    samples = [SegDataSample(metainfo=dict(img_shape=size, ori_shape=size),
+                             gt_sem_seg=PixelData(data=torch.randint(0, 3, (1, *size)) if fill is
+                                                  None else torch.full((1, *size), fill)))
+               for size in sizes]
+    return dict(inputs=[torch.randint(0, 256, (3, *size), dtype=torch.uint8) for size in sizes],
+                data_samples=samples)
+
+
+def predict(model, data):
+    with torch.no_grad():
+        return model(**model.data_preprocessor(copy.deepcopy(data)), mode='predict')
+
+
+def alone(data):
+    return [{key: values[i:i + 1] for key, values in data.items()}
+            for i in range(len(data['inputs']))]
+
+
+@pytest.mark.parametrize('training', [False, True])
+@pytest.mark.parametrize('backbone', BACKBONES)
+def test_maps_of_an_image_in_a_padded_batch_are_those_of_the_image_alone(backbone, training):
+    """The batch that the segmentor's own preprocessor makes, in training and in a test."""
+    model, data = build(backbone), items()
+    seen = []
+    model.backbone.register_forward_hook(lambda module, args, outs: seen.append(outs))
+    with torch.no_grad():
+        batch = model.data_preprocessor(copy.deepcopy(data), training)
+        assert batch['inputs'].shape == (3, 3, 96, 96) and batch['inputs'].img_shapes == SIZES
+        model.extract_feat(batch['inputs'])
+        for one in alone(data):
+            model.extract_feat(model.data_preprocessor(copy.deepcopy(one), training)['inputs'])
+    together, *single = seen
+    for level, maps in enumerate(together):
+        stride = 16 if backbone.startswith('deit') else 4 * 2 ** level
+        for i, (height, width) in enumerate(SIZES):
+            rows, cols = -(-height // stride), -(-width // stride)
+            torch.testing.assert_close(maps[i, :, :rows, :cols],
+                                       single[i][level][0, :, :rows, :cols], atol=1e-5, rtol=1e-4)
+            assert not maps[i, :, rows:].any() and not maps[i, :, :, cols:].any()
+
+
+def test_without_the_mask_they_are_not():
+    model, data = build(mask_padding=False), items()
+    maps = [model.backbone(model.data_preprocessor(copy.deepcopy(each))['inputs'])[-1]
+            for each in (data, alone(data)[1])]
+    assert (maps[0][1, :, :2, :1] - maps[1][0, :, :2, :1]).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize('backbone', ['pvt-peg', 'deit-irpe'])
+def test_sliding_windows_of_a_padded_batch_give_what_each_image_gets_alone(backbone):
+    """Whatever the FPN and the head do with padding: no window reaches into it."""
+    model = build(backbone, mode='slide', crop_size=(48, 48), stride=(32, 32))
+    data = items()
+    for i, (sample, one) in enumerate(zip(predict(model, data), alone(data), strict=True)):
+        (single,) = predict(model, one)
+        assert sample.seg_logits.data.shape == (3, *SIZES[i])
+        torch.testing.assert_close(sample.seg_logits.data, single.seg_logits.data,
+                                   atol=1e-5, rtol=1e-4)
+        assert tuple(sample.img_shape) == SIZES[i]  # not a window's
+
+
+def test_sliding_windows_of_equal_images_are_mmsegs():
+    from mmseg.models import EncoderDecoder
+    model = build(mode='slide', crop_size=(48, 48), stride=(32, 32))
+    data = items([(64, 96), (64, 96)])
+    batch = model.data_preprocessor(data)
+    metas = [sample.metainfo for sample in batch['data_samples']]
+    with torch.no_grad():
+        ours = model.slide_inference(batch['inputs'], metas)
+        theirs = EncoderDecoder.slide_inference(model, batch['inputs'], copy.deepcopy(metas))
+    assert torch.equal(ours, theirs)
+    assert metas[0]['img_shape'] == (64, 96)
+
+
+def test_predictions_of_a_padded_batch_have_each_images_size():
+    model, data = build(), items()
+    for sample, size in zip(predict(model, data), SIZES, strict=True):
+        assert sample.pred_sem_seg.data.shape == (1, *size)
+        assert tuple(sample.pad_shape) == (96, 96)
+
+
+def test_a_test_batch_of_several_sizes_is_normalised_as_single_images_are():
+    model, data = build(), items()
+    batch = model.data_preprocessor(copy.deepcopy(data))['inputs']
+    for i, one in enumerate(alone(data)):
+        height, width = SIZES[i]
+        single = model.data_preprocessor(copy.deepcopy(one))['inputs'][0]
+        assert torch.equal(batch[i, :, :height, :width], single[:, :height, :width])
+        assert not batch[i, :, height:].any() and not batch[i, :, :, width:].any()
+
+
+def test_a_test_batch_without_a_rule_is_padded_to_its_largest_image():
+    model, data = build(), items()
+    model.data_preprocessor.test_cfg = None
+    assert model.data_preprocessor(copy.deepcopy(data))['inputs'].shape == (3, 3, 90, 90)
+    assert model.data_preprocessor(dict(inputs=data['inputs']))['data_samples'] is None
+    assert [sample.pred_sem_seg.data.shape[1:] for sample in predict(model, data)] == SIZES
+
+
+@pytest.mark.parametrize('avg_non_ignore', [False, True])
+def test_a_crop_without_labels_gives_no_loss_and_no_nan(avg_non_ignore):
+    model = build()
+    model.decode_head.loss_decode.avg_non_ignore = avg_non_ignore
+    model.train()
+    data = model.data_preprocessor(items([(40, 64), (64, 50)], fill=255), training=True)
+    losses = model(**data, mode='loss')
+    loss, _ = model.parse_losses(losses)
+    loss.backward()
+    assert loss.item() == 0 and torch.isfinite(losses['decode.acc_seg']).all()
+    assert all(p.grad is not None and not p.grad.any() for p in model.parameters())
+
+
+def test_an_unlabelled_image_takes_nothing_from_the_others_loss():
+    model, data = build(), items([(64, 64), (64, 64)])
+    data['data_samples'][1].gt_sem_seg.data.fill_(255)
+
+    def loss(each):
+        batch = model.data_preprocessor(copy.deepcopy(each), training=True)
+        return model(**batch, mode='loss')['decode.loss_ce'].item()
+    assert loss(data) == pytest.approx(loss(alone(data)[0]), abs=1e-5)
