@@ -28,8 +28,8 @@ from mmposenc.engine import load_config, override
 
 
 def build(cfg: Config, checkpoint: str, mask_padding: bool) -> nn.Module:
-    """The detector in eval mode."""
-    from mmdet.registry import MODELS
+    """The model in eval mode."""
+    from mmengine.registry import MODELS
     override(cfg, {'model.backbone.mask_padding': mask_padding, 'model.backbone.init_cfg': None})
     model = MODELS.build(cfg.model)
     weights = torch.load(checkpoint, map_location='cpu', weights_only=False)
@@ -43,7 +43,7 @@ def enlarged(item: dict[str, Any], factor: float) -> dict[str, Any]:
     size = [round(side * factor) for side in image.shape[-2:]]
     resized = nn.functional.interpolate(image[None].float(), size, mode='bilinear')[0]
     sample = copy.deepcopy(item['data_samples'])
-    sample.set_metainfo({'img_shape': tuple(size)})
+    sample.set_metainfo({'img_shape': tuple(size)})  # nothing else of it is read
     return {'inputs': resized.round().to(image.dtype), 'data_samples': sample}
 
 
