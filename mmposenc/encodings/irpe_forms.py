@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ..functional.chunked import chunked_attention
 from ..functional.chunked_terms import KeySide, Layout, OffsetSide, QuerySide, Sides
+from ..functional.grid_cache import CACHE
 from ..functional.grids import Grid
 from ..functional.indexed_attention import PairIndex, indexed_attention, pair_index
 from ..functional.row_patterns import row_patterns
@@ -72,10 +73,15 @@ def _by_head(q: Tensor, k: Tensor, v: Tensor, key_padding_mask: Tensor | None
 def _places(encoding: IRPE, first: Grid, second: Grid, by_key: bool, like: Tensor
             ) -> tuple[Tensor, ...]:
     """Where each pair finds its buckets in the look-up of :func:`_tables_in_a_row`."""
-    ids = encoding.bucket_ids(first, second, like.device)
-    each = encoding.num_buckets + (encoding.num_prefix_tokens > 0)
-    return tuple(pair_index(ids_of_axis + axis * each if axis else ids_of_axis, each * len(ids),
-                            by_key) for axis, ids_of_axis in enumerate(ids))
+    def make() -> tuple[Tensor, ...]:
+        ids = encoding.bucket_ids(first, second, like.device)
+        each = encoding.num_buckets + (encoding.num_prefix_tokens > 0)
+        return tuple(pair_index(ids_of_axis + axis * each, each * len(ids), by_key)
+                     for axis, ids_of_axis in enumerate(ids))
+
+    key = ('places', encoding.method, encoding.params, encoding.num_prefix_tokens, first, second,
+           by_key, like.device)
+    return CACHE.get(key, make, list)
 
 
 def _scaled_tables(encoding: IRPE, join: Callable[[IRPE, str], Tensor], dtype: torch.dtype,

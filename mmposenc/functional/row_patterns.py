@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .buckets import BucketParams, index_function, offset_buckets
+from .grid_cache import CACHE
 from .grids import Grid
 from .offsets import axis_offsets
 
@@ -64,7 +65,17 @@ def row_patterns(method: str, query: Grid, key: Grid, params: BucketParams, dtyp
     Args:
         method: a method of :func:`mmposenc.functional.bucket_ids`. Channels of a look-up row are
             its buckets; for 'cross' those of the rows, then those of the columns.
+
+    Returns:
+        Patterns that others share: not to be written to.
     """
+    key_of_all = ('row_patterns', method, query, key, params, dtype, device)
+    return CACHE.get(key_of_all, lambda: _row_patterns(method, query, key, params, dtype, device),
+                     lambda found: [found.pattern, found.columns])
+
+
+def _row_patterns(method: str, query: Grid, key: Grid, params: BucketParams, dtype: torch.dtype,
+                  device: torch.device) -> RowPatterns:
     rows, row_index = axis_offsets(query.height, key.height, query.stride_h, key.stride_h, device)
     cols, col_index = axis_offsets(query.width, key.width, query.stride_w, key.stride_w, device)
     axis = 2 * int(params.beta) + 1

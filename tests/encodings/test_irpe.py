@@ -157,7 +157,7 @@ def _check_form(form, method, mode, rpe_on, prefix):
 @pytest.mark.parametrize('prefix', [0, 2])
 def test_indexed_equals_definition(elements, method, rpe_on, prefix, monkeypatch):
     """Output and every gradient, for one head and for several at a time."""
-    monkeypatch.setattr(indexed_attention, 'CHUNK_ELEMENTS', elements)
+    monkeypatch.setattr(indexed_attention, 'TRAINING_CHUNK_ELEMENTS', elements)
     _check_form('indexed', method, 'contextual', rpe_on, prefix)
 
 

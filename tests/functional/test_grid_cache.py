@@ -1,0 +1,147 @@
+"""What is kept of grids: bounded, equal to what is computed afresh, and usable everywhere."""
+import threading
+
+import pytest
+import torch
+
+from mmposenc.attention import attend
+from mmposenc.encodings import IRPE
+from mmposenc.functional import grid_cache
+from mmposenc.functional.grid_cache import CACHE, MAX_BYTES, GridCache
+
+
+@pytest.fixture(autouse=True)
+def empty():
+    CACHE.clear()
+    yield
+    CACHE.clear()
+
+
+def tensors(value):
+    return [value]
+
+
+def test_bounded_and_least_recently_used_goes_first(monkeypatch):
+    monkeypatch.setattr(grid_cache, 'MAX_BYTES', 100)
+    cache, made = GridCache(), []
+
+    def get(key, size=10):
+        def make():
+            made.append(key)
+            return torch.zeros(size)
+        return cache.get(key, make, tensors)
+
+    first = get('a')
+    get('b')
+    assert get('a') is first and made == ['a', 'b'] and cache.bytes == 80
+    get('c')  # 120 bytes: b goes
+    assert cache.bytes == 80
+    get('a')
+    get('b')
+    assert made == ['a', 'b', 'c', 'b']
+    get('large', 26)  # more than is ever kept
+    get('large', 26)
+    assert made[-2:] == ['large', 'large'] and cache.bytes <= 100
+
+
+def run(encoding, grid, train):
+    torch.manual_seed(1)
+    q, k, v = (torch.randn(1, 2, grid[0] * grid[1], 4, dtype=torch.double, requires_grad=train)
+               for _ in range(3))
+    out, _ = attend(q, k, v, encoding, grid)
+    if not train:
+        return [out]
+    return [out, *torch.autograd.grad(out.square().sum(), (q, k, v, *encoding.parameters()))]
+
+
+@pytest.mark.parametrize('method', ['product', 'cross', 'euclidean'])
+@pytest.mark.parametrize('grids', [[(3, 5), (5, 3)], [(25, 26), (26, 25)]])
+def test_alternating_grids_are_made_once(method, grids, monkeypatch):
+    """Indexed (small) and chunked (large) attention give the same whether kept or computed."""
+    encoding = IRPE(4, 2, method, rpe_on='qk').double()
+    for table in encoding.parameters():
+        torch.nn.init.normal_(table)
+    with monkeypatch.context() as patch:
+        patch.setattr(grid_cache, '_may_keep', lambda: False)
+        expected = [run(encoding, grid, True) for grid in grids]
+    assert CACHE.bytes == 0
+    for _ in range(2):
+        for grid, want in zip(grids, expected, strict=True):
+            for got, each in zip(run(encoding, grid, True), want, strict=True):
+                assert torch.equal(got, each)
+    kept = CACHE.bytes
+    assert 0 < kept <= MAX_BYTES < 2 ** 20
+    for height in range(1, 40):
+        run(encoding, (height, 7), False)
+    assert CACHE.bytes <= MAX_BYTES
+
+
+def test_options_dtypes_and_grids_do_not_meet():
+    """Everything a value depends on is part of its key."""
+    results = {}
+    for _ in range(2):
+        for ratio in (0.6, 1.9):
+            for prefix in (0, 1):
+                for dtype in (torch.float, torch.double):
+                    torch.manual_seed(0)
+                    encoding = IRPE(4, 2, rpe_on='qk', ratio=ratio, num_prefix_tokens=prefix)
+                    for table in encoding.parameters():
+                        torch.nn.init.normal_(table)
+                    q, k, v = (torch.randn(1, 2, prefix + 12, 4).to(dtype) for _ in range(3))
+                    out, _ = attend(q, k, v, encoding.to(dtype), (3, 4), form='indexed')
+                    expected, _ = attend(q, k, v, encoding, (3, 4), form='definition')
+                    torch.testing.assert_close(out, expected)
+                    results.setdefault((ratio, prefix, dtype), []).append(out)
+    assert all(torch.equal(first, second) for first, second in results.values())
+
+
+def test_made_in_inference_mode_serves_training():
+    encoding = IRPE(4, 2, rpe_on='qkv').double()
+    with torch.inference_mode():
+        first = run(encoding, (3, 5), False)[0]
+    assert CACHE.bytes > 0
+    torch.testing.assert_close(run(encoding, (3, 5), True)[0], first)
+
+
+def test_fake_tensors_are_not_kept():
+    from torch._subclasses import FakeTensorMode
+    encoding = IRPE(4, 2).double()
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        run(encoding, (3, 5), False)
+    assert CACHE.bytes == 0
+    run(encoding, (3, 5), False)
+    kept = CACHE.bytes
+    assert kept > 0
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        assert type(run(encoding, (3, 5), False)[0]).__name__ == 'FakeTensor'
+    assert CACHE.bytes == kept
+
+
+def test_threads():
+    encoding = IRPE(4, 2, rpe_on='qk').double()
+    expected = {grid: run(encoding, grid, False)[0] for grid in ((3, 5), (5, 3), (4, 4))}
+    CACHE.clear()
+    wrong = []
+
+    def work():
+        for _ in range(20):
+            for grid, want in expected.items():
+                q, k, v = _tokens(grid)
+                if not torch.equal(attend(q, k, v, encoding, grid)[0], want):
+                    wrong.append(grid)
+
+    tokens = {}
+    for grid in expected:
+        torch.manual_seed(1)
+        tokens[grid] = [torch.randn(1, 2, grid[0] * grid[1], 4, dtype=torch.double)
+                        for _ in range(3)]
+
+    def _tokens(grid):
+        return tokens[grid]
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert CACHE.bytes == sum(size for _, size in CACHE._values.values())
