@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
-import time
 from collections import defaultdict
 from pathlib import Path
+
+from seeds import cell, loader, markdown, plot_scales, seconds_cell, train_once
 
 import mmposenc  # noqa: F401  (before anything that needs compiled operators)
 from mmposenc import engine
@@ -33,32 +33,16 @@ RESULT = 'accuracy.json'
 
 def run(config: Path, seed: int, work_dir: Path) -> dict:
     """Trains one model and tests it at every size; what came out, also as ``RESULT``."""
-    name = f'{config.stem}_seed{seed}'
-    folder = work_dir / name
-
-    def load(purpose: str):
-        cfg = engine.load_config(str(config))
-        # mmengine keeps one logger and one visualizer a name.
-        engine.override(cfg, {'randomness.seed': seed,
-                              'experiment_name': f'{name}_{purpose}'})
-        engine.set_work_dir(cfg, str(folder / purpose))
-        return cfg
-
-    cfg = load('train')
-    resumed = any(Path(cfg.work_dir).glob('epoch_*.pth'))
-    start = time.process_time()
-    runner = engine.train(cfg, resume='auto' if resumed else None)
-    seconds = None if resumed else round(time.process_time() - start, 1)
-    checkpoint = folder / 'train' / f'epoch_{runner.epoch}.pth'
+    folder = work_dir / f'{config.stem}_seed{seed}'
+    load = loader(config, folder, seed)
+    checkpoint, about = train_once(load)
     accuracy = {}
     for scale in SCALES:
         cfg = load(f'test{scale:g}')
         resize = cfg.test_dataloader.dataset.pipeline[0]
         resize.scale = round(resize.scale * scale)
         accuracy[f'{scale:g}'] = engine.test(cfg, str(checkpoint))['accuracy/top1']
-    parameters = sum(p.numel() for p in runner.model.parameters())
-    result = dict(seed=seed, train_cpu_seconds=seconds, parameters=parameters,
-                  epochs=runner.epoch, accuracy=accuracy)
+    result = dict(seed=seed, **about, accuracy=accuracy)
     (folder / RESULT).write_text(json.dumps(result, indent=1))
     return result
 
@@ -74,53 +58,31 @@ def collect(work_dir: Path, data: str) -> dict[str, dict[str, list[dict]]]:
     return found
 
 
-def spread(values: list[float]) -> tuple[float, float]:
-    """Mean and sample standard deviation."""
-    return statistics.mean(values), statistics.stdev(values) if len(values) > 1 else 0.0
+def values(runs: list[dict], scale: float) -> list[float]:
+    return [each['accuracy'][f'{scale:g}'] for each in runs]
 
 
 def table(found: dict[str, dict[str, list[dict]]]) -> str:
     """The results as markdown: top-1 accuracy, mean and standard deviation over the seeds."""
-    header = ['Model', 'Encoding', 'Parameters', 'Seeds',
+    lines = [['Model', 'Encoding', 'Parameters', 'Seeds',
               *(f'{scale:g}x' + (' (trained)' if scale == 1 else '') for scale in SCALES),
-              'Training, CPU s']
-    lines = [header, ['---', '---', *('---:' for _ in header[2:])]]
+              'Training, CPU s']]
     for model, encodings in found.items():
         for encoding, runs in encodings.items():
-            cells = []
-            for scale in SCALES:
-                mean, std = spread([each['accuracy'][f'{scale:g}'] for each in runs])
-                cells.append(f'{mean:.1f} ± {std:.1f}' if len(runs) > 1 else f'{mean:.1f}')
-            timed = [each['train_cpu_seconds'] for each in runs if each['train_cpu_seconds']]
-            seconds = f'{statistics.median(timed):.0f}' if timed else '-'
             lines.append([MODELS[model], ENCODINGS[encoding], f"{runs[0]['parameters']:,}",
-                          str(len(runs)), *cells, seconds])
-    return '\n'.join('| ' + ' | '.join(line) + ' |' for line in lines) + '\n'
+                          str(len(runs)), *(cell(values(runs, scale)) for scale in SCALES),
+                          seconds_cell(runs)])
+    return markdown(lines, text_columns=2)
 
 
 def plot(found: dict[str, dict[str, list[dict]]], path: Path) -> None:
     """One panel a model, one line an encoding, bars of one standard deviation."""
-    import matplotlib
-    matplotlib.use('Agg')
-    from matplotlib import pyplot
-    figure, axes = pyplot.subplots(1, len(found), figsize=(4.6 * len(found), 3.6), squeeze=False,
-                                   sharey=True, layout='constrained')
-    for axis, (model, encodings) in zip(axes[0], found.items(), strict=True):
-        for number, (encoding, runs) in enumerate(encodings.items()):
-            points = [spread([each['accuracy'][f'{scale:g}'] for each in runs])
-                      for scale in SCALES]
-            shift = 0.008 * (number - len(encodings) / 2)  # bars beside each other
-            axis.errorbar([scale + shift for scale in SCALES], [mean for mean, _ in points],
-                          [std for _, std in points], label=ENCODINGS[encoding], capsize=2,
-                          marker='o', markersize=4,
-                          color=f'C{list(ENCODINGS).index(encoding)}')
-        axis.set(title=MODELS[model], xlabel='image side / side in training', xticks=SCALES)
-        axis.grid(alpha=0.3)
-        axis.legend(fontsize=8)
-    axes[0][0].set_ylabel('top-1 accuracy, %')
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=100)
-    pyplot.close(figure)
+    panels = {MODELS[model]: {ENCODINGS[encoding]: [values(runs, scale) for scale in SCALES]
+                              for encoding, runs in encodings.items()}
+              for model, encodings in found.items()}
+    plot_scales(panels, SCALES, path, xlabel='image side / side in training',
+                ylabel='top-1 accuracy, %',
+                colors={label: f'C{i}' for i, label in enumerate(ENCODINGS.values())})
 
 
 def main() -> None:

@@ -69,7 +69,9 @@ def extrapolation():
     spec = importlib.util.spec_from_file_location(
         'extrapolation', ROOT / 'benchmarks' / 'extrapolation.py')
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(ROOT / 'benchmarks')  # where a script finds its neighbours
+        spec.loader.exec_module(module)
     return module
 
 

@@ -11,7 +11,7 @@ import torch
 from mmengine.registry import init_default_scope
 from PIL import Image
 
-import mmposenc  # noqa: F401
+from mmposenc import engine
 from mmposenc.engine import load_config, override
 from mmposenc.engine.checks import check_num_classes
 
@@ -26,6 +26,17 @@ def tool(name: str):
     spec = importlib.util.spec_from_file_location(name, ROOT / 'tools' / f'{name}.py')
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope='module')
+def benchmark_module():
+    spec = importlib.util.spec_from_file_location(
+        'segmentation_benchmark', ROOT / 'benchmarks' / 'segmentation.py')
+    module = importlib.util.module_from_spec(spec)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(ROOT / 'benchmarks')  # where a script finds its neighbours
+        spec.loader.exec_module(module)
     return module
 
 
@@ -150,3 +161,45 @@ def test_data_elsewhere_is_named_by_the_user():
     nuclei = load_config(NUCLEI)
     override(nuclei, {'train_dataloader.dataset.dataset.data_root': '/elsewhere/'})
     assert nuclei.train_dataloader.dataset.dataset.data_root == '/elsewhere/'
+
+
+def make_camvid(folder: Path) -> None:
+    """Images whose class is their height, in ADE20K's layout; row 0 is unlabelled."""
+    rng = np.random.default_rng(0)
+    for split, count in (('training', 4), ('validation', 2)):
+        for kind in ('images', 'annotations'):
+            (folder / kind / split).mkdir(parents=True)
+        for index in range(count):
+            labels = np.repeat(np.arange(12, dtype=np.uint8), 4)[:, None].repeat(64, 1)
+            pixels = rng.integers(0, 20, (48, 64, 3), dtype=np.uint8) + 20 * labels[..., None]
+            Image.fromarray(pixels).save(folder / 'images' / split / f'{index}.jpg')
+            Image.fromarray(labels).save(folder / 'annotations' / split / f'{index}.png')
+
+
+def test_a_run_is_trained_and_tested_at_every_size(tmp_path, benchmark_module, monkeypatch):
+    make_camvid(tmp_path / 'data')
+    config = tmp_path / 'sem_fpn_pvt-micro-peg_camvid.py'
+    base = ROOT / 'configs' / 'segmentation' / 'small' / config.name
+    config.write_text(
+        f'_base_ = {str(base)!r}\n'
+        'model = dict(backbone=dict(embed_dims=(8, 8, 8, 8), num_layers=(1, 1, 1, 1), '
+        'num_heads=(1, 1, 1, 1)), neck=dict(in_channels=[8, 8, 8, 8]))\n'
+        'train_cfg = dict(max_epochs=1, val_interval=1)\n')
+    seen, test = [], engine.test
+    monkeypatch.setattr(benchmark_module.engine, 'test', lambda cfg, checkpoint: seen.append(
+        cfg.test_dataloader.dataset.pipeline[1].scale) or test(cfg, checkpoint))
+    result = benchmark_module.run(config, 3, tmp_path / 'work', str(tmp_path / 'data'))
+    assert seen == [(256, 192), (384, 288)]
+    assert list(result['metrics']) == ['1', '1.5'] and result['epochs'] == 1
+    assert all(0 <= value <= 100 for each in result['metrics'].values() for value in each.values())
+    assert benchmark_module.collect(tmp_path / 'work') == {'peg': [result]}
+
+
+def test_the_benchmarks_table_has_means_and_changes(benchmark_module):
+    runs = [dict(parameters=1234, train_cpu_seconds=seconds, metrics={
+        '1': dict(mIoU=30.0 + step, aAcc=80.0), '1.5': dict(mIoU=20.0 + 3 * step, aAcc=70.0)})
+        for step, seconds in ((0, 10.0), (1, None), (2, 12.0))]
+    lines = benchmark_module.table({'none': runs, 'peg': runs[:1]}).splitlines()
+    assert lines[2] == ('| none | 1,234 | 3 | 31.0 ± 1.0 | 23.0 ± 3.0 | -8.0 ± 2.0 | 80.0 ± 0.0 '
+                        '| 11 |')
+    assert lines[3] == '| PEG | 1,234 | 1 | 30.0 | 20.0 | -10.0 | 80.0 | 10 |'
