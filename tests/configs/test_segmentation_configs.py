@@ -194,3 +194,18 @@ def test_weights_of_a_command_line_replace_no_weights() -> None:
     override(cfg, {'model.backbone.init_cfg.type': 'Pretrained',
                    'model.backbone.init_cfg.checkpoint': 'pcpvt_base.pth'})
     assert cfg.model.backbone.init_cfg == dict(type='Pretrained', checkpoint='pcpvt_base.pth')
+
+
+@pytest.mark.parametrize('folder', ['sem_fpn', 'upernet'])
+def test_every_config_is_listed_for_mim(folder: str) -> None:
+    import yaml
+    meta = yaml.safe_load((FOLDER / folder / 'metafile.yml').read_text())
+    assert [model['Config'] for model in meta['Models']] == [
+        f'configs/segmentation/{name}' for name in CONFIGS if name.startswith(f'{folder}/')]
+    for model in meta['Models']:
+        cfg = load(f"{folder}/{model['Name']}.py")
+        assert model['Metadata']['Iterations'] == cfg.train_cfg.max_iters
+        assert model['In Collection'] == meta['Collections'][0]['Name']
+    assert (ROOT / meta['Collections'][0]['README']).is_file()
+    index = yaml.safe_load((ROOT / 'model-index.yml').read_text())
+    assert f'configs/segmentation/{folder}/metafile.yml' in index['Import']
