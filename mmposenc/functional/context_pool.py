@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from .context_pool_blocks import pool_in_blocks
-from .grids import GridLike, as_grid, check_tokens
-from .pooling_kernels import KERNELS, axis_distances, axis_logits
+from .grids import GridLike, as_grid, cells_at_stride, check_tokens
+from .pooling_kernels import KERNELS, MIN_SIGMA, axis_distances, axis_logits
 
 FORMS = ('auto', 'definition', 'exact', 'windowed')
 #: 'auto' takes the exact form up to so many tokens: its cost grows with their square.
@@ -26,7 +26,7 @@ STABLE_PAIRS = 2 ** 20
 
 def context_pool(x: Tensor, weight_logits: Tensor, sigma: Tensor, hw_shape: GridLike, *,
                  form: str = 'auto', truncate: float = 5.0, kernel: str = 'gaussian',
-                 causal: bool = False) -> Tensor:
+                 causal: bool = False, stride: int = 1) -> Tensor:
     """y_i = sum_j w_j g_ij x_j / sum_j w_j g_ij with w = exp(weight_logits) and g_ij the Gaussian
     of the distance of cells i and j with deviation sigma_i (ContextPool, Huang et al., ICML 2022,
     Eq. 2-4).
@@ -46,9 +46,12 @@ def context_pool(x: Tensor, weight_logits: Tensor, sigma: Tensor, hw_shape: Grid
         kernel: 'gaussian', or 'window': 1 up to a distance of sigma along rows and columns, and a
             ramp of one cell to 0.
         causal: tokens see themselves and those before them; for sequences (H = 1) only.
+        stride: pool for the cells in every so many-th row and column only, from the first: what a
+            ConvNet needs that pools and subsamples.
 
     Returns:
-        (B, H*W, C) in the dtype of x; sums are float32 or float64.
+        (B, Lq, C) in the dtype of x, Lq = H*W or ceil(H / stride) * ceil(W / stride); sums are
+        float32 or float64.
 
     Raises:
         ValueError: for shapes that disagree, an unknown form or kernel, a negative or NaN sigma, a
@@ -57,16 +60,18 @@ def context_pool(x: Tensor, weight_logits: Tensor, sigma: Tensor, hw_shape: Grid
     There is no release; the decisions are listed in docs/context_pool.md. ``sigma`` has a gradient
     in every form.
     """
-    height, width = _check(x, weight_logits, sigma, hw_shape, form, truncate, kernel, causal)
+    height, width = _check(x, weight_logits, sigma, hw_shape, form, truncate, kernel, causal,
+                           stride)
     if form == 'auto':
         form = _choose(x)
+    cells = cells_at_stride((height, width), stride, x.device)
     dtype = torch.promote_types(x.dtype, torch.float32)
-    logits, sizes = weight_logits.to(dtype), sigma.to(dtype)
+    logits, sizes = weight_logits.to(dtype), sigma[:, cells].to(dtype)
     with full_precision(x):
         if form == 'definition':
-            out = _definition(x.to(dtype), logits, sizes, (height, width), kernel, causal)
+            out = _definition(x.to(dtype), logits, sizes, (height, width), cells, kernel, causal)
         else:
-            out = _by_value(x.to(dtype), logits, sizes, (height, width), kernel, causal,
+            out = _by_value(x.to(dtype), logits, sizes, (height, width), stride, kernel, causal,
                             truncate if form == 'windowed' else None)
     return out.to(x.dtype)
 
@@ -75,31 +80,38 @@ def context_pool_error_bound(weight_logits: Tensor, sigma: Tensor, hw_shape: Gri
                              truncate: float = 5.0) -> Tensor:
     """How far the windowed form can be from the exact one, for each token.
 
-    The windows leave out a share e of a token's weights, and the output moves by at most e times
-    the span (largest minus smallest) of each channel over the image. With w_max and w_i the largest
-    weight and the token's own, T the sum of exp(-t^2 / (2 sigma^2)) over whole distances t beyond
-    the window and S over all t: e <= (w_max / w_i) * 2 T S, because what is left out lies beyond
-    the window in rows or in columns, and the token itself is never left out.
+    The windows leave out a share e_i of a token's weights, and what is left is divided by its own
+    sum. So y_i is (1 - e_i) times the windowed output plus e_i times a mean of tokens left out: the
+    two differ by at most e_i times the span of a channel, its largest minus its smallest value in
+    the image. With weights all alike e_i is at most 4 exp(-truncate^2 / 2) (1 + sqrt(2 pi) sigma)
+    (1 + sqrt(pi / 2) sigma); this function adds up the weights at hand instead.
 
     Args:
         weight_logits, sigma, hw_shape, truncate: as for :func:`context_pool`.
 
     Returns:
-        (B, H*W), the bound on e, at most 1; 0 for tokens that take no part.
+        (B, H*W), e_i in float64; 0 for tokens that take no part.
     """
     height, width = as_grid(hw_shape).hw
-    logits, sigma = weight_logits.double(), sigma.double().clamp_min(1e-3)
-    valid = torch.isfinite(logits)
-    ratio = (logits.amax(1, keepdim=True) - logits).exp()
-    sides = []
-    for length in (height, width):
-        distances = torch.arange(1, length, dtype=torch.float64, device=sigma.device)
-        g = (-0.5 * (distances / sigma[..., None]).square()).exp()
-        beyond = 2 * (g * (distances > truncate * sigma[..., None])).sum(-1)
-        sides.append((beyond, 1 + 2 * g.sum(-1)))
-    (rows_t, rows_s), (cols_t, cols_s) = sides
-    share = ratio * (rows_t * cols_s + rows_s * cols_t)
-    return torch.where(valid, share.clamp(max=1.0), 0.0)
+    logits, sigma = weight_logits.double(), sigma.double().clamp_min(MIN_SIGMA)
+    weights = (logits - logits.amax(1, keepdim=True)).exp().view(-1, height, width)
+    at = torch.arange(height * width, device=sigma.device)
+    shares = []
+    step = max(1, STABLE_PAIRS // (height + width))
+    for part in (at[first:first + step] for first in range(0, len(at), step)):
+        size = sigma[:, part, None]
+        sides = []
+        for places, length in ((part // width, height), (part % width, width)):
+            distance = axis_distances(length, sigma)[places]
+            g = (-0.5 * (distance / size).square()).exp()
+            sides.append((g, g.masked_fill(distance.abs() <= truncate * size, 0)))
+        (rows, rows_out), (cols, cols_out) = sides
+        along = torch.bmm(rows, weights)
+        # Beyond the window in rows, or within it in rows and beyond it in columns.
+        out = (torch.bmm(rows_out, weights) * cols).sum(-1) + (
+            torch.bmm(rows - rows_out, weights) * cols_out).sum(-1)
+        shares.append(out / (along * cols).sum(-1))
+    return torch.cat(shares, 1).masked_fill(~torch.isfinite(logits), 0)
 
 
 def full_precision(like: Tensor) -> AbstractContextManager[object]:
@@ -113,24 +125,24 @@ def _choose(x: Tensor) -> str:
     return 'exact' if x.shape[1] <= EXACT_TOKENS else 'windowed'
 
 
-def _definition(x: Tensor, logits: Tensor, sigma: Tensor, hw_shape: tuple[int, int], kernel: str,
-                causal: bool, queries: slice = slice(None), cut: float = math.inf) -> Tensor:
-    """Some rows of softmax(weight_logits + log g) x."""
+def _definition(x: Tensor, logits: Tensor, sigma: Tensor, hw_shape: tuple[int, int], cells: Tensor,
+                kernel: str, causal: bool, part: slice = slice(None), cut: float = math.inf
+                ) -> Tensor:
+    """The rows of softmax(weight_logits + log g) x of some cells."""
     height, width = hw_shape
-    at = torch.arange(height * width, device=x.device)[queries]
-    some = sigma[:, queries, None]
+    at, some = cells[part], sigma[:, part, None]
     rows = axis_logits(kernel, axis_distances(height, sigma)[at // width], some, cut, False)
     cols = axis_logits(kernel, axis_distances(width, sigma)[at % width], some, cut, causal)
     pairs = (rows[..., None] + cols[..., None, :]).flatten(2) + logits[:, None]
-    valid = torch.isfinite(logits[:, queries, None])
+    valid = torch.isfinite(logits[:, at, None])
     # A token without weight may have no neighbour either: a softmax over nothing is NaN.
     pooled = torch.softmax(torch.where(valid, pairs, 0), -1) @ x
-    return torch.where(valid, pooled, x[:, queries])
+    return torch.where(valid, pooled, x[:, at])
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
-def _by_value(x: Tensor, logits: Tensor, sigma: Tensor, hw_shape: tuple[int, int], kernel: str,
-              causal: bool, truncate: float | None) -> Tensor:
+def _by_value(x: Tensor, logits: Tensor, sigma: Tensor, hw_shape: tuple[int, int], stride: int,
+              kernel: str, causal: bool, truncate: float | None) -> Tensor:
     """The form that the range of the weights allows."""
     valid = torch.isfinite(logits)
     top = logits.detach().amax(1, keepdim=True)
@@ -141,16 +153,17 @@ def _by_value(x: Tensor, logits: Tensor, sigma: Tensor, hw_shape: tuple[int, int
     if truncate is not None and kernel == 'gaussian':
         cut = min(cut, 0.5 * truncate ** 2)
     if spread <= MAX_RANGE:
-        return pool_in_blocks(x, (logits - top).exp(), sigma, hw_shape, kernel, causal, cut)
+        return pool_in_blocks(x, (logits - top).exp(), sigma, hw_shape, kernel, causal, cut, stride)
+    cells = cells_at_stride(hw_shape, stride, x.device)
     step = max(1, STABLE_PAIRS // x.shape[1])
-    parts = [checkpoint(_definition, x, logits, sigma, hw_shape, kernel, causal,
+    parts = [checkpoint(_definition, x, logits, sigma, hw_shape, cells, kernel, causal,
                         slice(first, first + step), cut, use_reentrant=False)
-             for first in range(0, x.shape[1], step)]
+             for first in range(0, len(cells), step)]
     return torch.cat(parts, 1)
 
 
 def _check(x: Tensor, weight_logits: Tensor, sigma: Tensor, hw_shape: GridLike, form: str,
-           truncate: float, kernel: str, causal: bool) -> tuple[int, int]:
+           truncate: float, kernel: str, causal: bool, stride: int) -> tuple[int, int]:
     height, width = check_tokens(x, hw_shape).hw
     for name, each in (('weight_logits', weight_logits), ('sigma', sigma)):
         if each.shape != x.shape[:2]:
@@ -162,6 +175,8 @@ def _check(x: Tensor, weight_logits: Tensor, sigma: Tensor, hw_shape: GridLike, 
         raise ValueError(f'kernel={kernel!r} must be one of {KERNELS}')
     if not truncate > 0:
         raise ValueError(f'truncate={truncate} must be positive')
+    if stride < 1:
+        raise ValueError(f'stride={stride} must be at least 1')
     if causal and height != 1:
         raise ValueError(f'causal=True needs a sequence, hw_shape=(1, L), not ({height}, {width})')
     if not (x.is_meta or torch.compiler.is_compiling()):

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from .grids import cells_at_stride
 from .pooling_kernels import axis_weights, reach
 
 #: Elements of a buffer of weights: 1 MiB stays in a core's cache; a GPU wants large products.
@@ -37,33 +38,35 @@ class Options(NamedTuple):
     kernel: str
     causal: bool
     cut: float
+    stride: int
 
 
 class Block(NamedTuple):
     """Queries of some images and the rectangle of keys that they reach."""
 
     images: slice
-    queries: Tensor | None  # numbers of the queries; None for all of them in order
+    queries: Tensor | None  # places of the queries among all; None for all in order
     rows: slice
     cols: slice
 
 
 def pool_in_blocks(x: Tensor, weights: Tensor, sigma: Tensor, hw_shape: tuple[int, int],
-                   kernel: str, causal: bool, cut: float) -> Tensor:
+                   kernel: str, causal: bool, cut: float, stride: int = 1) -> Tensor:
     """sum_j w_j g_ij x_j / sum_j w_j g_ij, where w_i > 0; else x_i.
 
     Args:
         x: (B, L, C), float32 or float64.
         weights: (B, L), from 0 to 1.
-        sigma: (B, L).
+        sigma: (B, Lq), of the cells in every ``stride``-th row and column.
         hw_shape: (H, W).
         kernel, causal, cut: as for :func:`.pooling_kernels.axis_weights`.
+        stride: step between queries.
 
     Returns:
-        (B, L, C).
+        (B, Lq, C).
     """
     out: Tensor = _Pool.apply(  # type: ignore[no-untyped-call]
-        x.contiguous(), weights, sigma, Options(hw_shape, kernel, causal, cut))
+        x.contiguous(), weights, sigma, Options(hw_shape, kernel, causal, cut, stride))
     return out
 
 
@@ -75,11 +78,11 @@ class _Pool(torch.autograd.Function):
         ctx.save_for_backward(x, weights, sigma)
         ctx.options = options
         work = _Work(x, weights, sigma, options)
-        out = torch.empty_like(x)
+        out = x.new_empty(*sigma.shape, x.shape[-1])
         for block in blocks(sigma, options):
             work.pool(block, out)
-        valid = weights[..., None] > 0
-        return out if bool(valid.all()) else torch.where(valid, out, x)
+        valid = weights[:, work.queries, None] > 0
+        return out if bool(valid.all()) else torch.where(valid, out, x[:, work.queries])
 
     @staticmethod
     @once_differentiable
@@ -87,7 +90,7 @@ class _Pool(torch.autograd.Function):
         x, weights, sigma = ctx.saved_tensors
         with torch.autocast(x.device.type, enabled=False):
             work = _Work(x, weights, sigma, ctx.options)
-            valid = weights[..., None] > 0
+            valid = weights[:, work.queries, None] > 0
             every = bool(valid.all())
             taken = grad.contiguous() if every else torch.where(valid, grad, 0)
             grad_pooled = torch.zeros_like(x)  # of the products w_j x_j
@@ -98,50 +101,53 @@ class _Pool(torch.autograd.Function):
             grad_weights = torch.linalg.vecdot(x, grad_pooled) - grad_sums
             grad_x = grad_pooled.mul_(weights[..., None])
             if not every:
-                grad_x += torch.where(valid, 0, grad)
+                grad_x.index_add_(1, work.queries, torch.where(valid, 0, grad))
         return grad_x, grad_weights, grad_sigma, None
 
 
 def blocks(sigma: Tensor, options: Options) -> Iterator[Block]:
     """Whole images while several fit in a buffer, else groups of near queries of similar size."""
     height, width = options.hw_shape
-    images, length = sigma.shape
+    images = sigma.shape[0]
+    pairs = sigma.shape[1] * height * width
     room = _block_elements(sigma)
-    if length * length <= max(room, GROUP * GROUP):
-        step = max(1, room // (length * length))
+    if pairs <= max(room, GROUP * GROUP):
+        step = max(1, room // pairs)
         for first in range(0, images, step):
             yield Block(slice(first, first + step), None, slice(0, height), slice(0, width))
         return
     group = GROUP if sigma.device.type == 'cpu' else 8 * GROUP
+    cells = cells_at_stride(options.hw_shape, options.stride)
     for image in range(images):
         sizes = sigma[image].detach().cpu()
-        for members in _groups(sizes, options.hw_shape, group):
-            yield _with_keys(image, members, sizes, options, sigma.device)
+        for members in _groups(cells, sizes, options, group):
+            yield _with_keys(image, members, cells[members], sizes, options, sigma.device)
 
 
 def _block_elements(like: Tensor) -> int:
     return BLOCK_ELEMENTS.get(like.device.type, BLOCK_ELEMENTS['cuda'])
 
 
-def _groups(sizes: Tensor, hw_shape: tuple[int, int], group: int) -> Iterator[Tensor]:
+def _groups(cells: Tensor, sizes: Tensor, options: Options, group: int) -> Iterator[Tensor]:
     """Queries of a region, those with the smallest neighbourhoods first."""
-    height, width = hw_shape
-    numbers = torch.arange(height * width).view(height, width)
-    tall = min(REGION, height)
-    wide = max(REGION, REGION * REGION // tall)
-    for top in range(0, height, tall):
-        for left in range(0, width, wide):
-            members = numbers[top:top + tall, left:left + wide].flatten()
-            members = members[sizes[members].argsort()]
-            parts = -(-len(members) // group)
-            yield from members.tensor_split(parts)
+    height, width = options.hw_shape
+    side = REGION * options.stride
+    tall = min(side, height)
+    wide = max(side, side * side // tall)
+    region = cells // width // tall * (width // wide + 1) + cells % width // wide
+    by_size = sizes.argsort()
+    order = by_size[region[by_size].argsort(stable=True)]
+    for members in torch.tensor_split(order, region.bincount().cumsum(0)):
+        if not len(members):
+            continue
+        yield from members.tensor_split(-(-len(members) // group))
 
 
-def _with_keys(image: int, members: Tensor, sizes: Tensor, options: Options, device: torch.device
-               ) -> Block:
+def _with_keys(image: int, members: Tensor, cells: Tensor, sizes: Tensor, options: Options,
+               device: torch.device) -> Block:
     height, width = options.hw_shape
     far = min(reach(options.kernel, float(sizes[members].max()), options.cut), height + width)
-    rows, cols = members // width, members % width
+    rows, cols = cells // width, cells % width
     top, left = max(0, int(rows.min() - far)), max(0, int(cols.min() - far))
     bottom = min(height, int(rows.max() + far) + 1)
     right = int(cols.max() + (0 if options.causal else far)) + 1
@@ -166,8 +172,8 @@ class _Work:
         self.options, self.sigma = options, sigma
         self.maps = (x * weights[..., None]).view(len(x), height, width, -1)
         self.weights = weights.view(len(x), height, width)
-        at = torch.arange(height * width, device=x.device)
-        self.at = ((at // width).to(x.dtype), (at % width).to(x.dtype))
+        self.queries = cells_at_stride(options.hw_shape, options.stride, x.device)
+        self.at = ((self.queries // width).to(x.dtype), (self.queries % width).to(x.dtype))
         self.room = _block_elements(x)
         self._buffers: dict[str, Tensor] = {}
 

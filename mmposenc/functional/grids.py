@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 
@@ -83,6 +84,14 @@ def check_tokens(x: Tensor, hw_shape: GridLike, num_prefix_tokens: int = 0, name
             f'num_prefix_tokens={num_prefix_tokens} need {num_prefix_tokens} + {grid.height} * '
             f'{grid.width} = {num_prefix_tokens + grid.num_cells}')
     return grid
+
+
+def cells_at_stride(hw_shape: tuple[int, int], stride: int, device: torch.device | None = None
+                    ) -> Tensor:
+    """Numbers of the cells in every ``stride``-th row and column, from the first, row by row."""
+    rows = torch.arange(0, hw_shape[0], stride, device=device)
+    cols = torch.arange(0, hw_shape[1], stride, device=device)
+    return (rows[:, None] * hw_shape[1] + cols).flatten()
 
 
 def valid_extents(padding_mask: Tensor) -> list[tuple[int, int]]:

@@ -1,0 +1,271 @@
+"""ContextPool as a token encoding: options, padding, sequences, precision, backbones."""
+import itertools
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from mmposenc.encodings import PEG, ContextPool
+from mmposenc.encodings.context_pool import LOCALITIES, WEIGHTS
+from mmposenc.functional import context_pool
+
+PAIRS = [dict(weights=weights, locality=locality)
+         for weights, locality in itertools.product(WEIGHTS, LOCALITIES)
+         if (weights, locality) != ('nonlocal', 'random_sparse')]
+OTHERS = [dict(predictor='mlp'), dict(predictor='attention'), dict(size_norm='softmax'),
+          dict(dims=1), dict(dims=1, causal=True), dict(dims=1, locality='random_sparse'),
+          dict(dims=1, causal=True, locality='fixed_window', window_size=3),
+          dict(dims=1, causal=True, locality='none'),
+          dict(dims=1, causal=True, predictor='attention'),
+          dict(dims=1, causal=True, weights='nonlocal'), dict(form='windowed', truncate=2.0),
+          dict(form='definition')]
+OPTIONS = PAIRS + OTHERS
+
+
+def name(options):
+    return '-'.join(str(value) for value in options.values())
+
+
+def build(**options):
+    torch.manual_seed(0)
+    module = ContextPool(8, **options).double()
+    for parameter in module.parameters():
+        nn.init.normal_(parameter, std=0.5)
+    return module
+
+
+def pad_mask(hw, extents):
+    mask = torch.ones(len(extents), *hw, dtype=torch.bool)
+    for image, (rows, cols) in enumerate(extents):
+        mask[image, :rows, :cols] = False
+    return mask
+
+
+def conv_loop(conv, x, hw):
+    """A 3 x 3 convolution, zero outside the map, one window at a time."""
+    out = torch.zeros(hw[0] * hw[1], conv.out_channels, dtype=x.dtype)
+    for i, j in itertools.product(range(out.shape[0]), range(9)):
+        row, col = i // hw[1] + j // 3 - 1, i % hw[1] + j % 3 - 1
+        if 0 <= row < hw[0] and 0 <= col < hw[1]:
+            out[i] += conv.weight[:, :, j // 3, j % 3] @ x[row * hw[1] + col]
+    return out + conv.bias
+
+
+@pytest.mark.parametrize('hw', [(3, 4), (1, 5), (4, 1)])
+def test_equals_the_paper_in_loops(hw):
+    """(w, s) by two convolutions, sigma = r s (H + W) / 2, then the weighted mean."""
+    module = build(ratio=0.5)
+    length = hw[0] * hw[1]
+    x = torch.randn(2, length, 8, dtype=torch.float64)
+    out = module(x, hw)
+    for image in range(2):
+        hidden = torch.nn.functional.gelu(conv_loop(module.predictor.conv1, x[image], hw))
+        w, s = conv_loop(module.predictor.conv2, hidden, hw).unbind(-1)
+        for i in range(length):
+            sigma = 0.5 / (1 + math.exp(-s[i].item())) * sum(hw) / 2
+            total, sums = 0.0, torch.zeros(8, dtype=torch.float64)
+            for j in range(length):
+                squared = (i // hw[1] - j // hw[1]) ** 2 + (i % hw[1] - j % hw[1]) ** 2
+                share = math.exp(w[j].item() - squared / (2 * sigma ** 2))
+                total, sums = total + share, sums + share * x[image, j]
+            torch.testing.assert_close(out[image, i], sums / total)
+
+
+@pytest.mark.parametrize('options', OPTIONS, ids=name)
+def test_padding_changes_nothing_and_prefix_tokens_stay(options):
+    module = build(**options)
+    x = torch.randn(3, 2 + 35, 8, dtype=torch.float64)
+    extents = [(5, 7), (3, 4), (1, 6)]
+    mask = pad_mask((5, 7), extents)
+    out = module(x, (5, 7), num_prefix_tokens=2, padding_mask=mask)
+    assert torch.equal(out[:, :2], x[:, :2])
+    assert torch.equal(out[:, 2:][mask.flatten(1)], x[:, 2:][mask.flatten(1)])
+    for image, (rows, cols) in enumerate(extents):
+        own = x[image:image + 1, 2:].view(1, 5, 7, 8)[:, :rows, :cols].flatten(1, 2)
+        part = out[image, 2:].view(5, 7, 8)[:rows, :cols].flatten(0, 1)
+        torch.testing.assert_close(part, module(own, (rows, cols))[0], atol=1e-10, rtol=1e-8)
+    other = x.clone()
+    other[:, 2:][mask.flatten(1)] = 1e6
+    again = module(other, (5, 7), num_prefix_tokens=2, padding_mask=mask)
+    assert torch.equal(again[:, 2:][~mask.flatten(1)], out[:, 2:][~mask.flatten(1)])
+
+
+@pytest.mark.parametrize('options', OPTIONS, ids=name)
+def test_gradients(options):
+    """By finite differences, padding included, and none is missing."""
+    module = build(**options)
+    x = torch.randn(2, 1 + 6, 8, dtype=torch.float64, requires_grad=True)
+    mask = pad_mask((2, 3), [(2, 3), (2, 2)])
+    parameters = list(module.parameters())
+    direction = torch.randn(2, 7, 8, dtype=torch.float64)
+
+    def value():
+        return (module(x, (2, 3), num_prefix_tokens=1, padding_mask=mask) * direction).sum()
+
+    grads = torch.autograd.grad(value(), (x, *parameters))
+    for leaf, grad in zip((x, *parameters), grads, strict=True):
+        # A constant added to all weight logits changes no mean: that bias has no gradient.
+        assert bool(grad.abs().sum() > 0) or leaf.shape == (1,)
+        step = torch.randn_like(leaf)
+        with torch.no_grad():
+            leaf += 1e-6 * step
+            above = value()
+            leaf -= 2e-6 * step
+            below = value()
+            leaf += 1e-6 * step
+        torch.testing.assert_close((above - below) / 2e-6, (grad * step).sum(), atol=1e-6,
+                                   rtol=1e-5)
+
+
+@pytest.mark.parametrize('options', [o for o in OPTIONS if o.get('causal')], ids=name)
+def test_causal_tokens_do_not_see_what_comes_later(options):
+    module = build(**options)
+    x = torch.randn(1, 12, 8, dtype=torch.float64, requires_grad=True)
+    out = module(x, (3, 4))
+    for i in (0, 5, 11):
+        grad, = torch.autograd.grad(out[0, i].sum(), x, retain_graph=True)
+        assert not grad[0, i + 1:].any() and grad[0, i].any()
+        if i and options.get('locality') != 'fixed_window':
+            assert grad[0, :i].any()
+
+
+def test_one_dimension_is_the_sequence():
+    module = build(dims=1, ratio=0.3)
+    x = torch.randn(1, 12, 8, dtype=torch.float64)
+    torch.testing.assert_close(module(x, (3, 4)), module(x, (1, 12)))
+    logits, sigma = module.predict(x, (3, 4))
+    assert 0 < float(sigma.min()) and float(sigma.max()) < 0.3 * 12
+    torch.testing.assert_close(module(x, (3, 4)), context_pool(x, logits, sigma, (1, 12)))
+
+
+def test_sizes():
+    """sigma is r s (H + W) / 2; a softmax over the tokens leaves almost nothing of it."""
+    x = torch.randn(2, 12 * 20, 8, dtype=torch.float64)
+    sigma = build(ratio=0.2).predict(x, (12, 20)).sigma
+    assert 0 < float(sigma.min()) < float(sigma.max()) < 0.2 * 16
+    start = ContextPool(8).double().predict(x, (12, 20)).sigma
+    torch.testing.assert_close(start, torch.full_like(start, 0.1 * 0.5 * 16), rtol=0.1, atol=0)
+    sums = build(ratio=0.2, size_norm='softmax').predict(x, (12, 20)).sigma.sum(1)
+    torch.testing.assert_close(sums, torch.full_like(sums, 0.2 * 16))
+    module = ContextPool(8, size_norm='softmax').double()
+    torch.testing.assert_close(module(x, (12, 20)), x)
+
+
+def test_weights():
+    """Learned weights are a mean's; unnormalized ones scale the output; uniform ones are 1."""
+    x = torch.ones(1, 12, 8, dtype=torch.float64)
+    torch.testing.assert_close(build()(x, (3, 4)), x)
+    torch.testing.assert_close(build(weights='uniform')(x, (3, 4)), x)
+    module = build(weights='unnormalized')
+    factors = 2 * module.predict(x, (3, 4)).weight_logits.sigmoid()
+    out = module(x, (3, 4))
+    assert not torch.allclose(out, x)
+    assert float(factors.min()) <= float(out.min()) and float(out.max()) <= float(factors.max())
+
+
+@pytest.mark.parametrize('locality', LOCALITIES)
+def test_only_what_is_used_has_parameters(locality):
+    plain = ContextPool(8, locality=locality, weights='uniform')
+    sizes = locality in ('gaussian', 'adaptive_window')
+    assert bool(list(plain.parameters())) == sizes
+    learned = ContextPool(8, locality=locality)
+    assert learned.predictor.conv2.out_channels == 1 + sizes
+
+
+def test_parameters_of_vit_b():
+    """Two 3x3 convolutions, 768 -> 192 -> 2: what turns 86 M into the paper's 88 M, once."""
+    count = sum(p.numel() for p in ContextPool(768).parameters())
+    assert count == 192 * (9 * 768 + 1) + 2 * (9 * 192 + 1) == 1_330_754
+
+
+@pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize('options', [dict(), dict(weights='nonlocal'),
+                                     dict(locality='adaptive_window'),
+                                     dict(locality='fixed_window')], ids=name)
+def test_half_precision(options, dtype):
+    """Weights and sizes far out of half precision's comfort, by autocast and by conversion."""
+    module = build(**options).float()
+    if module.predictor is not None:
+        nn.init.normal_(module.predictor.conv2.weight, std=20.0)
+    x = (10 * torch.randn(2, 30, 8)).requires_grad_()
+    with torch.autocast('cpu', dtype):
+        out = module(x, (5, 6))
+    out.float().square().mean().backward()
+    assert bool(out.isfinite().all()) and bool(x.grad.isfinite().all())
+    assert all(bool(p.grad.isfinite().all()) for p in module.parameters())
+    half = module.to(dtype)(x.detach().to(dtype), (5, 6))
+    assert half.dtype == dtype and bool(half.isfinite().all())
+
+
+@pytest.mark.parametrize('change, message', [
+    (dict(weights='soft'), "weights='soft' must be one of"),
+    (dict(locality='box'), "locality='box' must be one of"),
+    (dict(predictor='lstm'), "predictor='lstm' must be one of"),
+    (dict(size_norm='relu'), "size_norm='relu' must be one of"),
+    (dict(dims=3), r'dims=3 must be one of \(1, 2\)'),
+    (dict(form='fast'), "form='fast' must be one of"),
+    (dict(embed_dims=0), 'embed_dims=0 and hidden_dims=None must be at least 1'),
+    (dict(hidden_dims=0), 'hidden_dims=0 must be at least 1'),
+    (dict(ratio=0.0), 'ratio=0.0 and truncate=5.0 must be positive'),
+    (dict(truncate=-1.0), 'truncate=-1.0 must be positive'),
+    (dict(window_size=4), 'window_size=4 must be odd and positive'),
+    (dict(num_random=0), 'num_random=0 must be at least 1'),
+    (dict(causal=True), 'causal=True needs dims=1, not dims=2'),
+    (dict(causal=True, dims=1, size_norm='softmax'), "causal=True with size_norm='softmax'"),
+    (dict(locality='random_sparse', weights='nonlocal'), "random_sparse' takes neither"),
+    (dict(locality='random_sparse', dims=1, causal=True), "random_sparse' takes neither")])
+def test_bad_options(change, message):
+    with pytest.raises(ValueError, match=message):
+        ContextPool(**{'embed_dims': 8, **change})
+
+
+def test_tokens_that_do_not_fit():
+    with pytest.raises(ValueError, match=r'x has 11 tokens, but hw_shape=\(3, 4\)'):
+        ContextPool(8)(torch.ones(1, 11, 8), (3, 4))
+
+
+BACKBONES = {
+    'DeiT': dict(embed_dims=24, num_layers=3, num_heads=3, patch_size=8, pool=None),
+    'PVT': dict(embed_dims=(8, 16), num_layers=(1, 2), num_heads=(1, 2), sr_ratios=(4, 2),
+                mlp_ratios=(2, 2), patch_sizes=(4, 2), out_indices=(0, 1)),
+    'Swin': dict(embed_dims=12, num_layers=(1, 2), num_heads=(2, 3), window_size=4)}
+CP = dict(type='mmposenc.ContextPool', ratio=0.3)
+
+
+@pytest.mark.parametrize('backbone', BACKBONES)
+@pytest.mark.parametrize('options', [
+    dict(pos_encoding=CP), dict(pos_encoding=[dict(type='mmposenc.PEG'), CP]),
+    dict(pos_encoding=CP, rel_pos_encoding=dict(type='mmposenc.IRPE'))],
+    ids=['alone', 'with PEG', 'with iRPE'])
+def test_in_backbones(backbone, options):
+    """Padding stays out, every parameter learns, any size passes; Swin pools across windows."""
+    pytest.importorskip('mmengine', reason='backbones need mmengine')
+    import mmposenc.backbones as backbones
+    torch.manual_seed(0)
+    model = getattr(backbones, backbone)(**BACKBONES[backbone], **options, mask_padding=True)
+    model = model.double().eval()
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.1)
+    pools = [module for module in model.modules() if isinstance(module, ContextPool)]
+    assert len(pools) == (1 if backbone == 'DeiT' else 2)
+    x = torch.randn(2, 3, 64, 96, dtype=torch.float64)
+    sizes = [(64, 96), (40, 56)]
+    outs = model(x, sizes)
+    alone = model(x[1:, :, :40, :56])
+    for out, own in zip(outs, alone, strict=True):
+        torch.testing.assert_close(out[1:, :, :own.shape[2], :own.shape[3]], own)
+    sum(out.square().sum() for out in outs).backward()
+    assert [n for n, p in model.named_parameters()
+            if p.requires_grad and (p.grad is None or not bool(p.grad.any()))] == []
+
+
+def test_order_in_a_list_and_positions():
+    pytest.importorskip('mmengine', reason='backbones need mmengine')
+    from mmposenc.backbones import DeiT
+    model = DeiT(**BACKBONES['DeiT'], pos_encoding=[dict(type='mmposenc.PEG'), CP],
+                 positions=(0, 1))
+    for position in (0, 1):
+        kinds = [type(e) for e in model.pos_encodings.encodings(position)]
+        assert kinds == [PEG, ContextPool]
+    assert model.pos_encodings.encodings(2) == []
