@@ -1,6 +1,7 @@
 """The Semantic FPN and UperNet configs for ADE20K."""
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import Path
 
@@ -25,6 +26,9 @@ SCHEDULES = {'40k': (40000, 32, 2e-4, 1e-4), '80k': (80000, 16, 1e-4, 1e-4),
 
 def load(name: str):
     return load_config(f'mmposenc::segmentation/{name}')
+
+
+read = functools.cache(load)  # of configs that are not changed
 
 
 def build(cfg):
@@ -98,7 +102,7 @@ def test_config(name: str) -> None:
     body = [line for line in text.splitlines() if not line.startswith('#')]
     assert len(body) <= 11  # a delta
 
-    cfg = load(name)
+    cfg = read(name)
     backbone, model = cfg.model.backbone, stem.split('_512x512_')[0].partition('_')[2]
     model = model.removeprefix('fpn_')
     assert backbone.mask_padding
@@ -177,7 +181,7 @@ def test_the_whole_model_has_the_releases_backbone() -> None:
 
 
 def test_views_of_test_time_augmentation_are_rounded_to_the_last_stride() -> None:
-    cfg = load(CONFIGS[0])
+    cfg = read(CONFIGS[0])
     init_default_scope('mmseg')
     from mmseg.registry import TRANSFORMS
     views = TRANSFORMS.build(cfg.tta_pipeline[-1])
@@ -203,7 +207,7 @@ def test_every_config_is_listed_for_mim(folder: str) -> None:
     assert [model['Config'] for model in meta['Models']] == [
         f'configs/segmentation/{name}' for name in CONFIGS if name.startswith(f'{folder}/')]
     for model in meta['Models']:
-        cfg = load(f"{folder}/{model['Name']}.py")
+        cfg = read(f"{folder}/{model['Name']}.py")
         assert model['Metadata']['Iterations'] == cfg.train_cfg.max_iters
         assert model['In Collection'] == meta['Collections'][0]['Name']
     assert (ROOT / meta['Collections'][0]['README']).is_file()
