@@ -100,22 +100,12 @@ class MultiheadAttention(MMCVMultiheadAttention):
         return out if weights is None else (out, weights)
 
     def _project(self, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor]:
-        """q, k, v, each (B, heads, L, head_dims); one product for what has one input."""
-        groups: list[tuple[Tensor, int]] = [(query, 1)]
-        for x in (key, value):
-            if x is groups[-1][0]:
-                groups[-1] = (x, groups[-1][1] + 1)
-            else:
-                groups.append((x, 1))
-        heads: list[Tensor] = []
-        for x, count in groups:
-            rows = slice(len(heads) * self.embed_dims, (len(heads) + count) * self.embed_dims)
-            bias = self.attn.in_proj_bias
-            bias = None if bias is None else bias[rows]
-            joint = F.linear(x, self.attn.in_proj_weight[rows], bias)
-            joint = joint.view(*x.shape[:2], count, self.num_heads, -1)
-            heads += joint.permute(2, 0, 3, 1, 4).unbind(0)
-        return heads
+        """q, k, v, each (B, heads, L, head_dims)."""
+        # Three products: the gradient of one joint product would first have to be put together.
+        weights = self.attn.in_proj_weight.chunk(3)
+        biases = (None,) * 3 if self.attn.in_proj_bias is None else self.attn.in_proj_bias.chunk(3)
+        return [F.linear(x, weight, bias).view(*x.shape[:2], self.num_heads, -1).transpose(1, 2)
+                for x, weight, bias in zip((query, key, value), weights, biases, strict=True)]
 
 
 def _allowed(attn_mask: Tensor | None, num_heads: int) -> Tensor | None:

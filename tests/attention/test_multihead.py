@@ -206,3 +206,24 @@ def test_bad_input():
         attend(q, q, q, DistanceDecay(), (2, 3), form='chunked')
     with pytest.raises(ValueError, match='needs a rel_pos_encoding'):
         attend(q, q, q, form='chunked')
+
+
+@pytest.mark.parametrize('train', [False, True])
+def test_padded_keys_are_left_out_where_that_pays(train, monkeypatch):
+    """The same as masking them, gradients included; also for an image of padding alone."""
+    from mmposenc.attention import core
+    torch.manual_seed(0)
+    q, k, v = torch.randn(3, 3, 2, 10, 4, dtype=torch.float64).unbind()
+    mask = torch.zeros(3, 10, dtype=torch.bool)
+    mask[1, [3, 7, 8]] = mask[2] = True
+    results = []
+    for least in (core.LEAVE_OUT_FROM, 1):
+        monkeypatch.setattr(core, 'LEAVE_OUT_FROM', least)
+        leaves = [x.clone().requires_grad_(train) for x in (q, k, v)]
+        out, _ = core.attend(*leaves, key_padding_mask=mask)
+        if train:
+            out.square().sum().backward()
+        results.append([out, *[x.grad for x in leaves if train]])
+    assert core._leaving_out_pays(q, k, ~mask) and not results[1][0][2].any()
+    for a, b in zip(*results, strict=True):
+        torch.testing.assert_close(a, b)

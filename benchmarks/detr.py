@@ -1,0 +1,137 @@
+"""One encoder layer of DETR and of Deformable DETR: this project's against mmdet's, paired.
+
+    python benchmarks/detr.py [--rows 25x42] [--case none] [--repeats 7] [--dropout 0.1]
+
+256 channels, 8 heads, a batch of two images of which the second is padded, float32, forward and
+backward. Same weights; the iRPE rows add their tables. Memory is the highest resident set beyond
+what is in use before the step.
+"""
+from __future__ import annotations
+
+import argparse
+import copy
+import warnings
+from collections.abc import Callable
+
+import torch
+from measure import paired_ratios, peak_memory
+from torch import Tensor, nn
+
+import mmposenc  # noqa: F401  (before mmdet)
+
+DIMS, HEADS = 256, 8
+GRIDS = {'25x42': (25, 42), '50x84': (50, 84)}
+#: Contextual, on keys, 9 x 9 buckets.
+IRPE = dict(type='mmposenc.IRPE', method='product', mode='contextual', rpe_on='k', ratio=2.0)
+LEVELS = {'25x42': [(25, 42)], '50x84': [(50, 84)],
+          'four levels': [(50, 84), (25, 42), (13, 21), (7, 11)]}
+CASES = ('none', 'irpe-k', 'deformable', 'deformable decoder')
+#: Time and memory that the project set itself, as fractions of mmdet's.
+TARGETS = {('none', '25x42'): '.55', ('none', '50x84'): '.45, .15',
+           ('irpe-k', '50x84'): '.80, .20'}
+
+
+def ffn(hidden: int, dropout: float) -> dict:
+    """Two linear layers with ReLU between."""
+    return dict(embed_dims=DIMS, feedforward_channels=hidden, num_fcs=2, ffn_drop=dropout,
+                act_cfg=dict(type='ReLU', inplace=True))
+
+
+def padding(shapes: list[tuple[int, int]]) -> Tensor:
+    """The second image fills about 0.8 of the height and 0.9 of the width."""
+    masks = []
+    for height, width in shapes:
+        mask = torch.zeros(2, height, width, dtype=torch.bool)
+        mask[1, -(-4 * height // 5):] = True
+        mask[1, :, -(-9 * width // 10):] = True
+        masks.append(mask.flatten(1))
+    return torch.cat(masks, 1)
+
+
+def step(layer: nn.Module, tokens: Tensor, **kwargs: object) -> Callable[[], None]:
+    """Forward and backward."""
+    def run() -> None:
+        layer.zero_grad(set_to_none=True)
+        tokens.grad = None
+        layer(tokens, **kwargs).square().mean().backward()
+    return run
+
+
+def detr_layers(rows: str, relative: bool, dropout: float) -> dict[str, Callable[[], None]]:
+    """An encoder layer, FFN of 2048."""
+    from mmdet.models.layers.transformer import DetrTransformerEncoderLayer
+
+    from mmposenc.detr.layers import DetrEncoderLayer
+    attn = dict(embed_dims=DIMS, num_heads=HEADS, dropout=dropout)
+    theirs = DetrTransformerEncoderLayer(dict(attn), ffn(2048, dropout))
+    ours = DetrEncoderLayer({**attn, 'rel_pos_encoding': IRPE if relative else None},
+                            ffn(2048, dropout))
+    ours.load_state_dict(theirs.state_dict(), strict=False)
+    hw = GRIDS[rows]
+    tokens = torch.randn(2, hw[0] * hw[1], DIMS, requires_grad=True)
+    pos = torch.randn(2, hw[0] * hw[1], DIMS)
+    shared = dict(query_pos=pos, key_padding_mask=padding([hw]))
+    return {'mmdet': step(theirs.train(), tokens, **shared),
+            'ours': step(ours.train(), tokens, hw_shape=hw, **shared)}
+
+
+def deformable_layers(rows: str, decoder: bool, dropout: float) -> dict[str, Callable[[], None]]:
+    """An encoder layer, or a decoder layer of 300 queries, FFN of 1024."""
+    from mmdet.models.layers import transformer as theirs_room
+
+    from mmposenc.detr import layers as ours_room
+    shapes = LEVELS[rows]
+    attn = dict(embed_dims=DIMS, num_heads=HEADS, num_levels=len(shapes), dropout=dropout)
+    kind = 'Decoder' if decoder else 'Encoder'
+    args = [dict(embed_dims=DIMS, num_heads=HEADS, dropout=dropout)] if decoder else []
+    args += [{**attn, 'batch_first': True}, ffn(1024, dropout)]
+    theirs = getattr(theirs_room, f'DeformableDetrTransformer{kind}Layer')(*copy.deepcopy(args))
+    ours = getattr(ours_room, f'Deformable{kind}Layer')(*copy.deepcopy(args))
+    with torch.no_grad():
+        for name, p in theirs.named_parameters():
+            if 'sampling_offsets' in name or 'attention_weights' in name:
+                p.add_(torch.randn_like(p) * 0.05)
+    ours.load_state_dict(theirs.state_dict())
+    cells = sum(h * w for h, w in shapes)
+    memory = torch.randn(2, cells, DIMS, requires_grad=True)
+    tokens = torch.randn(2, 300, DIMS, requires_grad=True) if decoder else memory
+    starts = torch.tensor([0] + [h * w for h, w in shapes]).cumsum(0)[:-1]
+    kwargs = dict(query_pos=torch.randn(tokens.shape), key_padding_mask=padding(shapes),
+                  reference_points=torch.rand(2, tokens.shape[1], len(shapes), 2),
+                  spatial_shapes=torch.tensor(shapes), level_start_index=starts)
+    if decoder:
+        kwargs['value'] = memory
+    return {'mmdet': step(theirs.train(), tokens, **kwargs),
+            'ours': step(ours.train(), tokens, **kwargs)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--rows', choices=sorted(LEVELS), action='append')
+    parser.add_argument('--case', choices=CASES, action='append')
+    parser.add_argument('--repeats', type=int, default=7)
+    parser.add_argument('--dropout', type=float, default=0.0)
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    warnings.simplefilter('ignore')
+    print('| layer | tokens | time / mmdet | MiB, mmdet | MiB, ours | memory / mmdet | target |')
+    print('|---|---|---|---|---|---|---|')
+    for case in args.case or CASES:
+        deformable = case.startswith('deformable')
+        for rows in args.rows or (LEVELS if deformable else GRIDS):
+            if rows not in (LEVELS if deformable else GRIDS):
+                continue
+            runs = (deformable_layers(rows, case.endswith('decoder'), args.dropout) if deformable
+                    else detr_layers(rows, case == 'irpe-k', args.dropout))
+            ratio = paired_ratios(runs, 'mmdet', args.repeats)['ours']
+            memory = {name: peak_memory(run) / 2 ** 20 for name, run in runs.items()}
+            target = TARGETS.get((case, rows), '1.0' if deformable else '')
+            print(f'| {case} | {rows} | {ratio:.2f} | {memory["mmdet"]:.0f} | '
+                  f'{memory["ours"]:.0f} | {memory["ours"] / memory["mmdet"]:.2f} | {target} |',
+                  flush=True)
+
+
+if __name__ == '__main__':
+    main()
