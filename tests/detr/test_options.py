@@ -1,0 +1,212 @@
+"""Options, what they do to the model, and bad input."""
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from mmengine.registry import MODELS, init_default_scope
+from tinydetr import IRPE, PEG, build, deformable, detr, images, predict, total_loss
+
+PEG_QK = dict(type='mmposenc.PEG', apply_to='qk')
+#: Every way to encode, with the levels it runs on.
+WAYS = {
+    'sine': detr(),
+    'none': detr(encoder=dict(encoder_pos=None)),
+    'none, decoder too': detr(encoder=dict(encoder_pos=None), decoder=dict(key_pos=None)),
+    'learned': detr(encoder=dict(encoder_pos='learned'), decoder=dict(key_pos='learned')),
+    'peg': detr(encoder=dict(encoder_pos=None, pos_encoding=PEG)),
+    'peg qk': detr(encoder=dict(pos_encoding=PEG_QK, positions=(-1,))),
+    'irpe': detr(attn=dict(rel_pos_encoding=IRPE)),
+    'several': detr(encoder=dict(pos_encoding=[PEG, dict(type='mmposenc.PEG')], positions=(-1, 1)),
+                    attn=dict(rel_pos_encoding={**IRPE, 'rpe_on': 'qkv'})),
+    'deformable peg': deformable(levels=3, encoder=dict(encoder_pos=None, pos_encoding=PEG)),
+    'deformable shared': deformable(levels=3, encoder=dict(pos_encoding=PEG,
+                                                           pos_encoding_shared=True)),
+    'deformable qk': deformable(encoder=dict(pos_encoding=PEG_QK)),
+    'deformable learned': deformable(encoder=dict(encoder_pos='learned'), with_box_refine=True),
+}
+
+
+@pytest.mark.parametrize('boxes', [True, False], ids=['boxes', 'no boxes'])
+@pytest.mark.parametrize('way', WAYS)
+def test_a_training_step_reaches_every_parameter(way: str, boxes: bool) -> None:
+    model = build(WAYS[way]).train()
+    loss = total_loss(model, images(((64, 96), (45, 61)), boxes=boxes))
+    loss.backward()
+    assert torch.isfinite(loss)
+    without = {n for n, p in model.named_parameters() if p.grad is None}
+    assert without <= ({n for n in without if 'reg' in n} if not boxes else set())
+    # the result of a PEG behind the last layer, and all others, is used
+    if boxes:
+        for name, p in model.named_parameters():
+            # keys' biases move all logits of a query alike, and softmax does not see that
+            if 'encoding' in name:
+                assert p.grad.abs().max() > 0, name
+
+
+@pytest.mark.parametrize('way', WAYS)
+def test_batches_of_one_size_have_no_mask(way: str) -> None:
+    """The same images with and without a mask that says nothing."""
+    model = build(WAYS[way]).eval()
+    pair, single = ((64, 96), (64, 96)), ((64, 96),)
+    both, alone = predict(model, images(pair)), predict(model, images(single))
+    torch.testing.assert_close(both[0].scores, alone[0].scores, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(both[0].bboxes, alone[0].bboxes, atol=1e-3, rtol=1e-4)
+
+
+def test_absolute_positions_are_those_asked_for() -> None:
+    from mmdet.structures import DetDataSample
+    sample = DetDataSample(metainfo=dict(img_shape=(64, 96), batch_input_shape=(64, 96)))
+    feature = torch.randn(1, 16, 2, 3)
+
+    def positions(**kwargs):
+        model = build(detr(**kwargs))
+        encoder, decoder = model.pre_transformer((feature,), [sample])
+        return encoder['feat_pos'], decoder['memory_pos'], model
+
+    sine_encoder, sine_keys, model = positions()
+    expected = model.positional_encoding(None, input=feature).flatten(2).transpose(1, 2)
+    assert torch.equal(sine_encoder, expected) and sine_keys is sine_encoder
+    encoder, keys, _ = positions(encoder=dict(encoder_pos=None))
+    assert encoder is None and torch.equal(keys, expected)
+    encoder, keys, _ = positions(decoder=dict(key_pos=None))
+    assert keys is None and torch.equal(encoder, expected)
+    encoder, keys, model = positions(encoder=dict(encoder_pos='learned'))
+    table = model.encoder_pos_encodings.pos_embed.unflatten(1, (25, 42))
+    resized = torch.nn.functional.interpolate(table.permute(0, 3, 1, 2), (2, 3), mode='bicubic')
+    torch.testing.assert_close(encoder, resized.flatten(2).transpose(1, 2))
+    assert torch.equal(keys, expected)
+
+
+def test_level_embedding_stays_without_positions() -> None:
+    from mmdet.structures import DetDataSample
+    sample = DetDataSample(metainfo=dict(img_shape=(64, 96), batch_input_shape=(64, 96)))
+    model = build(deformable(levels=2, encoder=dict(encoder_pos=None)))
+    maps = (torch.randn(1, 16, 4, 6), torch.randn(1, 16, 2, 3))
+    pos = model.pre_transformer(maps, [sample])[0]['feat_pos'][0]
+    expected = model.level_embed.repeat_interleave(torch.tensor([24, 6]), 0)
+    assert torch.equal(pos, expected)
+
+
+def test_attention_weights_when_asked() -> None:
+    model = build(detr(attn=dict(rel_pos_encoding=IRPE), encoder=dict(pos_encoding=PEG))).eval()
+    tokens = torch.randn(2, 12, 16)
+    mask = torch.zeros(2, 12, dtype=torch.bool).view(2, 3, 4)
+    mask[1, 2:] = mask[1, :, 3:] = True
+    mask = mask.flatten(1)
+    memory, weights = model.encoder(tokens, None, mask, spatial_shapes=(3, 4), need_weights=True)
+    torch.testing.assert_close(memory, model.encoder(tokens, None, mask, spatial_shapes=[(3, 4)]))
+    assert len(weights) == 2 and weights[0].shape == (2, 2, 12, 12)
+    torch.testing.assert_close(weights[0].sum(-1), torch.ones(2, 2, 12))
+    assert not weights[0][1, :, :, mask[1]].any()
+
+
+def test_checkpointing_changes_nothing() -> None:
+    data = images(((64, 96), (45, 61)))
+    grads = []
+    for num_cp in (-1, 2):
+        model = build(detr(encoder=dict(num_cp=num_cp, pos_encoding=PEG),
+                           attn=dict(rel_pos_encoding=IRPE))).train()
+        total_loss(model, data).backward()
+        grads.append({n: p.grad for n, p in model.named_parameters()})
+    for name, grad in grads[0].items():
+        torch.testing.assert_close(grads[1][name], grad)
+
+
+@pytest.mark.parametrize('cfg', [detr(encoder=dict(pos_encoding=PEG),
+                                      attn=dict(rel_pos_encoding=IRPE)),
+                                 deformable(levels=3, encoder=dict(pos_encoding=PEG))])
+def test_an_image_of_one_token(cfg: dict) -> None:
+    """Alone, where BatchNorm has one value a channel to take statistics from only in evaluation,
+    and beside a larger one."""
+    model = build(cfg)
+    for sizes in (((20, 30),), ((20, 30), (64, 96))):
+        found = predict(model, images(sizes))[0]
+        assert found.bboxes.isfinite().all() and found.scores.isfinite().all()
+        assert (found.bboxes >= 0).all() and (found.bboxes[:, 2] <= 30).all()
+    assert total_loss(model.train(), images(((20, 30), (64, 96)))).isfinite()
+
+
+BAD = {
+    'rel_pos_encoding.*deformable attention compares no pairs': deformable(
+        attn=dict(rel_pos_encoding=IRPE)),
+    'key_pos=None: the decoder of Deformable DETR has no keys': {
+        **deformable(), 'decoder': {**deformable()['decoder'], 'key_pos': None}},
+    "encoder.encoder_pos='cosine' must be 'sine', 'learned', None": detr(
+        encoder=dict(encoder_pos='cosine')),
+    "decoder.key_pos=True must be 'sine'": detr(decoder=dict(key_pos=True)),
+    "encoder.encoder_pos={'type': 'mmposenc.PEG'} must be": detr(
+        encoder=dict(encoder_pos=dict(type='mmposenc.PEG'))),
+    r'positions=\(0,\) without a pos_encoding': detr(encoder=dict(positions=(0,))),
+    r'positions=\(2,\) must be different numbers from -1': detr(
+        encoder=dict(pos_encoding=PEG, positions=(2,))),
+    'PEG changes the grid': detr(encoder=dict(
+        pos_encoding=dict(type='mmposenc.PEG', padding='none'))),
+    "apply_to='qk' after the last block": detr(encoder=dict(pos_encoding=PEG_QK, positions=(1,))),
+    'unknown encoding type=': detr(encoder=dict(pos_encoding=dict(type='mmposenc.PEGG'))),
+    'object queries lie on no grid': {**detr(), 'decoder': {
+        **detr()['decoder'], 'layer_cfg': {
+            **detr()['decoder']['layer_cfg'],
+            'cross_attn_cfg': dict(embed_dims=16, num_heads=2, rel_pos_encoding=IRPE)}}},
+    'num_feature_levels=2, but the encoder has num_levels=1': {
+        **deformable(), 'num_feature_levels': 2},
+    'attention takes no droput': detr(attn=dict(droput=0.1)),
+    'embed_dims=16 must be a positive multiple of num_heads=3': detr(attn=dict(num_heads=3)),
+    'num_feats=16 must be half of': {**detr(), 'positional_encoding': dict(num_feats=16)},
+    'num_layers=0 must be at least 1': {**detr(), 'encoder': {**detr()['encoder'],
+                                                             'num_layers': 0}},
+    'num_cp=3': detr(encoder=dict(num_cp=3)),
+}
+
+
+@pytest.mark.parametrize('message', BAD)
+def test_contradictions_are_named(message: str) -> None:
+    init_default_scope('mmdet')
+    with pytest.raises(ValueError, match=message):
+        MODELS.build(copy.deepcopy(BAD[message]))
+
+
+def test_batches_come_first() -> None:
+    from mmposenc.detr.attention import MultiheadAttention
+    from mmposenc.detr.deformable_attention import MultiScaleDeformableAttention
+    for attention in (MultiheadAttention, MultiScaleDeformableAttention):
+        with pytest.raises(ValueError, match='batch_first=False'):
+            attention(16, 2, batch_first=False)
+
+
+def test_a_module_cannot_stand_on_several_levels() -> None:
+    from mmposenc.encodings import PEG as Module
+    cfg = deformable(levels=3, encoder=dict(pos_encoding=None))
+    init_default_scope('mmdet')
+    cfg['encoder']['pos_encoding'] = Module(16)
+    with pytest.raises(ValueError, match='is a module, but there are 3 levels'):
+        MODELS.build(cfg)
+
+
+def test_images_that_do_not_fit_the_batch_are_named() -> None:
+    from mmdet.structures import DetDataSample
+    model = build(detr())
+    for shape in ((0, 10), (65, 64)):
+        samples = [DetDataSample(metainfo=dict(img_shape=shape, batch_input_shape=(64, 64)))]
+        with pytest.raises(ValueError, match=rf'img_shape=\({shape[0]}, {shape[1]}\) of image 0'):
+            model.pre_transformer((torch.zeros(1, 16, 2, 2),), samples)
+    with pytest.raises(ValueError, match='batch_data_samples is empty'):
+        model.pre_transformer((torch.zeros(1, 16, 2, 2),), None)
+
+
+def test_grids_that_do_not_fit_are_named() -> None:
+    model = build(detr(attn=dict(rel_pos_encoding=IRPE), encoder=dict(pos_encoding=PEG)))
+    tokens = torch.zeros(1, 12, 16)
+    with pytest.raises(ValueError, match=r'query has 12 tokens, but spatial_shapes=\[\(3, 5\)\]'):
+        model.encoder(tokens, spatial_shapes=(3, 5))
+    with pytest.raises(ValueError, match='q_grid=None'):
+        model.encoder(tokens)
+    with pytest.raises(ValueError, match='has dtype torch.float32; bool is required'):
+        model.encoder(tokens, None, torch.zeros(1, 12), spatial_shapes=(3, 4))
+    two = build(deformable(levels=2, encoder=dict(pos_encoding=PEG)))
+    with pytest.raises(ValueError, match='has 1 levels, but the encoder has num_levels=2'):
+        two.encoder(tokens, None, None, torch.tensor([[3, 4]]), torch.tensor([0]),
+                    torch.ones(1, 1, 2))
+    with pytest.raises(ValueError, match='the neck gives 1 maps, but num_feature_levels=2'):
+        two.pre_transformer((torch.zeros(1, 16, 2, 2),), None)
