@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from mmengine.registry import MODELS, init_default_scope
-from mmengine.runner import Runner
+from optimizer_checks import weight_decays
 
 import mmposenc  # noqa: F401
 from mmposenc.engine import load_config, override
@@ -101,11 +101,7 @@ def test_full_model_has_the_releases_parameters(name: str) -> None:
 def test_no_weight_decay_on_norms_and_encodings(name: str) -> None:
     cfg = shrink(load(name))
     model = build(cfg)
-    optimizer = Runner.build_optim_wrapper(
-        type('_', (), {'model': model})(), cfg.optim_wrapper).optimizer
-    decay = {id(p): group['weight_decay'] for group in optimizer.param_groups
-             for p in group['params']}
-    names = {n: decay[id(p)] for n, p in model.named_parameters()}
+    names = weight_decays(model, cfg)
     assert len(names) == len(list(model.parameters()))
     free = {n for n, value in names.items() if value == 0}
     norms = {f'{n}.{p}' for n, m in model.named_modules() for p, _ in m.named_parameters()

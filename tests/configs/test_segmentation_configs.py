@@ -9,7 +9,7 @@ import pytest
 import torch
 from mmengine.model.utils import revert_sync_batchnorm
 from mmengine.registry import init_default_scope
-from mmengine.runner import Runner
+from optimizer_checks import weight_decays
 
 import mmposenc  # noqa: F401
 from mmposenc.engine import load_config, override
@@ -159,11 +159,7 @@ def test_one_step_of_a_small_version(name: str) -> None:
 def test_no_weight_decay_on_norms_and_encodings(name: str) -> None:
     cfg = shrink(load(name))
     model = build(cfg)
-    optimizer = Runner.build_optim_wrapper(
-        type('_', (), {'model': model})(), cfg.optim_wrapper).optimizer
-    decay = {id(p): group['weight_decay'] for group in optimizer.param_groups
-             for p in group['params']}
-    free = {n for n, p in model.named_parameters() if decay[id(p)] == 0}
+    free = {name for name, decay in weight_decays(model, cfg).items() if decay == 0}
     norms = {f'{n}.{p}' for n, m in model.named_modules() for p, _ in m.named_parameters()
              if isinstance(m, (torch.nn.LayerNorm, torch.nn.modules.batchnorm._BatchNorm))}
     encodings = {n for n, _ in model.named_parameters()

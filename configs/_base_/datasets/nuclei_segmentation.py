@@ -1,6 +1,6 @@
 # Fluorescent nuclei in 128x128 tiles of one image, the last quarter of its rows held out:
 # python tools/prepare_data.py nuclei
-default_scope = 'mmseg'
+_base_ = 'ade20k_512x512.py'
 data_root = 'data/nuclei/'
 metainfo = dict(classes=('background', 'nucleus'), palette=[(0, 0, 0), (255, 60, 60)])
 
@@ -32,42 +32,23 @@ tta_pipeline = [
             [dict(type='mmposenc.LoadSegAnnotations')],
             [dict(type='PackSegInputs')]])]
 
+dataset = dict(
+    type='mmposenc.SegDataset', data_root=data_root, img_suffix='.png', metainfo=metainfo)
 train_dataloader = dict(
-    batch_size=4,
     num_workers=1,
     persistent_workers=False,  # started and seeded with every epoch: a resumed run is exact
     drop_last=True,
-    sampler=dict(type='DefaultSampler', shuffle=True),
+    sampler=dict(type='DefaultSampler'),
     # The tiles overlap and are few: an 'epoch' sees each many times, cut anew.
     dataset=dict(
+        _delete_=True,
         type='RepeatDataset',
         times=16,
         dataset=dict(
-            type='mmposenc.SegDataset',
-            data_root=data_root,
-            img_suffix='.png',
             data_prefix=dict(img_path='images/training', seg_map_path='annotations/training'),
-            metainfo=metainfo,
-            pipeline=train_pipeline)))
+            pipeline=train_pipeline, **dataset)))
 val_dataloader = dict(
-    batch_size=1,
     num_workers=1,
     persistent_workers=False,
-    sampler=dict(type='DefaultSampler', shuffle=False),
-    dataset=dict(
-        type='mmposenc.SegDataset',
-        data_root=data_root,
-        img_suffix='.png',
-        data_prefix=dict(img_path='images/validation', seg_map_path='annotations/validation'),
-        metainfo=metainfo,
-        test_mode=True,
-        pipeline=test_pipeline))
+    dataset=dict(pipeline=test_pipeline, **dataset))
 test_dataloader = val_dataloader
-
-val_evaluator = dict(type='IoUMetric', iou_metrics=['mIoU'])
-test_evaluator = val_evaluator
-tta_model = dict(type='SegTTAModel')
-
-visualizer = dict(
-    type='SegLocalVisualizer', vis_backends=[dict(type='LocalVisBackend')], name='visualizer',
-    alpha=0.5)

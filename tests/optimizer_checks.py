@@ -1,0 +1,20 @@
+"""What a config's optimizer does with each parameter."""
+from __future__ import annotations
+
+from mmengine.config import Config
+from mmengine.optim import OptimWrapper
+from mmengine.runner import Runner
+from torch import nn
+
+
+def build_optimizer(model: nn.Module, cfg: Config) -> OptimWrapper:
+    """As the runner builds it."""
+    return Runner.build_optim_wrapper(type('_', (), {'model': model})(), cfg.optim_wrapper)
+
+
+def weight_decays(model: nn.Module, cfg: Config) -> dict[str, float]:
+    """Weight decay of every parameter by its name."""
+    decay = {id(p): group['weight_decay']
+             for group in build_optimizer(model, cfg).optimizer.param_groups
+             for p in group['params']}
+    return {name: decay[id(p)] for name, p in model.named_parameters()}
