@@ -4,14 +4,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ..functional.grids import Grid, GridLike, as_grid, key_grid
-from ..functional.offset_terms import add_prefix_bias, table_bias
+from ..functional.grids import Grid, GridLike, as_grid
 from ..functional.offsets import axis_offsets
-from .base import RelativeEncoding
-from .chunked_tables import attend_bias, is_worth_chunking
+from .offset_bias import OffsetBias
 
 
-class LogSpacedCPB(RelativeEncoding):
+class LogSpacedCPB(OffsetBias):
     """A bias computed from the offset by a small network, so that it carries over to windows of
     any size (Swin Transformer V2, CVPR 2022, Eq. 3-4).
 
@@ -37,8 +35,6 @@ class LogSpacedCPB(RelativeEncoding):
     (there 0 / 0). The cosine attention of SwinV2 belongs to its attention module, not here.
     """
 
-    contextual = False
-
     def __init__(self, num_heads: int, *, hidden_dims: int = 512,
                  window_size: GridLike | None = None, num_prefix_tokens: int = 0) -> None:
         super().__init__()
@@ -46,14 +42,10 @@ class LogSpacedCPB(RelativeEncoding):
                                    ('num_prefix_tokens', num_prefix_tokens, 0)):
             if value < least:
                 raise ValueError(f'{name}={value} must be >= {least}')
-        self.num_heads = num_heads
+        self._set_heads(num_heads, num_prefix_tokens)
         self.window_size = None if window_size is None else as_grid(window_size, 'window_size').hw
-        self.num_prefix_tokens = num_prefix_tokens
-        self.forms = () if num_prefix_tokens else ('chunked',)
         self.cpb_mlp = nn.Sequential(nn.Linear(2, hidden_dims), nn.ReLU(inplace=True),
                                      nn.Linear(hidden_dims, num_heads, bias=False))
-        if num_prefix_tokens:
-            self.prefix_bias = nn.Parameter(torch.empty(num_heads, 3))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -62,29 +54,7 @@ class LogSpacedCPB(RelativeEncoding):
             nn.init.trunc_normal_(parameter, std=0.02)
         nn.init.zeros_(self._layers()[0].bias)
 
-    def logits(self, q: Tensor, k: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
-               ) -> Tensor:
-        """The bias (1, heads, Lq, Lk); ``q`` and ``k`` are not read."""
-        query, key = as_grid(q_grid, 'q_grid'), key_grid(q_grid, k_grid)
-        bias = table_bias(*self._offset_bias(query, key))
-        return add_prefix_bias(bias, getattr(self, 'prefix_bias', None), self.num_prefix_tokens)
-
-    def choose_form(self, q: Tensor, k: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
-                    ) -> str:
-        """'chunked' for many pairs on a CPU."""
-        return 'chunked' if self.forms and is_worth_chunking(q, k) else 'definition'
-
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, q_grid: GridLike,
-               k_grid: GridLike | None = None, key_padding_mask: Tensor | None = None, *,
-               form: str, scale: float = 1.0) -> Tensor:
-        """The whole attention; see :class:`RelativeEncoding`."""
-        query, key = as_grid(q_grid, 'q_grid'), key_grid(q_grid, k_grid)
-        return attend_bias(q, k, v, query, key, *self._offset_bias(query, key), key_padding_mask,
-                           scale)
-
     def _offset_bias(self, query: Grid, key: Grid) -> tuple[Tensor, Tensor, Tensor]:
-        """Bias (heads, Dr, Dc) of the distinct offsets, and which of them pairs of rows (Hq, Hk)
-        and of columns (Wq, Wk) have."""
         unit = query.hw if self.window_size is None else self.window_size
         like = self._layers()[0].weight
         row, row_index = _distinct(query.height, key.height, query.stride_h, key.stride_h, like)

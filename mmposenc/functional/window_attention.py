@@ -8,11 +8,13 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-#: Scores worked on at a time on a CPU, in numbers: 1 MiB of float32 stays in the cache.
+#: Scores worked on at a time on a CPU, in numbers, for inference and in training, which has more
+#: buffers: they stay in the cache.
 _CHUNK = 2 ** 18
-#: Up to this many weights (64 MiB of float32), training keeps them: computing them again saves a
-#: tenth of the memory of explicit attention and takes a third more time than keeping them.
-_KEEP = 2 ** 24
+_TRAINING_CHUNK = 2 ** 17
+#: Up to this many weights (8 MiB of float32), training keeps them; computing more of them again
+#: costs little, and they would be most of the memory.
+_KEEP = 2 ** 21
 
 
 def window_attention(joint: Tensor, bias: Tensor | None, regions: Tensor | None, scale: float
@@ -60,7 +62,7 @@ def _infer(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, regions: Tensor
         return F.scaled_dot_product_attention(
             q, k, v, attn_mask=None if bias is None else bias[None], scale=scale)
     out = _empty_output(q)
-    for start, stop, apart in _chunks(q, regions):
+    for start, stop, apart in _chunks(q, regions, _CHUNK):
         part = slice(start, stop)
         mask = None if bias is None else bias[None]
         if apart is not None:
@@ -88,7 +90,7 @@ class _WindowAttention(torch.autograd.Function):
             out = _infer(q, k, v, None if bias is None else bias.detach(), regions, scale)
         else:
             kept, out = q.new_empty(windows * heads, length, length), _empty_output(q)
-            for start, stop, apart in _chunks(q, regions):
+            for start, stop, apart in _chunks(q, regions, _TRAINING_CHUNK):
                 part = slice(start, stop)
                 weights = kept[start * heads:stop * heads]
                 _weights(q[part], k[part], bias, apart, scale, weights)
@@ -111,7 +113,8 @@ class _WindowAttention(torch.autograd.Function):
             grad_bias = q.new_zeros(heads, length, length, dtype=torch.promote_types(
                 q.dtype, torch.float32))
         buffer = None
-        for start, stop, apart in _chunks(q, regions if kept is None else None):
+        for start, stop, apart in _chunks(q, regions if kept is None else None,
+                                          _TRAINING_CHUNK):
             part, shape = slice(start, stop), (-1, heads, length, dims)
             if kept is not None:
                 p = kept[start * heads:stop * heads]
@@ -122,12 +125,13 @@ class _WindowAttention(torch.autograd.Function):
                              buffer[:(stop - start) * heads])
             g = _flat(grad[part])
             grad_v[part] = torch.bmm(p.transpose(1, 2), g).view(shape)
-            dp = torch.bmm(g, _flat(v[part]).transpose(1, 2))
-            ds = torch._softmax_backward_data(dp, p, -1, p.dtype)
+            ds = torch.bmm(g, _flat(v[part]).transpose(1, 2))
+            del g
+            torch.ops.aten._softmax_backward_data(ds, p, -1, p.dtype, grad_input=ds)
             if grad_bias is not None:
                 grad_bias += ds.view(-1, heads, length, length).sum(0)
-            grad_q[part] = torch.bmm(ds, _flat(k[part])).view(shape).mul_(ctx.scale)
-            grad_k[part] = torch.bmm(ds.transpose(1, 2), _flat(q[part] * ctx.scale)).view(shape)
+            grad_q[part] = _scaled(ds, _flat(k[part]), ctx.scale).view(shape)
+            grad_k[part] = _scaled(ds.transpose(1, 2), _flat(q[part]), ctx.scale).view(shape)
         if grad_bias is not None:
             grad_bias = grad_bias.to(bias.dtype)
         return grad_joint, grad_bias, None, None
@@ -136,7 +140,7 @@ class _WindowAttention(torch.autograd.Function):
 def _weights(q: Tensor, k: Tensor, bias: Tensor | None, apart: Tensor | None, scale: float,
              out: Tensor) -> Tensor:
     """Attention weights of a run of windows, into ``out`` (windows * heads, L, L)."""
-    torch.bmm(_flat(q * scale), _flat(k).transpose(1, 2), out=out)
+    _scaled(_flat(q), _flat(k).transpose(1, 2), scale, out)
     by_window = out.view(q.shape[0], -1, *out.shape[1:])
     if bias is not None:
         by_window += bias
@@ -145,11 +149,19 @@ def _weights(q: Tensor, k: Tensor, bias: Tensor | None, apart: Tensor | None, sc
     return torch.softmax(out, -1, out=out)
 
 
-def _chunks(q: Tensor, regions: Tensor | None) -> list[tuple[int, int, Tensor | None]]:
+def _scaled(a: Tensor, b: Tensor, scale: float, out: Tensor | None = None) -> Tensor:
+    """a b * scale."""
+    out = a.new_empty(*a.shape[:2], b.shape[2]) if out is None else out
+    # With beta=0 what is in the output does not count.
+    return torch.baddbmm(out, a, b, beta=0, alpha=scale, out=out)
+
+
+def _chunks(q: Tensor, regions: Tensor | None, elements: int
+            ) -> list[tuple[int, int, Tensor | None]]:
     """Runs of windows (start, stop) and the pairs (windows, L, L) of each that must not meet; None
     where all may."""
     windows, heads, length, _ = q.shape
-    step = max(1, _CHUNK // (heads * length * length))
+    step = max(1, elements // (heads * length * length))
     split = [] if regions is None else (regions != regions[:, :1]).any(1).tolist()
     chunks: list[tuple[int, int, Tensor | None]] = []
     for start in range(0, windows, step):

@@ -32,6 +32,7 @@ ENCODINGS = {
 def small_chunks(monkeypatch, request):
     """Several runs of windows even in small tests, of which the last is short."""
     monkeypatch.setattr(core, '_CHUNK', 2 * 3 * 16 ** 2)
+    monkeypatch.setattr(core, '_TRAINING_CHUNK', 2 * 3 * 16 ** 2)
     monkeypatch.setattr(core, '_KEEP', request.param)
 
 
@@ -223,6 +224,7 @@ def test_fast_form_equals_the_weights(name):
 @pytest.mark.parametrize('keep', [0, 2 ** 21])
 def test_gradcheck(monkeypatch, has_bias, has_regions, keep):
     monkeypatch.setattr(core, '_CHUNK', 2 * 2 * 6 ** 2)
+    monkeypatch.setattr(core, '_TRAINING_CHUNK', 2 * 2 * 6 ** 2)
     monkeypatch.setattr(core, '_KEEP', keep)
     torch.manual_seed(0)
     joint = torch.randn(5, 6, 3, 2, 3, dtype=torch.float64, requires_grad=True)
