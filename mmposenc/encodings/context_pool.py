@@ -14,7 +14,7 @@ from ..functional.context_pool_ablations import (
     random_mean,
     window_mean,
 )
-from ..functional.grids import check_tokens
+from ..functional.grids import cells_at_stride, check_tokens
 from ..functional.masking import join_prefix, split_prefix
 from .base import TokenEncoding
 from .context_pool_predictors import PREDICTORS, build_predictor
@@ -56,6 +56,8 @@ class ContextPool(TokenEncoding):
         window_size: side of the fixed windows in cells, odd.
         num_random: tokens drawn for each.
         form, truncate: as for :func:`mmposenc.functional.context_pool`.
+        stride: pool for every so many-th row and column only, so the grid shrinks: what replaces
+            a ConvNet's pooling and strides.
 
     Raises:
         ValueError: for unknown or contradicting options.
@@ -68,17 +70,18 @@ class ContextPool(TokenEncoding):
                  dims: int = 2, causal: bool = False, weights: str = 'learned',
                  locality: str = 'gaussian', predictor: str = 'conv', size_norm: str = 'sigmoid',
                  window_size: int = 7, num_random: int = 32, form: str = 'auto',
-                 truncate: float = 5.0) -> None:
+                 truncate: float = 5.0, stride: int = 1) -> None:
         super().__init__()
         _check_choices(weights=(weights, WEIGHTS), locality=(locality, LOCALITIES),
                        predictor=(predictor, PREDICTORS), size_norm=(size_norm, SIZE_NORMS),
                        dims=(dims, (1, 2)), form=(form, FORMS))
-        _check_numbers(embed_dims, hidden_dims, ratio, window_size, num_random, truncate)
-        _check_pairs(dims, causal, weights, locality, size_norm)
+        _check_numbers(embed_dims, hidden_dims, ratio, window_size, num_random, truncate,
+                       stride)
+        _check_pairs(stride, dims, causal, weights, locality, size_norm)
         self.embed_dims, self.ratio, self.dims, self.causal = embed_dims, ratio, dims, causal
         self.weights, self.locality, self.size_norm = weights, locality, size_norm
         self.window_size, self.num_random = window_size, num_random
-        self.form, self.truncate = form, truncate
+        self.form, self.truncate, self.stride = form, truncate, stride
         hidden = max(1, embed_dims // 4) if hidden_dims is None else hidden_dims
         self.has_weights = weights in ('learned', 'unnormalized')
         self.has_sizes = locality in ('gaussian', 'adaptive_window')
@@ -106,6 +109,7 @@ class ContextPool(TokenEncoding):
         prefix, tokens = split_prefix(x, num_prefix_tokens)
         if padding_mask is None:
             return join_prefix(prefix, self._encode(tokens, hw, None))
+        kept = cells_at_stride(hw, self.stride, x.device)
         padding = padding_mask.flatten(1)
         cleared = tokens.masked_fill(padding[..., None], 0)
         if self.dims == 1:
@@ -115,7 +119,15 @@ class ContextPool(TokenEncoding):
             pooled = torch.zeros_like(tokens).scatter(1, order, moved)
         else:
             pooled = self._encode(cleared, hw, padding)
-        return join_prefix(prefix, torch.where(padding[..., None], tokens, pooled))
+        return join_prefix(prefix, torch.where(padding[:, kept, None], tokens[:, kept], pooled))
+
+    def out_hw_shape(self, hw_shape: tuple[int, int]) -> tuple[int, int]:
+        """Grid of the output: the rows and columns that the stride takes."""
+        return -(-hw_shape[0] // self.stride), -(-hw_shape[1] // self.stride)
+
+    def out_padding_mask(self, padding_mask: Tensor | None) -> Tensor | None:
+        """Padding of the cells that the stride takes."""
+        return None if padding_mask is None else padding_mask[:, ::self.stride, ::self.stride]
 
     def predict(self, x: Tensor, hw_shape: tuple[int, int], padding: Tensor | None = None
                 ) -> Pooling:
@@ -154,6 +166,8 @@ class ContextPool(TokenEncoding):
         tokens = x.to(logits.dtype)
         with full_precision(x):
             out = self._pool(tokens, logits, sigma, grid, padding)
+        if out.shape[1] == x.shape[1]:  # a stride is not taken yet
+            out = out[:, cells_at_stride(grid, self.stride, x.device)] if self.stride > 1 else out
         return out.to(x.dtype)
 
     def _pool(self, x: Tensor, logits: Tensor, sigma: Tensor | None, grid: tuple[int, int],
@@ -171,7 +185,7 @@ class ContextPool(TokenEncoding):
                                  grid, kernel, self.causal)
         if sigma is not None or self.causal:
             return context_pool(x, logits, sizes, grid, form=self.form, truncate=self.truncate,
-                                kernel=kernel, causal=self.causal)
+                                kernel=kernel, causal=self.causal, stride=self.stride)
         weights = (logits - logits.detach().amax(1, keepdim=True)).exp()
         if self.locality == 'none':
             return global_mean(x, weights)
@@ -218,7 +232,7 @@ def _check_choices(**choices: tuple[object, tuple[object, ...]]) -> None:
 
 
 def _check_numbers(embed_dims: int, hidden_dims: int | None, ratio: float, window_size: int,
-                   num_random: int, truncate: float) -> None:
+                   num_random: int, truncate: float, stride: int) -> None:
     if embed_dims < 1 or (hidden_dims is not None and hidden_dims < 1):
         raise ValueError(f'embed_dims={embed_dims} and hidden_dims={hidden_dims} must be at least '
                          f'1')
@@ -228,9 +242,14 @@ def _check_numbers(embed_dims: int, hidden_dims: int | None, ratio: float, windo
         raise ValueError(f'window_size={window_size} must be odd and positive')
     if num_random < 1:
         raise ValueError(f'num_random={num_random} must be at least 1')
+    if stride < 1:
+        raise ValueError(f'stride={stride} must be at least 1')
 
 
-def _check_pairs(dims: int, causal: bool, weights: str, locality: str, size_norm: str) -> None:
+def _check_pairs(stride: int, dims: int, causal: bool, weights: str, locality: str, size_norm: str
+                 ) -> None:
+    if stride > 1 and dims == 1:
+        raise ValueError(f'stride={stride} needs dims=2: a sequence of tokens keeps its length')
     if causal and dims != 1:
         raise ValueError(f'causal=True needs dims=1, not dims={dims}: a map has no order')
     if causal and size_norm == 'softmax':

@@ -139,6 +139,21 @@ def test_one_dimension_is_the_sequence():
     torch.testing.assert_close(module(x, (3, 4)), context_pool(x, logits, sigma, (1, 12)))
 
 
+@pytest.mark.parametrize('options', [dict(), dict(locality='fixed_window'),
+                                     dict(weights='nonlocal')], ids=name)
+def test_stride_shrinks_the_grid(options):
+    module, every = build(stride=2, **options), build(**options)
+    x = torch.randn(2, 1 + 35, 8, dtype=torch.float64)
+    mask = pad_mask((5, 7), [(5, 7), (3, 4)])
+    out = module(x, (5, 7), num_prefix_tokens=1, padding_mask=mask)
+    full = every(x, (5, 7), num_prefix_tokens=1, padding_mask=mask)
+    assert module.out_hw_shape((5, 7)) == (3, 4) and module.out_hw_shape((1, 1)) == (1, 1)
+    torch.testing.assert_close(out[:, 1:].view(2, 3, 4, 8),
+                               full[:, 1:].view(2, 5, 7, 8)[:, ::2, ::2])
+    assert torch.equal(module.out_padding_mask(mask), mask[:, ::2, ::2])
+    assert module.out_padding_mask(None) is None
+
+
 def test_sizes():
     """sigma is r s (H + W) / 2; a softmax over the tokens leaves almost nothing of it."""
     x = torch.randn(2, 12 * 20, 8, dtype=torch.float64)
@@ -211,6 +226,8 @@ def test_half_precision(options, dtype):
     (dict(truncate=-1.0), 'truncate=-1.0 must be positive'),
     (dict(window_size=4), 'window_size=4 must be odd and positive'),
     (dict(num_random=0), 'num_random=0 must be at least 1'),
+    (dict(stride=0), 'stride=0 must be at least 1'),
+    (dict(stride=2, dims=1), 'stride=2 needs dims=2'),
     (dict(causal=True), 'causal=True needs dims=1, not dims=2'),
     (dict(causal=True, dims=1, size_norm='softmax'), "causal=True with size_norm='softmax'"),
     (dict(locality='random_sparse', weights='nonlocal'), "random_sparse' takes neither"),

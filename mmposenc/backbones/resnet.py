@@ -1,0 +1,138 @@
+"""ResNet with ContextPool in place of its pooling: max pooling and strides."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mmpretrain.models.backbones.resnet import BasicBlock, ResNet
+from torch import Tensor, nn
+
+from ..encodings.base import TokenEncoding
+from ..encodings.build import EncodingConfig, build_encoding
+from ..functional.masking import map_to_tokens, tokens_to_map
+
+#: Blocks a stage of the ResNets for CIFAR: 6 n + 2 layers, and one more block of two.
+SMALL = {20: (3, 3, 3), 32: (5, 5, 5), 44: (7, 7, 7), 46: (8, 7, 7), 56: (9, 9, 9)}
+
+CONTEXT_POOL = dict(type='mmposenc.ContextPool', ratio=0.05)
+
+
+class CPResNet(ResNet):  # type: ignore[misc]
+    """ResNet (He et al., CVPR 2016) where ContextPool replaces pooling (Huang et al., ICML 2022,
+    Sec. 3.3): wherever a map is halved behind the first convolution, each cell first becomes the
+    mean of a neighbourhood of its own size, and every second one is kept.
+
+    That is the max pooling of the stem and the stride of each later stage, whose first block then
+    has stride 1. Weights of mmpretrain's, mmdet's and torchvision's ResNets have the same names.
+
+    Args:
+        depth: 50, 101, ... (and 18, 34, 152) as upstream; 20, 32, 44, 46 or 56 for small images:
+            a 3 x 3 stem without pooling and three stages of 16, 32 and 64 channels.
+        context_pool: config of the TokenEncoding, ContextPool with ratio 0.05 as it stands; its
+            ``embed_dims`` and ``stride`` are filled in. None gives the upstream model.
+        pool_at: where: 0 is the stem's max pooling, i the stride of stage i (counted from 0).
+            None is everywhere. Maps of detectors are large: there (1, 2, 3) leaves out the most
+            costly one.
+        kwargs: of mmpretrain's ResNet (``out_indices``, ``frozen_stages``, ``norm_eval``, ...).
+
+    Raises:
+        ValueError: for a depth that is not known, and places where nothing is halved.
+
+    There is no release, and the paper's appendix was not at hand: that strides count as pooling,
+    and 46 layers as one more block in the first stage, are decisions of this project. Batch padding
+    is not masked: ResNet's convolutions do not mask it either.
+    """
+
+    arch_settings = {**ResNet.arch_settings,
+                     **{depth: (BasicBlock, blocks) for depth, blocks in SMALL.items()}}
+
+    def __init__(self, depth: int, *, context_pool: EncodingConfig | None = CONTEXT_POOL,
+                 pool_at: Sequence[int] | None = None, **kwargs: Any) -> None:
+        if depth not in self.arch_settings:
+            raise ValueError(f'depth={depth} must be one of {sorted(self.arch_settings)}')
+        self.small_images = depth in SMALL
+        if self.small_images:
+            kwargs = {**dict(num_stages=3, strides=(1, 2, 2), dilations=(1, 1, 1),
+                             out_indices=(2,), stem_channels=16, base_channels=16), **kwargs}
+        strides = tuple(kwargs.pop('strides', (1, 2, 2, 2)))
+        places = _places(context_pool, pool_at, strides, self.small_images)
+        super().__init__(depth, strides=tuple(
+            1 if stage in places else stride for stage, stride in enumerate(strides)), **kwargs)
+        self.context_pools = nn.ModuleDict()
+        for place in places:
+            self.context_pools[str(place)] = build_encoding(
+                context_pool, TokenEncoding,  # type: ignore[type-abstract, arg-type]
+                'context_pool', embed_dims=self._channels(place),
+                stride=2 if place == 0 else strides[place])
+        self._freeze_stages()
+
+    def _channels(self, place: int) -> int:
+        """Channels of the map that is pooled."""
+        if place == 0:
+            return int(self.stem_channels)
+        return int(self.base_channels * self.expansion * 2 ** (place - 1))
+
+    def _make_stem_layer(self, in_channels: int, base_channels: int) -> None:
+        super()._make_stem_layer(in_channels, base_channels)
+        if self.small_images:
+            self.conv1 = nn.Conv2d(in_channels, base_channels, 3, padding=1, bias=False)
+            self.maxpool = nn.Identity()
+
+    def init_weights(self) -> None:
+        """Initialise as upstream; ContextPool initialises itself, unless weights are loaded."""
+        super().init_weights()
+        configs = self.init_cfg if isinstance(self.init_cfg, list) else [self.init_cfg]
+        if any(cfg and cfg.get('type') == 'Pretrained' for cfg in configs):
+            return
+        for pool in self.context_pools.values():
+            if hasattr(pool, 'reset_parameters'):
+                pool.reset_parameters()
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        """Images (B, in_channels, H, W) to the maps of ``out_indices``."""
+        x = self.stem(x) if self.deep_stem else self.relu(self.norm1(self.conv1(x)))
+        x = self._pool(x, 0) if '0' in self.context_pools else self.maxpool(x)
+        outs = []
+        for stage, name in enumerate(self.res_layers):
+            if stage and str(stage) in self.context_pools:
+                x = self._pool(x, stage)
+            x = getattr(self, name)(x)
+            if stage in self.out_indices:
+                outs.append(x)
+        return tuple(outs)
+
+    def _pool(self, x: Tensor, place: int) -> Tensor:
+        pool = self.context_pools[str(place)]
+        hw_shape = (x.shape[2], x.shape[3])
+        return tokens_to_map(pool(map_to_tokens(x), hw_shape).contiguous(),
+                             pool.out_hw_shape(hw_shape))  # type: ignore[operator]
+
+    def train(self, mode: bool = True) -> CPResNet:
+        """Set the mode; what is frozen stays in evaluation. (Upstream's returns None.)"""
+        super().train(mode)
+        return self
+
+    def _freeze_stages(self) -> None:
+        super()._freeze_stages()
+        # The upstream constructor calls this before there is anything of ours.
+        for place, pool in getattr(self, 'context_pools', nn.ModuleDict()).items():
+            if int(place) <= self.frozen_stages:
+                pool.eval()
+                pool.requires_grad_(False)
+
+
+def _places(context_pool: EncodingConfig | None, pool_at: Sequence[int] | None,
+            strides: tuple[int, ...], small_images: bool) -> tuple[int, ...]:
+    halved = [stage for stage, stride in enumerate(strides) if stage and stride > 1]
+    if not small_images:
+        halved = [0, *halved]
+    if context_pool is None:
+        if pool_at is not None:
+            raise ValueError(f'pool_at={tuple(pool_at)} with context_pool=None; leave one out')
+        return ()
+    if pool_at is None:
+        return tuple(halved)
+    if not set(pool_at) <= set(halved):
+        raise ValueError(f'pool_at={tuple(pool_at)} must be places where a map is halved: '
+                         f'{tuple(halved)}')
+    return tuple(sorted(set(pool_at)))

@@ -1,0 +1,142 @@
+"""CP-ResNet: upstream without ContextPool, and what stands where with it."""
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+pytest.importorskip('mmpretrain', reason='CPResNet is a subclass of its ResNet')
+from mmposenc.backbones import CPResNet, count_macs  # noqa: E402
+from mmposenc.encodings import ContextPool  # noqa: E402
+from mmposenc.registry import MODELS  # noqa: E402
+
+
+def randomize(model, std=0.1):
+    torch.manual_seed(0)
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=std)
+    return model.eval()
+
+
+def test_equals_upstream_without_context_pool():
+    from mmpretrain.models import ResNet
+    ours = CPResNet(50, context_pool=None, base_channels=8, stem_channels=8,
+                    out_indices=(0, 1, 2, 3)).eval()
+    theirs = ResNet(50, base_channels=8, stem_channels=8, out_indices=(0, 1, 2, 3))
+    theirs.eval()
+    theirs.load_state_dict(ours.state_dict())
+    x = torch.randn(2, 3, 70, 96)
+    for a, b in zip(ours(x), theirs(x), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_small_images_equal_upstream():
+    """mmpretrain's ResNet_CIFAR with three stages."""
+    from mmpretrain.models import ResNet_CIFAR
+    options = dict(num_stages=3, strides=(1, 2, 2), dilations=(1, 1, 1), out_indices=(2,),
+                   stem_channels=16, base_channels=16)
+
+    class Upstream(ResNet_CIFAR):
+        arch_settings = CPResNet.arch_settings
+
+    ours, theirs = CPResNet(44, context_pool=None).eval(), Upstream(44, **options)
+    theirs.eval()
+    theirs.load_state_dict(ours.state_dict())
+    x = torch.randn(2, 3, 32, 32)
+    assert torch.equal(ours(x)[0], theirs(x)[0])
+    assert ours(x)[0].shape == (2, 64, 8, 8)
+
+
+@pytest.mark.parametrize('depth, layers', [(20, 20), (44, 44), (46, 46), (56, 56)])
+def test_layers(depth, layers):
+    model = CPResNet(depth, context_pool=None)
+    convs = [m for n, m in model.named_modules()
+             if isinstance(m, nn.Conv2d) and 'downsample' not in n]
+    assert len(convs) + 1 == layers  # and the linear layer behind
+
+
+def test_shapes_and_strides_are_upstreams():
+    plain = CPResNet(50, context_pool=None, base_channels=8, stem_channels=8,
+                     out_indices=(0, 1, 2, 3))
+    model = CPResNet(50, base_channels=8, stem_channels=8, out_indices=(0, 1, 2, 3))
+    assert list(model.context_pools) == ['0', '1', '2', '3']
+    x = torch.randn(1, 3, 70, 97)
+    assert [o.shape for o in model(x)] == [o.shape for o in plain(x)]
+    strides = {n: m.stride for n, m in model.named_modules()
+               if isinstance(m, nn.Conv2d) and m.stride != (1, 1)}
+    assert strides == {'conv1': (2, 2)}
+    missing = set(plain.state_dict()) - set(model.state_dict())
+    assert not missing  # so weights of a ResNet load by their names
+
+
+@pytest.mark.parametrize('place', [0, 2])
+def test_each_pool_stands_where_it_says(place):
+    """The model, taken apart: pool, every second cell, then the stage with stride 1."""
+    model = randomize(CPResNet(50, base_channels=8, stem_channels=8, pool_at=(place,)), 0.2)
+    assert list(model.context_pools) == [str(place)]
+    pool = model.context_pools[str(place)]
+    assert isinstance(pool, ContextPool) and pool.ratio == 0.05 and pool.stride == 2
+    seen = {}
+    pool.register_forward_pre_hook(lambda m, args: seen.update(x=args[0], hw=args[1]))
+    x = torch.randn(2, 3, 64, 64)
+    out, = model(x)
+    every = ContextPool(pool.embed_dims, ratio=0.05)
+    every.load_state_dict(pool.state_dict())
+    height, width = seen['hw']
+    assert (height, width) == ((32, 32) if place == 0 else (8, 8))
+    y = every(seen['x'], seen['hw']).view(2, height, width, -1)[:, ::2, ::2].permute(0, 3, 1, 2)
+    for name in model.res_layers[place:]:
+        y = getattr(model, name)(y)
+    torch.testing.assert_close(out, y, atol=1e-4, rtol=1e-4)
+
+
+def test_trains_and_freezes():
+    model = CPResNet(44, pool_at=(1, 2))
+    model.init_weights()
+    last = model.context_pools['1'].predictor.conv2
+    assert 0.01 < float(last.weight.std()) < 0.03 and not last.bias.any()
+    model(torch.randn(2, 3, 32, 32))[0].square().sum().backward()
+    assert [n for n, p in model.named_parameters() if p.grad is None] == []
+    frozen = CPResNet(50, base_channels=8, stem_channels=8, frozen_stages=1).train()
+    assert not any(p.requires_grad for place in '01'
+                   for p in frozen.context_pools[place].parameters())
+    assert all(p.requires_grad for p in frozen.context_pools['2'].parameters())
+
+
+def test_registered_and_counted():
+    model = MODELS.build(dict(type='CPResNet', depth=44))
+    assert type(model) is CPResNet
+    plain = CPResNet(44, context_pool=None)
+    extra = count_macs(model, (32, 32)) - count_macs(plain, (32, 32))
+    expected = 0
+    for side, dims in ((32, 16), (16, 32)):
+        cells, hidden = side * side, dims // 4
+        expected += cells * 9 * (dims * hidden + hidden * 2)  # the predictor
+        expected += cells // 4 * cells * dims  # the mean
+    # The shortcut's convolution sees the pooled map either way.
+    assert extra == expected
+
+
+def test_room_imports_no_mmpretrain():
+    code = ("import sys, mmposenc.backbones\n"
+            "assert not {'mmpretrain', 'mmdet'} & {m.split('.')[0] for m in sys.modules}\n"
+            "assert mmposenc.backbones.CPResNet.__name__ == 'CPResNet'\n")
+    subprocess.run([sys.executable, '-c', code], check=True, timeout=300)
+
+
+@pytest.mark.parametrize('options, message', [
+    (dict(depth=45), r'depth=45 must be one of \[18, 20'),
+    (dict(depth=44, pool_at=(0,)), r'pool_at=\(0,\) must be places where a map is halved: \(1, 2'),
+    (dict(depth=50, pool_at=(4,)), r'pool_at=\(4,\) must be places'),
+    (dict(depth=50, pool_at=(1,), context_pool=None), 'with context_pool=None; leave one out'),
+    (dict(depth=50, context_pool=dict(type='IRPE')), 'context_pool.*no TokenEncoding|IRPE')])
+def test_bad_options(options, message):
+    with pytest.raises(ValueError, match=message):
+        CPResNet(**options)
+
+
+def test_no_such_backbone():
+    import mmposenc.backbones as backbones
+    with pytest.raises(AttributeError, match='CPVGG'):
+        backbones.CPVGG  # noqa: B018
