@@ -1,0 +1,8 @@
+# Deformable DETR on one level of stride 16: the last stage is dilated (DC5).
+# Recipe: Deformable DETR's, 50 epochs, 32 images a step.
+# Not trained here.
+#
+#     bash tools/dist_train.sh \
+#         configs/detection/deformable_detr/deformable-detr_r50-dc5_16xb2-50e_coco.py 16
+_base_ = 'deformable-detr_r50-ss_16xb2-50e_coco.py'
+model = dict(backbone=dict(strides=(1, 2, 2, 1), dilations=(1, 1, 1, 2)))
