@@ -203,3 +203,21 @@ def test_the_benchmarks_table_has_means_and_changes(benchmark_module):
     assert lines[2] == ('| none | 1,234 | 3 | 31.0 ± 1.0 | 23.0 ± 3.0 | -8.0 ± 2.0 | 80.0 ± 0.0 '
                         '| 11 |')
     assert lines[3] == '| PEG | 1,234 | 1 | 30.0 | 20.0 | -10.0 | 80.0 | 10 |'
+
+
+@pytest.mark.parametrize('side, option, named', [
+    (64, None, False), (256, None, True), (64, True, True), (256, False, False)])
+def test_small_pictures_are_not_covered_by_names(tmp_path, side, option, named):
+    from types import SimpleNamespace
+
+    from mmengine.visualization import Visualizer
+
+    from mmposenc.engine.visualization import SegVisualizationHook
+    Visualizer.get_instance(f'seg_small_pictures_{side}_{option}')
+    Image.new('RGB', (300, side)).save(tmp_path / 'a.png')
+    drawn = []
+    hook = SegVisualizationHook(draw=True, test_out_dir=str(tmp_path), with_labels=option)
+    hook._visualizer = SimpleNamespace(add_datasample=lambda *args, **kwargs: drawn.append(kwargs))
+    hook.after_test_iter(None, 0, {}, [SimpleNamespace(img_path=str(tmp_path / 'a.png'))])
+    assert drawn[0]['with_labels'] is named
+    assert drawn[0]['out_file'] == str(tmp_path / 'a.png')
