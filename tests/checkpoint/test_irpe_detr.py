@@ -1,0 +1,82 @@
+"""Names of the DETR and iRPE-DETR releases, whole detectors."""
+from __future__ import annotations
+
+import pytest
+import torch
+
+from mmposenc.checkpoint import convert
+from mmposenc.checkpoint.irpe_detr import COCO_IDS
+
+
+def release(num_classes: int = 92) -> dict[str, torch.Tensor]:
+    """Every kind of name that the release's file has, one layer each, 8 channels."""
+    torch.manual_seed(0)
+    shapes = {'query_embed.weight': (5, 8), 'input_proj.weight': (8, 32, 1, 1),
+              'input_proj.bias': (8,), 'class_embed.weight': (num_classes, 8),
+              'class_embed.bias': (num_classes,),
+              'backbone.0.body.conv1.weight': (4, 3, 7, 7),
+              'backbone.0.body.layer4.1.bn2.running_var': (32,)}
+    for i, (rows, cols) in enumerate(((8, 8), (8, 8), (4, 8))):
+        shapes |= {f'bbox_embed.layers.{i}.weight': (rows, cols),
+                   f'bbox_embed.layers.{i}.bias': (rows,)}
+    for coder, parts, norms in (('encoder', ('self_attn',), 2),
+                                ('decoder', ('self_attn', 'multihead_attn'), 3)):
+        name = f'transformer.{coder}.layers.0'
+        for part in parts:
+            shapes |= {f'{name}.{part}.in_proj_weight': (24, 8),
+                       f'{name}.{part}.in_proj_bias': (24,),
+                       f'{name}.{part}.out_proj.weight': (8, 8),
+                       f'{name}.{part}.out_proj.bias': (8,)}
+        for i, (rows, cols) in ((1, (12, 8)), (2, (8, 12))):
+            shapes |= {f'{name}.linear{i}.weight': (rows, cols), f'{name}.linear{i}.bias': (rows,)}
+        for i in range(norms):
+            shapes |= {f'{name}.norm{i + 1}.weight': (8,), f'{name}.norm{i + 1}.bias': (8,)}
+    shapes |= {'transformer.decoder.norm.weight': (8,), 'transformer.decoder.norm.bias': (8,),
+               'transformer.encoder.layers.0.self_attn.rpe_k.lookup_table_weight': (1, 4, 81)}
+    return {name: torch.randn(shape) for name, shape in shapes.items()}
+
+
+def test_whole_detector_fits_ours() -> None:
+    pytest.importorskip('mmdet')
+    from tinydetr import IRPE, build, detr, resnet
+    cfg = detr(dims=8, backbone=resnet(out_indices=(3,)), channels=32, attn=dict(
+        rel_pos_encoding=IRPE))
+    for coder in ('encoder', 'decoder'):
+        cfg[coder]['num_layers'] = 1
+        cfg[coder]['layer_cfg']['ffn_cfg'].update(feedforward_channels=12)
+    cfg['bbox_head'].update(num_classes=80)
+    model = build(cfg)
+    own = model.state_dict()
+    source = release()
+    converted = convert({f'module.{name}': value for name, value in source.items()}, 'irpe-detr')
+    for name, value in converted.items():
+        assert own[name].shape == value.shape, name
+    missing = set(own) - set(converted)
+    assert all(name.startswith('backbone.') for name in missing)
+    model.load_state_dict(converted, strict=False)
+    layer = model.encoder.layers[0]
+    assert torch.equal(layer.ffn.layers[1].weight, source['transformer.encoder.layers.0'
+                                                          '.linear2.weight'])
+    assert torch.equal(model.decoder.layers[0].cross_attn.attn.in_proj_weight,
+                       source['transformer.decoder.layers.0.multihead_attn.in_proj_weight'])
+    assert torch.equal(model.bbox_head.fc_reg.weight, source['bbox_embed.layers.2.weight'])
+    assert torch.equal(layer.self_attn.rel_pos_encoding.table_k, source[
+        'transformer.encoder.layers.0.self_attn.rpe_k.lookup_table_weight'])
+    assert converted['backbone.layer4.1.bn2.num_batches_tracked'] == 0
+
+
+def test_classes_are_cocos_eighty_and_no_object() -> None:
+    source = release()
+    rows = convert(source, 'irpe-detr')['bbox_head.fc_cls.weight']
+    assert rows.shape == (81, 8) and len(COCO_IDS) == 80
+    assert torch.equal(rows[0], source['class_embed.weight'][1])  # person
+    assert torch.equal(rows[79], source['class_embed.weight'][90])  # toothbrush
+    assert torch.equal(rows[80], source['class_embed.weight'][91])  # no object
+    other = release(num_classes=4)
+    assert torch.equal(convert(other, 'irpe-detr')['bbox_head.fc_cls.weight'],
+                       other['class_embed.weight'])
+
+
+def test_unknown_names_are_listed() -> None:
+    with pytest.raises(ValueError, match="source='irpe-detr' has no rule for 1 of .*mask_head"):
+        convert({**release(), 'mask_head.lay1.weight': torch.zeros(1)}, 'irpe-detr')
