@@ -1,0 +1,93 @@
+"""Figures of a model's encodings: what they add to the logits, and where a query attends."""
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from ..encodings import IRPE
+from .figures import Panel, draw_panels, save_figure
+from .maps import Array, bucket_map
+from .recording import AttentionRecord, record_attention
+
+
+@torch.no_grad()
+def draw_encodings(model: nn.Module, image: Tensor, output_dir: str | Path, *,
+                   at: tuple[float, float] = (0.5, 0.5)) -> list[Path]:
+    """Run a model on an image and draw every attention of this project inside it.
+
+    For each layer a figure of the attention weights, head by head and their mean, and, with an
+    encoding on the logits, one of what it adds; for each different iRPE one of its buckets.
+
+    Args:
+        model: a backbone, called with ``image``.
+        image: (1, 3, H, W), as the model takes it.
+        output_dir: where the figures go: ``attention_<layer>.png``, ``logits_<layer>.png``,
+            ``buckets_<method>_<H>x<W>.png``.
+        at: where the query lies, as fractions of height and width.
+
+    Returns:
+        The files written.
+
+    Raises:
+        ValueError: if no attention of this project ran.
+    """
+    was_training = model.training
+    model.eval()
+    try:
+        with record_attention(model, at) as records:
+            model(image)
+    finally:
+        model.train(was_training)
+    if not records:
+        raise ValueError(f'{type(model).__name__} runs no attention of mmposenc.attention: there '
+                         f'is nothing to draw')
+    folder, modules = Path(output_dir), dict(model.named_modules())
+    written: dict[Path, None] = {}
+    for record in records:
+        name = re.sub(r'\W+', '_', record.name)
+        figure = draw_panels(attention_panels(record), title=f'{record.name}: attention')
+        written[save_figure(figure, folder / f'attention_{name}.png')] = None
+        if record.terms is not None:
+            panels = _by_head(record, record.terms, diverging=True)
+            figure = draw_panels(panels, title=f'{record.name}: added to the logits')
+            written[save_figure(figure, folder / f'logits_{name}.png')] = None
+        encoding = getattr(modules[record.name], 'rel_pos_encoding', None)
+        if isinstance(encoding, IRPE) and record.key_shape == record.hw_shape:
+            path = folder / f'buckets_{encoding.method}_{"x".join(map(str, record.hw_shape))}.png'
+            if path not in written:
+                figure = draw_panels(bucket_panels(encoding, record.hw_shape, record.cell))
+                written[save_figure(figure, path)] = None
+    return list(written)
+
+
+def attention_panels(record: AttentionRecord) -> list[Panel]:
+    """Mean over the heads, then each head."""
+    mean = Panel('mean of the heads', record.weights.mean(0), _key_cell(record))
+    return [mean, *_by_head(record, record.weights)]
+
+
+def bucket_panels(encoding: IRPE, hw_shape: tuple[int, int], cell: tuple[int, int]) -> list[Panel]:
+    """Buckets of an iRPE; for 'cross' those of the rows and those of the columns."""
+    params = encoding.params
+    ids = bucket_map(encoding.method, hw_shape, cell, alpha=params.alpha, beta=params.beta,
+                     gamma=params.gamma, index=params.function, quantization=params.quantization)
+    if ids.ndim == 2:
+        return [Panel(encoding.method, ids, cell)]
+    return [Panel(f'{encoding.method}, {axis}', each, cell)
+            for axis, each in zip(('rows', 'columns'), ids, strict=True)]
+
+
+def _by_head(record: AttentionRecord, maps: Array, diverging: bool = False) -> list[Panel]:
+    names = ['all heads'] if len(maps) == 1 else [f'head {head}' for head in range(len(maps))]
+    return [Panel(name, values, _key_cell(record), diverging)
+            for name, values in zip(names, maps, strict=True)]
+
+
+def _key_cell(record: AttentionRecord) -> tuple[float, float]:
+    """The query's centre in cells of the keys."""
+    row, column = ((cell + 0.5) * keys / queries - 0.5 for cell, keys, queries in zip(
+        record.cell, record.key_shape, record.hw_shape, strict=True))
+    return row, column

@@ -1,0 +1,165 @@
+"""Maps against the definitions, records against the attention itself, figures as files."""
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from mmposenc.attention import MultiheadAttention, ShiftWindowAttention, SpatialReductionAttention
+from mmposenc.encodings import IRPE, RelativePositionBias
+from mmposenc.functional import bucket_ids
+from mmposenc.visualization import (
+    Panel,
+    bias_map,
+    bucket_map,
+    draw_panels,
+    record_attention,
+    save_figure,
+)
+from mmposenc.visualization.model_figures import draw_encodings
+
+
+@pytest.mark.parametrize('hw_key', [None, (2, 3)])
+def test_bucket_map_is_a_row_of_the_ids(hw_key):
+    shape = hw_key or (3, 5)
+    product = bucket_map('product', (3, 5), (1, 2), hw_key, ratio=1.9)
+    ids = bucket_ids('product', (3, 5), hw_key, ratio=1.9)
+    assert product.shape == shape and np.array_equal(product.ravel(), ids[7].numpy())
+    rows, cols = bucket_map('cross', (3, 5), (1, 2), hw_key, ratio=1.9)
+    # Rows change along rows alone, columns along columns.
+    assert (rows == rows[:, :1]).all() and (cols == cols[:1]).all() and rows.shape == shape
+    if hw_key is None:
+        assert product[1, 2] == 24 and rows[1, 0] == 3  # offset 0 is the middle bucket
+
+
+def test_bias_map_of_a_bias_and_of_a_contextual_encoding():
+    table = RelativePositionBias(2, window_size=(3, 4))
+    torch.nn.init.normal_(table.relative_position_bias_table)
+    found = bias_map(table, (3, 4), (1, 2))
+    for row in range(3):
+        for col in range(4):
+            entry = (1 - row + 2) * 7 + 2 - col + 3
+            expected = table.relative_position_bias_table[entry].detach().numpy()
+            np.testing.assert_array_equal(found[:, row, col], expected)
+    encoding = IRPE(4, 2, num_prefix_tokens=1)
+    torch.nn.init.normal_(encoding.table_k)
+    q, k = torch.randn(2, 1, 2, 13, 4)
+    found = bias_map(encoding, (3, 4), (2, 1), q=q, k=k)
+    expected = encoding.logits(q, k, (3, 4))[0, :, 1 + 9, 1:].detach().view(2, 3, 4)
+    np.testing.assert_array_equal(found, expected.numpy())
+    with pytest.raises(ValueError, match='q and k are None'):
+        bias_map(encoding, (3, 4), (2, 1))
+
+
+@pytest.mark.parametrize('cell', [(3, 0), (0, 4), (-1, 0)])
+def test_cell_outside_the_grid(cell):
+    with pytest.raises(ValueError, match=r'cell=\(.*\) must lie on hw_shape=\(3, 4\)'):
+        bucket_map('product', (3, 4), cell, ratio=1.9)
+
+
+def test_record_of_multihead_attention():
+    torch.manual_seed(0)
+    module = MultiheadAttention(8, 2, num_prefix_tokens=1, rel_pos_encoding=dict(type='IRPE'))
+    torch.nn.init.normal_(module.rel_pos_encoding.table_k)
+    x = torch.randn(2, 13, 8)
+    expected, weights = module(x, (3, 4), need_weights=True)
+    q, k, _ = module._project(x, None)
+    terms = module.rel_pos_encoding.logits(q * 0.5, k, (3, 4))
+    plain = module(x, (3, 4))
+    with record_attention(torch.nn.Sequential(module), at=(0.99, 0.5)) as records:
+        out = module(x, (3, 4))
+        module(x, hw_shape=(4, 3))
+    torch.testing.assert_close(out, plain)  # a model sees no difference
+    assert [r.cell for r in records] == [(2, 2), (3, 1)] and records[0].name == '0'
+    record = records[0]
+    torch.testing.assert_close(torch.from_numpy(record.weights),
+                               weights[0, :, 1 + 10, 1:].view(2, 3, 4).detach())
+    torch.testing.assert_close(torch.from_numpy(record.terms),
+                               terms[0, :, 1 + 10, 1:].view(2, 3, 4).detach())
+    # Nothing stays behind.
+    assert not module._forward_hooks and not module._forward_pre_hooks
+    assert 'logits' not in vars(module.rel_pos_encoding)
+    assert isinstance(module(x, (3, 4)), torch.Tensor) and len(records) == 2
+
+
+def test_record_of_reduced_keys():
+    torch.manual_seed(0)
+    module = SpatialReductionAttention(8, 2, sr_ratio=2)
+    x = torch.randn(1, 24, 8)
+    _, weights = module(x, (4, 6), need_weights=True)
+    with record_attention(module) as records:
+        module(x, (4, 6))
+    assert (records[0].hw_shape, records[0].key_shape) == ((4, 6), (2, 3))
+    torch.testing.assert_close(torch.from_numpy(records[0].weights),
+                               weights[0, :, 2 * 6 + 3].view(2, 2, 3).detach())
+    assert records[0].terms is None
+    np.testing.assert_allclose(records[0].weights.sum((1, 2)), 1.0, rtol=1e-5)
+
+
+def test_record_of_windows():
+    """The middle window of the first image; tokens of other regions have no weight."""
+    torch.manual_seed(0)
+    module = ShiftWindowAttention(8, 2, 4, 2,
+                                  rel_pos_encoding=dict(type='RelativePositionBias'))
+    x = torch.randn(2, 64, 8)
+    plain = module(x, (8, 8))
+    with record_attention(module, at=(0.0, 0.0)) as records:
+        torch.testing.assert_close(module(x, (8, 8)), plain)
+    record = records[0]
+    assert record.hw_shape == (4, 4) and record.name == 'w_msa'
+    expected = module.w_msa.rel_pos_encoding.bias_map((4, 4))[0, :, 0].view(2, 4, 4)
+    torch.testing.assert_close(torch.from_numpy(record.terms), expected)
+    # Window 2 of 4, lower left: its lower half came from the top.
+    assert (record.weights[:, 2:] == 0).all() and (record.weights[:, :2] > 0).all()
+
+
+def test_hooks_are_removed_after_an_error():
+    module = MultiheadAttention(8, 2, rel_pos_encoding=dict(type='IRPE'))
+    with pytest.raises(ValueError, match='tokens'), record_attention(module):
+        module(torch.randn(1, 5, 8), (2, 3))
+    assert not module._forward_hooks and 'logits' not in vars(module.rel_pos_encoding)
+    with pytest.raises(ValueError, match=r'at=\(1.0, 0.5\) must be two fractions'):
+        with record_attention(module, at=(1.0, 0.5)):
+            pass
+
+
+def test_figure_shows_the_values(tmp_path):
+    values = np.arange(6.0).reshape(2, 3) - 2
+    figure = draw_panels([Panel('a', values, (0, 1), diverging=True), Panel('b', values)],
+                         title='both', same_scale=True)
+    images = [axes.images[0] for axes in figure.axes if axes.images]
+    assert np.array_equal(images[0].get_array(), values)
+    assert images[0].get_clim() == (-3.0, 3.0) and images[1].get_clim() == (0.0, 3.0)
+    path = save_figure(figure, tmp_path / 'new' / 'maps.png', dpi=50)
+    with Image.open(path) as image:
+        assert image.format == 'PNG' and len(np.unique(np.asarray(image))) > 50
+    with pytest.raises(ValueError, match="panel 'c' has values of shape"):
+        draw_panels([Panel('c', values[None])])
+    with pytest.raises(ValueError, match='must hold at least one map'):
+        draw_panels([])
+
+
+class _Backbone(torch.nn.Module):
+    def __init__(self, **options):
+        super().__init__()
+        self.attn = MultiheadAttention(8, 2, **options)
+
+    def forward(self, x):
+        return self.attn(x.flatten(2).transpose(1, 2), x.shape[2:])
+
+
+def test_figures_of_a_model(tmp_path):
+    model = _Backbone(rel_pos_encoding=dict(type='IRPE', method='cross'), attn_drop=0.5).train()
+    files = draw_encodings(model, torch.randn(1, 8, 4, 5), tmp_path)
+    assert {file.name for file in files} == {'attention_attn.png', 'logits_attn.png',
+                                             'buckets_cross_4x5.png'}
+    assert all(file.stat().st_size > 2000 for file in files) and model.training
+    with pytest.raises(ValueError, match='Identity runs no attention of mmposenc.attention'):
+        draw_encodings(torch.nn.Identity(), torch.zeros(1), tmp_path)
+
+
+def test_keys_at_a_fraction_of_the_queries():
+    """The query's mark lies where it is among the keys."""
+    from mmposenc.visualization.model_figures import attention_panels
+    from mmposenc.visualization.recording import AttentionRecord
+    record = AttentionRecord('x', (4, 6), (1, 5), (2, 3), np.zeros((1, 2, 3)))
+    assert attention_panels(record)[0].cell == pytest.approx((0.25, 2.25))

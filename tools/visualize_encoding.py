@@ -1,0 +1,47 @@
+"""Draw what a model's position encodings do: buckets, terms of the logits, attention of a query.
+
+    python tools/visualize_encoding.py CONFIG --output-dir figures
+    python tools/visualize_encoding.py CONFIG CHECKPOINT --image photo.jpg --at 0.3 0.7 ...
+
+Without a checkpoint the weights are random, without an image the input is noise.
+"""
+import argparse
+import sys
+
+from mmengine.config import DictAction
+
+import mmposenc  # noqa: F401  (before anything that needs compiled operators)
+from mmposenc import engine
+from mmposenc.engine.encoding_figures import visualize_encodings
+
+
+def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('config', help='a file, or mmposenc::<name>')
+    parser.add_argument('checkpoint', nargs='?', help='weights of the model')
+    parser.add_argument('--output-dir', required=True, help='where the figures go')
+    parser.add_argument('--image', help='a picture')
+    parser.add_argument('--size', type=int, nargs=2, default=(224, 224), metavar=('H', 'W'),
+                        help='of the input; default 224 224')
+    parser.add_argument('--at', type=float, nargs=2, default=(0.5, 0.5), metavar=('Y', 'X'),
+                        help='where the query lies, as fractions of height and width')
+    parser.add_argument('--cfg-options', nargs='+', action=DictAction, metavar='KEY=VALUE',
+                        help='override the config: model.backbone.drop_path_rate=0')
+    return parser.parse_args(argv)
+
+
+def main(argv: list[str] | None = None) -> None:
+    args = parse_args(argv)
+    try:
+        cfg = engine.load_config(args.config)
+        engine.override(cfg, args.cfg_options)
+        written = visualize_encodings(cfg, args.checkpoint, args.output_dir, image=args.image,
+                                      size=tuple(args.size), at=tuple(args.at))
+    except (ValueError, FileNotFoundError) as error:
+        sys.exit(f'error: {error}')
+    print(f'wrote {len(written)} figures to {args.output_dir}')
+
+
+if __name__ == '__main__':
+    main()
