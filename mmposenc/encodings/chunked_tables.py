@@ -8,6 +8,7 @@ from ..functional.buckets import BucketParams
 from ..functional.chunked import chunked_attention
 from ..functional.chunked_terms import KeySide, Layout, OffsetSide, QuerySide, Sides
 from ..functional.grids import Grid
+from ..functional.head_tables import by_head
 from ..functional.row_patterns import row_patterns
 
 #: From this many pairs of query and key on, these forms are the faster ones on a CPU.
@@ -76,16 +77,10 @@ def attend_bias(q: Tensor, k: Tensor, v: Tensor, query: Grid, key: Grid, bias: T
 
 def _run(q: Tensor, k: Tensor, v: Tensor, sides: Sides, key_padding_mask: Tensor | None,
          scale: float, tables: dict[str, Tensor]) -> Tensor:
-    # Half precision in float32: buffers are small, and sums over the keys stay exact.
-    dtype = torch.float64 if q.dtype == torch.float64 else torch.float32
     with torch.autocast(q.device.type, enabled=False):
-        flat = [x.to(dtype).flatten(0, 1).contiguous() for x in (q, k, v)]
-        padding = None
-        if key_padding_mask is not None:
-            padding = key_padding_mask.repeat_interleave(q.shape[1], 0)
-        tables = {name: table.to(dtype) for name, table in tables.items()}
-        out = chunked_attention(flat[0], flat[1], flat[2], sides, padding=padding, scale=scale,
-                                **tables)
+        rows, padding = by_head(q, k, v, key_padding_mask)
+        tables = {name: table.to(rows[0].dtype) for name, table in tables.items()}
+        out = chunked_attention(*rows, sides, padding=padding, scale=scale, **tables)
     return out.view(q.shape).to(v.dtype)
 
 

@@ -11,6 +11,7 @@ from ..functional.chunked import chunked_attention
 from ..functional.chunked_terms import KeySide, Layout, OffsetSide, QuerySide, Sides
 from ..functional.grid_cache import CACHE
 from ..functional.grids import Grid
+from ..functional.head_tables import by_head
 from ..functional.indexed_attention import PairIndex, indexed_attention, pair_index
 from ..functional.row_patterns import row_patterns
 
@@ -26,7 +27,7 @@ def attend_chunked(encoding: IRPE, q: Tensor, k: Tensor, v: Tensor, query: Grid,
     """
     layout = Layout(query.height, query.width, key.height, key.width, encoding.num_prefix_tokens)
     with torch.autocast(q.device.type, enabled=False):
-        rows, padding = _by_head(q, k, v, key_padding_mask)
+        rows, padding = by_head(q, k, v, key_padding_mask)
         if encoding.mode == 'bias':
             sides, tables = _bias_terms(encoding, query, key, layout, rows[0])
         else:
@@ -44,7 +45,7 @@ def attend_indexed(encoding: IRPE, q: Tensor, k: Tensor, v: Tensor, query: Grid,
     Args and returns as :meth:`RelativeEncoding.attend`.
     """
     with torch.autocast(q.device.type, enabled=False):
-        rows, padding = _by_head(q, k, v, key_padding_mask)
+        rows, padding = by_head(q, k, v, key_padding_mask)
         tables = _scaled_tables(encoding, _tables_in_a_row, rows[0].dtype, scale)
         on_keys: tuple[Tensor, ...] = ()
         on_queries: tuple[Tensor, ...] = ()
@@ -55,19 +56,6 @@ def attend_indexed(encoding: IRPE, q: Tensor, k: Tensor, v: Tensor, query: Grid,
         out = indexed_attention(*rows, PairIndex(on_keys, on_queries), padding=padding,
                                 scale=scale, **tables)
     return out.view(q.shape).to(v.dtype)
-
-
-def _by_head(q: Tensor, k: Tensor, v: Tensor, key_padding_mask: Tensor | None
-             ) -> tuple[tuple[Tensor, Tensor, Tensor], Tensor | None]:
-    """q, k, v (images * heads, L, head_dims) and the padding (images * heads, Lk).
-
-    Half precision in float32: buffers are small, and sums over the keys stay exact.
-    """
-    dtype = torch.float64 if q.dtype == torch.float64 else torch.float32
-    q_rows, k_rows, v_rows = (x.to(dtype).flatten(0, 1).contiguous() for x in (q, k, v))
-    if key_padding_mask is not None:
-        key_padding_mask = key_padding_mask.repeat_interleave(q.shape[1], 0)
-    return (q_rows, k_rows, v_rows), key_padding_mask
 
 
 def _places(encoding: IRPE, first: Grid, second: Grid, by_key: bool, like: Tensor

@@ -5,8 +5,10 @@ import torch
 from torch import Tensor, nn
 
 from ..functional.grids import Grid, GridLike, as_grid, key_grid
+from ..functional.head_tables import by_head
 from ..functional.offset_index import grid_index
 from ..functional.offset_terms import axis_terms, sequence_logits
+from ..functional.skewed_attention import skewed_attention
 from .axis_encoding import AxisEncoding, axis_tables, check_sizes
 from .base import RelativeEncoding
 
@@ -33,6 +35,8 @@ class QueryRelative1D(RelativeEncoding):
         ValueError: for bad sizes, and in use for a longer sequence.
     """
 
+    forms = ('skewed',)
+
     def __init__(self, head_dims: int, num_heads: int, *, max_tokens: int,
                  shared_heads: bool = True, num_prefix_tokens: int = 0) -> None:
         super().__init__()
@@ -54,6 +58,37 @@ class QueryRelative1D(RelativeEncoding):
                ) -> Tensor:
         """The term (B, heads, Lq, Lk); shapes as :class:`RelativeEncoding`."""
         query, key = as_grid(q_grid, 'q_grid'), key_grid(q_grid, k_grid)
+        return sequence_logits(q, self._used(query), query, key, self.num_prefix_tokens)
+
+    def choose_form(self, q: Tensor, k: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
+                    ) -> str:
+        """'skewed' on a CPU, where keys lie on the query grid."""
+        if q.device.type != 'cpu' or torch.compiler.is_compiling():
+            return 'definition'
+        same = key_grid(q_grid, k_grid) == as_grid(q_grid, 'q_grid')
+        return 'skewed' if same else 'definition'
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, q_grid: GridLike,
+               k_grid: GridLike | None = None, key_padding_mask: Tensor | None = None, *,
+               form: str, scale: float = 1.0) -> Tensor:
+        """The whole attention, without an (L, L) tensor; see :class:`RelativeEncoding`.
+
+        Raises:
+            ValueError: if keys do not lie on the query grid.
+        """
+        query, key = as_grid(q_grid, 'q_grid'), key_grid(q_grid, k_grid)
+        if key != query:
+            raise ValueError(f"form='skewed' needs keys on the query grid; q_grid={query}, "
+                             f"k_grid={key}; use 'auto' or 'definition'")
+        with torch.autocast(q.device.type, enabled=False):
+            rows, padding = by_head(q, k, v, key_padding_mask)
+            table = self._used(query).to(rows[0].dtype)
+            out = skewed_attention(*rows, table if table.dim() == 3 else table[None],
+                                   padding=padding, scale=scale)
+        return out.view(q.shape).to(v.dtype)
+
+    def _used(self, query: Grid) -> Tensor:
+        """Vectors of the offsets 1 - length .. length - 1 of a sequence of queries."""
         length = self.num_prefix_tokens + query.num_cells
         if length > self.max_tokens:
             raise ValueError(
@@ -61,9 +96,8 @@ class QueryRelative1D(RelativeEncoding):
                 f'{self.num_prefix_tokens} make {length} tokens; the table has max_tokens='
                 f'{self.max_tokens}')
         # Only offsets 1 - length .. length - 1 occur: a short sequence pays for no others.
-        skip = self.max_tokens - length
-        used = self.table.narrow(-2, skip, 2 * length - 1)
-        return sequence_logits(q, used, query, key, self.num_prefix_tokens)
+        used: Tensor = self.table.narrow(-2, self.max_tokens - length, 2 * length - 1)
+        return used
 
 
 class QueryRelative2D(AxisEncoding):

@@ -5,6 +5,19 @@ import torch
 from torch import Tensor
 
 
+def by_head(q: Tensor, k: Tensor, v: Tensor, key_padding_mask: Tensor | None
+            ) -> tuple[tuple[Tensor, Tensor, Tensor], Tensor | None]:
+    """q, k, v (images * heads, L, head_dims) and the padding (images * heads, Lk).
+
+    Half precision in float32: buffers are small, and sums over the keys stay exact.
+    """
+    dtype = torch.float64 if q.dtype == torch.float64 else torch.float32
+    q_rows, k_rows, v_rows = (x.to(dtype).flatten(0, 1).contiguous() for x in (q, k, v))
+    if key_padding_mask is not None:
+        key_padding_mask = key_padding_mask.repeat_interleave(q.shape[1], 0)
+    return (q_rows, k_rows, v_rows), key_padding_mask
+
+
 def pick_heads(table: Tensor, heads: slice) -> Tensor:
     """Tables of a run of heads.
 

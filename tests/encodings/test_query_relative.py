@@ -9,9 +9,11 @@ from relative_checks import (
     check_gradients,
     check_logits,
     positions,
+    random_inputs,
     sequence_positions,
 )
 
+from mmposenc.attention import attend
 from mmposenc.encodings import QueryRelative1D, QueryRelative2D
 
 
@@ -106,3 +108,15 @@ def test_bad_options():
         build_1d(max_tokens=0)
     with pytest.raises(ValueError, match=r'max_size=\(0, 3\)'):
         build_2d(max_size=(0, 3))
+
+
+@pytest.mark.parametrize('shared_heads', [True, False])
+@pytest.mark.parametrize('q_grid', [(3, 3), (3, 5), (1, 6), (5, 1)])
+def test_forms_1d(shared_heads, q_grid):
+    encoding = build_1d(shared_heads=shared_heads)
+    check_forms(encoding, q_grid, None)
+    q, k, v = random_inputs(encoding, (4, 6), (2, 3))
+    assert encoding.choose_form(q, k, (4, 6), (2, 3)) == 'definition'
+    assert encoding.choose_form(q, q, (4, 6)) == 'skewed'
+    with pytest.raises(ValueError, match="form='skewed' needs keys on the query grid"):
+        attend(q, k, v, encoding, (4, 6), (2, 3), form='skewed')
