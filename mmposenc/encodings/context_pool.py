@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -58,6 +59,8 @@ class ContextPool(TokenEncoding):
         form, truncate: as for :func:`mmposenc.functional.context_pool`.
         stride: pool for every so many-th row and column only, so the grid shrinks: what replaces
             a ConvNet's pooling and strides.
+        default_positions: where a backbone puts it when its own ``positions`` is None; each of
+            several encodings can so have its own.
 
     Raises:
         ValueError: for unknown or contradicting options.
@@ -70,7 +73,8 @@ class ContextPool(TokenEncoding):
                  dims: int = 2, causal: bool = False, weights: str = 'learned',
                  locality: str = 'gaussian', predictor: str = 'conv', size_norm: str = 'sigmoid',
                  window_size: int = 7, num_random: int = 32, form: str = 'auto',
-                 truncate: float = 5.0, stride: int = 1) -> None:
+                 truncate: float = 5.0, stride: int = 1,
+                 default_positions: Sequence[int] = (0,)) -> None:
         super().__init__()
         _check_choices(weights=(weights, WEIGHTS), locality=(locality, LOCALITIES),
                        predictor=(predictor, PREDICTORS), size_norm=(size_norm, SIZE_NORMS),
@@ -82,6 +86,7 @@ class ContextPool(TokenEncoding):
         self.weights, self.locality, self.size_norm = weights, locality, size_norm
         self.window_size, self.num_random = window_size, num_random
         self.form, self.truncate, self.stride = form, truncate, stride
+        self.default_positions = tuple(default_positions)
         hidden = max(1, embed_dims // 4) if hidden_dims is None else hidden_dims
         self.has_weights = weights in ('learned', 'unnormalized')
         self.has_sizes = locality in ('gaussian', 'adaptive_window')

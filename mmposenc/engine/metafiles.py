@@ -14,8 +14,11 @@ PAPERS = {
     'pvt': ('PVT with other encodings', 'Pyramid Vision Transformer: A Versatile Backbone for '
             'Dense Prediction without Convolutions', '2102.12122'),
     'transfer': ('Fine-grained transfer', 'Rethinking and Improving Relative Position Encoding for '
-                 'Vision Transformer', '2107.14222')}
-DATA = {'in1k': 'ImageNet-1k', 'cars': 'Stanford Cars', 'cub': 'CUB-200-2011'}
+                 'Vision Transformer', '2107.14222'),
+    'context_pool': ('ContextPool', 'Efficient Representation Learning via Adaptive Context '
+                     'Pooling', '2207.01844')}
+DATA = {'in1k': 'ImageNet-1k', 'cars': 'Stanford Cars', 'cub': 'CUB-200-2011',
+        'cifar10': 'CIFAR-10'}
 _ROW = r'^\| \[(\S+)\]\(\S*/{folder}/\S+\) \| ([\d,]+) \| .*?\| .*?\| ([\d,]+) \|'
 
 

@@ -15,7 +15,7 @@ from .config import load_config
 TITLES = {
     'deit': 'DeiT: absolute, relative and no encodings', 'cpvt': 'CPVT: conditional encodings',
     'irpe': 'iRPE: image relative encodings', 'swin': 'Swin', 'pvt': 'PVT',
-    'transfer': 'Fine-grained transfer'}
+    'transfer': 'Fine-grained transfer', 'context_pool': 'ContextPool'}
 INTRO = """# Classification models
 
 Made by `python tools/model_table.py` from the configs in `configs/classification`; don't edit.
@@ -23,9 +23,10 @@ Nothing here was trained by this project: accuracies are the papers', as each co
 them, and "-" where the paper's number was not checked or there is none. See docs/results.md for
 what was trained.
 
-- Parameters and multiply-accumulates (MACs, in millions, one image of 224 x 224, head included) are
-  counted on the built model. MACs are matrix products and convolutions; value terms of iRPE are
-  counted as in its release, a vector for each pair of tokens, and cost less here.
+- Parameters and multiply-accumulates (MACs, in millions, head included, one image of the size the
+  config tests at: 224 x 224, or 384 or CIFAR-10's 32 where its name says so) are counted on the
+  built model. MACs are matrix products and convolutions; value terms of iRPE are counted as in its
+  release, a vector for each pair of tokens, and cost less here.
 - "Reference" is the paper's or the release's number; the difference to it follows: "=" where they
   agree to the last digit given.
 """
@@ -66,15 +67,28 @@ def read_reference(path: Path) -> Reference:
 
 
 def build_without_weights(path: Path) -> nn.Module:
-    """The model of a config, on the meta device, without its teacher."""
+    """The model of a config, on the meta device, without its teacher. (A ResNet upstream reads
+    numbers from tensors while it is built, so it has weights.)"""
     cfg = load_config(str(path))
     init_default_scope(cfg.default_scope)
     model = cfg.model.to_dict()
     model.pop('teacher', None)
-    with torch.device('meta'):
+    with torch.device('cpu' if 'ResNet' in model['backbone']['type'] else 'meta'):
         built: nn.Module = MODELS.build(
             dict(model, data_preprocessor=cfg.data_preprocessor.to_dict()))
     return built
+
+
+def input_size(path: Path) -> tuple[int, int]:
+    """Height and width of the images that a config tests at."""
+    dataset = load_config(str(path)).test_dataloader.dataset
+    for step in dataset.pipeline:
+        if step.type == 'CenterCrop':
+            return step.crop_size, step.crop_size
+    if dataset.type == 'CIFAR10':
+        return 32, 32
+    raise ValueError(f'{path}: test_dataloader.dataset.pipeline has no CenterCrop, which would '
+                     f'say at which size to count')
 
 
 def table_row(path: Path, link: str) -> str:
@@ -86,7 +100,7 @@ def table_row(path: Path, link: str) -> str:
     """
     reference, model = read_reference(path), build_without_weights(path)
     parameters = sum(p.numel() for p in model.parameters())
-    macs = count_macs(model, (224, 224), values_as_released=True) / 1e6
+    macs = count_macs(model, input_size(path), values_as_released=True) / 1e6
     cells = [f'[{path.stem}]({link})', f'{parameters:,}']
     if reference.parameters is None:
         cells += ['-', '-']

@@ -284,7 +284,9 @@ def test_page_is_up_to_date() -> None:
     page = (ROOT / 'docs' / 'models.md').read_text()
     assert re.findall(r'\(\.\./configs/classification/(\S+)\)', page) == [
         name for folder in ('deit', 'cpvt', 'irpe', 'swin', 'pvt', 'transfer')
-        for name in CONFIGS if name.startswith(folder)]
+        for name in CONFIGS if name.startswith(folder)] + [
+            f'context_pool/{path.name}' for path in sorted(
+                (ROOT / 'configs' / 'classification' / 'context_pool').glob('*.py'))]
     for name in ('irpe/deit-s_irpe-k_in1k.py', 'pvt/pvt-t-peg-gap_in1k.py'):
         path = ROOT / 'configs' / 'classification' / name
         assert table_row(path, f'../configs/classification/{name}') in page, (

@@ -1,0 +1,10 @@
+# CP-ResNet-44 for CIFAR-10: ContextPool in place of the strides of stages 1 and 2.
+# ContextPool (ICML 2022), number not checked. Not trained here.
+#
+#     python tools/train.py configs/classification/context_pool/cp-resnet-44_cifar10.py
+_base_ = [
+    '../../_base_/models/cp-resnet_cls.py', '../../_base_/datasets/cifar10.py',
+    '../../_base_/schedules/sgd_200e.py', '../../_base_/default_runtime.py']
+model = dict(
+    backbone=dict(depth=44),
+    head=dict(num_classes=10, in_channels=64))

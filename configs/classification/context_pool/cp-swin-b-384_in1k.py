@@ -1,0 +1,6 @@
+# CP-Swin-B at 384: Swin-B with ContextPool after block 0 of each stage, over the whole map.
+# ContextPool (ICML 2022), number not checked. Not trained here.
+#
+#     bash tools/dist_train.sh configs/classification/context_pool/cp-swin-b-384_in1k.py 8
+_base_ = 'swin-b-384_in1k.py'
+model = dict(backbone=dict(pos_encoding=dict(type='mmposenc.ContextPool')))

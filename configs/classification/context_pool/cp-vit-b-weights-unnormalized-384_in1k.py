@@ -1,0 +1,9 @@
+# Ablation of CP-ViT-B/16 at 384: weights are not normalised.
+# ContextPool (ICML 2022), number not checked. Not trained here.
+#
+#     bash tools/dist_train.sh \
+#         configs/classification/context_pool/cp-vit-b-weights-unnormalized-384_in1k.py 8
+_base_ = 'vit-b-384_in1k.py'
+model = dict(backbone=dict(pos_encoding=[
+    dict(type='mmposenc.LearnedPositionEmbedding'),
+    dict(type='mmposenc.ContextPool', weights='unnormalized')]))

@@ -1,0 +1,10 @@
+# ResNet-46 for CIFAR-10: what CP-ResNet-46 is compared with.
+# ContextPool (ICML 2022), number not checked. Not trained here.
+#
+#     python tools/train.py configs/classification/context_pool/resnet-46_cifar10.py
+_base_ = [
+    '../../_base_/models/cp-resnet_cls.py', '../../_base_/datasets/cifar10.py',
+    '../../_base_/schedules/sgd_200e.py', '../../_base_/default_runtime.py']
+model = dict(
+    backbone=dict(depth=46, context_pool=None),
+    head=dict(num_classes=10, in_channels=64))

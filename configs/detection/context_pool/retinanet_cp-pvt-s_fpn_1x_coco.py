@@ -1,0 +1,11 @@
+# CP-PVT-small: PVT's position table, and ContextPool after the first block of every stage.
+# Recipe: PVT's detection release, 1x; starts from PVT's classifier, which has no ContextPool.
+# Beyond the paper, which has no detector; not trained here.
+#
+#     bash tools/dist_train.sh configs/detection/context_pool/retinanet_cp-pvt-s_fpn_1x_coco.py 8
+_base_ = '../pvt/retinanet_pvt-s_fpn_1x_coco.py'
+model = dict(backbone=dict(
+    pos_encoding=[
+        dict(type='mmposenc.LearnedPositionEmbedding', interpolation='bilinear'),
+        dict(type='mmposenc.ContextPool')],
+    init_cfg=dict(strict=False)))

@@ -1,0 +1,12 @@
+# Swin-T: what CP-Swin-T is compared with.
+# Recipe: PVT's detection release, 1x; random weights, give a classifier's by
+# --cfg-options model.backbone.init_cfg.type=Pretrained model.backbone.init_cfg.checkpoint=FILE.
+# No number known to us from a paper; not trained here.
+#
+#     bash tools/dist_train.sh configs/detection/context_pool/retinanet_swin-t_fpn_1x_coco.py 8
+_base_ = '../pvt/retinanet_pvt-t_fpn_1x_coco.py'
+model = dict(
+    backbone=dict(
+        _delete_=True, type='mmposenc.Swin', arch='tiny', drop_path_rate=0.2, mask_padding=True,
+        init_cfg=None),
+    neck=dict(in_channels=[96, 192, 384, 768]))

@@ -1,0 +1,14 @@
+# Semantic FPN on CP-PVT-small: PVT's position table, and ContextPool after the first block of
+# every stage.
+# Recipe: the papers of PVT and Twins, 80k steps of 16 images; starts from PVT's classifier, which
+# has no ContextPool.
+# Beyond the paper, which has no segmentor; not trained here.
+#
+#     bash tools/dist_train.sh \
+#         configs/segmentation/context_pool/sem_fpn_cp-pvt-s_512x512_80k_ade20k.py 8
+_base_ = '../sem_fpn/sem_fpn_pvt-s_512x512_80k_ade20k.py'
+model = dict(backbone=dict(
+    pos_encoding=[
+        dict(type='mmposenc.LearnedPositionEmbedding', interpolation='bilinear'),
+        dict(type='mmposenc.ContextPool')],
+    init_cfg=dict(strict=False)))

@@ -1,0 +1,10 @@
+# Semantic FPN on CP-Swin-T: ContextPool after the first block of every stage, over the whole map.
+# Recipe: the papers of PVT and Twins, 80k steps of 16 images; starts from Swin's classifier, which
+# has no ContextPool.
+# Beyond the paper, which has no segmentor; not trained here.
+#
+#     bash tools/dist_train.sh \
+#         configs/segmentation/context_pool/sem_fpn_cp-swin-t_512x512_80k_ade20k.py 8
+_base_ = '../sem_fpn/sem_fpn_swin-t_512x512_80k_ade20k.py'
+model = dict(backbone=dict(
+    pos_encoding=dict(type='mmposenc.ContextPool'), init_cfg=dict(strict=False)))

@@ -1,0 +1,221 @@
+"""The ContextPool configs: what each builds, and a step of a small version."""
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from mmengine.registry import MODELS, init_default_scope
+
+import mmposenc  # noqa: F401
+from mmposenc.encodings import ContextPool
+from mmposenc.engine import load_config
+from mmposenc.engine.model_table import build_without_weights, input_size, read_reference
+
+pytest.importorskip('mmpretrain')
+ROOT = Path(__file__).resolve().parents[2] / 'configs'
+FOLDERS = {task: ROOT / task / 'context_pool'
+           for task in ('classification', 'detection', 'segmentation')}
+ALL = [(task, path.name) for task, folder in FOLDERS.items()
+       for path in sorted(folder.glob('*.py'))]
+CLASSIFIERS = [name for task, name in ALL if task == 'classification']
+ABLATIONS = {
+    'weights-unnormalized': dict(weights='unnormalized'), 'weights-uniform': dict(
+        weights='uniform'), 'weights-nonlocal': dict(weights='nonlocal'),
+    'locality-none': dict(locality='none'), 'locality-fixed': dict(locality='fixed_window'),
+    'locality-adaptive': dict(locality='adaptive_window'), 'locality-random': dict(
+        locality='random_sparse'), 'predictor-mlp': dict(predictor='mlp'),
+    'predictor-attention': dict(predictor='attention'), 'sizes-softmax': dict(
+        size_norm='softmax'), 'sequence': dict(dims=1), 'ratio-0.05': dict(ratio=0.05),
+    'ratio-0.2': dict(ratio=0.2)}
+#: two 3x3 convolutions, 768 -> 192 -> 2
+VIT_B = 192 * (9 * 768 + 1) + 2 * (9 * 192 + 1)
+PARAMETERS = {
+    'vit-b-384_in1k': 86_567_656 + (577 - 197) * 768,
+    'cp-vit-b-384_in1k': 86_567_656 + (577 - 197) * 768 + VIT_B,
+    'cp-vit-b-every-384_in1k': 86_567_656 + (577 - 197) * 768 + 11 * VIT_B,
+    'swin-b-224_in1k': 87_768_224, 'resnet-50_in1k': 25_557_032, 'resnet-101_in1k': 44_549_160,
+    'resnet-44_cifar10': 661_338}
+
+
+def load(task: str, name: str):
+    return load_config(f'mmposenc::{task}/context_pool/{name}')
+
+
+def pools(model: torch.nn.Module) -> list[ContextPool]:
+    return [module for module in model.modules() if isinstance(module, ContextPool)]
+
+
+def test_every_row_is_there() -> None:
+    wanted = {'vit-b-384', 'cp-vit-b-384', 'cp-vit-b-10-384', 'cp-vit-b-every-384',
+              'cp-vit-b-peg-384'} | {f'cp-vit-b-{each}-384' for each in ABLATIONS}
+    wanted |= {f'{cp}swin-b-{size}' for cp in ('', 'cp-') for size in (224, 384)}
+    wanted |= {f'{cp}resnet-{depth}' for cp in ('', 'cp-') for depth in (44, 46, 50, 101)}
+    assert {name.rpartition('_')[0] for name in CLASSIFIERS} == wanted
+    models = ('cp-pvt-t', 'cp-pvt-s', 'cp-swin-t')
+    assert {name for task, name in ALL if task == 'detection'} == {
+        f'retinanet_{model}_fpn_1x_coco.py' for model in (*models, 'swin-t')}
+    assert {name for task, name in ALL if task == 'segmentation'} == {
+        f'sem_fpn_{model}_512x512_80k_ade20k.py' for model in models}
+
+
+@pytest.mark.parametrize('task, name', ALL)
+def test_header(task: str, name: str) -> None:
+    text = (FOLDERS[task] / name).read_text()
+    head = ' '.join(line.strip('# \\') for line in text.splitlines() if line.startswith('#'))
+    assert re.search('[Nn]ot trained here', head)
+    assert f'configs/{task}/context_pool/{name}' in head
+    assert re.search('[Nn]umber not checked|[Nn]umber not in the paper|Beyond the paper|No number',
+                     head)
+    assert len([line for line in text.splitlines() if not line.startswith('#')]) <= 10  # a delta
+
+
+@pytest.mark.parametrize('name', CLASSIFIERS)
+def test_classifiers_are_what_their_headers_say(name: str) -> None:
+    path = FOLDERS['classification'] / name
+    model = build_without_weights(path)
+    count, reference = sum(p.numel() for p in model.parameters()), read_reference(path)
+    if reference.parameters is not None:
+        assert round(count / reference.unit) == round(reference.parameters / reference.unit)
+    stem = path.stem
+    assert count == PARAMETERS.get(stem, count)
+    found = pools(model)
+    assert bool(found) == stem.startswith('cp-')
+    assert {pool.ratio for pool in found} <= {0.05 if 'resnet' in stem or '0.05' in stem
+                                              else 0.2 if '0.2' in stem else 0.1}
+    side = 384 if '384' in stem else 32 if 'cifar' in stem else 224
+    assert input_size(path) == (side, side)
+    if 'swin' in stem:
+        assert len(found) in (0, 4)
+        window = model.backbone.stages[0].blocks[0].attn.w_msa.window_size
+        assert tuple(window) == (side // 32,) * 2
+    if 'vit-b' in stem:
+        assert len(model.backbone.blocks) == (10 if '-10-' in stem else 12)
+        assert len(found) == (11 if 'every' in stem else stem.startswith('cp-'))
+
+
+@pytest.mark.parametrize('ablation', ABLATIONS)
+def test_ablations_change_one_thing(ablation: str) -> None:
+    plain = load('classification', 'cp-vit-b-384_in1k.py')
+    cfg = load('classification', f'cp-vit-b-{ablation}-384_in1k.py')
+    pool = cfg.model.backbone.pos_encoding[1]
+    for key, value in ABLATIONS[ablation].items():
+        assert pool.pop(key) == value
+    assert cfg.model == plain.model and cfg.train_dataloader == plain.train_dataloader
+
+
+def shrink_classifier(cfg):
+    backbone = cfg.model.backbone
+    if backbone.type == 'mmposenc.DeiT':
+        backbone.update(arch=None, embed_dims=24, num_layers=max(
+            2, backbone.get('num_layers', 2) if 'every' in cfg.filename else 2), num_heads=3,
+            mlp_ratio=1.0, img_size=64)
+        if 'every' in cfg.filename:
+            backbone.num_layers = 12
+        cfg.model.head.update(in_channels=24)
+    elif backbone.type == 'mmposenc.Swin':
+        backbone.update(arch=None, embed_dims=4, num_layers=[1] * 4, num_heads=[1] * 4,
+                        mlp_ratio=1.0, window_size=2)
+        cfg.model.head.update(in_channels=32)
+    elif backbone.depth > 46:
+        backbone.update(base_channels=8, stem_channels=8)
+        cfg.model.head.update(in_channels=256)
+    cfg.model.head.num_classes = cfg.data_preprocessor.num_classes = 10
+    return cfg
+
+
+@pytest.mark.parametrize('name', [n for n in CLASSIFIERS if n.startswith('cp-')
+                                  and '101' not in n and '46' not in n])
+def test_one_step_of_a_small_classifier(name: str) -> None:
+    from mmpretrain.structures import DataSample
+    torch.manual_seed(0)
+    cfg = shrink_classifier(load('classification', name))
+    init_default_scope(cfg.default_scope)
+    model = MODELS.build({**cfg.model.to_dict(), 'data_preprocessor':
+                          cfg.data_preprocessor.to_dict()})
+    model.init_weights()
+    model.train()
+    side = 32 if 'cifar' in name else 64
+    images = [torch.randint(0, 256, (3, side, side), dtype=torch.uint8) for _ in range(4)]
+    samples = [DataSample().set_gt_label(label) for label in range(4)]
+    data = model.data_preprocessor(dict(inputs=images, data_samples=samples), training=True)
+    loss, _ = model.parse_losses(model(**data, mode='loss'))
+    loss.backward()
+    assert torch.isfinite(loss)
+    assert [n for n, p in model.named_parameters() if p.requires_grad and p.grad is None] == []
+
+
+def shrink_dense(cfg):
+    backbone = cfg.model.backbone
+    backbone.update(arch=None, num_layers=[1] * 4, num_heads=[1] * 4, init_cfg=None)
+    if backbone.type == 'mmposenc.PVT':
+        backbone.update(embed_dims=[8] * 4, mlp_ratios=[1] * 4)
+        dims = [8] * 4
+    else:
+        backbone.update(embed_dims=4, window_size=4, mlp_ratio=1.0)
+        dims = [4, 8, 16, 32]
+    cfg.model.neck.update(in_channels=dims, out_channels=8)
+    return cfg
+
+
+@pytest.mark.parametrize('name', [n for task, n in ALL if task == 'detection'])
+def test_detectors(name: str) -> None:
+    """As RetinaNet on PVT but for the backbone; a step on images of two sizes."""
+    pytest.importorskip('mmdet')
+    from mmdet.structures import DetDataSample
+    from mmengine.structures import InstanceData
+    cfg = load('detection', name)
+    plain = load_config(f"mmposenc::detection/pvt/retinanet_pvt-"
+                        f"{'s' if 'pvt-s' in name else 't'}_fpn_1x_coco.py")
+    assert cfg.model.bbox_head == plain.model.bbox_head and cfg.optim_wrapper == plain.optim_wrapper
+    assert cfg.model.backbone.mask_padding
+    if 'pvt' in name:
+        assert cfg.model.backbone.init_cfg == dict(plain.model.backbone.init_cfg, strict=False)
+    shrink_dense(cfg)
+    cfg.model.bbox_head.update(num_classes=2, in_channels=8, feat_channels=8, stacked_convs=1)
+    init_default_scope('mmdet')
+    torch.manual_seed(0)
+    model = MODELS.build(cfg.model)
+    assert len(pools(model)) == (0 if name.startswith('retinanet_swin') else 4)
+    sizes = [(64, 96), (50, 64)]
+    samples = []
+    for size in sizes:
+        boxes = InstanceData(bboxes=torch.tensor([[8.0, 8, 40, 40]]), labels=torch.tensor([1]))
+        samples.append(DetDataSample(gt_instances=boxes, metainfo=dict(
+            img_shape=size, ori_shape=size, pad_shape=size, scale_factor=(1.0, 1.0))))
+    data = model.data_preprocessor(dict(inputs=[
+        torch.randint(0, 256, (3, *size), dtype=torch.uint8) for size in sizes],
+        data_samples=samples), training=True)
+    loss, _ = model.parse_losses(model(**data, mode='loss'))
+    loss.backward()
+    assert torch.isfinite(loss)
+    for pool in pools(model):
+        assert all(bool(p.grad.any()) for p in pool.parameters())
+
+
+@pytest.mark.parametrize('name', [n for task, n in ALL if task == 'segmentation'])
+def test_segmentors(name: str) -> None:
+    pytest.importorskip('mmseg')
+    from mmengine.model.utils import revert_sync_batchnorm
+    from mmengine.structures import PixelData
+    from mmseg.registry import MODELS as MMSEG
+    from mmseg.structures import SegDataSample
+    cfg = load('segmentation', name)
+    assert cfg.model.backbone.mask_padding and cfg.model.backbone.init_cfg.strict is False
+    shrink_dense(cfg)
+    cfg.model.data_preprocessor.size = (64, 64)
+    cfg.model.decode_head.update(channels=8, num_classes=3, in_channels=[8] * 4)
+    init_default_scope('mmseg')
+    torch.manual_seed(0)
+    model = revert_sync_batchnorm(MMSEG.build(cfg.model))
+    assert len(pools(model)) == 4
+    samples = [SegDataSample(gt_sem_seg=PixelData(data=torch.randint(0, 3, (1, 64, 64))),
+                             metainfo=dict(img_shape=(64, 64), ori_shape=(64, 64)))
+               for _ in range(2)]
+    data = model.data_preprocessor(dict(inputs=[
+        torch.randint(0, 256, (3, 64, 64), dtype=torch.uint8) for _ in range(2)],
+        data_samples=samples), training=True)
+    loss, _ = model.parse_losses(model(**data, mode='loss'))
+    loss.backward()
+    assert torch.isfinite(loss)
