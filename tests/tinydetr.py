@@ -74,8 +74,8 @@ def deformable(type_: str = 'mmposenc.DeformableDETR', *, levels: int = 1, dims:
                num_queries=num_queries)
     cfg.update(
         num_feature_levels=levels,
-        neck=dict(type='ChannelMapper', in_channels=channels, kernel_size=1, out_channels=dims,
-                  act_cfg=None, norm_cfg=None, num_outs=levels, **(neck or {})),
+        neck={**dict(type='ChannelMapper', in_channels=channels, kernel_size=1, out_channels=dims,
+                     act_cfg=None, norm_cfg=None, num_outs=levels), **(neck or {})},
         encoder=dict(num_layers=2, layer_cfg=dict(
             self_attn_cfg={**cross, **(attn or {})}, ffn_cfg=_ffn(dims)), **(encoder or {})),
         decoder=dict(num_layers=2, return_intermediate=True, post_norm_cfg=None, layer_cfg=dict(
@@ -107,7 +107,8 @@ def scatter(model: nn.Module) -> None:
     with torch.no_grad():
         for name, p in model.named_parameters():
             if any(part in name for part in ('rel_pos_encoding', 'sampling_offsets',
-                                             'attention_weights', 'pos_encodings')):
+                                             'attention_weights', 'pos_encodings',
+                                             'reg_branches')):
                 p.add_(torch.randn(p.shape, generator=generator) * 0.3)
         for module in model.modules():
             if isinstance(module, nn.BatchNorm2d):

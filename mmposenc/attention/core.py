@@ -120,7 +120,7 @@ def _leaving_out_pays(q: Tensor, k: Tensor, valid: Tensor) -> bool:
 def _attend_valid_keys(q: Tensor, k: Tensor, v: Tensor, valid: Tensor, scale: float) -> Tensor:
     """SDPA of one image at a time, without its padded keys."""
     outs = []
-    for query, key, value, keep in zip(q.split(1), k.split(1), v.split(1), valid, strict=True):
+    for query, key, value, keep in zip(*(x.chunk(len(x)) for x in (q, k, v)), valid, strict=True):
         if not bool(keep.all()):
             index = keep.nonzero()[:, 0]
             key, value = key.index_select(2, index), value.index_select(2, index)

@@ -24,4 +24,11 @@ def DeformableDETR(**kwargs: Any) -> nn.Module:  # noqa: N802
     return Detector(**kwargs)
 
 
-__all__ = ['DETR', 'DeformableDETR']
+@MODELS.register_module()
+def ChannelMapper(**kwargs: Any) -> nn.Module:  # noqa: N802
+    """See :class:`mmposenc.detr.neck.ChannelMapper`."""
+    from .neck import ChannelMapper as Neck
+    return Neck(**kwargs)
+
+
+__all__ = ['ChannelMapper', 'DETR', 'DeformableDETR']

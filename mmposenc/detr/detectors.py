@@ -13,6 +13,7 @@ from mmengine.model import BaseModule
 from torch import Tensor, nn
 
 from .encoders import DeformableDecoder, DeformableEncoder, DetrDecoder, DetrEncoder
+from .neck import ChannelMapper
 from .positions import (
     build_position,
     flat,
@@ -57,6 +58,14 @@ class _EncodedPositions:
             return
         super().init_weights()  # type: ignore[misc]
         reset_encodings(self.encoder)
+
+    def extract_feat(self: Any, batch_inputs: Tensor) -> tuple[Tensor, ...]:
+        """As mmdet; this project's ChannelMapper is told the images' sizes."""
+        if self.with_neck and isinstance(self.neck, ChannelMapper) and masks_exactly(self):
+            shapes = getattr(batch_inputs, 'img_shapes', None)
+            return self.neck(  # type: ignore[no-any-return]
+                self.backbone(batch_inputs), shapes, tuple(batch_inputs.shape[-2:]))
+        return super().extract_feat(batch_inputs)  # type: ignore[misc, no-any-return]
 
     def _masks(self: Any, features: Sequence[Tensor], samples: Sequence[Any] | None
                ) -> list[Tensor | None]:

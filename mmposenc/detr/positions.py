@@ -99,15 +99,16 @@ def padding_masks(samples: Sequence[Any] | None, features: Sequence[Tensor], exa
     if all(size == full for size in sizes):
         return [None] * len(features)
     if exact:
-        return [_exact_mask(feature, full, sizes) for feature in features]
+        return [exact_mask(feature, full, sizes) for feature in features]
     pixels = extents_to_mask(sizes, full, features[0].device)
     assert pixels is not None
     return [F.interpolate(pixels[:, None].float(), feature.shape[-2:]).bool()[:, 0]
             for feature in features]
 
 
-def _exact_mask(feature: Tensor, full: tuple[int, int], sizes: list[tuple[int, int]]
-                ) -> Tensor | None:
+def exact_mask(feature: Tensor, full: tuple[int, int], sizes: list[tuple[int, int]]
+               ) -> Tensor | None:
+    """Padding mask (B, H, W) of a map (B, C, H, W) by whole cells, or None where there is none."""
     grid = (feature.shape[-2], feature.shape[-1])
     stride = _stride(full, grid)
     extents = []

@@ -56,6 +56,31 @@ def masked_batch_norm(norm: nn.Module, x: Tensor, padding_mask: Tensor | None) -
     return out.permute(0, 3, 1, 2)
 
 
+def masked_group_norm(norm: nn.GroupNorm, x: Tensor, padding_mask: Tensor | None) -> Tensor:
+    """Apply a GroupNorm to a map with each image's statistics taken over its valid cells.
+
+    Args:
+        norm: the module.
+        x: (B, C, H, W).
+        padding_mask: (B, H, W) bool, True = padding, or None.
+
+    Returns:
+        (B, C, H, W); with a mask, padded cells are zero.
+    """
+    if padding_mask is None:
+        return norm(x)  # type: ignore[no-any-return]
+    valid = (~padding_mask)[:, None, None].to(x.dtype)  # (B, 1, 1, H, W)
+    grouped = x.reshape(x.shape[0], norm.num_groups, -1, *x.shape[2:])
+    count = valid.sum((2, 3, 4), keepdim=True).clamp(min=1) * grouped.shape[2]
+    mean = (grouped * valid).sum((2, 3, 4), keepdim=True) / count
+    centred = (grouped - mean) * valid
+    variance = centred.square().sum((2, 3, 4), keepdim=True) / count
+    out: Tensor = (centred * (variance + norm.eps).rsqrt()).flatten(1, 2)
+    if norm.affine:
+        out = out * norm.weight[:, None, None] + norm.bias[:, None, None]
+    return out.masked_fill(padding_mask[:, None], 0)
+
+
 def masked_mean(tokens: Tensor, padding_mask: Tensor | None) -> Tensor:
     """Mean over the valid tokens of each image: (B, L, C) and (B, L) or (B, H, W) -> (B, C)."""
     if padding_mask is None:

@@ -128,6 +128,10 @@ DETECTORS = {
     'single': lambda: deformable(encoder=dict(encoder_pos=None, pos_encoding=PEG)),
     'multi, refine': lambda: deformable(
         levels=3, with_box_refine=True, encoder=dict(pos_encoding=PEG)),
+    # the neck's GroupNorm sees no padding either, and its fourth level is made of the third
+    'multi, GroupNorm': lambda: deformable(
+        levels=4, encoder=dict(pos_encoding=PEG), neck=dict(
+            type='mmposenc.ChannelMapper', norm_cfg=dict(type='GN', num_groups=4))),
 }
 
 
@@ -144,6 +148,29 @@ def test_boxes_of_an_image_do_not_depend_on_its_batch(case: str) -> None:
     # and it does see the image
     other = predict(model, images((small,), seed=5))[0]
     assert (other.bboxes - alone.bboxes).abs().max() > 0.01
+
+
+def test_mmdets_neck_lets_padding_into_its_statistics() -> None:
+    """Why there is a ChannelMapper of this project."""
+    model = build(deformable(neck=dict(norm_cfg=dict(type='GN', num_groups=4))))
+    alone = predict(model, images(((45, 61),)))[0]
+    beside = predict(model, images(((45, 61), (91, 140))))[0]
+    assert (alone.bboxes - beside.bboxes).abs().max() > 0.01
+
+
+def test_neck_without_sizes_is_mmdets() -> None:
+    from mmdet.models.necks import ChannelMapper as Theirs
+
+    from mmposenc.detr.neck import ChannelMapper
+    args = dict(in_channels=[3, 5], out_channels=8, num_outs=4,
+                norm_cfg=dict(type='GN', num_groups=2))
+    ours, theirs = ChannelMapper(**args), Theirs(**args)
+    ours.load_state_dict(theirs.state_dict())
+    maps = (torch.randn(2, 3, 8, 9), torch.randn(2, 5, 4, 5))
+    for sizes in ((), ([(60, 72), (64, 40)], (64, 72)), ([(64, 72)] * 2, (64, 72))):
+        for index, (a, b) in enumerate(zip(ours(maps, *sizes), theirs(maps), strict=True)):
+            same = torch.allclose(a, b, atol=1e-5)
+            assert same == (not sizes or sizes[0][0] == (64, 72)), (sizes, index)
 
 
 def test_masks_by_whole_cells() -> None:

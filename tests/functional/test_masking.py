@@ -7,6 +7,7 @@ from mmposenc.functional.masking import (
     extents_to_mask,
     map_to_tokens,
     masked_batch_norm,
+    masked_group_norm,
     masked_mean,
     pad_map,
     tokens_to_map,
@@ -67,3 +68,20 @@ def test_masked_mean_and_pad_map():
                                torch.stack((x[0, [0, 1, 3, 4]].mean(0), x[1].mean(0))))
     padded = pad_map(torch.ones(1, 1, 2, 3), (4, 3))
     assert padded.sum() == 6 and padded.shape == (1, 1, 4, 3) and padded[0, 0, 2:].sum() == 0
+
+
+def test_group_norm_sees_valid_cells_only():
+    norm = torch.nn.GroupNorm(2, 6).double()
+    torch.nn.init.normal_(norm.weight)
+    torch.nn.init.normal_(norm.bias)
+    x = torch.randn(2, 6, 5, 7, dtype=torch.float64) + 3
+    mask = torch.zeros(2, 5, 7, dtype=torch.bool)
+    mask[0, 3:] = mask[0, :, 4:] = True
+    out = masked_group_norm(norm, x, mask)
+    torch.testing.assert_close(out[:1, :, :3, :4], norm(x[:1, :, :3, :4]))
+    torch.testing.assert_close(out[1:], norm(x[1:]))
+    assert not out[0, :, 3:].any() and not out[0, :, :, 4:].any()
+    assert masked_group_norm(norm, x, None).equal(norm(x))
+    leaf = x[:1, :, :4, :4].clone().requires_grad_()
+    assert torch.autograd.gradcheck(
+        lambda value: masked_group_norm(norm, value, mask[:1, :4, :4]), (leaf,), fast_mode=True)
