@@ -130,7 +130,8 @@ def block(repeats: int) -> None:
     from mmposenc.backbones.deit import DeiTBlock
     from mmposenc.encodings import ContextPool
     torch.manual_seed(0)
-    part, pool = DeiTBlock(768, 12, 4.0).eval(), ContextPool(768).eval()
+    part = DeiTBlock(768, 12, 4.0, num_prefix_tokens=1).eval()
+    pool = ContextPool(768).eval()
     x = torch.randn(8, 197, 768, requires_grad=True)
     leaves = [x]
     runs = {'without': lambda: part(x, (14, 14)),

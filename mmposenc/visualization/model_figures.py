@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ..encodings import IRPE
+from .context_pool import draw_context_pool, record_context_pools
 from .figures import Panel, draw_panels, save_figure
 from .maps import Array, bucket_map
 from .recording import AttentionRecord, record_attention
@@ -19,29 +20,30 @@ def draw_encodings(model: nn.Module, image: Tensor, output_dir: str | Path, *,
     """Run a model on an image and draw every attention of this project inside it.
 
     For each layer a figure of the attention weights, head by head and their mean, and, with an
-    encoding on the logits, one of what it adds; for each different iRPE one of its buckets.
+    encoding on the logits, one of what it adds; for each different iRPE one of its buckets; for
+    each ContextPool one of its weights and sizes.
 
     Args:
         model: a backbone, called with ``image``.
         image: (1, 3, H, W), as the model takes it.
         output_dir: where the figures go: ``attention_<layer>.png``, ``logits_<layer>.png``,
-            ``buckets_<method>_<H>x<W>.png``.
+            ``buckets_<method>_<H>x<W>.png``, ``context_pool_<layer>.png``.
         at: where the query lies, as fractions of height and width.
 
     Returns:
         The files written.
 
     Raises:
-        ValueError: if no attention of this project ran.
+        ValueError: if neither attention nor a ContextPool of this project ran.
     """
     was_training = model.training
     model.eval()
     try:
-        with record_attention(model, at) as records:
+        with record_attention(model, at) as records, record_context_pools(model, at) as pools:
             model(image)
     finally:
         model.train(was_training)
-    if not records:
+    if not records and not pools:
         raise ValueError(f'{type(model).__name__} runs no attention of mmposenc.attention: there '
                          f'is nothing to draw')
     folder, modules = Path(output_dir), dict(model.named_modules())
@@ -60,6 +62,13 @@ def draw_encodings(model: nn.Module, image: Tensor, output_dir: str | Path, *,
             if path not in written:
                 figure = draw_panels(bucket_panels(encoding, record.hw_shape, record.cell))
                 written[save_figure(figure, path)] = None
+    low, high = image.min(), image.max()
+    picture = ((image[0] - low) / (high - low).clamp_min(1e-6)).permute(1, 2, 0)
+    picture = picture.expand(-1, -1, 3) if picture.shape[2] == 1 else picture[..., :3]
+    for pool in pools:
+        figure = draw_context_pool(pool, picture.cpu().numpy())
+        name = re.sub(r'\W+', '_', pool.name)
+        written[save_figure(figure, folder / f'context_pool_{name}.png')] = None
     return list(written)
 
 
