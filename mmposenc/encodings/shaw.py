@@ -1,21 +1,14 @@
 """Shaw's relative encoding: clipped offsets on keys and values."""
 from __future__ import annotations
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from ..functional.buckets import add_prefix_bucket
-from ..functional.grids import GridLike, as_grid, key_grid
-from ..functional.offset_index import pair_ids, sequence_index
+from ..functional.grids import GridLike
 from ..functional.offset_terms import lookup_logits, lookup_values
-from .axis_encoding import check_sizes
-from .base import RelativeEncoding
-from .chunked_tables import attend_tables, is_worth_chunking
-
-_METHODS = ('product', 'sequence')
+from .clipped_tables import ClippedTables, ClippedVectors
 
 
-class ShawRPE(RelativeEncoding):
+class ShawRPE(ClippedTables):
     """logit + q_i . key_table[clip(j - i)], and output + sum_j attn_ij value_table[clip(j - i)]
     (Shaw et al., NAACL 2018, Eq. 3-4), with clip(x) = max(-K, min(K, x)).
 
@@ -50,32 +43,16 @@ class ShawRPE(RelativeEncoding):
     def __init__(self, head_dims: int, num_heads: int, *, max_offset: int = 8,
                  method: str = 'product', on_keys: bool = True, on_values: bool = False,
                  shared_heads: bool = True, num_prefix_tokens: int = 0) -> None:
-        super().__init__()
-        check_sizes(head_dims, num_heads, num_prefix_tokens)
-        if max_offset < 0:
-            raise ValueError(f'max_offset={max_offset} must be >= 0')
-        if method not in _METHODS:
-            raise ValueError(f"method={method!r} must be 'product' or 'sequence'")
+        super().__init__(head_dims, num_heads, max_offset, method, shared_heads,
+                         num_prefix_tokens)
         if not on_keys and not on_values:
             raise ValueError('on_keys=False and on_values=False leave nothing to encode')
-        self.max_offset, self.method = max_offset, method
-        self.head_dims, self.num_heads = head_dims, num_heads
-        self.num_prefix_tokens = num_prefix_tokens
         self.has_logits, self.has_values = on_keys, on_values
-        self.forms = ('chunked',) if method == 'product' else ()
-        width = 2 * max_offset + 1
-        rows = width if method == 'sequence' else width ** 2 + (num_prefix_tokens > 0)
-        shape = (rows, head_dims) if shared_heads else (num_heads, rows, head_dims)
         if on_keys:
-            self.key_table = nn.Parameter(torch.empty(shape))
+            self.key_table = self._new_table()
         if on_values:
-            self.value_table = nn.Parameter(torch.empty(shape))
+            self.value_table = self._new_table()
         self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Truncated normal, standard deviation 0.02."""
-        for table in self.parameters():
-            nn.init.trunc_normal_(table, std=0.02)
 
     def logits(self, q: Tensor, k: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
                ) -> Tensor | None:
@@ -91,26 +68,6 @@ class ShawRPE(RelativeEncoding):
             return None
         return lookup_values(attn, self.value_table, self._ids(q_grid, k_grid, attn.device))
 
-    def choose_form(self, q: Tensor, k: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
-                    ) -> str:
-        """'chunked' for many pairs on a CPU, where the method has it."""
-        return 'chunked' if self.forms and is_worth_chunking(q, k) else 'definition'
-
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, q_grid: GridLike,
-               k_grid: GridLike | None = None, key_padding_mask: Tensor | None = None, *,
-               form: str, scale: float = 1.0) -> Tensor:
-        """The whole attention; see :class:`RelativeEncoding`."""
-        query, key = as_grid(q_grid, 'q_grid'), key_grid(q_grid, k_grid)
-        return attend_tables(q, k, v, query, key, self.max_offset,
-                             num_prefix_tokens=self.num_prefix_tokens,
-                             key_padding_mask=key_padding_mask, scale=scale,
-                             with_query=self.key_table if self.has_logits else None,
-                             with_weights=self.value_table if self.has_values else None)
-
-    def _ids(self, q_grid: GridLike, k_grid: GridLike | None, device: torch.device) -> Tensor:
-        query, key = as_grid(q_grid, 'q_grid'), key_grid(q_grid, k_grid)
-        limit, prefix = self.max_offset, self.num_prefix_tokens
-        if self.method == 'sequence':
-            return sequence_index(query, key, prefix, limit, device)
-        ids = pair_ids(query, key, (limit, limit), device)
-        return add_prefix_bucket(ids, prefix, (2 * limit + 1) ** 2)
+    def _vectors(self) -> ClippedVectors:
+        return ClippedVectors(with_query=self.key_table if self.has_logits else None,
+                              with_weights=self.value_table if self.has_values else None)
