@@ -118,14 +118,21 @@ def _leaving_out_pays(q: Tensor, k: Tensor, valid: Tensor) -> bool:
 
 
 def _attend_valid_keys(q: Tensor, k: Tensor, v: Tensor, valid: Tensor, scale: float) -> Tensor:
-    """SDPA of one image at a time, without its padded keys."""
+    """SDPA of one image at a time, without its padded keys.
+
+    Images are taken apart and put together as (B, L, heads, head_dims), the order in which
+    projections hold them: neither direction then copies.
+    """
     outs = []
-    for query, key, value, keep in zip(*(x.chunk(len(x)) for x in (q, k, v)), valid, strict=True):
+    images = zip(*(x.transpose(1, 2).chunk(len(x)) for x in (q, k, v)), valid, strict=True)
+    for query, key, value, keep in images:
         if not bool(keep.all()):
             index = keep.nonzero()[:, 0]
-            key, value = key.index_select(2, index), value.index_select(2, index)
-        outs.append(F.scaled_dot_product_attention(query, key, value, scale=scale))
-    return torch.cat(outs)
+            key, value = key.index_select(1, index), value.index_select(1, index)
+        out = F.scaled_dot_product_attention(
+            query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), scale=scale)
+        outs.append(out.transpose(1, 2))
+    return torch.cat(outs).transpose(1, 2)
 
 
 def _own_backward(q: Tensor, bias: Tensor, dropout_p: float) -> bool:
