@@ -56,13 +56,16 @@ def visualize_encodings(cfg: Config, checkpoint: str | None, output_dir: str | P
 
 
 def _inputs(cfg: Config, image: str | None, size: tuple[int, int]) -> Tensor:
-    """(1, 3, H, W) as the backbone takes it."""
+    """(1, in_channels, H, W) as the backbone takes it; one channel is grey."""
+    channels = cfg.model.backbone.get('in_channels', 3)
     if image is None:
-        return torch.randn(1, 3, *size, generator=torch.Generator().manual_seed(0))
+        return torch.randn(1, channels, *size, generator=torch.Generator().manual_seed(0))
     # Whether an image needs padding to a multiple is the preprocessor's business, not labels'.
     preprocessor = MODELS.build(_preprocessor_config(cfg))
-    pixels = mmcv.imresize(mmcv.imread(image), size[::-1])
-    tensor = torch.from_numpy(np.ascontiguousarray(pixels.transpose(2, 0, 1)))
+    pixels = mmcv.imresize(mmcv.imread(image, 'grayscale' if channels == 1 else 'color'),
+                           size[::-1])
+    tensor = torch.from_numpy(np.ascontiguousarray(
+        pixels[None] if channels == 1 else pixels.transpose(2, 0, 1)))
     batch: Tensor = preprocessor({'inputs': [tensor], 'data_samples': None}, training=False
                                  )['inputs']
     return batch

@@ -17,9 +17,10 @@ FORMS = ('auto', 'definition', 'exact', 'windowed')
 EXACT_TOKENS = 16384
 #: Compiled models take the definition, which is plain tensor arithmetic, up to so many tokens.
 COMPILED_TOKENS = 1024
-#: Weights that differ by more than exp(this) within an image are summed with logarithms instead:
-#: as float32 factors the small ones would vanish beside the large, and their tokens with them.
-MAX_RANGE = 40.0
+#: Factors of float32 and float64 hold weights that differ by exp(this) within an image: beyond, the
+#: small ones would vanish beside the large, and their tokens with them. So float64 takes over from
+#: float32, and sums of exponentials stabilised row by row from float64.
+MAX_RANGE = {torch.float32: 40.0, torch.float64: 300.0}
 #: Pairs of tokens that the form with logarithms looks at together.
 STABLE_PAIRS = 2 ** 20
 
@@ -152,8 +153,10 @@ def _by_value(x: Tensor, logits: Tensor, sigma: Tensor, hw_shape: tuple[int, int
     cut = spread + math.log(4 * x.shape[1] / torch.finfo(x.dtype).eps)
     if truncate is not None and kernel == 'gaussian':
         cut = min(cut, 0.5 * truncate ** 2)
-    if spread <= MAX_RANGE:
-        return pool_in_blocks(x, (logits - top).exp(), sigma, hw_shape, kernel, causal, cut, stride)
+    if spread <= MAX_RANGE[torch.float64]:
+        wide = x.dtype if spread <= MAX_RANGE[x.dtype] else torch.float64
+        return pool_in_blocks(x.to(wide), (logits - top).to(wide).exp(), sigma.to(wide), hw_shape,
+                              kernel, causal, cut, stride).to(x.dtype)
     cells = cells_at_stride(hw_shape, stride, x.device)
     step = max(1, STABLE_PAIRS // x.shape[1])
     parts = [checkpoint(_definition, x, logits, sigma, hw_shape, cells, kernel, causal,

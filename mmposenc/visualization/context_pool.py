@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -111,7 +112,8 @@ def _share(module: ContextPool, logits: Tensor, sigma: Tensor, hw_shape: tuple[i
 
 def pool_panels(record: PoolRecord) -> list[Panel]:
     """Weights, sizes in cells, and what the marked token pools."""
-    maps = (('weights w', record.weights), ('sizes sigma, cells', record.sigma),
+    logs = None if record.weights is None else np.log10(record.weights.clip(1e-12))
+    maps = (('log10 of the weights w', logs), ('sizes sigma, cells', record.sigma),
             ('pooled by the marked token', record.share))
     return [Panel(title, values, record.cell) for title, values in maps if values is not None]
 
