@@ -13,7 +13,8 @@ import torch
 def paired_times(runs: dict[str, Callable[[], object]], repeats: int = 9) -> dict[str, float]:
     """Median CPU seconds of each function, called in turn (A, B, A, B, ...) after one warm-up.
 
-    CPU time, not wall time, and neighbours in time: what disturbs one disturbs the others.
+    CPU time, not wall time, and neighbours in time: what disturbs one disturbs the others. Once
+    the process uses a GPU, wall time with everything finished there.
     """
     times = _interleaved(runs, repeats)
     return {name: statistics.median(values) for name, values in times.items()}
@@ -34,17 +35,24 @@ def _interleaved(runs: dict[str, Callable[[], object]], repeats: int) -> dict[st
     times: dict[str, list[float]] = {name: [] for name in runs}
     for repeat in range(repeats + 1):
         for name, run in runs.items():
-            start = time.process_time()
+            start = _now()
             run()
             if repeat:
-                times[name].append(time.process_time() - start)
+                times[name].append(_now() - start)
     return times
+
+
+def _now() -> float:
+    if not torch.cuda.is_initialized():
+        return time.process_time()
+    torch.cuda.synchronize()
+    return time.perf_counter()
 
 
 def peak_memory(run: Callable[[], object]) -> int:
     """Bytes that ``run`` needs beyond what is in use before it: the highest resident set while it
     runs. Linux; on a GPU the allocator's own peak."""
-    if torch.cuda.is_available():
+    if torch.cuda.is_initialized():
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()

@@ -5,6 +5,7 @@ against attention without an encoding.
     python benchmarks/relative.py cost               # every encoding against none, four sizes
     python benchmarks/relative.py growth             # exponent of the time in L
     python benchmarks/relative.py buckets            # bucket ids
+    python benchmarks/relative.py forms              # on a GPU, see relative_forms.py
     options: --rows 1050 --repeats 7 --threads 1 --device cpu|cuda --dtype float32|bfloat16
 
 Everything is measured in one process in turn (A, B, A, B, ...); a number is the median over the
@@ -29,6 +30,7 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 from measure import paired_ratios, paired_times, peak_memory
+from relative_forms import all_forms, check
 from torch import Tensor
 
 from mmposenc.attention import attend
@@ -359,12 +361,14 @@ def release_ids(height: int, width: int, beta: int = 3) -> Tensor:
 
 
 def buckets(args: argparse.Namespace) -> None:
-    """Bucket ids; nothing is cached, so alternating shapes are no different."""
-    assert torch.equal(release_ids(25, 42), bucket_ids('product', (25, 42), ratio=1.9))
+    """Bucket ids, and the row patterns that attention uses instead, which are kept (under 1 MiB)
+    when grids take turns. Beside them the time to copy as many numbers: ids can't be faster."""
+    full = bucket_ids('product', (25, 42), ratio=1.9)
+    assert torch.equal(release_ids(25, 42), full)
     shapes = {'25x42': [(25, 42)], '25x42 and 42x25 in turn': [(25, 42), (42, 25)]}
-    print('| grids | reference, ms | ids, ms | ratio | what a form that needs no (L, L) ids '
-          'computes, ms | ratio |')
-    print('|---|---|---|---|---|---|')
+    print('| grids | reference, ms | row patterns, ms | ratio | (L, L) ids, ms | ratio | copy of '
+          'them, ms | ratio |')
+    print('|---|---|---|---|---|---|---|---|')
     for name, grids in shapes.items():
         plan = IRPE(32, 8)
         from mmposenc.functional.grids import Grid
@@ -372,19 +376,52 @@ def buckets(args: argparse.Namespace) -> None:
         times = paired_times({
             'reference': lambda g=grids: [release_ids(*each) for each in g],
             'ids': lambda g=grids: [bucket_ids('product', each, ratio=1.9) for each in g],
+            'copy': lambda g=grids: [full.clone() for _ in g],
             'patterns': lambda g=grids, p=plan: [row_patterns(
                 'product', Grid(*each), Grid(*each), p.params, torch.float32,
                 torch.device('cpu')) for each in g]}, args.repeats)
         ms = {key: value * 1e3 / len(grids) for key, value in times.items()}
-        print(f"| {name} | {ms['reference']:.1f} | {ms['ids']:.2f} | "
-              f"{ms['ids'] / ms['reference']:.4f} | {ms['patterns']:.2f} | "
-              f"{ms['patterns'] / ms['reference']:.4f} |", flush=True)
+        cells = ' | '.join(f"{ms[key]:.2f} | {ms[key] / ms['reference']:.4f}"
+                           for key in ('patterns', 'ids', 'copy'))
+        print(f"| {name} | {ms['reference']:.1f} | {cells} |", flush=True)
+
+
+def forms(args: argparse.Namespace) -> None:
+    """Forms of contextual iRPE against SDPA without an encoding, for a GPU."""
+    sizes = [Size(1, 2, 3, 4, 16, 1)] if args.smoke else [
+        SIZES[length] for length in SIZES if not args.rows or length in args.rows]
+    print('| encoding | form | L | forward, ms | training, ms | memory forward, MiB | memory '
+          'training, MiB | differs from the release by |')
+    print('|---|---|---|---|---|---|---|---|')
+    for size in sizes:
+        for method, rpe_on in (('product', 'k'), ('euclidean', 'k'), ('cross', 'k'),
+                               ('product', 'qkv')):
+            encoding = IRPE(size.dims, size.heads, method, rpe_on=rpe_on,
+                            num_prefix_tokens=size.prefix)
+            random_tables(encoding)
+            encoding.to(args.device, args.dtype)
+            inputs = make_inputs(size, args.device, args.dtype)
+            runs = all_forms(encoding, (size.height, size.width), args.device, not args.smoke,
+                             reference(encoding, size, args.device))
+            differs = check(runs, *inputs[:3])
+            for name, run in runs.items():
+                tables = [] if name.startswith('none') else list(encoding.parameters())
+                kinds = [inference(run, inputs)]
+                if not (args.smoke and name.startswith('Flex')):  # no backward without compiling
+                    kinds.append(training(run, inputs, tables))
+                ms = [f'{paired_times({name: kind}, args.repeats)[name] * 1e3:.2f}'
+                      for kind in kinds]
+                peaks = [f'{peak_memory(kind) / 2**20:.0f}' for kind in kinds]
+                missing = ['-'] * (2 - len(kinds))
+                cells = [*ms, *missing, *peaks, *missing, f'{differs.get(name, 0.0):.0e}']
+                print(f'| {method} {rpe_on} | {name} | {size.length} | {" | ".join(cells)} |',
+                      flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    tables = dict(targets=targets, cost=cost, growth=growth, buckets=buckets)
+    tables = dict(targets=targets, cost=cost, growth=growth, buckets=buckets, forms=forms)
     parser.add_argument('table', choices=tables)
     parser.add_argument('--rows', type=int, nargs='*', choices=list(SIZES))
     parser.add_argument('--only', nargs='*', help='parts of the names of encodings, for cost')
@@ -393,6 +430,7 @@ def main() -> None:
     parser.add_argument('--threads', type=int, default=1)
     parser.add_argument('--device', default='cpu')
     parser.add_argument('--dtype', default='float32')
+    parser.add_argument('--smoke', action='store_true', help='forms: small, and not compiled')
     parser.add_argument('--memory', action='store_true', help='print peak memory as json')
     args = parser.parse_args()
     args.dtype = getattr(torch, args.dtype)

@@ -11,7 +11,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .grids import GridLike, as_grid, key_grid
+from .grid_cache import CACHE
+from .grids import Grid, GridLike, as_grid, key_grid
 from .offsets import axis_offsets, expand_offsets
 
 METHODS = ('euclidean', 'quantization', 'cross', 'product')
@@ -155,8 +156,9 @@ def bucket_ids(method: str, hw_query: GridLike, hw_key: GridLike | None = None, 
                device: torch.device | str | None = None) -> Tensor | tuple[Tensor, Tensor]:
     """Bucket of every query-key pair (iRPE, ICCV 2021, eqs. 12-18).
 
-    The offset is query minus key, rows then columns. Nothing is cached: 25 x 42 cells take about a
-    millisecond, so grids that change with every batch cost nothing extra.
+    The offset is query minus key, rows then columns. What is kept between calls is the buckets of
+    the distinct offsets of the latest grids, under 1 MiB in all; 25 x 42 cells take about a
+    millisecond, which is what writing their pairs takes.
 
     Args:
         method: 'euclidean' (rounded distance), 'quantization' (squared distance or its rank),
@@ -185,16 +187,28 @@ def grid_buckets(method: str, hw_query: GridLike, hw_key: GridLike | None, param
     """:func:`bucket_ids` with parameters that are already checked."""
     query = as_grid(hw_query, 'hw_query')
     key = key_grid(query, hw_key)
+    device = torch.empty(0, device=device).device
+    if method != 'cross':
+        # Only what depends on the offset alone is kept: the ids themselves are as large as L * L.
+        return expand_offsets(*CACHE.get(
+            ('offset_buckets', method, query, key, params, device),
+            lambda: _distinct_buckets(method, query, key, params, device), list))
     rows, row_index = axis_offsets(query.height, key.height, query.stride_h, key.stride_h, device)
     cols, col_index = axis_offsets(query.width, key.width, query.stride_w, key.stride_w, device)
-    if method == 'cross':
-        middle = int(params.beta)
-        row_ids = (index_function(rows, params) + middle)[row_index]
-        col_ids = (index_function(cols, params) + middle)[col_index]
-        shape = (query.height, query.width, key.height, key.width)
-        return (row_ids[:, None, :, None].expand(shape).reshape(query.num_cells, key.num_cells),
-                col_ids[None, :, None, :].expand(shape).reshape(query.num_cells, key.num_cells))
-    return expand_offsets(offset_buckets(method, rows, cols, params), row_index, col_index)
+    middle = int(params.beta)
+    row_ids = (index_function(rows, params) + middle)[row_index]
+    col_ids = (index_function(cols, params) + middle)[col_index]
+    shape = (query.height, query.width, key.height, key.width)
+    return (row_ids[:, None, :, None].expand(shape).reshape(query.num_cells, key.num_cells),
+            col_ids[None, :, None, :].expand(shape).reshape(query.num_cells, key.num_cells))
+
+
+def _distinct_buckets(method: str, query: Grid, key: Grid, params: BucketParams,
+                      device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """Buckets (Dr, Dc) of distinct offsets, and those of pairs of rows and of columns."""
+    rows, row_index = axis_offsets(query.height, key.height, query.stride_h, key.stride_h, device)
+    cols, col_index = axis_offsets(query.width, key.width, query.stride_w, key.stride_w, device)
+    return offset_buckets(method, rows, cols, params), row_index, col_index
 
 
 def add_prefix_bucket(ids: Tensor, num_prefix_tokens: int, bucket: int) -> Tensor:
