@@ -105,8 +105,8 @@ class _AxisAttention(torch.autograd.Function):
             logits, first = _view(other, part, k), queries.start == 0
             _product(weights.transpose(1, 2), grad[part], grad_v[heads], first)
             torch.bmm(grad[part], v[heads].transpose(1, 2), out=logits)
-            torch.ops.aten._softmax_backward_data(logits, weights, -1, weights.dtype,
-                                                  grad_input=logits)
+            torch._softmax_backward_data(logits, weights, -1, weights.dtype,
+                                         grad_input=logits)
             torch.bmm(logits, k[heads], out=grad_q[part])
             _product(logits.transpose(1, 2), q[part], grad_k[heads], first)
             cells = _cells(logits, p, rows.shape[-1])

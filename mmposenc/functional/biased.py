@@ -56,8 +56,8 @@ class _BiasedAttention(torch.autograd.Function):
             flat_grad = grad_logits.view(flat.shape)
             torch.bmm(g, _flat(v, part, rows=False).transpose(1, 2), out=flat_grad)
             _product(flat.transpose(1, 2), g, _flat(grad_v, part, rows=False), rows.start > 0)
-            torch.ops.aten._softmax_backward_data(grad_logits, weights, -1, weights.dtype,
-                                                  grad_input=grad_logits)
+            torch._softmax_backward_data(grad_logits, weights, -1, weights.dtype,
+                                         grad_input=grad_logits)
             grad_bias[which, rows] += grad_logits.sum(0)
             torch.bmm(flat_grad, _flat(k, part, rows=False), out=_flat(grad_q, part))
             _product(flat_grad.transpose(1, 2), _flat(q, part), _flat(grad_k, part, rows=False),

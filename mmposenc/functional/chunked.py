@@ -186,8 +186,8 @@ class _Work:
             add_table_grad(grad_table_v, heads, self.on_keys.sums(weights, chunk, 1.0), g)
         else:
             torch.bmm(g, values, out=grad_logits)
-        torch.ops.aten._softmax_backward_data(grad_logits, weights, -1, weights.dtype,
-                                              grad_input=grad_logits)
+        torch._softmax_backward_data(grad_logits, weights, -1, weights.dtype,
+                                     grad_input=grad_logits)
         part = self.queries(grad_q, chunk)
         _product(grad_logits, self.k[heads], part, scale=self.scale)
         _product(grad_logits.transpose(1, 2), q, grad_k[heads], chunk.first_row > 0, self.scale)

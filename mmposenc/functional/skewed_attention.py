@@ -57,8 +57,8 @@ class _SkewedAttention(torch.autograd.Function):
             g, some = grad[part], q[part]
             grad_v[heads].baddbmm_(weights.transpose(1, 2), g)
             logits = torch.bmm(g, v[heads].transpose(1, 2))
-            torch.ops.aten._softmax_backward_data(logits, weights, -1, weights.dtype,
-                                                  grad_input=logits)
+            torch._softmax_backward_data(logits, weights, -1, weights.dtype,
+                                         grad_input=logits)
             logits *= scale
             torch.bmm(logits, k[heads], out=grad_q[part])
             grad_k[heads].baddbmm_(logits.transpose(1, 2), some)

@@ -127,7 +127,7 @@ class _WindowAttention(torch.autograd.Function):
             grad_v[part] = torch.bmm(p.transpose(1, 2), g).view(shape)
             ds = torch.bmm(g, _flat(v[part]).transpose(1, 2))
             del g
-            torch.ops.aten._softmax_backward_data(ds, p, -1, p.dtype, grad_input=ds)
+            torch._softmax_backward_data(ds, p, -1, p.dtype, grad_input=ds)
             if grad_bias is not None:
                 grad_bias += ds.view(-1, heads, length, length).sum(0)
             grad_q[part] = _scaled(ds, _flat(k[part]), ctx.scale).view(shape)
