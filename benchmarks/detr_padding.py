@@ -4,8 +4,7 @@
 
 Compared are the backbone's last map, the encoder's memory (both relative to the largest value, on
 the image's own cells), the boxes of every object query that scores at least ``--score`` alone, and
-COCO AP of the padded batches. Weights are random without a checkpoint; the average of the weights
-is taken where the file has one.
+COCO AP of the padded batches. Weights are random without a checkpoint.
 """
 from __future__ import annotations
 
@@ -34,9 +33,8 @@ def build(cfg: Any, checkpoint: str | None) -> nn.Module:
         model.init_weights()
         return model.eval()
     file = torch.load(checkpoint, map_location='cpu', weights_only=False)
-    averaged = {name.removeprefix('module.'): value
-                for name, value in file.get('ema_state_dict', {}).items() if name != 'steps'}
-    model.load_state_dict(averaged or file.get('state_dict', file))
+    # With EMAHook, 'state_dict' is the average of the weights.
+    model.load_state_dict(file.get('state_dict', file))
     return model.eval()
 
 

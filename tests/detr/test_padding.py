@@ -54,12 +54,12 @@ def valid_tokens(memory, grids, own):
                       for part, grid, (h, w) in zip(parts, grids, own, strict=True)])
 
 
-@pytest.mark.parametrize('train', [False, True], ids=['eval', 'train'])
-@pytest.mark.parametrize('case', ENCODERS)
+# BatchNorm, while training, takes its statistics from the whole batch: see below for that.
+@pytest.mark.parametrize('case, train', [
+    (case, train) for case, (encoder, _) in ENCODERS.items() for train in (False, True)
+    if not (train and 'norm_act' in encoder.get('pos_encoding', {}))])
 def test_encoder_of_detr(case: str, train: bool) -> None:
     encoder, attn = ENCODERS[case]
-    if train and 'norm_act' in encoder.get('pos_encoding', {}):
-        pytest.skip('BatchNorm, while training, takes its statistics from the whole batch')
     model = build(detr(encoder=encoder, attn=attn)).train(train)
     own, wide, high = (4, 5), (4, 7), (7, 9)
     image = (4 * 32 - 11, 5 * 32)
