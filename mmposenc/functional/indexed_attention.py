@@ -17,7 +17,7 @@ from .head_tables import add_table_grad, add_times_table, times_table
 #: Elements of a buffer of logits (at least one head), for inference and in training, where there
 #: are more buffers: whole heads, not too many for the cache.
 CHUNK_ELEMENTS = 256 * 1024
-TRAINING_CHUNK_ELEMENTS = 120 * 1024
+TRAINING_CHUNK_ELEMENTS = 80 * 1024
 
 
 class PairIndex(NamedTuple):
