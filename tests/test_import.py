@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 MM = ('mmengine', 'mmcv', 'mmdet', 'mmseg', 'mmpretrain')
 TORCH_ONLY = ('functional', 'encodings', 'attention', 'checkpoint', 'datasets', 'visualization')
-NEEDS_OPENMMLAB = ('registry', 'backbones', 'engine', 'datasets.loading')
+NEEDS_OPENMMLAB = ('registry', 'backbones', 'detr', 'engine', 'datasets.loading')
 
 # With None in sys.modules a package can neither be found nor imported.
 BLOCK = f'import sys\nfor name in {MM}: sys.modules[name] = None\n'
@@ -71,6 +71,23 @@ for attempt in range(2):
     else:
         raise AssertionError('imported')
 import mmposenc.encodings
+""")
+
+
+@has_openmmlab
+def test_backbones_are_found_without_mmdet():
+    """The registry looks into the room of the DETRs too; they alone need mmdet."""
+    run("""
+import sys
+sys.modules['mmdet'] = None
+from mmposenc.registry import MODELS
+assert MODELS.get('mmposenc.PVT') is not None
+try:
+    MODELS.get('mmposenc.DETR')()
+except ImportError as error:
+    assert 'mmposenc.detr.detectors needs mmdet of OpenMMLab' in str(error), error
+else:
+    raise AssertionError('built')
 """)
 
 

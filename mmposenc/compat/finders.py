@@ -17,7 +17,8 @@ else:  # importing importlib.abc takes as long as all the rest; finders need no 
 TORCH_ONLY = frozenset(f'mmposenc.{room}' for room in (
     'attention', 'checkpoint', 'compat', 'datasets', 'encodings', 'functional', 'visualization'))
 # What needs OpenMMLab in a room that else does not: preparing data does not, reading it does.
-NEEDS_OPENMMLAB = frozenset({'mmposenc.datasets.coco', 'mmposenc.datasets.loading'})
+NEEDS_OPENMMLAB = frozenset({'mmposenc.datasets.coco', 'mmposenc.datasets.loading',
+                             'mmposenc.detr.detectors'})
 
 
 class FallbackLoader(Loader):

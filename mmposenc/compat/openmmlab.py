@@ -25,7 +25,7 @@ LOWEST_TORCH = '2.1.0'
 # OpenMMLab's own mmdet and mmseg refuse to be imported with this mmcv or a later one.
 FIRST_REFUSED_MMCV = '2.2.0'
 ALWAYS_NEEDED = ('mmengine', 'mmcv')
-ALSO_NEEDED = {'mmposenc.detr': ('mmdet',), 'mmposenc.datasets.coco': ('mmdet',)}
+ALSO_NEEDED = {'mmposenc.detr.detectors': ('mmdet',), 'mmposenc.datasets.coco': ('mmdet',)}
 
 HOW_TO_INSTALL = (
     'Install one of the two sets, in an environment of its own:\n'

@@ -37,6 +37,7 @@ def shrink(cfg):
             backbone.update(embed_dims=[8] * 4, mlp_ratios=[1] * 4)
         model.neck.in_channels = [8 if backbone.type == 'mmposenc.PVT' else 64]
     model.num_queries = 5
+    model.bbox_head.num_classes = max(3, model.bbox_head.num_classes)
     model.test_cfg.max_per_img = 5
     for coder in (model.encoder, model.decoder):
         coder.num_layers = 1
