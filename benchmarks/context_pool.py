@@ -5,7 +5,9 @@
 The naive form is the paper's equation in (L, L) tensors: distances of all pairs of cells,
 exp(-d^2 / (2 sigma^2)), times the weights, divided by their sum, times the tokens.
 Sizes are drawn as an untrained predictor would give them and worse: sigma = 0.1 s (H + W) / 2 with
-s the sigmoid of normal numbers, independent from token to token.
+s the sigmoid of normal numbers, independent from token to token. "products alone" is one product of
+(L, L) weights that are there already with the tokens, or the three of training: what no exact form
+can do without.
 """
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ import mmposenc  # noqa: F401  (before anything that needs compiled operators)
 from mmposenc.functional import context_pool
 
 #: name: (batch, height, width, channels)
-CASES = {'14x14': (8, 14, 14, 384), '24x24': (4, 24, 24, 768), '50x84': (1, 50, 84, 256)}
+CASES = {'14x14': (8, 14, 14, 384), '14x14, narrow': (8, 14, 14, 64),
+         '24x24': (4, 24, 24, 768), '24x24, narrow': (4, 24, 24, 64),
+         '50x84': (1, 50, 84, 256), '50x84, narrow': (1, 50, 84, 64)}
 LARGE = (1, 200, 336, 64)
 
 
@@ -81,10 +85,15 @@ def compare(case: str, repeats: int, truncate: float) -> None:
     for form in ('exact', 'windowed'):
         error = float((runs[form]().detach() - reference).abs().max())
         print(f'<!-- {case} {form}: largest difference {error:.1e} -->')
-    timed = {name: paired_ratios(kind, 'naive', repeats)
+    dense = torch.rand(batch, height * width, height * width, requires_grad=True)
+    products = kinds({'products alone': lambda: dense @ leaves[0]}, [leaves[0], dense])
+    timed = {name: paired_ratios({**kind, **products[name]}, 'naive', repeats)
              for name, kind in kinds(runs, leaves).items()}
     peaks = {name: {form: peak_memory(run) for form, run in kind.items()}
              for name, kind in kinds(runs, leaves).items()}
+    cells = [f"{timed[name]['products alone']:.3f}" for name in timed]
+    print(f'| {case}, B={batch}, C={channels} | products alone | ' + ' | '.join(cells)
+          + ' | | |', flush=True)
     for form in ('exact', 'windowed'):
         cells = [f'{timed[name][form]:.3f}' for name in timed]
         for name in peaks:

@@ -5,11 +5,11 @@ so exponentials are taken along the axes only, and it is never kept. Everything 
 products with all channels is done on the axes:
 
 - the weights' sum D_i = sum_j w_j g_ij is r_i^T w c_i, with w laid out as a map;
-- with S_ij = (dy_i / D_i) . (w_j x_j) and m_i = dy_i . y_i, the gradient of sigma_i is
-  r_i'^T S_i c_i + r_i^T S_i c_i' - (m_i / D_i) (r_i'^T w c_i + r_i^T w c_i'), and m_i is
-  r_i^T S_i c_i: S is read once, by a product with r_i and its derivative r_i';
-- the gradient of w_j is x_j . G_j - sum_i r_i c_i m_i / D_i, where G = g^T (dy / D) is wanted for
-  the gradient of x anyway.
+- with r divided by D, S_ij = dy_i . (w_j x_j) and m_i = dy_i . y_i, the gradient of sigma_i is
+  r_i'^T S_i c_i + r_i^T S_i c_i' - m_i (r_i'^T w c_i + r_i^T w c_i'), and m_i is r_i^T S_i c_i:
+  S is read once, by a product with r_i and its derivative r_i';
+- the gradient of w_j is x_j . G_j - sum_i m_i r_i c_i, where G = g^T (dy / D) is wanted for the
+  gradient of x anyway.
 """
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ from .pooling_kernels import axis_weights, reach
 
 #: Elements of a buffer of weights: 1 MiB stays in a core's cache; a GPU wants large products.
 BLOCK_ELEMENTS = {'cpu': 2 ** 18, 'cuda': 2 ** 25}
+#: Pairs of tokens up to which an image is one block: grouping its queries costs more than it saves.
+WHOLE_PAIRS = 2 ** 20
 #: Queries of a block where they are grouped; fewer waste the products, more reach further.
 GROUP = 192
 #: Side of the regions that groups are drawn from, in cells.
@@ -111,7 +113,7 @@ def blocks(sigma: Tensor, options: Options) -> Iterator[Block]:
     images = sigma.shape[0]
     pairs = sigma.shape[1] * height * width
     room = _block_elements(sigma)
-    if pairs <= max(room, GROUP * GROUP):
+    if pairs <= max(room, WHOLE_PAIRS):
         step = max(1, room // pairs)
         for first in range(0, images, step):
             yield Block(slice(first, first + step), None, slice(0, height), slice(0, width))
@@ -156,12 +158,13 @@ def _with_keys(image: int, members: Tensor, cells: Tensor, sizes: Tensor, option
 
 
 class _Axes(NamedTuple):
-    """Weights of a block's queries along rows and columns of its keys, and their derivatives."""
+    """Weights of a block's queries along rows and columns of its keys, and their derivatives; those
+    of the rows are divided by the sum of all, so that means need no further step."""
 
     rows: Tensor  # (b, q, R)
     cols: Tensor  # (b, q, K)
-    rows_slope: Tensor
-    cols_slope: Tensor
+    rows_slope: Tensor | None
+    cols_slope: Tensor | None
 
 
 class _Work:
@@ -186,8 +189,9 @@ class _Work:
             self._buffers[name] = self.maps.new_empty(count)
         return self._buffers[name][:count].view(shape)
 
-    def axes(self, block: Block) -> _Axes:
-        """The factors of a block's weights."""
+    def axes(self, block: Block, slopes: bool) -> _Axes:
+        """The factors of a block's weights; 0 for queries that reach no weight, which take no
+        part."""
         sigma = self.sigma[block.images]
         at = self.at
         if block.queries is not None:
@@ -197,15 +201,16 @@ class _Work:
                                     (at[1], block.cols, self.options.causal)):
             key = torch.arange(keys.start, keys.stop, device=sigma.device, dtype=sigma.dtype)
             values.append(axis_weights(self.options.kernel, place[:, None] - key, sigma[..., None],
-                                       self.options.cut, causal))
+                                       self.options.cut, causal, slopes))
         (rows, rows_slope), (cols, cols_slope) = values
-        return _Axes(rows, cols, rows_slope, cols_slope)
+        total = torch.linalg.vecdot(torch.bmm(rows, self.weights_of(block)), cols)[..., None]
+        inverse = torch.where(total > 0, 1 / total, 0)
+        return _Axes(rows * inverse, cols, None if rows_slope is None else rows_slope * inverse,
+                     cols_slope)
 
-    def sums(self, block: Block, axes: _Axes) -> Tensor:
-        """1 / sum_j w_j g_ij (b, q); 0 for queries that reach no weight, which take no part."""
-        weights = self.weights[block.images, block.rows, block.cols]
-        total = (torch.bmm(axes.rows, weights) * axes.cols).sum(-1)
-        return torch.where(total > 0, 1 / total, 0)
+    def weights_of(self, block: Block) -> Tensor:
+        """w_j of a block's keys, (b, R, K)."""
+        return self.weights[block.images, block.rows, block.cols]
 
     def key_rows(self, block: Block, queries: int) -> Iterator[slice]:
         """Rows of keys, a few at a time."""
@@ -233,7 +238,7 @@ class _Work:
 
     def pool(self, block: Block, out: Tensor) -> None:
         """Write the means of a block's queries."""
-        axes = self.axes(block)
+        axes = self.axes(block, slopes=False)
         images, queries = axes.rows.shape[:2]
         whole = block.queries is None
         total = (out[block.images] if whole
@@ -244,18 +249,17 @@ class _Work:
                 total.baddbmm_(pairs, keys)
             else:
                 torch.bmm(pairs, keys, out=total)
-        total *= self.sums(block, axes)[..., None]
-        if not whole:
-            out[block.images, block.queries] = total
+        if block.queries is not None:
+            out[block.images.start].index_copy_(0, block.queries, total[0])
 
     def add_gradients(self, block: Block, grad: Tensor, grad_pooled: Tensor, grad_sums: Tensor,
                       grad_sigma: Tensor) -> None:
         """Add what a block's queries give to the gradients."""
-        axes = self.axes(block)
+        axes = self.axes(block, slopes=True)
+        assert axes.rows_slope is not None and axes.cols_slope is not None
         images, queries = axes.rows.shape[:2]
-        inverse = self.sums(block, axes)
-        own = grad[block.images] if block.queries is None else grad[block.images, block.queries]
-        own = own * inverse[..., None]
+        own = (grad[block.images] if block.queries is None
+               else grad[block.images.start].index_select(0, block.queries)[None])
         both = torch.stack((axes.rows, axes.rows_slope), 2).flatten(0, 1)  # (b * q, 2, R)
         read = torch.zeros(images * queries, 2, axes.cols.shape[-1], dtype=own.dtype,
                            device=own.device)
@@ -267,22 +271,21 @@ class _Work:
                                                        -1))
             self._add_keys(block, part, self.pairs(axes, part).transpose(1, 2), own, grad_pooled)
         plain, sloped = read.view(images, queries, 2, -1).unbind(2)
-        mean = (plain * axes.cols).sum(-1)  # dy_i . y_i
-        share = mean * inverse
-        weights = self.weights[block.images, block.rows, block.cols]
-        plain = plain - share[..., None] * torch.bmm(axes.rows, weights)
-        sloped = sloped - share[..., None] * torch.bmm(axes.rows_slope, weights)
+        mean = torch.linalg.vecdot(plain, axes.cols)[..., None]  # dy_i . y_i
+        weights = self.weights_of(block)
+        plain = plain - mean * torch.bmm(axes.rows, weights)
+        sloped = sloped - mean * torch.bmm(axes.rows_slope, weights)
         sizes = (sloped * axes.cols + plain * axes.cols_slope).sum(-1)
         grad_map = grad_sums.view(self.weights.shape)[block.images, block.rows, block.cols]
-        grad_map += torch.bmm((axes.rows * share[..., None]).transpose(1, 2), axes.cols)
+        grad_map += torch.bmm((axes.rows * mean).transpose(1, 2), axes.cols)
         if block.queries is None:
             grad_sigma[block.images] = sizes
         else:
-            grad_sigma[block.images, block.queries] = sizes
+            grad_sigma[block.images.start].index_copy_(0, block.queries, sizes[0])
 
     def _add_keys(self, block: Block, part: slice, pairs: Tensor, own: Tensor, total: Tensor
                   ) -> None:
-        """Add g^T (dy / D) to the rows of keys it belongs to."""
+        """Add (g / D)^T dy to the rows of keys it belongs to."""
         rows = slice(block.rows.start + part.start, block.rows.start + part.stop)
         view = total.view(self.maps.shape)[block.images, rows, block.cols]
         if block.cols.stop - block.cols.start == self.maps.shape[2]:

@@ -14,8 +14,8 @@ MIN_SIGMA = 1e-3
 RAMP = 1.0
 
 
-def axis_weights(kernel: str, distance: Tensor, sigma: Tensor, cut: float, causal: bool
-                 ) -> tuple[Tensor, Tensor]:
+def axis_weights(kernel: str, distance: Tensor, sigma: Tensor, cut: float, causal: bool,
+                 slopes: bool = True) -> tuple[Tensor, Tensor | None]:
     """Weights of one axis and their derivatives.
 
     Args:
@@ -23,26 +23,32 @@ def axis_weights(kernel: str, distance: Tensor, sigma: Tensor, cut: float, causa
             sigma and falling to 0 over the next ``RAMP`` cells.
         distance: query minus key, (..., n).
         sigma: (..., 1), in cells.
-        cut: a Gaussian whose exponent is below -cut counts as 0.
+        cut: a Gaussian below exp(-cut) counts as 0.
         causal: keys behind their query only.
+        slopes: whether derivatives are wanted.
 
     Returns:
-        Weights and their derivatives by sigma, (..., n) each.
+        Weights and their derivatives by sigma, (..., n) each; None for those not wanted.
     """
+    slope = None
     if kernel == 'gaussian':
         inverse = 1.0 / sigma.clamp_min(MIN_SIGMA)
-        squares = (distance * inverse).square()
-        weights = (squares * -0.5).exp()
-        # Not only because they are nothing: denormal numbers slow products down many times.
-        weights = weights.masked_fill_(squares > 2 * cut, 0)
-        slopes = weights * squares * inverse
+        squares = distance.square()
+        weights = (squares * (-0.5 * inverse.square())).exp_()
+        # Not only because they are nothing: denormal numbers slow products down on some processors.
+        torch.threshold_(weights, math.exp(-cut), 0)
+        if slopes:
+            slope = (weights * squares).mul_(inverse.pow(3))
     else:
         left = (sigma + RAMP - distance.abs()) / RAMP
         weights = left.clamp(0, 1)
-        slopes = ((left > 0) & (left < 1)).to(weights.dtype) / RAMP
+        if slopes:
+            slope = ((left > 0) & (left < 1)).to(weights.dtype) / RAMP
     if causal:
-        weights, slopes = (each.masked_fill(distance < 0, 0) for each in (weights, slopes))
-    return weights, slopes
+        later = distance < 0
+        weights.masked_fill_(later, 0)
+        slope = None if slope is None else slope.masked_fill_(later, 0)
+    return weights, slope
 
 
 def axis_logits(kernel: str, distance: Tensor, sigma: Tensor, cut: float, causal: bool) -> Tensor:

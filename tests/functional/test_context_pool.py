@@ -103,6 +103,7 @@ def test_error_of_windows_is_within_the_bound(truncate, spread):
 def test_blocks_give_the_values_and_gradients_of_the_definition(hw, stride, causal, kernel,
                                                                 monkeypatch):
     """Cut into many groups of queries, rectangles and rows of keys."""
+    monkeypatch.setattr(blocks, 'WHOLE_PAIRS', 0)
     monkeypatch.setattr(blocks, 'GROUP', 16)
     monkeypatch.setattr(blocks, 'REGION', 6)
     monkeypatch.setitem(blocks.BLOCK_ELEMENTS, 'cpu', 700)
