@@ -201,5 +201,19 @@ class DeformableDETR(_EncodedPositions, MMDeformableDETR):
                               valid_ratios, hw_shapes=hw_shapes)
         return dict(memory=memory, memory_mask=feat_mask, spatial_shapes=spatial_shapes)
 
+    def pre_decoder(self, memory: Tensor, memory_mask: Tensor | None, spatial_shapes: Tensor
+                    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """As mmdet's; with two stages and a backbone that keeps padding out, no padded token is
+        picked as a proposal before the last valid one."""
+        if not self.as_two_stage or memory_mask is None or not masks_exactly(self):
+            return super().pre_decoder(memory, memory_mask, spatial_shapes)  # type: ignore[no-any-return]
+        # Finite: the loss multiplies logits by labels of zero.
+        hook = self.bbox_head.cls_branches[self.decoder.num_layers].register_forward_hook(
+            lambda module, args, out: out.masked_fill(memory_mask[..., None], -1e4))
+        try:
+            return super().pre_decoder(memory, memory_mask, spatial_shapes)  # type: ignore[no-any-return]
+        finally:
+            hook.remove()
+
 
 __all__ = ['DETR', 'DeformableDETR']

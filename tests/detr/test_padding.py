@@ -3,7 +3,18 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tinydetr import IRPE, PEG, build, deformable, detr, images, predict, pvt, scatter
+from tinydetr import (
+    IRPE,
+    PEG,
+    build,
+    deformable,
+    detr,
+    images,
+    predict,
+    pvt,
+    scatter,
+    total_loss,
+)
 
 from mmposenc.detr.positions import padding_masks
 
@@ -128,6 +139,9 @@ DETECTORS = {
     'single': lambda: deformable(encoder=dict(encoder_pos=None, pos_encoding=PEG)),
     'multi, refine': lambda: deformable(
         levels=3, with_box_refine=True, encoder=dict(pos_encoding=PEG)),
+    'two stages': lambda: deformable(
+        levels=2, dims=256, with_box_refine=True, as_two_stage=True, encoder=dict(
+            pos_encoding=PEG)),
     # the neck's GroupNorm sees no padding either, and its fourth level is made of the third
     'multi, GroupNorm': lambda: deformable(
         levels=4, encoder=dict(pos_encoding=PEG), neck=dict(
@@ -148,6 +162,16 @@ def test_boxes_of_an_image_do_not_depend_on_its_batch(case: str) -> None:
     # and it does see the image
     other = predict(model, images((small,), seed=5))[0]
     assert (other.bboxes - alone.bboxes).abs().max() > 0.01
+
+
+def test_proposals_of_two_stages_train() -> None:
+    """Logits of padding are low, and the loss stays finite."""
+    model = build(DETECTORS['two stages']()).train()
+    loss = total_loss(model, images(((45, 61), (91, 140))))
+    loss.backward()
+    assert loss.isfinite()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
+    assert not model.bbox_head.cls_branches[-1]._forward_hooks
 
 
 def test_mmdets_neck_lets_padding_into_its_statistics() -> None:
