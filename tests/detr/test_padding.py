@@ -140,7 +140,7 @@ DETECTORS = {
     'multi, refine': lambda: deformable(
         levels=3, with_box_refine=True, encoder=dict(pos_encoding=PEG)),
     'two stages': lambda: deformable(
-        levels=2, dims=256, with_box_refine=True, as_two_stage=True, encoder=dict(
+        levels=2, dims=256, num_queries=12, with_box_refine=True, as_two_stage=True, encoder=dict(
             pos_encoding=PEG)),
     # the neck's GroupNorm sees no padding either, and its fourth level is made of the third
     'multi, GroupNorm': lambda: deformable(
