@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 from mmengine.model.utils import revert_sync_batchnorm
-from mmengine.registry import init_default_scope
 from optimizer_checks import weight_decays
+from scopes import scope_fixture
 
 import mmposenc  # noqa: F401
 from mmposenc.engine import load_config, override
@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / 'configs' / 'segmentation'
 CONFIGS = sorted(str(path.relative_to(FOLDER)) for folder in ('sem_fpn', 'upernet')
                  for path in (FOLDER / folder).glob('*.py'))
+scope = scope_fixture('mmseg')
 PVTS = {'t': 'tiny', 's': 'small', 'm': 'medium'}
 #: steps, images a step, learning rate, weight decay
 SCHEDULES = {'40k': (40000, 32, 2e-4, 1e-4), '80k': (80000, 16, 1e-4, 1e-4),
@@ -32,7 +33,6 @@ read = functools.cache(load)  # of configs that are not changed
 
 
 def build(cfg):
-    init_default_scope('mmseg')
     from mmseg.registry import MODELS
     return revert_sync_batchnorm(MODELS.build(cfg.model))
 
@@ -178,7 +178,6 @@ def test_the_whole_model_has_the_releases_backbone() -> None:
 
 def test_views_of_test_time_augmentation_are_rounded_to_the_last_stride() -> None:
     cfg = read(CONFIGS[0])
-    init_default_scope('mmseg')
     from mmseg.registry import TRANSFORMS
     views = TRANSFORMS.build(cfg.tta_pipeline[-1])
     assert len(views.subroutines) == 12

@@ -8,14 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from mmengine.registry import init_default_scope
 from PIL import Image
+from scopes import scope_fixture
 
 from mmposenc import engine
 from mmposenc.engine import load_config, override
 from mmposenc.engine.checks import check_num_classes
 
 pytest.importorskip('mmseg')
+scope = scope_fixture('mmseg')
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = 'mmposenc::segmentation/small/sem_fpn_pvt-micro-'
 NUCLEI = f'{SMALL}peg_nuclei.py'
@@ -41,7 +42,6 @@ def benchmark_module():
 
 
 def build(cfg):
-    init_default_scope('mmseg')
     from mmseg.registry import MODELS
     return MODELS.build(cfg.model)
 

@@ -2,11 +2,13 @@
 import pytest
 import torch
 from mmengine import ConfigDict
+from scopes import scope_fixture
 
 import mmposenc  # noqa: F401  (before mmdet)
 from mmposenc.registry import MODELS
 from mmposenc.structures import get_img_shapes, set_img_shapes
 
+scope = scope_fixture('mmdet')
 PVT = dict(type='mmposenc.PVT', embed_dims=(8, 16, 24, 32), num_layers=(1, 1, 1, 1),
            num_heads=(1, 2, 3, 4), mlp_ratios=(2, 2, 2, 2),
            pos_encoding=dict(type='mmposenc.PEG'), mask_padding=True)

@@ -2,13 +2,14 @@
 import numpy as np
 import pytest
 from mmengine.dataset import RepeatDataset
-from mmengine.registry import init_default_scope
 from PIL import Image
+from scopes import scope_fixture
 
 import mmposenc  # noqa: F401
 from mmposenc.datasets.label_maps import check_pairs, label_problem
 
 pytest.importorskip('mmseg')
+scope = scope_fixture('mmseg')
 CLASSES = ('sky', 'road', 'tree')
 LOAD = [dict(type='mmposenc.LoadImageFromFile'), dict(type='mmposenc.LoadSegAnnotations')]
 RESIZED = [LOAD[0], dict(type='Resize', scale=(6, 4), keep_ratio=False), LOAD[1]]
@@ -30,7 +31,6 @@ def save(root, index, labels, mode=np.uint8):
 
 
 def build(root, pipeline=LOAD, **options):
-    init_default_scope('mmseg')
     from mmseg.registry import DATASETS
     return DATASETS.build(dict(
         type='mmposenc.SegDataset', data_root=str(root), pipeline=pipeline,
@@ -142,7 +142,6 @@ def test_ade20k_has_its_classes(tmp_path):
         (tmp_path / kind).mkdir()
         Image.new('RGB' if kind == 'images' else 'L', (4, 4), 150 if kind == 'labels' else 0).save(
             tmp_path / kind / f'a.{suffix}')
-    init_default_scope('mmseg')
     from mmseg.registry import DATASETS
     cfg = dict(type='mmposenc.ADE20KDataset', data_root=str(tmp_path), pipeline=LOAD,
                data_prefix=dict(img_path='images', seg_map_path='labels'))

@@ -6,11 +6,12 @@ import copy
 import pytest
 import torch
 from mmengine import ConfigDict
-from mmengine.registry import init_default_scope
+from scopes import scope_fixture
 
 import mmposenc  # noqa: F401  (before mmseg)
 
 pytest.importorskip('mmseg')
+scope = scope_fixture('mmseg')
 SIZES = [(50, 90), (90, 41), (33, 33)]
 PEG, TABLE = (dict(type=f'mmposenc.{name}') for name in ('PEG', 'LearnedPositionEmbedding'))
 BACKBONES = {
@@ -27,7 +28,6 @@ BACKBONES = {
 
 def build(backbone='pvt-peg', mask_padding=True, **test_cfg):
     torch.manual_seed(0)
-    init_default_scope('mmseg')
     from mmseg.registry import MODELS
     dims = [4, 8, 16, 32] if backbone == 'swin' else [8] * 4
     fpn = dict(type='FPN', in_channels=dims, out_channels=8, num_outs=4)
