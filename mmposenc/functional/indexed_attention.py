@@ -70,8 +70,9 @@ class _Sums:
         self.length, self.channels = (len_k if by_key else len_q), channels
         row = torch.arange(len_q, device=index[0].device)[:, None]
         column = torch.arange(len_k, device=index[0].device)
-        more = (column + row % 2 if by_key else row + column % 2) * channels
-        self.index = [each + more.view(1, -1) for each in index]
+        first, second = (column, row % 2) if by_key else (row, column % 2)
+        self.index = [(each.view(len_q, len_k) + first * channels).add_(second * channels)
+                      .view(1, -1) for each in index]
 
     def __call__(self, logits: Tensor) -> Tensor:
         """(heads, Lq, Lk) to (heads, length, channels)."""
