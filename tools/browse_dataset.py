@@ -5,23 +5,18 @@
 import argparse
 import sys
 
-from mmengine.config import DictAction
-
 import mmposenc  # noqa: F401  (before anything that needs compiled operators)
 from mmposenc import engine
 from mmposenc.engine.checks import check_files
+from mmposenc.engine.options import config_parser
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('config', help='a file, or mmposenc::<name>, or mmdet::<name>')
+    parser = config_parser(__doc__, 'train_dataloader.batch_size=4')
     parser.add_argument('--output-dir', required=True, help='where the pictures go')
     parser.add_argument('--number', type=int, default=20, help='how many images; -1 for all')
     parser.add_argument('--phase', choices=['train', 'val', 'test'], default='train')
     parser.add_argument('--seed', type=int, default=0, help='of the augmentations')
-    parser.add_argument('--cfg-options', nargs='+', action=DictAction, metavar='KEY=VALUE',
-                        help='override the config: train_dataloader.batch_size=4')
     return parser.parse_args(argv)
 
 

@@ -5,38 +5,23 @@
         --launcher pytorch
 """
 import argparse
-import os
 import sys
-
-from mmengine.config import DictAction
 
 import mmposenc  # noqa: F401  (before anything that needs compiled operators)
 from mmposenc import engine
+from mmposenc.engine.options import add_run_options, config_parser, parse_run
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('config', help='a file, or mmposenc::<name>, or mmdet::<name>')
+    parser = config_parser(__doc__, 'model.test_cfg.score_thr=0.1')
+    add_run_options(parser)
     parser.add_argument('checkpoint', help='the weights')
-    parser.add_argument('--work-dir', help='for the log and the metrics; else the config\'s own, '
-                        'else work_dirs/<name of the config>')
     parser.add_argument('--out', metavar='FILE.pkl', help='write the predictions to a pickle; '
                         'in segmentation a folder instead takes the label maps')
     parser.add_argument('--show-dir', help='draw the predictions of each image into this folder')
     parser.add_argument('--tta', action='store_true', help='merge the predictions of several '
                         'views: tta_model and tta_pipeline of the config, else a flip')
-    parser.add_argument('--allow-mismatch', action='store_true', help='load what fits of a '
-                        'checkpoint that does not fit the model, instead of stopping')
-    parser.add_argument('--cfg-options', nargs='+', action=DictAction, metavar='KEY=VALUE',
-                        help='override the config: model.test_cfg.score_thr=0.1, '
-                        'key="[a,b]" or key=a,b for lists')
-    parser.add_argument('--launcher', choices=['none', 'pytorch', 'slurm', 'mpi'], default='none')
-    parser.add_argument('--local_rank', '--local-rank', type=int, default=0,
-                        help=argparse.SUPPRESS)
-    args = parser.parse_args(argv)
-    os.environ.setdefault('LOCAL_RANK', str(args.local_rank))  # mmengine looks for it there
-    return args
+    return parse_run(parser, argv)
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -4,38 +4,23 @@
     python -m torch.distributed.run --nproc_per_node=8 tools/train.py CONFIG --launcher pytorch
 """
 import argparse
-import os
 import sys
-
-from mmengine.config import DictAction
 
 import mmposenc  # noqa: F401  (before anything that needs compiled operators)
 from mmposenc import engine
+from mmposenc.engine.options import add_run_options, config_parser, parse_run
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('config', help='a file, or mmposenc::<name>, or mmdet::<name>')
-    parser.add_argument('--work-dir', help='for logs and checkpoints; else the config\'s own, '
-                        'else work_dirs/<name of the config>')
+    parser = config_parser(__doc__, 'optim_wrapper.optimizer.lr=1e-4')
+    add_run_options(parser)
     parser.add_argument('--amp', action='store_true',
                         help='mixed precision: float16 on a GPU, bfloat16 on a CPU')
     parser.add_argument('--auto-scale-lr', action='store_true', help='scale the learning rate by '
                         'the total batch size over auto_scale_lr.base_batch_size')
     parser.add_argument('--resume', nargs='?', const='auto', metavar='auto|CHECKPOINT',
                         help="continue a run; 'auto', the default: its latest checkpoint")
-    parser.add_argument('--allow-mismatch', action='store_true', help='load what fits of a '
-                        'checkpoint that does not fit the model, instead of stopping')
-    parser.add_argument('--cfg-options', nargs='+', action=DictAction, metavar='KEY=VALUE',
-                        help='override the config: optim_wrapper.optimizer.lr=1e-4, '
-                        'key="[a,b]" or key=a,b for lists')
-    parser.add_argument('--launcher', choices=['none', 'pytorch', 'slurm', 'mpi'], default='none')
-    parser.add_argument('--local_rank', '--local-rank', type=int, default=0,
-                        help=argparse.SUPPRESS)
-    args = parser.parse_args(argv)
-    os.environ.setdefault('LOCAL_RANK', str(args.local_rank))  # mmengine looks for it there
-    return args
+    return parse_run(parser, argv)
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -8,17 +8,14 @@ Without a checkpoint the weights are random, without an image the input is noise
 import argparse
 import sys
 
-from mmengine.config import DictAction
-
 import mmposenc  # noqa: F401  (before anything that needs compiled operators)
 from mmposenc import engine
 from mmposenc.engine.encoding_figures import visualize_encodings
+from mmposenc.engine.options import config_parser
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('config', help='a file, or mmposenc::<name>')
+    parser = config_parser(__doc__, 'model.backbone.drop_path_rate=0')
     parser.add_argument('checkpoint', nargs='?', help='weights of the model')
     parser.add_argument('--output-dir', required=True, help='where the figures go')
     parser.add_argument('--image', help='a picture')
@@ -26,8 +23,6 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
                         help='of the input; default 224 224')
     parser.add_argument('--at', type=float, nargs=2, default=(0.5, 0.5), metavar=('Y', 'X'),
                         help='where the query lies, as fractions of height and width')
-    parser.add_argument('--cfg-options', nargs='+', action=DictAction, metavar='KEY=VALUE',
-                        help='override the config: model.backbone.drop_path_rate=0')
     return parser.parse_args(argv)
 
 

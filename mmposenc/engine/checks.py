@@ -55,6 +55,9 @@ def _missing_paths(key: str, node: Any) -> list[tuple[str, str]]:
     wanted = [(f'{key}.ann_file', node.get('ann_file'), osp.isfile)]
     wanted += [(f'{key}.data_prefix.{name}'.rstrip('.'), value, osp.isdir)
                for name, value in prefixes.items()]
+    if root and not any(isinstance(path, str) and path for _, path, _ in wanted):
+        # the data set finds its files below the root by itself, as mmpretrain's ImageNet does
+        return [] if '://' in root or osp.isdir(root) else [(f'{key}.data_root', root)]
     return [(name, osp.join(root, path)) for name, path, exists in wanted
             if isinstance(path, str) and path and '://' not in osp.join(root, path)
             and not exists(osp.join(root, path))]

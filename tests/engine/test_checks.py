@@ -80,6 +80,18 @@ def test_a_data_set_that_must_not_be_downloaded(root) -> None:
     check_files(cfg, ('train',))
 
 
+def test_a_data_set_that_finds_its_files_itself(root) -> None:
+    cfg = config(root)
+    for name in ('ImageNet', 'CUB', 'StanfordCars'):
+        cfg.train_dataloader.dataset = dict(type=name, data_root=f'{root}/{name}', split='train')
+        with pytest.raises(FileNotFoundError, match=rf'dataset\.data_root: .*/{name}'):
+            check_files(cfg, ('train',))
+    cfg.train_dataloader.dataset.data_root = str(root)
+    check_files(cfg, ('train',))
+    cfg.train_dataloader.dataset.data_root = 's3://bucket/cub'
+    check_files(cfg, ('train',))
+
+
 def segmentation(decode: object, classes: object = ('a', 'b', 'c'), **model) -> Config:
     data = dict(type='BaseSegDataset', metainfo=dict(classes=classes) if classes else None)
     return Config(dict(

@@ -1,0 +1,41 @@
+"""Command-line options that several tools share."""
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+
+from mmengine.config import DictAction
+
+
+def config_parser(description: str | None, example: str) -> argparse.ArgumentParser:
+    """A parser with ``config`` and ``--cfg-options``.
+
+    Args:
+        description: of the tool: its docstring.
+        example: a KEY=VALUE that makes sense for it.
+    """
+    parser = argparse.ArgumentParser(description=description,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('config', help='a file, or mmposenc::<name>, or mmdet::<name>')
+    parser.add_argument('--cfg-options', nargs='+', action=DictAction, metavar='KEY=VALUE',
+                        help=f'override the config: {example}, key="[a,b]" or key=a,b for lists')
+    return parser
+
+
+def add_run_options(parser: argparse.ArgumentParser) -> None:
+    """What training and testing have in common."""
+    parser.add_argument('--work-dir', help='for logs and results; else the config\'s own, else '
+                        'work_dirs/<name of the config>')
+    parser.add_argument('--allow-mismatch', action='store_true', help='load what fits of a '
+                        'checkpoint that does not fit the model, instead of stopping')
+    parser.add_argument('--launcher', choices=['none', 'pytorch', 'slurm', 'mpi'], default='none')
+    parser.add_argument('--local_rank', '--local-rank', type=int, default=0,
+                        help=argparse.SUPPRESS)
+
+
+def parse_run(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> argparse.Namespace:
+    """Parse, and tell mmengine the local rank where it looks for it."""
+    args = parser.parse_args(argv)
+    os.environ.setdefault('LOCAL_RANK', str(args.local_rank))
+    return args
