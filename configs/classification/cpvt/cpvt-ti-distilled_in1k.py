@@ -3,19 +3,6 @@
 # marked as having five PEGs, at the throughput of the one that is. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/cpvt/cpvt-ti-distilled_in1k.py 8
-_base_ = 'cpvt-ti-0-5_in1k.py'
-model = dict(
-    type='mmposenc.DistilledClassifier',
-    teacher=dict(
-        type='mmposenc.TorchvisionClassifier',
-        name='regnet_y_16gf',  # RegNetY-160
-        init_cfg=dict(
-            type='Pretrained',
-            checkpoint='https://dl.fbaipublicfiles.com/deit/regnety_160-a5fe301d.pth')),
-    backbone=dict(distilled=True),
-    head=dict(
-        _delete_=True,
-        type='mmposenc.DistillationHead',
-        num_classes=1000,
-        in_channels=192,
-        loss=dict(type='LabelSmoothLoss', label_smooth_val=0.1, mode='original')))
+_base_ = '../deit/deit-ti-distilled_in1k.py'
+model = dict(backbone=dict(
+    pos_encoding=dict(type='mmposenc.PEG', bias=False), positions=(0, 1, 2, 3, 4)))

@@ -3,13 +3,6 @@
 #
 #     bash tools/dist_train.sh configs/classification/transfer/deit-b_cars.py 8
 _base_ = [
-    '../../_base_/models/deit_cls.py', '../../_base_/datasets/stanford_cars.py',
+    '../../_base_/models/deit-b_transfer.py', '../../_base_/datasets/stanford_cars.py',
     '../../_base_/schedules/finetune_300e.py', '../../_base_/default_runtime.py']
-model = dict(
-    backbone=dict(
-        arch='base',
-        pos_encoding=dict(type='mmposenc.LearnedPositionEmbedding'),
-        init_cfg=dict(
-            type='Pretrained',
-            checkpoint='https://dl.fbaipublicfiles.com/deit/deit_base_patch16_224-b5f2ef4d.pth')),
-    head=dict(num_classes=196, in_channels=768))
+model = dict(head=dict(num_classes=196))

@@ -3,13 +3,6 @@
 #
 #     bash tools/dist_train.sh configs/classification/transfer/deit-b_cub.py 8
 _base_ = [
-    '../../_base_/models/deit_cls.py', '../../_base_/datasets/cub_200.py',
+    '../../_base_/models/deit-b_transfer.py', '../../_base_/datasets/cub_200.py',
     '../../_base_/schedules/finetune_300e.py', '../../_base_/default_runtime.py']
-model = dict(
-    backbone=dict(
-        arch='base',
-        pos_encoding=dict(type='mmposenc.LearnedPositionEmbedding'),
-        init_cfg=dict(
-            type='Pretrained',
-            checkpoint='https://dl.fbaipublicfiles.com/deit/deit_base_patch16_224-b5f2ef4d.pth')),
-    head=dict(num_classes=200, in_channels=768))
+model = dict(head=dict(num_classes=200))

@@ -2,16 +2,9 @@
 # iRPE (ICCV 2021), supplement, Sec. 7: top-1 93.4. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/transfer/deit-b_irpe-k_cars.py 8
-_base_ = [
-    '../../_base_/models/deit_cls.py', '../../_base_/datasets/stanford_cars.py',
-    '../../_base_/schedules/finetune_300e.py', '../../_base_/default_runtime.py']
-model = dict(
-    backbone=dict(
-        arch='base',
-        pos_encoding=dict(type='mmposenc.LearnedPositionEmbedding'),
-        rel_pos_encoding=dict(type='mmposenc.IRPE'),
-        init_cfg=dict(
-            type='Pretrained',
-            checkpoint='https://github.com/wkcn/iRPE-model-zoo/releases/download/1.0/'
-                       'deit_base_patch16_224_ctx_product_50_shared_k.pth')),
-    head=dict(num_classes=196, in_channels=768))
+_base_ = 'deit-b_cars.py'
+model = dict(backbone=dict(
+    rel_pos_encoding=dict(type='mmposenc.IRPE'),
+    init_cfg=dict(
+        checkpoint='https://github.com/wkcn/iRPE-model-zoo/releases/download/1.0/'
+                   'deit_base_patch16_224_ctx_product_50_shared_k.pth')))
