@@ -1,13 +1,13 @@
 """The micro classifiers: each learns, takes other sizes, and goes through training and testing."""
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from scripts import load_script
 
 pytest.importorskip('mmpretrain', reason='needs mmpretrain')
 from mmposenc import engine  # noqa: E402
@@ -66,13 +66,7 @@ def test_every_parameter_learns_and_other_sizes_pass(config):
 
 @pytest.fixture(scope='module')
 def extrapolation():
-    spec = importlib.util.spec_from_file_location(
-        'extrapolation', ROOT / 'benchmarks' / 'extrapolation.py')
-    module = importlib.util.module_from_spec(spec)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(ROOT / 'benchmarks')  # where a script finds its neighbours
-        spec.loader.exec_module(module)
-    return module
+    return load_script('benchmarks', 'extrapolation')
 
 
 def make_squares(root: Path) -> None:

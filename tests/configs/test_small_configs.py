@@ -1,7 +1,6 @@
 """The quickstart's configs, and what tools/quickstart.sh does with them."""
 from __future__ import annotations
 
-import importlib.util
 import json
 import subprocess
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 import torch
 from mmengine.registry import MODELS, TASK_UTILS, init_default_scope
 from PIL import Image
+from scripts import NARROW, load_tool, named
 
 import mmposenc  # noqa: F401
 from mmposenc.engine import load_config, override
@@ -18,13 +18,6 @@ from mmposenc.engine import load_config, override
 ROOT = Path(__file__).resolve().parents[2]
 TREES, BLOCK, BCCD = (f'mmposenc::detection/small/retinanet_pvt-micro-peg_{name}.py'
                       for name in ('trees', 'trees-block', 'bccd'))
-
-
-def tool(name: str):
-    spec = importlib.util.spec_from_file_location(name, ROOT / 'tools' / f'{name}.py')
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(autouse=True)
@@ -104,35 +97,25 @@ def make_trees(folder: Path) -> None:
             'categories': [{'id': 1, 'name': 'tree'}]}))
 
 
-def named(run: str) -> list[str]:
-    """mmengine keeps one visualizer a name in a process, and hooks take the newest name's: other
-    tests leave visualizers of other libraries behind."""
-    return [f'visualizer.name=small_{run}', f'experiment_name=small_{run}']
-
-
 def test_train_test_and_table(tmp_path, monkeypatch, capsys):
     """What the quickstart runs, on four tiles and a narrow model."""
     make_trees(tmp_path / 'data' / 'trees')
     monkeypatch.chdir(tmp_path)
-    narrow = ['model.backbone.embed_dims=8,8,8,8', 'model.backbone.num_layers=1,1,1,1',
-              'model.backbone.num_heads=1,1,1,1', 'model.neck.in_channels=8,8,8,8',
-              'train_dataloader.num_workers=0', 'val_dataloader.num_workers=0',
-              'test_dataloader.num_workers=0']
-    tool('train').main([TREES, '--work-dir', 'work', '--cfg-options', *narrow,
+    load_tool('train').main([TREES, '--work-dir', 'work', '--cfg-options', *NARROW,
                         'train_dataloader.dataset.times=1', 'train_cfg.max_epochs=1',
-                        'train_cfg.val_interval=1', *named('train')])
+                        'train_cfg.val_interval=1', *named('small_train')])
     checkpoint = Path('work/last_checkpoint').read_text()
     assert {'state_dict', 'ema_state_dict'} <= set(torch.load(checkpoint, weights_only=False))
     for config, name in ((BLOCK, 'block'), (TREES, 'plot')):
-        tool('test').main([config, checkpoint, '--work-dir', f'work/{name}', '--show-dir',
+        load_tool('test').main([config, checkpoint, '--work-dir', f'work/{name}', '--show-dir',
                            f'pictures/{name}', '--cfg-options', 'model.test_cfg.score_thr=0.0',
-                           *narrow, *named(name)])
+                           *NARROW, *named(f'small_{name}')])
     pictures = sorted(Path('pictures').rglob('*.*'))
     assert len(pictures) == 4
     with Image.open(pictures[0]) as picture:  # ground truth and predictions side by side
         assert picture.size == (2 * 96, 96)
     capsys.readouterr()
-    tool('show_metrics').main(['block=work/block', 'other plot=work/plot'])
+    load_tool('show_metrics').main(['block=work/block', 'other plot=work/plot'])
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ['AP', 'AP50', 'AP75']
     assert [line.split()[0] for line in lines[1:]] == ['block', 'other']
@@ -152,7 +135,7 @@ def test_quickstart_refuses_what_it_does_not_know(arguments, message):
 def test_data_that_is_not_there_is_named(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit, match='data/trees/annotations/train.json'):
-        tool('train').main([TREES])
+        load_tool('train').main([TREES])
 
 
 def test_options_reach_the_repeated_data_set():

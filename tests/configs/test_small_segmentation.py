@@ -1,7 +1,6 @@
 """The small segmentation configs, and what tools/quickstart.sh segmentation does with them."""
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 import torch
 from PIL import Image
 from scopes import scope_fixture
+from scripts import NARROW, load_script, load_tool, named
 
 from mmposenc import engine
 from mmposenc.engine import load_config, override
@@ -23,22 +23,9 @@ NUCLEI = f'{SMALL}peg_nuclei.py'
 CAMVID = {name: f'{SMALL}{name}_camvid.py' for name in ('none', 'learned', 'peg')}
 
 
-def tool(name: str):
-    spec = importlib.util.spec_from_file_location(name, ROOT / 'tools' / f'{name}.py')
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture(scope='module')
 def benchmark_module():
-    spec = importlib.util.spec_from_file_location(
-        'segmentation_benchmark', ROOT / 'benchmarks' / 'segmentation.py')
-    module = importlib.util.module_from_spec(spec)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(ROOT / 'benchmarks')  # where a script finds its neighbours
-        spec.loader.exec_module(module)
-    return module
+    return load_script('benchmarks', 'segmentation')
 
 
 def build(cfg):
@@ -100,42 +87,34 @@ def make_nuclei(folder: Path) -> None:
             Image.fromarray(labels).save(folder / 'annotations' / split / f'{index}.png')
 
 
-def named(run: str) -> list[str]:
-    """mmengine keeps one visualizer a name in a process, and hooks take the newest name's."""
-    return [f'visualizer.name=seg_small_{run}', f'experiment_name=seg_small_{run}']
-
-
 def test_train_test_and_table(tmp_path, monkeypatch, capsys):
     """What the quickstart runs, on four tiles and a narrow model; and sliding windows."""
     make_nuclei(tmp_path / 'data' / 'nuclei')
     monkeypatch.chdir(tmp_path)
-    narrow = ['model.backbone.embed_dims=8,8,8,8', 'model.backbone.num_layers=1,1,1,1',
-              'model.backbone.num_heads=1,1,1,1', 'model.neck.in_channels=8,8,8,8',
-              'train_dataloader.num_workers=0', 'val_dataloader.num_workers=0',
-              'test_dataloader.num_workers=0']
-    tool('train').main([NUCLEI, '--work-dir', 'work', '--cfg-options', *narrow,
+    load_tool('train').main([NUCLEI, '--work-dir', 'work', '--cfg-options', *NARROW,
                         'train_dataloader.dataset.times=2', 'train_cfg.max_epochs=1',
-                        'train_cfg.val_interval=1', *named('train')])
+                        'train_cfg.val_interval=1', *named('seg_small_train')])
     checkpoint = Path('work/last_checkpoint').read_text()
     assert {'state_dict', 'ema_state_dict'} <= set(torch.load(checkpoint, weights_only=False))
-    test = tool('test')
+    test = load_tool('test')
     test.main([NUCLEI, checkpoint, '--work-dir', 'work/strip', '--show-dir', 'pictures',
-               '--cfg-options', *narrow, *named('strip')])
+               '--cfg-options', *NARROW, *named('seg_small_strip')])
     log = next(Path('work/strip').glob('*/*.log')).read_text()
     assert 'per class results' in log and '| background |' in log and '|  nucleus   |' in log
     assert sorted(path.name for path in Path('pictures').iterdir()) == ['0.png', '1.png']
     with Image.open('pictures/0.png') as picture:  # ground truth and prediction side by side
         assert picture.size == (2 * 64, 64)
-    test.main([NUCLEI, checkpoint, '--work-dir', 'work/tta', '--tta', '--cfg-options', *narrow,
-               *named('tta')])
-    test.main([NUCLEI, checkpoint, '--work-dir', 'work/slide', '--cfg-options', *narrow,
+    test.main([NUCLEI, checkpoint, '--work-dir', 'work/tta', '--tta', '--cfg-options', *NARROW,
+               *named('seg_small_tta')])
+    test.main([NUCLEI, checkpoint, '--work-dir', 'work/slide', '--cfg-options', *NARROW,
                'model.test_cfg.mode=slide', 'model.test_cfg.crop_size=48,48',
-               'model.test_cfg.stride=16,16', 'test_dataloader.batch_size=2', *named('slide')])
+               'model.test_cfg.stride=16,16', 'test_dataloader.batch_size=2',
+               *named('seg_small_slide')])
     found = [json.loads(next(Path(f'work/{name}').glob('*/*.json')).read_text())['mIoU']
              for name in ('strip', 'tta', 'slide')]
     assert all(0 < value <= 100 for value in found)
     capsys.readouterr()
-    tool('show_metrics').main(['strip=work/strip', 'views=work/tta'])
+    load_tool('show_metrics').main(['strip=work/strip', 'views=work/tta'])
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ['mIoU', 'mAcc', 'aAcc']
     assert [line.split()[0] for line in lines[1:]] == ['strip', 'views']
@@ -144,12 +123,13 @@ def test_train_test_and_table(tmp_path, monkeypatch, capsys):
 def test_mistakes_are_found_before_training(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit, match='dataset.data_prefix.seg_map_path: data/nuclei/annota'):
-        tool('train').main([NUCLEI])
+        load_tool('train').main([NUCLEI])
     make_nuclei(tmp_path / 'data' / 'nuclei')
     with pytest.raises(SystemExit, match='model.decode_head.num_classes: 7'):
-        tool('train').main([NUCLEI, '--cfg-options', 'model.decode_head.num_classes=7'])
+        load_tool('train').main([NUCLEI, '--cfg-options', 'model.decode_head.num_classes=7'])
     with pytest.raises(SystemExit, match='model.decode_head.num_classes: 7'):
-        tool('test').main([NUCLEI, 'none.pth', '--cfg-options', 'model.decode_head.num_classes=7'])
+        load_tool('test').main([NUCLEI, 'none.pth', '--cfg-options',
+                                'model.decode_head.num_classes=7'])
 
 
 def test_data_elsewhere_is_named_by_the_user():

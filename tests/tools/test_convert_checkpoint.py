@@ -1,10 +1,10 @@
 """The converter as a command, on the golden files: from an official file to its logits."""
-import importlib.util
 import pathlib
 
 import pytest
 import torch
 from golden import TOLERANCE, load_golden
+from scripts import load_tool
 
 from mmposenc.backbones import PVT, DeiT, Swin
 from mmposenc.checkpoint import read_checkpoint
@@ -29,10 +29,7 @@ MODELS = {
 
 @pytest.fixture(scope='module')
 def main():
-    spec = importlib.util.spec_from_file_location('convert_checkpoint', TOOL)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.main
+    return load_tool('convert_checkpoint').main
 
 
 @pytest.mark.parametrize('output', ['out.pth', 'out.safetensors'])
