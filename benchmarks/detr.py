@@ -1,4 +1,4 @@
-"""One encoder layer of DETR and of Deformable DETR: this project's against mmdet's, paired.
+"""An encoder of one layer of DETR and of Deformable DETR: this project's against mmdet's, paired.
 
     python benchmarks/detr.py [--rows 25x42] [--case none] [--repeats 7] [--dropout 0.1]
 
@@ -59,24 +59,26 @@ def step(layer: nn.Module, tokens: Tensor, **kwargs: object) -> Callable[[], Non
 
 
 def detr_layers(rows: str, relative: bool, dropout: float) -> dict[str, Callable[[], None]]:
-    """An encoder layer, FFN of 2048."""
-    from mmdet.models.layers.transformer import DetrTransformerEncoderLayer
+    """An encoder of one layer, FFN of 2048."""
+    from mmdet.models.layers.transformer import DetrTransformerEncoder
 
-    from mmposenc.detr.layers import DetrEncoderLayer
-    attn = dict(embed_dims=DIMS, num_heads=HEADS, dropout=dropout)
-    theirs = DetrTransformerEncoderLayer(dict(attn), ffn(2048, dropout))
-    ours = DetrEncoderLayer({**attn, 'rel_pos_encoding': IRPE if relative else None},
-                            ffn(2048, dropout))
+    from mmposenc.detr.encoders import DetrEncoder
+    layer = dict(self_attn_cfg=dict(embed_dims=DIMS, num_heads=HEADS, dropout=dropout),
+                 ffn_cfg=ffn(2048, dropout))
+    theirs = DetrTransformerEncoder(1, copy.deepcopy(layer))
+    layer['self_attn_cfg']['rel_pos_encoding'] = IRPE if relative else None
+    ours = DetrEncoder(1, layer)
     ours.load_state_dict(theirs.state_dict(), strict=False)
     hw = GRIDS[rows]
     tokens = torch.randn(2, hw[0] * hw[1], DIMS, requires_grad=True)
     pos = torch.randn(2, hw[0] * hw[1], DIMS)
     shared = dict(query_pos=pos, key_padding_mask=padding([hw]))
     unasked = copy.deepcopy(theirs)
-    unasked.self_attn.attn.forward = partial(unasked.self_attn.attn.forward, need_weights=False)
+    attn = unasked.layers[0].self_attn.attn
+    attn.forward = partial(attn.forward, need_weights=False)
     return {'mmdet': step(theirs.train(), tokens, **shared),
             'unasked': step(unasked.train(), tokens, **shared),
-            'ours': step(ours.train(), tokens, hw_shape=hw, **shared)}
+            'ours': step(ours.train(), tokens, spatial_shapes=[hw], **shared)}
 
 
 def deformable_layers(rows: str, decoder: bool, dropout: float) -> dict[str, Callable[[], None]]:

@@ -12,6 +12,20 @@ import mmposenc  # noqa: F401
 
 IRPE = dict(type='mmposenc.IRPE', method='product', mode='contextual', rpe_on='k', ratio=2.0)
 PEG = dict(type='mmposenc.PEG', norm_act=True, bias=False)
+LEARNED = dict(type='mmposenc.LearnedPositionEmbedding', grid_shape=(3, 4))
+#: Arguments of an encoder and of its attention.
+ENCODERS = {
+    'sine': (dict(), dict()),
+    'none': (dict(encoder_pos=None), dict()),
+    'learned': (dict(encoder_pos='learned'), dict()),
+    'small table': (dict(encoder_pos=LEARNED), dict()),
+    'none+peg': (dict(encoder_pos=None, pos_encoding=PEG, positions=(-1, 0)), dict()),
+    'peg on qk': (dict(pos_encoding=dict(type='mmposenc.PEG', apply_to='qk')), dict()),
+    'irpe': (dict(), dict(rel_pos_encoding=IRPE)),
+    'irpe bias, peg': (dict(pos_encoding=dict(type='mmposenc.PEG')),
+                       dict(rel_pos_encoding={**IRPE, 'mode': 'bias', 'shared_heads': False})),
+    'irpe qkv, form': (dict(), dict(rel_pos_encoding={**IRPE, 'rpe_on': 'qkv'}, form='chunked')),
+}
 COSTS = [dict(type='FocalLossCost', weight=2.0),
          dict(type='BBoxL1Cost', weight=5.0, box_format='xywh'),
          dict(type='IoUCost', iou_mode='giou', weight=2.0)]

@@ -1,6 +1,8 @@
 """Scaled dot-product attention with a relative encoding: one dispatch for every module."""
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -8,6 +10,7 @@ from torch import Tensor
 from ..encodings.base import RelativeEncoding
 from ..functional.biased import biased_attention
 from ..functional.grids import Grid, GridLike, as_grid, key_grid
+from ..functional.packing import Packing
 
 #: (query, key) pairs from which an own backward of a trained bias saves more than it costs.
 OWN_BACKWARD_FROM = 128 * 128
@@ -72,6 +75,33 @@ def attend(q: Tensor, k: Tensor, v: Tensor, rel_pos_encoding: RelativeEncoding |
         logits = rel_pos_encoding.logits(q, k, query, key)
     values = (rel_pos_encoding, query, key) if rel_pos_encoding.has_values else None
     return _finish(q, k, v, logits, values, valid, attn_mask, dropout_p, 1.0, need_weights)
+
+
+def attend_packed(q: Tensor, k: Tensor, v: Tensor, packing: Packing,
+                  rel_pos_encoding: RelativeEncoding | None = None, *, dropout_p: float = 0.0,
+                  scale: float | None = None, form: str = 'auto') -> Tensor:
+    """:func:`attend` for the valid tokens of several images in one row: each attends to its own.
+
+    Args:
+        q, k, v: (1, heads, N, head_dims), N = sum(packing.lengths).
+        packing: of which image the tokens are; with an encoding also their grids.
+        rel_pos_encoding: one that is ``cellwise``, or None.
+        Others as of :func:`attend`.
+
+    Returns:
+        (1, heads, N, head_dims).
+    """
+    # Taken apart and put together as (1, N, heads, head_dims), the order in which projections hold
+    # them: neither direction then copies more than once.
+    grids: Sequence[GridLike | None] = packing.grids or [None] * len(packing.lengths)
+    images = zip(*(torch.split(x.transpose(1, 2), packing.lengths, 1) for x in (q, k, v)),
+                 strict=True)
+    outs = []
+    for (query, key, value), grid in zip(images, grids, strict=True):
+        out, _ = attend(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2),
+                        rel_pos_encoding, grid, dropout_p=dropout_p, scale=scale, form=form)
+        outs.append(out.transpose(1, 2))
+    return torch.cat(outs, 1).transpose(1, 2)
 
 
 def _finish(q: Tensor, k: Tensor, v: Tensor, logits: Tensor | None,

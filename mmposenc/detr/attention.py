@@ -8,11 +8,12 @@ from mmcv.cnn.bricks.transformer import FFN as MMCVFFN
 from mmcv.cnn.bricks.transformer import MultiheadAttention as MMCVMultiheadAttention
 from torch import Tensor, nn
 
-from ..attention.core import attend
+from ..attention.core import attend, attend_packed
 from ..attention.multihead import build_relative_encoding
 from ..encodings.base import RelativeEncoding
 from ..functional.grids import GridLike
 from ..functional.mlp import mlp
+from ..functional.packing import Packing
 
 
 class MultiheadAttention(MMCVMultiheadAttention):
@@ -64,7 +65,8 @@ class MultiheadAttention(MMCVMultiheadAttention):
                 identity: Tensor | None = None, query_pos: Tensor | None = None,
                 key_pos: Tensor | None = None, attn_mask: Tensor | None = None,
                 key_padding_mask: Tensor | None = None, *, hw_shape: GridLike | None = None,
-                need_weights: bool = False, **_: Any) -> Tensor | tuple[Tensor, Tensor]:
+                packing: Packing | None = None, need_weights: bool = False, **_: Any
+                ) -> Tensor | tuple[Tensor, Tensor]:
         """identity + attention.
 
         Args:
@@ -77,6 +79,8 @@ class MultiheadAttention(MMCVMultiheadAttention):
             key_padding_mask: (B, Lk) bool, True = padding. An image of padding alone attends to
                 nothing.
             hw_shape: (H, W) of queries and keys; needed with a relative encoding.
+            packing: tells that queries and keys are (1, N, C), the valid tokens of several images,
+                each of which attends to its own; instead of the masks and ``hw_shape``.
             need_weights: also return the weights (B, heads, Lq, Lk).
 
         Raises:
@@ -91,10 +95,16 @@ class MultiheadAttention(MMCVMultiheadAttention):
         query = query if query_pos is None else query + query_pos
         key = query if same else key if key_pos is None else key + key_pos
         q, k, v = self._project(query, key, value)
-        out, weights = attend(
-            q, k, v, self.rel_pos_encoding, hw_shape, key_padding_mask=key_padding_mask,
-            attn_mask=_allowed(attn_mask, q.shape[1]), need_weights=need_weights, form=self.form,
-            dropout_p=self.attn.dropout if self.training else 0.0)
+        dropout_p = self.attn.dropout if self.training else 0.0
+        weights = None
+        if packing is not None:
+            out = attend_packed(q, k, v, packing, self.rel_pos_encoding, dropout_p=dropout_p,
+                                form=self.form)
+        else:
+            out, weights = attend(
+                q, k, v, self.rel_pos_encoding, hw_shape, key_padding_mask=key_padding_mask,
+                attn_mask=_allowed(attn_mask, q.shape[1]), need_weights=need_weights,
+                form=self.form, dropout_p=dropout_p)
         out = self.attn.out_proj(out.transpose(1, 2).flatten(2))
         out = identity + self.dropout_layer(self.proj_drop(out))
         return out if weights is None else (out, weights)

@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from mmcv.cnn import build_norm_layer
 from mmdet.models.layers.transformer import (
     DeformableDetrTransformerDecoder,
@@ -16,6 +17,7 @@ from torch import Tensor, is_grad_enabled
 from torch.utils.checkpoint import checkpoint
 
 from ..encodings.placement import EncodingConfigs
+from ..functional.packing import Packing, packing_of
 from .layers import (
     DeformableDecoderLayer,
     DeformableEncoderLayer,
@@ -23,6 +25,9 @@ from .layers import (
     DetrEncoderLayer,
 )
 from .levels import HWShapes, LevelEncodings, check_levels
+
+#: Share of padded tokens from which packing the others saves more than it costs.
+SKIP_SHARE = 0.05
 
 
 class DetrEncoder(DetrTransformerEncoder):
@@ -36,6 +41,9 @@ class DetrEncoder(DetrTransformerEncoder):
         positions: where: -1 before the first layer, i after layer i; None for each encoding's
             usual place (after layer 0 for PEG).
         num_cp: the first so many layers are computed again in the backward pass.
+        skip_padding: whether the layers leave out padded tokens; they are zero in the memory then,
+            and valid ones are what they are with them. None: on a CPU, where at least 5 % of the
+            tokens are padding.
         init_cfg: as of mmdet's encoder.
 
     Raises:
@@ -48,13 +56,17 @@ class DetrEncoder(DetrTransformerEncoder):
 
     def __init__(self, num_layers: int, layer_cfg: dict[str, Any], *,
                  pos_encoding: EncodingConfigs = None, positions: Sequence[int] | None = None,
-                 num_cp: int = -1, init_cfg: dict[str, Any] | None = None) -> None:
+                 num_cp: int = -1, skip_padding: bool | None = None,
+                 init_cfg: dict[str, Any] | None = None) -> None:
+        if skip_padding not in (None, True, False):
+            raise ValueError(f'skip_padding={skip_padding!r} must be True, False or None')
         if num_layers < 1 or num_cp > num_layers:
             raise ValueError(f'num_layers={num_layers} must be at least 1, and num_cp={num_cp} at '
                              f'most num_layers')
         if pos_encoding is None and positions is not None:
             raise ValueError(f'positions={tuple(positions)} without a pos_encoding to place there')
         self._placed = (pos_encoding, positions)
+        self.skip_padding = skip_padding
         super().__init__(num_layers, layer_cfg, num_cp, init_cfg)
 
     def _init_layers(self) -> None:
@@ -99,22 +111,57 @@ class DetrEncoder(DetrTransformerEncoder):
              ) -> Tensor | tuple[Tensor, list[Tensor]]:
         """All layers, each with ``kwargs``, and the encodings between them."""
         weights: list[Tensor] = []
-        if need_weights:
+        packing = None if need_weights else self._packing(mask, hw_shapes)
+        if packing is not None:
+            x, kwargs = packing.pack(x), dict(packing=packing)
+            query_pos = None if query_pos is None else packing.pack(query_pos)
+        elif need_weights:
             kwargs['need_weights'] = True
-        x = self.pos_encodings(x, hw_shapes, -1, mask)
+        x, kwargs['x_qk'] = self._encode(x, -1, hw_shapes, mask, packing)
         for index, layer in enumerate(self.layers):
-            kwargs['x_qk'] = self.pos_encodings.query_key_tokens(x, hw_shapes, index - 1, mask)
+            args = (x, query_pos, None if packing is not None else mask)
             if index < self.num_cp and self.training and is_grad_enabled():
-                out = checkpoint(layer, x, query_pos, mask, use_reentrant=False, **kwargs)
+                out = checkpoint(layer, *args, use_reentrant=False, **kwargs)
             else:
-                out = layer(x, query_pos, mask, **kwargs)
+                out = layer(*args, **kwargs)
             if need_weights:
-                x = out[0]
-                weights.append(out[1])
-            else:
-                x = out
-            x = self.pos_encodings(x, hw_shapes, index, mask)
+                out, layer_weights = out
+                weights.append(layer_weights)
+            x, kwargs['x_qk'] = self._encode(out, index, hw_shapes, mask, packing)
+        x = x if packing is None else packing.unpack(x)
         return (x, weights) if need_weights else x
+
+    def _encode(self, x: Tensor, position: int, hw_shapes: HWShapes | None, mask: Tensor | None,
+                packing: Packing | None) -> tuple[Tensor, Tensor | None]:
+        """The tokens after the encodings at a position, and those for the next queries and keys
+        where they differ."""
+        if not self.pos_encodings.at(position):
+            return x, None
+        x = x if packing is None else packing.unpack(x)
+        x = self.pos_encodings(x, hw_shapes, position, mask)
+        qk = None
+        if position + 1 < self.num_layers:
+            qk = self.pos_encodings.query_key_tokens(x, hw_shapes, position, mask)
+        if packing is None:
+            return x, qk
+        return packing.pack(x), None if qk is None else packing.pack(qk)
+
+    def _packing(self, mask: Tensor | None, hw_shapes: HWShapes | None) -> Packing | None:
+        """The valid tokens, where the layers shall go through them alone; else None."""
+        if mask is None or self.skip_padding is False or torch.compiler.is_compiling():
+            return None
+        encodings = [layer.self_attn.rel_pos_encoding for layer in self.layers]
+        if not all(encoding is None or encoding.cellwise for encoding in encodings):
+            return None
+        if self.skip_padding is None:
+            # A GPU would have to wait for the number of tokens.
+            if mask.device.type != 'cpu' or float(mask.float().mean()) < SKIP_SHARE:
+                return None
+        packing = packing_of(mask, None if hw_shapes is None else hw_shapes[0])
+        needs_grids = any(encoding is not None for encoding in encodings)
+        if not packing.lengths or (needs_grids and packing.grids is None):
+            return None
+        return packing
 
 
 class DeformableEncoder(DetrEncoder):
@@ -122,7 +169,11 @@ class DeformableEncoder(DetrEncoder):
 
     Args:
         pos_encoding_shared: one set of encodings for all levels; by default each has its own.
-        Others as :class:`DetrEncoder`; ``layer_cfg`` takes no ``rel_pos_encoding``.
+        Others as :class:`DetrEncoder`; ``layer_cfg`` takes no ``rel_pos_encoding``, and padded
+            tokens are not skipped.
+
+    Raises:
+        ValueError: as DetrEncoder; for ``skip_padding=True``.
     """
 
     layer_type = DeformableEncoderLayer
@@ -131,7 +182,13 @@ class DeformableEncoder(DetrEncoder):
 
     def __init__(self, *args: Any, pos_encoding_shared: bool = False, **kwargs: Any) -> None:
         self.pos_encoding_shared = pos_encoding_shared
+        if kwargs.get('skip_padding'):
+            raise ValueError('encoder.skip_padding=True: deformable attention samples whole maps; '
+                             'leave it out')
         super().__init__(*args, **kwargs)
+
+    def _packing(self, mask: Tensor | None, hw_shapes: HWShapes | None) -> None:
+        """Deformable attention samples whole maps, padding included."""
 
     def forward(self, query: Tensor, query_pos: Tensor | None,  # type: ignore[override]
                 key_padding_mask: Tensor | None, spatial_shapes: Tensor, level_start_index: Tensor,

@@ -23,6 +23,7 @@ class AxisEncoding(RelativeEncoding):
     """
 
     forms: tuple[str, ...] = ('chunked', 'channels')
+    cellwise = True
 
     @abstractmethod
     def _terms(self, q: Tensor, query: Grid, key: Grid) -> tuple[Tensor, Tensor]:

@@ -53,6 +53,9 @@ class RelativeEncoding(nn.Module, ABC):
     has_rotation: bool = False
     #: True if the logits depend on queries or keys, not on the grids alone.
     contextual: bool = True
+    #: True if the terms of a pair depend on the two cells alone: not on the size of the grid, nor
+    #: on numbers that tokens get from it. Attention may then leave padded cells out.
+    cellwise: bool = False
     #: Names of the whole-attention forms :meth:`attend` offers beside the definition.
     forms: tuple[str, ...] = ()
 

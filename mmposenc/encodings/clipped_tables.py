@@ -48,6 +48,7 @@ class ClippedTables(RelativeEncoding):
         self.max_offset, self.method = max_offset, method
         self.shared_heads = shared_heads
         self.num_prefix_tokens = num_prefix_tokens
+        self.cellwise = method == 'product'
         self.forms = ('chunked', 'indexed') if method == 'product' else ('indexed',)
         width = 2 * max_offset + 1
         #: Vectors of a table; with 'product' that of pairs with a prefix token is the last.

@@ -52,6 +52,7 @@ class CombinedRPE(RelativeEncoding):
         self.has_logits = any(e.has_logits for e in self._members())
         self.has_values = any(e.has_values for e in self._members())
         self.has_rotation = any(e.has_rotation for e in self._members())
+        self.cellwise = all(e.cellwise for e in self._members())
         self.contextual = any(e.has_logits and e.contextual for e in self._members())
 
     def _members(self) -> list[RelativeEncoding]:

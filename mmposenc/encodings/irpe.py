@@ -61,6 +61,8 @@ class IRPE(RelativeEncoding):
         ValueError: for an unknown option, sizes below 1, or bias mode on values.
     """
 
+    cellwise = True
+
     def __init__(self, head_dims: int, num_heads: int, method: str = 'product',
                  mode: str = 'contextual', rpe_on: str = 'k', shared_heads: bool = True,
                  ratio: float | None = None, index: str = 'piecewise', num_prefix_tokens: int = 0,

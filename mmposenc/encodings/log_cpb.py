@@ -44,6 +44,7 @@ class LogSpacedCPB(OffsetBias):
                 raise ValueError(f'{name}={value} must be >= {least}')
         self._set_heads(num_heads, num_prefix_tokens)
         self.window_size = None if window_size is None else as_grid(window_size, 'window_size').hw
+        self.cellwise = self.window_size is not None
         self.cpb_mlp = nn.Sequential(nn.Linear(2, hidden_dims), nn.ReLU(inplace=True),
                                      nn.Linear(hidden_dims, num_heads, bias=False))
         self.reset_parameters()

@@ -33,6 +33,8 @@ class RelativePositionBias(OffsetBias):
         ValueError: for bad sizes, and in use for a grid larger than the window.
     """
 
+    cellwise = True
+
     def __init__(self, num_heads: int, *, window_size: GridLike, num_prefix_tokens: int = 0
                  ) -> None:
         super().__init__()

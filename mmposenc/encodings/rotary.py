@@ -42,6 +42,7 @@ class RotaryEmbedding2D(RelativeEncoding):
 
     has_logits = False
     has_rotation = True
+    cellwise = True
 
     def __init__(self, head_dims: int, num_heads: int, *, mode: str = 'axial',
                  theta: float | None = None, num_prefix_tokens: int = 0) -> None:

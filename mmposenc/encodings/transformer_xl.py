@@ -51,6 +51,7 @@ class TransformerXLRPE(AxisEncoding):
             raise ValueError(f'head_dims={head_dims} * num_heads={num_heads} must be a multiple of '
                              f'4: sine and cosine of rows and columns')
         self.head_dims, self.num_heads, self.method = head_dims, num_heads, method
+        self.cellwise = method == 'axes'
         if method == 'sequence':
             self.forms = ()
         self.temperature = temperature

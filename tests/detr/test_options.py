@@ -96,7 +96,8 @@ def test_attention_weights_when_asked() -> None:
     mask[1, 2:] = mask[1, :, 3:] = True
     mask = mask.flatten(1)
     memory, weights = model.encoder(tokens, None, mask, spatial_shapes=(3, 4), need_weights=True)
-    torch.testing.assert_close(memory, model.encoder(tokens, None, mask, spatial_shapes=[(3, 4)]))
+    without = model.encoder(tokens, None, mask, spatial_shapes=[(3, 4)])
+    torch.testing.assert_close(memory[~mask], without[~mask])
     assert len(weights) == 2 and weights[0].shape == (2, 2, 12, 12)
     torch.testing.assert_close(weights[0].sum(-1), torch.ones(2, 2, 12))
     assert not weights[0][1, :, :, mask[1]].any()

@@ -4,6 +4,7 @@ from __future__ import annotations
 import pytest
 import torch
 from tinydetr import (
+    ENCODERS,
     IRPE,
     PEG,
     build,
@@ -17,20 +18,6 @@ from tinydetr import (
 )
 
 from mmposenc.detr.positions import padding_masks
-
-LEARNED = dict(type='mmposenc.LearnedPositionEmbedding', grid_shape=(3, 4))
-ENCODERS = {
-    'sine': (dict(), dict()),
-    'none': (dict(encoder_pos=None), dict()),
-    'learned': (dict(encoder_pos='learned'), dict()),
-    'small table': (dict(encoder_pos=LEARNED), dict()),
-    'none+peg': (dict(encoder_pos=None, pos_encoding=PEG, positions=(-1, 0)), dict()),
-    'peg on qk': (dict(pos_encoding=dict(type='mmposenc.PEG', apply_to='qk')), dict()),
-    'irpe': (dict(), dict(rel_pos_encoding=IRPE)),
-    'irpe bias, peg': (dict(pos_encoding=dict(type='mmposenc.PEG')),
-                       dict(rel_pos_encoding={**IRPE, 'mode': 'bias', 'shared_heads': False})),
-    'irpe qkv, form': (dict(), dict(rel_pos_encoding={**IRPE, 'rpe_on': 'qkv'}, form='chunked')),
-}
 
 
 def encode(model, features, sizes, full, stride=32):

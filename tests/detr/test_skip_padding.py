@@ -1,0 +1,113 @@
+"""Layers that go through valid tokens alone give what they give with the padding."""
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from tinydetr import ENCODERS, IRPE, build, deformable, detr, images, predict, total_loss
+
+HW = (4, 5)
+CASES = {**ENCODERS, 'table by sequence': (dict(), dict(rel_pos_encoding=dict(
+    type='mmposenc.QueryAbsolute1D', max_tokens=20)))}
+
+
+def padding(*extents):
+    mask = torch.ones(len(extents), *HW, dtype=torch.bool)
+    for image, (height, width) in zip(mask, extents, strict=True):
+        image[:height, :width] = False
+    return mask.flatten(1)
+
+
+def encoder_of(encoder: dict, attn: dict, skip: bool | None):
+    return build(detr(encoder={**encoder, 'skip_padding': skip}, attn=attn)).encoder
+
+
+def run(encoder, mask, seed=0, **kwargs):
+    """Memory of random tokens, and all gradients of its valid part."""
+    generator = torch.Generator().manual_seed(seed)
+    tokens, pos, weight = (torch.randn(len(mask), HW[0] * HW[1], 16, generator=generator)
+                           for _ in range(3))
+    tokens.requires_grad_()
+    memory = encoder(tokens, pos, mask, spatial_shapes=HW, **kwargs)
+    (memory * weight)[~mask].sum().backward()
+    return memory, {'tokens': tokens.grad, **{n: p.grad for n, p in encoder.named_parameters()}}
+
+
+@pytest.mark.parametrize('train', [False, True], ids=['eval', 'train'])
+@pytest.mark.parametrize('case', CASES)
+def test_memory_and_gradients(case: str, train: bool) -> None:
+    mask = padding((4, 5), (2, 3), (4, 1))
+    (whole, grads), (skipped, other) = (
+        run(encoder_of(*copy.deepcopy(CASES[case]), skip).train(train), mask)
+        for skip in (False, True))
+    torch.testing.assert_close(skipped[~mask], whole[~mask], atol=2e-5, rtol=1e-4)
+    assert whole[mask].any()
+    # numbers in the sequence are those of the whole batch: its layers leave nothing out
+    assert skipped[mask].any() == (case == 'table by sequence')
+    assert grads.keys() == other.keys()
+    for name, grad in grads.items():
+        torch.testing.assert_close(other[name], grad, atol=2e-4, rtol=1e-3,
+                                   msg=lambda text, name=name: f'{name}: {text}')
+
+
+@pytest.mark.parametrize('relative', [False, True])
+def test_padding_of_any_shape(relative: bool) -> None:
+    """Without a relative encoding any tokens can be left out; a relative one needs rectangles."""
+    mask = padding((4, 5), (3, 3))
+    mask[1, 6] = True
+    attn = dict(rel_pos_encoding=IRPE) if relative else dict()
+    (whole, _), (skipped, _) = (run(encoder_of(dict(), attn, skip).eval(), mask)
+                                for skip in (False, True))
+    torch.testing.assert_close(skipped[~mask], whole[~mask], atol=2e-5, rtol=1e-4)
+    assert skipped[mask].any() == relative
+
+
+def test_an_image_of_padding_alone_and_a_batch_of_it() -> None:
+    encoder = encoder_of(dict(), dict(rel_pos_encoding=IRPE), True).eval()
+    mask = padding((0, 0), (3, 2))
+    memory, grads = run(encoder, mask)
+    assert memory[0].abs().max() == 0 and memory[1][~mask[1]].all()
+    assert all(grad.isfinite().all() for grad in grads.values())
+    assert run(encoder, padding((0, 0)))[0].isfinite().all()
+
+
+def test_a_little_padding_is_not_worth_it() -> None:
+    encoder = encoder_of(dict(), dict(), None).eval()
+    some, little = padding((4, 5), (4, 4)), padding((4, 5), (4, 5))
+    little[0, -1] = True
+    assert not run(encoder, some)[0][some].any()
+    assert run(encoder, little)[0][little].all()
+    # weights are those of all tokens
+    memory, weights = encoder(torch.ones(2, 20, 16), None, some, need_weights=True)
+    assert weights[0].shape == (2, 2, 20, 20) and memory[some].any()
+
+
+def test_checkpointed_layers_skip_too() -> None:
+    mask = padding((4, 5), (2, 3))
+    (memory, grads), (again, other) = (
+        run(encoder_of(dict(num_cp=num_cp), dict(rel_pos_encoding=IRPE), True).train(), mask)
+        for num_cp in (-1, 2))
+    assert torch.equal(memory, again)
+    for name, grad in grads.items():
+        torch.testing.assert_close(other[name], grad)
+
+
+def test_losses_and_boxes_of_the_detector() -> None:
+    data = images(((64, 96), (45, 61), (91, 140)))
+    results = []
+    for skip in (False, True):
+        model = build(detr(encoder=dict(skip_padding=skip), attn=dict(rel_pos_encoding=IRPE)))
+        model.train()
+        results.append((total_loss(model, data), predict(model, data)))
+    torch.testing.assert_close(results[1][0], results[0][0], atol=1e-5, rtol=1e-5)
+    for a, b in zip(results[0][1], results[1][1], strict=True):
+        torch.testing.assert_close(b.scores, a.scores, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(b.bboxes, a.bboxes, atol=1e-3, rtol=1e-5)
+
+
+def test_bad_options() -> None:
+    with pytest.raises(ValueError, match="skip_padding='yes' must be True, False or None"):
+        build(detr(encoder=dict(skip_padding='yes')))
+    with pytest.raises(ValueError, match=r'encoder\.skip_padding=True.*leave it out'):
+        build(deformable(encoder=dict(skip_padding=True)))
