@@ -33,7 +33,10 @@ def attend_chunked(encoding: IRPE, q: Tensor, k: Tensor, v: Tensor, query: Grid,
         else:
             sides = _sides(encoding, query, key, layout, rows[0])
             tables = _scaled_tables(encoding, _joined_table, rows[0].dtype, scale)
-        out = chunked_attention(*rows, sides, padding=padding, scale=scale, **tables)
+        # Tables by rows and by columns are so cheap that memory is what is left to save.
+        small = encoding.method == 'cross' and 'v' not in encoding.rpe_on
+        out = chunked_attention(*rows, sides, padding=padding, scale=scale, small_training=small,
+                                **tables)
     return out.view(q.shape).to(v.dtype)
 
 

@@ -17,16 +17,18 @@ from .head_tables import add_table_grad, add_times_table, pick_heads
 
 #: Elements of a buffer of logits; larger ones leave the cache, smaller ones cost more calls.
 CHUNK_ELEMENTS = 256 * 1024
+#: The same for training that shall take little memory instead.
+SMALL_CHUNK_ELEMENTS = 64 * 1024
 #: Up to this many (query, key) pairs a head, training keeps the weights instead of computing them
 #: again: they then take no more memory than the tokens do.
 KEEP_PAIRS = 600 * 600
 
 
-def chunks(num_heads: int, layout: Layout) -> Iterator[Chunk]:
-    """Whole heads while several fit in a buffer, else rows of one head."""
+def chunks(num_heads: int, layout: Layout, elements: int) -> Iterator[Chunk]:
+    """Whole heads while several fit in a buffer of so many elements, else rows of one head."""
     row = layout.width * layout.all_key_rows * layout.key_width
-    heads = max(1, CHUNK_ELEMENTS // (row * layout.height))
-    rows = layout.height if heads > 1 else max(1, CHUNK_ELEMENTS // row)
+    heads = max(1, elements // (row * layout.height))
+    rows = layout.height if heads > 1 else max(1, elements // row)
     rows = -(-layout.height // -(-layout.height // rows))
     for first in range(0, num_heads, heads):
         for top in range(0, layout.height, rows):
@@ -41,15 +43,17 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, table_k: Tensor | None,
                 table_q: Tensor | None, table_v: Tensor | None, bias: Tensor | None,
-                padding: Tensor | None, sides: Sides, scale: float, keep: bool) -> Tensor:
+                padding: Tensor | None, sides: Sides, scale: float, keep: bool,
+                small: bool) -> Tensor:
         ctx.sides, ctx.scale = sides, scale
+        ctx.elements = SMALL_CHUNK_ELEMENTS if small else CHUNK_ELEMENTS
         work = _Work(q, k, v, table_k, table_q, table_v, bias, padding, sides, scale)
         kept = None
         if keep:
             kept = work.kept = q.new_empty(q.shape[0], q.shape[1], work.k.shape[1])
         ctx.save_for_backward(q, k, v, table_k, table_q, table_v, bias, padding, kept)
         out = torch.empty_like(q)
-        for chunk in chunks(q.shape[0], sides.layout):
+        for chunk in chunks(q.shape[0], sides.layout, ctx.elements):
             weights = work.new_weights(chunk)
             part = work.queries(out, chunk)
             torch.bmm(weights, work.v[chunk.heads], out=part)
@@ -69,13 +73,13 @@ class _Attention(torch.autograd.Function):
         grads += [None if each is None else torch.zeros_like(each)
                   for each in (table_k, table_q, table_v, bias)]
         grad = grad.contiguous()
-        for chunk in chunks(q.shape[0], work.layout):
+        for chunk in chunks(q.shape[0], work.layout, ctx.elements):
             work.add_gradients(chunk, grad, grads)
         for index in (1, 2):
             total = grads[index]
             assert total is not None
             grads[index] = _prefix_first(total, work.layout)
-        return (*grads, None, None, None, None)
+        return (*grads, None, None, None, None, None)
 
 
 def _product(a: Tensor, b: Tensor, out: Tensor, add: bool = False, scale: float = 1.0) -> None:
@@ -219,7 +223,8 @@ class _Work:
 def chunked_attention(q: Tensor, k: Tensor, v: Tensor, sides: Sides, *,
                       table_k: Tensor | None = None, table_q: Tensor | None = None,
                       table_v: Tensor | None = None, bias: Tensor | None = None,
-                      padding: Tensor | None = None, scale: float = 1.0) -> Tensor:
+                      padding: Tensor | None = None, scale: float = 1.0,
+                      small_training: bool = False) -> Tensor:
     """Attention with terms of iRPE.
 
     Args:
@@ -232,6 +237,7 @@ def chunked_attention(q: Tensor, k: Tensor, v: Tensor, sides: Sides, *,
         bias: runs (heads or 1, Wq, patterns, Wk); takes the place of the tables.
         padding: (N, Lk) bool, True = padding.
         scale: factor of q k^T alone: queries and keys meet their tables as they are.
+        small_training: smaller buffers in training, which then takes half as long again.
 
     Returns:
         (N, Lq, head_dims).
@@ -240,5 +246,6 @@ def chunked_attention(q: Tensor, k: Tensor, v: Tensor, sides: Sides, *,
     # Inside a Function neither is known: the gradient mode is off there.
     trains = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in leaves)
     out: Tensor = _Attention.apply(  # type: ignore[no-untyped-call]
-        *leaves, padding, sides, scale, trains and q.shape[1] * k.shape[1] <= KEEP_PAIRS)
+        *leaves, padding, sides, scale, trains and q.shape[1] * k.shape[1] <= KEEP_PAIRS,
+        small_training and trains)
     return out

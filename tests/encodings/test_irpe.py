@@ -129,6 +129,7 @@ def gradients(out, leaves, seed=0):
 def test_chunked_equals_definition(elements, keep, method, mode, rpe_on, prefix, monkeypatch):
     """Output and every gradient, for chunks of one row, some rows of a head, and several heads."""
     monkeypatch.setattr(chunked, 'CHUNK_ELEMENTS', elements)
+    monkeypatch.setattr(chunked, 'SMALL_CHUNK_ELEMENTS', elements // 4)
     monkeypatch.setattr(chunked, 'KEEP_PAIRS', 10 ** 6 if keep else 0)
     _check_form('chunked', method, mode, rpe_on, prefix)
 
