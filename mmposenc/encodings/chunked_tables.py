@@ -80,7 +80,8 @@ def _run(q: Tensor, k: Tensor, v: Tensor, sides: Sides, key_padding_mask: Tensor
     with torch.autocast(q.device.type, enabled=False):
         rows, padding = by_head(q, k, v, key_padding_mask)
         tables = {name: table.to(rows[0].dtype) for name, table in tables.items()}
-        out = chunked_attention(*rows, sides, padding=padding, scale=scale, **tables)
+        out = chunked_attention(*rows, sides, padding=padding, scale=scale,
+                                **tables)  # type: ignore[arg-type]
     return out.view(q.shape).to(v.dtype)
 
 

@@ -8,9 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-#: Scores worked on at a time on a CPU, in numbers, for inference and in training, which has more
-#: buffers: they stay in the cache.
-_CHUNK = 2 ** 18
+#: Scores worked on at a time in training on a CPU, in numbers: they stay in the cache.
 _TRAINING_CHUNK = 2 ** 17
 #: Up to this many weights (8 MiB of float32), training keeps them; computing more of them again
 #: costs little, and they would be most of the memory.
@@ -31,9 +29,9 @@ def window_attention(joint: Tensor, bias: Tensor | None, regions: Tensor | None,
     Returns:
         (B * windows, L, heads, head_dims).
 
-    On a CPU windows are worked on a few at a time: no mask of all windows, and in training at most
-    one buffer (the weights) instead of four. Elsewhere, and while compiling, all at once on
-    ``F.scaled_dot_product_attention``.
+    On a CPU inference takes the windows of one mask together, and training a few at a time: no
+    mask of all windows, and in training at most one buffer (the weights) instead of four.
+    Elsewhere, and while compiling, all at once on ``F.scaled_dot_product_attention``.
     """
     flat = None if regions is None else regions.flatten(0, 1)
     trains = torch.is_grad_enabled() and (
@@ -56,22 +54,41 @@ def window_attention(joint: Tensor, bias: Tensor | None, regions: Tensor | None,
 
 def _infer(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, regions: Tensor | None,
            scale: float) -> Tensor:
-    """Runs of windows on SDPA, with a mask built for the run where one of its windows needs it."""
+    """Runs of windows on SDPA, those of a run with one mask: shifted windows know few of them."""
     bias = None if bias is None else bias.to(q.dtype)
     if regions is None:
         return F.scaled_dot_product_attention(
             q, k, v, attn_mask=None if bias is None else bias[None], scale=scale)
     out = _empty_output(q)
-    for start, stop, apart in _chunks(q, regions, _CHUNK):
-        part = slice(start, stop)
-        mask = None if bias is None else bias[None]
-        if apart is not None:
-            apart = apart[:, None]
-            mask = ~apart if mask is None else mask.expand(
-                stop - start, -1, -1, -1).masked_fill(apart, float('-inf'))
-        out[part] = F.scaled_dot_product_attention(q[part], k[part], v[part], attn_mask=mask,
-                                                   scale=scale)
+    kinds, apart = _kinds(regions)
+    masks = [~each[None, None] if bias is None else bias[None].masked_fill(each, float('-inf'))
+             for each in apart]
+    whole = None if bias is None else bias[None]
+    for part, kind in _runs(kinds, q.shape[0]):
+        out[part] = F.scaled_dot_product_attention(
+            q[part], k[part], v[part], attn_mask=whole if kind < 0 else masks[kind], scale=scale)
     return out
+
+
+def _kinds(regions: Tensor) -> tuple[list[int], Tensor]:
+    """For each window of regions (windows, L) the pairs that must not meet, by number, -1 where all
+    may; and the pairs (kinds, L, L)."""
+    split = (regions != regions[:, :1]).any(1)
+    distinct, which = torch.unique(regions[split], dim=0, return_inverse=True)
+    kinds = torch.full_like(regions[:, 0], -1)
+    kinds[split] = which
+    return kinds.tolist(), _apart(distinct)
+
+
+def _runs(kinds: list[int], windows: int) -> list[tuple[slice, int]]:
+    """Windows of one kind that a slice reaches: each in all images, or neighbours, whichever takes
+    fewer slices. Images share the kinds."""
+    starts = [window for window in range(windows) if window == 0 or
+              kinds[window % len(kinds)] != kinds[(window - 1) % len(kinds)]]
+    if len(kinds) < len(starts):
+        return [(slice(first, None, len(kinds)), kind) for first, kind in enumerate(kinds)]
+    return [(slice(first, stop), kinds[first % len(kinds)])
+            for first, stop in zip(starts, [*starts[1:], windows], strict=True)]
 
 
 class _WindowAttention(torch.autograd.Function):
@@ -90,7 +107,7 @@ class _WindowAttention(torch.autograd.Function):
             out = _infer(q, k, v, None if bias is None else bias.detach(), regions, scale)
         else:
             kept, out = q.new_empty(windows * heads, length, length), _empty_output(q)
-            for start, stop, apart in _chunks(q, regions, _TRAINING_CHUNK):
+            for start, stop, apart in _chunks(q, regions):
                 part = slice(start, stop)
                 weights = kept[start * heads:stop * heads]
                 _weights(q[part], k[part], bias, apart, scale, weights)
@@ -113,8 +130,7 @@ class _WindowAttention(torch.autograd.Function):
             grad_bias = q.new_zeros(heads, length, length, dtype=torch.promote_types(
                 q.dtype, torch.float32))
         buffer = None
-        for start, stop, apart in _chunks(q, regions if kept is None else None,
-                                          _TRAINING_CHUNK):
+        for start, stop, apart in _chunks(q, regions if kept is None else None):
             part, shape = slice(start, stop), (-1, heads, length, dims)
             if kept is not None:
                 p = kept[start * heads:stop * heads]
@@ -156,12 +172,11 @@ def _scaled(a: Tensor, b: Tensor, scale: float, out: Tensor | None = None) -> Te
     return torch.baddbmm(out, a, b, beta=0, alpha=scale, out=out)
 
 
-def _chunks(q: Tensor, regions: Tensor | None, elements: int
-            ) -> list[tuple[int, int, Tensor | None]]:
+def _chunks(q: Tensor, regions: Tensor | None) -> list[tuple[int, int, Tensor | None]]:
     """Runs of windows (start, stop) and the pairs (windows, L, L) of each that must not meet; None
     where all may."""
     windows, heads, length, _ = q.shape
-    step = max(1, elements // (heads * length * length))
+    step = max(1, _TRAINING_CHUNK // (heads * length * length))
     split = [] if regions is None else (regions != regions[:, :1]).any(1).tolist()
     chunks: list[tuple[int, int, Tensor | None]] = []
     for start in range(0, windows, step):

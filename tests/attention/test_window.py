@@ -31,7 +31,6 @@ ENCODINGS = {
 @pytest.fixture(params=[0, 2 ** 21], ids=['recompute', 'keep'])
 def small_chunks(monkeypatch, request):
     """Several runs of windows even in small tests, of which the last is short."""
-    monkeypatch.setattr(core, '_CHUNK', 2 * 3 * 16 ** 2)
     monkeypatch.setattr(core, '_TRAINING_CHUNK', 2 * 3 * 16 ** 2)
     monkeypatch.setattr(core, '_KEEP', request.param)
 
@@ -223,7 +222,6 @@ def test_fast_form_equals_the_weights(name):
 @pytest.mark.parametrize('has_regions', [True, False])
 @pytest.mark.parametrize('keep', [0, 2 ** 21])
 def test_gradcheck(monkeypatch, has_bias, has_regions, keep):
-    monkeypatch.setattr(core, '_CHUNK', 2 * 2 * 6 ** 2)
     monkeypatch.setattr(core, '_TRAINING_CHUNK', 2 * 2 * 6 ** 2)
     monkeypatch.setattr(core, '_KEEP', keep)
     torch.manual_seed(0)
@@ -235,6 +233,44 @@ def test_gradcheck(monkeypatch, has_bias, has_regions, keep):
     if has_bias:
         assert torch.autograd.gradcheck(
             lambda b: core.window_attention(joint, b, regions, 0.7), (bias,))
+
+
+@pytest.mark.parametrize('has_bias', [True, False])
+@pytest.mark.parametrize('images,own', [(1, False), (3, False), (30, False), (2, True)])
+def test_inference_by_kinds_of_windows(images, own, has_bias):
+    """Each kind in all images at once, or neighbours of one kind; regions of each image or of all.
+    """
+    torch.manual_seed(0)
+    regions = window_regions((6, 10), (2, 3), (1, 1))
+    assert regions.shape == (1, 12, 6)
+    if own:
+        regions = torch.cat([regions, regions.flip(1)])
+    joint = torch.randn(images * 12, 6, 3, 2, 4, dtype=torch.float64)
+    bias = torch.randn(2, 6, 6, dtype=torch.float64) if has_bias else None
+    with torch.no_grad():
+        out = core.window_attention(joint, bias, regions, 0.7)
+    each = regions.flatten(0, 1)
+    q, k, v = joint.unbind(2)
+    for window in range(len(joint)):
+        where = each[window % len(each)]
+        for head in range(2):
+            logits = q[window, :, head] @ k[window, :, head].T * 0.7
+            logits = logits if bias is None else logits + bias[head]
+            logits[where[:, None] != where] = -math.inf
+            expected = logits.softmax(-1) @ v[window, :, head]
+            torch.testing.assert_close(out[window, :, head], expected)
+
+
+@pytest.mark.parametrize('kinds,windows,calls', [
+    ([-1, 0, 1, 2], 32, 4), ([-1, -1, 0, -1, -1, 0, 1, 1, 2], 9, 6), ([-1, -1], 8, 1),
+    ([-1, 0], 2, 2), ([0, -1, -1, 0], 8, 4)])
+def test_runs_take_every_window_once(kinds, windows, calls):
+    runs = core._runs(kinds, windows)
+    assert len(runs) == calls
+    taken = [window for part, _ in runs for window in range(windows)[part]]
+    assert sorted(taken) == list(range(windows))
+    for part, kind in runs:
+        assert all(kinds[window % len(kinds)] == kind for window in range(windows)[part])
 
 
 @pytest.mark.parametrize('shift', [(0, 0), (1, 2)])
