@@ -21,7 +21,8 @@ from mmposenc import engine
 
 ROOT = Path(__file__).resolve().parents[1]
 CONFIGS = ROOT / 'configs' / 'segmentation' / 'small'
-ENCODINGS = {'none': 'none', 'learned': 'learned table, resized', 'peg': 'PEG'}
+ENCODINGS = {'none': 'none', 'learned': 'learned table, resized', 'peg': 'PEG',
+             'cp': 'ContextPool', 'cp-peg': 'PEG, then ContextPool'}
 SCALES = (1.0, 1.5)
 RESULT = 'miou.json'
 
@@ -49,7 +50,7 @@ def collect(work_dir: Path) -> dict[str, list[dict]]:
     """encoding -> finished runs."""
     found = {}
     for encoding in ENCODINGS:
-        paths = sorted(work_dir.glob(f'*-{encoding}_camvid_seed*/{RESULT}'))
+        paths = sorted(work_dir.glob(f'*pvt-micro-{encoding}_camvid_seed*/{RESULT}'))
         if paths:
             found[encoding] = [json.loads(path.read_text()) for path in paths]
     return found

@@ -20,7 +20,8 @@ scope = scope_fixture('mmseg')
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = 'mmposenc::segmentation/small/sem_fpn_pvt-micro-'
 NUCLEI = f'{SMALL}peg_nuclei.py'
-CAMVID = {name: f'{SMALL}{name}_camvid.py' for name in ('none', 'learned', 'peg')}
+CAMVID = {name: f'{SMALL}{name}_camvid.py' 
+          for name in ('none', 'learned', 'peg', 'cp', 'cp-peg')}
 
 
 @pytest.fixture(scope='module')
@@ -43,13 +44,20 @@ def test_the_camvid_configs_differ_in_their_encoding_only():
         encoding = text['model']['backbone'].pop('pos_encoding')
         text['model']['backbone'].pop('img_size', None)  # of the table
         plain[name] = text
-        assert (encoding or {}).get('type') == {
-            'none': None, 'learned': 'mmposenc.LearnedPositionEmbedding',
-            'peg': 'mmposenc.PEG'}[name]
-    assert plain['none'] == plain['learned'] == plain['peg']
+        encodings = encoding if isinstance(encoding, list) else [encoding] if encoding else []
+        assert [each['type'] for each in encodings] == {
+            'none': [], 'learned': ['mmposenc.LearnedPositionEmbedding'],
+            'peg': ['mmposenc.PEG'], 'cp': ['mmposenc.ContextPool'],
+            'cp-peg': ['mmposenc.PEG', 'mmposenc.ContextPool']}[name]
+    assert all(text == plain['none'] for text in plain.values())
     cells = [(48 * 64, 32), (24 * 32, 64), (12 * 16, 128), (6 * 8, 256)]
     assert sizes['learned'] - sizes['none'] == sum(cell * dims for cell, dims in cells)
     assert sizes['peg'] - sizes['none'] == (9 + 1) * (32 + 64 + 128 + 256)
+    assert sizes['cp-peg'] - sizes['cp'] == sizes['peg'] - sizes['none']
+    # CP: a 3 x 3 convolution to C / 4 channels, a norm of them, and another one to two
+    assert sizes['cp'] - sizes['none'] == sum(
+        9 * dims * (dims // 4) + 2 * (dims // 4) + 9 * (dims // 4) * 2 + 2
+        for dims in (32, 64, 128, 256))
 
 
 def test_the_table_is_made_for_the_training_size():
