@@ -20,7 +20,7 @@ scope = scope_fixture('mmseg')
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = 'mmposenc::segmentation/small/sem_fpn_pvt-micro-'
 NUCLEI = f'{SMALL}peg_nuclei.py'
-CAMVID = {name: f'{SMALL}{name}_camvid.py' 
+CAMVID = {name: f'{SMALL}{name}_camvid.py'
           for name in ('none', 'learned', 'peg', 'cp', 'cp-peg')}
 
 
@@ -54,9 +54,9 @@ def test_the_camvid_configs_differ_in_their_encoding_only():
     assert sizes['learned'] - sizes['none'] == sum(cell * dims for cell, dims in cells)
     assert sizes['peg'] - sizes['none'] == (9 + 1) * (32 + 64 + 128 + 256)
     assert sizes['cp-peg'] - sizes['cp'] == sizes['peg'] - sizes['none']
-    # CP: a 3 x 3 convolution to C / 4 channels, a norm of them, and another one to two
+    # CP: a 3 x 3 convolution to C / 4 channels and one from them to two
     assert sizes['cp'] - sizes['none'] == sum(
-        9 * dims * (dims // 4) + 2 * (dims // 4) + 9 * (dims // 4) * 2 + 2
+        9 * dims * (dims // 4) + dims // 4 + 9 * (dims // 4) * 2 + 2
         for dims in (32, 64, 128, 256))
 
 
