@@ -67,7 +67,8 @@ def context_pool(x: Tensor, weight_logits: Tensor, sigma: Tensor, hw_shape: Grid
         form = _choose(x)
     cells = cells_at_stride((height, width), stride, x.device)
     dtype = torch.promote_types(x.dtype, torch.float32)
-    logits, sizes = weight_logits.to(dtype), sigma[:, cells].to(dtype)
+    logits = weight_logits.to(dtype)
+    sizes = (sigma if stride == 1 else sigma[:, cells]).to(dtype)
     with full_precision(x):
         if form == 'definition':
             out = _definition(x.to(dtype), logits, sizes, (height, width), cells, kernel, causal)
@@ -145,10 +146,12 @@ def _definition(x: Tensor, logits: Tensor, sigma: Tensor, hw_shape: tuple[int, i
 def _by_value(x: Tensor, logits: Tensor, sigma: Tensor, hw_shape: tuple[int, int], stride: int,
               kernel: str, causal: bool, truncate: float | None) -> Tensor:
     """The form that the range of the weights allows."""
-    valid = torch.isfinite(logits)
-    top = logits.detach().amax(1, keepdim=True)
-    lowest = logits.detach().masked_fill(~valid, math.inf).amin(1, keepdim=True)
+    lowest, top = torch.aminmax(logits.detach(), dim=1, keepdim=True)
     spread = float((top - lowest).max())
+    if math.isinf(spread):  # tokens that take no part
+        part = logits.detach()
+        lowest = part.masked_fill(part == -math.inf, math.inf).amin(1, keepdim=True)
+        spread = float((top - lowest).max())
     # Below this exponent all tokens together change no digit of the smallest sum.
     cut = spread + math.log(4 * x.shape[1] / torch.finfo(x.dtype).eps)
     if truncate is not None and kernel == 'gaussian':

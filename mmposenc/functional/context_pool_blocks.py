@@ -83,8 +83,9 @@ class _Pool(torch.autograd.Function):
         out = x.new_empty(*sigma.shape, x.shape[-1])
         for block in blocks(sigma, options):
             work.pool(block, out)
-        valid = weights[:, work.queries, None] > 0
-        return out if bool(valid.all()) else torch.where(valid, out, x[:, work.queries])
+        if float(weights.amin()) > 0:
+            return out
+        return torch.where(weights[:, work.queries, None] > 0, out, x[:, work.queries])
 
     @staticmethod
     @once_differentiable
@@ -92,9 +93,12 @@ class _Pool(torch.autograd.Function):
         x, weights, sigma = ctx.saved_tensors
         with torch.autocast(x.device.type, enabled=False):
             work = _Work(x, weights, sigma, ctx.options)
-            valid = weights[:, work.queries, None] > 0
-            every = bool(valid.all())
-            taken = grad.contiguous() if every else torch.where(valid, grad, 0)
+            every = float(weights.amin()) > 0
+            if every:
+                taken = grad.contiguous()
+            else:
+                valid = weights[:, work.queries, None] > 0
+                taken = torch.where(valid, grad, 0)
             grad_pooled = torch.zeros_like(x)  # of the products w_j x_j
             grad_sums = torch.zeros_like(weights)  # of w_j by the sums D_i
             grad_sigma = torch.zeros_like(sigma)
@@ -111,10 +115,9 @@ def blocks(sigma: Tensor, options: Options) -> Iterator[Block]:
     """Whole images while several fit in a buffer, else groups of near queries of similar size."""
     height, width = options.hw_shape
     images = sigma.shape[0]
-    pairs = sigma.shape[1] * height * width
-    room = _block_elements(sigma)
-    if pairs <= max(room, WHOLE_PAIRS):
-        step = max(1, room // pairs)
+    if sigma.shape[1] * height * width <= max(_block_elements(sigma), WHOLE_PAIRS):
+        # As many images as the factors of their weights leave in the cache.
+        step = max(1, _block_elements(sigma) // (sigma.shape[1] * (height + width)))
         for first in range(0, images, step):
             yield Block(slice(first, first + step), None, slice(0, height), slice(0, width))
         return
@@ -159,10 +162,13 @@ def _with_keys(image: int, members: Tensor, cells: Tensor, sizes: Tensor, option
 
 class _Axes(NamedTuple):
     """Weights of a block's queries along rows and columns of its keys, and their derivatives; those
-    of the rows are divided by the sum of all, so that means need no further step."""
+    of the rows are divided by the sum of all, so that means need no further step.
 
-    rows: Tensor  # (b, q, R)
-    cols: Tensor  # (b, q, K)
+    Queries are the last dimension: it is the long one, so that products of factors are vectors.
+    """
+
+    rows: Tensor  # (b, R, q)
+    cols: Tensor  # (b, K, q)
     rows_slope: Tensor | None
     cols_slope: Tensor | None
 
@@ -200,55 +206,56 @@ class _Work:
         for place, keys, causal in ((at[0], block.rows, False),
                                     (at[1], block.cols, self.options.causal)):
             key = torch.arange(keys.start, keys.stop, device=sigma.device, dtype=sigma.dtype)
-            values.append(axis_weights(self.options.kernel, place[:, None] - key, sigma[..., None],
+            values.append(axis_weights(self.options.kernel, place - key[:, None], sigma[:, None],
                                        self.options.cut, causal, slopes))
         (rows, rows_slope), (cols, cols_slope) = values
-        total = torch.linalg.vecdot(torch.bmm(rows, self.weights_of(block)), cols)[..., None]
+        total = torch.bmm(self.weights_of(block), rows).mul_(cols).sum(1, keepdim=True)
         inverse = torch.where(total > 0, 1 / total, 0)
         return _Axes(rows * inverse, cols, None if rows_slope is None else rows_slope * inverse,
                      cols_slope)
 
     def weights_of(self, block: Block) -> Tensor:
-        """w_j of a block's keys, (b, R, K)."""
-        return self.weights[block.images, block.rows, block.cols]
+        """w_j of a block's keys, (b, K, R)."""
+        return self.weights[block.images, block.rows, block.cols].transpose(1, 2)
 
-    def key_rows(self, block: Block, queries: int) -> Iterator[slice]:
-        """Rows of keys, a few at a time."""
-        images = self.maps[block.images].shape[0]
-        width = block.cols.stop - block.cols.start
-        step = max(1, self.room // (images * queries * width))
-        count = block.rows.stop - block.rows.start
+    def steps(self, axes: _Axes) -> Iterator[tuple[slice, slice]]:
+        """Some of a block's images, and of their keys some rows, whose weights fit in a buffer."""
+        images, count, queries = axes.rows.shape
+        width = axes.cols.shape[1]
+        some = max(1, self.room // (queries * count * width))
+        step = max(1, self.room // (min(some, images) * queries * width))
         step = -(-count // -(-count // step))
-        for first in range(0, count, step):
-            yield slice(first, min(first + step, count))
+        for first in range(0, images, some):
+            for row in range(0, count, step):
+                yield slice(first, min(first + some, images)), slice(row, min(row + step, count))
 
-    def keys(self, block: Block, part: slice) -> Tensor:
-        """w_j x_j of some rows of a block's keys, (b, n, C)."""
-        rows = slice(block.rows.start + part.start, block.rows.start + part.stop)
-        view = self.maps[block.images, rows, block.cols]
+    def keys(self, block: Block, some: slice, part: slice) -> Tensor:
+        """w_j x_j of a step's keys, (b, n, C)."""
+        view = _keys_of(self.maps, block, some, part)
         if block.cols.stop - block.cols.start == self.maps.shape[2]:
             return view.flatten(1, 2)
         return self.buffer('keys', *view.shape).copy_(view).flatten(1, 2)
 
-    def pairs(self, axes: _Axes, part: slice) -> Tensor:
-        """g_ij (b, q, n) of some rows of keys."""
-        rows = axes.rows[..., part]
-        out = self.buffer('pairs', *rows.shape, axes.cols.shape[-1])
-        return torch.mul(rows[..., None], axes.cols[..., None, :], out=out).flatten(2)
+    def pairs(self, axes: _Axes, some: slice, part: slice) -> Tensor:
+        """g_ij (b, n, q) of a step."""
+        rows, cols = axes.rows[some, part], axes.cols[some]
+        out = self.buffer('pairs', *rows.shape[:2], *cols.shape[1:])
+        return torch.mul(rows[:, :, None], cols[:, None], out=out).flatten(1, 2)
 
     def pool(self, block: Block, out: Tensor) -> None:
         """Write the means of a block's queries."""
         axes = self.axes(block, slopes=False)
-        images, queries = axes.rows.shape[:2]
+        images, _, queries = axes.rows.shape
         whole = block.queries is None
         total = (out[block.images] if whole
                  else self.buffer('total', images, queries, out.shape[-1]))
-        for part in self.key_rows(block, queries):
-            pairs, keys = self.pairs(axes, part), self.keys(block, part)
+        for some, part in self.steps(axes):
+            pairs = self.pairs(axes, some, part).transpose(1, 2)
+            keys = self.keys(block, some, part)
             if part.start:
-                total.baddbmm_(pairs, keys)
+                total[some].baddbmm_(pairs, keys)
             else:
-                torch.bmm(pairs, keys, out=total)
+                torch.bmm(pairs, keys, out=total[some])
         if block.queries is not None:
             out[block.images.start].index_copy_(0, block.queries, total[0])
 
@@ -257,39 +264,45 @@ class _Work:
         """Add what a block's queries give to the gradients."""
         axes = self.axes(block, slopes=True)
         assert axes.rows_slope is not None and axes.cols_slope is not None
-        images, queries = axes.rows.shape[:2]
         own = (grad[block.images] if block.queries is None
                else grad[block.images.start].index_select(0, block.queries)[None])
-        both = torch.stack((axes.rows, axes.rows_slope), 2).flatten(0, 1)  # (b * q, 2, R)
-        read = torch.zeros(images * queries, 2, axes.cols.shape[-1], dtype=own.dtype,
-                           device=own.device)
-        for part in self.key_rows(block, queries):
-            keys = self.keys(block, part)
-            scores = self.buffer('pairs', images, queries, keys.shape[1])
-            torch.bmm(own, keys.transpose(1, 2), out=scores)
-            read.baddbmm_(both[..., part], scores.view(images * queries, part.stop - part.start,
-                                                       -1))
-            self._add_keys(block, part, self.pairs(axes, part).transpose(1, 2), own, grad_pooled)
-        plain, sloped = read.view(images, queries, 2, -1).unbind(2)
-        mean = torch.linalg.vecdot(plain, axes.cols)[..., None]  # dy_i . y_i
+        both = torch.stack((axes.rows, axes.rows_slope), 2)[..., None, :]  # (b, R, 2, 1, q)
+        read = torch.zeros_like(axes.cols)[:, None].repeat(1, 2, 1, 1)
+        for some, part in self.steps(axes):
+            keys = self.keys(block, some, part)
+            scores = self.buffer('pairs', *keys.shape[:2], own.shape[1])
+            torch.bmm(keys, own[some].transpose(1, 2), out=scores)
+            by_row = scores.view(len(keys), part.stop - part.start, 1, *read.shape[2:])
+            total = read[some]
+            for factors, each in zip(both[some, part].unbind(1), by_row.unbind(1), strict=True):
+                total.addcmul_(factors, each)
+            self._add_keys(block, some, part, self.pairs(axes, some, part), own[some], grad_pooled)
+        plain, sloped = read.unbind(1)
+        mean = (plain * axes.cols).sum(1, keepdim=True)  # dy_i . y_i
         weights = self.weights_of(block)
-        plain = plain - mean * torch.bmm(axes.rows, weights)
-        sloped = sloped - mean * torch.bmm(axes.rows_slope, weights)
-        sizes = (sloped * axes.cols + plain * axes.cols_slope).sum(-1)
+        plain -= torch.bmm(weights, axes.rows).mul_(mean)
+        sloped -= torch.bmm(weights, axes.rows_slope).mul_(mean)
+        sizes = sloped.mul_(axes.cols).addcmul_(plain, axes.cols_slope).sum(1)
         grad_map = grad_sums.view(self.weights.shape)[block.images, block.rows, block.cols]
-        grad_map += torch.bmm((axes.rows * mean).transpose(1, 2), axes.cols)
+        grad_map += torch.bmm(axes.rows * mean, axes.cols.transpose(1, 2))
         if block.queries is None:
             grad_sigma[block.images] = sizes
         else:
             grad_sigma[block.images.start].index_copy_(0, block.queries, sizes[0])
 
-    def _add_keys(self, block: Block, part: slice, pairs: Tensor, own: Tensor, total: Tensor
-                  ) -> None:
+    def _add_keys(self, block: Block, some: slice, part: slice, pairs: Tensor, own: Tensor,
+                  total: Tensor) -> None:
         """Add (g / D)^T dy to the rows of keys it belongs to."""
-        rows = slice(block.rows.start + part.start, block.rows.start + part.stop)
-        view = total.view(self.maps.shape)[block.images, rows, block.cols]
+        view = _keys_of(total.view(self.maps.shape), block, some, part)
         if block.cols.stop - block.cols.start == self.maps.shape[2]:
             view.flatten(1, 2).baddbmm_(pairs, own)
             return
         out = self.buffer('keys', *view.shape).flatten(1, 2)
         view += torch.bmm(pairs, own, out=out).view(view.shape)
+
+
+def _keys_of(maps: Tensor, block: Block, some: slice, part: slice) -> Tensor:
+    """The part of maps (B, H, W, C) that some images and rows of a block's keys stand for."""
+    images = slice(block.images.start + some.start, block.images.start + some.stop)
+    rows = slice(block.rows.start + part.start, block.rows.start + part.stop)
+    return maps[images, rows, block.cols]

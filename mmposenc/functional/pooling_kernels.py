@@ -34,7 +34,8 @@ def axis_weights(kernel: str, distance: Tensor, sigma: Tensor, cut: float, causa
     if kernel == 'gaussian':
         inverse = 1.0 / sigma.clamp_min(MIN_SIGMA)
         squares = distance.square()
-        weights = (squares * (-0.5 * inverse.square())).exp_()
+        # Below the cut, but not far: an exponential that underflows takes up to 30 times as long.
+        weights = (squares * (-0.5 * inverse.square())).clamp_min_(-cut - 1).exp_()
         # Not only because they are nothing: denormal numbers slow products down on some processors.
         torch.threshold_(weights, math.exp(-cut), 0)
         if slopes:

@@ -119,7 +119,7 @@ def test_blocks_give_the_values_and_gradients_of_the_definition(hw, stride, caus
 def test_several_images_share_a_block():
     x, logits, sigma = make((4, 5), batch=9)
     found = blocks.blocks(sigma, blocks.Options((4, 5), 'gaussian', False, 40.0, 1))
-    assert [block.images for block in found] == [slice(0, 655)]
+    assert [block.images for block in found] == [slice(0, 1456)]
     together = context_pool(x, logits, sigma, (4, 5), form='exact')
     alone = [context_pool(x[i:i + 1], logits[i:i + 1], sigma[i:i + 1], (4, 5), form='exact')
              for i in range(9)]
