@@ -6,7 +6,7 @@ import torch
 
 from mmposenc.functional import context_pool, context_pool_error_bound
 from mmposenc.functional import context_pool as public
-from mmposenc.functional import context_pool_blocks as blocks
+from mmposenc.functional import pooling_blocks as blocks
 from mmposenc.functional.context_pool_ablations import (
     global_mean,
     nonlocal_pool,
