@@ -237,7 +237,8 @@ def chunked_attention(q: Tensor, k: Tensor, v: Tensor, sides: Sides, *,
         bias: runs (heads or 1, Wq, patterns, Wk); takes the place of the tables.
         padding: (N, Lk) bool, True = padding.
         scale: factor of q k^T alone: queries and keys meet their tables as they are.
-        small_training: smaller buffers in training, which then takes half as long again.
+        small_training: smaller buffers where training computes the weights again; it then takes
+            half as long again.
 
     Returns:
         (N, Lq, head_dims).
@@ -245,7 +246,7 @@ def chunked_attention(q: Tensor, k: Tensor, v: Tensor, sides: Sides, *,
     leaves = (q, k, v, table_k, table_q, table_v, bias)
     # Inside a Function neither is known: the gradient mode is off there.
     trains = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in leaves)
+    keep = trains and q.shape[1] * k.shape[1] <= KEEP_PAIRS
     out: Tensor = _Attention.apply(  # type: ignore[no-untyped-call]
-        *leaves, padding, sides, scale, trains and q.shape[1] * k.shape[1] <= KEEP_PAIRS,
-        small_training and trains)
+        *leaves, padding, sides, scale, keep, small_training and trains and not keep)
     return out
