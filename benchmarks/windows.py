@@ -5,7 +5,9 @@
 Two parts are timed: 'attention' is everything between the joint projection and the output
 projection, 'block' also has both projections, the cutting into windows and the shift. The
 reference is written from the release: scaled product, table read by an index of all pairs, shift
-mask added, softmax, product, transposed back.
+mask added, softmax, product, transposed back. 'Limit' is both products and the softmax alone:
+queries, keys and values lie ready one window and head behind the other, and what is between stays
+in the cache.
 """
 from __future__ import annotations
 
@@ -83,6 +85,26 @@ def attention_runs(case: str, shift: int, dtype: torch.dtype
             'ours': ours}, [joint, table]
 
 
+def limit(case: str, windows: int, dtype: torch.dtype) -> Callable[[], Tensor]:
+    """Products and softmax of as many windows, without a bias, a mask or a transposition."""
+    _, _, _, dims, heads, window = CASES[case]
+    length = window ** 2
+    q, k, v = torch.randn(3, windows * heads, length, dims // heads, dtype=dtype)
+    out = torch.empty_like(q)
+    step = 2 ** 16 // length ** 2
+    buffer = torch.empty(step, length, length, dtype=dtype)
+
+    def run() -> Tensor:
+        for first in range(0, len(q), step):
+            part = slice(first, min(first + step, len(q)))
+            weights = buffer[:part.stop - first]
+            torch.bmm(q[part], k[part].transpose(1, 2), out=weights)
+            torch.softmax(weights, -1, out=weights)
+            torch.bmm(weights, v[part], out=out[part])
+        return out
+    return run
+
+
 def block_runs(case: str, shift: int, dtype: torch.dtype
                ) -> tuple[dict[str, Callable[[], Tensor]], list[Tensor]]:
     """Both formulations from map to map."""
@@ -130,19 +152,22 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     dtype = getattr(torch, args.dtype)
-    print('| case | shift | part | inference | training | memory inference | memory training |')
-    print('|---|---|---|---|---|---|---|')
+    print('| case | shift | part | inference | limit | training | memory inference | '
+          'memory training |\n|---|---|---|---|---|---|---|---|')
     for case in args.case or CASES:
         for shift in (0, CASES[case][-1] // 2):
             for part, build in (('attention', attention_runs), ('block', block_runs)):
                 runs, leaves = build(case, shift, dtype)
                 torch.testing.assert_close(runs['ours'](), runs['release'](), atol=2e-2
                                            if dtype == torch.bfloat16 else 2e-5, rtol=2e-2)
-                cells = []
                 kinds = ({n: inference(run) for n, run in runs.items()},
                          {n: training(run, leaves) for n, run in runs.items()})
-                for kind in kinds:
-                    cells.append(paired_ratios(kind, 'release', args.repeats)['ours'])
+                timed = dict(kinds[0])
+                if part == 'attention':
+                    timed['limit'] = inference(limit(case, len(leaves[0]), dtype))
+                ratios = paired_ratios(timed, 'release', args.repeats)
+                cells = [ratios['ours'], ratios.get('limit', float('nan')),
+                         paired_ratios(kinds[1], 'release', args.repeats)['ours']]
                 for kind in kinds:
                     peaks = {name: max(peak_memory(run), 1) for name, run in kind.items()}
                     cells.append(peaks['ours'] / peaks['release'])
