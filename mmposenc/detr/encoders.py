@@ -111,10 +111,13 @@ class DetrEncoder(DetrTransformerEncoder):
              ) -> Tensor | tuple[Tensor, list[Tensor]]:
         """All layers, each with ``kwargs``, and the encodings between them."""
         weights: list[Tensor] = []
+        if mask is not None and (mask.dtype != torch.bool or mask.shape != x.shape[:2]):
+            raise ValueError(f'key_padding_mask has shape {tuple(mask.shape)} and dtype '
+                             f'{mask.dtype}; (B, L) = {tuple(x.shape[:2])} and bool are required')
         packing = None if need_weights else self._packing(mask, hw_shapes)
         if packing is not None:
+            query_pos = None if query_pos is None else packing.pack(query_pos.expand_as(x))
             x, kwargs = packing.pack(x), dict(packing=packing)
-            query_pos = None if query_pos is None else packing.pack(query_pos)
         elif need_weights:
             kwargs['need_weights'] = True
         x, kwargs['x_qk'] = self._encode(x, -1, hw_shapes, mask, packing)

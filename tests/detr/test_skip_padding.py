@@ -106,6 +106,21 @@ def test_losses_and_boxes_of_the_detector() -> None:
         torch.testing.assert_close(b.bboxes, a.bboxes, atol=1e-3, rtol=1e-5)
 
 
+def test_one_position_for_all_images() -> None:
+    encoder, mask = encoder_of(dict(), dict(), True).eval(), padding((4, 5), (2, 3))
+    tokens, pos = torch.randn(2, 20, 16), torch.randn(1, 20, 16)
+    torch.testing.assert_close(encoder(tokens, pos, mask),
+                               encoder(tokens, pos.repeat(2, 1, 1), mask))
+
+
+@pytest.mark.parametrize('mask', [torch.zeros(2, 19, dtype=torch.bool), torch.zeros(2, 20)])
+def test_bad_masks(mask) -> None:
+    for skip in (False, True):
+        encoder = encoder_of(dict(), dict(), skip)
+        with pytest.raises(ValueError, match=r'key_padding_mask has.*\(2, 20\) and bool are req'):
+            encoder(torch.ones(2, 20, 16), None, mask, spatial_shapes=HW)
+
+
 def test_bad_options() -> None:
     with pytest.raises(ValueError, match="skip_padding='yes' must be True, False or None"):
         build(detr(encoder=dict(skip_padding='yes')))
