@@ -1,4 +1,4 @@
-# The same with a PEG behind the first encoder layer instead of sines and cosines. Not trained yet.
+# The same with a PEG behind the first encoder layer instead of sines and cosines.
 _base_ = 'deformable-detr_r18-w16_trees.py'
 model = dict(encoder=dict(
     encoder_pos=None,
