@@ -160,8 +160,8 @@ class DetrEncoder(DetrTransformerEncoder):
             # A GPU would have to wait for the number of tokens.
             if mask.device.type != 'cpu' or float(mask.float().mean()) < SKIP_SHARE:
                 return None
-        packing = packing_of(mask, None if hw_shapes is None else hw_shapes[0])
         needs_grids = any(encoding is not None for encoding in encodings)
+        packing = packing_of(mask, hw_shapes[0] if needs_grids and hw_shapes else None)
         if not packing.lengths or (needs_grids and packing.grids is None):
             return None
         return packing

@@ -1,10 +1,13 @@
 """Batches of padded grids as one row of valid tokens."""
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+
+from .grids import valid_extents
 
 
 class Packing(NamedTuple):
@@ -13,8 +16,8 @@ class Packing(NamedTuple):
     Attributes:
         numbers: (N,) long, places in the flattened batch, image by image.
         lengths: how many each image has; images without one are left out.
-        grids: (rows, columns) of each image's valid cells, or None where the grid is not known or
-            they are no rectangle at the first cell.
+        grids: (rows, columns) of each image's valid cells, or None where they were not asked for
+            or are no rectangle at the first cell.
         shape: (B, L).
     """
 
@@ -39,19 +42,15 @@ def packing_of(padding_mask: Tensor, hw_shape: tuple[int, int] | None = None) ->
 
     Args:
         padding_mask: (B, L) bool, True = padding.
-        hw_shape: (H, W) with H * W = L, or None.
+        hw_shape: (H, W) with H * W = L; None where the images' own grids are not asked for.
     """
     valid = ~padding_mask
-    counts = valid.sum(1).tolist()
+    lengths = [count for count in valid.sum(1).tolist() if count]
     grids = None
     if hw_shape is not None:
-        cells = valid.view(-1, *hw_shape)
-        rows, cols = cells.any(2).sum(1).tolist(), cells.any(1).sum(1).tolist()
-        corner = [(h, w) for h, w in zip(rows, cols, strict=True)]
-        if all(bool(image[:h, :w].all()) and h * w == count
-               for image, (h, w), count in zip(cells, corner, counts, strict=True)):
-            grids = [hw for hw in corner if hw[0]]
-    return Packing(valid.flatten().nonzero()[:, 0], [count for count in counts if count], grids,
+        with suppress(ValueError):  # valid cells that are no rectangle
+            grids = valid_extents(padding_mask[valid.any(1)].view(-1, *hw_shape))
+    return Packing(valid.flatten().nonzero()[:, 0], lengths, grids,
                    (padding_mask.shape[0], padding_mask.shape[1]))
 
 

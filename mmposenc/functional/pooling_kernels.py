@@ -21,14 +21,14 @@ def axis_weights(kernel: str, distance: Tensor, sigma: Tensor, cut: float, causa
     Args:
         kernel: 'gaussian', exp(-distance^2 / (2 sigma^2)), or 'window', 1 up to a distance of
             sigma and falling to 0 over the next ``RAMP`` cells.
-        distance: query minus key, (..., n).
-        sigma: (..., 1), in cells.
+        distance: query minus key, in cells.
+        sigma: in cells; the two broadcast.
         cut: a Gaussian below exp(-cut) counts as 0.
         causal: keys behind their query only.
         slopes: whether derivatives are wanted.
 
     Returns:
-        Weights and their derivatives by sigma, (..., n) each; None for those not wanted.
+        Weights and their derivatives by sigma, in the common shape; None for those not wanted.
     """
     slope = None
     if kernel == 'gaussian':

@@ -7,16 +7,15 @@ import pytest
 import torch
 from tinydetr import ENCODERS, IRPE, build, deformable, detr, images, predict, total_loss
 
+from mmposenc.functional.masking import extents_to_mask
+
 HW = (4, 5)
 CASES = {**ENCODERS, 'table by sequence': (dict(), dict(rel_pos_encoding=dict(
     type='mmposenc.QueryAbsolute1D', max_tokens=20)))}
 
 
 def padding(*extents):
-    mask = torch.ones(len(extents), *HW, dtype=torch.bool)
-    for image, (height, width) in zip(mask, extents, strict=True):
-        image[:height, :width] = False
-    return mask.flatten(1)
+    return extents_to_mask(list(extents), HW, torch.device('cpu')).flatten(1)
 
 
 def encoder_of(encoder: dict, attn: dict, skip: bool | None):
@@ -74,7 +73,7 @@ def test_an_image_of_padding_alone_and_a_batch_of_it() -> None:
 
 def test_a_little_padding_is_not_worth_it() -> None:
     encoder = encoder_of(dict(), dict(), None).eval()
-    some, little = padding((4, 5), (4, 4)), padding((4, 5), (4, 5))
+    some, little = padding((4, 5), (4, 4)), torch.zeros(2, 20, dtype=torch.bool)
     little[0, -1] = True
     assert not run(encoder, some)[0][some].any()
     assert run(encoder, little)[0][little].all()

@@ -1,14 +1,12 @@
 """Valid tokens of padded batches in one row."""
 import torch
 
+from mmposenc.functional.masking import extents_to_mask
 from mmposenc.functional.packing import packing_of
 
 
 def mask_of(extents, hw):
-    mask = torch.ones(len(extents), *hw, dtype=torch.bool)
-    for image, (height, width) in zip(mask, extents, strict=True):
-        image[:height, :width] = False
-    return mask
+    return extents_to_mask(extents, hw, torch.device('cpu'))
 
 
 def test_tokens_come_image_by_image_and_go_back() -> None:
