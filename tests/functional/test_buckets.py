@@ -8,7 +8,7 @@ from golden import load_golden
 from mmposenc.functional import Grid, bucket_ids
 from mmposenc.functional.buckets import (
     METHODS,
-    add_prefix_bucket,
+    Buckets,
     bucket_params,
     distance_rank,
     index_function,
@@ -125,7 +125,7 @@ def test_release_quirk_of_ratio_1_9():
 
 
 def test_prefix_bucket():
-    ids = add_prefix_bucket(bucket_ids('product', (2, 3), ratio=1), 2, 25)
+    ids = Buckets('product', bucket_params(1), Grid(2, 3), Grid(2, 3), prefix=2).ids('cpu')
     assert ids.shape == (8, 8)
     assert bool((ids[:2] == 25).all()) and bool((ids[:, :2] == 25).all())
     assert torch.equal(ids[2:, 2:], bucket_ids('product', (2, 3), ratio=1))

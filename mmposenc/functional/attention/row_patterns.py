@@ -14,19 +14,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .buckets import BucketParams, index_function, offset_buckets
-from .grid_cache import CACHE
-from .grids import Grid
-from .offsets import axis_offsets
+from ..buckets import Buckets, index_function, offset_buckets
+from ..grid_cache import CACHE
 
 
 @dataclass(frozen=True)
 class RowPatterns:
     """How the look-ups of query cells spread over key cells.
 
-    method: 'product', 'cross' or 'dense'.
+    method: 'product' or 'dense'.
     pattern: (Hq, Hk) long, the pattern of each pair of rows.
-    columns: one-hot (Wq, n, Wk) buckets of the column offset ('product' and 'cross'), or
+    columns: one-hot (Wq, n, Wk) buckets of the column offset ('product'), or
         (Wq, buckets, patterns * Wk) of both ('dense').
     num_patterns: patterns, P below.
     """
@@ -42,10 +40,7 @@ class RowPatterns:
         if self.method == 'dense':
             return torch.bmm(lookup, self.columns).view(wq, many, self.num_patterns, -1)
         n = self.num_patterns
-        if self.method == 'product':
-            return torch.bmm(lookup.reshape(wq, many * n, n), self.columns).view(wq, many, n, -1)
-        columns = torch.bmm(lookup[..., n:], self.columns)
-        return lookup[..., :n, None] + columns[:, :, None]
+        return torch.bmm(lookup.reshape(wq, many * n, n), self.columns).view(wq, many, n, -1)
 
     def contract(self, runs: Tensor) -> Tensor:
         """The adjoint: (Wq, M, P, Wk) to (Wq, M, buckets)."""
@@ -53,40 +48,32 @@ class RowPatterns:
         adjoint = self.columns.transpose(1, 2)
         if self.method == 'dense':
             return torch.bmm(runs.reshape(wq, many, n * wk), adjoint)
-        if self.method == 'product':
-            return torch.bmm(runs.reshape(wq, many * n, wk), adjoint).view(wq, many, n * n)
-        return torch.cat([runs.sum(-1), torch.bmm(runs.sum(-2), adjoint)], -1)
+        return torch.bmm(runs.reshape(wq, many * n, wk), adjoint).view(wq, many, n * n)
 
 
-def row_patterns(method: str, query: Grid, key: Grid, params: BucketParams, dtype: torch.dtype,
-                 device: torch.device) -> RowPatterns:
+def row_patterns(buckets: Buckets, dtype: torch.dtype, device: torch.device) -> RowPatterns:
     """Patterns of a pair of grids.
-
-    Args:
-        method: a method of :func:`mmposenc.functional.bucket_ids`. Channels of a look-up row are
-            its buckets; for 'cross' those of the rows, then those of the columns.
 
     Returns:
         Patterns that others share: not to be written to.
     """
-    key_of_all = ('row_patterns', method, query, key, params, dtype, device)
-    return CACHE.get(key_of_all, lambda: _row_patterns(method, query, key, params, dtype, device),
+    return CACHE.get(('row_patterns', buckets, dtype, device),
+                     lambda: _row_patterns(buckets, dtype, device),
                      lambda found: [found.pattern, found.columns])
 
 
-def _row_patterns(method: str, query: Grid, key: Grid, params: BucketParams, dtype: torch.dtype,
-                  device: torch.device) -> RowPatterns:
-    rows, row_index = axis_offsets(query.height, key.height, query.stride_h, key.stride_h, device)
-    cols, col_index = axis_offsets(query.width, key.width, query.stride_w, key.stride_w, device)
-    axis = 2 * int(params.beta) + 1
-    if method in ('product', 'cross'):
-        row_ids, col_ids = (index_function(each, params) + axis // 2 for each in (rows, cols))
+def _row_patterns(buckets: Buckets, dtype: torch.dtype, device: torch.device) -> RowPatterns:
+    rows, row_index, cols, col_index = buckets.offsets(device)
+    if buckets.method == 'product':
+        axis = 2 * int(buckets.params.beta) + 1
+        row_ids, col_ids = (index_function(each, buckets.params) + axis // 2
+                            for each in (rows, cols))
         columns = F.one_hot(col_ids[col_index], axis).transpose(1, 2).to(dtype)
-        return RowPatterns(method, row_ids[row_index], columns.contiguous(), axis)
-    table = offset_buckets(method, rows, cols, params)
+        return RowPatterns('product', row_ids[row_index], columns.contiguous(), axis)
+    table = offset_buckets(buckets.method, rows, cols, buckets.params)
     patterns, which = torch.unique(table, dim=0, return_inverse=True)
     runs = patterns[:, col_index].transpose(0, 1).flatten(1)  # (Wq, P * Wk)
-    columns = F.one_hot(runs, axis).transpose(1, 2).to(dtype).contiguous()
+    columns = F.one_hot(runs, buckets.num_offset_buckets).transpose(1, 2).to(dtype).contiguous()
     return RowPatterns('dense', which[row_index], columns, patterns.shape[0])
 
 
@@ -108,6 +95,10 @@ class Spread:
     take: Tensor
     order: Tensor
     starts: Tensor
+
+    def numel(self) -> int:
+        """Elements in all."""
+        return self.take.numel() + self.order.numel() + self.starts.numel()
 
     def spread(self, runs: Tensor, out: Tensor) -> None:
         """Copy runs (any shape ending in Wk) to ``out``, logits."""
@@ -188,27 +179,6 @@ def _prefix_bags(g: Tensor, r: Tensor, c: Tensor, lead: int, key_rows: int, all_
     rows = torch.cat([cells.flatten(1), others.flatten(1)], 1)
     sizes = torch.tensor([lead] * key_rows + [queries] * extra, device=g.device).repeat(heads)
     return rows.flatten(), sizes.cumsum(0) - sizes
-
-
-def shared_plan(pattern: Tensor, num_patterns: int, which: Tensor, columns: int, lead: int = 0
-                ) -> Spread:
-    """Plan for runs (heads, column, pattern) that all query rows share.
-
-    Args:
-        pattern: (R, Hk), the last pattern constant as in :func:`spread_plan`.
-        which: (heads,) which head's runs each takes; the sums are one for each of them.
-    """
-    num_rows, key_rows = pattern.shape
-    g, _, c = _axes(which.shape[0], num_rows, columns, pattern.device)
-    take = (((which[:, None, None] * columns + c) * num_patterns)[..., None] + pattern[:, None])
-    constant = which[:, None] * (columns * num_patterns) + num_patterns - 1
-    by_pattern, before = _sort_patterns(pattern.reshape(1, -1), num_patterns)
-    # (heads, columns, R * Hk)
-    first = _first_logit(g, by_pattern[0] // key_rows, c[:, None], lead, num_rows, columns)
-    order = first * key_rows + by_pattern[0] % key_rows
-    at = (g * columns + c[:, None]) * (num_rows * key_rows) + before[0]
-    return Spread(_with_lead(take, constant.expand(-1, lead * key_rows)), order.flatten(),
-                  at.flatten())
 
 
 def _axes(heads: int, num_rows: int, columns: int, device: torch.device
