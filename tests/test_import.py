@@ -9,7 +9,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 MM = ('mmengine', 'mmcv', 'mmdet', 'mmseg', 'mmpretrain')
 TORCH_ONLY = ('functional', 'encodings', 'attention', 'checkpoint', 'datasets', 'visualization')
-NEEDS_OPENMMLAB = ('registry', 'backbones', 'detr', 'engine', 'datasets.loading')
+NEEDS_OPENMMLAB = ('registry', 'backbones', 'classifiers', 'data_preprocessors', 'detr', 'engine',
+                   'segmentors')
 
 # With None in sys.modules a package can neither be found nor imported.
 BLOCK = f'import sys\nfor name in {MM}: sys.modules[name] = None\n'
@@ -74,9 +75,22 @@ import mmposenc.encodings
 """)
 
 
+def test_classes_of_a_room_that_needs_no_openmmlab():
+    """Checking files works without it; reading them says what to install."""
+    run(BLOCK + """
+from mmposenc import datasets
+from mmposenc.datasets.image_files import broken
+try:
+    datasets.LoadImageFromFile
+except ImportError as error:
+    assert 'mmposenc.datasets.loading needs mmengine and mmcv of OpenMMLab' in str(error), error
+else:
+    raise AssertionError('imported')
+""")
+
+
 @has_openmmlab
 def test_backbones_are_found_without_mmdet():
-    """The registry looks into the room of the DETRs too; they alone need mmdet."""
     run("""
 import sys
 sys.modules['mmdet'] = None

@@ -12,7 +12,6 @@ from torch.utils.checkpoint import checkpoint
 from ..attention.spatial_reduction import SpatialReductionAttention
 from ..encodings.placement import EncodingConfigs, PlacedEncodings
 from ..functional.masking import masked_mean, pad_map, tokens_to_map
-from ..registry import MODELS
 from ..structures import get_img_shapes, mask_images
 from .checkpoints import PretrainedMixin
 from .layers import MLP, DropPath, PatchEmbed, init_transformer_weights, rising_rates
@@ -104,7 +103,6 @@ class PVTStage(nn.Module):
         return block(*args)  # type: ignore[no-any-return]
 
 
-@MODELS.register_module()
 class PVT(PretrainedMixin, BaseModule):
     """Pyramid Vision Transformer (Wang et al., ICCV 2021) with any position encoding.
 

@@ -7,8 +7,6 @@ from typing import Any
 import mmcv
 from mmengine.fileio import get
 
-from mmposenc.registry import HOOKS
-
 try:
     from mmseg.engine.hooks import SegVisualizationHook as _SegVisualizationHook
 except ImportError:  # no mmseg: nothing that could use this hook
@@ -23,7 +21,6 @@ except ImportError:
 LABELLED_SIDE = 256
 
 
-@HOOKS.register_module()
 class SegVisualizationHook(_SegVisualizationHook):
     """mmseg's hook, writing ``<test_out_dir>/<image name>.png`` when a folder is given.
 
@@ -58,7 +55,6 @@ class SegVisualizationHook(_SegVisualizationHook):
                 out_file=osp.join(self.test_out_dir, f'{name}.png'))
 
 
-@HOOKS.register_module()
 class ClsVisualizationHook(_ClsVisualizationHook):
     """mmpretrain's hook, also under test-time augmentation: it draws the first view there, where
     mmpretrain's own fails."""
