@@ -8,7 +8,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 MM = ('mmengine', 'mmcv', 'mmdet', 'mmseg', 'mmpretrain')
-TORCH_ONLY = ('functional', 'encodings', 'attention', 'checkpoint', 'datasets', 'visualization')
+TORCH_ONLY = ('functional', 'encodings', 'attention', 'checkpoint', 'datasets', 'preparation',
+              'visualization')
 NEEDS_OPENMMLAB = ('registry', 'backbones', 'classifiers', 'data_preprocessors', 'detr', 'engine',
                    'segmentors')
 
@@ -44,6 +45,12 @@ def test_torch_only_rooms_import_no_openmmlab():
     rooms = [room for room in TORCH_ONLY if (ROOT / 'mmposenc' / room).exists()]
     run('import sys\n' + ''.join(f'import mmposenc.{room}\nassert not {LOADED}, ({room!r}, '
                                  f'{LOADED})\n' for room in rooms))
+
+
+def test_preparing_data_needs_not_even_torch():
+    files = (ROOT / 'mmposenc' / 'preparation').glob('[a-z]*.py')
+    run('import sys\n' + ''.join(f'import mmposenc.preparation.{file.stem}\n' for file in files)
+        + "assert 'torch' not in sys.modules")
 
 
 def test_torch_only_rooms_work_without_openmmlab():

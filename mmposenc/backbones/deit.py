@@ -13,7 +13,7 @@ from ..attention.conv_projection import ConvProjectionAttention
 from ..attention.multihead import MultiheadAttention
 from ..encodings.placement import EncodingConfigs, PlacedEncodings
 from ..functional.masking import masked_mean, pad_map, tokens_to_map
-from ..structures import get_img_shapes, mask_images
+from ..image_sizes import get_img_shapes, mask_images
 from .checkpoints import PretrainedMixin
 from .layers import MLP, DropPath, LayerScale, PatchEmbed, init_transformer_weights, rising_rates
 

@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 from ..attention.spatial_reduction import SpatialReductionAttention
 from ..encodings.placement import EncodingConfigs, PlacedEncodings
 from ..functional.masking import masked_mean, pad_map, tokens_to_map
-from ..structures import get_img_shapes, mask_images
+from ..image_sizes import get_img_shapes, mask_images
 from .checkpoints import PretrainedMixin
 from .layers import MLP, DropPath, PatchEmbed, init_transformer_weights, rising_rates
 

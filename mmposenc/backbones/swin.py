@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ..encodings.placement import EncodingConfigs, PlacedEncodings
 from ..functional.masking import masked_mean, pad_map, tokens_to_map
-from ..structures import get_img_shapes, mask_images
+from ..image_sizes import get_img_shapes, mask_images
 from .checkpoints import PretrainedMixin
 from .layers import PatchEmbed, init_transformer_weights, rising_rates
 from .swin_layers import PatchMerging, SwinBlock, SwinStage

@@ -5,8 +5,8 @@ from mmengine import ConfigDict
 from scopes import scope_fixture
 
 import mmposenc  # noqa: F401  (before mmdet)
+from mmposenc.image_sizes import get_img_shapes, set_img_shapes
 from mmposenc.registry import MODELS
-from mmposenc.structures import get_img_shapes, set_img_shapes
 
 scope = scope_fixture('mmdet')
 PVT = dict(type='mmposenc.PVT', embed_dims=(8, 16, 24, 32), num_layers=(1, 1, 1, 1),

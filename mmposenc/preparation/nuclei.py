@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from .prepare_common import Log, prepare_from_wheel
+from .common import Log, prepare_from_wheel
 from .tiling import tile_starts
 
 

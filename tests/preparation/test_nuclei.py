@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from mmposenc.datasets import prepare_common
-from mmposenc.datasets.prepare_common import PrepareError, sha256_of
-from mmposenc.datasets.prepare_nuclei import NUCLEI, NucleiSource, prepare_nuclei
+from mmposenc.preparation import common
+from mmposenc.preparation.common import PrepareError, sha256_of
+from mmposenc.preparation.nuclei import NUCLEI, NucleiSource, prepare_nuclei
 
 NAME = 'fakestar-1.0-cp311-cp311-manylinux_2_24_x86_64.manylinux_2_28_x86_64.whl'
 LICENCE = 'fakestar-1.0.dist-info/licenses/LICENSE.txt'
@@ -85,7 +85,7 @@ def test_the_wheel_of_one_system_is_asked_for_on_every_system(tmp_path, monkeypa
     def offline(requirement, folder, tags):
         asked.extend(tags)
         raise PrepareError(f'pip could not download {requirement}')
-    monkeypatch.setattr(prepare_common, '_pip_download', offline)
+    monkeypatch.setattr(common, '_pip_download', offline)
     with pytest.raises(PrepareError, match='could not download fakestar==1.0'):
         prepare_nuclei(tmp_path / 'out', tmp_path / 'cache', quiet, source)
     assert asked == ['--implementation', 'cp', '--python-version', '311', '--abi', 'cp311',

@@ -1,4 +1,4 @@
-"""What travels with a batch: the size that each image fills."""
+"""The sizes of the images in a padded batch: noted on it, read back, and cut to."""
 from __future__ import annotations
 
 import warnings

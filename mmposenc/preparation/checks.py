@@ -1,14 +1,10 @@
 """Parts of the checks of a local data set copy: they read and report, and never change anything."""
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
 from PIL import Image
-
-#: How many files of each folder are opened.
-SAMPLES = 16
 
 
 def find_folder(root: Path, relative: str, problems: list[str]) -> Path | None:
@@ -67,12 +63,6 @@ def compare_count(what: str, place: Path, count: int, expected: int, problems: l
 def list_files(folder: Path) -> list[str]:
     """Names of the visible files of a folder, sorted."""
     return sorted(p.name for p in folder.iterdir() if p.is_file() and not p.name.startswith('.'))
-
-
-def sample(names: Collection[str], seed: int = 0) -> list[str]:
-    """Up to :data:`SAMPLES` names, the same ones on every run."""
-    names = sorted(names)
-    return sorted(random.Random(seed).sample(names, min(SAMPLES, len(names))))
 
 
 def open_images(paths: Iterable[Path], problems: list[str]) -> list[Image.Image]:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from .check_common import compare_count, compare_names, find_folder, list_files, open_images, sample
+from ..datasets.image_files import sample
+from .checks import compare_count, compare_names, find_folder, list_files, open_images
 
 PARTS = (('training', 20_210), ('validation', 2_000))
 NUM_CLASSES = 150

@@ -4,15 +4,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from .check_common import (
-    compare_count,
-    compare_names,
-    find_file,
-    find_folder,
-    list_files,
-    open_images,
-    sample,
-)
+from ..datasets.image_files import sample
+from .checks import compare_count, compare_names, find_file, find_folder, list_files, open_images
 
 #: folder of the pictures, annotation file, number of pictures
 PARTS = (('train2017', 'annotations/instances_train2017.json', 118_287),
