@@ -8,15 +8,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..functional.context_pool import FORMS, context_pool, full_precision
-from ..functional.context_pool_ablations import (
-    global_mean,
-    nonlocal_pool,
-    random_mean,
-    window_mean,
-)
 from ..functional.grids import cells_at_stride, check_tokens
 from ..functional.masking import join_prefix, split_prefix
+from ..functional.pooling.ablations import global_mean, nonlocal_pool, random_mean, window_mean
+from ..functional.pooling.adaptive import FORMS, context_pool, full_precision
 from .base import TokenEncoding
 from .context_pool_predictors import PREDICTORS, build_predictor
 

@@ -3,55 +3,13 @@ import math
 
 import pytest
 import torch
+from pooling_checks import GRIDS, loop, make
 
 from mmposenc.functional import context_pool, context_pool_error_bound
-from mmposenc.functional import context_pool as public
-from mmposenc.functional import pooling_blocks as blocks
-from mmposenc.functional.context_pool_ablations import (
-    global_mean,
-    nonlocal_pool,
-    random_mean,
-    window_mean,
-)
 from mmposenc.functional.grids import cells_at_stride
+from mmposenc.functional.pooling import adaptive
 
-GRIDS = [(4, 4), (3, 5), (1, 7), (6, 1), (1, 1)]
 FORMS = ('definition', 'exact')
-
-
-def make(hw, batch=2, channels=3, spread=1.0, largest=2.5, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    length = hw[0] * hw[1]
-
-    def draw(*shape):
-        return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
-    sizes = torch.rand(batch, length, generator=generator, dtype=torch.float64) * largest
-    return draw(batch, length, channels), spread * draw(batch, length), sizes
-
-
-def axis(kernel, distance, sigma):
-    if kernel == 'gaussian':
-        return math.exp(-distance ** 2 / (2 * sigma ** 2))
-    return min(max(sigma + 1 - abs(distance), 0), 1)
-
-
-def loop(x, logits, sigma, hw, kernel='gaussian', causal=False, window=math.inf):
-    """y_i = sum_j w_j g_ij x_j / sum_j w_j g_ij, one pair at a time."""
-    out = torch.zeros_like(x)
-    for b in range(len(x)):
-        for i in range(x.shape[1]):
-            total, sums = 0.0, torch.zeros_like(x[0, 0])
-            for j in range(x.shape[1]):
-                row, col = i // hw[1] - j // hw[1], i % hw[1] - j % hw[1]
-                size = float(sigma[b, i])
-                if (causal and j > i) or max(abs(row), abs(col)) > window * size:
-                    continue
-                share = (math.exp(float(logits[b, j])) * axis(kernel, row, size)
-                         * axis(kernel, col, size))
-                total, sums = total + share, sums + share * x[b, j]
-            out[b, i] = sums / total
-    return out
 
 
 @pytest.mark.parametrize('kernel', ['gaussian', 'window'])
@@ -94,36 +52,6 @@ def test_error_of_windows_is_within_the_bound(truncate, spread):
         stated = 4 * math.exp(-truncate ** 2 / 2) * (
             1 + math.sqrt(2 * math.pi) * sigma) * (1 + math.sqrt(math.pi / 2) * sigma)
         assert bool((bound <= stated).all())
-
-
-@pytest.mark.parametrize('kernel', ['gaussian', 'window'])
-@pytest.mark.parametrize('stride, causal, hw', [(1, False, (20, 13)), (2, False, (20, 13)),
-                                                (3, False, (7, 31)), (1, True, (1, 300)),
-                                                (2, True, (1, 301))])
-def test_blocks_give_the_values_and_gradients_of_the_definition(hw, stride, causal, kernel,
-                                                                monkeypatch):
-    """Cut into many groups of queries, rectangles and rows of keys."""
-    monkeypatch.setattr(blocks, 'WHOLE_PAIRS', 0)
-    monkeypatch.setattr(blocks, 'GROUP', 16)
-    monkeypatch.setattr(blocks, 'REGION', 6)
-    monkeypatch.setitem(blocks.BLOCK_ELEMENTS, 'cpu', 700)
-    leaves = [each.requires_grad_() for each in make(hw)]
-    outs = [context_pool(*leaves, hw, form=form, causal=causal, kernel=kernel, stride=stride)
-            for form in FORMS]
-    grad = torch.randn_like(outs[0])
-    grads = [torch.autograd.grad(out, leaves, grad) for out in outs]
-    for a, b in zip((outs[0], *grads[0]), (outs[1], *grads[1]), strict=True):
-        torch.testing.assert_close(a, b, atol=1e-11, rtol=1e-9)
-
-
-def test_several_images_share_a_block():
-    x, logits, sigma = make((4, 5), batch=9)
-    found = blocks.blocks(sigma, blocks.Options((4, 5), 'gaussian', False, 40.0, 1))
-    assert [block.images for block in found] == [slice(0, 1456)]
-    together = context_pool(x, logits, sigma, (4, 5), form='exact')
-    alone = [context_pool(x[i:i + 1], logits[i:i + 1], sigma[i:i + 1], (4, 5), form='exact')
-             for i in range(9)]
-    torch.testing.assert_close(together, torch.cat(alone))
 
 
 def test_stride_takes_every_so_many_th_cell():
@@ -188,9 +116,7 @@ def test_weights_far_apart(form, spread):
 
 @pytest.mark.parametrize('rows', [1, 7])
 def test_far_apart_weights_are_cut_into_rows(rows, monkeypatch):
-    import importlib
-    module = importlib.import_module('mmposenc.functional.context_pool')
-    monkeypatch.setattr(module, 'STABLE_PAIRS', 20 * rows)
+    monkeypatch.setattr(adaptive, 'STABLE_PAIRS', 20 * rows)
     leaves = [each.requires_grad_() for each in make((4, 5), spread=200.0)]
     outs = [context_pool(*leaves, (4, 5), form=form) for form in FORMS]
     grads = [torch.autograd.grad(out.square().sum(), leaves) for out in outs]
@@ -230,12 +156,10 @@ def test_autocast_changes_nothing(form, dtype):
 
 
 def test_auto_is_exact_where_that_is_affordable(monkeypatch):
-    import importlib
-    module = importlib.import_module('mmposenc.functional.context_pool')
     x, logits, sigma = make((6, 6), largest=1.0)
     assert torch.equal(context_pool(x, logits, sigma, (6, 6)),
                        context_pool(x, logits, sigma, (6, 6), form='exact'))
-    monkeypatch.setattr(module, 'EXACT_TOKENS', 35)
+    monkeypatch.setattr(adaptive, 'EXACT_TOKENS', 35)
     assert torch.equal(context_pool(x, logits, sigma, (6, 6), truncate=2.0),
                        context_pool(x, logits, sigma, (6, 6), form='windowed', truncate=2.0))
 
@@ -268,51 +192,3 @@ def test_bad_input(change, message):
                 sigma=torch.ones(2, 12), hw_shape=(3, 4))
     with pytest.raises(ValueError, match=message):
         context_pool(**{**good, **change})
-
-
-@pytest.mark.parametrize('hw', GRIDS)
-@pytest.mark.parametrize('size', [1, 3, 5])
-def test_window_mean(hw, size):
-    x, logits, _ = make(hw)
-    expected = loop(x, logits, torch.full_like(logits, size // 2), hw, 'window')
-    torch.testing.assert_close(window_mean(x, logits.exp(), hw, size), expected)
-
-
-def test_global_mean():
-    x, logits, _ = make((3, 4))
-    expected = loop(x, logits, torch.full_like(logits, 1e9), (3, 4))
-    torch.testing.assert_close(global_mean(x, logits.exp()), expected)
-
-
-def test_random_mean_draws_from_all_of_the_image_and_no_other():
-    x, logits, _ = make((9, 11), batch=2)
-    x = torch.eye(99, dtype=torch.float64).expand(2, -1, -1)
-    extents = torch.tensor([[9, 11], [4, 5]])
-    out = random_mean(x, torch.ones(2, 99, dtype=torch.float64), (9, 11), extents, 20)
-    drawn = (out[0] > 0).sum(1)
-    assert int(drawn.min()) > 12 and int(drawn.max()) <= 21
-    assert bool((out[0].diagonal() > 0).all())
-    assert bool((out[0].sum(0) > 0).all()) and float((out[0] > 0).sum(0).float().std()) < 8
-    inside = torch.zeros(9, 11, dtype=torch.bool)
-    inside[:4, :5] = True
-    others = out[1] * (1 - torch.eye(99))
-    assert not others[:, ~inside.flatten()].any() and others[:, inside.flatten()].any(0).all()
-
-
-@pytest.mark.parametrize('kernel', ['gaussian', 'window'])
-def test_nonlocal_pool(kernel, monkeypatch):
-    from mmposenc.functional import context_pool_ablations as ablations
-    x, _, sigma = make((3, 4))
-    q, k = torch.randn(2, 2, 12, 5, dtype=torch.float64).unbind(0)
-    expected = torch.zeros_like(x)
-    for i in range(12):
-        own = (q[:, i:i + 1] * k).sum(-1)
-        expected[:, i] = loop(x, own, sigma, (3, 4), kernel)[:, i]
-    for pairs in (2 ** 20, 40):
-        monkeypatch.setattr(ablations, 'PAIRS', pairs)
-        out = nonlocal_pool(x, q, k, None, sigma, (3, 4), kernel, False)
-        torch.testing.assert_close(out, expected)
-
-
-def test_is_public():
-    assert public is context_pool

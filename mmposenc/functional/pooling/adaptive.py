@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from .context_pool_blocks import pool_in_blocks
-from .grids import GridLike, as_grid, cells_at_stride, check_tokens
-from .pooling_kernels import KERNELS, MIN_SIGMA, axis_distances, axis_logits
+from ..grids import GridLike, as_grid, cells_at_stride, check_tokens
+from .blockwise import pool_in_blocks
+from .kernels import KERNELS, MIN_SIGMA, axis_distances, axis_logits
 
 FORMS = ('auto', 'definition', 'exact', 'windowed')
 #: 'auto' takes the exact form up to so many tokens: its cost grows with their square.

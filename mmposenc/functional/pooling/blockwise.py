@@ -20,9 +20,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from .grids import cells_at_stride
-from .pooling_blocks import Block, Options, block_elements, blocks
-from .pooling_kernels import axis_weights
+from ..grids import cells_at_stride
+from .kernels import axis_weights
+from .partition import Block, Options, block_elements, blocks
 
 
 def pool_in_blocks(x: Tensor, weights: Tensor, sigma: Tensor, hw_shape: tuple[int, int],
@@ -34,7 +34,7 @@ def pool_in_blocks(x: Tensor, weights: Tensor, sigma: Tensor, hw_shape: tuple[in
         weights: (B, L), from 0 to 1.
         sigma: (B, Lq), of the cells in every ``stride``-th row and column.
         hw_shape: (H, W).
-        kernel, causal, cut: as for :func:`.pooling_kernels.axis_weights`.
+        kernel, causal, cut: as for :func:`.kernels.axis_weights`.
         stride: step between queries.
 
     Returns:

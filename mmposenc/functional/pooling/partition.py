@@ -7,8 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .grids import cells_at_stride
-from .pooling_kernels import reach
+from ..grids import cells_at_stride
+from .kernels import reach
 
 #: Elements of a buffer of weights: 1 MiB stays in a core's cache; a GPU wants large products.
 BLOCK_ELEMENTS = {'cpu': 2 ** 18, 'cuda': 2 ** 25}

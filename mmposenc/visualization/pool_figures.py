@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ..encodings.context_pool import ContextPool
 from ..functional.masking import split_prefix
-from ..functional.pooling_kernels import axis_logits
+from ..functional.pooling.kernels import axis_logits
 from .figures import Panel
 from .maps import Array
 

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from .pooling_kernels import axis_distances, axis_logits
+from .kernels import axis_distances, axis_logits
 
 #: Pairs of tokens that :func:`nonlocal_pool` looks at together.
 PAIRS = 2 ** 20
@@ -99,7 +99,7 @@ def nonlocal_pool(x: Tensor, queries: Tensor, keys: Tensor, padding: Tensor | No
         padding: (B, H*W) bool, True = padding, which comes back as it is; or None.
         sigma: (B, H*W) in cells.
         hw_shape: (H, W).
-        kernel, causal: as for :func:`.context_pool.context_pool`.
+        kernel, causal: as for :func:`.adaptive.context_pool`.
 
     Returns:
         (B, H*W, C). A few tokens at a time, computed again in the backward pass.
