@@ -212,8 +212,7 @@ class DeiT(PretrainedMixin, BaseModule):
             tokens, hw_shape, mask = self.pos_encodings(
                 tokens, hw_shape, position, num_prefix_tokens=self.num_prefix_tokens,
                 padding_mask=mask)
-            for encoding in self.pos_encodings.encodings(position):
-                full_hw = encoding.out_hw_shape(full_hw)
+            full_hw = self.pos_encodings.out_hw_shape(full_hw, position)
             if self.out_indices is not None and position in self.out_indices:
                 outs.append(pad_map(self._map(tokens, hw_shape, mask, position), full_hw))
         return tuple(outs) if self.out_indices is not None else (self._pool(tokens, mask),)

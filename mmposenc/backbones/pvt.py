@@ -71,11 +71,7 @@ class PVTStage(nn.Module):
 
     def out_hw_shape(self, hw_shape: Sequence[int]) -> tuple[int, int]:
         """Grid of the output of a map (H, W)."""
-        grid = self.patch_embed.out_hw_shape(hw_shape)
-        for position in range(-1, len(self.blocks)):
-            for encoding in self.pos_encodings.encodings(position):
-                grid = encoding.out_hw_shape(grid)
-        return grid
+        return self.pos_encodings.out_hw_shape(self.patch_embed.out_hw_shape(hw_shape))
 
     def forward(self, x: Tensor, padding_mask: Tensor | None
                 ) -> tuple[Tensor, tuple[int, int], Tensor | None]:

@@ -161,7 +161,7 @@ class Swin(PretrainedMixin, BaseModule):
         for index in range(max(self.out_indices) + 1):
             stage = self.stages[index]
             x, hw_shape, mask = stage(x, hw_shape, mask)
-            full_hw = stage.out_hw_shape(full_hw)
+            full_hw = stage.pos_encodings.out_hw_shape(full_hw)
             if index in self.out_indices:
                 outs.append(self._out(x, hw_shape, mask, index, full_hw))
             if index < max(self.out_indices):

@@ -81,6 +81,7 @@ class ContextPool(TokenEncoding):
         self.weights, self.locality, self.size_norm = weights, locality, size_norm
         self.window_size, self.num_random = window_size, num_random
         self.form, self.truncate, self.stride = form, truncate, stride
+        self.keeps_grid = stride == 1
         self.default_positions = tuple(default_positions)
         hidden = max(1, embed_dims // 4) if hidden_dims is None else hidden_dims
         self.has_weights = weights in ('learned', 'unnormalized')
