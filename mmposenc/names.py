@@ -37,10 +37,10 @@ CLASSES: dict[str, dict[str, str]] = {
         'LoadSegAnnotations': 'datasets.seg_loading',
     },
     'hook': {
-        'ClsVisualizationHook': 'engine.visualization',
+        'ClsVisualizationHook': 'engine.cls_visualization',
         'EpochSeedHook': 'engine.seeding',
         'ProgressBarHook': 'engine.progress',
-        'SegVisualizationHook': 'engine.visualization',
+        'SegVisualizationHook': 'engine.seg_visualization',
     },
     'metric': {'DumpSegResults': 'engine.dump'},
     'optim_wrapper': {'AmpOptimWrapper': 'engine.amp'},

@@ -36,6 +36,8 @@ ALSO_NEEDED = {
     'mmposenc.datasets.segmentation': 'mmseg',
     'mmposenc.detr.detectors': 'mmdet',
     'mmposenc.detr.neck': 'mmdet',
+    'mmposenc.engine.cls_visualization': 'mmpretrain',
+    'mmposenc.engine.seg_visualization': 'mmseg',
     'mmposenc.segmentors.encoder_decoder': 'mmseg',
 }
 

@@ -1,4 +1,4 @@
-"""Pictures of predictions, under the names of the images."""
+"""Pictures of predicted label maps, under the names of the images."""
 from __future__ import annotations
 
 import os.path as osp
@@ -6,16 +6,7 @@ from typing import Any
 
 import mmcv
 from mmengine.fileio import get
-
-try:
-    from mmseg.engine.hooks import SegVisualizationHook as _SegVisualizationHook
-except ImportError:  # no mmseg: nothing that could use this hook
-    from mmengine.hooks import Hook as _SegVisualizationHook
-try:
-    from mmpretrain.engine.hooks import VisualizationHook as _ClsVisualizationHook
-except ImportError:
-    from mmengine.hooks import Hook as _ClsVisualizationHook
-
+from mmseg.engine.hooks import SegVisualizationHook as _SegVisualizationHook
 
 #: Shorter side in pixels from which on pictures name their classes.
 LABELLED_SIDE = 256
@@ -53,15 +44,3 @@ class SegVisualizationHook(_SegVisualizationHook):
                 name, image, data_sample=sample, show=self.show,
                 with_labels=min(image.shape[:2]) >= LABELLED_SIDE if named is None else named,
                 out_file=osp.join(self.test_out_dir, f'{name}.png'))
-
-
-class ClsVisualizationHook(_ClsVisualizationHook):
-    """mmpretrain's hook, also under test-time augmentation: it draws the first view there, where
-    mmpretrain's own fails."""
-
-    def _draw_samples(self, batch_idx: int, data_batch: dict, data_samples: Any,
-                      step: int = 0) -> None:
-        inputs = data_batch['inputs']
-        if inputs[0].ndim == 4:  # a batch for every view
-            data_batch = {**data_batch, 'inputs': inputs[0]}
-        super()._draw_samples(batch_idx, data_batch, data_samples, step=step)
