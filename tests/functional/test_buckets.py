@@ -141,6 +141,7 @@ def test_prefix_bucket():
     (dict(method='cross', ratio=float('inf')), 'ratio=inf must be a positive number'),
     (dict(method='cross', ratio=-1), 'ratio=-1 must be a positive number'),
     (dict(method='cross', alpha=-1, beta=2, gamma=8), 'alpha=-1, .* must satisfy 0 < alpha'),
+    (dict(method='cross', alpha=4, beta=4, gamma=2), 'alpha=4, .* must satisfy 0 < alpha < gamma'),
     (dict(method='cross', alpha=0, beta=2, gamma=8), 'alpha=0, .* must satisfy 0 < alpha'),
     (dict(method='cross', alpha=1, beta=2, gamma=float('inf')), 'gamma=inf must satisfy'),
     (dict(method='cross', alpha=1, beta=float('inf'), gamma=8), 'beta=inf, .* must satisfy'),
