@@ -24,6 +24,8 @@ class TokenEncoding(nn.Module, ABC):
     apply_to: str = 'qkv'
     #: Where a backbone places it when its own ``positions`` is None.
     default_positions: tuple[int, ...] = (0,)
+    #: False where :meth:`out_hw_shape` gives another grid: a DETR's encoder takes none of these.
+    keeps_grid: bool = True
 
     @abstractmethod
     def forward(self, x: Tensor, hw_shape: tuple[int, int], *, num_prefix_tokens: int = 0,
