@@ -3,6 +3,8 @@ against attention without an encoding.
 
     python benchmarks/relative.py targets            # iRPE against the release's formulation
     python benchmarks/relative.py cost               # every encoding against none, four sizes
+    python benchmarks/relative.py dropout            # training with dropout
+    python benchmarks/relative.py small              # pieces against the definition, small grids
     python benchmarks/relative.py growth             # exponent of the time in L
     python benchmarks/relative.py buckets            # bucket ids
     python benchmarks/relative.py forms              # on a GPU, see relative_forms.py
@@ -22,92 +24,31 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import subprocess
-import sys
 from collections.abc import Callable
-from typing import NamedTuple
 
+import relative_cost
 import torch
 import torch.nn.functional as F
 from measure import paired_ratios, paired_times, peak_memory
 from relative_forms import all_forms, check
+from relative_inputs import (
+    SIZES,
+    Attention,
+    Size,
+    both,
+    explicit,
+    in_fresh_process,
+    inference,
+    make_inputs,
+    random_tables,
+    training,
+)
 from torch import Tensor
 
 from mmposenc.attention import attend
-from mmposenc.encodings import IRPE, RelativeEncoding, build_encoding
+from mmposenc.encodings import IRPE
 from mmposenc.functional import bucket_ids
-
-Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
-
-
-class Size(NamedTuple):
-    """Batch, heads, grid, head_dims and prefix tokens."""
-
-    batch: int
-    heads: int
-    height: int
-    width: int
-    dims: int
-    prefix: int
-
-    @property
-    def length(self) -> int:
-        return self.prefix + self.height * self.width
-
-
-#: DeiT-S at 224 and 384; DETR at 800 x 1333 (strides 32 and 16).
-SIZES = {
-    197: Size(8, 6, 14, 14, 64, 1),
-    577: Size(2, 6, 24, 24, 64, 1),
-    1050: Size(1, 8, 25, 42, 32, 0),
-    4200: Size(1, 8, 50, 84, 32, 0),
-}
-
-#: Encodings of the table 'cost': name and config. Add a line for a new one.
-ENCODINGS: dict[str, dict] = {
-    'iRPE product k': dict(type='IRPE', rpe_on='k'),
-    'iRPE product qk': dict(type='IRPE', rpe_on='qk'),
-    'iRPE product qkv': dict(type='IRPE', rpe_on='qkv'),
-    'iRPE cross k': dict(type='IRPE', method='cross', rpe_on='k'),
-    'iRPE cross qkv': dict(type='IRPE', method='cross', rpe_on='qkv'),
-    'iRPE euclidean k': dict(type='IRPE', method='euclidean', rpe_on='k'),
-    'iRPE quantization k': dict(type='IRPE', method='quantization', rpe_on='k'),
-    'iRPE product bias': dict(type='IRPE', mode='bias', rpe_on='k', shared_heads=False),
-    'Swin table': dict(type='RelativePositionBias'),
-    'log-spaced CPB': dict(type='LogSpacedCPB'),
-    'Shaw': dict(type='ShawRPE'),
-    'Shaw + values': dict(type='ShawRPE', on_values=True),
-    'Transformer-XL': dict(type='TransformerXLRPE'),
-    'Huang': dict(type='HuangRPE'),
-    'SASA': dict(type='SASARPE'),
-    'query absolute 1-D': dict(type='QueryAbsolute1D'),
-    'query relative 1-D': dict(type='QueryRelative1D'),
-    'query relative 2-D': dict(type='QueryRelative2D'),
-    'rotary axial': dict(type='RotaryEmbedding2D'),
-    'rotary mixed': dict(type='RotaryEmbedding2D', mode='mixed'),
-}
-
-
-class Inputs(NamedTuple):
-    """q, k, v and the gradient of the output."""
-
-    q: Tensor
-    k: Tensor
-    v: Tensor
-    grad: Tensor
-
-
-def make_inputs(size: Size, device: str, dtype: torch.dtype) -> Inputs:
-    torch.manual_seed(0)
-    shape = (size.batch, size.heads, size.length, size.dims)
-    q, k, v = (torch.randn(shape, device=device, dtype=dtype, requires_grad=True)
-               for _ in range(3))
-    return Inputs(q, k, v, torch.randn(shape, device=device, dtype=dtype))
-
-
-def explicit(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Attention without encoding, as releases write it."""
-    return ((q * q.shape[-1] ** -0.5) @ k.transpose(-2, -1)).softmax(-1) @ v
+from mmposenc.functional.buckets import Buckets
 
 
 def release_term(x: Tensor, table: Tensor, index: Tensor) -> Tensor:
@@ -149,29 +90,6 @@ def reference(encoding: IRPE, size: Size, device: str) -> Attention:
     return run
 
 
-def inference(run: Attention, inputs: Inputs) -> Callable[[], None]:
-    def call() -> None:
-        with torch.no_grad():
-            run(*inputs[:3])
-    return call
-
-
-def training(run: Attention, inputs: Inputs, leaves: list[Tensor]) -> Callable[[], None]:
-    def call() -> None:
-        torch.autograd.grad(run(*inputs[:3]), [*inputs[:3], *leaves], inputs.grad,
-                            allow_unused=True)
-    return call
-
-
-def both(runs: dict[str, Attention], inputs: Inputs, encoding: RelativeEncoding | None
-         ) -> list[dict[str, Callable[[], None]]]:
-    """Inference and training calls; what has no encoding has no parameters either."""
-    tables = [] if encoding is None else list(encoding.parameters())
-    return [{name: inference(run, inputs) for name, run in runs.items()},
-            {name: training(run, inputs, [] if name in ('explicit', 'SDPA') else tables)
-             for name, run in runs.items()}]
-
-
 #: Rows of the table 'targets': size, arguments of IRPE, and the ratios asked for (forward,
 #: training, peak memory) against the reference.
 TARGETS: list[tuple[int, dict, tuple[float, float, float]]] = [
@@ -187,11 +105,6 @@ TARGETS: list[tuple[int, dict, tuple[float, float, float]]] = [
     (1050, dict(mode='bias', rpe_on='k'), (.31, .75, .25)),
     (1050, dict(mode='bias', rpe_on='k', shared_heads=False), (.31, .75, .25)),
 ]
-
-
-def random_tables(encoding: RelativeEncoding) -> None:
-    for table in encoding.parameters():
-        torch.nn.init.normal_(table, std=0.02)
 
 
 def target_calls(length: int, options: dict, args: argparse.Namespace
@@ -245,102 +158,10 @@ def target_memory(args: argparse.Namespace) -> list[list[dict[str, int]]]:
             for length, options, _ in TARGETS if not args.rows or length in args.rows]
 
 
-def in_fresh_process(args: argparse.Namespace, table: str) -> list:
-    """Peak memory, measured where no earlier call has left freed memory behind."""
-    command = [sys.executable, __file__, table, '--memory', '--threads', str(args.threads),
-               '--device', args.device, '--dtype', str(args.dtype).removeprefix('torch.'),
-               '--form', args.form]
-    for name in ('rows', 'only'):
-        if getattr(args, name):
-            command += [f'--{name}', *map(str, getattr(args, name))]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    return json.loads(done.stdout)
-
-
 def target_name(length: int, options: dict) -> str:
     method, mode = options.get('method', 'product'), options.get('mode', 'contextual')
     heads = '' if options.get('shared_heads', True) else ', per head'
     return f"{mode} {method} {options['rpe_on']}{heads}, L={length}"
-
-
-def make_encoding(cfg: dict, size: Size) -> RelativeEncoding:
-    encoding = build_encoding(
-        dict(cfg), RelativeEncoding, 'encoding', head_dims=size.dims, num_heads=size.heads,
-        num_prefix_tokens=size.prefix, window_size=(size.height, size.width),
-        max_size=(size.height, size.width), max_tokens=size.length)
-    random_tables(encoding)
-    return encoding
-
-
-def cost_rows(length: int, args: argparse.Namespace
-              ) -> list[tuple[str, Attention, RelativeEncoding | None]]:
-    """Attention without an encoding, then with each."""
-    size = SIZES[length]
-    rows: list[tuple[str, Attention, RelativeEncoding | None]] = [
-        ('none, SDPA', F.scaled_dot_product_attention, None), ('none, explicit', explicit, None)]
-    for name, cfg in ENCODINGS.items():
-        if args.only and not any(part in name for part in args.only):
-            continue
-        encoding = make_encoding(cfg, size).to(args.device, args.dtype)
-        rows.append((name, lambda q, k, v, e=encoding, s=size: attend(
-            q, k, v, e, (s.height, s.width))[0], encoding))
-    return rows
-
-
-def cost(args: argparse.Namespace) -> None:
-    """Every encoding as a multiple of SDPA without one."""
-    print('| encoding | L | forward | training | memory forward, MiB | memory training, MiB |')
-    print('|---|---|---|---|---|---|')
-    memory = in_fresh_process(args, 'cost')
-    for length, size in SIZES.items():
-        if args.rows and length not in args.rows:
-            continue
-        inputs = make_inputs(size, args.device, args.dtype)
-        repeats = max(2, args.repeats // 2) if length > 4000 else args.repeats
-        for name, run, encoding in cost_rows(length, args):
-            pair = both({'SDPA': F.scaled_dot_product_attention, 'ours': run}, inputs, encoding)
-            times = [paired_ratios(kind, 'SDPA', repeats)['ours'] for kind in pair]
-            peaks = [each / 2**20 for each in memory.pop(0)]
-            print(f'| {name} | {length} | {times[0]:.2f} | {times[1]:.2f} | {peaks[0]:.0f} | '
-                  f'{peaks[1]:.0f} |', flush=True)
-
-
-def cost_memory(args: argparse.Namespace) -> list[list[int]]:
-    """Peak memory of inference and training, for each row of the table 'cost'."""
-    peaks = []
-    for length, size in SIZES.items():
-        if not args.rows or length in args.rows:
-            inputs = make_inputs(size, args.device, args.dtype)
-            for _, run, encoding in cost_rows(length, args):
-                peaks.append([peak_memory(kind['ours'])
-                              for kind in both({'ours': run}, inputs, encoding)])
-    return peaks
-
-
-def growth(args: argparse.Namespace) -> None:
-    """Exponent b of time ~ L ** b at a width of 42 cells, between 12 and 50 rows."""
-    print('| encoding | ' + ' | '.join(f'{h} x 42, ms' for h in (12, 25, 50)) + ' | exponent |')
-    print('|---|---|---|---|---|')
-    chosen = ['iRPE product k', 'iRPE cross k', 'iRPE product qkv', 'iRPE product bias']
-    for name in ('none, SDPA', 'none, explicit', *chosen):
-        for kind in (0, 1):
-            times = []
-            for height in (12, 25, 50):
-                size = Size(1, 8, height, 42, 32, 0)
-                inputs = make_inputs(size, args.device, args.dtype)
-                encoding = None if name not in ENCODINGS else make_encoding(ENCODINGS[name], size)
-                run: Attention = explicit
-                if name == 'none, SDPA':
-                    run = F.scaled_dot_product_attention
-                if encoding is not None:
-                    def run(q: Tensor, k: Tensor, v: Tensor, e=encoding, s=size) -> Tensor:
-                        return attend(q, k, v, e, (s.height, s.width))[0]
-                calls = both({'SDPA' if encoding is None else 'ours': run}, inputs, encoding)[kind]
-                times.append(next(iter(paired_times(calls, args.repeats).values())))
-            exponent = math.log(times[-1] / times[0]) / math.log(50 / 12)
-            cells = ' | '.join(f'{each * 1e3:.1f}' for each in times)
-            print(f"| {name}, {('forward', 'training')[kind]} | {cells} | {exponent:.2f} |",
-                  flush=True)
 
 
 def release_ids(height: int, width: int, beta: int = 3) -> Tensor:
@@ -379,7 +200,7 @@ def buckets(args: argparse.Namespace) -> None:
             'ids': lambda g=grids: [bucket_ids('product', each, ratio=1.9) for each in g],
             'copy': lambda g=grids: [full.clone() for _ in g],
             'patterns': lambda g=grids, p=plan: [row_patterns(
-                'product', Grid(*each), Grid(*each), p.params, torch.float32,
+                Buckets('product', p.params, Grid(*each), Grid(*each)), torch.float32,
                 torch.device('cpu')) for each in g]}, args.repeats)
         ms = {key: value * 1e3 / len(grids) for key, value in times.items()}
         cells = ' | '.join(f"{ms[key]:.2f} | {ms[key] / ms['reference']:.4f}"
@@ -422,7 +243,9 @@ def forms(args: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    tables = dict(targets=targets, cost=cost, growth=growth, buckets=buckets, forms=forms)
+    tables = dict(targets=targets, cost=relative_cost.cost, dropout=relative_cost.dropout,
+                  small=relative_cost.small, growth=relative_cost.growth, buckets=buckets,
+                  forms=forms)
     parser.add_argument('table', choices=tables)
     parser.add_argument('--rows', type=int, nargs='*', choices=list(SIZES))
     parser.add_argument('--only', nargs='*', help='parts of the names of encodings, for cost')
@@ -437,7 +260,8 @@ def main() -> None:
     args.dtype = getattr(torch, args.dtype)
     torch.set_num_threads(args.threads)
     if args.memory:
-        peaks = dict(targets=target_memory, cost=cost_memory)
+        peaks = dict(targets=target_memory, cost=relative_cost.cost_memory,
+                     dropout=relative_cost.dropout_memory)
         print(json.dumps(peaks[args.table](args)))
     else:
         tables[args.table](args)

@@ -22,6 +22,17 @@ if TYPE_CHECKING:
 FORMS = ('auto', *ENGINES)
 
 
+def checked_form(form: str) -> str:
+    """The form, if there is such a one.
+
+    Raises:
+        ValueError: if there is not.
+    """
+    if form not in FORMS:
+        raise ValueError(f'form={form!r} must be one of {", ".join(FORMS)}')
+    return form
+
+
 class Options(TypedDict, total=False):
     """Further arguments of :func:`attend`."""
 
@@ -97,8 +108,7 @@ def _attend(qkv: tuple[Tensor, ...], encoding: RelativeEncoding | None, q_grid: 
             k_grid: GridLike | None, options: Options) -> tuple[Tensor, Tensor | None]:
     q, k, v = split(qkv)
     form, need_weights = options.get('form', 'auto'), options.get('need_weights', False)
-    if form not in FORMS:
-        raise ValueError(f'form={form!r} must be one of {", ".join(FORMS)}')
+    checked_form(form)
     if need_weights and form not in ('auto', 'definition'):
         raise ValueError(f"form={form!r} gives no weights (need_weights=True); use 'auto' or "
                          f"'definition'")

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from ..encodings.base import RelativeEncoding
 from ..encodings.build import build_encoding
 from ..functional.grids import GridLike, check_tokens
-from .core import Options, attend, attend_joint
+from .core import Options, attend, attend_joint, checked_form
 
 
 class MultiheadAttention(nn.Module):
@@ -49,7 +49,7 @@ class MultiheadAttention(nn.Module):
         self.num_heads = num_heads
         self.head_dims = embed_dims // num_heads
         self.num_prefix_tokens = num_prefix_tokens
-        self.form = form
+        self.form = checked_form(form)
         self.attn_drop = attn_drop
         self.qkv = nn.Linear(embed_dims, 3 * embed_dims, bias=qkv_bias)
         self.proj = nn.Linear(embed_dims, embed_dims)

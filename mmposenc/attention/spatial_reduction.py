@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from ..encodings.base import RelativeEncoding
 from ..functional.grids import Grid, GridLike, as_grid
 from ..functional.masking import map_to_tokens, pad_map, tokens_to_map
-from .core import attend
+from .core import attend, checked_form
 from .multihead import build_relative_encoding
 
 
@@ -57,7 +57,7 @@ class SpatialReductionAttention(nn.Module):
         self.num_heads = num_heads
         self.sr_ratio = sr_ratio
         self.num_prefix_tokens = num_prefix_tokens
-        self.attn_drop, self.form = attn_drop, form
+        self.attn_drop, self.form = attn_drop, checked_form(form)
         self.ceil_mode = ceil_mode
         self.q = nn.Linear(embed_dims, embed_dims, bias=qkv_bias)
         self.kv = nn.Linear(embed_dims, 2 * embed_dims, bias=qkv_bias)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from ..encodings.base import RelativeEncoding
 from ..functional.grids import GridLike, as_grid, check_tokens
 from ..functional.windows import absent_keys, join_windows, partition_windows, window_regions
-from .core import attend_joint
+from .core import attend_joint, checked_form
 from .multihead import build_relative_encoding
 
 
@@ -48,7 +48,7 @@ class WindowAttention(nn.Module):
         self.window_size = as_grid(side, 'window_size').hw
         self.embed_dims, self.num_heads = embed_dims, num_heads
         self.head_dims = embed_dims // num_heads
-        self.attn_drop, self.form = attn_drop, form
+        self.attn_drop, self.form = attn_drop, checked_form(form)
         self.qkv = nn.Linear(embed_dims, 3 * embed_dims, bias=qkv_bias)
         self.proj = nn.Linear(embed_dims, embed_dims)
         self.proj_drop = nn.Dropout(proj_drop)

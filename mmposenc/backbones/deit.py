@@ -97,6 +97,7 @@ class DeiT(PretrainedMixin, BaseModule):
         layer_scale_init_value: start of the factors of CaiT and DeiT III; None leaves them out.
         drop_rate, attn_drop_rate, drop_path_rate: dropout of outputs, attention weights, and
             (rising over the blocks from 0) whole residual branches.
+        form: how attention is computed, see :func:`mmposenc.attention.attend`.
         norm_eps: epsilon of the norms.
         frozen_stages: 0 freezes all that comes before the first block, n also the first n blocks;
             -1 trains all.
@@ -131,6 +132,7 @@ class DeiT(PretrainedMixin, BaseModule):
                  layer_scale_init_value: float | None = None,
                  drop_rate: float = 0.0,
                  attn_drop_rate: float = 0.0,
+                 form: str = 'auto',
                  drop_path_rate: float = 0.0,
                  norm_eps: float = 1e-6,
                  frozen_stages: int = -1,
@@ -164,7 +166,7 @@ class DeiT(PretrainedMixin, BaseModule):
         self.blocks = nn.ModuleList(DeiTBlock(
             dims, heads, mlp_ratio, drop=drop_rate, drop_path=rate, norm_eps=norm_eps,
             layer_scale_init_value=layer_scale_init_value, qkv_bias=qkv_bias,
-            rel_pos_encoding=rel_pos_encoding, attn_drop=attn_drop_rate,
+            rel_pos_encoding=rel_pos_encoding, attn_drop=attn_drop_rate, form=form,
             num_prefix_tokens=self.num_prefix_tokens, conv_projection=index in conv_projection)
             for index, rate in enumerate(rising_rates(drop_path_rate, layers)))
         self._last = layers - 1 if self.out_indices is None else max(self.out_indices)

@@ -117,6 +117,7 @@ class PVT(PretrainedMixin, BaseModule):
         qkv_bias: bias of queries, keys and values.
         drop_rate, attn_drop_rate, drop_path_rate: dropout of outputs, attention weights, and
             (rising over the blocks from 0) whole residual branches.
+        form: how attention is computed, see :func:`mmposenc.attention.attend`.
         norm_eps, embed_norm_eps: epsilon of the blocks' norms, and of those behind patch embeddings
             and spatial reductions (mmdet has 1e-6 for both).
         out_indices: stages to return as maps; ignored with ``pool``.
@@ -151,6 +152,7 @@ class PVT(PretrainedMixin, BaseModule):
                  qkv_bias: bool = True,
                  drop_rate: float = 0.0,
                  attn_drop_rate: float = 0.0,
+                 form: str = 'auto',
                  drop_path_rate: float = 0.1,
                  norm_eps: float = 1e-6,
                  embed_norm_eps: float = 1e-5,
@@ -191,7 +193,8 @@ class PVT(PretrainedMixin, BaseModule):
             blocks = [PVTBlock(
                 embed_dims[i], num_heads[i], mlp_ratios[i], drop=drop_rate,
                 drop_path=drop_paths[first + j], norm_eps=norm_eps, sr_ratio=sr_ratios[i],
-                qkv_bias=qkv_bias, rel_pos_encoding=rel_pos_encoding, attn_drop=attn_drop_rate,
+                qkv_bias=qkv_bias, rel_pos_encoding=rel_pos_encoding,
+                attn_drop=attn_drop_rate, form=form,
                 num_prefix_tokens=int(has_cls), ceil_mode=mask_padding,
                 sr_norm_eps=embed_norm_eps) for j in range(num_layers[i])]
             pos_encodings = PlacedEncodings(

@@ -44,6 +44,7 @@ class Swin(PretrainedMixin, BaseModule):
         qkv_bias: bias of queries, keys and values.
         drop_rate, attn_drop_rate, drop_path_rate: dropout of outputs, attention weights, and
             (rising over the blocks from 0) whole residual branches.
+        form: how attention is computed, see :func:`mmposenc.attention.attend`.
         norm_eps: epsilon of the norms.
         out_indices: stages to return as maps, each through a norm of its own; later stages are
             neither run nor trained. Ignored with ``pool``.
@@ -84,6 +85,7 @@ class Swin(PretrainedMixin, BaseModule):
                  qkv_bias: bool = True,
                  drop_rate: float = 0.0,
                  attn_drop_rate: float = 0.0,
+                 form: str = 'auto',
                  drop_path_rate: float = 0.1,
                  norm_eps: float = 1e-5,
                  out_indices: Sequence[int] | None = None,
@@ -109,7 +111,7 @@ class Swin(PretrainedMixin, BaseModule):
         side = (img_size, img_size) if isinstance(img_size, int) else tuple(img_size)
         grid = self.patch_embed.out_hw_shape(side)
         attention = dict(
-            window_size=window_size, qkv_bias=qkv_bias, attn_drop=attn_drop_rate,
+            window_size=window_size, qkv_bias=qkv_bias, attn_drop=attn_drop_rate, form=form,
             rel_pos_encoding=_relative_encoding(window_bias, rel_pos_encoding),
             pad_small_map=pool is None if pad_small_map is None else pad_small_map,
             mask_window_padding=mask_window_padding)

@@ -8,7 +8,7 @@ from mmcv.cnn.bricks.transformer import FFN as MMCVFFN
 from mmcv.cnn.bricks.transformer import MultiheadAttention as MMCVMultiheadAttention
 from torch import Tensor, nn
 
-from ..attention.core import attend, attend_packed
+from ..attention.core import attend, attend_packed, checked_form
 from ..attention.multihead import build_relative_encoding
 from ..encodings.base import RelativeEncoding
 from ..functional.grids import GridLike
@@ -55,7 +55,7 @@ class MultiheadAttention(MMCVMultiheadAttention):
             attn_drop, dropout_layer = dropout, dict(type='Dropout', drop_prob=dropout)
         super().__init__(embed_dims, num_heads, attn_drop, proj_drop, dropout_layer, init_cfg,
                          batch_first=True, bias=bias)
-        self.form = form
+        self.form = checked_form(form)
         self.rel_pos_encoding: RelativeEncoding | None = None
         if rel_pos_encoding is not None:
             self.rel_pos_encoding = build_relative_encoding(

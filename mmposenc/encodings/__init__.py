@@ -7,6 +7,7 @@ from .context_pool import ContextPool
 from .huang import HuangRPE
 from .irpe import IRPE
 from .log_cpb import LogSpacedCPB
+from .offset_bias import OffsetBiasEncoding
 from .peg import PEG
 from .placement import PlacedEncodings
 from .query_absolute import QueryAbsolute1D
@@ -41,6 +42,7 @@ __all__ = [
     'ENCODINGS',
     'IRPE',
     'LearnedPositionEmbedding',
+    'OffsetBiasEncoding',
     'PEG',
     'PlacedEncodings',
     'RelativeEncoding',

@@ -57,8 +57,7 @@ class LogSpacedCPB(OffsetBiasEncoding):
     def offset_table(self, rows: Tensor, cols: Tensor, query: Grid) -> Tensor:
         """The network's output; see :class:`OffsetBiasEncoding`."""
         unit = query.hw if self.window_size is None else self.window_size
-        dtype = self._layers()[0].weight.dtype
-        return self._table(rows.to(dtype), cols.to(dtype), unit)
+        return self._table(rows, cols, unit)
 
     def _layers(self) -> tuple[nn.Linear, nn.Linear]:
         hidden, out = self.cpb_mlp[0], self.cpb_mlp[2]
@@ -70,7 +69,8 @@ class LogSpacedCPB(OffsetBiasEncoding):
         axes = []
         for offset, length in zip((row, col), unit, strict=True):
             scaled = offset * (8.0 / max(length - 1, 1))
-            axes.append(scaled.sign() * torch.log2(scaled.abs() + 1.0) / 3.0)
+            log = scaled.sign() * torch.log2(scaled.abs() + 1.0) / 3.0
+            axes.append(log.to(self._layers()[0].weight.dtype))
         # The first layer is linear in each coordinate, so it is applied an axis at a time.
         hidden, out = self._layers()
         features = axes[0][:, None, None] * hidden.weight[:, 0]

@@ -16,14 +16,14 @@ class OffsetBiasEncoding(RelativeEncoding):
     """logit[i, j] = bias[head, row offset, column offset].
 
     Pairs with a prefix token have a learned number a head each: ``prefix_bias`` (heads, 3) for
-    prefix to cell, cell to prefix and prefix to prefix, as BEiT.
+    prefix to cell, cell to prefix and prefix to prefix, as BEiT. It starts at zero.
     """
 
     def _set_heads(self, num_heads: int, num_prefix_tokens: int) -> None:
-        """Set sizes, and make ``prefix_bias``, uninitialized, if there are prefix tokens."""
+        """Set sizes, and make ``prefix_bias`` if there are prefix tokens."""
         self.num_heads, self.num_prefix_tokens = num_heads, num_prefix_tokens
         if num_prefix_tokens:
-            self.prefix_bias = torch.nn.Parameter(torch.empty(num_heads, 3))
+            self.prefix_bias = torch.nn.Parameter(torch.zeros(num_heads, 3))
 
     @abstractmethod
     def offset_table(self, rows: Tensor, cols: Tensor, query: Grid) -> Tensor:
@@ -32,7 +32,10 @@ class OffsetBiasEncoding(RelativeEncoding):
 
     def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
         """One :class:`OffsetBias`; see :class:`RelativeEncoding`."""
-        device = next((p.device for p in self.parameters()), None)
-        rows, _, cols, _ = grid_offsets(q_grid, k_grid, device)
+        like = next((x for x in (*self.parameters(), *self.buffers())), torch.zeros(()))
+        rows, _, cols, _ = grid_offsets(q_grid, k_grid, like.device)
+        # In half precision offsets beyond 256 cells would be rounded.
+        dtype = torch.promote_types(like.dtype, torch.float32)
+        rows, cols = rows.to(dtype), cols.to(dtype)
         return [OffsetBias(self.offset_table(rows, cols, q_grid), q_grid, k_grid,
                            getattr(self, 'prefix_bias', None), self.num_prefix_tokens)]

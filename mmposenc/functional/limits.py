@@ -20,7 +20,7 @@ KEPT_BYTES = 16 * 1024 * 1024
 
 #: Bytes of all logits up to which the definition is no slower than pieces on a CPU
 #: (benchmarks/relative.py small).
-DEFINITION_BYTES = 64 * 1024
+DEFINITION_BYTES = 1024 * 1024
 #: The same on an accelerator: what it may take there until it is measured.
 ACCELERATOR_DEFINITION_BYTES = 64 * 1024 * 1024
 

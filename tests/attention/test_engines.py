@@ -73,7 +73,8 @@ class Dropped(torch.autograd.Function):
 
 
 @pytest.mark.parametrize('prefix', [0, 1])
-@pytest.mark.parametrize('name', ['IRPE product qkv', 'IRPE cross k', 'ShawRPE', 'HuangRPE',
+@pytest.mark.parametrize('name', ['IRPE product qkv', 'IRPE cross k', 'ShawRPE with values',
+                                  'HuangRPE',
                                   'SASARPE', 'RelativePositionBias', 'QueryRelative1D',
                                   'TransformerXLRPE', 'CombinedRPE'])
 def test_dropout_equals_the_definition_under_the_same_mask(name, prefix):
@@ -232,7 +233,7 @@ def test_fused(name, prefix):
               results(encoding, inputs, *grids, form='definition', key_padding_mask=mask))
 
 
-def test_choice():
+def test_choice(monkeypatch):
     """By sizes, dtype and what is asked for; the limits are those of limits.py."""
     def choose(name, grid=(20, 20), **options):
         encoding = None if name is None else examples.relative(name, grid)
@@ -243,11 +244,13 @@ def test_choice():
         return engines.choose(engines.ready(engines.Problem(
             (q, q, q), list(terms), Grid(*grid), Grid(*grid), **options)))
 
+    assert choose('IRPE product k', (3, 4)) == 'definition'
+    monkeypatch.setattr(limits, 'DEFINITION_BYTES', 0)
     assert choose(None) == 'fused' and choose(None, dropout_p=0.1) == 'pieces'
     assert choose(None, dtype=torch.bfloat16) == 'pieces'
     assert choose(None, regions=torch.zeros(1, 400)) == 'fused'
     assert choose(None, regions=torch.zeros(1, 400), trains=True) == 'pieces'
-    assert choose('IRPE product k') == 'pieces' and choose('IRPE product k', (3, 4)) == 'definition'
+    assert choose('IRPE product k') == 'pieces'
     assert choose('RotaryEmbedding2D') == 'fused' and choose('QueryAbsolute1D') == 'fused'
     with torch.no_grad():
         assert choose('RelativePositionBias', (12, 12)) == 'fused'
@@ -271,7 +274,8 @@ def test_on_an_accelerator_the_choice_saves_memory():
 
     assert choose(None) == 'fused' and choose('QueryRelative2D') == 'fused'
     assert choose('IRPE product k') == 'flex' and choose('RelativePositionBias') == 'flex'
-    assert choose('IRPE product qkv') == 'pieces' and choose('ShawRPE') == 'pieces'
+    assert choose('IRPE product qkv') == 'pieces'
+    assert choose('ShawRPE with values') == 'pieces'
 
 
 def test_bad_forms():
@@ -280,7 +284,7 @@ def test_bad_forms():
         attend(q, q, q, form='chunked')
     with pytest.raises(ValueError, match=r"form='pieces' gives no weights \(need_weights=True\)"):
         attend(q, q, q, form='pieces', need_weights=True)
-    encoding = examples.relative('ShawRPE', (2, 3))
+    encoding = examples.relative('ShawRPE with values', (2, 3))
     with pytest.raises(ValueError, match="form='flex' .* TableOnValues"):
         attend(q, q, q, encoding, (2, 3), form='flex')
     with pytest.raises(ValueError, match="form='fused' .* TableByQuery"):

@@ -91,3 +91,21 @@ def test_works_without_gradients_and_in_float64(name):
     for out, value in zip(outs, model(x), strict=True):
         torch.testing.assert_close(out, value)
         assert out.dtype == torch.float64
+
+
+@pytest.mark.parametrize('name', BUILD)
+def test_form_reaches_every_attention(name):
+    """The same maps and gradients by the definition and in pieces; a wrong name at once."""
+    x = torch.randn(2, 3, 64, 96)
+    found = []
+    for form in ('definition', 'pieces'):
+        model = randomize(BUILD[name](rel_pos_encoding=dict(type='IRPE', rpe_on='qkv'), form=form))
+        forms = [module.form for module in model.modules() if hasattr(module, 'form')]
+        assert forms and set(forms) == {form}
+        outs = model(x)
+        sum(out.square().mean() for out in outs).backward()
+        found.append([*outs, *(p.grad for p in model.parameters() if p.grad is not None)])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-4 * other.abs().max().item(), rtol=1e-4)
+    with pytest.raises(ValueError, match="form='fast' must be one of auto, definition, fused"):
+        BUILD[name](form='fast')

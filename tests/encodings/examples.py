@@ -15,16 +15,18 @@ RELATIVE: dict[str, dict] = {
     **{f'IRPE {method} bias': dict(type='IRPE', method=method, mode='bias', rpe_on='qk',
                                    shared_heads=method == 'cross')
        for method in ('product', 'cross', 'euclidean')},
-    'ShawRPE': dict(type='ShawRPE', max_offset=2, on_values=True),
-    'ShawRPE sequence': dict(type='ShawRPE', max_offset=3, method='sequence', on_values=True),
-    'HuangRPE': dict(type='HuangRPE', max_offset=2, shared_heads=False),
-    'HuangRPE sequence': dict(type='HuangRPE', max_offset=3, method='sequence'),
+    'ShawRPE': dict(type='ShawRPE'),
+    'ShawRPE with values': dict(type='ShawRPE', on_values=True),
+    'ShawRPE sequence': dict(type='ShawRPE', method='sequence', on_values=True),
+    'HuangRPE': dict(type='HuangRPE'),
+    'HuangRPE per head': dict(type='HuangRPE', shared_heads=False),
+    'HuangRPE sequence': dict(type='HuangRPE', method='sequence'),
     'TransformerXLRPE': dict(type='TransformerXLRPE'),
     'TransformerXLRPE sequence': dict(type='TransformerXLRPE', method='sequence'),
-    'SASARPE': dict(type='SASARPE', max_offset=3),
-    'SASARPE per head': dict(type='SASARPE', max_offset=3, shared_heads=False),
+    'SASARPE': dict(type='SASARPE'),
+    'SASARPE per head': dict(type='SASARPE', shared_heads=False),
     'RelativePositionBias': dict(type='RelativePositionBias'),
-    'LogSpacedCPB': dict(type='LogSpacedCPB', hidden_dims=8),
+    'LogSpacedCPB': dict(type='LogSpacedCPB'),
     'QueryAbsolute1D': dict(type='QueryAbsolute1D'),
     'QueryRelative1D': dict(type='QueryRelative1D'),
     'QueryRelative1D per head': dict(type='QueryRelative1D', shared_heads=False),
@@ -36,8 +38,15 @@ RELATIVE: dict[str, dict] = {
         dict(type='QueryRelative1D'), dict(type='QueryAbsolute1D'), dict(type='SASARPE')]),
     'CombinedRPE of masks': dict(type='CombinedRPE', encodings=[
         dict(type='RotaryEmbedding2D'), dict(type='RelativePositionBias'),
-        dict(type='LogSpacedCPB', hidden_dims=8)]),
+        dict(type='LogSpacedCPB')]),
+    'CombinedRPE of two': dict(type='CombinedRPE', encodings=[
+        dict(type='IRPE', rpe_on='k'), dict(type='RelativePositionBias')]),
 }
+
+#: What tests make smaller, so that small grids reach beyond it.
+SMALL: dict[str, dict] = {
+    'ShawRPE': dict(max_offset=2), 'HuangRPE': dict(max_offset=2), 'SASARPE': dict(max_offset=3),
+    'LogSpacedCPB': dict(hidden_dims=8)}
 
 #: Configs of token encodings.
 TOKEN: dict[str, dict] = {
@@ -49,11 +58,17 @@ TOKEN: dict[str, dict] = {
 
 
 def relative(name: str, q_grid, *, head_dims: int = 4, num_heads: int = 2,
-             num_prefix_tokens: int = 0) -> RelativeEncoding:
-    """A relative encoding for queries on ``q_grid``."""
+             num_prefix_tokens: int = 0, full_size: bool = False) -> RelativeEncoding:
+    """A relative encoding for queries on ``q_grid``; ``full_size`` with its papers' sizes."""
     grid = as_grid(q_grid)
+    cfg = dict(RELATIVE[name])
+    if not full_size:
+        cfg = {**SMALL.get(cfg['type'], {}), **cfg}
+        if 'encodings' in cfg:
+            cfg['encodings'] = [{**SMALL.get(each['type'], {}), **each}
+                                for each in cfg['encodings']]
     return build_encoding(
-        dict(RELATIVE[name]), RelativeEncoding, name, head_dims=head_dims, num_heads=num_heads,
+        cfg, RelativeEncoding, name, head_dims=head_dims, num_heads=num_heads,
         num_prefix_tokens=num_prefix_tokens, window_size=grid.hw, max_size=grid.hw,
         max_tokens=num_prefix_tokens + grid.num_cells)
 

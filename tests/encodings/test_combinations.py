@@ -1,4 +1,5 @@
 """Absolute and PEG encodings together with relative ones, in one block, with prefix tokens."""
+import examples
 import pytest
 import torch
 from torch import nn
@@ -17,19 +18,10 @@ TOKEN_ENCODINGS = {
     'sincos': lambda: SinCosPositionEncoding(DIMS),
     'peg': lambda: PEG(DIMS),
 }
-RELATIVE = {
-    'irpe': dict(type='mmposenc.IRPE', rpe_on='qkv'),
-    'shaw': dict(type='mmposenc.ShawRPE', on_values=True),
-    'txl': dict(type='mmposenc.TransformerXLRPE'),
-    'huang': dict(type='mmposenc.HuangRPE'),
-    'sasa': dict(type='mmposenc.SASARPE'),
-    'swin': dict(type='mmposenc.RelativePositionBias', window_size=HW),
-    'absolute_1d': dict(type='mmposenc.QueryAbsolute1D', max_tokens=16),
-    'relative_1d': dict(type='mmposenc.QueryRelative1D', max_tokens=16, shared_heads=False),
-    'relative_2d': dict(type='mmposenc.QueryRelative2D', max_size=HW),
-    'rope': dict(type='mmposenc.RotaryEmbedding2D', mode='mixed'),
-    'cpb': dict(type='mmposenc.LogSpacedCPB', hidden_dims=8),
-}
+#: One of each class.
+RELATIVE = ['IRPE product qkv', 'ShawRPE with values', 'TransformerXLRPE', 'HuangRPE', 'SASARPE',
+            'RelativePositionBias', 'QueryAbsolute1D', 'QueryRelative1D per head',
+            'QueryRelative2D', 'RotaryEmbedding2D mixed', 'LogSpacedCPB', 'CombinedRPE of two']
 
 
 class Block(nn.Module):
@@ -52,7 +44,9 @@ class Block(nn.Module):
 
 def build(token, relative):
     torch.manual_seed(0)
-    block = Block(TOKEN_ENCODINGS[token](), RELATIVE[relative]).double()
+    encoding = examples.relative(relative, HW, head_dims=DIMS // HEADS, num_heads=HEADS,
+                                 num_prefix_tokens=PREFIX)
+    block = Block(TOKEN_ENCODINGS[token](), encoding).double()
     for parameter in block.parameters():
         nn.init.normal_(parameter, std=0.3)
     return block
@@ -77,10 +71,9 @@ def test_both_act(token, relative):
 
 
 @pytest.mark.parametrize('token', TOKEN_ENCODINGS)
-# A place in the flattened sequence depends on the width, so the 1-D encodings are left out; so is
-# CPB without a window of its own, whose unit is the size of the grid.
-@pytest.mark.parametrize('relative', [name for name in RELATIVE
-                                      if name not in ('absolute_1d', 'relative_1d', 'cpb')])
+# A place in the flattened sequence depends on the width, so the 1-D encodings are left out.
+@pytest.mark.parametrize('relative', [name for name in RELATIVE if not name.startswith(
+    ('QueryAbsolute1D', 'QueryRelative1D'))])
 def test_padding_changes_nothing(token, relative):
     block = build(token, relative)
     tokens = torch.randn(1, 16, DIMS, dtype=torch.float64)
