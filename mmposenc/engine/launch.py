@@ -2,15 +2,15 @@
 from __future__ import annotations
 
 import os.path as osp
-import zipfile
 from typing import Any
 
-import torch
 from mmengine.config import Config
 from mmengine.device import get_device
 from mmengine.registry import RUNNERS
 from mmengine.runner import Runner as MMEngineRunner
 from torch import distributed as dist
+
+from mmposenc.checkpoint import load_checkpoint
 
 from .checkpoints import latest_checkpoint
 from .checks import check_auto_scale_lr, check_files, check_num_classes
@@ -102,8 +102,7 @@ def _set_resume(cfg: Config, resume: str) -> None:
     if '://' in path:
         return
     # Samplers are built before the checkpoint is read, so the run's own seed must be known now.
-    checkpoint = torch.load(path, map_location='cpu', mmap=zipfile.is_zipfile(path),
-                            weights_only=False)
+    checkpoint = load_checkpoint(path, mmap=True)
     seed = checkpoint.get('meta', {}).get('seed')
     if seed is not None:
         cfg.setdefault('randomness', {})

@@ -18,6 +18,7 @@ from mmengine.model.test_time_aug import BaseTTAModel
 from mmengine.model.utils import revert_sync_batchnorm
 from mmengine.runner import Runner as _Runner
 
+from mmposenc import mmengine_loading  # noqa: F401  (no checkpoint runs code)
 from mmposenc.registry import RUNNERS
 
 from .checkpoints import latest_checkpoint, mismatch
