@@ -1,8 +1,8 @@
 """mmengine's loading of checkpoints, by this project's safe function.
 
 Importing this module replaces it everywhere in the process: ``load_from``, ``resume``,
-``init_cfg=dict(type='Pretrained', ...)`` of any OpenMMLab model, ``mmengine.runner.load_checkpoint``.
-mmengine's own function runs the code of a file that it cannot read otherwise.
+``init_cfg=dict(type='Pretrained', ...)`` of any OpenMMLab model, ``load_checkpoint`` of
+mmengine.runner. mmengine's own function runs the code of a file that it cannot read otherwise.
 """
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 mmpretrain configs without custom_imports."""
 from mmengine.registry import DATASETS as MMENGINE_DATASETS
 from mmengine.registry import HOOKS as MMENGINE_HOOKS
+from mmengine.registry import LOOPS as MMENGINE_LOOPS
 from mmengine.registry import METRICS as MMENGINE_METRICS
 from mmengine.registry import MODELS as MMENGINE_MODELS
 from mmengine.registry import OPTIM_WRAPPERS as MMENGINE_OPTIM_WRAPPERS
@@ -21,6 +22,7 @@ DATASETS = Registry('dataset', parent=MMENGINE_DATASETS, scope='mmposenc',
 TRANSFORMS = Registry('transform', parent=MMENGINE_TRANSFORMS, scope='mmposenc',
                       locations=['mmposenc.datasets.loading'])
 HOOKS = Registry('hook', parent=MMENGINE_HOOKS, scope='mmposenc', locations=['mmposenc.engine'])
+LOOPS = Registry('loop', parent=MMENGINE_LOOPS, scope='mmposenc', locations=['mmposenc.engine'])
 METRICS = Registry('metric', parent=MMENGINE_METRICS, scope='mmposenc',
                    locations=['mmposenc.engine'])
 OPTIM_WRAPPERS = Registry('optim_wrapper', parent=MMENGINE_OPTIM_WRAPPERS, scope='mmposenc',

@@ -7,9 +7,9 @@ from torch import Tensor
 
 from .deit import convert_deit, convert_irpe_deit, convert_mmpretrain_vit
 from .files import read_checkpoint, write_checkpoint
-from .loading import load_checkpoint
 from .irpe import convert_attention
 from .irpe_detr import convert_irpe_detr
+from .loading import load_checkpoint
 from .pvt import convert_mmdet_pvt, convert_pvt, convert_twins
 from .rules import Converted
 from .shapes import check_shapes

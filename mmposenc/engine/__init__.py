@@ -1,6 +1,7 @@
 """What the command-line tools call: configs, checks, the runner, hooks, testing, browsing."""
 from .amp import AmpOptimWrapper
 from .browse import browse
+from .checkpoint_hook import CheckpointHook
 from .config import load_config, override, set_work_dir
 from .dump import DumpSegResults
 from .launch import (
@@ -11,10 +12,12 @@ from .launch import (
     test,
     train,
 )
+from .loops import EpochBasedTrainLoop, IterBasedTrainLoop
 from .progress import ProgressBarHook
 from .runner import Runner
 from .seeding import EpochSeedHook
 
-__all__ = ['AmpOptimWrapper', 'DumpSegResults', 'EpochSeedHook', 'ProgressBarHook', 'Runner',
-           'browse', 'build_runner', 'leave_process_group', 'load_config', 'override',
+__all__ = ['AmpOptimWrapper', 'CheckpointHook', 'DumpSegResults', 'EpochBasedTrainLoop',
+           'EpochSeedHook', 'IterBasedTrainLoop', 'ProgressBarHook', 'Runner', 'browse',
+           'build_runner', 'leave_process_group', 'load_config', 'override',
            'prepare_testing', 'prepare_training', 'set_work_dir', 'test', 'train']

@@ -14,6 +14,7 @@ from mmposenc.checkpoint import load_checkpoint
 
 from .checkpoints import latest_checkpoint
 from .checks import check_auto_scale_lr, check_files, check_num_classes
+from .lock import check_unlocked
 from .testing import set_out, set_show_dir, set_tta
 
 DEFAULT_HOOKS = {'progress': {'type': 'mmposenc.ProgressBarHook'},
@@ -38,7 +39,8 @@ def leave_process_group() -> None:
 
 
 def prepare_training(cfg: Config, *, amp: bool = False, auto_scale_lr: bool = False,
-                     resume: str | None = None, allow_mismatch: bool = False) -> None:
+                     resume: str | None = None, allow_mismatch: bool = False,
+                     save_on_interrupt: bool = True) -> None:
     """Puts the options of ``tools/train.py`` into a config, and checks what it names.
 
     Args:
@@ -47,11 +49,13 @@ def prepare_training(cfg: Config, *, amp: bool = False, auto_scale_lr: bool = Fa
         auto_scale_lr: scale the learning rate by the batch size over auto_scale_lr.base_batch_size.
         resume: a checkpoint to continue from, or 'auto' for the latest in the work directory.
         allow_mismatch: let ``load_from`` and ``resume`` load only what fits the model.
+        save_on_interrupt: save a checkpoint when SIGINT or SIGTERM ends the run.
 
     Raises:
-        ValueError: an option that the config can't serve.
+        ValueError: an option that the config can't serve, or another training in the work_dir.
         FileNotFoundError: a file that the config names or the checkpoint is not there.
     """
+    check_unlocked(cfg.work_dir)
     phases = ('train', 'val') if cfg.get('val_dataloader') else ('train',)
     check_files(cfg, phases)
     check_num_classes(cfg, phases)
@@ -68,6 +72,8 @@ def prepare_training(cfg: Config, *, amp: bool = False, auto_scale_lr: bool = Fa
         _require_file(cfg.load_from, 'load_from')
     if allow_mismatch:
         cfg.load_strict = False
+    if not save_on_interrupt:
+        cfg.save_on_interrupt = False
 
 
 def train(cfg: Config, **options: Any) -> MMEngineRunner:
