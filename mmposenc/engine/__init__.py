@@ -4,6 +4,7 @@ from .browse import browse
 from .checkpoint_hook import CheckpointHook
 from .config import load_config, override, set_work_dir
 from .dump import DumpSegResults
+from .finite import NotFinite, NotFiniteHook
 from .launch import (
     build_runner,
     leave_process_group,
@@ -18,6 +19,7 @@ from .runner import Runner
 from .seeding import EpochSeedHook
 
 __all__ = ['AmpOptimWrapper', 'CheckpointHook', 'DumpSegResults', 'EpochBasedTrainLoop',
-           'EpochSeedHook', 'IterBasedTrainLoop', 'ProgressBarHook', 'Runner', 'browse',
-           'build_runner', 'leave_process_group', 'load_config', 'override',
-           'prepare_testing', 'prepare_training', 'set_work_dir', 'test', 'train']
+           'EpochSeedHook', 'IterBasedTrainLoop', 'NotFinite', 'NotFiniteHook',
+           'ProgressBarHook', 'Runner', 'browse', 'build_runner', 'leave_process_group',
+           'load_config', 'override', 'prepare_testing', 'prepare_training',
+           'set_work_dir', 'test', 'train']

@@ -18,7 +18,8 @@ from .lock import check_unlocked
 from .testing import set_out, set_show_dir, set_tta
 
 DEFAULT_HOOKS = {'progress': {'type': 'mmposenc.ProgressBarHook'},
-                 'epoch_seed': {'type': 'mmposenc.EpochSeedHook'}}
+                 'epoch_seed': {'type': 'mmposenc.EpochSeedHook'},
+                 'not_finite': {'type': 'mmposenc.NotFiniteHook'}}
 
 
 def build_runner(cfg: Config) -> MMEngineRunner:
