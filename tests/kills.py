@@ -8,6 +8,7 @@ has imported everything; a kill is a SIGKILL that the child sends itself.
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import multiprocessing
 import os
@@ -54,14 +55,13 @@ MOMENTS = [('iteration', 1), ('write', 2), ('iteration', 7), ('renamed', 2), ('v
 def prepare() -> None:
     """What a child need not do again: imports, and parts of mmengine that only take time."""
     sys.path[:0] = [str(ROOT / 'tests'), str(ROOT)]
-    import mmdet.models  # noqa: F401, I001
     import mmengine.runner.runner as runner
     import torch
     from mmengine.config import Config
     from mmengine.registry import OPTIM_WRAPPERS
 
-    import mmposenc  # noqa: F401
     from mmposenc.engine import AmpOptimWrapper
+    importlib.import_module('mmdet.models')  # after mmposenc
     runner.collect_env = dict
     Config.pretty_text = property(lambda self: 'text = None\n')
     torch.set_num_threads(1)

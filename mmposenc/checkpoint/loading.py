@@ -18,7 +18,7 @@ _HISTORY = 'mmengine.logging.history_buffer'
 #: Statistics of mmengine's HistoryBuffer, which a training checkpoint names by getattr.
 _STATISTICS = ('min', 'max', 'current', 'mean')
 _DTYPES = ('bool', 'int8', 'uint8', 'int16', 'uint16', 'int32', 'uint32', 'int64', 'uint64',
-           'float16', 'float32', 'float64')
+           'float16', 'float32', 'float64', 'str', 'bytes')
 
 
 def load_checkpoint(path: str | Path, map_location: Any = 'cpu', *, mmap: bool = False) -> Any:

@@ -35,7 +35,7 @@ def latest_checkpoint(work_dir: str | Path) -> str | None:
                      and str(path) != noted), key=_progress, reverse=True)
     wrong = []
     for path in [*([Path(noted)] if noted else []), *others]:
-        reason = damage(path) if path.is_file() else 'it is not there'
+        reason = damage(path) if os.path.isfile(path) else 'it is not there'
         if reason is None:
             for line in wrong:
                 print_log(f'{line}; {path} is taken instead', 'current', logging.WARNING)
@@ -58,7 +58,7 @@ def _noted(folder: Path) -> str | None:
     if '://' in text:
         return text
     here = folder / Path(text).name
-    return str(here if os.path.isabs(text) and here.is_file() else folder / text)
+    return str(here if os.path.isabs(text) and os.path.isfile(here) else folder / text)
 
 
 def _progress(path: Path) -> tuple[int, int]:
