@@ -17,6 +17,10 @@ class Interrupted(SystemExit):
     """Ends the program with the exit status that shells give to a signal."""
 
 
+class StoppedAtOnce(Interrupted):
+    """By a second signal, wherever the run was: nothing is saved."""
+
+
 class InterruptHook(Hook):
     """Takes note of SIGINT and SIGTERM; a second one ends the program at once.
 
@@ -46,7 +50,7 @@ class InterruptHook(Hook):
         if os.getpid() != self.process:
             return  # a worker: its process group got the signal, and it ends with the run
         if self.signum:
-            raise Interrupted(128 + signum)
+            raise StoppedAtOnce(128 + signum)
         self.signum = signum
         print(f'\n{signal.Signals(signum).name}: stopping after this iteration; '
               'send it again to stop at once', flush=True)

@@ -29,7 +29,7 @@ from .checkpoints import (
     note_checkpoint,
     put_in_place,
 )
-from .interrupt import Interrupted, InterruptHook, ValidationHook
+from .interrupt import Interrupted, InterruptHook, StoppedAtOnce, ValidationHook
 from .lock import WorkDirLock
 from .loops import EpochBasedTrainLoop, IterBasedTrainLoop
 from .progress import ProgressBarHook
@@ -133,9 +133,9 @@ class Runner(_Runner):
 
     def _rescue(self, error: BaseException) -> None:
         """Saves the last complete iteration when a run ends early, if nobody has yet."""
-        asked = isinstance(error, Interrupted)
+        asked = isinstance(error, Interrupted) and not isinstance(error, StoppedAtOnce)
         if not asked and not isinstance(error, Exception):
-            return  # such as a not finite loss: the same would come again
+            return  # such as a loss that is not finite, which would come again
         loop, saved = self._train_loop, False
         if self._may_rescue(loop) and (not asked or self.cfg.get('save_on_interrupt', True)):
             if self.validation.validating:  # the moving average is where the weights belong
