@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import pickle
 import sys
 from pathlib import Path
@@ -85,12 +86,14 @@ def _refusal(path: Path, error: str) -> str:
 
 def safe_types() -> contextlib.AbstractContextManager[Any]:
     """Within it, torch.load(weights_only=True) takes what checkpoints of mmengine hold."""
-    if torch.__version__ < (2, 6):  # takes no names yet: training checkpoints are refused there
+    if tuple(map(int, torch.__version__.split('.')[:2])) < (2, 6):
+        # It takes no names yet: training checkpoints are refused there.
         return contextlib.nullcontext()
-    multiarray = np._core.multiarray if hasattr(np, '_core') else np.core.multiarray
+    core = 'numpy._core' if hasattr(np, '_core') else 'numpy.core'
+    multiarray = importlib.import_module(f'{core}.multiarray')
     # Files name NumPy's functions by where they were when the file was written.
-    by_name = [(getattr(multiarray, name), f'numpy.{core}.multiarray.{name}')
-               for name in ('_reconstruct', 'scalar') for core in ('core', '_core')]
+    by_name = [(getattr(multiarray, name), f'numpy.{place}.multiarray.{name}')
+               for name in ('_reconstruct', 'scalar') for place in ('core', '_core')]
     # Without mmengine what these files hold besides tensors is of no use, and passed over.
     history = getattr(sys.modules.get(_HISTORY), 'HistoryBuffer', _PassedOver)
 

@@ -33,7 +33,7 @@ def latest_checkpoint(work_dir: str | Path) -> str | None:
         return noted
     others = sorted((path for path in folder.glob('*.pth') if _NAMES.fullmatch(path.name)
                      and str(path) != noted), key=_progress, reverse=True)
-    wrong = []
+    wrong: list[str] = []
     for path in [*([Path(noted)] if noted else []), *others]:
         reason = damage(path) if os.path.isfile(path) else 'it is not there'
         if reason is None:
