@@ -61,7 +61,11 @@ def prepare() -> None:
     from mmengine.registry import OPTIM_WRAPPERS
 
     from mmposenc.engine import AmpOptimWrapper
-    importlib.import_module('mmdet.models')  # after mmposenc
+    for name in ('mmdet.models', 'mmdet.engine', 'mmdet.datasets.transforms', 'mmdet.evaluation',
+                 'mmdet.visualization', 'mmposenc.datasets.registered', 'mmposenc.datasets.loading',
+                 'mmposenc.backbones', 'mmposenc.classifiers', 'mmposenc.detr',
+                 'mmposenc.segmentors', 'mmposenc.data_preprocessors'):
+        importlib.import_module(name)  # after mmposenc; the registries would do it in each child
     runner.collect_env = dict
     Config.pretty_text = property(lambda self: 'text = None\n')
     torch.set_num_threads(1)
@@ -177,7 +181,8 @@ class Children:
     def __init__(self, root: Path) -> None:
         from tinydata import detector_config, make_coco
         self.root = root
-        detector_config(root / 'tiny.py', make_coco(root / 'data', images=6, size=48), str(CONFIG))
+        data = make_coco(root / 'data', images=6, size=56, tall=True)
+        detector_config(root / 'tiny.py', data, str(CONFIG))
         os.environ['PYTHONPATH'] = os.pathsep.join((str(ROOT), str(ROOT / 'tests')))
         self.context = multiprocessing.get_context('forkserver')
         self.context.set_forkserver_preload(['kills_imports'])
