@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from mmengine.device import get_device
 from mmengine.dist import is_distributed
-from mmengine.hooks import Hook
+from mmengine.hooks import EMAHook, Hook
 from torch import distributed
 
 
@@ -88,13 +88,26 @@ class ValidationHook(Hook):
     priority = 'NORMAL'
 
     def __init__(self) -> None:
-        self.validating = False
+        self.validated_sum: float | None = None
 
     def before_val_epoch(self, runner: Any) -> None:
-        self.validating = True
+        self.validated_sum = _sum(runner.model)
 
     def after_val_epoch(self, runner: Any, metrics: dict | None = None) -> None:
-        self.validating = False
+        self.validated_sum = None
         validated = getattr(runner._train_loop, 'validated', None)
         if validated is not None:
             validated()
+
+    def put_back(self, runner: Any) -> None:
+        """Has the trained weights in the model again, when a validation was cut off."""
+        if self.validated_sum is None or _sum(runner.model) != self.validated_sum:
+            return  # mmpretrain's EMAHook may have put them back already
+        for hook in runner.hooks:
+            if isinstance(hook, EMAHook) and getattr(hook, 'evaluate_on_ema', True):
+                hook._swap_ema_parameters()
+        self.validated_sum = None
+
+
+def _sum(model: torch.nn.Module) -> float:
+    return sum(float(parameter.detach().double().sum()) for parameter in model.parameters())

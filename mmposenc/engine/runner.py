@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from mmengine.device import get_device
 from mmengine.dist import is_distributed, is_main_process, master_only
-from mmengine.hooks import EMAHook, Hook
+from mmengine.hooks import Hook
 from mmengine.model import MMDistributedDataParallel, is_model_wrapper
 from mmengine.model.test_time_aug import BaseTTAModel
 from mmengine.model.utils import revert_sync_batchnorm
@@ -138,10 +138,7 @@ class Runner(_Runner):
             return  # such as a loss that is not finite, which would come again
         loop, saved = self._train_loop, False
         if self._may_rescue(loop) and (not asked or self.cfg.get('save_on_interrupt', True)):
-            if self.validation.validating:  # the moving average is where the weights belong
-                for hook in self.hooks:
-                    if isinstance(hook, EMAHook):
-                        hook.after_val_epoch(self)
+            self.validation.put_back(self)
             try:
                 self.save_checkpoint(self.work_dir, INTERRUPTED, by_epoch=False,
                                      meta={'epoch': loop.epoch, 'iter': loop.iter})
