@@ -20,6 +20,11 @@ class _RemovesLater:
     def __init__(self, backend: Any) -> None:
         self.backend, self.due = backend, list[str]()
 
+    def all_due(self) -> list[str]:
+        """With those of a save around this one."""
+        return self.due + (self.backend.all_due() if isinstance(self.backend, _RemovesLater)
+                           else [])
+
     def remove(self, path: str) -> None:
         self.due.append(path)
 
@@ -39,11 +44,26 @@ class CheckpointHook(_CheckpointHook):
     - Weights that are not finite are not saved.
     """
 
+    #: Names of files that the resumed run may not have come to remove.
+    _left: tuple[str, ...] = ()
+
     def before_train(self, runner: Any) -> None:
         super().before_train(runner)
         if is_main_process() and '://' not in str(self.out_dir):
-            for path in Path(self.out_dir).glob('*.partial'):  # of a run killed while it wrote
+            kept = [Path(path).name for path in self._best()]
+            left = [Path(self.out_dir, Path(name).name) for name in self._left
+                    if name.endswith('.pth') and Path(name).name not in kept]
+            for path in [*left, *Path(self.out_dir).glob('*.partial')]:
                 path.unlink(missing_ok=True)
+
+    def before_save_checkpoint(self, runner: Any, checkpoint: dict) -> None:
+        if isinstance(getattr(self, 'file_backend', None), _RemovesLater):
+            checkpoint['meta']['removing'] = [Path(path).name
+                                              for path in self.file_backend.all_due()]
+
+    def after_load_checkpoint(self, runner: Any, checkpoint: dict) -> None:
+        if runner._resume:
+            self._left = tuple(map(str, checkpoint.get('meta', {}).get('removing', ())))
 
     def _save_checkpoint_with_step(self, runner: Any, step: int, meta: dict) -> None:
         if not runner.may_save():

@@ -34,8 +34,8 @@ class Data(torch.utils.data.Dataset):
         return {'inputs': torch.ones(2)}
 
 
-def runner(work_dir, name: str, epochs: int = 3, **hook) -> Runner:
-    return Runner(Model(), str(work_dir), experiment_name=f'hook_{name}',
+def runner(work_dir, name: str, epochs: int = 3, resume: bool = False, **hook) -> Runner:
+    return Runner(Model(), str(work_dir), experiment_name=f'hook_{name}', resume=resume,
                   train_dataloader=torch.utils.data.DataLoader(Data()),
                   train_cfg=dict(by_epoch=True, max_epochs=epochs),
                   default_hooks=dict(checkpoint=dict(type='CheckpointHook', interval=1, **hook)),
@@ -98,6 +98,22 @@ def test_what_a_killed_write_left_is_removed(tmp_path) -> None:
     (tmp_path / 'epoch_7.pth.partial').write_bytes(b'half')
     runner(tmp_path, 'partial', epochs=1).train()
     assert files(tmp_path) == ['epoch_1.pth']
+
+
+def test_an_old_file_that_a_kill_kept_goes_after_the_resume(tmp_path, monkeypatch) -> None:
+    class Kill(BaseException):
+        pass
+
+    def kill(self, path):
+        raise Kill
+    monkeypatch.setattr(LocalBackend, 'remove', kill)
+    with pytest.raises(Kill):
+        runner(tmp_path, 'kept', max_keep_ckpts=1).train()
+    assert files(tmp_path) == ['epoch_1.pth', 'epoch_2.pth']
+    monkeypatch.undo()
+    (tmp_path / 'epoch_0.pth').write_text('of somebody else')
+    runner(tmp_path, 'resumed', max_keep_ckpts=1, resume=True).train()
+    assert files(tmp_path) == ['epoch_0.pth', 'epoch_3.pth']
 
 
 def test_an_error_saves_the_last_complete_iteration(tmp_path) -> None:
