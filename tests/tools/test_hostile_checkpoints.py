@@ -9,7 +9,7 @@ import threading
 
 import pytest
 import torch
-from mmengine.registry import MODELS, init_default_scope
+from mmengine.registry import MODELS, DefaultScope
 from scripts import load_tool
 
 import mmposenc.engine  # noqa: F401  (importing it makes mmengine's loading safe)
@@ -96,9 +96,9 @@ def test_converter(evil) -> None:
     dict(type='mmposenc.Swin', arch='tiny'), dict(type='mmdet.ResNet', depth=18),
     dict(type='mmposenc.TorchvisionClassifier', name='resnet18')])
 def test_init_cfg(evil, cfg) -> None:
-    init_default_scope('mmdet')
-    model = MODELS.build({**cfg, 'init_cfg': dict(type='Pretrained', checkpoint=evil)})
-    refused(model.init_weights)
+    with DefaultScope.overwrite_default_scope('mmdet'):
+        model = MODELS.build({**cfg, 'init_cfg': dict(type='Pretrained', checkpoint=evil)})
+        refused(model.init_weights)
 
 
 def test_functions_of_mmengine(evil) -> None:
