@@ -10,7 +10,6 @@ from mmengine.model import BaseModule
 from torch import Tensor
 
 from ..mmengine_loading import CheckpointLoader
-from ..registry import MODELS
 
 #: Modules of timm's RegNet, and what torchvision calls them.
 _TIMM_REGNET = (
@@ -23,7 +22,6 @@ _TIMM_REGNET = (
     (r'head\.fc', 'fc'))
 
 
-@MODELS.register_module()
 class TorchvisionClassifier(BaseModule):
     """A classifier of torchvision, to teach others.
 

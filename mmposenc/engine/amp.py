@@ -12,10 +12,7 @@ from mmengine.optim import OptimWrapper
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from mmposenc.registry import OPTIM_WRAPPERS
 
-
-@OPTIM_WRAPPERS.register_module()
 class AmpOptimWrapper(_AmpOptimWrapper):
     """Mixed precision training that also runs on a CPU.
 

@@ -9,8 +9,6 @@ from typing import Any
 from mmengine.dist import is_main_process
 from mmengine.hooks import CheckpointHook as _CheckpointHook
 
-from mmposenc.registry import HOOKS
-
 from .checkpoints import INTERRUPTED, note_checkpoint
 
 
@@ -34,7 +32,6 @@ class _RemovesLater:
         return getattr(self.backend, name)
 
 
-@HOOKS.register_module()
 class CheckpointHook(_CheckpointHook):
     """mmengine's hook and arguments; under this project's runner every CheckpointHook is this one.
 

@@ -15,8 +15,6 @@ from mmengine.model import is_model_wrapper
 from mmengine.optim import OptimWrapper
 from torch import Tensor, distributed, nn
 
-from mmposenc.registry import HOOKS
-
 from .seeding import iteration_seed, seed_all
 
 #: Exit status of a run that ends here.
@@ -34,7 +32,6 @@ class NotFinite(SystemExit):
         return self.report
 
 
-@HOOKS.register_module()
 class NotFiniteHook(Hook):
     """Ends the run, with status 3, at a loss or a gradient that is NaN or infinite.
 

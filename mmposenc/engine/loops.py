@@ -9,8 +9,6 @@ from mmengine.dist import get_rank, get_world_size
 from mmengine.runner import EpochBasedTrainLoop as _EpochBasedTrainLoop
 from mmengine.runner import IterBasedTrainLoop as _IterBasedTrainLoop
 
-from mmposenc.registry import LOOPS
-
 from .seeding import SeededBatches, seeded_loader, why_not_exact
 
 
@@ -104,7 +102,6 @@ def _is_endless(dataloader: Any) -> bool:
     return 'Infinite' in type(sampler).__name__
 
 
-@LOOPS.register_module()
 class EpochBasedTrainLoop(_Exact, _EpochBasedTrainLoop):
     """mmengine's, with exact resume; see :class:`mmposenc.engine.Runner`."""
 
@@ -150,7 +147,6 @@ class _Unstarted:
         return iter(())
 
 
-@LOOPS.register_module()
 class IterBasedTrainLoop(_Exact, _IterBasedTrainLoop):
     """mmengine's, with exact resume; see :class:`mmposenc.engine.Runner`."""
 

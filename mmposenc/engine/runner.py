@@ -18,9 +18,9 @@ from mmengine.model.utils import revert_sync_batchnorm
 from mmengine.runner import Runner as _Runner
 
 from mmposenc import mmengine_loading  # noqa: F401  (no checkpoint runs code)
-from mmposenc.registry import RUNNERS
 
 from ..checkpoint.integrity import seal
+from .checkpoint_hook import CheckpointHook
 from .checkpoints import (
     INTERRUPTED,
     latest_checkpoint,
@@ -35,7 +35,6 @@ from .loops import EpochBasedTrainLoop, IterBasedTrainLoop
 from .progress import ProgressBarHook
 
 
-@RUNNERS.register_module()
 class Runner(_Runner):
     """mmengine's Runner, for trainings that nobody watches.
 
@@ -80,19 +79,18 @@ class Runner(_Runner):
 
     def register_hook(self, hook: Hook | dict, priority: Any = None) -> None:
         if isinstance(hook, dict) and _plain(hook.get('type')) == 'CheckpointHook':
-            hook = {**hook, 'type': 'mmposenc.CheckpointHook'}
+            hook = {**hook, 'type': CheckpointHook}
         super().register_hook(hook, priority)
 
     def build_train_loop(self, loop: Any) -> Any:
         if isinstance(loop, dict):
             loop = dict(loop)
-            if 'type' not in loop:
-                by_epoch = loop.pop('by_epoch')
-                loop['type'] = 'EpochBasedTrainLoop' if by_epoch else 'IterBasedTrainLoop'
-            elif 'by_epoch' in loop:
+            if 'type' in loop and 'by_epoch' in loop:
                 raise ValueError('train_cfg: it must have type or by_epoch, not both')
-            if _plain(loop['type']) in ('EpochBasedTrainLoop', 'IterBasedTrainLoop'):
-                loop['type'] = f"mmposenc.{_plain(loop['type'])}"
+            kind = _plain(loop.get('type')) or (
+                'EpochBasedTrainLoop' if loop.pop('by_epoch') else 'IterBasedTrainLoop')
+            loop['type'] = {'EpochBasedTrainLoop': EpochBasedTrainLoop,
+                            'IterBasedTrainLoop': IterBasedTrainLoop}.get(kind, loop.get('type'))
         return super().build_train_loop(loop)
 
     def train(self) -> torch.nn.Module:

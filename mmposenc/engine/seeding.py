@@ -10,10 +10,7 @@ import torch
 from mmengine.hooks import Hook
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from mmposenc.registry import HOOKS
 
-
-@HOOKS.register_module()
 class EpochSeedHook(Hook):
     """Seeds every training iteration from (the run's seed, the iteration, the process).
 
