@@ -62,9 +62,8 @@ def prepare() -> None:
 
     from mmposenc.engine import AmpOptimWrapper
     for name in ('mmdet.models', 'mmdet.engine', 'mmdet.datasets.transforms', 'mmdet.evaluation',
-                 'mmdet.visualization', 'mmposenc.datasets.registered', 'mmposenc.datasets.loading',
-                 'mmposenc.backbones', 'mmposenc.classifiers', 'mmposenc.detr',
-                 'mmposenc.segmentors', 'mmposenc.data_preprocessors'):
+                 'mmdet.visualization', 'mmposenc.backbones.pvt', 'mmposenc.datasets.coco',
+                 'mmposenc.datasets.loading', 'mmposenc.data_preprocessors.detection'):
         importlib.import_module(name)  # after mmposenc; the registries would do it in each child
     runner.collect_env = dict
     Config.pretty_text = property(lambda self: 'text = None\n')
