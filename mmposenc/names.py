@@ -37,8 +37,10 @@ CLASSES: dict[str, dict[str, str]] = {
         'LoadSegAnnotations': 'datasets.seg_loading',
     },
     'hook': {
+        'CheckpointHook': 'engine.checkpoint_hook',
         'ClsVisualizationHook': 'engine.cls_visualization',
         'EpochSeedHook': 'engine.seeding',
+        'NotFiniteHook': 'engine.finite',
         'ProgressBarHook': 'engine.progress',
         'SegVisualizationHook': 'engine.seg_visualization',
     },

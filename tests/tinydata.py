@@ -10,16 +10,20 @@ from PIL import Image
 CLASSES = ('square', 'disc')
 
 
-def make_coco(root: Path, *, images: int = 4, size: int = 64, seed: int = 0) -> Path:
+def make_coco(root: Path, *, images: int = 4, size: int = 64, seed: int = 0,
+              tall: bool = False) -> Path:
     """Writes a COCO data set of bright shapes on noise; returns its folder.
 
-    Two images are wider than high, so that batches are padded.
+    Every second image is wider than high, so that batches are padded; with ``tall``, every third is
+    higher than wide.
     """
     rng = np.random.default_rng(seed)
     (root / 'images').mkdir(parents=True)
     infos, anns = [], []
     for i in range(images):
         height, width = (size, size) if i % 2 else (size - 20, size)
+        if tall and i % 3 == 2:
+            height, width = size, size - 20
         pixels = rng.integers(0, 60, (height, width, 3), dtype=np.uint8)
         for category in (1, 2):
             w, h = (int(v) for v in rng.integers(14, 24, 2))

@@ -20,6 +20,8 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
                         'the total batch size over auto_scale_lr.base_batch_size')
     parser.add_argument('--resume', nargs='?', const='auto', metavar='auto|CHECKPOINT',
                         help="continue a run; 'auto', the default: its latest checkpoint")
+    parser.add_argument('--no-save-on-interrupt', action='store_true',
+                        help='let SIGINT and SIGTERM end the run without a checkpoint')
     return parse_run(parser, argv)
 
 
@@ -31,7 +33,8 @@ def main(argv: list[str] | None = None) -> None:
         engine.set_work_dir(cfg, args.work_dir)
         cfg.launcher = args.launcher
         engine.prepare_training(cfg, amp=args.amp, auto_scale_lr=args.auto_scale_lr,
-                                resume=args.resume, allow_mismatch=args.allow_mismatch)
+                                resume=args.resume, allow_mismatch=args.allow_mismatch,
+                                save_on_interrupt=not args.no_save_on_interrupt)
     except (ValueError, FileNotFoundError) as error:
         sys.exit(f'error: {error}')
     engine.build_runner(cfg).train()

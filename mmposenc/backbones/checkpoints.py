@@ -7,13 +7,13 @@ from typing import Any
 
 import torch
 from mmengine.logging import print_log
-from mmengine.runner.checkpoint import CheckpointLoader
 from torch import Tensor, nn
 
-from ..checkpoint import convert_with_report, read_checkpoint
+from ..checkpoint import convert_with_report
 from ..encodings.absolute import LearnedPositionEmbedding
 from ..encodings.relative_bias import RelativePositionBias
 from ..functional.position_tables import resize_position_table
+from ..mmengine_loading import CheckpointLoader
 
 #: A name that only this source has, and the source.
 _SIGNS = (('patch_embed1.proj.weight', 'pvt'), ('patch_embeds.0.proj.weight', 'twins'),
@@ -48,7 +48,7 @@ class PretrainedMixin:
         if unknown or 'checkpoint' not in options:
             raise ValueError(f"init_cfg={dict(cfg)!r} must have a checkpoint, and may have prefix "
                              f'and strict; unknown: {unknown}')
-        loaded = _load(options['checkpoint'])
+        loaded = CheckpointLoader.load_checkpoint(options['checkpoint'], map_location='cpu')
         assert isinstance(self, nn.Module)
         load_pretrained(self, loaded, prefix=options.get('prefix'),
                         strict=options.get('strict', True), name=options['checkpoint'])
@@ -100,13 +100,6 @@ def load_pretrained(backbone: nn.Module, checkpoint: Mapping[str, Any], *,
         print_log(f'{name}: {len(fitting)} of {len(own)} weights loaded; {report}', 'current')
     if new:
         print_log(f'{name}: not in the file, left as initialised: {", ".join(new)}', 'current')
-
-
-def _load(checkpoint: str) -> Mapping[str, Any]:
-    if checkpoint.endswith('.safetensors') and '://' not in checkpoint:
-        return read_checkpoint(checkpoint).state_dict
-    loaded: Mapping[str, Any] = CheckpointLoader.load_checkpoint(checkpoint, map_location='cpu')
-    return loaded
 
 
 def _split_new(backbone: nn.Module, missing: list[str]) -> tuple[list[str], list[str]]:

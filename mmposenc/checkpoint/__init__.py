@@ -9,6 +9,7 @@ from .deit import convert_deit, convert_irpe_deit, convert_mmpretrain_vit
 from .files import read_checkpoint, write_checkpoint
 from .irpe import convert_attention
 from .irpe_detr import convert_irpe_detr
+from .loading import load_checkpoint
 from .pvt import convert_mmdet_pvt, convert_pvt, convert_twins
 from .rules import Converted
 from .shapes import check_shapes
@@ -62,4 +63,4 @@ def convert(state_dict: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
 
 
 __all__ = ['Converted', 'SOURCES', 'check_shapes', 'convert', 'convert_attention',
-           'convert_with_report', 'read_checkpoint', 'write_checkpoint']
+           'convert_with_report', 'load_checkpoint', 'read_checkpoint', 'write_checkpoint']

@@ -2,16 +2,16 @@
 from __future__ import annotations
 
 import os
-import pickle
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from safetensors.torch import save_file as save_safetensors
 from torch import Tensor
 
-from .safetensors import read_safetensors, write_safetensors
+from .integrity import flush, seal
+from .loading import load_checkpoint
 
 _PICKLES = ('.pth', '.pt', '.bin', '.tar')
 _WRAPPERS = ('state_dict', 'model', 'module')
@@ -39,37 +39,9 @@ def read_checkpoint(path: str | Path) -> CheckpointFile:
     path = Path(path).expanduser()
     if not path.is_file():
         raise FileNotFoundError(f'{path} is no file')
-    if path.suffix == '.safetensors':
-        loaded: Any = read_safetensors(path)
-    elif path.suffix in _PICKLES:
-        loaded = _load_pickle(path)
-    else:
+    if path.suffix not in ('.safetensors', *_PICKLES):
         raise ValueError(f'{path} must end in .safetensors, {", ".join(_PICKLES)}')
-    return _unwrap(loaded, path)
-
-
-def _load_pickle(path: Path) -> Any:
-    with open(path, 'rb') as file:
-        start = file.read(1)
-    if start != b'\x80' and not zipfile.is_zipfile(path):  # of a bare pickle, before torch 1.6
-        raise ValueError(f'{path} cannot be read, it is cut short or no checkpoint')
-    try:
-        return torch.load(path, map_location='cpu', weights_only=True)
-    except pickle.UnpicklingError as error:
-        if 'eights only' not in str(error) and 'weights_only' not in str(error):
-            raise ValueError(f'{path} cannot be read: {error}') from error
-        reason = next((line.strip().removeprefix('WeightsUnpickler error: ').split(' was not')[0]
-                       for line in str(error).splitlines() if 'nsupported' in line),
-                      'it holds more than weights')
-        raise ValueError(
-            f'{path} is refused: to read it, code that it holds would have to run ({reason}). If '
-            f'you trust where it comes from, take its weights out elsewhere, in an environment '
-            f'that you can lose: python -c "import torch; c = torch.load(\'{path.name}\', '
-            f"map_location='cpu', weights_only=False); torch.save(c.get('state_dict', "
-            f"c.get('model', c)), 'weights.pth')\", and convert weights.pth") from error
-    except (RuntimeError, EOFError, OSError, ValueError, LookupError) as error:
-        raise ValueError(f'{path} cannot be read, it is cut short or no checkpoint: '
-                         f'{str(error).splitlines()[0] if str(error) else error!r}') from error
+    return _unwrap(load_checkpoint(path), path)
 
 
 def _unwrap(loaded: Any, path: Path) -> CheckpointFile:
@@ -103,13 +75,17 @@ def write_checkpoint(path: str | Path, state_dict: Mapping[str, Tensor],
     partial = path.with_name(f'{path.name}.partial')
     if path.suffix not in ('.safetensors', '.pth'):
         raise ValueError(f'{path} must end in .safetensors or .pth')
+    # Clones: a view would write the whole of what it is a view of.
+    weights = {key: value.detach().cpu().contiguous().clone()
+               for key, value in state_dict.items()}
     try:
         if path.suffix == '.safetensors':
-            write_safetensors(partial, state_dict, metadata)
+            save_safetensors(weights, partial, {'format': 'pt', **(metadata or {})})
         else:
-            # Clones: a view would write the whole of what it is a view of.
-            weights = {key: value.detach().clone() for key, value in state_dict.items()}
             torch.save(dict(state_dict=weights, meta=dict(metadata or {})), partial)
+            seal(partial)
+        flush(partial)
         os.replace(partial, path)
+        flush(path.absolute().parent)
     finally:
         partial.unlink(missing_ok=True)

@@ -7,8 +7,9 @@ from typing import Any
 
 import torch
 from mmengine.model import BaseModule
-from mmengine.runner.checkpoint import CheckpointLoader
 from torch import Tensor
+
+from ..mmengine_loading import CheckpointLoader
 
 #: Modules of timm's RegNet, and what torchvision calls them.
 _TIMM_REGNET = (

@@ -5,8 +5,10 @@ require(__name__)
 
 from .amp import AmpOptimWrapper
 from .browse import browse
+from .checkpoint_hook import CheckpointHook
 from .config import load_config, override, set_work_dir
 from .dump import DumpSegResults
+from .finite import NotFinite, NotFiniteHook
 from .launch import (
     build_runner,
     leave_process_group,
@@ -15,10 +17,13 @@ from .launch import (
     test,
     train,
 )
+from .loops import EpochBasedTrainLoop, IterBasedTrainLoop
 from .progress import ProgressBarHook
 from .runner import Runner
 from .seeding import EpochSeedHook
 
-__all__ = ['AmpOptimWrapper', 'DumpSegResults', 'EpochSeedHook', 'ProgressBarHook', 'Runner',
-           'browse', 'build_runner', 'leave_process_group', 'load_config', 'override',
-           'prepare_testing', 'prepare_training', 'set_work_dir', 'test', 'train']
+__all__ = ['AmpOptimWrapper', 'CheckpointHook', 'DumpSegResults', 'EpochBasedTrainLoop',
+           'EpochSeedHook', 'IterBasedTrainLoop', 'NotFinite', 'NotFiniteHook',
+           'ProgressBarHook', 'Runner', 'browse', 'build_runner', 'leave_process_group',
+           'load_config', 'override', 'prepare_testing', 'prepare_training',
+           'set_work_dir', 'test', 'train']

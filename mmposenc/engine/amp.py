@@ -1,12 +1,16 @@
 """Mixed precision on any device."""
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from mmengine.device import get_device
 from mmengine.optim import AmpOptimWrapper as _AmpOptimWrapper
 from mmengine.optim import OptimWrapper
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
 
 
 class AmpOptimWrapper(_AmpOptimWrapper):
@@ -14,7 +18,8 @@ class AmpOptimWrapper(_AmpOptimWrapper):
 
     On a CPU it autocasts to bfloat16, the only type worth having there; mmengine's own class
     stops with an assertion. bfloat16 has the exponent range of float32, so wherever it is used
-    the loss is not scaled and the checkpoint holds no loss scale.
+    the loss is not scaled and the checkpoint holds no loss scale. Convolutions of maps so narrow
+    that a part of the kernel meets only padding run in float32 there; see :class:`NarrowMaps`.
 
     Args:
         loss_scale: as in mmengine ('dynamic', a float or GradScaler arguments); only float16
@@ -44,12 +49,66 @@ class AmpOptimWrapper(_AmpOptimWrapper):
         if self.cast_dtype is torch.bfloat16:
             self.loss_scaler = _no_scaler('cpu' if on_cpu else 'cuda')
 
+    @contextmanager
+    def optim_context(self, model: torch.nn.Module) -> Iterator[None]:
+        """As mmengine's, with :class:`NarrowMaps` on a CPU."""
+        with super().optim_context(model):
+            if get_device() != 'cpu':
+                yield
+                return
+            with NarrowMaps():
+                yield
+
     def load_state_dict(self, state_dict: dict) -> None:
         """Also takes the state of a run in float32 or bfloat16, which has no loss scale."""
         state_dict = dict(state_dict)
         if not state_dict.get('loss_scaler'):
             state_dict.pop('loss_scaler', None)
         super().load_state_dict(state_dict)
+
+
+class NarrowMaps(TorchFunctionMode):
+    """Runs in float32 what torch 2.13 gets wrong in bfloat16 on a CPU.
+
+    Where a row or a column of the kernel meets nothing but padding, as the sides of a 3x3 kernel
+    with stride 2 do on a map one pixel wide, its part of the weight's gradient is memory that
+    nobody wrote: any number, and sometimes NaN. Such maps are small, so float32 costs nothing.
+    """
+
+    def __torch_function__(self, func: Callable, types: Any, args: Any = (),
+                           kwargs: dict | None = None) -> Any:
+        kwargs = kwargs or {}
+        if func not in (F.conv2d, torch.conv2d) or not _meets_only_padding(*args, **kwargs):
+            return func(*args, **kwargs)
+        with torch.autocast('cpu', enabled=False):
+            full = [value.float() if isinstance(value, torch.Tensor) else value for value in args]
+            named = {key: value.float() if isinstance(value, torch.Tensor) else value
+                     for key, value in kwargs.items()}
+            return func(*full, **named).bfloat16()
+
+
+def _meets_only_padding(input: torch.Tensor, weight: torch.Tensor, bias: Any = None,
+                        stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
+                        ) -> bool:
+    """Whether some row or column of the kernel lies outside the map wherever it is put."""
+    if not _autocasts_on_cpu() or isinstance(padding, str):
+        return False
+    for axis in (-2, -1):
+        size, kernel = input.shape[axis], weight.shape[axis]
+        step, pad, gap = (value if isinstance(value, int) else value[axis]
+                          for value in (stride, padding, dilation))
+        number = (size + 2 * pad - gap * (kernel - 1) - 1) // step + 1
+        for tap in {0, kernel - 1}:
+            first = tap * gap - pad  # where the tap falls in the first place of the kernel
+            if not any(0 <= first + i * step < size for i in range(min(number, size + pad))):
+                return True
+    return False
+
+
+def _autocasts_on_cpu() -> bool:
+    if hasattr(torch, 'get_autocast_dtype'):
+        return torch.is_autocast_enabled('cpu')
+    return torch.is_autocast_cpu_enabled()  # torch before 2.4
 
 
 def _no_scaler(device: str) -> Any:

@@ -14,8 +14,8 @@ from mmengine.runner import Runner
 #: the top level is a variable of the config file, already substituted when the file was read.
 LIVE_KEYS = (set(inspect.signature(Runner.__init__).parameters) - {'self', 'cfg'}) | {
     'activation_checkpointing', 'compile', 'custom_imports', 'efficient_conv_bn_eval',
-    'find_unused_parameters', 'load_strict', 'model_wrapper_cfg', 'runner_type', 'sync_bn',
-    'tta_model', 'tta_pipeline'}
+    'find_unused_parameters', 'load_strict', 'model_wrapper_cfg', 'runner_type',
+    'save_on_interrupt', 'sync_bn', 'tta_model', 'tta_pipeline'}
 
 
 def load_config(name: str) -> Config:

@@ -8,9 +8,10 @@ import numpy as np
 import torch
 from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
-from mmengine.runner.checkpoint import _load_checkpoint, _load_checkpoint_to_model
+from mmengine.runner.checkpoint import _load_checkpoint_to_model
 from torch import Tensor
 
+from ..checkpoint import load_checkpoint
 from ..visualization.model_figures import draw_encodings
 from .browse import _preprocessor_config
 from .checkpoints import mismatch
@@ -47,7 +48,7 @@ def visualize_encodings(cfg: Config, checkpoint: str | None, output_dir: str | P
     inputs = _inputs(cfg, image, size)
     model = MODELS.build(cfg.model)
     if checkpoint is not None:
-        loaded = _load_checkpoint(checkpoint, map_location='cpu')
+        loaded = load_checkpoint(checkpoint)
         state = loaded.get('state_dict', loaded)
         if wrong := mismatch(model.state_dict(), state):
             raise ValueError(f'{checkpoint} does not fit the model of the config:\n{wrong}')

@@ -2,22 +2,24 @@
 from __future__ import annotations
 
 import os.path as osp
-import zipfile
 from typing import Any
 
-import torch
 from mmengine.config import Config
 from mmengine.device import get_device
 from mmengine.registry import RUNNERS
 from mmengine.runner import Runner as MMEngineRunner
 from torch import distributed as dist
 
+from mmposenc.checkpoint import load_checkpoint
+
 from .checkpoints import latest_checkpoint
 from .checks import check_auto_scale_lr, check_files, check_num_classes
+from .lock import check_unlocked
 from .testing import set_out, set_show_dir, set_tta
 
 DEFAULT_HOOKS = {'progress': {'type': 'mmposenc.ProgressBarHook'},
-                 'epoch_seed': {'type': 'mmposenc.EpochSeedHook'}}
+                 'epoch_seed': {'type': 'mmposenc.EpochSeedHook'},
+                 'not_finite': {'type': 'mmposenc.NotFiniteHook'}}
 
 
 def build_runner(cfg: Config) -> MMEngineRunner:
@@ -38,7 +40,8 @@ def leave_process_group() -> None:
 
 
 def prepare_training(cfg: Config, *, amp: bool = False, auto_scale_lr: bool = False,
-                     resume: str | None = None, allow_mismatch: bool = False) -> None:
+                     resume: str | None = None, allow_mismatch: bool = False,
+                     save_on_interrupt: bool = True) -> None:
     """Puts the options of ``tools/train.py`` into a config, and checks what it names.
 
     Args:
@@ -47,11 +50,13 @@ def prepare_training(cfg: Config, *, amp: bool = False, auto_scale_lr: bool = Fa
         auto_scale_lr: scale the learning rate by the batch size over auto_scale_lr.base_batch_size.
         resume: a checkpoint to continue from, or 'auto' for the latest in the work directory.
         allow_mismatch: let ``load_from`` and ``resume`` load only what fits the model.
+        save_on_interrupt: save a checkpoint when SIGINT or SIGTERM ends the run.
 
     Raises:
-        ValueError: an option that the config can't serve.
+        ValueError: an option that the config can't serve, or another training in the work_dir.
         FileNotFoundError: a file that the config names or the checkpoint is not there.
     """
+    check_unlocked(cfg.work_dir)
     phases = ('train', 'val') if cfg.get('val_dataloader') else ('train',)
     check_files(cfg, phases)
     check_num_classes(cfg, phases)
@@ -68,6 +73,8 @@ def prepare_training(cfg: Config, *, amp: bool = False, auto_scale_lr: bool = Fa
         _require_file(cfg.load_from, 'load_from')
     if allow_mismatch:
         cfg.load_strict = False
+    if not save_on_interrupt:
+        cfg.save_on_interrupt = False
 
 
 def train(cfg: Config, **options: Any) -> MMEngineRunner:
@@ -102,8 +109,7 @@ def _set_resume(cfg: Config, resume: str) -> None:
     if '://' in path:
         return
     # Samplers are built before the checkpoint is read, so the run's own seed must be known now.
-    checkpoint = torch.load(path, map_location='cpu', mmap=zipfile.is_zipfile(path),
-                            weights_only=False)
+    checkpoint = load_checkpoint(path, mmap=True)
     seed = checkpoint.get('meta', {}).get('seed')
     if seed is not None:
         cfg.setdefault('randomness', {})

@@ -1,35 +1,55 @@
 """mmengine's runner, made strict about checkpoints, safe to interrupt and at home on a CPU."""
 from __future__ import annotations
 
-import os
 import os.path as osp
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
+from pathlib import Path
 from typing import Any
 
 import torch
 from mmengine.device import get_device
-from mmengine.dist import is_distributed, master_only
+from mmengine.dist import is_distributed, is_main_process, master_only
 from mmengine.hooks import Hook
 from mmengine.model import MMDistributedDataParallel, is_model_wrapper
 from mmengine.model.test_time_aug import BaseTTAModel
 from mmengine.model.utils import revert_sync_batchnorm
 from mmengine.runner import Runner as _Runner
 
-from .checkpoints import latest_checkpoint, mismatch
+from mmposenc import mmengine_loading  # noqa: F401  (no checkpoint runs code)
+
+from ..checkpoint.integrity import seal
+from .checkpoint_hook import CheckpointHook
+from .checkpoints import (
+    INTERRUPTED,
+    latest_checkpoint,
+    mismatch,
+    not_finite,
+    note_checkpoint,
+    put_in_place,
+)
+from .interrupt import Interrupted, InterruptHook, StoppedAtOnce, ValidationHook
+from .lock import WorkDirLock
+from .loops import EpochBasedTrainLoop, IterBasedTrainLoop
 from .progress import ProgressBarHook
 
 
 class Runner(_Runner):
-    """mmengine's Runner with four differences.
+    """mmengine's Runner, for trainings that nobody watches.
 
+    - No checkpoint runs code; see :mod:`mmposenc.checkpoint.loading`.
     - A checkpoint that does not fit the model is an error that lists what does not fit, unless
       the config says ``load_strict=False`` (mmengine logs it and goes on with random weights).
-    - Checkpoints are written under another name and renamed, so that a killed run never leaves
-      half of one, and an automatic resume passes over what is incomplete.
-    - SIGINT and SIGTERM end a run after the current iteration; a second one ends it at once.
+    - A resumed run equals one that was not interrupted, to the bit on a CPU: by epoch, by
+      iteration and from the middle of an epoch. Both train loops and CheckpointHook are this
+      project's, whatever their name in the config.
+    - Checkpoints are written under another name, put on the disk and renamed, and only then is an
+      old one deleted.
+    - SIGINT and SIGTERM save and end a run after the current iteration (``save_on_interrupt=False``
+      in the config: without saving); a second one ends it at once. An error saves too, when
+      weights and optimizer are those of a complete iteration.
+    - One training a work directory.
     - Distributed runs work on CPUs, through gloo.
     """
 
@@ -53,11 +73,38 @@ class Runner(_Runner):
 
     def register_hooks(self, *args: Any, **kwargs: Any) -> None:
         super().register_hooks(*args, **kwargs)
-        self.register_hook(_InterruptHook(), priority='LOWEST')
+        self.validation, self.interrupt = ValidationHook(), InterruptHook()
+        self.register_hook(self.validation)
+        self.register_hook(self.interrupt, priority='LOWEST')
+
+    def register_hook(self, hook: Hook | dict, priority: Any = None) -> None:
+        if isinstance(hook, dict) and _plain(hook.get('type')) == 'CheckpointHook':
+            hook = {**hook, 'type': CheckpointHook}
+        super().register_hook(hook, priority)
+
+    def build_train_loop(self, loop: Any) -> Any:
+        if isinstance(loop, dict):
+            loop = dict(loop)
+            if 'type' in loop and 'by_epoch' in loop:
+                raise ValueError('train_cfg: it must have type or by_epoch, not both')
+            kind = _plain(loop.get('type')) or (
+                'EpochBasedTrainLoop' if loop.pop('by_epoch') else 'IterBasedTrainLoop')
+            loop['type'] = {'EpochBasedTrainLoop': EpochBasedTrainLoop,
+                            'IterBasedTrainLoop': IterBasedTrainLoop}.get(kind, loop.get('type'))
+        return super().build_train_loop(loop)
 
     def train(self) -> torch.nn.Module:
-        with self._tidy():
-            return super().train()
+        lock = WorkDirLock(self.work_dir) if is_main_process() else None
+        try:
+            with self._tidy():
+                try:
+                    return super().train()
+                except BaseException as error:
+                    self._rescue(error)
+                    raise
+        finally:
+            if lock is not None:
+                lock.release()
 
     def val(self) -> dict:
         with self._tidy():
@@ -74,8 +121,47 @@ class Runner(_Runner):
             yield
         finally:
             for hook in self.hooks:
-                if isinstance(hook, (_InterruptHook, ProgressBarHook)):
+                if isinstance(hook, (InterruptHook, ProgressBarHook)):
                     hook.after_run(self)
+
+    def stop_if_interrupted(self) -> None:
+        """Called by the training loop between iterations."""
+        if signum := self.interrupt.agreed():
+            raise Interrupted(128 + signum)
+
+    def _rescue(self, error: BaseException) -> None:
+        """Saves the last complete iteration when a run ends early, if nobody has yet."""
+        asked = isinstance(error, Interrupted) and not isinstance(error, StoppedAtOnce)
+        if not asked and not isinstance(error, Exception):
+            return  # such as a loss that is not finite, which would come again
+        loop, saved = self._train_loop, False
+        if self._may_rescue(loop) and (not asked or self.cfg.get('save_on_interrupt', True)):
+            self.validation.put_back(self)
+            try:
+                self.save_checkpoint(self.work_dir, INTERRUPTED, by_epoch=False,
+                                     meta={'epoch': loop.epoch, 'iter': loop.iter})
+                if is_main_process():
+                    note_checkpoint(self.work_dir, osp.join(self.work_dir, INTERRUPTED))
+                saved = True
+            except Exception as second:  # the first error is the one to show
+                self.logger.warning(f'this could not be saved either: {second}')
+        if asked or saved:
+            self._say_where_to_continue(f'interrupted by {self._signal()}' if asked
+                                        else f'stopped by {type(error).__name__}')
+
+    def _may_rescue(self, loop: Any) -> bool:
+        return (isinstance(loop, (EpochBasedTrainLoop, IterBasedTrainLoop)) and loop.at_rest
+                and loop.iter > self._saved_iter and self.may_save())
+
+    def _signal(self) -> str:
+        return signal.Signals(self.interrupt.signum).name if self.interrupt.signum else 'a signal'
+
+    def _say_where_to_continue(self, reason: str) -> None:
+        last = latest_checkpoint(self.work_dir)
+        hint = (f'continue from {last} with --resume auto' if last
+                else 'there is no checkpoint yet, so --resume auto starts from the beginning')
+        at = f'in epoch {self.epoch + 1}, after iteration {self.iter}'
+        self.logger.warning(f'{reason} {at}; {hint}')
 
     def load_or_resume(self) -> None:
         if not self._has_loaded and self._resume and self._load_from is None:
@@ -88,15 +174,42 @@ class Runner(_Runner):
 
     def load_checkpoint(self, filename: str, *args: Any, **kwargs: Any) -> dict:
         self._loading = filename
-        return super().load_checkpoint(filename, *args, **kwargs)
+        checkpoint: dict = super().load_checkpoint(filename, *args, **kwargs)
+        if isinstance(checkpoint.get('meta'), dict):
+            checkpoint['meta'].pop('config', None)  # a resume would run it
+        self._loaded = checkpoint
+        return checkpoint
+
+    def resume(self, filename: str, *args: Any, **kwargs: Any) -> None:
+        super().resume(filename, *args, **kwargs)
+        checkpoint, self._loaded = self._loaded, {}
+        if isinstance(self._train_loop, (EpochBasedTrainLoop, IterBasedTrainLoop)):
+            self._train_loop.continue_at(checkpoint['meta'])
+        self._saved_iter = self.iter
+        for name, parameter in self._plain_model().named_parameters():
+            if name in checkpoint.get('gradients', {}):
+                parameter.grad = checkpoint['gradients'][name].to(parameter)
 
     def call_hook(self, fn_name: str, **kwargs: Any) -> None:
         super().call_hook(fn_name, **kwargs)
         if fn_name == 'after_load_checkpoint':  # the last moment before the weights go in
             self._check_match(kwargs['checkpoint'])
+        elif fn_name == 'before_save_checkpoint' and 'optimizer' in kwargs['checkpoint']:
+            self._add_gradients(kwargs['checkpoint'])
+
+    def _add_gradients(self, checkpoint: dict) -> None:
+        """Of iterations whose gradients are accumulated and not applied yet."""
+        wrapper = self.optim_wrapper
+        if getattr(wrapper, '_inner_count', 0) % getattr(wrapper, '_accumulative_counts', 1):
+            checkpoint['gradients'] = {
+                name: parameter.grad.cpu() for name, parameter
+                in self._plain_model().named_parameters() if parameter.grad is not None}
+
+    def _plain_model(self) -> torch.nn.Module:
+        return self.model.module if is_model_wrapper(self.model) else self.model
 
     def _check_match(self, checkpoint: dict) -> None:
-        model = self.model.module if is_model_wrapper(self.model) else self.model
+        model = self._plain_model()
         if isinstance(model, BaseTTAModel):
             model = model.module
         state = checkpoint.get('state_dict', checkpoint)
@@ -111,68 +224,48 @@ class Runner(_Runner):
                              'what fits.')
         self.logger.warning(report)
 
+    def may_save(self) -> bool:
+        """Whether the weights are finite: no others may take a good checkpoint's place."""
+        models = [self._plain_model()]
+        models += [hook.ema_model for hook in self.hooks if hasattr(hook, 'ema_model')]
+        for model in models:
+            if name := not_finite(model.state_dict(), dict(model.named_parameters())):
+                self.logger.error(f'no checkpoint is saved: {name} is not finite (iteration '
+                                  f'{self.iter + 1})')
+                return False
+        return True
+
     @master_only
-    def save_checkpoint(self, out_dir: str, filename: str, *args: Any, **kwargs: Any) -> None:
+    def save_checkpoint(self, out_dir: str, filename: str, *args: Any, meta: dict | None = None,
+                        by_epoch: bool = True, **kwargs: Any) -> None:
+        meta, loop = dict(meta or {}), self._train_loop
+        meta.setdefault('epoch', self.epoch + by_epoch)
+        meta.setdefault('iter', self.iter + (not by_epoch))
+        if isinstance(loop, (EpochBasedTrainLoop, IterBasedTrainLoop)):
+            meta['data'] = loop.place(meta['epoch'], meta['iter'])
+            meta['validated'] = loop.is_validated(meta['epoch'], meta['iter'])
         if '://' in str(out_dir):
-            super().save_checkpoint(out_dir, filename, *args, **kwargs)
+            super().save_checkpoint(out_dir, filename, *args, meta=meta, by_epoch=by_epoch,
+                                    **kwargs)
             return
-        partial = osp.join(out_dir, f'{filename}.partial')
+        path, partial = Path(out_dir, filename), Path(out_dir, f'{filename}.partial')
         try:
-            super().save_checkpoint(out_dir, f'{filename}.partial', *args, **kwargs)
-            os.replace(partial, osp.join(out_dir, filename))
+            super().save_checkpoint(out_dir, partial.name, *args, meta=meta, by_epoch=by_epoch,
+                                    **kwargs)
+            seal(partial)
+            put_in_place(partial, path)
+        except OSError as error:
+            raise OSError(f'the checkpoint {path} cannot be written: {error.strerror or error}; '
+                          'those before it are whole, and --resume continues from them') from error
         finally:
-            if osp.exists(partial):
-                os.remove(partial)
+            partial.unlink(missing_ok=True)
+        self._saved_iter = meta['iter']
+
+    #: Iterations of the newest checkpoint.
+    _saved_iter = 0
 
 
-class Interrupted(SystemExit):
-    """Ends the program with the exit status that shells give to a signal."""
-
-
-class _InterruptHook(Hook):
-    """Turns SIGINT and SIGTERM into an end after the current iteration."""
-
-    def __init__(self) -> None:
-        self.signum = 0
-        self.previous: dict[int, Any] = {}
-
-    def before_run(self, runner: Runner) -> None:
-        for signum in (signal.SIGINT, signal.SIGTERM):
-            try:
-                self.previous[signum] = signal.signal(signum, self._remember)
-            except ValueError:  # not the main thread: leave the signals to whoever has it
-                return
-
-    def after_run(self, runner: Runner) -> None:
-        while self.previous:
-            signal.signal(*self.previous.popitem())
-
-    def _remember(self, signum: int, frame: FrameType | None) -> None:
-        if self.signum:
-            raise Interrupted(128 + signum)
-        self.signum = signum
-        print(f'\n{signal.Signals(signum).name}: stopping after this iteration; '
-              'send it again to stop at once', flush=True)
-
-    def _stop(self, runner: Runner) -> None:
-        if not self.signum:
-            return
-        self.after_run(runner)
-        last = latest_checkpoint(runner.work_dir)
-        hint = (f'continue from {last} with --resume auto' if last
-                else 'there is no checkpoint yet, so --resume auto starts from the beginning')
-        runner.logger.warning(f'interrupted by {signal.Signals(self.signum).name} in epoch '
-                              f'{runner.epoch + 1}, iteration {runner.iter + 1}; {hint}')
-        raise Interrupted(128 + self.signum)
-
-    def after_train_iter(self, runner: Runner, *args: Any, **kwargs: Any) -> None:
-        self._stop(runner)
-
-    def after_train_epoch(self, runner: Runner) -> None:
-        self._stop(runner)
-
-    def after_val_iter(self, runner: Runner, *args: Any, **kwargs: Any) -> None:
-        self._stop(runner)
-
-    def after_test_iter(self, runner: Runner, *args: Any, **kwargs: Any) -> None:
-        self._stop(runner)
+def _plain(kind: Any) -> str:
+    """The name of a class in a config, without mmengine's scope."""
+    name = kind if isinstance(kind, str) else getattr(kind, '__name__', '')
+    return name.removeprefix('mmengine.')

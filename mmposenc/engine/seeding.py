@@ -1,36 +1,159 @@
-"""Randomness that a resumed run repeats."""
+"""Randomness that depends on the place in the training alone, so that a resumed run repeats it."""
 from __future__ import annotations
 
-from functools import partial
-from typing import Any
+import random
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
-from mmengine.dataset import worker_init_fn
+import torch
 from mmengine.hooks import Hook
-from mmengine.runner import set_random_seed
+from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 
 class EpochSeedHook(Hook):
-    """Seeds every epoch from (the run's seed, the epoch, the process).
+    """Seeds every training iteration from (the run's seed, the iteration, the process).
 
-    A run that was interrupted and resumed then draws the same drop paths and augmentations as
-    one that was not, to the bit. Data loader workers are seeded when they start, so this holds
-    with ``train_dataloader.persistent_workers=False``, which starts them with every epoch
-    (mmengine alone would then give every epoch the same augmentations). In a loop counted in
-    iterations the order of the images and the optimizer continue exactly, and the draws after a
-    resume are new ones.
+    A run that was interrupted and resumed then draws the same drop paths and dropouts as one that
+    was not, to the bit. What is drawn for a sample, such as a flip, has a seed of its own; see
+    :class:`SeededBatches`. (The name is from when seeds were by epoch.)
     """
     priority = 'VERY_HIGH'
 
-    def before_train_epoch(self, runner: Any) -> None:
-        loader, start = runner.train_dataloader, max(runner.epoch, runner.iter)
-        seed = epoch_seed(runner.seed, start, runner.rank)
-        set_random_seed(seed, deterministic=runner.deterministic)
-        loader.worker_init_fn = partial(worker_init_fn, num_workers=loader.num_workers,
-                                        rank=runner.rank, seed=seed)
+    def before_train_iter(self, runner: Any, batch_idx: int, data_batch: Any = None) -> None:
+        seed_all(iteration_seed(runner))
 
 
-def epoch_seed(seed: int, epoch: int, rank: int) -> int:
-    """A seed below 2**31 - 2**20 that no other epoch or process shares in practice."""
-    state = np.random.SeedSequence([seed, epoch, rank]).generate_state(1)[0]
-    return int(state % (2**31 - 2**20))
+def iteration_seed(runner: Any) -> int:
+    """The seed of the iteration that a runner is in."""
+    return place_seed(runner.seed, runner.iter, runner.rank)
+
+
+def place_seed(seed: int, *place: int) -> int:
+    """A seed below 2**31 that no other place shares in practice."""
+    return int(np.random.SeedSequence([seed, *place]).generate_state(1)[0] % 2**31)
+
+
+def seed_all(seed: int) -> None:
+    """Seeds the generators of Python, NumPy and torch."""
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
+
+
+class SeededIndex(NamedTuple):
+    """Which sample, and the place in the training that seeds what is drawn for it."""
+
+    index: Any
+    place: tuple[int, ...]
+
+
+class SeededBatches:
+    """A batch sampler whose indices know their place, and that can start in the middle.
+
+    The seed of a sample is from (the run's seed, the epoch, its place in the epoch over all
+    processes). So it does not matter how many workers load, nor how many processes share a batch,
+    as long as together they take the samples in the same order.
+
+    Args:
+        batches: a batch sampler of one process.
+        seed: the run's.
+        rank: this process.
+        world_size: number of processes.
+    """
+
+    def __init__(self, batches: Any, seed: int, rank: int = 0, world_size: int = 1) -> None:
+        self.batches, self.seed, self.rank, self.world_size = batches, seed, rank, world_size
+        self.epoch = self.skip = 0
+
+    def start(self, epoch: int, skip: int = 0) -> None:
+        """Says where the next pass is: the epoch, and how many of its batches are done."""
+        self.epoch, self.skip = epoch, skip
+        for sampler in (getattr(self.batches, 'sampler', None), self.batches):
+            if hasattr(sampler, 'set_epoch'):
+                sampler.set_epoch(epoch)
+
+    def __iter__(self) -> Iterator[list[SeededIndex]]:
+        skip, self.skip, before = self.skip, 0, 0
+        for number, batch in enumerate(self.batches):
+            if number >= skip:
+                yield [SeededIndex(index, (self.seed, self.epoch,
+                                           (before + i) * self.world_size + self.rank))
+                       for i, index in enumerate(batch)]
+            before += len(batch)
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == 'batches':  # not there yet while a copy is made
+            raise AttributeError(name)
+        return getattr(self.batches, name)
+
+
+class SeededDataset(Dataset):
+    """A data set that takes :class:`SeededIndex`; in all else the one it holds, which hooks read
+    and change (mmdet's PipelineSwitchHook sets ``pipeline``)."""
+
+    def __init__(self, dataset: Any) -> None:
+        object.__setattr__(self, 'dataset_within', dataset)
+
+    def __getitem__(self, item: Any) -> Any:
+        if not isinstance(item, SeededIndex):
+            return self.dataset_within[item]
+        seed_all(place_seed(*item.place))
+        return self.dataset_within[item.index]
+
+    def __len__(self) -> int:
+        return len(self.dataset_within)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == 'dataset_within' or name.startswith('__'):
+            raise AttributeError(name)
+        return getattr(self.dataset_within, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self.dataset_within, name, value)
+
+    def __getstate__(self) -> Any:
+        return self.dataset_within
+
+    def __setstate__(self, state: Any) -> None:
+        object.__setattr__(self, 'dataset_within', state)
+
+
+#: Arguments of a DataLoader besides data set and batches.
+_KEPT = ('num_workers', 'collate_fn', 'pin_memory', 'timeout', 'worker_init_fn',
+         'multiprocessing_context', 'generator', 'prefetch_factor', 'persistent_workers',
+         'in_order')
+
+
+def seeded_loader(loader: DataLoader, seed: int, rank: int, world_size: int) -> DataLoader:
+    """The same loader with :class:`SeededBatches`; itself where there are no indices to seed by."""
+    if isinstance(loader.dataset, IterableDataset) or loader.batch_sampler is None:
+        return loader
+    return DataLoader(SeededDataset(loader.dataset),
+                      batch_sampler=SeededBatches(loader.batch_sampler, seed, rank, world_size),
+                      **{name: getattr(loader, name) for name in _KEPT if hasattr(loader, name)})
+
+
+def why_not_exact(loader: DataLoader) -> str | None:
+    """Why a resumed run may draw other data than one that was not interrupted, or None."""
+    if not isinstance(loader.batch_sampler, SeededBatches):
+        return 'its data set has no indices, so there is no place to continue from'
+    kind = type(getattr(loader.dataset, 'dataset_within', loader.dataset))
+    known = kind.__module__.partition('.')[0] in ('mmposenc', 'mmengine', 'mmdet', 'mmseg',
+                                                  'mmpretrain')
+    if loader.persistent_workers and not known:
+        return (f'workers persist, and what {kind.__name__} keeps in them from epoch to epoch is '
+                'lost (persistent_workers=False ends them with every epoch)')
+    cached = [type(step).__name__ for step in _steps(loader.dataset)
+              if type(step).__name__.startswith('Cached')]
+    if cached:
+        return f'{cached[0]} draws from the images it saw last, which are not in the checkpoint'
+    return None
+
+
+def _steps(dataset: Any) -> list[Any]:
+    pipeline = getattr(dataset, 'pipeline', None)
+    return list(getattr(pipeline, 'transforms', pipeline) or [])

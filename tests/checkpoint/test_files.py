@@ -57,7 +57,7 @@ def test_a_pickle_that_runs_code_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     torch.save({'model': STATE, 'args': Unsafe()}, 'x.pth')
     with pytest.raises(ValueError, match=r'x.pth is refused: .*Unsupported global: GLOBAL .*'
-                                         r'weights_only=False.*convert weights.pth'):
+                                         r'weights_only=False.*use weights.pth'):
         read_checkpoint('x.pth')
     assert not (tmp_path / 'ran.txt').exists()
 
@@ -104,7 +104,7 @@ def test_bad_paths_and_contents_are_named(tmp_path):
 def test_a_failed_write_leaves_the_old_file(tmp_path):
     path = tmp_path / 'x.safetensors'
     write_checkpoint(path, STATE)
-    with pytest.raises(ValueError, match='dtype torch.complex64'):
-        write_checkpoint(path, {'c': torch.zeros(2, dtype=torch.complex64)})
+    with pytest.raises(TypeError, match='metadata'):
+        write_checkpoint(path, STATE, {'a number': 3})
     assert_same(read_checkpoint(path).state_dict, STATE)
     assert [p.name for p in tmp_path.iterdir()] == ['x.safetensors']

@@ -7,6 +7,7 @@ from mmengine.registry import OPTIM_WRAPPERS
 from torch import nn
 
 from mmposenc.engine import AmpOptimWrapper
+from mmposenc.engine.amp import NarrowMaps
 
 cpu_only = pytest.mark.skipif(torch.cuda.is_available(), reason='for machines without a GPU')
 
@@ -52,3 +53,45 @@ def test_scaling_on_a_gpu_is_for_float16_alone() -> None:
     model = nn.Linear(4, 2).cuda()
     assert wrapper(model).loss_scaler.is_enabled()
     assert not wrapper(model, dtype='bfloat16').loss_scaler.is_enabled()
+
+
+@pytest.mark.parametrize('shape, kernel, stride', [((7, 1), 3, 2), ((1, 1), 3, 2), ((1, 7), 5, 1),
+                                                   ((7, 2), 3, 3)])
+def test_gradients_of_narrow_maps(shape, kernel, stride) -> None:
+    """torch 2.13 leaves memory that nobody wrote in the weight's gradient: here it is NaN."""
+    torch.manual_seed(0)
+    conv = nn.Conv2d(256, 256, kernel, stride, kernel // 2)
+    x = torch.randn(2, 256, *shape)
+    grads = {}
+    for dtype in (torch.float32, torch.bfloat16):
+        conv.zero_grad()
+        junk = [torch.full((256 * 256 * kernel * kernel,), float('nan')).bfloat16()
+                for _ in range(4)]
+        del junk
+        with torch.autocast('cpu', dtype, enabled=dtype is torch.bfloat16), NarrowMaps():
+            y = conv(x)
+        assert y.dtype is dtype
+        y.float().square().sum().backward()
+        grads[dtype] = conv.weight.grad.clone()
+    error = (grads[torch.bfloat16] - grads[torch.float32]).norm()
+    assert error < 2e-2 * grads[torch.float32].norm()
+
+
+@cpu_only
+def test_a_step_uses_them_and_leaves_wide_maps_alone() -> None:
+    conv = nn.Conv2d(8, 8, 3, 2, 1)
+    optim, seen = wrapper(conv), []
+    original = NarrowMaps.__torch_function__
+
+    def spy(self, func, types, args=(), kwargs=None):
+        if func is torch.conv2d:
+            seen.append(args[0].dtype)
+        return original(self, func, types, args, kwargs)
+    NarrowMaps.__torch_function__ = spy
+    try:
+        with optim.optim_context(conv):
+            assert conv(torch.randn(1, 8, 7, 1)).dtype is torch.bfloat16
+            assert conv(torch.randn(1, 8, 8, 8)).dtype is torch.bfloat16
+    finally:
+        NarrowMaps.__torch_function__ = original
+    assert len(seen) == 2

@@ -1,10 +1,16 @@
 """Choosing a checkpoint and comparing it with a model."""
 from __future__ import annotations
 
+import logging
+import shutil
+
+import pytest
 import torch
+from mmengine.logging import MMLogger
 from torch import nn
 
-from mmposenc.engine.checkpoints import latest_checkpoint, mismatch
+from mmposenc.checkpoint.integrity import seal
+from mmposenc.engine.checkpoints import latest_checkpoint, mismatch, not_finite, note_checkpoint
 
 
 def save(path, whole: bool = True):
@@ -58,3 +64,62 @@ def test_counters_of_batches_do_not_matter_and_long_lists_are_cut() -> None:
     report = mismatch({f'a{i}.b.c.w': torch.zeros(1) for i in range(50)}, {})
     assert report.splitlines()[0].startswith('50 in the model')
     assert report.splitlines()[-1] == '  ... and 30 more lines'
+
+
+def test_a_damaged_checkpoint_is_named_and_the_one_before_is_taken(tmp_path) -> None:
+    lines = []
+    for number in (1, 2, 3):
+        torch.save({'meta': {'iter': number}, 'w': torch.zeros(1000)},
+                   tmp_path / f'iter_{number}.pth')
+        seal(tmp_path / f'iter_{number}.pth')
+    note_checkpoint(tmp_path, tmp_path / 'iter_3.pth')
+    data = bytearray((tmp_path / 'iter_3.pth').read_bytes())
+    data[2000] ^= 4
+    (tmp_path / 'iter_3.pth').write_bytes(data)
+    logger = MMLogger.get_instance('damaged', logger_name='damaged')
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())
+    logger.addHandler(handler)
+    assert latest_checkpoint(tmp_path) == str(tmp_path / 'iter_2.pth')
+    assert len(lines) == 1 and f'{tmp_path / "iter_3.pth"} is passed over: its CRC' in lines[0]
+    assert f'{tmp_path / "iter_2.pth"} is taken instead' in lines[0]
+
+
+def test_the_note_is_relative_and_copies_of_a_folder_use_their_own(tmp_path) -> None:
+    first = tmp_path / 'run1'
+    first.mkdir()
+    save(first / 'epoch_1.pth')
+    note_checkpoint(first, first / 'epoch_1.pth')
+    assert (first / 'last_checkpoint').read_text() == 'epoch_1.pth'
+    for text in ('epoch_1.pth', str(first / 'epoch_1.pth')):  # ours, and mmengine's
+        (first / 'last_checkpoint').write_text(text)
+        copy = shutil.copytree(first, tmp_path / f'run{len(text)}')
+        assert latest_checkpoint(copy) == str(copy / 'epoch_1.pth')
+    (first / 'elsewhere').mkdir()
+    (first / 'epoch_1.pth').rename(first / 'elsewhere' / 'epoch_1.pth')
+    note_checkpoint(first, first / 'elsewhere' / 'epoch_1.pth')
+    assert latest_checkpoint(first) == str(first / 'elsewhere' / 'epoch_1.pth')
+
+
+@pytest.mark.parametrize('content', [b'', b'\0\xff\x80binary.pth', b'a' * 5000 + b'.pth',
+                                     b'no_such.pth', b'\n\n'])
+def test_a_note_that_is_damaged_does_no_harm(tmp_path, content) -> None:
+    save(tmp_path / 'epoch_1.pth')
+    (tmp_path / 'last_checkpoint').write_bytes(content)
+    assert latest_checkpoint(tmp_path) == str(tmp_path / 'epoch_1.pth')
+
+
+def test_what_got_furthest_comes_first_whatever_its_name(tmp_path) -> None:
+    for name, iteration in (('epoch_2.pth', 20), ('iter_15.pth', 15), ('interrupted.pth', 27)):
+        torch.save({'meta': {'iter': iteration}}, tmp_path / name)
+    assert latest_checkpoint(tmp_path) == str(tmp_path / 'interrupted.pth')
+    (tmp_path / 'interrupted.pth').unlink()
+    assert latest_checkpoint(tmp_path) == str(tmp_path / 'epoch_2.pth')
+
+
+def test_weights_that_are_not_finite() -> None:
+    state = {'w': torch.ones(2), 'mask': torch.tensor([0., -float('inf')]),
+             'n': torch.ones(1).int()}
+    assert not_finite(state, ['w']) is None
+    assert not_finite({**state, 'mask': torch.tensor([float('nan')])}, ['w']) == 'mask'
+    assert not_finite({**state, 'w': torch.tensor([float('inf')])}, ['w']) == 'w'

@@ -1,47 +1,118 @@
-"""Seeds of epochs."""
+"""Seeds of iterations and samples."""
 from __future__ import annotations
 
+import pickle
 import random
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 import torch
-from torch.utils.data import DataLoader
+from mmengine.dataset import DefaultSampler, InfiniteSampler
+from torch.utils.data import BatchSampler, DataLoader
 
 from mmposenc.engine import EpochSeedHook
-from mmposenc.engine.seeding import epoch_seed
+from mmposenc.engine.seeding import SeededDataset, place_seed, seeded_loader, why_not_exact
 
 
-def test_seeds_differ_by_run_epoch_and_process() -> None:
-    seeds = {epoch_seed(run, epoch, rank) for run in range(10) for epoch in range(40)
+def test_seeds_differ_by_run_place_and_process() -> None:
+    seeds = {place_seed(run, epoch, rank) for run in range(10) for epoch in range(40)
              for rank in range(8)}
     assert len(seeds) == 10 * 40 * 8
     assert max(seeds) < 2**31
-    assert epoch_seed(3, 4, 5) == epoch_seed(3, 4, 5)
+    assert place_seed(3, 4, 5) == place_seed(3, 4, 5)
+
+
+def test_an_iteration_draws_the_same_whatever_came_before() -> None:
+    def draws(iteration: int) -> list[float]:
+        run = SimpleNamespace(seed=7, rank=0, iter=iteration)
+        EpochSeedHook().before_train_iter(run, 0)
+        return [random.random(), np.random.rand(), torch.rand(1).item()]
+    first = [draws(i) for i in (0, 1, 2)]
+    torch.rand(5)
+    assert [draws(i) for i in (0, 1, 2)] == first
+    assert first[0] != first[1]
 
 
 class Draws(torch.utils.data.Dataset):
     def __len__(self) -> int:
-        return 4
+        return 7
 
-    def __getitem__(self, index: int) -> list[float]:
-        return [random.random(), np.random.rand(), torch.rand(1).item()]
-
-
-def draws(epochs: list[int], workers: int) -> list:
-    loader = DataLoader(Draws(), num_workers=workers, collate_fn=list)
-    run = SimpleNamespace(train_dataloader=loader, seed=7, rank=0, deterministic=False, iter=0)
-    out = []
-    for epoch in epochs:
-        run.epoch = epoch
-        EpochSeedHook().before_train_epoch(run)
-        out.append((list(loader), torch.rand(2).tolist()))
-        torch.rand(5)  # what else happens in an epoch does not matter
-    return out
+    def __getitem__(self, index: int) -> tuple:
+        return index, random.random(), np.random.rand(), torch.rand(1).item()
 
 
-def test_an_epoch_draws_the_same_whatever_came_before() -> None:
-    for workers in (0, 2):
-        through = draws([0, 1, 2], workers)
-        assert draws([2], workers)[0] == through[2]
-        assert through[1] != through[2]
+def loader(workers: int = 0, endless: bool = False, rank: int = 0, world: int = 1, batch: int = 2,
+           **kwargs) -> DataLoader:
+    data = Draws()
+    sampler = InfiniteSampler(data, seed=5) if endless else DefaultSampler(data, seed=5)
+    sampler.rank, sampler.world_size = rank, world  # as in one of several processes
+    sampler.num_samples, sampler.total_size = 7, 7 + 7 % world
+    return seeded_loader(DataLoader(data, batch_size=batch, sampler=sampler, num_workers=workers,
+                                    collate_fn=list, **kwargs), 3, rank, world)
+
+
+def take(load: DataLoader, epoch: int, skip: int, number: int = 99) -> list:
+    load.batch_sampler.start(epoch, skip)
+    return [batch for _, batch in zip(range(number), load, strict=False)]
+
+
+@pytest.mark.parametrize('workers', [0, 2])
+def test_a_pass_goes_on_in_the_middle_with_any_number_of_workers(workers) -> None:
+    whole = take(loader(), 4, 0)
+    assert [len(batch) for batch in whole] == [2, 2, 2, 1]
+    random.random()
+    assert take(loader(workers), 4, 2) == whole[2:]
+    assert take(loader(workers), 5, 0) != whole
+    kept = loader(workers, persistent_workers=workers > 0)
+    assert take(kept, 3, 0) + take(kept, 4, 0) == take(loader(), 3, 0) + whole
+
+
+def test_an_endless_sampler_is_continued() -> None:
+    assert take(loader(endless=True), 0, 5, 4) == take(loader(endless=True), 0, 0, 9)[5:]
+
+
+def test_a_sample_that_comes_twice_is_drawn_anew() -> None:
+    drawn = sum(take(loader(endless=True), 0, 0, 14), [])
+    assert len({entry[1] for entry in drawn}) == 28 and len({entry[0] for entry in drawn}) == 7
+
+
+def test_two_processes_draw_what_one_draws() -> None:
+    one = take(loader(batch=4), 1, 0)
+    parts = [take(loader(rank=rank, world=2, batch=2), 1, 0) for rank in (0, 1)]
+    for whole, first, second in zip(one, *parts, strict=True):
+        shared = [sample for pair in zip(first, second, strict=True) for sample in pair]
+        assert shared[:len(whole)] == whole
+
+
+def test_the_data_set_stays_the_one_that_hooks_know() -> None:
+    inner = Draws()
+    inner.pipeline = 'first'
+    data = pickle.loads(pickle.dumps(SeededDataset(inner)))
+    data.pipeline = 'second'
+    assert data.dataset_within.pipeline == data.pipeline == 'second'
+    assert len(data) == 7 and data[3][0] == 3 and not hasattr(data, '__getitems__')
+
+
+def test_what_cannot_be_exact_is_said() -> None:
+    assert why_not_exact(loader()) is None
+    assert 'what Draws keeps in them' in why_not_exact(loader(1, persistent_workers=True))
+
+    class Stream(torch.utils.data.IterableDataset):
+        def __iter__(self):
+            yield from range(3)
+    stream = seeded_loader(DataLoader(Stream()), 0, 0, 1)
+    assert 'has no indices' in why_not_exact(stream) and list(stream)
+
+    class CachedMosaic:
+        pass
+    data = loader()
+    data.dataset.pipeline = SimpleNamespace(transforms=[CachedMosaic()])
+    assert 'CachedMosaic draws' in why_not_exact(data)
+
+
+def test_batch_samplers_of_any_kind_are_wrapped() -> None:
+    batches = BatchSampler(DefaultSampler(Draws(), seed=5), 3, drop_last=True)
+    load = seeded_loader(DataLoader(Draws(), batch_sampler=batches, collate_fn=list), 1, 0, 1)
+    assert len(load) == 2 and load.batch_sampler.drop_last
+    assert [len(batch) for batch in take(load, 0, 1)] == [3]

@@ -19,7 +19,7 @@ test_pipeline = [
 train_dataloader = dict(
     batch_size=2,
     num_workers=2,
-    persistent_workers=False,  # started and seeded with every epoch: a resumed run is exact
+    persistent_workers=False,
     sampler=dict(type='DefaultSampler', shuffle=True),
     batch_sampler=dict(type='AspectRatioBatchSampler'),
     dataset=dict(

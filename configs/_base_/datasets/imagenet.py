@@ -35,7 +35,7 @@ test_pipeline = [
 train_dataloader = dict(
     batch_size=128,
     num_workers=8,
-    persistent_workers=False,  # started and seeded with every epoch: a resumed run is exact
+    persistent_workers=False,
     pin_memory=True,
     drop_last=True,
     collate_fn=dict(type='default_collate'),

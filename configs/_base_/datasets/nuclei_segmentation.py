@@ -36,7 +36,7 @@ dataset = dict(
     type='mmposenc.SegDataset', data_root=data_root, img_suffix='.png', metainfo=metainfo)
 train_dataloader = dict(
     num_workers=1,
-    persistent_workers=False,  # started and seeded with every epoch: a resumed run is exact
+    persistent_workers=False,
     drop_last=True,
     sampler=dict(type='DefaultSampler'),
     # The tiles overlap and are few: an 'epoch' sees each many times, cut anew.

@@ -28,7 +28,7 @@ test_pipeline = [
 train_dataloader = dict(
     batch_size=4,
     num_workers=1,
-    persistent_workers=False,  # started and seeded with every epoch: a resumed run is exact
+    persistent_workers=False,
     sampler=dict(type='DefaultSampler', shuffle=True),
     # The tiles overlap and are few: an 'epoch' sees each three times, cut anew.
     dataset=dict(

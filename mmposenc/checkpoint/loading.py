@@ -1,0 +1,117 @@
+"""The one place where checkpoint files are read: whole ones only, and none that runs code."""
+from __future__ import annotations
+
+import contextlib
+import importlib
+import pickle
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file as load_safetensors
+
+from .integrity import damage
+
+_HISTORY = 'mmengine.logging.history_buffer'
+#: Statistics of mmengine's HistoryBuffer, which a training checkpoint names by getattr.
+_STATISTICS = ('min', 'max', 'current', 'mean')
+_DTYPES = ('bool', 'int8', 'uint8', 'int16', 'uint16', 'int32', 'uint32', 'int64', 'uint64',
+           'float16', 'float32', 'float64', 'str', 'bytes')
+
+
+def load_checkpoint(path: str | Path, map_location: Any = 'cpu', *, mmap: bool = False) -> Any:
+    """Read a file of torch.save or of safetensors without running any code it may hold.
+
+    Besides what ``torch.load(weights_only=True)`` takes by itself, training checkpoints of mmengine
+    may hold its HistoryBuffer (logged losses), and numbers and arrays of NumPy.
+
+    Args:
+        path: the file. A name that ends in .safetensors is read as such.
+        map_location: as of torch.load.
+        mmap: leave tensors in the file until they are used.
+
+    Returns:
+        What was saved; of .safetensors, a dict of tensors.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: a damaged file, or one that cannot be read without running code.
+    """
+    path = Path(path).expanduser()
+    if not path.is_file():
+        raise FileNotFoundError(f'{path} is no file')
+    if path.suffix == '.safetensors':
+        device = map_location if isinstance(map_location, (str, torch.device)) else 'cpu'
+        try:
+            return load_safetensors(path, device=str(device))
+        except (SafetensorError, OSError, ValueError) as error:
+            raise ValueError(f'{path} cannot be read, it is cut short or no safetensors file: '
+                             f'{error}') from error
+    if reason := damage(path):
+        raise ValueError(f'{path} cannot be read, {reason}')
+    is_zip = _is_zip(path)
+    try:
+        with safe_types():
+            return torch.load(path, map_location=map_location, weights_only=True,
+                              mmap=(mmap and is_zip) or None)
+    except pickle.UnpicklingError as error:
+        raise ValueError(_refusal(path, str(error))) from error
+    except (RuntimeError, EOFError, OSError, ValueError, LookupError, TypeError, AttributeError,
+            RecursionError, OverflowError) as error:
+        raise ValueError(f'{path} cannot be read, it is cut short or no checkpoint: '
+                         f'{str(error).splitlines()[0] if str(error) else error!r}') from error
+
+
+def _is_zip(path: Path) -> bool:
+    with open(path, 'rb') as file:
+        return file.read(2) == b'PK'
+
+
+def _refusal(path: Path, error: str) -> str:
+    """A pickle that torch would not read: because of what it holds, or because it is none."""
+    if 'eights only' not in error and 'weights_only' not in error:
+        return f'{path} cannot be read: {error}'
+    reason = next((line.strip().removeprefix('WeightsUnpickler error: ').split(' was not')[0]
+                   for line in error.splitlines() if 'nsupported' in line),
+                  'it holds more than weights')
+    return (f'{path} is refused: to read it, code that it holds would have to run ({reason}). If '
+            'you trust where it comes from, take its weights out elsewhere, in an environment '
+            f'that you can lose: python -c "import torch; c = torch.load(\'{path.name}\', '
+            "map_location='cpu', weights_only=False); torch.save(c.get('state_dict', "
+            "c.get('model', c)), 'weights.pth')\", and use weights.pth")
+
+
+def safe_types() -> contextlib.AbstractContextManager[Any]:
+    """Within it, torch.load(weights_only=True) takes what checkpoints of mmengine hold."""
+    if tuple(map(int, torch.__version__.split('.')[:2])) < (2, 6):
+        # It takes no names yet: training checkpoints are refused there.
+        return contextlib.nullcontext()
+    core = 'numpy._core' if hasattr(np, '_core') else 'numpy.core'
+    multiarray = importlib.import_module(f'{core}.multiarray')
+    # Files name NumPy's functions by where they were when the file was written.
+    by_name = [(getattr(multiarray, name), f'numpy.{place}.multiarray.{name}')
+               for name in ('_reconstruct', 'scalar') for place in ('core', '_core')]
+    # Without mmengine what these files hold besides tensors is of no use, and passed over.
+    history = getattr(sys.modules.get(_HISTORY), 'HistoryBuffer', _PassedOver)
+
+    def statistic(owner: Any, name: str) -> Any:
+        """All that is left of getattr, which could reach any code."""
+        if owner is not history or name not in _STATISTICS:
+            raise pickle.UnpicklingError(
+                f'Weights only load failed: Unsupported getattr of {owner!r}, {name!r}')
+        return getattr(owner, name, None)
+
+    return torch.serialization.safe_globals([
+        np.ndarray, np.dtype, *{type(np.dtype(name)) for name in _DTYPES}, *by_name,
+        (slice, 'builtins.slice'), (history, f'{_HISTORY}.HistoryBuffer'),
+        (statistic, 'builtins.getattr')])
+
+
+class _PassedOver:
+    """Stands for an object of a package that is not imported."""
+
+    def __setstate__(self, state: Any) -> None:
+        """Keeps nothing."""

@@ -1,0 +1,192 @@
+"""Stops a training whose loss or gradients are not finite, before they reach the weights."""
+from __future__ import annotations
+
+import os.path as osp
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from mmengine.dist import is_distributed
+from mmengine.hooks import Hook
+from mmengine.model import is_model_wrapper
+from mmengine.optim import OptimWrapper
+from torch import Tensor, distributed, nn
+
+from .seeding import iteration_seed, seed_all
+
+#: Exit status of a run that ends here.
+STATUS = 3
+
+
+class NotFinite(SystemExit):
+    """Ends the program with status 3; ``report`` says what was found."""
+
+    def __init__(self, report: str) -> None:
+        super().__init__(STATUS)
+        self.report = report
+
+    def __str__(self) -> str:
+        return self.report
+
+
+class NotFiniteHook(Hook):
+    """Ends the run, with status 3, at a loss or a gradient that is NaN or infinite.
+
+    Looks before the optimizer's step, so the weights are still good. The message names the
+    iteration, the images, the terms of the loss, the first module whose output is not finite, and
+    a folder ``not_finite/iter_N`` in the work directory: ``checkpoint.pth`` holds the run right
+    before (``--resume`` with it repeats the iteration), ``images.pth`` the batch as it was loaded.
+    With a loss scale (float16) infinite gradients are the scaler's business; the loss is checked.
+
+    Args:
+        max_skipped: leave out so many such iterations, each with a line in the log, before the run
+            ends. BatchNorm's statistics are put back too.
+    """
+    priority = 'VERY_LOW'
+
+    def __init__(self, max_skipped: int = 0) -> None:
+        if not isinstance(max_skipped, int) or max_skipped < 0:
+            raise ValueError(f'max_skipped={max_skipped!r} must be an integer of at least 0')
+        self.max_skipped, self.skipped = max_skipped, 0
+        self.batch: Any = None
+        self.buffers: list[tuple[Tensor, Tensor]] = []
+
+    def before_train(self, runner: Any) -> None:
+        wrapper = runner.optim_wrapper
+        if not isinstance(wrapper, OptimWrapper):
+            return  # several optimizers: their models call them as they like
+        update, step = wrapper.update_params, wrapper.step
+
+        def checked_update(loss: Tensor, *args: Any, **kwargs: Any) -> None:
+            if not _everywhere_finite(loss):
+                self._found(runner, 'the loss')
+                return
+            try:
+                update(loss, *args, **kwargs)
+            except _Skip:
+                wrapper.zero_grad()
+
+        def checked_step(**kwargs: Any) -> None:
+            if not _has_scaler(wrapper) and (name := self._bad_gradient(runner)):
+                self._found(runner, f'the gradient of {name}')
+                raise _Skip
+            step(**kwargs)
+        wrapper.update_params, wrapper.step = checked_update, checked_step
+
+    def before_train_iter(self, runner: Any, batch_idx: int, data_batch: Any = None) -> None:
+        self.batch = data_batch
+        if self.max_skipped:
+            self.buffers = [(buffer, buffer.clone()) for buffer in runner.model.buffers()]
+
+    @staticmethod
+    def _bad_gradient(runner: Any) -> str | None:
+        grads = [p.grad for p in runner.model.parameters() if p.grad is not None]
+        # One number for all of them: a norm is finite if and only if all of it is (and not huge).
+        if not grads or torch.stack([norm.float() for norm in torch._foreach_norm(grads)]
+                                    ).sum().isfinite():
+            return None
+        return next((name.removeprefix('module.') for name, p in runner.model.named_parameters()
+                     if p.grad is not None and not p.grad.isfinite().all()), None)
+
+    def _found(self, runner: Any, what: str) -> None:
+        images = ', '.join(image_names(self.batch)) or 'unknown'
+        where = f'iteration {runner.iter + 1}: {what} is not finite; images: {images}'
+        if self.skipped < self.max_skipped:
+            self.skipped += 1
+            for buffer, before in self.buffers:
+                buffer.copy_(before)
+            runner.logger.warning(f'{where}; skipped ({self.skipped} of {self.max_skipped})')
+            # The iteration counts, as mmengine's counters and the seeds of the next one go by it.
+            runner.optim_wrapper._inner_count = runner.iter + 1
+            return
+        folder = Path(runner.work_dir, 'not_finite', f'iter_{runner.iter + 1}')
+        if runner.rank:
+            folder = folder.with_name(f'{folder.name}_process_{runner.rank}')
+        self._save(runner, folder)
+        report = (f'{where}; {_diagnosis(runner, self.batch)}. The run right before and the batch '
+                  f'are in {osp.relpath(folder)}; --resume {osp.relpath(folder)}/checkpoint.pth '
+                  'repeats the iteration. (default_hooks.not_finite.max_skipped=N leaves out up to '
+                  'N such iterations)')
+        runner.logger.error(report)
+        print(f'error: {report}', file=sys.stderr, flush=True)
+        raise NotFinite(report)
+
+    def _save(self, runner: Any, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        inputs = self.batch.get('inputs') if isinstance(self.batch, dict) else self.batch
+        torch.save({'inputs': inputs, 'images': image_names(self.batch), 'iter': runner.iter},
+                   folder / 'images.pth')
+        runner.save_checkpoint(str(folder), 'checkpoint.pth', by_epoch=False,
+                               meta={'epoch': runner.epoch, 'iter': runner.iter})
+
+
+class _Skip(Exception):
+    """Leaves mmengine's update before the optimizer's step."""
+
+
+def _everywhere_finite(loss: Tensor) -> bool:
+    """In all processes: one that stopped alone would leave the others waiting."""
+    finite = loss.detach().isfinite().all().int()
+    if is_distributed():
+        distributed.all_reduce(finite, distributed.ReduceOp.MIN)
+    return bool(finite)
+
+
+def _has_scaler(wrapper: Any) -> bool:
+    scaler = getattr(wrapper, 'loss_scaler', None)
+    return scaler is not None and scaler.is_enabled()
+
+
+def image_names(batch: Any) -> list[str]:
+    """The files of a batch, as far as its samples know them."""
+    samples = batch.get('data_samples') if isinstance(batch, dict) else None
+    found = [getattr(sample, 'img_path', None) or getattr(sample, 'img_id', None)
+             for sample in samples or []]
+    return [str(name) for name in found if name is not None]
+
+
+def _diagnosis(runner: Any, batch: Any) -> str:
+    """Runs the iteration again, watching; the state is saved, so nothing is lost by that."""
+    model = runner.model.module if is_model_wrapper(runner.model) else runner.model
+    first: list[str] = []
+    seed_all(iteration_seed(runner))
+    try:
+        with torch.no_grad(), _watched(model, first), runner.optim_wrapper.optim_context(model):
+            data = model.data_preprocessor(batch, True)
+            losses = model(**data, mode='loss') if isinstance(data, dict) else model(*data,
+                                                                                     mode='loss')
+        bad = [name for name, value in losses.items() if not _finite(value)]
+    except Exception as error:  # it must not hide what was found
+        return f'running it again ended in {type(error).__name__}: {error}'
+    terms = ', '.join(bad) or 'none'
+    where = first[0] if first else 'none: it is the backward pass'
+    return f'terms of the loss that are not finite: {terms}; first module whose output is not ' \
+           f'finite: {where}'
+
+
+def _finite(value: Any) -> bool:
+    if isinstance(value, Tensor):
+        return not value.is_floating_point() or bool(value.isfinite().all())
+    if isinstance(value, dict):
+        value = value.values()
+    return all(map(_finite, value)) if isinstance(value, (list, tuple, type({}.values()))) else True
+
+
+@contextmanager
+def _watched(model: nn.Module, first: list[str]) -> Iterator[None]:
+    """Notes modules whose outputs are not finite, in the order in which they end."""
+    names = {module: name for name, module in model.named_modules() if name}
+
+    def look(module: nn.Module, inputs: Any, output: Any) -> None:
+        if not first and not _finite(output):
+            first.append(f'{names[module]} ({type(module).__name__}'
+                         f'{"" if _finite(inputs) else ", whose input is not either"})')
+    handles = [module.register_forward_hook(look) for module in names]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()

@@ -1,0 +1,113 @@
+"""SIGINT and SIGTERM end a run after the current iteration, and not in the middle of one."""
+from __future__ import annotations
+
+import os
+import signal
+from types import FrameType
+from typing import Any
+
+import torch
+from mmengine.device import get_device
+from mmengine.dist import is_distributed
+from mmengine.hooks import EMAHook, Hook
+from torch import distributed
+
+
+class Interrupted(SystemExit):
+    """Ends the program with the exit status that shells give to a signal."""
+
+
+class StoppedAtOnce(Interrupted):
+    """By a second signal, wherever the run was: nothing is saved."""
+
+
+class InterruptHook(Hook):
+    """Takes note of SIGINT and SIGTERM; a second one ends the program at once.
+
+    The training loop asks by :meth:`Runner.stop_if_interrupted` after each iteration, when weights
+    and counters fit together; validation and testing may end after any iteration.
+    """
+
+    def __init__(self) -> None:
+        self.signum = 0
+        self.process = 0
+        self.previous: dict[int, Any] = {}
+        self.asked: torch.Tensor | None = None
+
+    def before_run(self, runner: Any) -> None:
+        self.process = os.getpid()
+        for signum in (signal.SIGINT, signal.SIGTERM):
+            try:
+                self.previous[signum] = signal.signal(signum, self._remember)
+            except ValueError:  # not the main thread: leave the signals to whoever has it
+                return
+
+    def after_run(self, runner: Any) -> None:
+        while self.previous:
+            signal.signal(*self.previous.popitem())
+
+    def _remember(self, signum: int, frame: FrameType | None) -> None:
+        if os.getpid() != self.process:
+            return  # a worker: its process group got the signal, and it ends with the run
+        if self.signum:
+            raise StoppedAtOnce(128 + signum)
+        self.signum = signum
+        print(f'\n{signal.Signals(signum).name}: stopping after this iteration; '
+              'send it again to stop at once', flush=True)
+
+    def agreed(self) -> int:
+        """The signal that all processes know of, or 0.
+
+        A process that stopped alone would leave the others waiting for its gradients. They
+        exchange the signal in every iteration and read it in the next, when it has long arrived.
+        """
+        if not is_distributed():
+            return self.signum
+        signum = int(self.asked.item()) if self.asked is not None else 0
+        self.asked = torch.tensor([self.signum], device=get_device())
+        distributed.all_reduce(self.asked, distributed.ReduceOp.MAX)
+        return signum
+
+    def _stop(self) -> None:
+        if self.signum:
+            raise Interrupted(128 + self.signum)
+
+    def after_val_iter(self, runner: Any, *args: Any, **kwargs: Any) -> None:
+        self._stop()
+
+    def after_test_iter(self, runner: Any, *args: Any, **kwargs: Any) -> None:
+        self._stop()
+
+
+class ValidationHook(Hook):
+    """Knows whether a validation has the weights of the moving average in the model.
+
+    Registered after the hooks of the configuration and with the priority of EMAHook, so that it
+    comes directly after it.
+    """
+    priority = 'NORMAL'
+
+    def __init__(self) -> None:
+        self.validated_sum: float | None = None
+
+    def before_val_epoch(self, runner: Any) -> None:
+        self.validated_sum = _sum(runner.model)
+
+    def after_val_epoch(self, runner: Any, metrics: dict | None = None) -> None:
+        self.validated_sum = None
+        validated = getattr(runner._train_loop, 'validated', None)
+        if validated is not None:
+            validated()
+
+    def put_back(self, runner: Any) -> None:
+        """Has the trained weights in the model again, when a validation was cut off."""
+        if self.validated_sum is None or _sum(runner.model) != self.validated_sum:
+            return  # mmpretrain's EMAHook may have put them back already
+        for hook in runner.hooks:
+            if isinstance(hook, EMAHook) and getattr(hook, 'evaluate_on_ema', True):
+                hook._swap_ema_parameters()
+        self.validated_sum = None
+
+
+def _sum(model: torch.nn.Module) -> float:
+    return sum(float(parameter.detach().double().sum()) for parameter in model.parameters())

@@ -1,0 +1,183 @@
+"""mmengine's training loops, continuing where a checkpoint was written, in an epoch too."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from mmengine.dist import get_rank, get_world_size
+from mmengine.runner import EpochBasedTrainLoop as _EpochBasedTrainLoop
+from mmengine.runner import IterBasedTrainLoop as _IterBasedTrainLoop
+
+from .seeding import SeededBatches, seeded_loader, why_not_exact
+
+
+class _Exact:
+    """What both loops add: the place in the data, and the validation that a kill cut off."""
+
+    runner: Any
+    dataloader: Any
+    _epoch: int
+    _iter: int
+    _max_iters: int
+    #: Passes over the data that are complete, and batches of the next one that are used.
+    _pass = 0
+    _batch = 0
+    #: Whether hooks that end an epoch or a validation are at work: half of them may have run.
+    closing = False
+    _validation_is_due = False
+
+    @staticmethod
+    def _loader(runner: Any, dataloader: Any) -> Any:
+        if isinstance(dataloader, dict):
+            different = runner._randomness_cfg.get('diff_rank_seed', False)
+            dataloader = runner.build_dataloader(dataloader, seed=runner.seed,
+                                                 diff_rank_seed=different)
+        return seeded_loader(dataloader, runner.seed, get_rank(), get_world_size())
+
+    def place(self, epoch: int, iteration: int) -> dict[str, int]:
+        """What a checkpoint of this epoch and iteration must know to continue in the data."""
+        if isinstance(self, _EpochBasedTrainLoop) and epoch > self._epoch:
+            return {'epoch': epoch, 'batch': 0}  # the epoch ends; its counter is yet to move
+        return {'epoch': self._pass, 'batch': self._batch + iteration - self._iter}
+
+    def is_validated(self, epoch: int, iteration: int) -> bool:
+        """Whether the weights of this epoch and iteration need no validation any more."""
+        return (epoch, iteration) == (self._epoch, self._iter) and not self._validation_is_due
+
+    def continue_at(self, meta: dict[str, Any]) -> None:
+        """Takes the place from a checkpoint's meta, of mmengine's own too."""
+        place = meta.get('data')
+        if place is None:  # nobody noted it: from the counters
+            length = len(self.dataloader)
+            if isinstance(self, _EpochBasedTrainLoop):
+                done = self._iter - self._epoch * length
+                place = {'epoch': self._epoch, 'batch': done if 0 < done < length else 0}
+            elif _is_endless(self.dataloader):
+                place = {'epoch': 0, 'batch': self._iter}
+            else:
+                place = dict(zip(('epoch', 'batch'), divmod(self._iter, length), strict=True))
+        self._pass, self._batch = place['epoch'], place['batch']
+        self._validation_is_due = not meta.get('validated', False)
+        if reason := why_not_exact(self.dataloader):
+            self.runner.logger.warning('the resumed run may differ from one that was not '
+                                       f'interrupted: {reason}')
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether weights, optimizer and counters are all those of the same iteration."""
+        return not self.closing and self._iter == getattr(self.runner.optim_wrapper,
+                                                          '_inner_count', None)
+
+    def _start_pass(self) -> None:
+        batches = self.dataloader.batch_sampler
+        if isinstance(batches, SeededBatches):
+            batches.start(self._pass, self._batch)
+
+    def _after_iter(self) -> None:
+        self._batch += 1
+        self._validation_is_due = True
+        self.runner.stop_if_interrupted()
+
+    def _validate(self, done: int, last: int) -> None:
+        """Validates when it is time; after a resume only if this validation was not complete."""
+        self._decide_current_val_interval()  # type: ignore[attr-defined]
+        if (self._validation_is_due and self.runner.val_loop is not None
+                and done >= max(self.val_begin, 1)
+                and (done % self.val_interval == 0 or done == last)):
+            self.runner.val_loop.run()
+            self.closing = False
+        self._validation_is_due = False
+
+    def validated(self) -> None:
+        """Takes note that the metrics are there, before the hooks that act on them."""
+        self.closing, self._validation_is_due = True, False
+
+    val_begin: int
+    val_interval: int
+
+
+def _is_endless(dataloader: Any) -> bool:
+    sampler = getattr(dataloader.batch_sampler, 'sampler', None)
+    return 'Infinite' in type(sampler).__name__
+
+
+class EpochBasedTrainLoop(_Exact, _EpochBasedTrainLoop):
+    """mmengine's, with exact resume; see :class:`mmposenc.engine.Runner`."""
+
+    def __init__(self, runner: Any, dataloader: Any, *args: Any, **kwargs: Any) -> None:
+        super().__init__(runner, self._loader(runner, dataloader), *args, **kwargs)
+
+    def run(self) -> torch.nn.Module:
+        """Launch training."""
+        self.runner.call_hook('before_train')
+        if self._batch == 0:
+            self._validate(self._epoch, self._max_epochs)
+        while self._epoch < self._max_epochs and not self.stop_training:
+            self.run_epoch()
+            self._validate(self._epoch, self._max_epochs)
+        self.runner.call_hook('after_train')
+        return self.runner.model
+
+    def run_epoch(self) -> None:
+        """Iterate one epoch, or what is left of it."""
+        self._pass = self._epoch
+        self.runner.call_hook('before_train_epoch')
+        self.runner.model.train()
+        self._start_pass()
+        for idx, data_batch in enumerate(self.dataloader, self._batch):
+            self.run_iter(idx, data_batch)
+            self._after_iter()
+        self.closing = True
+        self.runner.call_hook('after_train_epoch')
+        self._epoch += 1
+        self._pass, self._batch, self.closing = self._epoch, 0, False
+
+
+class _Unstarted:
+    """A loader that mmengine's constructor may look at but does not start."""
+
+    def __init__(self, loader: Any) -> None:
+        self.loader = loader
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.loader, name)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(())
+
+
+class IterBasedTrainLoop(_Exact, _IterBasedTrainLoop):
+    """mmengine's, with exact resume; see :class:`mmposenc.engine.Runner`."""
+
+    def __init__(self, runner: Any, dataloader: Any, *args: Any, **kwargs: Any) -> None:
+        loader = self._loader(runner, dataloader)
+        super().__init__(runner, _Unstarted(loader), *args, **kwargs)
+        self.dataloader, self.dataloader_iterator = loader, self._endless()
+
+    def _endless(self) -> Iterator[Any]:
+        """Batches for ever: passes over the data, one after the other."""
+        while True:
+            self._start_pass()
+            first = self._batch
+            yield from self.dataloader
+            if self._batch == first == 0:
+                raise ValueError('train_dataloader: its data set gives no batch; at least one is '
+                                 'required')
+            self._pass, self._batch = self._pass + 1, 0
+
+    def run(self) -> torch.nn.Module:
+        """Launch training."""
+        self.runner.call_hook('before_train')
+        # The whole training is one epoch to the hooks.
+        self.runner.call_hook('before_train_epoch')
+        self._validate(self._iter, self._max_iters)
+        while self._iter < self._max_iters and not self.stop_training:
+            self.runner.model.train()
+            self.run_iter(next(self.dataloader_iterator))
+            self._after_iter()
+            self._validate(self._iter, self._max_iters)
+        self.closing = True
+        self.runner.call_hook('after_train_epoch')
+        self.runner.call_hook('after_train')
+        return self.runner.model

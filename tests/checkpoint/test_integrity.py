@@ -1,0 +1,79 @@
+"""Every changed bit of a checkpoint is noticed."""
+from __future__ import annotations
+
+import random
+import zipfile
+
+import pytest
+import torch
+
+from mmposenc.checkpoint import load_checkpoint
+from mmposenc.checkpoint.integrity import damage, seal
+
+CONTENT = {'meta': {'iter': 3}, 'state_dict': {'w': torch.arange(500.), 'b': torch.ones(3)}}
+
+
+@pytest.fixture
+def path(tmp_path):
+    torch.save(CONTENT, tmp_path / 'x.pth')
+    return tmp_path / 'x.pth'
+
+
+def flip(path, bit: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(data)
+
+
+def test_300_of_300_bit_flips_are_noticed_in_a_file_of_ours(path) -> None:
+    seal(path)
+    assert damage(path) is None
+    whole = path.read_bytes()
+    rng = random.Random(0)
+    bits = rng.sample(range(8 * len(whole)), 260) + list(range(8 * len(whole) - 40, 8 * len(whole)))
+    for bit in bits:
+        flip(path, bit)
+        assert damage(path), bit
+        path.write_bytes(whole)
+    with pytest.raises(ValueError, match='x.pth cannot be read, its CRC is not the one'):
+        flip(path, 8 * 3000)
+        load_checkpoint(path)
+
+
+def test_flips_in_any_other_file_are_noticed_or_change_nothing(path) -> None:
+    whole, rng = path.read_bytes(), random.Random(1)
+    for bit in rng.sample(range(8 * len(whole)), 100):
+        flip(path, bit)
+        if damage(path) is None:
+            read = load_checkpoint(path)
+            assert torch.equal(read['state_dict']['w'], CONTENT['state_dict']['w'])
+            assert read['meta'] == CONTENT['meta']
+        path.write_bytes(whole)
+
+
+def test_a_sealed_file_is_still_torchs(path) -> None:
+    plain = path.stat().st_size
+    seal(path)
+    sealed = path.read_bytes()
+    seal(path)
+    assert path.read_bytes() == sealed and len(sealed) == plain + 23
+    for options in ({}, {'mmap': True}):
+        read = torch.load(path, weights_only=True, **options)
+        assert torch.equal(read['state_dict']['w'], CONTENT['state_dict']['w'])
+    with zipfile.ZipFile(path) as archive:
+        assert archive.testzip() is None
+
+
+@pytest.mark.parametrize('size', [0, 1, 100, 2000, -1, -30])
+def test_files_cut_short_are_noticed(path, size) -> None:
+    seal(path)
+    path.write_bytes(path.read_bytes()[:size])
+    assert damage(path)
+
+
+def test_files_of_old_torch_have_nothing_to_check(path) -> None:
+    torch.save(CONTENT, path, _use_new_zipfile_serialization=False)
+    assert damage(path) is None
+    assert torch.equal(load_checkpoint(path)['state_dict']['w'], CONTENT['state_dict']['w'])
+    seal(path)
+    assert torch.load(path, weights_only=True)['meta'] == CONTENT['meta']

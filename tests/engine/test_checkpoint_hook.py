@@ -1,0 +1,148 @@
+"""Checkpoints survive kills, full disks and other trainings."""
+from __future__ import annotations
+
+import errno
+import subprocess
+import sys
+
+import pytest
+import torch
+from mmengine.fileio import LocalBackend
+from mmengine.model import BaseModel
+from torch import nn
+
+from mmposenc.checkpoint import load_checkpoint
+from mmposenc.engine import CheckpointHook, Runner
+from mmposenc.engine.checkpoints import latest_checkpoint
+from mmposenc.engine.lock import WorkDirLock, check_unlocked
+
+
+class Model(BaseModel):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(2, 2)
+
+    def forward(self, inputs, mode='tensor'):
+        return {'loss': self.linear(inputs).square().mean()}
+
+
+class Data(torch.utils.data.Dataset):
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, index: int) -> dict:
+        return {'inputs': torch.ones(2)}
+
+
+def runner(work_dir, name: str, epochs: int = 3, resume: bool = False, **hook) -> Runner:
+    return Runner(Model(), str(work_dir), experiment_name=f'hook_{name}', resume=resume,
+                  train_dataloader=torch.utils.data.DataLoader(Data()),
+                  train_cfg=dict(by_epoch=True, max_epochs=epochs),
+                  default_hooks=dict(checkpoint=dict(type='CheckpointHook', interval=1, **hook)),
+                  optim_wrapper=dict(optimizer=dict(type='SGD', lr=0.1)))
+
+
+def files(folder) -> list[str]:
+    return sorted(path.name for path in folder.glob('*.pth*'))
+
+
+def test_the_old_file_goes_after_the_new_one_is_there(tmp_path, monkeypatch) -> None:
+    seen, remove = [], LocalBackend.remove
+
+    def spy(self, path):
+        seen.append(files(tmp_path))
+        remove(self, path)
+    monkeypatch.setattr(LocalBackend, 'remove', spy)
+    run = runner(tmp_path, 'prune', max_keep_ckpts=1)
+    run.train()
+    assert any(type(hook) is CheckpointHook for hook in run.hooks)
+    assert seen == [['epoch_1.pth', 'epoch_2.pth'], ['epoch_2.pth', 'epoch_3.pth']]
+    assert files(tmp_path) == ['epoch_3.pth']
+
+
+def test_a_better_checkpoint_replaces_the_best_one_after_it_is_there(tmp_path, monkeypatch) -> None:
+    run = runner(tmp_path, 'best', epochs=1, save_best='acc')
+    run.train()
+    hook = next(hook for hook in run.hooks if type(hook) is CheckpointHook)
+    hook.after_val_epoch(run, {'acc': 0.5})
+    first = hook.best_ckpt_path
+    run.train_loop._epoch = 2
+    monkeypatch.setattr(Runner, 'save_checkpoint', lambda *args, **kwargs: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        hook.after_val_epoch(run, {'acc': 0.75})
+    assert first and load_checkpoint(first)
+    monkeypatch.undo()
+    hook.best_ckpt_path = first
+    hook.after_val_epoch(run, {'acc': 0.875})
+    assert [name for name in files(tmp_path) if name.startswith('best')] == ['best_acc_epoch_2.pth']
+
+
+def test_a_full_disk_ends_the_run_with_one_line_and_the_old_file(tmp_path, monkeypatch) -> None:
+    put = LocalBackend.put
+
+    def full(self, data, name):
+        if 'epoch_2' in str(name) or 'interrupted' in str(name):
+            put(self, data[:100], name)
+            raise OSError(errno.ENOSPC, 'No space left on device')
+        put(self, data, name)
+    monkeypatch.setattr(LocalBackend, 'put', full)
+    with pytest.raises(OSError, match=r'epoch_2\.pth cannot be written: No space left on device; '
+                                      'those before it are whole, and --resume') as error:
+        runner(tmp_path, 'full', max_keep_ckpts=1).train()
+    assert '\n' not in str(error.value)
+    assert files(tmp_path) == ['epoch_1.pth']
+    assert latest_checkpoint(tmp_path) == str(tmp_path / 'epoch_1.pth')
+
+
+def test_what_a_killed_write_left_is_removed(tmp_path) -> None:
+    (tmp_path / 'epoch_7.pth.partial').write_bytes(b'half')
+    runner(tmp_path, 'partial', epochs=1).train()
+    assert files(tmp_path) == ['epoch_1.pth']
+
+
+def test_an_old_file_that_a_kill_kept_goes_after_the_resume(tmp_path, monkeypatch) -> None:
+    class Kill(BaseException):
+        pass
+
+    def kill(self, path):
+        raise Kill
+    monkeypatch.setattr(LocalBackend, 'remove', kill)
+    with pytest.raises(Kill):
+        runner(tmp_path, 'kept', max_keep_ckpts=1).train()
+    assert files(tmp_path) == ['epoch_1.pth', 'epoch_2.pth']
+    monkeypatch.undo()
+    (tmp_path / 'epoch_0.pth').write_text('of somebody else')
+    runner(tmp_path, 'resumed', max_keep_ckpts=1, resume=True).train()
+    assert files(tmp_path) == ['epoch_0.pth', 'epoch_3.pth']
+
+
+def test_an_error_saves_the_last_complete_iteration(tmp_path) -> None:
+    run = runner(tmp_path, 'error')
+    forward, calls = run.model.forward, []
+
+    def fails(*args, **kwargs):
+        calls.append(1)
+        if len(calls) == 4:
+            raise MemoryError('too little of it')
+        return forward(*args, **kwargs)
+    run.model.forward = fails
+    with pytest.raises(MemoryError):
+        run.train()
+    assert latest_checkpoint(tmp_path) == str(tmp_path / 'interrupted.pth')
+    meta = load_checkpoint(tmp_path / 'interrupted.pth')['meta']
+    assert (meta['epoch'], meta['iter'], meta['data']) == (1, 3, {'epoch': 1, 'batch': 1})
+
+
+def test_a_second_training_in_the_directory_is_refused(tmp_path) -> None:
+    lock = WorkDirLock(tmp_path)
+    with pytest.raises(ValueError, match='work_dir=.* process [0-9]+ trains there'):
+        runner(tmp_path, 'second', epochs=1).train()
+    code = (f'import sys; sys.path.insert(0, ".")\nfrom mmposenc.engine.lock import *\n'
+            f'try:\n    check_unlocked({str(tmp_path)!r})\n'
+            f'except ValueError as error:\n    print(error)\n')
+    said = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True)
+    assert 'trains there; two trainings in one directory' in said.stdout, said.stderr
+    lock.release()
+    check_unlocked(tmp_path)
+    runner(tmp_path, 'third', epochs=1).train()
+    check_unlocked(tmp_path)

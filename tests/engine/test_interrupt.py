@@ -1,0 +1,136 @@
+"""SIGINT and SIGTERM: what is saved, and that it continues exactly."""
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+import torch
+from mmengine.evaluator import BaseMetric
+from mmengine.hooks import Hook
+from mmengine.model import BaseModel
+from torch import nn
+
+from mmposenc.checkpoint import load_checkpoint
+from mmposenc.engine import Runner
+from mmposenc.engine.interrupt import Interrupted
+
+
+class Model(BaseModel):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.drop = nn.Linear(2, 2), nn.Dropout(0.5)
+
+    def forward(self, inputs, mode='tensor'):
+        if mode == 'predict':
+            return [self.linear.weight.detach().clone()]
+        return {'loss': self.drop(self.linear(inputs)).square().mean()}
+
+
+class Data(torch.utils.data.Dataset):
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, index: int) -> dict:
+        return {'inputs': torch.rand(2) + index}
+
+
+class Metric(BaseMetric):
+    def process(self, data_batch, data_samples) -> None:
+        self.results.append(1)
+
+    def compute_metrics(self, results) -> dict:
+        return {'acc': len(results)}
+
+
+class Signal(Hook):
+    """Sends a signal in the nth training iteration, or in the nth of validations."""
+
+    def __init__(self, train: int | None = None, val: int | None = None, times: int = 1) -> None:
+        self.train, self.val, self.times, self.count = train, val, times, 0
+
+    def send(self) -> None:
+        for _ in range(self.times):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def before_train_iter(self, runner, batch_idx, data_batch=None) -> None:
+        if runner.iter == self.train:
+            self.send()
+
+    def before_val_iter(self, runner, batch_idx, data_batch=None) -> None:
+        self.count += 1
+        if self.count == self.val:
+            self.send()
+
+
+numbers = iter(range(1000))
+
+
+def runner(work_dir, *hooks, **kwargs) -> Runner:
+    torch.manual_seed(0)
+    data = torch.utils.data.DataLoader
+    return Runner(
+        Model(), str(work_dir), experiment_name=f'interrupt_{next(numbers)}',
+        train_dataloader=data(Data()), train_cfg=dict(by_epoch=True, max_epochs=3),
+        val_dataloader=data(Data()), val_cfg=dict(), val_evaluator=[Metric()],
+        randomness=dict(seed=3), default_hooks=dict(
+            checkpoint=dict(type='CheckpointHook', interval=3),
+            epoch_seed=dict(type='mmposenc.EpochSeedHook')),
+        custom_hooks=[dict(type='EMAHook', momentum=0.25), *hooks],
+        optim_wrapper=dict(optimizer=dict(type='SGD', lr=0.1, momentum=0.9)), **kwargs)
+
+
+@pytest.fixture(scope='module')
+def whole(tmp_path_factory) -> dict:
+    work = tmp_path_factory.mktemp('whole')
+    runner(work).train()
+    return load_checkpoint(work / 'epoch_3.pth')
+
+
+@pytest.mark.parametrize('at, place', [
+    (dict(train=4), (1, 5, {'epoch': 1, 'batch': 2})),
+    (dict(train=5), (1, 6, {'epoch': 1, 'batch': 3})),  # the epoch is yet to be closed
+    (dict(val=5), (2, 6, {'epoch': 2, 'batch': 0}))])  # the moving average is in the model
+def test_an_interrupted_run_continues_exactly(tmp_path, whole, at, place) -> None:
+    with pytest.raises(Interrupted) as status:
+        runner(tmp_path, Signal(**at)).train()
+    assert status.value.code == 128 + signal.SIGTERM
+    assert sorted(path.name for path in tmp_path.glob('*.pth')) == ['interrupted.pth']
+    meta = load_checkpoint(tmp_path / 'interrupted.pth')['meta']
+    assert (meta['epoch'], meta['iter'], meta['data']) == place
+    validations = Signal()
+    again = runner(tmp_path, validations, resume=True)
+    again.train()
+    assert validations.count == 6  # those of two epochs, that of the interruption included
+    result = load_checkpoint(tmp_path / 'epoch_3.pth')
+    for part in ('state_dict', 'ema_state_dict'):
+        for name, value in whole[part].items():
+            assert torch.equal(value, result[part][name]), name
+    momenta = [checkpoint['optimizer']['state'][0]['momentum_buffer']
+               for checkpoint in (whole, result)]
+    assert torch.equal(*momenta)
+    assert not (tmp_path / 'interrupted.pth').exists()
+
+
+def test_nothing_is_saved_when_asked_not_to(tmp_path) -> None:
+    run = runner(tmp_path, Signal(train=4), cfg=dict(save_on_interrupt=False))
+    with pytest.raises(Interrupted):
+        run.train()
+    assert not list(tmp_path.glob('*.pth'))
+
+
+def test_a_second_signal_ends_it_at_once_without_saving(tmp_path) -> None:
+    run = runner(tmp_path, Signal(train=4, times=2))
+    with pytest.raises(Interrupted):
+        run.train()
+    assert run.iter == 4 and not list(tmp_path.glob('*.pth'))
+
+
+def test_the_place_of_a_checkpoint_that_mmengine_wrote(tmp_path) -> None:
+    run = runner(tmp_path / 'a')
+    run.train_loop  # noqa: B018  (builds it)
+    loop = run.train_loop
+    for epoch, iteration, place in ((2, 6, (2, 0)), (1, 5, (1, 2)), (0, 0, (0, 0))):
+        loop._epoch, loop._iter = epoch, iteration
+        loop.continue_at({'epoch': epoch, 'iter': iteration})
+        assert (loop._pass, loop._batch) == place

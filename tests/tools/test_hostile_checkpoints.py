@@ -1,0 +1,140 @@
+"""No checkpoint runs code, whoever reads it."""
+from __future__ import annotations
+
+import functools
+import http.server
+import pathlib
+import pickle
+import threading
+
+import pytest
+import torch
+from mmengine.registry import MODELS, DefaultScope
+from scripts import load_tool
+
+import mmposenc.engine  # noqa: F401  (importing it makes mmengine's loading safe)
+from mmposenc.checkpoint import read_checkpoint
+
+REFUSED = r'evil\.pth is refused: to read it, code .*weights_only=False.*use weights\.pth'
+
+
+class Evil:
+    """Leaves a mark when it is unpickled."""
+
+    def __reduce__(self):
+        return pathlib.Path.touch, (pathlib.Path('mark'),)
+
+
+@pytest.fixture
+def evil(tmp_path, monkeypatch):
+    """A checkpoint that would leave a mark in the current directory."""
+    monkeypatch.chdir(tmp_path)
+    state = {'w': torch.zeros(1)}
+    torch.save({'state_dict': state, 'meta': {'seed': 0, 'epoch': 1, 'iter': 2}, 'args': Evil()},
+               'evil.pth')
+    yield str(tmp_path / 'evil.pth')
+    assert not pathlib.Path('mark').exists()
+
+
+def refused(function, *args, **kwargs) -> None:
+    with pytest.raises((ValueError, SystemExit), match=f'(?s){REFUSED}'):
+        function(*args, **kwargs)
+
+
+def test_the_mark_would_be_left(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    torch.save(Evil(), 'x.pth')
+    torch.load('x.pth', weights_only=False)
+    assert pathlib.Path('mark').exists()
+
+
+def test_testing(evil, detector, test) -> None:
+    refused(test, detector['config'], evil, '--work-dir', 'work')
+
+
+@pytest.mark.parametrize('options', [
+    ('--resume', 'evil.pth'), ('--cfg-options', 'load_from=evil.pth', 'resume=True'),
+    ('--cfg-options', 'load_from=evil.pth'),
+    ('--cfg-options', 'model.init_cfg.type=Pretrained', 'model.init_cfg.checkpoint=evil.pth'),
+    ('--cfg-options', 'model.neck.init_cfg.type=Pretrained',
+     'model.neck.init_cfg.checkpoint=evil.pth', 'model.neck.init_cfg.prefix=neck'),
+    ('--cfg-options', 'model.backbone.init_cfg.type=Pretrained',
+     'model.backbone.init_cfg.checkpoint=evil.pth')])
+def test_training(evil, detector, train, options) -> None:
+    refused(train, detector['config'], '--work-dir', 'work', *options)
+
+
+def test_resume_auto(evil, detector, train) -> None:
+    pathlib.Path('work').mkdir()
+    pathlib.Path('evil.pth').rename('work/evil.pth')
+    pathlib.Path('work/last_checkpoint').write_text('evil.pth')
+    refused(train, detector['config'], '--work-dir', 'work', '--resume')
+
+
+def test_the_config_of_a_checkpoint_is_not_run_either(detector, train, tmp_path, monkeypatch
+                                                      ) -> None:
+    """mmengine's resume executes meta['config'], a string, as a Python file."""
+    monkeypatch.chdir(tmp_path)
+    checkpoint = torch.load(detector['work_dir'] / 'epoch_1.pth', weights_only=False)
+    checkpoint['meta']['config'] = 'import pathlib\npathlib.Path("mark").touch()\n'
+    torch.save(checkpoint, 'config.pth')
+    train(detector['config'], '--work-dir', 'work', '--resume', 'config.pth')
+    assert not pathlib.Path('mark').exists()
+
+
+def test_figures(evil, detector, visualize) -> None:
+    refused(visualize, detector['config'], evil, '--output-dir', 'figures')
+
+
+def test_converter(evil) -> None:
+    refused(load_tool('convert_checkpoint').main, ['deit', evil, 'out.pth'])
+    refused(read_checkpoint, evil)
+
+
+@pytest.mark.parametrize('cfg', [
+    dict(type='mmposenc.PVT', arch='tiny'), dict(type='mmposenc.DeiT', arch='tiny'),
+    dict(type='mmposenc.Swin', arch='tiny'), dict(type='mmdet.ResNet', depth=18),
+    dict(type='mmposenc.TorchvisionClassifier', name='resnet18')])
+def test_init_cfg(evil, cfg) -> None:
+    with DefaultScope.overwrite_default_scope('mmdet'):
+        model = MODELS.build({**cfg, 'init_cfg': dict(type='Pretrained', checkpoint=evil)})
+        refused(model.init_weights)
+
+
+def test_functions_of_mmengine(evil) -> None:
+    import mmengine.runner
+    from mmengine.runner.checkpoint import CheckpointLoader, _load_checkpoint
+    refused(mmengine.runner.load_checkpoint, torch.nn.Linear(1, 1), evil)
+    refused(CheckpointLoader.load_checkpoint, evil)
+    refused(_load_checkpoint, evil)
+
+
+@pytest.mark.parametrize('scheme', ['http://', 'torchvision://', 'mmcls://', 'open-mmlab://'])
+def test_downloads(evil, scheme, monkeypatch) -> None:
+    from mmengine.runner import checkpoint
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory='.')
+    handler.log_message = lambda *args: None
+    server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    url = f'http://127.0.0.1:{server.server_port}/evil.pth'
+    monkeypatch.setattr(torch.hub, 'get_dir', lambda: 'hub')
+    for name in ('get_torchvision_models', 'get_mmcls_models', 'get_external_models'):
+        monkeypatch.setattr(checkpoint, name, lambda: {'some': url})
+    try:
+        refused(checkpoint.CheckpointLoader.load_checkpoint,
+                url if scheme == 'http://' else f'{scheme}some')
+    finally:
+        server.shutdown()
+
+
+def test_a_store_such_as_s3(evil, monkeypatch) -> None:
+    from mmengine.runner import checkpoint
+    content = pathlib.Path(evil).read_bytes()
+
+    class Store:
+        def get(self, name):
+            return content
+    monkeypatch.setattr(checkpoint, 'get_file_backend', lambda *args, **kwargs: Store())
+    # mmengine 0.10.7 calls torch.load itself, which refuses in its own words.
+    with pytest.raises((ValueError, pickle.UnpicklingError), match='is refused|Weights only'):
+        checkpoint.CheckpointLoader.load_checkpoint('s3://bucket/evil.pth')
