@@ -44,7 +44,7 @@ class Dropout:
     @property
     def scale(self) -> float:
         """1 / (1 - rate); 1 where all is dropped."""
-        return 2.0 ** BITS / max(1, int(2 ** BITS) - self.dropped)
+        return float(1 << BITS) / max(1, (1 << BITS) - self.dropped)
 
     def draw(self, out: Tensor) -> Tensor:
         """Fill ``out``, contiguous, with the next zeros and ones."""
