@@ -11,6 +11,7 @@ from ..functional.grids import Grid, GridLike, as_grid, check_tokens
 from ..functional.window_attention import window_attention
 from ..functional.windows import absent_keys, join_windows, partition_windows, window_regions
 from .core import attend
+from .linear import Linear
 from .multihead import build_relative_encoding
 
 
@@ -48,8 +49,8 @@ class WindowAttention(nn.Module):
         self.embed_dims, self.num_heads = embed_dims, num_heads
         self.head_dims = embed_dims // num_heads
         self.attn_drop = attn_drop
-        self.qkv = nn.Linear(embed_dims, 3 * embed_dims, bias=qkv_bias)
-        self.proj = nn.Linear(embed_dims, embed_dims)
+        self.qkv = Linear(embed_dims, 3 * embed_dims, bias=qkv_bias)
+        self.proj = Linear(embed_dims, embed_dims)
         self.proj_drop = nn.Dropout(proj_drop)
         self.rel_pos_encoding: RelativeEncoding | None = None
         if rel_pos_encoding is not None:
