@@ -11,8 +11,9 @@ from .linear import linear, outer
 
 #: Rows of one chunk: 1024 x 512 hidden float32 values are 2 MiB, which stays in a core's cache.
 CHUNK_ROWS = 1024
-#: Hidden layers below this many bytes are computed at once: storing them is cheaper than redoing.
-MIN_HIDDEN_BYTES = 32 * 2 ** 20
+#: Hidden layers of fewer numbers are computed at once: storing them is cheaper than redoing
+#: (benchmarks/backbones.py, Swin-T 224: stage 1 has 9.6 million and gains, stage 2 half and loses).
+MIN_HIDDEN = 2 ** 23
 #: What the chunked form computes in.
 CHUNKED_DTYPES = (torch.float32, torch.float64, torch.bfloat16)
 ACTIVATIONS = ('gelu', 'relu')
@@ -76,8 +77,7 @@ def _choose_form(x: Tensor, weight1: Tensor, dtype: torch.dtype, activation: str
         return 'stored'
     if dtype == x.dtype != weight1.dtype and not torch.is_autocast_enabled('cpu'):
         return 'stored'  # which says that the two differ
-    hidden_bytes = x.numel() // x.shape[-1] * weight1.shape[0] * dtype.itemsize
-    if hidden_bytes >= MIN_HIDDEN_BYTES:
+    if x.numel() // x.shape[-1] * weight1.shape[0] >= MIN_HIDDEN:
         return 'chunked'
     keeps = activation == 'relu' and torch.is_grad_enabled() and dtype == weight1.dtype
     return 'kept' if keeps else 'stored'
