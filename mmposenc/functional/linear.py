@@ -46,12 +46,12 @@ def outer(a: Tensor, b: Tensor) -> Tensor:
 
 def _takes_onednn(x: Tensor, weight: Tensor) -> bool:
     """Whether oneDNN computes x W^T, and faster; not while a model is compiled or traced."""
-    if torch.compiler.is_compiling() or torch.jit.is_tracing():
+    if torch.compiler.is_compiling() or torch.jit.is_tracing():  # type: ignore[no-untyped-call]
         return False
     if (x.dtype != torch.float32 or weight.dtype != torch.float32 or x.device.type != 'cpu'
             or weight.device.type != 'cpu' or x.numel() * weight.shape[0] < MIN_PRODUCT):
         return False
-    return (_onednn_is_faster() and torch.backends.mkldnn.enabled
+    return (_onednn_is_faster() and bool(torch.backends.mkldnn.enabled)
             and not torch.is_autocast_enabled('cpu')
             and type(weight) in (Tensor, torch.nn.Parameter))
 
@@ -64,7 +64,8 @@ def _product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 @functools.cache
 def _onednn_is_faster() -> bool:
     """A processor with AVX-512 that MKL leaves unused, and a PyTorch with both libraries."""
-    if not (torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()
+    mkl, onednn = torch.backends.mkl, torch.backends.mkldnn
+    if not (mkl.is_available() and onednn.is_available()  # type: ignore[no-untyped-call]
             and torch.backends.cpu.get_cpu_capability() == 'AVX512'
             and hasattr(torch.ops.mkldnn, '_linear_pointwise')):
         return False
