@@ -371,8 +371,9 @@ def buckets(args: argparse.Namespace) -> None:
     print('|---|---|---|---|---|---|---|---|')
     for name, grids in shapes.items():
         plan = IRPE(32, 8)
-        from mmposenc.functional.grids import Grid
         from mmposenc.functional.row_patterns import row_patterns
+
+        from mmposenc.functional.grids import Grid
         times = paired_times({
             'reference': lambda g=grids: [release_ids(*each) for each in g],
             'ids': lambda g=grids: [bucket_ids('product', each, ratio=1.9) for each in g],

@@ -1,5 +1,11 @@
 """Registries of scope ``mmposenc``: ``type='mmposenc.PVT'`` resolves from mmdet, mmseg and
 mmpretrain configs without custom_imports."""
+from typing import Any
+
+from .compat.openmmlab import require
+
+require(__name__)
+
 from mmengine.registry import DATASETS as MMENGINE_DATASETS
 from mmengine.registry import HOOKS as MMENGINE_HOOKS
 from mmengine.registry import METRICS as MMENGINE_METRICS
@@ -10,23 +16,35 @@ from mmengine.registry import TRANSFORMS as MMENGINE_TRANSFORMS
 from mmengine.registry import Registry
 
 from . import encodings
+from .names import CLASSES, load_class
 
-# Child registries are searched by name: it must equal that of mmengine's registry's scope.
-MODELS = Registry('model', parent=MMENGINE_MODELS, scope='mmposenc',
-                  locations=['mmposenc.backbones', 'mmposenc.classifiers',
-                             'mmposenc.data_preprocessors', 'mmposenc.detr',
-                             'mmposenc.segmentors'])
-DATASETS = Registry('dataset', parent=MMENGINE_DATASETS, scope='mmposenc',
-                    locations=['mmposenc.datasets.registered'])
-TRANSFORMS = Registry('transform', parent=MMENGINE_TRANSFORMS, scope='mmposenc',
-                      locations=['mmposenc.datasets.loading'])
-HOOKS = Registry('hook', parent=MMENGINE_HOOKS, scope='mmposenc', locations=['mmposenc.engine'])
-METRICS = Registry('metric', parent=MMENGINE_METRICS, scope='mmposenc',
-                   locations=['mmposenc.engine'])
-OPTIM_WRAPPERS = Registry('optim_wrapper', parent=MMENGINE_OPTIM_WRAPPERS, scope='mmposenc',
-                          locations=['mmposenc.engine'])
-RUNNERS = Registry('runner', parent=MMENGINE_RUNNERS, scope='mmposenc',
-                   locations=['mmposenc.engine'])
+
+class LazyRegistry(Registry):
+    """A registry that imports a class of mmposenc when it is asked for."""
+
+    def get(self, key: str) -> Any:
+        scope, name = self.split_scope_key(key)
+        module = CLASSES[self.name].get(name)
+        if module and scope in (None, self.scope) and name not in self.module_dict:
+            self.register_module(name, module=load_class(module, name))
+        return super().get(key)
+
+    def import_from_location(self) -> None:
+        """There is nothing to import at once: see :meth:`get`."""
+
+
+def _registry(parent: Registry) -> LazyRegistry:
+    """Child registries are searched by scope; this one has the name of mmengine's."""
+    return LazyRegistry(parent.name, parent=parent, scope='mmposenc')
+
+
+MODELS = _registry(MMENGINE_MODELS)
+DATASETS = _registry(MMENGINE_DATASETS)
+TRANSFORMS = _registry(MMENGINE_TRANSFORMS)
+HOOKS = _registry(MMENGINE_HOOKS)
+METRICS = _registry(MMENGINE_METRICS)
+OPTIM_WRAPPERS = _registry(MMENGINE_OPTIM_WRAPPERS)
+RUNNERS = _registry(MMENGINE_RUNNERS)
 
 # encodings/ stays free of OpenMMLab, so its classes are registered here.
 for _name in encodings.ENCODINGS:

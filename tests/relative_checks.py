@@ -2,11 +2,13 @@
 from __future__ import annotations
 
 import math
+from contextlib import contextmanager
+from unittest import mock
 
 import torch
 
 from mmposenc.attention.core import attend
-from mmposenc.functional import Grid, key_grid
+from mmposenc.functional import Grid, key_grid, limits
 
 #: (query grid, key grid): square, not square, one cell wide, keys pooled, keys at a fraction.
 GRIDS = [
@@ -51,7 +53,8 @@ def sequence_positions(q_grid, k_grid, num_prefix_tokens):
 def random_inputs(encoding, q_grid, k_grid, *, batch=2, dtype=torch.float64, seed=0):
     """q, k, v and parameters drawn at random; the parameters are set in place."""
     generator = torch.Generator().manual_seed(seed)
-    heads, dims, prefix = encoding.num_heads, encoding.head_dims, encoding.num_prefix_tokens
+    heads, dims = getattr(encoding, 'num_heads', 2), getattr(encoding, 'head_dims', 4)
+    prefix = encoding.num_prefix_tokens
     key = key_grid(q_grid, k_grid)
     len_q, len_k = prefix + q_grid[0] * q_grid[1], prefix + key.num_cells
     encoding.to(dtype)
@@ -109,25 +112,51 @@ def check_gradients(encoding, q_grid, k_grid):
         assert parameter.grad is not None and parameter.grad.abs().max() > 0, name
 
 
+@contextmanager
+def pieces_of(elements, *, long, keep):
+    """Pieces of at most so many logits of float64, tables read by rows of keys or by pairs, weights
+    kept or computed again; the definition never chosen for being small."""
+    least = 0 if long else 10 ** 9
+    with mock.patch.multiple(
+            limits, PIECE_BYTES=8 * elements, TRAINING_PIECE_BYTES=8 * elements,
+            ROWS_BYTES=8 * elements, KEPT_BYTES=2 ** 40 if keep else 0, DEFINITION_BYTES=0,
+            RUNS_FROM=least, RUNS_WITH_VALUES_FROM=least, SHIFTS_FROM=least, HALVES_FROM=least):
+        yield
+
+
+#: Arguments of :func:`pieces_of`: one row or query at a time, some, several heads, all.
+PIECES = [dict(elements=1, long=True, keep=False), dict(elements=100, long=True, keep=True),
+          dict(elements=600, long=True, keep=False), dict(elements=40, long=False, keep=False),
+          dict(elements=10 ** 6, long=False, keep=True)]
+
+
+def results(encoding, inputs, q_grid, k_grid, **options):
+    """Output and all gradients."""
+    leaves = [x.clone().requires_grad_() for x in inputs]
+    out, _ = attend(*leaves, encoding, q_grid, k_grid, **options)
+    parameters = list(encoding.parameters())
+    weights = torch.linspace(-1, 1, out.numel(), dtype=out.dtype).view(out.shape).cos()
+    grads = torch.autograd.grad((out * weights).sum(), [*leaves, *parameters], allow_unused=True)
+    return [out, *(torch.zeros_like(x) if grad is None else grad
+                   for x, grad in zip([*leaves, *parameters], grads, strict=True))]
+
+
 def check_forms(encoding, q_grid, k_grid):
-    """Every form equals the definition, with and without padded keys, forward and backward."""
+    """Pieces of every size equal the definition, with and without padded keys, forward and
+    backward; so does what attention chooses."""
     inputs = random_inputs(encoding, q_grid, k_grid)
     length = inputs[1].shape[2]
     padding = torch.zeros(inputs[1].shape[0], length, dtype=torch.bool)
     padding[0, math.ceil(length / 2):] = True
-    assert encoding.forms
-    for form in (*encoding.forms, 'auto'):
-        for mask in (None, padding):
-            results = []
-            for name in ('definition', form):
-                leaves = [x.clone().requires_grad_() for x in inputs]
-                encoding.zero_grad()
-                out, _ = attend(*leaves, encoding, q_grid, k_grid, key_padding_mask=mask, form=name)
-                out.square().sum().backward()
-                results.append([out, *[x.grad for x in leaves],
-                                *[p.grad.clone() for p in encoding.parameters()]])
-            for got, expected in zip(results[1], results[0], strict=True):
-                torch.testing.assert_close(got, expected, atol=1e-10, rtol=1e-8)
+    for mask in (None, padding):
+        expected = results(encoding, inputs, q_grid, k_grid, key_padding_mask=mask,
+                           form='definition')
+        for number, options in enumerate(PIECES):
+            with pieces_of(**options):
+                got = results(encoding, inputs, q_grid, k_grid, key_padding_mask=mask,
+                              form='auto' if number == 0 else 'pieces')
+            for one, other in zip(got, expected, strict=True):
+                torch.testing.assert_close(one, other, atol=1e-10, rtol=1e-8)
 
 
 def check_autocast(encoding, q_grid, k_grid):
@@ -138,7 +167,9 @@ def check_autocast(encoding, q_grid, k_grid):
             parameter.mul_(0.2)  # trained tables are of this size; 1.0 would saturate the softmax
     expected, _ = attend(q, k, v, encoding, q_grid, k_grid)
     for dtype in (torch.bfloat16, torch.float16):
-        with torch.autocast('cpu', dtype=dtype):
-            got, _ = attend(q.to(dtype), k.to(dtype), v.to(dtype), encoding, q_grid, k_grid)
-        assert got.isfinite().all()
-        torch.testing.assert_close(got.float(), expected, atol=2e-2, rtol=2e-2)
+        for form in ('definition', 'pieces'):
+            with torch.autocast('cpu', dtype=dtype):
+                got, _ = attend(q.to(dtype), k.to(dtype), v.to(dtype), encoding, q_grid, k_grid,
+                                form=form)
+            assert got.isfinite().all()
+            torch.testing.assert_close(got.float(), expected, atol=2e-2, rtol=2e-2)

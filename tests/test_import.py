@@ -8,8 +8,10 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 MM = ('mmengine', 'mmcv', 'mmdet', 'mmseg', 'mmpretrain')
-TORCH_ONLY = ('functional', 'encodings', 'attention', 'checkpoint', 'datasets', 'visualization')
-NEEDS_OPENMMLAB = ('registry', 'backbones', 'detr', 'engine', 'datasets.loading')
+TORCH_ONLY = ('functional', 'encodings', 'attention', 'checkpoint', 'datasets', 'preparation',
+              'visualization')
+NEEDS_OPENMMLAB = ('registry', 'backbones', 'classifiers', 'data_preprocessors', 'detr', 'engine',
+                   'segmentors')
 
 # With None in sys.modules a package can neither be found nor imported.
 BLOCK = f'import sys\nfor name in {MM}: sys.modules[name] = None\n'
@@ -45,6 +47,12 @@ def test_torch_only_rooms_import_no_openmmlab():
                                  f'{LOADED})\n' for room in rooms))
 
 
+def test_preparing_data_needs_not_even_torch():
+    files = (ROOT / 'mmposenc' / 'preparation').glob('[a-z]*.py')
+    run('import sys\n' + ''.join(f'import mmposenc.preparation.{file.stem}\n' for file in files)
+        + "assert 'torch' not in sys.modules")
+
+
 def test_torch_only_rooms_work_without_openmmlab():
     run(BLOCK + """
 import torch
@@ -74,9 +82,22 @@ import mmposenc.encodings
 """)
 
 
+def test_classes_of_a_room_that_needs_no_openmmlab():
+    """Checking files works without it; reading them says what to install."""
+    run(BLOCK + """
+from mmposenc import datasets
+from mmposenc.datasets.image_files import broken
+try:
+    datasets.LoadImageFromFile
+except ImportError as error:
+    assert 'mmposenc.datasets.loading needs mmengine and mmcv of OpenMMLab' in str(error), error
+else:
+    raise AssertionError('imported')
+""")
+
+
 @has_openmmlab
 def test_backbones_are_found_without_mmdet():
-    """The registry looks into the room of the DETRs too; they alone need mmdet."""
     run("""
 import sys
 sys.modules['mmdet'] = None

@@ -57,7 +57,7 @@ def tree(tmp_path_factory):
     folder = tmp_path_factory.mktemp('tree')
     for name in FILES:
         shutil.copy(ROOT / name, folder / name)
-    for name in ('mmposenc', 'configs', 'tools'):
+    for name in ('mmposenc', 'configs', 'tools', 'tests/golden'):
         shutil.copytree(ROOT / name, folder / name, ignore=IGNORED)
     return folder
 
@@ -85,7 +85,9 @@ def test_wheel_ships_configs_and_tools_and_every_module(wheel):
     modules = {path for path in relative_files(ROOT / 'mmposenc')
                if path.suffix == '.py' and '.mim' not in path.parts}
     assert modules <= relative_files(wheel / 'mmposenc')
+    # Nothing of tests/ either, whose golden files are 2.4 MB.
     assert {path.name.split('-')[0] for path in wheel.iterdir()} == {'mmposenc'}
+    assert not [path for path in wheel.rglob('*.npz')]
 
 
 def test_model_index_names_configs_that_are_there():

@@ -24,7 +24,7 @@ ENCODERS = {
     'irpe': (dict(), dict(rel_pos_encoding=IRPE)),
     'irpe bias, peg': (dict(pos_encoding=dict(type='mmposenc.PEG')),
                        dict(rel_pos_encoding={**IRPE, 'mode': 'bias', 'shared_heads': False})),
-    'irpe qkv, form': (dict(), dict(rel_pos_encoding={**IRPE, 'rpe_on': 'qkv'}, form='chunked')),
+    'irpe qkv, form': (dict(), dict(rel_pos_encoding={**IRPE, 'rpe_on': 'qkv'}, form='pieces')),
 }
 COSTS = [dict(type='FocalLossCost', weight=2.0),
          dict(type='BBoxL1Cost', weight=5.0, box_format='xywh'),

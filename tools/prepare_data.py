@@ -17,16 +17,16 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from mmposenc.datasets.prepare_ade20k import check_ade20k  # noqa: E402
-from mmposenc.datasets.prepare_coco import check_coco  # noqa: E402
-from mmposenc.datasets.prepare_common import PrepareError  # noqa: E402
-from mmposenc.datasets.prepare_mnist import (  # noqa: E402
+from mmposenc.preparation.ade20k import check_ade20k  # noqa: E402
+from mmposenc.preparation.coco import check_coco  # noqa: E402
+from mmposenc.preparation.common import PrepareError  # noqa: E402
+from mmposenc.preparation.mnist import (  # noqa: E402
     IDX_SOURCES,
     prepare_idx,
     prepare_mnist5k,
 )
-from mmposenc.datasets.prepare_nuclei import prepare_nuclei  # noqa: E402
-from mmposenc.datasets.prepare_trees import prepare_trees  # noqa: E402
+from mmposenc.preparation.nuclei import prepare_nuclei  # noqa: E402
+from mmposenc.preparation.trees import prepare_trees  # noqa: E402
 
 CHECKS = {'coco': (check_coco, 'the folder with train2017, val2017 and annotations'),
           'ade20k': (check_ade20k, 'the folder with images and annotations')}

@@ -56,7 +56,7 @@ class ConvProjectionAttention(MultiheadAttention):
         q, k, v = (self._heads(index, self._convolve(conv, source, grid, key_padding_mask))
                    for index, (conv, source) in enumerate(sources))
         out, weights = attend(
-            q, k, v, self.rel_pos_encoding, grid, None, key_padding_mask=key_padding_mask,
+            q, k, v, self.rel_pos_encoding, grid, key_padding_mask=key_padding_mask,
             dropout_p=self.attn_drop if self.training else 0.0, need_weights=need_weights,
             form=self.form)
         out = self.proj_drop(self.proj(out.transpose(1, 2).flatten(2)))

@@ -1,221 +1,205 @@
-"""Scaled dot-product attention with a relative encoding: one dispatch for every module."""
+"""Scaled dot-product attention with a relative encoding: what every attention module calls."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypedDict
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from ..encodings.base import RelativeEncoding
-from ..functional.biased import biased_attention
-from ..functional.grids import Grid, GridLike, as_grid, key_grid
+from ..functional import limits
+from ..functional.attention.driver import split
+from ..functional.attention.terms import DenseBias
+from ..functional.grids import Grid, GridLike, as_grid, key_grid, valid_extents
 from ..functional.packing import Packing
+from .engines import ENGINES, Problem, choose, definition, ready
 
-#: (query, key) pairs from which an own backward of a trained bias saves more than it costs.
-OWN_BACKWARD_FROM = 128 * 128
-#: (query, key) pairs from which leaving padded keys out, image by image, saves more than it costs,
-#: and the share of keys that must be padding.
-LEAVE_OUT_FROM, LEAVE_OUT_SHARE = 512 * 512, 0.05
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+#: What ``form`` may be.
+FORMS = ('auto', *ENGINES)
+
+
+class Options(TypedDict, total=False):
+    """Further arguments of :func:`attend`."""
+
+    key_padding_mask: Tensor | None
+    attn_mask: Tensor | None
+    regions: Tensor | None
+    dropout_p: float
+    need_weights: bool
+    form: str
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, rel_pos_encoding: RelativeEncoding | None = None,
-           q_grid: GridLike | None = None, k_grid: GridLike | None = None, *,
-           key_padding_mask: Tensor | None = None, attn_mask: Tensor | None = None,
-           dropout_p: float = 0.0, scale: float | None = None, need_weights: bool = False,
-           form: str = 'auto') -> tuple[Tensor, Tensor | None]:
-    """Attention softmax(q k^T * scale + encoding) v, in the cheapest form that gives it.
+           q_grid: GridLike | None = None, k_grid: GridLike | None = None,
+           **options: Unpack[Options]) -> tuple[Tensor, Tensor | None]:
+    """Attention softmax(q k^T * head_dims ** -0.5 + encoding) v, in the cheapest form that does.
 
     Args:
         q: (B, heads, Lq, head_dims), not scaled.
         k, v: (B, heads, Lk, head_dims).
-        rel_pos_encoding: logit terms, value terms and rotation; None is plain attention.
+        rel_pos_encoding: terms and rotation; None is plain attention.
         q_grid, k_grid: grids of the query and key cells, prefix tokens left out. Needed with an
             encoding; ``k_grid=None`` puts the keys on the query grid.
         key_padding_mask: (B, Lk) bool, True = padding. An image without a single valid key gives
             zeros.
         attn_mask: added to the logits if it is floating, keys that may be attended to if it is
             bool (as in ``F.scaled_dot_product_attention``); broadcastable to (B, heads, Lq, Lk).
+        regions: (n, L) whole numbers of the tokens, those of image b in row b % n: tokens attend to
+            those of their own number.
         dropout_p: dropout of the attention weights; pass 0 outside training.
-        scale: factor of the queries, ``head_dims ** -0.5`` by default.
         need_weights: also return the attention weights (after dropout).
-        form: 'auto', 'definition' (the encoding's ``logits`` and ``values``), or a name from the
-            encoding's ``forms``. Named forms take neither ``attn_mask``, dropout nor
-            ``need_weights``; 'auto' then uses the definition.
+        form: 'auto'; 'definition', over all pairs; 'fused', 'pieces' or 'flex'
+            (:mod:`mmposenc.attention.engines`). Weights come from the definition alone.
 
     Returns:
         (B, heads, Lq, head_dims) and the weights (B, heads, Lq, Lk) or None.
 
     Raises:
-        ValueError: when shapes, grids, the mask or the form do not fit together.
+        ValueError: when shapes, grids, a mask or the form do not fit together.
     """
-    scale = q.shape[-1] ** -0.5 if scale is None else scale
-    valid = _valid_keys(k, key_padding_mask)
-    if rel_pos_encoding is None:
-        if form not in ('auto', 'definition'):
-            raise ValueError(f"form={form!r} needs a rel_pos_encoding; without one use 'auto'")
-        if valid is not None and attn_mask is None and not need_weights and dropout_p == 0.0:
-            if _leaving_out_pays(q, k, valid[0]):
-                out = _attend_valid_keys(q, k, v, valid[0], scale)
-                return out if bool(valid[1].all()) else _zero_empty(out, valid), None
-        return _finish(q, k, v, None, None, valid, attn_mask, dropout_p, scale, need_weights)
-    query, key = _check_grids(q, k, rel_pos_encoding, q_grid, k_grid)
-    form = _pick_form(rel_pos_encoding, form, q, k, query, key,
-                      simple=attn_mask is None and dropout_p == 0.0 and not need_weights)
-    if form == 'definition':
-        q = q * scale
-    if rel_pos_encoding.has_rotation:
-        q, k = rel_pos_encoding.rotate(q, k, query, key)
-    if form != 'definition':
-        out = rel_pos_encoding.attend(q, k, v, query, key, None if valid is None else ~valid[0],
-                                      form=form, scale=scale)
-        return _zero_empty(out, valid), None
-    logits = None
-    if rel_pos_encoding.has_logits:
-        logits = rel_pos_encoding.logits(q, k, query, key)
-    values = (rel_pos_encoding, query, key) if rel_pos_encoding.has_values else None
-    return _finish(q, k, v, logits, values, valid, attn_mask, dropout_p, 1.0, need_weights)
+    return _attend((q, k, v), rel_pos_encoding, q_grid, k_grid, options)
+
+
+def attend_joint(joint: Tensor, rel_pos_encoding: RelativeEncoding | None = None,
+                 grid: GridLike | None = None, **options: Unpack[Options]
+                 ) -> tuple[Tensor, Tensor | None]:
+    """:func:`attend` for queries, keys and values as one projection gives them, (B, L, 3, heads,
+    head_dims): their gradient then needs no putting together."""
+    return _attend((joint,), rel_pos_encoding, grid, None, options)
 
 
 def attend_packed(q: Tensor, k: Tensor, v: Tensor, packing: Packing,
-                  rel_pos_encoding: RelativeEncoding | None = None, *, dropout_p: float = 0.0,
-                  scale: float | None = None, form: str = 'auto') -> Tensor:
+                  rel_pos_encoding: RelativeEncoding | None = None, **options: Unpack[Options]
+                  ) -> Tensor:
     """:func:`attend` for the valid tokens of several images in one row: each attends to its own.
 
     Args:
         q, k, v: (1, heads, N, head_dims), N = sum(packing.lengths).
         packing: of which image the tokens are; with an encoding also their grids.
         rel_pos_encoding: one that is ``cellwise``, or None.
-        Others as of :func:`attend`.
 
     Returns:
         (1, heads, N, head_dims).
     """
-    # Taken apart and put together as (1, N, heads, head_dims), the order in which projections hold
-    # them: neither direction then copies more than once.
     grids: Sequence[GridLike | None] = packing.grids or [None] * len(packing.lengths)
     images = zip(*(torch.split(x.transpose(1, 2), packing.lengths, 1) for x in (q, k, v)),
                  strict=True)
-    outs = []
-    for (query, key, value), grid in zip(images, grids, strict=True):
-        out, _ = attend(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2),
-                        rel_pos_encoding, grid, dropout_p=dropout_p, scale=scale, form=form)
-        outs.append(out.transpose(1, 2))
-    return torch.cat(outs, 1).transpose(1, 2)
+    outs = [_attend(tuple(x.transpose(1, 2) for x in image), rel_pos_encoding, grid, None,
+                    options)[0] for image, grid in zip(images, grids, strict=True)]
+    return _cat(outs, 1)
 
 
-def _finish(q: Tensor, k: Tensor, v: Tensor, logits: Tensor | None,
-            values: tuple[RelativeEncoding, Grid, Grid] | None,
-            valid: tuple[Tensor, Tensor] | None, attn_mask: Tensor | None, dropout_p: float,
-            scale: float, need_weights: bool) -> tuple[Tensor, Tensor | None]:
-    """The product itself: on SDPA where the weights are not needed, explicit where they are."""
-    bias = _merge_masks(logits, None if valid is None else valid[0], attn_mask, q.dtype)
-    # A mask that needs a gradient sends SDPA to its slow path on a CPU.
-    trains_bias = (logits is not None and logits.requires_grad and torch.is_grad_enabled()
-                   and q.device.type == 'cpu')
-    if trains_bias and bias is not None and values is None and not need_weights:
-        if _own_backward(q, bias, dropout_p):
-            q = q if scale == 1.0 else q * scale
-            return _zero_empty(biased_attention(q, k, v, bias), valid), None
-    if not need_weights and values is None and not trains_bias:
-        out = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout_p,
-                                             scale=scale)
-        return _zero_empty(out, valid), None
-    scores = (q if scale == 1.0 else q * scale) @ k.transpose(-2, -1)
-    if bias is not None:
-        if bias.dtype == torch.bool:
-            scores = scores.masked_fill(~bias, float('-inf'))
-        else:
-            scores = scores + bias
-    weights = scores.softmax(-1).to(v.dtype)
-    if dropout_p > 0.0:
-        weights = F.dropout(weights, dropout_p)
-    out = weights @ v
-    if values is not None:
-        term = values[0].values(weights, values[1], values[2])
-        if term is not None:
-            out = out + term
-    return _zero_empty(out, valid), _zero_empty(weights, valid) if need_weights else None
+def _attend(qkv: tuple[Tensor, ...], encoding: RelativeEncoding | None, q_grid: GridLike | None,
+            k_grid: GridLike | None, options: Options) -> tuple[Tensor, Tensor | None]:
+    q, k, v = split(qkv)
+    form, need_weights = options.get('form', 'auto'), options.get('need_weights', False)
+    if form not in FORMS:
+        raise ValueError(f'form={form!r} must be one of {", ".join(FORMS)}')
+    if need_weights and form not in ('auto', 'definition'):
+        raise ValueError(f"form={form!r} gives no weights (need_weights=True); use 'auto' or "
+                         f"'definition'")
+    grids = None if encoding is None else _check_grids(q, k, encoding, q_grid, k_grid)
+    padding = options.get('key_padding_mask')
+    if padding is None:
+        return _run(qkv, encoding, grids, None, options)
+    padding, has_key = _check_padding(k, padding)
+    extents = None
+    if form == 'auto' and not need_weights and options.get('attn_mask') is None:
+        extents = _extents(q, padding, encoding, grids)
+    if extents is not None:
+        out, weights = _attend_to_valid(q, k, v, padding, encoding, grids, extents, options), None
+    else:
+        out, weights = _run(qkv, encoding, grids, padding, options)
+    # An image of padding alone: no gradient passes.
+    nobody = ~has_key[:, None, None, None]
+    return (out.masked_fill(nobody, 0.0),
+            None if weights is None else weights.masked_fill(nobody, 0.0))
 
 
-def _leaving_out_pays(q: Tensor, k: Tensor, valid: Tensor) -> bool:
-    """Whether to attend to each image's valid keys alone: on a CPU a masked key costs as much as a
-    valid one. (A GPU would have to wait for the number of keys.)"""
-    if q.device.type != 'cpu' or torch.compiler.is_compiling():
-        return False
-    return (q.shape[2] * k.shape[2] >= LEAVE_OUT_FROM
-            and 1.0 - float(valid.float().mean()) >= LEAVE_OUT_SHARE)
+def _run(qkv: tuple[Tensor, ...], encoding: RelativeEncoding | None,
+         grids: tuple[Grid, Grid] | None, padding: Tensor | None, options: Options
+         ) -> tuple[Tensor, Tensor | None]:
+    """One engine for all images."""
+    problem = Problem(qkv, key_padding=padding, attn_mask=options.get('attn_mask'),
+                      regions=options.get('regions'), dropout_p=options.get('dropout_p', 0.0))
+    if encoding is not None and grids is not None:
+        if encoding.has_rotation:
+            q, k, v = split(qkv)
+            problem = problem._replace(qkv=(*encoding.rotate(q, k, *grids), v))
+        problem = problem._replace(terms=list(encoding.terms(*grids)), query=grids[0],
+                                   key=grids[1], prefix=encoding.num_prefix_tokens)
+    mask = problem.attn_mask
+    if mask is not None and mask.is_floating_point():
+        bias = DenseBias(mask[(None,) * (4 - mask.dim())])
+        problem = problem._replace(terms=[*problem.terms, bias], attn_mask=None)
+    if options.get('need_weights', False):
+        return definition(problem, need_weights=True)
+    form = options.get('form', 'auto')
+    problem = problem if form == 'definition' else ready(problem)
+    return ENGINES[choose(problem) if form == 'auto' else form](problem), None
 
 
-def _attend_valid_keys(q: Tensor, k: Tensor, v: Tensor, valid: Tensor, scale: float) -> Tensor:
-    """SDPA of one image at a time, without its padded keys.
+def _check_padding(k: Tensor, key_padding_mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Padded keys (B, Lk), and which images have a valid one (B,).
 
-    Images are taken apart and put together as (B, L, heads, head_dims), the order in which
-    projections hold them: neither direction then copies.
+    Images without one are told that all their keys are valid, so that nothing turns NaN.
     """
-    outs = []
-    images = zip(*(x.transpose(1, 2).chunk(len(x)) for x in (q, k, v)), valid, strict=True)
-    for query, key, value, keep in images:
-        if not bool(keep.all()):
-            index = keep.nonzero()[:, 0]
-            key, value = key.index_select(1, index), value.index_select(1, index)
-        out = F.scaled_dot_product_attention(
-            query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), scale=scale)
-        outs.append(out.transpose(1, 2))
-    return torch.cat(outs).transpose(1, 2)
-
-
-def _own_backward(q: Tensor, bias: Tensor, dropout_p: float) -> bool:
-    """Whether :func:`biased_attention` applies, and pays: it neither drops nor casts, and compilers
-    do without it."""
-    if dropout_p > 0.0 or bias.dtype != q.dtype or bias.shape[2:] != (q.shape[2], bias.shape[3]):
-        return False
-    return (q.shape[2] * bias.shape[3] >= OWN_BACKWARD_FROM
-            and not torch.is_autocast_enabled('cpu') and not torch.compiler.is_compiling())
-
-
-def _valid_keys(k: Tensor, key_padding_mask: Tensor | None) -> tuple[Tensor, Tensor] | None:
-    """Valid keys (B, Lk) and which images have one (B,).
-
-    Images without one are told that all their keys are valid, so that nothing turns NaN, and
-    :func:`_zero_empty` then clears them: no gradient passes.
-    """
-    if key_padding_mask is None:
-        return None
     if key_padding_mask.dtype != torch.bool:
         raise ValueError(f'key_padding_mask has dtype {key_padding_mask.dtype}; bool is required, '
                          f'True = padding')
     if key_padding_mask.shape != (k.shape[0], k.shape[2]):
         raise ValueError(f'key_padding_mask has shape {tuple(key_padding_mask.shape)}; '
                          f'(B, Lk) = {(k.shape[0], k.shape[2])} is required')
-    valid = ~key_padding_mask
-    has_valid = valid.any(-1)
-    return valid | ~has_valid[:, None], has_valid
+    has_key = ~key_padding_mask.all(-1)
+    return key_padding_mask & has_key[:, None], has_key
 
 
-def _zero_empty(out: Tensor, valid: tuple[Tensor, Tensor] | None) -> Tensor:
-    if valid is None:
-        return out
-    return out.masked_fill(~valid[1][:, None, None, None], 0.0)
+def _extents(q: Tensor, padding: Tensor, encoding: RelativeEncoding | None,
+             grids: tuple[Grid, Grid] | None) -> list[tuple[int, int]] | None:
+    """Rows and columns of valid keys of each image, where leaving the others out pays: on a CPU a
+    masked key costs as much as a valid one. (A GPU would have to wait for their number.)"""
+    if q.device.type != 'cpu' or torch.compiler.is_compiling():
+        return None
+    if (q.shape[2] * padding.shape[1] < limits.LEAVE_OUT_FROM
+            or float(padding.float().mean()) < limits.LEAVE_OUT_SHARE):
+        return None
+    if encoding is None or grids is None:
+        return [(1, int(count)) for count in (~padding).sum(1).tolist()]
+    prefix = encoding.num_prefix_tokens
+    if not encoding.cellwise or bool(padding[:, :prefix].any()):
+        return None
+    try:
+        return valid_extents(padding[:, prefix:].view(-1, *grids[1].hw))
+    except ValueError:  # valid cells that are no rectangle
+        return None
 
 
-def _merge_masks(logits: Tensor | None, valid: Tensor | None, attn_mask: Tensor | None,
-                 dtype: torch.dtype) -> Tensor | None:
-    """One mask for all: bool (True = attend) as long as nothing is added to the logits."""
-    bias = logits
-    if attn_mask is not None:
-        if bias is None:
-            bias = attn_mask if attn_mask.dtype == torch.bool else attn_mask.to(dtype)
-        elif attn_mask.dtype == torch.bool:
-            bias = bias.masked_fill(~attn_mask, float('-inf'))
-        else:
-            bias = bias + attn_mask
-    if valid is None:
-        return bias
-    keep = valid[:, None, None, :]
-    if bias is None:
-        return keep
-    return bias & keep if bias.dtype == torch.bool else bias.masked_fill(~keep, float('-inf'))
+def _attend_to_valid(q: Tensor, k: Tensor, v: Tensor, padding: Tensor,
+                     encoding: RelativeEncoding | None, grids: tuple[Grid, Grid] | None,
+                     extents: list[tuple[int, int]], options: Options) -> Tensor:
+    """One image at a time, without its padded keys."""
+    outs = []
+    images = zip(*(x.transpose(1, 2).chunk(len(x)) for x in (q, k, v)), padding, extents,
+                 strict=True)
+    for query, key, value, hidden, extent in images:
+        if bool(hidden.any()):
+            index = (~hidden).nonzero()[:, 0]
+            key, value = key.index_select(1, index), value.index_select(1, index)
+        qkv = tuple(x.transpose(1, 2) for x in (query, key, value))
+        own = None if grids is None else (
+            grids[0], grids[1]._replace(height=extent[0], width=extent[1]))
+        outs.append(_run(qkv, encoding, own, None, options)[0])
+    return _cat(outs, 0)
+
+
+def _cat(outs: list[Tensor], dim: int) -> Tensor:
+    """Outputs (B, heads, L, head_dims) put together as (B, L, heads, head_dims), the order in which
+    projections hold them: neither direction then copies more than once."""
+    return torch.cat([out.transpose(1, 2) for out in outs], dim).transpose(1, 2)
 
 
 def _check_grids(q: Tensor, k: Tensor, encoding: RelativeEncoding, q_grid: GridLike | None,
@@ -233,18 +217,3 @@ def _check_grids(q: Tensor, k: Tensor, encoding: RelativeEncoding, q_grid: GridL
                 f'num_prefix_tokens={prefix} of {type(encoding).__name__} need {prefix} + '
                 f'{grid.height} * {grid.width} = {prefix + grid.num_cells}')
     return query, key
-
-
-def _pick_form(encoding: RelativeEncoding, form: str, q: Tensor, k: Tensor, q_grid: Grid,
-               k_grid: Grid, simple: bool) -> str:
-    if form == 'auto':
-        return encoding.choose_form(q, k, q_grid, k_grid) if simple else 'definition'
-    if form == 'definition':
-        return form
-    if form not in encoding.forms:
-        raise ValueError(f'form={form!r} is not offered by {type(encoding).__name__}; it has '
-                         f'{", ".join(("auto", "definition", *encoding.forms))}')
-    if not simple:
-        raise ValueError(f"form={form!r} takes neither attn_mask, dropout nor need_weights; use "
-                         f"'auto' or 'definition'")
-    return form

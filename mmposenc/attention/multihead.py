@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from ..encodings.base import RelativeEncoding
 from ..encodings.build import build_encoding
 from ..functional.grids import GridLike, check_tokens
-from .core import attend
+from .core import Options, attend, attend_joint
 from .linear import Linear
 
 
@@ -82,21 +82,20 @@ class MultiheadAttention(nn.Module):
                 dtype is wrong.
         """
         grid = check_tokens(x, hw_shape, self.num_prefix_tokens)
-        q, k, v = self._project(x, x_qk)
-        out, weights = attend(
-            q, k, v, self.rel_pos_encoding, grid, None, key_padding_mask=key_padding_mask,
-            dropout_p=self.attn_drop if self.training else 0.0, need_weights=need_weights,
-            form=self.form)
+        options: Options = {
+            'key_padding_mask': key_padding_mask, 'need_weights': need_weights, 'form': self.form,
+            'dropout_p': self.attn_drop if self.training else 0.0}
+        if x_qk is None:
+            joint = self.qkv(x).view(*x.shape[:2], 3, self.num_heads, self.head_dims)
+            out, weights = attend_joint(joint, self.rel_pos_encoding, grid, **options)
+        else:
+            out, weights = attend(*self._project(x, x_qk), self.rel_pos_encoding, grid, **options)
         out = self.proj_drop(self.proj(out.transpose(1, 2).flatten(2)))
         return out if weights is None else (out, weights)
 
-    def _project(self, x: Tensor, x_qk: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    def _project(self, x: Tensor, x_qk: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """q, k, v, each (B, heads, L, head_dims)."""
         batch, length, _ = x.shape
-        if x_qk is None:
-            joint = self.qkv(x).view(batch, length, 3, self.num_heads, self.head_dims)
-            q, k, v = joint.permute(2, 0, 3, 1, 4).unbind(0)
-            return q, k, v
         if x_qk.shape != x.shape:
             raise ValueError(f'x_qk has shape {tuple(x_qk.shape)}; that of x, {tuple(x.shape)}, '
                              f'is required')

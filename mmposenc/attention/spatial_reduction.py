@@ -31,6 +31,7 @@ class SpatialReductionAttention(nn.Module):
         sr_norm_eps: epsilon of the norm behind the reduction.
         ceil_mode: keep the last, partial R x R cell of a grid that R does not divide (what is
             missing counts as zero), instead of dropping its tokens from the keys as PVT does.
+        form: which formulation runs, see :func:`mmposenc.attention.attend`.
 
     Raises:
         ValueError: for sizes that do not divide.
@@ -43,7 +44,7 @@ class SpatialReductionAttention(nn.Module):
                  qkv_bias: bool = True,
                  rel_pos_encoding: RelativeEncoding | dict[str, Any] | None = None,
                  num_prefix_tokens: int = 0, attn_drop: float = 0.0, proj_drop: float = 0.0,
-                 sr_norm_eps: float = 1e-5, ceil_mode: bool = False) -> None:
+                 sr_norm_eps: float = 1e-5, ceil_mode: bool = False, form: str = 'auto') -> None:
         super().__init__()
         if num_heads < 1 or embed_dims < 1 or embed_dims % num_heads:
             raise ValueError(f'embed_dims={embed_dims} must be a positive multiple of '
@@ -57,7 +58,7 @@ class SpatialReductionAttention(nn.Module):
         self.num_heads = num_heads
         self.sr_ratio = sr_ratio
         self.num_prefix_tokens = num_prefix_tokens
-        self.attn_drop = attn_drop
+        self.attn_drop, self.form = attn_drop, form
         self.ceil_mode = ceil_mode
         self.q = Linear(embed_dims, embed_dims, bias=qkv_bias)
         self.kv = Linear(embed_dims, 2 * embed_dims, bias=qkv_bias)
@@ -101,7 +102,8 @@ class SpatialReductionAttention(nn.Module):
         out, weights = attend(
             self._heads(self.q(queries), 1)[0], k, v, self.rel_pos_encoding, grid, key_grid,
             key_padding_mask=self._key_mask(padding_mask, key_grid),
-            dropout_p=self.attn_drop if self.training else 0.0, need_weights=need_weights)
+            dropout_p=self.attn_drop if self.training else 0.0, need_weights=need_weights,
+            form=self.form)
         out = self.proj_drop(self.proj(out.transpose(1, 2).flatten(2)))
         return out if weights is None else (out, weights)
 

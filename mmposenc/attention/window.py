@@ -7,10 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from ..encodings.base import RelativeEncoding
-from ..functional.grids import Grid, GridLike, as_grid, check_tokens
-from ..functional.window_attention import window_attention
+from ..functional.grids import GridLike, as_grid, check_tokens
 from ..functional.windows import absent_keys, join_windows, partition_windows, window_regions
-from .core import attend
+from .core import attend_joint
 from .linear import Linear
 from .multihead import build_relative_encoding
 
@@ -30,6 +29,7 @@ class WindowAttention(nn.Module):
         qkv_bias: bias of the joint projection to queries, keys and values.
         attn_drop: dropout of the attention weights.
         proj_drop: dropout of the output.
+        form: which formulation runs, see :func:`mmposenc.attention.attend`.
 
     Parameters are named ``qkv``, ``proj`` and ``rel_pos_encoding``.
 
@@ -39,7 +39,8 @@ class WindowAttention(nn.Module):
 
     def __init__(self, embed_dims: int, num_heads: int, window_size: int | tuple[int, int], *,
                  rel_pos_encoding: RelativeEncoding | dict[str, Any] | None = None,
-                 qkv_bias: bool = True, attn_drop: float = 0.0, proj_drop: float = 0.0) -> None:
+                 qkv_bias: bool = True, attn_drop: float = 0.0, proj_drop: float = 0.0,
+                 form: str = 'auto') -> None:
         super().__init__()
         if num_heads < 1 or embed_dims < 1 or embed_dims % num_heads:
             raise ValueError(f'embed_dims={embed_dims} must be a positive multiple of '
@@ -48,7 +49,7 @@ class WindowAttention(nn.Module):
         self.window_size = as_grid(side, 'window_size').hw
         self.embed_dims, self.num_heads = embed_dims, num_heads
         self.head_dims = embed_dims // num_heads
-        self.attn_drop = attn_drop
+        self.attn_drop, self.form = attn_drop, form
         self.qkv = Linear(embed_dims, 3 * embed_dims, bias=qkv_bias)
         self.proj = Linear(embed_dims, embed_dims)
         self.proj_drop = nn.Dropout(proj_drop)
@@ -83,47 +84,12 @@ class WindowAttention(nn.Module):
             raise ValueError(f'regions has shape {tuple(regions.shape)}, which does not fit x of '
                              f'shape {tuple(x.shape)}: (1 or B, windows, {length}) is required')
         joint = self.qkv(x).view(x.shape[0], length, 3, self.num_heads, self.head_dims)
-        dropout = self.attn_drop if self.training else 0.0
-        weights = None
-        if self._is_simple(dropout, need_weights):
-            out = self._attend_bias(joint, regions)
-        else:
-            out, weights = self._attend_any(joint, regions, dropout, need_weights)
-        out = self.proj_drop(self.proj(out.flatten(2)))
+        out, weights = attend_joint(
+            joint, self.rel_pos_encoding, self.window_size, need_weights=need_weights,
+            regions=None if regions is None else regions.flatten(0, 1), form=self.form,
+            dropout_p=self.attn_drop if self.training else 0.0)
+        out = self.proj_drop(self.proj(out.transpose(1, 2).flatten(2)))
         return out if weights is None else (out, weights)
-
-    def _is_simple(self, dropout: float, need_weights: bool) -> bool:
-        """Nothing but a bias that is the same for all windows."""
-        encoding = self.rel_pos_encoding
-        return dropout == 0.0 and not need_weights and (
-            encoding is None or not (encoding.has_values or encoding.has_logits
-                                     and encoding.contextual))
-
-    def _attend_bias(self, joint: Tensor, regions: Tensor | None) -> Tensor:
-        """(windows, L, 3, heads, head_dims) -> (windows, L, heads, head_dims)."""
-        encoding, bias = self.rel_pos_encoding, None
-        if encoding is not None:
-            grid = Grid(*self.window_size)
-            q, k, v = joint.permute(2, 0, 3, 1, 4).unbind(0)
-            if encoding.has_rotation:
-                q, k = encoding.rotate(q, k, grid)
-                joint = torch.stack([x.transpose(1, 2) for x in (q, k, v)], 2)
-            logits = encoding.logits(q, k, grid) if encoding.has_logits else None
-            bias = None if logits is None else logits[0].expand(self.num_heads, -1, -1)
-        return window_attention(joint, bias, regions, self.head_dims ** -0.5)
-
-    def _attend_any(self, joint: Tensor, regions: Tensor | None, dropout: float,
-                    need_weights: bool) -> tuple[Tensor, Tensor | None]:
-        """The same for contextual encodings, value terms, dropout, weights."""
-        q, k, v = joint.permute(2, 0, 3, 1, 4).unbind(0)
-        keep = None
-        if regions is not None:
-            flat = regions.flatten(0, 1)
-            keep = flat[:, :, None] == flat[:, None, :]
-            keep = keep.repeat(q.shape[0] // keep.shape[0], 1, 1)[:, None]
-        out, weights = attend(q, k, v, self.rel_pos_encoding, self.window_size, None,
-                              attn_mask=keep, dropout_p=dropout, need_weights=need_weights)
-        return out.transpose(1, 2), weights
 
 
 class ShiftWindowAttention(nn.Module):
@@ -131,8 +97,8 @@ class ShiftWindowAttention(nn.Module):
     2021, Sec. 3.2).
 
     Args:
-        embed_dims, num_heads, window_size, rel_pos_encoding, qkv_bias, attn_drop, proj_drop: as
-            :class:`WindowAttention`.
+        embed_dims, num_heads, window_size, rel_pos_encoding, qkv_bias, attn_drop, proj_drop, form:
+            as :class:`WindowAttention`.
         shift_size: cells by which windows are shifted down and right, less than the window.
         pad_small_map: shift also where one window spans the smaller side of the map, as for
             detection and segmentation in mmdet and mmseg; without it such maps are not shifted, as
@@ -149,11 +115,12 @@ class ShiftWindowAttention(nn.Module):
                  shift_size: int | tuple[int, int] = 0, *,
                  rel_pos_encoding: RelativeEncoding | dict[str, Any] | None = None,
                  qkv_bias: bool = True, attn_drop: float = 0.0, proj_drop: float = 0.0,
-                 pad_small_map: bool = False, mask_window_padding: bool = False) -> None:
+                 form: str = 'auto', pad_small_map: bool = False,
+                 mask_window_padding: bool = False) -> None:
         super().__init__()
         self.w_msa = WindowAttention(embed_dims, num_heads, window_size,
                                      rel_pos_encoding=rel_pos_encoding, qkv_bias=qkv_bias,
-                                     attn_drop=attn_drop, proj_drop=proj_drop)
+                                     attn_drop=attn_drop, proj_drop=proj_drop, form=form)
         self.window_size = self.w_msa.window_size
         shift = (shift_size, shift_size) if isinstance(shift_size, int) else tuple(shift_size)
         if len(shift) != 2 or any(not 0 <= step < side

@@ -2,15 +2,14 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from ..encodings.base import RelativeEncoding
 from ..encodings.irpe import IRPE
-from ..functional.grids import GridLike
+from ..functional.attention.terms import Term
+from ..functional.grids import Grid
 
 
 def count_macs(model: nn.Module, hw_shape: tuple[int, int], *, in_channels: int = 3,
@@ -18,7 +17,8 @@ def count_macs(model: nn.Module, hw_shape: tuple[int, int], *, in_channels: int 
     """Multiply-accumulates of matrix products and convolutions for one image, the "FLOPs" of the
     papers' tables.
 
-    Relative encodings are counted by their definition, whichever form a device would pick.
+    Relative encodings are counted by their definition, whichever form a device would pick; iRPE's
+    'cross' as one table of all pairs of a row and a column bucket.
 
     Args:
         model: takes (1, in_channels, H, W); its weights are not read, and it may be on the meta
@@ -35,29 +35,39 @@ def count_macs(model: nn.Module, hw_shape: tuple[int, int], *, in_channels: int 
     counted = copy.deepcopy(model).to('meta').eval()
     extra = [0]
     for module in counted.modules():
-        if isinstance(module, RelativeEncoding):
-            module.choose_form = _definition  # type: ignore[method-assign]
-            if values_as_released and isinstance(module, IRPE) and module.has_values:
-                _watch_values(module, extra)
+        if values_as_released and isinstance(module, IRPE) and 'v' in module.rpe_on:
+            _watch_values(module, extra)
     image = torch.empty(1, in_channels, *hw_shape, device='meta')
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         counted(image)
     return int(counter.get_total_flops()) // 2 + extra[0]
 
 
-def _definition(*args: Any, **kwargs: Any) -> str:
-    return 'definition'
-
-
 def _watch_values(encoding: IRPE, extra: list[int]) -> None:
     """Add to ``extra`` what the released value terms take more than the bucket sums."""
-    values = encoding.values
+    terms = encoding.terms
 
-    def watched(attn: Tensor, q_grid: GridLike, k_grid: GridLike | None = None) -> Tensor | None:
-        batch, heads, queries, keys = attn.shape
-        for table in encoding.tables('v'):
-            buckets, dims = table.shape[-2:]
-            extra[0] += batch * heads * queries * (keys - buckets) * dims
-        return values(attn, q_grid, k_grid)
+    def watched(q_grid: Grid, k_grid: Grid) -> list[Term]:
+        return [_AsReleased(each, encoding, extra) if each.on_values else each
+                for each in terms(q_grid, k_grid)]
 
-    encoding.values = watched  # type: ignore[method-assign]
+    encoding.terms = watched  # type: ignore[method-assign]
+
+
+class _AsReleased(Term):
+    """A term on values that notes what its release would have computed."""
+
+    on_values = True
+
+    def __init__(self, term: Term, encoding: IRPE, extra: list[int]) -> None:
+        self.term, self.encoding, self.extra = term, encoding, extra
+
+    def dense_values(self, weights: Tensor) -> Tensor:
+        """See :class:`Term`."""
+        batch, heads, queries, keys = weights.shape
+        out = self.term.dense_values(weights)
+        released = sum(batch * heads * queries * keys * table.shape[-1]
+                       for table in self.encoding.tables('v'))
+        buckets = vars(self.term)['buckets'].num
+        self.extra[0] += released - batch * heads * queries * buckets * out.shape[-1]
+        return out

@@ -13,8 +13,7 @@ from ..attention.conv_projection import ConvProjectionAttention
 from ..attention.multihead import MultiheadAttention
 from ..encodings.placement import EncodingConfigs, PlacedEncodings
 from ..functional.masking import masked_mean, pad_map, tokens_to_map
-from ..registry import MODELS
-from ..structures import get_img_shapes, mask_images
+from ..image_sizes import get_img_shapes, mask_images
 from .checkpoints import PretrainedMixin
 from .layers import MLP, DropPath, LayerScale, PatchEmbed, init_transformer_weights, rising_rates
 
@@ -67,7 +66,6 @@ class DeiTBlock(nn.Module):
         return x + self.drop_path(self.ls2(self.mlp(self.norm2(x))))
 
 
-@MODELS.register_module()
 class DeiT(PretrainedMixin, BaseModule):
     """Plain vision transformer (ViT, Dosovitskiy et al., ICLR 2021; DeiT, Touvron et al., ICML
     2021) with any position encoding (with :class:`~mmposenc.encodings.PEG` it is CPVT).
@@ -214,8 +212,7 @@ class DeiT(PretrainedMixin, BaseModule):
             tokens, hw_shape, mask = self.pos_encodings(
                 tokens, hw_shape, position, num_prefix_tokens=self.num_prefix_tokens,
                 padding_mask=mask)
-            for encoding in self.pos_encodings.encodings(position):
-                full_hw = encoding.out_hw_shape(full_hw)
+            full_hw = self.pos_encodings.out_hw_shape(full_hw, position)
             if self.out_indices is not None and position in self.out_indices:
                 outs.append(pad_map(self._map(tokens, hw_shape, mask, position), full_hw))
         return tuple(outs) if self.out_indices is not None else (self._pool(tokens, mask),)

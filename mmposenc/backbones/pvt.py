@@ -12,8 +12,7 @@ from torch.utils.checkpoint import checkpoint
 from ..attention.spatial_reduction import SpatialReductionAttention
 from ..encodings.placement import EncodingConfigs, PlacedEncodings
 from ..functional.masking import masked_mean, pad_map, tokens_to_map
-from ..registry import MODELS
-from ..structures import get_img_shapes, mask_images
+from ..image_sizes import get_img_shapes, mask_images
 from .checkpoints import PretrainedMixin
 from .layers import MLP, DropPath, PatchEmbed, init_transformer_weights, rising_rates
 
@@ -72,11 +71,7 @@ class PVTStage(nn.Module):
 
     def out_hw_shape(self, hw_shape: Sequence[int]) -> tuple[int, int]:
         """Grid of the output of a map (H, W)."""
-        grid = self.patch_embed.out_hw_shape(hw_shape)
-        for position in range(-1, len(self.blocks)):
-            for encoding in self.pos_encodings.encodings(position):
-                grid = encoding.out_hw_shape(grid)
-        return grid
+        return self.pos_encodings.out_hw_shape(self.patch_embed.out_hw_shape(hw_shape))
 
     def forward(self, x: Tensor, padding_mask: Tensor | None
                 ) -> tuple[Tensor, tuple[int, int], Tensor | None]:
@@ -104,7 +99,6 @@ class PVTStage(nn.Module):
         return block(*args)  # type: ignore[no-any-return]
 
 
-@MODELS.register_module()
 class PVT(PretrainedMixin, BaseModule):
     """Pyramid Vision Transformer (Wang et al., ICCV 2021) with any position encoding.
 

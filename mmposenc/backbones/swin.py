@@ -9,8 +9,7 @@ from torch import Tensor, nn
 
 from ..encodings.placement import EncodingConfigs, PlacedEncodings
 from ..functional.masking import masked_mean, pad_map, tokens_to_map
-from ..registry import MODELS
-from ..structures import get_img_shapes, mask_images
+from ..image_sizes import get_img_shapes, mask_images
 from .checkpoints import PretrainedMixin
 from .layers import PatchEmbed, init_transformer_weights, rising_rates
 from .swin_layers import PatchMerging, SwinBlock, SwinStage
@@ -21,7 +20,6 @@ ARCHS: dict[str, tuple[int, tuple[int, ...], tuple[int, ...]]] = {
     'base': (128, (2, 2, 18, 2), (4, 8, 16, 32)), 'large': (192, (2, 2, 18, 2), (6, 12, 24, 48))}
 
 
-@MODELS.register_module()
 class Swin(PretrainedMixin, BaseModule):
     """Swin Transformer (Liu et al., ICCV 2021) with any position encoding.
 
@@ -163,7 +161,7 @@ class Swin(PretrainedMixin, BaseModule):
         for index in range(max(self.out_indices) + 1):
             stage = self.stages[index]
             x, hw_shape, mask = stage(x, hw_shape, mask)
-            full_hw = stage.out_hw_shape(full_hw)
+            full_hw = stage.pos_encodings.out_hw_shape(full_hw)
             if index in self.out_indices:
                 outs.append(self._out(x, hw_shape, mask, index, full_hw))
             if index < max(self.out_indices):

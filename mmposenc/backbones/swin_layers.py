@@ -108,13 +108,6 @@ class SwinStage(nn.Module):
         self.downsample = downsample
         self.with_cp = with_cp
 
-    def out_hw_shape(self, hw_shape: tuple[int, int]) -> tuple[int, int]:
-        """Grid behind the blocks, before the merging."""
-        for position in range(-1, len(self.blocks)):
-            for encoding in self.pos_encodings.encodings(position):
-                hw_shape = encoding.out_hw_shape(hw_shape)
-        return hw_shape
-
     def forward(self, x: Tensor, hw_shape: tuple[int, int], padding_mask: Tensor | None
                 ) -> tuple[Tensor, tuple[int, int], Tensor | None]:
         """Tokens (B, H*W, C) through the blocks, with their grid and mask behind them."""

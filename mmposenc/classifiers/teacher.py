@@ -10,8 +10,6 @@ from mmengine.model import BaseModule
 from mmengine.runner.checkpoint import CheckpointLoader
 from torch import Tensor
 
-from ..registry import MODELS
-
 #: Modules of timm's RegNet, and what torchvision calls them.
 _TIMM_REGNET = (
     (r'stem\.conv', 'stem.0'), (r'stem\.bn', 'stem.1'),
@@ -23,7 +21,6 @@ _TIMM_REGNET = (
     (r'head\.fc', 'fc'))
 
 
-@MODELS.register_module()
 class TorchvisionClassifier(BaseModule):
     """A classifier of torchvision, to teach others.
 

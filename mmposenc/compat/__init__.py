@@ -6,12 +6,13 @@ microseconds and imports neither torch nor mmcv:
 - ``mmcv._ext`` is provided in pure PyTorch when no compiled one can be found;
 - torchvision's Python half imports when its binary operators can't load;
 - the forks' "Could not import OneDL" lines, which concern an optional package, stay unprinted;
-- ``mmposenc::detection/...`` names a config of this package;
-- a room of mmposenc that needs OpenMMLab checks the installed versions before it is imported.
+- ``mmposenc::detection/...`` names a config of this package.
+
+A room that needs OpenMMLab asks :mod:`mmposenc.compat.openmmlab` before it imports any of it.
 """
 import sys
 
-from .finders import FallbackFinder, HookFinder, RoomFinder
+from .finders import FallbackFinder, HookFinder
 
 __all__ = ['prepare']
 
@@ -21,8 +22,6 @@ def prepare() -> None:
     installed = {type(finder) for finder in sys.meta_path}
     if FallbackFinder not in installed:
         sys.meta_path.append(FallbackFinder())  # last: a compiled mmcv._ext is always found first
-    if RoomFinder not in installed:
-        sys.meta_path.insert(0, RoomFinder())
     if HookFinder not in installed:
         finder = HookFinder()
         sys.meta_path.insert(0, finder)

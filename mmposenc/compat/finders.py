@@ -13,13 +13,6 @@ if TYPE_CHECKING:
 else:  # importing importlib.abc takes as long as all the rest; finders need no base class
     Loader = MetaPathFinder = object
 
-# Rooms that run without OpenMMLab; before any other is imported, the installed one is checked.
-TORCH_ONLY = frozenset(f'mmposenc.{room}' for room in (
-    'attention', 'checkpoint', 'compat', 'datasets', 'encodings', 'functional', 'visualization'))
-# What needs OpenMMLab in a room that else does not: preparing data does not, reading it does.
-NEEDS_OPENMMLAB = frozenset({'mmposenc.datasets.coco', 'mmposenc.datasets.loading',
-                             'mmposenc.detr.detectors'})
-
 
 class FallbackLoader(Loader):
     """Serves ``mmposenc.compat.ext`` under the name ``mmcv._ext``."""
@@ -41,17 +34,6 @@ class FallbackFinder(MetaPathFinder):
         if fullname != 'mmcv._ext':
             return None
         return ModuleSpec(fullname, FallbackLoader(), origin='mmposenc.compat.ext')
-
-
-class RoomFinder(MetaPathFinder):
-    """Checks the installed OpenMMLab before a room that needs it runs; finds nothing itself."""
-
-    def find_spec(self, fullname: str, path: Sequence[str] | None,
-                  target: ModuleType | None = None) -> ModuleSpec | None:
-        is_room = fullname.startswith('mmposenc.') and fullname.count('.') == 1
-        if is_room and fullname not in TORCH_ONLY or fullname in NEEDS_OPENMMLAB:
-            importlib.import_module('mmposenc.compat.openmmlab').require(fullname)
-        return None
 
 
 def followed_by(hook: Callable[[ModuleType], None],

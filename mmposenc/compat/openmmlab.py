@@ -25,7 +25,21 @@ LOWEST_TORCH = '2.1.0'
 # OpenMMLab's own mmdet and mmseg refuse to be imported with this mmcv or a later one.
 FIRST_REFUSED_MMCV = '2.2.0'
 ALWAYS_NEEDED = ('mmengine', 'mmcv')
-ALSO_NEEDED = {'mmposenc.detr.detectors': ('mmdet',), 'mmposenc.datasets.coco': ('mmdet',)}
+#: What the modules of classes need besides.
+ALSO_NEEDED = {
+    'mmposenc.backbones.resnet': 'mmpretrain',
+    'mmposenc.classifiers.distilled': 'mmpretrain',
+    'mmposenc.data_preprocessors.detection': 'mmdet',
+    'mmposenc.data_preprocessors.segmentation': 'mmseg',
+    'mmposenc.datasets.coco': 'mmdet',
+    'mmposenc.datasets.seg_loading': 'mmseg',
+    'mmposenc.datasets.segmentation': 'mmseg',
+    'mmposenc.detr.detectors': 'mmdet',
+    'mmposenc.detr.neck': 'mmdet',
+    'mmposenc.engine.cls_visualization': 'mmpretrain',
+    'mmposenc.engine.seg_visualization': 'mmseg',
+    'mmposenc.segmentors.encoder_decoder': 'mmseg',
+}
 
 HOW_TO_INSTALL = (
     'Install one of the two sets, in an environment of its own:\n'
@@ -93,7 +107,7 @@ def require(room: str = 'mmposenc', look_up: Callable[[str], str | None] = look_
     """Checks that what a room of mmposenc needs is installed and can work together.
 
     Args:
-        room: full name of the module about to be imported, 'mmposenc.backbones'.
+        room: full name of the room or module about to be imported, 'mmposenc.backbones'.
         look_up: gives the installed version of a distribution, or None.
         is_importable: tells whether a module can be found, installed or not.
 
@@ -104,7 +118,7 @@ def require(room: str = 'mmposenc', look_up: Callable[[str], str | None] = look_
                                  for name in (release.onedl, *release.openmmlab))]
     found = {name: version for name in names if (version := look_up(name)) is not None}
     check_sets(found)
-    needed = (*ALWAYS_NEEDED, *ALSO_NEEDED.get(room, ()))
+    needed = [*ALWAYS_NEEDED, *([ALSO_NEEDED[room]] if room in ALSO_NEEDED else [])]
     missing = [module for module in needed if not is_importable(module)]
     if missing:
         raise ImportError(f'{room} needs {" and ".join(missing)} of OpenMMLab, and cannot find '

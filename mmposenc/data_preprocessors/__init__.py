@@ -1,27 +1,6 @@
-"""Data preprocessors that tell the backbone how far each image of a padded batch reaches.
+"""Data preprocessors that tell the backbone how far each image of a padded batch reaches."""
+from ..compat.openmmlab import require
+from ..names import lazy_room
 
-Registered as functions, so that naming this room's types imports mmdet or mmseg, and importing
-the room does not.
-"""
-from typing import Any
-
-from torch import nn
-
-from ..registry import MODELS
-
-
-@MODELS.register_module()
-def DetDataPreprocessor(**kwargs: Any) -> nn.Module:  # noqa: N802 (a class to its users)
-    """mmdet's DetDataPreprocessor (same arguments), whose batches carry their images' sizes."""
-    from .detection import DetDataPreprocessor as Preprocessor
-    return Preprocessor(**kwargs)
-
-
-@MODELS.register_module()
-def SegDataPreProcessor(**kwargs: Any) -> nn.Module:  # noqa: N802
-    """mmseg's SegDataPreProcessor (same arguments), whose batches carry their images' sizes."""
-    from .segmentation import SegDataPreProcessor as Preprocessor
-    return Preprocessor(**kwargs)
-
-
-__all__ = ['DetDataPreprocessor', 'SegDataPreProcessor']
+require(__name__)
+__all__, __getattr__ = lazy_room(__name__)

@@ -7,7 +7,7 @@ from .recording import note_img_shapes
 
 
 class DetDataPreprocessor(MMDetDataPreprocessor):
-    """See :func:`mmposenc.data_preprocessors.DetDataPreprocessor`."""
+    """mmdet's DetDataPreprocessor (same arguments), whose batches carry their images' sizes."""
 
     def forward(self, data: dict[str, Any], training: bool = False) -> dict[str, Any]:
         """As mmdet's; the batch's ``img_shapes`` are the samples' ``img_shape``."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ..structures import set_img_shapes
+from ..image_sizes import set_img_shapes
 
 
 def note_img_shapes(data: dict[str, Any], shapes: Sequence[Sequence[int]] | None = None

@@ -8,7 +8,7 @@ from .recording import note_img_shapes
 
 
 class SegDataPreProcessor(MMSegDataPreProcessor):
-    """See :func:`mmposenc.data_preprocessors.SegDataPreProcessor`."""
+    """mmseg's SegDataPreProcessor (same arguments), whose batches carry their images' sizes."""
 
     def forward(self, data: dict[str, Any], training: bool = False) -> dict[str, Any]:
         """As mmseg's, but images of several sizes may form a batch in a test too: they are padded

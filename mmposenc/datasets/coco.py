@@ -8,12 +8,9 @@ from typing import Any
 from mmdet.datasets import CocoDataset as _CocoDataset
 from mmengine.logging import print_log
 
-from mmposenc.registry import DATASETS
-
 from .image_files import broken_files
 
 
-@DATASETS.register_module()
 class CocoDataset(_CocoDataset):
     """mmdet's CocoDataset with its silent losses reported.
 

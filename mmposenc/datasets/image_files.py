@@ -3,11 +3,14 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Sequence
+import random
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from PIL import Image
 
+#: How many files of a folder are opened where opening all would take too long.
+SAMPLES = 16
 #: First bytes of a format, and the marker behind its last pixel.
 ENDS = {b'\xff\xd8': b'\xff\xd9', b'\x89PNG': b'IEND'}
 
@@ -53,3 +56,9 @@ def broken_files(paths: Sequence[str]) -> dict[str, str]:
     with ThreadPoolExecutor(max_workers=16) as pool:  # it waits for the disk, not the processor
         found = zip(paths, pool.map(broken_file, paths, chunksize=64), strict=True)
         return {path: problem for path, problem in found if problem}
+
+
+def sample(names: Collection[str], seed: int = 0) -> list[str]:
+    """Up to :data:`SAMPLES` names, the same ones on every run."""
+    names = sorted(names)
+    return sorted(random.Random(seed).sample(names, min(SAMPLES, len(names))))

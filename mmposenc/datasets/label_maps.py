@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from PIL import Image
 
-from .check_common import sample
+from .image_files import sample
 
 #: PIL modes of one channel of 8 bits; of a palette the indices are the labels.
 MODES = ('L', 'P', '1')

@@ -1,17 +1,12 @@
-"""Reading images and label maps."""
+"""Reading images."""
 from __future__ import annotations
-
-from typing import Any
 
 import mmengine.fileio as fileio
 from mmcv.transforms import LoadImageFromFile as _LoadImageFromFile
 
-from mmposenc.registry import TRANSFORMS
-
 from .image_files import broken
 
 
-@TRANSFORMS.register_module()
 class LoadImageFromFile(_LoadImageFromFile):
     """mmcv's LoadImageFromFile, refusing files that are cut short.
 
@@ -30,11 +25,3 @@ class LoadImageFromFile(_LoadImageFromFile):
         if self.ignore_empty:
             return None
         raise ValueError(f'broken image {path}: {problem}')
-
-
-@TRANSFORMS.register_module()
-def LoadSegAnnotations(**kwargs: Any) -> Any:  # noqa: N802 (a class to its users)
-    """See :class:`mmposenc.datasets.seg_loading.LoadSegAnnotations`; a function, so that naming
-    it imports mmseg and importing this module does not."""
-    from .seg_loading import LoadSegAnnotations as Transform
-    return Transform(**kwargs)

@@ -7,19 +7,16 @@ from typing import Any
 from mmseg.datasets import ADE20KDataset as _ADE20KDataset
 from mmseg.datasets import BaseSegDataset
 
-from mmposenc.registry import DATASETS
-
 from .label_maps import check_pairs
 
 
-@DATASETS.register_module()
 class SegDataset(BaseSegDataset):
     """mmseg's BaseSegDataset with its silent losses reported.
 
     mmseg finds a missing label map when training reaches it, takes a label outside the classes
     for one that never occurs or stops with an index error, and resizes a map of another size
     along with its image. ``classes`` and ``palette`` come from ``metainfo``. Use it with
-    :func:`mmposenc.LoadSegAnnotations`, which checks every map that it reads.
+    :class:`~mmposenc.datasets.LoadSegAnnotations`, which checks every map that it reads.
 
     Args:
         check_images: look, before training starts, whether every image has a label map of its
@@ -59,6 +56,5 @@ class SegDataset(BaseSegDataset):
         return f'{where} (img_suffix={self.img_suffix!r}, data_prefix.img_path={folder!r})'
 
 
-@DATASETS.register_module()
 class ADE20KDataset(SegDataset, _ADE20KDataset):
     """mmseg's ADE20KDataset with the checks of :class:`SegDataset`."""

@@ -65,18 +65,15 @@ class DetrEncoder(DetrTransformerEncoder):
                              f'most num_layers')
         if pos_encoding is None and positions is not None:
             raise ValueError(f'positions={tuple(positions)} without a pos_encoding to place there')
-        self._placed = (pos_encoding, positions)
-        self.skip_padding = skip_padding
         super().__init__(num_layers, layer_cfg, num_cp, init_cfg)
+        self.skip_padding = skip_padding
+        self.num_levels = getattr(self.layers[0].self_attn, 'num_levels', 1)
+        self.pos_encodings = LevelEncodings(pos_encoding, positions, num_layers, self.num_levels,
+                                            self.pos_encoding_shared, self.embed_dims)
 
     def _init_layers(self) -> None:
         self.layers = ModuleList(self.layer_type(**self.layer_cfg) for _ in range(self.num_layers))
         self.embed_dims = self.layers[0].embed_dims
-        self.num_levels = getattr(self.layers[0].self_attn, 'num_levels', 1)
-        pos_encoding, positions = self.__dict__.pop('_placed')
-        self.pos_encodings = LevelEncodings(
-            pos_encoding, positions, self.num_layers, self.num_levels, self.pos_encoding_shared,
-            self.embed_dims)
 
     def forward(self, query: Tensor, query_pos: Tensor | None = None,
                 key_padding_mask: Tensor | None = None, *,

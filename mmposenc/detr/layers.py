@@ -29,16 +29,8 @@ class DetrEncoderLayer(MMEncoderLayer):
 
     def _init_layers(self) -> None:
         self.self_attn = MultiheadAttention(**self.self_attn_cfg)
-        self._init_rest(2)
-
-    def _init_rest(self, norms: int) -> None:
         self.embed_dims = self.self_attn.embed_dims
-        self.ffn = FFN(**self.ffn_cfg)
-        if self.ffn.embed_dims != self.embed_dims:
-            raise ValueError(f'ffn_cfg has embed_dims={self.ffn.embed_dims}, but the attention has '
-                             f'{self.embed_dims}; they must be equal')
-        self.norms = ModuleList(build_norm_layer(self.norm_cfg, self.embed_dims)[1]
-                                for _ in range(norms))
+        self.ffn, self.norms = _ffn_and_norms(self.ffn_cfg, self.norm_cfg, self.embed_dims, 2)
 
     def forward(self, query: Tensor, query_pos: Tensor | None = None,
                 key_padding_mask: Tensor | None = None, *, x_qk: Tensor | None = None,
@@ -72,7 +64,8 @@ class DetrDecoderLayer(MMDecoderLayer):
         self.cross_attn = MultiheadAttention(**self.cross_attn_cfg)
         _no_grid(self.self_attn, 'decoder.layer_cfg.self_attn_cfg')
         _no_grid(self.cross_attn, 'decoder.layer_cfg.cross_attn_cfg')
-        DetrEncoderLayer._init_rest(self, 3)
+        self.embed_dims = self.self_attn.embed_dims
+        self.ffn, self.norms = _ffn_and_norms(self.ffn_cfg, self.norm_cfg, self.embed_dims, 3)
 
 
 class DeformableEncoderLayer(DetrEncoderLayer, MMDeformableEncoderLayer):
@@ -90,7 +83,8 @@ class DeformableEncoderLayer(DetrEncoderLayer, MMDeformableEncoderLayer):
                 f'pairs of tokens; use pos_encoding, or mmposenc.DETR')
         cfg = {k: v for k, v in self.self_attn_cfg.items() if k != 'rel_pos_encoding'}
         self.self_attn = MultiScaleDeformableAttention(**cfg)
-        self._init_rest(2)
+        self.embed_dims = self.self_attn.embed_dims
+        self.ffn, self.norms = _ffn_and_norms(self.ffn_cfg, self.norm_cfg, self.embed_dims, 2)
 
 
 class DeformableDecoderLayer(MMDeformableDecoderLayer):
@@ -100,7 +94,18 @@ class DeformableDecoderLayer(MMDeformableDecoderLayer):
         self.self_attn = MultiheadAttention(**self.self_attn_cfg)
         _no_grid(self.self_attn, 'decoder.layer_cfg.self_attn_cfg')
         self.cross_attn = MultiScaleDeformableAttention(**self.cross_attn_cfg)
-        DetrEncoderLayer._init_rest(self, 3)
+        self.embed_dims = self.self_attn.embed_dims
+        self.ffn, self.norms = _ffn_and_norms(self.ffn_cfg, self.norm_cfg, self.embed_dims, 3)
+
+
+def _ffn_and_norms(ffn_cfg: dict[str, Any], norm_cfg: dict[str, Any], embed_dims: int,
+                   num_norms: int) -> tuple[FFN, ModuleList]:
+    """What every layer has beside its attention."""
+    ffn = FFN(**ffn_cfg)
+    if ffn.embed_dims != embed_dims:
+        raise ValueError(f'ffn_cfg has embed_dims={ffn.embed_dims}, but the attention has '
+                         f'{embed_dims}; they must be equal')
+    return ffn, ModuleList(build_norm_layer(norm_cfg, embed_dims)[1] for _ in range(num_norms))
 
 
 def _no_grid(attention: MultiheadAttention, argument: str) -> None:

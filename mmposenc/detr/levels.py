@@ -39,10 +39,10 @@ class LevelEncodings(nn.ModuleList):
         self.num_levels = num_levels
         for position in range(-1, num_layers):
             for encoding in self[0].encodings(position):
-                if encoding.out_hw_shape((999, 999)) != (999, 999):
+                if not encoding.keeps_grid:
                     raise ValueError(
-                        f'{type(encoding).__name__} changes the grid (padding={encoding.padding!r}'
-                        f'), but a DETR encoder must keep it: the decoder reads the memory by it')
+                        f'{type(encoding).__name__} changes the grid ({encoding.extra_repr()}), '
+                        f'but a DETR encoder must keep it: the decoder reads the memory by it')
 
     def at(self, position: int) -> bool:
         """Whether anything stands at a position."""

@@ -122,16 +122,17 @@ def exact_mask(feature: Tensor, full: tuple[int, int], sizes: list[tuple[int, in
 
 
 def _stride(full: tuple[int, int], grid: tuple[int, int]) -> int | None:
-    """The power of two that takes the image to the grid: rounding up as this project's backbones
-    and ResNet do, else rounding down."""
-    strides = [2 ** power for power in range(12)]
-    for stride in strides:
-        if tuple(-(-side // stride) for side in full) == grid:
-            return stride
-    for stride in strides:
-        if tuple(side // stride for side in full) == grid:
-            return stride
-    return None
+    """Pixels of a cell's side, a power of two, or None where there is no such.
+
+    The smallest whose cells cover the image, where the grid was rounded up (or the division is
+    exact), as this project's backbones and ResNet do; the next smaller where it was rounded down.
+    """
+    least = max(-(-side // cells) for side, cells in zip(full, grid, strict=True))
+    stride = 1 << (least - 1).bit_length()
+    if tuple(-(-side // stride) for side in full) == grid:
+        return stride
+    stride //= 2
+    return stride if stride and tuple(side // stride for side in full) == grid else None
 
 
 def masks_exactly(detector: nn.Module) -> bool:

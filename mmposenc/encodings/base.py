@@ -2,12 +2,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
 
-from ..functional.grids import GridLike, as_grid, key_grid
+from ..functional.attention.terms import Term
+from ..functional.grids import Grid, GridLike, as_grid, key_grid
 
 
 class TokenEncoding(nn.Module, ABC):
@@ -23,6 +24,8 @@ class TokenEncoding(nn.Module, ABC):
     apply_to: str = 'qkv'
     #: Where a backbone places it when its own ``positions`` is None.
     default_positions: tuple[int, ...] = (0,)
+    #: False where :meth:`out_hw_shape` gives another grid: a DETR's encoder takes none of these.
+    keeps_grid: bool = True
 
     @abstractmethod
     def forward(self, x: Tensor, hw_shape: tuple[int, int], *, num_prefix_tokens: int = 0,
@@ -39,35 +42,38 @@ class TokenEncoding(nn.Module, ABC):
 
 
 class RelativeEncoding(nn.Module, ABC):
-    """An encoding inside attention: a logit term, a value term, or both.
+    """An encoding inside attention: it says what it adds to the logits and to the output, as a list
+    of terms; attention decides how they are computed.
 
     Grids hold the cells only; queries and keys each start with ``num_prefix_tokens`` tokens that
     lie on no grid. Key grids are in query-grid units (:class:`mmposenc.functional.Grid`).
     """
 
     num_prefix_tokens: int = 0
-    #: True if :meth:`logits` / :meth:`values` can return something other than None.
-    has_logits: bool = True
-    has_values: bool = False
     #: True if :meth:`rotate` changes queries and keys (rotary encodings).
     has_rotation: bool = False
-    #: True if the logits depend on queries or keys, not on the grids alone.
-    contextual: bool = True
     #: True if the terms of a pair depend on the two cells alone: not on the size of the grid, nor
     #: on numbers that tokens get from it. Attention may then leave padded cells out.
     cellwise: bool = False
-    #: Names of the whole-attention forms :meth:`attend` offers beside the definition.
-    forms: tuple[str, ...] = ()
+
+    @abstractmethod
+    def terms(self, q_grid: Grid, k_grid: Grid) -> Sequence[Term]:
+        """What is added (:mod:`mmposenc.functional.attention.terms`), for queries and keys on these
+        grids.
+
+        Raises:
+            ValueError: for grids the encoding can't have.
+        """
 
     def rotate(self, q: Tensor, k: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
                ) -> tuple[Tensor, Tensor]:
-        """Queries and keys as they enter the product; same shapes as in :meth:`logits`."""
+        """Queries (B, heads, Lq, head_dims) and keys (B, heads, Lk, head_dims) as they enter the
+        product, of the same shapes."""
         return q, k
 
-    @abstractmethod
     def logits(self, q: Tensor, k: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
                ) -> Tensor | None:
-        """Term added to the attention logits.
+        """The terms of the logits added up, over all pairs.
 
         Args:
             q: (B, heads, Lq, head_dims), already scaled.
@@ -75,43 +81,26 @@ class RelativeEncoding(nn.Module, ABC):
             q_grid, k_grid: grids of queries and keys; ``None`` keys lie on the query grid.
 
         Returns:
-            (B or 1, heads or 1, Lq, Lk), or None.
+            (B or 1, heads or 1, Lq, Lk), or None if there is no such term.
         """
+        return _add(term.dense(q, k) for term in self._terms(q_grid, k_grid) if not term.on_values)
 
     def values(self, attn: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
                ) -> Tensor | None:
-        """Term added to the attention output.
+        """The terms of the attention output added up.
 
         Args:
             attn: (B, heads, Lq, Lk) attention weights after softmax (and dropout).
 
         Returns:
-            (B, heads, Lq, head_dims), or None.
+            (B, heads, Lq, head_dims), or None if there is no such term.
         """
-        return None
+        return _add(term.dense_values(attn) for term in self._terms(q_grid, k_grid)
+                    if term.on_values)
 
-    def choose_form(self, q: Tensor, k: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
-                    ) -> str:
-        """Name of the fastest form for these inputs: 'definition' or one of :attr:`forms`."""
-        return 'definition'
-
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, q_grid: GridLike,
-               k_grid: GridLike | None = None, key_padding_mask: Tensor | None = None, *,
-               form: str, scale: float = 1.0) -> Tensor:
-        """The whole attention in a form that builds no (Lq, Lk) tensor, equal to the definition.
-
-        Args:
-            q, k: as in :meth:`logits`, rotated, but for ``scale``.
-            v: (B, heads, Lk, head_dims).
-            key_padding_mask: (B, Lk) bool, True = padding; every image has a valid key.
-            form: one of :attr:`forms`.
-            scale: factor of the queries, which are not scaled yet: forms fold it into their
-                products where they can, which saves a copy.
-
-        Returns:
-            (B, heads, Lq, head_dims).
-        """
-        raise NotImplementedError(f'{type(self).__name__} offers no form {form!r}')
+    def _terms(self, q_grid: GridLike, k_grid: GridLike | None) -> Sequence[Term]:
+        query = as_grid(q_grid, 'q_grid')
+        return self.terms(query, key_grid(query, k_grid))
 
     def reset_parameters(self) -> None:
         """Set the tables to what they start from, after something initialized the whole model."""
@@ -127,7 +116,7 @@ class RelativeEncoding(nn.Module, ABC):
 
         Args:
             q_grid, k_grid: as in :meth:`logits`.
-            q, k: scaled queries and keys; needed if the encoding is contextual.
+            q, k: scaled queries and keys; needed if a term depends on them.
 
         Returns:
             (B or 1, heads or 1, Lq, Lk); zeros if the encoding adds nothing to the logits.
@@ -136,7 +125,7 @@ class RelativeEncoding(nn.Module, ABC):
             ValueError: if q and k are needed and not given.
         """
         if q is None or k is None:
-            if self.contextual:
+            if any(term.reads_queries or term.reads_keys for term in self._terms(q_grid, k_grid)):
                 raise ValueError(f'q and k are None, but the logits of {type(self).__name__} '
                                  f'depend on them; pass both')
             query = as_grid(q_grid, 'q_grid')
@@ -146,6 +135,13 @@ class RelativeEncoding(nn.Module, ABC):
             q, k = (some.new_zeros(1, heads, self.num_prefix_tokens + n, dims) for n in cells)
         logits = self.logits(q, k, q_grid, k_grid)
         return q.new_zeros(1, 1, q.shape[2], k.shape[2]) if logits is None else logits
+
+
+def _add(found: Iterator[Tensor]) -> Tensor | None:
+    total: Tensor | None = None
+    for each in found:
+        total = each if total is None else total + each
+    return total
 
 
 def position_tables(model: nn.Module) -> dict[str, nn.Parameter]:

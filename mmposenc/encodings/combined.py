@@ -6,7 +6,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ..functional.grids import GridLike
+from ..functional.attention.terms import Term
+from ..functional.grids import Grid, GridLike
 from .base import RelativeEncoding
 from .build import EncodingConfig, build_encoding
 
@@ -20,8 +21,8 @@ class CombinedRPE(RelativeEncoding):
         defaults: what the attention knows (``head_dims``, ``num_heads``, ``window_size``, ...), for
             the configs that take it.
 
-    Logit terms and value terms are added up; rotations are applied one after the other, before any
-    logit term sees the queries.
+    Their terms stand in one list; rotations are applied one after the other, before any term sees
+    the queries.
 
     Raises:
         ValueError: for no encoding at all, a config that does not fit, or a module made for other
@@ -49,11 +50,8 @@ class CombinedRPE(RelativeEncoding):
             # An attention compares these with its own.
             if name in wanted:
                 setattr(self, name, wanted[name])
-        self.has_logits = any(e.has_logits for e in self._members())
-        self.has_values = any(e.has_values for e in self._members())
         self.has_rotation = any(e.has_rotation for e in self._members())
         self.cellwise = all(e.cellwise for e in self._members())
-        self.contextual = any(e.has_logits and e.contextual for e in self._members())
 
     def _members(self) -> list[RelativeEncoding]:
         return list(self.encodings)  # type: ignore[arg-type]
@@ -66,17 +64,9 @@ class CombinedRPE(RelativeEncoding):
                 q, k = encoding.rotate(q, k, q_grid, k_grid)
         return q, k
 
-    def logits(self, q: Tensor, k: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
-               ) -> Tensor | None:
-        """Sum of the logit terms, (B or 1, heads, Lq, Lk)."""
-        return _add(encoding.logits(q, k, q_grid, k_grid) for encoding in self._members()
-                    if encoding.has_logits)
-
-    def values(self, attn: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
-               ) -> Tensor | None:
-        """Sum of the value terms, (B, heads, Lq, head_dims)."""
-        return _add(encoding.values(attn, q_grid, k_grid) for encoding in self._members()
-                    if encoding.has_values)
+    def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
+        """All terms."""
+        return [term for encoding in self._members() for term in encoding.terms(q_grid, k_grid)]
 
     def reset_parameters(self) -> None:
         """Reset every encoding."""
@@ -89,10 +79,3 @@ class CombinedRPE(RelativeEncoding):
             for name, table in encoding.position_tables():
                 yield f'encodings.{index}.{name}', table
 
-
-def _add(terms: Iterator[Tensor | None]) -> Tensor | None:
-    total: Tensor | None = None
-    for term in terms:
-        if term is not None:
-            total = term if total is None else total + term
-    return total

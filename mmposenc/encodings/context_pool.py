@@ -8,15 +8,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..functional.context_pool import FORMS, context_pool, full_precision
-from ..functional.context_pool_ablations import (
-    global_mean,
-    nonlocal_pool,
-    random_mean,
-    window_mean,
-)
 from ..functional.grids import cells_at_stride, check_tokens
 from ..functional.masking import join_prefix, split_prefix
+from ..functional.pooling.ablations import global_mean, nonlocal_pool, random_mean, window_mean
+from ..functional.pooling.adaptive import FORMS, context_pool, full_precision
 from .base import TokenEncoding
 from .context_pool_predictors import PREDICTORS, build_predictor
 
@@ -86,6 +81,7 @@ class ContextPool(TokenEncoding):
         self.weights, self.locality, self.size_norm = weights, locality, size_norm
         self.window_size, self.num_random = window_size, num_random
         self.form, self.truncate, self.stride = form, truncate, stride
+        self.keeps_grid = stride == 1
         self.default_positions = tuple(default_positions)
         hidden = max(1, embed_dims // 4) if hidden_dims is None else hidden_dims
         self.has_weights = weights in ('learned', 'unnormalized')

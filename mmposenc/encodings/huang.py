@@ -1,11 +1,9 @@
 """Huang's relative encoding: the offset's vector meets both the query and the key."""
 from __future__ import annotations
 
-from torch import Tensor
-
-from ..functional.grids import GridLike
-from ..functional.offset_terms import lookup_logits
-from .clipped_tables import ClippedTables, ClippedVectors
+from ..functional.attention.terms import TableByKey, TableByQuery, Term
+from ..functional.grids import Grid
+from .clipped_tables import ClippedTables
 
 
 class HuangRPE(ClippedTables):
@@ -41,13 +39,7 @@ class HuangRPE(ClippedTables):
         self.table = self._new_table()
         self.reset_parameters()
 
-    def logits(self, q: Tensor, k: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
-               ) -> Tensor:
-        """The term (B, heads, Lq, Lk); shapes as :class:`RelativeEncoding`."""
-        ids = self._ids(q_grid, k_grid, q.device)
-        by_key = lookup_logits(k * self.head_dims ** -0.5, self.table, ids.t())
-        return lookup_logits(q, self.table, ids) + by_key.transpose(-2, -1)
-
-    def _vectors(self) -> ClippedVectors:
-        return ClippedVectors(with_query=self.table,
-                              with_key=self.table * self.head_dims ** -0.5)
+    def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
+        """The same vectors met by queries and by keys; see :class:`RelativeEncoding`."""
+        buckets, table = self._buckets(q_grid, k_grid), self.table.transpose(-2, -1)
+        return [TableByQuery(table, buckets), TableByKey(table * self.head_dims ** -0.5, buckets)]

@@ -2,32 +2,32 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..functional import limits
+from ..functional.attention.lookup import pick_entries
+from ..functional.attention.terms import (
+    AxisHalves,
+    OffsetBias,
+    TableByKey,
+    TableByQuery,
+    TableOnValues,
+    Term,
+)
 from ..functional.buckets import (
     METHODS,
-    BucketParams,
-    add_prefix_bucket,
+    Buckets,
+    axis_buckets,
     bucket_params,
-    grid_buckets,
     index_function,
     num_buckets,
     offset_buckets,
 )
 from ..functional.grids import Grid, GridLike, as_grid, key_grid
-from ..functional.lookup import bucket_sums, gather_buckets
-from ..functional.offsets import axis_offsets
 from .base import RelativeEncoding
-from .irpe_forms import attend_chunked, attend_indexed
 
 MODES = ('contextual', 'bias')
-#: (query, key) pairs from which row chunks are faster: of a bias, than a mask on fused attention
-#: for inference and in training; of contextual terms, than an index of all pairs without and with a
-#: term on values.
-CHUNKED_INFERENCE_FROM = 300 * 300
-CHUNKED_FROM = 128 * 128
-CHUNKED_TERMS_FROM = 600 * 600
-CHUNKED_VALUES_FROM = 400 * 400
 
 
 class IRPE(RelativeEncoding):
@@ -79,12 +79,8 @@ class IRPE(RelativeEncoding):
         self.rpe_on = ''.join(sorted(rpe_on))
         self.shared_heads = shared_heads
         self.num_prefix_tokens = num_prefix_tokens
-        self.params: BucketParams = bucket_params(ratio, alpha, beta, gamma, index, quantization)
+        self.params = bucket_params(ratio, alpha, beta, gamma, index, quantization)
         self.num_buckets = num_buckets(method, self.params)
-        self.has_logits = 'q' in self.rpe_on or 'k' in self.rpe_on
-        self.has_values = 'v' in self.rpe_on
-        self.contextual = mode == 'contextual'
-        self.forms = ('chunked', 'indexed') if self.contextual else ('chunked',)
         #: One table, or one for rows and one for columns.
         self.axes: tuple[str, ...] = ('_rows', '_cols') if method == 'cross' else ('',)
         for side in self.rpe_on:
@@ -94,7 +90,7 @@ class IRPE(RelativeEncoding):
     def _new_table(self, side: str) -> Tensor:
         heads = 1 if self.shared_heads else self.num_heads
         buckets = self.num_buckets + (self.num_prefix_tokens > 0)
-        if not self.contextual:
+        if self.mode == 'bias':
             return torch.zeros(heads, buckets)
         if side == 'v':
             return torch.zeros(heads, buckets, self.head_dims)
@@ -117,117 +113,88 @@ class IRPE(RelativeEncoding):
     def bucket_ids(self, q_grid: GridLike, k_grid: GridLike | None = None,
                    device: torch.device | str | None = None) -> list[Tensor]:
         """Buckets (Lq, Lk) of all pairs, prefix tokens included; two for 'cross'."""
-        ids = grid_buckets(self.method, q_grid, k_grid, self.params, device)
-        return [add_prefix_bucket(each, self.num_prefix_tokens, self.num_buckets)
-                for each in (ids if isinstance(ids, tuple) else (ids,))]
+        query = as_grid(q_grid, 'q_grid')
+        key, p = key_grid(query, k_grid), self.num_prefix_tokens
+        if self.method != 'cross':
+            return [self._buckets(query, key).ids(device)]
+        rows, cols = axis_buckets(query, key, self.params, device)
+        shape = (query.height, query.width, key.height, key.width)
+        return [F.pad(ids.expand(shape).reshape(query.num_cells, key.num_cells), (p, 0, p, 0),
+                      value=self.num_buckets)
+                for ids in (rows[:, None, :, None], cols[None, :, None, :])]
 
-    def logits(self, q: Tensor, k: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
-               ) -> Tensor | None:
-        """Logit terms, q_i . T[b(i, j)] and k_j * scale . T[b(j, i)]; see the contract.
+    def _buckets(self, query: Grid, key: Grid, reverse: bool = False) -> Buckets:
+        """'cross' is 'product' with a sum of two tables."""
+        method = 'product' if self.method == 'cross' else self.method
+        return Buckets(method, self.params, query, key, self.num_prefix_tokens, reverse)
 
-        The release scales the keys like the queries where they meet a table.
-        """
-        query, key = self._grids(q_grid, k_grid)
-        term: Tensor | None = None
+    def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
+        """q_i . T[b(i, j)], k_j * scale . T[b(j, i)] and sum_j a_ij T[b(i, j)], or numbers in bias
+        mode; see the contract. The release scales the keys like the queries where they meet a
+        table."""
+        if self.mode == 'bias':
+            return [self.offset_bias(q_grid, k_grid)]
+        found: list[Term] = []
         if 'k' in self.rpe_on:
-            ids = self.bucket_ids(query, key, q.device)
-            term = self._term(q, 'k', ids)
+            if self.method == 'cross' and q_grid.num_cells * k_grid.num_cells >= limits.HALVES_FROM:
+                found.append(self._halves(q_grid, k_grid))
+            else:
+                found.append(TableByQuery(self._joined('k', -1), self._buckets(q_grid, k_grid)))
         if 'q' in self.rpe_on:
             # b(j, i): the key is where the offset starts.
-            ids = self.bucket_ids(key, query, q.device)
-            on_q = self._term(k * self.head_dims ** -0.5, 'q', ids).transpose(-2, -1)
-            term = on_q if term is None else term + on_q
-        return term
+            table = self._joined('q', -1) * self.head_dims ** -0.5
+            found.append(TableByKey(table, self._buckets(q_grid, k_grid, reverse=True)))
+        if 'v' in self.rpe_on:
+            found.append(TableOnValues(self._joined('v', -2), self._buckets(q_grid, k_grid)))
+        return found
 
-    def _term(self, x: Tensor, side: str, ids: list[Tensor]) -> Tensor:
-        """sum over tables of (x @ table)[..., ids], or of table[..., ids] in bias mode."""
-        out: Tensor | None = None
-        for table, each in zip(self.tables(side), ids, strict=True):
-            lookup = x @ table if self.contextual else table[None, :, None].expand(
-                1, -1, each.shape[0], -1)
-            term = gather_buckets(lookup, each)
-            out = term if out is None else out + term
-        assert out is not None
-        return out
+    def _joined(self, side: str, dim: int) -> Tensor:
+        """One table, of 'cross' the sums of all pairs of a row and a column bucket."""
+        tables = self.tables(side)
+        if len(tables) == 1:
+            return tables[0]
+        rows, cols = (table.transpose(dim, -1) for table in tables)
+        n = self.num_buckets
+        sums = (rows[..., :n, None] + cols[..., None, :n]).flatten(-2)
+        return torch.cat((sums, rows[..., n:] + cols[..., n:]), -1).transpose(dim, -1)
 
-    def values(self, attn: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
-               ) -> Tensor | None:
-        """sum_j attn_ij T[b(i, j)], by adding the weights up in buckets first."""
-        if not self.has_values:
-            return None
-        query, key = self._grids(q_grid, k_grid)
-        out: Tensor | None = None
-        for table, ids in zip(self.tables('v'), self.bucket_ids(query, key, attn.device),
-                              strict=True):
-            term = bucket_sums(attn, ids, table.shape[-2]) @ table
-            out = term if out is None else out + term
-        return out
+    def _halves(self, query: Grid, key: Grid) -> AxisHalves:
+        """'cross' on keys: the vectors of every pair of rows and of every pair of columns."""
+        rows, cols = (table.transpose(-2, -1) for table in self.tables('k'))
+        row_ids, col_ids = axis_buckets(query, key, self.params, rows.device)
+        prefix = rows[:, -1] + cols[:, -1] if self.num_prefix_tokens else None
+        return AxisHalves(pick_entries(rows, row_ids), pick_entries(cols, col_ids),
+                          self.num_prefix_tokens, prefix_vector=prefix)
 
-    def choose_form(self, q: Tensor, k: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
-                    ) -> str:
-        """By what benchmarks/relative.py measured on a CPU; elsewhere, and where the attention is
-        compiled (which fuses the look-up itself), the definition."""
-        if q.device.type != 'cpu' or torch.compiler.is_compiling():
-            return 'definition'
-        trains = torch.is_grad_enabled() and (
-            q.requires_grad or k.requires_grad or any(t.requires_grad for t in self.parameters()))
-        pairs = q.shape[2] * k.shape[2]
-        if self.contextual:
-            least = CHUNKED_VALUES_FROM if self.has_values else CHUNKED_TERMS_FROM
-            return 'chunked' if pairs >= least else 'indexed'
-        least = CHUNKED_FROM if trains else CHUNKED_INFERENCE_FROM
-        return 'chunked' if pairs >= least else 'definition'
-
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, q_grid: GridLike,
-               k_grid: GridLike | None = None, key_padding_mask: Tensor | None = None, *,
-               form: str, scale: float = 1.0) -> Tensor:
-        """The attention in a form of :attr:`forms`; see the contract."""
-        query, key = self._grids(q_grid, k_grid)
-        run = attend_indexed if form == 'indexed' else attend_chunked
-        return run(self, q, k, v, query, key, key_padding_mask, scale)
-
-    def offset_bias(self, q_grid: GridLike, k_grid: GridLike | None = None,
-                    device: torch.device | str | None = None
-                    ) -> tuple[Tensor, Tensor | None, Tensor, Tensor]:
+    def offset_bias(self, q_grid: GridLike, k_grid: GridLike | None = None) -> OffsetBias:
         """Bias mode as a function of the offset.
-
-        Returns:
-            biases (heads or 1, Dr, Dc) of the distinct row and column offsets, that of prefix
-            tokens (heads or 1,) or None, and which offset each pair of rows (Hq, Hk) and of columns
-            (Wq, Wk) has.
 
         Raises:
             ValueError: in contextual mode.
         """
-        if self.contextual:
+        if self.mode != 'bias':
             raise ValueError("mode='contextual' has no bias; use mode='bias'")
-        query, key = self._grids(q_grid, k_grid)
-        rows, row_index = axis_offsets(query.height, key.height, query.stride_h, key.stride_h,
-                                       device)
-        cols, col_index = axis_offsets(query.width, key.width, query.stride_w, key.stride_w, device)
+        query = as_grid(q_grid, 'q_grid')
+        key = key_grid(query, k_grid)
         bias: Tensor | None = None
         for side in self.rpe_on:
             # On queries the offset starts at the key.
-            sign = -1 if side == 'q' else 1
+            rows, _, cols, _ = self._buckets(query, key, reverse=side == 'q').offsets(
+                self.tables(side)[0].device)
             if self.method == 'cross':
                 by_row, by_col = self.tables(side)
-                middle = int(self.params.beta)
-                row_ids, col_ids = (index_function(sign * x, self.params) + middle
+                row_ids, col_ids = (index_function(x, self.params) + int(self.params.beta)
                                     for x in (rows, cols))
                 term = by_row[:, row_ids, None] + by_col[:, None, col_ids]
             else:
-                ids = offset_buckets(self.method, sign * rows, sign * cols, self.params)
-                term = self.tables(side)[0][:, ids]
+                term = self.tables(side)[0][:, offset_buckets(self.method, rows, cols, self.params)]
             bias = term if bias is None else bias + term
         assert bias is not None
         prefix = None
         if self.num_prefix_tokens:
-            prefix = torch.stack([t[:, -1] for s in self.rpe_on for t in self.tables(s)]).sum(0)
-        return bias, prefix, row_index, col_index
-
-    def _grids(self, q_grid: GridLike, k_grid: GridLike | None) -> tuple[Grid, Grid]:
-        query = as_grid(q_grid, 'q_grid')
-        return query, key_grid(query, k_grid)
+            tables = [table[:, -1] for side in self.rpe_on for table in self.tables(side)]
+            prefix = torch.stack(tables).sum(0)[:, None].expand(-1, 3)
+        return OffsetBias(bias, query, key, prefix, self.num_prefix_tokens)
 
     def extra_repr(self) -> str:
         """Options, for printing a model."""

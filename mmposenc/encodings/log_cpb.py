@@ -5,11 +5,10 @@ import torch
 from torch import Tensor, nn
 
 from ..functional.grids import Grid, GridLike, as_grid
-from ..functional.offsets import axis_offsets
-from .offset_bias import OffsetBias
+from .offset_bias import OffsetBiasEncoding
 
 
-class LogSpacedCPB(OffsetBias):
+class LogSpacedCPB(OffsetBiasEncoding):
     """A bias computed from the offset by a small network, so that it carries over to windows of
     any size (Swin Transformer V2, CVPR 2022, Eq. 3-4).
 
@@ -55,12 +54,11 @@ class LogSpacedCPB(OffsetBias):
             nn.init.trunc_normal_(parameter, std=0.02)
         nn.init.zeros_(self._layers()[0].bias)
 
-    def _offset_bias(self, query: Grid, key: Grid) -> tuple[Tensor, Tensor, Tensor]:
+    def offset_table(self, rows: Tensor, cols: Tensor, query: Grid) -> Tensor:
+        """The network's output; see :class:`OffsetBiasEncoding`."""
         unit = query.hw if self.window_size is None else self.window_size
-        like = self._layers()[0].weight
-        row, row_index = _distinct(query.height, key.height, query.stride_h, key.stride_h, like)
-        col, col_index = _distinct(query.width, key.width, query.stride_w, key.stride_w, like)
-        return self._table(row, col, unit), row_index, col_index
+        dtype = self._layers()[0].weight.dtype
+        return self._table(rows.to(dtype), cols.to(dtype), unit)
 
     def _layers(self) -> tuple[nn.Linear, nn.Linear]:
         hidden, out = self.cpb_mlp[0], self.cpb_mlp[2]
@@ -80,12 +78,3 @@ class LogSpacedCPB(OffsetBias):
         table: Tensor = 16.0 * torch.sigmoid(out(features.relu()))
         return table.permute(2, 0, 1)
 
-
-def _distinct(num_queries: int, num_keys: int, query_stride: float, key_stride: float, like: Tensor
-              ) -> tuple[Tensor, Tensor]:
-    """axis_offsets without repeats where strides are fractional: the network runs once for each."""
-    values, index = axis_offsets(num_queries, num_keys, query_stride, key_stride, like.device)
-    if query_stride != int(query_stride) or key_stride != int(key_stride):
-        values, inverse = torch.unique(values, return_inverse=True)
-        index = inverse[index]
-    return values.to(like.dtype), index

@@ -64,6 +64,7 @@ class PEG(TokenEncoding):
         self.num_layers = num_layers
         self.norm_act = norm_act
         self.padding = padding
+        self.keeps_grid = padding == 'zeros'
         self.apply_to = apply_to
         pad = kernel_size // 2 if padding == 'zeros' else 0
         layers: list[nn.Module] = []

@@ -38,6 +38,7 @@ class PlacedEncodings(nn.Module):
             configs = list(pos_encoding)
         else:
             configs = [pos_encoding]  # type: ignore[list-item]
+        self.num_blocks = num_blocks
         self.at = nn.ModuleDict()
         for cfg in configs:
             self._place(cfg, positions, num_blocks, defaults)
@@ -82,6 +83,15 @@ class PlacedEncodings(nn.Module):
                 padding_mask = encoding.out_padding_mask(padding_mask)
                 hw_shape = encoding.out_hw_shape(hw_shape)
         return x, hw_shape, padding_mask
+
+    def out_hw_shape(self, hw_shape: tuple[int, int], position: int | None = None
+                     ) -> tuple[int, int]:
+        """What becomes of a grid at ``position``, or behind all positions."""
+        positions = range(-1, self.num_blocks) if position is None else (position,)
+        for place in positions:
+            for encoding in self.encodings(place):
+                hw_shape = encoding.out_hw_shape(hw_shape)
+        return hw_shape
 
     def query_key_tokens(self, x: Tensor, hw_shape: tuple[int, int], position: int, *,
                          num_prefix_tokens: int = 0, padding_mask: Tensor | None = None

@@ -2,12 +2,12 @@
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
-from ..functional.grids import GridLike, key_grid
-from .axis_encoding import check_sizes
+from ..functional.attention.terms import KeyVectors, Term
+from ..functional.grids import Grid
 from .base import RelativeEncoding
+from .checks import check_sizes
 
 
 class QueryAbsolute1D(RelativeEncoding):
@@ -31,8 +31,6 @@ class QueryAbsolute1D(RelativeEncoding):
         ValueError: for bad sizes, and in use for a longer sequence.
     """
 
-    forms = ('keys',)
-
     def __init__(self, head_dims: int, num_heads: int, *, max_tokens: int,
                  shared_heads: bool = True, num_prefix_tokens: int = 0) -> None:
         super().__init__()
@@ -50,31 +48,12 @@ class QueryAbsolute1D(RelativeEncoding):
         """Normal, standard deviation head_dims ** -0.5."""
         nn.init.normal_(self.table, std=self.table.shape[-1] ** -0.5)
 
-    def logits(self, q: Tensor, k: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
-               ) -> Tensor:
-        """The term (B, heads, Lq, Lk); shapes as :class:`RelativeEncoding`."""
-        return q @ self._vectors(q_grid, k_grid).transpose(-2, -1)
-
-    def choose_form(self, q: Tensor, k: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
-                    ) -> str:
-        """'keys': adding the vectors to the keys is exact and costs nothing."""
-        return 'keys'
-
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, q_grid: GridLike,
-               k_grid: GridLike | None = None, key_padding_mask: Tensor | None = None, *,
-               form: str, scale: float = 1.0) -> Tensor:
-        """The whole attention, with keys k_j + table[j]; see :class:`RelativeEncoding`."""
-        keep = None if key_padding_mask is None else ~key_padding_mask[:, None, None, :]
-        return F.scaled_dot_product_attention(q, k + self._vectors(q_grid, k_grid), v,
-                                              attn_mask=keep, scale=scale)
-
-    def _vectors(self, q_grid: GridLike, k_grid: GridLike | None) -> Tensor:
-        """Vectors ([heads], Lk, head_dims) of the keys."""
-        key = key_grid(q_grid, k_grid)
-        length = self.num_prefix_tokens + key.num_cells
+    def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
+        """One :class:`KeyVectors`; see :class:`RelativeEncoding`."""
+        length = self.num_prefix_tokens + k_grid.num_cells
         if length > self.max_tokens:
             raise ValueError(
-                f'k_grid=({key.height}, {key.width}) and num_prefix_tokens='
+                f'k_grid=({k_grid.height}, {k_grid.width}) and num_prefix_tokens='
                 f'{self.num_prefix_tokens} make {length} tokens; the table has max_tokens='
                 f'{self.max_tokens}')
-        return self.table.narrow(-2, 0, length)
+        return [KeyVectors(self.table.narrow(-2, 0, length))]

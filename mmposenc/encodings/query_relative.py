@@ -4,13 +4,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ..functional.grids import Grid, GridLike, as_grid, key_grid
-from ..functional.head_tables import by_head
-from ..functional.offset_index import grid_index
-from ..functional.offset_terms import axis_terms, sequence_logits
-from ..functional.skewed_attention import skewed_attention
-from .axis_encoding import AxisEncoding, axis_tables, check_sizes
+from ..functional.attention.lookup import pick_entries
+from ..functional.attention.terms import AxisHalves, Term, sequence_terms
+from ..functional.grids import Grid, GridLike, as_grid
+from ..functional.offsets import table_entries
 from .base import RelativeEncoding
+from .checks import axis_tables, check_sizes
 
 
 class QueryRelative1D(RelativeEncoding):
@@ -35,8 +34,6 @@ class QueryRelative1D(RelativeEncoding):
         ValueError: for bad sizes, and in use for a longer sequence.
     """
 
-    forms = ('skewed',)
-
     def __init__(self, head_dims: int, num_heads: int, *, max_tokens: int,
                  shared_heads: bool = True, num_prefix_tokens: int = 0) -> None:
         super().__init__()
@@ -54,38 +51,9 @@ class QueryRelative1D(RelativeEncoding):
         """Normal, standard deviation head_dims ** -0.5."""
         nn.init.normal_(self.table, std=self.table.shape[-1] ** -0.5)
 
-    def logits(self, q: Tensor, k: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
-               ) -> Tensor:
-        """The term (B, heads, Lq, Lk); shapes as :class:`RelativeEncoding`."""
-        query, key = as_grid(q_grid, 'q_grid'), key_grid(q_grid, k_grid)
-        return sequence_logits(q, self._used(query), query, key, self.num_prefix_tokens)
-
-    def choose_form(self, q: Tensor, k: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
-                    ) -> str:
-        """'skewed' on a CPU, where keys lie on the query grid."""
-        if q.device.type != 'cpu' or torch.compiler.is_compiling():
-            return 'definition'
-        same = key_grid(q_grid, k_grid) == as_grid(q_grid, 'q_grid')
-        return 'skewed' if same else 'definition'
-
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, q_grid: GridLike,
-               k_grid: GridLike | None = None, key_padding_mask: Tensor | None = None, *,
-               form: str, scale: float = 1.0) -> Tensor:
-        """The whole attention, without an (L, L) tensor; see :class:`RelativeEncoding`.
-
-        Raises:
-            ValueError: if keys do not lie on the query grid.
-        """
-        query, key = as_grid(q_grid, 'q_grid'), key_grid(q_grid, k_grid)
-        if key != query:
-            raise ValueError(f"form='skewed' needs keys on the query grid; q_grid={query}, "
-                             f"k_grid={key}; use 'auto' or 'definition'")
-        with torch.autocast(q.device.type, enabled=False):
-            rows, padding = by_head(q, k, v, key_padding_mask)
-            table = self._used(query).to(rows[0].dtype)
-            out = skewed_attention(*rows, table if table.dim() == 3 else table[None],
-                                   padding=padding, scale=scale)
-        return out.view(q.shape).to(v.dtype)
+    def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
+        """One :class:`SkewedTable`; see :class:`RelativeEncoding`."""
+        return sequence_terms(self._used(q_grid), None, q_grid, k_grid, self.num_prefix_tokens)
 
     def _used(self, query: Grid) -> Tensor:
         """Vectors of the offsets 1 - length .. length - 1 of a sequence of queries."""
@@ -100,7 +68,7 @@ class QueryRelative1D(RelativeEncoding):
         return used
 
 
-class QueryRelative2D(AxisEncoding):
+class QueryRelative2D(RelativeEncoding):
     """q_i . (row_table[r_j - r_i] + col_table[c_j - c_i]) ("Positional embeddings in
     self-attention", AI Summer; BoTNet, CVPR 2021, Fig. 4).
 
@@ -121,6 +89,8 @@ class QueryRelative2D(AxisEncoding):
     so grids need not be square.
     """
 
+    cellwise = True
+
     def __init__(self, head_dims: int, num_heads: int, *, max_size: GridLike,
                  shared_heads: bool = True, num_prefix_tokens: int = 0) -> None:
         super().__init__()
@@ -137,10 +107,12 @@ class QueryRelative2D(AxisEncoding):
         for table in (self.row_table, self.col_table):
             nn.init.normal_(table, std=table.shape[-1] ** -0.5)
 
-    def _terms(self, q: Tensor, query: Grid, key: Grid) -> tuple[Tensor, Tensor]:
-        if query.height > self.max_size[0] or query.width > self.max_size[1]:
-            raise ValueError(f'q_grid=({query.height}, {query.width}) must fit into '
+    def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
+        """One :class:`AxisHalves`; see :class:`RelativeEncoding`."""
+        if q_grid.height > self.max_size[0] or q_grid.width > self.max_size[1]:
+            raise ValueError(f'q_grid=({q_grid.height}, {q_grid.width}) must fit into '
                              f'max_size={self.max_size}')
         limits = (self.max_size[0] - 1, self.max_size[1] - 1)
-        rows, cols = grid_index(query, key, limits, q.device)
-        return axis_terms(q, self.row_table, self.col_table, rows, cols)
+        rows, cols = table_entries(q_grid, k_grid, limits, self.row_table.device)
+        return [AxisHalves(pick_entries(self.row_table, rows), pick_entries(self.col_table, cols),
+                           self.num_prefix_tokens)]

@@ -4,16 +4,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ..functional.grid_cache import CACHE
 from ..functional.grids import Grid, GridLike, as_grid
-from ..functional.offsets import axis_offsets, expand_offsets
-from .offset_bias import OffsetBias
-
-#: Pairs up to which an index of all of them is kept.
-_KEPT_PAIRS = 200 * 200
+from .offset_bias import OffsetBiasEncoding
 
 
-class RelativePositionBias(OffsetBias):
+class RelativePositionBias(OffsetBiasEncoding):
     """One learned number a head for each offset inside a window, added to the logits (Swin
     Transformer, ICCV 2021, Eq. 4).
 
@@ -53,43 +48,12 @@ class RelativePositionBias(OffsetBias):
         for table in self.parameters():
             nn.init.trunc_normal_(table, std=0.02)
 
-    def _offset_bias(self, query: Grid, key: Grid) -> tuple[Tensor, Tensor, Tensor]:
-        self._check(query)
-        rows, cols, row_index, col_index = _entries(query, key, self.window_size,
-                                                    self.relative_position_bias_table.device)
-        table = self.relative_position_bias_table.t().reshape(-1, *self.table_size)
-        return table.index_select(1, rows).index_select(2, cols), row_index, col_index
-
-    def _pair_bias(self, query: Grid, key: Grid) -> Tensor:
-        """As the base, by one look-up where its index is small enough to be kept for next time."""
-        self._check(query)
-        pairs = query.num_cells * key.num_cells
-        if torch.compiler.is_compiling() or pairs > _KEPT_PAIRS:
-            return super()._pair_bias(query, key)
-        table, window = self.relative_position_bias_table, self.window_size
-        index = CACHE.get(('relative_bias', query, key, window, table.device),
-                          lambda: _pair_entries(query, key, window, table.device), lambda x: [x])
-        bias: Tensor = table.t().index_select(1, index)
-        return bias.view(-1, query.num_cells, key.num_cells)
-
-    def _check(self, query: Grid) -> None:
+    def offset_table(self, rows: Tensor, cols: Tensor, query: Grid) -> Tensor:
+        """Entries of the nearest whole offsets; see :class:`OffsetBiasEncoding`."""
         if query.height > self.window_size[0] or query.width > self.window_size[1]:
             raise ValueError(f'q_grid=({query.height}, {query.width}) must fit into '
                              f'window_size={self.window_size}')
-
-
-def _entries(query: Grid, key: Grid, window: tuple[int, int], device: torch.device
-             ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Rows (Dr,) and columns (Dc,) of the table by distinct offset, and the offsets of pairs."""
-    rows, row_index = axis_offsets(query.height, key.height, query.stride_h, key.stride_h, device)
-    cols, col_index = axis_offsets(query.width, key.width, query.stride_w, key.stride_w, device)
-    rows, cols = (values.round().long().clamp(1 - side, side - 1) + side - 1
-                  for values, side in zip((rows, cols), window, strict=True))
-    return rows, cols, row_index, col_index
-
-
-def _pair_entries(query: Grid, key: Grid, window: tuple[int, int], device: torch.device) -> Tensor:
-    """Entry of the flattened table for every pair, (Lq * Lk,)."""
-    rows, cols, row_index, col_index = _entries(query, key, window, device)
-    ids = rows[:, None] * (2 * window[1] - 1) + cols
-    return expand_offsets(ids, row_index, col_index).flatten()
+        entries = [offsets.round().long().clamp(1 - side, side - 1) + side - 1
+                   for offsets, side in zip((rows, cols), self.window_size, strict=True)]
+        table = self.relative_position_bias_table.t().reshape(-1, *self.table_size)
+        return table.index_select(1, entries[0]).index_select(2, entries[1])

@@ -6,6 +6,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from ..functional.attention.terms import Term
 from ..functional.grids import Grid, GridLike, as_grid, key_grid
 from .base import RelativeEncoding
 
@@ -40,7 +41,6 @@ class RotaryEmbedding2D(RelativeEncoding):
     a coarser grid.
     """
 
-    has_logits = False
     has_rotation = True
     cellwise = True
 
@@ -77,10 +77,9 @@ class RotaryEmbedding2D(RelativeEncoding):
         exponent = torch.arange(0, self.head_dims, 4, device=like.device, dtype=torch.float64)
         return (self.theta ** (-exponent / self.head_dims)).to(like.dtype)
 
-    def logits(self, q: Tensor, k: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
-               ) -> None:
+    def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
         """None: the encoding lies in the turned queries and keys."""
-        return None
+        return []
 
     def rotate(self, q: Tensor, k: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
                ) -> tuple[Tensor, Tensor]:

@@ -1,15 +1,17 @@
 """Relative encoding of stand-alone self-attention: row and column halves."""
 from __future__ import annotations
 
-from torch import Tensor, nn
+from torch import nn
 
+from ..functional.attention.lookup import pick_entries
+from ..functional.attention.terms import AxisHalves, Term
 from ..functional.grids import Grid
-from ..functional.offset_index import grid_index
-from ..functional.offset_terms import axis_terms
-from .axis_encoding import AxisEncoding, as_limits, axis_tables, check_sizes
+from ..functional.offsets import table_entries
+from .base import RelativeEncoding
+from .checks import as_limits, axis_tables, check_sizes
 
 
-class SASARPE(AxisEncoding):
+class SASARPE(RelativeEncoding):
     """q_i . [row_table[r_j - r_i], col_table[c_j - c_i]]: the first half of a head's channels meets
     a vector of the row offset, the second half one of the column offset (Ramachandran et al.,
     NeurIPS 2019, Eq. 4).
@@ -32,6 +34,8 @@ class SASARPE(AxisEncoding):
     query, so offsets are clipped instead of bounded by it.
     """
 
+    cellwise = True
+
     def __init__(self, head_dims: int, num_heads: int, *, max_offset: int | tuple[int, int] = 15,
                  shared_heads: bool = True, num_prefix_tokens: int = 0) -> None:
         super().__init__()
@@ -52,7 +56,8 @@ class SASARPE(AxisEncoding):
         nn.init.trunc_normal_(self.row_table, std=0.02)
         nn.init.trunc_normal_(self.col_table, std=0.02)
 
-    def _terms(self, q: Tensor, query: Grid, key: Grid) -> tuple[Tensor, Tensor]:
-        rows, cols = grid_index(query, key, self.limits, q.device)
-        halves = (q[..., :self.axis_dims], q[..., self.axis_dims:])
-        return axis_terms(halves, self.row_table, self.col_table, rows, cols)
+    def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
+        """One :class:`AxisHalves`; see :class:`RelativeEncoding`."""
+        rows, cols = table_entries(q_grid, k_grid, self.limits, self.row_table.device)
+        return [AxisHalves(pick_entries(self.row_table, rows), pick_entries(self.col_table, cols),
+                           self.num_prefix_tokens, halves=True)]

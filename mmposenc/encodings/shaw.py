@@ -1,11 +1,9 @@
 """Shaw's relative encoding: clipped offsets on keys and values."""
 from __future__ import annotations
 
-from torch import Tensor
-
-from ..functional.grids import GridLike
-from ..functional.offset_terms import lookup_logits, lookup_values
-from .clipped_tables import ClippedTables, ClippedVectors
+from ..functional.attention.terms import TableByQuery, TableOnValues, Term
+from ..functional.grids import Grid
+from .clipped_tables import ClippedTables
 
 
 class ShawRPE(ClippedTables):
@@ -47,27 +45,19 @@ class ShawRPE(ClippedTables):
                          num_prefix_tokens)
         if not on_keys and not on_values:
             raise ValueError('on_keys=False and on_values=False leave nothing to encode')
-        self.has_logits, self.has_values = on_keys, on_values
+        self.on_keys, self.on_values = on_keys, on_values
         if on_keys:
             self.key_table = self._new_table()
         if on_values:
             self.value_table = self._new_table()
         self.reset_parameters()
 
-    def logits(self, q: Tensor, k: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
-               ) -> Tensor | None:
-        """The key term (B, heads, Lq, Lk), or None; shapes as :class:`RelativeEncoding`."""
-        if not self.has_logits:
-            return None
-        return lookup_logits(q, self.key_table, self._ids(q_grid, k_grid, q.device))
-
-    def values(self, attn: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
-               ) -> Tensor | None:
-        """The value term (B, heads, Lq, head_dims), or None."""
-        if not self.has_values:
-            return None
-        return lookup_values(attn, self.value_table, self._ids(q_grid, k_grid, attn.device))
-
-    def _vectors(self) -> ClippedVectors:
-        return ClippedVectors(with_query=self.key_table if self.has_logits else None,
-                              with_weights=self.value_table if self.has_values else None)
+    def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
+        """A table on keys, one on values, or both; see :class:`RelativeEncoding`."""
+        buckets = self._buckets(q_grid, k_grid)
+        found: list[Term] = []
+        if self.on_keys:
+            found.append(TableByQuery(self.key_table.transpose(-2, -1), buckets))
+        if self.on_values:
+            found.append(TableOnValues(self.value_table, buckets))
+        return found

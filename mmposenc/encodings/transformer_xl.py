@@ -6,15 +6,17 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-from ..functional.grids import Grid, GridLike, as_grid, key_grid
-from ..functional.offset_terms import axis_terms, sequence_logits
-from ..functional.offsets import axis_offsets
-from .axis_encoding import AxisEncoding, check_sizes
+from ..functional.attention.lookup import pick_entries
+from ..functional.attention.terms import AxisHalves, QueryVector, Term, sequence_terms
+from ..functional.grids import Grid
+from ..functional.offsets import grid_offsets
+from .base import RelativeEncoding
+from .checks import check_sizes
 
 _METHODS = ('axes', 'sequence')
 
 
-class TransformerXLRPE(AxisEncoding):
+class TransformerXLRPE(RelativeEncoding):
     """Terms (b), (c) and (d) of Transformer-XL's attention (Dai et al., ACL 2019, Sec. 3.3):
     q_i . W R[i - j] + u . k_j + v . W R[i - j], scaled like q_i . k_j itself, which is term (a).
 
@@ -52,8 +54,6 @@ class TransformerXLRPE(AxisEncoding):
                              f'4: sine and cosine of rows and columns')
         self.head_dims, self.num_heads, self.method = head_dims, num_heads, method
         self.cellwise = method == 'axes'
-        if method == 'sequence':
-            self.forms = ()
         self.temperature = temperature
         self.num_prefix_tokens = num_prefix_tokens
         self.pos_proj = nn.Linear(self.embed_dims, self.embed_dims, bias=False)
@@ -71,44 +71,26 @@ class TransformerXLRPE(AxisEncoding):
         return iter((name, parameter) for name, parameter in self.named_parameters()
                     if name.endswith('_bias'))
 
-    def logits(self, q: Tensor, k: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
-               ) -> Tensor:
-        """The term (B, heads, Lq, Lk); shapes as :class:`RelativeEncoding`."""
-        if self.method == 'axes':
-            return super().logits(q, k, q_grid, k_grid)
-        query, key = as_grid(q_grid, 'q_grid'), key_grid(q_grid, k_grid)
-        length = self.num_prefix_tokens + query.num_cells
-        # Rows of the table are by key minus query, R by query minus key.
-        offsets = torch.arange(length - 1, -length, -1, device=q.device)
-        table = self._project(offsets, 0, self.embed_dims)
-        term = sequence_logits(self._position_query(q), table, query, key, self.num_prefix_tokens)
-        return term + self._key_term(k)[:, :, None, :]
-
-    def choose_form(self, q: Tensor, k: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
-                    ) -> str:
-        """As :class:`AxisEncoding`, where the method has forms."""
-        if self.method != 'axes':
-            return 'definition'
-        return super().choose_form(q, k, q_grid, k_grid)
-
-    def _terms(self, q: Tensor, query: Grid, key: Grid) -> tuple[Tensor, Tensor]:
-        rows, row_index = axis_offsets(query.height, key.height, query.stride_h, key.stride_h,
-                                       q.device)
-        cols, col_index = axis_offsets(query.width, key.width, query.stride_w, key.stride_w,
-                                       q.device)
+    def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
+        """Terms (b) and (d) in one, which are products with the same vectors, and (c); see
+        :class:`RelativeEncoding`."""
+        scale = self.head_dims ** -0.5
+        content = QueryVector(self.content_bias * scale)
+        v = self.position_bias * scale
+        if self.method == 'sequence':
+            # Rows of the table are by key minus query, R by query minus key.
+            length = self.num_prefix_tokens + q_grid.num_cells
+            offsets = torch.arange(length - 1, -length, -1, device=v.device)
+            table = self._project(offsets, 0, self.embed_dims)
+            bias = (table @ v[..., None]).squeeze(-1)
+            return [*sequence_terms(table, bias, q_grid, k_grid, self.num_prefix_tokens), content]
+        rows, row_index, cols, col_index = grid_offsets(q_grid, k_grid, v.device)
         half = self.embed_dims // 2
-        return axis_terms(self._position_query(q), self._project(rows, 0, half),
-                          self._project(cols, half, half), row_index, col_index)
-
-    def _position_query(self, q: Tensor) -> Tensor:
-        """q_i + v: terms (b) and (d) are one product."""
-        scaled: Tensor = self.position_bias * self.head_dims ** -0.5
-        return q + scaled[:, None].to(q.dtype)
-
-    def _key_term(self, k: Tensor) -> Tensor:
-        """Term (c), u . k_j: (B, heads, Lk)."""
-        u: Tensor = self.content_bias * self.head_dims ** -0.5
-        return (k @ u[:, :, None].to(k.dtype)).squeeze(-1)
+        by_row = pick_entries(self._project(rows, 0, half), row_index)
+        by_col = pick_entries(self._project(cols, half, half), col_index)
+        row_bias, col_bias = ((x @ v[:, None, :, None]).squeeze(-1) for x in (by_row, by_col))
+        return [AxisHalves(by_row, by_col, self.num_prefix_tokens, row_bias=row_bias,
+                           col_bias=col_bias), content]
 
     def _project(self, offsets: Tensor, start: int, width: int) -> Tensor:
         """W R of offsets (n,), where R fills channels start .. start + width: (heads, n, d).

@@ -1,4 +1,8 @@
 """What the command-line tools call: configs, checks, the runner, hooks, testing, browsing."""
+from ..compat.openmmlab import require
+
+require(__name__)
+
 from .amp import AmpOptimWrapper
 from .browse import browse
 from .config import load_config, override, set_work_dir

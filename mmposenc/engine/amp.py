@@ -8,10 +8,7 @@ from mmengine.device import get_device
 from mmengine.optim import AmpOptimWrapper as _AmpOptimWrapper
 from mmengine.optim import OptimWrapper
 
-from mmposenc.registry import OPTIM_WRAPPERS
 
-
-@OPTIM_WRAPPERS.register_module()
 class AmpOptimWrapper(_AmpOptimWrapper):
     """Mixed precision training that also runs on a CPU.
 

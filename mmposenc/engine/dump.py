@@ -5,10 +5,7 @@ from typing import Any
 
 from mmengine.evaluator import DumpResults
 
-from mmposenc.registry import METRICS
 
-
-@METRICS.register_module()
 class DumpSegResults(DumpResults):
     """mmengine's DumpResults without the logits, which are float maps of every class per image."""
 

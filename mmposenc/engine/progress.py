@@ -11,10 +11,7 @@ from mmengine.hooks import Hook
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from mmposenc.registry import HOOKS
 
-
-@HOOKS.register_module()
 class ProgressBarHook(Hook):
     """Shows how far training, validation or testing is, and the time that remains.
 

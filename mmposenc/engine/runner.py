@@ -18,13 +18,10 @@ from mmengine.model.test_time_aug import BaseTTAModel
 from mmengine.model.utils import revert_sync_batchnorm
 from mmengine.runner import Runner as _Runner
 
-from mmposenc.registry import RUNNERS
-
 from .checkpoints import latest_checkpoint, mismatch
 from .progress import ProgressBarHook
 
 
-@RUNNERS.register_module()
 class Runner(_Runner):
     """mmengine's Runner with four differences.
 

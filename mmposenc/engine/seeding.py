@@ -9,10 +9,7 @@ from mmengine.dataset import worker_init_fn
 from mmengine.hooks import Hook
 from mmengine.runner import set_random_seed
 
-from mmposenc.registry import HOOKS
 
-
-@HOOKS.register_module()
 class EpochSeedHook(Hook):
     """Seeds every epoch from (the run's seed, the epoch, the process).
 

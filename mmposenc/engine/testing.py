@@ -65,8 +65,6 @@ def set_show_dir(cfg: Config, show_dir: str) -> None:
                          'test_out_dir': folder},
                'mmpretrain': {'type': 'mmposenc.ClsVisualizationHook', 'enable': True,
                               'out_dir': folder, 'interval': 1}}[scope]
-    if scope != 'mmdet':
-        from . import visualization  # noqa: F401  (registers the hooks; imports mmseg, mmpretrain)
     hooks = cfg.setdefault('default_hooks', ConfigDict())
     hooks.visualization = {'type': 'DetVisualizationHook', **(hooks.get('visualization') or {}),
                            **options}

@@ -9,11 +9,12 @@ import math
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from .grid_cache import CACHE
 from .grids import Grid, GridLike, as_grid, key_grid
-from .offsets import axis_offsets, expand_offsets
+from .offsets import expand_offsets, grid_offsets, sequence_places
 
 METHODS = ('euclidean', 'quantization', 'cross', 'product')
 INDEX_FUNCTIONS = ('piecewise', 'clip')
@@ -179,43 +180,84 @@ def bucket_ids(method: str, hw_query: GridLike, hw_key: GridLike | None = None, 
     """
     _check_method(method)
     params = bucket_params(ratio, alpha, beta, gamma, index, quantization)
-    return grid_buckets(method, hw_query, hw_key, params, device)
-
-
-def grid_buckets(method: str, hw_query: GridLike, hw_key: GridLike | None, params: BucketParams,
-                 device: torch.device | str | None = None) -> Tensor | tuple[Tensor, Tensor]:
-    """:func:`bucket_ids` with parameters that are already checked."""
     query = as_grid(hw_query, 'hw_query')
     key = key_grid(query, hw_key)
-    device = torch.empty(0, device=device).device
     if method != 'cross':
-        # Only what depends on the offset alone is kept: the ids themselves are as large as L * L.
-        return expand_offsets(*CACHE.get(
-            ('offset_buckets', method, query, key, params, device),
-            lambda: _distinct_buckets(method, query, key, params, device), list))
-    rows, row_index = axis_offsets(query.height, key.height, query.stride_h, key.stride_h, device)
-    cols, col_index = axis_offsets(query.width, key.width, query.stride_w, key.stride_w, device)
-    middle = int(params.beta)
-    row_ids = (index_function(rows, params) + middle)[row_index]
-    col_ids = (index_function(cols, params) + middle)[col_index]
+        return Buckets(method, params, query, key).ids(device)
+    row_ids, col_ids = axis_buckets(query, key, params, device)
     shape = (query.height, query.width, key.height, key.width)
     return (row_ids[:, None, :, None].expand(shape).reshape(query.num_cells, key.num_cells),
             col_ids[None, :, None, :].expand(shape).reshape(query.num_cells, key.num_cells))
 
 
-def _distinct_buckets(method: str, query: Grid, key: Grid, params: BucketParams,
-                      device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """Buckets (Dr, Dc) of distinct offsets, and those of pairs of rows and of columns."""
-    rows, row_index = axis_offsets(query.height, key.height, query.stride_h, key.stride_h, device)
-    cols, col_index = axis_offsets(query.width, key.width, query.stride_w, key.stride_w, device)
-    return offset_buckets(method, rows, cols, params), row_index, col_index
+class Buckets(NamedTuple):
+    """Which bucket every pair of a query and a key falls into.
+
+    method: of :func:`bucket_ids` without 'cross' (which is 'product' with a sum of two tables), or
+    'sequence': the distance of places in the flattened grid behind its prefix tokens, clipped to
+    ``params.beta``. query, key: grids of the cells. prefix: tokens in front of either, whose pairs
+    share one more bucket, the last. reverse: buckets are numbered by key minus query, the order of
+    some tables, instead of query minus key.
+    """
+
+    method: str
+    params: BucketParams
+    query: Grid
+    key: Grid
+    prefix: int = 0
+    reverse: bool = False
+
+    @property
+    def num_offset_buckets(self) -> int:
+        """Buckets of offsets."""
+        return num_buckets('cross' if self.method == 'sequence' else self.method, self.params)
+
+    @property
+    def num(self) -> int:
+        """All of them, that of prefix tokens included."""
+        return self.num_offset_buckets + (self.prefix > 0 and self.method != 'sequence')
+
+    def swapped(self) -> Buckets:
+        """The same buckets with queries and keys in each other's place."""
+        return self._replace(query=self.key, key=self.query, reverse=not self.reverse)
+
+    def offsets(self, device: torch.device | str | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Distinct row offsets and which of them pairs of rows (Hq, Hk) have; then the columns'."""
+        rows, row_index, cols, col_index = grid_offsets(self.query, self.key, device)
+        return (-rows, row_index, -cols, col_index) if self.reverse else (
+            rows, row_index, cols, col_index)
+
+    def ids(self, device: torch.device | str | None, queries: slice = slice(None)) -> Tensor:
+        """Buckets (queries, P + Lk) of pairs, prefix tokens included; of all queries or some."""
+        if self.method == 'sequence':
+            limit = int(self.params.beta)
+            places = sequence_places(self.query, self.key, self.prefix, device)
+            length = self.prefix + self.query.num_cells
+            distance = torch.arange(length, device=device)[queries, None] - places
+            return (-distance if self.reverse else distance).clamp(-limit, limit) + limit
+        # Only what depends on the offset alone is kept: ids are as large as Lq * Lk.
+        ids = expand_offsets(*self.by_offset(device))
+        if self.prefix:
+            ids = F.pad(ids, (self.prefix, 0, self.prefix, 0), value=self.num_offset_buckets)
+        return ids[queries]
+
+    def by_offset(self, device: torch.device | str | None) -> tuple[Tensor, Tensor, Tensor]:
+        """Buckets (Dr, Dc) of distinct offsets, and which of them pairs of rows (Hq, Hk) and of
+        columns (Wq, Wk) have."""
+        def make() -> tuple[Tensor, Tensor, Tensor]:
+            rows, row_index, cols, col_index = self.offsets(device)
+            return offset_buckets(self.method, rows, cols, self.params), row_index, col_index
+
+        return CACHE.get(('by_offset', self, torch.empty(0, device=device).device), make, list)
 
 
-def add_prefix_bucket(ids: Tensor, num_prefix_tokens: int, bucket: int) -> Tensor:
-    """Put rows and columns of the prefix tokens' ``bucket`` in front of ids (Lq, Lk)."""
-    if num_prefix_tokens == 0:
-        return ids
-    return torch.nn.functional.pad(ids, (num_prefix_tokens, 0, num_prefix_tokens, 0), value=bucket)
+def axis_buckets(query: Grid, key: Grid, params: BucketParams,
+                 device: torch.device | str | None = None) -> tuple[Tensor, Tensor]:
+    """Buckets of the row offsets (Hq, Hk) and of the column offsets (Wq, Wk), query minus key."""
+    rows, row_index, cols, col_index = grid_offsets(query, key, device)
+    middle = int(params.beta)
+    return ((index_function(rows, params) + middle)[row_index],
+            (index_function(cols, params) + middle)[col_index])
 
 
 def _check_method(method: str) -> None:

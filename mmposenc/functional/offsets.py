@@ -4,6 +4,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from .grids import Grid
+
 
 def axis_offsets(num_queries: int, num_keys: int, query_stride: float = 1.0,
                  key_stride: float = 1.0, device: torch.device | str | None = None
@@ -11,7 +13,7 @@ def axis_offsets(num_queries: int, num_keys: int, query_stride: float = 1.0,
     """Offsets query minus key along one axis: the distinct values, and where each pair finds its.
 
     Cell i lies at (i + 0.5) * stride - 0.5. With whole strides the offsets repeat, and there are
-    only about as many distinct ones as cells; with others every pair has its own.
+    only about as many distinct ones as cells; with others there may be one for every pair.
 
     Args:
         num_queries, num_keys: cells along the axis.
@@ -19,7 +21,7 @@ def axis_offsets(num_queries: int, num_keys: int, query_stride: float = 1.0,
         device: where to put the result.
 
     Returns:
-        values (D,) float32 offsets, ascending where strides are whole, and index
+        values (D,) float32 offsets, ascending, and index
         (num_queries, num_keys) long, with values[index[i, j]] = position of i - position of j.
     """
     rows = torch.arange(num_queries, device=device)
@@ -31,8 +33,48 @@ def axis_offsets(num_queries: int, num_keys: int, query_stride: float = 1.0,
         return values, rows[:, None] * sq - cols * sk + lowest
     at_rows = (rows + 0.5) * query_stride
     at_cols = (cols + 0.5) * key_stride
-    index = rows[:, None] * num_keys + cols
-    return (at_rows[:, None] - at_cols).flatten(), index
+    offsets = at_rows[:, None] - at_cols
+    if torch.compiler.is_compiling():  # can't know how many there are
+        return offsets.flatten(), rows[:, None] * num_keys + cols
+    values, index = torch.unique(offsets, return_inverse=True)
+    return values, index
+
+
+def grid_offsets(query: Grid, key: Grid, device: torch.device | str | None = None
+                 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """:func:`axis_offsets` of the rows (Dr,), (Hq, Hk), then of the columns (Dc,), (Wq, Wk)."""
+    return (*axis_offsets(query.height, key.height, query.stride_h, key.stride_h, device),
+            *axis_offsets(query.width, key.width, query.stride_w, key.stride_w, device))
+
+
+def table_entries(query: Grid, key: Grid, limits: tuple[int, int], device: torch.device
+                  ) -> tuple[Tensor, Tensor]:
+    """Which entry of a table of the offsets -limit .. limit, by key minus query, pairs of rows
+    (Hq, Hk) and of columns (Wq, Wk) have.
+
+    Real offsets of keys on a coarser grid go to the nearest whole number (halves to the even one,
+    as ``torch.round``), longer ones than the limit to the last entry.
+    """
+    rows, row_index, cols, col_index = grid_offsets(query, key, device)
+    rows, cols = ((-offsets).round().long().clamp(-limit, limit) + limit
+                  for offsets, limit in zip((rows, cols), limits, strict=True))
+    return rows[row_index], cols[col_index]
+
+
+def sequence_places(query: Grid, key: Grid, num_prefix_tokens: int,
+                    device: torch.device | str | None = None) -> Tensor:
+    """Places (P + Lk,) of keys in the sequence of queries: that of the query cell nearest to the
+    key's centre; prefix tokens come first."""
+    row = _nearest(query.height, key.height, key.stride_h / query.stride_h, device)
+    col = _nearest(query.width, key.width, key.stride_w / query.stride_w, device)
+    cells = (row[:, None] * query.width + col).flatten() + num_prefix_tokens
+    return torch.cat((torch.arange(num_prefix_tokens, device=device), cells))
+
+
+def _nearest(num_queries: int, num_keys: int, stride: float, device: torch.device | str | None
+             ) -> Tensor:
+    centres = (torch.arange(num_keys, device=device) + 0.5) * stride - 0.5
+    return centres.round().long().clamp(0, num_queries - 1)
 
 
 def expand_offsets(table: Tensor, row_index: Tensor, col_index: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """Bucket maps, bias maps and attention maps: functions that return arrays, and one that draws."""
-from .context_pool import PoolRecord, draw_context_pool, record_context_pools
 from .figures import Panel, draw_panels, save_figure
 from .maps import bias_map, bucket_map
+from .pool_figures import PoolRecord, draw_context_pool, record_context_pools
 from .recording import AttentionRecord, record_attention
 
 __all__ = ['AttentionRecord', 'Panel', 'PoolRecord', 'bias_map', 'bucket_map', 'draw_context_pool',

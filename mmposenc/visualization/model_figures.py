@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from ..encodings import IRPE
-from .context_pool import draw_context_pool, record_context_pools
 from .figures import Panel, draw_panels, save_figure
 from .maps import Array, bucket_map
+from .pool_figures import draw_context_pool, record_context_pools
 from .recording import AttentionRecord, record_attention
 
 

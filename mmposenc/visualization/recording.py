@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from ..attention import MultiheadAttention, SpatialReductionAttention, WindowAttention
 from ..encodings.base import RelativeEncoding
+from ..functional.attention.terms import Term
 from ..functional.grids import Grid, as_grid, key_grid
 from .maps import Array, on_grid, query_index
 
@@ -80,20 +81,31 @@ def _watch(name: str, module: nn.Module, at: tuple[float, float], records: list[
 
 @contextmanager
 def _listen(encoding: RelativeEncoding, terms: list[Tensor]) -> Iterator[None]:
-    """Add what ``encoding.logits`` returns to ``terms``."""
-    original = encoding.logits
+    """Add what the terms of ``encoding`` give the logits to ``terms``."""
+    original = encoding.terms
 
-    def logits(*args: Any, **kwargs: Any) -> Tensor | None:
-        term = original(*args, **kwargs)
-        if term is not None:
-            terms.append(term.detach())
-        return term
+    def listened(q_grid: Grid, k_grid: Grid) -> list[Term]:
+        return [each if each.on_values else _Heard(each, terms)
+                for each in original(q_grid, k_grid)]
 
-    encoding.__dict__['logits'] = logits
+    encoding.__dict__['terms'] = listened
     try:
         yield
     finally:
-        del encoding.__dict__['logits']
+        del encoding.__dict__['terms']
+
+
+class _Heard(Term):
+    """A term whose definition is noted."""
+
+    def __init__(self, term: Term, found: list[Tensor]) -> None:
+        self.term, self.found = term, found
+
+    def dense(self, q: Tensor, k: Tensor) -> Tensor:
+        """See :class:`Term`."""
+        logits = self.term.dense(q, k)
+        self.found.append(logits.detach())
+        return logits
 
 
 def _record(name: str, module: nn.Module, at: tuple[float, float], args: tuple[Any, ...],

@@ -1,12 +1,15 @@
 """Attention modules against the formula written out, and against torch's own module."""
 import math
 
+import examples
 import pytest
 import torch
 from torch import nn
 
 from mmposenc.attention import MultiheadAttention, attend
 from mmposenc.encodings import RelativeEncoding
+from mmposenc.functional import limits
+from mmposenc.functional.attention.terms import DenseBias, Term
 
 
 class DistanceDecay(RelativeEncoding):
@@ -18,22 +21,30 @@ class DistanceDecay(RelativeEncoding):
         self.has_values = has_values
         self.slope = nn.Parameter(torch.ones(()))
 
-    def logits(self, q, k, q_grid, k_grid=None):
-        out = q.new_zeros(q.shape[2], k.shape[2])
+    def terms(self, q_grid, k_grid):
+        prefix = self.num_prefix_tokens
+        out = torch.zeros(prefix + q_grid.num_cells, prefix + k_grid.num_cells)
         for i in range(q_grid.num_cells):
             for j in range(k_grid.num_cells):
                 rows = i // q_grid.width - j // k_grid.width
                 cols = i % q_grid.width - j % k_grid.width
-                row, col = self.num_prefix_tokens + i, self.num_prefix_tokens + j
-                out[row, col] = -math.hypot(rows, cols)
-        return (out * self.slope)[None, None]
+                out[prefix + i, prefix + j] = -math.hypot(rows, cols)
+        found = [DenseBias((out * self.slope)[None, None])]
+        return [*found, MeanRow(k_grid, prefix)] if self.has_values else found
 
-    def values(self, attn, q_grid, k_grid=None):
-        if not self.has_values:
-            return None
-        rows = torch.arange(k_grid.num_cells) // k_grid.width
-        rows = torch.cat([rows.new_zeros(self.num_prefix_tokens), rows]).to(attn)
-        return (attn @ rows)[..., None].expand(*attn.shape[:3], 4)
+
+class MeanRow(Term):
+    """The mean row of the keys in every channel: a term of somebody else's."""
+
+    on_values = True
+
+    def __init__(self, grid, prefix):
+        self.grid, self.prefix = grid, prefix
+
+    def dense_values(self, weights):
+        rows = torch.arange(self.grid.num_cells) // self.grid.width
+        rows = torch.cat([rows.new_zeros(self.prefix), rows]).to(weights)
+        return (weights @ rows)[..., None].expand(*weights.shape[:3], 4)
 
 
 def naive(module, x, grid, mask=None):
@@ -202,28 +213,39 @@ def test_bad_input():
         attend(q, q, q, DistanceDecay())
     with pytest.raises(ValueError, match=r'k has 6 tokens, but k_grid=\(2, 2\)'):
         attend(q, q, q, DistanceDecay(), (2, 3), (2, 2))
-    with pytest.raises(ValueError, match="form='chunked' is not offered by DistanceDecay"):
-        attend(q, q, q, DistanceDecay(), (2, 3), form='chunked')
-    with pytest.raises(ValueError, match='needs a rel_pos_encoding'):
-        attend(q, q, q, form='chunked')
+    with pytest.raises(ValueError, match="form='pieces' cannot compute terms of the kind MeanRow"):
+        attend(q, q, q, DistanceDecay(has_values=True), (2, 3), form='pieces')
 
 
 @pytest.mark.parametrize('train', [False, True])
-def test_padded_keys_are_left_out_where_that_pays(train, monkeypatch):
+@pytest.mark.parametrize('name', [None, 'IRPE product qkv', 'RelativePositionBias', 'SASARPE'])
+@pytest.mark.parametrize('prefix', [0, 1])
+def test_padded_keys_are_left_out_where_that_pays(train, name, prefix, monkeypatch):
     """The same as masking them, gradients included; also for an image of padding alone."""
     from mmposenc.attention import core
+    encoding = None if name is None else examples.relative(name, (4, 5), num_prefix_tokens=prefix)
     torch.manual_seed(0)
-    q, k, v = torch.randn(3, 3, 2, 10, 4, dtype=torch.float64).unbind()
-    mask = torch.zeros(3, 10, dtype=torch.bool)
-    mask[1, [3, 7, 8]] = mask[2] = True
-    results = []
-    for least in (core.LEAVE_OUT_FROM, 1):
-        monkeypatch.setattr(core, 'LEAVE_OUT_FROM', least)
+    if encoding is not None:
+        for parameter in encoding.double().parameters():
+            torch.nn.init.normal_(parameter)
+    q, k, v = torch.randn(3, 3, 2, prefix + 20, 4, dtype=torch.float64).unbind()
+    mask = torch.ones(3, 4, 5, dtype=torch.bool)
+    mask[0], mask[1, :3, :2] = False, False
+    mask = torch.nn.functional.pad(mask.flatten(1), (prefix, 0))
+    mask[2] = True
+    grid = None if encoding is None else (4, 5)
+    own = [] if encoding is None else list(encoding.parameters())
+    results, images = [], []
+    original = core._attend_to_valid
+    monkeypatch.setattr(core, '_attend_to_valid',
+                        lambda *args: images.append(len(args[0])) or original(*args))
+    for least in (limits.LEAVE_OUT_FROM, 1):
+        monkeypatch.setattr(limits, 'LEAVE_OUT_FROM', least)
         leaves = [x.clone().requires_grad_(train) for x in (q, k, v)]
-        out, _ = core.attend(*leaves, key_padding_mask=mask)
+        out, _ = core.attend(*leaves, encoding, grid, key_padding_mask=mask)
+        results.append([out])
         if train:
-            out.square().sum().backward()
-        results.append([out, *[x.grad for x in leaves if train]])
-    assert core._leaving_out_pays(q, k, ~mask) and not results[1][0][2].any()
+            results[-1] += torch.autograd.grad(out.square().sum(), [*leaves, *own])
+    assert images == [3] and not results[1][0][2].any()
     for a, b in zip(*results, strict=True):
         torch.testing.assert_close(a, b)

@@ -3,10 +3,12 @@ import math
 
 import pytest
 import torch
+from relative_checks import pieces_of
 
 from mmposenc.attention import MultiheadAttention, ShiftWindowAttention, WindowAttention
+from mmposenc.attention.core import attend_joint
 from mmposenc.encodings import RelativePositionBias
-from mmposenc.functional import window_attention as core
+from mmposenc.functional.attention.regions import _runs, run_by_region
 from mmposenc.functional.windows import join_windows, partition_windows, window_regions
 
 SWIN = dict(type='mmposenc.RelativePositionBias')
@@ -28,11 +30,11 @@ ENCODINGS = {
 }
 
 
-@pytest.fixture(params=[0, 2 ** 21], ids=['recompute', 'keep'])
-def small_chunks(monkeypatch, request):
+@pytest.fixture(params=[False, True], ids=['recompute', 'keep'])
+def small_chunks(request):
     """Several runs of windows even in small tests, of which the last is short."""
-    monkeypatch.setattr(core, '_TRAINING_CHUNK', 2 * 3 * 16 ** 2)
-    monkeypatch.setattr(core, '_KEEP', request.param)
+    with pieces_of(2 * 3 * 16 ** 2, long=False, keep=request.param):
+        yield
 
 
 def build(window=(4, 4), shift=0, encoding=SWIN, dims=24, heads=3, seed=0, **options):
@@ -220,19 +222,16 @@ def test_fast_form_equals_the_weights(name):
 
 @pytest.mark.parametrize('has_bias', [True, False])
 @pytest.mark.parametrize('has_regions', [True, False])
-@pytest.mark.parametrize('keep', [0, 2 ** 21])
-def test_gradcheck(monkeypatch, has_bias, has_regions, keep):
-    monkeypatch.setattr(core, '_TRAINING_CHUNK', 2 * 2 * 6 ** 2)
-    monkeypatch.setattr(core, '_KEEP', keep)
+@pytest.mark.parametrize('keep', [False, True])
+def test_gradcheck(has_bias, has_regions, keep):
     torch.manual_seed(0)
     joint = torch.randn(5, 6, 3, 2, 3, dtype=torch.float64, requires_grad=True)
-    bias = torch.randn(2, 6, 6, dtype=torch.float64, requires_grad=True) if has_bias else None
-    regions = torch.randint(2, (1, 5, 6)) if has_regions else None
-    assert torch.autograd.gradcheck(
-        lambda x: core.window_attention(x, bias, regions, 0.7), (joint,))
-    if has_bias:
-        assert torch.autograd.gradcheck(
-            lambda b: core.window_attention(joint, b, regions, 0.7), (bias,))
+    bias = torch.randn(1, 2, 6, 6, dtype=torch.float64, requires_grad=True) if has_bias else None
+    regions = torch.randint(2, (5, 6)) if has_regions else None
+    leaves = (joint,) if bias is None else (joint, bias)
+    with pieces_of(2 * 2 * 6 ** 2, long=False, keep=keep):
+        assert torch.autograd.gradcheck(lambda x, *more: attend_joint(
+            x, regions=regions, attn_mask=more[0] if more else None, form='pieces')[0], leaves)
 
 
 @pytest.mark.parametrize('has_bias', [True, False])
@@ -247,10 +246,10 @@ def test_inference_by_kinds_of_windows(images, own, has_bias):
         regions = torch.cat([regions, regions.flip(1)])
     joint = torch.randn(images * 12, 6, 3, 2, 4, dtype=torch.float64)
     bias = torch.randn(2, 6, 6, dtype=torch.float64) if has_bias else None
-    with torch.no_grad():
-        out = core.window_attention(joint, bias, regions, 0.7)
     each = regions.flatten(0, 1)
     q, k, v = joint.unbind(2)
+    out = run_by_region(*(x.transpose(1, 2) for x in (q, k, v)),
+                        None if bias is None else bias[None], each, 0.7).transpose(1, 2)
     for window in range(len(joint)):
         where = each[window % len(each)]
         for head in range(2):
@@ -265,7 +264,7 @@ def test_inference_by_kinds_of_windows(images, own, has_bias):
     ([-1, 0, 1, 2], 32, 4), ([-1, -1, 0, -1, -1, 0, 1, 1, 2], 9, 6), ([-1, -1], 8, 1),
     ([-1, 0], 2, 2), ([0, -1, -1, 0], 8, 4)])
 def test_runs_take_every_window_once(kinds, windows, calls):
-    runs = core._runs(kinds, windows)
+    runs = _runs(kinds, windows)
     assert len(runs) == calls
     taken = [window for part, _ in runs for window in range(windows)[part]]
     assert sorted(taken) == list(range(windows))

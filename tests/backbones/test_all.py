@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from mmposenc.backbones import PVT, DeiT, Swin
-from mmposenc.structures import set_img_shapes
+from mmposenc.image_sizes import set_img_shapes
 
 PEG = dict(type='PEG')
 BUILD = {
@@ -47,6 +47,24 @@ def test_sizes_noted_on_a_batch_are_used(name):
     for out, noted in zip(model(x, sizes), model(set_img_shapes(x.clone(), sizes)), strict=True):
         torch.testing.assert_close(out, noted, rtol=0, atol=0)
     assert not torch.allclose(model(x)[0], model(x, sizes)[0])
+
+
+@pytest.mark.parametrize('name', BUILD)
+@pytest.mark.parametrize('padding', ['zeros', 'none'])
+def test_maps_have_the_size_of_the_batch(name, padding):
+    """Whatever its images fill, and where encodings take rows and columns away too."""
+    encoding = dict(type='PEG', padding=padding)
+    model = randomize(BUILD[name](mask_padding=True, pos_encoding=encoding)).double()
+    x = torch.randn(1, 3, 96, 128, dtype=torch.float64)
+    whole = model(x, [(96, 128)])
+    for size in ((72, 80), (96, 128), (80, 128)):
+        for out, full in zip(model(x, [size]), whole, strict=True):
+            assert out.shape == full.shape
+        own = model(x[..., :size[0], :size[1]], [size])
+        for out, alone in zip(model(x, [size]), own, strict=True):
+            rows, cols = alone.shape[-2:]
+            torch.testing.assert_close(out[..., :rows, :cols], alone, rtol=0, atol=0)
+            assert not out[..., rows:, :].any() and not out[..., cols:].any()
 
 
 @pytest.mark.parametrize('name', BUILD)

@@ -1,6 +1,11 @@
+import re
+from pathlib import Path
+
 import pytest
 
-from mmposenc.compat.openmmlab import RELEASES, number, require
+import mmposenc
+from mmposenc.compat.openmmlab import ALSO_NEEDED, RELEASES, number, require
+from mmposenc.names import CLASSES
 
 ONEDL = {'torch': '2.13.0+cpu', 'numpy': '2.2.6', 'onedl-mmengine': '0.10.12',
          'onedl-mmcv': '2.3.6', 'onedl-mmdetection': '3.5.1', 'onedl-mmsegmentation': '1.4.2',
@@ -33,12 +38,26 @@ def test_nothing_installed():
         check({'torch': '2.13.0', 'numpy': '2.2.6'})
 
 
-def test_only_detr_needs_mmdet():
-    installed = {name: version for name, version in ONEDL.items() if 'detection' not in name}
+@pytest.mark.parametrize(('module', 'library', 'distribution'), [
+    ('mmposenc.detr.detectors', 'mmdet', 'onedl-mmdetection'),
+    ('mmposenc.segmentors.encoder_decoder', 'mmseg', 'onedl-mmsegmentation'),
+    ('mmposenc.backbones.resnet', 'mmpretrain', 'onedl-mmpretrain')])
+def test_modules_that_need_one_library_more(module, library, distribution):
+    installed = {name: version for name, version in ONEDL.items() if name != distribution}
     check(installed)
-    check(installed, 'mmposenc.detr')  # whose names the registry looks up for classifiers too
-    with pytest.raises(ImportError, match='mmposenc.detr.detectors needs mmdet of OpenMMLab'):
-        check(installed, 'mmposenc.detr.detectors')
+    check(installed, module.rpartition('.')[0])
+    with pytest.raises(ImportError, match=f'{module} needs {library} of OpenMMLab'):
+        check(installed, module)
+
+
+def test_every_class_of_another_library_says_so():
+    """A module of the table of names that imports mmdet, mmseg or mmpretrain."""
+    package = Path(mmposenc.__file__).parent
+    for module in {module for table in CLASSES.values() for module in table.values()}:
+        source = package.joinpath(*module.split('.')).with_suffix('.py').read_text()
+        libraries = set(re.findall(r'^from (mmdet|mmseg|mmpretrain)\b', source, re.MULTILINE))
+        assert libraries == {library for name, library in ALSO_NEEDED.items()
+                             if name == f'mmposenc.{module}'}
 
 
 def test_both_sets():

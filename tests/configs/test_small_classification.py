@@ -11,8 +11,8 @@ from scripts import load_script
 
 pytest.importorskip('mmpretrain', reason='needs mmpretrain')
 from mmposenc import engine  # noqa: E402
-from mmposenc.datasets.idx import write_idx  # noqa: E402
-from mmposenc.datasets.prepare_mnist import FILES  # noqa: E402
+from mmposenc.preparation.idx import write_idx  # noqa: E402
+from mmposenc.preparation.mnist import FILES  # noqa: E402
 from mmposenc.registry import MODELS  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]

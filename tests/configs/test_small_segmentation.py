@@ -200,7 +200,7 @@ def test_small_pictures_are_not_covered_by_names(tmp_path, side, option, named):
 
     from mmengine.visualization import Visualizer
 
-    from mmposenc.engine.visualization import SegVisualizationHook
+    from mmposenc.engine.seg_visualization import SegVisualizationHook
     Visualizer.get_instance(f'seg_small_pictures_{side}_{option}')
     Image.new('RGB', (300, side)).save(tmp_path / 'a.png')
     drawn = []

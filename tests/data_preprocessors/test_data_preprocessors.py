@@ -6,7 +6,6 @@ from scopes import scope_fixture
 
 import mmposenc  # noqa: F401  (before mmdet)
 from mmposenc.registry import MODELS
-from mmposenc.structures import get_img_shapes, set_img_shapes
 
 scope = scope_fixture('mmdet')
 PVT = dict(type='mmposenc.PVT', embed_dims=(8, 16, 24, 32), num_layers=(1, 1, 1, 1),
@@ -71,13 +70,3 @@ def test_segmentor_preprocessor_notes_sizes_before_padding():
                          training=True)
     assert batch['inputs'].shape == (2, 3, 64, 64)
     assert batch['inputs'].img_shapes == sizes
-
-
-def test_sizes_are_checked():
-    batch = set_img_shapes(torch.zeros(2, 3, 8, 8), [(8, 4), torch.tensor([3, 8])])
-    assert get_img_shapes(batch, None, True) == [(8, 4), (3, 8)]
-    assert get_img_shapes(batch, None, False) is None
-    assert get_img_shapes(batch, [(1, 1), (2, 2)], True) == [(1, 1), (2, 2)]
-    for wrong in ([(8, 8)], [(9, 8), (8, 8)], [(0, 8), (8, 8)]):
-        with pytest.raises(ValueError, match='img_shapes='):
-            get_img_shapes(batch, wrong, True)

@@ -144,6 +144,8 @@ BAD = {
         encoder=dict(pos_encoding=PEG, positions=(2,))),
     'PEG changes the grid': detr(encoder=dict(
         pos_encoding=dict(type='mmposenc.PEG', padding='none'))),
+    'ContextPool changes the grid': detr(encoder=dict(
+        pos_encoding=dict(type='mmposenc.ContextPool', stride=2))),
     "apply_to='qk' after the last block": detr(encoder=dict(pos_encoding=PEG_QK, positions=(1,))),
     'unknown encoding type=': detr(encoder=dict(pos_encoding=dict(type='mmposenc.PEGG'))),
     'object queries lie on no grid': {**detr(), 'decoder': {

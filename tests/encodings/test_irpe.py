@@ -1,15 +1,21 @@
 """iRPE against the official release (golden files), naive loops, and itself in every form."""
 import itertools
+from contextlib import nullcontext
+from functools import partial
 
 import pytest
 import torch
 from golden import TOLERANCE, golden_names, load_golden
+from relative_checks import pieces_of
 
 from mmposenc.attention import MultiheadAttention, attend
 from mmposenc.checkpoint import convert_attention
 from mmposenc.encodings import IRPE, position_tables
-from mmposenc.functional import Grid, bucket_ids, chunked, indexed_attention
+from mmposenc.functional import Grid, bucket_ids
 
+FORMS = {'definition': nullcontext,
+         'pieces by pairs': partial(pieces_of, 100, long=False, keep=True),
+         'pieces by rows': partial(pieces_of, 60, long=True, keep=False)}
 METHODS = {'euc': 'euclidean', 'quant': 'quantization', 'cross': 'cross', 'product': 'product'}
 
 
@@ -102,70 +108,24 @@ def attention_naive(encoding, q, k, v, query, key):
 
 
 @pytest.mark.parametrize('form,mode,rpe_on,prefix,shared', [
-    *((form, 'contextual', *options) for form in ('definition', 'chunked', 'indexed')
+    *((form, 'contextual', *options) for form in FORMS
       for options in (('qkv', 1, False), ('k', 0, True))),
-    *((form, 'bias', 'qk', 2, False) for form in ('definition', 'chunked'))])
+    *((form, 'bias', 'qk', 2, False) for form in FORMS)])
 @pytest.mark.parametrize('method', METHODS.values())
 @pytest.mark.parametrize('query,key', [GRIDS[0], GRIDS[5], GRIDS[6]])
 def test_equals_formula(form, method, mode, rpe_on, prefix, shared, query, key):
     torch.manual_seed(0)
     encoding = make(method, mode, rpe_on, prefix, shared)
     q, k, v = tokens(prefix, query, key)
-    out, _ = attend(q, k, v, encoding, query, key, form=form)
+    with FORMS[form]():
+        out, _ = attend(q, k, v, encoding, query, key, form=form.split()[0])
     torch.testing.assert_close(out, attention_naive(encoding, q, k, v, query, key))
 
 
-def gradients(out, leaves, seed=0):
-    torch.manual_seed(seed)
-    return torch.autograd.grad((out * torch.randn_like(out)).sum(), leaves)
-
-
-@pytest.mark.parametrize('elements,keep', [(64, False), (400, True), (512 * 1024, False)])
-@pytest.mark.parametrize('method', METHODS.values())
-@pytest.mark.parametrize('mode,rpe_on', [
-    *(('contextual', on) for on in ('k', 'q', 'v', 'qk', 'kv', 'qkv')),
-    *(('bias', on) for on in ('k', 'q', 'qk'))])
-@pytest.mark.parametrize('prefix', [0, 2])
-def test_chunked_equals_definition(elements, keep, method, mode, rpe_on, prefix, monkeypatch):
-    """Output and every gradient, for chunks of one row, some rows of a head, and several heads."""
-    monkeypatch.setattr(chunked, 'CHUNK_ELEMENTS', elements)
-    monkeypatch.setattr(chunked, 'SMALL_CHUNK_ELEMENTS', elements // 4)
-    monkeypatch.setattr(chunked, 'KEEP_PAIRS', 10 ** 6 if keep else 0)
-    _check_form('chunked', method, mode, rpe_on, prefix)
-
-
-def _check_form(form, method, mode, rpe_on, prefix):
-    """A form equals the definition on all grids, with shared heads or not, masks or not."""
-    torch.manual_seed(0)
-    flags = itertools.cycle(itertools.product((True, False), (True, False)))
-    for (query, key), (shared, masked) in zip(GRIDS * 2, flags, strict=False):
-        encoding = make(method, mode, rpe_on, prefix, shared)
-        q, k, v = tokens(prefix, query, key)
-        mask = torch.rand(2, k.shape[2]) > 0.6 if masked else None
-        if masked:
-            mask[0] = True  # an image of padding alone
-            mask[1, 0] = False
-        leaves = [q, k, v, *encoding.parameters()]
-        out, expected = (attend(q, k, v, encoding, query, key, key_padding_mask=mask, form=form)[0]
-                         for form in (form, 'definition'))
-        torch.testing.assert_close(out, expected)
-        for ours, other in zip(gradients(out, leaves), gradients(expected, leaves), strict=True):
-            torch.testing.assert_close(ours, other)
-
-@pytest.mark.parametrize('elements', [1, 1000])
-@pytest.mark.parametrize('method', METHODS.values())
-@pytest.mark.parametrize('rpe_on', ['k', 'q', 'v', 'qk', 'kv', 'qkv'])
-@pytest.mark.parametrize('prefix', [0, 2])
-def test_indexed_equals_definition(elements, method, rpe_on, prefix, monkeypatch):
-    """Output and every gradient, for one head and for several at a time."""
-    monkeypatch.setattr(indexed_attention, 'TRAINING_CHUNK_ELEMENTS', elements)
-    _check_form('indexed', method, 'contextual', rpe_on, prefix)
-
-
 @pytest.mark.parametrize('form,method,mode,rpe_on', [
-    *((form, method, 'contextual', 'qkv') for form in ('definition', 'chunked', 'indexed')
+    *((form, method, 'contextual', 'qkv') for form in FORMS
       for method in ('product', 'cross', 'quantization')),
-    ('definition', 'euclidean', 'bias', 'qk'), ('chunked', 'euclidean', 'bias', 'qk')])
+    *((form, 'euclidean', 'bias', 'qk') for form in FORMS)])
 def test_gradcheck(form, method, mode, rpe_on):
     encoding = make(method, mode, rpe_on, prefix=1, shared=False, ratio=0.6)
     inputs = tokens(1, (2, 3), None, batch=1)
@@ -174,8 +134,9 @@ def test_gradcheck(form, method, mode, rpe_on):
 
     def run(q, k, v, *values):
         replaced = dict(zip(names, values, strict=True))
-        return torch.func.functional_call(_Attend(encoding, form), {
-            f'encoding.{name}': value for name, value in replaced.items()}, (q, k, v))
+        with FORMS[form]():
+            return torch.func.functional_call(_Attend(encoding, form.split()[0]), {
+                f'encoding.{name}': value for name, value in replaced.items()}, (q, k, v))
     assert torch.autograd.gradcheck(run, (*inputs, *tables))
 
 
@@ -188,28 +149,10 @@ class _Attend(torch.nn.Module):
         return attend(q, k, v, self.encoding, (2, 3), form=self.form)[0]
 
 
-def test_auto_picks_by_size_and_agrees():
-    torch.manual_seed(0)
-    encoding = IRPE(8, 2, rpe_on='qkv')
-    q, k, v = (torch.randn(1, 2, 20 * 21, 8, requires_grad=True) for _ in range(3))
-    assert encoding.choose_form(q, k, (20, 21)) == 'chunked'
-    small = q[:, :, :20], k[:, :, :20]
-    assert encoding.choose_form(*small, (4, 5)) == 'indexed'
-    assert IRPE(8, 2).choose_form(q, k, (20, 21)) == 'indexed'
-    assert IRPE(8, 2, mode='bias').choose_form(*small, (4, 5)) == 'definition'
-    outs = [attend(q, k, v, encoding, (20, 21), form=form)[0] for form in ('auto', 'definition')]
-    torch.testing.assert_close(*outs)
-    # Weights are asked for, or dropped: only the definition has them.
-    _, weights = attend(q, k, v, encoding, (20, 21), need_weights=True)
-    torch.testing.assert_close(weights.sum(-1), torch.ones(1, 2, 420))
-    with pytest.raises(ValueError, match="form='chunked' takes neither attn_mask, dropout nor"):
-        attend(q, k, v, encoding, (20, 21), need_weights=True, form='chunked')
-
-
 def test_padding_invariance():
     """Padded to the right and below, an image attends as it does alone."""
     torch.manual_seed(0)
-    for form in ('definition', 'chunked', 'indexed'):
+    for form in ('definition', 'pieces'):
         module = MultiheadAttention(8, 2, rel_pos_encoding=make('product', rpe_on='qkv'),
                                     form=form).double()
         alone = torch.randn(1, 3, 4, 8, dtype=torch.double)
@@ -223,8 +166,8 @@ def test_padding_invariance():
 
 
 @pytest.mark.parametrize('form,mode,rpe_on', [
-    ('definition', 'contextual', 'qkv'), ('chunked', 'contextual', 'qkv'),
-    ('indexed', 'contextual', 'qkv'), ('definition', 'bias', 'qk'), ('chunked', 'bias', 'qk')])
+    ('definition', 'contextual', 'qkv'), ('pieces', 'contextual', 'qkv'),
+    ('definition', 'bias', 'qk'), ('pieces', 'bias', 'qk')])
 @pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16])
 def test_autocast(form, dtype, mode, rpe_on):
     torch.manual_seed(0)
@@ -241,9 +184,8 @@ def test_autocast(form, dtype, mode, rpe_on):
     assert all(torch.isfinite(p.grad).all() for p in (x, *module.parameters()))
 
 
-def test_no_pairwise_tensor(monkeypatch):
-    """Row chunks allocate nothing of the size of (heads, Lq, Lk)."""
-    monkeypatch.setattr(chunked, 'KEEP_PAIRS', 0)
+def test_no_pairwise_tensor():
+    """Pieces allocate nothing of the size of (heads, Lq, Lk)."""
     encoding = IRPE(8, 4, rpe_on='qkv')
     q, k, v = (torch.randn(1, 4, 40 * 40, 8, requires_grad=True) for _ in range(3))
     largest = 0
@@ -257,7 +199,7 @@ def test_no_pairwise_tensor(monkeypatch):
                     largest = max(largest, each.untyped_storage().nbytes())
             return out
     with Watch():
-        out, _ = attend(q, k, v, encoding, (40, 40), form='chunked')
+        out, _ = attend(q, k, v, encoding, (40, 40), form='pieces')
         out.sum().backward()
     assert 0 < largest < 4 * 1600 * 1600 * 4 / 5
 

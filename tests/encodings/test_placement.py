@@ -4,6 +4,7 @@ import torch
 
 from mmposenc.encodings import (
     PEG,
+    ContextPool,
     LearnedPositionEmbedding,
     PlacedEncodings,
     SinCosPositionEncoding,
@@ -40,6 +41,32 @@ def test_unpadded_peg_shrinks_grid_and_mask():
     out, hw, new_mask = placed(torch.randn(2, 30, 4), (5, 6), 0, padding_mask=mask)
     assert hw == (3, 4) and out.shape == (2, 12, 4)
     assert new_mask[1, 2:].all() and not new_mask[1, :2].any() and not new_mask[0].any()
+
+
+def test_what_becomes_of_a_grid():
+    """One after the other: (9, 11) loses 2 rows and columns, is halved, and loses 2 again."""
+    placed = PlacedEncodings(
+        [dict(type='ContextPool', stride=2, default_positions=(0,)),
+         dict(type='PEG', padding='none'), dict(type='SinCosPositionEncoding')], None, 2,
+        embed_dims=4)
+    assert placed.out_hw_shape((9, 11), -1) == (9, 11)
+    assert placed.out_hw_shape((9, 11), 0) == placed.out_hw_shape((9, 11)) == (3, 4)
+    assert placed.out_hw_shape((9, 11), 1) == (9, 11)
+    before = PlacedEncodings(dict(type='PEG', padding='none'), (1, -1), 2, embed_dims=4)
+    assert before.out_hw_shape((9, 11), -1) == (7, 9)
+    assert before.out_hw_shape((9, 11)) == (5, 7)
+    x, hw = torch.randn(1, 99, 4), (9, 11)
+    for position in range(-1, 2):
+        x, hw, _ = before(x, hw, position)
+    assert hw == before.out_hw_shape((9, 11)) and x.shape[1] == 35
+
+
+@pytest.mark.parametrize(('encoding', 'keeps'), [
+    (PEG(4), True), (PEG(4, padding='none'), False), (PEG(4, apply_to='qk'), True),
+    (ContextPool(4), True), (ContextPool(4, stride=2), False),
+    (SinCosPositionEncoding(4), True), (LearnedPositionEmbedding(4, (3, 3)), True)], ids=str)
+def test_encodings_say_whether_they_keep_the_grid(encoding, keeps):
+    assert encoding.keeps_grid == (encoding.out_hw_shape((9, 11)) == (9, 11)) == keeps
 
 
 def test_query_key_encodings_do_not_replace_the_tokens():

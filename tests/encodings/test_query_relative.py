@@ -9,11 +9,9 @@ from relative_checks import (
     check_gradients,
     check_logits,
     positions,
-    random_inputs,
     sequence_positions,
 )
 
-from mmposenc.attention import attend
 from mmposenc.encodings import QueryRelative1D, QueryRelative2D
 
 
@@ -115,8 +113,4 @@ def test_bad_options():
 def test_forms_1d(shared_heads, q_grid):
     encoding = build_1d(shared_heads=shared_heads)
     check_forms(encoding, q_grid, None)
-    q, k, v = random_inputs(encoding, (4, 6), (2, 3))
-    assert encoding.choose_form(q, k, (4, 6), (2, 3)) == 'definition'
-    assert encoding.choose_form(q, q, (4, 6)) == 'skewed'
-    with pytest.raises(ValueError, match="form='skewed' needs keys on the query grid"):
-        attend(q, k, v, encoding, (4, 6), (2, 3), form='skewed')
+    check_forms(encoding, q_grid, (2, 3))

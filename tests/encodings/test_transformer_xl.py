@@ -70,11 +70,9 @@ def test_forms(q_grid, k_grid):
     check_forms(build(num_prefix_tokens=0), q_grid, k_grid)
 
 
-def test_sequence_offers_no_forms():
-    encoding = build(method='sequence')
-    q = torch.zeros(1, 2, 10_001, 4)
-    assert encoding.forms == ()
-    assert encoding.choose_form(q, q, (100, 100)) == 'definition'
+@pytest.mark.parametrize('q_grid,k_grid', GRIDS)
+def test_forms_of_a_sequence(q_grid, k_grid):
+    check_forms(build(method='sequence'), q_grid, k_grid)
 
 
 @pytest.mark.parametrize('method', ['axes', 'sequence'])

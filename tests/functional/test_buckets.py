@@ -8,7 +8,7 @@ from golden import load_golden
 from mmposenc.functional import Grid, bucket_ids
 from mmposenc.functional.buckets import (
     METHODS,
-    add_prefix_bucket,
+    Buckets,
     bucket_params,
     distance_rank,
     index_function,
@@ -125,7 +125,7 @@ def test_release_quirk_of_ratio_1_9():
 
 
 def test_prefix_bucket():
-    ids = add_prefix_bucket(bucket_ids('product', (2, 3), ratio=1), 2, 25)
+    ids = Buckets('product', bucket_params(1), Grid(2, 3), Grid(2, 3), prefix=2).ids('cpu')
     assert ids.shape == (8, 8)
     assert bool((ids[:2] == 25).all()) and bool((ids[:, :2] == 25).all())
     assert torch.equal(ids[2:, 2:], bucket_ids('product', (2, 3), ratio=1))
@@ -135,6 +135,16 @@ def test_prefix_bucket():
     (dict(method='circle', ratio=1), "method='circle' must be one of euclidean"),
     (dict(method='cross'), 'alpha=None, beta=None, gamma=None: give all three, or ratio'),
     (dict(method='cross', alpha=1), 'alpha=1, beta=None'),
+    (dict(method='cross', alpha=1, beta=2), 'beta=2, gamma=None: give all three'),
+    (dict(method='cross', beta=2, gamma=8), 'alpha=None, beta=2, gamma=8: give all three'),
+    (dict(method='cross', alpha=1, gamma=8), 'beta=None, gamma=8: give all three'),
+    (dict(method='cross', ratio=float('inf')), 'ratio=inf must be a positive number'),
+    (dict(method='cross', ratio=-1), 'ratio=-1 must be a positive number'),
+    (dict(method='cross', alpha=-1, beta=2, gamma=8), 'alpha=-1, .* must satisfy 0 < alpha'),
+    (dict(method='cross', alpha=4, beta=4, gamma=2), 'alpha=4, .* must satisfy 0 < alpha < gamma'),
+    (dict(method='cross', alpha=0, beta=2, gamma=8), 'alpha=0, .* must satisfy 0 < alpha'),
+    (dict(method='cross', alpha=1, beta=2, gamma=float('inf')), 'gamma=inf must satisfy'),
+    (dict(method='cross', alpha=1, beta=float('inf'), gamma=8), 'beta=inf, .* must satisfy'),
     (dict(method='cross', ratio=1, alpha=1), 'ratio=1 and alpha=1.*not both'),
     (dict(method='cross', ratio=0), 'ratio=0 must be a positive number'),
     (dict(method='cross', ratio=float('nan')), 'ratio=nan must be'),

@@ -88,7 +88,7 @@ def test_options_dtypes_and_grids_do_not_meet():
                     for table in encoding.parameters():
                         torch.nn.init.normal_(table)
                     q, k, v = (torch.randn(1, 2, prefix + 12, 4).to(dtype) for _ in range(3))
-                    out, _ = attend(q, k, v, encoding.to(dtype), (3, 4), form='indexed')
+                    out, _ = attend(q, k, v, encoding.to(dtype), (3, 4), form='pieces')
                     expected, _ = attend(q, k, v, encoding, (3, 4), form='definition')
                     torch.testing.assert_close(out, expected)
                     results.setdefault((ratio, prefix, dtype), []).append(out)

@@ -7,6 +7,7 @@ from mmposenc.functional import Grid, as_grid, check_tokens, key_grid, valid_ext
 
 def test_key_grid_places_plain_grids_over_the_query_area():
     assert key_grid((6, 8), (3, 2)) == Grid(3, 2, 2.0, 4.0)
+    assert key_grid((5, 7), (2, 3)) == Grid(2, 3, 2.5, 7 / 3)
     assert key_grid((6, 8), None) == Grid(6, 8)
     placed = Grid(2, 2, 4.0, 4.0)
     assert key_grid((9, 9), placed) is placed

@@ -62,7 +62,7 @@ def test_record_of_multihead_attention():
     torch.nn.init.normal_(module.rel_pos_encoding.table_k)
     x = torch.randn(2, 13, 8)
     expected, weights = module(x, (3, 4), need_weights=True)
-    q, k, _ = module._project(x, None)
+    q, k, _ = module._project(x, x)
     terms = module.rel_pos_encoding.logits(q * 0.5, k, (3, 4))
     plain = module(x, (3, 4))
     with record_attention(torch.nn.Sequential(module), at=(0.99, 0.5)) as records:

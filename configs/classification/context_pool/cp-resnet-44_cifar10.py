@@ -1,5 +1,5 @@
 # CP-ResNet-44 for CIFAR-10: ContextPool in place of the strides of stages 1 and 2.
-# ContextPool (ICML 2022), number not checked. Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     python tools/train.py configs/classification/context_pool/cp-resnet-44_cifar10.py
 _base_ = [

@@ -1,5 +1,5 @@
 # CP-ResNet-50: ContextPool in place of the max pooling and of the strides of later stages.
-# ContextPool (ICML 2022), number not checked. Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/context_pool/cp-resnet-50_in1k.py 8
 _base_ = [

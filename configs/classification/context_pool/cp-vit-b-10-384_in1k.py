@@ -1,5 +1,5 @@
 # CP-ViT-B/16 of 10 layers at 384: ContextPool after block 0 of ten.
-# ContextPool (ICML 2022), number not checked. Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/context_pool/cp-vit-b-10-384_in1k.py 8
 _base_ = 'vit-b-384_in1k.py'

@@ -1,5 +1,5 @@
 # ViT-B/16 at 384 with ContextPool after every block but the last, as the paper's Figure 2 reads.
-# ContextPool (ICML 2022), number not checked. Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/context_pool/cp-vit-b-every-384_in1k.py 8
 _base_ = 'vit-b-384_in1k.py'

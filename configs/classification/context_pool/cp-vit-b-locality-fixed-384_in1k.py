@@ -1,5 +1,5 @@
 # Ablation of CP-ViT-B/16 at 384: windows of 7 x 7.
-# ContextPool (ICML 2022), number not checked. Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh \
 #         configs/classification/context_pool/cp-vit-b-locality-fixed-384_in1k.py 8

@@ -1,5 +1,5 @@
 # Ablation of CP-ViT-B/16 at 384: weights by pairs of tokens.
-# ContextPool (ICML 2022), number not checked. Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh \
 #         configs/classification/context_pool/cp-vit-b-weights-nonlocal-384_in1k.py 8

@@ -1,5 +1,5 @@
 # ResNet-101: what CP-ResNet-101 is compared with.
-# torchvision: number not checked; 44,549,160 parameters. Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/context_pool/resnet-101_in1k.py 8
 _base_ = [

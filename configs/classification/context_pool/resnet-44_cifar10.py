@@ -1,5 +1,5 @@
 # ResNet-44 for CIFAR-10: what CP-ResNet-44 is compared with.
-# ContextPool (ICML 2022), number not checked. Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     python tools/train.py configs/classification/context_pool/resnet-44_cifar10.py
 _base_ = [

@@ -1,5 +1,5 @@
 # ResNet-46 for CIFAR-10: what CP-ResNet-46 is compared with.
-# ContextPool (ICML 2022), number not checked. Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     python tools/train.py configs/classification/context_pool/resnet-46_cifar10.py
 _base_ = [

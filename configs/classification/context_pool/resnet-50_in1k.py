@@ -1,5 +1,5 @@
 # ResNet-50: what CP-ResNet-50 is compared with.
-# torchvision: number not checked; 25,557,032 parameters. Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/context_pool/resnet-50_in1k.py 8
 _base_ = [

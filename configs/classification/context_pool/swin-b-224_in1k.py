@@ -1,5 +1,5 @@
 # Swin-B at 224: what CP-Swin-B is compared with.
-# Swin (ICCV 2021), number not checked; 88 M parameters, 15,400 M MACs. Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/context_pool/swin-b-224_in1k.py 8
 _base_ = [

@@ -1,6 +1,5 @@
 # ViT-B/16 at 384: what CP-ViT-B is compared with.
-# ContextPool (ICML 2022), number not checked; 55,400 M MACs, 86 million parameters
-# (cut, not rounded, from 86.86). Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/context_pool/vit-b-384_in1k.py 8
 _base_ = [

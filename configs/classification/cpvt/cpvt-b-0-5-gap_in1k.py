@@ -1,5 +1,5 @@
 # CPVT-B(0-5) with the mean of the patches instead of a class token.
-# CPVT (ICLR 2023), class token against GAP: number not checked. Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/cpvt/cpvt-b-0-5-gap_in1k.py 8
 _base_ = 'cpvt-b-0-5_in1k.py'

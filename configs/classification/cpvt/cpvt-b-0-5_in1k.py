@@ -1,6 +1,5 @@
 # CPVT-B(0-5): a PEG after each of blocks 0 to 4.
-# CPVT (ICLR 2023; comparison with others in the release's README): top-1 82.3 (81.9 in iRPE, Table
-# 5); 17,598 M MACs (iRPE, Table 5). Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/cpvt/cpvt-b-0-5_in1k.py 8
 _base_ = 'cpvt-b_in1k.py'

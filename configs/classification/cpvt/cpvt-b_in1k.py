@@ -1,5 +1,5 @@
 # CPVT-B: DeiT-B with one PEG, after block 0, instead of the table.
-# CPVT (ICLR 2023), number not checked; 86,423,272 parameters. Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/cpvt/cpvt-b_in1k.py 8
 _base_ = [

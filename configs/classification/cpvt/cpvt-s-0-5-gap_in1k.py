@@ -1,5 +1,5 @@
 # CPVT-S(0-5) with the mean of the patches instead of a class token.
-# CPVT (ICLR 2023; comparison with others in the release's README): top-1 81.5. Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/cpvt/cpvt-s-0-5-gap_in1k.py 8
 _base_ = 'cpvt-s-0-5_in1k.py'

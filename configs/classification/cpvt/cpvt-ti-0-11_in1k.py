@@ -1,5 +1,5 @@
 # CPVT-Ti(0-11): a PEG after each of blocks 0 to 10.
-# CPVT (ICLR 2023), ablation of several PEGs: number not checked. Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/cpvt/cpvt-ti-0-11_in1k.py 8
 _base_ = 'cpvt-ti_in1k.py'

@@ -1,6 +1,5 @@
 # CPVT-Ti(0-5): a PEG after each of blocks 0 to 4.
-# CPVT (ICLR 2023), several PEGs: top-1 73.4; 1,262 M MACs (both in iRPE, Table 5). Not trained
-# here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/cpvt/cpvt-ti-0-5_in1k.py 8
 _base_ = 'cpvt-ti_in1k.py'

@@ -1,6 +1,5 @@
 # CPVT-Ti(0-5) with a distillation token and hard distillation from RegNetY-160.
-# CPVT (ICLR 2023; comparison with others in the release's README): top-1 75.9, for a CPVT-Ti not
-# marked as having five PEGs, at the throughput of the one that is. Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/cpvt/cpvt-ti-distilled_in1k.py 8
 _base_ = '../deit/deit-ti-distilled_in1k.py'

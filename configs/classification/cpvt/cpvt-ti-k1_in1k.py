@@ -1,5 +1,5 @@
 # CPVT-Ti with a PEG of 1x1, which knows no neighbours and hence no position.
-# CPVT (ICLR 2023), number not checked. Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/cpvt/cpvt-ti-k1_in1k.py 8
 _base_ = 'cpvt-ti_in1k.py'

@@ -1,5 +1,5 @@
 # CPVT-Ti with a PEG of 7x7.
-# CPVT (ICLR 2023), number not checked. Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/cpvt/cpvt-ti-k7_in1k.py 8
 _base_ = 'cpvt-ti_in1k.py'

@@ -1,5 +1,5 @@
 # CPVT-Ti that keeps the learned table of DeiT.
-# CPVT (ICLR 2023), combined encodings: number not checked. Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/cpvt/cpvt-ti-learned_in1k.py 8
 _base_ = [

@@ -1,5 +1,5 @@
 # CPVT-Ti whose PEG pads nothing: 196 tokens become 144, and the border is gone.
-# CPVT (ICLR 2023), ablation of zero padding: top-1 70.5. Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/cpvt/cpvt-ti-no-padding_in1k.py 8
 _base_ = 'cpvt-ti_in1k.py'

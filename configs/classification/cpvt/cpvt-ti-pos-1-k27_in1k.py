@@ -1,5 +1,5 @@
 # CPVT-Ti with a PEG of 27x27 before block 0: it sees the whole image there.
-# CPVT (ICLR 2023), ablation of the position: top-1 72.5. Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/cpvt/cpvt-ti-pos-1-k27_in1k.py 8
 _base_ = 'cpvt-ti-pos-1_in1k.py'

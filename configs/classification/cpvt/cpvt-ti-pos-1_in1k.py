@@ -1,5 +1,5 @@
 # CPVT-Ti with its PEG before block 0 (position -1).
-# CPVT (ICLR 2023), ablation of the position: top-1 70.6. Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/cpvt/cpvt-ti-pos-1_in1k.py 8
 _base_ = 'cpvt-ti_in1k.py'

@@ -1,5 +1,5 @@
 # CPVT-Ti with its PEG after block 3 (position 3).
-# CPVT (ICLR 2023), ablation of the position: number not checked. Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/cpvt/cpvt-ti-pos3_in1k.py 8
 _base_ = 'cpvt-ti_in1k.py'

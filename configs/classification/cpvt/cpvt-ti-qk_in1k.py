@@ -1,5 +1,5 @@
 # CPVT-Ti whose PEG encodes only what the second block computes queries and keys from.
-# CPVT (ICLR 2023), encodings in queries and keys: top-1 71.3. Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/cpvt/cpvt-ti-qk_in1k.py 8
 _base_ = 'cpvt-ti_in1k.py'

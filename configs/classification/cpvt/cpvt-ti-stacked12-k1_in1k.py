@@ -1,5 +1,5 @@
 # CPVT-Ti whose PEG is a stack of twelve 1x1 convolutions: parameters without neighbours.
-# CPVT (ICLR 2023), is it the parameters: top-1 68.6. Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/cpvt/cpvt-ti-stacked12-k1_in1k.py 8
 _base_ = 'cpvt-ti_in1k.py'

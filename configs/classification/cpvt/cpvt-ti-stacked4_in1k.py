@@ -1,5 +1,5 @@
 # CPVT-Ti whose PEG is a stack of four 3x3 convolutions.
-# CPVT (ICLR 2023), number not checked. Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/cpvt/cpvt-ti-stacked4_in1k.py 8
 _base_ = 'cpvt-ti_in1k.py'

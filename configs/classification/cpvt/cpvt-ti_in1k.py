@@ -1,5 +1,5 @@
 # CPVT-Ti: DeiT-Ti with one PEG, after block 0, instead of the table.
-# CPVT (ICLR 2023), Table 2: top-1 72.4; 5,681,320 parameters. Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/cpvt/cpvt-ti_in1k.py 8
 _base_ = [

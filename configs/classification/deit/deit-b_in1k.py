@@ -1,6 +1,5 @@
 # DeiT-B: a learned table, a class token.
-# DeiT (ICML 2021), release: top-1 81.8; 86,567,656 parameters, 17,592 M MACs (iRPE, Table 5). Not
-# trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/deit/deit-b_in1k.py 8
 _base_ = [

@@ -1,5 +1,5 @@
 # DeiT-S without any position encoding.
-# iRPE (ICCV 2021), Table 4, row 2: top-1 77.6. Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/deit/deit-s-none_in1k.py 8
 _base_ = [

@@ -1,6 +1,5 @@
 # DeiT-S: a learned table, a class token.
-# DeiT (ICML 2021), release: top-1 79.9; 22,050,664 parameters, 4,613 M MACs (iRPE, Table 5). Not
-# trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/deit/deit-s_in1k.py 8
 _base_ = [

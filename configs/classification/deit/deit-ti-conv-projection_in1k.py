@@ -1,7 +1,6 @@
 # DeiT-Ti whose first block projects queries, keys and values with 3x3 convolutions, as CvT, and
 # no other encoding.
-# CPVT (ICLR 2023), comparison with CvT: number not checked; 5,685,352 parameters. Not trained
-# here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/deit/deit-ti-conv-projection_in1k.py 8
 _base_ = [

@@ -1,5 +1,5 @@
 # DeiT-Ti with a distillation token and hard distillation from RegNetY-160.
-# DeiT (ICML 2021), release: top-1 74.5; 5,910,800 parameters. Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/deit/deit-ti-distilled_in1k.py 8
 _base_ = 'deit-ti_in1k.py'

@@ -1,6 +1,6 @@
 # DeiT-Ti with a learned table in front of each of the first five blocks: as many encodings as
 # CPVT with PEGs after blocks 0 to 4.
-# CPVT (ICLR 2023), comparison with several PEGs: number not checked. Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/deit/deit-ti-learned-first5_in1k.py 8
 _base_ = 'deit-ti_in1k.py'

@@ -1,5 +1,5 @@
 # DeiT-Ti with a learned table and Shaw's relative encoding on keys, K = 8.
-# CPVT (ICLR 2023), comparison of encodings: number not checked. Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/deit/deit-ti-learned-shaw8_in1k.py 8
 _base_ = 'deit-ti_in1k.py'

@@ -1,5 +1,5 @@
 # DeiT-Ti without any position encoding.
-# CPVT (ICLR 2023), comparison of encodings: top-1 68.2. Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/deit/deit-ti-none_in1k.py 8
 _base_ = [

@@ -1,5 +1,5 @@
 # DeiT-Ti with Shaw's relative encoding on the grid, on keys, K = 8, and no absolute one.
-# CPVT (ICLR 2023), comparison of encodings: top-1 70.5. Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/deit/deit-ti-shaw8_in1k.py 8
 _base_ = [

@@ -1,6 +1,5 @@
 # DeiT-Ti: a learned table, a class token.
-# DeiT (ICML 2021), release: top-1 72.2; 5,717,416 parameters, 1,261 M MACs (iRPE, Table 5). Not
-# trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/deit/deit-ti_in1k.py 8
 _base_ = [

@@ -1,5 +1,5 @@
 # DeiT-B with iRPE on keys: Product, contextual, shared, 50 buckets.
-# iRPE (ICCV 2021), Table 5: top-1 82.4; 86,606,056 parameters, 17,684 M MACs. Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/irpe/deit-b_irpe-k_in1k.py 8
 _base_ = '../deit/deit-b_in1k.py'

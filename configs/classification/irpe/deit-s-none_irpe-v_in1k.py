@@ -1,6 +1,6 @@
 # DeiT-S with iRPE on values: product, contextual, shared by the heads, 50 buckets; without the
 # learned table.
-# iRPE (ICCV 2021), Table 4, row 5: top-1 80.2. Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/irpe/deit-s-none_irpe-v_in1k.py 8
 _base_ = '../deit/deit-s-none_in1k.py'

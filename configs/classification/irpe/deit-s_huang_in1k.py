@@ -1,6 +1,6 @@
 # DeiT-S with Huang's relative encoding on queries and keys: Product, clipped, shared by the
 # heads, 50 buckets.
-# iRPE (ICCV 2021), Table 5: top-1 81.0; 4,706 M MACs. Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/irpe/deit-s_huang_in1k.py 8
 _base_ = '../deit/deit-s_in1k.py'

@@ -1,5 +1,5 @@
 # DeiT-S with iRPE on keys: Product, bias mode, shared, offsets clipped instead of piecewise.
-# iRPE (ICCV 2021), Table 3: top-1 80.1. Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/irpe/deit-s_irpe-clip-bias_in1k.py 8
 _base_ = '../deit/deit-s_in1k.py'

@@ -1,5 +1,5 @@
 # DeiT-S with iRPE on keys: Product, contextual, shared, offsets clipped instead of piecewise.
-# iRPE (ICCV 2021), Table 3: top-1 80.9. Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/irpe/deit-s_irpe-clip-ctx_in1k.py 8
 _base_ = '../deit/deit-s_in1k.py'

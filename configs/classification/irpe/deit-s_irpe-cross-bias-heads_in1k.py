@@ -1,7 +1,6 @@
 # DeiT-S with iRPE on keys: Cross, bias mode, a table for each head. 56 buckets in use with a
 # class token, the release's ratio.
-# iRPE (ICCV 2021), Table 1: top-1 80.5 (heads as in Table 2 for Product; not stated). Not trained
-# here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/irpe/deit-s_irpe-cross-bias-heads_in1k.py 8
 _base_ = '../deit/deit-s_in1k.py'

@@ -1,6 +1,6 @@
 # DeiT-S with iRPE on keys: Product, contextual, shared, 170 buckets, all in use on 14 x 14
 # patches.
-# iRPE (ICCV 2021), Fig. 3: number not checked. Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/irpe/deit-s_irpe-k-170_in1k.py 8
 _base_ = '../deit/deit-s_in1k.py'

@@ -1,7 +1,6 @@
 # DeiT-S with iRPE on keys: product, contextual, shared by the heads, 50 buckets; with the learned
 # table.
-# iRPE (ICCV 2021), Table 4, row 9: top-1 80.9; 22,089,064 parameters, 4,659 M MACs. Not trained
-# here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/irpe/deit-s_irpe-k_in1k.py 8
 _base_ = '../deit/deit-s_in1k.py'

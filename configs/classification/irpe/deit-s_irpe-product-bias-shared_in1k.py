@@ -1,6 +1,6 @@
 # DeiT-S with iRPE on keys: Product, bias mode, shared by the heads. 50 buckets in use with a
 # class token.
-# iRPE (ICCV 2021), Table 2: top-1 80.05; 22.05 M parameters, 4,613 M MACs. Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/irpe/deit-s_irpe-product-bias-shared_in1k.py 8
 _base_ = '../deit/deit-s_in1k.py'

@@ -1,6 +1,6 @@
 # DeiT-S with iRPE on keys: Product, contextual mode, a table for each head. 50 buckets in use
 # with a class token.
-# iRPE (ICCV 2021), Table 2: top-1 80.99; 22.28 M parameters, 4,659 M MACs. Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/irpe/deit-s_irpe-product-ctx-heads_in1k.py 8
 _base_ = '../deit/deit-s_in1k.py'

@@ -1,6 +1,6 @@
 # DeiT-S with iRPE on queries: product, contextual, shared by the heads, 50 buckets; with the
 # learned table.
-# iRPE (ICCV 2021), Table 4, row 8: top-1 80.9. Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/irpe/deit-s_irpe-q_in1k.py 8
 _base_ = '../deit/deit-s_in1k.py'

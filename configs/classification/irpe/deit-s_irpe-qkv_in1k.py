@@ -1,7 +1,6 @@
 # DeiT-S with iRPE on queries, keys and values: product, contextual, shared by the heads, 50
 # buckets; with the learned table.
-# iRPE (ICCV 2021), Table 4, row 12: top-1 81.4; 22,165,864 parameters, 4,885 M MACs. Not trained
-# here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/irpe/deit-s_irpe-qkv_in1k.py 8
 _base_ = '../deit/deit-s_in1k.py'

@@ -1,6 +1,6 @@
 # DeiT-S with iRPE on keys: Quantization, contextual mode, a table for each head. 51 buckets in
 # use with a class token, the release's ratio.
-# iRPE (ICCV 2021), not in the paper. Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/irpe/deit-s_irpe-quant-ctx-heads_in1k.py 8
 _base_ = '../deit/deit-s_in1k.py'

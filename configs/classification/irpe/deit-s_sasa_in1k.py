@@ -1,6 +1,6 @@
 # DeiT-S with SASA's relative encoding: a vector of the row and one of the column offset, each for
 # half of the channels.
-# iRPE (ICCV 2021), Table 5: top-1 80.8; 4,639 M MACs. Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/irpe/deit-s_sasa_in1k.py 8
 _base_ = '../deit/deit-s_in1k.py'

@@ -1,5 +1,5 @@
 # DeiT-S with Shaw's relative encoding on keys: Product, clipped, shared by the heads, 50 buckets.
-# iRPE (ICCV 2021), Table 5: top-1 80.9; 4,659 M MACs. Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/irpe/deit-s_shaw_in1k.py 8
 _base_ = '../deit/deit-s_in1k.py'

@@ -1,6 +1,6 @@
 # DeiT-S with Transformer-XL's relative encoding, of the row and of the column offset. (The
 # paper's form, products of clipped offsets, takes more multiplications.)
-# iRPE (ICCV 2021), Table 5: top-1 80.8; 4,828 M MACs. Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/irpe/deit-s_transformer-xl_in1k.py 8
 _base_ = '../deit/deit-s_in1k.py'

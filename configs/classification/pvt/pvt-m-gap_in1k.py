@@ -1,5 +1,5 @@
 # PVT-medium with the mean of the tokens instead of a class token.
-# CPVT (ICLR 2023), PVT: number not checked. Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/pvt/pvt-m-gap_in1k.py 8
 _base_ = 'pvt-m_in1k.py'

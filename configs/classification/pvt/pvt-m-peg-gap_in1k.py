@@ -1,6 +1,6 @@
 # PVT-medium with PEGs instead of the tables and the mean of the tokens instead of a class token:
 # PCPVT.
-# CPVT (ICLR 2023), PVT: number not checked; 43,828,456 parameters. Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/pvt/pvt-m-peg-gap_in1k.py 8
 _base_ = 'pvt-m-peg_in1k.py'

@@ -1,6 +1,6 @@
 # PVT-medium: a learned table in every stage, a class token in the last. Drop path and clipped
 # gradients as the release.
-# PVT (ICCV 2021), release: top-1 81.2; 44,208,104 parameters. Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/pvt/pvt-m_in1k.py 8
 _base_ = [

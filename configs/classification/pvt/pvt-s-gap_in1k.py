@@ -1,5 +1,5 @@
 # PVT-small with the mean of the tokens instead of a class token.
-# CPVT (ICLR 2023), PVT: number not checked. Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/pvt/pvt-s-gap_in1k.py 8
 _base_ = 'pvt-s_in1k.py'

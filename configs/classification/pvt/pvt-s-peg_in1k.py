@@ -1,5 +1,5 @@
 # PVT-small with a PEG after the first block of every stage instead of the tables.
-# CPVT (ICLR 2023), PVT: number not checked. Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/pvt/pvt-s-peg_in1k.py 8
 _base_ = 'pvt-s_in1k.py'

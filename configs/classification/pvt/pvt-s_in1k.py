@@ -1,5 +1,5 @@
 # PVT-small: a learned table in every stage, a class token in the last.
-# PVT (ICCV 2021), release: top-1 79.8; 24,485,864 parameters. Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/pvt/pvt-s_in1k.py 8
 _base_ = [

@@ -1,5 +1,5 @@
 # PVT-tiny with the mean of the tokens instead of a class token.
-# CPVT (ICLR 2023), PVT: number not checked. Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/pvt/pvt-t-gap_in1k.py 8
 _base_ = 'pvt-t_in1k.py'

@@ -1,5 +1,5 @@
 # PVT-tiny: a learned table in every stage, a class token in the last.
-# PVT (ICCV 2021), release: top-1 75.1; 13,229,288 parameters. Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/pvt/pvt-t_in1k.py 8
 _base_ = [

@@ -1,6 +1,5 @@
 # Swin-T without any position encoding.
-# iRPE (ICCV 2021), supplement, Sec. 6: top-1 80.5 without relative encodings (whether with
-# absolute ones was not checked). Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/swin/swin-t-none_in1k.py 8
 _base_ = [

@@ -1,6 +1,5 @@
 # Swin-T with a PEG after the first block of each stage instead of its biases, and GAP as always.
-# CPVT (ICLR 2023), pyramids: 1.15 points over Swin-T; whether it keeps the biases was not
-# checked. Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/swin/swin-t-peg_in1k.py 8
 _base_ = [

@@ -1,5 +1,5 @@
 # Swin-T with its table of biases, and GAP as always.
-# Swin (ICCV 2021): top-1 81.3; 28,288,354 parameters. Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/swin/swin-t_in1k.py 8
 _base_ = [

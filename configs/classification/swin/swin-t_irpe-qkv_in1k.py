@@ -1,6 +1,6 @@
 # Swin-T with iRPE on queries, keys and values inside the windows instead of its biases: Product,
 # contextual, shared.
-# iRPE (ICCV 2021), supplement, Sec. 6: top-1 81.9. Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/swin/swin-t_irpe-qkv_in1k.py 8
 _base_ = [

@@ -1,5 +1,5 @@
 # DeiT-B with iRPE on keys, pretrained on ImageNet, on Stanford Cars.
-# iRPE (ICCV 2021), supplement, Sec. 7: top-1 93.4. Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/transfer/deit-b_irpe-k_cars.py 8
 _base_ = 'deit-b_cars.py'

@@ -1,5 +1,5 @@
 # DeiT-B with iRPE on keys, pretrained on ImageNet, on CUB-200-2011.
-# iRPE (ICCV 2021), supplement, Sec. 7: top-1 84.9. Not trained here.
+# Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/transfer/deit-b_irpe-k_cub.py 8
 _base_ = 'deit-b_cub.py'

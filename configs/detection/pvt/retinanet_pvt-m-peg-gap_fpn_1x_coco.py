@@ -1,6 +1,6 @@
 # PVT-medium with a PEG after the first block of every stage, pre-trained with average pooling.
 # Recipe: the Twins release's 1x, which is PVT's; decays neither norms nor encodings.
-# AP in the Twins paper, as Twins-PCPVT-B: 44.3; not trained here.
+# Reference: metafile.yml; not trained here.
 #
 # No class token is in a detector, so this differs from the class-token model only in the
 # classifier whose weights it starts from. CHECKPOINT is pcpvt_base.pth of the

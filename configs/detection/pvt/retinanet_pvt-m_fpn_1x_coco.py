@@ -1,6 +1,6 @@
 # PVT-medium with a learned position table in every stage.
 # Recipe: PVT's detection release, 1x; decays neither norms nor encodings.
-# AP in PVT's paper: 41.9; not trained here.
+# Reference: metafile.yml; not trained here.
 #
 #     bash tools/dist_train.sh configs/detection/pvt/retinanet_pvt-m_fpn_1x_coco.py 8
 _base_ = 'retinanet_pvt-t_fpn_1x_coco.py'

@@ -1,6 +1,6 @@
 # PVT-medium with a learned position table in every stage.
 # Recipe: sizes of PVT's 3x, weight decay and steps of the Twins release's 3x.
-# AP in PVT's paper (its 3x decays by 1e-4): 43.2; not trained here.
+# Reference: metafile.yml; not trained here.
 #
 #     bash tools/dist_train.sh configs/detection/pvt/retinanet_pvt-m_fpn_ms-640-800-3x_coco.py 8
 _base_ = 'retinanet_pvt-t_fpn_ms-640-800-3x_coco.py'

@@ -1,6 +1,6 @@
 # PVT-tiny with a learned position table in every stage.
 # Recipe: PVT's detection release, 1x; decays neither norms nor encodings.
-# AP in PVT's paper: 36.7; not trained here.
+# Reference: metafile.yml; not trained here.
 #
 #     bash tools/dist_train.sh configs/detection/pvt/retinanet_pvt-t_fpn_1x_coco.py 8
 _base_ = [

@@ -1,7 +1,7 @@
 # Semantic FPN on PVT-medium with a PEG after the first block of every stage, pre-trained with
 # average pooling.
 # Recipe: PVT's segmentation release, 40k steps of 32 images; decays neither norms nor encodings.
-# mIoU in the Twins paper, as Twins-PCPVT-B, with 80k steps of 16 images: 44.9; not trained here.
+# Reference: metafile.yml; not trained here.
 #
 # No class token is in a segmentor, so this differs from the class-token model only in the
 # classifier whose weights it starts from. CHECKPOINT is pcpvt_base.pth of the Twins release

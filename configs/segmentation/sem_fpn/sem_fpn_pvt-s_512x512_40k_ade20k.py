@@ -1,6 +1,6 @@
 # Semantic FPN on PVT-small with a learned position table in every stage.
 # Recipe: PVT's segmentation release, 40k steps of 32 images; decays neither norms nor encodings.
-# mIoU in PVT's release with this recipe: 41.9; not trained here.
+# Reference: metafile.yml; not trained here.
 #
 #     bash tools/dist_train.sh configs/segmentation/sem_fpn/sem_fpn_pvt-s_512x512_40k_ade20k.py 8
 _base_ = 'sem_fpn_pvt-t_512x512_40k_ade20k.py'

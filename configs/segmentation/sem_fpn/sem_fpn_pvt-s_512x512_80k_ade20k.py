@@ -1,7 +1,6 @@
 # Semantic FPN on PVT-small with a learned position table in every stage.
-# Recipe: the papers of PVT and Twins, 80k steps of 16 images; decays neither norms nor
-# encodings.
-# mIoU in PVT's paper: 39.8; not trained here.
+# Recipe: the papers of PVT and Twins, 80k steps of 16 images; decays neither norms nor encodings.
+# Reference: metafile.yml; not trained here.
 #
 #     bash tools/dist_train.sh configs/segmentation/sem_fpn/sem_fpn_pvt-s_512x512_80k_ade20k.py 8
 _base_ = 'sem_fpn_pvt-t_512x512_80k_ade20k.py'

@@ -1,6 +1,6 @@
 # Semantic FPN on Swin-T with its table of biases.
 # Recipe: PVT's segmentation release, 40k steps of 32 images; decays neither norms nor encodings.
-# mIoU in the Twins paper with 80k steps of 16 images: 41.5; not trained here.
+# Reference: metafile.yml; not trained here.
 #
 #     bash tools/dist_train.sh \
 #         configs/segmentation/sem_fpn/sem_fpn_swin-t_512x512_40k_ade20k.py 8

@@ -1,7 +1,6 @@
 # Semantic FPN on Swin-T with its table of biases.
-# Recipe: the papers of PVT and Twins, 80k steps of 16 images; decays neither norms nor
-# encodings.
-# mIoU in the Twins paper: 41.5; not trained here.
+# Recipe: the papers of PVT and Twins, 80k steps of 16 images; decays neither norms nor encodings.
+# Reference: metafile.yml; not trained here.
 #
 #     bash tools/dist_train.sh \
 #         configs/segmentation/sem_fpn/sem_fpn_swin-t_512x512_80k_ade20k.py 8

@@ -2,8 +2,7 @@
 # pooling.
 # Recipe: the Twins release's 'swin setting', 160k steps of 16 images; decays neither norms nor
 # encodings.
-# mIoU in the Twins release, as Twins-PCPVT-B: 47.1, with several sizes and flips 48.4; not
-# trained here.
+# Reference: metafile.yml; not trained here.
 #
 # CHECKPOINT is pcpvt_base.pth of the Twins release (github.com/Meituan-AutoML/Twins).
 #

@@ -2,8 +2,7 @@
 # pooling.
 # Recipe: the Twins release's 'swin setting', 160k steps of 16 images; decays neither norms nor
 # encodings.
-# mIoU in the Twins release, as Twins-PCPVT-S: 46.2, with several sizes and flips 47.5; not
-# trained here.
+# Reference: metafile.yml; not trained here.
 #
 # CHECKPOINT is pcpvt_small.pth of the Twins release (github.com/Meituan-AutoML/Twins).
 #

@@ -1,7 +1,7 @@
 # UperNet on Swin-T with its table of biases.
 # Recipe: Swin's segmentation release, 160k steps of 16 images; decays neither norms nor
 # encodings.
-# mIoU in Swin's release: 44.5, with several sizes and flips 45.8; not trained here.
+# Reference: metafile.yml; not trained here.
 #
 #     bash tools/dist_train.sh \
 #         configs/segmentation/upernet/upernet_swin-t_512x512_160k_ade20k.py 8

@@ -1,0 +1,307 @@
+"""How attention is computed: one place that chooses, and the engines it chooses from."""
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..functional import limits
+from ..functional.attention.driver import Call, Hide, attend_in_pieces, split
+from ..functional.attention.dropout import Dropout
+from ..functional.attention.flex import flex_attention, has_score_mod
+from ..functional.attention.layout import Cut, Layout
+from ..functional.attention.regions import apart, hide_regions, run_by_region
+from ..functional.attention.terms import (
+    AxisHalves,
+    DenseBias,
+    OffsetBias,
+    QueryVector,
+    Term,
+    fold_vectors,
+)
+from ..functional.attention.writers import LogitWriter, ValueTableWriter
+from ..functional.grids import Grid
+
+
+class Problem(NamedTuple):
+    """One attention.
+
+    Attributes:
+        qkv: q (B, heads, Lq, head_dims), rotated, not scaled; k, v (B, heads, Lk, head_dims). Or
+            all three in one tensor (B, L, 3, heads, head_dims).
+        terms: what encodings add.
+        query, key, prefix: grids of the cells and tokens in front of them, if there are terms.
+        key_padding: (B, Lk) bool, True = padding; every image has a valid key.
+        attn_mask: bool, True = may attend, broadcastable to (B, heads, Lq, Lk).
+        regions: (n, L) whole numbers, image b has those of b % n; tokens meet within one number.
+        dropout_p: of the weights.
+    """
+
+    qkv: tuple[Tensor, ...]
+    terms: Sequence[Term] = ()
+    query: Grid | None = None
+    key: Grid | None = None
+    prefix: int = 0
+    key_padding: Tensor | None = None
+    attn_mask: Tensor | None = None
+    regions: Tensor | None = None
+    dropout_p: float = 0.0
+
+    @property
+    def scale(self) -> float:
+        """Of the queries."""
+        return float(self.qkv[0].shape[-1] ** -0.5)
+
+    @property
+    def trains(self) -> bool:
+        """Whether a gradient is wanted."""
+        tensors = [*self.qkv, *(x for term in self.terms for x in vars(term).values()
+                                if isinstance(x, Tensor))]
+        return torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
+
+    @property
+    def pairs(self) -> int:
+        """Of queries and keys of one head."""
+        q, k, _ = split(self.qkv)
+        return q.shape[2] * k.shape[2]
+
+    @property
+    def bytes(self) -> int:
+        """Of the logits of all heads of all images."""
+        q, _, _ = split(self.qkv)
+        return q.shape[0] * q.shape[1] * self.pairs * q.element_size()
+
+
+def choose(problem: Problem) -> str:
+    """The engine that is fastest, by :mod:`mmposenc.functional.limits`."""
+    q = problem.qkv[0]
+    is_plain = not problem.terms and problem.dropout_p == 0.0
+    if is_counted(problem):
+        return 'fused' if is_plain else 'definition'
+    if q.device.type != 'cpu':
+        if is_plain or fits_fused(problem):
+            return 'fused'
+        if problem.bytes <= limits.ACCELERATOR_DEFINITION_BYTES or not has_writers(problem):
+            return 'definition'
+        return 'flex' if fits_flex(problem) else 'pieces'
+    if problem.bytes <= limits.DEFINITION_BYTES or not has_writers(problem):
+        return 'definition'
+    if is_plain and (problem.regions is None or not problem.trains):
+        # SDPA has slow kernels of half precision on a CPU.
+        return 'fused' if q.dtype != torch.bfloat16 else 'pieces'
+    few = problem.pairs < limits.MASK_BELOW and not problem.trains and problem.dropout_p == 0.0
+    return 'fused' if few and _adds_bias(problem.terms) else 'pieces'
+
+
+def definition(problem: Problem, need_weights: bool = False) -> tuple[Tensor, Tensor | None]:
+    """Softmax of all logits, (B, heads, Lq, Lk) numbers; the other engines are held to it."""
+    q, k, v = split(problem.qkv)
+    scaled = q * problem.scale
+    logits = [term.dense(scaled, k) for term in problem.terms if not term.on_values]
+    on_values = [term for term in problem.terms if term.on_values]
+    bias = _mask(problem, sum(logits[1:], logits[0]) if logits else None, q.dtype)
+    if not (need_weights or on_values) and use_sdpa(bias, q):
+        return F.scaled_dot_product_attention(
+            scaled, k, v, attn_mask=bias, dropout_p=problem.dropout_p, scale=1.0), None
+    scores = scaled @ k.transpose(-2, -1)
+    if bias is not None:
+        scores = (scores.masked_fill(~bias, float('-inf')) if bias.dtype == torch.bool
+                  else scores + bias)
+    weights = scores.softmax(-1).to(v.dtype)
+    if problem.dropout_p > 0.0:
+        weights = F.dropout(weights, problem.dropout_p)
+    out = weights @ v
+    for term in on_values:
+        out = out + term.dense_values(weights)
+    return out, weights if need_weights else None
+
+
+def use_sdpa(bias: Tensor | None, q: Tensor) -> bool:
+    """A mask that needs a gradient sends SDPA to its slow path on a CPU."""
+    return bias is None or not bias.requires_grad or q.device.type != 'cpu'
+
+
+def is_counted(problem: Problem) -> bool:
+    """A compiler fuses look-ups itself; on the meta device the definition is what is counted."""
+    return torch.compiler.is_compiling() or problem.qkv[0].device.type == 'meta'
+
+
+def fits_fused(problem: Problem) -> bool:
+    """Whether further channels can carry the terms: halves of an axis, numbers of keys alone."""
+    kinds = [term for term in problem.terms if not isinstance(term, QueryVector)]
+    return not any(_not_fused(term) for term in problem.terms) and len(kinds) <= 1 and not any(
+        isinstance(term, OffsetBias | DenseBias) for term in kinds)
+
+
+def _not_fused(term: Term) -> bool:
+    """A term that is neither a mask nor can be further channels."""
+    if isinstance(term, AxisHalves):
+        return bool(term.prefix) and term.prefix_vector is not None
+    return not isinstance(term, OffsetBias | DenseBias | QueryVector)
+
+
+def fused(problem: Problem) -> Tensor:
+    """``F.scaled_dot_product_attention``; biases as its mask, halves of an axis as further channels
+    of queries and keys."""
+    _refuse('fused', [term for term in problem.terms if _not_fused(term)])
+    q, k, v = split(problem.qkv)
+    scale, dims = problem.scale, v.shape[-1]
+    channels = [term for term in problem.terms if isinstance(term, AxisHalves | QueryVector)]
+    if channels:
+        q, k, v = _add_channels(channels, q * scale, k, v)
+        scale = 1.0
+    biases = [term.dense(q, k) for term in problem.terms if term not in channels]
+    bias = sum(biases[1:], biases[0]) if biases else None
+    if problem.regions is not None and q.device.type == 'cpu' and problem.attn_mask is None:
+        return run_by_region(q, k, v, bias, problem.regions, scale)
+    out = F.scaled_dot_product_attention(q, k, v, attn_mask=_mask(problem, bias, q.dtype),
+                                         dropout_p=problem.dropout_p, scale=scale)
+    return out[..., :dims]
+
+
+def has_writers(problem: Problem) -> bool:
+    """Whether pieces can run all of it."""
+    return all(term.has_writer for term in problem.terms)
+
+
+def pieces(problem: Problem) -> Tensor:
+    """A few queries at a time (:mod:`mmposenc.functional.attention.driver`)."""
+    _refuse('pieces', [term for term in problem.terms if not term.has_writer])
+    dtype = problem.qkv[0].dtype
+    with torch.autocast(problem.qkv[0].device.type, enabled=False):
+        # Half precision has no fast products on a CPU; bfloat16 has.
+        work = torch.float32 if dtype == torch.float16 and _on_cpu(problem) else dtype
+        qkv = tuple(x.to(work) for x in problem.qkv)
+        out = attend_in_pieces(_call(problem, *split(qkv)), qkv)
+    return out.to(dtype)
+
+
+def _call(problem: Problem, q: Tensor, k: Tensor, v: Tensor) -> Call:
+    """Layout, writers and sizes of pieces."""
+    with_values = any(term.on_values for term in problem.terms)
+    runs = problem.pairs >= (limits.RUNS_WITH_VALUES_FROM if with_values else limits.RUNS_FROM)
+    tables = any(term.reads_by_bucket for term in problem.terms)
+    layout = Layout(problem.query, problem.key, problem.prefix, q.shape[2], k.shape[2],
+                    filled=runs and tables)
+    writers = [term.writer(q, k, layout, problem.scale, _is_long(term, problem, runs))
+               for term in problem.terms]
+    hides: list[Hide] = []
+    if problem.key_padding is not None:
+        padding = layout.arrange(problem.key_padding[:, None, None], -1, True)
+        hides.append(lambda piece: piece.of(padding))
+    if problem.attn_mask is not None:
+        hidden = layout.arrange(~problem.attn_mask[(None,) * (4 - problem.attn_mask.dim())], -1)
+        hides.append(lambda piece: piece.of(hidden))
+    if problem.regions is not None:
+        hides.append(hide_regions(problem.regions))
+    trains = problem.trains
+    keep = trains and problem.bytes <= limits.KEPT_BYTES
+    several, one = _piece_bytes(problem, trains)
+    return Call(tuple(w for w in writers if isinstance(w, LogitWriter)),
+                tuple(w for w in writers if isinstance(w, ValueTableWriter)), tuple(hides), layout,
+                Cut(several // q.element_size(), one // q.element_size(),
+                    any(writer.whole_rows for writer in writers),
+                    min((w.most_queries for w in writers if w.most_queries), default=None)),
+                problem.scale,
+                Dropout(problem.dropout_p, q.device) if problem.dropout_p > 0.0 else None, keep)
+
+
+def _is_long(term: Term, problem: Problem, runs: bool) -> bool:
+    return problem.pairs >= limits.SHIFTS_FROM if isinstance(term, OffsetBias) else runs
+
+
+def _piece_bytes(problem: Problem, trains: bool) -> tuple[int, int]:
+    if not _on_cpu(problem):
+        return limits.ACCELERATOR_PIECE_BYTES, limits.ACCELERATOR_PIECE_BYTES
+    return limits.TRAINING_PIECE_BYTES if trains else limits.PIECE_BYTES, limits.ROWS_BYTES
+
+
+def _on_cpu(problem: Problem) -> bool:
+    return problem.qkv[0].device.type == 'cpu'
+
+
+def fits_flex(problem: Problem) -> bool:
+    """Whether FlexAttention can run all of it."""
+    return (problem.dropout_p == 0.0 and problem.attn_mask is None and problem.regions is None
+            and importlib.util.find_spec('triton') is not None
+            and all(has_score_mod(term) for term in problem.terms))
+
+
+def _refuse(form: str, terms: Sequence[Term]) -> None:
+    if terms:
+        names = ', '.join(sorted({type(term).__name__ for term in terms}))
+        raise ValueError(f"form={form!r} cannot compute terms of the kind {names}; use 'auto', "
+                         f"'pieces' or 'definition'")
+
+
+def flex(problem: Problem) -> Tensor:
+    """FlexAttention with the terms' score_mods; compiled on an accelerator."""
+    _refuse('flex', [term for term in problem.terms if not has_score_mod(term)])
+    if problem.dropout_p > 0.0 or problem.attn_mask is not None or problem.regions is not None:
+        raise ValueError(f"form='flex' takes neither dropout (dropout_p={problem.dropout_p}), "
+                         f"attn_mask nor regions; use 'auto', 'pieces' or 'definition'")
+    q, k, v = split(problem.qkv)
+    return flex_attention(q * problem.scale, k, v, problem.terms, problem.key_padding)
+
+
+ENGINES: dict[str, Callable[[Problem], Tensor]] = {
+    'definition': lambda problem: definition(problem)[0], 'fused': fused, 'pieces': pieces,
+    'flex': flex}
+
+
+def _adds_bias(terms: Sequence[Term]) -> bool:
+    return all(isinstance(term, OffsetBias | DenseBias) for term in terms)
+
+
+def _mask(problem: Problem, bias: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+    """One mask for all: bool (True = attend) where nothing is added to the logits."""
+    keep = problem.attn_mask
+    if problem.key_padding is not None:
+        valid = ~problem.key_padding[:, None, None]
+        keep = valid if keep is None else keep & valid
+    if problem.regions is not None:
+        same = ~apart(problem.regions)
+        same = same.repeat(problem.qkv[0].shape[0] // same.shape[0], 1, 1)[:, None]
+        keep = same if keep is None else keep & same
+    if keep is None or bias is None:
+        return keep if bias is None else bias.to(dtype)
+    return bias.to(dtype).masked_fill(~keep, float('-inf'))
+
+
+def _add_channels(terms: Sequence[Term], q: Tensor, k: Tensor, v: Tensor
+                  ) -> tuple[Tensor, Tensor, Tensor]:
+    """Further channels: queries hold their products with rows and columns of keys, and keys the
+    one-hot number of their row and of their column; or a one and a number of the key. Padded to a
+    multiple of 8, without which SDPA has no fast kernel on a GPU."""
+    queries, keys = [q], [k]
+    for term in terms:
+        if isinstance(term, AxisHalves):
+            rows, cols, _ = term.products(q)
+            hk, wk = rows.shape[-1], cols.shape[-1]
+            cell = torch.arange(hk * wk, device=q.device)
+            one_hot = torch.cat((cell[:, None] // wk == torch.arange(hk, device=q.device),
+                                 cell[:, None] % wk == torch.arange(wk, device=q.device)), 1)
+            one_hot = F.pad(one_hot.to(q.dtype), (0, 0, term.prefix, 0))
+            queries += [rows, cols]
+            keys.append(one_hot.expand(*k.shape[:2], -1, -1))
+        else:
+            queries.append(q.new_ones(*q.shape[:3], 1))
+            keys.append(term.dense(q, k).transpose(-2, -1))
+    width = sum(x.shape[-1] for x in queries)
+    fill = -width % 8
+    # Values of the same width keep SDPA on its fast path, which wants equal head_dims.
+    return (F.pad(torch.cat(queries, -1), (0, fill)), F.pad(torch.cat(keys, -1), (0, fill)),
+            F.pad(v, (0, width + fill - v.shape[-1])))
+
+
+def ready(problem: Problem) -> Problem:
+    """With vectors that only queries meet added to the keys."""
+    q, k, v = split(problem.qkv)
+    terms, folded = fold_vectors(list(problem.terms), k)
+    if folded is k:
+        return problem
+    return problem._replace(qkv=(q, folded, v), terms=terms)

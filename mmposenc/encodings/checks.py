@@ -1,0 +1,33 @@
+"""Checks and tables that several encodings share."""
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+
+def axis_tables(lengths: tuple[int, int], dims: int, num_heads: int, shared_heads: bool
+                ) -> tuple[nn.Parameter, nn.Parameter]:
+    """Uninitialized tables of row and column offsets, (n, dims) or (num_heads, n, dims)."""
+    lead = () if shared_heads else (num_heads,)
+    row, col = (nn.Parameter(torch.empty(*lead, length, dims)) for length in lengths)
+    return row, col
+
+
+def as_limits(value: int | tuple[int, int], name: str) -> tuple[int, int]:
+    """Check a longest offset, one for both axes or (rows, columns).
+
+    Raises:
+        ValueError: if it is no whole number >= 0, or two of them.
+    """
+    pair = (value, value) if isinstance(value, int) else tuple(value)
+    if len(pair) != 2 or any(not isinstance(x, int) or x < 0 for x in pair):
+        raise ValueError(f'{name}={value!r} must be a whole number >= 0, or two: (rows, columns)')
+    return pair[0], pair[1]
+
+
+def check_sizes(head_dims: int, num_heads: int, num_prefix_tokens: int) -> None:
+    """Raise ValueError for sizes that no encoding can have."""
+    for name, value, least in (('head_dims', head_dims, 1), ('num_heads', num_heads, 1),
+                               ('num_prefix_tokens', num_prefix_tokens, 0)):
+        if value < least:
+            raise ValueError(f'{name}={value} must be >= {least}')

@@ -1,0 +1,1 @@
+"""Attention with terms: what is added, how a piece of it is written, and the driver of pieces."""

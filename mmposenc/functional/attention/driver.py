@@ -1,0 +1,269 @@
+"""Attention over a few queries at a time, without an (Lq, Lk) tensor: one driver for all terms.
+
+A piece's logits are written by its terms; the product of queries and keys is added by the call that
+computes it. Training keeps the weights where they are small, and computes them again in the
+backward pass where they are not. Dropout is drawn a piece at a time, and again in the backward pass
+from the same seed.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from .dropout import Dropout
+from .layout import Cut, Layout, Piece, groups
+from .writers import LogitWriter, ValueTableWriter, Work, Writer
+
+#: Pairs of a piece that may not meet: bool, broadcastable to (images, heads, queries, keys), or
+#: None where all may.
+Hide = Callable[[Piece], Tensor | None]
+
+
+class Call(NamedTuple):
+    """All of one attention that needs no gradient.
+
+    scale: factor of the product of queries and keys alone. keep: training keeps the weights.
+    """
+
+    writers: tuple[LogitWriter, ...]
+    on_values: tuple[ValueTableWriter, ...]
+    hides: tuple[Hide, ...]
+    layout: Layout
+    cut: Cut
+    scale: float
+    dropout: Dropout | None
+    keep: bool
+
+
+def attend_in_pieces(call: Call, qkv: tuple[Tensor, ...]) -> Tensor:
+    """softmax(q k^T * scale + terms) (v + terms on values).
+
+    Args:
+        call: what is to be done.
+        qkv: q (B, heads, Lq, head_dims), k and v (B, heads, Lk, head_dims), in any strides; or all
+            three in one tensor (B, L, 3, heads, head_dims), whose gradient then needs no putting
+            together. Of the dtype that is computed in.
+
+    Returns:
+        (B, heads, Lq, head_dims), in the memory order of q; of a joint tensor heads and channels of
+        a token one behind the other.
+    """
+    writers: tuple[Writer, ...] = (*call.writers, *call.on_values)
+    inputs = [x for writer in writers for x in writer.inputs]
+    # No tensor that autograd knows stays in the call: it would outlive the backward pass.
+    plan = call._replace(writers=tuple(w.bind(()) for w in call.writers),
+                         on_values=tuple(w.bind(()) for w in call.on_values))
+    counts = tuple(len(writer.inputs) for writer in writers)
+    out: Tensor = _Attention.apply(  # type: ignore[no-untyped-call]
+        plan, counts, len(qkv), *qkv, *inputs)
+    return out
+
+
+def split(qkv: tuple[Tensor, ...]) -> tuple[Tensor, Tensor, Tensor]:
+    """q, k, v (B, heads, L, head_dims) of three tensors or of a joint one."""
+    if len(qkv) == 1:
+        q, k, v = qkv[0].permute(2, 0, 3, 1, 4).unbind(0)
+        return q, k, v
+    return qkv  # type: ignore[return-value]
+
+
+def without_autocast(direction: Callable[..., Any]) -> Callable[..., Any]:
+    """All of it in the dtype of its tensors, whatever the caller's context says."""
+    def run(ctx: Any, *args: Any) -> Any:
+        device = next(x.device.type for x in args if isinstance(x, Tensor))
+        with torch.autocast(device, enabled=False):
+            return direction(ctx, *args)
+    return run
+
+
+class _Attention(torch.autograd.Function):
+    """See :func:`attend_in_pieces`."""
+
+    @staticmethod
+    @without_autocast
+    def forward(ctx: Any, call: Call, counts: tuple[int, ...], num_qkv: int, *tensors: Tensor
+                ) -> Tensor:
+        qkv, inputs = tensors[:num_qkv], tensors[num_qkv:]
+        run = _Pass(call, counts, qkv, inputs)
+        q = run.q
+        out = torch.empty_like(q) if num_qkv == 3 else q.new_empty(
+            q.shape[0], q.shape[2], q.shape[1], q.shape[3]).transpose(1, 2)
+        kept = q.new_empty(q.shape[0] * q.shape[1], q.shape[2],
+                           call.layout.num_keys) if call.keep else None
+        for work, value in run.pieces():
+            weights = run.new_weights(work, kept)
+            if run.dropout is not None:
+                weights = run.dropout.draw(work.other).mul_(weights)
+            part = _flat(out, work.piece)
+            torch.bmm(weights, value, out=part)
+            for writer in run.on_values:
+                writer.add(work, weights, part)
+            if run.dropout is not None:
+                part *= run.dropout.scale
+            _put(part, out, work.piece)
+        ctx.save_for_backward(*tensors, kept)
+        ctx.call, ctx.counts, ctx.num_qkv = call, counts, num_qkv
+        return out
+
+    @staticmethod
+    @once_differentiable
+    @without_autocast
+    def backward(ctx: Any, grad: Tensor  # type: ignore[override]
+                 ) -> tuple[Tensor | None, ...]:
+        *tensors, kept = ctx.saved_tensors
+        qkv, inputs = tuple(tensors[:ctx.num_qkv]), tuple(tensors[ctx.num_qkv:])
+        run = _Pass(ctx.call, ctx.counts, qkv, inputs, needs=ctx.needs_input_grad)
+        for work, value in run.pieces():
+            run.add_gradients(work, value, grad, kept)
+        return (None, None, None, *run.grad_qkv,
+                *(None if not need else x.to(like.dtype) for x, like, need in zip(
+                    run.grads, inputs, ctx.needs_input_grad[3 + ctx.num_qkv:], strict=True)))
+
+
+class _Pass:
+    """One direction of one call."""
+
+    def __init__(self, call: Call, counts: tuple[int, ...], qkv: tuple[Tensor, ...],
+                 inputs: tuple[Tensor, ...], needs: tuple[bool, ...] | None = None) -> None:
+        self.call, self.layout = call, call.layout
+        self.q, self.k, self.v = split(qkv)
+        self.dropout = None if call.dropout is None else call.dropout.start()
+        self.backward = needs is not None
+        self.grads: list[Tensor] = []
+        if needs is not None:
+            # Every number of the gradients of q, k and v is written before it is read.
+            self.grad_qkv = tuple(torch.empty_like(x) for x in qkv)
+            self.grad_q, self.grad_k, self.grad_v = split(self.grad_qkv)
+            self.grads = [torch.zeros_like(
+                x, dtype=torch.promote_types(x.dtype, torch.float32),
+                memory_format=torch.contiguous_format) for x in inputs]
+        bound, first = [], 0
+        for writer, count in zip((*call.writers, *call.on_values), counts, strict=True):
+            own = slice(first, first + count)
+            bound.append(writer.bind(inputs[own], tuple(self.grads[own])))
+            first += count
+        self.writers: list[LogitWriter] = bound[:len(call.writers)]  # type: ignore[assignment]
+        self.on_values: list[ValueTableWriter] = bound[len(call.writers):]  # type: ignore[assignment]
+        self._buffers: dict[str, Tensor] = {}
+
+    def pieces(self) -> Iterator[tuple[Work, Tensor]]:
+        """Every piece, and the values of its keys."""
+        nothing = self.q.new_empty(0)
+        for whole, pieces in groups(self.q.shape[0], self.q.shape[1], self.layout, self.call.cut):
+            keys = whole._replace(queries=slice(0, self.layout.len_k))
+            q = self.q[whole.images, whole.heads].flatten(0, 1)
+            k, v = self._keys(whole, self.k), self._keys(whole, self.v)
+            grad_q = grad_k = grad_v = nothing
+            if self.backward:
+                grad_q = _flat(self.grad_q, whole)
+                grad_k, grad_v = (self._new_keys(keys, x) for x in (self.grad_k, self.grad_v))
+            self._grad_value = grad_v
+            group = Work(whole, q, k, nothing, grad_q, grad_k)
+            for writer in self.writers:
+                writer.begin(group)
+            for piece in pieces:
+                yield Work(piece, q[:, piece.queries], k, self._buffer('other', piece),
+                           grad_q[:, piece.queries] if self.backward else nothing, grad_k), v
+            if self.backward:
+                for writer in self.writers:
+                    writer.end(group)
+                _put(grad_q, self.grad_q, whole)
+                _put(self.layout.restore(grad_k), self.grad_k, keys)
+                _put(self.layout.restore(grad_v), self.grad_v, keys)
+
+    def _keys(self, whole: Piece, x: Tensor) -> Tensor:
+        """(heads, keys, head_dims) of keys or values, in the order of the layout."""
+        return self.layout.arrange(x[whole.images, whole.heads].flatten(0, 1), 1)
+
+    def _new_keys(self, keys: Piece, x: Tensor) -> Tensor:
+        """To write gradients of keys or values to, in the order of the layout."""
+        if not self.layout.filled:
+            return _flat(x, keys)
+        return x.new_empty(keys.size, self.layout.num_keys, x.shape[3])
+
+    def _buffer(self, name: str, piece: Piece) -> Tensor:
+        """(heads, queries, keys); one allocation for all pieces of full size."""
+        shape = (piece.size, piece.queries.stop - piece.queries.start, self.layout.num_keys)
+        size = shape[0] * shape[1] * shape[2]
+        if name not in self._buffers or self._buffers[name].numel() < size:
+            self._buffers[name] = self.q.new_empty(size)
+        return self._buffers[name][:size].view(shape)
+
+    def _kept(self, piece: Piece, kept: Tensor) -> Tensor:
+        """The place of a piece's weights among those that are kept."""
+        first = piece.images.start * self.q.shape[1] + piece.heads.start
+        return kept[first:first + piece.size, piece.queries]
+
+    def new_weights(self, work: Work, kept: Tensor | None) -> Tensor:
+        """Attention weights of a piece, in the buffer or where they are kept."""
+        target = None if kept is None else self._kept(work.piece, kept)
+        direct = target is not None and target.is_contiguous()
+        logits = target if target is not None and direct else self._buffer('logits', work.piece)
+        for number, writer in enumerate(self.writers):
+            writer.write(work, logits, number > 0)
+        # With beta=0 what is in the output does not count.
+        torch.baddbmm(logits, work.q, work.k.transpose(1, 2), beta=float(bool(self.writers)),
+                      alpha=self.call.scale, out=logits)
+        if self.layout.fill:
+            logits[..., self.layout.len_k:] = float('-inf')
+        for hide in self.call.hides:
+            hidden = hide(work.piece)
+            if hidden is not None:
+                work.piece.by_image(logits).masked_fill_(hidden, float('-inf'))
+        torch.softmax(logits, -1, out=logits)
+        if target is not None and not direct:
+            target.copy_(logits)
+        return logits
+
+    def add_gradients(self, work: Work, value: Tensor, grad: Tensor, kept: Tensor | None) -> None:
+        """Add what a piece gives to all gradients."""
+        piece = work.piece
+        g = grad[piece.images, piece.heads, piece.queries].flatten(0, 1)
+        weights = self.new_weights(work, None) if kept is None else self._kept(piece, kept)
+        dropped, drawn = weights, None
+        if self.dropout is not None:
+            g = g * self.dropout.scale
+            drawn = self.dropout.draw(self._buffer('drawn', piece))
+        grad_logits = work.other
+        for number, writer in enumerate(self.on_values):
+            if number == 0:
+                writer.write_gradient(work, g, grad_logits)
+            else:
+                further = torch.empty_like(grad_logits)
+                writer.write_gradient(work, g, further)
+                grad_logits += further
+        torch.baddbmm(grad_logits, g, value.transpose(1, 2), beta=float(bool(self.on_values)),
+                      out=grad_logits)
+        if drawn is not None:
+            grad_logits *= drawn
+            dropped = drawn.mul_(weights)
+        # What the first piece finds in the sums over queries does not count.
+        beta = float(piece.queries.start > 0)
+        self._grad_value.baddbmm_(dropped.transpose(1, 2), g, beta=beta)
+        for writer in self.on_values:
+            writer.table_gradient(work, dropped, g)
+        torch._softmax_backward_data(grad_logits, weights, -1, weights.dtype,
+                                     grad_input=grad_logits)
+        work.grad_q.baddbmm_(grad_logits, work.k, beta=0, alpha=self.call.scale)
+        work.grad_k.baddbmm_(grad_logits.transpose(1, 2), work.q, beta=beta,
+                             alpha=self.call.scale)
+        for term in self.writers:
+            term.gradient(work, grad_logits)
+
+
+def _flat(x: Tensor, piece: Piece) -> Tensor:
+    """The piece's place in x (B, heads, L, n) as (heads of all images, queries, n) to write to; a
+    new tensor where that is no view."""
+    part = x[piece.images, piece.heads, piece.queries]
+    return part.flatten(0, 1) if part.is_contiguous() else part.new_empty(
+        piece.size, *part.shape[2:])
+
+
+def _put(part: Tensor, x: Tensor, piece: Piece) -> None:
+    """Write what :func:`_flat` gave to x, unless it is there."""
+    if part.untyped_storage().data_ptr() != x.untyped_storage().data_ptr():
+        x[piece.images, piece.heads, piece.queries] = piece.by_image(part)

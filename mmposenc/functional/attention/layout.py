@@ -1,0 +1,174 @@
+"""How one attention is cut into pieces: some images, some heads, some queries at a time."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Generic, NamedTuple, TypeVar
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..grids import Grid
+
+_T = TypeVar('_T')
+
+
+class Layout(NamedTuple):
+    """Tokens of one attention.
+
+    query, key: grids of the cells, or None where no term asks for them. prefix: tokens in front of
+    either grid. len_q, len_k: tokens in all. filled: keys are worked on with the prefix behind the
+    cells, filled up to whole rows of the key grid, so that every row of the grid has as many.
+    """
+
+    query: Grid | None
+    key: Grid | None
+    prefix: int
+    len_q: int
+    len_k: int
+    filled: bool = False
+
+    @property
+    def num_keys(self) -> int:
+        """Keys that are worked on, those that only fill up included."""
+        return self.len_k + self.fill
+
+    @property
+    def fill(self) -> int:
+        """Keys that only fill up the last row."""
+        return -self.prefix % self.key.width if self.filled and self.key is not None else 0
+
+    @property
+    def cells(self) -> slice:
+        """Where the cells are among the keys."""
+        first = 0 if self.filled else self.prefix
+        return slice(first, first + self.len_k - self.prefix)
+
+    @property
+    def prefix_keys(self) -> slice:
+        """Where the prefix tokens are among the keys."""
+        first = self.len_k - self.prefix if self.filled else 0
+        return slice(first, first + self.prefix)
+
+    def arrange(self, x: Tensor, dim: int, value: float = 0.0) -> Tensor:
+        """Keys, first as the caller has them, in the order they are worked on."""
+        if not (self.filled and self.prefix):
+            return x
+        cells = self.len_k - self.prefix
+        x = x.roll(-self.prefix, dim) if cells else x
+        dim = dim % x.dim()
+        return F.pad(x, (0, 0) * (x.dim() - 1 - dim) + (0, self.fill), value=value)
+
+    def restore(self, x: Tensor) -> Tensor:
+        """The adjoint of :meth:`arrange` for (..., keys, channels)."""
+        if not (self.filled and self.prefix):
+            return x
+        return x[..., :self.len_k, :].roll(self.prefix, -2)
+
+
+class Piece(NamedTuple):
+    """Some queries of some heads of some images: all heads of several images, or heads of one.
+
+    lead: how many of the queries are prefix tokens. first_row, num_rows: rows of the query grid,
+    where pieces consist of whole ones.
+    """
+
+    images: slice
+    heads: slice
+    queries: slice
+    lead: int = 0
+    first_row: int = 0
+    num_rows: int = 0
+
+    @property
+    def num_images(self) -> int:
+        """Images in this piece."""
+        return int(self.images.stop - self.images.start)
+
+    @property
+    def num_heads(self) -> int:
+        """Heads of each image in this piece."""
+        return int(self.heads.stop - self.heads.start)
+
+    @property
+    def size(self) -> int:
+        """Heads of all images in this piece."""
+        return self.num_images * self.num_heads
+
+    def of(self, x: Tensor) -> Tensor:
+        """This piece's part of x (images or 1, heads or 1, queries or 1, n)."""
+        return x[self.images if x.shape[0] > 1 else slice(None),
+                 self.heads if x.shape[1] > 1 else slice(None),
+                 self.queries if x.shape[2] > 1 else slice(None)]
+
+    def by_image(self, x: Tensor) -> Tensor:
+        """(images * heads, ...) as (images, heads, ...)."""
+        return x.view(self.num_images, self.num_heads, *x.shape[1:])
+
+
+class Cut(NamedTuple):
+    """How large pieces may be.
+
+    elements: logits of several heads together. row_elements: logits of some queries of one head.
+    whole_rows: queries are whole rows of the grid. most_queries: of each head.
+    """
+
+    elements: int
+    row_elements: int
+    whole_rows: bool = False
+    most_queries: int | None = None
+
+
+class Kept(Generic[_T]):
+    """Index tensors of pieces, kept for the next heads within one call, up to a size."""
+
+    #: Elements of all of them.
+    MOST = 1024 * 1024
+
+    def __init__(self) -> None:
+        self._values: dict[tuple[int, ...], _T] = {}
+        self._size = 0
+
+    def get(self, key: tuple[int, ...], make: Callable[[], _T], size: Callable[[_T], int]) -> _T:
+        """What is kept under a key, made if it is not there."""
+        if key not in self._values:
+            if self._size > self.MOST:
+                self._values.clear()
+                self._size = 0
+            value = self._values[key] = make()
+            self._size += size(value)
+        return self._values[key]
+
+
+def groups(num_images: int, num_heads: int, layout: Layout, cut: Cut
+           ) -> Iterator[tuple[Piece, list[Piece]]]:
+    """Images and heads that share keys, as a piece of all their queries, and the pieces of each."""
+    rows = query_rows(layout, cut)
+    most = max(piece.queries.stop - piece.queries.start for piece in rows) * layout.num_keys
+    images = max(1, cut.elements // (most * num_heads))
+    heads = min(num_heads, max(1, cut.elements // most))
+    for image in range(0, num_images, images):
+        for head in range(0, num_heads, heads):
+            some = slice(image, min(image + images, num_images))
+            which = slice(head, min(head + heads, num_heads))
+            yield (Piece(some, which, slice(0, layout.len_q)),
+                   [row._replace(images=some, heads=which) for row in rows])
+
+
+def query_rows(layout: Layout, cut: Cut) -> list[Piece]:
+    """The queries of each piece; images and heads left open."""
+    nobody = slice(0, 0)
+    if not (cut.whole_rows and layout.query is not None):
+        step = max(1, min(layout.len_q, cut.row_elements // layout.num_keys,
+                          cut.most_queries or layout.len_q))
+        step = -(-layout.len_q // -(-layout.len_q // step))
+        return [Piece(nobody, nobody, slice(first, min(first + step, layout.len_q)))
+                for first in range(0, layout.len_q, step)]
+    height, width = layout.query.hw
+    step = max(1, min(height, cut.row_elements // (layout.num_keys * width)))
+    step = -(-height // -(-height // step))
+    pieces = []
+    for top in range(0, height, step):
+        stop, lead = min(top + step, height), 0 if top else layout.prefix
+        queries = slice(layout.prefix + top * width - lead, layout.prefix + stop * width)
+        pieces.append(Piece(nobody, nobody, queries, lead, top, stop - top))
+    return pieces

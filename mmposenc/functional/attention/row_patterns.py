@@ -1,0 +1,205 @@
+"""Spreading a look-up row over the keys by runs, and its adjoint.
+
+In every method of iRPE the bucket of (query cell, key cell) depends on the two rows only through a
+*row pattern*: all pairs of rows with the same pattern give a query column c the same run of buckets
+over the key columns. So a query's look-up row is expanded once for each pattern, (patterns, Wk)
+numbers, and the logits of all its keys are copies of those runs: no gather over (Lq, Lk), and the
+adjoint adds runs up.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..buckets import Buckets, index_function, offset_buckets
+from ..grid_cache import CACHE
+
+
+@dataclass(frozen=True)
+class RowPatterns:
+    """How the look-ups of query cells spread over key cells.
+
+    method: 'product' or 'dense'.
+    pattern: (Hq, Hk) long, the pattern of each pair of rows.
+    columns: one-hot (Wq, n, Wk) buckets of the column offset ('product'), or
+        (Wq, buckets, patterns * Wk) of both ('dense').
+    num_patterns: patterns, P below.
+    """
+
+    method: str
+    pattern: Tensor
+    columns: Tensor
+    num_patterns: int
+
+    def expand(self, lookup: Tensor) -> Tensor:
+        """Runs (Wq, M, P, Wk) of look-up rows (Wq, M, buckets), M queries in each column."""
+        wq, many, _ = lookup.shape
+        if self.method == 'dense':
+            return torch.bmm(lookup, self.columns).view(wq, many, self.num_patterns, -1)
+        n = self.num_patterns
+        return torch.bmm(lookup.reshape(wq, many * n, n), self.columns).view(wq, many, n, -1)
+
+    def contract(self, runs: Tensor) -> Tensor:
+        """The adjoint: (Wq, M, P, Wk) to (Wq, M, buckets)."""
+        wq, many, n, wk = runs.shape
+        adjoint = self.columns.transpose(1, 2)
+        if self.method == 'dense':
+            return torch.bmm(runs.reshape(wq, many, n * wk), adjoint)
+        return torch.bmm(runs.reshape(wq, many * n, wk), adjoint).view(wq, many, n * n)
+
+
+def row_patterns(buckets: Buckets, dtype: torch.dtype, device: torch.device) -> RowPatterns:
+    """Patterns of a pair of grids.
+
+    Returns:
+        Patterns that others share: not to be written to.
+    """
+    return CACHE.get(('row_patterns', buckets, dtype, device),
+                     lambda: _row_patterns(buckets, dtype, device),
+                     lambda found: [found.pattern, found.columns])
+
+
+def _row_patterns(buckets: Buckets, dtype: torch.dtype, device: torch.device) -> RowPatterns:
+    rows, row_index, cols, col_index = buckets.offsets(device)
+    if buckets.method == 'product':
+        axis = 2 * int(buckets.params.beta) + 1
+        row_ids, col_ids = (index_function(each, buckets.params) + axis // 2
+                            for each in (rows, cols))
+        columns = F.one_hot(col_ids[col_index], axis).transpose(1, 2).to(dtype)
+        return RowPatterns('product', row_ids[row_index], columns.contiguous(), axis)
+    table = offset_buckets(buckets.method, rows, cols, buckets.params)
+    patterns, which = torch.unique(table, dim=0, return_inverse=True)
+    runs = patterns[:, col_index].transpose(0, 1).flatten(1)  # (Wq, P * Wk)
+    columns = F.one_hot(runs, buckets.num_offset_buckets).transpose(1, 2).to(dtype).contiguous()
+    return RowPatterns('dense', which[row_index], columns, patterns.shape[0])
+
+
+def with_prefix(pattern: Tensor, num_patterns: int, extra_rows: int) -> Tensor:
+    """Patterns (Hq, Hk + extra_rows): each further key row has a pattern of its own."""
+    further = torch.arange(num_patterns, num_patterns + extra_rows, device=pattern.device)
+    return torch.cat([pattern, further.expand(pattern.shape[0], -1)], 1)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Index tensors that spread runs over some query rows of some heads, and add them up.
+
+    Logits lie in rows of Wk numbers ordered (head, query, key row); queries are ``lead`` prefix
+    tokens, then (query row, column). take: for each row of logits, its run. order, starts: for each
+    run, the rows of logits of cells that took it.
+    """
+
+    take: Tensor
+    order: Tensor
+    starts: Tensor
+
+    def numel(self) -> int:
+        """Elements in all."""
+        return self.take.numel() + self.order.numel() + self.starts.numel()
+
+    def spread(self, runs: Tensor, out: Tensor) -> None:
+        """Copy runs (any shape ending in Wk) to ``out``, logits."""
+        wk = runs.shape[-1]
+        torch.index_select(runs.view(-1, wk), 0, self.take, out=out.view(-1, wk))
+
+    def sums(self, logits: Tensor, wk: int) -> Tensor:
+        """Runs (number of runs, Wk): the sum of the logit rows each was copied to."""
+        return F.embedding_bag(self.order, logits.view(-1, wk), self.starts, mode='sum')
+
+
+def spread_plan(pattern: Tensor, num_patterns: int, heads: int, columns: int, lead: int = 0
+                ) -> Spread:
+    """Plan for runs ordered (column, head, query row, pattern): each query has its own.
+
+    Args:
+        pattern: (R, Hk) patterns of the query rows.
+        num_patterns: patterns; the last is that of prefix keys, whose runs are constant.
+        heads: heads of the chunk.
+        columns: query columns.
+        lead: prefix queries; they take a constant run.
+    """
+    num_rows, key_rows = pattern.shape
+    g, r, c = _axes(heads, num_rows, columns, pattern.device)
+    first_run = ((c * heads + g) * num_rows + r) * num_patterns  # (heads, R, columns)
+    take = first_run[..., None] + pattern[:, None]
+    constant = g[..., 0] * (num_rows * num_patterns) + num_patterns - 1
+    by_pattern, before = _sort_patterns(pattern, num_patterns)
+    first_logit = _first_logit(g, r, c, lead, num_rows, columns) * key_rows
+    order = (first_logit[..., None] + by_pattern[:, None]).permute(2, 0, 1, 3)
+    at = ((c[:, None, None] * heads + g[:, :, 0]) * num_rows + r[:, 0]) * key_rows
+    return Spread(_with_lead(take, constant.expand(-1, lead * key_rows)), order.flatten(),
+                  (at[..., None] + before).flatten())
+
+
+def transposed_plan(pattern: Tensor, num_patterns: int, heads: int, columns: int,
+                    extra_rows: int = 0, lead: int = 0) -> Spread:
+    """Plan for runs ordered (column, head, key row, pattern), which all query rows share, then
+    (head, key row) of the prefix bucket.
+
+    Args:
+        pattern: (Hk, R) patterns of key rows against some query rows.
+        extra_rows: key rows after those; with prefix tokens only.
+    """
+    key_rows, num_rows = pattern.shape
+    all_rows = key_rows + extra_rows
+    g, r, c = _axes(heads, num_rows, columns, pattern.device)
+    j = torch.arange(all_rows, device=pattern.device)
+    first_run = ((c * heads + g) * key_rows)[..., None] + j[:key_rows]  # (heads, 1, columns, Hk)
+    take = first_run * num_patterns + pattern.t()[:, None]
+    by_pattern, before = _sort_patterns(pattern, num_patterns)
+    order = _first_logit(g, by_pattern, 0, lead, num_rows, columns)  # (heads, Hk, R)
+    order = ((c[:, None, None, None] + order) * all_rows + j[:key_rows, None]).flatten()
+    at = ((c[:, None, None] * heads + g[:, :, 0]) * key_rows + j[:key_rows]) * num_rows
+    at = (at[..., None] + before).flatten()
+    if not extra_rows:
+        return Spread(take.flatten(), order, at)
+    extra_run = columns * heads * key_rows * num_patterns + g[..., None] * all_rows + j
+    extra = extra_run[..., key_rows:].expand(-1, num_rows, columns, -1)
+    take = _with_lead(torch.cat([take, extra], 3),
+                      extra_run.expand(-1, lead, 1, -1).reshape(heads, -1))
+    further, begin = _prefix_bags(g, r, c, lead, key_rows, all_rows)
+    return Spread(take, torch.cat([order, further]), torch.cat([at, order.shape[0] + begin]))
+
+
+def _prefix_bags(g: Tensor, r: Tensor, c: Tensor, lead: int, key_rows: int, all_rows: int
+                 ) -> tuple[Tensor, Tensor]:
+    """Rows of logits in the prefix bucket, for each (head, key row): those of prefix queries; for
+    prefix keys also those of all cells."""
+    heads, extra = g.shape[0], all_rows - key_rows
+    queries = lead + r.shape[0] * c.shape[0]
+    head = g[:, 0] * queries  # (heads, 1)
+    j = torch.arange(all_rows, device=g.device)
+    of_prefix = head[..., None] + torch.arange(lead, device=g.device)
+    of_all = head[..., None] + torch.arange(queries, device=g.device)
+    cells = of_prefix * all_rows + j[:key_rows, None]  # (heads, Hk, lead)
+    others = of_all * all_rows + j[key_rows:, None]  # (heads, extra, queries)
+    rows = torch.cat([cells.flatten(1), others.flatten(1)], 1)
+    sizes = torch.tensor([lead] * key_rows + [queries] * extra, device=g.device).repeat(heads)
+    return rows.flatten(), sizes.cumsum(0) - sizes
+
+
+def _axes(heads: int, num_rows: int, columns: int, device: torch.device
+          ) -> tuple[Tensor, Tensor, Tensor]:
+    """Numbers of heads (heads, 1, 1), query rows (R, 1) and columns (columns,)."""
+    return (torch.arange(heads, device=device)[:, None, None],
+            torch.arange(num_rows, device=device)[:, None], torch.arange(columns, device=device))
+
+
+def _sort_patterns(pattern: Tensor, num_patterns: int) -> tuple[Tensor, Tensor]:
+    """For each row of pattern: entries in the order of their patterns, and where each starts."""
+    count = F.one_hot(pattern, num_patterns).sum(1)
+    return pattern.argsort(dim=1, stable=True), count.cumsum(1) - count
+
+
+def _with_lead(take: Tensor, lead: Tensor) -> Tensor:
+    """Runs of cells (heads, R, columns, Hk) behind those of prefix queries (heads, n), flat."""
+    return torch.cat([lead, take.flatten(1)], 1).flatten() if lead.shape[1] else take.flatten()
+
+
+def _first_logit(head: Tensor, row: Tensor, column: Tensor | int, lead: int, num_rows: int,
+                 columns: int) -> Tensor:
+    """Number of a query among those of the chunk."""
+    return head * (lead + num_rows * columns) + lead + row * columns + column

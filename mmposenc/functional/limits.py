@@ -1,0 +1,41 @@
+"""Every threshold by which attention chooses a formulation, with the measurement that set it.
+
+Sizes are in bytes in all, or in pairs of a query and a key of one head. Rows are those of
+docs/results.md, measured on one core with 1 MiB of second-level cache.
+"""
+from __future__ import annotations
+
+#: Bytes of the buffer of logits of a piece in inference, and in training, where there are two or
+#: three such buffers. Larger ones leave the cache, smaller ones cost more calls
+#: (benchmarks/relative.py cost, rows 197 to 4200).
+PIECE_BYTES = 1024 * 1024
+TRAINING_PIECE_BYTES = 512 * 1024
+ROWS_BYTES = 1536 * 1024
+#: The same on an accelerator, where a call costs more than its arithmetic (not measured on one).
+ACCELERATOR_PIECE_BYTES = 64 * 1024 * 1024
+
+#: Bytes of attention weights in all that training keeps; more of them are computed again
+#: (benchmarks/relative.py cost, row 577: 16 MiB; benchmarks/windows.py, 800x1333).
+KEPT_BYTES = 16 * 1024 * 1024
+
+#: Bytes of all logits up to which the definition is no slower than pieces on a CPU
+#: (benchmarks/relative.py small).
+DEFINITION_BYTES = 64 * 1024
+#: The same on an accelerator: what it may take there until it is measured.
+ACCELERATOR_DEFINITION_BYTES = 64 * 1024 * 1024
+
+#: Pairs from which look-ups are read a row of keys at a time instead of by an index of all pairs:
+#: of the logits alone, and with a term on values (benchmarks/relative.py cost, rows 577 and 1050).
+RUNS_FROM = 600 * 600
+RUNS_WITH_VALUES_FROM = 400 * 400
+#: Pairs from which iRPE's 'cross' on keys is a half for each axis instead of one table of all pairs
+#: of buckets (benchmarks/relative.py cost, 'iRPE cross k', rows 197 and 577).
+HALVES_FROM = 400 * 400
+#: Pairs from which a bias by offset is written a row of keys at a time.
+SHIFTS_FROM = 300 * 300
+#: Pairs below which inference adds a bias of all pairs as the mask of fused attention.
+MASK_BELOW = 300 * 300
+
+#: Pairs from which leaving padded keys out, image by image, saves more than it costs on a CPU, and
+#: the share of keys that must be padding.
+LEAVE_OUT_FROM, LEAVE_OUT_SHARE = 512 * 512, 0.05

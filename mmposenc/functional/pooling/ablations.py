@@ -1,0 +1,129 @@
+"""Poolings that ContextPool is compared with: fixed windows, random tokens, weights by pairs."""
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from .kernels import axis_distances, axis_logits
+
+#: Pairs of tokens that :func:`nonlocal_pool` looks at together.
+PAIRS = 2 ** 20
+
+
+def global_mean(x: Tensor, weights: Tensor) -> Tensor:
+    """sum_j w_j x_j / sum_j w_j for every token.
+
+    Args:
+        x: (B, L, C).
+        weights: (B, L), >= 0, with a positive one in each image; tokens of weight 0 come back as
+            they are.
+
+    Returns:
+        (B, L, C).
+    """
+    mean = torch.einsum('bl,blc->bc', weights, x) / weights.sum(1, keepdim=True)
+    return torch.where(weights[..., None] > 0, mean[:, None], x)
+
+
+def window_mean(x: Tensor, weights: Tensor, hw_shape: tuple[int, int], window_size: int) -> Tensor:
+    """Weighted mean over square windows of one size, which end at the map's border.
+
+    Args:
+        x: (B, H*W, C).
+        weights: (B, H*W), >= 0; tokens of weight 0 come back as they are.
+        hw_shape: (H, W).
+        window_size: side of the windows in cells, odd.
+
+    Returns:
+        (B, H*W, C).
+    """
+    tokens = torch.cat((x * weights[..., None], weights[..., None]), -1)
+    sums = tokens.view(len(x), *hw_shape, -1).permute(0, 3, 1, 2)
+    half = window_size // 2
+    # Both sums are divided by the same number, the side, with the zeros beyond the border counted.
+    sums = F.avg_pool2d(sums, (window_size, 1), 1, (half, 0))
+    sums = F.avg_pool2d(sums, (1, window_size), 1, (0, half)).flatten(2).transpose(1, 2)
+    valid = weights[..., None] > 0
+    return torch.where(valid, sums[..., :-1] / torch.where(valid, sums[..., -1:], 1), x)
+
+
+def random_mean(x: Tensor, weights: Tensor, hw_shape: tuple[int, int], extents: Tensor,
+                num_random: int) -> Tensor:
+    """Weighted mean of each token and ``num_random`` others, drawn once for all images of a size.
+
+    Args:
+        x: (B, H*W, C).
+        weights: (B, H*W), >= 0; tokens of weight 0 come back as they are.
+        hw_shape: (H, W).
+        extents: (B, 2), rows and columns of each image; others' tokens are never drawn.
+        num_random: tokens drawn for each; the same may be drawn twice.
+
+    Returns:
+        (B, H*W, C).
+    """
+    width = hw_shape[1]
+    at = torch.arange(x.shape[1], device=x.device)
+    rows, cols = at // width, at % width
+    weighted = x * weights[..., None]
+    sums, total = weighted, weights
+    for draw in range(num_random):
+        row = (_hash(rows, cols, 2 * draw) * extents[:, :1]).long()
+        col = (_hash(rows, cols, 2 * draw + 1) * extents[:, 1:]).long()
+        drawn = row * width + col  # (B, L)
+        sums = sums + weighted.gather(1, drawn[..., None].expand_as(x))
+        total = total + weights.gather(1, drawn)
+    valid = weights[..., None] > 0
+    return torch.where(valid, sums / torch.where(valid, total[..., None], 1), x)
+
+
+def _hash(rows: Tensor, cols: Tensor, draw: int) -> Tensor:
+    """Numbers in [0, 1) that depend on the cell and the draw alone, so padding changes none."""
+    value = (rows * 73856093) ^ (cols * 19349663) ^ (draw * 83492791 + 1)
+    for _ in range(2):
+        value = ((value ^ (value >> 15)) * 0x2C1B3C6D) & 0x7FFFFFFF
+    return (value ^ (value >> 13)).double() / 2 ** 31
+
+
+def nonlocal_pool(x: Tensor, queries: Tensor, keys: Tensor, padding: Tensor | None, sigma: Tensor,
+                  hw_shape: tuple[int, int], kernel: str, causal: bool) -> Tensor:
+    """y_i = sum_j w_ij g_ij x_j / sum_j w_ij g_ij with w_ij = exp(q_i . k_j): weights by pairs, as
+    in non-local networks (Wang et al., CVPR 2018, embedded Gaussian).
+
+    Args:
+        x: (B, H*W, C).
+        queries, keys: (B, H*W, D), the queries scaled.
+        padding: (B, H*W) bool, True = padding, which comes back as it is; or None.
+        sigma: (B, H*W) in cells.
+        hw_shape: (H, W).
+        kernel, causal: as for :func:`.adaptive.context_pool`.
+
+    Returns:
+        (B, H*W, C). A few tokens at a time, computed again in the backward pass.
+    """
+    args = (x, queries, keys, padding, sigma, hw_shape, kernel, causal)
+    step = max(1, PAIRS // x.shape[1])
+    if step >= x.shape[1]:
+        return _nonlocal_rows(*args, slice(None))
+    parts = [checkpoint(_nonlocal_rows, *args, slice(first, first + step), use_reentrant=False)
+             for first in range(0, x.shape[1], step)]
+    return torch.cat(parts, 1)
+
+
+def _nonlocal_rows(x: Tensor, queries: Tensor, keys: Tensor, padding: Tensor | None, sigma: Tensor,
+                   hw_shape: tuple[int, int], kernel: str, causal: bool, part: slice) -> Tensor:
+    height, width = hw_shape
+    at = torch.arange(height * width, device=x.device)[part]
+    some = sigma[:, part, None]
+    rows = axis_logits(kernel, axis_distances(height, sigma)[at // width], some, math.inf, False)
+    cols = axis_logits(kernel, axis_distances(width, sigma)[at % width], some, math.inf, causal)
+    pairs = (rows[..., None] + cols[..., None, :]).flatten(2)
+    pairs = pairs + queries[:, part] @ keys.transpose(1, 2)
+    if padding is None:
+        return torch.softmax(pairs, -1) @ x
+    own = padding[:, part, None]
+    pairs = pairs.masked_fill(padding[:, None], -math.inf).masked_fill(own, 0)
+    return torch.where(own, x[:, part], torch.softmax(pairs, -1) @ x)

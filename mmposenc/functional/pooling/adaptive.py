@@ -1,0 +1,196 @@
+"""Adaptive context pooling: weighted means over neighbourhoods whose size each token chooses."""
+from __future__ import annotations
+
+import math
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from ..grids import GridLike, as_grid, cells_at_stride, check_tokens
+from .blockwise import pool_in_blocks
+from .kernels import KERNELS, MIN_SIGMA, axis_distances, axis_logits
+
+FORMS = ('auto', 'definition', 'exact', 'windowed')
+#: 'auto' takes the exact form up to so many tokens: its cost grows with their square.
+EXACT_TOKENS = 16384
+#: Compiled models take the definition, which is plain tensor arithmetic, up to so many tokens.
+COMPILED_TOKENS = 1024
+#: Factors of float32 and float64 hold weights that differ by exp(this) within an image: beyond, the
+#: small ones would vanish beside the large, and their tokens with them. So float64 takes over from
+#: float32, and sums of exponentials stabilised row by row from float64.
+MAX_RANGE = {torch.float32: 40.0, torch.float64: 300.0}
+#: Pairs of tokens that the form with logarithms looks at together.
+STABLE_PAIRS = 2 ** 20
+
+
+def context_pool(x: Tensor, weight_logits: Tensor, sigma: Tensor, hw_shape: GridLike, *,
+                 form: str = 'auto', truncate: float = 5.0, kernel: str = 'gaussian',
+                 causal: bool = False, stride: int = 1) -> Tensor:
+    """y_i = sum_j w_j g_ij x_j / sum_j w_j g_ij with w = exp(weight_logits) and g_ij the Gaussian
+    of the distance of cells i and j with deviation sigma_i (ContextPool, Huang et al., ICML 2022,
+    Eq. 2-4).
+
+    Args:
+        x: (B, H*W, C) tokens of a map, row by row; a sequence is a map (1, L).
+        weight_logits: (B, H*W); -inf marks a token that takes no part, such as padding: it comes
+            back as it is.
+        sigma: (B, H*W) in cells, >= 0. 0 is the identity, inf the weighted mean of all tokens.
+        hw_shape: (H, W).
+        form: 'definition' builds the (L, L) weights and can be differentiated twice. 'exact' equals
+            it to rounding and builds a few of them at a time, in the backward pass again; memory is
+            linear in L. 'windowed' also leaves out what lies further than ``truncate * sigma_i``
+            along a row or column; :func:`context_pool_error_bound` says how much that can change.
+            'auto' is exact up to 16,384 tokens and windowed above.
+        truncate: half-width of the windowed form's windows in units of sigma; others ignore it.
+        kernel: 'gaussian', or 'window': 1 up to a distance of sigma along rows and columns, and a
+            ramp of one cell to 0.
+        causal: tokens see themselves and those before them; for sequences (H = 1) only.
+        stride: pool for the cells in every so many-th row and column only, from the first: what a
+            ConvNet needs that pools and subsamples.
+
+    Returns:
+        (B, Lq, C) in the dtype of x, Lq = H*W or ceil(H / stride) * ceil(W / stride); sums are
+        float32 or float64.
+
+    Raises:
+        ValueError: for shapes that disagree, an unknown form or kernel, a negative or NaN sigma, a
+            NaN or inf weight logit, an image without tokens, causal maps.
+
+    There is no release; the decisions are listed in docs/context_pool.md. ``sigma`` has a gradient
+    in every form.
+    """
+    height, width = _check(x, weight_logits, sigma, hw_shape, form, truncate, kernel, causal,
+                           stride)
+    if form == 'auto':
+        form = _choose(x)
+    cells = cells_at_stride((height, width), stride, x.device)
+    dtype = torch.promote_types(x.dtype, torch.float32)
+    logits = weight_logits.to(dtype)
+    sizes = (sigma if stride == 1 else sigma[:, cells]).to(dtype)
+    with full_precision(x):
+        if form == 'definition':
+            out = _definition(x.to(dtype), logits, sizes, (height, width), cells, kernel, causal)
+        else:
+            out = _by_value(x.to(dtype), logits, sizes, (height, width), stride, kernel, causal,
+                            truncate if form == 'windowed' else None)
+    return out.to(x.dtype)
+
+
+def context_pool_error_bound(weight_logits: Tensor, sigma: Tensor, hw_shape: GridLike,
+                             truncate: float = 5.0) -> Tensor:
+    """How far the windowed form can be from the exact one, for each token.
+
+    The windows leave out a share e_i of a token's weights, and what is left is divided by its own
+    sum. So y_i is (1 - e_i) times the windowed output plus e_i times a mean of tokens left out: the
+    two differ by at most e_i times the span of a channel, its largest minus its smallest value in
+    the image. With weights all alike e_i is at most 4 exp(-truncate^2 / 2) (1 + sqrt(2 pi) sigma)
+    (1 + sqrt(pi / 2) sigma); this function adds up the weights at hand instead.
+
+    Args:
+        weight_logits, sigma, hw_shape, truncate: as for :func:`context_pool`.
+
+    Returns:
+        (B, H*W), e_i in float64; 0 for tokens that take no part.
+    """
+    height, width = as_grid(hw_shape).hw
+    logits, sigma = weight_logits.double(), sigma.double().clamp_min(MIN_SIGMA)
+    weights = (logits - logits.amax(1, keepdim=True)).exp().view(-1, height, width)
+    at = torch.arange(height * width, device=sigma.device)
+    shares = []
+    step = max(1, STABLE_PAIRS // (height + width))
+    for part in (at[first:first + step] for first in range(0, len(at), step)):
+        size = sigma[:, part, None]
+        sides = []
+        for places, length in ((part // width, height), (part % width, width)):
+            distance = axis_distances(length, sigma)[places]
+            g = (-0.5 * (distance / size).square()).exp()
+            sides.append((g, g.masked_fill(distance.abs() <= truncate * size, 0)))
+        (rows, rows_out), (cols, cols_out) = sides
+        along = torch.bmm(rows, weights)
+        # Beyond the window in rows, or within it in rows and beyond it in columns.
+        out = (torch.bmm(rows_out, weights) * cols).sum(-1) + (
+            torch.bmm(rows - rows_out, weights) * cols_out).sum(-1)
+        shares.append(out / (along * cols).sum(-1))
+    return torch.cat(shares, 1).masked_fill(~torch.isfinite(logits), 0)
+
+
+def full_precision(like: Tensor) -> AbstractContextManager[object]:
+    """A region without autocast, which the meta device has not."""
+    return nullcontext() if like.is_meta else torch.autocast(like.device.type, enabled=False)
+
+
+def _choose(x: Tensor) -> str:
+    if x.is_meta or (torch.compiler.is_compiling() and x.shape[1] <= COMPILED_TOKENS):
+        return 'definition'
+    return 'exact' if x.shape[1] <= EXACT_TOKENS else 'windowed'
+
+
+def _definition(x: Tensor, logits: Tensor, sigma: Tensor, hw_shape: tuple[int, int], cells: Tensor,
+                kernel: str, causal: bool, part: slice = slice(None), cut: float = math.inf
+                ) -> Tensor:
+    """The rows of softmax(weight_logits + log g) x of some cells."""
+    height, width = hw_shape
+    at, some = cells[part], sigma[:, part, None]
+    rows = axis_logits(kernel, axis_distances(height, sigma)[at // width], some, cut, False)
+    cols = axis_logits(kernel, axis_distances(width, sigma)[at % width], some, cut, causal)
+    pairs = (rows[..., None] + cols[..., None, :]).flatten(2) + logits[:, None]
+    valid = torch.isfinite(logits[:, at, None])
+    # A token without weight may have no neighbour either: a softmax over nothing is NaN.
+    pooled = torch.softmax(torch.where(valid, pairs, 0), -1) @ x
+    return torch.where(valid, pooled, x[:, at])
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def _by_value(x: Tensor, logits: Tensor, sigma: Tensor, hw_shape: tuple[int, int], stride: int,
+              kernel: str, causal: bool, truncate: float | None) -> Tensor:
+    """The form that the range of the weights allows."""
+    lowest, top = torch.aminmax(logits.detach(), dim=1, keepdim=True)
+    spread = float((top - lowest).max())
+    if math.isinf(spread):  # tokens that take no part
+        part = logits.detach()
+        lowest = part.masked_fill(part == -math.inf, math.inf).amin(1, keepdim=True)
+        spread = float((top - lowest).max())
+    # Below this exponent all tokens together change no digit of the smallest sum.
+    cut = spread + math.log(4 * x.shape[1] / torch.finfo(x.dtype).eps)
+    if truncate is not None and kernel == 'gaussian':
+        cut = min(cut, 0.5 * truncate ** 2)
+    if spread <= MAX_RANGE[torch.float64]:
+        wide = x.dtype if spread <= MAX_RANGE[x.dtype] else torch.float64
+        return pool_in_blocks(x.to(wide), (logits - top).to(wide).exp(), sigma.to(wide), hw_shape,
+                              kernel, causal, cut, stride).to(x.dtype)
+    cells = cells_at_stride(hw_shape, stride, x.device)
+    step = max(1, STABLE_PAIRS // x.shape[1])
+    parts = [checkpoint(_definition, x, logits, sigma, hw_shape, cells, kernel, causal,
+                        slice(first, first + step), cut, use_reentrant=False)
+             for first in range(0, len(cells), step)]
+    return torch.cat(parts, 1)
+
+
+def _check(x: Tensor, weight_logits: Tensor, sigma: Tensor, hw_shape: GridLike, form: str,
+           truncate: float, kernel: str, causal: bool, stride: int) -> tuple[int, int]:
+    height, width = check_tokens(x, hw_shape).hw
+    for name, each in (('weight_logits', weight_logits), ('sigma', sigma)):
+        if each.shape != x.shape[:2]:
+            raise ValueError(f'{name} has shape {tuple(each.shape)}; (B, L) = '
+                             f'{tuple(x.shape[:2])} is required')
+    if form not in FORMS:
+        raise ValueError(f'form={form!r} must be one of {FORMS}')
+    if kernel not in KERNELS:
+        raise ValueError(f'kernel={kernel!r} must be one of {KERNELS}')
+    if not truncate > 0:
+        raise ValueError(f'truncate={truncate} must be positive')
+    if stride < 1:
+        raise ValueError(f'stride={stride} must be at least 1')
+    if causal and height != 1:
+        raise ValueError(f'causal=True needs a sequence, hw_shape=(1, L), not ({height}, {width})')
+    if not (x.is_meta or torch.compiler.is_compiling()):
+        if not bool((sigma >= 0).all()):
+            raise ValueError('sigma has negative or NaN values; sizes in cells are >= 0')
+        # A sum is NaN if a value is, and inf if a value is.
+        highest = weight_logits.detach().amax(1)
+        if not bool(torch.isfinite(highest).all()):
+            raise ValueError('weight_logits has NaN or inf values, or an image where all are -inf; '
+                             'give every image a token with a finite weight')
+    return height, width

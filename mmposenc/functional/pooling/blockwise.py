@@ -1,0 +1,232 @@
+"""Context pooling over blocks of tokens, without an (L, L) tensor.
+
+g_ij = r_i(row of j) * c_i(column of j): a block of weights is the outer product of its two axes,
+so exponentials are taken along the axes only, and it is never kept. Everything but two matrix
+products with all channels is done on the axes:
+
+- the weights' sum D_i = sum_j w_j g_ij is r_i^T w c_i, with w laid out as a map;
+- with r divided by D, S_ij = dy_i . (w_j x_j) and m_i = dy_i . y_i, the gradient of sigma_i is
+  r_i'^T S_i c_i + r_i^T S_i c_i' - m_i (r_i'^T w c_i + r_i^T w c_i'), and m_i is r_i^T S_i c_i:
+  S is read once, by a product with r_i and its derivative r_i';
+- the gradient of w_j is x_j . G_j - sum_i m_i r_i c_i, where G = g^T (dy / D) is wanted for the
+  gradient of x anyway.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from ..grids import cells_at_stride
+from .kernels import axis_weights
+from .partition import Block, Options, block_elements, blocks
+
+
+def pool_in_blocks(x: Tensor, weights: Tensor, sigma: Tensor, hw_shape: tuple[int, int],
+                   kernel: str, causal: bool, cut: float, stride: int = 1) -> Tensor:
+    """sum_j w_j g_ij x_j / sum_j w_j g_ij, where w_i > 0; else x_i.
+
+    Args:
+        x: (B, L, C), float32 or float64.
+        weights: (B, L), from 0 to 1.
+        sigma: (B, Lq), of the cells in every ``stride``-th row and column.
+        hw_shape: (H, W).
+        kernel, causal, cut: as for :func:`.kernels.axis_weights`.
+        stride: step between queries.
+
+    Returns:
+        (B, Lq, C).
+    """
+    out: Tensor = _Pool.apply(  # type: ignore[no-untyped-call]
+        x.contiguous(), weights, sigma, Options(hw_shape, kernel, causal, cut, stride))
+    return out
+
+
+class _Pool(torch.autograd.Function):
+    """See :func:`pool_in_blocks`; keeps its inputs only."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weights: Tensor, sigma: Tensor, options: Options) -> Tensor:
+        ctx.save_for_backward(x, weights, sigma)
+        ctx.options = options
+        work = _Work(x, weights, sigma, options)
+        out = x.new_empty(*sigma.shape, x.shape[-1])
+        for block in blocks(sigma, options):
+            work.pool(block, out)
+        if float(weights.amin()) > 0:
+            return out
+        return torch.where(weights[:, work.queries, None] > 0, out, x[:, work.queries])
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, weights, sigma = ctx.saved_tensors
+        with torch.autocast(x.device.type, enabled=False):
+            work = _Work(x, weights, sigma, ctx.options)
+            every = float(weights.amin()) > 0
+            if every:
+                taken = grad.contiguous()
+            else:
+                valid = weights[:, work.queries, None] > 0
+                taken = torch.where(valid, grad, 0)
+            grad_pooled = torch.zeros_like(x)  # of the products w_j x_j
+            grad_sums = torch.zeros_like(weights)  # of w_j by the sums D_i
+            grad_sigma = torch.zeros_like(sigma)
+            for block in blocks(sigma, ctx.options):
+                work.add_gradients(block, taken, grad_pooled, grad_sums, grad_sigma)
+            grad_weights = torch.linalg.vecdot(x, grad_pooled) - grad_sums
+            grad_x = grad_pooled.mul_(weights[..., None])
+            if not every:
+                grad_x.index_add_(1, work.queries, torch.where(valid, 0, grad))
+        return grad_x, grad_weights, grad_sigma, None
+
+
+class _Axes(NamedTuple):
+    """Weights of a block's queries along rows and columns of its keys, and their derivatives; those
+    of the rows are divided by the sum of all, so that means need no further step.
+
+    Queries are the last dimension: it is the long one, so that products of factors are vectors.
+    """
+
+    rows: Tensor  # (b, R, q)
+    cols: Tensor  # (b, K, q)
+    rows_slope: Tensor | None
+    cols_slope: Tensor | None
+
+
+class _Work:
+    """Tensors and steps that forward and backward share."""
+
+    def __init__(self, x: Tensor, weights: Tensor, sigma: Tensor, options: Options) -> None:
+        height, width = options.hw_shape
+        self.options, self.sigma = options, sigma
+        self.maps = (x * weights[..., None]).view(len(x), height, width, -1)
+        self.weights = weights.view(len(x), height, width)
+        self.queries = cells_at_stride(options.hw_shape, options.stride, x.device)
+        self.at = ((self.queries // width).to(x.dtype), (self.queries % width).to(x.dtype))
+        self.room = block_elements(x)
+        self._buffers: dict[str, Tensor] = {}
+
+    def buffer(self, name: str, *shape: int) -> Tensor:
+        """Memory that is used again by every block: fresh pages cost more than the arithmetic."""
+        count = 1
+        for side in shape:
+            count *= side
+        if name not in self._buffers or self._buffers[name].numel() < count:
+            self._buffers[name] = self.maps.new_empty(count)
+        return self._buffers[name][:count].view(shape)
+
+    def axes(self, block: Block, slopes: bool) -> _Axes:
+        """The factors of a block's weights; 0 for queries that reach no weight, which take no
+        part."""
+        sigma = self.sigma[block.images]
+        at = self.at
+        if block.queries is not None:
+            sigma, at = sigma[:, block.queries], (at[0][block.queries], at[1][block.queries])
+        values = []
+        for place, keys, causal in ((at[0], block.rows, False),
+                                    (at[1], block.cols, self.options.causal)):
+            key = torch.arange(keys.start, keys.stop, device=sigma.device, dtype=sigma.dtype)
+            values.append(axis_weights(self.options.kernel, place - key[:, None], sigma[:, None],
+                                       self.options.cut, causal, slopes))
+        (rows, rows_slope), (cols, cols_slope) = values
+        total = torch.bmm(self.weights_of(block), rows).mul_(cols).sum(1, keepdim=True)
+        inverse = torch.where(total > 0, 1 / total, 0)
+        return _Axes(rows * inverse, cols, None if rows_slope is None else rows_slope * inverse,
+                     cols_slope)
+
+    def weights_of(self, block: Block) -> Tensor:
+        """w_j of a block's keys, (b, K, R)."""
+        return self.weights[block.images, block.rows, block.cols].transpose(1, 2)
+
+    def steps(self, axes: _Axes) -> Iterator[tuple[slice, slice]]:
+        """Some of a block's images, and of their keys some rows, whose weights fit in a buffer."""
+        images, count, queries = axes.rows.shape
+        width = axes.cols.shape[1]
+        some = max(1, self.room // (queries * count * width))
+        step = max(1, self.room // (min(some, images) * queries * width))
+        step = -(-count // -(-count // step))
+        for first in range(0, images, some):
+            for row in range(0, count, step):
+                yield slice(first, min(first + some, images)), slice(row, min(row + step, count))
+
+    def keys(self, block: Block, some: slice, part: slice) -> Tensor:
+        """w_j x_j of a step's keys, (b, n, C)."""
+        view = _keys_of(self.maps, block, some, part)
+        if block.cols.stop - block.cols.start == self.maps.shape[2]:
+            return view.flatten(1, 2)
+        return self.buffer('keys', *view.shape).copy_(view).flatten(1, 2)
+
+    def pairs(self, axes: _Axes, some: slice, part: slice) -> Tensor:
+        """g_ij (b, n, q) of a step."""
+        rows, cols = axes.rows[some, part], axes.cols[some]
+        out = self.buffer('pairs', *rows.shape[:2], *cols.shape[1:])
+        return torch.mul(rows[:, :, None], cols[:, None], out=out).flatten(1, 2)
+
+    def pool(self, block: Block, out: Tensor) -> None:
+        """Write the means of a block's queries."""
+        axes = self.axes(block, slopes=False)
+        images, _, queries = axes.rows.shape
+        whole = block.queries is None
+        total = (out[block.images] if whole
+                 else self.buffer('total', images, queries, out.shape[-1]))
+        for some, part in self.steps(axes):
+            pairs = self.pairs(axes, some, part).transpose(1, 2)
+            keys = self.keys(block, some, part)
+            if part.start:
+                total[some].baddbmm_(pairs, keys)
+            else:
+                torch.bmm(pairs, keys, out=total[some])
+        if block.queries is not None:
+            out[block.images.start].index_copy_(0, block.queries, total[0])
+
+    def add_gradients(self, block: Block, grad: Tensor, grad_pooled: Tensor, grad_sums: Tensor,
+                      grad_sigma: Tensor) -> None:
+        """Add what a block's queries give to the gradients."""
+        axes = self.axes(block, slopes=True)
+        assert axes.rows_slope is not None and axes.cols_slope is not None
+        own = (grad[block.images] if block.queries is None
+               else grad[block.images.start].index_select(0, block.queries)[None])
+        both = torch.stack((axes.rows, axes.rows_slope), 2)[..., None, :]  # (b, R, 2, 1, q)
+        read = torch.zeros_like(axes.cols)[:, None].repeat(1, 2, 1, 1)
+        for some, part in self.steps(axes):
+            keys = self.keys(block, some, part)
+            scores = self.buffer('pairs', *keys.shape[:2], own.shape[1])
+            torch.bmm(keys, own[some].transpose(1, 2), out=scores)
+            by_row = scores.view(len(keys), part.stop - part.start, 1, *read.shape[2:])
+            total = read[some]
+            for factors, each in zip(both[some, part].unbind(1), by_row.unbind(1), strict=True):
+                total.addcmul_(factors, each)
+            self._add_keys(block, some, part, self.pairs(axes, some, part), own[some], grad_pooled)
+        plain, sloped = read.unbind(1)
+        mean = (plain * axes.cols).sum(1, keepdim=True)  # dy_i . y_i
+        weights = self.weights_of(block)
+        plain -= torch.bmm(weights, axes.rows).mul_(mean)
+        sloped -= torch.bmm(weights, axes.rows_slope).mul_(mean)
+        sizes = sloped.mul_(axes.cols).addcmul_(plain, axes.cols_slope).sum(1)
+        grad_map = grad_sums.view(self.weights.shape)[block.images, block.rows, block.cols]
+        grad_map += torch.bmm(axes.rows * mean, axes.cols.transpose(1, 2))
+        if block.queries is None:
+            grad_sigma[block.images] = sizes
+        else:
+            grad_sigma[block.images.start].index_copy_(0, block.queries, sizes[0])
+
+    def _add_keys(self, block: Block, some: slice, part: slice, pairs: Tensor, own: Tensor,
+                  total: Tensor) -> None:
+        """Add (g / D)^T dy to the rows of keys it belongs to."""
+        view = _keys_of(total.view(self.maps.shape), block, some, part)
+        if block.cols.stop - block.cols.start == self.maps.shape[2]:
+            view.flatten(1, 2).baddbmm_(pairs, own)
+            return
+        out = self.buffer('keys', *view.shape).flatten(1, 2)
+        view += torch.bmm(pairs, own, out=out).view(view.shape)
+
+
+def _keys_of(maps: Tensor, block: Block, some: slice, part: slice) -> Tensor:
+    """The part of maps (B, H, W, C) that some images and rows of a block's keys stand for."""
+    images = slice(block.images.start + some.start, block.images.start + some.stop)
+    rows = slice(block.rows.start + part.start, block.rows.start + part.stop)
+    return maps[images, rows, block.cols]

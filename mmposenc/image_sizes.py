@@ -1,0 +1,87 @@
+"""The sizes of the images in a padded batch: noted on it, read back, and cut to."""
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from .functional.masking import extents_to_mask
+
+
+def set_img_shapes(batch: Tensor, shapes: Sequence[Sequence[int]]) -> Tensor:
+    """Note on a batch (B, C, H, W) the height and width in pixels that each image fills.
+
+    Detectors hand their backbone the batch and nothing else. A note on that very tensor cannot
+    outlive it, so no image is ever masked with the sizes of another batch.
+    """
+    batch.img_shapes = [(int(s[0]), int(s[1])) for s in shapes]  # type: ignore[attr-defined]
+    return batch
+
+
+def get_img_shapes(batch: Tensor, shapes: Sequence[Sequence[int]] | None, mask_padding: bool
+                   ) -> list[tuple[int, int]] | None:
+    """Sizes to mask a batch with, or None.
+
+    Args:
+        batch: (B, C, H, W).
+        shapes: sizes given by the caller; None takes those noted on the batch.
+        mask_padding: the backbone's option.
+
+    Raises:
+        ValueError: if sizes are given to a backbone that does not mask, or do not fit the batch.
+    """
+    if not mask_padding:
+        if shapes is not None:
+            raise ValueError('img_shapes is given, but the backbone has mask_padding=False; set '
+                             'mask_padding=True')
+        return None
+    if shapes is None:
+        shapes = getattr(batch, 'img_shapes', None)
+    if shapes is None:
+        _warn_if_padded(batch)
+        return None
+    checked = [(int(s[0]), int(s[1])) for s in shapes]
+    height, width = batch.shape[-2:]
+    if len(checked) != len(batch) or not all(0 < h <= height and 0 < w <= width
+                                             for h, w in checked):
+        raise ValueError(f'img_shapes={checked} must hold one (height, width) for each of '
+                         f'{len(batch)} images, from (1, 1) to ({height}, {width})')
+    return checked
+
+
+def mask_images(x: Tensor, shapes: list[tuple[int, int]] | None, cell: int
+                ) -> tuple[Tensor, Tensor | None]:
+    """Cut a batch to its largest image and clear the padding that is left.
+
+    Args:
+        x: images (B, C, H, W), padded to the right and below.
+        shapes: pixels that each image fills, from :func:`get_img_shapes`; None leaves all as it is.
+        cell: pixels of a side of a cell.
+
+    Returns:
+        The images, and the padding mask (B, H', W') of their cells, True = padding; None where all
+        images have one size. A cell is padding when its first pixel is.
+    """
+    if shapes is None:
+        return x, None
+    height, width = (max(side) for side in zip(*shapes, strict=True))
+    x = x[..., :height, :width]
+    pixels = extents_to_mask(shapes, (height, width), x.device)
+    if pixels is None:
+        return x, None
+    return x.masked_fill(pixels[:, None], 0), pixels[:, ::cell, ::cell]
+
+
+def _warn_if_padded(batch: Tensor) -> None:
+    """A mask_padding that masks nothing must not go unnoticed."""
+    if torch.compiler.is_compiling() or batch.requires_grad:
+        return
+    edges = (batch[..., -1, :].flatten(1), batch[..., -1].flatten(1))
+    if any(bool((edge == 0).all(1).any()) for edge in edges):
+        warnings.warn(
+            'mask_padding=True, and an image of the batch ends in zeros like padding, but nothing '
+            "says how far the images reach; use data_preprocessor=dict(type="
+            "'mmposenc.DetDataPreprocessor') (or SegDataPreProcessor), or pass img_shapes",
+            stacklevel=3)

@@ -1,0 +1,74 @@
+"""Where each class that a config may name lives; none is imported before it is asked for.
+
+The registries (registry.py) and the rooms read this one table. Classes of mmdet, mmseg and
+mmpretrain are behind it: a user of one of these libraries neither waits for the others nor needs
+them.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+#: By name of the registry, the module of each class of mmposenc. Encodings are registered besides.
+CLASSES: dict[str, dict[str, str]] = {
+    'model': {
+        'CPResNet': 'backbones.resnet',
+        'DeiT': 'backbones.deit',
+        'PVT': 'backbones.pvt',
+        'Swin': 'backbones.swin',
+        'DistillationHead': 'classifiers.distilled',
+        'DistilledClassifier': 'classifiers.distilled',
+        'TorchvisionClassifier': 'classifiers.teacher',
+        'DetDataPreprocessor': 'data_preprocessors.detection',
+        'SegDataPreProcessor': 'data_preprocessors.segmentation',
+        'ChannelMapper': 'detr.neck',
+        'DETR': 'detr.detectors',
+        'DeformableDETR': 'detr.detectors',
+        'EncoderDecoder': 'segmentors.encoder_decoder',
+    },
+    'dataset': {
+        'ADE20KDataset': 'datasets.segmentation',
+        'CocoDataset': 'datasets.coco',
+        'SegDataset': 'datasets.segmentation',
+    },
+    'transform': {
+        'LoadImageFromFile': 'datasets.loading',
+        'LoadSegAnnotations': 'datasets.seg_loading',
+    },
+    'hook': {
+        'ClsVisualizationHook': 'engine.cls_visualization',
+        'EpochSeedHook': 'engine.seeding',
+        'ProgressBarHook': 'engine.progress',
+        'SegVisualizationHook': 'engine.seg_visualization',
+    },
+    'metric': {'DumpSegResults': 'engine.dump'},
+    'optim_wrapper': {'AmpOptimWrapper': 'engine.amp'},
+    'runner': {'Runner': 'engine.runner'},
+}
+
+
+def load_class(module: str, name: str) -> Any:
+    """A class of a module of mmposenc, 'detr.detectors'.
+
+    Raises:
+        ImportError: with what to install, where the library that the module needs is absent.
+    """
+    from .compat.openmmlab import require
+    full_name = f'{__package__}.{module}'
+    require(full_name)
+    return getattr(import_module(full_name), name)
+
+
+def lazy_room(package: str) -> tuple[list[str], Callable[[str], Any]]:
+    """``__all__`` and ``__getattr__`` of a room: its classes in the table."""
+    room = package.rpartition('.')[2]
+    modules = {name: module for table in CLASSES.values() for name, module in table.items()
+               if module.split('.')[0] == room}
+
+    def __getattr__(name: str) -> Any:
+        if name not in modules:
+            raise AttributeError(f'module {package!r} has no attribute {name!r}')
+        return load_class(modules[name], name)
+
+    return sorted(modules), __getattr__

@@ -1,0 +1,153 @@
+"""What ContextPool predicts for an image: weights, sizes, and what one token pools (the paper's
+Figures 3 and 4)."""
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ..encodings.context_pool import ContextPool
+from ..functional.masking import split_prefix
+from ..functional.pooling.kernels import axis_logits
+from .figures import Panel
+from .maps import Array
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass
+class PoolRecord:
+    """What one ContextPool predicted for the first image.
+
+    name: of the module. hw_shape, cell: grid and (row, column) of the marked token. weights:
+    (H, W), their mean is 1; None where they are not learned. sigma: (H, W) in cells, None without
+    sizes. share: (H, W), the weights with which the marked token's mean is taken, which sum to 1;
+    None for localities without sizes, weights by pairs, and sequences.
+    """
+
+    name: str
+    hw_shape: tuple[int, int]
+    cell: tuple[int, int]
+    weights: Array | None
+    sigma: Array | None
+    share: Array | None
+
+
+@contextmanager
+def record_context_pools(model: nn.Module, at: tuple[float, float] = (0.5, 0.5)
+                         ) -> Iterator[list[PoolRecord]]:
+    """Record every ContextPool that runs inside ``model``.
+
+    Args:
+        model: a backbone or anything that holds one, best in evaluation mode.
+        at: where the marked token lies, as fractions of height and width.
+
+    Yields:
+        The list that records are added to, in the order in which the layers run.
+
+    Raises:
+        ValueError: if ``at`` is not inside the image.
+    """
+    if not all(0.0 <= each < 1.0 for each in at):
+        raise ValueError(f'at={at} must be two fractions in [0, 1)')
+    records: list[PoolRecord] = []
+
+    def watch(name: str, module: ContextPool) -> Any:
+        def take(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
+            hw_shape = args[1] if len(args) > 1 else kwargs['hw_shape']
+            tokens = split_prefix(args[0], kwargs.get('num_prefix_tokens', 0))[1]
+            records.append(_record(name, module, tokens[:1], hw_shape, at))
+        return module.register_forward_hook(take, with_kwargs=True)
+
+    with ExitStack() as stack:
+        for name, module in model.named_modules():
+            if isinstance(module, ContextPool):
+                stack.callback(watch(name, module).remove)
+        yield records
+
+
+@torch.no_grad()
+def _record(name: str, module: ContextPool, x: Tensor, hw_shape: tuple[int, int],
+            at: tuple[float, float]) -> PoolRecord:
+    height, width = hw_shape
+    cell = int(at[0] * height), int(at[1] * width)
+    logits, sigma = module.predict(x, hw_shape)
+
+    def on_map(values: Tensor) -> Array:
+        found: Array = values.float().view(height, width).cpu().numpy()
+        return found
+
+    weights = None
+    if module.has_weights:
+        weights = on_map(logits.softmax(1) * logits.shape[1] if module.weights == 'learned'
+                         else 2 * logits.sigmoid())
+    share = None
+    if sigma is not None and module.dims == 2 and module.weights != 'nonlocal':
+        share = on_map(_share(module, logits, sigma, hw_shape, cell))
+    return PoolRecord(name, hw_shape, cell, weights, None if sigma is None else on_map(sigma),
+                      share)
+
+
+def _share(module: ContextPool, logits: Tensor, sigma: Tensor, hw_shape: tuple[int, int],
+           cell: tuple[int, int]) -> Tensor:
+    """w_j g_ij / sum_j w_j g_ij of one token i, (H, W)."""
+    gaussian = module.locality == 'gaussian'
+    size = sigma[0, cell[0] * hw_shape[1] + cell[1]] * (1 if gaussian else math.sqrt(3))
+    rows, cols = (axis_logits('gaussian' if gaussian else 'window',
+                              place - torch.arange(length, dtype=size.dtype, device=size.device),
+                              size[None], math.inf, False)
+                  for place, length in zip(cell, hw_shape, strict=True))
+    own = logits[0].view(hw_shape)
+    if module.weights == 'unnormalized':
+        own = torch.zeros_like(own)
+    return (own + rows[:, None] + cols).flatten().softmax(0)
+
+
+def pool_panels(record: PoolRecord) -> list[Panel]:
+    """Weights, sizes in cells, and what the marked token pools."""
+    logs = None if record.weights is None else np.log10(record.weights.clip(1e-12))
+    maps = (('log10 of the weights w', logs), ('sizes sigma, cells', record.sigma),
+            ('pooled by the marked token', record.share))
+    return [Panel(title, values, record.cell) for title, values in maps if values is not None]
+
+
+def draw_context_pool(record: PoolRecord, image: Array, *, every: int | None = None) -> Figure:
+    """The image with circles of radius sigma around some tokens, and the maps beside it.
+
+    Args:
+        record: from :func:`record_context_pools`.
+        image: (H, W, 3), from 0 to 1.
+        every: a circle in every so many-th row and column; by default 5 along the shorter side.
+    """
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Circle
+    panels = pool_panels(record)
+    figure = Figure(figsize=(2.6 * (len(panels) + 1), 2.7), layout='constrained')
+    axes = figure.add_subplot(1, len(panels) + 1, 1)
+    height, width = record.hw_shape
+    axes.imshow(image, extent=(-0.5, width - 0.5, height - 0.5, -0.5))
+    if record.sigma is not None:
+        step = max(1, min(height, width) // 5) if every is None else every
+        for row in range(step // 2, height, step):
+            for col in range(step // 2, width, step):
+                axes.add_patch(Circle((col, row), float(record.sigma[row, col]), fill=False,
+                                      color='yellow', linewidth=1))
+    axes.set(xlim=(-0.5, width - 0.5), ylim=(height - 0.5, -0.5), xticks=[], yticks=[])
+    axes.set_title('image and sigma', fontsize=8)
+    for place, panel in enumerate(panels, 2):
+        axes = figure.add_subplot(1, len(panels) + 1, place)
+        shown = axes.imshow(panel.values, interpolation='nearest')
+        axes.plot(record.cell[1], record.cell[0], 's', markersize=5, markerfacecolor='none',
+                  markeredgecolor='red')
+        axes.set(xticks=[], yticks=[])
+        axes.set_title(panel.title, fontsize=8)
+        figure.colorbar(shown, ax=axes, fraction=0.046, pad=0.03).ax.tick_params(labelsize=6)
+    figure.suptitle(record.name, fontsize=9)
+    return figure

@@ -1,0 +1,287 @@
+"""Every engine against the definition: every encoding, with dropout, padding, prefix tokens, keys
+on another grid, windows and autocast, forward and all gradients."""
+from unittest import mock
+
+import examples
+import pytest
+import torch
+from relative_checks import PIECES, pieces_of, random_inputs, results
+
+from mmposenc.attention import attend, engines
+from mmposenc.attention.core import FORMS, attend_joint
+from mmposenc.functional import Grid, limits
+from mmposenc.functional.attention.dropout import Dropout, kept_pairs
+from mmposenc.functional.attention.flex import has_score_mod
+
+GRIDS = [((3, 5), None), ((1, 6), None), ((4, 6), Grid(2, 3, 2.0, 2.0)),
+         ((4, 6), Grid(3, 2, 4 / 3, 3.0))]
+
+
+def close(got, expected, **tolerance):
+    for one, other in zip(got, expected, strict=True):
+        torch.testing.assert_close(one, other, **(tolerance or dict(atol=1e-10, rtol=1e-8)))
+
+
+def padded(k, prefix):
+    """Padding of two images: the second's cells are a rectangle no longer, the first is padding
+    alone."""
+    mask = torch.zeros(2, k.shape[2], dtype=torch.bool)
+    mask[0] = True
+    mask[1, prefix + 1::3] = True
+    return mask
+
+
+@pytest.mark.parametrize('prefix', [0, 2])
+@pytest.mark.parametrize('grids', GRIDS)
+@pytest.mark.parametrize('name', examples.RELATIVE)
+def test_pieces(name, grids, prefix):
+    encoding = examples.relative(name, grids[0], num_prefix_tokens=prefix)
+    inputs = random_inputs(encoding, *grids)
+    for mask in (None, padded(inputs[1], prefix)):
+        expected = results(encoding, inputs, *grids, key_padding_mask=mask, form='definition')
+        for options in PIECES:
+            with pieces_of(**options):
+                close(results(encoding, inputs, *grids, key_padding_mask=mask, form='pieces'),
+                      expected)
+
+
+def dropped(encoding, inputs, grids, mask, seed=3):
+    """Output and gradients of pieces with dropout, and the weights they kept."""
+    calls = []
+    original = engines.attend_in_pieces
+    with mock.patch.object(engines, 'attend_in_pieces',
+                           lambda call, qkv: calls.append(call) or original(call, qkv)):
+        torch.manual_seed(seed)
+        found = results(encoding, inputs, *grids, key_padding_mask=mask, form='pieces',
+                        dropout_p=0.3)
+    return found, kept_pairs(calls[0], *inputs[0].shape[:2])
+
+
+class Dropped(torch.autograd.Function):
+    """F.dropout with weights that are given."""
+
+    kept: torch.Tensor
+    scale: float
+
+    @staticmethod
+    def forward(ctx, weights):
+        return weights * Dropped.kept * Dropped.scale
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * Dropped.kept * Dropped.scale
+
+
+@pytest.mark.parametrize('prefix', [0, 1])
+@pytest.mark.parametrize('name', ['IRPE product qkv', 'IRPE cross k', 'ShawRPE', 'HuangRPE',
+                                  'SASARPE', 'RelativePositionBias', 'QueryRelative1D',
+                                  'TransformerXLRPE', 'CombinedRPE'])
+def test_dropout_equals_the_definition_under_the_same_mask(name, prefix):
+    grids = ((3, 5), None)
+    encoding = examples.relative(name, grids[0], num_prefix_tokens=prefix)
+    inputs = random_inputs(encoding, *grids)
+    for mask in (None, padded(inputs[1], prefix)):
+        for options in PIECES:
+            with pieces_of(**options):
+                found, kept = dropped(encoding, inputs, grids, mask)
+            Dropped.kept = kept.double()
+            Dropped.scale = Dropout(0.3, torch.device('cpu'), 0).scale
+            with mock.patch.object(engines.F, 'dropout', lambda x, p: Dropped.apply(x)), (
+                    mock.patch.object(engines, 'use_sdpa', lambda *args: False)):
+                expected = results(encoding, inputs, *grids, key_padding_mask=mask,
+                                   form='definition', dropout_p=0.3)
+            close(found, expected)
+
+
+def test_dropout_has_its_rate_and_follows_the_seed():
+    """0.1 is 6554 / 2 ** 16, and the mean of what is kept and scaled is 1."""
+    drop = Dropout(0.1, torch.device('cpu'), seed=5)
+    drawn = drop.start().draw(torch.empty(1000, 1001))
+    assert set(drawn.unique().tolist()) == {0.0, 1.0}
+    assert abs(float(drawn.mean()) - (1 - 6554 / 2 ** 16)) < 5 * (0.09 / drawn.numel()) ** 0.5
+    assert drop.scale == 1 / (1 - 6554 / 2 ** 16)
+    # No pattern in rows, columns or neighbours.
+    assert (drawn.mean(0) - drawn.mean()).abs().max() < 6 * (0.09 / 1000) ** 0.5
+    both = drawn[:, 1:] * drawn[:, :-1]
+    assert abs(float(both.mean()) - float(drawn.mean()) ** 2) < 1e-3
+    assert torch.equal(drop.start().draw(torch.empty(1000, 1001)), drawn)
+    assert not torch.equal(Dropout(0.1, torch.device('cpu'), 6).start().draw(
+        torch.empty(1000, 1001)), drawn)
+    assert bool((Dropout(0.0, torch.device('cpu'), 0).start().draw(torch.empty(9)) == 1).all())
+    assert bool((Dropout(1.0, torch.device('cpu'), 0).start().draw(torch.empty(9)) == 0).all())
+    q = torch.randn(1, 2, 30, 4)
+    outs = []
+    for seed in (0, 0, 1):
+        torch.manual_seed(seed)
+        outs.append(attend(q, q, q, form='pieces', dropout_p=0.5)[0])
+    assert torch.equal(outs[0], outs[1]) and not torch.equal(outs[0], outs[2])
+
+
+def test_dropout_keeps_no_mask_of_all_pairs():
+    """Nothing as large as the logits is saved for the backward pass, nor allocated."""
+    q, k, v = torch.randn(3, 1, 2, 600, 8).requires_grad_().unbind()
+    largest = 0
+
+    class Watch(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            nonlocal largest
+            out = func(*args, **(kwargs or {}))
+            for each in out if isinstance(out, (tuple, list)) else (out,):
+                if isinstance(each, torch.Tensor):
+                    largest = max(largest, each.untyped_storage().nbytes())
+            return out
+
+    with pieces_of(20_000, long=True, keep=False), Watch():
+        attend(q, k, v, form='pieces', dropout_p=0.1)[0].sum().backward()
+    assert 0 < largest < 2 * 600 * 600 * 4 / 5
+
+
+@pytest.mark.parametrize('encoding', [None, 'RelativePositionBias', 'IRPE product qkv', 'SASARPE'])
+@pytest.mark.parametrize('joint', [False, True])
+def test_regions(encoding, joint):
+    """Tokens meet within a region, in every engine and from a joint projection."""
+    torch.manual_seed(0)
+    grid, windows = (3, 4), 6
+    made = None if encoding is None else examples.relative(encoding, grid).double()
+    tables = [] if made is None else list(made.parameters())
+    for table in tables:
+        torch.nn.init.normal_(table)
+    regions = torch.randint(0, 3, (3, 12))
+    regions[1] = 0
+    keep = (regions[:, :, None] == regions[:, None, :]).repeat(2, 1, 1)[:, None]
+    qkv = torch.randn(windows, 12, 3, 2, 4, dtype=torch.double, requires_grad=True)
+    weights = torch.randn(windows, 2, 12, 4, dtype=torch.double)
+
+    def run(form, grad=True, **masks):
+        if joint and not masks.get('attn_mask', None) is not None:
+            out, _ = attend_joint(qkv, made, None if made is None else grid, form=form, **masks)
+        else:
+            q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind()
+            out, _ = attend(q, k, v, made, None if made is None else grid, form=form, **masks)
+        if not grad:
+            return [out]
+        return [out, *torch.autograd.grad((out * weights).sum(), [qkv, *tables])]
+
+    expected = run('definition', attn_mask=keep)
+    close(run('definition', regions=regions), expected)
+    for options in PIECES:
+        with pieces_of(**options):
+            close(run('pieces', regions=regions), expected)
+            close(run('auto', regions=regions), expected)
+            with torch.no_grad():
+                close(run('auto', grad=False, regions=regions), expected[:1])
+    if encoding is None:
+        close(run('fused', regions=regions), expected)
+
+
+@pytest.mark.parametrize('name', examples.RELATIVE)
+@pytest.mark.parametrize('form', ['definition', 'pieces'])
+def test_autocast(name, form):
+    """bfloat16 comes out as bfloat16, near float32, with finite gradients; float16 likewise."""
+    encoding = examples.relative(name, (7, 9), head_dims=16)
+    inputs = random_inputs(encoding, (7, 9), None, dtype=torch.float32)
+    with torch.no_grad():
+        for parameter in encoding.parameters():
+            parameter.mul_(0.2)
+    expected = results(encoding, inputs, (7, 9), None, form='definition')
+    for dtype in (torch.bfloat16, torch.float16):
+        for options in (dict(elements=10 ** 6, long=False, keep=True),
+                        dict(elements=2000, long=True, keep=False)):
+            with torch.autocast('cpu', dtype=dtype), pieces_of(**options):
+                got = results(encoding, [x.to(dtype) for x in inputs], (7, 9), None, form=form)
+            assert got[0].dtype == dtype
+            for one, other in zip(got, expected, strict=True):
+                assert one.isfinite().all()
+                scale = float(other.abs().max())
+                assert float((one.float() - other).abs().max()) <= 4e-2 * max(scale, 0.5)
+
+
+@pytest.mark.parametrize('prefix', [0, 1])
+@pytest.mark.parametrize('grids', [((3, 5), None), ((4, 6), Grid(2, 3, 2.0, 2.0))])
+@pytest.mark.parametrize('name', examples.RELATIVE)
+def test_score_mods(name, grids, prefix, monkeypatch):
+    """FlexAttention, eager: the definition's output and gradients, with padding and without."""
+    from torch.nn.attention import flex_attention
+    monkeypatch.setattr(flex_attention, '_validate_device', lambda *args: None)
+    torch._dynamo.reset()
+    encoding = examples.relative(name, grids[0], num_prefix_tokens=prefix, head_dims=8)
+    terms = encoding.terms(Grid(*grids[0]), grids[1] or Grid(*grids[0]))
+    if not all(has_score_mod(term) for term in terms):
+        problem = engines.Problem((torch.zeros(1, 1, 1, 1),) * 3, terms)
+        assert not engines.fits_flex(problem)
+        return
+    inputs = random_inputs(encoding, *grids, dtype=torch.float32)
+    mask = padded(inputs[1], prefix)
+    mask[0] = False
+    for each in (None, mask):
+        close(results(encoding, inputs, *grids, form='flex', key_padding_mask=each),
+              results(encoding, inputs, *grids, form='definition', key_padding_mask=each),
+              atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize('name', ['SASARPE', 'QueryRelative2D', 'TransformerXLRPE',
+                                  'RelativePositionBias', 'LogSpacedCPB', 'IRPE cross bias'])
+@pytest.mark.parametrize('prefix', [0, 2])
+def test_fused(name, prefix):
+    """Halves of an axis as further channels, biases as the mask."""
+    for grids in GRIDS:
+        encoding = examples.relative(name, grids[0], num_prefix_tokens=prefix)
+        inputs = random_inputs(encoding, *grids)
+        mask = padded(inputs[1], prefix)
+        close(results(encoding, inputs, *grids, form='fused', key_padding_mask=mask),
+              results(encoding, inputs, *grids, form='definition', key_padding_mask=mask))
+
+
+def test_choice():
+    """By sizes, dtype and what is asked for; the limits are those of limits.py."""
+    def choose(name, grid=(20, 20), **options):
+        encoding = None if name is None else examples.relative(name, grid)
+        length = grid[0] * grid[1]
+        q = torch.zeros(1, 2, length, 4, dtype=options.pop('dtype', torch.float32),
+                        requires_grad=options.pop('trains', False))
+        terms = () if encoding is None else encoding.terms(Grid(*grid), Grid(*grid))
+        return engines.choose(engines.ready(engines.Problem(
+            (q, q, q), list(terms), Grid(*grid), Grid(*grid), **options)))
+
+    assert choose(None) == 'fused' and choose(None, dropout_p=0.1) == 'pieces'
+    assert choose(None, dtype=torch.bfloat16) == 'pieces'
+    assert choose(None, regions=torch.zeros(1, 400)) == 'fused'
+    assert choose(None, regions=torch.zeros(1, 400), trains=True) == 'pieces'
+    assert choose('IRPE product k') == 'pieces' and choose('IRPE product k', (3, 4)) == 'definition'
+    assert choose('RotaryEmbedding2D') == 'fused' and choose('QueryAbsolute1D') == 'fused'
+    with torch.no_grad():
+        assert choose('RelativePositionBias', (12, 12)) == 'fused'
+        assert choose('RelativePositionBias') == 'pieces'
+    assert choose('RelativePositionBias', (12, 12)) == 'pieces'
+    assert (12 * 12) ** 2 < limits.MASK_BELOW <= (20 * 20) ** 2
+
+
+def test_on_an_accelerator_the_choice_saves_memory():
+    """By device alone: tensors of the meta device stand in for it."""
+    def choose(name, prefix=0, **options):
+        encoding = None if name is None else examples.relative(name, (50, 84),
+                                                               num_prefix_tokens=prefix)
+        q = torch.zeros(2, 8, prefix + 4200, 32, device='meta')
+        terms = () if encoding is None else encoding.terms(Grid(50, 84), Grid(50, 84))
+        problem = engines.Problem((q, q, q), list(terms), Grid(50, 84), Grid(50, 84), **options)
+        with mock.patch.object(engines, 'is_counted', lambda problem: False), (
+                mock.patch.object(engines, 'fits_flex', lambda problem: all(
+                    has_score_mod(term) for term in problem.terms))):
+            return engines.choose(problem)
+
+    assert choose(None) == 'fused' and choose('QueryRelative2D') == 'fused'
+    assert choose('IRPE product k') == 'flex' and choose('RelativePositionBias') == 'flex'
+    assert choose('IRPE product qkv') == 'pieces' and choose('ShawRPE') == 'pieces'
+
+
+def test_bad_forms():
+    q = torch.randn(1, 2, 6, 4)
+    with pytest.raises(ValueError, match=f"form='chunked' must be one of {', '.join(FORMS)}"):
+        attend(q, q, q, form='chunked')
+    with pytest.raises(ValueError, match=r"form='pieces' gives no weights \(need_weights=True\)"):
+        attend(q, q, q, form='pieces', need_weights=True)
+    encoding = examples.relative('ShawRPE', (2, 3))
+    with pytest.raises(ValueError, match="form='flex' .* TableOnValues"):
+        attend(q, q, q, encoding, (2, 3), form='flex')
+    with pytest.raises(ValueError, match="form='fused' .* TableByQuery"):
+        attend(q, q, q, encoding, (2, 3), form='fused')

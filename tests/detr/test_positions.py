@@ -1,0 +1,53 @@
+"""Which cells of a map are padding, against the pixels that each cell looks at."""
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import mmposenc  # noqa: F401  (before mmdet)
+from mmposenc.detr.positions import exact_mask
+from mmposenc.functional.masking import extents_to_mask
+
+#: Of images in a batch of the size that each test adds: from one pixel to nearly all of it.
+SHARES = ((1, 1), (0.2, 0.7), (0.45, 0.5), (0.62, 0.3), (0.97, 0.99))
+
+
+def image_sizes(full):
+    """One image of every size of SHARES, and one that fills the batch."""
+    return [tuple(share if share == 1 else max(1, int(share * side))
+                  for share, side in zip(shares, full, strict=True)) for shares in SHARES] + [full]
+
+
+def masks(full, stride, ceil_mode):
+    """Ours, and that of cells without a valid pixel among their own stride x stride."""
+    sizes = image_sizes(full)
+    valid = ~extents_to_mask(sizes, full, torch.device('cpu'))
+    expected = F.max_pool2d(valid[:, None].float(), stride, ceil_mode=ceil_mode)[:, 0] == 0
+    feature = torch.empty(len(sizes), 1, *expected.shape[1:])
+    return exact_mask(feature, full, sizes), expected
+
+
+@pytest.mark.parametrize('stride', [1, 2, 8, 16, 32, 64])
+@pytest.mark.parametrize('full', [(128, 192), (130, 190), (161, 230), (97, 33 * 8), (65, 1)])
+def test_grids_rounded_up(full, stride):
+    ours, expected = masks(full, stride, ceil_mode=True)
+    assert torch.equal(ours, expected)
+
+
+@pytest.mark.parametrize('stride', [2, 8, 32])
+@pytest.mark.parametrize('full', [(128, 192), (102, 134), (97, 264), (127, 191)])
+def test_grids_rounded_down(full, stride):
+    ours, expected = masks(full, stride, ceil_mode=False)
+    assert torch.equal(ours, expected)
+
+
+def test_other_strides_have_cells_of_equal_shares():
+    """Cells of 15 x 10 pixels, whichever power of two is near."""
+    mask = exact_mask(torch.empty(2, 1, 4, 9), (60, 90), [(15, 11), (46, 90)])
+    assert (~mask[0]).nonzero().tolist() == [[0, 0], [0, 1]]
+    assert mask[1].sum() == 0
+
+
+def test_images_of_one_size_have_no_mask():
+    assert exact_mask(torch.empty(2, 1, 3, 4), (96, 128), [(96, 128)] * 2) is None

@@ -1,0 +1,74 @@
+"""Every encoding of ENCODINGS, made for any sizes: what tests and benchmarks run over."""
+from __future__ import annotations
+
+from mmposenc import encodings
+from mmposenc.encodings import RelativeEncoding, TokenEncoding, build_encoding
+from mmposenc.functional import as_grid
+
+#: Configs of relative encodings, several of a class where its options lead to other terms.
+RELATIVE: dict[str, dict] = {
+    **{f'IRPE {method} {on}': dict(type='IRPE', method=method, rpe_on=on)
+       for method in ('product', 'cross', 'euclidean', 'quantization')
+       for on in ('k', 'q', 'v', 'qkv')},
+    'IRPE product qk per head': dict(type='IRPE', rpe_on='qk', shared_heads=False),
+    'IRPE cross k per head': dict(type='IRPE', method='cross', shared_heads=False),
+    **{f'IRPE {method} bias': dict(type='IRPE', method=method, mode='bias', rpe_on='qk',
+                                   shared_heads=method == 'cross')
+       for method in ('product', 'cross', 'euclidean')},
+    'ShawRPE': dict(type='ShawRPE', max_offset=2, on_values=True),
+    'ShawRPE sequence': dict(type='ShawRPE', max_offset=3, method='sequence', on_values=True),
+    'HuangRPE': dict(type='HuangRPE', max_offset=2, shared_heads=False),
+    'HuangRPE sequence': dict(type='HuangRPE', max_offset=3, method='sequence'),
+    'TransformerXLRPE': dict(type='TransformerXLRPE'),
+    'TransformerXLRPE sequence': dict(type='TransformerXLRPE', method='sequence'),
+    'SASARPE': dict(type='SASARPE', max_offset=3),
+    'SASARPE per head': dict(type='SASARPE', max_offset=3, shared_heads=False),
+    'RelativePositionBias': dict(type='RelativePositionBias'),
+    'LogSpacedCPB': dict(type='LogSpacedCPB', hidden_dims=8),
+    'QueryAbsolute1D': dict(type='QueryAbsolute1D'),
+    'QueryRelative1D': dict(type='QueryRelative1D'),
+    'QueryRelative1D per head': dict(type='QueryRelative1D', shared_heads=False),
+    'QueryRelative2D': dict(type='QueryRelative2D'),
+    'RotaryEmbedding2D': dict(type='RotaryEmbedding2D'),
+    'RotaryEmbedding2D mixed': dict(type='RotaryEmbedding2D', mode='mixed'),
+    'CombinedRPE': dict(type='CombinedRPE', encodings=[
+        dict(type='IRPE', rpe_on='qkv'), dict(type='RelativePositionBias'),
+        dict(type='QueryRelative1D'), dict(type='QueryAbsolute1D'), dict(type='SASARPE')]),
+    'CombinedRPE of masks': dict(type='CombinedRPE', encodings=[
+        dict(type='RotaryEmbedding2D'), dict(type='RelativePositionBias'),
+        dict(type='LogSpacedCPB', hidden_dims=8)]),
+}
+
+#: Configs of token encodings.
+TOKEN: dict[str, dict] = {
+    'PEG': dict(type='PEG'),
+    'LearnedPositionEmbedding': dict(type='LearnedPositionEmbedding'),
+    'SinCosPositionEncoding': dict(type='SinCosPositionEncoding'),
+    'ContextPool': dict(type='ContextPool'),
+}
+
+
+def relative(name: str, q_grid, *, head_dims: int = 4, num_heads: int = 2,
+             num_prefix_tokens: int = 0) -> RelativeEncoding:
+    """A relative encoding for queries on ``q_grid``."""
+    grid = as_grid(q_grid)
+    return build_encoding(
+        dict(RELATIVE[name]), RelativeEncoding, name, head_dims=head_dims, num_heads=num_heads,
+        num_prefix_tokens=num_prefix_tokens, window_size=grid.hw, max_size=grid.hw,
+        max_tokens=num_prefix_tokens + grid.num_cells)
+
+
+def token(name: str, grid, *, embed_dims: int = 8) -> TokenEncoding:
+    """A token encoding for a grid."""
+    return build_encoding(dict(TOKEN[name]), TokenEncoding, name, embed_dims=embed_dims,
+                          grid_shape=as_grid(grid).hw)
+
+
+def classes() -> set[str]:
+    """Names of all classes that have an example."""
+    return {cfg['type'] for cfg in (*RELATIVE.values(), *TOKEN.values())}
+
+
+def missing() -> set[str]:
+    """Names of ENCODINGS without an example."""
+    return set(encodings.ENCODINGS) - classes()

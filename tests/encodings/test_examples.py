@@ -1,0 +1,36 @@
+"""The examples that other tests run over."""
+import examples
+import pytest
+import torch
+from relative_checks import random_inputs
+
+from mmposenc.attention import attend
+
+
+def test_every_encoding_has_an_example():
+    assert not examples.missing()
+
+
+@pytest.mark.parametrize('name', examples.TOKEN)
+def test_token_encodings_change_tokens(name):
+    """Of the grid, not of the prefix; every parameter has a gradient."""
+    torch.manual_seed(0)
+    encoding = examples.token(name, (3, 5)).double().eval()
+    for parameter in encoding.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    x = torch.randn(2, 16, 8, dtype=torch.double)
+    out = encoding(x, (3, 5), num_prefix_tokens=1)
+    assert torch.equal(out[:, :1], x[:, :1]) and not torch.allclose(out[:, 1:], x[:, 1:])
+    if list(encoding.parameters()):
+        out.square().sum().backward()
+    assert all(p.grad is not None and p.grad.abs().max() > 0 for p in encoding.parameters())
+
+
+@pytest.mark.parametrize('name', examples.RELATIVE)
+def test_relative_encodings_change_attention(name):
+    encoding = examples.relative(name, (3, 5))
+    q, k, v = (x.requires_grad_() for x in random_inputs(encoding, (3, 5), None))
+    out, _ = attend(q, k, v, encoding, (3, 5))
+    assert not torch.allclose(out, attend(q, k, v)[0])
+    out.square().sum().backward()
+    assert all(p.grad is not None and p.grad.abs().max() > 0 for p in encoding.parameters())

