@@ -10,6 +10,7 @@ from ..encodings.base import RelativeEncoding
 from ..encodings.build import build_encoding
 from ..functional.grids import GridLike, check_tokens
 from .core import Options, attend, attend_joint, checked_form
+from .linear import Linear
 
 
 class MultiheadAttention(nn.Module):
@@ -51,8 +52,8 @@ class MultiheadAttention(nn.Module):
         self.num_prefix_tokens = num_prefix_tokens
         self.form = checked_form(form)
         self.attn_drop = attn_drop
-        self.qkv = nn.Linear(embed_dims, 3 * embed_dims, bias=qkv_bias)
-        self.proj = nn.Linear(embed_dims, embed_dims)
+        self.qkv = Linear(embed_dims, 3 * embed_dims, bias=qkv_bias)
+        self.proj = Linear(embed_dims, embed_dims)
         self.proj_drop = nn.Dropout(proj_drop)
         self.rel_pos_encoding: RelativeEncoding | None = None
         if rel_pos_encoding is not None:

@@ -11,6 +11,7 @@ from ..encodings.base import RelativeEncoding
 from ..functional.grids import Grid, GridLike, as_grid
 from ..functional.masking import map_to_tokens, pad_map, tokens_to_map
 from .core import attend, checked_form
+from .linear import Linear
 from .multihead import build_relative_encoding
 
 
@@ -59,9 +60,9 @@ class SpatialReductionAttention(nn.Module):
         self.num_prefix_tokens = num_prefix_tokens
         self.attn_drop, self.form = attn_drop, checked_form(form)
         self.ceil_mode = ceil_mode
-        self.q = nn.Linear(embed_dims, embed_dims, bias=qkv_bias)
-        self.kv = nn.Linear(embed_dims, 2 * embed_dims, bias=qkv_bias)
-        self.proj = nn.Linear(embed_dims, embed_dims)
+        self.q = Linear(embed_dims, embed_dims, bias=qkv_bias)
+        self.kv = Linear(embed_dims, 2 * embed_dims, bias=qkv_bias)
+        self.proj = Linear(embed_dims, embed_dims)
         self.proj_drop = nn.Dropout(proj_drop)
         if sr_ratio > 1:
             self.sr = nn.Conv2d(embed_dims, embed_dims, sr_ratio, stride=sr_ratio)

@@ -10,6 +10,7 @@ from ..encodings.base import RelativeEncoding
 from ..functional.grids import GridLike, as_grid, check_tokens
 from ..functional.windows import absent_keys, join_windows, partition_windows, window_regions
 from .core import attend_joint, checked_form
+from .linear import Linear
 from .multihead import build_relative_encoding
 
 
@@ -49,8 +50,8 @@ class WindowAttention(nn.Module):
         self.embed_dims, self.num_heads = embed_dims, num_heads
         self.head_dims = embed_dims // num_heads
         self.attn_drop, self.form = attn_drop, checked_form(form)
-        self.qkv = nn.Linear(embed_dims, 3 * embed_dims, bias=qkv_bias)
-        self.proj = nn.Linear(embed_dims, embed_dims)
+        self.qkv = Linear(embed_dims, 3 * embed_dims, bias=qkv_bias)
+        self.proj = Linear(embed_dims, embed_dims)
         self.proj_drop = nn.Dropout(proj_drop)
         self.rel_pos_encoding: RelativeEncoding | None = None
         if rel_pos_encoding is not None:

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from ..attention.linear import Linear
 from ..attention.window import ShiftWindowAttention
 from ..encodings.placement import PlacedEncodings
 from ..functional.grids import valid_extents
@@ -73,7 +74,7 @@ class PatchMerging(nn.Module):
     def __init__(self, embed_dims: int, norm_eps: float = 1e-5) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(4 * embed_dims, eps=norm_eps)
-        self.reduction = nn.Linear(4 * embed_dims, 2 * embed_dims, bias=False)
+        self.reduction = Linear(4 * embed_dims, 2 * embed_dims, bias=False)
 
     def forward(self, x: Tensor, hw_shape: tuple[int, int]) -> tuple[Tensor, tuple[int, int]]:
         """(B, H*W, C), zero where padded, to (B, H'*W', 2 C) and (H', W'), halves rounded up."""

@@ -7,10 +7,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .linear import linear, outer
+
 #: Rows of one chunk: 1024 x 512 hidden float32 values are 2 MiB, which stays in a core's cache.
 CHUNK_ROWS = 1024
-#: Hidden layers below this many bytes are computed at once: storing them is cheaper than redoing.
-MIN_HIDDEN_BYTES = 32 * 2 ** 20
+#: Hidden layers of fewer numbers are computed at once: storing them is cheaper than redoing
+#: (benchmarks/backbones.py, Swin-T 224: stage 1 has 9.6 million and gains, stage 2 half and loses).
+MIN_HIDDEN = 2 ** 23
+#: What the chunked form computes in.
+CHUNKED_DTYPES = (torch.float32, torch.float64, torch.bfloat16)
 ACTIVATIONS = ('gelu', 'relu')
 
 
@@ -37,9 +42,10 @@ def mlp(x: Tensor, weight1: Tensor, bias1: Tensor, weight2: Tensor, bias2: Tenso
         form: 'stored' keeps the hidden layer for the backward pass; 'chunked' computes a few rows
             at a time and again in the backward pass: the extra matrix product costs less than
             writing and reading two hidden layers on a CPU. 'kept', for relu, keeps the hidden layer
-            and goes through the backward pass by rows. 'auto' takes 'chunked' for large float32 or
-            float64 inputs on a CPU, outside autocast and torch.compile, and 'kept' for smaller
-            ones with relu.
+            and goes through the backward pass by rows. 'auto' takes 'chunked' for large inputs on
+            a CPU, outside torch.compile, and 'kept' for smaller ones with relu, outside autocast.
+            Under autocast rows are computed in its dtype, and gradients of the weights summed up
+            in float32.
         activation: 'gelu' or 'relu'.
 
     Returns:
@@ -50,29 +56,37 @@ def mlp(x: Tensor, weight1: Tensor, bias1: Tensor, weight2: Tensor, bias2: Tenso
     """
     if activation not in ACTIVATIONS:
         raise ValueError(f'activation={activation!r} must be one of {ACTIVATIONS}')
+    dtype = _compute_dtype(x)
     if form == 'auto':
-        form = _choose_form(x, weight1, activation)
+        form = _choose_form(x, weight1, dtype, activation)
     if form == 'stored':
-        hidden = F.linear(x, weight1, bias1)
+        hidden = linear(x, weight1, bias1)
         hidden = F.gelu(hidden) if activation == 'gelu' else F.relu(hidden)
-        return F.linear(hidden, weight2, bias2)
+        return linear(hidden, weight2, bias2)
     if form not in ('chunked', 'kept') or (form == 'kept' and activation != 'relu'):
         raise ValueError(f"form={form!r} must be 'auto', 'stored', 'chunked' or, with "
                          f"activation='relu', 'kept'")
-    out: Tensor = _ChunkedMLP.apply(x.reshape(-1, x.shape[-1]), weight1,  # type: ignore[no-untyped-call]
-                                   bias1, weight2, bias2, activation, form == 'kept')
+    out: Tensor = _ChunkedMLP.apply(  # type: ignore[no-untyped-call]
+        x.reshape(-1, x.shape[-1]).to(dtype), weight1, bias1, weight2, bias2, activation,
+        form == 'kept')
     return out.reshape(*x.shape[:-1], weight2.shape[0])
 
 
-def _choose_form(x: Tensor, weight1: Tensor, activation: str) -> str:
-    if (torch.compiler.is_compiling() or x.device.type != 'cpu'
-            or torch.is_autocast_enabled('cpu') or x.dtype != weight1.dtype
-            or x.dtype not in (torch.float32, torch.float64)):
+def _choose_form(x: Tensor, weight1: Tensor, dtype: torch.dtype, activation: str) -> str:
+    if torch.compiler.is_compiling() or x.device.type != 'cpu' or dtype not in CHUNKED_DTYPES:
         return 'stored'
-    hidden_bytes = x.numel() // x.shape[-1] * weight1.shape[0] * x.element_size()
-    if hidden_bytes >= MIN_HIDDEN_BYTES:
+    if dtype == x.dtype != weight1.dtype and not torch.is_autocast_enabled('cpu'):
+        return 'stored'  # which says that the two differ
+    if x.numel() // x.shape[-1] * weight1.shape[0] >= MIN_HIDDEN:
         return 'chunked'
-    return 'kept' if activation == 'relu' and torch.is_grad_enabled() else 'stored'
+    keeps = activation == 'relu' and torch.is_grad_enabled() and dtype == weight1.dtype
+    return 'kept' if keeps else 'stored'
+
+
+def _compute_dtype(x: Tensor) -> torch.dtype:
+    """What autocast would compute in."""
+    casts = torch.is_autocast_enabled('cpu') and x.dtype != torch.float64
+    return torch.get_autocast_dtype('cpu') if casts and x.device.type == 'cpu' else x.dtype
 
 
 def _chunk_rows(rows: int) -> int:
@@ -81,23 +95,27 @@ def _chunk_rows(rows: int) -> int:
 
 
 class _ChunkedMLP(torch.autograd.Function):
-    """mlp() by rows; saves its input and, where it keeps that, the hidden layer behind relu."""
+    """mlp() by rows, in x's dtype; saves its input and, where it keeps that, the hidden layer
+    behind relu. Gradients of the weights are summed up in float32 at least."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight1: Tensor, bias1: Tensor, weight2: Tensor,
                 bias2: Tensor, activation: str, keep: bool) -> Tensor:
-        out = x.new_empty(x.shape[0], weight2.shape[0])
-        step = _chunk_rows(x.shape[0])
-        buffer = x.new_empty(x.shape[0] if keep else min(step, x.shape[0]), weight1.shape[0])
-        for start in range(0, x.shape[0], step):
-            rows = x[start:start + step]
-            first = start if keep else 0
-            hidden = buffer[first:first + rows.shape[0]]
-            torch.addmm(bias1, rows, weight1.t(), out=hidden)
-            _ACTIVATE[activation](hidden)
-            torch.addmm(bias2, hidden, weight2.t(), out=out[start:start + step])
-        ctx.save_for_backward(x, weight1, bias1, weight2, buffer if keep else None)
+        ctx.dtypes = [None, *(w.dtype for w in (weight1, bias1, weight2, bias2)), None, None]
         ctx.activation = activation
+        weight1, bias1, weight2, bias2 = (w.to(x.dtype) for w in (weight1, bias1, weight2, bias2))
+        out = x.new_empty(x.shape[0], weight2.shape[0])
+        kept = x.new_empty(x.shape[0], weight1.shape[0]) if keep else None
+        step = _chunk_rows(x.shape[0])
+        for start in range(0, x.shape[0], step):
+            part = slice(start, start + step)
+            hidden = linear(x[part], weight1, bias1)
+            if kept is None:
+                _ACTIVATE[activation](hidden)
+            else:
+                hidden = torch.clamp_min(hidden, 0, out=kept[part])
+            out[part] = linear(hidden, weight2, bias2)
+        ctx.save_for_backward(x, weight1, bias1, weight2, kept)
         return out
 
     @staticmethod
@@ -107,35 +125,26 @@ class _ChunkedMLP(torch.autograd.Function):
         grad_out = grad_out.contiguous()
         need_x, need_1, _, need_2, *_ = ctx.needs_input_grad
         grad_x = torch.empty_like(x) if need_x else None
-        grad_w1, grad_b1, grad_w2 = map(torch.zeros_like, (weight1, bias1, weight2))
+        total = torch.promote_types(x.dtype, torch.float32)  # what chunks are summed up in
+        grad_w1, grad_b1, grad_w2 = (torch.zeros_like(w, dtype=total)
+                                     for w in (weight1, bias1, weight2))
         step = _chunk_rows(x.shape[0])
-        rows_max = min(step, x.shape[0])
-        # relu's derivative needs its output alone, and takes the gradient's place
-        count = {'gelu': 3, 'relu': 1 + (kept is None)}[ctx.activation]
-        buffers = [x.new_empty(rows_max, weight1.shape[0]) for _ in range(count)]
         for start in range(0, x.shape[0], step):
-            rows = x[start:start + step]
-            grad_rows = grad_out[start:start + step]
-            grad_act, *others = (buffer[:rows.shape[0]] for buffer in buffers)
-            if kept is not None:
-                pre = act = kept[start:start + step]
-            else:
-                pre = act = torch.addmm(bias1, rows, weight1.t(), out=others[0])
-            if ctx.activation == 'gelu':
-                act = others[1]
-                torch.ops.aten.gelu.out(pre, out=act)
-            elif kept is None:
-                act.relu_()
+            part = slice(start, start + step)
+            rows, grad_rows = x[part], grad_out[part]
+            pre = linear(rows, weight1, bias1) if kept is None else kept[part]
+            # relu's derivative needs its output alone, which may take the input's place
+            act = torch.ops.aten.gelu(pre) if ctx.activation == 'gelu' else (
+                pre if kept is not None else pre.relu_())
             if need_2:
-                grad_w2.addmm_(grad_rows.t(), act)
-            torch.mm(grad_rows, weight2, out=grad_act)
-            # gelu: the activation is no longer needed
-            grad_pre = act if ctx.activation == 'gelu' else grad_act
-            _GRADIENT_OUT[ctx.activation](grad_act, pre, grad_pre)
+                grad_w2 += outer(grad_rows, act)
+            grad_act = linear(grad_rows, weight2.t())
+            _GRADIENT_OUT[ctx.activation](grad_act, pre, grad_act)
             if need_1:
-                grad_w1.addmm_(grad_pre.t(), rows)
-                grad_b1 += grad_pre.sum(0)
+                grad_w1 += outer(grad_act, rows)
+                grad_b1 += grad_act.sum(0, dtype=total)
             if grad_x is not None:
-                torch.mm(grad_pre, weight1, out=grad_x[start:start + step])
-        grad_b2 = grad_out.sum(0)
-        return grad_x, grad_w1, grad_b1, grad_w2, grad_b2, None, None
+                grad_x[part] = linear(grad_act, weight1.t())
+        grads = (grad_x, grad_w1, grad_b1, grad_w2, grad_out.sum(0, dtype=total), None, None)
+        return tuple(grad if grad is None or dtype is None else grad.to(dtype)
+                     for grad, dtype in zip(grads, ctx.dtypes, strict=True))

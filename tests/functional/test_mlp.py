@@ -51,16 +51,58 @@ def test_frozen_arguments_get_no_gradient(frozen, form, activation):
     assert [arg.grad is None for arg in args] == [index == frozen for index in range(5)]
 
 
-def test_auto_stores_under_autocast_and_chunks_what_is_large(monkeypatch):
+def test_auto_chunks_what_is_large_under_autocast_too(monkeypatch):
     calls = []
-    monkeypatch.setattr(module._ChunkedMLP, 'apply', lambda *a: calls.append(1) or a[0])
-    monkeypatch.setattr(module, 'MIN_HIDDEN_BYTES', 0)
+    monkeypatch.setattr(module._ChunkedMLP, 'apply', lambda *a: calls.append(a[0].dtype) or a[0])
+    monkeypatch.setattr(module, 'MIN_HIDDEN', 0)
     args = [arg.detach().float() for arg in make((6,), out=5)]
     mlp(*args)
-    assert calls == [1]
     with torch.autocast('cpu', torch.bfloat16):
-        assert mlp(*args).dtype == torch.bfloat16
-    assert calls == [1]
+        mlp(*args)
+        mlp(*[arg.double() for arg in args])  # which autocast leaves alone
+    assert calls == [torch.float32, torch.bfloat16, torch.float64]
+    monkeypatch.setattr(module, 'MIN_HIDDEN', 2 ** 40)
+    mlp(*args)
+    assert len(calls) == 3
+
+
+def gradients(args, weight, **options):
+    with torch.autocast('cpu', torch.bfloat16):
+        out = mlp(*args, **options)
+    return [out, *torch.autograd.grad((out * weight).sum(), args)]
+
+
+@pytest.mark.parametrize('form, activation', FORMS)
+def test_autocast_equals_the_stored_form_to_rounding(form, activation, monkeypatch):
+    """Against float64, by rows is no further off than storing is, save for a rounding more."""
+    monkeypatch.setattr(module, 'CHUNK_ROWS', 16)
+    exact = make((3, 40), dims=24, hidden=48, out=20)
+    args = [arg.detach().float().requires_grad_() for arg in exact]
+    weight = torch.randn(3, 40, 20)
+    out = mlp(*exact, form='stored', activation=activation)
+    right = [out, *torch.autograd.grad((out * weight).sum(), exact)]
+    stored = gradients(args, weight, form='stored', activation=activation)
+    chunked = gradients(args, weight, form=form, activation=activation)
+    assert chunked[0].dtype == torch.bfloat16
+    assert all(grad.dtype == torch.float32 for grad in chunked[1:])
+    for own, plain, value in zip(chunked, stored, right, strict=True):
+        scale = value.abs().max()
+        error, allowed = ((x - value).abs().max() / scale for x in (own, plain))
+        assert error <= 1.5 * allowed + 2 ** -9, (error, allowed)
+
+
+@pytest.mark.parametrize('autocast', [True, False])
+def test_gradients_of_many_chunks_are_summed_up_in_float32(autocast, monkeypatch):
+    """In bfloat16 a sum of 512 equal parts would stop growing at 256."""
+    monkeypatch.setattr(module, 'CHUNK_ROWS', 1)
+    dtype = torch.float32 if autocast else torch.bfloat16
+    x, weight1 = torch.ones(512, 1, dtype=dtype), torch.ones(1, 1, dtype=dtype)
+    args = [x, weight1, weight1[0], weight1, weight1[0]]
+    args = [arg.clone().requires_grad_() for arg in args]
+    with torch.autocast('cpu', torch.bfloat16, enabled=autocast):
+        mlp(*args, form='chunked', activation='relu').sum().backward()
+    assert [arg.grad.item() for arg in args[1:]] == [512, 512, 1024, 512]
+    assert args[1].grad.dtype == dtype
 
 
 def test_unknown_form_is_named():

@@ -1,0 +1,99 @@
+"""Linear layers on a CPU by the faster of the two libraries that PyTorch holds.
+
+PyTorch computes float32 products with MKL, which uses AVX-512 on Intel's processors alone. oneDNN,
+which PyTorch has for convolutions, bfloat16 and compiled models, uses it on all: on an AMD EPYC
+(Zen 5) it takes half of the time.
+"""
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+#: Multiply-adds from which a call of oneDNN pays: below, it costs more than it saves
+#: (benchmarks/products.py, rows 64x128x128 and 197x64x64).
+MIN_PRODUCT = 2 ** 20
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """``F.linear``, faster in float32 on a processor with AVX-512 that is not Intel's.
+
+    Args:
+        x: (..., C).
+        weight: (C', C).
+        bias: (C',) or None.
+
+    Returns:
+        (..., C'), equal to ``F.linear`` to rounding; so are gradients of every order.
+    """
+    if not _takes_onednn(x, weight):
+        return F.linear(x, weight, bias)
+    if torch.is_grad_enabled():
+        out: Tensor = _Linear.apply(x, weight, bias)  # type: ignore[no-untyped-call]
+        return out
+    return _product(x, weight, bias)
+
+
+def outer(a: Tensor, b: Tensor) -> Tensor:
+    """a^T b of (rows, n) and (rows, k), as :func:`linear`: the gradient of a weight."""
+    # oneDNN copies a transposed first operand, and takes a transposed second one as it is.
+    return linear(a.t(), b.t()) if a.shape[1] <= b.shape[1] else linear(b.t(), a.t()).t()
+
+
+def _takes_onednn(x: Tensor, weight: Tensor) -> bool:
+    """Whether oneDNN computes x W^T, and faster; not while a model is compiled or traced."""
+    if torch.compiler.is_compiling() or torch.jit.is_tracing():  # type: ignore[no-untyped-call]
+        return False
+    if (x.dtype != torch.float32 or weight.dtype != torch.float32 or x.device.type != 'cpu'
+            or weight.device.type != 'cpu' or x.numel() * weight.shape[0] < MIN_PRODUCT):
+        return False
+    return (_onednn_is_faster() and bool(torch.backends.mkldnn.enabled)
+            and not torch.is_autocast_enabled('cpu')
+            and type(weight) in (Tensor, torch.nn.Parameter))
+
+
+def _product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    out: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, 'none', [], '')
+    return out
+
+
+@functools.cache
+def _onednn_is_faster() -> bool:
+    """A processor with AVX-512 that MKL leaves unused, and a PyTorch with both libraries."""
+    mkl, onednn = torch.backends.mkl, torch.backends.mkldnn
+    if not (mkl.is_available() and onednn.is_available()  # type: ignore[no-untyped-call]
+            and torch.backends.cpu.get_cpu_capability() == 'AVX512'
+            and hasattr(torch.ops.mkldnn, '_linear_pointwise')):
+        return False
+    info = Path('/proc/cpuinfo')
+    return info.exists() and 'AuthenticAMD' in info.read_text(encoding='utf-8', errors='ignore')
+
+
+class _Linear(torch.autograd.Function):
+    """Three products: forward, and by x and by the weight in the backward pass."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        return _product(x, weight, bias)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor | None], output: Tensor
+                      ) -> None:
+        x, weight, bias = inputs
+        ctx.save_for_backward(x, weight)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight = ctx.saved_tensors
+        need_x, need_weight, need_bias = ctx.needs_input_grad
+        rows = grad.reshape(-1, grad.shape[-1])
+        # linear() again, so that these have gradients too.
+        grad_x = linear(grad, weight.t()) if need_x else None
+        grad_weight = outer(rows, x.reshape(-1, x.shape[-1])) if need_weight else None
+        return grad_x, grad_weight, rows.sum(0) if need_bias else None

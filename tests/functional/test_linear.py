@@ -1,0 +1,124 @@
+"""Linear layers by oneDNN equal PyTorch's."""
+import pytest
+import torch
+import torch.nn.functional as F
+
+from mmposenc.functional import linear as module
+from mmposenc.functional.linear import linear, outer
+
+SIZES = [((3, 5), 4), ((2, 7, 8), 3), ((1, 1, 6), 6), ((0, 4), 2)]
+
+
+@pytest.fixture
+def onednn(monkeypatch):
+    """Every float32 product by oneDNN, on any processor that has it; counts the calls."""
+    if not hasattr(torch.ops.mkldnn, '_linear_pointwise'):
+        pytest.skip('this PyTorch was built without oneDNN')
+    calls = []
+    own = module._product
+    monkeypatch.setattr(module, '_product', lambda *args: calls.append(args) or own(*args))
+    monkeypatch.setattr(module, '_onednn_is_faster', lambda: True)
+    monkeypatch.setattr(module, 'MIN_PRODUCT', 1)
+    return calls
+
+
+def make(shape, out, bias=True):
+    torch.manual_seed(0)
+    sizes = [shape, (out, shape[-1])] + ([(out,)] if bias else [])
+    return [torch.randn(size, requires_grad=True) for size in sizes]
+
+
+@pytest.mark.parametrize('bias', [True, False])
+@pytest.mark.parametrize('shape, out', SIZES)
+def test_values_and_gradients_are_those_of_float64(shape, out, bias, onednn):
+    args = make(shape, out, bias)
+    exact = [arg.detach().double().requires_grad_() for arg in args]
+    expected = F.linear(*exact)
+    result = linear(*args)
+    torch.testing.assert_close(result.double(), expected, atol=1e-5, rtol=1e-5)
+    grad = torch.randn_like(result)
+    for own, right in zip(torch.autograd.grad(result, args, grad),
+                          torch.autograd.grad(expected, exact, grad.double()), strict=True):
+        torch.testing.assert_close(own.double(), right, atol=1e-5, rtol=1e-5)
+    # Forward, and by the input and the weight; PyTorch has the empty ones.
+    assert len(onednn) == (3 if args[0].numel() else 0)
+
+
+def test_second_gradients_are_those_of_pytorch(onednn):
+    def second(function):
+        args = make((3, 5), 4)
+        grads = torch.autograd.grad(function(*args).pow(3).sum(), args, create_graph=True)
+        return torch.autograd.grad(sum(grad.square().sum() for grad in grads), args)
+    for own, right in zip(second(linear), second(F.linear), strict=True):
+        torch.testing.assert_close(own, right, atol=1e-3, rtol=1e-4)
+
+
+@pytest.mark.parametrize('frozen', range(3))
+def test_frozen_arguments_get_no_gradient(frozen, onednn):
+    args = make((6, 5), 4)
+    args[frozen].requires_grad_(False)
+    linear(*args).square().sum().backward()
+    assert [arg.grad is None for arg in args] == [index == frozen for index in range(3)]
+
+
+@pytest.mark.parametrize('widths', [(3, 8), (8, 3), (4, 4)])
+def test_outer_is_the_product_of_transposed_rows(widths, onednn):
+    a, b = (torch.randn(6, width) for width in widths)
+    torch.testing.assert_close(outer(a, b), a.t() @ b)
+    assert len(onednn) == 1
+
+
+def test_views_that_are_not_contiguous(onednn):
+    x, weight = torch.randn(5, 4, 6)[:, 1], torch.randn(6, 3).t()
+    torch.testing.assert_close(linear(x, weight), F.linear(x, weight))
+    torch.testing.assert_close(linear(x.expand(2, 5, 6), weight),
+                               F.linear(x.expand(2, 5, 6), weight))
+
+
+def test_torch_func_goes_through(onednn):
+    x, weight, bias = (arg.detach() for arg in make((3, 5), 4))
+    for function in (linear, F.linear):
+        gradient = torch.func.grad(lambda w, f=function: f(x, w, bias).square().sum())(weight)
+        mapped = torch.vmap(lambda rows, f=function: f(rows, weight, bias))(torch.stack([x, 2 * x]))
+        if function is linear:
+            own = gradient, mapped
+    torch.testing.assert_close(own, (gradient, mapped))
+
+
+@pytest.mark.parametrize('dtype', [torch.float64, torch.bfloat16])
+def test_other_dtypes_are_pytorchs(dtype, onednn):
+    x, weight = torch.randn(4, 6).to(dtype), torch.randn(3, 6).to(dtype)
+    torch.testing.assert_close(linear(x, weight), F.linear(x, weight), atol=0, rtol=0)
+    assert not onednn
+
+
+def test_autocast_compile_and_the_switch_of_pytorch_are_kept(onednn):
+    x, weight = torch.randn(4, 6), torch.randn(3, 6)
+    with torch.autocast('cpu', torch.bfloat16):
+        assert linear(x, weight).dtype == torch.bfloat16
+    with torch.backends.mkldnn.flags(enabled=False):
+        linear(x, weight)
+    assert linear(x.to('meta'), weight.to('meta')).shape == (4, 3)
+    assert not onednn
+    linear(x, weight)
+    assert len(onednn) == 1
+    assert torch.compile(linear, backend='eager', fullgraph=True)(x, weight).shape == (4, 3)
+    assert len(onednn) == 1
+
+
+def test_small_products_are_pytorchs():
+    size = module.MIN_PRODUCT
+    x = torch.ones(1, 4)
+    assert not module._takes_onednn(x, torch.ones(size // 4 - 1, 4))
+
+
+@pytest.mark.parametrize('vendor, capability, faster', [
+    ('AuthenticAMD', 'AVX512', True), ('GenuineIntel', 'AVX512', False),
+    ('AuthenticAMD', 'AVX2', False)])
+def test_only_where_mkl_leaves_avx512_unused(vendor, capability, faster, monkeypatch):
+    if not (torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()):
+        pytest.skip('this PyTorch lacks one of the two libraries')
+    monkeypatch.setattr(torch.backends.cpu, 'get_cpu_capability', lambda: capability)
+    monkeypatch.setattr(module.Path, 'exists', lambda path: True)
+    monkeypatch.setattr(module.Path, 'read_text', lambda path, **kwargs: f'vendor_id\t: {vendor}\n')
+    assert module._onednn_is_faster.__wrapped__() is faster
