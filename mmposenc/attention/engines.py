@@ -25,6 +25,7 @@ from ..functional.attention.terms import (
 )
 from ..functional.attention.writers import LogitWriter, ValueTableWriter
 from ..functional.grids import Grid
+from ..functional.linear import onednn_is_faster
 
 
 class Problem(NamedTuple):
@@ -91,10 +92,19 @@ def choose(problem: Problem) -> str:
     if problem.bytes <= limits.DEFINITION_BYTES or not has_writers(problem):
         return 'definition'
     if is_plain and (problem.regions is None or not problem.trains):
-        # SDPA has slow kernels of half precision on a CPU.
-        return 'fused' if q.dtype != torch.bfloat16 else 'pieces'
+        return 'pieces' if problem.regions is None and _plain_pieces_pay(problem) else 'fused'
     few = problem.pairs < limits.MASK_BELOW and not problem.trains and problem.dropout_p == 0.0
     return 'fused' if few and _adds_bias(problem.terms) else 'pieces'
+
+
+def _plain_pieces_pay(problem: Problem) -> bool:
+    q, k, _ = split(problem.qkv)
+    if k.shape[2] < limits.PLAIN_PIECES_KEYS:
+        return False
+    if q.dtype == torch.bfloat16:
+        return problem.pairs >= limits.PLAIN_HALF_FROM
+    return (q.dtype == torch.float32 and problem.pairs >= limits.PLAIN_PIECES_FROM
+            and onednn_is_faster())
 
 
 def definition(problem: Problem, need_weights: bool = False) -> tuple[Tensor, Tensor | None]:

@@ -18,6 +18,12 @@ ACCELERATOR_PIECE_BYTES = 64 * 1024 * 1024
 #: (benchmarks/relative.py cost, row 577: 16 MiB; benchmarks/windows.py, 800x1333).
 KEPT_BYTES = 16 * 1024 * 1024
 
+#: Pairs, and keys, from which plain attention in pieces is faster than SDPA on a CPU where oneDNN
+#: is the faster library: SDPA's products are MKL's (benchmarks/relative.py plain).
+PLAIN_PIECES_FROM, PLAIN_PIECES_KEYS = 512 * 512, 128
+#: The same in bfloat16, for which SDPA has no fast kernel on any CPU that was tried.
+PLAIN_HALF_FROM = 128 * 128
+
 #: Bytes of all logits up to which the definition is no slower than pieces on a CPU
 #: (benchmarks/relative.py small).
 DEFINITION_BYTES = 1024 * 1024
