@@ -5,6 +5,7 @@ import argparse
 import math
 from collections.abc import Callable
 
+import torch
 import torch.nn.functional as F
 from measure import paired_ratios, paired_times, peak_memory
 from relative_inputs import (
