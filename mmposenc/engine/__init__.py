@@ -3,6 +3,7 @@ from .amp import AmpOptimWrapper
 from .browse import browse
 from .config import load_config, override, set_work_dir
 from .dump import DumpSegResults
+from .gradients import GradientCheckHook
 from .launch import (
     build_runner,
     leave_process_group,
@@ -15,6 +16,6 @@ from .progress import ProgressBarHook
 from .runner import Runner
 from .seeding import EpochSeedHook
 
-__all__ = ['AmpOptimWrapper', 'DumpSegResults', 'EpochSeedHook', 'ProgressBarHook', 'Runner',
-           'browse', 'build_runner', 'leave_process_group', 'load_config', 'override',
-           'prepare_testing', 'prepare_training', 'set_work_dir', 'test', 'train']
+__all__ = ['AmpOptimWrapper', 'DumpSegResults', 'EpochSeedHook', 'GradientCheckHook',
+           'ProgressBarHook', 'Runner', 'browse', 'build_runner', 'leave_process_group',
+           'load_config', 'override', 'prepare_testing', 'prepare_training', 'set_work_dir', 'test', 'train']

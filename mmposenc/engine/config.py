@@ -38,7 +38,7 @@ def load_config(name: str) -> Config:
         path = next((root / relative for root in roots if (root / relative).is_file()), None)
         if path is None:
             known = [str(file.relative_to(root)) for root in roots for file in root.rglob('*.py')]
-            raise FileNotFoundError(f'no config {name!r}{_suggest(relative, known)}')
+            raise FileNotFoundError(f'no config {name!r}{suggest(relative, known)}')
         return Config.fromfile(path)
     if not Path(name).is_file():
         raise FileNotFoundError(f'no config file {name!r}')
@@ -73,7 +73,7 @@ def _check_key(cfg: Config, key: str) -> None:
                 'key that uses it (such as train_dataloader.dataset.data_root)')
         known = sorted(LIVE_KEYS | set(cfg))
         raise ValueError(f"--cfg-options {key}: the config has no '{first}'"
-                         f'{_suggest(first, known)}')
+                         f'{suggest(first, known)}')
     if first == 'data_preprocessor' and cfg.get('model', {}).get(first):
         raise ValueError(f'--cfg-options {key}: the model has its own data_preprocessor, so '
                          f'this has no effect; set model.{key}')
@@ -85,7 +85,7 @@ def _check_key(cfg: Config, key: str) -> None:
                 return  # an argument of a class, or a section that the runner reads
             known = sorted(node) if isinstance(node, dict) else []
             raise ValueError(f"--cfg-options {key}: '{path}' has no '{part}'"
-                             f'{_suggest(part, known)}')
+                             f'{suggest(part, known)}')
         node, path = child, f'{path}.{part}'.lstrip('.')
 
 
@@ -104,7 +104,7 @@ def _child(node: Any, part: str) -> Any:
     return node.get(part) if hasattr(node, 'get') else None
 
 
-def _suggest(name: str, known: list[str]) -> str:
+def suggest(name: str, known: list[str]) -> str:
     close = difflib.get_close_matches(name, known, n=3)
     return f'; did you mean {" or ".join(map(repr, close))}?' if close else ''
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import os.path as osp
 import zipfile
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -12,22 +13,39 @@ from mmengine.registry import RUNNERS
 from mmengine.runner import Runner as MMEngineRunner
 from torch import distributed as dist
 
+from .arguments import check_arguments
 from .checkpoints import latest_checkpoint
-from .checks import check_auto_scale_lr, check_files, check_num_classes
+from .checks import (
+    check_auto_scale_lr,
+    check_files,
+    check_folder,
+    check_num_classes,
+    check_sections,
+)
+from .start import StartHook
 from .testing import set_out, set_show_dir, set_tta
 
 DEFAULT_HOOKS = {'progress': {'type': 'mmposenc.ProgressBarHook'},
-                 'epoch_seed': {'type': 'mmposenc.EpochSeedHook'}}
+                 'epoch_seed': {'type': 'mmposenc.EpochSeedHook'},
+                 'gradient_check': {'type': 'mmposenc.GradientCheckHook'}}
 
 
-def build_runner(cfg: Config) -> MMEngineRunner:
-    """The runner a config asks for, else this project's, with its hooks."""
+def build_runner(cfg: Config, started: Callable[[], None] | None = None) -> MMEngineRunner:
+    """The runner a config asks for, else this project's, with its hooks.
+
+    Args:
+        cfg: the whole config.
+        started: called when everything is built and loaded, before the first iteration.
+    """
     cfg.setdefault('runner_type', 'mmposenc.Runner')
     cfg.setdefault('default_hooks', {})
     for name, hook in DEFAULT_HOOKS.items():
         if cfg.default_hooks.setdefault(name, dict(hook)) is None:
             del cfg.default_hooks[name]  # switched off; mmengine allows that for its own only
-    return RUNNERS.build(cfg)
+    runner: MMEngineRunner = RUNNERS.build(cfg)
+    if started is not None:
+        runner.register_hook(StartHook(started), priority='LOWEST')
+    return runner
 
 
 def leave_process_group() -> None:
@@ -53,8 +71,7 @@ def prepare_training(cfg: Config, *, amp: bool = False, auto_scale_lr: bool = Fa
         FileNotFoundError: a file that the config names or the checkpoint is not there.
     """
     phases = ('train', 'val') if cfg.get('val_dataloader') else ('train',)
-    check_files(cfg, phases)
-    check_num_classes(cfg, phases)
+    _check(cfg, phases)
     if amp or str(cfg.optim_wrapper.get('type')).endswith('AmpOptimWrapper'):
         _use_amp(cfg)
     if auto_scale_lr:
@@ -68,6 +85,15 @@ def prepare_training(cfg: Config, *, amp: bool = False, auto_scale_lr: bool = Fa
         _require_file(cfg.load_from, 'load_from')
     if allow_mismatch:
         cfg.load_strict = False
+
+
+def _check(cfg: Config, phases: tuple[str, ...]) -> None:
+    """All that can be told from the config alone."""
+    check_sections(cfg, phases)
+    check_folder(cfg.work_dir, '--work-dir')
+    check_arguments(cfg, phases)
+    check_files(cfg, phases)
+    check_num_classes(cfg, phases)
 
 
 def train(cfg: Config, **options: Any) -> MMEngineRunner:
@@ -133,8 +159,7 @@ def prepare_testing(cfg: Config, checkpoint: str, *, out: str | None = None,
         ValueError: an option that the config can't serve.
         FileNotFoundError: a file that the config names or the checkpoint is not there.
     """
-    check_files(cfg, ('test',))
-    check_num_classes(cfg, ('test',))
+    _check(cfg, ('test',))
     _require_file(checkpoint, 'checkpoint')
     cfg.load_from, cfg.resume = checkpoint, False
     if allow_mismatch:

@@ -7,16 +7,17 @@ from collections.abc import Sequence
 
 from mmengine.config import DictAction
 
+from mmposenc.command_line import Parser
 
-def config_parser(description: str | None, example: str) -> argparse.ArgumentParser:
+
+def config_parser(description: str | None, example: str) -> Parser:
     """A parser with ``config`` and ``--cfg-options``.
 
     Args:
         description: of the tool: its docstring.
         example: a KEY=VALUE that makes sense for it.
     """
-    parser = argparse.ArgumentParser(description=description,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(description)
     parser.add_argument('config', help='a file, or mmposenc::<name>, or mmdet::<name>')
     parser.add_argument('--cfg-options', nargs='+', action=DictAction, metavar='KEY=VALUE',
                         help=f'override the config: {example}, key="[a,b]" or key=a,b for lists')
