@@ -10,10 +10,11 @@ from mmseg.datasets import BaseSegDataset
 from mmposenc.registry import DATASETS
 
 from .label_maps import check_pairs
+from .named_errors import NamedErrors
 
 
 @DATASETS.register_module()
-class SegDataset(BaseSegDataset):
+class SegDataset(NamedErrors, BaseSegDataset):
     """mmseg's BaseSegDataset with its silent losses reported.
 
     mmseg finds a missing label map when training reaches it, takes a label outside the classes

@@ -18,4 +18,5 @@ from .seeding import EpochSeedHook
 
 __all__ = ['AmpOptimWrapper', 'DumpSegResults', 'EpochSeedHook', 'GradientCheckHook',
            'ProgressBarHook', 'Runner', 'browse', 'build_runner', 'leave_process_group',
-           'load_config', 'override', 'prepare_testing', 'prepare_training', 'set_work_dir', 'test', 'train']
+           'load_config', 'override', 'prepare_testing', 'prepare_training', 'set_work_dir',
+           'test', 'train']

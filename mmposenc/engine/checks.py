@@ -165,6 +165,25 @@ def _one_slip(a: str, b: str) -> bool:
     return a[1:] == b or a == b[1:] or a[1:] == b[1:] or (a[:2] == b[1::-1] and a[2:] == b[2:])
 
 
+def check_checkpoint(path: str, name: str) -> None:
+    """Looks whether a file can be a checkpoint, from its beginning.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it holds something else.
+    """
+    if '://' in path:
+        return
+    if not osp.isfile(path):
+        raise FileNotFoundError(f'{name}: there is no checkpoint {path!r}')
+    with open(path, 'rb') as file:
+        start = file.read(9)
+    # A zip archive; a pickle, as torch wrote before 1.6; a safetensors file's JSON header.
+    if not start.startswith((b'PK', b'\x80')) and start[8:9] != b'{':
+        what = 'is empty' if not start else 'is no checkpoint of PyTorch and no safetensors file'
+        raise ValueError(f'{name}: {path!r} {what}')
+
+
 def check_folder(path: str, name: str) -> None:
     """Looks whether a folder is there or can be made, and whether files can be written into it.
 

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import difflib
+import importlib.util
 import inspect
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 from mmengine.config import Config
 from mmengine.hub import get_config
 from mmengine.runner import Runner
+
+from mmposenc.command_line import describe
 
 #: What mmengine's runner and the tools read from the top level of a config. Everything else at
 #: the top level is a variable of the config file, already substituted when the file was read.
@@ -30,6 +33,8 @@ def load_config(name: str) -> Config:
     """
     package, _, relative = name.rpartition('::')
     if package not in ('', 'mmposenc'):
+        if importlib.util.find_spec(package) is None:
+            raise FileNotFoundError(f'no config {name!r}: there is no package {package!r}')
         return get_config(name)
     if package:
         here = Path(__file__).resolve().parents[1]
@@ -39,10 +44,17 @@ def load_config(name: str) -> Config:
         if path is None:
             known = [str(file.relative_to(root)) for root in roots for file in root.rglob('*.py')]
             raise FileNotFoundError(f'no config {name!r}{suggest(relative, known)}')
-        return Config.fromfile(path)
+        return _read(path)
     if not Path(name).is_file():
         raise FileNotFoundError(f'no config file {name!r}')
-    return Config.fromfile(name)
+    return _read(Path(name))
+
+
+def _read(path: Path) -> Config:
+    try:
+        return Config.fromfile(path)
+    except Exception as error:  # a config is code: it raises what it likes
+        raise ValueError(f'config {path}: {describe(error)}') from error
 
 
 def override(cfg: Config, options: dict[str, Any] | None) -> None:

@@ -1,7 +1,6 @@
 """Training and testing from a config."""
 from __future__ import annotations
 
-import os.path as osp
 import zipfile
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +16,7 @@ from .arguments import check_arguments
 from .checkpoints import latest_checkpoint
 from .checks import (
     check_auto_scale_lr,
+    check_checkpoint,
     check_files,
     check_folder,
     check_num_classes,
@@ -82,7 +82,7 @@ def prepare_training(cfg: Config, *, amp: bool = False, auto_scale_lr: bool = Fa
     if resume is not None:
         _set_resume(cfg, resume)
     elif cfg.get('load_from'):
-        _require_file(cfg.load_from, 'load_from')
+        check_checkpoint(cfg.load_from, 'load_from')
     if allow_mismatch:
         cfg.load_strict = False
 
@@ -124,7 +124,7 @@ def _set_resume(cfg: Config, resume: str) -> None:
     cfg.resume, cfg.load_from = True, path
     if path is None:  # the runner says that it starts from the beginning
         return
-    _require_file(path, '--resume')
+    check_checkpoint(path, '--resume')
     if '://' in path:
         return
     # Samplers are built before the checkpoint is read, so the run's own seed must be known now.
@@ -134,11 +134,6 @@ def _set_resume(cfg: Config, resume: str) -> None:
     if seed is not None:
         cfg.setdefault('randomness', {})
         cfg.randomness.seed = seed
-
-
-def _require_file(path: str, name: str) -> None:
-    if '://' not in path and not osp.isfile(path):
-        raise FileNotFoundError(f'{name}: there is no checkpoint {path!r}')
 
 
 def prepare_testing(cfg: Config, checkpoint: str, *, out: str | None = None,
@@ -160,7 +155,7 @@ def prepare_testing(cfg: Config, checkpoint: str, *, out: str | None = None,
         FileNotFoundError: a file that the config names or the checkpoint is not there.
     """
     _check(cfg, ('test',))
-    _require_file(checkpoint, 'checkpoint')
+    check_checkpoint(checkpoint, 'checkpoint')
     cfg.load_from, cfg.resume = checkpoint, False
     if allow_mismatch:
         cfg.load_strict = False

@@ -4,10 +4,21 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Sequence
+from typing import Any
 
 from mmengine.config import DictAction
 
 from mmposenc.command_line import Parser
+
+
+class _Options(DictAction):
+    """mmengine's KEY=VALUE, saying which word is none."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
+        for word in values:
+            if '=' not in word:
+                raise argparse.ArgumentError(self, f'{word!r} is not KEY=VALUE')
+        super().__call__(parser, namespace, values, option_string)
 
 
 def config_parser(description: str | None, example: str) -> Parser:
@@ -19,7 +30,7 @@ def config_parser(description: str | None, example: str) -> Parser:
     """
     parser = Parser(description)
     parser.add_argument('config', help='a file, or mmposenc::<name>, or mmdet::<name>')
-    parser.add_argument('--cfg-options', nargs='+', action=DictAction, metavar='KEY=VALUE',
+    parser.add_argument('--cfg-options', nargs='+', action=_Options, metavar='KEY=VALUE',
                         help=f'override the config: {example}, key="[a,b]" or key=a,b for lists')
     return parser
 

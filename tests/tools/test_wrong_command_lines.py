@@ -74,7 +74,7 @@ LINES = [
     ('train', '{dir}/syntax.py', 'syntax.py'),
     ('train', '{dir}/raises.py', 'ZeroDivisionError'),
     ('train', '{dir}/no_base.py', 'nowhere.py'),
-    ('train', '{dir}/number.py', 'model'),
+    ('train', '{dir}/number.py', 'train_dataloader'),
     ('train', '{dir}/bytes.py', 'bytes.py'),
     ('train', '{config} --resume {dir}/empty.pth', 'empty.pth'),
     ('test', '{dir}/empty.py {checkpoint}', 'model'),
@@ -83,7 +83,7 @@ LINES = [
     ('visualize_encoding', '{config} {dir}/text.pth --output-dir {dir}/out', 'text.pth'),
     ('visualize_encoding', '{config} --image {dir}/text.jpg --output-dir {dir}/out', 'text.jpg'),
     ('convert_checkpoint', 'deit {dir}/text.pth {dir}/x.pth', 'text.pth'),
-    ('convert_checkpoint', 'deit {checkpoint} {dir}/x.pth', 'deit'),
+    ('convert_checkpoint', 'deit {dir}/weights.pth {dir}/x.pth', 'has no rule'),
 ]
 #: --cfg-options of train.py, and what the message must name.
 OVERRIDES = [
@@ -92,7 +92,7 @@ OVERRIDES = [
     ('optim_wrapper.optimizer.type=Adamm', "did you mean 'Adam"),
     ('optim_wrapper.paramwise_cfg.norm_decay_mul=0', "did you mean 'norm_decay_mult'"),
     ('train_cfg.max_epoch=1', "did you mean 'max_epochs'"),
-    ('param_scheduler.0.gama=1', "did you mean 'gamma'"),
+    ('param_scheduler.0.beginn=1', "did you mean 'begin'"),
     ('default_hooks.checkpoint.intrval=1', "did you mean 'interval'"),
     ('default_hooks.logger.type=LogerHook', "did you mean 'LoggerHook'"),
     ('train_dataloader.batchsize=1', "did you mean 'batch_size'"),
@@ -122,6 +122,7 @@ def folder(tmp_path_factory) -> Path:
     for name, text in BROKEN.items():
         (root / name).write_bytes(os.fsencode(text))
     (root / 'folder.pkl').mkdir()
+    torch.save({'weight': torch.zeros(2)}, root / 'weights.pth')
     return root
 
 
