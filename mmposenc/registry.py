@@ -15,7 +15,7 @@ from . import encodings
 MODELS = Registry('model', parent=MMENGINE_MODELS, scope='mmposenc',
                   locations=['mmposenc.backbones', 'mmposenc.classifiers',
                              'mmposenc.data_preprocessors', 'mmposenc.detr',
-                             'mmposenc.segmentors'])
+                             'mmposenc.heads', 'mmposenc.segmentors'])
 DATASETS = Registry('dataset', parent=MMENGINE_DATASETS, scope='mmposenc',
                     locations=['mmposenc.datasets.registered'])
 TRANSFORMS = Registry('transform', parent=MMENGINE_TRANSFORMS, scope='mmposenc',

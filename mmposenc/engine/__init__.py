@@ -12,11 +12,12 @@ from .launch import (
     test,
     train,
 )
+from .processes import AverageLossHook
 from .progress import ProgressBarHook
 from .runner import Runner
 from .seeding import EpochSeedHook
 
-__all__ = ['AmpOptimWrapper', 'DumpSegResults', 'EpochSeedHook', 'GradientCheckHook',
-           'ProgressBarHook', 'Runner', 'browse', 'build_runner', 'leave_process_group',
-           'load_config', 'override', 'prepare_testing', 'prepare_training', 'set_work_dir',
-           'test', 'train']
+__all__ = ['AmpOptimWrapper', 'AverageLossHook', 'DumpSegResults', 'EpochSeedHook',
+           'GradientCheckHook', 'ProgressBarHook', 'Runner', 'browse', 'build_runner',
+           'leave_process_group', 'load_config', 'override', 'prepare_testing',
+           'prepare_training', 'set_work_dir', 'test', 'train']

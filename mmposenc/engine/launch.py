@@ -27,6 +27,7 @@ from .testing import set_out, set_show_dir, set_tta
 
 DEFAULT_HOOKS = {'progress': {'type': 'mmposenc.ProgressBarHook'},
                  'epoch_seed': {'type': 'mmposenc.EpochSeedHook'},
+                 'average_loss': {'type': 'mmposenc.AverageLossHook'},
                  'gradient_check': {'type': 'mmposenc.GradientCheckHook'}}
 
 
