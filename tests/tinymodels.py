@@ -99,9 +99,9 @@ def _shrink_classifier(cfg: Config, widths: list[int]) -> None:
 def build(cfg: Config, seed: int = 0) -> nn.Module:
     """The model, with weights that the seed gives."""
     torch.manual_seed(seed)
-    model = cfg.model.to_dict()
+    model = copy.deepcopy(cfg.model)
     if cfg.default_scope == 'mmpretrain':
-        model['data_preprocessor'] = cfg.data_preprocessor.to_dict()
+        model['data_preprocessor'] = copy.deepcopy(cfg.data_preprocessor)
         if 'teacher' in model:
             model['teacher'] = Teacher()
     with DefaultScope.overwrite_default_scope(cfg.default_scope):
