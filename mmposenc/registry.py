@@ -6,6 +6,7 @@ from mmengine.registry import METRICS as MMENGINE_METRICS
 from mmengine.registry import MODELS as MMENGINE_MODELS
 from mmengine.registry import OPTIM_WRAPPERS as MMENGINE_OPTIM_WRAPPERS
 from mmengine.registry import RUNNERS as MMENGINE_RUNNERS
+from mmengine.registry import STRATEGIES as MMENGINE_STRATEGIES
 from mmengine.registry import TRANSFORMS as MMENGINE_TRANSFORMS
 from mmengine.registry import Registry
 
@@ -26,7 +27,9 @@ METRICS = Registry('metric', parent=MMENGINE_METRICS, scope='mmposenc',
 OPTIM_WRAPPERS = Registry('optim_wrapper', parent=MMENGINE_OPTIM_WRAPPERS, scope='mmposenc',
                           locations=['mmposenc.engine'])
 RUNNERS = Registry('runner', parent=MMENGINE_RUNNERS, scope='mmposenc',
-                   locations=['mmposenc.engine'])
+                   locations=['mmposenc.engine', 'mmposenc.engine.sharding'])
+STRATEGIES = Registry('strategy', parent=MMENGINE_STRATEGIES, scope='mmposenc',
+                      locations=['mmposenc.engine.sharding'])
 
 # encodings/ stays free of OpenMMLab, so its classes are registered here.
 for _name in encodings.ENCODINGS:

@@ -17,11 +17,14 @@ from mmengine.model.utils import revert_sync_batchnorm
 from mmengine.optim import OptimWrapper
 from tinymodels import build, collated, samples, shrink
 from torch import distributed as dist
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+from torch.distributed.tensor import DTensor
 
 import mmposenc  # noqa: F401
 from mmposenc.engine import load_config
 from mmposenc.engine.gradients import GradientCheckHook
 from mmposenc.engine.processes import AverageLossHook, synchronized
+from mmposenc.engine.sharding import shard
 
 #: Name to config and what is changed in it.
 FAMILIES = {
@@ -43,6 +46,8 @@ FAMILIES = {
     'CPResNet': ('classification/context_pool/cp-resnet-44_cifar10.py',
                  {'sync': True})}
 IMAGES, STEPS = 8, 2
+#: Those whose weights are also spread over two processes; gradients are clipped to their norm.
+SPREAD = ('RetinaNet, PEG with BatchNorm', 'Semantic FPN', 'DeiT')
 
 
 def still(model) -> None:
@@ -56,7 +61,7 @@ def still(model) -> None:
             module.dropout = 0.0
 
 
-def train(name: str, world: int, rank: int) -> dict[str, torch.Tensor]:
+def train(name: str, world: int, rank: int, spread: bool = False) -> dict[str, torch.Tensor]:
     path, changes = FAMILIES[name]
     cfg = shrink(load_config(f'mmposenc::{path}'))
     sync = changes.get('sync', False)
@@ -68,18 +73,23 @@ def train(name: str, world: int, rank: int) -> dict[str, torch.Tensor]:
     if world > 1:
         if sync:
             model = torch.nn.SyncBatchNorm.convert_sync_batchnorm(model)
-        model = MMDistributedDataParallel(synchronized(model), broadcast_buffers=False)
+        model = synchronized(model)
+        model = shard(model, 100) if spread else MMDistributedDataParallel(
+            model, broadcast_buffers=False)
     else:
         model = revert_sync_batchnorm(model)
+    assert spread == any(isinstance(p, DTensor) for p in model.parameters())
     model.train()
-    optim = OptimWrapper(torch.optim.SGD(model.parameters(), lr=0.01))
+    optim = OptimWrapper(torch.optim.SGD(model.parameters(), lr=0.01),
+                         clip_grad=dict(max_norm=0.5) if name in SPREAD else None)
     losses = []
     for step in range(STEPS):
         items = samples(cfg, IMAGES, seed=step)[rank::world]
         outputs = model.train_step(collated(items), optim)
         AverageLossHook().after_train_iter(World(world), 0, None, outputs)
         losses.append(outputs['loss'].detach().double().reshape(()))
-    state = getattr(model, 'module', model).state_dict()
+    state = (get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
+             if spread else getattr(model, 'module', model).state_dict())
     return {**state, 'logged losses': torch.stack(losses)}
 
 
@@ -146,10 +156,12 @@ def work(rank: int, world: int, out: str) -> None:
         dist.init_process_group('gloo', init_method=f'file://{out}/meet{world}', rank=rank,
                                 world_size=world)
     found = {name: train(name, world, rank) for name in FAMILIES}
+    spread = {name: train(name, world, rank, spread=True) for name in SPREAD} if world == 2 else {}
     seen = {length: evaluated(length, world, rank) for length in (1, 5, 7, 8)}
     said = check_says(world) if world == 2 else []
     if rank == 0:
-        torch.save(dict(found=found, seen=seen, said=said), f'{out}/world{world}.pt')
+        torch.save(dict(found=found, seen=seen, said=said, spread=spread),
+                   f'{out}/world{world}.pt')
     if world > 1:
         dist.barrier()
         dist.destroy_process_group()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from equal_processes import FAMILIES
+from equal_processes import FAMILIES, SPREAD
 
 TESTS = Path(__file__).resolve().parents[1]
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason='processes on a CPU')
@@ -30,7 +30,16 @@ def results(tmp_path_factory) -> dict[int, dict]:
 @pytest.mark.parametrize('name', FAMILIES)
 def test_processes_equal_one(results, name: str, world: int) -> None:
     """After two steps on eight images; a loss to its size."""
-    one, several = (results[each]['found'][name] for each in (1, world))
+    assert_equal(results[1]['found'][name], results[world]['found'][name])
+
+
+@pytest.mark.parametrize('name', SPREAD)
+def test_spread_weights_equal_whole_ones(results, name: str) -> None:
+    """FSDP2 against DistributedDataParallel, two processes each."""
+    assert_equal(results[2]['found'][name], results[2]['spread'][name])
+
+
+def assert_equal(one: dict, several: dict) -> None:
     assert one.keys() == several.keys()
     for key, value in one.items():
         if value.is_floating_point():
