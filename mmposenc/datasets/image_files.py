@@ -118,7 +118,7 @@ def broken_file(path: str, size: Size | None = None) -> str:
 
 def broken_files(paths: Sequence[str], sizes: Sequence[Size] | None = None) -> dict[str, str]:
     """Path to what is wrong with it, for those of many files that are not as they must be."""
-    wanted = sizes or [None] * len(paths)
+    wanted: Sequence[Size | None] = sizes or [None] * len(paths)
     with ThreadPoolExecutor(max_workers=16) as pool:  # it waits for the disk, not the processor
         found = zip(paths, pool.map(broken_file, paths, wanted, chunksize=64), strict=True)
         return {path: problem for path, problem in found if problem}

@@ -70,7 +70,7 @@ def _sections(cfg: Config, phases: tuple[str, ...]) -> Iterator[tuple[str, Any, 
         if isinstance(optim, dict) and 'optimizer' in optim:
             yield 'optim_wrapper', optim, registry.OPTIM_WRAPPERS, {'constructor',
                                                                    'paramwise_cfg'}
-            yield 'optim_wrapper.optimizer', optim.optimizer, registry.OPTIMIZERS, set()
+            yield 'optim_wrapper.optimizer', optim['optimizer'], registry.OPTIMIZERS, set()
         yield from _listed('param_scheduler', cfg.get('param_scheduler'),
                            registry.PARAM_SCHEDULERS, {'convert_to_iter_based'})
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from mmengine.config import Config
-from mmengine.hub import get_config
 from mmengine.runner import Runner
 
 from mmposenc.command_line import describe
@@ -32,14 +31,8 @@ def load_config(name: str) -> Config:
         FileNotFoundError: there is no such config.
     """
     package, _, relative = name.rpartition('::')
-    if package not in ('', 'mmposenc'):
-        if importlib.util.find_spec(package) is None:
-            raise FileNotFoundError(f'no config {name!r}: there is no package {package!r}')
-        return get_config(name)
     if package:
-        here = Path(__file__).resolve().parents[1]
-        roots = [root for root in (here / '.mim' / 'configs', here.parent / 'configs')
-                 if root.is_dir()]
+        roots = _roots(name, package)
         path = next((root / relative for root in roots if (root / relative).is_file()), None)
         if path is None:
             known = [str(file.relative_to(root)) for root in roots for file in root.rglob('*.py')]
@@ -48,6 +41,20 @@ def load_config(name: str) -> Config:
     if not Path(name).is_file():
         raise FileNotFoundError(f'no config file {name!r}')
     return _read(Path(name))
+
+
+def _roots(name: str, package: str) -> list[Path]:
+    """Folders of a package's configs. (mmengine's get_config would first install the package by
+    whatever pip is on the PATH when it knows it under another name, as it does the forks.)"""
+    if package == 'mmposenc':
+        here = Path(__file__).resolve().parents[1]
+    else:
+        found = importlib.util.find_spec(package)
+        if found is None or not found.origin:
+            raise FileNotFoundError(f'no config {name!r}: there is no package {package!r}')
+        here = Path(found.origin).parent
+    return [root for root in (here / '.mim' / 'configs', here.parent / 'configs')
+            if root.is_dir()]
 
 
 def _read(path: Path) -> Config:

@@ -39,7 +39,7 @@ class CPUSyncBatchNorm(nn.BatchNorm2d):
 
     @torch.no_grad()
     def _remember(self, mean: Tensor, variance: Tensor, total: float) -> None:
-        self.num_batches_tracked += 1
+        self.num_batches_tracked.add_(1)
         share = self.momentum if self.momentum is not None else 1 / float(self.num_batches_tracked)
         self.running_mean.lerp_(mean, share)
         self.running_var.lerp_(variance * total / max(total - 1, 1), share)
@@ -60,7 +60,7 @@ def synchronized(model: nn.Module) -> nn.Module:
     if get_device() == 'cpu':
         for module in model.modules():
             if isinstance(module, nn.SyncBatchNorm):
-                module.__class__ = CPUSyncBatchNorm
+                module.__class__ = CPUSyncBatchNorm  # type: ignore[assignment]
     return model
 
 

@@ -76,6 +76,7 @@ BACKBONES: dict[str, tuple[type, dict[str, Any], dict[str, tuple[list[Any], list
         'num_heads': ([(2, 2), (1, 2, 4)], [(3, 5)]), 'window_size': ([4, 7, (2, 4)], [0]),
         'window_bias': ([True, False], []), 'positions': ([None, (0,), (-1,)], [(9,)]),
         'mask_window_padding': ([True, False], []), 'frozen_stages': ([-1, 1], [9])})}
+PART = 1000  # examples of one seed
 HEADS = ('none', 'classifier', 'retinanet', 'semantic_fpn')
 SIZES = [(64, 64), (64, 96), (32, 160), (33, 65), (96, 40)]
 TOKEN = [name for name in encodings.ENCODINGS
@@ -186,7 +187,7 @@ def names_in(config: Any) -> set[str]:
 
 
 #: Arguments that a backbone passes on by itself, and those of a call.
-PASSED_ON = {'head_dims', 'grid_shape', 'hw_shape', 'num_prefix_tokens', 'img_size', 'x',
+PASSED_ON = {'image', 'head_dims', 'grid_shape', 'hw_shape', 'num_prefix_tokens', 'img_size', 'x',
              'out_indices', 'patch_sizes', 'pool', 'window_shape'}
 
 
@@ -239,4 +240,7 @@ def run(examples: int, number: int = 0) -> Counter[str]:
 
 if __name__ == '__main__':
     torch.set_num_threads(1)
-    print(dict(run(int(sys.argv[1]) if len(sys.argv) > 1 else 20_000)))
+    wanted, total = int(sys.argv[1]) if len(sys.argv) > 1 else 20_000, Counter[str]()
+    for part in range(-(-wanted // PART)):
+        total += run(min(PART, wanted - part * PART), number=part + 1)
+        print(f'{total["works"] + total["refused"]} models: {dict(total)}', flush=True)
