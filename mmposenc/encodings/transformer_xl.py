@@ -48,6 +48,8 @@ class TransformerXLRPE(RelativeEncoding):
         check_sizes(head_dims, num_heads, num_prefix_tokens)
         if method not in _METHODS:
             raise ValueError(f"method={method!r} must be 'axes' or 'sequence'")
+        if temperature <= 0:
+            raise ValueError(f'temperature={temperature} must be positive')
         self.embed_dims = head_dims * num_heads
         if self.embed_dims % 4:
             raise ValueError(f'head_dims={head_dims} * num_heads={num_heads} must be a multiple of '
