@@ -6,8 +6,9 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-from ..functional.attention.lookup import pick_entries
-from ..functional.attention.terms import AxisHalves, QueryVector, Term, sequence_terms
+from ..functional.attention.axis_terms import AxisHalves, pick_entries
+from ..functional.attention.sequence_terms import QueryVector, sequence_terms
+from ..functional.attention.terms import Term
 from ..functional.grids import Grid
 from ..functional.offsets import grid_offsets
 from .base import RelativeEncoding

@@ -5,11 +5,10 @@ docs/results.md, measured on one core with 1 MiB of second-level cache.
 """
 from __future__ import annotations
 
-#: Bytes of the buffer of logits of a piece in inference, and in training, where there are two or
-#: three such buffers. Larger ones leave the cache, smaller ones cost more calls
-#: (benchmarks/relative.py cost, rows 197 to 4200).
+#: Bytes of the buffer of logits of a piece: of several heads, and of some queries of one head.
+#: Larger ones leave the cache, smaller ones cost more calls (benchmarks/relative.py cost, rows 197
+#: and 1050).
 PIECE_BYTES = 1024 * 1024
-TRAINING_PIECE_BYTES = 512 * 1024
 ROWS_BYTES = 1536 * 1024
 #: The same on an accelerator, where a call costs more than its arithmetic (not measured on one).
 ACCELERATOR_PIECE_BYTES = 64 * 1024 * 1024

@@ -17,7 +17,7 @@ from torch.autograd.function import once_differentiable
 from ..linear import add_product
 from .dropout import Dropout
 from .layout import Cut, Layout, Piece, groups
-from .writers import LogitWriter, ValueTableWriter, Work, Writer
+from .writers import LogitWriter, ValueWriter, Work, Writer
 
 #: Pairs of a piece that may not meet: bool, broadcastable to (images, heads, queries, keys), or
 #: None where all may.
@@ -31,7 +31,7 @@ class Call(NamedTuple):
     """
 
     writers: tuple[LogitWriter, ...]
-    on_values: tuple[ValueTableWriter, ...]
+    on_values: tuple[ValueWriter, ...]
     hides: tuple[Hide, ...]
     layout: Layout
     cut: Cut
@@ -148,7 +148,7 @@ class _Pass:
             bound.append(writer.bind(inputs[own], tuple(self.grads[own])))
             first += count
         self.writers: list[LogitWriter] = bound[:len(call.writers)]  # type: ignore[assignment]
-        self.on_values: list[ValueTableWriter] = bound[len(call.writers):]  # type: ignore[assignment]
+        self.on_values: list[ValueWriter] = bound[len(call.writers):]  # type: ignore[assignment]
         self._buffers: dict[str, Tensor] = {}
 
     def pieces(self) -> Iterator[tuple[Work, Tensor]]:
@@ -245,7 +245,7 @@ class _Pass:
         beta = float(piece.queries.start > 0)
         add_product(self._grad_value, dropped.transpose(1, 2), g, beta)
         for writer in self.on_values:
-            writer.table_gradient(work, dropped, g)
+            writer.gradient(work, dropped, g)
         torch._softmax_backward_data(grad_logits, weights, -1, weights.dtype,
                                      grad_input=grad_logits)
         add_product(work.grad_q, grad_logits, work.k, 0.0, self.call.scale)
