@@ -149,7 +149,7 @@ def test_prefix_bucket():
     (dict(method='cross', ratio=0), 'ratio=0 must be a positive number'),
     (dict(method='cross', ratio=float('nan')), 'ratio=nan must be'),
     (dict(method='cross', alpha=2, beta=4, gamma=2), 'gamma=2 must satisfy 0 < alpha < gamma'),
-    (dict(method='cross', ratio=0.3), 'beta=0.6.*must satisfy.*beta >= 1'),
+    (dict(method='cross', ratio=0.3), 'ratio=0.3 must be at least 0.5'),
     (dict(method='cross', ratio=1, index='round'), "index='round' must be one of piecewise, clip"),
     (dict(method='quantization', ratio=1, quantization='cubed'), "quantization='cubed' must be"),
 ])
