@@ -110,8 +110,11 @@ def run(name: str, number: int, seed: int = 0) -> float:
         for size in wanted[:3]:
             check(name, model, size)
         before = resident()
-        for size in wanted[3:]:
+        for done, size in enumerate(wanted[3:], 4):
             check(name, model, size)
+            if done % 100 == 0:
+                print(f'{name}: {done} sizes; memory {100 * (resident() / before - 1):+.2f} %',
+                      flush=True)
         return resident() / before - 1
 
 
