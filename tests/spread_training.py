@@ -3,7 +3,6 @@ DistributedDataParallel and by FSDP2, from the start and resumed. Processes are 
 OpenMMLab is imported once."""
 from __future__ import annotations
 
-import importlib
 import os
 import shutil
 import socket
@@ -12,6 +11,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import kills
 import torch
 import torch.multiprocessing as mp
 from mmengine.hooks import Hook
@@ -20,6 +20,7 @@ from tinydata import detector_config, make_coco
 
 import mmposenc  # noqa: F401
 from mmposenc import engine
+from mmposenc.engine import sharding  # noqa: F401
 
 ROOT = Path(__file__).resolve().parents[1]
 CONFIG = ROOT / 'configs' / 'detection' / 'pvt' / 'retinanet_pvt-t-peg_fpn_1x_coco.py'
@@ -75,7 +76,7 @@ def work(rank: int, name: str, port: int) -> None:
 
 
 def main(folder: Path) -> None:
-    importlib.import_module('mmdet.models')  # after mmposenc
+    kills.prepare()  # imports, in this process
     os.chdir(folder)
     detector_config(folder / 'tiny.py', make_coco(folder / 'data'), str(CONFIG))
     HOOKS.register_module(module=BadGradient)
