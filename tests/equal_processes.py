@@ -2,6 +2,8 @@
 images, and writes what came out. Processes are forked, so that OpenMMLab is imported once."""
 from __future__ import annotations
 
+import importlib
+import logging
 import os
 import sys
 import warnings
@@ -171,5 +173,8 @@ if __name__ == '__main__':
     folder = sys.argv[1]
     os.environ['OMP_NUM_THREADS'] = '1'
     Path(folder).mkdir(exist_ok=True)
+    logging.disable(logging.INFO)  # how each weight is initialized, in every process
+    for library in ('mmdet', 'mmseg', 'mmpretrain'):  # the registries would do it in each child
+        importlib.import_module(f'{library}.models')
     for world in (1, 2, 4):
         mp.start_processes(work, (world, folder), nprocs=world, start_method='fork')

@@ -96,8 +96,9 @@ def _shrink_classifier(cfg: Config, widths: list[int]) -> None:
         cfg.model.teacher = None
 
 
-def build(cfg: Config, seed: int = 0) -> nn.Module:
-    """The model, with weights that the seed gives."""
+def build(cfg: Config, seed: int = 0, *, initialize: bool = True) -> nn.Module:
+    """The model, with weights that the seed gives. (mmengine's ``init_weights`` takes a time that
+    grows with the square of the number of modules.)"""
     torch.manual_seed(seed)
     model = copy.deepcopy(cfg.model)
     if cfg.default_scope == 'mmpretrain':
@@ -106,7 +107,8 @@ def build(cfg: Config, seed: int = 0) -> nn.Module:
             model['teacher'] = Teacher()
     with DefaultScope.overwrite_default_scope(cfg.default_scope):
         built = MODELS.build(model)
-        built.init_weights()
+        if initialize:
+            built.init_weights()
     return built
 
 

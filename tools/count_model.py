@@ -3,7 +3,6 @@
     python tools/count_model.py CONFIG ...    # says what each config builds
     python tools/count_model.py               # all that metafiles list; fails where they differ
 """
-import argparse
 import sys
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from torch import nn
 
 import mmposenc  # noqa: F401  (before anything that needs compiled operators)
 from mmposenc.backbones import count_macs
+from mmposenc.command_line import Parser, reported
 from mmposenc.engine import load_config
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -62,8 +62,7 @@ def listed(path: Path) -> dict[str, int] | None:
 
 
 def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(__doc__)
     parser.add_argument('configs', nargs='*', type=Path, metavar='CONFIG')
     args = parser.parse_args(argv)
     folder = ROOT / 'configs' / 'classification'
@@ -71,7 +70,8 @@ def main(argv: list[str] | None = None) -> None:
              for path in sorted(file.parent.glob('*.py'))]
     wrong = 0
     for path in args.configs or every:
-        counted, said = count(path), listed(path)
+        with reported(args):
+            counted, said = count(path), listed(path)
         line = ', '.join(f'{key}: {value}' for key, value in counted.items())
         differs = counted != said
         wrong += differs

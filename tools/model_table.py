@@ -3,12 +3,13 @@
     python tools/model_table.py            # write both
     python tools/model_table.py --check    # change nothing; fail where one is out of date
 """
-import argparse
 import sys
 from pathlib import Path
 from typing import Any
 
 import yaml
+
+from mmposenc.command_line import Parser, reported
 
 ROOT = Path(__file__).resolve().parents[1]
 INTRO = """# Classification models
@@ -99,15 +100,15 @@ def model_index(metafiles: list[Path]) -> str:
 
 
 def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(__doc__)
     parser.add_argument('--check', action='store_true', help='change nothing; fail if a file is '
                         'not what the metafiles give')
     args = parser.parse_args(argv)
-    metafiles = sorted((ROOT / 'configs').glob('*/*/metafile.yml'))
-    texts = {ROOT / 'docs' / 'models.md': model_page(
-                 [path for path in metafiles if path.parts[-3] == 'classification']),
-             ROOT / 'model-index.yml': model_index(metafiles)}
+    with reported(args):
+        metafiles = sorted((ROOT / 'configs').glob('*/*/metafile.yml'))
+        texts = {ROOT / 'docs' / 'models.md': model_page(
+                     [path for path in metafiles if path.parts[-3] == 'classification']),
+                 ROOT / 'model-index.yml': model_index(metafiles)}
     for path, text in texts.items():
         if not args.check:
             path.write_text(text)

@@ -71,7 +71,7 @@ else
     cp "$work/last_checkpoint" "$work/trained"
 fi
 trained=$((SECONDS - trained))
-checkpoint=$(cat "$work/trained")
+checkpoint=$work/$(basename "$(cat "$work/trained")")
 
 say "4/4 test"
 rows=()

@@ -61,7 +61,7 @@ class NotFiniteHook(Hook):
         update, step = wrapper.update_params, wrapper.step
 
         def checked_update(loss: Tensor, *args: Any, **kwargs: Any) -> None:
-            if not _everywhere_finite(loss):
+            if not _agreed(loss.detach().isfinite().all(), is_distributed()):
                 self._found(runner, 'the loss')
                 return
             try:
@@ -83,13 +83,20 @@ class NotFiniteHook(Hook):
 
     @staticmethod
     def _bad_gradient(runner: Any) -> str | None:
-        grads = [p.grad for p in runner.model.parameters() if p.grad is not None]
-        # One number for all of them: a norm is finite if and only if all of it is (and not huge).
-        if not grads or torch.stack([norm.float() for norm in torch._foreach_norm(grads)]
-                                    ).sum().isfinite():
+        named = [(name, p.grad) for name, p in runner.model.named_parameters()
+                 if p.grad is not None]
+        # FSDP2 leaves each process its part of a gradient, and all must come to the same answer.
+        spread = any(hasattr(grad, 'to_local') for _, grad in named)
+        grads = [grad.to_local() if spread else grad for _, grad in named]
+        if not grads:
             return None
-        return next((name.removeprefix('module.') for name, p in runner.model.named_parameters()
-                     if p.grad is not None and not p.grad.isfinite().all()), None)
+        # One number for all of them: a norm is finite if and only if all of it is (and not huge).
+        norms = torch.stack([norm.float() for norm in torch._foreach_norm(grads)])
+        if _agreed(norms.sum().isfinite(), spread):
+            return None
+        finite = _agreed(torch.stack([grad.isfinite().all() for grad in grads]), spread)
+        return next((name.removeprefix('module.') for (name, _), good
+                     in zip(named, finite, strict=True) if not good), None)
 
     def _found(self, runner: Any, what: str) -> None:
         images = ', '.join(image_names(self.batch)) or 'unknown'
@@ -127,12 +134,12 @@ class _Skip(Exception):
     """Leaves mmengine's update before the optimizer's step."""
 
 
-def _everywhere_finite(loss: Tensor) -> bool:
-    """In all processes: one that stopped alone would leave the others waiting."""
-    finite = loss.detach().isfinite().all().int()
-    if is_distributed():
+def _agreed(finite: Tensor, several: bool) -> Tensor:
+    """What is finite in all processes: one that stopped alone would leave the others waiting."""
+    finite = finite.int()
+    if several:
         distributed.all_reduce(finite, distributed.ReduceOp.MIN)
-    return bool(finite)
+    return finite
 
 
 def _has_scaler(wrapper: Any) -> bool:

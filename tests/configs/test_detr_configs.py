@@ -101,7 +101,7 @@ def test_each_config_encodes_as_its_name_says() -> None:
             side = 15 if '15x15' in name else 9
             table = IRPE(32, 8, **args)
             assert table.num_buckets == side * side and table.rpe_on == 'k'
-            assert table.contextual == ('-ctx' in name) and table.method == 'product'
+            assert (table.mode == 'contextual') == ('-ctx' in name) and table.method == 'product'
             assert table.params.function == ('clip' if 'clip' in name else 'piecewise')
 
 

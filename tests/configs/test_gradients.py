@@ -17,8 +17,6 @@ CONFIGS = sorted(str(path.relative_to(ROOT)) for path in ROOT.rglob('*.py')
                  if '_base_' not in path.parts)
 
 
-
-
 @pytest.mark.parametrize('folder', sorted({'/'.join(name.split('/')[:2]) for name in CONFIGS}))
 def test_every_weight_gets_a_gradient(folder: str) -> None:
     wrong, seen = {}, set()
@@ -29,7 +27,7 @@ def test_every_weight_gets_a_gradient(folder: str) -> None:
         if str(cfg.model) in seen:  # the same model on another schedule or data set
             continue
         seen.add(str(cfg.model))
-        model = revert_sync_batchnorm(build(cfg))
+        model = revert_sync_batchnorm(build(cfg, initialize=False))
         names = without_gradient(model, collated(samples(cfg, 2)))
         if names:
             wrong[name] = names
