@@ -14,8 +14,8 @@ ROOT = Path(__file__).resolve().parents[1]
 INTRO = """# Classification models
 
 Made by `python tools/model_table.py` from `configs/classification/*/metafile.yml`; don't edit.
-Nothing here was trained by this project: accuracies are the papers', and "-" where the paper's
-number was not checked or there is none. See docs/results.md for what was trained.
+Nothing here was trained by this project: accuracies are the papers', and "-" where they
+have none. See docs/results.md for what was trained.
 
 - Parameters and multiply-accumulates (MACs, in millions, head included, one image of the size the
   config tests at: 224 x 224, or 384 or CIFAR-10's 32 where its name says so) are counted on the
