@@ -5,4 +5,5 @@
 #
 #     bash tools/dist_train.sh configs/classification/cpvt/cpvt-ti-stacked12-k1_in1k.py 8
 _base_ = 'cpvt-ti_in1k.py'
-model = dict(backbone=dict(pos_encoding=dict(conv='dense', bias=True, num_layers=12, kernel_size=1, norm_act=True)))
+model = dict(backbone=dict(pos_encoding=dict(
+    conv='dense', bias=True, num_layers=12, kernel_size=1, norm_act=True)))
