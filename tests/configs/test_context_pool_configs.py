@@ -152,6 +152,7 @@ def shrink_dense(cfg):
     else:
         backbone.update(embed_dims=4, window_size=4, mlp_ratio=1.0)
         dims = [4, 8, 16, 32]
+    dims = [dims[i] for i in backbone.get('out_indices', range(4))]
     cfg.model.neck.update(in_channels=dims, out_channels=8)
     return cfg
 
@@ -187,6 +188,7 @@ def test_detectors(name: str) -> None:
     loss, _ = model.parse_losses(model(**data, mode='loss'))
     loss.backward()
     assert torch.isfinite(loss)
+    assert [n for n, p in model.named_parameters() if p.grad is None] == []
     for pool in pools(model):
         assert all(bool(p.grad.any()) for p in pool.parameters())
 

@@ -62,7 +62,8 @@ def test_headers_hold_no_number_of_a_metafile() -> None:
         assert not numbers & set(re.findall(r'\d[\d.]*\d', head.replace(',', ''))), model['Name']
 
 
-@pytest.mark.parametrize('folder', ['detection/pvt', 'detection/detr', 'segmentation/sem_fpn',
+@pytest.mark.parametrize('folder', ['detection/pvt', 'detection/detr', 'detection/deformable_detr',
+                                    'detection/mask_rcnn', 'segmentation/sem_fpn',
                                     'segmentation/upernet'])
 def test_readme_shows_the_metafiles_numbers(folder: str) -> None:
     readme = (CONFIGS / folder / 'README.md').read_text()

@@ -8,5 +8,6 @@ _base_ = '../pvt/retinanet_pvt-t_fpn_1x_coco.py'
 model = dict(
     backbone=dict(
         _delete_=True, type='mmposenc.Swin', arch='tiny', drop_path_rate=0.2, mask_padding=True,
+        out_indices=(1, 2, 3),  # the norm of a map that the neck leaves out would get no gradient
         init_cfg=None),
-    neck=dict(in_channels=[96, 192, 384, 768]))
+    neck=dict(in_channels=[192, 384, 768], start_level=0))
