@@ -104,7 +104,7 @@ def test_train_test_and_table(tmp_path, monkeypatch, capsys):
     load_tool('train').main([TREES, '--work-dir', 'work', '--cfg-options', *NARROW,
                         'train_dataloader.dataset.times=1', 'train_cfg.max_epochs=1',
                         'train_cfg.val_interval=1', *named('small_train')])
-    checkpoint = Path('work/last_checkpoint').read_text()
+    checkpoint = f"work/{Path('work/last_checkpoint').read_text()}"
     assert {'state_dict', 'ema_state_dict'} <= set(torch.load(checkpoint, weights_only=False))
     for config, name in ((BLOCK, 'block'), (TREES, 'plot')):
         load_tool('test').main([config, checkpoint, '--work-dir', f'work/{name}', '--show-dir',

@@ -102,7 +102,7 @@ def test_train_test_and_table(tmp_path, monkeypatch, capsys):
     load_tool('train').main([NUCLEI, '--work-dir', 'work', '--cfg-options', *NARROW,
                         'train_dataloader.dataset.times=2', 'train_cfg.max_epochs=1',
                         'train_cfg.val_interval=1', *named('seg_small_train')])
-    checkpoint = Path('work/last_checkpoint').read_text()
+    checkpoint = f"work/{Path('work/last_checkpoint').read_text()}"
     assert {'state_dict', 'ema_state_dict'} <= set(torch.load(checkpoint, weights_only=False))
     test = load_tool('test')
     test.main([NUCLEI, checkpoint, '--work-dir', 'work/strip', '--show-dir', 'pictures',
