@@ -5,6 +5,7 @@ against attention without an encoding.
     python benchmarks/relative.py cost               # every encoding against none, four sizes
     python benchmarks/relative.py dropout            # training with dropout
     python benchmarks/relative.py small              # pieces against the definition, small grids
+    python benchmarks/relative.py plain              # without an encoding, against SDPA
     python benchmarks/relative.py growth             # exponent of the time in L
     python benchmarks/relative.py buckets            # bucket ids
     python benchmarks/relative.py forms              # on a GPU, see relative_forms.py
@@ -243,9 +244,10 @@ def forms(args: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    tables = dict(targets=targets, cost=relative_cost.cost, dropout=relative_cost.dropout,
-                  small=relative_cost.small, growth=relative_cost.growth, buckets=buckets,
-                  forms=forms)
+    tables = dict(targets=targets, buckets=buckets, forms=forms, **{
+        table.__name__: table for table in (
+            relative_cost.cost, relative_cost.dropout, relative_cost.growth, relative_cost.plain,
+            relative_cost.small)})
     parser.add_argument('table', choices=tables)
     parser.add_argument('--rows', type=int, nargs='*', choices=list(SIZES))
     parser.add_argument('--only', nargs='*', help='parts of the names of encodings, for cost')

@@ -5,11 +5,13 @@ import argparse
 import math
 from collections.abc import Callable
 
+import torch
 import torch.nn.functional as F
 from measure import paired_ratios, paired_times, peak_memory
 from relative_inputs import (
     SIZES,
     Attention,
+    Inputs,
     Size,
     both,
     examples,
@@ -135,6 +137,31 @@ def dropout_memory(args: argparse.Namespace) -> list[list[int]]:
     return [[peak_memory(kinds[1][run]) for run in ('ours', 'SDPA')]
             for length in args.rows or (197, 1050, 4200)
             for _, kinds in dropout_calls(length, args)]
+
+
+def plain(args: argparse.Namespace) -> None:
+    """Attention without an encoding, as it is chosen and in pieces, as a multiple of SDPA: where
+    limits.PLAIN_PIECES_FROM is. Queries x keys of PVT at 800x1344 (the first two stages with a
+    fourth of the queries) and 224, of DeiT and of DETR."""
+    print('| images x heads x queries x keys x channels | dtype | chosen | pieces |')
+    print('|---|---|---|---|')
+    for batch, heads, len_q, len_k, dims in (
+            (8, 6, 197, 197, 64), (2, 6, 577, 577, 64), (1, 8, 1050, 1050, 32),
+            (1, 8, 4200, 4200, 32), (1, 1, 16800, 1050, 64), (1, 2, 4200, 1050, 64),
+            (1, 5, 4200, 1050, 64), (1, 8, 1050, 1050, 64), (8, 1, 3136, 49, 64)):
+        for dtype in (torch.float32, torch.bfloat16):
+            q, k, v = (torch.randn(batch, length, heads, dims, dtype=dtype).transpose(1, 2)
+                       .requires_grad_() for length in (len_q, len_k, len_k))
+            inputs = Inputs(q, k, v, torch.randn_like(q))
+            runs: dict[str, Attention] = {
+                'SDPA': F.scaled_dot_product_attention, 'chosen': lambda *x: attend(*x)[0],
+                'pieces': lambda *x: attend(*x, form='pieces')[0]}
+            ratios = [paired_ratios(kind, 'SDPA', args.repeats)
+                      for kind in both(runs, inputs, None)]
+            cells = [' / '.join(f'{each[name]:.2f}' for each in ratios)
+                     for name in ('chosen', 'pieces')]
+            print(f'| {batch} x {heads} x {len_q} x {len_k} x {dims} | '
+                  f'{str(dtype).removeprefix("torch.")} | {" | ".join(cells)} |', flush=True)
 
 
 def small(args: argparse.Namespace) -> None:

@@ -19,6 +19,7 @@ from measure import paired_ratios, peak_memory
 from torch import Tensor
 
 from mmposenc.attention import ShiftWindowAttention
+from mmposenc.attention.core import attend_joint
 from mmposenc.functional.windows import join_windows, partition_windows, window_regions
 
 #: name: (batch, height, width, embed_dims, heads, window)
@@ -77,9 +78,12 @@ def attention_runs(case: str, shift: int, dtype: torch.dtype
     mask = None if mask is None else mask.to(dtype)
     regions = window_regions((height, width), sides, (shift, shift))
 
+    flat = None if regions is None else regions.flatten(0, 1)
+
     def ours() -> Tensor:
-        return module.w_msa._attend_bias(joint.view(*joint.shape[:2], 3, heads, -1),
-                                         regions).flatten(2)
+        out, _ = attend_joint(joint.view(*joint.shape[:2], 3, heads, -1),
+                              module.w_msa.rel_pos_encoding, sides, regions=flat)
+        return out.transpose(1, 2).flatten(2)
 
     return {'release': lambda: release_attention(joint, table, index, mask, heads),
             'ours': ours}, [joint, table]

@@ -25,6 +25,7 @@ CLASSES: dict[str, dict[str, str]] = {
         'ChannelMapper': 'detr.neck',
         'DETR': 'detr.detectors',
         'DeformableDETR': 'detr.detectors',
+        'RetinaHead': 'heads.retina',
         'EncoderDecoder': 'segmentors.encoder_decoder',
     },
     'dataset': {
@@ -37,16 +38,22 @@ CLASSES: dict[str, dict[str, str]] = {
         'LoadSegAnnotations': 'datasets.seg_loading',
     },
     'hook': {
+        'AverageLossHook': 'engine.processes',
         'CheckpointHook': 'engine.checkpoint_hook',
         'ClsVisualizationHook': 'engine.cls_visualization',
         'EpochSeedHook': 'engine.seeding',
+        'GradientCheckHook': 'engine.gradients',
         'NotFiniteHook': 'engine.finite',
         'ProgressBarHook': 'engine.progress',
         'SegVisualizationHook': 'engine.seg_visualization',
     },
     'metric': {'DumpSegResults': 'engine.dump'},
     'optim_wrapper': {'AmpOptimWrapper': 'engine.amp'},
-    'runner': {'Runner': 'engine.runner'},
+    'runner': {
+        'FlexibleRunner': 'engine.sharding',
+        'Runner': 'engine.runner',
+    },
+    'strategy': {'FSDP2Strategy': 'engine.sharding'},
 }
 
 

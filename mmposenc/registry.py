@@ -12,6 +12,7 @@ from mmengine.registry import METRICS as MMENGINE_METRICS
 from mmengine.registry import MODELS as MMENGINE_MODELS
 from mmengine.registry import OPTIM_WRAPPERS as MMENGINE_OPTIM_WRAPPERS
 from mmengine.registry import RUNNERS as MMENGINE_RUNNERS
+from mmengine.registry import STRATEGIES as MMENGINE_STRATEGIES
 from mmengine.registry import TRANSFORMS as MMENGINE_TRANSFORMS
 from mmengine.registry import Registry
 
@@ -45,6 +46,7 @@ HOOKS = _registry(MMENGINE_HOOKS)
 METRICS = _registry(MMENGINE_METRICS)
 OPTIM_WRAPPERS = _registry(MMENGINE_OPTIM_WRAPPERS)
 RUNNERS = _registry(MMENGINE_RUNNERS)
+STRATEGIES = _registry(MMENGINE_STRATEGIES)
 
 # encodings/ stays free of OpenMMLab, so its classes are registered here.
 for _name in encodings.ENCODINGS:

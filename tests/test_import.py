@@ -11,7 +11,7 @@ MM = ('mmengine', 'mmcv', 'mmdet', 'mmseg', 'mmpretrain')
 TORCH_ONLY = ('functional', 'encodings', 'attention', 'checkpoint', 'datasets', 'preparation',
               'visualization')
 NEEDS_OPENMMLAB = ('registry', 'backbones', 'classifiers', 'data_preprocessors', 'detr', 'engine',
-                   'segmentors')
+                   'heads', 'segmentors')
 
 # With None in sys.modules a package can neither be found nor imported.
 BLOCK = f'import sys\nfor name in {MM}: sys.modules[name] = None\n'

@@ -44,7 +44,7 @@ def test_encodings_are_registered(name):
 
 
 @pytest.mark.parametrize('room', ['backbones', 'classifiers', 'data_preprocessors', 'datasets',
-                                  'detr', 'segmentors'])
+                                  'detr', 'heads', 'segmentors'])
 def test_rooms_offer_their_classes(room):
     package = import_module(f'mmposenc.{room}')
     names, _ = lazy_room(package.__name__)
@@ -86,7 +86,8 @@ def test_a_class_registered_by_a_user_is_found():
 def test_nothing_is_imported_before_it_is_asked_for():
     code = """
 import sys
-from mmposenc import backbones, classifiers, data_preprocessors, datasets, detr, engine, segmentors
+from mmposenc import (backbones, classifiers, data_preprocessors, datasets, detr, engine, heads,
+                      segmentors)
 from mmposenc.registry import DATASETS, HOOKS, MODELS
 MODELS.get('mmposenc.PVT'), MODELS.get('mmposenc.PEG'), HOOKS.get('mmposenc.ProgressBarHook')
 heavy = {'mmdet', 'mmseg', 'mmpretrain'}

@@ -3,10 +3,10 @@
     python tools/browse_dataset.py CONFIG --output-dir pictures --number 20
 """
 import argparse
-import sys
 
 import mmposenc  # noqa: F401  (before anything that needs compiled operators)
 from mmposenc import engine
+from mmposenc.command_line import reported
 from mmposenc.engine.checks import check_files
 from mmposenc.engine.options import config_parser
 
@@ -22,14 +22,12 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
-    try:
+    with reported(args, hold=True):
         cfg = engine.load_config(args.config)
         engine.override(cfg, args.cfg_options)
         check_files(cfg, (args.phase,))
-    except (ValueError, FileNotFoundError) as error:
-        sys.exit(f'error: {error}')
-    written = engine.browse(cfg, args.output_dir, phase=args.phase, number=args.number,
-                            seed=args.seed)
+        written = engine.browse(cfg, args.output_dir, phase=args.phase, number=args.number,
+                                seed=args.seed)
     print(f'wrote {len(written)} pictures to {args.output_dir}')
 
 

@@ -6,15 +6,14 @@
 Backbones take official files directly too: init_cfg=dict(type='Pretrained', checkpoint=...).
 """
 import argparse
-import sys
 from pathlib import Path
 
 from mmposenc.checkpoint import SOURCES, convert_with_report, read_checkpoint, write_checkpoint
+from mmposenc.command_line import Parser, reported
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(__doc__)
     parser.add_argument('source', choices=list(SOURCES), help='whose checkpoint it is')
     parser.add_argument('input', help='.pth, .pt, .bin, .tar or .safetensors')
     parser.add_argument('output', help='.pth or .safetensors')
@@ -25,7 +24,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     output = Path(args.output)
-    try:
+    with reported(args):
         if output.suffix not in ('.pth', '.safetensors'):
             raise ValueError(f'{output} must end in .safetensors or .pth')
         if output.exists() and not args.overwrite:
@@ -36,8 +35,6 @@ def main(argv: list[str] | None = None) -> None:
         converted = convert_with_report(file.state_dict, args.source)
         write_checkpoint(output, converted.state_dict,
                          dict(source=args.source, file=Path(args.input).name))
-    except (ValueError, FileNotFoundError) as error:
-        sys.exit(f'error: {error}')
     reasons: dict[str, list[str]] = {}
     for name, reason in converted.dropped.items():
         reasons.setdefault(reason, []).append(name)

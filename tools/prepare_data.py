@@ -17,9 +17,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from mmposenc.command_line import Parser, reported  # noqa: E402
 from mmposenc.preparation.ade20k import check_ade20k  # noqa: E402
 from mmposenc.preparation.coco import check_coco  # noqa: E402
-from mmposenc.preparation.common import PrepareError  # noqa: E402
 from mmposenc.preparation.mnist import (  # noqa: E402
     IDX_SOURCES,
     prepare_idx,
@@ -36,8 +36,7 @@ FETCHES = {'trees': (prepare_trees, 'fetch and cut the tree crowns (20.6 MB, MIT
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(__doc__)
     commands = parser.add_subparsers(dest='command', required=True)
     for name, (_, what) in FETCHES.items():
         command = commands.add_parser(name, help=what)
@@ -57,17 +56,14 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 def main(argv: list[str] | None = None) -> int:
     args = parse_args(argv)
     if args.command not in CHECKS:
-        try:
+        with reported(args):
             if args.command in FETCHES:
                 FETCHES[args.command][0](args.out, args.cache)
             else:
                 prepare_idx(args.path, args.out, IDX_SOURCES[args.command])
-        except PrepareError as error:
-            print(f'prepare_data.py: {error}', file=sys.stderr)
-            return 1
         return 0
-    check, _ = CHECKS[args.command]
-    problems = check(args.path)
+    with reported(args):
+        problems = CHECKS[args.command][0](args.path)
     for problem in problems:
         print(problem)
     print(f'{args.path}: ' + (f'{len(problems)} problems' if problems else 'complete'))

@@ -4,7 +4,9 @@
 #   MMPOSENC_VENV    where (default: .venv at the root of the repository)
 #   MMPOSENC_SET     onedl (default) or openmmlab: whose mmengine, mmcv, mmdet, mmseg, mmpretrain
 #   MMPOSENC_PYTHON  the Python to make it with (default: the first of 3.10 - 3.13 on the PATH)
-# A second run with the same pins does nothing; after a failed run, the next one repairs.
+# A second run with the same pins does nothing; after a failed run, the next one repairs. Two at once
+# are one: the second waits. An environment that this script did not make is used when it has pip,
+# and never deleted.
 # pip's configuration decides which build of torch it is (PIP_INDEX_URL, PIP_EXTRA_INDEX_URL).
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -14,6 +16,10 @@ cd "$root"
 log=$venv/setup.log
 stamp=$venv/mmposenc.stamp
 packages=${MMPOSENC_SET:-onedl}
+made=$venv/mmposenc.made
+# What pip says when it can't reach an index; "No matching distribution found" is only its last line.
+offline='NewConnectionError|NameResolutionError|ConnectTimeoutError|ProxyError|Connection refused'
+offline="$offline|Network is unreachable|Temporary failure in name resolution|Max retries exceeded"
 in_range='import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))'
 
 say() { printf 'setup_env: %s\n' "$*"; }
@@ -55,6 +61,10 @@ step() {
     printf '\n== %s: %s\n' "$what" "$*" >>"$log"
     if ! "$@" >>"$log" 2>&1; then
         local reason
+        if sed -n "/^== $what: /,\$p" "$log" | grep -qiE "$offline"; then
+            fail "$what failed: no connection to the package index (all of it: $log; run this \
+again when there is one)"
+        fi
         reason=$(grep -iE '^(ERROR|[A-Za-z]*Error)' "$log" | tail -n 1 || true)
         fail "$what failed: ${reason:-$(tail -n 1 "$log")} (all of it: $log; run this again to \
 repair)"
@@ -67,21 +77,52 @@ case $packages in
     onedl | openmmlab) ;;
     *) fail "MMPOSENC_SET must be onedl or openmmlab, got '$packages'" ;;
 esac
-if [ -x "$venv/bin/python" ] && [ -f "$stamp" ] &&
-    [ "$(fingerprint "$venv/bin/python" 2>/dev/null)" = "$(cat "$stamp")" ]; then
+up_to_date() {
+    [ -x "$venv/bin/python" ] && [ -f "$stamp" ] &&
+        [ "$(fingerprint "$venv/bin/python" 2>/dev/null)" = "$(cat "$stamp")" ]
+}
+if up_to_date; then
     say "$venv is up to date"
     exit 0
 fi
 
+# Two at once would install over each other. The lock goes with this process, however it ends.
+mkdir -p "$(dirname "$venv")" 2>/dev/null && exec 9>>"$venv.lock" ||
+    fail "$(dirname "$venv") may not be written to: set MMPOSENC_VENV to another place"
+if command -v flock >/dev/null && ! flock -n 9; then
+    say "another setup_env is at work on $venv; waiting for it"
+    flock 9
+    if up_to_date; then
+        say "$venv is up to date"
+        exit 0
+    fi
+fi
+
 if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1 ||
     ! "$venv/bin/python" -c "$in_range" 2>/dev/null; then
-    python=$(find_python)
-    if [ -e "$venv" ] && [ ! -e "$venv/pyvenv.cfg" ] && [ -n "$(ls -A "$venv")" ]; then
-        fail "$venv is there and is no virtual environment: move it, or set MMPOSENC_VENV"
+    if [ -e "$venv" ] && [ ! -d "$venv" ]; then
+        fail "$venv is a file: move it, or set MMPOSENC_VENV"
     fi
-    say "making $venv with $("$python" --version 2>&1) ..."
-    reason=$("$python" -m venv --clear "$venv" 2>&1) ||
-        fail "making $venv failed: $(printf '%s' "$reason" | tail -n 1)"
+    # Empty, or no more than a name of an environment: nothing that anybody would miss.
+    if [ -d "$venv" ] && [ ! -e "$made" ] && ls -A "$venv" | grep -qvx pyvenv.cfg; then
+        if [ ! -e "$venv/pyvenv.cfg" ]; then
+            fail "$venv is there and is no virtual environment: move it, or set MMPOSENC_VENV"
+        fi
+        # uv makes environments without pip; it can be added. Anything else is left as it is.
+        "$venv/bin/python" -c "$in_range" 2>/dev/null &&
+            "$venv/bin/python" -m ensurepip >/dev/null 2>&1 ||
+            fail "$venv is an environment that this script did not make, without pip or with a \
+Python outside 3.10 to 3.13: move it, or set MMPOSENC_VENV"
+        say "using $venv, to which pip was added"
+    else
+        python=$(find_python)
+        say "making $venv with $("$python" --version 2>&1) ..."
+        mkdir -p "$venv" && : >"$made" || fail "$venv can not be made: set MMPOSENC_VENV"
+        # Not venv's --clear: killed in between, it would leave an environment that nobody made.
+        find "$venv" -mindepth 1 -maxdepth 1 ! -name "${made##*/}" -exec rm -rf {} +
+        reason=$("$python" -m venv "$venv" 2>&1) ||
+            fail "making $venv failed: $(printf '%s' "$reason" | tail -n 1)"
+    fi
 fi
 held=$(cat "$venv/mmposenc.set" 2>/dev/null || echo "$packages")
 [ "$held" = "$packages" ] || fail "$venv holds the $held set, and the two share folders: set \
@@ -108,7 +149,9 @@ fi
 step "installing mmposenc, editable" "${pip[@]}" --no-deps --no-build-isolation --editable .
 step "installing the 'import mmposenc first' hint" \
     "$venv/bin/python" -m mmposenc.compat.hint --install
+step "checking that all of it fits together" "$venv/bin/python" -m pip check
 step "checking that all of it imports" "$venv/bin/python" -c \
     "import mmposenc, cv2, torchvision, mmdet.models, mmseg.models, mmpretrain.models"
-fingerprint "$venv/bin/python" >"$stamp"
+fingerprint "$venv/bin/python" >"$stamp.new"
+mv "$stamp.new" "$stamp"
 say "$venv is ready ($((SECONDS - start)) s): source $venv/bin/activate"

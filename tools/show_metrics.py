@@ -3,14 +3,13 @@
     python tools/show_metrics.py "other plot=work_dirs/a/test" "block=work_dirs/b/test"
 """
 import argparse
-import sys
 
+from mmposenc.command_line import Parser, reported
 from mmposenc.engine.report import metrics_table
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(__doc__)
     parser.add_argument('tests', nargs='+', metavar='NAME=WORK_DIR', type=_row)
     return parser.parse_args(argv)
 
@@ -23,10 +22,9 @@ def _row(text: str) -> tuple[str, str]:
 
 
 def main(argv: list[str] | None = None) -> None:
-    try:
-        print(metrics_table(dict(parse_args(argv).tests)))
-    except (ValueError, FileNotFoundError) as error:
-        sys.exit(f'error: {error}')
+    args = parse_args(argv)
+    with reported(args):
+        print(metrics_table(dict(args.tests)))
 
 
 if __name__ == '__main__':

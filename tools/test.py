@@ -5,10 +5,10 @@
         --launcher pytorch
 """
 import argparse
-import sys
 
 import mmposenc  # noqa: F401  (before anything that needs compiled operators)
 from mmposenc import engine
+from mmposenc.command_line import reported
 from mmposenc.engine.options import add_run_options, config_parser, parse_run
 
 
@@ -26,16 +26,14 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
-    try:
+    with reported(args, hold=True) as release:
         cfg = engine.load_config(args.config)
         engine.override(cfg, args.cfg_options)
         engine.set_work_dir(cfg, args.work_dir)
         cfg.launcher = args.launcher
         engine.prepare_testing(cfg, args.checkpoint, out=args.out, show_dir=args.show_dir,
                                tta=args.tta, allow_mismatch=args.allow_mismatch)
-    except (ValueError, FileNotFoundError) as error:
-        sys.exit(f'error: {error}')
-    engine.build_runner(cfg).test()
+        engine.build_runner(cfg, started=release).test()
     engine.leave_process_group()
 
 

@@ -4,10 +4,10 @@
     python -m torch.distributed.run --nproc_per_node=8 tools/train.py CONFIG --launcher pytorch
 """
 import argparse
-import sys
 
 import mmposenc  # noqa: F401  (before anything that needs compiled operators)
 from mmposenc import engine
+from mmposenc.command_line import reported
 from mmposenc.engine.options import add_run_options, config_parser, parse_run
 
 
@@ -27,7 +27,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
-    try:
+    with reported(args, hold=True) as release:
         cfg = engine.load_config(args.config)
         engine.override(cfg, args.cfg_options)
         engine.set_work_dir(cfg, args.work_dir)
@@ -35,9 +35,7 @@ def main(argv: list[str] | None = None) -> None:
         engine.prepare_training(cfg, amp=args.amp, auto_scale_lr=args.auto_scale_lr,
                                 resume=args.resume, allow_mismatch=args.allow_mismatch,
                                 save_on_interrupt=not args.no_save_on_interrupt)
-    except (ValueError, FileNotFoundError) as error:
-        sys.exit(f'error: {error}')
-    engine.build_runner(cfg).train()
+        engine.build_runner(cfg, started=release).train()
     engine.leave_process_group()
 
 

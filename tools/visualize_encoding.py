@@ -6,10 +6,10 @@
 Without a checkpoint the weights are random, without an image the input is noise.
 """
 import argparse
-import sys
 
 import mmposenc  # noqa: F401  (before anything that needs compiled operators)
 from mmposenc import engine
+from mmposenc.command_line import reported
 from mmposenc.engine.encoding_figures import visualize_encodings
 from mmposenc.engine.options import config_parser
 
@@ -28,13 +28,11 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
-    try:
+    with reported(args, hold=True):
         cfg = engine.load_config(args.config)
         engine.override(cfg, args.cfg_options)
         written = visualize_encodings(cfg, args.checkpoint, args.output_dir, image=args.image,
                                       size=tuple(args.size), at=tuple(args.at))
-    except (ValueError, FileNotFoundError) as error:
-        sys.exit(f'error: {error}')
     print(f'wrote {len(written)} figures to {args.output_dir}')
 
 

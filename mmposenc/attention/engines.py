@@ -10,21 +10,18 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..functional import limits
+from ..functional.attention.axis_terms import AxisHalves
 from ..functional.attention.driver import Call, Hide, attend_in_pieces, split
 from ..functional.attention.dropout import Dropout
 from ..functional.attention.flex import flex_attention, has_score_mod
 from ..functional.attention.layout import Cut, Layout
+from ..functional.attention.offset_terms import OffsetBias
 from ..functional.attention.regions import apart, hide_regions, run_by_region
-from ..functional.attention.terms import (
-    AxisHalves,
-    DenseBias,
-    OffsetBias,
-    QueryVector,
-    Term,
-    fold_vectors,
-)
-from ..functional.attention.writers import LogitWriter, ValueTableWriter
+from ..functional.attention.sequence_terms import QueryVector, fold_vectors
+from ..functional.attention.terms import DenseBias, Term
+from ..functional.attention.writers import LogitWriter, ValueWriter
 from ..functional.grids import Grid
+from ..functional.linear import onednn_is_faster
 
 
 class Problem(NamedTuple):
@@ -91,10 +88,19 @@ def choose(problem: Problem) -> str:
     if problem.bytes <= limits.DEFINITION_BYTES or not has_writers(problem):
         return 'definition'
     if is_plain and (problem.regions is None or not problem.trains):
-        # SDPA has slow kernels of half precision on a CPU.
-        return 'fused' if q.dtype != torch.bfloat16 else 'pieces'
+        return 'pieces' if problem.regions is None and _plain_pieces_pay(problem) else 'fused'
     few = problem.pairs < limits.MASK_BELOW and not problem.trains and problem.dropout_p == 0.0
     return 'fused' if few and _adds_bias(problem.terms) else 'pieces'
+
+
+def _plain_pieces_pay(problem: Problem) -> bool:
+    q, k, _ = split(problem.qkv)
+    if k.shape[2] < limits.PLAIN_PIECES_KEYS:
+        return False
+    if q.dtype == torch.bfloat16:
+        return problem.pairs >= limits.PLAIN_HALF_FROM
+    return (q.dtype == torch.float32 and problem.pairs >= limits.PLAIN_PIECES_FROM
+            and onednn_is_faster())
 
 
 def definition(problem: Problem, need_weights: bool = False) -> tuple[Tensor, Tensor | None]:
@@ -200,9 +206,10 @@ def _call(problem: Problem, q: Tensor, k: Tensor, v: Tensor) -> Call:
         hides.append(hide_regions(problem.regions))
     trains = problem.trains
     keep = trains and problem.bytes <= limits.KEPT_BYTES
-    several, one = _piece_bytes(problem, trains)
+    several, one = (limits.PIECE_BYTES, limits.ROWS_BYTES) if _on_cpu(problem) else (
+        limits.ACCELERATOR_PIECE_BYTES,) * 2
     return Call(tuple(w for w in writers if isinstance(w, LogitWriter)),
-                tuple(w for w in writers if isinstance(w, ValueTableWriter)), tuple(hides), layout,
+                tuple(w for w in writers if isinstance(w, ValueWriter)), tuple(hides), layout,
                 Cut(several // q.element_size(), one // q.element_size(),
                     any(writer.whole_rows for writer in writers),
                     min((w.most_queries for w in writers if w.most_queries), default=None)),
@@ -212,12 +219,6 @@ def _call(problem: Problem, q: Tensor, k: Tensor, v: Tensor) -> Call:
 
 def _is_long(term: Term, problem: Problem, runs: bool) -> bool:
     return problem.pairs >= limits.SHIFTS_FROM if isinstance(term, OffsetBias) else runs
-
-
-def _piece_bytes(problem: Problem, trains: bool) -> tuple[int, int]:
-    if not _on_cpu(problem):
-        return limits.ACCELERATOR_PIECE_BYTES, limits.ACCELERATOR_PIECE_BYTES
-    return limits.TRAINING_PIECE_BYTES if trains else limits.PIECE_BYTES, limits.ROWS_BYTES
 
 
 def _on_cpu(problem: Problem) -> bool:

@@ -15,7 +15,15 @@ from ..encodings.placement import EncodingConfigs, PlacedEncodings
 from ..functional.masking import masked_mean, pad_map, tokens_to_map
 from ..image_sizes import get_img_shapes, mask_images
 from .checkpoints import PretrainedMixin
-from .layers import MLP, DropPath, LayerScale, PatchEmbed, init_transformer_weights, rising_rates
+from .layers import (
+    MLP,
+    DropPath,
+    LayerScale,
+    PatchEmbed,
+    check_rates,
+    init_transformer_weights,
+    rising_rates,
+)
 
 #: embed_dims, num_layers, num_heads.
 ARCHS = {'tiny': (192, 12, 3), 'small': (384, 12, 6), 'base': (768, 12, 12),
@@ -140,6 +148,8 @@ class DeiT(PretrainedMixin, BaseModule):
                  mask_padding: bool = False,
                  init_cfg: dict[str, Any] | None = None) -> None:
         super().__init__(init_cfg=init_cfg)
+        check_rates(drop_rate=drop_rate, attn_drop_rate=attn_drop_rate,
+                    drop_path_rate=drop_path_rate)
         dims, layers, heads = _sizes(arch, embed_dims, num_layers, num_heads)
         _check(patch_size, mlp_ratio, pool, distilled, frozen_stages, layers)
         if out_indices is None and pool is None:

@@ -120,6 +120,13 @@ class MLP(nn.Module):
         return mlp(x, self.fc1.weight, self.fc1.bias, self.fc2.weight, self.fc2.bias)
 
 
+def check_rates(**rates: float) -> None:
+    """Raise ValueError for a rate that is no probability below 1, by its name."""
+    for name, rate in rates.items():
+        if not 0.0 <= rate < 1.0:
+            raise ValueError(f'{name}={rate} must be in [0, 1)')
+
+
 def rising_rates(last: float, count: int) -> list[float]:
     """``count`` drop path rates that rise evenly from 0 to ``last``."""
     # Plain numbers: torch.linspace would land on the meta device when a model is built there.

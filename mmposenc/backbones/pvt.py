@@ -14,7 +14,14 @@ from ..encodings.placement import EncodingConfigs, PlacedEncodings
 from ..functional.masking import masked_mean, pad_map, tokens_to_map
 from ..image_sizes import get_img_shapes, mask_images
 from .checkpoints import PretrainedMixin
-from .layers import MLP, DropPath, PatchEmbed, init_transformer_weights, rising_rates
+from .layers import (
+    MLP,
+    DropPath,
+    PatchEmbed,
+    check_rates,
+    init_transformer_weights,
+    rising_rates,
+)
 
 #: Blocks a stage.
 ARCHS = {'tiny': (2, 2, 2, 2), 'small': (3, 4, 6, 3), 'medium': (3, 4, 18, 3),
@@ -163,6 +170,8 @@ class PVT(PretrainedMixin, BaseModule):
                  mask_padding: bool = False,
                  init_cfg: dict[str, Any] | None = None) -> None:
         super().__init__(init_cfg=init_cfg)
+        check_rates(drop_rate=drop_rate, attn_drop_rate=attn_drop_rate,
+                    drop_path_rate=drop_path_rate)
         num_layers = _num_layers(arch, num_layers)
         _check_sizes(embed_dims=embed_dims, num_layers=num_layers, num_heads=num_heads,
                      sr_ratios=sr_ratios, mlp_ratios=mlp_ratios, patch_sizes=patch_sizes)

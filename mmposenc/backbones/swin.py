@@ -11,7 +11,7 @@ from ..encodings.placement import EncodingConfigs, PlacedEncodings
 from ..functional.masking import masked_mean, pad_map, tokens_to_map
 from ..image_sizes import get_img_shapes, mask_images
 from .checkpoints import PretrainedMixin
-from .layers import PatchEmbed, init_transformer_weights, rising_rates
+from .layers import PatchEmbed, check_rates, init_transformer_weights, rising_rates
 from .swin_layers import PatchMerging, SwinBlock, SwinStage
 
 #: embed_dims, num_layers, num_heads.
@@ -97,6 +97,8 @@ class Swin(PretrainedMixin, BaseModule):
                  mask_padding: bool = False,
                  init_cfg: dict[str, Any] | None = None) -> None:
         super().__init__(init_cfg=init_cfg)
+        check_rates(drop_rate=drop_rate, attn_drop_rate=attn_drop_rate,
+                    drop_path_rate=drop_path_rate)
         dims, layers, heads = _sizes(arch, embed_dims, num_layers, num_heads)
         num_stages = len(layers)
         out_indices = tuple(range(num_stages)) if out_indices is None else tuple(out_indices)

@@ -38,6 +38,7 @@ ALSO_NEEDED = {
     'mmposenc.detr.neck': 'mmdet',
     'mmposenc.engine.cls_visualization': 'mmpretrain',
     'mmposenc.engine.seg_visualization': 'mmseg',
+    'mmposenc.heads.retina': 'mmdet',
     'mmposenc.segmentors.encoder_decoder': 'mmseg',
 }
 

@@ -8,22 +8,27 @@ from typing import Any
 from mmdet.datasets import CocoDataset as _CocoDataset
 from mmengine.logging import print_log
 
+from .coco_file import CheckedCOCO
 from .image_files import broken_files
+from .named_errors import NamedErrors
 
 
-class CocoDataset(_CocoDataset):
+class CocoDataset(NamedErrors, _CocoDataset):
     """mmdet's CocoDataset with its silent losses reported.
 
     mmdet drops annotations of categories that ``metainfo`` does not list, and boxes without
     area; it numbers labels in the order of the file, whatever the order of ``metainfo``; and a
     broken image is found when training reaches it, or never. Here the first and the last two are
-    errors, raised when the data set is built, and dropped boxes are counted in a warning.
+    errors, raised when the data set is built, and dropped boxes are counted in a warning. So are
+    annotations of images that the file does not have; boxes that are not finite, ids that occur
+    twice, missing keys and empty lists are errors (:mod:`.coco_file`), and so is an image of
+    another size than its annotations say.
 
     Args:
         unknown_categories: 'error', or 'drop' to train on some of the file's categories on
             purpose; what is dropped is counted in a warning.
-        check_images: look, before training starts, whether every image file is there and whole.
-            It reads both ends of each file (COCO's 118,000 take seconds from a local disk).
+        check_images: look, before training starts, whether every image file is there, whole and
+            of the size that its annotations say. It reads both ends of each file.
         skip_broken_images: leave out images that are missing or broken, and say which and how
             many; False makes them an error. In validation, their boxes still count as missed.
         **kwargs: to mmdet's CocoDataset.
@@ -32,6 +37,8 @@ class CocoDataset(_CocoDataset):
         ValueError: for an unknown category (named, with an annotation that has it), for classes
             that the file does not have or has in another order, for broken images.
     """
+
+    COCOAPI = CheckedCOCO
 
     def __init__(self, *args: Any, unknown_categories: str = 'error', check_images: bool = True,
                  skip_broken_images: bool = False, **kwargs: Any) -> None:
@@ -48,6 +55,10 @@ class CocoDataset(_CocoDataset):
         self.dropped.clear()
         self._names: dict[int, str] | None = None
         data_list = super().load_data_list()
+        if not self.test_mode and not any(info['instances'] for info in data_list):
+            dropped = ', '.join(f'{count} {what}' for what, count in self.dropped.items())
+            raise ValueError(f'{self.ann_file} has no annotation to train on'
+                             + (f'; dropped: {dropped}' if dropped else ''))
         if self.dropped:
             counts = ', '.join(f'{count} {what}' for what, count in self.dropped.items())
             _warn(f'{self.ann_file}: dropped annotations: {counts}')
@@ -60,6 +71,7 @@ class CocoDataset(_CocoDataset):
             self._names = {cat['id']: cat['name']
                            for cat in self.coco.load_cats(self.coco.get_cat_ids())}
             self._check_classes(self._names)
+            self.dropped.update(self.coco.dropped)
         image = raw_data_info['raw_img_info']
         for ann in raw_data_info['raw_ann_info']:
             self._check_annotation(ann, image)
@@ -107,7 +119,7 @@ class CocoDataset(_CocoDataset):
         paths = [info['img_path'] for info in data_list]
         if any('://' in path for path in paths[:1]):
             return data_list
-        problems = broken_files(paths)
+        problems = broken_files(paths, [(info['width'], info['height']) for info in data_list])
         if not problems:
             return data_list
         shown = '\n'.join(f'  {path}: {problem}' for path, problem in list(problems.items())[:20])

@@ -34,8 +34,11 @@ def check_pairs(pairs: Sequence[tuple[str, str]], num_labels: int | None = None,
         found = [text for text in pool.map(_pair_problem, pairs, chunksize=64) if text]
     if not found and num_labels is not None:
         for path in sample([path for _, path in pairs]):
-            with Image.open(path) as image:
-                text = label_problem(np.asarray(image), num_labels, ignore_index)
+            try:
+                with Image.open(path) as image:
+                    text = label_problem(np.asarray(image), num_labels, ignore_index)
+            except (OSError, SyntaxError, ValueError) as error:
+                text = str(error)
             if text:
                 found.append(f'{path}: {text}')
     if found:
@@ -66,7 +69,7 @@ def _pair_problem(pair: tuple[str, str]) -> str:
             image_size = image.size
             if image.getexif().get(_ORIENTATION) in _TURNED:
                 image_size = image_size[::-1]
-    except (OSError, SyntaxError) as error:
+    except Exception as error:  # PIL raises what the codec raises
         return f'{label_path} and {image_path}: {error}'
     if mode not in MODES:
         return f'{label_path}: its mode is {mode}; one channel of 8 bits is required'

@@ -1,10 +1,14 @@
 """Reading images."""
 from __future__ import annotations
 
+from typing import Any
+
 import mmengine.fileio as fileio
 from mmcv.transforms import LoadImageFromFile as _LoadImageFromFile
 
-from .image_files import broken
+from mmposenc.command_line import describe
+
+from .image_files import MAX_PIXELS, breaks_off, broken
 
 
 class LoadImageFromFile(_LoadImageFromFile):
@@ -13,15 +17,32 @@ class LoadImageFromFile(_LoadImageFromFile):
     OpenCV decodes half a JPEG to a picture whose rest is grey, and training goes on with it.
     With ``ignore_empty=True`` such an image is passed over (in training, another one is drawn).
 
+    Args:
+        max_pixels: more are refused before they are decoded.
+        **kwargs: to mmcv's.
+
     Raises:
         ValueError: names the file and what is wrong with it.
     """
 
+    def __init__(self, *args: Any, max_pixels: int = MAX_PIXELS, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.max_pixels = max_pixels
+
     def transform(self, results: dict) -> dict | None:
         path = results['img_path']
-        problem = broken(fileio.get(path, backend_args=self.backend_args))
+        data = fileio.get(path, backend_args=self.backend_args)
+        problem = broken(data, self.max_pixels)
+        loaded = None
         if not problem:
-            return super().transform(results)
+            try:
+                loaded = super().transform(results)
+            except Exception as error:  # OpenCV and mmcv raise what they like
+                problem = describe(error)
+        if loaded is not None and breaks_off(data, loaded['img']):
+            problem = 'it breaks off in the middle, and an end marker follows'
+        if not problem:
+            return loaded
         if self.ignore_empty:
             return None
         raise ValueError(f'broken image {path}: {problem}')

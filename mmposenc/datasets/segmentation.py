@@ -8,9 +8,10 @@ from mmseg.datasets import ADE20KDataset as _ADE20KDataset
 from mmseg.datasets import BaseSegDataset
 
 from .label_maps import check_pairs
+from .named_errors import NamedErrors
 
 
-class SegDataset(BaseSegDataset):
+class SegDataset(NamedErrors, BaseSegDataset):
     """mmseg's BaseSegDataset with its silent losses reported.
 
     mmseg finds a missing label map when training reaches it, takes a label outside the classes

@@ -64,6 +64,8 @@ class LearnedPositionEmbedding(_AddedTable):
             raise ValueError(f'interpolation={interpolation!r} must be one of {INTERPOLATIONS}')
         if num_prefix_embeds < 0:
             raise ValueError(f'num_prefix_embeds={num_prefix_embeds} must be >= 0')
+        if not 0.0 <= drop <= 1.0:
+            raise ValueError(f'drop={drop} must be from 0 to 1')
         self.grid_shape = as_grid(grid_shape, 'grid_shape').hw
         self.interpolation = interpolation
         self.num_prefix_embeds = num_prefix_embeds

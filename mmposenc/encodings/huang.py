@@ -1,7 +1,8 @@
 """Huang's relative encoding: the offset's vector meets both the query and the key."""
 from __future__ import annotations
 
-from ..functional.attention.terms import TableByKey, TableByQuery, Term
+from ..functional.attention.table_terms import TableByKey, TableByQuery
+from ..functional.attention.terms import Term
 from ..functional.grids import Grid
 from .clipped_tables import ClippedTables
 

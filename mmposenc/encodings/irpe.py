@@ -6,15 +6,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..functional import limits
-from ..functional.attention.lookup import pick_entries
-from ..functional.attention.terms import (
-    AxisHalves,
-    OffsetBias,
-    TableByKey,
-    TableByQuery,
-    TableOnValues,
-    Term,
-)
+from ..functional.attention.axis_terms import AxisHalves, pick_entries
+from ..functional.attention.offset_terms import OffsetBias
+from ..functional.attention.table_terms import TableByKey, TableByQuery, TableOnValues
+from ..functional.attention.terms import Term
 from ..functional.buckets import (
     METHODS,
     Buckets,

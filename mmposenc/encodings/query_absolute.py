@@ -4,7 +4,8 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from ..functional.attention.terms import KeyVectors, Term
+from ..functional.attention.sequence_terms import KeyVectors
+from ..functional.attention.terms import Term
 from ..functional.grids import Grid
 from .base import RelativeEncoding
 from .checks import check_sizes

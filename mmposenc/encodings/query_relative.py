@@ -4,8 +4,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ..functional.attention.lookup import pick_entries
-from ..functional.attention.terms import AxisHalves, Term, sequence_terms
+from ..functional.attention.axis_terms import AxisHalves, pick_entries
+from ..functional.attention.sequence_terms import sequence_terms
+from ..functional.attention.terms import Term
 from ..functional.grids import Grid, GridLike, as_grid
 from ..functional.offsets import table_entries
 from .base import RelativeEncoding

@@ -3,8 +3,8 @@ from __future__ import annotations
 
 from torch import nn
 
-from ..functional.attention.lookup import pick_entries
-from ..functional.attention.terms import AxisHalves, Term
+from ..functional.attention.axis_terms import AxisHalves, pick_entries
+from ..functional.attention.terms import Term
 from ..functional.grids import Grid
 from ..functional.offsets import table_entries
 from .base import RelativeEncoding

@@ -1,7 +1,8 @@
 """Shaw's relative encoding: clipped offsets on keys and values."""
 from __future__ import annotations
 
-from ..functional.attention.terms import TableByQuery, TableOnValues, Term
+from ..functional.attention.table_terms import TableByQuery, TableOnValues
+from ..functional.attention.terms import Term
 from ..functional.grids import Grid
 from .clipped_tables import ClippedTables
 

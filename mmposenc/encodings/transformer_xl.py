@@ -6,8 +6,9 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-from ..functional.attention.lookup import pick_entries
-from ..functional.attention.terms import AxisHalves, QueryVector, Term, sequence_terms
+from ..functional.attention.axis_terms import AxisHalves, pick_entries
+from ..functional.attention.sequence_terms import QueryVector, sequence_terms
+from ..functional.attention.terms import Term
 from ..functional.grids import Grid
 from ..functional.offsets import grid_offsets
 from .base import RelativeEncoding
@@ -48,6 +49,8 @@ class TransformerXLRPE(RelativeEncoding):
         check_sizes(head_dims, num_heads, num_prefix_tokens)
         if method not in _METHODS:
             raise ValueError(f"method={method!r} must be 'axes' or 'sequence'")
+        if temperature <= 0:
+            raise ValueError(f'temperature={temperature} must be positive')
         self.embed_dims = head_dims * num_heads
         if self.embed_dims % 4:
             raise ValueError(f'head_dims={head_dims} * num_heads={num_heads} must be a multiple of '

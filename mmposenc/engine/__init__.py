@@ -9,6 +9,7 @@ from .checkpoint_hook import CheckpointHook
 from .config import load_config, override, set_work_dir
 from .dump import DumpSegResults
 from .finite import NotFinite, NotFiniteHook
+from .gradients import GradientCheckHook
 from .launch import (
     build_runner,
     leave_process_group,
@@ -18,12 +19,13 @@ from .launch import (
     train,
 )
 from .loops import EpochBasedTrainLoop, IterBasedTrainLoop
+from .processes import AverageLossHook
 from .progress import ProgressBarHook
 from .runner import Runner
 from .seeding import EpochSeedHook
 
-__all__ = ['AmpOptimWrapper', 'CheckpointHook', 'DumpSegResults', 'EpochBasedTrainLoop',
-           'EpochSeedHook', 'IterBasedTrainLoop', 'NotFinite', 'NotFiniteHook',
-           'ProgressBarHook', 'Runner', 'browse', 'build_runner', 'leave_process_group',
-           'load_config', 'override', 'prepare_testing', 'prepare_training',
-           'set_work_dir', 'test', 'train']
+__all__ = ['AmpOptimWrapper', 'AverageLossHook', 'CheckpointHook', 'DumpSegResults',
+           'EpochBasedTrainLoop', 'EpochSeedHook', 'GradientCheckHook', 'IterBasedTrainLoop',
+           'NotFinite', 'NotFiniteHook', 'ProgressBarHook', 'Runner', 'browse', 'build_runner',
+           'leave_process_group', 'load_config', 'override', 'prepare_testing',
+           'prepare_training', 'set_work_dir', 'test', 'train']

@@ -1,11 +1,16 @@
 """Mistakes in a config, found before anything is built."""
 from __future__ import annotations
 
+import os
 import os.path as osp
 from collections.abc import Iterator, Sized
+from importlib.util import find_spec
 from typing import Any
 
 from mmengine.config import Config
+from mmengine.registry import DATASETS
+
+from .config import LIVE_KEYS
 
 
 def check_files(cfg: Config, phases: tuple[str, ...]) -> None:
@@ -29,9 +34,9 @@ def check_files(cfg: Config, phases: tuple[str, ...]) -> None:
             key = f'{phase}_evaluator.{i}' if many else f'{phase}_evaluator'
             missing += _missing_paths(key, metric)
     if missing:
-        lines = '\n'.join(f'  {key}: {path}' for key, path in missing)
-        raise FileNotFoundError(f'the config names files that do not exist:\n{lines}\n'
-                                f'(relative paths are looked up from {osp.abspath(".")})')
+        shown = '; '.join(f'{key}: {path}' for key, path in missing)
+        raise FileNotFoundError('the config names files that do not exist (relative paths are '
+                                f'looked up from {osp.abspath(".")}):\n{shown}')
 
 
 def _datasets(node: Any, key: str) -> Iterator[tuple[str, Any]]:
@@ -64,48 +69,134 @@ def _missing_paths(key: str, node: Any) -> list[tuple[str, str]]:
 
 
 def check_num_classes(cfg: Config, phases: tuple[str, ...]) -> None:
-    """Looks whether the heads of a segmentor have as many classes as the data sets.
+    """Looks whether the heads of a model have as many classes as the data sets.
 
     Labels beyond the head's classes would stop training somewhere inside the loss, and a head with
-    too many classes trains in silence. A data set that does not name its classes is passed over.
+    too many classes trains in silence (a classifier may have more, as those of larger data sets
+    do). A data set that does not name its classes is passed over.
 
     Args:
-        cfg: the whole config; of other libraries than mmseg nothing is checked.
+        cfg: the whole config.
         phases: of 'train', 'val', 'test': the ones about to be used.
 
     Raises:
         ValueError: names every head's and every data set's number, with their config keys.
     """
-    if cfg.get('default_scope') != 'mmseg':
-        return
-    heads = {}
-    for name in ('decode_head', 'auxiliary_head'):
-        node = cfg.model.get(name) or []
-        many = isinstance(node, (list, tuple))
-        for i, head in enumerate(node if many else [node]):
-            key = f'model.{name}.{i}' if many else f'model.{name}'
-            if head.get('num_classes') is not None:
-                heads[f'{key}.num_classes'] = head['num_classes']
+    scope = cfg.get('default_scope')
+    heads = {f'{key}.num_classes': head['num_classes'] for key, head in _heads(cfg)
+             if head.get('num_classes') is not None}
     counts = {}
     for phase in phases:
         dataset = (cfg.get(f'{phase}_dataloader') or {}).get('dataset')
         for key, node in _datasets(dataset, f'{phase}_dataloader.dataset'):
-            classes = (node.get('metainfo') or {}).get('classes') or _known_classes(node)
+            classes = (node.get('metainfo') or {}).get('classes') or _known_classes(node, scope)
             if classes:
                 counts[f'classes of {key}'] = len(classes)
-    if heads and counts and len({*heads.values(), *counts.values()}) > 1:
-        lines = '\n'.join(f'  {key}: {count}' for key, count in {**heads, **counts}.items())
+    if not heads or not counts:
+        return
+    wrong = (min(heads.values()) < max(counts.values()) if scope == 'mmpretrain'
+             else len({*heads.values(), *counts.values()}) > 1)
+    if wrong:
+        shown = '; '.join(f'{key}: {count}' for key, count in {**heads, **counts}.items())
         raise ValueError('num_classes of the heads and the classes of the data sets must be the '
-                         f'same number:\n{lines}')
+                         f'same number:\n{shown}')
 
 
-def _known_classes(dataset: Any) -> Sized | None:
+def _heads(cfg: Config) -> Iterator[tuple[str, Any]]:
+    """The heads that name classes, with their keys; a region proposal head has no classes."""
+    names = {'mmseg': ('decode_head', 'auxiliary_head'), 'mmpretrain': ('head',),
+             'mmdet': ('bbox_head', 'roi_head.bbox_head', 'roi_head.mask_head')}
+    for name in names.get(cfg.get('default_scope'), ()):
+        node: Any = cfg.model
+        for part in name.split('.'):
+            node = node.get(part) if isinstance(node, dict) else None
+        many = isinstance(node, (list, tuple))
+        for i, head in enumerate(node if many else [node]):
+            if isinstance(head, dict):
+                yield f'model.{name}.{i}' if many else f'model.{name}', head
+
+
+def _known_classes(dataset: Any, scope: str | None) -> Sized | None:
     """Classes that a data set's type says by itself, as ADE20KDataset does."""
     if not isinstance(dataset.get('type'), str):
         return None
-    from mmseg.registry import DATASETS
-    known: Sized | None = getattr(DATASETS.get(dataset['type']), 'METAINFO', {}).get('classes')
+    with DATASETS.switch_scope_and_registry(scope) as registry:
+        found = registry.get(dataset['type'])
+    known: Sized | None = (getattr(found, 'METAINFO', None) or {}).get('classes')
     return known
+
+
+def check_sections(cfg: Config, phases: tuple[str, ...]) -> None:
+    """Looks whether a config has what training or testing takes.
+
+    Args:
+        cfg: the whole config.
+        phases: of 'train', 'val', 'test': the ones about to be used.
+
+    Raises:
+        ValueError: names what is missing, or a key that is probably another one's misspelling.
+    """
+    scope = cfg.get('default_scope')
+    if scope is not None and find_spec(str(scope)) is None:
+        raise ValueError(f'default_scope={scope!r}: there is no such package')
+    for key in set(cfg) - LIVE_KEYS:
+        near = [name for name in LIVE_KEYS if _one_slip(key, name)]
+        if near and isinstance(cfg[key], (dict, list, tuple)):
+            raise ValueError(f'the config has {key!r}, which nothing reads; did you mean '
+                             f'{near[0]!r}?')
+    wanted = ['model', *(f'{phase}_{part}' for phase in phases for part in ('cfg', 'dataloader'))]
+    wanted += ['optim_wrapper'] * ('train' in phases)
+    wanted += [f'{phase}_evaluator' for phase in phases if phase != 'train']
+    missing = [key for key in wanted if not cfg.get(key) and not isinstance(cfg.get(key), dict)]
+    if missing:
+        raise ValueError(f'the config has no {", ".join(missing)} (phases: {", ".join(phases)})')
+    for key in wanted:
+        kinds = (dict, list, tuple) if key.endswith('evaluator') else (dict,)
+        if not isinstance(cfg[key], kinds) and not hasattr(cfg[key], 'update'):
+            raise ValueError(f'{key}={cfg[key]!r} must be a dict')
+
+
+def _one_slip(a: str, b: str) -> bool:
+    """Whether one letter too many, one missing, one wrong or two swapped make ``a`` of ``b``."""
+    if abs(len(a) - len(b)) > 1 or a == b:
+        return False
+    start = len(osp.commonprefix([a, b]))
+    a, b = a[start:], b[start:]
+    return a[1:] == b or a == b[1:] or a[1:] == b[1:] or (a[:2] == b[1::-1] and a[2:] == b[2:])
+
+
+def check_checkpoint(path: str, name: str) -> None:
+    """Looks whether a file can be a checkpoint, from its beginning.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it holds something else.
+    """
+    if '://' in path:
+        return
+    if not osp.isfile(path):
+        raise FileNotFoundError(f'{name}: there is no checkpoint {path!r}')
+    with open(path, 'rb') as file:
+        start = file.read(9)
+    # A zip archive; a pickle, as torch wrote before 1.6; a safetensors file's JSON header.
+    if not start.startswith((b'PK', b'\x80')) and start[8:9] != b'{':
+        what = 'is empty' if not start else 'is no checkpoint of PyTorch and no safetensors file'
+        raise ValueError(f'{name}: {path!r} {what}')
+
+
+def check_folder(path: str, name: str) -> None:
+    """Looks whether a folder is there or can be made, and whether files can be written into it.
+
+    Raises:
+        ValueError: names the option and the file that is in the way.
+    """
+    place = osp.abspath(path)
+    while not osp.lexists(place):
+        place = osp.dirname(place)
+    if not osp.isdir(place):
+        raise ValueError(f'{name} {path}: {place} is no folder')
+    if not os.access(place, os.W_OK):
+        raise ValueError(f'{name} {path}: {place} may not be written to')
 
 
 def check_auto_scale_lr(cfg: Config) -> None:

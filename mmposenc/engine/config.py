@@ -2,13 +2,15 @@
 from __future__ import annotations
 
 import difflib
+import importlib.util
 import inspect
 from pathlib import Path
 from typing import Any
 
 from mmengine.config import Config
-from mmengine.hub import get_config
 from mmengine.runner import Runner
+
+from mmposenc.command_line import describe
 
 #: What mmengine's runner and the tools read from the top level of a config. Everything else at
 #: the top level is a variable of the config file, already substituted when the file was read.
@@ -29,20 +31,37 @@ def load_config(name: str) -> Config:
         FileNotFoundError: there is no such config.
     """
     package, _, relative = name.rpartition('::')
-    if package not in ('', 'mmposenc'):
-        return get_config(name)
     if package:
-        here = Path(__file__).resolve().parents[1]
-        roots = [root for root in (here / '.mim' / 'configs', here.parent / 'configs')
-                 if root.is_dir()]
+        roots = _roots(name, package)
         path = next((root / relative for root in roots if (root / relative).is_file()), None)
         if path is None:
             known = [str(file.relative_to(root)) for root in roots for file in root.rglob('*.py')]
-            raise FileNotFoundError(f'no config {name!r}{_suggest(relative, known)}')
-        return Config.fromfile(path)
+            raise FileNotFoundError(f'no config {name!r}{suggest(relative, known)}')
+        return _read(path)
     if not Path(name).is_file():
         raise FileNotFoundError(f'no config file {name!r}')
-    return Config.fromfile(name)
+    return _read(Path(name))
+
+
+def _roots(name: str, package: str) -> list[Path]:
+    """Folders of a package's configs. (mmengine's get_config would first install the package by
+    whatever pip is on the PATH when it knows it under another name, as it does the forks.)"""
+    if package == 'mmposenc':
+        here = Path(__file__).resolve().parents[1]
+    else:
+        found = importlib.util.find_spec(package)
+        if found is None or not found.origin:
+            raise FileNotFoundError(f'no config {name!r}: there is no package {package!r}')
+        here = Path(found.origin).parent
+    return [root for root in (here / '.mim' / 'configs', here.parent / 'configs')
+            if root.is_dir()]
+
+
+def _read(path: Path) -> Config:
+    try:
+        return Config.fromfile(path)
+    except Exception as error:  # a config is code: it raises what it likes
+        raise ValueError(f'config {path}: {describe(error)}') from error
 
 
 def override(cfg: Config, options: dict[str, Any] | None) -> None:
@@ -73,7 +92,7 @@ def _check_key(cfg: Config, key: str) -> None:
                 'key that uses it (such as train_dataloader.dataset.data_root)')
         known = sorted(LIVE_KEYS | set(cfg))
         raise ValueError(f"--cfg-options {key}: the config has no '{first}'"
-                         f'{_suggest(first, known)}')
+                         f'{suggest(first, known)}')
     if first == 'data_preprocessor' and cfg.get('model', {}).get(first):
         raise ValueError(f'--cfg-options {key}: the model has its own data_preprocessor, so '
                          f'this has no effect; set model.{key}')
@@ -85,7 +104,7 @@ def _check_key(cfg: Config, key: str) -> None:
                 return  # an argument of a class, or a section that the runner reads
             known = sorted(node) if isinstance(node, dict) else []
             raise ValueError(f"--cfg-options {key}: '{path}' has no '{part}'"
-                             f'{_suggest(part, known)}')
+                             f'{suggest(part, known)}')
         node, path = child, f'{path}.{part}'.lstrip('.')
 
 
@@ -104,7 +123,7 @@ def _child(node: Any, part: str) -> Any:
     return node.get(part) if hasattr(node, 'get') else None
 
 
-def _suggest(name: str, known: list[str]) -> str:
+def suggest(name: str, known: list[str]) -> str:
     close = difflib.get_close_matches(name, known, n=3)
     return f'; did you mean {" or ".join(map(repr, close))}?' if close else ''
 

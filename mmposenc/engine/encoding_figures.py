@@ -15,6 +15,7 @@ from ..checkpoint import load_checkpoint
 from ..visualization.model_figures import draw_encodings
 from .browse import _preprocessor_config
 from .checkpoints import mismatch
+from .checks import check_checkpoint
 from .testing import scope_of
 
 
@@ -41,9 +42,10 @@ def visualize_encodings(cfg: Config, checkpoint: str | None, output_dir: str | P
     """
     if min(size) < 1:
         raise ValueError(f'size={size} must be at least (1, 1)')
-    for path in (image, checkpoint):
-        if path is not None and not Path(path).is_file():
-            raise FileNotFoundError(f'no file {path!r}')
+    if image is not None and not Path(image).is_file():
+        raise FileNotFoundError(f'no file {image!r}')
+    if checkpoint is not None:
+        check_checkpoint(checkpoint, 'checkpoint')
     init_default_scope(scope_of(cfg))
     inputs = _inputs(cfg, image, size)
     model = MODELS.build(cfg.model)
@@ -63,8 +65,10 @@ def _inputs(cfg: Config, image: str | None, size: tuple[int, int]) -> Tensor:
         return torch.randn(1, channels, *size, generator=torch.Generator().manual_seed(0))
     # Whether an image needs padding to a multiple is the preprocessor's business, not labels'.
     preprocessor = MODELS.build(_preprocessor_config(cfg))
-    pixels = mmcv.imresize(mmcv.imread(image, 'grayscale' if channels == 1 else 'color'),
-                           size[::-1])
+    pixels = mmcv.imread(image, 'grayscale' if channels == 1 else 'color')
+    if pixels is None:
+        raise ValueError(f'{image} can not be read as a picture')
+    pixels = mmcv.imresize(pixels, size[::-1])
     tensor = torch.from_numpy(np.ascontiguousarray(
         pixels[None] if channels == 1 else pixels.transpose(2, 0, 1)))
     batch: Tensor = preprocessor({'inputs': [tensor], 'data_samples': None}, training=False

@@ -1,7 +1,7 @@
 """Training and testing from a config."""
 from __future__ import annotations
 
-import os.path as osp
+from collections.abc import Callable
 from typing import Any
 
 from mmengine.config import Config
@@ -12,24 +12,43 @@ from torch import distributed as dist
 
 from mmposenc.checkpoint import load_checkpoint
 
+from .arguments import check_arguments
 from .checkpoints import latest_checkpoint
-from .checks import check_auto_scale_lr, check_files, check_num_classes
+from .checks import (
+    check_auto_scale_lr,
+    check_checkpoint,
+    check_files,
+    check_folder,
+    check_num_classes,
+    check_sections,
+)
 from .lock import check_unlocked
+from .start import StartHook
 from .testing import set_out, set_show_dir, set_tta
 
 DEFAULT_HOOKS = {'progress': {'type': 'mmposenc.ProgressBarHook'},
                  'epoch_seed': {'type': 'mmposenc.EpochSeedHook'},
-                 'not_finite': {'type': 'mmposenc.NotFiniteHook'}}
+                 'not_finite': {'type': 'mmposenc.NotFiniteHook'},
+                 'average_loss': {'type': 'mmposenc.AverageLossHook'},
+                 'gradient_check': {'type': 'mmposenc.GradientCheckHook'}}
 
 
-def build_runner(cfg: Config) -> MMEngineRunner:
-    """The runner a config asks for, else this project's, with its hooks."""
+def build_runner(cfg: Config, started: Callable[[], None] | None = None) -> MMEngineRunner:
+    """The runner a config asks for, else this project's, with its hooks.
+
+    Args:
+        cfg: the whole config.
+        started: called when everything is built and loaded, before the first iteration.
+    """
     cfg.setdefault('runner_type', 'mmposenc.Runner')
     cfg.setdefault('default_hooks', {})
     for name, hook in DEFAULT_HOOKS.items():
         if cfg.default_hooks.setdefault(name, dict(hook)) is None:
             del cfg.default_hooks[name]  # switched off; mmengine allows that for its own only
-    return RUNNERS.build(cfg)
+    runner: MMEngineRunner = RUNNERS.build(cfg)
+    if started is not None:
+        runner.register_hook(StartHook(started), priority='LOWEST')
+    return runner
 
 
 def leave_process_group() -> None:
@@ -58,8 +77,7 @@ def prepare_training(cfg: Config, *, amp: bool = False, auto_scale_lr: bool = Fa
     """
     check_unlocked(cfg.work_dir)
     phases = ('train', 'val') if cfg.get('val_dataloader') else ('train',)
-    check_files(cfg, phases)
-    check_num_classes(cfg, phases)
+    _check(cfg, phases)
     if amp or str(cfg.optim_wrapper.get('type')).endswith('AmpOptimWrapper'):
         _use_amp(cfg)
     if auto_scale_lr:
@@ -70,11 +88,20 @@ def prepare_training(cfg: Config, *, amp: bool = False, auto_scale_lr: bool = Fa
     if resume is not None:
         _set_resume(cfg, resume)
     elif cfg.get('load_from'):
-        _require_file(cfg.load_from, 'load_from')
+        check_checkpoint(cfg.load_from, 'load_from')
     if allow_mismatch:
         cfg.load_strict = False
     if not save_on_interrupt:
         cfg.save_on_interrupt = False
+
+
+def _check(cfg: Config, phases: tuple[str, ...]) -> None:
+    """All that can be told from the config alone."""
+    check_sections(cfg, phases)
+    check_folder(cfg.work_dir, '--work-dir')
+    check_arguments(cfg, phases)
+    check_files(cfg, phases)
+    check_num_classes(cfg, phases)
 
 
 def train(cfg: Config, **options: Any) -> MMEngineRunner:
@@ -105,7 +132,7 @@ def _set_resume(cfg: Config, resume: str) -> None:
     cfg.resume, cfg.load_from = True, path
     if path is None:  # the runner says that it starts from the beginning
         return
-    _require_file(path, '--resume')
+    check_checkpoint(path, '--resume')
     if '://' in path:
         return
     # Samplers are built before the checkpoint is read, so the run's own seed must be known now.
@@ -114,11 +141,6 @@ def _set_resume(cfg: Config, resume: str) -> None:
     if seed is not None:
         cfg.setdefault('randomness', {})
         cfg.randomness.seed = seed
-
-
-def _require_file(path: str, name: str) -> None:
-    if '://' not in path and not osp.isfile(path):
-        raise FileNotFoundError(f'{name}: there is no checkpoint {path!r}')
 
 
 def prepare_testing(cfg: Config, checkpoint: str, *, out: str | None = None,
@@ -139,9 +161,8 @@ def prepare_testing(cfg: Config, checkpoint: str, *, out: str | None = None,
         ValueError: an option that the config can't serve.
         FileNotFoundError: a file that the config names or the checkpoint is not there.
     """
-    check_files(cfg, ('test',))
-    check_num_classes(cfg, ('test',))
-    _require_file(checkpoint, 'checkpoint')
+    _check(cfg, ('test',))
+    check_checkpoint(checkpoint, 'checkpoint')
     cfg.load_from, cfg.resume = checkpoint, False
     if allow_mismatch:
         cfg.load_strict = False

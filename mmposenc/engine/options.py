@@ -4,21 +4,33 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Sequence
+from typing import Any
 
 from mmengine.config import DictAction
 
+from mmposenc.command_line import Parser
 
-def config_parser(description: str | None, example: str) -> argparse.ArgumentParser:
+
+class _Options(DictAction):
+    """mmengine's KEY=VALUE, saying which word is none."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
+        for word in values:
+            if '=' not in word:
+                raise argparse.ArgumentError(self, f'{word!r} is not KEY=VALUE')
+        super().__call__(parser, namespace, values, option_string)
+
+
+def config_parser(description: str | None, example: str) -> Parser:
     """A parser with ``config`` and ``--cfg-options``.
 
     Args:
         description: of the tool: its docstring.
         example: a KEY=VALUE that makes sense for it.
     """
-    parser = argparse.ArgumentParser(description=description,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(description)
     parser.add_argument('config', help='a file, or mmposenc::<name>, or mmdet::<name>')
-    parser.add_argument('--cfg-options', nargs='+', action=DictAction, metavar='KEY=VALUE',
+    parser.add_argument('--cfg-options', nargs='+', action=_Options, metavar='KEY=VALUE',
                         help=f'override the config: {example}, key="[a,b]" or key=a,b for lists')
     return parser
 

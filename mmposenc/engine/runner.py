@@ -14,7 +14,6 @@ from mmengine.dist import is_distributed, is_main_process, master_only
 from mmengine.hooks import Hook
 from mmengine.model import MMDistributedDataParallel, is_model_wrapper
 from mmengine.model.test_time_aug import BaseTTAModel
-from mmengine.model.utils import revert_sync_batchnorm
 from mmengine.runner import Runner as _Runner
 
 from mmposenc import mmengine_loading  # noqa: F401  (no checkpoint runs code)
@@ -32,6 +31,7 @@ from .checkpoints import (
 from .interrupt import Interrupted, InterruptHook, StoppedAtOnce, ValidationHook
 from .lock import WorkDirLock
 from .loops import EpochBasedTrainLoop, IterBasedTrainLoop
+from .processes import synchronized
 from .progress import ProgressBarHook
 
 
@@ -63,12 +63,14 @@ class Runner(_Runner):
 
     def wrap_model(self, model_wrapper_cfg: dict | None, model: torch.nn.Module
                    ) -> torch.nn.Module:
+        if self.distributed and not is_model_wrapper(model):
+            synchronized(model)
         on_gpu = get_device() != 'cpu'
         if on_gpu or not self.distributed or model_wrapper_cfg or is_model_wrapper(model):
             return super().wrap_model(model_wrapper_cfg, model)
         # mmengine passes device_ids, which a model on a CPU must not have.
         return MMDistributedDataParallel(
-            module=revert_sync_batchnorm(model), broadcast_buffers=False,
+            module=model, broadcast_buffers=False,
             find_unused_parameters=self.cfg.get('find_unused_parameters', False))
 
     def register_hooks(self, *args: Any, **kwargs: Any) -> None:

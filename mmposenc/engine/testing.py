@@ -7,6 +7,8 @@ from typing import Any
 
 from mmengine.config import Config, ConfigDict
 
+from .checks import check_folder
+
 #: By default_scope: the class that merges the views of an image, and its arguments. Names without
 #: a scope: the libraries register some of these classes with mmengine.
 TTA_MODELS = {
@@ -44,6 +46,9 @@ def set_out(cfg: Config, out: str) -> None:
     scope, pickled = scope_of(cfg), out.endswith(('.pkl', '.pickle'))
     evaluators = cfg.test_evaluator
     evaluators = list(evaluators) if isinstance(evaluators, (list, tuple)) else [evaluators]
+    check_folder(osp.dirname(out) if pickled else out, '--out')
+    if pickled and osp.isdir(out):
+        raise ValueError(f'--out {out} is a folder; give a file in it')
     if pickled:
         kind = {'mmdet': 'DumpDetResults', 'mmseg': 'mmposenc.DumpSegResults',
                 'mmpretrain': 'DumpResults'}[scope]
@@ -59,6 +64,7 @@ def set_out(cfg: Config, out: str) -> None:
 def set_show_dir(cfg: Config, show_dir: str) -> None:
     """Makes a test draw its predictions, one picture per image, into a folder."""
     scope = scope_of(cfg)
+    check_folder(show_dir, '--show-dir')
     folder = osp.abspath(show_dir)  # mmdet would put a relative one below the work directory
     options = {'mmdet': {'draw': True, 'test_out_dir': folder},
                'mmseg': {'type': 'mmposenc.SegVisualizationHook', 'draw': True,

@@ -51,6 +51,9 @@ def bucket_params(ratio: float | None = None, alpha: float | None = None, beta: 
                              f'either ratio or the three, not both')
         if not ratio > 0 or not math.isfinite(ratio):
             raise ValueError(f'ratio={ratio} must be a positive number')
+        if ratio < 0.5:
+            raise ValueError(f'ratio={ratio} must be at least 0.5, so that beta = 2 ratio is at '
+                             'least 1')
         alpha, beta, gamma = 1 * ratio, 2 * ratio, 8 * ratio
     elif alpha is None or beta is None or gamma is None:
         raise ValueError(f'alpha={alpha}, beta={beta}, gamma={gamma}: give all three, or ratio')

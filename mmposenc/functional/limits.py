@@ -5,11 +5,10 @@ docs/results.md, measured on one core with 1 MiB of second-level cache.
 """
 from __future__ import annotations
 
-#: Bytes of the buffer of logits of a piece in inference, and in training, where there are two or
-#: three such buffers. Larger ones leave the cache, smaller ones cost more calls
-#: (benchmarks/relative.py cost, rows 197 to 4200).
+#: Bytes of the buffer of logits of a piece: of several heads, and of some queries of one head.
+#: Larger ones leave the cache, smaller ones cost more calls (benchmarks/relative.py cost, rows 197
+#: and 1050).
 PIECE_BYTES = 1024 * 1024
-TRAINING_PIECE_BYTES = 512 * 1024
 ROWS_BYTES = 1536 * 1024
 #: The same on an accelerator, where a call costs more than its arithmetic (not measured on one).
 ACCELERATOR_PIECE_BYTES = 64 * 1024 * 1024
@@ -17,6 +16,12 @@ ACCELERATOR_PIECE_BYTES = 64 * 1024 * 1024
 #: Bytes of attention weights in all that training keeps; more of them are computed again
 #: (benchmarks/relative.py cost, row 577: 16 MiB; benchmarks/windows.py, 800x1333).
 KEPT_BYTES = 16 * 1024 * 1024
+
+#: Pairs, and keys, from which plain attention in pieces is faster than SDPA on a CPU where oneDNN
+#: is the faster library: SDPA's products are MKL's (benchmarks/relative.py plain).
+PLAIN_PIECES_FROM, PLAIN_PIECES_KEYS = 512 * 512, 128
+#: The same in bfloat16, for which SDPA has no fast kernel on any CPU that was tried.
+PLAIN_HALF_FROM = 128 * 128
 
 #: Bytes of all logits up to which the definition is no slower than pieces on a CPU
 #: (benchmarks/relative.py small).

@@ -44,6 +44,30 @@ def outer(a: Tensor, b: Tensor) -> Tensor:
     return linear(a.t(), b.t()) if a.shape[1] <= b.shape[1] else linear(b.t(), a.t()).t()
 
 
+def add_product(out: Tensor, a: Tensor, b: Tensor, beta: float = 1.0, alpha: float = 1.0) -> None:
+    """out = beta * out + alpha * a b of (n, ., .) matrices, in place and without gradients;
+    ``beta`` is 0 (what is in ``out`` then does not count) or 1."""
+    if not products_take_onednn(a, b):
+        torch.baddbmm(out, a, b, beta=beta, alpha=alpha, out=out)
+        return
+    for target, x, y in zip(out, a, b, strict=True):
+        # oneDNN copies a transposed first operand: the smaller one becomes it.
+        turned = x.stride(-1) != 1
+        found = _product(y.t(), x, None).t() if turned else _product(x, y.t(), None)
+        if beta:
+            target.add_(found, alpha=alpha)
+        else:
+            torch.mul(found, alpha, out=target)
+
+
+def products_take_onednn(a: Tensor, b: Tensor) -> bool:
+    """Whether :func:`add_product` of these (n, ., .) matrices is oneDNN's, one at a time."""
+    return (a.dtype == torch.float32 and a.device.type == 'cpu'
+            and a.shape[1] * a.shape[2] * b.shape[2] >= MIN_PRODUCT
+            and onednn_is_faster() and bool(torch.backends.mkldnn.enabled)
+            and all(_has_rows(x[0]) for x in (a, b)))
+
+
 def _takes_onednn(x: Tensor, weight: Tensor) -> bool:
     """Whether oneDNN computes x W^T, and faster; not while a model is compiled or traced."""
     if torch.compiler.is_compiling() or torch.jit.is_tracing():  # type: ignore[no-untyped-call]
@@ -51,7 +75,9 @@ def _takes_onednn(x: Tensor, weight: Tensor) -> bool:
     if (x.dtype != torch.float32 or weight.dtype != torch.float32 or x.device.type != 'cpu'
             or weight.device.type != 'cpu' or x.numel() * weight.shape[0] < MIN_PRODUCT):
         return False
-    return (_onednn_is_faster() and bool(torch.backends.mkldnn.enabled)
+    if not (_has_rows(x) and _has_rows(weight)):
+        return False
+    return (onednn_is_faster() and bool(torch.backends.mkldnn.enabled)
             and not torch.is_autocast_enabled('cpu')
             and type(weight) in (Tensor, torch.nn.Parameter))
 
@@ -61,8 +87,13 @@ def _product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return out
 
 
+def _has_rows(x: Tensor) -> bool:
+    """Rows (or columns) lie one behind the other: oneDNN takes hundreds of times as long else."""
+    return x.is_contiguous() or (x.dim() == 2 and x.t().is_contiguous())
+
+
 @functools.cache
-def _onednn_is_faster() -> bool:
+def onednn_is_faster() -> bool:
     """A processor with AVX-512 that MKL leaves unused, and a PyTorch with both libraries."""
     mkl, onednn = torch.backends.mkl, torch.backends.mkldnn
     if not (mkl.is_available() and onednn.is_available()  # type: ignore[no-untyped-call]

@@ -73,7 +73,7 @@ def open_images(paths: Iterable[Path], problems: list[str]) -> list[Image.Image]
             with Image.open(path) as image:
                 image.load()
                 images.append(image.copy())
-        except (OSError, ValueError, SyntaxError) as error:
+        except Exception as error:  # PIL raises what the codec raises, and for too many pixels
             problems.append(f'{path} can not be read as a picture: {error}')
     return images
 

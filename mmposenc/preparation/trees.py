@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from .common import Log, prepare_from_wheel
+from .common import Log, prepare_from_wheel, read_member
 from .tiling import clip_boxes, tile_starts
 from .voc import read_voc
 
@@ -91,7 +91,7 @@ def prepare_trees(out: Path, cache: Path, log: Log = print, source: TreesSource 
 def _build(archive: zipfile.ZipFile, folder: Path, source: TreesSource, log: Log
            ) -> dict[str, dict[str, int]]:
     counts = {}
-    (folder / 'LICENSE').write_bytes(archive.read(source.licence))
+    (folder / 'LICENSE').write_bytes(read_member(archive, source.licence))
     (folder / 'annotations').mkdir()
     for split, regions in source.splits.items():
         (folder / 'images' / split).mkdir(parents=True)
@@ -119,9 +119,9 @@ def _cut_region(archive: zipfile.ZipFile, region: Region, source: TreesSource, f
                 coco: dict) -> None:
     """Append the tiles of a region to ``coco`` and write their pictures."""
     stem = f'{source.folder}/{region.plot}'
-    image = np.asarray(Image.open(io.BytesIO(archive.read(f'{stem}.png'))).convert('RGB'))
+    image = np.asarray(Image.open(io.BytesIO(read_member(archive, f'{stem}.png'))).convert('RGB'))
     height, width = image.shape[:2]
-    boxes = read_voc(archive.read(f'{stem}.xml'), f'{region.plot}.xml', (width, height),
+    boxes = read_voc(read_member(archive, f'{stem}.xml'), f'{region.plot}.xml', (width, height),
                      source.categories)
     for y0 in tile_starts(region.y0, region.y1 or height, source.tile, region.stride):
         for x0 in tile_starts(region.x0, region.x1 or width, source.tile, region.stride):

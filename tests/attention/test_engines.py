@@ -248,6 +248,9 @@ def test_choice(monkeypatch):
     monkeypatch.setattr(limits, 'DEFINITION_BYTES', 0)
     assert choose(None) == 'fused' and choose(None, dropout_p=0.1) == 'pieces'
     assert choose(None, dtype=torch.bfloat16) == 'pieces'
+    for faster, engine in ((True, 'pieces'), (False, 'fused')):
+        monkeypatch.setattr(engines, 'onednn_is_faster', lambda faster=faster: faster)
+        assert choose(None, (23, 23)) == engine
     assert choose(None, regions=torch.zeros(1, 400)) == 'fused'
     assert choose(None, regions=torch.zeros(1, 400), trains=True) == 'pieces'
     assert choose('IRPE product k') == 'pieces'

@@ -27,6 +27,17 @@ def test_load_by_package_and_by_file(tmp_path) -> None:
     assert load_config(str(tmp_path / 'mine.py')).model.backbone.arch == 'medium'
     other = load_config('mmdet::retinanet/retinanet_r50_fpn_1x_coco.py')
     assert other.model.type == 'RetinaNet'
+    segmentor = 'mmseg::fcn/fcn_r50-d8_4xb2-40k_cityscapes-512x1024.py'
+    assert load_config(segmentor).model.type == 'EncoderDecoder'
+
+
+def test_loading_a_config_installs_nothing(monkeypatch) -> None:
+    """mmengine would: it knows the forks' packages under other names."""
+    monkeypatch.setattr('mmengine.utils.package_utils.call_command',
+                        lambda command: pytest.fail(f'{command} was run'))
+    load_config('mmseg::fcn/fcn_r50-d8_4xb2-40k_cityscapes-512x1024.py')
+    with pytest.raises(FileNotFoundError, match="there is no package 'mmfoo'"):
+        load_config('mmfoo::a.py')
 
 
 def test_unknown_config_names_near_ones() -> None:

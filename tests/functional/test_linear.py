@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 
 from mmposenc.functional import linear as module
-from mmposenc.functional.linear import linear, outer
+from mmposenc.functional.linear import add_product, linear, outer
 
 SIZES = [((3, 5), 4), ((2, 7, 8), 3), ((1, 1, 6), 6), ((0, 4), 2)]
 
@@ -17,7 +17,7 @@ def onednn(monkeypatch):
     calls = []
     own = module._product
     monkeypatch.setattr(module, '_product', lambda *args: calls.append(args) or own(*args))
-    monkeypatch.setattr(module, '_onednn_is_faster', lambda: True)
+    monkeypatch.setattr(module, 'onednn_is_faster', lambda: True)
     monkeypatch.setattr(module, 'MIN_PRODUCT', 1)
     return calls
 
@@ -121,4 +121,46 @@ def test_only_where_mkl_leaves_avx512_unused(vendor, capability, faster, monkeyp
     monkeypatch.setattr(torch.backends.cpu, 'get_cpu_capability', lambda: capability)
     monkeypatch.setattr(module.Path, 'exists', lambda path: True)
     monkeypatch.setattr(module.Path, 'read_text', lambda path, **kwargs: f'vendor_id\t: {vendor}\n')
-    assert module._onednn_is_faster.__wrapped__() is faster
+    assert module.onednn_is_faster.__wrapped__() is faster
+
+
+def transposed(x):
+    return x.transpose(1, 2).contiguous().transpose(1, 2)
+
+
+@pytest.mark.parametrize('beta', [0.0, 1.0])
+@pytest.mark.parametrize('turn', [(False, False), (True, False), (False, True), (True, True)])
+def test_add_product(turn, beta, onednn):
+    """In place, whatever is transposed; what is in the output does not count with beta=0."""
+    torch.manual_seed(0)
+    a, b, out = torch.randn(3, 4, 5), torch.randn(3, 5, 6), torch.randn(3, 4, 6)
+    expected = beta * out + 0.7 * a @ b
+    if beta == 0.0:
+        out.fill_(float('nan'))
+    a, b = (transposed(x) if each else x for x, each in zip((a, b), turn, strict=True))
+    add_product(out, a, b, beta, 0.7)
+    torch.testing.assert_close(out, expected)
+    assert len(onednn) == 3
+    wide = torch.randn(3, 4, 10)[..., :5]  # rows with gaps: hundreds of times slower there
+    add_product(out, wide, b, 0.0)
+    torch.testing.assert_close(out, wide @ b)
+    add_product(out.double(), a.double(), b.double())
+    assert len(onednn) == 3
+
+
+def test_attention_by_onednn_equals_the_definition(onednn, monkeypatch):
+    """Pieces with every product by oneDNN, with a term of each kind."""
+    import examples
+    from relative_checks import pieces_of, random_inputs, results
+    for name in ('IRPE product qkv', 'RelativePositionBias', 'SASARPE', 'QueryRelative1D'):
+        encoding = examples.relative(name, (4, 6), head_dims=8, num_prefix_tokens=1)
+        inputs = random_inputs(encoding, (4, 6), None, dtype=torch.float32)
+        expected = results(encoding, inputs, (4, 6), None, form='definition')
+        before = len(onednn)
+        for options in (dict(elements=200, long=True, keep=False),
+                        dict(elements=10 ** 6, long=False, keep=True)):
+            with pieces_of(**options):
+                found = results(encoding, inputs, (4, 6), None, form='pieces')
+            for one, other in zip(found, expected, strict=True):
+                torch.testing.assert_close(one, other, atol=2e-4, rtol=1e-3)
+        assert len(onednn) > before

@@ -228,12 +228,12 @@ def test_mnist_given_as_fashion_is_recognised(clothes, tmp_path, monkeypatch):
         prepare_idx(clothes, tmp_path / 'out', hats, quiet)
 
 
-def test_the_command_reports_problems(tmp_path, capsys):
+def test_the_command_reports_problems(tmp_path):
     tool = load_tool('prepare_data')
-    assert tool.main(['fashion', str(tmp_path), '--out', str(tmp_path / 'out')]) == 1
-    assert 'lacks train-images-idx3-ubyte' in capsys.readouterr().err
+    with pytest.raises(SystemExit, match='error: .* lacks train-images-idx3-ubyte'):
+        tool.main(['fashion', str(tmp_path), '--out', str(tmp_path / 'out')])
     (tmp_path / 'full').mkdir()
     (tmp_path / 'full' / 'a').write_text('x')
-    assert tool.main(['mnist5k', '--out', str(tmp_path / 'full'),
-                      '--cache', str(tmp_path / 'cache')]) == 1
-    assert 'holds other files' in capsys.readouterr().err
+    with pytest.raises(SystemExit, match='error: .* holds other files'):
+        tool.main(['mnist5k', '--out', str(tmp_path / 'full'),
+                   '--cache', str(tmp_path / 'cache')])

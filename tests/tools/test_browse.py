@@ -41,7 +41,7 @@ def test_number_and_batches(detector, browse, tmp_path) -> None:
 
 
 def test_missing_phase_and_files(detector, browse, tmp_path) -> None:
-    with pytest.raises(ValueError, match="phase='test': the config has no test_dataloader"):
+    with pytest.raises(SystemExit, match="phase='test': the config has no test_dataloader"):
         browse(detector['config'], '--output-dir', tmp_path, '--phase', 'test',
                '--cfg-options', 'test_dataloader=None')
     with pytest.raises(SystemExit, match=r'(?s)error: .*train_dataloader\.dataset\.ann_file'):

@@ -13,9 +13,19 @@ pytestmark = pytest.mark.skipif(shutil.which('bash') is None, reason='needs bash
 # In the place of Python: makes environments that hold itself, and notes what pip is asked for.
 FAKE = """#!/usr/bin/env bash
 case "$*" in
-    '-m venv --clear '*) mkdir -p "$4/bin"; cp "$0" "$4/bin/python"; touch "$4/pyvenv.cfg" ;;
-    '-m pip --version') ;;
+    '-m venv '*) echo venv >> "$NOTES.venv"; mkdir -p "$3/bin"
+                 if [ "${BREAK:-}" = venv ]; then touch "$3/pyvenv.cfg" "$3/half"; kill $$; fi
+                 cp "$0" "$3/bin/python"; touch "$3/pyvenv.cfg" "$3/pip" ;;
+    '-m pip --version') [ -e "$(dirname "$0")/../pip" ] ;;
+    '-m ensurepip') [ -z "${NO_ENSUREPIP:-}" ] && touch "$(dirname "$0")/../pip" ;;
+    '-m pip check') [ "${BREAK:-}" != check ] || { echo 'a 1.0 requires b, which is not there'
+                                                   exit 1; } ;;
     '-m pip '*) shift 2; echo "$*" >> "$NOTES"
+                sleep "${SLOW:-0}"
+                if [ -n "${OFFLINE:-}" ]; then
+                    echo 'WARNING: Retrying after NewConnectionError: Network is unreachable'
+                    echo 'ERROR: No matching distribution found for torch'; exit 1
+                fi
                 case "$*" in *"${BREAK:-nothing}"*) echo 'ERROR: no disk'; exit 1 ;; esac ;;
     '-m mmposenc.compat.hint --install') echo hint >> "$NOTES" ;;
     '-c import cv2'*) exit 1 ;;
@@ -93,6 +103,79 @@ def test_a_failure_after_success_is_not_up_to_date(checkout):
     assert run(checkout, BREAK='dev.txt')[0].returncode != 0
     result, notes = run(checkout)
     assert result.returncode == 0 and len(notes) == 8
+
+
+def foreign(checkout, pip: bool):
+    """An environment that somebody else made, as uv does: without pip."""
+    venv = checkout / '.venv'
+    (venv / 'bin').mkdir(parents=True)
+    shutil.copy(checkout.parent / 'fake python', venv / 'bin/python')
+    (venv / 'pyvenv.cfg').write_text('uv = 0.5\n')
+    (venv / 'precious').write_text('work')
+    if pip:
+        (venv / 'pip').touch()
+    return venv / 'precious'
+
+
+@pytest.mark.parametrize('pip', [True, False])
+def test_an_environment_of_somebody_else_is_used_and_kept(checkout, pip):
+    precious = foreign(checkout, pip)
+    result, notes = run(checkout)
+    assert result.returncode == 0 and len(notes) == 8, result.stderr
+    assert precious.read_text() == 'work'
+    (checkout / '.venv/pip').unlink()  # and also when it breaks later
+    (checkout / '.venv/mmposenc.stamp').unlink()
+    result, notes = run(checkout, NO_ENSUREPIP='1')
+    assert result.returncode != 0 and notes == [] and precious.read_text() == 'work'
+
+
+def test_an_environment_that_can_not_be_used_is_refused(checkout):
+    precious = foreign(checkout, pip=False)
+    result, notes = run(checkout, NO_ENSUREPIP='1')
+    assert result.returncode != 0 and notes == [] and precious.exists()
+    assert 'that this script did not make, without pip' in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_file_in_its_place_is_left_alone(checkout):
+    (checkout / '.venv').write_text('work')
+    result, notes = run(checkout)
+    assert result.returncode != 0 and notes == [] and 'is a file' in result.stderr
+    assert (checkout / '.venv').read_text() == 'work'
+
+
+@pytest.mark.parametrize('broken', ['venv', 'torch.txt', 'torchvision.txt', 'onedl.txt', 'dev.txt',
+                                    'headless.txt', '--editable', 'check'])
+def test_every_failed_state_is_repaired_by_the_next_run(checkout, broken):
+    result, _ = run(checkout, BREAK=broken)
+    assert result.returncode != 0 and not (checkout / '.venv/mmposenc.stamp').exists()
+    result, notes = run(checkout)
+    assert result.returncode == 0 and len(notes) == 8, result.stderr
+    assert not (checkout / '.venv/half').exists()
+    assert run(checkout)[1] == []
+
+
+def test_offline_says_so(checkout):
+    result, notes = run(checkout, OFFLINE='1')
+    assert result.returncode != 0 and len(notes) == 1
+    assert result.stderr.startswith(
+        'setup_env: installing torch failed: no connection to the package index')
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_two_at_once_are_one(checkout):
+    """The second waits for the first, and finds everything done."""
+    notes = checkout.parent / 'notes'
+    notes.write_text('')
+    env = {**os.environ, 'MMPOSENC_PYTHON': str(checkout.parent / 'fake python'), 'SLOW': '0.1',
+           'NOTES': str(notes), 'REAL': sys.executable, 'MMPOSENC_VENV': str(checkout / '.venv')}
+    several = [subprocess.Popen(['bash', checkout / 'tools/setup_env.sh'], text=True, env=env,
+                                cwd=checkout.parent, stdout=subprocess.PIPE) for _ in range(3)]
+    said = [process.communicate(timeout=120)[0] for process in several]
+    assert [process.returncode for process in several] == [0, 0, 0]
+    assert len(notes.read_text().splitlines()) == 8
+    assert sum('is ready' in text for text in said) == 1
+    assert sum('waiting for it' in text and 'is up to date' in text for text in said) == 2
 
 
 def test_a_folder_that_is_no_environment_is_left_alone(checkout):

@@ -56,7 +56,7 @@ def test_checkpoint_is_read_and_must_fit(config, visualize, tmp_path):
 
 @pytest.mark.parametrize('args,match', [
     (['--image', 'nowhere.jpg'], "no file 'nowhere.jpg'"),
-    (['nowhere.pth'], "no file 'nowhere.pth'"),
+    (['nowhere.pth'], "there is no checkpoint 'nowhere.pth'"),
     (['--at', '1', '0.5'], r'at=\(1.0, 0.5\) must be two fractions'),
     (['--size', '0', '32'], r'size=\(0, 32\) must be at least'),
 ])

@@ -41,6 +41,7 @@ model = dict(
         type='DETRHead',
         num_classes=80,
         embed_dims=256,
+        sync_cls_avg_factor=True,  # one loss whatever the number of processes
         loss_cls=dict(
             type='CrossEntropyLoss', bg_cls_weight=0.1, use_sigmoid=False, loss_weight=1.0,
             class_weight=1.0),

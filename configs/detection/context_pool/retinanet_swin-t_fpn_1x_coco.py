@@ -8,6 +8,5 @@ _base_ = '../pvt/retinanet_pvt-t_fpn_1x_coco.py'
 model = dict(
     backbone=dict(
         _delete_=True, type='mmposenc.Swin', arch='tiny', drop_path_rate=0.2, mask_padding=True,
-        out_indices=(1, 2, 3),  # the norm of a map that the neck leaves out would get no gradient
-        init_cfg=None),
+        out_indices=(1, 2, 3), init_cfg=None),  # the first stage's norm would get no gradient
     neck=dict(in_channels=[192, 384, 768], start_level=0))

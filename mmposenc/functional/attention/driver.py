@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from ..linear import add_product
 from .dropout import Dropout
 from .layout import Cut, Layout, Piece, groups
-from .writers import LogitWriter, ValueTableWriter, Work, Writer
+from .writers import LogitWriter, ValueWriter, Work, Writer
 
 #: Pairs of a piece that may not meet: bool, broadcastable to (images, heads, queries, keys), or
 #: None where all may.
@@ -30,7 +31,7 @@ class Call(NamedTuple):
     """
 
     writers: tuple[LogitWriter, ...]
-    on_values: tuple[ValueTableWriter, ...]
+    on_values: tuple[ValueWriter, ...]
     hides: tuple[Hide, ...]
     layout: Layout
     cut: Cut
@@ -99,7 +100,7 @@ class _Attention(torch.autograd.Function):
             if run.dropout is not None:
                 weights = run.dropout.draw(work.other).mul_(weights)
             part = _flat(out, work.piece)
-            torch.bmm(weights, value, out=part)
+            add_product(part, weights, value, beta=0.0)
             for writer in run.on_values:
                 writer.add(work, weights, part)
             if run.dropout is not None:
@@ -147,7 +148,7 @@ class _Pass:
             bound.append(writer.bind(inputs[own], tuple(self.grads[own])))
             first += count
         self.writers: list[LogitWriter] = bound[:len(call.writers)]  # type: ignore[assignment]
-        self.on_values: list[ValueTableWriter] = bound[len(call.writers):]  # type: ignore[assignment]
+        self.on_values: list[ValueWriter] = bound[len(call.writers):]  # type: ignore[assignment]
         self._buffers: dict[str, Tensor] = {}
 
     def pieces(self) -> Iterator[tuple[Work, Tensor]]:
@@ -155,7 +156,8 @@ class _Pass:
         nothing = self.q.new_empty(0)
         for whole, pieces in groups(self.q.shape[0], self.q.shape[1], self.layout, self.call.cut):
             keys = whole._replace(queries=slice(0, self.layout.len_k))
-            q = self.q[whole.images, whole.heads].flatten(0, 1)
+            # Contiguous: products of other strides are slow, and this is read for every piece.
+            q = self.q[whole.images, whole.heads].flatten(0, 1).contiguous()
             k, v = self._keys(whole, self.k), self._keys(whole, self.v)
             grad_q = grad_k = grad_v = nothing
             if self.backward:
@@ -177,7 +179,7 @@ class _Pass:
 
     def _keys(self, whole: Piece, x: Tensor) -> Tensor:
         """(heads, keys, head_dims) of keys or values, in the order of the layout."""
-        return self.layout.arrange(x[whole.images, whole.heads].flatten(0, 1), 1)
+        return self.layout.arrange(x[whole.images, whole.heads].flatten(0, 1).contiguous(), 1)
 
     def _new_keys(self, keys: Piece, x: Tensor) -> Tensor:
         """To write gradients of keys or values to, in the order of the layout."""
@@ -205,9 +207,8 @@ class _Pass:
         logits = target if target is not None and direct else self._buffer('logits', work.piece)
         for number, writer in enumerate(self.writers):
             writer.write(work, logits, number > 0)
-        # With beta=0 what is in the output does not count.
-        torch.baddbmm(logits, work.q, work.k.transpose(1, 2), beta=float(bool(self.writers)),
-                      alpha=self.call.scale, out=logits)
+        add_product(logits, work.q, work.k.transpose(1, 2), float(bool(self.writers)),
+                    self.call.scale)
         if self.layout.fill:
             logits[..., self.layout.len_k:] = float('-inf')
         for hide in self.call.hides:
@@ -222,7 +223,7 @@ class _Pass:
     def add_gradients(self, work: Work, value: Tensor, grad: Tensor, kept: Tensor | None) -> None:
         """Add what a piece gives to all gradients."""
         piece = work.piece
-        g = grad[piece.images, piece.heads, piece.queries].flatten(0, 1)
+        g = grad[piece.images, piece.heads, piece.queries].flatten(0, 1).contiguous()
         weights = self.new_weights(work, None) if kept is None else self._kept(piece, kept)
         dropped, drawn = weights, None
         if self.dropout is not None:
@@ -236,21 +237,19 @@ class _Pass:
                 further = torch.empty_like(grad_logits)
                 writer.write_gradient(work, g, further)
                 grad_logits += further
-        torch.baddbmm(grad_logits, g, value.transpose(1, 2), beta=float(bool(self.on_values)),
-                      out=grad_logits)
+        add_product(grad_logits, g, value.transpose(1, 2), float(bool(self.on_values)))
         if drawn is not None:
             grad_logits *= drawn
             dropped = drawn.mul_(weights)
         # What the first piece finds in the sums over queries does not count.
         beta = float(piece.queries.start > 0)
-        self._grad_value.baddbmm_(dropped.transpose(1, 2), g, beta=beta)
+        add_product(self._grad_value, dropped.transpose(1, 2), g, beta)
         for writer in self.on_values:
-            writer.table_gradient(work, dropped, g)
+            writer.gradient(work, dropped, g)
         torch._softmax_backward_data(grad_logits, weights, -1, weights.dtype,
                                      grad_input=grad_logits)
-        work.grad_q.baddbmm_(grad_logits, work.k, beta=0, alpha=self.call.scale)
-        work.grad_k.baddbmm_(grad_logits.transpose(1, 2), work.q, beta=beta,
-                             alpha=self.call.scale)
+        add_product(work.grad_q, grad_logits, work.k, 0.0, self.call.scale)
+        add_product(work.grad_k, grad_logits.transpose(1, 2), work.q, beta, self.call.scale)
         for term in self.writers:
             term.gradient(work, grad_logits)
 

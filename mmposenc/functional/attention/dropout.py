@@ -31,7 +31,7 @@ class Dropout:
     def __init__(self, rate: float, device: torch.device, seed: int | None = None) -> None:
         self.rate, self.device = rate, device
         self.seed = int(torch.randint(2 ** 62, ())) if seed is None else seed
-        self.dropped = round(rate * 2 ** BITS)
+        self.dropped: int = round(rate * (1 << BITS))
 
     def start(self) -> Dropout:
         """The same factors from the first on."""

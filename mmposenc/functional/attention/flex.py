@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .terms import KeyVectors, SkewedTable, Term
+from .sequence_terms import KeyVectors, SkewedTable
+from .terms import Term
 
 
 def has_score_mod(term: Term) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ..linear import add_product, linear, outer
 from .layout import Piece
 
 
@@ -28,7 +29,7 @@ def times_table(x: Tensor, table: Tensor, piece: Piece) -> Tensor:
     """x (heads, L, n) times the tables (1 or heads, n, m) of these heads, (heads, L, m)."""
     picked = pick_heads(table, piece)
     if picked.dim() == 2:  # One product: its rows are those of all heads.
-        return torch.mm(x.reshape(-1, x.shape[2]), picked).view(*x.shape[:2], -1)
+        return linear(x.reshape(-1, x.shape[2]), picked.t()).view(*x.shape[:2], -1)
     return torch.bmm(x, picked)
 
 
@@ -36,7 +37,7 @@ def add_times_table(out: Tensor, x: Tensor, table: Tensor, piece: Piece) -> None
     """Add :func:`times_table` to ``out`` (heads, L, m), which must be contiguous or one head."""
     picked = pick_heads(table, piece)
     if picked.dim() == 2 and out.is_contiguous():
-        out.view(-1, out.shape[2]).addmm_(x.reshape(-1, x.shape[2]), picked)
+        add_product(out.view(1, -1, out.shape[2]), x.reshape(1, -1, x.shape[2]), picked[None])
     else:
         out.baddbmm_(x, picked.expand(x.shape[0], -1, -1))
 
@@ -53,7 +54,5 @@ def add_table_grad(total: Tensor, piece: Piece, x: Tensor, y: Tensor) -> None:
     """Add x^T y, each (heads, L, .), to the gradient of a table (1 or number of heads, ., .)."""
     if total.shape[0] > 1:
         add_by_head(total, piece, torch.bmm(x.transpose(1, 2), y))
-    elif total.dtype == x.dtype:
-        total[0].addmm_(x.flatten(0, 1).t(), y.flatten(0, 1))
-    else:  # sums over pieces in float32
-        total[0] += x.flatten(0, 1).t() @ y.flatten(0, 1)
+    else:  # sums over pieces are in float32
+        total[0] += outer(x.flatten(0, 1), y.flatten(0, 1))

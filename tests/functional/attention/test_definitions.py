@@ -3,16 +3,10 @@ import pytest
 import torch
 
 from mmposenc.functional import Grid
-from mmposenc.functional.attention.lookup import (
-    axis_products,
-    bucket_sums,
-    gather_buckets,
-    join_axes,
-    offset_runs,
-    pick_entries,
-    skew,
-    spread_offsets,
-)
+from mmposenc.functional.attention.axis_terms import axis_products, join_axes, pick_entries
+from mmposenc.functional.attention.offset_terms import offset_runs, spread_offsets
+from mmposenc.functional.attention.sequence_terms import skew
+from mmposenc.functional.attention.table_terms import bucket_sums, gather_buckets
 from mmposenc.functional.offsets import grid_offsets
 
 

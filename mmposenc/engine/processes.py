@@ -1,0 +1,78 @@
+"""What makes several processes equal one process on the same images."""
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from mmengine.device import get_device
+from mmengine.hooks import Hook
+from torch import Tensor, nn
+from torch import distributed as dist
+from torch.distributed.nn.functional import all_reduce
+
+from mmposenc.encodings import PEG
+
+
+class CPUSyncBatchNorm(nn.BatchNorm2d):
+    """torch's SyncBatchNorm, which needs a GPU, for processes on a CPU."""
+
+    def _check_input_dim(self, x: Tensor) -> None:
+        """Any number of axes, as SyncBatchNorm."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not (self.training and dist.is_initialized()):
+            return super().forward(x)
+        axes = [0, *range(2, x.dim())]
+        shape = [1, -1] + [1] * (x.dim() - 2)
+        count = x.new_tensor([x.numel() / x.shape[1]])
+        # The mean first, then squares of what is left: a difference of large sums loses digits.
+        sums = all_reduce(torch.cat([x.sum(axes), count]))
+        total = sums[-1].detach()
+        mean = sums[:-1] / total
+        centred = x - mean.view(shape)
+        variance = all_reduce(centred.square().sum(axes)) / total
+        if self.track_running_stats and self.running_mean is not None:
+            self._remember(mean.detach(), variance.detach(), float(total))
+        out = centred * (variance + self.eps).rsqrt().view(shape)
+        return out * self.weight.view(shape) + self.bias.view(shape) if self.affine else out
+
+    @torch.no_grad()
+    def _remember(self, mean: Tensor, variance: Tensor, total: float) -> None:
+        self.num_batches_tracked.add_(1)
+        share = self.momentum if self.momentum is not None else 1 / float(self.num_batches_tracked)
+        self.running_mean.lerp_(mean, share)
+        self.running_var.lerp_(variance * total / max(total - 1, 1), share)
+
+
+def synchronized(model: nn.Module) -> nn.Module:
+    """Makes the statistics of a model's norms those of all processes' images, where they must be.
+
+    The BatchNorms of PEGs become synchronized ones, as a PEG's statistics are those of the whole
+    batch; on a CPU those that are synchronized already (``SyncBN``) become some that work there.
+
+    Args:
+        model: changed in place; not wrapped yet.
+    """
+    for module in list(model.modules()):
+        if isinstance(module, PEG):
+            nn.SyncBatchNorm.convert_sync_batchnorm(module)
+    if get_device() == 'cpu':
+        for module in model.modules():
+            if isinstance(module, nn.SyncBatchNorm):
+                module.__class__ = CPUSyncBatchNorm  # type: ignore[assignment]
+    return model
+
+
+class AverageLossHook(Hook):
+    """Logs the mean of all processes' losses; mmengine logs those of the first process alone."""
+    priority = 'HIGHEST'  # before anything reads them
+
+    def after_train_iter(self, runner: Any, batch_idx: int, data_batch: Any = None,
+                         outputs: dict | None = None) -> None:
+        if not outputs or runner.world_size == 1:
+            return
+        names = [name for name, value in outputs.items()
+                 if isinstance(value, Tensor) and value.numel() == 1]
+        values = torch.stack([outputs[name].detach().float().reshape(()) for name in names])
+        dist.all_reduce(values)
+        outputs.update(zip(names, values / runner.world_size, strict=True))

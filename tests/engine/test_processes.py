@@ -1,0 +1,60 @@
+"""Two and four processes equal one on the same images: weights, buffers, logged losses, tests."""
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from equal_processes import FAMILIES, SPREAD
+
+TESTS = Path(__file__).resolve().parents[1]
+pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason='processes on a CPU')
+
+
+@pytest.fixture(scope='module')
+def results(tmp_path_factory) -> dict[int, dict]:
+    folder = tmp_path_factory.mktemp('processes')
+    run = subprocess.run(
+        [sys.executable, TESTS / 'equal_processes.py', str(folder)], text=True,
+        capture_output=True, timeout=900,
+        env={**os.environ, 'PYTHONPATH': f'{TESTS.parent}:{TESTS}', 'OMP_NUM_THREADS': '1'})
+    assert run.returncode == 0, run.stderr[-3000:]
+    return {world: torch.load(folder / f'world{world}.pt', weights_only=False)
+            for world in (1, 2, 4)}
+
+
+@pytest.mark.parametrize('world', [2, 4])
+@pytest.mark.parametrize('name', FAMILIES)
+def test_processes_equal_one(results, name: str, world: int) -> None:
+    """After two steps on eight images; a loss to its size."""
+    assert_equal(results[1]['found'][name], results[world]['found'][name])
+
+
+@pytest.mark.parametrize('name', SPREAD)
+def test_spread_weights_equal_whole_ones(results, name: str) -> None:
+    """FSDP2 against DistributedDataParallel, two processes each."""
+    assert_equal(results[2]['found'][name], results[2]['spread'][name])
+
+
+def assert_equal(one: dict, several: dict) -> None:
+    assert one.keys() == several.keys()
+    for key, value in one.items():
+        if value.is_floating_point():
+            size = max(1.0, value.abs().max().item())
+            assert (several[key] - value).abs().max().item() <= 1e-6 * size, key
+
+
+@pytest.mark.parametrize('world', [2, 4])
+def test_each_image_is_counted_once(results, world: int) -> None:
+    for length, seen in results[world]['seen'].items():
+        assert seen == list(range(length))
+
+
+def test_a_layer_without_a_gradient_is_named_before_training(results) -> None:
+    good, bad = results[2]['said']
+    assert good == ''
+    assert bad.startswith('2 weights get no gradient: backbone.norm0.weight, backbone.norm0.bias;')
+    assert 'find_unused_parameters=True' in bad

@@ -1,0 +1,175 @@
+"""Started by tests/engine/test_processes.py: trains each family in 1, 2 and 4 processes on the same
+images, and writes what came out. Processes are forked, so that OpenMMLab is imported once."""
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from pathlib import Path
+from types import SimpleNamespace
+
+import torch
+import torch.multiprocessing as mp
+from mmengine.dataset import DefaultSampler
+from mmengine.evaluator import BaseMetric
+from mmengine.model import MMDistributedDataParallel
+from mmengine.model.utils import revert_sync_batchnorm
+from mmengine.optim import OptimWrapper
+from tinymodels import build, collated, samples, shrink
+from torch import distributed as dist
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+from torch.distributed.tensor import DTensor
+
+import mmposenc  # noqa: F401
+from mmposenc.engine import load_config
+from mmposenc.engine.gradients import GradientCheckHook
+from mmposenc.engine.processes import AverageLossHook, synchronized
+from mmposenc.engine.sharding import shard
+
+#: Name to config and what is changed in it.
+FAMILIES = {
+    'RetinaNet': ('detection/pvt/retinanet_pvt-t-peg_fpn_1x_coco.py', {}),
+    'RetinaNet, PEG with BatchNorm': (
+        'detection/pvt/retinanet_pvt-t-peg_fpn_1x_coco.py',
+        {'model.backbone.pos_encoding': dict(type='mmposenc.PEG', norm_act=True)}),
+    'RetinaNet, Swin, ContextPool': (
+        'detection/context_pool/retinanet_cp-swin-t_fpn_1x_coco.py', {}),
+    'DETR': ('detection/detr/detr_pvt-t_8xb2-150e_coco.py', {}),
+    'DETR, iRPE': ('detection/detr/detr_r50_irpe-ctx-9x9_8xb2-150e_coco.py', {}),
+    'Deformable DETR': (
+        'detection/deformable_detr/deformable-detr_r50-none-peg_16xb2-50e_coco.py', {}),
+    'Semantic FPN': ('segmentation/sem_fpn/sem_fpn_pvt-t-peg_512x512_80k_ade20k.py', {}),
+    'UperNet': ('segmentation/upernet/upernet_swin-t_512x512_160k_ade20k.py', {}),
+    'DeiT': ('classification/deit/deit-ti_in1k.py', {}),
+    'CPVT': ('classification/cpvt/cpvt-ti-gap_in1k.py', {}),
+    'Swin, iRPE': ('classification/swin/swin-t_irpe-qkv_in1k.py', {}),
+    'CPResNet': ('classification/context_pool/cp-resnet-44_cifar10.py',
+                 {'sync': True})}
+IMAGES, STEPS = 8, 2
+#: Those whose weights are also spread over two processes; gradients are clipped to their norm.
+SPREAD = ('RetinaNet, PEG with BatchNorm', 'Semantic FPN', 'DeiT')
+
+
+def still(model) -> None:
+    """No draws: what is dropped depends on the process, as it should."""
+    for module in model.modules():
+        if isinstance(module, torch.nn.modules.dropout._DropoutNd):
+            module.p = 0.0
+        if hasattr(module, 'drop_prob'):
+            module.drop_prob = 0.0
+        if isinstance(getattr(module, 'dropout', None), float):
+            module.dropout = 0.0
+
+
+def train(name: str, world: int, rank: int, spread: bool = False) -> dict[str, torch.Tensor]:
+    path, changes = FAMILIES[name]
+    cfg = shrink(load_config(f'mmposenc::{path}'))
+    sync = changes.get('sync', False)
+    cfg.merge_from_dict({key: value for key, value in changes.items() if key != 'sync'})
+    cfg.model.train_cfg = {**(cfg.model.get('train_cfg') or {}), 'augments': None}
+    model = build(cfg).double()  # rounding does not tell which ReLU or which anchor it is
+    model.backbone.register_forward_pre_hook(_double)
+    still(model)
+    if world > 1:
+        if sync:
+            model = torch.nn.SyncBatchNorm.convert_sync_batchnorm(model)
+        model = synchronized(model)
+        model = shard(model, 100) if spread else MMDistributedDataParallel(
+            model, broadcast_buffers=False)
+    else:
+        model = revert_sync_batchnorm(model)
+    assert spread == any(isinstance(p, DTensor) for p in model.parameters())
+    model.train()
+    optim = OptimWrapper(torch.optim.SGD(model.parameters(), lr=0.01),
+                         clip_grad=dict(max_norm=0.5) if name in SPREAD else None)
+    losses = []
+    for step in range(STEPS):
+        items = samples(cfg, IMAGES, seed=step)[rank::world]
+        outputs = model.train_step(collated(items), optim)
+        AverageLossHook().after_train_iter(World(world), 0, None, outputs)
+        losses.append(outputs['loss'].detach().double().reshape(()))
+    state = (get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
+             if spread else getattr(model, 'module', model).state_dict())
+    return {**state, 'logged losses': torch.stack(losses)}
+
+
+def _double(backbone, inputs):
+    images = inputs[0].double()
+    images.__dict__.update(inputs[0].__dict__)  # the note on how far each image reaches
+    return (images, *inputs[1:])
+
+
+class World:
+    def __init__(self, size: int) -> None:
+        self.world_size = size
+
+
+class Seen(BaseMetric):
+    """Which images were counted."""
+
+    def process(self, data_batch, data_samples) -> None:
+        self.results += list(data_samples)
+
+    def compute_metrics(self, results) -> dict:
+        return {'seen': results}
+
+
+def evaluated(length: int, world: int, rank: int) -> list[int]:
+    sampler = DefaultSampler(range(length), shuffle=False)
+    metric = Seen(collect_device='cpu')
+    metric.process(None, list(sampler))
+    return metric.evaluate(length)['seen']
+
+
+class Runner:
+    """What the check before training looks at."""
+
+    def __init__(self, cfg, world: int) -> None:
+        self.world_size = world
+        model = build(cfg).double()
+        model.backbone.register_forward_pre_hook(_double)
+        self.model = MMDistributedDataParallel(synchronized(model), broadcast_buffers=False)
+        self.train_dataloader = SimpleNamespace(dataset=samples(cfg, 3), collate_fn=collated)
+
+
+def check_says(world: int) -> list[str]:
+    """The check before training, of a model that is whole and of one with an idle norm."""
+    said = []
+    for stages, widths in (((1, 2, 3), [8, 16, 32]), ((0, 1, 2, 3), [4, 8, 16, 32])):
+        cfg = shrink(load_config(
+            'mmposenc::detection/context_pool/retinanet_swin-t_fpn_1x_coco.py'))
+        cfg.model.backbone.out_indices = stages
+        cfg.model.neck.update(in_channels=widths, start_level=len(stages) - 3)
+        try:
+            GradientCheckHook().before_train(Runner(cfg, world))
+            said.append('')
+        except ValueError as error:
+            said.append(str(error))
+    return said
+
+
+def work(rank: int, world: int, out: str) -> None:
+    warnings.simplefilter('ignore')
+    torch.set_default_dtype(torch.float64)
+    torch.set_num_threads(1)
+    if world > 1:
+        dist.init_process_group('gloo', init_method=f'file://{out}/meet{world}', rank=rank,
+                                world_size=world)
+    found = {name: train(name, world, rank) for name in FAMILIES}
+    spread = {name: train(name, world, rank, spread=True) for name in SPREAD} if world == 2 else {}
+    seen = {length: evaluated(length, world, rank) for length in (1, 5, 7, 8)}
+    said = check_says(world) if world == 2 else []
+    if rank == 0:
+        torch.save(dict(found=found, seen=seen, said=said, spread=spread),
+                   f'{out}/world{world}.pt')
+    if world > 1:
+        dist.barrier()
+        dist.destroy_process_group()
+
+
+if __name__ == '__main__':
+    folder = sys.argv[1]
+    os.environ['OMP_NUM_THREADS'] = '1'
+    Path(folder).mkdir(exist_ok=True)
+    for world in (1, 2, 4):
+        mp.start_processes(work, (world, folder), nprocs=world, start_method='fork')

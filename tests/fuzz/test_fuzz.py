@@ -1,0 +1,34 @@
+"""A sample of what the scripts beside this file try at length."""
+from __future__ import annotations
+
+import pytest
+from options import check, run
+from sizes import MODELS, sizes
+from sizes import run as run_sizes
+
+
+def test_options_build_and_run_or_are_refused_by_name() -> None:
+    counts = run(500)
+    assert counts['works'] > 250 and counts['refused'] > 25
+    assert all(counts[f'mmposenc.{kind}'] > 50 for kind in ('PVT', 'DeiT', 'Swin'))
+
+
+@pytest.mark.parametrize('option, message', [
+    (dict(attn_drop_rate=-1.0), 'refused'), (dict(drop_rate=2.0), 'refused'),
+    (dict(drop_path_rate=1.0), 'refused'), (dict(rel_pos_encoding=dict(
+        type='mmposenc.TransformerXLRPE', temperature=-1.0)), 'refused'),
+    (dict(rel_pos_encoding=dict(type='mmposenc.IRPE', ratio=0.1)), 'refused'),
+    (dict(pos_encoding=dict(type='mmposenc.LearnedPositionEmbedding', drop=1.5)), 'refused')])
+def test_what_was_found(option, message) -> None:
+    """Each built once, and ended in NaN, in torch's own words or in an argument nobody gave."""
+    backbone = dict(type='mmposenc.PVT', mlp_ratios=(1,) * 4, embed_dims=(8,) * 4,
+                    num_layers=(1,) * 4, num_heads=(2,) * 4, **option)
+    assert check(dict(backbone=backbone, head='none', size=(64, 64))) == message
+
+
+@pytest.mark.parametrize('name', MODELS)
+def test_images_of_any_size(name) -> None:
+    tried = sizes(1000)
+    assert {max(a, b) for a, b in tried} >= {1333, 32}
+    assert max(max(a, b) / min(a, b) for a, b in tried) > 19
+    run_sizes(name, 8)

@@ -1,0 +1,71 @@
+"""How the tools speak."""
+from __future__ import annotations
+
+import argparse
+import sys
+
+import pytest
+
+from mmposenc.command_line import Parser, describe, reported
+
+ARGS = argparse.Namespace()
+
+
+def test_errors_are_short_whatever_they_say(capsys) -> None:
+    with pytest.raises(SystemExit) as stop, reported(ARGS, hold=True):
+        print('a lot of noise')
+        print('and warnings', file=sys.stderr)
+        raise RuntimeError('x' * 5000 + '\nsecond' * 10)
+    lines = str(stop.value).splitlines()
+    assert len(lines) == 3 and lines[0].startswith('error: RuntimeError: xxx')
+    assert max(map(len, lines)) < 700 and '9 more lines; --traceback shows all' in lines[2]
+    assert capsys.readouterr() == ('', '')
+
+
+def test_what_was_held_comes_out_when_all_is_well_or_asked_for(capsys) -> None:
+    with reported(ARGS, hold=True) as release:
+        print('first')
+        assert capsys.readouterr().out == ''
+        release()
+        print('second')
+    assert capsys.readouterr().out == 'first\nsecond\n'
+    with reported(ARGS, hold=True):
+        print('at the end')
+    assert capsys.readouterr().out == 'at the end\n'
+    with pytest.raises(SystemExit), reported(argparse.Namespace(traceback=True), hold=True):
+        print('before')
+        raise ValueError('wrong')
+    shown = capsys.readouterr()
+    assert shown.out == 'before\n' and 'Traceback' in shown.err
+
+
+def test_a_logger_keeps_a_stream_that_works(capsys) -> None:
+    with reported(ARGS, hold=True) as release:
+        kept = sys.stdout
+        release()
+    kept.write('later')
+    assert capsys.readouterr().out == 'later' and not kept.isatty()
+
+
+@pytest.mark.parametrize('error, text', [
+    (ValueError('x=1 must be 2'), 'x=1 must be 2'), (KeyError('a'), 'KeyError: a'),
+    (RuntimeError(), 'RuntimeError'), (AssertionError(''), 'AssertionError'),
+    (ValueError('class `PVT` in mmposenc/backbones/pvt.py: positions=(9,)'), 'positions=(9,)'),
+    (ValueError('Caught ValueError in DataLoader worker process 0.\nOriginal Traceback (most recent'
+                ' call last):\n  File "x", line 1\nValueError: broken image a.jpg'),
+     'broken image a.jpg'),
+    (RuntimeError('Caught it.\nTraceback (most recent call last):\n  File "x"\n'
+                  'ValueError: broken image a.jpg'), 'broken image a.jpg')])
+def test_what_an_exception_says(error, text) -> None:
+    assert describe(error).startswith(text)
+
+
+def test_wrong_arguments_take_two_lines(capsys) -> None:
+    parser = Parser('what it does')
+    parser.add_argument('--number', type=int)
+    with pytest.raises(SystemExit, match='2'):
+        parser.parse_args(['--number', 'many'])
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 2 and said[0].startswith('error: argument --number: invalid int value')
+    assert 'traceback' not in parser.parse_args([])
+    assert parser.parse_args(['--traceback']).traceback

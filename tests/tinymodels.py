@@ -1,0 +1,149 @@
+"""Any shipped config at a few channels and blocks, and batches for it."""
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from mmengine.config import Config
+from mmengine.registry import MODELS, DefaultScope
+from torch import nn
+
+CLASSES = {'mmdet': 3, 'mmseg': 3, 'mmpretrain': 10}
+
+
+class Teacher(nn.Module):
+    def forward(self, inputs, data_samples=None, mode='tensor'):
+        return torch.eye(10)[torch.arange(len(inputs)) % 10]
+
+
+def shrink(cfg: Config) -> Config:
+    """The same parts with a few channels; as many blocks as the positions need."""
+    widths = _shrink_backbone(cfg.model.backbone)
+    {'mmdet': _shrink_detector, 'mmseg': _shrink_segmentor,
+     'mmpretrain': _shrink_classifier}[cfg.default_scope](cfg, widths)
+    return cfg
+
+
+def _shrink_backbone(backbone: Any) -> list[int]:
+    """Returns the channels of each stage."""
+    kind = backbone.type.rpartition('.')[2]
+    backbone.init_cfg = None
+    if kind == 'PVT' and len(backbone.get('embed_dims', [0] * 4)) == 2:
+        return list(backbone.embed_dims)  # small as it is
+    if kind == 'PVT':
+        backbone.update(arch=None, embed_dims=[8] * 4, num_layers=[1] * 4, num_heads=[1] * 4,
+                        mlp_ratios=[1] * 4)
+        return [8] * 4
+    if kind == 'Swin':
+        backbone.update(arch=None, embed_dims=4, num_layers=[1] * 4, num_heads=[1] * 4,
+                        window_size=4, mlp_ratio=1.0)
+        return [4, 8, 16, 32]
+    if kind == 'DeiT':
+        encodings = backbone.get('pos_encoding') or []
+        encodings = encodings if isinstance(encodings, list) else [encodings]
+        last = max([3, *(backbone.get('positions') or ()), *(
+            i for encoding in encodings for i in encoding.get('default_positions') or ())])
+        backbone.update(arch=None, embed_dims=24, num_layers=last + 1, num_heads=3, mlp_ratio=1.0,
+                        img_size=28 if backbone.get('in_channels') == 1 else 64)
+        return [24] * 4
+    if kind == 'CPResNet' and backbone.depth in (44, 46):
+        backbone.depth = 20
+        return [16, 32, 64]
+    if kind == 'CPResNet':
+        backbone.update(base_channels=8, stem_channels=8)
+        return [32, 64, 128, 256]
+    backbone.update(depth=18, base_channels=4, stem_channels=4)
+    return [4, 8, 16, 32]
+
+
+def _shrink_detector(cfg: Config, widths: list[int]) -> None:
+    model = cfg.model
+    stages = model.backbone.get('out_indices', (0, 1, 2, 3))
+    model.neck.in_channels = [widths[i] for i in stages]
+    model.bbox_head.num_classes = CLASSES['mmdet']
+    if 'encoder' not in model:
+        model.neck.out_channels = 8
+        model.bbox_head.update(in_channels=8, feat_channels=8, stacked_convs=1)
+        return
+    model.num_queries, model.test_cfg.max_per_img = 5, 5
+    for coder in (model.encoder, model.decoder):
+        coder.num_layers = 1
+        coder.layer_cfg.ffn_cfg.feedforward_channels = 8
+
+
+def _shrink_segmentor(cfg: Config, widths: list[int]) -> None:
+    model = cfg.model
+    if model.data_preprocessor.get('size'):
+        model.data_preprocessor.size = (64, 64)
+    if isinstance(model.get('neck'), list):
+        model.backbone.out_indices = (0, 1, 2, 3)
+        model.neck[0].embed_dim = widths[0]
+        model.neck[1].update(in_channels=widths, out_channels=8)
+    elif model.get('neck'):
+        model.neck.update(in_channels=widths, out_channels=8)
+    model.decode_head.update(channels=8, num_classes=CLASSES['mmseg'],
+                             in_channels=[8] * 4 if model.get('neck') else widths)
+    if model.get('auxiliary_head'):
+        model.auxiliary_head.update(channels=8, num_classes=CLASSES['mmseg'],
+                                    in_channels=widths[2])
+
+
+def _shrink_classifier(cfg: Config, widths: list[int]) -> None:
+    cfg.model.head.update(in_channels=widths[-1], num_classes=CLASSES['mmpretrain'])
+    cfg.data_preprocessor.num_classes = CLASSES['mmpretrain']
+    if 'teacher' in cfg.model:
+        cfg.model.teacher = None
+
+
+def build(cfg: Config, seed: int = 0) -> nn.Module:
+    """The model, with weights that the seed gives."""
+    torch.manual_seed(seed)
+    model = copy.deepcopy(cfg.model)
+    if cfg.default_scope == 'mmpretrain':
+        model['data_preprocessor'] = copy.deepcopy(cfg.data_preprocessor)
+        if 'teacher' in model:
+            model['teacher'] = Teacher()
+    with DefaultScope.overwrite_default_scope(cfg.default_scope):
+        built = MODELS.build(model)
+        built.init_weights()
+    return built
+
+
+def samples(cfg: Config, number: int, seed: int = 0) -> list[dict]:
+    """Items of a data set: random pictures of one size, each with another number of objects."""
+    side = cfg.model.backbone.get('img_size', 64) if cfg.default_scope == 'mmpretrain' else 64
+    side = 32 if str(cfg.model.backbone.get('depth', 50)) in ('20',) else side
+    channels = cfg.model.backbone.get('in_channels', 3)
+    generator = torch.Generator().manual_seed(seed)
+    made = []
+    for i in range(number):
+        image = torch.randint(0, 256, (channels, side, side), dtype=torch.uint8,
+                              generator=generator)
+        made.append(dict(inputs=image, data_samples=_sample(cfg.default_scope, i, side, generator)))
+    return made
+
+
+def _sample(scope: str, i: int, side: int, generator: torch.Generator) -> Any:
+    meta = dict(img_shape=(side, side), ori_shape=(side, side), pad_shape=(side, side),
+                scale_factor=(1.0, 1.0))
+    if scope == 'mmdet':
+        from mmdet.structures import DetDataSample
+        from mmengine.structures import InstanceData
+        corners = torch.rand(1 + 2 * i, 2, generator=generator) * side / 2
+        boxes = torch.cat([corners, corners + 8 + corners.flip(0) / 2], 1)
+        labels = torch.arange(len(boxes)) % CLASSES['mmdet']
+        return DetDataSample(metainfo=meta, gt_instances=InstanceData(bboxes=boxes, labels=labels))
+    if scope == 'mmseg':
+        from mmengine.structures import PixelData
+        from mmseg.structures import SegDataSample
+        labels = torch.randint(0, CLASSES['mmseg'], (1, side, side), generator=generator)
+        return SegDataSample(metainfo=meta, gt_sem_seg=PixelData(data=labels))
+    from mmpretrain.structures import DataSample
+    return DataSample().set_gt_label(i % CLASSES['mmpretrain'])
+
+
+def collated(items: list[dict]) -> dict:
+    items = copy.deepcopy(items)
+    return dict(inputs=[item['inputs'] for item in items],
+                data_samples=[item['data_samples'] for item in items])
