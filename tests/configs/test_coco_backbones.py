@@ -8,6 +8,7 @@ import pytest
 import torch
 from optimizer_checks import weight_decays
 from scopes import scope_fixture
+from tinymodels import build, shrink
 
 import mmposenc  # noqa: F401
 from mmposenc.engine import load_config
@@ -20,38 +21,6 @@ scope = scope_fixture('mmdet')
 
 def load(name: str):
     return load_config(f'mmposenc::detection/{name}')
-
-
-def shrink(cfg):
-    """Four stages of one block and a few channels, narrow heads, random weights."""
-    model, backbone = cfg.model, cfg.model.backbone
-    backbone.update(arch=None, num_layers=[1] * 4, num_heads=[1] * 4, init_cfg=None)
-    if backbone.type == 'mmposenc.PVT':
-        backbone.update(embed_dims=[8] * 4, mlp_ratios=[1] * 4)
-        dims = [8] * 4
-    else:
-        backbone.update(embed_dims=4, window_size=4, mlp_ratio=1.0)
-        dims = [4, 8, 16, 32]
-    outputs = backbone.get('out_indices', (0, 1, 2, 3))
-    model.neck.update(in_channels=[dims[i] for i in outputs], out_channels=8)
-    if model.type == 'RetinaNet':
-        model.bbox_head.update(num_classes=2, in_channels=8, feat_channels=8, stacked_convs=1)
-        return cfg
-    model.rpn_head.update(in_channels=8, feat_channels=8)
-    roi = model.roi_head
-    for extractor in (roi.bbox_roi_extractor, roi.mask_roi_extractor):
-        extractor.out_channels = 8
-    roi.bbox_head.update(in_channels=8, fc_out_channels=8, num_classes=2)
-    roi.mask_head.update(num_convs=1, in_channels=8, conv_out_channels=8, num_classes=2)
-    return cfg
-
-
-def build(cfg):
-    from mmdet.registry import MODELS
-    torch.manual_seed(0)
-    model = MODELS.build(cfg.model)
-    model.init_weights()
-    return model
 
 
 def batch(model, training: bool):
