@@ -61,6 +61,9 @@ def _shrink_detector(cfg: Config, widths: list[int]) -> None:
     model = cfg.model
     stages = model.backbone.get('out_indices', (0, 1, 2, 3))
     model.neck.in_channels = [widths[i] for i in stages]
+    if 'roi_head' in model:
+        _shrink_two_stages(model)
+        return
     model.bbox_head.num_classes = CLASSES['mmdet']
     if 'encoder' not in model:
         model.neck.out_channels = 8
@@ -70,6 +73,16 @@ def _shrink_detector(cfg: Config, widths: list[int]) -> None:
     for coder in (model.encoder, model.decoder):
         coder.num_layers = 1
         coder.layer_cfg.ffn_cfg.feedforward_channels = 8
+
+
+def _shrink_two_stages(model: Any) -> None:
+    model.neck.out_channels = 8
+    model.rpn_head.update(in_channels=8, feat_channels=8)
+    roi, classes = model.roi_head, CLASSES['mmdet']
+    for extractor in (roi.bbox_roi_extractor, roi.mask_roi_extractor):
+        extractor.out_channels = 8
+    roi.bbox_head.update(in_channels=8, fc_out_channels=8, num_classes=classes)
+    roi.mask_head.update(num_convs=1, in_channels=8, conv_out_channels=8, num_classes=classes)
 
 
 def _shrink_segmentor(cfg: Config, widths: list[int]) -> None:
@@ -131,11 +144,16 @@ def _sample(scope: str, i: int, side: int, generator: torch.Generator) -> Any:
                 scale_factor=(1.0, 1.0))
     if scope == 'mmdet':
         from mmdet.structures import DetDataSample
+        from mmdet.structures.mask import BitmapMasks
         from mmengine.structures import InstanceData
         corners = torch.rand(1 + 2 * i, 2, generator=generator) * side / 2
         boxes = torch.cat([corners, corners + 8 + corners.flip(0) / 2], 1)
         labels = torch.arange(len(boxes)) % CLASSES['mmdet']
-        return DetDataSample(metainfo=meta, gt_instances=InstanceData(bboxes=boxes, labels=labels))
+        cells = torch.arange(side) + 0.5
+        inside = ((cells > boxes[:, :1]) & (cells < boxes[:, 2:3]))[:, None] & (
+            (cells > boxes[:, 1:2]) & (cells < boxes[:, 3:]))[:, :, None]
+        return DetDataSample(metainfo=meta, gt_instances=InstanceData(
+            bboxes=boxes, labels=labels, masks=BitmapMasks(inside.byte().numpy(), side, side)))
     if scope == 'mmseg':
         from mmengine.structures import PixelData
         from mmseg.structures import SegDataSample

@@ -112,7 +112,7 @@ class SinCosPositionEncoding(_AddedTable):
         embed_dims: C, a multiple of 4.
         temperature: base of the wavelengths.
         normalize: positions relative to the image's own extent (DETR) instead of in cells.
-        layout: 'split' (MoCo v3, timm) or 'interleaved' (DETR).
+        layout: 'split' (MoCo v3) or 'interleaved' (DETR).
     """
 
     def __init__(self, embed_dims: int, *, temperature: float = 10000.0, normalize: bool = False,

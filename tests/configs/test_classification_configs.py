@@ -35,11 +35,16 @@ PARAMETERS = {
     'cpvt/cpvt-ti-0-11_in1k': 5_681_320 + 10 * 9 * 192,
     'cpvt/cpvt-ti-separable_in1k': 5_681_320 + 192 ** 2,
     'cpvt/cpvt-ti-dense_in1k': 5_681_320 + 9 * 192 * 191,
+    'cpvt/cpvt-ti-stacked12-k1_in1k': 5_681_320 - 9 * 192 + 12 * (192 ** 2 + 3 * 192),
+    'cpvt/cpvt-ti-4pegs-separable_in1k': 5_681_320 + 3 * 9 * 192 + 4 * 192 ** 2,
+    'cpvt/cpvt-ti-stacked4-dense_in1k': 5_681_320 - 9 * 192 + 4 * (9 * 192 ** 2 + 2 * 192),
+    'cpvt/cpvt-ti-stacked4_in1k': 5_681_320 + 3 * 9 * 192 + 4 * 2 * 192,
     'cpvt/cpvt-ti-k27_in1k': 5_681_320 + (27 ** 2 - 9) * 192,
     'deit/deit-ti-conv-projection_in1k': 5_685_352,
     'deit/deit-ti_in1k': 5_717_416, 'deit/deit-ti-distilled_in1k': 5_910_800,
+    'deit/deit-ti-gap_in1k': 5_717_416 - 2 * 192,  # the class token and its row of the table
     'deit/deit-ti-none_in1k': 5_717_416 - 197 * 192,
-    'deit/deit-ti-learned-first5_in1k': 5_717_416 + 4 * 197 * 192,
+    'deit/deit-ti-learned-first5_in1k': 5_717_416 + 5 * 197 * 192,
     'deit/deit-ti-shaw8_in1k': 5_717_416 - 197 * 192 + 12 * 64 * (17 ** 2 + 1),
     'irpe/deit-ti_irpe-k_in1k': 5_755_816, 'irpe/deit-s_irpe-k_in1k': 22_089_064,
     'irpe/deit-s_irpe-qk_in1k': 22_127_464, 'irpe/deit-s_irpe-qkv_in1k': 22_165_864,
@@ -98,10 +103,11 @@ def test_every_row_of_the_papers_is_there() -> None:
     wanted |= {f'cpvt/cpvt-ti-{variant}_in1k' for variant in (
         'pos-1', 'pos3', 'pos6', 'pos10', 'k1', 'k5', 'k7', 'k27', 'pos-1-k27', '0-11', 'fixed',
         'separable', 'dense', 'stacked4', 'stacked12-k1', 'no-padding', 'qk', 'learned',
-        'distilled')}
+        'distilled', 'stacked4-dense', '4pegs-separable', '4pegs-learned', 'fixed-learned')}
+    wanted.add('cpvt/cpvt-s-0-11_in1k')
     wanted |= {f'deit/deit-{variant}_in1k' for variant in (
         'ti', 's', 'b', 'ti-none', 's-none', 'ti-sincos', 'ti-shaw8', 'ti-learned-shaw8',
-        'ti-learned-first5', 'ti-conv-projection', 'ti-distilled')}
+        'ti-learned-first5', 'ti-conv-projection', 'ti-distilled', 'ti-gap', 's-gap')}
     wanted |= {f'irpe/deit-s{table}_irpe-{on}_in1k' for table in ('', '-none')
                for on in ('q', 'k', 'v', 'qk', 'qkv')}
     wanted |= {f'irpe/deit-s_irpe-{method}-{mode}-{heads}_in1k'
@@ -182,6 +188,33 @@ def test_what_takes_no_weight_decay(name: str) -> None:
     rate = 2.5e-5 if name.startswith('transfer') else 1e-3
     groups = build_optimizer(model, cfg).optimizer.param_groups
     assert {group['lr'] for group in groups} == {rate}
+
+
+def test_cpvt_b_trains_with_lamb() -> None:
+    """Table 10 of CPVT; all else is DeiT's."""
+    cfg = shrink(load('cpvt/cpvt-b-0-5-gap_in1k.py'))
+    optimizer = build_optimizer(build(cfg), cfg).optimizer
+    assert type(optimizer).__name__ == 'Lamb'
+    assert {group['weight_decay'] for group in optimizer.param_groups} == {0.05, 0}
+
+
+def test_a_peg_that_is_fixed_as_it_was_learned(tmp_path) -> None:
+    """The header's command: only the PEG is the trained model's."""
+    torch.manual_seed(0)
+    trained = build(shrink(load('cpvt/cpvt-ti_in1k.py')))
+    torch.save({name: value for name, value in trained.state_dict().items()
+                if '.pos_encodings.' in name}, tmp_path / 'PEG.pth')
+    cfg = load('cpvt/cpvt-ti-fixed-learned_in1k.py')
+    init = cfg.model.backbone.init_cfg
+    shrink(cfg).model.backbone.init_cfg = {**init, 'checkpoint': str(tmp_path / 'PEG.pth')}
+    model = build(cfg)
+    model.init_weights()
+    theirs = trained.state_dict()
+    for name, value in model.backbone.named_parameters():
+        is_peg = 'pos_encodings' in name
+        assert value.requires_grad != is_peg
+        if value.dim() > 1:
+            assert torch.equal(value, theirs[f'backbone.{name}']) == is_peg, name
 
 
 @pytest.mark.parametrize('name, used', [

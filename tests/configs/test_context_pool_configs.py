@@ -188,6 +188,7 @@ def test_detectors(name: str) -> None:
     loss, _ = model.parse_losses(model(**data, mode='loss'))
     loss.backward()
     assert torch.isfinite(loss)
+    assert [n for n, p in model.named_parameters() if p.grad is None] == []
     for pool in pools(model):
         assert all(bool(p.grad.any()) for p in pool.parameters())
 

@@ -88,6 +88,8 @@ def test_each_config_encodes_as_its_name_says() -> None:
     for name in COCO + SMALL:
         encoder = load(name).model.encoder
         assert (encoder.encoder_pos is None) == ('-none' in name), name
+        keys = load(name).model.decoder.get('key_pos', 'sine')
+        assert (keys is None) == ('anywhere' in name), name
         peg = encoder.get('pos_encoding')
         assert (peg is not None) == ('-peg' in name), name
         if peg is not None:
@@ -98,7 +100,7 @@ def test_each_config_encodes_as_its_name_says() -> None:
         if relative is not None:
             from mmposenc.encodings import IRPE
             args = {k: v for k, v in relative.items() if k != 'type'}
-            side = 15 if '15x15' in name else 9
+            side = next(n for n in (7, 9, 15) if f'-{n}x{n}' in name)
             table = IRPE(32, 8, **args)
             assert table.num_buckets == side * side and table.rpe_on == 'k'
             assert (table.mode == 'contextual') == ('-ctx' in name) and table.method == 'product'

@@ -47,6 +47,8 @@ def test_every_size_and_variant_is_there() -> None:
     found = {parts(name) for name in CONFIGS}
     assert found == {(size, variant, long) for size in SIZES
                      for variant in ('', '-peg', '-gap', '-peg-gap') for long in (False, True)}
+    assert {name for name in CONFIGS if 'crop' in name} == {
+        f'retinanet_pvt-{size}-peg-gap_fpn_ms-480-800-crop-3x_coco.py' for size in 'sm'}
 
 
 @pytest.mark.parametrize('name', CONFIGS)
@@ -74,7 +76,12 @@ def test_config(name: str) -> None:
     assert cfg.param_scheduler[1].milestones == ([27, 33] if long else [8, 11])
     assert cfg.param_scheduler[1].end == cfg.train_cfg.max_epochs
     resize = cfg.train_dataloader.dataset.pipeline[2]
-    if long:
+    if 'crop' in name:  # the Twins release's
+        _, cropped = cfg.train_dataloader.dataset.pipeline[3].transforms
+        assert cropped[0].scales == [(400, 1333), (500, 1333), (600, 1333)]
+        assert cropped[1].crop_size == (384, 600)
+        assert cropped[2].scales == [(side, 1333) for side in range(480, 801, 32)]
+    elif long:
         assert resize == dict(type='RandomResize', scale=[(1333, 640), (1333, 800)],
                               keep_ratio=True)
     else:

@@ -85,7 +85,7 @@ def test_every_row_is_there() -> None:
                for model in [f'pvt-{size}{variant}' for size in PVTS
                              for variant in ('', '-peg', '-gap', '-peg-gap')]
                + ['swin-t', 'swin-t-peg-gap', 'swin-t_irpe-qkv', 'deit-s', 'deit-s-peg',
-                  'deit-s_irpe-k']}
+                  'deit-s_irpe-k', 'pvt-t_irpe-k', 'pvt-s_irpe-k']}
     upernet = {f'upernet_{model}_512x512_160k_ade20k.py' for model in (
         'swin-t', 'swin-t-peg-gap', 'swin-t_irpe-qkv', 'pvt-s', 'pvt-s-peg-gap', 'pvt-m-peg-gap')}
     assert {name for name in CONFIGS if name.startswith('sem_fpn/')} == {
@@ -122,7 +122,8 @@ def test_config(name: str) -> None:
         assert backbone.rel_pos_encoding.rpe_on == model.rpartition('-')[2]
     if model.startswith('pvt'):
         assert backbone.arch == PVTS[model[4]]
-    released = {'pvt-t', 'pvt-s', 'pvt-m', 'swin-t', 'deit-s', 'deit-s_irpe-k'}
+    released = {'pvt-t', 'pvt-s', 'pvt-m', 'swin-t', 'deit-s', 'deit-s_irpe-k', 'pvt-t_irpe-k',
+                'pvt-s_irpe-k'}
     assert (backbone.get('init_cfg') is not None) == (model in released)
     assert ('CHECKPOINT' in text) == (model not in released)
 

@@ -1,7 +1,7 @@
 # Deformable DETR on one level of stride 16 (DC5), with a PEG behind the first
 # encoder layer instead of sines and cosines.
 # Recipe: Deformable DETR's, 50 epochs, 32 images a step.
-# Not trained here.
+# Reference: metafile.yml; not trained here.
 #
 #     bash tools/dist_train.sh \
 #         configs/detection/deformable_detr/deformable-detr_r50-dc5-none-peg_16xb2-50e_coco.py 16

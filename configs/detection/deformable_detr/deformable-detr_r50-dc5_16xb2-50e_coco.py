@@ -1,6 +1,6 @@
 # Deformable DETR on one level of stride 16: the last stage is dilated (DC5).
 # Recipe: Deformable DETR's, 50 epochs, 32 images a step.
-# Not trained here.
+# Reference: metafile.yml; not trained here.
 #
 #     bash tools/dist_train.sh \
 #         configs/detection/deformable_detr/deformable-detr_r50-dc5_16xb2-50e_coco.py 16

@@ -1,6 +1,6 @@
 # iRPE on keys alone, without sines and cosines in the encoder.
 # Recipe: DETR's, 150 epochs, 16 images a step.
-# Table 6 of iRPE; not trained here.
+# Reference: metafile.yml; not trained here.
 #
 #     bash tools/dist_train.sh configs/detection/detr/detr_r50-none_irpe-ctx-9x9_8xb2-150e_coco.py 8
 _base_ = 'detr_r50_irpe-ctx-9x9_8xb2-150e_coco.py'

@@ -1,6 +1,6 @@
 # DETR on ResNet-50, sines and cosines: the baseline of the iRPE configs.
 # Recipe: DETR's, 150 epochs, 16 images a step.
-# Table 6 of iRPE; not trained here.
+# Reference: metafile.yml; not trained here.
 #
 #     bash tools/dist_train.sh configs/detection/detr/detr_r50_8xb2-150e_coco.py 8
 _base_ = [

@@ -1,6 +1,6 @@
 # DETR on ResNet-50, sines and cosines in encoder and decoder.
 # Recipe: CPVT's first version: 50 epochs, 32 images a step.
-# Table 4 of CPVT's first version; not trained here.
+# Reference: metafile.yml; not trained here.
 #
 #     bash tools/dist_train.sh configs/detection/detr/detr_r50_8xb4-50e_coco.py 8
 _base_ = [

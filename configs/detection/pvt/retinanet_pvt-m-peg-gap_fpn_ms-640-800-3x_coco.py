@@ -1,6 +1,6 @@
 # PVT-medium with a PEG after the first block of every stage, pre-trained with average pooling.
 # Recipe: sizes of PVT's 3x, weight decay and steps of the Twins release's 3x.
-# No number known to us from a paper; not trained here.
+# Reference: metafile.yml; not trained here.
 #
 # No class token is in a detector, so this differs from the class-token model only in the
 # classifier whose weights it starts from. CHECKPOINT is pcpvt_base.pth of the

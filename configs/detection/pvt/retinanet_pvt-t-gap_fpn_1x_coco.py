@@ -1,6 +1,6 @@
 # PVT-tiny with a learned position table in every stage, pre-trained with average pooling.
 # Recipe: PVT's detection release, 1x; decays neither norms nor encodings.
-# No number known to us from a paper; not trained here.
+# Reference: metafile.yml; not trained here.
 #
 # No class token is in a detector, so this differs from the class-token model only in the
 # classifier whose weights it starts from. None was released: train one, or start from random

@@ -1,6 +1,6 @@
 # PVT-tiny with a PEG after the first block of every stage.
 # Recipe: sizes of PVT's 3x, weight decay and steps of the Twins release's 3x.
-# No number known to us from a paper; not trained here.
+# Reference: metafile.yml; not trained here.
 #
 # CHECKPOINT is a classifier with a class token and PEGs. None was released: train one, or start
 # from random weights by leaving the last two options out.

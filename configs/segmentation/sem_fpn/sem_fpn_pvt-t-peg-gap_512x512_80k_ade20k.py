@@ -2,7 +2,7 @@
 # average pooling.
 # Recipe: the papers of PVT and Twins, 80k steps of 16 images; decays neither norms nor
 # encodings.
-# No number known to us from a paper; not trained here.
+# Reference: metafile.yml; not trained here.
 #
 # No class token is in a segmentor, so this differs from the class-token model only in the
 # classifier whose weights it starts from. None was released for this size: train one, or start

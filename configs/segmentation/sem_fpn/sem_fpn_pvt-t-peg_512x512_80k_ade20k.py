@@ -1,7 +1,7 @@
 # Semantic FPN on PVT-tiny with a PEG after the first block of every stage.
 # Recipe: the papers of PVT and Twins, 80k steps of 16 images; decays neither norms nor
 # encodings.
-# No number known to us from a paper; not trained here.
+# Reference: metafile.yml; not trained here.
 #
 # CHECKPOINT is a classifier with a class token and PEGs. None was released: train one, or start
 # from random weights by leaving the last two options out.

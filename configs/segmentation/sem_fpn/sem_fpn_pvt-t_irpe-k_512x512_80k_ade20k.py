@@ -1,0 +1,11 @@
+# Semantic FPN on PVT-tiny with iRPE on keys beside its position tables: product, contextual,
+# shared by the heads. Starts from PVT's classifier, which has no iRPE.
+# Recipe: the papers of PVT and Twins, 80k steps of 16 images; decays neither norms nor
+# encodings.
+# No number known to us from a paper; not trained here.
+#
+#     bash tools/dist_train.sh \
+#         configs/segmentation/sem_fpn/sem_fpn_pvt-t_irpe-k_512x512_80k_ade20k.py 8
+_base_ = 'sem_fpn_pvt-t_512x512_80k_ade20k.py'
+model = dict(backbone=dict(
+    rel_pos_encoding=dict(type='mmposenc.IRPE', rpe_on='k'), init_cfg=dict(strict=False)))
