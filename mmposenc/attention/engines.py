@@ -12,7 +12,6 @@ from torch import Tensor
 from ..functional import limits
 from ..functional.attention.axis_terms import AxisHalves
 from ..functional.attention.driver import Call, Hide, attend_in_pieces, split
-from ..functional.attention.dropout import Dropout
 from ..functional.attention.flex import flex_attention, has_score_mod
 from ..functional.attention.layout import Cut, Layout
 from ..functional.attention.offset_terms import OffsetBias
@@ -20,6 +19,7 @@ from ..functional.attention.regions import apart, hide_regions, run_by_region
 from ..functional.attention.sequence_terms import QueryVector, fold_vectors
 from ..functional.attention.terms import DenseBias, Term
 from ..functional.attention.writers import LogitWriter, ValueWriter
+from ..functional.dropout import Dropout
 from ..functional.grids import Grid
 from ..functional.linear import onednn_is_faster
 

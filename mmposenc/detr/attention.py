@@ -136,14 +136,13 @@ class FFN(MMCVFFN):
         if not self._is_plain_mlp():
             return super().forward(x, identity)  # type: ignore[no-any-return]
         first, second = self.layers[0][0], self.layers[1]
-        out = mlp(x, first.weight, first.bias, second.weight, second.bias, activation='relu')
+        out = mlp(x, first.weight, first.bias, second.weight, second.bias, activation='relu',
+                  dropout_p=self.layers[0][2].p if self.training else 0.0)
+        out = self.layers[2](out)
         if not self.add_identity:
             return out
-        return (x if identity is None else identity) + out
+        return (x if identity is None else identity) + self.dropout_layer(out)
 
     def _is_plain_mlp(self) -> bool:
-        drops = [m for m in self.modules() if isinstance(m, nn.Dropout) and m.p > 0]
         return (self.num_fcs == 2 and isinstance(self.layers[0][1], nn.ReLU)
-                and isinstance(self.gamma2, nn.Identity)
-                and isinstance(self.dropout_layer, nn.Identity | nn.Dropout)
-                and not (self.training and drops))
+                and isinstance(self.gamma2, nn.Identity))

@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .dropout import Dropout
 from .linear import linear, outer
 
 #: Rows of one chunk: 1024 x 512 hidden float32 values are 2 MiB, which stays in a core's cache.
@@ -32,7 +33,7 @@ _GRADIENT_OUT = {'gelu': _gelu_gradient, 'relu': _relu_gradient}
 
 
 def mlp(x: Tensor, weight1: Tensor, bias1: Tensor, weight2: Tensor, bias2: Tensor,
-        form: str = 'auto', activation: str = 'gelu') -> Tensor:
+        form: str = 'auto', activation: str = 'gelu', dropout_p: float = 0.0) -> Tensor:
     """gelu(x W1^T + b1) W2^T + b2, or relu() in gelu's place.
 
     Args:
@@ -47,13 +48,17 @@ def mlp(x: Tensor, weight1: Tensor, bias1: Tensor, weight2: Tensor, bias2: Tenso
             Under autocast rows are computed in its dtype, and gradients of the weights summed up
             in float32.
         activation: 'gelu' or 'relu'.
+        dropout_p: dropout behind relu, drawn by rows (:class:`~.dropout.Dropout`); no mask is kept.
 
     Returns:
         (..., C').
 
     Raises:
-        ValueError: for an unknown form or activation.
+        ValueError: for an unknown form or activation, or dropout behind gelu.
     """
+    if dropout_p and activation != 'relu':
+        raise ValueError(f"dropout_p={dropout_p} with activation={activation!r}: there is dropout "
+                         f"behind 'relu' alone; use dropout_p=0")
     if activation not in ACTIVATIONS:
         raise ValueError(f'activation={activation!r} must be one of {ACTIVATIONS}')
     dtype = _compute_dtype(x)
@@ -62,13 +67,14 @@ def mlp(x: Tensor, weight1: Tensor, bias1: Tensor, weight2: Tensor, bias2: Tenso
     if form == 'stored':
         hidden = linear(x, weight1, bias1)
         hidden = F.gelu(hidden) if activation == 'gelu' else F.relu(hidden)
+        hidden = F.dropout(hidden, dropout_p) if dropout_p else hidden
         return linear(hidden, weight2, bias2)
     if form not in ('chunked', 'kept') or (form == 'kept' and activation != 'relu'):
         raise ValueError(f"form={form!r} must be 'auto', 'stored', 'chunked' or, with "
                          f"activation='relu', 'kept'")
     out: Tensor = _ChunkedMLP.apply(  # type: ignore[no-untyped-call]
         x.reshape(-1, x.shape[-1]).to(dtype), weight1, bias1, weight2, bias2, activation,
-        form == 'kept')
+        form == 'kept', Dropout(dropout_p, x.device) if dropout_p else None)
     return out.reshape(*x.shape[:-1], weight2.shape[0])
 
 
@@ -94,15 +100,21 @@ def _chunk_rows(rows: int) -> int:
     return max(1, -(-rows // max(1, round(rows / CHUNK_ROWS))))
 
 
+def _drop(hidden: Tensor, drawn: Dropout) -> None:
+    """Set to zero what is drawn to be, and scale the rest."""
+    hidden.mul_(drawn.draw(torch.empty_like(hidden))).mul_(drawn.scale)
+
+
 class _ChunkedMLP(torch.autograd.Function):
     """mlp() by rows, in x's dtype; saves its input and, where it keeps that, the hidden layer
     behind relu. Gradients of the weights are summed up in float32 at least."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight1: Tensor, bias1: Tensor, weight2: Tensor,
-                bias2: Tensor, activation: str, keep: bool) -> Tensor:
-        ctx.dtypes = [None, *(w.dtype for w in (weight1, bias1, weight2, bias2)), None, None]
-        ctx.activation = activation
+                bias2: Tensor, activation: str, keep: bool, dropout: Dropout | None) -> Tensor:
+        ctx.dtypes = [None, *(w.dtype for w in (weight1, bias1, weight2, bias2)), None, None, None]
+        ctx.activation, ctx.dropout = activation, dropout
+        drawn = None if dropout is None else dropout.start()
         weight1, bias1, weight2, bias2 = (w.to(x.dtype) for w in (weight1, bias1, weight2, bias2))
         out = x.new_empty(x.shape[0], weight2.shape[0])
         kept = x.new_empty(x.shape[0], weight1.shape[0]) if keep else None
@@ -114,6 +126,8 @@ class _ChunkedMLP(torch.autograd.Function):
                 _ACTIVATE[activation](hidden)
             else:
                 hidden = torch.clamp_min(hidden, 0, out=kept[part])
+            if drawn is not None:
+                _drop(hidden, drawn)
             out[part] = linear(hidden, weight2, bias2)
         ctx.save_for_backward(x, weight1, bias1, weight2, kept)
         return out
@@ -128,6 +142,8 @@ class _ChunkedMLP(torch.autograd.Function):
         total = torch.promote_types(x.dtype, torch.float32)  # what chunks are summed up in
         grad_w1, grad_b1, grad_w2 = (torch.zeros_like(w, dtype=total)
                                      for w in (weight1, bias1, weight2))
+        # What is kept holds zeros where it was dropped.
+        drawn = None if ctx.dropout is None or kept is not None else ctx.dropout.start()
         step = _chunk_rows(x.shape[0])
         for start in range(0, x.shape[0], step):
             part = slice(start, start + step)
@@ -136,15 +152,19 @@ class _ChunkedMLP(torch.autograd.Function):
             # relu's derivative needs its output alone, which may take the input's place
             act = torch.ops.aten.gelu(pre) if ctx.activation == 'gelu' else (
                 pre if kept is not None else pre.relu_())
+            if drawn is not None:
+                _drop(act, drawn)
             if need_2:
                 grad_w2 += outer(grad_rows, act)
             grad_act = linear(grad_rows, weight2.t())
             _GRADIENT_OUT[ctx.activation](grad_act, pre, grad_act)
+            if ctx.dropout is not None:
+                grad_act *= ctx.dropout.scale
             if need_1:
                 grad_w1 += outer(grad_act, rows)
                 grad_b1 += grad_act.sum(0, dtype=total)
             if grad_x is not None:
                 grad_x[part] = linear(grad_act, weight1.t())
-        grads = (grad_x, grad_w1, grad_b1, grad_w2, grad_out.sum(0, dtype=total), None, None)
+        grads = (grad_x, grad_w1, grad_b1, grad_w2, grad_out.sum(0, dtype=total), *3 * (None,))
         return tuple(grad if grad is None or dtype is None else grad.to(dtype)
                      for grad, dtype in zip(grads, ctx.dtypes, strict=True))

@@ -10,8 +10,9 @@ from relative_checks import PIECES, pieces_of, random_inputs, results
 from mmposenc.attention import attend, engines
 from mmposenc.attention.core import FORMS, attend_joint
 from mmposenc.functional import Grid, limits
-from mmposenc.functional.attention.dropout import Dropout, kept_pairs
+from mmposenc.functional.attention.driver import kept_pairs
 from mmposenc.functional.attention.flex import has_score_mod
+from mmposenc.functional.dropout import Dropout
 
 GRIDS = [((3, 5), None), ((1, 6), None), ((4, 6), Grid(2, 3, 2.0, 2.0)),
          ((4, 6), Grid(3, 2, 4 / 3, 3.0))]

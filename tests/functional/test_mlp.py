@@ -4,6 +4,7 @@ import torch
 import torch.nn.functional as F
 
 from mmposenc.functional import mlp as module
+from mmposenc.functional.dropout import Dropout
 from mmposenc.functional.mlp import mlp
 
 
@@ -115,3 +116,27 @@ def test_unknown_form_is_named():
 def test_unknown_activation_is_named():
     with pytest.raises(ValueError, match="activation='elu' must be one of"):
         mlp(*make((2,)), activation='elu')
+
+
+@pytest.mark.parametrize('form', ['chunked', 'kept'])
+def test_dropout_equals_the_formula_under_the_same_mask(form, monkeypatch):
+    """Output and gradients, however many chunks; the masks are those that were drawn."""
+    monkeypatch.setattr(module, 'CHUNK_ROWS', 4)
+    args = [x.double().detach().requires_grad_() for x in make((3, 5))]
+    drawn = []
+    original = Dropout.draw
+    monkeypatch.setattr(Dropout, 'draw', lambda self, out: (
+        drawn.append(original(self, out).clone()) or drawn[-1].clone()))
+    out = mlp(*args, form=form, activation='relu', dropout_p=0.4)
+    kept = torch.cat(drawn).view(3, 5, -1)
+    x, weight1, bias1, weight2, bias2 = args
+    hidden = (x @ weight1.T + bias1).relu() * kept * Dropout(0.4, x.device, 0).scale
+    expected = hidden @ weight2.T + bias2
+    torch.testing.assert_close(out, expected)
+    grad = torch.randn_like(out)
+    for one, other in zip(torch.autograd.grad(out, args, grad),
+                          torch.autograd.grad(expected, args, grad), strict=True):
+        torch.testing.assert_close(one, other)
+    assert 0.3 < float(kept.mean()) < 0.9
+    with pytest.raises(ValueError, match="dropout_p=0.4 with activation='gelu'"):
+        mlp(*args, dropout_p=0.4)

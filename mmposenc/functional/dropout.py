@@ -1,15 +1,8 @@
-"""Dropout of attention weights, drawn a piece at a time and again from the same seed."""
+"""Dropout that is drawn a piece at a time, and again in the backward pass from the same seed."""
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
-
-from .layout import groups
-
-if TYPE_CHECKING:
-    from .driver import Call
 
 #: Random bits for each weight: the rate is rounded to a multiple of 2 ** -16 (0.1 becomes
 #: 0.100006), and what is kept is scaled by that rate, so that the mean is exact. Drawing 64 bits
@@ -56,17 +49,3 @@ class Dropout:
         drawn = bits.view(torch.int16)[:count].view(out.shape)
         # Numbers run from -2 ** 15 to 2 ** 15 - 1.
         return torch.ge(drawn, self.dropped - 2 ** (BITS - 1), out=out)
-
-
-def kept_pairs(call: Call, num_images: int, num_heads: int) -> Tensor:
-    """Which of all pairs the dropout of a call keeps: zeros and ones (B, heads, Lq, Lk), for tests.
-    """
-    assert call.dropout is not None
-    drop, layout = call.dropout.start(), call.layout
-    out = torch.empty(num_images, num_heads, layout.len_q, layout.num_keys, device=drop.device)
-    for _, pieces in groups(num_images, num_heads, layout, call.cut):
-        for piece in pieces:
-            shape = (piece.size, piece.queries.stop - piece.queries.start, layout.num_keys)
-            drawn = piece.by_image(drop.draw(torch.empty(shape, device=drop.device)))
-            out[piece.images, piece.heads, piece.queries] = drawn
-    return layout.restore(out.transpose(-2, -1)).transpose(-2, -1)
