@@ -10,11 +10,16 @@ from torch import Tensor
 from .dropout import Dropout
 from .linear import linear, outer
 
-#: Rows of one chunk: 1024 x 512 hidden float32 values are 2 MiB, which stays in a core's cache.
+#: Rows of one chunk, and its hidden numbers at most: 1024 x 512 float32 values are 2 MiB, which
+#: stays in a core's cache; so do 256 x 2048 (DETR: benchmarks/detr.py --dropout 0.1).
 CHUNK_ROWS = 1024
+CHUNK_NUMBERS = 2 ** 19
 #: Hidden layers of fewer numbers are computed at once: storing them is cheaper than redoing
 #: (benchmarks/backbones.py, Swin-T 224: stage 1 has 9.6 million and gains, stage 2 half and loses).
 MIN_HIDDEN = 2 ** 23
+#: The same with dropout: no slower from here on, and a third of the memory less
+#: (benchmarks/detr.py --rows 25x42 --dropout 0.1).
+MIN_DROPPED = 2 ** 21
 #: What the chunked form computes in.
 CHUNKED_DTYPES = (torch.float32, torch.float64, torch.bfloat16)
 ACTIVATIONS = ('gelu', 'relu')
@@ -63,7 +68,7 @@ def mlp(x: Tensor, weight1: Tensor, bias1: Tensor, weight2: Tensor, bias2: Tenso
         raise ValueError(f'activation={activation!r} must be one of {ACTIVATIONS}')
     dtype = _compute_dtype(x)
     if form == 'auto':
-        form = _choose_form(x, weight1, dtype, activation)
+        form = _choose_form(x, weight1, dtype, activation, dropout_p)
     if form == 'stored':
         hidden = linear(x, weight1, bias1)
         hidden = F.gelu(hidden) if activation == 'gelu' else F.relu(hidden)
@@ -78,12 +83,14 @@ def mlp(x: Tensor, weight1: Tensor, bias1: Tensor, weight2: Tensor, bias2: Tenso
     return out.reshape(*x.shape[:-1], weight2.shape[0])
 
 
-def _choose_form(x: Tensor, weight1: Tensor, dtype: torch.dtype, activation: str) -> str:
+def _choose_form(x: Tensor, weight1: Tensor, dtype: torch.dtype, activation: str,
+                 dropout_p: float) -> str:
     if torch.compiler.is_compiling() or x.device.type != 'cpu' or dtype not in CHUNKED_DTYPES:
         return 'stored'
     if dtype == x.dtype != weight1.dtype and not torch.is_autocast_enabled('cpu'):
         return 'stored'  # which says that the two differ
-    if x.numel() // x.shape[-1] * weight1.shape[0] >= MIN_HIDDEN:
+    if x.numel() // x.shape[-1] * weight1.shape[0] >= (
+            MIN_DROPPED if dropout_p else MIN_HIDDEN):
         return 'chunked'
     keeps = activation == 'relu' and torch.is_grad_enabled() and dtype == weight1.dtype
     return 'kept' if keeps else 'stored'
@@ -95,9 +102,10 @@ def _compute_dtype(x: Tensor) -> torch.dtype:
     return torch.get_autocast_dtype('cpu') if casts and x.device.type == 'cpu' else x.dtype
 
 
-def _chunk_rows(rows: int) -> int:
+def _chunk_rows(rows: int, hidden: int) -> int:
     """About CHUNK_ROWS, so that no chunk is much smaller than the others."""
-    return max(1, -(-rows // max(1, round(rows / CHUNK_ROWS))))
+    most = max(1, min(CHUNK_ROWS, CHUNK_NUMBERS // hidden))
+    return max(1, -(-rows // max(1, round(rows / most))))
 
 
 def _drop(hidden: Tensor, drawn: Dropout) -> None:
@@ -118,7 +126,7 @@ class _ChunkedMLP(torch.autograd.Function):
         weight1, bias1, weight2, bias2 = (w.to(x.dtype) for w in (weight1, bias1, weight2, bias2))
         out = x.new_empty(x.shape[0], weight2.shape[0])
         kept = x.new_empty(x.shape[0], weight1.shape[0]) if keep else None
-        step = _chunk_rows(x.shape[0])
+        step = _chunk_rows(x.shape[0], weight1.shape[0])
         for start in range(0, x.shape[0], step):
             part = slice(start, start + step)
             hidden = linear(x[part], weight1, bias1)
@@ -144,7 +152,7 @@ class _ChunkedMLP(torch.autograd.Function):
                                      for w in (weight1, bias1, weight2))
         # What is kept holds zeros where it was dropped.
         drawn = None if ctx.dropout is None or kept is not None else ctx.dropout.start()
-        step = _chunk_rows(x.shape[0])
+        step = _chunk_rows(x.shape[0], weight1.shape[0])
         for start in range(0, x.shape[0], step):
             part = slice(start, start + step)
             rows, grad_rows = x[part], grad_out[part]
