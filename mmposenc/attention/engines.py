@@ -205,9 +205,12 @@ def _call(problem: Problem, q: Tensor, k: Tensor, v: Tensor) -> Call:
     if problem.regions is not None:
         hides.append(hide_regions(problem.regions))
     trains = problem.trains
-    keep = trains and problem.bytes <= limits.KEPT_BYTES
+    keep = trains and problem.bytes <= (
+        limits.KEPT_BYTES if problem.pairs >= limits.WINDOW_PAIRS else limits.WINDOW_KEPT_BYTES)
     several, one = (limits.PIECE_BYTES, limits.ROWS_BYTES) if _on_cpu(problem) else (
         limits.ACCELERATOR_PIECE_BYTES,) * 2
+    if trains and problem.pairs < limits.WINDOW_PAIRS:
+        several //= 2
     return Call(tuple(w for w in writers if isinstance(w, LogitWriter)),
                 tuple(w for w in writers if isinstance(w, ValueWriter)), tuple(hides), layout,
                 Cut(several // q.element_size(), one // q.element_size(),

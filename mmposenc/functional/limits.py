@@ -10,6 +10,9 @@ from __future__ import annotations
 #: and 1050).
 PIECE_BYTES = 1024 * 1024
 ROWS_BYTES = 1536 * 1024
+#: Pairs below which pieces of a training are half as large, and the bytes of weights kept: there
+#: tokens are most of the memory (windows of 7 x 7 and 8 x 8; benchmarks/windows.py).
+WINDOW_PAIRS, WINDOW_KEPT_BYTES = 128 * 128, 8 * 1024 * 1024
 #: The same on an accelerator, where a call costs more than its arithmetic (not measured on one).
 ACCELERATOR_PIECE_BYTES = 64 * 1024 * 1024
 
