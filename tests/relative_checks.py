@@ -125,6 +125,21 @@ def pieces_of(elements, *, long, keep):
         yield
 
 
+class LargestStorage(torch.utils._python_dispatch.TorchDispatchMode):
+    """Notes the bytes of the largest tensor that an operation gives."""
+
+    def __init__(self):
+        super().__init__()
+        self.bytes = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        for each in out if isinstance(out, (tuple, list)) else (out,):
+            if isinstance(each, torch.Tensor):
+                self.bytes = max(self.bytes, each.untyped_storage().nbytes())
+        return out
+
+
 #: Arguments of :func:`pieces_of`: one row or query at a time, some, several heads, all.
 PIECES = [dict(elements=1, long=True, keep=False), dict(elements=100, long=True, keep=True),
           dict(elements=600, long=True, keep=False), dict(elements=40, long=False, keep=False),

@@ -5,7 +5,7 @@ from unittest import mock
 import examples
 import pytest
 import torch
-from relative_checks import PIECES, pieces_of, random_inputs, results
+from relative_checks import PIECES, LargestStorage, pieces_of, random_inputs, results
 
 from mmposenc.attention import attend, engines
 from mmposenc.attention.core import FORMS, attend_joint
@@ -122,20 +122,9 @@ def test_dropout_has_its_rate_and_follows_the_seed():
 def test_dropout_keeps_no_mask_of_all_pairs():
     """Nothing as large as the logits is saved for the backward pass, nor allocated."""
     q, k, v = torch.randn(3, 1, 2, 600, 8).requires_grad_().unbind()
-    largest = 0
-
-    class Watch(torch.utils._python_dispatch.TorchDispatchMode):
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            nonlocal largest
-            out = func(*args, **(kwargs or {}))
-            for each in out if isinstance(out, (tuple, list)) else (out,):
-                if isinstance(each, torch.Tensor):
-                    largest = max(largest, each.untyped_storage().nbytes())
-            return out
-
-    with pieces_of(20_000, long=True, keep=False), Watch():
+    with pieces_of(20_000, long=True, keep=False), LargestStorage() as largest:
         attend(q, k, v, form='pieces', dropout_p=0.1)[0].sum().backward()
-    assert 0 < largest < 2 * 600 * 600 * 4 / 5
+    assert 0 < largest.bytes < 2 * 600 * 600 * 4 / 5
 
 
 @pytest.mark.parametrize('encoding', [None, 'RelativePositionBias', 'IRPE product qkv', 'SASARPE'])

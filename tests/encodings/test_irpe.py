@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 import torch
 from golden import TOLERANCE, golden_names, load_golden
-from relative_checks import pieces_of
+from relative_checks import LargestStorage, pieces_of
 
 from mmposenc.attention import MultiheadAttention, attend
 from mmposenc.checkpoint import convert_attention
@@ -188,20 +188,10 @@ def test_no_pairwise_tensor():
     """Pieces allocate nothing of the size of (heads, Lq, Lk)."""
     encoding = IRPE(8, 4, rpe_on='qkv')
     q, k, v = (torch.randn(1, 4, 40 * 40, 8, requires_grad=True) for _ in range(3))
-    largest = 0
-
-    class Watch(torch.utils._python_dispatch.TorchDispatchMode):
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            nonlocal largest
-            out = func(*args, **(kwargs or {}))
-            for each in out if isinstance(out, (tuple, list)) else (out,):
-                if isinstance(each, torch.Tensor):
-                    largest = max(largest, each.untyped_storage().nbytes())
-            return out
-    with Watch():
+    with LargestStorage() as largest:
         out, _ = attend(q, k, v, encoding, (40, 40), form='pieces')
         out.sum().backward()
-    assert 0 < largest < 4 * 1600 * 1600 * 4 / 5
+    assert 0 < largest.bytes < 4 * 1600 * 1600 * 4 / 5
 
 
 # ------------------------------------------------------------------------------------- the module
