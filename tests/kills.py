@@ -15,8 +15,10 @@ import os
 import signal
 import sys
 import tempfile
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 ROOT = Path(__file__).resolve().parents[1]
 CONFIG = ROOT / 'configs' / 'detection' / 'pvt' / 'retinanet_pvt-t-peg_fpn_1x_coco.py'
@@ -182,9 +184,12 @@ class Children:
         self.root = root
         data = make_coco(root / 'data', images=6, size=56, tall=True)
         detector_config(root / 'tiny.py', data, str(CONFIG))
-        os.environ['PYTHONPATH'] = os.pathsep.join((str(ROOT), str(ROOT / 'tests')))
         self.context = multiprocessing.get_context('forkserver')
         self.context.set_forkserver_preload(['kills_imports'])
+        # The server keeps the path for its children; other tests of this process must not see it.
+        path = os.pathsep.join((str(ROOT), str(ROOT / 'tests')))
+        with mock.patch.dict(os.environ, PYTHONPATH=path):
+            forkserver.ensure_running()
 
     def train(self, name: str, schedule: str, moment: tuple[str, int] | None = None,
               resume: bool = False) -> int:
