@@ -68,17 +68,14 @@ class AxisHalves(Term):
 
     def writer(self, q: Tensor, k: Tensor, layout: Layout, scale: float, long: bool) -> Writer:
         """See :class:`Term`; softmax ignores what is added to all keys of a prefix query."""
-        rows, cols = self.rows, self.cols
-        if self.halves:  # zeros for the channels of the other axis
-            rows, cols = F.pad(rows, (0, rows.shape[-1])), F.pad(cols, (cols.shape[-1], 0))
-        inputs = dict(rows=rows if rows.dim() == 4 else rows[None],
-                      cols=cols if cols.dim() == 4 else cols[None])
+        inputs = {name: x if x.dim() == 4 else x[None]
+                  for name, x in (('rows', self.rows), ('cols', self.cols))}
         if self.prefix and self.prefix_vector is not None:
             inputs['prefix'] = self.prefix_vector.reshape(-1, 1, q.shape[-1])
         inputs = {name: (x * scale).to(q.dtype) for name, x in inputs.items()}
         if self.row_bias is not None and self.col_bias is not None:
             inputs.update(row_bias=self.row_bias.to(q.dtype), col_bias=self.col_bias.to(q.dtype))
-        return AxisWriter(inputs, layout)
+        return AxisWriter(inputs, layout, self.halves)
 
     def score_mod(self, q: Tensor, k: Tensor) -> ScoreMod:
         """See :class:`Term`."""
@@ -99,11 +96,15 @@ class AxisWriter(LogitWriter):
     """q_i . rows[r_i, r_j] + q_i . cols[c_i, c_j] + biases of the two axes, and q_i . prefix of
     cells with prefix keys; nothing for prefix queries.
 
-    Inputs: rows (heads or 1, Hq, Hk, d), cols (heads or 1, Wq, Wk, d), both with zeros for channels
-    they do not meet; row_bias (heads, Hq, Hk), col_bias (heads, Wq, Wk); prefix (heads or 1, 1, d).
+    Inputs: rows (heads or 1, Hq, Hk, d), cols (heads or 1, Wq, Wk, d), with ``halves`` for the
+    first and the second half of the channels; row_bias (heads, Hq, Hk), col_bias (heads, Wq, Wk); prefix
+    (heads or 1, 1, d).
     """
 
-    def __init__(self, inputs: dict[str, Tensor], layout: Layout) -> None:
+    def __init__(self, inputs: dict[str, Tensor], layout: Layout, halves: bool) -> None:
+        dims = inputs['rows'].shape[-1]
+        self.by_row = slice(0, dims)
+        self.by_col = slice(dims if halves else 0, None)
         self.names, self.inputs, self.layout = tuple(inputs), tuple(inputs.values()), layout
         assert layout.query is not None and layout.key is not None
         self.hw, self.key_hw = layout.query.hw, layout.key.hw
@@ -125,8 +126,9 @@ class AxisWriter(LogitWriter):
         rows, cols = self._of(work, 'rows'), self._of(work, 'cols')
         assert rows is not None and cols is not None
         head = 'n' if rows.dim() == 4 else ''
-        self._products = [torch.einsum(f'nyxd,{head}ykd->nyxk', cells, rows),
-                          torch.einsum(f'nyxd,{head}xkd->nyxk', cells, cols)]
+        self._products = [
+            torch.einsum(f'nyxd,{head}ykd->nyxk', cells[..., self.by_row], rows),
+            torch.einsum(f'nyxd,{head}xkd->nyxk', cells[..., self.by_col], cols)]
         by_row, by_col = self._of(work, 'row_bias'), self._of(work, 'col_bias')
         if by_row is not None and by_col is not None:
             self._products[0] += by_row[..., None, :]
@@ -176,17 +178,17 @@ class AxisWriter(LogitWriter):
         rows, cols = self._of(work, 'rows'), self._of(work, 'cols')
         assert rows is not None and cols is not None
         head = 'n' if rows.dim() == 4 else ''
-        grad_q = torch.einsum(f'nyxk,{head}ykd->nyxd', by_row, rows)
-        grad_q += torch.einsum(f'nyxk,{head}xkd->nyxd', by_col, cols)
-        self._add(work, 'rows', torch.einsum('nyxk,nyxd->nykd', by_row, cells))
-        self._add(work, 'cols', torch.einsum('nyxk,nyxd->nxkd', by_col, cells))
+        grad_q = work.grad_q[:, p:].unflatten(1, self.hw)  # type: ignore[no-untyped-call]
+        grad_q[..., self.by_row] += torch.einsum(f'nyxk,{head}ykd->nyxd', by_row, rows)
+        grad_q[..., self.by_col] += torch.einsum(f'nyxk,{head}xkd->nyxd', by_col, cols)
+        self._add(work, 'rows', torch.einsum('nyxk,nyxd->nykd', by_row, cells[..., self.by_row]))
+        self._add(work, 'cols', torch.einsum('nyxk,nyxd->nxkd', by_col, cells[..., self.by_col]))
         self._add(work, 'row_bias', by_row.sum(2))
         self._add(work, 'col_bias', by_col.sum(1))
         vector = self._of(work, 'prefix')
         if vector is not None:
             grad_q += others[0] * vector.unsqueeze(-3)
             self._add(work, 'prefix', (others[0] * cells).sum((1, 2))[:, None])
-        work.grad_q[:, p:] += grad_q.flatten(1, 2)
 
 
 def axis_products(by_row: Tensor, by_col: Tensor, rows: Tensor, cols: Tensor

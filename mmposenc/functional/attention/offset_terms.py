@@ -35,17 +35,17 @@ class OffsetBias(Term):
     def dense(self, q: Tensor, k: Tensor) -> Tensor:
         """See :class:`Term`."""
         _, row_index, _, col_index = grid_offsets(self.query, self.key, q.device)
-        cells = spread_offsets(self.table, row_index, col_index)[None]
+        cells = spread_offsets(self.table, row_index, col_index)
         if not self.prefix:
-            return cells
-        padded = F.pad(cells, (self.prefix, 0, self.prefix, 0))
+            return cells[None]
         if self.prefix_bias is None:
-            return padded
-        is_prefix = torch.arange(padded.shape[-2], device=q.device)[:, None] < self.prefix
-        key_is_prefix = torch.arange(padded.shape[-1], device=q.device) < self.prefix
-        kinds = torch.stack((is_prefix & ~key_is_prefix, ~is_prefix & key_is_prefix,
-                             is_prefix & key_is_prefix)).to(cells.dtype)
-        return padded + torch.einsum('hn,nij->hij', self.prefix_bias.to(cells.dtype), kinds)
+            return F.pad(cells, (self.prefix, 0, self.prefix, 0))[None]
+        (heads, len_q, len_k), p = cells.shape, self.prefix
+        to_cell, from_cell, between = self.prefix_bias.to(cells.dtype)[..., None, None].unbind(1)
+        heads = max(heads, self.prefix_bias.shape[0])
+        top = torch.cat((between.expand(heads, p, p), to_cell.expand(heads, p, len_k)), 2)
+        below = torch.cat((from_cell.expand(heads, len_q, p), cells.expand(heads, -1, -1)), 2)
+        return torch.cat((top, below), 1)[None]
 
     def writer(self, q: Tensor, k: Tensor, layout: Layout, scale: float, long: bool) -> Writer:
         """See :class:`Term`. Grids whose strides are no whole numbers have no common offsets, and
