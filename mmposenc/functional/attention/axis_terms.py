@@ -97,8 +97,8 @@ class AxisWriter(LogitWriter):
     cells with prefix keys; nothing for prefix queries.
 
     Inputs: rows (heads or 1, Hq, Hk, d), cols (heads or 1, Wq, Wk, d), with ``halves`` for the
-    first and the second half of the channels; row_bias (heads, Hq, Hk), col_bias (heads, Wq, Wk); prefix
-    (heads or 1, 1, d).
+    first and the second half of the channels; row_bias (heads, Hq, Hk), col_bias (heads, Wq, Wk);
+    prefix (heads or 1, 1, d).
     """
 
     def __init__(self, inputs: dict[str, Tensor], layout: Layout, halves: bool) -> None:
