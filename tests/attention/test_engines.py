@@ -161,8 +161,15 @@ def test_regions(encoding, joint):
             close(run('auto', regions=regions), expected)
             with torch.no_grad():
                 close(run('auto', grad=False, regions=regions), expected[:1])
-    if encoding is None:
+    if encoding in (None, 'RelativePositionBias', 'SASARPE'):
         close(run('fused', regions=regions), expected)
+        padding = torch.zeros(windows, 12, dtype=torch.bool)
+        padding[:, 5] = True
+        close(run('fused', regions=regions, key_padding_mask=padding),
+              run('definition', regions=regions, key_padding_mask=padding))
+        torch.manual_seed(0)
+        dropped = run('fused', grad=False, regions=regions, dropout_p=0.5)[0]
+        assert not torch.allclose(dropped, expected[0])
 
 
 @pytest.mark.parametrize('name', examples.RELATIVE)
