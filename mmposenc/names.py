@@ -26,6 +26,7 @@ CLASSES: dict[str, dict[str, str]] = {
         'DETR': 'detr.detectors',
         'DeformableDETR': 'detr.detectors',
         'RetinaHead': 'heads.retina',
+        'SimpleFeaturePyramid': 'necks.simple_feature_pyramid',
         'EncoderDecoder': 'segmentors.encoder_decoder',
     },
     'dataset': {

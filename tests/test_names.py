@@ -44,7 +44,7 @@ def test_encodings_are_registered(name):
 
 
 @pytest.mark.parametrize('room', ['backbones', 'classifiers', 'data_preprocessors', 'datasets',
-                                  'detr', 'heads', 'segmentors'])
+                                  'detr', 'heads', 'necks', 'segmentors'])
 def test_rooms_offer_their_classes(room):
     package = import_module(f'mmposenc.{room}')
     names, _ = lazy_room(package.__name__)

@@ -59,8 +59,12 @@ def _shrink_backbone(backbone: Any) -> list[int]:
 
 def _shrink_detector(cfg: Config, widths: list[int]) -> None:
     model = cfg.model
-    stages = model.backbone.get('out_indices', (0, 1, 2, 3))
-    model.neck.in_channels = [widths[i] for i in stages]
+    if model.neck.type == 'mmposenc.SimpleFeaturePyramid':
+        model.backbone.out_indices = (model.backbone.num_layers - 1,)
+        model.neck.in_channels = widths[-1]
+    else:
+        stages = model.backbone.get('out_indices', (0, 1, 2, 3))
+        model.neck.in_channels = [widths[i] for i in stages]
     if 'roi_head' in model:
         _shrink_two_stages(model)
         return

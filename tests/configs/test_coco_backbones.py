@@ -1,6 +1,7 @@
-"""RetinaNet and Mask R-CNN on PVT and Swin with other encodings, for COCO."""
+"""RetinaNet and Mask R-CNN on PVT, Swin and DeiT with other encodings, for COCO."""
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -41,22 +42,28 @@ def batch(model, training: bool):
 
 
 def test_every_row_is_there() -> None:
-    assert CONFIGS == sorted(
-        [f'retinanet/retinanet_{model}_fpn_1x_coco.py' for model in (
-            'pvt-t_irpe-k', 'pvt-s_irpe-k', 'swin-t-peg', 'swin-t_irpe-qkv')]
-        + [f'mask_rcnn/mask-rcnn_{model}_fpn_1x_coco.py' for model in (
-            'pvt-t', 'pvt-s', 'pvt-s-peg-gap', 'pvt-s_irpe-k', 'swin-t', 'swin-t-peg',
-            'swin-t_irpe-qkv')])
+    once, thrice = '1x', 'ms-480-800-crop-3x'
+    rows = [(det, f'{model}_fpn', recipe) for det in ('retinanet', 'mask-rcnn') for model in (
+        'pvt-s_irpe-k', 'swin-t-peg', 'swin-t_irpe-qkv') for recipe in (once, thrice)]
+    rows += [(det, f'{model}_sfp', recipe) for det in ('retinanet', 'mask-rcnn') for model in (
+        'deit-s', 'deit-s-peg', 'deit-s_irpe-k') for recipe in (once, thrice)]
+    rows += [('mask-rcnn', f'{model}_fpn', recipe) for model in ('pvt-s', 'pvt-s-peg-gap', 'swin-t')
+             for recipe in (once, thrice)]
+    rows += [('retinanet', 'pvt-t_irpe-k_fpn', once), ('mask-rcnn', 'pvt-t_fpn', once),
+             ('retinanet', 'swin-t_fpn', thrice)]  # the others are in pvt/ and context_pool/
+    assert CONFIGS == sorted(f'{det.replace("-", "_")}/{det}_{model}_{recipe}_coco.py'
+                             for det, model, recipe in rows)
 
 
 @pytest.mark.parametrize('name', CONFIGS)
 def test_config(name: str) -> None:
     text = (ROOT / name).read_text()
     assert 'not trained here' in text and f'configs/detection/{name} 8' in text
+    masks, long = 'mask_rcnn' in name, '3x' in name
     assert 'Recipe:' in text
     assert len([line for line in text.splitlines() if not line.startswith('#')]) <= 10  # a delta
-    assert Path(name).stem.split('_fpn_')[0] in (ROOT / name).parent.joinpath(
-        'README.md').read_text()
+    model = re.split('_fpn_|_sfp_', Path(name).stem)[0]
+    assert f'`{model}`' in (ROOT / name).parent.joinpath('README.md').read_text()
     cfg = load(name)
     backbone = cfg.model.backbone
     assert backbone.mask_padding
@@ -69,13 +76,18 @@ def test_config(name: str) -> None:
     absolute = backbone.get('pos_encoding') or {}
     assert absolute.get('type') == (
         'mmposenc.PEG' if 'peg' in name
-        else 'mmposenc.LearnedPositionEmbedding' if 'pvt' in name else None)
+        else None if 'swin' in name else 'mmposenc.LearnedPositionEmbedding')
     if 'swin' in name:
         assert backbone.get('window_bias', True) == ('swin-t_fpn' in name)
-    assert cfg.train_cfg.max_epochs == 12
-    masks = 'mask_rcnn' in name
-    assert cfg.optim_wrapper.optimizer == dict(
-        type='AdamW', lr=1e-4, weight_decay=0.05 if masks and 'swin' in name else 1e-4)
+    assert cfg.train_cfg.max_epochs == (36 if long else 12)
+    decay = (0.05 if long or masks and 'swin' in name else 0.1 if 'deit' in name else 1e-4)
+    assert cfg.optim_wrapper.optimizer == dict(type='AdamW', lr=1e-4, weight_decay=decay)
+    crops = [step['type'] for step in cfg.train_dataloader.dataset.pipeline].count('RandomChoice')
+    assert crops == long
+    if 'deit' in name:
+        assert cfg.model.neck.type == 'mmposenc.SimpleFeaturePyramid'
+        strides = cfg.model.rpn_head.anchor_generator.strides if masks else [8, 16, 32, 64, 128]
+        assert len(strides) == cfg.model.neck.num_outs
     for loader in (cfg.train_dataloader, cfg.val_dataloader):
         load_boxes = next(step for step in loader.dataset.pipeline
                           if step['type'] == 'LoadAnnotations')

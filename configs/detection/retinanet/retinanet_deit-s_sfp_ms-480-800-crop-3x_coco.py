@@ -1,0 +1,10 @@
+# DeiT-S with its learned table, resized to each image.
+# Recipe: the Twins release's 3x; decays neither norms nor encodings.
+# No number known to us from a paper; not trained here.
+#
+#     bash tools/dist_train.sh \
+#         configs/detection/retinanet/retinanet_deit-s_sfp_ms-480-800-crop-3x_coco.py 8
+_base_ = [
+    '../../_base_/models/retinanet_deit.py',
+    '../../_base_/datasets/coco_detection_ms-480-800-crop.py',
+    '../../_base_/schedules/adamw_3x.py', '../../_base_/default_runtime.py']
