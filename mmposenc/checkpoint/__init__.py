@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 
 from torch import Tensor
 
+from .deformable_detr import convert_deformable_detr
 from .deit import convert_deit, convert_irpe_deit, convert_mmpretrain_vit
 from .files import read_checkpoint, write_checkpoint
 from .irpe import convert_attention
@@ -22,6 +23,7 @@ SOURCES: dict[str, Callable[[Mapping[str, Tensor]], Converted]] = {
     'deit': convert_deit,
     'irpe-deit': convert_irpe_deit,
     'irpe-detr': convert_irpe_detr,
+    'deformable-detr': convert_deformable_detr,
     'swin': convert_swin,
     'mmpretrain-vit': convert_mmpretrain_vit,
     'mmpretrain-swin': convert_mm_swin,
