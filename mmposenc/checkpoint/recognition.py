@@ -69,7 +69,11 @@ def recognise(names: Iterable[str]) -> str | None:
     foreign = _first(_FOREIGN, plain)
     if foreign is not None:
         raise ValueError(f'these are weights of {foreign}; {SUPPORTED}')
-    return _first(_SIGNS, plain)
+    source = _first(_SIGNS, plain)
+    if source == 'deit' and 'pos_embed' not in plain:  # rotary positions leave no trace
+        raise ValueError('these are weights of a ViT without a table of positions, as those with '
+                         f'rotary positions are; {SUPPORTED}')
+    return source
 
 
 def _first(table: tuple[tuple[str, str], ...], names: list[str]) -> str | None:

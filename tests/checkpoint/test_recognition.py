@@ -30,6 +30,7 @@ FOREIGN = {
     'timm vit_*_clip': ('norm_pre.weight', 'norm_pre'),
     'timm qk_norm': ('blocks.0.attn.q_norm.weight', 'qk_norm'),
     'timm siglip': ('attn_pool.latent', 'attn_pool'),
+    'timm vit_*_rope': ('blocks.0.gamma_1', 'without a table of positions'),
     'timm fc_norm': ('fc_norm.weight', 'fc_norm'),
     'transformers ViT': ('vit.encoder.layer.0.attention.attention.query.weight', 'Hugging Face'),
     'transformers Swin': ('swin.encoder.layers.0.blocks.0.attention.self.query.weight',

@@ -12,6 +12,5 @@ _base_ = [
     '../../_base_/schedules/adamw_3x.py', '../../_base_/default_runtime.py']
 model = dict(backbone=dict(
     arch='small', drop_path_rate=0.2, pos_encoding=dict(_delete_=True, type='mmposenc.PEG'),
-    init_cfg=dict(
-        type='Pretrained', checkpoint='https://github.com/huggingface/'
-        'pytorch-image-models/releases/download/v0.1-vt3p-weights/twins_pcpvt_small-e70e7e7a.pth')))
+    init_cfg=dict(type='Pretrained', checkpoint='https://github.com/huggingface/pytorch-image-'
+                  'models/releases/download/v0.1-vt3p-weights/twins_pcpvt_small-e70e7e7a.pth')))
