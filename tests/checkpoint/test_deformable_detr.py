@@ -1,9 +1,12 @@
 """Files of the official Deformable DETR give, converted, what the official model gives."""
 from __future__ import annotations
 
+import argparse
+
 import pytest
 import torch
 from deformable_release import BLOCKS, HEADS, POINTS, Params, forward
+from scripts import load_tool
 
 from mmposenc.checkpoint import convert, convert_with_report
 from mmposenc.checkpoint.irpe_detr import COCO_IDS
@@ -183,6 +186,23 @@ def test_what_the_decoder_holds_once_more_is_dropped_with_a_reason() -> None:
     report = convert_with_report(source, 'deformable-detr')
     assert set(report.dropped) == {name.removeprefix('transformer.') for name in source
                                    if name.startswith('transformer.decoder.bbox_embed.')}
+
+
+def test_a_file_as_the_release_saves_it(tmp_path, capsys) -> None:
+    """With its options beside the weights; what the model needs is printed."""
+    main = load_tool('convert_checkpoint').main
+    for options, needs in ((dict(levels=1), 'model.neck.bias=True\n'),
+                           (dict(refine=True, two_stage=True), 'model.neck.bias=True '
+                            'model.with_box_refine=True model.as_two_stage=True\n')):
+        torch.save({'model': release(**options), 'epoch': 49,
+                    'args': argparse.Namespace(lr=2e-4, device='cuda')}, tmp_path / 'in.pth')
+        main(['auto', str(tmp_path / 'in.pth'), str(tmp_path / 'out.pth'), '--overwrite'])
+        printed = capsys.readouterr().out
+        assert f'the model that takes them needs {needs}' in printed
+        assert 'not weights, left out: epoch, args' in printed
+    written = torch.load(tmp_path / 'out.pth')
+    assert written['meta']['source'] == 'deformable-detr'
+    assert set(written['state_dict']) == set(convert(release(**options), 'deformable-detr'))
 
 
 def test_two_stages_with_one_branch_are_refused() -> None:
