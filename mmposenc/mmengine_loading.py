@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlparse
 
 import torch
-from mmengine.logging import HistoryBuffer  # noqa: F401  (so that files with one can be read)
+from mmengine.logging import HistoryBuffer, print_log  # noqa: F401  (files may hold one)
 from mmengine.runner import checkpoint as _mmengine
 from mmengine.runner.checkpoint import CheckpointLoader
 
@@ -34,7 +34,12 @@ def load_url(url: str, model_dir: str | None = None, map_location: Any = None,
     if not path.is_file():
         folder.mkdir(parents=True, exist_ok=True)
         found = torch.hub.HASH_REGEX.search(path.name) if check_hash else None
-        torch.hub.download_url_to_file(url, str(path), found and found.group(1), progress)
+        print_log(f'downloading {url} to {path}', 'current')
+        try:
+            torch.hub.download_url_to_file(url, str(path), found and found.group(1), progress)
+        except (OSError, RuntimeError) as error:
+            raise OSError(f'{url} could not be downloaded: {error}. Put the file at {path}, or '
+                          'name one of yours in the place of the address') from error
     return load_checkpoint(path, map_location)
 
 

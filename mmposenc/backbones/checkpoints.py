@@ -9,19 +9,14 @@ import torch
 from mmengine.logging import print_log
 from torch import Tensor, nn
 
-from ..checkpoint import convert_with_report
+from ..checkpoint import convert_with_report, needed_options, recognise
+from ..checkpoint.recognition import SUPPORTED
+from ..checkpoint.rules import shown
 from ..encodings.absolute import LearnedPositionEmbedding
 from ..encodings.relative_bias import RelativePositionBias
 from ..functional.position_tables import resize_position_table
 from ..mmengine_loading import CheckpointLoader
 
-#: A name that only this source has, and the source.
-_SIGNS = (('patch_embed1.proj.weight', 'pvt'), ('patch_embeds.0.proj.weight', 'twins'),
-          ('layers.0.0.projection.weight', 'mmdet-pvt'),
-          ('layers.0.blocks.0.attn.qkv.weight', 'swin'),
-          ('stages.0.blocks.0.ffn.layers.0.0.weight', 'mmpretrain-swin'),
-          ('layers.0.attn.qkv.weight', 'mmpretrain-vit'),
-          ('patch_embed.proj.weight', 'irpe-deit'))
 #: Weights a classification checkpoint has and a feature extractor need not have, or the reverse.
 _CLASSIFIER = re.compile(r'norm\d?\.(weight|bias)|(.*\.)?(cls|dist)_token')
 _BIAS = 'relative_position_bias_table'
@@ -74,12 +69,7 @@ def load_pretrained(backbone: nn.Module, checkpoint: Mapping[str, Any], *,
     Raises:
         ValueError: naming what is missing, unexpected or of another shape.
     """
-    state = _select(checkpoint, prefix)
-    for sign, source in _SIGNS:
-        if sign in state:
-            converted = convert_with_report(state, source)
-            state = _select(converted.state_dict, 'backbone.')
-            break
+    state = _converted(checkpoint, prefix, name)
     state = _move_biases(backbone, _leave_out_classifier(backbone, state))
     state = _resize_tables(backbone, state)
     own = backbone.state_dict()
@@ -88,11 +78,11 @@ def load_pretrained(backbone: nn.Module, checkpoint: Mapping[str, Any], *,
     unexpected = sorted(set(state) - set(own))
     shapes = [f'{key}: {tuple(state[key].shape)} in the file, {tuple(own[key].shape)} here'
               for key in sorted(set(own) & set(state)) if own[key].shape != state[key].shape]
-    report = '; '.join(f'{title}: {", ".join(names)}' for title, names in (
+    report = '; '.join(f'{title}: {shown(names)}' for title, names in (
         ('missing', missing), ('unexpected', unexpected), ('of another shape', shapes)) if names)
-    if report and strict:
-        raise ValueError(f'{name} does not fit {type(backbone).__name__}: {report}. Load what '
-                         f'fits with strict=False')
+    if report and (strict or not set(own) & set(state)):
+        raise ValueError(f'{name} does not fit {type(backbone).__name__}: {report}'
+                         f'{_advice(own, state)}')
     fitting = {key: value for key, value in state.items()
                if key in own and own[key].shape == value.shape}
     backbone.load_state_dict(fitting, strict=False)
@@ -100,6 +90,31 @@ def load_pretrained(backbone: nn.Module, checkpoint: Mapping[str, Any], *,
         print_log(f'{name}: {len(fitting)} of {len(own)} weights loaded; {report}', 'current')
     if new:
         print_log(f'{name}: not in the file, left as initialised: {", ".join(new)}', 'current')
+
+
+def _converted(checkpoint: Mapping[str, Any], prefix: str | None, name: str) -> dict[str, Tensor]:
+    """The backbone's weights; those of a release in this project's names."""
+    state = _select(checkpoint, prefix)
+    try:
+        source = recognise(_select(checkpoint, '') if prefix is None else state)
+        if source is None:
+            return state
+        if source.endswith('detr'):
+            raise ValueError('these are weights of a whole detector: convert them with '
+                             f'`tools/convert_checkpoint.py {source}`, and give the result to '
+                             'load_from')
+        return _select(convert_with_report(state, source).state_dict, 'backbone.')
+    except ValueError as error:
+        raise ValueError(f'{name}: {error}') from error
+
+
+def _advice(own: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> str:
+    """What to do about weights that do not fit: build another model, or take another file."""
+    needs = needed_options({f'backbone.{key}': value for key, value in state.items()})
+    common = len(set(own) & set(state))
+    return ''.join((f' ({SUPPORTED})' if 2 * common < max(len(own), len(state)) else '',
+                    f'. The file needs {", ".join(needs)}' if needs else '',
+                    '. Load what fits with strict=False' if common else ''))
 
 
 def _split_new(backbone: nn.Module, missing: list[str]) -> tuple[list[str], list[str]]:
@@ -157,8 +172,14 @@ def _resize_tables(backbone: nn.Module, state: dict[str, Tensor]) -> dict[str, T
 
 def _fit_table(table: Tensor, module: LearnedPositionEmbedding) -> Tensor:
     """A square table, with or without prefix tokens, on the module's grid; the table itself where
-    it is no such table."""
+    it is no such table.
+
+    A table of cells alone, as DeiT III's, adds nothing to prefix tokens: zeros stand for them.
+    """
     length = table.shape[1]
+    if round(length ** 0.5) ** 2 == length and module.num_prefix_embeds:
+        table = torch.nn.functional.pad(table, (0, 0, module.num_prefix_embeds, 0))
+        length = table.shape[1]
     for prefix in (module.num_prefix_embeds, 1, 2, 0):
         side = round(max(length - prefix, 0) ** 0.5)
         if side and side * side + prefix == length and prefix >= module.num_prefix_embeds:

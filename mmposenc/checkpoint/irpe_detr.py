@@ -13,7 +13,7 @@ from .rules import Converted, Rule, apply_rules
 _PARTS = r'(in_proj_weight|in_proj_bias|out_proj\.weight|out_proj\.bias)'
 _TABLE = r'(rpe_[qkv]\.(?:rp_(?:rows|cols)\.)?lookup_table_(?:weight|bias))'
 #: ResNet of torchvision, which the release wraps twice.
-_BODY = r'backbone\.0\.body\.(.*)'
+BODY = Rule(r'backbone\.0\.body\.(.*)', r'backbone.\1')
 
 
 def _norm(match: re.Match[str], tensor: Tensor, _: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -43,6 +43,8 @@ def _classes(match: re.Match[str], tensor: Tensor, _: Mapping[str, Tensor]) -> d
 #: COCO's category numbers in use, 80 from 1 to 90.
 COCO_IDS = tuple(i for i in range(1, 91)
                  if i not in (12, 26, 29, 30, 45, 66, 68, 69, 71, 83))
+#: The MLP of a layer.
+LINEAR = Rule(r'(encoder|decoder)\.layers\.(\d+)\.linear([12])\.(weight|bias)', _linear)
 
 _RULES = (
     Rule(rf'(encoder|decoder)\.layers\.(\d+)\.self_attn\.{_PARTS}',
@@ -50,7 +52,7 @@ _RULES = (
     Rule(rf'encoder\.layers\.(\d+)\.self_attn\.{_TABLE}', _table),
     Rule(rf'decoder\.layers\.(\d+)\.multihead_attn\.{_PARTS}',
          r'decoder.layers.\1.cross_attn.attn.\2'),
-    Rule(r'(encoder|decoder)\.layers\.(\d+)\.linear([12])\.(weight|bias)', _linear),
+    LINEAR,
     Rule(r'(encoder|decoder)\.layers\.(\d+)\.norm([123])\.(weight|bias)', _norm),
     Rule(r'decoder\.norm\.(weight|bias)', r'decoder.post_norm.\1'),
     Rule(r'query_embed\.weight', 'query_embedding.weight'),
@@ -59,7 +61,7 @@ _RULES = (
     Rule(r'bbox_embed\.layers\.0\.(weight|bias)', r'bbox_head.reg_ffn.layers.0.0.\1'),
     Rule(r'bbox_embed\.layers\.1\.(weight|bias)', r'bbox_head.reg_ffn.layers.1.\1'),
     Rule(r'bbox_embed\.layers\.2\.(weight|bias)', r'bbox_head.fc_reg.\1'),
-    Rule(_BODY, r'backbone.\1'),
+    BODY,
     Rule(r'backbone\.1\.(?:row|col)_embed\.weight', None,
          "a learned position table of rows and columns; 'learned' here is one of cells"),
 )
@@ -73,9 +75,13 @@ def convert_irpe_detr(state_dict: Mapping[str, Tensor]) -> Converted:
     """
     plain = {name.removeprefix('module.').removeprefix('transformer.'): value
              for name, value in state_dict.items()}
-    converted, dropped = apply_rules(plain, _RULES, 'irpe-detr')
-    for name in [name for name in converted if name.endswith('.running_var')]:
-        # The release's frozen BatchNorms do not count batches; mmdet's do.
-        counter = name.replace('running_var', 'num_batches_tracked')
-        converted.setdefault(counter, torch.tensor(0))
-    return Converted(converted, dropped)
+    return count_batches(apply_rules(plain, _RULES, 'irpe-detr'))
+
+
+def count_batches(converted: Converted) -> Converted:
+    """With the counter of each BatchNorm: the release's frozen ones have none, mmdet's do."""
+    state = dict(converted.state_dict)
+    for name in converted.state_dict:
+        if name.endswith('.running_var'):
+            state.setdefault(name.replace('running_var', 'num_batches_tracked'), torch.tensor(0))
+    return Converted(state, converted.dropped)

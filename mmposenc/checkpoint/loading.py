@@ -26,7 +26,8 @@ def load_checkpoint(path: str | Path, map_location: Any = 'cpu', *, mmap: bool =
     """Read a file of torch.save or of safetensors without running any code it may hold.
 
     Besides what ``torch.load(weights_only=True)`` takes by itself, training checkpoints of mmengine
-    may hold its HistoryBuffer (logged losses), and numbers and arrays of NumPy.
+    may hold its HistoryBuffer (logged losses), and numbers and arrays of NumPy. The options of a
+    training script (argparse.Namespace), which releases save beside their weights, are passed over.
 
     Args:
         path: the file. A name that ends in .safetensors is read as such.
@@ -107,11 +108,12 @@ def safe_types() -> contextlib.AbstractContextManager[Any]:
     return torch.serialization.safe_globals([
         np.ndarray, np.dtype, *{type(np.dtype(name)) for name in _DTYPES}, *by_name,
         (slice, 'builtins.slice'), (history, f'{_HISTORY}.HistoryBuffer'),
+        (_PassedOver, 'argparse.Namespace'),
         (statistic, 'builtins.getattr')])
 
 
 class _PassedOver:
-    """Stands for an object of a package that is not imported."""
+    """Stands for an object that nothing here reads."""
 
     def __setstate__(self, state: Any) -> None:
         """Keeps nothing."""

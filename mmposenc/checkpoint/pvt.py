@@ -41,14 +41,7 @@ _TWINS = (
 
 
 def convert_pvt(state_dict: Mapping[str, Tensor]) -> Converted:
-    """Convert the PVT release's names (``block1.0.attn.q.weight``, ``pos_embed1``).
-
-    Raises:
-        ValueError: for PVT v2, the release's or timm's, which is another network.
-    """
-    if any('.mlp.dwconv.' in name for name in state_dict):
-        raise ValueError("source='pvt': these are weights of PVT v2, whose patches overlap and "
-                         "whose MLPs hold a convolution; mmposenc.PVT is PVT v1")
+    """Convert the PVT release's names (``block1.0.attn.q.weight``, ``pos_embed1``)."""
     return apply_rules(state_dict, _PVT, 'pvt')
 
 

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from .recognition import SUPPORTED
+
 #: What a matched name becomes: names and tensors made from (match, tensor, whole state dict).
 Rename = Callable[['re.Match[str]', Tensor, Mapping[str, Tensor]], Mapping[str, Tensor]]
 
@@ -59,8 +61,15 @@ def apply_rules(state_dict: Mapping[str, Tensor], rules: Sequence[Rule], source:
             unknown.append(name)
     if unknown:
         raise ValueError(f'source={source!r} has no rule for {len(unknown)} of '
-                         f'{len(state_dict)} parameters: {", ".join(sorted(unknown))}')
+                         f'{len(state_dict)} parameters: {shown(sorted(unknown))}; '
+                         f'{SUPPORTED}')
     return Converted(converted, dropped)
+
+
+def shown(names: Sequence[str], most: int = 8) -> str:
+    """The first of many names, and how many more there are."""
+    rest = [f'and {len(names) - most} more'] * (len(names) > most)
+    return ', '.join([*names[:most], *rest])
 
 
 def template(text: str, *shifted: int, by: int = -1) -> Rename:

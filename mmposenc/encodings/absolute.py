@@ -112,7 +112,9 @@ class SinCosPositionEncoding(_AddedTable):
         embed_dims: C, a multiple of 4.
         temperature: base of the wavelengths.
         normalize: positions relative to the image's own extent (DETR) instead of in cells.
-        layout: 'split' (MoCo v3) or 'interleaved' (DETR).
+        layout: order of the channels: 'split' (MoCo v3: sines and cosines of columns, then of
+            rows) or 'interleaved' (DETR: rows first, sines and cosines in turns). timm's
+            ``build_sincos2d_pos_embed`` is neither: sines of rows and of columns, then cosines.
     """
 
     def __init__(self, embed_dims: int, *, temperature: float = 10000.0, normalize: bool = False,

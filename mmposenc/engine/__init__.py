@@ -6,7 +6,7 @@ require(__name__)
 from .amp import AmpOptimWrapper
 from .browse import browse
 from .checkpoint_hook import CheckpointHook
-from .config import load_config, override, set_work_dir
+from .config import load_config, set_work_dir
 from .dump import DumpSegResults
 from .finite import NotFinite, NotFiniteHook
 from .gradients import GradientCheckHook
@@ -19,6 +19,7 @@ from .launch import (
     train,
 )
 from .loops import EpochBasedTrainLoop, IterBasedTrainLoop
+from .overrides import override
 from .processes import AverageLossHook
 from .progress import ProgressBarHook
 from .runner import Runner

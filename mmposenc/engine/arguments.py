@@ -104,7 +104,7 @@ def _check_node(key: str, node: Any, kind: Any, given: set[str]) -> None:
     if found is None:
         near = suggest(node['type'].rpartition('.')[2], _names(kind))
         raise ValueError(f'{key}.type={node["type"]!r}: there is no such class{near}')
-    accepted = _accepted(found)
+    accepted = accepted_arguments(found)
     if accepted is not None:
         _check_keys(key, node, accepted | given | _TAKEN | {'type'}, found.__name__)
 
@@ -124,7 +124,7 @@ def _names(kind: Any) -> list[str]:
     return sorted(known.union(CLASSES.get(kind.name, ())))
 
 
-def _accepted(found: Any) -> set[str] | None:
+def accepted_arguments(found: Any) -> set[str] | None:
     """Argument names of a class, with those that its bases get by ``**kwargs``; None: any."""
     if not hasattr(found, '__name__'):  # a partial function: its class is not known here
         return None

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ..checkpoint.integrity import damage, flush
 from ..checkpoint.loading import safe_types
+from ..checkpoint.recognition import recognise
 
 #: Saved at an interrupt or an error; the next checkpoint of the schedule takes its place.
 INTERRUPTED = 'interrupted.pth'
@@ -101,12 +102,14 @@ def not_finite(state: Mapping[str, Any], parameters: Iterable[str]) -> str | Non
     return None
 
 
-def mismatch(model: Mapping[str, Tensor], checkpoint: Mapping[str, Tensor]) -> str:
+def mismatch(model: Mapping[str, Tensor], checkpoint: Mapping[str, Any]) -> str:
     """Says what of a checkpoint does not fit a model; an empty string when all of it does.
+
+    A release's own file, of which nothing fits, is called that, with what to do about it.
 
     Args:
         model: the state dict that the model has.
-        checkpoint: the state dict to be loaded.
+        checkpoint: the state dict to be loaded, or what a release holds it in.
 
     Returns:
         Missing, unexpected and differently shaped names, those of one module on one line.
@@ -122,7 +125,20 @@ def mismatch(model: Mapping[str, Tensor], checkpoint: Mapping[str, Tensor]) -> s
              _section('in the checkpoint but not in the model', _grouped(unexpected),
                       len(unexpected)),
              _section('of another shape', reshaped, len(reshaped))]
-    return '\n'.join(part for part in parts if part)
+    origin = '' if set(model) & set(checkpoint) else _origin(checkpoint)
+    return '\n'.join(part for part in (origin, *parts) if part)
+
+
+def _origin(checkpoint: Mapping[str, Any]) -> str:
+    """Whose file it is, where its names tell."""
+    inner = checkpoint.get('model')
+    try:
+        source = recognise(inner if isinstance(inner, Mapping) else checkpoint)
+    except ValueError as error:
+        return str(error)
+    return '' if source is None else (
+        f'its names are those of source {source!r}: convert it with `python '
+        f'tools/convert_checkpoint.py {source} FILE OUT.pth`')
 
 
 def _section(title: str, lines: list[str], count: int, most: int = 20) -> str:

@@ -1,11 +1,10 @@
-"""Configs: found by file or by ``package::name``, and overridden from the command line."""
+"""Configs: found by file or by ``package::name``."""
 from __future__ import annotations
 
 import difflib
 import importlib.util
 import inspect
 from pathlib import Path
-from typing import Any
 
 from mmengine.config import Config
 from mmengine.runner import Runner
@@ -62,65 +61,6 @@ def _read(path: Path) -> Config:
         return Config.fromfile(path)
     except Exception as error:  # a config is code: it raises what it likes
         raise ValueError(f'config {path}: {describe(error)}') from error
-
-
-def override(cfg: Config, options: dict[str, Any] | None) -> None:
-    """Merges ``--cfg-options`` into a config, and refuses an option that would do nothing.
-
-    Args:
-        cfg: changed in place.
-        options: dotted key to value, as mmengine's DictAction gives them.
-
-    Raises:
-        ValueError: a key under a name the config does not have, or a variable of the config file
-            that was substituted when the file was read. A new key of a dict that has a ``type``
-            passes: it is an argument, and the class refuses one that it does not know.
-    """
-    for key in options or {}:
-        _check_key(cfg, key)
-        _open_sections(cfg, key)
-    cfg.merge_from_dict(options or {})
-
-
-def _check_key(cfg: Config, key: str) -> None:
-    first, *rest = key.split('.')
-    if first not in LIVE_KEYS:
-        if first in cfg:
-            raise ValueError(
-                f"--cfg-options {key}: '{first}' is a variable of the config file and was "
-                'substituted when the file was read, so setting it here has no effect; set the '
-                'key that uses it (such as train_dataloader.dataset.data_root)')
-        known = sorted(LIVE_KEYS | set(cfg))
-        raise ValueError(f"--cfg-options {key}: the config has no '{first}'"
-                         f'{suggest(first, known)}')
-    if first == 'data_preprocessor' and cfg.get('model', {}).get(first):
-        raise ValueError(f'--cfg-options {key}: the model has its own data_preprocessor, so '
-                         f'this has no effect; set model.{key}')
-    node, path = cfg, ''
-    for part in key.split('.')[:-1]:
-        child = _child(node, part)
-        if child is None:
-            if path == '' or (isinstance(node, dict) and 'type' in node):
-                return  # an argument of a class, or a section that the runner reads
-            known = sorted(node) if isinstance(node, dict) else []
-            raise ValueError(f"--cfg-options {key}: '{path}' has no '{part}'"
-                             f'{suggest(part, known)}')
-        node, path = child, f'{path}.{part}'.lstrip('.')
-
-
-def _open_sections(cfg: Config, key: str) -> None:
-    """Turns a None on the way, such as ``init_cfg=None``, into a section: mmengine refuses it."""
-    node: Any = cfg
-    for part in key.split('.')[:-1]:
-        if hasattr(node, 'get') and part in node and node[part] is None:
-            node[part] = {}
-        node = _child(node, part)
-
-
-def _child(node: Any, part: str) -> Any:
-    if isinstance(node, (list, tuple)):
-        return node[int(part)] if part.isdigit() and int(part) < len(node) else None
-    return node.get(part) if hasattr(node, 'get') else None
 
 
 def suggest(name: str, known: list[str]) -> str:

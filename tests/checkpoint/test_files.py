@@ -62,12 +62,22 @@ def test_a_pickle_that_runs_code_is_refused(tmp_path, monkeypatch):
     assert not (tmp_path / 'ran.txt').exists()
 
 
-def test_an_options_object_is_refused(tmp_path):
-    """What training scripts save beside the weights: argparse.Namespace."""
+def test_options_of_a_training_script_are_passed_over(tmp_path):
+    """The releases of DETR and Deformable DETR save their argparse.Namespace beside the weights."""
     import argparse
     torch.save({'model': STATE, 'args': argparse.Namespace(lr=1)}, tmp_path / 'x.pth')
-    with pytest.raises(ValueError, match='is refused: .*argparse.Namespace'):
+    read = read_checkpoint(tmp_path / 'x.pth')
+    assert_same(read.state_dict, STATE)
+    assert read.ignored == ['args']
+
+
+def test_options_that_would_run_code_are_refused(tmp_path, monkeypatch):
+    import argparse
+    monkeypatch.chdir(tmp_path)
+    torch.save({'model': STATE, 'args': argparse.Namespace(lr=Unsafe())}, tmp_path / 'x.pth')
+    with pytest.raises(ValueError, match='is refused: .*Unsupported global'):
         read_checkpoint(tmp_path / 'x.pth')
+    assert not (tmp_path / 'ran.txt').exists()
 
 
 @pytest.mark.parametrize('content', [b'', b'no checkpoint at all', b'\x80', b'\x80\x02}'])

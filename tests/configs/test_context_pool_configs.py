@@ -170,6 +170,8 @@ def test_detectors(name: str) -> None:
     assert cfg.model.backbone.mask_padding
     if 'pvt' in name:
         assert cfg.model.backbone.init_cfg == dict(plain.model.backbone.init_cfg, strict=False)
+    else:
+        assert cfg.model.backbone.init_cfg.get('strict', True) == ('cp-' not in name)
     shrink_dense(cfg)
     cfg.model.bbox_head.update(num_classes=2, in_channels=8, feat_channels=8, stacked_convs=1)
     init_default_scope('mmdet')

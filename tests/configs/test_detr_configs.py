@@ -26,7 +26,7 @@ def shrink(cfg):
     """A backbone of a few channels, one layer each, narrow FFNs, few queries, no weights."""
     model = cfg.model
     backbone = model.backbone
-    if backbone.type == 'ResNet':
+    if backbone.type.endswith('ResNet'):
         backbone.update(depth=18, base_channels=4, stem_channels=4, init_cfg=None)
         last = {1: 8, 2: 16, 3: 32}
         model.neck.in_channels = [last[i] for i in backbone.out_indices]

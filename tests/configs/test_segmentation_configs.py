@@ -123,7 +123,7 @@ def test_config(name: str) -> None:
     if model.startswith('pvt'):
         assert backbone.arch == PVTS[model[4]]
     released = {'pvt-t', 'pvt-s', 'pvt-m', 'swin-t', 'deit-s', 'deit-s_irpe-k', 'pvt-t_irpe-k',
-                'pvt-s_irpe-k'}
+                'pvt-s_irpe-k', 'pvt-s-peg-gap', 'pvt-m-peg-gap'}
     assert (backbone.get('init_cfg') is not None) == (model in released)
     assert ('CHECKPOINT' in text) == (model not in released)
 
@@ -190,10 +190,10 @@ def test_views_of_test_time_augmentation_are_rounded_to_the_last_stride() -> Non
 
 def test_weights_of_a_command_line_replace_no_weights() -> None:
     """The headers' command."""
-    cfg = load('upernet/upernet_pvt-m-peg-gap_512x512_160k_ade20k.py')
+    cfg = load('sem_fpn/sem_fpn_pvt-t-peg_512x512_80k_ade20k.py')
     override(cfg, {'model.backbone.init_cfg.type': 'Pretrained',
-                   'model.backbone.init_cfg.checkpoint': 'pcpvt_base.pth'})
-    assert cfg.model.backbone.init_cfg == dict(type='Pretrained', checkpoint='pcpvt_base.pth')
+                   'model.backbone.init_cfg.checkpoint': 'mine.pth'})
+    assert cfg.model.backbone.init_cfg == dict(type='Pretrained', checkpoint='mine.pth')
 
 
 @pytest.mark.parametrize('folder', ['sem_fpn', 'upernet'])

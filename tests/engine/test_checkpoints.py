@@ -40,6 +40,18 @@ def test_incomplete_checkpoints_are_passed_over(tmp_path) -> None:
     assert latest_checkpoint(tmp_path) == str(tmp_path / 'iter_100.pth')
 
 
+def test_mismatch_with_a_releases_own_file_says_whose_it_is() -> None:
+    model = {'backbone.blocks.0.norm1.weight': torch.zeros(1)}
+    file = {'patch_embed.proj.weight': torch.zeros(1), 'pos_embed': torch.zeros(1)}
+    for checkpoint in (file, {'model': file, 'epoch': 3}):
+        assert mismatch(model, checkpoint).splitlines()[0] == (
+            "its names are those of source 'deit': convert it with `python "
+            'tools/convert_checkpoint.py deit FILE OUT.pth`')
+    assert mismatch(model, {'reg_token': torch.zeros(1), **file}).startswith(
+        'these are weights of a ViT with register tokens; supported are')
+    assert mismatch(model, {**file, **model}).startswith('2 in the checkpoint')  # most of it fits
+
+
 def test_mismatch_groups_names() -> None:
     model = nn.ModuleDict({'backbone': nn.Sequential(nn.Linear(2, 3), nn.BatchNorm2d(3)),
                            'head': nn.Linear(3, 5)})

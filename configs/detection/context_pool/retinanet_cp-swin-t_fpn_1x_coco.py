@@ -1,9 +1,8 @@
 # CP-Swin-T: ContextPool after the first block of every stage, over the whole map.
-# Recipe: PVT's detection release, 1x; random weights, give a classifier's by
-# --cfg-options model.backbone.init_cfg.type=Pretrained model.backbone.init_cfg.strict=False
-# model.backbone.init_cfg.checkpoint=FILE.
+# Recipe: PVT's detection release, 1x; starts from Swin's classifier, which has no ContextPool.
 # Beyond the paper, which has no detector; not trained here.
 #
 #     bash tools/dist_train.sh configs/detection/context_pool/retinanet_cp-swin-t_fpn_1x_coco.py 8
 _base_ = 'retinanet_swin-t_fpn_1x_coco.py'
-model = dict(backbone=dict(pos_encoding=dict(type='mmposenc.ContextPool')))
+model = dict(backbone=dict(
+    pos_encoding=dict(type='mmposenc.ContextPool'), init_cfg=dict(strict=False)))

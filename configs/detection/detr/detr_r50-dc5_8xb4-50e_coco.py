@@ -4,4 +4,6 @@
 #
 #     bash tools/dist_train.sh configs/detection/detr/detr_r50-dc5_8xb4-50e_coco.py 8
 _base_ = 'detr_r50_8xb4-50e_coco.py'
-model = dict(backbone=dict(strides=(1, 2, 2, 1), dilations=(1, 1, 1, 2)))
+# torchvision's DC5: the first block of the dilated stage is not dilated yet.
+model = dict(backbone=dict(
+    type='mmseg.ResNet', contract_dilation=True, strides=(1, 2, 2, 1), dilations=(1, 1, 1, 2)))

@@ -2,14 +2,14 @@
 # Recipe: the Twins release's 1x, which is PVT's; decays neither norms nor encodings.
 # No number known to us from a paper; not trained here.
 #
-# CHECKPOINT is pcpvt_small.pth of the Twins release (github.com/Meituan-AutoML/Twins).
+# Starts from the classifier of the Twins release, timm's copy (docs/weights.md).
 #
 #     bash tools/dist_train.sh \
-#         configs/detection/mask_rcnn/mask-rcnn_pvt-s-peg-gap_fpn_1x_coco.py 8 \
-#         --cfg-options model.backbone.init_cfg.type=Pretrained \
-#         model.backbone.init_cfg.checkpoint=CHECKPOINT
+#         configs/detection/mask_rcnn/mask-rcnn_pvt-s-peg-gap_fpn_1x_coco.py 8
 _base_ = 'mask-rcnn_pvt-s_fpn_1x_coco.py'
 model = dict(backbone=dict(
     drop_path_rate=0.2,  # as the Twins release
     pos_encoding=dict(_delete_=True, type='mmposenc.PEG'),
-    init_cfg=None))
+    init_cfg=dict(
+        _delete_=True, type='Pretrained', checkpoint='https://github.com/huggingface/'
+        'pytorch-image-models/releases/download/v0.1-vt3p-weights/twins_pcpvt_small-e70e7e7a.pth')))

@@ -3,11 +3,12 @@
 # Reference: metafile.yml; not trained here.
 #
 # No class token is in a detector, so this differs from the class-token model only in the
-# classifier whose weights it starts from. CHECKPOINT is pcpvt_small.pth of the
-# Twins release (github.com/Meituan-AutoML/Twins, 81.2% on ImageNet).
+# classifier whose weights it starts from: the Twins release's, timm's copy (docs/weights.md).
 #
-#     bash tools/dist_train.sh configs/detection/pvt/retinanet_pvt-s-peg-gap_fpn_1x_coco.py 8 \
-#         --cfg-options model.backbone.init_cfg.type=Pretrained \
-#         model.backbone.init_cfg.checkpoint=CHECKPOINT
+#     bash tools/dist_train.sh configs/detection/pvt/retinanet_pvt-s-peg-gap_fpn_1x_coco.py 8
 _base_ = 'retinanet_pvt-s-peg_fpn_1x_coco.py'
-model = dict(backbone=dict(drop_path_rate=0.2))  # as the Twins release
+model = dict(backbone=dict(
+    drop_path_rate=0.2,  # as the Twins release
+    init_cfg=dict(
+        _delete_=True, type='Pretrained', checkpoint='https://github.com/huggingface/'
+        'pytorch-image-models/releases/download/v0.1-vt3p-weights/twins_pcpvt_small-e70e7e7a.pth')))

@@ -4,12 +4,13 @@
 # Reference: metafile.yml; not trained here.
 #
 # No class token is in a segmentor, so this differs from the class-token model only in the
-# classifier whose weights it starts from. CHECKPOINT is pcpvt_base.pth of the Twins release
-# (github.com/Meituan-AutoML/Twins).
+# classifier whose weights it starts from: the Twins release's, timm's copy (docs/weights.md).
 #
 #     bash tools/dist_train.sh \
-#         configs/segmentation/sem_fpn/sem_fpn_pvt-m-peg-gap_512x512_80k_ade20k.py 8 \
-#         --cfg-options model.backbone.init_cfg.type=Pretrained \
-#         model.backbone.init_cfg.checkpoint=CHECKPOINT
+#         configs/segmentation/sem_fpn/sem_fpn_pvt-m-peg-gap_512x512_80k_ade20k.py 8
 _base_ = 'sem_fpn_pvt-m-peg_512x512_80k_ade20k.py'
-model = dict(backbone=dict(drop_path_rate=0.2))  # as the Twins release
+model = dict(backbone=dict(
+    drop_path_rate=0.2,  # as the Twins release
+    init_cfg=dict(
+        _delete_=True, type='Pretrained', checkpoint='https://github.com/huggingface/'
+        'pytorch-image-models/releases/download/v0.1-vt3p-weights/twins_pcpvt_base-e5ecb09b.pth')))

@@ -4,11 +4,13 @@
 # encodings.
 # Reference: metafile.yml; not trained here.
 #
-# CHECKPOINT is pcpvt_base.pth of the Twins release (github.com/Meituan-AutoML/Twins).
+# Starts from the classifier of the Twins release, timm's copy (docs/weights.md).
 #
 #     bash tools/dist_train.sh \
-#         configs/segmentation/upernet/upernet_pvt-m-peg-gap_512x512_160k_ade20k.py 8 \
-#         --cfg-options model.backbone.init_cfg.type=Pretrained \
-#         model.backbone.init_cfg.checkpoint=CHECKPOINT
+#         configs/segmentation/upernet/upernet_pvt-m-peg-gap_512x512_160k_ade20k.py 8
 _base_ = 'upernet_pvt-s-peg-gap_512x512_160k_ade20k.py'
-model = dict(backbone=dict(arch='medium', drop_path_rate=0.3))
+model = dict(backbone=dict(
+    arch='medium', drop_path_rate=0.3,
+    init_cfg=dict(
+        _delete_=True, type='Pretrained', checkpoint='https://github.com/huggingface/'
+        'pytorch-image-models/releases/download/v0.1-vt3p-weights/twins_pcpvt_base-e5ecb09b.pth')))

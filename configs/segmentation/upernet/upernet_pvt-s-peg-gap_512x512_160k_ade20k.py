@@ -4,12 +4,13 @@
 # encodings.
 # Reference: metafile.yml; not trained here.
 #
-# CHECKPOINT is pcpvt_small.pth of the Twins release (github.com/Meituan-AutoML/Twins).
+# Starts from the classifier of the Twins release, timm's copy (docs/weights.md).
 #
 #     bash tools/dist_train.sh \
-#         configs/segmentation/upernet/upernet_pvt-s-peg-gap_512x512_160k_ade20k.py 8 \
-#         --cfg-options model.backbone.init_cfg.type=Pretrained \
-#         model.backbone.init_cfg.checkpoint=CHECKPOINT
+#         configs/segmentation/upernet/upernet_pvt-s-peg-gap_512x512_160k_ade20k.py 8
 _base_ = 'upernet_pvt-s_512x512_160k_ade20k.py'
 model = dict(backbone=dict(
-    pos_encoding=dict(_delete_=True, type='mmposenc.PEG'), init_cfg=None))
+    pos_encoding=dict(_delete_=True, type='mmposenc.PEG'),
+    init_cfg=dict(
+        _delete_=True, type='Pretrained', checkpoint='https://github.com/huggingface/'
+        'pytorch-image-models/releases/download/v0.1-vt3p-weights/twins_pcpvt_small-e70e7e7a.pth')))

@@ -1,0 +1,84 @@
+"""Whose weights a state dict holds, told by its names; what has no place here is refused."""
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+SUPPORTED = ('supported are files of DeiT, DeiT III, iRPE-DeiT, PVT (v1), Twins-PCPVT, Swin (v1), '
+             'DETR, iRPE-DETR and Deformable DETR, and the models of timm, mmpretrain and mmdet '
+             'that docs/weights.md lists')
+
+#: A name that files of this source have, and the source.
+_SIGNS = (
+    (r'transformer\.level_embed', 'deformable-detr'),
+    (r'transformer\.decoder\.layers\.0\.multihead_attn\.in_proj_weight', 'irpe-detr'),
+    (r'patch_embed1\.proj\.weight', 'pvt'),
+    (r'patch_embeds\.0\.proj\.weight', 'twins'),
+    (r'layers\.0\.0\.projection\.weight', 'mmdet-pvt'),
+    (r'layers\.0\.blocks\.0\.attn\.qkv\.weight', 'swin'),
+    (r'stages\.0\.blocks\.0\.ffn\.layers\.0\.0\.weight', 'mmpretrain-swin'),
+    (r'layers\.0\.attn\.qkv\.weight', 'mmpretrain-vit'),
+    (r'blocks\.\d+\.attn\.rpe_[qkv]\..*', 'irpe-deit'),
+    (r'patch_embed\.proj\.weight', 'deit'),
+)
+#: Networks whose names are close to those above, by a name that gives them away, and what parts
+#: them from the models here.
+_FOREIGN = (
+    (r'label_enc\.weight|transformer\.decoder\.layers\.0\.sa_qcontent_proj\.weight',
+     "a release of DINO, DN-DETR, DAB-DETR or Conditional DETR, for which there is no converter"),
+    (r'.*\.mlp\.dwconv\..*|layers\.\d\.1\.\d+\.ffn\.layers\.4\.weight',
+     'PVT v2 (or SegFormer), whose patches overlap and whose MLPs hold a convolution; '
+     'mmposenc.PVT is PVT v1'),
+    (r'(layers|stages)\.\d\.blocks\.\d+\.attn\.(w_msa\.)?(logit_scale|cpb_mlp\..*|meta_mlp\..*)',
+     'Swin V2, whose attention is of cosines and whose norms come last; mmposenc.Swin is Swin V1'),
+    (r'(blocks|stages|layers)\.\d\.\d+\.attn\.(qkv\..*|qkv)',
+     'Twins-SVT, whose attention alternates between windows and the map; of Twins, PCPVT loads'),
+    (r'patch_embeds\.\d\.projection\.weight',
+     "PCPVT in the names of mmpretrain or mmseg; take the Twins release's file, or timm's"),
+    (r'(blocks|layers)\.\d+\.attn\.(q_bias|relative_position_bias_table)|blocks\.\d+\.attn\.inner_attn_ln\..*',
+     'BEiT or EVA, whose attention has biases of its own'),
+    (r'(blocks\.\d+\.attn\.|shared_)rel_pos\..*', "timm's ViT with relative positions (relpos)"),
+    (r'.*(reg_token|register_tokens)', 'a ViT with register tokens'),
+    (r'mask_token|.*\.mask_token',
+     "a ViT with a mask token, as DINOv2's own files are; timm's copies of those load"),
+    (r'norm_pre\.weight', 'a ViT with a norm before its blocks (norm_pre), as CLIP has'),
+    (r'blocks\.\d+\.attn\.[qk]_norm\..*', 'a ViT with norms of queries and keys (qk_norm)'),
+    (r'attn_pool\..*', 'a ViT that pools by attention (attn_pool), as SigLIP does'),
+    (r'fc_norm\.weight', 'a ViT with its last norm behind the mean of its tokens (fc_norm)'),
+    (r'.*\.attention\.(attention|self)\.query\.weight',
+     'a model of Hugging Face, with queries, keys and values apart'),
+    (r'layers\.\d+\.attn\.attn\.in_proj_weight', "mmseg's VisionTransformer"),
+)
+
+
+def recognise(names: Iterable[str]) -> str | None:
+    """The source whose names these are, a key of ``SOURCES``; None for this project's own and any
+    others.
+
+    Args:
+        names: of a state dict, with or without 'backbone.' or 'module.' before all or some of them.
+
+    Raises:
+        ValueError: for a network that is close to a supported one and is not it, with what parts
+            them and what is supported.
+    """
+    plain = [name.removeprefix('module.') for name in names]
+    if not any(name.startswith('transformer.') for name in plain):  # no DETR of a release
+        inner = [name.removeprefix('backbone.') for name in plain if name.startswith('backbone.')]
+        plain = inner or plain
+    foreign = _first(_FOREIGN, plain)
+    if foreign is not None:
+        raise ValueError(f'these are weights of {foreign}; {SUPPORTED}')
+    source = _first(_SIGNS, plain)
+    if source == 'deit' and 'pos_embed' not in plain:  # rotary positions leave no trace
+        raise ValueError('these are weights of a ViT without a table of positions, as those with '
+                         f'rotary positions are; {SUPPORTED}')
+    return source
+
+
+def _first(table: tuple[tuple[str, str], ...], names: list[str]) -> str | None:
+    for pattern, found in table:
+        compiled = re.compile(pattern)
+        if any(compiled.fullmatch(name) for name in names):
+            return found
+    return None

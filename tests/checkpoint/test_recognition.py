@@ -1,0 +1,179 @@
+"""Every kind of file is told by its names, or refused with what is supported, on both roads."""
+from __future__ import annotations
+
+import pytest
+import torch
+from golden import load_golden
+from scripts import load_tool
+
+from mmposenc.backbones import PVT, DeiT, Swin, load_pretrained
+from mmposenc.checkpoint import SOURCES, convert, needed_options, recognise
+
+#: Names by which random-weight models of timm 1.0.31, onedl-mmpretrain 1.3.6, onedl-mmdetection
+#: 3.5.1, onedl-mmsegmentation 1.4.2 and transformers are told, and what the message says.
+FOREIGN = {
+    'timm pvt_v2': ('stages.0.blocks.0.mlp.dwconv.weight', 'PVT v2'),
+    'official pvt_v2': ('block1.0.mlp.dwconv.dwconv.weight', 'PVT v2'),
+    'mmdet pvt_v2': ('layers.0.1.0.ffn.layers.4.weight', 'PVT v2'),
+    'timm swinv2': ('layers.0.blocks.0.attn.cpb_mlp.0.weight', 'Swin V2'),
+    'timm swinv2_cr': ('stages.0.blocks.0.attn.meta_mlp.fc1.weight', 'Swin V2'),
+    'mmpretrain SwinTransformerV2': ('stages.0.blocks.0.attn.w_msa.logit_scale', 'Swin V2'),
+    'timm twins_svt': ('blocks.0.0.attn.qkv.weight', 'Twins-SVT'),
+    'mmpretrain SVT': ('stages.0.0.attn.qkv.weight', 'Twins-SVT'),
+    'mmpretrain PCPVT': ('patch_embeds.0.projection.weight', 'PCPVT in the names of mmpretrain'),
+    'timm beit': ('blocks.0.attn.q_bias', 'BEiT or EVA'),
+    'mmpretrain BEiTViT': ('layers.0.attn.relative_position_bias_table', 'BEiT or EVA'),
+    'timm vit_relpos': ('blocks.0.attn.rel_pos.mlp.fc1.weight', 'relative positions'),
+    'timm vit_srelpos': ('shared_rel_pos.mlp.fc1.weight', 'relative positions'),
+    'timm vit_*_reg4': ('reg_token', 'register tokens'),
+    "DINOv2's own": ('mask_token', 'a mask token'),
+    'timm vit_*_clip': ('norm_pre.weight', 'norm_pre'),
+    'timm qk_norm': ('blocks.0.attn.q_norm.weight', 'qk_norm'),
+    'timm siglip': ('attn_pool.latent', 'attn_pool'),
+    'timm vit_*_rope': ('blocks.0.gamma_1', 'without a table of positions'),
+    'timm fc_norm': ('fc_norm.weight', 'fc_norm'),
+    'transformers ViT': ('vit.encoder.layer.0.attention.attention.query.weight', 'Hugging Face'),
+    'transformers Swin': ('swin.encoder.layers.0.blocks.0.attention.self.query.weight',
+                          'Hugging Face'),
+    'mmseg VisionTransformer': ('layers.0.attn.attn.in_proj_weight', "mmseg's VisionTransformer"),
+    'DINO': ('label_enc.weight', 'a release of DINO'),
+}
+#: What else such files have, by which they were once taken for another's.
+BESIDE = ('patch_embed.proj.weight', 'cls_token', 'blocks.0.norm1.weight', 'norm.weight')
+GOLDEN = {'deit_plain': 'deit', 'deit_irpe_product_ctx_qkv': 'irpe-deit',
+          'pvt_peg_gap_11': 'twins', 'pvt_plain_21': 'pvt', 'swin_plain_41': 'swin'}
+SMALL_DEIT = dict(embed_dims=12, num_layers=2, num_heads=3, mlp_ratio=2, patch_size=8, img_size=32)
+LEARNED = dict(type='LearnedPositionEmbedding')
+
+
+@pytest.mark.parametrize('kind', FOREIGN)
+def test_other_networks_are_refused_on_both_roads(kind, tmp_path) -> None:
+    name, said = FOREIGN[kind]
+    state = {key: torch.zeros(2) for key in (name, *BESIDE)}
+    message = f'these are weights of .*{said}.*; supported are files of DeiT, .*Deformable DETR'
+    with pytest.raises(ValueError, match=message):
+        load_pretrained(DeiT(**SMALL_DEIT), {'model': state}, strict=False)
+    torch.save(state, tmp_path / 'in.pth')
+    main = load_tool('convert_checkpoint').main
+    for source in ('auto', 'deit', 'pvt'):
+        with pytest.raises(SystemExit, match=f'error: .*{message}'):
+            main([source, str(tmp_path / 'in.pth'), str(tmp_path / 'out.pth')])
+    assert not (tmp_path / 'out.pth').exists()
+
+
+def test_a_network_without_a_name_of_ours_is_refused(tmp_path) -> None:
+    state = {f'layer{i}.conv.weight': torch.zeros(1) for i in range(20)}
+    with pytest.raises(ValueError, match='ResNet.pth does not fit PVT: missing: .*and 12 more.*'
+                                         'supported are files of DeiT'):
+        load_pretrained(PVT(arch='tiny'), state, strict=False, name='ResNet.pth')
+    torch.save(state, tmp_path / 'in.pth')
+    with pytest.raises(SystemExit, match='in.pth is of no source known here: it has layer0.conv'
+                                         '.*and 12 more; supported are files of DeiT'):
+        load_tool('convert_checkpoint').main(['auto', str(tmp_path / 'in.pth'),
+                                              str(tmp_path / 'out.pth')])
+
+
+@pytest.mark.parametrize('prefix', ['', 'module.', 'backbone.'])
+@pytest.mark.parametrize('stem', GOLDEN)
+def test_releases_are_told_by_their_names(stem, prefix) -> None:
+    params, _ = load_golden(stem)
+    assert recognise(prefix + name for name in params) == GOLDEN[stem]
+
+
+def test_whole_detectors_are_told_and_sent_to_the_converter() -> None:
+    names = ['transformer.decoder.layers.0.multihead_attn.in_proj_weight',
+             'backbone.0.body.conv1.weight']
+    assert recognise(names) == 'irpe-detr'
+    names[0] = 'transformer.level_embed'
+    assert recognise(names) == 'deformable-detr'
+    with pytest.raises(ValueError, match='whole detector: convert them with '
+                                         '`tools/convert_checkpoint.py deformable-detr`'):
+        load_pretrained(DeiT(**SMALL_DEIT), {name: torch.zeros(2) for name in names})
+
+
+def test_auto_is_the_source_that_the_names_tell(tmp_path, capsys) -> None:
+    params, _ = load_golden('swin_plain_41')
+    torch.save(params, tmp_path / 'in.pth')
+    main = load_tool('convert_checkpoint').main
+    main(['auto', str(tmp_path / 'in.pth'), str(tmp_path / 'a.pth')])
+    main(['swin', str(tmp_path / 'in.pth'), str(tmp_path / 'b.pth')])
+    a, b = (torch.load(tmp_path / f'{name}.pth') for name in 'ab')
+    assert a['meta'] == b['meta'] and a['meta']['source'] == 'swin'
+    for name, value in a['state_dict'].items():
+        assert torch.equal(value, b['state_dict'][name])
+
+
+def test_a_wrong_source_says_whose_names_these_are() -> None:
+    params, _ = load_golden('pvt_plain_21')
+    with pytest.raises(ValueError, match="source='deit' has no rule for .*and .* more.*"
+                                         "names are those of source 'pvt'"):
+        convert(params, 'deit')
+
+
+def test_this_projects_own_names_are_no_sources() -> None:
+    from examples import RELATIVE, TOKEN
+    small = dict(embed_dims=(8,) * 4, num_layers=(1,) * 4, num_heads=(1,) * 4, mlp_ratios=(1,) * 4)
+    builds = (lambda **kwargs: PVT(**small, **kwargs),
+              lambda **kwargs: DeiT(**SMALL_DEIT, **kwargs),
+              lambda **kwargs: Swin(embed_dims=16, num_layers=(1, 1), num_heads=(2, 4),
+                                    window_size=4, **kwargs))
+    irpe = dict(type='IRPE', rpe_on='qkv')
+    for build in builds:
+        for cfg in TOKEN.values():
+            assert recognise(build(pos_encoding=cfg).state_dict()) is None
+        assert recognise(build(rel_pos_encoding=irpe).state_dict()) is None
+    for cfg in RELATIVE.values():
+        assert recognise(builds[2](rel_pos_encoding=cfg).state_dict()) is None
+
+
+def deit_iii(dims: int = 12, layers: int = 2) -> dict[str, torch.Tensor]:
+    """A file as DeiT III saves it: no row of the table for the class token, scaled layers."""
+    generator = torch.Generator().manual_seed(0)
+    shapes = {'cls_token': (1, 1, dims), 'pos_embed': (1, 16, dims),
+              'patch_embed.proj.weight': (dims, 3, 8, 8), 'patch_embed.proj.bias': (dims,),
+              'norm.weight': (dims,), 'norm.bias': (dims,)}
+    for i in range(layers):
+        for part, rows, cols in (('attn.qkv', 3 * dims, dims), ('attn.proj', dims, dims),
+                                 ('mlp.fc1', 2 * dims, dims), ('mlp.fc2', dims, 2 * dims)):
+            name = f'blocks.{i}.{part}'
+            shapes |= {f'{name}.weight': (rows, cols), f'{name}.bias': (rows,)}
+        shapes |= {f'blocks.{i}.{name}': (dims,) for name in (
+            'norm1.weight', 'norm1.bias', 'norm2.weight', 'norm2.bias', 'gamma_1', 'gamma_2')}
+    return {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
+
+
+def test_deit_iii_says_what_it_needs_and_loads_with_it(tmp_path, capsys) -> None:
+    with pytest.raises(ValueError, match='unexpected: blocks.0.ls1.gamma.*The file needs .*'
+                                         'layer_scale_init_value=1e-6'):
+        load_pretrained(DeiT(**SMALL_DEIT, pos_encoding=LEARNED), deit_iii())
+    scaled = dict(SMALL_DEIT, layer_scale_init_value=1e-6, pool='cls')
+    without_row = DeiT(**scaled, pos_encoding=dict(**LEARNED, num_prefix_embeds=0)).eval()
+    with_row = DeiT(**scaled, pos_encoding=LEARNED).eval()
+    load_pretrained(without_row, deit_iii())
+    load_pretrained(with_row, deit_iii())
+    assert with_row.pos_encodings.encodings(-1)[0].pos_embed.shape[1] == 17
+    x = torch.randn(2, 3, 32, 32)
+    torch.testing.assert_close(with_row(x), without_row(x), rtol=0, atol=0)
+    torch.save(deit_iii(), tmp_path / 'in.pth')
+    load_tool('convert_checkpoint').main(['auto', str(tmp_path / 'in.pth'),
+                                          str(tmp_path / 'out.pth')])
+    assert 'needs model.backbone.patch_size=8 model.backbone.pos_encoding.num_prefix_embeds=0 ' \
+        'model.backbone.img_size=32 model.backbone.layer_scale_init_value=1e-6' \
+        in capsys.readouterr().out
+
+
+def test_needs_of_plain_models() -> None:
+    params, _ = load_golden('deit_plain')
+    converted = convert(params, 'deit')
+    assert not any('prefix' in need or 'scale' in need for need in needed_options(converted))
+    without = {name: value for name, value in converted.items()
+               if not name.endswith(('qkv.bias', 'cls_token'))}
+    assert {'model.backbone.qkv_bias=False', "model.backbone.pool='gap'"} <= set(
+        needed_options(without))
+    for stem in ('pvt_peg_gap_11', 'swin_plain_41'):
+        assert needed_options(convert(load_golden(stem)[0], GOLDEN[stem])) == []
+
+
+def test_sources_have_signs() -> None:
+    from mmposenc.checkpoint.recognition import _SIGNS
+    assert {source for _, source in _SIGNS} == set(SOURCES) - {'mmdet-swin'}

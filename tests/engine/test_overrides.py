@@ -1,0 +1,116 @@
+"""Encodings switched on, off and to others by options of the command line."""
+from __future__ import annotations
+
+import pytest
+from mmengine.config import Config
+from mmengine.registry import MODELS, init_default_scope
+
+from mmposenc.engine import load_config, override
+from mmposenc.engine.config import LIVE_KEYS
+from mmposenc.engine.overrides import ENCODINGS
+
+PVT = 'mmposenc::detection/pvt/retinanet_pvt-t_fpn_1x_coco.py'
+DEFORMABLE = 'mmposenc::detection/deformable_detr/deformable-detr_r50_16xb2-50e_coco.py'
+PLACED = 'mmposenc::detection/deformable_detr/deformable-detr_r50-none-peg_16xb2-50e_coco.py'
+DETR = 'mmposenc::detection/detr/detr_r50_8xb4-50e_coco.py'
+TABLE = 'model.backbone.pos_encoding'
+
+
+def overridden(name: str, options: dict) -> Config:
+    cfg = load_config(name)
+    override(cfg, options)
+    return cfg
+
+
+def test_another_type_leaves_out_what_it_does_not_take(capsys) -> None:
+    cfg = overridden(PVT, {f'{TABLE}.type': 'mmposenc.PEG', f'{TABLE}.kernel_size': 5})
+    assert cfg.model.backbone.pos_encoding == dict(type='mmposenc.PEG', kernel_size=5)
+    assert capsys.readouterr().out == (
+        f"--cfg-options {TABLE}.type: {TABLE}.interpolation='bilinear' is left out, which "
+        'mmposenc.PEG does not take\n')
+
+
+def test_what_both_take_stays_and_what_is_given_is_never_left_out(capsys) -> None:
+    cfg = Config(dict(default_scope='mmdet', model=dict(type='X', backbone=dict(
+        type='mmposenc.DeiT', pos_encoding=dict(type='LearnedPositionEmbedding',
+                                                grid_shape=(2, 3), drop=0.1)))))
+    override(cfg, {f'{TABLE}.type': 'PEG', f'{TABLE}.interpolation': 'bilinear'})
+    # The class says that it does not take it: what was asked for is not passed over.
+    assert cfg.model.backbone.pos_encoding == dict(type='PEG', interpolation='bilinear')
+    override(cfg, {f'{TABLE}.type': 'mmposenc.LearnedPositionEmbedding'})
+    assert cfg.model.backbone.pos_encoding.interpolation == 'bilinear'
+    printed = capsys.readouterr().out
+    assert 'grid_shape=(2, 3)' in printed and 'drop=0.1' in printed
+    assert 'interpolation' not in printed
+
+
+def test_the_same_type_and_delete_leave_nothing_to_say(capsys) -> None:
+    same = overridden(PVT, {f'{TABLE}.type': 'mmposenc.LearnedPositionEmbedding'})
+    assert same.model.backbone.pos_encoding.interpolation == 'bilinear'
+    deleted = overridden(PVT, {f'{TABLE}._delete_': True, f'{TABLE}.type': 'mmposenc.PEG'})
+    assert deleted.model.backbone.pos_encoding == dict(type='mmposenc.PEG')
+    assert capsys.readouterr().out == ''
+
+
+@pytest.mark.parametrize('name, section', [
+    (DEFORMABLE, 'model.encoder.pos_encoding'),
+    (DETR, 'model.encoder.pos_encoding'),
+    (DETR, 'model.encoder.layer_cfg.self_attn_cfg.rel_pos_encoding'),
+    ('mmposenc::detection/detr/detr_r50-none_8xb4-50e_coco.py', 'model.encoder.encoder_pos'),
+    ('mmposenc::segmentation/sem_fpn/sem_fpn_pvt-t_512x512_80k_ade20k.py',
+     'model.backbone.rel_pos_encoding'),
+    ('mmposenc::detection/pvt/retinanet_pvt-t-gap_fpn_1x_coco.py', 'model.backbone.pos_encoding'),
+])
+def test_an_encoding_is_switched_on_where_the_config_has_none(name, section) -> None:
+    kind = 'IRPE' if section.endswith('rel_pos_encoding') else 'SinCosPositionEncoding'
+    cfg = overridden(name, {f'{section}.type': f'mmposenc.{kind}'})
+    model = cfg.model
+    for part in section.split('.')[1:]:
+        model = model[part]
+    assert model == dict(type=f'mmposenc.{kind}')
+    init_default_scope(cfg.default_scope)
+    cfg.model.backbone.init_cfg = None
+    built = MODELS.build(cfg.model)
+    assert any(type(module).__name__ == kind for module in built.modules())
+
+
+def test_off_takes_the_positions_along(capsys) -> None:
+    cfg = overridden(PLACED, {'model.encoder.pos_encoding': None})
+    assert 'positions' not in cfg.model.encoder and cfg.model.encoder.pos_encoding is None
+    assert 'model.encoder.positions=(0,) is left out' in capsys.readouterr().out
+    cfg = overridden(PVT, {TABLE: None})
+    assert cfg.model.backbone.pos_encoding is None
+    kept = overridden(PLACED, {'model.encoder.pos_encoding': None, 'model.encoder.positions': (1,)})
+    assert kept.model.encoder.positions == (1,)  # the encoder refuses it by name
+
+
+def test_other_parts_of_a_model_are_switched_likewise(capsys) -> None:
+    cfg = overridden(DEFORMABLE, {'model.neck.type': 'FPN'})
+    assert 'kernel_size' not in cfg.model.neck and cfg.model.neck.out_channels == 256
+    assert 'model.neck.kernel_size=1 is left out, which FPN does not take' \
+        in capsys.readouterr().out
+    cfg.model.neck = None  # as classifiers and plain detectors have it
+    override(cfg, {'model.neck.type': 'FPN', 'model.neck.out_channels': 8})
+    assert cfg.model.neck == dict(type='FPN', out_channels=8)
+
+
+def test_a_class_that_is_not_known_changes_nothing() -> None:
+    cfg = overridden(PVT, {f'{TABLE}.type': 'mmposenc.PEGG'})
+    assert cfg.model.backbone.pos_encoding.interpolation == 'bilinear'
+
+
+def test_a_list_of_encodings_is_named_by_number() -> None:
+    cfg = load_config(PVT)
+    cfg.model.backbone.pos_encoding = [dict(type='mmposenc.PEG'), dict(type='mmposenc.ContextPool')]
+    with pytest.raises(ValueError, match=r'pos_encoding is a list of 2; name one by its number, as '
+                                         r'in model\.backbone\.pos_encoding\.0\.type'):
+        override(cfg, {f'{TABLE}.type': 'mmposenc.PEG'})
+    override(cfg, {f'{TABLE}.1.type': 'mmposenc.SinCosPositionEncoding'})
+    assert cfg.model.backbone.pos_encoding[1].type == 'mmposenc.SinCosPositionEncoding'
+
+
+def test_a_misspelt_section_is_named() -> None:
+    with pytest.raises(ValueError, match="'model.encoder' has no 'pos_encodign'; did you mean "
+                                         "'pos_encoding'"):
+        override(load_config(DEFORMABLE), {'model.encoder.pos_encodign.type': 'mmposenc.PEG'})
+    assert not LIVE_KEYS & set(ENCODINGS)
