@@ -41,7 +41,7 @@ def count_macs(model: nn.Module, hw_shape: tuple[int, int], *, in_channels: int 
         if values_as_released and isinstance(module, IRPE) and 'v' in module.rpe_on:
             _watch_values(module, extra)
         if not pooled_means and isinstance(module, ContextPool) and module.weights != 'nonlocal':
-            module._pool = _no_mean  # type: ignore[method-assign]
+            module._pool = _no_mean  # type: ignore[method-assign, assignment]
     image = torch.empty(1, in_channels, *hw_shape, device='meta')
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         counted(image)
