@@ -1,4 +1,5 @@
 # CP-Swin-T: ContextPool after the first block of every stage, over the whole map.
+# It is the wide module: after every block, as in the paper, large maps make the means costly.
 # Recipe: PVT's detection release, 1x; random weights, give a classifier's by
 # --cfg-options model.backbone.init_cfg.type=Pretrained model.backbone.init_cfg.strict=False
 # model.backbone.init_cfg.checkpoint=FILE.
