@@ -54,6 +54,9 @@ def _shrink_backbone(backbone: Any) -> list[int]:
     if kind == 'CPResNet':
         backbone.update(base_channels=8, stem_channels=8)
         return [32, 64, 128, 256]
+    if 'dcn' in backbone:  # which only the blocks of large ResNets take
+        backbone.update(depth=50, base_channels=4, stem_channels=4)
+        return [16, 32, 64, 128]
     backbone.update(depth=18, base_channels=4, stem_channels=4)
     return [4, 8, 16, 32]
 

@@ -34,10 +34,9 @@ MISSING = """
 - CPVT, Tables 13 and 15 and App. D.2: ResNet-18, ConViT, CoAtNet, CvT and lambda layers are others'
   models. Table 2 and Table 1 at other sizes than 224, and Table 4's ReaL labels and throughput, are
   tests of the models above.
-- ContextPool, Table 6: ViT-L, DeiT and Swin-S, its baselines. Tables S1 and S2: deformable
-  convolutions and pooling, others' models that need an operator mmcv compiles (in mmdet,
-  `ResNet(dcn=...)`), and how deformable pooling of regions halves a map is not said. Tables 1, 4
-  and 5 are of language.
+- ContextPool, Table 6: ViT-L, DeiT and Swin-S, its baselines. Table S1: deformable pooling in
+  ResNet-44; Dai et al. pool regions, and how that halves a map is not said. DCN and N-Jet there are
+  others' models. Tables 1, 4 and 5 are of language.
 """
 HEADER = ('| config | parameters | reference | difference | MACs (M) | reference | difference '
           '| top-1 in the paper | source |\n|---|---:|---:|---:|---:|---:|---:|---:|---|\n')

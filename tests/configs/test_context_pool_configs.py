@@ -51,6 +51,7 @@ PARAMETERS = {
         blocks * convs(dims, 18) for blocks, dims in ((2, 128), (2, 256), (18, 512), (1, 1024))),
     'resnet-50_in1k': 25_557_032, 'resnet-101_in1k': 44_549_160, 'resnet-44_cifar10': 661_338,
     'cp-resnet-50_in1k': 25_557_032 + sum(convs(dims, 16) for dims in (64, 256, 512, 1024)),
+    'deform-resnet-50_in1k': 25_557_032 + 3 * 18 * (9 * 512 + 1),  # the steps of three layers
     'cp-resnet-44_cifar10': 661_338 + convs(16, 40) + convs(32, 40),
     'cp-resnet-44-similarity_cifar10': 661_338 + sum(
         convs(dims, 20, 1) + 2 * dims * (dims + 1) for dims in (16, 32)),
@@ -83,6 +84,7 @@ def test_every_row_is_there() -> None:
         'swin-b', 'cp-swin-b', *(f'cp-vit-b-{each}' for each in ABLATIONS))}
     wanted |= {f'{cp}resnet-{depth}' for cp in ('', 'cp-') for depth in (44, 46, 50, 101)}
     wanted |= {f'cp-resnet-44-{each}' for each in ('mlp', 'similarity', 'sizes')}
+    wanted |= {'deform-resnet-50', 'deform-resnet-101'}
     assert {name.rpartition('_')[0] for name in CLASSIFIERS} == wanted
     models = ('cp-pvt-t', 'cp-pvt-s', 'cp-swin-t')
     assert {name for task, name in ALL if task == 'detection'} == {
@@ -139,9 +141,10 @@ def test_costs_of_convnets_are_the_papers() -> None:
     assert {name: round(COUNT.listed(folder / f'{name}_cifar10.py')['Parameters'] / 1e6, 2)
             for name in SMALL} == SMALL
     for depth, least, most in ((50, .1, .3), (101, .2, .4)):
-        with_, without = (COUNT.listed(folder / f'{cp}resnet-{depth}_in1k.py')['Parameters'] / 1e6
-                          for cp in ('cp-', ''))
-        assert least < with_ - without < most
+        cp, deform, without = (
+            COUNT.listed(folder / f'{kind}resnet-{depth}_in1k.py')['Parameters'] / 1e6
+            for kind in ('cp-', 'deform-', ''))
+        assert least < cp - without < most and least < deform - without < most
 
 
 @pytest.mark.parametrize('ablation', ABLATIONS)

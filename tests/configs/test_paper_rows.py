@@ -89,7 +89,7 @@ CONTEXT_POOL = {
                  'cp-resnet-46_cifar10': 93.7, 'cp-resnet-44-sizes_cifar10': 93.1,
                  'cp-resnet-44-similarity_cifar10': 93.2},
     'Table S2': {'resnet-50': 76.5, 'cp-resnet-50': 77.3, 'resnet-101': 78.4,
-                 'cp-resnet-101': 78.9}}
+                 'cp-resnet-101': 78.9, 'deform-resnet-50': 76.6, 'deform-resnet-101': 78.4}}
 #: CPVT, Table 13: model, mIoU, AP of 1x and of 3x.
 DENSE = [('t', 35.7, 36.7, 39.4), ('t-peg', 38.0, 38.0, 41.8), ('t-gap', 36.0, 36.9, 39.7),
          ('t-peg-gap', 38.8, 38.7, 41.8), ('s', 39.8, 40.4, 42.2), ('s-peg-gap', 44.3, 43.0, 45.2),
