@@ -81,6 +81,9 @@ class ContextPool(TokenEncoding):
         _check_numbers(embed_dims, hidden_dims, nonlocal_dims, ratio, window_size, num_random,
                        truncate, stride)
         _check_pairs(stride, dims, causal, weights, locality, size_norm)
+        if isinstance(default_positions, str) and default_positions != 'every':
+            raise ValueError(f"default_positions={default_positions!r} must be 'every', or numbers "
+                             f"of blocks")
         self.embed_dims, self.ratio, self.dims, self.causal = embed_dims, ratio, dims, causal
         self.weights, self.locality, self.size_norm = weights, locality, size_norm
         self.window_size, self.num_random = window_size, num_random

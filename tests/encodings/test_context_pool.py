@@ -244,6 +244,7 @@ def test_half_precision(options, dtype):
     (dict(embed_dims=0), 'embed_dims=0 and hidden_dims=None must be at least 1'),
     (dict(hidden_dims=0), 'hidden_dims=0 must be at least 1'),
     (dict(weights='nonlocal', nonlocal_dims=0), 'nonlocal_dims=0 must be at least 1'),
+    (dict(default_positions='all'), "default_positions='all' must be 'every', or numbers"),
     (dict(ratio=0.0), 'ratio=0.0 and truncate=5.0 must be positive'),
     (dict(truncate=-1.0), 'truncate=-1.0 must be positive'),
     (dict(window_size=4), 'window_size=4 must be odd and positive'),
