@@ -208,8 +208,9 @@ def draw_size_distributions(rows: Sequence[dict[str, str | float]]) -> Figure:
     axes.bxp([dict(label=str(place), whislo=row['least'], q1=row['q25'], med=row['median'],
                    q3=row['q75'], whishi=row['most'], fliers=[])
               for place, row in enumerate(rows, 1)], showfliers=False)
-    axes.set(xlabel='ContextPool, in the order they run', ylabel='predicted size s', ylim=(0, 1))
-    axes.set_title(f'{rows[0]["layer"]} to {rows[-1]["layer"]}', fontsize=8)
+    axes.set(xlabel='ContextPool, in the order they run', ylabel='predicted size s',
+             ylim=(-0.03, 1.03))
+    axes.set_title('quartiles, least and largest', fontsize=8)
     return figure
 
 
