@@ -53,10 +53,10 @@ def deform_conv_backward_input(x: Tensor, offset: Tensor, grad_output: Tensor, g
                                grad_offset: Tensor, weight: Tensor, columns: Tensor, **sizes: int
                                ) -> None:
     """Writes the gradients of the map and of the steps."""
-    inputs = [each.detach().requires_grad_() for each in (x, offset)]
+    image, steps = (each.detach().requires_grad_() for each in (x, offset))
     with torch.enable_grad():
-        output = deform_conv(*inputs, weight.detach(), **_arguments(sizes))
-    grads = torch.autograd.grad(output, inputs, grad_output)
+        output = deform_conv(image, steps, weight.detach(), **_arguments(sizes))
+    grads = torch.autograd.grad(output, (image, steps), grad_output)
     for buffer, grad in zip((grad_input, grad_offset), grads, strict=True):
         buffer.copy_(grad)
 
