@@ -140,16 +140,20 @@ def block(repeats: int) -> None:
     from mmposenc.encodings import ContextPool
     torch.manual_seed(0)
     part = DeiTBlock(768, 12, 4.0, num_prefix_tokens=1).eval()
-    pool = ContextPool(768).eval()
     x = torch.randn(8, 197, 768, requires_grad=True)
     leaves = [x]
-    runs = {'without': lambda: part(x, (14, 14)),
-            'with': lambda: pool(part(x, (14, 14)), (14, 14), num_prefix_tokens=1)}
+    runs = {'without': lambda: part(x, (14, 14))}
+    for hidden in (192, 26):
+        pool = ContextPool(768, hidden_dims=hidden).eval()
+        runs[f'{hidden} hidden channels'] = lambda pool=pool: pool(
+            part(x, (14, 14)), (14, 14), num_prefix_tokens=1)
     print('\n| 14x14, ViT-B block, B=8 | with ContextPool / without |\n|---|---|')
     for name, kind in kinds(runs, leaves).items():
         times = paired_times(kind, repeats)
-        print(f"| {name} | {paired_ratios(kind, 'without', repeats)['with']:.3f} "
-              f"({1e3 * times['without']:.0f} ms without) |", flush=True)
+        ratios = paired_ratios(kind, 'without', repeats)
+        for width in list(runs)[1:]:
+            print(f"| {name}, {width} | {ratios[width]:.3f} "
+                  f"({1e3 * times['without']:.0f} ms without) |", flush=True)
 
 
 def main() -> None:

@@ -15,8 +15,18 @@ import argparse
 import json
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
-from seeds import cell, loader, markdown, plot_scales, seconds_cell, train_once
+from seeds import (
+    add_options,
+    cell,
+    given_options,
+    loader,
+    markdown,
+    plot_scales,
+    seconds_cell,
+    train_once,
+)
 
 import mmposenc  # noqa: F401  (before anything that needs compiled operators)
 from mmposenc import engine
@@ -25,16 +35,18 @@ ROOT = Path(__file__).resolve().parents[1]
 CONFIGS = ROOT / 'configs' / 'classification' / 'small'
 ENCODINGS = {'none': 'none', 'learned': 'learned table, resized', 'sincos': 'sin-cos',
              'shaw': 'Shaw, K = 2', 'irpe-k': 'iRPE on keys', 'peg': 'PEG', 'cp': 'ContextPool',
-             'cp-peg': 'PEG and ContextPool'}
+             'cp-peg': 'PEG and ContextPool', 'cp-every': 'ContextPool, narrow, every block',
+             'cp-every-fixed': 'the same, sizes fixed',
+             'cp-every-uniform': 'the same, weights uniform'}
 MODELS = {'deit': 'DeiT-micro', 'pvt': 'PVT-micro'}
 SCALES = (0.75, 1.0, 1.5, 2.0)
 RESULT = 'accuracy.json'
 
 
-def run(config: Path, seed: int, work_dir: Path) -> dict:
+def run(config: Path, seed: int, work_dir: Path, options: dict[str, Any] | None = None) -> dict:
     """Trains one model and tests it at every size; what came out, also as ``RESULT``."""
     folder = work_dir / f'{config.stem}_seed{seed}'
-    load = loader(config, folder, seed)
+    load = loader(config, folder, seed, options)
     checkpoint, about = train_once(load)
     accuracy = {}
     for scale in SCALES:
@@ -92,6 +104,7 @@ def main() -> None:
     parser.add_argument('--encodings', nargs='+', choices=ENCODINGS, default=list(ENCODINGS))
     parser.add_argument('--seeds', nargs='+', type=int, default=[0, 1, 2])
     parser.add_argument('--data', choices=('mnist5k', 'fashion'), default='mnist5k')
+    add_options(parser)
     parser.add_argument('--work-dir', type=Path, default=ROOT / 'work_dirs' / 'extrapolation')
     parser.add_argument('--report-only', action='store_true', help='train nothing')
     parser.add_argument('--table', type=Path, help='write the table here, else only print it')
@@ -103,7 +116,7 @@ def main() -> None:
                 config = CONFIGS / f'{model}-micro-{encoding}_{args.data}.py'
                 done = args.work_dir / f'{config.stem}_seed{seed}' / RESULT
                 if config.is_file() and not done.is_file():
-                    run(config, seed, args.work_dir)
+                    run(config, seed, args.work_dir, given_options(args))
     found = collect(args.work_dir, args.data)
     text = table(found)
     print(text)

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,27 @@ def loader(config: Path, folder: Path, seed: int, options: dict[str, Any] | None
         engine.set_work_dir(cfg, str(folder / purpose))
         return cfg
     return load
+
+
+def add_options(parser: ArgumentParser, data_root: str | None = None) -> None:
+    """The arguments that :func:`given_options` reads."""
+    parser.add_argument('--data-root', default=data_root, help='where the data set lies')
+    parser.add_argument('--epochs', type=int, help="train so long instead of the config's epochs; "
+                        "needs a --work-dir of its own")
+
+
+def given_options(args: Namespace) -> dict[str, Any]:
+    """What the data's place and the epochs on the command line change in a config."""
+    options: dict[str, Any] = {}
+    if args.data_root is not None:
+        options = {f'{phase}_dataloader.dataset.data_root': args.data_root
+                   for phase in ('train', 'val', 'test')}
+    if args.epochs is not None:
+        # The warm-up stays; the cosine is param_scheduler's second part.
+        options.update({key: args.epochs for key in (
+            'train_cfg.max_epochs', 'train_cfg.val_interval', 'param_scheduler.1.end',
+            'param_scheduler.1.T_max')})
+    return options
 
 
 def train_once(load: Load) -> tuple[Path, dict[str, Any]]:

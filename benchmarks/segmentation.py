@@ -13,8 +13,18 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
+from typing import Any
 
-from seeds import cell, loader, markdown, plot_scales, seconds_cell, train_once
+from seeds import (
+    add_options,
+    cell,
+    given_options,
+    loader,
+    markdown,
+    plot_scales,
+    seconds_cell,
+    train_once,
+)
 
 import mmposenc  # noqa: F401  (before anything that needs compiled operators)
 from mmposenc import engine
@@ -22,16 +32,18 @@ from mmposenc import engine
 ROOT = Path(__file__).resolve().parents[1]
 CONFIGS = ROOT / 'configs' / 'segmentation' / 'small'
 ENCODINGS = {'none': 'none', 'learned': 'learned table, resized', 'peg': 'PEG',
-             'cp': 'ContextPool', 'cp-peg': 'PEG, then ContextPool'}
+             'cp': 'ContextPool', 'cp-peg': 'PEG, then ContextPool',
+             'cp-every': 'ContextPool, narrow, every block',
+             'cp-every-fixed': 'the same, sizes fixed',
+             'cp-every-uniform': 'the same, weights uniform'}
 SCALES = (1.0, 1.5)
 RESULT = 'miou.json'
 
 
-def run(config: Path, seed: int, work_dir: Path, data_root: str) -> dict:
+def run(config: Path, seed: int, work_dir: Path, options: dict[str, Any]) -> dict:
     """Trains one model and tests it at every size; what came out, also as ``RESULT``."""
     folder = work_dir / f'{config.stem}_seed{seed}'
-    load = loader(config, folder, seed, {
-        f'{phase}_dataloader.dataset.data_root': data_root for phase in ('train', 'val', 'test')})
+    load = loader(config, folder, seed, options)
     checkpoint, about = train_once(load)
     metrics = {}
     for scale in SCALES:
@@ -79,7 +91,7 @@ def main() -> None:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--encodings', nargs='+', choices=ENCODINGS, default=list(ENCODINGS))
     parser.add_argument('--seeds', nargs='+', type=int, default=[0, 1, 2])
-    parser.add_argument('--data-root', default=str(ROOT / 'data' / 'camvid'))
+    add_options(parser, str(ROOT / 'data' / 'camvid'))
     parser.add_argument('--work-dir', type=Path, default=ROOT / 'work_dirs' / 'segmentation')
     parser.add_argument('--report-only', action='store_true', help='train nothing')
     parser.add_argument('--table', type=Path, help='write the table here, else only print it')
@@ -89,7 +101,7 @@ def main() -> None:
         for encoding in args.encodings:
             config = CONFIGS / f'sem_fpn_pvt-micro-{encoding}_camvid.py'
             if not (args.work_dir / f'{config.stem}_seed{seed}' / RESULT).is_file():
-                run(config, seed, args.work_dir, args.data_root)
+                run(config, seed, args.work_dir, given_options(args))
     found = collect(args.work_dir)
     text = table(found)
     print(text)

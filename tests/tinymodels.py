@@ -42,17 +42,21 @@ def _shrink_backbone(backbone: Any) -> list[int]:
     if kind == 'DeiT':
         encodings = backbone.get('pos_encoding') or []
         encodings = encodings if isinstance(encodings, list) else [encodings]
-        last = max([3, *(backbone.get('positions') or ()), *(
-            i for encoding in encodings for i in encoding.get('default_positions') or ())])
+        places = [backbone.get('positions'), *(e.get('default_positions') for e in encodings)]
+        last = max([3, *(i for place in places if place != 'every' for i in place or ())])
         backbone.update(arch=None, embed_dims=24, num_layers=last + 1, num_heads=3, mlp_ratio=1.0,
                         img_size=28 if backbone.get('in_channels') == 1 else 64)
         return [24] * 4
     if kind == 'CPResNet' and backbone.depth in (44, 46):
         backbone.depth = 20
+        backbone.pop('stage_blocks', None)
         return [16, 32, 64]
     if kind == 'CPResNet':
         backbone.update(base_channels=8, stem_channels=8)
         return [32, 64, 128, 256]
+    if 'dcn' in backbone:  # which only the blocks of large ResNets take
+        backbone.update(depth=50, base_channels=4, stem_channels=4)
+        return [16, 32, 64, 128]
     backbone.update(depth=18, base_channels=4, stem_channels=4)
     return [4, 8, 16, 32]
 

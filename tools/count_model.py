@@ -47,7 +47,7 @@ def input_size(path: Path) -> tuple[int, int]:
 def count(path: Path) -> dict[str, int]:
     """Parameters, and multiply-accumulates of one image to a million, under metafiles' names."""
     model = build_without_weights(path)
-    macs = count_macs(model, input_size(path), values_as_released=True)
+    macs = count_macs(model, input_size(path), values_as_released=True, pooled_means=False)
     return {'Parameters': sum(p.numel() for p in model.parameters()),
             'FLOPs': round(macs / 1e6) * 10 ** 6}
 

@@ -21,9 +21,10 @@ have none. See docs/results.md for what was trained.
 - Parameters and multiply-accumulates (MACs, in millions, head included, one image of the size the
   config tests at: 224 x 224, or 384 or CIFAR-10's 32 where its name says so) are counted on the
   built model by `tools/count_model.py`. MACs are matrix products and convolutions; value terms of
-  iRPE are counted as in its release, a vector for each pair of tokens, and cost less here.
+  iRPE are counted as in its release, a vector for each pair of tokens, and cost less here; means of
+  ContextPool are not counted, as in its paper (docs/context_pool.md).
 - "Reference" is the paper's or the release's number; the difference to it follows: "=" where they
-  agree to the last digit given.
+  agree to the last digit given, rounded or cut.
 """
 MISSING = """
 ## Rows of the papers without a config
@@ -33,8 +34,9 @@ MISSING = """
 - CPVT, Tables 13 and 15 and App. D.2: ResNet-18, ConViT, CoAtNet, CvT and lambda layers are others'
   models. Table 2 and Table 1 at other sizes than 224, and Table 4's ReaL labels and throughput, are
   tests of the models above.
-- ContextPool, Table 6: ViT-L, DeiT and Swin-S, its baselines. Tables S1 and S2: deformable
-  convolutions, sizes alone and pooling by similarity. Tables 1, 4 and 5 are of language.
+- ContextPool, Table 6: ViT-L, DeiT and Swin-S, its baselines. Table S1: deformable pooling in
+  ResNet-44; Dai et al. pool regions, and how that halves a map is not said. DCN and N-Jet there are
+  others' models. Tables 1, 4 and 5 are of language.
 """
 HEADER = ('| config | parameters | reference | difference | MACs (M) | reference | difference '
           '| top-1 in the paper | source |\n|---|---:|---:|---:|---:|---:|---:|---:|---|\n')
@@ -72,7 +74,7 @@ def parameter_cells(counted: int, said: int | str | None) -> list[str]:
     if said is None:
         return [f'{counted:,}', '-', '-']
     reference, unit = parse_count(said)
-    off = round(counted / unit) * unit - reference
+    off = 0 if counted // unit * unit == reference else round(counted / unit) * unit - reference
     return [f'{counted:,}', f'{said:,}' if unit == 1 else str(said),
             f'{off:+,}' if off else '=']
 

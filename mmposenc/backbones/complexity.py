@@ -7,13 +7,14 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from ..encodings.context_pool import ContextPool
 from ..encodings.irpe import IRPE
 from ..functional.attention.terms import Term
 from ..functional.grids import Grid
 
 
 def count_macs(model: nn.Module, hw_shape: tuple[int, int], *, in_channels: int = 3,
-               values_as_released: bool = False) -> int:
+               values_as_released: bool = False, pooled_means: bool = True) -> int:
     """Multiply-accumulates of matrix products and convolutions for one image, the "FLOPs" of the
     papers' tables.
 
@@ -28,6 +29,8 @@ def count_macs(model: nn.Module, hw_shape: tuple[int, int], *, in_channels: int 
         values_as_released: count iRPE on values as in its release and paper: a vector for each
             pair of tokens, Lq * Lk * embed_dims in each attention. Here attention weights are
             summed up in buckets first, which needs Lq * buckets * embed_dims.
+        pooled_means: count the means of a ContextPool with weights by token as a product, L * L *
+            embed_dims. The paper's table can only be without them (docs/context_pool.md).
 
     Returns:
         Their number; norms, activations, sums and the softmax count nothing.
@@ -37,10 +40,17 @@ def count_macs(model: nn.Module, hw_shape: tuple[int, int], *, in_channels: int 
     for module in counted.modules():
         if values_as_released and isinstance(module, IRPE) and 'v' in module.rpe_on:
             _watch_values(module, extra)
+        if not pooled_means and isinstance(module, ContextPool) and module.weights != 'nonlocal':
+            module._pool = _no_mean  # type: ignore[method-assign, assignment]
     image = torch.empty(1, in_channels, *hw_shape, device='meta')
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         counted(image)
     return int(counter.get_total_flops()) // 2 + extra[0]
+
+
+def _no_mean(x: Tensor, *args: object) -> Tensor:
+    """In place of :meth:`ContextPool._pool`."""
+    return x
 
 
 def _watch_values(encoding: IRPE, extra: list[int]) -> None:

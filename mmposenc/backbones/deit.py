@@ -11,7 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 from ..attention.conv_projection import ConvProjectionAttention
 from ..attention.multihead import MultiheadAttention
-from ..encodings.placement import EncodingConfigs, PlacedEncodings
+from ..encodings.placement import EncodingConfigs, PlacedEncodings, Positions
 from ..functional.masking import masked_mean, pad_map, tokens_to_map
 from ..image_sizes import get_img_shapes, mask_images
 from .checkpoints import PretrainedMixin
@@ -96,8 +96,8 @@ class DeiT(PretrainedMixin, BaseModule):
         pos_encoding: a TokenEncoding config, several, or None.
             ``dict(type='mmposenc.LearnedPositionEmbedding')`` is DeiT's,
             ``dict(type='mmposenc.PEG')`` CPVT's.
-        positions: where: -1 before the first block, i after block i; None for each encoding's
-            usual place.
+        positions: where: -1 before the first block, i after block i; 'every': after all blocks but
+            the last; None for each encoding's usual place.
         rel_pos_encoding: a RelativeEncoding config for every attention, or None.
         conv_projection: blocks whose queries, keys and values come from 3x3 convolutions of the
             tokens (CvT); (0,) is the form CPVT compares itself with.
@@ -133,7 +133,7 @@ class DeiT(PretrainedMixin, BaseModule):
                  out_indices: Sequence[int] | None = None,
                  final_norm: bool = True,
                  pos_encoding: EncodingConfigs = None,
-                 positions: Sequence[int] | None = None,
+                 positions: Positions = None,
                  rel_pos_encoding: dict[str, Any] | None = None,
                  conv_projection: Sequence[int] = (),
                  qkv_bias: bool = True,

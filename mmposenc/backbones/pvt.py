@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ..attention.spatial_reduction import SpatialReductionAttention
-from ..encodings.placement import EncodingConfigs, PlacedEncodings
+from ..encodings.placement import EncodingConfigs, PlacedEncodings, Positions
 from ..functional.masking import masked_mean, pad_map, tokens_to_map
 from ..image_sizes import get_img_shapes, mask_images
 from .checkpoints import PretrainedMixin
@@ -117,8 +117,8 @@ class PVT(PretrainedMixin, BaseModule):
         pos_encoding: a TokenEncoding config, several, or None; each stage gets its own.
             ``dict(type='mmposenc.LearnedPositionEmbedding', interpolation='bilinear')`` is the
             paper's, ``dict(type='mmposenc.PEG')`` that of CPVT and Twins.
-        positions: where in each stage: -1 before the first block, i after block i; None for each
-            encoding's usual place.
+        positions: where in each stage: -1 before the first block, i after block i; 'every': after
+            all blocks but the very last; None for each encoding's usual place.
         rel_pos_encoding: a RelativeEncoding config for every attention, or None.
         img_size: image side or (H, W) that learned tables are made for.
         qkv_bias: bias of queries, keys and values.
@@ -153,7 +153,7 @@ class PVT(PretrainedMixin, BaseModule):
                  patch_sizes: Sequence[int] = (4, 2, 2, 2),
                  in_channels: int = 3,
                  pos_encoding: EncodingConfigs = None,
-                 positions: Sequence[int] | None = None,
+                 positions: Positions = None,
                  rel_pos_encoding: dict[str, Any] | None = None,
                  img_size: int | tuple[int, int] = 224,
                  qkv_bias: bool = True,
@@ -208,7 +208,7 @@ class PVT(PretrainedMixin, BaseModule):
                 sr_norm_eps=embed_norm_eps) for j in range(num_layers[i])]
             pos_encodings = PlacedEncodings(
                 pos_encoding, positions, num_layers[i], embed_dims=embed_dims[i], grid_shape=grid,
-                num_prefix_embeds=int(has_cls), drop=drop_rate)
+                num_prefix_embeds=int(has_cls), drop=drop_rate, followed=i + 1 < num_stages)
             self.stages.append(PVTStage(patch_embed, blocks, pos_encodings, with_cp=with_cp,
                                         cls_dims=embed_dims[i] if has_cls else None))
         self.norm = None if pool is None else nn.LayerNorm(embed_dims[-1], eps=norm_eps)

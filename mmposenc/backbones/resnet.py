@@ -19,8 +19,8 @@ CONTEXT_POOL = dict(type='mmposenc.ContextPool', ratio=0.05)
 
 class CPResNet(ResNet):  # type: ignore[misc]
     """ResNet (He et al., CVPR 2016) where ContextPool replaces pooling (Huang et al., ICML 2022,
-    Sec. 3.3): wherever a map is halved behind the first convolution, each cell first becomes the
-    mean of a neighbourhood of its own size, and every second one is kept.
+    App. A, Eq. 6): wherever a map is halved behind the first convolution, each cell first becomes
+    the mean of a neighbourhood of its own size, and every second one is kept.
 
     That is the max pooling of the stem and the stride of each later stage, whose first block then
     has stride 1. Weights of mmpretrain's, mmdet's and torchvision's ResNets have the same names.
@@ -28,6 +28,7 @@ class CPResNet(ResNet):  # type: ignore[misc]
     Args:
         depth: 50, 101, ... (and 18, 34, 152) as upstream; 20, 32, 44, 46 or 56 for small images:
             a 3 x 3 stem without pooling and three stages of 16, 32 and 64 channels.
+        stage_blocks: blocks of each stage in place of the depth's.
         context_pool: config of the TokenEncoding, ContextPool with ratio 0.05 as it stands; its
             ``embed_dims`` and ``stride`` are filled in. None gives the upstream model.
         pool_at: where: 0 is the stem's max pooling, i the stride of stage i (counted from 0).
@@ -36,21 +37,26 @@ class CPResNet(ResNet):  # type: ignore[misc]
         kwargs: of mmpretrain's ResNet (``out_indices``, ``frozen_stages``, ``norm_eval``, ...).
 
     Raises:
-        ValueError: for a depth that is not known, and places where nothing is halved.
+        ValueError: for a depth that is not known, other than one number of blocks a stage, and
+            places where nothing is halved.
 
-    There is no release, and the paper's appendix was not at hand: that strides count as pooling,
-    and 46 layers as one more block in the first stage, are decisions of this project. Batch padding
-    is not masked: ResNet's convolutions do not mask it either.
+    There is no release. That strides count as pooling is a decision of this project; so is where 46
+    layers have their additional block: in the first stage, and in the second in the config, as the
+    paper's parameters ask (docs/context_pool.md). Batch padding is not masked: ResNet's
+    convolutions do not mask it either.
     """
 
     arch_settings = {**ResNet.arch_settings,
                      **{depth: (BasicBlock, blocks) for depth, blocks in SMALL.items()}}
 
     def __init__(self, depth: int, *, context_pool: EncodingConfig | None = CONTEXT_POOL,
-                 pool_at: Sequence[int] | None = None, **kwargs: Any) -> None:
+                 pool_at: Sequence[int] | None = None, stage_blocks: Sequence[int] | None = None,
+                 **kwargs: Any) -> None:
         if depth not in self.arch_settings:
             raise ValueError(f'depth={depth} must be one of {sorted(self.arch_settings)}')
         self.small_images = depth in SMALL
+        if stage_blocks is not None:
+            self.arch_settings = _with_blocks(self.arch_settings, depth, tuple(stage_blocks))
         if self.small_images:
             kwargs = {**dict(num_stages=3, strides=(1, 2, 2), dilations=(1, 1, 1),
                              out_indices=(2,), stem_channels=16, base_channels=16), **kwargs}
@@ -119,6 +125,13 @@ class CPResNet(ResNet):  # type: ignore[misc]
             if int(place) <= self.frozen_stages:
                 pool.eval()
                 pool.requires_grad_(False)
+
+
+def _with_blocks(settings: dict[int, Any], depth: int, blocks: tuple[int, ...]) -> dict[int, Any]:
+    block, usual = settings[depth]
+    if len(blocks) != len(usual) or min(blocks) < 1:
+        raise ValueError(f'stage_blocks={blocks} must be {len(usual)} numbers of at least 1')
+    return {**settings, depth: (block, blocks)}
 
 
 def _places(context_pool: EncodingConfig | None, pool_at: Sequence[int] | None,

@@ -7,7 +7,7 @@ from typing import Any
 from mmengine.model import BaseModule
 from torch import Tensor, nn
 
-from ..encodings.placement import EncodingConfigs, PlacedEncodings
+from ..encodings.placement import EncodingConfigs, PlacedEncodings, Positions
 from ..functional.masking import masked_mean, pad_map, tokens_to_map
 from ..image_sizes import get_img_shapes, mask_images
 from .checkpoints import PretrainedMixin
@@ -35,8 +35,9 @@ class Swin(PretrainedMixin, BaseModule):
         patch_size: side of a patch in pixels.
         in_channels: channels of the image.
         pos_encoding: a TokenEncoding config, several, or None; each stage gets its own.
-        positions: where in each stage: -1 before the first block, i after block i; None for each
-            encoding's usual place, which for PEG is after block 0.
+        positions: where in each stage: -1 before the first block, i after block i; 'every': after
+            all blocks but the very last; None for each encoding's usual place, which for PEG is
+            after block 0.
         window_bias: Swin's own table of biases.
         rel_pos_encoding: a RelativeEncoding config for every attention, whose grid is the window;
             added to the window bias where that is on.
@@ -78,7 +79,7 @@ class Swin(PretrainedMixin, BaseModule):
                  patch_size: int = 4,
                  in_channels: int = 3,
                  pos_encoding: EncodingConfigs = None,
-                 positions: Sequence[int] | None = None,
+                 positions: Positions = None,
                  window_bias: bool = True,
                  rel_pos_encoding: dict[str, Any] | None = None,
                  img_size: int | tuple[int, int] = 224,
@@ -125,7 +126,7 @@ class Swin(PretrainedMixin, BaseModule):
                                 norm_eps=norm_eps, shift_size=_shift(window_size, j), **attention)
                       for j in range(layers[i])]
             encodings = PlacedEncodings(pos_encoding, positions, layers[i], embed_dims=width,
-                                        grid_shape=grid)
+                                        grid_shape=grid, followed=i + 1 < num_stages)
             _refuse_query_key_encodings(encodings, layers[i])
             merging = PatchMerging(width, norm_eps) if i + 1 < num_stages else None
             self.stages.append(SwinStage(blocks, encodings, merging, with_cp))

@@ -7,6 +7,11 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NoReturn
 
 from .deform_attn import ms_deform_attn_backward, ms_deform_attn_forward
+from .deform_conv import (
+    deform_conv_backward_input,
+    deform_conv_backward_parameters,
+    deform_conv_forward,
+)
 from .focal_loss import sigmoid_focal_loss_backward, sigmoid_focal_loss_forward
 from .nms import nms
 from .nms_match import nms_match
@@ -25,6 +30,9 @@ OPS: dict[str, Callable[..., Any]] = {
     'sigmoid_focal_loss_backward': sigmoid_focal_loss_backward,
     'ms_deform_attn_forward': ms_deform_attn_forward,
     'ms_deform_attn_backward': ms_deform_attn_backward,
+    'deform_conv_forward': deform_conv_forward,
+    'deform_conv_backward_input': deform_conv_backward_input,
+    'deform_conv_backward_parameters': deform_conv_backward_parameters,
     'get_compiler_version': lambda: NOT_COMPILED,
     'get_compiling_cuda_version': lambda: NOT_COMPILED,
 }

@@ -36,13 +36,15 @@ class ContextPool(TokenEncoding):
 
     Args:
         embed_dims: C.
-        hidden_dims: hidden channels of the predictor; None is C / 4.
+        hidden_dims: hidden channels of the predictor; None is C / 4. The paper's costs leave room
+            for 13 an output, 26 with weights and sizes (docs/context_pool.md).
         ratio: r; the paper's 0.1 for transformers, 0.05 for ConvNets.
         dims: 2 pools on the map, 1 along the sequence of tokens, row by row.
         causal: tokens see themselves and those before only; with ``dims=1``.
         weights: 'learned': w = exp(logit), so weights are a softmax over the neighbourhood;
             'unnormalized': 2 sigmoid(logit), and the sum is divided by that of g alone; 'uniform':
-            1; 'nonlocal': exp(q_i . k_j) by pairs.
+            1; 'nonlocal': exp(q_i . k_j / sqrt(D)) by pairs (Eq. 3, which has no root).
+        nonlocal_dims: D, channels of q and k of 'nonlocal' weights; None is C, as in Eq. 3.
         locality: 'gaussian'; 'none': all tokens count alike; 'fixed_window': those within a square
             of ``window_size``; 'adaptive_window': those within a square of half-width
             sqrt(3) sigma, whose variance is the Gaussian's, with an edge of one cell;
@@ -55,7 +57,8 @@ class ContextPool(TokenEncoding):
         stride: pool for every so many-th row and column only, so the grid shrinks: what replaces
             a ConvNet's pooling and strides.
         default_positions: where a backbone puts it when its own ``positions`` is None; each of
-            several encodings can so have its own.
+            several encodings can so have its own. The paper's is 'every': a module of its own
+            after each attention block whose output another takes.
 
     Raises:
         ValueError: for unknown or contradicting options.
@@ -66,30 +69,36 @@ class ContextPool(TokenEncoding):
 
     def __init__(self, embed_dims: int, *, hidden_dims: int | None = None, ratio: float = 0.1,
                  dims: int = 2, causal: bool = False, weights: str = 'learned',
-                 locality: str = 'gaussian', predictor: str = 'conv', size_norm: str = 'sigmoid',
+                 nonlocal_dims: int | None = None, locality: str = 'gaussian',
+                 predictor: str = 'conv', size_norm: str = 'sigmoid',
                  window_size: int = 7, num_random: int = 32, form: str = 'auto',
                  truncate: float = 5.0, stride: int = 1,
-                 default_positions: Sequence[int] = (0,)) -> None:
+                 default_positions: Sequence[int] | str = (0,)) -> None:
         super().__init__()
         _check_choices(weights=(weights, WEIGHTS), locality=(locality, LOCALITIES),
                        predictor=(predictor, PREDICTORS), size_norm=(size_norm, SIZE_NORMS),
                        dims=(dims, (1, 2)), form=(form, FORMS))
-        _check_numbers(embed_dims, hidden_dims, ratio, window_size, num_random, truncate,
-                       stride)
+        _check_numbers(embed_dims, hidden_dims, nonlocal_dims, ratio, window_size, num_random,
+                       truncate, stride)
         _check_pairs(stride, dims, causal, weights, locality, size_norm)
+        if isinstance(default_positions, str) and default_positions != 'every':
+            raise ValueError(f"default_positions={default_positions!r} must be 'every', or numbers "
+                             f"of blocks")
         self.embed_dims, self.ratio, self.dims, self.causal = embed_dims, ratio, dims, causal
         self.weights, self.locality, self.size_norm = weights, locality, size_norm
         self.window_size, self.num_random = window_size, num_random
         self.form, self.truncate, self.stride = form, truncate, stride
         self.keeps_grid = stride == 1
-        self.default_positions = tuple(default_positions)
+        self.default_positions = (default_positions if isinstance(default_positions, str)
+                                  else tuple(default_positions))
         hidden = max(1, embed_dims // 4) if hidden_dims is None else hidden_dims
         self.has_weights = weights in ('learned', 'unnormalized')
         self.has_sizes = locality in ('gaussian', 'adaptive_window')
         outputs = self.has_weights + self.has_sizes
         self.predictor = (build_predictor(predictor, embed_dims, hidden, outputs, dims, causal)
                           if outputs else None)
-        self.query_key = nn.Linear(embed_dims, 2 * hidden) if weights == 'nonlocal' else None
+        pair_dims = embed_dims if nonlocal_dims is None else nonlocal_dims
+        self.query_key = nn.Linear(embed_dims, 2 * pair_dims) if weights == 'nonlocal' else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -232,11 +241,14 @@ def _check_choices(**choices: tuple[object, tuple[object, ...]]) -> None:
             raise ValueError(f'{name}={value!r} must be one of {known}')
 
 
-def _check_numbers(embed_dims: int, hidden_dims: int | None, ratio: float, window_size: int,
-                   num_random: int, truncate: float, stride: int) -> None:
+def _check_numbers(embed_dims: int, hidden_dims: int | None, nonlocal_dims: int | None,
+                   ratio: float, window_size: int, num_random: int, truncate: float,
+                   stride: int) -> None:
     if embed_dims < 1 or (hidden_dims is not None and hidden_dims < 1):
         raise ValueError(f'embed_dims={embed_dims} and hidden_dims={hidden_dims} must be at least '
                          f'1')
+    if nonlocal_dims is not None and nonlocal_dims < 1:
+        raise ValueError(f'nonlocal_dims={nonlocal_dims} must be at least 1')
     if not (ratio > 0 and truncate > 0):
         raise ValueError(f'ratio={ratio} and truncate={truncate} must be positive')
     if window_size < 1 or window_size % 2 == 0:

@@ -10,6 +10,8 @@ from .base import TokenEncoding
 from .build import EncodingConfig, build_encoding
 
 EncodingConfigs = EncodingConfig | Sequence[EncodingConfig] | None
+#: Numbers of blocks; 'every': behind each block that another attention follows; None: usual places.
+Positions = Sequence[int] | str | None
 
 
 class PlacedEncodings(nn.Module):
@@ -19,9 +21,12 @@ class PlacedEncodings(nn.Module):
     Args:
         pos_encoding: one config, several (applied in the order given wherever their positions
             meet), or None. A ready module can stand at one position only.
-        positions: where to place each encoding, or None for each class's usual place (after block
-            0 for PEG, before it for absolute encodings).
+        positions: where to place each encoding; 'every': after each block whose output another
+            attention takes; or None for each class's usual place (after block 0 for PEG, before it
+            for absolute encodings).
         num_blocks: blocks in the stack.
+        followed: whether another stack takes the output, as that of a later stage does: then the
+            last block belongs to 'every' too.
         defaults: arguments the backbone knows (``embed_dims=``, ``grid_shape=``).
 
     Raises:
@@ -29,8 +34,8 @@ class PlacedEncodings(nn.Module):
             ``apply_to='qk'`` after the last block, where no attention follows.
     """
 
-    def __init__(self, pos_encoding: EncodingConfigs, positions: Sequence[int] | None,
-                 num_blocks: int, **defaults: Any) -> None:
+    def __init__(self, pos_encoding: EncodingConfigs, positions: Positions, num_blocks: int, *,
+                 followed: bool = False, **defaults: Any) -> None:
         super().__init__()
         if pos_encoding is None:
             configs: list[EncodingConfig] = []
@@ -38,16 +43,15 @@ class PlacedEncodings(nn.Module):
             configs = list(pos_encoding)
         else:
             configs = [pos_encoding]  # type: ignore[list-item]
-        self.num_blocks = num_blocks
+        self.num_blocks, self.followed = num_blocks, followed
         self.at = nn.ModuleDict()
         for cfg in configs:
             self._place(cfg, positions, num_blocks, defaults)
 
-    def _place(self, cfg: EncodingConfig, positions: Sequence[int] | None, num_blocks: int,
+    def _place(self, cfg: EncodingConfig, positions: Positions, num_blocks: int,
                defaults: dict[str, Any]) -> None:
         module = _build(cfg, defaults)
-        places = tuple(module.default_positions if positions is None else positions)
-        _check_positions(places, num_blocks)
+        places = self._places(module, positions)
         if isinstance(cfg, nn.Module) and len(places) > 1:
             raise ValueError(f'pos_encoding is a module and positions={places}: it would be shared '
                              f'between positions; give a config dict')
@@ -61,6 +65,17 @@ class PlacedEncodings(nn.Module):
             if key not in self.at:
                 self.at[key] = nn.ModuleList()
             self.at[key].append(module)  # type: ignore[operator]
+
+    def _places(self, module: TokenEncoding, positions: Positions) -> tuple[int, ...]:
+        wanted = module.default_positions if positions is None else positions
+        if wanted == 'every':
+            # Behind the last block of a stack comes no attention that takes other queries and keys.
+            last = self.followed and module.apply_to == 'qkv'
+            return tuple(range(self.num_blocks if last else self.num_blocks - 1))
+        if isinstance(wanted, str):
+            raise ValueError(f"positions={wanted!r} must be 'every', or numbers of blocks")
+        _check_positions(tuple(wanted), self.num_blocks)
+        return tuple(wanted)
 
     def encodings(self, position: int) -> list[TokenEncoding]:
         """Encodings at a position, in order."""

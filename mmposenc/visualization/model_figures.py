@@ -10,7 +10,13 @@ from torch import Tensor, nn
 from ..encodings import IRPE
 from .figures import Panel, draw_panels, save_figure
 from .maps import Array, bucket_map
-from .pool_figures import draw_context_pool, record_context_pools
+from .pool_figures import (
+    draw_context_pool,
+    draw_size_distributions,
+    record_context_pools,
+    size_distributions,
+    write_size_distributions,
+)
 from .recording import AttentionRecord, record_attention
 
 
@@ -21,13 +27,14 @@ def draw_encodings(model: nn.Module, image: Tensor, output_dir: str | Path, *,
 
     For each layer a figure of the attention weights, head by head and their mean, and, with an
     encoding on the logits, one of what it adds; for each different iRPE one of its buckets; for
-    each ContextPool one of its weights and sizes.
+    each ContextPool one of its weights and sizes, and one of all layers' sizes.
 
     Args:
         model: a backbone, called with ``image``.
         image: (1, 3, H, W), as the model takes it.
         output_dir: where the figures go: ``attention_<layer>.png``, ``logits_<layer>.png``,
-            ``buckets_<method>_<H>x<W>.png``, ``context_pool_<layer>.png``.
+            ``buckets_<method>_<H>x<W>.png``, ``context_pool_<layer>.png``,
+            ``context_pool_sizes.png`` and ``.csv``.
         at: where the query lies, as fractions of height and width.
 
     Returns:
@@ -69,6 +76,10 @@ def draw_encodings(model: nn.Module, image: Tensor, output_dir: str | Path, *,
         figure = draw_context_pool(pool, picture.cpu().numpy())
         name = re.sub(r'\W+', '_', pool.name)
         written[save_figure(figure, folder / f'context_pool_{name}.png')] = None
+    if rows := size_distributions(pools):
+        figure = draw_size_distributions(rows)
+        written[save_figure(figure, folder / 'context_pool_sizes.png')] = None
+        written[write_size_distributions(rows, folder / 'context_pool_sizes.csv')] = None
     return list(written)
 
 

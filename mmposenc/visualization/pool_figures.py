@@ -2,10 +2,12 @@
 Figures 3 and 4)."""
 from __future__ import annotations
 
+import csv
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,8 +30,9 @@ class PoolRecord:
 
     name: of the module. hw_shape, cell: grid and (row, column) of the marked token. weights:
     (H, W), their mean is 1; None where they are not learned. sigma: (H, W) in cells, None without
-    sizes. share: (H, W), the weights with which the marked token's mean is taken, which sum to 1;
-    None for localities without sizes, weights by pairs, and sequences.
+    sizes. sizes: (H, W), the predicted s from 0 to 1, of which sigma is a multiple. share: (H, W),
+    the weights with which the marked token's mean is taken, which sum to 1; None for localities
+    without sizes, weights by pairs, and sequences.
     """
 
     name: str
@@ -38,6 +41,7 @@ class PoolRecord:
     weights: Array | None
     sigma: Array | None
     share: Array | None
+    sizes: Array | None = None
 
 
 @contextmanager
@@ -88,11 +92,14 @@ def _record(name: str, module: ContextPool, x: Tensor, hw_shape: tuple[int, int]
     if module.has_weights:
         weights = on_map(logits.softmax(1) * logits.shape[1] if module.weights == 'learned'
                          else 2 * logits.sigmoid())
-    share = None
+    share = sizes = None
+    if sigma is not None:
+        extent = height * width if module.dims == 1 else (height + width) / 2
+        sizes = on_map(sigma / (module.ratio * extent))
     if sigma is not None and module.dims == 2 and module.weights != 'nonlocal':
         share = on_map(_share(module, logits, sigma, hw_shape, cell))
     return PoolRecord(name, hw_shape, cell, weights, None if sigma is None else on_map(sigma),
-                      share)
+                      share, sizes)
 
 
 def _share(module: ContextPool, logits: Tensor, sigma: Tensor, hw_shape: tuple[int, int],
@@ -151,3 +158,67 @@ def draw_context_pool(record: PoolRecord, image: Array, *, every: int | None = N
         figure.colorbar(shown, ax=axes, fraction=0.046, pad=0.03).ax.tick_params(labelsize=6)
     figure.suptitle(record.name, fontsize=9)
     return figure
+
+
+def size_distributions(records: Sequence[PoolRecord]) -> list[dict[str, str | float]]:
+    """The sizes that each layer predicts, in numbers (the paper's Figure 4).
+
+    Args:
+        records: from :func:`record_context_pools`, of one image or several; what a layer predicts
+            for all of them is taken together.
+
+    Returns:
+        For each layer with sizes, in the order in which they ran: 'layer', its name; 'tokens', how
+        many there are; 'least', 'q25', 'median', 'q75', 'most' and 'mean' of s, from 0 to 1; and
+        'median_cells', the median of sigma.
+    """
+    found: dict[str, list[PoolRecord]] = {}
+    for record in records:
+        if record.sizes is not None:
+            found.setdefault(record.name, []).append(record)
+    rows: list[dict[str, str | float]] = []
+    for name, group in found.items():
+        sizes = _together(each.sizes for each in group)
+        quartiles = np.quantile(sizes, (0.0, 0.25, 0.5, 0.75, 1.0)).tolist()
+        rows.append(dict(
+            layer=name, tokens=sizes.size, mean=float(sizes.mean()),
+            **dict(zip(('least', 'q25', 'median', 'q75', 'most'), quartiles, strict=True)),
+            median_cells=float(np.median(_together(each.sigma for each in group)))))
+    return rows
+
+
+def _together(maps: Iterable[Array | None]) -> Array:
+    return np.concatenate([np.ravel(each) for each in maps if each is not None])
+
+
+def draw_size_distributions(rows: Sequence[dict[str, str | float]]) -> Figure:
+    """A box a layer: quartiles, the median as a line, and whiskers to the least and the largest.
+
+    Args:
+        rows: from :func:`size_distributions`.
+
+    Raises:
+        ValueError: for no layers.
+    """
+    from matplotlib.figure import Figure
+    if not rows:
+        raise ValueError('rows=[] must hold a layer: no ContextPool that ran predicts sizes')
+    figure = Figure(figsize=(max(3.0, 1.2 + 0.5 * len(rows)), 3.2), layout='constrained')
+    axes = figure.add_subplot()
+    axes.bxp([dict(label=str(place), whislo=row['least'], q1=row['q25'], med=row['median'],
+                   q3=row['q75'], whishi=row['most'], fliers=[])
+              for place, row in enumerate(rows, 1)], showfliers=False)
+    axes.set(xlabel='ContextPool, in the order they run', ylabel='predicted size s',
+             ylim=(-0.03, 1.03))
+    axes.set_title('quartiles, least and largest', fontsize=8)
+    return figure
+
+
+def write_size_distributions(rows: Sequence[dict[str, str | float]], path: str | Path) -> Path:
+    """Write the numbers as CSV, a line a layer."""
+    path = Path(path)
+    with path.open('w', newline='') as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return path

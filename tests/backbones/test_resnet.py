@@ -104,6 +104,18 @@ def test_trains_and_freezes():
     assert all(p.requires_grad for p in frozen.context_pools['2'].parameters())
 
 
+def test_blocks_of_stages():
+    """A block more in the second stage of ResNet-44 has two convolutions and norms of 32."""
+    count = {blocks: sum(p.numel() for p in CPResNet(
+        46, context_pool=None, stage_blocks=blocks).parameters()) for blocks in (
+            (7, 7, 7), (8, 7, 7), (7, 8, 7))}
+    plain = sum(p.numel() for p in CPResNet(44, context_pool=None).parameters())
+    assert [value - plain for value in count.values()] == [
+        0, 2 * (9 * 16 * 16 + 2 * 16), 2 * (9 * 32 * 32 + 2 * 32)]
+    default = CPResNet(46, context_pool=None)
+    assert sum(p.numel() for p in default.parameters()) == count[8, 7, 7]
+
+
 def test_registered_and_counted():
     model = MODELS.build(dict(type='CPResNet', depth=44))
     assert type(model) is CPResNet
@@ -116,6 +128,9 @@ def test_registered_and_counted():
         expected += cells // 4 * cells * dims  # the mean
     # The shortcut's convolution sees the pooled map either way.
     assert extra == expected
+    means = sum((side // 2) ** 2 * side ** 2 * dims for side, dims in ((32, 16), (16, 32)))
+    assert count_macs(model, (32, 32)) - count_macs(
+        model, (32, 32), pooled_means=False) == means
 
 
 def test_room_imports_no_mmpretrain():
@@ -127,6 +142,8 @@ def test_room_imports_no_mmpretrain():
 
 @pytest.mark.parametrize('options, message', [
     (dict(depth=45), r'depth=45 must be one of \[18, 20'),
+    (dict(depth=44, stage_blocks=(7, 7)), r'stage_blocks=\(7, 7\) must be 3 numbers'),
+    (dict(depth=44, stage_blocks=(7, 0, 7)), 'must be 3 numbers of at least 1'),
     (dict(depth=44, pool_at=(0,)), r'pool_at=\(0,\) must be places where a map is halved: \(1, 2'),
     (dict(depth=50, pool_at=(4,)), r'pool_at=\(4,\) must be places'),
     (dict(depth=50, pool_at=(1,), context_pool=None), 'with context_pool=None; leave one out'),

@@ -80,13 +80,16 @@ CONTEXT_POOL = {
                 'cp-vit-b-weights-uniform-384': 78.9, 'cp-vit-b-weights-nonlocal-384': 79.4,
                 'cp-vit-b-locality-none-384': 78.3, 'cp-vit-b-locality-fixed-384': 78.9,
                 'cp-vit-b-locality-adaptive-384': 79.6, 'cp-vit-b-locality-random-384': 78.1},
-    'Table 3': {'cp-vit-b-predictor-mlp-384': 78.7, 'cp-vit-b-predictor-attention-384': 79.4},
+    # Attention has the numbers of weights by pairs, in every column of Tables 1 and 2.
+    'Table 3': {'cp-vit-b-predictor-mlp-384': 78.7, 'cp-vit-b-weights-nonlocal-384': 79.4,
+                'cp-resnet-44-mlp_cifar10': 93.1, 'cp-resnet-44-similarity_cifar10': 93.2},
     'Table 6': {'swin-b-224': 83.5, 'swin-b-384': 84.5, 'cp-vit-b-10-384': 76.8,
                 'cp-swin-b-224': 84.3, 'cp-swin-b-384': 85.6},
     'Table S1': {'resnet-44_cifar10': 92.9, 'cp-resnet-44_cifar10': 93.4,
-                 'cp-resnet-46_cifar10': 93.7},
+                 'cp-resnet-46_cifar10': 93.7, 'cp-resnet-44-sizes_cifar10': 93.1,
+                 'cp-resnet-44-similarity_cifar10': 93.2},
     'Table S2': {'resnet-50': 76.5, 'cp-resnet-50': 77.3, 'resnet-101': 78.4,
-                 'cp-resnet-101': 78.9}}
+                 'cp-resnet-101': 78.9, 'deform-resnet-50': 76.6, 'deform-resnet-101': 78.4}}
 #: CPVT, Table 13: model, mIoU, AP of 1x and of 3x.
 DENSE = [('t', 35.7, 36.7, 39.4), ('t-peg', 38.0, 38.0, 41.8), ('t-gap', 36.0, 36.9, 39.7),
          ('t-peg-gap', 38.8, 38.7, 41.8), ('s', 39.8, 40.4, 42.2), ('s-peg-gap', 44.3, 43.0, 45.2),

@@ -1,6 +1,7 @@
 """The small segmentation configs, and what tools/quickstart.sh segmentation does with them."""
 from __future__ import annotations
 
+import argparse
 import json
 from pathlib import Path
 
@@ -21,7 +22,8 @@ ROOT = Path(__file__).resolve().parents[2]
 SMALL = 'mmposenc::segmentation/small/sem_fpn_pvt-micro-'
 NUCLEI = f'{SMALL}peg_nuclei.py'
 CAMVID = {name: f'{SMALL}{name}_camvid.py'
-          for name in ('none', 'learned', 'peg', 'cp', 'cp-peg')}
+          for name in ('none', 'learned', 'peg', 'cp', 'cp-peg', 'cp-every', 'cp-every-fixed',
+                       'cp-every-uniform')}
 
 
 @pytest.fixture(scope='module')
@@ -45,7 +47,7 @@ def test_the_camvid_configs_differ_in_their_encoding_only():
         text['model']['backbone'].pop('img_size', None)  # of the table
         plain[name] = text
         encodings = encoding if isinstance(encoding, list) else [encoding] if encoding else []
-        assert [each['type'] for each in encodings] == {
+        assert name.startswith('cp-every') or [each['type'] for each in encodings] == {
             'none': [], 'learned': ['mmposenc.LearnedPositionEmbedding'],
             'peg': ['mmposenc.PEG'], 'cp': ['mmposenc.ContextPool'],
             'cp-peg': ['mmposenc.PEG', 'mmposenc.ContextPool']}[name]
@@ -58,6 +60,12 @@ def test_the_camvid_configs_differ_in_their_encoding_only():
     assert sizes['cp'] - sizes['none'] == sum(
         9 * dims * (dims // 4) + dims // 4 + 9 * (dims // 4) * 2 + 2
         for dims in (32, 64, 128, 256))
+    # After both blocks of the first three stages and the first of the last: to 4 and to 2.
+    for name, hidden, outputs in (('cp-every', 4, 2), ('cp-every-fixed', 2, 1),
+                                  ('cp-every-uniform', 2, 1)):
+        assert sizes[name] - sizes['none'] == sum(
+            blocks * (hidden * (9 * dims + 1) + outputs * (9 * hidden + 1))
+            for blocks, dims in ((2, 32), (2, 64), (2, 128), (1, 256)))
 
 
 def test_the_table_is_made_for_the_training_size():
@@ -171,12 +179,13 @@ def test_a_run_is_trained_and_tested_at_every_size(tmp_path, benchmark_module, m
     config.write_text(
         f'_base_ = {str(base)!r}\n'
         'model = dict(backbone=dict(embed_dims=(8, 8, 8, 8), num_layers=(1, 1, 1, 1), '
-        'num_heads=(1, 1, 1, 1)), neck=dict(in_channels=[8, 8, 8, 8]))\n'
-        'train_cfg = dict(max_epochs=1, val_interval=1)\n')
+        'num_heads=(1, 1, 1, 1)), neck=dict(in_channels=[8, 8, 8, 8]))\n')
     seen, test = [], engine.test
     monkeypatch.setattr(benchmark_module.engine, 'test', lambda cfg, checkpoint: seen.append(
         cfg.test_dataloader.dataset.pipeline[1].scale) or test(cfg, checkpoint))
-    result = benchmark_module.run(config, 3, tmp_path / 'work', str(tmp_path / 'data'))
+    options = benchmark_module.given_options(argparse.Namespace(
+        data_root=str(tmp_path / 'data'), epochs=1))
+    result = benchmark_module.run(config, 3, tmp_path / 'work', options)
     assert seen == [(256, 192), (384, 288)]
     assert list(result['metrics']) == ['1', '1.5'] and result['epochs'] == 1
     assert all(0 <= value <= 100 for each in result['metrics'].values() for value in each.values())

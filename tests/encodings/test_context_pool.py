@@ -19,7 +19,7 @@ OTHERS = [dict(predictor='mlp'), dict(predictor='attention'), dict(size_norm='so
           dict(dims=1, causal=True, locality='none'),
           dict(dims=1, causal=True, predictor='attention'),
           dict(dims=1, causal=True, weights='nonlocal'), dict(form='windowed', truncate=2.0),
-          dict(form='definition')]
+          dict(form='definition'), dict(weights='nonlocal', nonlocal_dims=3, hidden_dims=1)]
 OPTIONS = PAIRS + OTHERS
 
 
@@ -194,6 +194,27 @@ def test_parameters_of_vit_b():
     assert count == 192 * (9 * 768 + 1) + 2 * (9 * 192 + 1) == 1_330_754
 
 
+def test_weights_by_pairs_in_loops():
+    """Eq. 3 with projections of C to C, times the Gaussian."""
+    module = build(weights='nonlocal', ratio=0.5)
+    assert module.query_key.weight.shape == (2 * 8, 8)
+    assert ContextPool(8, weights='nonlocal', nonlocal_dims=2).query_key.weight.shape == (4, 8)
+    x = torch.randn(1, 12, 8, dtype=torch.float64)
+    sigma = module.predict(x, (3, 4)).sigma[0]
+    theta, phi = module.query_key.weight.chunk(2)
+    theta_bias, phi_bias = module.query_key.bias.chunk(2)
+    out = module(x, (3, 4))
+    for i in range(12):
+        q = theta @ x[0, i] + theta_bias
+        total, sums = 0.0, torch.zeros(8, dtype=torch.float64)
+        for j in range(12):
+            squared = (i // 4 - j // 4) ** 2 + (i % 4 - j % 4) ** 2
+            logit = q @ (phi @ x[0, j] + phi_bias) / math.sqrt(8)
+            share = torch.exp(logit - squared / (2 * sigma[i] ** 2))
+            total, sums = total + share, sums + share * x[0, j]
+        torch.testing.assert_close(out[0, i], sums / total)
+
+
 @pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize('options', [dict(), dict(weights='nonlocal'),
                                      dict(locality='adaptive_window'),
@@ -222,6 +243,8 @@ def test_half_precision(options, dtype):
     (dict(form='fast'), "form='fast' must be one of"),
     (dict(embed_dims=0), 'embed_dims=0 and hidden_dims=None must be at least 1'),
     (dict(hidden_dims=0), 'hidden_dims=0 must be at least 1'),
+    (dict(weights='nonlocal', nonlocal_dims=0), 'nonlocal_dims=0 must be at least 1'),
+    (dict(default_positions='all'), "default_positions='all' must be 'every', or numbers"),
     (dict(ratio=0.0), 'ratio=0.0 and truncate=5.0 must be positive'),
     (dict(truncate=-1.0), 'truncate=-1.0 must be positive'),
     (dict(window_size=4), 'window_size=4 must be odd and positive'),
@@ -275,6 +298,34 @@ def test_in_backbones(backbone, options):
     sum(out.square().sum() for out in outs).backward()
     assert [n for n, p in model.named_parameters()
             if p.requires_grad and (p.grad is None or not bool(p.grad.any()))] == []
+
+
+@pytest.mark.parametrize('backbone, places', [
+    ('DeiT', [2]), ('PVT', [1, 1]), ('Swin', [1, 1])])
+def test_after_every_block(backbone, places):
+    """Sec. 3.2: "After each attention block, we take its outputs ... for use in the next": of
+    each stage but the last all blocks, of that all but one. A DeiT is taken apart."""
+    pytest.importorskip('mmengine', reason='backbones need mmengine')
+    import mmposenc.backbones as backbones
+    torch.manual_seed(0)
+    pool = dict(CP, default_positions='every', hidden_dims=2)
+    model = getattr(backbones, backbone)(**BACKBONES[backbone], pos_encoding=pool).double().eval()
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.1)
+    stages = [model] if backbone == 'DeiT' else model.stages
+    assert [len(stage.pos_encodings.at) for stage in stages] == places
+    outs = model(torch.randn(2, 3, 64, 96, dtype=torch.float64))
+    sum(out.square().sum() for out in outs).backward()
+    assert [n for n, p in model.named_parameters() if p.grad is None] == []
+    if backbone == 'DeiT':
+        x = torch.randn(1, 3, 32, 40, dtype=torch.float64)
+        tokens, hw = model.patch_embed(x)
+        for index, block in enumerate(model.blocks):
+            tokens = block(tokens, hw)
+            if index < 2:
+                tokens = model.pos_encodings.encodings(index)[0](tokens, hw)
+        expected = model.norm(tokens).transpose(1, 2).view(1, 24, *hw)
+        torch.testing.assert_close(model(x)[0], expected)
 
 
 def test_order_in_a_list_and_positions():

@@ -85,6 +85,30 @@ def test_a_module_can_be_given():
         PlacedEncodings(PEG(4), (-1, 0), 1)
 
 
+@pytest.mark.parametrize('followed', [False, True])
+@pytest.mark.parametrize('asked', [
+    (dict(type='ContextPool', default_positions='every'), None), (dict(type='PEG'), 'every')])
+def test_every_is_behind_each_block_that_an_attention_follows(asked, followed):
+    placed = PlacedEncodings(*asked, 3, embed_dims=4, followed=followed)
+    assert list(placed.at) == ['after0', 'after1', 'after2'][:2 + followed]
+    modules = [placed.encodings(i)[0] for i in range(2 + followed)]
+    assert len({id(module) for module in modules}) == len(modules)
+    assert [len(PlacedEncodings(*asked, 1, embed_dims=4, followed=followed).at)] == [int(followed)]
+
+
+def test_every_with_others_and_with_queries_and_keys_alone():
+    placed = PlacedEncodings(
+        [dict(type='PEG'), dict(type='ContextPool', default_positions='every')], None, 3,
+        embed_dims=4, followed=True)
+    assert [[type(e) for e in placed.encodings(i)] for i in range(-1, 3)] == [
+        [], [PEG, ContextPool], [ContextPool], [ContextPool]]
+    placed = PlacedEncodings(dict(type='PEG', apply_to='qk'), 'every', 2, embed_dims=4,
+                             followed=True)
+    assert list(placed.at) == ['after0']
+    with pytest.raises(ValueError, match="positions='all' must be 'every', or numbers of blocks"):
+        PlacedEncodings(dict(type='PEG'), 'all', 2, embed_dims=4)
+
+
 @pytest.mark.parametrize('positions', [(2,), (-2,), (0, 0), ()])
 def test_bad_positions_are_named(positions):
     with pytest.raises(ValueError, match=r'positions=.* must be different numbers from -1 .* to 1'):

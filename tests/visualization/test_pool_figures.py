@@ -1,11 +1,19 @@
 """ContextPool's maps against the module itself, and the figures."""
+import csv
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from mmposenc.encodings import ContextPool
-from mmposenc.visualization import draw_context_pool, record_context_pools
+from mmposenc.visualization import (
+    draw_context_pool,
+    draw_size_distributions,
+    record_context_pools,
+    size_distributions,
+    write_size_distributions,
+)
 
 
 class Model(nn.Module):
@@ -63,6 +71,62 @@ def test_figure():
     assert radius == pytest.approx(float(records[0].sigma[1, 1]))
     np.testing.assert_array_equal(sizes.images[0].get_array(), records[0].sigma)
     assert len(draw_context_pool(records[0], np.zeros((40, 40, 3)), every=5).axes[0].patches) == 4
+
+
+class Stack(nn.Module):
+    """Two pools with sizes and one without, on a map or a sequence."""
+
+    def __init__(self, **options):
+        super().__init__()
+        self.first = ContextPool(8, **options)
+        self.fixed = ContextPool(8, locality='fixed_window', window_size=3)
+        self.last = ContextPool(8, **options)
+        for parameter in self.parameters():
+            nn.init.normal_(parameter, std=0.5)
+
+    def forward(self, x, hw_shape):
+        for pool in (self.first, self.fixed, self.last):
+            x = pool(x, hw_shape)
+        return x
+
+
+@pytest.mark.parametrize('options', [dict(), dict(ratio=0.4), dict(dims=1)])
+def test_sizes_by_layer_over_two_images(options, tmp_path):
+    """Numbers against the predictor's own sigmoid, taken apart."""
+    torch.manual_seed(0)
+    model, hw = Stack(**options), (5, 7)
+    seen = []
+    model.last.predictor.register_forward_hook(lambda m, args, out: seen.append(out.detach()))
+    records = []
+    for _ in range(2):
+        with record_context_pools(model) as found:
+            model(torch.randn(1, 35, 8), hw)
+        records += found
+    first, last = rows = size_distributions(records)
+    assert (first['layer'], last['layer'], last['tokens']) == ('first', 'last', 70)
+    # The predictor runs once in the layer and once for the record.
+    sizes = torch.stack(seen[::2])[..., 1].sigmoid().flatten().numpy()
+    for key, share in (('least', 0), ('q25', .25), ('median', .5), ('q75', .75), ('most', 1)):
+        assert last[key] == pytest.approx(np.quantile(sizes, share), abs=1e-6)
+    assert last['mean'] == pytest.approx(sizes.mean(), abs=1e-6)
+    cells = options.get('ratio', 0.1) * (35 if options.get('dims') == 1 else 6)
+    assert last['median_cells'] == pytest.approx(np.median(sizes) * cells, rel=1e-5)
+    with write_size_distributions(rows, tmp_path / 'sizes.csv').open() as file:
+        lines = list(csv.DictReader(file))
+    assert [line['layer'] for line in lines] == ['first', 'last']
+    assert float(lines[1]['q75']) == last['q75']
+    axes, = draw_size_distributions(rows).axes
+    medians = [line.get_ydata()[0] for line in axes.lines if len(set(line.get_ydata())) == 1]
+    assert all(row['median'] in medians for row in rows)
+
+
+def test_sizes_of_no_layer():
+    model = Model(locality='none')
+    with record_context_pools(model) as records:
+        model(torch.randn(1, 13, 8), (3, 4))
+    assert size_distributions(records) == []
+    with pytest.raises(ValueError, match='rows=.. must hold a layer'):
+        draw_size_distributions([])
 
 
 def test_place_outside_the_image():

@@ -1,7 +1,14 @@
-# ViT-B/16 at 384 with a PEG and ContextPool after block 0, no table.
+# ViT-B/16 at 384 with a PEG after block 0 and ContextPool after every block but the last, no table;
+# from cp-vit-b-peg-224_in1k.py.
 # Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/context_pool/cp-vit-b-peg-384_in1k.py 8
 _base_ = 'vit-b-384_in1k.py'
-model = dict(backbone=dict(pos_encoding=[
-    dict(type='mmposenc.PEG'), dict(type='mmposenc.ContextPool')]))
+start = 'work_dirs/cp-vit-b-peg-224_in1k/epoch_300.pth'
+model = dict(
+    backbone=dict(
+        pos_encoding=[
+            dict(type='mmposenc.PEG'),
+            dict(type='mmposenc.ContextPool', default_positions='every', hidden_dims=26)],
+        init_cfg=dict(checkpoint=start)),
+    head=dict(init_cfg=dict(checkpoint=start)))

@@ -1,9 +1,15 @@
-# Ablation of CP-ViT-B/16 at 384: weights and sizes by attention.
+# Ablation of CP-ViT-B/16 at 384: weights and sizes by attention of one head of C / 4 channels; from
+# cp-vit-b-predictor-attention-224_in1k.py.
 # Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh \
 #         configs/classification/context_pool/cp-vit-b-predictor-attention-384_in1k.py 8
 _base_ = 'vit-b-384_in1k.py'
-model = dict(backbone=dict(pos_encoding=[
-    dict(type='mmposenc.LearnedPositionEmbedding'),
-    dict(type='mmposenc.ContextPool', predictor='attention')]))
+start = 'work_dirs/cp-vit-b-predictor-attention-224_in1k/epoch_300.pth'
+model = dict(
+    backbone=dict(
+        pos_encoding=[
+            dict(type='mmposenc.LearnedPositionEmbedding'),
+            dict(type='mmposenc.ContextPool', default_positions='every', predictor='attention')],
+        init_cfg=dict(checkpoint=start)),
+    head=dict(init_cfg=dict(checkpoint=start)))

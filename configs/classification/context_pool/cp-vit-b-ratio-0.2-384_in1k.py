@@ -1,9 +1,14 @@
-# Ablation of CP-ViT-B/16 at 384: twice the sizes.
+# Ablation of CP-ViT-B/16 at 384: twice the sizes; from cp-vit-b-ratio-0.2-224_in1k.py.
 # Reference: metafile.yml. Not trained here.
 #
-#     bash tools/dist_train.sh \
-#         configs/classification/context_pool/cp-vit-b-ratio-0.2-384_in1k.py 8
+#     bash tools/dist_train.sh configs/classification/context_pool/cp-vit-b-ratio-0.2-384_in1k.py 8
 _base_ = 'vit-b-384_in1k.py'
-model = dict(backbone=dict(pos_encoding=[
-    dict(type='mmposenc.LearnedPositionEmbedding'),
-    dict(type='mmposenc.ContextPool', ratio=0.2)]))
+start = 'work_dirs/cp-vit-b-ratio-0.2-224_in1k/epoch_300.pth'
+model = dict(
+    backbone=dict(
+        pos_encoding=[
+            dict(type='mmposenc.LearnedPositionEmbedding'),
+            dict(type='mmposenc.ContextPool',
+                 default_positions='every', hidden_dims=26, ratio=0.2)],
+        init_cfg=dict(checkpoint=start)),
+    head=dict(init_cfg=dict(checkpoint=start)))

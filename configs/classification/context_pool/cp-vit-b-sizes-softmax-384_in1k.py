@@ -1,9 +1,16 @@
-# Ablation of CP-ViT-B/16 at 384: sizes by a softmax over the tokens.
+# Ablation of CP-ViT-B/16 at 384: sizes by a softmax over the tokens; from
+# cp-vit-b-sizes-softmax-224_in1k.py.
 # Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh \
 #         configs/classification/context_pool/cp-vit-b-sizes-softmax-384_in1k.py 8
 _base_ = 'vit-b-384_in1k.py'
-model = dict(backbone=dict(pos_encoding=[
-    dict(type='mmposenc.LearnedPositionEmbedding'),
-    dict(type='mmposenc.ContextPool', size_norm='softmax')]))
+start = 'work_dirs/cp-vit-b-sizes-softmax-224_in1k/epoch_300.pth'
+model = dict(
+    backbone=dict(
+        pos_encoding=[
+            dict(type='mmposenc.LearnedPositionEmbedding'),
+            dict(type='mmposenc.ContextPool',
+                 default_positions='every', hidden_dims=26, size_norm='softmax')],
+        init_cfg=dict(checkpoint=start)),
+    head=dict(init_cfg=dict(checkpoint=start)))

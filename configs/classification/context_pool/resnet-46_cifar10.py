@@ -6,5 +6,5 @@ _base_ = [
     '../../_base_/models/cp-resnet_cls.py', '../../_base_/datasets/cifar10.py',
     '../../_base_/schedules/sgd_200e.py', '../../_base_/default_runtime.py']
 model = dict(
-    backbone=dict(depth=46, context_pool=None),
+    backbone=dict(depth=46, stage_blocks=(7, 8, 7), context_pool=None),
     head=dict(num_classes=10, in_channels=64))

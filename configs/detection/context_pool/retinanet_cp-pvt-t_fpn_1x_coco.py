@@ -1,4 +1,5 @@
 # CP-PVT-tiny: PVT's position table, and ContextPool after the first block of every stage.
+# It is the wide module: after every block, as in the paper, large maps make the means costly.
 # Recipe: PVT's detection release, 1x; starts from PVT's classifier, which has no ContextPool.
 # Beyond the paper, which has no detector; not trained here.
 #

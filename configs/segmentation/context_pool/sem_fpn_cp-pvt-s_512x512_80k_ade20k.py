@@ -1,5 +1,6 @@
 # Semantic FPN on CP-PVT-small: PVT's position table, and ContextPool after the first block of
 # every stage.
+# It is the wide module: after every block, as in the paper, large maps make the means costly.
 # Recipe: the papers of PVT and Twins, 80k steps of 16 images; starts from PVT's classifier, which
 # has no ContextPool.
 # Beyond the paper, which has no segmentor; not trained here.

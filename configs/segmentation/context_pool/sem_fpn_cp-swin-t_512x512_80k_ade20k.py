@@ -1,4 +1,5 @@
 # Semantic FPN on CP-Swin-T: ContextPool after the first block of every stage, over the whole map.
+# It is the wide module: after every block, as in the paper, large maps make the means costly.
 # Recipe: the papers of PVT and Twins, 80k steps of 16 images; starts from Swin's classifier, which
 # has no ContextPool.
 # Beyond the paper, which has no segmentor; not trained here.

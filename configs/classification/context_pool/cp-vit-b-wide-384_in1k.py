@@ -1,0 +1,14 @@
+# ViT-B/16 at 384 with one ContextPool of C / 4 hidden channels after block 0; from
+# cp-vit-b-wide-224_in1k.py.
+# Reference: metafile.yml. Not trained here.
+#
+#     bash tools/dist_train.sh configs/classification/context_pool/cp-vit-b-wide-384_in1k.py 8
+_base_ = 'vit-b-384_in1k.py'
+start = 'work_dirs/cp-vit-b-wide-224_in1k/epoch_300.pth'
+model = dict(
+    backbone=dict(
+        pos_encoding=[
+            dict(type='mmposenc.LearnedPositionEmbedding'),
+            dict(type='mmposenc.ContextPool')],
+        init_cfg=dict(checkpoint=start)),
+    head=dict(init_cfg=dict(checkpoint=start)))
