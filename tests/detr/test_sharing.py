@@ -84,6 +84,18 @@ def test_recomputed_and_packed_layers_give_the_same_gradients():
         torch.testing.assert_close(grads[-1], grads[0], rtol=1e-4, atol=1e-6)
 
 
+def test_the_encoder_compiles_into_one_graph():
+    torch._dynamo.reset()
+    encoder = model_of('all').encoder
+    x = torch.randn(1, 12, 16)
+    grads = []
+    for function in (torch.compile(encoder, fullgraph=True, backend='eager'), encoder):
+        encoder.zero_grad()
+        function(x, spatial_shapes=(3, 4)).square().mean().backward()
+        grads.append(encoder.rel_pos_encoding.table_k.grad.clone())
+    torch.testing.assert_close(*grads, rtol=1e-4, atol=1e-6)
+
+
 def test_wrong_options():
     with pytest.raises(ValueError, match=r"rel_pos_sharing='both' must be one of \('layer'"):
         model_of('both')
