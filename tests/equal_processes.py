@@ -43,13 +43,16 @@ FAMILIES = {
     'Semantic FPN': ('segmentation/sem_fpn/sem_fpn_pvt-t-peg_512x512_80k_ade20k.py', {}),
     'UperNet': ('segmentation/upernet/upernet_swin-t_512x512_160k_ade20k.py', {}),
     'DeiT': ('classification/deit/deit-ti_in1k.py', {}),
+    'DeiT, shared bias': ('classification/deit/deit-ti-learned-rpe2d_in1k.py', {}),
+    'DETR, shared iRPE': ('detection/detr/detr_r50_irpe-ctx-9x9_8xb2-150e_coco.py',
+                          {'model.encoder.rel_pos_sharing': 'all'}),
     'CPVT': ('classification/cpvt/cpvt-ti-gap_in1k.py', {}),
     'Swin, iRPE': ('classification/swin/swin-t_irpe-qkv_in1k.py', {}),
     'CPResNet': ('classification/context_pool/cp-resnet-44_cifar10.py',
                  {'sync': True})}
 IMAGES, STEPS = 8, 2
 #: Those whose weights are also spread over two processes; gradients are clipped to their norm.
-SPREAD = ('RetinaNet, PEG with BatchNorm', 'Semantic FPN', 'DeiT')
+SPREAD = ('RetinaNet, PEG with BatchNorm', 'Semantic FPN', 'DeiT', 'DeiT, shared bias')
 
 
 def still(model) -> None:

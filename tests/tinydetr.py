@@ -21,6 +21,7 @@ ENCODERS = {
     'small table': (dict(encoder_pos=LEARNED), dict()),
     'none+peg': (dict(encoder_pos=None, pos_encoding=PEG, positions=(-1, 0)), dict()),
     'peg on qk': (dict(pos_encoding=dict(type='mmposenc.PEG', apply_to='qk')), dict()),
+    'table on qk': (dict(encoder_pos=None, pos_encoding={**LEARNED, 'apply_to': 'qk'}), dict()),
     'irpe': (dict(), dict(rel_pos_encoding=IRPE)),
     'irpe bias, peg': (dict(pos_encoding=dict(type='mmposenc.PEG')),
                        dict(rel_pos_encoding={**IRPE, 'mode': 'bias', 'shared_heads': False})),

@@ -29,11 +29,15 @@ have none. See docs/results.md for what was trained.
 MISSING = """
 ## Rows of the papers without a config
 
-- CPVT, Table 8, learned table with RPE, and its first version, App. D.2, a table on queries and
-  keys of block 0 (71.4): no option makes them yet.
-- CPVT, Tables 13 and 15 and App. D.2: ResNet-18, ConViT, CoAtNet, CvT and lambda layers are others'
-  models. Table 2 and Table 1 at other sizes than 224, and Table 4's ReaL labels and throughput, are
-  tests of the models above.
+- CPVT, Table 13: ResNet-18 has no attention that would take an encoding; mmpretrain, mmdet and
+  mmseg have its configs.
+- CPVT, Table 15: ConViT's gated attention, CoAtNet's convolutional stages and CvT's strided
+  projections are other blocks than those of the backbones here. (One block with CvT's projections,
+  Table 16, is here.)
+- CPVT, App. D.2 (D.1 in its first version): lambda layers (5.9 million parameters, 68.7) take the
+  place of attention: there are no logits to add a position to.
+- CPVT, Table 1 at 384, Tables 2 and 8 at other sizes than 224, and Table 4's ReaL labels and
+  throughput are tests of the models above.
 - ContextPool, Table 6: ViT-L, DeiT and Swin-S, its baselines. Table S1: deformable pooling in
   ResNet-44; Dai et al. pool regions, and how that halves a map is not said. DCN and N-Jet there are
   others' models. Tables 1, 4 and 5 are of language.

@@ -25,6 +25,7 @@ class MultiheadAttention(nn.Module):
             (``dict(type='mmposenc.IRPE', ...)``; ``head_dims``, ``num_heads`` and
             ``num_prefix_tokens`` are filled in).
         num_prefix_tokens: tokens in front of the grid (class, distillation).
+        grid_shape: (H, W) for encodings that must know the largest grid and are not told it.
         attn_drop: dropout of the attention weights.
         proj_drop: dropout of the output.
         form: which formulation of the encoding runs, see :func:`mmposenc.attention.attend`.
@@ -38,8 +39,8 @@ class MultiheadAttention(nn.Module):
 
     def __init__(self, embed_dims: int, num_heads: int, *, qkv_bias: bool = True,
                  rel_pos_encoding: RelativeEncoding | dict[str, Any] | None = None,
-                 num_prefix_tokens: int = 0, attn_drop: float = 0.0, proj_drop: float = 0.0,
-                 form: str = 'auto') -> None:
+                 num_prefix_tokens: int = 0, grid_shape: GridLike | None = None,
+                 attn_drop: float = 0.0, proj_drop: float = 0.0, form: str = 'auto') -> None:
         super().__init__()
         if num_heads < 1 or embed_dims < 1 or embed_dims % num_heads:
             raise ValueError(f'embed_dims={embed_dims} must be a positive multiple of '
@@ -58,7 +59,8 @@ class MultiheadAttention(nn.Module):
         self.rel_pos_encoding: RelativeEncoding | None = None
         if rel_pos_encoding is not None:
             self.rel_pos_encoding = build_relative_encoding(
-                rel_pos_encoding, self.head_dims, num_heads, num_prefix_tokens)
+                rel_pos_encoding, self.head_dims, num_heads, num_prefix_tokens,
+                grid_shape=grid_shape)
 
     def forward(self, x: Tensor, hw_shape: GridLike, key_padding_mask: Tensor | None = None,
                 need_weights: bool = False, *, x_qk: Tensor | None = None

@@ -27,6 +27,7 @@ class SpatialReductionAttention(nn.Module):
         rel_pos_encoding: relative encoding or its config; key positions are the centres of the
             R x R cells, in query-grid units.
         num_prefix_tokens: tokens in front of the grid; only without reduction.
+        grid_shape: (H, W) for encodings that must know the largest grid and are not told it.
         attn_drop, proj_drop: dropout of the attention weights and of the output.
         sr_norm_eps: epsilon of the norm behind the reduction.
         ceil_mode: keep the last, partial R x R cell of a grid that R does not divide (what is
@@ -43,7 +44,8 @@ class SpatialReductionAttention(nn.Module):
     def __init__(self, embed_dims: int, num_heads: int, *, sr_ratio: int = 1,
                  qkv_bias: bool = True,
                  rel_pos_encoding: RelativeEncoding | dict[str, Any] | None = None,
-                 num_prefix_tokens: int = 0, attn_drop: float = 0.0, proj_drop: float = 0.0,
+                 num_prefix_tokens: int = 0, grid_shape: GridLike | None = None,
+                 attn_drop: float = 0.0, proj_drop: float = 0.0,
                  sr_norm_eps: float = 1e-5, ceil_mode: bool = False, form: str = 'auto') -> None:
         super().__init__()
         if num_heads < 1 or embed_dims < 1 or embed_dims % num_heads:
@@ -70,7 +72,8 @@ class SpatialReductionAttention(nn.Module):
         self.rel_pos_encoding: RelativeEncoding | None = None
         if rel_pos_encoding is not None:
             self.rel_pos_encoding = build_relative_encoding(
-                rel_pos_encoding, embed_dims // num_heads, num_heads, num_prefix_tokens)
+                rel_pos_encoding, embed_dims // num_heads, num_heads, num_prefix_tokens,
+                grid_shape=grid_shape)
 
     def forward(self, x: Tensor, hw_shape: GridLike, padding_mask: Tensor | None = None,
                 need_weights: bool = False, *, x_qk: Tensor | None = None

@@ -57,7 +57,7 @@ class WindowAttention(nn.Module):
         if rel_pos_encoding is not None:
             self.rel_pos_encoding = build_relative_encoding(
                 rel_pos_encoding, self.head_dims, num_heads, 0, window_size=self.window_size,
-                max_size=self.window_size, max_tokens=self.window_size[0] * self.window_size[1])
+                grid_shape=self.window_size)
 
     def forward(self, x: Tensor, regions: Tensor | None = None, *, need_weights: bool = False
                 ) -> Tensor | tuple[Tensor, Tensor]:

@@ -12,6 +12,7 @@ from torch.utils.checkpoint import checkpoint
 from ..attention.conv_projection import ConvProjectionAttention
 from ..attention.multihead import MultiheadAttention
 from ..encodings.placement import EncodingConfigs, PlacedEncodings, Positions
+from ..encodings.sharing import share_encodings, shared_encodings
 from ..functional.masking import masked_mean, pad_map, tokens_to_map
 from ..image_sizes import get_img_shapes, mask_images
 from .checkpoints import PretrainedMixin
@@ -99,6 +100,9 @@ class DeiT(PretrainedMixin, BaseModule):
         positions: where: -1 before the first block, i after block i; 'every': after all blocks but
             the last; None for each encoding's usual place.
         rel_pos_encoding: a RelativeEncoding config for every attention, or None.
+        rel_pos_sharing: 'layer' gives each attention an encoding of its own; 'stage' and 'all', the
+            same thing here, one to all blocks. (iRPE's "shared" is another: one table for the
+            heads of an attention, ``shared_heads``.)
         conv_projection: blocks whose queries, keys and values come from 3x3 convolutions of the
             tokens (CvT); (0,) is the form CPVT compares itself with.
         qkv_bias: bias of queries, keys and values.
@@ -108,7 +112,7 @@ class DeiT(PretrainedMixin, BaseModule):
         form: how attention is computed, see :func:`mmposenc.attention.attend`.
         norm_eps: epsilon of the norms.
         frozen_stages: 0 freezes all that comes before the first block, n also the first n blocks;
-            -1 trains all.
+            -1 trains all. An encoding they share with others is trained.
         with_cp: recompute blocks in the backward pass to save memory.
         mask_padding: keep batch padding out: an image in a padded batch gives what it gives alone;
             maps are zero on its padding. Needs to know the images' sizes, see
@@ -135,6 +139,7 @@ class DeiT(PretrainedMixin, BaseModule):
                  pos_encoding: EncodingConfigs = None,
                  positions: Positions = None,
                  rel_pos_encoding: dict[str, Any] | None = None,
+                 rel_pos_sharing: str = 'layer',
                  conv_projection: Sequence[int] = (),
                  qkv_bias: bool = True,
                  layer_scale_init_value: float | None = None,
@@ -169,16 +174,18 @@ class DeiT(PretrainedMixin, BaseModule):
         self.cls_token = nn.Parameter(torch.zeros(1, 1, dims)) if pool == 'cls' else None
         self.dist_token = nn.Parameter(torch.zeros(1, 1, dims)) if distilled else None
         side = (img_size, img_size) if isinstance(img_size, int) else tuple(img_size)
+        grid = self.patch_embed.out_hw_shape(side)
         self.pos_encodings = PlacedEncodings(
-            pos_encoding, positions, layers, embed_dims=dims, drop=drop_rate,
-            grid_shape=self.patch_embed.out_hw_shape(side),
+            pos_encoding, positions, layers, embed_dims=dims, drop=drop_rate, grid_shape=grid,
             num_prefix_embeds=self.num_prefix_tokens)
         self.blocks = nn.ModuleList(DeiTBlock(
             dims, heads, mlp_ratio, drop=drop_rate, drop_path=rate, norm_eps=norm_eps,
             layer_scale_init_value=layer_scale_init_value, qkv_bias=qkv_bias,
             rel_pos_encoding=rel_pos_encoding, attn_drop=attn_drop_rate, form=form,
-            num_prefix_tokens=self.num_prefix_tokens, conv_projection=index in conv_projection)
+            num_prefix_tokens=self.num_prefix_tokens, grid_shape=grid,
+            conv_projection=index in conv_projection)
             for index, rate in enumerate(rising_rates(drop_path_rate, layers)))
+        share_encodings(rel_pos_sharing, self, [self.blocks])
         self._last = layers - 1 if self.out_indices is None else max(self.out_indices)
         has_norm = final_norm and self._last == layers - 1
         self.norm = nn.LayerNorm(dims, eps=norm_eps) if has_norm else None
@@ -269,6 +276,8 @@ class DeiT(PretrainedMixin, BaseModule):
         frozen: list[nn.Module] = [self.patch_embed, *self.blocks[:self.frozen_stages]]
         for position in range(-1, self.frozen_stages):
             frozen += self.pos_encodings.encodings(position)
+        if self.frozen_stages > self._last:
+            frozen += shared_encodings(self)
         for module in frozen:
             module.eval()
             module.requires_grad_(False)

@@ -11,6 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 from ..attention.spatial_reduction import SpatialReductionAttention
 from ..encodings.placement import EncodingConfigs, PlacedEncodings, Positions
+from ..encodings.sharing import share_encodings, shared_encodings
 from ..functional.masking import masked_mean, pad_map, tokens_to_map
 from ..image_sizes import get_img_shapes, mask_images
 from .checkpoints import PretrainedMixin
@@ -120,6 +121,8 @@ class PVT(PretrainedMixin, BaseModule):
         positions: where in each stage: -1 before the first block, i after block i; 'every': after
             all blocks but the very last; None for each encoding's usual place.
         rel_pos_encoding: a RelativeEncoding config for every attention, or None.
+        rel_pos_sharing: 'layer' gives each attention an encoding of its own, 'stage' one to all
+            blocks of a stage, 'all' one to all blocks, which must have the same heads and sizes.
         img_size: image side or (H, W) that learned tables are made for.
         qkv_bias: bias of queries, keys and values.
         drop_rate, attn_drop_rate, drop_path_rate: dropout of outputs, attention weights, and
@@ -130,7 +133,8 @@ class PVT(PretrainedMixin, BaseModule):
         out_indices: stages to return as maps; ignored with ``pool``.
         pool: None returns maps; 'gap' the mean of the last stage's normed tokens, 'cls' its normed
             class token.
-        frozen_stages: the first so many stages are not trained; -1 trains all.
+        frozen_stages: the first so many stages are not trained; -1 trains all. An encoding they
+            share with others is trained.
         with_cp: recompute blocks in the backward pass to save memory.
         mask_padding: keep batch padding out: the maps of an image in a padded batch equal those of
             the image alone on its valid cells and are zero elsewhere. Sizes are rounded up to whole
@@ -155,6 +159,7 @@ class PVT(PretrainedMixin, BaseModule):
                  pos_encoding: EncodingConfigs = None,
                  positions: Positions = None,
                  rel_pos_encoding: dict[str, Any] | None = None,
+                 rel_pos_sharing: str = 'layer',
                  img_size: int | tuple[int, int] = 224,
                  qkv_bias: bool = True,
                  drop_rate: float = 0.0,
@@ -204,13 +209,14 @@ class PVT(PretrainedMixin, BaseModule):
                 drop_path=drop_paths[first + j], norm_eps=norm_eps, sr_ratio=sr_ratios[i],
                 qkv_bias=qkv_bias, rel_pos_encoding=rel_pos_encoding,
                 attn_drop=attn_drop_rate, form=form,
-                num_prefix_tokens=int(has_cls), ceil_mode=mask_padding,
+                num_prefix_tokens=int(has_cls), grid_shape=grid, ceil_mode=mask_padding,
                 sr_norm_eps=embed_norm_eps) for j in range(num_layers[i])]
             pos_encodings = PlacedEncodings(
                 pos_encoding, positions, num_layers[i], embed_dims=embed_dims[i], grid_shape=grid,
                 num_prefix_embeds=int(has_cls), drop=drop_rate, followed=i + 1 < num_stages)
             self.stages.append(PVTStage(patch_embed, blocks, pos_encodings, with_cp=with_cp,
                                         cls_dims=embed_dims[i] if has_cls else None))
+        share_encodings(rel_pos_sharing, self, list(self.stages))
         self.norm = None if pool is None else nn.LayerNorm(embed_dims[-1], eps=norm_eps)
         self.reset_parameters()
         self._freeze()
@@ -268,9 +274,12 @@ class PVT(PretrainedMixin, BaseModule):
         return masked_mean(self.norm(tokens), mask)
 
     def _freeze(self) -> None:
-        for stage in self.stages[:max(self.frozen_stages, 0)]:
-            stage.eval()
-            stage.requires_grad_(False)
+        frozen: list[nn.Module] = [*self.stages[:max(self.frozen_stages, 0)]]
+        if self.frozen_stages == len(self.stages):
+            frozen += shared_encodings(self)
+        for module in frozen:
+            module.eval()
+            module.requires_grad_(False)
 
     def train(self, mode: bool = True) -> PVT:
         """Set the mode; frozen stages stay in evaluation."""

@@ -8,6 +8,7 @@ from mmengine.model import BaseModule
 from torch import Tensor, nn
 
 from ..encodings.placement import EncodingConfigs, PlacedEncodings, Positions
+from ..encodings.sharing import share_encodings, shared_encodings
 from ..functional.masking import masked_mean, pad_map, tokens_to_map
 from ..image_sizes import get_img_shapes, mask_images
 from .checkpoints import PretrainedMixin
@@ -41,6 +42,9 @@ class Swin(PretrainedMixin, BaseModule):
         window_bias: Swin's own table of biases.
         rel_pos_encoding: a RelativeEncoding config for every attention, whose grid is the window;
             added to the window bias where that is on.
+        rel_pos_sharing: 'layer' gives each attention an encoding of its own, 'stage' one to all
+            blocks of a stage, 'all' one to all blocks, which must have the same heads and sizes,
+            window bias included.
         img_size: image side or (H, W) that learned tables of ``pos_encoding`` are made for.
         qkv_bias: bias of queries, keys and values.
         drop_rate, attn_drop_rate, drop_path_rate: dropout of outputs, attention weights, and
@@ -55,7 +59,8 @@ class Swin(PretrainedMixin, BaseModule):
             classification (mmdet; mmpretrain by default).
         mask_window_padding: give the zeros that fill up the last windows no attention. The releases
             let tokens attend to them: off, those are met number for number on any size.
-        frozen_stages: 0 freezes the patch embedding, n also the first n stages; -1 trains all.
+        frozen_stages: 0 freezes the patch embedding, n also the first n stages; -1 trains all. An
+            encoding they share with others is trained.
         with_cp: recompute blocks in the backward pass to save memory.
         mask_padding: keep batch padding out: an image in a padded batch gives what it gives alone;
             maps are zero on its padding. Needs to know the images' sizes, see
@@ -82,6 +87,7 @@ class Swin(PretrainedMixin, BaseModule):
                  positions: Positions = None,
                  window_bias: bool = True,
                  rel_pos_encoding: dict[str, Any] | None = None,
+                 rel_pos_sharing: str = 'layer',
                  img_size: int | tuple[int, int] = 224,
                  qkv_bias: bool = True,
                  drop_rate: float = 0.0,
@@ -131,6 +137,7 @@ class Swin(PretrainedMixin, BaseModule):
             merging = PatchMerging(width, norm_eps) if i + 1 < num_stages else None
             self.stages.append(SwinStage(blocks, encodings, merging, with_cp))
             grid = grid if merging is None else merging.out_hw_shape(grid)
+        share_encodings(rel_pos_sharing, self, list(self.stages))
         for i in self.out_indices:
             self.add_module(f'norm{i}', nn.LayerNorm(dims * 2 ** i, eps=norm_eps))
         self.reset_parameters()
@@ -196,6 +203,8 @@ class Swin(PretrainedMixin, BaseModule):
             return
         frozen = [self.patch_embed, *self.stages[:self.frozen_stages]]
         frozen += [getattr(self, f'norm{i}') for i in self.out_indices if i < self.frozen_stages]
+        if self.frozen_stages > last:
+            frozen += shared_encodings(self)
         for module in frozen:
             module.eval()
             module.requires_grad_(False)

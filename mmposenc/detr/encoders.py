@@ -17,6 +17,7 @@ from torch import Tensor, is_grad_enabled
 from torch.utils.checkpoint import checkpoint
 
 from ..encodings.placement import EncodingConfigs
+from ..encodings.sharing import share_encodings
 from ..functional.packing import Packing, packing_of
 from .layers import (
     DeformableDecoderLayer,
@@ -37,6 +38,8 @@ class DetrEncoder(DetrTransformerEncoder):
         num_layers: layers.
         layer_cfg: arguments of :class:`DetrEncoderLayer`;
             ``self_attn_cfg=dict(rel_pos_encoding=...)`` goes into every layer.
+        rel_pos_sharing: 'layer' gives each layer a relative encoding of its own; 'stage' and 'all',
+            the same thing here, one to all layers.
         pos_encoding: a TokenEncoding config, several, or None.
         positions: where: -1 before the first layer, i after layer i; None for each encoding's
             usual place (after layer 0 for PEG).
@@ -55,6 +58,7 @@ class DetrEncoder(DetrTransformerEncoder):
     pos_encoding_shared = False
 
     def __init__(self, num_layers: int, layer_cfg: dict[str, Any], *,
+                 rel_pos_sharing: str = 'layer',
                  pos_encoding: EncodingConfigs = None, positions: Sequence[int] | None = None,
                  num_cp: int = -1, skip_padding: bool | None = None,
                  init_cfg: dict[str, Any] | None = None) -> None:
@@ -66,6 +70,7 @@ class DetrEncoder(DetrTransformerEncoder):
         if pos_encoding is None and positions is not None:
             raise ValueError(f'positions={tuple(positions)} without a pos_encoding to place there')
         super().__init__(num_layers, layer_cfg, num_cp, init_cfg)
+        share_encodings(rel_pos_sharing, self, [self.layers])
         self.skip_padding = skip_padding
         self.num_levels = getattr(self.layers[0].self_attn, 'num_levels', 1)
         self.pos_encodings = LevelEncodings(pos_encoding, positions, num_layers, self.num_levels,

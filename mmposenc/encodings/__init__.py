@@ -15,6 +15,7 @@ from .query_relative import QueryRelative1D, QueryRelative2D
 from .relative_bias import RelativePositionBias
 from .rotary import RotaryEmbedding2D
 from .sasa import SASARPE
+from .sharing import share_encodings
 from .shaw import ShawRPE
 from .transformer_xl import TransformerXLRPE
 
@@ -50,6 +51,7 @@ __all__ = [
     'TokenEncoding',
     'build_encoding',
     'position_tables',
+    'share_encodings',
     'ShawRPE',
     'TransformerXLRPE',
     'HuangRPE',

@@ -8,12 +8,17 @@ from ..functional.grids import GridLike, as_grid, check_tokens, valid_extents
 from ..functional.masking import join_prefix, pad_map, split_prefix, tokens_to_map
 from ..functional.position_tables import INTERPOLATIONS, resize_position_table, sincos_2d
 from .base import TokenEncoding
+from .checks import check_apply_to
 
 
 class _AddedTable(TokenEncoding):
     """x + table(grid), where each image of a padded batch gets the table of its own extent."""
 
     default_positions = (-1,)
+
+    def __init__(self, apply_to: str) -> None:
+        super().__init__()
+        self.apply_to = check_apply_to(apply_to)
 
     def _table(self, hw_shape: tuple[int, int], like: Tensor) -> Tensor:
         """The table (1, H*W, C) of a grid."""
@@ -49,17 +54,19 @@ class LearnedPositionEmbedding(_AddedTable):
             they come first in the table, and such a model must be called with at least as many
             prefix tokens.
         drop: dropout rate after the sum.
+        apply_to: 'qkv' encodes the tokens; 'qk' only what the next attention computes queries and
+            keys from, which the backbone carries out (CPVT's first version, App. D.2).
 
     Raises:
-        ValueError: for a bad grid or interpolation.
+        ValueError: for a bad grid, interpolation, rate or ``apply_to``.
 
     Differs from mmdet's AbsolutePositionEmbedding: a same-size table is not resampled, and an
     image in a padded batch gets the table of its own extent, not of the batch's.
     """
 
     def __init__(self, embed_dims: int, grid_shape: GridLike, *, interpolation: str = 'bicubic',
-                 num_prefix_embeds: int = 0, drop: float = 0.0) -> None:
-        super().__init__()
+                 num_prefix_embeds: int = 0, drop: float = 0.0, apply_to: str = 'qkv') -> None:
+        super().__init__(apply_to)
         if interpolation not in INTERPOLATIONS:
             raise ValueError(f'interpolation={interpolation!r} must be one of {INTERPOLATIONS}')
         if num_prefix_embeds < 0:
@@ -99,7 +106,8 @@ class LearnedPositionEmbedding(_AddedTable):
         return self.drop(out)  # type: ignore[no-any-return]
 
     def extra_repr(self) -> str:
-        return f'grid_shape={self.grid_shape}, interpolation={self.interpolation!r}'
+        return (f'grid_shape={self.grid_shape}, interpolation={self.interpolation!r}, '
+                f'apply_to={self.apply_to!r}')
 
 
 class SinCosPositionEncoding(_AddedTable):
@@ -115,11 +123,13 @@ class SinCosPositionEncoding(_AddedTable):
         layout: order of the channels: 'split' (MoCo v3: sines and cosines of columns, then of
             rows) or 'interleaved' (DETR: rows first, sines and cosines in turns). timm's
             ``build_sincos2d_pos_embed`` is neither: sines of rows and of columns, then cosines.
+        apply_to: 'qkv' encodes the tokens; 'qk' only what the next attention computes queries and
+            keys from, which the backbone carries out.
     """
 
     def __init__(self, embed_dims: int, *, temperature: float = 10000.0, normalize: bool = False,
-                 layout: str = 'split') -> None:
-        super().__init__()
+                 layout: str = 'split', apply_to: str = 'qkv') -> None:
+        super().__init__(apply_to)
         if temperature <= 0:
             raise ValueError(f'temperature={temperature} must be positive')
         sincos_2d((1, 1), embed_dims, layout=layout)  # checks the arguments
@@ -143,4 +153,4 @@ class SinCosPositionEncoding(_AddedTable):
 
     def extra_repr(self) -> str:
         return (f'{self.embed_dims}, temperature={self.temperature}, normalize={self.normalize}, '
-                f'layout={self.layout!r}')
+                f'layout={self.layout!r}, apply_to={self.apply_to!r}')

@@ -2,10 +2,12 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 from typing import Any, TypeVar
 
 from torch import nn
 
+from ..functional.grids import as_grid
 from .base import RelativeEncoding, TokenEncoding
 
 EncodingConfig = nn.Module | dict[str, Any]
@@ -22,11 +24,12 @@ def build_encoding(cfg: EncodingConfig, contract: type[_Contract], argument: str
         contract: the contract it must follow, TokenEncoding or RelativeEncoding.
         argument: name of the caller's argument, for error messages.
         defaults: arguments the caller knows (``embed_dims=``, ``head_dims=``, ...); a dict's own
-            win, and those a class does not take are left out.
+            win, and those a class does not take are left out. Of a ``grid_shape`` come also the
+            sizes that a relative encoding requires: ``window_size``, ``max_size``, ``max_tokens``.
 
     Raises:
-        ValueError: for an unknown type, a module that does not follow the contract, or a config
-            that is neither.
+        ValueError: for an unknown type, arguments that are missing or unknown, a module that does
+            not follow the contract, or a config that is neither.
     """
     if isinstance(cfg, nn.Module):
         module = cfg
@@ -37,8 +40,16 @@ def build_encoding(cfg: EncodingConfig, contract: type[_Contract], argument: str
         kwargs = {key: value for key, value in cfg.items() if key != 'type'}
         cls = _resolve(cfg['type'], argument)
         known = {key: value for key, value in defaults.items() if _takes(cls, key)}
+        kwargs = {**known, **kwargs}
+        missing = [name for name in _required(cls) if name not in kwargs]
+        kwargs.update((name, size) for name, size in _grid_sizes(defaults).items()
+                      if name in missing)
+        missing = [name for name in missing if name not in kwargs]
+        if missing:
+            raise ValueError(f'{argument}={cfg!r} has no {" and no ".join(missing)}; '
+                             f'{cls.__name__} requires it')
         try:
-            module = cls(**{**known, **kwargs})
+            module = cls(**kwargs)
         except TypeError as error:
             raise ValueError(f'{argument}={cfg!r}: {error}') from error
     else:
@@ -49,9 +60,23 @@ def build_encoding(cfg: EncodingConfig, contract: type[_Contract], argument: str
 
 
 def _takes(cls: type, name: str) -> bool:
-    import inspect
     parameters = inspect.signature(cls).parameters
     return name in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+
+
+def _required(cls: type) -> list[str]:
+    return [p.name for p in inspect.signature(cls).parameters.values()
+            if p.default is p.empty and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
+
+
+def _grid_sizes(defaults: dict[str, Any]) -> dict[str, Any]:
+    """What relative encodings call the largest grid they are made for. An encoding that works
+    without such a size (LogSpacedCPB) does so outside windows."""
+    if defaults.get('grid_shape') is None:
+        return {}
+    grid = as_grid(defaults['grid_shape'], 'grid_shape')
+    tokens = defaults.get('num_prefix_tokens', 0) + grid.num_cells
+    return dict(window_size=grid.hw, max_size=grid.hw, max_tokens=tokens)
 
 
 def _resolve(name: Any, argument: str) -> type:

@@ -31,3 +31,14 @@ def check_sizes(head_dims: int, num_heads: int, num_prefix_tokens: int) -> None:
                                ('num_prefix_tokens', num_prefix_tokens, 0)):
         if value < least:
             raise ValueError(f'{name}={value} must be >= {least}')
+
+
+def check_apply_to(apply_to: str) -> str:
+    """Return where a token encoding applies.
+
+    Raises:
+        ValueError: if it is neither 'qkv' nor 'qk'.
+    """
+    if apply_to not in ('qkv', 'qk'):
+        raise ValueError(f"apply_to={apply_to!r} must be 'qkv' or 'qk'")
+    return apply_to

@@ -17,13 +17,14 @@ class OffsetBiasEncoding(RelativeEncoding):
     """logit[i, j] = bias[head, row offset, column offset].
 
     Pairs with a prefix token have a learned number a head each: ``prefix_bias`` (heads, 3) for
-    prefix to cell, cell to prefix and prefix to prefix, as BEiT. It starts at zero.
+    prefix to cell, cell to prefix and prefix to prefix, as BEiT. It starts at zero; encodings
+    without it add nothing to these pairs.
     """
 
-    def _set_heads(self, num_heads: int, num_prefix_tokens: int) -> None:
-        """Set sizes, and make ``prefix_bias`` if there are prefix tokens."""
+    def _set_heads(self, num_heads: int, num_prefix_tokens: int, prefix_bias: bool = True) -> None:
+        """Set sizes, and make ``prefix_bias`` if there are prefix tokens and it is wanted."""
         self.num_heads, self.num_prefix_tokens = num_heads, num_prefix_tokens
-        if num_prefix_tokens:
+        if num_prefix_tokens and prefix_bias:
             self.prefix_bias = torch.nn.Parameter(torch.zeros(num_heads, 3))
 
     @abstractmethod

@@ -17,6 +17,7 @@ from ..functional.masking import (
     tokens_to_map,
 )
 from .base import TokenEncoding
+from .checks import check_apply_to
 
 CONVOLUTIONS = ('depthwise', 'separable', 'dense')
 
@@ -217,8 +218,6 @@ def _check(embed_dims: int, conv: str, kernel_size: int, num_layers: int, paddin
         raise ValueError(f'num_layers={num_layers} must be at least 1')
     if padding not in ('zeros', 'none'):
         raise ValueError(f"padding={padding!r} must be 'zeros' or 'none'")
-    if apply_to not in ('qkv', 'qk'):
-        raise ValueError(f"apply_to={apply_to!r} must be 'qkv' or 'qk'")
-    if apply_to == 'qk' and padding == 'none':
+    if check_apply_to(apply_to) == 'qk' and padding == 'none':
         raise ValueError("apply_to='qk' with padding='none': keys would be fewer than values; "
                          "use padding='zeros'")

@@ -15,9 +15,11 @@ class RelativePositionBias(OffsetBiasEncoding):
     Args:
         num_heads: attention heads.
         window_size: (Wh, Ww), the largest grid the table holds; smaller ones use its middle.
+            Attention in windows fills it in, and so do backbones with their grid at ``img_size``.
         num_prefix_tokens: tokens in front of the grid. Pairs with one of them get a learned number
             a head: ``prefix_bias`` (heads, 3) for prefix to cell, cell to prefix and prefix to
             prefix, as BEiT.
+        prefix_bias: False leaves these numbers out: nothing is added to such pairs.
 
     Parameters: ``relative_position_bias_table`` ((2 Wh - 1) * (2 Ww - 1), heads), by query minus
     key, rows first: name and order of the release and of mmpretrain.
@@ -30,13 +32,13 @@ class RelativePositionBias(OffsetBiasEncoding):
 
     cellwise = True
 
-    def __init__(self, num_heads: int, *, window_size: GridLike, num_prefix_tokens: int = 0
-                 ) -> None:
+    def __init__(self, num_heads: int, *, window_size: GridLike, num_prefix_tokens: int = 0,
+                 prefix_bias: bool = True) -> None:
         super().__init__()
         if num_heads < 1 or num_prefix_tokens < 0:
             raise ValueError(f'num_heads={num_heads} must be >= 1 and '
                              f'num_prefix_tokens={num_prefix_tokens} >= 0')
-        self._set_heads(num_heads, num_prefix_tokens)
+        self._set_heads(num_heads, num_prefix_tokens, prefix_bias)
         self.window_size = as_grid(window_size, 'window_size').hw
         self.table_size = (2 * self.window_size[0] - 1, 2 * self.window_size[1] - 1)
         self.relative_position_bias_table = nn.Parameter(

@@ -88,11 +88,15 @@ def _listen(encoding: RelativeEncoding, terms: list[Tensor]) -> Iterator[None]:
         return [each if each.on_values else _Heard(each, terms)
                 for each in original(q_grid, k_grid)]
 
+    # Attentions that share an encoding listen to it one inside the other.
+    before = encoding.__dict__.get('terms')
     encoding.__dict__['terms'] = listened
     try:
         yield
     finally:
         del encoding.__dict__['terms']
+        if before is not None:
+            encoding.__dict__['terms'] = before
 
 
 class _Heard(Term):

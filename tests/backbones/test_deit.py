@@ -122,6 +122,7 @@ ENCODINGS = {
     'learned': dict(pos_encoding=LEARNED), 'sincos': dict(
         pos_encoding=dict(type='SinCosPositionEncoding')),
     'qk_peg': dict(pos_encoding=dict(type='PEG', apply_to='qk'), positions=(-1, 0)),
+    'qk_learned': dict(pos_encoding=dict(LEARNED, apply_to='qk')),
     'irpe': dict(rel_pos_encoding=IRPE), 'shrinking': dict(
         pos_encoding=dict(type='PEG', padding='none')),
     'learned_irpe': dict(pos_encoding=LEARNED, rel_pos_encoding=dict(IRPE, rpe_on='k'))}
@@ -220,20 +221,29 @@ def test_frozen_blocks_stay_frozen_and_in_evaluation(frozen):
         assert module.training and all(p.requires_grad for p in module.parameters())
 
 
-def test_query_key_encoding_reaches_queries_and_keys_only():
+@pytest.mark.parametrize('encoding', ['PEG', 'LearnedPositionEmbedding', 'SinCosPositionEncoding'])
+@pytest.mark.parametrize('pool', ['cls', None])
+def test_query_key_encoding_reaches_queries_and_keys_only(encoding, pool):
     """Against the same block with its attention written out."""
-    model = randomize(DeiT(**{**SIZES, 'num_layers': 1}, pool=None, final_norm=False,
-                           pos_encoding=dict(type='PEG', apply_to='qk'), positions=(-1,))).double()
+    prefix = int(pool == 'cls')
+    model = randomize(DeiT(**{**SIZES, 'num_layers': 1}, pool=pool, final_norm=False,
+                           out_indices=(0,), pos_encoding=dict(type=encoding, apply_to='qk'),
+                           positions=(-1,))).double()
     x = torch.randn(1, 3, 24, 16, dtype=torch.float64)
     tokens, hw = model.patch_embed(x)
-    encoded = model.pos_encodings.encodings(-1)[0](tokens, hw)
+    if prefix:
+        tokens = torch.cat((model.cls_token, tokens), 1)
+    encoded = model.pos_encodings.encodings(-1)[0](tokens, hw, num_prefix_tokens=prefix)
+    # DeiT's table has a vector for the class token too.
+    assert torch.equal(encoded[:, :prefix], tokens[:, :prefix]) == (
+        not prefix or encoding != 'LearnedPositionEmbedding')
     block = model.blocks[0]
     attn = block.attn
-    q, k, _ = attn.qkv(block.norm1(encoded)).view(6, 3, 3, 8).permute(1, 2, 0, 3)
-    v = attn.qkv(block.norm1(tokens)).view(6, 3, 3, 8).permute(1, 2, 0, 3)[2]
+    q, k, _ = attn.qkv(block.norm1(encoded)).view(-1, 3, 3, 8).permute(1, 2, 0, 3)
+    v = attn.qkv(block.norm1(tokens)).view(-1, 3, 3, 8).permute(1, 2, 0, 3)[2]
     weights = (q @ k.transpose(-1, -2) * 8 ** -0.5).softmax(-1)
-    out = tokens + attn.proj((weights @ v).transpose(0, 1).reshape(1, 6, 24))
-    out = out + block.mlp(block.norm2(out))
+    out = tokens + attn.proj((weights @ v).transpose(0, 1).reshape(1, -1, 24))
+    out = (out + block.mlp(block.norm2(out)))[:, prefix:]
     torch.testing.assert_close(model(x)[0], out.view(1, 3, 2, 24).permute(0, 3, 1, 2))
 
 

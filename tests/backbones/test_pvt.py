@@ -95,7 +95,9 @@ def test_parameter_counts(arch, peg_gap, plain):
 ENCODINGS = {
     'none': None, 'peg': dict(type='PEG'), 'learned': dict(type='LearnedPositionEmbedding'),
     'detection_peg': dict(type='PEG', norm_act=True, bias=False),
-    'qk_peg': dict(type='PEG', apply_to='qk'), 'sincos': dict(type='SinCosPositionEncoding'),
+    'qk_peg': dict(type='PEG', apply_to='qk'),
+    'qk_learned': dict(type='LearnedPositionEmbedding', apply_to='qk'),
+    'sincos': dict(type='SinCosPositionEncoding'),
     'several': [dict(type='PEG', num_layers=2, conv='separable'),
                 dict(type='SinCosPositionEncoding', normalize=True)]}
 

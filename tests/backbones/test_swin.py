@@ -244,6 +244,8 @@ def test_resolves_by_name_from_every_scope():
     (dict(arch='tiny', frozen_stages=5), 'frozen_stages=5 must be from -1 to 4'),
     (dict(arch='tiny', pos_encoding=dict(type='PEG'), positions=(2,)), r'positions=\(2,\)'),
     (dict(arch='tiny', pos_encoding=dict(type='PEG', apply_to='qk')), "apply_to='qk'"),
+    (dict(arch='tiny', pos_encoding=dict(type='LearnedPositionEmbedding', apply_to='qk')),
+     "apply_to='qk'"),
     (dict(arch='tiny', rel_pos_encoding=dict(type='IRPE', rpe_on='x')), "rpe_on='x'")])
 def test_bad_options_are_named(options, message):
     with torch.device('meta'), pytest.raises(ValueError, match=message):

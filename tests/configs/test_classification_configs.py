@@ -106,8 +106,9 @@ def test_every_row_of_the_papers_is_there() -> None:
         'distilled', 'stacked4-dense', '4pegs-separable', '4pegs-learned', 'fixed-learned')}
     wanted.add('cpvt/cpvt-s-0-11_in1k')
     wanted |= {f'deit/deit-{variant}_in1k' for variant in (
-        'ti', 's', 'b', 'ti-none', 's-none', 'ti-sincos', 'ti-shaw8', 'ti-learned-shaw8',
-        'ti-learned-first5', 'ti-conv-projection', 'ti-distilled', 'ti-gap', 's-gap')}
+        'ti', 's', 'b', 'ti-none', 's-none', 'ti-sincos', 'ti-shaw8', 'ti-learned-rpe2d',
+        'ti-learned-qk', 'ti-learned-first5', 'ti-conv-projection', 'ti-distilled', 'ti-gap',
+        's-gap')}
     wanted |= {f'irpe/deit-s{table}_irpe-{on}_in1k' for table in ('', '-none')
                for on in ('q', 'k', 'v', 'qk', 'qkv')}
     wanted |= {f'irpe/deit-s_irpe-{method}-{mode}-{heads}_in1k'
@@ -138,6 +139,16 @@ def test_full_model_is_what_the_metafile_says(name: str) -> None:
     assert parameters == PARAMETERS.get(name.removesuffix('.py'), parameters)
 
 
+def test_a_learned_table_with_rpe_has_the_40011_parameters_of_the_paper() -> None:
+    """CPVT, Table 8: a vector for each cell and the class token, and one table for all blocks."""
+    path = ROOT / 'configs' / 'classification' / 'deit' / 'deit-ti-learned-rpe2d_in1k.py'
+    backbone = COUNT.build_without_weights(path).backbone
+    encodings = {name: p.shape for name, p in backbone.named_parameters() if 'pos_enc' in name}
+    assert encodings == {'pos_encodings.at.before.0.pos_embed': (1, 197, 192),
+                         'rel_pos_encoding.relative_position_bias_table': (27 * 27, 3)}
+    assert sum(shape.numel() for shape in encodings.values()) == 40_011
+
+
 @pytest.mark.parametrize('name', [
     'irpe/deit-s_irpe-qkv_in1k.py', 'pvt/pvt-t-peg-gap_in1k.py', 'swin/swin-t_in1k.py',
     'cpvt/cpvt-ti-no-padding_in1k.py', 'transfer/deit-b_cars.py'])
@@ -166,7 +177,7 @@ def test_one_step_of_a_small_version(name: str) -> None:
 
 @pytest.mark.parametrize('name', [
     'deit/deit-ti_in1k.py', 'deit/deit-ti-distilled_in1k.py',
-    'deit/deit-ti-conv-projection_in1k.py',
+    'deit/deit-ti-conv-projection_in1k.py', 'deit/deit-ti-learned-rpe2d_in1k.py',
     'cpvt/cpvt-s-0-5-gap_in1k.py', 'irpe/deit-s_irpe-qkv_in1k.py', 'irpe/deit-s_huang_in1k.py',
     'irpe/deit-s_transformer-xl_in1k.py', 'swin/swin-t_in1k.py', 'pvt/pvt-t_in1k.py',
     'pvt/pvt-s-peg_in1k.py', 'transfer/deit-b_irpe-k_cub.py'])

@@ -97,6 +97,8 @@ def test_half_precision_keeps_its_dtype():
 
 @pytest.mark.parametrize('make, message', [
     (lambda: LearnedPositionEmbedding(4, (0, 3)), r'grid_shape=\(0, 3\)'),
+    (lambda: LearnedPositionEmbedding(4, (3, 3), apply_to='k'), "apply_to='k' must be 'qkv' or"),
+    (lambda: SinCosPositionEncoding(4, apply_to='v'), "apply_to='v' must be 'qkv' or 'qk'"),
     (lambda: LearnedPositionEmbedding(4, (3, 3), interpolation='nearest'), "interpolation='nea"),
     (lambda: LearnedPositionEmbedding(4, (3, 3), num_prefix_embeds=-1), 'num_prefix_embeds=-1'),
     (lambda: SinCosPositionEncoding(10), 'embed_dims=10 must be a multiple of 4'),

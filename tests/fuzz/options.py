@@ -46,7 +46,8 @@ VALUES: dict[str, tuple[list[Any], list[Any]]] = {
     'max_offset': ([1, 4, 8], [0, -2]), 'on_keys': ([True, False], []),
     'on_values': ([True, False], []), 'max_tokens': ([64, 400], [0, 3]),
     'max_size': ([8, (4, 16), 32], [0, 2]), 'window_size': ([3, 7, (2, 4)], [0, -1]),
-    'theta': ([None, 100.0], [0.0]), 'hidden_dims': ([None, 4, 8], [0, -1]),
+    'prefix_bias': ([True, False], []), 'theta': ([None, 100.0], [0.0]),
+    'hidden_dims': ([None, 4, 8], [0, -1]),
     'dims': ([1, 2], [3]), 'causal': ([True, False], []),
     'weights': (['learned', 'unnormalized', 'uniform', 'nonlocal'], ['heavy']),
     'locality': (['gaussian', 'none', 'fixed_window', 'adaptive_window', 'random_sparse'], ['far']),
@@ -56,6 +57,7 @@ VALUES: dict[str, tuple[list[Any], list[Any]]] = {
 #: The same of backbones.
 SHARED = {'drop_path_rate': ([0.0, 0.3], [1.0, -0.1]), 'with_cp': ([False, True], []),
           'mask_padding': ([False, True], []), 'qkv_bias': ([True, False], []),
+          'rel_pos_sharing': (['layer', 'stage', 'all'], ['block']),
           'drop_rate': ([0.0, 0.1], [2.0]), 'attn_drop_rate': ([0.0, 0.1], [-1.0])}
 BACKBONES: dict[str, tuple[type, dict[str, Any], dict[str, tuple[list[Any], list[Any]]]]] = {
     'PVT': (PVT, dict(mlp_ratios=(1, 1, 1, 1)), {

@@ -1,0 +1,336 @@
+"""One relative encoding for several blocks: computed as with copies, stored and trained as one."""
+import copy
+
+import examples
+import pytest
+import torch
+from mmengine.model import ExponentialMovingAverage
+from mmengine.optim import DefaultOptimWrapperConstructor
+from torch import nn
+
+from mmposenc.attention import MultiheadAttention
+from mmposenc.backbones import PVT, DeiT, Swin, count_macs
+from mmposenc.backbones.checkpoints import load_pretrained
+from mmposenc.encodings import IRPE, RelativePositionBias, position_tables
+from mmposenc.visualization.model_figures import draw_encodings
+from mmposenc.visualization.recording import record_attention
+
+SIZE = (32, 48)
+IRPE_KV = dict(type='IRPE', rpe_on='kv')
+BIAS = dict(type='RelativePositionBias')
+#: Backbones whose stages have the same heads. Grids differ in PVT, channels of the heads in Swin.
+BUILD = {
+    'deit': lambda **o: DeiT(**{**dict(embed_dims=16, num_layers=3, num_heads=2, patch_size=8,
+                                       img_size=SIZE), **o}),
+    'pvt': lambda **o: PVT(**{**dict(
+        embed_dims=(16, 16), num_layers=(2, 2), num_heads=(2, 2), sr_ratios=(4, 2),
+        mlp_ratios=(2, 2), patch_sizes=(4, 2), out_indices=(0, 1), img_size=SIZE,
+        drop_path_rate=0.0), **o}),
+    'swin': lambda **o: Swin(**{**dict(
+        embed_dims=8, num_layers=(2, 2), num_heads=(2, 2), window_size=4, img_size=SIZE,
+        drop_path_rate=0.0, window_bias=False, mlp_ratio=2), **o})}
+ENCODINGS = {'deit': IRPE_KV, 'pvt': IRPE_KV, 'swin': BIAS}
+SHARED = [(name, sharing) for name in BUILD for sharing in ('stage', 'all')]
+
+
+def config(name):
+    """An encoding of the examples, small."""
+    cfg = dict(examples.RELATIVE[name])
+    parts = [{**examples.SMALL.get(part['type'], {}), **part} for part in cfg.get('encodings', ())]
+    return {**examples.SMALL.get(cfg['type'], {}), **cfg, **({'encodings': parts} if parts else {})}
+
+
+def build(backbone, sharing, **options):
+    """With an encoding that all its stages can share."""
+    return BUILD[backbone](rel_pos_encoding=ENCODINGS[backbone], rel_pos_sharing=sharing, **options)
+
+
+def randomize(model, std=0.3):
+    torch.manual_seed(0)
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=std)
+    return model
+
+
+def attentions(model):
+    return [module for module in model.modules()
+            if getattr(module, 'rel_pos_encoding', None) is not None and hasattr(module, 'proj')]
+
+
+def owners(model):
+    """Names of the encodings in the tree of modules, a part of a sum not counted."""
+    return [name for name, _ in model.named_modules() if name.endswith('rel_pos_encoding')]
+
+
+def with_copies(name, shared, **options):
+    """The same model with an encoding in every attention, all with the shared one's weights."""
+    model = BUILD[name](**options)
+    own = {key: value for key, value in shared.state_dict().items()
+           if 'rel_pos_encoding' not in key}
+    model.load_state_dict(own, strict=False)
+    for mine, theirs in zip(attentions(model), attentions(shared), strict=True):
+        mine.rel_pos_encoding.load_state_dict(theirs.rel_pos_encoding.state_dict())
+    return model.double()
+
+
+def outputs(model, x):
+    return torch.cat([out.flatten(1) for out in model(x)], 1)
+
+
+def check_against_copies(name, sharing, encoding, **options):
+    shared = randomize(BUILD[name](rel_pos_encoding=encoding, rel_pos_sharing=sharing, **options))
+    copies = with_copies(name, shared, rel_pos_encoding=encoding, **options)
+    shared.double()
+    x = torch.randn(2, 3, *SIZE, dtype=torch.float64)
+    out, expected = outputs(shared, x), outputs(copies, x)
+    torch.testing.assert_close(out, expected, rtol=1e-12, atol=1e-12)
+    out.square().sum().backward()
+    expected.square().sum().backward()
+    groups = {}
+    for mine, theirs in zip(attentions(shared), attentions(copies), strict=True):
+        groups.setdefault(mine.rel_pos_encoding, []).append(theirs.rel_pos_encoding)
+    for encoding, parts in groups.items():
+        for key, parameter in encoding.named_parameters():
+            grads = [part.get_parameter(key).grad for part in parts]
+            if any(grad is not None for grad in grads):  # None: QueryAbsolute1D's unused part
+                torch.testing.assert_close(parameter.grad, sum(grads), rtol=1e-10, atol=1e-10)
+    for (key, parameter), other in zip(
+            ((k, p) for k, p in shared.named_parameters() if 'rel_pos_encoding' not in k),
+            (p for k, p in copies.named_parameters() if 'rel_pos_encoding' not in k), strict=True):
+        torch.testing.assert_close(parameter.grad, other.grad, rtol=1e-10, atol=1e-10, msg=key)
+    return groups
+
+
+@pytest.mark.parametrize('name', examples.RELATIVE)
+def test_values_and_gradients_are_those_of_copies(name):
+    """The gradient of what is shared is the sum over the blocks that use it."""
+    groups = check_against_copies('deit', 'all', config(name))
+    assert [len(parts) for parts in groups.values()] == [3]
+
+
+@pytest.mark.parametrize('backbone, sharing, name', [
+    *(('pvt', 'stage', name) for name in examples.RELATIVE),
+    *(('swin', 'stage', name) for name in ('IRPE product qkv', 'SASARPE', 'CombinedRPE of masks')),
+    *(('pvt', 'all', name) for name in ('IRPE product qkv', 'SASARPE', 'RotaryEmbedding2D mixed')),
+    *(('swin', 'all', name) for name in ('RelativePositionBias', 'LogSpacedCPB'))])
+def test_values_and_gradients_in_stages(backbone, sharing, name):
+    groups = check_against_copies(backbone, sharing, config(name))
+    assert [len(parts) for parts in groups.values()] == ([2, 2] if sharing == 'stage' else [4])
+
+
+@pytest.mark.parametrize('backbone, sharing, names', [
+    ('deit', 'stage', ['rel_pos_encoding']), ('deit', 'all', ['rel_pos_encoding']),
+    ('pvt', 'stage', ['stages.0.rel_pos_encoding', 'stages.1.rel_pos_encoding']),
+    ('pvt', 'all', ['rel_pos_encoding']),
+    ('swin', 'stage', ['stages.0.rel_pos_encoding', 'stages.1.rel_pos_encoding']),
+    ('swin', 'all', ['rel_pos_encoding'])])
+def test_what_is_shared_is_listed_and_saved_once(backbone, sharing, names):
+    model = build(backbone, sharing)
+    assert owners(model) == names
+    tables = {f'{name}.{table}' for name in names for table in (
+        ('relative_position_bias_table',) if backbone == 'swin' else ('table_k', 'table_v'))}
+    assert {key for key in model.state_dict() if 'rel_pos' in key} == tables
+    assert {key for key, _ in model.named_parameters(remove_duplicate=False)
+            if 'rel_pos' in key} == tables
+    assert set(position_tables(model)) == tables
+
+
+@pytest.mark.parametrize('backbone, sharing', SHARED)
+def test_optimizers_of_mmengine_get_every_parameter_once(backbone, sharing):
+    model = build(backbone, sharing)
+    constructor = DefaultOptimWrapperConstructor(
+        dict(type='OptimWrapper', optimizer=dict(type='SGD', lr=0.1, weight_decay=0.05)),
+        dict(custom_keys={'rel_pos_encoding': dict(decay_mult=0.0)}))
+    groups = constructor(model).optimizer.param_groups
+    found = [id(p) for group in groups for p in group['params']]
+    assert sorted(found) == sorted(map(id, model.parameters()))
+    tables = {id(p) for p in position_tables(model).values()}
+    assert tables == {id(p) for group in groups if group['weight_decay'] == 0.0
+                      for p in group['params']}
+
+
+@pytest.mark.parametrize('backbone, sharing', SHARED)
+def test_copies_of_the_model_share_their_own(backbone, sharing):
+    model = randomize(build(backbone, sharing)).eval()
+    average = ExponentialMovingAverage(model, momentum=0.5).module
+    for other in (copy.deepcopy(model), average):
+        assert owners(other) == owners(model)
+        held = {id(p) for p in other.parameters()}
+        for attention in attentions(other):
+            assert {id(p) for p in attention.rel_pos_encoding.parameters()} <= held
+    x = torch.randn(1, 3, *SIZE)
+    before = outputs(model, x)
+    for table in position_tables(average).values():
+        nn.init.zeros_(table)
+    torch.testing.assert_close(outputs(model, x), before, rtol=0, atol=0)
+    assert not torch.allclose(outputs(average, x), before)
+
+
+def test_the_average_of_the_weights_is_of_the_shared_ones():
+    model = randomize(BUILD['deit'](rel_pos_encoding=IRPE_KV, rel_pos_sharing='all'))
+    average = ExponentialMovingAverage(model, momentum=0.25)
+    average.update_parameters(model)
+    start = model.rel_pos_encoding.table_k.detach().clone()
+    with torch.no_grad():
+        model.rel_pos_encoding.table_k.add_(1.0)
+    average.update_parameters(model)
+    for attention in attentions(average.module):
+        torch.testing.assert_close(attention.rel_pos_encoding.table_k, start + 0.25)
+
+
+@pytest.mark.parametrize('backbone, sharing', SHARED)
+def test_recomputed_blocks_give_the_same_gradients(backbone, sharing):
+    plain, recomputed = (randomize(build(backbone, sharing, with_cp=cp)).double()
+                         for cp in (False, True))
+    x = torch.randn(2, 3, *SIZE, dtype=torch.float64)
+    for model in (plain, recomputed):
+        outputs(model, x).square().sum().backward()
+    for one, other in zip(plain.parameters(), recomputed.parameters(), strict=True):
+        if one.grad is not None:  # the norm behind maps that are not pooled
+            torch.testing.assert_close(other.grad, one.grad, rtol=1e-12, atol=1e-12)
+
+
+def trained(model):
+    return all(table.requires_grad for table in position_tables(model).values())
+
+
+@pytest.mark.parametrize('backbone, count', [('deit', 3), ('pvt', 2), ('swin', 2)])
+def test_frozen_blocks_leave_what_they_share_with_others_trained(backbone, count):
+    for frozen in range(-1, count):
+        model = randomize(build(backbone, 'all', frozen_stages=frozen)).train()
+        assert trained(model)
+        outputs(model, torch.randn(1, 3, *SIZE)).square().sum().backward()
+        assert all(table.grad.any() for table in position_tables(model).values())
+    model = build(backbone, 'all', frozen_stages=count).train()
+    assert not any(table.requires_grad for table in position_tables(model).values())
+
+
+@pytest.mark.parametrize('backbone', ['pvt', 'swin'])
+def test_frozen_stages_freeze_what_is_theirs_alone(backbone):
+    model = build(backbone, 'stage', frozen_stages=1)
+    assert not any(p.requires_grad for p in model.stages[0].rel_pos_encoding.parameters())
+    assert trained(model.stages[1])
+
+
+def test_blocks_that_are_never_run_do_not_count():
+    for frozen, wanted in ((1, True), (2, False)):
+        assert trained(build('deit', 'all', out_indices=(1,), frozen_stages=frozen)) == wanted
+        assert trained(build('swin', 'all', out_indices=(0,), frozen_stages=frozen - 1)) == wanted
+
+
+def test_tables_start_and_stay_as_they_are_made():
+    model = BUILD['deit'](rel_pos_encoding=BIAS, rel_pos_sharing='all')
+    model.init_weights()
+    table = model.rel_pos_encoding.relative_position_bias_table
+    assert table.shape == (7 * 11, 2) and 0.01 < table.std() < 0.03
+
+
+@pytest.mark.parametrize('backbone', BUILD)
+def test_figures_and_counts_see_the_encoding_in_every_block(backbone, tmp_path):
+    options = dict(rel_pos_encoding=IRPE_KV)
+    shared = randomize(BUILD[backbone](**options, rel_pos_sharing='stage')).eval()
+    copies = with_copies(backbone, shared, **options).float().eval()
+    x = torch.randn(1, 3, *SIZE)
+    with record_attention(shared) as records, record_attention(copies) as expected:
+        shared(x), copies(x)
+    assert [record.name for record in records] == [record.name for record in expected]
+    for record, other in zip(records, expected, strict=True):
+        torch.testing.assert_close(torch.from_numpy(record.terms), torch.from_numpy(other.terms),
+                                   rtol=1e-5, atol=1e-5)
+    assert all('terms' not in vars(each.rel_pos_encoding) for each in attentions(shared))
+    names = {path.name for path in draw_encodings(shared, x, tmp_path)}
+    assert len([name for name in names if name.startswith('logits_')]) == len(attentions(shared))
+    for released in (False, True):
+        assert (count_macs(shared, SIZE, values_as_released=released)
+                == count_macs(copies, SIZE, values_as_released=released))
+
+
+def test_a_checkpoint_loads_and_its_biases_fit_another_window():
+    options = dict(rel_pos_encoding=BIAS, rel_pos_sharing='all', pool='gap')
+    small = randomize(BUILD['deit'](**options, img_size=32))
+    again, larger = BUILD['deit'](**options, img_size=32), BUILD['deit'](**options, img_size=64)
+    load_pretrained(again, small.state_dict())
+    x = torch.randn(1, 3, 32, 32)
+    torch.testing.assert_close(outputs(again, x), outputs(small, x), rtol=0, atol=0)
+    load_pretrained(larger, {f'backbone.{k}': v for k, v in small.state_dict().items()})
+    table = larger.rel_pos_encoding.relative_position_bias_table
+    assert table.shape == (15 * 15, 2)
+    torch.testing.assert_close(table[15 * 7 + 7], small.rel_pos_encoding
+                               .relative_position_bias_table[7 * 3 + 3])  # no offset: the middle
+    options['rel_pos_sharing'] = 'layer'
+    with pytest.raises(ValueError, match=r'missing: rel_pos_encoding\.rel.*unexpected: blocks\.0'):
+        load_pretrained(small, BUILD['deit'](**options, img_size=32).state_dict())
+
+
+@pytest.mark.parametrize('backbone, sharing', [('deit', 'all'), ('pvt', 'stage'), ('swin', 'all')])
+def test_models_compile_into_one_graph(backbone, sharing):
+    torch._dynamo.reset()
+    model = randomize(build(backbone, sharing))
+    x = torch.randn(1, 3, *SIZE)
+    grads = []
+    for function in (torch.compile(model, fullgraph=True, backend='eager'), model):
+        model.zero_grad()
+        outputs(function, x).square().mean().backward()
+        grads.append([table.grad.clone() for table in position_tables(model).values()])
+    for grad, expected in zip(*grads, strict=True):
+        torch.testing.assert_close(grad, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_stages_of_several_sizes_cannot_share():
+    for backbone, options, message in (
+            (PVT, dict(arch='tiny', rel_pos_encoding=IRPE_KV), 'num_heads 1, 2, 5, 8'),
+            (Swin, dict(arch='tiny'), 'num_heads 3, 6, 12, 24'),
+            (BUILD['swin'], dict(rel_pos_encoding=IRPE_KV, num_heads=(2, 4), embed_dims=16,
+                                 num_layers=(1, 1)), 'num_heads 2, 4'),
+            (BUILD['swin'], dict(rel_pos_encoding=IRPE_KV), 'head_dims 4, 8'),
+            (BUILD['pvt'], dict(rel_pos_encoding=IRPE_KV, embed_dims=(16, 32)), 'head_dims 8, 16'),
+            (BUILD['pvt'], dict(rel_pos_encoding=IRPE_KV, pool='cls', sr_ratios=(4, 1)),
+             'num_prefix_tokens 0, 1'),
+            (BUILD['pvt'], dict(rel_pos_encoding=BIAS), r'window_size \(8, 12\), \(4, 6\)')):
+        with torch.device('meta'), pytest.raises(
+                ValueError, match=f"rel_pos_sharing='all' needs one size in .*{message}"):
+            backbone(**options, rel_pos_sharing='all')
+
+
+@pytest.mark.parametrize('backbone', BUILD)
+def test_wrong_options(backbone):
+    with pytest.raises(ValueError, match=r"rel_pos_sharing='blocks' must be one of \('layer'"):
+        BUILD[backbone](rel_pos_sharing='blocks')
+    module = IRPE(8, 2, num_prefix_tokens=int(backbone == 'deit'))
+    if backbone == 'swin':
+        return
+    with pytest.raises(ValueError, match="is a module and rel_pos_sharing='layer'.*config dict"):
+        BUILD[backbone](rel_pos_encoding=module)
+    model = BUILD[backbone](rel_pos_encoding=module, rel_pos_sharing='all')
+    assert all(each.rel_pos_encoding is module for each in attentions(model))
+
+
+@pytest.mark.parametrize('backbone', BUILD)
+def test_nothing_to_share_is_no_error(backbone):
+    assert not owners(BUILD[backbone](rel_pos_sharing='all'))
+
+
+def test_tables_of_an_offset_are_made_for_the_grid_that_the_backbone_knows():
+    model = BUILD['pvt'](rel_pos_encoding=BIAS)
+    assert [each.rel_pos_encoding.window_size for each in attentions(model)] == [
+        (8, 12), (8, 12), (4, 6), (4, 6)]
+    sizes = [dict(type='QueryAbsolute1D'), dict(type='QueryRelative2D'), dict(type='LogSpacedCPB')]
+    model = BUILD['deit'](rel_pos_encoding=dict(type='CombinedRPE', encodings=sizes))
+    absolute, relative, cpb = attentions(model)[0].rel_pos_encoding.encodings
+    assert absolute.max_tokens == 1 + 24 and relative.max_size == (4, 6)
+    assert cpb.window_size is None
+    model = BUILD['deit'](rel_pos_encoding=dict(BIAS, window_size=(9, 9)))
+    assert attentions(model)[0].rel_pos_encoding.window_size == (9, 9)
+    with pytest.raises(ValueError, match=r"has no window_size; RelativePositionBias requires it"):
+        MultiheadAttention(16, 2, rel_pos_encoding=BIAS)
+
+
+def test_a_bias_may_leave_prefix_tokens_alone():
+    encoding = RelativePositionBias(2, window_size=(2, 3), num_prefix_tokens=1, prefix_bias=False)
+    assert [name for name, _ in encoding.named_parameters()] == ['relative_position_bias_table']
+    q = torch.zeros(1, 2, 7, 4)
+    logits = encoding.logits(q, q, (2, 3))
+    assert not logits[:, :, 0].any() and not logits[:, :, :, 0].any()
+    whole = RelativePositionBias(2, window_size=(2, 3), num_prefix_tokens=1)
+    whole.relative_position_bias_table.data = encoding.relative_position_bias_table.data
+    torch.testing.assert_close(logits[:, :, 1:, 1:], whole.logits(q, q, (2, 3))[:, :, 1:, 1:])
