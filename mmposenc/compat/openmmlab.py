@@ -36,6 +36,7 @@ ALSO_NEEDED = {
     'mmposenc.datasets.segmentation': 'mmseg',
     'mmposenc.detr.detectors': 'mmdet',
     'mmposenc.detr.neck': 'mmdet',
+    'mmposenc.detr.pixel_decoders': 'mmdet',
     'mmposenc.engine.cls_visualization': 'mmpretrain',
     'mmposenc.engine.seg_visualization': 'mmseg',
     'mmposenc.heads.retina': 'mmdet',

@@ -132,7 +132,7 @@ def test_an_image_of_one_token(cfg: dict) -> None:
 BAD = {
     'rel_pos_encoding.*deformable attention compares no pairs': deformable(
         attn=dict(rel_pos_encoding=IRPE)),
-    'key_pos=None: the decoder of Deformable DETR has no keys': {
+    'key_pos=None: the decoder of DeformableDETR has no keys': {
         **deformable(), 'decoder': {**deformable()['decoder'], 'key_pos': None}},
     "encoder.encoder_pos='cosine' must be 'sine', 'learned', None": detr(
         encoder=dict(encoder_pos='cosine')),
