@@ -26,7 +26,8 @@ class _Encoded:
         cfg = copy.copy(encoder)
         encoder_pos = cfg.pop('encoder_pos', 'sine')
         built = self.encoder_type(**cfg)
-        super().__init__(*args, encoder=one_layer(built, cfg), **kwargs)
+        super().__init__(  # type: ignore[call-arg]
+            *args, encoder=one_layer(built, cfg), **kwargs)
         self.encoder = built
         if encoder_pos != 'sine':
             setattr(self, self.sine_name, MapPositions(encoder_pos, built.embed_dims))
@@ -56,11 +57,17 @@ class TransformerEncoderPixelDecoder(_Encoded, MMTransformerEncoderPixelDecoder)
         Others as of mmdet's.
 
     Raises:
-        ValueError: for positions or encodings that do not fit.
+        ValueError: for positions or encodings that do not fit; for ``skip_padding=True``.
     """
 
     encoder_type = DetrEncoder
     sine_name = 'positional_encoding'
+
+    def __init__(self, *args: Any, encoder: dict[str, Any], **kwargs: Any) -> None:
+        if encoder.get('skip_padding'):
+            raise ValueError('encoder.skip_padding=True: the convolutions behind the encoder read '
+                             'padded tokens too; leave it out')
+        super().__init__(*args, encoder={**encoder, 'skip_padding': False}, **kwargs)
 
     def _grids(self, feats: list[Tensor]) -> dict[str, Any]:
         return dict(spatial_shapes=tuple(feats[-1].shape[-2:]))
