@@ -25,7 +25,7 @@ CLASSES: dict[str, dict[str, str]] = {
         'ChannelMapper': 'detr.neck',
         'ConditionalDETR': 'detr.detectors',
         'DABDETR': 'detr.detectors',
-        'DDQDETR': 'detr.detectors',
+        'DDQDETR': 'detr.ddq',
         'DETR': 'detr.detectors',
         'DINO': 'detr.detectors',
         'DeformableDETR': 'detr.detectors',

@@ -34,6 +34,7 @@ ALSO_NEEDED = {
     'mmposenc.datasets.coco': 'mmdet',
     'mmposenc.datasets.seg_loading': 'mmseg',
     'mmposenc.datasets.segmentation': 'mmseg',
+    'mmposenc.detr.ddq': 'mmdet',
     'mmposenc.detr.detectors': 'mmdet',
     'mmposenc.detr.neck': 'mmdet',
     'mmposenc.detr.pixel_decoders': 'mmdet',

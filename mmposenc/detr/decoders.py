@@ -3,7 +3,6 @@ from __future__ import annotations
 
 from mmcv.cnn import build_norm_layer
 from mmdet.models.layers.transformer import (
-    DDQTransformerDecoder,
     DeformableDetrTransformerDecoder,
     DetrTransformerDecoder,
     DinoTransformerDecoder,
@@ -37,7 +36,3 @@ class DeformableDecoder(DeformableDetrTransformerDecoder):
 
 class DinoDecoder(DinoTransformerDecoder, DeformableDecoder):
     """DINO's decoder on the layers of :class:`DeformableDecoder`."""
-
-
-class DDQDecoder(DDQTransformerDecoder, DeformableDecoder):
-    """DDQ's decoder on the layers of :class:`DeformableDecoder`."""

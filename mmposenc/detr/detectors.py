@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from mmdet.models import detectors as mm
 
-from .decoders import DDQDecoder, DeformableDecoder, DetrDecoder, DinoDecoder
+from .decoders import DeformableDecoder, DetrDecoder, DinoDecoder
 from .encoded import Deformable, Dense
 from .encoders import DABEncoder
 
@@ -90,16 +90,4 @@ class DINO(Deformable, mm.DINO):
     decoder_type = DinoDecoder
 
 
-class DDQDETR(Deformable, mm.DDQDETR):
-    """DDQ DETR (Zhang et al., CVPR 2023) with PEG in its encoder.
-
-    Arguments are those of mmdet's DDQDETR, with ``encoder`` as of :class:`DeformableDETR`.
-
-    Raises:
-        ValueError: as DeformableDETR.
-    """
-
-    decoder_type = DDQDecoder
-
-
-__all__ = ['DABDETR', 'DDQDETR', 'DETR', 'DINO', 'ConditionalDETR', 'DeformableDETR']
+__all__ = ['DABDETR', 'DETR', 'DINO', 'ConditionalDETR', 'DeformableDETR']
