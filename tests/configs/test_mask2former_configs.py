@@ -4,6 +4,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 from mmengine.model.utils import revert_sync_batchnorm
 from optimizer_checks import weight_decays
 from tinymodels import build, collated, samples, shrink
@@ -71,6 +72,32 @@ def test_a_step_and_a_test_of_a_small_version(name: str, peg: bool) -> None:
             assert sample.pred_instances.masks.shape[-2:] == (64, 64)
         else:
             assert sample.pred_sem_seg.data.shape == (1, 64, 64)
+
+
+@pytest.mark.parametrize('upstream, name', [
+    ('mmdet::maskformer/maskformer_r50_ms-16xb1-75e_coco.py', 'TransformerEncoderPixelDecoder'),
+    ('mmdet::mask2former/mask2former_r50_8xb2-lsj-50e_coco.py', 'MSDeformAttnPixelDecoder')])
+def test_mmdets_configs_take_the_pixel_decoders(upstream: str, name: str) -> None:
+    """With the type changed alone the loss is mmdet's; then with encodings."""
+    losses, state = [], {}
+    for ours, peg in ((False, False), (True, False), (True, True)):
+        cfg = load_config(upstream)
+        pixel = cfg.model.panoptic_head.pixel_decoder
+        if 'batch_augments' not in cfg.model.data_preprocessor:
+            cfg.model.data_preprocessor.batch_augments = [dict(type='BatchFixedSizePad', size=0)]
+        pixel.type = name if not ours else f'mmposenc.{name}'
+        if peg:
+            pixel.encoder.pos_encoding = dict(type='mmposenc.PEG')
+        torch.manual_seed(0)
+        model = build(shrink(cfg)).eval()  # no dropout
+        if state:
+            model.load_state_dict(state, strict=not peg)
+        state = model.state_dict()
+        torch.manual_seed(1)  # points at which masks are compared
+        batch = model.data_preprocessor(collated(samples(cfg, 2)), True)
+        losses.append(model.parse_losses(model(**batch, mode='loss'))[0])
+    torch.testing.assert_close(losses[1], losses[0], atol=1e-5, rtol=1e-5)
+    assert losses[2].isfinite() and abs(losses[2] - losses[0]) > 1e-4
 
 
 @pytest.mark.parametrize('name', THEIRS)
