@@ -106,6 +106,58 @@ def deformable(type_: str = 'mmposenc.DeformableDETR', *, levels: int = 1, dims:
     return cfg
 
 
+def _focal(cfg: dict, **head: Any) -> dict:
+    """A DETR's config with the head of a detector that has no class for the background."""
+    cfg['bbox_head'].update(loss_cls=dict(type='FocalLoss', use_sigmoid=True, gamma=2.0,
+                                          alpha=0.25, loss_weight=2.0), **head)
+    cfg['train_cfg']['assigner']['match_costs'] = list(COSTS)
+    return cfg
+
+
+def conditional(type_: str = 'mmposenc.ConditionalDETR', *, key: dict | None = None,
+                **kwargs: Any) -> dict:
+    """A Conditional DETR config of two decoder layers. (Its sines of points have 256 channels.)"""
+    cfg = detr(type_, **{'dims': 256, **kwargs})
+    dims = cfg['encoder']['layer_cfg']['self_attn_cfg']['embed_dims']
+    attention = dict(embed_dims=dims, num_heads=2)
+    cfg['decoder'] = dict(num_layers=2, return_intermediate=True, layer_cfg=dict(
+        self_attn_cfg=dict(attention, cross_attn=False),
+        cross_attn_cfg=dict(attention, cross_attn=True), ffn_cfg=_ffn(dims)), **(key or {}))
+    return _focal(cfg, type='ConditionalDETRHead')
+
+
+def dab(type_: str = 'mmposenc.DABDETR', *, dims: int = 16, **kwargs: Any) -> dict:
+    """A DAB-DETR config of two decoder layers."""
+    cfg = conditional(type_, dims=dims, **kwargs)
+    cfg['decoder'].update(query_dim=4, query_scale_type='cond_elewise',
+                          with_modulated_hw_attn=True)
+    cfg['positional_encoding'].update(temperature=20)
+    cfg['bbox_head']['type'] = 'DABDETRHead'
+    return cfg
+
+
+def dino(type_: str = 'mmposenc.DINO', *, levels: int = 2, **kwargs: Any) -> dict:
+    """A DINO config of two stages with denoising queries."""
+    cfg = deformable(type_, levels=levels, with_box_refine=True, as_two_stage=True, **kwargs)
+    cfg['bbox_head']['type'] = 'DINOHead'
+    cfg['dn_cfg'] = dict(label_noise_scale=0.5, box_noise_scale=1.0,
+                         group_cfg=dict(dynamic=True, num_groups=None, num_dn_queries=8))
+    return cfg
+
+
+def ddq(type_: str = 'mmposenc.DDQDETR', **kwargs: Any) -> dict:
+    """A DDQ DETR config of two decoder layers."""
+    cfg = dino(type_, **kwargs)
+    cfg['bbox_head']['type'] = 'DDQDETRHead'
+    cfg.update(dense_topk_ratio=1.5, dqs_cfg=dict(type='nms', iou_threshold=0.8))
+    return cfg
+
+
+#: A config function of each detector.
+FAMILY = {'DETR': detr, 'ConditionalDETR': conditional, 'DABDETR': dab,
+          'DeformableDETR': deformable, 'DINO': dino, 'DDQDETR': ddq}
+
+
 def build(cfg: dict, seed: int = 0) -> nn.Module:
     """The detector, initialised, with encodings and samplers moved off zero."""
     init_default_scope('mmdet')

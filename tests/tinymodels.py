@@ -63,6 +63,9 @@ def _shrink_backbone(backbone: Any) -> list[int]:
 
 def _shrink_detector(cfg: Config, widths: list[int]) -> None:
     model = cfg.model
+    if 'panoptic_head' in model:
+        _shrink_masks(model, model.panoptic_head, widths, CLASSES['mmdet'])
+        return
     if model.neck.type == 'mmposenc.SimpleFeaturePyramid':
         model.backbone.out_indices = (model.backbone.num_layers - 1,)
         model.neck.in_channels = widths[-1]
@@ -78,9 +81,27 @@ def _shrink_detector(cfg: Config, widths: list[int]) -> None:
         model.bbox_head.update(in_channels=8, feat_channels=8, stacked_convs=1)
         return
     model.num_queries, model.test_cfg.max_per_img = 5, 5
-    for coder in (model.encoder, model.decoder):
-        coder.num_layers = 1
+    # Decoders scale the positions of their queries from the second layer on.
+    for coder, layers in ((model.encoder, 1), (model.decoder, 2)):
+        coder.num_layers = layers
         coder.layer_cfg.ffn_cfg.feedforward_channels = 8
+
+
+def _shrink_masks(model: Any, head: Any, widths: list[int], classes: int) -> None:
+    """Mask2Former's head, which mmdet and mmseg share; as many layers as its decoder has levels."""
+    head.update(in_channels=widths, num_queries=5)
+    head.loss_cls.class_weight = [1.0] * classes + [0.1]
+    for coder, layers in ((head.pixel_decoder.encoder, 1), (head.transformer_decoder, 3)):
+        coder.num_layers = layers
+        coder.layer_cfg.ffn_cfg.feedforward_channels = 8
+    (head.train_cfg if 'train_cfg' in head else model.train_cfg).num_points = 64
+    if 'panoptic_fusion_head' in model:
+        for part in (head, model.panoptic_fusion_head):
+            part.update(num_things_classes=classes, num_stuff_classes=0)
+        model.test_cfg.max_per_image = 5
+        model.data_preprocessor.batch_augments[0].size = (64, 64)
+    else:
+        head.num_classes = classes
 
 
 def _shrink_two_stages(model: Any) -> None:
@@ -97,6 +118,9 @@ def _shrink_segmentor(cfg: Config, widths: list[int]) -> None:
     model = cfg.model
     if model.data_preprocessor.get('size'):
         model.data_preprocessor.size = (64, 64)
+    if 'pixel_decoder' in model.decode_head:
+        _shrink_masks(model, model.decode_head, widths, CLASSES['mmseg'])
+        return
     if isinstance(model.get('neck'), list):
         model.backbone.out_indices = (0, 1, 2, 3)
         model.neck[0].embed_dim = widths[0]

@@ -1,4 +1,4 @@
-"""DETR and Deformable DETR with position encodings in their encoders; needs mmdet."""
+"""The DETR family of mmdet with position encodings in its encoders; needs mmdet."""
 from ..compat.openmmlab import require
 from ..names import lazy_room
 

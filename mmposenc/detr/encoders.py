@@ -1,17 +1,15 @@
-"""Encoders and decoders of DETR and Deformable DETR that take position encodings."""
+"""Encoders of the DETR family that take position encodings."""
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
 import torch
-from mmcv.cnn import build_norm_layer
 from mmdet.models.layers.transformer import (
-    DeformableDetrTransformerDecoder,
     DeformableDetrTransformerEncoder,
-    DetrTransformerDecoder,
     DetrTransformerEncoder,
 )
+from mmdet.models.layers.transformer.utils import MLP
 from mmengine.model import ModuleList
 from torch import Tensor, is_grad_enabled
 from torch.utils.checkpoint import checkpoint
@@ -19,12 +17,7 @@ from torch.utils.checkpoint import checkpoint
 from ..encodings.placement import EncodingConfigs
 from ..encodings.sharing import share_encodings
 from ..functional.packing import Packing, packing_of
-from .layers import (
-    DeformableDecoderLayer,
-    DeformableEncoderLayer,
-    DetrDecoderLayer,
-    DetrEncoderLayer,
-)
+from .layers import DeformableEncoderLayer, DetrEncoderLayer
 from .levels import HWShapes, LevelEncodings, check_levels
 
 #: Share of padded tokens from which packing the others saves more than it costs.
@@ -124,7 +117,7 @@ class DetrEncoder(DetrTransformerEncoder):
             kwargs['need_weights'] = True
         x, kwargs['x_qk'] = self._encode(x, -1, hw_shapes, mask, packing)
         for index, layer in enumerate(self.layers):
-            args = (x, query_pos, None if packing is not None else mask)
+            args = (x, self._layer_pos(x, query_pos), None if packing is not None else mask)
             if index < self.num_cp and self.training and is_grad_enabled():
                 out = checkpoint(layer, *args, use_reentrant=False, **kwargs)
             else:
@@ -135,6 +128,10 @@ class DetrEncoder(DetrTransformerEncoder):
             x, kwargs['x_qk'] = self._encode(out, index, hw_shapes, mask, packing)
         x = x if packing is None else packing.unpack(x)
         return (x, weights) if need_weights else x
+
+    def _layer_pos(self, x: Tensor, query_pos: Tensor | None) -> Tensor | None:
+        """What a layer adds to its tokens x where it computes queries and keys."""
+        return query_pos
 
     def _encode(self, x: Tensor, position: int, hw_shapes: HWShapes | None, mask: Tensor | None,
                 packing: Packing | None) -> tuple[Tensor, Tensor | None]:
@@ -169,6 +166,21 @@ class DetrEncoder(DetrTransformerEncoder):
         return packing
 
 
+class DABEncoder(DetrEncoder):
+    """Encoder of DAB-DETR (Liu et al., ICLR 2022): each layer scales the absolute encoding by an
+    MLP of its tokens; the layers share the MLP.
+
+    Arguments and results are those of :class:`DetrEncoder`.
+    """
+
+    def _init_layers(self) -> None:
+        super()._init_layers()
+        self.query_scale = MLP(self.embed_dims, self.embed_dims, self.embed_dims, 2)
+
+    def _layer_pos(self, x: Tensor, query_pos: Tensor | None) -> Tensor | None:
+        return None if query_pos is None else query_pos * self.query_scale(x)
+
+
 class DeformableEncoder(DetrEncoder):
     """Encoder of Deformable DETR with encodings between its layers.
 
@@ -197,7 +209,8 @@ class DeformableEncoder(DetrEncoder):
 
     def forward(self, query: Tensor, query_pos: Tensor | None,  # type: ignore[override]
                 key_padding_mask: Tensor | None, spatial_shapes: Tensor, level_start_index: Tensor,
-                valid_ratios: Tensor, *, hw_shapes: HWShapes | None = None) -> Tensor:
+                valid_ratios: Tensor, reference_points: Tensor | None = None, *,
+                hw_shapes: HWShapes | None = None) -> Tensor:
         """Encode.
 
         Args:
@@ -207,6 +220,8 @@ class DeformableEncoder(DetrEncoder):
             spatial_shapes: (levels, 2) long, (H, W) of the levels.
             level_start_index: (levels,) long.
             valid_ratios: (B, levels, 2), valid part of each level's width and height.
+            reference_points: (B, L, levels, 2), where each token looks, or None: at its own cell's
+                centre.
             hw_shapes: ``spatial_shapes`` as numbers; saves waiting for a GPU.
 
         Returns:
@@ -217,30 +232,10 @@ class DeformableEncoder(DetrEncoder):
         """
         shapes = check_levels(query, spatial_shapes.tolist() if hw_shapes is None else hw_shapes,
                               self.num_levels)
-        points = self.get_encoder_reference_points(shapes, valid_ratios, device=query.device)
+        points = reference_points
+        if points is None:
+            points = self.get_encoder_reference_points(shapes, valid_ratios, device=query.device)
         return self._run(  # type: ignore[return-value]
             query, query_pos, key_padding_mask, shapes, False,
             dict(spatial_shapes=spatial_shapes, level_start_index=level_start_index,
                  reference_points=points))
-
-
-class DetrDecoder(DetrTransformerDecoder):
-    """mmdet's decoder with this project's layers; parameters have mmdet's names."""
-
-    def _init_layers(self) -> None:
-        self.layers = ModuleList(DetrDecoderLayer(**self.layer_cfg)
-                                 for _ in range(self.num_layers))
-        self.embed_dims = self.layers[0].embed_dims
-        self.post_norm = build_norm_layer(self.post_norm_cfg, self.embed_dims)[1]
-
-
-class DeformableDecoder(DeformableDetrTransformerDecoder):
-    """mmdet's decoder with this project's layers; parameters have mmdet's names."""
-
-    def _init_layers(self) -> None:
-        if self.post_norm_cfg is not None:
-            raise ValueError(f'decoder.post_norm_cfg={self.post_norm_cfg!r} must be None: '
-                             f'Deformable DETR has no norm behind its decoder')
-        self.layers = ModuleList(DeformableDecoderLayer(**self.layer_cfg)
-                                 for _ in range(self.num_layers))
-        self.embed_dims = self.layers[0].embed_dims

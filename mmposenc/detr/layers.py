@@ -62,8 +62,6 @@ class DetrDecoderLayer(MMDecoderLayer):
     def _init_layers(self) -> None:
         self.self_attn = MultiheadAttention(**self.self_attn_cfg)
         self.cross_attn = MultiheadAttention(**self.cross_attn_cfg)
-        _no_grid(self.self_attn, 'decoder.layer_cfg.self_attn_cfg')
-        _no_grid(self.cross_attn, 'decoder.layer_cfg.cross_attn_cfg')
         self.embed_dims = self.self_attn.embed_dims
         self.ffn, self.norms = _ffn_and_norms(self.ffn_cfg, self.norm_cfg, self.embed_dims, 3)
 
@@ -80,7 +78,8 @@ class DeformableEncoderLayer(DetrEncoderLayer, MMDeformableEncoderLayer):
             raise ValueError(
                 f'encoder.layer_cfg.self_attn_cfg.rel_pos_encoding='
                 f'{self.self_attn_cfg["rel_pos_encoding"]!r}: deformable attention compares no '
-                f'pairs of tokens; use pos_encoding, or mmposenc.DETR')
+                f'pairs of tokens; use pos_encoding, or a detector with dense attention '
+                f'(mmposenc.DETR, ConditionalDETR, DABDETR)')
         cfg = {k: v for k, v in self.self_attn_cfg.items() if k != 'rel_pos_encoding'}
         self.self_attn = MultiScaleDeformableAttention(**cfg)
         self.embed_dims = self.self_attn.embed_dims
@@ -92,7 +91,6 @@ class DeformableDecoderLayer(MMDeformableDecoderLayer):
 
     def _init_layers(self) -> None:
         self.self_attn = MultiheadAttention(**self.self_attn_cfg)
-        _no_grid(self.self_attn, 'decoder.layer_cfg.self_attn_cfg')
         self.cross_attn = MultiScaleDeformableAttention(**self.cross_attn_cfg)
         self.embed_dims = self.self_attn.embed_dims
         self.ffn, self.norms = _ffn_and_norms(self.ffn_cfg, self.norm_cfg, self.embed_dims, 3)
@@ -106,9 +104,3 @@ def _ffn_and_norms(ffn_cfg: dict[str, Any], norm_cfg: dict[str, Any], embed_dims
         raise ValueError(f'ffn_cfg has embed_dims={ffn.embed_dims}, but the attention has '
                          f'{embed_dims}; they must be equal')
     return ffn, ModuleList(build_norm_layer(norm_cfg, embed_dims)[1] for _ in range(num_norms))
-
-
-def _no_grid(attention: MultiheadAttention, argument: str) -> None:
-    if attention.rel_pos_encoding is not None:
-        raise ValueError(f'{argument}.rel_pos_encoding is set, but object queries lie on no grid; '
-                         f'it belongs to encoder.layer_cfg.self_attn_cfg')

@@ -7,42 +7,27 @@ import pytest
 import torch
 from mmengine.registry import MODELS, init_default_scope
 from mmengine.runner import Runner
-from tinydetr import images, total_loss
+from tinydetr import images, predict, total_loss
+from tinymodels import shrink
 
 import mmposenc  # noqa: F401
 from mmposenc.engine import load_config
 
 ROOT = Path(__file__).resolve().parents[2] / 'configs' / 'detection'
-COCO = sorted(f'{path.parent.name}/{path.name}' for folder in ('detr', 'deformable_detr')
+#: Of each folder: learning rate, that of the backbone, weight decay, queries, and whether images
+#: without objects are left out.
+RECIPES = {'detr': (1e-4, 1e-5, 1e-4, 100, True), 'deformable_detr': (2e-4, 2e-5, 1e-4, 300, False),
+           'conditional_detr': (1e-4, 1e-5, 1e-4, 300, True),
+           'dab_detr': (1e-4, 1e-5, 1e-4, 300, True), 'dino': (1e-4, 1e-5, 1e-4, 900, False),
+           'ddq': (2e-4, 2e-5, 0.05, 900, False)}
+COCO = sorted(f'{path.parent.name}/{path.name}' for folder in RECIPES
               for path in (ROOT / folder).glob('*.py'))
-SMALL = sorted(f'small/{path.name}' for path in (ROOT / 'small').glob('deformable-detr*.py'))
+SMALL = sorted(f'small/{path.name}' for pattern in ('deformable-detr*.py', 'dino*.py')
+               for path in (ROOT / 'small').glob(pattern))
 
 
 def load(name: str):
     return load_config(f'mmposenc::detection/{name}')
-
-
-def shrink(cfg):
-    """A backbone of a few channels, one layer each, narrow FFNs, few queries, no weights."""
-    model = cfg.model
-    backbone = model.backbone
-    if backbone.type.endswith('ResNet'):
-        backbone.update(depth=18, base_channels=4, stem_channels=4, init_cfg=None)
-        last = {1: 8, 2: 16, 3: 32}
-        model.neck.in_channels = [last[i] for i in backbone.out_indices]
-    else:
-        backbone.update(arch=None, embed_dims=8, num_layers=[1] * 4, num_heads=[1] * 4,
-                        init_cfg=None)
-        if backbone.type == 'mmposenc.PVT':
-            backbone.update(embed_dims=[8] * 4, mlp_ratios=[1] * 4)
-        model.neck.in_channels = [8 if backbone.type == 'mmposenc.PVT' else 64]
-    model.num_queries = 5
-    model.bbox_head.num_classes = max(3, model.bbox_head.num_classes)
-    model.test_cfg.max_per_img = 5
-    for coder in (model.encoder, model.decoder):
-        coder.num_layers = 1
-        coder.layer_cfg.ffn_cfg.feedforward_channels = 8
-    return cfg
 
 
 def build(cfg):
@@ -54,9 +39,14 @@ def build(cfg):
 
 
 @pytest.mark.parametrize('name', COCO + SMALL)
-def test_one_step_of_a_small_version(name: str) -> None:
+def test_one_step_and_a_test_of_a_small_version(name: str) -> None:
     cfg = shrink(load(name))
-    model = build(cfg).train()
+    if 'drop_path_rate' in cfg.model.backbone:
+        cfg.model.backbone.drop_path_rate = 0.0  # a block dropped for both images has no gradient
+    model = build(cfg)
+    found = predict(model, images(((64, 64), (45, 61))))
+    assert all(len(one.scores) <= 5 and one.bboxes.isfinite().all() for one in found)
+    model.train()
     loss = total_loss(model, images(((64, 64), (45, 61))))
     loss.backward()
     assert torch.isfinite(loss)
@@ -112,23 +102,32 @@ def test_recipe(name: str) -> None:
     cfg = load(name)
     epochs = int(name.split('-')[-1].split('e_')[0])
     gpus, images_each = (int(part) for part in name.split('_')[-2].split('-')[0].split('xb'))
-    assert cfg.train_cfg.max_epochs == cfg.param_scheduler[0].end == epochs
-    assert cfg.param_scheduler[0].milestones == [{50: 40, 150: 100, 300: 200}[epochs]]
+    assert cfg.train_cfg.max_epochs == cfg.param_scheduler[-1].end == epochs
+    assert cfg.param_scheduler[-1].milestones == [{12: 11, 50: 40, 150: 100, 300: 200}[epochs]]
     assert cfg.train_dataloader.batch_size == images_each
     assert cfg.auto_scale_lr.base_batch_size == gpus * images_each
-    deformable = name.startswith('deformable')
+    rate, backbone, decay, queries, filtered = RECIPES[name.split('/')[0]]
+    if name.startswith('detr/') and epochs == 50:
+        backbone = 2e-5  # as CPVT's first version has it
     optimizer = cfg.optim_wrapper.optimizer
-    assert optimizer == dict(type='AdamW', lr=2e-4 if deformable else 1e-4, weight_decay=1e-4)
-    backbone_lr = optimizer.lr * cfg.optim_wrapper.paramwise_cfg.custom_keys.backbone.lr_mult
-    assert backbone_lr == pytest.approx(1e-5 if epochs > 50 and not deformable else 2e-5)
-    assert cfg.model.num_queries == (300 if deformable else 100)
+    assert optimizer == dict(type='AdamW', lr=rate, weight_decay=decay)
+    keys = cfg.optim_wrapper.paramwise_cfg.custom_keys
+    assert optimizer.lr * keys.backbone.lr_mult == pytest.approx(backbone)
+    assert cfg.model.num_queries == queries
     assert cfg.train_dataloader.dataset.pipeline[3].type == 'RandomChoice'
-    assert cfg.train_dataloader.dataset.filter_cfg.filter_empty_gt == (not deformable)
+    assert cfg.train_dataloader.dataset.filter_cfg.filter_empty_gt == filtered
+    if cfg.model.backbone.type != 'ResNet':
+        assert cfg.model.backbone.mask_padding
+        assert cfg.model.data_preprocessor.type == 'mmposenc.DetDataPreprocessor'
 
 
 @pytest.mark.parametrize('name', ['detr/detr_r50_irpe-ctx-9x9_8xb2-150e_coco.py',
                                   'deformable_detr/deformable-detr_r50-none-peg_16xb2-50e_coco.py',
-                                  'small/deformable-detr_r18-w16-none-peg_bccd.py'])
+                                  'small/deformable-detr_r18-w16-none-peg_bccd.py',
+                                  'conditional_detr/conditional-detr_r50-peg_8xb2-50e_coco.py',
+                                  'dab_detr/dab-detr_r50_irpe-ctx-9x9_8xb2-50e_coco.py',
+                                  'dino/dino-4scale_swin-t-peg_8xb2-12e_coco.py',
+                                  'ddq/ddq-detr-4scale_r50-peg_8xb2-12e_coco.py'])
 def test_encodings_take_no_weight_decay_and_start_as_they_should(name: str) -> None:
     cfg = shrink(load(name))
     model = build(cfg)
@@ -142,7 +141,7 @@ def test_encodings_take_no_weight_decay_and_start_as_they_should(name: str) -> N
     for n, p in model.named_parameters():
         if n in tables:
             assert decay[id(p)] == 0, n
-        if 'rel_pos_encoding' in n:
+        if n.startswith('encoder') and 'rel_pos_encoding' in n:
             assert not p.any()
     assert decay[id(model.encoder.layers[0].ffn.layers[1].weight)] > 0
 
@@ -150,10 +149,28 @@ def test_encodings_take_no_weight_decay_and_start_as_they_should(name: str) -> N
 @pytest.mark.parametrize('name, theirs', [
     ('detr/detr_r50_8xb2-150e_coco.py', 'mmdet::detr/detr_r50_8xb2-150e_coco.py'),
     ('deformable_detr/deformable-detr_r50_16xb2-50e_coco.py',
-     'mmdet::deformable_detr/deformable-detr_r50_16xb2-50e_coco.py')])
+     'mmdet::deformable_detr/deformable-detr_r50_16xb2-50e_coco.py'),
+    *((name, f'mmdet::{name}') for name in (
+        'conditional_detr/conditional-detr_r50_8xb2-50e_coco.py',
+        'dab_detr/dab-detr_r50_8xb2-50e_coco.py', 'dino/dino-4scale_r50_8xb2-12e_coco.py',
+        'ddq/ddq-detr-4scale_r50_8xb2-12e_coco.py'))])
 def test_mmdets_checkpoints_fit(name: str, theirs: str) -> None:
-    """Parameters have mmdet's names and shapes, so its files load with strict=True."""
-    ours, upstream = shrink(load(name)), shrink(load_config(theirs))
-    ours.model.num_queries = upstream.model.num_queries
-    state = build(upstream).state_dict()
-    build(ours).load_state_dict(state)
+    """Parameters have mmdet's names and shapes, so its files load with strict=True; what else the
+    parts are made of, dropout and activations among it, is mmdet's too."""
+    ours, upstream = load(name), load_config(theirs)
+    for key in ('num_queries', 'positional_encoding', 'train_cfg', 'test_cfg', 'dn_cfg', 'dqs_cfg',
+                'dense_topk_ratio', 'with_random_refpoints', 'num_patterns'):
+        assert ours.model.get(key) == upstream.model.get(key), key
+    for key in ('type', 'loss_cls', 'loss_bbox', 'loss_iou', 'num_classes'):
+        assert ours.model.bbox_head[key] == upstream.model.bbox_head[key], key
+    ours, upstream = (build(shrink(cfg)) for cfg in (ours, upstream))
+    ours.load_state_dict(upstream.state_dict())
+    assert _parts(ours) == _parts(upstream)
+
+
+def _parts(model) -> dict[str, str]:
+    """Modules of encoder and decoder that hold no others, and the dropout of attention."""
+    return {name: repr(module) if not list(module.children()) else str(module.dropout)
+            for coder in (model.encoder, model.decoder) for name, module in coder.named_modules()
+            if 'pos_encodings' not in name
+            and (not list(module.children()) or isinstance(module, torch.nn.MultiheadAttention))}

@@ -6,7 +6,20 @@ import copy
 import pytest
 import torch
 from mmengine.registry import MODELS, init_default_scope
-from tinydetr import IRPE, PEG, build, deformable, detr, images, predict, total_loss
+from tinydetr import (
+    IRPE,
+    PEG,
+    build,
+    conditional,
+    dab,
+    ddq,
+    deformable,
+    detr,
+    dino,
+    images,
+    predict,
+    total_loss,
+)
 
 PEG_QK = dict(type='mmposenc.PEG', apply_to='qk')
 #: Every way to encode, with the levels it runs on.
@@ -25,6 +38,15 @@ WAYS = {
                                                            pos_encoding_shared=True)),
     'deformable qk': deformable(encoder=dict(pos_encoding=PEG_QK)),
     'deformable learned': deformable(encoder=dict(encoder_pos='learned'), with_box_refine=True),
+    'conditional irpe': conditional(attn=dict(rel_pos_encoding=IRPE)),
+    'conditional peg': conditional(encoder=dict(encoder_pos=None, pos_encoding=PEG)),
+    'dab irpe, peg': dab(attn=dict(rel_pos_encoding=IRPE), encoder=dict(pos_encoding=PEG)),
+    'dab peg qk': dab(encoder=dict(encoder_pos='learned', pos_encoding=PEG_QK),
+                      key=dict(key_pos='learned')),
+    'dino peg': dino(num_queries=7, encoder=dict(encoder_pos=None, pos_encoding=PEG)),
+    'dino shared': dino(num_queries=7, encoder=dict(encoder_pos='learned', pos_encoding=PEG,
+                                                    pos_encoding_shared=True)),
+    'ddq peg': ddq(num_queries=7, encoder=dict(pos_encoding=PEG, positions=(-1, 0))),
 }
 
 
@@ -103,12 +125,14 @@ def test_attention_weights_when_asked() -> None:
     assert not weights[0][1, :, :, mask[1]].any()
 
 
-def test_checkpointing_changes_nothing() -> None:
+@pytest.mark.parametrize('config', [detr, dab, dino])
+def test_checkpointing_changes_nothing(config) -> None:
     data = images(((64, 96), (45, 61)))
     grads = []
     for num_cp in (-1, 2):
-        model = build(detr(encoder=dict(num_cp=num_cp, pos_encoding=PEG),
-                           attn=dict(rel_pos_encoding=IRPE))).train()
+        model = build(config(encoder=dict(num_cp=num_cp, pos_encoding=PEG),
+                             attn={} if config is dino else dict(rel_pos_encoding=IRPE))).train()
+        torch.manual_seed(0)  # the noise of denoising queries
         total_loss(model, data).backward()
         grads.append({n: p.grad for n, p in model.named_parameters()})
     for name, grad in grads[0].items():
@@ -132,8 +156,22 @@ def test_an_image_of_one_token(cfg: dict) -> None:
 BAD = {
     'rel_pos_encoding.*deformable attention compares no pairs': deformable(
         attn=dict(rel_pos_encoding=IRPE)),
-    'key_pos=None: the decoder of Deformable DETR has no keys': {
+    'key_pos=None: the decoder of DeformableDETR has no keys': {
         **deformable(), 'decoder': {**deformable()['decoder'], 'key_pos': None}},
+    'rel_pos_encoding.*deformable attention compares no pairs of tokens; use pos_enc': dino(
+        attn=dict(rel_pos_encoding=IRPE)),
+    "key_pos='sine': the decoder of DDQDETR has no keys": {
+        **ddq(), 'decoder': {**ddq()['decoder'], 'key_pos': 'sine'}},
+    'encoder.encoder_pos=None: every layer of the encoder of DAB-DETR': dab(
+        encoder=dict(encoder_pos=None)),
+    'decoder.key_pos=None: object queries find what they look for': conditional(
+        key=dict(key_pos=None)),
+    'decoder.pos_encoding=.*object queries lie on no grid': detr(
+        decoder=dict(pos_encoding=PEG)),
+    'num_feature_levels=2, but the decoder has num_levels=3': {
+        **dino(), 'decoder': dino(levels=3)['decoder']},
+    'skip_padding=True: deformable attention samples whole maps': dino(
+        encoder=dict(skip_padding=True)),
     "encoder.encoder_pos='cosine' must be 'sine', 'learned', None": detr(
         encoder=dict(encoder_pos='cosine')),
     "decoder.key_pos=True must be 'sine'": detr(decoder=dict(key_pos=True)),

@@ -8,8 +8,12 @@ from tinydetr import (
     IRPE,
     PEG,
     build,
+    conditional,
+    dab,
+    ddq,
     deformable,
     detr,
+    dino,
     images,
     predict,
     pvt,
@@ -66,6 +70,24 @@ def test_encoder_of_detr(case: str, train: bool) -> None:
         full = (grid[0] * 32 - 3, grid[1] * 32)
         for fill in (0.0, 50.0, -3e3):
             memory = encode(model, padded(maps([own]), [grid], fill), [image, full], full)[0]
+            torch.testing.assert_close(valid_tokens(memory, [grid], [own]), alone, atol=2e-5,
+                                       rtol=1e-4)
+
+
+@pytest.mark.parametrize('config, extra', [(conditional, ENCODERS['irpe qkv, form']),
+                                           (dab, ENCODERS['irpe bias, peg']),
+                                           (dab, ENCODERS['peg on qk'])])
+def test_encoder_of_other_dense_detectors(config, extra) -> None:
+    """DAB's encoder scales the positions of valid tokens alone, packed or not."""
+    encoder, attn = extra
+    own, grid, image, full = (4, 5), (7, 9), (4 * 32 - 11, 5 * 32), (7 * 32 - 3, 9 * 32)
+    for skip in (False, True):
+        model = build(config(encoder={**encoder, 'skip_padding': skip}, attn=attn)).eval()
+        channels = model.encoder.embed_dims
+        alone = encode(model, maps([own], channels), [image], image)[0]
+        for fill in (0.0, 50.0):
+            memory = encode(model, padded(maps([own], channels), [grid], fill), [image, full],
+                            full)[0]
             torch.testing.assert_close(valid_tokens(memory, [grid], [own]), alone, atol=2e-5,
                                        rtol=1e-4)
 
@@ -129,6 +151,9 @@ DETECTORS = {
     'two stages': lambda: deformable(
         levels=2, dims=256, num_queries=12, with_box_refine=True, as_two_stage=True, encoder=dict(
             pos_encoding=PEG)),
+    'conditional': lambda: conditional(encoder=dict(encoder_pos=None, pos_encoding=PEG),
+                                       attn=dict(rel_pos_encoding=IRPE)),
+    'dab': lambda: dab(encoder=dict(pos_encoding=PEG), attn=dict(rel_pos_encoding=IRPE)),
     # the neck's GroupNorm sees no padding either, and its fourth level is made of the third
     'multi, GroupNorm': lambda: deformable(
         levels=4, encoder=dict(pos_encoding=PEG), neck=dict(
@@ -151,14 +176,36 @@ def test_boxes_of_an_image_do_not_depend_on_its_batch(case: str) -> None:
     assert (other.bboxes - alone.bboxes).abs().max() > 0.01
 
 
-def test_proposals_of_two_stages_train() -> None:
+TWO_STAGES = {
+    'two stages': DETECTORS['two stages'],
+    'dino': lambda: dino(num_queries=12, encoder=dict(encoder_pos=None, pos_encoding=PEG)),
+    'ddq': lambda: ddq(num_queries=9, encoder=dict(pos_encoding=PEG)),
+}
+
+
+@pytest.mark.parametrize('case', TWO_STAGES)
+def test_proposals_of_an_image_do_not_depend_on_its_batch(case: str) -> None:
+    """The decoders of DINO and DDQ embed them in units of the padded batch, as their releases do:
+    from there on, boxes depend on it."""
+    found = []
+    model = build(TWO_STAGES[case]())
+    decode = model.forward_decoder
+    model.forward_decoder = lambda **kwargs: found.append(kwargs) or decode(**kwargs)
+    predict(model, images(((45, 61),)))
+    predict(model, images(((45, 61), (91, 140))))
+    for name in ('query', 'reference_points'):
+        torch.testing.assert_close(found[1][name][0], found[0][name][0], atol=2e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize('case', TWO_STAGES)
+def test_proposals_of_two_stages_train(case: str) -> None:
     """Logits of padding are low, and the loss stays finite."""
-    model = build(DETECTORS['two stages']()).train()
+    model = build(TWO_STAGES[case]()).train()
     loss = total_loss(model, images(((45, 61), (91, 140))))
     loss.backward()
     assert loss.isfinite()
     assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
-    assert not model.bbox_head.cls_branches[-1]._forward_hooks
+    assert not any(branch._forward_hooks for branch in model.bbox_head.cls_branches)
 
 
 def test_mmdets_neck_lets_padding_into_its_statistics() -> None:

@@ -5,30 +5,46 @@ import copy
 
 import pytest
 import torch
-from tinydetr import build, deformable, detr, images, predict, pvt, resnet, total_loss
+from tinydetr import (
+    FAMILY,
+    build,
+    dab,
+    deformable,
+    detr,
+    images,
+    predict,
+    resnet,
+    total_loss,
+)
 
 PADDED = ((64, 64), (45, 61))  # 45 and 61 are no multiples of the stride
 FULL = ((64, 80), (64, 80))
 RESNET = dict(backbone=resnet(out_indices=(3,)), channels=32)
+LEVELS = dict(levels=3, backbone=resnet(out_indices=(2, 3)), channels=[16, 32])
 CASES = {
-    'detr': lambda type_: detr(type_, **RESNET),
-    'single': lambda type_: deformable(type_, backbone=resnet(out_indices=(3,)), channels=[32]),
-    'multi': lambda type_: deformable(type_, levels=3, backbone=resnet(out_indices=(2, 3)),
-                                      channels=[16, 32]),
-    'refine': lambda type_: deformable(type_, levels=2, backbone=resnet(out_indices=(2, 3)),
-                                       channels=[16, 32], with_box_refine=True),
-    'two-stage': lambda type_: deformable(
+    'DETR': lambda type_: detr(type_, **RESNET),
+    'ConditionalDETR': lambda type_: FAMILY['ConditionalDETR'](type_, **RESNET),
+    'DABDETR': lambda type_: dab(type_, **RESNET),
+    'DABDETR, patterns': lambda type_: {**dab(type_, **RESNET), 'num_patterns': 2},
+    'DINO': lambda type_: FAMILY['DINO'](type_, num_queries=7, **LEVELS),
+    'DDQDETR': lambda type_: FAMILY['DDQDETR'](type_, num_queries=7, **LEVELS),
+    'DeformableDETR, single': lambda type_: deformable(
+        type_, backbone=resnet(out_indices=(3,)), channels=[32]),
+    'DeformableDETR, multi': lambda type_: deformable(type_, **LEVELS),
+    'DeformableDETR, refine': lambda type_: deformable(type_, with_box_refine=True, **LEVELS),
+    'DeformableDETR, two-stage': lambda type_: deformable(
         type_, levels=2, backbone=resnet(out_indices=(2, 3)), channels=[16, 32], num_queries=3,
         with_box_refine=True, as_two_stage=True, dims=256),
 }
 
 
 def pair(case: str):
-    name = 'DETR' if case == 'detr' else 'DeformableDETR'
+    name = case.partition(',')[0]
     theirs = build(CASES[case](name))
     ours = build(CASES[case](f'mmposenc.{name}'), seed=1)
     ours.load_state_dict(theirs.state_dict())  # strict: the names are the same
     assert list(ours.state_dict()) == list(theirs.state_dict())
+    assert type(ours.encoder).__module__ == 'mmposenc.detr.encoders'
     return theirs, ours
 
 
@@ -40,6 +56,7 @@ def test_loss_and_gradients(case: str, sizes) -> None:
     losses = []
     for model in (theirs, ours):
         model.train()
+        torch.manual_seed(3)  # the noise of denoising queries
         losses.append(total_loss(model, data))
         losses[-1].backward()
     torch.testing.assert_close(losses[1], losses[0], atol=1e-5, rtol=1e-5)
@@ -61,17 +78,18 @@ def test_predictions(case: str) -> None:
         assert torch.equal(a.labels, b.labels)
 
 
-def test_weights_are_random_in_the_same_way() -> None:
+@pytest.mark.parametrize('name', FAMILY)
+def test_weights_are_random_in_the_same_way(name: str) -> None:
     """Xavier where mmdet's detector has it, and encodings as they start."""
-    irpe = dict(type='mmposenc.IRPE', ratio=2.0)
-    peg = dict(type='mmposenc.PEG')
-    torch.manual_seed(0)
     from mmengine.registry import MODELS
-    model = MODELS.build(copy.deepcopy(detr(
-        **RESNET, attn=dict(rel_pos_encoding=irpe), encoder=dict(pos_encoding=peg))))
+    relative = name in ('DETR', 'ConditionalDETR', 'DABDETR')
+    attn = dict(rel_pos_encoding=dict(type='mmposenc.IRPE', ratio=2.0)) if relative else {}
+    torch.manual_seed(0)
+    model = MODELS.build(copy.deepcopy(FAMILY[name](
+        attn=attn, encoder=dict(pos_encoding=dict(type='mmposenc.PEG')))))
     model.init_weights()
     for layer in model.encoder.layers:
-        assert not layer.self_attn.rel_pos_encoding.table_k.any()
+        assert not relative or not layer.self_attn.rel_pos_encoding.table_k.any()
         weight = layer.ffn.layers[1].weight  # Xavier: uniform up to sqrt(6 / (in + out))
         bound = (6 / sum(weight.shape)) ** 0.5
         assert 0.9 * bound < weight.abs().max() <= bound
@@ -93,6 +111,6 @@ def test_checkpoint_of_the_whole_detector_is_not_overwritten(tmp_path) -> None:
 
 
 def test_ours_is_a_subclass() -> None:
-    from mmdet.models.detectors import DETR, DeformableDETR
-    assert isinstance(build(detr(backbone=pvt(out_indices=(3,)))), DETR)
-    assert isinstance(build(deformable()), DeformableDETR)
+    from mmdet.models import detectors
+    for name, config in FAMILY.items():
+        assert isinstance(build(config()), getattr(detectors, name))

@@ -63,7 +63,9 @@ def test_headers_hold_no_number_of_a_metafile() -> None:
 
 
 @pytest.mark.parametrize('folder', ['detection/pvt', 'detection/detr', 'detection/deformable_detr',
-                                    'detection/mask_rcnn', 'segmentation/sem_fpn',
+                                    'detection/mask_rcnn', 'detection/dino', 'detection/ddq',
+                                    'detection/conditional_detr', 'detection/dab_detr',
+                                    'detection/mask2former', 'segmentation/sem_fpn',
                                     'segmentation/upernet'])
 def test_readme_shows_the_metafiles_numbers(folder: str) -> None:
     readme = (CONFIGS / folder / 'README.md').read_text()

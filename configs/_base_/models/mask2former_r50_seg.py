@@ -1,0 +1,75 @@
+# Mask2Former on ResNet-50 for semantic segmentation, 100 queries: mmseg's. Its head is mmdet's.
+custom_imports = dict(imports='mmdet.models', allow_failed_imports=False)
+num_classes = 150
+attn_cfg = dict(embed_dims=256, num_heads=8, dropout=0.0)
+ffn_cfg = dict(
+    embed_dims=256, num_fcs=2, ffn_drop=0.0, act_cfg=dict(type='ReLU', inplace=True))
+decode_head = dict(
+    type='Mask2FormerHead',
+    in_channels=[256, 512, 1024, 2048],
+    strides=[4, 8, 16, 32],
+    feat_channels=256,
+    out_channels=256,
+    num_queries=100,
+    num_transformer_feat_level=3,
+    pixel_decoder=dict(
+        type='mmposenc.MSDeformAttnPixelDecoder',
+        num_outs=3,
+        norm_cfg=dict(type='GN', num_groups=32),
+        act_cfg=dict(type='ReLU'),
+        encoder=dict(
+            num_layers=6, encoder_pos='sine',
+            layer_cfg=dict(
+                self_attn_cfg=dict(num_levels=3, num_points=4, **attn_cfg),
+                ffn_cfg=dict(feedforward_channels=1024, **ffn_cfg))),
+        positional_encoding=dict(num_feats=128, normalize=True)),
+    enforce_decoder_input_project=False,
+    positional_encoding=dict(num_feats=128, normalize=True),
+    transformer_decoder=dict(
+        return_intermediate=True,
+        num_layers=9,
+        layer_cfg=dict(
+            self_attn_cfg=attn_cfg, cross_attn_cfg=attn_cfg,
+            ffn_cfg=dict(feedforward_channels=2048, **ffn_cfg))),
+    loss_cls=dict(
+        type='mmdet.CrossEntropyLoss', use_sigmoid=False, loss_weight=2.0, reduction='mean',
+        class_weight=[1.0] * num_classes + [0.1]),
+    loss_mask=dict(
+        type='mmdet.CrossEntropyLoss', use_sigmoid=True, reduction='mean', loss_weight=5.0),
+    loss_dice=dict(
+        type='mmdet.DiceLoss', use_sigmoid=True, activate=True, reduction='mean', naive_dice=True,
+        eps=1.0, loss_weight=5.0),
+    num_classes=num_classes,
+    align_corners=False,
+    train_cfg=dict(
+        num_points=12544,
+        oversample_ratio=3.0,
+        importance_sample_ratio=0.75,
+        assigner=dict(type='mmdet.HungarianAssigner', match_costs=[
+            dict(type='mmdet.ClassificationCost', weight=2.0),
+            dict(type='mmdet.CrossEntropyLossCost', weight=5.0, use_sigmoid=True),
+            dict(type='mmdet.DiceCost', weight=5.0, pred_act=True, eps=1.0)]),
+        sampler=dict(type='mmdet.MaskPseudoSampler')))
+model = dict(
+    type='mmposenc.EncoderDecoder',
+    data_preprocessor=dict(
+        type='mmposenc.SegDataPreProcessor',
+        mean=[123.675, 116.28, 103.53],
+        std=[58.395, 57.12, 57.375],
+        bgr_to_rgb=True,
+        pad_val=0,
+        seg_pad_val=255,
+        size=(512, 512),
+        test_cfg=dict(size_divisor=32)),
+    backbone=dict(
+        type='ResNet',
+        depth=50,
+        num_stages=4,
+        out_indices=(0, 1, 2, 3),
+        frozen_stages=-1,
+        norm_cfg=dict(type='SyncBN', requires_grad=False),
+        style='pytorch',
+        init_cfg=dict(type='Pretrained', checkpoint='torchvision://resnet50')),
+    decode_head=decode_head,
+    train_cfg=dict(),
+    test_cfg=dict(mode='whole'))

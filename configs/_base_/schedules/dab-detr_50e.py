@@ -1,0 +1,7 @@
+# The schedule of Conditional DETR and DAB-DETR in mmdet: 50 epochs, a step after 40, 16 images a
+# step, a tenth of the rate for the backbone.
+_base_ = 'detr_150e.py'
+max_epochs = 50
+train_cfg = dict(max_epochs=max_epochs)
+param_scheduler = [
+    dict(type='MultiStepLR', begin=0, end=max_epochs, by_epoch=True, milestones=[40], gamma=0.1)]
