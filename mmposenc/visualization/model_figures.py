@@ -1,22 +1,24 @@
-"""Figures of a model's encodings: what they add to the logits, and where a query attends."""
+"""Figures of all of a model's encodings: what they add to the logits, and where a query attends."""
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
-import torch
 from torch import Tensor, nn
 
 from ..encodings import IRPE
+from .bucket_figures import bucket_panels
 from .figures import Panel, draw_panels, save_figure
-from .maps import Array, bucket_map
+from .maps import Array
 from .pool_figures import draw_context_pool, record_context_pools
 from .recording import AttentionRecord, record_attention
+from .subjects import Subject, run_once
 
 
-@torch.no_grad()
 def draw_encodings(model: nn.Module, image: Tensor, output_dir: str | Path, *,
-                   at: tuple[float, float] = (0.5, 0.5)) -> list[Path]:
+                   at: tuple[float, float] = (0.5, 0.5),
+                   run: Callable[[], object] | None = None) -> list[Path]:
     """Run a model on an image and draw every attention of this project inside it.
 
     For each layer a figure of the attention weights, head by head and their mean, and, with an
@@ -24,11 +26,12 @@ def draw_encodings(model: nn.Module, image: Tensor, output_dir: str | Path, *,
     each ContextPool one of its weights and sizes.
 
     Args:
-        model: a backbone, called with ``image``.
+        model: a backbone, called with ``image``, or a detector.
         image: (1, 3, H, W), as the model takes it.
         output_dir: where the figures go: ``attention_<layer>.png``, ``logits_<layer>.png``,
             ``buckets_<method>_<H>x<W>.png``, ``context_pool_<layer>.png``.
         at: where the query lies, as fractions of height and width.
+        run: one pass of a model that takes more than the image.
 
     Returns:
         The files written.
@@ -36,13 +39,8 @@ def draw_encodings(model: nn.Module, image: Tensor, output_dir: str | Path, *,
     Raises:
         ValueError: if neither attention nor a ContextPool of this project ran.
     """
-    was_training = model.training
-    model.eval()
-    try:
-        with record_attention(model, at) as records, record_context_pools(model, at) as pools:
-            model(image)
-    finally:
-        model.train(was_training)
+    with record_attention(model, at) as records, record_context_pools(model, at) as pools:
+        run_once(Subject(model, run or (lambda: model(image)), ''))
     if not records and not pools:
         raise ValueError(f'{type(model).__name__} runs no attention of mmposenc.attention: there '
                          f'is nothing to draw')
@@ -76,17 +74,6 @@ def attention_panels(record: AttentionRecord) -> list[Panel]:
     """Mean over the heads, then each head."""
     mean = Panel('mean of the heads', record.weights.mean(0), _key_cell(record))
     return [mean, *_by_head(record, record.weights)]
-
-
-def bucket_panels(encoding: IRPE, hw_shape: tuple[int, int], cell: tuple[int, int]) -> list[Panel]:
-    """Buckets of an iRPE; for 'cross' those of the rows and those of the columns."""
-    params = encoding.params
-    ids = bucket_map(encoding.method, hw_shape, cell, alpha=params.alpha, beta=params.beta,
-                     gamma=params.gamma, index=params.function, quantization=params.quantization)
-    if ids.ndim == 2:
-        return [Panel(encoding.method, ids, cell)]
-    return [Panel(f'{encoding.method}, {axis}', each, cell)
-            for axis, each in zip(('rows', 'columns'), ids, strict=True)]
 
 
 def _by_head(record: AttentionRecord, maps: Array, diverging: bool = False) -> list[Panel]:

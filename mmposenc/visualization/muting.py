@@ -1,0 +1,42 @@
+"""A model run as if it had no position encodings."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from torch import nn
+
+from ..encodings.base import TokenEncoding
+from .recording import is_attention
+
+
+def has_encodings(model: nn.Module) -> bool:
+    """Whether :func:`without_encodings` would leave anything out."""
+    return any(isinstance(module, TokenEncoding)
+               or is_attention(module) and module.rel_pos_encoding is not None
+               for module in model.modules())
+
+
+@contextmanager
+def without_encodings(model: nn.Module) -> Iterator[None]:
+    """Leave out every token encoding and every relative encoding of ``model``, same weights.
+
+    It is not the model that its authors would have trained without encodings: what was learned
+    with them stays.
+
+    Raises:
+        ValueError: for an encoding that changes the grid, behind which the model would not fit.
+    """
+    with ExitStack() as stack:
+        for name, module in model.named_modules():
+            if isinstance(module, TokenEncoding):
+                if not module.keeps_grid:
+                    raise ValueError(f'{name} ({type(module).__name__}) changes the grid, so the '
+                                     f'model does not run without it; compare it with a model of '
+                                     f'another config')
+                # The tokens come out as they went in.
+                stack.callback(module.register_forward_hook(lambda _, args, out: args[0]).remove)
+            elif is_attention(module) and module.rel_pos_encoding is not None:
+                stack.callback(setattr, module, 'rel_pos_encoding', module.rel_pos_encoding)
+                module.rel_pos_encoding = None
+        yield
