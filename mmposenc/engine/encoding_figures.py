@@ -46,7 +46,8 @@ def visualize_encodings(cfg: Config, checkpoint: str | None, output_dir: str | P
     """
     _check_input(image, size)
     model, inputs, run = _build(cfg, checkpoint, image, size)
-    return draw_encodings(model, inputs, output_dir, at=at, run=run)
+    return draw_encodings(model, inputs, output_dir, at=at, run=run,
+                          source=_source(cfg, checkpoint))
 
 
 def visualize_figure(name: str, sources: Sequence[tuple[Config, str | None]], out: str | Path, *,
@@ -77,9 +78,7 @@ def visualize_figure(name: str, sources: Sequence[tuple[Config, str | None]], ou
     subjects = []
     for cfg, checkpoint in sources:
         model, _, run = _build(cfg, checkpoint, image, size)
-        file = Path(cfg.filename).name if cfg.filename else 'config'
-        weights = 'untrained' if checkpoint is None else Path(checkpoint).name
-        subjects.append(Subject(model, run, f'{file}, {weights}'))
+        subjects.append(Subject(model, run, _source(cfg, checkpoint)))
     drawing = draw_figure(name, subjects, choice)
     written = [save_figure(drawing.figure, path, dpi=160)]
     if arrays is not None:
@@ -87,6 +86,12 @@ def visualize_figure(name: str, sources: Sequence[tuple[Config, str | None]], ou
         np.savez_compressed(arrays, **drawing.arrays)
         written.append(arrays)
     return written
+
+
+def _source(cfg: Config, checkpoint: str | None) -> str:
+    """The files a model is from, for titles."""
+    file = Path(cfg.filename).name if cfg.filename else 'config'
+    return f'{file}, {"untrained" if checkpoint is None else Path(checkpoint).name}'
 
 
 def _check_input(image: str | None, size: tuple[int, int]) -> None:

@@ -140,7 +140,9 @@ def _draw_categories(axes: Axes, values: Array, colors: Array) -> None:
                 vmax=len(PALETTE) - 0.5)
     if all(side <= most for side, most in zip(values.shape, NUMBERED, strict=True)):
         for (row, col), value in np.ndenumerate(values):
-            axes.text(col, row, str(int(value)), fontsize=4, ha='center', va='center')
+            # Inside its cell, so nothing has to make room for it.
+            axes.text(col, row, str(int(value)), fontsize=4, ha='center', va='center'
+                      ).set_in_layout(False)
 
 
 def tile_sheet(maps: Array, gap: int = 1) -> Array:

@@ -8,6 +8,7 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from ..encodings import IRPE
+from .attention_figures import window_text
 from .bucket_figures import bucket_panels
 from .figures import Panel, draw_panels, save_figure
 from .maps import Array
@@ -18,7 +19,7 @@ from .subjects import Subject, run_once
 
 def draw_encodings(model: nn.Module, image: Tensor, output_dir: str | Path, *,
                    at: tuple[float, float] = (0.5, 0.5),
-                   run: Callable[[], object] | None = None) -> list[Path]:
+                   run: Callable[[], object] | None = None, source: str = '') -> list[Path]:
     """Run a model on an image and draw every attention of this project inside it.
 
     For each layer a figure of the attention weights, head by head and their mean, and, with an
@@ -32,6 +33,7 @@ def draw_encodings(model: nn.Module, image: Tensor, output_dir: str | Path, *,
             ``buckets_<method>_<H>x<W>.png``, ``context_pool_<layer>.png``.
         at: where the query lies, as fractions of height and width.
         run: one pass of a model that takes more than the image.
+        source: which files the model is from, for the titles.
 
     Returns:
         The files written.
@@ -40,7 +42,7 @@ def draw_encodings(model: nn.Module, image: Tensor, output_dir: str | Path, *,
         ValueError: if neither attention nor a ContextPool of this project ran.
     """
     with record_attention(model, at) as records, record_context_pools(model, at) as pools:
-        run_once(Subject(model, run or (lambda: model(image)), ''))
+        run_once(Subject(model, run or (lambda: model(image)), source))
     if not records and not pools:
         raise ValueError(f'{type(model).__name__} runs no attention of mmposenc.attention: there '
                          f'is nothing to draw')
@@ -48,11 +50,13 @@ def draw_encodings(model: nn.Module, image: Tensor, output_dir: str | Path, *,
     written: dict[Path, None] = {}
     for record in records:
         name = re.sub(r'\W+', '_', record.name)
-        figure = draw_panels(attention_panels(record), title=f'{record.name}: attention')
+        about = f'{window_text(record)}\n{source}' if source else window_text(record)
+        title = f'{record.name}: attention{about}'
+        figure = draw_panels(attention_panels(record), title=title)
         written[save_figure(figure, folder / f'attention_{name}.png')] = None
         if record.terms is not None:
-            panels = _by_head(record, record.terms, diverging=True)
-            figure = draw_panels(panels, title=f'{record.name}: added to the logits')
+            panels = _by_head(record, record.terms, 'added to the logit', diverging=True)
+            figure = draw_panels(panels, title=f'{record.name}: added to the logits{about}')
             written[save_figure(figure, folder / f'logits_{name}.png')] = None
         encoding = getattr(modules[record.name], 'rel_pos_encoding', None)
         if isinstance(encoding, IRPE) and record.key_shape == record.hw_shape:
@@ -72,13 +76,15 @@ def draw_encodings(model: nn.Module, image: Tensor, output_dir: str | Path, *,
 
 def attention_panels(record: AttentionRecord) -> list[Panel]:
     """Mean over the heads, then each head."""
-    mean = Panel('mean of the heads', record.weights.mean(0), _key_cell(record))
-    return [mean, *_by_head(record, record.weights)]
+    unit = 'attention weight'
+    mean = Panel('mean of the heads', record.weights.mean(0), _key_cell(record), unit=unit)
+    return [mean, *_by_head(record, record.weights, unit)]
 
 
-def _by_head(record: AttentionRecord, maps: Array, diverging: bool = False) -> list[Panel]:
+def _by_head(record: AttentionRecord, maps: Array, unit: str, diverging: bool = False
+             ) -> list[Panel]:
     names = ['all heads'] if len(maps) == 1 else [f'head {head}' for head in range(len(maps))]
-    return [Panel(name, values, _key_cell(record), diverging)
+    return [Panel(name, values, _key_cell(record), diverging, unit=unit)
             for name, values in zip(names, maps, strict=True)]
 
 
