@@ -8,7 +8,7 @@ import numpy as np
 
 from .figures import Panel, draw_panels, tile_sheet, tile_ticks
 from .maps import Array
-from .muting import has_encodings, without_encodings
+from .muting import can_leave_out, without_encodings
 from .recording import AttentionRecord
 from .subjects import (
     Choice,
@@ -24,7 +24,8 @@ from .subjects import (
 def draw_matrix(subjects: Sequence[Subject], choice: Choice) -> Drawing:
     """The attention weights of all queries and keys of one layer (CPVT, Fig. 5 and 6).
 
-    Several models side by side; of one alone also the same weights with its encodings left out.
+    Several models side by side; of one alone also the same weights with its encodings left out, if
+    they can be.
     Prefix tokens come first, behind red lines; without them rows sum to less than 1.
 
     Raises:
@@ -32,7 +33,7 @@ def draw_matrix(subjects: Sequence[Subject], choice: Choice) -> Drawing:
     """
     at = choice.places[0] if choice.places else (0.5, 0.5)
     found = [(subject.source, attention_of(subject, choice.block, at)) for subject in subjects]
-    if len(subjects) == 1 and has_encodings(subjects[0].model):
+    if len(subjects) == 1 and can_leave_out(subjects[0].model):
         with without_encodings(subjects[0].model):
             found.append(('same weights, encodings left out',
                           attention_of(subjects[0], choice.block, at)))

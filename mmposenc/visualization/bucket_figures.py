@@ -64,16 +64,15 @@ def draw_buckets(subjects: Sequence[Subject], choice: Choice) -> Drawing:
     places = choice.places or ((0.0, 0.0), (0.5, 0.5))
     records = [attention_of(subject, choice.block, at) for at in places]
     encoding = irpe_of(subject, records[0])
-    hw_shape = records[0].hw_shape
     columns, arrays = [], {}
     for method, quantization, name in KINDS:
-        maps = [buckets_at(method, encoding.params._replace(quantization=quantization), hw_shape,
-                           record.cell) for record in records]
+        params = encoding.params._replace(quantization=quantization)
+        maps = [buckets_at(method, params, record) for record in records]
         for axis in maps[0]:
             title = f'{name}, {axis}' if axis else name
             column = [each[axis] for each in maps]
             colors = color_categories(column)
-            columns.append([Panel(title, values, record.cell, colors=color)
+            columns.append([Panel(title, values, record.key_cell, colors=color)
                             for values, record, color in zip(column, records, colors,
                                                              strict=True)])
             arrays[title] = np.stack(column)
@@ -84,18 +83,18 @@ def draw_buckets(subjects: Sequence[Subject], choice: Choice) -> Drawing:
     return Drawing(draw_panels(panels, columns=len(columns), title=title), arrays)
 
 
-def buckets_at(method: str, params: BucketParams, hw_shape: tuple[int, int], cell: tuple[int, int]
-               ) -> dict[str, Array]:
-    """Buckets (H, W) of one query by axis: '' alone, or 'rows' and 'columns' of 'cross'."""
-    ids = bucket_map(method, hw_shape, cell, alpha=params.alpha, beta=params.beta,
-                     gamma=params.gamma, index=params.function, quantization=params.quantization)
+def buckets_at(method: str, params: BucketParams, record: AttentionRecord) -> dict[str, Array]:
+    """Buckets (Hk, Wk) of one query by axis: '' alone, or 'rows' and 'columns' of 'cross'."""
+    ids = bucket_map(method, record.hw_shape, record.cell, record.key_grid, alpha=params.alpha,
+                     beta=params.beta, gamma=params.gamma, index=params.function,
+                     quantization=params.quantization)
     return {'': ids} if ids.ndim == 2 else dict(zip(('rows', 'columns'), ids, strict=True))
 
 
-def bucket_panels(encoding: IRPE, hw_shape: tuple[int, int], cell: tuple[int, int]) -> list[Panel]:
+def bucket_panels(encoding: IRPE, record: AttentionRecord) -> list[Panel]:
     """Buckets of an iRPE; for 'cross' those of the rows and those of the columns."""
-    found = buckets_at(encoding.method, encoding.params, hw_shape, cell)
-    return [Panel(f'{encoding.method}, {axis}' if axis else encoding.method, ids, cell,
+    found = buckets_at(encoding.method, encoding.params, record)
+    return [Panel(f'{encoding.method}, {axis}' if axis else encoding.method, ids, record.key_cell,
                   colors=color_categories([ids])[0]) for axis, ids in found.items()]
 
 

@@ -59,10 +59,12 @@ def draw_encodings(model: nn.Module, image: Tensor, output_dir: str | Path, *,
             figure = draw_panels(panels, title=f'{record.name}: added to the logits{about}')
             written[save_figure(figure, folder / f'logits_{name}.png')] = None
         encoding = getattr(modules[record.name], 'rel_pos_encoding', None)
-        if isinstance(encoding, IRPE) and record.key_shape == record.hw_shape:
-            path = folder / f'buckets_{encoding.method}_{"x".join(map(str, record.hw_shape))}.png'
+        if isinstance(encoding, IRPE):
+            grids = dict.fromkeys((record.hw_shape, record.key_shape))  # one, or two
+            shapes = '_to_'.join('x'.join(map(str, each)) for each in grids)
+            path = folder / f'buckets_{encoding.method}_{shapes}.png'
             if path not in written:
-                figure = draw_panels(bucket_panels(encoding, record.hw_shape, record.cell))
+                figure = draw_panels(bucket_panels(encoding, record), title=f'Buckets\n{source}')
                 written[save_figure(figure, path)] = None
     low, high = image.min(), image.max()
     picture = ((image[0] - low) / (high - low).clamp_min(1e-6)).permute(1, 2, 0)
@@ -77,19 +79,12 @@ def draw_encodings(model: nn.Module, image: Tensor, output_dir: str | Path, *,
 def attention_panels(record: AttentionRecord) -> list[Panel]:
     """Mean over the heads, then each head."""
     unit = 'attention weight'
-    mean = Panel('mean of the heads', record.weights.mean(0), _key_cell(record), unit=unit)
+    mean = Panel('mean of the heads', record.weights.mean(0), record.key_cell, unit=unit)
     return [mean, *_by_head(record, record.weights, unit)]
 
 
 def _by_head(record: AttentionRecord, maps: Array, unit: str, diverging: bool = False
              ) -> list[Panel]:
     names = ['all heads'] if len(maps) == 1 else [f'head {head}' for head in range(len(maps))]
-    return [Panel(name, values, _key_cell(record), diverging, unit=unit)
+    return [Panel(name, values, record.key_cell, diverging, unit=unit)
             for name, values in zip(names, maps, strict=True)]
-
-
-def _key_cell(record: AttentionRecord) -> tuple[float, float]:
-    """The query's centre in cells of the keys."""
-    row, column = ((cell + 0.5) * keys / queries - 0.5 for cell, keys, queries in zip(
-        record.cell, record.key_shape, record.hw_shape, strict=True))
-    return row, column

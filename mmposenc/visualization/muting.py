@@ -10,11 +10,12 @@ from ..encodings.base import TokenEncoding
 from .recording import is_attention
 
 
-def has_encodings(model: nn.Module) -> bool:
-    """Whether :func:`without_encodings` would leave anything out."""
-    return any(isinstance(module, TokenEncoding)
-               or is_attention(module) and module.rel_pos_encoding is not None
-               for module in model.modules())
+def can_leave_out(model: nn.Module) -> bool:
+    """Whether there are encodings, and the model runs without them: all keep the grid."""
+    tokens = [module for module in model.modules() if isinstance(module, TokenEncoding)]
+    relative = any(is_attention(module) and module.rel_pos_encoding is not None
+                   for module in model.modules())
+    return (bool(tokens) or relative) and all(module.keeps_grid for module in tokens)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Attention weights, logit terms and contributions of encodings, noted while a model runs."""
+"""Attention weights and logit terms, noted while a model runs."""
 from __future__ import annotations
 
 import inspect
@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from ..attention import ShiftWindowAttention, SpatialReductionAttention, WindowAttention
-from ..encodings.base import RelativeEncoding, TokenEncoding
+from ..encodings.base import RelativeEncoding
 from ..functional.attention.terms import Term
 from ..functional.grids import Grid, as_grid, key_grid
-from ..functional.masking import split_prefix
 from ..functional.windows import padded_size
 from .maps import Array, on_grid, query_index
 
@@ -22,12 +21,13 @@ from .maps import Array, on_grid, query_index
 class AttentionRecord:
     """One layer's attention in the first image.
 
-    name: of the module. hw_shape, cell: grid and (row, column) of one query. key_shape: grid of the
-    keys. weights: (heads, Hk, Wk) of that query; with prefix tokens they sum to less than 1. terms:
-    what the encoding added to its logits, (heads or 1, Hk, Wk), or None. num_prefix_tokens: P.
-    window: (row, column) of the window in the map, rolled by the shift; then both grids are the
-    window. all_weights, all_terms: of all queries, (heads or 1, P + L, P + Lk), of the one layer
-    for which they were asked.
+    name: of the module. hw_shape, cell: grid and (row, column) of one query. key_shape,
+    key_strides: grid of the keys, and the size of its cells in those of the queries. weights:
+    (heads, Hk, Wk) of that query; with prefix tokens they sum to less than 1. terms: what the
+    encoding added to its logits, (heads or 1, Hk, Wk), or None. num_prefix_tokens: P. window: (row,
+    column) of the window in the map, rolled by the shift; then both grids are the window.
+    all_weights, all_terms: of all queries, (heads or 1, P + L, P + Lk), of the one layer for which
+    they were asked.
     """
 
     name: str
@@ -40,18 +40,19 @@ class AttentionRecord:
     window: tuple[int, int] | None = None
     all_weights: Array | None = None
     all_terms: Array | None = None
+    key_strides: tuple[float, float] = (1.0, 1.0)
 
+    @property
+    def key_grid(self) -> Grid:
+        """The keys' grid in cells of the queries."""
+        return Grid(*self.key_shape, *self.key_strides)
 
-@dataclass
-class TokenRecord:
-    """What one token encoding added in the first image.
-
-    name: of the module. hw_shape: (H, W). added: (H * W, C), its output minus its input.
-    """
-
-    name: str
-    hw_shape: tuple[int, int]
-    added: Array
+    @property
+    def key_cell(self) -> tuple[float, float]:
+        """The query's centre in cells of the keys."""
+        row, column = ((cell + 0.5) / stride - 0.5
+                       for cell, stride in zip(self.cell, self.key_strides, strict=True))
+        return row, column
 
 
 @contextmanager
@@ -94,39 +95,17 @@ def is_attention(module: nn.Module) -> bool:
             and 'need_weights' in inspect.signature(module.forward).parameters)
 
 
-@contextmanager
-def record_contributions(model: nn.Module) -> Iterator[list[TokenRecord]]:
-    """Record what every token encoding that runs inside ``model`` adds to the tokens.
-
-    Yields:
-        The list that records are added to, in the order in which the encodings run. Those that
-        change the grid add nothing and are left out.
-    """
-    records: list[TokenRecord] = []
-
-    def watch(name: str, module: TokenEncoding) -> Any:
-        def take(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], out: Tensor) -> None:
-            given = _given(module, args, kwargs)
-            grid = as_grid(given['hw_shape'])
-            before, after = (split_prefix(x[:1].detach(), given.get('num_prefix_tokens', 0))[1]
-                             for x in (given['x'], out))
-            if before.shape == after.shape:
-                added = (after - before)[0].float().cpu().numpy()
-                records.append(TokenRecord(name, grid.hw, added))
-        return module.register_forward_hook(take, with_kwargs=True)
-
-    with ExitStack() as stack:
-        for name, module in model.named_modules():
-            if isinstance(module, TokenEncoding):
-                stack.callback(watch(name, module).remove)
-        yield records
+def given_arguments(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+                    ) -> dict[str, Any]:
+    """The arguments of a call by name."""
+    return inspect.signature(module.forward).bind(*args, **kwargs).arguments
 
 
 def _watch_map(module: ShiftWindowAttention, maps: dict[nn.Module, tuple[Grid, tuple[int, int]]],
                stack: ExitStack) -> None:
     """Note the map and the shift for the attention in its windows."""
     def note(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        grid = as_grid(_given(module, args, kwargs)['hw_shape'])
+        grid = as_grid(given_arguments(module, args, kwargs)['hw_shape'])
         maps[module.w_msa] = grid, module._shift(grid.hw)
 
     stack.callback(module.register_forward_pre_hook(note, with_kwargs=True).remove)
@@ -139,14 +118,14 @@ def _watch(name: str, module: nn.Module, at: tuple[float, float], whole: int | N
 
     def ask(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         terms.clear()
-        given = _given(module, args, kwargs)
+        given = given_arguments(module, args, kwargs)
         if given.get('packing') is not None:
             raise ValueError(f'{name} leaves padded tokens out, so its weights lie on no grid: '
                              f'give an image without padding, or the encoder skip_padding=False')
         return args, {**kwargs, 'need_weights': _has_grid(module, given)}
 
     def take(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
-        given = _given(module, args, kwargs)
+        given = given_arguments(module, args, kwargs)
         if not _has_grid(module, given):
             return output
         out, weights = output
@@ -159,11 +138,6 @@ def _watch(name: str, module: nn.Module, at: tuple[float, float], whole: int | N
         stack.enter_context(_listen(encoding, terms))
     stack.callback(module.register_forward_pre_hook(ask, with_kwargs=True).remove)
     stack.callback(module.register_forward_hook(take, with_kwargs=True).remove)
-
-
-def _given(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a call by name."""
-    return inspect.signature(module.forward).bind(*args, **kwargs).arguments
 
 
 def _has_grid(module: nn.Module, given: dict[str, Any]) -> bool:
@@ -251,7 +225,8 @@ def _record(name: str, module: nn.Module, layout: _Layout, weights: Tensor, term
     found = [each[min(layout.image, len(each) - 1)].detach() for each in (weights, *terms)]
     rows = [on_grid(each[:, place], layout.key, prefix) for each in found]
     record = AttentionRecord(name, layout.grid.hw, layout.cell, layout.key.hw, rows[0],
-                             _total(rows[1:]), prefix, layout.window)
+                             _total(rows[1:]), prefix, layout.window,
+                             key_strides=(layout.key.stride_h, layout.key.stride_w))
     if whole:
         every = [each.float().cpu().numpy() for each in found]
         record.all_weights, record.all_terms = every[0], _total(every[1:])

@@ -9,9 +9,10 @@ from torch import nn
 
 from ..encodings import PEG
 from .attention_figures import tile_axes, window_text
+from .contributions import record_contributions
 from .figures import Panel, draw_panels, tile_sheet, tile_ticks
 from .maps import Array
-from .recording import record_attention, record_contributions
+from .recording import record_attention
 from .subjects import Choice, Drawing, Subject, attention_of, pick, reference_cells, run_once
 
 
@@ -43,7 +44,7 @@ def draw_kernels(subjects: Sequence[Subject], choice: Choice) -> Drawing:
             xticks=tile_ticks(range(columns), side)))
         arrays[f'kernels_{layer}'] = kernels
     title = f'{side} x {side} kernels of {name} ({peg.conv}, {peg.embed_dims} channels)'
-    pointwise = ', its 1 x 1 convolutions left out' if peg.conv == 'separable' else ''
+    pointwise = '\n(its 1 x 1 convolutions are not shown)' if peg.conv == 'separable' else ''
     return Drawing(draw_panels(panels, columns=2, cell_inches=5.0,
                                title=f'{title}{pointwise}\n{subject.source}'), arrays)
 

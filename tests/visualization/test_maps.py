@@ -190,5 +190,5 @@ def test_keys_at_a_fraction_of_the_queries():
     """The query's mark lies where it is among the keys."""
     from mmposenc.visualization.model_figures import attention_panels
     from mmposenc.visualization.recording import AttentionRecord
-    record = AttentionRecord('x', (4, 6), (1, 5), (2, 3), np.zeros((1, 2, 3)))
+    record = AttentionRecord('x', (4, 6), (1, 5), (2, 3), np.zeros((1, 2, 3)), key_strides=(2, 2))
     assert attention_panels(record)[0].cell == pytest.approx((0.25, 2.25))

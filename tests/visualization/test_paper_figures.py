@@ -9,7 +9,7 @@ from torch import nn
 from mmposenc.backbones import PVT, DeiT
 from mmposenc.encodings import PEG
 from mmposenc.visualization.figures import tile_sheet, tile_ticks
-from mmposenc.visualization.muting import has_encodings, without_encodings
+from mmposenc.visualization.muting import can_leave_out, without_encodings
 from mmposenc.visualization.paper_figures import FIGURES, Choice, Subject, draw_figure
 from mmposenc.visualization.subjects import reference_cells
 from mmposenc.visualization.token_figures import cosine_similarity
@@ -118,7 +118,7 @@ def test_muted_models_leave_nothing_behind():
     before, names = model(image)[0], list(model.state_dict())
     plain = deit()
     plain.load_state_dict(model.state_dict(), strict=False)
-    assert has_encodings(model) and not has_encodings(plain)
+    assert can_leave_out(model) and not can_leave_out(plain)
     with without_encodings(model):
         torch.testing.assert_close(model(image)[0], plain(image)[0])
     torch.testing.assert_close(model(image)[0], before)
@@ -127,6 +127,7 @@ def test_muted_models_leave_nothing_behind():
     with pytest.raises(ValueError, match='changes the grid'), without_encodings(shrinking):
         pass
     assert not shrinking.pos_encodings.at['after0'][0]._forward_hooks
+    assert list(draw('matrix', shrinking, block=1).arrays) == ['weights_0']
 
 
 @pytest.mark.parametrize('options,shape', [
@@ -206,6 +207,22 @@ def test_buckets_by_the_papers_formula(ratio):
     assert offsets['piecewise'].tolist() == [index_of(int(x), *params) for x in offsets['offsets']]
     assert offsets['clip'].tolist() == [
         int(max(-2 * ratio, min(2 * ratio, int(x)))) for x in offsets['offsets']]
+
+
+def test_buckets_of_reduced_keys():
+    """Keys lie at the centres of the 2 x 2 cells that they pool; a ninth row has none."""
+    torch.manual_seed(0)
+    model = PVT(embed_dims=(8, 8), num_layers=(1, 1), num_heads=(2, 1), sr_ratios=(2, 1),
+                mlp_ratios=(1, 1), patch_sizes=(4, 2), out_indices=(1,), rel_pos_encoding=IRPE)
+    drawing = draw('buckets', model, (36, 40), places=((0.99, 0.0),))
+    found, = drawing.arrays['product']
+    assert found.shape == (4, 5) and drawing.arrays['cells'].tolist() == [[8, 0]]
+    for row, col in np.ndindex(4, 5):
+        rows, cols = (index_of(at - (2 * key + 0.5), 1.9, 3.8, 15.2) + 3
+                      for at, key in ((8, row), (0, col)))
+        assert found[row, col] == rows * 7 + cols
+    marker = drawing.figure.axes[-1].lines[0]
+    assert (marker.get_ydata()[0], marker.get_xdata()[0]) == (3.75, -0.25)
 
 
 @torch.no_grad()
