@@ -12,6 +12,7 @@ attention, ContextPool. The second draws one figure of the papers (docs/visualiz
     buckets      the buckets of iRPE's four methods
     references   what an encoding adds to the logits of 5 x 5 reference cells
     similarity   how alike the positions of an encoding are
+    cost         multiply-accumulates that iRPE adds, by the size of the image
 
 Without a checkpoint the weights are random, without an image the input is noise.
 """

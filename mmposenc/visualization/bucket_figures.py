@@ -98,18 +98,26 @@ def bucket_panels(encoding: IRPE, record: AttentionRecord) -> list[Panel]:
                   colors=color_categories([ids])[0]) for axis, ids in found.items()]
 
 
+def find_irpe(subject: Subject, record: AttentionRecord) -> IRPE | None:
+    """The iRPE of a layer, also inside a sum of encodings."""
+    encoding = subject.model.get_submodule(record.name).rel_pos_encoding
+    modules = () if encoding is None else encoding.modules()
+    return next((module for module in modules if isinstance(module, IRPE)), None)
+
+
 def irpe_of(subject: Subject, record: AttentionRecord) -> IRPE:
-    """The iRPE of a layer, also inside a sum of encodings.
+    """The iRPE of a layer.
 
     Raises:
         ValueError: if it has none.
     """
-    encoding = subject.model.get_submodule(record.name).rel_pos_encoding
-    for module in () if encoding is None else encoding.modules():
-        if isinstance(module, IRPE):
-            return module
-    found = 'no relative encoding' if encoding is None else type(encoding).__name__
-    raise ValueError(f'{record.name} has {found}, which has no buckets: this figure needs an IRPE')
+    found = find_irpe(subject, record)
+    if found is None:
+        encoding = subject.model.get_submodule(record.name).rel_pos_encoding
+        kind = 'no relative encoding' if encoding is None else type(encoding).__name__
+        raise ValueError(f'{record.name} has {kind}, which has no buckets: this figure needs an '
+                         f'IRPE')
+    return found
 
 
 def _text(params: BucketParams) -> str:

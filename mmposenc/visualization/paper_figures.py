@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 from .attention_figures import draw_matrix, draw_references
 from .bucket_figures import draw_buckets, draw_index_function
+from .cost_figures import draw_cost
 from .subjects import Choice, Drawing, Subject
 from .token_figures import draw_kernels, draw_similarity
 
@@ -16,6 +17,7 @@ FIGURES: dict[str, Callable[[Sequence[Subject], Choice], Drawing]] = {
     'buckets': draw_buckets,
     'references': draw_references,
     'similarity': draw_similarity,
+    'cost': draw_cost,
 }
 #: Those that compare models.
 COMPARING = ('matrix',)

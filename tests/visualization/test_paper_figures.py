@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from mmposenc.backbones import PVT, DeiT
+from mmposenc.backbones import PVT, DeiT, count_macs
 from mmposenc.encodings import PEG
 from mmposenc.visualization.figures import tile_sheet, tile_ticks
 from mmposenc.visualization.muting import can_leave_out, without_encodings
@@ -270,6 +270,23 @@ def test_similarity_by_a_loop():
     np.testing.assert_array_equal(few['cells'][0], [(1, 1), (1, 3)])
     with pytest.raises(ValueError, match=r'block=5 must be from 0 to 4, .*0 pos_encodings.at'):
         draw('similarity', model, block=5)
+
+
+@pytest.mark.parametrize('on', ['k', 'qkv'])
+def test_cost_is_what_the_model_is_counted_with(on):
+    """At the sides that are whole grids; by pairs as the release computes its values."""
+    encoding = dict(IRPE, rpe_on=on)
+    model, plain = deit(rel_pos_encoding=encoding), deit()
+    found = draw('cost', model, (32, 40)).arrays
+    assert found['scales'][[1, 3]].tolist() == [1, 2]
+    for place in (1, 3):
+        size = tuple(int(side * found['scales'][place]) for side in (32, 40))
+        assert found['buckets'][place] == count_macs(model, size) - count_macs(plain, size)
+        length = 1 + size[0] * size[1] // 64
+        assert found['pairs'][place] == 3 * len(on) * length ** 2 * 16
+    bias = deit(rel_pos_encoding=dict(IRPE, mode='bias'))
+    with pytest.raises(ValueError, match="the model has no IRPE with mode='contextual'"):
+        draw('cost', bias)
 
 
 def test_similarity_of_a_zero_vector_is_zero():
