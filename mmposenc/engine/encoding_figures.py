@@ -19,7 +19,7 @@ from ..visualization.model_figures import draw_encodings
 from ..visualization.paper_figures import Choice, Subject, draw_figure
 from .browse import _preprocessor_config
 from .checkpoints import mismatch
-from .checks import check_checkpoint
+from .checks import check_checkpoint, check_folder
 from .testing import scope_of
 
 
@@ -75,6 +75,9 @@ def visualize_figure(name: str, sources: Sequence[tuple[Config, str | None]], ou
     _check_input(image, size)
     path = checked_path(out, '--out')
     arrays = None if save_arrays is None else checked_path(save_arrays, '--save-arrays', ('.npz',))
+    check_folder(str(path.parent), '--out')
+    if arrays is not None:
+        check_folder(str(arrays.parent), '--save-arrays')
     subjects = []
     for cfg, checkpoint in sources:
         model, _, run = _build(cfg, checkpoint, image, size)
