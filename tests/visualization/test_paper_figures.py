@@ -112,6 +112,31 @@ def test_matrix_of_reduced_keys():
     assert axes.get_ylabel() == 'query token, row by row of 8 x 10'
 
 
+@torch.no_grad()
+def test_matrix_of_a_detrs_encoder():
+    """Queries and keys with their sine positions, by the weights that mmcv names."""
+    import tinydetr
+    from mmdet.structures import DetDataSample
+    model = tinydetr.build(tinydetr.detr(attn=dict(rel_pos_encoding=tinydetr.IRPE))).eval()
+    image = torch.randn(1, 3, 96, 128, generator=torch.Generator().manual_seed(1))
+    sample = DetDataSample(metainfo=dict(batch_input_shape=(96, 128), img_shape=(96, 128)))
+    detector = Subject(model, lambda: model(image, [sample], mode='tensor'), 'x')
+    attn, calls = model.encoder.layers[1].self_attn, []
+    hook = attn.register_forward_pre_hook(
+        lambda _, args, kwargs: calls.append(args[0] + kwargs['query_pos']), with_kwargs=True)
+    found = draw_figure('matrix', [detector], Choice(block=5, head=1)).arrays
+    hook.remove()
+    q, k = (nn.functional.linear(calls[0], attn.attn.in_proj_weight[part], bias)
+            .view(1, 12, 2, 8).transpose(1, 2) for part, bias in
+            ((slice(0, 16), attn.attn.in_proj_bias[:16]),
+             (slice(16, 32), attn.attn.in_proj_bias[16:32])))
+    plain = q @ k.transpose(-2, -1) / math.sqrt(8)
+    logits = plain + attn.rel_pos_encoding.logits(q / math.sqrt(8), k, (3, 4))
+    close(found['weights_0'], logits.softmax(-1)[0, 1].numpy())
+    assert np.abs(found['weights_0'] - plain.softmax(-1)[0, 1].numpy()).max() > 1e-3
+    assert len(found) == 2  # the second without iRPE in either layer
+
+
 def test_muted_models_leave_nothing_behind():
     model = deit(rel_pos_encoding=IRPE, pos_encoding=dict(type='mmposenc.PEG'))
     image = torch.randn(1, 3, 32, 40)
@@ -221,6 +246,15 @@ def test_buckets_of_reduced_keys():
         rows, cols = (index_of(at - (2 * key + 0.5), 1.9, 3.8, 15.2) + 3
                       for at, key in ((8, row), (0, col)))
         assert found[row, col] == rows * 7 + cols
+    # What is added there, in its cell of the sheet.
+    biased = PVT(embed_dims=(8, 8), num_layers=(1, 1), num_heads=(2, 1), sr_ratios=(2, 1),
+                 mlp_ratios=(1, 1), patch_sizes=(4, 2), out_indices=(1,),
+                 rel_pos_encoding=dict(IRPE, mode='bias'))
+    table = biased.stages[0].blocks[0].attn.rel_pos_encoding.table_k
+    nn.init.normal_(table)
+    maps = draw('references', biased, (36, 40), references=9).arrays
+    assert maps['maps'].shape == (9, 9, 4, 5) and maps['cells'][8, 0].tolist() == [8, 0]
+    np.testing.assert_array_equal(maps['maps'][8, 0], table.detach().numpy()[0, found])
     marker = drawing.figure.axes[-1].lines[0]
     assert (marker.get_ydata()[0], marker.get_xdata()[0]) == (3.75, -0.25)
 
