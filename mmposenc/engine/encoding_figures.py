@@ -1,6 +1,7 @@
 """Figures of the encodings of a model that a config describes."""
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import mmcv
@@ -9,20 +10,23 @@ import torch
 from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
 from mmengine.runner.checkpoint import _load_checkpoint_to_model
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..checkpoint import load_checkpoint
+from ..visualization import save_figure
+from ..visualization.figures import checked_path
 from ..visualization.model_figures import draw_encodings
+from ..visualization.paper_figures import Choice, Subject, draw_figure
 from .browse import _preprocessor_config
 from .checkpoints import mismatch
-from .checks import check_checkpoint
+from .checks import check_checkpoint, check_folder
 from .testing import scope_of
 
 
 def visualize_encodings(cfg: Config, checkpoint: str | None, output_dir: str | Path, *,
                         image: str | None = None, size: tuple[int, int] = (224, 224),
                         at: tuple[float, float] = (0.5, 0.5)) -> list[Path]:
-    """Builds the model of a config and draws its backbone's encodings.
+    """Builds the model of a config and draws its encodings.
 
     Args:
         cfg: a config of mmdet, mmseg or mmpretrain.
@@ -40,22 +44,93 @@ def visualize_encodings(cfg: Config, checkpoint: str | None, output_dir: str | P
             size below 1.
         FileNotFoundError: no such image or checkpoint.
     """
+    _check_input(image, size)
+    model, inputs, run = _build(cfg, checkpoint, image, size)
+    return draw_encodings(model, inputs, output_dir, at=at, run=run,
+                          source=_source(cfg, checkpoint))
+
+
+def visualize_figure(name: str, sources: Sequence[tuple[Config, str | None]], out: str | Path, *,
+                     choice: Choice, image: str | None = None,
+                     size: tuple[int, int] = (224, 224), save_arrays: str | Path | None = None
+                     ) -> list[Path]:
+    """Draws one figure of the papers, see :data:`mmposenc.visualization.paper_figures.FIGURES`.
+
+    Args:
+        name: of the figure.
+        sources: configs, each with a checkpoint or None for random weights.
+        out: the file; its suffix says the format.
+        choice: which part of the model.
+        image, size: as :func:`visualize_encodings`, the same for all models.
+        save_arrays: an .npz file for the numbers that the figure shows.
+
+    Returns:
+        The files written.
+
+    Raises:
+        ValueError: as :func:`visualize_encodings`; a suffix that is no format; what the figure
+            refuses.
+        FileNotFoundError: no such image or checkpoint.
+    """
+    _check_input(image, size)
+    path = checked_path(out, '--out')
+    arrays = None if save_arrays is None else checked_path(save_arrays, '--save-arrays', ('.npz',))
+    check_folder(str(path.parent), '--out')
+    if arrays is not None:
+        check_folder(str(arrays.parent), '--save-arrays')
+    subjects = []
+    for cfg, checkpoint in sources:
+        model, _, run = _build(cfg, checkpoint, image, size)
+        subjects.append(Subject(model, run, _source(cfg, checkpoint)))
+    drawing = draw_figure(name, subjects, choice)
+    written = [save_figure(drawing.figure, path, dpi=160)]
+    if arrays is not None:
+        arrays.parent.mkdir(parents=True, exist_ok=True)
+        np.savez_compressed(arrays, **drawing.arrays)
+        written.append(arrays)
+    return written
+
+
+def _source(cfg: Config, checkpoint: str | None) -> str:
+    """The files a model is from, for titles."""
+    file = Path(cfg.filename).name if cfg.filename else 'config'
+    return f'{file}, {"untrained" if checkpoint is None else Path(checkpoint).name}'
+
+
+def _check_input(image: str | None, size: tuple[int, int]) -> None:
     if min(size) < 1:
         raise ValueError(f'size={size} must be at least (1, 1)')
     if image is not None and not Path(image).is_file():
         raise FileNotFoundError(f'no file {image!r}')
+
+
+def _build(cfg: Config, checkpoint: str | None, image: str | None, size: tuple[int, int]
+           ) -> tuple[nn.Module, Tensor, Callable[[], object]]:
+    """What figures are drawn of: a backbone or a whole DETR, its input, and a pass."""
     if checkpoint is not None:
         check_checkpoint(checkpoint, 'checkpoint')
     init_default_scope(scope_of(cfg))
     inputs = _inputs(cfg, image, size)
-    model = MODELS.build(cfg.model)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)  # an untrained model is the same each time
+        model = MODELS.build(cfg.model)
     if checkpoint is not None:
         loaded = load_checkpoint(checkpoint)
         state = loaded.get('state_dict', loaded)
         if wrong := mismatch(model.state_dict(), state):
             raise ValueError(f'{checkpoint} does not fit the model of the config:\n{wrong}')
         _load_checkpoint_to_model(model, loaded)
-    return draw_encodings(model.backbone, inputs, output_dir, at=at)
+    if isinstance(getattr(model, 'encoder', None), nn.Module):
+        return model, inputs, lambda: model(inputs, _samples(inputs), mode='tensor')
+    return model.backbone, inputs, lambda: model.backbone(inputs)
+
+
+def _samples(inputs: Tensor) -> list[object]:
+    """What a DETR must know of its images: that they fill the batch."""
+    from mmdet.structures import DetDataSample
+
+    size = tuple(inputs.shape[-2:])
+    return [DetDataSample(metainfo=dict(batch_input_shape=size, img_shape=size))]
 
 
 def _inputs(cfg: Config, image: str | None, size: tuple[int, int]) -> Tensor:

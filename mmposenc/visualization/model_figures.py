@@ -1,15 +1,17 @@
-"""Figures of a model's encodings: what they add to the logits, and where a query attends."""
+"""Figures of all of a model's encodings: what they add to the logits, and where a query attends."""
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
-import torch
 from torch import Tensor, nn
 
 from ..encodings import IRPE
+from .attention_figures import window_text
+from .bucket_figures import bucket_panels
 from .figures import Panel, draw_panels, save_figure
-from .maps import Array, bucket_map
+from .maps import Array
 from .pool_figures import (
     draw_context_pool,
     draw_size_distributions,
@@ -18,11 +20,12 @@ from .pool_figures import (
     write_size_distributions,
 )
 from .recording import AttentionRecord, record_attention
+from .subjects import Subject, run_once
 
 
-@torch.no_grad()
 def draw_encodings(model: nn.Module, image: Tensor, output_dir: str | Path, *,
-                   at: tuple[float, float] = (0.5, 0.5)) -> list[Path]:
+                   at: tuple[float, float] = (0.5, 0.5),
+                   run: Callable[[], object] | None = None, source: str = '') -> list[Path]:
     """Run a model on an image and draw every attention of this project inside it.
 
     For each layer a figure of the attention weights, head by head and their mean, and, with an
@@ -30,12 +33,14 @@ def draw_encodings(model: nn.Module, image: Tensor, output_dir: str | Path, *,
     each ContextPool one of its weights and sizes, and one of all layers' sizes.
 
     Args:
-        model: a backbone, called with ``image``.
+        model: a backbone, called with ``image``, or a detector.
         image: (1, 3, H, W), as the model takes it.
         output_dir: where the figures go: ``attention_<layer>.png``, ``logits_<layer>.png``,
             ``buckets_<method>_<H>x<W>.png``, ``context_pool_<layer>.png``,
             ``context_pool_sizes.png`` and ``.csv``.
         at: where the query lies, as fractions of height and width.
+        run: one pass of a model that takes more than the image.
+        source: which files the model is from, for the titles.
 
     Returns:
         The files written.
@@ -43,13 +48,8 @@ def draw_encodings(model: nn.Module, image: Tensor, output_dir: str | Path, *,
     Raises:
         ValueError: if neither attention nor a ContextPool of this project ran.
     """
-    was_training = model.training
-    model.eval()
-    try:
-        with record_attention(model, at) as records, record_context_pools(model, at) as pools:
-            model(image)
-    finally:
-        model.train(was_training)
+    with record_attention(model, at) as records, record_context_pools(model, at) as pools:
+        run_once(Subject(model, run or (lambda: model(image)), source))
     if not records and not pools:
         raise ValueError(f'{type(model).__name__} runs no attention of mmposenc.attention: there '
                          f'is nothing to draw')
@@ -57,17 +57,21 @@ def draw_encodings(model: nn.Module, image: Tensor, output_dir: str | Path, *,
     written: dict[Path, None] = {}
     for record in records:
         name = re.sub(r'\W+', '_', record.name)
-        figure = draw_panels(attention_panels(record), title=f'{record.name}: attention')
+        about = f'{window_text(record)}\n{source}' if source else window_text(record)
+        title = f'{record.name}: attention{about}'
+        figure = draw_panels(attention_panels(record), title=title)
         written[save_figure(figure, folder / f'attention_{name}.png')] = None
         if record.terms is not None:
-            panels = _by_head(record, record.terms, diverging=True)
-            figure = draw_panels(panels, title=f'{record.name}: added to the logits')
+            panels = _by_head(record, record.terms, 'added to the logit', diverging=True)
+            figure = draw_panels(panels, title=f'{record.name}: added to the logits{about}')
             written[save_figure(figure, folder / f'logits_{name}.png')] = None
         encoding = getattr(modules[record.name], 'rel_pos_encoding', None)
-        if isinstance(encoding, IRPE) and record.key_shape == record.hw_shape:
-            path = folder / f'buckets_{encoding.method}_{"x".join(map(str, record.hw_shape))}.png'
+        if isinstance(encoding, IRPE):
+            grids = dict.fromkeys((record.hw_shape, record.key_shape))  # one, or two
+            shapes = '_to_'.join('x'.join(map(str, each)) for each in grids)
+            path = folder / f'buckets_{encoding.method}_{shapes}.png'
             if path not in written:
-                figure = draw_panels(bucket_panels(encoding, record.hw_shape, record.cell))
+                figure = draw_panels(bucket_panels(encoding, record), title=f'Buckets\n{source}')
                 written[save_figure(figure, path)] = None
     low, high = image.min(), image.max()
     picture = ((image[0] - low) / (high - low).clamp_min(1e-6)).permute(1, 2, 0)
@@ -85,29 +89,13 @@ def draw_encodings(model: nn.Module, image: Tensor, output_dir: str | Path, *,
 
 def attention_panels(record: AttentionRecord) -> list[Panel]:
     """Mean over the heads, then each head."""
-    mean = Panel('mean of the heads', record.weights.mean(0), _key_cell(record))
-    return [mean, *_by_head(record, record.weights)]
+    unit = 'attention weight'
+    mean = Panel('mean of the heads', record.weights.mean(0), record.key_cell, unit=unit)
+    return [mean, *_by_head(record, record.weights, unit)]
 
 
-def bucket_panels(encoding: IRPE, hw_shape: tuple[int, int], cell: tuple[int, int]) -> list[Panel]:
-    """Buckets of an iRPE; for 'cross' those of the rows and those of the columns."""
-    params = encoding.params
-    ids = bucket_map(encoding.method, hw_shape, cell, alpha=params.alpha, beta=params.beta,
-                     gamma=params.gamma, index=params.function, quantization=params.quantization)
-    if ids.ndim == 2:
-        return [Panel(encoding.method, ids, cell)]
-    return [Panel(f'{encoding.method}, {axis}', each, cell)
-            for axis, each in zip(('rows', 'columns'), ids, strict=True)]
-
-
-def _by_head(record: AttentionRecord, maps: Array, diverging: bool = False) -> list[Panel]:
+def _by_head(record: AttentionRecord, maps: Array, unit: str, diverging: bool = False
+             ) -> list[Panel]:
     names = ['all heads'] if len(maps) == 1 else [f'head {head}' for head in range(len(maps))]
-    return [Panel(name, values, _key_cell(record), diverging)
+    return [Panel(name, values, record.key_cell, diverging, unit=unit)
             for name, values in zip(names, maps, strict=True)]
-
-
-def _key_cell(record: AttentionRecord) -> tuple[float, float]:
-    """The query's centre in cells of the keys."""
-    row, column = ((cell + 0.5) * keys / queries - 0.5 for cell, keys, queries in zip(
-        record.cell, record.key_shape, record.hw_shape, strict=True))
-    return row, column

@@ -1,28 +1,33 @@
-"""Attention weights and logit terms of a model while it runs, for one query a layer."""
+"""Attention weights and logit terms, noted while a model runs."""
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
-from ..attention import MultiheadAttention, SpatialReductionAttention, WindowAttention
+from ..attention import ShiftWindowAttention, SpatialReductionAttention, WindowAttention
 from ..encodings.base import RelativeEncoding
 from ..functional.attention.terms import Term
 from ..functional.grids import Grid, as_grid, key_grid
+from ..functional.windows import padded_size
 from .maps import Array, on_grid, query_index
 
 
 @dataclass
 class AttentionRecord:
-    """One layer's attention of one query of the first image.
+    """One layer's attention in the first image.
 
-    name: of the module. hw_shape, cell: grid and (row, column) of the query. key_shape: grid of the
-    keys. weights: (heads, Hk, Wk); with prefix tokens they sum to less than 1. terms: what the
-    encoding added to the logits, (heads or 1, Hk, Wk), or None. In windows the grid is a window,
-    the middle one of the image.
+    name: of the module. hw_shape, cell: grid and (row, column) of one query. key_shape,
+    key_strides: grid of the keys, and the size of its cells in those of the queries. weights:
+    (heads, Hk, Wk) of that query; with prefix tokens they sum to less than 1. terms: what the
+    encoding added to its logits, (heads or 1, Hk, Wk), or None. num_prefix_tokens: P. window: (row,
+    column) of the window in the map, rolled by the shift; then both grids are the window.
+    all_weights, all_terms: of all queries, (heads or 1, P + L, P + Lk), of the one layer for which
+    they were asked.
     """
 
     name: str
@@ -31,45 +36,101 @@ class AttentionRecord:
     key_shape: tuple[int, int]
     weights: Array
     terms: Array | None = None
+    num_prefix_tokens: int = 0
+    window: tuple[int, int] | None = None
+    all_weights: Array | None = None
+    all_terms: Array | None = None
+    key_strides: tuple[float, float] = (1.0, 1.0)
+
+    @property
+    def key_grid(self) -> Grid:
+        """The keys' grid in cells of the queries."""
+        return Grid(*self.key_shape, *self.key_strides)
+
+    @property
+    def key_cell(self) -> tuple[float, float]:
+        """The query's centre in cells of the keys."""
+        row, column = ((cell + 0.5) / stride - 0.5
+                       for cell, stride in zip(self.cell, self.key_strides, strict=True))
+        return row, column
 
 
 @contextmanager
-def record_attention(model: nn.Module, at: tuple[float, float] = (0.5, 0.5)
-                     ) -> Iterator[list[AttentionRecord]]:
-    """Record every attention of this project that runs inside ``model``.
+def record_attention(model: nn.Module, at: tuple[float, float] = (0.5, 0.5), *,
+                     whole: int | None = None) -> Iterator[list[AttentionRecord]]:
+    """Record every attention on a grid that runs inside ``model``.
 
     Args:
-        model: a backbone or anything that holds one, best in evaluation mode.
-        at: where the query lies, as fractions of height and width.
+        model: a backbone, a detector with an encoder of this project, or anything that holds one,
+            best in evaluation mode.
+        at: where the query lies, as fractions of height and width. In windows, that of the map: the
+            record is of the window that holds it.
+        whole: the number of a layer, in the order in which they run, of which all queries are kept.
 
     Yields:
         The list that records are added to, in the order in which the layers run. What the model
         computes does not change; attention is explicit meanwhile, which takes (L, Lk) numbers.
 
     Raises:
-        ValueError: if ``at`` is not inside the image.
+        ValueError: if ``at`` is not inside the image, or, while the model runs, for layers that
+            leave padded tokens out.
     """
     if not all(0.0 <= each < 1.0 for each in at):
         raise ValueError(f'at={at} must be two fractions in [0, 1)')
     records: list[AttentionRecord] = []
+    maps: dict[nn.Module, tuple[Grid, tuple[int, int]]] = {}
     with ExitStack() as stack:
         for name, module in model.named_modules():
-            if isinstance(module, (MultiheadAttention, SpatialReductionAttention, WindowAttention)):
-                _watch(name, module, at, records, stack)
+            if isinstance(module, ShiftWindowAttention):
+                _watch_map(module, maps, stack)
+            elif is_attention(module):
+                _watch(name, module, at, whole, maps, records, stack)
         yield records
 
 
-def _watch(name: str, module: nn.Module, at: tuple[float, float], records: list[AttentionRecord],
+def is_attention(module: nn.Module) -> bool:
+    """Whether a module is attention of this project, its DETR's (which torch alone does not have)
+    included."""
+    return (hasattr(module, 'rel_pos_encoding')
+            and 'need_weights' in inspect.signature(module.forward).parameters)
+
+
+def given_arguments(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+                    ) -> dict[str, Any]:
+    """The arguments of a call by name."""
+    return inspect.signature(module.forward).bind(*args, **kwargs).arguments
+
+
+def _watch_map(module: ShiftWindowAttention, maps: dict[nn.Module, tuple[Grid, tuple[int, int]]],
+               stack: ExitStack) -> None:
+    """Note the map and the shift for the attention in its windows."""
+    def note(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        grid = as_grid(given_arguments(module, args, kwargs)['hw_shape'])
+        maps[module.w_msa] = grid, module._shift(grid.hw)
+
+    stack.callback(module.register_forward_pre_hook(note, with_kwargs=True).remove)
+
+
+def _watch(name: str, module: nn.Module, at: tuple[float, float], whole: int | None,
+           maps: dict[nn.Module, tuple[Grid, tuple[int, int]]], records: list[AttentionRecord],
            stack: ExitStack) -> None:
     terms: list[Tensor] = []
 
     def ask(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         terms.clear()
-        return args, {**kwargs, 'need_weights': True}
+        given = given_arguments(module, args, kwargs)
+        if given.get('packing') is not None:
+            raise ValueError(f'{name} leaves padded tokens out, so its weights lie on no grid: '
+                             f'give an image without padding, or the encoder skip_padding=False')
+        return args, {**kwargs, 'need_weights': _has_grid(module, given)}
 
     def take(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
+        given = given_arguments(module, args, kwargs)
+        if not _has_grid(module, given):
+            return output
         out, weights = output
-        records.append(_record(name, module, at, args, kwargs, weights, terms))
+        layout = _layout(module, given, at, maps.get(module))
+        records.append(_record(name, module, layout, weights, terms, len(records) == whole))
         return out
 
     encoding = getattr(module, 'rel_pos_encoding', None)
@@ -79,10 +140,15 @@ def _watch(name: str, module: nn.Module, at: tuple[float, float], records: list[
     stack.callback(module.register_forward_hook(take, with_kwargs=True).remove)
 
 
+def _has_grid(module: nn.Module, given: dict[str, Any]) -> bool:
+    """False in a decoder, whose queries are objects."""
+    return isinstance(module, WindowAttention) or given.get('hw_shape') is not None
+
+
 @contextmanager
 def _listen(encoding: RelativeEncoding, terms: list[Tensor]) -> Iterator[None]:
     """Add what the terms of ``encoding`` give the logits to ``terms``."""
-    original = encoding.terms
+    original, before = encoding.terms, encoding.__dict__.get('terms')
 
     def listened(q_grid: Grid, k_grid: Grid) -> list[Term]:
         return [each if each.on_values else _Heard(each, terms)
@@ -94,8 +160,10 @@ def _listen(encoding: RelativeEncoding, terms: list[Tensor]) -> Iterator[None]:
     try:
         yield
     finally:
-        del encoding.__dict__['terms']
-        if before is not None:
+        # One encoding may serve several layers, each of which listens.
+        if before is None:
+            del encoding.__dict__['terms']
+        else:
             encoding.__dict__['terms'] = before
 
 
@@ -112,21 +180,63 @@ class _Heard(Term):
         return logits
 
 
-def _record(name: str, module: nn.Module, at: tuple[float, float], args: tuple[Any, ...],
-            kwargs: dict[str, Any], weights: Tensor, terms: list[Tensor]) -> AttentionRecord:
-    prefix, image = int(getattr(module, 'num_prefix_tokens', 0)), 0
+class _Layout(NamedTuple):
+    """Where the query of a layer lies: grids, its cell, and its row of the batch."""
+
+    grid: Grid
+    key: Grid
+    cell: tuple[int, int]
+    image: int = 0
+    window: tuple[int, int] | None = None
+
+
+def _layout(module: nn.Module, given: dict[str, Any], at: tuple[float, float],
+            placed: tuple[Grid, tuple[int, int]] | None) -> _Layout:
     if isinstance(module, WindowAttention):
-        grid = as_grid(module.window_size)
-        regions = args[1] if len(args) > 1 else kwargs.get('regions')
-        windows = len(weights) if regions is None else regions.shape[1]
-        image = windows // 2
-    else:
-        grid = as_grid(args[1] if len(args) > 1 else kwargs['hw_shape'])
-    key: Grid = grid
+        return _window_layout(as_grid(module.window_size), given, at, placed)
+    grid = as_grid(given['hw_shape'])
+    key = grid
     if isinstance(module, SpatialReductionAttention):
         key = key_grid(grid, module.reduced_grid(grid))
-    cell = int(at[0] * grid.height), int(at[1] * grid.width)
-    place = prefix + query_index(grid, cell)
-    found = [on_grid(each[min(image, len(each) - 1), :, place], key, prefix)
-             for each in (weights, *terms)]
-    return AttentionRecord(name, grid.hw, cell, key.hw, found[0], sum(found[1:]) if terms else None)
+    return _Layout(grid, key, (int(at[0] * grid.height), int(at[1] * grid.width)))
+
+
+def _window_layout(window: Grid, given: dict[str, Any], at: tuple[float, float],
+                   placed: tuple[Grid, tuple[int, int]] | None) -> _Layout:
+    """The window that holds a place of the map; of windows that no map was cut into, the middle
+    one of the image."""
+    if placed is None:
+        regions = given.get('regions')
+        windows = len(given['x']) if regions is None else regions.shape[1]
+        cell = int(at[0] * window.height), int(at[1] * window.width)
+        return _Layout(window, window, cell, windows // 2)
+    grid, shift = placed
+    full = padded_size(grid.hw, window.hw)
+    row, col = ((int(share * side) - step) % length
+                for share, side, step, length in zip(at, grid.hw, shift, full, strict=True))
+    place = row // window.height, col // window.width
+    return _Layout(window, window, (row % window.height, col % window.width),
+                   place[0] * (full[1] // window.width) + place[1], place)
+
+
+def _record(name: str, module: nn.Module, layout: _Layout, weights: Tensor, terms: list[Tensor],
+            whole: bool) -> AttentionRecord:
+    prefix = int(getattr(module, 'num_prefix_tokens', 0))
+    place = prefix + query_index(layout.grid, layout.cell)
+    # (heads or 1, P + L, P + Lk) each; a term may be one for all images.
+    found = [each[min(layout.image, len(each) - 1)].detach() for each in (weights, *terms)]
+    rows = [on_grid(each[:, place], layout.key, prefix) for each in found]
+    record = AttentionRecord(name, layout.grid.hw, layout.cell, layout.key.hw, rows[0],
+                             _total(rows[1:]), prefix, layout.window,
+                             key_strides=(layout.key.stride_h, layout.key.stride_w))
+    if whole:
+        every = [each.float().cpu().numpy() for each in found]
+        record.all_weights, record.all_terms = every[0], _total(every[1:])
+    return record
+
+
+def _total(terms: list[Array]) -> Array | None:
+    total: Array | None = None
+    for each in terms:
+        total = each if total is None else total + each
+    return total

@@ -54,9 +54,87 @@ def test_checkpoint_is_read_and_must_fit(config, visualize, tmp_path):
         visualize(config, tmp_path / 'bad.pth', '--output-dir', tmp_path / 'out')
 
 
+@pytest.mark.parametrize('suffix', ['.svg', '.pdf', '.png'])
+def test_one_figure_and_its_numbers(config, visualize, tmp_path, capsys, suffix):
+    out, arrays = tmp_path / 'new' / f'buckets{suffix}', tmp_path / 'numbers' / 'buckets.npz'
+    visualize(config, '--figure', 'buckets', '--size', 32, 40, '--at', 0, 0, '--at', 0.9, 0.5,
+              '--out', out, '--save-arrays', arrays)
+    assert out.stat().st_size > 5000
+    with np.load(arrays) as found:
+        assert found['product'].shape == (2, 4, 5) and found['cells'].tolist() == [[0, 0], [3, 2]]
+    assert f'wrote {out}, {arrays}' in capsys.readouterr().out
+
+
+def test_models_side_by_side(config, visualize, tmp_path):
+    """An untrained model is the same each time; a checkpoint changes what is drawn."""
+    from mmengine.config import Config
+    from mmengine.registry import MODELS, init_default_scope
+    init_default_scope('mmpretrain')
+    model = MODELS.build(Config.fromfile(config).model)
+    torch.save({'state_dict': model.state_dict()}, tmp_path / 'some.pth')
+    arrays = tmp_path / 'x.npz'
+    visualize(config, '--figure', 'matrix', '--block', 1, '--size', 32, 32, '--out',
+              tmp_path / 'x.svg', '--save-arrays', arrays, '--against', config,
+              '--against', config, tmp_path / 'some.pth')
+    with np.load(arrays) as found:
+        first, second, third = (found[f'weights_{i}'] for i in range(3))
+    assert first.shape == (17, 17)
+    np.testing.assert_array_equal(first, second)
+    assert not np.allclose(first, third)
+    text = (tmp_path / 'x.svg').read_text()
+    assert 'tiny.py, untrained' in text and 'tiny.py, some.pth' in text
+
+
+def test_encoder_of_a_detector(visualize, tmp_path):
+    """The layers of DETR's encoder, after those of its backbone; the decoder's have no grid."""
+    import pprint
+
+    from tinydetr import IRPE, detr
+    path, arrays = tmp_path / 'detr.py', tmp_path / 'x.npz'
+    path.write_text(f'model = {pprint.pformat(detr(attn=dict(rel_pos_encoding=IRPE)))}\n'
+                    f"default_scope = 'mmdet'\n")
+    call = (path, '--size', 96, 128, '--out', tmp_path / 'x.png', '--save-arrays', arrays)
+    visualize(*call, '--figure', 'matrix', '--block', 5)
+    with np.load(arrays) as found:
+        assert found['weights_0'].shape == (12, 12)
+        np.testing.assert_allclose(found['weights_0'].sum(1), 1, rtol=1e-5)
+    visualize(*call, '--figure', 'buckets', '--block', 4)
+    with np.load(arrays) as found:
+        assert found['product'].shape == (2, 3, 4)
+    with pytest.raises(SystemExit, match=r'must be from 0 to 5, .* 4 encoder.layers.0.self'):
+        visualize(*call, '--figure', 'matrix', '--block', 6)
+
+
+@pytest.mark.parametrize('args,match', [
+    (['--out', 'x.jpg'], "--out='x.jpg' must end in .png, .pdf, .svg"),
+    (['--out', 'x.png', '--save-arrays', 'x.npy'], "--save-arrays='x.npy' must end in .npz"),
+    (['--out', 'x.png', '--block', '2'], 'block=2 must be from 0 to 1'),
+    (['--out', 'x.png', '--against', 'nowhere.py'], 'nowhere.py'),
+])
+def test_bad_figure(config, visualize, tmp_path, args, match, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit, match=match):
+        visualize(config, '--figure', 'matrix', '--size', 32, 32, *args)
+    assert not list(tmp_path.glob('x.*'))
+
+
+@pytest.mark.parametrize('args,match', [
+    ([], 'one of the arguments --output-dir --figure is required'),
+    (['--figure', 'matrix'], 'needs --out FILE'),
+    (['--figure', 'picture', '--out', 'x.png'], "invalid choice: 'picture'"),
+    (['--figure', 'matrix', '--out', 'x.png', '--against', 'a', 'b', 'c'], 'at most one'),
+    (['--figure', 'matrix', '--out', 'x.png', '--output-dir', 'y'], 'not allowed with'),
+])
+def test_wrong_options(config, visualize, capsys, args, match):
+    with pytest.raises(SystemExit, match='2'):
+        visualize(config, *args)
+    assert match in capsys.readouterr().err
+
+
 @pytest.mark.parametrize('args,match', [
     (['--image', 'nowhere.jpg'], "no file 'nowhere.jpg'"),
     (['nowhere.pth'], "there is no checkpoint 'nowhere.pth'"),
+    (['--at', '0', '0', '--at', '0', '0'], 'one place is required'),
     (['--at', '1', '0.5'], r'at=\(1.0, 0.5\) must be two fractions'),
     (['--size', '0', '32'], r'size=\(0, 32\) must be at least'),
 ])

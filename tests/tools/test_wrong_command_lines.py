@@ -42,6 +42,8 @@ LINES = [
     ('visualize_encoding', '{config} nowhere.pth --output-dir {dir}/out', 'nowhere.pth'),
     ('visualize_encoding', '{config} --image nowhere.jpg --output-dir {dir}/out', 'nowhere.jpg'),
     ('visualize_encoding', '{config} --output-dir {dir}/data.csv', 'data.csv'),
+    ('visualize_encoding', '{config} --figure matrix --out {dir}/data.csv/x.png', '--out'),
+    ('visualize_encoding', '{config} --figure kernels --out {dir}/x.jpg', '--out'),
     ('convert_checkpoint', 'deit nowhere.pth {dir}/x.pth', 'nowhere.pth'),
     ('convert_checkpoint', 'deit {checkpoint} {dir}/none/x.pth', 'is no folder'),
     ('convert_checkpoint', 'deit {checkpoint} {dir}/x.txt', 'must end in'),

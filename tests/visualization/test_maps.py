@@ -7,6 +7,7 @@ from PIL import Image
 from mmposenc.attention import MultiheadAttention, ShiftWindowAttention, SpatialReductionAttention
 from mmposenc.encodings import IRPE, RelativePositionBias
 from mmposenc.functional import bucket_ids
+from mmposenc.functional.windows import partition_windows, window_regions
 from mmposenc.visualization import (
     Panel,
     bias_map,
@@ -81,6 +82,23 @@ def test_record_of_multihead_attention():
     assert isinstance(module(x, (3, 4)), torch.Tensor) and len(records) == 2
 
 
+def test_an_encoding_that_two_layers_share():
+    """Each layer's terms are its own, and nothing stays behind."""
+    torch.manual_seed(0)
+    layers = [MultiheadAttention(8, 2, rel_pos_encoding=dict(type='IRPE')) for _ in range(2)]
+    layers[1].rel_pos_encoding = layers[0].rel_pos_encoding
+    torch.nn.init.normal_(layers[0].rel_pos_encoding.table_k)
+    x = torch.randn(1, 12, 8)
+    with record_attention(torch.nn.ModuleList(layers)) as records:
+        for layer in layers:
+            layer(x, (3, 4))
+    for layer, record in zip(layers, records, strict=True):
+        q, k, _ = layer._project(x, x)
+        expected = layer.rel_pos_encoding.logits(q * 0.5, k, (3, 4))[0, :, 6].view(2, 3, 4)
+        torch.testing.assert_close(torch.from_numpy(record.terms), expected.detach())
+    assert 'terms' not in vars(layers[0].rel_pos_encoding)
+
+
 def test_record_of_reduced_keys():
     torch.manual_seed(0)
     module = SpatialReductionAttention(8, 2, sr_ratio=2)
@@ -95,21 +113,32 @@ def test_record_of_reduced_keys():
     np.testing.assert_allclose(records[0].weights.sum((1, 2)), 1.0, rtol=1e-5)
 
 
-def test_record_of_windows():
-    """The middle window of the first image; tokens of other regions have no weight."""
+@pytest.mark.parametrize('at,shift', [((0.0, 0.0), 2), ((0.0, 0.0), 0), ((0.5, 0.99), 2),
+                                      ((0.99, 0.3), 2), ((0.3, 0.7), 0)])
+def test_record_of_the_window_that_holds_a_place(at, shift):
+    """Found by where the token itself is after cutting; tokens of other regions have no weight."""
     torch.manual_seed(0)
-    module = ShiftWindowAttention(8, 2, 4, 2,
+    module = ShiftWindowAttention(8, 2, 4, shift,
                                   rel_pos_encoding=dict(type='RelativePositionBias'))
-    x = torch.randn(2, 64, 8)
-    plain = module(x, (8, 8))
-    with record_attention(module, at=(0.0, 0.0)) as records:
-        torch.testing.assert_close(module(x, (8, 8)), plain)
-    record = records[0]
+    x = torch.randn(2, 7 * 8, 8)  # rows are filled up to 8
+    plain = module(x, (7, 8))
+    with record_attention(module, at=at, whole=0) as records:
+        torch.testing.assert_close(module(x, (7, 8)), plain)
+    record, = records
     assert record.hw_shape == (4, 4) and record.name == 'w_msa'
-    expected = module.w_msa.rel_pos_encoding.bias_map((4, 4))[0, :, 0].view(2, 4, 4)
-    torch.testing.assert_close(torch.from_numpy(record.terms), expected)
-    # Window 2 of 4, lower left: its lower half came from the top.
-    assert (record.weights[:, 2:] == 0).all() and (record.weights[:, :2] > 0).all()
+    number = int(at[0] * 7) * 8 + int(at[1] * 8)
+    numbers = partition_windows(torch.arange(1.0, 57).view(1, 7, 8, 1), (4, 4), (shift, shift))
+    window, place = (numbers[..., 0] == 1 + number).nonzero()[0].tolist()
+    assert record.window == (window // 2, window % 2) and record.cell == (place // 4, place % 4)
+    windows = partition_windows(x[:1].view(1, 7, 8, 8), (4, 4), (shift, shift))
+    regions = window_regions((7, 8), (4, 4), (shift, shift))
+    weights = module.w_msa(windows, regions, need_weights=True)[1][window].detach()
+    torch.testing.assert_close(torch.from_numpy(record.all_weights), weights)
+    torch.testing.assert_close(torch.from_numpy(record.weights), weights[:, place].view(2, 4, 4))
+    expected = module.w_msa.rel_pos_encoding.bias_map((4, 4))[0]
+    torch.testing.assert_close(torch.from_numpy(record.all_terms), expected)
+    if (at, shift) == ((0.0, 0.0), 2):  # the window of four corners
+        assert (record.weights > 0).sum() == 2 * 4
 
 
 def test_hooks_are_removed_after_an_error():
@@ -161,5 +190,5 @@ def test_keys_at_a_fraction_of_the_queries():
     """The query's mark lies where it is among the keys."""
     from mmposenc.visualization.model_figures import attention_panels
     from mmposenc.visualization.recording import AttentionRecord
-    record = AttentionRecord('x', (4, 6), (1, 5), (2, 3), np.zeros((1, 2, 3)))
+    record = AttentionRecord('x', (4, 6), (1, 5), (2, 3), np.zeros((1, 2, 3)), key_strides=(2, 2))
     assert attention_panels(record)[0].cell == pytest.approx((0.25, 2.25))

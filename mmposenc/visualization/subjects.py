@@ -1,0 +1,130 @@
+"""What a figure is drawn of, which part of it, and what comes out."""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
+
+import torch
+from torch import nn
+
+from .maps import Array
+from .recording import AttentionRecord, record_attention
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+T = TypeVar('T')
+
+
+@dataclass
+class Subject:
+    """A model that figures are drawn of.
+
+    model: a backbone or a detector. run: one pass of it over an image. source: the files it comes
+    from, with 'untrained' in place of a checkpoint.
+    """
+
+    model: nn.Module
+    run: Callable[[], object]
+    source: str
+
+
+@dataclass
+class Choice:
+    """Which part of a model a figure shows.
+
+    block: the number of a layer, or of an encoding, among those that the figure could show, in the
+    order in which they run. head: a head, or None for their mean. places: queries as fractions of
+    height and width; empty for each figure's usual ones. references: side of the square of
+    reference cells; None for each figure's usual one. prefix: keep prefix tokens in a matrix.
+    """
+
+    block: int = 0
+    head: int | None = None
+    places: Sequence[tuple[float, float]] = ()
+    references: int | None = None
+    prefix: bool = True
+
+
+@dataclass
+class Drawing:
+    """A figure, and the numbers that it shows by name."""
+
+    figure: Figure
+    arrays: dict[str, Array] = field(default_factory=dict)
+
+
+def pick(found: Sequence[T], block: int, names: Sequence[str], what: str) -> T:
+    """The entry ``block`` of what a figure could show.
+
+    Raises:
+        ValueError: if there is none, with the list of them.
+    """
+    if not found:
+        raise ValueError(f'the model has no {what}: this figure has nothing to show')
+    if not 0 <= block < len(found):
+        listed = ', '.join(f'{place} {name}' for place, name in enumerate(names))
+        raise ValueError(f'block={block} must be from 0 to {len(found) - 1}, the {what} in the '
+                         f'order they run: {listed}')
+    return found[block]
+
+
+@torch.no_grad()
+def run_once(subject: Subject) -> None:
+    """One pass in evaluation mode; the model's mode stays what it was."""
+    was_training = subject.model.training
+    subject.model.eval()
+    try:
+        subject.run()
+    finally:
+        subject.model.train(was_training)
+
+
+def attention_of(subject: Subject, block: int, at: tuple[float, float] = (0.5, 0.5)
+                 ) -> AttentionRecord:
+    """The record of attention layer ``block``, with the weights of all queries.
+
+    Raises:
+        ValueError: if there is no such layer.
+    """
+    with record_attention(subject.model, at, whole=block) as records:
+        run_once(subject)
+    return pick(records, block, [each.name for each in records], 'attention layers on a grid')
+
+
+def of_head(by_head: Array, head: int | None) -> Array:
+    """One head of (heads, ...), or the mean over them.
+
+    Raises:
+        ValueError: for a head that is not there.
+    """
+    if head is None:
+        mean: Array = by_head.mean(0)
+        return mean
+    if not 0 <= head < len(by_head):
+        raise ValueError(f'head={head} must be from 0 to {len(by_head) - 1}, or left out for the '
+                         f'mean')
+    one: Array = by_head[head]
+    return one
+
+
+def head_text(by_head: Array, head: int | None) -> str:
+    """What :func:`of_head` shows."""
+    if head is not None:
+        return f'head {head}'
+    return 'all heads' if len(by_head) == 1 else f'mean of {len(by_head)} heads'
+
+
+def reference_cells(hw_shape: tuple[int, int], count: int) -> list[list[tuple[int, int]]]:
+    """``count`` x ``count`` cells spread evenly over a grid, or all rows (columns) where it has no
+    more.
+
+    Raises:
+        ValueError: for a count below 1.
+    """
+    if count < 1:
+        raise ValueError(f'references={count} must be at least 1')
+    rows, cols = ([int((place + 0.5) * side / number) for place in range(number)]
+                  for side in hw_shape for number in (min(count, side),))
+    return [[(row, col) for col in cols] for row in rows]

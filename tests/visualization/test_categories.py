@@ -1,0 +1,45 @@
+"""Neighbouring categories are drawn in different colours."""
+import numpy as np
+import pytest
+
+from mmposenc.visualization import bucket_map
+from mmposenc.visualization.categories import PALETTE, color_categories
+
+
+def differ(categories, colors):
+    """Whether cells that touch, corners included, differ in colour wherever in category."""
+    height, width = categories.shape
+    return all(colors[row, col] != colors[r, c]
+               for row in range(height) for col in range(width)
+               for r in range(max(row - 1, 0), min(row + 2, height))
+               for c in range(max(col - 1, 0), min(col + 2, width))
+               if categories[row, col] != categories[r, c])
+
+
+@pytest.mark.parametrize('grid,cell', [((14, 14), (0, 0)), ((14, 14), (7, 7)), ((25, 42), (3, 30)),
+                                       ((24, 24), (12, 11))])
+@pytest.mark.parametrize('ratio', [1.0, 1.9, 3.0])
+def test_buckets_of_irpe(grid, cell, ratio):
+    for method in ('euclidean', 'quantization', 'cross', 'product'):
+        for options in (dict(), dict(index='clip'), dict(quantization='rank')):
+            found = bucket_map(method, grid, cell, ratio=ratio, **options)
+            for each in found if found.ndim == 3 else [found]:
+                assert differ(each, color_categories([each])[0])
+
+
+def test_one_color_a_category_in_all_maps():
+    maps = [bucket_map('product', (14, 14), cell, ratio=1.9) for cell in ((0, 0), (7, 7), (13, 2))]
+    colors = color_categories(maps)
+    values, drawn = np.concatenate(maps).ravel(), np.concatenate(colors).ravel()
+    for value in np.unique(values):
+        assert len(set(drawn[values == value])) == 1
+    assert all(differ(*pair) for pair in zip(maps, colors, strict=True))
+    assert set(drawn) == set(range(len(PALETTE)))
+
+
+def test_as_many_categories_as_colors_all_differ():
+    few = np.arange(len(PALETTE))[None]
+    assert len(set(color_categories([few])[0].ravel())) == len(PALETTE)
+    # More than can differ: all touch all, and still each has a colour.
+    centre = np.array([[1, 2, 3], [4, 0, 5], [6, 7, 8]])
+    assert color_categories([centre])[0].max() < len(PALETTE)

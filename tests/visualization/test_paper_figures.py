@@ -1,0 +1,368 @@
+"""The numbers that figures show against computations of their own."""
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from mmposenc.backbones import PVT, DeiT, count_macs
+from mmposenc.encodings import PEG
+from mmposenc.visualization.figures import tile_sheet, tile_ticks
+from mmposenc.visualization.muting import can_leave_out, without_encodings
+from mmposenc.visualization.paper_figures import FIGURES, Choice, Subject, draw_figure
+from mmposenc.visualization.subjects import reference_cells
+from mmposenc.visualization.token_figures import cosine_similarity
+
+IRPE = dict(type='mmposenc.IRPE', method='product', rpe_on='k')
+
+
+def deit(seed=0, **options):
+    """Three blocks on 4 x 5 tokens, with tables that are not zero."""
+    torch.manual_seed(seed)
+    model = DeiT(**{**dict(img_size=(32, 40), patch_size=8, embed_dims=16, num_layers=3,
+                           num_heads=2, mlp_ratio=2, pool='cls'), **options})
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.4)
+    return model.eval()
+
+
+def subject(model, size=(32, 40)):
+    image = torch.randn(1, 3, *size, generator=torch.Generator().manual_seed(1))
+    return Subject(model, lambda: model(image), 'test.py, untrained')
+
+
+def draw(name, model, size=(32, 40), **choice):
+    return draw_figure(name, [subject(model, size)], Choice(**choice))
+
+
+@torch.no_grad()
+def inputs_of(module, model):
+    """What ``module`` is called with."""
+    found = []
+    hook = module.register_forward_pre_hook(lambda _, args: found.append(args))
+    subject(model).run()
+    hook.remove()
+    return found[0]
+
+
+@torch.no_grad()
+def naive_weights(model, block, with_encoding=True):
+    """softmax(q k^T / sqrt(d) + terms) of one layer of a DeiT, (heads, L, L)."""
+    attn = model.blocks[block].attn
+    x = inputs_of(attn, model)[0]
+    q, k, _ = attn.qkv(x).view(1, -1, 3, 2, 8).permute(2, 0, 3, 1, 4)
+    logits = q @ k.transpose(-2, -1) / math.sqrt(8)
+    if with_encoding and attn.rel_pos_encoding is not None:
+        logits = logits + attn.rel_pos_encoding.logits(q / math.sqrt(8), k, (4, 5))
+    return logits.softmax(-1)[0].numpy()
+
+
+def close(found, expected, atol=2e-6):
+    np.testing.assert_allclose(found, expected, atol=atol, rtol=1e-5)
+
+
+def test_matrix_is_the_softmax_of_the_logits():
+    model = deit(rel_pos_encoding=IRPE)
+    expected = naive_weights(model, 1)
+    found = draw('matrix', model, block=1).arrays
+    close(found['weights_0'], expected.mean(0))
+    assert found['weights_0'].shape == (21, 21)
+    np.testing.assert_allclose(found['weights_0'].sum(1), 1, rtol=1e-5)
+    # The other panel: the same weights in a model that never had encodings.
+    plain = deit()
+    plain.load_state_dict(model.state_dict(), strict=False)
+    close(found['weights_1'], naive_weights(plain, 1).mean(0))
+    assert np.abs(found['weights_0'] - found['weights_1']).max() > 0.01
+    one = draw('matrix', model, block=1, head=1, prefix=False)
+    close(one.arrays['weights_0'], expected[1, 1:, 1:])
+    images = [axes.images[0].get_array() for axes in one.figure.axes if axes.images]
+    np.testing.assert_array_equal(images[0], one.arrays['weights_0'])
+    assert 'head 1' in one.figure.get_suptitle()
+    assert list(draw('matrix', plain).arrays) == ['weights_0']
+
+
+def test_matrices_of_several_models():
+    models = [deit(1), deit(2, pos_encoding=dict(type='mmposenc.PEG'))]
+    drawing = draw_figure('matrix', [subject(model) for model in models], Choice(block=2))
+    for place, model in enumerate(models):
+        close(drawing.arrays[f'weights_{place}'], naive_weights(model, 2).mean(0))
+    assert len(drawing.arrays) == 2
+    with pytest.raises(ValueError, match="figure='kernels' shows one model, but 2 were given"):
+        draw_figure('kernels', [subject(model) for model in models], Choice())
+
+
+@torch.no_grad()
+def test_matrix_of_reduced_keys():
+    torch.manual_seed(0)
+    model = PVT(embed_dims=(8, 8), num_layers=(1, 1), num_heads=(2, 1), sr_ratios=(2, 1),
+                mlp_ratios=(1, 1), patch_sizes=(4, 2), out_indices=(1,)).eval()
+    attn = model.stages[0].blocks[0].attn
+    x = inputs_of(attn, model)[0]
+    height, width = 8, 10
+    reduced = attn.norm(attn.sr(x.transpose(1, 2).view(1, 8, height, width)).flatten(2)
+                        .transpose(1, 2))
+    q = attn.q(x).view(1, -1, 2, 4).transpose(1, 2)
+    k = attn.kv(reduced)[..., :8].view(1, -1, 2, 4).transpose(1, 2)
+    expected = (q @ k.transpose(-2, -1) / 2).softmax(-1)[0].numpy()
+    drawing = draw('matrix', model)
+    close(drawing.arrays['weights_0'], expected.mean(0))
+    axes = drawing.figure.axes[0]
+    assert axes.get_xlabel() == 'key token, row by row of 4 x 5 reduced from 8 x 10'
+    assert axes.get_ylabel() == 'query token, row by row of 8 x 10'
+
+
+@torch.no_grad()
+def test_matrix_of_a_detrs_encoder():
+    """Queries and keys with their sine positions, by the weights that mmcv names."""
+    import tinydetr
+    from mmdet.structures import DetDataSample
+    model = tinydetr.build(tinydetr.detr(attn=dict(rel_pos_encoding=tinydetr.IRPE))).eval()
+    image = torch.randn(1, 3, 96, 128, generator=torch.Generator().manual_seed(1))
+    sample = DetDataSample(metainfo=dict(batch_input_shape=(96, 128), img_shape=(96, 128)))
+    detector = Subject(model, lambda: model(image, [sample], mode='tensor'), 'x')
+    attn, calls = model.encoder.layers[1].self_attn, []
+    hook = attn.register_forward_pre_hook(
+        lambda _, args, kwargs: calls.append(args[0] + kwargs['query_pos']), with_kwargs=True)
+    found = draw_figure('matrix', [detector], Choice(block=5, head=1)).arrays
+    hook.remove()
+    q, k = (nn.functional.linear(calls[0], attn.attn.in_proj_weight[part], bias)
+            .view(1, 12, 2, 8).transpose(1, 2) for part, bias in
+            ((slice(0, 16), attn.attn.in_proj_bias[:16]),
+             (slice(16, 32), attn.attn.in_proj_bias[16:32])))
+    plain = q @ k.transpose(-2, -1) / math.sqrt(8)
+    logits = plain + attn.rel_pos_encoding.logits(q / math.sqrt(8), k, (3, 4))
+    close(found['weights_0'], logits.softmax(-1)[0, 1].numpy())
+    assert np.abs(found['weights_0'] - plain.softmax(-1)[0, 1].numpy()).max() > 1e-3
+    assert len(found) == 2  # the second without iRPE in either layer
+
+
+def test_muted_models_leave_nothing_behind():
+    model = deit(rel_pos_encoding=IRPE, pos_encoding=dict(type='mmposenc.PEG'))
+    image = torch.randn(1, 3, 32, 40)
+    before, names = model(image)[0], list(model.state_dict())
+    plain = deit()
+    plain.load_state_dict(model.state_dict(), strict=False)
+    assert can_leave_out(model) and not can_leave_out(plain)
+    with without_encodings(model):
+        torch.testing.assert_close(model(image)[0], plain(image)[0])
+    torch.testing.assert_close(model(image)[0], before)
+    assert list(model.state_dict()) == names
+    shrinking = deit(pos_encoding=dict(type='mmposenc.PEG', padding='none'))
+    with pytest.raises(ValueError, match='changes the grid'), without_encodings(shrinking):
+        pass
+    assert not shrinking.pos_encodings.at['after0'][0]._forward_hooks
+    assert list(draw('matrix', shrinking, block=1).arrays) == ['weights_0']
+
+
+@pytest.mark.parametrize('options,shape', [
+    (dict(), (12, 16)), (dict(kernel_size=5, num_layers=2), (12, 16)),
+    (dict(conv='separable', kernel_size=7), (12, 16)), (dict(conv='dense', num_layers=2), None)])
+def test_kernels_are_the_weights(options, shape):
+    dims = 4 if shape is None else 192
+    peg = PEG(dims, norm_act=True, **options)
+    model = nn.Sequential(peg)
+    drawing = draw_figure('kernels', [Subject(model, lambda: None, 'x')], Choice())
+    convs = [layer for layer in peg.proj
+             if isinstance(layer, nn.Conv2d) and layer.kernel_size != (1, 1)]
+    assert len(drawing.arrays) == len(convs) == options.get('num_layers', 1)
+    for layer, conv in enumerate(convs):
+        found = drawing.arrays[f'kernels_{layer}']
+        weight = conv.weight.detach().numpy()
+        if shape is None:
+            np.testing.assert_array_equal(found, weight)
+        else:
+            assert found.shape[:2] == shape
+            np.testing.assert_array_equal(found.reshape(192, *found.shape[2:]), weight[:, 0])
+    image = drawing.figure.axes[0].images[0].get_array()
+    side = options.get('kernel_size', 3)
+    np.testing.assert_array_equal(image[:side, side + 1:2 * side + 1],
+                                  drawing.arrays['kernels_0'][0, 1])
+
+
+def test_kernels_that_fill_no_whole_row():
+    found = draw_figure('kernels', [Subject(nn.Sequential(PEG(7)), lambda: None, 'x')], Choice())
+    kernels = found.arrays['kernels_0']
+    assert kernels.shape == (2, 4, 3, 3) and np.isnan(kernels[1, 3]).all()
+    assert np.isfinite(kernels[1, 2]).all()
+
+
+def index_of(x, alpha, beta, gamma):
+    """g of iRPE's eq. 18, clipped and truncated as its release does."""
+    size = abs(x)
+    if size <= alpha:
+        steps = round(size)
+    else:
+        steps = round(alpha + math.log(size / alpha) / math.log(gamma / alpha) * (beta - alpha))
+    return int(math.copysign(min(steps, beta), x))
+
+
+def buckets_of(kind, cell, hw, params):
+    """Buckets of one query, a pair of cells at a time, from the paper's eqs. 14 to 25."""
+    middle = int(params[1])
+    ranks = {square: rank for rank, square in enumerate(sorted(
+        {r * r + c * c for r in range(hw[0] + hw[1]) for c in range(hw[0] + hw[1])}))}
+    found = np.zeros(hw, int)
+    for row in range(hw[0]):
+        for col in range(hw[1]):
+            dr, dc = cell[0] - row, cell[1] - col
+            square = dr * dr + dc * dc
+            rows, cols = (index_of(each, *params) + middle for each in (dr, dc))
+            found[row, col] = {
+                'euclidean': index_of(round(math.sqrt(square)), *params) + middle,
+                'quantization by rank (paper)': index_of(ranks[square], *params) + middle,
+                'quantization by square (release)': index_of(square, *params) + middle,
+                'cross, rows': rows, 'cross, columns': cols,
+                'product': rows * (2 * middle + 1) + cols}[kind]
+    return found
+
+
+@pytest.mark.parametrize('ratio', [1.9, 3.0])
+def test_buckets_by_the_papers_formula(ratio):
+    model = deit(rel_pos_encoding=dict(IRPE, ratio=ratio), img_size=(56, 72))
+    drawing = draw('buckets', model, (56, 72), places=((0.0, 0.0), (0.5, 0.5), (0.99, 0.2)))
+    cells = [(0, 0), (3, 4), (6, 1)]
+    assert drawing.arrays.pop('cells').tolist() == [list(cell) for cell in cells]
+    assert len(drawing.arrays) == 6
+    params = ratio, 2 * ratio, 8 * ratio
+    for kind, maps in drawing.arrays.items():
+        for cell, found in zip(cells, maps, strict=True):
+            np.testing.assert_array_equal(found, buckets_of(kind, cell, (7, 9), params))
+    offsets = draw('index', model, (56, 72)).arrays
+    assert offsets['piecewise'].tolist() == [index_of(int(x), *params) for x in offsets['offsets']]
+    assert offsets['clip'].tolist() == [
+        int(max(-2 * ratio, min(2 * ratio, int(x)))) for x in offsets['offsets']]
+
+
+def test_buckets_of_reduced_keys():
+    """Keys lie at the centres of the 2 x 2 cells that they pool; a ninth row has none."""
+    torch.manual_seed(0)
+    model = PVT(embed_dims=(8, 8), num_layers=(1, 1), num_heads=(2, 1), sr_ratios=(2, 1),
+                mlp_ratios=(1, 1), patch_sizes=(4, 2), out_indices=(1,), rel_pos_encoding=IRPE)
+    drawing = draw('buckets', model, (36, 40), places=((0.99, 0.0),))
+    found, = drawing.arrays['product']
+    assert found.shape == (4, 5) and drawing.arrays['cells'].tolist() == [[8, 0]]
+    for row, col in np.ndindex(4, 5):
+        rows, cols = (index_of(at - (2 * key + 0.5), 1.9, 3.8, 15.2) + 3
+                      for at, key in ((8, row), (0, col)))
+        assert found[row, col] == rows * 7 + cols
+    # What is added there, in its cell of the sheet.
+    biased = PVT(embed_dims=(8, 8), num_layers=(1, 1), num_heads=(2, 1), sr_ratios=(2, 1),
+                 mlp_ratios=(1, 1), patch_sizes=(4, 2), out_indices=(1,),
+                 rel_pos_encoding=dict(IRPE, mode='bias'))
+    table = biased.stages[0].blocks[0].attn.rel_pos_encoding.table_k
+    nn.init.normal_(table)
+    maps = draw('references', biased, (36, 40), references=9).arrays
+    assert maps['maps'].shape == (9, 9, 4, 5) and maps['cells'][8, 0].tolist() == [8, 0]
+    np.testing.assert_array_equal(maps['maps'][8, 0], table.detach().numpy()[0, found])
+    marker = drawing.figure.axes[-1].lines[0]
+    assert (marker.get_ydata()[0], marker.get_xdata()[0]) == (3.75, -0.25)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize('mode', ['bias', 'contextual'])
+def test_references_by_a_loop(mode):
+    model = deit(rel_pos_encoding=dict(IRPE, mode=mode, shared_heads=False))
+    attn = model.blocks[2].attn
+    found = draw('references', model, block=2, references=3, head=1).arrays
+    assert found['cells'][:, :, 0].tolist() == [[0] * 3, [2] * 3, [3] * 3]
+    assert found['cells'][0, :, 1].tolist() == [0, 2, 4]
+    x = inputs_of(attn, model)[0]
+    q = attn.qkv(x).view(1, -1, 3, 2, 8)[0, 1:, 0, 1] / math.sqrt(8)
+    table = attn.rel_pos_encoding.table_k[1]
+    for place, (row, col) in enumerate(found['cells'].reshape(-1, 2).tolist()):
+        tile = found['maps'].reshape(9, 4, 5)[place]
+        ids = buckets_of('product', (row, col), (4, 5), (1.9, 3.8, 15.2))
+        for key in np.ndindex(4, 5):
+            entry = table[..., ids[key]]
+            expected = entry if mode == 'bias' else q[row * 5 + col] @ entry
+            close(tile[key], expected.numpy())
+
+
+def cosine(a, b):
+    return sum(a * b) / math.sqrt(sum(a * a) * sum(b * b))
+
+
+@torch.no_grad()
+def test_similarity_by_a_loop():
+    learned = dict(type='mmposenc.LearnedPositionEmbedding')
+    model = deit(pos_encoding=[learned, dict(type='mmposenc.PEG')],
+                 rel_pos_encoding=dict(IRPE, mode='bias', shared_heads=False))
+    table = model.pos_encodings.at['before'][0].pos_embed[0, 1:].double().numpy()
+    peg = model.pos_encodings.at['after0'][0]
+    tokens = inputs_of(peg, model)[0][:, 1:]
+    added = peg.proj(tokens.transpose(1, 2).view(1, 16, 4, 5))[0].flatten(1).T.double().numpy()
+    bias = model.blocks[0].attn.rel_pos_encoding.bias_map((4, 5))[0, :, 1:, 1:]
+    rows = bias.transpose(0, 1).flatten(1).double().numpy()
+    for block, vectors in enumerate((table, added, rows)):
+        found = draw('similarity', model, block=block).arrays['maps']
+        assert found.shape == (4, 5, 4, 5)
+        for i in range(20):
+            for j in range(20):
+                close(found.reshape(20, 20)[i, j], cosine(vectors[i], vectors[j]), 1e-5)
+    few = draw('similarity', model, references=2).arrays
+    np.testing.assert_array_equal(few['cells'][0], [(1, 1), (1, 3)])
+    with pytest.raises(ValueError, match=r'block=5 must be from 0 to 4, .*0 pos_encodings.at'):
+        draw('similarity', model, block=5)
+
+
+@pytest.mark.parametrize('on', ['k', 'qkv'])
+def test_cost_is_what_the_model_is_counted_with(on):
+    """At the sides that are whole grids; by pairs as the release computes its values."""
+    encoding = dict(IRPE, rpe_on=on)
+    model, plain = deit(rel_pos_encoding=encoding), deit()
+    found = draw('cost', model, (32, 40)).arrays
+    assert found['scales'][[1, 3]].tolist() == [1, 2]
+    for place in (1, 3):
+        size = tuple(int(side * found['scales'][place]) for side in (32, 40))
+        assert found['buckets'][place] == count_macs(model, size) - count_macs(plain, size)
+        length = 1 + size[0] * size[1] // 64
+        assert found['pairs'][place] == 3 * len(on) * length ** 2 * 16
+    bias = deit(rel_pos_encoding=dict(IRPE, mode='bias'))
+    with pytest.raises(ValueError, match="the model has no IRPE with mode='contextual'"):
+        draw('cost', bias)
+
+
+def test_similarity_of_a_zero_vector_is_zero():
+    found = cosine_similarity(np.array([[3.0, 0.0], [0.0, 0.0], [3.0, 3.0]]))
+    np.testing.assert_allclose(found, [[1, 0, 0.5 ** 0.5], [0, 0, 0], [0.5 ** 0.5, 0, 1]])
+
+
+def test_sheets_and_their_ticks():
+    maps = np.arange(2 * 3 * 2 * 2).reshape(2, 3, 2, 2)
+    sheet = tile_sheet(maps)
+    assert sheet.shape == (5, 8)
+    for row, col, r, c in np.ndindex(maps.shape):
+        assert sheet[row * 3 + r, col * 3 + c] == maps[row, col, r, c]
+    assert np.isnan(sheet[2]).all() and np.isnan(sheet[:, [2, 5]]).all()
+    assert tile_ticks('abc', 2) == {0.5: 'a', 3.5: 'b', 6.5: 'c'}
+    assert reference_cells((14, 3), 5) == [[(r, c) for c in range(3)] for r in (1, 4, 7, 9, 12)]
+
+
+@pytest.mark.parametrize('name,options,choice,match', [
+    ('matrix', {}, dict(block=3), 'block=3 must be from 0 to 2, .*0 blocks.0.attn, 1 blocks.1'),
+    ('matrix', {}, dict(block=-1), 'block=-1 must be from 0 to 2'),
+    ('matrix', {}, dict(head=2), 'head=2 must be from 0 to 1'),
+    ('kernels', {}, {}, 'the model has no PEGs'),
+    ('buckets', {}, {}, 'blocks.0.attn has no relative encoding, which has no buckets'),
+    ('index', dict(rel_pos_encoding=dict(type='mmposenc.SASARPE')), {}, 'has SASARPE, which has'),
+    ('references', {}, {}, r'block=0 \(blocks.0.attn\) has no relative encoding that adds'),
+    ('references', dict(rel_pos_encoding=dict(IRPE, rpe_on='v')), {}, 'has no relative encoding'),
+    ('references', dict(rel_pos_encoding=IRPE), dict(references=0), 'references=0 must be'),
+    ('similarity', {}, {}, 'the model has no encodings that add to tokens or logits'),
+    ('sizes of nothing', {}, {}, 'figure=.* must be one of matrix, kernels'),
+])
+def test_bad_input(name, options, choice, match):
+    with pytest.raises(ValueError, match=match):
+        draw(name, deit(**options), **choice)
+
+
+def test_every_figure_names_its_axes_and_its_source():
+    model = deit(rel_pos_encoding=dict(type='mmposenc.CombinedRPE', encodings=[IRPE]),
+                 pos_encoding=dict(type='mmposenc.PEG'))
+    for name in FIGURES:
+        figure = draw(name, model).figure
+        axes = [each for each in figure.axes if each.get_label() != '<colorbar>']
+        assert all(each.get_xlabel() and each.get_ylabel() for each in axes), name
+        titles = [figure.get_suptitle(), *(each.get_title() for each in axes)]
+        assert any('test.py, untrained' in title for title in titles), name
