@@ -46,6 +46,18 @@ def test_pieces(name, grids, prefix):
                       expected)
 
 
+@pytest.mark.parametrize('grids', [((4, 4), None), ((4, 6), Grid(2, 3, 2.0, 2.0))])
+@pytest.mark.parametrize('name', examples.RELATIVE)
+def test_pieces_of_one_head(name, grids):
+    """As in PVT's first stage; on a square grid a mixed-up axis would be no error."""
+    encoding = examples.relative(name, grids[0], num_heads=1)
+    inputs = random_inputs(encoding, *grids)
+    expected = results(encoding, inputs, *grids, form='definition')
+    for options in PIECES:
+        with pieces_of(**options):
+            close(results(encoding, inputs, *grids, form='pieces'), expected)
+
+
 def dropped(encoding, inputs, grids, mask, seed=3):
     """Output and gradients of pieces with dropout, and the weights they kept."""
     calls = []

@@ -131,8 +131,8 @@ class AxisWriter(LogitWriter):
             torch.einsum(f'nyxd,{head}xkd->nyxk', cells[..., self.by_col], cols)]
         by_row, by_col = self._of(work, 'row_bias'), self._of(work, 'col_bias')
         if by_row is not None and by_col is not None:
-            self._products[0] += by_row[..., None, :]
-            self._products[1] += by_col[:, None]
+            self._products[0] += by_row.unsqueeze(-2)
+            self._products[1] += by_col.unsqueeze(-3)
         vector = self._of(work, 'prefix')
         if vector is not None:
             self._products.append(cells @ vector.transpose(-2, -1).unsqueeze(-3))
