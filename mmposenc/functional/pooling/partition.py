@@ -28,6 +28,7 @@ class Options(NamedTuple):
     causal: bool
     cut: float
     stride: int
+    every: bool = False
 
 
 class Block(NamedTuple):
