@@ -53,14 +53,14 @@ def make_grid(rois: Tensor, num_images: int, size: tuple[int, int], spatial_scal
         raise ValueError(f'rois[:, 0] must be image indices in [0, {num_images}), got '
                          f'{int(image.min())} to {int(image.max())}')
     corners = rois[:, 1:] * spatial_scale - (0.5 if aligned else 0.0)
-    start, end = corners[:, [1, 0]], corners[:, [3, 2]]
+    start, end = corners[:, :2].flip(1), corners[:, 2:].flip(1)
     extent = end - start
     if not aligned:
         extent = extent.clamp(min=1)  # as the first version of RoIAlign did
     elif not bool((extent >= 0).all()):
         bad = rois[~(extent >= 0).all(1)][0].tolist()
         raise ValueError(f'rois must have x2 >= x1 and y2 >= y1 and no NaN, got {bad}')
-    bin_size = extent / extent.new_tensor(size)
+    bin_size = torch.stack([extent[:, axis] / side for axis, side in enumerate(size)], 1)
     if sampling_ratio > 0:
         samples = torch.full_like(extent, sampling_ratio, dtype=torch.long)
     else:  # about one sample a pixel; the compiled kernel rounds up in float32

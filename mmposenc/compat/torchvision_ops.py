@@ -31,5 +31,6 @@ def has_kernel(name: str, like: torch.Tensor) -> bool:
         return False
     with contextlib.suppress(ImportError, RuntimeError):
         import torchvision  # noqa: F401
-    return torch._C._dispatch_has_kernel_for_dispatch_key(f'torchvision::{name}',
-                                                          like.device.type.upper())
+    return hasattr(torch.ops.torchvision, name) and (
+        torch._C._dispatch_has_kernel_for_dispatch_key(f'torchvision::{name}',
+                                                       like.device.type.upper()))

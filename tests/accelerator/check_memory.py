@@ -1,5 +1,5 @@
-"""Memory of one attention in training, counted with the stand-in (benchmarks/accelerator_memory.py):
-what docs/results_gpu.md says, with a tenth to spare."""
+"""Memory of one attention in training, counted with the stand-in
+(benchmarks/accelerator_memory.py): what docs/results_gpu.md says, with a tenth to spare."""
 import pytest
 import torch
 from scripts import load_script
@@ -13,8 +13,8 @@ PEAKS = {
     'IRPE cross k': ('fused', 223), 'IRPE product bias': ('flex', 59),
     'RelativePositionBias': ('flex', 59), 'LogSpacedCPB': ('flex', 90), 'ShawRPE': ('flex', 206),
     'ShawRPE with values': ('pieces', 142), 'HuangRPE': ('flex', 354),
-    'TransformerXLRPE': ('fused', 249), 'SASARPE': ('fused', 218), 'QueryRelative2D': ('fused', 223),
-    'QueryRelative1D': ('pieces', 102)}
+    'TransformerXLRPE': ('fused', 249), 'SASARPE': ('fused', 218),
+    'QueryRelative2D': ('fused', 223), 'QueryRelative1D': ('pieces', 102)}
 
 
 @pytest.mark.parametrize('name', PEAKS)

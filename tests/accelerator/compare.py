@@ -30,11 +30,13 @@ def step(model: nn.Module, call: Callable[..., Any], inputs: list[Tensor],
 
 
 def compare(model: nn.Module, call: Callable[..., Any], inputs: list[Tensor], *,
-            reference: nn.Module | None = None, autocast: torch.dtype | None = None, tolerance: float = 1e-4) -> Counter:
+            reference: nn.Module | None = None, autocast: torch.dtype | None = None,
+            tolerance: float = 1e-4) -> Counter:
     """Check a training step's outputs and gradients; returns the waits of a second step, when what
     depends on sizes alone has been seen.
 
-    ``reference`` is what runs on the CPU instead of a copy. Gradients are compared by their norms, those that are zero but for rounding with the largest.
+    ``reference`` is what runs on the CPU instead of a copy. Gradients are compared by their norms,
+    those that are zero but for rounding with the largest.
     """
     own = [x.clone().requires_grad_(x.is_floating_point()) for x in inputs]
     outs, grads = step(reference or copy.deepcopy(model), call, own, lambda x: x)
