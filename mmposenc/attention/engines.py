@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import importlib.util
+import warnings
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import NamedTuple
@@ -258,7 +259,14 @@ def flex(problem: Problem) -> Tensor:
         raise ValueError(f"form='flex' takes neither dropout (dropout_p={problem.dropout_p}), "
                          f"attn_mask nor regions; use 'auto', 'pieces' or 'definition'")
     q, k, v = split(problem.qkv)
-    return flex_attention(q, k, v, problem.terms, problem.key_padding, problem.scale)
+    try:
+        return flex_attention(q, k, v, problem.terms, problem.key_padding, problem.scale)
+    except Exception as error:  # by its name: importing torch._dynamo takes a second
+        if type(error).__name__ != 'FailOnRecompileLimitHit':
+            raise
+        warnings.warn('FlexAttention was compiled too often for calls of this kind; pieces compute '
+                      'them from here on (torch._dynamo.config.recompile_limit)', stacklevel=2)
+        return pieces(problem)
 
 
 ENGINES: dict[str, Callable[[Problem], Tensor]] = {

@@ -166,8 +166,8 @@ def roi_align_forward(input: Tensor, rois: Tensor, output: Tensor, argmax_y: Ten
     Raises:
         ValueError: for a region of negative size (aligned) or of an image that is not there.
 
-    The same as mmcv's CPU kernel. On an accelerator torchvision's kernel is taken for averages where
-    there is one: it waits for nothing, and looks at no region.
+    The same as mmcv's CPU kernel. On an accelerator torchvision's kernel is taken for averages
+    where there is one: it waits for nothing, and looks at no region.
     """
     if rois.size(0) == 0:
         return

@@ -1,6 +1,7 @@
 """torchvision's operators: which of its kernels there are, and the two schemas that
 ``import torchvision`` needs when its binary can't load."""
 import contextlib
+import importlib
 
 import torch
 
@@ -30,7 +31,7 @@ def has_kernel(name: str, like: torch.Tensor) -> bool:
     if like.device.type == 'cpu':
         return False
     with contextlib.suppress(ImportError, RuntimeError):
-        import torchvision  # noqa: F401
+        importlib.import_module('torchvision')
     return hasattr(torch.ops.torchvision, name) and (
         torch._C._dispatch_has_kernel_for_dispatch_key(f'torchvision::{name}',
                                                        like.device.type.upper()))

@@ -78,7 +78,7 @@ class LogSpacedCPB(OffsetBiasEncoding):
         if step >= len(axes[0]):
             return self._rows(*axes).permute(2, 0, 1)
         parts = [checkpoint(self._rows, some, axes[1], use_reentrant=False,
-                            preserve_rng_state=False) for some in axes[0].split(step)]
+                            preserve_rng_state=False) for some in torch.split(axes[0], step)]
         return torch.cat(parts).permute(2, 0, 1)
 
     def _rows(self, row: Tensor, col: Tensor) -> Tensor:

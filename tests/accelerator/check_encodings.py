@@ -97,6 +97,55 @@ def test_token_encodings(name, masked):
     assert waits.total() <= name.startswith('ContextPool'), waits
 
 
+def test_a_large_map_is_pooled_with_one_wait(monkeypatch):
+    """Too many tokens for one block: queries in their order, not by their sizes."""
+    from mmposenc.functional.pooling import partition
+    monkeypatch.setattr(partition, 'BLOCK_ELEMENTS', {'cpu': 2 ** 9, 'cuda': 2 ** 9})
+    monkeypatch.setattr(partition, 'WHOLE_PAIRS', 2 ** 9)
+    encoding = off_zero(build_encoding(dict(type='ContextPool'), TokenEncoding, 'encoding',
+                                       embed_dims=16))
+    waits = compare(encoding, lambda m, x: m(x, (8, 9)), [draw(2, 72, 16)])
+    assert waits.total() <= 1, waits
+
+
+DETERMINISTIC = ('IRPE product qkv', 'IRPE quantization k', 'CombinedRPE')
+
+
+@pytest.mark.parametrize('form', ['definition', 'pieces'])
+@pytest.mark.parametrize('name', DETERMINISTIC)
+def test_relative_encodings_are_deterministic(name, form, deterministic):
+    encoding = off_zero(examples.relative(name, (4, 5), head_dims=8))
+    compare(Attend(encoding, ((4, 5), None), form), lambda m, *x: m(*x),
+            [draw(2, 2, 20, 8) for _ in range(3)])
+
+
+@pytest.mark.parametrize('name', ['PEG norm_act', 'learned', 'learned bilinear', 'sin-cos',
+                                  'ContextPool '])
+def test_token_encodings_are_deterministic(name, deterministic):
+    encoding = off_zero(build_encoding(dict(TOKEN[name]), TokenEncoding, 'encoding', embed_dims=16,
+                                       grid_shape=(8, 9)))
+    compare(encoding, lambda m, x, hidden: m(x, (8, 9), padding_mask=hidden),
+            [draw(2, 72, 16), padding(2, 8, 9)])
+
+
+def test_what_has_no_deterministic_form_raises_here_too(deterministic):
+    with StandIn() as gpu:
+        x = gpu.tensor(draw(1, 2, 4, 4), True)
+        out = torch.nn.functional.interpolate(x, size=(5, 6), mode='bicubic')
+        with pytest.raises(RuntimeError, match='does not have a deterministic implementation'):
+            out.sum().backward()
+        with pytest.raises(RuntimeError, match='does not have a deterministic implementation'):
+            x.cumsum(0)
+
+
+@pytest.fixture
+def deterministic():
+    """What ``randomness=dict(deterministic=True)`` sets."""
+    torch.use_deterministic_algorithms(True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
 IRPE = dict(type='IRPE', rpe_on='qkv')
 MODULES = {
     'multihead': lambda: MultiheadAttention(16, 2),

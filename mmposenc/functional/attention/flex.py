@@ -1,6 +1,7 @@
 """Terms as score_mods of FlexAttention: look-ups are read inside its kernel."""
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Hashable, Sequence
 from functools import cache
 from typing import Any
@@ -29,8 +30,8 @@ def flex_attention(q: Tensor, k: Tensor, v: Tensor, terms: Sequence[Term],
         (B, heads, Lq, head_dims). On a CPU not compiled, to be compared with: it builds all pairs.
 
     Raises:
-        torch._dynamo.exc.FailOnRecompileLimitHit: where sizes, options and dtypes of one kind of
-            call took turns so often that it would run uncompiled.
+        torch._dynamo.exc.FailOnRecompileLimitHit: where it was compiled for one kind of call so
+            often that torch would run it uncompiled.
     """
     mods = [term.score_mod(q, k, scale) for term in terms]
 
@@ -61,23 +62,28 @@ def padding_blocks(key_padding: Tensor, len_q: int) -> Any:
     from torch.nn.attention.flex_attention import BlockMask
     valid = ~key_padding
     blocks = F.pad(valid, (0, -valid.shape[1] % BLOCK)).unflatten(1, (-1, BLOCK))  # type: ignore[no-untyped-call]
-    whole = blocks.all(2)
-    ordered = []
-    for each in (blocks.any(2) & ~whole, whole):
-        index = each.int().argsort(dim=1, descending=True, stable=True).int()
-        rows = -(-len_q // BLOCK)
-        ordered += [each.sum(1, dtype=torch.int32)[:, None, None].repeat(1, 1, rows),
-                    index[:, None, None].repeat(1, 1, rows, 1)]
+    # Blocks that reach beyond the last query are never whole.
+    first = torch.arange(0, len_q, BLOCK, device=valid.device)[:, None]
+    whole = blocks.all(2)[:, None, None] & (first + BLOCK <= len_q)  # (B, 1, rows, columns)
+    ordered: list[Tensor] = []
+    for each in (blocks.any(2)[:, None, None] & ~whole, whole):
+        index = each.int().argsort(dim=3, descending=True, stable=True).int()
+        ordered += [each.sum(3, dtype=torch.int32), index]
+    some, which, wholly, which_wholly = ordered
     return BlockMask.from_kv_blocks(
-        *ordered, BLOCK_SIZE=BLOCK, mask_mod=lambda b, h, i, j: valid[b, j],
-        seq_lengths=(len_q, valid.shape[1]))
+        some, which, wholly, which_wholly, BLOCK_SIZE=BLOCK,
+        mask_mod=lambda b, h, i, j: valid[b, j], seq_lengths=(len_q, valid.shape[1]))
 
 
 @cache
 def compiled(key: Hashable) -> Callable[..., Any]:
     """FlexAttention compiled for one kind of call: kinds do not use up each other's
     recompilations, after which torch would fall back to all pairs; with ``fullgraph`` it raises."""
-    return torch.compile(_eager(), dynamic=True, fullgraph=True, isolate_recompiles=True)
+    compiler: Any = torch.compile
+    isolate = 'isolate_recompiles' in inspect.signature(compiler).parameters  # torch 2.13
+    run: Callable[..., Any] = compiler(_eager(), dynamic=True, fullgraph=True,
+                                       **(dict(isolate_recompiles=True) if isolate else {}))
+    return run
 
 
 def _eager() -> Callable[..., Any]:

@@ -33,7 +33,7 @@ class _Table(Term):
     def has_score_mod(self) -> bool:
         """See :class:`Term`: look-ups of all places of a sequence are larger than the logits."""
         keys = self.buckets.prefix + self.buckets.key.num_cells
-        return super().has_score_mod and self.buckets.num <= keys
+        return super().has_score_mod and (self.reads_by_bucket or self.buckets.num <= keys)
 
     def _by_head(self, scale: float, like: Tensor) -> Tensor:
         table = self.table if scale == 1.0 else self.table * scale
