@@ -1,4 +1,4 @@
-"""Encodings and attention modules on the stand-in."""
+"""Encodings and attention modules on the stand-in, all with deterministic algorithms asked for."""
 import copy
 
 import examples
@@ -22,6 +22,14 @@ from mmposenc.functional import Grid, limits
 GRIDS = {'prefix': ((4, 5), None, 1), 'reduced': ((4, 6), Grid(2, 3, 2.0, 2.0), 0)}
 
 
+@pytest.fixture
+def deterministic():
+    """What ``randomness=dict(deterministic=True)`` sets."""
+    torch.use_deterministic_algorithms(True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
 class Attend(nn.Module):
     def __init__(self, encoding, grids, form):
         super().__init__()
@@ -41,6 +49,7 @@ def forms(encoding, query, key):
     return [form for form, yes in able.items() if yes]
 
 
+@pytest.mark.usefixtures('deterministic')
 @pytest.mark.parametrize('grid', GRIDS)
 @pytest.mark.parametrize('name', examples.RELATIVE)
 def test_relative_encodings(name, grid):
@@ -87,6 +96,7 @@ TOKEN = {
         'definition': dict(form='definition')}.items()}}
 
 
+@pytest.mark.usefixtures('deterministic')
 @pytest.mark.parametrize('masked', [False, True])
 @pytest.mark.parametrize('name', TOKEN)
 def test_token_encodings(name, masked):
@@ -108,26 +118,6 @@ def test_a_large_map_is_pooled_with_one_wait(monkeypatch):
     assert waits.total() <= 1, waits
 
 
-DETERMINISTIC = ('IRPE product qkv', 'IRPE quantization k', 'CombinedRPE')
-
-
-@pytest.mark.parametrize('form', ['definition', 'pieces'])
-@pytest.mark.parametrize('name', DETERMINISTIC)
-def test_relative_encodings_are_deterministic(name, form, deterministic):
-    encoding = off_zero(examples.relative(name, (4, 5), head_dims=8))
-    compare(Attend(encoding, ((4, 5), None), form), lambda m, *x: m(*x),
-            [draw(2, 2, 20, 8) for _ in range(3)])
-
-
-@pytest.mark.parametrize('name', ['PEG norm_act', 'learned', 'learned bilinear', 'sin-cos',
-                                  'ContextPool '])
-def test_token_encodings_are_deterministic(name, deterministic):
-    encoding = off_zero(build_encoding(dict(TOKEN[name]), TokenEncoding, 'encoding', embed_dims=16,
-                                       grid_shape=(8, 9)))
-    compare(encoding, lambda m, x, hidden: m(x, (8, 9), padding_mask=hidden),
-            [draw(2, 72, 16), padding(2, 8, 9)])
-
-
 def test_what_has_no_deterministic_form_raises_here_too(deterministic):
     with StandIn() as gpu:
         x = gpu.tensor(draw(1, 2, 4, 4), True)
@@ -136,14 +126,6 @@ def test_what_has_no_deterministic_form_raises_here_too(deterministic):
             out.sum().backward()
         with pytest.raises(RuntimeError, match='does not have a deterministic implementation'):
             x.cumsum(0)
-
-
-@pytest.fixture
-def deterministic():
-    """What ``randomness=dict(deterministic=True)`` sets."""
-    torch.use_deterministic_algorithms(True)
-    yield
-    torch.use_deterministic_algorithms(False)
 
 
 IRPE = dict(type='IRPE', rpe_on='qkv')
@@ -163,6 +145,7 @@ MODULES = {
                                                  pad_small_map=True)}
 
 
+@pytest.mark.usefixtures('deterministic')
 @pytest.mark.parametrize('large', [False, True])
 @pytest.mark.parametrize('name', MODULES)
 def test_attention_modules(name, large, monkeypatch):
