@@ -2,7 +2,9 @@
 from __future__ import annotations
 
 import importlib.util
+import warnings
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -12,7 +14,7 @@ from torch import Tensor
 from ..functional import limits
 from ..functional.attention.axis_terms import AxisHalves
 from ..functional.attention.driver import Call, Hide, attend_in_pieces, split
-from ..functional.attention.flex import flex_attention, has_score_mod
+from ..functional.attention.flex import flex_attention
 from ..functional.attention.layout import Cut, Layout
 from ..functional.attention.offset_terms import OffsetBias
 from ..functional.attention.regions import apart, hide_regions, run_by_region
@@ -84,7 +86,9 @@ def choose(problem: Problem) -> str:
             return 'fused'
         if problem.bytes <= limits.ACCELERATOR_DEFINITION_BYTES or not has_writers(problem):
             return 'definition'
-        return 'flex' if fits_flex(problem) else 'pieces'
+        # FlexAttention computes blocks of 128 x 128 pairs: a window of 7 x 7 cells would fill 15 %.
+        return ('flex' if problem.pairs >= limits.WINDOW_PAIRS and fits_flex(problem)
+                else 'pieces')
     if problem.bytes <= limits.DEFINITION_BYTES or not has_writers(problem):
         return 'definition'
     if is_plain and (problem.regions is None or not problem.trains):
@@ -158,7 +162,7 @@ def fused(problem: Problem) -> Tensor:
     scale, dims = problem.scale, v.shape[-1]
     channels = [term for term in problem.terms if isinstance(term, AxisHalves | QueryVector)]
     if channels:
-        q, k, v = _add_channels(channels, q * scale, k, v)
+        q, k, v = _add_channels(channels, q, k, v, scale)
         scale = 1.0
     biases = [term.dense(q, k) for term in problem.terms if term not in channels]
     bias = sum(biases[1:], biases[0]) if biases else None
@@ -230,10 +234,17 @@ def _on_cpu(problem: Problem) -> bool:
 
 
 def fits_flex(problem: Problem) -> bool:
-    """Whether FlexAttention can run all of it."""
+    """Whether FlexAttention can run all of it; what its backward pass adds to look-ups comes in any
+    order."""
     return (problem.dropout_p == 0.0 and problem.attn_mask is None and problem.regions is None
-            and importlib.util.find_spec('triton') is not None
-            and all(has_score_mod(term) for term in problem.terms))
+            and has_triton() and not torch.are_deterministic_algorithms_enabled()
+            and all(term.has_score_mod for term in problem.terms))
+
+
+@cache
+def has_triton() -> bool:
+    """Whether FlexAttention can be compiled for a GPU here."""
+    return importlib.util.find_spec('triton') is not None
 
 
 def _refuse(form: str, terms: Sequence[Term]) -> None:
@@ -245,12 +256,19 @@ def _refuse(form: str, terms: Sequence[Term]) -> None:
 
 def flex(problem: Problem) -> Tensor:
     """FlexAttention with the terms' score_mods; compiled on an accelerator."""
-    _refuse('flex', [term for term in problem.terms if not has_score_mod(term)])
+    _refuse('flex', [term for term in problem.terms if not term.has_score_mod])
     if problem.dropout_p > 0.0 or problem.attn_mask is not None or problem.regions is not None:
         raise ValueError(f"form='flex' takes neither dropout (dropout_p={problem.dropout_p}), "
                          f"attn_mask nor regions; use 'auto', 'pieces' or 'definition'")
     q, k, v = split(problem.qkv)
-    return flex_attention(q * problem.scale, k, v, problem.terms, problem.key_padding)
+    try:
+        return flex_attention(q, k, v, problem.terms, problem.key_padding, problem.scale)
+    except Exception as error:  # by its name: importing torch._dynamo takes a second
+        if type(error).__name__ != 'FailOnRecompileLimitHit':
+            raise
+        warnings.warn('FlexAttention was compiled too often for calls of this kind; pieces compute '
+                      'them from here on (torch._dynamo.config.recompile_limit)', stacklevel=2)
+        return pieces(problem)
 
 
 ENGINES: dict[str, Callable[[Problem], Tensor]] = {
@@ -277,15 +295,15 @@ def _mask(problem: Problem, bias: Tensor | None, dtype: torch.dtype) -> Tensor |
     return bias.to(dtype).masked_fill(~keep, float('-inf'))
 
 
-def _add_channels(terms: Sequence[Term], q: Tensor, k: Tensor, v: Tensor
+def _add_channels(terms: Sequence[Term], q: Tensor, k: Tensor, v: Tensor, scale: float
                   ) -> tuple[Tensor, Tensor, Tensor]:
     """Further channels: queries hold their products with rows and columns of keys, and keys the
     one-hot number of their row and of their column; or a one and a number of the key. Padded to a
     multiple of 8, without which SDPA has no fast kernel on a GPU."""
-    queries, keys = [q], [k]
+    queries, keys = [q * scale], [k]
     for term in terms:
         if isinstance(term, AxisHalves):
-            rows, cols, _ = term.products(q)
+            rows, cols, _ = term.products(q, scale)
             hk, wk = rows.shape[-1], cols.shape[-1]
             cell = torch.arange(hk * wk, device=q.device)
             one_hot = torch.cat((cell[:, None] // wk == torch.arange(hk, device=q.device),
@@ -298,9 +316,11 @@ def _add_channels(terms: Sequence[Term], q: Tensor, k: Tensor, v: Tensor
             keys.append(term.dense(q, k).transpose(-2, -1))
     width = sum(x.shape[-1] for x in queries)
     fill = -width % 8
-    # Values of the same width keep SDPA on its fast path, which wants equal head_dims.
-    return (F.pad(torch.cat(queries, -1), (0, fill)), F.pad(torch.cat(keys, -1), (0, fill)),
-            F.pad(v, (0, width + fill - v.shape[-1])))
+    # Values of the same width keep SDPA on its fast path, which wants equal head_dims; not in
+    # float32 on a GPU, whose only fast kernel takes any, and outputs are as large as queries.
+    if q.device.type == 'cpu' or q.dtype != torch.float32:
+        v = F.pad(v, (0, width + fill - v.shape[-1]))
+    return F.pad(torch.cat(queries, -1), (0, fill)), F.pad(torch.cat(keys, -1), (0, fill)), v
 
 
 def ready(problem: Problem) -> Problem:

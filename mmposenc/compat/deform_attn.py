@@ -1,9 +1,25 @@
-"""Multi-scale deformable attention, through mmcv's own PyTorch form.
+"""Multi-scale deformable attention in PyTorch.
 
-mmcv uses that form on the CPU by itself; these are for GPUs, where it asks for the operator.
+mmcv has such a form too, and uses it on the CPU by itself; on a GPU it asks for the operator, and
+its form would wait for every size of every level, one by one.
 """
 import torch
+import torch.nn.functional as F
 from torch import Tensor
+
+
+def host_shapes(spatial_shapes: Tensor) -> list[tuple[int, int]]:
+    """(H, W) of the levels as numbers, read from a device once for each tensor: all modules of a
+    model share it, and what was read is noted on it.
+
+    Args:
+        spatial_shapes: (levels, 2), not written to later.
+    """
+    noted: list[tuple[int, int]] | None = getattr(spatial_shapes, 'host_shapes', None)
+    if noted is None:
+        noted = [(height, width) for height, width in spatial_shapes.tolist()]
+        spatial_shapes.host_shapes = noted  # type: ignore[attr-defined]
+    return noted
 
 
 def ms_deform_attn_forward(value: Tensor, spatial_shapes: Tensor, level_start_index: Tensor,
@@ -23,9 +39,18 @@ def ms_deform_attn_forward(value: Tensor, spatial_shapes: Tensor, level_start_in
     Returns:
         (B, queries, heads * head_dims).
     """
-    from mmcv.ops.multi_scale_deform_attn import multi_scale_deformable_attn_pytorch
-    return multi_scale_deformable_attn_pytorch(value, spatial_shapes, sampling_locations,
-                                               attention_weights)
+    batch, _, heads, dims = value.shape
+    shapes = host_shapes(spatial_shapes)
+    maps = value.split([height * width for height, width in shapes], 1)
+    # (levels, B * heads, queries, points, 2), from -1 to 1.
+    grids = (2 * sampling_locations - 1).permute(3, 0, 2, 1, 4, 5).flatten(1, 2)
+    samples = [
+        F.grid_sample(level.permute(0, 2, 3, 1).reshape(batch * heads, dims, *shape), grid,
+                      mode='bilinear', padding_mode='zeros', align_corners=False)
+        for level, shape, grid in zip(maps, shapes, grids.unbind(0), strict=True)]
+    weights = attention_weights.transpose(1, 2).flatten(0, 1).flatten(-2)[:, None]
+    out = (torch.cat(samples, -1) * weights).sum(-1)  # (B * heads, dims, queries)
+    return out.view(batch, heads * dims, -1).transpose(1, 2).contiguous()
 
 
 def ms_deform_attn_backward(value: Tensor, spatial_shapes: Tensor, level_start_index: Tensor,

@@ -3,6 +3,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .torchvision_ops import has_kernel
+
 BLOCK = 256  # boxes decided at once; small enough that a block against all stays in cache
 
 
@@ -55,25 +57,29 @@ def nms(boxes: Tensor, scores: Tensor, iou_threshold: float, offset: int) -> Ten
         ValueError: when a score is NaN.
 
     The same as mmcv's CPU kernel for float32; half precision is computed in float32, and
-    float64, which that kernel refuses, in float64.
+    float64, which that kernel refuses, in float64. On an accelerator torchvision's kernel is taken
+    where there is one, which waits once; it does not look for NaN.
     """
     if boxes.numel() == 0:
         return torch.empty(0, dtype=torch.long, device=boxes.device)
+    if offset == 0 and has_kernel('nms', boxes):
+        kept: Tensor = torch.ops.torchvision.nms(boxes.float(), scores.float(), iou_threshold)
+        return kept
     check_scores(scores)
     order = scores.sort(dim=0, descending=True, stable=True).indices
     if boxes.dtype in (torch.float16, torch.bfloat16):
         boxes = boxes.float()
     left = boxes[order]
     areas = (left[:, 2] - left[:, 0] + offset) * (left[:, 3] - left[:, 1] + offset)
-    kept = []
+    parts = []
     while len(order):
         head, head_areas = left[:BLOCK], areas[:BLOCK]
         within = pairwise_iou(head, head_areas, head, head_areas, offset) > iou_threshold
         stays = torch.from_numpy(keep_greedily(within.cpu().numpy())).to(boxes.device)
-        kept.append(order[:BLOCK][stays])
+        parts.append(order[:BLOCK][stays])
         order, left, areas = order[BLOCK:], left[BLOCK:], areas[BLOCK:]
         if len(order):
             dropped = pairwise_iou(head[stays], head_areas[stays], left, areas, offset)
             alive = ~(dropped > iou_threshold).any(0)
             order, left, areas = order[alive], left[alive], areas[alive]
-    return torch.cat(kept)
+    return torch.cat(parts)

@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .torchvision_ops import has_kernel
+
 MAX_SAMPLES = 1 << 20  # of one pass: bounds the index tensors to some 100 MB
 EMPTY_MAX = -10000.0  # what the compiled kernel starts its maximum from
 
@@ -51,14 +53,14 @@ def make_grid(rois: Tensor, num_images: int, size: tuple[int, int], spatial_scal
         raise ValueError(f'rois[:, 0] must be image indices in [0, {num_images}), got '
                          f'{int(image.min())} to {int(image.max())}')
     corners = rois[:, 1:] * spatial_scale - (0.5 if aligned else 0.0)
-    start, end = corners[:, [1, 0]], corners[:, [3, 2]]
+    start, end = corners[:, :2].flip(1), corners[:, 2:].flip(1)
     extent = end - start
     if not aligned:
         extent = extent.clamp(min=1)  # as the first version of RoIAlign did
     elif not bool((extent >= 0).all()):
         bad = rois[~(extent >= 0).all(1)][0].tolist()
         raise ValueError(f'rois must have x2 >= x1 and y2 >= y1 and no NaN, got {bad}')
-    bin_size = extent / extent.new_tensor(size)
+    bin_size = torch.stack([extent[:, axis] / side for axis, side in enumerate(size)], 1)
     if sampling_ratio > 0:
         samples = torch.full_like(extent, sampling_ratio, dtype=torch.long)
     else:  # about one sample a pixel; the compiled kernel rounds up in float32
@@ -164,9 +166,15 @@ def roi_align_forward(input: Tensor, rois: Tensor, output: Tensor, argmax_y: Ten
     Raises:
         ValueError: for a region of negative size (aligned) or of an image that is not there.
 
-    The same as mmcv's CPU kernel.
+    The same as mmcv's CPU kernel. On an accelerator torchvision's kernel is taken for averages
+    where there is one: it waits for nothing, and looks at no region.
     """
     if rois.size(0) == 0:
+        return
+    if pool_mode == 1 and has_kernel('roi_align', input):
+        output.copy_(torch.ops.torchvision.roi_align(
+            input, rois.to(input.dtype), spatial_scale, aligned_height, aligned_width,
+            sampling_ratio, aligned))
         return
     num_images, channels, height, width = input.shape
     size, dtype = (aligned_height, aligned_width), compute_dtype(input)
@@ -225,6 +233,12 @@ def roi_align_backward(grad_output: Tensor, rois: Tensor, argmax_y: Tensor, argm
                        aligned: bool) -> None:
     """Adds the gradient by the features to ``grad_input`` (N, C, H, W); see the forward."""
     if rois.size(0) == 0:
+        return
+    if pool_mode == 1 and has_kernel('_roi_align_backward', grad_output) and (
+            not torch.are_deterministic_algorithms_enabled()):  # its kernel adds atomically
+        grad_input.add_(torch.ops.torchvision._roi_align_backward(
+            grad_output, rois.to(grad_output.dtype), spatial_scale, aligned_height, aligned_width,
+            *grad_input.shape, sampling_ratio, aligned))
         return
     dtype = compute_dtype(grad_output)
     grad = grad_output.to(dtype)

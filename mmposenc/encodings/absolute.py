@@ -4,9 +4,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ..functional.grids import GridLike, as_grid, check_tokens, valid_extents
-from ..functional.masking import join_prefix, pad_map, split_prefix, tokens_to_map
-from ..functional.position_tables import INTERPOLATIONS, resize_position_table, sincos_2d
+from ..functional.grids import GridLike, as_grid, check_tokens, extents_of
+from ..functional.masking import join_prefix, split_prefix
+from ..functional.position_tables import (
+    INTERPOLATIONS,
+    resize_position_table,
+    resize_to_extents,
+    sincos_2d,
+)
 from .base import TokenEncoding
 from .checks import check_apply_to
 
@@ -20,20 +25,18 @@ class _AddedTable(TokenEncoding):
         super().__init__()
         self.apply_to = check_apply_to(apply_to)
 
-    def _table(self, hw_shape: tuple[int, int], like: Tensor) -> Tensor:
-        """The table (1, H*W, C) of a grid."""
+    def _table(self, hw_shape: tuple[int, int], extents: Tensor | None, like: Tensor) -> Tensor:
+        """The table (1, H*W, C) of a grid, or (B, H*W, C) of images that fill ``extents`` (B, 2)
+        of it."""
         raise NotImplementedError
 
     def _grid_table(self, hw_shape: tuple[int, int], padding_mask: Tensor | None,
                     like: Tensor) -> Tensor:
         if padding_mask is None:
-            return self._table(hw_shape, like)
+            return self._table(hw_shape, None, like)
         # A table resized to the padded grid would give an image other positions in every batch.
-        tables = []
-        for extent in valid_extents(padding_mask):
-            own = tokens_to_map(self._table(extent, like), extent)
-            tables.append(pad_map(own, hw_shape).flatten(2).transpose(1, 2))
-        return torch.cat(tables)
+        table = self._table(hw_shape, extents_of(padding_mask), like)
+        return table.masked_fill(padding_mask.flatten(1)[..., None], 0)
 
     def _add(self, x: Tensor, hw_shape: tuple[int, int], num_prefix_tokens: int,
              padding_mask: Tensor | None) -> Tensor:
@@ -85,8 +88,10 @@ class LearnedPositionEmbedding(_AddedTable):
         """Truncated normal, standard deviation 0.02, as DeiT and PVT."""
         nn.init.trunc_normal_(self.pos_embed, std=0.02)
 
-    def _table(self, hw_shape: tuple[int, int], like: Tensor) -> Tensor:
+    def _table(self, hw_shape: tuple[int, int], extents: Tensor | None, like: Tensor) -> Tensor:
         cells = self.pos_embed[:, self.num_prefix_embeds:]
+        if extents is not None:
+            return resize_to_extents(cells, self.grid_shape, extents, hw_shape, self.interpolation)
         return resize_position_table(cells, self.grid_shape, hw_shape, self.interpolation)
 
     def forward(self, x: Tensor, hw_shape: tuple[int, int], *, num_prefix_tokens: int = 0,
@@ -138,9 +143,10 @@ class SinCosPositionEncoding(_AddedTable):
         self.normalize = normalize
         self.layout = layout
 
-    def _table(self, hw_shape: tuple[int, int], like: Tensor) -> Tensor:
+    def _table(self, hw_shape: tuple[int, int], extents: Tensor | None, like: Tensor) -> Tensor:
         return sincos_2d(hw_shape, self.embed_dims, temperature=self.temperature,
                          normalize=self.normalize, layout=self.layout, device=like.device,
+                         extents=extents,
                          dtype=like.dtype if like.dtype.is_floating_point else torch.float32)
 
     def forward(self, x: Tensor, hw_shape: tuple[int, int], *, num_prefix_tokens: int = 0,

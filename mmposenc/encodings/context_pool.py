@@ -229,8 +229,7 @@ def _lengths(like: Tensor, padding: Tensor | None) -> Tensor:
 def _extents(like: Tensor, hw_shape: tuple[int, int], padding: Tensor | None) -> Tensor:
     """Rows and columns of each image (B, 2)."""
     if padding is None:
-        return torch.full_like(like[:, :1], hw_shape[0]) * like.new_tensor(
-            [1.0, hw_shape[1] / hw_shape[0]])
+        return torch.stack([torch.full_like(like[:, 0], side) for side in hw_shape], 1)
     valid = ~padding.view(len(like), *hw_shape)
     return torch.stack((valid[:, :, 0].sum(1), valid[:, 0].sum(1)), 1).to(like.dtype)
 

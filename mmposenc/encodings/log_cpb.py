@@ -3,7 +3,9 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
+from ..functional import limits
 from ..functional.grids import Grid, GridLike, as_grid
 from .offset_bias import OffsetBiasEncoding
 
@@ -71,10 +73,20 @@ class LogSpacedCPB(OffsetBiasEncoding):
             scaled = offset * (8.0 / max(length - 1, 1))
             log = scaled.sign() * torch.log2(scaled.abs() + 1.0) / 3.0
             axes.append(log.to(self._layers()[0].weight.dtype))
+        size = axes[1].numel() * self._layers()[0].out_features * axes[0].element_size()
+        step = max(1, limits.OFFSET_FEATURES_BYTES // size)
+        if step >= len(axes[0]):
+            return self._rows(*axes).permute(2, 0, 1)
+        parts = [checkpoint(self._rows, some, axes[1], use_reentrant=False,
+                            preserve_rng_state=False) for some in torch.split(axes[0], step)]
+        return torch.cat(parts).permute(2, 0, 1)
+
+    def _rows(self, row: Tensor, col: Tensor) -> Tensor:
+        """Bias (rows, cols, heads) of scaled offsets."""
         # The first layer is linear in each coordinate, so it is applied an axis at a time.
         hidden, out = self._layers()
-        features = axes[0][:, None, None] * hidden.weight[:, 0]
-        features = features + (axes[1][None, :, None] * hidden.weight[:, 1] + hidden.bias)
-        table: Tensor = 16.0 * torch.sigmoid(out(features.relu()))
-        return table.permute(2, 0, 1)
+        features = row[:, None, None] * hidden.weight[:, 0]
+        features = features + (col[None, :, None] * hidden.weight[:, 1] + hidden.bias)
+        bias: Tensor = 16.0 * torch.sigmoid(out(features.relu()))
+        return bias
 

@@ -148,10 +148,11 @@ def distance_rank(squared: Tensor, max_distance: int | None = None) -> Tensor:
     """
     reach = max_distance if max_distance is not None else math.isqrt(int(squared.max().item()) + 1)
     axis = torch.arange(reach + 1, device=squared.device).square()
-    is_distance = torch.zeros(2 * reach * reach + 1, device=squared.device)
+    # Whole numbers: sums of floating ones along a dimension have no deterministic form on CUDA.
+    is_distance = torch.zeros(2 * reach * reach + 1, dtype=torch.long, device=squared.device)
     # Past reach ** 2 some sums are missing, but nothing looks there.
-    is_distance[(axis[:, None] + axis).flatten()] = 1.0
-    return is_distance.cumsum(0)[squared.round().long()] - 1
+    is_distance[(axis[:, None] + axis).flatten()] = 1
+    return (is_distance.cumsum(0)[squared.round().long()] - 1).float()
 
 
 def bucket_ids(method: str, hw_query: GridLike, hw_key: GridLike | None = None, *,

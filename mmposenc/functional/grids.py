@@ -94,6 +94,22 @@ def cells_at_stride(hw_shape: tuple[int, int], stride: int, device: torch.device
     return (rows[:, None] * hw_shape[1] + cols).flatten()
 
 
+def extents_of(padding_mask: Tensor) -> Tensor:
+    """Rows and columns of the valid top-left rectangle of each image, (B, 2), on the mask's device.
+
+    Args:
+        padding_mask: (B, H, W) bool, True = padding, as batching pads: to the right and below.
+
+    Raises:
+        ValueError: as :func:`valid_extents`, on a CPU. An accelerator would have to wait for it,
+            and masks of this project's models are rectangles by construction.
+    """
+    if padding_mask.device.type == 'cpu' and not torch.compiler.is_compiling():
+        valid_extents(padding_mask)
+    valid = ~padding_mask
+    return torch.stack((valid[:, :, 0].sum(1), valid[:, 0].sum(1)), 1)
+
+
 def valid_extents(padding_mask: Tensor) -> list[tuple[int, int]]:
     """Rows and columns of the valid top-left rectangle of each image.
 

@@ -13,8 +13,13 @@ ROWS_BYTES = 1536 * 1024
 #: Pairs below which pieces of a training are half as large, and the bytes of weights kept: there
 #: tokens are most of the memory (windows of 7 x 7 and 8 x 8; benchmarks/windows.py).
 WINDOW_PAIRS, WINDOW_KEPT_BYTES = 128 * 128, 8 * 1024 * 1024
-#: The same on an accelerator, where a call costs more than its arithmetic (not measured on one).
+#: The same on an accelerator, where a call costs more than its arithmetic (by the stand-in, not
+#: measured on a GPU).
 ACCELERATOR_PIECE_BYTES = 64 * 1024 * 1024
+
+#: Bytes of hidden features of a network of offsets (log CPB) that training keeps; more of them are
+#: computed again, so many at a time (by the stand-in, not measured on a GPU).
+OFFSET_FEATURES_BYTES = 16 * 1024 * 1024
 
 #: Bytes of attention weights in all that training keeps; more of them are computed again
 #: (benchmarks/relative.py cost, row 577: 16 MiB; benchmarks/windows.py, 800x1333).
@@ -29,8 +34,10 @@ PLAIN_HALF_FROM = 128 * 128
 #: Bytes of all logits up to which the definition is no slower than pieces on a CPU
 #: (benchmarks/relative.py small).
 DEFINITION_BYTES = 1024 * 1024
-#: The same on an accelerator: what it may take there until it is measured.
-ACCELERATOR_DEFINITION_BYTES = 64 * 1024 * 1024
+#: The same on an accelerator: the definition takes up to 5.7 times as much, which is to stay under
+#: 64 MiB (benchmarks/accelerator_memory.py --form definition: by the stand-in, not measured on a
+#: GPU).
+ACCELERATOR_DEFINITION_BYTES = 11 * 1024 * 1024
 
 #: Pairs from which look-ups are read a row of keys at a time instead of by an index of all pairs:
 #: of the logits alone, and with a term on values (benchmarks/relative.py cost, rows 577 and 1050).

@@ -46,6 +46,8 @@ def masked_batch_norm(norm: nn.Module, x: Tensor, padding_mask: Tensor | None) -
     """
     if padding_mask is None or not norm.training:
         return norm(x)  # type: ignore[no-any-return]
+    if isinstance(norm, nn.BatchNorm2d):
+        return _weighted_batch_norm(norm, x, padding_mask)
     valid = ~padding_mask
     channels_last = x.permute(0, 2, 3, 1)
     picked = channels_last[valid]  # (N, C)
@@ -54,6 +56,38 @@ def masked_batch_norm(norm: nn.Module, x: Tensor, padding_mask: Tensor | None) -
     out = torch.zeros_like(channels_last, dtype=normed.dtype)
     out[valid] = normed
     return out.permute(0, 3, 1, 2)
+
+
+def _weighted_batch_norm(norm: nn.BatchNorm2d, x: Tensor, padding_mask: Tensor) -> Tensor:
+    """BatchNorm while training by sums with weights 0 and 1: picking the valid cells would make a
+    GPU's host wait for their number."""
+    hidden = padding_mask[:, None]
+    count = (~padding_mask).sum()
+    cleared = x.float().masked_fill(hidden, 0) if x.dtype in (torch.float16, torch.bfloat16) else (
+        x.masked_fill(hidden, 0))
+    mean = cleared.sum((0, 2, 3)) / count
+    centred = (cleared - mean[:, None, None]).masked_fill(hidden, 0)
+    variance = centred.square().sum((0, 2, 3)) / count
+    if norm.track_running_stats:
+        _track(norm, mean.detach(), variance.detach() * (count / (count - 1).clamp(min=1)))
+    scale = (variance + norm.eps).rsqrt()
+    out = centred * (scale if norm.weight is None else scale * norm.weight)[:, None, None]
+    if norm.bias is not None:
+        out = (out + norm.bias[:, None, None]).masked_fill(hidden, 0)
+    return out.to(x.dtype)
+
+
+@torch.no_grad()
+def _track(norm: nn.BatchNorm2d, mean: Tensor, variance: Tensor) -> None:
+    """Running statistics, as the module itself keeps them."""
+    assert norm.num_batches_tracked is not None
+    assert norm.running_mean is not None and norm.running_var is not None
+    norm.num_batches_tracked.add_(1)
+    for running, new in ((norm.running_mean, mean), (norm.running_var, variance)):
+        if norm.momentum is None:  # the mean of all batches
+            running.lerp_(new.to(running.dtype), norm.num_batches_tracked.to(running.dtype) ** -1)
+        else:
+            running.lerp_(new.to(running.dtype), norm.momentum)
 
 
 def masked_group_norm(norm: nn.GroupNorm, x: Tensor, padding_mask: Tensor | None) -> Tensor:

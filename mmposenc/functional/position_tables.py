@@ -4,10 +4,7 @@ from __future__ import annotations
 import math
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
-
-from .masking import map_to_tokens, tokens_to_map
 
 INTERPOLATIONS = ('bicubic', 'bilinear')
 
@@ -27,13 +24,62 @@ def resize_position_table(table: Tensor, from_hw: tuple[int, int], to_hw: tuple[
     """
     if from_hw == to_hw:
         return table
-    grid = F.interpolate(tokens_to_map(table, from_hw), size=to_hw, mode=mode, align_corners=False)
-    return map_to_tokens(grid)
+    device = table.device
+    extents = torch.stack([torch.full((1,), side, device=device) for side in to_hw], 1)
+    return resize_to_extents(table, from_hw, extents, to_hw, mode)
+
+
+def resize_to_extents(table: Tensor, from_hw: tuple[int, int], extents: Tensor,
+                      hw_shape: tuple[int, int], mode: str = 'bicubic') -> Tensor:
+    """Resize a learned table to the grid of each image of a padded batch.
+
+    Args:
+        table: (1, H*W, C), without prefix tokens.
+        from_hw: (H, W) of the table.
+        extents: (B, 2) whole numbers, rows and columns of each image's valid cells.
+        hw_shape: (H', W') of the batch.
+        mode: as of :func:`resize_position_table`.
+
+    Returns:
+        (B, H'*W', C); cells outside an image's extent hold no meaningful numbers.
+
+    A resampled row is a sum of rows with weights that depend on its place alone, so both axes are
+    products with a small matrix: extents stay on their device, and the backward pass has one order
+    of sums, which that of ``F.interpolate`` has not on a GPU.
+    """
+    rows, cols = (_resampling(side, extents[:, axis], length, mode, table.dtype)
+                  for axis, (side, length) in enumerate(zip(from_hw, hw_shape, strict=True)))
+    with torch.autocast(table.device.type, enabled=False):
+        by_col = torch.einsum('bxv,uvc->buxc', cols, table.view(*from_hw, -1))
+        return torch.einsum('byu,buxc->byxc', rows, by_col).flatten(1, 2)
+
+
+def _resampling(source: int, target: Tensor, length: int, mode: str, dtype: torch.dtype) -> Tensor:
+    """Weights (B, length, source) of an axis of ``source`` cells in one of ``target`` (B,) cells:
+    cubic convolution (Keys, 1981) with a = -0.75, or linear; cells beyond the border are those at
+    it. Both as ``F.interpolate`` with align_corners=False."""
+    at = torch.arange(length, device=target.device, dtype=torch.float64) + 0.5
+    place = at * (source / target.clamp(min=1).double()[:, None]) - 0.5  # (B, length)
+    first = place.floor()
+    share = (place - first)[..., None]
+    if mode == 'bilinear':
+        taps = torch.cat((1 - share, share), -1)
+    else:
+        near = torch.cat((share, 1 - share), -1)
+        inner = (1.25 * near - 2.25) * near.square() + 1
+        far = near + 1
+        outer = -0.75 * (((far - 5) * far + 8) * far - 4)
+        taps = torch.stack((outer[..., 0], inner[..., 0], inner[..., 1], outer[..., 1]), -1)
+    count = taps.shape[-1]
+    index = first.long()[..., None] + torch.arange(count, device=at.device) - (count // 2 - 1)
+    index = index.clamp(0, source - 1)
+    cells = torch.arange(source, device=at.device)
+    return torch.where(index[..., None] == cells, taps[..., None], 0.0).sum(-2).to(dtype)
 
 
 def sincos_2d(hw_shape: tuple[int, int], embed_dims: int, *, temperature: float = 10000.0,
               normalize: bool = False, layout: str = 'split', device: torch.device | None = None,
-              dtype: torch.dtype = torch.float32) -> Tensor:
+              dtype: torch.dtype = torch.float32, extents: Tensor | None = None) -> Tensor:
     """Sine-cosine encoding of the rows in one half of the channels and of the columns in the other.
 
     With D = embed_dims / 2 channels an axis and position p (0 at the first cell),
@@ -45,11 +91,13 @@ def sincos_2d(hw_shape: tuple[int, int], embed_dims: int, *, temperature: float 
         temperature: base of the wavelengths.
         normalize: DETR's form: p = (index + 1) / length * 2 pi, so the border is the same for
             every size; else p = index (ViT, MoCo v3).
+        extents: (B, 2), rows and columns of each image, which lengths are then; else those of the
+            grid.
         layout: 'split' is (sin | cos) of the columns' half, then of the rows' half (MoCo v3);
             'interleaved' is sin, cos, sin, ... rows first (DETR).
 
     Returns:
-        (1, H*W, C).
+        (1, H*W, C), with ``extents`` (B, H*W, C).
     """
     if embed_dims % 4:
         raise ValueError(f'embed_dims={embed_dims} must be a multiple of 4: sine and cosine of '
@@ -61,17 +109,19 @@ def sincos_2d(hw_shape: tuple[int, int], embed_dims: int, *, temperature: float 
     exponent = torch.arange(axis_dims // 2, dtype=torch.float64, device=device) * 2 / axis_dims
     omega = temperature ** -exponent
     angles = []
-    for length in hw_shape:
-        position = torch.arange(length, dtype=torch.float64, device=device)
+    for axis, side in enumerate(hw_shape):
+        position = torch.arange(side, dtype=torch.float64, device=device)[None]
         if normalize:
+            length = side if extents is None else extents[:, axis:axis + 1]
             position = (position + 1) / (length + 1e-6) * (2 * math.pi)
-        angles.append(position[:, None] * omega)  # (length, C / 4)
+        angles.append(position[..., None] * omega)  # (B or 1, side, C / 4)
     if layout == 'split':
-        encoded = [torch.cat((angle.sin(), angle.cos()), dim=1) for angle in angles]
+        encoded = [torch.cat((angle.sin(), angle.cos()), dim=2) for angle in angles]
     else:
-        encoded = [torch.stack((angle.sin(), angle.cos()), dim=2).flatten(1) for angle in angles]
+        encoded = [torch.stack((angle.sin(), angle.cos()), dim=3).flatten(2) for angle in angles]
     height, width = hw_shape
-    rows = encoded[0][:, None].expand(height, width, axis_dims)
-    cols = encoded[1][None].expand(height, width, axis_dims)
+    rows = encoded[0][:, :, None].expand(-1, height, width, axis_dims)
+    cols = encoded[1][:, None].expand(-1, height, width, axis_dims)
     halves = (cols, rows) if layout == 'split' else (rows, cols)
-    return torch.cat(halves, dim=2).reshape(1, height * width, embed_dims).to(dtype)
+    table = torch.cat(halves, dim=3).flatten(1, 2).to(dtype)
+    return table if extents is None else table.expand(len(extents), -1, -1)

@@ -70,7 +70,7 @@ def window_regions(hw_shape: tuple[int, int], window: tuple[int, int], shift: tu
 
 
 def absent_keys(padding_mask: Tensor | None, hw_shape: tuple[int, int], window: tuple[int, int],
-                mask_window_padding: bool) -> Tensor | None:
+                mask_window_padding: bool, device: torch.device | None = None) -> Tensor | None:
     """Tokens that are no keys, on the grid filled up to whole windows: (B, Hp, Wp), or None.
 
     With ``mask_window_padding`` these are all padded tokens. Without it, an image in a padded batch
@@ -89,5 +89,5 @@ def absent_keys(padding_mask: Tensor | None, hw_shape: tuple[int, int], window: 
     if padding_mask is None:
         if not any(fill):
             return None
-        padding_mask = torch.zeros(1, *hw_shape, dtype=torch.bool)
+        padding_mask = torch.zeros(1, *hw_shape, dtype=torch.bool, device=device)
     return F.pad(padding_mask, fill, value=True)

@@ -148,7 +148,7 @@ def _has_grid(module: nn.Module, given: dict[str, Any]) -> bool:
 @contextmanager
 def _listen(encoding: RelativeEncoding, terms: list[Tensor]) -> Iterator[None]:
     """Add what the terms of ``encoding`` give the logits to ``terms``."""
-    original, before = encoding.terms, encoding.__dict__.get('terms')
+    original = encoding.terms
 
     def listened(q_grid: Grid, k_grid: Grid) -> list[Term]:
         return [each if each.on_values else _Heard(each, terms)
@@ -160,7 +160,6 @@ def _listen(encoding: RelativeEncoding, terms: list[Tensor]) -> Iterator[None]:
     try:
         yield
     finally:
-        # One encoding may serve several layers, each of which listens.
         if before is None:
             del encoding.__dict__['terms']
         else:

@@ -11,7 +11,6 @@ from mmposenc.attention import attend, engines
 from mmposenc.attention.core import FORMS, attend_joint
 from mmposenc.functional import Grid, limits
 from mmposenc.functional.attention.driver import kept_pairs
-from mmposenc.functional.attention.flex import has_score_mod
 from mmposenc.functional.dropout import Dropout
 
 GRIDS = [((3, 5), None), ((1, 6), None), ((4, 6), Grid(2, 3, 2.0, 2.0)),
@@ -44,6 +43,18 @@ def test_pieces(name, grids, prefix):
             with pieces_of(**options):
                 close(results(encoding, inputs, *grids, key_padding_mask=mask, form='pieces'),
                       expected)
+
+
+@pytest.mark.parametrize('grids', [((4, 4), None), ((4, 6), Grid(2, 3, 2.0, 2.0))])
+@pytest.mark.parametrize('name', examples.RELATIVE)
+def test_pieces_of_one_head(name, grids):
+    """As in PVT's first stage; on a square grid a mixed-up axis would be no error."""
+    encoding = examples.relative(name, grids[0], num_heads=1)
+    inputs = random_inputs(encoding, *grids)
+    expected = results(encoding, inputs, *grids, form='definition')
+    for options in PIECES:
+        with pieces_of(**options):
+            close(results(encoding, inputs, *grids, form='pieces'), expected)
 
 
 def dropped(encoding, inputs, grids, mask, seed=3):
@@ -204,7 +215,7 @@ def test_score_mods(name, grids, prefix, monkeypatch):
     torch._dynamo.reset()
     encoding = examples.relative(name, grids[0], num_prefix_tokens=prefix, head_dims=8)
     terms = encoding.terms(Grid(*grids[0]), grids[1] or Grid(*grids[0]))
-    if not all(has_score_mod(term) for term in terms):
+    if not all(term.has_score_mod for term in terms):
         problem = engines.Problem((torch.zeros(1, 1, 1, 1),) * 3, terms)
         assert not engines.fits_flex(problem)
         return
@@ -269,7 +280,7 @@ def test_on_an_accelerator_the_choice_saves_memory():
         problem = engines.Problem((q, q, q), list(terms), Grid(50, 84), Grid(50, 84), **options)
         with mock.patch.object(engines, 'is_counted', lambda problem: False), (
                 mock.patch.object(engines, 'fits_flex', lambda problem: all(
-                    has_score_mod(term) for term in problem.terms))):
+                    term.has_score_mod for term in problem.terms))):
             return engines.choose(problem)
 
     assert choose(None) == 'fused' and choose('QueryRelative2D') == 'fused'

@@ -82,6 +82,24 @@ def test_half_precision_is_computed_in_single(dtype):
     assert torch.equal(nms(boxes, scores, 0.4, 0), nms(boxes.float(), scores, 0.4, 0))
 
 
+def test_torchvisions_kernel_is_taken_where_it_has_loaded(monkeypatch):
+    """On an accelerator, and for boxes without an offset: that kernel knows no other."""
+    from types import SimpleNamespace
+
+    from mmposenc.compat import nms as module
+    from mmposenc.compat.torchvision_ops import has_kernel
+    boxes, scores = random_boxes(5)
+    assert not has_kernel('nms', boxes)  # a CPU's ties are mmcv's
+    expected, calls = nms(boxes, scores, 0.4, 0), []
+    kernel = SimpleNamespace(nms=lambda *args: calls.append(args) or expected)
+    monkeypatch.setattr(module, 'has_kernel', lambda name, like: name == 'nms')
+    monkeypatch.setattr(torch.ops, 'torchvision', kernel)
+    assert nms(boxes.double(), scores, 0.4, 0) is expected
+    assert calls[0][0].dtype == torch.float32 and calls[0][2] == 0.4
+    nms(boxes, scores, 0.4, 1)
+    assert len(calls) == 1
+
+
 def test_nan_scores_are_an_error():
     boxes, scores = random_boxes(5)
     scores[3] = torch.nan

@@ -198,3 +198,39 @@ def test_bad_regions_are_errors(roi, message):
     with pytest.raises(ValueError, match=message):
         run(torch.randn(2, 3, 4, 5), torch.tensor([roi], dtype=torch.float32), (2, 2), 1.0, 0, 1,
             True, torch.zeros(1, 3, 2, 2))
+
+
+def test_torchvisions_kernel_is_taken_where_it_has_loaded(monkeypatch):
+    """Averages on an accelerator; backwards only where sums may come in any order."""
+    from types import SimpleNamespace
+
+    from mmposenc.compat import roi_align as module
+    maps, rois = torch.randn(2, 3, 6, 7), torch.tensor([[1.0, 0.0, 1.0, 9.0, 12.0]])
+    options = (2, 2, 0.5, 2, 1, True)
+    nothing = torch.empty(0)
+    out, grad = torch.empty(1, 3, 2, 2), torch.zeros_like(maps)
+    module.roi_align_forward(maps, rois, out, nothing, nothing, *options)
+    module.roi_align_backward(out, rois, nothing, nothing, grad, *options)
+
+    def forward(input, rois, scale, height, width, ratio, aligned):
+        assert (scale, height, width, ratio, aligned) == (0.5, 2, 2, 2, True)
+        return out + 1
+
+    def backward(given, rois, scale, height, width, *rest):
+        assert rest == (2, 3, 6, 7, 2, True)
+        return grad + 1
+
+    monkeypatch.setattr(torch.ops, 'torchvision',
+                        SimpleNamespace(roi_align=forward, _roi_align_backward=backward))
+    monkeypatch.setattr(module, 'has_kernel', lambda name, like: True)
+    again, total = torch.empty_like(out), torch.zeros_like(maps)
+    module.roi_align_forward(maps, rois, again, nothing, nothing, *options)
+    module.roi_align_backward(out, rois, nothing, nothing, total, *options)
+    assert torch.equal(again, out + 1) and torch.equal(total, grad + 1)
+    torch.use_deterministic_algorithms(True)
+    try:
+        total.zero_()
+        module.roi_align_backward(out, rois, nothing, nothing, total, *options)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    torch.testing.assert_close(total, grad)

@@ -5,7 +5,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from mmposenc.functional.position_tables import resize_position_table, sincos_2d
+from mmposenc.functional.position_tables import (
+    resize_position_table,
+    resize_to_extents,
+    sincos_2d,
+)
 
 
 @pytest.mark.parametrize('hw', [(3, 5), (1, 7), (6, 1), (4, 4)])
@@ -50,6 +54,34 @@ def test_resize_keeps_rows_and_columns_apart(mode, to_hw):
         for col in range(to_hw[1]):
             torch.testing.assert_close(out[0, row * to_hw[1] + col], expected[0, :, row, col])
     assert resize_position_table(table, (4, 6), (4, 6), mode) is table
+
+
+@pytest.mark.parametrize('mode', ['bicubic', 'bilinear'])
+def test_images_of_a_batch_get_the_table_of_their_own_extent(mode):
+    """As each resized by itself; an extent of the table's size gives the table, digit for digit."""
+    table = torch.randn(1, 4 * 6, 3)
+    extents = [(4, 6), (7, 3), (1, 9)]
+    out = resize_to_extents(table, (4, 6), torch.tensor(extents), (8, 9), mode).view(3, 8, 9, 3)
+    assert torch.equal(out[0, :4, :6], table.view(4, 6, 3))
+    for image, extent in enumerate(extents):
+        expected = F.interpolate(table.view(1, 4, 6, 3).permute(0, 3, 1, 2), size=extent, mode=mode,
+                                 align_corners=False)[0].permute(1, 2, 0)
+        torch.testing.assert_close(out[image, :extent[0], :extent[1]], expected)
+
+
+def test_resizing_has_a_gradient():
+    table = torch.randn(1, 12, 2, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: resize_position_table(x, (3, 4), (5, 7)), table)
+
+
+@pytest.mark.parametrize('layout', ['split', 'interleaved'])
+def test_sincos_of_extents_is_that_of_each_image(layout):
+    extents = [(3, 5), (2, 4)]
+    out = sincos_2d((3, 5), 8, normalize=True, layout=layout, extents=torch.tensor(extents))
+    for image, (height, width) in enumerate(extents):
+        own = sincos_2d((height, width), 8, normalize=True, layout=layout)
+        torch.testing.assert_close(out[image].view(3, 5, 8)[:height, :width],
+                                   own.view(height, width, 8))
 
 
 def test_bad_sincos_arguments_are_named():

@@ -36,18 +36,19 @@ class AxisHalves(Term):
 
     reads_queries = True
 
-    def products(self, q: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+    def products(self, q: Tensor, scale: float = 1.0) -> tuple[Tensor, Tensor, Tensor | None]:
         """(B, heads, Lq, Hk) and (B, heads, Lq, Wk), zero for prefix queries, and (B, heads, Lq, 1)
-        of pairs with a prefix token."""
+        of pairs with a prefix token. ``scale`` is that of the queries; vectors take it, as they are
+        few."""
         cells = q[:, :, self.prefix:]
         dims = q.shape[-1] // 2
         by_row, by_col = (cells[..., :dims], cells[..., dims:]) if self.halves else (cells, cells)
-        found = axis_products(by_row, by_col, self.rows, self.cols)
+        found = axis_products(by_row, by_col, self.rows * scale, self.cols * scale)
         rows, cols = (F.pad((x if bias is None else x + bias).flatten(2, 3), (0, 0, self.prefix, 0))
                       for x, bias in zip(found, self._biases(q.dtype), strict=True))
         if self.prefix_vector is None or not self.prefix:
             return rows, cols, None
-        return rows, cols, q @ self.prefix_vector[..., None].to(q.dtype)
+        return rows, cols, q @ (self.prefix_vector * scale)[..., None].to(q.dtype)
 
     def _biases(self, dtype: torch.dtype) -> list[Tensor | None]:
         """Biases to be added to (B, heads, Hq, Wq, .)."""
@@ -77,9 +78,9 @@ class AxisHalves(Term):
             inputs.update(row_bias=self.row_bias.to(q.dtype), col_bias=self.col_bias.to(q.dtype))
         return AxisWriter(inputs, layout, self.halves)
 
-    def score_mod(self, q: Tensor, k: Tensor) -> ScoreMod:
+    def score_mod(self, q: Tensor, k: Tensor, scale: float) -> ScoreMod:
         """See :class:`Term`."""
-        rows, cols, prefix = self.products(q)
+        rows, cols, prefix = self.products(q, scale)
         p, width = self.prefix, cols.shape[-1]
 
         def mod(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
@@ -131,8 +132,8 @@ class AxisWriter(LogitWriter):
             torch.einsum(f'nyxd,{head}xkd->nyxk', cells[..., self.by_col], cols)]
         by_row, by_col = self._of(work, 'row_bias'), self._of(work, 'col_bias')
         if by_row is not None and by_col is not None:
-            self._products[0] += by_row[..., None, :]
-            self._products[1] += by_col[:, None]
+            self._products[0] += by_row.unsqueeze(-2)
+            self._products[1] += by_col.unsqueeze(-3)
         vector = self._of(work, 'prefix')
         if vector is not None:
             self._products.append(cells @ vector.transpose(-2, -1).unsqueeze(-3))

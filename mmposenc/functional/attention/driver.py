@@ -264,7 +264,7 @@ def _flat(x: Tensor, piece: Piece) -> Tensor:
 
 def _put(part: Tensor, x: Tensor, piece: Piece) -> None:
     """Write what :func:`_flat` gave to x, unless it is there."""
-    if part.untyped_storage().data_ptr() != x.untyped_storage().data_ptr():
+    if part.untyped_storage()._cdata != x.untyped_storage()._cdata:
         x[piece.images, piece.heads, piece.queries] = piece.by_image(part)
 
 

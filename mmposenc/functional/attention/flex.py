@@ -1,57 +1,89 @@
 """Terms as score_mods of FlexAttention: look-ups are read inside its kernel."""
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import inspect
+from collections.abc import Callable, Hashable, Sequence
 from functools import cache
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from .sequence_terms import KeyVectors, SkewedTable
 from .terms import Term
 
-
-def has_score_mod(term: Term) -> bool:
-    """Whether the term has one: terms of the output have none, and those of a sequence none that
-    would save memory."""
-    return not (term.on_values or isinstance(term, SkewedTable | KeyVectors))
+#: Queries and keys of a block that FlexAttention skips or computes as a whole, its default.
+BLOCK = 128
 
 
 def flex_attention(q: Tensor, k: Tensor, v: Tensor, terms: Sequence[Term],
-                   key_padding: Tensor | None = None) -> Tensor:
-    """softmax(q k^T + terms) v.
+                   key_padding: Tensor | None = None, scale: float = 1.0) -> Tensor:
+    """softmax(q k^T * scale + terms) v.
 
     Args:
-        q: (B, heads, Lq, head_dims), scaled; k, v: (B, heads, Lk, head_dims).
-        terms: those that :func:`has_score_mod`.
+        q: (B, heads, Lq, head_dims), not scaled; k, v: (B, heads, Lk, head_dims).
+        terms: those with a score_mod.
         key_padding: (B, Lk) bool, True = padding: blocks of padded keys are skipped.
+        scale: of the queries.
 
     Returns:
         (B, heads, Lq, head_dims). On a CPU not compiled, to be compared with: it builds all pairs.
+
+    Raises:
+        torch._dynamo.exc.FailOnRecompileLimitHit: where it was compiled for one kind of call so
+            often that torch would run it uncompiled.
     """
-    from torch.nn.attention.flex_attention import create_block_mask
-    mods = [term.score_mod(q, k) for term in terms]
+    mods = [term.score_mod(q, k, scale) for term in terms]
 
     def score_mod(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         for mod in mods:
-            assert mod is not None
             score = score + mod(b, h, i, j)
         return score
 
-    mask = None
-    if key_padding is not None:
-        valid = ~key_padding
-        mask = create_block_mask(lambda b, h, i, j: valid[b, j], q.shape[0], None, q.shape[2],
-                                 k.shape[2], device=q.device)
-    run = _compiled() if q.device.type != 'cpu' else _eager()
-    out: Tensor = run(q, k, v, score_mod=score_mod, block_mask=mask, scale=1.0)
+    mask = None if key_padding is None else padding_blocks(key_padding, q.shape[2])
+    if q.device.type == 'cpu':
+        run = _eager()
+    else:
+        kinds = tuple(type(term).__name__ for term in terms)
+        run = compiled((kinds, q.dtype, q.shape[3], mask is None, torch.is_grad_enabled()))
+    out: Tensor = run(q, k, v, score_mod=score_mod, block_mask=mask, scale=scale)
     return out
 
 
+def padding_blocks(key_padding: Tensor, len_q: int) -> Any:
+    """The BlockMask of padded keys, the same for all queries and heads.
+
+    Args:
+        key_padding: (B, Lk) bool, True = padding.
+        len_q: queries.
+
+    Differs from ``create_block_mask``: blocks are told by their keys, without a mask of all pairs.
+    """
+    from torch.nn.attention.flex_attention import BlockMask
+    valid = ~key_padding
+    blocks = F.pad(valid, (0, -valid.shape[1] % BLOCK)).unflatten(1, (-1, BLOCK))  # type: ignore[no-untyped-call]
+    # Blocks that reach beyond the last query are never whole.
+    first = torch.arange(0, len_q, BLOCK, device=valid.device)[:, None]
+    whole = blocks.all(2)[:, None, None] & (first + BLOCK <= len_q)  # (B, 1, rows, columns)
+    ordered: list[Tensor] = []
+    for each in (blocks.any(2)[:, None, None] & ~whole, whole):
+        index = each.int().argsort(dim=3, descending=True, stable=True).int()
+        ordered += [each.sum(3, dtype=torch.int32), index]
+    some, which, wholly, which_wholly = ordered
+    return BlockMask.from_kv_blocks(
+        some, which, wholly, which_wholly, BLOCK_SIZE=BLOCK,
+        mask_mod=lambda b, h, i, j: valid[b, j], seq_lengths=(len_q, valid.shape[1]))
+
+
 @cache
-def _compiled() -> Callable[..., Any]:
-    return torch.compile(_eager(), dynamic=True)
+def compiled(key: Hashable) -> Callable[..., Any]:
+    """FlexAttention compiled for one kind of call: kinds do not use up each other's
+    recompilations, after which torch would fall back to all pairs; with ``fullgraph`` it raises."""
+    compiler: Any = torch.compile
+    isolate = 'isolate_recompiles' in inspect.signature(compiler).parameters  # torch 2.13
+    run: Callable[..., Any] = compiler(_eager(), dynamic=True, fullgraph=True,
+                                       **(dict(isolate_recompiles=True) if isolate else {}))
+    return run
 
 
 def _eager() -> Callable[..., Any]:

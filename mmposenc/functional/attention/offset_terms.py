@@ -58,7 +58,7 @@ class OffsetBias(Term):
             self.prefix_bias.to(q.dtype))
         return ShiftWriter(runs, prefix, layout)
 
-    def score_mod(self, q: Tensor, k: Tensor) -> ScoreMod:
+    def score_mod(self, q: Tensor, k: Tensor, scale: float) -> ScoreMod:
         """See :class:`Term`."""
         _, row_index, _, col_index = grid_offsets(self.query, self.key, q.device)
         table, prefix_bias, p = self.table, self.prefix_bias, self.prefix

@@ -25,7 +25,8 @@ def hide_regions(regions: Tensor) -> Hide:
         own = [window % len(split) for window in range(piece.images.start, piece.images.stop)]
         if not any(split[window] for window in own):
             return None
-        return apart(regions[own])[:, None, piece.queries]
+        which = torch.arange(piece.images.start, piece.images.stop, device=regions.device)
+        return apart(regions[which % len(split)])[:, None, piece.queries]
     return hide
 
 

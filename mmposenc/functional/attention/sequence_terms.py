@@ -130,7 +130,7 @@ class QueryVector(Term):
         """See :class:`Term`."""
         return (k @ self.vector[..., None].to(k.dtype)).transpose(-2, -1)
 
-    def score_mod(self, q: Tensor, k: Tensor) -> ScoreMod:
+    def score_mod(self, q: Tensor, k: Tensor, scale: float) -> ScoreMod:
         """See :class:`Term`."""
         term = self.dense(q, k)
         return lambda b, h, i, j: term[b, h, i * 0, j]

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ..buckets import Buckets
+from ..offsets import sequence_places
 from .layout import Layout
 from .pairs import PairIndex
 from .runs import Runs, RunsByKey
@@ -27,6 +28,12 @@ class _Table(Term):
     def reads_by_bucket(self) -> bool:  # type: ignore[override]
         """See :class:`Term`."""
         return self.buckets.method != 'sequence'
+
+    @property
+    def has_score_mod(self) -> bool:
+        """See :class:`Term`: look-ups of all places of a sequence are larger than the logits."""
+        keys = self.buckets.prefix + self.buckets.key.num_cells
+        return super().has_score_mod and (self.reads_by_bucket or self.buckets.num <= keys)
 
     def _by_head(self, scale: float, like: Tensor) -> Tensor:
         table = self.table if scale == 1.0 else self.table * scale
@@ -51,9 +58,9 @@ class TableByQuery(_Table):
         """See :class:`Term`."""
         return QueryTableWriter(self._by_head(scale, q), self._spread(layout, long, q))
 
-    def score_mod(self, q: Tensor, k: Tensor) -> ScoreMod:
+    def score_mod(self, q: Tensor, k: Tensor, scale: float) -> ScoreMod:
         """See :class:`Term`."""
-        lookup, bucket = q @ self.table, _bucket_of(self.buckets, q.device)
+        lookup, bucket = q @ (self.table * scale), _bucket_of(self.buckets, q.device)
         return lambda b, h, i, j: lookup[b, h, i, bucket(i, j)]
 
 
@@ -74,7 +81,7 @@ class TableByKey(_Table):
             return KeyTableWriter(table, RunsByKey(self.buckets, layout, q.dtype, q.device))
         return KeyTableWriter(table, PairIndex(self.buckets, layout, True, q.device))
 
-    def score_mod(self, q: Tensor, k: Tensor) -> ScoreMod:
+    def score_mod(self, q: Tensor, k: Tensor, scale: float) -> ScoreMod:
         """See :class:`Term`."""
         lookup, bucket = k @ self.table, _bucket_of(self.buckets, q.device)
         return lambda b, h, i, j: lookup[b, h, j, bucket(i, j)]
@@ -200,8 +207,9 @@ def _bucket_of(buckets: Buckets, device: torch.device
                ) -> Callable[[Tensor, Tensor], Tensor]:
     """The bucket of a pair by index arithmetic on the distinct offsets: no index of all pairs."""
     if buckets.method == 'sequence':
-        ids = buckets.ids(device)
-        return lambda i, j: ids[i, j]
+        limit, sign = int(buckets.params.beta), -1 if buckets.reverse else 1
+        places = sequence_places(buckets.query, buckets.key, buckets.prefix, device)
+        return lambda i, j: (sign * (i - places[j])).clamp(-limit, limit) + limit
     table, row_index, col_index = buckets.by_offset(device)
     p, extra = buckets.prefix, buckets.num_offset_buckets
 

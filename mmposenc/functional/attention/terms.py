@@ -55,9 +55,15 @@ class Term:
         """
         return DenseBias(self.dense(q * scale, k)).writer(q, k, layout, scale, long)
 
-    def score_mod(self, q: Tensor, k: Tensor) -> ScoreMod | None:
-        """For FlexAttention; None where it has none."""
-        return None
+    @property
+    def has_score_mod(self) -> bool:
+        """Whether FlexAttention can compute the term: those of the output have no score_mod, and
+        those of a sequence none that would save memory."""
+        return type(self).score_mod is not Term.score_mod
+
+    def score_mod(self, q: Tensor, k: Tensor, scale: float) -> ScoreMod:
+        """For FlexAttention; arguments as of :meth:`writer`."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +80,7 @@ class DenseBias(Term):
         """See :class:`Term`."""
         return DenseWriter(layout.arrange(self.bias, -1).to(q.dtype))
 
-    def score_mod(self, q: Tensor, k: Tensor) -> ScoreMod:
+    def score_mod(self, q: Tensor, k: Tensor, scale: float) -> ScoreMod:
         """See :class:`Term`."""
         bias = self.bias
 

@@ -71,6 +71,7 @@ def context_pool(x: Tensor, weight_logits: Tensor, sigma: Tensor, hw_shape: Grid
     sizes = (sigma if stride == 1 else sigma[:, cells]).to(dtype)
     with full_precision(x):
         if form == 'definition':
+            _facts(weight_logits, sigma)
             out = _definition(x.to(dtype), logits, sizes, (height, width), cells, kernel, causal)
         else:
             out = _by_value(x.to(dtype), logits, sizes, (height, width), stride, kernel, causal,
@@ -146,12 +147,8 @@ def _definition(x: Tensor, logits: Tensor, sigma: Tensor, hw_shape: tuple[int, i
 def _by_value(x: Tensor, logits: Tensor, sigma: Tensor, hw_shape: tuple[int, int], stride: int,
               kernel: str, causal: bool, truncate: float | None) -> Tensor:
     """The form that the range of the weights allows."""
-    lowest, top = torch.aminmax(logits.detach(), dim=1, keepdim=True)
-    spread = float((top - lowest).max())
-    if math.isinf(spread):  # tokens that take no part
-        part = logits.detach()
-        lowest = part.masked_fill(part == -math.inf, math.inf).amin(1, keepdim=True)
-        spread = float((top - lowest).max())
+    spread, every = _facts(logits, sigma)
+    top = logits.detach().amax(1, keepdim=True)
     # Below this exponent all tokens together change no digit of the smallest sum.
     cut = spread + math.log(4 * x.shape[1] / torch.finfo(x.dtype).eps)
     if truncate is not None and kernel == 'gaussian':
@@ -159,7 +156,7 @@ def _by_value(x: Tensor, logits: Tensor, sigma: Tensor, hw_shape: tuple[int, int
     if spread <= MAX_RANGE[torch.float64]:
         wide = x.dtype if spread <= MAX_RANGE[x.dtype] else torch.float64
         return pool_in_blocks(x.to(wide), (logits - top).to(wide).exp(), sigma.to(wide), hw_shape,
-                              kernel, causal, cut, stride).to(x.dtype)
+                              kernel, causal, cut, stride, every).to(x.dtype)
     cells = cells_at_stride(hw_shape, stride, x.device)
     step = max(1, STABLE_PAIRS // x.shape[1])
     parts = [checkpoint(_definition, x, logits, sigma, hw_shape, cells, kernel, causal,
@@ -185,12 +182,29 @@ def _check(x: Tensor, weight_logits: Tensor, sigma: Tensor, hw_shape: GridLike, 
         raise ValueError(f'stride={stride} must be at least 1')
     if causal and height != 1:
         raise ValueError(f'causal=True needs a sequence, hw_shape=(1, L), not ({height}, {width})')
-    if not (x.is_meta or torch.compiler.is_compiling()):
-        if not bool((sigma >= 0).all()):
-            raise ValueError('sigma has negative or NaN values; sizes in cells are >= 0')
-        # A sum is NaN if a value is, and inf if a value is.
-        highest = weight_logits.detach().amax(1)
-        if not bool(torch.isfinite(highest).all()):
-            raise ValueError('weight_logits has NaN or inf values, or an image where all are -inf; '
-                             'give every image a token with a finite weight')
     return height, width
+
+
+def _facts(weight_logits: Tensor, sigma: Tensor) -> tuple[float, bool]:
+    """How far the weight logits of an image's tokens are apart at most, and whether all tokens take
+    part; all of it read from the device at once.
+
+    Raises:
+        ValueError: for a bad value.
+    """
+    if weight_logits.is_meta or torch.compiler.is_compiling():
+        return math.inf, False
+    logits = weight_logits.detach()
+    absent = logits == -math.inf
+    # The largest is NaN if a value is, and inf if a value is.
+    highest = logits.amax(1)
+    lowest = logits.masked_fill(absent, math.inf).amin(1)
+    good_sizes, good_logits, every, spread = torch.stack((
+        (sigma.detach() >= 0).all().double(), torch.isfinite(highest).all().double(),
+        1 - absent.any().double(), (highest - lowest).max().double())).tolist()
+    if not good_sizes:
+        raise ValueError('sigma has negative or NaN values; sizes in cells are >= 0')
+    if not good_logits:
+        raise ValueError('weight_logits has NaN or inf values, or an image where all are -inf; '
+                         'give every image a token with a finite weight')
+    return spread, bool(every)

@@ -26,7 +26,8 @@ from .partition import Block, Options, block_elements, blocks
 
 
 def pool_in_blocks(x: Tensor, weights: Tensor, sigma: Tensor, hw_shape: tuple[int, int],
-                   kernel: str, causal: bool, cut: float, stride: int = 1) -> Tensor:
+                   kernel: str, causal: bool, cut: float, stride: int = 1, every: bool = False
+                   ) -> Tensor:
     """sum_j w_j g_ij x_j / sum_j w_j g_ij, where w_i > 0; else x_i.
 
     Args:
@@ -36,12 +37,13 @@ def pool_in_blocks(x: Tensor, weights: Tensor, sigma: Tensor, hw_shape: tuple[in
         hw_shape: (H, W).
         kernel, causal, cut: as for :func:`.kernels.axis_weights`.
         stride: step between queries.
+        every: all weights are positive; whoever knows saves waiting for a device's numbers.
 
     Returns:
         (B, Lq, C).
     """
     out: Tensor = _Pool.apply(  # type: ignore[no-untyped-call]
-        x.contiguous(), weights, sigma, Options(hw_shape, kernel, causal, cut, stride))
+        x.contiguous(), weights, sigma, Options(hw_shape, kernel, causal, cut, stride, every))
     return out
 
 
@@ -56,7 +58,7 @@ class _Pool(torch.autograd.Function):
         out = x.new_empty(*sigma.shape, x.shape[-1])
         for block in blocks(sigma, options):
             work.pool(block, out)
-        if float(weights.amin()) > 0:
+        if options.every:
             return out
         return torch.where(weights[:, work.queries, None] > 0, out, x[:, work.queries])
 
@@ -66,7 +68,7 @@ class _Pool(torch.autograd.Function):
         x, weights, sigma = ctx.saved_tensors
         with torch.autocast(x.device.type, enabled=False):
             work = _Work(x, weights, sigma, ctx.options)
-            every = float(weights.amin()) > 0
+            every = ctx.options.every
             if every:
                 taken = grad.contiguous()
             else:

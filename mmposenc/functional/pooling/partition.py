@@ -14,6 +14,9 @@ from .kernels import reach
 BLOCK_ELEMENTS = {'cpu': 2 ** 18, 'cuda': 2 ** 25}
 #: Pairs of tokens up to which an image is one block: grouping its queries costs more than it saves.
 WHOLE_PAIRS = 2 ** 20
+#: Queries from which an accelerator groups them too: it would wait for their sizes (not measured on
+#: one).
+GROUPED_FROM = 16384
 #: Queries of a block where they are grouped; fewer waste the products, more reach further.
 GROUP = 192
 #: Side of the regions that groups are drawn from, in cells.
@@ -28,6 +31,7 @@ class Options(NamedTuple):
     causal: bool
     cut: float
     stride: int
+    every: bool = False
 
 
 class Block(NamedTuple):
@@ -49,12 +53,25 @@ def blocks(sigma: Tensor, options: Options) -> Iterator[Block]:
         for first in range(0, images, step):
             yield Block(slice(first, first + step), None, slice(0, height), slice(0, width))
         return
+    if sigma.device.type != 'cpu' and sigma.shape[1] <= GROUPED_FROM:
+        yield from _consecutive(sigma, options)
+        return
     group = GROUP if sigma.device.type == 'cpu' else 8 * GROUP
     cells = cells_at_stride(options.hw_shape, options.stride)
     for image in range(images):
         sizes = sigma[image].detach().cpu()
         for members in _groups(cells, sizes, options, group):
             yield _with_keys(image, members, cells[members], sizes, options, sigma.device)
+
+
+def _consecutive(sigma: Tensor, options: Options) -> Iterator[Block]:
+    """Queries in their order, all keys: as many as fit in a buffer."""
+    height, width = options.hw_shape
+    step = max(1, block_elements(sigma) // (height * width))
+    for image in range(sigma.shape[0]):
+        for first in range(0, sigma.shape[1], step):
+            some = torch.arange(first, min(first + step, sigma.shape[1]), device=sigma.device)
+            yield Block(slice(image, image + 1), some, slice(0, height), slice(0, width))
 
 
 def block_elements(like: Tensor) -> int:

@@ -1,0 +1,161 @@
+"""Encodings and attention modules on the stand-in, all with deterministic algorithms asked for."""
+import copy
+
+import examples
+import pytest
+import torch
+from compare import compare, draw, off_zero, padding
+from stand_in import StandIn
+from torch import nn
+
+from mmposenc.attention import (
+    ConvProjectionAttention,
+    MultiheadAttention,
+    ShiftWindowAttention,
+    SpatialReductionAttention,
+    attend,
+    engines,
+)
+from mmposenc.encodings import TokenEncoding, build_encoding
+from mmposenc.functional import Grid, limits
+
+GRIDS = {'prefix': ((4, 5), None, 1), 'reduced': ((4, 6), Grid(2, 3, 2.0, 2.0), 0)}
+
+
+@pytest.fixture
+def deterministic():
+    """What ``randomness=dict(deterministic=True)`` sets."""
+    torch.use_deterministic_algorithms(True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+class Attend(nn.Module):
+    def __init__(self, encoding, grids, form):
+        super().__init__()
+        self.encoding, self.grids, self.form = encoding, grids, form
+
+    def forward(self, q, k, v, hidden=None):
+        return attend(q, k, v, self.encoding, *self.grids, key_padding_mask=hidden,
+                      form=self.form)[0]
+
+
+def forms(encoding, query, key):
+    """The engines that can run it."""
+    terms = encoding.terms(Grid(*query), key or Grid(*query))
+    problem = engines.Problem((torch.zeros(1, 1, 1, 4),) * 3, terms)
+    able = {'flex': all(term.has_score_mod for term in terms), 'pieces': True,
+            'fused': engines.fits_fused(problem), 'definition': True}
+    return [form for form, yes in able.items() if yes]
+
+
+@pytest.mark.usefixtures('deterministic')
+@pytest.mark.parametrize('grid', GRIDS)
+@pytest.mark.parametrize('name', examples.RELATIVE)
+def test_relative_encodings(name, grid):
+    """Every engine, padded or not: the definition's values, and no wait, forward or backward."""
+    query, key, prefix = GRIDS[grid]
+    encoding = off_zero(examples.relative(name, query, head_dims=8, num_prefix_tokens=prefix))
+    lengths = (prefix + query[0] * query[1], prefix + (key or Grid(*query)).num_cells)
+    inputs = [draw(2, 2, length, 8) for length in (*lengths, lengths[1])]
+    hidden = torch.zeros(2, lengths[1], dtype=torch.bool)
+    hidden[0, -2:] = True
+    for form in forms(encoding, query, key):
+        waits = compare(Attend(encoding, (query, key), form), lambda m, *x: m(*x),
+                        inputs + [hidden] * prefix,
+                        reference=Attend(copy.deepcopy(encoding), (query, key), 'definition'))
+        assert not waits, (form, waits)
+
+
+@pytest.mark.parametrize('name', ['IRPE product qkv', 'ShawRPE with values', 'SASARPE'])
+def test_dropout_is_drawn_without_a_wait(name):
+    encoding = off_zero(examples.relative(name, (4, 5), head_dims=8))
+    with StandIn() as gpu:
+        q, k, v = (gpu.tensor(draw(2, 2, 20, 8), True) for _ in range(3))
+        out = attend(q, k, v, gpu.module(encoding), (4, 5), form='pieces', dropout_p=0.3)[0]
+        out.backward(torch.ones_like(out))
+        assert not gpu.waits, gpu.report()
+
+
+TOKEN = {
+    'PEG': dict(type='PEG'), 'PEG norm_act': dict(type='PEG', norm_act=True, bias=False),
+    'PEG of 2': dict(type='PEG', conv='separable', num_layers=2, norm_act=True),
+    'PEG without padding': dict(type='PEG', padding='none'),
+    'learned': dict(type='LearnedPositionEmbedding', grid_shape=(5, 6)),
+    'learned bilinear': dict(type='LearnedPositionEmbedding', grid_shape=(5, 6),
+                             interpolation='bilinear'),
+    'sin-cos': dict(type='SinCosPositionEncoding'),
+    'sin-cos of the extent': dict(type='SinCosPositionEncoding', normalize=True),
+    **{f'ContextPool {name}': dict(type='ContextPool', **options) for name, options in {
+        '': {}, 'unnormalized': dict(weights='unnormalized'), 'uniform': dict(weights='uniform'),
+        'nonlocal': dict(weights='nonlocal'), 'none': dict(locality='none'),
+        'fixed': dict(locality='fixed_window'), 'adaptive': dict(locality='adaptive_window'),
+        'random': dict(locality='random_sparse'), 'mlp': dict(predictor='mlp'),
+        'attention': dict(predictor='attention'), 'softmax': dict(size_norm='softmax'),
+        'sequence': dict(dims=1), 'causal': dict(dims=1, causal=True), 'strided': dict(stride=2),
+        'definition': dict(form='definition')}.items()}}
+
+
+@pytest.mark.usefixtures('deterministic')
+@pytest.mark.parametrize('masked', [False, True])
+@pytest.mark.parametrize('name', TOKEN)
+def test_token_encodings(name, masked):
+    encoding = off_zero(build_encoding(dict(TOKEN[name]), TokenEncoding, 'encoding', embed_dims=16,
+                                       grid_shape=(8, 9)))
+    inputs = [draw(2, 72, 16), padding(2, 8, 9)][:1 + masked]
+    waits = compare(encoding, lambda m, x, hidden=None: m(x, (8, 9), padding_mask=hidden), inputs)
+    assert waits.total() <= name.startswith('ContextPool'), waits
+
+
+def test_a_large_map_is_pooled_with_one_wait(monkeypatch):
+    """Too many tokens for one block: queries in their order, not by their sizes."""
+    from mmposenc.functional.pooling import partition
+    monkeypatch.setattr(partition, 'BLOCK_ELEMENTS', {'cpu': 2 ** 9, 'cuda': 2 ** 9})
+    monkeypatch.setattr(partition, 'WHOLE_PAIRS', 2 ** 9)
+    encoding = off_zero(build_encoding(dict(type='ContextPool'), TokenEncoding, 'encoding',
+                                       embed_dims=16))
+    waits = compare(encoding, lambda m, x: m(x, (8, 9)), [draw(2, 72, 16)])
+    assert waits.total() <= 1, waits
+
+
+def test_what_has_no_deterministic_form_raises_here_too(deterministic):
+    with StandIn() as gpu:
+        x = gpu.tensor(draw(1, 2, 4, 4), True)
+        out = torch.nn.functional.interpolate(x, size=(5, 6), mode='bicubic')
+        with pytest.raises(RuntimeError, match='does not have a deterministic implementation'):
+            out.sum().backward()
+        with pytest.raises(RuntimeError, match='does not have a deterministic implementation'):
+            x.cumsum(0)
+
+
+IRPE = dict(type='IRPE', rpe_on='qkv')
+MODULES = {
+    'multihead': lambda: MultiheadAttention(16, 2),
+    'multihead IRPE': lambda: MultiheadAttention(16, 2, rel_pos_encoding=IRPE),
+    'convolutions': lambda: ConvProjectionAttention(16, 2, rel_pos_encoding=dict(type='IRPE')),
+    **{f'reduced {name}': lambda rpe=rpe: SpatialReductionAttention(
+        16, 2, sr_ratio=2, ceil_mode=True, rel_pos_encoding=rpe)
+       for name, rpe in {'': None, 'IRPE': IRPE, 'Shaw': dict(type='ShawRPE', on_values=True),
+                         'SASA': dict(type='SASARPE'), 'CPB': dict(type='LogSpacedCPB')}.items()},
+    **{f'windows {shift} {mask}': lambda shift=shift, mask=mask: ShiftWindowAttention(
+        16, 2, 4, shift, pad_small_map=True, mask_window_padding=mask,
+        rel_pos_encoding=dict(type='RelativePositionBias'))
+       for shift in (0, 2) for mask in (False, True)},
+    'windows IRPE': lambda: ShiftWindowAttention(16, 2, 4, 2, rel_pos_encoding=IRPE,
+                                                 pad_small_map=True)}
+
+
+@pytest.mark.usefixtures('deterministic')
+@pytest.mark.parametrize('large', [False, True])
+@pytest.mark.parametrize('name', MODULES)
+def test_attention_modules(name, large, monkeypatch):
+    """Padded; as small grids are computed, and as large ones are."""
+    if large:
+        monkeypatch.setattr(limits, 'ACCELERATOR_DEFINITION_BYTES', 0)
+        monkeypatch.setattr(limits, 'ACCELERATOR_PIECE_BYTES', 32 * 1024)
+    hidden = padding(2, 9, 10)
+    if name.startswith(('multihead', 'convolutions')):
+        hidden = hidden.flatten(1)
+    waits = compare(off_zero(MODULES[name]()), lambda m, x, hidden: m(x, (9, 10), hidden),
+                    [draw(2, 90, 16), hidden])
+    assert not waits, waits

@@ -1,0 +1,171 @@
+"""Backbones, encoders of DETR, whole detectors and segmentors with their losses on the stand-in."""
+import copy
+
+import pytest
+import tinydetr
+import torch
+from compare import close, compare, draw, off_zero
+from mmengine.model.utils import revert_sync_batchnorm
+from scripts import ROOT
+from stand_in import CUDA, StandIn, to_cpu
+from tinymodels import build, collated, samples, shrink
+from torch import nn
+
+from mmposenc.backbones import PVT, CPResNet, DeiT, Swin
+from mmposenc.engine import load_config
+
+PEG, POOL, IRPE = (dict(type=f'mmposenc.{name}') for name in ('PEG', 'ContextPool', 'IRPE'))
+LEARNED = dict(type='mmposenc.LearnedPositionEmbedding')
+NORM = dict(PEG, norm_act=True, bias=False)
+
+
+def pvt(**options):
+    return PVT(embed_dims=(16, 16), num_layers=(2, 1), num_heads=(1, 2), mlp_ratios=(2, 2),
+               sr_ratios=(4, 2), patch_sizes=(4, 2), out_indices=(0, 1), drop_path_rate=0.0,
+               **options)
+
+
+def deit(**options):
+    return DeiT(embed_dims=32, num_layers=2, num_heads=2, mlp_ratio=2, img_size=64, pool=None,
+                **options)
+
+
+def swin(**options):
+    return Swin(embed_dims=16, num_layers=(2, 2), num_heads=(1, 2), window_size=4,
+                drop_path_rate=0.0, **options)
+
+
+BACKBONES = {
+    'PVT': lambda **k: pvt(**k), 'PVT PEG': lambda **k: pvt(pos_encoding=PEG, **k),
+    'PVT PEG with BatchNorm': lambda **k: pvt(pos_encoding=NORM, **k),
+    'PVT learned': lambda **k: pvt(pos_encoding=LEARNED, **k),
+    'PVT sin-cos': lambda **k: pvt(pos_encoding=dict(type='mmposenc.SinCosPositionEncoding'), **k),
+    'PVT IRPE': lambda **k: pvt(rel_pos_encoding=IRPE, **k),
+    'PVT ContextPool': lambda **k: pvt(pos_encoding=POOL, **k),
+    'PVT with_cp': lambda **k: pvt(pos_encoding=PEG, with_cp=True, **k),
+    'DeiT': lambda **k: deit(pos_encoding=LEARNED, **k),
+    'CPVT': lambda **k: deit(pos_encoding=PEG, **k),
+    'DeiT IRPE': lambda **k: deit(rel_pos_encoding=dict(IRPE, rpe_on='qkv'), **k),
+    'DeiT on queries and keys': lambda **k: deit(pos_encoding=dict(PEG, apply_to='qk'), **k),
+    'DeiT rotary': lambda **k: deit(
+        rel_pos_encoding=dict(type='mmposenc.RotaryEmbedding2D', mode='mixed'), **k),
+    'Swin': lambda **k: swin(**k), 'Swin IRPE': lambda **k: swin(rel_pos_encoding=IRPE, **k),
+    'Swin PEG': lambda **k: swin(pos_encoding=PEG, **k),
+    'Swin small maps': lambda **k: swin(pad_small_map=False, **k)}
+
+
+@pytest.mark.parametrize('masked', [False, True])
+@pytest.mark.parametrize('name', BACKBONES)
+def test_backbones(name, masked):
+    """One wait for the sizes of images that differ, and one for each ContextPool."""
+    torch.manual_seed(0)
+    model = off_zero(BACKBONES[name](mask_padding=masked))
+    sizes = [(96, 128), (70, 100)] if masked else None
+    waits = compare(model, lambda m, x: m(x, sizes), [draw(2, 3, 96, 128)])
+    if masked and name == 'Swin small maps':
+        return  # which images shift their windows is a question to their sizes
+    pools = 2 if name == 'PVT ContextPool' else 0
+    assert waits.total() <= masked + pools, waits
+
+
+@pytest.mark.parametrize('dtype', [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize('name', ['PVT PEG with BatchNorm', 'PVT IRPE', 'DeiT IRPE', 'Swin'])
+def test_half_precision(name, dtype):
+    """Under autocast: finite, near float32, and gradients in the parameters' own dtype."""
+    torch.manual_seed(0)
+    model = off_zero(BACKBONES[name](mask_padding=True))
+    x, sizes = draw(2, 3, 96, 128), [(96, 128), (70, 100)]
+    with StandIn() as gpu:
+        moved = gpu.module(model)
+        with gpu.autocast(dtype):
+            outs = moved(gpu.tensor(x), sizes)
+        sum(out.float().square().mean() for out in outs).backward()
+        for parameter in moved.parameters():
+            assert parameter.grad is None or parameter.grad.dtype == torch.float32
+            assert parameter.grad is None or to_cpu(parameter.grad).isfinite().all()
+    for out, expected in zip(outs, model(x, sizes), strict=True):
+        close(to_cpu(out), expected.detach(), 0.05, 'output')
+
+
+def test_context_pool_resnet():
+    torch.manual_seed(0)
+    waits = compare(CPResNet(20), lambda m, x: m(x), [draw(2, 3, 32, 32)])
+    assert waits.total() <= len([m for m in CPResNet(20).modules()
+                                 if type(m).__name__ == 'ContextPool']), waits
+
+
+class Encoder(nn.Module):
+    """Encoder and decoder of a DETR, from a map."""
+
+    def __init__(self, detector):
+        super().__init__()
+        self.detector = detector
+
+    def forward(self, feature):
+        from mmdet.structures import DetDataSample
+        full = (9 * 32, 11 * 32)
+        found = [DetDataSample(metainfo=dict(img_shape=size, batch_input_shape=full))
+                 for size in (full, (5 * 32 - 3, 8 * 32))]
+        inputs, others = self.detector.pre_transformer((feature,), found)
+        memory = self.detector.forward_encoder(**inputs)
+        queries, _ = self.detector.pre_decoder(**memory)
+        others.update(queries)
+        return self.detector.forward_decoder(**others)['hidden_states']
+
+
+@pytest.mark.parametrize('name', tinydetr.ENCODERS)
+def test_detr(name):
+    """One wait for the sizes of the images."""
+    encoder, attention = tinydetr.ENCODERS[name]
+    model = tinydetr.build(tinydetr.detr(encoder=dict(encoder), attn=dict(attention)))
+    waits = compare(Encoder(model), lambda m, x: m(x), [draw(2, 16, 9, 11)], tolerance=5e-4)
+    assert waits.total() <= 1, waits
+
+
+CONFIGS = (
+    'detection/pvt/retinanet_pvt-t-peg_fpn_1x_coco.py',
+    'detection/mask_rcnn/mask-rcnn_swin-t-peg_fpn_1x_coco.py',
+    'detection/detr/detr_r50_irpe-ctx-9x9_8xb2-150e_coco.py',
+    'detection/deformable_detr/deformable-detr_r50-none-peg_16xb2-50e_coco.py',
+    'segmentation/upernet/upernet_swin-t_irpe-qkv_512x512_160k_ade20k.py',
+    'segmentation/sem_fpn/sem_fpn_pvt-t_512x512_40k_ade20k.py')
+
+
+def without_dropout(model):
+    """Fused kernels and pieces draw in orders of their own."""
+    for module in model.modules():
+        for rate in ('p', 'attn_drop', 'drop_prob', 'dropout'):
+            if isinstance(getattr(module, rate, None), float):
+                setattr(module, rate, 0.0)
+    return model
+
+
+def losses(model, data, device=None):
+    """All losses of a training step."""
+    if device is not None:
+        model.data_preprocessor._device = device
+    torch.manual_seed(1)
+    prepared = model.data_preprocessor(copy.deepcopy(data), training=True)
+    loss, found = model.parse_losses(model(**prepared, mode='loss'))
+    loss.backward()
+    return found, {name: p.grad for name, p in model.named_parameters()}
+
+
+@pytest.mark.parametrize('name', CONFIGS)
+def test_whole_models(name):
+    """Losses and gradients of a training step are the CPU's."""
+    cfg = shrink(load_config(str(ROOT / 'configs' / name)))
+    model = without_dropout(revert_sync_batchnorm(build(cfg))).train()
+    data = collated(samples(cfg, 2))
+    expected, gradients = losses(copy.deepcopy(model), data)
+    with StandIn() as gpu:
+        found, got = losses(gpu.module(model), data, CUDA)
+        own = {w: n for w, n in gpu.report().items() if w.where.startswith('mmposenc/')}
+    print(name, own)
+    for key, value in expected.items():
+        close(to_cpu(found[key]), value.detach(), 1e-4, key)
+    largest = max(float(g.norm()) for g in gradients.values() if g is not None)
+    for key, value in gradients.items():
+        assert (value is None) == (got[key] is None), key
+        if value is not None:
+            close(to_cpu(got[key]), value, 2e-3, key, 1e-3 * largest)

@@ -1,0 +1,21 @@
+"""In the process that test_on_the_stand_in.py starts: the stand-in, and an end that it survives."""
+import os
+
+if 'MMPOSENC_STAND_IN' in os.environ:
+    import tempfile
+    from pathlib import Path
+
+    import torch
+
+    def pytest_configure(config):
+        from stand_in import install
+        torch.set_num_threads(1)
+        with tempfile.TemporaryDirectory() as folder:
+            install(Path(folder))
+
+    def pytest_unconfigure(config):
+        from stand_in import leave
+        leave(config.exit_code)
+
+    def pytest_sessionfinish(session, exitstatus):
+        session.config.exit_code = int(exitstatus)
