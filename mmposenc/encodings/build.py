@@ -37,19 +37,14 @@ def build_encoding(cfg: EncodingConfig, contract: type[_Contract], argument: str
         if 'type' not in cfg:
             raise ValueError(f"{argument}={cfg!r} has no 'type'; name an encoding, for example "
                              f"dict(type='mmposenc.PEG')")
-        kwargs = {key: value for key, value in cfg.items() if key != 'type'}
         cls = _resolve(cfg['type'], argument)
-        known = {key: value for key, value in defaults.items() if _takes(cls, key)}
-        kwargs = {**known, **kwargs}
-        missing = [name for name in _required(cls) if name not in kwargs]
-        kwargs.update((name, size) for name, size in _grid_sizes(defaults).items()
-                      if name in missing)
-        missing = [name for name in missing if name not in kwargs]
+        arguments = _arguments(cls, cfg, defaults)
+        missing = [name for name in _required(cls) if name not in arguments]
         if missing:
             raise ValueError(f'{argument}={cfg!r} has no {" and no ".join(missing)}; '
                              f'{cls.__name__} requires it')
         try:
-            module = cls(**kwargs)
+            module = cls(**arguments)
         except TypeError as error:
             raise ValueError(f'{argument}={cfg!r}: {error}') from error
     else:
@@ -57,6 +52,15 @@ def build_encoding(cfg: EncodingConfig, contract: type[_Contract], argument: str
     if not isinstance(module, contract):
         raise ValueError(f'{argument}: {type(module).__name__} is no {contract.__name__}')
     return module
+
+
+def _arguments(cls: type, cfg: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
+    """Those of a config, else what the caller knows, else sizes of the grid that it knows."""
+    required = _required(cls)
+    sizes = {name: size for name, size in _grid_sizes(defaults).items() if name in required}
+    known = {name: value for name, value in defaults.items() if _takes(cls, name)}
+    given = {name: value for name, value in cfg.items() if name != 'type'}
+    return {**sizes, **known, **given}
 
 
 def _takes(cls: type, name: str) -> bool:

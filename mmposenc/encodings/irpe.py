@@ -39,7 +39,8 @@ class IRPE(RelativeEncoding):
         mode: 'contextual' or 'bias'.
         rpe_on: 'k', 'q', 'v' or a combination such as 'qkv'. As in the paper, 'k' gives the keys a
             position, which the queries meet.
-        shared_heads: one table for all heads.
+        shared_heads: one table for all heads, the paper's "shared" (Table 2). Blocks share theirs
+            by ``rel_pos_sharing`` of a backbone.
         ratio: alpha, beta, gamma are 1, 2, 8 times it; 1.9 unless the three are given.
         index: 'piecewise' or 'clip'.
         num_prefix_tokens: class and distillation tokens; they share one more bucket, whichever of

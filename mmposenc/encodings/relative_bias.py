@@ -54,7 +54,7 @@ class RelativePositionBias(OffsetBiasEncoding):
         """Entries of the nearest whole offsets; see :class:`OffsetBiasEncoding`."""
         if query.height > self.window_size[0] or query.width > self.window_size[1]:
             raise ValueError(f'q_grid=({query.height}, {query.width}) must fit into '
-                             f'window_size={self.window_size}')
+                             f'window_size={self.window_size}; set that to the largest grid')
         entries = [offsets.round().long().clamp(1 - side, side - 1) + side - 1
                    for offsets, side in zip((rows, cols), self.window_size, strict=True)]
         table = self.relative_position_bias_table.t().reshape(-1, *self.table_size)

@@ -13,7 +13,8 @@ _NAME = 'rel_pos_encoding'
 
 
 def share_encodings(sharing: str, model: nn.Module, stages: Sequence[nn.Module]) -> None:
-    """Leave the blocks of a model one relative encoding for each attention, each stage, or all.
+    """Leave the blocks of a model one relative encoding for each attention, each stage, or all
+    (CPVT, ICLR 2023, Table 8, counts one for all).
 
     A shared encoding belongs to the stage or the model, under the name ``rel_pos_encoding``: there
     its parameters are listed and saved, once. Attentions only refer to it, so that copies of the

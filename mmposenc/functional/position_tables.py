@@ -112,7 +112,7 @@ def sincos_2d(hw_shape: tuple[int, int], embed_dims: int, *, temperature: float 
     for axis, side in enumerate(hw_shape):
         position = torch.arange(side, dtype=torch.float64, device=device)[None]
         if normalize:
-            length = side if extents is None else extents[:, axis:axis + 1]
+            length = side if extents is None else extents[:, axis:axis + 1].double()
             position = (position + 1) / (length + 1e-6) * (2 * math.pi)
         angles.append(position[..., None] * omega)  # (B or 1, side, C / 4)
     if layout == 'split':

@@ -169,3 +169,35 @@ def test_whole_models(name):
         assert (value is None) == (got[key] is None), key
         if value is not None:
             close(to_cpu(got[key]), value, 2e-3, key, 1e-3 * largest)
+
+
+@pytest.mark.parametrize('dtype', ['bfloat16', 'float16'])
+def test_a_step_of_mixed_precision(dtype, monkeypatch):
+    """Through the wrapper that ``--amp`` takes: parameters in float32 and finite; the loss is scaled
+    in float16 alone, and a step whose gradients overflow is left out."""
+    from mmengine.optim.optimizer import amp_optimizer_wrapper as theirs
+    from mmengine.runner import amp as context
+
+    from mmposenc.engine import AmpOptimWrapper
+    from mmposenc.engine import amp as ours
+    for module in (ours, context):
+        monkeypatch.setattr(module, 'get_device', lambda: 'cuda')
+    monkeypatch.setattr(theirs, 'is_cuda_available', lambda: True)
+    torch.manual_seed(0)
+    with StandIn() as gpu:
+        model = gpu.module(off_zero(BACKBONES['PVT IRPE'](mask_padding=True)))
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, foreach=False)
+        wrapper = AmpOptimWrapper(optimizer=optimizer, dtype=dtype, loss_scale=2.0 ** 10)
+        assert wrapper.loss_scaler.is_enabled() == (dtype == 'float16')
+        image = gpu.tensor(draw(2, 3, 96, 128))
+        for overflow in (False, True):
+            before = [to_cpu(p).clone() for p in model.parameters()]
+            with wrapper.optim_context(model):
+                outs = model(image, [(96, 128), (70, 100)])
+            loss = sum(out.float().square().mean() for out in outs)
+            wrapper.update_params(loss * (1e38 if overflow and dtype == 'float16' else 1.0))
+            after = [to_cpu(p) for p in model.parameters()]
+            assert all(p.dtype == torch.float32 and p.isfinite().all() for p in after)
+            moved = any(not torch.equal(one, other) for one, other in zip(before, after,
+                                                                          strict=True))
+            assert moved != (overflow and dtype == 'float16')

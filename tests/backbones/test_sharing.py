@@ -11,7 +11,7 @@ from torch import nn
 from mmposenc.attention import MultiheadAttention
 from mmposenc.backbones import PVT, DeiT, Swin, count_macs
 from mmposenc.backbones.checkpoints import load_pretrained
-from mmposenc.encodings import IRPE, RelativePositionBias, position_tables
+from mmposenc.encodings import IRPE, position_tables
 from mmposenc.visualization.model_figures import draw_encodings
 from mmposenc.visualization.recording import record_attention
 
@@ -323,14 +323,3 @@ def test_tables_of_an_offset_are_made_for_the_grid_that_the_backbone_knows():
     assert attentions(model)[0].rel_pos_encoding.window_size == (9, 9)
     with pytest.raises(ValueError, match=r"has no window_size; RelativePositionBias requires it"):
         MultiheadAttention(16, 2, rel_pos_encoding=BIAS)
-
-
-def test_a_bias_may_leave_prefix_tokens_alone():
-    encoding = RelativePositionBias(2, window_size=(2, 3), num_prefix_tokens=1, prefix_bias=False)
-    assert [name for name, _ in encoding.named_parameters()] == ['relative_position_bias_table']
-    q = torch.zeros(1, 2, 7, 4)
-    logits = encoding.logits(q, q, (2, 3))
-    assert not logits[:, :, 0].any() and not logits[:, :, :, 0].any()
-    whole = RelativePositionBias(2, window_size=(2, 3), num_prefix_tokens=1)
-    whole.relative_position_bias_table.data = encoding.relative_position_bias_table.data
-    torch.testing.assert_close(logits[:, :, 1:, 1:], whole.logits(q, q, (2, 3))[:, :, 1:, 1:])

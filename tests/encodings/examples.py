@@ -26,6 +26,7 @@ RELATIVE: dict[str, dict] = {
     'SASARPE': dict(type='SASARPE'),
     'SASARPE per head': dict(type='SASARPE', shared_heads=False),
     'RelativePositionBias': dict(type='RelativePositionBias'),
+    'RelativePositionBias of cells': dict(type='RelativePositionBias', prefix_bias=False),
     'LogSpacedCPB': dict(type='LogSpacedCPB'),
     'QueryAbsolute1D': dict(type='QueryAbsolute1D'),
     'QueryRelative1D': dict(type='QueryRelative1D'),

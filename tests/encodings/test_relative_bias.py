@@ -75,3 +75,14 @@ def test_bad_input():
     q = torch.zeros(1, 2, 30, 4)
     with pytest.raises(ValueError, match=r'q_grid=\(6, 5\) must fit into window_size=\(5, 6\)'):
         build().logits(q, q, (6, 5))
+
+
+def test_a_bias_may_leave_prefix_tokens_alone():
+    encoding = RelativePositionBias(2, window_size=(2, 3), num_prefix_tokens=1, prefix_bias=False)
+    assert [name for name, _ in encoding.named_parameters()] == ['relative_position_bias_table']
+    q = torch.zeros(1, 2, 7, 4)
+    logits = encoding.logits(q, q, (2, 3))
+    assert not logits[:, :, 0].any() and not logits[:, :, :, 0].any()
+    whole = RelativePositionBias(2, window_size=(2, 3), num_prefix_tokens=1)
+    whole.relative_position_bias_table.data = encoding.relative_position_bias_table.data
+    torch.testing.assert_close(logits[:, :, 1:, 1:], whole.logits(q, q, (2, 3))[:, :, 1:, 1:])
