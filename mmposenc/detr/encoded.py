@@ -137,7 +137,7 @@ class Deformable(Encoded):
 
     def _check_encoder(self: Any, encoder: DetrEncoder) -> None:
         super()._check_encoder(encoder)
-        cross = self.decoder['layer_cfg'].get('cross_attn_cfg', {})
+        cross = self.decoder.get('layer_cfg', {}).get('cross_attn_cfg', {})
         for name, levels in (('encoder', encoder.num_levels),
                              ('decoder', cross.get('num_levels', 4))):
             if levels != self.num_feature_levels:
@@ -231,7 +231,7 @@ def _check_decoder(cfg: dict[str, Any]) -> None:
             raise ValueError(f'decoder.{name}={cfg[name]!r}: object queries lie on no grid; it '
                              f'belongs to the encoder')
     for name in ('self_attn_cfg', 'cross_attn_cfg'):
-        relative = cfg['layer_cfg'].get(name, {}).get('rel_pos_encoding')
+        relative = cfg.get('layer_cfg', {}).get(name, {}).get('rel_pos_encoding')
         if relative is not None:
             raise ValueError(f'decoder.layer_cfg.{name}.rel_pos_encoding={relative!r}: object '
                              f'queries lie on no grid; it belongs to '

@@ -116,7 +116,7 @@ def test_recipe(name: str) -> None:
     assert cfg.model.num_queries == queries
     assert cfg.train_dataloader.dataset.pipeline[3].type == 'RandomChoice'
     assert cfg.train_dataloader.dataset.filter_cfg.filter_empty_gt == filtered
-    if cfg.model.backbone.type != 'ResNet':
+    if not cfg.model.backbone.type.endswith('ResNet'):
         assert cfg.model.backbone.mask_padding
         assert cfg.model.data_preprocessor.type == 'mmposenc.DetDataPreprocessor'
 
