@@ -259,6 +259,15 @@ def test_buckets_of_reduced_keys():
     assert (marker.get_ydata()[0], marker.get_xdata()[0]) == (3.75, -0.25)
 
 
+def test_attention_of_references_is_rows_of_the_matrix():
+    model = deit(rel_pos_encoding=IRPE)
+    expected = naive_weights(model, 1)[0]
+    found = draw('attention', model, block=1, head=0).arrays
+    assert found['maps'].shape == (4, 5, 4, 5)
+    for row, col, r, c in np.ndindex(4, 5, 4, 5):
+        close(found['maps'][row, col, r, c], expected[1 + row * 5 + col, 1 + r * 5 + c])
+
+
 @torch.no_grad()
 @pytest.mark.parametrize('mode', ['bias', 'contextual'])
 def test_references_by_a_loop(mode):
