@@ -359,7 +359,7 @@ def test_sheets_and_their_ticks():
     ('references', dict(rel_pos_encoding=dict(IRPE, rpe_on='v')), {}, 'has no relative encoding'),
     ('references', dict(rel_pos_encoding=IRPE), dict(references=0), 'references=0 must be'),
     ('similarity', {}, {}, 'the model has no encodings that add to tokens or logits'),
-    ('sizes of nothing', {}, {}, 'figure=.* must be one of matrix, kernels'),
+    ('sizes of nothing', {}, {}, 'figure=.* must be one of matrix, attention'),
 ])
 def test_bad_input(name, options, choice, match):
     with pytest.raises(ValueError, match=match):
