@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from mmposenc.backbones import PVT, DeiT, count_macs
+from mmposenc.backbones import PVT, DeiT, Swin, count_macs
 from mmposenc.encodings import PEG
 from mmposenc.visualization.figures import tile_sheet, tile_ticks
 from mmposenc.visualization.muting import can_leave_out, without_encodings
@@ -230,6 +230,8 @@ def test_buckets_by_the_papers_formula(ratio):
             np.testing.assert_array_equal(found, buckets_of(kind, cell, (7, 9), params))
     offsets = draw('index', model, (56, 72)).arrays
     assert offsets['piecewise'].tolist() == [index_of(int(x), *params) for x in offsets['offsets']]
+    reach = int(1.25 * 8 * ratio)  # a little beyond gamma
+    assert offsets['offsets'].tolist() == list(range(-reach, reach + 1))
     assert offsets['clip'].tolist() == [
         int(max(-2 * ratio, min(2 * ratio, int(x)))) for x in offsets['offsets']]
 
@@ -364,6 +366,22 @@ def test_sheets_and_their_ticks():
 def test_bad_input(name, options, choice, match):
     with pytest.raises(ValueError, match=match):
         draw(name, deit(**options), **choice)
+
+
+def test_which_window_and_which_references_are_shown():
+    """24 x 32 cells in windows of 4, not shifted in the first block: row 18, column 9."""
+    torch.manual_seed(0)
+    model = Swin(embed_dims=8, num_layers=(1,), num_heads=(2,), window_size=4, out_indices=(0,))
+    figure = draw('references', model, (96, 128), places=((0.76, 0.3),), references=2).figure
+    assert figure.get_suptitle().endswith('test.py, untrained, window in row 4, column 2')
+    axes = figure.axes[0]
+    assert axes.get_ylabel() == 'row of the reference cell; a tile holds 4 key rows'
+    assert axes.get_xlabel() == 'column of the reference cell; a tile holds 4 key columns'
+    for axis in (axes.xaxis, axes.yaxis):
+        assert [tick.get_text() for tick in axis.get_ticklabels()] == ['1', '3']
+        assert axis.get_ticklocs().tolist() == [1.5, 6.5]
+    matrix = draw('matrix', model, (96, 128), places=((0.76, 0.3),)).figure.axes[0]
+    assert matrix.get_xlabel() == 'key token, row by row of 4 x 4, window in row 4, column 2'
 
 
 def test_every_figure_names_its_axes_and_its_source():
