@@ -7,6 +7,7 @@ The first draws all that a model has, for one query: buckets, what is added to t
 attention, ContextPool. The second draws one figure of the papers (docs/visualization.md):
 
     matrix       attention of all queries and keys, with and without encodings
+    attention    the same as a map for each of 14 x 14 reference cells
     kernels      the kernels of a PEG
     index        iRPE's index function beside the clip function
     buckets      the buckets of iRPE's four methods

@@ -31,12 +31,10 @@ def draw_matrix(subjects: Sequence[Subject], choice: Choice) -> Drawing:
     Raises:
         ValueError: for a block or head that a model does not have.
     """
-    at = choice.places[0] if choice.places else (0.5, 0.5)
-    found = [(subject.source, attention_of(subject, choice.block, at)) for subject in subjects]
+    found = [(subject.source, _record(subject, choice)) for subject in subjects]
     if len(subjects) == 1 and can_leave_out(subjects[0].model):
         with without_encodings(subjects[0].model):
-            found.append(('same weights, encodings left out',
-                          attention_of(subjects[0], choice.block, at)))
+            found.append(('same weights, encodings left out', _record(subjects[0], choice)))
     panels, arrays = [], {}
     for number, (source, record) in enumerate(found):
         assert record.all_weights is not None
@@ -54,6 +52,20 @@ def draw_matrix(subjects: Sequence[Subject], choice: Choice) -> Drawing:
     return Drawing(draw_panels(panels, columns=3, title=title, cell_inches=3.6), arrays)
 
 
+def draw_attention(subjects: Sequence[Subject], choice: Choice) -> Drawing:
+    """The attention of reference cells, one tile each (CPVT's first version, Fig. 4 and 5).
+
+    Attention to prefix tokens is not shown, so tiles sum to less than 1 where there are any.
+
+    Raises:
+        ValueError: for a block or head that is not there.
+    """
+    record = _record(subjects[0], choice)
+    assert record.all_weights is not None
+    return _tiles(subjects[0], record, record.all_weights, choice, 14, 'Attention',
+                  unit='attention weight')
+
+
 def draw_references(subjects: Sequence[Subject], choice: Choice) -> Drawing:
     """What the encoding adds to the logits of reference cells, one tile each (iRPE, Fig. 5).
 
@@ -61,18 +73,27 @@ def draw_references(subjects: Sequence[Subject], choice: Choice) -> Drawing:
         ValueError: for a block or head that is not there, or an encoding that adds nothing to the
             logits.
     """
-    subject = subjects[0]
-    at = choice.places[0] if choice.places else (0.5, 0.5)
-    record = attention_of(subject, choice.block, at)
+    record = _record(subjects[0], choice)
     if record.all_terms is None:
         raise ValueError(f'block={choice.block} ({record.name}) has no relative encoding that adds '
                          f'to the logits: this figure has nothing to show')
-    cells = reference_cells(record.hw_shape, 5 if choice.references is None else choice.references)
-    maps = reference_maps(of_head(record.all_terms, choice.head), record, cells)
-    panel = Panel(f'{record.name}, {head_text(record.all_terms, choice.head)}', tile_sheet(maps),
-                  diverging=True, unit='added to the logit (before the softmax)',
-                  **tile_axes(cells, record.key_shape))
-    title = f'What the encoding adds for {len(cells)} x {len(cells[0])} reference cells'
+    return _tiles(subjects[0], record, record.all_terms, choice, 5, 'What the encoding adds',
+                  unit='added to the logit (before the softmax)', diverging=True)
+
+
+def _record(subject: Subject, choice: Choice) -> AttentionRecord:
+    return attention_of(subject, choice.block, choice.places[0] if choice.places else (0.5, 0.5))
+
+
+def _tiles(subject: Subject, record: AttentionRecord, by_head: Array, choice: Choice, usual: int,
+           what: str, **options: Any) -> Drawing:
+    """Rows of a matrix as tiles on the keys' grid."""
+    count = usual if choice.references is None else choice.references
+    cells = reference_cells(record.hw_shape, count)
+    maps = reference_maps(of_head(by_head, choice.head), record, cells)
+    panel = Panel(f'{record.name}, {head_text(by_head, choice.head)}', tile_sheet(maps),
+                  **options, **tile_axes(cells, record.key_shape))
+    title = f'{what} for {len(cells)} x {len(cells[0])} reference cells'
     return Drawing(draw_panels([panel], cell_inches=5.0,
                                title=f'{title}\n{subject.source}{window_text(record)}'),
                    dict(maps=maps, cells=np.array(cells)))

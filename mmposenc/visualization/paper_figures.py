@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from .attention_figures import draw_matrix, draw_references
+from .attention_figures import draw_attention, draw_matrix, draw_references
 from .bucket_figures import draw_buckets, draw_index_function
 from .cost_figures import draw_cost
 from .subjects import Choice, Drawing, Subject
@@ -12,6 +12,7 @@ from .token_figures import draw_kernels, draw_similarity
 #: Each draws the subjects that it is given, most of them the first alone.
 FIGURES: dict[str, Callable[[Sequence[Subject], Choice], Drawing]] = {
     'matrix': draw_matrix,
+    'attention': draw_attention,
     'kernels': draw_kernels,
     'index': draw_index_function,
     'buckets': draw_buckets,

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from mmposenc.backbones import PVT, DeiT, count_macs
+from mmposenc.backbones import PVT, DeiT, Swin, count_macs
 from mmposenc.encodings import PEG
 from mmposenc.visualization.figures import tile_sheet, tile_ticks
 from mmposenc.visualization.muting import can_leave_out, without_encodings
@@ -230,6 +230,8 @@ def test_buckets_by_the_papers_formula(ratio):
             np.testing.assert_array_equal(found, buckets_of(kind, cell, (7, 9), params))
     offsets = draw('index', model, (56, 72)).arrays
     assert offsets['piecewise'].tolist() == [index_of(int(x), *params) for x in offsets['offsets']]
+    reach = int(1.25 * 8 * ratio)  # a little beyond gamma
+    assert offsets['offsets'].tolist() == list(range(-reach, reach + 1))
     assert offsets['clip'].tolist() == [
         int(max(-2 * ratio, min(2 * ratio, int(x)))) for x in offsets['offsets']]
 
@@ -257,6 +259,15 @@ def test_buckets_of_reduced_keys():
     np.testing.assert_array_equal(maps['maps'][8, 0], table.detach().numpy()[0, found])
     marker = drawing.figure.axes[-1].lines[0]
     assert (marker.get_ydata()[0], marker.get_xdata()[0]) == (3.75, -0.25)
+
+
+def test_attention_of_references_is_rows_of_the_matrix():
+    model = deit(rel_pos_encoding=IRPE)
+    expected = naive_weights(model, 1)[0]
+    found = draw('attention', model, block=1, head=0).arrays
+    assert found['maps'].shape == (4, 5, 4, 5)
+    for row, col, r, c in np.ndindex(4, 5, 4, 5):
+        close(found['maps'][row, col, r, c], expected[1 + row * 5 + col, 1 + r * 5 + c])
 
 
 @torch.no_grad()
@@ -350,11 +361,27 @@ def test_sheets_and_their_ticks():
     ('references', dict(rel_pos_encoding=dict(IRPE, rpe_on='v')), {}, 'has no relative encoding'),
     ('references', dict(rel_pos_encoding=IRPE), dict(references=0), 'references=0 must be'),
     ('similarity', {}, {}, 'the model has no encodings that add to tokens or logits'),
-    ('sizes of nothing', {}, {}, 'figure=.* must be one of matrix, kernels'),
+    ('sizes of nothing', {}, {}, 'figure=.* must be one of matrix, attention'),
 ])
 def test_bad_input(name, options, choice, match):
     with pytest.raises(ValueError, match=match):
         draw(name, deit(**options), **choice)
+
+
+def test_which_window_and_which_references_are_shown():
+    """24 x 32 cells in windows of 4, not shifted in the first block: row 18, column 9."""
+    torch.manual_seed(0)
+    model = Swin(embed_dims=8, num_layers=(1,), num_heads=(2,), window_size=4, out_indices=(0,))
+    figure = draw('references', model, (96, 128), places=((0.76, 0.3),), references=2).figure
+    assert figure.get_suptitle().endswith('test.py, untrained, window in row 4, column 2')
+    axes = figure.axes[0]
+    assert axes.get_ylabel() == 'row of the reference cell; a tile holds 4 key rows'
+    assert axes.get_xlabel() == 'column of the reference cell; a tile holds 4 key columns'
+    for axis in (axes.xaxis, axes.yaxis):
+        assert [tick.get_text() for tick in axis.get_ticklabels()] == ['1', '3']
+        assert axis.get_ticklocs().tolist() == [1.5, 6.5]
+    matrix = draw('matrix', model, (96, 128), places=((0.76, 0.3),)).figure.axes[0]
+    assert matrix.get_xlabel() == 'key token, row by row of 4 x 4, window in row 4, column 2'
 
 
 def test_every_figure_names_its_axes_and_its_source():
