@@ -15,9 +15,9 @@ _SIGNS = (
     (r'patch_embed1\.proj\.weight', 'pvt'),
     (r'patch_embeds\.0\.proj\.weight', 'twins'),
     (r'layers\.0\.0\.projection\.weight', 'mmdet-pvt'),
-    (r'layers\.0\.blocks\.0\.attn\.qkv\.weight', 'swin'),
-    (r'stages\.0\.blocks\.0\.ffn\.layers\.0\.0\.weight', 'mmpretrain-swin'),
-    (r'layers\.0\.attn\.qkv\.weight', 'mmpretrain-vit'),
+    (r'layers\.\d\.blocks\.\d+\.attn\.qkv\.weight', 'swin'),
+    (r'stages\.\d\.blocks\.\d+\.ffn\.layers\.0\.0\.weight', 'mmpretrain-swin'),
+    (r'layers\.\d+\.attn\.qkv\.weight', 'mmpretrain-vit'),
     (r'blocks\.\d+\.attn\.rpe_[qkv]\..*', 'irpe-deit'),
     (r'patch_embed\.proj\.weight', 'deit'),
 )

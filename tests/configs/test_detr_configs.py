@@ -60,6 +60,21 @@ def test_one_step_and_a_test_of_a_small_version(name: str) -> None:
             assert p.grad.abs().max() > 0, n
 
 
+@pytest.mark.parametrize('name', [name for name in COCO if 'dc5' in name])
+def test_dc5_is_torchvisions(name: str) -> None:
+    """DETR takes torchvision's replace_stride_with_dilation: the first block is not dilated."""
+    from torchvision.models import resnet50
+    theirs = resnet50(replace_stride_with_dilation=[False, False, True])
+    init_default_scope('mmdet')
+    ours = MODELS.build({**load(name).model.backbone, 'init_cfg': None})
+    for a, b in zip(ours.layer4, theirs.layer4, strict=True):
+        for conv in ('conv1', 'conv2', 'conv3'):
+            for part in ('stride', 'padding', 'dilation'):
+                assert getattr(getattr(a, conv), part) == getattr(getattr(b, conv), part)
+    assert [block.conv2.dilation[0] for block in ours.layer4] == [1, 2, 2]
+    assert ours.layer4[0].downsample[0].stride == theirs.layer4[0].downsample[0].stride
+
+
 @pytest.mark.parametrize('name', COCO)
 def test_header(name: str) -> None:
     text = (ROOT / name).read_text()

@@ -94,6 +94,21 @@ def test_other_parts_of_a_model_are_switched_likewise(capsys) -> None:
     assert cfg.model.neck == dict(type='FPN', out_channels=8)
 
 
+def test_upernet_takes_deit_and_its_neck_by_options(capsys) -> None:
+    name = 'mmposenc::segmentation/upernet/upernet_pvt-s_512x512_160k_ade20k.py'
+    cfg = overridden(name, {
+        'model.backbone.type': 'mmposenc.DeiT', 'model.backbone.arch': 'tiny',
+        'model.backbone.img_size': 64, 'model.backbone.out_indices': [2, 5, 8, 11],
+        'model.backbone.init_cfg': None, 'model.neck.type': 'Feature2Pyramid',
+        'model.neck.embed_dim': 192, 'model.decode_head.in_channels': [192] * 4,
+        'model.auxiliary_head.in_channels': 192})
+    assert cfg.model.neck == dict(type='Feature2Pyramid', embed_dim=192)
+    init_default_scope('mmseg')
+    built = MODELS.build(cfg.model)
+    assert type(built.backbone).__name__ == 'DeiT'
+    assert type(built.neck).__name__ == 'Feature2Pyramid'
+
+
 def test_a_class_that_is_not_known_changes_nothing() -> None:
     cfg = overridden(PVT, {f'{TABLE}.type': 'mmposenc.PEGG'})
     assert cfg.model.backbone.pos_encoding.interpolation == 'bilinear'

@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 import torch
 from scripts import ROOT
-from tinydata import detector_config, make_coco
+from tinydata import DETECTOR, detector_config, make_coco
 
 TABLE = 'model.backbone.pos_encoding'
 
@@ -41,6 +41,25 @@ def test_on_off_and_to_another(config, train, test, visualize, tmp_path, capsys)
     visualize(config, checkpoint, '--image', image, '--output-dir', tmp_path / 'figures',
               '--cfg-options', peg)
     assert list((tmp_path / 'figures').iterdir())
+
+
+def test_deformable_detr_takes_an_encoding_that_its_config_does_not_have(config, train, tmp_path
+                                                                         ) -> None:
+    base = ROOT / 'configs' / 'detection' / 'small' / 'deformable-detr_r18-w16_bccd.py'
+    data = DETECTOR[DETECTOR.index('pipeline = ['):].replace('{root}', str(config.parent / 'data'))
+    small = tmp_path / 'deformable.py'
+    small.write_text(f"""
+_base_ = {str(base)!r}
+model = dict(num_queries=5, bbox_head=dict(num_classes=2), test_cfg=dict(max_per_img=5))
+{data}
+train_dataloader['dataset'].update(_delete_=True, type='mmposenc.CocoDataset')
+""")
+    section = 'model.encoder.pos_encoding'
+    for name, options in (('none', []), ('peg', [f'{section}.type=mmposenc.PEG',
+                                                 'model.encoder.positions=(0,1)'])):
+        train(small, '--work-dir', tmp_path / name, '--cfg-options', *options)
+    assert encodings(tmp_path / 'none' / 'epoch_1.pth') == set()
+    assert encodings(tmp_path / 'peg' / 'epoch_1.pth') == {'weight', 'bias'}
 
 
 def test_a_wrong_switch_is_one_line(config, train, tmp_path) -> None:
