@@ -3,13 +3,7 @@
 # No number known to us from a paper; not trained here.
 #
 #     bash tools/dist_train.sh configs/detection/context_pool/retinanet_swin-t_fpn_1x_coco.py 8
-_base_ = '../pvt/retinanet_pvt-t_fpn_1x_coco.py'
-model = dict(
-    backbone=dict(
-        _delete_=True, type='mmposenc.Swin', arch='tiny', drop_path_rate=0.2, mask_padding=True,
-        out_indices=(1, 2, 3),  # the first stage's norm would get no gradient
-        init_cfg=dict(
-            type='Pretrained',
-            checkpoint='https://github.com/SwinTransformer/storage/releases/download/v1.0.0/'
-            'swin_tiny_patch4_window7_224.pth')),
-    neck=dict(in_channels=[192, 384, 768], start_level=0))
+_base_ = [
+    '../../_base_/models/retinanet_swin.py',
+    '../../_base_/datasets/coco_detection.py',
+    '../../_base_/schedules/adamw_1x.py', '../../_base_/default_runtime.py']

@@ -8,7 +8,3 @@ _base_ = [
     '../../_base_/models/mask-rcnn_swin.py',
     '../../_base_/datasets/coco_instance_ms-480-800-crop.py',
     '../../_base_/schedules/adamw_3x.py', '../../_base_/default_runtime.py']
-model = dict(backbone=dict(init_cfg=dict(
-    type='Pretrained',
-    checkpoint='https://github.com/SwinTransformer/storage/releases/download/v1.0.0/'
-    'swin_tiny_patch4_window7_224.pth')))

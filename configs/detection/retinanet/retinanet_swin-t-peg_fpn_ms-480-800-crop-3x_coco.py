@@ -13,4 +13,5 @@ _base_ = [
     '../../_base_/models/retinanet_swin.py',
     '../../_base_/datasets/coco_detection_ms-480-800-crop.py',
     '../../_base_/schedules/adamw_3x.py', '../../_base_/default_runtime.py']
-model = dict(backbone=dict(window_bias=False, pos_encoding=dict(type='mmposenc.PEG')))
+model = dict(backbone=dict(
+    window_bias=False, pos_encoding=dict(type='mmposenc.PEG'), init_cfg=None))

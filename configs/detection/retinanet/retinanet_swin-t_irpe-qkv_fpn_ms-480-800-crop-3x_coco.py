@@ -14,4 +14,5 @@ _base_ = [
     '../../_base_/datasets/coco_detection_ms-480-800-crop.py',
     '../../_base_/schedules/adamw_3x.py', '../../_base_/default_runtime.py']
 model = dict(backbone=dict(
-    window_bias=False, rel_pos_encoding=dict(type='mmposenc.IRPE', rpe_on='qkv')))
+    window_bias=False, rel_pos_encoding=dict(type='mmposenc.IRPE', rpe_on='qkv'),
+    init_cfg=None))
