@@ -173,8 +173,8 @@ def test_whole_models(name):
 
 @pytest.mark.parametrize('dtype', ['bfloat16', 'float16'])
 def test_a_step_of_mixed_precision(dtype, monkeypatch):
-    """Through the wrapper that ``--amp`` takes: parameters in float32 and finite; the loss is scaled
-    in float16 alone, and a step whose gradients overflow is left out."""
+    """Through the wrapper that ``--amp`` takes: parameters in float32 and finite; the loss is
+    scaled in float16 alone, and a step whose gradients overflow is left out."""
     from mmengine.optim.optimizer import amp_optimizer_wrapper as theirs
     from mmengine.runner import amp as context
 
