@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ..functional import limits
 from ..functional.attention.axis_terms import AxisHalves
+from ..functional.attention.channels import add_channels
 from ..functional.attention.driver import Call, Hide, attend_in_pieces, split
 from ..functional.attention.flex import flex_attention
 from ..functional.attention.layout import Cut, Layout
@@ -162,7 +163,7 @@ def fused(problem: Problem) -> Tensor:
     scale, dims = problem.scale, v.shape[-1]
     channels = [term for term in problem.terms if isinstance(term, AxisHalves | QueryVector)]
     if channels:
-        q, k, v = _add_channels(channels, q, k, v, scale)
+        q, k, v = add_channels(channels, q, k, v, scale)
         scale = 1.0
     biases = [term.dense(q, k) for term in problem.terms if term not in channels]
     bias = sum(biases[1:], biases[0]) if biases else None
@@ -293,34 +294,6 @@ def _mask(problem: Problem, bias: Tensor | None, dtype: torch.dtype) -> Tensor |
     if keep is None or bias is None:
         return keep if bias is None else bias.to(dtype)
     return bias.to(dtype).masked_fill(~keep, float('-inf'))
-
-
-def _add_channels(terms: Sequence[Term], q: Tensor, k: Tensor, v: Tensor, scale: float
-                  ) -> tuple[Tensor, Tensor, Tensor]:
-    """Further channels: queries hold their products with rows and columns of keys, and keys the
-    one-hot number of their row and of their column; or a one and a number of the key. Padded to a
-    multiple of 8, without which SDPA has no fast kernel on a GPU."""
-    queries, keys = [q * scale], [k]
-    for term in terms:
-        if isinstance(term, AxisHalves):
-            rows, cols, _ = term.products(q, scale)
-            hk, wk = rows.shape[-1], cols.shape[-1]
-            cell = torch.arange(hk * wk, device=q.device)
-            one_hot = torch.cat((cell[:, None] // wk == torch.arange(hk, device=q.device),
-                                 cell[:, None] % wk == torch.arange(wk, device=q.device)), 1)
-            one_hot = F.pad(one_hot.to(q.dtype), (0, 0, term.prefix, 0))
-            queries += [rows, cols]
-            keys.append(one_hot.expand(*k.shape[:2], -1, -1))
-        else:
-            queries.append(q.new_ones(*q.shape[:3], 1))
-            keys.append(term.dense(q, k).transpose(-2, -1))
-    width = sum(x.shape[-1] for x in queries)
-    fill = -width % 8
-    # Values of the same width keep SDPA on its fast path, which wants equal head_dims; not in
-    # float32 on a GPU, whose only fast kernel takes any, and outputs are as large as queries.
-    if q.device.type == 'cpu' or q.dtype != torch.float32:
-        v = F.pad(v, (0, width + fill - v.shape[-1]))
-    return F.pad(torch.cat(queries, -1), (0, fill)), F.pad(torch.cat(keys, -1), (0, fill)), v
 
 
 def ready(problem: Problem) -> Problem:

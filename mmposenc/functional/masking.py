@@ -46,7 +46,7 @@ def masked_batch_norm(norm: nn.Module, x: Tensor, padding_mask: Tensor | None) -
     """
     if padding_mask is None or not norm.training:
         return norm(x)  # type: ignore[no-any-return]
-    if isinstance(norm, nn.BatchNorm2d):
+    if type(norm) is nn.BatchNorm2d:  # others gather what all processes hold, by a way of their own
         return _weighted_batch_norm(norm, x, padding_mask)
     valid = ~padding_mask
     channels_last = x.permute(0, 2, 3, 1)

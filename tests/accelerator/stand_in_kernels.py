@@ -48,17 +48,20 @@ def patches(gpu: Any) -> Iterator[AbstractContextManager[Any]]:
 
     def compiled(q: Tensor, k: Tensor, v: Tensor, *, score_mod: Callable[..., Tensor],
                  block_mask: Any, scale: float) -> Tensor:
+        assert q.dtype == k.dtype == v.dtype, 'FlexAttention takes one dtype'
         assert block_mask is None or block_mask.kv_indices.device.type == 'cuda'
 
         def formula(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             b, h, i, j = (torch.arange(n, device=q.device).view([n if at == dim else 1
                                                                  for at in range(4)])
                           for dim, n in enumerate((*q.shape[:3], k.shape[2])))
-            scores = score_mod(q @ k.transpose(-2, -1) * scale, b, h, i, j)
-            if block_mask is not None:
-                keep = block_mask.mask_mod(b, h, i, j)
-                scores = torch.where(keep, scores, float('-inf'))
-            return (scores.softmax(-1) @ v.float()).to(q.dtype)
+            with torch.autocast('cuda', enabled=False):  # the kernel's sums are in float32
+                scores = q.float() @ k.float().transpose(-2, -1) * scale
+                scores = score_mod(scores, b, h, i, j)
+                if block_mask is not None:
+                    keep = block_mask.mask_mod(b, h, i, j)
+                    scores = torch.where(keep, scores, float('-inf'))
+                return (scores.float().softmax(-1) @ v.float()).to(q.dtype)
         return one_kernel(gpu, formula, (q, k, v), list(captured(score_mod)))
 
     yield mock.patch.object(nn.functional, 'scaled_dot_product_attention', sdpa)

@@ -61,6 +61,38 @@ def test_masked_batch_norm_uses_valid_cells_only(hw):
                                .permute(0, 2, 3, 1)[~mask], out.permute(0, 2, 3, 1)[~mask])
 
 
+def test_norms_that_gather_over_processes_do_so_themselves():
+    """A class of its own may know more than its own cells: it is called, with the valid ones."""
+    class Gathering(nn.BatchNorm2d):
+        def forward(self, x):
+            self.seen = x.shape
+            return super().forward(x)
+
+    torch.manual_seed(0)
+    x, mask = torch.randn(2, 3, 4, 5), torch.zeros(2, 4, 5, dtype=torch.bool)
+    mask[0, 2:] = True
+    norm, plain = Gathering(3), nn.BatchNorm2d(3)
+    torch.testing.assert_close(masked_batch_norm(norm, x, mask), masked_batch_norm(plain, x, mask))
+    assert norm.seen == (30, 3, 1, 1)
+    for one, other in zip(norm.buffers(), plain.buffers(), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize('options', [dict(momentum=None), dict(affine=False),
+                                     dict(track_running_stats=False)])
+def test_options_of_batch_norm_hold_under_a_mask(options):
+    torch.manual_seed(0)
+    norm, reference = nn.BatchNorm2d(3, **options), nn.BatchNorm2d(3, **options)
+    mask = torch.zeros(2, 4, 5, dtype=torch.bool)
+    mask[:, 2:] = True
+    for _ in range(3):
+        x = torch.randn(2, 3, 4, 5)
+        out = masked_batch_norm(norm, x, mask)
+        torch.testing.assert_close(out[:, :, :2], reference(x[:, :, :2]))
+    for one, other in zip(norm.buffers(), reference.buffers(), strict=True):
+        torch.testing.assert_close(one, other)
+
+
 def test_masked_mean_and_pad_map():
     x = torch.randn(2, 6, 3)
     mask = torch.tensor([[0, 0, 1, 0, 0, 1], [0, 0, 0, 0, 0, 0]]).bool()
