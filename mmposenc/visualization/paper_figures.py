@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from .attention_figures import draw_attention, draw_matrix, draw_references
 from .bucket_figures import draw_buckets, draw_index_function
 from .cost_figures import draw_cost
+from .pool_figures import draw_sizes
 from .subjects import Choice, Drawing, Subject
 from .token_figures import draw_kernels, draw_similarity
 
@@ -19,6 +20,7 @@ FIGURES: dict[str, Callable[[Sequence[Subject], Choice], Drawing]] = {
     'references': draw_references,
     'similarity': draw_similarity,
     'cost': draw_cost,
+    'sizes': draw_sizes,
 }
 #: Those that compare models.
 COMPARING = ('matrix',)

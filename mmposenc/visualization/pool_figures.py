@@ -19,6 +19,7 @@ from ..functional.masking import split_prefix
 from ..functional.pooling.kernels import axis_logits
 from .figures import Panel
 from .maps import Array
+from .subjects import Choice, Drawing, Subject, run_once
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -212,6 +213,22 @@ def draw_size_distributions(rows: Sequence[dict[str, str | float]]) -> Figure:
              ylim=(-0.03, 1.03))
     axes.set_title('quartiles, least and largest', fontsize=8)
     return figure
+
+
+def draw_sizes(subjects: Sequence[Subject], choice: Choice) -> Drawing:
+    """The sizes that each layer predicts for an image (the paper's Figure 4).
+
+    Raises:
+        ValueError: for a model whose ContextPools predict no sizes, or that has none.
+    """
+    with record_context_pools(subjects[0].model) as records:
+        run_once(subjects[0])
+    rows = size_distributions(records)
+    if not rows:
+        raise ValueError("figure='sizes': the model has no ContextPool that predicts sizes")
+    figure = draw_size_distributions(rows)
+    figure.suptitle(subjects[0].source, fontsize=9)
+    return Drawing(figure, {key: np.array([row[key] for row in rows]) for key in rows[0]})
 
 
 def write_size_distributions(rows: Sequence[dict[str, str | float]], path: str | Path) -> Path:

@@ -386,10 +386,25 @@ def test_which_window_and_which_references_are_shown():
 
 def test_every_figure_names_its_axes_and_its_source():
     model = deit(rel_pos_encoding=dict(type='mmposenc.CombinedRPE', encodings=[IRPE]),
-                 pos_encoding=dict(type='mmposenc.PEG'))
+                 pos_encoding=[dict(type='mmposenc.PEG'), dict(type='mmposenc.ContextPool')])
     for name in FIGURES:
         figure = draw(name, model).figure
         axes = [each for each in figure.axes if each.get_label() != '<colorbar>']
         assert all(each.get_xlabel() and each.get_ylabel() for each in axes), name
         titles = [figure.get_suptitle(), *(each.get_title() for each in axes)]
         assert any('test.py, untrained' in title for title in titles), name
+
+
+def test_sizes_are_those_that_each_layer_predicts():
+    model = deit(pos_encoding=dict(type='mmposenc.ContextPool'), positions=(0, 1))
+    drawing = draw('sizes', model)
+    names = [f'pos_encodings.at.after{place}.0' for place in (0, 1)]
+    assert list(drawing.arrays['layer']) == names
+    for place in (0, 1):
+        pool = model.pos_encodings.encodings(place)[0]
+        with torch.no_grad():
+            sizes = pool.predictor(*inputs_of(pool.predictor, model))[..., 1].sigmoid().numpy()
+        assert drawing.arrays['median'][place] == pytest.approx(np.median(sizes), abs=1e-5)
+        assert drawing.arrays['q75'][place] == pytest.approx(np.quantile(sizes, 0.75), abs=1e-5)
+    with pytest.raises(ValueError, match="figure='sizes': the model has no ContextPool that predi"):
+        draw('sizes', deit())
