@@ -73,36 +73,29 @@ def test_a_row_forgets_what_was_compiled(measure):
 def parsed(measure, *options):
     parser = argparse.ArgumentParser()
     measure.add_arguments(parser, repeats=7)
-    threads = torch.get_num_threads()
-    try:
-        with warnings.catch_warnings():
-            yield measure.parse(parser, list(options))
-    finally:
-        torch.set_num_threads(threads)
+    return measure.parse(parser, list(options))
 
 
 def test_no_row_is_silently_of_another_form(measure):
     """At torch's limit of recompilations, which would run uncompiled, and at the package's, which
     would take pieces."""
-    with mock.patch('torch._dynamo.config.fail_on_recompile_limit_hit', False):
-        for _ in parsed(measure):
-            assert torch._dynamo.config.fail_on_recompile_limit_hit
-            with pytest.raises(UserWarning, match='compiled too often'):
-                warnings.warn('FlexAttention was compiled too often for calls of this kind; '
-                              'pieces compute them', stacklevel=1)
+    parsed(measure)
+    assert torch._dynamo.config.fail_on_recompile_limit_hit
+    with pytest.raises(UserWarning, match='compiled too often'):
+        warnings.warn('FlexAttention was compiled too often for calls of this kind; pieces '
+                      'compute them', stacklevel=1)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason='there is a GPU')
 def test_a_gpu_that_is_not_there_is_refused(measure, capsys):
     with pytest.raises(SystemExit):
-        list(parsed(measure, '--device', 'cuda'))
+        parsed(measure, '--device', 'cuda')
     assert '--device cuda needs torch.cuda.is_available()' in capsys.readouterr().err
 
 
 def test_the_header_names_device_torch_dtype_and_command(measure, monkeypatch):
     monkeypatch.setattr(sys, 'argv', ['/any/where/detr.py', '--rows', 'a b'])
-    for args in parsed(measure, '--dtype', 'float16', '--threads', '1'):
-        line = measure.header(args)
+    line = measure.header(parsed(measure, '--dtype', 'float16'))
     assert measure.processor() in line and torch.__version__ in line and 'float16' in line
     assert "`python benchmarks/detr.py --rows 'a b'`" in line
 
