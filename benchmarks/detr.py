@@ -1,30 +1,33 @@
 """An encoder of one layer of DETR and of Deformable DETR: this project's against mmdet's, paired.
 
     python benchmarks/detr.py [--rows 25x42] [--case none] [--repeats 7] [--dropout 0.1]
+    python benchmarks/detr.py --device cuda --dtype bfloat16      # never tried
 
-256 channels, 8 heads, a batch of two images of which the second is padded, float32, forward and
-backward. Same weights; the iRPE rows add their tables. "Unasked" is mmdet's layer that only does
-not ask for attention weights. Memory is the highest resident set beyond what is in use before.
+256 channels, 8 heads, a batch of two images of which the second is padded, forward and backward;
+half precision is autocast. Same weights; the iRPE rows add their tables. "Unasked" is mmdet's layer
+that only does not ask for attention weights.
 """
 from __future__ import annotations
 
 import argparse
 import copy
 import warnings
-from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
-from measure import paired_ratios, peak_memory
+from calls import model_step
+from measure import Run, add_arguments, header, paired_times, parse, peak_memory, row
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves, tree_map
 
 import mmposenc  # noqa: F401  (before mmdet)
 
 DIMS, HEADS = 256, 8
-GRIDS = {'25x42': (25, 42), '50x84': (50, 84)}
+GRIDS = {'25x42': (25, 42), '50x84': (50, 84), '4x5': (4, 5)}
 #: Contextual, on keys, 9 x 9 buckets.
 IRPE = dict(type='mmposenc.IRPE', method='product', mode='contextual', rpe_on='k', ratio=2.0)
-LEVELS = {'25x42': [(25, 42)], '50x84': [(50, 84)],
+LEVELS = {'25x42': [(25, 42)], '50x84': [(50, 84)], '4x5': [(4, 5)],
           'four levels': [(50, 84), (25, 42), (13, 21), (7, 11)]}
 CASES = ('none', 'irpe-k', 'deformable', 'deformable decoder')
 #: Time and memory that the project set itself, as fractions of mmdet's.
@@ -49,22 +52,24 @@ def padding(shapes: list[tuple[int, int]]) -> Tensor:
     return torch.cat(masks, 1)
 
 
-def step(layer: nn.Module, tokens: Tensor, **kwargs: object) -> Callable[[], None]:
-    """Forward and backward."""
-    def run() -> None:
-        layer.zero_grad(set_to_none=True)
-        tokens.grad = None
-        layer(tokens, **kwargs).square().mean().backward()
-    return run
+def step(layer: nn.Module, args: argparse.Namespace, tokens: Tensor, **kwargs: Any) -> Run:
+    """Forward and backward, on the device."""
+    layer.to(args.device)
+    tokens, kwargs = tree_map(
+        lambda x: x.detach().to(args.device).requires_grad_(x.requires_grad)
+        if isinstance(x, Tensor) else x, (tokens, kwargs))
+    inputs = [x for x in tree_leaves((tokens, kwargs)) if isinstance(x, Tensor) and x.requires_grad]
+    return model_step(layer, lambda: layer(tokens, **kwargs).square().mean(), 'training',
+                      args.device, getattr(torch, args.dtype), inputs)
 
 
-def detr_layers(rows: str, relative: bool, dropout: float) -> dict[str, Callable[[], None]]:
+def detr_layers(rows: str, relative: bool, args: argparse.Namespace) -> dict[str, Run]:
     """An encoder of one layer, FFN of 2048."""
     from mmdet.models.layers.transformer import DetrTransformerEncoder
 
     from mmposenc.detr.encoders import DetrEncoder
-    layer = dict(self_attn_cfg=dict(embed_dims=DIMS, num_heads=HEADS, dropout=dropout),
-                 ffn_cfg=ffn(2048, dropout))
+    layer = dict(self_attn_cfg=dict(embed_dims=DIMS, num_heads=HEADS, dropout=args.dropout),
+                 ffn_cfg=ffn(2048, args.dropout))
     theirs = DetrTransformerEncoder(1, copy.deepcopy(layer))
     layer['self_attn_cfg']['rel_pos_encoding'] = IRPE if relative else None
     ours = DetrEncoder(1, layer)
@@ -76,23 +81,23 @@ def detr_layers(rows: str, relative: bool, dropout: float) -> dict[str, Callable
     unasked = copy.deepcopy(theirs)
     attn = unasked.layers[0].self_attn.attn
     attn.forward = partial(attn.forward, need_weights=False)
-    return {'mmdet': step(theirs.train(), tokens, **shared),
-            'unasked': step(unasked.train(), tokens, **shared),
-            'ours': step(ours.train(), tokens, spatial_shapes=[hw], **shared)}
+    return {'mmdet': step(theirs, args, tokens, **shared),
+            'unasked': step(unasked, args, tokens, **shared),
+            'ours': step(ours, args, tokens, spatial_shapes=[hw], **shared)}
 
 
-def deformable_layers(rows: str, decoder: bool, dropout: float) -> dict[str, Callable[[], None]]:
+def deformable_layers(rows: str, decoder: bool, args: argparse.Namespace) -> dict[str, Run]:
     """An encoder layer, or a decoder layer of 300 queries, FFN of 1024."""
     from mmdet.models.layers import transformer as theirs_room
 
     from mmposenc.detr import layers as ours_room
     shapes = LEVELS[rows]
-    attn = dict(embed_dims=DIMS, num_heads=HEADS, num_levels=len(shapes), dropout=dropout)
+    attn = dict(embed_dims=DIMS, num_heads=HEADS, num_levels=len(shapes), dropout=args.dropout)
     kind = 'Decoder' if decoder else 'Encoder'
-    args = [dict(embed_dims=DIMS, num_heads=HEADS, dropout=dropout)] if decoder else []
-    args += [{**attn, 'batch_first': True}, ffn(1024, dropout)]
-    theirs = getattr(theirs_room, f'DeformableDetrTransformer{kind}Layer')(*copy.deepcopy(args))
-    ours = getattr(ours_room, f'Deformable{kind}Layer')(*copy.deepcopy(args))
+    parts = [dict(embed_dims=DIMS, num_heads=HEADS, dropout=args.dropout)] if decoder else []
+    parts += [{**attn, 'batch_first': True}, ffn(1024, args.dropout)]
+    theirs = getattr(theirs_room, f'DeformableDetrTransformer{kind}Layer')(*copy.deepcopy(parts))
+    ours = getattr(ours_room, f'Deformable{kind}Layer')(*copy.deepcopy(parts))
     with torch.no_grad():
         for name, p in theirs.named_parameters():
             if 'sampling_offsets' in name or 'attention_weights' in name:
@@ -107,37 +112,43 @@ def deformable_layers(rows: str, decoder: bool, dropout: float) -> dict[str, Cal
                   spatial_shapes=torch.tensor(shapes), level_start_index=starts)
     if decoder:
         kwargs['value'] = memory
-    return {'mmdet': step(theirs.train(), tokens, **kwargs),
-            'ours': step(ours.train(), tokens, **kwargs)}
+    return {'mmdet': step(theirs, args, tokens, **kwargs),
+            'ours': step(ours, args, tokens, **kwargs)}
+
+
+def measure(case: str, rows: str, args: argparse.Namespace) -> None:
+    """One row."""
+    deformable = case.startswith('deformable')
+    runs = (deformable_layers(rows, case.endswith('decoder'), args) if deformable
+            else detr_layers(rows, case == 'irpe-k', args))
+    ratios = {name: each.ratio
+              for name, each in paired_times(runs, args.repeats, args.device).items()}
+    other = f'{ratios["unasked"]:.2f}' if 'unasked' in ratios else ''
+    memory = {name: peak_memory(runs[name], args.device) / 2 ** 20 for name in ('mmdet', 'ours')}
+    target = TARGETS.get((case, rows), '1.0' if deformable else '')
+    print(f'| {case} | {rows} | {ratios["ours"]:.2f} | {other} | {memory["mmdet"]:.0f} | '
+          f'{memory["ours"]:.0f} | {memory["ours"] / memory["mmdet"]:.2f} | {target} |', flush=True)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__)
+    add_arguments(parser, repeats=7)
     parser.add_argument('--rows', choices=sorted(LEVELS), action='append')
     parser.add_argument('--case', choices=CASES, action='append')
-    parser.add_argument('--repeats', type=int, default=7)
     parser.add_argument('--dropout', type=float, default=0.0)
-    args = parser.parse_args()
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
     warnings.simplefilter('ignore')
+    args = parse(parser)
+    torch.manual_seed(0)
+    print(header(args))
     print('| layer | tokens | time / mmdet | unasked | MiB, mmdet | MiB, ours | memory / mmdet | '
           'target |\n|---|---|---|---|---|---|---|---|')
     for case in args.case or CASES:
-        deformable = case.startswith('deformable')
-        for rows in args.rows or (LEVELS if deformable else GRIDS):
-            if rows not in (LEVELS if deformable else GRIDS):
-                continue
-            runs = (deformable_layers(rows, case.endswith('decoder'), args.dropout) if deformable
-                    else detr_layers(rows, case == 'irpe-k', args.dropout))
-            ratios = paired_ratios(runs, 'mmdet', args.repeats)
-            other = f'{ratios["unasked"]:.2f}' if 'unasked' in ratios else ''
-            memory = {name: peak_memory(runs[name]) / 2 ** 20 for name in ('mmdet', 'ours')}
-            target = TARGETS.get((case, rows), '1.0' if deformable else '')
-            print(f'| {case} | {rows} | {ratios["ours"]:.2f} | {other} | {memory["mmdet"]:.0f} | '
-                  f'{memory["ours"]:.0f} | {memory["ours"] / memory["mmdet"]:.2f} | {target} |',
-                  flush=True)
+        sizes = LEVELS if case.startswith('deformable') else GRIDS
+        usual = [rows for rows in sizes if (rows == '4x5') == args.tiny]
+        for rows in args.rows or usual:
+            if rows in sizes:
+                with row(case, rows):
+                    measure(case, rows, args)
 
 
 if __name__ == '__main__':

@@ -8,14 +8,14 @@ against attention without an encoding.
     python benchmarks/relative.py plain              # without an encoding, against SDPA
     python benchmarks/relative.py growth             # exponent of the time in L
     python benchmarks/relative.py buckets            # bucket ids
-    python benchmarks/relative.py forms              # on a GPU, see relative_forms.py
-    options: --rows 1050 --repeats 7 --threads 1 --device cpu|cuda --dtype float32|bfloat16
+    python benchmarks/relative.py forms              # every form, see relative_forms.py
+    python benchmarks/relative.py thresholds         # of mmposenc/functional/limits.py on a GPU
+    options: --rows 1050 --repeats 7 --threads 1 --device cpu|cuda --dtype float32|bfloat16|float16
 
 Everything is measured in one process in turn (A, B, A, B, ...); a number is the median over the
-rounds of the ratio within a round (CPU time); memory is the highest resident set above that before
-the call, in a process of its own. 'forward' is inference (no_grad), 'training' forward and
-backward. What is timed lies between the two projections of an attention: q, k, v (B, heads, L,
-head_dims) to the output.
+rounds of the ratio within a round; memory is measured in a process of its own. 'forward' is
+inference (no_grad), 'training' forward and backward. What is timed lies between the two projections
+of an attention: q, k, v (B, heads, L, head_dims) to the output. --device cuda was never tried.
 
 The reference is written from the paper the way the release computes it: the look-up of a table is
 read with a flattened index; for values, a (heads, L, L, head_dims) weight is gathered.
@@ -23,30 +23,29 @@ read with a flattened index; for values, a (heads, L, L, head_dims) weight is ga
 from __future__ import annotations
 
 import argparse
-import json
 import math
-from collections.abc import Callable
 
 import relative_cost
 import torch
 import torch.nn.functional as F
-from measure import paired_ratios, paired_times, peak_memory
-from relative_forms import all_forms, check
+from measure import Run, add_arguments, header, paired_times, parse, peak_memory, row
+from relative_forms import FORM_SIZES, forms
 from relative_inputs import (
-    SIZES,
+    TINY,
     Attention,
     Size,
+    as_json,
     both,
+    chosen,
     explicit,
     in_fresh_process,
-    inference,
     make_inputs,
+    ours,
     random_tables,
-    training,
 )
+from relative_thresholds import thresholds
 from torch import Tensor
 
-from mmposenc.attention import attend
 from mmposenc.encodings import IRPE
 from mmposenc.functional import bucket_ids
 from mmposenc.functional.buckets import Buckets
@@ -108,55 +107,59 @@ TARGETS: list[tuple[int, dict, tuple[float, float, float]]] = [
 ]
 
 
-def target_calls(length: int, options: dict, args: argparse.Namespace
-                 ) -> list[dict[str, Callable[[], None]]]:
+def target_calls(size: Size, options: dict, args: argparse.Namespace) -> list[dict[str, Run]]:
     """Inference and training calls of one row of TARGETS, after checking that they agree."""
-    size = SIZES[length]
     encoding = IRPE(size.dims, size.heads, num_prefix_tokens=size.prefix, **options)
     random_tables(encoding)
-    encoding.to(args.device, args.dtype)
-    inputs = make_inputs(size, args.device, args.dtype)
-
-    def ours(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return attend(q, k, v, encoding, (size.height, size.width), form=args.form)[0]
-
+    encoding.to(args.device, getattr(torch, args.dtype))
+    inputs = make_inputs(size, args)
     runs: dict[str, Attention] = {
-        'reference': reference(encoding, size, args.device), 'ours': ours,
-        'explicit': explicit, 'SDPA': F.scaled_dot_product_attention}
-    atol = 2e-5 if args.dtype == torch.float32 else 2e-2
+        'reference': reference(encoding, size, args.device),
+        'ours': ours(encoding, size, args.form), 'explicit': explicit,
+        'SDPA': F.scaled_dot_product_attention}
+    atol = 2e-5 if args.dtype == 'float32' else 2e-2
     with torch.no_grad():
-        torch.testing.assert_close(ours(*inputs[:3]), runs['reference'](*inputs[:3]), atol=atol,
-                                   rtol=1e-2)
+        torch.testing.assert_close(runs['ours'](*inputs[:3]), runs['reference'](*inputs[:3]),
+                                   atol=atol, rtol=1e-2)
     return both(runs, inputs, encoding)
+
+
+def target_rows(args: argparse.Namespace
+                ) -> list[tuple[Size, dict, tuple[float, float, float]]]:
+    """Those of TARGETS at the sizes that are asked for."""
+    if args.tiny:
+        return [(*TINY.values(), options, asked) for _, options, asked in TARGETS[:3]]
+    sizes = chosen(args)
+    return [(sizes[length], options, asked) for length, options, asked in TARGETS
+            if length in sizes]
 
 
 def targets(args: argparse.Namespace) -> None:
     """iRPE against the reference, explicit attention and SDPA without an encoding."""
-    rows = [row for row in TARGETS if not args.rows or row[0] in args.rows]
-    times = []
-    for length, options, _ in rows:
-        calls = target_calls(length, options, args)
-        repeats = min(args.repeats, 5) if 'v' in options['rpe_on'] else args.repeats
-        times.append([paired_ratios(kind, 'reference', repeats) for kind in calls])
+    memory = in_fresh_process(args)
+    print(header(args))
     print('| case | forward | asked | training | asked | memory forward | memory training | asked |'
           ' explicit, no encoding | SDPA, no encoding |')
     print('|---|---|---|---|---|---|---|---|---|---|')
-    memory = in_fresh_process(args, 'targets')
-    for index, ((length, options, asked), (forward, backward)) in enumerate(
-            zip(rows, times, strict=True)):
-        ratios = [f"{p['ours'] / p['reference']:.3f} ({p['ours'] / 2**20:.0f} of "
-                  f"{p['reference'] / 2**20:.0f} MiB)" for p in memory[index]]
-        print(f"| {target_name(length, options)} | {forward['ours']:.3f} | {asked[0]} | "
-              f"{backward['ours']:.3f} | {asked[1]} | {ratios[0]} | {ratios[1]} | {asked[2]} | "
-              + ' | '.join(f'{forward[n]:.2f} / {backward[n]:.2f}' for n in ('explicit', 'SDPA'))
-              + ' |', flush=True)
+    for index, (size, options, asked) in enumerate(target_rows(args)):
+        with row(target_name(size.length, options)):
+            repeats = min(args.repeats, 5) if 'v' in options['rpe_on'] else args.repeats
+            forward, backward = ({name: each.ratio for name, each in paired_times(
+                kind, repeats, args.device).items()} for kind in target_calls(size, options, args))
+            ratios = [f"{p['ours'] / p['reference']:.3f} ({p['ours'] / 2**20:.0f} of "
+                      f"{p['reference'] / 2**20:.0f} MiB)"
+                      for p in memory[index]]
+            print(f"| {target_name(size.length, options)} | {forward['ours']:.3f} | {asked[0]} | "
+                  f"{backward['ours']:.3f} | {asked[1]} | {ratios[0]} | {ratios[1]} | {asked[2]} | "
+                  + ' | '.join(f'{forward[n]:.2f} / {backward[n]:.2f}'
+                               for n in ('explicit', 'SDPA')) + ' |', flush=True)
 
 
-def target_memory(args: argparse.Namespace) -> list[list[dict[str, int]]]:
+def target_memory(args: argparse.Namespace) -> list[list[dict[str, float]]]:
     """Peak memory of inference and training, for each row of the table 'targets'."""
-    return [[{run: peak_memory(kind[run]) for run in ('reference', 'ours')}
-             for kind in target_calls(length, options, args)]
-            for length, options, _ in TARGETS if not args.rows or length in args.rows]
+    return [[{name: peak_memory(kind[name], args.device) for name in ('reference', 'ours')}
+             for kind in target_calls(size, options, args)]
+            for size, options, _ in target_rows(args)]
 
 
 def target_name(length: int, options: dict) -> str:
@@ -184,87 +187,50 @@ def release_ids(height: int, width: int, beta: int = 3) -> Tensor:
 
 def buckets(args: argparse.Namespace) -> None:
     """Bucket ids, and the row patterns that attention uses instead, which are kept (under 1 MiB)
-    when grids take turns. Beside them the time to copy as many numbers: ids can't be faster."""
+    when grids take turns. Beside them the time to copy as many numbers: ids can't be faster. On a
+    CPU, whatever the device."""
+    from mmposenc.functional.attention.row_patterns import row_patterns
+    from mmposenc.functional.grids import Grid
     full = bucket_ids('product', (25, 42), ratio=1.9)
     assert torch.equal(release_ids(25, 42), full)
+    print(header(args))
     shapes = {'25x42': [(25, 42)], '25x42 and 42x25 in turn': [(25, 42), (42, 25)]}
     print('| grids | reference, ms | row patterns, ms | ratio | (L, L) ids, ms | ratio | copy of '
           'them, ms | ratio |')
     print('|---|---|---|---|---|---|---|---|')
     for name, grids in shapes.items():
         plan = IRPE(32, 8)
-        from mmposenc.functional.row_patterns import row_patterns
-
-        from mmposenc.functional.grids import Grid
         times = paired_times({
             'reference': lambda g=grids: [release_ids(*each) for each in g],
             'ids': lambda g=grids: [bucket_ids('product', each, ratio=1.9) for each in g],
             'copy': lambda g=grids: [full.clone() for _ in g],
             'patterns': lambda g=grids, p=plan: [row_patterns(
                 Buckets('product', p.params, Grid(*each), Grid(*each)), torch.float32,
-                torch.device('cpu')) for each in g]}, args.repeats)
-        ms = {key: value * 1e3 / len(grids) for key, value in times.items()}
+                torch.device('cpu')) for each in g]}, args.repeats, 'cpu')
+        ms = {key: value.seconds * 1e3 / len(grids) for key, value in times.items()}
         cells = ' | '.join(f"{ms[key]:.2f} | {ms[key] / ms['reference']:.4f}"
                            for key in ('patterns', 'ids', 'copy'))
         print(f"| {name} | {ms['reference']:.1f} | {cells} |", flush=True)
 
 
-def forms(args: argparse.Namespace) -> None:
-    """Forms of contextual iRPE against SDPA without an encoding, for a GPU."""
-    sizes = [Size(1, 2, 3, 4, 16, 1)] if args.smoke else [
-        SIZES[length] for length in SIZES if not args.rows or length in args.rows]
-    print('| encoding | form | L | forward, ms | training, ms | memory forward, MiB | memory '
-          'training, MiB | differs from the release by |')
-    print('|---|---|---|---|---|---|---|---|')
-    for size in sizes:
-        for method, rpe_on in (('product', 'k'), ('euclidean', 'k'), ('cross', 'k'),
-                               ('product', 'qkv')):
-            encoding = IRPE(size.dims, size.heads, method, rpe_on=rpe_on,
-                            num_prefix_tokens=size.prefix)
-            random_tables(encoding)
-            encoding.to(args.device, args.dtype)
-            inputs = make_inputs(size, args.device, args.dtype)
-            runs = all_forms(encoding, (size.height, size.width), args.device, not args.smoke,
-                             reference(encoding, size, args.device))
-            differs = check(runs, *inputs[:3])
-            for name, run in runs.items():
-                tables = [] if name.startswith('none') else list(encoding.parameters())
-                kinds = [inference(run, inputs)]
-                if not (args.smoke and name.startswith('Flex')):  # no backward without compiling
-                    kinds.append(training(run, inputs, tables))
-                ms = [f'{paired_times({name: kind}, args.repeats)[name] * 1e3:.2f}'
-                      for kind in kinds]
-                peaks = [f'{peak_memory(kind) / 2**20:.0f}' for kind in kinds]
-                missing = ['-'] * (2 - len(kinds))
-                cells = [*ms, *missing, *peaks, *missing, f'{differs.get(name, 0.0):.0e}']
-                print(f'| {method} {rpe_on} | {name} | {size.length} | {" | ".join(cells)} |',
-                      flush=True)
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    tables = dict(targets=targets, buckets=buckets, forms=forms, **{
+    parser = argparse.ArgumentParser(description=__doc__)
+    tables = dict(targets=targets, buckets=buckets, forms=forms, thresholds=thresholds, **{
         table.__name__: table for table in (
             relative_cost.cost, relative_cost.dropout, relative_cost.growth, relative_cost.plain,
             relative_cost.small)})
+    add_arguments(parser, repeats=7)
     parser.add_argument('table', choices=tables)
-    parser.add_argument('--rows', type=int, nargs='*', choices=list(SIZES))
-    parser.add_argument('--only', nargs='*', help='parts of the names of encodings, for cost')
+    parser.add_argument('--rows', type=int, nargs='*', choices=list(FORM_SIZES))
+    parser.add_argument('--only', nargs='*', help='parts of the names of encodings: cost, forms')
+    parser.add_argument('--batch', type=int, help="images, instead of the row's")
     parser.add_argument('--form', default='auto', help='form of the attention, for targets')
-    parser.add_argument('--repeats', type=int, default=7)
-    parser.add_argument('--threads', type=int, default=1)
-    parser.add_argument('--device', default='cpu')
-    parser.add_argument('--dtype', default='float32')
-    parser.add_argument('--smoke', action='store_true', help='forms: small, and not compiled')
     parser.add_argument('--memory', action='store_true', help='print peak memory as json')
-    args = parser.parse_args()
-    args.dtype = getattr(torch, args.dtype)
-    torch.set_num_threads(args.threads)
+    args = parse(parser)
     if args.memory:
         peaks = dict(targets=target_memory, cost=relative_cost.cost_memory,
                      dropout=relative_cost.dropout_memory)
-        print(json.dumps(peaks[args.table](args)))
+        print(as_json(peaks[args.table](args)))
     else:
         tables[args.table](args)
 

@@ -1,90 +1,70 @@
-"""Forms of contextual iRPE on a GPU: FlexAttention, fused attention with a mask, and the release's
-gather. Table 'forms' of relative.py:
+"""Table 'forms' of relative.py: every engine of the package, by encoding, size and dtype.
 
-    python benchmarks/relative.py forms --device cuda --dtype bfloat16
-    python benchmarks/relative.py forms --device cuda --dtype float32
-    python benchmarks/relative.py forms --smoke          # no GPU: small, not compiled, checked only
+    python benchmarks/relative.py forms --device cuda --dtype bfloat16 --rows 1050  # never tried
+    python benchmarks/relative.py forms --tiny                                      # on a CPU
 
-FlexAttention reads the look-up of each query inside its kernel: 'ids' by an index of all pairs,
-'offsets' by a table of the few distinct offsets. Values have no such form: score_mod can't return
-sums of weights by bucket.
+Times are multiples of scaled_dot_product_attention without an encoding, in turns; 'differs' is the
+largest difference from the definition over the largest output. A form that cannot run, or that
+gives something else, is a row that says so. On a CPU FlexAttention is not compiled and has no
+backward pass.
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+import argparse
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
-from torch.nn.attention.flex_attention import flex_attention
+from measure import Failed, Paired, difference, header, paired_times, peak_memory, row
+from relative_inputs import SIZES, Size, both, chosen, make_encoding, make_inputs, ours
 
-from mmposenc.attention import attend
-from mmposenc.encodings import IRPE
-from mmposenc.functional.buckets import offset_buckets
-from mmposenc.functional.offsets import axis_offsets
+from mmposenc.functional import Grid
 
-Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
-Grid = tuple[int, int]
-
-
-def flex_forms(encoding: IRPE, grid: Grid, device: str, compiled: bool) -> dict[str, Attention]:
-    """Attention with a table on keys ('product', 'euclidean' or 'quantization')."""
-    flex = torch.compile(flex_attention, dynamic=False) if compiled else flex_attention
-    ids = encoding.bucket_ids(grid, device=device)[0]
-    height, width = grid
-    prefix, extra = encoding.num_prefix_tokens, encoding.num_buckets
-    rows, _ = axis_offsets(height, height, device=device)
-    cols, _ = axis_offsets(width, width, device=device)
-    by_offset = offset_buckets(encoding.method, rows, cols, encoding.params)
-
-    def by_ids(i: Tensor, j: Tensor) -> Tensor:
-        return ids[i, j]
-
-    def by_offsets(i: Tensor, j: Tensor) -> Tensor:
-        # Prefix tokens get some cell's offset, and then the bucket of their own.
-        a, b = (i - prefix).clamp(min=0), (j - prefix).clamp(min=0)
-        bucket = by_offset[a // width - b // width + height - 1, a % width - b % width + width - 1]
-        return torch.where((i < prefix) | (j < prefix), extra, bucket) if prefix else bucket
-
-    def make(bucket: Callable[[Tensor, Tensor], Tensor]) -> Attention:
-        def run(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            lookup = (q * q.shape[-1] ** -0.5) @ encoding.tables('k')[0]
-
-            def score_mod(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-                return score + lookup[b, h, i, bucket(i, j)]
-            if q.device.type == 'cpu':  # it refuses what could need a gradient there
-                q, k, v, lookup = (x.detach() for x in (q, k, v, lookup))
-            return flex(q, k, v, score_mod=score_mod)
-        return run
-    return {'Flex, ids': make(by_ids), 'Flex, offsets': make(by_offsets)}
+#: Also PVT's first stage at 800x1344, whose keys lie on a grid of eighths.
+FORM_SIZES = {**SIZES, 67200: Size(2, 1, 200, 336, 64, 0, Grid(25, 42, 8.0, 8.0))}
+#: One of each kind of term; tables on values last.
+FORM_NAMES = ('IRPE product k', 'IRPE product bias', 'RelativePositionBias', 'SASARPE',
+              'IRPE cross k', 'LogSpacedCPB', 'ShawRPE', 'TransformerXLRPE', 'HuangRPE',
+              'QueryRelative2D', 'RotaryEmbedding2D', 'IRPE product qkv')
+FORMS = ('definition', 'auto', 'pieces', 'fused', 'flex')
+COMPILED = 'definition, compiled'
+#: Most that 'differs' may say.
+MOST = {'float32': 1e-4, 'bfloat16': 3e-2, 'float16': 5e-3}
 
 
-def all_forms(encoding: IRPE, grid: Grid, device: str, compiled: bool, release: Attention
-              ) -> dict[str, Attention]:
-    """Every form by name, the release's first."""
-    forms: dict[str, Attention] = {
-        'release': release,
-        'SDPA + look-up': lambda q, k, v: attend(q, k, v, encoding, grid, form='definition')[0],
-        'default': lambda q, k, v: attend(q, k, v, encoding, grid)[0],
-        'none, SDPA': F.scaled_dot_product_attention}
-    if encoding.rpe_on == 'k' and encoding.method != 'cross':
-        forms.update(flex_forms(encoding, grid, device, compiled))
-    if compiled:
-        forms['SDPA + look-up, compiled'] = torch.compile(forms['SDPA + look-up'], dynamic=False)
-    return forms
+def forms(args: argparse.Namespace) -> None:
+    """All of them against SDPA without an encoding."""
+    print(header(args))
+    print('| encoding | L | form | forward, ms | / SDPA | training, ms | / SDPA | forward, MiB | '
+          'training, MiB | differs |\n|---|---|---|---|---|---|---|---|---|---|')
+    for length, size in chosen(args, FORM_SIZES).items():
+        for name in FORM_NAMES:
+            if not args.only or any(part in name for part in args.only):
+                with row(name, length):
+                    measure(name, size, args)
 
 
-def check(forms: dict[str, Attention], q: Tensor, k: Tensor, v: Tensor) -> dict[str, float]:
-    """Largest difference of each form from the release's, relative to the largest output.
-
-    Raises:
-        AssertionError: for more than 2e-2 in half precision, 1e-4 in float32.
-    """
+def measure(name: str, size: Size, args: argparse.Namespace) -> None:
+    """The rows of one encoding at one size."""
+    inputs, encoding = make_inputs(size, args), make_encoding(name, size, args)
+    runs = {'SDPA': F.scaled_dot_product_attention,
+            **{form: ours(encoding, size, form) for form in FORMS}}
+    if args.device == 'cuda':
+        runs[COMPILED] = torch.compile(runs['definition'], dynamic=False)
     with torch.no_grad():
-        expected = forms['release'](q, k, v).float()
-        found = {name: float((run(q, k, v).float() - expected).abs().max() / expected.abs().max())
-                 for name, run in forms.items() if not name.startswith('none')}
-    most = 1e-4 if q.dtype == torch.float32 else 2e-2
-    wrong = {name: value for name, value in found.items() if value > most}
-    assert not wrong, f'forms that differ from the release by more than {most}: {wrong}'
-    return found
+        expected = runs['definition'](*inputs[:3])
+        differs = {form: difference(lambda run=run: run(*inputs[:3]), expected,
+                                    MOST[args.dtype])
+                   for form, run in runs.items() if form != 'SDPA'}
+    right = {form: run for form, run in runs.items()
+             if not isinstance(differs.get(form), Failed)}
+    cells: dict[str, list[str]] = {form: [] for form in right}
+    peaks: dict[str, list[str]] = {form: [] for form in right}
+    for kind in both(right, inputs, encoding):
+        found: dict[str, Paired] = paired_times(kind, args.repeats, args.device)
+        for form, run in kind.items():
+            cells[form] += [f'{found[form].seconds * 1e3:.3f}', f'{found[form].ratio:.2f}']
+            peaks[form].append(f'{peak_memory(run, args.device) / 2 ** 20:.0f}')
+    for form in runs:
+        values = [*cells[form], *peaks[form]] if form in right else ['-'] * 6
+        print(f'| {name} | {size.length} | {form} | {" | ".join(values)} | '
+              + ('none' if form == 'SDPA' else f'{differs[form]:.0e}') + ' |', flush=True)

@@ -10,9 +10,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
+from calls import kinds
+from measure import Failed, Run
 from torch import Tensor
 
+from mmposenc.attention import attend
 from mmposenc.encodings import RelativeEncoding
+from mmposenc.functional import Grid
 
 sys.path.insert(0, str(Path(__file__).parent.parent / 'tests' / 'encodings'))
 import examples  # noqa: E402
@@ -21,7 +25,7 @@ Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 class Size(NamedTuple):
-    """Batch, heads, grid, head_dims and prefix tokens."""
+    """Batch, heads, grid, head_dims, prefix tokens and the grid of the keys where it is another."""
 
     batch: int
     heads: int
@@ -29,10 +33,15 @@ class Size(NamedTuple):
     width: int
     dims: int
     prefix: int
+    key: Grid | None = None
 
     @property
     def length(self) -> int:
         return self.prefix + self.height * self.width
+
+    @property
+    def key_length(self) -> int:
+        return self.length if self.key is None else self.key.num_cells
 
 
 #: DeiT-S at 224 and 384; DETR at 800 x 1333 (strides 32 and 16).
@@ -42,6 +51,15 @@ SIZES = {
     1050: Size(1, 8, 25, 42, 32, 0),
     4200: Size(1, 8, 50, 84, 32, 0),
 }
+TINY = {13: Size(1, 2, 3, 4, 16, 1)}
+
+
+def chosen(args: argparse.Namespace, sizes: dict[int, Size] = SIZES) -> dict[int, Size]:
+    """The sizes of a table."""
+    sizes = TINY if args.tiny else {length: size for length, size in sizes.items()
+                                    if not args.rows or length in args.rows}
+    return {length: size._replace(batch=args.batch or size.batch)
+            for length, size in sizes.items()}
 
 
 class Inputs(NamedTuple):
@@ -53,12 +71,22 @@ class Inputs(NamedTuple):
     grad: Tensor
 
 
-def make_inputs(size: Size, device: str, dtype: torch.dtype) -> Inputs:
+def make_inputs(size: Size, args: argparse.Namespace) -> Inputs:
     torch.manual_seed(0)
-    shape = (size.batch, size.heads, size.length, size.dims)
-    q, k, v = (torch.randn(shape, device=device, dtype=dtype, requires_grad=True)
-               for _ in range(3))
-    return Inputs(q, k, v, torch.randn(shape, device=device, dtype=dtype))
+    q, k, v = (torch.randn(size.batch, size.heads, length, size.dims, device=args.device,
+                           dtype=getattr(torch, args.dtype), requires_grad=True)
+               for length in (size.length, size.key_length, size.key_length))
+    return Inputs(q, k, v, torch.randn_like(q))
+
+
+def ours(encoding: RelativeEncoding | None, size: Size, form: str = 'auto', dropout_p: float = 0.0
+         ) -> Attention:
+    """This project's attention."""
+    grids = () if encoding is None else ((size.height, size.width), size.key)
+
+    def run(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return attend(q, k, v, encoding, *grids, form=form, dropout_p=dropout_p)[0]
+    return run
 
 
 def explicit(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -66,27 +94,12 @@ def explicit(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return ((q * q.shape[-1] ** -0.5) @ k.transpose(-2, -1)).softmax(-1) @ v
 
 
-def inference(run: Attention, inputs: Inputs) -> Callable[[], None]:
-    def call() -> None:
-        with torch.no_grad():
-            run(*inputs[:3])
-    return call
-
-
-def training(run: Attention, inputs: Inputs, leaves: list[Tensor]) -> Callable[[], None]:
-    def call() -> None:
-        torch.autograd.grad(run(*inputs[:3]), [*inputs[:3], *leaves], inputs.grad,
-                            allow_unused=True)
-    return call
-
-
 def both(runs: dict[str, Attention], inputs: Inputs, encoding: RelativeEncoding | None
-         ) -> list[dict[str, Callable[[], None]]]:
+         ) -> list[dict[str, Run]]:
     """Inference and training calls; what has no encoding has no parameters either."""
-    tables = [] if encoding is None else list(encoding.parameters())
-    return [{name: inference(run, inputs) for name, run in runs.items()},
-            {name: training(run, inputs, [] if name in ('explicit', 'SDPA') else tables)
-             for name, run in runs.items()}]
+    leaves = [*inputs[:3], *([] if encoding is None else encoding.parameters())]
+    return list(kinds({name: lambda run=run: run(*inputs[:3]) for name, run in runs.items()},
+                      leaves, inputs.grad).values())
 
 
 def random_tables(encoding: RelativeEncoding) -> None:
@@ -94,22 +107,34 @@ def random_tables(encoding: RelativeEncoding) -> None:
         torch.nn.init.normal_(table, std=0.02)
 
 
-def make_encoding(name: str, size: Size) -> RelativeEncoding:
+def make_encoding(name: str, size: Size, args: argparse.Namespace) -> RelativeEncoding:
     """An encoding of tests/encodings/examples.py at its papers' sizes, with random tables."""
     encoding = examples.relative(name, (size.height, size.width), head_dims=size.dims,
                                  num_heads=size.heads, num_prefix_tokens=size.prefix,
                                  full_size=True)
     random_tables(encoding)
-    return encoding
+    return encoding.to(args.device, getattr(torch, args.dtype))
 
 
-def in_fresh_process(args: argparse.Namespace, table: str) -> list:
-    """Peak memory, measured where no earlier call has left freed memory behind."""
-    command = [sys.executable, str(Path(__file__).with_name('relative.py')), table, '--memory',
-               '--threads', str(args.threads), '--device', args.device,
-               '--dtype', str(args.dtype).removeprefix('torch.'), '--form', args.form]
-    for name in ('rows', 'only'):
-        if getattr(args, name):
-            command += [f'--{name}', *map(str, getattr(args, name))]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    return json.loads(done.stdout)
+def in_fresh_process(args: argparse.Namespace) -> list:
+    """What the same command measures as peak memory, where no earlier call has left freed memory
+    behind."""
+    done = subprocess.run([sys.executable, *sys.argv, '--memory'], check=True,
+                          stdout=subprocess.PIPE, text=True)
+    return json.loads(done.stdout, object_hook=restored)
+
+
+def restored(found: dict) -> object:
+    """What :func:`as_json` wrote."""
+    return Failed(found['failed']) if 'failed' in found else found
+
+
+def as_json(peaks: list) -> str:
+    """For :func:`in_fresh_process`."""
+    def plain(value: object) -> object:
+        if isinstance(value, Failed):
+            return {'failed': value.reason}
+        if isinstance(value, dict):
+            return {key: plain(each) for key, each in value.items()}
+        return [plain(each) for each in value] if isinstance(value, list) else value
+    return json.dumps(plain(peaks))

@@ -1,6 +1,7 @@
 """Swin's window attention with its bias table: this project's against the release's formulation.
 
     python benchmarks/windows.py [--repeats 15] [--threads 1] [--dtype float32]
+    python benchmarks/windows.py --device cuda --dtype bfloat16      # never tried
 
 Two parts are timed: 'attention' is everything between the joint projection and the output
 projection, 'block' also has both projections, the cutting into windows and the shift. The
@@ -15,7 +16,8 @@ import argparse
 from collections.abc import Callable
 
 import torch
-from measure import paired_ratios, peak_memory
+from calls import kinds
+from measure import add_arguments, header, paired_times, parse, peak_memory, row
 from torch import Tensor
 
 from mmposenc.attention import ShiftWindowAttention
@@ -29,6 +31,7 @@ CASES = {
     '384, stage 3, B=4': (4, 24, 24, 512, 16, 12),
     '800x1333, stage 1': (1, 200, 334, 96, 3, 7),
     '800x1333, stage 3': (1, 50, 84, 384, 12, 7),
+    'tiny': (1, 8, 8, 8, 2, 4),
 }
 
 
@@ -63,22 +66,22 @@ def release_attention(joint: Tensor, table: Tensor, index: Tensor, mask: Tensor 
     return (attn @ v).transpose(1, 2).reshape(windows, length, channels // 3)
 
 
-def attention_runs(case: str, shift: int, dtype: torch.dtype
+def attention_runs(case: str, shift: int, dtype: torch.dtype, device: str
                    ) -> tuple[dict[str, Callable[[], Tensor]], list[Tensor]]:
     """Both formulations between the projections, and the leaves they have gradients of."""
     batch, height, width, dims, heads, window = CASES[case]
     module = ShiftWindowAttention(dims, heads, window, shift,
                                   rel_pos_encoding=dict(type='mmposenc.RelativePositionBias'))
-    module.to(dtype)
+    module.to(device, dtype)
     sides = (window, window)
-    joint = partition_windows(torch.randn(batch, height, width, 3 * dims, dtype=dtype), sides)
+    joint = partition_windows(
+        torch.randn(batch, height, width, 3 * dims, dtype=dtype, device=device), sides)
     joint.requires_grad_()
     table = module.w_msa.rel_pos_encoding.relative_position_bias_table
-    index, mask = release_index(window), release_mask(height, width, window, shift)
-    mask = None if mask is None else mask.to(dtype)
+    index, mask = release_index(window).to(device), release_mask(height, width, window, shift)
+    mask = None if mask is None else mask.to(device, dtype)
     regions = window_regions((height, width), sides, (shift, shift))
-
-    flat = None if regions is None else regions.flatten(0, 1)
+    flat = None if regions is None else regions.flatten(0, 1).to(device)
 
     def ours() -> Tensor:
         out, _ = attend_joint(joint.view(*joint.shape[:2], 3, heads, -1),
@@ -89,14 +92,16 @@ def attention_runs(case: str, shift: int, dtype: torch.dtype
             'ours': ours}, [joint, table]
 
 
-def limit(case: str, windows: int, dtype: torch.dtype) -> Callable[[], Tensor]:
+def limit(case: str, windows: int, dtype: torch.dtype, device: str) -> Callable[[], Tensor]:
     """Products and softmax of as many windows, without a bias, a mask or a transposition."""
     _, _, _, dims, heads, window = CASES[case]
     length = window ** 2
-    q, k, v = torch.randn(3, windows * heads, length, dims // heads, dtype=dtype)
+    q, k, v = torch.randn(3, windows * heads, length, dims // heads, dtype=dtype,
+                          device=device)
     out = torch.empty_like(q)
-    step = 2 ** 16 // length ** 2
-    buffer = torch.empty(step, length, length, dtype=dtype)
+    # On a GPU all of them at once: its caches are no place for weights to wait in.
+    step = 2 ** 16 // length ** 2 if device == 'cpu' else len(q)
+    buffer = torch.empty(step, length, length, dtype=dtype, device=device)
 
     def run() -> Tensor:
         for first in range(0, len(q), step):
@@ -109,17 +114,17 @@ def limit(case: str, windows: int, dtype: torch.dtype) -> Callable[[], Tensor]:
     return run
 
 
-def block_runs(case: str, shift: int, dtype: torch.dtype
+def block_runs(case: str, shift: int, dtype: torch.dtype, device: str
                ) -> tuple[dict[str, Callable[[], Tensor]], list[Tensor]]:
     """Both formulations from map to map."""
     batch, height, width, dims, heads, window = CASES[case]
     module = ShiftWindowAttention(dims, heads, window, shift,
                                   rel_pos_encoding=dict(type='mmposenc.RelativePositionBias'))
-    module.to(dtype)
-    x = torch.randn(batch, height * width, dims, dtype=dtype, requires_grad=True)
+    module.to(device, dtype)
+    x = torch.randn(batch, height * width, dims, dtype=dtype, device=device, requires_grad=True)
     table = module.w_msa.rel_pos_encoding.relative_position_bias_table
-    index, mask = release_index(window), release_mask(height, width, window, shift)
-    mask = None if mask is None else mask.to(dtype)
+    index, mask = release_index(window).to(device), release_mask(height, width, window, shift)
+    mask = None if mask is None else mask.to(device, dtype)
     sides, shifts = (window, window), (shift, shift)
 
     def release() -> Tensor:
@@ -132,51 +137,44 @@ def block_runs(case: str, shift: int, dtype: torch.dtype
         x, *module.parameters()]
 
 
-def inference(run: Callable[[], Tensor]) -> Callable[[], None]:
-    def call() -> None:
-        with torch.no_grad():
-            run()
-    return call
+def measure(case: str, shift: int, part: str, args: argparse.Namespace) -> None:
+    """One row."""
+    build, dtype = PARTS[part], getattr(torch, args.dtype)
+    runs, leaves = build(case, shift, dtype, args.device)
+    expected = runs['release']().detach()
+    torch.testing.assert_close(runs['ours'](), expected, rtol=2e-2,
+                               atol=2e-5 if dtype == torch.float32 else 2e-2)
+    both = kinds(runs, leaves, torch.randn_like(expected))
+    timed = dict(both['inference'])
+    if part == 'attention':
+        timed.update(kinds({'limit': limit(case, len(leaves[0]), dtype, args.device)}, [],
+                           expected)['inference'])
+    found = paired_times(timed, args.repeats, args.device)
+    cells = [found['ours'].ratio, found['limit'].ratio if 'limit' in found else float('nan'),
+             paired_times(both['training'], args.repeats, args.device)['ours'].ratio]
+    for kind in both.values():
+        peaks = {name: peak_memory(run, args.device) for name, run in kind.items()}
+        cells.append(peaks['ours'] / (peaks['release'] or 1))
+    print(f'| {case} | {shift} | {part} | '
+          + ' | '.join(f'{cell:.2f}' for cell in cells) + ' |', flush=True)
 
 
-def training(run: Callable[[], Tensor], leaves: list[Tensor]) -> Callable[[], None]:
-    grad = torch.randn_like(run())
-
-    def call() -> None:
-        torch.autograd.grad(run(), leaves, grad)
-    return call
+PARTS = {'attention': attention_runs, 'block': block_runs}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    add_arguments(parser, repeats=15)
     parser.add_argument('--case', choices=sorted(CASES), action='append')
-    parser.add_argument('--repeats', type=int, default=15)
-    parser.add_argument('--threads', type=int, default=1)
-    parser.add_argument('--dtype', choices=['float32', 'bfloat16'], default='float32')
-    args = parser.parse_args()
-    torch.set_num_threads(args.threads)
-    dtype = getattr(torch, args.dtype)
+    args = parse(parser)
+    print(header(args))
     print('| case | shift | part | inference | limit | training | memory inference | '
           'memory training |\n|---|---|---|---|---|---|---|---|')
-    for case in args.case or CASES:
+    for case in args.case or [case for case in CASES if (case == 'tiny') == args.tiny]:
         for shift in (0, CASES[case][-1] // 2):
-            for part, build in (('attention', attention_runs), ('block', block_runs)):
-                runs, leaves = build(case, shift, dtype)
-                torch.testing.assert_close(runs['ours'](), runs['release'](), atol=2e-2
-                                           if dtype == torch.bfloat16 else 2e-5, rtol=2e-2)
-                kinds = ({n: inference(run) for n, run in runs.items()},
-                         {n: training(run, leaves) for n, run in runs.items()})
-                timed = dict(kinds[0])
-                if part == 'attention':
-                    timed['limit'] = inference(limit(case, len(leaves[0]), dtype))
-                ratios = paired_ratios(timed, 'release', args.repeats)
-                cells = [ratios['ours'], ratios.get('limit', float('nan')),
-                         paired_ratios(kinds[1], 'release', args.repeats)['ours']]
-                for kind in kinds:
-                    peaks = {name: max(peak_memory(run), 1) for name, run in kind.items()}
-                    cells.append(peaks['ours'] / peaks['release'])
-                print(f'| {case} | {shift} | {part} | '
-                      + ' | '.join(f'{cell:.2f}' for cell in cells) + ' |', flush=True)
+            for part in PARTS:
+                with row(case, shift, part):
+                    measure(case, shift, part, args)
 
 
 if __name__ == '__main__':

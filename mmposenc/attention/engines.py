@@ -87,9 +87,7 @@ def choose(problem: Problem) -> str:
             return 'fused'
         if problem.bytes <= limits.ACCELERATOR_DEFINITION_BYTES or not has_writers(problem):
             return 'definition'
-        # FlexAttention computes blocks of 128 x 128 pairs: a window of 7 x 7 cells would fill 15 %.
-        return ('flex' if problem.pairs >= limits.WINDOW_PAIRS and fits_flex(problem)
-                else 'pieces')
+        return 'flex' if problem.pairs >= limits.FLEX_FROM and fits_flex(problem) else 'pieces'
     if problem.bytes <= limits.DEFINITION_BYTES or not has_writers(problem):
         return 'definition'
     if is_plain and (problem.regions is None or not problem.trains):

@@ -1,7 +1,8 @@
 """Every threshold by which attention chooses a formulation, with the measurement that set it.
 
 Sizes are in bytes in all, or in pairs of a query and a key of one head. Rows are those of
-docs/results.md, measured on one core with 1 MiB of second-level cache.
+docs/results.md, measured on one core with 1 MiB of second-level cache. What is "not measured on a
+GPU" is what `benchmarks/gpu.sh b` measures there (benchmarks/relative_thresholds.py).
 """
 from __future__ import annotations
 
@@ -16,6 +17,10 @@ WINDOW_PAIRS, WINDOW_KEPT_BYTES = 128 * 128, 8 * 1024 * 1024
 #: The same on an accelerator, where a call costs more than its arithmetic (by the stand-in, not
 #: measured on a GPU).
 ACCELERATOR_PIECE_BYTES = 64 * 1024 * 1024
+
+#: Pairs from which an accelerator takes FlexAttention, which computes blocks of 128 x 128: a window
+#: of 7 x 7 cells would fill 15 % (by arithmetic, not measured on a GPU).
+FLEX_FROM = 128 * 128
 
 #: Bytes of hidden features of a network of offsets (log CPB) that training keeps; more of them are
 #: computed again, so many at a time (by the stand-in, not measured on a GPU).

@@ -15,7 +15,7 @@ from .linear import linear, outer
 CHUNK_ROWS = 1024
 CHUNK_NUMBERS = 2 ** 19
 #: Hidden layers of fewer numbers are computed at once: storing them is cheaper than redoing
-#: (benchmarks/backbones.py, Swin-T 224: stage 1 has 9.6 million and gains, stage 2 half and loses).
+#: (benchmarks/models.py, Swin-T 224: stage 1 has 9.6 million and gains, stage 2 half and loses).
 MIN_HIDDEN = 2 ** 23
 #: The same with dropout: no slower from here on, and a third of the memory less
 #: (benchmarks/detr.py --rows 25x42 --dropout 0.1).

@@ -1,11 +1,11 @@
-"""Encodings and attention modules on the stand-in, all with deterministic algorithms asked for."""
+"""Encodings and attention modules on an accelerator, all with deterministic algorithms."""
 import copy
 
 import examples
 import pytest
 import torch
 from compare import compare, draw, off_zero, padding
-from stand_in import StandIn
+from device import Device
 from torch import nn
 
 from mmposenc.attention import (
@@ -70,7 +70,7 @@ def test_relative_encodings(name, grid):
 @pytest.mark.parametrize('name', ['IRPE product qkv', 'ShawRPE with values', 'SASARPE'])
 def test_dropout_is_drawn_without_a_wait(name):
     encoding = off_zero(examples.relative(name, (4, 5), head_dims=8))
-    with StandIn() as gpu:
+    with Device() as gpu:
         q, k, v = (gpu.tensor(draw(2, 2, 20, 8), True) for _ in range(3))
         out = attend(q, k, v, gpu.module(encoding), (4, 5), form='pieces', dropout_p=0.3)[0]
         out.backward(torch.ones_like(out))
@@ -119,7 +119,7 @@ def test_a_large_map_is_pooled_with_one_wait(monkeypatch):
 
 
 def test_what_has_no_deterministic_form_raises_here_too(deterministic):
-    with StandIn() as gpu:
+    with Device() as gpu:
         x = gpu.tensor(draw(1, 2, 4, 4), True)
         out = torch.nn.functional.interpolate(x, size=(5, 6), mode='bicubic')
         with pytest.raises(RuntimeError, match='does not have a deterministic implementation'):

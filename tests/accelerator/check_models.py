@@ -1,13 +1,13 @@
-"""Backbones, encoders of DETR, whole detectors and segmentors with their losses on the stand-in."""
+"""Backbones, encoders of DETR, whole detectors and segmentors with losses on an accelerator."""
 import copy
 
 import pytest
 import tinydetr
 import torch
 from compare import close, compare, draw, off_zero
+from device import CUDA, Device, to_cpu
 from mmengine.model.utils import revert_sync_batchnorm
 from scripts import ROOT
-from stand_in import CUDA, StandIn, to_cpu
 from tinymodels import build, collated, samples, shrink
 from torch import nn
 
@@ -82,7 +82,7 @@ def test_half_precision(name, dtype, monkeypatch):
     torch.manual_seed(0)
     model = off_zero(BACKBONES[name](mask_padding=True))
     x, sizes = draw(2, 3, 96, 128), [(96, 128), (70, 100)]
-    with StandIn() as gpu:
+    with Device() as gpu:
         moved = gpu.module(model)
         with gpu.autocast(dtype):
             outs = moved(gpu.tensor(x), sizes)
@@ -170,7 +170,7 @@ def test_whole_models(name):
     model = without_dropout(revert_sync_batchnorm(build(cfg))).train()
     data = collated(samples(cfg, 2))
     expected, gradients = losses(copy.deepcopy(model), data)
-    with StandIn() as gpu:
+    with Device() as gpu:
         found, got = losses(gpu.module(model), data, CUDA)
         own = {wait: count for wait, count in gpu.report().items() if wait.where.startswith(OURS)}
     for wait, count in own.items():

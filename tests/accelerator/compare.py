@@ -1,4 +1,4 @@
-"""One training step on the stand-in against the same on the CPU."""
+"""One training step on the accelerator against the same on the CPU."""
 from __future__ import annotations
 
 import copy
@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from typing import Any
 
 import torch
-from stand_in import StandIn, to_cpu
+from device import Device, overwrite, to_cpu
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
@@ -40,12 +40,12 @@ def compare(model: nn.Module, call: Callable[..., Any], inputs: list[Tensor], *,
     """
     own = [x.clone().requires_grad_(x.is_floating_point()) for x in inputs]
     outs, grads = step(reference or copy.deepcopy(model), call, own, lambda x: x)
-    with StandIn() as gpu:
+    with Device() as gpu:
         moved = gpu.module(model)
         initial = copy.deepcopy([to_cpu(b).clone() for b in moved.buffers()])
         for _ in range(2):
             for buffer, value in zip(moved.buffers(), initial, strict=True):
-                to_cpu(buffer).copy_(value)  # running statistics, say
+                overwrite(buffer, value)  # running statistics, say
             given = [gpu.tensor(x, x.is_floating_point()) for x in inputs]
             gpu.waits.clear()
             with gpu.autocast(autocast) if autocast else nullcontext():

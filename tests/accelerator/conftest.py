@@ -1,7 +1,7 @@
-"""In the process that test_on_the_stand_in.py starts: the stand-in, and an end that it survives."""
+"""In the process that test_accelerator.py starts: the stand-in, and an end that it survives."""
 import os
 
-if 'MMPOSENC_STAND_IN' in os.environ:
+if os.environ.get('MMPOSENC_ACCELERATOR') == 'stand-in':
     import tempfile
     from pathlib import Path
 

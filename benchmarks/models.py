@@ -1,0 +1,265 @@
+"""Whole models against the best peer: training steps and inference, paired.
+
+    .venv/bin/pip install --no-deps -r requirements/benchmarks.txt
+    python benchmarks/models.py [--case 'DeiT-S 224'] [--batch 8] [--dtype float32 bfloat16]
+    python benchmarks/models.py --device cuda --dtype bfloat16 --compile      # never tried
+
+Both sides of a backbone hold the same weights and compute the same: drop path is off, and outputs
+are compared before anything is timed (an encoding's tables start at zero). A detector's step is its
+losses and their gradients, from random weights, the second image of two padded; its inference ends
+before boxes are chosen. 'All pairs' is iRPE in the explicit formulation. Half precision is
+autocast, weights are float32. 'Limit' is the time of the matrix products alone on a CPU, same
+shapes, operands in the cache: three of each in training. '/ first dtype' compares with the same
+model in the first of --dtype. --compile adds every model compiled (of detectors: backbone, neck,
+encoder), as rows of their own.
+"""
+from __future__ import annotations
+
+import argparse
+import copy
+from collections.abc import Callable, Sequence
+from itertools import product
+from typing import Any, NamedTuple
+
+import torch
+from calls import model_step
+from measure import Run, add_arguments, header, paired_times, parse, peak_memory, row, seconds
+from mmengine.logging import MMLogger
+from products import product_seconds, products
+from torch import Tensor, nn
+
+from mmposenc.backbones import PVT, DeiT, Swin, load_pretrained
+from mmposenc.encodings import PEG
+
+LEARNED = dict(type='mmposenc.LearnedPositionEmbedding')
+BILINEAR = dict(LEARNED, interpolation='bilinear')
+IRPE = dict(type='mmposenc.IRPE')
+#: iRPE-DETR's: contextual, on keys, 9 x 9 buckets.
+IRPE_DETR = dict(IRPE, method='product', mode='contextual', rpe_on='k', ratio=2.0)
+Models = dict[str, nn.Module]
+
+
+def pvt(height: int, width: int) -> Models:
+    from mmdet.models import PyramidVisionTransformer  # after mmposenc, which lets it import
+    peer = PyramidVisionTransformer(num_layers=[2, 2, 2, 2], drop_path_rate=0.0)
+    models = {'mmdet': peer,
+              'ours': PVT('tiny', pos_encoding=BILINEAR, embed_norm_eps=1e-6, drop_path_rate=0.0)}
+    load_pretrained(models['ours'], peer.state_dict())
+    return {**models, 'ours, PEG': PVT('tiny', pos_encoding=dict(type='mmposenc.PEG'),
+                                       drop_path_rate=0.0)}
+
+
+def swin(height: int, width: int) -> Models:
+    import timm
+    peer = timm.create_model('swin_tiny_patch4_window7_224', num_classes=0, drop_path_rate=0.0,
+                             img_size=(height, width))
+    # timm lets tokens attend to the zeros that fill up the last windows.
+    ours = Swin('tiny', pool='gap', drop_path_rate=0.0, mask_window_padding=False)
+    load_pretrained(ours, peer.state_dict())
+    return {'timm': peer, 'ours': ours}
+
+
+def deit(height: int, width: int) -> Models:
+    import timm
+    peer = timm.create_model('deit_small_patch16_224', num_classes=0, drop_path_rate=0.0)
+    models = {'timm': peer, 'ours': DeiT('small', pos_encoding=LEARNED)}
+    for name, form in (('ours, iRPE k', 'auto'), ('all pairs, iRPE k', 'definition')):
+        models[name] = DeiT('small', pos_encoding=LEARNED, rel_pos_encoding=IRPE, form=form)
+    for name, model in models.items():
+        if name != 'timm':
+            load_pretrained(model, peer.state_dict(), strict=name == 'ours')
+    return models
+
+
+def detector(cfg: Any) -> nn.Module:
+    from mmdet.registry import MODELS
+    cfg = copy.deepcopy(cfg)
+    cfg.backbone.init_cfg = None
+    return MODELS.build(cfg)
+
+
+def configs(own: str, theirs: str) -> tuple[Any, Any]:
+    """Of a detector here, and of mmdet's."""
+    import mmdet.models  # noqa: F401
+    from mmengine.registry import init_default_scope
+
+    from mmposenc.engine import load_config
+    init_default_scope('mmdet')
+    return load_config(f'mmposenc::{own}').model, load_config(f'mmdet::{theirs}').model
+
+
+def detr(height: int, width: int) -> Models:
+    own, theirs = configs('detection/detr/detr_r50_8xb2-150e_coco.py',
+                          'detr/detr_r50_8xb2-150e_coco.py')
+    models = {'mmdet': detector(theirs), 'ours': detector(own)}
+    for name, form in (('ours, iRPE k', 'auto'), ('all pairs, iRPE k', 'definition')):
+        own.encoder.layer_cfg.self_attn_cfg.update(rel_pos_encoding=IRPE_DETR, form=form)
+        models[name] = detector(own)
+    return models
+
+
+def retinanet(height: int, width: int) -> Models:
+    own, theirs = configs('detection/pvt/retinanet_pvt-t_fpn_1x_coco.py',
+                          'pvt/retinanet_pvt-t_fpn_1x_coco.py')
+    models = {'mmdet': detector(theirs), 'ours': detector(own)}
+    for name, form in (('ours, iRPE k', 'auto'), ('all pairs, iRPE k', 'definition')):
+        own.backbone.update(rel_pos_encoding=IRPE, form=form)
+        models[name] = detector(own)
+    return models
+
+
+class Case(NamedTuple):
+    """Models of one row, peer first, and the batch they take."""
+
+    build: Callable[[int, int], Models]
+    batch: int
+    height: int
+    width: int
+    is_detector: bool = False
+
+
+CASES = {'PVT-tiny 800x1344': Case(pvt, 1, 800, 1344), 'PVT-tiny 512': Case(pvt, 2, 512, 512),
+         'PVT-tiny 224': Case(pvt, 8, 224, 224), 'Swin-T 800x1344': Case(swin, 1, 800, 1344),
+         'Swin-T 224': Case(swin, 8, 224, 224), 'DeiT-S 224': Case(deit, 8, 224, 224),
+         'DETR-R50 800x1344': Case(detr, 2, 800, 1344, True),
+         'RetinaNet PVT-tiny 800x1344': Case(retinanet, 2, 800, 1344, True)}
+MODES = ('training', 'inference')
+
+
+def outputs(model: nn.Module, images: Tensor) -> Sequence[Tensor]:
+    out = model(images)
+    return (out,) if isinstance(out, Tensor) else out
+
+
+def samples(images: Tensor) -> list[Any]:
+    """Eight boxes in each image; every second one is padded by a fifth of each side."""
+    from mmdet.structures import DetDataSample
+    from mmengine.structures import InstanceData
+    full, found = tuple(images.shape[-2:]), []
+    for index in range(len(images)):
+        size = tuple(side * 4 // 5 for side in full) if index % 2 else full
+        corners = torch.rand(8, 2, device=images.device) * 0.7
+        boxes = torch.cat((corners, corners + 0.2), 1) * corners.new_tensor(size[::-1] * 2)
+        found.append(DetDataSample(
+            metainfo=dict(img_shape=size, batch_input_shape=full, pad_shape=full),
+            gt_instances=InstanceData(bboxes=boxes, labels=torch.arange(8, device=images.device))))
+    return found
+
+
+def loss_of(model: nn.Module, images: Tensor, is_detector: bool, mode: str
+            ) -> Callable[[], Tensor]:
+    """A number that depends on all outputs."""
+    if not is_detector:
+        return lambda: sum(out.float().square().mean() for out in outputs(model, images))
+    known = samples(images)
+    if mode == 'training':
+        return lambda: model.parse_losses(model(images, known, mode='loss'))[0]
+    return lambda: model(images, known, mode='tensor')
+
+
+def compiled(model: nn.Module, is_detector: bool) -> nn.Module:
+    """A copy that compiles itself when it is called."""
+    model = copy.deepcopy(model)
+    parts = [getattr(model, name, None) for name in ('backbone', 'neck', 'encoder')]
+    for part in parts if is_detector else [model]:
+        if part is not None:
+            part.compile(dynamic=False)
+    return model
+
+
+def check_equal(models: Models) -> None:
+    """All models with the peer's weights give its outputs of 224x224, which windows divide:
+    elsewhere timm's Swin rolls the map before it fills it up, and the release fills it up first."""
+    images = torch.randn(2, 3, 224, 224)
+    with torch.no_grad():
+        expected, *others = (outputs(model.eval(), images) for name, model in models.items()
+                             if 'PEG' not in name)
+    for outs in others:
+        for out, right in zip(outs, expected, strict=True):
+            torch.testing.assert_close(out, right, atol=2e-4, rtol=1e-3)
+
+
+def measure(name: str, args: argparse.Namespace) -> None:
+    """The rows of one case."""
+    case = CASES[name]
+    batch, height, width = args.batch or case.batch, case.height, case.width
+    if args.tiny:  # the backbones of timm take no other size with their tables
+        batch, height, width = (2, 96, 128) if case.is_detector else (1, 224, 224)
+    torch.manual_seed(0)
+    if not case.is_detector:
+        check_equal(case.build(224, 224))
+    models = case.build(height, width)
+    images = torch.randn(batch, 3, height, width)
+    counts = None if case.is_detector or args.device == 'cuda' else products(
+        models['ours'].eval(), images)
+    images = images.to(args.device)
+    for each in models.values():
+        each.to(args.device)
+    peer = next(iter(models))
+    if args.compile:
+        models.update({f'{key}, compiled': compiled(model, case.is_detector)
+                       for key, model in models.items()})
+    dtypes = [getattr(torch, dtype) for dtype in args.dtype]
+    for mode in MODES:
+        runs: dict[tuple[str, torch.dtype], Run] = {
+            (key, dtype): model_step(model, loss_of(model, images, case.is_detector, mode), mode,
+                                     args.device, dtype)
+            for dtype, (key, model) in product(dtypes, models.items())}
+        times = paired_times({repr(key): run for key, run in runs.items()}, args.repeats,
+                             args.device)
+        peaks = {key: 0.0 if args.no_memory else peak_memory(run, args.device)
+                 for key, run in runs.items()}
+        for model, dtype in runs:
+            own, base, plain = (times[repr(key)].seconds for key in (
+                (model, dtype), (peer, dtype), (model, dtypes[0])))
+            limit = '' if counts is None else \
+                f"{product_seconds(counts, dtype, training=mode == 'training') / base:.2f}"
+            print(f'| {name}, B={batch} | {mode} | {str(dtype)[6:]} | {model} | {own:.4f} | '
+                  f'{batch / own:.1f} | {own / base:.2f} | {limit} | {own / plain:.2f} | '
+                  f'{peaks[model, dtype] / 2 ** 20:.0f} | '
+                  f'{peaks[model, dtype] / (peaks[peer, dtype] or 1):.2f} |', flush=True)
+
+
+def peg_share(args: argparse.Namespace) -> None:
+    """Time of PVT-tiny's four PEGs alone, forward and backward, over that of its training step: the
+    difference of two whole steps is too small to read off."""
+    height, width, batch = (96, 128, 1) if args.tiny else (800, 1344, args.batch or 1)
+    model = PVT('tiny', pos_encoding=dict(type='mmposenc.PEG')).to(args.device)
+    images, spent = torch.randn(batch, 3, height, width, device=args.device), 0.0
+    for stage, dims in enumerate((64, 128, 320, 512)):
+        grid = (height // (4 * 2 ** stage), width // (4 * 2 ** stage))
+        peg = PEG(dims).to(args.device)
+        tokens = torch.randn(batch, grid[0] * grid[1], dims, device=args.device,
+                             requires_grad=True)
+        spent += seconds(model_step(peg, lambda p=peg, x=tokens, g=grid: p(x, g).square().mean(),
+                                    'training', args.device, torch.float32, [tokens]),
+                         9, args.device)
+    step = model_step(model, loss_of(model, images, False, 'training'), 'training', args.device,
+                      torch.float32)
+    print(f'\nPVT-tiny {height}x{width}: the four PEGs take '
+          f'{spent / seconds(step, args.repeats, args.device):.1%} of a training step')
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    add_arguments(parser, repeats=9, dtypes=('float32', 'bfloat16'))
+    parser.add_argument('--case', choices=sorted(CASES), action='append')
+    parser.add_argument('--batch', type=int, help="images, instead of the case's")
+    parser.add_argument('--compile', action='store_true', help='also every model compiled')
+    parser.add_argument('--no-memory', action='store_true')
+    parser.add_argument('--peg-share', action='store_true', help='what PEGs take of a step')
+    args = parse(parser)
+    MMLogger.get_current_instance().setLevel('ERROR')  # which weights an encoding adds
+    print(header(args))
+    print('| case | mode | dtype | model | s | images/s | / peer | limit / peer | / first dtype | '
+          'MiB | / peer |')
+    print('|---|---|---|---|---|---|---|---|---|---|---|')
+    for name in args.case or CASES:
+        with row(name):
+            measure(name, args)
+    if args.peg_share:
+        peg_share(args)
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,14 @@
+"""What a benchmark sets for its process is put back after each test."""
+from unittest import mock
+
+import pytest
+import torch
+from torch._dynamo import config
+
+
+@pytest.fixture(autouse=True)
+def settings():
+    threads = torch.get_num_threads()
+    with mock.patch.object(config, 'fail_on_recompile_limit_hit', False):
+        yield
+    torch.set_num_threads(threads)

@@ -1,0 +1,187 @@
+"""How benchmarks measure: paired medians, peaks, and what cannot run. A GPU's part against a clock
+and an allocator made of paper."""
+import argparse
+import json
+import sys
+import time
+import warnings
+from unittest import mock
+
+import pytest
+import torch
+from scripts import load_script
+
+
+@pytest.fixture(scope='module')
+def measure():
+    return load_script('benchmarks', 'measure')
+
+
+def spend(seconds):
+    def run():
+        start = time.process_time()
+        while time.process_time() - start < seconds:
+            pass
+    return run
+
+
+def test_ratios_are_to_the_first_run(measure):
+    found = measure.paired_times({'a': spend(0.01), 'b': spend(0.03)}, 5, 'cpu')
+    assert found['a'].ratio == 1.0 and found['b'].ratio == pytest.approx(3.0, rel=0.2)
+    assert found['a'].seconds == pytest.approx(0.01, rel=0.2)
+
+
+def test_runs_are_called_in_turns(measure):
+    order = []
+    measure.paired_times({name: lambda name=name: order.append(name) for name in 'ab'}, 2, 'cpu')
+    assert ''.join(order) == 'ab' + 'ab' * 2  # warm-up, rounds
+
+
+def test_what_fails_is_said_and_the_rest_measured(measure):
+    def fail():
+        raise RuntimeError('"kernel" not implemented for |\'Half\'\nand more')
+    found = measure.paired_times({'a': spend(0.001), 'b': fail}, 3, 'cpu')
+    cell = f"{found['b'].seconds / 2 * 1e3:.2f}"
+    assert cell == 'failed: RuntimeError: "kernel" not implemented for /\'Half\''
+    assert f"{found['b'].ratio:.0f}" == f"{1 / found['b'].ratio:.0f}" == cell
+    assert found['a'].ratio == 1.0
+    # Without the first there are no ratios, but times.
+    found = measure.paired_times({'b': fail, 'a': spend(0.001)}, 3, 'cpu')
+    assert found['a'].seconds > 0 and f"{found['a'].ratio:.2f}" == cell
+    assert f"{measure.peak_memory(fail, 'cpu') / 2 ** 20:.0f}" == cell
+
+
+def test_a_row_that_cannot_be_made_is_a_row(measure, capsys):
+    with measure.row('case', 3):
+        raise ValueError('no such form')
+    assert capsys.readouterr().out == '| case | 3 | failed: ValueError: no such form |\n'
+
+
+def test_a_row_forgets_what_was_compiled(measure):
+    graphs = []
+
+    def backend(graph, inputs):
+        graphs.append(graph)
+        return graph.forward
+    double = torch.compile(lambda x: 2 * x, backend=backend, dynamic=False)
+    for _ in range(2):
+        with measure.row('case'):
+            assert double(torch.ones(3)).tolist() == [2, 2, 2]
+    assert len(graphs) == 2
+
+
+def parsed(measure, *options):
+    parser = argparse.ArgumentParser()
+    measure.add_arguments(parser, repeats=7)
+    return measure.parse(parser, list(options))
+
+
+def test_no_row_is_silently_of_another_form(measure):
+    """At torch's limit of recompilations, which would run uncompiled, and at the package's, which
+    would take pieces."""
+    parsed(measure)
+    assert torch._dynamo.config.fail_on_recompile_limit_hit
+    with pytest.raises(UserWarning, match='compiled too often'):
+        warnings.warn('FlexAttention was compiled too often for calls of this kind; pieces '
+                      'compute them', stacklevel=1)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason='there is a GPU')
+def test_a_gpu_that_is_not_there_is_refused(measure, capsys):
+    with pytest.raises(SystemExit):
+        parsed(measure, '--device', 'cuda')
+    assert '--device cuda needs torch.cuda.is_available()' in capsys.readouterr().err
+
+
+def test_the_header_names_device_torch_dtype_and_command(measure, monkeypatch):
+    monkeypatch.setattr(sys, 'argv', ['/any/where/detr.py', '--rows', 'a b'])
+    line = measure.header(parsed(measure, '--dtype', 'float16'))
+    assert measure.processor() in line and torch.__version__ in line and 'float16' in line
+    assert "`python benchmarks/detr.py --rows 'a b'`" in line
+
+
+def test_the_peak_of_a_cpu_is_what_a_call_adds(measure):
+    held = torch.ones(2 ** 24)  # 64 MiB, there before
+    found = measure.peak_memory(lambda: held * 2, 'cpu') / 2 ** 20
+    assert 60 < found < 70
+
+
+class Paper:
+    """torch.cuda with a clock of 1 ms a call, and 100 bytes held before each call of 60 more."""
+
+    def __init__(self):
+        self.now, self.calls, self.held, self.peak = 0.0, 0, 0, 0
+
+    def run(self):
+        self.calls += 1
+        self.now += 1.0
+        self.held = max(self.held, 100)  # a workspace, once
+        self.peak = max(self.peak, self.held + 60)
+
+    def event(self, enable_timing):
+        assert enable_timing
+        paper = self
+
+        class Event:
+            def record(self):
+                self.at = paper.now
+
+            def synchronize(self):
+                pass
+
+            def elapsed_time(self, other):
+                return other.at - self.at
+        return Event()
+
+    def patches(self):
+        return mock.patch.multiple(
+            torch.cuda, Event=self.event, synchronize=lambda: None, empty_cache=lambda: None,
+            memory_allocated=lambda: self.held, max_memory_allocated=lambda: self.peak,
+            reset_peak_memory_stats=lambda: setattr(self, 'peak', self.held))
+
+
+def test_on_a_gpu_a_sample_is_20_ms_of_calls_between_events(measure):
+    paper = Paper()
+    with paper.patches():
+        found = measure.paired_times({'a': paper.run}, 2, 'cuda')
+    assert found['a'].seconds == pytest.approx(1e-3)
+    assert paper.calls == measure.WARM_UP + 1 + 2 * 20  # one tells how many make a sample
+
+
+def test_on_a_gpu_the_workspace_is_not_counted(measure):
+    paper = Paper()
+    with paper.patches():
+        assert measure.peak_memory(paper.run, 'cuda') == 60
+
+
+def test_failures_survive_the_process_that_measures_memory(measure):
+    inputs = load_script('benchmarks', 'relative_inputs')
+    text = inputs.as_json([[1, inputs.Failed('no memory')], [{'ours': 2.0}]])
+    read = json.loads(text, object_hook=inputs.restored)
+    assert read[1] == [{'ours': 2.0}] and read[0][0] == 1
+    assert f'{read[0][1] / 2:.0f}' == 'failed: no memory'
+
+
+def test_a_threshold_is_where_it_starts_to_pay():
+    found = load_script('benchmarks', 'relative_thresholds')
+    nan = float('nan')
+    assert found.best_switch({1: 2.0, 4: 0.9, 9: 0.8}, up_to=False) == 4
+    assert found.best_switch({1: 0.5, 4: 0.9, 9: 1.8}, up_to=True) == 4
+    assert found.best_switch({1: 0.5, 4: 1.1, 9: 0.9}, up_to=False) == 9
+    assert found.best_switch({1: 0.5, 4: 0.9, 9: 1.1}, up_to=False) is None
+    assert found.best_switch({1: nan, 4: 0.9}, up_to=True) is None
+    assert found.best_buffer({1: 2.0, 4: 1.04, 16: 1.0, 64: nan}) == 4
+    assert found.best_buffer({1: nan}) is None
+
+
+def test_every_threshold_is_one_of_the_package():
+    found = load_script('benchmarks', 'relative_thresholds')
+    for sweep in (*found.BUFFERS, *found.SWITCHES):
+        assert isinstance(getattr(found.limits, sweep.constant), int)
+
+
+def test_constants_hold_during_a_call_alone():
+    found = load_script('benchmarks', 'relative_thresholds')
+    before, seen = found.limits.FLEX_FROM, []
+    found.with_limits(lambda: seen.append(found.limits.FLEX_FROM), FLEX_FROM=5)()
+    assert seen == [5] and found.limits.FLEX_FROM == before

@@ -1,0 +1,49 @@
+"""Tables of benchmarks/relative.py at the smallest sizes."""
+import argparse
+import sys
+
+import pytest
+from scripts import load_script
+
+from mmposenc.functional import Grid
+
+
+@pytest.fixture(scope='module')
+def forms():
+    return load_script('benchmarks', 'relative_forms')
+
+
+ARGS = argparse.Namespace(device='cpu', dtype='float32', repeats=1)
+
+
+@pytest.mark.parametrize('name', ['IRPE product k', 'SASARPE', 'IRPE product qkv'])
+def test_forms_are_the_packages_and_agree(forms, name, capsys):
+    """Keys on a grid of their own, too; a form that is not an encoding's is a row that says so."""
+    for size in (forms.Size(1, 2, 3, 4, 8, 1), forms.Size(2, 1, 4, 6, 8, 0, Grid(2, 3, 2.0, 2.0))):
+        forms.measure(name, size, ARGS)
+        rows = {cells[2]: cells[3:] for cells in (
+            [cell.strip() for cell in line.strip('|\n').split('|')]
+            for line in capsys.readouterr().out.splitlines())}
+        assert list(rows) == ['SDPA', *forms.FORMS]
+        for form in ('definition', 'auto', 'pieces'):
+            assert float(rows[form][-1]) < 1e-4 and float(rows[form][0]) > 0
+        assert ('cannot compute terms' in rows['fused'][-1]) == (name != 'SASARPE')
+        assert rows['flex'][-1].startswith('failed: ')  # a CPU has no backward pass of it
+
+
+def test_a_form_that_gives_something_else_is_not_timed(forms, capsys, monkeypatch):
+    ours = forms.ours
+    monkeypatch.setattr(forms, 'ours', lambda encoding, size, form: (
+        lambda q, k, v: ours(encoding, size, form)(q, k, v) * (2 if form == 'pieces' else 1)))
+    forms.measure('SASARPE', forms.Size(1, 2, 3, 4, 8, 0), ARGS)
+    row = next(line for line in capsys.readouterr().out.splitlines() if '| pieces |' in line)
+    assert row.count('| - ') == 6 and 'failed: differs by 1e+00' in row
+
+
+@pytest.mark.parametrize('table', ['buckets', 'dropout', 'small', 'plain'])
+def test_a_table_runs(table, monkeypatch, capsys):
+    script = load_script('benchmarks', 'relative')
+    monkeypatch.setattr(sys, 'argv', [script.__file__, table, '--tiny'])
+    script.main()
+    out = capsys.readouterr().out
+    assert out.splitlines()[2].startswith('|') and 'failed' not in out and '`python ' in out
