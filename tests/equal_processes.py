@@ -52,7 +52,8 @@ FAMILIES = {
                  {'sync': True})}
 IMAGES, STEPS = 8, 2
 #: Those whose weights are also spread over two processes; gradients are clipped to their norm.
-SPREAD = ('RetinaNet, PEG with BatchNorm', 'Semantic FPN', 'DeiT', 'DeiT, shared bias')
+SPREAD = ('RetinaNet, PEG with BatchNorm', 'RetinaNet, Swin, ContextPool', 'DETR',
+          'Deformable DETR', 'Semantic FPN', 'DeiT', 'DeiT, shared bias', 'CPVT')
 
 
 def still(model) -> None:

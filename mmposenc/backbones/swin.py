@@ -172,16 +172,12 @@ class Swin(PretrainedMixin, BaseModule):
         outs = []
         for index in range(max(self.out_indices) + 1):
             stage = self.stages[index]
-            x, hw_shape, mask = stage(x, hw_shape, mask)
+            last = index == max(self.out_indices)
+            out, (x, hw_shape, mask) = stage(x, hw_shape, mask, merge=not last)
             full_hw = stage.pos_encodings.out_hw_shape(full_hw)
             if index in self.out_indices:
-                outs.append(self._out(x, hw_shape, mask, index, full_hw))
-            if index < max(self.out_indices):
-                if mask is not None:
-                    x = x.masked_fill(mask.flatten(1)[..., None], 0)
-                    # Padding lies to the right and below: a cell is padding when its first part is.
-                    mask = mask[:, ::2, ::2]
-                x, hw_shape = stage.downsample(x, hw_shape)
+                outs.append(self._out(*out, index, full_hw))
+            if not last:
                 full_hw = stage.downsample.out_hw_shape(full_hw)
         return tuple(outs)
 
