@@ -135,6 +135,7 @@ class Runner:
         model = build(cfg).double()
         model.backbone.register_forward_pre_hook(_double)
         self.model = MMDistributedDataParallel(synchronized(model), broadcast_buffers=False)
+        self.optim_wrapper = None
         self.train_dataloader = SimpleNamespace(dataset=samples(cfg, 3), collate_fn=collated)
 
 
