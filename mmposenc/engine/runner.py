@@ -31,7 +31,7 @@ from .checkpoints import (
 from .interrupt import Interrupted, InterruptHook, StoppedAtOnce, ValidationHook
 from .lock import WorkDirLock
 from .loops import EpochBasedTrainLoop, IterBasedTrainLoop
-from .processes import synchronized
+from .processes import join_on_a_cpu, synchronized
 from .progress import ProgressBarHook
 
 
@@ -55,10 +55,7 @@ class Runner(_Runner):
 
     def setup_env(self, env_cfg: dict) -> None:
         if self._distributed and not is_distributed() and get_device() == 'cpu':
-            if self._launcher != 'pytorch':
-                raise ValueError(f'--launcher {self._launcher}: without a GPU only '
-                                 "'pytorch' (torchrun) is supported")
-            torch.distributed.init_process_group('gloo')
+            join_on_a_cpu(self._launcher, (env_cfg.get('dist_cfg') or {}).get('timeout'))
         super().setup_env(env_cfg)
 
     def wrap_model(self, model_wrapper_cfg: dict | None, model: torch.nn.Module

@@ -17,7 +17,7 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 
 from mmposenc.encodings import RelativeEncoding
 
-from .processes import synchronized
+from .processes import join_on_a_cpu, synchronized
 
 _WHOLE = sharded.StateDictOptions(full_state_dict=True, cpu_offload=True)
 _SPREAD = sharded.StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
@@ -81,11 +81,8 @@ class FSDP2Strategy(DDPStrategy):
                            ) -> None:
         if get_device() != 'cpu':
             super()._setup_distributed(launcher, backend, **kwargs)
-        elif launcher != 'pytorch':
-            raise ValueError(f"--launcher {launcher}: without a GPU only 'pytorch' (torchrun) is "
-                             'supported')
         else:
-            dist.init_process_group('gloo')
+            join_on_a_cpu(launcher, kwargs.get('timeout'))
 
     def _wrap_model(self, model: nn.Module) -> nn.Module:
         if not dist.is_initialized():

@@ -13,6 +13,7 @@ import torch
 from wrapped_training import FAMILIES, WRAPPERS
 
 from mmposenc.engine.gradients import GradientCheckHook
+from mmposenc.engine.processes import join_on_a_cpu
 
 TESTS = Path(__file__).resolve().parents[1]
 
@@ -52,3 +53,18 @@ def test_a_static_graph_with_accumulated_gradients_is_refused() -> None:
     with pytest.raises(ValueError, match='static_graph=True with optim_wrapper.accumulative_counts='
                                          '4: '):
         GradientCheckHook().before_train(runner)
+
+
+@pytest.mark.parametrize('timeout, seconds', [(None, None), (90, 90.0)])
+def test_the_time_limit_of_the_config_holds_on_a_cpu(monkeypatch, timeout, seconds) -> None:
+    asked = {}
+    monkeypatch.setattr(torch.distributed, 'init_process_group',
+                        lambda backend, timeout: asked.update({backend: timeout}))
+    join_on_a_cpu('pytorch', timeout)
+    assert (asked['gloo'] and asked['gloo'].total_seconds()) == seconds
+
+
+@pytest.mark.parametrize('timeout', [0, -1, '10 min'])
+def test_a_wrong_time_limit_is_refused(timeout) -> None:
+    with pytest.raises(ValueError, match='env_cfg.dist_cfg.timeout=.* must be seconds, above 0'):
+        join_on_a_cpu('pytorch', timeout)
