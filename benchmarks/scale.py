@@ -14,13 +14,14 @@ import math
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import NamedTuple
 from unittest import mock
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
 
 #: Images of COCO's train2017, and epochs of the 3x schedule.
 IMAGES, EPOCHS = 118_287, 36
@@ -32,8 +33,7 @@ CONFIGS = {'RetinaNet, PVT-tiny': 'detection/pvt/retinanet_pvt-t_fpn_1x_coco.py'
 SIZE = (800, 1344)
 
 
-@dataclass(frozen=True)
-class Model:
+class Model(NamedTuple):
     """What a model asks for; counted by ``--measure``.
 
     Attributes:
@@ -49,8 +49,7 @@ class Model:
     buckets: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Machine:
+class Machine(NamedTuple):
     """ASSUMPTIONS, every one: nothing here was measured.
 
     Attributes:
@@ -109,7 +108,7 @@ def step_seconds(model: Model, gpus: int, machine: Machine) -> dict[str, float]:
     """Seconds of a step's parts, and of the step.
 
     Messages go while the backward pass, two thirds of the computation, runs; the last one, sent
-    when it ends, has nothing to hide behind. Data is loaded meanwhile; the slower of the two counts.
+    when it ends, has nothing to hide behind. Data is loaded meanwhile, and the slower counts.
     """
     compute = machine.batch * model.flops / machine.flops
     messages = [all_reduce_seconds(size, gpus, machine) for size in model.buckets]
@@ -149,16 +148,24 @@ def measure(config: str) -> Model:
         if storage.data_ptr() not in own:
             kept[storage.data_ptr()] = storage.nbytes()
         return x
-    from torch.utils.flop_counter import FlopCounterMode
     data = model.data_preprocessor(_batch(), training=True)
     # The counter does not know oneDNN's product.
-    with mock.patch.object(linear, 'onednn_is_faster', lambda: False), \
-            FlopCounterMode(display=False) as counter:
+    with mock.patch.object(linear, 'onednn_is_faster', lambda: False), counted() as counter:
         with torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
             loss = model.parse_losses(model(**data, mode='loss'))[0]
         loss.backward()
     return Model(float(counter.get_total_flops()), sum(kept.values()),
                  sum(p.numel() for p in model.parameters()), tuple(bucket_bytes(sizes[::-1])))
+
+
+def counted() -> FlopCounterMode:
+    """torch's counter of operations, which does not know a CPU's attention by itself."""
+    aten = torch.ops.aten
+    return FlopCounterMode(display=False, custom_mapping={
+        aten._scaled_dot_product_flash_attention_for_cpu:
+            lambda q, k, v, *_, **__: sdpa_flop_count(q, k, v),
+        aten._scaled_dot_product_flash_attention_for_cpu_backward:
+            lambda grad, q, k, v, *_, **__: sdpa_backward_flop_count(grad, q, k, v)})
 
 
 def _build(config: str) -> nn.Module:
@@ -217,9 +224,19 @@ def loading_seconds(images: int = 60) -> tuple[float, int]:
         return (time.process_time() - start) / images, sum(sizes) // images
 
 
-#: By ``--measure``.
-INPUTS: dict[str, Model] = {}
-LOAD = 0.0
+#: By ``--measure``: torch 2.13, one thread of an AMD EPYC with AVX-512, other work beside it.
+INPUTS = {
+    'RetinaNet, PVT-tiny': Model(
+        flops=1456373108736.0, kept=1378882428, parameters=22964212,
+        buckets=(6970320, 28322816, 26715136, 26269952, 3578624)),
+    'DETR-R50, iRPE': Model(
+        flops=547351196800.0, kept=1154435580, parameters=41590613,
+        buckets=(2208768, 27365376, 26334592, 30053076, 30408704, 28049408, 20840448)),
+    'DINO-R50': Model(
+        flops=1834209994752.0, kept=5042881087, parameters=47833484,
+        buckets=(1268736, 28152832, 27750912, 36449072, 35133440, 26214400, 26476544, 8785920))}
+#: The slower of two runs (0.0055 the other); the files had 157,378 bytes on average.
+LOAD = 0.0069
 
 
 def main() -> None:
@@ -227,10 +244,8 @@ def main() -> None:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--measure', action='store_true')
     parser.add_argument('--gpus', type=int, nargs='+', default=[1, 8, 64, 512])
-    for field in fields(Machine):
-        default = LOAD if field.name == 'load' else field.default
-        kind = int if isinstance(field.default, int) else float
-        parser.add_argument(f"--{field.name.replace('_', '-')}", type=kind, default=default)
+    for name, default in Machine(load=LOAD)._asdict().items():
+        parser.add_argument(f"--{name.replace('_', '-')}", type=type(default), default=default)
     args = parser.parse_args()
     if args.measure:
         seconds, size = loading_seconds()
@@ -238,7 +253,7 @@ def main() -> None:
         for name, config in CONFIGS.items():
             print(f'{name!r}: {measure(config)},', flush=True)
         return
-    machine = Machine(**{field.name: getattr(args, field.name) for field in fields(Machine)})
+    machine = Machine(*(getattr(args, name) for name in Machine._fields))
     print('| model | GPUs | images a step | steps | compute | messages | not hidden | loading | '
           'step, ms | hours | GPU hours | efficiency |\n' + '|---' * 12 + '|')
     for name, model in INPUTS.items():

@@ -13,7 +13,7 @@ from ..functional.masking import masked_mean, pad_map, tokens_to_map
 from ..image_sizes import get_img_shapes, mask_images
 from .checkpoints import PretrainedMixin
 from .layers import PatchEmbed, check_rates, init_transformer_weights, rising_rates
-from .swin_layers import PatchMerging, SwinBlock, SwinStage
+from .swin_layers import PatchMerging, SwinBlock, SwinStage, Tokens
 
 #: embed_dims, num_layers, num_heads.
 ARCHS: dict[str, tuple[int, tuple[int, ...], tuple[int, ...]]] = {
@@ -176,13 +176,13 @@ class Swin(PretrainedMixin, BaseModule):
             out, (x, hw_shape, mask) = stage(x, hw_shape, mask, merge=not last)
             full_hw = stage.pos_encodings.out_hw_shape(full_hw)
             if index in self.out_indices:
-                outs.append(self._out(*out, index, full_hw))
+                outs.append(self._out(out, index, full_hw))
             if not last:
                 full_hw = stage.downsample.out_hw_shape(full_hw)
         return tuple(outs)
 
-    def _out(self, x: Tensor, hw_shape: tuple[int, int], mask: Tensor | None, index: int,
-             full_hw: tuple[int, int]) -> Tensor:
+    def _out(self, tokens: Tokens, index: int, full_hw: tuple[int, int]) -> Tensor:
+        x, hw_shape, mask = tokens
         x = getattr(self, f'norm{index}')(x)
         if self.pool is not None:
             return masked_mean(x, mask)
