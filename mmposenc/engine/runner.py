@@ -12,7 +12,7 @@ import torch
 from mmengine.device import get_device
 from mmengine.dist import is_distributed, is_main_process, master_only
 from mmengine.hooks import Hook
-from mmengine.model import MMDistributedDataParallel, is_model_wrapper
+from mmengine.model import is_model_wrapper
 from mmengine.model.test_time_aug import BaseTTAModel
 from mmengine.runner import Runner as _Runner
 
@@ -62,13 +62,15 @@ class Runner(_Runner):
                    ) -> torch.nn.Module:
         if self.distributed and not is_model_wrapper(model):
             synchronized(model)
-        on_gpu = get_device() != 'cpu'
-        if on_gpu or not self.distributed or model_wrapper_cfg or is_model_wrapper(model):
+        if get_device() != 'cpu' or not self.distributed or is_model_wrapper(model):
             return super().wrap_model(model_wrapper_cfg, model)
         # mmengine passes device_ids, which a model on a CPU must not have.
-        return MMDistributedDataParallel(
-            module=model, broadcast_buffers=False,
+        cfg = model_wrapper_cfg or dict(
+            type='MMDistributedDataParallel', broadcast_buffers=False,
             find_unused_parameters=self.cfg.get('find_unused_parameters', False))
+        if 'DistributedDataParallel' in str(cfg.get('type', 'MMDistributedDataParallel')):
+            cfg = dict(cfg, device_ids=None)
+        return super().wrap_model(cfg, model)
 
     def register_hooks(self, *args: Any, **kwargs: Any) -> None:
         super().register_hooks(*args, **kwargs)
