@@ -52,7 +52,8 @@ FAMILIES = {
                  {'sync': True})}
 IMAGES, STEPS = 8, 2
 #: Those whose weights are also spread over two processes; gradients are clipped to their norm.
-SPREAD = ('RetinaNet, PEG with BatchNorm', 'Semantic FPN', 'DeiT', 'DeiT, shared bias')
+SPREAD = ('RetinaNet, PEG with BatchNorm', 'RetinaNet, Swin, ContextPool', 'DETR',
+          'Deformable DETR', 'Semantic FPN', 'DeiT', 'DeiT, shared bias', 'CPVT')
 
 
 def still(model) -> None:
@@ -134,6 +135,7 @@ class Runner:
         model = build(cfg).double()
         model.backbone.register_forward_pre_hook(_double)
         self.model = MMDistributedDataParallel(synchronized(model), broadcast_buffers=False)
+        self.optim_wrapper = None
         self.train_dataloader = SimpleNamespace(dataset=samples(cfg, 3), collate_fn=collated)
 
 

@@ -13,7 +13,7 @@ from ..functional.masking import masked_mean, pad_map, tokens_to_map
 from ..image_sizes import get_img_shapes, mask_images
 from .checkpoints import PretrainedMixin
 from .layers import PatchEmbed, check_rates, init_transformer_weights, rising_rates
-from .swin_layers import PatchMerging, SwinBlock, SwinStage
+from .swin_layers import PatchMerging, SwinBlock, SwinStage, Tokens
 
 #: embed_dims, num_layers, num_heads.
 ARCHS: dict[str, tuple[int, tuple[int, ...], tuple[int, ...]]] = {
@@ -172,21 +172,17 @@ class Swin(PretrainedMixin, BaseModule):
         outs = []
         for index in range(max(self.out_indices) + 1):
             stage = self.stages[index]
-            x, hw_shape, mask = stage(x, hw_shape, mask)
+            last = index == max(self.out_indices)
+            out, (x, hw_shape, mask) = stage(x, hw_shape, mask, merge=not last)
             full_hw = stage.pos_encodings.out_hw_shape(full_hw)
             if index in self.out_indices:
-                outs.append(self._out(x, hw_shape, mask, index, full_hw))
-            if index < max(self.out_indices):
-                if mask is not None:
-                    x = x.masked_fill(mask.flatten(1)[..., None], 0)
-                    # Padding lies to the right and below: a cell is padding when its first part is.
-                    mask = mask[:, ::2, ::2]
-                x, hw_shape = stage.downsample(x, hw_shape)
+                outs.append(self._out(out, index, full_hw))
+            if not last:
                 full_hw = stage.downsample.out_hw_shape(full_hw)
         return tuple(outs)
 
-    def _out(self, x: Tensor, hw_shape: tuple[int, int], mask: Tensor | None, index: int,
-             full_hw: tuple[int, int]) -> Tensor:
+    def _out(self, tokens: Tokens, index: int, full_hw: tuple[int, int]) -> Tensor:
+        x, hw_shape, mask = tokens
         x = getattr(self, f'norm{index}')(x)
         if self.pool is not None:
             return masked_mean(x, mask)

@@ -60,6 +60,10 @@ class SwinBlock(nn.Module):
         return torch.cat(images)
 
 
+#: Tokens (B, H*W, C), their grid (H, W), their padding mask (B, H, W) or None.
+Tokens = tuple[Tensor, tuple[int, int], Tensor | None]
+
+
 class PatchMerging(nn.Module):
     """Join 2 x 2 cells into one of twice the channels (Swin Transformer, Sec. 3.1).
 
@@ -108,9 +112,10 @@ class SwinStage(nn.Module):
         self.downsample = downsample
         self.with_cp = with_cp
 
-    def forward(self, x: Tensor, hw_shape: tuple[int, int], padding_mask: Tensor | None
-                ) -> tuple[Tensor, tuple[int, int], Tensor | None]:
-        """Tokens (B, H*W, C) through the blocks, with their grid and mask behind them."""
+    def forward(self, x: Tensor, hw_shape: tuple[int, int], padding_mask: Tensor | None, *,
+                merge: bool) -> tuple[Tokens, Tokens]:
+        """Tokens (B, H*W, C) through the blocks, with their grid and mask; and the same for the
+        next stage, merged if asked to."""
         for index, block in enumerate((None, *self.blocks)):
             if block is not None:
                 if self.with_cp and self.training and torch.is_grad_enabled():
@@ -119,4 +124,14 @@ class SwinStage(nn.Module):
                     x = block(x, hw_shape, padding_mask)
             x, hw_shape, padding_mask = self.pos_encodings(x, hw_shape, index - 1,
                                                            padding_mask=padding_mask)
-        return x, hw_shape, padding_mask
+        out = x, hw_shape, padding_mask
+        # Merged in the same call: FSDP holds the weights of a stage for as long as that.
+        return out, self._merge(*out) if merge else out
+
+    def _merge(self, x: Tensor, hw_shape: tuple[int, int], mask: Tensor | None) -> Tokens:
+        assert self.downsample is not None
+        if mask is not None:
+            x = x.masked_fill(mask.flatten(1)[..., None], 0)
+            # Padding lies to the right and below: a cell is padding when its first part is.
+            mask = mask[:, ::2, ::2]
+        return *self.downsample(x, hw_shape), mask

@@ -58,7 +58,8 @@ class GradientCheckHook(Hook):
     one process, or with ``find_unused_parameters=True``.
 
     Raises:
-        ValueError: names the weights without a gradient.
+        ValueError: names the weights without a gradient; or for gradients accumulated in a static
+            graph.
     """
     priority = 'VERY_LOW'  # after the weights are loaded and every other hook is ready
 
@@ -66,6 +67,12 @@ class GradientCheckHook(Hook):
         if runner.world_size == 1 or getattr(runner.model, 'find_unused_parameters', False) \
                 or not isinstance(runner.model, nn.parallel.DistributedDataParallel):
             return
+        counts = getattr(runner.optim_wrapper, '_accumulative_counts', 1)
+        if getattr(runner.model, 'static_graph', False) and counts > 1:
+            # torch notes the graph in the first backward pass, which here sends nothing.
+            raise ValueError(f'model_wrapper_cfg.static_graph=True with '
+                             f'optim_wrapper.accumulative_counts={counts}: torch can\'t do both; '
+                             'leave one of them out')
         model = runner.model.module if is_model_wrapper(runner.model) else runner.model
         loader = runner.train_dataloader
         samples = [loader.dataset[i % len(loader.dataset)] for i in range(2)]

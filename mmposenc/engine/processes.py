@@ -1,6 +1,7 @@
 """What makes several processes equal one process on the same images."""
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -42,6 +43,26 @@ class CPUSyncBatchNorm(nn.BatchNorm2d):
         share = self.momentum if self.momentum is not None else 1 / float(self.num_batches_tracked)
         self.running_mean.lerp_(mean, share)
         self.running_var.lerp_(variance * total / max(total - 1, 1), share)
+
+
+def join_on_a_cpu(launcher: str, timeout: float | None = None) -> None:
+    """Joins the other processes through gloo, where there is no GPU.
+
+    Args:
+        launcher: what started the processes; torchrun ('pytorch') alone will do.
+        timeout: seconds to wait for another process in any exchange (``env_cfg.dist_cfg.timeout``);
+            torch's half an hour by default.
+
+    Raises:
+        ValueError: for another launcher, or a timeout that is no number above 0.
+    """
+    if launcher != 'pytorch':
+        raise ValueError(f"--launcher {launcher}: without a GPU only 'pytorch' (torchrun) is "
+                         'supported')
+    if timeout is not None and not (isinstance(timeout, (int, float)) and timeout > 0):
+        raise ValueError(f'env_cfg.dist_cfg.timeout={timeout!r} must be seconds, above 0')
+    dist.init_process_group(
+        'gloo', timeout=None if timeout is None else timedelta(seconds=timeout))
 
 
 def synchronized(model: nn.Module) -> nn.Module:

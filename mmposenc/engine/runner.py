@@ -12,7 +12,7 @@ import torch
 from mmengine.device import get_device
 from mmengine.dist import is_distributed, is_main_process, master_only
 from mmengine.hooks import Hook
-from mmengine.model import MMDistributedDataParallel, is_model_wrapper
+from mmengine.model import is_model_wrapper
 from mmengine.model.test_time_aug import BaseTTAModel
 from mmengine.runner import Runner as _Runner
 
@@ -31,7 +31,7 @@ from .checkpoints import (
 from .interrupt import Interrupted, InterruptHook, StoppedAtOnce, ValidationHook
 from .lock import WorkDirLock
 from .loops import EpochBasedTrainLoop, IterBasedTrainLoop
-from .processes import synchronized
+from .processes import join_on_a_cpu, synchronized
 from .progress import ProgressBarHook
 
 
@@ -55,23 +55,22 @@ class Runner(_Runner):
 
     def setup_env(self, env_cfg: dict) -> None:
         if self._distributed and not is_distributed() and get_device() == 'cpu':
-            if self._launcher != 'pytorch':
-                raise ValueError(f'--launcher {self._launcher}: without a GPU only '
-                                 "'pytorch' (torchrun) is supported")
-            torch.distributed.init_process_group('gloo')
+            join_on_a_cpu(self._launcher, (env_cfg.get('dist_cfg') or {}).get('timeout'))
         super().setup_env(env_cfg)
 
     def wrap_model(self, model_wrapper_cfg: dict | None, model: torch.nn.Module
                    ) -> torch.nn.Module:
         if self.distributed and not is_model_wrapper(model):
             synchronized(model)
-        on_gpu = get_device() != 'cpu'
-        if on_gpu or not self.distributed or model_wrapper_cfg or is_model_wrapper(model):
+        if get_device() != 'cpu' or not self.distributed or is_model_wrapper(model):
             return super().wrap_model(model_wrapper_cfg, model)
         # mmengine passes device_ids, which a model on a CPU must not have.
-        return MMDistributedDataParallel(
-            module=model, broadcast_buffers=False,
+        cfg = model_wrapper_cfg or dict(
+            type='MMDistributedDataParallel', broadcast_buffers=False,
             find_unused_parameters=self.cfg.get('find_unused_parameters', False))
+        if 'DistributedDataParallel' in str(cfg.get('type', 'MMDistributedDataParallel')):
+            cfg = dict(cfg, device_ids=None)
+        return super().wrap_model(cfg, model)
 
     def register_hooks(self, *args: Any, **kwargs: Any) -> None:
         super().register_hooks(*args, **kwargs)

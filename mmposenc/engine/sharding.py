@@ -13,19 +13,21 @@ from torch import distributed as dist
 from torch import nn
 from torch.distributed.checkpoint import state_dict as sharded
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import FSDPModule, fully_shard
 
-from .processes import synchronized
+from mmposenc.encodings import RelativeEncoding
+
+from .processes import join_on_a_cpu, synchronized
 
 _WHOLE = sharded.StateDictOptions(full_state_dict=True, cpu_offload=True)
 _SPREAD = sharded.StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
-
 
 def shard(model: nn.Module, min_parameters: int = 1_000_000) -> nn.Module:
     """Spreads the weights of a model over all processes, block by block.
 
     Every member of a ``ModuleList`` or ``Sequential`` with so many parameters is gathered and freed
-    by itself: the blocks of a transformer, the stages of a ResNet's.
+    by itself: the blocks of a transformer, those of a ResNet. Single layers, sequences of them and
+    relative encodings are gathered with what they are part of.
 
     Args:
         model: with the same weights in all processes, on its device; changed in place.
@@ -35,11 +37,22 @@ def shard(model: nn.Module, min_parameters: int = 1_000_000) -> nn.Module:
     for module in reversed(list(model.modules())):  # what is inside comes first
         if isinstance(module, (nn.ModuleList, nn.Sequential)):
             for child in module:
-                large = sum(p.numel() for p in child.parameters()) >= min_parameters
-                if large and not isinstance(child, nn.ModuleList):
+                if _runs_by_itself(child) and (
+                        sum(p.numel() for p in child.parameters()) >= min_parameters):
                     fully_shard(child, mesh=mesh)
     fully_shard(model, mesh=mesh)
     return model
+
+
+def _runs_by_itself(module: nn.Module) -> bool:
+    """Whether a call of the module, which is what gathers its weights, comes before all their uses.
+
+    Not of a layer whose owner reads its weights (a feed-forward network by rows, a PEG), of a
+    relative encoding, which is asked for terms, or of branches that a head runs for every layer.
+    """
+    return (any(True for _ in module.children())
+            and not isinstance(module, (nn.ModuleList, nn.Sequential, RelativeEncoding))
+            and not isinstance(module, FSDPModule))  # done: one module in two lists
 
 
 class FlexibleRunner(_FlexibleRunner):
@@ -68,11 +81,8 @@ class FSDP2Strategy(DDPStrategy):
                            ) -> None:
         if get_device() != 'cpu':
             super()._setup_distributed(launcher, backend, **kwargs)
-        elif launcher != 'pytorch':
-            raise ValueError(f"--launcher {launcher}: without a GPU only 'pytorch' (torchrun) is "
-                             'supported')
         else:
-            dist.init_process_group('gloo')
+            join_on_a_cpu(launcher, kwargs.get('timeout'))
 
     def _wrap_model(self, model: nn.Module) -> nn.Module:
         if not dist.is_initialized():

@@ -31,10 +31,38 @@ def test_two_processes_on_a_cpu(detector, tmp_path) -> None:
 
 
 def test_scripts_explain_themselves() -> None:
-    for name in ('dist_train', 'dist_test', 'slurm_train'):
+    for name in ('dist_train', 'dist_test', 'slurm_train', 'slurm_test'):
         run = subprocess.run(['bash', ROOT / 'tools' / f'{name}.sh'], capture_output=True,
                              text=True)
         assert run.returncode == 2 and 'Usage:' in run.stderr and f'{name}.sh' in run.stderr
+
+
+SRUN = """#!/usr/bin/env bash
+printf '%s\\n' "$@" "OMP_NUM_THREADS=$OMP_NUM_THREADS"
+"""
+
+
+@pytest.mark.parametrize('tool, given, passed', [
+    ('train', 'work dir', ['--work-dir=work dir']), ('test', 'last one.pth', ['last one.pth'])])
+@pytest.mark.parametrize('gpus, per_node', [('2', '2'), ('64', '8')])
+def test_what_slurm_is_asked_for(tmp_path, tool, given, passed, gpus, per_node) -> None:
+    """By a stand-in for srun that says what it got: a word a line, none split at its spaces."""
+    script = ROOT / 'tools' / f'slurm_{tool}.sh'
+    assert subprocess.run(['bash', '-n', script]).returncode == 0
+    (tmp_path / 'srun').write_text(SRUN)
+    (tmp_path / 'srun').chmod(0o755)
+    run = subprocess.run(
+        ['bash', script, 'gpu', 'a job', 'my config.py', given, '--cfg-options', 'a=1'],
+        env={**ENV, 'PATH': f"{tmp_path}:{os.environ['PATH']}", 'GPUS': gpus,
+             'CPUS_PER_TASK': '12', 'SRUN_ARGS': '--time=8:00:00 --exclusive'},
+        capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.splitlines() == [
+        '-p', 'gpu', '--job-name=a job', f'--gres=gpu:{per_node}', f'--ntasks={gpus}',
+        f'--ntasks-per-node={per_node}', '--cpus-per-task=12', '--kill-on-bad-exit=1',
+        '--time=8:00:00', '--exclusive', sys.executable, '-u',
+        str(ROOT / 'tools' / f'{tool}.py'), 'my config.py', *passed, '--launcher', 'slurm',
+        '--cfg-options', 'a=1', 'OMP_NUM_THREADS=1']
 
 
 def test_terminal_gets_a_bar_and_the_log_does_not(detector, tmp_path) -> None:
