@@ -47,6 +47,7 @@ CLASSES: dict[str, dict[str, str]] = {
     'hook': {
         'AverageLossHook': 'engine.processes',
         'CheckpointHook': 'engine.checkpoint_hook',
+        'CompileHook': 'engine.compiling',
         'ClsVisualizationHook': 'engine.cls_visualization',
         'EpochSeedHook': 'engine.seeding',
         'GradientCheckHook': 'engine.gradients',

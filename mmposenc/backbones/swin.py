@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ..encodings.placement import EncodingConfigs, PlacedEncodings, Positions
 from ..encodings.sharing import share_encodings, shared_encodings
-from ..functional.masking import masked_mean, pad_map, tokens_to_map
+from ..functional.masking import every_cell, masked_mean, pad_map, tokens_to_map
 from ..image_sizes import get_img_shapes, mask_images
 from .checkpoints import PretrainedMixin
 from .layers import PatchEmbed, check_rates, init_transformer_weights, rising_rates
@@ -180,7 +180,7 @@ class Swin(PretrainedMixin, BaseModule):
                 if mask is not None:
                     x = x.masked_fill(mask.flatten(1)[..., None], 0)
                     # Padding lies to the right and below: a cell is padding when its first part is.
-                    mask = mask[:, ::2, ::2]
+                    mask = every_cell(mask, 2)
                 x, hw_shape = stage.downsample(x, hw_shape)
                 full_hw = stage.downsample.out_hw_shape(full_hw)
         return tuple(outs)
