@@ -5,12 +5,13 @@
 
 Both sides hold the same weights and compute the same: drop path is off, and outputs are compared
 before anything is timed (an encoding's tables start at zero). bfloat16 is autocast, float32
-weights. 'Limit' is the time of the matrix products alone, same shapes, operands in the cache: three
+weights. --compile adds the same model with its blocks compiled for this one size. 'Limit' is the time of the matrix products alone, same shapes, operands in the cache: three
 of each in training. 'bf16' is the time under autocast over that of the same model in float32.
 """
 from __future__ import annotations
 
 import argparse
+import copy
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ from products import product_seconds, products
 from torch import Tensor, nn
 
 from mmposenc.backbones import PVT, DeiT, Swin, load_pretrained
+from mmposenc.engine.compiling import compile_regions
 
 LEARNED = dict(type='mmposenc.LearnedPositionEmbedding')
 IRPE = dict(type='mmposenc.IRPE')
@@ -64,7 +66,8 @@ class Case(NamedTuple):
     width: int
 
 
-CASES = {'PVT-tiny 800x1344': Case(pvt, 1, 800, 1344), 'Swin-T 800x1344': Case(swin, 1, 800, 1344),
+CASES = {'PVT-tiny 800x1344': Case(pvt, 1, 800, 1344), 'PVT-tiny 224': Case(pvt, 8, 224, 224),
+         'Swin-T 800x1344': Case(swin, 1, 800, 1344),
          'Swin-T 224': Case(swin, 8, 224, 224), 'DeiT-S 224': Case(deit, 8, 224, 224)}
 MODES = ('training', 'inference')
 
@@ -99,12 +102,16 @@ def check_equal(models: dict[str, nn.Module]) -> None:
             torch.testing.assert_close(out, right, atol=2e-4, rtol=1e-3)
 
 
-def measure(name: str, dtypes: list[torch.dtype], repeats: int, memory: bool) -> None:
+def measure(name: str, dtypes: list[torch.dtype], repeats: int, memory: bool, compiled: bool
+            ) -> None:
     case = CASES[name]
     torch.manual_seed(0)
     models = case.build(case.height, case.width)
     images = torch.randn(case.batch, 3, case.height, case.width)
     check_equal(case.build(224, 224))
+    if compiled:
+        models['ours, compiled'] = copy.deepcopy(models['ours'])
+        compile_regions(models['ours, compiled'], dynamic=False)
     counts = products(models['ours'].eval(), images)
     peer = next(iter(models))
     for mode in MODES:
@@ -132,13 +139,14 @@ def main() -> None:
     parser.add_argument('--dtype', nargs='+', choices=['float32', 'bfloat16'],
                         default=['float32', 'bfloat16'])
     parser.add_argument('--no-memory', action='store_true')
+    parser.add_argument('--compile', action='store_true')
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     print('| case | mode | dtype | model | s | / peer | limit / peer | / float32 | MiB | / peer |')
     print('|---|---|---|---|---|---|---|---|---|---|')
     for name in args.case or CASES:
         measure(name, [getattr(torch, dtype) for dtype in args.dtype], args.repeats,
-                not args.no_memory)
+                not args.no_memory, args.compile)
 
 
 if __name__ == '__main__':

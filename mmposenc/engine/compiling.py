@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+import torch.fx.experimental._config as shape_config
 from mmengine.hooks import Hook
 from torch import nn
 
@@ -68,6 +69,8 @@ def compile_regions(model: nn.Module, regions: Sequence[str] = REGIONS, **option
     """
     # A symbol for an epsilon can't be kept, and every graph would be traced a second time.
     torch._dynamo.config.specialize_float = True
+    # Sizes that are equal in the first batch are no rule: a grid as high as it has channels.
+    shape_config.use_duck_shape = False
     torch._dynamo.config.cache_size_limit = max(MAX_GRAPHS, torch._dynamo.config.cache_size_limit)
     found: dict[str, int] = {}
     for module in model.modules():

@@ -1,5 +1,5 @@
-"""Models whose blocks are compiled: few graphs for ten batches of other sizes and paddings, with the
-numbers and gradients of eager mode."""
+"""Models whose blocks are compiled: few graphs for ten batches of other sizes and paddings, with
+the numbers and gradients of eager mode."""
 from __future__ import annotations
 
 import copy
@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 import torch
+import torch.fx.experimental._config as shape_config
 from torch._dynamo.testing import CompileCounterWithBackend
 
 from mmposenc.backbones import PVT, DeiT, Swin
@@ -24,7 +25,7 @@ IRPE = dict(rel_pos_encoding=dict(type='IRPE', rpe_on='k'))
 MODELS = {
     'PVT': lambda **options: PVT(
         embed_dims=(8,), num_layers=(2,), num_heads=(2,), sr_ratios=(2,), mlp_ratios=(2,),
-        patch_sizes=(8,), out_indices=(0,), **{**OPTIONS, **IRPE, **options}),
+        patch_sizes=(8,), out_indices=(0,), **OPTIONS, **{**IRPE, **options}),
     'DeiT': lambda: DeiT(embed_dims=16, num_layers=2, num_heads=2, patch_size=8, pool='cls',
                          out_indices=(0, 1), **OPTIONS, **IRPE),
     'Swin': lambda: Swin(embed_dims=8, num_layers=(2,), num_heads=(2,), window_size=4, patch_size=4,
@@ -36,7 +37,8 @@ GRAPHS = {'PVT': 2, 'DeiT': 2, 'Swin': 4}
 @pytest.fixture(autouse=True)
 def reset():
     torch._dynamo.reset()
-    with torch._dynamo.config.patch(specialize_float=True, cache_size_limit=128):
+    with torch._dynamo.config.patch(specialize_float=False), shape_config.patch(
+            use_duck_shape=True):  # compile_regions sets them
         yield
     torch._dynamo.reset()
 
@@ -109,9 +111,9 @@ def test_rates_of_drop_path_share_a_graph():
         out = drop(x)[:, 0, 0]
         assert set(out.tolist()) <= {0.0, torch.tensor(1 / (1 - rate)).item()}
         assert 0 < (out == 0).sum() < 64
-        drop.drop_prob = 0.0
-        torch.testing.assert_close(drop(x), x)
     assert counter.frame_count == 1
+    drop.drop_prob = 0.0
+    torch.testing.assert_close(drop(x), x)
 
 
 def test_recomputed_blocks_in_bfloat16():
@@ -129,10 +131,10 @@ def test_recomputed_blocks_in_bfloat16():
 
 @pytest.mark.skipif(shutil.which('g++') is None, reason='inductor needs g++ on a CPU')
 def test_a_step_by_inductor():
-    model = MODELS['PVT'](rel_pos_encoding=None, num_layers=(1,)).train()
+    model = MODELS['PVT'](rel_pos_encoding=None).train()
     eager = copy.deepcopy(model)
     compile_regions(model, dynamic=True, fullgraph=True)
-    for seed in (0, 1):
+    for seed in (0, 1):  # two sizes, one graph
         maps, grads = outputs(model, BATCHES[seed], seed)
         expected_maps, expected_grads = outputs(eager, BATCHES[seed], seed)
         torch.testing.assert_close(maps, expected_maps, rtol=1e-4, atol=1e-5)
