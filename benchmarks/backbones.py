@@ -5,8 +5,9 @@
 
 Both sides hold the same weights and compute the same: drop path is off, and outputs are compared
 before anything is timed (an encoding's tables start at zero). bfloat16 is autocast, float32
-weights. --compile adds the same model with its blocks compiled for this one size. 'Limit' is the time of the matrix products alone, same shapes, operands in the cache: three
-of each in training. 'bf16' is the time under autocast over that of the same model in float32.
+weights. --compile adds the same model with its blocks compiled for this one size. 'Limit' is the
+time of the matrix products alone, same shapes, operands in the cache: three of each in training.
+'bf16' is the time under autocast over that of the same model in float32.
 """
 from __future__ import annotations
 

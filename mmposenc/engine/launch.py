@@ -67,7 +67,7 @@ def prepare_training(cfg: Config, *, amp: bool = False, compiled: bool = False,
     Args:
         cfg: a config of mmdet, mmseg or mmpretrain with a work_dir; changed in place.
         amp: mixed precision: float16 with loss scaling on a GPU, bfloat16 on a CPU.
-        compiled: torch.compile for the model's parts, see :class:`.compiling.CompileHook`.
+        compiled: torch.compile for the model's blocks, see :class:`.compiling.CompileHook`.
         auto_scale_lr: scale the learning rate by the batch size over auto_scale_lr.base_batch_size.
         resume: a checkpoint to continue from, or 'auto' for the latest in the work directory.
         allow_mismatch: let ``load_from`` and ``resume`` load only what fits the model.

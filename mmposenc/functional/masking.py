@@ -145,7 +145,7 @@ def extents_to_mask(extents: list[tuple[int, int]], hw_shape: tuple[int, int],
 
 
 def every_cell(padding_mask: Tensor, step: int) -> Tensor:
-    """The mask (B, H', W') of a grid whose cells are ``step`` x ``step`` of this one's. Padding lies
-    to the right and below: a cell is padding when its first part is."""
+    """The mask (B, H', W') of a grid whose cells are ``step`` x ``step`` of this one's: padding
+    where their first part is, since padding lies to the right and below."""
     # No view: a compiler makes code of its own for each layout that it meets.
     return padding_mask[:, ::step, ::step].contiguous()

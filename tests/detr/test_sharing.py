@@ -111,7 +111,7 @@ def test_compiled_layers_take_all_paddings_in_one_graph():
             use_duck_shape=True):
         compile_regions(compiled, backend=counter, dynamic=True, fullgraph=True)
         for hw, extent in (((4, 6), (3, 6)), ((5, 7), (2, 3)), ((7, 3), (7, 2))):
-            x = torch.randn(2, hw[0] * hw[1], 16)
+            x = torch.randn(2, hw[0] * hw[1], 16, requires_grad=True)  # as from a backbone
             mask = torch.ones(2, *hw, dtype=torch.bool)
             mask[0], mask[1, :extent[0], :extent[1]] = False, False
             results = []

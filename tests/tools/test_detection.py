@@ -61,12 +61,14 @@ def test_amp_and_auto_scale_lr(detector, train, tmp_path) -> None:
 
 def test_compiled_blocks_train_as_others(detector, train, tmp_path) -> None:
     # aot_eager needs no compiler, and traces forward and backward as inductor does.
-    hook = "[{'type': 'mmposenc.CompileHook', 'backend': 'aot_eager', 'regions': ['PVTBlock']}]"
+    (tmp_path / 'compiled.py').write_text(
+        f'_base_ = {str(detector["config"])!r}\n'
+        "custom_hooks = [dict(type='mmposenc.CompileHook', backend='aot_eager',"
+        "                     regions=['PVTBlock'])]\n")
     with torch._dynamo.config.patch(specialize_float=False), shape_config.patch(
             use_duck_shape=True):
-        train(detector['config'], '--work-dir', tmp_path, '--compile', '--amp', '--cfg-options',
-              f'custom_hooks={hook}', 'model.backbone.drop_path_rate=0.0', 'val_cfg=None',
-              'val_dataloader=None', 'val_evaluator=None')
+        train(tmp_path / 'compiled.py', '--work-dir', tmp_path, '--compile', '--amp',
+              '--cfg-options', 'val_cfg=None', 'val_dataloader=None', 'val_evaluator=None')
     assert "Compiles {'PVTBlock':" in log_of(tmp_path)
     assert weights(tmp_path / 'epoch_1.pth').keys() == weights(detector['checkpoint']).keys()
     compiled, eager = (next(line['loss'] for line in scalars(work) if 'loss' in line)
