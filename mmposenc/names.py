@@ -47,8 +47,8 @@ CLASSES: dict[str, dict[str, str]] = {
     'hook': {
         'AverageLossHook': 'engine.processes',
         'CheckpointHook': 'engine.checkpoint_hook',
-        'CompileHook': 'engine.compiling',
         'ClsVisualizationHook': 'engine.cls_visualization',
+        'CompileHook': 'engine.compiling',
         'EpochSeedHook': 'engine.seeding',
         'GradientCheckHook': 'engine.gradients',
         'NotFiniteHook': 'engine.finite',

@@ -30,8 +30,9 @@ MODELS = {
                          out_indices=(0, 1), **OPTIONS, **IRPE),
     'Swin': lambda: Swin(embed_dims=8, num_layers=(2,), num_heads=(2,), window_size=4, patch_size=4,
                          **OPTIONS)}
-#: Graphs of all batches: with and without a mask; Swin's blocks are shifted or not.
-GRAPHS = {'PVT': 2, 'DeiT': 2, 'Swin': 4}
+#: Most graphs of all batches: with and without a mask; Swin's blocks are also shifted or not, and
+#: their windows filled up or not.
+GRAPHS = {'PVT': 2, 'DeiT': 2, 'Swin': 8}
 
 
 @pytest.fixture(autouse=True)
@@ -78,8 +79,8 @@ def test_few_graphs_for_ten_batches(kind):
         torch.testing.assert_close(maps, expected_maps, rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(grads, expected_grads, rtol=1e-4, atol=1e-5)
         if seed == 1:  # no other graph for other sizes and paddings
-            assert counter.frame_count == GRAPHS[kind] / 2
-    assert counter.frame_count == GRAPHS[kind]
+            assert counter.frame_count <= GRAPHS[kind] / 2
+    assert counter.frame_count <= GRAPHS[kind]
 
 
 def test_evaluation_in_between_and_copies():
