@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from .functional.masking import extents_to_mask
+from .functional.masking import every_cell, extents_to_mask
 
 
 def set_img_shapes(batch: Tensor, shapes: Sequence[Sequence[int]]) -> Tensor:
@@ -71,7 +71,7 @@ def mask_images(x: Tensor, shapes: list[tuple[int, int]] | None, cell: int
     pixels = extents_to_mask(shapes, (height, width), x.device)
     if pixels is None:
         return x, None
-    return x.masked_fill(pixels[:, None], 0), pixels[:, ::cell, ::cell]
+    return x.masked_fill(pixels[:, None], 0), every_cell(pixels, cell)
 
 
 def _warn_if_padded(batch: Tensor) -> None:

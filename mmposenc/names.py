@@ -48,6 +48,7 @@ CLASSES: dict[str, dict[str, str]] = {
         'AverageLossHook': 'engine.processes',
         'CheckpointHook': 'engine.checkpoint_hook',
         'ClsVisualizationHook': 'engine.cls_visualization',
+        'CompileHook': 'engine.compiling',
         'EpochSeedHook': 'engine.seeding',
         'GradientCheckHook': 'engine.gradients',
         'NotFiniteHook': 'engine.finite',

@@ -32,7 +32,8 @@ def main(argv: list[str] | None = None) -> None:
         engine.set_work_dir(cfg, args.work_dir)
         cfg.launcher = args.launcher
         engine.prepare_testing(cfg, args.checkpoint, out=args.out, show_dir=args.show_dir,
-                               tta=args.tta, allow_mismatch=args.allow_mismatch)
+                               tta=args.tta, compiled=args.compile,
+                               allow_mismatch=args.allow_mismatch)
         engine.build_runner(cfg, started=release).test()
     engine.leave_process_group()
 

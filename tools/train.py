@@ -32,8 +32,9 @@ def main(argv: list[str] | None = None) -> None:
         engine.override(cfg, args.cfg_options)
         engine.set_work_dir(cfg, args.work_dir)
         cfg.launcher = args.launcher
-        engine.prepare_training(cfg, amp=args.amp, auto_scale_lr=args.auto_scale_lr,
-                                resume=args.resume, allow_mismatch=args.allow_mismatch,
+        engine.prepare_training(cfg, amp=args.amp, compiled=args.compile,
+                                auto_scale_lr=args.auto_scale_lr, resume=args.resume,
+                                allow_mismatch=args.allow_mismatch,
                                 save_on_interrupt=not args.no_save_on_interrupt)
         engine.build_runner(cfg, started=release).train()
     engine.leave_process_group()

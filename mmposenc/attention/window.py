@@ -168,5 +168,7 @@ class ShiftWindowAttention(nn.Module):
         return out
 
     def _shift(self, hw_shape: tuple[int, int]) -> tuple[int, int]:
+        if self.pad_small_map:
+            return self.shift_size
         fits = any(side <= window for side, window in zip(hw_shape, self.window_size, strict=True))
-        return (0, 0) if fits and not self.pad_small_map else self.shift_size
+        return (0, 0) if fits else self.shift_size

@@ -23,13 +23,26 @@ class DropPath(nn.Module):
         super().__init__()
         if not 0.0 <= drop_prob < 1.0:
             raise ValueError(f'drop_prob={drop_prob} must be in [0, 1)')
+        # For compiled code, which blocks share though each has a rate of its own.
+        self.keep: Tensor
+        self.register_buffer('keep', torch.ones(()), persistent=False)
         self.drop_prob = drop_prob
+
+    @property
+    def drop_prob(self) -> float:
+        """Probability that an image's branch is dropped."""
+        return self._drop_prob
+
+    @drop_prob.setter
+    def drop_prob(self, drop_prob: float) -> None:
+        self._drop_prob, self.drops = drop_prob, drop_prob > 0.0
+        self.keep.fill_(1.0 - drop_prob)
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, ...) -> (B, ...)."""
-        if self.drop_prob == 0.0 or not self.training:
+        if not self.drops or not self.training:
             return x
-        keep = 1.0 - self.drop_prob
+        keep = self.keep if torch.compiler.is_compiling() else 1.0 - self.drop_prob
         kept = torch.rand(x.shape[0], *(1,) * (x.dim() - 1), dtype=x.dtype, device=x.device) < keep
         return x * (kept / keep).to(x.dtype)
 

@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 from ..attention.spatial_reduction import SpatialReductionAttention
 from ..encodings.placement import EncodingConfigs, PlacedEncodings, Positions
 from ..encodings.sharing import share_encodings, shared_encodings
-from ..functional.masking import masked_mean, pad_map, tokens_to_map
+from ..functional.masking import every_cell, masked_mean, pad_map, tokens_to_map
 from ..image_sizes import get_img_shapes, mask_images
 from .checkpoints import PretrainedMixin
 from .layers import (
@@ -263,8 +263,7 @@ class PVT(PretrainedMixin, BaseModule):
             if index in self.out_indices:
                 outs.append(pad_map(x, full_hw))
             if mask is not None and index + 1 < len(self.stages):
-                step = self.patch_sizes[index + 1]
-                mask = mask[:, ::step, ::step]
+                mask = every_cell(mask, self.patch_sizes[index + 1])
         return tuple(outs)
 
     def _pool(self, tokens: Tensor, mask: Tensor | None) -> Tensor:

@@ -13,6 +13,7 @@ from ..attention.linear import Linear
 from ..attention.window import ShiftWindowAttention
 from ..encodings.placement import PlacedEncodings
 from ..functional.grids import valid_extents
+from ..functional.masking import every_cell
 from .layers import MLP, DropPath
 
 
@@ -133,5 +134,5 @@ class SwinStage(nn.Module):
         if mask is not None:
             x = x.masked_fill(mask.flatten(1)[..., None], 0)
             # Padding lies to the right and below: a cell is padding when its first part is.
-            mask = mask[:, ::2, ::2]
+            mask = every_cell(mask, 2)
         return *self.downsample(x, hw_shape), mask

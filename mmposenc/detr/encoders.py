@@ -150,7 +150,7 @@ class DetrEncoder(DetrTransformerEncoder):
 
     def _packing(self, mask: Tensor | None, hw_shapes: HWShapes | None) -> Packing | None:
         """The valid tokens, where the layers shall go through them alone; else None."""
-        if mask is None or self.skip_padding is False or torch.compiler.is_compiling():
+        if mask is None or self.skip_padding is False or self._is_compiled():
             return None
         encodings = [layer.self_attn.rel_pos_encoding for layer in self.layers]
         if not all(encoding is None or encoding.cellwise for encoding in encodings):
@@ -164,6 +164,11 @@ class DetrEncoder(DetrTransformerEncoder):
         if not packing.lengths or (needs_grids and packing.grids is None):
             return None
         return packing
+
+    def _is_compiled(self) -> bool:
+        """Numbers of tokens are part of packed layers' code: a graph each batch."""
+        layers = [layer._compiled_call_impl for layer in self.layers]
+        return torch.compiler.is_compiling() or any(layer is not None for layer in layers)
 
 
 class DABEncoder(DetrEncoder):

@@ -22,6 +22,7 @@ from .checks import (
     check_num_classes,
     check_sections,
 )
+from .compiling import add_compile_hook
 from .lock import check_unlocked
 from .start import StartHook
 from .testing import set_out, set_show_dir, set_tta
@@ -58,14 +59,15 @@ def leave_process_group() -> None:
         dist.destroy_process_group()
 
 
-def prepare_training(cfg: Config, *, amp: bool = False, auto_scale_lr: bool = False,
-                     resume: str | None = None, allow_mismatch: bool = False,
-                     save_on_interrupt: bool = True) -> None:
+def prepare_training(cfg: Config, *, amp: bool = False, compiled: bool = False,
+                     auto_scale_lr: bool = False, resume: str | None = None,
+                     allow_mismatch: bool = False, save_on_interrupt: bool = True) -> None:
     """Puts the options of ``tools/train.py`` into a config, and checks what it names.
 
     Args:
         cfg: a config of mmdet, mmseg or mmpretrain with a work_dir; changed in place.
         amp: mixed precision: float16 with loss scaling on a GPU, bfloat16 on a CPU.
+        compiled: torch.compile for the model's blocks, see :class:`.compiling.CompileHook`.
         auto_scale_lr: scale the learning rate by the batch size over auto_scale_lr.base_batch_size.
         resume: a checkpoint to continue from, or 'auto' for the latest in the work directory.
         allow_mismatch: let ``load_from`` and ``resume`` load only what fits the model.
@@ -80,6 +82,8 @@ def prepare_training(cfg: Config, *, amp: bool = False, auto_scale_lr: bool = Fa
     _check(cfg, phases)
     if amp or str(cfg.optim_wrapper.get('type')).endswith('AmpOptimWrapper'):
         _use_amp(cfg)
+    if compiled:
+        cfg.custom_hooks = add_compile_hook(cfg.get('custom_hooks') or [])
     if auto_scale_lr:
         check_auto_scale_lr(cfg)
         cfg.auto_scale_lr.enable = True
@@ -144,7 +148,7 @@ def _set_resume(cfg: Config, resume: str) -> None:
 
 
 def prepare_testing(cfg: Config, checkpoint: str, *, out: str | None = None,
-                    show_dir: str | None = None, tta: bool = False,
+                    show_dir: str | None = None, tta: bool = False, compiled: bool = False,
                     allow_mismatch: bool = False) -> None:
     """Puts the options of ``tools/test.py`` into a config, and checks what it names.
 
@@ -155,6 +159,7 @@ def prepare_testing(cfg: Config, checkpoint: str, *, out: str | None = None,
             :func:`mmposenc.engine.testing.set_out`.
         show_dir: folder for pictures of the predictions.
         tta: merge the predictions of several views of each image.
+        compiled: as for training.
         allow_mismatch: load only what fits the model.
 
     Raises:
@@ -170,6 +175,8 @@ def prepare_testing(cfg: Config, checkpoint: str, *, out: str | None = None,
         set_show_dir(cfg, show_dir)
     if tta:
         set_tta(cfg)
+    if compiled:
+        cfg.custom_hooks = add_compile_hook(cfg.get('custom_hooks') or [])
     if out is not None:
         set_out(cfg, out)
 

@@ -127,7 +127,9 @@ def masked_mean(tokens: Tensor, padding_mask: Tensor | None) -> Tensor:
 def pad_map(x: Tensor, hw_shape: tuple[int, int]) -> Tensor:
     """Zero-pad a map (..., H, W) to the right and below up to ``hw_shape``."""
     pad_h, pad_w = hw_shape[0] - x.shape[-2], hw_shape[1] - x.shape[-1]
-    return F.pad(x, (0, pad_w, 0, pad_h)) if pad_h or pad_w else x
+    if torch.compiler.is_compiling() or pad_h or pad_w:  # one graph for all sizes
+        return F.pad(x, (0, pad_w, 0, pad_h))
+    return x
 
 
 def extents_to_mask(extents: list[tuple[int, int]], hw_shape: tuple[int, int],
@@ -140,3 +142,10 @@ def extents_to_mask(extents: list[tuple[int, int]], hw_shape: tuple[int, int],
     rows = torch.arange(hw_shape[0], device=device)[None, :, None] >= limits[:, 0, None, None]
     cols = torch.arange(hw_shape[1], device=device)[None, None, :] >= limits[:, 1, None, None]
     return rows | cols
+
+
+def every_cell(padding_mask: Tensor, step: int) -> Tensor:
+    """The mask (B, H', W') of a grid whose cells are ``step`` x ``step`` of this one's: padding
+    where their first part is, since padding lies to the right and below."""
+    # No view: a compiler makes code of its own for each layout that it meets.
+    return padding_mask[:, ::step, ::step].contiguous()

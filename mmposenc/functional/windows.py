@@ -20,7 +20,7 @@ def partition_windows(x: Tensor, window: tuple[int, int], shift: tuple[int, int]
     """
     batch, height, width, channels = x.shape
     rows, cols = padded_size((height, width), window)
-    if (rows, cols) != (height, width):
+    if torch.compiler.is_compiling() or (rows, cols) != (height, width):  # one graph for all sizes
         x = F.pad(x, (0, 0, 0, cols - width, 0, rows - height))
     if any(shift):
         x = x.roll((-shift[0], -shift[1]), (1, 2))
@@ -87,7 +87,7 @@ def absent_keys(padding_mask: Tensor | None, hw_shape: tuple[int, int], window: 
         occupied = cut.any(4).any(2)
         return ~occupied.repeat_interleave(window[0], 1).repeat_interleave(window[1], 2)
     if padding_mask is None:
-        if not any(fill):
+        if not (torch.compiler.is_compiling() or any(fill)):  # one graph for all sizes
             return None
         padding_mask = torch.zeros(1, *hw_shape, dtype=torch.bool, device=device)
     return F.pad(padding_mask, fill, value=True)

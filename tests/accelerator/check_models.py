@@ -197,7 +197,7 @@ def test_a_step_of_mixed_precision(dtype, monkeypatch):
         monkeypatch.setattr(module, 'get_device', lambda: 'cuda')
     monkeypatch.setattr(theirs, 'is_cuda_available', lambda: True)
     torch.manual_seed(0)
-    with StandIn() as gpu:
+    with Device() as gpu:
         model = gpu.module(off_zero(BACKBONES['PVT IRPE'](mask_padding=True)))
         optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, foreach=False)
         wrapper = AmpOptimWrapper(optimizer=optimizer, dtype=dtype, loss_scale=2.0 ** 10)

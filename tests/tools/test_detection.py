@@ -9,6 +9,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
+import torch.fx.experimental._config as shape_config
 from mmengine.config import Config
 from mmengine.hooks import Hook
 from PIL import Image
@@ -56,6 +57,23 @@ def test_amp_and_auto_scale_lr(detector, train, tmp_path) -> None:
     if not torch.cuda.is_available():
         optimizer = torch.load(tmp_path / 'epoch_1.pth', weights_only=False)['optimizer']
         assert optimizer['loss_scaler'] == {}
+
+
+def test_compiled_blocks_train_as_others(detector, train, tmp_path) -> None:
+    # aot_eager needs no compiler, and traces forward and backward as inductor does.
+    (tmp_path / 'compiled.py').write_text(
+        f'_base_ = {str(detector["config"])!r}\n'
+        "custom_hooks = [dict(type='mmposenc.CompileHook', backend='aot_eager',"
+        "                     regions=['PVTBlock'])]\n")
+    with torch._dynamo.config.patch(specialize_float=False), shape_config.patch(
+            use_duck_shape=True):
+        train(tmp_path / 'compiled.py', '--work-dir', tmp_path, '--compile', '--amp',
+              '--cfg-options', 'val_cfg=None', 'val_dataloader=None', 'val_evaluator=None')
+    assert "Compiles {'PVTBlock':" in log_of(tmp_path)
+    assert weights(tmp_path / 'epoch_1.pth').keys() == weights(detector['checkpoint']).keys()
+    compiled, eager = (next(line['loss'] for line in scalars(work) if 'loss' in line)
+                       for work in (tmp_path, detector['work_dir']))
+    assert compiled == pytest.approx(eager, rel=2e-2)  # in bfloat16
 
 
 def test_auto_scale_lr_without_a_batch_size(detector, train, tmp_path) -> None:

@@ -1,0 +1,137 @@
+"""Models whose blocks are compiled: few graphs for ten batches of other sizes and paddings, with
+the numbers and gradients of eager mode."""
+from __future__ import annotations
+
+import copy
+import shutil
+
+import pytest
+import torch
+import torch.fx.experimental._config as shape_config
+from torch._dynamo.testing import CompileCounterWithBackend
+
+from mmposenc.backbones import PVT, DeiT
+from mmposenc.backbones.layers import DropPath
+from mmposenc.engine.compiling import compile_regions
+from mmposenc.image_sizes import set_img_shapes
+
+#: Height and width of both images of each batch; two batches have nothing to mask.
+BATCHES = [((64, 96), (50, 64)), ((72, 88), (72, 61)), ((61, 93), (61, 93)), ((96, 64), (40, 64)),
+           ((80, 80), (48, 80)), ((64, 64), (64, 32)), ((97, 65), (90, 60)), ((88, 72), (88, 70)),
+           ((50, 99), (33, 44)), ((66, 70), (66, 70))]
+POSITIONS = [dict(type='LearnedPositionEmbedding'), dict(type='PEG', norm_act=True)]
+OPTIONS = dict(mask_padding=True, pos_encoding=POSITIONS, img_size=64, drop_path_rate=0.0)
+IRPE = dict(rel_pos_encoding=dict(type='IRPE', rpe_on='k'))
+MODELS = {
+    'PVT': lambda **options: PVT(
+        embed_dims=(8,), num_layers=(2,), num_heads=(2,), sr_ratios=(2,), mlp_ratios=(2,),
+        patch_sizes=(8,), out_indices=(0,), **OPTIONS, **{**IRPE, **options}),
+    'DeiT': lambda: DeiT(embed_dims=16, num_layers=2, num_heads=2, patch_size=8, pool='cls',
+                         out_indices=(0, 1), **OPTIONS, **IRPE)}
+
+
+@pytest.fixture(autouse=True)
+def reset():
+    torch._dynamo.reset()
+    with torch._dynamo.config.patch(specialize_float=False), shape_config.patch(
+            use_duck_shape=True):  # compile_regions sets them
+        yield
+    torch._dynamo.reset()
+
+
+def outputs(model, sizes, seed):
+    """Maps and gradients of a batch of random images."""
+    torch.manual_seed(seed)
+    x = torch.randn(2, 3, *(max(side) for side in zip(*sizes, strict=True)))
+    model.zero_grad()
+    outs = model(set_img_shapes(x, sizes))
+    sum(out.square().mean() for out in outs).backward()
+    return ([out.detach() for out in outs],
+            {name: p.grad for name, p in model.named_parameters() if p.grad is not None})
+
+
+def randomized(kind):
+    """A model whose encodings add something."""
+    torch.manual_seed(0)
+    model = MODELS[kind]().train()
+    for name, parameter in model.named_parameters():
+        if 'rel_pos_encoding' in name:  # starts from zero
+            torch.nn.init.normal_(parameter)
+    return model
+
+
+@pytest.mark.parametrize('kind', MODELS)
+def test_few_graphs_for_ten_batches(kind):
+    model = randomized(kind)
+    eager, names = copy.deepcopy(model), list(model.state_dict())
+    counter = CompileCounterWithBackend('aot_eager')
+    assert compile_regions(model, backend=counter, dynamic=True, fullgraph=True) == {
+        f'{kind}Block': 2}
+    assert list(model.state_dict()) == names
+    for seed, sizes in enumerate(BATCHES):
+        maps, grads = outputs(model, sizes, seed)
+        expected_maps, expected_grads = outputs(eager, sizes, seed)
+        torch.testing.assert_close(maps, expected_maps, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(grads, expected_grads, rtol=1e-4, atol=1e-5)
+        if seed == 1:  # no other graph for other sizes and paddings
+            assert counter.frame_count == 1
+    assert counter.frame_count == 2  # without a mask
+
+
+def test_evaluation_in_between_and_copies():
+    """Evaluation has a graph of its own, and what comes after it none; a copy, as an EMA keeps it,
+    is not compiled."""
+    model = MODELS['PVT'](rel_pos_encoding=None)
+    eager = copy.deepcopy(model)
+    counter = CompileCounterWithBackend('eager')
+    compile_regions(model, backend=counter, dynamic=True, fullgraph=True)
+    outputs(model.train(), BATCHES[0], 0)
+    assert counter.frame_count == 1
+    outputs(eager.train(), BATCHES[0], 0)
+    x = torch.randn(1, 3, 64, 72)
+    for _ in range(2):
+        with torch.no_grad():
+            torch.testing.assert_close(model.eval()(x), eager.eval()(x), rtol=0, atol=1e-6)
+            torch.testing.assert_close(copy.deepcopy(model)(x), eager(x), rtol=0, atol=0)
+        outputs(model.train(), BATCHES[1], 0)
+        outputs(eager.train(), BATCHES[1], 0)
+    assert counter.frame_count == 2
+
+
+def test_rates_of_drop_path_share_a_graph():
+    counter = CompileCounterWithBackend('aot_eager')
+    x = torch.ones(64, 3, 4)
+    for rate in (0.1, 0.25, 0.5):
+        drop = DropPath(rate)
+        compile_regions(drop, ['DropPath'], backend=counter, dynamic=True, fullgraph=True)
+        out = drop(x)[:, 0, 0]
+        assert set(out.tolist()) <= {0.0, torch.tensor(1 / (1 - rate)).item()}
+        assert 0 < (out == 0).sum() < 64
+    assert counter.frame_count == 1
+    drop.drop_prob = 0.0
+    torch.testing.assert_close(drop(x), x)
+
+
+def test_recomputed_blocks_in_bfloat16():
+    model = MODELS['PVT'](with_cp=True, rel_pos_encoding=None).train()
+    eager = copy.deepcopy(model)
+    compile_regions(model, backend='aot_eager', dynamic=True)
+    with torch.autocast('cpu', torch.bfloat16):
+        maps, grads = outputs(model, BATCHES[0], 0)
+        expected_maps, expected_grads = outputs(eager, BATCHES[0], 0)
+    # Both round to 8 bits, and not at the same places.
+    torch.testing.assert_close(maps, expected_maps, rtol=0.05, atol=0.05)
+    assert all(grad.isfinite().all() for grad in grads.values())
+    assert grads.keys() == expected_grads.keys()
+
+
+@pytest.mark.skipif(shutil.which('g++') is None, reason='inductor needs g++ on a CPU')
+def test_a_step_by_inductor():
+    model = MODELS['PVT'](rel_pos_encoding=None).train()
+    eager = copy.deepcopy(model)
+    compile_regions(model, dynamic=True, fullgraph=True)
+    for seed in (0, 1):  # two sizes, one graph
+        maps, grads = outputs(model, BATCHES[seed], seed)
+        expected_maps, expected_grads = outputs(eager, BATCHES[seed], seed)
+        torch.testing.assert_close(maps, expected_maps, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(grads, expected_grads, rtol=1e-4, atol=1e-5)
