@@ -24,6 +24,8 @@ def resize_position_table(table: Tensor, from_hw: tuple[int, int], to_hw: tuple[
     """
     if from_hw == to_hw:
         return table
+    if table.is_meta:  # where products are counted; the papers' counts leave this out
+        return table.new_empty(1, to_hw[0] * to_hw[1], table.shape[-1])
     device = table.device
     extents = torch.stack([torch.full((1,), side, device=device) for side in to_hw], 1)
     return resize_to_extents(table, from_hw, extents, to_hw, mode)

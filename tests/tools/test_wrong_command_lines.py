@@ -153,7 +153,7 @@ def test_a_wrong_command_line(detector, folder, tmp_path, monkeypatch, capfd, to
 
 
 def test_how_many() -> None:
-    assert len(ALL) == 88
+    assert len(ALL) == 90
 
 
 def test_the_traceback_is_in_the_log_and_shown_on_request(detector, tmp_path, capfd) -> None:
