@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 import torch.fx.experimental._config as shape_config
+from mmengine.config import Config
 from mmengine.hooks import Hook
 from torch import nn
 
@@ -96,8 +97,9 @@ def check_compiler(device: str) -> None:
                          'clang++ is there; install one, or leave compiling out')
 
 
-def add_compile_hook(hooks: Sequence[Any]) -> list[Any]:
-    """``custom_hooks`` of a config with the hook, as ``--compile`` asks for it; one that is there
-    keeps its options."""
-    present = any('CompileHook' in str(hook.get('type')) for hook in hooks)
-    return list(hooks) if present else [*hooks, dict(type='mmposenc.CompileHook')]
+def add_compile_hook(cfg: Config) -> None:
+    """Put the hook into a config, as ``--compile`` asks for it; one that is there keeps its
+    options."""
+    hooks = cfg.get('custom_hooks') or []
+    if not any('CompileHook' in str(hook.get('type')) for hook in hooks):
+        cfg.custom_hooks = [*hooks, dict(type='mmposenc.CompileHook')]

@@ -83,7 +83,7 @@ def prepare_training(cfg: Config, *, amp: bool = False, compiled: bool = False,
     if amp or str(cfg.optim_wrapper.get('type')).endswith('AmpOptimWrapper'):
         _use_amp(cfg)
     if compiled:
-        cfg.custom_hooks = add_compile_hook(cfg.get('custom_hooks') or [])
+        add_compile_hook(cfg)
     if auto_scale_lr:
         check_auto_scale_lr(cfg)
         cfg.auto_scale_lr.enable = True
@@ -176,7 +176,7 @@ def prepare_testing(cfg: Config, checkpoint: str, *, out: str | None = None,
     if tta:
         set_tta(cfg)
     if compiled:
-        cfg.custom_hooks = add_compile_hook(cfg.get('custom_hooks') or [])
+        add_compile_hook(cfg)
     if out is not None:
         set_out(cfg, out)
 

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from ..encodings.base import TokenEncoding
 from ..functional.grids import as_grid
 from ..functional.masking import split_prefix
 from .maps import Array
-from .recording import given_arguments
+from .recording import watched
 
 
 @dataclass
@@ -37,19 +37,14 @@ def record_contributions(model: nn.Module) -> Iterator[list[TokenRecord]]:
     """
     records: list[TokenRecord] = []
 
-    def watch(name: str, module: TokenEncoding) -> Any:
-        def take(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], out: Tensor) -> None:
-            given = given_arguments(module, args, kwargs)
-            grid = as_grid(given['hw_shape'])
-            before, after = (split_prefix(x[:1].detach(), given.get('num_prefix_tokens', 0))[1]
-                             for x in (given['x'], out))
-            if before.shape == after.shape:
-                added = (after - before)[0].float().cpu().numpy()
-                records.append(TokenRecord(name, grid.hw, added))
-        return module.register_forward_hook(take, with_kwargs=True)
+    def note(name: str, module: TokenEncoding, given: dict[str, Any], out: Tensor) -> None:
+        grid = as_grid(given['hw_shape'])
+        before, after = (split_prefix(x[:1].detach(), given.get('num_prefix_tokens', 0))[1]
+                         for x in (given['x'], out))
+        if before.shape == after.shape:
+            added = (after - before)[0].float().cpu().numpy()
+            records.append(TokenRecord(name, grid.hw, added))
 
-    with ExitStack() as stack:
-        for name, module in model.named_modules():
-            if isinstance(module, TokenEncoding):
-                stack.callback(watch(name, module).remove)
+    # mypy: TokenEncoding is abstract, and is only compared with.
+    with watched(model, TokenEncoding, note):  # type: ignore[type-abstract]
         yield records

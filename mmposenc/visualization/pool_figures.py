@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from ..functional.masking import split_prefix
 from ..functional.pooling.kernels import axis_logits
 from .figures import Panel
 from .maps import Array
+from .recording import check_place, watched
 from .subjects import Choice, Drawing, Subject, run_once
 
 if TYPE_CHECKING:
@@ -60,21 +61,14 @@ def record_context_pools(model: nn.Module, at: tuple[float, float] = (0.5, 0.5)
     Raises:
         ValueError: if ``at`` is not inside the image.
     """
-    if not all(0.0 <= each < 1.0 for each in at):
-        raise ValueError(f'at={at} must be two fractions in [0, 1)')
+    check_place(at)
     records: list[PoolRecord] = []
 
-    def watch(name: str, module: ContextPool) -> Any:
-        def take(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
-            hw_shape = args[1] if len(args) > 1 else kwargs['hw_shape']
-            tokens = split_prefix(args[0], kwargs.get('num_prefix_tokens', 0))[1]
-            records.append(_record(name, module, tokens[:1], hw_shape, at))
-        return module.register_forward_hook(take, with_kwargs=True)
+    def note(name: str, module: ContextPool, given: dict[str, Any], _: Any) -> None:
+        tokens = split_prefix(given['x'], given.get('num_prefix_tokens', 0))[1]
+        records.append(_record(name, module, tokens[:1], given['hw_shape'], at))
 
-    with ExitStack() as stack:
-        for name, module in model.named_modules():
-            if isinstance(module, ContextPool):
-                stack.callback(watch(name, module).remove)
+    with watched(model, ContextPool, note):
         yield records
 
 

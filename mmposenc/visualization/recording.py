@@ -2,10 +2,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from torch import Tensor, nn
 
@@ -15,6 +15,8 @@ from ..functional.attention.terms import Term
 from ..functional.grids import Grid, as_grid, key_grid
 from ..functional.windows import padded_size
 from .maps import Array, on_grid, query_index
+
+Module = TypeVar('Module', bound=nn.Module)
 
 
 @dataclass
@@ -75,8 +77,7 @@ def record_attention(model: nn.Module, at: tuple[float, float] = (0.5, 0.5), *,
         ValueError: if ``at`` is not inside the image, or, while the model runs, for layers that
             leave padded tokens out.
     """
-    if not all(0.0 <= each < 1.0 for each in at):
-        raise ValueError(f'at={at} must be two fractions in [0, 1)')
+    check_place(at)
     records: list[AttentionRecord] = []
     maps: dict[nn.Module, tuple[Grid, tuple[int, int]]] = {}
     with ExitStack() as stack:
@@ -99,6 +100,39 @@ def given_arguments(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, 
                     ) -> dict[str, Any]:
     """The arguments of a call by name."""
     return inspect.signature(module.forward).bind(*args, **kwargs).arguments
+
+
+def check_place(at: tuple[float, float]) -> None:
+    """Refuse a place that is not inside an image.
+
+    Raises:
+        ValueError: if it is not two fractions of height and width.
+    """
+    if not all(0.0 <= each < 1.0 for each in at):
+        raise ValueError(f'at={at} must be two fractions in [0, 1)')
+
+
+@contextmanager
+def watched(model: nn.Module, kind: type[Module],
+            note: Callable[[str, Module, dict[str, Any], Any], None]) -> Iterator[None]:
+    """Have every module of a class inside ``model`` noted as it runs.
+
+    Args:
+        model: anything that holds such modules.
+        kind: their class.
+        note: called with a module's name, itself, the arguments of its call by name, and what came
+            out of it.
+    """
+    def watch(name: str, module: Module) -> Any:
+        def take(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
+            note(name, module, given_arguments(module, args, kwargs), out)
+        return module.register_forward_hook(take, with_kwargs=True)
+
+    with ExitStack() as stack:
+        for name, module in model.named_modules():
+            if isinstance(module, kind):
+                stack.callback(watch(name, module).remove)
+        yield
 
 
 def _watch_map(module: ShiftWindowAttention, maps: dict[nn.Module, tuple[Grid, tuple[int, int]]],
