@@ -8,7 +8,13 @@ from torch import Tensor, nn
 
 from ..encodings.base import RelativeEncoding
 from ..functional.grids import GridLike, as_grid, check_tokens
-from ..functional.windows import absent_keys, join_windows, partition_windows, window_regions
+from ..functional.windows import (
+    Counts,
+    absent_keys,
+    join_windows,
+    partition_windows,
+    window_regions,
+)
 from .core import attend_joint, checked_form
 from .linear import Linear
 from .multihead import build_relative_encoding
@@ -131,7 +137,8 @@ class ShiftWindowAttention(nn.Module):
         self.pad_small_map = pad_small_map
         self.mask_window_padding = mask_window_padding
 
-    def forward(self, x: Tensor, hw_shape: GridLike, padding_mask: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, hw_shape: GridLike, padding_mask: Tensor | None = None,
+                counts: Counts | None = None) -> Tensor:
         """Attend.
 
         Args:
@@ -158,10 +165,11 @@ class ShiftWindowAttention(nn.Module):
                     f'required')
             x = x.masked_fill(padding_mask.flatten(1)[..., None], 0.0)
         window, shift = self.window_size, self._shift(grid.hw)
-        absent = absent_keys(padding_mask, grid.hw, window, self.mask_window_padding, x.device)
-        regions = window_regions(grid.hw, window, shift, absent, x.device)
-        windows = partition_windows(x.view(batch, *grid.hw, channels), window, shift)
-        out = join_windows(self.w_msa(windows, regions), grid.hw, window, shift)
+        absent = absent_keys(padding_mask, grid.hw, window, self.mask_window_padding, x.device,
+                             counts)
+        regions = window_regions(grid.hw, window, shift, absent, x.device, counts)
+        windows = partition_windows(x.view(batch, *grid.hw, channels), window, shift, counts)
+        out = join_windows(self.w_msa(windows, regions), grid.hw, window, shift, counts)
         out = out.reshape(batch, -1, channels)
         if padding_mask is not None:
             out = out.masked_fill(padding_mask.flatten(1)[..., None], 0.0)

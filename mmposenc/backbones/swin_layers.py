@@ -14,6 +14,7 @@ from ..attention.window import ShiftWindowAttention
 from ..encodings.placement import PlacedEncodings
 from ..functional.grids import valid_extents
 from ..functional.masking import every_cell
+from ..functional.windows import Counts, window_counts
 from .layers import MLP, DropPath
 
 
@@ -36,14 +37,15 @@ class SwinBlock(nn.Module):
         self.mlp = MLP(embed_dims, int(embed_dims * mlp_ratio), drop)
         self.drop_path = DropPath(drop_path)
 
-    def forward(self, x: Tensor, hw_shape: tuple[int, int], padding_mask: Tensor | None = None
-                ) -> Tensor:
+    def forward(self, x: Tensor, hw_shape: tuple[int, int], padding_mask: Tensor | None = None,
+                counts: Counts | None = None) -> Tensor:
         """(B, H*W, C) -> (B, H*W, C)."""
-        x = x + self.drop_path(self._attend(self.norm1(x), hw_shape, padding_mask))
+        x = x + self.drop_path(self._attend(self.norm1(x), hw_shape, padding_mask, counts))
         return x + self.drop_path(self.mlp(self.norm2(x)))
 
-    def _attend(self, x: Tensor, hw_shape: tuple[int, int], padding_mask: Tensor | None) -> Tensor:
-        out: Tensor = self.attn(x, hw_shape, padding_mask)
+    def _attend(self, x: Tensor, hw_shape: tuple[int, int], padding_mask: Tensor | None,
+                counts: Counts | None) -> Tensor:
+        out: Tensor = self.attn(x, hw_shape, padding_mask, counts)
         if padding_mask is None or not any(self.attn.shift_size) or self.attn.pad_small_map:
             return out
         # An image that one window spans is not shifted when it is alone, so not here either.
@@ -119,10 +121,11 @@ class SwinStage(nn.Module):
         next stage, merged if asked to."""
         for index, block in enumerate((None, *self.blocks)):
             if block is not None:
+                counts = window_counts(hw_shape, block.attn.window_size)
                 if self.with_cp and self.training and torch.is_grad_enabled():
-                    x = checkpoint(block, x, hw_shape, padding_mask, use_reentrant=False)
+                    x = checkpoint(block, x, hw_shape, padding_mask, counts, use_reentrant=False)
                 else:
-                    x = block(x, hw_shape, padding_mask)
+                    x = block(x, hw_shape, padding_mask, counts)
             x, hw_shape, padding_mask = self.pos_encodings(x, hw_shape, index - 1,
                                                            padding_mask=padding_mask)
         out = x, hw_shape, padding_mask

@@ -6,43 +6,48 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
-def padded_size(hw_shape: tuple[int, int], window: tuple[int, int]) -> tuple[int, int]:
-    """Grid filled up to whole windows."""
-    height, width = hw_shape
-    return -(-height // window[0]) * window[0], -(-width // window[1]) * window[1]
+#: Rows and columns of windows. Counted outside of compiled code, in which a quotient of sizes that
+#: are symbols takes minutes.
+Counts = tuple[int, int]
 
 
-def partition_windows(x: Tensor, window: tuple[int, int], shift: tuple[int, int] = (0, 0)
-                      ) -> Tensor:
+def window_counts(hw_shape: tuple[int, int], window: tuple[int, int]) -> Counts:
+    """Rows and columns of windows that a grid fills, the last ones perhaps in part."""
+    return -(-hw_shape[0] // window[0]), -(-hw_shape[1] // window[1])
+
+
+def partition_windows(x: Tensor, window: tuple[int, int], shift: tuple[int, int] = (0, 0),
+                      counts: Counts | None = None) -> Tensor:
     """Cut a map (B, H, W, C) into windows (B * windows, Wh * Ww, C), image by image, row by row.
 
     The map is filled up with zeros to the right and below, then rolled up and left by ``shift``.
     """
     batch, height, width, channels = x.shape
-    rows, cols = padded_size((height, width), window)
+    down, across = counts or window_counts((height, width), window)
+    rows, cols = down * window[0], across * window[1]
     if torch.compiler.is_compiling() or (rows, cols) != (height, width):  # one graph for all sizes
         x = F.pad(x, (0, 0, 0, cols - width, 0, rows - height))
     if any(shift):
         x = x.roll((-shift[0], -shift[1]), (1, 2))
-    x = x.view(batch, rows // window[0], window[0], cols // window[1], window[1], channels)
+    x = x.view(batch, down, window[0], across, window[1], channels)
     return x.transpose(2, 3).reshape(-1, window[0] * window[1], channels)
 
 
 def join_windows(windows: Tensor, hw_shape: tuple[int, int], window: tuple[int, int],
-                 shift: tuple[int, int] = (0, 0)) -> Tensor:
+                 shift: tuple[int, int] = (0, 0), counts: Counts | None = None) -> Tensor:
     """Undo :func:`partition_windows`: a map (B, H, W, C)."""
-    rows, cols = padded_size(hw_shape, window)
+    down, across = counts or window_counts(hw_shape, window)
     channels = windows.shape[-1]
-    x = windows.view(-1, rows // window[0], cols // window[1], *window, channels)
-    x = x.transpose(2, 3).reshape(-1, rows, cols, channels)
+    x = windows.view(-1, down, across, *window, channels)
+    x = x.transpose(2, 3).reshape(-1, down * window[0], across * window[1], channels)
     if any(shift):
         x = x.roll(shift, (1, 2))
     return x[:, :hw_shape[0], :hw_shape[1]]
 
 
 def window_regions(hw_shape: tuple[int, int], window: tuple[int, int], shift: tuple[int, int],
-                   absent: Tensor | None = None, device: torch.device | None = None
-                   ) -> Tensor | None:
+                   absent: Tensor | None = None, device: torch.device | None = None,
+                   counts: Counts | None = None) -> Tensor | None:
     """Region of each token; tokens of a window attend to each other only inside one region.
 
     Rolling brings the top rows (left columns) into the windows of the bottom rows (right columns):
@@ -58,32 +63,35 @@ def window_regions(hw_shape: tuple[int, int], window: tuple[int, int], shift: tu
     """
     if absent is None and not any(shift):
         return None
-    rows, cols = padded_size(hw_shape, window)
+    down, across = counts or window_counts(hw_shape, window)
+    rows, cols = down * window[0], across * window[1]
     # Not rolled yet: cell r is in the windows of the bottom rows and from the top if r < shift.
     top = torch.arange(rows, device=device) < shift[0]
     left = torch.arange(cols, device=device) < shift[1]
     regions = (top[:, None] * 2 + left.long())[None, :, :, None]
     if absent is not None:
         regions = regions.expand(absent.shape[0], -1, -1, -1).masked_fill(absent[..., None], -1)
-    cut = partition_windows(regions, window, shift)
-    return cut.view(regions.shape[0], -1, cut.shape[1])
+    cut = partition_windows(regions, window, shift, (down, across))
+    return cut.view(regions.shape[0], down * across, cut.shape[1])
 
 
 def absent_keys(padding_mask: Tensor | None, hw_shape: tuple[int, int], window: tuple[int, int],
-                mask_window_padding: bool, device: torch.device | None = None) -> Tensor | None:
+                mask_window_padding: bool, device: torch.device | None = None,
+                counts: Counts | None = None) -> Tensor | None:
     """Tokens that are no keys, on the grid filled up to whole windows: (B, Hp, Wp), or None.
 
     With ``mask_window_padding`` these are all padded tokens. Without it, an image in a padded batch
     keeps those padded tokens that fill up its own last windows, so that it comes out as it does
     alone: as zeros that are attended to, like in the releases.
     """
-    rows, cols = padded_size(hw_shape, window)
+    down, across = counts or window_counts(hw_shape, window)
+    rows, cols = down * window[0], across * window[1]
     fill = (0, cols - hw_shape[1], 0, rows - hw_shape[0])
     if not mask_window_padding:
         if padding_mask is None:
             return None
         valid = F.pad(~padding_mask, fill)
-        cut = valid.view(-1, rows // window[0], window[0], cols // window[1], window[1])
+        cut = valid.view(-1, down, window[0], across, window[1])
         occupied = cut.any(4).any(2)
         return ~occupied.repeat_interleave(window[0], 1).repeat_interleave(window[1], 2)
     if padding_mask is None:

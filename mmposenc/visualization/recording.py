@@ -13,7 +13,7 @@ from ..attention import ShiftWindowAttention, SpatialReductionAttention, WindowA
 from ..encodings.base import RelativeEncoding
 from ..functional.attention.terms import Term
 from ..functional.grids import Grid, as_grid, key_grid
-from ..functional.windows import padded_size
+from ..functional.windows import window_counts
 from .maps import Array, on_grid, query_index
 
 Module = TypeVar('Module', bound=nn.Module)
@@ -244,12 +244,14 @@ def _window_layout(window: Grid, given: dict[str, Any], at: tuple[float, float],
         cell = int(at[0] * window.height), int(at[1] * window.width)
         return _Layout(window, window, cell, windows // 2)
     grid, shift = placed
-    full = padded_size(grid.hw, window.hw)
+    down, across = window_counts(grid.hw, window.hw)
     row, col = ((int(share * side) - step) % length
-                for share, side, step, length in zip(at, grid.hw, shift, full, strict=True))
+                for share, side, step, length in zip(at, grid.hw, shift,
+                                                     (down * window.height, across * window.width),
+                                                     strict=True))
     place = row // window.height, col // window.width
     return _Layout(window, window, (row % window.height, col % window.width),
-                   place[0] * (full[1] // window.width) + place[1], place)
+                   place[0] * across + place[1], place)
 
 
 def _record(name: str, module: nn.Module, layout: _Layout, weights: Tensor, terms: list[Tensor],
