@@ -7,6 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .deterministic import deterministic_forms
+
 
 def host_shapes(spatial_shapes: Tensor) -> list[tuple[int, int]]:
     """(H, W) of the levels as numbers, read from a device once for each tensor: all modules of a
@@ -63,7 +65,7 @@ def ms_deform_attn_backward(value: Tensor, spatial_shapes: Tensor, level_start_i
     """
     inputs = [tensor.detach().requires_grad_()
               for tensor in (value, sampling_locations, attention_weights)]
-    with torch.enable_grad():
+    with torch.enable_grad(), deterministic_forms():
         output = ms_deform_attn_forward(inputs[0], spatial_shapes, level_start_index, inputs[1],
                                         inputs[2], im2col_step)
     grads = torch.autograd.grad(output, inputs, grad_output)

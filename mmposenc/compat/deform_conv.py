@@ -5,6 +5,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .deterministic import deterministic_forms
+
 
 def deform_conv(x: Tensor, offset: Tensor, weight: Tensor, *, stride: tuple[int, int],
                 padding: tuple[int, int], dilation: tuple[int, int], groups: int,
@@ -54,7 +56,7 @@ def deform_conv_backward_input(x: Tensor, offset: Tensor, grad_output: Tensor, g
                                ) -> None:
     """Writes the gradients of the map and of the steps."""
     image, steps = (each.detach().requires_grad_() for each in (x, offset))
-    with torch.enable_grad():
+    with torch.enable_grad(), deterministic_forms():
         output = deform_conv(image, steps, weight.detach(), **_arguments(sizes))
     grads = torch.autograd.grad(output, (image, steps), grad_output)
     for buffer, grad in zip((grad_input, grad_offset), grads, strict=True):
@@ -67,7 +69,7 @@ def deform_conv_backward_parameters(x: Tensor, offset: Tensor, grad_output: Tens
     """Adds ``scale`` times the gradient of the weight."""
     scale = sizes.pop('scale')
     kernels = torch.zeros_like(grad_weight).requires_grad_()
-    with torch.enable_grad():
+    with torch.enable_grad(), deterministic_forms():
         output = deform_conv(x.detach(), offset.detach(), kernels, **_arguments(sizes))
     grad, = torch.autograd.grad(output, kernels, grad_output)
     grad_weight.add_(grad, alpha=scale)

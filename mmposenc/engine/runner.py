@@ -19,6 +19,7 @@ from mmengine.runner import Runner as _Runner
 from mmposenc import mmengine_loading  # noqa: F401  (no checkpoint runs code)
 
 from ..checkpoint.integrity import seal
+from ..compat.deterministic import deterministic_forms
 from .checkpoint_hook import CheckpointHook
 from .checkpoints import (
     INTERRUPTED,
@@ -99,7 +100,8 @@ class Runner(_Runner):
         try:
             with self._tidy():
                 try:
-                    return super().train()
+                    with deterministic_forms():
+                        return super().train()
                 except BaseException as error:
                     self._rescue(error)
                     raise

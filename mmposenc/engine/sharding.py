@@ -17,6 +17,7 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 
 from mmposenc.encodings import RelativeEncoding
 
+from ..compat.deterministic import deterministic_forms
 from .processes import join_on_a_cpu, synchronized
 
 _WHOLE = sharded.StateDictOptions(full_state_dict=True, cpu_offload=True)
@@ -61,6 +62,12 @@ class FlexibleRunner(_FlexibleRunner):
     @property
     def deterministic(self) -> bool:
         return bool((self.cfg.get('randomness') or {}).get('deterministic', False))
+
+    def train(self) -> nn.Module:
+        if self.deterministic:
+            torch.use_deterministic_algorithms(True)
+        with deterministic_forms():
+            return super().train()
 
 
 class FSDP2Strategy(DDPStrategy):

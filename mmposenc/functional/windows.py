@@ -5,7 +5,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-
 #: Rows and columns of windows. Counted outside of compiled code, in which a quotient of sizes that
 #: are symbols takes minutes.
 Counts = tuple[int, int]
@@ -25,12 +24,29 @@ def partition_windows(x: Tensor, window: tuple[int, int], shift: tuple[int, int]
     batch, height, width, channels = x.shape
     down, across = counts or window_counts((height, width), window)
     rows, cols = down * window[0], across * window[1]
-    if torch.compiler.is_compiling() or (rows, cols) != (height, width):  # one graph for all sizes
-        x = F.pad(x, (0, 0, 0, cols - width, 0, rows - height))
+    x = _fill_up(x, rows, cols)
     if any(shift):
         x = x.roll((-shift[0], -shift[1]), (1, 2))
-    x = x.view(batch, down, window[0], across, window[1], channels)
-    return x.transpose(2, 3).reshape(-1, window[0] * window[1], channels)
+    x = x.view(batch, down, window[0], across, window[1], channels).transpose(2, 3).contiguous()
+    return x.view(batch * down * across, window[0] * window[1], channels)
+
+
+def _fill_up(x: Tensor, rows: int, cols: int) -> Tensor:
+    """A map (B, H, W, C) with zeros to the right and below: (B, rows, cols, C)."""
+    height, width = x.shape[1:3]
+    if not torch.compiler.is_compiling():
+        full = (rows, cols) == (height, width)
+        return x if full else F.pad(x, (0, 0, 0, cols - width, 0, rows - height))
+    # Nothing to fill up would be a graph of its own, so there is always one row and column more.
+    return _cut_off(F.pad(x, (0, 0, 0, cols - width + 1, 0, rows - height + 1)), rows, cols)
+
+
+def _cut_off(x: Tensor, height: int, width: int) -> Tensor:
+    """The upper left of a map (B, H, W, C): (B, height, width, C)."""
+    if not torch.compiler.is_compiling():
+        return x[:, :height, :width]
+    x = F.pad(x, (0, 0, 0, 1, 0, 1))  # as above: a slice of all is a graph of its own
+    return F.pad(x, (0, 0, 0, width - x.shape[2], 0, height - x.shape[1]))
 
 
 def join_windows(windows: Tensor, hw_shape: tuple[int, int], window: tuple[int, int],
@@ -39,10 +55,10 @@ def join_windows(windows: Tensor, hw_shape: tuple[int, int], window: tuple[int, 
     down, across = counts or window_counts(hw_shape, window)
     channels = windows.shape[-1]
     x = windows.view(-1, down, across, *window, channels)
-    x = x.transpose(2, 3).reshape(-1, down * window[0], across * window[1], channels)
+    x = x.transpose(2, 3).contiguous().view(-1, down * window[0], across * window[1], channels)
     if any(shift):
         x = x.roll(shift, (1, 2))
-    return x[:, :hw_shape[0], :hw_shape[1]]
+    return _cut_off(x, *hw_shape)
 
 
 def window_regions(hw_shape: tuple[int, int], window: tuple[int, int], shift: tuple[int, int],
@@ -86,16 +102,15 @@ def absent_keys(padding_mask: Tensor | None, hw_shape: tuple[int, int], window: 
     """
     down, across = counts or window_counts(hw_shape, window)
     rows, cols = down * window[0], across * window[1]
-    fill = (0, cols - hw_shape[1], 0, rows - hw_shape[0])
     if not mask_window_padding:
         if padding_mask is None:
             return None
-        valid = F.pad(~padding_mask, fill)
+        valid = _fill_up(~padding_mask[..., None], rows, cols)[..., 0]
         cut = valid.view(-1, down, window[0], across, window[1])
         occupied = cut.any(4).any(2)
         return ~occupied.repeat_interleave(window[0], 1).repeat_interleave(window[1], 2)
     if padding_mask is None:
-        if not (torch.compiler.is_compiling() or any(fill)):  # one graph for all sizes
+        if not torch.compiler.is_compiling() and (rows, cols) == hw_shape:
             return None
         padding_mask = torch.zeros(1, *hw_shape, dtype=torch.bool, device=device)
-    return F.pad(padding_mask, fill, value=True)
+    return ~_fill_up(~padding_mask[..., None], rows, cols)[..., 0]

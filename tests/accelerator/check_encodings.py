@@ -22,14 +22,6 @@ from mmposenc.functional import Grid, limits
 GRIDS = {'prefix': ((4, 5), None, 1), 'reduced': ((4, 6), Grid(2, 3, 2.0, 2.0), 0)}
 
 
-@pytest.fixture
-def deterministic():
-    """What ``randomness=dict(deterministic=True)`` sets."""
-    torch.use_deterministic_algorithms(True)
-    yield
-    torch.use_deterministic_algorithms(False)
-
-
 class Attend(nn.Module):
     def __init__(self, encoding, grids, form):
         super().__init__()

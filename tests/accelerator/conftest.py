@@ -1,11 +1,21 @@
 """In the process that test_accelerator.py starts: the stand-in, and an end that it survives."""
 import os
 
+import pytest
+import torch
+
+
+@pytest.fixture
+def deterministic():
+    """What ``randomness=dict(deterministic=True)`` sets."""
+    torch.use_deterministic_algorithms(True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
 if os.environ.get('MMPOSENC_ACCELERATOR') == 'stand-in':
     import tempfile
     from pathlib import Path
-
-    import torch
 
     def pytest_configure(config):
         from stand_in import install

@@ -50,6 +50,7 @@ NOT_DETERMINISTIC = (
     aten.upsample_bicubic2d_backward.default, aten.upsample_bilinear2d_backward.default,
     aten.grid_sampler_2d_backward.default, aten._adaptive_avg_pool2d_backward.default,
     aten.reflection_pad2d_backward.default, aten.max_pool3d_with_indices_backward.default,
+    aten.nll_loss2d_forward.default, aten.adaptive_max_pool2d_backward.default,
     aten.cumsum.default, aten.cumsum_.default)
 
 

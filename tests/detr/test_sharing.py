@@ -4,12 +4,8 @@ import copy
 import examples
 import pytest
 import torch
-import torch.fx.experimental._config as shape_config
 from mmengine.optim import DefaultOptimWrapperConstructor
 from tinydetr import IRPE, build, detr, images, scatter, total_loss
-from torch._dynamo.testing import CompileCounterWithBackend
-
-from mmposenc.engine.compiling import compile_regions
 
 TABLE = 'encoder.rel_pos_encoding.table_k'
 
@@ -98,30 +94,6 @@ def test_the_encoder_compiles_into_one_graph():
         function(x, spatial_shapes=(3, 4)).square().mean().backward()
         grads.append(encoder.rel_pos_encoding.table_k.grad.clone())
     torch.testing.assert_close(*grads, rtol=1e-4, atol=1e-6)
-
-
-def test_compiled_layers_take_all_paddings_in_one_graph():
-    torch._dynamo.reset()
-    eager = model_of('layer', skip_padding=False).encoder.eval()  # dropout draws other numbers
-    scatter(eager)
-    compiled = copy.deepcopy(eager)
-    compiled.skip_padding = None  # packed layers are a graph a batch, so compiled ones are not
-    counter = CompileCounterWithBackend('aot_eager')
-    with torch._dynamo.config.patch(specialize_float=False), shape_config.patch(
-            use_duck_shape=True):
-        compile_regions(compiled, backend=counter, dynamic=True, fullgraph=True)
-        for hw, extent in (((4, 6), (3, 6)), ((5, 7), (2, 3)), ((7, 3), (7, 2))):
-            x = torch.randn(2, hw[0] * hw[1], 16, requires_grad=True)  # as from a backbone
-            mask = torch.ones(2, *hw, dtype=torch.bool)
-            mask[0], mask[1, :extent[0], :extent[1]] = False, False
-            results = []
-            for encoder in (compiled, eager):
-                encoder.zero_grad()
-                out = encoder(x, None, mask.flatten(1), spatial_shapes=hw)
-                out.square().mean().backward()
-                results.append((out.detach(), [p.grad for p in encoder.parameters()]))
-            torch.testing.assert_close(*results, rtol=1e-4, atol=1e-5)
-    assert counter.frame_count == 1
 
 
 def test_wrong_options():

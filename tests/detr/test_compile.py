@@ -1,0 +1,66 @@
+"""Compiled layers of DETR: few graphs for all sizes and paddings, with the numbers and gradients of
+eager mode."""
+import copy
+
+import pytest
+import torch
+import torch.fx.experimental._config as shape_config
+from tinydetr import IRPE, build, detr, scatter
+from torch._dynamo.testing import CompileCounterWithBackend
+
+from mmposenc.engine.compiling import compile_regions
+
+#: Grids, and the rows and columns that the second image fills.
+BATCHES = (((4, 6), (3, 6)), ((5, 7), (2, 3)), ((7, 3), (7, 2)))
+
+
+@pytest.fixture(autouse=True)
+def reset():
+    torch._dynamo.reset()
+    with torch._dynamo.config.patch(specialize_float=False), shape_config.patch(
+            use_duck_shape=True):  # compile_regions sets them
+        yield
+    torch._dynamo.reset()
+
+
+def compare(eager, compiled, call):
+    """What ``call(module, tokens, mask, grid)`` returns, and the gradients of all parameters."""
+    for hw, extent in BATCHES:
+        x = torch.randn(2, hw[0] * hw[1], 16, requires_grad=True)  # as from a backbone
+        mask = torch.ones(2, *hw, dtype=torch.bool)
+        mask[0], mask[1, :extent[0], :extent[1]] = False, False
+        results = []
+        for module in (compiled, eager):
+            module.zero_grad()
+            out = call(module, x, mask.flatten(1), hw)
+            out.square().mean().backward()
+            results.append((out.detach(), [p.grad for p in module.parameters()]))
+        torch.testing.assert_close(*results, rtol=1e-4, atol=1e-5)
+
+
+def test_layers_of_the_encoder():
+    eager = build(detr(encoder=dict(skip_padding=False), attn=dict(rel_pos_encoding=IRPE))
+                  ).encoder.eval()  # dropout draws other numbers
+    scatter(eager)
+    compiled = copy.deepcopy(eager)
+    compiled.skip_padding = None  # packed layers are a graph a batch, so compiled ones are not
+    counter = CompileCounterWithBackend('aot_eager')
+    compile_regions(compiled, backend=counter, dynamic=True, fullgraph=True)
+    compare(eager, compiled, lambda m, x, mask, hw: m(x, None, mask, spatial_shapes=hw))
+    assert counter.frame_count == 1
+
+
+def test_layers_of_the_decoder():
+    """Two graphs: the queries of the first layer need no gradient."""
+    cfg = detr()
+    cfg['decoder']['num_layers'] = 3
+    eager = build(cfg).decoder
+    compiled = copy.deepcopy(eager)
+    counter = CompileCounterWithBackend('aot_eager')
+    assert compile_regions(compiled, backend=counter, dynamic=True, fullgraph=True) == {
+        'DetrDecoderLayer': 3}
+    positions = torch.randn(2, 5, 16)
+    compare(eager, compiled, lambda m, x, mask, hw: m(
+        query=torch.zeros(2, 5, 16), key=x, value=x, key_pos=x.detach().flip(1),
+        query_pos=positions, key_padding_mask=mask))
+    assert counter.frame_count == 2
