@@ -18,7 +18,14 @@ from .recognition import recognise
 from .rules import Converted
 from .shapes import check_shapes
 from .swin import convert_mm_swin, convert_swin
-from .vit import TABLE, convert_irpe_deit, convert_mmpretrain_vit, convert_vit, vit_pairs, without_row
+from .vit import (
+    TABLE,
+    convert_irpe_deit,
+    convert_mmpretrain_vit,
+    convert_vit,
+    vit_pairs,
+    without_row,
+)
 from .vit_names import (
     convert_clip,
     convert_dinov2,
@@ -102,10 +109,11 @@ def convert(state_dict: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
         state_dict: the release's, without a wrapper such as ``{'model': ...}``.
         source: 'deit' (also DeiT III, MAE and timm's; a distilled model becomes that of a
             DeiTClsHead, ``head.layers.*``), 'dinov2', 'huggingface-vit' (also DeiT and Dinov2),
-            'huggingface-clip' (also SigLIP), 'clip' (OpenAI's and open_clip's), 'irpe-deit', 'pvt', 'twins' (PVT + PEG + GAP, also timm's), 'swin'
-            (also timm's), or OpenMMLab's own 'mmpretrain-vit', 'mmpretrain-swin', 'mmdet-swin' and
-            'mmdet-pvt'. 'irpe-detr' (also plain DETR's release) and 'deformable-detr' give a
-            detector's state dict: ``encoder.*``, ``decoder.*`` and what else the file has.
+            'huggingface-clip' (also SigLIP), 'clip' (OpenAI's and open_clip's), 'irpe-deit',
+            'pvt', 'twins' (PVT + PEG + GAP, also timm's), 'swin' (also timm's), or OpenMMLab's own
+            'mmpretrain-vit', 'mmpretrain-swin', 'mmdet-swin' and 'mmdet-pvt'. 'irpe-detr' (also
+            plain DETR's release) and 'deformable-detr' give a detector's state dict:
+            ``encoder.*``, ``decoder.*`` and what else the file has.
 
     Raises:
         ValueError: as :func:`convert_with_report`.

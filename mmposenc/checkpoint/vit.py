@@ -41,8 +41,8 @@ def vit_pairs(names: Iterable[str]) -> tuple[Pair, ...]:
 _GAMMA = Rule(r'blocks\.(\d+)\.gamma_([12])', r'backbone.blocks.\1.ls\2.gamma')
 _LEFT_OUT = (
     Rule(r'mask_token|decoder_.*', None, 'of pretraining with masked patches'),
-    Rule(r'fc_norm\..*', None, 'a norm behind the mean of the tokens: maps have none, and the model '
-         'that takes them needs final_norm=False'),
+    Rule(r'fc_norm\..*', None, 'a norm behind the mean of the tokens, which maps do not go '
+         'through: they need final_norm=False'),
     Rule(r'attn_pool\..*', None, 'a head that pools by attention, which maps do not go through'),
 )
 

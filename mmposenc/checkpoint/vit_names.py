@@ -3,6 +3,7 @@ timm's, and then read by timm's table (:mod:`mmposenc.checkpoint.vit`)."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from torch import Tensor
 
@@ -101,7 +102,7 @@ _CLIP_RULES = (*to_ours(_CLIP), Rule('proj', None, _PROJECTION))
 
 def convert_dinov2(state_dict: Mapping[str, Tensor]) -> Converted:
     """Convert DINOv2's release, with or without registers, and its training's files."""
-    return _by_timm(*_encoder(state_dict, 'patch_embed.proj.weight'), _DINOV2_RULES, 'dinov2')
+    return _by_timm(_encoder(state_dict, 'patch_embed.proj.weight'), _DINOV2_RULES, 'dinov2')
 
 
 def convert_huggingface_vit(state_dict: Mapping[str, Tensor]) -> Converted:
@@ -110,45 +111,51 @@ def convert_huggingface_vit(state_dict: Mapping[str, Tensor]) -> Converted:
     A linear head that takes the class token and the mean of the patches, as Dinov2's, is dropped.
     """
     anchor = 'embeddings.patch_embeddings.projection.weight'
-    inner, dropped = _encoder(state_dict, anchor)
-    dims = inner[anchor].shape[0] if anchor in inner else 0
+    encoder = _encoder(state_dict, anchor)
+    dims = encoder.weights[anchor].shape[0] if anchor in encoder.weights else 0
     for head in ('classifier', 'cls_classifier', 'distillation_classifier'):
-        if f'{head}.weight' in dropped and state_dict[f'{head}.weight'].shape[1] == dims:
+        if f'{head}.weight' in encoder.outside and state_dict[f'{head}.weight'].shape[1] == dims:
             for name in (f'{head}.weight', f'{head}.bias'):
-                dropped.pop(name)
-                inner[name] = state_dict[name]
-    return _by_timm(inner, dropped, _HF_RULES, 'huggingface-vit')
+                encoder.weights[name] = state_dict[name]
+                encoder.outside.remove(name)
+    return _by_timm(encoder, _HF_RULES, 'huggingface-vit')
 
 
 def convert_huggingface_clip(state_dict: Mapping[str, Tensor]) -> Converted:
     """Convert the image tower of Hugging Face's CLIP and SigLIP."""
-    return _by_timm(*_encoder(state_dict, 'embeddings.patch_embedding.weight'), _HF_CLIP_RULES,
-                    'huggingface-clip')
+    encoder = _encoder(state_dict, 'embeddings.patch_embedding.weight')
+    return _by_timm(encoder, _HF_CLIP_RULES, 'huggingface-clip')
 
 
 def convert_clip(state_dict: Mapping[str, Tensor]) -> Converted:
     """Convert the image tower of OpenAI's CLIP and of open_clip, where it may be one of timm's."""
-    trunk = 'trunk.patch_embed.proj.weight'
-    if any(name.endswith(trunk) for name in state_dict):
-        inner, dropped = _encoder(state_dict, 'patch_embed.proj.weight')
-        converted = convert_vit(inner)
-        return Converted(converted.state_dict, dropped | converted.dropped)
-    return _by_timm(*_encoder(state_dict, 'class_embedding'), _CLIP_RULES, 'clip')
+    timm = any(name.endswith('trunk.patch_embed.proj.weight') for name in state_dict)
+    encoder = _encoder(state_dict, 'patch_embed.proj.weight' if timm else 'class_embedding')
+    return _by_timm(encoder, None if timm else _CLIP_RULES, 'clip')
 
 
-def _encoder(state_dict: Mapping[str, Tensor], anchor: str
-             ) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """What stands beside ``anchor``, without the prefix of it, and the rest with its reason."""
+class _Encoder(NamedTuple):
+    """An image encoder's weights, the prefix they had in the file, and names of all others."""
+
+    weights: dict[str, Tensor]
+    prefix: str
+    outside: list[str]
+
+
+def _encoder(state_dict: Mapping[str, Tensor], anchor: str) -> _Encoder:
+    """What has the prefix of the one name that ends in ``anchor``."""
     prefix = next((name[:-len(anchor)] for name in state_dict
                    if name == anchor or name.endswith(f'.{anchor}')), '')
-    inner = {name[len(prefix):]: value for name, value in state_dict.items()
-             if name.startswith(prefix)}
-    return inner, {name: _OUTSIDE for name in state_dict if not name.startswith(prefix)}
+    return _Encoder({name[len(prefix):]: value for name, value in state_dict.items()
+                     if name.startswith(prefix)}, prefix,
+                    [name for name in state_dict if not name.startswith(prefix)])
 
 
-def _by_timm(state_dict: Mapping[str, Tensor], dropped: Mapping[str, str], rules: Sequence[Rule],
-             source: str) -> Converted:
-    """Through timm's names; ``dropped`` goes into the report."""
-    renamed = apply_rules(state_dict, rules, source)
+def _by_timm(encoder: _Encoder, rules: Sequence[Rule] | None, source: str) -> Converted:
+    """Through timm's names, which weights have already where there are no rules."""
+    renamed = (Converted(encoder.weights, {}) if rules is None
+               else apply_rules(encoder.weights, rules, source))
     converted = convert_vit(renamed.state_dict)
-    return Converted(converted.state_dict, {**dropped, **renamed.dropped, **converted.dropped})
+    inside = {f'{encoder.prefix}{name}': reason
+              for name, reason in (renamed.dropped | converted.dropped).items()}
+    return Converted(converted.state_dict, dict.fromkeys(encoder.outside, _OUTSIDE) | inside)
