@@ -14,7 +14,7 @@ from torch import nn
 
 #: Classes whose modules are compiled, each on its own: one graph takes all sizes and paddings, and
 #: modules of one size share it. Larger parts compile for minutes: sizes become nested formulas.
-REGIONS = ('PVTBlock', 'DeiTBlock', 'SwinBlock', 'DetrEncoderLayer', 'DetrDecoderLayer', 'FPN',
+REGIONS = ('PVTBlock', 'ViTBlock', 'SwinBlock', 'DetrEncoderLayer', 'DetrDecoderLayer', 'FPN',
            'BasicBlock', 'Bottleneck')
 #: Graphs that regions may have in all: sizes of stages, training and evaluation, with and without
 #: a mask. (All modules count together, and beyond it torch runs them uncompiled.)

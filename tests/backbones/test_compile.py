@@ -10,7 +10,7 @@ import torch
 import torch.fx.experimental._config as shape_config
 from torch._dynamo.testing import CompileCounterWithBackend
 
-from mmposenc.backbones import PVT, DeiT, Swin
+from mmposenc.backbones import PVT, Swin, ViT
 from mmposenc.backbones.layers import DropPath
 from mmposenc.engine.compiling import compile_regions
 from mmposenc.image_sizes import set_img_shapes
@@ -26,12 +26,13 @@ MODELS = {
     'PVT': lambda **options: PVT(
         embed_dims=(8,), num_layers=(2,), num_heads=(2,), sr_ratios=(2,), mlp_ratios=(2,),
         patch_sizes=(8,), out_indices=(0,), **OPTIONS, **{**IRPE, **options}),
-    'DeiT': lambda: DeiT(embed_dims=16, num_layers=2, num_heads=2, patch_size=8, pool='cls',
-                         out_indices=(0, 1), **OPTIONS, **IRPE),
+    'ViT': lambda: ViT(embed_dims=16, num_layers=2, num_heads=2, patch_size=8, pool='cls',
+                       out_indices=(0, 1), register_tokens=1, mlp='swiglu', qkv_bias='qv',
+                       attn_norm=True, mlp_norm=True, **OPTIONS, **IRPE),
     'Swin': lambda: Swin(embed_dims=8, num_layers=(2,), num_heads=(2,), patch_size=8,
                          window_size=4, out_indices=(0,), **OPTIONS, **IRPE)}
 #: Graphs of batches with padding: windows are shifted or not.
-GRAPHS = {'PVT': 1, 'DeiT': 1, 'Swin': 2}
+GRAPHS = {'PVT': 1, 'ViT': 1, 'Swin': 2}
 
 
 @pytest.fixture(autouse=True)
