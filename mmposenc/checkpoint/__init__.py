@@ -13,7 +13,7 @@ from .irpe import convert_attention
 from .irpe_detr import convert_irpe_detr
 from .loading import load_checkpoint
 from .needs import needed_options
-from .pvt import convert_mmdet_pvt, convert_pvt, convert_twins
+from .pvt import convert_mmdet_pvt, convert_pvt, convert_twins, twins_pairs
 from .recognition import recognise
 from .rules import Converted
 from .shapes import check_shapes
@@ -55,6 +55,7 @@ SOURCES: dict[str, Callable[[Mapping[str, Tensor]], Converted]] = {
 #: Classes of timm's models that this project's weights go back to, by the source that they come
 #: from; what has a mark of its own comes first.
 TIMM: dict[str, Family] = {
+    'twins': Family(twins_pairs, r'backbone\.stages\.\d\.pos_encodings\.at\.after0\..*'),
     'deit': Family(vit_pairs, re.escape(TABLE), without_row),
 }
 
