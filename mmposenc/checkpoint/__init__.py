@@ -7,6 +7,9 @@ from torch import Tensor
 
 from .back import Family, back_to_timm
 from .deformable_detr import convert_deformable_detr
+from .eva import MARK as EVA_MARK
+from .eva import eva_pairs
+from .eva_names import convert_eva
 from .files import read_checkpoint, write_checkpoint
 from .irpe import convert_attention
 from .irpe_detr import convert_irpe_detr
@@ -24,6 +27,7 @@ SOURCES: dict[str, Callable[[Mapping[str, Tensor]], Converted]] = {
     'pvt': convert_pvt,
     'twins': convert_twins,
     'deit': convert_vit,
+    'eva': convert_eva,
     'irpe-deit': convert_irpe_deit,
     'irpe-detr': convert_irpe_detr,
     'deformable-detr': convert_deformable_detr,
@@ -38,6 +42,7 @@ SOURCES: dict[str, Callable[[Mapping[str, Tensor]], Converted]] = {
 #: from; what has a mark of its own comes first.
 TIMM: dict[str, Family] = {
     'deit': Family(vit_pairs, mark=r'backbone\.pos_encodings\.at\.before\.0\.pos_embed'),
+    'eva': Family(eva_pairs, mark=EVA_MARK),
 }
 
 
