@@ -75,6 +75,8 @@ def recognise(names: Iterable[str]) -> str | None:
         raise ValueError(f'these are weights of {foreign}; {SUPPORTED}')
     source = _first(_SIGNS, plain)
     if source == 'deit' and 'pos_embed' not in plain:  # rotary positions leave no trace
+        if 'blocks.0.gamma_1' in plain:
+            return 'eva'
         raise ValueError('these are weights of a ViT without a table of positions, as those with '
                          f'rotary positions are; {SUPPORTED}')
     return source
