@@ -31,6 +31,12 @@ KINDS = {
                      dict(EVA02, qkv_fused=False, scale_mlp=True)),
     'eva02 of CLIP': ('eva02-large', dict(mlp_hidden_dims=128, attn_norm=True),
                       dict(EVA02, qkv_fused=False, scale_mlp=True, scale_attn_inner=True)),
+    'timm reg gap': ('tiny', dict(
+        class_token=False, register_tokens=1, layer_scale_init_value=1.0, rel_pos_encoding=dict(
+            type='RotaryEmbedding2D', axes='yx', theta=10000.0, reference_grid=(16, 16)),
+        qkv_bias='qv'),
+        dict(class_token=False, num_reg_tokens=1, init_values=1.0, use_abs_pos_emb=False,
+             ref_feat_shape=(16, 16))),
     'rope-vit axial': ('rope-vit-small-axial', {}, ROPE_VIT),
     'rope-vit mixed': ('rope-vit-base-mixed', {}, dict(ROPE_VIT, **MIXED)),
     'rope-vit axial ape': ('rope-vit-large-axial-ape', {}, APE),
