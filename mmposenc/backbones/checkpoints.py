@@ -14,6 +14,7 @@ from ..checkpoint.recognition import SUPPORTED
 from ..checkpoint.rules import shown
 from ..encodings.absolute import LearnedPositionEmbedding
 from ..encodings.relative_bias import RelativePositionBias
+from ..functional.bias_tables import resize_bias_table
 from ..functional.position_tables import resize_position_table
 from ..mmengine_loading import CheckpointLoader
 
@@ -190,10 +191,12 @@ def _fit_table(table: Tensor, module: LearnedPositionEmbedding) -> Tensor:
 
 
 def _fit_biases(table: Tensor, module: RelativePositionBias) -> Tensor:
-    """Biases of a square window, resized as by Swin's release; the table itself where it is none or
-    fits."""
+    """Biases of a square window, resized as the module does, or by default as Swin's release; the
+    table itself where it is none or fits."""
     side = round(table.shape[0] ** 0.5)
     if (table.shape == module.relative_position_bias_table.shape or table.dim() != 2
-            or side * side != table.shape[0]):
+            or side * side != table.shape[0] or not side % 2):
         return table
-    return resize_position_table(table[None], (side, side), module.table_size)[0]
+    resized = resize_bias_table(table.t().unflatten(1, (side, side)), module.window_size,
+                                module.resize or 'bicubic')
+    return resized.flatten(1).t()
