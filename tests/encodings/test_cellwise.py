@@ -1,4 +1,5 @@
-"""``cellwise`` tells the truth: whether a part of a grid, by itself, gets the same terms."""
+"""``cellwise`` tells the truth: whether a part of a grid, by itself, gets the same terms. Where it
+does not, ``follows_extent`` has attention take the part by itself."""
 import examples
 import pytest
 import torch
@@ -12,6 +13,7 @@ HEADS, DIMS = 2, 8
 NOT_CELLWISE = {'ShawRPE sequence', 'HuangRPE sequence', 'TransformerXLRPE sequence',
                 'QueryAbsolute1D', 'QueryRelative1D', 'QueryRelative1D per head', 'CombinedRPE',
                 'LogSpacedCPB of any grid', 'RelativePositionBias geometric'}
+FOLLOWS_EXTENT = {'LogSpacedCPB of any grid', 'RelativePositionBias geometric'}
 
 
 @pytest.mark.parametrize('name', [*examples.RELATIVE, 'LogSpacedCPB of any grid'])
@@ -34,4 +36,6 @@ def test_part_of_a_grid(name: str) -> None:
     q, k, v = (x[:, :, :PART[0], :PART[1]].flatten(2, 3) for x in (q, k, v))
     part, _ = attend(q, k, v, encoding, PART, form='definition')
     same = torch.allclose(part.unflatten(2, PART), whole, atol=1e-12)
-    assert same == encoding.cellwise == (name not in NOT_CELLWISE)
+    assert encoding.cellwise == (name not in NOT_CELLWISE)
+    assert encoding.follows_extent == (name in FOLLOWS_EXTENT)
+    assert same == (encoding.cellwise or encoding.follows_extent)
