@@ -19,7 +19,7 @@ from ..functional.position_tables import resize_position_table
 from ..mmengine_loading import CheckpointLoader
 
 #: Weights a classification checkpoint has and a feature extractor need not have, or the reverse.
-_CLASSIFIER = re.compile(r'norm\d?\.(weight|bias)|(.*\.)?(cls|dist)_token')
+_CLASSIFIER = re.compile(r'(fc_)?norm\d?\.(weight|bias)|(.*\.)?(cls|dist)_token')
 _BIAS = 'relative_position_bias_table'
 
 

@@ -107,11 +107,11 @@ _MM = (
 )
 
 
-def convert_hf_beit(state_dict: Mapping[str, Tensor]) -> Converted:
+def convert_huggingface_beit(state_dict: Mapping[str, Tensor]) -> Converted:
     """Convert Hugging Face's BEiT and Data2VecVision, alone or under one of their heads."""
     plain = {re.sub(r'^(beit|data2vec_vision)\.', '', name): value
              for name, value in state_dict.items()}
-    return _through_timm(plain, (*to_ours(_HF), _HF_HEADS), 'hf-beit')
+    return _through_timm(plain, (*to_ours(_HF), _HF_HEADS), 'huggingface-beit')
 
 
 def convert_mm_beit(state_dict: Mapping[str, Tensor]) -> Converted:

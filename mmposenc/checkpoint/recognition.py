@@ -8,6 +8,14 @@ SUPPORTED = ('supported are files of DeiT, DeiT III, iRPE-DeiT, PVT (v1), Twins-
              'DETR, iRPE-DETR and Deformable DETR, and the models of timm, mmpretrain and mmdet '
              'that docs/weights.md lists')
 
+#: A name that files of one source alone have, and the source: these decide, whatever else there is.
+_MARKS = (
+    (r'layers\.\d+\.attn\.relative_position_bias_table', 'mmpretrain-beit'),
+    (r'(?:\w+\.)?encoder\.(?:layer\.\d+\.attention\.attention\.)?'
+     r'relative_position_bias\.relative_position_bias_table', 'huggingface-beit'),
+    (r'(?:blocks\.\d+\.attn|rel_pos_bias)\.relative_position_bias_table', 'beit'),
+    (r'(?:blocks\.\d+\.attn\.|shared_)rel_pos\..*', 'relpos'),
+)
 #: A name that files of this source have, and the source.
 _SIGNS = (
     (r'transformer\.level_embed', 'deformable-detr'),
@@ -37,7 +45,6 @@ _FOREIGN = (
      "PCPVT in the names of mmpretrain or mmseg; take the Twins release's file, or timm's"),
     (r'(blocks|layers)\.\d+\.attn\.(q_bias|relative_position_bias_table)|blocks\.\d+\.attn\.inner_attn_ln\..*',
      'BEiT or EVA, whose attention has biases of its own'),
-    (r'(blocks\.\d+\.attn\.|shared_)rel_pos\..*', "timm's ViT with relative positions (relpos)"),
     (r'.*(reg_token|register_tokens)', 'a ViT with register tokens'),
     (r'mask_token|.*\.mask_token',
      "a ViT with a mask token, as DINOv2's own files are; timm's copies of those load"),
@@ -66,6 +73,9 @@ def recognise(names: Iterable[str]) -> str | None:
     if not any(name.startswith('transformer.') for name in plain):  # no DETR of a release
         inner = [name.removeprefix('backbone.') for name in plain if name.startswith('backbone.')]
         plain = inner or plain
+    marked = _first(_MARKS, plain)
+    if marked is not None:
+        return marked
     foreign = _first(_FOREIGN, plain)
     if foreign is not None:
         raise ValueError(f'these are weights of {foreign}; {SUPPORTED}')
