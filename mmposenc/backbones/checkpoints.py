@@ -71,7 +71,7 @@ def load_pretrained(backbone: nn.Module, checkpoint: Mapping[str, Any], *,
         ValueError: naming what is missing, unexpected or of another shape.
     """
     state = _converted(checkpoint, prefix, name)
-    state = _move_biases(backbone, _leave_out_classifier(backbone, state))
+    state = _move_biases(backbone, _unshare(backbone, _leave_out_classifier(backbone, state)))
     state = _resize_tables(backbone, state)
     own = backbone.state_dict()
     missing = sorted(set(own) - set(state))
@@ -145,6 +145,16 @@ def _leave_out_classifier(backbone: nn.Module, state: dict[str, Tensor]) -> dict
         print_log(f'{type(backbone).__name__} extracts features: left out {", ".join(left_out)}',
                   'current')
     return {key: value for key, value in state.items() if key not in left_out}
+
+
+def _unshare(backbone: nn.Module, state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """An encoding that all blocks share, as in BEiT's pretraining, becomes that of each block where
+    they have one each, as in BEiT's fine-tuning."""
+    own = backbone.state_dict()
+    shared = [key for key in state if key.startswith('rel_pos_encoding.') and key not in own]
+    copies = {name: state[key] for key in shared for name in own if name.endswith(f'.attn.{key}')}
+    return {**{key: value for key, value in state.items() if key not in shared or not copies},
+            **copies}
 
 
 def _move_biases(backbone: nn.Module, state: dict[str, Tensor]) -> dict[str, Tensor]:

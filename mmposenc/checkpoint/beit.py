@@ -46,8 +46,10 @@ _INDEX = Rule(r'(?:.*\.)?relative_position_index', None,
 _PRETRAINING = (
     Rule(r'(?:embeddings\.)?mask_token', None, 'stands for masked patches, in pretraining alone'),
     Rule(r'lm_head\..*', None, 'the head of pretraining, which names visual words'),
-    Rule(r'cls_pt_layers\..*', None, 'layers of pretraining alone (BEiT v2, Sec. 2.4)'),
+    Rule(r'cls_pt_.*', None, 'layers of pretraining alone (BEiT v2, Sec. 2.4)'),
 )
+_HEADS = Rule(r'(decode_head|auxiliary_head|fpn\d)\..*', None,
+              'of a segmentor, whose parts behind the backbone are others here')
 
 
 def beit_pairs(names: Iterable[str]) -> tuple[Pair, ...]:
@@ -58,7 +60,7 @@ def beit_pairs(names: Iterable[str]) -> tuple[Pair, ...]:
 def convert_beit(state_dict: Mapping[str, Tensor]) -> Converted:
     """Convert the names of the releases of BEiT and BEiT v2, pretrained or fine-tuned, and of
     timm's Beit. Tables stay as large as they are; loading resizes them."""
-    return apply_rules(state_dict, (*to_ours(_BEIT), _INDEX, *_PRETRAINING), 'beit')
+    return apply_rules(state_dict, (*to_ours(_BEIT), _INDEX, _HEADS, *_PRETRAINING), 'beit')
 
 
 _HF_BLOCK = 'encoder.layer.{n}.'
@@ -86,8 +88,6 @@ _HF = (
     Pair('pooler.layernorm.{p}', 'fc_norm.{p}'),
     Pair('classifier.{p}', 'head.{p}'),
 )
-_HF_HEADS = Rule(r'(decode_head|auxiliary_head|fpn[12])\..*', None,
-                 'a head for segmentation, which is not of this project')
 
 _MM_BLOCK = 'layers.{n}.'
 _MM = (
@@ -111,18 +111,18 @@ def convert_huggingface_beit(state_dict: Mapping[str, Tensor]) -> Converted:
     """Convert Hugging Face's BEiT and Data2VecVision, alone or under one of their heads."""
     plain = {re.sub(r'^(beit|data2vec_vision)\.', '', name): value
              for name, value in state_dict.items()}
-    return _through_timm(plain, (*to_ours(_HF), _HF_HEADS), 'huggingface-beit')
+    return _through_timm(plain, to_ours(_HF), 'huggingface-beit')
 
 
 def convert_mm_beit(state_dict: Mapping[str, Tensor]) -> Converted:
-    """Convert mmpretrain's BEiTViT, alone or as the ``backbone.`` of a classifier."""
+    """Convert mmpretrain's BEiTViT and mmseg's BEiT, alone or as the ``backbone.`` of a model."""
     plain = {name.removeprefix('backbone.'): value for name, value in state_dict.items()}
     return _through_timm(plain, to_ours(_MM), 'mmpretrain-beit')
 
 
 def _through_timm(state_dict: Mapping[str, Tensor], rules: tuple[Rule, ...], source: str
                   ) -> Converted:
-    timm, dropped = apply_rules(state_dict, (*rules, _INDEX, *_PRETRAINING), source)
+    timm, dropped = apply_rules(state_dict, (*rules, _INDEX, _HEADS, *_PRETRAINING), source)
     return Converted(convert_beit(timm).state_dict, dropped)
 
 
