@@ -15,6 +15,9 @@ from .beit import (
     relpos_pairs,
 )
 from .deformable_detr import convert_deformable_detr
+from .eva import MARK as EVA_MARK
+from .eva import eva_pairs
+from .eva_names import convert_eva
 from .files import read_checkpoint, write_checkpoint
 from .irpe import convert_attention
 from .irpe_detr import convert_irpe_detr
@@ -32,6 +35,7 @@ SOURCES: dict[str, Callable[[Mapping[str, Tensor]], Converted]] = {
     'pvt': convert_pvt,
     'twins': convert_twins,
     'deit': convert_vit,
+    'eva': convert_eva,
     'irpe-deit': convert_irpe_deit,
     'irpe-detr': convert_irpe_detr,
     'deformable-detr': convert_deformable_detr,
@@ -52,6 +56,7 @@ TIMM: dict[str, Family] = {
     'beit': Family(beit_pairs, mark=r'backbone\..*rel_pos_encoding\.prefix_bias'),
     'relpos': Family(relpos_pairs, mark=r'backbone\..*rel_pos_encoding\..*'),
     'deit': Family(vit_pairs, mark=r'backbone\.pos_encodings\.at\.before\.0\.pos_embed'),
+    'eva': Family(eva_pairs, mark=EVA_MARK),
 }
 
 

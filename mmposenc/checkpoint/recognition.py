@@ -18,6 +18,9 @@ _MARKS = (
 )
 #: A name that files of this source have, and the source.
 _SIGNS = (
+    # DINOv3, EVA-02 and RoPE-ViT, where a name of theirs is no other's.
+    (r'storage_tokens|(model\.)?layer\.\d+\.attention\.q_proj\.weight|(rope\.)?freqs|'
+     r'(blocks\.\d+\.attn\.)?rope\.freqs_cos|blocks\.\d+\.attn\.[qk]_proj\.weight', 'eva'),
     (r'transformer\.level_embed', 'deformable-detr'),
     (r'transformer\.decoder\.layers\.0\.multihead_attn\.in_proj_weight', 'irpe-detr'),
     (r'patch_embed1\.proj\.weight', 'pvt'),
@@ -27,6 +30,7 @@ _SIGNS = (
     (r'stages\.\d\.blocks\.\d+\.ffn\.layers\.0\.0\.weight', 'mmpretrain-swin'),
     (r'layers\.\d+\.attn\.qkv\.weight', 'mmpretrain-vit'),
     (r'blocks\.\d+\.attn\.rpe_[qkv]\..*', 'irpe-deit'),
+    (r'blocks\.\d+\.(attn\.q_bias|mlp\.fc1_g\.weight)', 'eva'),
     (r'patch_embed\.proj\.weight', 'deit'),
 )
 #: Networks whose names are close to those above, by a name that gives them away, and what parts

@@ -49,7 +49,7 @@ def _axis(size: int, target: int, mode: str, dtype: torch.dtype, device: torch.d
     """Weights (target, size) of the old offsets in the new ones."""
     def make() -> Tensor:
         if mode == 'bicubic':
-            targets = torch.full((1,), target, device=device)
+            targets = torch.full((1,), target, dtype=torch.float64, device=device)
             return resampling(size, targets, target, mode, dtype)[0]
         return _geometric(size, target, mode == 'geometric-cubic', device).to(dtype)
     return CACHE.get(('bias_table', size, target, mode, dtype, device), make, lambda made: [made])

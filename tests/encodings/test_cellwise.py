@@ -12,8 +12,11 @@ HEADS, DIMS = 2, 8
 #: What depends on more than the two cells: places in the sequence, the size of the grid.
 NOT_CELLWISE = {'ShawRPE sequence', 'HuangRPE sequence', 'TransformerXLRPE sequence',
                 'QueryAbsolute1D', 'QueryRelative1D', 'QueryRelative1D per head', 'CombinedRPE',
-                'LogSpacedCPB of any grid', 'RelativePositionBias geometric'}
-FOLLOWS_EXTENT = {'LogSpacedCPB of any grid', 'RelativePositionBias geometric'}
+                'LogSpacedCPB of any grid'}
+#: What depends on the size of the grid, and attention computes on each image's own.
+FOLLOWS_EXTENT = {'RotaryEmbedding2D of DINOv3', 'RotaryEmbedding2D of EVA-02',
+                  'LogSpacedCPB of any grid', 'RelativePositionBias geometric'}
+NOT_CELLWISE |= FOLLOWS_EXTENT
 
 
 @pytest.mark.parametrize('name', [*examples.RELATIVE, 'LogSpacedCPB of any grid'])
@@ -26,6 +29,8 @@ def test_part_of_a_grid(name: str) -> None:
     with torch.no_grad():
         for parameter in encoding.parameters():
             parameter.copy_(torch.randn(parameter.shape, generator=generator))
+    follows = encoding.follows_extent
+    encoding.follows_extent = False  # else attention takes the part by itself
     q, k, v = (torch.randn(1, HEADS, *WHOLE, DIMS, generator=generator, dtype=torch.float64)
                for _ in range(3))
     mask = torch.ones(1, *WHOLE, dtype=torch.bool)
@@ -36,6 +41,5 @@ def test_part_of_a_grid(name: str) -> None:
     q, k, v = (x[:, :, :PART[0], :PART[1]].flatten(2, 3) for x in (q, k, v))
     part, _ = attend(q, k, v, encoding, PART, form='definition')
     same = torch.allclose(part.unflatten(2, PART), whole, atol=1e-12)
-    assert encoding.cellwise == (name not in NOT_CELLWISE)
-    assert encoding.follows_extent == (name in FOLLOWS_EXTENT)
-    assert same == (encoding.cellwise or encoding.follows_extent)
+    assert same == encoding.cellwise == (name not in NOT_CELLWISE)
+    assert follows == (name in FOLLOWS_EXTENT)
