@@ -7,13 +7,17 @@ import math
 from functools import partial
 
 import pytest
+import timm
 import torch
 from timm.layers.pos_embed_rel import RelPosMlp
 from timm.models.beit import Beit
 from timm.models.vision_transformer_relpos import VisionTransformerRelPos
 
-from mmposenc.backbones import ViT, load_pretrained
+from mmposenc.attention import WindowAttention
+from mmposenc.backbones import PVT, ViT, load_pretrained
+from mmposenc.backbones.vit_archs import ARCHS
 from mmposenc.checkpoint import convert, recognise
+from mmposenc.functional.bias_tables import resize_bias_table
 
 SIZES = dict(img_size=32, patch_size=8, embed_dim=24, depth=2, num_heads=3)
 OURS = dict(img_size=32, patch_size=8, embed_dims=24, num_layers=2, num_heads=3)
@@ -128,6 +132,31 @@ def test_maps_equal_timm(name):
         close(got, one, 1e-6)
 
 
+@pytest.mark.parametrize(('name', 'options'), [
+    ('beit_base_patch16_224', dict(arch='beit-base')),
+    ('beit_large_patch16_384', dict(arch='beit-large', img_size=384)),
+    ('beitv2_base_patch16_224', dict(arch='beitv2-base')),
+    ('beitv2_large_patch16_224', dict(arch='beitv2-large')),
+    ('vit_relpos_small_patch16_224', dict(arch='relpos-small')),
+    ('vit_relpos_medium_patch16_224', dict(arch='relpos-medium')),
+    ('vit_relpos_base_patch16_224', dict(arch='relpos-base')),
+    ('vit_relpos_base_patch16_clsgap_224', dict(arch='relpos-base', class_token=True)),
+    ('vit_srelpos_small_patch16_224', dict(arch='srelpos-small')),
+    ('vit_srelpos_medium_patch16_224', dict(arch='srelpos-medium')),
+])
+def test_archs_are_timms_models(name, options):
+    with torch.device('meta'):
+        theirs, ours = timm.create_model(name, num_classes=0), ViT(**options)
+    state = {key: value.shape for key, value in ours.state_dict().items()}
+    source = recognise(theirs.state_dict())
+    assert {f'backbone.{key}': shape for key, shape in state.items()} == {
+        key: value.shape for key, value in convert(theirs.state_dict(), source).items()}
+    assert ours.blocks[0].norm1.eps == theirs.blocks[0].norm1.eps
+    assert ours.blocks[0].attn.num_heads == theirs.blocks[0].attn.num_heads
+    if source == 'beit':
+        assert ARCHS[options['arch']]['layer_scale_init_value'] == theirs.blocks[0].init_values
+
+
 @pytest.mark.parametrize('train', [False, True])
 @pytest.mark.parametrize('name', ['beit', 'srelpos', 'relpos of tables', 'relpos as Swin V2'])
 def test_an_image_in_a_padded_batch_gives_what_it_gives_alone(name, train):
@@ -144,6 +173,41 @@ def test_an_image_in_a_padded_batch_gives_what_it_gives_alone(name, train):
             for out, own in zip(outs, alone, strict=True):
                 out = out[i:i + 1] if pool else out[i:i + 1, :, :own.shape[2], :own.shape[3]]
                 torch.testing.assert_close(out, own, atol=1e-10, rtol=0)
+
+
+@pytest.mark.parametrize('cfg', [
+    dict(type='mmposenc.RelativePositionBias', window_size=(3, 5), resize='geometric-cubic'),
+    dict(type='mmposenc.LogSpacedCPB', hidden_dims=8),
+    dict(type='mmposenc.LogSpacedCPB', hidden_dims=8, mode='cr')])
+def test_the_encodings_in_pvt(cfg):
+    """Where keys lie on a coarser grid: a padded batch gives what its images give alone."""
+    torch.manual_seed(0)
+    model = PVT(embed_dims=(8, 12), num_layers=(1, 1), num_heads=(1, 2), sr_ratios=(2, 1),
+                mlp_ratios=(1, 1), patch_sizes=(4, 2), out_indices=(0, 1), mask_padding=True,
+                rel_pos_encoding=cfg).double().eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    sizes = [(33, 40), (48, 17)]
+    batch = torch.randn(2, 3, 48, 40, dtype=torch.float64)
+    outs = model(batch, sizes)
+    for i, (height, width) in enumerate(sizes):
+        for out, own in zip(outs, model(batch[i:i + 1, :, :height, :width]), strict=True):
+            torch.testing.assert_close(out[i:i + 1, :, :own.shape[2], :own.shape[3]], own,
+                                       atol=1e-10, rtol=0)
+
+
+def test_a_resized_table_in_swins_windows():
+    """A window is a grid of its own: the table of another window is resized to it."""
+    attention = WindowAttention(12, 3, (4, 6), rel_pos_encoding=dict(
+        type='mmposenc.RelativePositionBias', window_size=(7, 7), resize='bicubic'))
+    table = attention.rel_pos_encoding.relative_position_bias_table
+    plain = WindowAttention(12, 3, (4, 6), rel_pos_encoding=dict(
+        type='mmposenc.RelativePositionBias'))
+    plain.load_state_dict({
+        **attention.state_dict(), 'rel_pos_encoding.relative_position_bias_table':
+        resize_bias_table(table.t().reshape(3, 13, 13), (4, 6), 'bicubic').flatten(1).t()})
+    x = torch.randn(5, 24, 12)
+    torch.testing.assert_close(attention(x), plain(x), atol=1e-6, rtol=0)
 
 
 @pytest.mark.parametrize(('options', 'message'), [
