@@ -7,6 +7,14 @@ from collections.abc import Callable, Mapping
 from torch import Tensor
 
 from .back import Family, back_to_timm
+from .beit import (
+    beit_pairs,
+    convert_beit,
+    convert_huggingface_beit,
+    convert_mm_beit,
+    convert_relpos,
+    relpos_pairs,
+)
 from .deformable_detr import convert_deformable_detr
 from .eva import MARK as EVA_MARK
 from .eva import eva_pairs
@@ -49,6 +57,10 @@ SOURCES: dict[str, Callable[[Mapping[str, Tensor]], Converted]] = {
     'irpe-deit': convert_irpe_deit,
     'irpe-detr': convert_irpe_detr,
     'deformable-detr': convert_deformable_detr,
+    'beit': convert_beit,
+    'huggingface-beit': convert_huggingface_beit,
+    'mmpretrain-beit': convert_mm_beit,
+    'relpos': convert_relpos,
     'swin': convert_swin,
     'mmpretrain-vit': convert_mmpretrain_vit,
     'mmpretrain-swin': convert_mm_swin,
@@ -59,6 +71,8 @@ SOURCES: dict[str, Callable[[Mapping[str, Tensor]], Converted]] = {
 #: Classes of timm's models that this project's weights go back to, by the source that they come
 #: from; what has a mark of its own comes first.
 TIMM: dict[str, Family] = {
+    'beit': Family(beit_pairs, mark=r'backbone\..*rel_pos_encoding\.prefix_bias'),
+    'relpos': Family(relpos_pairs, mark=r'backbone\..*rel_pos_encoding\..*'),
     'deit': Family(vit_pairs, re.escape(TABLE), without_row),
     'eva': Family(eva_pairs, EVA_MARK),
 }

@@ -20,9 +20,9 @@ _PAIRS = (
     Pair('patch_embed.proj.{p}', 'backbone.patch_embed.projection.{p}'),
     Pair('pos_embed', TABLE),
     Pair('reg_token', 'backbone.register_tokens'),
-    *same('cls_token', 'norm_pre.{p}', 'norm.{p}', 'blocks.{n}.norm1.{p}', 'blocks.{n}.norm2.{p}',
-          'blocks.{n}.attn.norm.{p}', 'blocks.{n}.attn.proj.{p}', 'blocks.{n}.mlp.norm.{p}',
-          'blocks.{n}.mlp.fc2.{p}'),
+    *same('cls_token', 'norm_pre.{p}', 'norm.{p}', 'fc_norm.{p}', 'blocks.{n}.norm1.{p}',
+          'blocks.{n}.norm2.{p}', 'blocks.{n}.attn.norm.{p}', 'blocks.{n}.attn.proj.{p}',
+          'blocks.{n}.mlp.norm.{p}', 'blocks.{n}.mlp.fc2.{p}'),
     Pair('blocks.{n}.gamma_{m}', 'backbone.blocks.{n}.ls{m}.gamma'),
     Pair('head.{p}', 'head.fc.{p}'),
 )
@@ -64,8 +64,6 @@ def _is_gated(state: Mapping[str, Tensor]) -> bool:
 
 
 _LEFT_OUT = (
-    Rule(r'fc_norm\..*', None, 'a norm behind the mean of the tokens: maps have none, and the '
-         'model that takes them needs final_norm=False'),
     Rule(r'attn_pool\..*', None, 'a head that pools by attention, which maps do not go through'),
 )
 
@@ -97,8 +95,8 @@ def eva_options(state: Mapping[str, Tensor]) -> list[str]:
         options.append('qkv_bias=False')
     if 'backbone.blocks.0.attn.norm.weight' in state:
         options.append('attn_norm=True')
-    if 'backbone.norm.weight' not in state:
-        options.append('final_norm=False')
+    if arch.startswith('eva02') and 'backbone.norm.weight' in state:
+        options.append('final_norm=True')
     return options
 
 

@@ -53,8 +53,12 @@ def _vision_transformer(state_dict: Mapping[str, Tensor]) -> list[str]:
             options.append(f'img_size={side * patch_size}')
     if 'backbone.blocks.0.ls1.gamma' in state_dict:
         options.append('layer_scale_init_value=1e-6')
-    if 'backbone.blocks.0.attn.qkv.bias' not in state_dict:
+    if 'backbone.blocks.0.attn.qkv.q_bias' in state_dict:
+        options.append('qkv_bias=qv')
+    elif 'backbone.blocks.0.attn.qkv.bias' not in state_dict:
         options.append('qkv_bias=False')
     if 'backbone.cls_token' not in state_dict:
         options.append("pool='gap'")
+    if 'backbone.fc_norm.weight' in state_dict:
+        options.append('final_norm=pooled')
     return options

@@ -9,11 +9,18 @@ SUPPORTED = ('supported are files of DeiT, DeiT III, iRPE-DeiT, PVT (v1), Twins-
              'DETR, iRPE-DETR and Deformable DETR, and the models of timm, mmpretrain and mmdet '
              'that docs/weights.md lists')
 
-#: A name that files of this source have, and the source.
-_SIGNS = (
-    # DINOv3, EVA-02 and RoPE-ViT, where a name of theirs is no other's.
+#: A name that files of one source alone have, and the source: these decide, whatever else there is.
+_MARKS = (
+    (r'layers\.\d+\.attn\.relative_position_bias_table', 'mmpretrain-beit'),
+    (r'(?:\w+\.)?encoder\.(?:layer\.\d+\.attention\.attention\.)?'
+     r'relative_position_bias\.relative_position_bias_table', 'huggingface-beit'),
+    (r'(?:blocks\.\d+\.attn|rel_pos_bias)\.relative_position_bias_table', 'beit'),
+    (r'(?:blocks\.\d+\.attn\.|shared_)rel_pos\..*', 'relpos'),
     (r'storage_tokens|(model\.)?layer\.\d+\.attention\.q_proj\.weight|(rope\.)?freqs|'
      r'(blocks\.\d+\.attn\.)?rope\.freqs_cos|blocks\.\d+\.attn\.[qk]_proj\.weight', 'eva'),
+)
+#: A name that files of this source have, and the source.
+_SIGNS = (
     (r'transformer\.level_embed', 'deformable-detr'),
     (r'transformer\.decoder\.layers\.0\.multihead_attn\.in_proj_weight', 'irpe-detr'),
     (r'patch_embed1\.proj\.weight', 'pvt'),
@@ -48,9 +55,6 @@ _FOREIGN = (
      'Twins-SVT, whose attention alternates between windows and the map; of Twins, PCPVT loads'),
     (r'patch_embeds\.\d\.projection\.weight',
      "PCPVT in the names of mmpretrain or mmseg; take the Twins release's file, or timm's"),
-    (r'(blocks|layers)\.\d+\.attn\.relative_position_bias_table',
-     'BEiT, whose attention has biases of its own'),
-    (r'(blocks\.\d+\.attn\.|shared_)rel_pos\..*', "timm's ViT with relative positions (relpos)"),
     (r'blocks\.\d+\.attn\.[qk]_norm\..*', 'a ViT with norms of queries and keys (qk_norm)'),
     (r'.*\.attention\.self\.query\.weight', "Hugging Face's Swin"),
     (r'(.*\.)?encoder\.layer\.\d+\.lambda_1', "Hugging Face's BEiT or Data2Vec"),
@@ -75,6 +79,9 @@ def recognise(names: Iterable[str]) -> str | None:
         plain = inner or plain
     if _first(_CHUNKS, plain):
         return 'dinov2'
+    marked = _first(_MARKS, plain)
+    if marked is not None:
+        return marked
     foreign = _first(_FOREIGN, plain)
     if foreign is not None:
         raise ValueError(f'these are weights of {foreign}; {SUPPORTED}')

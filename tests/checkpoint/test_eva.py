@@ -156,7 +156,7 @@ def test_needs():
         dinov3 = timm.create_model('vit_small_plus_patch16_dinov3')
     assert needed_options(convert(clip.state_dict(), 'eva')) == [
         'model.backbone.arch=eva02-base', 'model.backbone.patch_size=16',
-        'model.backbone.attn_norm=True']
+        'model.backbone.attn_norm=True', 'model.backbone.final_norm=True']
     assert needed_options(convert(dinov3.state_dict(), 'eva')) == [
         'model.backbone.arch=dinov3-small-plus', 'model.backbone.qkv_bias=False']
     assert needed_options(convert(big.state_dict(), 'eva'))[:2] == [
