@@ -62,7 +62,7 @@ def load_pretrained(backbone: nn.Module, checkpoint: Mapping[str, Any], *,
 
     Args:
         backbone: what to load into.
-        checkpoint: a state dict, or a dict that holds one under 'state_dict' or 'model'.
+        checkpoint: a state dict, or a dict that holds one under 'state_dict', 'model' or 'module'.
         prefix: load only the names that start with it, without it; 'backbone.' is recognised.
         strict: raise where names or shapes differ; else load what fits and log the rest.
         name: for messages.
@@ -127,7 +127,7 @@ def _split_new(backbone: nn.Module, missing: list[str]) -> tuple[list[str], list
 
 def _select(checkpoint: Mapping[str, Any], prefix: str | None) -> dict[str, Tensor]:
     """The tensors under a prefix, out of whatever wraps them."""
-    for wrapper in ('state_dict', 'model'):
+    for wrapper in ('state_dict', 'model', 'module'):
         if isinstance(checkpoint.get(wrapper), Mapping):
             checkpoint = checkpoint[wrapper]
     state = {key: value for key, value in checkpoint.items() if isinstance(value, Tensor)}
