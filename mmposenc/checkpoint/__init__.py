@@ -129,7 +129,8 @@ def convert(state_dict: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
         source: 'deit' (also DeiT III, MAE and timm's; a distilled model becomes that of a
             DeiTClsHead, ``head.layers.*``), 'dinov2', 'huggingface-vit' (also DeiT and Dinov2),
             'huggingface-clip' (also SigLIP), 'clip' (OpenAI's and open_clip's), 'eva' (DINOv3,
-            EVA-02 and RoPE-ViT, also timm's and DINOv3 of Hugging Face), 'irpe-deit', 'pvt', 'twins' (PVT + PEG + GAP, also timm's), 'swin' (also timm's), or OpenMMLab's own
+            EVA-02 and RoPE-ViT, also timm's and DINOv3 of Hugging Face), 'irpe-deit', 'pvt',
+            'twins' (PVT + PEG + GAP, also timm's), 'swin' (also timm's), or OpenMMLab's own
             'mmpretrain-vit', 'mmpretrain-swin', 'mmdet-swin' and 'mmdet-pvt'. 'irpe-detr' (also
             plain DETR's release) and 'deformable-detr' give a detector's state dict:
             ``encoder.*``, ``decoder.*`` and what else the file has.
