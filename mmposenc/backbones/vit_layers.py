@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from ..attention.conv_projection import ConvProjectionAttention
 from ..attention.multihead import MultiheadAttention
+from ..functional.masking import token_mask
 from ..functional.mlp import ACTIVATIONS
 from .layers import MLP, DropPath, LayerScale
 
@@ -56,7 +57,7 @@ class ViTBlock(nn.Module):
         """(B, L, C) -> (B, L, C); ``x_qk`` replaces ``x`` for queries and keys."""
         key_mask = None
         if padding_mask is not None:
-            key_mask = nn.functional.pad(padding_mask.flatten(1), (self.num_prefix_tokens, 0))
+            key_mask = token_mask(padding_mask, self.num_prefix_tokens)
         normed_qk = None if x_qk is None else self.norm1(x_qk)
         out = self.attn(self.norm1(x), hw_shape, key_mask, x_qk=normed_qk)
         x = x + self.drop_path(self.ls1(out))
@@ -96,8 +97,8 @@ def check_tokens_and_norm(pool: str | None, class_token: bool, distilled: bool,
                          f"class token; use pool='cls'")
     if register_tokens < 0:
         raise ValueError(f'register_tokens={register_tokens} must be at least 0')
-    if final_norm not in (True, False, 'every'):
-        raise ValueError(f"final_norm={final_norm!r} must be True, False or 'every'")
+    if final_norm not in (True, False, 'every', 'pooled'):
+        raise ValueError(f"final_norm={final_norm!r} must be True, False, 'every' or 'pooled'")
 
 
 def check_blocks(num_layers: int, frozen_stages: int, conv_projection: Sequence[int],

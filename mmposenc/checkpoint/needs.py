@@ -6,6 +6,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from .eva import eva_arch
 from .vit_options import vit_arch
 
 _TABLE = 'backbone.pos_encodings.at.before.0.pos_embed'
@@ -36,7 +37,7 @@ def needed_options(state_dict: Mapping[str, Tensor]) -> list[str]:
 
 def _vision_transformer(state_dict: Mapping[str, Tensor]) -> list[str]:
     patches = state_dict.get('backbone.patch_embed.projection.weight')
-    if patches is not None and (arch := vit_arch(state_dict)):
+    if patches is not None and (arch := eva_arch(state_dict) or vit_arch(state_dict)):
         return arch
     options = []
     table = state_dict.get(_TABLE)

@@ -4,10 +4,23 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-SUPPORTED = ('supported are files of DeiT, DeiT III, MAE, DINOv2, CLIP, SigLIP, iRPE-DeiT, '
-             'PVT (v1), Twins-PCPVT, Swin (v1), DETR, iRPE-DETR and Deformable DETR, and the '
-             'models of timm, mmpretrain, mmdet and Hugging Face that docs/weights.md lists')
+SUPPORTED = ('supported are files of DeiT, DeiT III, MAE, DINOv2, CLIP, SigLIP, DINOv3, EVA-02, '
+             'RoPE-ViT, BEiT, iRPE-DeiT, PVT (v1), Twins-PCPVT, Swin (v1), DETR, iRPE-DETR and '
+             'Deformable DETR, and the models of timm, mmpretrain, mmdet and Hugging Face that '
+             'docs/weights.md lists')
 
+#: A name that files of one source alone have, and the source: these decide, whatever else there is.
+_MARKS = (
+    # Files of FSDP hold blocks in chunks, as Twins-SVT does without a layer scale.
+    (r'(teacher\.)?(backbone\.)?blocks\.\d+\.\d+\.ls1\.gamma', 'dinov2'),
+    (r'layers\.\d+\.attn\.relative_position_bias_table', 'mmpretrain-beit'),
+    (r'(?:\w+\.)?encoder\.(?:layer\.\d+\.attention\.attention\.)?'
+     r'relative_position_bias\.relative_position_bias_table', 'huggingface-beit'),
+    (r'(?:blocks\.\d+\.attn|rel_pos_bias)\.relative_position_bias_table', 'beit'),
+    (r'(?:blocks\.\d+\.attn\.|shared_)rel_pos\..*', 'relpos'),
+    (r'storage_tokens|(model\.)?layer\.\d+\.attention\.q_proj\.weight|(rope\.)?freqs|'
+     r'(blocks\.\d+\.attn\.)?rope\.freqs_cos|blocks\.\d+\.attn\.[qk]_proj\.weight', 'eva'),
+)
 #: A name that files of this source have, and the source.
 _SIGNS = (
     (r'transformer\.level_embed', 'deformable-detr'),
@@ -19,6 +32,7 @@ _SIGNS = (
     (r'stages\.\d\.blocks\.\d+\.ffn\.layers\.0\.0\.weight', 'mmpretrain-swin'),
     (r'layers\.\d+\.attn\.qkv\.weight', 'mmpretrain-vit'),
     (r'blocks\.\d+\.attn\.rpe_[qkv]\..*', 'irpe-deit'),
+    (r'blocks\.\d+\.(attn\.q_bias|mlp\.fc1_g\.weight)', 'eva'),
     (r'(.*\.)?embeddings\.patch_embedding\.weight', 'huggingface-clip'),
     (r'(.*\.)?(encoder\.layer|layers)\.\d+\.attention\.(attention\.query|q_proj)\.weight',
      'huggingface-vit'),
@@ -27,8 +41,6 @@ _SIGNS = (
     (r'(teacher\.)?(backbone\.)?mask_token', 'dinov2'),
     (r'patch_embed\.proj\.weight', 'deit'),
 )
-#: DINOv2's files of FSDP hold blocks in chunks, as Twins-SVT does without a layer scale.
-_CHUNKS = ((r'(teacher\.)?(backbone\.)?blocks\.\d+\.\d+\.ls1\.gamma', 'dinov2'),)
 #: Networks whose names are close to those above, by a name that gives them away, and what parts
 #: them from the models here.
 _FOREIGN = (
@@ -43,9 +55,6 @@ _FOREIGN = (
      'Twins-SVT, whose attention alternates between windows and the map; of Twins, PCPVT loads'),
     (r'patch_embeds\.\d\.projection\.weight',
      "PCPVT in the names of mmpretrain or mmseg; take the Twins release's file, or timm's"),
-    (r'(blocks|layers)\.\d+\.attn\.(q_bias|relative_position_bias_table)|blocks\.\d+\.attn\.inner_attn_ln\..*',
-     'BEiT or EVA, whose attention has biases of its own'),
-    (r'(blocks\.\d+\.attn\.|shared_)rel_pos\..*', "timm's ViT with relative positions (relpos)"),
     (r'blocks\.\d+\.attn\.[qk]_norm\..*', 'a ViT with norms of queries and keys (qk_norm)'),
     (r'.*\.attention\.self\.query\.weight', "Hugging Face's Swin"),
     (r'(.*\.)?encoder\.layer\.\d+\.lambda_1', "Hugging Face's BEiT or Data2Vec"),
@@ -68,8 +77,9 @@ def recognise(names: Iterable[str]) -> str | None:
     if not any(name.startswith('transformer.') for name in plain):  # no DETR of a release
         inner = [name.removeprefix('backbone.') for name in plain if name.startswith('backbone.')]
         plain = inner or plain
-    if _first(_CHUNKS, plain):
-        return 'dinov2'
+    marked = _first(_MARKS, plain)
+    if marked is not None:
+        return marked
     foreign = _first(_FOREIGN, plain)
     if foreign is not None:
         raise ValueError(f'these are weights of {foreign}; {SUPPORTED}')
@@ -77,6 +87,8 @@ def recognise(names: Iterable[str]) -> str | None:
     if source == 'deit' and 'register_tokens' in plain:  # timm has another name for them
         return 'dinov2'
     if source == 'deit' and 'pos_embed' not in plain:  # rotary positions leave no trace
+        if 'blocks.0.gamma_1' in plain:
+            return 'eva'
         raise ValueError('these are weights of a ViT without a table of positions, as those with '
                          f'rotary positions are; {SUPPORTED}')
     return source
