@@ -21,9 +21,10 @@ class CosineScale(nn.Module):
     The parameter ``logit_scale`` (heads, 1, 1) is the logarithm of the scale; it starts at log(10),
     counts up to log(100), and takes no weight decay.
 
-    Differs from the release: lengths are taken in float32, and a vector of zeros, as a key without
-    bias is where zeros fill a window up, passes no gradient (there 1e12 times what reaches it,
-    which half precision cannot hold).
+    Differs from the release: lengths are taken in float32. A vector of zeros, as a key without bias
+    is where zeros fill a window up, passes no gradient (there 1e12 times what reaches it, which
+    half precision cannot hold). What may not meet gets no weight at all (there 100 is taken off the
+    logits, which is not enough at a scale near 100).
     """
 
     def __init__(self, num_heads: int) -> None:
