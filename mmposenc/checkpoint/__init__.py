@@ -16,7 +16,7 @@ from .pvt import convert_mmdet_pvt, convert_pvt, convert_twins
 from .recognition import recognise
 from .rules import Converted
 from .shapes import check_shapes
-from .swin import convert_mm_swin, convert_swin
+from .swin import convert_mm_swin, convert_swin, swin_pairs
 from .vit import convert_irpe_deit, convert_mmpretrain_vit, convert_vit, vit_pairs
 
 #: Converters by the name of their source.
@@ -37,6 +37,7 @@ SOURCES: dict[str, Callable[[Mapping[str, Tensor]], Converted]] = {
 #: Classes of timm's models that this project's weights go back to, by the source that they come
 #: from; what has a mark of its own comes first.
 TIMM: dict[str, Family] = {
+    'swin': Family(swin_pairs, mark=r'backbone\.stages\.\d+\.blocks\.\d+\.attn\.w_msa\..*'),
     'deit': Family(vit_pairs, mark=r'backbone\.pos_encodings\.at\.before\.0\.pos_embed'),
 }
 
@@ -91,9 +92,10 @@ def convert(state_dict: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
         state_dict: the release's, without a wrapper such as ``{'model': ...}``.
         source: 'deit' (also DeiT III and timm's; a distilled model becomes that of a DeiTClsHead,
             ``head.layers.*``), 'irpe-deit', 'pvt', 'twins' (PVT + PEG + GAP, also timm's), 'swin'
-            (also timm's), or OpenMMLab's own 'mmpretrain-vit', 'mmpretrain-swin', 'mmdet-swin' and
-            'mmdet-pvt'. 'irpe-detr' (also plain DETR's release) and 'deformable-detr' give a
-            detector's state dict: ``encoder.*``, ``decoder.*`` and what else the file has.
+            (V1 and V2, also timm's and Hugging Face's), or OpenMMLab's own 'mmpretrain-vit',
+            'mmpretrain-swin', 'mmdet-swin' and 'mmdet-pvt'. 'irpe-detr' (also plain DETR's release)
+            and 'deformable-detr' give a detector's state dict: ``encoder.*``, ``decoder.*`` and
+            what else the file has.
 
     Raises:
         ValueError: as :func:`convert_with_report`.

@@ -4,10 +4,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-SUPPORTED = ('supported are files of DeiT, DeiT III, iRPE-DeiT, PVT (v1), Twins-PCPVT, Swin (v1), '
+SUPPORTED = ('supported are files of DeiT, DeiT III, iRPE-DeiT, PVT (v1), Twins-PCPVT, Swin, '
              'DETR, iRPE-DETR and Deformable DETR, and the models of timm, mmpretrain and mmdet '
              'that docs/weights.md lists')
 
+#: A name that files of this source have and no foreign network has, and the source.
+_SURE = (
+    (r'(swin(v2)?\.)?encoder\.layers\.\d\.blocks\.\d+\.attention\.self\.query\.weight', 'swin'),
+)
 #: A name that files of this source have, and the source.
 _SIGNS = (
     (r'transformer\.level_embed', 'deformable-detr'),
@@ -29,8 +33,8 @@ _FOREIGN = (
     (r'.*\.mlp\.dwconv\..*|layers\.\d\.1\.\d+\.ffn\.layers\.4\.weight',
      'PVT v2 (or SegFormer), whose patches overlap and whose MLPs hold a convolution; '
      'mmposenc.PVT is PVT v1'),
-    (r'(layers|stages)\.\d\.blocks\.\d+\.attn\.(w_msa\.)?(logit_scale|cpb_mlp\..*|meta_mlp\..*)',
-     'Swin V2, whose attention is of cosines and whose norms come last; mmposenc.Swin is Swin V1'),
+    (r'stages\.\d\.blocks\.\d+\.attn\.(logit_scale|meta_mlp\..*)',
+     "timm's own Swin V2 (swinv2_cr); of Swin V2, the release's loads, timm's swinv2_* too"),
     (r'(blocks|stages|layers)\.\d\.\d+\.attn\.(qkv\..*|qkv)',
      'Twins-SVT, whose attention alternates between windows and the map; of Twins, PCPVT loads'),
     (r'patch_embeds\.\d\.projection\.weight',
@@ -66,6 +70,9 @@ def recognise(names: Iterable[str]) -> str | None:
     if not any(name.startswith('transformer.') for name in plain):  # no DETR of a release
         inner = [name.removeprefix('backbone.') for name in plain if name.startswith('backbone.')]
         plain = inner or plain
+    sure = _first(_SURE, plain)
+    if sure is not None:
+        return sure
     foreign = _first(_FOREIGN, plain)
     if foreign is not None:
         raise ValueError(f'these are weights of {foreign}; {SUPPORTED}')

@@ -15,9 +15,7 @@ FOREIGN = {
     'timm pvt_v2': ('stages.0.blocks.0.mlp.dwconv.weight', 'PVT v2'),
     'official pvt_v2': ('block1.0.mlp.dwconv.dwconv.weight', 'PVT v2'),
     'mmdet pvt_v2': ('layers.0.1.0.ffn.layers.4.weight', 'PVT v2'),
-    'timm swinv2': ('layers.0.blocks.0.attn.cpb_mlp.0.weight', 'Swin V2'),
     'timm swinv2_cr': ('stages.0.blocks.0.attn.meta_mlp.fc1.weight', 'Swin V2'),
-    'mmpretrain SwinTransformerV2': ('stages.0.blocks.0.attn.w_msa.logit_scale', 'Swin V2'),
     'timm twins_svt': ('blocks.0.0.attn.qkv.weight', 'Twins-SVT'),
     'mmpretrain SVT': ('stages.0.0.attn.qkv.weight', 'Twins-SVT'),
     'mmpretrain PCPVT': ('patch_embeds.0.projection.weight', 'PCPVT in the names of mmpretrain'),
@@ -33,8 +31,6 @@ FOREIGN = {
     'timm vit_*_rope': ('blocks.0.gamma_1', 'without a table of positions'),
     'timm fc_norm': ('fc_norm.weight', 'fc_norm'),
     'transformers ViT': ('vit.encoder.layer.0.attention.attention.query.weight', 'Hugging Face'),
-    'transformers Swin': ('swin.encoder.layers.0.blocks.0.attention.self.query.weight',
-                          'Hugging Face'),
     'mmseg VisionTransformer': ('layers.0.attn.attn.in_proj_weight', "mmseg's VisionTransformer"),
     'DINO': ('label_enc.weight', 'a release of DINO'),
 }
