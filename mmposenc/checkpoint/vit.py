@@ -17,6 +17,7 @@ _PAIRS = (
     Pair('pos_embed', TABLE),
     Pair('reg_token', 'backbone.register_tokens'),
     *same('cls_token', 'dist_token', 'norm_pre.{p}', 'norm.{p}',
+          'fc_norm.{p}',
           'blocks.{n}.norm1.{p}', 'blocks.{n}.attn.qkv.{p}', 'blocks.{n}.attn.proj.{p}',
           'blocks.{n}.ls1.gamma', 'blocks.{n}.norm2.{p}', 'blocks.{n}.mlp.fc1.{p}',
           'blocks.{n}.mlp.fc2.{p}', 'blocks.{n}.ls2.gamma'),
@@ -39,6 +40,10 @@ def vit_pairs(names: Iterable[str]) -> tuple[Pair, ...]:
 
 # DeiT III's name of the layer scale.
 _GAMMA = Rule(r'blocks\.(\d+)\.gamma_([12])', r'backbone.blocks.\1.ls\2.gamma')
+_LEFT_OUT = (
+    Rule(r'mask_token|decoder_.*', None, 'of pretraining with masked patches'),
+    Rule(r'attn_pool\..*', None, 'a head that pools by attention, which maps do not go through'),
+)
 
 _IRPE = Rule(
     r'blocks\.(\d+)\.attn\.(rpe_[qkv]\.(?:rp_(?:rows|cols)\.)?lookup_table_(?:weight|bias))',
@@ -70,9 +75,20 @@ _MMPRETRAIN = (
 )
 
 
+def without_row(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """In timm's names, and where there are registers: the table's row of the class token added to
+    the token. In timm's models with registers no token in front of the patches has a row."""
+    token, table = state.get('cls_token'), state.get('pos_embed')
+    if 'reg_token' not in state or token is None or table is None:
+        return dict(state)
+    if round((table.shape[1] - 1) ** 0.5) ** 2 != table.shape[1] - 1:
+        return dict(state)
+    return {**state, 'cls_token': token + table[:, :1], 'pos_embed': table[:, 1:]}
+
+
 def convert_vit(state_dict: Mapping[str, Tensor]) -> Converted:
     """Convert the names of DeiT, distilled or not, DeiT III, and timm's VisionTransformer."""
-    return apply_rules(state_dict, (*to_ours(vit_pairs(state_dict)), _GAMMA), 'deit')
+    return apply_rules(state_dict, (*to_ours(vit_pairs(state_dict)), _GAMMA, *_LEFT_OUT), 'deit')
 
 
 def convert_irpe_deit(state_dict: Mapping[str, Tensor]) -> Converted:
