@@ -224,6 +224,16 @@ def test_weights_go_to_any_window_and_back_to_timm():
         assert torch.equal(state[name], value)
 
 
+@pytest.mark.parametrize('sharing', ['layer', 'stage'])
+def test_plain_weights_fit_where_an_encoding_is_added_to_the_bias(sharing):
+    plain = randomize(swin(rel_pos_sharing=sharing)).eval()
+    both = swin(rel_pos_sharing=sharing, rel_pos_encoding=IRPE).eval()  # whose tables start at 0
+    load_pretrained(both, plain.state_dict(), strict=False)
+    x = torch.randn(1, 3, 64, 50, dtype=torch.float64)
+    for out, expected in zip(both(x), plain(x), strict=True):
+        torch.testing.assert_close(out, expected)
+
+
 @pytest.mark.parametrize('options, message', [
     (dict(arch='v3-tiny'), "arch='v3-tiny' must be one of 'tiny', .*'v2-tiny'"),
     (dict(arch='v2-tiny', window_bias='cpb'), "window_bias='cpb' must be True, False or 'log_cpb'"),
