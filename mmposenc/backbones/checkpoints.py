@@ -182,7 +182,7 @@ def _move_biases(backbone: nn.Module, state: dict[str, Tensor]) -> dict[str, Ten
     own = set(backbone.state_dict())
     moved = {}
     for key, value in state.items():
-        combined = key.replace(f'.{_BIAS}', f'.encodings.0.{_BIAS}')
+        combined = re.sub(r'\brel_pos_encoding\.', 'rel_pos_encoding.encodings.0.', key)
         moved[combined if key not in own and combined in own else key] = value
     return moved
 
