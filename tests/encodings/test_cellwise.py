@@ -11,7 +11,7 @@ HEADS, DIMS = 2, 8
 #: What depends on more than the two cells: places in the sequence, the size of the grid.
 NOT_CELLWISE = {'ShawRPE sequence', 'HuangRPE sequence', 'TransformerXLRPE sequence',
                 'QueryAbsolute1D', 'QueryRelative1D', 'QueryRelative1D per head', 'CombinedRPE',
-                'LogSpacedCPB of any grid'}
+                'DecomposedRPE', 'DecomposedRPE resized', 'LogSpacedCPB of any grid'}
 
 
 @pytest.mark.parametrize('name', [*examples.RELATIVE, 'LogSpacedCPB of any grid'])
