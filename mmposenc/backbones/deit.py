@@ -13,7 +13,7 @@ from ..attention.conv_projection import ConvProjectionAttention
 from ..attention.multihead import MultiheadAttention
 from ..encodings.placement import EncodingConfigs, PlacedEncodings, Positions
 from ..encodings.sharing import share_encodings, shared_encodings
-from ..functional.masking import masked_mean, pad_map, tokens_to_map
+from ..functional.masking import masked_mean, pad_map, token_mask, tokens_to_map
 from ..image_sizes import get_img_shapes, mask_images
 from .checkpoints import PretrainedMixin
 from .layers import (
@@ -68,7 +68,7 @@ class DeiTBlock(nn.Module):
         """(B, L, C) -> (B, L, C); ``x_qk`` replaces ``x`` for queries and keys."""
         key_mask = None
         if padding_mask is not None:
-            key_mask = nn.functional.pad(padding_mask.flatten(1), (self.num_prefix_tokens, 0))
+            key_mask = token_mask(padding_mask, self.num_prefix_tokens)
         normed_qk = None if x_qk is None else self.norm1(x_qk)
         out = self.attn(self.norm1(x), hw_shape, key_mask, x_qk=normed_qk)
         x = x + self.drop_path(self.ls1(out))
