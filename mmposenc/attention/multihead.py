@@ -1,7 +1,7 @@
 """Multi-head self-attention on a grid of tokens, with any relative encoding."""
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -11,6 +11,9 @@ from ..encodings.build import build_encoding
 from ..functional.grids import GridLike, check_tokens
 from .core import Options, attend, attend_joint, checked_form
 from .linear import Linear
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 class MultiheadAttention(nn.Module):
@@ -84,9 +87,14 @@ class MultiheadAttention(nn.Module):
                 dtype is wrong.
         """
         grid = check_tokens(x, hw_shape, self.num_prefix_tokens)
-        options: Options = {
-            'key_padding_mask': key_padding_mask, 'need_weights': need_weights, 'form': self.form,
-            'dropout_p': self.attn_drop if self.training else 0.0}
+        return self._attend(x, x_qk, grid, key_padding_mask=key_padding_mask,
+                            need_weights=need_weights)
+
+    def _attend(self, x: Tensor, x_qk: Tensor | None, grid: GridLike, **options: Unpack[Options]
+                ) -> Tensor | tuple[Tensor, Tensor]:
+        """:meth:`forward` with arguments that were checked, and further options of attention."""
+        options['form'] = self.form
+        options['dropout_p'] = self.attn_drop if self.training else 0.0
         if x_qk is None:
             joint = self.qkv(x).view(*x.shape[:2], 3, self.num_heads, self.head_dims)
             out, weights = attend_joint(joint, self.rel_pos_encoding, grid, **options)
