@@ -222,9 +222,9 @@ def test_compiled_blocks(monkeypatch):
     """Blocks that would go image by image are left as they are; without masks they compile."""
     from mmposenc.engine.compiling import compile_regions
     small = dict(embed_dims=12, num_layers=1, num_heads=3, rel_pos_encoding=dict(type=ShareOfGrid))
-    with pytest.raises(ValueError, match='DeiT has no module of these classes'):
-        compile_regions(DeiT(mask_padding=True, **small), ('DeiTBlock',), backend='eager')
-    assert compile_regions(DeiT(**small), ('DeiTBlock',), backend='eager') == {'DeiTBlock': 1}
+    with pytest.raises(ValueError, match='ViT has no module of these classes'):
+        compile_regions(DeiT(mask_padding=True, **small), ('ViTBlock',), backend='eager')
+    assert compile_regions(DeiT(**small), ('ViTBlock',), backend='eager') == {'ViTBlock': 1}
     module, mask = MultiheadAttention(8, 2, rel_pos_encoding=ShareOfGrid()), padded(0)
     monkeypatch.setattr(torch.compiler, 'is_compiling', lambda: True)
     with pytest.raises(ValueError, match='image by image, which cannot be compiled'):
