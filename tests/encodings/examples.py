@@ -36,6 +36,10 @@ RELATIVE: dict[str, dict] = {
     'DecomposedRPE resized': dict(type='DecomposedRPE', grid_shape=(3, 4), shared_heads=False),
     'RotaryEmbedding2D': dict(type='RotaryEmbedding2D'),
     'RotaryEmbedding2D mixed': dict(type='RotaryEmbedding2D', mode='mixed'),
+    'RotaryEmbedding2D of DINOv3': dict(type='RotaryEmbedding2D', axes='yx', planes='halves',
+                                        normalize='separate'),
+    'RotaryEmbedding2D of EVA-02': dict(type='RotaryEmbedding2D', axes='yx', theta=10000.0,
+                                        reference_grid=(16, 16)),
     'CombinedRPE': dict(type='CombinedRPE', encodings=[
         dict(type='IRPE', rpe_on='qkv'), dict(type='RelativePositionBias'),
         dict(type='QueryRelative1D'), dict(type='QueryAbsolute1D'), dict(type='SASARPE')]),
