@@ -13,12 +13,13 @@ from ..checkpoint import convert_with_report, needed_options, recognise
 from ..checkpoint.recognition import SUPPORTED
 from ..checkpoint.rules import shown
 from ..encodings.absolute import LearnedPositionEmbedding
+from ..encodings.decomposed import DecomposedRPE
 from ..encodings.relative_bias import RelativePositionBias
-from ..functional.position_tables import resize_position_table
+from ..functional.position_tables import resize_axis_table, resize_position_table
 from ..mmengine_loading import CheckpointLoader
 
 #: Weights a classification checkpoint has and a feature extractor need not have, or the reverse.
-_CLASSIFIER = re.compile(r'norm\d?\.(weight|bias)|(.*\.)?(cls|dist)_token')
+_CLASSIFIER = re.compile(r'norm\d?\.(weight|bias)|(.*\.)?(cls|dist)_token|neck\.\d\.(weight|bias)')
 _BIAS = 'relative_position_bias_table'
 
 
@@ -162,6 +163,11 @@ def _resize_tables(backbone: nn.Module, state: dict[str, Tensor]) -> dict[str, T
     for name, module in backbone.named_modules():
         if isinstance(module, RelativePositionBias) and f'{name}.{_BIAS}' in state:
             state[f'{name}.{_BIAS}'] = _fit_biases(state[f'{name}.{_BIAS}'], module)
+        if isinstance(module, DecomposedRPE):
+            for key in (f'{name}.row_table', f'{name}.col_table'):
+                if key in state:
+                    wanted = module.get_parameter(key.rpartition('.')[2]).shape[-2]
+                    state[key] = resize_axis_table(state[key], wanted)
         key = f'{name}.pos_embed'
         if isinstance(module, LearnedPositionEmbedding) and key in state:
             table = state[key]

@@ -15,6 +15,7 @@ from .needs import needed_options
 from .pvt import convert_mmdet_pvt, convert_pvt, convert_twins
 from .recognition import recognise
 from .rules import Converted
+from .sam import convert_sam, sam_pairs
 from .shapes import check_shapes
 from .swin import convert_mm_swin, convert_swin
 from .vit import convert_irpe_deit, convert_mmpretrain_vit, convert_vit, vit_pairs
@@ -28,6 +29,7 @@ SOURCES: dict[str, Callable[[Mapping[str, Tensor]], Converted]] = {
     'irpe-detr': convert_irpe_detr,
     'deformable-detr': convert_deformable_detr,
     'swin': convert_swin,
+    'sam': convert_sam,
     'mmpretrain-vit': convert_mmpretrain_vit,
     'mmpretrain-swin': convert_mm_swin,
     'mmdet-swin': convert_mm_swin,
@@ -37,6 +39,7 @@ SOURCES: dict[str, Callable[[Mapping[str, Tensor]], Converted]] = {
 #: Classes of timm's models that this project's weights go back to, by the source that they come
 #: from; what has a mark of its own comes first.
 TIMM: dict[str, Family] = {
+    'sam': Family(sam_pairs, mark=r'backbone\.blocks\.\d+\.attn\.rel_pos_encoding\.row_table'),
     'deit': Family(vit_pairs, mark=r'backbone\.pos_encodings\.at\.before\.0\.pos_embed'),
 }
 
@@ -91,9 +94,10 @@ def convert(state_dict: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
         state_dict: the release's, without a wrapper such as ``{'model': ...}``.
         source: 'deit' (also DeiT III and timm's; a distilled model becomes that of a DeiTClsHead,
             ``head.layers.*``), 'irpe-deit', 'pvt', 'twins' (PVT + PEG + GAP, also timm's), 'swin'
-            (also timm's), or OpenMMLab's own 'mmpretrain-vit', 'mmpretrain-swin', 'mmdet-swin' and
-            'mmdet-pvt'. 'irpe-detr' (also plain DETR's release) and 'deformable-detr' give a
-            detector's state dict: ``encoder.*``, ``decoder.*`` and what else the file has.
+            (also timm's), 'sam' (also timm's, Hugging Face's, and ViTDet's), or OpenMMLab's own
+            'mmpretrain-vit', 'mmpretrain-swin', 'mmdet-swin' and 'mmdet-pvt'.
+            'irpe-detr' (also plain DETR's release) and 'deformable-detr' give a detector's state
+            dict: ``encoder.*``, ``decoder.*`` and what else the file has.
 
     Raises:
         ValueError: as :func:`convert_with_report`.

@@ -5,13 +5,14 @@ import re
 from collections.abc import Iterable
 
 SUPPORTED = ('supported are files of DeiT, DeiT III, iRPE-DeiT, PVT (v1), Twins-PCPVT, Swin (v1), '
-             'DETR, iRPE-DETR and Deformable DETR, and the models of timm, mmpretrain and mmdet '
-             'that docs/weights.md lists')
+             'SAM, ViTDet, DETR, iRPE-DETR and Deformable DETR, and the models of timm, '
+             'mmpretrain and mmdet that docs/weights.md lists')
 
 #: A name that files of this source have, and the source.
 _SIGNS = (
     (r'transformer\.level_embed', 'deformable-detr'),
     (r'transformer\.decoder\.layers\.0\.multihead_attn\.in_proj_weight', 'irpe-detr'),
+    (r'(?:image_encoder\.|vision_encoder\.|net\.)?(?:blocks|layers)\.\d+\.attn\.rel_pos_h', 'sam'),
     (r'patch_embed1\.proj\.weight', 'pvt'),
     (r'patch_embeds\.0\.proj\.weight', 'twins'),
     (r'layers\.0\.0\.projection\.weight', 'mmdet-pvt'),
