@@ -16,6 +16,7 @@ from ..encodings.sharing import share_encodings, shared_encodings
 from ..functional.masking import masked_mean, pad_map, tokens_to_map
 from ..image_sizes import get_img_shapes, mask_images
 from .checkpoints import PretrainedMixin
+from .layer_depth import LayerDepths
 from .layers import (
     MLP,
     DropPath,
@@ -75,7 +76,7 @@ class DeiTBlock(nn.Module):
         return x + self.drop_path(self.ls2(self.mlp(self.norm2(x))))
 
 
-class DeiT(PretrainedMixin, BaseModule):
+class DeiT(LayerDepths, PretrainedMixin, BaseModule):
     """Plain vision transformer (ViT, Dosovitskiy et al., ICLR 2021; DeiT, Touvron et al., ICML
     2021) with any position encoding (with :class:`~mmposenc.encodings.PEG` it is CPVT).
 

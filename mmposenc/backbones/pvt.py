@@ -15,6 +15,7 @@ from ..encodings.sharing import share_encodings, shared_encodings
 from ..functional.masking import every_cell, masked_mean, pad_map, tokens_to_map
 from ..image_sizes import get_img_shapes, mask_images
 from .checkpoints import PretrainedMixin
+from .layer_depth import LayerDepths
 from .layers import (
     MLP,
     DropPath,
@@ -107,7 +108,7 @@ class PVTStage(nn.Module):
         return block(*args)  # type: ignore[no-any-return]
 
 
-class PVT(PretrainedMixin, BaseModule):
+class PVT(LayerDepths, PretrainedMixin, BaseModule):
     """Pyramid Vision Transformer (Wang et al., ICCV 2021) with any position encoding.
 
     Args:

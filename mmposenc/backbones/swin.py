@@ -12,6 +12,7 @@ from ..encodings.sharing import share_encodings, shared_encodings
 from ..functional.masking import masked_mean, pad_map, tokens_to_map
 from ..image_sizes import get_img_shapes, mask_images
 from .checkpoints import PretrainedMixin
+from .layer_depth import LayerDepths
 from .layers import PatchEmbed, check_rates, init_transformer_weights, rising_rates
 from .swin_layers import PatchMerging, SwinBlock, SwinStage, Tokens
 
@@ -21,7 +22,7 @@ ARCHS: dict[str, tuple[int, tuple[int, ...], tuple[int, ...]]] = {
     'base': (128, (2, 2, 18, 2), (4, 8, 16, 32)), 'large': (192, (2, 2, 18, 2), (6, 12, 24, 48))}
 
 
-class Swin(PretrainedMixin, BaseModule):
+class Swin(LayerDepths, PretrainedMixin, BaseModule):
     """Swin Transformer (Liu et al., ICCV 2021) with any position encoding.
 
     Any image size works: patches, merged cells and windows are filled up with zeros to the right
