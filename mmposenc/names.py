@@ -58,6 +58,9 @@ CLASSES: dict[str, dict[str, str]] = {
     },
     'metric': {'DumpSegResults': 'engine.dump'},
     'optim_wrapper': {'AmpOptimWrapper': 'engine.amp'},
+    'optimizer wrapper constructor': {
+        'LayerDecayOptimWrapperConstructor': 'engine.layer_decay',
+    },
     'runner': {
         'FlexibleRunner': 'engine.sharding',
         'Runner': 'engine.runner',

@@ -12,6 +12,8 @@ from ..encodings.sharing import share_encodings, shared_encodings
 from ..functional.masking import masked_mean, pad_map, tokens_to_map
 from ..image_sizes import get_img_shapes, mask_images
 from .checkpoints import PretrainedMixin
+from .freezing import Freezing, freeze
+from .layer_depth import LayerDepths
 from .layers import PatchEmbed, check_rates, init_transformer_weights, rising_rates
 from .swin_layers import PatchMerging, SwinBlock, SwinStage, Tokens
 
@@ -21,7 +23,7 @@ ARCHS: dict[str, tuple[int, tuple[int, ...], tuple[int, ...]]] = {
     'base': (128, (2, 2, 18, 2), (4, 8, 16, 32)), 'large': (192, (2, 2, 18, 2), (6, 12, 24, 48))}
 
 
-class Swin(PretrainedMixin, BaseModule):
+class Swin(Freezing, LayerDepths, PretrainedMixin, BaseModule):
     """Swin Transformer (Liu et al., ICCV 2021) with any position encoding.
 
     Any image size works: patches, merged cells and windows are filled up with zeros to the right
@@ -61,6 +63,10 @@ class Swin(PretrainedMixin, BaseModule):
             let tokens attend to them: off, those are met number for number on any size.
         frozen_stages: 0 freezes the patch embedding, n also the first n stages; -1 trains all. An
             encoding they share with others is trained.
+        trainable: parts of names of parameters that are trained though frozen, as
+            'pos_encodings.at.after0' or 'rel_pos_encoding'.
+        frozen_dtype: 'bfloat16': frozen stages keep their matrices and compute in it, and give
+            float32 to what is trained.
         with_cp: recompute blocks in the backward pass to save memory.
         mask_padding: keep batch padding out: an image in a padded batch gives what it gives alone;
             maps are zero on its padding. Needs to know the images' sizes, see
@@ -100,6 +106,8 @@ class Swin(PretrainedMixin, BaseModule):
                  pad_small_map: bool | None = None,
                  mask_window_padding: bool = True,
                  frozen_stages: int = -1,
+                 trainable: Sequence[str] = (),
+                 frozen_dtype: str | None = None,
                  with_cp: bool = False,
                  mask_padding: bool = False,
                  init_cfg: dict[str, Any] | None = None) -> None:
@@ -141,7 +149,7 @@ class Swin(PretrainedMixin, BaseModule):
         for i in self.out_indices:
             self.add_module(f'norm{i}', nn.LayerNorm(dims * 2 ** i, eps=norm_eps))
         self.reset_parameters()
-        self._freeze()
+        self._start_freezing(trainable, frozen_dtype, self.stages)
 
     def reset_parameters(self) -> None:
         """Initialise as the release: the patch projection as torch does."""
@@ -173,7 +181,9 @@ class Swin(PretrainedMixin, BaseModule):
         for index in range(max(self.out_indices) + 1):
             stage = self.stages[index]
             last = index == max(self.out_indices)
-            out, (x, hw_shape, mask) = stage(x, hw_shape, mask, merge=not last)
+            with self._precision(index, x):
+                out, (x, hw_shape, mask) = stage(x, hw_shape, mask, merge=not last)
+            out, x = (self._full(out[0], index), *out[1:]), self._full(x, index)
             full_hw = stage.pos_encodings.out_hw_shape(full_hw)
             if index in self.out_indices:
                 outs.append(self._out(out, index, full_hw))
@@ -201,15 +211,7 @@ class Swin(PretrainedMixin, BaseModule):
         frozen += [getattr(self, f'norm{i}') for i in self.out_indices if i < self.frozen_stages]
         if self.frozen_stages > last:
             frozen += shared_encodings(self)
-        for module in frozen:
-            module.eval()
-            module.requires_grad_(False)
-
-    def train(self, mode: bool = True) -> Swin:
-        """Set the mode; what is frozen stays in evaluation."""
-        super().train(mode)
-        self._freeze()
-        return self
+        freeze(self, frozen, trainable=self.trainable)
 
 
 def _shift(window_size: int | tuple[int, int], block: int) -> tuple[int, int]:

@@ -14,6 +14,8 @@ from ..encodings.sharing import share_encodings, shared_encodings
 from ..functional.masking import masked_mean, pad_map, tokens_to_map
 from ..image_sizes import get_img_shapes, mask_images
 from .checkpoints import PretrainedMixin
+from .freezing import Freezing, freeze
+from .layer_depth import LayerDepths
 from .layers import PatchEmbed, check_rates, init_transformer_weights, rising_rates
 from .vit_archs import takes_arch
 from .vit_layers import (
@@ -28,7 +30,7 @@ from .vit_layers import (
 )
 
 
-class ViT(PretrainedMixin, BaseModule):
+class ViT(Freezing, LayerDepths, PretrainedMixin, BaseModule):
     """Plain vision transformer (ViT, Dosovitskiy et al., ICLR 2021; DeiT, Touvron et al., ICML
     2021) with any position encoding (with :class:`~mmposenc.encodings.PEG` it is CPVT); with its
     options DeiT III, DINOv2, the towers of CLIP and SigLIP, ViTDet's and SAM's image encoder.
@@ -86,6 +88,10 @@ class ViT(PretrainedMixin, BaseModule):
         frozen_stages: 0 freezes all that comes before the first block, n also the first n blocks;
             -1 trains all. An encoding they share with others is trained. ``num_layers`` is a full
             freeze: nothing is left to train, the last norm and shared encodings included.
+        trainable: parts of names of parameters that are trained though frozen, as
+            'pos_encodings.at.after0' or 'rel_pos_encoding'.
+        frozen_dtype: 'bfloat16': frozen blocks keep their matrices and compute in it, and give
+            float32 to what is trained.
         with_cp: recompute blocks in the backward pass to save memory.
         mask_padding: keep batch padding out: an image in a padded batch gives what it gives alone;
             maps are zero on its padding. Needs to know the images' sizes, see
@@ -135,6 +141,8 @@ class ViT(PretrainedMixin, BaseModule):
                  drop_path_rate: float = 0.0,
                  norm_eps: float = 1e-6,
                  frozen_stages: int = -1,
+                 trainable: Sequence[str] = (),
+                 frozen_dtype: str | None = None,
                  with_cp: bool = False,
                  mask_padding: bool = False,
                  init_cfg: dict[str, Any] | None = None) -> None:
@@ -190,7 +198,7 @@ class ViT(PretrainedMixin, BaseModule):
         self.norm = nn.LayerNorm(dims, eps=norm_eps) if has_norm else None
         self.neck = None if neck_channels is None else SAMNeck(dims, neck_channels)
         self.reset_parameters()
-        self._freeze()
+        self._start_freezing(trainable, frozen_dtype, self.blocks)
 
     def reset_parameters(self) -> None:
         """Initialise as DeiT: the patch projection as torch does, all else as
@@ -248,10 +256,11 @@ class ViT(PretrainedMixin, BaseModule):
             tokens, hw_shape, index - 1, num_prefix_tokens=self.num_prefix_tokens,
             padding_mask=mask)
         args = (tokens, hw_shape, mask, x_qk)
-        if self.with_cp and self.training and torch.is_grad_enabled():
-            return checkpoint(self.blocks[index], *args,  # type: ignore[no-any-return]
-                              use_reentrant=False)
-        return self.blocks[index](*args)  # type: ignore[no-any-return]
+        with self._precision(index, tokens):
+            if self.with_cp and self.training and torch.is_grad_enabled():
+                return checkpoint(self.blocks[index], *args,  # type: ignore[no-any-return]
+                                  use_reentrant=False)
+            return self.blocks[index](*args)  # type: ignore[no-any-return]
 
     def _map(self, tokens: Tensor, hw_shape: tuple[int, int], mask: Tensor | None, index: int
              ) -> Tensor:
@@ -287,17 +296,7 @@ class ViT(PretrainedMixin, BaseModule):
         if self.frozen_stages > self._last:
             frozen += shared_encodings(self)
             frozen += [each for each in (self.norm, self.neck) if each is not None]
-        for module in frozen:
-            module.eval()
-            module.requires_grad_(False)
-        for token in self._prefix():
-            token.requires_grad_(False)
-
-    def train(self, mode: bool = True) -> ViT:
-        """Set the mode; what is frozen stays in evaluation."""
-        super().train(mode)
-        self._freeze()
-        return self
+        freeze(self, frozen, self._prefix(), self.trainable)
 
 
 #: The name from before there were other models of this class.

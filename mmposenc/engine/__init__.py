@@ -18,6 +18,7 @@ from .launch import (
     test,
     train,
 )
+from .layer_decay import LayerDecayOptimWrapperConstructor
 from .loops import EpochBasedTrainLoop, IterBasedTrainLoop
 from .overrides import override
 from .processes import AverageLossHook
@@ -27,6 +28,6 @@ from .seeding import EpochSeedHook
 
 __all__ = ['AmpOptimWrapper', 'AverageLossHook', 'CheckpointHook', 'DumpSegResults',
            'EpochBasedTrainLoop', 'EpochSeedHook', 'GradientCheckHook', 'IterBasedTrainLoop',
-           'NotFinite', 'NotFiniteHook', 'ProgressBarHook', 'Runner', 'browse', 'build_runner',
-           'leave_process_group', 'load_config', 'override', 'prepare_testing',
-           'prepare_training', 'set_work_dir', 'test', 'train']
+           'LayerDecayOptimWrapperConstructor', 'NotFinite', 'NotFiniteHook', 'ProgressBarHook',
+           'Runner', 'browse', 'build_runner', 'leave_process_group', 'load_config', 'override',
+           'prepare_testing', 'prepare_training', 'set_work_dir', 'test', 'train']
