@@ -81,7 +81,7 @@ def resize_axis_table(table: Tensor, length: int) -> Tensor:
         return table
     if table.is_meta:
         return table.new_empty(*table.shape[:-2], length, table.shape[-1])
-    target = torch.full((1,), length, device=table.device)
+    target = torch.full((1,), length, dtype=torch.float64, device=table.device)
     with torch.autocast(table.device.type, enabled=False):
         return _resampling(source, target, length, 'bilinear', table.dtype)[0] @ table
 
