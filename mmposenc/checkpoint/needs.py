@@ -51,6 +51,27 @@ def _vision_transformer(state_dict: Mapping[str, Tensor]) -> list[str]:
         options.append('layer_scale_init_value=1e-6')
     if 'backbone.blocks.0.attn.qkv.bias' not in state_dict:
         options.append('qkv_bias=False')
-    if 'backbone.cls_token' not in state_dict:
+    tables = _decomposed(state_dict)
+    if tables:
+        options += tables
+    elif 'backbone.cls_token' not in state_dict:
         options.append("pool='gap'")
     return options
+
+
+def _decomposed(state_dict: Mapping[str, Tensor]) -> list[str]:
+    """Of ViTDet and SAM, whose blocks attend in windows where their tables are the shortest."""
+    lengths = {int(name.split('.')[2]): table.shape[-2] for name, table in state_dict.items()
+               if name.endswith('.attn.rel_pos_encoding.row_table')}
+    if not lengths:
+        return []
+    options = ['rel_pos_encoding.type=mmposenc.DecomposedRPE', 'pool=None']
+    window = min(lengths.values())
+    others = [str(block) for block, length in sorted(lengths.items()) if length > window]
+    if others:
+        options += [f'window_size={(window + 1) // 2}',
+                    f'global_blocks={",".join(others)},', 'mask_window_padding=False']
+    if 'backbone.norm.weight' not in state_dict:
+        options.append('final_norm=False')
+    neck = state_dict.get('backbone.neck.0.weight')
+    return options + ([] if neck is None else [f'neck_channels={neck.shape[0]}'])

@@ -16,9 +16,9 @@ _REASON = 'no part of the image encoder, which alone has a place here'
 _PREFIXES = ('image_encoder.', 'vision_encoder.', 'backbone.net.', 'net.', 'backbone.')
 #: Parts of names in SAM's release and Hugging Face's, and those of timm's in their place.
 _PARTS = ((r'^patch_embed\.projection\.', 'patch_embed.proj.'), (r'^layers\.', 'blocks.'),
-          (r'\.layer_norm([12])\.', r'.norm\1.'), (r'\.mlp\.lin([12])\.', r'.mlp.fc\1.'),
           (r'^neck\.conv1\.', 'neck.0.'), (r'^neck\.layer_norm1\.', 'neck.1.'),
-          (r'^neck\.conv2\.', 'neck.2.'), (r'^neck\.layer_norm2\.', 'neck.3.'))
+          (r'^neck\.conv2\.', 'neck.2.'), (r'^neck\.layer_norm2\.', 'neck.3.'),
+          (r'\.layer_norm([12])\.', r'.norm\1.'), (r'\.mlp\.lin([12])\.', r'.mlp.fc\1.'))
 
 
 def _cells(table: Tensor) -> Tensor:
