@@ -27,15 +27,17 @@ _VIT['giant'] = _sizes(1536, 40, 24)
 ARCHS: dict[str, _Options] = {name: _VIT[name] for name in ('tiny', 'small', 'base', 'large')}
 
 # DINOv2 (Oquab et al., TMLR 2024) and with registers (Darcet et al., ICLR 2024). Registers have no
-# place in the table.
+# place in the table. How tables are resized are the defaults of the release's hub.
 for _name in ('small', 'base', 'large', 'giant'):
     _dinov2 = dict(
         _VIT[_name], patch_size=14, img_size=518, class_token=True, layer_scale_init_value=1e-5,
-        pos_encoding=_table(num_prefix_embeds=1))
+        pos_encoding=_table(num_prefix_embeds=1, interpolation_offset=0.1))
     if _name == 'giant':
         _dinov2 |= dict(mlp='swiglu', mlp_hidden_dims=4096)
     ARCHS[f'dinov2-{_name}'] = _dinov2
-    ARCHS[f'dinov2-{_name}-reg'] = dict(_dinov2, register_tokens=4)
+    ARCHS[f'dinov2-{_name}-reg'] = dict(
+        _dinov2, register_tokens=4,
+        pos_encoding=_table(num_prefix_embeds=1, interpolation='bicubic_antialias'))
 
 # DeiT III (Touvron et al., ECCV 2022): a table of the cells alone.
 for _name, _size in {**{name: _VIT[name] for name in ('small', 'base', 'large')},
