@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ..encodings.base import RelativeEncoding
 from ..functional.grids import Grid, GridLike, as_grid
-from ..functional.masking import map_to_tokens, pad_map, tokens_to_map
+from ..functional.masking import every_cell, map_to_tokens, pad_map, token_mask, tokens_to_map
 from .core import attend, checked_form
 from .linear import Linear, some_channels
 from .multihead import build_relative_encoding
@@ -105,6 +105,7 @@ class SpatialReductionAttention(nn.Module):
         out, weights = attend(
             self._heads(self.q(queries), 1)[0], k, v, self.rel_pos_encoding, grid, key_grid,
             key_padding_mask=self._key_mask(padding_mask, key_grid),
+            query_padding_mask=self._query_mask(padding_mask),
             dropout_p=self.attn_drop if self.training else 0.0, need_weights=need_weights,
             form=self.form)
         out = self.proj_drop(self.proj(out.transpose(1, 2).flatten(2)))
@@ -143,9 +144,17 @@ class SpatialReductionAttention(nn.Module):
             return None
         if self.sr_ratio > 1:
             # Padding lies to the right and below: the first token of a cell is its last to go.
-            padding_mask = padding_mask[:, ::self.sr_ratio, ::self.sr_ratio]
-            padding_mask = padding_mask[:, :key_grid.height, :key_grid.width]
-        return F.pad(padding_mask.flatten(1), (self.num_prefix_tokens, 0), value=False)
+            padding_mask = every_cell(padding_mask, self.sr_ratio)
+            if not self.ceil_mode:
+                padding_mask = padding_mask[:, :key_grid.height, :key_grid.width]
+        return token_mask(padding_mask, self.num_prefix_tokens)
+
+    def _query_mask(self, padding_mask: Tensor | None) -> Tensor | None:
+        """Padding mask of the queries, (B, P + H*W), for an encoding that depends on their grid."""
+        encoding = self.rel_pos_encoding
+        if padding_mask is None or encoding is None or not encoding.follows_extent:
+            return None
+        return token_mask(padding_mask, self.num_prefix_tokens)
 
     def _heads(self, x: Tensor, parts: int) -> tuple[Tensor, ...]:
         """(B, L, parts*C) to ``parts`` tensors (B, heads, L, head_dims)."""

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from ..attention.conv_projection import ConvProjectionAttention
 from ..attention.multihead import MultiheadAttention
+from ..functional.masking import token_mask
 from ..functional.mlp import ACTIVATIONS
 from .layers import MLP, DropPath, LayerScale
 
@@ -56,7 +57,7 @@ class ViTBlock(nn.Module):
         """(B, L, C) -> (B, L, C); ``x_qk`` replaces ``x`` for queries and keys."""
         key_mask = None
         if padding_mask is not None:
-            key_mask = nn.functional.pad(padding_mask.flatten(1), (self.num_prefix_tokens, 0))
+            key_mask = token_mask(padding_mask, self.num_prefix_tokens)
         normed_qk = None if x_qk is None else self.norm1(x_qk)
         out = self.attn(self.norm1(x), hw_shape, key_mask, x_qk=normed_qk)
         x = x + self.drop_path(self.ls1(out))

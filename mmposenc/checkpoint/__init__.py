@@ -8,6 +8,9 @@ from torch import Tensor
 
 from .back import Family, back_to_timm
 from .deformable_detr import convert_deformable_detr
+from .eva import MARK as EVA_MARK
+from .eva import eva_pairs
+from .eva_names import convert_eva
 from .files import read_checkpoint, write_checkpoint
 from .irpe import convert_attention
 from .irpe_detr import convert_irpe_detr
@@ -38,6 +41,7 @@ SOURCES: dict[str, Callable[[Mapping[str, Tensor]], Converted]] = {
     'pvt': convert_pvt,
     'twins': convert_twins,
     'deit': convert_vit,
+    'eva': convert_eva,
     'dinov2': convert_dinov2,
     'huggingface-vit': convert_huggingface_vit,
     'huggingface-clip': convert_huggingface_clip,
@@ -56,6 +60,7 @@ SOURCES: dict[str, Callable[[Mapping[str, Tensor]], Converted]] = {
 #: from; what has a mark of its own comes first.
 TIMM: dict[str, Family] = {
     'deit': Family(vit_pairs, re.escape(TABLE), without_row),
+    'eva': Family(eva_pairs, EVA_MARK),
 }
 
 

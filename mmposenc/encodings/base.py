@@ -64,6 +64,10 @@ class RelativeEncoding(nn.Module, ABC):
     #: True if the terms of a pair depend on the two cells alone: not on the size of the grid, nor
     #: on numbers that tokens get from it. Attention may then leave padded cells out.
     cellwise: bool = False
+    #: True if terms or rotation depend on the size of the whole grid (positions as shares of it,
+    #: tables resized to it). With padding, attention then takes each image on the grid of its own
+    #: valid cells, so that it gives what it gives alone.
+    follows_extent: bool = False
 
     @abstractmethod
     def terms(self, q_grid: Grid, k_grid: Grid) -> Sequence[Term]:

@@ -34,6 +34,10 @@ RELATIVE: dict[str, dict] = {
     'QueryRelative2D': dict(type='QueryRelative2D'),
     'RotaryEmbedding2D': dict(type='RotaryEmbedding2D'),
     'RotaryEmbedding2D mixed': dict(type='RotaryEmbedding2D', mode='mixed'),
+    'RotaryEmbedding2D of DINOv3': dict(type='RotaryEmbedding2D', axes='yx', planes='halves',
+                                        normalize='separate'),
+    'RotaryEmbedding2D of EVA-02': dict(type='RotaryEmbedding2D', axes='yx', theta=10000.0,
+                                        reference_grid=(16, 16)),
     'CombinedRPE': dict(type='CombinedRPE', encodings=[
         dict(type='IRPE', rpe_on='qkv'), dict(type='RelativePositionBias'),
         dict(type='QueryRelative1D'), dict(type='QueryAbsolute1D'), dict(type='SASARPE')]),
