@@ -32,6 +32,7 @@ CLASSES: dict[str, dict[str, str]] = {
         'MSDeformAttnPixelDecoder': 'detr.pixel_decoders',
         'TransformerEncoderPixelDecoder': 'detr.pixel_decoders',
         'RetinaHead': 'heads.retina',
+        'ConcatPyramid': 'necks.concat_pyramid',
         'SimpleFeaturePyramid': 'necks.simple_feature_pyramid',
         'EncoderDecoder': 'segmentors.encoder_decoder',
     },
