@@ -39,6 +39,7 @@ CLASSES: dict[str, dict[str, str]] = {
     'dataset': {
         'ADE20KDataset': 'datasets.segmentation',
         'CocoDataset': 'datasets.coco',
+        'FewViews': 'datasets.views',
         'SegDataset': 'datasets.segmentation',
     },
     'transform': {
@@ -51,6 +52,7 @@ CLASSES: dict[str, dict[str, str]] = {
         'ClsVisualizationHook': 'engine.cls_visualization',
         'CompileHook': 'engine.compiling',
         'EpochSeedHook': 'engine.seeding',
+        'FeatureCacheHook': 'engine.feature_cache',
         'GradientCheckHook': 'engine.gradients',
         'NotFiniteHook': 'engine.finite',
         'ProgressBarHook': 'engine.progress',
