@@ -130,6 +130,7 @@ class CachedFeatures:
 
     def _features(self, image: Tensor) -> list[Tensor]:
         """Of one image (1, C, H, W), without the batch dimension."""
+        image = image.contiguous()  # strides may change the last bit of a convolution
         key = hash_tensors([image])
         found = self.store.read(self.weights, key)
         if found is None:
