@@ -4,7 +4,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..encodings.base import RelativeEncoding
