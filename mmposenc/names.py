@@ -33,12 +33,14 @@ CLASSES: dict[str, dict[str, str]] = {
         'MSDeformAttnPixelDecoder': 'detr.pixel_decoders',
         'TransformerEncoderPixelDecoder': 'detr.pixel_decoders',
         'RetinaHead': 'heads.retina',
+        'ConcatPyramid': 'necks.concat_pyramid',
         'SimpleFeaturePyramid': 'necks.simple_feature_pyramid',
         'EncoderDecoder': 'segmentors.encoder_decoder',
     },
     'dataset': {
         'ADE20KDataset': 'datasets.segmentation',
         'CocoDataset': 'datasets.coco',
+        'FewViews': 'datasets.views',
         'SegDataset': 'datasets.segmentation',
     },
     'transform': {
@@ -51,6 +53,7 @@ CLASSES: dict[str, dict[str, str]] = {
         'ClsVisualizationHook': 'engine.cls_visualization',
         'CompileHook': 'engine.compiling',
         'EpochSeedHook': 'engine.seeding',
+        'FeatureCacheHook': 'engine.feature_cache',
         'GradientCheckHook': 'engine.gradients',
         'NotFiniteHook': 'engine.finite',
         'ProgressBarHook': 'engine.progress',

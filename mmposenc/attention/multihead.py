@@ -3,14 +3,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..encodings.base import RelativeEncoding
 from ..encodings.build import build_encoding
 from ..functional.grids import GridLike, check_tokens
 from .core import Options, attend, attend_joint, checked_form
-from .linear import Linear, QVLinear
+from .linear import Linear, QVLinear, some_channels
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -117,10 +116,6 @@ class MultiheadAttention(nn.Module):
         out = self.proj(out if self.norm is None else self.norm(out))
         return self.proj_drop(out)  # type: ignore[no-any-return]
 
-    def _bias(self) -> Tensor | None:
-        """Of the joint projection."""
-        return self.qkv.joint_bias() if isinstance(self.qkv, QVLinear) else self.qkv.bias
-
     def _project(self, x: Tensor, x_qk: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """q, k, v, each (B, heads, L, head_dims)."""
         batch, length, _ = x.shape
@@ -128,11 +123,10 @@ class MultiheadAttention(nn.Module):
             raise ValueError(f'x_qk has shape {tuple(x_qk.shape)}; that of x, {tuple(x.shape)}, '
                              f'is required')
         split = 2 * self.embed_dims
-        bias = self._bias()
-        qk = F.linear(x_qk, self.qkv.weight[:split], None if bias is None else bias[:split])
-        q, k = qk.view(batch, length, 2, self.num_heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
-        v = F.linear(x, self.qkv.weight[split:], None if bias is None else bias[split:])
-        return q, k, v.view(batch, length, self.num_heads, -1).transpose(1, 2)
+        qk = some_channels(self.qkv, x_qk, slice(split))
+        q, k = qk.reshape(batch, length, 2, self.num_heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
+        v = some_channels(self.qkv, x, slice(split, None))
+        return q, k, v.reshape(batch, length, self.num_heads, -1).transpose(1, 2)
 
 
 def build_relative_encoding(cfg: RelativeEncoding | dict[str, Any], head_dims: int, num_heads: int,

@@ -137,9 +137,9 @@ def _new_encodings(backbone: nn.Module, missing: list[str]) -> list[str]:
 
 def _split_new(backbone: nn.Module, missing: list[str], encodings: list[str]
                ) -> tuple[list[str], list[str]]:
-    """Missing names, and those that may be new: as the backbone says, and of new encodings."""
+    """Missing names, and those that may be new: as the backbone says, LoRA, new encodings."""
     pattern = getattr(backbone, 'may_be_new', None)
-    new = [name for name in missing if name.startswith(tuple(encodings))
+    new = [name for name in missing if name.startswith(tuple(encodings)) or '.lora_' in name
            or (pattern and re.fullmatch(pattern, name))]
     return [name for name in missing if name not in new], new
 

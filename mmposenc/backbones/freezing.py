@@ -9,12 +9,13 @@ import torch
 from torch import nn
 
 from ..encodings.base import RelativeEncoding, TokenEncoding
+from .lora import add_lora
 
 DTYPES = (None, 'bfloat16')
 
 
 class Freezing:
-    """Gives a backbone ``train``, ``trainable`` and ``frozen_dtype``.
+    """Gives a backbone ``train``, ``trainable``, ``lora`` and ``frozen_dtype``.
 
     It has ``_freeze``, which calls :func:`freeze` with what its ``frozen_stages`` cover.
     """
@@ -25,15 +26,17 @@ class Freezing:
     #: What frozen blocks keep their matrices and compute in; None: as the others.
     frozen_dtype: str | None = None
 
-    def _start_freezing(self, trainable: Sequence[str], frozen_dtype: str | None,
-                        blocks: Sequence[nn.Module]) -> None:
+    def _start_freezing(self, blocks: Sequence[nn.Module], trainable: Sequence[str],
+                        lora: dict[str, Any] | None, frozen_dtype: str | None) -> None:
         """Check and set the options, and freeze; ``blocks`` is all that ``frozen_stages`` count.
 
         Raises:
             ValueError: for a dtype there is not, a name that nothing has, or nothing frozen.
+            ImportError: for ``lora`` without peft.
         """
         assert isinstance(self, nn.Module)
-        for name, value in (('trainable', tuple(trainable)), ('frozen_dtype', frozen_dtype)):
+        for name, value in (('trainable', tuple(trainable)), ('lora', lora),
+                            ('frozen_dtype', frozen_dtype)):
             if value and self.frozen_stages < 0:
                 raise ValueError(f'{name}={value!r} with frozen_stages=-1: nothing is frozen; set '
                                  f'frozen_stages')
@@ -45,9 +48,13 @@ class Freezing:
                                  f'parameter; such a name is '
                                  f'{next(name for name, _ in self.named_parameters())!r}')
         self.trainable, self.frozen_dtype = tuple(trainable), frozen_dtype
+        frozen = list(blocks[:self.frozen_stages]) if self.frozen_stages > 0 else []
+        if lora is not None:
+            add_lora(self, frozen, **lora)
+            self.trainable += ('.lora_',)
         self._freeze()
         if frozen_dtype is not None:
-            for block in blocks[:self.frozen_stages]:
+            for block in frozen:
                 _store_matrices(block, getattr(torch, frozen_dtype))
 
     def _precision(self, stage: int, x: torch.Tensor) -> AbstractContextManager[Any]:

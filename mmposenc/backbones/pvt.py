@@ -139,6 +139,8 @@ class PVT(Freezing, LayerDepths, PretrainedMixin, BaseModule):
             share with others is trained.
         trainable: parts of names of parameters that are trained though frozen, as
             'pos_encodings.at.after0' or 'rel_pos_encoding'.
+        lora: ``dict(r=8)``: low-rank matrices beside those of frozen stages, which are trained; see
+            :func:`~mmposenc.backbones.lora.add_lora`. Needs peft.
         frozen_dtype: 'bfloat16': frozen stages keep their matrices and compute in it, and give
             float32 to what is trained.
         with_cp: recompute blocks in the backward pass to save memory.
@@ -178,6 +180,7 @@ class PVT(Freezing, LayerDepths, PretrainedMixin, BaseModule):
                  pool: str | None = None,
                  frozen_stages: int = -1,
                  trainable: Sequence[str] = (),
+                 lora: dict[str, Any] | None = None,
                  frozen_dtype: str | None = None,
                  with_cp: bool = False,
                  mask_padding: bool = False,
@@ -227,7 +230,7 @@ class PVT(Freezing, LayerDepths, PretrainedMixin, BaseModule):
         share_encodings(rel_pos_sharing, self, list(self.stages))
         self.norm = None if pool is None else nn.LayerNorm(embed_dims[-1], eps=norm_eps)
         self.reset_parameters()
-        self._start_freezing(trainable, frozen_dtype, self.stages)
+        self._start_freezing(self.stages, trainable, lora, frozen_dtype)
 
     def reset_parameters(self) -> None:
         """Initialise as the release."""

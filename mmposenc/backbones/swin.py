@@ -65,6 +65,8 @@ class Swin(Freezing, LayerDepths, PretrainedMixin, BaseModule):
             encoding they share with others is trained.
         trainable: parts of names of parameters that are trained though frozen, as
             'pos_encodings.at.after0' or 'rel_pos_encoding'.
+        lora: ``dict(r=8)``: low-rank matrices beside those of frozen stages, which are trained; see
+            :func:`~mmposenc.backbones.lora.add_lora`. Needs peft.
         frozen_dtype: 'bfloat16': frozen stages keep their matrices and compute in it, and give
             float32 to what is trained.
         with_cp: recompute blocks in the backward pass to save memory.
@@ -107,6 +109,7 @@ class Swin(Freezing, LayerDepths, PretrainedMixin, BaseModule):
                  mask_window_padding: bool = True,
                  frozen_stages: int = -1,
                  trainable: Sequence[str] = (),
+                 lora: dict[str, Any] | None = None,
                  frozen_dtype: str | None = None,
                  with_cp: bool = False,
                  mask_padding: bool = False,
@@ -149,7 +152,7 @@ class Swin(Freezing, LayerDepths, PretrainedMixin, BaseModule):
         for i in self.out_indices:
             self.add_module(f'norm{i}', nn.LayerNorm(dims * 2 ** i, eps=norm_eps))
         self.reset_parameters()
-        self._start_freezing(trainable, frozen_dtype, self.stages)
+        self._start_freezing(self.stages, trainable, lora, frozen_dtype)
 
     def reset_parameters(self) -> None:
         """Initialise as the release: the patch projection as torch does."""

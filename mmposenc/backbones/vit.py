@@ -90,6 +90,8 @@ class ViT(Freezing, LayerDepths, PretrainedMixin, BaseModule):
             freeze: nothing is left to train, the last norm and shared encodings included.
         trainable: parts of names of parameters that are trained though frozen, as
             'pos_encodings.at.after0' or 'rel_pos_encoding'.
+        lora: ``dict(r=8)``: low-rank matrices beside those of frozen blocks, which are trained; see
+            :func:`~mmposenc.backbones.lora.add_lora`. Needs peft.
         frozen_dtype: 'bfloat16': frozen blocks keep their matrices and compute in it, and give
             float32 to what is trained.
         with_cp: recompute blocks in the backward pass to save memory.
@@ -142,6 +144,7 @@ class ViT(Freezing, LayerDepths, PretrainedMixin, BaseModule):
                  norm_eps: float = 1e-6,
                  frozen_stages: int = -1,
                  trainable: Sequence[str] = (),
+                 lora: dict[str, Any] | None = None,
                  frozen_dtype: str | None = None,
                  with_cp: bool = False,
                  mask_padding: bool = False,
@@ -198,7 +201,7 @@ class ViT(Freezing, LayerDepths, PretrainedMixin, BaseModule):
         self.norm = nn.LayerNorm(dims, eps=norm_eps) if has_norm else None
         self.neck = None if neck_channels is None else SAMNeck(dims, neck_channels)
         self.reset_parameters()
-        self._start_freezing(trainable, frozen_dtype, self.blocks)
+        self._start_freezing(self.blocks, trainable, lora, frozen_dtype)
 
     def reset_parameters(self) -> None:
         """Initialise as DeiT: the patch projection as torch does, all else as

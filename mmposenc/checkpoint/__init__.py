@@ -8,6 +8,9 @@ from torch import Tensor
 
 from .back import Family, back_to_timm
 from .deformable_detr import convert_deformable_detr
+from .eva import MARK as EVA_MARK
+from .eva import eva_pairs
+from .eva_names import convert_eva
 from .files import read_checkpoint, write_checkpoint
 from .irpe import convert_attention
 from .irpe_detr import convert_irpe_detr
@@ -39,6 +42,7 @@ SOURCES: dict[str, Callable[[Mapping[str, Tensor]], Converted]] = {
     'pvt': convert_pvt,
     'twins': convert_twins,
     'deit': convert_vit,
+    'eva': convert_eva,
     'dinov2': convert_dinov2,
     'huggingface-vit': convert_huggingface_vit,
     'huggingface-clip': convert_huggingface_clip,
@@ -59,6 +63,7 @@ SOURCES: dict[str, Callable[[Mapping[str, Tensor]], Converted]] = {
 TIMM: dict[str, Family] = {
     'sam': Family(sam_pairs, r'backbone\.blocks\.\d+\.attn\.rel_pos_encoding\.row_table'),
     'deit': Family(vit_pairs, re.escape(TABLE), without_row),
+    'eva': Family(eva_pairs, EVA_MARK),
 }
 
 
