@@ -15,6 +15,7 @@ CLASSES: dict[str, dict[str, str]] = {
     'model': {
         'CPResNet': 'backbones.resnet',
         'DeiT': 'backbones.vit',
+        'LayerNorm2d': 'backbones.layers',
         'PVT': 'backbones.pvt',
         'Swin': 'backbones.swin',
         'ViT': 'backbones.vit',

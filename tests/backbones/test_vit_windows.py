@@ -12,6 +12,8 @@ from torch import nn
 from mmposenc.attention import MultiheadAttention, PlainWindowAttention
 from mmposenc.backbones import ViT, load_pretrained
 from mmposenc.checkpoint import convert
+from mmposenc.engine.compiling import compile_regions
+from mmposenc.visualization import record_attention
 
 SIZES = dict(patch_size=4, embed_dims=16, num_layers=4, num_heads=2)
 SAM = dict(**SIZES, img_size=28, pool=None, final_norm=False, window_size=3, global_blocks=(1, 3),
@@ -208,6 +210,22 @@ def test_explicit_arguments_win():
 def test_bad_options(options, message):
     with pytest.raises(ValueError, match=message):
         ViT(**{**SAM, **options})
+
+
+def test_compiling_leaves_windows_as_they_are():
+    """Only the two global blocks are compiled; tracing windows of any size took minutes."""
+    assert compile_regions(ViT(**SAM), ('ViTBlock',), backend='eager') == {'ViTBlock': 2}
+
+
+def test_figures_show_the_window_that_holds_a_place():
+    """10 rows of 11 cells in windows of 3: row 7, column 4 lies in window (2, 1) at (1, 1)."""
+    model = randomize(ViT(**SAM))
+    with record_attention(model, (0.7, 0.4)) as records, torch.no_grad():
+        model(torch.randn(1, 3, 40, 44, dtype=torch.float64))
+    assert [record.window for record in records] == [(2, 1), None, (2, 1), None]
+    assert records[0].cell == (1, 1) and records[0].hw_shape == records[0].key_shape == (3, 3)
+    assert records[1].cell == (7, 4) and records[1].hw_shape == (10, 11)
+    assert records[0].terms is not None and records[0].weights.sum((1, 2)) == pytest.approx(1.0)
 
 
 def test_bad_masks():

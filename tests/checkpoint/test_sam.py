@@ -7,6 +7,7 @@ import mmposenc  # noqa: F401
 # isort: split
 import pytest
 import torch
+from timm.models.vision_transformer import VisionTransformer
 from timm.models.vision_transformer_sam import VisionTransformerSAM
 from torch import nn
 
@@ -114,6 +115,18 @@ def test_another_size_and_no_neck() -> None:
             got = encoding.row_table if axis == 'h' else encoding.col_table
             torch.testing.assert_close(got, expected)
     assert model.pos_encodings.encodings(-1)[0].pos_embed.shape == (1, 40, 16)
+
+
+def test_vitdet_starts_from_a_plain_transformer() -> None:
+    """MAE's files: relative positions are new, the class token and the last norm are left out."""
+    plain = VisionTransformer(img_size=16, patch_size=4, embed_dim=16, depth=2, num_heads=2,
+                              num_classes=0)
+    table = dict(type='mmposenc.LearnedPositionEmbedding', grid_shape=(4, 4))
+    model = ViT(**{**SMALL, 'pos_encoding': table})
+    load_pretrained(model, plain.state_dict())
+    assert torch.equal(model.blocks[1].mlp.fc2.weight, plain.blocks[1].mlp.fc2.weight)
+    assert torch.equal(model.pos_encodings.encodings(-1)[0].pos_embed, plain.pos_embed[:, 1:])
+    assert not model.blocks[1].attn.rel_pos_encoding.row_table.any()
 
 
 def test_needs_and_back() -> None:
