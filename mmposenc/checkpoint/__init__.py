@@ -16,7 +16,7 @@ from .irpe import convert_attention
 from .irpe_detr import convert_irpe_detr
 from .loading import load_checkpoint
 from .needs import needed_options
-from .pvt import convert_mmdet_pvt, convert_pvt, convert_twins
+from .pvt import convert_mmdet_pvt, convert_pvt, convert_twins, twins_pairs
 from .recognition import recognise
 from .rules import Converted
 from .sam import convert_sam, sam_pairs
@@ -62,6 +62,7 @@ SOURCES: dict[str, Callable[[Mapping[str, Tensor]], Converted]] = {
 #: from; what has a mark of its own comes first.
 TIMM: dict[str, Family] = {
     'sam': Family(sam_pairs, r'backbone\.blocks\.\d+\.attn\.rel_pos_encoding\.row_table'),
+    'twins': Family(twins_pairs, r'backbone\.stages\.\d\.pos_encodings\.at\.after0\..*'),
     'deit': Family(vit_pairs, re.escape(TABLE), without_row),
     'eva': Family(eva_pairs, EVA_MARK),
 }

@@ -7,6 +7,8 @@ import torch
 from torch import Tensor
 
 from .eva import eva_options
+from .sam import sam_options
+from .vit_options import vit_arch
 
 _TABLE = 'backbone.pos_encodings.at.before.0.pos_embed'
 
@@ -18,8 +20,8 @@ def needed_options(state_dict: Mapping[str, Tensor]) -> list[str]:
         state_dict: as :func:`mmposenc.checkpoint.convert` gives it.
 
     Returns:
-        'model.backbone.layer_scale_init_value=1e-6', ...; sizes that ``arch`` chooses are not
-        among them.
+        'model.backbone.arch=dinov2-small-reg', or 'model.backbone.layer_scale_init_value=1e-6', ...
+        where there is no such arch; sizes of DeiT's archs are not among them.
     """
     options = []
     if 'backbone.blocks.0.attn.qkv.weight' in state_dict:
@@ -35,10 +37,12 @@ def needed_options(state_dict: Mapping[str, Tensor]) -> list[str]:
 
 
 def _vision_transformer(state_dict: Mapping[str, Tensor]) -> list[str]:
-    if rotary := eva_options(state_dict):
-        return rotary
-    options = []
+    if known := eva_options(state_dict) or sam_options(state_dict):
+        return known
     patches = state_dict.get('backbone.patch_embed.projection.weight')
+    if patches is not None and (arch := vit_arch(state_dict)):
+        return arch
+    options = []
     table = state_dict.get(_TABLE)
     patch_size = 16 if patches is None else int(patches.shape[-1])
     if patch_size != 16:
@@ -51,31 +55,29 @@ def _vision_transformer(state_dict: Mapping[str, Tensor]) -> list[str]:
         side = int(table.shape[1] ** 0.5)
         if side * patch_size != 224:
             options.append(f'img_size={side * patch_size}')
+    if 'backbone.norm_pre.weight' in state_dict:
+        options.append('pre_norm=True')
+    if 'backbone.register_tokens' in state_dict:
+        options.append(f'register_tokens={state_dict["backbone.register_tokens"].shape[1]}')
     if 'backbone.blocks.0.ls1.gamma' in state_dict:
         options.append('layer_scale_init_value=1e-6')
-    if 'backbone.blocks.0.attn.qkv.bias' not in state_dict:
+    if 'backbone.blocks.0.mlp.fc2.weight' in state_dict:
+        options += _mlp(state_dict)
+    if 'backbone.blocks.0.attn.qkv.q_bias' in state_dict:
+        options.append('qkv_bias=qv')
+    elif 'backbone.blocks.0.attn.qkv.bias' not in state_dict:
         options.append('qkv_bias=False')
-    tables = _decomposed(state_dict)
-    if tables:
-        options += tables
-    elif 'backbone.cls_token' not in state_dict:
+    if 'backbone.cls_token' not in state_dict:
         options.append("pool='gap'")
+    if 'backbone.fc_norm.weight' in state_dict:
+        options.append('final_norm=pooled')
     return options
 
 
-def _decomposed(state_dict: Mapping[str, Tensor]) -> list[str]:
-    """Of ViTDet and SAM, whose blocks attend in windows where their tables are the shortest."""
-    lengths = {int(name.split('.')[2]): table.shape[-2] for name, table in state_dict.items()
-               if name.endswith('.attn.rel_pos_encoding.row_table')}
-    if not lengths:
-        return []
-    options = ['rel_pos_encoding.type=mmposenc.DecomposedRPE', 'pool=None']
-    window = min(lengths.values())
-    others = [str(block) for block, length in sorted(lengths.items()) if length > window]
-    if others:
-        options += [f'window_size={(window + 1) // 2}',
-                    f'global_blocks={",".join(others)},', 'mask_window_padding=False']
-    if 'backbone.norm.weight' not in state_dict:
-        options.append('final_norm=False')
-    neck = state_dict.get('backbone.neck.0.weight')
-    return options + ([] if neck is None else [f'neck_channels={neck.shape[0]}'])
+def _mlp(state_dict: Mapping[str, Tensor]) -> list[str]:
+    """Gates, whose first layer is twice as wide as what the second takes; and another width than
+    four times the channels."""
+    first = state_dict.get('backbone.blocks.0.mlp.fc1.weight')
+    dims, hidden = state_dict['backbone.blocks.0.mlp.fc2.weight'].shape
+    gates = first is not None and first.shape[0] == 2 * hidden
+    return ['mlp=swiglu'] * gates + [f'mlp_hidden_dims={hidden}'] * (hidden != 4 * dims)

@@ -20,6 +20,9 @@ _PARTS = ((r'^patch_embed\.projection\.', 'patch_embed.proj.'), (r'^layers\.', '
           (r'^neck\.conv2\.', 'neck.2.'), (r'^neck\.layer_norm2\.', 'neck.3.'),
           (r'\.layer_norm([12])\.', r'.norm\1.'), (r'\.mlp\.lin([12])\.', r'.mlp.fc\1.'))
 
+#: Names of sizes by channels and blocks.
+_SIZES = {(768, 12): 'base', (1024, 24): 'large', (1280, 32): 'huge'}
+
 
 def _cells(table: Tensor) -> Tensor:
     """(1, H, W, C) as (1, H * W, C). ViTDet's has that form and an entry of a class token, which
@@ -75,3 +78,33 @@ def _timm_name(name: str) -> str:
     for pattern, text in _PARTS:
         name = re.sub(pattern, text, name)
     return name
+
+
+def sam_options(state_dict: Mapping[str, Tensor]) -> list[str]:
+    """Options that these models need, those of ``backbone``; of other weights none.
+
+    Blocks attend in windows where their tables of offsets are the shortest.
+    """
+    lengths = {int(name.split('.')[2]): table.shape[-2] for name, table in state_dict.items()
+               if re.fullmatch(r'backbone\.blocks\.\d+\.attn\.rel_pos_encoding\.row_table', name)}
+    patches = state_dict.get('backbone.patch_embed.projection.weight')
+    if not lengths or patches is None:
+        return []
+    window, side = ((length + 1) // 2 for length in (min(lengths.values()), max(lengths.values())))
+    table = state_dict.get(TABLE)
+    cells = 0 if table is None else round(table.shape[1] ** 0.5)
+    size = _SIZES.get((patches.shape[0], len(lengths)))
+    if size and window == 14 and cells:
+        options = [f'arch={"vitdet" if cells == 14 else "sam"}-{size}']
+    else:
+        others = [str(block) for block, length in sorted(lengths.items())
+                  if (length + 1) // 2 > window]
+        options = ['pool=None', 'mask_window_padding=False',
+                   'rel_pos_encoding.type=mmposenc.DecomposedRPE']
+        options += [f'window_size={window}', f'global_blocks={",".join(others)},'] * bool(others)
+        options += [] if 'backbone.norm.weight' in state_dict else ['final_norm=False']
+        options += [] if patches.shape[-1] == 16 else [f'patch_size={patches.shape[-1]}']
+    if not (options[0].startswith('arch') and side * patches.shape[-1] == 1024):
+        options.append(f'img_size={side * patches.shape[-1]}')
+    neck = state_dict.get('backbone.neck.0.weight')
+    return options + ([] if neck is None else [f'neck_channels={neck.shape[0]}'])

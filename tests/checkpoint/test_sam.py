@@ -132,6 +132,7 @@ def test_vitdet_starts_from_a_plain_transformer() -> None:
 def test_needs_and_back() -> None:
     ours = convert(timms(), 'sam')
     needs = needed_options(ours)
+    assert {'model.backbone.patch_size=4', 'model.backbone.img_size=28'} <= set(needs)
     assert {'model.backbone.window_size=3', 'model.backbone.global_blocks=1,',
             'model.backbone.rel_pos_encoding.type=mmposenc.DecomposedRPE',
             'model.backbone.mask_window_padding=False', 'model.backbone.final_norm=False',
@@ -141,6 +142,17 @@ def test_needs_and_back() -> None:
     table = 'backbone.pos_encodings.at.before.0.pos_embed'
     with pytest.raises(ValueError, match='pos_embed has 45 cells; a square number is required'):
         convert_back({**ours, table: torch.ones(1, 45, 16)})
+
+
+@pytest.mark.parametrize(('arch', 'options', 'expected'), [
+    ('sam-base', {}, ['arch=sam-base']), ('vitdet-large', {}, ['arch=vitdet-large']),
+    ('sam-huge', dict(img_size=512, neck_channels=256),
+     ['arch=sam-huge', 'img_size=512', 'neck_channels=256'])])
+def test_archs_are_told_by_shapes(arch, options, expected) -> None:
+    with torch.device('meta'):
+        state = ViT(arch, **options).state_dict()
+    assert needed_options({f'backbone.{name}': value for name, value in state.items()}) == [
+        f'model.backbone.{option}' for option in expected]
 
 
 def test_what_has_no_place_is_named() -> None:
