@@ -4,14 +4,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..encodings.base import RelativeEncoding
 from ..functional.grids import Grid, GridLike, as_grid
 from ..functional.masking import every_cell, map_to_tokens, pad_map, token_mask, tokens_to_map
 from .core import attend, checked_form
-from .linear import Linear
+from .linear import Linear, some_channels
 from .multihead import build_relative_encoding
 
 
@@ -158,13 +157,12 @@ class SpatialReductionAttention(nn.Module):
 
     def _heads(self, x: Tensor, parts: int) -> tuple[Tensor, ...]:
         """(B, L, parts*C) to ``parts`` tensors (B, heads, L, head_dims)."""
-        split = x.view(*x.shape[:2], parts, self.num_heads, -1).permute(2, 0, 3, 1, 4)
+        split = x.reshape(*x.shape[:2], parts, self.num_heads, -1).permute(2, 0, 3, 1, 4)
         return split.unbind(0)
 
     def _split_key_value(self, x: Tensor, x_qk: Tensor) -> tuple[Tensor, Tensor]:
         """Keys from one set of tokens, values from the other."""
         dims = self.embed_dims
-        bias_k, bias_v = (None, None) if self.kv.bias is None else self.kv.bias.view(2, dims)
-        k = F.linear(x_qk, self.kv.weight[:dims], bias_k)
-        v = F.linear(x, self.kv.weight[dims:], bias_v)
+        k = some_channels(self.kv, x_qk, slice(dims))
+        v = some_channels(self.kv, x, slice(dims, None))
         return self._heads(k, 1)[0], self._heads(v, 1)[0]

@@ -86,6 +86,17 @@ for _name, _size in {'small': _VIT['small'], 'medium': _sizes(512, 12, 8),
         ARCHS[f'srelpos-{_name}'] = dict(_relpos, rel_pos_sharing='all',
                                          rel_pos_encoding=_log_cpb(_size['embed_dims']))
 
+# ViTDet (Li et al., ECCV 2022) and SAM's image encoder (Kirillov et al., ICCV 2023): windows, and
+# four blocks that attend to all. ViTDet's table is that of its pretraining at 224.
+for _name, _size, _global in (('base', _VIT['base'], (2, 5, 8, 11)),
+                              ('large', _VIT['large'], (5, 11, 17, 23)),
+                              ('huge', _sizes(1280, 32, 16), (7, 15, 23, 31))):
+    _sam = dict(_size, img_size=1024, pool=None, final_norm=False, window_size=14,
+                global_blocks=_global, mask_window_padding=False, pos_encoding=_table(),
+                rel_pos_encoding=dict(type='mmposenc.DecomposedRPE'))
+    ARCHS[f'sam-{_name}'] = _sam
+    ARCHS[f'vitdet-{_name}'] = dict(_sam, pos_encoding=_table(grid_shape=(14, 14)))
+
 # DINOv3 (Simeoni et al., 2025). Tokens in front of the patches have no place, and keys no bias; the
 # rescaling of coordinates acts in training alone.
 for _name, _size in {

@@ -27,6 +27,7 @@ from .needs import needed_options
 from .pvt import convert_mmdet_pvt, convert_pvt, convert_twins, twins_pairs
 from .recognition import recognise
 from .rules import Converted
+from .sam import convert_sam, sam_pairs
 from .shapes import check_shapes
 from .swin import convert_mm_swin, convert_swin, swin_pairs
 from .vit import (
@@ -62,6 +63,7 @@ SOURCES: dict[str, Callable[[Mapping[str, Tensor]], Converted]] = {
     'mmpretrain-beit': convert_mm_beit,
     'relpos': convert_relpos,
     'swin': convert_swin,
+    'sam': convert_sam,
     'mmpretrain-vit': convert_mmpretrain_vit,
     'mmpretrain-swin': convert_mm_swin,
     'mmdet-swin': convert_mm_swin,
@@ -72,6 +74,7 @@ SOURCES: dict[str, Callable[[Mapping[str, Tensor]], Converted]] = {
 #: from; what has a mark of its own comes first.
 TIMM: dict[str, Family] = {
     'swin': Family(swin_pairs, mark=r'backbone\.stages\.\d+\.blocks\.\d+\.attn\.w_msa\..*'),
+    'sam': Family(sam_pairs, r'backbone\.blocks\.\d+\.attn\.rel_pos_encoding\.row_table'),
     'twins': Family(twins_pairs, r'backbone\.stages\.\d\.pos_encodings\.at\.after0\..*'),
     'beit': Family(beit_pairs, mark=r'backbone\..*rel_pos_encoding\.prefix_bias'),
     'relpos': Family(relpos_pairs, mark=r'backbone\..*rel_pos_encoding\..*'),
@@ -131,11 +134,12 @@ def convert(state_dict: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
         source: 'deit' (also DeiT III, MAE and timm's; a distilled model becomes that of a
             DeiTClsHead, ``head.layers.*``), 'dinov2', 'huggingface-vit' (also DeiT and Dinov2),
             'huggingface-clip' (also SigLIP), 'clip' (OpenAI's and open_clip's), 'eva' (DINOv3,
-            EVA-02 and RoPE-ViT, also timm's and DINOv3 of Hugging Face), 'irpe-deit', 'pvt',
-            'twins' (PVT + PEG + GAP, also timm's), 'swin' (V1 and V2, also timm's and Hugging
-            Face's), or OpenMMLab's own 'mmpretrain-vit', 'mmpretrain-swin', 'mmdet-swin' and
-            'mmdet-pvt'. 'irpe-detr' (also plain DETR's release) and 'deformable-detr' give a
-            detector's state dict: ``encoder.*``, ``decoder.*`` and what else the file has.
+            EVA-02 and RoPE-ViT, also timm's and DINOv3 of Hugging Face), 'sam' (also timm's,
+            Hugging Face's, and ViTDet's), 'irpe-deit', 'pvt', 'twins' (PVT + PEG + GAP, also
+            timm's), 'swin' (V1 and V2, also timm's and Hugging Face's), or OpenMMLab's own
+            'mmpretrain-vit', 'mmpretrain-swin', 'mmdet-swin' and 'mmdet-pvt'. 'irpe-detr' (also
+            plain DETR's release) and 'deformable-detr' give a detector's state dict:
+            ``encoder.*``, ``decoder.*`` and what else the file has.
 
     Raises:
         ValueError: as :func:`convert_with_report`.

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from .eva import eva_arch
+from .sam import sam_options
 from .vit_options import vit_arch
 
 _TABLE = 'backbone.pos_encodings.at.before.0.pos_embed'
@@ -40,6 +41,8 @@ def needed_options(state_dict: Mapping[str, Tensor]) -> list[str]:
 
 def _vision_transformer(state_dict: Mapping[str, Tensor]) -> list[str]:
     patches = state_dict.get('backbone.patch_embed.projection.weight')
+    if known := sam_options(state_dict):
+        return known
     if patches is not None and (arch := eva_arch(state_dict) or vit_arch(state_dict)):
         return arch
     options = []

@@ -5,9 +5,9 @@ import re
 from collections.abc import Iterable
 
 SUPPORTED = ('supported are files of DeiT, DeiT III, MAE, DINOv2, CLIP, SigLIP, DINOv3, EVA-02, '
-             'RoPE-ViT, BEiT, iRPE-DeiT, PVT (v1), Twins-PCPVT, Swin, DETR, iRPE-DETR and '
-             'Deformable DETR, and the models of timm, mmpretrain, mmdet and Hugging Face that '
-             'docs/weights.md lists')
+             'RoPE-ViT, BEiT, SAM, ViTDet, iRPE-DeiT, PVT (v1), Twins-PCPVT, Swin, DETR, '
+             'iRPE-DETR and Deformable DETR, and the models of timm, mmpretrain, mmdet and '
+             'Hugging Face that docs/weights.md lists')
 
 #: A name that files of one source alone have, and the source: these decide, whatever else there is.
 _MARKS = (
@@ -25,6 +25,7 @@ _MARKS = (
 _SIGNS = (
     (r'transformer\.level_embed', 'deformable-detr'),
     (r'transformer\.decoder\.layers\.0\.multihead_attn\.in_proj_weight', 'irpe-detr'),
+    (r'(?:image_encoder\.|vision_encoder\.|net\.)?(?:blocks|layers)\.\d+\.attn\.rel_pos_h', 'sam'),
     (r'patch_embed1\.proj\.weight', 'pvt'),
     (r'patch_embeds\.0\.proj\.weight', 'twins'),
     (r'layers\.0\.0\.projection\.weight', 'mmdet-pvt'),

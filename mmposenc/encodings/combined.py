@@ -74,6 +74,11 @@ class CombinedRPE(RelativeEncoding):
         for encoding in self._members():
             encoding.reset_parameters()
 
+    def start_at_zero(self) -> None:
+        """Every encoding."""
+        for encoding in self._members():
+            encoding.start_at_zero()
+
     def position_tables(self) -> Iterator[tuple[str, nn.Parameter]]:
         """Tables of every encoding."""
         for index, encoding in enumerate(self._members()):

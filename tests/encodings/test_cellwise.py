@@ -14,8 +14,9 @@ NOT_CELLWISE = {'ShawRPE sequence', 'HuangRPE sequence', 'TransformerXLRPE seque
                 'QueryAbsolute1D', 'QueryRelative1D', 'QueryRelative1D per head', 'CombinedRPE',
                 'LogSpacedCPB of any grid'}
 #: What depends on the size of the grid, and attention computes on each image's own.
-FOLLOWS_EXTENT = {'RotaryEmbedding2D of DINOv3', 'RotaryEmbedding2D of EVA-02',
-                  'LogSpacedCPB of any grid', 'RelativePositionBias geometric'}
+FOLLOWS_EXTENT = {'RotaryEmbedding2D of DINOv3', 'RotaryEmbedding2D of EVA-02', 'DecomposedRPE',
+                  'DecomposedRPE resized', 'LogSpacedCPB of any grid',
+                  'RelativePositionBias geometric'}
 NOT_CELLWISE |= FOLLOWS_EXTENT
 
 
