@@ -4,6 +4,7 @@ import torch
 from golden import TOLERANCE, load_golden
 
 import mmposenc  # noqa: F401  (before mmdet)
+from mmposenc import backbones
 from mmposenc.backbones import Swin, load_pretrained
 from mmposenc.checkpoint import convert
 
@@ -239,7 +240,7 @@ def test_resolves_by_name_from_every_scope():
         for name, sizes in (('Swin', SIZES), ('DeiT', dict(embed_dims=8, num_layers=1,
                                                            num_heads=2))):
             model = registry.MODELS.build(dict(type=f'mmposenc.{name}', **sizes))
-            assert type(model).__name__ == name
+            assert type(model) is getattr(backbones, name)
 
 
 @pytest.mark.parametrize('options, message', [
