@@ -13,7 +13,7 @@ from mmengine.logging import print_log
 from torch import Tensor, nn
 
 from ..checkpoint import convert_with_report, needed_options, recognise
-from ..checkpoint.recognition import SUPPORTED
+from ..checkpoint.recognition import looks_like
 from ..checkpoint.rules import shown
 from ..encodings.absolute import LearnedPositionEmbedding
 from ..encodings.relative_bias import RelativePositionBias
@@ -58,7 +58,7 @@ def load_pretrained(backbone: nn.Module, checkpoint: Mapping[str, Any], *,
                     name: str = 'checkpoint') -> None:
     """Load a checkpoint of this project or of a release it can convert.
 
-    Learned position tables are resized to the backbone's grid, which is logged, and Swin's biases to
+    Learned position tables are resized to the backbone's grid, which is logged, Swin's biases to
     its window. Weights of a classifier's head, last norm and class token that the backbone has no
     place for are left out and logged, a token as a warning; so are norms that only the other kind
     of a model has. Where a table here has no row for a token that its file has one for, the row is
@@ -117,7 +117,7 @@ def _advice(own: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> str:
     """What to do about weights that do not fit: build another model, or take another file."""
     needs = needed_options({f'backbone.{key}': value for key, value in state.items()})
     common = len(set(own) & set(state))
-    return ''.join((f' ({SUPPORTED})' if 2 * common < max(len(own), len(state)) else '',
+    return ''.join((f' ({looks_like(state)})' if 2 * common < max(len(own), len(state)) else '',
                     f'. The file needs {", ".join(needs)}' if needs else '',
                     '. Load what fits with strict=False' if common else ''))
 

@@ -55,8 +55,8 @@ SOURCES: dict[str, Callable[[Mapping[str, Tensor]], Converted]] = {
 #: Classes of timm's models that this project's weights go back to, by the source that they come
 #: from; what has a mark of its own comes first.
 TIMM: dict[str, Family] = {
-    'swin': Family(swin_pairs, mark=r'backbone\.stages\.\d+\.blocks\.\d+\.attn\.w_msa\..*'),
     'deit': Family(vit_pairs, re.escape(TABLE), without_row),
+    'swin': Family(swin_pairs, r'backbone\.stages\.\d+\.blocks\.\d+\.attn\.w_msa\..*'),
 }
 
 
