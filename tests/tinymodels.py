@@ -39,6 +39,10 @@ def _shrink_backbone(backbone: Any) -> list[int]:
         backbone.update(embed_dims=4, num_layers=[1] * 4, num_heads=[1] * 4, window_size=4,
                         mlp_ratio=1.0)
         return [4, 8, 16, 32]
+    if kind == 'ViT' and str(backbone.get('arch')).startswith('vitdet'):
+        backbone.update(embed_dims=24, num_layers=2, num_heads=3, mlp_ratio=1.0, img_size=64,
+                        window_size=3, global_blocks=(1, ))
+        return [24] * 4
     if kind == 'DeiT':
         encodings = backbone.get('pos_encoding') or []
         encodings = encodings if isinstance(encodings, list) else [encodings]
@@ -107,10 +111,14 @@ def _shrink_masks(model: Any, head: Any, widths: list[int], classes: int) -> Non
 def _shrink_two_stages(model: Any) -> None:
     model.neck.out_channels = 8
     model.rpn_head.update(in_channels=8, feat_channels=8)
+    if model.data_preprocessor.pad_size_divisor > 64:
+        model.data_preprocessor.pad_size_divisor = 64
     roi, classes = model.roi_head, CLASSES['mmdet']
     for extractor in (roi.bbox_roi_extractor, roi.mask_roi_extractor):
         extractor.out_channels = 8
     roi.bbox_head.update(in_channels=8, fc_out_channels=8, num_classes=classes)
+    if 'conv_out_channels' in roi.bbox_head:
+        roi.bbox_head.conv_out_channels = 8
     roi.mask_head.update(num_convs=1, in_channels=8, conv_out_channels=8, num_classes=classes)
 
 

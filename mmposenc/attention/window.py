@@ -1,4 +1,4 @@
-"""Swin's attention in shifted windows, with any relative encoding."""
+"""Attention in windows, Swin's shifted ones and ViTDet's, with any relative encoding."""
 from __future__ import annotations
 
 from typing import Any
@@ -9,11 +9,11 @@ from torch import Tensor, nn
 from ..encodings.base import RelativeEncoding
 from ..functional.attention.driver import split
 from ..functional.grids import GridLike, as_grid, check_tokens
-from ..functional.windows import absent_keys, join_windows, partition_windows, window_regions
+from ..functional.windows import Windows
 from .core import Options, attend, attend_joint, checked_form
 from .cosine import CosineScale
 from .linear import Linear, QVLinear
-from .multihead import build_relative_encoding
+from .multihead import MultiheadAttention, build_relative_encoding
 
 
 class WindowAttention(nn.Module):
@@ -167,26 +167,80 @@ class ShiftWindowAttention(nn.Module):
             ValueError: if H * W is not the number of tokens, or the mask's shape or dtype is wrong.
         """
         grid = check_tokens(x, hw_shape)
-        batch, _, channels = x.shape
         if padding_mask is not None:
-            if padding_mask.dtype != torch.bool or padding_mask.shape != (batch, *grid.hw):
+            if padding_mask.dtype != torch.bool or padding_mask.shape != (len(x), *grid.hw):
                 raise ValueError(
                     f'padding_mask has shape {tuple(padding_mask.shape)} and dtype '
-                    f'{padding_mask.dtype}; ({batch}, {grid.height}, {grid.width}) and bool are '
+                    f'{padding_mask.dtype}; ({len(x)}, {grid.height}, {grid.width}) and bool are '
                     f'required')
-            x = x.masked_fill(padding_mask.flatten(1)[..., None], 0.0)
-        window, shift = self.window_size, self._shift(grid.hw)
-        absent = absent_keys(padding_mask, grid.hw, window, self.mask_window_padding, x.device)
-        regions = window_regions(grid.hw, window, shift, absent, x.device)
-        windows = partition_windows(x.view(batch, *grid.hw, channels), window, shift)
-        out = join_windows(self.w_msa(windows, regions), grid.hw, window, shift)
-        out = out.reshape(batch, -1, channels)
-        if padding_mask is not None:
-            out = out.masked_fill(padding_mask.flatten(1)[..., None], 0.0)
-        return out
+        windows = Windows(grid.hw, self.window_size, self._shift(grid.hw), padding_mask)
+        regions = windows.regions(self.mask_window_padding, x.device)
+        return windows.join(self.w_msa(windows.cut(x), regions))
 
     def _shift(self, hw_shape: tuple[int, int]) -> tuple[int, int]:
         if self.pad_small_map:
             return self.shift_size
         fits = any(side <= window for side, window in zip(hw_shape, self.window_size, strict=True))
         return (0, 0) if fits else self.shift_size
+
+
+class PlainWindowAttention(MultiheadAttention):
+    """Attention of a plain transformer inside windows that are not shifted (ViTDet, Li et al., ECCV
+    2022, Sec. 3), in the place of :class:`MultiheadAttention`.
+
+    Args:
+        embed_dims, num_heads: as there.
+        window_size: side of the windows, or (Wh, Ww); the grid of the relative encoding.
+        mask_window_padding: give the zeros that fill up the last windows no attention. Off, they
+            are keys like any other, as in the releases of ViTDet and SAM.
+        options: further arguments of :class:`MultiheadAttention`.
+
+    Parameters are named as there.
+
+    Raises:
+        ValueError: as there; for prefix tokens, which lie in no window.
+    """
+
+    def __init__(self, embed_dims: int, num_heads: int, window_size: int | tuple[int, int], *,
+                 mask_window_padding: bool = False, **options: Any) -> None:
+        side = (window_size, window_size) if isinstance(window_size, int) else window_size
+        window = as_grid(side, 'window_size').hw
+        if options.get('num_prefix_tokens', 0):
+            raise ValueError(f"num_prefix_tokens={options['num_prefix_tokens']} with "
+                             f'window_size={window_size!r} must be 0: class tokens and registers '
+                             f'lie in no window')
+        super().__init__(embed_dims, num_heads, **{**options, 'grid_shape': window})
+        self.window_size, self.mask_window_padding = window, mask_window_padding
+
+    def forward(self, x: Tensor, hw_shape: GridLike, key_padding_mask: Tensor | None = None,
+                need_weights: bool = False, *, x_qk: Tensor | None = None
+                ) -> Tensor | tuple[Tensor, Tensor]:
+        """Attend in the windows of a map.
+
+        Args:
+            x, hw_shape, key_padding_mask, x_qk: as of :class:`MultiheadAttention`; an image comes
+                out as it does alone, and its padded tokens come out zero.
+            need_weights: also return the weights (B * windows, heads, Wh * Ww, Wh * Ww).
+
+        Returns:
+            (B, L, embed_dims), with ``need_weights`` a pair (output, weights).
+
+        Raises:
+            ValueError: as there.
+        """
+        grid = check_tokens(x, hw_shape)
+        mask = key_padding_mask
+        if mask is not None:
+            if mask.dtype != torch.bool or mask.shape != x.shape[:2]:
+                raise ValueError(f'key_padding_mask has shape {tuple(mask.shape)} and dtype '
+                                 f'{mask.dtype}; (B, L) = {tuple(x.shape[:2])} and bool are '
+                                 f'required')
+            mask = mask.view(len(x), *grid.hw)
+        windows = Windows(grid.hw, self.window_size, padding_mask=mask)
+        regions = windows.regions(self.mask_window_padding, x.device)
+        found = self._attend(
+            windows.cut(x), None if x_qk is None else windows.cut(x_qk), self.window_size,
+            need_weights=need_weights, regions=None if regions is None else regions.flatten(0, 1))
+        if isinstance(found, tuple):
+            return windows.join(found[0]), found[1]
+        return windows.join(found)

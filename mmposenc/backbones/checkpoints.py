@@ -13,15 +13,19 @@ from mmengine.logging import print_log
 from torch import Tensor, nn
 
 from ..checkpoint import convert_with_report, needed_options, recognise
+from ..checkpoint.files import WRAPPERS
 from ..checkpoint.recognition import looks_like
 from ..checkpoint.rules import shown
 from ..encodings.absolute import LearnedPositionEmbedding
+from ..encodings.base import RelativeEncoding, TokenEncoding
+from ..encodings.decomposed import DecomposedRPE
 from ..encodings.relative_bias import RelativePositionBias
-from ..functional.position_tables import resize_position_table
+from ..functional.position_tables import resize_axis_table, resize_position_table
 from ..mmengine_loading import CheckpointLoader
 
 #: Weights a classification checkpoint has and a feature extractor need not have, or the reverse.
-_CLASSIFIER = re.compile(r'(fc_)?norm\d?\.(weight|bias)|(.*\.)?(cls|dist)_token')
+_CLASSIFIER = re.compile(
+    r'(fc_)?norm\d?\.(weight|bias)|(.*\.)?(cls|dist)_token|neck\.\d\.(weight|bias)')
 _BIAS = 'relative_position_bias_table'
 
 
@@ -62,11 +66,13 @@ def load_pretrained(backbone: nn.Module, checkpoint: Mapping[str, Any], *,
     its window. Weights of a classifier's head, last norm and class token that the backbone has no
     place for are left out and logged, a token as a warning; so are norms that only the other kind
     of a model has. Where a table here has no row for a token that its file has one for, the row is
-    added to the token.
+    added to the token. An encoding that is the only thing a file lacks is new: it is left as it was
+    built, which is logged.
 
     Args:
         backbone: what to load into.
-        checkpoint: a state dict, or a dict that holds one under 'state_dict' or 'model'.
+        checkpoint: a state dict, or a dict that holds one under 'state_dict', 'model', 'module' or
+            'teacher'.
         prefix: load only the names that start with it, without it; 'backbone.' is recognised.
         strict: raise where names or shapes differ; else load what fits and log the rest.
         name: for messages.
@@ -79,8 +85,9 @@ def load_pretrained(backbone: nn.Module, checkpoint: Mapping[str, Any], *,
     state = _resize_tables(backbone, state, name)
     own = backbone.state_dict()
     missing = sorted(set(own) - set(state))
-    missing, new = _split_new(backbone, missing)
     unexpected = sorted(set(state) - set(own))
+    encodings = [] if unexpected else _new_encodings(backbone, missing)
+    missing, new = _split_new(backbone, missing, encodings)
     shapes = [f'{key}: {tuple(state[key].shape)} in the file, {tuple(own[key].shape)} here'
               for key in sorted(set(own) & set(state)) if own[key].shape != state[key].shape]
     report = '; '.join(f'{title}: {shown(names)}' for title, names in (
@@ -95,6 +102,9 @@ def load_pretrained(backbone: nn.Module, checkpoint: Mapping[str, Any], *,
         print_log(f'{name}: {len(fitting)} of {len(own)} weights loaded; {report}', 'current')
     if new:
         print_log(f'{name}: not in the file, left as initialised: {", ".join(new)}', 'current')
+    if encodings:
+        print_log(f'{name} was trained without {shown(encodings)}: with zero_init=True an encoding '
+                  f'changes nothing before it is trained', 'current')
 
 
 def _converted(checkpoint: Mapping[str, Any], prefix: str | None, name: str) -> dict[str, Tensor]:
@@ -122,16 +132,29 @@ def _advice(own: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> str:
                     '. Load what fits with strict=False' if common else ''))
 
 
-def _split_new(backbone: nn.Module, missing: list[str]) -> tuple[list[str], list[str]]:
-    """Missing names, and those that the backbone says may be new."""
+def _new_encodings(backbone: nn.Module, missing: list[str]) -> list[str]:
+    """Names of the encodings of which a file holds nothing at all."""
+    found: list[str] = []
+    for prefix, module in backbone.named_modules():
+        names = [f'{prefix}.{name}' for name in module.state_dict()]
+        if (isinstance(module, (TokenEncoding, RelativeEncoding)) and names
+                and set(names) <= set(missing) and not prefix.startswith(tuple(found))):
+            found.append(f'{prefix}.')
+    return found
+
+
+def _split_new(backbone: nn.Module, missing: list[str], encodings: list[str]
+               ) -> tuple[list[str], list[str]]:
+    """Missing names, and those that may be new: as the backbone says, LoRA, new encodings."""
     pattern = getattr(backbone, 'may_be_new', None)
-    new = [name for name in missing if pattern and re.fullmatch(pattern, name)]
+    new = [name for name in missing if name.startswith(tuple(encodings)) or '.lora_' in name
+           or (pattern and re.fullmatch(pattern, name))]
     return [name for name in missing if name not in new], new
 
 
 def _select(checkpoint: Mapping[str, Any], prefix: str | None) -> dict[str, Tensor]:
     """The tensors under a prefix, out of whatever wraps them."""
-    for wrapper in ('state_dict', 'model'):
+    for wrapper in WRAPPERS:
         if isinstance(checkpoint.get(wrapper), Mapping):
             checkpoint = checkpoint[wrapper]
     state = {key: value for key, value in checkpoint.items() if isinstance(value, Tensor)}
@@ -179,6 +202,11 @@ def _resize_tables(backbone: nn.Module, state: dict[str, Tensor], file: str) -> 
     for name, module in backbone.named_modules():
         if isinstance(module, RelativePositionBias) and f'{name}.{_BIAS}' in state:
             state[f'{name}.{_BIAS}'] = _fit_biases(state[f'{name}.{_BIAS}'], module)
+        if isinstance(module, DecomposedRPE):
+            for key in (f'{name}.row_table', f'{name}.col_table'):
+                if key in state:
+                    wanted = module.get_parameter(key.rpartition('.')[2]).shape[-2]
+                    state[key] = resize_axis_table(state[key], wanted)
         key = f'{name}.pos_embed'
         if isinstance(module, LearnedPositionEmbedding) and key in state:
             table = state[key]

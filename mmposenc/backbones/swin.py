@@ -12,12 +12,14 @@ from ..encodings.sharing import share_encodings, shared_encodings
 from ..functional.masking import masked_mean, pad_map, tokens_to_map
 from ..image_sizes import get_img_shapes, mask_images
 from .checkpoints import PretrainedMixin
+from .freezing import Freezing, freeze
+from .layer_depth import LayerDepths
 from .layers import PatchEmbed, check_rates, init_transformer_weights, rising_rates
-from .swin_archs import Windows, resolve_arch
+from .swin_archs import WindowSizes, resolve_arch
 from .swin_layers import PatchMerging, SwinBlock, SwinStage, Tokens
 
 
-class Swin(PretrainedMixin, BaseModule):
+class Swin(Freezing, LayerDepths, PretrainedMixin, BaseModule):
     """Swin Transformer (Liu et al., ICCV 2021) and Swin Transformer V2 (Liu et al., CVPR 2022) with
     any position encoding.
 
@@ -65,6 +67,12 @@ class Swin(PretrainedMixin, BaseModule):
             let tokens attend to them: off, those are met number for number on any size.
         frozen_stages: 0 freezes the patch embedding, n also the first n stages; -1 trains all. An
             encoding they share with others is trained.
+        trainable: parts of names of parameters that are trained though frozen, as
+            'pos_encodings.at.after0' or 'rel_pos_encoding'.
+        lora: ``dict(r=8)``: low-rank matrices beside those of frozen stages, which are trained; see
+            :func:`~mmposenc.backbones.lora.add_lora`. Needs peft.
+        frozen_dtype: 'bfloat16': frozen stages keep their matrices and compute in it, and give
+            float32 to what is trained.
         with_cp: recompute blocks in the backward pass to save memory.
         mask_padding: keep batch padding out: an image in a padded batch gives what it gives alone;
             maps are zero on its padding. Needs to know the images' sizes, see
@@ -83,14 +91,14 @@ class Swin(PretrainedMixin, BaseModule):
                  embed_dims: int | None = None,
                  num_layers: Sequence[int] | None = None,
                  num_heads: Sequence[int] | None = None,
-                 window_size: Windows | None = None,
+                 window_size: WindowSizes | None = None,
                  mlp_ratio: float = 4.0,
                  patch_size: int = 4,
                  in_channels: int = 3,
                  pos_encoding: EncodingConfigs = None,
                  positions: Positions = None,
                  window_bias: bool | str | None = None,
-                 pretrained_window_size: Windows | None = None,
+                 pretrained_window_size: WindowSizes | None = None,
                  cosine: bool | None = None,
                  post_norm: bool | None = None,
                  rel_pos_encoding: dict[str, Any] | None = None,
@@ -107,6 +115,9 @@ class Swin(PretrainedMixin, BaseModule):
                  pad_small_map: bool | None = None,
                  mask_window_padding: bool = True,
                  frozen_stages: int = -1,
+                 trainable: Sequence[str] = (),
+                 lora: dict[str, Any] | None = None,
+                 frozen_dtype: str | None = None,
                  with_cp: bool = False,
                  mask_padding: bool = False,
                  init_cfg: dict[str, Any] | None = None) -> None:
@@ -157,7 +168,7 @@ class Swin(PretrainedMixin, BaseModule):
         for i in self.out_indices:
             self.add_module(f'norm{i}', nn.LayerNorm(dims * 2 ** i, eps=norm_eps))
         self.reset_parameters()
-        self._freeze()
+        self._start_freezing(self.stages, trainable, lora, frozen_dtype)
 
     def reset_parameters(self) -> None:
         """Initialise as the releases: the patch projection as torch does, norms behind branches at
@@ -194,7 +205,9 @@ class Swin(PretrainedMixin, BaseModule):
         for index in range(max(self.out_indices) + 1):
             stage = self.stages[index]
             last = index == max(self.out_indices)
-            out, (x, hw_shape, mask) = stage(x, hw_shape, mask, merge=not last)
+            with self._precision(index, x):
+                out, (x, hw_shape, mask) = stage(x, hw_shape, mask, merge=not last)
+            out, x = (self._full(out[0], index), *out[1:]), self._full(x, index)
             full_hw = stage.pos_encodings.out_hw_shape(full_hw)
             if index in self.out_indices:
                 outs.append(self._out(out, index, full_hw))
@@ -222,15 +235,7 @@ class Swin(PretrainedMixin, BaseModule):
         frozen += [getattr(self, f'norm{i}') for i in self.out_indices if i < self.frozen_stages]
         if self.frozen_stages > last:
             frozen += shared_encodings(self)
-        for module in frozen:
-            module.eval()
-            module.requires_grad_(False)
-
-    def train(self, mode: bool = True) -> Swin:
-        """Set the mode; what is frozen stays in evaluation."""
-        super().train(mode)
-        self._freeze()
-        return self
+        freeze(self, frozen, trainable=self.trainable)
 
 
 def _relative_encoding(window_bias: bool | str, pretrained: tuple[int, int],

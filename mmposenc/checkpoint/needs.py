@@ -7,6 +7,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from .eva import eva_options
+from .sam import sam_options
 from .vit_options import vit_arch
 
 _TABLE = 'backbone.pos_encodings.at.before.0.pos_embed'
@@ -38,6 +40,8 @@ def needed_options(state_dict: Mapping[str, Tensor]) -> list[str]:
 
 
 def _vision_transformer(state_dict: Mapping[str, Tensor]) -> list[str]:
+    if known := eva_options(state_dict) or sam_options(state_dict):
+        return known
     patches = state_dict.get('backbone.patch_embed.projection.weight')
     if patches is not None and (arch := vit_arch(state_dict)):
         return arch

@@ -4,14 +4,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-SUPPORTED = ('supported are files of DeiT, DeiT III, MAE, DINOv2, CLIP, SigLIP, iRPE-DeiT, '
-             'PVT (v1), Twins-PCPVT, Swin, DETR, iRPE-DETR and Deformable DETR, and the '
-             'models of timm, mmpretrain, mmdet and Hugging Face that docs/weights.md lists')
+SUPPORTED = ('supported are files of DeiT, DeiT III, MAE, DINOv2, DINOv3, EVA-02, RoPE-ViT, SAM, '
+             'ViTDet, CLIP, SigLIP, iRPE-DeiT, PVT (v1), Twins-PCPVT, Swin, DETR, iRPE-DETR '
+             'and Deformable DETR, and the models of timm, mmpretrain, mmdet and Hugging Face that '
+             'docs/weights.md lists')
 
 #: A name that files of this source have, and the source.
 _SIGNS = (
+    # DINOv3, EVA-02 and RoPE-ViT, where a name of theirs is no other's.
+    (r'storage_tokens|(model\.)?layer\.\d+\.attention\.q_proj\.weight|(rope\.)?freqs|'
+     r'(blocks\.\d+\.attn\.)?rope\.freqs_cos|blocks\.\d+\.attn\.[qk]_proj\.weight', 'eva'),
     (r'transformer\.level_embed', 'deformable-detr'),
     (r'transformer\.decoder\.layers\.0\.multihead_attn\.in_proj_weight', 'irpe-detr'),
+    (r'(?:image_encoder\.|vision_encoder\.|net\.)?(?:blocks|layers)\.\d+\.attn\.rel_pos_h', 'sam'),
     (r'patch_embed1\.proj\.weight', 'pvt'),
     (r'patch_embeds\.0\.proj\.weight', 'twins'),
     (r'layers\.0\.0\.projection\.weight', 'mmdet-pvt'),
@@ -20,6 +25,7 @@ _SIGNS = (
     (r'stages\.\d\.blocks\.\d+\.ffn\.layers\.0\.0\.weight', 'mmpretrain-swin'),
     (r'layers\.\d+\.attn\.qkv\.weight', 'mmpretrain-vit'),
     (r'blocks\.\d+\.attn\.rpe_[qkv]\..*', 'irpe-deit'),
+    (r'blocks\.\d+\.(attn\.q_bias|mlp\.fc1_g\.weight)', 'eva'),
     (r'(.*\.)?embeddings\.patch_embedding\.weight', 'huggingface-clip'),
     (r'(.*\.)?(encoder\.layer|layers)\.\d+\.attention\.(attention\.query|q_proj)\.weight',
      'huggingface-vit'),
@@ -44,8 +50,8 @@ _FOREIGN = (
      'Twins-SVT, whose attention alternates between windows and the map; of Twins, PCPVT loads'),
     (r'patch_embeds\.\d\.projection\.weight',
      "PCPVT in the names of mmpretrain or mmseg; take the Twins release's file, or timm's"),
-    (r'(blocks|layers)\.\d+\.attn\.(q_bias|relative_position_bias_table)|blocks\.\d+\.attn\.inner_attn_ln\..*',
-     'BEiT or EVA, whose attention has biases of its own'),
+    (r'(blocks|layers)\.\d+\.attn\.relative_position_bias_table',
+     'BEiT, whose attention has biases of its own'),
     (r'(blocks\.\d+\.attn\.|shared_)rel_pos\..*', "timm's ViT with relative positions (relpos)"),
     (r'blocks\.\d+\.attn\.[qk]_norm\..*', 'a ViT with norms of queries and keys (qk_norm)'),
     (r'(.*\.)?encoder\.layer\.\d+\.lambda_1', "Hugging Face's BEiT or Data2Vec"),
@@ -77,6 +83,8 @@ def recognise(names: Iterable[str]) -> str | None:
     if source == 'deit' and 'register_tokens' in plain:  # timm has another name for them
         return 'dinov2'
     if source == 'deit' and 'pos_embed' not in plain:  # rotary positions leave no trace
+        if 'blocks.0.gamma_1' in plain:
+            return 'eva'
         raise ValueError('these are weights of a ViT without a table of positions, as those with '
                          f'rotary positions are; {SUPPORTED}')
     return source

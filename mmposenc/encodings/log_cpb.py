@@ -56,6 +56,12 @@ class LogSpacedCPB(OffsetBiasEncoding):
             nn.init.trunc_normal_(parameter, std=0.02)
         nn.init.zeros_(self._layers()[0].bias)
 
+    def start_at_zero(self) -> None:
+        """One bias for all pairs, sigmoid(0) * 16, which softmax does not see."""
+        nn.init.zeros_(self._layers()[1].weight)
+        if self.num_prefix_tokens:
+            nn.init.constant_(self.prefix_bias, 8.0)
+
     def offset_table(self, rows: Tensor, cols: Tensor, query: Grid) -> Tensor:
         """The network's output; see :class:`OffsetBiasEncoding`."""
         unit = query.hw if self.window_size is None else self.window_size

@@ -66,6 +66,26 @@ def resize_to_extents(table: Tensor, from_hw: tuple[int, int], extents: Tensor,
         return torch.einsum('byu,buxc->byxc', rows, by_col).flatten(1, 2)
 
 
+def resize_axis_table(table: Tensor, length: int) -> Tensor:
+    """Resize a table of one axis linearly, as ``F.interpolate`` with align_corners=False.
+
+    Args:
+        table: ([heads], n, C).
+        length: vectors wanted.
+
+    Returns:
+        ([heads], length, C); the table itself if it has as many.
+    """
+    source = table.shape[-2]
+    if source == length and not torch.compiler.is_compiling():  # one graph for all sizes
+        return table
+    if table.is_meta:
+        return table.new_empty(*table.shape[:-2], length, table.shape[-1])
+    target = torch.full((1,), length, dtype=torch.float64, device=table.device)
+    with torch.autocast(table.device.type, enabled=False):
+        return _resampling(source, target, length, 'bilinear', table.dtype)[0] @ table
+
+
 def _resampling(source: int, target: Tensor, length: int, mode: str, dtype: torch.dtype) -> Tensor:
     """Weights (B, length, source) of an axis of ``source`` cells in one of ``target`` (B,) cells:
     cubic convolution (Keys, 1981) with a = -0.75, or linear; cells beyond the border are those at

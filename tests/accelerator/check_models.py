@@ -52,6 +52,9 @@ BACKBONES = {
     'DeiT on queries and keys': lambda **k: deit(pos_encoding=dict(PEG, apply_to='qk'), **k),
     'DeiT rotary': lambda **k: deit(
         rel_pos_encoding=dict(type='mmposenc.RotaryEmbedding2D', mode='mixed'), **k),
+    'DeiT rotary of DINOv3': lambda **k: deit(
+        rel_pos_encoding=dict(type='mmposenc.RotaryEmbedding2D', axes='yx', planes='halves',
+                              normalize='separate'), **k),
     'Swin': lambda **k: swin(**k), 'Swin IRPE': lambda **k: swin(rel_pos_encoding=IRPE, **k),
     'Swin PEG': lambda **k: swin(pos_encoding=PEG, **k),
     'Swin small maps': lambda **k: swin(pad_small_map=False, **k),
