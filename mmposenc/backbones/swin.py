@@ -15,7 +15,7 @@ from .checkpoints import PretrainedMixin
 from .freezing import Freezing, freeze
 from .layer_depth import LayerDepths
 from .layers import PatchEmbed, check_rates, init_transformer_weights, rising_rates
-from .swin_archs import Windows, resolve_arch
+from .swin_archs import WindowSizes, resolve_arch
 from .swin_layers import PatchMerging, SwinBlock, SwinStage, Tokens
 
 
@@ -91,14 +91,14 @@ class Swin(Freezing, LayerDepths, PretrainedMixin, BaseModule):
                  embed_dims: int | None = None,
                  num_layers: Sequence[int] | None = None,
                  num_heads: Sequence[int] | None = None,
-                 window_size: Windows | None = None,
+                 window_size: WindowSizes | None = None,
                  mlp_ratio: float = 4.0,
                  patch_size: int = 4,
                  in_channels: int = 3,
                  pos_encoding: EncodingConfigs = None,
                  positions: Positions = None,
                  window_bias: bool | str | None = None,
-                 pretrained_window_size: Windows | None = None,
+                 pretrained_window_size: WindowSizes | None = None,
                  cosine: bool | None = None,
                  post_norm: bool | None = None,
                  rel_pos_encoding: dict[str, Any] | None = None,

@@ -7,7 +7,7 @@ from typing import Any
 from ..functional.grids import as_grid
 
 #: Side of a window, (Wh, Ww), or one of these for each stage.
-Windows = int | Sequence[int | Sequence[int]]
+WindowSizes = int | Sequence[int | Sequence[int]]
 
 _SIZES: dict[str, dict[str, Any]] = {
     'tiny': dict(embed_dims=96, num_layers=(2, 2, 6, 2), num_heads=(3, 6, 12, 24)),
@@ -20,7 +20,7 @@ _V1: dict[str, Any] = dict(
     window_bias=True, qkv_bias=True, cosine=False, post_norm=False)
 _V2: dict[str, Any] = dict(
     window_size=8, window_bias='log_cpb', qkv_bias='qv', cosine=True, post_norm=True)
-#: Windows of Swin V2's releases. Of its last stage, whose map at the size trained on is smaller
+#: WindowSizes of Swin V2's releases. Of its last stage, whose map at the size trained on is smaller
 #: than a window, the window is that map.
 _WINDOWS: dict[str, dict[str, Any]] = {
     '': {}, '-w12': dict(window_size=(12, 12, 12, 6)), '-w16': dict(window_size=(16, 16, 16, 8)),
@@ -59,7 +59,7 @@ def resolve_arch(arch: str | None, **given: Any) -> dict[str, Any]:
     return {**found, **windows, 'num_layers': layers, 'num_heads': heads}
 
 
-def _by_stage(sides: Windows, name: str, num_stages: int) -> list[tuple[int, int]]:
+def _by_stage(sides: WindowSizes, name: str, num_stages: int) -> list[tuple[int, int]]:
     """(Wh, Ww) a stage: of one number, of two (Wh, Ww) for all stages, or of one entry a stage,
     a number or two."""
     if isinstance(sides, int):
