@@ -117,6 +117,16 @@ def test_mixed_starts_as_two_perpendicular_axes():
     torch.testing.assert_close((first * second).sum(0), torch.zeros(3, 4), atol=1e-6, rtol=0)
 
 
+@pytest.mark.parametrize('head_dims', [64, 128])
+def test_rounded_periods_are_those_of_dinov3s_files(head_dims):
+    """The release computes base ** (2 i / (head_dims / 2)) in bfloat16 throughout."""
+    encoding = RotaryEmbedding2D(head_dims, 1, normalize='separate', round_periods=True)
+    count = torch.arange(head_dims // 4, dtype=torch.bfloat16)
+    periods = 100.0 ** (2 * count / (head_dims // 2))
+    got = 2 * math.pi / encoding._axis_freqs(torch.empty(0, dtype=torch.float64))
+    torch.testing.assert_close(got, periods.double(), rtol=1e-12, atol=0)
+
+
 def test_axial_has_no_parameters():
     assert list(build('axial').state_dict()) == []
 
