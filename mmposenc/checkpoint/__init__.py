@@ -1,6 +1,7 @@
 """State dicts of the official releases, under this project's names."""
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 
 from torch import Tensor
@@ -28,7 +29,20 @@ from .recognition import recognise
 from .rules import Converted
 from .shapes import check_shapes
 from .swin import convert_mm_swin, convert_swin
-from .vit import convert_irpe_deit, convert_mmpretrain_vit, convert_vit, vit_pairs
+from .vit import (
+    TABLE,
+    convert_irpe_deit,
+    convert_mmpretrain_vit,
+    convert_vit,
+    vit_pairs,
+    without_row,
+)
+from .vit_names import (
+    convert_clip,
+    convert_dinov2,
+    convert_huggingface_clip,
+    convert_huggingface_vit,
+)
 
 #: Converters by the name of their source.
 SOURCES: dict[str, Callable[[Mapping[str, Tensor]], Converted]] = {
@@ -36,6 +50,10 @@ SOURCES: dict[str, Callable[[Mapping[str, Tensor]], Converted]] = {
     'twins': convert_twins,
     'deit': convert_vit,
     'eva': convert_eva,
+    'dinov2': convert_dinov2,
+    'huggingface-vit': convert_huggingface_vit,
+    'huggingface-clip': convert_huggingface_clip,
+    'clip': convert_clip,
     'irpe-deit': convert_irpe_deit,
     'irpe-detr': convert_irpe_detr,
     'deformable-detr': convert_deformable_detr,
@@ -55,8 +73,8 @@ SOURCES: dict[str, Callable[[Mapping[str, Tensor]], Converted]] = {
 TIMM: dict[str, Family] = {
     'beit': Family(beit_pairs, mark=r'backbone\..*rel_pos_encoding\.prefix_bias'),
     'relpos': Family(relpos_pairs, mark=r'backbone\..*rel_pos_encoding\..*'),
-    'deit': Family(vit_pairs, mark=r'backbone\.pos_encodings\.at\.before\.0\.pos_embed'),
-    'eva': Family(eva_pairs, mark=EVA_MARK),
+    'deit': Family(vit_pairs, re.escape(TABLE), without_row),
+    'eva': Family(eva_pairs, EVA_MARK),
 }
 
 
@@ -108,11 +126,13 @@ def convert(state_dict: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
 
     Args:
         state_dict: the release's, without a wrapper such as ``{'model': ...}``.
-        source: 'deit' (also DeiT III and timm's; a distilled model becomes that of a DeiTClsHead,
-            ``head.layers.*``), 'irpe-deit', 'pvt', 'twins' (PVT + PEG + GAP, also timm's), 'swin'
-            (also timm's), or OpenMMLab's own 'mmpretrain-vit', 'mmpretrain-swin', 'mmdet-swin' and
-            'mmdet-pvt'. 'irpe-detr' (also plain DETR's release) and 'deformable-detr' give a
-            detector's state dict: ``encoder.*``, ``decoder.*`` and what else the file has.
+        source: 'deit' (also DeiT III, MAE and timm's; a distilled model becomes that of a
+            DeiTClsHead, ``head.layers.*``), 'dinov2', 'huggingface-vit' (also DeiT and Dinov2),
+            'huggingface-clip' (also SigLIP), 'clip' (OpenAI's and open_clip's), 'irpe-deit',
+            'pvt', 'twins' (PVT + PEG + GAP, also timm's), 'swin' (also timm's), or OpenMMLab's own
+            'mmpretrain-vit', 'mmpretrain-swin', 'mmdet-swin' and 'mmdet-pvt'. 'irpe-detr' (also
+            plain DETR's release) and 'deformable-detr' give a detector's state dict:
+            ``encoder.*``, ``decoder.*`` and what else the file has.
 
     Raises:
         ValueError: as :func:`convert_with_report`.

@@ -18,10 +18,12 @@ class Family(NamedTuple):
     Args:
         pairs: its names and ours, given a state dict of either side.
         mark: what a name of ours must match for this class to be meant; '' for any.
+        finish: what is left to do to the converted weights.
     """
 
     pairs: Callable[[Mapping[str, Tensor]], Sequence[Pair]]
     mark: str = ''
+    finish: Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]] = dict
 
 
 def back_to_timm(state_dict: Mapping[str, Tensor], families: Mapping[str, Family]) -> Converted:
@@ -41,7 +43,8 @@ def back_to_timm(state_dict: Mapping[str, Tensor], families: Mapping[str, Family
         others = [name for name in unknown if not name.startswith('backbone.')]
         homeless = [name for name in unknown if name.startswith('backbone.')]
         if not homeless:
-            return Converted(converted.state_dict, dict.fromkeys(others, _REASON))
+            return Converted(dict(family.finish(converted.state_dict)),
+                             dict.fromkeys(others, _REASON))
         best = homeless if best is None or len(homeless) < len(best) else best
     what = 'these are weights of none' if best is None else f'{shown(best)} have no place in any'
     raise ValueError(f'{what} of the models of timm that are supported: '

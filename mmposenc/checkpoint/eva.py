@@ -2,6 +2,7 @@
 :class:`mmposenc.backbones.ViT` in an ImageClassifier."""
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 import torch
@@ -10,8 +11,9 @@ from torch import Tensor
 from .rules import Converted, Pair, Rule, apply_rules, joined, same, to_ours
 from .vit import TABLE
 
+_SCALE, _Q_BIAS = 'backbone.blocks.0.ls1.gamma', 'backbone.blocks.0.attn.qkv.q_bias'
 #: A name that weights of these models have here: factors of branches, or no bias of the keys.
-MARK = r'backbone\.blocks\.0\.(ls1\.gamma|attn\.qkv\.q_bias)'
+MARK = f'{re.escape(_SCALE)}|{re.escape(_Q_BIAS)}'
 _FREQS = 'backbone.blocks.{}.attn.rel_pos_encoding.freqs'
 
 _PAIRS = (
@@ -71,3 +73,45 @@ _LEFT_OUT = (
 def convert_timm_eva(state_dict: Mapping[str, Tensor]) -> Converted:
     """Convert the names of timm's Eva: its DINOv3, EVA-02 and RoPE-ViT."""
     return apply_rules(state_dict, (*to_ours(eva_pairs(state_dict)), *_LEFT_OUT), 'eva')
+
+
+def eva_options(state: Mapping[str, Tensor]) -> list[str]:
+    """Options of ViT that converted weights of these models need, the arch first; none for others.
+
+    RoPE-ViT with axial rotary positions and a table has the weights of DeiT III.
+
+    Args:
+        state: under our names, with 'backbone.' before them.
+    """
+    norm, patches = (state.get(f'backbone.{name}.weight') for name in (
+        'blocks.0.norm1', 'patch_embed.projection'))
+    arch = None if norm is None else _arch(state, norm.shape[0])
+    if arch is None or patches is None:
+        return []
+    options, own_patch = [f'arch={arch}'], 14 if arch.startswith('eva02') else 16
+    if (size := patches.shape[-1]) != own_patch:
+        options.append(f'patch_size={size}')
+    if TABLE in state and (side := int(state[TABLE].shape[1] ** 0.5) * size) != 224:
+        options.append(f'img_size={side}')
+    if arch.startswith('dinov3') and not arch.endswith('7b') and _Q_BIAS not in state:
+        options.append('qkv_bias=False')
+    if 'backbone.blocks.0.attn.norm.weight' in state:
+        options.append('attn_norm=True')
+    if 'backbone.norm.weight' not in state:
+        options.append('final_norm=False')
+    return options
+
+
+def _arch(state: Mapping[str, Tensor], dims: int) -> str | None:
+    sizes = {192: 'tiny', 384: 'small', 768: 'base', 1024: 'large', 1280: 'huge', 4096: '7b'}
+    if dims not in sizes or _SCALE not in state and _Q_BIAS not in state:
+        return None
+    gated, table, size = _is_gated(state), TABLE in state, sizes[dims]
+    if 'backbone.register_tokens' in state:
+        plus = '-plus' if gated and size != '7b' else ''
+        return None if table else f'dinov3-{size}{plus}'
+    if gated:
+        return f'eva02-{size}' if table and _Q_BIAS in state else None
+    if _FREQS.format(0) in state:
+        return f'rope-vit-{size}-mixed{"-ape" if table else ""}'
+    return None if table else f'rope-vit-{size}-axial'

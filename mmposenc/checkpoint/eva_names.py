@@ -14,7 +14,7 @@ _MASK = 'of pretraining with masked patches'
 _ANGLES = 'angles, which are computed for each image'
 
 
-def _query_and_value(match: re.Match[str], bias: Tensor, _: Mapping[str, Tensor]
+def _query_and_value(match: re.Match[str], bias: Tensor, state: Mapping[str, Tensor]
                      ) -> dict[str, Tensor]:
     """DINOv3's release holds a bias of the keys too, which a mask of zeros takes away."""
     query, _, value = bias.chunk(3)

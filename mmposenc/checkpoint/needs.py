@@ -6,6 +6,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from .eva import eva_options
+
 _TABLE = 'backbone.pos_encodings.at.before.0.pos_embed'
 
 
@@ -33,6 +35,8 @@ def needed_options(state_dict: Mapping[str, Tensor]) -> list[str]:
 
 
 def _vision_transformer(state_dict: Mapping[str, Tensor]) -> list[str]:
+    if rotary := eva_options(state_dict):
+        return rotary
     options = []
     patches = state_dict.get('backbone.patch_embed.projection.weight')
     table = state_dict.get(_TABLE)

@@ -5,19 +5,17 @@ import re
 from collections.abc import Iterable
 
 SUPPORTED = ('supported are files of DeiT, DeiT III, iRPE-DeiT, PVT (v1), Twins-PCPVT, Swin (v1), '
+             'DINOv3, EVA-02, RoPE-ViT, BEiT, '
              'DETR, iRPE-DETR and Deformable DETR, and the models of timm, mmpretrain and mmdet '
              'that docs/weights.md lists')
 
-#: A name that files of one source alone have, and the source: these decide, whatever else there is.
-_MARKS = (
-    (r'layers\.\d+\.attn\.relative_position_bias_table', 'mmpretrain-beit'),
-    (r'(?:\w+\.)?encoder\.(?:layer\.\d+\.attention\.attention\.)?'
-     r'relative_position_bias\.relative_position_bias_table', 'huggingface-beit'),
-    (r'(?:blocks\.\d+\.attn|rel_pos_bias)\.relative_position_bias_table', 'beit'),
-    (r'(?:blocks\.\d+\.attn\.|shared_)rel_pos\..*', 'relpos'),
-)
 #: A name that files of this source have, and the source.
 _SIGNS = (
+    # BEiT, and timm's ViTs with relative positions, before what has some of their names.
+    (r'layers\.\d+\.attn\.relative_position_bias_table', 'mmpretrain-beit'),
+    (r'(.*\.)?encoder\.layer\.\d+\.lambda_1', 'huggingface-beit'),
+    (r'(blocks\.\d+\.attn|rel_pos_bias)\.relative_position_bias_table', 'beit'),
+    (r'(blocks\.\d+\.attn\.|shared_)rel_pos\..*', 'relpos'),
     # DINOv3, EVA-02 and RoPE-ViT, where a name of theirs is no other's.
     (r'storage_tokens|(model\.)?layer\.\d+\.attention\.q_proj\.weight|(rope\.)?freqs|'
      r'(blocks\.\d+\.attn\.)?rope\.freqs_cos|blocks\.\d+\.attn\.[qk]_proj\.weight', 'eva'),
@@ -31,8 +29,16 @@ _SIGNS = (
     (r'layers\.\d+\.attn\.qkv\.weight', 'mmpretrain-vit'),
     (r'blocks\.\d+\.attn\.rpe_[qkv]\..*', 'irpe-deit'),
     (r'blocks\.\d+\.(attn\.q_bias|mlp\.fc1_g\.weight)', 'eva'),
+    (r'(.*\.)?embeddings\.patch_embedding\.weight', 'huggingface-clip'),
+    (r'(.*\.)?(encoder\.layer|layers)\.\d+\.attention\.(attention\.query|q_proj)\.weight',
+     'huggingface-vit'),
+    (r'(visual\.)?class_embedding|visual\.trunk\.patch_embed\.proj\.weight', 'clip'),
+    (r'decoder_embed\.weight', 'deit'),  # MAE, which has a mask token as DINOv2
+    (r'(teacher\.)?(backbone\.)?mask_token', 'dinov2'),
     (r'patch_embed\.proj\.weight', 'deit'),
 )
+#: DINOv2's files of FSDP hold blocks in chunks, as Twins-SVT does without a layer scale.
+_CHUNKS = ((r'(teacher\.)?(backbone\.)?blocks\.\d+\.\d+\.ls1\.gamma', 'dinov2'),)
 #: Networks whose names are close to those above, by a name that gives them away, and what parts
 #: them from the models here.
 _FOREIGN = (
@@ -47,17 +53,8 @@ _FOREIGN = (
      'Twins-SVT, whose attention alternates between windows and the map; of Twins, PCPVT loads'),
     (r'patch_embeds\.\d\.projection\.weight',
      "PCPVT in the names of mmpretrain or mmseg; take the Twins release's file, or timm's"),
-    (r'(blocks|layers)\.\d+\.attn\.(q_bias|relative_position_bias_table)|blocks\.\d+\.attn\.inner_attn_ln\..*',
-     'BEiT or EVA, whose attention has biases of its own'),
-    (r'.*(reg_token|register_tokens)', 'a ViT with register tokens'),
-    (r'mask_token|.*\.mask_token',
-     "a ViT with a mask token, as DINOv2's own files are; timm's copies of those load"),
-    (r'norm_pre\.weight', 'a ViT with a norm before its blocks (norm_pre), as CLIP has'),
     (r'blocks\.\d+\.attn\.[qk]_norm\..*', 'a ViT with norms of queries and keys (qk_norm)'),
-    (r'attn_pool\..*', 'a ViT that pools by attention (attn_pool), as SigLIP does'),
-    (r'fc_norm\.weight', 'a ViT with its last norm behind the mean of its tokens (fc_norm)'),
-    (r'.*\.attention\.(attention|self)\.query\.weight',
-     'a model of Hugging Face, with queries, keys and values apart'),
+    (r'.*\.attention\.self\.query\.weight', "Hugging Face's Swin"),
     (r'layers\.\d+\.attn\.attn\.in_proj_weight', "mmseg's VisionTransformer"),
 )
 
@@ -77,14 +74,17 @@ def recognise(names: Iterable[str]) -> str | None:
     if not any(name.startswith('transformer.') for name in plain):  # no DETR of a release
         inner = [name.removeprefix('backbone.') for name in plain if name.startswith('backbone.')]
         plain = inner or plain
-    marked = _first(_MARKS, plain)
-    if marked is not None:
-        return marked
+    if _first(_CHUNKS, plain):
+        return 'dinov2'
     foreign = _first(_FOREIGN, plain)
     if foreign is not None:
         raise ValueError(f'these are weights of {foreign}; {SUPPORTED}')
     source = _first(_SIGNS, plain)
+    if source == 'deit' and 'register_tokens' in plain:  # timm has another name for them
+        return 'dinov2'
     if source == 'deit' and 'pos_embed' not in plain:  # rotary positions leave no trace
+        if 'blocks.0.gamma_1' in plain:
+            return 'eva'
         raise ValueError('these are weights of a ViT without a table of positions, as those with '
                          f'rotary positions are; {SUPPORTED}')
     return source

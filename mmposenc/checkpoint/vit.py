@@ -39,6 +39,12 @@ def vit_pairs(names: Iterable[str]) -> tuple[Pair, ...]:
 
 # DeiT III's name of the layer scale.
 _GAMMA = Rule(r'blocks\.(\d+)\.gamma_([12])', r'backbone.blocks.\1.ls\2.gamma')
+_LEFT_OUT = (
+    Rule(r'mask_token|decoder_.*', None, 'of pretraining with masked patches'),
+    Rule(r'fc_norm\..*', None, 'a norm behind the mean of the tokens, which maps do not go '
+         'through: they need final_norm=False'),
+    Rule(r'attn_pool\..*', None, 'a head that pools by attention, which maps do not go through'),
+)
 
 _IRPE = Rule(
     r'blocks\.(\d+)\.attn\.(rpe_[qkv]\.(?:rp_(?:rows|cols)\.)?lookup_table_(?:weight|bias))',
@@ -70,9 +76,20 @@ _MMPRETRAIN = (
 )
 
 
+def without_row(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """In timm's names, and where there are registers: the table's row of the class token added to
+    the token. In timm's models with registers no token in front of the patches has a row."""
+    token, table = state.get('cls_token'), state.get('pos_embed')
+    if 'reg_token' not in state or token is None or table is None:
+        return dict(state)
+    if round((table.shape[1] - 1) ** 0.5) ** 2 != table.shape[1] - 1:
+        return dict(state)
+    return {**state, 'cls_token': token + table[:, :1], 'pos_embed': table[:, 1:]}
+
+
 def convert_vit(state_dict: Mapping[str, Tensor]) -> Converted:
     """Convert the names of DeiT, distilled or not, DeiT III, and timm's VisionTransformer."""
-    return apply_rules(state_dict, (*to_ours(vit_pairs(state_dict)), _GAMMA), 'deit')
+    return apply_rules(state_dict, (*to_ours(vit_pairs(state_dict)), _GAMMA, *_LEFT_OUT), 'deit')
 
 
 def convert_irpe_deit(state_dict: Mapping[str, Tensor]) -> Converted:

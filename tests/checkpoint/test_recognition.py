@@ -21,17 +21,9 @@ FOREIGN = {
     'timm twins_svt': ('blocks.0.0.attn.qkv.weight', 'Twins-SVT'),
     'mmpretrain SVT': ('stages.0.0.attn.qkv.weight', 'Twins-SVT'),
     'mmpretrain PCPVT': ('patch_embeds.0.projection.weight', 'PCPVT in the names of mmpretrain'),
-    'timm eva': ('blocks.0.attn.q_bias', 'BEiT or EVA'),
-    'timm vit_*_reg4': ('reg_token', 'register tokens'),
-    "DINOv2's own": ('mask_token', 'a mask token'),
-    'timm vit_*_clip': ('norm_pre.weight', 'norm_pre'),
     'timm qk_norm': ('blocks.0.attn.q_norm.weight', 'qk_norm'),
-    'timm siglip': ('attn_pool.latent', 'attn_pool'),
-    'timm vit_*_rope': ('blocks.0.gamma_1', 'without a table of positions'),
-    'timm fc_norm': ('fc_norm.weight', 'fc_norm'),
-    'transformers ViT': ('vit.encoder.layer.0.attention.attention.query.weight', 'Hugging Face'),
     'transformers Swin': ('swin.encoder.layers.0.blocks.0.attention.self.query.weight',
-                          'Hugging Face'),
+                          "Hugging Face's Swin"),
     'mmseg VisionTransformer': ('layers.0.attn.attn.in_proj_weight', "mmseg's VisionTransformer"),
     'DINO': ('label_enc.weight', 'a release of DINO'),
 }
@@ -172,5 +164,5 @@ def test_needs_of_plain_models() -> None:
 
 
 def test_sources_have_signs() -> None:
-    from mmposenc.checkpoint.recognition import _MARKS, _SIGNS
-    assert {source for _, source in _MARKS + _SIGNS} == set(SOURCES) - {'mmdet-swin'}
+    from mmposenc.checkpoint.recognition import _SIGNS
+    assert {source for _, source in _SIGNS} == set(SOURCES) - {'mmdet-swin'}

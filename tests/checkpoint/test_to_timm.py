@@ -53,7 +53,7 @@ EXAMPLES: dict[str, Callable[[], nn.Module]] = {
     'eva02': partial(Eva, **ROPE | dict(use_abs_pos_emb=True), qkv_fused=False, swiglu_mlp=True,
                      scale_mlp=True, scale_attn_inner=True),
     'dinov3': partial(Eva, **DINOV3),
-    'dinov3-plus': partial(Eva, **DINOV3, swiglu_mlp=True),
+    'dinov3-plus': partial(Eva, **DINOV3, swiglu_mlp=True, swiglu_align_to=8),
     'rope-vit': partial(Eva, **ROPE, rope_type='mixed', init_values=1.0),
     'beit': partial(Beit, use_abs_pos_emb=False, use_rel_pos_bias=True, init_values=0.1),
     'relpos': partial(RelPos, init_values=1.0),
