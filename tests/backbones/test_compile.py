@@ -10,7 +10,7 @@ import torch
 import torch.fx.experimental._config as shape_config
 from torch._dynamo.testing import CompileCounterWithBackend
 
-from mmposenc.backbones import PVT, DeiT
+from mmposenc.backbones import PVT, ViT
 from mmposenc.backbones.layers import DropPath
 from mmposenc.engine.compiling import compile_regions
 from mmposenc.image_sizes import set_img_shapes
@@ -26,8 +26,9 @@ MODELS = {
     'PVT': lambda **options: PVT(
         embed_dims=(8,), num_layers=(2,), num_heads=(2,), sr_ratios=(2,), mlp_ratios=(2,),
         patch_sizes=(8,), out_indices=(0,), **OPTIONS, **{**IRPE, **options}),
-    'DeiT': lambda: DeiT(embed_dims=16, num_layers=2, num_heads=2, patch_size=8, pool='cls',
-                         out_indices=(0, 1), **OPTIONS, **IRPE)}
+    'ViT': lambda: ViT(embed_dims=16, num_layers=2, num_heads=2, patch_size=8, pool='cls',
+                       out_indices=(0, 1), register_tokens=1, mlp='swiglu', qkv_bias='qv',
+                       attn_norm=True, mlp_norm=True, **OPTIONS, **IRPE)}
 
 
 @pytest.fixture(autouse=True)
