@@ -106,7 +106,8 @@ for _name, _size in {
         'base': dict(_VIT['base'], mlp_hidden_dims=2048, mlp_norm=True),
         'large': dict(_VIT['large'], mlp_hidden_dims=2730, mlp_norm=True)}.items():
     ARCHS[f'eva02-{_name}'] = dict(
-        _size, patch_size=14, class_token=True, mlp='swiglu', qkv_bias='qv',
+        _size, patch_size=14, class_token=True, pool='gap', final_norm='pooled', mlp='swiglu',
+        qkv_bias='qv',
         pos_encoding=_table(num_prefix_embeds=1),
         rel_pos_encoding=_rotary(axes='yx', theta=10000.0, reference_grid=(16, 16)))
 

@@ -154,13 +154,19 @@ def test_needs():
         big = timm.create_model('eva02_large_patch14_448', num_classes=5)
         clip = timm.create_model('eva02_base_patch16_clip_224', num_classes=0)
         dinov3 = timm.create_model('vit_small_plus_patch16_dinov3')
+        others = [timm.create_model(name) for name in (
+            'beit_base_patch16_224', 'deit3_small_patch16_224', 'vit_relpos_small_patch16_224')]
     assert needed_options(convert(clip.state_dict(), 'eva')) == [
         'model.backbone.arch=eva02-base', 'model.backbone.patch_size=16',
-        'model.backbone.attn_norm=True']
+        'model.backbone.attn_norm=True', 'model.backbone.final_norm=True']
     assert needed_options(convert(dinov3.state_dict(), 'eva')) == [
         'model.backbone.arch=dinov3-small-plus', 'model.backbone.qkv_bias=False']
     assert needed_options(convert(big.state_dict(), 'eva'))[:2] == [
         'model.backbone.arch=eva02-large', 'model.backbone.img_size=448']
+    for model in others:
+        state = model.state_dict()
+        needs = needed_options(convert(state, recognise(state)))
+        assert not re.search('dinov3|eva|rope', str(needs))
 
 
 def test_bad_input():
