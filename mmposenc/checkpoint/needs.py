@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from .beit import beit_arch
 from .eva import eva_arch
 from .sam import sam_options
 from .vit_options import vit_arch
@@ -41,10 +42,9 @@ def needed_options(state_dict: Mapping[str, Tensor]) -> list[str]:
 
 def _vision_transformer(state_dict: Mapping[str, Tensor]) -> list[str]:
     patches = state_dict.get('backbone.patch_embed.projection.weight')
-    if known := sam_options(state_dict):
-        return known
-    if patches is not None and (arch := eva_arch(state_dict) or vit_arch(state_dict)):
-        return arch
+    for told in (sam_options, eva_arch, vit_arch, beit_arch) if patches is not None else ():
+        if arch := told(state_dict):
+            return arch
     options = []
     table = state_dict.get(_TABLE)
     patch_size = 16 if patches is None else int(patches.shape[-1])
