@@ -1,6 +1,5 @@
 """Whole models against the best peer: training steps and inference, paired.
 
-    .venv/bin/pip install --no-deps -r requirements/benchmarks.txt
     python benchmarks/models.py [--case 'DeiT-S 224'] [--batch 8] [--dtype float32 bfloat16]
     python benchmarks/models.py --device cuda --dtype bfloat16 --compile      # never tried
 

@@ -109,6 +109,24 @@ def test_upernet_takes_deit_and_its_neck_by_options(capsys) -> None:
     assert type(built.neck).__name__ == 'Feature2Pyramid'
 
 
+def test_an_arch_and_its_encoding_are_switched_by_options() -> None:
+    """Of an arch whose arguments are no part of the config; what the config says itself stays."""
+    name = 'mmposenc::segmentation/sem_fpn/sem_fpn_deit-s_512x512_40k_ade20k.py'
+    arch = {'model.backbone.arch': 'dinov2-small-reg', 'model.backbone.init_cfg': None,
+            'model.backbone.num_layers': 3, 'model.backbone.out_indices': [0, 2]}
+    backbone = MODELS.build(overridden(name, arch).model.backbone)
+    table, = backbone.pos_encodings.encodings(-1)
+    assert backbone.patch_size == 14 and backbone.num_prefix_tokens == 5
+    assert (table.grid_shape, table.num_prefix_embeds) == ((37, 37), 1)
+    without = overridden(name, {**arch, TABLE: None})
+    assert not MODELS.build(without.model.backbone).pos_encodings.encodings(-1)
+    plain = Config(dict(default_scope='mmseg', model=dict(type='X', backbone=dict(
+        type='mmposenc.ViT', arch='dinov2-small', num_layers=1))))
+    override(plain, {f'{TABLE}.type': 'mmposenc.PEG'})
+    encodings = MODELS.build(plain.model.backbone).pos_encodings.at
+    assert list(encodings) == ['after0'] and type(encodings['after0'][0]).__name__ == 'PEG'
+
+
 def test_a_class_that_is_not_known_changes_nothing() -> None:
     cfg = overridden(PVT, {f'{TABLE}.type': 'mmposenc.PEGG'})
     assert cfg.model.backbone.pos_encoding.interpolation == 'bilinear'
