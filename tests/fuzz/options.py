@@ -23,7 +23,7 @@ from mmengine.registry import MODELS, DefaultScope
 
 import mmposenc  # noqa: F401
 from mmposenc import encodings
-from mmposenc.backbones import PVT, DeiT, Swin
+from mmposenc.backbones import PVT, Swin, ViT
 from mmposenc.command_line import describe
 from mmposenc.encodings.base import TokenEncoding
 
@@ -68,11 +68,17 @@ BACKBONES: dict[str, tuple[type, dict[str, Any], dict[str, tuple[list[Any], list
         'sr_ratios': ([(8, 4, 2, 1), (1, 1, 1, 1)], [(0, 1, 1, 1)]),
         'positions': ([None, (0,), (-1,)], [(9,), (0, 0)]),
         'frozen_stages': ([-1, 0, 2], [9])}),
-    'DeiT': (DeiT, dict(mlp_ratio=1.0, pool=None, img_size=64), {
+    'ViT': (ViT, dict(mlp_ratio=1.0, pool=None, img_size=64), {
         **SHARED, 'embed_dims': ([16, 24], [15, 0]), 'num_layers': ([1, 2], [0]),
         'num_heads': ([2, 4], [5, 0]), 'patch_size': ([8, 16], [0]),
         'positions': ([None, (0,), (-1,)], [(9,), (0, 0)]),
         'distilled': ([False, True], []), 'frozen_stages': ([-1, 1], [9]),
+        'register_tokens': ([0, 1, 4], [-1]), 'class_token': ([None, False, True], []),
+        'mlp': (['mlp', 'swiglu'], ['glu']), 'mlp_hidden_dims': ([None, 5], [0]),
+        'act': (['gelu', 'gelu_tanh', 'quick_gelu'], ['swiglu']),
+        'qkv_bias': ([True, False, 'qv'], ['k']), 'pre_norm': ([False, True], []),
+        'attn_norm': ([False, True], []), 'mlp_norm': ([False, True], []),
+        'final_norm': ([True, False, 'every'], ['all']),
         'layer_scale_init_value': ([None, 0.1], [])}),
     'Swin': (Swin, dict(mlp_ratio=1.0), {
         **SHARED, 'embed_dims': ([8, 16], [0, 6]), 'num_layers': ([(1, 1), (1, 2, 1)], [()]),
@@ -137,7 +143,7 @@ def build(config: dict[str, Any]) -> torch.nn.Module:
         return MODELS.build(backbone)
     if head == 'classifier':
         backbone.update(pool='gap')
-    elif backbone['type'] == 'mmposenc.DeiT':
+    elif backbone['type'] == 'mmposenc.ViT':
         backbone['out_indices'] = (0,)
     trunk = MODELS.build(backbone)
     with torch.no_grad():

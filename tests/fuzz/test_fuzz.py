@@ -10,7 +10,7 @@ from sizes import run as run_sizes
 def test_options_build_and_run_or_are_refused_by_name() -> None:
     counts = run(500)
     assert counts['works'] > 250 and counts['refused'] > 25
-    assert all(counts[f'mmposenc.{kind}'] > 50 for kind in ('PVT', 'DeiT', 'Swin'))
+    assert all(counts[f'mmposenc.{kind}'] > 50 for kind in ('PVT', 'ViT', 'Swin'))
 
 
 @pytest.mark.parametrize('option, message', [
