@@ -1,6 +1,9 @@
 """Load pretrained weights into a backbone, official files included, and say what did not fit."""
 from __future__ import annotations
 
+import inspect
+import logging
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +13,7 @@ from mmengine.logging import print_log
 from torch import Tensor, nn
 
 from ..checkpoint import convert_with_report, needed_options, recognise
-from ..checkpoint.recognition import SUPPORTED
+from ..checkpoint.recognition import looks_like
 from ..checkpoint.rules import shown
 from ..encodings.absolute import LearnedPositionEmbedding
 from ..encodings.base import RelativeEncoding, TokenEncoding
@@ -19,7 +22,7 @@ from ..functional.position_tables import resize_position_table
 from ..mmengine_loading import CheckpointLoader
 
 #: Weights a classification checkpoint has and a feature extractor need not have, or the reverse.
-_CLASSIFIER = re.compile(r'norm\d?\.(weight|bias)|(.*\.)?(cls|dist)_token')
+_CLASSIFIER = re.compile(r'(fc_)?norm\d?\.(weight|bias)|(.*\.)?(cls|dist)_token')
 _BIAS = 'relative_position_bias_table'
 
 
@@ -56,10 +59,12 @@ def load_pretrained(backbone: nn.Module, checkpoint: Mapping[str, Any], *,
                     name: str = 'checkpoint') -> None:
     """Load a checkpoint of this project or of a release it can convert.
 
-    Learned position tables are resized to the backbone's grid, Swin's biases to its window. Weights
-    of a classifier's head, last norm and class token that the backbone has no place for are left
-    out and logged; so are norms that only the other kind of a model has. An encoding that is the
-    only thing a file lacks is new: it is left as it was built, which is logged.
+    Learned position tables are resized to the backbone's grid, which is logged, Swin's biases to
+    its window. Weights of a classifier's head, last norm and class token that the backbone has no
+    place for are left out and logged, a token as a warning; so are norms that only the other kind
+    of a model has. Where a table here has no row for a token that its file has one for, the row is
+    added to the token. An encoding that is the only thing a file lacks is new: it is left as it was
+    built, which is logged.
 
     Args:
         backbone: what to load into.
@@ -72,8 +77,8 @@ def load_pretrained(backbone: nn.Module, checkpoint: Mapping[str, Any], *,
         ValueError: naming what is missing, unexpected or of another shape.
     """
     state = _converted(checkpoint, prefix, name)
-    state = _move_biases(backbone, _leave_out_classifier(backbone, state))
-    state = _resize_tables(backbone, state)
+    state = _move_biases(backbone, _leave_out_classifier(backbone, state, name))
+    state = _resize_tables(backbone, state, name)
     own = backbone.state_dict()
     missing = sorted(set(own) - set(state))
     unexpected = sorted(set(state) - set(own))
@@ -118,7 +123,7 @@ def _advice(own: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> str:
     """What to do about weights that do not fit: build another model, or take another file."""
     needs = needed_options({f'backbone.{key}': value for key, value in state.items()})
     common = len(set(own) & set(state))
-    return ''.join((f' ({SUPPORTED})' if 2 * common < max(len(own), len(state)) else '',
+    return ''.join((f' ({looks_like(state)})' if 2 * common < max(len(own), len(state)) else '',
                     f'. The file needs {", ".join(needs)}' if needs else '',
                     '. Load what fits with strict=False' if common else ''))
 
@@ -156,12 +161,24 @@ def _select(checkpoint: Mapping[str, Any], prefix: str | None) -> dict[str, Tens
     return {key[len(prefix):]: value for key, value in state.items() if key.startswith(prefix)}
 
 
-def _leave_out_classifier(backbone: nn.Module, state: dict[str, Tensor]) -> dict[str, Tensor]:
+def _leave_out_classifier(backbone: nn.Module, state: dict[str, Tensor], name: str
+                          ) -> dict[str, Tensor]:
     own = set(backbone.state_dict())
     left_out = [key for key in state if key not in own and _CLASSIFIER.fullmatch(key)]
-    if left_out:
-        print_log(f'{type(backbone).__name__} extracts features: left out {", ".join(left_out)}',
+    tokens = [key for key in left_out if key.endswith('_token')]
+    rest = [key for key in left_out if key not in tokens]
+    if rest:
+        print_log(f'{type(backbone).__name__} extracts features: left out {", ".join(rest)}',
                   'current')
+    if tokens:
+        options = inspect.signature(type(backbone)).parameters
+        keeps = ' and '.join(f'{option}=True' if option in options else "pool='cls'"
+                             for token, option in (('cls_token', 'class_token'),
+                                                   ('dist_token', 'distilled'))
+                             if any(key.endswith(token) for key in tokens))
+        print_log(f'{name}: {", ".join(tokens)} left out, which {type(backbone).__name__} has not: '
+                  f'patches attended to it when these weights were trained, and their features '
+                  f'differ without it; {keeps} keeps it', 'current', logging.WARNING)
     return {key: value for key, value in state.items() if key not in left_out}
 
 
@@ -175,7 +192,7 @@ def _move_biases(backbone: nn.Module, state: dict[str, Tensor]) -> dict[str, Ten
     return moved
 
 
-def _resize_tables(backbone: nn.Module, state: dict[str, Tensor]) -> dict[str, Tensor]:
+def _resize_tables(backbone: nn.Module, state: dict[str, Tensor], file: str) -> dict[str, Tensor]:
     """Fit learned tables to the backbone's grids and prefix tokens, biases to its windows."""
     state = dict(state)
     for name, module in backbone.named_modules():
@@ -185,27 +202,38 @@ def _resize_tables(backbone: nn.Module, state: dict[str, Tensor]) -> dict[str, T
         if isinstance(module, LearnedPositionEmbedding) and key in state:
             table = state[key]
             if table.shape != module.pos_embed.shape and table.dim() == 3:
-                state[key] = _fit_table(table, module)
+                state |= _fit_table(key, state, module, getattr(backbone, 'patch_size', None), file)
     return state
 
 
-def _fit_table(table: Tensor, module: LearnedPositionEmbedding) -> Tensor:
-    """A square table, with or without prefix tokens, on the module's grid; the table itself where
-    it is no such table.
+def _fit_table(key: str, state: Mapping[str, Tensor], module: LearnedPositionEmbedding,
+               patch_size: int | None, file: str) -> dict[str, Tensor]:
+    """A square table, with or without prefix tokens, on the module's grid, and the tokens that rows
+    were added to; nothing where it is no such table.
 
     A table of cells alone, as DeiT III's, adds nothing to prefix tokens: zeros stand for them.
     """
-    length = table.shape[1]
-    if round(length ** 0.5) ** 2 == length and module.num_prefix_embeds:
-        table = torch.nn.functional.pad(table, (0, 0, module.num_prefix_embeds, 0))
-        length = table.shape[1]
-    for prefix in (module.num_prefix_embeds, 1, 2, 0):
-        side = round(max(length - prefix, 0) ** 0.5)
-        if side and side * side + prefix == length and prefix >= module.num_prefix_embeds:
-            cells = resize_position_table(table[:, prefix:], (side, side), module.grid_shape,
-                                          module.interpolation)
-            return torch.cat((table[:, :module.num_prefix_embeds], cells), dim=1)
-    return table
+    table, rows = state[key], module.num_prefix_embeds
+    found = next((prefix for prefix in (0, rows, 1, 2)
+                  if math.isqrt(max(table.shape[1] - prefix, 0)) ** 2 == table.shape[1] - prefix
+                  and table.shape[1] > prefix and (not prefix or prefix >= rows)), None)
+    if found is None:
+        return {}
+    side = math.isqrt(table.shape[1] - found)
+    if module.grid_shape != (side, side):
+        keeps = f'; img_size={side * patch_size} keeps it as it is' if patch_size else ''
+        print_log(f'{file}: {key} of {side} x {side} cells is resized to {module.grid_shape[0]} x '
+                  f'{module.grid_shape[1]}, the grid of img_size, and once more for images of '
+                  f'another size{keeps}', 'current')
+    cells = resize_position_table(table[:, found:], (side, side), module.grid_shape,
+                                  module.interpolation, module.interpolation_offset)
+    kept = table[:, :min(found, rows)]
+    if found < rows:
+        kept = table.new_zeros(1, rows, table.shape[-1])
+    tokens = {token: state[token] + table[:, row:row + 1]
+              for row, token in enumerate(('cls_token', 'dist_token'))
+              if rows <= row < found and token in state}
+    return {key: torch.cat((kept, cells), dim=1), **tokens}
 
 
 def _fit_biases(table: Tensor, module: RelativePositionBias) -> Tensor:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from .eva import eva_options
+from .vit_options import vit_arch
 
 _TABLE = 'backbone.pos_encodings.at.before.0.pos_embed'
 
@@ -18,8 +19,8 @@ def needed_options(state_dict: Mapping[str, Tensor]) -> list[str]:
         state_dict: as :func:`mmposenc.checkpoint.convert` gives it.
 
     Returns:
-        'model.backbone.layer_scale_init_value=1e-6', ...; sizes that ``arch`` chooses are not
-        among them.
+        'model.backbone.arch=dinov2-small-reg', or 'model.backbone.layer_scale_init_value=1e-6', ...
+        where there is no such arch; sizes of DeiT's archs are not among them.
     """
     options = []
     if 'backbone.blocks.0.attn.qkv.weight' in state_dict:
@@ -37,8 +38,10 @@ def needed_options(state_dict: Mapping[str, Tensor]) -> list[str]:
 def _vision_transformer(state_dict: Mapping[str, Tensor]) -> list[str]:
     if rotary := eva_options(state_dict):
         return rotary
-    options = []
     patches = state_dict.get('backbone.patch_embed.projection.weight')
+    if patches is not None and (arch := vit_arch(state_dict)):
+        return arch
+    options = []
     table = state_dict.get(_TABLE)
     patch_size = 16 if patches is None else int(patches.shape[-1])
     if patch_size != 16:
@@ -51,10 +54,29 @@ def _vision_transformer(state_dict: Mapping[str, Tensor]) -> list[str]:
         side = int(table.shape[1] ** 0.5)
         if side * patch_size != 224:
             options.append(f'img_size={side * patch_size}')
+    if 'backbone.norm_pre.weight' in state_dict:
+        options.append('pre_norm=True')
+    if 'backbone.register_tokens' in state_dict:
+        options.append(f'register_tokens={state_dict["backbone.register_tokens"].shape[1]}')
     if 'backbone.blocks.0.ls1.gamma' in state_dict:
         options.append('layer_scale_init_value=1e-6')
-    if 'backbone.blocks.0.attn.qkv.bias' not in state_dict:
+    if 'backbone.blocks.0.mlp.fc2.weight' in state_dict:
+        options += _mlp(state_dict)
+    if 'backbone.blocks.0.attn.qkv.q_bias' in state_dict:
+        options.append('qkv_bias=qv')
+    elif 'backbone.blocks.0.attn.qkv.bias' not in state_dict:
         options.append('qkv_bias=False')
     if 'backbone.cls_token' not in state_dict:
         options.append("pool='gap'")
+    if 'backbone.fc_norm.weight' in state_dict:
+        options.append('final_norm=pooled')
     return options
+
+
+def _mlp(state_dict: Mapping[str, Tensor]) -> list[str]:
+    """Gates, whose first layer is twice as wide as what the second takes; and another width than
+    four times the channels."""
+    first = state_dict.get('backbone.blocks.0.mlp.fc1.weight')
+    dims, hidden = state_dict['backbone.blocks.0.mlp.fc2.weight'].shape
+    gates = first is not None and first.shape[0] == 2 * hidden
+    return ['mlp=swiglu'] * gates + [f'mlp_hidden_dims={hidden}'] * (hidden != 4 * dims)

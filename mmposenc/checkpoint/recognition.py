@@ -4,10 +4,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-SUPPORTED = ('supported are files of DeiT, DeiT III, iRPE-DeiT, PVT (v1), Twins-PCPVT, Swin (v1), '
-             'DINOv3, EVA-02, RoPE-ViT, '
-             'DETR, iRPE-DETR and Deformable DETR, and the models of timm, mmpretrain and mmdet '
-             'that docs/weights.md lists')
+SUPPORTED = ('supported are files of DeiT, DeiT III, MAE, DINOv2, CLIP, SigLIP, DINOv3, '
+             'EVA-02, RoPE-ViT, iRPE-DeiT, '
+             'PVT (v1), Twins-PCPVT, Swin (v1), DETR, iRPE-DETR and Deformable DETR, and the '
+             'models of timm, mmpretrain, mmdet and Hugging Face that docs/weights.md lists')
 
 #: A name that files of this source have, and the source.
 _SIGNS = (
@@ -87,6 +87,24 @@ def recognise(names: Iterable[str]) -> str | None:
         raise ValueError('these are weights of a ViT without a table of positions, as those with '
                          f'rotary positions are; {SUPPORTED}')
     return source
+
+
+#: What else files hold, by a name that tells it.
+_KINDS = (
+    (r'(.*\.)?layer\d\.\d+\.conv\d\.weight', 'a ResNet'),
+    (r'(.*\.)?stages\.\d\.(blocks\.)?\d+\.(conv_dw|dwconv|depthwise_conv)\..*', 'a ConvNeXt'),
+    (r'(.*\.)?(model\.)?layers\.\d+\.self_attn\.q_proj\.weight', 'a language model'),
+    (r'(.*\.)?(bbox_head|roi_head|rpn_head)\..*', 'a detector of mmdet'),
+    (r'(.*\.)?decode_head\..*', 'a segmentor of mmseg'),
+    (r'(.*\.)?blocks\.\d+\.(norm1|attn)\..*', 'a vision transformer'),
+    (r'(.*\.)?layers?\.\d+\.(attention|attn|self_attn)\..*', 'a transformer'),
+)
+
+
+def looks_like(names: Iterable[str]) -> str:
+    """What names of no known source look like, and what is supported."""
+    kind = _first(_KINDS, sorted(names))
+    return f'it looks like {kind}; {SUPPORTED}' if kind else SUPPORTED
 
 
 def _first(table: tuple[tuple[str, str], ...], names: list[str]) -> str | None:

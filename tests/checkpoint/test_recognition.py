@@ -56,13 +56,13 @@ def test_other_networks_are_refused_on_both_roads(kind, tmp_path) -> None:
 
 
 def test_a_network_without_a_name_of_ours_is_refused(tmp_path) -> None:
-    state = {f'layer{i}.conv.weight': torch.zeros(1) for i in range(20)}
+    state = {f'layer1.{i}.conv1.weight': torch.zeros(1) for i in range(20)}
     with pytest.raises(ValueError, match='ResNet.pth does not fit PVT: missing: .*and 12 more.*'
-                                         'supported are files of DeiT'):
+                                         'it looks like a ResNet; supported are files of DeiT'):
         load_pretrained(PVT(arch='tiny'), state, strict=False, name='ResNet.pth')
     torch.save(state, tmp_path / 'in.pth')
-    with pytest.raises(SystemExit, match='in.pth is of no source known here: it has layer0.conv'
-                                         '.*and 12 more; supported are files of DeiT'):
+    with pytest.raises(SystemExit, match='in.pth is of no source known here: it has layer1.0.conv1'
+                                         '.*and 12 more; it looks like a ResNet; supported are'):
         load_tool('convert_checkpoint').main(['auto', str(tmp_path / 'in.pth'),
                                               str(tmp_path / 'out.pth')])
 
