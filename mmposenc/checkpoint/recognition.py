@@ -4,10 +4,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-SUPPORTED = ('supported are files of DeiT, DeiT III, MAE, DINOv2, CLIP, SigLIP, DINOv3, '
-             'EVA-02, RoPE-ViT, iRPE-DeiT, '
-             'PVT (v1), Twins-PCPVT, Swin (v1), DETR, iRPE-DETR and Deformable DETR, and the '
-             'models of timm, mmpretrain, mmdet and Hugging Face that docs/weights.md lists')
+SUPPORTED = ('supported are files of DeiT, DeiT III, MAE, DINOv2, CLIP, SigLIP, DINOv3, EVA-02, '
+             'RoPE-ViT, iRPE-DeiT, PVT (v1), Twins-PCPVT, Swin (v1), DETR, iRPE-DETR and '
+             'Deformable DETR, and the models of timm, mmpretrain, mmdet and Hugging Face that '
+             'docs/weights.md lists')
 
 #: A name that files of this source have, and the source.
 _SIGNS = (

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2] / 'configs'
 CONFIGS = sorted(str(path.relative_to(ROOT)) for task in ('detection', 'segmentation')
                  for path in (ROOT / task / 'pretrained').glob('*.py'))
 FAMILY = {'dinov2': 'dinov2', 'dinov3': 'dinov3', 'eva02': 'eva02', 'beit': 'beit'}
-SIZE = {'s': 'small', 'b': 'base', 'l': 'large'}
+SIZE = {'s': 'small', 'b': 'base', 'l': 'large', '7b': '7b'}
 
 
 def load(name):
@@ -28,7 +28,7 @@ def load(name):
 
 
 def names_of(name):
-    return re.search(r'_(dinov2|dinov3|eva02|beit)-([sbl])_', name).groups()
+    return re.search(r'_(dinov2|dinov3|eva02|beit)-([sbl]|7b)_', name).groups()
 
 
 def test_every_row_is_there():
@@ -42,7 +42,8 @@ def test_every_row_is_there():
              for head, recipe in (('retinanet', '1x'), ('dino-4scale', '8xb2-12e'),
                                   ('deformable-detr', '16xb2-50e'))
              for family in both for size in 'sb'}
-    rows |= {'segmentation/pretrained/upernet_eva02-b_512x512_60k_ade20k.py'}
+    rows |= {'segmentation/pretrained/upernet_eva02-b_512x512_60k_ade20k.py',
+             'segmentation/pretrained/linear_dinov3-7b_fsdp2_512x512_40k_ade20k.py'}
     assert set(CONFIGS) == rows
 
 
