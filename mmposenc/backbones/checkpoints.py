@@ -13,11 +13,13 @@ from mmengine.logging import print_log
 from torch import Tensor, nn
 
 from ..checkpoint import convert_with_report, needed_options, recognise
+from ..checkpoint.files import WRAPPERS
 from ..checkpoint.recognition import looks_like
 from ..checkpoint.rules import shown
 from ..encodings.absolute import LearnedPositionEmbedding
 from ..encodings.base import RelativeEncoding, TokenEncoding
 from ..encodings.relative_bias import RelativePositionBias
+from ..functional.bias_tables import resize_bias_table
 from ..functional.position_tables import resize_position_table
 from ..mmengine_loading import CheckpointLoader
 
@@ -68,7 +70,8 @@ def load_pretrained(backbone: nn.Module, checkpoint: Mapping[str, Any], *,
 
     Args:
         backbone: what to load into.
-        checkpoint: a state dict, or a dict that holds one under 'state_dict' or 'model'.
+        checkpoint: a state dict, or a dict that holds one under 'state_dict', 'model', 'module' or
+            'teacher'.
         prefix: load only the names that start with it, without it; 'backbone.' is recognised.
         strict: raise where names or shapes differ; else load what fits and log the rest.
         name: for messages.
@@ -77,7 +80,8 @@ def load_pretrained(backbone: nn.Module, checkpoint: Mapping[str, Any], *,
         ValueError: naming what is missing, unexpected or of another shape.
     """
     state = _converted(checkpoint, prefix, name)
-    state = _move_biases(backbone, _leave_out_classifier(backbone, state, name))
+    state = _leave_out_classifier(backbone, state, name)
+    state = _move_biases(backbone, _unshare(backbone, state))
     state = _resize_tables(backbone, state, name)
     own = backbone.state_dict()
     missing = sorted(set(own) - set(state))
@@ -150,7 +154,7 @@ def _split_new(backbone: nn.Module, missing: list[str], encodings: list[str]
 
 def _select(checkpoint: Mapping[str, Any], prefix: str | None) -> dict[str, Tensor]:
     """The tensors under a prefix, out of whatever wraps them."""
-    for wrapper in ('state_dict', 'model'):
+    for wrapper in WRAPPERS:
         if isinstance(checkpoint.get(wrapper), Mapping):
             checkpoint = checkpoint[wrapper]
     state = {key: value for key, value in checkpoint.items() if isinstance(value, Tensor)}
@@ -182,12 +186,22 @@ def _leave_out_classifier(backbone: nn.Module, state: dict[str, Tensor], name: s
     return {key: value for key, value in state.items() if key not in left_out}
 
 
+def _unshare(backbone: nn.Module, state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """An encoding that all blocks share, as in BEiT's pretraining, becomes that of each block where
+    they have one each, as in BEiT's fine-tuning."""
+    own = backbone.state_dict()
+    shared = [key for key in state if key.startswith('rel_pos_encoding.') and key not in own]
+    copies = {name: state[key] for key in shared for name in own if name.endswith(f'.attn.{key}')}
+    return {**{key: value for key, value in state.items() if key not in shared or not copies},
+            **copies}
+
+
 def _move_biases(backbone: nn.Module, state: dict[str, Tensor]) -> dict[str, Tensor]:
     """Biases of a plain Swin stand first where the backbone adds another encoding to them."""
     own = set(backbone.state_dict())
     moved = {}
     for key, value in state.items():
-        combined = key.replace(f'.{_BIAS}', f'.encodings.0.{_BIAS}')
+        combined = re.sub(r'\brel_pos_encoding\.', 'rel_pos_encoding.encodings.0.', key)
         moved[combined if key not in own and combined in own else key] = value
     return moved
 
@@ -237,10 +251,12 @@ def _fit_table(key: str, state: Mapping[str, Tensor], module: LearnedPositionEmb
 
 
 def _fit_biases(table: Tensor, module: RelativePositionBias) -> Tensor:
-    """Biases of a square window, resized as by Swin's release; the table itself where it is none or
-    fits."""
+    """Biases of a square window, resized as the module does, or by default as Swin's release; the
+    table itself where it is none or fits."""
     side = round(table.shape[0] ** 0.5)
     if (table.shape == module.relative_position_bias_table.shape or table.dim() != 2
-            or side * side != table.shape[0]):
+            or side * side != table.shape[0] or not side % 2):
         return table
-    return resize_position_table(table[None], (side, side), module.table_size)[0]
+    resized = resize_bias_table(table.t().unflatten(1, (side, side)), module.window_size,
+                                module.resize or 'bicubic')
+    return resized.flatten(1).t()

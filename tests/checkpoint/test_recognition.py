@@ -15,19 +15,11 @@ FOREIGN = {
     'timm pvt_v2': ('stages.0.blocks.0.mlp.dwconv.weight', 'PVT v2'),
     'official pvt_v2': ('block1.0.mlp.dwconv.dwconv.weight', 'PVT v2'),
     'mmdet pvt_v2': ('layers.0.1.0.ffn.layers.4.weight', 'PVT v2'),
-    'timm swinv2': ('layers.0.blocks.0.attn.cpb_mlp.0.weight', 'Swin V2'),
     'timm swinv2_cr': ('stages.0.blocks.0.attn.meta_mlp.fc1.weight', 'Swin V2'),
-    'mmpretrain SwinTransformerV2': ('stages.0.blocks.0.attn.w_msa.logit_scale', 'Swin V2'),
     'timm twins_svt': ('blocks.0.0.attn.qkv.weight', 'Twins-SVT'),
     'mmpretrain SVT': ('stages.0.0.attn.qkv.weight', 'Twins-SVT'),
     'mmpretrain PCPVT': ('patch_embeds.0.projection.weight', 'PCPVT in the names of mmpretrain'),
-    'timm beit': ('blocks.0.attn.relative_position_bias_table', 'BEiT'),
-    'mmpretrain BEiTViT': ('layers.0.attn.relative_position_bias_table', 'BEiT'),
-    'timm vit_relpos': ('blocks.0.attn.rel_pos.mlp.fc1.weight', 'relative positions'),
-    'timm vit_srelpos': ('shared_rel_pos.mlp.fc1.weight', 'relative positions'),
     'timm qk_norm': ('blocks.0.attn.q_norm.weight', 'qk_norm'),
-    'transformers Swin': ('swin.encoder.layers.0.blocks.0.attention.self.query.weight',
-                          "Hugging Face's Swin"),
     'transformers BEiT': ('encoder.layer.0.lambda_1', "Hugging Face's BEiT"),
     'mmseg VisionTransformer': ('layers.0.attn.attn.in_proj_weight', "mmseg's VisionTransformer"),
     'DINO': ('label_enc.weight', 'a release of DINO'),
@@ -169,5 +161,5 @@ def test_needs_of_plain_models() -> None:
 
 
 def test_sources_have_signs() -> None:
-    from mmposenc.checkpoint.recognition import _SIGNS
-    assert {source for _, source in _SIGNS} == set(SOURCES) - {'mmdet-swin'}
+    from mmposenc.checkpoint.recognition import _MARKS, _SIGNS
+    assert {source for _, source in _MARKS + _SIGNS} == set(SOURCES) - {'mmdet-swin'}

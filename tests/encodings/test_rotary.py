@@ -177,6 +177,18 @@ def test_augmentation_is_that_of_the_release():
     torch.testing.assert_close(encoding.eval().rotate(x, x, (2, 3)), plain.rotate(x, x, (2, 3)))
 
 
+def test_blocks_that_are_run_again_draw_the_same():
+    grads = []
+    for with_cp in (False, True):
+        torch.manual_seed(0)
+        model = DeiT(embed_dims=16, num_layers=2, num_heads=2, patch_size=8, with_cp=with_cp,
+                     rel_pos_encoding=dict(type='RotaryEmbedding2D', shift=0.5, rescale=2.0))
+        torch.manual_seed(1)
+        model(torch.ones(1, 3, 16, 24).cumsum(3))[0].square().sum().backward()
+        grads.append([parameter.grad for parameter in model.parameters()])
+    torch.testing.assert_close(*grads, rtol=0, atol=0)
+
+
 @pytest.mark.parametrize(('kind', 'backbone'), [
     ('dinov3', 'pvt'), ('eva02', 'pvt'), ('dinov3', 'deit'), ('eva02', 'deit')])
 def test_an_image_of_a_padded_batch_gives_what_it_gives_alone(kind, backbone):
@@ -209,7 +221,8 @@ def test_half_precision_angles_far_from_the_origin(mode):
     torch.testing.assert_close(got.float(), expected, atol=5e-2, rtol=2e-2)
 
 
-@pytest.mark.parametrize(('mode', 'backend'), [('axial', 'eager'), ('mixed', 'inductor')])
+@pytest.mark.parametrize(('mode', 'backend'), [('axial', 'eager'), ('mixed', 'inductor'),
+                                               ('dinov3', 'eager'), ('eva02', 'eager')])
 def test_compiles(mode, backend):
     torch.manual_seed(0)
     module = MultiheadAttention(16, 2, num_prefix_tokens=1, rel_pos_encoding=build(mode)).eval()
