@@ -51,6 +51,13 @@ def _shrink_backbone(backbone: Any) -> list[int]:
         backbone.update(arch=None, embed_dims=24, num_layers=last + 1, num_heads=3, mlp_ratio=1.0,
                         img_size=28 if backbone.get('in_channels') == 1 else 64)
         return [24] * 4
+    if kind == 'ViT':
+        blocks = max(2, len(backbone.out_indices))
+        frozen = backbone.get('frozen_stages', -1) >= 0
+        backbone.update(embed_dims=24, num_layers=blocks, num_heads=3, mlp_hidden_dims=24,
+                        img_size=64, frozen_stages=blocks if frozen else -1,
+                        out_indices=tuple(range(blocks))[-len(backbone.out_indices):])
+        return [24] * 4
     if kind == 'CPResNet' and backbone.depth in (44, 46):
         backbone.depth = 20
         backbone.pop('stage_blocks', None)
@@ -126,17 +133,28 @@ def _shrink_segmentor(cfg: Config, widths: list[int]) -> None:
     model = cfg.model
     if model.data_preprocessor.get('size'):
         model.data_preprocessor.size = (64, 64)
+    if 'ConcatPyramid' in str(model.get('neck')):
+        blocks = len(model.neck.in_channels)
+        model.neck.in_channels = widths[:1] * blocks
+        model.decode_head.update(in_channels=widths[0] * blocks, num_classes=CLASSES['mmseg'])
+        model.decode_head.channels = 8 if model.decode_head.num_convs else widths[0] * blocks
+        return
     if 'pixel_decoder' in model.decode_head:
+        if model.get('neck'):
+            model.neck.update(in_channels=widths[0], out_channels=widths[0])
         _shrink_masks(model, model.decode_head, widths, CLASSES['mmseg'])
         return
     if isinstance(model.get('neck'), list):
         model.backbone.out_indices = (0, 1, 2, 3)
         model.neck[0].embed_dim = widths[0]
         model.neck[1].update(in_channels=widths, out_channels=8)
+    elif 'Feature2Pyramid' in str(model.get('neck')):
+        model.neck.embed_dim = widths[0]
     elif model.get('neck'):
         model.neck.update(in_channels=widths, out_channels=8)
+    fpn = 'FPN' in str(model.get('neck'))
     model.decode_head.update(channels=8, num_classes=CLASSES['mmseg'],
-                             in_channels=[8] * 4 if model.get('neck') else widths)
+                             in_channels=[8] * 4 if fpn else widths)
     if model.get('auxiliary_head'):
         model.auxiliary_head.update(channels=8, num_classes=CLASSES['mmseg'],
                                     in_channels=widths[2])

@@ -68,10 +68,19 @@ class LogSpacedCPB(OffsetBiasEncoding):
                 nn.init.zeros_(layer.bias)
 
     def start_at_zero(self) -> None:
-        """One bias for all pairs, sigmoid(0) * 16, which softmax does not see."""
-        nn.init.zeros_(self._layers()[1].weight)
-        if self.num_prefix_tokens:
-            nn.init.constant_(self.prefix_bias, 8.0)
+        """One bias for all pairs, which softmax does not see: 16 * sigmoid(0), or 0 with 'cr'.
+
+        Raises:
+            ValueError: where pairs with a prefix token have none and the others 8.
+        """
+        constant = 0.0 if self.mode == 'cr' else 8.0
+        if constant and self.num_prefix_tokens and not hasattr(self, 'prefix_bias'):
+            raise ValueError('zero_init=True: LogSpacedCPB with prefix_bias=False and prefix '
+                             'tokens changes attention whatever its weights')
+        for parameter in self._layers()[1].parameters():
+            nn.init.zeros_(parameter)
+        if hasattr(self, 'prefix_bias'):
+            nn.init.constant_(self.prefix_bias, constant)
 
     def offset_table(self, rows: Tensor, cols: Tensor, query: Grid) -> Tensor:
         """The network's output; see :class:`OffsetBiasEncoding`."""

@@ -11,7 +11,9 @@ from mmposenc.backbones.checkpoints import load_pretrained
 from mmposenc.encodings import IRPE, PEG, TokenEncoding, build_encoding
 
 GRID, PREFIX, DIMS = (4, 5), 2, 16
-NO_ZEROS = ('RotaryEmbedding2D', 'CombinedRPE of masks')
+#: Rotations by fixed angles.
+NO_ZEROS = [name for name in examples.RELATIVE if name == 'CombinedRPE of masks'
+            or name.startswith('RotaryEmbedding2D') and 'mixed' not in name]
 
 
 def attention(cfg):
@@ -22,7 +24,8 @@ def attention(cfg):
 @pytest.mark.parametrize('name', [name for name in examples.RELATIVE if name not in NO_ZEROS])
 def test_attention_is_what_it_was_and_the_encoding_trains(name):
     torch.manual_seed(0)
-    with_it = attention(dict(examples.RELATIVE[name], zero_init=True))
+    cfg = examples.RELATIVE[name] if isinstance(name, str) else name
+    with_it = attention(dict(cfg, zero_init=True))
     without = attention(None)
     without.load_state_dict({key: value for key, value in with_it.state_dict().items()
                              if 'rel_pos_encoding' not in key})
@@ -72,6 +75,13 @@ def test_without_it_they_start_as_their_papers_say():
 def test_what_cannot_start_so(cfg, message):
     with pytest.raises(ValueError, match=message):
         build_encoding(dict(cfg, zero_init=True), TokenEncoding, 'pos_encoding', embed_dims=8)
+
+
+def test_timms_network_of_offsets_and_one_that_cannot():
+    test_attention_is_what_it_was_and_the_encoding_trains(
+        dict(type='LogSpacedCPB', mode='cr', prefix_bias=False))
+    with pytest.raises(ValueError, match='LogSpacedCPB with prefix_bias=False and prefix tok'):
+        attention(dict(type='LogSpacedCPB', prefix_bias=False, zero_init=True))
 
 
 @pytest.mark.parametrize('name', NO_ZEROS)
