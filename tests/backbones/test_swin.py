@@ -236,10 +236,11 @@ def test_windows_need_not_be_square():
 def test_resolves_by_name_from_every_scope():
     for scope in ('mmdet', 'mmseg', 'mmpretrain'):
         registry = pytest.importorskip(f'{scope}.registry')
-        for name, sizes in (('Swin', SIZES), ('DeiT', dict(embed_dims=8, num_layers=1,
-                                                           num_heads=2))):
+        small = dict(embed_dims=8, num_layers=1, num_heads=2)
+        for name, sizes, kind in (('Swin', SIZES, 'Swin'), ('ViT', small, 'ViT'),
+                                  ('DeiT', small, 'ViT')):
             model = registry.MODELS.build(dict(type=f'mmposenc.{name}', **sizes))
-            assert type(model).__name__ == name
+            assert type(model).__name__ == kind
 
 
 @pytest.mark.parametrize('options, message', [
