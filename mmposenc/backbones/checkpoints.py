@@ -20,6 +20,7 @@ from ..encodings.absolute import LearnedPositionEmbedding
 from ..encodings.base import RelativeEncoding, TokenEncoding
 from ..encodings.decomposed import DecomposedRPE
 from ..encodings.relative_bias import RelativePositionBias
+from ..functional.bias_tables import resize_bias_table
 from ..functional.position_tables import resize_axis_table, resize_position_table
 from ..mmengine_loading import CheckpointLoader
 
@@ -81,7 +82,8 @@ def load_pretrained(backbone: nn.Module, checkpoint: Mapping[str, Any], *,
         ValueError: naming what is missing, unexpected or of another shape.
     """
     state = _converted(checkpoint, prefix, name)
-    state = _move_biases(backbone, _leave_out_classifier(backbone, state, name))
+    state = _leave_out_classifier(backbone, state, name)
+    state = _move_biases(backbone, _unshare(backbone, state))
     state = _resize_tables(backbone, state, name)
     own = backbone.state_dict()
     missing = sorted(set(own) - set(state))
@@ -186,6 +188,16 @@ def _leave_out_classifier(backbone: nn.Module, state: dict[str, Tensor], name: s
     return {key: value for key, value in state.items() if key not in left_out}
 
 
+def _unshare(backbone: nn.Module, state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """An encoding that all blocks share, as in BEiT's pretraining, becomes that of each block where
+    they have one each, as in BEiT's fine-tuning."""
+    own = backbone.state_dict()
+    shared = [key for key in state if key.startswith('rel_pos_encoding.') and key not in own]
+    copies = {name: state[key] for key in shared for name in own if name.endswith(f'.attn.{key}')}
+    return {**{key: value for key, value in state.items() if key not in shared or not copies},
+            **copies}
+
+
 def _move_biases(backbone: nn.Module, state: dict[str, Tensor]) -> dict[str, Tensor]:
     """Biases of a plain Swin stand first where the backbone adds another encoding to them."""
     own = set(backbone.state_dict())
@@ -246,10 +258,12 @@ def _fit_table(key: str, state: Mapping[str, Tensor], module: LearnedPositionEmb
 
 
 def _fit_biases(table: Tensor, module: RelativePositionBias) -> Tensor:
-    """Biases of a square window, resized as by Swin's release; the table itself where it is none or
-    fits."""
+    """Biases of a square window, resized as the module does, or by default as Swin's release; the
+    table itself where it is none or fits."""
     side = round(table.shape[0] ** 0.5)
     if (table.shape == module.relative_position_bias_table.shape or table.dim() != 2
-            or side * side != table.shape[0]):
+            or side * side != table.shape[0] or not side % 2):
         return table
-    return resize_position_table(table[None], (side, side), module.table_size)[0]
+    resized = resize_bias_table(table.t().unflatten(1, (side, side)), module.window_size,
+                                module.resize or 'bicubic')
+    return resized.flatten(1).t()

@@ -33,7 +33,7 @@ from .vit_layers import (
 class ViT(Freezing, LayerDepths, PretrainedMixin, BaseModule):
     """Plain vision transformer (ViT, Dosovitskiy et al., ICLR 2021; DeiT, Touvron et al., ICML
     2021) with any position encoding (with :class:`~mmposenc.encodings.PEG` it is CPVT); with its
-    options DeiT III, DINOv2, the towers of CLIP and SigLIP, ViTDet's and SAM's image encoder.
+    options DeiT III, DINOv2, BEiT, the towers of CLIP and SigLIP, ViTDet's and SAM's image encoder.
 
     Any image size works: the last row and column of patches are filled up with zeros.
 
@@ -58,7 +58,8 @@ class ViT(Freezing, LayerDepths, PretrainedMixin, BaseModule):
             neither run nor trained. None: with ``pool=None`` the last block.
         pre_norm: a norm before the first block (CLIP); patches are then projected without bias.
         final_norm: norm of the last block's output; needed with ``pool``. 'every': of all maps of
-            ``out_indices``, as DINOv2 takes features.
+            ``out_indices``, as DINOv2 takes features. 'pooled': of the mean that ``pool='gap'``
+            returns (timm's fc_norm), and of no map.
         pos_encoding: a TokenEncoding config, several, or None.
             ``dict(type='mmposenc.LearnedPositionEmbedding')`` is DeiT's,
             ``dict(type='mmposenc.PEG')`` CPVT's.
@@ -160,6 +161,9 @@ class ViT(Freezing, LayerDepths, PretrainedMixin, BaseModule):
         check_blocks(layers, frozen_stages, conv_projection, out_indices)
         if out_indices is None and pool is None:
             out_indices = (layers - 1,)
+        if out_indices is None and pool == 'cls' and final_norm == 'pooled':
+            raise ValueError("final_norm='pooled' with pool='cls': it is the norm of the mean of "
+                             "pool='gap'; use final_norm=True")
         if out_indices is None and not final_norm:
             raise ValueError(f'final_norm=False with pool={pool!r}: what is pooled is normed; use '
                              f'out_indices for maps that are not')
@@ -196,9 +200,11 @@ class ViT(Freezing, LayerDepths, PretrainedMixin, BaseModule):
         share_encodings(rel_pos_sharing, self, [self.blocks])
         self._last = layers - 1 if self.out_indices is None else max(self.out_indices)
         self._normed = tuple(range(layers)) if final_norm == 'every' else (
-            (layers - 1,) if final_norm else ())
+            (layers - 1,) if final_norm is True else ())
         has_norm = final_norm == 'every' or self._last in self._normed
         self.norm = nn.LayerNorm(dims, eps=norm_eps) if has_norm else None
+        norms_mean = final_norm == 'pooled' and self.out_indices is None
+        self.fc_norm = nn.LayerNorm(dims, eps=norm_eps) if norms_mean else None
         self.neck = None if neck_channels is None else SAMNeck(dims, neck_channels)
         self.reset_parameters()
         self._start_freezing(self.blocks, trainable, lora, frozen_dtype)
@@ -277,6 +283,8 @@ class ViT(Freezing, LayerDepths, PretrainedMixin, BaseModule):
         return out if mask is None else out.masked_fill(mask[:, None], 0)
 
     def _pool(self, tokens: Tensor, mask: Tensor | None) -> Any:
+        if self.fc_norm is not None:
+            return self.fc_norm(masked_mean(tokens[:, self.num_prefix_tokens:], mask))
         assert self.norm is not None
         if self.pool == 'gap':
             return masked_mean(self.norm(tokens[:, self.num_prefix_tokens:]), mask)
@@ -298,7 +306,7 @@ class ViT(Freezing, LayerDepths, PretrainedMixin, BaseModule):
             frozen += self.pos_encodings.encodings(position)
         if self.frozen_stages > self._last:
             frozen += shared_encodings(self)
-            frozen += [each for each in (self.norm, self.neck) if each is not None]
+            frozen += [each for each in (self.norm, self.fc_norm, self.neck) if each is not None]
         freeze(self, frozen, self._prefix(), self.trainable)
 
 

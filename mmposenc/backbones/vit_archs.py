@@ -18,6 +18,11 @@ def _table(**options: Any) -> _Options:
     return dict(type='mmposenc.LearnedPositionEmbedding', **options)
 
 
+def _log_cpb(hidden_dims: int) -> _Options:
+    return dict(type='mmposenc.LogSpacedCPB', mode='cr', hidden_dims=hidden_dims,
+                prefix_bias=False)
+
+
 def _rotary(**options: Any) -> _Options:
     return dict(type='mmposenc.RotaryEmbedding2D', **options)
 
@@ -62,6 +67,25 @@ for _name, _size in {'base': _VIT['base'], 'large': dict(_VIT['large'], patch_si
     ARCHS[f'clip-{_name}'] = dict(_size, class_token=True, pre_norm=True, act='quick_gelu',
                                   norm_eps=1e-5, pos_encoding=_table())
 
+# BEiT (Bao et al., ICLR 2022) and BEiT v2 (Peng et al. 2022), as fine-tuned: the mean of the
+# patches is normed, not they. Other grids than that of img_size have their tables resized.
+for _name in ('base', 'large'):
+    ARCHS[f'beit-{_name}'] = dict(
+        _VIT[_name], class_token=True, pool='gap', final_norm='pooled', qkv_bias='qv',
+        layer_scale_init_value=0.1 if _name == 'base' else 1e-5,
+        rel_pos_encoding=dict(type='mmposenc.RelativePositionBias', resize='geometric'))
+    ARCHS[f'beitv2-{_name}'] = dict(ARCHS[f'beit-{_name}'], layer_scale_init_value=1e-5)
+
+# timm's ViTs with relative positions alone (vit_relpos, and vit_srelpos, whose blocks share them).
+for _name, _size in {'small': _VIT['small'], 'medium': _sizes(512, 12, 8),
+                     'base': _VIT['base']}.items():
+    _relpos = dict(_size, class_token=False, pool='gap', qkv_bias=False,
+                   layer_scale_init_value=1e-6)
+    ARCHS[f'relpos-{_name}'] = dict(_relpos, final_norm='pooled', rel_pos_encoding=_log_cpb(128))
+    if _name != 'base':
+        ARCHS[f'srelpos-{_name}'] = dict(_relpos, rel_pos_sharing='all',
+                                         rel_pos_encoding=_log_cpb(_size['embed_dims']))
+
 # ViTDet (Li et al., ECCV 2022) and SAM's image encoder (Kirillov et al., ICCV 2023): windows, and
 # four blocks that attend to all. ViTDet's table is that of its pretraining at 224.
 for _name, _size, _global in (('base', _VIT['base'], (2, 5, 8, 11)),
@@ -93,7 +117,8 @@ for _name, _size in {
         'base': dict(_VIT['base'], mlp_hidden_dims=2048, mlp_norm=True),
         'large': dict(_VIT['large'], mlp_hidden_dims=2730, mlp_norm=True)}.items():
     ARCHS[f'eva02-{_name}'] = dict(
-        _size, patch_size=14, class_token=True, mlp='swiglu', qkv_bias='qv',
+        _size, patch_size=14, class_token=True, pool='gap', final_norm='pooled', mlp='swiglu',
+        qkv_bias='qv',
         pos_encoding=_table(num_prefix_embeds=1),
         rel_pos_encoding=_rotary(axes='yx', theta=10000.0, reference_grid=(16, 16)))
 

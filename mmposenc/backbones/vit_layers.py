@@ -129,8 +129,8 @@ def check_tokens_and_norm(pool: str | None, class_token: bool, distilled: bool,
                          f"class token; use pool='cls'")
     if register_tokens < 0:
         raise ValueError(f'register_tokens={register_tokens} must be at least 0')
-    if final_norm not in (True, False, 'every'):
-        raise ValueError(f"final_norm={final_norm!r} must be True, False or 'every'")
+    if final_norm not in (True, False, 'every', 'pooled'):
+        raise ValueError(f"final_norm={final_norm!r} must be True, False, 'every' or 'pooled'")
 
 
 def check_blocks(num_layers: int, frozen_stages: int, conv_projection: Sequence[int],

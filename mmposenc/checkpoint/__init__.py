@@ -7,6 +7,14 @@ from collections.abc import Callable, Mapping
 from torch import Tensor
 
 from .back import Family, back_to_timm
+from .beit import (
+    beit_pairs,
+    convert_beit,
+    convert_huggingface_beit,
+    convert_mm_beit,
+    convert_relpos,
+    relpos_pairs,
+)
 from .deformable_detr import convert_deformable_detr
 from .eva import MARK as EVA_MARK
 from .eva import eva_pairs
@@ -50,6 +58,10 @@ SOURCES: dict[str, Callable[[Mapping[str, Tensor]], Converted]] = {
     'irpe-deit': convert_irpe_deit,
     'irpe-detr': convert_irpe_detr,
     'deformable-detr': convert_deformable_detr,
+    'beit': convert_beit,
+    'huggingface-beit': convert_huggingface_beit,
+    'mmpretrain-beit': convert_mm_beit,
+    'relpos': convert_relpos,
     'swin': convert_swin,
     'sam': convert_sam,
     'mmpretrain-vit': convert_mmpretrain_vit,
@@ -61,11 +73,13 @@ SOURCES: dict[str, Callable[[Mapping[str, Tensor]], Converted]] = {
 #: Classes of timm's models that this project's weights go back to, by the source that they come
 #: from; what has a mark of its own comes first.
 TIMM: dict[str, Family] = {
+    'swin': Family(swin_pairs, mark=r'backbone\.stages\.\d+\.blocks\.\d+\.attn\.w_msa\..*'),
     'sam': Family(sam_pairs, r'backbone\.blocks\.\d+\.attn\.rel_pos_encoding\.row_table'),
     'twins': Family(twins_pairs, r'backbone\.stages\.\d\.pos_encodings\.at\.after0\..*'),
+    'beit': Family(beit_pairs, mark=r'backbone\..*rel_pos_encoding\.prefix_bias'),
+    'relpos': Family(relpos_pairs, mark=r'backbone\..*rel_pos_encoding\..*'),
     'deit': Family(vit_pairs, re.escape(TABLE), without_row),
     'eva': Family(eva_pairs, EVA_MARK),
-    'swin': Family(swin_pairs, r'backbone\.stages\.\d+\.blocks\.\d+\.attn\.w_msa\..*'),
 }
 
 
@@ -119,8 +133,9 @@ def convert(state_dict: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
         state_dict: the release's, without a wrapper such as ``{'model': ...}``.
         source: 'deit' (also DeiT III, MAE and timm's; a distilled model becomes that of a
             DeiTClsHead, ``head.layers.*``), 'dinov2', 'huggingface-vit' (also DeiT and Dinov2),
-            'huggingface-clip' (also SigLIP), 'clip' (OpenAI's and open_clip's), 'irpe-deit',
-            'sam' (also timm's, Hugging Face's, and ViTDet's), 'pvt', 'twins' (PVT + PEG + GAP, also
+            'huggingface-clip' (also SigLIP), 'clip' (OpenAI's and open_clip's), 'eva' (DINOv3,
+            EVA-02 and RoPE-ViT, also timm's and DINOv3 of Hugging Face), 'sam' (also timm's,
+            Hugging Face's, and ViTDet's), 'irpe-deit', 'pvt', 'twins' (PVT + PEG + GAP, also
             timm's), 'swin' (V1 and V2, also timm's and Hugging Face's), or OpenMMLab's own
             'mmpretrain-vit', 'mmpretrain-swin', 'mmdet-swin' and 'mmdet-pvt'. 'irpe-detr' (also
             plain DETR's release) and 'deformable-detr' give a detector's state dict:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from .rules import Converted, Pair, Rule, apply_rules, joined, same, to_ours
 from .vit import TABLE
+from .vit_options import num_blocks
 
 _SCALE, _Q_BIAS = 'backbone.blocks.0.ls1.gamma', 'backbone.blocks.0.attn.qkv.q_bias'
 #: A name that weights of these models have here: factors of branches, or no bias of the keys.
@@ -20,9 +21,9 @@ _PAIRS = (
     Pair('patch_embed.proj.{p}', 'backbone.patch_embed.projection.{p}'),
     Pair('pos_embed', TABLE),
     Pair('reg_token', 'backbone.register_tokens'),
-    *same('cls_token', 'norm_pre.{p}', 'norm.{p}', 'blocks.{n}.norm1.{p}', 'blocks.{n}.norm2.{p}',
-          'blocks.{n}.attn.norm.{p}', 'blocks.{n}.attn.proj.{p}', 'blocks.{n}.mlp.norm.{p}',
-          'blocks.{n}.mlp.fc2.{p}'),
+    *same('cls_token', 'norm_pre.{p}', 'norm.{p}', 'fc_norm.{p}', 'blocks.{n}.norm1.{p}',
+          'blocks.{n}.norm2.{p}', 'blocks.{n}.attn.norm.{p}', 'blocks.{n}.attn.proj.{p}',
+          'blocks.{n}.mlp.norm.{p}', 'blocks.{n}.mlp.fc2.{p}'),
     Pair('blocks.{n}.gamma_{m}', 'backbone.blocks.{n}.ls{m}.gamma'),
     Pair('head.{p}', 'head.fc.{p}'),
 )
@@ -64,8 +65,6 @@ def _is_gated(state: Mapping[str, Tensor]) -> bool:
 
 
 _LEFT_OUT = (
-    Rule(r'fc_norm\..*', None, 'a norm behind the mean of the tokens: maps have none, and the '
-         'model that takes them needs final_norm=False'),
     Rule(r'attn_pool\..*', None, 'a head that pools by attention, which maps do not go through'),
 )
 
@@ -75,21 +74,26 @@ def convert_timm_eva(state_dict: Mapping[str, Tensor]) -> Converted:
     return apply_rules(state_dict, (*to_ours(eva_pairs(state_dict)), *_LEFT_OUT), 'eva')
 
 
-def eva_options(state: Mapping[str, Tensor]) -> list[str]:
-    """Options of ViT that converted weights of these models need, the arch first; none for others.
+#: Sizes of archs by channels and blocks.
+_SIZES = {(192, 12): 'tiny', (384, 12): 'small', (768, 12): 'base', (1024, 24): 'large',
+          (1280, 32): 'huge', (4096, 40): '7b'}
+
+
+def eva_arch(state: Mapping[str, Tensor]) -> list[str]:
+    """The arch of ViT that converted weights of these models belong to, and where they are others
+    than the arch's; nothing for others.
 
     RoPE-ViT with axial rotary positions and a table has the weights of DeiT III.
 
     Args:
         state: under our names, with 'backbone.' before them.
     """
-    norm, patches = (state.get(f'backbone.{name}.weight') for name in (
-        'blocks.0.norm1', 'patch_embed.projection'))
-    arch = None if norm is None else _arch(state, norm.shape[0])
-    if arch is None or patches is None:
+    arch = _arch(state)
+    if arch is None:
         return []
     options, own_patch = [f'arch={arch}'], 14 if arch.startswith('eva02') else 16
-    if (size := patches.shape[-1]) != own_patch:
+    size = state['backbone.patch_embed.projection.weight'].shape[-1]
+    if size != own_patch:
         options.append(f'patch_size={size}')
     if TABLE in state and (side := int(state[TABLE].shape[1] ** 0.5) * size) != 224:
         options.append(f'img_size={side}')
@@ -97,21 +101,24 @@ def eva_options(state: Mapping[str, Tensor]) -> list[str]:
         options.append('qkv_bias=False')
     if 'backbone.blocks.0.attn.norm.weight' in state:
         options.append('attn_norm=True')
-    if 'backbone.norm.weight' not in state:
-        options.append('final_norm=False')
+    if arch.startswith('eva02') and 'backbone.norm.weight' in state:
+        options.append('final_norm=True')
     return options
 
 
-def _arch(state: Mapping[str, Tensor], dims: int) -> str | None:
-    sizes = {192: 'tiny', 384: 'small', 768: 'base', 1024: 'large', 1280: 'huge', 4096: '7b'}
-    if dims not in sizes or _SCALE not in state and _Q_BIAS not in state:
+def _arch(state: Mapping[str, Tensor]) -> str | None:
+    dims = state['backbone.patch_embed.projection.weight'].shape[0]
+    size, gated, table = _SIZES.get((dims, num_blocks(state))), _is_gated(state), TABLE in state
+    if size is None:
         return None
-    gated, table, size = _is_gated(state), TABLE in state, sizes[dims]
-    if 'backbone.register_tokens' in state:
-        plus = '-plus' if gated and size != '7b' else ''
-        return None if table else f'dinov3-{size}{plus}'
+    if _SCALE in state and 'backbone.register_tokens' in state:
+        return None if table else f'dinov3-{size}' + '-plus' * (gated and size != '7b')
     if gated:
         return f'eva02-{size}' if table and _Q_BIAS in state else None
+    # What is left has a bias of the keys, or is BEiT's.
+    if _SCALE not in state or 'backbone.blocks.0.attn.qkv.bias' not in state:
+        return None
     if _FREQS.format(0) in state:
-        return f'rope-vit-{size}-mixed{"-ape" if table else ""}'
-    return None if table else f'rope-vit-{size}-axial'
+        return f'rope-vit-{size}-mixed' + '-ape' * table
+    others = table or any('rel_pos_encoding' in name for name in state)
+    return None if others else f'rope-vit-{size}-axial'

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from .eva import eva_options
+from .eva import eva_arch
 from .sam import sam_options
 from .vit_options import vit_arch
 
@@ -40,10 +40,10 @@ def needed_options(state_dict: Mapping[str, Tensor]) -> list[str]:
 
 
 def _vision_transformer(state_dict: Mapping[str, Tensor]) -> list[str]:
-    if known := eva_options(state_dict) or sam_options(state_dict):
-        return known
     patches = state_dict.get('backbone.patch_embed.projection.weight')
-    if patches is not None and (arch := vit_arch(state_dict)):
+    if known := sam_options(state_dict):
+        return known
+    if patches is not None and (arch := eva_arch(state_dict) or vit_arch(state_dict)):
         return arch
     options = []
     table = state_dict.get(_TABLE)

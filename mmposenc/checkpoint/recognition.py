@@ -4,16 +4,25 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-SUPPORTED = ('supported are files of DeiT, DeiT III, MAE, DINOv2, DINOv3, EVA-02, RoPE-ViT, SAM, '
-             'ViTDet, CLIP, SigLIP, iRPE-DeiT, PVT (v1), Twins-PCPVT, Swin, DETR, iRPE-DETR '
-             'and Deformable DETR, and the models of timm, mmpretrain, mmdet and Hugging Face that '
-             'docs/weights.md lists')
+SUPPORTED = ('supported are files of DeiT, DeiT III, MAE, DINOv2, CLIP, SigLIP, DINOv3, EVA-02, '
+             'RoPE-ViT, BEiT, SAM, ViTDet, iRPE-DeiT, PVT (v1), Twins-PCPVT, Swin, DETR, '
+             'iRPE-DETR and Deformable DETR, and the models of timm, mmpretrain, mmdet and '
+             'Hugging Face that docs/weights.md lists')
 
-#: A name that files of this source have, and the source.
-_SIGNS = (
-    # DINOv3, EVA-02 and RoPE-ViT, where a name of theirs is no other's.
+#: A name that files of one source alone have, and the source: these decide, whatever else there is.
+_MARKS = (
+    # Files of FSDP hold blocks in chunks, as Twins-SVT does without a layer scale.
+    (r'(teacher\.)?(backbone\.)?blocks\.\d+\.\d+\.ls1\.gamma', 'dinov2'),
+    (r'layers\.\d+\.attn\.relative_position_bias_table', 'mmpretrain-beit'),
+    (r'(?:\w+\.)?encoder\.(?:layer\.\d+\.attention\.attention\.)?'
+     r'relative_position_bias\.relative_position_bias_table', 'huggingface-beit'),
+    (r'(?:blocks\.\d+\.attn|rel_pos_bias)\.relative_position_bias_table', 'beit'),
+    (r'(?:blocks\.\d+\.attn\.|shared_)rel_pos\..*', 'relpos'),
     (r'storage_tokens|(model\.)?layer\.\d+\.attention\.q_proj\.weight|(rope\.)?freqs|'
      r'(blocks\.\d+\.attn\.)?rope\.freqs_cos|blocks\.\d+\.attn\.[qk]_proj\.weight', 'eva'),
+)
+#: A name that files of this source have, and the source.
+_SIGNS = (
     (r'transformer\.level_embed', 'deformable-detr'),
     (r'transformer\.decoder\.layers\.0\.multihead_attn\.in_proj_weight', 'irpe-detr'),
     (r'(?:image_encoder\.|vision_encoder\.|net\.)?(?:blocks|layers)\.\d+\.attn\.rel_pos_h', 'sam'),
@@ -34,8 +43,6 @@ _SIGNS = (
     (r'(teacher\.)?(backbone\.)?mask_token', 'dinov2'),
     (r'patch_embed\.proj\.weight', 'deit'),
 )
-#: DINOv2's files of FSDP hold blocks in chunks, as Twins-SVT does without a layer scale.
-_CHUNKS = ((r'(teacher\.)?(backbone\.)?blocks\.\d+\.\d+\.ls1\.gamma', 'dinov2'),)
 #: Networks whose names are close to those above, by a name that gives them away, and what parts
 #: them from the models here.
 _FOREIGN = (
@@ -50,9 +57,6 @@ _FOREIGN = (
      'Twins-SVT, whose attention alternates between windows and the map; of Twins, PCPVT loads'),
     (r'patch_embeds\.\d\.projection\.weight',
      "PCPVT in the names of mmpretrain or mmseg; take the Twins release's file, or timm's"),
-    (r'(blocks|layers)\.\d+\.attn\.relative_position_bias_table',
-     'BEiT, whose attention has biases of its own'),
-    (r'(blocks\.\d+\.attn\.|shared_)rel_pos\..*', "timm's ViT with relative positions (relpos)"),
     (r'blocks\.\d+\.attn\.[qk]_norm\..*', 'a ViT with norms of queries and keys (qk_norm)'),
     (r'(.*\.)?encoder\.layer\.\d+\.lambda_1', "Hugging Face's BEiT or Data2Vec"),
     (r'layers\.\d+\.attn\.attn\.in_proj_weight', "mmseg's VisionTransformer"),
@@ -74,8 +78,9 @@ def recognise(names: Iterable[str]) -> str | None:
     if not any(name.startswith('transformer.') for name in plain):  # no DETR of a release
         inner = [name.removeprefix('backbone.') for name in plain if name.startswith('backbone.')]
         plain = inner or plain
-    if _first(_CHUNKS, plain):
-        return 'dinov2'
+    marked = _first(_MARKS, plain)
+    if marked is not None:
+        return marked
     foreign = _first(_FOREIGN, plain)
     if foreign is not None:
         raise ValueError(f'these are weights of {foreign}; {SUPPORTED}')

@@ -47,6 +47,10 @@ BACKBONES = {
     'PVT ContextPool': lambda **k: pvt(pos_encoding=POOL, **k),
     'PVT with_cp': lambda **k: pvt(pos_encoding=PEG, with_cp=True, **k),
     'DeiT': lambda **k: deit(pos_encoding=LEARNED, **k),
+    'ViT with options': lambda **k: deit(
+        pos_encoding=dict(LEARNED, interpolation='bicubic_antialias', interpolation_offset=0.1),
+        register_tokens=2, mlp='swiglu', qkv_bias='qv', pre_norm=True, attn_norm=True,
+        mlp_norm=True, **k),
     'CPVT': lambda **k: deit(pos_encoding=PEG, **k),
     'DeiT IRPE': lambda **k: deit(rel_pos_encoding=dict(IRPE, rpe_on='qkv'), **k),
     'DeiT on queries and keys': lambda **k: deit(pos_encoding=dict(PEG, apply_to='qk'), **k),

@@ -19,10 +19,6 @@ FOREIGN = {
     'timm twins_svt': ('blocks.0.0.attn.qkv.weight', 'Twins-SVT'),
     'mmpretrain SVT': ('stages.0.0.attn.qkv.weight', 'Twins-SVT'),
     'mmpretrain PCPVT': ('patch_embeds.0.projection.weight', 'PCPVT in the names of mmpretrain'),
-    'timm beit': ('blocks.0.attn.relative_position_bias_table', 'BEiT'),
-    'mmpretrain BEiTViT': ('layers.0.attn.relative_position_bias_table', 'BEiT'),
-    'timm vit_relpos': ('blocks.0.attn.rel_pos.mlp.fc1.weight', 'relative positions'),
-    'timm vit_srelpos': ('shared_rel_pos.mlp.fc1.weight', 'relative positions'),
     'timm qk_norm': ('blocks.0.attn.q_norm.weight', 'qk_norm'),
     'transformers BEiT': ('encoder.layer.0.lambda_1', "Hugging Face's BEiT"),
     'mmseg VisionTransformer': ('layers.0.attn.attn.in_proj_weight', "mmseg's VisionTransformer"),
@@ -165,5 +161,5 @@ def test_needs_of_plain_models() -> None:
 
 
 def test_sources_have_signs() -> None:
-    from mmposenc.checkpoint.recognition import _SIGNS
-    assert {source for _, source in _SIGNS} == set(SOURCES) - {'mmdet-swin'}
+    from mmposenc.checkpoint.recognition import _MARKS, _SIGNS
+    assert {source for _, source in _MARKS + _SIGNS} == set(SOURCES) - {'mmdet-swin'}

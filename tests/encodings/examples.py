@@ -27,6 +27,8 @@ RELATIVE: dict[str, dict] = {
     'SASARPE per head': dict(type='SASARPE', shared_heads=False),
     'RelativePositionBias': dict(type='RelativePositionBias'),
     'RelativePositionBias of cells': dict(type='RelativePositionBias', prefix_bias=False),
+    'RelativePositionBias geometric': dict(type='RelativePositionBias', window_size=(3, 4),
+                                           resize='geometric'),
     'LogSpacedCPB': dict(type='LogSpacedCPB'),
     'QueryAbsolute1D': dict(type='QueryAbsolute1D'),
     'QueryRelative1D': dict(type='QueryRelative1D'),

@@ -1,4 +1,5 @@
-"""``cellwise`` tells the truth: whether a part of a grid, by itself, gets the same terms."""
+"""``cellwise`` tells the truth: whether a part of a grid, by itself, gets the same terms. Where it
+does not, ``follows_extent`` has attention take the part by itself."""
 import examples
 import pytest
 import torch
@@ -14,7 +15,8 @@ NOT_CELLWISE = {'ShawRPE sequence', 'HuangRPE sequence', 'TransformerXLRPE seque
                 'LogSpacedCPB of any grid'}
 #: What depends on the size of the grid, and attention computes on each image's own.
 FOLLOWS_EXTENT = {'RotaryEmbedding2D of DINOv3', 'RotaryEmbedding2D of EVA-02', 'DecomposedRPE',
-                  'DecomposedRPE resized'}
+                  'DecomposedRPE resized', 'LogSpacedCPB of any grid',
+                  'RelativePositionBias geometric'}
 NOT_CELLWISE |= FOLLOWS_EXTENT
 
 

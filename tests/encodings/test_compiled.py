@@ -6,7 +6,7 @@ from torch._dynamo.testing import CompileCounter
 
 from mmposenc.attention import MultiheadAttention
 
-ENCODINGS = ['ShawRPE with values', 'TransformerXLRPE', 'SASARPE', 'RelativePositionBias',
+ENCODINGS = ['ShawRPE with values', 'TransformerXLRPE', 'SASARPE', 'RelativePositionBias geometric',
              'QueryRelative1D', 'RotaryEmbedding2D']
 
 

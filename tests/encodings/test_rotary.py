@@ -117,6 +117,16 @@ def test_mixed_starts_as_two_perpendicular_axes():
     torch.testing.assert_close((first * second).sum(0), torch.zeros(3, 4), atol=1e-6, rtol=0)
 
 
+@pytest.mark.parametrize('head_dims', [64, 128])
+def test_rounded_periods_are_those_of_dinov3s_files(head_dims):
+    """The release computes base ** (2 i / (head_dims / 2)) in bfloat16 throughout."""
+    encoding = RotaryEmbedding2D(head_dims, 1, normalize='separate', round_periods=True)
+    count = torch.arange(head_dims // 4, dtype=torch.bfloat16)
+    periods = 100.0 ** (2 * count / (head_dims // 2))
+    got = 2 * math.pi / encoding._axis_freqs(torch.empty(0, dtype=torch.float64))
+    torch.testing.assert_close(got, periods.double(), rtol=1e-12, atol=0)
+
+
 def test_axial_has_no_parameters():
     assert list(build('axial').state_dict()) == []
 
@@ -177,6 +187,18 @@ def test_augmentation_is_that_of_the_release():
     torch.testing.assert_close(encoding.eval().rotate(x, x, (2, 3)), plain.rotate(x, x, (2, 3)))
 
 
+def test_blocks_that_are_run_again_draw_the_same():
+    grads = []
+    for with_cp in (False, True):
+        torch.manual_seed(0)
+        model = DeiT(embed_dims=16, num_layers=2, num_heads=2, patch_size=8, with_cp=with_cp,
+                     rel_pos_encoding=dict(type='RotaryEmbedding2D', shift=0.5, rescale=2.0))
+        torch.manual_seed(1)
+        model(torch.ones(1, 3, 16, 24).cumsum(3))[0].square().sum().backward()
+        grads.append([parameter.grad for parameter in model.parameters()])
+    torch.testing.assert_close(*grads, rtol=0, atol=0)
+
+
 @pytest.mark.parametrize(('kind', 'backbone'), [
     ('dinov3', 'pvt'), ('eva02', 'pvt'), ('dinov3', 'deit'), ('eva02', 'deit')])
 def test_an_image_of_a_padded_batch_gives_what_it_gives_alone(kind, backbone):
@@ -209,7 +231,8 @@ def test_half_precision_angles_far_from_the_origin(mode):
     torch.testing.assert_close(got.float(), expected, atol=5e-2, rtol=2e-2)
 
 
-@pytest.mark.parametrize(('mode', 'backend'), [('axial', 'eager'), ('mixed', 'inductor')])
+@pytest.mark.parametrize(('mode', 'backend'), [('axial', 'eager'), ('mixed', 'inductor'),
+                                               ('dinov3', 'eager'), ('eva02', 'eager')])
 def test_compiles(mode, backend):
     torch.manual_seed(0)
     module = MultiheadAttention(16, 2, num_prefix_tokens=1, rel_pos_encoding=build(mode)).eval()
