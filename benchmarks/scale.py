@@ -134,6 +134,20 @@ def gpu_bytes(model: Model, batch: int) -> int:
     return 16 * model.parameters + batch * model.kept
 
 
+def spread_bytes(vit: dict[str, int], trained: str, gpus: int) -> int:
+    """A GPU's weights, gradients and AdamW's means of a transformer under FSDP2, with two gathered
+    blocks: the one at work and the next. Images and the head are not in it.
+
+    Args:
+        vit: parameters of a 'block', in all 'blocks', and of the 'rest'.
+        trained: a key of ``SPREAD``.
+        gpus: their number.
+    """
+    parameters = vit['block'] * vit['blocks'] + vit['rest']
+    kept, gathered = SPREAD[trained]
+    return parameters * kept // gpus + (2 * vit['block'] * gathered if gpus > 1 else 0)
+
+
 def measure(config: str) -> Model:
     """Counts a training step on one image of 800 x 1344 with 7 boxes."""
     import mmposenc  # noqa: F401
@@ -235,6 +249,11 @@ INPUTS = {
     'DINO-R50': Model(
         flops=1834209994752.0, kept=5042881087, parameters=47833484,
         buckets=(1268736, 28152832, 27750912, 36449072, 35133440, 26214400, 26476544, 8785920))}
+#: Bytes a parameter that are kept, and that are gathered, by what is trained. Vectors, which stay
+#: float32, are a thousandth.
+SPREAD = {'nothing, in bfloat16': (2, 2), 'nothing': (4, 4), 'everything': (16, 4)}
+#: DINOv3's ViT-7B/16: built on the meta device and counted.
+VIT_7B = dict(block=167_821_312, blocks=40, rest=3_178_496)
 #: The slower of two runs (0.0055 the other); the files had 157,378 bytes on average.
 LOAD = 0.0069
 
@@ -268,6 +287,11 @@ def main() -> None:
     for name, model in INPUTS.items():
         print(f'| {name} | ' + ' | '.join(
             f'{gpu_bytes(model, batch) / 2 ** 30:.1f}' for batch in (1, 2, 4, 8)) + ' |')
+    print('\n| ViT-7B trained | ' + ' | '.join(f'{gpus} GPUs' for gpus in args.gpus) + ' |')
+    print('|---' * (1 + len(args.gpus)) + '|')
+    for trained in SPREAD:
+        print(f'| {trained} | ' + ' | '.join(
+            f'{spread_bytes(VIT_7B, trained, gpus) / 2 ** 30:.1f}' for gpus in args.gpus) + ' |')
 
 
 if __name__ == '__main__':

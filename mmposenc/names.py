@@ -15,6 +15,7 @@ CLASSES: dict[str, dict[str, str]] = {
     'model': {
         'CPResNet': 'backbones.resnet',
         'DeiT': 'backbones.vit',
+        'LayerNorm2d': 'backbones.layers',
         'PVT': 'backbones.pvt',
         'Swin': 'backbones.swin',
         'ViT': 'backbones.vit',
@@ -33,12 +34,14 @@ CLASSES: dict[str, dict[str, str]] = {
         'MSDeformAttnPixelDecoder': 'detr.pixel_decoders',
         'TransformerEncoderPixelDecoder': 'detr.pixel_decoders',
         'RetinaHead': 'heads.retina',
+        'ConcatPyramid': 'necks.concat_pyramid',
         'SimpleFeaturePyramid': 'necks.simple_feature_pyramid',
         'EncoderDecoder': 'segmentors.encoder_decoder',
     },
     'dataset': {
         'ADE20KDataset': 'datasets.segmentation',
         'CocoDataset': 'datasets.coco',
+        'FewViews': 'datasets.views',
         'SegDataset': 'datasets.segmentation',
     },
     'transform': {
@@ -51,6 +54,7 @@ CLASSES: dict[str, dict[str, str]] = {
         'ClsVisualizationHook': 'engine.cls_visualization',
         'CompileHook': 'engine.compiling',
         'EpochSeedHook': 'engine.seeding',
+        'FeatureCacheHook': 'engine.feature_cache',
         'GradientCheckHook': 'engine.gradients',
         'NotFiniteHook': 'engine.finite',
         'ProgressBarHook': 'engine.progress',
@@ -58,6 +62,9 @@ CLASSES: dict[str, dict[str, str]] = {
     },
     'metric': {'DumpSegResults': 'engine.dump'},
     'optim_wrapper': {'AmpOptimWrapper': 'engine.amp'},
+    'optimizer wrapper constructor': {
+        'LayerDecayOptimWrapperConstructor': 'engine.layer_decay',
+    },
     'runner': {
         'FlexibleRunner': 'engine.sharding',
         'Runner': 'engine.runner',

@@ -10,6 +10,7 @@ from mmengine.registry import DATASETS as MMENGINE_DATASETS
 from mmengine.registry import HOOKS as MMENGINE_HOOKS
 from mmengine.registry import METRICS as MMENGINE_METRICS
 from mmengine.registry import MODELS as MMENGINE_MODELS
+from mmengine.registry import OPTIM_WRAPPER_CONSTRUCTORS as MMENGINE_OPTIM_WRAPPER_CONSTRUCTORS
 from mmengine.registry import OPTIM_WRAPPERS as MMENGINE_OPTIM_WRAPPERS
 from mmengine.registry import RUNNERS as MMENGINE_RUNNERS
 from mmengine.registry import STRATEGIES as MMENGINE_STRATEGIES
@@ -45,6 +46,7 @@ TRANSFORMS = _registry(MMENGINE_TRANSFORMS)
 HOOKS = _registry(MMENGINE_HOOKS)
 METRICS = _registry(MMENGINE_METRICS)
 OPTIM_WRAPPERS = _registry(MMENGINE_OPTIM_WRAPPERS)
+OPTIM_WRAPPER_CONSTRUCTORS = _registry(MMENGINE_OPTIM_WRAPPER_CONSTRUCTORS)
 RUNNERS = _registry(MMENGINE_RUNNERS)
 STRATEGIES = _registry(MMENGINE_STRATEGIES)
 

@@ -94,3 +94,21 @@ def test_attention_of_a_cpu_is_counted() -> None:
         assert counter.get_total_flops() == 2 * product
         out.sum().backward()
     assert counter.get_total_flops() == 7 * product
+
+
+def test_a_spread_transformer_by_hand() -> None:
+    """Ten parameters a block, three blocks and six more, on two GPUs; two blocks are gathered."""
+    vit = dict(block=10, blocks=3, rest=6)
+    assert scale.spread_bytes(vit, 'nothing, in bfloat16', 1) == 36 * 2
+    assert scale.spread_bytes(vit, 'nothing, in bfloat16', 2) == 36 * 2 / 2 + 20 * 2
+    assert scale.spread_bytes(vit, 'everything', 4) == 36 * 16 / 4 + 20 * 4
+
+
+def test_the_size_of_dinov3_7b_is_that_of_the_model() -> None:
+    from mmposenc.backbones import ViT
+    with torch.device('meta'):
+        model = ViT('dinov3-7b', out_indices=(39,))
+    counted = sum(p.numel() for p in model.parameters())
+    block = sum(p.numel() for p in model.blocks[0].parameters())
+    assert scale.VIT_7B == dict(block=block, blocks=len(model.blocks),
+                                rest=counted - block * len(model.blocks))

@@ -36,9 +36,13 @@ def _shrink_backbone(backbone: Any) -> list[int]:
                         mlp_ratios=[1] * 4)
         return [8] * 4
     if kind == 'Swin':
-        backbone.update(arch=None, embed_dims=4, num_layers=[1] * 4, num_heads=[1] * 4,
-                        window_size=4, mlp_ratio=1.0)
+        backbone.update(embed_dims=4, num_layers=[1] * 4, num_heads=[1] * 4, window_size=4,
+                        mlp_ratio=1.0)
         return [4, 8, 16, 32]
+    if kind == 'ViT' and str(backbone.get('arch')).startswith('vitdet'):
+        backbone.update(embed_dims=24, num_layers=2, num_heads=3, mlp_ratio=1.0, img_size=64,
+                        window_size=3, global_blocks=(1, ))
+        return [24] * 4
     if kind == 'DeiT':
         encodings = backbone.get('pos_encoding') or []
         encodings = encodings if isinstance(encodings, list) else [encodings]
@@ -46,6 +50,13 @@ def _shrink_backbone(backbone: Any) -> list[int]:
         last = max([3, *(i for place in places if place != 'every' for i in place or ())])
         backbone.update(arch=None, embed_dims=24, num_layers=last + 1, num_heads=3, mlp_ratio=1.0,
                         img_size=28 if backbone.get('in_channels') == 1 else 64)
+        return [24] * 4
+    if kind == 'ViT':
+        blocks = max(2, len(backbone.out_indices))
+        frozen = backbone.get('frozen_stages', -1) >= 0
+        backbone.update(embed_dims=24, num_layers=blocks, num_heads=3, mlp_hidden_dims=24,
+                        img_size=64, frozen_stages=blocks if frozen else -1,
+                        out_indices=tuple(range(blocks))[-len(backbone.out_indices):])
         return [24] * 4
     if kind == 'CPResNet' and backbone.depth in (44, 46):
         backbone.depth = 20
@@ -107,10 +118,14 @@ def _shrink_masks(model: Any, head: Any, widths: list[int], classes: int) -> Non
 def _shrink_two_stages(model: Any) -> None:
     model.neck.out_channels = 8
     model.rpn_head.update(in_channels=8, feat_channels=8)
+    if model.data_preprocessor.pad_size_divisor > 64:
+        model.data_preprocessor.pad_size_divisor = 64
     roi, classes = model.roi_head, CLASSES['mmdet']
     for extractor in (roi.bbox_roi_extractor, roi.mask_roi_extractor):
         extractor.out_channels = 8
     roi.bbox_head.update(in_channels=8, fc_out_channels=8, num_classes=classes)
+    if 'conv_out_channels' in roi.bbox_head:
+        roi.bbox_head.conv_out_channels = 8
     roi.mask_head.update(num_convs=1, in_channels=8, conv_out_channels=8, num_classes=classes)
 
 
@@ -118,17 +133,28 @@ def _shrink_segmentor(cfg: Config, widths: list[int]) -> None:
     model = cfg.model
     if model.data_preprocessor.get('size'):
         model.data_preprocessor.size = (64, 64)
+    if 'ConcatPyramid' in str(model.get('neck')):
+        blocks = len(model.neck.in_channels)
+        model.neck.in_channels = widths[:1] * blocks
+        model.decode_head.update(in_channels=widths[0] * blocks, num_classes=CLASSES['mmseg'])
+        model.decode_head.channels = 8 if model.decode_head.num_convs else widths[0] * blocks
+        return
     if 'pixel_decoder' in model.decode_head:
+        if model.get('neck'):
+            model.neck.update(in_channels=widths[0], out_channels=widths[0])
         _shrink_masks(model, model.decode_head, widths, CLASSES['mmseg'])
         return
     if isinstance(model.get('neck'), list):
         model.backbone.out_indices = (0, 1, 2, 3)
         model.neck[0].embed_dim = widths[0]
         model.neck[1].update(in_channels=widths, out_channels=8)
+    elif 'Feature2Pyramid' in str(model.get('neck')):
+        model.neck.embed_dim = widths[0]
     elif model.get('neck'):
         model.neck.update(in_channels=widths, out_channels=8)
+    fpn = 'FPN' in str(model.get('neck'))
     model.decode_head.update(channels=8, num_classes=CLASSES['mmseg'],
-                             in_channels=[8] * 4 if model.get('neck') else widths)
+                             in_channels=[8] * 4 if fpn else widths)
     if model.get('auxiliary_head'):
         model.auxiliary_head.update(channels=8, num_classes=CLASSES['mmseg'],
                                     in_channels=widths[2])

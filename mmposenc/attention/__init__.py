@@ -3,11 +3,12 @@ from .conv_projection import ConvProjectionAttention
 from .core import attend
 from .multihead import MultiheadAttention, build_relative_encoding
 from .spatial_reduction import SpatialReductionAttention
-from .window import ShiftWindowAttention, WindowAttention
+from .window import PlainWindowAttention, ShiftWindowAttention, WindowAttention
 
 __all__ = [
     'ConvProjectionAttention',
     'MultiheadAttention',
+    'PlainWindowAttention',
     'ShiftWindowAttention',
     'SpatialReductionAttention',
     'WindowAttention',

@@ -3,12 +3,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..functional.grids import Grid, GridLike, check_tokens
 from ..functional.masking import join_prefix, map_to_tokens, split_prefix, tokens_to_map
 from .core import attend
+from .linear import some_channels
 from .multihead import MultiheadAttention
 
 
@@ -75,6 +75,5 @@ class ConvProjectionAttention(MultiheadAttention):
     def _heads(self, index: int, x: Tensor) -> Tensor:
         """The linear projection to queries (0), keys (1) or values (2): (B, heads, L, d)."""
         rows = slice(index * self.embed_dims, (index + 1) * self.embed_dims)
-        bias = self._bias()
-        out = F.linear(x, self.qkv.weight[rows], None if bias is None else bias[rows])
-        return out.view(*x.shape[:2], self.num_heads, -1).transpose(1, 2)
+        out = some_channels(self.qkv, x, rows)
+        return out.reshape(*x.shape[:2], self.num_heads, -1).transpose(1, 2)

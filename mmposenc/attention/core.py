@@ -14,6 +14,7 @@ from ..functional.attention.terms import DenseBias
 from ..functional.grids import Grid, GridLike, as_grid, key_grid, valid_extents
 from ..functional.packing import Packing
 from .engines import ENGINES, Problem, choose, definition, ready
+from .own_extents import attend_on_own_extents
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -37,6 +38,7 @@ class Options(TypedDict, total=False):
     """Further arguments of :func:`attend`."""
 
     key_padding_mask: Tensor | None
+    query_padding_mask: Tensor | None
     attn_mask: Tensor | None
     regions: Tensor | None
     dropout_p: float
@@ -57,6 +59,8 @@ def attend(q: Tensor, k: Tensor, v: Tensor, rel_pos_encoding: RelativeEncoding |
             encoding; ``k_grid=None`` puts the keys on the query grid.
         key_padding_mask: (B, Lk) bool, True = padding. An image without a single valid key gives
             zeros.
+        query_padding_mask: (B, Lq) bool, of the queries; read only if the encoding
+            ``follows_extent``, and needed then if keys lie on another grid and are padded.
         attn_mask: added to the logits if it is floating, keys that may be attended to if it is
             bool (as in ``F.scaled_dot_product_attention``); broadcastable to (B, heads, Lq, Lk).
         regions: (n, L) whole numbers of the tokens, those of image b in row b % n: tokens attend to
@@ -120,7 +124,9 @@ def _attend(qkv: tuple[Tensor, ...], encoding: RelativeEncoding | None, q_grid: 
     extents = None
     if form == 'auto' and not need_weights and options.get('attn_mask') is None:
         extents = _extents(q, padding, encoding, grids)
-    if extents is not None:
+    if encoding is not None and grids is not None and encoding.follows_extent:
+        out, weights = attend_on_own_extents(_run, (q, k, v), encoding, grids, options)
+    elif extents is not None:
         out, weights = _attend_to_valid(q, k, v, padding, encoding, grids, extents, options), None
     else:
         out, weights = _run(qkv, encoding, grids, padding, options)

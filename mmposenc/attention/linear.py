@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..functional.linear import linear
@@ -38,3 +39,21 @@ class QVLinear(Linear):
     def forward(self, x: Tensor) -> Tensor:
         """(..., C) -> (..., 3 C)."""
         return linear(x, self.weight, self.joint_bias())
+
+
+def some_channels(layer: nn.Module, x: Tensor, channels: slice) -> Tensor:
+    """Some of the channels that a linear layer gives.
+
+    Args:
+        layer: a linear layer, or what wraps one: LoRA's is computed whole, whose own matrices the
+            weight does not hold.
+        x: (..., in_features).
+        channels: which.
+
+    Returns:
+        (..., number of channels).
+    """
+    if not isinstance(layer, nn.Linear):
+        return layer(x)[..., channels]  # type: ignore[no-any-return]
+    bias = layer.joint_bias() if isinstance(layer, QVLinear) else layer.bias
+    return F.linear(x, layer.weight[channels], None if bias is None else bias[channels])

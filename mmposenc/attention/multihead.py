@@ -1,16 +1,18 @@
 """Multi-head self-attention on a grid of tokens, with any relative encoding."""
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..encodings.base import RelativeEncoding
 from ..encodings.build import build_encoding
 from ..functional.grids import GridLike, check_tokens
 from .core import Options, attend, attend_joint, checked_form
-from .linear import Linear, QVLinear
+from .linear import Linear, QVLinear, some_channels
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 class MultiheadAttention(nn.Module):
@@ -92,9 +94,14 @@ class MultiheadAttention(nn.Module):
                 dtype is wrong.
         """
         grid = check_tokens(x, hw_shape, self.num_prefix_tokens)
-        options: Options = {
-            'key_padding_mask': key_padding_mask, 'need_weights': need_weights, 'form': self.form,
-            'dropout_p': self.attn_drop if self.training else 0.0}
+        return self._attend(x, x_qk, grid, key_padding_mask=key_padding_mask,
+                            need_weights=need_weights)
+
+    def _attend(self, x: Tensor, x_qk: Tensor | None, grid: GridLike, **options: Unpack[Options]
+                ) -> Tensor | tuple[Tensor, Tensor]:
+        """:meth:`forward` with arguments that were checked, and further options of attention."""
+        options['form'] = self.form
+        options['dropout_p'] = self.attn_drop if self.training else 0.0
         if x_qk is None:
             joint = self.qkv(x).view(*x.shape[:2], 3, self.num_heads, self.head_dims)
             out, weights = attend_joint(joint, self.rel_pos_encoding, grid, **options)
@@ -109,10 +116,6 @@ class MultiheadAttention(nn.Module):
         out = self.proj(out if self.norm is None else self.norm(out))
         return self.proj_drop(out)  # type: ignore[no-any-return]
 
-    def _bias(self) -> Tensor | None:
-        """Of the joint projection."""
-        return self.qkv.joint_bias() if isinstance(self.qkv, QVLinear) else self.qkv.bias
-
     def _project(self, x: Tensor, x_qk: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """q, k, v, each (B, heads, L, head_dims)."""
         batch, length, _ = x.shape
@@ -120,11 +123,10 @@ class MultiheadAttention(nn.Module):
             raise ValueError(f'x_qk has shape {tuple(x_qk.shape)}; that of x, {tuple(x.shape)}, '
                              f'is required')
         split = 2 * self.embed_dims
-        bias = self._bias()
-        qk = F.linear(x_qk, self.qkv.weight[:split], None if bias is None else bias[:split])
-        q, k = qk.view(batch, length, 2, self.num_heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
-        v = F.linear(x, self.qkv.weight[split:], None if bias is None else bias[split:])
-        return q, k, v.view(batch, length, self.num_heads, -1).transpose(1, 2)
+        qk = some_channels(self.qkv, x_qk, slice(split))
+        q, k = qk.reshape(batch, length, 2, self.num_heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
+        v = some_channels(self.qkv, x, slice(split, None))
+        return q, k, v.reshape(batch, length, self.num_heads, -1).transpose(1, 2)
 
 
 def build_relative_encoding(cfg: RelativeEncoding | dict[str, Any], head_dims: int, num_heads: int,

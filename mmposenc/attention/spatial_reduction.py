@@ -4,14 +4,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..encodings.base import RelativeEncoding
 from ..functional.grids import Grid, GridLike, as_grid
-from ..functional.masking import map_to_tokens, pad_map, tokens_to_map
+from ..functional.masking import every_cell, map_to_tokens, pad_map, token_mask, tokens_to_map
 from .core import attend, checked_form
-from .linear import Linear
+from .linear import Linear, some_channels
 from .multihead import build_relative_encoding
 
 
@@ -105,6 +104,7 @@ class SpatialReductionAttention(nn.Module):
         out, weights = attend(
             self._heads(self.q(queries), 1)[0], k, v, self.rel_pos_encoding, grid, key_grid,
             key_padding_mask=self._key_mask(padding_mask, key_grid),
+            query_padding_mask=self._query_mask(padding_mask),
             dropout_p=self.attn_drop if self.training else 0.0, need_weights=need_weights,
             form=self.form)
         out = self.proj_drop(self.proj(out.transpose(1, 2).flatten(2)))
@@ -143,19 +143,26 @@ class SpatialReductionAttention(nn.Module):
             return None
         if self.sr_ratio > 1:
             # Padding lies to the right and below: the first token of a cell is its last to go.
-            padding_mask = padding_mask[:, ::self.sr_ratio, ::self.sr_ratio]
-            padding_mask = padding_mask[:, :key_grid.height, :key_grid.width]
-        return F.pad(padding_mask.flatten(1), (self.num_prefix_tokens, 0), value=False)
+            padding_mask = every_cell(padding_mask, self.sr_ratio)
+            if not self.ceil_mode:
+                padding_mask = padding_mask[:, :key_grid.height, :key_grid.width]
+        return token_mask(padding_mask, self.num_prefix_tokens)
+
+    def _query_mask(self, padding_mask: Tensor | None) -> Tensor | None:
+        """Padding mask of the queries, (B, P + H*W), for an encoding that depends on their grid."""
+        encoding = self.rel_pos_encoding
+        if padding_mask is None or encoding is None or not encoding.follows_extent:
+            return None
+        return token_mask(padding_mask, self.num_prefix_tokens)
 
     def _heads(self, x: Tensor, parts: int) -> tuple[Tensor, ...]:
         """(B, L, parts*C) to ``parts`` tensors (B, heads, L, head_dims)."""
-        split = x.view(*x.shape[:2], parts, self.num_heads, -1).permute(2, 0, 3, 1, 4)
+        split = x.reshape(*x.shape[:2], parts, self.num_heads, -1).permute(2, 0, 3, 1, 4)
         return split.unbind(0)
 
     def _split_key_value(self, x: Tensor, x_qk: Tensor) -> tuple[Tensor, Tensor]:
         """Keys from one set of tokens, values from the other."""
         dims = self.embed_dims
-        bias_k, bias_v = (None, None) if self.kv.bias is None else self.kv.bias.view(2, dims)
-        k = F.linear(x_qk, self.kv.weight[:dims], bias_k)
-        v = F.linear(x, self.kv.weight[dims:], bias_v)
+        k = some_channels(self.kv, x_qk, slice(dims))
+        v = some_channels(self.kv, x, slice(dims, None))
         return self._heads(k, 1)[0], self._heads(v, 1)[0]

@@ -1,6 +1,9 @@
 """Load pretrained weights into a backbone, official files included, and say what did not fit."""
 from __future__ import annotations
 
+import inspect
+import logging
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -10,15 +13,20 @@ from mmengine.logging import print_log
 from torch import Tensor, nn
 
 from ..checkpoint import convert_with_report, needed_options, recognise
-from ..checkpoint.recognition import SUPPORTED
+from ..checkpoint.files import WRAPPERS
+from ..checkpoint.recognition import looks_like
 from ..checkpoint.rules import shown
 from ..encodings.absolute import LearnedPositionEmbedding
+from ..encodings.base import RelativeEncoding, TokenEncoding
+from ..encodings.decomposed import DecomposedRPE
 from ..encodings.relative_bias import RelativePositionBias
-from ..functional.position_tables import resize_position_table
+from ..functional.bias_tables import resize_bias_table
+from ..functional.position_tables import resize_axis_table, resize_position_table
 from ..mmengine_loading import CheckpointLoader
 
 #: Weights a classification checkpoint has and a feature extractor need not have, or the reverse.
-_CLASSIFIER = re.compile(r'norm\d?\.(weight|bias)|(.*\.)?(cls|dist)_token')
+_CLASSIFIER = re.compile(
+    r'(fc_)?norm\d?\.(weight|bias)|(.*\.)?(cls|dist)_token|neck\.\d\.(weight|bias)')
 _BIAS = 'relative_position_bias_table'
 
 
@@ -55,13 +63,17 @@ def load_pretrained(backbone: nn.Module, checkpoint: Mapping[str, Any], *,
                     name: str = 'checkpoint') -> None:
     """Load a checkpoint of this project or of a release it can convert.
 
-    Learned position tables are resized to the backbone's grid, Swin's biases to its window. Weights
-    of a classifier's head, last norm and class token that the backbone has no place for are left
-    out and logged; so are norms that only the other kind of a model has.
+    Learned position tables are resized to the backbone's grid, which is logged, Swin's biases to
+    its window. Weights of a classifier's head, last norm and class token that the backbone has no
+    place for are left out and logged, a token as a warning; so are norms that only the other kind
+    of a model has. Where a table here has no row for a token that its file has one for, the row is
+    added to the token. An encoding that is the only thing a file lacks is new: it is left as it was
+    built, which is logged.
 
     Args:
         backbone: what to load into.
-        checkpoint: a state dict, or a dict that holds one under 'state_dict' or 'model'.
+        checkpoint: a state dict, or a dict that holds one under 'state_dict', 'model', 'module' or
+            'teacher'.
         prefix: load only the names that start with it, without it; 'backbone.' is recognised.
         strict: raise where names or shapes differ; else load what fits and log the rest.
         name: for messages.
@@ -70,12 +82,14 @@ def load_pretrained(backbone: nn.Module, checkpoint: Mapping[str, Any], *,
         ValueError: naming what is missing, unexpected or of another shape.
     """
     state = _converted(checkpoint, prefix, name)
-    state = _move_biases(backbone, _leave_out_classifier(backbone, state))
-    state = _resize_tables(backbone, state)
+    state = _leave_out_classifier(backbone, state, name)
+    state = _move_biases(backbone, _unshare(backbone, state))
+    state = _resize_tables(backbone, state, name)
     own = backbone.state_dict()
     missing = sorted(set(own) - set(state))
-    missing, new = _split_new(backbone, missing)
     unexpected = sorted(set(state) - set(own))
+    encodings = [] if unexpected else _new_encodings(backbone, missing)
+    missing, new = _split_new(backbone, missing, encodings)
     shapes = [f'{key}: {tuple(state[key].shape)} in the file, {tuple(own[key].shape)} here'
               for key in sorted(set(own) & set(state)) if own[key].shape != state[key].shape]
     report = '; '.join(f'{title}: {shown(names)}' for title, names in (
@@ -90,6 +104,9 @@ def load_pretrained(backbone: nn.Module, checkpoint: Mapping[str, Any], *,
         print_log(f'{name}: {len(fitting)} of {len(own)} weights loaded; {report}', 'current')
     if new:
         print_log(f'{name}: not in the file, left as initialised: {", ".join(new)}', 'current')
+    if encodings:
+        print_log(f'{name} was trained without {shown(encodings)}: with zero_init=True an encoding '
+                  f'changes nothing before it is trained', 'current')
 
 
 def _converted(checkpoint: Mapping[str, Any], prefix: str | None, name: str) -> dict[str, Tensor]:
@@ -112,21 +129,34 @@ def _advice(own: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> str:
     """What to do about weights that do not fit: build another model, or take another file."""
     needs = needed_options({f'backbone.{key}': value for key, value in state.items()})
     common = len(set(own) & set(state))
-    return ''.join((f' ({SUPPORTED})' if 2 * common < max(len(own), len(state)) else '',
+    return ''.join((f' ({looks_like(state)})' if 2 * common < max(len(own), len(state)) else '',
                     f'. The file needs {", ".join(needs)}' if needs else '',
                     '. Load what fits with strict=False' if common else ''))
 
 
-def _split_new(backbone: nn.Module, missing: list[str]) -> tuple[list[str], list[str]]:
-    """Missing names, and those that the backbone says may be new."""
+def _new_encodings(backbone: nn.Module, missing: list[str]) -> list[str]:
+    """Names of the encodings of which a file holds nothing at all."""
+    found: list[str] = []
+    for prefix, module in backbone.named_modules():
+        names = [f'{prefix}.{name}' for name in module.state_dict()]
+        if (isinstance(module, (TokenEncoding, RelativeEncoding)) and names
+                and set(names) <= set(missing) and not prefix.startswith(tuple(found))):
+            found.append(f'{prefix}.')
+    return found
+
+
+def _split_new(backbone: nn.Module, missing: list[str], encodings: list[str]
+               ) -> tuple[list[str], list[str]]:
+    """Missing names, and those that may be new: as the backbone says, LoRA, new encodings."""
     pattern = getattr(backbone, 'may_be_new', None)
-    new = [name for name in missing if pattern and re.fullmatch(pattern, name)]
+    new = [name for name in missing if name.startswith(tuple(encodings)) or '.lora_' in name
+           or (pattern and re.fullmatch(pattern, name))]
     return [name for name in missing if name not in new], new
 
 
 def _select(checkpoint: Mapping[str, Any], prefix: str | None) -> dict[str, Tensor]:
     """The tensors under a prefix, out of whatever wraps them."""
-    for wrapper in ('state_dict', 'model'):
+    for wrapper in WRAPPERS:
         if isinstance(checkpoint.get(wrapper), Mapping):
             checkpoint = checkpoint[wrapper]
     state = {key: value for key, value in checkpoint.items() if isinstance(value, Tensor)}
@@ -137,13 +167,35 @@ def _select(checkpoint: Mapping[str, Any], prefix: str | None) -> dict[str, Tens
     return {key[len(prefix):]: value for key, value in state.items() if key.startswith(prefix)}
 
 
-def _leave_out_classifier(backbone: nn.Module, state: dict[str, Tensor]) -> dict[str, Tensor]:
+def _leave_out_classifier(backbone: nn.Module, state: dict[str, Tensor], name: str
+                          ) -> dict[str, Tensor]:
     own = set(backbone.state_dict())
     left_out = [key for key in state if key not in own and _CLASSIFIER.fullmatch(key)]
-    if left_out:
-        print_log(f'{type(backbone).__name__} extracts features: left out {", ".join(left_out)}',
+    tokens = [key for key in left_out if key.endswith('_token')]
+    rest = [key for key in left_out if key not in tokens]
+    if rest:
+        print_log(f'{type(backbone).__name__} extracts features: left out {", ".join(rest)}',
                   'current')
+    if tokens:
+        options = inspect.signature(type(backbone)).parameters
+        keeps = ' and '.join(f'{option}=True' if option in options else "pool='cls'"
+                             for token, option in (('cls_token', 'class_token'),
+                                                   ('dist_token', 'distilled'))
+                             if any(key.endswith(token) for key in tokens))
+        print_log(f'{name}: {", ".join(tokens)} left out, which {type(backbone).__name__} has not: '
+                  f'patches attended to it when these weights were trained, and their features '
+                  f'differ without it; {keeps} keeps it', 'current', logging.WARNING)
     return {key: value for key, value in state.items() if key not in left_out}
+
+
+def _unshare(backbone: nn.Module, state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """An encoding that all blocks share, as in BEiT's pretraining, becomes that of each block where
+    they have one each, as in BEiT's fine-tuning."""
+    own = backbone.state_dict()
+    shared = [key for key in state if key.startswith('rel_pos_encoding.') and key not in own]
+    copies = {name: state[key] for key in shared for name in own if name.endswith(f'.attn.{key}')}
+    return {**{key: value for key, value in state.items() if key not in shared or not copies},
+            **copies}
 
 
 def _move_biases(backbone: nn.Module, state: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -151,49 +203,67 @@ def _move_biases(backbone: nn.Module, state: dict[str, Tensor]) -> dict[str, Ten
     own = set(backbone.state_dict())
     moved = {}
     for key, value in state.items():
-        combined = key.replace(f'.{_BIAS}', f'.encodings.0.{_BIAS}')
+        combined = re.sub(r'\brel_pos_encoding\.', 'rel_pos_encoding.encodings.0.', key)
         moved[combined if key not in own and combined in own else key] = value
     return moved
 
 
-def _resize_tables(backbone: nn.Module, state: dict[str, Tensor]) -> dict[str, Tensor]:
+def _resize_tables(backbone: nn.Module, state: dict[str, Tensor], file: str) -> dict[str, Tensor]:
     """Fit learned tables to the backbone's grids and prefix tokens, biases to its windows."""
     state = dict(state)
     for name, module in backbone.named_modules():
         if isinstance(module, RelativePositionBias) and f'{name}.{_BIAS}' in state:
             state[f'{name}.{_BIAS}'] = _fit_biases(state[f'{name}.{_BIAS}'], module)
+        if isinstance(module, DecomposedRPE):
+            for key in (f'{name}.row_table', f'{name}.col_table'):
+                if key in state:
+                    wanted = module.get_parameter(key.rpartition('.')[2]).shape[-2]
+                    state[key] = resize_axis_table(state[key], wanted)
         key = f'{name}.pos_embed'
         if isinstance(module, LearnedPositionEmbedding) and key in state:
             table = state[key]
             if table.shape != module.pos_embed.shape and table.dim() == 3:
-                state[key] = _fit_table(table, module)
+                state |= _fit_table(key, state, module, getattr(backbone, 'patch_size', None), file)
     return state
 
 
-def _fit_table(table: Tensor, module: LearnedPositionEmbedding) -> Tensor:
-    """A square table, with or without prefix tokens, on the module's grid; the table itself where
-    it is no such table.
+def _fit_table(key: str, state: Mapping[str, Tensor], module: LearnedPositionEmbedding,
+               patch_size: int | None, file: str) -> dict[str, Tensor]:
+    """A square table, with or without prefix tokens, on the module's grid, and the tokens that rows
+    were added to; nothing where it is no such table.
 
     A table of cells alone, as DeiT III's, adds nothing to prefix tokens: zeros stand for them.
     """
-    length = table.shape[1]
-    if round(length ** 0.5) ** 2 == length and module.num_prefix_embeds:
-        table = torch.nn.functional.pad(table, (0, 0, module.num_prefix_embeds, 0))
-        length = table.shape[1]
-    for prefix in (module.num_prefix_embeds, 1, 2, 0):
-        side = round(max(length - prefix, 0) ** 0.5)
-        if side and side * side + prefix == length and prefix >= module.num_prefix_embeds:
-            cells = resize_position_table(table[:, prefix:], (side, side), module.grid_shape,
-                                          module.interpolation)
-            return torch.cat((table[:, :module.num_prefix_embeds], cells), dim=1)
-    return table
+    table, rows = state[key], module.num_prefix_embeds
+    found = next((prefix for prefix in (0, rows, 1, 2)
+                  if math.isqrt(max(table.shape[1] - prefix, 0)) ** 2 == table.shape[1] - prefix
+                  and table.shape[1] > prefix and (not prefix or prefix >= rows)), None)
+    if found is None:
+        return {}
+    side = math.isqrt(table.shape[1] - found)
+    if module.grid_shape != (side, side):
+        keeps = f'; img_size={side * patch_size} keeps it as it is' if patch_size else ''
+        print_log(f'{file}: {key} of {side} x {side} cells is resized to {module.grid_shape[0]} x '
+                  f'{module.grid_shape[1]}, the grid of img_size, and once more for images of '
+                  f'another size{keeps}', 'current')
+    cells = resize_position_table(table[:, found:], (side, side), module.grid_shape,
+                                  module.interpolation, module.interpolation_offset)
+    kept = table[:, :min(found, rows)]
+    if found < rows:
+        kept = table.new_zeros(1, rows, table.shape[-1])
+    tokens = {token: state[token] + table[:, row:row + 1]
+              for row, token in enumerate(('cls_token', 'dist_token'))
+              if rows <= row < found and token in state}
+    return {key: torch.cat((kept, cells), dim=1), **tokens}
 
 
 def _fit_biases(table: Tensor, module: RelativePositionBias) -> Tensor:
-    """Biases of a square window, resized as by Swin's release; the table itself where it is none or
-    fits."""
+    """Biases of a square window, resized as the module does, or by default as Swin's release; the
+    table itself where it is none or fits."""
     side = round(table.shape[0] ** 0.5)
     if (table.shape == module.relative_position_bias_table.shape or table.dim() != 2
-            or side * side != table.shape[0]):
+            or side * side != table.shape[0] or not side % 2):
         return table
-    return resize_position_table(table[None], (side, side), module.table_size)[0]
+    resized = resize_bias_table(table.t().unflatten(1, (side, side)), module.window_size,
+                                module.resize or 'bicubic')
+    return resized.flatten(1).t()

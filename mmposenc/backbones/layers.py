@@ -96,6 +96,13 @@ class PatchEmbed(nn.Module):
         return tokens, (height, width)
 
 
+class LayerNorm2d(nn.LayerNorm):
+    """LayerNorm of the channels of every cell of a map (B, C, H, W)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+
+
 class LayerScale(nn.Module):
     """A learned factor for each channel of a residual branch (CaiT, Touvron et al. 2021, Eq. 5).
 
@@ -137,7 +144,9 @@ class MLP(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(B, L, C) -> (B, L, C)."""
         drops = self.drop.p > 0.0 and self.training
-        if not drops and self.norm is None:
+        # LoRA wraps layers whose weights alone are not what they compute.
+        plain = isinstance(self.fc1, nn.Linear) and isinstance(self.fc2, nn.Linear)
+        if plain and not drops and self.norm is None:
             return mlp(x, self.fc1.weight, self.fc1.bias, self.fc2.weight, self.fc2.bias,
                        activation=self.act)
         hidden = self.drop(activate(self.fc1(x), self.act))

@@ -15,6 +15,8 @@ from ..encodings.sharing import share_encodings, shared_encodings
 from ..functional.masking import every_cell, masked_mean, pad_map, tokens_to_map
 from ..image_sizes import get_img_shapes, mask_images
 from .checkpoints import PretrainedMixin
+from .freezing import Freezing, freeze
+from .layer_depth import LayerDepths
 from .layers import (
     MLP,
     DropPath,
@@ -107,7 +109,7 @@ class PVTStage(nn.Module):
         return block(*args)  # type: ignore[no-any-return]
 
 
-class PVT(PretrainedMixin, BaseModule):
+class PVT(Freezing, LayerDepths, PretrainedMixin, BaseModule):
     """Pyramid Vision Transformer (Wang et al., ICCV 2021) with any position encoding.
 
     Args:
@@ -135,6 +137,12 @@ class PVT(PretrainedMixin, BaseModule):
             class token.
         frozen_stages: the first so many stages are not trained; -1 trains all. An encoding they
             share with others is trained.
+        trainable: parts of names of parameters that are trained though frozen, as
+            'pos_encodings.at.after0' or 'rel_pos_encoding'.
+        lora: ``dict(r=8)``: low-rank matrices beside those of frozen stages, which are trained; see
+            :func:`~mmposenc.backbones.lora.add_lora`. Needs peft.
+        frozen_dtype: 'bfloat16': frozen stages keep their matrices and compute in it, and give
+            float32 to what is trained.
         with_cp: recompute blocks in the backward pass to save memory.
         mask_padding: keep batch padding out: the maps of an image in a padded batch equal those of
             the image alone on its valid cells and are zero elsewhere. Sizes are rounded up to whole
@@ -171,6 +179,9 @@ class PVT(PretrainedMixin, BaseModule):
                  out_indices: Sequence[int] = (0, 1, 2, 3),
                  pool: str | None = None,
                  frozen_stages: int = -1,
+                 trainable: Sequence[str] = (),
+                 lora: dict[str, Any] | None = None,
+                 frozen_dtype: str | None = None,
                  with_cp: bool = False,
                  mask_padding: bool = False,
                  init_cfg: dict[str, Any] | None = None) -> None:
@@ -219,7 +230,7 @@ class PVT(PretrainedMixin, BaseModule):
         share_encodings(rel_pos_sharing, self, list(self.stages))
         self.norm = None if pool is None else nn.LayerNorm(embed_dims[-1], eps=norm_eps)
         self.reset_parameters()
-        self._freeze()
+        self._start_freezing(self.stages, trainable, lora, frozen_dtype)
 
     def reset_parameters(self) -> None:
         """Initialise as the release."""
@@ -252,7 +263,9 @@ class PVT(PretrainedMixin, BaseModule):
         x, mask = mask_images(x, shapes, self.patch_sizes[0])
         outs = []
         for index, stage in enumerate(self.stages):
-            tokens, hw_shape, mask = stage(x, mask)
+            with self._precision(index, x):
+                tokens, hw_shape, mask = stage(x, mask)
+            tokens = self._full(tokens, index)
             full_hw = stage.out_hw_shape(full_hw)
             if self.pool is not None and index == len(self.stages) - 1:
                 return (self._pool(tokens, mask),)
@@ -276,15 +289,7 @@ class PVT(PretrainedMixin, BaseModule):
         frozen: list[nn.Module] = [*self.stages[:max(self.frozen_stages, 0)]]
         if self.frozen_stages == len(self.stages):
             frozen += shared_encodings(self)
-        for module in frozen:
-            module.eval()
-            module.requires_grad_(False)
-
-    def train(self, mode: bool = True) -> PVT:
-        """Set the mode; frozen stages stay in evaluation."""
-        super().train(mode)
-        self._freeze()
-        return self
+        freeze(self, frozen, trainable=self.trainable)
 
 
 def _num_layers(arch: str | None, num_layers: Sequence[int] | None) -> tuple[int, ...]:

@@ -14,15 +14,26 @@ from ..encodings.sharing import share_encodings, shared_encodings
 from ..functional.masking import masked_mean, pad_map, tokens_to_map
 from ..image_sizes import get_img_shapes, mask_images
 from .checkpoints import PretrainedMixin
+from .freezing import Freezing, freeze
+from .layer_depth import LayerDepths
 from .layers import PatchEmbed, check_rates, init_transformer_weights, rising_rates
 from .vit_archs import takes_arch
-from .vit_layers import ViTBlock, check_blocks, check_mlp, check_sizes, check_tokens_and_norm
+from .vit_layers import (
+    SAMNeck,
+    ViTBlock,
+    check_blocks,
+    check_mlp,
+    check_neck,
+    check_sizes,
+    check_tokens_and_norm,
+    check_windows,
+)
 
 
-class ViT(PretrainedMixin, BaseModule):
+class ViT(Freezing, LayerDepths, PretrainedMixin, BaseModule):
     """Plain vision transformer (ViT, Dosovitskiy et al., ICLR 2021; DeiT, Touvron et al., ICML
     2021) with any position encoding (with :class:`~mmposenc.encodings.PEG` it is CPVT); with its
-    options DeiT III, DINOv2 and the towers of CLIP and SigLIP.
+    options DeiT III, DINOv2, BEiT, the towers of CLIP and SigLIP, ViTDet's and SAM's image encoder.
 
     Any image size works: the last row and column of patches are filled up with zeros.
 
@@ -47,7 +58,8 @@ class ViT(PretrainedMixin, BaseModule):
             neither run nor trained. None: with ``pool=None`` the last block.
         pre_norm: a norm before the first block (CLIP); patches are then projected without bias.
         final_norm: norm of the last block's output; needed with ``pool``. 'every': of all maps of
-            ``out_indices``, as DINOv2 takes features.
+            ``out_indices``, as DINOv2 takes features. 'pooled': of the mean that ``pool='gap'``
+            returns (timm's fc_norm), and of no map.
         pos_encoding: a TokenEncoding config, several, or None.
             ``dict(type='mmposenc.LearnedPositionEmbedding')`` is DeiT's,
             ``dict(type='mmposenc.PEG')`` CPVT's.
@@ -60,8 +72,15 @@ class ViT(PretrainedMixin, BaseModule):
         conv_projection: blocks whose queries, keys and values come from 3x3 convolutions of the
             tokens (CvT); (0,) is the form CPVT compares itself with.
         qkv_bias: bias of queries, keys and values; 'qv': of queries and values.
+        window_size: blocks attend inside windows of this side, or (Wh, Ww), which are not shifted
+            (ViTDet, Li et al., ECCV 2022); without prefix tokens only. None: to the whole grid.
+        global_blocks: blocks that attend to the whole grid nevertheless.
+        mask_window_padding: give the zeros that fill up the last windows no attention. The releases
+            let tokens attend to them: off, those are met number for number on any size.
         attn_norm, mlp_norm: norms inside attention and MLP, before their last layers (EVA-02, Fang
             et al. 2023, Sec. 2.1).
+        neck_channels: SAM's two convolutions behind the last block, to so many channels; None has
+            none.
         layer_scale_init_value: start of the factors of CaiT and DeiT III; None leaves them out.
         drop_rate, attn_drop_rate, drop_path_rate: dropout of outputs, attention weights, and
             (rising over the blocks from 0) whole residual branches.
@@ -70,6 +89,12 @@ class ViT(PretrainedMixin, BaseModule):
         frozen_stages: 0 freezes all that comes before the first block, n also the first n blocks;
             -1 trains all. An encoding they share with others is trained. ``num_layers`` is a full
             freeze: nothing is left to train, the last norm and shared encodings included.
+        trainable: parts of names of parameters that are trained though frozen, as
+            'pos_encodings.at.after0' or 'rel_pos_encoding'.
+        lora: ``dict(r=8)``: low-rank matrices beside those of frozen blocks, which are trained; see
+            :func:`~mmposenc.backbones.lora.add_lora`. Needs peft.
+        frozen_dtype: 'bfloat16': frozen blocks keep their matrices and compute in it, and give
+            float32 to what is trained.
         with_cp: recompute blocks in the backward pass to save memory.
         mask_padding: keep batch padding out: an image in a padded batch gives what it gives alone;
             maps are zero on its padding. Needs to know the images' sizes, see
@@ -106,8 +131,12 @@ class ViT(PretrainedMixin, BaseModule):
                  rel_pos_sharing: str = 'layer',
                  conv_projection: Sequence[int] = (),
                  qkv_bias: bool | str = True,
+                 window_size: int | tuple[int, int] | None = None,
+                 global_blocks: Sequence[int] = (),
+                 mask_window_padding: bool = True,
                  attn_norm: bool = False,
                  mlp_norm: bool = False,
+                 neck_channels: int | None = None,
                  layer_scale_init_value: float | None = None,
                  drop_rate: float = 0.0,
                  attn_drop_rate: float = 0.0,
@@ -115,6 +144,9 @@ class ViT(PretrainedMixin, BaseModule):
                  drop_path_rate: float = 0.0,
                  norm_eps: float = 1e-6,
                  frozen_stages: int = -1,
+                 trainable: Sequence[str] = (),
+                 lora: dict[str, Any] | None = None,
+                 frozen_dtype: str | None = None,
                  with_cp: bool = False,
                  mask_padding: bool = False,
                  init_cfg: dict[str, Any] | None = None) -> None:
@@ -129,9 +161,13 @@ class ViT(PretrainedMixin, BaseModule):
         check_blocks(layers, frozen_stages, conv_projection, out_indices)
         if out_indices is None and pool is None:
             out_indices = (layers - 1,)
+        if out_indices is None and pool == 'cls' and final_norm == 'pooled':
+            raise ValueError("final_norm='pooled' with pool='cls': it is the norm of the mean of "
+                             "pool='gap'; use final_norm=True")
         if out_indices is None and not final_norm:
             raise ValueError(f'final_norm=False with pool={pool!r}: what is pooled is normed; use '
                              f'out_indices for maps that are not')
+        check_neck(neck_channels, layers, out_indices)
         self.out_indices = None if out_indices is None else tuple(sorted(set(out_indices)))
         self.pool, self.patch_size = pool, patch_size
         self.frozen_stages, self.with_cp, self.mask_padding = frozen_stages, with_cp, mask_padding
@@ -142,6 +178,7 @@ class ViT(PretrainedMixin, BaseModule):
         self.cls_token, self.dist_token = token(class_token), token(distilled)
         self.register_tokens = token(register_tokens)
         self.num_prefix_tokens = class_token + distilled + register_tokens
+        check_windows(layers, window_size, global_blocks, conv_projection, self.num_prefix_tokens)
         self.patch_embed = PatchEmbed(in_channels, dims, patch_size, norm_eps=None, ceil_mode=True,
                                       bias=not pre_norm)
         side = (img_size, img_size) if isinstance(img_size, int) else tuple(img_size)
@@ -157,16 +194,20 @@ class ViT(PretrainedMixin, BaseModule):
             act='swiglu' if mlp == 'swiglu' else act, attn_norm=attn_norm, mlp_norm=mlp_norm,
             qkv_bias=qkv_bias, rel_pos_encoding=rel_pos_encoding, attn_drop=attn_drop_rate,
             form=form, num_prefix_tokens=self.num_prefix_tokens, grid_shape=grid,
-            conv_projection=index in conv_projection)
+            conv_projection=index in conv_projection, mask_window_padding=mask_window_padding,
+            window_size=None if index in global_blocks else window_size)
             for index, rate in enumerate(rising_rates(drop_path_rate, layers)))
         share_encodings(rel_pos_sharing, self, [self.blocks])
         self._last = layers - 1 if self.out_indices is None else max(self.out_indices)
         self._normed = tuple(range(layers)) if final_norm == 'every' else (
-            (layers - 1,) if final_norm else ())
+            (layers - 1,) if final_norm is True else ())
         has_norm = final_norm == 'every' or self._last in self._normed
         self.norm = nn.LayerNorm(dims, eps=norm_eps) if has_norm else None
+        norms_mean = final_norm == 'pooled' and self.out_indices is None
+        self.fc_norm = nn.LayerNorm(dims, eps=norm_eps) if norms_mean else None
+        self.neck = None if neck_channels is None else SAMNeck(dims, neck_channels)
         self.reset_parameters()
-        self._freeze()
+        self._start_freezing(self.blocks, trainable, lora, frozen_dtype)
 
     def reset_parameters(self) -> None:
         """Initialise as DeiT: the patch projection as torch does, all else as
@@ -224,10 +265,11 @@ class ViT(PretrainedMixin, BaseModule):
             tokens, hw_shape, index - 1, num_prefix_tokens=self.num_prefix_tokens,
             padding_mask=mask)
         args = (tokens, hw_shape, mask, x_qk)
-        if self.with_cp and self.training and torch.is_grad_enabled():
-            return checkpoint(self.blocks[index], *args,  # type: ignore[no-any-return]
-                              use_reentrant=False)
-        return self.blocks[index](*args)  # type: ignore[no-any-return]
+        with self._precision(index, tokens):
+            if self.with_cp and self.training and torch.is_grad_enabled():
+                return checkpoint(self.blocks[index], *args,  # type: ignore[no-any-return]
+                                  use_reentrant=False)
+            return self.blocks[index](*args)  # type: ignore[no-any-return]
 
     def _map(self, tokens: Tensor, hw_shape: tuple[int, int], mask: Tensor | None, index: int
              ) -> Tensor:
@@ -236,9 +278,13 @@ class ViT(PretrainedMixin, BaseModule):
             tokens = self.norm(tokens)
         # contiguous: without the prefix tokens the rest is no view of whole rows.
         out = tokens_to_map(tokens.contiguous(), hw_shape)
+        if self.neck is not None and index == len(self.blocks) - 1:
+            out = self.neck(out, mask)
         return out if mask is None else out.masked_fill(mask[:, None], 0)
 
     def _pool(self, tokens: Tensor, mask: Tensor | None) -> Any:
+        if self.fc_norm is not None:
+            return self.fc_norm(masked_mean(tokens[:, self.num_prefix_tokens:], mask))
         assert self.norm is not None
         if self.pool == 'gap':
             return masked_mean(self.norm(tokens[:, self.num_prefix_tokens:]), mask)
@@ -260,18 +306,8 @@ class ViT(PretrainedMixin, BaseModule):
             frozen += self.pos_encodings.encodings(position)
         if self.frozen_stages > self._last:
             frozen += shared_encodings(self)
-            frozen += [] if self.norm is None else [self.norm]
-        for module in frozen:
-            module.eval()
-            module.requires_grad_(False)
-        for token in self._prefix():
-            token.requires_grad_(False)
-
-    def train(self, mode: bool = True) -> ViT:
-        """Set the mode; what is frozen stays in evaluation."""
-        super().train(mode)
-        self._freeze()
-        return self
+            frozen += [each for each in (self.norm, self.fc_norm, self.neck) if each is not None]
+        freeze(self, frozen, self._prefix(), self.trainable)
 
 
 #: The name from before there were other models of this class.

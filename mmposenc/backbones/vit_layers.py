@@ -8,8 +8,10 @@ from torch import Tensor, nn
 
 from ..attention.conv_projection import ConvProjectionAttention
 from ..attention.multihead import MultiheadAttention
+from ..attention.window import PlainWindowAttention
+from ..functional.masking import token_mask
 from ..functional.mlp import ACTIVATIONS
-from .layers import MLP, DropPath, LayerScale
+from .layers import MLP, DropPath, LayerNorm2d, LayerScale
 
 MLPS = ('mlp', 'swiglu')
 
@@ -25,6 +27,8 @@ class ViTBlock(nn.Module):
         act: activation of the MLP, see :class:`~mmposenc.backbones.layers.MLP`.
         attn_norm, mlp_norm: norms inside attention and MLP, before their last layers (EVA-02).
         conv_projection: take :class:`~mmposenc.attention.ConvProjectionAttention`.
+        window_size, mask_window_padding: attend inside windows, see
+            :class:`~mmposenc.attention.PlainWindowAttention`; None attends to the whole grid.
         attention: further arguments of :class:`~mmposenc.attention.MultiheadAttention`.
     """
 
@@ -32,7 +36,8 @@ class ViTBlock(nn.Module):
                  drop_path: float = 0.0, norm_eps: float = 1e-6,
                  layer_scale_init_value: float | None = None, act: str = 'gelu',
                  attn_norm: bool = False, mlp_norm: bool = False, conv_projection: bool = False,
-                 **attention: Any) -> None:
+                 window_size: int | tuple[int, int] | None = None,
+                 mask_window_padding: bool = True, **attention: Any) -> None:
         super().__init__()
 
         def scale() -> nn.Module:
@@ -41,7 +46,10 @@ class ViTBlock(nn.Module):
 
         self.num_prefix_tokens = attention.get('num_prefix_tokens', 0)
         self.norm1 = nn.LayerNorm(embed_dims, eps=norm_eps)
-        attention_type = ConvProjectionAttention if conv_projection else MultiheadAttention
+        attention_type: Any = ConvProjectionAttention if conv_projection else MultiheadAttention
+        if window_size is not None:
+            attention_type = PlainWindowAttention
+            attention.update(window_size=window_size, mask_window_padding=mask_window_padding)
         self.attn = attention_type(embed_dims, num_heads, proj_drop=drop,
                                    norm_eps=norm_eps if attn_norm else None, **attention)
         self.ls1 = scale()
@@ -56,11 +64,36 @@ class ViTBlock(nn.Module):
         """(B, L, C) -> (B, L, C); ``x_qk`` replaces ``x`` for queries and keys."""
         key_mask = None
         if padding_mask is not None:
-            key_mask = nn.functional.pad(padding_mask.flatten(1), (self.num_prefix_tokens, 0))
+            key_mask = token_mask(padding_mask, self.num_prefix_tokens)
         normed_qk = None if x_qk is None else self.norm1(x_qk)
         out = self.attn(self.norm1(x), hw_shape, key_mask, x_qk=normed_qk)
         x = x + self.drop_path(self.ls1(out))
         return x + self.drop_path(self.ls2(self.mlp(self.norm2(x))))
+
+
+class SAMNeck(nn.Sequential):
+    """A 1x1 and a 3x3 convolution, each with a norm of the channels (SAM, Kirillov et al., ICCV
+    2023, App. A).
+
+    Args:
+        in_channels, out_channels: of the map.
+
+    Differs from the release in that the second convolution sees zeros at padding, as at the border.
+    """
+
+    def __init__(self, in_channels: int, out_channels: int) -> None:
+        super().__init__(
+            nn.Conv2d(in_channels, out_channels, 1, bias=False),
+            LayerNorm2d(out_channels, eps=1e-6),
+            nn.Conv2d(out_channels, out_channels, 3, padding=1, bias=False),
+            LayerNorm2d(out_channels, eps=1e-6))
+
+    def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
+        """(B, in_channels, H, W) -> (B, out_channels, H, W)."""
+        x = self[1](self[0](x))
+        if padding_mask is not None:
+            x = x.masked_fill(padding_mask[:, None], 0.0)
+        return self[3](self[2](x))  # type: ignore[no-any-return]
 
 
 def check_sizes(patch_size: int, mlp_ratio: float, mlp_hidden_dims: int | None) -> None:
@@ -96,8 +129,8 @@ def check_tokens_and_norm(pool: str | None, class_token: bool, distilled: bool,
                          f"class token; use pool='cls'")
     if register_tokens < 0:
         raise ValueError(f'register_tokens={register_tokens} must be at least 0')
-    if final_norm not in (True, False, 'every'):
-        raise ValueError(f"final_norm={final_norm!r} must be True, False or 'every'")
+    if final_norm not in (True, False, 'every', 'pooled'):
+        raise ValueError(f"final_norm={final_norm!r} must be True, False, 'every' or 'pooled'")
 
 
 def check_blocks(num_layers: int, frozen_stages: int, conv_projection: Sequence[int],
@@ -112,3 +145,34 @@ def check_blocks(num_layers: int, frozen_stages: int, conv_projection: Sequence[
             not out_indices or not all(0 <= i < num_layers for i in out_indices)):
         raise ValueError(f'out_indices={tuple(out_indices)} must be blocks from 0 to '
                          f'{num_layers - 1}')
+
+
+def check_windows(num_layers: int, window_size: int | tuple[int, int] | None,
+                  global_blocks: Sequence[int], conv_projection: Sequence[int],
+                  num_prefix_tokens: int) -> None:
+    """Raise ValueError for blocks that there are not, or that can't attend in windows."""
+    if not all(0 <= block < num_layers for block in global_blocks):
+        raise ValueError(f'global_blocks={tuple(global_blocks)} must be blocks from 0 to '
+                         f'{num_layers - 1}')
+    if window_size is None:
+        return
+    if num_prefix_tokens:
+        raise ValueError(f'window_size={window_size!r} with {num_prefix_tokens} class tokens, '
+                         f'distillation tokens or registers, which lie in no window; leave them '
+                         f"out (class_token=False, register_tokens=0, pool='gap' or None)")
+    if not set(conv_projection) <= set(global_blocks):
+        raise ValueError(f'conv_projection={tuple(conv_projection)} must be among '
+                         f'global_blocks={tuple(global_blocks)}: convolutions of tokens do not end '
+                         f'at windows')
+
+
+def check_neck(neck_channels: int | None, num_layers: int, out_indices: Sequence[int] | None
+               ) -> None:
+    """Raise ValueError for a neck without a map to take."""
+    if neck_channels is None:
+        return
+    if neck_channels < 1:
+        raise ValueError(f'neck_channels={neck_channels} must be at least 1, or None')
+    if out_indices is None or num_layers - 1 not in out_indices:
+        raise ValueError(f'neck_channels={neck_channels} with out_indices={out_indices}: the neck '
+                         f"takes the last block's map; put {num_layers - 1} into out_indices")

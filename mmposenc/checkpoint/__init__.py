@@ -7,17 +7,29 @@ from collections.abc import Callable, Mapping
 from torch import Tensor
 
 from .back import Family, back_to_timm
+from .beit import (
+    beit_pairs,
+    convert_beit,
+    convert_huggingface_beit,
+    convert_mm_beit,
+    convert_relpos,
+    relpos_pairs,
+)
 from .deformable_detr import convert_deformable_detr
+from .eva import MARK as EVA_MARK
+from .eva import eva_pairs
+from .eva_names import convert_eva
 from .files import read_checkpoint, write_checkpoint
 from .irpe import convert_attention
 from .irpe_detr import convert_irpe_detr
 from .loading import load_checkpoint
 from .needs import needed_options
-from .pvt import convert_mmdet_pvt, convert_pvt, convert_twins
+from .pvt import convert_mmdet_pvt, convert_pvt, convert_twins, twins_pairs
 from .recognition import recognise
 from .rules import Converted
+from .sam import convert_sam, sam_pairs
 from .shapes import check_shapes
-from .swin import convert_mm_swin, convert_swin
+from .swin import convert_mm_swin, convert_swin, swin_pairs
 from .vit import (
     TABLE,
     convert_irpe_deit,
@@ -38,6 +50,7 @@ SOURCES: dict[str, Callable[[Mapping[str, Tensor]], Converted]] = {
     'pvt': convert_pvt,
     'twins': convert_twins,
     'deit': convert_vit,
+    'eva': convert_eva,
     'dinov2': convert_dinov2,
     'huggingface-vit': convert_huggingface_vit,
     'huggingface-clip': convert_huggingface_clip,
@@ -45,7 +58,12 @@ SOURCES: dict[str, Callable[[Mapping[str, Tensor]], Converted]] = {
     'irpe-deit': convert_irpe_deit,
     'irpe-detr': convert_irpe_detr,
     'deformable-detr': convert_deformable_detr,
+    'beit': convert_beit,
+    'huggingface-beit': convert_huggingface_beit,
+    'mmpretrain-beit': convert_mm_beit,
+    'relpos': convert_relpos,
     'swin': convert_swin,
+    'sam': convert_sam,
     'mmpretrain-vit': convert_mmpretrain_vit,
     'mmpretrain-swin': convert_mm_swin,
     'mmdet-swin': convert_mm_swin,
@@ -55,7 +73,13 @@ SOURCES: dict[str, Callable[[Mapping[str, Tensor]], Converted]] = {
 #: Classes of timm's models that this project's weights go back to, by the source that they come
 #: from; what has a mark of its own comes first.
 TIMM: dict[str, Family] = {
+    'swin': Family(swin_pairs, mark=r'backbone\.stages\.\d+\.blocks\.\d+\.attn\.w_msa\..*'),
+    'sam': Family(sam_pairs, r'backbone\.blocks\.\d+\.attn\.rel_pos_encoding\.row_table'),
+    'twins': Family(twins_pairs, r'backbone\.stages\.\d\.pos_encodings\.at\.after0\..*'),
+    'beit': Family(beit_pairs, mark=r'backbone\..*rel_pos_encoding\.prefix_bias'),
+    'relpos': Family(relpos_pairs, mark=r'backbone\..*rel_pos_encoding\..*'),
     'deit': Family(vit_pairs, re.escape(TABLE), without_row),
+    'eva': Family(eva_pairs, EVA_MARK),
 }
 
 
@@ -109,8 +133,10 @@ def convert(state_dict: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
         state_dict: the release's, without a wrapper such as ``{'model': ...}``.
         source: 'deit' (also DeiT III, MAE and timm's; a distilled model becomes that of a
             DeiTClsHead, ``head.layers.*``), 'dinov2', 'huggingface-vit' (also DeiT and Dinov2),
-            'huggingface-clip' (also SigLIP), 'clip' (OpenAI's and open_clip's), 'irpe-deit',
-            'pvt', 'twins' (PVT + PEG + GAP, also timm's), 'swin' (also timm's), or OpenMMLab's own
+            'huggingface-clip' (also SigLIP), 'clip' (OpenAI's and open_clip's), 'eva' (DINOv3,
+            EVA-02 and RoPE-ViT, also timm's and DINOv3 of Hugging Face), 'sam' (also timm's,
+            Hugging Face's, and ViTDet's), 'irpe-deit', 'pvt', 'twins' (PVT + PEG + GAP, also
+            timm's), 'swin' (V1 and V2, also timm's and Hugging Face's), or OpenMMLab's own
             'mmpretrain-vit', 'mmpretrain-swin', 'mmdet-swin' and 'mmdet-pvt'. 'irpe-detr' (also
             plain DETR's release) and 'deformable-detr' give a detector's state dict:
             ``encoder.*``, ``decoder.*`` and what else the file has.

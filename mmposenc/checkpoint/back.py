@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from torch import Tensor
@@ -16,12 +16,12 @@ class Family(NamedTuple):
     """A class of timm's models.
 
     Args:
-        pairs: its names and ours, given the names of a state dict of either side.
+        pairs: its names and ours, given a state dict of either side.
         mark: what a name of ours must match for this class to be meant; '' for any.
         finish: what is left to do to the converted weights.
     """
 
-    pairs: Callable[[Iterable[str]], Sequence[Pair]]
+    pairs: Callable[[Mapping[str, Tensor]], Sequence[Pair]]
     mark: str = ''
     finish: Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]] = dict
 

@@ -4,21 +4,37 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-SUPPORTED = ('supported are files of DeiT, DeiT III, iRPE-DeiT, PVT (v1), Twins-PCPVT, Swin (v1), '
-             'DETR, iRPE-DETR and Deformable DETR, and the models of timm, mmpretrain and mmdet '
-             'that docs/weights.md lists')
+SUPPORTED = ('supported are files of DeiT, DeiT III, MAE, DINOv2, CLIP, SigLIP, DINOv3, EVA-02, '
+             'RoPE-ViT, BEiT, SAM, ViTDet, iRPE-DeiT, PVT (v1), Twins-PCPVT, Swin, DETR, '
+             'iRPE-DETR and Deformable DETR, and the models of timm, mmpretrain, mmdet and '
+             'Hugging Face that docs/weights.md lists')
 
+#: A name that files of one source alone have, and the source: these decide, whatever else there is.
+_MARKS = (
+    # Files of FSDP hold blocks in chunks, as Twins-SVT does without a layer scale.
+    (r'(teacher\.)?(backbone\.)?blocks\.\d+\.\d+\.ls1\.gamma', 'dinov2'),
+    (r'layers\.\d+\.attn\.relative_position_bias_table', 'mmpretrain-beit'),
+    (r'(?:\w+\.)?encoder\.(?:layer\.\d+\.attention\.attention\.)?'
+     r'relative_position_bias\.relative_position_bias_table', 'huggingface-beit'),
+    (r'(?:blocks\.\d+\.attn|rel_pos_bias)\.relative_position_bias_table', 'beit'),
+    (r'(?:blocks\.\d+\.attn\.|shared_)rel_pos\..*', 'relpos'),
+    (r'storage_tokens|(model\.)?layer\.\d+\.attention\.q_proj\.weight|(rope\.)?freqs|'
+     r'(blocks\.\d+\.attn\.)?rope\.freqs_cos|blocks\.\d+\.attn\.[qk]_proj\.weight', 'eva'),
+)
 #: A name that files of this source have, and the source.
 _SIGNS = (
     (r'transformer\.level_embed', 'deformable-detr'),
     (r'transformer\.decoder\.layers\.0\.multihead_attn\.in_proj_weight', 'irpe-detr'),
+    (r'(?:image_encoder\.|vision_encoder\.|net\.)?(?:blocks|layers)\.\d+\.attn\.rel_pos_h', 'sam'),
     (r'patch_embed1\.proj\.weight', 'pvt'),
     (r'patch_embeds\.0\.proj\.weight', 'twins'),
     (r'layers\.0\.0\.projection\.weight', 'mmdet-pvt'),
     (r'layers\.\d\.blocks\.\d+\.attn\.qkv\.weight', 'swin'),
+    (r'(swin(v2)?\.)?encoder\.layers\.\d\.blocks\.\d+\.attention\.self\.query\.weight', 'swin'),
     (r'stages\.\d\.blocks\.\d+\.ffn\.layers\.0\.0\.weight', 'mmpretrain-swin'),
     (r'layers\.\d+\.attn\.qkv\.weight', 'mmpretrain-vit'),
     (r'blocks\.\d+\.attn\.rpe_[qkv]\..*', 'irpe-deit'),
+    (r'blocks\.\d+\.(attn\.q_bias|mlp\.fc1_g\.weight)', 'eva'),
     (r'(.*\.)?embeddings\.patch_embedding\.weight', 'huggingface-clip'),
     (r'(.*\.)?(encoder\.layer|layers)\.\d+\.attention\.(attention\.query|q_proj)\.weight',
      'huggingface-vit'),
@@ -27,8 +43,6 @@ _SIGNS = (
     (r'(teacher\.)?(backbone\.)?mask_token', 'dinov2'),
     (r'patch_embed\.proj\.weight', 'deit'),
 )
-#: DINOv2's files of FSDP hold blocks in chunks, as Twins-SVT does without a layer scale.
-_CHUNKS = ((r'(teacher\.)?(backbone\.)?blocks\.\d+\.\d+\.ls1\.gamma', 'dinov2'),)
 #: Networks whose names are close to those above, by a name that gives them away, and what parts
 #: them from the models here.
 _FOREIGN = (
@@ -37,17 +51,13 @@ _FOREIGN = (
     (r'.*\.mlp\.dwconv\..*|layers\.\d\.1\.\d+\.ffn\.layers\.4\.weight',
      'PVT v2 (or SegFormer), whose patches overlap and whose MLPs hold a convolution; '
      'mmposenc.PVT is PVT v1'),
-    (r'(layers|stages)\.\d\.blocks\.\d+\.attn\.(w_msa\.)?(logit_scale|cpb_mlp\..*|meta_mlp\..*)',
-     'Swin V2, whose attention is of cosines and whose norms come last; mmposenc.Swin is Swin V1'),
+    (r'stages\.\d\.blocks\.\d+\.attn\.(logit_scale|meta_mlp\..*)',
+     "timm's own Swin V2 (swinv2_cr); of Swin V2, the release's loads, timm's swinv2_* too"),
     (r'(blocks|stages|layers)\.\d\.\d+\.attn\.(qkv\..*|qkv)',
      'Twins-SVT, whose attention alternates between windows and the map; of Twins, PCPVT loads'),
     (r'patch_embeds\.\d\.projection\.weight',
      "PCPVT in the names of mmpretrain or mmseg; take the Twins release's file, or timm's"),
-    (r'(blocks|layers)\.\d+\.attn\.(q_bias|relative_position_bias_table)|blocks\.\d+\.attn\.inner_attn_ln\..*',
-     'BEiT or EVA, whose attention has biases of its own'),
-    (r'(blocks\.\d+\.attn\.|shared_)rel_pos\..*', "timm's ViT with relative positions (relpos)"),
     (r'blocks\.\d+\.attn\.[qk]_norm\..*', 'a ViT with norms of queries and keys (qk_norm)'),
-    (r'.*\.attention\.self\.query\.weight', "Hugging Face's Swin"),
     (r'(.*\.)?encoder\.layer\.\d+\.lambda_1', "Hugging Face's BEiT or Data2Vec"),
     (r'layers\.\d+\.attn\.attn\.in_proj_weight', "mmseg's VisionTransformer"),
 )
@@ -68,8 +78,9 @@ def recognise(names: Iterable[str]) -> str | None:
     if not any(name.startswith('transformer.') for name in plain):  # no DETR of a release
         inner = [name.removeprefix('backbone.') for name in plain if name.startswith('backbone.')]
         plain = inner or plain
-    if _first(_CHUNKS, plain):
-        return 'dinov2'
+    marked = _first(_MARKS, plain)
+    if marked is not None:
+        return marked
     foreign = _first(_FOREIGN, plain)
     if foreign is not None:
         raise ValueError(f'these are weights of {foreign}; {SUPPORTED}')
@@ -77,9 +88,29 @@ def recognise(names: Iterable[str]) -> str | None:
     if source == 'deit' and 'register_tokens' in plain:  # timm has another name for them
         return 'dinov2'
     if source == 'deit' and 'pos_embed' not in plain:  # rotary positions leave no trace
+        if 'blocks.0.gamma_1' in plain:
+            return 'eva'
         raise ValueError('these are weights of a ViT without a table of positions, as those with '
                          f'rotary positions are; {SUPPORTED}')
     return source
+
+
+#: What else files hold, by a name that tells it.
+_KINDS = (
+    (r'(.*\.)?layer\d\.\d+\.conv\d\.weight', 'a ResNet'),
+    (r'(.*\.)?stages\.\d\.(blocks\.)?\d+\.(conv_dw|dwconv|depthwise_conv)\..*', 'a ConvNeXt'),
+    (r'(.*\.)?(model\.)?layers\.\d+\.self_attn\.q_proj\.weight', 'a language model'),
+    (r'(.*\.)?(bbox_head|roi_head|rpn_head)\..*', 'a detector of mmdet'),
+    (r'(.*\.)?decode_head\..*', 'a segmentor of mmseg'),
+    (r'(.*\.)?blocks\.\d+\.(norm1|attn)\..*', 'a vision transformer'),
+    (r'(.*\.)?layers?\.\d+\.(attention|attn|self_attn)\..*', 'a transformer'),
+)
+
+
+def looks_like(names: Iterable[str]) -> str:
+    """What names of no known source look like, and what is supported."""
+    kind = _first(_KINDS, sorted(names))
+    return f'it looks like {kind}; {SUPPORTED}' if kind else SUPPORTED
 
 
 def _first(table: tuple[tuple[str, str], ...], names: list[str]) -> str | None:

@@ -17,6 +17,7 @@ _PAIRS = (
     Pair('pos_embed', TABLE),
     Pair('reg_token', 'backbone.register_tokens'),
     *same('cls_token', 'dist_token', 'norm_pre.{p}', 'norm.{p}',
+          'fc_norm.{p}',
           'blocks.{n}.norm1.{p}', 'blocks.{n}.attn.qkv.{p}', 'blocks.{n}.attn.proj.{p}',
           'blocks.{n}.ls1.gamma', 'blocks.{n}.norm2.{p}', 'blocks.{n}.mlp.fc1.{p}',
           'blocks.{n}.mlp.fc2.{p}', 'blocks.{n}.ls2.gamma'),
@@ -41,8 +42,6 @@ def vit_pairs(names: Iterable[str]) -> tuple[Pair, ...]:
 _GAMMA = Rule(r'blocks\.(\d+)\.gamma_([12])', r'backbone.blocks.\1.ls\2.gamma')
 _LEFT_OUT = (
     Rule(r'mask_token|decoder_.*', None, 'of pretraining with masked patches'),
-    Rule(r'fc_norm\..*', None, 'a norm behind the mean of the tokens, which maps do not go '
-         'through: they need final_norm=False'),
     Rule(r'attn_pool\..*', None, 'a head that pools by attention, which maps do not go through'),
 )
 

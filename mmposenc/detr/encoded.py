@@ -10,6 +10,7 @@ from mmengine.config import ConfigDict
 from mmengine.model import BaseModule
 from torch import Tensor, nn
 
+from ..functional.masking import token_mask
 from .encoders import DeformableEncoder, DetrEncoder
 from .neck import ChannelMapper
 from .positions import (
@@ -112,7 +113,7 @@ class Dense(Encoded):
             key_pos = encoder_pos
         else:
             key_pos = position_tokens(self.key_pos, self.key_pos_encodings, *args)
-        flat_mask = None if mask is None else mask.flatten(1)
+        flat_mask = None if mask is None else token_mask(mask)
         return (dict(feat=flat(feature), feat_mask=flat_mask, feat_pos=encoder_pos,
                      spatial_shapes=[(feature.shape[-2], feature.shape[-1])]),
                 dict(memory_mask=flat_mask, memory_pos=key_pos))

@@ -4,6 +4,7 @@ from .base import RelativeEncoding, TokenEncoding, position_tables
 from .build import build_encoding
 from .combined import CombinedRPE
 from .context_pool import ContextPool
+from .decomposed import DecomposedRPE
 from .huang import HuangRPE
 from .irpe import IRPE
 from .log_cpb import LogSpacedCPB
@@ -35,6 +36,7 @@ ENCODINGS: tuple[str, ...] = (
     'QueryRelative2D',
     'RotaryEmbedding2D',
     'LogSpacedCPB',
+    'DecomposedRPE',
     'CombinedRPE',
     'ContextPool',
 )
@@ -62,6 +64,7 @@ __all__ = [
     'QueryRelative2D',
     'RotaryEmbedding2D',
     'LogSpacedCPB',
+    'DecomposedRPE',
     'CombinedRPE',
     'ContextPool',
 ]

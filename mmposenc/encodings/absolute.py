@@ -96,6 +96,10 @@ class LearnedPositionEmbedding(_AddedTable):
         """Truncated normal, standard deviation 0.02, as DeiT and PVT."""
         nn.init.trunc_normal_(self.pos_embed, std=0.02)
 
+    def start_at_zero(self) -> None:
+        """A table of zeros."""
+        nn.init.zeros_(self.pos_embed)
+
     def _table(self, hw_shape: tuple[int, int], extents: Tensor | None, like: Tensor) -> Tensor:
         cells = self.pos_embed[:, self.num_prefix_embeds:]
         how = (self.interpolation, self.interpolation_offset)

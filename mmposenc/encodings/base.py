@@ -32,6 +32,15 @@ class TokenEncoding(nn.Module, ABC):
                 padding_mask: Tensor | None = None) -> Tensor:
         """Return the encoded tokens."""
 
+    def start_at_zero(self) -> None:
+        """Set the weights to zeros that leave tokens as they are, and from which it trains:
+        ``zero_init=True`` in a config.
+
+        Raises:
+            ValueError: if there are none.
+        """
+        _refuse_zeros(self)
+
     def out_hw_shape(self, hw_shape: tuple[int, int]) -> tuple[int, int]:
         """Grid of the output; only unpadded convolutions change it."""
         return hw_shape
@@ -55,6 +64,10 @@ class RelativeEncoding(nn.Module, ABC):
     #: True if the terms of a pair depend on the two cells alone: not on the size of the grid, nor
     #: on numbers that tokens get from it. Attention may then leave padded cells out.
     cellwise: bool = False
+    #: True if terms or rotation depend on the size of the whole grid (positions as shares of it,
+    #: tables resized to it). With padding, attention then takes each image on the grid of its own
+    #: valid cells, so that it gives what it gives alone.
+    follows_extent: bool = False
 
     @abstractmethod
     def terms(self, q_grid: Grid, k_grid: Grid) -> Sequence[Term]:
@@ -105,6 +118,18 @@ class RelativeEncoding(nn.Module, ABC):
     def reset_parameters(self) -> None:
         """Set the tables to what they start from, after something initialized the whole model."""
 
+    def start_at_zero(self) -> None:
+        """Set the tables to zeros that leave attention as it is without them, and from which they
+        train: ``zero_init=True`` in a config.
+
+        Raises:
+            ValueError: if there are none.
+        """
+        if not any(True for _ in self.parameters()):
+            _refuse_zeros(self)
+        for parameter in self.parameters():
+            nn.init.zeros_(parameter)
+
     def position_tables(self) -> Iterator[tuple[str, nn.Parameter]]:
         """Names and parameters that take no weight decay and no initialization from outside."""
         return self.named_parameters()
@@ -135,6 +160,11 @@ class RelativeEncoding(nn.Module, ABC):
             q, k = (some.new_zeros(1, heads, self.num_prefix_tokens + n, dims) for n in cells)
         logits = self.logits(q, k, q_grid, k_grid)
         return q.new_zeros(1, 1, q.shape[2], k.shape[2]) if logits is None else logits
+
+
+def _refuse_zeros(encoding: nn.Module) -> None:
+    raise ValueError(f'zero_init=True: {type(encoding).__name__} has no weights with which it '
+                     f'changes nothing')
 
 
 def _add(found: Iterator[Tensor]) -> Tensor | None:

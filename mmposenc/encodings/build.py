@@ -20,7 +20,9 @@ def build_encoding(cfg: EncodingConfig, contract: type[_Contract], argument: str
 
     Args:
         cfg: a module (returned as it is) or a dict with ``type`` ('mmposenc.PEG', 'PEG' or a
-            class) and its arguments.
+            class) and its arguments; ``zero_init=True`` besides starts any encoding that can from
+            weights with which it changes nothing (``start_at_zero``), to be added to a model that
+            is trained already.
         contract: the contract it must follow, TokenEncoding or RelativeEncoding.
         argument: name of the caller's argument, for error messages.
         defaults: arguments the caller knows (``embed_dims=``, ``head_dims=``, ...); a dict's own
@@ -39,6 +41,7 @@ def build_encoding(cfg: EncodingConfig, contract: type[_Contract], argument: str
                              f"dict(type='mmposenc.PEG')")
         cls = _resolve(cfg['type'], argument)
         arguments = _arguments(cls, cfg, defaults)
+        zero_init = arguments.pop('zero_init', False)
         missing = [name for name in _required(cls) if name not in arguments]
         if missing:
             raise ValueError(f'{argument}={cfg!r} has no {" and no ".join(missing)}; '
@@ -51,6 +54,8 @@ def build_encoding(cfg: EncodingConfig, contract: type[_Contract], argument: str
         raise ValueError(f'{argument}={cfg!r} must be a dict with a type, or a module')
     if not isinstance(module, contract):
         raise ValueError(f'{argument}: {type(module).__name__} is no {contract.__name__}')
+    if isinstance(cfg, dict) and zero_init:
+        module.start_at_zero()
     return module
 
 

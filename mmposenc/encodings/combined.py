@@ -52,6 +52,7 @@ class CombinedRPE(RelativeEncoding):
                 setattr(self, name, wanted[name])
         self.has_rotation = any(e.has_rotation for e in self._members())
         self.cellwise = all(e.cellwise for e in self._members())
+        self.follows_extent = any(e.follows_extent for e in self._members())
 
     def _members(self) -> list[RelativeEncoding]:
         return list(self.encodings)  # type: ignore[arg-type]
@@ -72,6 +73,11 @@ class CombinedRPE(RelativeEncoding):
         """Reset every encoding."""
         for encoding in self._members():
             encoding.reset_parameters()
+
+    def start_at_zero(self) -> None:
+        """Every encoding."""
+        for encoding in self._members():
+            encoding.start_at_zero()
 
     def position_tables(self) -> Iterator[tuple[str, nn.Parameter]]:
         """Tables of every encoding."""

@@ -94,6 +94,20 @@ class PEG(TokenEncoding):
             elif isinstance(layer, nn.BatchNorm2d):
                 layer.reset_parameters()
 
+    def start_at_zero(self) -> None:
+        """The last convolution at zero: what is added to the tokens is nothing.
+
+        Raises:
+            ValueError: with ``padding='none'``, which adds nothing to begin with; with
+                ``norm_act``, where no gradient passes ReLU at zero; with ``frozen``.
+        """
+        if self.padding == 'none' or self.norm_act or not self.proj[-1].weight.requires_grad:
+            raise ValueError(f"zero_init=True with padding={self.padding!r}, norm_act="
+                             f"{self.norm_act}, or frozen=True: a PEG that starts at zero and "
+                             f"trains has padding='zeros', norm_act=False and frozen=False")
+        for parameter in self.proj[-1].parameters():
+            nn.init.zeros_(parameter)
+
     def forward(self, x: Tensor, hw_shape: tuple[int, int], *, num_prefix_tokens: int = 0,
                 padding_mask: Tensor | None = None) -> Tensor:
         """Encode tokens.

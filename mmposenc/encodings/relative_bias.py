@@ -1,25 +1,31 @@
-"""Swin's table of relative position biases."""
+"""Tables of relative position biases: Swin's, and BEiT's."""
 from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
 
+from ..functional.bias_tables import RESIZINGS, resize_bias_table
 from ..functional.grids import Grid, GridLike, as_grid
 from .offset_bias import OffsetBiasEncoding
 
 
 class RelativePositionBias(OffsetBiasEncoding):
     """One learned number a head for each offset inside a window, added to the logits (Swin
-    Transformer, ICCV 2021, Eq. 4).
+    Transformer, ICCV 2021, Eq. 4; with numbers of the class token, BEiT, ICLR 2022, Sec. 2.4).
 
     Args:
         num_heads: attention heads.
-        window_size: (Wh, Ww), the largest grid the table holds; smaller ones use its middle.
-            Attention in windows fills it in, and so do backbones with their grid at ``img_size``.
+        window_size: (Wh, Ww), the grid of the table. Attention in windows fills it in, and so do
+            backbones with their grid at ``img_size``.
         num_prefix_tokens: tokens in front of the grid. Pairs with one of them get a learned number
             a head: ``prefix_bias`` (heads, 3) for prefix to cell, cell to prefix and prefix to
             prefix, as BEiT.
         prefix_bias: False leaves these numbers out: nothing is added to such pairs.
+        resize: what happens on other grids than that of the table. None: smaller ones use its
+            middle, and larger ones are an error. 'geometric' (timm's BEiT), 'geometric-cubic'
+            (BEiT's release) or 'bicubic' (Swin's) resizes it to each grid
+            (:func:`mmposenc.functional.bias_tables.resize_bias_table`), which these do once, before
+            fine-tuning. An image in a padded batch is a grid by itself.
 
     Parameters: ``relative_position_bias_table`` ((2 Wh - 1) * (2 Ww - 1), heads), by query minus
     key, rows first: name and order of the release and of mmpretrain.
@@ -27,19 +33,27 @@ class RelativePositionBias(OffsetBiasEncoding):
     Keys on a coarser grid take the entry of the nearest whole offset.
 
     Raises:
-        ValueError: for bad sizes, and in use for a grid larger than the window.
+        ValueError: for bad sizes or an unknown ``resize``, and in use for a grid larger than a
+            table that is not resized.
     """
 
-    cellwise = True
-
     def __init__(self, num_heads: int, *, window_size: GridLike, num_prefix_tokens: int = 0,
-                 prefix_bias: bool = True) -> None:
+                 prefix_bias: bool = True, resize: str | None = None) -> None:
         super().__init__()
         if num_heads < 1 or num_prefix_tokens < 0:
             raise ValueError(f'num_heads={num_heads} must be >= 1 and '
                              f'num_prefix_tokens={num_prefix_tokens} >= 0')
         self._set_heads(num_heads, num_prefix_tokens, prefix_bias)
         self.window_size = as_grid(window_size, 'window_size').hw
+        if resize not in (None, *RESIZINGS):
+            raise ValueError(f'resize={resize!r} must be None or one of '
+                             f'{", ".join(map(repr, RESIZINGS))}')
+        if resize == 'geometric-cubic' and 2 in self.window_size:
+            raise ValueError(f'window_size={self.window_size} with resize={resize!r}: sides must '
+                             f'not be 2, whose three offsets make no cubic spline')
+        self.resize = resize
+        self.follows_extent = resize is not None
+        self.cellwise = resize is None
         self.table_size = (2 * self.window_size[0] - 1, 2 * self.window_size[1] - 1)
         self.relative_position_bias_table = nn.Parameter(
             torch.empty(self.table_size[0] * self.table_size[1], num_heads))
@@ -52,10 +66,13 @@ class RelativePositionBias(OffsetBiasEncoding):
 
     def offset_table(self, rows: Tensor, cols: Tensor, query: Grid) -> Tensor:
         """Entries of the nearest whole offsets; see :class:`OffsetBiasEncoding`."""
-        if query.height > self.window_size[0] or query.width > self.window_size[1]:
-            raise ValueError(f'q_grid=({query.height}, {query.width}) must fit into '
-                             f'window_size={self.window_size}; set that to the largest grid')
-        entries = [offsets.round().long().clamp(1 - side, side - 1) + side - 1
-                   for offsets, side in zip((rows, cols), self.window_size, strict=True)]
         table = self.relative_position_bias_table.t().reshape(-1, *self.table_size)
+        side = self.window_size
+        if self.resize is not None:
+            table, side = resize_bias_table(table, query.hw, self.resize), query.hw
+        elif query.height > side[0] or query.width > side[1]:
+            raise ValueError(f'q_grid=({query.height}, {query.width}) must fit into '
+                             f'window_size={side}; set that to the largest grid, or give resize')
+        entries = [offsets.round().long().clamp(1 - length, length - 1) + length - 1
+                   for offsets, length in zip((rows, cols), side, strict=True)]
         return table.index_select(1, entries[0]).index_select(2, entries[1])

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from ..functional.attention.terms import Term
 from ..functional.grids import Grid, GridLike, as_grid, key_grid
+from ..functional.rotary import NORMALIZATIONS, cell_coordinates, turn_planes
 from .base import RelativeEncoding
 
 _THETA = {'axial': 100.0, 'mixed': 10.0}
@@ -15,14 +16,18 @@ _THETA = {'axial': 100.0, 'mixed': 10.0}
 
 class RotaryEmbedding2D(RelativeEncoding):
     """Queries and keys turned by angles that grow with their position, so that their product
-    depends on the offset alone (RoFormer, Eq. 13-16; RoPE-ViT, ECCV 2024, Eq. 9-14).
+    depends on the offset alone (RoFormer, Eq. 13-16; RoPE-ViT, ECCV 2024, Eq. 9-14; EVA-02, Sec.
+    2.1; DINOv3, Sec. 3.2).
 
-    Channels (2i, 2i + 1) of a head are one plane, turned at column c and row r by
+    Planes of two channels of a head are turned at column c and row r by
 
     - 'axial': ``c * f[i]`` in the first half of the planes, ``r * f[i]`` in the second, with
       ``f[i] = theta ** (-4 i / head_dims)``;
     - 'mixed': ``c * freqs[0, head, i] + r * freqs[1, head, i]``, learned, so that directions other
       than the two axes exist. They start as two perpendicular axes turned by a random angle a head.
+
+    RoPE-ViT's are the defaults; EVA-02's is ``theta=10000, axes='yx', reference_grid=(16, 16)``,
+    DINOv3's ``axes='yx', planes='halves', normalize='separate', rescale=2.0``.
 
     Args:
         head_dims: channels of a head, a multiple of 4.
@@ -30,34 +35,64 @@ class RotaryEmbedding2D(RelativeEncoding):
         mode: 'axial' or 'mixed'.
         theta: base of the frequencies; 100 for 'axial' and 10 for 'mixed' by default.
         num_prefix_tokens: tokens in front of the grid; they are not turned.
+        axes: 'xy', columns first as above; 'yx', rows first.
+        planes: 'adjacent', channels (2i, 2i + 1); 'halves', (i, head_dims / 2 + i).
+        reference_grid: (H, W) on which c and r are counted, whatever the size of the grid: its
+            side is the reference's. None counts cells.
+        normalize: c and r go from -1 to 1, along each side for 'separate', along the longer one for
+            'max', the shorter one for 'min'; f is then 2 pi times as large.
+        periods: (shortest, longest) instead of ``theta``: ``f[i]`` is 2 pi by periods that rise
+            from one to the other by equal factors.
+        round_periods: periods in bfloat16, as the files of DINOv3's release hold them (Hugging
+            Face's and timm's models do not).
+        shift, jitter, rescale: while training, c and r are shifted by up to ``shift`` (in their own
+            unit), then scaled by up to ``jitter`` or 1 / ``jitter``, each by its own, then both by
+            up to ``rescale`` (DINOv3). Drawn anew in every call, as DINOv3's release does in every
+            block; in a padded batch for every image.
 
     Shapes: as :class:`RelativeEncoding`; only :meth:`rotate` does something.
 
     Raises:
-        ValueError: for head_dims that are no multiple of 4, or an unknown mode.
+        ValueError: for head_dims that are no multiple of 4, unknown names, or numbers and options
+            that do not fit together.
 
-    Differs from the release: frequencies belong to the attention layer they are used in (there one
-    parameter holds those of all layers), heights and widths need not be equal, and keys may lie on
-    a coarser grid.
+    Differs from the releases: frequencies belong to the attention layer they are used in (in
+    RoPE-ViT's one parameter holds those of all layers), heights and widths need not be equal, keys
+    may lie on a coarser grid, and an image in a padded batch has the coordinates it has alone.
     """
 
     has_rotation = True
-    cellwise = True
 
     def __init__(self, head_dims: int, num_heads: int, *, mode: str = 'axial',
-                 theta: float | None = None, num_prefix_tokens: int = 0) -> None:
+                 theta: float | None = None, num_prefix_tokens: int = 0, axes: str = 'xy',
+                 planes: str = 'adjacent', reference_grid: GridLike | None = None,
+                 normalize: str | None = None, periods: tuple[float, float] | None = None,
+                 round_periods: bool = False, shift: float | None = None,
+                 jitter: float | None = None, rescale: float | None = None) -> None:
         super().__init__()
-        if mode not in _THETA:
-            raise ValueError(f"mode={mode!r} must be 'axial' or 'mixed'")
+        for name, value, known in (('mode', mode, tuple(_THETA)), ('axes', axes, ('xy', 'yx')),
+                                   ('planes', planes, ('adjacent', 'halves')),
+                                   ('normalize', normalize, (None, *NORMALIZATIONS))):
+            if value not in known:
+                raise ValueError(f'{name}={value!r} must be {" or ".join(map(repr, known))}')
         if head_dims < 4 or head_dims % 4:
             raise ValueError(f'head_dims={head_dims} must be a positive multiple of 4: two axes of '
                              f'planes of two channels')
-        theta = _THETA[mode] if theta is None else theta
-        if theta <= 0:
-            raise ValueError(f'theta={theta} must be > 0')
+        _check_frequencies(theta, periods)
+        _check_augmentation(shift, jitter, rescale)
+        if reference_grid is not None and normalize is not None:
+            raise ValueError(f'reference_grid={reference_grid!r} and normalize={normalize!r}: '
+                             f'coordinates are counted in one way; leave one of them out')
         self.head_dims, self.num_heads = head_dims, num_heads
-        self.mode, self.theta = mode, theta
+        self.mode, self.theta = mode, _THETA[mode] if theta is None else theta
         self.num_prefix_tokens = num_prefix_tokens
+        self.axes, self.planes, self.normalize = axes, planes, normalize
+        self.reference_grid = (None if reference_grid is None
+                               else as_grid(reference_grid, 'reference_grid').hw)
+        self.periods, self.round_periods = periods, round_periods
+        self.shift, self.jitter, self.rescale = shift, jitter, rescale
+        self.follows_extent = normalize is not None or reference_grid is not None
+        self.cellwise = not self.follows_extent
         if mode == 'mixed':
             self.freqs = nn.Parameter(torch.empty(2, num_heads, head_dims // 2))
             self.reset_parameters()
@@ -74,8 +109,18 @@ class RotaryEmbedding2D(RelativeEncoding):
             self.freqs.copy_(torch.stack((magnitude * angle.cos(), magnitude * angle.sin())))
 
     def _axis_freqs(self, like: Tensor) -> Tensor:
+        """f (head_dims / 4,)."""
         exponent = torch.arange(0, self.head_dims, 4, device=like.device, dtype=torch.float64)
-        return (self.theta ** (-exponent / self.head_dims)).to(like.dtype)
+        if self.periods is None:
+            periods = self.theta ** (exponent / self.head_dims)
+        else:
+            least, most = self.periods
+            share = exponent / max(self.head_dims - 4, 1)
+            periods = least * (most / least) ** share
+        if self.round_periods:
+            periods = periods.bfloat16().double()
+        turn = 1.0 if self.periods is None and self.normalize is None else 2 * math.pi
+        return (turn / periods).to(like.dtype)
 
     def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
         """None: the encoding lies in the turned queries and keys."""
@@ -86,28 +131,49 @@ class RotaryEmbedding2D(RelativeEncoding):
         """Turn queries (B, heads, Lq, head_dims) and keys (B, heads, Lk, head_dims); scaling a
         query before or after makes no difference."""
         query, key = as_grid(q_grid, 'q_grid'), key_grid(q_grid, k_grid)
-        turn = self._turn(query, q)
-        return _turn_planes(q, turn), _turn_planes(k, turn if key == query else self._turn(key, k))
+        # In at least float32: a half-precision 200 * f is off by 0.1 rad.
+        like = torch.empty(0, device=q.device, dtype=torch.promote_types(q.dtype, torch.float32))
+        change = self._augmentation(like)
+        turn = self._turn(query, query, change, like)
+        other = turn if key == query else self._turn(key, query, change, like)
+        halves = self.planes == 'halves'
+        return turn_planes(q, *turn, halves=halves), turn_planes(k, *other, halves=halves)
 
-    def _turn(self, grid: Grid, like: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosine and sine (1 or heads, L, head_dims / 2) of every token's angles.
+    def _augmentation(self, like: Tensor) -> tuple[Tensor, Tensor] | None:
+        """What rows and columns are shifted and then scaled by, (2,) each; None for nothing."""
+        if not self.training or (self.shift, self.jitter, self.rescale) == (None, None, None):
+            return None
+        shift, log_scale = like.new_zeros(2), like.new_zeros(2)
+        if self.shift is not None:
+            shift = like.new_empty(2).uniform_(-self.shift, self.shift)
+        for factor, count in ((self.jitter, 2), (self.rescale, 1)):
+            if factor is not None:
+                most = math.log(factor)
+                log_scale = log_scale + like.new_empty(count).uniform_(-most, most)
+        return shift, log_scale.exp()
 
-        Angles are computed in at least float32 (a half-precision 200 * f is off by 0.1 rad), and
-        only along the two axes: the rest are products.
-        """
-        dtype = torch.promote_types(like.dtype, torch.float32)
-        rows = (torch.arange(grid.height, device=like.device, dtype=dtype) + 0.5) * grid.stride_h
-        cols = (torch.arange(grid.width, device=like.device, dtype=dtype) + 0.5) * grid.stride_w
+    def _turn(self, grid: Grid, query: Grid, change: tuple[Tensor, Tensor] | None, like: Tensor
+              ) -> tuple[Tensor, Tensor]:
+        """Cosine and sine (1 or heads, L, head_dims / 2) of every token's angles, computed only
+        along the two axes: the rest are products."""
+        rows, cols = cell_coordinates(grid, query, normalize=self.normalize,
+                                      reference=self.reference_grid, like=like)
+        if change is not None:
+            shift, scale = change
+            rows, cols = (rows + shift[0]) * scale[0], (cols + shift[1]) * scale[1]
+        rows_first = self.axes == 'yx'
         if self.mode == 'axial':
-            freqs = self._axis_freqs(rows)
-            by_col = ((cols - 0.5)[:, None] * freqs)[None, :].expand(grid.height, -1, -1)
-            by_row = ((rows - 0.5)[:, None] * freqs)[:, None].expand(-1, grid.width, -1)
-            cos = torch.cat((by_col.cos(), by_row.cos()), -1)[None]
-            sin = torch.cat((by_col.sin(), by_row.sin()), -1)[None]
+            freqs = self._axis_freqs(like)
+            by_col = (cols[:, None] * freqs)[None, :].expand(grid.height, -1, -1)
+            by_row = (rows[:, None] * freqs)[:, None].expand(-1, grid.width, -1)
+            first, second = (by_row, by_col) if rows_first else (by_col, by_row)
+            cos = torch.cat((first.cos(), second.cos()), -1)[None]
+            sin = torch.cat((first.sin(), second.sin()), -1)[None]
         else:
-            freqs = self.freqs.to(dtype)
-            by_col = ((cols - 0.5)[:, None] * freqs[0][:, None])[:, None]  # heads, 1, W, planes
-            by_row = ((rows - 0.5)[:, None] * freqs[1][:, None])[:, :, None]  # heads, H, 1, planes
+            freqs = self.freqs.to(like.dtype)
+            of_row, of_col = freqs if rows_first else freqs.flip(0)
+            by_col = (cols[:, None] * of_col[:, None])[:, None]  # heads, 1, W, planes
+            by_row = (rows[:, None] * of_row[:, None])[:, :, None]  # heads, H, 1, planes
             cos = by_col.cos() * by_row.cos() - by_col.sin() * by_row.sin()
             sin = by_col.sin() * by_row.cos() + by_col.cos() * by_row.sin()
         cos, sin = cos.flatten(1, 2), sin.flatten(1, 2)
@@ -118,20 +184,19 @@ class RotaryEmbedding2D(RelativeEncoding):
         return cos, sin
 
 
-def _turn_planes(x: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:
-    """Turn each plane of x (B, heads, L, 2 * planes) by (cos, sin)."""
-    cos, sin = turn
-    planes = x.to(cos.dtype).reshape(*x.shape[:-1], -1, 2)
-    if torch.compiler.is_compiling():  # fuses real arithmetic, has no complex kernels
-        even, odd = planes.unbind(-1)
-        turned = torch.stack((even * cos - odd * sin, even * sin + odd * cos), -1)
-    else:  # one pass over memory; the real form takes six times as long
-        turned = torch.view_as_real(_as_complex(planes) * torch.complex(cos, sin))
-    return turned.flatten(-2).to(x.dtype)
+def _check_frequencies(theta: float | None, periods: tuple[float, float] | None) -> None:
+    if theta is not None and theta <= 0:
+        raise ValueError(f'theta={theta} must be > 0')
+    if periods is None:
+        return
+    if theta is not None:
+        raise ValueError(f'theta={theta} and periods={periods!r} both say what the frequencies '
+                         f'are; leave one of them out')
+    if len(periods) != 2 or not 0 < periods[0] <= periods[1]:
+        raise ValueError(f'periods={periods!r} must be (shortest, longest), both > 0')
 
 
-def _as_complex(planes: Tensor) -> Tensor:
-    """View (..., 2) as complex numbers, after a copy where the strides do not allow it."""
-    viewable = (planes.stride(-1) == 1 and planes.storage_offset() % 2 == 0
-                and all(stride % 2 == 0 for stride in planes.stride()[:-1]))
-    return torch.view_as_complex(planes if viewable else planes.contiguous())
+def _check_augmentation(shift: float | None, jitter: float | None, rescale: float | None) -> None:
+    for name, value, least in (('shift', shift, 0), ('jitter', jitter, 1), ('rescale', rescale, 1)):
+        if value is not None and not least <= value < math.inf:
+            raise ValueError(f'{name}={value} must be at least {least}')

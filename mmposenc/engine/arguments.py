@@ -23,6 +23,10 @@ _SAVE_KEYS = set(inspect.signature(Runner.save_checkpoint).parameters)
 _PARAMWISE = {'lr_mult', 'decay_mult', 'custom_keys', 'bias_lr_mult', 'bias_decay_mult',
               'norm_decay_mult', 'flat_decay_mult', 'dwconv_decay_mult', 'dcn_offset_lr_mult',
               'bypass_duplicate'}
+#: What each constructor reads in paramwise_cfg; others are passed over.
+_PARAMWISE_OF = {DefaultOptimWrapperConstructor.__name__: _PARAMWISE,
+                 'mmposenc.LayerDecayOptimWrapperConstructor':
+                     _PARAMWISE | {'layer_decay_rate', 'num_layers'}}
 
 
 def check_arguments(cfg: Config, phases: tuple[str, ...]) -> None:
@@ -47,9 +51,9 @@ def check_arguments(cfg: Config, phases: tuple[str, ...]) -> None:
                     'a data loader')
     optim = cfg.get('optim_wrapper') if 'train' in phases else None
     constructor = (optim or {}).get('constructor', 'DefaultOptimWrapperConstructor')
-    if optim and constructor == DefaultOptimWrapperConstructor.__name__:
-        _check_keys('optim_wrapper.paramwise_cfg', optim.get('paramwise_cfg'), _PARAMWISE,
-                    constructor)
+    if optim and constructor in _PARAMWISE_OF:
+        _check_keys('optim_wrapper.paramwise_cfg', optim.get('paramwise_cfg'),
+                    _PARAMWISE_OF[constructor], constructor)
 
 
 def _sections(cfg: Config, phases: tuple[str, ...]) -> Iterator[tuple[str, Any, Any, set[str]]]:

@@ -23,6 +23,7 @@ from .checks import (
     check_sections,
 )
 from .compiling import add_compile_hook
+from .feature_cache import fill, use_feature_cache
 from .lock import check_unlocked
 from .start import StartHook
 from .testing import set_out, set_show_dir, set_tta
@@ -60,14 +61,17 @@ def leave_process_group() -> None:
 
 
 def prepare_training(cfg: Config, *, amp: bool = False, compiled: bool = False,
-                     auto_scale_lr: bool = False, resume: str | None = None,
-                     allow_mismatch: bool = False, save_on_interrupt: bool = True) -> None:
+                     feature_cache: str | None = None, auto_scale_lr: bool = False,
+                     resume: str | None = None, allow_mismatch: bool = False,
+                     save_on_interrupt: bool = True) -> None:
     """Puts the options of ``tools/train.py`` into a config, and checks what it names.
 
     Args:
         cfg: a config of mmdet, mmseg or mmpretrain with a work_dir; changed in place.
         amp: mixed precision: float16 with loss scaling on a GPU, bfloat16 on a CPU.
         compiled: torch.compile for the model's blocks, see :class:`.compiling.CompileHook`.
+        feature_cache: a folder for the features of a frozen backbone, see
+            :class:`.feature_cache.FeatureCacheHook`.
         auto_scale_lr: scale the learning rate by the batch size over auto_scale_lr.base_batch_size.
         resume: a checkpoint to continue from, or 'auto' for the latest in the work directory.
         allow_mismatch: let ``load_from`` and ``resume`` load only what fits the model.
@@ -84,6 +88,7 @@ def prepare_training(cfg: Config, *, amp: bool = False, compiled: bool = False,
         _use_amp(cfg)
     if compiled:
         add_compile_hook(cfg)
+    use_feature_cache(cfg, feature_cache)
     if auto_scale_lr:
         check_auto_scale_lr(cfg)
         cfg.auto_scale_lr.enable = True
@@ -119,6 +124,24 @@ def train(cfg: Config, **options: Any) -> MMEngineRunner:
     runner = build_runner(cfg)
     runner.train()
     return runner
+
+
+def cache_features(cfg: Config, folder: str | None = None) -> dict[str, int]:
+    """Computes the features of a frozen backbone for all views of the training set.
+
+    Args:
+        cfg: as :func:`prepare_training` takes it.
+        folder: of the features; None: the one of the config's FeatureCacheHook.
+
+    Returns:
+        What became of them: how many were read, damaged, written, or had no room.
+
+    Raises:
+        ValueError, FileNotFoundError: as :func:`prepare_training`; also when the backbone trains,
+            or there is no folder.
+    """
+    prepare_training(cfg, feature_cache=folder)
+    return fill(build_runner(cfg))
 
 
 def _use_amp(cfg: Config) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 from mmengine.config import Config
 from mmengine.registry import MODELS as ROOT
 
+from ..encodings import RelativeEncoding, TokenEncoding
 from ..registry import MODELS
 from .arguments import accepted_arguments
 from .config import LIVE_KEYS, suggest
@@ -107,7 +108,10 @@ def _arguments(cfg: Config, name: Any) -> set[str] | None:
     if found is None and isinstance(name, str):
         with ROOT.switch_scope_and_registry(cfg.get('default_scope')) as local:
             found = local.get(name)
-    return None if found is None else accepted_arguments(found)
+    takes = None if found is None else accepted_arguments(found)
+    if takes is None or not issubclass(found, (TokenEncoding, RelativeEncoding)):
+        return takes
+    return takes | {'zero_init'}  # which all encodings are built with
 
 
 def _child(node: Any, part: str) -> Any:

@@ -123,15 +123,16 @@ def valid_extents(padding_mask: Tensor) -> list[tuple[int, int]]:
         ValueError: if an image has no valid cell, or its valid cells are not a top-left rectangle.
     """
     valid = ~padding_mask
-    rows = valid[:, :, 0].sum(1)
-    cols = valid[:, 0, :].sum(1)
+    rows, cols = valid[:, :, 0].sum(1), valid[:, 0].sum(1)
+    down, across = (torch.arange(side, device=valid.device) for side in valid.shape[1:])
+    corner = (down < rows[:, None])[:, :, None] & (across < cols[:, None])[:, None]
+    wrong = (valid != corner).flatten(1).any(1) | (rows * cols == 0)
     areas = valid.flatten(1).sum(1)
-    extents = [(int(r), int(c)) for r, c in zip(rows.tolist(), cols.tolist(), strict=True)]
-    # A mask whose first column has r valid cells, whose first row has c, and which holds exactly
-    # r * c valid cells inside that corner is the rectangle itself.
-    for index, ((r, c), area) in enumerate(zip(extents, areas.tolist(), strict=True)):
-        if r * c == 0 or r * c != area or not bool(valid[index, :r, :c].all()):
+    # One tensor: an accelerator is waited for once.
+    found: list[list[int]] = torch.stack((rows, cols, areas, wrong.long()), 1).tolist()
+    for index, (_, _, area, is_wrong) in enumerate(found):
+        if is_wrong:
             raise ValueError(
                 f'padding_mask of image {index} has {area} valid cells that are not one top-left '
                 f'rectangle; padding must lie to the right and below, with at least one valid cell')
-    return extents
+    return [(row[0], row[1]) for row in found]

@@ -135,17 +135,42 @@ def pad_map(x: Tensor, hw_shape: tuple[int, int]) -> Tensor:
 def extents_to_mask(extents: list[tuple[int, int]], hw_shape: tuple[int, int],
                     device: torch.device) -> Tensor | None:
     """Padding mask (B, H, W), True = padding, of images that fill (rows, columns) of a grid;
-    None when all of them fill it."""
+    None when all of them fill it. The extents stay noted on it (:func:`noted_extents`)."""
     if all(extent == tuple(hw_shape) for extent in extents):
         return None
     limits = torch.tensor(extents, device=device)
     rows = torch.arange(hw_shape[0], device=device)[None, :, None] >= limits[:, 0, None, None]
     cols = torch.arange(hw_shape[1], device=device)[None, None, :] >= limits[:, 1, None, None]
-    return rows | cols
+    return _note(rows | cols, extents)
 
 
 def every_cell(padding_mask: Tensor, step: int) -> Tensor:
     """The mask (B, H', W') of a grid whose cells are ``step`` x ``step`` of this one's: padding
     where their first part is, since padding lies to the right and below."""
     # No view: a compiler makes code of its own for each layout that it meets.
-    return padding_mask[:, ::step, ::step].contiguous()
+    mask = padding_mask[:, ::step, ::step].contiguous()
+    noted = noted_extents(padding_mask)
+    return _note(mask, noted and [(-(-rows // step), -(-cols // step)) for rows, cols in noted])
+
+
+def token_mask(padding_mask: Tensor, num_prefix_tokens: int = 0) -> Tensor:
+    """The mask (B, P + H * W) of tokens, of the mask (B, H, W) of their grid; prefix tokens are
+    valid."""
+    mask = F.pad(padding_mask.flatten(1), (num_prefix_tokens, 0), value=False)
+    return _note(mask, noted_extents(padding_mask))
+
+
+def noted_extents(padding_mask: Tensor) -> list[tuple[int, int]] | None:
+    """Rows and columns of each image's valid cells, where the mask was made from them: an
+    accelerator that is asked for them has to be waited for. None while compiling, whose code would
+    hold their numbers."""
+    if torch.compiler.is_compiling():
+        return None
+    return getattr(padding_mask, 'extents', None)
+
+
+def _note(mask: Tensor, extents: list[tuple[int, int]] | None) -> Tensor:
+    """With a note on the very tensor, which cannot outlive it."""
+    if extents is not None and not torch.compiler.is_compiling():
+        mask.extents = list(extents)  # type: ignore[attr-defined]
+    return mask

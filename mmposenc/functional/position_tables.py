@@ -59,14 +59,34 @@ def resize_to_extents(table: Tensor, from_hw: tuple[int, int], extents: Tensor,
     if offset:
         native = (extents[:, 0] == from_hw[0]) & (extents[:, 1] == from_hw[1])
         sizes = torch.where(native[:, None], sizes, sizes + offset)
-    rows, cols = (_resampling(side, sizes[:, axis], length, mode, table.dtype)
+    rows, cols = (resampling(side, sizes[:, axis], length, mode, table.dtype)
                   for axis, (side, length) in enumerate(zip(from_hw, hw_shape, strict=True)))
     with torch.autocast(table.device.type, enabled=False):
         by_col = torch.einsum('bxv,uvc->buxc', cols, table.view(*from_hw, -1))
         return torch.einsum('byu,buxc->byxc', rows, by_col).flatten(1, 2)
 
 
-def _resampling(source: int, target: Tensor, length: int, mode: str, dtype: torch.dtype) -> Tensor:
+def resize_axis_table(table: Tensor, length: int) -> Tensor:
+    """Resize a table of one axis linearly, as ``F.interpolate`` with align_corners=False.
+
+    Args:
+        table: ([heads], n, C).
+        length: vectors wanted.
+
+    Returns:
+        ([heads], length, C); the table itself if it has as many.
+    """
+    source = table.shape[-2]
+    if source == length and not torch.compiler.is_compiling():  # one graph for all sizes
+        return table
+    if table.is_meta:
+        return table.new_empty(*table.shape[:-2], length, table.shape[-1])
+    target = torch.full((1,), length, dtype=torch.float64, device=table.device)
+    with torch.autocast(table.device.type, enabled=False):
+        return resampling(source, target, length, 'bilinear', table.dtype)[0] @ table
+
+
+def resampling(source: int, target: Tensor, length: int, mode: str, dtype: torch.dtype) -> Tensor:
     """Weights (B, length, source) of an axis of ``source`` cells in one of ``target`` (B,) cells:
     cubic convolution (Keys, 1981) with a = -0.75, or linear; cells beyond the border are those at
     it. All as ``F.interpolate`` with align_corners=False."""

@@ -1,6 +1,8 @@
 """Shifted windows of a grid: cutting, joining, and which tokens may meet (Swin, ICCV 2021)."""
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -114,3 +116,45 @@ def absent_keys(padding_mask: Tensor | None, hw_shape: tuple[int, int], window: 
             return None
         padding_mask = torch.zeros(1, *hw_shape, dtype=torch.bool, device=device)
     return ~_fill_up(~padding_mask[..., None], rows, cols)[..., 0]
+
+
+class Windows(NamedTuple):
+    """How the tokens (B, H * W, C) of a map are cut into windows, and joined again.
+
+    Attributes:
+        hw_shape: (H, W).
+        window: (Wh, Ww).
+        shift: cells by which windows are shifted down and right.
+        padding_mask: (B, H, W) bool, True = padding, which goes in and comes out as zeros.
+        counts: rows and columns of windows, where they are counted already.
+    """
+
+    hw_shape: tuple[int, int]
+    window: tuple[int, int]
+    shift: tuple[int, int] = (0, 0)
+    padding_mask: Tensor | None = None
+    counts: Counts | None = None
+
+    def cut(self, x: Tensor) -> Tensor:
+        """(B, H * W, C) -> (B * windows, Wh * Ww, C)."""
+        x = self._without_padding(x).reshape(len(x), *self.hw_shape, x.shape[-1])
+        return partition_windows(x, self.window, self.shift, self.counts)
+
+    def join(self, windows: Tensor) -> Tensor:
+        """(B * windows, Wh * Ww, C) -> (B, H * W, C)."""
+        out = join_windows(windows, self.hw_shape, self.window, self.shift,
+                           self.counts)
+        return self._without_padding(out.flatten(1, 2))
+
+    def regions(self, mask_window_padding: bool, device: torch.device) -> Tensor | None:
+        """Which tokens may meet, as :func:`window_regions`; with ``mask_window_padding`` the zeros
+        that fill up the last windows meet nobody else."""
+        absent = absent_keys(self.padding_mask, self.hw_shape, self.window, mask_window_padding,
+                             device)
+        return window_regions(self.hw_shape, self.window, self.shift, absent, device,
+                              self.counts)
+
+    def _without_padding(self, x: Tensor) -> Tensor:
+        if self.padding_mask is None:
+            return x
+        return x.masked_fill(self.padding_mask.flatten(1)[..., None], 0.0)

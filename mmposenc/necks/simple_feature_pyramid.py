@@ -8,15 +8,10 @@ import torch.nn.functional as F
 from mmengine.model import BaseModule
 from torch import Tensor, nn
 
+from ..backbones.layers import LayerNorm2d
+
 #: Of the map: four, two and one times as fine, and half.
 SCALES = (4.0, 2.0, 1.0, 0.5)
-
-
-class LayerNorm2d(nn.LayerNorm):
-    """LayerNorm of the channels of every cell of a map (B, C, H, W)."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
 
 
 class SimpleFeaturePyramid(BaseModule):

@@ -9,7 +9,12 @@ from typing import Any, NamedTuple, TypeVar
 
 from torch import Tensor, nn
 
-from ..attention import ShiftWindowAttention, SpatialReductionAttention, WindowAttention
+from ..attention import (
+    PlainWindowAttention,
+    ShiftWindowAttention,
+    SpatialReductionAttention,
+    WindowAttention,
+)
 from ..encodings.base import RelativeEncoding
 from ..functional.attention.terms import Term
 from ..functional.grids import Grid, as_grid, key_grid
@@ -228,6 +233,8 @@ def _layout(module: nn.Module, given: dict[str, Any], at: tuple[float, float],
     if isinstance(module, WindowAttention):
         return _window_layout(as_grid(module.window_size), given, at, placed)
     grid = as_grid(given['hw_shape'])
+    if isinstance(module, PlainWindowAttention):
+        return _window_layout(as_grid(module.window_size), given, at, (grid, (0, 0)))
     key = grid
     if isinstance(module, SpatialReductionAttention):
         key = key_grid(grid, module.reduced_grid(grid))

@@ -57,9 +57,13 @@ BACKBONES = {
     'DeiT on queries and keys': lambda **k: deit(pos_encoding=dict(PEG, apply_to='qk'), **k),
     'DeiT rotary': lambda **k: deit(
         rel_pos_encoding=dict(type='mmposenc.RotaryEmbedding2D', mode='mixed'), **k),
+    'DeiT rotary of DINOv3': lambda **k: deit(
+        rel_pos_encoding=dict(type='mmposenc.RotaryEmbedding2D', axes='yx', planes='halves',
+                              normalize='separate'), **k),
     'Swin': lambda **k: swin(**k), 'Swin IRPE': lambda **k: swin(rel_pos_encoding=IRPE, **k),
     'Swin PEG': lambda **k: swin(pos_encoding=PEG, **k),
-    'Swin small maps': lambda **k: swin(pad_small_map=False, **k)}
+    'Swin small maps': lambda **k: swin(pad_small_map=False, **k),
+    'Swin V2': lambda **k: swin(arch='v2-tiny', **k)}
 
 
 @pytest.mark.parametrize('masked', [False, True])
@@ -76,9 +80,23 @@ def test_backbones(name, masked):
     assert waits.total() <= masked + pools, waits
 
 
+@pytest.mark.parametrize('name', [name for name in BACKBONES if 'Swin' in name])
+def test_swins_train_with_deterministic_algorithms(name, monkeypatch):
+    """In the forms of large maps, with dropout: no operator is refused."""
+    monkeypatch.setattr(limits, 'ACCELERATOR_DEFINITION_BYTES', 0)
+    model = off_zero(BACKBONES[name](mask_padding=True, attn_drop_rate=0.1)).train()
+    torch.use_deterministic_algorithms(True)
+    try:
+        with Device() as gpu:
+            outs = gpu.module(model)(gpu.tensor(draw(2, 3, 96, 128)), [(96, 128), (70, 100)])
+            sum(out.square().mean() for out in outs).backward()
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
 @pytest.mark.parametrize('dtype', [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize('name', ['PVT PEG with BatchNorm', 'PVT IRPE', 'PVT SASA', 'PVT log CPB',
-                                  'DeiT IRPE', 'DeiT rotary', 'Swin'])
+                                  'DeiT IRPE', 'DeiT rotary', 'Swin', 'Swin V2'])
 def test_half_precision(name, dtype, monkeypatch):
     """Under autocast, in the forms of large maps: finite, near float32, and gradients in the
     parameters' own dtype."""

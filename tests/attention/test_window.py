@@ -17,6 +17,8 @@ ENCODINGS = {
     'swin': SWIN,
     'cpb': dict(type='mmposenc.LogSpacedCPB', hidden_dims=8),
     'rope': dict(type='mmposenc.RotaryEmbedding2D', mode='mixed'),
+    'rope of dinov3': dict(type='mmposenc.RotaryEmbedding2D', axes='yx', planes='halves',
+                           normalize='separate'),
     'irpe': dict(type='mmposenc.IRPE', rpe_on='qkv'),
     'irpe_bias': dict(type='mmposenc.IRPE', mode='bias', shared_heads=False),
     'irpe_cross': dict(type='mmposenc.IRPE', method='cross', rpe_on='k'),

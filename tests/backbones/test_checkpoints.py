@@ -1,9 +1,11 @@
 """Pretrained weights: official files load as they are, and what does not fit is named."""
+import logging
+
 import pytest
 import torch
 from golden import load_golden
 
-from mmposenc.backbones import PVT, DeiT, Swin, load_pretrained
+from mmposenc.backbones import PVT, DeiT, Swin, checkpoints, load_pretrained
 from mmposenc.functional.position_tables import resize_position_table
 
 SIZES = dict(embed_dims=(8, 16, 24, 32), num_layers=(1, 2, 1, 1), num_heads=(1, 2, 3, 4),
@@ -151,9 +153,7 @@ def test_plain_swin_weights_fit_where_an_encoding_is_added_to_the_bias():
     plain = Swin(**SWIN, window_size=4, pool='gap').eval()
     irpe = dict(type='IRPE', rpe_on='qkv')
     both = Swin(**SWIN, window_size=4, pool='gap', rel_pos_encoding=irpe).eval()
-    with pytest.raises(ValueError, match='missing: .*encodings.1.table_k'):
-        load_pretrained(both, plain.state_dict())
-    load_pretrained(both, plain.state_dict(), strict=False)
+    load_pretrained(both, plain.state_dict())
     x = torch.randn(2, 3, 64, 40)
     # The new tables start at zero.
     torch.testing.assert_close(both(x), plain(x))
@@ -168,3 +168,46 @@ def test_safetensors_files_load(tmp_path):
     model.init_weights()
     for key, value in source.state_dict().items():
         torch.testing.assert_close(model.state_dict()[key], value, rtol=0, atol=0)
+
+
+@pytest.fixture
+def said(monkeypatch):
+    """(level, text) of each line that loading weights logs."""
+    lines = []
+    monkeypatch.setattr(checkpoints, 'print_log', lambda text, logger, level=logging.INFO:
+                        lines.append((level, text)))
+    return lines
+
+
+def test_a_token_that_is_left_out_is_a_warning_with_the_option_that_keeps_it(said):
+    state = DeiT(**DEIT, img_size=32, pos_encoding=LEARNED, distilled=True).state_dict()
+    load_pretrained(DeiT(**DEIT, img_size=32, pos_encoding=LEARNED, pool=None), state,
+                    name='deit.pth')
+    warnings = [text for level, text in said if level == logging.WARNING]
+    assert len(warnings) == 1 and warnings[0].startswith(
+        'deit.pth: cls_token, dist_token left out, which ViT has not: ')
+    assert warnings[0].endswith('class_token=True and distilled=True keeps it')
+    said.clear()
+    load_pretrained(DeiT(**DEIT, img_size=32, pos_encoding=LEARNED, distilled=True), state)
+    assert not said
+    pvt = PVT(**SIZES, pool='cls').state_dict()
+    load_pretrained(PVT(**SIZES), pvt)
+    assert [text.endswith("pool='cls' keeps it") for level, text in said
+            if level == logging.WARNING] == [True]
+
+
+def test_a_resized_table_is_said_with_the_size_that_keeps_it(said):
+    state = DeiT(**DEIT, img_size=32, pos_encoding=LEARNED).state_dict()
+    load_pretrained(DeiT(**DEIT, img_size=(24, 64), pos_encoding=LEARNED), state, name='deit.pth')
+    assert len(said) == 1 and '4 x 4 cells is resized to 3 x 8' in said[0][1]
+    assert said[0][1].endswith('img_size=32 keeps it as it is')
+
+
+def test_a_row_without_a_place_is_added_to_its_token():
+    source = DeiT(**DEIT, img_size=32, pos_encoding=LEARNED, distilled=True).eval()
+    model = DeiT(**DEIT, img_size=32, distilled=True,
+                 pos_encoding=dict(**LEARNED, num_prefix_embeds=0)).eval()
+    load_pretrained(model, source.state_dict())
+    x = torch.randn(2, 3, 32, 32)
+    for ours, theirs in zip(model(x)[0], source(x)[0], strict=True):
+        torch.testing.assert_close(ours, theirs)

@@ -4,6 +4,7 @@ import torch
 from golden import TOLERANCE, load_golden
 
 import mmposenc  # noqa: F401  (before mmdet)
+from mmposenc import backbones
 from mmposenc.backbones import Swin, load_pretrained
 from mmposenc.checkpoint import convert
 
@@ -73,6 +74,18 @@ def test_equals_mmpretrain_pooled(hw):
     own = Swin(**{**SIZES, 'mlp_ratio': 4}, drop_path_rate=0., pool='gap')
     assert_equal_to_upstream(own, theirs, 'mmpretrain-swin', torch.randn(2, 3, *hw),
                              lambda out: out.mean((2, 3)))
+
+
+def test_equals_timm_with_windows_of_their_own_in_each_stage():
+    """As its swin_s3 models have."""
+    timm = pytest.importorskip('timm.models.swin_transformer')
+    theirs = randomize(timm.SwinTransformer(
+        img_size=64, embed_dim=12, depths=(2, 2), num_heads=(2, 3), window_size=((8, 8), (4, 4)),
+        mlp_ratio=2, drop_path_rate=0., num_classes=0))
+    own = Swin(**{**SIZES, 'window_size': ((8, 8), (4, 4))}, drop_path_rate=0., pool='gap')
+    load_pretrained(own, theirs.state_dict())
+    x = torch.randn(2, 3, 64, 64)
+    torch.testing.assert_close(own(x)[0], theirs(x), atol=1e-5, rtol=1e-5)
 
 
 def count(model):
@@ -227,7 +240,7 @@ def test_resolves_by_name_from_every_scope():
         for name, sizes in (('Swin', SIZES), ('DeiT', dict(embed_dims=8, num_layers=1,
                                                            num_heads=2))):
             model = registry.MODELS.build(dict(type=f'mmposenc.{name}', **sizes))
-            assert type(model).__name__ == name
+            assert type(model) is getattr(backbones, name)
 
 
 @pytest.mark.parametrize('options, message', [

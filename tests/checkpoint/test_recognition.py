@@ -15,20 +15,11 @@ FOREIGN = {
     'timm pvt_v2': ('stages.0.blocks.0.mlp.dwconv.weight', 'PVT v2'),
     'official pvt_v2': ('block1.0.mlp.dwconv.dwconv.weight', 'PVT v2'),
     'mmdet pvt_v2': ('layers.0.1.0.ffn.layers.4.weight', 'PVT v2'),
-    'timm swinv2': ('layers.0.blocks.0.attn.cpb_mlp.0.weight', 'Swin V2'),
     'timm swinv2_cr': ('stages.0.blocks.0.attn.meta_mlp.fc1.weight', 'Swin V2'),
-    'mmpretrain SwinTransformerV2': ('stages.0.blocks.0.attn.w_msa.logit_scale', 'Swin V2'),
     'timm twins_svt': ('blocks.0.0.attn.qkv.weight', 'Twins-SVT'),
     'mmpretrain SVT': ('stages.0.0.attn.qkv.weight', 'Twins-SVT'),
     'mmpretrain PCPVT': ('patch_embeds.0.projection.weight', 'PCPVT in the names of mmpretrain'),
-    'timm beit': ('blocks.0.attn.q_bias', 'BEiT or EVA'),
-    'mmpretrain BEiTViT': ('layers.0.attn.relative_position_bias_table', 'BEiT or EVA'),
-    'timm vit_relpos': ('blocks.0.attn.rel_pos.mlp.fc1.weight', 'relative positions'),
-    'timm vit_srelpos': ('shared_rel_pos.mlp.fc1.weight', 'relative positions'),
     'timm qk_norm': ('blocks.0.attn.q_norm.weight', 'qk_norm'),
-    'timm vit_*_rope': ('blocks.0.gamma_1', 'without a table of positions'),
-    'transformers Swin': ('swin.encoder.layers.0.blocks.0.attention.self.query.weight',
-                          "Hugging Face's Swin"),
     'transformers BEiT': ('encoder.layer.0.lambda_1', "Hugging Face's BEiT"),
     'mmseg VisionTransformer': ('layers.0.attn.attn.in_proj_weight', "mmseg's VisionTransformer"),
     'DINO': ('label_enc.weight', 'a release of DINO'),
@@ -57,13 +48,13 @@ def test_other_networks_are_refused_on_both_roads(kind, tmp_path) -> None:
 
 
 def test_a_network_without_a_name_of_ours_is_refused(tmp_path) -> None:
-    state = {f'layer{i}.conv.weight': torch.zeros(1) for i in range(20)}
+    state = {f'layer1.{i}.conv1.weight': torch.zeros(1) for i in range(20)}
     with pytest.raises(ValueError, match='ResNet.pth does not fit PVT: missing: .*and 12 more.*'
-                                         'supported are files of DeiT'):
+                                         'it looks like a ResNet; supported are files of DeiT'):
         load_pretrained(PVT(arch='tiny'), state, strict=False, name='ResNet.pth')
     torch.save(state, tmp_path / 'in.pth')
-    with pytest.raises(SystemExit, match='in.pth is of no source known here: it has layer0.conv'
-                                         '.*and 12 more; supported are files of DeiT'):
+    with pytest.raises(SystemExit, match='in.pth is of no source known here: it has layer1.0.conv1'
+                                         '.*and 12 more; it looks like a ResNet; supported are'):
         load_tool('convert_checkpoint').main(['auto', str(tmp_path / 'in.pth'),
                                               str(tmp_path / 'out.pth')])
 
@@ -170,5 +161,5 @@ def test_needs_of_plain_models() -> None:
 
 
 def test_sources_have_signs() -> None:
-    from mmposenc.checkpoint.recognition import _SIGNS
-    assert {source for _, source in _SIGNS} == set(SOURCES) - {'mmdet-swin'}
+    from mmposenc.checkpoint.recognition import _MARKS, _SIGNS
+    assert {source for _, source in _MARKS + _SIGNS} == set(SOURCES) - {'mmdet-swin'}

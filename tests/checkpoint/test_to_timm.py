@@ -43,6 +43,7 @@ DINOV3 = dict(**ROPE, rope_type='dinov3', num_reg_tokens=4, qkv_bias=True, init_
 
 EXAMPLES: dict[str, Callable[[], nn.Module]] = {
     'vit': ViT, 'vit without a bias': partial(ViT, qkv_bias=False),
+    'vit, mean normed': partial(ViT, global_pool='avg'),
     'dinov2': partial(ViT, init_values=1.0),
     'dinov2-giant': partial(ViT, init_values=1.0, **SWIGLU),
     'dinov2-reg': partial(ViT, init_values=1.0, reg_tokens=4, no_embed_class=True),
@@ -53,7 +54,7 @@ EXAMPLES: dict[str, Callable[[], nn.Module]] = {
     'eva02': partial(Eva, **ROPE | dict(use_abs_pos_emb=True), qkv_fused=False, swiglu_mlp=True,
                      scale_mlp=True, scale_attn_inner=True),
     'dinov3': partial(Eva, **DINOV3),
-    'dinov3-plus': partial(Eva, **DINOV3, swiglu_mlp=True),
+    'dinov3-plus': partial(Eva, **DINOV3, swiglu_mlp=True, swiglu_align_to=8),
     'rope-vit': partial(Eva, **ROPE, rope_type='mixed', init_values=1.0),
     'beit': partial(Beit, use_abs_pos_emb=False, use_rel_pos_bias=True, init_values=0.1),
     'relpos': partial(RelPos, init_values=1.0),

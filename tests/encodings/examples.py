@@ -27,13 +27,21 @@ RELATIVE: dict[str, dict] = {
     'SASARPE per head': dict(type='SASARPE', shared_heads=False),
     'RelativePositionBias': dict(type='RelativePositionBias'),
     'RelativePositionBias of cells': dict(type='RelativePositionBias', prefix_bias=False),
+    'RelativePositionBias geometric': dict(type='RelativePositionBias', window_size=(3, 4),
+                                           resize='geometric'),
     'LogSpacedCPB': dict(type='LogSpacedCPB'),
     'QueryAbsolute1D': dict(type='QueryAbsolute1D'),
     'QueryRelative1D': dict(type='QueryRelative1D'),
     'QueryRelative1D per head': dict(type='QueryRelative1D', shared_heads=False),
     'QueryRelative2D': dict(type='QueryRelative2D'),
+    'DecomposedRPE': dict(type='DecomposedRPE'),
+    'DecomposedRPE resized': dict(type='DecomposedRPE', grid_shape=(3, 4), shared_heads=False),
     'RotaryEmbedding2D': dict(type='RotaryEmbedding2D'),
     'RotaryEmbedding2D mixed': dict(type='RotaryEmbedding2D', mode='mixed'),
+    'RotaryEmbedding2D of DINOv3': dict(type='RotaryEmbedding2D', axes='yx', planes='halves',
+                                        normalize='separate'),
+    'RotaryEmbedding2D of EVA-02': dict(type='RotaryEmbedding2D', axes='yx', theta=10000.0,
+                                        reference_grid=(16, 16)),
     'CombinedRPE': dict(type='CombinedRPE', encodings=[
         dict(type='IRPE', rpe_on='qkv'), dict(type='RelativePositionBias'),
         dict(type='QueryRelative1D'), dict(type='QueryAbsolute1D'), dict(type='SASARPE')]),
@@ -71,7 +79,7 @@ def relative(name: str, q_grid, *, head_dims: int = 4, num_heads: int = 2,
     return build_encoding(
         cfg, RelativeEncoding, name, head_dims=head_dims, num_heads=num_heads,
         num_prefix_tokens=num_prefix_tokens, window_size=grid.hw, max_size=grid.hw,
-        max_tokens=num_prefix_tokens + grid.num_cells)
+        grid_shape=grid.hw, max_tokens=num_prefix_tokens + grid.num_cells)
 
 
 def token(name: str, grid, *, embed_dims: int = 8) -> TokenEncoding:

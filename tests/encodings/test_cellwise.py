@@ -1,4 +1,5 @@
-"""``cellwise`` tells the truth: whether a part of a grid, by itself, gets the same terms."""
+"""``cellwise`` tells the truth: whether a part of a grid, by itself, gets the same terms. Where it
+does not, ``follows_extent`` has attention take the part by itself."""
 import examples
 import pytest
 import torch
@@ -12,6 +13,11 @@ HEADS, DIMS = 2, 8
 NOT_CELLWISE = {'ShawRPE sequence', 'HuangRPE sequence', 'TransformerXLRPE sequence',
                 'QueryAbsolute1D', 'QueryRelative1D', 'QueryRelative1D per head', 'CombinedRPE',
                 'LogSpacedCPB of any grid'}
+#: What depends on the size of the grid, and attention computes on each image's own.
+FOLLOWS_EXTENT = {'RotaryEmbedding2D of DINOv3', 'RotaryEmbedding2D of EVA-02', 'DecomposedRPE',
+                  'DecomposedRPE resized', 'LogSpacedCPB of any grid',
+                  'RelativePositionBias geometric'}
+NOT_CELLWISE |= FOLLOWS_EXTENT
 
 
 @pytest.mark.parametrize('name', [*examples.RELATIVE, 'LogSpacedCPB of any grid'])
@@ -24,6 +30,8 @@ def test_part_of_a_grid(name: str) -> None:
     with torch.no_grad():
         for parameter in encoding.parameters():
             parameter.copy_(torch.randn(parameter.shape, generator=generator))
+    follows = encoding.follows_extent
+    encoding.follows_extent = False  # else attention takes the part by itself
     q, k, v = (torch.randn(1, HEADS, *WHOLE, DIMS, generator=generator, dtype=torch.float64)
                for _ in range(3))
     mask = torch.ones(1, *WHOLE, dtype=torch.bool)
@@ -35,3 +43,4 @@ def test_part_of_a_grid(name: str) -> None:
     part, _ = attend(q, k, v, encoding, PART, form='definition')
     same = torch.allclose(part.unflatten(2, PART), whole, atol=1e-12)
     assert same == encoding.cellwise == (name not in NOT_CELLWISE)
+    assert follows == (name in FOLLOWS_EXTENT)

@@ -1,5 +1,6 @@
 """Rotary embedding against complex numbers in a loop, and its defining property."""
 import cmath
+import math
 
 import pytest
 import torch
@@ -12,52 +13,88 @@ from relative_checks import (
 )
 
 from mmposenc.attention import MultiheadAttention
+from mmposenc.backbones import PVT, DeiT
 from mmposenc.encodings import RotaryEmbedding2D
 
+#: Options of every kind: RoPE-ViT's two, DINOv3's, EVA-02's, and the rest of the choices.
+KINDS = {
+    'axial': {},
+    'mixed': dict(mode='mixed'),
+    'dinov3': dict(axes='yx', planes='halves', normalize='separate'),
+    'eva02': dict(axes='yx', theta=10000.0, reference_grid=(4, 6)),
+    'max': dict(normalize='max', periods=(0.5, 90.0)),
+    'min': dict(mode='mixed', axes='yx', planes='halves', normalize='min', round_periods=True),
+    'periods in cells': dict(planes='halves', periods=(2.0, 50.0), round_periods=True),
+}
 
-def build(mode='axial', **options):
-    return RotaryEmbedding2D(8, 2, mode=mode, **{'num_prefix_tokens': 1, **options})
+
+def build(kind='axial', **options):
+    return RotaryEmbedding2D(8, 2, **{'num_prefix_tokens': 1, **KINDS[kind], **options})
 
 
-def turned(encoding, x, places):
+def frequency(encoding, plane):
+    """f of a plane of an axis, of two."""
+    if encoding.periods is None:
+        period = encoding.theta ** (4 * plane / 8)
+    else:
+        period = encoding.periods[plane]  # two planes: the shortest and the longest
+    if encoding.round_periods:
+        period = float(torch.tensor(period).bfloat16())
+    in_turns = encoding.periods is not None or encoding.normalize is not None
+    return (2 * math.pi if in_turns else 1) / period
+
+
+def coordinates(encoding, place, q_grid):
+    """Row and column as this kind counts them."""
+    sides = {'max': [max(q_grid)] * 2, 'min': [min(q_grid)] * 2}.get(encoding.normalize, q_grid)
+    if encoding.normalize is not None:
+        return [2 * (x + 0.5) / side - 1 for x, side in zip(place, sides, strict=True)]
+    if encoding.reference_grid is not None:
+        return [x / side * reference for x, side, reference in
+                zip(place, q_grid, encoding.reference_grid, strict=True)]
+    return place
+
+
+def turned(encoding, x, places, q_grid):
     """x[b, h, token, plane] as a complex number times exp(i angle), an entry at a time."""
     out = x.clone()
     for h in range(x.shape[1]):
         for token, place in enumerate(places):
             if place is None:
                 continue
-            row, col = place
+            row, col = coordinates(encoding, place, q_grid)
+            first, second = (col, row) if encoding.axes == 'xy' else (row, col)
             for plane in range(4):
                 if encoding.mode == 'axial':
-                    freq = 100.0 ** (-4 * (plane % 2) / 8)
-                    angle = (col if plane < 2 else row) * freq
+                    angle = (first if plane < 2 else second) * frequency(encoding, plane % 2)
                 else:
                     freqs = encoding.freqs[:, h, plane].tolist()
-                    angle = col * freqs[0] + row * freqs[1]
-                turn = cmath.exp(1j * angle)
+                    angle = first * freqs[0] + second * freqs[1]
+                real, imag = ((plane, 4 + plane) if encoding.planes == 'halves'
+                              else (2 * plane, 2 * plane + 1))
                 for b in range(x.shape[0]):
-                    value = complex(*x[b, h, token, 2 * plane:2 * plane + 2].tolist()) * turn
-                    out[b, h, token, 2 * plane] = value.real
-                    out[b, h, token, 2 * plane + 1] = value.imag
+                    value = complex(x[b, h, token, real], x[b, h, token, imag])
+                    value *= cmath.exp(1j * angle)
+                    out[b, h, token, real], out[b, h, token, imag] = value.real, value.imag
     return out
 
 
-@pytest.mark.parametrize('mode', ['axial', 'mixed'])
+@pytest.mark.parametrize('kind', KINDS)
 @pytest.mark.parametrize(('q_grid', 'k_grid'), GRIDS)
 @pytest.mark.parametrize('num_prefix_tokens', [0, 2])
-def test_rotate(mode, q_grid, k_grid, num_prefix_tokens):
-    encoding = build(mode, num_prefix_tokens=num_prefix_tokens)
+def test_rotate(kind, q_grid, k_grid, num_prefix_tokens):
+    encoding = build(kind, num_prefix_tokens=num_prefix_tokens)
     q, k, _ = random_inputs(encoding, q_grid, k_grid)
     queries, keys = positions(q_grid, k_grid, num_prefix_tokens)
     got_q, got_k = encoding.rotate(q, k, q_grid, k_grid)
-    torch.testing.assert_close(got_q, turned(encoding, q, queries))
-    torch.testing.assert_close(got_k, turned(encoding, k, keys))
+    torch.testing.assert_close(got_q, turned(encoding, q, queries, q_grid))
+    torch.testing.assert_close(got_k, turned(encoding, k, keys, q_grid))
     assert encoding.logits(q, k, q_grid, k_grid) is None
 
 
-@pytest.mark.parametrize('mode', ['axial', 'mixed'])
-def test_product_depends_on_the_offset_alone(mode):
-    encoding = build(mode, num_prefix_tokens=0)
+@pytest.mark.parametrize('kind', KINDS)
+def test_product_depends_on_the_offset_alone(kind):
+    encoding = build(kind, num_prefix_tokens=0)
     q, k, _ = random_inputs(encoding, (4, 5), None, batch=1)
     # The same query and key in every cell.
     q, k = (x[:, :, :1].expand_as(x) for x in (q, k))
@@ -80,19 +117,107 @@ def test_mixed_starts_as_two_perpendicular_axes():
     torch.testing.assert_close((first * second).sum(0), torch.zeros(3, 4), atol=1e-6, rtol=0)
 
 
+@pytest.mark.parametrize('head_dims', [64, 128])
+def test_rounded_periods_are_those_of_dinov3s_files(head_dims):
+    """The release computes base ** (2 i / (head_dims / 2)) in bfloat16 throughout."""
+    encoding = RotaryEmbedding2D(head_dims, 1, normalize='separate', round_periods=True)
+    count = torch.arange(head_dims // 4, dtype=torch.bfloat16)
+    periods = 100.0 ** (2 * count / (head_dims // 2))
+    got = 2 * math.pi / encoding._axis_freqs(torch.empty(0, dtype=torch.float64))
+    torch.testing.assert_close(got, periods.double(), rtol=1e-12, atol=0)
+
+
 def test_axial_has_no_parameters():
     assert list(build('axial').state_dict()) == []
 
 
-@pytest.mark.parametrize('mode', ['axial', 'mixed'])
-def test_gradients(mode):
-    check_gradients(build(mode), (2, 3), None)
-    check_gradients(build(mode), (4, 4), (2, 2))
+@pytest.mark.parametrize('kind', KINDS)
+def test_gradients(kind):
+    check_gradients(build(kind), (2, 3), None)
+    check_gradients(build(kind), (4, 4), (2, 2))
 
 
-@pytest.mark.parametrize('mode', ['axial', 'mixed'])
-def test_autocast(mode):
-    check_autocast(build(mode), (3, 4), None)
+@pytest.mark.parametrize('kind', ['axial', 'mixed', 'dinov3'])
+def test_autocast(kind):
+    check_autocast(build(kind), (3, 4), None)
+
+
+def test_scales_of_the_grid():
+    """Normalised and resized coordinates of a cell twice as large are the same."""
+    for options in (KINDS['dinov3'], KINDS['eva02']):
+        encoding = RotaryEmbedding2D(8, 1, **options).double()
+        x = torch.randn(1, 1, 1, 8, dtype=torch.float64).expand(1, 1, 12 * 8, 8)
+        fine, _ = encoding.rotate(x, x, (12, 8))
+        _, coarse = encoding.rotate(x, x[:, :, :24], (12, 8), (6, 4))
+        alone, _ = encoding.rotate(x[:, :, :24], x[:, :, :24], (6, 4))
+        if encoding.normalize:  # cells are pooled about their centres
+            torch.testing.assert_close(coarse, alone)
+        else:
+            fine = fine.unflatten(2, (12, 8))[:, :, ::2, ::2].flatten(2, 3)
+            torch.testing.assert_close(fine, alone)
+
+
+def test_augmentation_is_that_of_the_release():
+    """Shift, jitter and rescale as DINOv3 draws and applies them (rows first), for queries and keys
+    alike; drawn by every call, and only while training."""
+    options = dict(axes='yx', planes='halves', normalize='separate')
+    encoding = RotaryEmbedding2D(8, 1, shift=0.3, jitter=1.4, rescale=2.0, **options)
+    plain = RotaryEmbedding2D(8, 1, **options)
+    x = torch.randn(1, 1, 6, 8)
+    torch.manual_seed(3)
+    got, keys = encoding.rotate(x, x, (2, 3))
+    again, _ = encoding.rotate(x, x, (2, 3))
+    torch.testing.assert_close(got, keys)
+    assert not torch.allclose(got, again)
+    torch.manual_seed(3)
+    shift = torch.empty(2).uniform_(-0.3, 0.3)
+    jitter = torch.empty(2).uniform_(-math.log(1.4), math.log(1.4)).exp()
+    rescale = torch.empty(1).uniform_(-math.log(2.0), math.log(2.0)).exp()
+    expected = x.clone()
+    for token in range(6):
+        places = torch.tensor([2 * (token // 3 + 0.5) / 2 - 1, 2 * (token % 3 + 0.5) / 3 - 1])
+        row, col = ((places + shift) * jitter * rescale).tolist()
+        for plane in range(4):
+            angle = (row if plane < 2 else col) * 2 * math.pi * 100.0 ** (-4 * (plane % 2) / 8)
+            value = complex(x[0, 0, token, plane], x[0, 0, token, 4 + plane])
+            value *= cmath.exp(1j * angle)
+            expected[0, 0, token, plane] = value.real
+            expected[0, 0, token, 4 + plane] = value.imag
+    torch.testing.assert_close(got, expected, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(encoding.eval().rotate(x, x, (2, 3)), plain.rotate(x, x, (2, 3)))
+
+
+def test_blocks_that_are_run_again_draw_the_same():
+    grads = []
+    for with_cp in (False, True):
+        torch.manual_seed(0)
+        model = DeiT(embed_dims=16, num_layers=2, num_heads=2, patch_size=8, with_cp=with_cp,
+                     rel_pos_encoding=dict(type='RotaryEmbedding2D', shift=0.5, rescale=2.0))
+        torch.manual_seed(1)
+        model(torch.ones(1, 3, 16, 24).cumsum(3))[0].square().sum().backward()
+        grads.append([parameter.grad for parameter in model.parameters()])
+    torch.testing.assert_close(*grads, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(('kind', 'backbone'), [
+    ('dinov3', 'pvt'), ('eva02', 'pvt'), ('dinov3', 'deit'), ('eva02', 'deit')])
+def test_an_image_of_a_padded_batch_gives_what_it_gives_alone(kind, backbone):
+    torch.manual_seed(0)
+    cfg = dict(rel_pos_encoding=dict(type='RotaryEmbedding2D', **KINDS[kind]), mask_padding=True)
+    model = (DeiT(embed_dims=24, num_layers=2, num_heads=3, patch_size=8, out_indices=(0, 1), **cfg)
+             if backbone == 'deit' else
+             PVT(embed_dims=(8, 16), num_layers=(1, 1), num_heads=(1, 2), sr_ratios=(2, 1),
+                 mlp_ratios=(2, 2), patch_sizes=(4, 2), out_indices=(0, 1), **cfg))
+    for parameter in model.double().eval().parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    sizes = [(40, 64), (33, 20)]
+    x = torch.randn(2, 3, 48, 72, dtype=torch.float64)
+    outs = model(x, sizes)
+    for image, (height, width) in enumerate(sizes):
+        alone = model(x[image:image + 1, :, :height, :width])
+        for out, own in zip(outs, alone, strict=True):
+            rows, cols = own.shape[-2:]
+            torch.testing.assert_close(out[image:image + 1, :, :rows, :cols], own)
 
 
 @pytest.mark.parametrize('mode', ['axial', 'mixed'])
@@ -106,7 +231,8 @@ def test_half_precision_angles_far_from_the_origin(mode):
     torch.testing.assert_close(got.float(), expected, atol=5e-2, rtol=2e-2)
 
 
-@pytest.mark.parametrize(('mode', 'backend'), [('axial', 'eager'), ('mixed', 'inductor')])
+@pytest.mark.parametrize(('mode', 'backend'), [('axial', 'eager'), ('mixed', 'inductor'),
+                                               ('dinov3', 'eager'), ('eva02', 'eager')])
 def test_compiles(mode, backend):
     torch.manual_seed(0)
     module = MultiheadAttention(16, 2, num_prefix_tokens=1, rel_pos_encoding=build(mode)).eval()
@@ -121,6 +247,17 @@ def test_compiles(mode, backend):
     ((6, 2), {}, r'head_dims=6 must be a positive multiple of 4'),
     ((8, 2), dict(mode='2d'), r"mode='2d' must be 'axial' or 'mixed'"),
     ((8, 2), dict(theta=0), r'theta=0 must be > 0'),
+    ((8, 2), dict(axes='rows'), r"axes='rows' must be 'xy' or 'yx'"),
+    ((8, 2), dict(planes='half'), r"planes='half' must be 'adjacent' or 'halves'"),
+    ((8, 2), dict(normalize=True), r"normalize=True must be None or 'separate' or 'max' or 'min'"),
+    ((8, 2), dict(normalize='max', reference_grid=(4, 4)),
+     r"reference_grid=\(4, 4\) and normalize='max'"),
+    ((8, 2), dict(reference_grid=(4, 0)), r'reference_grid=\(4, 0\) must be at least \(1, 1\)'),
+    ((8, 2), dict(theta=10, periods=(1, 2)), r'theta=10 and periods=\(1, 2\)'),
+    ((8, 2), dict(periods=(2, 1)), r'periods=\(2, 1\) must be \(shortest, longest\)'),
+    ((8, 2), dict(shift=-1), r'shift=-1 must be at least 0'),
+    ((8, 2), dict(jitter=0.5), r'jitter=0.5 must be at least 1'),
+    ((8, 2), dict(rescale=math.inf), r'rescale=inf must be at least 1'),
 ])
 def test_bad_input(sizes, options, message):
     with pytest.raises(ValueError, match=message):

@@ -82,3 +82,40 @@ def test_errors_are_one_line_and_leave_nothing_behind(main, tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ['in.pth']
     with pytest.raises(SystemExit):
         main(['no-such-source', str(path), str(out)])
+
+
+def test_there_and_back_to_timms_names(main, tmp_path, capsys):
+    params, _ = load_golden('deit_plain')
+    torch.save(params, tmp_path / 'in.pth')
+    main(['auto', str(tmp_path / 'in.pth'), str(tmp_path / 'ours.pth')])
+    for source in ('auto', 'deit'):
+        out = tmp_path / f'{source}.safetensors'
+        main([source, str(tmp_path / 'ours.pth'), str(out), '--to', 'timm'])
+        back = read_checkpoint(out).state_dict
+        assert set(back) == set(params)
+        assert all(torch.equal(back[name], value) for name, value in params.items())
+    assert 'the model that takes them needs' not in capsys.readouterr().out.splitlines()[-1]
+
+
+def test_a_trained_detector_gives_its_backbone_to_timm(main, tmp_path, capsys):
+    model = DeiT(**DEIT_SIZES)
+    state = {f'backbone.{name}': value for name, value in model.state_dict().items()}
+    torch.save({'state_dict': {**state, 'neck.convs.0.weight': torch.ones(1)}, 'meta': {}},
+               tmp_path / 'epoch_1.pth')
+    main(['auto', str(tmp_path / 'epoch_1.pth'), str(tmp_path / 'out.pth'), '--to', 'timm'])
+    assert 'no weight of the backbone or of a linear head' in capsys.readouterr().out
+    assert len(read_checkpoint(tmp_path / 'out.pth').state_dict) == len(state)
+
+
+def test_what_does_not_go_to_timm_is_said(main, tmp_path):
+    params, _ = load_golden('deit_plain')
+    torch.save(params, tmp_path / 'timm.pth')
+    peg = DeiT(**DEIT_SIZES | dict(pos_encoding=[LEARNED, dict(type='PEG')]))
+    torch.save(peg.state_dict(), tmp_path / 'peg.pth')
+    cases = [('auto', 'timm.pth', "has names of source 'deit'; --to timm takes weights in the nam"),
+             ('auto', 'peg.pth', 'after0.0.proj.0.bias.* have no place in any of the models of'),
+             ('pvt', 'peg.pth', "source='pvt' does not go back to timm's names; .*'deit'")]
+    for source, file, said in cases:
+        with pytest.raises(SystemExit, match=f'error: .*{said}'):
+            main([source, str(tmp_path / file), str(tmp_path / 'out.pth'), '--to', 'timm'])
+    assert not (tmp_path / 'out.pth').exists()

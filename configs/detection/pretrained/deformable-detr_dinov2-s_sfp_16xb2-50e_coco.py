@@ -1,0 +1,18 @@
+# Deformable DETR on DINOv2 ViT-S/14: four levels of ViTDet's pyramid.
+# Recipe: Deformable DETR's, 50 epochs, 32 images a step.
+# No number known to us from a paper; not trained here.
+#
+#     bash tools/dist_train.sh \
+#         configs/detection/pretrained/deformable-detr_dinov2-s_sfp_16xb2-50e_coco.py 16
+_base_ = '../deformable_detr/deformable-detr_r50_16xb2-50e_coco.py'
+model = dict(
+    backbone=dict(
+        _delete_=True, type='mmposenc.ViT', arch='dinov2-small', out_indices=(11,),
+        drop_path_rate=0.1, mask_padding=True,
+        init_cfg=dict(
+            type='Pretrained',
+            checkpoint='https://dl.fbaipublicfiles.com/dinov2/dinov2_vits14/'
+            'dinov2_vits14_pretrain.pth')),
+    neck=dict(
+        _delete_=True, type='mmposenc.SimpleFeaturePyramid', in_channels=384,
+        out_channels=256, scales=(2, 1, 0.5), num_outs=4))

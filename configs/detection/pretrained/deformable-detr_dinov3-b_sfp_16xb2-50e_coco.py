@@ -1,0 +1,16 @@
+# Deformable DETR on DINOv3 ViT-B/16: four levels of ViTDet's pyramid.
+# Recipe: Deformable DETR's, 50 epochs, 32 images a step.
+# No number known to us from a paper; not trained here.
+#
+#     bash tools/dist_train.sh \
+#         configs/detection/pretrained/deformable-detr_dinov3-b_sfp_16xb2-50e_coco.py 16 \
+#         --cfg-options model.backbone.init_cfg.type=Pretrained \
+#         model.backbone.init_cfg.checkpoint=CHECKPOINT
+_base_ = '../deformable_detr/deformable-detr_r50_16xb2-50e_coco.py'
+model = dict(
+    backbone=dict(
+        _delete_=True, type='mmposenc.ViT', arch='dinov3-base', out_indices=(11,),
+        drop_path_rate=0.1, mask_padding=True),
+    neck=dict(
+        _delete_=True, type='mmposenc.SimpleFeaturePyramid', in_channels=768,
+        out_channels=256, scales=(2, 1, 0.5), num_outs=4))

@@ -1,0 +1,19 @@
+# A linear head on the last four blocks of a frozen DINOv2 ViT-L/14.
+# Recipe: DINOv2's linear heads, 40k steps of 16 images.
+# The paper's +ms row tests at several scales besides, with crops of 640; not trained here.
+#
+#     bash tools/dist_train.sh \
+#         configs/segmentation/pretrained/linear-4_dinov2-l_512x512_40k_ade20k.py 8
+_base_ = [
+    '../../_base_/models/linear_dinov2.py', '../../_base_/datasets/ade20k_512x512.py',
+    '../../_base_/schedules/linear_seg_40k.py']
+train_dataloader = dict(batch_size=2)
+model = dict(
+    backbone=dict(
+        arch='dinov2-large', out_indices=(20, 21, 22, 23), frozen_stages=24,
+        init_cfg=dict(
+            type='Pretrained',
+            checkpoint='https://dl.fbaipublicfiles.com/dinov2/dinov2_vitl14/'
+            'dinov2_vitl14_pretrain.pth')),
+    neck=dict(in_channels=[1024, 1024, 1024, 1024]),
+    decode_head=dict(in_channels=4096, channels=4096))

@@ -1,0 +1,20 @@
+# UperNet on DINOv2 ViT-B, all of it trained.
+# Recipe: BEiT's segmentation release at 512, 160k steps of 16 images.
+# No number known to us from a paper; not trained here.
+#
+#     bash tools/dist_train.sh \
+#         configs/segmentation/pretrained/upernet_dinov2-b_512x512_160k_ade20k.py 8
+_base_ = [
+    '../../_base_/models/upernet_dinov2.py', '../../_base_/datasets/ade20k_512x512.py',
+    '../../_base_/schedules/layer-decay_seg_160k.py']
+train_dataloader = dict(batch_size=2)
+model = dict(
+    backbone=dict(
+        arch='dinov2-base',
+        init_cfg=dict(
+            type='Pretrained',
+            checkpoint='https://dl.fbaipublicfiles.com/dinov2/dinov2_vitb14/'
+            'dinov2_vitb14_pretrain.pth')),
+    neck=dict(embed_dim=768),
+    decode_head=dict(in_channels=[768, 768, 768, 768], channels=768),
+    auxiliary_head=dict(in_channels=768))

@@ -1,0 +1,116 @@
+"""Padded batches under an encoding that depends on the size of the whole grid."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..encodings.base import RelativeEncoding
+from ..functional.grids import Grid, valid_extents
+from ..functional.masking import noted_extents
+
+#: Attention of one image: (q, k, v), encoding, grids, key padding, options -> output and weights.
+Run = Callable[[tuple[Tensor, ...], RelativeEncoding, tuple[Grid, Grid], Tensor | None, Any],
+               tuple[Tensor, Tensor | None]]
+
+
+def attend_on_own_extents(run: Run, qkv: tuple[Tensor, Tensor, Tensor],
+                          encoding: RelativeEncoding, grids: tuple[Grid, Grid],
+                          options: Any) -> tuple[Tensor, Tensor | None]:
+    """Attention of each image on the part of the grids that it fills.
+
+    Args:
+        run: attention of one image.
+        qkv: q (B, heads, Lq, head_dims); k, v (B, heads, Lk, head_dims).
+        encoding: one that ``follows_extent``.
+        grids: of queries and keys of the whole batch.
+        options: of :func:`mmposenc.attention.attend`, ``key_padding_mask`` among them.
+
+    Returns:
+        (B, heads, Lq, head_dims), zero at padded queries, and the weights (B, heads, Lq, Lk), zero
+        at padding, if ``run`` gives them.
+
+    Raises:
+        ValueError: while compiling; without a mask of the queries where keys lie on another grid;
+            for valid cells that are no top-left rectangle.
+    """
+    name = type(encoding).__name__
+    if torch.compiler.is_compiling():
+        raise ValueError(f'{name} depends on the size of each image: padded batches are computed '
+                         f'image by image, which cannot be compiled; leave compiling or '
+                         f'mask_padding out')
+    prefix, key_mask = encoding.num_prefix_tokens, options['key_padding_mask']
+    query_mask = options.get('query_padding_mask')
+    if query_mask is None and grids[0] != grids[1]:
+        raise ValueError(f'query_padding_mask=None, but {name} depends on the size of each image; '
+                         f'with keys on another grid a mask of the queries is required')
+    keys = _extents(key_mask, prefix, grids[1])
+    queries = keys if query_mask is None else _extents(query_mask, prefix, grids[0])
+    outs, all_weights = [], []
+    for image, extents in enumerate(zip(queries, keys, strict=True)):
+        own = [grid._replace(height=rows, width=cols)
+               for grid, (rows, cols) in zip(grids, extents, strict=True)]
+        places = [_places(grid, part, prefix, key_mask.device)
+                  for grid, part in zip(grids, own, strict=True)]
+        x = tuple(_take(each[image:image + 1], 2, index)
+                  for each, index in zip(qkv, (places[0], places[1], places[1]), strict=True))
+        hidden = None  # a caller's own mask may hide prefix tokens
+        if prefix and noted_extents(key_mask) is None:
+            hidden = _take(key_mask[image:image + 1], 1, places[1])
+            hidden = hidden & ~hidden.all(1, keepdim=True)
+        out, weights = run(x, encoding, (own[0], own[1]), hidden,
+                           _own_options(options, image, *places))
+        outs.append(_put(out, 2, places[0], qkv[0].shape[2]))
+        if weights is not None:
+            weights = _put(weights, 3, places[1], qkv[1].shape[2])
+            all_weights.append(_put(weights, 2, places[0], qkv[0].shape[2]))
+    return torch.cat(outs), torch.cat(all_weights) if all_weights else None
+
+
+def _extents(mask: Tensor, prefix: int, grid: Grid) -> list[tuple[int, int]]:
+    """Rows and columns that each image fills; all of them for an image of padding alone, whose
+    output the caller drops."""
+    noted = noted_extents(mask)
+    if noted is not None:
+        return noted
+    cells = mask[:, prefix:]
+    cells = cells & ~cells.all(1, keepdim=True)
+    return valid_extents(cells.reshape(-1, *grid.hw))
+
+
+def _places(grid: Grid, own: Grid, prefix: int, device: torch.device) -> Tensor | None:
+    """Numbers of the tokens of a part of the grid, prefix tokens included; None for all."""
+    if own.hw == grid.hw:
+        return None
+    rows = torch.arange(own.height, device=device)
+    cells = rows[:, None] * grid.width + torch.arange(own.width, device=device)
+    return torch.cat((torch.arange(prefix, device=device), cells.flatten() + prefix))
+
+
+def _own_options(options: Any, image: int, queries: Tensor | None, keys: Tensor | None) -> Any:
+    """The options with the masks of one image's tokens."""
+    own = dict(options)
+    mask, regions = options.get('attn_mask'), options.get('regions')
+    if mask is not None:
+        mask = mask[(None,) * (4 - mask.dim())]
+        mask = mask[image:image + 1] if mask.shape[0] > 1 else mask
+        for dim, index in ((2, queries), (3, keys)):
+            mask = _take(mask, dim, index) if mask.shape[dim] > 1 else mask
+        own['attn_mask'] = mask
+    if regions is not None:
+        own['regions'] = _take(regions[image % len(regions)][None], 1, queries)
+    return own
+
+
+def _take(x: Tensor, dim: int, index: Tensor | None) -> Tensor:
+    return x if index is None else x.index_select(dim, index)
+
+
+def _put(x: Tensor, dim: int, index: Tensor | None, size: int) -> Tensor:
+    """Undo :func:`_take`, with zeros elsewhere."""
+    if index is None:
+        return x
+    shape = (*x.shape[:dim], size, *x.shape[dim + 1:])
+    return x.new_zeros(shape).index_copy(dim, index, x)

@@ -1,0 +1,87 @@
+"""Low-rank matrices beside those of frozen blocks, by peft."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+TARGET = ('qkv', 'q', 'kv')
+_BASE = '.base_layer.'
+
+
+def add_lora(backbone: nn.Module, blocks: Sequence[nn.Module], *, r: int,
+             target: Sequence[str] = TARGET, **options: Any) -> None:
+    """Put ``x A^T B^T * alpha / r`` beside linear layers (LoRA, Hu et al., ICLR 2022, Eq. 3), as
+    peft does: B starts at zero, so nothing changes at first.
+
+    In the state dict the layers keep their names, and the matrices are ``lora_A`` and ``lora_B``
+    beside ``weight``: pretrained files load as without LoRA, and its own load again.
+
+    Args:
+        backbone: what the names belong to.
+        blocks: parts of it that get the matrices.
+        r: rank.
+        target: ends of the names of linear layers.
+        options: further arguments of ``peft.LoraConfig``, such as ``lora_alpha`` (8) and
+            ``lora_dropout`` (0).
+
+    Raises:
+        ImportError: without peft, with how to install it.
+        ValueError: if no linear layer has such a name.
+    """
+    try:
+        from peft import LoraConfig, inject_adapter_in_model
+    except ImportError as error:
+        raise ImportError(f'lora=... needs peft and what it needs: pip install peft ({error})'
+                          ) from error
+    inside = {id(module) for block in blocks for module in block.modules()}
+    ends = tuple(f'.{end}' for end in target)
+    names = [name for name, module in backbone.named_modules() if id(module) in inside
+             and isinstance(module, nn.Linear) and f'.{name}'.endswith(ends)]
+    if not names:
+        raise ValueError(f'lora.target={tuple(target)}: no linear layer of a frozen block has a '
+                         f'name that ends so')
+    trained = {name: p.requires_grad for name, p in backbone.named_parameters()}
+    inject_adapter_in_model(LoraConfig(r=r, target_modules=names, **options), backbone)
+    for name, parameter in backbone.named_parameters():  # peft froze all but its own
+        parameter.requires_grad_(trained.get(name.replace(_BASE, '.'), True))
+    _keep_names(backbone)
+
+
+@torch.no_grad()
+def merge_lora(model: nn.Module) -> None:
+    """Add the low-rank matrices to the weights they stand beside, and take them out: the model then
+    has the names and the speed of one without LoRA.
+
+    Args:
+        model: a backbone, or a model with one.
+    """
+    for module in list(model.modules()):
+        for name, child in list(module.named_children()):
+            if hasattr(child, 'get_base_layer') and hasattr(child, 'merge'):
+                child.merge()
+                setattr(module, name, child.get_base_layer())
+
+
+def _keep_names(backbone: nn.Module) -> None:
+    """Weights are saved and loaded under the names they have without LoRA."""
+    backbone.register_state_dict_post_hook(_without_base)
+    backbone.register_load_state_dict_pre_hook(_with_base)
+
+
+def _without_base(module: nn.Module, state: dict[str, Tensor], prefix: str, _: Any) -> None:
+    for key in list(state):  # all of them, so that their order stays
+        value = state.pop(key)
+        state[key.replace(_BASE, '.') if key.startswith(prefix) else key] = value
+
+
+def _with_base(module: nn.Module, state: dict[str, Tensor], prefix: str, *_: Any) -> None:
+    wrapped = [prefix + name for name, child in module.named_modules()
+               if hasattr(child, 'base_layer')]
+    for name in wrapped:
+        for key in [key for key in state if key.startswith(f'{name}.')]:
+            rest = key[len(name) + 1:]
+            if not rest.startswith(('lora_', 'base_layer.')):
+                state[f'{name}{_BASE}{rest}'] = state.pop(key)

@@ -1,0 +1,196 @@
+"""Weights of BEiT and BEiT v2 under the names of their release, which are timm's, and of Hugging
+Face and mmpretrain; and of timm's ViTs with relative positions (vit_relpos, vit_srelpos), for
+:class:`mmposenc.backbones.ViT` in an ImageClassifier."""
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+import torch
+from torch import Tensor
+
+from .rules import Converted, Pair, Rule, apply_rules, joined, same, to_ours
+from .vit import TABLE
+from .vit_options import SIZES, num_blocks
+
+_BIAS = 'rel_pos_encoding.relative_position_bias_table'
+_PREFIX = 'rel_pos_encoding.prefix_bias'
+
+
+def _with_class_token(theirs: str, module: str) -> Pair:
+    """A table there whose last three rows are those of the class token: to cells, from cells and to
+    itself."""
+    return Pair(theirs, (f'{module}{_BIAS}', f'{module}{_PREFIX}'),
+                lambda table: (table[:-3], table[-3:].t().contiguous()),
+                lambda table, prefix: torch.cat((table, prefix.t())))
+
+
+_COMMON = (
+    Pair('patch_embed.proj.{p}', 'backbone.patch_embed.projection.{p}'),
+    *same('cls_token', 'norm.{p}', 'fc_norm.{p}', 'blocks.{n}.norm1.{p}', 'blocks.{n}.norm2.{p}',
+          'blocks.{n}.attn.proj.{p}', 'blocks.{n}.mlp.fc1.{p}', 'blocks.{n}.mlp.fc2.{p}'),
+    Pair('head.{p}', 'head.fc.{p}'),
+)
+_BEIT = (
+    *_COMMON,
+    Pair('pos_embed', TABLE),
+    *same('blocks.{n}.attn.qkv.weight'),
+    Pair('blocks.{n}.attn.q_bias', 'backbone.blocks.{n}.attn.qkv.q_bias'),
+    Pair('blocks.{n}.attn.v_bias', 'backbone.blocks.{n}.attn.qkv.v_bias'),
+    Pair('blocks.{n}.gamma_1', 'backbone.blocks.{n}.ls1.gamma'),
+    Pair('blocks.{n}.gamma_2', 'backbone.blocks.{n}.ls2.gamma'),
+    _with_class_token('blocks.{n}.attn.relative_position_bias_table', 'backbone.blocks.{n}.attn.'),
+    _with_class_token('rel_pos_bias.relative_position_bias_table', 'backbone.'),
+)
+_INDEX = Rule(r'(?:.*\.)?relative_position_index', None,
+              'offsets of the pairs on the grid, computed from its size')
+_PRETRAINING = (
+    Rule(r'(?:embeddings\.)?mask_token', None, 'stands for masked patches, in pretraining alone'),
+    Rule(r'lm_head\..*', None, 'the head of pretraining, which names visual words'),
+    Rule(r'cls_pt_.*', None, 'layers of pretraining alone (BEiT v2, Sec. 2.4)'),
+)
+_HEADS = Rule(r'(decode_head|auxiliary_head|fpn\d)\..*', None,
+              'of a segmentor, whose parts behind the backbone are others here')
+
+
+def beit_pairs(names: Iterable[str]) -> tuple[Pair, ...]:
+    """The names of timm's Beit, and ours."""
+    return _BEIT
+
+
+def convert_beit(state_dict: Mapping[str, Tensor]) -> Converted:
+    """Convert the names of the releases of BEiT and BEiT v2, pretrained or fine-tuned, and of
+    timm's Beit. Tables stay as large as they are; loading resizes them."""
+    return apply_rules(state_dict, (*to_ours(_BEIT), _INDEX, _HEADS, *_PRETRAINING), 'beit')
+
+
+_HF_BLOCK = 'encoder.layer.{n}.'
+_HF_ATTENTION = f'{_HF_BLOCK}attention.attention.'
+_HF = (
+    Pair('embeddings.cls_token', 'cls_token'),
+    Pair('embeddings.position_embeddings', 'pos_embed'),
+    Pair('embeddings.patch_embeddings.projection.{p}', 'patch_embed.proj.{p}'),
+    Pair(f'{_HF_BLOCK}layernorm_before.{{p}}', 'blocks.{n}.norm1.{p}'),
+    Pair(f'{_HF_BLOCK}layernorm_after.{{p}}', 'blocks.{n}.norm2.{p}'),
+    joined(tuple(f'{_HF_ATTENTION}{part}.weight' for part in ('query', 'key', 'value')),
+           'blocks.{n}.attn.qkv.weight'),
+    Pair(f'{_HF_ATTENTION}query.bias', 'blocks.{n}.attn.q_bias'),
+    Pair(f'{_HF_ATTENTION}value.bias', 'blocks.{n}.attn.v_bias'),
+    Pair(f'{_HF_ATTENTION}relative_position_bias.relative_position_bias_table',
+         'blocks.{n}.attn.relative_position_bias_table'),
+    Pair('encoder.relative_position_bias.relative_position_bias_table',
+         'rel_pos_bias.relative_position_bias_table'),
+    Pair(f'{_HF_BLOCK}attention.output.dense.{{p}}', 'blocks.{n}.attn.proj.{p}'),
+    Pair(f'{_HF_BLOCK}intermediate.dense.{{p}}', 'blocks.{n}.mlp.fc1.{p}'),
+    Pair(f'{_HF_BLOCK}output.dense.{{p}}', 'blocks.{n}.mlp.fc2.{p}'),
+    Pair(f'{_HF_BLOCK}lambda_1', 'blocks.{n}.gamma_1'),
+    Pair(f'{_HF_BLOCK}lambda_2', 'blocks.{n}.gamma_2'),
+    Pair('layernorm.{p}', 'norm.{p}'),
+    Pair('pooler.layernorm.{p}', 'fc_norm.{p}'),
+    Pair('classifier.{p}', 'head.{p}'),
+)
+
+_MM_BLOCK = 'layers.{n}.'
+_MM = (
+    Pair('patch_embed.projection.{p}', 'patch_embed.proj.{p}'),
+    *(Pair(name, name) for name in (
+        'cls_token', 'pos_embed', 'rel_pos_bias.relative_position_bias_table')),
+    *(Pair(f'{_MM_BLOCK}{name}', 'blocks.{n}.' + name) for name in (
+        'attn.qkv.weight', 'attn.q_bias', 'attn.v_bias', 'attn.proj.{p}',
+        'attn.relative_position_bias_table', 'gamma_1', 'gamma_2')),
+    Pair(f'{_MM_BLOCK}ln1.{{p}}', 'blocks.{n}.norm1.{p}'),
+    Pair(f'{_MM_BLOCK}ln2.{{p}}', 'blocks.{n}.norm2.{p}'),
+    Pair(f'{_MM_BLOCK}ffn.layers.0.0.{{p}}', 'blocks.{n}.mlp.fc1.{p}'),
+    Pair(f'{_MM_BLOCK}ffn.layers.1.{{p}}', 'blocks.{n}.mlp.fc2.{p}'),
+    Pair('ln1.{p}', 'norm.{p}'),
+    Pair('ln2.{p}', 'fc_norm.{p}'),
+    Pair('head.fc.{p}', 'head.{p}'),
+)
+
+
+def convert_huggingface_beit(state_dict: Mapping[str, Tensor]) -> Converted:
+    """Convert Hugging Face's BEiT and Data2VecVision, alone or under one of their heads."""
+    plain = {re.sub(r'^(beit|data2vec_vision)\.', '', name): value
+             for name, value in state_dict.items()}
+    return _through_timm(plain, to_ours(_HF), 'huggingface-beit')
+
+
+def convert_mm_beit(state_dict: Mapping[str, Tensor]) -> Converted:
+    """Convert mmpretrain's BEiTViT and mmseg's BEiT, alone or as the ``backbone.`` of a model."""
+    plain = {name.removeprefix('backbone.'): value for name, value in state_dict.items()}
+    return _through_timm(plain, to_ours(_MM), 'mmpretrain-beit')
+
+
+def _through_timm(state_dict: Mapping[str, Tensor], rules: tuple[Rule, ...], source: str
+                  ) -> Converted:
+    timm, dropped = apply_rules(state_dict, (*rules, _INDEX, _HEADS, *_PRETRAINING), source)
+    return Converted(convert_beit(timm).state_dict, dropped)
+
+
+def relpos_pairs(names: Iterable[str]) -> tuple[Pair, ...]:
+    """The names of timm's VisionTransformerRelPos, and ours.
+
+    Args:
+        names: of a state dict of either side, which tell whether a table has rows of a class token.
+    """
+    class_token = any(name.endswith('cls_token') for name in names)
+    pairs = [*_COMMON, *same('blocks.{n}.attn.qkv.{p}', 'blocks.{n}.ls1.gamma',
+                             'blocks.{n}.ls2.gamma')]
+    for theirs, module in (('blocks.{n}.attn.rel_pos.', 'backbone.blocks.{n}.attn.'),
+                           ('shared_rel_pos.', 'backbone.')):
+        table = f'{theirs}relative_position_bias_table'
+        pairs += [Pair(f'{theirs}mlp.fc1.{{p}}', f'{module}rel_pos_encoding.cpb_mlp.0.{{p}}'),
+                  Pair(f'{theirs}mlp.fc2.{{p}}', f'{module}rel_pos_encoding.cpb_mlp.2.{{p}}'),
+                  _with_class_token(table, module) if class_token else
+                  Pair(table, f'{module}{_BIAS}')]
+    return tuple(pairs)
+
+
+def convert_relpos(state_dict: Mapping[str, Tensor]) -> Converted:
+    """Convert timm's VisionTransformerRelPos, of networks or of tables, shared by blocks or not.
+
+    Raises:
+        ValueError: for one with its norms behind attention and MLP (``rpn``), which has no scale
+            of layers; and as :func:`.rules.apply_rules`.
+    """
+    if not any('.ls1.' in name for name in state_dict):
+        raise ValueError("source='relpos' with no blocks.0.ls1.gamma: a vit_relpos with its norms "
+                         'behind attention and MLP (rpn), for which there is no model here')
+    return apply_rules(state_dict, to_ours(relpos_pairs(state_dict)), 'relpos')
+
+
+def beit_arch(state: Mapping[str, Tensor]) -> list[str]:
+    """The arch of ViT that converted weights of these models belong to, and where they are others
+    than the arch's; nothing for others.
+
+    BEiT v2 has the shapes of BEiT.
+
+    Args:
+        state: under our names, with 'backbone.' before them.
+    """
+    patches = state['backbone.patch_embed.projection.weight']
+    size = SIZES.get((patches.shape[0], num_blocks(state)))
+    shared = any(name.startswith('backbone.rel_pos_encoding.') for name in state)
+    patch = patches.shape[-1]
+    module = 'backbone.rel_pos_encoding' if shared else 'backbone.blocks.0.attn.rel_pos_encoding'
+    bias, network = (state.get(f'{module}.{name}') for name in (
+        'relative_position_bias_table', 'cpb_mlp.0.weight'))
+    options = [f'patch_size={patch}'] * (patch != 16)
+    known: tuple[str, ...]
+    if bias is not None and 'backbone.blocks.0.attn.qkv.q_bias' in state:
+        kind, known = 'beit', ('base', 'large')
+        image = (round(bias.shape[0] ** 0.5) + 1) // 2 * patch
+        options += [f'img_size={image}'] * (image != 224) + ['rel_pos_sharing=all'] * shared
+        options += ['final_norm=True'] * ('backbone.norm.weight' in state)
+    elif network is not None and f'{module}.cpb_mlp.2.bias' in state:
+        kind, known = ('srelpos', ('small', 'medium')) if shared else (
+            'relpos', ('small', 'medium', 'base'))
+        width = network.shape[0]
+        if width != (patches.shape[0] if shared else 128):
+            options.append(f'rel_pos_encoding.hidden_dims={width}')
+        options += ['class_token=True'] * ('backbone.cls_token' in state)
+        if not shared and 'backbone.norm.weight' in state:
+            options += ['pool=cls'] * ('backbone.cls_token' in state) + ['final_norm=True']
+    else:
+        return []
+    return [f'arch={kind}-{size}', *options] if size in known else []

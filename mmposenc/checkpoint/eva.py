@@ -1,0 +1,124 @@
+"""Weights of timm's Eva, the class of DINOv3, EVA-02 and RoPE-ViT there, for
+:class:`mmposenc.backbones.ViT` in an ImageClassifier."""
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from .rules import Converted, Pair, Rule, apply_rules, joined, same, to_ours
+from .vit import TABLE
+from .vit_options import num_blocks
+
+_SCALE, _Q_BIAS = 'backbone.blocks.0.ls1.gamma', 'backbone.blocks.0.attn.qkv.q_bias'
+#: A name that weights of these models have here: factors of branches, or no bias of the keys.
+MARK = f'{re.escape(_SCALE)}|{re.escape(_Q_BIAS)}'
+_FREQS = 'backbone.blocks.{}.attn.rel_pos_encoding.freqs'
+
+_PAIRS = (
+    Pair('patch_embed.proj.{p}', 'backbone.patch_embed.projection.{p}'),
+    Pair('pos_embed', TABLE),
+    Pair('reg_token', 'backbone.register_tokens'),
+    *same('cls_token', 'norm_pre.{p}', 'norm.{p}', 'fc_norm.{p}', 'blocks.{n}.norm1.{p}',
+          'blocks.{n}.norm2.{p}', 'blocks.{n}.attn.norm.{p}', 'blocks.{n}.attn.proj.{p}',
+          'blocks.{n}.mlp.norm.{p}', 'blocks.{n}.mlp.fc2.{p}'),
+    Pair('blocks.{n}.gamma_{m}', 'backbone.blocks.{n}.ls{m}.gamma'),
+    Pair('head.{p}', 'head.fc.{p}'),
+)
+_ATTN, _OURS = 'blocks.{n}.attn', 'backbone.blocks.{n}.attn.qkv'
+_QKV = (Pair(f'{_ATTN}.qkv.{{p}}', f'{_OURS}.{{p}}'),
+        Pair(f'{_ATTN}.q_bias', f'{_OURS}.q_bias'), Pair(f'{_ATTN}.v_bias', f'{_OURS}.v_bias'))
+_APART = (joined(tuple(f'{_ATTN}.{part}_proj.weight' for part in 'qkv'), f'{_OURS}.weight'),
+          Pair(f'{_ATTN}.q_proj.bias', f'{_OURS}.q_bias'),
+          Pair(f'{_ATTN}.v_proj.bias', f'{_OURS}.v_bias'))
+_FC1 = Pair('blocks.{n}.mlp.fc1.{p}', 'backbone.blocks.{n}.mlp.fc1.{p}')
+_GATES = joined(('blocks.{n}.mlp.fc1_g.{p}', 'blocks.{n}.mlp.fc1_x.{p}'),
+                'backbone.blocks.{n}.mlp.fc1.{p}')
+
+
+def eva_pairs(state: Mapping[str, Tensor]) -> tuple[Pair, ...]:
+    """The names of timm's Eva, and ours.
+
+    Args:
+        state: weights under the names of either side, which tell which of timm's forms is meant:
+            queries, keys and values apart (EVA-02 with a norm in its MLP), gates apart (the same,
+            and DINOv3), one tensor for the mixed frequencies of all blocks.
+    """
+    has_norm = 'backbone.blocks.0.mlp.norm.weight' in state
+    apart = has_norm or 'blocks.0.attn.q_proj.weight' in state
+    gates = 'blocks.0.mlp.fc1_g.weight' in state or (
+        _is_gated(state) and (has_norm or TABLE not in state))
+    depth = sum(name.endswith('.attn.rel_pos_encoding.freqs') for name in state)
+    depth = state['rope.freqs'].shape[1] if 'rope.freqs' in state else depth
+    freqs = (Pair('rope.freqs', tuple(_FREQS.format(block) for block in range(depth)),
+                  lambda whole: whole.unbind(1), lambda *parts: torch.stack(parts, 1)),)
+    return (*_PAIRS, *(_APART if apart else _QKV), _GATES if gates else _FC1,
+            *(freqs if depth else ()))
+
+
+def _is_gated(state: Mapping[str, Tensor]) -> bool:
+    """Whether the MLPs of this project's weights are SwiGLU."""
+    first, second = (state.get(f'backbone.blocks.0.mlp.fc{i}.weight') for i in (1, 2))
+    return first is not None and second is not None and first.shape[0] == 2 * second.shape[1]
+
+
+_LEFT_OUT = (
+    Rule(r'attn_pool\..*', None, 'a head that pools by attention, which maps do not go through'),
+)
+
+
+def convert_timm_eva(state_dict: Mapping[str, Tensor]) -> Converted:
+    """Convert the names of timm's Eva: its DINOv3, EVA-02 and RoPE-ViT."""
+    return apply_rules(state_dict, (*to_ours(eva_pairs(state_dict)), *_LEFT_OUT), 'eva')
+
+
+#: Sizes of archs by channels and blocks.
+_SIZES = {(192, 12): 'tiny', (384, 12): 'small', (768, 12): 'base', (1024, 24): 'large',
+          (1280, 32): 'huge', (4096, 40): '7b'}
+
+
+def eva_arch(state: Mapping[str, Tensor]) -> list[str]:
+    """The arch of ViT that converted weights of these models belong to, and where they are others
+    than the arch's; nothing for others.
+
+    RoPE-ViT with axial rotary positions and a table has the weights of DeiT III.
+
+    Args:
+        state: under our names, with 'backbone.' before them.
+    """
+    arch = _arch(state)
+    if arch is None:
+        return []
+    options, own_patch = [f'arch={arch}'], 14 if arch.startswith('eva02') else 16
+    size = state['backbone.patch_embed.projection.weight'].shape[-1]
+    if size != own_patch:
+        options.append(f'patch_size={size}')
+    if TABLE in state and (side := int(state[TABLE].shape[1] ** 0.5) * size) != 224:
+        options.append(f'img_size={side}')
+    if arch.startswith('dinov3') and not arch.endswith('7b') and _Q_BIAS not in state:
+        options.append('qkv_bias=False')
+    if 'backbone.blocks.0.attn.norm.weight' in state:
+        options.append('attn_norm=True')
+    if arch.startswith('eva02') and 'backbone.norm.weight' in state:
+        options.append('final_norm=True')
+    return options
+
+
+def _arch(state: Mapping[str, Tensor]) -> str | None:
+    dims = state['backbone.patch_embed.projection.weight'].shape[0]
+    size, gated, table = _SIZES.get((dims, num_blocks(state))), _is_gated(state), TABLE in state
+    if size is None:
+        return None
+    if _SCALE in state and 'backbone.register_tokens' in state:
+        return None if table else f'dinov3-{size}' + '-plus' * (gated and size != '7b')
+    if gated:
+        return f'eva02-{size}' if table and _Q_BIAS in state else None
+    # What is left has a bias of the keys, or is BEiT's.
+    if _SCALE not in state or 'backbone.blocks.0.attn.qkv.bias' not in state:
+        return None
+    if _FREQS.format(0) in state:
+        return f'rope-vit-{size}-mixed' + '-ape' * table
+    others = table or any('rel_pos_encoding' in name for name in state)
+    return None if others else f'rope-vit-{size}-axial'

@@ -1,0 +1,110 @@
+"""Weights of SAM's image encoder and of ViTDet: the official releases, timm's, Hugging Face's and
+mmdet's copies, for :class:`mmposenc.backbones.ViT`."""
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from torch import Tensor
+
+from .rules import Converted, Pair, apply_rules, same, to_ours
+from .vit import TABLE
+
+_REASON = 'no part of the image encoder, which alone has a place here'
+#: What is before the names of the encoder: in SAM's release, Hugging Face's, detectron2's whole
+#: detector and its backbone, and mmdet's detector.
+_PREFIXES = ('image_encoder.', 'vision_encoder.', 'backbone.net.', 'net.', 'backbone.')
+#: Parts of names in SAM's release and Hugging Face's, and those of timm's in their place.
+_PARTS = ((r'^patch_embed\.projection\.', 'patch_embed.proj.'), (r'^layers\.', 'blocks.'),
+          (r'^neck\.conv1\.', 'neck.0.'), (r'^neck\.layer_norm1\.', 'neck.1.'),
+          (r'^neck\.conv2\.', 'neck.2.'), (r'^neck\.layer_norm2\.', 'neck.3.'),
+          (r'\.layer_norm([12])\.', r'.norm\1.'), (r'\.mlp\.lin([12])\.', r'.mlp.fc\1.'))
+
+#: Names of sizes by channels and blocks.
+_SIZES = {(768, 12): 'base', (1024, 24): 'large', (1280, 32): 'huge'}
+
+
+def _cells(table: Tensor) -> Tensor:
+    """(1, H, W, C) as (1, H * W, C). ViTDet's has that form and an entry of a class token, which
+    only pretraining had."""
+    if table.dim() == 4:
+        return table.flatten(1, 2)
+    side = round((table.shape[1] - 1) ** 0.5)
+    return table[:, 1:] if side * side == table.shape[1] - 1 else table
+
+
+def _map(table: Tensor) -> Tensor:
+    """The reverse, of a square."""
+    side = round(table.shape[1] ** 0.5)
+    if side * side != table.shape[1]:
+        raise ValueError(f'{TABLE} has {table.shape[1]} cells; a square number is required, as the '
+                         f'shape of the grid is not part of the weights')
+    return table.unflatten(1, (side, side))
+
+
+_PAIRS = (
+    Pair('patch_embed.proj.{p}', 'backbone.patch_embed.projection.{p}'),
+    Pair('pos_embed', TABLE, _cells, _map),
+    Pair('blocks.{n}.attn.rel_pos_h', 'backbone.blocks.{n}.attn.rel_pos_encoding.row_table'),
+    Pair('blocks.{n}.attn.rel_pos_w', 'backbone.blocks.{n}.attn.rel_pos_encoding.col_table'),
+    *same('norm_pre.{p}', 'blocks.{n}.norm1.{p}', 'blocks.{n}.attn.qkv.{p}',
+          'blocks.{n}.attn.proj.{p}', 'blocks.{n}.ls1.gamma', 'blocks.{n}.norm2.{p}',
+          'blocks.{n}.mlp.fc1.{p}', 'blocks.{n}.mlp.fc2.{p}', 'blocks.{n}.ls2.gamma',
+          'neck.{n}.{p}'),
+    # timm's classifier has a norm in the neck's place.
+    Pair('neck.{p}', 'backbone.norm.{p}'),
+    Pair('head.fc.{p}', 'head.fc.{p}'),
+)
+
+
+def sam_pairs(names: Iterable[str]) -> tuple[Pair, ...]:
+    """The names of timm's VisionTransformerSAM, and ours, whatever the state dict."""
+    return _PAIRS
+
+
+def convert_sam(state_dict: Mapping[str, Tensor]) -> Converted:
+    """Convert SAM's release, ViTDet's of detectron2 (whose files hold arrays: as tensors), and the
+    copies of timm, Hugging Face and mmdet's ViTDet project."""
+    prefix = next((each for each in _PREFIXES
+                   if any(name.startswith(each) for name in state_dict)), '')
+    inner = {_timm_name(name.removeprefix(prefix)): value for name, value in state_dict.items()
+             if name.startswith(prefix)}
+    converted, dropped = apply_rules(inner, to_ours(_PAIRS), 'sam')
+    others = {name: _REASON for name in state_dict if not name.startswith(prefix)}
+    return Converted(converted, {**dropped, **others})
+
+
+def _timm_name(name: str) -> str:
+    for pattern, text in _PARTS:
+        name = re.sub(pattern, text, name)
+    return name
+
+
+def sam_options(state_dict: Mapping[str, Tensor]) -> list[str]:
+    """Options that these models need, those of ``backbone``; of other weights none.
+
+    Blocks attend in windows where their tables of offsets are the shortest.
+    """
+    lengths = {int(name.split('.')[2]): table.shape[-2] for name, table in state_dict.items()
+               if re.fullmatch(r'backbone\.blocks\.\d+\.attn\.rel_pos_encoding\.row_table', name)}
+    patches = state_dict.get('backbone.patch_embed.projection.weight')
+    if not lengths or patches is None:
+        return []
+    window, side = ((length + 1) // 2 for length in (min(lengths.values()), max(lengths.values())))
+    table = state_dict.get(TABLE)
+    cells = 0 if table is None else round(table.shape[1] ** 0.5)
+    size = _SIZES.get((patches.shape[0], len(lengths)))
+    if size and window == 14 and cells:
+        options = [f'arch={"vitdet" if cells == 14 else "sam"}-{size}']
+    else:
+        others = [str(block) for block, length in sorted(lengths.items())
+                  if (length + 1) // 2 > window]
+        options = ['pool=None', 'mask_window_padding=False',
+                   'rel_pos_encoding.type=mmposenc.DecomposedRPE']
+        options += [f'window_size={window}', f'global_blocks={",".join(others)},'] * bool(others)
+        options += [] if 'backbone.norm.weight' in state_dict else ['final_norm=False']
+        options += [] if patches.shape[-1] == 16 else [f'patch_size={patches.shape[-1]}']
+    if not (options[0].startswith('arch') and side * patches.shape[-1] == 1024):
+        options.append(f'img_size={side * patches.shape[-1]}')
+    neck = state_dict.get('backbone.neck.0.weight')
+    return options + ([] if neck is None else [f'neck_channels={neck.shape[0]}'])

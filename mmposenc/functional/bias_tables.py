@@ -1,0 +1,102 @@
+"""Tables of biases by offset, resized to the offsets of another grid."""
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from .grid_cache import CACHE
+from .position_tables import resampling
+
+#: How a table is resampled along each of its two axes.
+RESIZINGS = ('bicubic', 'geometric', 'geometric-cubic')
+#: Halvings after which BEiT's search for a ratio between 1.01 and 1.5 is within 1e-6.
+_HALVINGS = 19
+
+
+def resize_bias_table(table: Tensor, grid: tuple[int, int], mode: str) -> Tensor:
+    """Resize a table of the offsets of one grid to those of another.
+
+    Args:
+        table: (..., 2 H - 1, 2 W - 1), offsets -(H - 1) .. H - 1 of rows and likewise of columns.
+        grid: (H', W') wanted.
+        mode: 'bicubic', over the whole table with align_corners=False, as Swin's release and timm's
+            ``resize_rel_pos_bias_table_simple``; 'geometric', as timm's
+            ``resize_rel_pos_bias_table``, and 'geometric-cubic', as BEiT's release: the old
+            offsets move apart by a factor that grows with the distance, so that near ones hardly
+            change and the farthest one stays the farthest, and values between them are linear, or
+            of a cubic spline.
+
+    Returns:
+        (..., 2 H' - 1, 2 W' - 1), of the table's dtype; the table itself for its own grid.
+
+    As in these releases a table of which one side alone changes is resampled along both, and
+    'geometric' modes do change a side that keeps its length: ratios start at 1.01, not at 1.
+    """
+    sizes = table.shape[-2], table.shape[-1]
+    targets = 2 * grid[0] - 1, 2 * grid[1] - 1
+    if sizes == targets:
+        return table
+    if table.is_meta:  # where products are counted; the papers' counts leave this out
+        return table.new_empty(*table.shape[:-2], *targets)
+    dtype = torch.promote_types(table.dtype, torch.float32)
+    rows, cols = (_axis(size, target, mode, dtype, table.device)
+                  for size, target in zip(sizes, targets, strict=True))
+    with torch.autocast(table.device.type, enabled=False):
+        return (rows @ table.to(dtype) @ cols.t()).to(table.dtype)
+
+
+def _axis(size: int, target: int, mode: str, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Weights (target, size) of the old offsets in the new ones."""
+    def make() -> Tensor:
+        if mode == 'bicubic':
+            targets = torch.full((1,), target, dtype=torch.float64, device=device)
+            return resampling(size, targets, target, mode, dtype)[0]
+        return _geometric(size, target, mode == 'geometric-cubic', device).to(dtype)
+    return CACHE.get(('bias_table', size, target, mode, dtype, device), make, lambda made: [made])
+
+
+def _geometric(size: int, target: int, cubic: bool, device: torch.device) -> Tensor:
+    """Weights (target, size) between old offsets at -d_n .. 0 .. d_n, d_k = 1 + q + ... + q^(k-1),
+    with q such that d_n is the longest new offset, as far as 1.01 <= q <= 1.5 allows."""
+    if size == 1:
+        return torch.ones(target, 1, dtype=torch.float64, device=device)
+    reach = size // 2
+    # Tensors, for a compiled graph has one code for all targets.
+    wanted = torch.full((), target // 2, dtype=torch.float64, device=device)
+    low, high = torch.full_like(wanted, 1.01), torch.full_like(wanted, 1.5)
+    for _ in range(_HALVINGS):
+        ratio = (low + high) / 2
+        too_far = (ratio ** reach - 1) / (ratio - 1) > wanted
+        low, high = torch.where(too_far, low, ratio), torch.where(too_far, ratio, high)
+    powers = ratio ** torch.arange(reach, dtype=torch.float64, device=device)
+    away = powers.cumsum(0)
+    old = torch.cat((-away.flip(0), away.new_zeros(1), away))
+    new = torch.arange(target, dtype=torch.float64, device=device) - target // 2
+    right = torch.searchsorted(old, new).clamp(1, size - 1)
+    step = old[right] - old[right - 1]
+    share = ((new - old[right - 1]) / step).clamp(0, 1)[:, None]  # constant beyond both ends
+    unit = torch.eye(size, dtype=torch.float64, device=device)
+    weights = (1 - share) * unit[right - 1] + share * unit[right]
+    if cubic:
+        bends = _second_derivatives(old)
+        bent = (((1 - share) ** 3 - (1 - share)) * bends[right - 1]
+                + (share ** 3 - share) * bends[right])
+        weights = weights + step[:, None] ** 2 / 6 * bent
+    return weights
+
+
+def _second_derivatives(points: Tensor) -> Tensor:
+    """Those of the cubic spline through values at ``points`` (n,), at these points, as weights
+    (n, n) of the values. Its first two pieces are one polynomial, and its last two ("not-a-knot"),
+    which is what SciPy's interp2d takes."""
+    count = len(points)
+    unit = torch.eye(count, dtype=points.dtype, device=points.device)
+    step = points.diff()
+    before, after = step[:-1, None], step[1:, None]
+    inner = before * unit[:-2] + 2 * (before + after) * unit[1:-1] + after * unit[2:]
+    ends = after * unit[:-2] - (before + after) * unit[1:-1] + before * unit[2:]
+    slopes = unit.diff(dim=0) / step[:, None]
+    system = torch.cat((ends[:1], inner, ends[-1:]))
+    bends = torch.cat((unit.new_zeros(1, count), 6 * slopes.diff(dim=0), unit.new_zeros(1, count)))
+    solved: Tensor = torch.linalg.solve(system, bends)
+    return solved

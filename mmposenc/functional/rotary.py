@@ -1,0 +1,68 @@
+"""Rotary positions: where cells lie, and planes of channels turned by angles."""
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from .grids import Grid
+
+#: What a side is divided by where coordinates go from -1 to 1.
+NORMALIZATIONS = ('separate', 'max', 'min')
+
+
+def cell_coordinates(grid: Grid, query: Grid, *, normalize: str | None = None,
+                     reference: tuple[int, int] | None = None, like: Tensor
+                     ) -> tuple[Tensor, Tensor]:
+    """Coordinates of rows (H,) and columns (W,) of a grid placed in units of the query grid.
+
+    Args:
+        grid: whose cells.
+        query: the query grid, whose size the coordinates refer to.
+        normalize: None counts cells from the first one's centre. 'separate', 'max' and 'min' give
+            twice the share of each side, of the longer or of the shorter one, less 1 (DINOv3).
+        reference: (H, W) of a grid that the first row and column are those of and whose side stands
+            for the side of the query grid (EVA-02); None takes the query grid's own cells.
+        like: a tensor of the device and dtype.
+    """
+    sides = query.hw
+    if normalize in ('max', 'min'):
+        side = max(sides) if normalize == 'max' else min(sides)
+        sides = (side, side)
+    found = []
+    for axis, (size, stride) in enumerate(((grid.height, grid.stride_h),
+                                           (grid.width, grid.stride_w))):
+        centres = (torch.arange(size, device=like.device, dtype=like.dtype) + 0.5) * stride
+        if normalize is not None:
+            found.append(2 * (centres / sides[axis]) - 1)
+        elif reference is not None:
+            found.append((centres - 0.5) / sides[axis] * reference[axis])
+        else:
+            found.append(centres - 0.5)
+    return found[0], found[1]
+
+
+def turn_planes(x: Tensor, cos: Tensor, sin: Tensor, *, halves: bool = False) -> Tensor:
+    """Turn each plane of x (B, heads, L, 2 * planes) by an angle.
+
+    Args:
+        x: the channels; plane i is (2 i, 2 i + 1), with ``halves`` (i, planes + i).
+        cos, sin: (1 or heads, L, planes) of the angles.
+        halves: the order of the channels.
+    """
+    if halves:
+        first, second = x.to(cos.dtype).chunk(2, -1)
+        return torch.cat((first * cos - second * sin, second * cos + first * sin), -1).to(x.dtype)
+    planes = x.to(cos.dtype).reshape(*x.shape[:-1], -1, 2)
+    if torch.compiler.is_compiling():  # fuses real arithmetic, has no complex kernels
+        even, odd = planes.unbind(-1)
+        turned = torch.stack((even * cos - odd * sin, even * sin + odd * cos), -1)
+    else:  # one pass over memory; the real form takes six times as long
+        turned = torch.view_as_real(_as_complex(planes) * torch.complex(cos, sin))
+    return turned.flatten(-2).to(x.dtype)
+
+
+def _as_complex(planes: Tensor) -> Tensor:
+    """View (..., 2) as complex numbers, after a copy where the strides do not allow it."""
+    viewable = (planes.stride(-1) == 1 and planes.storage_offset() % 2 == 0
+                and all(stride % 2 == 0 for stride in planes.stride()[:-1]))
+    return torch.view_as_complex(planes if viewable else planes.contiguous())

@@ -1,0 +1,231 @@
+"""An encoding that depends on the size of the grid, in padded batches: each image on its own."""
+import pytest
+import torch
+from torch import nn
+
+from mmposenc.attention import (
+    ConvProjectionAttention,
+    MultiheadAttention,
+    SpatialReductionAttention,
+    attend,
+    own_extents,
+)
+from mmposenc.backbones import PVT, DeiT
+from mmposenc.encodings import IRPE, CombinedRPE, RelativeEncoding
+from mmposenc.functional.attention.terms import DenseBias
+from mmposenc.functional.grids import as_grid, key_grid, valid_extents
+from mmposenc.functional.masking import (
+    every_cell,
+    extents_to_mask,
+    noted_extents,
+    token_mask,
+)
+
+SIZES = [(4, 5), (3, 2), (4, 1), (2, 5)]
+GRID = (4, 5)
+
+
+class ShareOfGrid(RelativeEncoding):
+    """Positions as shares of the grid: tokens are scaled by theirs, pairs get their distance."""
+
+    has_rotation = True
+    follows_extent = True
+
+    def __init__(self, num_prefix_tokens=0):
+        super().__init__()
+        self.num_prefix_tokens = num_prefix_tokens
+        self.slope = nn.Parameter(torch.tensor([1.5, -0.7]))
+
+    def _places(self, grid, query):
+        rows = (torch.arange(grid.height) + 0.5) * grid.stride_h / query.height
+        cols = (torch.arange(grid.width) + 0.5) * grid.stride_w / query.width
+        places = torch.stack(torch.meshgrid(rows, cols, indexing='ij'), -1).flatten(0, 1)
+        return torch.cat((torch.zeros(self.num_prefix_tokens, 2), places)).to(self.slope.dtype)
+
+    def rotate(self, q, k, q_grid, k_grid=None):
+        query, key = as_grid(q_grid), key_grid(q_grid, k_grid)
+        return tuple(x * (1 + self._places(grid, query).sum(1))[:, None]
+                     for x, grid in ((q, query), (k, key)))
+
+    def terms(self, q_grid, k_grid):
+        apart = self._places(q_grid, q_grid)[:, None] - self._places(k_grid, q_grid)
+        return [DenseBias((apart.abs() @ self.slope)[None, None])]
+
+
+def corner(size, prefix):
+    """Numbers of an image's own tokens among those of GRID."""
+    cells = torch.arange(GRID[0] * GRID[1]).view(GRID)[:size[0], :size[1]].flatten()
+    return torch.cat((torch.arange(prefix), prefix + cells))
+
+
+def padded(prefix, noted=True):
+    mask = token_mask(extents_to_mask(SIZES, GRID, torch.device('cpu')), prefix)
+    return mask if noted else mask.clone()
+
+
+@pytest.mark.parametrize('form', ['auto', 'definition', 'pieces'])
+@pytest.mark.parametrize('noted', [True, False])
+@pytest.mark.parametrize('prefix', [0, 2])
+def test_attend_equals_each_image_alone(prefix, noted, form):
+    """Output and gradients; what padding holds makes no difference."""
+    torch.manual_seed(0)
+    encoding = ShareOfGrid(prefix).double()
+    qkv = torch.randn(3, 4, 2, prefix + 20, 4, dtype=torch.float64)
+    mask = padded(prefix, noted)
+    # Junk in the padding.
+    qkv = qkv.masked_fill(mask[None, :, None, :, None], 1e3).requires_grad_()
+    out, _ = attend(*qkv, encoding, GRID, key_padding_mask=mask, form=form)
+    got = torch.autograd.grad(out.square().sum(), [qkv, encoding.slope])
+    grads = [torch.zeros_like(qkv), torch.zeros_like(encoding.slope)]
+    for image, size in enumerate(SIZES):
+        own = corner(size, prefix)
+        part = qkv[:, image:image + 1][..., own, :].detach().requires_grad_()
+        alone, _ = attend(*part, encoding, size, form=form)
+        torch.testing.assert_close(out[image:image + 1, :, own], alone)
+        assert not out[image].square().sum((0, 2))[mask[image]].any()
+        x, slope = torch.autograd.grad(alone.square().sum(), [part, encoding.slope])
+        grads[0][:, image:image + 1, :, own] = x
+        grads[1] += slope
+    torch.testing.assert_close(got, tuple(grads))
+
+
+def test_weights_masks_and_an_image_of_padding():
+    torch.manual_seed(0)
+    prefix = 1
+    encoding = ShareOfGrid(prefix).double()
+    q, k, v = torch.randn(3, 4, 2, prefix + 20, 4, dtype=torch.float64)
+    mask = padded(prefix, noted=False)
+    mask[3] = True
+    mask[1, 0] = True  # a prefix token hidden
+    for attn_mask in (None, torch.rand(21, 21) > 0.3, torch.randn(4, 1, 21, 21).double()):
+        if attn_mask is not None and attn_mask.dtype == torch.bool:
+            attn_mask.fill_diagonal_(True)
+        out, weights = attend(q, k, v, encoding, GRID, key_padding_mask=mask, need_weights=True,
+                              attn_mask=attn_mask)
+        assert not out[3].any() and not weights[3].any()
+        for image, size in enumerate(SIZES[:3]):
+            own = corner(size, prefix)
+            own_mask = None
+            if attn_mask is not None:
+                own_mask = attn_mask[..., own, :][..., own]
+                own_mask = own_mask[image] if own_mask.dim() == 4 else own_mask
+            alone, alone_weights = attend(
+                *(x[image:image + 1][:, :, own] for x in (q, k, v)), encoding, size,
+                key_padding_mask=mask[image:image + 1, own], need_weights=True,
+                attn_mask=own_mask)
+            torch.testing.assert_close(out[image:image + 1][:, :, own], alone)
+            torch.testing.assert_close(weights[image][:, own][..., own], alone_weights[0])
+            assert not weights[image][..., mask[image]].any()
+
+
+@pytest.mark.parametrize('kind', ['plain', 'convolved', 'combined'])
+def test_modules_equal_each_image_alone(kind):
+    torch.manual_seed(0)
+    encoding = ShareOfGrid(1)
+    if kind == 'combined':
+        encoding = CombinedRPE([encoding, IRPE(4, 2, num_prefix_tokens=1)], num_prefix_tokens=1,
+                               head_dims=4, num_heads=2)
+        assert encoding.follows_extent and not encoding.cellwise
+    build = ConvProjectionAttention if kind == 'convolved' else MultiheadAttention
+    module = build(8, 2, rel_pos_encoding=encoding, num_prefix_tokens=1).double().eval()
+    for parameter in module.parameters():
+        nn.init.normal_(parameter)
+    mask = padded(1)
+    x = torch.randn(4, 21, 8, dtype=torch.float64).masked_fill(mask[..., None], 1e3)
+    out = module(x, GRID, mask)
+    for image, size in enumerate(SIZES):
+        own = corner(size, 1)
+        torch.testing.assert_close(out[image:image + 1, own],
+                                   module(x[image:image + 1, own], size))
+
+
+@pytest.mark.parametrize('ratio', [1, 2, 3])
+def test_reduced_keys_lie_on_the_image(ratio):
+    torch.manual_seed(0)
+    module = SpatialReductionAttention(8, 2, sr_ratio=ratio, ceil_mode=True,
+                                       rel_pos_encoding=ShareOfGrid()).double().eval()
+    mask = extents_to_mask(SIZES, GRID, torch.device('cpu'))
+    x = torch.randn(4, 20, 8, dtype=torch.float64)
+    out = module(x, GRID, mask)
+    torch.testing.assert_close(module(x, GRID, mask.clone()), out)
+    for image, size in enumerate(SIZES):
+        own = corner(size, 0)
+        torch.testing.assert_close(out[image:image + 1, own],
+                                   module(x[image:image + 1, own], size))
+
+
+@pytest.mark.parametrize('name', ['deit', 'pvt'])
+def test_backbones_tell_extents_without_looking(name, monkeypatch):
+    """An image of a padded batch gives what it gives alone; the mask is never read for it."""
+    def looked(_):
+        raise AssertionError('an accelerator would have been waited for')
+
+    torch.manual_seed(0)
+    cfg = dict(rel_pos_encoding=dict(type=ShareOfGrid), mask_padding=True)
+    model = (DeiT(embed_dims=12, num_layers=2, num_heads=3, patch_size=8, out_indices=(0, 1), **cfg)
+             if name == 'deit' else
+             PVT(embed_dims=(8, 12), num_layers=(1, 1), num_heads=(1, 2), sr_ratios=(2, 1),
+                 mlp_ratios=(2, 2), patch_sizes=(4, 2), out_indices=(0, 1), **cfg))
+    model = model.double().eval()
+    sizes = [(40, 64), (33, 20)]
+    x = torch.randn(2, 3, 48, 64, dtype=torch.float64)
+    monkeypatch.setattr(own_extents, 'valid_extents', looked)
+    outs = model(x, sizes)
+    for image, (height, width) in enumerate(sizes):
+        alone = model(x[image:image + 1, :, :height, :width])
+        for out, own in zip(outs, alone, strict=True):
+            rows, cols = own.shape[-2:]
+            torch.testing.assert_close(out[image:image + 1, :, :rows, :cols], own)
+
+
+@pytest.mark.parametrize('skip_padding', [False, True])
+def test_detr_encoder(skip_padding):
+    from mmposenc.detr.encoders import DetrEncoder
+    torch.manual_seed(0)
+    encoder = DetrEncoder(2, dict(
+        self_attn_cfg=dict(embed_dims=8, num_heads=2, dropout=0.0,
+                           rel_pos_encoding=dict(type=ShareOfGrid)),
+        ffn_cfg=dict(embed_dims=8, feedforward_channels=8, num_fcs=2, ffn_drop=0.0)),
+        skip_padding=skip_padding).double().eval()
+    x = torch.randn(4, 20, 8, dtype=torch.float64)
+    out = encoder(x, None, padded(0), spatial_shapes=GRID)
+    for image, size in enumerate(SIZES):
+        own = corner(size, 0)
+        torch.testing.assert_close(
+            out[image:image + 1, own],
+            encoder(x[image:image + 1, own], None, None, spatial_shapes=size))
+
+
+def test_extents_are_noted_on_masks():
+    mask = extents_to_mask([(9, 12), (5, 7)], (9, 12), torch.device('cpu'))
+    for made, scale in ((mask, 1), (every_cell(mask, 4), 4)):
+        assert noted_extents(made) == [(-(-9 // scale), -(-12 // scale)),
+                                       (-(-5 // scale), -(-7 // scale))]
+        assert noted_extents(made) == valid_extents(made)
+        assert noted_extents(token_mask(made, 2)) == noted_extents(made)
+    assert noted_extents(mask.clone()) is None
+    assert noted_extents(token_mask(mask.clone(), 1)) is None
+
+
+def test_bad_input():
+    q = torch.randn(4, 2, 20, 4)
+    mask = padded(0, noted=False)
+    with pytest.raises(ValueError, match='query_padding_mask=None, but ShareOfGrid depends on'):
+        attend(q, q[:, :, :6], q[:, :, :6], ShareOfGrid(), GRID, (2, 3),
+               key_padding_mask=mask[:, :6])
+    mask[0, 3] = True
+    with pytest.raises(ValueError, match='padding_mask of image 0 has 19 valid cells'):
+        attend(q, q, q, ShareOfGrid(), GRID, key_padding_mask=mask)
+
+
+def test_compiled_blocks(monkeypatch):
+    """Blocks that would go image by image are left as they are; without masks they compile."""
+    from mmposenc.engine.compiling import compile_regions
+    small = dict(embed_dims=12, num_layers=1, num_heads=3, rel_pos_encoding=dict(type=ShareOfGrid))
+    with pytest.raises(ValueError, match='ViT has no module of these classes'):
+        compile_regions(DeiT(mask_padding=True, **small), ('ViTBlock',), backend='eager')
+    assert compile_regions(DeiT(**small), ('ViTBlock',), backend='eager') == {'ViTBlock': 1}
+    module, mask = MultiheadAttention(8, 2, rel_pos_encoding=ShareOfGrid()), padded(0)
+    monkeypatch.setattr(torch.compiler, 'is_compiling', lambda: True)
+    with pytest.raises(ValueError, match='image by image, which cannot be compiled'):
+        module(torch.randn(4, 20, 8), GRID, mask)

@@ -1,0 +1,167 @@
+"""What is frozen, what of it is trained all the same, and frozen blocks in bfloat16."""
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from tinybackbones import BUILD, STAGES, images, randomized, total, with_gradients
+from torch import distributed as dist
+
+from mmposenc.backbones import load_pretrained
+from mmposenc.engine.sharding import shard
+
+PEG = dict(type='PEG', zero_init=True)
+
+
+def with_weights_of(model, other):
+    load_pretrained(model, other.state_dict())
+    return model
+
+
+@pytest.mark.parametrize('name', BUILD)
+def test_all_of_it(name):
+    model = BUILD[name](frozen_stages=STAGES[name], pos_encoding=PEG, rel_pos_encoding=dict(
+        type='IRPE')).train()
+    assert not any(parameter.requires_grad for parameter in model.parameters())
+    assert not any(out.requires_grad for out in model(images()))
+
+
+@pytest.mark.parametrize('options, trainable', [
+    (dict(pos_encoding=PEG), 'pos_encodings.at.after0'),
+    (dict(rel_pos_encoding=dict(type='IRPE', rpe_on='qkv')), 'rel_pos_encoding'),
+    (dict(rel_pos_encoding=dict(type='ShawRPE', zero_init=True)), 'rel_pos_encoding')], ids=str)
+@pytest.mark.parametrize('with_cp', [False, True])
+@pytest.mark.parametrize('name', BUILD)
+def test_a_new_encoding_trains_in_a_frozen_model(name, options, trainable, with_cp):
+    """At first the model is what it was; gradients come where it is trained and nowhere else."""
+    if name == 'swin' and 'rel_pos_encoding' in options:
+        trainable = 'rel_pos_encoding.encodings.1'  # beside the window's biases
+    plain = randomized(BUILD[name]()).eval()
+    model = with_weights_of(BUILD[name](frozen_stages=STAGES[name], trainable=[trainable],
+                                        with_cp=with_cp, **options), plain).train()
+    outs = model(images())
+    for out, expected in zip(outs, plain(images()), strict=True):
+        torch.testing.assert_close(out, expected, atol=2e-5, rtol=1e-5)
+    total(outs).backward()
+    trained = {key for key, p in model.named_parameters() if p.requires_grad}
+    assert trained == {key for key, _ in model.named_parameters() if trainable in key}
+    # That of a last block that keys alone see, or behind the last map, may have none.
+    assert with_gradients(model) <= trained and with_gradients(model)
+    free = with_weights_of(BUILD[name](**options), plain).eval()
+    total(free(images())).backward()
+    wanted = dict(free.named_parameters())
+    for key in trained:
+        torch.testing.assert_close(model.get_parameter(key).grad, wanted[key].grad, rtol=1e-4,
+                                   atol=1e-5 * float(wanted[key].grad.abs().max()))
+
+
+@pytest.mark.parametrize('name', BUILD)
+def test_the_last_blocks(name):
+    kept = STAGES[name] - 1
+    model = randomized(BUILD[name](frozen_stages=kept, drop_path_rate=0.5)).train()
+    total(model(images())).backward()
+    last = f'{"blocks" if name == "vit" else "stages"}.{kept}.'
+    for key, parameter in model.named_parameters():
+        own = key.startswith((last, f'norm{kept}' if name == 'swin' else 'norm.'))
+        assert parameter.requires_grad == own, key
+    frozen = [module for key, module in model.named_modules() if 'drop_path' in key]
+    assert {module.training for module in frozen} == {True, False}
+
+
+@pytest.mark.parametrize('name', BUILD)
+def test_bfloat16_is_that_of_autocast(name):
+    """Matrices that are stored rounded give what autocast gives, to the bit; the rest is as it was,
+    in float32, and so are its gradients."""
+    kept = STAGES[name] - 1
+    model = randomized(BUILD[name](frozen_stages=kept)).train()
+    half = with_weights_of(BUILD[name](frozen_stages=kept, frozen_dtype='bfloat16'), model).train()
+    outs, rounded = model(images()), half(images())
+    rounding = [float((a - b).abs().max() / a.abs().max())
+                for a, b in zip(outs, rounded, strict=True)]
+    assert all(out.dtype == torch.float32 for out in rounded) and 1e-5 < max(rounding) < 0.05
+    cast = copy.deepcopy(model)
+    cast.frozen_dtype = 'bfloat16'  # computes so, and stores float32
+    for out, expected in zip(rounded, cast(images()), strict=True):
+        torch.testing.assert_close(out, expected, rtol=0, atol=0)
+    total(rounded).backward()
+    for key, parameter in half.named_parameters():
+        assert parameter.requires_grad <= (parameter.dtype == torch.float32)
+        matrix = key.endswith('weight') and parameter.dim() in (2, 4)
+        if not parameter.requires_grad and matrix and ('attn.proj' in key or 'mlp' in key):
+            assert parameter.dtype == torch.bfloat16
+    assert with_gradients(half) == {key for key, p in half.named_parameters() if p.requires_grad}
+
+
+@pytest.mark.parametrize('name', BUILD)
+def test_an_encoding_trains_in_a_bfloat16_model(name):
+    """In float32, through blocks that are not trained."""
+    model = randomized(BUILD[name](
+        frozen_stages=STAGES[name], frozen_dtype='bfloat16', pos_encoding=dict(type='PEG'),
+        rel_pos_encoding=dict(type='IRPE', rpe_on='kv'),
+        trainable=['pos_encodings', 'rel_pos_encoding'])).train()
+    twin = with_weights_of(BUILD[name](pos_encoding=dict(type='PEG'), rel_pos_encoding=dict(
+        type='IRPE', rpe_on='kv')), model).eval()
+    for each in (model, twin):
+        total(each(images())).backward()
+    trained = [key for key, p in model.named_parameters() if p.requires_grad]
+    assert trained and all('pos_enc' in key or 'rel_pos' in key for key in trained)
+    for key in trained:
+        found, wanted = model.get_parameter(key).grad, twin.get_parameter(key).grad
+        assert found.dtype == torch.float32
+        assert (found - wanted).norm() <= 0.2 * wanted.norm()
+
+
+def test_the_statistics_of_what_is_trained_are():
+    options = dict(pos_encoding=dict(type='PEG', norm_act=True), frozen_stages=4)
+    for trainable in ((), ['pos_encodings']):
+        model = BUILD['vit'](trainable=trainable, **options).train()
+        norm = model.pos_encodings.at['after0'][0].proj[1]
+        model(images())
+        assert bool(norm.num_batches_tracked) == norm.training == bool(trainable)
+        assert not model.eval().pos_encodings.at['after0'][0].training
+
+
+def test_a_bfloat16_model_loads_and_saves_as_any():
+    plain = randomized(BUILD['vit']())
+    half = BUILD['vit'](frozen_stages=4, frozen_dtype='bfloat16')
+    half.load_state_dict(plain.state_dict())
+    back = BUILD['vit']()
+    back.load_state_dict(half.state_dict())
+    for key, value in plain.state_dict().items():
+        torch.testing.assert_close(back.state_dict()[key], value, rtol=2 ** -8, atol=0)
+
+
+@pytest.mark.parametrize('options', [
+    dict(frozen_stages=4, frozen_dtype='bfloat16'), dict(frozen_stages=2, frozen_dtype='bfloat16'),
+    dict(frozen_stages=3, with_cp=True, rel_pos_encoding=dict(type='IRPE'),
+         trainable=['rel_pos_encoding'])], ids=str)
+def test_it_is_spread_as_any_model(options):
+    """FSDP2 of matrices in bfloat16 beside vectors in float32: to the bit, gradients too."""
+    whole, spread = (randomized(BUILD['vit'](**options)).train() for _ in range(2))
+    dist.init_process_group('gloo', store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        shard(spread, 1000)
+        for model in (whole, spread):
+            outs = model(images())
+            if outs[0].requires_grad or outs[-1].requires_grad:
+                total(outs).backward()
+        for key, parameter in spread.named_parameters():
+            found, wanted = parameter.grad, whole.get_parameter(key).grad
+            assert (found is None) == (wanted is None) != parameter.requires_grad
+            if found is not None:
+                torch.testing.assert_close(found.full_tensor(), wanted, rtol=0, atol=0)
+    finally:
+        dist.destroy_process_group()
+
+
+@pytest.mark.parametrize('options, message', [
+    (dict(trainable=['norm']), r"trainable=\('norm',\) with frozen_stages=-1"),
+    (dict(frozen_dtype='bfloat16'), "frozen_dtype='bfloat16' with frozen_stages=-1"),
+    (dict(frozen_dtype='float16', frozen_stages=2), "frozen_dtype='float16' must be one of"),
+    (dict(trainable=['pegs'], frozen_stages=2), "'pegs' is in the name of no parameter"),
+    (dict(trainable=[''], frozen_stages=2), "'' is in the name of no")])
+@pytest.mark.parametrize('name', BUILD)
+def test_wrong_options(name, options, message):
+    with pytest.raises(ValueError, match=message):
+        BUILD[name](**options)

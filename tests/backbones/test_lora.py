@@ -1,0 +1,141 @@
+"""Low-rank matrices beside frozen weights, by peft, which is no requirement of the tests."""
+from __future__ import annotations
+
+import sys
+
+import pytest
+import torch
+from mmengine.runner.checkpoint import _load_checkpoint_to_model, get_state_dict
+from tinybackbones import BUILD, STAGES, images, randomized, total, with_gradients
+
+from mmposenc.attention import ConvProjectionAttention, MultiheadAttention
+from mmposenc.attention.linear import Linear, QVLinear, some_channels
+from mmposenc.backbones import load_pretrained
+
+
+def with_lora(name, **options):
+    pytest.importorskip('peft', reason='needs peft and what it needs: pip install peft',
+                        exc_type=ImportError)
+    lora = dict(dict(r=2, lora_alpha=6), **options.pop('lora', {}))
+    return BUILD[name](**{**dict(frozen_stages=STAGES[name], lora=lora), **options}).train()
+
+
+def step(model):
+    """One step of gradient descent from the same gradients; what is trained."""
+    total(model(images())).backward()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.grad is not None:
+                parameter -= 0.5 * parameter.grad.sign()
+                parameter.grad = None
+
+
+@pytest.mark.parametrize('name', BUILD)
+def test_nothing_changes_until_it_is_trained_and_nothing_else_is(name):
+    plain = randomized(BUILD[name]()).eval()
+    model = with_lora(name)
+    load_pretrained(model, plain.state_dict())
+    before = {key: value.clone() for key, value in plain.state_dict().items()}
+    outs = model(images())
+    for out, expected in zip(outs, plain(images()), strict=True):
+        torch.testing.assert_close(out, expected, atol=1e-5, rtol=1e-5)
+    total(outs).backward()
+    assert {key for key, p in model.named_parameters() if p.requires_grad} == {
+        key for key, _ in model.named_parameters() if '.lora_' in key}
+    assert with_gradients(model) == {key for key, _ in model.named_parameters() if 'lora_B' in key}
+    step(model)
+    state = model.state_dict()
+    assert [key for key in state if '.lora_' not in key] == list(before)
+    for key, value in before.items():
+        torch.testing.assert_close(state[key], value, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize('name', BUILD)
+@pytest.mark.parametrize('options', [
+    {}, dict(pos_encoding=dict(type='PEG', apply_to='qk'), positions=(-1,)),
+    dict(lora=dict(target=['mlp.fc1', 'mlp.fc2', 'proj'])),
+    dict(conv_projection=(0, 1)), dict(qkv_bias='qv')], ids=str)
+def test_it_takes_effect_wherever_the_weights_do(name, options):
+    """The model computes what one with the merged weights computes: in every path."""
+    if name != 'vit' and set(options) & {'conv_projection', 'qkv_bias'}:
+        pytest.skip('of ViT')
+    if name == 'swin' and 'pos_encoding' in options:
+        pytest.skip('which Swin does not take')
+    model = randomized(with_lora(name, **options))
+    torch.nn.init.normal_(model.get_parameter(next(
+        key for key, _ in model.named_parameters() if 'lora_B' in key)))
+    step(model)
+    model.eval()
+    merged = BUILD[name](**{key: value for key, value in options.items() if key != 'lora'}).eval()
+    state = {key: value.clone() for key, value in model.state_dict().items()}
+    for key in [key for key in state if 'lora_A' in key]:
+        product = state.pop(key.replace('lora_A', 'lora_B')) @ state.pop(key)
+        state[key.replace('lora_A.default.', '')] += 3 * product  # alpha / r
+    merged.load_state_dict(state)
+    for out, expected in zip(model(images()), merged(images()), strict=True):
+        torch.testing.assert_close(out, expected, atol=1e-4 * float(expected.abs().max()), rtol=0)
+
+
+def test_a_checkpoint_loads_and_merges_back():
+    from mmposenc.backbones.lora import merge_lora
+    model = randomized(with_lora('vit'))
+    step(model)
+    model.eval()
+    saved = get_state_dict(model)  # what mmengine's runner saves
+    again = with_lora('vit').eval()
+    _load_checkpoint_to_model(again, saved, strict=True)
+    plain = BUILD['vit']().eval()
+    merge_lora(again)
+    assert again.state_dict().keys() == plain.state_dict().keys()
+    plain.load_state_dict(again.state_dict())
+    for out, one, other in zip(model(images()), again(images()), plain(images()), strict=True):
+        torch.testing.assert_close(one, out, atol=1e-4 * float(out.abs().max()), rtol=0)
+        torch.testing.assert_close(other, one, rtol=0, atol=0)
+
+
+def test_beside_bfloat16_matrices_and_in_frozen_blocks_alone():
+    model = with_lora('vit', frozen_stages=2, frozen_dtype='bfloat16', lora=dict(lora_dropout=0.5))
+    found = {key for key, _ in model.named_parameters() if '.lora_' in key}
+    assert {key[:9] for key in found} == {'blocks.0.', 'blocks.1.'}
+    assert all(model.get_parameter(key).dtype == torch.float32 for key in found)
+    assert model.state_dict()['blocks.0.attn.qkv.weight'].dtype == torch.bfloat16
+    dropout = [m for key, m in model.named_modules() if key.endswith('lora_dropout.default')]
+    assert all(m.training for m in dropout) and not model.blocks[0].drop_path.training
+    total(model(images())).backward()
+    assert with_gradients(model) >= {key for key in found if 'lora_B' in key}
+    assert 'blocks.3.mlp.fc1.weight' in with_gradients(model)
+
+
+@pytest.mark.parametrize('layer', [Linear(4, 12), QVLinear(4), Linear(4, 12, bias=False)], ids=str)
+def test_some_channels_of_a_layer_and_of_one_that_is_wrapped(layer):
+    for parameter in layer.parameters():
+        torch.nn.init.normal_(parameter)
+    x = torch.randn(2, 3, 4)
+    for rows in (slice(4), slice(4, 12), slice(8, None)):
+        for each in (layer, torch.nn.Sequential(layer)):
+            torch.testing.assert_close(some_channels(each, x, rows), layer(x)[..., rows])
+
+
+@pytest.mark.parametrize('kind', [MultiheadAttention, ConvProjectionAttention])
+def test_attention_calls_a_wrapped_projection(kind):
+    """Whatever wraps it: its own result counts, not the weight inside."""
+    torch.manual_seed(0)
+    attention = kind(8, 2)
+    x, other = torch.randn(1, 6, 8), torch.randn(1, 6, 8)
+    options = dict(x_qk=other) if kind is MultiheadAttention else {}
+    expected = attention(x, (2, 3), **options)
+    attention.qkv = torch.nn.Sequential(attention.qkv)
+    torch.testing.assert_close(attention(x, (2, 3), **options), expected)
+
+
+def test_without_peft_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, 'peft', None)
+    with pytest.raises(ImportError, match=r'lora=\.\.\. needs peft .*pip install peft'):
+        BUILD['vit'](frozen_stages=4, lora=dict(r=2))
+
+
+def test_wrong_options():
+    with pytest.raises(ValueError, match='lora=.* with frozen_stages=-1: nothing is frozen'):
+        BUILD['vit'](lora=dict(r=2))
+    with pytest.raises(ValueError, match=r"lora.target=\('attn.kqv',\): no linear layer"):
+        with_lora('vit', lora=dict(target=['attn.kqv']))

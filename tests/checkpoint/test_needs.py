@@ -1,0 +1,50 @@
+"""What a model must be built with, told by the shapes of converted weights."""
+import pytest
+import torch
+
+from mmposenc.backbones import ViT
+from mmposenc.backbones.vit_archs import ARCHS
+from mmposenc.checkpoint import needed_options
+
+KINDS = ('dinov2', 'deit3', 'siglip', 'clip')
+
+
+def needs(*args, **kwargs) -> list[str]:
+    """Of a model's own weights, without the prefix."""
+    with torch.device('meta'):
+        state = ViT(*args, **kwargs).state_dict()
+    return [option.removeprefix('model.backbone.') for option in needed_options(
+        {f'backbone.{name}': value for name, value in state.items()})]
+
+
+@pytest.mark.parametrize('arch', [arch for arch in ARCHS if arch.startswith(KINDS)])
+def test_the_arch_is_told(arch) -> None:
+    assert needs(arch) == [f'arch={arch}']
+    patch = ARCHS[arch].get('patch_size', 16)
+    assert needs(arch, img_size=25 * patch) == [f'arch={arch}', f'img_size={25 * patch}']
+
+
+def test_another_patch_than_the_archs() -> None:
+    assert needs('clip-base', patch_size=32) == ['arch=clip-base', 'patch_size=32']
+
+
+@pytest.mark.parametrize('arch', ['tiny', 'small', 'base', 'large'])
+def test_deits_archs_need_nothing(arch) -> None:
+    learned = dict(type='LearnedPositionEmbedding')
+    assert needs(arch, pos_encoding=learned) == []
+    assert needs(arch, pos_encoding=learned, distilled=True) == []
+
+
+def test_options_where_no_arch_fits() -> None:
+    learned = dict(type='LearnedPositionEmbedding')
+    sizes = dict(embed_dims=24, num_layers=2, num_heads=3, pos_encoding=learned)
+    assert needs(**sizes) == []
+    assert needs(**sizes, pre_norm=True, register_tokens=3, mlp='swiglu', mlp_hidden_dims=40,
+                 layer_scale_init_value=1.0, pool=None, class_token=True) == [
+        'pre_norm=True', 'register_tokens=3', 'layer_scale_init_value=1e-6', 'mlp=swiglu',
+        'mlp_hidden_dims=40']
+    assert needs(**sizes, mlp_ratio=2, qkv_bias='qv', pool='gap') == [
+        'mlp_hidden_dims=48', 'qkv_bias=qv', "pool='gap'"]
+    # A DINOv2 at patch 16, or a DeiT III with a row for its class token, are no arch.
+    assert needs('dinov2-small', patch_size=16, img_size=224) == [
+        'layer_scale_init_value=1e-6']

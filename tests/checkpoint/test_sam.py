@@ -1,0 +1,160 @@
+"""SAM's and ViTDet's weights under every name that they go by."""
+from __future__ import annotations
+
+# Before timm: it provides torchvision's operators where they are not compiled.
+import mmposenc  # noqa: F401
+
+# isort: split
+import pytest
+import torch
+from timm.models.vision_transformer import VisionTransformer
+from timm.models.vision_transformer_sam import VisionTransformerSAM
+from torch import nn
+
+from mmposenc.backbones import ViT, load_pretrained
+from mmposenc.checkpoint import (
+    convert,
+    convert_back,
+    convert_with_report,
+    needed_options,
+    recognise,
+)
+
+SMALL = dict(patch_size=4, embed_dims=16, num_layers=2, num_heads=2, img_size=28, pool=None,
+             final_norm=False, window_size=3, global_blocks=(1,), mask_window_padding=False,
+             pos_encoding=dict(type='mmposenc.LearnedPositionEmbedding'),
+             rel_pos_encoding=dict(type='mmposenc.DecomposedRPE'))
+#: Of SAM's decoders, in its release and in Hugging Face's.
+DECODERS = ('prompt_encoder.pe_layer.positional_encoding_gaussian_matrix',
+            'mask_decoder.mask_tokens.weight', 'mask_decoder.transformer.norm_final_attn.weight')
+HF_DECODERS = ('shared_image_embedding.positional_embedding', 'prompt_encoder.no_mask_embed.weight',
+               'mask_decoder.mask_tokens.weight')
+DETECTRON2 = ('backbone.simfp_2.0.weight', 'backbone.simfp_2.4.norm.weight',
+              'proposal_generator.rpn_head.conv.conv0.weight', 'roi_heads.box_head.fc1.weight')
+MMDET = ('neck.fpn1.0.weight', 'rpn_head.rpn_conv.0.conv.weight')
+
+
+def timms() -> dict[str, torch.Tensor]:
+    model = VisionTransformerSAM(
+        img_size=28, patch_size=4, embed_dim=16, depth=2, num_heads=2, num_classes=0,
+        use_rel_pos=True, window_size=3, global_attn_indexes=(1,), neck_chans=6)
+    torch.manual_seed(0)
+    for parameter in model.parameters():
+        nn.init.normal_(parameter)
+    return model.state_dict()
+
+
+def official(name: str) -> str:
+    return 'image_encoder.' + name.replace('.mlp.fc', '.mlp.lin')
+
+
+def hugging_face(name: str) -> str:
+    for old, new in (('patch_embed.proj', 'patch_embed.projection'), ('blocks.', 'layers.'),
+                     ('.norm', '.layer_norm'), ('.mlp.fc', '.mlp.lin'), ('neck.0', 'neck.conv1'),
+                     ('neck.1', 'neck.layer_norm1'), ('neck.2', 'neck.conv2'),
+                     ('neck.3', 'neck.layer_norm2')):
+        name = name.replace(old, new)
+    return f'vision_encoder.{name}'
+
+
+#: How names come from timm's, and what else such a file has.
+KINDS = {
+    'timm': (str, ()),
+    'official': (official, DECODERS),
+    'official, its encoder alone': (lambda name: official(name).removeprefix('image_encoder.'), ()),
+    'hugging face': (hugging_face, HF_DECODERS),
+    'detectron2': (lambda name: f'backbone.net.{name}', DETECTRON2),
+    'mmdet': (lambda name: f'backbone.{name}', MMDET),
+}
+
+
+@pytest.mark.parametrize('kind', KINDS)
+def test_every_name_leads_to_the_same_weights(kind) -> None:
+    rename, others = KINDS[kind]
+    state = timms()
+    expected = convert(state, 'sam')
+    assert len(expected) == len(state)
+    file = {rename(name): value for name, value in state.items()}
+    file |= {name: torch.ones(1) for name in others}
+    assert recognise(file) == 'sam'
+    found = convert_with_report(file, 'sam')
+    assert set(found.dropped) == set(others)
+    assert set(found.dropped.values()) <= {'no part of the image encoder, which alone has a place '
+                                           'here'}
+    assert set(found.state_dict) == set(expected)
+    assert all(torch.equal(value, expected[name]) for name, value in found.state_dict.items())
+    model = ViT(**SMALL, neck_channels=6)
+    load_pretrained(model, {'model': file})
+    assert all(torch.equal(value, expected[f'backbone.{name}'])
+               for name, value in model.state_dict().items())
+
+
+def test_tables_of_vitdet() -> None:
+    """An entry of the class token that pretraining had, and which nothing reads, comes first."""
+    state = timms()
+    cells = torch.randn(1, 16, 16)
+    state = {f'backbone.net.{name}': value for name, value in state.items()
+             if not name.startswith('neck.')}
+    state['backbone.net.pos_embed'] = torch.cat((torch.randn(1, 1, 16), cells), 1)
+    table = dict(type='mmposenc.LearnedPositionEmbedding', grid_shape=(4, 4))
+    model = ViT(**{**SMALL, 'pos_encoding': table})
+    load_pretrained(model, state)
+    assert torch.equal(model.pos_encodings.encodings(-1)[0].pos_embed, cells)
+
+
+def test_another_size_and_no_neck() -> None:
+    """Tables are resized to the model's grid; a neck that the model has not is left out."""
+    model = ViT(**{**SMALL, 'img_size': (16, 40)})
+    load_pretrained(model, timms())
+    state = timms()
+    for block, (rows, cols) in ((0, (5, 5)), (1, (7, 19))):
+        for axis, length in (('h', rows), ('w', cols)):
+            table = state[f'blocks.{block}.attn.rel_pos_{axis}']
+            expected = nn.functional.interpolate(table.T[None], length, mode='linear')[0].T
+            encoding = model.blocks[block].attn.rel_pos_encoding
+            got = encoding.row_table if axis == 'h' else encoding.col_table
+            torch.testing.assert_close(got, expected)
+    assert model.pos_encodings.encodings(-1)[0].pos_embed.shape == (1, 40, 16)
+
+
+def test_vitdet_starts_from_a_plain_transformer() -> None:
+    """MAE's files: relative positions are new, the class token and the last norm are left out."""
+    plain = VisionTransformer(img_size=16, patch_size=4, embed_dim=16, depth=2, num_heads=2,
+                              num_classes=0)
+    table = dict(type='mmposenc.LearnedPositionEmbedding', grid_shape=(4, 4))
+    model = ViT(**{**SMALL, 'pos_encoding': table})
+    load_pretrained(model, plain.state_dict())
+    assert torch.equal(model.blocks[1].mlp.fc2.weight, plain.blocks[1].mlp.fc2.weight)
+    assert torch.equal(model.pos_encodings.encodings(-1)[0].pos_embed, plain.pos_embed[:, 1:])
+    assert not model.blocks[1].attn.rel_pos_encoding.row_table.any()
+
+
+def test_needs_and_back() -> None:
+    ours = convert(timms(), 'sam')
+    needs = needed_options(ours)
+    assert {'model.backbone.patch_size=4', 'model.backbone.img_size=28'} <= set(needs)
+    assert {'model.backbone.window_size=3', 'model.backbone.global_blocks=1,',
+            'model.backbone.rel_pos_encoding.type=mmposenc.DecomposedRPE',
+            'model.backbone.mask_window_padding=False', 'model.backbone.final_norm=False',
+            'model.backbone.neck_channels=6', 'model.backbone.pool=None'} <= set(needs)
+    assert 'model.backbone.pool=\'gap\'' not in needs
+    assert set(convert_back(ours).state_dict) == set(timms())
+    table = 'backbone.pos_encodings.at.before.0.pos_embed'
+    with pytest.raises(ValueError, match='pos_embed has 45 cells; a square number is required'):
+        convert_back({**ours, table: torch.ones(1, 45, 16)})
+
+
+@pytest.mark.parametrize(('arch', 'options', 'expected'), [
+    ('sam-base', {}, ['arch=sam-base']), ('vitdet-large', {}, ['arch=vitdet-large']),
+    ('sam-huge', dict(img_size=512, neck_channels=256),
+     ['arch=sam-huge', 'img_size=512', 'neck_channels=256'])])
+def test_archs_are_told_by_shapes(arch, options, expected) -> None:
+    with torch.device('meta'):
+        state = ViT(arch, **options).state_dict()
+    assert needed_options({f'backbone.{name}': value for name, value in state.items()}) == [
+        f'model.backbone.{option}' for option in expected]
+
+
+def test_what_has_no_place_is_named() -> None:
+    with pytest.raises(ValueError, match="'sam' has no rule for 1 of .*blocks.0.attn.rel_pos_d"):
+        convert({**timms(), 'blocks.0.attn.rel_pos_d': torch.ones(1)}, 'sam')

@@ -1,0 +1,140 @@
+"""Encodings added to a trained model: at first they change nothing, and they train from there."""
+from __future__ import annotations
+
+import examples
+import pytest
+import torch
+
+from mmposenc.attention import MultiheadAttention
+from mmposenc.backbones import PVT, DeiT, Swin, checkpoints
+from mmposenc.backbones.checkpoints import load_pretrained
+from mmposenc.encodings import IRPE, PEG, TokenEncoding, build_encoding
+
+GRID, PREFIX, DIMS = (4, 5), 2, 16
+#: Rotations by fixed angles.
+NO_ZEROS = [name for name in examples.RELATIVE if name == 'CombinedRPE of masks'
+            or name.startswith('RotaryEmbedding2D') and 'mixed' not in name]
+
+
+def attention(cfg):
+    return MultiheadAttention(DIMS, 2, rel_pos_encoding=cfg, num_prefix_tokens=PREFIX,
+                              grid_shape=GRID).double()
+
+
+@pytest.mark.parametrize('name', [name for name in examples.RELATIVE if name not in NO_ZEROS])
+def test_attention_is_what_it_was_and_the_encoding_trains(name):
+    torch.manual_seed(0)
+    cfg = examples.RELATIVE[name] if isinstance(name, str) else name
+    with_it = attention(dict(cfg, zero_init=True))
+    without = attention(None)
+    without.load_state_dict({key: value for key, value in with_it.state_dict().items()
+                             if 'rel_pos_encoding' not in key})
+    x = torch.randn(2, PREFIX + 20, DIMS, dtype=torch.float64)
+    expected, out = without(x, GRID), with_it(x, GRID)
+    torch.testing.assert_close(out, expected, atol=1e-12, rtol=0)
+    (out * torch.randn_like(out)).sum().backward()
+    encoding = with_it.rel_pos_encoding
+    with torch.no_grad():
+        for parameter in encoding.parameters():
+            parameter -= parameter.grad
+    assert (with_it(x, GRID) - expected).abs().max() > 1e-4
+
+
+@pytest.mark.parametrize('cfg', [
+    dict(type='PEG'), dict(type='PEG', conv='separable'), dict(type='PEG', conv='dense'),
+    dict(type='PEG', num_layers=2, kernel_size=5), dict(type='PEG', bias=False),
+    dict(type='LearnedPositionEmbedding')], ids=str)
+@pytest.mark.parametrize('masked', [False, True])
+def test_tokens_are_what_they_were_and_the_encoding_trains(cfg, masked):
+    torch.manual_seed(0)
+    encoding = build_encoding(dict(cfg, zero_init=True), TokenEncoding, 'pos_encoding',
+                              embed_dims=DIMS, grid_shape=GRID).double()
+    x = torch.randn(2, PREFIX + 20, DIMS, dtype=torch.float64)
+    mask = torch.zeros(2, *GRID, dtype=torch.bool)
+    mask[1, 3] = mask[1, :, 4] = True
+    out = encoding(x, GRID, num_prefix_tokens=PREFIX, padding_mask=mask if masked else None)
+    torch.testing.assert_close(out, x, rtol=0, atol=0)
+    (out * torch.randn_like(out)).sum().backward()
+    with torch.no_grad():
+        for parameter in encoding.parameters():
+            parameter -= parameter.grad
+    assert (encoding(x, GRID, num_prefix_tokens=PREFIX) - x).abs().max() > 1e-2
+
+
+def test_without_it_they_start_as_their_papers_say():
+    build = dict(contract=TokenEncoding, argument='pos_encoding', embed_dims=4)
+    assert build_encoding(dict(type='PEG', zero_init=False), **build).proj[0].weight.abs().sum() > 0
+    assert not any(parameter.any() for parameter in IRPE(8, 2).parameters())
+
+
+@pytest.mark.parametrize('cfg, message', [
+    (dict(type='PEG', norm_act=True), "norm_act=True, or frozen=True: a PEG that starts"),
+    (dict(type='PEG', padding='none'), "padding='none'"), (dict(type='PEG', frozen=True), 'frozen'),
+    (dict(type='SinCosPositionEncoding'), 'SinCosPositionEncoding has no weights with which'),
+    (dict(type='ContextPool'), 'ContextPool has no weights')], ids=str)
+def test_what_cannot_start_so(cfg, message):
+    with pytest.raises(ValueError, match=message):
+        build_encoding(dict(cfg, zero_init=True), TokenEncoding, 'pos_encoding', embed_dims=8)
+
+
+def test_timms_network_of_offsets_and_one_that_cannot():
+    test_attention_is_what_it_was_and_the_encoding_trains(
+        dict(type='LogSpacedCPB', mode='cr', prefix_bias=False))
+    with pytest.raises(ValueError, match='LogSpacedCPB with prefix_bias=False and prefix tok'):
+        attention(dict(type='LogSpacedCPB', prefix_bias=False, zero_init=True))
+
+
+@pytest.mark.parametrize('name', NO_ZEROS)
+def test_rotations_cannot(name):
+    with pytest.raises(ValueError, match='RotaryEmbedding2D has no weights with which it changes'):
+        attention(dict(examples.RELATIVE[name], zero_init=True))
+
+
+BACKBONES = {
+    'deit': lambda **o: DeiT(embed_dims=16, num_layers=2, num_heads=2, patch_size=8, img_size=32,
+                             **o),
+    'pvt': lambda **o: PVT(embed_dims=(8, 16), num_layers=(1, 2), num_heads=(1, 2),
+                           sr_ratios=(4, 2), mlp_ratios=(2, 2), patch_sizes=(4, 2),
+                           out_indices=(0, 1), img_size=32, **o),
+    'swin': lambda **o: Swin(embed_dims=16, num_layers=(1, 2), num_heads=(2, 2), window_size=4,
+                             img_size=32, **o)}
+
+
+@pytest.mark.parametrize('options', [
+    dict(pos_encoding=dict(type='PEG', zero_init=True)),
+    dict(rel_pos_encoding=dict(type='IRPE', rpe_on='qkv')),
+    dict(rel_pos_encoding=dict(type='ShawRPE', zero_init=True), rel_pos_sharing='stage')], ids=str)
+@pytest.mark.parametrize('name', BACKBONES)
+def test_a_file_without_the_encoding_loads_and_says_so(name, options, monkeypatch):
+    plain = BACKBONES[name]().eval()
+    for parameter in plain.parameters():
+        torch.nn.init.normal_(parameter, std=0.2)
+    if name == 'swin' and 'rel_pos_sharing' in options:
+        options = {**options, 'rel_pos_sharing': 'layer'}  # the biases of the file are a layer's
+    model = BACKBONES[name](**options).eval()
+    said = []
+    monkeypatch.setattr(checkpoints, 'print_log', lambda text, _: said.append(text))
+    load_pretrained(model, plain.state_dict(), name='file.pth')
+    assert any('file.pth was trained without' in text for text in said)
+    x = torch.randn(2, 3, 32, 48)
+    for out, expected in zip(model(x), plain(x), strict=True):
+        torch.testing.assert_close(out, expected, atol=1e-5, rtol=1e-5)
+
+
+def test_anything_else_that_is_missing_is_still_an_error():
+    model = BACKBONES['deit'](pos_encoding=dict(type='PEG'))
+    state = BACKBONES['deit']().state_dict()
+    del state['blocks.1.norm1.bias']
+    with pytest.raises(ValueError, match=r'missing: blocks\.1\.norm1\.bias'):
+        load_pretrained(model, state)
+    half = BACKBONES['deit'](pos_encoding=dict(type='PEG', conv='separable')).state_dict()
+    del half['pos_encodings.at.after0.0.proj.1.weight']
+    with pytest.raises(ValueError, match=r'missing: pos_encodings\.at\.after0\.0\.proj\.1\.weight'):
+        load_pretrained(BACKBONES['deit'](pos_encoding=dict(type='PEG', conv='separable')), half)
+
+
+def test_a_peg_of_ones_own_too():
+    peg = PEG(4)
+    peg.start_at_zero()
+    x = torch.randn(1, 6, 4)
+    torch.testing.assert_close(peg(x, (2, 3)), x, rtol=0, atol=0)

@@ -1,0 +1,272 @@
+"""Features of a frozen backbone that are kept in a folder."""
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from mmengine.config import Config, ConfigDict
+from torch import nn
+
+from mmposenc.backbones import PVT, DeiT
+from mmposenc.engine.feature_cache import CachedFeatures, FeatureCacheHook, use_feature_cache
+from mmposenc.engine.feature_store import FeatureStore, hash_tensors, hash_weights
+from mmposenc.image_sizes import set_img_shapes
+
+A, B, C = (digit * 64 for digit in 'abc')
+
+
+def features(seed: int = 0) -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randn(3, 4, 5, generator=generator).bfloat16() for _ in range(2)]
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob('*') if path.is_file())
+
+
+def test_what_is_written_is_read(tmp_path) -> None:
+    store = FeatureStore(tmp_path, 10 ** 6)
+    assert store.read(A, B) is None
+    store.write(A, B, [each.float() for each in features()])
+    for fresh in (store, FeatureStore(tmp_path, 10 ** 6)):
+        found = fresh.read(A, B)
+        assert len(found) == 2 and all(map(torch.equal, found, features()))
+        assert fresh.read(A, C) is None and fresh.read(C, B) is None
+    assert store.counts == {'read': 1, 'damaged': 0, 'written': 1, 'no room': 0}
+    assert len(files(tmp_path)) == 1  # nothing half written lies about
+
+
+def flip(data: bytes, at: int) -> bytes:
+    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1:]
+
+
+@pytest.mark.parametrize('damage', [
+    lambda data: flip(data, -3), lambda data: flip(data, 200), lambda data: flip(data, 2),
+    lambda data: data[:-1], lambda data: data[:20], lambda data: b'', lambda data: data + b'0',
+    lambda data: b'PK' + data[2:]])
+def test_a_damaged_file_is_none_and_is_written_anew(tmp_path, damage) -> None:
+    store = FeatureStore(tmp_path, 10 ** 6)
+    store.write(A, B, features())
+    path, = files(tmp_path)
+    path.write_bytes(damage(path.read_bytes()))
+    assert store.read(A, B) is None and store.counts['damaged'] == 1
+    store.write(A, B, features())
+    assert all(map(torch.equal, store.read(A, B), features()))
+    assert files(tmp_path) == [path]
+
+
+@pytest.mark.parametrize('own', [(A, C), (C, B)])
+def test_a_file_of_another_image_or_other_weights_is_none(tmp_path, own) -> None:
+    store = FeatureStore(tmp_path, 10 ** 6)
+    store.write(*own, features())
+    target = store.path(A, B)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    store.path(*own).rename(target)
+    assert store.read(A, B) is None
+
+
+def test_the_folder_does_not_grow_beyond_its_limit(tmp_path) -> None:
+    store = FeatureStore(tmp_path, 5000)
+    for number in range(10):
+        store.write(A, f'{number}' * 64, features())
+    assert sum(path.stat().st_size for path in files(tmp_path)) <= 5000
+    written = store.counts['written']
+    assert written >= 2 and store.counts['no room'] == 10 - written
+    # Those of another run, or of other weights, count too.
+    full = FeatureStore(tmp_path, 5000)
+    full.write(C, B, features())
+    assert full.counts['no room'] == 1
+
+
+@pytest.mark.parametrize('limit', [0, -1])
+def test_a_limit_is_positive(tmp_path, limit) -> None:
+    with pytest.raises(ValueError, match=f'max_bytes={limit} must be positive'):
+        FeatureStore(tmp_path, limit)
+
+
+def test_a_folder_is_no_file(tmp_path) -> None:
+    (tmp_path / 'file').write_text('')
+    with pytest.raises(ValueError, match='is a file; name a folder'):
+        FeatureStore(tmp_path / 'file', 1)
+
+
+def test_hashes_are_of_values_types_shapes_and_names() -> None:
+    x = torch.arange(6.).view(2, 3)
+    other = [x + 1, x.double(), x.view(3, 2), x.t(), torch.cat([x, x])]
+    assert len({hash_tensors([each]) for each in [x, *other]}) == 6
+    assert hash_tensors([x]) == hash_tensors([x.clone()])
+    assert hash_tensors([x.t()]) == hash_tensors([x.t().contiguous()])  # whatever the strides
+    states = [{'a': x, 'b': x + 1}, {'a': x + 1, 'b': x}, {'a': x}, {'b': x}]
+    assert len({hash_weights(each) for each in states}) == 4
+    assert hash_weights({'a': x, 'b': x + 1}) == hash_weights({'b': x + 1, 'a': x})
+    assert hash_weights(states[0]) != hash_weights(states[0], 'out_indices')
+
+
+def frozen(**options) -> DeiT:
+    torch.manual_seed(0)
+    model = DeiT(embed_dims=16, num_layers=2, num_heads=2, patch_size=4, img_size=16,
+                 out_indices=(0, 1), final_norm=False, frozen_stages=2, mask_padding=True,
+                 pos_encoding=dict(type='mmposenc.LearnedPositionEmbedding'), **options)
+    with torch.no_grad():
+        for value in model.parameters():
+            value.normal_(0, 0.5)
+    return model.train()
+
+
+def batch(*shapes: tuple[int, int], full: tuple[int, int], junk: float = 9.) -> torch.Tensor:
+    """Images in a batch with junk in the padding."""
+    torch.manual_seed(1)
+    x = torch.full((len(shapes), 3, *full), junk)
+    for image, (height, width) in zip(x, shapes, strict=True):
+        image[:, :height, :width] = torch.randn(3, height, width)
+    return set_img_shapes(x, shapes)
+
+
+def test_cached_features_are_those_of_the_backbone(tmp_path) -> None:
+    backbone, store = frozen(), FeatureStore(tmp_path, 10 ** 6)
+    # No image fills the batch: a divisor of sizes has padded all of it.
+    x = batch((14, 20), (24, 9), full=(28, 24))
+    expected = backbone(x)
+    cached = CachedFeatures(backbone, store)
+    first, second = cached(x), cached(x)
+    assert store.counts == {'read': 2, 'damaged': 0, 'written': 2, 'no room': 0}
+    for out, again, own in zip(first, second, expected, strict=True):
+        assert out.shape == own.shape == (2, 16, 7, 6) and out.dtype == own.dtype
+        assert torch.equal(out, again)
+        # bfloat16 has 8 bits; a mistake of padding or place would be of the span.
+        assert (out - own).abs().max() < 0.03 * own.abs().max()
+        assert torch.equal(out[0, :, 4:], torch.zeros_like(out[0, :, 4:]))
+        assert torch.equal(out == 0, own == 0)
+
+
+def test_an_image_is_found_in_any_batch(tmp_path) -> None:
+    backbone, store = frozen(), FeatureStore(tmp_path, 10 ** 6)
+    cached = CachedFeatures(backbone, store)
+    x = batch((14, 20), (24, 9), full=(24, 20))
+    outs = cached(x)
+    alone = cached(set_img_shapes(x[:1, :, :14, :20].clone(), [(14, 20)]))
+    again = cached(batch((14, 20), (24, 9), full=(24, 20), junk=-3.))
+    assert store.counts['written'] == 2 and store.counts['read'] == 3
+    for out, one, other in zip(outs, alone, again, strict=True):
+        assert torch.equal(out[:1, :, :4, :5], one) and torch.equal(out, other)
+
+
+def test_without_masks_padding_belongs_to_the_image(tmp_path) -> None:
+    backbone, store = frozen(), FeatureStore(tmp_path, 10 ** 6)
+    backbone.mask_padding = False
+    cached = CachedFeatures(backbone, store)
+    for junk in (0., 5.):
+        x = batch((14, 20), full=(24, 20), junk=junk)
+        for out, own in zip(cached(x), backbone(x), strict=True):
+            assert (out - own).abs().max() < 0.03 * own.abs().max()
+    assert store.counts['written'] == 2
+
+
+def test_other_weights_or_options_have_other_features(tmp_path) -> None:
+    store = FeatureStore(tmp_path, 10 ** 6)
+    first = CachedFeatures(frozen(), store, dict(out_indices=(0, 1), init_cfg=dict(a=1)))
+    same = CachedFeatures(frozen(), store, ConfigDict(out_indices=(0, 1), init_cfg=None))
+    assert first.weights == same.weights
+    assert first.weights != CachedFeatures(frozen(), store, dict(out_indices=(0,))).weights
+    other = frozen()
+    with torch.no_grad():
+        other.blocks[1].mlp.fc2.bias[3] += 1e-3
+    assert first.weights != CachedFeatures(other, store, dict(out_indices=(0, 1))).weights
+
+
+def test_a_backbone_that_trains_is_refused(tmp_path) -> None:
+    backbone = frozen()
+    backbone.frozen_stages = 1
+    backbone.requires_grad_(True).train()
+    with pytest.raises(ValueError, match=r'trains 12 of its parameters \(blocks.1.norm1.weight, '
+                       r'.*\.\.\.\).*frozen_stages'):
+        CachedFeatures(backbone, FeatureStore(tmp_path, 10 ** 6))
+
+
+def test_only_training_reads_and_the_backbone_comes_back(tmp_path) -> None:
+    model = nn.Module()
+    model.backbone = frozen()
+    hook = FeatureCacheHook(str(tmp_path))
+    x = batch((16, 16), full=(16, 16))
+    own = model.backbone(x)
+    hook.attach(model)
+    kept = model.backbone(x)
+    model.eval()
+    assert all(map(torch.equal, model.backbone(x), own))
+    assert not torch.equal(kept[0], own[0]) and hook.store.counts['written'] == 1
+    assert model.backbone.state_dict().keys() == frozen().state_dict().keys()
+    hook.detach(model.train())
+    assert all(map(torch.equal, model.backbone(x), own))
+
+
+def test_a_pyramid_is_kept_too(tmp_path) -> None:
+    torch.manual_seed(0)
+    backbone = PVT(embed_dims=(8, 8), num_layers=(1, 1), num_heads=(1, 1), mlp_ratios=(1, 1),
+                   sr_ratios=(2, 1), patch_sizes=(4, 2), pos_encoding=dict(type='mmposenc.PEG'),
+                   out_indices=(0, 1), mask_padding=True).requires_grad_(False).train()
+    x = batch((17, 26), (23, 11), full=(32, 32))
+    cached = CachedFeatures(backbone, FeatureStore(tmp_path, 10 ** 6))
+    expected = [own.clone() for own in backbone.eval()(x)]
+    for out, own in zip(cached_in_training(cached, x), expected, strict=True):
+        assert out.shape == own.shape
+        assert (out - own).abs().max() < 0.03 * own.abs().max()
+
+
+def cached_in_training(cached: CachedFeatures, x: torch.Tensor) -> tuple:
+    cached.backbone.train()
+    return cached(x)
+
+
+def test_views_are_few_and_always_the_same() -> None:
+    from mmengine.dataset import BaseDataset
+
+    from mmposenc.datasets import FewViews
+    data = BaseDataset(lazy_init=True, data_prefix={}, serialize_data=False)
+    data.load_data_list = lambda: [{'i': i} for i in range(5)]
+    data.full_init()
+    data.pipeline = lambda info: (info['i'], random.random(), np.random.rand(),
+                                  torch.rand(1).item())
+    views = FewViews(data, views=3)
+    known = {(i, v): views.view(i, v) for i in range(5) for v in range(3)}
+    assert len(set(known.values())) == 15
+    for seed in range(40):  # whatever was drawn before
+        np.random.seed(seed)
+        assert views[seed % 5] in [known[seed % 5, v] for v in range(3)]
+    np.random.seed(0)
+    drawn = {views[0] for seed in range(40) if np.random.seed(seed) is None}
+    assert drawn == {known[0, v] for v in range(3)}
+    assert FewViews(data, views=3, seed=1).view(0, 0) != known[0, 0]
+    with pytest.raises(ValueError, match='views=0 must be at least 1'):
+        FewViews(data, views=0)
+
+
+def test_the_config_gets_a_hook_and_few_views() -> None:
+    def config(**hook):
+        return Config(dict(
+            train_dataloader=dict(dataset=dict(type='RepeatDataset', times=3, dataset=dict(
+                type='Inner'))), custom_hooks=[dict(type='EMAHook'), *([hook] if hook else [])]))
+    cfg = config()
+    use_feature_cache(cfg)
+    assert cfg.to_dict() == config().to_dict()
+    use_feature_cache(cfg, 'here')
+    use_feature_cache(cfg, 'there')  # once is enough
+    assert cfg.custom_hooks == [dict(type='EMAHook'), dict(type='mmposenc.FeatureCacheHook',
+                                                          folder='there')]
+    assert cfg.train_dataloader.dataset == dict(
+        type='RepeatDataset', times=3,
+        dataset=dict(type='mmposenc.FewViews', views=4, dataset=dict(type='Inner')))
+    cfg = config(type='mmposenc.FeatureCacheHook', views=2)
+    use_feature_cache(cfg)
+    assert cfg.train_dataloader.dataset.dataset.views == 2
+
+
+def test_a_model_without_a_backbone(tmp_path) -> None:
+    with pytest.raises(ValueError, match='Linear has no backbone'):
+        FeatureCacheHook(str(tmp_path)).before_train(SimpleNamespace(
+            model=nn.Linear(1, 1), cfg={}))
+    with pytest.raises(ValueError, match='views=0 must be at least 1'):
+        FeatureCacheHook(str(tmp_path), views=0)

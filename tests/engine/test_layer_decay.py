@@ -1,0 +1,172 @@
+"""Layer-wise learning rates, in models of all three packages."""
+from __future__ import annotations
+
+import examples
+import optimizer_checks
+import pytest
+import tinymodels
+from mmengine.optim import build_optim_wrapper
+from mmpretrain.registry import MODELS
+from torch import nn
+
+from mmposenc.backbones import PVT, DeiT, Swin
+from mmposenc.encodings import position_tables
+from mmposenc.engine import load_config
+from mmposenc.engine.layer_decay import layer_scales
+
+OURS = 'mmposenc.LayerDecayOptimWrapperConstructor'
+BUILD = {
+    'deit': lambda **o: DeiT(embed_dims=24, num_layers=3, num_heads=2, patch_size=8, **o),
+    'pvt': lambda **o: PVT(embed_dims=(8, 16), num_layers=(1, 2), num_heads=(1, 2),
+                           sr_ratios=(4, 2), mlp_ratios=(2, 2), patch_sizes=(4, 2),
+                           out_indices=(0, 1), **o),
+    'swin': lambda **o: Swin(embed_dims=16, num_layers=(2, 2), num_heads=(2, 2), window_size=4,
+                             **o)}
+#: Powers of the rate by the beginning of a name; the first that fits.
+POWERS = {
+    'deit': [('cls_token', 4), ('patch_embed.', 4), ('pos_encodings.at.before.', 4),
+             ('rel_pos_encoding.', 3), ('blocks.0.', 3), ('pos_encodings.at.after0.', 3),
+             ('blocks.1.', 2), ('pos_encodings.at.after1.', 2), ('blocks.2.', 1),
+             ('pos_encodings.at.after2.', 1), ('norm.', 0)],
+    'pvt': [('stages.0.patch_embed.', 4), ('stages.0.pos_encodings.at.before.', 4),
+            ('stages.0.blocks.0.', 3), ('stages.0.pos_encodings.at.after0.', 3),
+            ('stages.0.rel_pos_encoding.', 3), ('stages.1.patch_embed.', 3),
+            ('stages.1.pos_encodings.at.before.', 3), ('stages.1.rel_pos_encoding.', 2),
+            ('stages.1.blocks.0.', 2), ('stages.1.pos_encodings.at.after0.', 2),
+            ('stages.1.blocks.1.', 1), ('stages.1.pos_encodings.at.after1.', 1)],
+    'swin': [('patch_embed.', 5), ('stages.0.pos_encodings.at.before.', 5),
+             ('rel_pos_encoding.', 4),
+             ('stages.0.blocks.0.', 4), ('stages.0.pos_encodings.at.after0.', 4),
+             ('stages.0.blocks.1.', 3), ('stages.0.pos_encodings.at.after1.', 3),
+             ('stages.0.downsample.', 3), ('stages.1.pos_encodings.at.before.', 3),
+             ('stages.0.rel_pos_encoding.', 4), ('stages.1.rel_pos_encoding.', 2),
+             ('stages.1.blocks.0.', 2), ('stages.1.pos_encodings.at.after0.', 2),
+             ('stages.1.blocks.1.', 1), ('stages.1.pos_encodings.at.after1.', 1),
+             ('norm', 0)]}
+
+
+def model_of(backbone: nn.Module) -> nn.Module:
+    return nn.ModuleDict(dict(backbone=backbone, head=nn.Linear(3, 2)))
+
+
+def groups(model: nn.Module, constructor: str, **paramwise) -> dict[str, tuple[float, float]]:
+    """Learning rate and weight decay of every parameter that is trained."""
+    wrapper = build_optim_wrapper(model, dict(
+        optimizer=dict(type='AdamW', lr=1e-2, weight_decay=0.1), constructor=constructor,
+        paramwise_cfg=paramwise))
+    by_id = {id(p): (group['lr'], group['weight_decay'])
+             for group in wrapper.optimizer.param_groups for p in group['params']}
+    return {name: by_id[id(p)] for name, p in model.named_parameters() if p.requires_grad}
+
+
+@pytest.mark.parametrize('name, sharing', [
+    *((name, sharing) for name in BUILD for sharing in ('layer', 'stage')), ('swin', 'all')])
+def test_every_part_has_the_rate_of_its_depth(name, sharing):
+    """With token encodings before the blocks and after every one, and relative ones."""
+    encodings, positions = [dict(type='PEG'), dict(type='ContextPool')], 'every'
+    if sharing == 'layer':
+        encodings, positions = [dict(type='LearnedPositionEmbedding')], (-1,)
+    options = dict(window_bias=False) if name == 'swin' else {}
+    model = model_of(BUILD[name](
+        pos_encoding=encodings, positions=positions, rel_pos_sharing=sharing,
+        rel_pos_encoding=dict(type='RelativePositionBias'), **options))
+    scales = layer_scales(model, 0.5)
+    assert scales.keys() == dict(model.named_parameters()).keys()
+    for parameter, scale in scales.items():
+        power = 0 if parameter.startswith('head') else next(
+            power for start, power in POWERS[name] if parameter.startswith(f'backbone.{start}'))
+        assert scale == 0.5 ** power, parameter
+
+
+@pytest.mark.parametrize('cfg', [*examples.RELATIVE.values(), *examples.TOKEN.values()], ids=str)
+def test_no_encoding_has_weight_decay_or_a_rate_of_no_layer(cfg):
+    """Tables of all encodings; what is a network of its own decays as networks do."""
+    relative = cfg in examples.RELATIVE.values()
+    model = model_of(DeiT(embed_dims=24, num_layers=2, num_heads=2, patch_size=8, img_size=32,
+                          **{'rel_pos_encoding' if relative else 'pos_encoding': cfg}))
+    found = groups(model, OURS, layer_decay_rate=0.5)
+    for name, (rate, decay) in found.items():
+        assert rate in (1e-2, 5e-3, 2.5e-3, 1.25e-3)
+        if 'rel_pos_encoding' in name or 'pos_encodings' in name:
+            assert rate != 1e-2
+        if name in position_tables(model) or name.endswith(('pos_embed', 'cls_token', 'bias')):
+            assert decay == 0
+    assert found['backbone.blocks.0.attn.qkv.weight'] == (2.5e-3, 0.1)
+    assert found['backbone.blocks.1.norm1.weight'] == (5e-3, 0.0)
+    assert found['head.weight'] == (1e-2, 0.1)
+
+
+@pytest.mark.parametrize('kind', ['mmpretrain.VisionTransformer', 'mmpretrain.BEiTViT',
+                                  'mmpretrain.SwinTransformer', 'mmposenc.DeiT', 'mmposenc.Swin'])
+def test_equal_to_mmpretrain(kind):
+    """Group by group, on its own backbones and on ours."""
+    plain = dict(embed_dims=24, num_layers=3, num_heads=2)
+    swin = kind.endswith(('SwinTransformer', '.Swin'))
+    ours = kind.startswith('mmposenc')
+    backbone = dict(type=kind)
+    if ours:
+        backbone.update(plain if not swin else dict(
+            embed_dims=8, num_layers=(1, 2), num_heads=(1, 2), window_size=4, pool='gap'))
+        if not swin:
+            backbone['pos_encoding'] = dict(type='mmposenc.LearnedPositionEmbedding')
+    else:
+        backbone['out_indices'] = (1,) if swin else (2,)
+        backbone['arch'] = (dict(embed_dims=8, depths=[1, 2], num_heads=[1, 2]) if swin
+                            else dict(plain, feedforward_channels=48))
+    model = MODELS.build(dict(type='mmpretrain.ImageClassifier', backbone=backbone,
+                              head=dict(type='mmpretrain.LinearClsHead', num_classes=4,
+                                        in_channels=16 if swin else 24)))
+    options = dict(layer_decay_rate=0.65, norm_decay_mult=0.0, bias_decay_mult=0.0,
+                   flat_decay_mult=0.0, custom_keys={
+                       '.cls_token': dict(decay_mult=0.0), '.pos_embed': dict(decay_mult=0.0),
+                       'relative_position_bias_table': dict(decay_mult=0.0)})
+    expected = groups(model, 'mmpretrain.LearningRateDecayOptimWrapperConstructor', **options)
+    found = groups(model, OURS, **options)
+    assert found.keys() == expected.keys() and len({rate for rate, _ in found.values()}) == 5
+    for name, (rate, decay) in found.items():
+        assert rate == pytest.approx(expected[name][0], rel=1e-12), name
+        assert decay == expected[name][1], name
+
+
+@pytest.mark.parametrize('path, blocks', [
+    ('detection/pvt/retinanet_pvt-t-peg_fpn_1x_coco.py', 4),
+    ('detection/mask_rcnn/mask-rcnn_swin-t_fpn_1x_coco.py', 4),
+    ('segmentation/upernet/upernet_swin-t_512x512_160k_ade20k.py', 4),
+    ('classification/cpvt/cpvt-ti_in1k.py', 4)])
+def test_in_configs_of_the_packages(path, blocks):
+    cfg = load_config(f'mmposenc::{path}')
+    cfg.optim_wrapper = dict(
+        optimizer=dict(type='AdamW', lr=1e-2, weight_decay=0.1), constructor=OURS,
+        paramwise_cfg=dict(layer_decay_rate=0.5, num_layers=blocks))
+    model = tinymodels.build(tinymodels.shrink(cfg), initialize=False)
+    optimizer = optimizer_checks.build_optimizer(model, cfg).optimizer
+    rates = {id(p): group['lr'] for group in optimizer.param_groups for p in group['params']}
+    for name, parameter in model.named_parameters():
+        outside = not name.startswith('backbone.')
+        assert (rates[id(parameter)] == 1e-2) >= outside
+        if 'patch_embed' in name and 'stages' not in name:
+            assert rates[id(parameter)] == 1e-2 * 0.5 ** (blocks + 1)
+    assert len(set(rates.values())) >= blocks + 1
+
+
+def test_what_the_user_says_stands_above_the_rule():
+    model = model_of(BUILD['deit'](pos_encoding=dict(type='LearnedPositionEmbedding')))
+    found = groups(model, OURS, layer_decay_rate=0.5, norm_decay_mult=1.0, custom_keys={
+        'pos_embed': dict(decay_mult=0.5, lr_mult=10.0)})
+    assert found['backbone.pos_encodings.at.before.0.pos_embed'] == (1e-2 * 10 / 16, 0.05)
+    assert found['backbone.blocks.0.norm1.weight'] == (1e-2 / 8, 0.1)
+    assert found['backbone.cls_token'] == (1e-2 / 16, 0.0)
+
+
+@pytest.mark.parametrize('paramwise, message', [
+    (dict(), 'layer_decay_rate=None must be'), (dict(layer_decay_rate=1.5), '=1.5 must be'),
+    (dict(layer_decay_rate='0.7'), "='0.7' must be"),
+    (dict(layer_decay_rate=0.7, num_layers=12), 'num_layers=12: backbone has 3 blocks')])
+def test_wrong_options(paramwise, message):
+    with pytest.raises(ValueError, match=message):
+        groups(model_of(BUILD['deit']()), OURS, **paramwise)
+
+
+def test_a_model_without_such_a_backbone():
+    with pytest.raises(ValueError, match='ModuleDict has no backbone with get_layer_depth'):
+        groups(nn.ModuleDict(dict(backbone=nn.Linear(2, 2))), OURS, layer_decay_rate=0.7)
