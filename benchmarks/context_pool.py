@@ -133,11 +133,11 @@ def linear(args: argparse.Namespace) -> None:
 
 def block(args: argparse.Namespace) -> None:
     """A ViT-B block on 14 x 14 tokens with and without ContextPool behind it."""
-    from mmposenc.backbones.deit import DeiTBlock
+    from mmposenc.backbones.vit_layers import ViTBlock
     from mmposenc.encodings import ContextPool
     torch.manual_seed(0)
     place = dict(device=args.device, dtype=getattr(torch, args.dtype))
-    part = DeiTBlock(768, 12, 4.0, num_prefix_tokens=1).eval().to(**place)
+    part = ViTBlock(768, 12, 3072, num_prefix_tokens=1).eval().to(**place)
     batch = 1 if args.tiny else 8
     x = torch.randn(batch, 197, 768, requires_grad=True, **place)
     runs = {'without': lambda: part(x, (14, 14))}

@@ -14,9 +14,10 @@ from typing import Any
 CLASSES: dict[str, dict[str, str]] = {
     'model': {
         'CPResNet': 'backbones.resnet',
-        'DeiT': 'backbones.deit',
+        'DeiT': 'backbones.vit',
         'PVT': 'backbones.pvt',
         'Swin': 'backbones.swin',
+        'ViT': 'backbones.vit',
         'DistillationHead': 'classifiers.distilled',
         'DistilledClassifier': 'classifiers.distilled',
         'TorchvisionClassifier': 'classifiers.teacher',

@@ -1,8 +1,9 @@
-"""Fetches the small data sets, or checks a local copy of a large one.
+"""Fetches the small data sets and pretrained weights, or checks a local copy of a large one.
 
     python tools/prepare_data.py trees [--out data/trees]
     python tools/prepare_data.py mnist5k [--out data/mnist5k]
     python tools/prepare_data.py nuclei [--out data/nuclei]
+    python tools/prepare_data.py pretrained [--out data/pretrained]
     python tools/prepare_data.py fashion DOWNLOADS/fashion [--out data/fashion]
     python tools/prepare_data.py mnist DOWNLOADS/mnist [--out data/mnist]
     python tools/prepare_data.py coco data/coco
@@ -26,13 +27,15 @@ from mmposenc.preparation.mnist import (  # noqa: E402
     prepare_mnist5k,
 )
 from mmposenc.preparation.nuclei import prepare_nuclei  # noqa: E402
+from mmposenc.preparation.pretrained import prepare_pretrained  # noqa: E402
 from mmposenc.preparation.trees import prepare_trees  # noqa: E402
 
 CHECKS = {'coco': (check_coco, 'the folder with train2017, val2017 and annotations'),
           'ade20k': (check_ade20k, 'the folder with images and annotations')}
 FETCHES = {'trees': (prepare_trees, 'fetch and cut the tree crowns (20.6 MB, MIT)'),
            'mnist5k': (prepare_mnist5k, 'fetch 5,000 digits of MNIST (1.4 MB)'),
-           'nuclei': (prepare_nuclei, 'fetch and cut an image of nuclei (3.1 MB, BSD-3-Clause)')}
+           'nuclei': (prepare_nuclei, 'fetch and cut an image of nuclei (3.1 MB, BSD-3-Clause)'),
+           'pretrained': (prepare_pretrained, 'fetch the weights of a ViT-S/14 (90 MB, MIT)')}
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:

@@ -59,7 +59,7 @@ class ConvProjectionAttention(MultiheadAttention):
             q, k, v, self.rel_pos_encoding, grid, key_padding_mask=key_padding_mask,
             dropout_p=self.attn_drop if self.training else 0.0, need_weights=need_weights,
             form=self.form)
-        out = self.proj_drop(self.proj(out.transpose(1, 2).flatten(2)))
+        out = self._output(out)
         return out if weights is None else (out, weights)
 
     def _convolve(self, conv: nn.Module, x: Tensor, grid: Grid, key_padding_mask: Tensor | None
@@ -75,6 +75,6 @@ class ConvProjectionAttention(MultiheadAttention):
     def _heads(self, index: int, x: Tensor) -> Tensor:
         """The linear projection to queries (0), keys (1) or values (2): (B, heads, L, d)."""
         rows = slice(index * self.embed_dims, (index + 1) * self.embed_dims)
-        bias = None if self.qkv.bias is None else self.qkv.bias[rows]
-        out = F.linear(x, self.qkv.weight[rows], bias)
+        bias = self._bias()
+        out = F.linear(x, self.qkv.weight[rows], None if bias is None else bias[rows])
         return out.view(*x.shape[:2], self.num_heads, -1).transpose(1, 2)

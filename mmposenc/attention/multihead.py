@@ -10,7 +10,7 @@ from ..encodings.base import RelativeEncoding
 from ..encodings.build import build_encoding
 from ..functional.grids import GridLike, check_tokens
 from .core import Options, attend, attend_joint, checked_form
-from .linear import Linear
+from .linear import Linear, QVLinear
 
 
 class MultiheadAttention(nn.Module):
@@ -20,7 +20,8 @@ class MultiheadAttention(nn.Module):
     Args:
         embed_dims: channels of the tokens; a multiple of ``num_heads``.
         num_heads: attention heads.
-        qkv_bias: bias of the joint projection to queries, keys and values.
+        qkv_bias: bias of the joint projection to queries, keys and values; 'qv' leaves out that of
+            the keys (BEiT, Bao et al., ICLR 2022).
         rel_pos_encoding: a :class:`RelativeEncoding`, or the config of one
             (``dict(type='mmposenc.IRPE', ...)``; ``head_dims``, ``num_heads`` and
             ``num_prefix_tokens`` are filled in).
@@ -29,31 +30,38 @@ class MultiheadAttention(nn.Module):
         attn_drop: dropout of the attention weights.
         proj_drop: dropout of the output.
         form: which formulation of the encoding runs, see :func:`mmposenc.attention.attend`.
+        norm_eps: epsilon of a LayerNorm of what the heads give, before the output projection
+            (EVA-02, Fang et al. 2023, Sec. 2.1); None has none.
 
-    Parameters are named ``qkv``, ``proj`` and ``rel_pos_encoding``. Unlike the iRPE release, which
-    takes floor(sqrt(L)) for the grid, the grid is an argument and any (H, W) works.
+    Parameters are named ``qkv``, ``norm``, ``proj`` and ``rel_pos_encoding``. Unlike the iRPE
+    release, which takes floor(sqrt(L)) for the grid, the grid is an argument and any (H, W) works.
 
     Raises:
         ValueError: for sizes that do not divide, or an encoding of another number of prefix tokens.
     """
 
-    def __init__(self, embed_dims: int, num_heads: int, *, qkv_bias: bool = True,
+    def __init__(self, embed_dims: int, num_heads: int, *, qkv_bias: bool | str = True,
                  rel_pos_encoding: RelativeEncoding | dict[str, Any] | None = None,
                  num_prefix_tokens: int = 0, grid_shape: GridLike | None = None,
-                 attn_drop: float = 0.0, proj_drop: float = 0.0, form: str = 'auto') -> None:
+                 attn_drop: float = 0.0, proj_drop: float = 0.0, form: str = 'auto',
+                 norm_eps: float | None = None) -> None:
         super().__init__()
         if num_heads < 1 or embed_dims < 1 or embed_dims % num_heads:
             raise ValueError(f'embed_dims={embed_dims} must be a positive multiple of '
                              f'num_heads={num_heads}')
         if num_prefix_tokens < 0:
             raise ValueError(f'num_prefix_tokens={num_prefix_tokens} must be >= 0')
+        if qkv_bias not in (True, False, 'qv'):
+            raise ValueError(f"qkv_bias={qkv_bias!r} must be True, False or 'qv'")
         self.embed_dims = embed_dims
         self.num_heads = num_heads
         self.head_dims = embed_dims // num_heads
         self.num_prefix_tokens = num_prefix_tokens
         self.form = checked_form(form)
         self.attn_drop = attn_drop
-        self.qkv = Linear(embed_dims, 3 * embed_dims, bias=qkv_bias)
+        self.qkv = (QVLinear(embed_dims) if qkv_bias == 'qv' else
+                    Linear(embed_dims, 3 * embed_dims, bias=bool(qkv_bias)))
+        self.norm = None if norm_eps is None else nn.LayerNorm(embed_dims, eps=norm_eps)
         self.proj = Linear(embed_dims, embed_dims)
         self.proj_drop = nn.Dropout(proj_drop)
         self.rel_pos_encoding: RelativeEncoding | None = None
@@ -92,8 +100,18 @@ class MultiheadAttention(nn.Module):
             out, weights = attend_joint(joint, self.rel_pos_encoding, grid, **options)
         else:
             out, weights = attend(*self._project(x, x_qk), self.rel_pos_encoding, grid, **options)
-        out = self.proj_drop(self.proj(out.transpose(1, 2).flatten(2)))
+        out = self._output(out)
         return out if weights is None else (out, weights)
+
+    def _output(self, out: Tensor) -> Tensor:
+        """(B, heads, L, head_dims) -> (B, L, embed_dims)."""
+        out = out.transpose(1, 2).flatten(2)
+        out = self.proj(out if self.norm is None else self.norm(out))
+        return self.proj_drop(out)  # type: ignore[no-any-return]
+
+    def _bias(self) -> Tensor | None:
+        """Of the joint projection."""
+        return self.qkv.joint_bias() if isinstance(self.qkv, QVLinear) else self.qkv.bias
 
     def _project(self, x: Tensor, x_qk: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """q, k, v, each (B, heads, L, head_dims)."""
@@ -102,7 +120,7 @@ class MultiheadAttention(nn.Module):
             raise ValueError(f'x_qk has shape {tuple(x_qk.shape)}; that of x, {tuple(x.shape)}, '
                              f'is required')
         split = 2 * self.embed_dims
-        bias = self.qkv.bias
+        bias = self._bias()
         qk = F.linear(x_qk, self.qkv.weight[:split], None if bias is None else bias[:split])
         q, k = qk.view(batch, length, 2, self.num_heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
         v = F.linear(x, self.qkv.weight[split:], None if bias is None else bias[split:])

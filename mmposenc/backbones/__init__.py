@@ -6,9 +6,9 @@ require(__name__)
 from ..names import lazy_room
 from .checkpoints import load_pretrained
 from .complexity import count_macs
-from .deit import DeiT
 from .pvt import PVT
 from .swin import Swin
+from .vit import DeiT, ViT
 
 _, __getattr__ = lazy_room(__name__)  # CPResNet: only that one needs mmpretrain
-__all__ = ['CPResNet', 'DeiT', 'PVT', 'Swin', 'count_macs', 'load_pretrained']
+__all__ = ['CPResNet', 'DeiT', 'PVT', 'Swin', 'ViT', 'count_macs', 'load_pretrained']

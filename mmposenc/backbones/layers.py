@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ..functional.masking import map_to_tokens, pad_map
-from ..functional.mlp import mlp
+from ..functional.mlp import activate, mlp
 
 
 class DropPath(nn.Module):
@@ -59,14 +59,17 @@ class PatchEmbed(nn.Module):
         patch_size: side of a patch, in pixels or cells.
         norm_eps: epsilon of the LayerNorm; None leaves the norm out.
         ceil_mode: zero-pad to whole patches; else the last partial patch is dropped, as in PVT.
+        bias: bias of the projection.
     """
 
     def __init__(self, in_channels: int, embed_dims: int, patch_size: int, *,
-                 norm_eps: float | None = 1e-5, ceil_mode: bool = False) -> None:
+                 norm_eps: float | None = 1e-5, ceil_mode: bool = False, bias: bool = True
+                 ) -> None:
         super().__init__()
         self.patch_size = patch_size
         self.ceil_mode = ceil_mode
-        self.projection = nn.Conv2d(in_channels, embed_dims, patch_size, stride=patch_size)
+        self.projection = nn.Conv2d(in_channels, embed_dims, patch_size, stride=patch_size,
+                                    bias=bias)
         self.norm: nn.Module = (nn.Identity() if norm_eps is None
                                 else nn.LayerNorm(embed_dims, eps=norm_eps))
 
@@ -111,26 +114,35 @@ class LayerScale(nn.Module):
 
 
 class MLP(nn.Module):
-    """Two linear layers with GELU between, over tokens.
+    """Two linear layers with an activation between, over tokens.
 
     Args:
         embed_dims: C.
         hidden_dims: channels of the hidden layer.
         drop: dropout behind both layers.
+        act: activation, see :func:`~mmposenc.functional.mlp.activate`; with 'swiglu' ``fc1`` gives
+            2 * hidden_dims channels, gates first.
+        norm_eps: epsilon of a LayerNorm of what was activated (EVA-02); None has none.
     """
 
-    def __init__(self, embed_dims: int, hidden_dims: int, drop: float = 0.0) -> None:
+    def __init__(self, embed_dims: int, hidden_dims: int, drop: float = 0.0, *, act: str = 'gelu',
+                 norm_eps: float | None = None) -> None:
         super().__init__()
-        self.fc1 = nn.Linear(embed_dims, hidden_dims)
+        self.act = act
+        self.fc1 = nn.Linear(embed_dims, hidden_dims * (2 if act == 'swiglu' else 1))
+        self.norm = None if norm_eps is None else nn.LayerNorm(hidden_dims, eps=norm_eps)
         self.fc2 = nn.Linear(hidden_dims, embed_dims)
         self.drop = nn.Dropout(drop)
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, L, C) -> (B, L, C)."""
-        if self.drop.p > 0.0 and self.training:
-            hidden = self.drop(nn.functional.gelu(self.fc1(x)))
-            return self.drop(self.fc2(hidden))  # type: ignore[no-any-return]
-        return mlp(x, self.fc1.weight, self.fc1.bias, self.fc2.weight, self.fc2.bias)
+        drops = self.drop.p > 0.0 and self.training
+        if not drops and self.norm is None:
+            return mlp(x, self.fc1.weight, self.fc1.bias, self.fc2.weight, self.fc2.bias,
+                       activation=self.act)
+        hidden = self.drop(activate(self.fc1(x), self.act))
+        hidden = hidden if self.norm is None else self.norm(hidden)
+        return self.drop(self.fc2(hidden))  # type: ignore[no-any-return]
 
 
 def check_rates(**rates: float) -> None:

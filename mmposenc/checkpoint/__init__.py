@@ -1,12 +1,13 @@
 """State dicts of the official releases, under this project's names."""
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 
 from torch import Tensor
 
+from .back import Family, back_to_timm
 from .deformable_detr import convert_deformable_detr
-from .deit import convert_deit, convert_irpe_deit, convert_mmpretrain_vit
 from .files import read_checkpoint, write_checkpoint
 from .irpe import convert_attention
 from .irpe_detr import convert_irpe_detr
@@ -17,12 +18,30 @@ from .recognition import recognise
 from .rules import Converted
 from .shapes import check_shapes
 from .swin import convert_mm_swin, convert_swin
+from .vit import (
+    TABLE,
+    convert_irpe_deit,
+    convert_mmpretrain_vit,
+    convert_vit,
+    vit_pairs,
+    without_row,
+)
+from .vit_names import (
+    convert_clip,
+    convert_dinov2,
+    convert_huggingface_clip,
+    convert_huggingface_vit,
+)
 
 #: Converters by the name of their source.
 SOURCES: dict[str, Callable[[Mapping[str, Tensor]], Converted]] = {
     'pvt': convert_pvt,
     'twins': convert_twins,
-    'deit': convert_deit,
+    'deit': convert_vit,
+    'dinov2': convert_dinov2,
+    'huggingface-vit': convert_huggingface_vit,
+    'huggingface-clip': convert_huggingface_clip,
+    'clip': convert_clip,
     'irpe-deit': convert_irpe_deit,
     'irpe-detr': convert_irpe_detr,
     'deformable-detr': convert_deformable_detr,
@@ -32,6 +51,34 @@ SOURCES: dict[str, Callable[[Mapping[str, Tensor]], Converted]] = {
     'mmdet-swin': convert_mm_swin,
     'mmdet-pvt': convert_mmdet_pvt,
 }
+
+#: Classes of timm's models that this project's weights go back to, by the source that they come
+#: from; what has a mark of its own comes first.
+TIMM: dict[str, Family] = {
+    'deit': Family(vit_pairs, re.escape(TABLE), without_row),
+}
+
+
+def convert_back(state_dict: Mapping[str, Tensor], source: str | None = None) -> Converted:
+    """Convert this project's state dict to the names of timm's model, the reverse of
+    :func:`convert`.
+
+    Args:
+        state_dict: of a backbone, or of a model with one (``backbone.*``). Of a detector or
+            segmentor only the backbone's weights are converted, of a classifier its linear head
+            too.
+        source: a key of ``TIMM``; None: the first that has a place for every weight.
+
+    Returns:
+        The state dict in timm's names, and what was left out with its reason.
+
+    Raises:
+        ValueError: for an unknown source, or weights that timm's model has no place for.
+    """
+    if source is not None and source not in TIMM:
+        raise ValueError(f"source={source!r} does not go back to timm's names; "
+                         f'{", ".join(map(repr, TIMM))} do')
+    return back_to_timm(state_dict, TIMM if source is None else {source: TIMM[source]})
 
 
 def convert_with_report(state_dict: Mapping[str, Tensor], source: str) -> Converted:
@@ -60,11 +107,13 @@ def convert(state_dict: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
 
     Args:
         state_dict: the release's, without a wrapper such as ``{'model': ...}``.
-        source: 'deit' (also DeiT III and timm's; a distilled model becomes that of a DeiTClsHead,
-            ``head.layers.*``), 'irpe-deit', 'pvt', 'twins' (PVT + PEG + GAP, also timm's), 'swin'
-            (also timm's), or OpenMMLab's own 'mmpretrain-vit', 'mmpretrain-swin', 'mmdet-swin' and
-            'mmdet-pvt'. 'irpe-detr' (also plain DETR's release) and 'deformable-detr' give a
-            detector's state dict: ``encoder.*``, ``decoder.*`` and what else the file has.
+        source: 'deit' (also DeiT III, MAE and timm's; a distilled model becomes that of a
+            DeiTClsHead, ``head.layers.*``), 'dinov2', 'huggingface-vit' (also DeiT and Dinov2),
+            'huggingface-clip' (also SigLIP), 'clip' (OpenAI's and open_clip's), 'irpe-deit',
+            'pvt', 'twins' (PVT + PEG + GAP, also timm's), 'swin' (also timm's), or OpenMMLab's own
+            'mmpretrain-vit', 'mmpretrain-swin', 'mmdet-swin' and 'mmdet-pvt'. 'irpe-detr' (also
+            plain DETR's release) and 'deformable-detr' give a detector's state dict:
+            ``encoder.*``, ``decoder.*`` and what else the file has.
 
     Raises:
         ValueError: as :func:`convert_with_report`.
@@ -72,6 +121,6 @@ def convert(state_dict: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
     return convert_with_report(state_dict, source).state_dict
 
 
-__all__ = ['Converted', 'SOURCES', 'check_shapes', 'convert', 'convert_attention',
-           'convert_with_report', 'load_checkpoint', 'needed_options', 'read_checkpoint',
-           'recognise', 'write_checkpoint']
+__all__ = ['Converted', 'SOURCES', 'TIMM', 'check_shapes', 'convert', 'convert_attention',
+           'convert_back', 'convert_with_report', 'load_checkpoint', 'needed_options',
+           'read_checkpoint', 'recognise', 'write_checkpoint']

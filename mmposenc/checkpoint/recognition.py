@@ -19,8 +19,16 @@ _SIGNS = (
     (r'stages\.\d\.blocks\.\d+\.ffn\.layers\.0\.0\.weight', 'mmpretrain-swin'),
     (r'layers\.\d+\.attn\.qkv\.weight', 'mmpretrain-vit'),
     (r'blocks\.\d+\.attn\.rpe_[qkv]\..*', 'irpe-deit'),
+    (r'(.*\.)?embeddings\.patch_embedding\.weight', 'huggingface-clip'),
+    (r'(.*\.)?(encoder\.layer|layers)\.\d+\.attention\.(attention\.query|q_proj)\.weight',
+     'huggingface-vit'),
+    (r'(visual\.)?class_embedding|visual\.trunk\.patch_embed\.proj\.weight', 'clip'),
+    (r'decoder_embed\.weight', 'deit'),  # MAE, which has a mask token as DINOv2
+    (r'(teacher\.)?(backbone\.)?mask_token', 'dinov2'),
     (r'patch_embed\.proj\.weight', 'deit'),
 )
+#: DINOv2's files of FSDP hold blocks in chunks, as Twins-SVT does without a layer scale.
+_CHUNKS = ((r'(teacher\.)?(backbone\.)?blocks\.\d+\.\d+\.ls1\.gamma', 'dinov2'),)
 #: Networks whose names are close to those above, by a name that gives them away, and what parts
 #: them from the models here.
 _FOREIGN = (
@@ -38,15 +46,9 @@ _FOREIGN = (
     (r'(blocks|layers)\.\d+\.attn\.(q_bias|relative_position_bias_table)|blocks\.\d+\.attn\.inner_attn_ln\..*',
      'BEiT or EVA, whose attention has biases of its own'),
     (r'(blocks\.\d+\.attn\.|shared_)rel_pos\..*', "timm's ViT with relative positions (relpos)"),
-    (r'.*(reg_token|register_tokens)', 'a ViT with register tokens'),
-    (r'mask_token|.*\.mask_token',
-     "a ViT with a mask token, as DINOv2's own files are; timm's copies of those load"),
-    (r'norm_pre\.weight', 'a ViT with a norm before its blocks (norm_pre), as CLIP has'),
     (r'blocks\.\d+\.attn\.[qk]_norm\..*', 'a ViT with norms of queries and keys (qk_norm)'),
-    (r'attn_pool\..*', 'a ViT that pools by attention (attn_pool), as SigLIP does'),
-    (r'fc_norm\.weight', 'a ViT with its last norm behind the mean of its tokens (fc_norm)'),
-    (r'.*\.attention\.(attention|self)\.query\.weight',
-     'a model of Hugging Face, with queries, keys and values apart'),
+    (r'.*\.attention\.self\.query\.weight', "Hugging Face's Swin"),
+    (r'(.*\.)?encoder\.layer\.\d+\.lambda_1', "Hugging Face's BEiT or Data2Vec"),
     (r'layers\.\d+\.attn\.attn\.in_proj_weight', "mmseg's VisionTransformer"),
 )
 
@@ -66,10 +68,14 @@ def recognise(names: Iterable[str]) -> str | None:
     if not any(name.startswith('transformer.') for name in plain):  # no DETR of a release
         inner = [name.removeprefix('backbone.') for name in plain if name.startswith('backbone.')]
         plain = inner or plain
+    if _first(_CHUNKS, plain):
+        return 'dinov2'
     foreign = _first(_FOREIGN, plain)
     if foreign is not None:
         raise ValueError(f'these are weights of {foreign}; {SUPPORTED}')
     source = _first(_SIGNS, plain)
+    if source == 'deit' and 'register_tokens' in plain:  # timm has another name for them
+        return 'dinov2'
     if source == 'deit' and 'pos_embed' not in plain:  # rotary positions leave no trace
         raise ValueError('these are weights of a ViT without a table of positions, as those with '
                          f'rotary positions are; {SUPPORTED}')

@@ -1,10 +1,15 @@
-"""Rename the parameters of a release by rules that account for every one of them."""
+"""Rename the parameters of a release by rules that account for every one of them.
+
+Where weights go back too, names are a table of :class:`Pair`, from which the rules of both
+directions come: :func:`to_ours`, :func:`to_theirs`.
+"""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from .recognition import SUPPORTED
@@ -38,17 +43,28 @@ def apply_rules(state_dict: Mapping[str, Tensor], rules: Sequence[Rule], source:
     Raises:
         ValueError: naming every parameter that no rule matches, or names that collide.
     """
+    converted, unknown = match_rules(state_dict, rules, source)
+    if unknown:
+        raise ValueError(f'source={source!r} has no rule for {len(unknown)} of '
+                         f'{len(state_dict)} parameters: {shown(unknown)}; {SUPPORTED}')
+    return converted
+
+
+def match_rules(state_dict: Mapping[str, Tensor], rules: Sequence[Rule], source: str
+                ) -> tuple[Converted, list[str]]:
+    """As :func:`apply_rules`, with the names that no rule matches beside the rest."""
     converted: dict[str, Tensor] = {}
     dropped: dict[str, str] = {}
     unknown = []
+    patterns = [(re.compile(rule.pattern), rule) for rule in rules]
     for name, tensor in state_dict.items():
-        for rule in rules:
-            match = re.fullmatch(rule.pattern, name)
-            if match is None:
-                continue
-            if rule.target is None:
-                dropped[name] = rule.reason
-                break
+        match, rule = next(((match, rule) for pattern, rule in patterns
+                            if (match := pattern.fullmatch(name))), (None, None))
+        if match is None or rule is None:
+            unknown.append(name)
+        elif rule.target is None:
+            dropped[name] = rule.reason
+        else:
             made = ({match.expand(rule.target): tensor} if isinstance(rule.target, str)
                     else rule.target(match, tensor, state_dict))
             clash = sorted(set(made) & set(converted))
@@ -56,14 +72,75 @@ def apply_rules(state_dict: Mapping[str, Tensor], rules: Sequence[Rule], source:
                 raise ValueError(f'source={source!r}: {name} becomes {clash[0]}, which another '
                                  f'parameter became before')
             converted.update(made)
-            break
-        else:
-            unknown.append(name)
-    if unknown:
-        raise ValueError(f'source={source!r} has no rule for {len(unknown)} of '
-                         f'{len(state_dict)} parameters: {shown(sorted(unknown))}; '
-                         f'{SUPPORTED}')
-    return Converted(converted, dropped)
+    return Converted(converted, dropped), sorted(unknown)
+
+
+#: What stands for a part of a name in a template: numbers n and m, a kind of parameter p.
+PLACES = {'n': r'\d+', 'm': r'\d+', 'p': 'weight|bias'}
+Names = str | tuple[str, ...]
+
+
+class Pair(NamedTuple):
+    """The names of the same weights in a source and here, ``('blocks.{n}.ls1.gamma',
+    'backbone.blocks.{n}.ls1.gamma')``; see :data:`PLACES` for what braces stand for.
+
+    Args:
+        theirs, ours: a template, or several where one tensor there is several here or the reverse.
+            All of a side hold the same places, and are all there or none.
+        there, back: what becomes of the tensors of ``theirs``, one argument each, and of ``ours``:
+            a tensor, or one for each name of the other side. None: only the name changes.
+    """
+
+    theirs: Names
+    ours: Names
+    there: Callable[..., Any] | None = None
+    back: Callable[..., Any] | None = None
+
+
+def same(*templates: str) -> tuple[Pair, ...]:
+    """Pairs of what has the same name in a source and in this project's backbone."""
+    return tuple(Pair(text, f'backbone.{text}') for text in templates)
+
+
+def joined(theirs: tuple[str, ...], ours: str) -> Pair:
+    """Tensors of one shape there, one after the other in one tensor here."""
+    return Pair(theirs, ours, lambda *parts: torch.cat(parts),
+                lambda whole: whole.chunk(len(theirs)))
+
+
+def to_ours(pairs: Iterable[Pair]) -> tuple[Rule, ...]:
+    """Rules from a source's names to this project's."""
+    return tuple(rule for pair in pairs for rule in _rules(pair.theirs, pair.ours, pair.there))
+
+
+def to_theirs(pairs: Iterable[Pair]) -> tuple[Rule, ...]:
+    """Rules from this project's names to a source's."""
+    return tuple(rule for pair in pairs for rule in _rules(pair.ours, pair.theirs, pair.back))
+
+
+def _rules(source: Names, target: Names, change: Callable[..., Any] | None) -> list[Rule]:
+    """A rule for each source name; that of the first makes all targets."""
+    sources = (source,) if isinstance(source, str) else source
+    targets = (target,) if isinstance(target, str) else target
+
+    def rename(match: re.Match[str], tensor: Tensor, state: Mapping[str, Tensor]
+               ) -> Mapping[str, Tensor]:
+        names = [text.format(**match.groupdict()) for text in sources]
+        missing = [name for name in names if name not in state]
+        if missing:
+            raise ValueError(f'{match.group(0)} is there without {shown(missing)}')
+        if match.group(0) != names[0]:
+            return {}
+        made = change(*(state[name] for name in names)) if change else tensor
+        made = (made,) if isinstance(made, Tensor) else made
+        return {text.format(**match.groupdict()): part
+                for text, part in zip(targets, made, strict=True)}
+    return [Rule(_pattern(text), rename) for text in sources]
+
+
+def _pattern(text: str) -> str:
+    return re.sub(r'\\{(\w)\\}', lambda match: f'(?P<{match[1]}>{PLACES[match[1]]})',
+                  re.escape(text))
 
 
 def shown(names: Sequence[str], most: int = 8) -> str:

@@ -44,8 +44,12 @@ def _expected(state_dict: Mapping[str, Tensor], block: str, dims: int
             shapes |= {f'{name}.weight': (times * dims, dims), f'{name}.bias': (times * dims,)}
     hidden = state_dict.get(f'{block}.mlp.fc1.bias')
     if hidden is not None:
+        width = hidden.shape[0]
+        second = state_dict.get(f'{block}.mlp.fc2.weight')
+        if second is not None and 2 * second.shape[1] == width:
+            width //= 2  # SwiGLU: half of the first layer's channels are gates
         shapes |= {f'{block}.mlp.fc1.weight': (hidden.shape[0], dims),
-                   f'{block}.mlp.fc2.weight': (dims, hidden.shape[0]),
+                   f'{block}.mlp.fc2.weight': (dims, width),
                    f'{block}.mlp.fc2.bias': (dims,)}
     for scale in ('ls1', 'ls2'):
         shapes[f'{block}.{scale}.gamma'] = (dims,)

@@ -52,7 +52,11 @@ class LearnedPositionEmbedding(_AddedTable):
     Args:
         embed_dims: C.
         grid_shape: (H, W) of the table.
-        interpolation: 'bicubic' or 'bilinear', for grids other than the table's.
+        interpolation: for grids other than the table's: 'bicubic', 'bilinear' or
+            'bicubic_antialias' (timm's).
+        interpolation_offset: DINOv2's without registers is 0.1: an (H, W) grid steps through the
+            table as one of (H + 0.1, W + 0.1) would, from its first cell on. That is an artefact of
+            its release, and weights are used to it.
         num_prefix_embeds: prefix tokens that have a learned vector too (DeiT: its class token);
             they come first in the table, and such a model must be called with at least as many
             prefix tokens.
@@ -61,23 +65,27 @@ class LearnedPositionEmbedding(_AddedTable):
             keys from, which the backbone carries out (CPVT's first version, App. D.2).
 
     Raises:
-        ValueError: for a bad grid, interpolation, rate or ``apply_to``.
+        ValueError: for a bad grid, interpolation, offset, rate or ``apply_to``.
 
     Differs from mmdet's AbsolutePositionEmbedding: a same-size table is not resampled, and an
     image in a padded batch gets the table of its own extent, not of the batch's.
     """
 
     def __init__(self, embed_dims: int, grid_shape: GridLike, *, interpolation: str = 'bicubic',
-                 num_prefix_embeds: int = 0, drop: float = 0.0, apply_to: str = 'qkv') -> None:
+                 interpolation_offset: float = 0.0, num_prefix_embeds: int = 0, drop: float = 0.0,
+                 apply_to: str = 'qkv') -> None:
         super().__init__(apply_to)
         if interpolation not in INTERPOLATIONS:
             raise ValueError(f'interpolation={interpolation!r} must be one of {INTERPOLATIONS}')
+        if not 0.0 <= interpolation_offset < 1.0:
+            raise ValueError(f'interpolation_offset={interpolation_offset} must be from 0 to below '
+                             f'1')
         if num_prefix_embeds < 0:
             raise ValueError(f'num_prefix_embeds={num_prefix_embeds} must be >= 0')
         if not 0.0 <= drop <= 1.0:
             raise ValueError(f'drop={drop} must be from 0 to 1')
         self.grid_shape = as_grid(grid_shape, 'grid_shape').hw
-        self.interpolation = interpolation
+        self.interpolation, self.interpolation_offset = interpolation, interpolation_offset
         self.num_prefix_embeds = num_prefix_embeds
         cells = self.grid_shape[0] * self.grid_shape[1]
         self.pos_embed = nn.Parameter(torch.empty(1, num_prefix_embeds + cells, embed_dims))
@@ -90,9 +98,10 @@ class LearnedPositionEmbedding(_AddedTable):
 
     def _table(self, hw_shape: tuple[int, int], extents: Tensor | None, like: Tensor) -> Tensor:
         cells = self.pos_embed[:, self.num_prefix_embeds:]
+        how = (self.interpolation, self.interpolation_offset)
         if extents is not None:
-            return resize_to_extents(cells, self.grid_shape, extents, hw_shape, self.interpolation)
-        return resize_position_table(cells, self.grid_shape, hw_shape, self.interpolation)
+            return resize_to_extents(cells, self.grid_shape, extents, hw_shape, *how)
+        return resize_position_table(cells, self.grid_shape, hw_shape, *how)
 
     def forward(self, x: Tensor, hw_shape: tuple[int, int], *, num_prefix_tokens: int = 0,
                 padding_mask: Tensor | None = None) -> Tensor:

@@ -15,7 +15,7 @@ from torch import nn
 #: Classes whose modules are compiled, each on its own: one graph takes all sizes and paddings, and
 #: modules of one size share it. Larger parts compile for minutes: sizes become nested formulas. So
 #: do Swin's blocks, whose windows are such formulas; they run as they are.
-REGIONS = ('PVTBlock', 'DeiTBlock', 'DetrEncoderLayer', 'FPN', 'BasicBlock', 'Bottleneck')
+REGIONS = ('PVTBlock', 'ViTBlock', 'DetrEncoderLayer', 'FPN', 'BasicBlock', 'Bottleneck')
 #: Graphs that regions may have in all: sizes of stages, training and evaluation, with and without
 #: a mask. (All modules count together, and beyond it torch runs them uncompiled.)
 MAX_GRAPHS = 128

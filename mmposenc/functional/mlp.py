@@ -22,28 +22,68 @@ MIN_HIDDEN = 2 ** 23
 MIN_DROPPED = 2 ** 21
 #: What the chunked form computes in.
 CHUNKED_DTYPES = (torch.float32, torch.float64, torch.bfloat16)
-ACTIVATIONS = ('gelu', 'relu')
+ACTIVATIONS = ('gelu', 'relu', 'gelu_tanh', 'quick_gelu', 'swiglu')
+#: The factor of CLIP's approximation of GELU, x * sigmoid(1.702 x).
+QUICK = 1.702
 
 
-def _gelu_gradient(grad: Tensor, pre: Tensor, out: Tensor) -> None:
-    torch.ops.aten.gelu_backward.grad_input(grad, pre, grad_input=out)
+def activate(hidden: Tensor, activation: str) -> Tensor:
+    """What stands between the two layers.
+
+    Args:
+        hidden: (..., hidden); for 'swiglu' (..., 2 * hidden), gates first.
+        activation: 'gelu', 'relu', 'gelu_tanh' (SigLIP's approximation of GELU), 'quick_gelu'
+            (CLIP's) or 'swiglu' (silu(gate) * value, Shazeer 2020, Eq. 5).
+
+    Returns:
+        (..., hidden).
+    """
+    if activation == 'gelu':
+        return F.gelu(hidden)
+    if activation == 'gelu_tanh':
+        return F.gelu(hidden, approximate='tanh')
+    if activation == 'quick_gelu':
+        return hidden * torch.sigmoid(QUICK * hidden)
+    if activation == 'swiglu':
+        gate, value = hidden.chunk(2, -1)
+        return F.silu(gate) * value
+    return F.relu(hidden)
 
 
-def _relu_gradient(grad: Tensor, pre: Tensor, out: Tensor) -> None:
-    torch.ops.aten.threshold_backward.grad_input(grad, pre, 0, grad_input=out)
+def _activated(hidden: Tensor, activation: str) -> Tensor:
+    """:func:`activate` without gradients, in the memory of ``hidden`` where there is such a call: a
+    second chunk would not stay in cache."""
+    ops = torch.ops.aten
+    if activation in ('gelu', 'gelu_tanh'):
+        return ops.gelu_(  # type: ignore[no-any-return]
+            hidden, approximate='tanh' if activation == 'gelu_tanh' else 'none')
+    return hidden.relu_() if activation == 'relu' else activate(hidden, activation)
 
 
-_ACTIVATE = {'gelu': torch.ops.aten.gelu_, 'relu': torch.ops.aten.relu_}
-_GRADIENT_OUT = {'gelu': _gelu_gradient, 'relu': _relu_gradient}
+def _gradient(grad: Tensor, pre: Tensor, activation: str) -> Tensor:
+    """Gradient of what was activated, from that of the result, whose memory it may take."""
+    ops = torch.ops.aten
+    if activation == 'relu':
+        return ops.threshold_backward.grad_input(  # type: ignore[no-any-return]
+            grad, pre, 0, grad_input=grad)
+    if activation == 'quick_gelu':
+        share = torch.sigmoid(QUICK * pre)
+        return grad.mul_(share * (1 + QUICK * pre * (1 - share)))
+    if activation == 'swiglu':
+        gate, value = pre.chunk(2, -1)
+        return torch.cat((ops.silu_backward(grad * value, gate), grad * F.silu(gate)), -1)
+    return ops.gelu_backward.grad_input(  # type: ignore[no-any-return]
+        grad, pre, approximate='tanh' if activation == 'gelu_tanh' else 'none', grad_input=grad)
 
 
 def mlp(x: Tensor, weight1: Tensor, bias1: Tensor, weight2: Tensor, bias2: Tensor,
         form: str = 'auto', activation: str = 'gelu', dropout_p: float = 0.0) -> Tensor:
-    """gelu(x W1^T + b1) W2^T + b2, or relu() in gelu's place.
+    """activate(x W1^T + b1) W2^T + b2.
 
     Args:
         x: (..., C).
-        weight1, bias1: (hidden, C), (hidden,).
+        weight1, bias1: (hidden, C), (hidden,); twice as many rows for 'swiglu', see
+            :func:`activate`.
         weight2, bias2: (C', hidden), (C',).
         form: 'stored' keeps the hidden layer for the backward pass; 'chunked' computes a few rows
             at a time and again in the backward pass: the extra matrix product costs less than
@@ -52,14 +92,14 @@ def mlp(x: Tensor, weight1: Tensor, bias1: Tensor, weight2: Tensor, bias2: Tenso
             a CPU, outside torch.compile, and 'kept' for smaller ones with relu, outside autocast.
             Under autocast rows are computed in its dtype, and gradients of the weights summed up
             in float32.
-        activation: 'gelu' or 'relu'.
+        activation: one of :data:`ACTIVATIONS`.
         dropout_p: dropout behind relu, drawn by rows (:class:`~.dropout.Dropout`); no mask is kept.
 
     Returns:
         (..., C').
 
     Raises:
-        ValueError: for an unknown form or activation, or dropout behind gelu.
+        ValueError: for an unknown form or activation, or dropout behind another than relu.
     """
     if dropout_p and activation != 'relu':
         raise ValueError(f"dropout_p={dropout_p} with activation={activation!r}: there is dropout "
@@ -70,8 +110,7 @@ def mlp(x: Tensor, weight1: Tensor, bias1: Tensor, weight2: Tensor, bias2: Tenso
     if form == 'auto':
         form = _choose_form(x, weight1, dtype, activation, dropout_p)
     if form == 'stored':
-        hidden = linear(x, weight1, bias1)
-        hidden = F.gelu(hidden) if activation == 'gelu' else F.relu(hidden)
+        hidden = activate(linear(x, weight1, bias1), activation)
         hidden = F.dropout(hidden, dropout_p) if dropout_p else hidden
         return linear(hidden, weight2, bias2)
     if form not in ('chunked', 'kept') or (form == 'kept' and activation != 'relu'):
@@ -130,10 +169,8 @@ class _ChunkedMLP(torch.autograd.Function):
         for start in range(0, x.shape[0], step):
             part = slice(start, start + step)
             hidden = linear(x[part], weight1, bias1)
-            if kept is None:
-                _ACTIVATE[activation](hidden)
-            else:
-                hidden = torch.clamp_min(hidden, 0, out=kept[part])
+            hidden = (_activated(hidden, activation) if kept is None else
+                      torch.clamp_min(hidden, 0, out=kept[part]))
             if drawn is not None:
                 _drop(hidden, drawn)
             out[part] = linear(hidden, weight2, bias2)
@@ -158,14 +195,14 @@ class _ChunkedMLP(torch.autograd.Function):
             rows, grad_rows = x[part], grad_out[part]
             pre = linear(rows, weight1, bias1) if kept is None else kept[part]
             # relu's derivative needs its output alone, which may take the input's place
-            act = torch.ops.aten.gelu(pre) if ctx.activation == 'gelu' else (
+            act = activate(pre, ctx.activation) if ctx.activation != 'relu' else (
                 pre if kept is not None else pre.relu_())
             if drawn is not None:
                 _drop(act, drawn)
             if need_2:
                 grad_w2 += outer(grad_rows, act)
             grad_act = linear(grad_rows, weight2.t())
-            _GRADIENT_OUT[ctx.activation](grad_act, pre, grad_act)
+            grad_act = _gradient(grad_act, pre, ctx.activation)
             if ctx.dropout is not None:
                 grad_act *= ctx.dropout.scale
             if need_1:

@@ -6,18 +6,22 @@ import math
 import torch
 from torch import Tensor
 
-INTERPOLATIONS = ('bicubic', 'bilinear')
+INTERPOLATIONS = ('bicubic', 'bilinear', 'bicubic_antialias')
 
 
 def resize_position_table(table: Tensor, from_hw: tuple[int, int], to_hw: tuple[int, int],
-                          mode: str = 'bicubic') -> Tensor:
+                          mode: str = 'bicubic', offset: float = 0.0) -> Tensor:
     """Resize a learned table to another grid.
 
     Args:
         table: (1, H*W, C), without prefix tokens.
         from_hw: (H, W) of the table.
         to_hw: (H', W') wanted.
-        mode: 'bicubic' (DeiT's and CPVT's fine-tuning) or 'bilinear' (PVT's), align_corners=False.
+        mode: 'bicubic' (DeiT's and CPVT's fine-tuning), 'bilinear' (PVT's) or 'bicubic_antialias'
+            (timm's, and DINOv2's with registers); all as ``F.interpolate`` with
+            align_corners=False.
+        offset: added to the wanted sides where the step from cell to cell is computed: 0.1 in
+            DINOv2 without registers.
 
     Returns:
         (1, H'*W', C); the table itself when the grid is the same.
@@ -28,11 +32,12 @@ def resize_position_table(table: Tensor, from_hw: tuple[int, int], to_hw: tuple[
         return table.new_empty(1, to_hw[0] * to_hw[1], table.shape[-1])
     device = table.device
     extents = torch.stack([torch.full((1,), side, device=device) for side in to_hw], 1)
-    return resize_to_extents(table, from_hw, extents, to_hw, mode)
+    return resize_to_extents(table, from_hw, extents, to_hw, mode, offset)
 
 
 def resize_to_extents(table: Tensor, from_hw: tuple[int, int], extents: Tensor,
-                      hw_shape: tuple[int, int], mode: str = 'bicubic') -> Tensor:
+                      hw_shape: tuple[int, int], mode: str = 'bicubic', offset: float = 0.0
+                      ) -> Tensor:
     """Resize a learned table to the grid of each image of a padded batch.
 
     Args:
@@ -40,7 +45,8 @@ def resize_to_extents(table: Tensor, from_hw: tuple[int, int], extents: Tensor,
         from_hw: (H, W) of the table.
         extents: (B, 2) whole numbers, rows and columns of each image's valid cells.
         hw_shape: (H', W') of the batch.
-        mode: as of :func:`resize_position_table`.
+        mode, offset: as of :func:`resize_position_table`; an image of the table's own grid has no
+            offset, for it gets the table.
 
     Returns:
         (B, H'*W', C); cells outside an image's extent hold no meaningful numbers.
@@ -49,7 +55,11 @@ def resize_to_extents(table: Tensor, from_hw: tuple[int, int], extents: Tensor,
     products with a small matrix: extents stay on their device, and the backward pass has one order
     of sums, which that of ``F.interpolate`` has not on a GPU.
     """
-    rows, cols = (_resampling(side, extents[:, axis], length, mode, table.dtype)
+    sizes = extents.double()
+    if offset:
+        native = (extents[:, 0] == from_hw[0]) & (extents[:, 1] == from_hw[1])
+        sizes = torch.where(native[:, None], sizes, sizes + offset)
+    rows, cols = (_resampling(side, sizes[:, axis], length, mode, table.dtype)
                   for axis, (side, length) in enumerate(zip(from_hw, hw_shape, strict=True)))
     with torch.autocast(table.device.type, enabled=False):
         by_col = torch.einsum('bxv,uvc->buxc', cols, table.view(*from_hw, -1))
@@ -59,9 +69,12 @@ def resize_to_extents(table: Tensor, from_hw: tuple[int, int], extents: Tensor,
 def _resampling(source: int, target: Tensor, length: int, mode: str, dtype: torch.dtype) -> Tensor:
     """Weights (B, length, source) of an axis of ``source`` cells in one of ``target`` (B,) cells:
     cubic convolution (Keys, 1981) with a = -0.75, or linear; cells beyond the border are those at
-    it. Both as ``F.interpolate`` with align_corners=False."""
+    it. All as ``F.interpolate`` with align_corners=False."""
     at = torch.arange(length, device=target.device, dtype=torch.float64) + 0.5
-    place = at * (source / target.clamp(min=1).double()[:, None]) - 0.5  # (B, length)
+    step = source / target.clamp(min=1)[:, None]  # cells of the source for one of the target
+    place = at * step - 0.5  # (B, length)
+    if mode == 'bicubic_antialias':
+        return _antialiased(source, place, step.clamp(min=1)).to(dtype)
     first = place.floor()
     share = (place - first)[..., None]
     if mode == 'bilinear':
@@ -77,6 +90,17 @@ def _resampling(source: int, target: Tensor, length: int, mode: str, dtype: torc
     index = index.clamp(0, source - 1)
     cells = torch.arange(source, device=at.device)
     return torch.where(index[..., None] == cells, taps[..., None], 0.0).sum(-2).to(dtype)
+
+
+def _antialiased(source: int, place: Tensor, width: Tensor) -> Tensor:
+    """Weights (B, length, source) of a cubic kernel (a = -0.5) stretched to ``width`` (B, 1)
+    cells, as Pillow's; beyond the border there is nothing, and weights sum up to one."""
+    cells = torch.arange(source, device=place.device)
+    far = ((cells - place[..., None]) / width[..., None]).abs()
+    inner = (1.5 * far - 2.5) * far.square() + 1
+    outer = -0.5 * (((far - 5) * far + 8) * far - 4)
+    weights = torch.where(far < 1, inner, torch.where(far < 2, outer, 0.0))
+    return weights / weights.sum(-1, keepdim=True)
 
 
 def sincos_2d(hw_shape: tuple[int, int], embed_dims: int, *, temperature: float = 10000.0,

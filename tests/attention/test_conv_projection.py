@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from mmposenc.attention import ConvProjectionAttention, MultiheadAttention
-from mmposenc.backbones.deit import DeiT
+from mmposenc.backbones import DeiT
 
 
 def convolve(conv, x, grid, prefix):

@@ -100,6 +100,7 @@ def test_half_precision_keeps_its_dtype():
     (lambda: LearnedPositionEmbedding(4, (3, 3), apply_to='k'), "apply_to='k' must be 'qkv' or"),
     (lambda: SinCosPositionEncoding(4, apply_to='v'), "apply_to='v' must be 'qkv' or 'qk'"),
     (lambda: LearnedPositionEmbedding(4, (3, 3), interpolation='nearest'), "interpolation='nea"),
+    (lambda: LearnedPositionEmbedding(4, (3, 3), interpolation_offset=-0.1), 'offset=-0.1 must be'),
     (lambda: LearnedPositionEmbedding(4, (3, 3), num_prefix_embeds=-1), 'num_prefix_embeds=-1'),
     (lambda: SinCosPositionEncoding(10), 'embed_dims=10 must be a multiple of 4'),
     (lambda: SinCosPositionEncoding(8, temperature=0), 'temperature=0 must be positive'),

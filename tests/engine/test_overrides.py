@@ -105,7 +105,7 @@ def test_upernet_takes_deit_and_its_neck_by_options(capsys) -> None:
     assert cfg.model.neck == dict(type='Feature2Pyramid', embed_dim=192)
     init_default_scope('mmseg')
     built = MODELS.build(cfg.model)
-    assert type(built.backbone).__name__ == 'DeiT'
+    assert type(built.backbone).__name__ == 'ViT'
     assert type(built.neck).__name__ == 'Feature2Pyramid'
 
 

@@ -8,19 +8,24 @@ from mmposenc.functional.dropout import Dropout
 from mmposenc.functional.mlp import mlp
 
 
-def make(rows, dims=5, hidden=7, out=4):
+def make(rows, dims=5, hidden=7, out=4, gated=False):
     torch.manual_seed(0)
-    shapes = [rows + (dims,), (hidden, dims), (hidden,), (out, hidden), (out,)]
+    first = hidden * (2 if gated else 1)
+    shapes = [rows + (dims,), (first, dims), (first,), (out, hidden), (out,)]
     return [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
+
+
+PLAIN = {'gelu': F.gelu, 'relu': F.relu, 'gelu_tanh': lambda x: F.gelu(x, approximate='tanh'),
+         'quick_gelu': lambda x: x / (1 + (-1.702 * x).exp()),
+         'swiglu': lambda x: F.silu(x[..., :7]) * x[..., 7:]}
 
 
 @pytest.mark.parametrize('activation', module.ACTIVATIONS)
 @pytest.mark.parametrize('rows', [(1,), (2, 3), (10,), (3, 8)])
 def test_forms_agree_in_value_and_gradient(rows, activation, monkeypatch):
     monkeypatch.setattr(module, 'CHUNK_ROWS', 4)  # several chunks, the last one partial
-    args = make(rows)
-    activate = getattr(F, activation)
-    expected = F.linear(activate(F.linear(args[0], args[1], args[2])), args[3], args[4])
+    args = make(rows, gated=activation == 'swiglu')
+    expected = F.linear(PLAIN[activation](F.linear(args[0], args[1], args[2])), args[3], args[4])
     stored = mlp(*args, form='stored', activation=activation)
     torch.testing.assert_close(stored, expected)
     weight = torch.randn_like(expected)
@@ -33,20 +38,22 @@ def test_forms_agree_in_value_and_gradient(rows, activation, monkeypatch):
             torch.testing.assert_close(own, plain)
 
 
-FORMS = [('chunked', 'gelu'), ('chunked', 'relu'), ('kept', 'relu')]
+FORMS = [('chunked', 'gelu'), ('chunked', 'relu'), ('kept', 'relu'), ('chunked', 'gelu_tanh'),
+         ('chunked', 'quick_gelu'), ('chunked', 'swiglu')]
 
 
 @pytest.mark.parametrize('form, activation', FORMS)
 def test_gradcheck(form, activation, monkeypatch):
     monkeypatch.setattr(module, 'CHUNK_ROWS', 3)
     assert torch.autograd.gradcheck(
-        lambda *a: mlp(*a, form=form, activation=activation), make((5,)))
+        lambda *a: mlp(*a, form=form, activation=activation),
+        make((5,), gated=activation == 'swiglu'))
 
 
 @pytest.mark.parametrize('form, activation', FORMS)
 @pytest.mark.parametrize('frozen', range(5))
 def test_frozen_arguments_get_no_gradient(frozen, form, activation):
-    args = make((6,))
+    args = make((6,), gated=activation == 'swiglu')
     args[frozen].requires_grad_(False)
     mlp(*args, form=form, activation=activation).square().sum().backward()
     assert [arg.grad is None for arg in args] == [index == frozen for index in range(5)]
@@ -77,7 +84,7 @@ def gradients(args, weight, **options):
 def test_autocast_equals_the_stored_form_to_rounding(form, activation, monkeypatch):
     """Against float64, by rows is no further off than storing is, save for a rounding more."""
     monkeypatch.setattr(module, 'CHUNK_ROWS', 16)
-    exact = make((3, 40), dims=24, hidden=48, out=20)
+    exact = make((3, 40), dims=24, hidden=48, out=20, gated=activation == 'swiglu')
     args = [arg.detach().float().requires_grad_() for arg in exact]
     weight = torch.randn(3, 40, 20)
     out = mlp(*exact, form='stored', activation=activation)

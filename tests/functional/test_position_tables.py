@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from mmposenc.functional.position_tables import (
+    INTERPOLATIONS,
     resize_position_table,
     resize_to_extents,
     sincos_2d,
@@ -43,12 +44,18 @@ def test_sincos_equals_mmdets_sine_encoding():
     torch.testing.assert_close(own, expected.flatten(2).transpose(1, 2), atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize('mode', ['bicubic', 'bilinear'])
-@pytest.mark.parametrize('to_hw', [(7, 3), (2, 9), (1, 4)])
+def interpolate(table, hw, to_hw, mode):
+    """(1, C, H, W) by PyTorch."""
+    kind, _, antialias = mode.partition('_')
+    return F.interpolate(table.view(1, *hw, -1).permute(0, 3, 1, 2), size=to_hw, mode=kind,
+                         align_corners=False, antialias=bool(antialias))
+
+
+@pytest.mark.parametrize('mode', INTERPOLATIONS)
+@pytest.mark.parametrize('to_hw', [(7, 3), (2, 9), (1, 4), (4, 7)])
 def test_resize_keeps_rows_and_columns_apart(mode, to_hw):
-    table = torch.randn(1, 4 * 6, 3)
-    expected = F.interpolate(table.view(1, 4, 6, 3).permute(0, 3, 1, 2), size=to_hw, mode=mode,
-                             align_corners=False)
+    table = torch.randn(1, 4 * 6, 3, dtype=torch.float64)
+    expected = interpolate(table, (4, 6), to_hw, mode)
     out = resize_position_table(table, (4, 6), to_hw, mode)
     for row in range(to_hw[0]):
         for col in range(to_hw[1]):
@@ -56,7 +63,7 @@ def test_resize_keeps_rows_and_columns_apart(mode, to_hw):
     assert resize_position_table(table, (4, 6), (4, 6), mode) is table
 
 
-@pytest.mark.parametrize('mode', ['bicubic', 'bilinear'])
+@pytest.mark.parametrize('mode', INTERPOLATIONS)
 def test_images_of_a_batch_get_the_table_of_their_own_extent(mode):
     """As each resized by itself; an extent of the table's size gives the table, digit for digit."""
     table = torch.randn(1, 4 * 6, 3)
@@ -64,14 +71,39 @@ def test_images_of_a_batch_get_the_table_of_their_own_extent(mode):
     out = resize_to_extents(table, (4, 6), torch.tensor(extents), (8, 9), mode).view(3, 8, 9, 3)
     assert torch.equal(out[0, :4, :6], table.view(4, 6, 3))
     for image, extent in enumerate(extents):
-        expected = F.interpolate(table.view(1, 4, 6, 3).permute(0, 3, 1, 2), size=extent, mode=mode,
-                                 align_corners=False)[0].permute(1, 2, 0)
+        expected = interpolate(table, (4, 6), extent, mode)[0].permute(1, 2, 0)
         torch.testing.assert_close(out[image, :extent[0], :extent[1]], expected)
 
 
-def test_resizing_has_a_gradient():
+def dinov2_release(table, side, to_hw):
+    """The patches' part of interpolate_pos_encoding with an offset of 0.1, of a square table."""
+    if to_hw == (side, side):
+        return table
+    scale = [(length + 0.1) / side for length in to_hw]
+    out = F.interpolate(table.view(1, side, side, -1).permute(0, 3, 1, 2), scale_factor=scale,
+                        mode='bicubic')
+    assert out.shape[-2:] == to_hw
+    return out.permute(0, 2, 3, 1).flatten(1, 2)
+
+
+@pytest.mark.parametrize('to_hw', [(37, 37), (37, 50), (16, 16), (12, 41), (5, 90)])
+def test_dinov2s_offset_is_that_of_its_release(to_hw):
+    table = torch.randn(1, 37 * 37, 3, dtype=torch.float64)
+    expected = dinov2_release(table, 37, to_hw)
+    out = resize_position_table(table, (37, 37), to_hw, offset=0.1)
+    torch.testing.assert_close(out, expected, rtol=0, atol=1e-10)
+    # and in a batch where the largest image is another
+    out = resize_to_extents(table, (37, 37), torch.tensor([to_hw, (40, 95)]), (40, 95), offset=0.1)
+    own = out[0].view(40, 95, 3)[:to_hw[0], :to_hw[1]]
+    torch.testing.assert_close(own.reshape(1, -1, 3), expected, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize('mode, offset', [(mode, 0.0) for mode in INTERPOLATIONS]
+                         + [('bicubic', 0.1)])
+def test_resizing_has_a_gradient(mode, offset):
     table = torch.randn(1, 12, 2, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda x: resize_position_table(x, (3, 4), (5, 7)), table)
+    assert torch.autograd.gradcheck(
+        lambda x: resize_position_table(x, (3, 4), (5, 3), mode, offset), table)
 
 
 @pytest.mark.parametrize('layout', ['split', 'interleaved'])

@@ -1,0 +1,114 @@
+"""The block of the plain vision transformer, and checks of its options."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+from ..attention.conv_projection import ConvProjectionAttention
+from ..attention.multihead import MultiheadAttention
+from ..functional.mlp import ACTIVATIONS
+from .layers import MLP, DropPath, LayerScale
+
+MLPS = ('mlp', 'swiglu')
+
+
+class ViTBlock(nn.Module):
+    """x + scale1 * attention(norm(x)), then x + scale2 * mlp(norm(x)).
+
+    Args:
+        embed_dims, num_heads, hidden_dims: sizes; ``hidden_dims`` is that of the MLP.
+        drop, drop_path: dropout rates of the outputs and of whole branches.
+        norm_eps: epsilon of all norms.
+        layer_scale_init_value: what the two scales start from; None leaves them out.
+        act: activation of the MLP, see :class:`~mmposenc.backbones.layers.MLP`.
+        attn_norm, mlp_norm: norms inside attention and MLP, before their last layers (EVA-02).
+        conv_projection: take :class:`~mmposenc.attention.ConvProjectionAttention`.
+        attention: further arguments of :class:`~mmposenc.attention.MultiheadAttention`.
+    """
+
+    def __init__(self, embed_dims: int, num_heads: int, hidden_dims: int, *, drop: float = 0.0,
+                 drop_path: float = 0.0, norm_eps: float = 1e-6,
+                 layer_scale_init_value: float | None = None, act: str = 'gelu',
+                 attn_norm: bool = False, mlp_norm: bool = False, conv_projection: bool = False,
+                 **attention: Any) -> None:
+        super().__init__()
+
+        def scale() -> nn.Module:
+            return (nn.Identity() if layer_scale_init_value is None
+                    else LayerScale(embed_dims, layer_scale_init_value))
+
+        self.num_prefix_tokens = attention.get('num_prefix_tokens', 0)
+        self.norm1 = nn.LayerNorm(embed_dims, eps=norm_eps)
+        attention_type = ConvProjectionAttention if conv_projection else MultiheadAttention
+        self.attn = attention_type(embed_dims, num_heads, proj_drop=drop,
+                                   norm_eps=norm_eps if attn_norm else None, **attention)
+        self.ls1 = scale()
+        self.norm2 = nn.LayerNorm(embed_dims, eps=norm_eps)
+        self.mlp = MLP(embed_dims, hidden_dims, drop, act=act,
+                       norm_eps=norm_eps if mlp_norm else None)
+        self.ls2 = scale()
+        self.drop_path = DropPath(drop_path)
+
+    def forward(self, x: Tensor, hw_shape: tuple[int, int], padding_mask: Tensor | None = None,
+                x_qk: Tensor | None = None) -> Tensor:
+        """(B, L, C) -> (B, L, C); ``x_qk`` replaces ``x`` for queries and keys."""
+        key_mask = None
+        if padding_mask is not None:
+            key_mask = nn.functional.pad(padding_mask.flatten(1), (self.num_prefix_tokens, 0))
+        normed_qk = None if x_qk is None else self.norm1(x_qk)
+        out = self.attn(self.norm1(x), hw_shape, key_mask, x_qk=normed_qk)
+        x = x + self.drop_path(self.ls1(out))
+        return x + self.drop_path(self.ls2(self.mlp(self.norm2(x))))
+
+
+def check_sizes(patch_size: int, mlp_ratio: float, mlp_hidden_dims: int | None) -> None:
+    """Raise ValueError for sizes that are not positive."""
+    if patch_size < 1 or mlp_ratio <= 0:
+        raise ValueError(f'patch_size={patch_size} must be at least 1 and mlp_ratio={mlp_ratio} '
+                         f'positive')
+    if mlp_hidden_dims is not None and mlp_hidden_dims < 1:
+        raise ValueError(f'mlp_hidden_dims={mlp_hidden_dims} must be at least 1, or None')
+
+
+def check_mlp(mlp: str, act: str) -> None:
+    """Raise ValueError for options of the MLP that there are not."""
+    if mlp not in MLPS:
+        raise ValueError(f'mlp={mlp!r} must be one of {MLPS}')
+    acts = tuple(each for each in ACTIVATIONS if each != 'swiglu')
+    if act not in acts:
+        raise ValueError(f'act={act!r} must be one of {acts}')
+    if mlp == 'swiglu' and act != 'gelu':
+        raise ValueError(f"act={act!r} with mlp='swiglu', whose gates are SiLU: leave act out")
+
+
+def check_tokens_and_norm(pool: str | None, class_token: bool, distilled: bool,
+                          register_tokens: int, final_norm: bool | str) -> None:
+    """Raise ValueError for prefix tokens and a norm that do not fit to what is returned."""
+    if pool not in (None, 'gap', 'cls'):
+        raise ValueError(f"pool={pool!r} must be 'cls', 'gap' or None")
+    if pool == 'cls' and not class_token:
+        raise ValueError("class_token=False with pool='cls', which returns it; use pool='gap' or "
+                         'None')
+    if distilled and pool != 'cls':
+        raise ValueError(f"distilled=True with pool={pool!r}: a distillation token stands beside a "
+                         f"class token; use pool='cls'")
+    if register_tokens < 0:
+        raise ValueError(f'register_tokens={register_tokens} must be at least 0')
+    if final_norm not in (True, False, 'every'):
+        raise ValueError(f"final_norm={final_norm!r} must be True, False or 'every'")
+
+
+def check_blocks(num_layers: int, frozen_stages: int, conv_projection: Sequence[int],
+                 out_indices: Sequence[int] | None) -> None:
+    """Raise ValueError for numbers of blocks that there are not."""
+    if not -1 <= frozen_stages <= num_layers:
+        raise ValueError(f'frozen_stages={frozen_stages} must be from -1 to {num_layers}')
+    if not all(0 <= block < num_layers for block in conv_projection):
+        raise ValueError(f'conv_projection={tuple(conv_projection)} must be blocks from 0 to '
+                         f'{num_layers - 1}')
+    if out_indices is not None and (
+            not out_indices or not all(0 <= i < num_layers for i in out_indices)):
+        raise ValueError(f'out_indices={tuple(out_indices)} must be blocks from 0 to '
+                         f'{num_layers - 1}')

@@ -1,0 +1,51 @@
+"""This project's weights in the names of timm's models, by the tables that they came in by."""
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from torch import Tensor
+
+from .rules import Converted, Pair, match_rules, shown, to_theirs
+
+_REASON = "no weight of the backbone or of a linear head: timm's models have no place for it"
+
+
+class Family(NamedTuple):
+    """A class of timm's models.
+
+    Args:
+        pairs: its names and ours, given the names of a state dict of either side.
+        mark: what a name of ours must match for this class to be meant; '' for any.
+        finish: what is left to do to the converted weights.
+    """
+
+    pairs: Callable[[Iterable[str]], Sequence[Pair]]
+    mark: str = ''
+    finish: Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]] = dict
+
+
+def back_to_timm(state_dict: Mapping[str, Tensor], families: Mapping[str, Family]) -> Converted:
+    """Convert by the first family that has a place for every weight of the backbone.
+
+    Raises:
+        ValueError: if none has, with the weights that the best of them has no place for.
+    """
+    if not any(name.startswith('backbone.') for name in state_dict):
+        state_dict = {f'backbone.{name}': value for name, value in state_dict.items()}
+    best: list[str] | None = None
+    for source, family in families.items():
+        if family.mark and not any(re.fullmatch(family.mark, name) for name in state_dict):
+            continue
+        rules = to_theirs(family.pairs(state_dict))
+        converted, unknown = match_rules(state_dict, rules, source)
+        others = [name for name in unknown if not name.startswith('backbone.')]
+        homeless = [name for name in unknown if name.startswith('backbone.')]
+        if not homeless:
+            return Converted(dict(family.finish(converted.state_dict)),
+                             dict.fromkeys(others, _REASON))
+        best = homeless if best is None or len(homeless) < len(best) else best
+    what = 'these are weights of none' if best is None else f'{shown(best)} have no place in any'
+    raise ValueError(f'{what} of the models of timm that are supported: '
+                     f'{", ".join(map(repr, families))}')

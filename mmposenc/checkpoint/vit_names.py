@@ -1,0 +1,161 @@
+"""Vision transformers under the names of DINOv2's release, of Hugging Face and of CLIP: renamed to
+timm's, and then read by timm's table (:mod:`mmposenc.checkpoint.vit`)."""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from torch import Tensor
+
+from .rules import Converted, Pair, Rule, apply_rules, joined, to_ours
+from .vit import convert_vit
+
+_MASK = 'it stood for masked patches in pretraining, and no image has any'
+_OUTSIDE = 'not of the image encoder'
+_POOL = 'a head that pools by attention, which maps do not go through'
+_PROJECTION = 'the projection to the space that images and texts share'
+
+_DINOV2 = (
+    *(Pair(name, name) for name in (
+        'cls_token', 'pos_embed', 'patch_embed.proj.{p}', 'norm.{p}', 'head.{p}')),
+    Pair('register_tokens', 'reg_token'),
+    # Files of FSDP hold blocks in chunks, numbered through: blocks.0.0 to blocks.3.39.
+    *(Pair(f'{blocks}.{name}', f'blocks.{{n}}.{new or name}')
+      for blocks in ('blocks.{n}', 'blocks.{m}.{n}')
+      for name, new in (('norm1.{p}', ''), ('attn.qkv.{p}', ''), ('attn.proj.{p}', ''),
+                        ('ls1.gamma', ''), ('norm2.{p}', ''), ('mlp.fc1.{p}', ''),
+                        ('mlp.fc2.{p}', ''), ('mlp.w12.{p}', 'mlp.fc1.{p}'),
+                        ('mlp.w3.{p}', 'mlp.fc2.{p}'), ('ls2.gamma', ''))),
+)
+_DINOV2_RULES = (*to_ours(_DINOV2), Rule('mask_token', None, _MASK))
+
+
+def _attention(there: str, query: str, key: str, value: str, out: str) -> tuple[Pair, ...]:
+    """Queries, keys and values apart, and the projection of their result."""
+    return (joined(tuple(f'{there}.{part}.{{p}}' for part in (query, key, value)),
+                   'blocks.{n}.attn.qkv.{p}'),
+            Pair(f'{there}.{out}.{{p}}', 'blocks.{n}.attn.proj.{p}'))
+
+
+_HF = (
+    Pair('embeddings.cls_token', 'cls_token'),
+    Pair('embeddings.distillation_token', 'dist_token'),
+    Pair('embeddings.register_tokens', 'reg_token'),
+    Pair('embeddings.position_embeddings', 'pos_embed'),
+    Pair('embeddings.patch_embeddings.projection.{p}', 'patch_embed.proj.{p}'),
+    Pair('layernorm.{p}', 'norm.{p}'),
+    Pair('classifier.{p}', 'head.{p}'),
+    Pair('cls_classifier.{p}', 'head.{p}'),
+    Pair('distillation_classifier.{p}', 'head_dist.{p}'),
+    *(pair for layer in ('encoder.layer.{n}', 'layers.{n}') for pair in (
+        *_attention(f'{layer}.attention', 'attention.query', 'attention.key', 'attention.value',
+                    'output.dense'),
+        # As transformers 5 holds them in memory; files have the names above.
+        *_attention(f'{layer}.attention', 'q_proj', 'k_proj', 'v_proj', 'o_proj'),
+        *(Pair(f'{layer}.{name}.{{p}}', f'blocks.{{n}}.{ours}.{{p}}') for name, ours in (
+            ('layernorm_before', 'norm1'), ('layernorm_after', 'norm2'),
+            ('intermediate.dense', 'mlp.fc1'), ('output.dense', 'mlp.fc2'),
+            ('norm1', 'norm1'), ('norm2', 'norm2'), ('mlp.fc1', 'mlp.fc1'),
+            ('mlp.fc2', 'mlp.fc2'), ('mlp.weights_in', 'mlp.fc1'),
+            ('mlp.weights_out', 'mlp.fc2'), ('mlp.down_proj', 'mlp.fc2'))),
+        joined((f'{layer}.mlp.gate_proj.{{p}}', f'{layer}.mlp.up_proj.{{p}}'),
+               'blocks.{n}.mlp.fc1.{p}'),
+        Pair(f'{layer}.layer_scale{{m}}.lambda1', 'blocks.{n}.ls{m}.gamma'))),
+)
+_HF_RULES = (*to_ours(_HF), Rule(r'embeddings\.mask_token', None, _MASK),
+             Rule(r'pooler\..*', None, 'a layer behind the class token, which ViT has not'))
+
+
+def _row(name: str, to: str) -> Pair:
+    """A vector there is (1, 1, C) in timm, a table (1, N, C)."""
+    return Pair(name, to, lambda tensor: tensor.view(1, -1, tensor.shape[-1]))
+
+
+_HF_CLIP = (
+    _row('embeddings.class_embedding', 'cls_token'),
+    _row('embeddings.position_embedding.weight', 'pos_embed'),
+    Pair('embeddings.patch_embedding.{p}', 'patch_embed.proj.{p}'),
+    Pair('pre_layrnorm.{p}', 'norm_pre.{p}'),
+    Pair('post_layernorm.{p}', 'norm.{p}'),
+    *_attention('encoder.layers.{n}.self_attn', 'q_proj', 'k_proj', 'v_proj', 'out_proj'),
+    Pair('encoder.layers.{n}.layer_norm{m}.{p}', 'blocks.{n}.norm{m}.{p}'),
+    Pair('encoder.layers.{n}.mlp.fc{m}.{p}', 'blocks.{n}.mlp.fc{m}.{p}'),
+)
+_HF_CLIP_RULES = (*to_ours(_HF_CLIP), Rule(r'head\..*', None, _POOL),
+                  Rule(r'embeddings\.position_ids', None, 'the numbers 0, 1, 2, ...'))
+
+_CLIP = (
+    _row('class_embedding', 'cls_token'),
+    _row('positional_embedding', 'pos_embed'),
+    Pair('conv1.{p}', 'patch_embed.proj.{p}'),
+    Pair('ln_pre.{p}', 'norm_pre.{p}'),
+    Pair('ln_post.{p}', 'norm.{p}'),
+    Pair('transformer.resblocks.{n}.ln_{m}.{p}', 'blocks.{n}.norm{m}.{p}'),
+    Pair('transformer.resblocks.{n}.attn.in_proj_{p}', 'blocks.{n}.attn.qkv.{p}'),
+    Pair('transformer.resblocks.{n}.attn.out_proj.{p}', 'blocks.{n}.attn.proj.{p}'),
+    Pair('transformer.resblocks.{n}.mlp.c_fc.{p}', 'blocks.{n}.mlp.fc1.{p}'),
+    Pair('transformer.resblocks.{n}.mlp.c_proj.{p}', 'blocks.{n}.mlp.fc2.{p}'),
+    Pair('transformer.resblocks.{n}.ls_{m}.gamma', 'blocks.{n}.ls{m}.gamma'),
+)
+_CLIP_RULES = (*to_ours(_CLIP), Rule('proj', None, _PROJECTION))
+
+
+def convert_dinov2(state_dict: Mapping[str, Tensor]) -> Converted:
+    """Convert DINOv2's release, with or without registers, and its training's files."""
+    return _by_timm(_encoder(state_dict, 'patch_embed.proj.weight'), _DINOV2_RULES, 'dinov2')
+
+
+def convert_huggingface_vit(state_dict: Mapping[str, Tensor]) -> Converted:
+    """Convert Hugging Face's ViT, DeiT, Dinov2 and Dinov2WithRegisters, alone or in a classifier.
+
+    A linear head that takes the class token and the mean of the patches, as Dinov2's, is dropped.
+    """
+    anchor = 'embeddings.patch_embeddings.projection.weight'
+    encoder = _encoder(state_dict, anchor)
+    dims = encoder.weights[anchor].shape[0] if anchor in encoder.weights else 0
+    for head in ('classifier', 'cls_classifier', 'distillation_classifier'):
+        if f'{head}.weight' in encoder.outside and state_dict[f'{head}.weight'].shape[1] == dims:
+            for name in (f'{head}.weight', f'{head}.bias'):
+                encoder.weights[name] = state_dict[name]
+                encoder.outside.remove(name)
+    return _by_timm(encoder, _HF_RULES, 'huggingface-vit')
+
+
+def convert_huggingface_clip(state_dict: Mapping[str, Tensor]) -> Converted:
+    """Convert the image tower of Hugging Face's CLIP and SigLIP."""
+    encoder = _encoder(state_dict, 'embeddings.patch_embedding.weight')
+    return _by_timm(encoder, _HF_CLIP_RULES, 'huggingface-clip')
+
+
+def convert_clip(state_dict: Mapping[str, Tensor]) -> Converted:
+    """Convert the image tower of OpenAI's CLIP and of open_clip, where it may be one of timm's."""
+    timm = any(name.endswith('trunk.patch_embed.proj.weight') for name in state_dict)
+    encoder = _encoder(state_dict, 'patch_embed.proj.weight' if timm else 'class_embedding')
+    return _by_timm(encoder, None if timm else _CLIP_RULES, 'clip')
+
+
+class _Encoder(NamedTuple):
+    """An image encoder's weights, the prefix they had in the file, and names of all others."""
+
+    weights: dict[str, Tensor]
+    prefix: str
+    outside: list[str]
+
+
+def _encoder(state_dict: Mapping[str, Tensor], anchor: str) -> _Encoder:
+    """What has the prefix of the one name that ends in ``anchor``."""
+    prefix = next((name[:-len(anchor)] for name in state_dict
+                   if name == anchor or name.endswith(f'.{anchor}')), '')
+    return _Encoder({name[len(prefix):]: value for name, value in state_dict.items()
+                     if name.startswith(prefix)}, prefix,
+                    [name for name in state_dict if not name.startswith(prefix)])
+
+
+def _by_timm(encoder: _Encoder, rules: Sequence[Rule] | None, source: str) -> Converted:
+    """Through timm's names, which weights have already where there are no rules."""
+    renamed = (Converted(encoder.weights, {}) if rules is None
+               else apply_rules(encoder.weights, rules, source))
+    converted = convert_vit(renamed.state_dict)
+    inside = {f'{encoder.prefix}{name}': reason
+              for name, reason in (renamed.dropped | converted.dropped).items()}
+    return Converted(converted.state_dict, dict.fromkeys(encoder.outside, _OUTSIDE) | inside)

