@@ -13,15 +13,10 @@ model = dict(
         size=None,
         size_divisor=14),
     backbone=dict(
-        type='mmposenc.DeiT',
-        arch='small',
-        patch_size=14,
-        img_size=518,  # of the file's table; it is resized to any image
-        layer_scale_init_value=1.0,
-        pool='cls',
+        type='mmposenc.ViT',
+        arch='dinov2-small',
         out_indices=(2, 5, 8, 11),
         final_norm=False,  # the neck norms every map
-        pos_encoding=dict(type='mmposenc.LearnedPositionEmbedding'),
         frozen_stages=12,
         mask_padding=True,
         init_cfg=dict(type='Pretrained', checkpoint='data/pretrained/vit-s14.safetensors')),

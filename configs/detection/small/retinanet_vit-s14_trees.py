@@ -1,5 +1,5 @@
 # The quickstart with a pretrained backbone: tree crowns on tiles enlarged 1.6 times, in which a patch
-# of 14 pixels is 9 of the image's. The backbone is frozen and its features are computed once, for 6
+# of 14 pixels is 9 of the image's. The backbone is frozen and its features are computed once, for 4
 # views of each tile.
 #
 #     bash tools/quickstart.sh pretrained
@@ -37,4 +37,4 @@ param_scheduler = [
         T_max=max_epochs, convert_to_iter_based=True)]
 custom_hooks = [
     dict(type='EMAHook', ema_type='ExpMomentumEMA', momentum=0.002, gamma=200),
-    dict(type='mmposenc.FeatureCacheHook', folder='work_dirs/features', views=6)]
+    dict(type='mmposenc.FeatureCacheHook', folder='work_dirs/features', views=4)]
