@@ -1,6 +1,6 @@
-# The quickstart with a pretrained backbone: tree crowns on tiles enlarged 1.6 times, in which a patch
-# of 14 pixels is 9 of the image's. The backbone is frozen and its features are computed once, for 4
-# views of each tile.
+# The quickstart with a pretrained backbone: tree crowns on tiles enlarged 1.6 times, in which a
+# patch of 14 pixels is 9 of the image's. The backbone is frozen and its features are computed once,
+# for 4 views of each tile.
 #
 #     bash tools/quickstart.sh pretrained
 _base_ = [

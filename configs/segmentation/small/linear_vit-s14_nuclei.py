@@ -1,6 +1,6 @@
-# The segmentation quickstart's data with a pretrained backbone: a linear head on a frozen ViT-S/14, on
-# tiles enlarged 3.5 times, in which a patch of 14 pixels is 4 of the image's. The backbone's features
-# are computed once, for 8 views of each tile.
+# The segmentation quickstart's data with a pretrained backbone: a linear head on a frozen ViT-S/14,
+# on tiles enlarged 3.5 times, in which a patch of 14 pixels is 4 of the image's. The backbone's
+# features are computed once, for 8 views of each tile.
 #
 #     bash tools/quickstart.sh pretrained
 _base_ = [
