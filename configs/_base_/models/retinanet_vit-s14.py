@@ -1,5 +1,5 @@
 # RetinaNet on a frozen ViT-S/14 in the layout of DINOv2: maps of three blocks, each normed,
-# concatenated, become levels of strides 7, 14 and 28. 0.4 million parameters are trained.
+# concatenated, become levels of strides 7, 14 and 28. 360 thousand parameters are trained.
 # The weights: python tools/prepare_data.py pretrained, or any DINOv2 ViT-S file in their place.
 _base_ = 'retinanet_pvt-micro-peg.py'
 
