@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Usage: bash tools/quickstart.sh [detection|segmentation|pretrained] [--seed N] [--weights FILE]
+# Usage: bash tools/quickstart.sh [detection|segmentation|pretrained] [--seed N]
+#                                [--weights FILE [--arch NAME]]
 # Sets up the environment, fetches a small data set, trains a small model from random weights (at
 # most ten minutes on two cores), tests it on what it never saw, prints a table, and leaves pictures
 # in <results>/pictures: ground truth on the left, predictions on the right.
@@ -10,7 +11,8 @@
 #   pretrained    both data sets with a frozen, pretrained ViT-S/14, whose features are computed once:
 #                 RetinaNet for the trees, a linear head for the nuclei. 90 MB more to fetch;
 #                 --weights FILE takes any file in the layout of DINOv2's ViT-S/14 instead (its own,
-#                 timm's or Hugging Face's names)
+#                 timm's or Hugging Face's names), and with --arch, such as dinov2-base or
+#                 dinov2-small-reg, of another plain transformer
 # Run again after an interruption, it goes on where it stopped.
 #   MMPOSENC_VENV        the virtual environment (default: .venv)
 #   MMPOSENC_QUICKSTART  where results go (default: work_dirs/quickstart for detection,
@@ -23,6 +25,7 @@ fail() { echo "quickstart: $1" >&2; exit 2; }
 task=
 seed=
 weights=
+arch=
 while [ $# -gt 0 ]; do
     case $1 in
         -h | --help) sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; exit 0 ;;
@@ -35,6 +38,10 @@ while [ $# -gt 0 ]; do
             [ -f "$weights" ] || fail "--weights needs a file, got '$weights'"
             weights=$(realpath "$weights")
             shift ;;
+        --arch)
+            arch=${2:-}
+            [ -n "$arch" ] || fail "--arch needs a name, such as dinov2-base"
+            shift ;;
         detection | segmentation | pretrained)
             [ -z "$task" ] || fail "one task at a time, got '$task' and '$1'"
             task=$1 ;;
@@ -44,6 +51,7 @@ while [ $# -gt 0 ]; do
 done
 task=${task:-detection}
 if [ -n "$weights" ] && [ "$task" != pretrained ]; then fail "--weights is for 'pretrained'"; fi
+if [ -n "$arch" ] && [ -z "$weights" ]; then fail "--arch is of a file: give it by --weights"; fi
 trees=configs/detection/small/retinanet_pvt-micro-peg_trees.py
 nuclei=configs/segmentation/small/sem_fpn_pvt-micro-peg_nuclei.py
 case $task in
@@ -69,11 +77,17 @@ results=${MMPOSENC_QUICKSTART:-$default${seed:+-seed$seed}}
 say "2/4 data"
 for name in "${data[@]}"; do "$python" tools/prepare_data.py "$name"; done
 
-# Config, work directory: trains unless that is done, and sets checkpoint.
+# Config, work directory: trains unless that is done, and sets checkpoint and what tests need.
+of_arch=()
 train() {
     local options=()
     [ -z "$seed" ] || options+=("randomness.seed=$seed")
     [ -z "$weights" ] || options+=("model.backbone.init_cfg.checkpoint=$weights")
+    if [ -n "$arch" ]; then
+        mapfile -t of_arch < <("$python" tools/quickstart_options.py "$1" "$arch")
+        [ ${#of_arch[@]} -gt 0 ] || exit 1  # it has said why
+    fi
+    options+=(${of_arch[0]+"${of_arch[@]}"})
     if [ -f "$2/trained" ]; then
         echo "already trained; delete $2 to train anew"
     else
@@ -91,7 +105,8 @@ train() {
 # Name of the row, config, work directory, folder of the test, further options.
 rows=()
 run_test() {
-    "$python" tools/test.py "$2" "$checkpoint" --work-dir "$3/test_$4" "${@:5}"
+    "$python" tools/test.py "$2" "$checkpoint" --work-dir "$3/test_$4" "${@:5}" \
+        ${of_arch[0]+--cfg-options "${of_arch[@]}"}
     rows+=("$1=$3/test_$4")
 }
 
