@@ -8,6 +8,7 @@ features and a run that are there are not made again.
 
     python tools/prepare_data.py pretrained
     python benchmarks/pretrained.py --data-root CAMVID [--encodings table none] [--seeds 0 1 2]
+    python benchmarks/pretrained.py --data-root CAMVID --head stride7 --steps 455 --lr 1e-3
     python benchmarks/pretrained.py --report-only --table table.md
 """
 from __future__ import annotations
@@ -38,7 +39,8 @@ ENCODINGS: dict[str, tuple[str, dict[str, Any] | None]] = {
     'sincos': ('sin-cos in its place', dict(type='mmposenc.SinCosPositionEncoding'))}
 HW, LABEL_HW, PATCH, DIMS, BLOCKS = (252, 336), (360, 480), 14, 384, (2, 5, 8, 11)
 SCALES = (1.0, 1.5, 2.0)
-CLASSES, BATCH, WARM_UP = 11, 4, 50
+CLASSES, BATCH, WARM_UP, NARROW = 11, 4, 50, 64
+HEADS = {'linear': None, 'stride7': 2.0, 'stride14': 1.0}
 
 
 def images(folder: Path, hw: tuple[int, int]) -> Iterator[Tensor]:
@@ -81,28 +83,39 @@ def features(encoding: str, split: str, scale: float, args: argparse.Namespace) 
     return torch.load(path, mmap=True)
 
 
-class LinearHead(nn.Module):
-    """A norm for each block's map, and a linear layer."""
+class Head(nn.Module):
+    """A norm for each block's map, and a linear layer; or between the two a neck of few channels.
 
-    def __init__(self) -> None:
+    Args:
+        scale: of the narrow head's map by the features': 2 is stride 7, 1 stride 14. None: linear.
+    """
+
+    def __init__(self, scale: float | None) -> None:
         super().__init__()
-        self.neck = ConcatPyramid([DIMS] * len(BLOCKS))
-        self.classify = nn.Conv2d(DIMS * len(BLOCKS), CLASSES, 1)
+        dims, hidden = [DIMS] * len(BLOCKS), nn.Identity()
+        if scale is None:
+            self.neck = ConcatPyramid(dims)
+        else:
+            self.neck = ConcatPyramid(dims, NARROW, scales=(scale,))
+            hidden = nn.Sequential(nn.Conv2d(NARROW, NARROW, 3, padding=1, bias=False),
+                                   nn.GroupNorm(8, NARROW), nn.ReLU())
+        self.hidden = hidden
+        self.classify = nn.Conv2d(sum(dims) if scale is None else NARROW, CLASSES, 1)
         nn.init.normal_(self.classify.weight, std=0.01)
         nn.init.zeros_(self.classify.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.classify(self.neck(x.split(DIMS, 1))[0])
+        return self.classify(self.hidden(self.neck(x.split(DIMS, 1))[0]))
 
 
-def fit(x: Tensor, y: Tensor, seed: int, steps: int, lr: float) -> LinearHead:
+def fit(x: Tensor, y: Tensor, seed: int, args: argparse.Namespace) -> Head:
     """AdamW with warm-up and a cosine; labels at the images' size."""
     torch.manual_seed(seed)
-    head = LinearHead()
+    head, steps = Head(HEADS[args.head]), args.steps
     y = F.interpolate(y[:, None].float(), HW, mode='nearest')[:, 0].long()
     groups = [dict(params=[p for p in head.parameters() if p.dim() > 1], weight_decay=0.05),
               dict(params=[p for p in head.parameters() if p.dim() <= 1], weight_decay=0.0)]
-    optimizer = torch.optim.AdamW(groups, lr=lr)
+    optimizer = torch.optim.AdamW(groups, lr=args.lr)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda i: min(1, (i + 1) / WARM_UP) * (
         0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * i / steps))))
     order: list[int] = []
@@ -122,7 +135,7 @@ def fit(x: Tensor, y: Tensor, seed: int, steps: int, lr: float) -> LinearHead:
 
 
 @torch.no_grad()
-def ious(head: LinearHead, x: Tensor, y: Tensor) -> list[float]:
+def ious(head: Head, x: Tensor, y: Tensor) -> list[float]:
     """IoU of every class in percent, over all pixels of all images."""
     confusion = torch.zeros(CLASSES * CLASSES, dtype=torch.long)
     for i in range(0, len(x), BATCH):
@@ -140,12 +153,12 @@ def ious(head: LinearHead, x: Tensor, y: Tensor) -> list[float]:
 
 def run(encoding: str, seed: int, args: argparse.Namespace) -> None:
     """Fits one head and tests it at every size."""
-    path = args.work_dir / f'{encoding}_seed{seed}.json'
+    path = args.work_dir / f'{_name(encoding, args)}{seed}.json'
     if path.is_file():
         return
     x = features(encoding, 'training', 1.0, args)
     start = time.process_time()
-    head = fit(x, labels(args.data_root / 'annotations' / 'training'), seed, args.steps, args.lr)
+    head = fit(x, labels(args.data_root / 'annotations' / 'training'), seed, args)
     seconds = time.process_time() - start
     y = labels(args.data_root / 'annotations' / 'validation')
     found = {f'{scale:g}': ious(head, features(encoding, 'validation', scale, args), y)
@@ -156,13 +169,17 @@ def run(encoding: str, seed: int, args: argparse.Namespace) -> None:
           f'{seconds:.0f} CPU s', flush=True)
 
 
-def table(work_dir: Path) -> str:
+def _name(encoding: str, args: argparse.Namespace) -> str:
+    return f'{encoding}_{args.head}_{args.steps}_{args.lr:g}_seed'
+
+
+def table(args: argparse.Namespace) -> str:
     """The results as markdown: mean and standard deviation over the seeds."""
     lines = [['Positions', 'Seeds', *(f'mIoU {scale:g}x' + (' (trained)' if scale == 1 else '')
                                       for scale in SCALES), 'Head, CPU s']]
     for encoding, (title, _) in ENCODINGS.items():
         runs = [json.loads(path.read_text())
-                for path in sorted(work_dir.glob(f'{encoding}_seed*.json'))]
+                for path in sorted(args.work_dir.glob(f'{_name(encoding, args)}*.json'))]
         if runs:
             means = [[sum(each['ious'][f'{scale:g}']) / CLASSES for each in runs]
                      for scale in SCALES]
@@ -179,6 +196,7 @@ def main() -> None:
     parser.add_argument('--weights', type=Path,
                         default=ROOT / 'data' / 'pretrained' / 'vit-s14.safetensors')
     parser.add_argument('--work-dir', type=Path, default=ROOT / 'work_dirs' / 'pretrained')
+    parser.add_argument('--head', choices=HEADS, default='linear')
     parser.add_argument('--steps', type=int, default=910)
     parser.add_argument('--lr', type=float, default=5e-3)
     parser.add_argument('--report-only', action='store_true', help='train nothing')
@@ -187,7 +205,7 @@ def main() -> None:
     for encoding in [] if args.report_only else args.encodings:
         for seed in args.seeds:
             run(encoding, seed, args)
-    text = table(args.work_dir)
+    text = table(args)
     print(text)
     if args.table:
         args.table.write_text(text)
