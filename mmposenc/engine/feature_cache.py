@@ -36,15 +36,19 @@ class FeatureCacheHook(Hook):
         views: ways in which an image of the training set is augmented.
 
     Raises:
-        ValueError: when training begins: the backbone trains, or there is none.
+        ValueError: for no view or no room; when training begins: the backbone trains, or there is
+            none.
     """
+
+    store: FeatureStore
 
     def __init__(self, folder: str = 'work_dirs/features', max_gb: float = 20.0,
                  views: int = 4) -> None:
         if views < 1:
             raise ValueError(f'views={views} must be at least 1')
+        if max_gb <= 0:
+            raise ValueError(f'max_gb={max_gb} must be positive')
         self.folder, self.views, self.max_gb = folder, views, max_gb
-        self.store = FeatureStore(folder, int(max_gb * GIGABYTE))
 
     def before_train(self, runner: Any) -> None:
         """Put the folder between the model and its backbone."""
@@ -73,6 +77,8 @@ class FeatureCacheHook(Hook):
         backbone = getattr(plain, 'backbone', None)
         if not isinstance(backbone, nn.Module):
             raise ValueError(f'{type(plain).__name__} has no backbone to keep features of')
+        # Not before: a config is tested with its hooks, and needs no folder then.
+        self.store = FeatureStore(self.folder, int(self.max_gb * GIGABYTE))
         cached = CachedFeatures(backbone, self.store, settings)
         backbone.forward = cached  # type: ignore[method-assign]
         return cached

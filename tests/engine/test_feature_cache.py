@@ -270,3 +270,7 @@ def test_a_model_without_a_backbone(tmp_path) -> None:
             model=nn.Linear(1, 1), cfg={}))
     with pytest.raises(ValueError, match='views=0 must be at least 1'):
         FeatureCacheHook(str(tmp_path), views=0)
+    with pytest.raises(ValueError, match='max_gb=0 must be positive'):
+        FeatureCacheHook(str(tmp_path), max_gb=0)
+    FeatureCacheHook(str(tmp_path / 'new'))
+    assert not (tmp_path / 'new').exists()

@@ -1,0 +1,141 @@
+"""The configs of a frozen, pretrained ViT-S/14, and what tools/quickstart.sh pretrained does."""
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file, save_file
+from scripts import ROOT, load_tool, named
+
+from mmposenc.backbones import ViT
+from mmposenc.engine import load_config, override
+from mmposenc.engine.checks import check_num_classes
+
+pytest.importorskip('mmdet')
+pytest.importorskip('mmseg')
+TREES, BLOCK = (f'mmposenc::detection/small/retinanet_vit-s14_{name}.py'
+                for name in ('trees', 'trees-block'))
+CAMVID, NUCLEI = (f'mmposenc::segmentation/small/linear_vit-s14_{name}.py'
+                  for name in ('camvid', 'nuclei'))
+
+
+def build(cfg):
+    from mmdet.registry import MODELS as DETECTORS
+    from mmengine.registry import init_default_scope
+    from mmseg.registry import MODELS as SEGMENTORS
+    init_default_scope(cfg.default_scope)
+    return (DETECTORS if cfg.default_scope == 'mmdet' else SEGMENTORS).build(cfg.model)
+
+
+@pytest.mark.parametrize('config, trained', [
+    # A LayerNorm a block, 1x1 from all to 11 classes.
+    (CAMVID, 4 * 2 * 384 + (4 * 384 + 1) * 11), (NUCLEI, 4 * 2 * 384 + (4 * 384 + 1) * 2),
+    # Norms and 1x1; levels: 2x2 to half the channels, then 1x1, norm, 3x3, norm; the head's two
+    # towers of two 3x3 with norms, and 3x3 to a class and four sides of 2 anchors.
+    (TREES, 3 * 2 * 384 + (3 * 384 + 1) * 64 + (4 * 64 + 1) * 32 + (32 + 2 * 64) * 64
+     + 3 * (9 * 64 * 64 + 4 * 64) + 4 * (9 * 64 * 64 + 2 * 64) + (9 * 64 + 1) * 10)])
+def test_only_the_head_is_trained(config, trained):
+    cfg = load_config(config)
+    check_num_classes(cfg, ('train', 'val', 'test'))
+    model = build(cfg).train()
+    assert sum(p.numel() for p in model.parameters() if p.requires_grad) == trained
+    assert not any(p.requires_grad for p in model.backbone.parameters())
+    # DINOv2's 22,056,576 without the mask token and the last norm.
+    assert sum(p.numel() for p in model.backbone.parameters()) == 22_056_576 - 384 - 2 * 384
+
+
+def test_levels_and_anchors_have_the_same_strides():
+    cfg = load_config(TREES)
+    model = build(cfg).eval()
+    with torch.no_grad():
+        levels = model.extract_feat(torch.zeros(1, 3, 56, 84))
+    strides = cfg.model.bbox_head.anchor_generator.strides
+    assert [tuple(each.shape[-2:]) for each in levels] == [(56 // s, 84 // s) for s in strides]
+    assert cfg.model.data_preprocessor.pad_size_divisor == strides[-1]
+
+
+def test_the_block_is_tested_with_the_same_pipeline():
+    trees, block = load_config(TREES), load_config(BLOCK)
+    assert block.test_dataloader.dataset.pipeline == trees.test_dataloader.dataset.pipeline
+    assert block.test_dataloader.dataset.ann_file == 'annotations/val_block.json'
+    assert block.test_evaluator.ann_file.endswith('val_block.json')
+
+
+def make_nuclei(folder: Path) -> None:
+    rng = np.random.default_rng(0)
+    for split in ('training', 'validation'):
+        for kind in ('images', 'annotations'):
+            (folder / kind / split).mkdir(parents=True)
+        for index in range(4):
+            pixels = rng.integers(0, 40, (32, 32), dtype=np.uint8)
+            labels = np.zeros((32, 32), dtype=np.uint8)
+            pixels[8:20, 8:20], labels[8:20, 8:20] = 200, 1
+            Image.fromarray(pixels).save(folder / 'images' / split / f'{index}.png')
+            Image.fromarray(labels).save(folder / 'annotations' / split / f'{index}.png')
+
+
+def test_train_and_test(tmp_path, monkeypatch):
+    """What the quickstart runs, on four tiles and a narrow backbone with weights of its own."""
+    make_nuclei(tmp_path / 'data' / 'nuclei')
+    monkeypatch.chdir(tmp_path)
+    narrow = ['model.backbone.embed_dims=8', 'model.backbone.num_heads=1',
+              'model.neck.in_channels=8,8,8,8', 'model.decode_head.in_channels=32',
+              'model.decode_head.channels=32', 'train_dataloader.num_workers=0',
+              'val_dataloader.num_workers=0', 'test_dataloader.num_workers=0']
+    torch.manual_seed(0)
+    state = ViT('dinov2-small', embed_dims=8, num_heads=1).state_dict()
+    save_file({name: torch.randn_like(value) / 4 for name, value in state.items()},
+              'mine.safetensors')
+    load_tool('train').main([
+        NUCLEI, '--work-dir', 'work', '--cfg-options', *narrow, 'train_cfg.max_epochs=2',
+        'train_cfg.val_interval=2', 'model.backbone.init_cfg.checkpoint=mine.safetensors',
+        'custom_hooks.1.views=2', *named('pretrained_train')])
+    log = next(Path('work').glob('*/*.log')).read_text()
+    assert '24 read, 0 damaged, 8 written, 0 no room' in log
+    weights = torch.load('work/epoch_2.pth', weights_only=False)['state_dict']
+    kept = weights['backbone.blocks.3.mlp.fc1.weight']
+    assert torch.equal(kept, load_file('mine.safetensors')['blocks.3.mlp.fc1.weight'])
+    load_tool('test').main([NUCLEI, 'work/epoch_2.pth', '--work-dir', 'work/strip', '--cfg-options',
+                            *narrow, *named('pretrained_test')])
+
+
+@pytest.mark.parametrize('config', [TREES, NUCLEI])
+def test_options_of_another_transformer(config, capsys):
+    """A model of 16-pixel patches and another width and depth, built and run by the options."""
+    from mmengine.config import DictAction
+    tool, cfg = load_tool('quickstart_options'), load_config(config)
+    tool.main([config, 'dinov2-small'])
+    found = dict(line.split('=') for line in capsys.readouterr().out.splitlines())
+    override(cfg, {key: DictAction._parse_iterable(value) for key, value in found.items()})
+    before, after = load_config(config).model, cfg.model
+    after.backbone.out_indices = tuple(after.backbone.out_indices)
+    assert after.to_dict() == before.to_dict()  # those of the config itself
+    options = tool.options(config, 'large')
+    override(cfg, options)
+    assert options['model.backbone.out_indices'][-1] == 23
+    cfg.model.backbone.update(embed_dims=8, num_heads=1)
+    cfg.model.neck.in_channels = [8] * len(cfg.model.neck.in_channels)
+    if config == NUCLEI:
+        assert cfg.model.decode_head.in_channels == cfg.model.decode_head.channels == 4096
+        cfg.model.decode_head.in_channels = cfg.model.decode_head.channels = 32
+    model = build(cfg).eval()
+    assert not any(p.requires_grad for p in model.backbone.parameters())
+    with torch.no_grad():
+        levels = model.extract_feat(torch.zeros(1, 3, 64, 96))
+    strides = (8, 16, 32) if config == TREES else (16,)
+    assert [tuple(each.shape[-2:]) for each in levels] == [(64 // s, 96 // s) for s in strides]
+
+
+@pytest.mark.parametrize('arguments, message', [
+    (['pretrained', '--weights', 'nowhere.pth'], "--weights needs a file, got 'nowhere.pth'"),
+    (['pretrained', '--weights'], "--weights needs a file, got ''"),
+    (['detection', '--weights', 'README.md'], "--weights is for 'pretrained'"),
+    (['pretrained', '--arch', 'dinov2-base'], '--arch is of a file: give it by --weights')])
+def test_quickstart_refuses_weights_that_are_not_there(arguments, message):
+    run = subprocess.run(['bash', str(ROOT / 'tools' / 'quickstart.sh'), *arguments],
+                         capture_output=True, text=True, cwd=ROOT)
+    assert run.returncode == 2 and message in run.stderr and run.stdout == ''
