@@ -58,6 +58,19 @@ def swin(height: int, width: int) -> Models:
     return {'timm': peer, 'ours': ours}
 
 
+def swin_v2(height: int, width: int) -> Models:
+    import timm
+    peer = timm.create_model('swinv2_tiny_window8_256', num_classes=0, drop_path_rate=0.0,
+                             img_size=(height, width))
+    ours = Swin('v2-tiny', pool='gap', drop_path_rate=0.0, mask_window_padding=False)
+    # Norms behind branches start at zero, with which all models are equal.
+    for name, parameter in peer.named_parameters():
+        if 'norm' in name and 'weight' in name:
+            nn.init.ones_(parameter)
+    load_pretrained(ours, peer.state_dict())
+    return {'timm': peer, 'ours': ours}
+
+
 def deit(height: int, width: int) -> Models:
     import timm
     peer = timm.create_model('deit_small_patch16_224', num_classes=0, drop_path_rate=0.0)
@@ -115,11 +128,14 @@ class Case(NamedTuple):
     height: int
     width: int
     is_detector: bool = False
+    checked: int = 224
 
 
 CASES = {'PVT-tiny 800x1344': Case(pvt, 1, 800, 1344), 'PVT-tiny 512': Case(pvt, 2, 512, 512),
          'PVT-tiny 224': Case(pvt, 8, 224, 224), 'Swin-T 800x1344': Case(swin, 1, 800, 1344),
-         'Swin-T 224': Case(swin, 8, 224, 224), 'DeiT-S 224': Case(deit, 8, 224, 224),
+         'Swin-T 224': Case(swin, 8, 224, 224),
+         'Swin V2-T 256': Case(swin_v2, 8, 256, 256, checked=256),
+         'DeiT-S 224': Case(deit, 8, 224, 224),
          'DETR-R50 800x1344': Case(detr, 2, 800, 1344, True),
          'RetinaNet PVT-tiny 800x1344': Case(retinanet, 2, 800, 1344, True)}
 MODES = ('training', 'inference')
@@ -166,10 +182,10 @@ def compiled(model: nn.Module, is_detector: bool) -> nn.Module:
     return model
 
 
-def check_equal(models: Models) -> None:
-    """All models with the peer's weights give its outputs of 224x224, which windows divide:
-    elsewhere timm's Swin rolls the map before it fills it up, and the release fills it up first."""
-    images = torch.randn(2, 3, 224, 224)
+def check_equal(models: Models, side: int) -> None:
+    """All models with the peer's weights give its outputs of a size that windows divide: elsewhere
+    timm's Swin rolls the map before it fills it up, and the release fills it up first."""
+    images = torch.randn(2, 3, side, side)
     with torch.no_grad():
         expected, *others = (outputs(model.eval(), images) for name, model in models.items()
                              if 'PEG' not in name)
@@ -186,7 +202,7 @@ def measure(name: str, args: argparse.Namespace) -> None:
         batch, height, width = (2, 96, 128) if case.is_detector else (1, 224, 224)
     torch.manual_seed(0)
     if not case.is_detector:
-        check_equal(case.build(224, 224))
+        check_equal(case.build(case.checked, case.checked), case.checked)
     models = case.build(height, width)
     images = torch.randn(batch, 3, height, width)
     counts = None if case.is_detector or args.device == 'cuda' else products(

@@ -36,8 +36,8 @@ def _shrink_backbone(backbone: Any) -> list[int]:
                         mlp_ratios=[1] * 4)
         return [8] * 4
     if kind == 'Swin':
-        backbone.update(arch=None, embed_dims=4, num_layers=[1] * 4, num_heads=[1] * 4,
-                        window_size=4, mlp_ratio=1.0)
+        backbone.update(embed_dims=4, num_layers=[1] * 4, num_heads=[1] * 4, window_size=4,
+                        mlp_ratio=1.0)
         return [4, 8, 16, 32]
     if kind == 'DeiT':
         encodings = backbone.get('pos_encoding') or []

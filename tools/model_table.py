@@ -19,7 +19,7 @@ Nothing here was trained by this project: accuracies are the papers', and "-" wh
 have none. See docs/results.md for what was trained.
 
 - Parameters and multiply-accumulates (MACs, in millions, head included, one image of the size the
-  config tests at: 224 x 224, or 384 or CIFAR-10's 32 where its name says so) are counted on the
+  config tests at: 224 x 224, or 256, 384 or CIFAR-10's 32 by its name) are counted on the
   built model by `tools/count_model.py`. MACs are matrix products and convolutions; value terms of
   iRPE are counted as in its release, a vector for each pair of tokens, and cost less here; means of
   ContextPool are not counted, as in its paper (docs/context_pool.md).

@@ -7,10 +7,12 @@ import torch
 from torch import Tensor, nn
 
 from ..encodings.base import RelativeEncoding
+from ..functional.attention.driver import split
 from ..functional.grids import GridLike, as_grid, check_tokens
 from ..functional.windows import absent_keys, join_windows, partition_windows, window_regions
-from .core import attend_joint, checked_form
-from .linear import Linear
+from .core import Options, attend, attend_joint, checked_form
+from .cosine import CosineScale
+from .linear import Linear, QVLinear
 from .multihead import build_relative_encoding
 
 
@@ -26,12 +28,16 @@ class WindowAttention(nn.Module):
             ``num_heads`` and the size (``window_size``, ``max_size``, ``max_tokens``) are filled
             in. None is no position at all; Swin itself is
             ``dict(type='mmposenc.RelativePositionBias')``.
-        qkv_bias: bias of the joint projection to queries, keys and values.
+        qkv_bias: bias of the joint projection to queries, keys and values; 'qv' leaves out that of
+            the keys.
+        cosine: logits are cosines with a learned scale a head, see
+            :class:`~mmposenc.attention.cosine.CosineScale`.
         attn_drop: dropout of the attention weights.
         proj_drop: dropout of the output.
         form: which formulation runs, see :func:`mmposenc.attention.attend`.
 
-    Parameters are named ``qkv``, ``proj`` and ``rel_pos_encoding``.
+    Parameters are named ``qkv``, ``proj``, ``rel_pos_encoding`` and ``cosine``. An encoding that
+    reads queries and keys reads those that enter the product.
 
     Raises:
         ValueError: for sizes that do not divide, or an encoding with prefix tokens.
@@ -39,18 +45,22 @@ class WindowAttention(nn.Module):
 
     def __init__(self, embed_dims: int, num_heads: int, window_size: int | tuple[int, int], *,
                  rel_pos_encoding: RelativeEncoding | dict[str, Any] | None = None,
-                 qkv_bias: bool = True, attn_drop: float = 0.0, proj_drop: float = 0.0,
-                 form: str = 'auto') -> None:
+                 qkv_bias: bool | str = True, cosine: bool = False, attn_drop: float = 0.0,
+                 proj_drop: float = 0.0, form: str = 'auto') -> None:
         super().__init__()
         if num_heads < 1 or embed_dims < 1 or embed_dims % num_heads:
             raise ValueError(f'embed_dims={embed_dims} must be a positive multiple of '
                              f'num_heads={num_heads}')
+        if qkv_bias not in (True, False, 'qv'):
+            raise ValueError(f"qkv_bias={qkv_bias!r} must be True, False or 'qv'")
         side = (window_size, window_size) if isinstance(window_size, int) else window_size
         self.window_size = as_grid(side, 'window_size').hw
         self.embed_dims, self.num_heads = embed_dims, num_heads
         self.head_dims = embed_dims // num_heads
         self.attn_drop, self.form = attn_drop, checked_form(form)
-        self.qkv = Linear(embed_dims, 3 * embed_dims, bias=qkv_bias)
+        self.qkv = (QVLinear(embed_dims) if qkv_bias == 'qv' else
+                    Linear(embed_dims, 3 * embed_dims, bias=bool(qkv_bias)))
+        self.cosine = CosineScale(num_heads) if cosine else None
         self.proj = Linear(embed_dims, embed_dims)
         self.proj_drop = nn.Dropout(proj_drop)
         self.rel_pos_encoding: RelativeEncoding | None = None
@@ -84,10 +94,16 @@ class WindowAttention(nn.Module):
             raise ValueError(f'regions has shape {tuple(regions.shape)}, which does not fit x of '
                              f'shape {tuple(x.shape)}: (1 or B, windows, {length}) is required')
         joint = self.qkv(x).view(x.shape[0], length, 3, self.num_heads, self.head_dims)
-        out, weights = attend_joint(
-            joint, self.rel_pos_encoding, self.window_size, need_weights=need_weights,
-            regions=None if regions is None else regions.flatten(0, 1), form=self.form,
-            dropout_p=self.attn_drop if self.training else 0.0)
+        options: Options = {
+            'need_weights': need_weights, 'form': self.form,
+            'regions': None if regions is None else regions.flatten(0, 1),
+            'dropout_p': self.attn_drop if self.training else 0.0}
+        if self.cosine is None:
+            out, weights = attend_joint(joint, self.rel_pos_encoding, self.window_size, **options)
+        else:
+            q, k, v = split((joint,))
+            q, k = self.cosine(q, k)
+            out, weights = attend(q, k, v, self.rel_pos_encoding, self.window_size, **options)
         out = self.proj_drop(self.proj(out.transpose(1, 2).flatten(2)))
         return out if weights is None else (out, weights)
 
@@ -97,8 +113,8 @@ class ShiftWindowAttention(nn.Module):
     2021, Sec. 3.2).
 
     Args:
-        embed_dims, num_heads, window_size, rel_pos_encoding, qkv_bias, attn_drop, proj_drop, form:
-            as :class:`WindowAttention`.
+        embed_dims, num_heads, window_size, rel_pos_encoding, qkv_bias, cosine, attn_drop,
+            proj_drop, form: as :class:`WindowAttention`.
         shift_size: cells by which windows are shifted down and right, less than the window.
         pad_small_map: shift also where one window spans the smaller side of the map, as for
             detection and segmentation in mmdet and mmseg; without it such maps are not shifted, as
@@ -106,21 +122,23 @@ class ShiftWindowAttention(nn.Module):
         mask_window_padding: give the zeros that fill up the last windows no attention. Off, they
             are keys like any other, as in the releases.
 
-    Parameters: ``w_msa``, a :class:`WindowAttention`. Equal to mmpretrain's ShiftWindowMSA and to
-    mmdet's; unlike these it takes maps smaller than a window in either setting, windows that are
-    not square, and a padding mask.
+    Parameters: ``w_msa``, a :class:`WindowAttention`. Equal to mmpretrain's ShiftWindowMSA (with
+    ``cosine`` and ``qkv_bias='qv'`` to that of its WindowMSAV2) and to mmdet's; unlike these it
+    takes maps smaller than a window in either setting, windows that are not square, and a padding
+    mask.
     """
 
     def __init__(self, embed_dims: int, num_heads: int, window_size: int | tuple[int, int],
                  shift_size: int | tuple[int, int] = 0, *,
                  rel_pos_encoding: RelativeEncoding | dict[str, Any] | None = None,
-                 qkv_bias: bool = True, attn_drop: float = 0.0, proj_drop: float = 0.0,
-                 form: str = 'auto', pad_small_map: bool = False,
+                 qkv_bias: bool | str = True, cosine: bool = False, attn_drop: float = 0.0,
+                 proj_drop: float = 0.0, form: str = 'auto', pad_small_map: bool = False,
                  mask_window_padding: bool = False) -> None:
         super().__init__()
         self.w_msa = WindowAttention(embed_dims, num_heads, window_size,
                                      rel_pos_encoding=rel_pos_encoding, qkv_bias=qkv_bias,
-                                     attn_drop=attn_drop, proj_drop=proj_drop, form=form)
+                                     cosine=cosine, attn_drop=attn_drop, proj_drop=proj_drop,
+                                     form=form)
         self.window_size = self.w_msa.window_size
         shift = (shift_size, shift_size) if isinstance(shift_size, int) else tuple(shift_size)
         if len(shift) != 2 or any(not 0 <= step < side

@@ -13,6 +13,7 @@ from mmengine.logging import print_log
 from torch import Tensor, nn
 
 from ..checkpoint import convert_with_report, needed_options, recognise
+from ..checkpoint.files import WRAPPERS
 from ..checkpoint.recognition import looks_like
 from ..checkpoint.rules import shown
 from ..encodings.absolute import LearnedPositionEmbedding
@@ -67,7 +68,8 @@ def load_pretrained(backbone: nn.Module, checkpoint: Mapping[str, Any], *,
 
     Args:
         backbone: what to load into.
-        checkpoint: a state dict, or a dict that holds one under 'state_dict', 'model' or 'module'.
+        checkpoint: a state dict, or a dict that holds one under 'state_dict', 'model', 'module' or
+            'teacher'.
         prefix: load only the names that start with it, without it; 'backbone.' is recognised.
         strict: raise where names or shapes differ; else load what fits and log the rest.
         name: for messages.
@@ -133,7 +135,7 @@ def _split_new(backbone: nn.Module, missing: list[str]) -> tuple[list[str], list
 
 def _select(checkpoint: Mapping[str, Any], prefix: str | None) -> dict[str, Tensor]:
     """The tensors under a prefix, out of whatever wraps them."""
-    for wrapper in ('state_dict', 'model', 'module'):
+    for wrapper in WRAPPERS:
         if isinstance(checkpoint.get(wrapper), Mapping):
             checkpoint = checkpoint[wrapper]
     state = {key: value for key, value in checkpoint.items() if isinstance(value, Tensor)}
@@ -180,7 +182,7 @@ def _move_biases(backbone: nn.Module, state: dict[str, Tensor]) -> dict[str, Ten
     own = set(backbone.state_dict())
     moved = {}
     for key, value in state.items():
-        combined = key.replace(f'.{_BIAS}', f'.encodings.0.{_BIAS}')
+        combined = re.sub(r'\brel_pos_encoding\.', 'rel_pos_encoding.encodings.0.', key)
         moved[combined if key not in own and combined in own else key] = value
     return moved
 

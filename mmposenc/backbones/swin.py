@@ -13,25 +13,24 @@ from ..functional.masking import masked_mean, pad_map, tokens_to_map
 from ..image_sizes import get_img_shapes, mask_images
 from .checkpoints import PretrainedMixin
 from .layers import PatchEmbed, check_rates, init_transformer_weights, rising_rates
+from .swin_archs import Windows, resolve_arch
 from .swin_layers import PatchMerging, SwinBlock, SwinStage, Tokens
-
-#: embed_dims, num_layers, num_heads.
-ARCHS: dict[str, tuple[int, tuple[int, ...], tuple[int, ...]]] = {
-    'tiny': (96, (2, 2, 6, 2), (3, 6, 12, 24)), 'small': (96, (2, 2, 18, 2), (3, 6, 12, 24)),
-    'base': (128, (2, 2, 18, 2), (4, 8, 16, 32)), 'large': (192, (2, 2, 18, 2), (6, 12, 24, 48))}
 
 
 class Swin(PretrainedMixin, BaseModule):
-    """Swin Transformer (Liu et al., ICCV 2021) with any position encoding.
+    """Swin Transformer (Liu et al., ICCV 2021) and Swin Transformer V2 (Liu et al., CVPR 2022) with
+    any position encoding.
 
     Any image size works: patches, merged cells and windows are filled up with zeros to the right
     and below.
 
     Args:
-        arch: 'tiny', 'small', 'base' or 'large'; explicit sizes override it.
+        arch: 'tiny', 'small', 'base' or 'large'; 'v2-tiny', ... for V2 with windows of 8, and with
+            '-w12', '-w16', '-w12to16' or '-w12to24' behind it with those of its releases. What is
+            None below is as the arch says, else as V1; what is given overrides it.
         embed_dims: channels of the first stage; each stage has twice those of the one before.
         num_layers, num_heads: blocks and heads of each stage.
-        window_size: side of the windows, or (Wh, Ww).
+        window_size: side of the windows, or (Wh, Ww); or a sequence of these, one a stage. V1: 7.
         mlp_ratio: hidden channels of the MLPs, in units of the stage's channels.
         patch_size: side of a patch in pixels.
         in_channels: channels of the image.
@@ -39,14 +38,19 @@ class Swin(PretrainedMixin, BaseModule):
         positions: where in each stage: -1 before the first block, i after block i; 'every': after
             all blocks but the very last; None for each encoding's usual place, which for PEG is
             after block 0.
-        window_bias: Swin's own table of biases.
+        window_bias: Swin's own table of biases (True, V1), none (False), or 'log_cpb' (V2):
+            :class:`~mmposenc.encodings.LogSpacedCPB`, a network that serves windows of any size.
+        pretrained_window_size: window, as ``window_size``, that sets the unit of offsets of
+            'log_cpb': that of training where weights go to larger windows. 0 is ``window_size``.
+        cosine: attention by cosines with a learned scale (V2, Eq. 2).
+        post_norm: norms behind attention, MLP and merging (V2, Sec. 3.2).
         rel_pos_encoding: a RelativeEncoding config for every attention, whose grid is the window;
             added to the window bias where that is on.
         rel_pos_sharing: 'layer' gives each attention an encoding of its own, 'stage' one to all
             blocks of a stage, 'all' one to all blocks, which must have the same heads and sizes,
             window bias included.
         img_size: image side or (H, W) that learned tables of ``pos_encoding`` are made for.
-        qkv_bias: bias of queries, keys and values.
+        qkv_bias: bias of queries, keys and values (True, V1), or of queries and values ('qv', V2).
         drop_rate, attn_drop_rate, drop_path_rate: dropout of outputs, attention weights, and
             (rising over the blocks from 0) whole residual branches.
         form: how attention is computed, see :func:`mmposenc.attention.attend`.
@@ -79,17 +83,20 @@ class Swin(PretrainedMixin, BaseModule):
                  embed_dims: int | None = None,
                  num_layers: Sequence[int] | None = None,
                  num_heads: Sequence[int] | None = None,
-                 window_size: int | tuple[int, int] = 7,
+                 window_size: Windows | None = None,
                  mlp_ratio: float = 4.0,
                  patch_size: int = 4,
                  in_channels: int = 3,
                  pos_encoding: EncodingConfigs = None,
                  positions: Positions = None,
-                 window_bias: bool = True,
+                 window_bias: bool | str | None = None,
+                 pretrained_window_size: Windows | None = None,
+                 cosine: bool | None = None,
+                 post_norm: bool | None = None,
                  rel_pos_encoding: dict[str, Any] | None = None,
                  rel_pos_sharing: str = 'layer',
                  img_size: int | tuple[int, int] = 224,
-                 qkv_bias: bool = True,
+                 qkv_bias: bool | str | None = None,
                  drop_rate: float = 0.0,
                  attn_drop_rate: float = 0.0,
                  form: str = 'auto',
@@ -106,8 +113,12 @@ class Swin(PretrainedMixin, BaseModule):
         super().__init__(init_cfg=init_cfg)
         check_rates(drop_rate=drop_rate, attn_drop_rate=attn_drop_rate,
                     drop_path_rate=drop_path_rate)
-        dims, layers, heads = _sizes(arch, embed_dims, num_layers, num_heads)
-        num_stages = len(layers)
+        found = resolve_arch(
+            arch, embed_dims=embed_dims, num_layers=num_layers, num_heads=num_heads,
+            window_size=window_size, window_bias=window_bias, qkv_bias=qkv_bias, cosine=cosine,
+            pretrained_window_size=pretrained_window_size, post_norm=post_norm)
+        dims, layers, heads = found['embed_dims'], found['num_layers'], found['num_heads']
+        num_stages, self.post_norm = len(layers), found['post_norm']
         out_indices = tuple(range(num_stages)) if out_indices is None else tuple(out_indices)
         _check(patch_size, mlp_ratio, pool, out_indices, frozen_stages, num_stages)
         self.pool, self.patch_size = pool, patch_size
@@ -119,22 +130,27 @@ class Swin(PretrainedMixin, BaseModule):
         self.drop = nn.Dropout(drop_rate)
         side = (img_size, img_size) if isinstance(img_size, int) else tuple(img_size)
         grid = self.patch_embed.out_hw_shape(side)
-        attention = dict(
-            window_size=window_size, qkv_bias=qkv_bias, attn_drop=attn_drop_rate, form=form,
-            rel_pos_encoding=_relative_encoding(window_bias, rel_pos_encoding),
+        common = dict(
+            qkv_bias=found['qkv_bias'], cosine=found['cosine'], attn_drop=attn_drop_rate, form=form,
             pad_small_map=pool is None if pad_small_map is None else pad_small_map,
-            mask_window_padding=mask_window_padding)
+            mask_window_padding=mask_window_padding, drop=drop_rate, norm_eps=norm_eps,
+            post_norm=self.post_norm)
         rates = iter(rising_rates(drop_path_rate, sum(layers)))
         self.stages = nn.ModuleList()
         for i in range(num_stages):
-            width = dims * 2 ** i
-            blocks = [SwinBlock(width, heads[i], mlp_ratio, drop=drop_rate, drop_path=next(rates),
-                                norm_eps=norm_eps, shift_size=_shift(window_size, j), **attention)
-                      for j in range(layers[i])]
+            width, window = dims * 2 ** i, found['window_size'][i]
+            encoding = _relative_encoding(
+                found['window_bias'], found['pretrained_window_size'][i], rel_pos_encoding)
+            # Every second block is shifted by half a window.
+            blocks = [SwinBlock(width, heads[i], mlp_ratio, drop_path=next(rates),
+                                window_size=window, rel_pos_encoding=encoding,
+                                shift_size=(window[0] // 2, window[1] // 2) if j % 2 else 0,
+                                **common) for j in range(layers[i])]
             encodings = PlacedEncodings(pos_encoding, positions, layers[i], embed_dims=width,
                                         grid_shape=grid, followed=i + 1 < num_stages)
             _refuse_query_key_encodings(encodings, layers[i])
-            merging = PatchMerging(width, norm_eps) if i + 1 < num_stages else None
+            merging = (PatchMerging(width, norm_eps, post_norm=self.post_norm)
+                       if i + 1 < num_stages else None)
             self.stages.append(SwinStage(blocks, encodings, merging, with_cp))
             grid = grid if merging is None else merging.out_hw_shape(grid)
         share_encodings(rel_pos_sharing, self, list(self.stages))
@@ -144,9 +160,14 @@ class Swin(PretrainedMixin, BaseModule):
         self._freeze()
 
     def reset_parameters(self) -> None:
-        """Initialise as the release: the patch projection as torch does."""
+        """Initialise as the releases: the patch projection as torch does, norms behind branches at
+        zero."""
         init_transformer_weights(self)
         self.patch_embed.projection.reset_parameters()
+        for module in self.modules():
+            if isinstance(module, SwinBlock) and module.post_norm:
+                nn.init.zeros_(module.norm1.weight)
+                nn.init.zeros_(module.norm2.weight)
 
     def forward(self, x: Tensor, img_shapes: Sequence[Sequence[int]] | None = None
                 ) -> tuple[Tensor, ...]:
@@ -212,20 +233,21 @@ class Swin(PretrainedMixin, BaseModule):
         return self
 
 
-def _shift(window_size: int | tuple[int, int], block: int) -> tuple[int, int]:
-    """Half a window in every second block."""
-    side = (window_size, window_size) if isinstance(window_size, int) else window_size
-    return (side[0] // 2, side[1] // 2) if block % 2 else (0, 0)
-
-
-def _relative_encoding(window_bias: bool, rel_pos_encoding: dict[str, Any] | None
-                       ) -> dict[str, Any] | None:
-    bias = dict(type='mmposenc.RelativePositionBias')
+def _relative_encoding(window_bias: bool | str, pretrained: tuple[int, int],
+                       rel_pos_encoding: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Swin's own encoding and another one."""
+    if window_bias not in (True, False, 'log_cpb'):
+        raise ValueError(f"window_bias={window_bias!r} must be True, False or 'log_cpb'")
+    own: dict[str, Any] = dict(type='mmposenc.RelativePositionBias')
+    if window_bias == 'log_cpb':
+        own = dict(type='mmposenc.LogSpacedCPB')
+        if any(pretrained):
+            own['window_size'] = pretrained
     if not window_bias:
         return rel_pos_encoding
     if rel_pos_encoding is None:
-        return bias
-    return dict(type='mmposenc.CombinedRPE', encodings=[bias, rel_pos_encoding])
+        return own
+    return dict(type='mmposenc.CombinedRPE', encodings=[own, rel_pos_encoding])
 
 
 def _refuse_query_key_encodings(encodings: PlacedEncodings, num_blocks: int) -> None:
@@ -233,26 +255,6 @@ def _refuse_query_key_encodings(encodings: PlacedEncodings, num_blocks: int) -> 
         if any(e.apply_to == 'qk' for e in encodings.encodings(position)):
             raise ValueError("pos_encoding with apply_to='qk': attention in windows takes queries, "
                              "keys and values from the same tokens; use apply_to='qkv'")
-
-
-def _sizes(arch: str | None, embed_dims: int | None, num_layers: Sequence[int] | None,
-           num_heads: Sequence[int] | None) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
-    if arch is None and None in (embed_dims, num_layers, num_heads):
-        raise ValueError(f'arch=None needs embed_dims={embed_dims}, num_layers={num_layers} and '
-                         f'num_heads={num_heads}; or give arch, one of '
-                         f'{", ".join(map(repr, ARCHS))}')
-    if arch is not None and arch not in ARCHS:
-        raise ValueError(f'arch={arch!r} must be one of {", ".join(map(repr, ARCHS))}, or None '
-                         f'with embed_dims, num_layers and num_heads')
-    known = ARCHS[arch] if arch is not None else (0, (), ())
-    dims = known[0] if embed_dims is None else embed_dims
-    layers = known[1] if num_layers is None else tuple(num_layers)
-    heads = known[2] if num_heads is None else tuple(num_heads)
-    if len(layers) != len(heads) or not layers:
-        raise ValueError(f'num_layers={layers} and num_heads={heads} must hold one number a stage')
-    if min(layers) < 1:
-        raise ValueError(f'num_layers={layers} must be positive')
-    return dims, layers, heads
 
 
 def _check(patch_size: int, mlp_ratio: float, pool: str | None, out_indices: Sequence[int],

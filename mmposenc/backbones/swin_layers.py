@@ -18,18 +18,22 @@ from .layers import MLP, DropPath
 
 
 class SwinBlock(nn.Module):
-    """x + attention(norm(x)) in windows, then x + mlp(norm(x)).
+    """x + attention(norm(x)) in windows, then x + mlp(norm(x)); with ``post_norm`` x +
+    norm(attention(x)), then x + norm(mlp(x)) (Swin Transformer V2, CVPR 2022, Sec. 3.2).
 
     Args:
         embed_dims, num_heads, mlp_ratio: sizes.
         drop, drop_path: dropout rates of the outputs and of whole branches.
         norm_eps: epsilon of the two norms.
+        post_norm: normalise what a branch gives, not what it takes.
         attention: further arguments of :class:`~mmposenc.attention.ShiftWindowAttention`.
     """
 
     def __init__(self, embed_dims: int, num_heads: int, mlp_ratio: float, *, drop: float = 0.0,
-                 drop_path: float = 0.0, norm_eps: float = 1e-5, **attention: Any) -> None:
+                 drop_path: float = 0.0, norm_eps: float = 1e-5, post_norm: bool = False,
+                 **attention: Any) -> None:
         super().__init__()
+        self.post_norm = post_norm
         self.norm1 = nn.LayerNorm(embed_dims, eps=norm_eps)
         self.attn = ShiftWindowAttention(embed_dims, num_heads, proj_drop=drop, **attention)
         self.norm2 = nn.LayerNorm(embed_dims, eps=norm_eps)
@@ -39,6 +43,9 @@ class SwinBlock(nn.Module):
     def forward(self, x: Tensor, hw_shape: tuple[int, int], padding_mask: Tensor | None = None
                 ) -> Tensor:
         """(B, H*W, C) -> (B, H*W, C)."""
+        if self.post_norm:
+            x = x + self.drop_path(self.norm1(self._attend(x, hw_shape, padding_mask)))
+            return x + self.drop_path(self.norm2(self.mlp(x)))
         x = x + self.drop_path(self._attend(self.norm1(x), hw_shape, padding_mask))
         return x + self.drop_path(self.mlp(self.norm2(x)))
 
@@ -73,12 +80,15 @@ class PatchMerging(nn.Module):
 
     Args:
         embed_dims: channels C of the input.
-        norm_eps: epsilon of the norm of the 4 C channels.
+        norm_eps: epsilon of the norm.
+        post_norm: normalise the 2 C channels that come out, as Swin V2, not the 4 C that go in.
     """
 
-    def __init__(self, embed_dims: int, norm_eps: float = 1e-5) -> None:
+    def __init__(self, embed_dims: int, norm_eps: float = 1e-5, *, post_norm: bool = False
+                 ) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(4 * embed_dims, eps=norm_eps)
+        self.post_norm = post_norm
+        self.norm = nn.LayerNorm((2 if post_norm else 4) * embed_dims, eps=norm_eps)
         self.reduction = Linear(4 * embed_dims, 2 * embed_dims, bias=False)
 
     def forward(self, x: Tensor, hw_shape: tuple[int, int]) -> tuple[Tensor, tuple[int, int]]:
@@ -88,7 +98,9 @@ class PatchMerging(nn.Module):
         cells = F.pad(cells, (0, 0, 0, 2 * width - hw_shape[1], 0, 2 * height - hw_shape[0]))
         cells = cells.view(len(x), height, 2, width, 2, -1).permute(0, 1, 3, 4, 2, 5)
         joined = cells.reshape(len(x), height * width, -1)
-        return self.reduction(self.norm(joined)), (height, width)
+        out = (self.norm(self.reduction(joined)) if self.post_norm
+               else self.reduction(self.norm(joined)))
+        return out, (height, width)
 
     def out_hw_shape(self, hw_shape: tuple[int, int]) -> tuple[int, int]:
         """Grid of the output."""

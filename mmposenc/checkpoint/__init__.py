@@ -24,11 +24,11 @@ from .irpe import convert_attention
 from .irpe_detr import convert_irpe_detr
 from .loading import load_checkpoint
 from .needs import needed_options
-from .pvt import convert_mmdet_pvt, convert_pvt, convert_twins
+from .pvt import convert_mmdet_pvt, convert_pvt, convert_twins, twins_pairs
 from .recognition import recognise
 from .rules import Converted
 from .shapes import check_shapes
-from .swin import convert_mm_swin, convert_swin
+from .swin import convert_mm_swin, convert_swin, swin_pairs
 from .vit import (
     TABLE,
     convert_irpe_deit,
@@ -71,6 +71,8 @@ SOURCES: dict[str, Callable[[Mapping[str, Tensor]], Converted]] = {
 #: Classes of timm's models that this project's weights go back to, by the source that they come
 #: from; what has a mark of its own comes first.
 TIMM: dict[str, Family] = {
+    'swin': Family(swin_pairs, mark=r'backbone\.stages\.\d+\.blocks\.\d+\.attn\.w_msa\..*'),
+    'twins': Family(twins_pairs, r'backbone\.stages\.\d\.pos_encodings\.at\.after0\..*'),
     'beit': Family(beit_pairs, mark=r'backbone\..*rel_pos_encoding\.prefix_bias'),
     'relpos': Family(relpos_pairs, mark=r'backbone\..*rel_pos_encoding\..*'),
     'deit': Family(vit_pairs, re.escape(TABLE), without_row),
@@ -130,10 +132,10 @@ def convert(state_dict: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
             DeiTClsHead, ``head.layers.*``), 'dinov2', 'huggingface-vit' (also DeiT and Dinov2),
             'huggingface-clip' (also SigLIP), 'clip' (OpenAI's and open_clip's), 'eva' (DINOv3,
             EVA-02 and RoPE-ViT, also timm's and DINOv3 of Hugging Face), 'irpe-deit', 'pvt',
-            'twins' (PVT + PEG + GAP, also timm's), 'swin' (also timm's), or OpenMMLab's own
-            'mmpretrain-vit', 'mmpretrain-swin', 'mmdet-swin' and 'mmdet-pvt'. 'irpe-detr' (also
-            plain DETR's release) and 'deformable-detr' give a detector's state dict:
-            ``encoder.*``, ``decoder.*`` and what else the file has.
+            'twins' (PVT + PEG + GAP, also timm's), 'swin' (V1 and V2, also timm's and Hugging
+            Face's), or OpenMMLab's own 'mmpretrain-vit', 'mmpretrain-swin', 'mmdet-swin' and
+            'mmdet-pvt'. 'irpe-detr' (also plain DETR's release) and 'deformable-detr' give a
+            detector's state dict: ``encoder.*``, ``decoder.*`` and what else the file has.
 
     Raises:
         ValueError: as :func:`convert_with_report`.

@@ -14,7 +14,8 @@ from .integrity import flush, seal
 from .loading import load_checkpoint
 
 _PICKLES = ('.pth', '.pt', '.bin', '.tar')
-_WRAPPERS = ('state_dict', 'model', 'module')
+#: Where weights lie in a file; those of DINO's trainings under 'teacher'.
+WRAPPERS = ('state_dict', 'model', 'module', 'teacher')
 
 
 class CheckpointFile(NamedTuple):
@@ -29,7 +30,8 @@ def read_checkpoint(path: str | Path) -> CheckpointFile:
 
     Args:
         path: .safetensors, or .pth, .pt, .bin, .tar of torch.save. Weights may lie under
-            'state_dict', 'model' or 'module'; a prefix 'module.' of all of them is left out.
+            'state_dict', 'model', 'module' or 'teacher'; a prefix 'module.' of all of them is left
+            out.
 
     Raises:
         FileNotFoundError: if there is no such file.
@@ -48,7 +50,7 @@ def _unwrap(loaded: Any, path: Path) -> CheckpointFile:
     ignored: list[str] = []
     if not isinstance(loaded, Mapping):
         raise ValueError(f'{path} holds a {type(loaded).__name__}; a dict of weights is required')
-    for wrapper in _WRAPPERS:
+    for wrapper in WRAPPERS:
         if isinstance(loaded.get(wrapper), Mapping):
             ignored += [str(key) for key in loaded if key != wrapper]
             loaded = loaded[wrapper]

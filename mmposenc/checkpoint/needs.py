@@ -1,11 +1,13 @@
 """What a model must be built with for converted weights to fit, where that is not its default."""
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
+from .beit import beit_arch
 from .eva import eva_arch
 from .vit_options import vit_arch
 
@@ -25,6 +27,8 @@ def needed_options(state_dict: Mapping[str, Tensor]) -> list[str]:
     options = []
     if 'backbone.blocks.0.attn.qkv.weight' in state_dict:
         options += [f'model.backbone.{option}' for option in _vision_transformer(state_dict)]
+    if any(name.endswith('.cosine.logit_scale') for name in state_dict):
+        options += [f'model.backbone.{option}' for option in _swin_v2(state_dict)]
     if 'neck.convs.0.gn.weight' in state_dict and 'neck.convs.0.conv.bias' in state_dict:
         options.append('model.neck.bias=True')
     first, second = (state_dict.get(f'bbox_head.reg_branches.{i}.0.weight') for i in (0, 1))
@@ -37,8 +41,9 @@ def needed_options(state_dict: Mapping[str, Tensor]) -> list[str]:
 
 def _vision_transformer(state_dict: Mapping[str, Tensor]) -> list[str]:
     patches = state_dict.get('backbone.patch_embed.projection.weight')
-    if patches is not None and (arch := eva_arch(state_dict) or vit_arch(state_dict)):
-        return arch
+    for told in (eva_arch, vit_arch, beit_arch) if patches is not None else ():
+        if arch := told(state_dict):
+            return arch
     options = []
     table = state_dict.get(_TABLE)
     patch_size = 16 if patches is None else int(patches.shape[-1])
@@ -78,3 +83,16 @@ def _mlp(state_dict: Mapping[str, Tensor]) -> list[str]:
     dims, hidden = state_dict['backbone.blocks.0.mlp.fc2.weight'].shape
     gates = first is not None and first.shape[0] == 2 * hidden
     return ['mlp=swiglu'] * gates + [f'mlp_hidden_dims={hidden}'] * (hidden != 4 * dims)
+
+
+#: Archs of Swin by the channels of the first stage and the blocks of the third.
+_SWINS = {(96, 6): 'tiny', (96, 18): 'small', (128, 18): 'base', (192, 18): 'large'}
+
+
+def _swin_v2(state_dict: Mapping[str, Tensor]) -> list[str]:
+    dims = state_dict['backbone.patch_embed.projection.weight'].shape[0]
+    blocks = [name for name in state_dict
+              if re.fullmatch(r'backbone\.stages\.2\.blocks\.\d+\.norm1\.weight', name)]
+    if (dims, len(blocks)) in _SWINS:
+        return [f'arch=v2-{_SWINS[dims, len(blocks)]}']
+    return ['cosine=True', 'post_norm=True', 'qkv_bias=qv', 'window_bias=log_cpb']

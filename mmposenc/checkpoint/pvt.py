@@ -7,13 +7,9 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from .rules import Converted, Rule, apply_rules, template
+from .rules import Converted, Pair, Rule, apply_rules, same, template, to_ours
 
-_HEAD = (
-    Rule(r'norm\.(weight|bias)', r'backbone.norm.\1'),
-    Rule(r'head\.(weight|bias)', r'head.fc.\1'),
-)
-#: Inside a block both releases use our names.
+#: Inside a block the release uses our names.
 _BLOCK_PART = r'((?:norm1|norm2|attn\.(?:q|kv|proj|sr|norm)|mlp\.(?:fc1|fc2))\.(?:weight|bias))'
 
 _PVT = (
@@ -26,18 +22,26 @@ _PVT = (
     # The class token belongs to the last stage, whose number the token does not tell.
     Rule(r'cls_token', lambda match, tensor, source: {
         f'backbone.stages.{_last_stage(source)}.cls_token': tensor}),
-    *_HEAD,
+    Rule(r'norm\.(weight|bias)', r'backbone.norm.\1'),
+    Rule(r'head\.(weight|bias)', r'head.fc.\1'),
 )
 
 _TWINS = (
-    Rule(r'patch_embeds\.(\d)\.proj\.(weight|bias)',
-         r'backbone.stages.\1.patch_embed.projection.\2'),
-    Rule(r'patch_embeds\.(\d)\.norm\.(weight|bias)', r'backbone.stages.\1.patch_embed.norm.\2'),
-    Rule(r'blocks\.(\d)\.(\d+)\.' + _BLOCK_PART, r'backbone.stages.\1.blocks.\2.\3'),
-    Rule(r'pos_block\.(\d)\.proj\.(\d+)\.(weight|bias)',
-         r'backbone.stages.\1.pos_encodings.at.after0.0.proj.\2.\3'),
-    *_HEAD,
+    Pair('patch_embeds.{n}.proj.{p}', 'backbone.stages.{n}.patch_embed.projection.{p}'),
+    Pair('patch_embeds.{n}.norm.{p}', 'backbone.stages.{n}.patch_embed.norm.{p}'),
+    *(Pair(f'blocks.{{n}}.{{m}}.{part}.{{p}}', f'backbone.stages.{{n}}.blocks.{{m}}.{part}.{{p}}')
+      for part in ('norm1', 'norm2', 'attn.q', 'attn.kv', 'attn.proj', 'attn.sr', 'attn.norm',
+                   'mlp.fc1', 'mlp.fc2')),
+    Pair('pos_block.{n}.proj.{m}.{p}',
+         'backbone.stages.{n}.pos_encodings.at.after0.0.proj.{m}.{p}'),
+    *same('norm.{p}'),
+    Pair('head.{p}', 'head.fc.{p}'),
 )
+
+
+def twins_pairs(_: Mapping[str, Tensor]) -> tuple[Pair, ...]:
+    """The names of Twins' PCPVT, which timm's have too, and ours."""
+    return _TWINS
 
 
 def convert_pvt(state_dict: Mapping[str, Tensor]) -> Converted:
@@ -47,7 +51,7 @@ def convert_pvt(state_dict: Mapping[str, Tensor]) -> Converted:
 
 def convert_twins(state_dict: Mapping[str, Tensor]) -> Converted:
     """Convert the PVT + PEG + GAP names of the Twins release (``blocks.0.0``, ``pos_block.0``)."""
-    return apply_rules(state_dict, _TWINS, 'twins')
+    return apply_rules(state_dict, to_ours(_TWINS), 'twins')
 
 
 def convert_mmdet_pvt(state_dict: Mapping[str, Tensor]) -> Converted:

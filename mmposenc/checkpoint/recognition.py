@@ -5,12 +5,14 @@ import re
 from collections.abc import Iterable
 
 SUPPORTED = ('supported are files of DeiT, DeiT III, MAE, DINOv2, CLIP, SigLIP, DINOv3, EVA-02, '
-             'RoPE-ViT, iRPE-DeiT, PVT (v1), Twins-PCPVT, Swin (v1), DETR, iRPE-DETR and '
+             'RoPE-ViT, BEiT, iRPE-DeiT, PVT (v1), Twins-PCPVT, Swin, DETR, iRPE-DETR and '
              'Deformable DETR, and the models of timm, mmpretrain, mmdet and Hugging Face that '
              'docs/weights.md lists')
 
 #: A name that files of one source alone have, and the source: these decide, whatever else there is.
 _MARKS = (
+    # Files of FSDP hold blocks in chunks, as Twins-SVT does without a layer scale.
+    (r'(teacher\.)?(backbone\.)?blocks\.\d+\.\d+\.ls1\.gamma', 'dinov2'),
     (r'layers\.\d+\.attn\.relative_position_bias_table', 'mmpretrain-beit'),
     (r'(?:\w+\.)?encoder\.(?:layer\.\d+\.attention\.attention\.)?'
      r'relative_position_bias\.relative_position_bias_table', 'huggingface-beit'),
@@ -27,6 +29,7 @@ _SIGNS = (
     (r'patch_embeds\.0\.proj\.weight', 'twins'),
     (r'layers\.0\.0\.projection\.weight', 'mmdet-pvt'),
     (r'layers\.\d\.blocks\.\d+\.attn\.qkv\.weight', 'swin'),
+    (r'(swin(v2)?\.)?encoder\.layers\.\d\.blocks\.\d+\.attention\.self\.query\.weight', 'swin'),
     (r'stages\.\d\.blocks\.\d+\.ffn\.layers\.0\.0\.weight', 'mmpretrain-swin'),
     (r'layers\.\d+\.attn\.qkv\.weight', 'mmpretrain-vit'),
     (r'blocks\.\d+\.attn\.rpe_[qkv]\..*', 'irpe-deit'),
@@ -39,8 +42,6 @@ _SIGNS = (
     (r'(teacher\.)?(backbone\.)?mask_token', 'dinov2'),
     (r'patch_embed\.proj\.weight', 'deit'),
 )
-#: DINOv2's files of FSDP hold blocks in chunks, as Twins-SVT does without a layer scale.
-_CHUNKS = ((r'(teacher\.)?(backbone\.)?blocks\.\d+\.\d+\.ls1\.gamma', 'dinov2'),)
 #: Networks whose names are close to those above, by a name that gives them away, and what parts
 #: them from the models here.
 _FOREIGN = (
@@ -49,14 +50,13 @@ _FOREIGN = (
     (r'.*\.mlp\.dwconv\..*|layers\.\d\.1\.\d+\.ffn\.layers\.4\.weight',
      'PVT v2 (or SegFormer), whose patches overlap and whose MLPs hold a convolution; '
      'mmposenc.PVT is PVT v1'),
-    (r'(layers|stages)\.\d\.blocks\.\d+\.attn\.(w_msa\.)?(logit_scale|cpb_mlp\..*|meta_mlp\..*)',
-     'Swin V2, whose attention is of cosines and whose norms come last; mmposenc.Swin is Swin V1'),
+    (r'stages\.\d\.blocks\.\d+\.attn\.(logit_scale|meta_mlp\..*)',
+     "timm's own Swin V2 (swinv2_cr); of Swin V2, the release's loads, timm's swinv2_* too"),
     (r'(blocks|stages|layers)\.\d\.\d+\.attn\.(qkv\..*|qkv)',
      'Twins-SVT, whose attention alternates between windows and the map; of Twins, PCPVT loads'),
     (r'patch_embeds\.\d\.projection\.weight',
      "PCPVT in the names of mmpretrain or mmseg; take the Twins release's file, or timm's"),
     (r'blocks\.\d+\.attn\.[qk]_norm\..*', 'a ViT with norms of queries and keys (qk_norm)'),
-    (r'.*\.attention\.self\.query\.weight', "Hugging Face's Swin"),
     (r'(.*\.)?encoder\.layer\.\d+\.lambda_1', "Hugging Face's BEiT or Data2Vec"),
     (r'layers\.\d+\.attn\.attn\.in_proj_weight', "mmseg's VisionTransformer"),
 )
@@ -77,8 +77,6 @@ def recognise(names: Iterable[str]) -> str | None:
     if not any(name.startswith('transformer.') for name in plain):  # no DETR of a release
         inner = [name.removeprefix('backbone.') for name in plain if name.startswith('backbone.')]
         plain = inner or plain
-    if _first(_CHUNKS, plain):
-        return 'dinov2'
     marked = _first(_MARKS, plain)
     if marked is not None:
         return marked

@@ -1,88 +1,134 @@
-"""Weights of the official Swin Transformers and timm's, and of mmpretrain's and mmdet's
-SwinTransformer, for :class:`mmposenc.backbones.Swin` in an ImageClassifier."""
+"""Weights of the Swin Transformers, V1 and V2, of their releases, timm, Hugging Face, mmpretrain
+and mmdet, for :class:`mmposenc.backbones.Swin` in an ImageClassifier.
+
+All names are first made timm's; one table leads from there to ours and back.
+"""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 
 from torch import Tensor
 
-from .rules import Converted, Rule, apply_rules
+from .rules import Converted, Pair, Rule, apply_rules, joined, shown, to_ours
 
-_BIAS = 'attn.w_msa.rel_pos_encoding.relative_position_bias_table'
-_INDEX_REASON = 'offsets of the pairs in a window, computed from its size'
-_MASK_REASON = 'mask of the shifted windows, computed from the size of the map'
+_THEIRS, _OURS = 'layers.{n}.blocks.{m}.', 'backbone.stages.{n}.blocks.{m}.'
+_PAIRS = (
+    Pair('patch_embed.proj.{p}', 'backbone.patch_embed.projection.{p}'),
+    Pair('patch_embed.norm.{p}', 'backbone.patch_embed.norm.{p}'),
+    *(Pair(f'{_THEIRS}{part}.{{p}}', f'{_OURS}{part}.{{p}}')
+      for part in ('norm1', 'norm2', 'mlp.fc1', 'mlp.fc2')),
+    *(Pair(f'{_THEIRS}attn.{theirs}', f'{_OURS}attn.w_msa.{ours}') for theirs, ours in (
+        ('qkv.{p}', 'qkv.{p}'), ('proj.{p}', 'proj.{p}'),
+        ('relative_position_bias_table', 'rel_pos_encoding.relative_position_bias_table'),
+        # V2
+        ('q_bias', 'qkv.q_bias'), ('v_bias', 'qkv.v_bias'), ('logit_scale', 'cosine.logit_scale'),
+        ('cpb_mlp.0.{p}', 'rel_pos_encoding.cpb_mlp.0.{p}'),
+        ('cpb_mlp.2.weight', 'rel_pos_encoding.cpb_mlp.2.weight'))),
+    Pair('head.fc.{p}', 'head.fc.{p}'),
+)
+_BLOCK = r'layers\.(\d+)\.blocks\.(\d+)\.'
+_ONE_WAY = (
+    *to_ours((
+        joined(tuple(f'{_THEIRS}attn.{part}.weight' for part in ('query', 'key', 'value')),
+               f'{_OURS}attn.w_msa.qkv.weight'),
+        joined(tuple(f'{_THEIRS}attn.{part}.bias' for part in ('query', 'key', 'value')),
+               f'{_OURS}attn.w_msa.qkv.bias'))),
+    Rule(_BLOCK + r'attn\.(relative_position_index|relative_coords_table)', None,
+         'offsets of the pairs in a window, computed from its size'),
+    Rule(_BLOCK + r'(attn\.)?attn_mask', None,
+         'mask of the shifted windows, computed from the size of the map'),
+    Rule(r'embeddings\.mask_token', None, 'stands for hidden patches in pretraining alone'),
+    Rule(r'(norm\d\.(?:weight|bias))', r'backbone.\1'),  # of the maps of detectors
+)
+#: Parts of names of others than timm: the releases' head; Hugging Face's; mmpretrain's and mmdet's.
+_AS_TIMM = tuple((re.compile(pattern), timm) for pattern, timm in (
+    (r'^head\.(weight|bias)', r'head.fc.\1'),
+    (r'^swin(v2)?\.', ''), (r'^encoder\.', ''), (r'^layernorm\.', 'norm.'),
+    (r'^classifier\.', 'head.fc.'), (r'^embeddings\.norm\.', 'patch_embed.norm.'),
+    (r'^embeddings\.patch_embeddings\.projection\.', 'patch_embed.proj.'),
+    (r'\.attention\.self\.continuous_position_bias_mlp\.', '.attn.cpb_mlp.'),
+    (r'\.attention\.self\.', '.attn.'), (r'\.attention\.output\.dense\.', '.attn.proj.'),
+    (r'\.layernorm_before\.', '.norm1.'), (r'\.layernorm_after\.', '.norm2.'),
+    (r'\.intermediate\.dense\.', '.mlp.fc1.'), (r'\.output\.dense\.', '.mlp.fc2.'),
+    (r'^stages\.', 'layers.'), (r'^patch_embed\.projection\.', 'patch_embed.proj.'),
+    (r'\.attn\.w_msa\.', '.attn.'), (r'\.ffn\.layers\.0\.0\.', '.mlp.fc1.'),
+    (r'\.ffn\.layers\.1\.', '.mlp.fc2.')))
+
+
+def swin_pairs(names: Iterable[str]) -> tuple[Pair, ...]:
+    """The names of timm's SwinTransformer and SwinTransformerV2, and ours.
+
+    Args:
+        names: of a state dict of either side, which tell the number of stages. timm counts a
+            merging to the stage behind it, and has one norm, behind the last stage.
+    """
+    stages = [int(match.group(1)) for match in (
+        re.match(r'(?:backbone\.stages|layers)\.(\d+)\.', name) for name in names) if match]
+    last = max(stages, default=0)
+    return (*_PAIRS, Pair('norm.{p}', f'backbone.norm{last}.{{p}}'),
+            *(Pair(f'layers.{stage + 1}.downsample.{part}.{{p}}',
+                   f'backbone.stages.{stage}.downsample.{part}.{{p}}')
+              for stage in range(last) for part in ('norm', 'reduction')))
 
 
 def convert_swin(state_dict: Mapping[str, Tensor]) -> Converted:
-    """Convert the official names, for classification and for detection, and timm's.
-
-    timm counts the merging to the stage behind it (the release: to the stage before) and puts a
-    ``fc`` into the head.
-    """
-    merged = [int(m.group(1)) for m in
-              (re.match(r'layers\.(\d+)\.downsample\.', name) for name in state_dict) if m]
-    timm = bool(merged) and 0 not in merged
-    last = max((int(m.group(1)) for m in
-                (re.match(r'layers\.(\d+)\.', name) for name in state_dict) if m), default=0)
-
-    def merging(match: re.Match[str], tensor: Tensor, _: Mapping[str, Tensor]
-                ) -> dict[str, Tensor]:
-        stage = int(match.group(1)) - timm
-        return {f'backbone.stages.{stage}.downsample.{match.group(2)}': tensor}
-
-    block = r'layers\.(\d)\.blocks\.(\d+)\.'
-    rules = (
-        Rule(r'patch_embed\.proj\.(weight|bias)', r'backbone.patch_embed.projection.\1'),
-        Rule(r'patch_embed\.norm\.(weight|bias)', r'backbone.patch_embed.norm.\1'),
-        Rule(block + r'attn\.((?:qkv|proj)\.(?:weight|bias))',
-             r'backbone.stages.\1.blocks.\2.attn.w_msa.\3'),
-        Rule(block + r'attn\.relative_position_bias_table',
-             r'backbone.stages.\1.blocks.\2.' + _BIAS),
-        Rule(block + r'attn\.relative_position_index', None, _INDEX_REASON),
-        Rule(block + r'attn_mask', None, _MASK_REASON),
-        Rule(block + r'((?:norm1|norm2|mlp\.fc1|mlp\.fc2)\.(?:weight|bias))',
-             r'backbone.stages.\1.blocks.\2.\3'),
-        Rule(r'layers\.(\d)\.downsample\.((?:norm|reduction)\.(?:weight|bias))', merging),
-        Rule(r'norm\.(weight|bias)', rf'backbone.norm{last}.\1'),
-        Rule(r'(norm\d\.(?:weight|bias))', r'backbone.\1'),
-        Rule(r'head\.(?:fc\.)?(weight|bias)', r'head.fc.\1'),
-    )
-    return apply_rules(state_dict, rules, 'swin')
-
-
-def _from_unfold(match: re.Match[str], tensor: Tensor, _: Mapping[str, Tensor]
-                 ) -> dict[str, Tensor]:
-    """mmpretrain and mmdet join 2 x 2 cells by unfolding: channel, row, column. Here and in the
-    release: column, row, channel."""
-    name = f'backbone.stages.{match.group(1)}.downsample.{match.group(2)}'
-    if tensor.shape[-1] % 4:
-        raise ValueError(f'{match.group(0)} has shape {tuple(tensor.shape)}; a multiple of 4 '
-                         f'channels, those of 2 x 2 cells, is required')
-    cells = tensor.unflatten(-1, (-1, 2, 2))
-    return {name: cells.transpose(-1, -3).flatten(-3)}
-
-
-_MM_BLOCK = r'stages\.(\d)\.blocks\.(\d+)\.'
-_MM = (
-    Rule(r'patch_embed\.((?:projection|norm)\.(?:weight|bias))', r'backbone.patch_embed.\1'),
-    Rule(_MM_BLOCK + r'attn\.w_msa\.((?:qkv|proj)\.(?:weight|bias))',
-         r'backbone.stages.\1.blocks.\2.attn.w_msa.\3'),
-    Rule(_MM_BLOCK + r'attn\.w_msa\.relative_position_bias_table',
-         r'backbone.stages.\1.blocks.\2.' + _BIAS),
-    Rule(_MM_BLOCK + r'attn\.w_msa\.relative_position_index', None, _INDEX_REASON),
-    Rule(_MM_BLOCK + r'attn\.attn_mask', None, _MASK_REASON),
-    Rule(_MM_BLOCK + r'(norm[12]\.(?:weight|bias))', r'backbone.stages.\1.blocks.\2.\3'),
-    Rule(_MM_BLOCK + r'ffn\.layers\.0\.0\.(weight|bias)',
-         r'backbone.stages.\1.blocks.\2.mlp.fc1.\3'),
-    Rule(_MM_BLOCK + r'ffn\.layers\.1\.(weight|bias)', r'backbone.stages.\1.blocks.\2.mlp.fc2.\3'),
-    Rule(r'stages\.(\d)\.downsample\.((?:norm|reduction)\.(?:weight|bias))', _from_unfold),
-    Rule(r'(norm\d\.(?:weight|bias))', r'backbone.\1'),
-    Rule(r'head\.fc\.(weight|bias)', r'head.fc.\1'),
-)
+    """Convert the names of the releases, for classification and detection, timm's and Hugging
+    Face's."""
+    return _convert(state_dict, 'swin')
 
 
 def convert_mm_swin(state_dict: Mapping[str, Tensor]) -> Converted:
-    """Convert mmpretrain's and mmdet's SwinTransformer, alone or as a ``backbone.``."""
+    """Convert mmpretrain's SwinTransformer and SwinTransformerV2 and mmdet's SwinTransformer, alone
+    or as a ``backbone.``."""
     plain = {name.removeprefix('backbone.'): value for name, value in state_dict.items()}
-    return apply_rules(plain, _MM, 'mmpretrain-swin')
+    is_v2 = any(name.endswith('.logit_scale') for name in plain)
+    for name, tensor in plain.items():
+        # V2 normalises what the reduction gives, whose channels have one order everywhere.
+        if '.downsample.reduction.' in name or '.downsample.norm.' in name and not is_v2:
+            plain[name] = _from_unfold(name, tensor)
+    return _convert(plain, 'mmpretrain-swin')
+
+
+def _convert(state_dict: Mapping[str, Tensor], source: str) -> Converted:
+    timm = _timm_names(state_dict)
+    renamed = {timm[name]: tensor for name, tensor in state_dict.items()}
+    rules = (*to_ours(swin_pairs(renamed)), *_ONE_WAY)
+    return apply_rules(renamed, rules, source, {new: old for old, new in timm.items()})
+
+
+def _timm_names(names: Iterable[str]) -> dict[str, str]:
+    """timm's name of each.
+
+    Raises:
+        ValueError: if two are the same.
+    """
+    renamed = {}
+    for name in names:
+        renamed[name] = name
+        for pattern, timm in _AS_TIMM:
+            renamed[name] = pattern.sub(timm, renamed[name])
+    merged = re.compile(r'layers\.(\d+)\.downsample\.(.*)')
+    found = {name: match for name in renamed if (match := merged.fullmatch(renamed[name]))}
+    if any(match[1] == '0' for match in found.values()):  # counted to the stage before
+        renamed |= {name: f'layers.{int(match[1]) + 1}.downsample.{match[2]}'
+                    for name, match in found.items()}
+    if not any(name.endswith('.attn.key.bias') for name in renamed.values()):  # V2
+        renamed = {old: re.sub(r'\.attn\.(q|v)(uery|alue)\.bias', r'.attn.\1_bias', new)
+                   for old, new in renamed.items()}
+    if len(set(renamed.values())) < len(renamed):
+        counts = Counter(renamed.values())
+        same = shown([old for old, new in renamed.items() if counts[new] > 1])
+        raise ValueError(f'{same} are names of the same weights')
+    return renamed
+
+
+def _from_unfold(name: str, tensor: Tensor) -> Tensor:
+    """mmpretrain and mmdet join 2 x 2 cells by unfolding: channel, row, column. Here and in the
+    release: column, row, channel."""
+    if tensor.shape[-1] % 4:
+        raise ValueError(f'{name} has shape {tuple(tensor.shape)}; a multiple of 4 '
+                         f'channels, those of 2 x 2 cells, is required')
+    cells = tensor.unflatten(-1, (-1, 2, 2))
+    return cells.transpose(-1, -3).flatten(-3)

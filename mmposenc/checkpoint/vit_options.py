@@ -8,7 +8,7 @@ from torch import Tensor
 
 _TABLE = 'backbone.pos_encodings.at.before.0.pos_embed'
 #: Names of sizes by channels and blocks.
-_SIZES = {(384, 12): 'small', (512, 12): 'medium', (768, 12): 'base', (1024, 24): 'large',
+SIZES = {(384, 12): 'small', (512, 12): 'medium', (768, 12): 'base', (1024, 24): 'large',
           (1152, 27): 'so400m', (1280, 32): 'huge', (1536, 40): 'giant'}
 #: The sizes of each kind, with their patch and image.
 _KINDS = {
@@ -30,7 +30,7 @@ def vit_arch(state_dict: Mapping[str, Tensor]) -> list[str]:
         'arch=dinov2-small-reg', 'img_size=224', ...; nothing where it is DeiT's or no such arch.
     """
     patches, table = state_dict['backbone.patch_embed.projection.weight'], state_dict.get(_TABLE)
-    size = _SIZES.get((patches.shape[0], num_blocks(state_dict)), '')
+    size = SIZES.get((patches.shape[0], num_blocks(state_dict)), '')
     kind = _kind(state_dict)
     if table is None or size not in _KINDS.get(kind, ()):
         return []

@@ -16,7 +16,7 @@ from timm.models.vision_transformer_relpos import VisionTransformerRelPos
 from mmposenc.attention import WindowAttention
 from mmposenc.backbones import PVT, ViT, load_pretrained
 from mmposenc.backbones.vit_archs import ARCHS
-from mmposenc.checkpoint import convert, recognise
+from mmposenc.checkpoint import convert, needed_options, recognise
 from mmposenc.functional.bias_tables import resize_bias_table
 
 SIZES = dict(img_size=32, patch_size=8, embed_dim=24, depth=2, num_heads=3)
@@ -153,6 +153,9 @@ def test_archs_are_timms_models(name, options):
         key: value.shape for key, value in convert(theirs.state_dict(), source).items()}
     assert ours.blocks[0].norm1.eps == theirs.blocks[0].norm1.eps
     assert ours.blocks[0].attn.num_heads == theirs.blocks[0].attn.num_heads
+    told = needed_options(convert(theirs.state_dict(), source))
+    assert told == [f'model.backbone.{key}={value}' for key, value in
+                    (options | dict(arch=options['arch'].replace('v2', ''))).items()]
     if source == 'beit':
         assert ARCHS[options['arch']]['layer_scale_init_value'] == theirs.blocks[0].init_values
 

@@ -75,6 +75,18 @@ def test_equals_mmpretrain_pooled(hw):
                              lambda out: out.mean((2, 3)))
 
 
+def test_equals_timm_with_windows_of_their_own_in_each_stage():
+    """As its swin_s3 models have."""
+    timm = pytest.importorskip('timm.models.swin_transformer')
+    theirs = randomize(timm.SwinTransformer(
+        img_size=64, embed_dim=12, depths=(2, 2), num_heads=(2, 3), window_size=((8, 8), (4, 4)),
+        mlp_ratio=2, drop_path_rate=0., num_classes=0))
+    own = Swin(**{**SIZES, 'window_size': ((8, 8), (4, 4))}, drop_path_rate=0., pool='gap')
+    load_pretrained(own, theirs.state_dict())
+    x = torch.randn(2, 3, 64, 64)
+    torch.testing.assert_close(own(x)[0], theirs(x), atol=1e-5, rtol=1e-5)
+
+
 def count(model):
     return sum(p.numel() for p in model.parameters())
 

@@ -196,7 +196,7 @@ def test_a_full_freeze_leaves_nothing_to_train(sharing):
     (dict(mlp_hidden_dims=0), 'mlp_hidden_dims=0 must be at least 1, or None'),
     (dict(class_token=False), "class_token=False with pool='cls'"),
     (dict(register_tokens=-1), 'register_tokens=-1 must be at least 0'),
-    (dict(final_norm='all'), "final_norm='all' must be True, False"),
+    (dict(final_norm='all'), "final_norm='all' must be True, False, 'every' or 'pooled'"),
     (dict(qkv_bias='q'), "qkv_bias='q' must be True, False or 'qv'")])
 def test_bad_options_are_named(options, message):
     with torch.device('meta'), pytest.raises(ValueError, match=message):

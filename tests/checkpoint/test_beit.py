@@ -151,6 +151,20 @@ def test_needs_and_what_has_no_place():
     converted = convert_with_report(timm().state_dict(), 'beit').state_dict
     assert {'model.backbone.qkv_bias=qv', 'model.backbone.final_norm=pooled'} <= set(
         needed_options(converted))
+    sizes = dict(img_size=64, patch_size=8, embed_dim=768, num_heads=12, num_classes=0)
+    with torch.device('meta'):
+        pretrained = Beit(**sizes, use_abs_pos_emb=False, use_shared_rel_pos_bias=True,
+                          use_fc_norm=False)
+        middle = VisionTransformerRelPos(**sizes, qkv_bias=False, class_token=True, rel_pos_dim=256,
+                                         global_pool='token')
+    for model, options in ((pretrained, ['arch=beit-base', 'patch_size=8', 'img_size=64',
+                                         'rel_pos_sharing=all', 'final_norm=True']),
+                           (middle, ['arch=relpos-base', 'patch_size=8',
+                                     'rel_pos_encoding.hidden_dims=256', 'class_token=True',
+                                     'pool=cls', 'final_norm=True'])):
+        state = model.state_dict()
+        assert needed_options(convert_with_report(state, recognise(state)).state_dict) == [
+            f'model.backbone.{option}' for option in options]
     behind = VisionTransformerRelPos(**SIZES, block_fn=ResPostRelPosBlock).state_dict()
     with pytest.raises(ValueError, match='a vit_relpos with its norms behind attention and MLP'):
         load_pretrained(ViT(**OURS), behind)

@@ -43,6 +43,7 @@ DINOV3 = dict(**ROPE, rope_type='dinov3', num_reg_tokens=4, qkv_bias=True, init_
 
 EXAMPLES: dict[str, Callable[[], nn.Module]] = {
     'vit': ViT, 'vit without a bias': partial(ViT, qkv_bias=False),
+    'vit, mean normed': partial(ViT, global_pool='avg'),
     'dinov2': partial(ViT, init_values=1.0),
     'dinov2-giant': partial(ViT, init_values=1.0, **SWIGLU),
     'dinov2-reg': partial(ViT, init_values=1.0, reg_tokens=4, no_embed_class=True),

@@ -49,6 +49,8 @@ def test_every_row_is_there() -> None:
         'deit-s', 'deit-s-peg', 'deit-s_irpe-k') for recipe in (once, thrice)]
     rows += [('mask-rcnn', f'{model}_fpn', recipe) for model in ('pvt-s', 'pvt-s-peg-gap', 'swin-t')
              for recipe in (once, thrice)]
+    rows += [(det, 'swinv2-t_fpn', recipe) for det in ('retinanet', 'mask-rcnn')
+             for recipe in (once, thrice)]
     rows += [('retinanet', 'pvt-t_irpe-k_fpn', once), ('mask-rcnn', 'pvt-t_fpn', once),
              ('retinanet', 'swin-t_fpn', thrice)]  # the others are in pvt/ and context_pool/
     assert CONFIGS == sorted(f'{det.replace("-", "_")}/{det}_{model}_{recipe}_coco.py'
@@ -78,7 +80,9 @@ def test_config(name: str) -> None:
         'mmposenc.PEG' if 'peg' in name
         else None if 'swin' in name else 'mmposenc.LearnedPositionEmbedding')
     if 'swin' in name:
-        assert backbone.get('window_bias', True) == ('swin-t_fpn' in name)
+        assert backbone.get('window_bias', True) == (
+            'swin-t_fpn' in name or 'swinv2' in name)
+        assert backbone.arch == ('v2-tiny' if 'swinv2' in name else 'tiny')
     assert cfg.train_cfg.max_epochs == (36 if long else 12)
     decay = (0.05 if long or masks and 'swin' in name else 0.1 if 'deit' in name else 1e-4)
     assert cfg.optim_wrapper.optimizer == dict(type='AdamW', lr=1e-4, weight_decay=decay)
@@ -106,6 +110,7 @@ def test_one_step_of_a_small_version(name: str) -> None:
     assert [n for n, p in model.named_parameters() if p.grad is None] == []
     free = {n for n, decay in weight_decays(model, cfg).items() if decay == 0}
     assert {n for n, _ in model.named_parameters()
-            if 'pos_encoding' in n} <= free
+            if 'pos_encoding' in n or 'logit_scale' in n} <= free
+    assert ('swinv2' in name) == any('logit_scale' in n for n in free)
     found = model.eval()(**batch(model, False), mode='predict')
     assert len(found) == 2 and ('masks' in found[0].pred_instances) == ('mask_rcnn' in name)

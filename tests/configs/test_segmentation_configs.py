@@ -47,8 +47,8 @@ def shrink(cfg):
                         mlp_ratios=[1] * 4)
         dims = [8] * 4
     elif kind == 'Swin':
-        backbone.update(arch=None, embed_dims=4, num_layers=[1] * 4, num_heads=[1] * 4,
-                        window_size=4, mlp_ratio=1.0)
+        backbone.update(embed_dims=4, num_layers=[1] * 4, num_heads=[1] * 4, window_size=4,
+                        mlp_ratio=1.0)
         dims = [4, 8, 16, 32]
     else:
         backbone.update(arch=None, img_size=64, embed_dims=8, num_layers=4, num_heads=2,
@@ -87,7 +87,8 @@ def test_every_row_is_there() -> None:
                + ['swin-t', 'swin-t-peg-gap', 'swin-t_irpe-qkv', 'deit-s', 'deit-s-peg',
                   'deit-s_irpe-k', 'pvt-t_irpe-k', 'pvt-s_irpe-k']}
     upernet = {f'upernet_{model}_512x512_160k_ade20k.py' for model in (
-        'swin-t', 'swin-t-peg-gap', 'swin-t_irpe-qkv', 'pvt-s', 'pvt-s-peg-gap', 'pvt-m-peg-gap')}
+        'swin-t', 'swin-t-peg-gap', 'swin-t_irpe-qkv', 'swinv2-t', 'pvt-s', 'pvt-s-peg-gap',
+        'pvt-m-peg-gap')}
     assert {name for name in CONFIGS if name.startswith('sem_fpn/')} == {
         f'sem_fpn/{name}' for name in sem_fpn}
     assert {name for name in CONFIGS if name.startswith('upernet/')} == {
@@ -117,13 +118,13 @@ def test_config(name: str) -> None:
         assert encodings['pos_encoding'] == 'LearnedPositionEmbedding'
         assert ('rel_pos_encoding' in encodings) == ('irpe' in model)
     if model.startswith('swin'):
-        assert backbone.get('window_bias', True) == (model == 'swin-t')
+        assert backbone.get('window_bias', True) == (model in ('swin-t', 'swinv2-t'))
     if 'irpe' in model:
         assert backbone.rel_pos_encoding.rpe_on == model.rpartition('-')[2]
     if model.startswith('pvt'):
         assert backbone.arch == PVTS[model[4]]
-    released = {'pvt-t', 'pvt-s', 'pvt-m', 'swin-t', 'deit-s', 'deit-s_irpe-k', 'pvt-t_irpe-k',
-                'pvt-s_irpe-k', 'pvt-s-peg-gap', 'pvt-m-peg-gap'}
+    released = {'pvt-t', 'pvt-s', 'pvt-m', 'swin-t', 'swinv2-t', 'deit-s', 'deit-s_irpe-k',
+                'pvt-t_irpe-k', 'pvt-s_irpe-k', 'pvt-s-peg-gap', 'pvt-m-peg-gap'}
     assert (backbone.get('init_cfg') is not None) == (model in released)
     assert ('CHECKPOINT' in text) == (model not in released)
 

@@ -11,6 +11,7 @@ optim_wrapper = dict(
         norm_decay_mult=0.0,
         custom_keys={
             'pos_encodings': dict(decay_mult=0.0),
+            'logit_scale': dict(decay_mult=0.0),  # of cosine attention
             'rel_pos_encoding': dict(decay_mult=0.0)}))
 param_scheduler = [
     dict(type='LinearLR', start_factor=0.001, by_epoch=False, begin=0, end=500),

@@ -14,6 +14,7 @@ optim_wrapper = dict(
         custom_keys={
             'cls_token': dict(decay_mult=0.0),
             'pos_encodings': dict(decay_mult=0.0),
+            'logit_scale': dict(decay_mult=0.0),  # of cosine attention
             'rel_pos_encoding': dict(decay_mult=0.0)}))
 param_scheduler = [
     dict(type='PolyLR', power=0.9, eta_min=0.0, begin=0, end=40000, by_epoch=False)]

@@ -18,6 +18,7 @@ optim_wrapper = dict(
             'cls_token': dict(decay_mult=0.0),
             'dist_token': dict(decay_mult=0.0),
             'pos_encodings': dict(decay_mult=0.0),
+            'logit_scale': dict(decay_mult=0.0),  # of cosine attention
             'rel_pos_encoding': dict(decay_mult=0.0),
             'rel_pos_encoding.pos_proj': dict(decay_mult=1.0)}))  # a projection of Transformer-XL
 param_scheduler = [
