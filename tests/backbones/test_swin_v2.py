@@ -169,7 +169,7 @@ def test_branches_start_as_nothing_and_every_parameter_gets_a_gradient():
     block = model.stages[0].blocks[1]
     x = torch.randn(1, 64, 12, dtype=torch.float64)
     assert torch.equal(block.eval()(x, (8, 8)), x)
-    assert float(block.attn.w_msa.cosine.logit_scale[0].exp()) == pytest.approx(10)
+    assert block.attn.w_msa.cosine.logit_scale[0].exp().item() == pytest.approx(10)
     randomize(model)
     model(torch.randn(2, 3, 64, 70, dtype=torch.float64))[0].square().mean().backward()
     for name, parameter in model.named_parameters():
