@@ -102,6 +102,7 @@ def test_forms(q_grid, k_grid):
 
 def test_autocast():
     check_autocast(build(), (3, 4), None)
+    check_autocast(build(resize='geometric'), (3, 4), None)
 
 
 def test_bad_input():
