@@ -1,14 +1,14 @@
 """Padded batches under an encoding that depends on the size of the whole grid."""
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..encodings.base import RelativeEncoding
-from ..functional.grids import Grid, valid_extents
+from ..functional.grids import Grid, extents_of_several
 from ..functional.masking import noted_extents
 
 #: Attention of one image: (q, k, v), encoding, grids, key padding, options -> output and weights.
@@ -46,8 +46,10 @@ def attend_on_own_extents(run: Run, qkv: tuple[Tensor, Tensor, Tensor],
     if query_mask is None and grids[0] != grids[1]:
         raise ValueError(f'query_padding_mask=None, but {name} depends on the size of each image; '
                          f'with keys on another grid a mask of the queries is required')
-    keys = _extents(key_mask, prefix, grids[1])
-    queries = keys if query_mask is None else _extents(query_mask, prefix, grids[0])
+    masks = ((key_mask, grids[1]),) if query_mask is None else (
+        (query_mask, grids[0]), (key_mask, grids[1]))
+    found = _extents(masks, prefix)
+    queries, keys = found[0], found[-1]
     outs, all_weights = [], []
     for image, extents in enumerate(zip(queries, keys, strict=True)):
         own = [grid._replace(height=rows, width=cols)
@@ -69,15 +71,16 @@ def attend_on_own_extents(run: Run, qkv: tuple[Tensor, Tensor, Tensor],
     return torch.cat(outs), torch.cat(all_weights) if all_weights else None
 
 
-def _extents(mask: Tensor, prefix: int, grid: Grid) -> list[tuple[int, int]]:
-    """Rows and columns that each image fills; all of them for an image of padding alone, whose
-    output the caller drops."""
-    noted = noted_extents(mask)
-    if noted is not None:
-        return noted
-    cells = mask[:, prefix:]
-    cells = cells & ~cells.all(1, keepdim=True)
-    return valid_extents(cells.reshape(-1, *grid.hw))
+def _extents(masks: Sequence[tuple[Tensor, Grid]], prefix: int) -> list[list[tuple[int, int]]]:
+    """Rows and columns that each image fills of each mask's grid; all of them for an image of
+    padding alone, whose output the caller drops."""
+    noted = [noted_extents(mask) for mask, _ in masks]
+    if None not in noted:
+        return noted  # type: ignore[return-value]
+    cells = [mask[:, prefix:] for mask, _ in masks]
+    return extents_of_several([
+        (mask & ~mask.all(1, keepdim=True)).reshape(-1, *grid.hw)
+        for mask, (_, grid) in zip(cells, masks, strict=True)])
 
 
 def _places(grid: Grid, own: Grid, prefix: int, device: torch.device) -> Tensor | None:

@@ -122,17 +122,25 @@ def valid_extents(padding_mask: Tensor) -> list[tuple[int, int]]:
     Raises:
         ValueError: if an image has no valid cell, or its valid cells are not a top-left rectangle.
     """
-    valid = ~padding_mask
-    rows, cols = valid[:, :, 0].sum(1), valid[:, 0].sum(1)
-    down, across = (torch.arange(side, device=valid.device) for side in valid.shape[1:])
-    corner = (down < rows[:, None])[:, :, None] & (across < cols[:, None])[:, None]
-    wrong = (valid != corner).flatten(1).any(1) | (rows * cols == 0)
-    areas = valid.flatten(1).sum(1)
-    # One tensor: an accelerator is waited for once.
-    found: list[list[int]] = torch.stack((rows, cols, areas, wrong.long()), 1).tolist()
-    for index, (_, _, area, is_wrong) in enumerate(found):
+    return extents_of_several([padding_mask])[0]
+
+
+def extents_of_several(padding_masks: Sequence[Tensor]) -> list[list[tuple[int, int]]]:
+    """:func:`valid_extents` of masks of the same images on several grids; an accelerator is waited
+    for once."""
+    tables = []
+    for mask in padding_masks:
+        valid = ~mask
+        rows, cols = valid[:, :, 0].sum(1), valid[:, 0].sum(1)
+        down, across = (torch.arange(side, device=valid.device) for side in valid.shape[1:])
+        corner = (down < rows[:, None])[:, :, None] & (across < cols[:, None])[:, None]
+        wrong = (valid != corner).flatten(1).any(1) | (rows * cols == 0)
+        tables.append(torch.stack((rows, cols, valid.flatten(1).sum(1), wrong.long()), 1))
+    found: list[list[list[int]]] = torch.stack(tables).tolist()
+    for index, (_, _, area, is_wrong) in enumerate(row for table in found for row in table):
         if is_wrong:
             raise ValueError(
-                f'padding_mask of image {index} has {area} valid cells that are not one top-left '
-                f'rectangle; padding must lie to the right and below, with at least one valid cell')
-    return [(row[0], row[1]) for row in found]
+                f'padding_mask of image {index % len(found[0])} has {area} valid cells that are '
+                f'not one top-left rectangle; padding must lie to the right and below, with at '
+                f'least one valid cell')
+    return [[(row[0], row[1]) for row in table] for table in found]

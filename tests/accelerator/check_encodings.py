@@ -156,6 +156,8 @@ def test_attention_modules(name, large, monkeypatch):
     hidden = padding(2, 9, 10)
     if name.startswith(('multihead', 'convolutions')):
         hidden = hidden.flatten(1)
-    waits = compare(off_zero(MODULES[name]()), lambda m, x, hidden: m(x, (9, 10), hidden),
-                    [draw(2, 90, 16), hidden])
-    assert not waits, waits
+    module = off_zero(MODULES[name]())
+    waits = compare(module, lambda m, x, hidden: m(x, (9, 10), hidden), [draw(2, 90, 16), hidden])
+    # This mask does not say how far the images reach; those of backbones do.
+    encoding = getattr(module, 'rel_pos_encoding', None)
+    assert waits.total() <= (encoding is not None and encoding.follows_extent), waits

@@ -169,7 +169,7 @@ def test_backbones_tell_extents_without_looking(name, monkeypatch):
     model = model.double().eval()
     sizes = [(40, 64), (33, 20)]
     x = torch.randn(2, 3, 48, 64, dtype=torch.float64)
-    monkeypatch.setattr(own_extents, 'valid_extents', looked)
+    monkeypatch.setattr(own_extents, 'extents_of_several', looked)
     outs = model(x, sizes)
     for image, (height, width) in enumerate(sizes):
         alone = model(x[image:image + 1, :, :height, :width])
