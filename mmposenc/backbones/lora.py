@@ -34,8 +34,8 @@ def add_lora(backbone: nn.Module, blocks: Sequence[nn.Module], *, r: int,
     try:
         from peft import LoraConfig, inject_adapter_in_model
     except ImportError as error:
-        raise ImportError(f'lora=... needs peft and what it needs: pip install peft ({error})'
-                          ) from error
+        raise ImportError(f"lora=... needs peft and what it needs: pip install peft "
+                          f"'transformers<5' ({error})") from error
     inside = {id(module) for block in blocks for module in block.modules()}
     ends = tuple(f'.{end}' for end in target)
     names = [name for name, module in backbone.named_modules() if id(module) in inside

@@ -9,7 +9,7 @@ from torch import nn
 from ..encodings import position_tables
 
 _NO_DECAY = ('norm_decay_mult', 'bias_decay_mult', 'flat_decay_mult')
-_TABLES = ('pos_embed', '_token', '_tokens')
+_TABLES = ('pos_embed', '_token', '_tokens', 'logit_scale')
 
 
 class LayerDecayOptimWrapperConstructor(DefaultOptimWrapperConstructor):
@@ -18,7 +18,8 @@ class LayerDecayOptimWrapperConstructor(DefaultOptimWrapperConstructor):
 
     The n-th of L blocks learns at ``layer_decay_rate ** (L + 1 - n)`` times the learning rate that
     it would have, what comes before the blocks as n = 0, and the rest of the model at that rate.
-    Norms, biases, other vectors, tokens and tables of positions have no weight decay.
+    Norms, biases, other vectors, scales of cosine attention, tokens and tables of positions have no
+    weight decay.
 
     Args:
         optim_wrapper_cfg: the optimizer's wrapper.

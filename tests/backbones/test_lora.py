@@ -14,7 +14,7 @@ from mmposenc.backbones import load_pretrained
 
 
 def with_lora(name, **options):
-    pytest.importorskip('peft', reason='needs peft and what it needs: pip install peft',
+    pytest.importorskip('peft', reason="needs pip install peft 'transformers<5'",
                         exc_type=ImportError)
     lora = dict(dict(r=2, lora_alpha=6), **options.pop('lora', {}))
     return BUILD[name](**{**dict(frozen_stages=STAGES[name], lora=lora), **options}).train()

@@ -1,4 +1,4 @@
-"""Configs that start from pretrained transformers: DINOv2, DINOv3, EVA-02."""
+"""Configs that start from pretrained transformers: DINOv2, DINOv3, EVA-02, BEiT."""
 from __future__ import annotations
 
 import re
@@ -43,6 +43,7 @@ def test_every_row_is_there():
                                   ('deformable-detr', '16xb2-50e'))
              for family in both for size in 'sb'}
     rows |= {'segmentation/pretrained/upernet_eva02-b_512x512_60k_ade20k.py',
+             'segmentation/pretrained/upernet_beit-b_512x512_160k_ade20k.py',
              'segmentation/pretrained/linear_dinov3-7b_fsdp2_512x512_40k_ade20k.py'}
     assert set(CONFIGS) == rows
 

@@ -11,7 +11,9 @@ _base_ = [
     '../../_base_/schedules/layer-decay_seg_160k.py']
 train_dataloader = dict(batch_size=4)
 model = dict(
-    backbone=dict(arch='eva02-base', final_norm=False, patch_size=16, img_size=512),
+    backbone=dict(
+        arch='eva02-base', patch_size=16, img_size=512, out_indices=(3, 5, 7, 11),
+        final_norm=False, drop_path_rate=0.15),
     neck=dict(embed_dim=768),
     decode_head=dict(in_channels=[768, 768, 768, 768], channels=768),
     auxiliary_head=dict(in_channels=768))
