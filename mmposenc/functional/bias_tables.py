@@ -68,8 +68,9 @@ def _geometric(size: int, target: int, cubic: bool, device: torch.device) -> Ten
         ratio = (low + high) / 2
         too_far = (ratio ** reach - 1) / (ratio - 1) > wanted
         low, high = torch.where(too_far, low, ratio), torch.where(too_far, ratio, high)
-    powers = ratio ** torch.arange(reach, dtype=torch.float64, device=device)
-    away = powers.cumsum(0)
+    # A geometric series by its formula: sums along a dimension have no deterministic form on CUDA.
+    places = torch.arange(1, reach + 1, dtype=torch.float64, device=device)
+    away = (ratio ** places - 1) / (ratio - 1)
     old = torch.cat((-away.flip(0), away.new_zeros(1), away))
     new = torch.arange(target, dtype=torch.float64, device=device) - target // 2
     right = torch.searchsorted(old, new).clamp(1, size - 1)
