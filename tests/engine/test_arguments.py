@@ -39,7 +39,11 @@ def cfg() -> Config:
     ('train_cfg', dict(type='EpochBasedTrainLoop', max_epochs=1, val_intervall=1),
      "did you mean 'val_interval'"),
     ('default_hooks', dict(checkpoint=dict(type='CheckpointHook', save_bst='auto')),
-     "did you mean 'save_best'")])
+     "did you mean 'save_best'"),
+    ('optim_wrapper', dict(
+        optimizer=dict(type='AdamW', lr=1e-4), paramwise_cfg=dict(layer_decay_rat=0.7),
+        constructor='mmposenc.LayerDecayOptimWrapperConstructor'),
+     "did you mean 'layer_decay_rate'")])
 def test_a_wrong_argument_is_named(cfg, key, value, message) -> None:
     cfg[key] = value
     with pytest.raises(ValueError, match=message):
