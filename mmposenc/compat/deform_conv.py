@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .deterministic import deterministic_forms
+from .torchvision_ops import has_kernel
 
 
 def deform_conv(x: Tensor, offset: Tensor, weight: Tensor, *, stride: tuple[int, int],
@@ -25,6 +26,11 @@ def deform_conv(x: Tensor, offset: Tensor, weight: Tensor, *, stride: tuple[int,
     Returns:
         (B, C', H', W').
     """
+    if has_kernel('deform_conv2d', x) and not torch.are_deterministic_algorithms_enabled():
+        no_mask, no_bias = x.new_zeros(len(x), 1), x.new_zeros(len(weight))
+        return torch.ops.torchvision.deform_conv2d(  # type: ignore[no-any-return]
+            x, weight, offset, no_mask, no_bias, *stride, *padding, *dilation, groups,
+            deform_groups, False)
     batch, channels, height, width = x.shape
     rows, cols = offset.shape[2:]
     taps = weight.shape[2] * weight.shape[3]

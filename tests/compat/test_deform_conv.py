@@ -77,3 +77,24 @@ def test_gradients_through_mmcvs_layer():
 
     weight = layer.weight.detach().clone().requires_grad_()
     assert torch.autograd.gradcheck(convolve, (x.detach().requires_grad_(), offset, weight))
+
+
+def test_torchvisions_kernel_is_called_as_torchvision_calls_it(monkeypatch):
+    """Where it has one for the device; no kernel for a GPU was at hand."""
+    from mmposenc.compat import deform_conv as module
+    theirs = pytest.importorskip('torchvision.ops.deform_conv')
+    calls = []
+    monkeypatch.setattr(torch.ops.torchvision, 'deform_conv2d',
+                        lambda *args: calls.append(args) or 'out', raising=False)
+    monkeypatch.setattr(theirs, '_assert_has_ops', lambda: None)
+    monkeypatch.setattr(module, 'has_kernel', lambda name, like: name == 'deform_conv2d')
+    x, weight = torch.randn(2, 8, 5, 6), torch.randn(6, 4, 3, 2)
+    offset = torch.randn(2, 2 * 2 * 3 * 2, 4, 7)
+    sizes = dict(stride=(2, 1), padding=(1, 2), dilation=(1, 2))
+    assert deform_conv(x, offset, weight, groups=2, deform_groups=2, **sizes) == 'out'
+    theirs.deform_conv2d(x, offset, weight, **sizes)
+    for own, other in zip(*calls, strict=True):
+        if isinstance(own, torch.Tensor):
+            torch.testing.assert_close(own, other, rtol=0, atol=0)
+        else:
+            assert own == other
