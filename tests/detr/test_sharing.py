@@ -19,7 +19,7 @@ def sized(name):
     """An encoding of the examples for grids of up to 3 x 4 tokens."""
     cfg = dict(examples.RELATIVE[name])
     sizes = {'RelativePositionBias': dict(window_size=(3, 4)), 'QueryRelative2D': dict(
-        max_size=(3, 4)), **{kind: dict(max_tokens=12)
+        max_size=(3, 4)), 'DecomposedRPE': dict(grid_shape=(3, 4)), **{kind: dict(max_tokens=12)
                              for kind in ('QueryAbsolute1D', 'QueryRelative1D')}}
     if 'encodings' in cfg:
         cfg['encodings'] = [{**sizes.get(part['type'], {}), **part} for part in cfg['encodings']]

@@ -47,8 +47,8 @@ def test_mismatch_with_a_releases_own_file_says_whose_it_is() -> None:
         assert mismatch(model, checkpoint).splitlines()[0] == (
             "its names are those of source 'deit': convert it with `python "
             'tools/convert_checkpoint.py deit FILE OUT.pth`')
-    assert mismatch(model, {'reg_token': torch.zeros(1), **file}).startswith(
-        'these are weights of a ViT with register tokens; supported are')
+    assert mismatch(model, {'blocks.0.attn.q_norm.weight': torch.zeros(1), **file}).startswith(
+        'these are weights of a ViT with norms of queries and keys (qk_norm); supported are')
     assert mismatch(model, {**file, **model}).startswith('2 in the checkpoint')  # most of it fits
 
 

@@ -6,6 +6,7 @@ import optimizer_checks
 import pytest
 import tinymodels
 from mmengine.optim import build_optim_wrapper
+from mmengine.registry import DefaultScope
 from mmpretrain.registry import MODELS
 from torch import nn
 
@@ -124,9 +125,10 @@ def test_equal_to_mmpretrain(kind):
         backbone['out_indices'] = (1,) if swin else (2,)
         backbone['arch'] = (dict(embed_dims=8, depths=[1, 2], num_heads=[1, 2]) if swin
                             else dict(plain, feedforward_channels=48))
-    model = MODELS.build(dict(type='mmpretrain.ImageClassifier', backbone=backbone,
-                              head=dict(type='mmpretrain.LinearClsHead', num_classes=4,
-                                        in_channels=16 if swin else 24)))
+    with DefaultScope.overwrite_default_scope('mmpretrain'):
+        model = MODELS.build(dict(type='mmpretrain.ImageClassifier', backbone=backbone,
+                                  head=dict(type='mmpretrain.LinearClsHead', num_classes=4,
+                                            in_channels=16 if swin else 24)))
     options = dict(layer_decay_rate=0.65, norm_decay_mult=0.0, bias_decay_mult=0.0,
                    flat_decay_mult=0.0, custom_keys={
                        '.cls_token': dict(decay_mult=0.0), '.pos_embed': dict(decay_mult=0.0),

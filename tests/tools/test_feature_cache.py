@@ -63,6 +63,7 @@ def test_the_head_becomes_what_it_becomes_without(config, monkeypatch) -> None:
     kept, _ = train(config, 'kept', '--feature-cache', 'a')
     monkeypatch.setattr(FeatureCacheHook, 'attach',
                         lambda self, model, settings: type('Nothing', (), {'weights': ''}))
+    monkeypatch.setattr(FeatureCacheHook, 'after_train', lambda self, runner: None)
     plain, _ = train(config, 'plain', '--feature-cache', 'unused')
     assert not list(Path('unused').rglob('*.safetensors'))
     change = 0.0
