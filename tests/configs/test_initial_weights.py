@@ -5,6 +5,7 @@ import ast
 import re
 import urllib.error
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
