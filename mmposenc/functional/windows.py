@@ -142,17 +142,15 @@ class Windows(NamedTuple):
 
     def join(self, windows: Tensor) -> Tensor:
         """(B * windows, Wh * Ww, C) -> (B, H * W, C)."""
-        out = join_windows(windows, self.hw_shape, self.window, self.shift,
-                           self.counts)
+        out = join_windows(windows, self.hw_shape, self.window, self.shift, self.counts)
         return self._without_padding(out.flatten(1, 2))
 
     def regions(self, mask_window_padding: bool, device: torch.device) -> Tensor | None:
         """Which tokens may meet, as :func:`window_regions`; with ``mask_window_padding`` the zeros
         that fill up the last windows meet nobody else."""
         absent = absent_keys(self.padding_mask, self.hw_shape, self.window, mask_window_padding,
-                             device)
-        return window_regions(self.hw_shape, self.window, self.shift, absent, device,
-                              self.counts)
+                             device, self.counts)
+        return window_regions(self.hw_shape, self.window, self.shift, absent, device, self.counts)
 
     def _without_padding(self, x: Tensor) -> Tensor:
         if self.padding_mask is None:
