@@ -10,7 +10,7 @@ from torch import Tensor
 
 from .rules import Converted, Pair, Rule, apply_rules, joined, same, to_ours
 from .vit import TABLE
-from .vit_options import num_blocks
+from .vit_options import is_gated, num_blocks
 
 _SCALE, _Q_BIAS = 'backbone.blocks.0.ls1.gamma', 'backbone.blocks.0.attn.qkv.q_bias'
 #: A name that weights of these models have here: factors of branches, or no bias of the keys.
@@ -49,19 +49,13 @@ def eva_pairs(state: Mapping[str, Tensor]) -> tuple[Pair, ...]:
     has_norm = 'backbone.blocks.0.mlp.norm.weight' in state
     apart = has_norm or 'blocks.0.attn.q_proj.weight' in state
     gates = 'blocks.0.mlp.fc1_g.weight' in state or (
-        _is_gated(state) and (has_norm or TABLE not in state))
+        is_gated(state) and (has_norm or TABLE not in state))
     depth = sum(name.endswith('.attn.rel_pos_encoding.freqs') for name in state)
     depth = state['rope.freqs'].shape[1] if 'rope.freqs' in state else depth
     freqs = (Pair('rope.freqs', tuple(_FREQS.format(block) for block in range(depth)),
                   lambda whole: whole.unbind(1), lambda *parts: torch.stack(parts, 1)),)
     return (*_PAIRS, *(_APART if apart else _QKV), _GATES if gates else _FC1,
             *(freqs if depth else ()))
-
-
-def _is_gated(state: Mapping[str, Tensor]) -> bool:
-    """Whether the MLPs of this project's weights are SwiGLU."""
-    first, second = (state.get(f'backbone.blocks.0.mlp.fc{i}.weight') for i in (1, 2))
-    return first is not None and second is not None and first.shape[0] == 2 * second.shape[1]
 
 
 _LEFT_OUT = (
@@ -108,7 +102,7 @@ def eva_arch(state: Mapping[str, Tensor]) -> list[str]:
 
 def _arch(state: Mapping[str, Tensor]) -> str | None:
     dims = state['backbone.patch_embed.projection.weight'].shape[0]
-    size, gated, table = _SIZES.get((dims, num_blocks(state))), _is_gated(state), TABLE in state
+    size, gated, table = _SIZES.get((dims, num_blocks(state))), is_gated(state), TABLE in state
     if size is None:
         return None
     if _SCALE in state and 'backbone.register_tokens' in state:

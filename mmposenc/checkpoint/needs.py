@@ -10,9 +10,8 @@ from torch import Tensor
 from .beit import beit_arch
 from .eva import eva_arch
 from .sam import sam_options
-from .vit_options import vit_arch
-
-_TABLE = 'backbone.pos_encodings.at.before.0.pos_embed'
+from .vit import TABLE
+from .vit_options import is_gated, vit_arch
 
 
 def needed_options(state_dict: Mapping[str, Tensor]) -> list[str]:
@@ -46,7 +45,7 @@ def _vision_transformer(state_dict: Mapping[str, Tensor]) -> list[str]:
         if arch := told(state_dict):
             return arch
     options = []
-    table = state_dict.get(_TABLE)
+    table = state_dict.get(TABLE)
     patch_size = 16 if patches is None else int(patches.shape[-1])
     if patch_size != 16:
         options.append(f'patch_size={patch_size}')
@@ -78,11 +77,9 @@ def _vision_transformer(state_dict: Mapping[str, Tensor]) -> list[str]:
 
 
 def _mlp(state_dict: Mapping[str, Tensor]) -> list[str]:
-    """Gates, whose first layer is twice as wide as what the second takes; and another width than
-    four times the channels."""
-    first = state_dict.get('backbone.blocks.0.mlp.fc1.weight')
+    """Gates, and another width than four times the channels."""
     dims, hidden = state_dict['backbone.blocks.0.mlp.fc2.weight'].shape
-    gates = first is not None and first.shape[0] == 2 * hidden
+    gates = is_gated(state_dict)
     return ['mlp=swiglu'] * gates + [f'mlp_hidden_dims={hidden}'] * (hidden != 4 * dims)
 
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-_TABLE = 'backbone.pos_encodings.at.before.0.pos_embed'
+from .vit import TABLE
+
 #: Names of sizes by channels and blocks.
 SIZES = {(384, 12): 'small', (512, 12): 'medium', (768, 12): 'base', (1024, 24): 'large',
           (1152, 27): 'so400m', (1280, 32): 'huge', (1536, 40): 'giant'}
@@ -29,7 +30,7 @@ def vit_arch(state_dict: Mapping[str, Tensor]) -> list[str]:
     Returns:
         'arch=dinov2-small-reg', 'img_size=224', ...; nothing where it is DeiT's or no such arch.
     """
-    patches, table = state_dict['backbone.patch_embed.projection.weight'], state_dict.get(_TABLE)
+    patches, table = state_dict['backbone.patch_embed.projection.weight'], state_dict.get(TABLE)
     size = SIZES.get((patches.shape[0], num_blocks(state_dict)), '')
     kind = _kind(state_dict)
     if table is None or size not in _KINDS.get(kind, ()):
@@ -57,7 +58,7 @@ def _kind(state_dict: Mapping[str, Tensor]) -> str:
         return '' if has('cls_token') else 'siglip'
     if not has('cls_token'):
         return ''
-    cells = state_dict[_TABLE].shape[1] if _TABLE in state_dict else 0
+    cells = state_dict[TABLE].shape[1] if TABLE in state_dict else 0
     if state_dict['backbone.patch_embed.projection.weight'].shape[-1] == 14 and (
             round(cells ** 0.5) ** 2 != cells or has('register_tokens')):
         return 'dinov2'
@@ -68,3 +69,10 @@ def num_blocks(state_dict: Mapping[str, Tensor]) -> int:
     """Blocks of converted weights."""
     return len({match[1] for name in state_dict
                 if (match := re.match(r'backbone\.blocks\.(\d+)\.', name))})
+
+
+def is_gated(state_dict: Mapping[str, Tensor]) -> bool:
+    """Whether the MLPs of converted weights are SwiGLU: the first layer is twice as wide as what
+    the second takes."""
+    first, second = (state_dict.get(f'backbone.blocks.0.mlp.fc{i}.weight') for i in (1, 2))
+    return first is not None and second is not None and first.shape[0] == 2 * second.shape[1]
