@@ -52,6 +52,8 @@ def test_a_page_runs(page, tmp_path):
         run_page(page, tmp_path)
 
 
+#: Their papers' recipes clip gradients at 0.1 and 0.01 instead.
+WITHOUT_WARM_UP = {'mmposenc.DETR', 'mmposenc.ConditionalDETR', 'Mask2Former'}
 CONFIGS = {f'{page}:{block.line}': block for page in all_pages() for block in configs(page)}
 
 
@@ -60,7 +62,8 @@ def test_a_config_of_a_page_trains(place, tmp_path):
     """Loaded, checked and built as the tools do, and a loss that is finite and falls."""
     cfg = load(CONFIGS[place], tmp_path)
     assert cfg.optim_wrapper.optimizer.type == 'AdamW' and cfg.optim_wrapper.clip_grad
-    warm_up = cfg.param_scheduler[0]
-    assert warm_up.type == 'LinearLR' and not warm_up.by_epoch or 'DETR' in cfg.model.type
+    if cfg.model.type not in WITHOUT_WARM_UP:
+        warm_up = cfg.param_scheduler[0]
+        assert warm_up.type == 'LinearLR' and not warm_up.by_epoch
     _, losses = train(cfg, steps=4)
     assert all(loss < 100 for loss in losses) and losses[-1] < losses[0], losses
