@@ -30,7 +30,7 @@ myst_heading_anchors = 4
 myst_enable_extensions = ['colon_fence']
 # Notebooks are stored without outputs: what the site shows was computed for it.
 nb_execution_mode = os.environ.get('MMPOSENC_NOTEBOOKS', 'force')
-nb_execution_timeout = 120
+nb_execution_timeout = 900
 nb_execution_raise_on_error = True
 nb_merge_streams = True
 
