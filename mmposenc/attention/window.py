@@ -113,8 +113,8 @@ class ShiftWindowAttention(nn.Module):
     2021, Sec. 3.2).
 
     Args:
-        embed_dims, num_heads, window_size, rel_pos_encoding, qkv_bias, cosine, attn_drop,
-            proj_drop, form: as :class:`WindowAttention`.
+        embed_dims, num_heads, window_size, rel_pos_encoding: as :class:`WindowAttention`.
+        qkv_bias, cosine, attn_drop, proj_drop, form: as there.
         shift_size: cells by which windows are shifted down and right, less than the window.
         pad_small_map: shift also where one window spans the smaller side of the map, as for
             detection and segmentation in mmdet and mmseg; without it such maps are not shifted, as
@@ -122,10 +122,10 @@ class ShiftWindowAttention(nn.Module):
         mask_window_padding: give the zeros that fill up the last windows no attention. Off, they
             are keys like any other, as in the releases.
 
-    Its parameters are those of ``w_msa``, a :class:`WindowAttention`. Equal to mmpretrain's ShiftWindowMSA (with
-    ``cosine`` and ``qkv_bias='qv'`` to that of its WindowMSAV2) and to mmdet's; unlike these it
-    takes maps smaller than a window in either setting, windows that are not square, and a padding
-    mask.
+    Its parameters are those of ``w_msa``, a :class:`WindowAttention`. Equal to mmpretrain's
+    ShiftWindowMSA (with ``cosine`` and ``qkv_bias='qv'`` to that of its WindowMSAV2) and to
+    mmdet's; unlike these it takes maps smaller than a window in either setting, windows that are
+    not square, and a padding mask.
     """
 
     def __init__(self, embed_dims: int, num_heads: int, window_size: int | tuple[int, int],

@@ -40,8 +40,8 @@ def all_pages() -> list[str]:
 def blocks(page: str, language: str = 'python') -> list[Block]:
     """The blocks of a page ('docs/encodings.md') in one language."""
     text = (ROOT / page).read_text()
-    return [Block(page, text.count('\n', 0, match.start()) + 1, match[1])
-            for match in re.finditer(rf'^```{language}\n(.*?)^```$', text, re.DOTALL | re.MULTILINE)]
+    found = re.finditer(rf'^```{language}\n(.*?)^```$', text, re.DOTALL | re.MULTILINE)
+    return [Block(page, text.count('\n', 0, match.start()) + 1, match[1]) for match in found]
 
 
 def configs(page: str) -> list[Block]:

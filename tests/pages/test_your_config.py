@@ -82,7 +82,8 @@ def test_detection(tmp_path):
                    'model.neck.out_channels=8', 'model.bbox_head.in_channels=8',
                    'model.bbox_head.feat_channels=8', 'model.bbox_head.norm_cfg.num_groups=2',
                    'train_dataloader.dataset.dataset.pipeline.2.scale=(112,112)',
-                   'val_dataloader.dataset.pipeline.1.scale=(112,112)', 'model.test_cfg.score_thr=0.0',
+                   'val_dataloader.dataset.pipeline.1.scale=(112,112)',
+                   'model.test_cfg.score_thr=0.0',
                    'test_dataloader.dataset.pipeline.1.scale=(112,112)')
     mine = tmp_path / 'data' / 'mine'
     for seed, phase in enumerate(('train', 'val')):
