@@ -16,6 +16,7 @@ import mmposenc  # noqa: E402
 
 project = 'mmposenc'
 author = 'The mmposenc authors'
+copyright = f'{author}, Apache-2.0'
 version = release = mmposenc.__version__
 html_title = f'mmposenc {version}'
 
