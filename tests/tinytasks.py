@@ -42,7 +42,7 @@ train_dataloader = dict(
 test_dataloader = val_dataloader = dict(
     batch_size=1, num_workers=0, sampler=dict(type='DefaultSampler', shuffle=False),
     dataset=dict(**data, test_mode=True, pipeline=[
-        dict(type='mmposenc.LoadImageFromFile'), dict(type='LoadAnnotations'),
+        dict(type='mmposenc.LoadImageFromFile'), dict(type='mmposenc.LoadSegAnnotations'),
         dict(type='PackSegInputs')]))
 test_evaluator = val_evaluator = dict(type='IoUMetric', iou_metrics=['mIoU'])
 train_cfg = dict(type='IterBasedTrainLoop', max_iters=2, val_interval=2)
@@ -60,13 +60,15 @@ model = dict(
               loss=dict(type='CrossEntropyLoss')))
 data = dict(type='CustomDataset', data_root='{root}', data_prefix='classes')
 train_dataloader = dict(
-    batch_size=2, num_workers=0, sampler=dict(type='DefaultSampler', shuffle=True),
+    batch_size=2, num_workers=0, persistent_workers=False,
+    sampler=dict(type='DefaultSampler', shuffle=True),
     collate_fn=dict(type='default_collate'),
     dataset=dict(**data, pipeline=[
         dict(type='mmposenc.LoadImageFromFile'), dict(type='RandomFlip', prob=0.5),
         dict(type='PackInputs')]))
 test_dataloader = val_dataloader = dict(
-    batch_size=2, num_workers=0, sampler=dict(type='DefaultSampler', shuffle=False),
+    batch_size=2, num_workers=0, persistent_workers=False,
+    sampler=dict(type='DefaultSampler', shuffle=False),
     collate_fn=dict(type='default_collate'),
     dataset=dict(**data, pipeline=[
         dict(type='mmposenc.LoadImageFromFile'), dict(type='PackInputs')]))

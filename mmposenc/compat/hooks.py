@@ -71,14 +71,45 @@ def install_nothing(module: ModuleType) -> None:
         get_installed_path=lambda package: str(_configs().package_folder(package)))
 
 
+#: What inferencers look for by name in a test pipeline, to put a loader in its place or drop it.
+LOADING = {'mmposenc.LoadImageFromFile': 'LoadImageFromFile',
+           'mmposenc.LoadSegAnnotations': 'LoadAnnotations'}
+
+
+def find_our_loading(owner: Any, name: str) -> None:
+    """Lets a function of mmdet, mmseg or mmpretrain, which finds a step of a pipeline by its name,
+    find this project's under the name of what it stands for.
+
+    Args:
+        owner: the module or class that has it.
+        name: of the function; its last arguments are the pipeline and the name to be found.
+    """
+    find = getattr(owner, name)
+
+    @wraps(find)
+    def find_ours(*args: Any) -> Any:
+        *before, pipeline, wanted = args
+        steps = [{**step, 'type': LOADING.get(step['type'], step['type'])}
+                 if isinstance(step, dict) else step for step in pipeline]
+        return find(*before, steps, wanted)
+
+    setattr(owner, name, find_ours)
+
+
 def _configs() -> ModuleType:
     return importlib.import_module('mmposenc.compat.configs')
 
 
 HOOKS: dict[str, Callable[[ModuleType], None]] = {
+    'mmdet.apis.det_inferencer': lambda module: find_our_loading(
+        module.DetInferencer, '_get_transform_idx'),
     'mmengine.config.config': find_configs,
     'mmengine.config.utils': know_this_package,
     'mmengine.hub.hub': install_nothing,
     'mmengine.logging': hide_onedl_line,
+    'mmpretrain.datasets.transforms.utils': lambda module: find_our_loading(
+        module, 'get_transform_idx'),
+    'mmseg.apis.mmseg_inferencer': lambda module: find_our_loading(
+        module.MMSegInferencer, '_get_transform_idx'),
     'torchvision.extension': define_torchvision_schemas,
 }

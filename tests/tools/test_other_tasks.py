@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 from tinytasks import classifier_config, segmentor_config
 
+
 @pytest.fixture(scope='module')
 def segmentor(tmp_path_factory, train) -> dict[str, Path]:
     pytest.importorskip('mmseg')
