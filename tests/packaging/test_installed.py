@@ -88,6 +88,13 @@ def test_their_own_tools_and_inferencers(installed, tmp_path, package) -> None:
     assert out.endswith(f'mmposenc is {installed.site}/mmposenc/__init__.py\n')
 
 
+def test_an_inferencer_is_imported_first(installed, tmp_path) -> None:
+    """Its import begins before that of mmcv or mmengine, which mmdet puts off until here."""
+    pytest.importorskip('mmdet')
+    installed.run(installed.python, '-c', "import mmdet.apis, sys\nassert 'mmposenc' in sys.modules",
+                  folder=tmp_path)
+
+
 def test_starting_costs_a_finder(installed, tmp_path) -> None:
     """And neither that nor anything else where it is switched off."""
     code = ("import sys\nprint([getattr(f, '__name__', '') for f in sys.meta_path].count("
