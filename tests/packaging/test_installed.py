@@ -91,8 +91,8 @@ def test_their_own_tools_and_inferencers(installed, tmp_path, package) -> None:
 def test_an_inferencer_is_imported_first(installed, tmp_path) -> None:
     """Its import begins before that of mmcv or mmengine, which mmdet puts off until here."""
     pytest.importorskip('mmdet')
-    installed.run(installed.python, '-c', "import mmdet.apis, sys\nassert 'mmposenc' in sys.modules",
-                  folder=tmp_path)
+    code = "import mmdet.apis, sys\nassert 'mmposenc' in sys.modules"
+    installed.run(installed.python, '-c', code, folder=tmp_path)
 
 
 def test_starting_costs_a_finder(installed, tmp_path) -> None:
