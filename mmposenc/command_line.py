@@ -5,12 +5,13 @@ Only the standard library is imported, so that a wrong argument is told at once.
 from __future__ import annotations
 
 import argparse
+import difflib
 import logging
 import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
 
@@ -124,6 +125,12 @@ def describe(error: BaseException) -> str:
     if isinstance(error, KeyError) and len(text) > 2:
         text = text[1:-1] if text[0] == text[-1] and text[0] in '\'"' else text
     return text if plain and text else f'{kind}: {text}' if text else kind
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """What is known and comes close, as the end of a message."""
+    close = difflib.get_close_matches(name, known, n=3)
+    return f'; did you mean {" or ".join(map(repr, close))}?' if close else ''
 
 
 def _log_files() -> set[str]:

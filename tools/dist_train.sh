@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Usage: bash tools/dist_train.sh CONFIG GPUS [options of tools/train.py]
+# Usage: bash tools/dist_train.sh CONFIG GPUS [options of mmposenc train]
 # Several machines: set NNODES, NODE_RANK and MASTER_ADDR (and PORT, when 29500 is taken) on each.
 # Without GPUs it starts GPUS processes on the CPU.
 set -euo pipefail
@@ -10,4 +10,4 @@ exec "${PYTHON:-python}" -m torch.distributed.run \
     --nnodes="${NNODES:-1}" --node_rank="${NODE_RANK:-0}" \
     --master_addr="${MASTER_ADDR:-127.0.0.1}" --master_port="${PORT:-29500}" \
     --nproc_per_node="$gpus" \
-    "$(dirname "$0")/train.py" "$config" --launcher pytorch "$@"
+    -m mmposenc train "$config" --launcher pytorch "$@"

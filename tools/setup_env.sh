@@ -47,7 +47,7 @@ import hashlib, pathlib, sys
 root = pathlib.Path(sys.argv[1])
 digest = hashlib.sha256(f'{root} {sys.argv[2]} {sys.version}'.encode())
 for path in [*sorted((root / 'requirements').glob('*.txt')), root / 'tools/setup_env.sh',
-             root / 'setup.py', root / 'pyproject.toml', root / 'mmposenc/compat/hint.py']:
+             root / 'setup.py', root / 'pyproject.toml', root / 'mmposenc/compat/startup.py']:
     digest.update(path.read_bytes())
 print(digest.hexdigest())
 PY
@@ -72,11 +72,11 @@ repair)"
     say "  done in $((SECONDS - start)) s"
 }
 
-# What pip finds amiss, but for the one package that is left out on purpose (requirements/no_deps.txt).
+# What pip finds amiss, but for the packages that are left out on purpose (requirements/no_deps.txt).
 check_fit() {
     local found
     found=$("$venv/bin/python" -m pip check) && return
-    ! grep -v '^timm .* requires huggingface-hub, which is not installed' <<<"$found"
+    ! grep -vE '^(timm|twine) .* requires .*, which is not installed' <<<"$found"
 }
 
 start=$SECONDS
@@ -140,7 +140,7 @@ rm -f "$stamp"
 pip=("$venv/bin/python" -m pip --disable-pip-version-check install
      --constraint requirements/constraints.txt)
 step "installing torch" "${pip[@]}" -r requirements/torch.txt
-step "installing torchvision and timm" "${pip[@]}" --no-deps -r requirements/no_deps.txt
+step "installing torchvision, timm and twine" "${pip[@]}" --no-deps -r requirements/no_deps.txt
 # mmcv 2.1.0 is built from source, without operators (pip's build environment has no torch), by a
 # setuptools that has pkg_resources.
 build=(env)
@@ -154,11 +154,9 @@ sys.exit(not re.search("GUI: +NONE", cv2.getBuildInformation()))' 2>/dev/null; t
         -r requirements/headless.txt
 fi
 step "installing mmposenc, editable" "${pip[@]}" --no-deps --no-build-isolation --editable .
-step "installing the 'import mmposenc first' hint" \
-    "$venv/bin/python" -m mmposenc.compat.hint --install
 step "checking that all of it fits together" check_fit
 step "checking that all of it imports" "$venv/bin/python" -c \
-    "import mmposenc, cv2, torchvision, timm, mmdet.models, mmseg.models, mmpretrain.models"
+    "import torchvision, cv2, timm, mmdet.models, mmseg.models, mmpretrain.models"
 fingerprint "$venv/bin/python" >"$stamp.new"
 mv "$stamp.new" "$stamp"
 say "$venv is ready ($((SECONDS - start)) s): source $venv/bin/activate"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Usage: [GPUS=8] [GPUS_PER_NODE=8] [CPUS_PER_TASK=5] [SRUN_ARGS=...] \
-#            bash tools/slurm_test.sh PARTITION JOB_NAME CONFIG CHECKPOINT [options of tools/test.py]
+#            bash tools/slurm_test.sh PARTITION JOB_NAME CONFIG CHECKPOINT [options of mmposenc test]
 set -euo pipefail
 if [ $# -lt 4 ]; then sed -n '2,3p' "$0" | cut -c3- >&2; exit 2; fi
 partition=$1 job=$2 config=$3 checkpoint=$4
@@ -11,5 +11,5 @@ per_node=${GPUS_PER_NODE:-$(( gpus < 8 ? gpus : 8 ))}
 exec srun -p "$partition" --job-name="$job" --gres="gpu:$per_node" \
     --ntasks="$gpus" --ntasks-per-node="$per_node" --cpus-per-task="${CPUS_PER_TASK:-5}" \
     --kill-on-bad-exit=1 ${SRUN_ARGS:-} \
-    "${PYTHON:-python}" -u "$(dirname "$0")/test.py" "$config" "$checkpoint" \
+    "${PYTHON:-python}" -u -m mmposenc test "$config" "$checkpoint" \
     --launcher slurm "$@"

@@ -118,8 +118,7 @@ def _converted(checkpoint: Mapping[str, Any], prefix: str | None, name: str) -> 
             return state
         if source.endswith('detr'):
             raise ValueError('these are weights of a whole detector: convert them with '
-                             f'`tools/convert_checkpoint.py {source}`, and give the result to '
-                             'load_from')
+                             f'`mmposenc convert {source}`, and give the result to load_from')
         return _select(convert_with_report(state, source).state_dict, 'backbone.')
     except ValueError as error:
         raise ValueError(f'{name}: {error}') from error

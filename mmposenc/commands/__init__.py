@@ -5,7 +5,6 @@ standard library is imported here, so that help and a wrong name are told at onc
 """
 from __future__ import annotations
 
-import difflib
 import importlib
 import sys
 
@@ -48,9 +47,8 @@ def main(argv: list[str] | None = None) -> None:
         print(mmposenc.__version__)
         return
     if name not in COMMANDS:
-        close = difflib.get_close_matches(name, COMMANDS, n=1)
-        print(f'error: there is no command {name!r}'
-              + (f'; did you mean {close[0]!r}?' if close else '')
-              + f'\n(known are {", ".join(COMMANDS)})', file=sys.stderr)
+        from mmposenc.command_line import suggest
+        print(f'error: there is no command {name!r}{suggest(name, COMMANDS)}\n'
+              f'(known are {", ".join(COMMANDS)})', file=sys.stderr)
         sys.exit(2)
     importlib.import_module(f'{__name__}.{COMMANDS[name][0]}').main(words)

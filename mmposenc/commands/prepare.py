@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 
 from mmposenc.command_line import Parser, reported
@@ -22,12 +23,14 @@ from mmposenc.preparation.nuclei import prepare_nuclei
 from mmposenc.preparation.pretrained import prepare_pretrained
 from mmposenc.preparation.trees import prepare_trees
 
-CHECKS = {'coco': (check_coco, 'the folder with train2017, val2017 and annotations'),
-          'ade20k': (check_ade20k, 'the folder with images and annotations')}
-FETCHES = {'trees': (prepare_trees, 'fetch and cut the tree crowns (20.6 MB, MIT)'),
-           'mnist5k': (prepare_mnist5k, 'fetch 5,000 digits of MNIST (1.4 MB)'),
-           'nuclei': (prepare_nuclei, 'fetch and cut an image of nuclei (3.1 MB, BSD-3-Clause)'),
-           'pretrained': (prepare_pretrained, 'fetch the weights of a ViT-S/14 (90 MB, MIT)')}
+CHECKS: dict[str, tuple[Callable[[Path], list[str]], str]] = {
+    'coco': (check_coco, 'the folder with train2017, val2017 and annotations'),
+    'ade20k': (check_ade20k, 'the folder with images and annotations')}
+FETCHES: dict[str, tuple[Callable[[Path, Path], object], str]] = {
+    'trees': (prepare_trees, 'fetch and cut the tree crowns (20.6 MB, MIT)'),
+    'mnist5k': (prepare_mnist5k, 'fetch 5,000 digits of MNIST (1.4 MB)'),
+    'nuclei': (prepare_nuclei, 'fetch and cut an image of nuclei (3.1 MB, BSD-3-Clause)'),
+    'pretrained': (prepare_pretrained, 'fetch the weights of a ViT-S/14 (90 MB, MIT)')}
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:

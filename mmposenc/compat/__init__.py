@@ -6,7 +6,7 @@ microseconds and imports neither torch nor mmcv:
 - ``mmcv._ext`` is provided in pure PyTorch when no compiled one can be found;
 - torchvision's Python half imports when its binary operators can't load;
 - the forks' "Could not import OneDL" lines, which concern an optional package, stay unprinted;
-- ``mmposenc::detection/...`` names a config of this package.
+- ``mmposenc::detection/...``, ``mmseg::...`` name configs of what is installed.
 
 A room that needs OpenMMLab asks :mod:`mmposenc.compat.openmmlab` before it imports any of it.
 """

@@ -68,8 +68,9 @@ class HookFinder(MetaPathFinder):
         return spec
 
     def apply_to_imported(self) -> None:
-        """Runs the hooks of modules that were imported before mmposenc."""
+        """Runs the hooks of modules that were imported before mmposenc, those left out whose import
+        has begun and led to it: they hold nothing yet."""
         for name, hook in HOOKS.items():
             module = sys.modules.get(name)
-            if module is not None:
+            if module is not None and not getattr(module.__spec__, '_initializing', False):
                 hook(module)

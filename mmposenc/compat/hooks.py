@@ -6,8 +6,6 @@ from functools import wraps
 from types import ModuleType
 from typing import Any
 
-OWN_PATH = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-
 
 def hide_onedl_line(module: ModuleType) -> None:
     """Wraps ``mmengine.logging.print_log`` so that it drops one line of the forks.
@@ -31,48 +29,87 @@ def define_torchvision_schemas(module: ModuleType) -> None:
         importlib.import_module('mmposenc.compat.torchvision_ops').define_schemas()
 
 
-def resolve_config_names(module: ModuleType) -> None:
-    """Lets ``mmposenc::detection/...`` name a config: mmengine knows a fixed list of packages."""
+def know_this_package(module: ModuleType) -> None:
+    """Lets ``type='mmposenc.PVT'`` be found: mmengine knows a fixed list of packages."""
     module.MODULE2PACKAGE.setdefault('mmposenc', 'mmposenc')
 
 
-def find_own_package(module: ModuleType) -> None:
-    """Tells mmengine where this package is: its releases look beside an editable install."""
-    get_installed_path = module.get_installed_path
-
-    @wraps(get_installed_path)
-    def own_path_too(package: str) -> str:
-        return OWN_PATH if package == 'mmposenc' else get_installed_path(package)
-
-    module.__dict__['get_installed_path'] = own_path_too
-
-
-def keep_scope_of_configs(module: ModuleType) -> None:
-    """Lets a config inherit from ``mmposenc::detection/...`` and still build.
+def find_configs(module: ModuleType) -> None:
+    """``mmengine.config.config``: ``package::name`` in ``_base_`` and in ``Config.fromfile``.
 
     mmengine marks all of a foreign base with the scope before the ``::``, where 'RetinaNet' would
     be looked for in mmposenc. The configs of mmposenc are written in mmdet's, mmseg's or
     mmpretrain's scope, which they set as default_scope, and name mmposenc's classes in full.
     """
-    get_cfg_path = module.Config._get_cfg_path
+    get_cfg_path, fromfile = module.Config._get_cfg_path, module.Config.fromfile
 
-    def without_scope(cfg_path: str, filename: str) -> tuple[str, str | None]:
-        path, scope = get_cfg_path(cfg_path, filename)
-        return path, None if scope == 'mmposenc' else scope
+    def by_package(cfg_path: str, filename: str) -> tuple[str, str | None]:
+        if '::' not in cfg_path:
+            return get_cfg_path(cfg_path, filename)  # type: ignore[no-any-return]
+        package = cfg_path.partition('::')[0]
+        return str(_configs().find_config(cfg_path)), None if package == 'mmposenc' else package
 
-    module.Config._get_cfg_path = staticmethod(without_scope)
+    @wraps(fromfile)
+    def from_name(filename: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(filename, str) and '::' in filename and not os.path.exists(filename):
+            filename = str(_configs().find_config(filename))
+        return fromfile(filename, *args, **kwargs)
+
+    module.Config._get_cfg_path = staticmethod(by_package)
+    module.Config.fromfile = staticmethod(from_name)
 
 
-def prepare_configs(module: ModuleType) -> None:
-    """What ``mmengine.config.config`` needs."""
-    find_own_package(module)
-    keep_scope_of_configs(module)
+def install_nothing(module: ModuleType) -> None:
+    """``mmengine.hub.hub``: ``get_config`` finds packages as configs do, and never runs pip."""
+    def split(name: str) -> tuple[str, str]:
+        _configs().find_config(name)
+        package, _, relative = name.partition('::')
+        return package, relative
+
+    module.__dict__.update(
+        _get_package_and_cfg_path=split, install_package=lambda package: None,
+        get_installed_path=lambda package: str(_configs().package_folder(package)))
+
+
+#: What inferencers look for by name in a test pipeline, to put a loader in its place or drop it.
+LOADING = {'mmposenc.LoadImageFromFile': 'LoadImageFromFile',
+           'mmposenc.LoadSegAnnotations': 'LoadAnnotations'}
+
+
+def find_our_loading(owner: Any, name: str) -> None:
+    """Lets a function of mmdet, mmseg or mmpretrain, which finds a step of a pipeline by its name,
+    find this project's under the name of what it stands for.
+
+    Args:
+        owner: the module or class that has it.
+        name: of the function; its last arguments are the pipeline and the name to be found.
+    """
+    find = getattr(owner, name)
+
+    @wraps(find)
+    def find_ours(*args: Any) -> Any:
+        *before, pipeline, wanted = args
+        steps = [{**step, 'type': LOADING.get(step['type'], step['type'])}
+                 if isinstance(step, dict) else step for step in pipeline]
+        return find(*before, steps, wanted)
+
+    setattr(owner, name, find_ours)
+
+
+def _configs() -> ModuleType:
+    return importlib.import_module('mmposenc.compat.configs')
 
 
 HOOKS: dict[str, Callable[[ModuleType], None]] = {
-    'mmengine.config.config': prepare_configs,
-    'mmengine.config.utils': resolve_config_names,
-    'mmengine.hub.hub': find_own_package,
+    'mmdet.apis.det_inferencer': lambda module: find_our_loading(
+        module.DetInferencer, '_get_transform_idx'),
+    'mmengine.config.config': find_configs,
+    'mmengine.config.utils': know_this_package,
+    'mmengine.hub.hub': install_nothing,
     'mmengine.logging': hide_onedl_line,
+    'mmpretrain.datasets.transforms.utils': lambda module: find_our_loading(
+        module, 'get_transform_idx'),
+    'mmseg.apis.mmseg_inferencer': lambda module: find_our_loading(
+        module.MMSegInferencer, '_get_transform_idx'),
     'torchvision.extension': define_torchvision_schemas,
 }

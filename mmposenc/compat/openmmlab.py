@@ -67,6 +67,18 @@ def look_up(distribution: str) -> str | None:
         return None
 
 
+def how_to_get(package: str, look_up: Callable[[str], str | None] = look_up) -> str:
+    """The end of a message: what to type for a package of the set that is installed; nothing for
+    packages that are of neither."""
+    if package not in RELEASES:
+        return ''
+    if any(look_up(release.onedl) for release in RELEASES.values()):
+        return f': `pip install {RELEASES[package].onedl}`'
+    if any(look_up(name) for release in RELEASES.values() for name in release.openmmlab):
+        return f': `pip install {RELEASES[package].openmmlab[0]}`'
+    return f'. {HOW_TO_INSTALL}'
+
+
 def is_importable(module: str) -> bool:
     return find_spec(module) is not None
 

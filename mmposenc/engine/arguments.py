@@ -11,9 +11,8 @@ from mmengine.optim import DefaultOptimWrapperConstructor
 from mmengine.runner import Runner
 from torch.utils.data import DataLoader
 
+from mmposenc.command_line import suggest
 from mmposenc.names import CLASSES
-
-from .config import suggest
 
 #: What mmengine passes by itself, and keys that it takes out of a section before it builds.
 _TAKEN = {'_scope_', 'priority'}

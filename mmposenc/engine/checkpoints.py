@@ -137,8 +137,8 @@ def _origin(checkpoint: Mapping[str, Any]) -> str:
     except ValueError as error:
         return str(error)
     return '' if source is None else (
-        f'its names are those of source {source!r}: convert it with `python '
-        f'tools/convert_checkpoint.py {source} FILE OUT.pth`')
+        f'its names are those of source {source!r}: convert it with '
+        f'`mmposenc convert {source} FILE OUT.pth`')
 
 
 def _section(title: str, lines: list[str], count: int, most: int = 20) -> str:

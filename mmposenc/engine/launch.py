@@ -64,7 +64,7 @@ def prepare_training(cfg: Config, *, amp: bool = False, compiled: bool = False,
                      feature_cache: str | None = None, auto_scale_lr: bool = False,
                      resume: str | None = None, allow_mismatch: bool = False,
                      save_on_interrupt: bool = True) -> None:
-    """Puts the options of ``tools/train.py`` into a config, and checks what it names.
+    """Puts the options of ``mmposenc train`` into a config, and checks what it names.
 
     Args:
         cfg: a config of mmdet, mmseg or mmpretrain with a work_dir; changed in place.
@@ -173,7 +173,7 @@ def _set_resume(cfg: Config, resume: str) -> None:
 def prepare_testing(cfg: Config, checkpoint: str, *, out: str | None = None,
                     show_dir: str | None = None, tta: bool = False, compiled: bool = False,
                     allow_mismatch: bool = False) -> None:
-    """Puts the options of ``tools/test.py`` into a config, and checks what it names.
+    """Puts the options of ``mmposenc test`` into a config, and checks what it names.
 
     Args:
         cfg: a config of mmdet, mmseg or mmpretrain with a work_dir; changed in place.

@@ -6,10 +6,11 @@ from typing import Any
 from mmengine.config import Config
 from mmengine.registry import MODELS as ROOT
 
+from ..command_line import suggest
 from ..encodings import RelativeEncoding, TokenEncoding
 from ..registry import MODELS
 from .arguments import accepted_arguments
-from .config import LIVE_KEYS, suggest
+from .config import LIVE_KEYS
 
 #: Sections of encodings, which a config need not have: where there is none, the first option makes
 #: it, and the class that it is an argument of refuses it if it takes none.

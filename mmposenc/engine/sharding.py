@@ -94,7 +94,7 @@ class FSDP2Strategy(DDPStrategy):
     def _wrap_model(self, model: nn.Module) -> nn.Module:
         if not dist.is_initialized():
             raise ValueError('FSDP2Strategy needs several processes: start it by '
-                             'tools/dist_train.sh, or with --launcher pytorch')
+                             'torchrun (docs/scale.md), with --launcher pytorch')
         model = synchronized(self.convert_model(model.to(get_device())))
         with torch.no_grad():
             for tensor in (*model.parameters(), *model.buffers()):

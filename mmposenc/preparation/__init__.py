@@ -1,4 +1,4 @@
-"""Preparing data on disk: what ``tools/prepare_data.py`` fetches, cuts, converts and checks.
+"""Preparing data on disk: what ``mmposenc prepare`` fetches, cuts, converts and checks.
 
-A package, because the wheel ships tools/ as scripts only. It needs neither torch nor OpenMMLab.
+It needs neither torch nor OpenMMLab.
 """

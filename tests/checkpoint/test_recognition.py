@@ -73,7 +73,7 @@ def test_whole_detectors_are_told_and_sent_to_the_converter() -> None:
     names[0] = 'transformer.level_embed'
     assert recognise(names) == 'deformable-detr'
     with pytest.raises(ValueError, match='whole detector: convert them with '
-                                         '`tools/convert_checkpoint.py deformable-detr`'):
+                                         '`mmposenc convert deformable-detr`'):
         load_pretrained(DeiT(**SMALL_DEIT), {name: torch.zeros(2) for name in names})
 
 

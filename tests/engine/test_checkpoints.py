@@ -45,8 +45,8 @@ def test_mismatch_with_a_releases_own_file_says_whose_it_is() -> None:
     file = {'patch_embed.proj.weight': torch.zeros(1), 'pos_embed': torch.zeros(1)}
     for checkpoint in (file, {'model': file, 'epoch': 3}):
         assert mismatch(model, checkpoint).splitlines()[0] == (
-            "its names are those of source 'deit': convert it with `python "
-            'tools/convert_checkpoint.py deit FILE OUT.pth`')
+            "its names are those of source 'deit': convert it with "
+            '`mmposenc convert deit FILE OUT.pth`')
     assert mismatch(model, {'blocks.0.attn.q_norm.weight': torch.zeros(1), **file}).startswith(
         'these are weights of a ViT with norms of queries and keys (qk_norm); supported are')
     assert mismatch(model, {**file, **model}).startswith('2 in the checkpoint')  # most of it fits

@@ -1,5 +1,4 @@
 """The converter as a command, on the golden files: from an official file to its logits."""
-import pathlib
 
 import pytest
 import torch
@@ -9,7 +8,6 @@ from scripts import load_tool
 from mmposenc.backbones import PVT, DeiT, Swin
 from mmposenc.checkpoint import read_checkpoint
 
-TOOL = pathlib.Path(__file__).resolve().parents[2] / 'tools' / 'convert_checkpoint.py'
 LEARNED = dict(type='LearnedPositionEmbedding', interpolation='bilinear')
 PVT_SIZES = dict(embed_dims=(8, 16, 24, 32), num_layers=(1, 2, 1, 1), num_heads=(1, 2, 3, 4),
                  sr_ratios=(8, 4, 2, 1), mlp_ratios=(2, 2, 2, 2), img_size=64)

@@ -61,7 +61,7 @@ def test_what_slurm_is_asked_for(tmp_path, tool, given, passed, gpus, per_node) 
         '-p', 'gpu', '--job-name=a job', f'--gres=gpu:{per_node}', f'--ntasks={gpus}',
         f'--ntasks-per-node={per_node}', '--cpus-per-task=12', '--kill-on-bad-exit=1',
         '--time=8:00:00', '--exclusive', sys.executable, '-u',
-        str(ROOT / 'tools' / f'{tool}.py'), 'my config.py', *passed, '--launcher', 'slurm',
+        '-m', 'mmposenc', tool, 'my config.py', *passed, '--launcher', 'slurm',
         '--cfg-options', 'a=1', 'OMP_NUM_THREADS=1']
 
 

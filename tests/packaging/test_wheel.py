@@ -1,17 +1,11 @@
-"""What is installed: the wheel, the editable install, and the names of configs in both."""
-import shutil
+"""What is built: a source archive, the wheel from it, the editable wheel."""
 import subprocess
 import sys
-import zipfile
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
-IGNORED = shutil.ignore_patterns('__pycache__', '.mim', '*.egg-info')
-FILES = ('setup.py', 'pyproject.toml', 'MANIFEST.in', 'LICENSE', 'README.md', 'model-index.yml')
-
+ROOT = Path(__file__).parents[2]
 RESOLVE = """
 import site, sys
 folder, config = sys.argv[1:]
@@ -35,43 +29,6 @@ print(cfg.filename)
 """
 
 
-def build(kind, tree, folder):
-    """Builds a wheel of a tree with the setuptools of this environment, and unpacks it."""
-    code = f'import sys, setuptools.build_meta as b; print(b.build_{kind}(sys.argv[1]))'
-    result = subprocess.run([sys.executable, '-c', code, str(folder)], cwd=tree, text=True,
-                            capture_output=True)
-    assert result.returncode == 0, result.stderr
-    assert 'SetuptoolsDeprecationWarning' not in result.stderr, result.stderr
-    wheel = folder / result.stdout.splitlines()[-1]
-    unpacked = folder / 'site'
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(unpacked)
-    return unpacked
-
-
-@pytest.fixture(scope='module')
-def tree(tmp_path_factory):
-    """A copy of what is built, so that building writes nothing into the checkout."""
-    if find_spec('setuptools') is None:
-        pytest.skip('setuptools is not installed')
-    folder = tmp_path_factory.mktemp('tree')
-    for name in FILES:
-        shutil.copy(ROOT / name, folder / name)
-    for name in ('mmposenc', 'configs', 'tools', 'tests/golden'):
-        shutil.copytree(ROOT / name, folder / name, ignore=IGNORED)
-    return folder
-
-
-@pytest.fixture(scope='module')
-def wheel(tree, tmp_path_factory):
-    return build('wheel', tree, tmp_path_factory.mktemp('wheel'))
-
-
-@pytest.fixture(scope='module')
-def editable(tree, tmp_path_factory):
-    return build('editable', tree, tmp_path_factory.mktemp('editable'))
-
-
 def relative_files(folder):
     return {path.relative_to(folder) for path in folder.rglob('*')
             if path.is_file() and '__pycache__' not in path.parts}
@@ -86,7 +43,8 @@ def test_wheel_ships_configs_and_tools_and_every_module(wheel):
                if path.suffix == '.py' and '.mim' not in path.parts}
     assert modules <= relative_files(wheel / 'mmposenc')
     # Nothing of tests/ either, whose golden files are 2.4 MB.
-    assert {path.name.split('-')[0] for path in wheel.iterdir()} == {'mmposenc'}
+    assert {path.name.split('-')[0] for path in wheel.iterdir()} == {
+        'mmposenc', '_mmposenc_startup.py', 'mmposenc_startup.pth'}
     assert not [path for path in wheel.rglob('*.npz')]
 
 
@@ -109,20 +67,27 @@ def test_metadata(wheel):
     assert openmmlab and not any('onedl' in line for line in openmmlab)
 
 
+def test_what_an_index_asks_of_them(sdist_file, wheel_file):
+    """As `twine check --strict` does."""
+    check = pytest.importorskip('twine.commands.check').check
+    assert not check([str(sdist_file), str(wheel_file)], strict=True)
+
+
 def test_editable_install_links(editable, tree):
     shipped = tree / 'mmposenc' / '.mim'
     for name in ('configs', 'tools', 'model-index.yml'):
         assert (shipped / name).is_symlink() and (shipped / name).resolve() == tree / name
     assert not (editable / 'mmposenc').exists()
+    assert {'_mmposenc_startup.py', 'mmposenc_startup.pth'} <= {
+        path.name for path in editable.iterdir()}
 
 
-@pytest.mark.parametrize('kind', ['wheel', 'editable'])
-def test_config_names_resolve(kind, request, tree, tmp_path):
+def test_config_names_resolve(editable, tree, tmp_path):
+    """In an editable install; what a wheel's resolve to is trained in test_installed.py."""
     pytest.importorskip('mmdet')
-    folder = request.getfixturevalue(kind)
     config = sorted((ROOT / 'configs/detection').glob('*/*.py'))[0].relative_to(ROOT / 'configs')
-    result = subprocess.run([sys.executable, '-c', RESOLVE, str(folder), str(config)], text=True,
+    result = subprocess.run([sys.executable, '-c', RESOLVE, str(editable), str(config)], text=True,
                             cwd=tmp_path, capture_output=True)
     assert result.returncode == 0, result.stderr
-    shipped = (folder if kind == 'wheel' else tree) / 'mmposenc' / '.mim' / 'configs'
+    shipped = tree / 'mmposenc' / '.mim' / 'configs'
     assert Path(result.stdout.splitlines()[-1]).resolve() == (shipped / config).resolve()

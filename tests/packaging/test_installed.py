@@ -1,0 +1,131 @@
+"""In an environment that has the wheel, and of this checkout nothing."""
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+from tinydata import detector_config, make_coco
+from tinytasks import classifier_config, segmentor_config
+
+from mmposenc.commands import usage
+
+HERE = Path(__file__).parent
+RETINANET = 'mmposenc::detection/pvt/retinanet_pvt-t-peg_fpn_1x_coco.py'
+ENV = {**{key: value for key, value in os.environ.items() if key != 'PYTHONPATH'},
+       'OMP_NUM_THREADS': '1'}
+
+
+class Environment:
+    """A virtual environment that sees the packages of this one, without its mmposenc: .pth files
+    there are not run, and its own distribution comes first."""
+
+    def __init__(self, folder: Path) -> None:
+        subprocess.run([sys.executable, '-m', 'venv', '--without-pip', folder], check=True)
+        self.bin, self.site = folder / 'bin', next(folder.glob('lib/python*/site-packages'))
+        self.python = self.bin / 'python'
+
+    def pip(self, *words: object) -> None:
+        subprocess.run([sys.executable, '-m', 'pip', '--python', self.python, '-q',
+                        '--disable-pip-version-check', *map(str, words)], check=True)
+
+    def see_packages(self) -> None:
+        places = {sysconfig.get_path(kind) for kind in ('purelib', 'platlib')}
+        (self.site / 'seen.pth').write_text('\n'.join(sorted(places)))
+
+    def run(self, *words: object, folder: Path, **env: str) -> str:
+        result = subprocess.run([str(word) for word in words], cwd=folder, text=True,
+                                capture_output=True, env={**ENV, **env})
+        assert result.returncode == 0, result.stdout[-2000:] + result.stderr[-4000:]
+        return result.stdout
+
+
+@pytest.fixture(scope='module')
+def installed(wheel_file, tmp_path_factory) -> Environment:
+    pytest.importorskip('pip')
+    environment = Environment(tmp_path_factory.mktemp('environment'))
+    environment.pip('install', '--no-deps', '--no-index', wheel_file)
+    environment.see_packages()
+    return environment
+
+
+def test_the_console_command(installed, tmp_path) -> None:
+    assert installed.run(installed.bin / 'mmposenc', '--help', folder=tmp_path) == f'{usage()}\n'
+
+
+def test_trains_a_config_of_the_wheel(installed, tmp_path) -> None:
+    config = detector_config(tmp_path / 'tiny.py', make_coco(tmp_path / 'data', images=2),
+                             RETINANET)
+    out = installed.run(installed.bin / 'mmposenc', 'train', config, folder=tmp_path)
+    assert 'Epoch(train) [1][1/1]' in out
+    assert (tmp_path / 'work_dirs' / 'tiny' / 'epoch_1.pth').is_file()
+
+
+def detector(folder: Path) -> Path:
+    """Every box counts: an untrained model is sure of none."""
+    config = detector_config(folder / 'det.py', make_coco(folder / 'data', images=2), RETINANET)
+    config.write_text(config.read_text() + 'model.update(test_cfg=dict(score_thr=0))\n')
+    return config
+
+
+CASES = {
+    'mmdet': (detector, 'epoch_1.pth', 'data/images/shape_1.jpg', 1),
+    'mmseg': (segmentor_config, 'iter_2.pth', 'data/images/scene_1.jpg', 1),
+    'mmpretrain': (classifier_config, 'epoch_1.pth', 'data/classes/dark/image_1.png', 2)}
+
+
+@pytest.mark.parametrize('package', CASES)
+def test_their_own_tools_and_inferencers(installed, tmp_path, package) -> None:
+    pytest.importorskip(package)
+    write, checkpoint, image, number = CASES[package]
+    config = write(tmp_path)
+    config.write_text(config.read_text() + "custom_imports = dict(imports=['mmposenc'])\n")
+    out = installed.run(installed.python, HERE / 'upstream_tools.py', package, config,
+                        f'work/{checkpoint}', image, number, folder=tmp_path)
+    assert out.endswith(f'mmposenc is {installed.site}/mmposenc/__init__.py\n')
+
+
+def test_an_inferencer_is_imported_first(installed, tmp_path) -> None:
+    """Its import begins before that of mmcv or mmengine, which mmdet puts off until here."""
+    pytest.importorskip('mmdet')
+    code = "import mmdet.apis, sys\nassert 'mmposenc' in sys.modules"
+    installed.run(installed.python, '-c', code, folder=tmp_path)
+
+
+def test_starting_costs_a_finder(installed, tmp_path) -> None:
+    """And neither that nor anything else where it is switched off."""
+    code = ("import sys\nprint([getattr(f, '__name__', '') for f in sys.meta_path].count("
+            "'StartupFinder'), *sorted({'mmposenc', 'typing', 'contextlib', 'argparse', 'torch'} "
+            "& set(sys.modules)))")
+    assert installed.run(installed.python, '-c', code, folder=tmp_path) == '1\n'
+    assert installed.run(installed.python, '-c', code, folder=tmp_path, MMPOSENC_STARTUP='0'
+                         ) == '0\n'
+
+
+@pytest.mark.parametrize('left', [(), ('_mmposenc_startup.py',)])
+def test_what_is_left_of_it_breaks_nothing(wheel, tmp_path, left) -> None:
+    """The .pth file alone, or without the package."""
+    (tmp_path / 'mmcv.py').write_text('')
+    for name in ('mmposenc_startup.pth', *left):
+        (tmp_path / name).write_text((wheel / name).read_text())
+    code = (f'import site, sys; site.addsitedir({str(tmp_path)!r}); import mmcv\n'
+            "assert 'mmposenc' not in sys.modules")
+    run = subprocess.run([sys.executable, '-S', '-c', code], cwd=tmp_path, env=ENV, text=True,
+                         capture_output=True)
+    assert (run.returncode, run.stderr) == (0, '')
+
+
+@pytest.mark.parametrize('kind', ['wheel_file', 'editable_file'])
+def test_uninstalling_leaves_nothing(kind, request, tmp_path) -> None:
+    pytest.importorskip('pip')
+    environment = Environment(tmp_path / 'environment')
+    before = sorted(environment.site.rglob('*')) + sorted(environment.bin.iterdir())
+    environment.pip('install', '--no-deps', '--no-index', request.getfixturevalue(kind))
+    assert (environment.site / 'mmposenc_startup.pth').is_file()
+    environment.run(environment.python, '-c', 'import mmposenc', folder=tmp_path)
+    environment.pip('uninstall', '-y', 'mmposenc')
+    left = sorted(environment.site.rglob('*')) + sorted(environment.bin.iterdir())
+    assert [path for path in left if path not in before and path.name != '__pycache__'] == []
