@@ -175,8 +175,8 @@ class PEG(TokenEncoding):
     def _branch(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
         """x + layers(x), or layers(x) without padding; padded cells of x are zero already."""
         if self._folds(x):
-            conv = self.proj[0]
-            return _CONVOLVE[self.dims](  # type: ignore[no-any-return]
+            conv: Any = self.proj[0]
+            return _CONVOLVE[self.dims](
                 x, conv.weight + self._identity_tap(conv.weight), conv.bias, padding=conv.padding,
                 groups=conv.groups)
         out = x
@@ -201,12 +201,11 @@ class PEG(TokenEncoding):
     def _identity_tap(self, weight: Tensor) -> Tensor:
         """The kernel whose convolution is the identity: (C, 1, k, k) or (C, C, k, k)."""
         tap = torch.zeros_like(weight)
-        centre = (self.kernel_size // 2,) * self.dims
+        centre: Any = (..., *(self.kernel_size // 2,) * self.dims)
         if self.conv == 'dense':
-            tap[(..., *centre)] = torch.eye(self.embed_dims, dtype=weight.dtype,
-                                            device=weight.device)
+            tap[centre] = torch.eye(self.embed_dims, dtype=weight.dtype, device=weight.device)
         else:
-            tap[(..., *centre)] = 1
+            tap[centre] = 1
         return tap
 
     def extra_repr(self) -> str:

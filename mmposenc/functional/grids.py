@@ -71,7 +71,7 @@ def as_grid(grid: GridLike, name: str = 'hw_shape', *, any_axes: bool = False) -
     return checked
 
 
-def _whole(side: Any) -> int:
+def _whole(side: Any) -> Any:
     """A side as a number; a symbol of a compiler or an exporter stays one."""
     return side if isinstance(side, int | torch.SymInt) else int(side)
 
