@@ -60,31 +60,29 @@ def add_encoding(model: _Model, pos_encoding: EncodingConfigs = None,
         raise ValueError(f'positions={positions!r} without a pos_encoding to place there')
     if pos_encoding is None and rel_pos_encoding is None and not (drop_pos_embed or drop_rel_pos):
         raise ValueError('pos_encoding=None and rel_pos_encoding=None: there is nothing to add')
-    plain = [each for each in model.modules() if isinstance(each, (VisionTransformer, Eva))]
-    stages = [each for each in model.modules()
-              if isinstance(each, (SwinTransformerStage, SwinTransformerV2Stage))]
-    _check(model, plain, stages, drop_pos_embed, drop_rel_pos)
-    stacks: list[Any] = [*plain, *stages]
-    note = GridNote()
-    attentions = [block.attn for stack in stacks for block in stack.blocks] if (
-        rel_pos_encoding is not None or (drop_rel_pos and stages)) else []
-    placed = [_place(pos_encoding, positions, stack, stack in stages and stack is not stages[-1])
-              for stack in stacks] if pos_encoding is not None else []
+    plain, stages = _modules(model, VisionTransformer, Eva), _modules(
+        model, SwinTransformerStage, SwinTransformerV2Stage)
+    stacks = [*plain, *stages]
+    _check_model(model, plain, stages)
+    _check_drops(model, plain, stages, drop_pos_embed, drop_rel_pos)
+    changes_attention = rel_pos_encoding is not None or (drop_rel_pos and bool(stages))
+    attentions = _attentions(model, stacks) if changes_attention else []
+    placed = [] if pos_encoding is None else _place(pos_encoding, positions, stacks, bool(stages))
     if rel_pos_encoding is not None:
         _encode_attention(model, stacks, rel_pos_encoding, rel_pos_sharing)
+    note = GridNote()
     for attention in attentions:
         attention.__class__ = ENCODED[type(attention)]
         attention.note = note
         if rel_pos_encoding is None:
             attention.rel_pos_encoding = None
+        if drop_rel_pos and stages:
+            drop_own_bias(attention)
     for stack in plain:
         _note_grids(stack, note)
-        if drop_pos_embed:
-            stack.pos_embed = None
+        stack.pos_embed = None if drop_pos_embed else stack.pos_embed
         if drop_rel_pos:
             stack.rope = None
-    for attention in attentions if drop_rel_pos and stages else ():
-        drop_own_bias(attention)
     for stack, encodings in zip(stacks, placed, strict=False):
         _install(stack, encodings, note)
     for each in model.modules():
@@ -94,8 +92,11 @@ def add_encoding(model: _Model, pos_encoding: EncodingConfigs = None,
     return model
 
 
-def _check(model: nn.Module, plain: Sequence[Any], stages: Sequence[Any], drop_pos_embed: bool,
-           drop_rel_pos: bool) -> None:
+def _modules(model: nn.Module, *kinds: type[nn.Module]) -> list[Any]:
+    return [module for module in model.modules() if isinstance(module, kinds)]
+
+
+def _check_model(model: nn.Module, plain: Sequence[Any], stages: Sequence[Any]) -> None:
     name = type(model).__name__
     if len(plain) > 1 or bool(plain) == bool(stages):
         raise ValueError(f'model={name} must be or hold one VisionTransformer, Eva, '
@@ -106,11 +107,16 @@ def _check(model: nn.Module, plain: Sequence[Any], stages: Sequence[Any], drop_p
                 hasattr(module, 'rel_pos_encoding') for module in stack.modules()):
             raise ValueError(f'model={name} has encodings of mmposenc already; add all of them in '
                              f'one call, as lists')
-        wrong = {type(getattr(block, 'attn', None)).__name__ for block in stack.blocks
-                 if type(getattr(block, 'attn', None)) not in ENCODED}
-        if wrong:
-            raise ValueError(f'model={name} has blocks with attention {", ".join(sorted(wrong))}; '
-                             f'{", ".join(each.__name__ for each in ENCODED)} are supported')
+    for stack in plain:
+        drops = getattr(stack, 'patch_drop', None)
+        if drops is not None and not isinstance(drops, nn.Identity):
+            raise ValueError(f'model={name} has patch_drop_rate > 0: tokens that are left lie on '
+                             f'no grid; make it with patch_drop_rate=0')
+
+
+def _check_drops(model: nn.Module, plain: Sequence[Any], stages: Sequence[Any],
+                 drop_pos_embed: bool, drop_rel_pos: bool) -> None:
+    name = type(model).__name__
     if drop_pos_embed and (not plain or plain[0].pos_embed is None):
         raise ValueError(f'drop_pos_embed=True, but {name} has no pos_embed')
     if drop_pos_embed and type(plain[0])._pos_embed not in (VisionTransformer._pos_embed,
@@ -119,24 +125,38 @@ def _check(model: nn.Module, plain: Sequence[Any], stages: Sequence[Any], drop_p
                          f'in a way of its own, which cannot do without')
     if drop_rel_pos and not stages and getattr(plain[0], 'rope', None) is None:
         raise ValueError(f'drop_rel_pos=True, but {name} has nothing in its attention')
-    for stack in plain:
-        drops = getattr(stack, 'patch_drop', None)
-        if drops is not None and not isinstance(drops, nn.Identity):
-            raise ValueError(f'model={name} has patch_drop_rate > 0: tokens that are left lie on '
-                             f'no grid; make it with patch_drop_rate=0')
 
 
-def _place(cfg: EncodingConfigs, positions: Positions, stack: Any, followed: bool
-           ) -> PlacedEncodings:
-    plain = hasattr(stack, 'patch_embed')
-    grid = stack.patch_embed.grid_size if plain else stack.output_resolution
-    weight = stack.blocks[0].attn.proj.weight
-    placed = PlacedEncodings(
-        cfg, positions, len(stack.blocks), embed_dims=weight.shape[0], grid_shape=tuple(grid),
-        num_prefix_embeds=stack.num_prefix_tokens if plain else 0, followed=followed)
-    placed.refuse(query_key="timm's blocks take queries, keys and values from the same tokens",
-                  other_grid="timm's models keep it")
-    return placed.to(weight)
+def _attentions(model: nn.Module, stacks: Sequence[Any]) -> list[Any]:
+    found = [getattr(block, 'attn', None) for stack in stacks for block in stack.blocks]
+    wrong = sorted({type(attn).__name__ for attn in found if type(attn) not in ENCODED})
+    if wrong:
+        raise ValueError(f'model={type(model).__name__} has blocks with attention '
+                         f'{", ".join(wrong)}; {", ".join(each.__name__ for each in ENCODED)} are '
+                         f'supported')
+    return found
+
+
+def _place(cfg: EncodingConfigs, positions: Positions, stacks: Sequence[Any], in_stages: bool
+           ) -> list[PlacedEncodings]:
+    """The encodings of each stack of blocks."""
+    ready = [each for each in (cfg if isinstance(cfg, (list, tuple)) else [cfg])
+             if isinstance(each, nn.Module)]
+    if ready and len(stacks) > 1:
+        raise ValueError(f'pos_encoding holds a module, {type(ready[0]).__name__}, but the model '
+                         f'has {len(stacks)} stages; give a config dict')
+    found = []
+    for stack in stacks:
+        sizes: dict[str, Any] = dict(
+            embed_dims=stack.blocks[0].dim, grid_shape=tuple(stack.output_resolution),
+            followed=stack is not stacks[-1]) if in_stages else dict(
+            embed_dims=stack.embed_dim, grid_shape=tuple(stack.patch_embed.grid_size),
+            num_prefix_embeds=stack.num_prefix_tokens)
+        placed = PlacedEncodings(cfg, positions, len(stack.blocks), **sizes)
+        placed.refuse(query_key="timm's blocks take queries, keys and values from the same tokens",
+                      other_grid="timm's models keep it")
+        found.append(placed.to(next(stack.blocks.parameters())))
+    return found
 
 
 def _encode_attention(model: nn.Module, stacks: Sequence[Any],

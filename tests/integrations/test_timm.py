@@ -40,7 +40,7 @@ def build(name, **options):
         if parameter.dim() > 1:
             torch.nn.init.normal_(parameter, std=0.1)
         else:
-            torch.nn.init.normal_(parameter, mean=float(parameter.mean()), std=0.1)
+            torch.nn.init.normal_(parameter, mean=parameter.mean().item(), std=0.1)
     return model
 
 
@@ -303,6 +303,9 @@ def test_models_that_cannot_have_one():
         timm.models.vision_transformer.ParallelScalingBlock), **VIT)
     with pytest.raises(ValueError, match='NoneType.*Attention, AttentionRope.*supported'):
         add_encoding(parallel, rel_pos_encoding=IRPE)
+    assert add_encoding(parallel, dict(type='mmposenc.PEG'))(images()).shape == (2, 5)
+    with pytest.raises(ValueError, match='holds a module, PEG, but the model has 2 stages'):
+        add_encoding(build('swin_tiny_patch4_window7_224'), [PEG(16)])
     model = add_encoding(build('vit_tiny_patch16_224'), rel_pos_encoding=IRPE)
     with pytest.raises(ValueError, match='call the whole model'):
         model.blocks[0](torch.zeros(1, 17, 32))
