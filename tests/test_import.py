@@ -10,8 +10,7 @@ ROOT = Path(__file__).parents[1]
 MM = ('mmengine', 'mmcv', 'mmdet', 'mmseg', 'mmpretrain')
 TORCH_ONLY = ('functional', 'encodings', 'attention', 'checkpoint', 'datasets', 'preparation',
               'visualization')
-NEEDS_OPENMMLAB = ('registry', 'backbones', 'classifiers', 'data_preprocessors', 'detr', 'engine',
-                   'heads', 'segmentors')
+NEEDS_OPENMMLAB = ('registry', 'classifiers', 'data_preprocessors', 'engine', 'heads', 'segmentors')
 
 # With None in sys.modules a package can neither be found nor imported.
 BLOCK = f'import sys\nfor name in {MM}: sys.modules[name] = None\n'

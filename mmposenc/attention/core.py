@@ -56,7 +56,9 @@ def attend(q: Tensor, k: Tensor, v: Tensor, rel_pos_encoding: RelativeEncoding |
         k, v: (B, heads, Lk, head_dims).
         rel_pos_encoding: terms and rotation; None is plain attention.
         q_grid, k_grid: grids of the query and key cells, prefix tokens left out. Needed with an
-            encoding; ``k_grid=None`` puts the keys on the query grid.
+            encoding; ``k_grid=None`` puts the keys on the query grid, (Hk, Wk) on one of the same
+            area. (length,) is a sequence; (frames, H, W) a video, for encodings that
+            ``takes_frames``.
         key_padding_mask: (B, Lk) bool, True = padding. An image without a single valid key gives
             zeros.
         query_padding_mask: (B, Lq) bool, of the queries; read only if the encoding
@@ -186,7 +188,7 @@ def _extents(q: Tensor, padding: Tensor, encoding: RelativeEncoding | None,
     if encoding is None or grids is None:
         return [(1, int(count)) for count in (~padding).sum(1).tolist()]
     prefix = encoding.num_prefix_tokens
-    if not encoding.cellwise or bool(padding[:, :prefix].any()):
+    if not encoding.cellwise or bool(padding[:, :prefix].any()) or grids[1].frames > 1:
         return None
     try:
         return valid_extents(padding[:, prefix:].view(-1, *grids[1].hw))
@@ -223,13 +225,16 @@ def _check_grids(q: Tensor, k: Tensor, encoding: RelativeEncoding, q_grid: GridL
     """Grids in query units, after checking that they hold as many tokens as q and k have."""
     if q_grid is None:
         raise ValueError(f'q_grid=None, but {type(encoding).__name__} needs the query grid')
-    query = as_grid(q_grid, 'q_grid')
+    query = as_grid(q_grid, 'q_grid', any_axes=True)
     key = key_grid(query, k_grid)
     prefix = encoding.num_prefix_tokens
+    if max(query.frames, key.frames) > 1 and not encoding.takes_frames:
+        raise ValueError(f'{type(encoding).__name__} has no axis of time, but q_grid={query.shape} '
+                         f'and k_grid={key.shape} have frames; RotaryEmbedding with dims=3 has one')
     for name, tokens, grid in (('q', q.shape[2], query), ('k', k.shape[2], key)):
         if tokens != prefix + grid.num_cells:
             raise ValueError(
-                f'{name} has {tokens} tokens, but {name}_grid=({grid.height}, {grid.width}) and '
+                f'{name} has {tokens} tokens, but {name}_grid={grid.shape} and '
                 f'num_prefix_tokens={prefix} of {type(encoding).__name__} need {prefix} + '
-                f'{grid.height} * {grid.width} = {prefix + grid.num_cells}')
+                f'{" * ".join(map(str, grid.shape))} = {prefix + grid.num_cells}')
     return query, key

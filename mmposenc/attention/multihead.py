@@ -79,7 +79,8 @@ class MultiheadAttention(nn.Module):
 
         Args:
             x: (B, L, embed_dims), L = num_prefix_tokens + H * W, prefix tokens first.
-            hw_shape: (H, W) of the grid.
+            hw_shape: (H, W) of the grid; (length,) of a sequence; (frames, H, W) of a video, for
+                encodings that ``takes_frames``.
             key_padding_mask: (B, L) bool, True = padding. An image of padding alone attends to
                 nothing: its output is ``proj``'s bias.
             need_weights: also return the attention weights (B, heads, L, L), for figures.
@@ -93,7 +94,7 @@ class MultiheadAttention(nn.Module):
             ValueError: if L does not match the grid and the prefix tokens, or a mask's shape or
                 dtype is wrong.
         """
-        grid = check_tokens(x, hw_shape, self.num_prefix_tokens)
+        grid = check_tokens(x, hw_shape, self.num_prefix_tokens, any_axes=True)
         return self._attend(x, x_qk, grid, key_padding_mask=key_padding_mask,
                             need_weights=need_weights)
 

@@ -1,8 +1,4 @@
 """Backbones that take any position encoding."""
-from ..compat.openmmlab import require
-
-require(__name__)
-
 from ..names import lazy_room
 from .checkpoints import load_pretrained
 from .complexity import count_macs

@@ -6,10 +6,10 @@ import logging
 import math
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
-from mmengine.logging import print_log
 from torch import Tensor, nn
 
 from ..checkpoint import convert_with_report, needed_options, recognise
@@ -22,7 +22,7 @@ from ..encodings.decomposed import DecomposedRPE
 from ..encodings.relative_bias import RelativePositionBias
 from ..functional.bias_tables import resize_bias_table
 from ..functional.position_tables import resize_axis_table, resize_position_table
-from ..mmengine_loading import CheckpointLoader
+from ..modules import print_log, read_checkpoint
 
 #: Weights a classification checkpoint has and a feature extractor need not have, or the reverse.
 _CLASSIFIER = re.compile(
@@ -51,16 +51,15 @@ class PretrainedMixin:
         if unknown or 'checkpoint' not in options:
             raise ValueError(f"init_cfg={dict(cfg)!r} must have a checkpoint, and may have prefix "
                              f'and strict; unknown: {unknown}')
-        loaded = CheckpointLoader.load_checkpoint(options['checkpoint'], map_location='cpu')
         assert isinstance(self, nn.Module)
-        load_pretrained(self, loaded, prefix=options.get('prefix'),
-                        strict=options.get('strict', True), name=options['checkpoint'])
+        load_pretrained(self, options['checkpoint'], prefix=options.get('prefix'),
+                        strict=options.get('strict', True))
         self._is_init = True
 
 
-def load_pretrained(backbone: nn.Module, checkpoint: Mapping[str, Any], *,
+def load_pretrained(backbone: nn.Module, checkpoint: Mapping[str, Any] | str | Path, *,
                     prefix: str | None = None, strict: bool = True,
-                    name: str = 'checkpoint') -> None:
+                    name: str | None = None) -> None:
     """Load a checkpoint of this project or of a release it can convert.
 
     Learned position tables are resized to the backbone's grid, which is logged, Swin's biases to
@@ -72,15 +71,20 @@ def load_pretrained(backbone: nn.Module, checkpoint: Mapping[str, Any], *,
 
     Args:
         backbone: what to load into.
-        checkpoint: a state dict, or a dict that holds one under 'state_dict', 'model', 'module' or
-            'teacher'.
+        checkpoint: a file, a state dict, or a dict that holds one under 'state_dict', 'model',
+            'module' or 'teacher'.
         prefix: load only the names that start with it, without it; 'backbone.' is recognised.
         strict: raise where names or shapes differ; else load what fits and log the rest.
-        name: for messages.
+        name: for messages; that of the file by default.
 
     Raises:
+        FileNotFoundError: no such file.
         ValueError: naming what is missing, unexpected or of another shape.
     """
+    if isinstance(checkpoint, (str, Path)):
+        name = str(checkpoint) if name is None else name
+        checkpoint = read_checkpoint(str(checkpoint))
+    name = 'checkpoint' if name is None else name
     state = _converted(checkpoint, prefix, name)
     state = _leave_out_classifier(backbone, state, name)
     state = _move_biases(backbone, _unshare(backbone, state))

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from mmengine.model import BaseModule
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
@@ -14,6 +13,7 @@ from ..encodings.placement import EncodingConfigs, PlacedEncodings, Positions
 from ..encodings.sharing import share_encodings, shared_encodings
 from ..functional.masking import every_cell, masked_mean, pad_map, tokens_to_map
 from ..image_sizes import get_img_shapes, mask_images
+from ..modules import BaseModule
 from .checkpoints import PretrainedMixin
 from .freezing import Freezing, freeze
 from .layer_depth import LayerDepths

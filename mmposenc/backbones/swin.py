@@ -4,13 +4,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mmengine.model import BaseModule
 from torch import Tensor, nn
 
 from ..encodings.placement import EncodingConfigs, PlacedEncodings, Positions
 from ..encodings.sharing import share_encodings, shared_encodings
 from ..functional.masking import masked_mean, pad_map, tokens_to_map
 from ..image_sizes import get_img_shapes, mask_images
+from ..modules import BaseModule
 from .checkpoints import PretrainedMixin
 from .freezing import Freezing, freeze
 from .layer_depth import LayerDepths
@@ -159,7 +159,8 @@ class Swin(Freezing, LayerDepths, PretrainedMixin, BaseModule):
                                 **common) for j in range(layers[i])]
             encodings = PlacedEncodings(pos_encoding, positions, layers[i], embed_dims=width,
                                         grid_shape=grid, followed=i + 1 < num_stages)
-            _refuse_query_key_encodings(encodings, layers[i])
+            encodings.refuse(query_key='attention in windows takes queries, keys and values from '
+                                       'the same tokens')
             merging = (PatchMerging(width, norm_eps, post_norm=self.post_norm)
                        if i + 1 < num_stages else None)
             self.stages.append(SwinStage(blocks, encodings, merging, with_cp))
@@ -253,13 +254,6 @@ def _relative_encoding(window_bias: bool | str, pretrained: tuple[int, int],
     if rel_pos_encoding is None:
         return own
     return dict(type='mmposenc.CombinedRPE', encodings=[own, rel_pos_encoding])
-
-
-def _refuse_query_key_encodings(encodings: PlacedEncodings, num_blocks: int) -> None:
-    for position in range(-1, num_blocks):
-        if any(e.apply_to == 'qk' for e in encodings.encodings(position)):
-            raise ValueError("pos_encoding with apply_to='qk': attention in windows takes queries, "
-                             "keys and values from the same tokens; use apply_to='qkv'")
 
 
 def _check(patch_size: int, mlp_ratio: float, pool: str | None, out_indices: Sequence[int],

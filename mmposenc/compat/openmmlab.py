@@ -25,6 +25,9 @@ LOWEST_TORCH = '2.1.0'
 # OpenMMLab's own mmdet and mmseg refuse to be imported with this mmcv or a later one.
 FIRST_REFUSED_MMCV = '2.2.0'
 ALWAYS_NEEDED = ('mmengine', 'mmcv')
+#: Rooms and modules that torch is enough for; mmengine is used where it is installed.
+NEEDS_NONE = ('mmposenc.modules', 'mmposenc.backbones.layers', 'mmposenc.backbones.pvt',
+              'mmposenc.backbones.swin', 'mmposenc.backbones.vit')
 #: What the modules of classes need besides.
 ALSO_NEEDED = {
     'mmposenc.backbones.resnet': 'mmpretrain',
@@ -133,7 +136,8 @@ def require(room: str = 'mmposenc', look_up: Callable[[str], str | None] = look_
                                  for name in (release.onedl, *release.openmmlab))]
     found = {name: version for name in names if (version := look_up(name)) is not None}
     check_sets(found)
-    needed = [*ALWAYS_NEEDED, *([ALSO_NEEDED[room]] if room in ALSO_NEEDED else [])]
+    needed = [] if room in NEEDS_NONE else [
+        *ALWAYS_NEEDED, *([ALSO_NEEDED[room]] if room in ALSO_NEEDED else [])]
     missing = [module for module in needed if not is_importable(module)]
     if missing:
         raise ImportError(f'{room} needs {" and ".join(missing)} of OpenMMLab, and cannot find '

@@ -1,6 +1,8 @@
-"""The DETR family of mmdet with position encodings in its encoders; needs mmdet."""
-from ..compat.openmmlab import require
+"""The DETR family with position encodings in its encoders: the encoder of DETR on torch alone, all
+else on mmdet."""
 from ..names import lazy_room
+from .encoders import DetrEncoder
+from .layers import DetrEncoderLayer
 
-require(__name__)
-__all__, __getattr__ = lazy_room(__name__)
+_LAZY, __getattr__ = lazy_room(__name__)
+__all__ = ['DetrEncoder', 'DetrEncoderLayer', *_LAZY]

@@ -1,11 +1,11 @@
 """Attention and feed-forward network of DETR under mmcv's names, on this project's forms."""
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
+import torch
 import torch.nn.functional as F
-from mmcv.cnn.bricks.transformer import FFN as MMCVFFN
-from mmcv.cnn.bricks.transformer import MultiheadAttention as MMCVMultiheadAttention
 from torch import Tensor, nn
 
 from ..attention.core import attend, attend_packed, checked_form
@@ -14,9 +14,11 @@ from ..encodings.base import RelativeEncoding
 from ..functional.grids import GridLike
 from ..functional.mlp import mlp
 from ..functional.packing import Packing
+from ..modules import BaseModule
+from .parts import build_activation, build_dropout
 
 
-class MultiheadAttention(MMCVMultiheadAttention):
+class MultiheadAttention(BaseModule):
     """Residual attention of DETR (Carion et al., ECCV 2020, Sec. A.4) that takes a relative
     encoding (iRPE, ICCV 2021, Sec. 4.4).
 
@@ -51,10 +53,13 @@ class MultiheadAttention(MMCVMultiheadAttention):
         if unknown:
             raise ValueError(f'attention takes no {", ".join(sorted(unknown))}')
         if dropout is not None:
-            # mmcv writes it into a default argument, where the next module finds it.
             attn_drop, dropout_layer = dropout, dict(type='Dropout', drop_prob=dropout)
-        super().__init__(embed_dims, num_heads, attn_drop, proj_drop, dropout_layer, init_cfg,
-                         batch_first=True, bias=bias)
+        super().__init__(init_cfg)
+        self.embed_dims, self.num_heads, self.batch_first = embed_dims, num_heads, True
+        # For its parameters: names and initial values are those of mmcv's class.
+        self.attn = nn.MultiheadAttention(embed_dims, num_heads, attn_drop, bias=bias)
+        self.proj_drop = nn.Dropout(proj_drop)
+        self.dropout_layer = build_dropout(dropout_layer)
         self.form = checked_form(form)
         self.rel_pos_encoding: RelativeEncoding | None = None
         if rel_pos_encoding is not None:
@@ -127,22 +132,69 @@ def _allowed(attn_mask: Tensor | None, num_heads: int) -> Tensor | None:
     return attn_mask if attn_mask.is_floating_point() else ~attn_mask.bool()
 
 
-class FFN(MMCVFFN):
-    """mmcv's feed-forward network, same parameters, that keeps no hidden layer where that pays
-    (:func:`mmposenc.functional.mlp.mlp`)."""
+class FFN(BaseModule):
+    """Feed-forward network of DETR (Carion et al., ECCV 2020, Sec. A.4) with a residual.
+
+    Args:
+        embed_dims, feedforward_channels: channels of the tokens and of the hidden layers.
+        num_fcs: linear layers, at least 2.
+        act_cfg: activation, :func:`~mmposenc.detr.parts.build_activation`.
+        ffn_drop: dropout behind each linear layer.
+        dropout_layer: dropout of the residual branch.
+        add_identity: whether the input is added.
+        layer_scale_init_value: start of a learned factor for each channel; 0 has none.
+
+    Parameters are named as in mmcv's class, so mmdet's checkpoints load as they are. Unlike mmcv's,
+    it keeps no hidden layer where that pays (:func:`mmposenc.functional.mlp.mlp`).
+
+    Raises:
+        ValueError: for fewer than two linear layers.
+    """
+
+    def __init__(self, embed_dims: int = 256, feedforward_channels: int = 1024, num_fcs: int = 2,
+                 act_cfg: dict[str, Any] | None = None, ffn_drop: float = 0.0,
+                 dropout_layer: dict[str, Any] | None = None, add_identity: bool = True,
+                 init_cfg: dict[str, Any] | None = None, layer_scale_init_value: float = 0.0
+                 ) -> None:
+        super().__init__(init_cfg)
+        if num_fcs < 2:
+            raise ValueError(f'num_fcs={num_fcs} must be at least 2')
+        self.embed_dims, self.num_fcs = embed_dims, num_fcs
+        self.feedforward_channels, self.add_identity = feedforward_channels, add_identity
+        act_cfg = dict(type='ReLU', inplace=True) if act_cfg is None else act_cfg
+        sizes = [embed_dims, *[feedforward_channels] * (num_fcs - 1)]
+        self.layers = nn.Sequential(
+            *(nn.Sequential(nn.Linear(*pair), build_activation(act_cfg), nn.Dropout(ffn_drop))
+              for pair in pairwise(sizes)),
+            nn.Linear(feedforward_channels, embed_dims), nn.Dropout(ffn_drop))
+        self.dropout_layer = build_dropout(dropout_layer)
+        self.gamma2 = nn.Identity() if layer_scale_init_value <= 0 else _Factors(
+            embed_dims, layer_scale_init_value)
 
     def forward(self, x: Tensor, identity: Tensor | None = None) -> Tensor:
         """identity + layers(x); ``identity`` is x by default."""
-        if not self._is_plain_mlp():
-            return super().forward(x, identity)  # type: ignore[no-any-return]
-        first, second = self.layers[0][0], self.layers[1]
-        out = mlp(x, first.weight, first.bias, second.weight, second.bias, activation='relu',
-                  dropout_p=self.layers[0][2].p if self.training else 0.0)
-        out = self.layers[2](out)
+        if self._is_plain_mlp():
+            first, second = self.layers[0][0], self.layers[1]
+            out = mlp(x, first.weight, first.bias, second.weight, second.bias, activation='relu',
+                      dropout_p=self.layers[0][2].p if self.training else 0.0)
+            out = self.layers[2](out)
+        else:
+            out = self.layers(x)
+        out = self.dropout_layer(self.gamma2(out))
         if not self.add_identity:
-            return out
-        return (x if identity is None else identity) + self.dropout_layer(out)
+            return out  # type: ignore[no-any-return]
+        return (x if identity is None else identity) + out
 
     def _is_plain_mlp(self) -> bool:
-        return (self.num_fcs == 2 and isinstance(self.layers[0][1], nn.ReLU)
-                and isinstance(self.gamma2, nn.Identity))
+        return self.num_fcs == 2 and isinstance(self.layers[0][1], nn.ReLU)
+
+
+class _Factors(nn.Module):
+    """mmcv's LayerScale: the parameter's name and shape are those of its files."""
+
+    def __init__(self, embed_dims: int, init_value: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.full((embed_dims,), float(init_value)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.weight

@@ -9,7 +9,7 @@ from mmdet.models.layers.transformer import (
 )
 from mmengine.model import ModuleList
 
-from .layers import DeformableDecoderLayer, DetrDecoderLayer
+from .mmdet_layers import DeformableDecoderLayer, DetrDecoderLayer
 
 
 class DetrDecoder(DetrTransformerDecoder):

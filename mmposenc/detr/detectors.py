@@ -5,7 +5,7 @@ from mmdet.models import detectors as mm
 
 from .decoders import DeformableDecoder, DetrDecoder, DinoDecoder
 from .encoded import Deformable, Dense
-from .encoders import DABEncoder
+from .mmdet_encoders import DABEncoder
 
 
 class DETR(Dense, mm.DETR):

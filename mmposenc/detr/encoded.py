@@ -11,7 +11,8 @@ from mmengine.model import BaseModule
 from torch import Tensor, nn
 
 from ..functional.masking import token_mask
-from .encoders import DeformableEncoder, DetrEncoder
+from .encoders import DetrEncoder
+from .mmdet_encoders import DeformableEncoder
 from .neck import ChannelMapper
 from .positions import (
     build_position,

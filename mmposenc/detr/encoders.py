@@ -1,30 +1,25 @@
-"""Encoders of the DETR family that take position encodings."""
+"""Encoder of DETR that takes position encodings; torch is enough for it."""
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
 import torch
-from mmdet.models.layers.transformer import (
-    DeformableDetrTransformerEncoder,
-    DetrTransformerEncoder,
-)
-from mmdet.models.layers.transformer.utils import MLP
-from mmengine.model import ModuleList
 from torch import Tensor, is_grad_enabled
 from torch.utils.checkpoint import checkpoint
 
 from ..encodings.placement import EncodingConfigs
 from ..encodings.sharing import share_encodings
 from ..functional.packing import Packing, packing_of
-from .layers import DeformableEncoderLayer, DetrEncoderLayer
+from ..modules import BaseModule, ModuleList
+from .layers import DetrEncoderLayer
 from .levels import HWShapes, LevelEncodings, check_levels
 
 #: Share of padded tokens from which packing the others saves more than it costs.
 SKIP_SHARE = 0.05
 
 
-class DetrEncoder(DetrTransformerEncoder):
+class DetrEncoder(BaseModule):
     """Encoder of DETR with encodings between its layers and inside its attention.
 
     Args:
@@ -40,7 +35,9 @@ class DetrEncoder(DetrTransformerEncoder):
         skip_padding: whether the layers leave out padded tokens; they are zero in the memory then,
             and valid ones are what they are with them. None: on a CPU, where at least 5 % of the
             tokens are padding.
-        init_cfg: as of mmdet's encoder.
+        init_cfg: as of mmengine's BaseModule.
+
+    Parameters are named as in mmdet's encoder, whose results it gives without encodings.
 
     Raises:
         ValueError: for positions or encodings that do not fit.
@@ -62,7 +59,9 @@ class DetrEncoder(DetrTransformerEncoder):
                              f'most num_layers')
         if pos_encoding is None and positions is not None:
             raise ValueError(f'positions={tuple(positions)} without a pos_encoding to place there')
-        super().__init__(num_layers, layer_cfg, num_cp, init_cfg)
+        super().__init__(init_cfg)
+        self.num_layers, self.layer_cfg, self.num_cp = num_layers, layer_cfg, num_cp
+        self._init_layers()
         share_encodings(rel_pos_sharing, self, [self.layers])
         self.skip_padding = skip_padding
         self.num_levels = getattr(self.layers[0].self_attn, 'num_levels', 1)
@@ -170,78 +169,3 @@ class DetrEncoder(DetrTransformerEncoder):
         """Numbers of tokens are part of packed layers' code: a graph each batch."""
         layers = [layer._compiled_call_impl for layer in self.layers]
         return torch.compiler.is_compiling() or any(layer is not None for layer in layers)
-
-
-class DABEncoder(DetrEncoder):
-    """Encoder of DAB-DETR (Liu et al., ICLR 2022): each layer scales the absolute encoding by an
-    MLP of its tokens; the layers share the MLP.
-
-    Arguments and results are those of :class:`DetrEncoder`.
-    """
-
-    def _init_layers(self) -> None:
-        super()._init_layers()
-        self.query_scale = MLP(self.embed_dims, self.embed_dims, self.embed_dims, 2)
-
-    def _layer_pos(self, x: Tensor, query_pos: Tensor | None) -> Tensor | None:
-        return None if query_pos is None else query_pos * self.query_scale(x)
-
-
-class DeformableEncoder(DetrEncoder):
-    """Encoder of Deformable DETR with encodings between its layers.
-
-    Args:
-        pos_encoding_shared: one set of encodings for all levels; by default each has its own.
-        Others as :class:`DetrEncoder`; ``layer_cfg`` takes no ``rel_pos_encoding``, and padded
-            tokens are not skipped.
-
-    Raises:
-        ValueError: as DetrEncoder; for ``skip_padding=True``.
-    """
-
-    layer_type = DeformableEncoderLayer
-    get_encoder_reference_points = staticmethod(
-        DeformableDetrTransformerEncoder.get_encoder_reference_points)
-
-    def __init__(self, *args: Any, pos_encoding_shared: bool = False, **kwargs: Any) -> None:
-        self.pos_encoding_shared = pos_encoding_shared
-        if kwargs.get('skip_padding'):
-            raise ValueError('encoder.skip_padding=True: deformable attention samples whole maps; '
-                             'leave it out')
-        super().__init__(*args, **kwargs)
-
-    def _packing(self, mask: Tensor | None, hw_shapes: HWShapes | None) -> None:
-        """Deformable attention samples whole maps, padding included."""
-
-    def forward(self, query: Tensor, query_pos: Tensor | None,  # type: ignore[override]
-                key_padding_mask: Tensor | None, spatial_shapes: Tensor, level_start_index: Tensor,
-                valid_ratios: Tensor, reference_points: Tensor | None = None, *,
-                hw_shapes: HWShapes | None = None) -> Tensor:
-        """Encode.
-
-        Args:
-            query: tokens (B, L, C) of all levels, one after the other.
-            query_pos: encoding of position and level added to the queries, same shape, or None.
-            key_padding_mask: (B, L) bool, True = padding to the right and below.
-            spatial_shapes: (levels, 2) long, (H, W) of the levels.
-            level_start_index: (levels,) long.
-            valid_ratios: (B, levels, 2), valid part of each level's width and height.
-            reference_points: (B, L, levels, 2), where each token looks, or None: at its own cell's
-                centre.
-            hw_shapes: ``spatial_shapes`` as numbers; saves waiting for a GPU.
-
-        Returns:
-            Memory (B, L, C).
-
-        Raises:
-            ValueError: if the grids do not hold the tokens.
-        """
-        shapes = check_levels(query, spatial_shapes.tolist() if hw_shapes is None else hw_shapes,
-                              self.num_levels)
-        points = reference_points
-        if points is None:
-            points = self.get_encoder_reference_points(shapes, valid_ratios, device=query.device)
-        return self._run(  # type: ignore[return-value]
-            query, query_pos, key_padding_mask, shapes, False,
-            dict(spatial_shapes=spatial_shapes, level_start_index=level_start_index,
-                 reference_points=points))

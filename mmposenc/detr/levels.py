@@ -37,12 +37,7 @@ class LevelEncodings(nn.ModuleList):
         super().__init__(PlacedEncodings(pos_encoding, positions, num_layers,
                                          embed_dims=embed_dims) for _ in range(count))
         self.num_levels = num_levels
-        for position in range(-1, num_layers):
-            for encoding in self[0].encodings(position):
-                if not encoding.keeps_grid:
-                    raise ValueError(
-                        f'{type(encoding).__name__} changes the grid ({encoding.extra_repr()}), '
-                        f'but a DETR encoder must keep it: the decoder reads the memory by it')
+        self[0].refuse(other_grid='a DETR encoder must keep it: the decoder reads the memory by it')
 
     def at(self, position: int) -> bool:
         """Whether anything stands at a position."""

@@ -10,7 +10,8 @@ from mmdet.models.layers import TransformerEncoderPixelDecoder as MMTransformerE
 from torch import Tensor, nn
 
 from .encoded import one_layer
-from .encoders import DeformableEncoder, DetrEncoder
+from .encoders import DetrEncoder
+from .mmdet_encoders import DeformableEncoder
 from .positions import build_position, position_tokens, reset_encodings
 
 

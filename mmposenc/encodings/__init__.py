@@ -14,7 +14,7 @@ from .placement import PlacedEncodings
 from .query_absolute import QueryAbsolute1D
 from .query_relative import QueryRelative1D, QueryRelative2D
 from .relative_bias import RelativePositionBias
-from .rotary import RotaryEmbedding2D
+from .rotary import RotaryEmbedding, RotaryEmbedding2D
 from .sasa import SASARPE
 from .sharing import share_encodings
 from .shaw import ShawRPE
@@ -34,6 +34,7 @@ ENCODINGS: tuple[str, ...] = (
     'QueryAbsolute1D',
     'QueryRelative1D',
     'QueryRelative2D',
+    'RotaryEmbedding',
     'RotaryEmbedding2D',
     'LogSpacedCPB',
     'DecomposedRPE',
@@ -62,6 +63,7 @@ __all__ = [
     'QueryAbsolute1D',
     'QueryRelative1D',
     'QueryRelative2D',
+    'RotaryEmbedding',
     'RotaryEmbedding2D',
     'LogSpacedCPB',
     'DecomposedRPE',

@@ -68,6 +68,8 @@ class RelativeEncoding(nn.Module, ABC):
     #: tables resized to it). With padding, attention then takes each image on the grid of its own
     #: valid cells, so that it gives what it gives alone.
     follows_extent: bool = False
+    #: True if it has an axis of time: grids may have frames.
+    takes_frames: bool = False
 
     @abstractmethod
     def terms(self, q_grid: Grid, k_grid: Grid) -> Sequence[Term]:

@@ -3,12 +3,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..functional.grids import check_tokens
+from ..functional.grids import check_sides
 from ..functional.masking import (
     join_prefix,
     map_to_tokens,
@@ -20,6 +21,10 @@ from .base import TokenEncoding
 from .checks import check_apply_to
 
 CONVOLUTIONS = ('depthwise', 'separable', 'dense')
+#: By the number of axes.
+_CONV: dict[int, type[nn.Conv1d | nn.Conv2d | nn.Conv3d]] = {
+    1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
+_CONVOLVE = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 
 
 class PEG(TokenEncoding):
@@ -31,6 +36,8 @@ class PEG(TokenEncoding):
 
     Args:
         embed_dims: channels C of the tokens.
+        dims: axes of the grid: 1 is a sequence, ``hw_shape=(length,)``, 2 a map, (H, W), 3 a video,
+            (frames, H, W); kernels and masks have as many. Backbones have maps.
         conv: 'depthwise' (C*k*k parameters), 'separable' (depthwise, then 1x1: C*k*k + C*C) or
             'dense' (C*C*k*k).
         kernel_size: odd k, in tokens.
@@ -54,12 +61,15 @@ class PEG(TokenEncoding):
 
     default_positions = (0,)
 
-    def __init__(self, embed_dims: int, *, conv: str = 'depthwise', kernel_size: int = 3,
-                 num_layers: int = 1, norm_act: bool = False, bias: bool = True,
-                 frozen: bool = False, padding: str = 'zeros', apply_to: str = 'qkv') -> None:
+    def __init__(self, embed_dims: int, *, dims: int = 2, conv: str = 'depthwise',
+                 kernel_size: int = 3, num_layers: int = 1, norm_act: bool = False,
+                 bias: bool = True, frozen: bool = False, padding: str = 'zeros',
+                 apply_to: str = 'qkv') -> None:
         super().__init__()
         _check(embed_dims, conv, kernel_size, num_layers, padding, apply_to)
-        self.embed_dims = embed_dims
+        if dims not in _CONV:
+            raise ValueError(f'dims={dims!r} must be 1, 2 or 3')
+        self.embed_dims, self.dims = embed_dims, dims
         self.conv = conv
         self.kernel_size = kernel_size
         self.num_layers = num_layers
@@ -71,10 +81,10 @@ class PEG(TokenEncoding):
         layers: list[nn.Module] = []
         for _ in range(num_layers):
             groups = 1 if conv == 'dense' else embed_dims
-            layers.append(nn.Conv2d(embed_dims, embed_dims, kernel_size, padding=pad,
-                                    groups=groups, bias=bias))
+            layers.append(_CONV[dims](embed_dims, embed_dims, kernel_size, padding=pad,
+                                      groups=groups, bias=bias))
             if conv == 'separable':
-                layers.append(nn.Conv2d(embed_dims, embed_dims, 1, bias=bias))
+                layers.append(_CONV[dims](embed_dims, embed_dims, 1, bias=bias))
             if norm_act:
                 layers += [nn.BatchNorm2d(embed_dims), nn.ReLU()]
         # 'proj' with running numbers is the release's name, so its weights load as they are.
@@ -86,8 +96,8 @@ class PEG(TokenEncoding):
     def reset_parameters(self) -> None:
         """Initialise as the release: normal of variance 2 / fan_out, zero bias."""
         for layer in self.proj:
-            if isinstance(layer, nn.Conv2d):
-                fan_out = layer.kernel_size[0] * layer.kernel_size[1] * layer.out_channels
+            if isinstance(layer, _CONV[self.dims]):
+                fan_out = math.prod(layer.kernel_size) * layer.out_channels
                 nn.init.normal_(layer.weight, 0, math.sqrt(2.0 / (fan_out // layer.groups)))
                 if layer.bias is not None:
                     nn.init.zeros_(layer.bias)
@@ -108,15 +118,15 @@ class PEG(TokenEncoding):
         for parameter in self.proj[-1].parameters():
             nn.init.zeros_(parameter)
 
-    def forward(self, x: Tensor, hw_shape: tuple[int, int], *, num_prefix_tokens: int = 0,
+    def forward(self, x: Tensor, hw_shape: tuple[int, ...], *, num_prefix_tokens: int = 0,
                 padding_mask: Tensor | None = None) -> Tensor:
         """Encode tokens.
 
         Args:
             x: (B, P + H*W, C), P prefix tokens first.
-            hw_shape: (H, W) in tokens.
+            hw_shape: (H, W) in tokens; ``dims`` numbers.
             num_prefix_tokens: P; returned unchanged.
-            padding_mask: (B, H, W) bool, True = padding.
+            padding_mask: (B, *hw_shape) bool, True = padding.
 
         Returns:
             (B, P + H*W, C); (B, P + H' W', C) with (H', W') = ``out_hw_shape`` without padding.
@@ -124,31 +134,31 @@ class PEG(TokenEncoding):
         Raises:
             ValueError: if L disagrees with the grid, or the grid is too small for padding='none'.
         """
-        grid = check_tokens(x, hw_shape, num_prefix_tokens)
-        self.out_hw_shape(grid.hw)
+        sides = check_sides(x, hw_shape, self.dims, num_prefix_tokens)
+        self.out_hw_shape(sides)
         prefix, tokens = split_prefix(x, num_prefix_tokens)
-        feature_map = tokens_to_map(tokens, grid.hw)
+        feature_map = tokens_to_map(tokens, sides)
         if padding_mask is None:
             out = self._branch(feature_map, None)
         else:
-            mask = padding_mask[:, None]  # (B, 1, H, W)
+            mask = padding_mask[:, None]  # (B, 1, *hw_shape)
             out = self._branch(feature_map.masked_fill(mask, 0), padding_mask)
             if self.padding == 'zeros':
                 out = torch.where(mask, feature_map, out)
         return join_prefix(prefix, map_to_tokens(out))
 
-    def out_hw_shape(self, hw_shape: tuple[int, int]) -> tuple[int, int]:
+    def out_hw_shape(self, hw_shape: tuple[int, ...]) -> Any:
         """Grid of the output: k - 1 smaller a layer without padding, else the same."""
         if self.padding == 'zeros':
             return hw_shape
         lost = self.num_layers * (self.kernel_size - 1)
-        height, width = hw_shape[0] - lost, hw_shape[1] - lost
-        if height < 1 or width < 1:
+        sides = tuple(side - lost for side in hw_shape)
+        if any(side < 1 for side in sides):
             raise ValueError(
-                f"hw_shape=({hw_shape[0]}, {hw_shape[1]}) is too small: padding='none' with "
+                f"hw_shape={tuple(hw_shape)} is too small: padding='none' with "
                 f'kernel_size={self.kernel_size} and num_layers={self.num_layers} needs at least '
-                f'({lost + 1}, {lost + 1})')
-        return height, width
+                f'{(lost + 1,) * self.dims}')
+        return sides
 
     def out_padding_mask(self, padding_mask: Tensor | None) -> Tensor | None:
         """Without padding a cell is valid when its whole window is."""
@@ -156,7 +166,7 @@ class PEG(TokenEncoding):
             return padding_mask
         lost = self.num_layers * (self.kernel_size - 1)
         # Padding lies to the right and below, so a window is valid when its last corner is.
-        shrunk = padding_mask[:, lost:, lost:]
+        shrunk = padding_mask[(slice(None), *(slice(lost, None),) * self.dims)]
         if bool(shrunk.flatten(1).all(1).any()):
             raise ValueError(f"padding_mask leaves an image no valid cell: padding='none' takes "
                              f'{lost} rows and columns away')
@@ -165,16 +175,16 @@ class PEG(TokenEncoding):
     def _branch(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
         """x + layers(x), or layers(x) without padding; padded cells of x are zero already."""
         if self._folds(x):
-            conv = self.proj[0]
-            assert isinstance(conv, nn.Conv2d)
-            return F.conv2d(x, conv.weight + self._identity_tap(conv.weight), conv.bias,
-                            padding=conv.padding, groups=conv.groups)
+            conv: Any = self.proj[0]
+            return _CONVOLVE[self.dims](
+                x, conv.weight + self._identity_tap(conv.weight), conv.bias, padding=conv.padding,
+                groups=conv.groups)
         out = x
         for first, layer in _with_first(self.proj):
             if isinstance(layer, nn.BatchNorm2d | nn.SyncBatchNorm):
-                out = masked_batch_norm(layer, out, _fit(padding_mask, out))
+                out = _norm_cells(layer, out, _fit(padding_mask, out))
                 continue
-            spatial = isinstance(layer, nn.Conv2d) and layer.kernel_size != (1, 1)
+            spatial = isinstance(layer, _CONV[self.dims]) and max(layer.kernel_size) > 1
             mask = _fit(padding_mask, out)
             if spatial and not first and mask is not None:
                 out = out.masked_fill(mask[:, None], 0)
@@ -191,17 +201,25 @@ class PEG(TokenEncoding):
     def _identity_tap(self, weight: Tensor) -> Tensor:
         """The kernel whose convolution is the identity: (C, 1, k, k) or (C, C, k, k)."""
         tap = torch.zeros_like(weight)
-        centre = self.kernel_size // 2
+        centre: Any = (..., *(self.kernel_size // 2,) * self.dims)
         if self.conv == 'dense':
-            tap[:, :, centre, centre] = torch.eye(self.embed_dims, dtype=weight.dtype,
-                                                  device=weight.device)
+            tap[centre] = torch.eye(self.embed_dims, dtype=weight.dtype, device=weight.device)
         else:
-            tap[:, 0, centre, centre] = 1
+            tap[centre] = 1
         return tap
 
     def extra_repr(self) -> str:
-        return (f'{self.embed_dims}, conv={self.conv!r}, kernel_size={self.kernel_size}, '
+        dims = '' if self.dims == 2 else f'dims={self.dims}, '
+        return (f'{self.embed_dims}, {dims}conv={self.conv!r}, kernel_size={self.kernel_size}, '
                 f'padding={self.padding!r}, apply_to={self.apply_to!r}')
+
+
+def _norm_cells(norm: nn.Module, x: Tensor, padding_mask: Tensor | None) -> Tensor:
+    """BatchNorm, which knows no places: grids of other axes are a map of one column to it."""
+    if x.dim() == 4:
+        return masked_batch_norm(norm, x, padding_mask)
+    mask = None if padding_mask is None else padding_mask.flatten(1)[..., None]
+    return masked_batch_norm(norm, x.flatten(2)[..., None], mask).view(x.shape)
 
 
 def _with_first(layers: nn.Sequential) -> Iterator[tuple[bool, nn.Module]]:
@@ -214,9 +232,8 @@ def _fit(padding_mask: Tensor | None, x: Tensor) -> Tensor | None:
     """The mask of a map that unpadded convolutions have made smaller."""
     if padding_mask is None:
         return None
-    lost_h = padding_mask.shape[1] - x.shape[-2]
-    lost_w = padding_mask.shape[2] - x.shape[-1]
-    return padding_mask[:, lost_h:, lost_w:]
+    lost = (old - new for old, new in zip(padding_mask.shape[1:], x.shape[2:], strict=True))
+    return padding_mask[(slice(None), *(slice(count, None) for count in lost))]
 
 
 def _check(embed_dims: int, conv: str, kernel_size: int, num_layers: int, padding: str,

@@ -82,6 +82,21 @@ class PlacedEncodings(nn.Module):
         key = _key(position)
         return list(self.at[key]) if key in self.at else []  # type: ignore[call-overload]
 
+    def refuse(self, *, query_key: str = '', other_grid: str = '') -> None:
+        """Raise ValueError for encodings that the caller can't carry out.
+
+        Args:
+            query_key: why there can be none with ``apply_to='qk'``; '' allows them.
+            other_grid: why there can be none that changes the grid; '' allows them.
+        """
+        for encoding in (e for at in range(-1, self.num_blocks) for e in self.encodings(at)):
+            if query_key and encoding.apply_to == 'qk':
+                raise ValueError(f"pos_encoding with apply_to='qk': {query_key}; use "
+                                 f"apply_to='qkv'")
+            if other_grid and not encoding.keeps_grid:
+                raise ValueError(f'{type(encoding).__name__} changes the grid '
+                                 f'({encoding.extra_repr()}), but {other_grid}')
+
     def forward(self, x: Tensor, hw_shape: tuple[int, int], position: int, *,
                 num_prefix_tokens: int = 0, padding_mask: Tensor | None = None
                 ) -> tuple[Tensor, tuple[int, int], Tensor | None]:

@@ -1,20 +1,28 @@
-"""Rotary position embedding on two axes."""
+"""Rotary position embedding on one axis, two or three."""
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..functional.attention.terms import Term
 from ..functional.grids import Grid, GridLike, as_grid, key_grid
-from ..functional.rotary import NORMALIZATIONS, cell_coordinates, turn_planes
+from ..functional.rotary import (
+    NORMALIZATIONS,
+    cell_coordinates,
+    frame_coordinates,
+    turn_planes,
+)
 from .base import RelativeEncoding
 
 _THETA = {'axial': 100.0, 'mixed': 10.0}
+#: Of sequences and videos (RoFormer, V-JEPA 2).
+_LONG_THETA = 10000.0
 
 
-class RotaryEmbedding2D(RelativeEncoding):
+class RotaryEmbedding(RelativeEncoding):
     """Queries and keys turned by angles that grow with their position, so that their product
     depends on the offset alone (RoFormer, Eq. 13-16; RoPE-ViT, ECCV 2024, Eq. 9-14; EVA-02, Sec.
     2.1; DINOv3, Sec. 3.2).
@@ -26,16 +34,22 @@ class RotaryEmbedding2D(RelativeEncoding):
     - 'mixed': ``c * freqs[0, head, i] + r * freqs[1, head, i]``, learned, so that directions other
       than the two axes exist. They start as two perpendicular axes turned by a random angle a head.
 
+    On one axis (RoFormer) all planes are turned by the place in the sequence, and on three (V-JEPA
+    2, Assran et al. 2025, Sec. 2.1) a third each by frame, column and row; what is left of the
+    planes then is not turned. There f is ``theta ** (-i / n)`` for n planes an axis, as above.
+
     RoPE-ViT's are the defaults; EVA-02's is ``theta=10000, axes='yx', reference_grid=(16, 16)``,
     DINOv3's ``axes='yx', planes='halves', normalize='separate', rescale=2.0``.
 
     Args:
-        head_dims: channels of a head, a multiple of 4.
+        head_dims: channels of a head: a multiple of 4; with ``dims`` even, and at least 2 an axis.
         num_heads: attention heads.
+        dims: axes: 1 is a sequence, (length,), 2 a map, 3 a video, (frames, H, W).
         mode: 'axial' or 'mixed'.
-        theta: base of the frequencies; 100 for 'axial' and 10 for 'mixed' by default.
+        theta: base of the frequencies; 100 for 'axial' and 10 for 'mixed' by default, 10,000 on one
+            axis and three.
         num_prefix_tokens: tokens in front of the grid; they are not turned.
-        axes: 'xy', columns first as above; 'yx', rows first.
+        axes: 'xy', columns first as above; 'yx', rows first. Frames come before both.
         planes: 'adjacent', channels (2i, 2i + 1); 'halves', (i, head_dims / 2 + i).
         reference_grid: (H, W) on which c and r are counted, whatever the size of the grid: its
             side is the reference's. None counts cells.
@@ -53,8 +67,9 @@ class RotaryEmbedding2D(RelativeEncoding):
     Shapes: as :class:`RelativeEncoding`; only :meth:`rotate` does something.
 
     Raises:
-        ValueError: for head_dims that are no multiple of 4, unknown names, or numbers and options
-            that do not fit together.
+        ValueError: for head_dims that do not divide, unknown names, numbers and options that do not
+            fit together, or those of maps (mixed, normalize, reference_grid, shift, jitter,
+            rescale) on other axes; in use for a grid of more axes.
 
     Differs from the releases: frequencies belong to the attention layer they are used in (in
     RoPE-ViT's one parameter holds those of all layers), heights and widths need not be equal, keys
@@ -63,7 +78,7 @@ class RotaryEmbedding2D(RelativeEncoding):
 
     has_rotation = True
 
-    def __init__(self, head_dims: int, num_heads: int, *, mode: str = 'axial',
+    def __init__(self, head_dims: int, num_heads: int, *, dims: int = 2, mode: str = 'axial',
                  theta: float | None = None, num_prefix_tokens: int = 0, axes: str = 'xy',
                  planes: str = 'adjacent', reference_grid: GridLike | None = None,
                  normalize: str | None = None, periods: tuple[float, float] | None = None,
@@ -75,16 +90,18 @@ class RotaryEmbedding2D(RelativeEncoding):
                                    ('normalize', normalize, (None, *NORMALIZATIONS))):
             if value not in known:
                 raise ValueError(f'{name}={value!r} must be {" or ".join(map(repr, known))}')
-        if head_dims < 4 or head_dims % 4:
-            raise ValueError(f'head_dims={head_dims} must be a positive multiple of 4: two axes of '
-                             f'planes of two channels')
+        _check_dims(dims, head_dims, mode=None if mode == 'axial' else mode, shift=shift,
+                    normalize=normalize, reference_grid=reference_grid, jitter=jitter,
+                    rescale=rescale)
         _check_frequencies(theta, periods)
         _check_augmentation(shift, jitter, rescale)
         if reference_grid is not None and normalize is not None:
             raise ValueError(f'reference_grid={reference_grid!r} and normalize={normalize!r}: '
                              f'coordinates are counted in one way; leave one of them out')
         self.head_dims, self.num_heads = head_dims, num_heads
-        self.mode, self.theta = mode, _THETA[mode] if theta is None else theta
+        self.dims, self.takes_frames = dims, dims == 3
+        usual = _THETA[mode] if dims == 2 else _LONG_THETA
+        self.mode, self.theta = mode, usual if theta is None else theta
         self.num_prefix_tokens = num_prefix_tokens
         self.axes, self.planes, self.normalize = axes, planes, normalize
         self.reference_grid = (None if reference_grid is None
@@ -109,13 +126,14 @@ class RotaryEmbedding2D(RelativeEncoding):
             self.freqs.copy_(torch.stack((magnitude * angle.cos(), magnitude * angle.sin())))
 
     def _axis_freqs(self, like: Tensor) -> Tensor:
-        """f (head_dims / 4,)."""
-        exponent = torch.arange(0, self.head_dims, 4, device=like.device, dtype=torch.float64)
+        """f (planes of an axis,)."""
+        planes = self.head_dims // (2 * self.dims)
+        numbers = torch.arange(planes, device=like.device, dtype=torch.float64)
         if self.periods is None:
-            periods = self.theta ** (exponent / self.head_dims)
+            periods = self.theta ** (numbers / planes)
         else:
             least, most = self.periods
-            share = exponent / max(self.head_dims - 4, 1)
+            share = numbers / max(planes - 1, 1)
             periods = least * (most / least) ** share
         if self.round_periods:
             periods = periods.bfloat16().double()
@@ -130,7 +148,11 @@ class RotaryEmbedding2D(RelativeEncoding):
                ) -> tuple[Tensor, Tensor]:
         """Turn queries (B, heads, Lq, head_dims) and keys (B, heads, Lk, head_dims); scaling a
         query before or after makes no difference."""
-        query, key = as_grid(q_grid, 'q_grid'), key_grid(q_grid, k_grid)
+        query, key = as_grid(q_grid, 'q_grid', any_axes=True), key_grid(q_grid, k_grid)
+        for name, grid in (('q_grid', query), ('k_grid', key)):
+            if grid.frames > 1 and self.dims < 3 or grid.height > 1 and self.dims < 2:
+                raise ValueError(f'{name}={grid.shape} has more axes than dims={self.dims} of '
+                                 f'{type(self).__name__}')
         # In at least float32: a half-precision 200 * f is off by 0.1 rad.
         like = torch.empty(0, device=q.device, dtype=torch.promote_types(q.dtype, torch.float32))
         change = self._augmentation(like)
@@ -155,7 +177,7 @@ class RotaryEmbedding2D(RelativeEncoding):
     def _turn(self, grid: Grid, query: Grid, change: tuple[Tensor, Tensor] | None, like: Tensor
               ) -> tuple[Tensor, Tensor]:
         """Cosine and sine (1 or heads, L, head_dims / 2) of every token's angles, computed only
-        along the two axes: the rest are products."""
+        along each axis: the rest are copies or products."""
         rows, cols = cell_coordinates(grid, query, normalize=self.normalize,
                                       reference=self.reference_grid, like=like)
         if change is not None:
@@ -163,12 +185,15 @@ class RotaryEmbedding2D(RelativeEncoding):
             rows, cols = (rows + shift[0]) * scale[0], (cols + shift[1]) * scale[1]
         rows_first = self.axes == 'yx'
         if self.mode == 'axial':
-            freqs = self._axis_freqs(like)
-            by_col = (cols[:, None] * freqs)[None, :].expand(grid.height, -1, -1)
-            by_row = (rows[:, None] * freqs)[:, None].expand(-1, grid.width, -1)
-            first, second = (by_row, by_col) if rows_first else (by_col, by_row)
-            cos = torch.cat((first.cos(), second.cos()), -1)[None]
-            sin = torch.cat((first.sin(), second.sin()), -1)[None]
+            along = {'t': frame_coordinates(grid, like)[:, None, None, None],
+                     'y': rows[:, None, None], 'x': cols[:, None]}
+            order = ('x', self.axes, f't{self.axes}')[self.dims - 1]
+            angles = [along[axis] * self._axis_freqs(like) for axis in order]
+            left = self.head_dims // 2 - sum(angle.shape[-1] for angle in angles)
+            angles += [like.new_zeros(left)] if left else []
+            size = (grid.frames, grid.height, grid.width, -1)
+            cos, sin = (torch.cat([part.expand(size) for part in parts], -1)[None].flatten(1, 2)
+                        for parts in zip(*((a.cos(), a.sin()) for a in angles), strict=True))
         else:
             freqs = self.freqs.to(like.dtype)
             of_row, of_col = freqs if rows_first else freqs.flip(0)
@@ -182,6 +207,23 @@ class RotaryEmbedding2D(RelativeEncoding):
             cos = torch.cat((cos.new_ones(shape), cos), 1)
             sin = torch.cat((sin.new_zeros(shape), sin), 1)
         return cos, sin
+
+
+#: The name from before there were other axes than a map's.
+RotaryEmbedding2D = RotaryEmbedding
+
+
+def _check_dims(dims: int, head_dims: int, **of_maps: Any) -> None:
+    if dims not in (1, 2, 3):
+        raise ValueError(f'dims={dims!r} must be 1, 2 or 3')
+    if dims == 2 and (head_dims < 4 or head_dims % 4):
+        raise ValueError(f'head_dims={head_dims} must be a positive multiple of 4: two axes of '
+                         f'planes of two channels')
+    if head_dims < 2 * dims or head_dims % 2:
+        raise ValueError(f'head_dims={head_dims} must be even and at least 2 * dims = {2 * dims}')
+    for name, value in of_maps.items():
+        if dims != 2 and value is not None:
+            raise ValueError(f'{name}={value!r} with dims={dims}: it is an option of maps, dims=2')
 
 
 def _check_frequencies(theta: float | None, periods: tuple[float, float] | None) -> None:

@@ -18,19 +18,19 @@ def join_prefix(prefix: Tensor | None, tokens: Tensor) -> Tensor:
     return tokens if prefix is None else torch.cat((prefix, tokens), dim=1)
 
 
-def tokens_to_map(tokens: Tensor, hw_shape: tuple[int, int]) -> Tensor:
-    """View tokens (B, H*W, C) as a map (B, C, H, W) without a copy.
+def tokens_to_map(tokens: Tensor, hw_shape: tuple[int, ...]) -> Tensor:
+    """View tokens (B, H*W, C) as a map (B, C, H, W) without a copy; so with one axis, or three.
 
     The result is channels_last: ``transpose(1, 2).view(B, C, H, W)`` names the same numbers but
     loses that layout at batch 1, where convolutions then take a path up to ten times slower.
     """
-    height, width = hw_shape
-    return tokens.view(tokens.shape[0], height, width, -1).permute(0, 3, 1, 2)
+    return tokens.view(tokens.shape[0], *hw_shape, -1).movedim(-1, 1)
 
 
 def map_to_tokens(feature_map: Tensor) -> Tensor:
-    """Turn a map (B, C, H, W) into tokens (B, H*W, C); no copy when it is channels_last."""
-    return feature_map.permute(0, 2, 3, 1).flatten(1, 2)
+    """Turn a map (B, C, H, W), or one of other axes, into tokens (B, H*W, C); no copy when it is
+    channels_last."""
+    return feature_map.movedim(1, -1).flatten(1, -2)
 
 
 def masked_batch_norm(norm: nn.Module, x: Tensor, padding_mask: Tensor | None) -> Tensor:

@@ -41,6 +41,12 @@ def cell_coordinates(grid: Grid, query: Grid, *, normalize: str | None = None,
     return found[0], found[1]
 
 
+def frame_coordinates(grid: Grid, like: Tensor) -> Tensor:
+    """Coordinates of frames (T,), counted from the centre of the query grid's first one."""
+    frames = torch.arange(grid.frames, device=like.device, dtype=like.dtype)
+    return (frames + 0.5) * grid.stride_t - 0.5
+
+
 def turn_planes(x: Tensor, cos: Tensor, sin: Tensor, *, halves: bool = False) -> Tensor:
     """Turn each plane of x (B, heads, L, 2 * planes) by an angle.
 

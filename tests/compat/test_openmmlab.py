@@ -33,9 +33,11 @@ def test_modules_without_a_distribution_are_fine():
 
 
 def test_nothing_installed():
-    with pytest.raises(ImportError, match='mmposenc.backbones needs mmengine and mmcv of OpenMMLab'
+    installed = {'torch': '2.13.0', 'numpy': '2.2.6'}
+    with pytest.raises(ImportError, match='mmposenc.engine needs mmengine and mmcv of OpenMMLab'
                                           '.*cannot find them(.|\n)*pip install onedl-mmengine'):
-        check({'torch': '2.13.0', 'numpy': '2.2.6'})
+        check(installed, 'mmposenc.engine')
+    check(installed, 'mmposenc.backbones.vit')
 
 
 @pytest.mark.parametrize(('module', 'library', 'distribution'), [

@@ -17,6 +17,8 @@ from tinydetr import (
     total_loss,
 )
 
+from mmposenc.detr import DetrEncoder
+
 PADDED = ((64, 64), (45, 61))  # 45 and 61 are no multiples of the stride
 FULL = ((64, 80), (64, 80))
 RESNET = dict(backbone=resnet(out_indices=(3,)), channels=32)
@@ -44,7 +46,7 @@ def pair(case: str):
     ours = build(CASES[case](f'mmposenc.{name}'), seed=1)
     ours.load_state_dict(theirs.state_dict())  # strict: the names are the same
     assert list(ours.state_dict()) == list(theirs.state_dict())
-    assert type(ours.encoder).__module__ == 'mmposenc.detr.encoders'
+    assert isinstance(ours.encoder, DetrEncoder)
     return theirs, ours
 
 

@@ -40,7 +40,7 @@ RELATIVE: dict[str, dict] = {
     'RotaryEmbedding2D mixed': dict(type='RotaryEmbedding2D', mode='mixed'),
     'RotaryEmbedding2D of DINOv3': dict(type='RotaryEmbedding2D', axes='yx', planes='halves',
                                         normalize='separate'),
-    'RotaryEmbedding2D of EVA-02': dict(type='RotaryEmbedding2D', axes='yx', theta=10000.0,
+    'RotaryEmbedding2D of EVA-02': dict(type='RotaryEmbedding', axes='yx', theta=10000.0,
                                         reference_grid=(16, 16)),
     'CombinedRPE': dict(type='CombinedRPE', encodings=[
         dict(type='IRPE', rpe_on='qkv'), dict(type='RelativePositionBias'),

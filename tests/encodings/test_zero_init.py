@@ -86,7 +86,7 @@ def test_timms_network_of_offsets_and_one_that_cannot():
 
 @pytest.mark.parametrize('name', NO_ZEROS)
 def test_rotations_cannot(name):
-    with pytest.raises(ValueError, match='RotaryEmbedding2D has no weights with which it changes'):
+    with pytest.raises(ValueError, match='RotaryEmbedding has no weights with which it changes'):
         attention(dict(examples.RELATIVE[name], zero_init=True))
 
 

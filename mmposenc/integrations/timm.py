@@ -1,0 +1,243 @@
+"""Position encodings in timm's vision transformers."""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from torch import Tensor, nn
+
+try:
+    from timm.models.eva import Eva
+    from timm.models.swin_transformer import SwinTransformerStage
+    from timm.models.swin_transformer_v2 import SwinTransformerV2Stage
+    from timm.models.vision_transformer import VisionTransformer
+except ImportError as error:
+    raise ImportError(f'mmposenc.integrations.timm needs timm and torchvision: pip install timm '
+                      f'({error})') from error
+
+from ..attention.multihead import build_relative_encoding
+from ..encodings.base import RelativeEncoding, position_tables
+from ..encodings.placement import EncodingConfigs, PlacedEncodings, Positions
+from ..encodings.sharing import share_encodings
+from .timm_attention import ENCODED, GridNote, drop_own_bias
+
+_Model = TypeVar('_Model', bound=nn.Module)
+_GRID = '_mmposenc_grid'
+
+
+def add_encoding(model: _Model, pos_encoding: EncodingConfigs = None,
+                 rel_pos_encoding: RelativeEncoding | dict[str, Any] | None = None,
+                 positions: Positions = None, *, rel_pos_sharing: str = 'layer',
+                 drop_pos_embed: bool = False, drop_rel_pos: bool = False) -> _Model:
+    """Give a vision transformer of timm position encodings, besides its own or in their place.
+
+    Args:
+        model: timm's VisionTransformer, Eva, SwinTransformer or SwinTransformerV2, or what holds
+            one (``features_only=True``, a detector). It is changed.
+        pos_encoding: a TokenEncoding config, several, or None, as the backbones here take them;
+            each stage of a Swin gets its own. A ready module can stand at one place only.
+        rel_pos_encoding: a RelativeEncoding config for every attention, or None, which leaves the
+            attentions alone. In Swins its grid is the window.
+        positions: where: -1 before the first block (of a stage), i after block i; 'every'; None for
+            each encoding's usual place.
+        rel_pos_sharing: 'layer' gives each attention an encoding of its own, 'stage' one to all of
+            a stage, 'all' one to all.
+        drop_pos_embed: take away the model's own table (``pos_embed``).
+        drop_rel_pos: take away what the model has in its attention: Eva's rotary positions, Swin's
+            biases.
+
+    Returns:
+        The model. timm's weights keep their names; new ones stand under ``pos_encodings`` of the
+        model or stage and ``rel_pos_encoding`` of the attentions. With ``zero_init=True`` in the
+        configs it gives what it gave before.
+
+    Raises:
+        ValueError: for a model without such a transformer, or that has encodings already; for an
+            encoding, place or option that does not fit. The model is then as it was.
+    """
+    if pos_encoding is None and positions is not None:
+        raise ValueError(f'positions={positions!r} without a pos_encoding to place there')
+    if pos_encoding is None and rel_pos_encoding is None and not (drop_pos_embed or drop_rel_pos):
+        raise ValueError('pos_encoding=None and rel_pos_encoding=None: there is nothing to add')
+    plain, stages = _modules(model, VisionTransformer, Eva), _modules(
+        model, SwinTransformerStage, SwinTransformerV2Stage)
+    stacks = [*plain, *stages]
+    _check_model(model, plain, stages)
+    _check_drops(model, plain, stages, drop_pos_embed, drop_rel_pos)
+    changes_attention = rel_pos_encoding is not None or (drop_rel_pos and bool(stages))
+    attentions = _attentions(model, stacks) if changes_attention else []
+    placed = [] if pos_encoding is None else _place(pos_encoding, positions, stacks, bool(stages))
+    if rel_pos_encoding is not None:
+        _encode_attention(model, stacks, rel_pos_encoding, rel_pos_sharing)
+    note = GridNote()
+    for attention in attentions:
+        attention.__class__ = ENCODED[type(attention)]
+        attention.note = note
+        if rel_pos_encoding is None:
+            attention.rel_pos_encoding = None
+        if drop_rel_pos and stages:
+            drop_own_bias(attention)
+    for stack in plain:
+        _note_grids(stack, note)
+        stack.pos_embed = None if drop_pos_embed else stack.pos_embed
+        if drop_rel_pos:
+            stack.rope = None
+    for stack, encodings in zip(stacks, placed, strict=False):
+        _install(stack, encodings, note)
+    for each in model.modules():
+        if hasattr(each, 'no_weight_decay'):
+            names = partial(_no_weight_decay, each, each.no_weight_decay)
+            setattr(each, 'no_weight_decay', names)  # noqa: B010  (no parameter, to mypy)
+    return model
+
+
+def _modules(model: nn.Module, *kinds: type[nn.Module]) -> list[Any]:
+    return [module for module in model.modules() if isinstance(module, kinds)]
+
+
+def _check_model(model: nn.Module, plain: Sequence[Any], stages: Sequence[Any]) -> None:
+    name = type(model).__name__
+    if len(plain) > 1 or bool(plain) == bool(stages):
+        raise ValueError(f'model={name} must be or hold one VisionTransformer, Eva, '
+                         f'SwinTransformer or SwinTransformerV2 of timm; it holds '
+                         f'{len(plain)} ViTs and {len(stages)} stages of Swins')
+    for stack in (*plain, *stages):
+        if hasattr(stack, 'pos_encodings') or any(
+                hasattr(module, 'rel_pos_encoding') for module in stack.modules()):
+            raise ValueError(f'model={name} has encodings of mmposenc already; add all of them in '
+                             f'one call, as lists')
+    for stack in plain:
+        drops = getattr(stack, 'patch_drop', None)
+        if drops is not None and not isinstance(drops, nn.Identity):
+            raise ValueError(f'model={name} has patch_drop_rate > 0: tokens that are left lie on '
+                             f'no grid; make it with patch_drop_rate=0')
+
+
+def _check_drops(model: nn.Module, plain: Sequence[Any], stages: Sequence[Any],
+                 drop_pos_embed: bool, drop_rel_pos: bool) -> None:
+    name = type(model).__name__
+    if drop_pos_embed and (not plain or plain[0].pos_embed is None):
+        raise ValueError(f'drop_pos_embed=True, but {name} has no pos_embed')
+    if drop_pos_embed and type(plain[0])._pos_embed not in (VisionTransformer._pos_embed,
+                                                            Eva._pos_embed):
+        raise ValueError(f'drop_pos_embed=True, but {type(plain[0]).__name__} adds its pos_embed '
+                         f'in a way of its own, which cannot do without')
+    if drop_rel_pos and not stages and getattr(plain[0], 'rope', None) is None:
+        raise ValueError(f'drop_rel_pos=True, but {name} has nothing in its attention')
+
+
+def _attentions(model: nn.Module, stacks: Sequence[Any]) -> list[Any]:
+    found = [getattr(block, 'attn', None) for stack in stacks for block in stack.blocks]
+    wrong = sorted({type(attn).__name__ for attn in found if type(attn) not in ENCODED})
+    if wrong:
+        raise ValueError(f'model={type(model).__name__} has blocks with attention '
+                         f'{", ".join(wrong)}; {", ".join(each.__name__ for each in ENCODED)} are '
+                         f'supported')
+    return found
+
+
+def _place(cfg: EncodingConfigs, positions: Positions, stacks: Sequence[Any], in_stages: bool
+           ) -> list[PlacedEncodings]:
+    """The encodings of each stack of blocks."""
+    ready = [each for each in (cfg if isinstance(cfg, (list, tuple)) else [cfg])
+             if isinstance(each, nn.Module)]
+    if ready and len(stacks) > 1:
+        raise ValueError(f'pos_encoding holds a module, {type(ready[0]).__name__}, but the model '
+                         f'has {len(stacks)} stages; give a config dict')
+    found = []
+    for stack in stacks:
+        sizes: dict[str, Any] = dict(
+            embed_dims=stack.blocks[0].dim, grid_shape=tuple(stack.output_resolution),
+            followed=stack is not stacks[-1]) if in_stages else dict(
+            embed_dims=stack.embed_dim, grid_shape=tuple(stack.patch_embed.grid_size),
+            num_prefix_embeds=stack.num_prefix_tokens)
+        placed = PlacedEncodings(cfg, positions, len(stack.blocks), **sizes)
+        placed.refuse(query_key="timm's blocks take queries, keys and values from the same tokens",
+                      other_grid="timm's models keep it")
+        found.append(placed.to(next(stack.blocks.parameters())))
+    return found
+
+
+def _encode_attention(model: nn.Module, stacks: Sequence[Any],
+                      cfg: RelativeEncoding | dict[str, Any], sharing: str) -> None:
+    """A relative encoding in every attention, or in none if one can't be made."""
+    attentions = [block.attn for stack in stacks for block in stack.blocks]
+    built = []
+    for stack in stacks:
+        prefix = getattr(stack, 'num_prefix_tokens', 0)
+        for block in stack.blocks:
+            attn, window = block.attn, getattr(block.attn, 'window_size', None)
+            sizes: dict[str, Any] = dict(grid_shape=tuple(stack.patch_embed.grid_size))\
+                if window is None else dict(grid_shape=window, window_size=window)
+            dims = attn.proj.in_features // attn.num_heads
+            encoding = build_relative_encoding(cfg, dims, attn.num_heads, prefix, **sizes)
+            built.append(encoding.to(attn.proj.weight))
+    for attn, encoding in zip(attentions, built, strict=True):
+        attn.rel_pos_encoding = encoding
+    try:
+        share_encodings(sharing, model, [stack.blocks for stack in stacks])
+    except ValueError:
+        for attn in attentions:
+            del attn.rel_pos_encoding
+        raise
+
+
+def _note_grids(model: Any, note: GridNote) -> None:
+    model.patch_embed.register_forward_pre_hook(partial(_note_grid, note))
+    for block in model.blocks:
+        block.register_forward_pre_hook(partial(_recall_grid, note))
+
+
+def _note_grid(note: GridNote, patch_embed: Any, args: tuple[Any, ...]) -> None:
+    note.grid = tuple(patch_embed.dynamic_feat_size(tuple(args[0].shape[-2:])))
+
+
+def _recall_grid(note: GridNote, block: nn.Module, args: tuple[Any, ...]) -> None:
+    """A block that is computed again in the backward pass gets the tensor it had, but other images
+    may have been noted since: the tensor keeps its grid."""
+    note.grid = getattr(args[0], _GRID, note.grid)
+    setattr(args[0], _GRID, note.grid)
+
+
+def _install(stack: Any, placed: PlacedEncodings, note: GridNote) -> None:
+    """Encodings run behind the blocks' calls, so that whatever calls the blocks meets them."""
+    stack.pos_encodings = placed
+    plain = hasattr(stack, 'patch_embed')
+    encode: Callable[..., Tensor] = partial(_encode_tokens, placed, note,
+                                            stack.num_prefix_tokens) if plain else partial(
+                                                _encode_map, placed)
+    for index, block in enumerate(stack.blocks):
+        if placed.encodings(index):
+            block.register_forward_hook(partial(_after, encode, index))
+    if placed.encodings(-1):
+        first = getattr(stack, 'norm_pre', stack.blocks[0])
+        first.register_forward_pre_hook(partial(_before, encode))
+
+
+def _after(encode: Callable[..., Tensor], index: int, block: nn.Module, args: tuple[Any, ...],
+           out: Tensor) -> Tensor:
+    return encode(out, index)
+
+
+def _before(encode: Callable[..., Tensor], block: nn.Module, args: tuple[Any, ...]
+            ) -> tuple[Any, ...]:
+    return (encode(args[0], -1), *args[1:])
+
+
+def _encode_tokens(placed: PlacedEncodings, note: GridNote, num_prefix_tokens: int, x: Tensor,
+                   position: int) -> Tensor:
+    assert note.grid is not None
+    return placed(x, note.grid, position,  # type: ignore[no-any-return]
+                  num_prefix_tokens=num_prefix_tokens)[0]
+
+
+def _encode_map(placed: PlacedEncodings, x: Tensor, position: int) -> Tensor:
+    """Of Swin's maps (B, H, W, C)."""
+    out: Tensor = placed(x.flatten(1, 2), tuple(x.shape[1:3]), position)[0]
+    return out.view(x.shape)
+
+
+def _no_weight_decay(model: nn.Module, own: Callable[[], Any]) -> set[str]:
+    """timm's names, and the tables of relative encodings."""
+    return {*own(), *position_tables(model)}

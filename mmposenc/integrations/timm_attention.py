@@ -1,0 +1,175 @@
+"""timm's attentions with a relative encoding: the same parameters, computed by :func:`attend`."""
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from timm.layers import Attention, AttentionRope, apply_rot_embed_cat
+from timm.models.eva import EvaAttention
+from timm.models.swin_transformer import WindowAttention
+from timm.models.swin_transformer_v2 import WindowAttention as WindowAttentionV2
+from torch import Tensor
+
+from ..attention.core import attend
+from ..encodings.base import RelativeEncoding
+
+#: What SwinV2's logit scale is at most, a logarithm.
+_MAX_LOG_SCALE = math.log(100.0)
+
+
+@dataclass
+class GridNote:
+    """The grid of the images a model sees: timm hands its blocks tokens and nothing else."""
+
+    grid: tuple[int, int] | None = None
+
+
+class Encoded:
+    """What timm's attentions with an encoding have in common."""
+
+    rel_pos_encoding: RelativeEncoding | None
+
+    def _attend(self: Any, q: Tensor, k: Tensor, v: Tensor, grid: tuple[int, int],
+                attn_mask: Tensor | None) -> Tensor:
+        out, _ = attend(q, k, v, self.rel_pos_encoding, grid, attn_mask=attn_mask,
+                        dropout_p=self.attn_drop.p if self.training else 0.0)
+        return out.transpose(1, 2).flatten(2)
+
+
+class GridAttention(Encoded):
+    """Attention of timm's ViT and Eva to the whole grid; ``fused_attn`` is not read.
+
+    Differs from timm's in that ``is_causal`` and ``attn_mask`` may be given together.
+    """
+
+    note: GridNote
+
+    def forward(self: Any, x: Tensor, rope: Tensor | None = None, attn_mask: Tensor | None = None,
+                is_causal: bool = False) -> Tensor:
+        """(B, L, C) -> (B, L, C); arguments are timm's."""
+        if self.note.grid is None:
+            raise ValueError('the grid of the tokens is not known yet: call the whole model, which '
+                             'sees the images, not its blocks')
+        q, k, v = _project(self, x)
+        q, k = self.q_norm(q), self.k_norm(k)
+        if rope is not None:
+            q, k = (_rotated(self, each, rope).to(v.dtype) for each in (q, k))
+        groups = q.shape[1] // k.shape[1]
+        if groups > 1:
+            k, v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
+        out = self._attend(q, k, v, self.note.grid,
+                           _causal(attn_mask, x) if is_causal else attn_mask)
+        out = self.norm(out)
+        if getattr(self, 'gate', None) is not None:
+            out = out * self.gate(x).sigmoid()
+        return self.proj_drop(self.proj(out))  # type: ignore[no-any-return]
+
+
+class EncodedWindows(Encoded):
+    """Attention of timm's Swins in windows, whose grid is the window."""
+
+    def forward(self: Any, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """(B * windows, Wh * Ww, C) -> the same; ``mask`` (windows, L, L) is timm's."""
+        q, k, v = _project(self, x)
+        q, k = self._compared(q, k)
+        bias = self._own_bias()
+        if mask is not None:
+            bias = mask[:, None] if bias is None else bias + mask[:, None]
+            bias = bias.repeat(len(x) // len(mask), 1, 1, 1)
+        out = self._attend(q, k, v, self.window_size, bias)
+        return self.proj_drop(self.proj(out))  # type: ignore[no-any-return]
+
+    def _compared(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        """Queries and keys as they enter the product."""
+        return q, k
+
+
+class _Attention(GridAttention, Attention):  # type: ignore[misc]
+    pass
+
+
+class _AttentionRope(GridAttention, AttentionRope):  # type: ignore[misc]
+    pass
+
+
+class _EvaAttention(GridAttention, EvaAttention):  # type: ignore[misc]
+    pass
+
+
+class _WindowAttention(EncodedWindows, WindowAttention):  # type: ignore[misc]
+    #: What :func:`drop_own_bias` takes away.
+    own_bias = ('relative_position_bias_table',)
+
+    def _own_bias(self) -> Tensor | None:
+        if self.relative_position_bias_table is None:
+            return None
+        return self._get_rel_pos_bias()  # type: ignore[no-any-return]
+
+    def set_window_size(self, window_size: tuple[int, int]) -> None:
+        """As timm's, which resizes a table that may be gone."""
+        if self.relative_position_bias_table is not None:
+            super().set_window_size(window_size)
+        else:
+            self.window_size = tuple(window_size)
+            self.window_area = window_size[0] * window_size[1]
+
+
+class _WindowAttentionV2(EncodedWindows, WindowAttentionV2):  # type: ignore[misc]
+    own_bias = ('cpb_mlp',)
+
+    def _compared(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        # attend divides by the root, which cosines are not divided by.
+        scale = self.logit_scale.clamp(max=_MAX_LOG_SCALE).exp() * q.shape[-1] ** 0.5
+        return F.normalize(q, dim=-1) * scale, F.normalize(k, dim=-1)
+
+    def _own_bias(self) -> Tensor | None:
+        if self.cpb_mlp is None:
+            return None
+        table = self.cpb_mlp(self.relative_coords_table).flatten(0, 2).t()
+        return 16 * table[:, self.relative_position_index].sigmoid()[None]
+
+
+#: The class with an encoding, of each of timm's that can have one.
+ENCODED: dict[type, type] = {
+    Attention: _Attention, AttentionRope: _AttentionRope, EvaAttention: _EvaAttention,
+    WindowAttention: _WindowAttention, WindowAttentionV2: _WindowAttentionV2}
+
+
+def drop_own_bias(attention: Any) -> None:
+    """Take from an attention in windows the bias that timm gives it."""
+    for name in attention.own_bias:
+        setattr(attention, name, None)
+
+
+def _project(attn: Any, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys and values (B, heads, L, head_dims); keys and values may have fewer heads."""
+    if attn.qkv is None:
+        head_dims = attn.q_proj.out_features // attn.num_heads
+        q, k, v = (layer(x).unflatten(2, (-1, head_dims)).transpose(1, 2)
+                   for layer in (attn.q_proj, attn.k_proj, attn.v_proj))
+        return q, k, v
+    if getattr(attn, 'q_bias', None) is None:
+        joint = attn.qkv(x)
+    else:
+        joint = attn.qkv(x) + torch.cat((attn.q_bias, attn.k_bias, attn.v_bias))
+    q, k, v = joint.unflatten(2, (3, attn.num_heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
+    return q, k, v
+
+
+def _rotated(attn: Any, x: Tensor, rope: Tensor) -> Tensor:
+    """The model's own rotary positions; prefix tokens are not turned."""
+    prefix, cells = x.split((attn.num_prefix_tokens, x.shape[2] - attn.num_prefix_tokens), 2)
+    half = getattr(attn, 'rotate_half', False)
+    return torch.cat((prefix, apply_rot_embed_cat(cells, rope, half=half)), 2)
+
+
+def _causal(attn_mask: Tensor | None, x: Tensor) -> Tensor:
+    earlier = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).tril()
+    if attn_mask is None:
+        return earlier
+    if attn_mask.dtype == torch.bool:
+        return attn_mask & earlier
+    return attn_mask.masked_fill(~earlier, -math.inf)

@@ -1,0 +1,311 @@
+"""Encodings in timm's models: their own numbers, this project's, every size, training, saving."""
+import copy
+import pickle
+
+# Before timm: it provides torchvision's operators where they are not compiled.
+import mmposenc  # noqa: F401
+
+# isort: split
+import pytest
+import timm
+import torch
+
+from mmposenc.backbones import Swin, ViT, load_pretrained
+from mmposenc.encodings import PEG, RelativePositionBias, position_tables
+from mmposenc.integrations.timm import add_encoding
+
+VIT = dict(embed_dim=32, depth=3, num_heads=2, img_size=32, patch_size=8, num_classes=5)
+SWIN = dict(embed_dim=16, depths=(2, 2), num_heads=(2, 4), window_size=4, img_size=32,
+            num_classes=5)
+MODELS = {
+    'vit_tiny_patch16_224': VIT,
+    'vit_so150m_patch16_reg4_gap_256': {**VIT, 'qk_norm': True, 'attn_drop_rate': 0.1},
+    'vit_base_patch16_clip_224': VIT,
+    'eva02_tiny_patch14_224': VIT,
+    'eva_giant_patch14_224': {**VIT, 'qkv_fused': False, 'attn_type': 'rope', 'num_kv_heads': 1},
+    'vit_small_patch16_dinov3': VIT,
+    'vit_small_patch16_rope_mixed_224': VIT,
+    'swin_tiny_patch4_window7_224': SWIN,
+    'swinv2_tiny_window8_256': SWIN,
+}
+PEG_AT_ZERO = dict(type='mmposenc.PEG', zero_init=True)
+IRPE = dict(type='mmposenc.IRPE', rpe_on='qkv')
+
+
+def build(name, **options):
+    """A model with weights that leave no part without effect."""
+    torch.manual_seed(0)
+    model = timm.create_model(name, **{**MODELS[name], **options}).eval()
+    for parameter in model.parameters():
+        if parameter.dim() > 1:
+            torch.nn.init.normal_(parameter, std=0.1)
+        else:
+            torch.nn.init.normal_(parameter, mean=parameter.mean().item(), std=0.1)
+    return model
+
+
+def images(height=32, width=32):
+    return torch.randn(2, 3, height, width, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize('name', MODELS)
+def test_an_encoding_at_zero_changes_nothing_and_all_of_it_trains(name):
+    model = build(name)
+    x, before = images(), None
+    with torch.no_grad():
+        before = model(x)
+        assert before.std() > 0.1
+    assert add_encoding(model, PEG_AT_ZERO, IRPE) is model
+    with torch.no_grad():
+        torch.testing.assert_close(model(x), before, atol=1e-6, rtol=1e-6)
+    for parameter in position_tables(model).values():
+        torch.nn.init.normal_(parameter)
+    with torch.no_grad():
+        assert (model(x) - before).abs().max() > 1e-2
+    model.train()(x).square().sum().backward()
+    assert [key for key, p in model.named_parameters() if p.grad is None or not p.grad.any()] == []
+
+
+def filled(model):
+    """Encodings that are not zero, the same for every model of these encodings."""
+    generator = torch.Generator().manual_seed(3)
+    for key, parameter in sorted(model.named_parameters()):
+        if 'pos_encoding' in key:
+            parameter.data.normal_(0, 0.3, generator=generator)
+    return model
+
+
+@pytest.mark.parametrize('size', [(32, 32), (40, 24)])
+def test_a_vit_equals_this_projects_with_the_same_weights(size):
+    """Both kinds of encodings, prefix tokens, a grid of another size."""
+    options = dict(pos_encoding=[dict(type='mmposenc.PEG', num_layers=2),
+                                 dict(type='mmposenc.ContextPool')],
+                   positions=(-1, 0, 2), rel_pos_encoding=IRPE)
+    model = build('vit_tiny_patch16_224', dynamic_img_size=True)
+    weights = copy.deepcopy(model.state_dict())
+    model = filled(add_encoding(model, **options, drop_pos_embed=True))
+    ours = ViT(img_size=32, patch_size=8, embed_dims=32, num_layers=3, num_heads=2, **options)
+    load_pretrained(ours, weights, strict=False)
+    ours = filled(ours.eval())
+    with torch.no_grad():
+        torch.testing.assert_close(model.forward_head(model.forward_features(images(*size)), True),
+                                   ours(images(*size))[0], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize('version', [1, 2])
+def test_a_swin_equals_this_projects_with_the_same_weights(version):
+    """Shifted windows, with the model's own bias beside the encoding. (Windows that are filled up
+    differ: timm shifts before it fills, the releases and this project after.)"""
+    name = 'swin_tiny_patch4_window7_224' if version == 1 else 'swinv2_tiny_window8_256'
+    options = dict(pos_encoding=dict(type='mmposenc.PEG'), rel_pos_encoding=IRPE)
+    model = build(name, strict_img_size=False, always_partition=True)
+    weights = copy.deepcopy(model.state_dict())
+    model = filled(add_encoding(model, **options))
+    own = {} if version == 1 else dict(window_bias='log_cpb', cosine=True, qkv_bias='qv',
+                                       post_norm=True)
+    ours = Swin(img_size=32, patch_size=4, embed_dims=16, num_layers=(2, 2), num_heads=(2, 4),
+                window_size=4, pool='gap', pad_small_map=True, **own, **options)
+    load_pretrained(ours, weights, strict=False)
+    for encoding, key in zip(_irpes(ours), _irpes(model), strict=True):
+        encoding.load_state_dict(key.state_dict())
+    for mine, theirs in zip(ours.stages, model.layers, strict=True):
+        mine.pos_encodings.load_state_dict(theirs.pos_encodings.state_dict())
+    x = images(64, 96)
+    with torch.no_grad():
+        torch.testing.assert_close(model.forward_head(model.forward_features(x), True),
+                                   ours.eval()(x)[0], atol=1e-5, rtol=1e-5)
+
+
+def _irpes(model):
+    return [module for module in model.modules() if type(module).__name__ == 'IRPE']
+
+
+@pytest.mark.parametrize('name', ['eva02_tiny_patch14_224', 'vit_small_patch16_rope_mixed_224',
+                                  'swin_tiny_patch4_window7_224', 'swinv2_tiny_window8_256'])
+def test_what_the_model_has_in_its_attention_can_be_dropped(name):
+    """Without positions a ViT does not see where its patches lie; a window neither."""
+    model = add_encoding(build(name, **({} if 'swin' in name else {'use_abs_pos_emb': False})),
+                         drop_rel_pos=True)
+    patch = 4 if 'swin' in name else 8
+    x, window = images(), 16 if 'swin' in name else 32
+    cells = x[..., :window, :window].unfold(2, patch, patch).unfold(3, patch, patch)
+    order = torch.randperm(16, generator=torch.Generator().manual_seed(2))
+    turned = cells.flatten(2, 3)[:, :, order].view(cells.shape)
+    other = x.clone()
+    other[..., :window, :window] = turned.permute(0, 1, 2, 4, 3, 5).reshape(2, 3, window, window)
+    with torch.no_grad():
+        if 'swin' in name:  # the first block, whose windows are not shifted
+            first = torch.nn.Sequential(model.patch_embed, model.layers[0].blocks[0])
+            first, second = (first(each)[:, :4, :4].flatten(1, 2) for each in (x, other))
+            torch.testing.assert_close(first[:, order], second)
+        else:
+            torch.testing.assert_close(model(x), model(other), atol=1e-5, rtol=1e-5)
+    model.train()(x).sum().backward()
+    assert [key for key, p in model.named_parameters() if p.grad is None] == []
+    if 'swin' in name:
+        model.set_input_size((24, 24), window_size=3)
+        assert model(images(24, 24)).isfinite().all()
+
+
+def test_in_place_of_the_models_own_table():
+    model = add_encoding(build('vit_tiny_patch16_224', dynamic_img_size=True),
+                         dict(type='mmposenc.PEG'), drop_pos_embed=True)
+    assert 'pos_embed' not in model.state_dict()
+    for size in ((32, 32), (64, 24)):
+        assert model(images(*size)).isfinite().all()
+
+
+def test_any_size_gives_what_a_naive_bias_gives():
+    """A bias of timm's own attention mask, one loop over pairs, on a grid of another shape."""
+    model = build('vit_tiny_patch16_224', dynamic_img_size=True, class_token=False,
+                  global_pool='avg')
+    plain = copy.deepcopy(model)
+    add_encoding(model, rel_pos_encoding=dict(type='mmposenc.RelativePositionBias',
+                                              window_size=(5, 5)), rel_pos_sharing='all')
+    table = model.rel_pos_encoding.relative_position_bias_table
+    torch.nn.init.normal_(table)
+    bias = torch.zeros(2, 15, 15)
+    for i in range(15):
+        for j in range(15):
+            row, col = i // 3 - j // 3 + 4, i % 3 - j % 3 + 4
+            bias[:, i, j] = table[row * 9 + col].detach()
+    x = images(40, 24)
+    with torch.no_grad():
+        expected = plain.forward_head(plain.forward_features(x, attn_mask=bias))
+        torch.testing.assert_close(model(x), expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize('name', ['vit_tiny_patch16_224', 'swin_tiny_patch4_window7_224'])
+def test_intermediates_and_features_only_see_the_encodings(name):
+    model = filled(add_encoding(build(name), dict(type='mmposenc.PEG'), IRPE))
+    found = []
+    block = model.blocks[0] if name.startswith('vit') else model.layers[0]
+    block.register_forward_hook(lambda module, args, out: found.append(out))
+    x = images()
+    with torch.no_grad():
+        final, maps = model.forward_intermediates(x)
+        torch.testing.assert_close(final, model.forward_features(x))
+        cells = found[0][:, 1:] if name.startswith('vit') else found[0].flatten(1, 2)
+        torch.testing.assert_close(maps[0].flatten(2).transpose(1, 2), cells)
+        features = add_encoding(
+            timm.create_model(name, features_only=True, out_indices=(0, 1), **{
+                key: value for key, value in MODELS[name].items() if key != 'num_classes'}),
+            dict(type='mmposenc.PEG'), IRPE).eval()
+        state = {key.removeprefix('model.'): key for key in features.state_dict()}
+        own = {key.replace('layers.', 'layers_') if 'layers_0.blocks.0.norm1.weight' in state
+               else key: value for key, value in model.state_dict().items()}
+        features.load_state_dict({state[key]: own[key] for key in state})
+        for mine, theirs in zip(features(x), maps, strict=False):
+            theirs = theirs if mine.shape == theirs.shape else theirs.permute(0, 2, 3, 1)
+            torch.testing.assert_close(mine, theirs)
+
+
+@pytest.mark.parametrize('name', ['vit_tiny_patch16_224', 'eva02_tiny_patch14_224',
+                                  'swin_tiny_patch4_window7_224'])
+def test_saving_copying_and_pickling(name):
+    options = dict(pos_encoding=dict(type='mmposenc.PEG'), rel_pos_encoding=IRPE)
+    names = set(build(name).state_dict())
+    model = filled(add_encoding(build(name), **options))
+    assert names < set(model.state_dict())
+    assert all('pos_encoding' in key for key in set(model.state_dict()) - names)
+    again = add_encoding(build(name), **options)
+    again.load_state_dict(model.state_dict())
+    x = images()
+    with torch.no_grad():
+        expected = model(x)
+        copied, pickled = copy.deepcopy(model), pickle.loads(pickle.dumps(model))
+        for parameter in model.parameters():  # a copy does not lean on what it was copied from
+            parameter.zero_()
+        for other in (again, copied, pickled):
+            torch.testing.assert_close(other(x), expected)
+
+
+def test_recomputed_blocks_know_the_grid_of_their_own_images():
+    """Two batches of other shapes with equally many tokens, before the backward pass of either."""
+    model = filled(add_encoding(build('vit_tiny_patch16_224', dynamic_img_size=True),
+                                dict(type='mmposenc.PEG'), IRPE)).train()
+    wanted, found = [], []
+    for results, recompute in ((wanted, False), (found, True)):
+        model.set_grad_checkpointing(recompute)
+        model.zero_grad()
+        sum(model(images(*size)).square().sum() for size in ((16, 48), (48, 16))).backward()
+        results += [p.grad.clone() for p in model.parameters()]
+    for grad, expected in zip(found, wanted, strict=True):
+        torch.testing.assert_close(grad, expected)
+
+
+def test_compiled_without_an_error():
+    model = filled(add_encoding(build('vit_tiny_patch16_224'), dict(type='mmposenc.PEG'), IRPE))
+    with torch.no_grad():
+        torch.testing.assert_close(torch.compile(model, backend='eager')(images()),
+                                   model(images()), atol=1e-5, rtol=1e-5)
+
+
+def test_causal_and_masked_attention():
+    model = build('vit_tiny_patch16_224')
+    mask = torch.rand(17, 17, generator=torch.Generator().manual_seed(4)) < 0.5
+    mask |= torch.eye(17, dtype=torch.bool)
+    x = images()
+    with torch.no_grad():
+        wanted = [model.forward_features(x, is_causal=True), model.forward_features(x, mask)]
+        add_encoding(model, rel_pos_encoding=IRPE)
+        found = [model.forward_features(x, is_causal=True), model.forward_features(x, mask)]
+        both = model.forward_features(x, mask, is_causal=True)
+        torch.testing.assert_close(both, model.forward_features(x, mask & mask.new_ones(
+            17, 17).tril()))
+    torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
+
+
+def test_tables_take_no_weight_decay():
+    model = add_encoding(build('vit_tiny_patch16_224'), dict(type='mmposenc.PEG'), IRPE)
+    assert {'pos_embed', 'cls_token', *position_tables(model)} <= model.no_weight_decay()
+    assert len(position_tables(model)) == 9
+
+
+BAD = {
+    'nothing to add': dict(),
+    'positions=(0,) without a pos_encoding': dict(positions=(0,), rel_pos_encoding=IRPE),
+    "apply_to='qk'": dict(pos_encoding=dict(type='mmposenc.PEG', apply_to='qk')),
+    'changes the grid': dict(pos_encoding=dict(type='mmposenc.PEG', padding='none')),
+    'positions=(7,)': dict(pos_encoding=dict(type='mmposenc.PEG'), positions=(7,)),
+    'unknown encoding type': dict(pos_encoding=dict(type='mmposenc.PEGG')),
+    "rel_pos_sharing='layer'": dict(rel_pos_encoding=RelativePositionBias(
+        2, window_size=(4, 4), num_prefix_tokens=1)),
+    "rel_pos_sharing='some'": dict(rel_pos_encoding=IRPE, rel_pos_sharing='some'),
+    'num_heads=3': dict(rel_pos_encoding=RelativePositionBias(
+        3, window_size=(4, 4), num_prefix_tokens=1)),
+    'nothing in its attention': dict(drop_rel_pos=True),
+}
+
+
+@pytest.mark.parametrize('message', BAD)
+def test_what_does_not_fit_is_named_and_the_model_stays_as_it_was(message):
+    model = build('vit_tiny_patch16_224')
+    kinds = [type(module) for module in model.modules()]
+    with pytest.raises(ValueError) as error:
+        add_encoding(model, **BAD[message])
+    assert message in str(error.value)
+    assert [type(module) for module in model.modules()] == kinds
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+
+
+def test_models_that_cannot_have_one():
+    with pytest.raises(ValueError, match='model=Linear must be or hold one VisionTransformer'):
+        add_encoding(torch.nn.Linear(2, 2), PEG_AT_ZERO)
+    model = add_encoding(build('vit_tiny_patch16_224'), PEG(32))
+    with pytest.raises(ValueError, match='already'):
+        add_encoding(model, rel_pos_encoding=IRPE)
+    with pytest.raises(ValueError, match='patch_drop_rate'):
+        add_encoding(build('vit_tiny_patch16_224', patch_drop_rate=0.5), PEG_AT_ZERO)
+    with pytest.raises(ValueError, match='no pos_embed'):
+        add_encoding(build('swin_tiny_patch4_window7_224'), drop_pos_embed=True)
+    parallel = timm.create_model('vit_tiny_patch16_224', block_fn=(
+        timm.models.vision_transformer.ParallelScalingBlock), **VIT)
+    with pytest.raises(ValueError, match='NoneType.*Attention, AttentionRope.*supported'):
+        add_encoding(parallel, rel_pos_encoding=IRPE)
+    assert add_encoding(parallel, dict(type='mmposenc.PEG'))(images()).shape == (2, 5)
+    with pytest.raises(ValueError, match='holds a module, PEG, but the model has 2 stages'):
+        add_encoding(build('swin_tiny_patch4_window7_224'), [PEG(16)])
+    model = add_encoding(build('vit_tiny_patch16_224'), rel_pos_encoding=IRPE)
+    with pytest.raises(ValueError, match='call the whole model'):
+        model.blocks[0](torch.zeros(1, 17, 32))

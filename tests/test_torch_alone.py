@@ -1,0 +1,138 @@
+"""Backbones and DETR's encoder with torch alone: the same numbers as beside OpenMMLab."""
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parents[1]
+ABSENT = ('mmengine', 'mmcv', 'mmdet', 'mmseg', 'mmpretrain', 'torchvision')
+BLOCK = f"""
+import sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.split('.')[0] in {ABSENT}:
+            raise ModuleNotFoundError(f'No module named {{name!r}}', name=name)
+for name in {ABSENT}:
+    sys.modules[name] = None
+sys.meta_path.insert(0, Absent())
+sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / 'tests')!r}]
+"""
+
+
+def run_alone(code):
+    """Runs code in a process where torch is all that mmposenc finds."""
+    result = subprocess.run([sys.executable, '-c', BLOCK + code], text=True, capture_output=True,
+                            timeout=300)
+    assert result.returncode == 0, result.stderr + result.stdout
+    return result.stdout
+
+
+@pytest.mark.skipif(find_spec('mmengine') is None, reason='needs OpenMMLab to compare with')
+def test_all_numbers_are_those_beside_openmmlab(tmp_path):
+    import torch_alone
+    run_alone(f"""
+import torch, torch_alone
+torch.save({{name: torch_alone.results(name) for name in torch_alone.MODELS}},
+           {str(tmp_path / 'found.pt')!r})
+loaded = [name for name in sys.modules if name.split('.')[0] in {ABSENT} and sys.modules[name]]
+assert not loaded, loaded
+""")
+    found = torch.load(tmp_path / 'found.pt')
+    assert set(found) == set(torch_alone.MODELS)
+    for name, alone in found.items():
+        beside = torch_alone.results(name)
+        assert list(alone) == list(beside)  # names of weights, and their order
+        for key, value in beside.items():
+            torch.testing.assert_close(alone[key], value, msg=lambda text, k=key: f'{k}: {text}')
+
+
+def test_weights_load_and_what_mmengine_alone_does_is_refused():
+    run_alone("""
+import logging, os, tempfile
+import torch
+from mmposenc.backbones import ViT, load_pretrained
+from mmposenc.detr import DetrEncoder
+sizes = dict(img_size=32, patch_size=8, embed_dims=16, num_layers=2, num_heads=2)
+table = dict(type='mmposenc.LearnedPositionEmbedding')
+lines = []
+handler = logging.Handler()
+handler.emit = lambda record: lines.append(record.getMessage())
+logging.getLogger('mmposenc').addHandler(handler)
+logging.getLogger('mmposenc').setLevel('INFO')
+def refused(what, *parts):
+    try:
+        what()
+    except Exception as error:
+        for part in parts:
+            assert part in str(error), (part, error)
+        return
+    raise AssertionError('not refused')
+with tempfile.TemporaryDirectory() as folder:
+    file = os.path.join(folder, 'weights.pth')
+    first = ViT(**sizes, pos_encoding=table)
+    torch.save(first.state_dict(), file)
+    second = ViT(**sizes, pos_encoding=table,
+                 init_cfg=dict(type='Pretrained', checkpoint=file))
+    second.init_weights()
+    third = ViT(**{**sizes, 'img_size': 48}, pos_encoding=table)
+    load_pretrained(third, file)
+    for name, value in first.state_dict().items():
+        assert torch.equal(second.state_dict()[name], value), name
+        if 'pos_embed' not in name:
+            assert torch.equal(third.state_dict()[name], value), name
+    assert any('resized to 6 x 6' in line for line in lines), lines
+    other = ViT(**{**sizes, 'embed_dims': 32})
+    refused(lambda: load_pretrained(other, file), file, 'does not fit ViT')
+refused(lambda: load_pretrained(first, 'https://some.where/file.pth'), 'https://some.where',
+        'only files')
+refused(lambda: ViT(**sizes, init_cfg=dict(type='Xavier', layer='Linear')),
+        "init_cfg={'type': 'Xavier'", "dict(type='Pretrained'")
+layer = dict(self_attn_cfg=dict(embed_dims=16, num_heads=2), ffn_cfg=dict(embed_dims=16))
+encoder = DetrEncoder(1, layer, init_cfg=dict(type='Pretrained', checkpoint='file.pth'))
+refused(encoder.init_weights, 'load_state_dict')
+refused(lambda: DetrEncoder(1, dict(layer, norm_cfg=dict(type='GN', num_groups=2))),
+        "norm_cfg={'type': 'GN'", "dict(type='LN')")
+act = dict(layer, ffn_cfg=dict(embed_dims=16, act_cfg=dict(type='HSwish')))
+refused(lambda: DetrEncoder(1, act), "act_cfg={'type': 'HSwish'")
+drop = dict(layer, ffn_cfg=dict(embed_dims=16, dropout_layer=dict(type='DropBlock')))
+refused(lambda: DetrEncoder(1, drop), "dropout_layer={'type': 'DropBlock'")
+from mmposenc import backbones, detr
+refused(lambda: backbones.CPResNet, 'mmposenc.backbones.resnet needs mmengine and mmcv')
+refused(lambda: detr.DETR, 'mmposenc.detr.detectors needs mmengine and mmcv')
+""")
+
+
+@pytest.mark.skipif(find_spec('mmcv') is None, reason='needs mmcv to compare with')
+@pytest.mark.parametrize('options', [
+    dict(act_cfg=dict(type='GELU'), num_fcs=3, layer_scale_init_value=0.5),
+    dict(add_identity=False), dict(dropout_layer=dict(type='DropPath', drop_prob=0.5)),
+    dict(act_cfg=dict(type='HSwish'))])
+def test_the_feed_forward_network_equals_mmcvs(options):
+    from mmcv.cnn.bricks.transformer import FFN as MMCVFFN
+
+    from mmposenc.detr.attention import FFN
+    ours, theirs = FFN(8, 12, **options), MMCVFFN(8, 12, **options)
+    ours.load_state_dict(theirs.state_dict())
+    assert list(ours.state_dict()) == list(theirs.state_dict())
+    x, identity = torch.randn(2, 5, 8), torch.randn(2, 5, 8)
+    for args in ((x,), (x, identity)):
+        torch.testing.assert_close(ours.eval()(*args), theirs.eval()(*args))
+    if 'dropout_layer' in options:  # draws differ: an image has its branch twice, or not at all
+        branch = theirs(x) - x
+        for image, alone, twice in zip(ours.train()(x), x, x + 2 * branch, strict=True):
+            assert torch.allclose(image, alone) or torch.allclose(image, twice, atol=1e-6)
+
+
+@pytest.mark.skipif(find_spec('mmcv') is None, reason='needs mmcv to compare with')
+def test_norms_are_mmcvs():
+    from mmcv.cnn import build_norm_layer
+
+    from mmposenc.detr.parts import build_norm
+    for cfg in (dict(type='LN'), dict(type='LN', eps=1e-3, requires_grad=False),
+                dict(type='GN', num_groups=2)):
+        ours, theirs = build_norm(cfg, 8), build_norm_layer(cfg, 8)[1]
+        assert type(ours) is type(theirs) and ours.eps == theirs.eps
+        assert ours.weight.requires_grad == theirs.weight.requires_grad
