@@ -12,7 +12,15 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from running import ROOT
 
-from mmposenc import attention, backbones, checkpoint, encodings, functional, visualization
+from mmposenc import (
+    attention,
+    backbones,
+    checkpoint,
+    detr,
+    encodings,
+    functional,
+    visualization,
+)
 from mmposenc.names import CLASSES
 
 pytest.importorskip('myst_nb')
@@ -85,7 +93,7 @@ def test_every_public_name_is_in_the_api(site, pages):
               for name, module in table.items()}
     assert wanted <= found
     names = {name.rpartition('.')[2] for name in found}
-    for room in (attention, checkpoint, encodings, functional, visualization, backbones):
+    for room in (attention, checkpoint, encodings, functional, visualization, backbones, detr):
         public = {name for name in room.__all__ if callable(getattr(room, name))}
         assert public <= names, room
 
