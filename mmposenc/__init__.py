@@ -1,8 +1,8 @@
 """Any position encoding, in any backbone or DETR encoder, by one line of config.
 
 Importing this package imports neither torch nor OpenMMLab: it only arranges that mmcv and
-torchvision import when they come without their compiled operators (see :mod:`mmposenc.compat`),
-so import it before ``mmdet.models``, ``mmseg.models`` or ``mmcv.ops``.
+torchvision import when they come without their compiled operators (see :mod:`mmposenc.compat`).
+Installed, it is imported before them by itself (:mod:`mmposenc.compat.startup`).
 """
 from . import compat
 

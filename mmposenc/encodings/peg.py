@@ -126,7 +126,7 @@ class PEG(TokenEncoding):
             x: (B, P + H*W, C), P prefix tokens first.
             hw_shape: (H, W) in tokens; ``dims`` numbers.
             num_prefix_tokens: P; returned unchanged.
-            padding_mask: (B, *hw_shape) bool, True = padding.
+            padding_mask: ``(B, *hw_shape)`` bool, True = padding.
 
         Returns:
             (B, P + H*W, C); (B, P + H' W', C) with (H', W') = ``out_hw_shape`` without padding.
