@@ -30,7 +30,8 @@ class Parser(argparse.ArgumentParser):
                           help='show where an error comes from; else the log file has it')
 
     def error(self, message: str) -> Any:
-        self.exit(2, f'error: {message}\n(python {self.prog} --help lists the arguments)\n')
+        script = 'python ' if self.prog.endswith('.py') else ''
+        self.exit(2, f'error: {message}\n({script}{self.prog} --help lists the arguments)\n')
 
 
 class _Held:

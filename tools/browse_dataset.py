@@ -1,35 +1,5 @@
-"""Draw what goes into the network: images after augmentation, padding and preprocessing.
-
-    python tools/browse_dataset.py CONFIG --output-dir pictures --number 20
-"""
-import argparse
-
-import mmposenc  # noqa: F401  (before anything that needs compiled operators)
-from mmposenc import engine
-from mmposenc.command_line import reported
-from mmposenc.engine.checks import check_files
-from mmposenc.engine.options import config_parser
-
-
-def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = config_parser(__doc__, 'train_dataloader.batch_size=4')
-    parser.add_argument('--output-dir', required=True, help='where the pictures go')
-    parser.add_argument('--number', type=int, default=20, help='how many images; -1 for all')
-    parser.add_argument('--phase', choices=['train', 'val', 'test'], default='train')
-    parser.add_argument('--seed', type=int, default=0, help='of the augmentations')
-    return parser.parse_args(argv)
-
-
-def main(argv: list[str] | None = None) -> None:
-    args = parse_args(argv)
-    with reported(args, hold=True):
-        cfg = engine.load_config(args.config)
-        engine.override(cfg, args.cfg_options)
-        check_files(cfg, (args.phase,))
-        written = engine.browse(cfg, args.output_dir, phase=args.phase, number=args.number,
-                                seed=args.seed)
-    print(f'wrote {len(written)} pictures to {args.output_dir}')
-
+"""`mmposenc browse`, from a checkout: python tools/browse_dataset.py --help"""
+from mmposenc.commands.browse import main
 
 if __name__ == '__main__':
     main()

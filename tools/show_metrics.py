@@ -1,31 +1,5 @@
-"""Print the COCO AP or mIoU that tests left in their work directories, as a table.
-
-    python tools/show_metrics.py "other plot=work_dirs/a/test" "block=work_dirs/b/test"
-"""
-import argparse
-
-from mmposenc.command_line import Parser, reported
-from mmposenc.engine.report import metrics_table
-
-
-def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = Parser(__doc__)
-    parser.add_argument('tests', nargs='+', metavar='NAME=WORK_DIR', type=_row)
-    return parser.parse_args(argv)
-
-
-def _row(text: str) -> tuple[str, str]:
-    name, equals, work_dir = text.rpartition('=')
-    if not (name and equals and work_dir):
-        raise argparse.ArgumentTypeError(f'{text!r} is not NAME=WORK_DIR')
-    return name, work_dir
-
-
-def main(argv: list[str] | None = None) -> None:
-    args = parse_args(argv)
-    with reported(args):
-        print(metrics_table(dict(args.tests)))
-
+"""`mmposenc show-metrics`, from a checkout: python tools/show_metrics.py --help"""
+from mmposenc.commands.show_metrics import main
 
 if __name__ == '__main__':
     main()

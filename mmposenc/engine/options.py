@@ -1,4 +1,4 @@
-"""Command-line options that several tools share."""
+"""Command-line options that several commands share."""
 from __future__ import annotations
 
 import argparse
@@ -21,14 +21,15 @@ class _Options(DictAction):
         super().__call__(parser, namespace, values, option_string)
 
 
-def config_parser(description: str | None, example: str) -> Parser:
+def config_parser(description: str | None, example: str, prog: str | None = None) -> Parser:
     """A parser with ``config`` and ``--cfg-options``.
 
     Args:
-        description: of the tool: its docstring.
+        description: of the command: its docstring.
         example: a KEY=VALUE that makes sense for it.
+        prog: how the command is typed, 'mmposenc train'; None: the script's name.
     """
-    parser = Parser(description)
+    parser = Parser(description, prog=prog)
     parser.add_argument('config', help='a file, or mmposenc::<name>, or mmdet::<name>')
     parser.add_argument('--cfg-options', nargs='+', action=_Options, metavar='KEY=VALUE',
                         help=f'override the config: {example}, key="[a,b]" or key=a,b for lists')

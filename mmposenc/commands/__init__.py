@@ -1,0 +1,56 @@
+"""The console command ``mmposenc``: one module a command, imported when it is asked for.
+
+Each module has ``parse_args(argv)`` and ``main(argv)``; scripts in tools/ call the same. Only the
+standard library is imported here, so that help and a wrong name are told at once.
+"""
+from __future__ import annotations
+
+import difflib
+import importlib
+import sys
+
+import mmposenc
+
+#: By name: the module in this folder, and what ``mmposenc --help`` says of it.
+COMMANDS: dict[str, tuple[str, str]] = {
+    'train': ('train', 'train a detector, segmentor or classifier'),
+    'test': ('test', 'test one, and draw its predictions'),
+    'convert': ('convert', "convert an official checkpoint, or weights of ours to timm's names"),
+    'figures': ('figures', 'draw what position encodings do'),
+    'browse': ('browse', 'draw what goes into the network'),
+    'prepare': ('prepare', 'fetch small data sets, or check a local copy of a large one'),
+    'cache': ('cache', 'compute the features of a frozen backbone beforehand'),
+    'show-metrics': ('show_metrics', 'print what tests left behind as a table'),
+}
+
+
+def usage() -> str:
+    """What ``mmposenc --help`` prints."""
+    lines = [f'    {name:<14}{line}' for name, (_, line) in COMMANDS.items()]
+    return '\n'.join(['usage: mmposenc COMMAND ...', '', *lines, '',
+                      'mmposenc COMMAND --help says more; mmposenc --version says the version.'])
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Runs a command.
+
+    Args:
+        argv: its name and its arguments; None: those of the process.
+
+    Raises:
+        SystemExit: with status 2 where there is no such command.
+    """
+    name, *words = (sys.argv[1:] if argv is None else argv) or ['']
+    if name in ('', '-h', '--help'):
+        print(usage())
+        sys.exit(0 if name else 2)
+    if name == '--version':
+        print(mmposenc.__version__)
+        return
+    if name not in COMMANDS:
+        close = difflib.get_close_matches(name, COMMANDS, n=1)
+        print(f'error: there is no command {name!r}'
+              + (f'; did you mean {close[0]!r}?' if close else '')
+              + f'\n(known are {", ".join(COMMANDS)})', file=sys.stderr)
+        sys.exit(2)
+    importlib.import_module(f'{__name__}.{COMMANDS[name][0]}').main(words)

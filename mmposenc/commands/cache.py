@@ -1,0 +1,32 @@
+"""Compute the features of a frozen backbone for all views of the training set.
+
+    mmposenc cache CONFIG --folder work_dirs/features
+    mmposenc train CONFIG --feature-cache work_dirs/features
+
+Training computes what is not in the folder by itself; this does it beforehand. Views and the
+folder's largest size are options of mmposenc.FeatureCacheHook in custom_hooks.
+"""
+import argparse
+
+from mmposenc import engine
+from mmposenc.command_line import reported
+from mmposenc.engine.options import config_parser
+
+
+def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
+    parser = config_parser(__doc__, 'custom_hooks.0.views=2', prog='mmposenc cache')
+    parser.add_argument('--folder', help="of the features; else the config's own, else "
+                        'work_dirs/features')
+    parser.add_argument('--work-dir', help="for logs; else the config's own, else "
+                        'work_dirs/<name of the config>')
+    return parser.parse_args(argv)
+
+
+def main(argv: list[str] | None = None) -> None:
+    args = parse_args(argv)
+    with reported(args):
+        cfg = engine.load_config(args.config)
+        engine.override(cfg, args.cfg_options)
+        engine.set_work_dir(cfg, args.work_dir)
+        counts = engine.cache_features(cfg, args.folder)
+    print(', '.join(f'{count} {what}' for what, count in counts.items()))

@@ -1,0 +1,42 @@
+"""Train a detector, segmentor or classifier.
+
+    mmposenc train mmposenc::detection/pvt/retinanet_pvt-t-peg_fpn_1x_coco.py
+    torchrun --nproc-per-node=8 -m mmposenc train CONFIG --launcher pytorch
+"""
+import argparse
+
+from mmposenc import engine
+from mmposenc.command_line import reported
+from mmposenc.engine.options import add_run_options, config_parser, parse_run
+
+
+def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
+    parser = config_parser(__doc__, 'optim_wrapper.optimizer.lr=1e-4', prog='mmposenc train')
+    add_run_options(parser)
+    parser.add_argument('--amp', action='store_true',
+                        help='mixed precision: float16 on a GPU, bfloat16 on a CPU')
+    parser.add_argument('--auto-scale-lr', action='store_true', help='scale the learning rate by '
+                        'the total batch size over auto_scale_lr.base_batch_size')
+    parser.add_argument('--feature-cache', metavar='FOLDER', help='keep the features of the frozen '
+                        'backbone there (mmposenc.FeatureCacheHook)')
+    parser.add_argument('--resume', nargs='?', const='auto', metavar='auto|CHECKPOINT',
+                        help="continue a run; 'auto', the default: its latest checkpoint")
+    parser.add_argument('--no-save-on-interrupt', action='store_true',
+                        help='let SIGINT and SIGTERM end the run without a checkpoint')
+    return parse_run(parser, argv)
+
+
+def main(argv: list[str] | None = None) -> None:
+    args = parse_args(argv)
+    with reported(args, hold=True) as release:
+        cfg = engine.load_config(args.config)
+        engine.override(cfg, args.cfg_options)
+        engine.set_work_dir(cfg, args.work_dir)
+        cfg.launcher = args.launcher
+        engine.prepare_training(cfg, amp=args.amp, compiled=args.compile,
+                                feature_cache=args.feature_cache,
+                                auto_scale_lr=args.auto_scale_lr, resume=args.resume,
+                                allow_mismatch=args.allow_mismatch,
+                                save_on_interrupt=not args.no_save_on_interrupt)
+        engine.build_runner(cfg, started=release).train()
+    engine.leave_process_group()

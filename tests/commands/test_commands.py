@@ -1,0 +1,64 @@
+"""The console command: its table, its help, its errors, and the scripts of tools/ beside it."""
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from scripts import ROOT, load_tool
+
+import mmposenc
+from mmposenc.commands import COMMANDS, main
+
+SCRIPTS = {'train': 'train', 'test': 'test', 'convert': 'convert_checkpoint',
+           'figures': 'visualize_encoding', 'browse': 'browse_dataset', 'prepare': 'prepare_data',
+           'cache': 'cache_features', 'show-metrics': 'show_metrics'}
+
+
+def said(capsys, run, words) -> tuple[object, str]:
+    """Status, and all that was printed."""
+    with pytest.raises(SystemExit) as stop:
+        run(words)
+    return stop.value.code, ''.join(capsys.readouterr())
+
+
+@pytest.mark.parametrize('name', COMMANDS)
+def test_help_of_a_command_names_it(capsys, name) -> None:
+    status, text = said(capsys, main, [name, '--help'])
+    assert status == 0 and text.startswith(f'usage: mmposenc {name} ')
+    assert '/' not in text.split()[2] and 'tools/' not in text
+
+
+@pytest.mark.parametrize('name', SCRIPTS)
+def test_the_script_says_the_same(capsys, name) -> None:
+    script = load_tool(SCRIPTS[name]).main
+    for words in (['--help'], ['--no-such-option']):
+        assert said(capsys, script, words) == said(capsys, main, [name, *words])
+
+
+def test_every_command_is_in_the_table() -> None:
+    files = {path.stem for path in (ROOT / 'mmposenc' / 'commands').glob('[a-z]*.py')}
+    assert files == {module for module, _ in COMMANDS.values()}
+
+
+def test_help_lists_all(capsys) -> None:
+    status, text = said(capsys, main, ['--help'])
+    assert status == 0 and all(f'    {name} ' in text for name in COMMANDS)
+    assert said(capsys, main, []) == (2, text)
+    main(['--version'])
+    assert capsys.readouterr().out == f'{mmposenc.__version__}\n'
+
+
+def test_an_unknown_command(capsys) -> None:
+    status, text = said(capsys, main, ['trian', 'config.py'])
+    assert status == 2 and "error: there is no command 'trian'; did you mean 'train'?" in text
+    assert f'known are {", ".join(COMMANDS)}' in text and len(text.splitlines()) == 2
+    assert "'?x'\n(known" in said(capsys, main, ['?x'])[1]
+
+
+def test_as_a_module_it_imports_nothing_heavy() -> None:
+    code = ("import runpy, sys\nsys.argv = ['mmposenc', '--version']\n"
+            "runpy.run_module('mmposenc', run_name='__main__')\n"
+            "assert not {'torch', 'numpy', 'mmengine', 'argparse'} & set(sys.modules)")
+    run = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, cwd=ROOT)
+    assert (run.returncode, run.stdout) == (0, f'{mmposenc.__version__}\n'), run.stderr
