@@ -7,6 +7,9 @@ from typing import Any
 import numpy as np
 from mmengine.visualization import BaseVisBackend
 
+#: By scope: the library's visualizer.
+VISUALIZERS_OF = {'mmdet': 'DetLocalVisualizer', 'mmseg': 'SegLocalVisualizer',
+                  'mmpretrain': 'UniversalVisualizer'}
 #: Shorter side in pixels from which on pictures name their classes on the areas.
 LABELLED_SIDE = 256
 #: Shorter side in pixels that a classified picture is given, so that its text can be read.
@@ -31,7 +34,7 @@ def draw(scope: str, visualizer: Any, name: str, image: np.ndarray, sample: Any,
     """
     options: dict[str, Any] = dict(draw_gt=truth, draw_pred=predicted, out_file=out_file, step=step)
     if scope == 'mmpretrain':
-        side = max(image.shape[:2]) if truth else max(TEXT_SIDE, min(image.shape[:2]))
+        side = max(TEXT_SIDE, min(image.shape[:2])) if predicted else max(image.shape[:2])
         visualizer.visualize_cls(image, sample, classes=visualizer.dataset_meta.get('classes'),
                                  resize=side, name=name, **options)
         return

@@ -115,9 +115,15 @@ def _build(cfg: Config, checkpoint: str | None, image: str | None, size: tuple[i
         model: Any = build_model(cfg)
     if checkpoint is not None:
         load_weights(model, checkpoint)
+    drawn, run = pass_of(model, inputs)
+    return drawn, inputs, run
+
+
+def pass_of(model: Any, inputs: Tensor) -> tuple[nn.Module, Callable[[], object]]:
+    """What of a model figures are drawn of, its backbone or all of a DETR, and a pass of it."""
     if isinstance(getattr(model, 'encoder', None), nn.Module):
-        return model, inputs, lambda: model(inputs, _samples(inputs), mode='tensor')
-    return model.backbone, inputs, lambda: model.backbone(inputs)
+        return model, lambda: model(inputs, _samples(inputs), mode='tensor')
+    return model.backbone, lambda: model.backbone(inputs)
 
 
 def _samples(inputs: Tensor) -> list[object]:

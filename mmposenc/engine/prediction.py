@@ -18,7 +18,7 @@ from .arguments import check_arguments
 from .checks import check_checkpoint, check_folder, check_num_classes, check_sections
 from .class_names import class_names, palette
 from .devices import device_of
-from .drawing import KeepPicture, draw
+from .drawing import VISUALIZERS_OF, KeepPicture, draw
 from .models import build_model, load_weights
 from .pictures import Source, VideoWriter, find_sources, write_picture
 from .reading import Item, Reader, batches
@@ -130,10 +130,8 @@ class _Artist:
 
     def __init__(self, cfg: Config, scope: str, names: list[str], score_thr: float) -> None:
         self.scope, self.score_thr, self.kept = scope, score_thr, KeepPicture()
-        kind = {'mmdet': 'DetLocalVisualizer', 'mmseg': 'SegLocalVisualizer',
-                'mmpretrain': 'UniversalVisualizer'}[scope]
-        options = {'type': kind, **(cfg.get('visualizer') or {}), 'name': 'predict',
-                   'vis_backends': [self.kept]}
+        options = {'type': VISUALIZERS_OF[scope], **(cfg.get('visualizer') or {}),
+                   'name': 'predict', 'vis_backends': [self.kept]}
         with VISUALIZERS.switch_scope_and_registry(scope) as registry:
             chosen = registry.get(options.pop('type'))
         # Not built: the registry would keep it, and give it to whoever asks for the newest.
