@@ -200,8 +200,8 @@ class WandbVisBackend(_Tracker):
 class MLflowVisBackend(_Tracker):
     """A run of MLflow, in a folder unless ``MLFLOW_TRACKING_URI`` names a server or a database.
 
-    mmengine's names every image once, whatever the step, and today's MLflow refuses the folder that
-    it writes to. ``experiment`` is a pair of an MlflowClient and the run's id.
+    mmengine's names every image once, whatever the step, and today's MLflow refuses the folder
+    that it writes to. ``experiment`` is a pair of an MlflowClient and the run's id.
 
     Args:
         save_dir: folder of the runs.
@@ -214,8 +214,11 @@ class MLflowVisBackend(_Tracker):
 
     def _open(self, folder: Path) -> Any:
         server = os.environ.get('MLFLOW_TRACKING_URI')
-        if not server:  # MLflow wants to be told that a folder is meant, and no database
+        if not server:
+            # MLflow wants to be told that a folder is meant, and no database; and it would report
+            # its use to a server.
             os.environ.setdefault('MLFLOW_ALLOW_FILE_STORE', 'true')
+            os.environ.setdefault('MLFLOW_DISABLE_TELEMETRY', 'true')
         from mlflow.exceptions import MlflowException
         from mlflow.tracking import MlflowClient
 

@@ -158,7 +158,7 @@ def test_wandb(run) -> None:
     found = {row['iteration']: row['loss'] for row in history if 'loss' in row}
     assert found == pytest.approx(losses(run))
     assert [row['iteration'] for row in history if 'coco/bbox_mAP' in row] == VALIDATED
-    assert [row['iteration'] for row in history if 'predictions/shape_0' in row] == VALIDATED
+    assert [row['iteration'] for row in history if 'predictions/shape_0.path' in row] == VALIDATED
     assert any(name.startswith('encodings/logits') for row in history for name in row)
     pictures = list(folder.glob('wandb/offline-run-*/files/media/images/predictions/*.png'))
     assert len(pictures) == 4 * len(VALIDATED)
