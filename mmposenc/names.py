@@ -59,6 +59,7 @@ CLASSES: dict[str, dict[str, str]] = {
         'NotFiniteHook': 'engine.finite',
         'ProgressBarHook': 'engine.progress',
         'SegVisualizationHook': 'engine.seg_visualization',
+        'TrackerHook': 'engine.tracker_hook',
     },
     'metric': {'DumpSegResults': 'engine.dump'},
     'optim_wrapper': {'AmpOptimWrapper': 'engine.amp'},
@@ -68,6 +69,11 @@ CLASSES: dict[str, dict[str, str]] = {
     'runner': {
         'FlexibleRunner': 'engine.sharding',
         'Runner': 'engine.runner',
+    },
+    'vis_backend': {
+        'MLflowVisBackend': 'engine.trackers',
+        'TensorboardVisBackend': 'engine.trackers',
+        'WandbVisBackend': 'engine.trackers',
     },
     'strategy': {'FSDP2Strategy': 'engine.sharding'},
 }

@@ -15,6 +15,7 @@ from mmengine.registry import OPTIM_WRAPPERS as MMENGINE_OPTIM_WRAPPERS
 from mmengine.registry import RUNNERS as MMENGINE_RUNNERS
 from mmengine.registry import STRATEGIES as MMENGINE_STRATEGIES
 from mmengine.registry import TRANSFORMS as MMENGINE_TRANSFORMS
+from mmengine.registry import VISBACKENDS as MMENGINE_VISBACKENDS
 from mmengine.registry import Registry
 
 from . import encodings
@@ -49,6 +50,7 @@ OPTIM_WRAPPERS = _registry(MMENGINE_OPTIM_WRAPPERS)
 OPTIM_WRAPPER_CONSTRUCTORS = _registry(MMENGINE_OPTIM_WRAPPER_CONSTRUCTORS)
 RUNNERS = _registry(MMENGINE_RUNNERS)
 STRATEGIES = _registry(MMENGINE_STRATEGIES)
+VISBACKENDS = _registry(MMENGINE_VISBACKENDS)
 
 # encodings/ stays free of OpenMMLab, so its classes are registered here.
 for _name in encodings.ENCODINGS:

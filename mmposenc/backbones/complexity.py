@@ -5,12 +5,12 @@ import copy
 
 import torch
 from torch import Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode
 
 from ..encodings.context_pool import ContextPool
 from ..encodings.irpe import IRPE
 from ..functional.attention.terms import Term
 from ..functional.grids import Grid
+from .operators import OperatorCounter
 
 
 def count_macs(model: nn.Module, hw_shape: tuple[int, int], *, in_channels: int = 3,
@@ -43,9 +43,9 @@ def count_macs(model: nn.Module, hw_shape: tuple[int, int], *, in_channels: int 
         if not pooled_means and isinstance(module, ContextPool) and module.weights != 'nonlocal':
             module._pool = _no_mean  # type: ignore[method-assign, assignment]
     image = torch.empty(1, in_channels, *hw_shape, device='meta')
-    with FlopCounterMode(display=False) as counter, torch.no_grad():
+    with OperatorCounter(counted) as counter, torch.no_grad():
         counted(image)
-    return int(counter.get_total_flops()) // 2 + extra[0]
+    return sum(counter.macs.values()) + extra[0]
 
 
 def _no_mean(x: Tensor, *args: object) -> Tensor:

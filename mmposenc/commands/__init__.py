@@ -14,8 +14,10 @@ import mmposenc
 COMMANDS: dict[str, tuple[str, str]] = {
     'train': ('train', 'train a detector, segmentor or classifier'),
     'test': ('test', 'test one, and draw its predictions'),
+    'predict': ('predict', 'predict pictures, folders or videos'),
     'convert': ('convert', "convert an official checkpoint, or weights of ours to timm's names"),
     'figures': ('figures', 'draw what position encodings do'),
+    'complexity': ('complexity', 'count parameters, multiply-accumulates and activations'),
     'browse': ('browse', 'draw what goes into the network'),
     'prepare': ('prepare', 'fetch small data sets, or check a local copy of a large one'),
     'cache': ('cache', 'compute the features of a frozen backbone beforehand'),

@@ -23,6 +23,9 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
                         help="continue a run; 'auto', the default: its latest checkpoint")
     parser.add_argument('--no-save-on-interrupt', action='store_true',
                         help='let SIGINT and SIGTERM end the run without a checkpoint')
+    parser.add_argument('--tracker', action='append', default=[], dest='trackers',
+                        choices=['tensorboard', 'wandb', 'mlflow'], help='write scalars, config '
+                        'and images there too (docs/trackers.md); may be repeated')
     return parse_run(parser, argv)
 
 
@@ -37,6 +40,7 @@ def main(argv: list[str] | None = None) -> None:
                                 feature_cache=args.feature_cache,
                                 auto_scale_lr=args.auto_scale_lr, resume=args.resume,
                                 allow_mismatch=args.allow_mismatch,
-                                save_on_interrupt=not args.no_save_on_interrupt)
+                                save_on_interrupt=not args.no_save_on_interrupt,
+                                trackers=args.trackers)
         engine.build_runner(cfg, started=release).train()
     engine.leave_process_group()

@@ -14,6 +14,7 @@ from mmengine.registry import DATASETS, MODELS, VISUALIZERS, init_default_scope
 from mmengine.runner import set_random_seed
 
 from .checks import check_files
+from .drawing import draw
 from .testing import scope_of
 
 
@@ -63,7 +64,11 @@ def browse(cfg: Config, output_dir: str | Path, *, phase: str = 'train', number:
         data = preprocessor(pseudo_collate(chunk), training=phase == 'train')
         for image, sample in zip(data['inputs'], data['data_samples'], strict=True):
             path = names(sample)
-            _draw(scope, visualizer, denormalized(image, preprocessor), sample.cpu(), path)
+            pixels, sample = denormalized(image, preprocessor), sample.cpu()
+            if scope == 'mmdet':
+                _plain_boxes_and_masks(sample, pixels.shape[:2])
+            draw(scope, visualizer, path.stem, pixels, sample, truth=True, predicted=False,
+                 out_file=str(path))
             written.append(path)
     return written
 
@@ -98,16 +103,6 @@ def _unique_names(folder: Path) -> Callable[[Any], Path]:
         number = f'_{count}' if count > 1 else ''
         return folder / f'{path.stem}{number}.png'
     return name
-
-
-def _draw(scope: str, visualizer: Any, image: np.ndarray, sample: Any, path: Path) -> None:
-    if scope == 'mmpretrain':
-        visualizer.visualize_cls(image, sample, classes=visualizer.dataset_meta.get('classes'),
-                                 draw_pred=False, out_file=str(path), resize=max(image.shape[:2]))
-        return
-    if scope == 'mmdet':
-        _plain_boxes_and_masks(sample, image.shape[:2])
-    visualizer.add_datasample(path.stem, image, sample, draw_pred=False, out_file=str(path))
 
 
 def _plain_boxes_and_masks(sample: Any, hw_shape: tuple[int, int]) -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import os
 import os.path as osp
-from collections.abc import Iterator, Sized
+from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any
 
@@ -26,7 +26,7 @@ def check_files(cfg: Config, phases: tuple[str, ...]) -> None:
     missing = []
     for phase in phases:
         dataset = (cfg.get(f'{phase}_dataloader') or {}).get('dataset')
-        for key, node in _datasets(dataset, f'{phase}_dataloader.dataset'):
+        for key, node in data_sets(dataset, f'{phase}_dataloader.dataset'):
             missing += _missing_paths(key, node)
         evaluators = cfg.get(f'{phase}_evaluator') or []
         many = isinstance(evaluators, (list, tuple))
@@ -39,14 +39,14 @@ def check_files(cfg: Config, phases: tuple[str, ...]) -> None:
                                 f'looked up from {osp.abspath(".")}):\n{shown}')
 
 
-def _datasets(node: Any, key: str) -> Iterator[tuple[str, Any]]:
+def data_sets(node: Any, key: str) -> Iterator[tuple[str, Any]]:
     """The data sets inside wrappers such as RepeatDataset and ConcatDataset, with their keys."""
     if not isinstance(node, dict):
         return
     yield key, node
-    yield from _datasets(node.get('dataset'), f'{key}.dataset')
+    yield from data_sets(node.get('dataset'), f'{key}.dataset')
     for i, child in enumerate(node.get('datasets') or []):
-        yield from _datasets(child, f'{key}.datasets.{i}')
+        yield from data_sets(child, f'{key}.datasets.{i}')
 
 
 def _missing_paths(key: str, node: Any) -> list[tuple[str, str]]:
@@ -83,13 +83,14 @@ def check_num_classes(cfg: Config, phases: tuple[str, ...]) -> None:
         ValueError: names every head's and every data set's number, with their config keys.
     """
     scope = cfg.get('default_scope')
-    heads = {f'{key}.num_classes': head['num_classes'] for key, head in _heads(cfg)
+    heads = {f'{key}.num_classes': head['num_classes'] for key, head in heads_of(cfg)
              if head.get('num_classes') is not None}
     counts = {}
     for phase in phases:
         dataset = (cfg.get(f'{phase}_dataloader') or {}).get('dataset')
-        for key, node in _datasets(dataset, f'{phase}_dataloader.dataset'):
-            classes = (node.get('metainfo') or {}).get('classes') or _known_classes(node, scope)
+        for key, node in data_sets(dataset, f'{phase}_dataloader.dataset'):
+            classes = ((node.get('metainfo') or {}).get('classes')
+                       or known_metainfo(node, scope).get('classes'))
             if classes:
                 counts[f'classes of {key}'] = len(classes)
     if not heads or not counts:
@@ -102,7 +103,7 @@ def check_num_classes(cfg: Config, phases: tuple[str, ...]) -> None:
                          f'same number:\n{shown}')
 
 
-def _heads(cfg: Config) -> Iterator[tuple[str, Any]]:
+def heads_of(cfg: Config) -> Iterator[tuple[str, Any]]:
     """The heads that name classes, with their keys; a region proposal head has no classes."""
     names = {'mmseg': ('decode_head', 'auxiliary_head'), 'mmpretrain': ('head',),
              'mmdet': ('bbox_head', 'roi_head.bbox_head', 'roi_head.mask_head')}
@@ -116,14 +117,13 @@ def _heads(cfg: Config) -> Iterator[tuple[str, Any]]:
                 yield f'model.{name}.{i}' if many else f'model.{name}', head
 
 
-def _known_classes(dataset: Any, scope: str | None) -> Sized | None:
-    """Classes that a data set's type says by itself, as ADE20KDataset does."""
+def known_metainfo(dataset: Any, scope: str | None) -> dict[str, Any]:
+    """What a data set's type says by itself, as ADE20KDataset says its classes and colours."""
     if not isinstance(dataset.get('type'), str):
-        return None
+        return {}
     with DATASETS.switch_scope_and_registry(scope) as registry:
         found = registry.get(dataset['type'])
-    known: Sized | None = (getattr(found, 'METAINFO', None) or {}).get('classes')
-    return known
+    return getattr(found, 'METAINFO', None) or {}
 
 
 def check_sections(cfg: Config, phases: tuple[str, ...]) -> None:

@@ -3,23 +3,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import mmcv
 import numpy as np
 import torch
 from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
-from mmengine.runner.checkpoint import _load_checkpoint_to_model
 from torch import Tensor, nn
 
-from ..checkpoint import load_checkpoint
 from ..visualization import save_figure
 from ..visualization.figures import checked_path
 from ..visualization.model_figures import draw_encodings
 from ..visualization.paper_figures import Choice, Subject, draw_figure
 from .browse import _preprocessor_config
-from .checkpoints import mismatch
 from .checks import check_checkpoint, check_folder
+from .models import build_model, load_weights
 from .testing import scope_of
 
 
@@ -113,16 +112,18 @@ def _build(cfg: Config, checkpoint: str | None, image: str | None, size: tuple[i
     inputs = _inputs(cfg, image, size)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)  # an untrained model is the same each time
-        model = MODELS.build(cfg.model)
+        model: Any = build_model(cfg)
     if checkpoint is not None:
-        loaded = load_checkpoint(checkpoint)
-        state = loaded.get('state_dict', loaded)
-        if wrong := mismatch(model.state_dict(), state):
-            raise ValueError(f'{checkpoint} does not fit the model of the config:\n{wrong}')
-        _load_checkpoint_to_model(model, loaded)
+        load_weights(model, checkpoint)
+    drawn, run = pass_of(model, inputs)
+    return drawn, inputs, run
+
+
+def pass_of(model: Any, inputs: Tensor) -> tuple[nn.Module, Callable[[], object]]:
+    """What of a model figures are drawn of, its backbone or all of a DETR, and a pass of it."""
     if isinstance(getattr(model, 'encoder', None), nn.Module):
-        return model, inputs, lambda: model(inputs, _samples(inputs), mode='tensor')
-    return model.backbone, inputs, lambda: model.backbone(inputs)
+        return model, lambda: model(inputs, _samples(inputs), mode='tensor')
+    return model.backbone, lambda: model.backbone(inputs)
 
 
 def _samples(inputs: Tensor) -> list[object]:

@@ -1,7 +1,7 @@
 """Training and testing from a config."""
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from mmengine.config import Config
@@ -27,6 +27,7 @@ from .feature_cache import fill, use_feature_cache
 from .lock import check_unlocked
 from .start import StartHook
 from .testing import set_out, set_show_dir, set_tta
+from .trackers import add_trackers
 
 DEFAULT_HOOKS = {'progress': {'type': 'mmposenc.ProgressBarHook'},
                  'epoch_seed': {'type': 'mmposenc.EpochSeedHook'},
@@ -63,7 +64,7 @@ def leave_process_group() -> None:
 def prepare_training(cfg: Config, *, amp: bool = False, compiled: bool = False,
                      feature_cache: str | None = None, auto_scale_lr: bool = False,
                      resume: str | None = None, allow_mismatch: bool = False,
-                     save_on_interrupt: bool = True) -> None:
+                     save_on_interrupt: bool = True, trackers: Sequence[str] = ()) -> None:
     """Puts the options of ``mmposenc train`` into a config, and checks what it names.
 
     Args:
@@ -76,12 +77,14 @@ def prepare_training(cfg: Config, *, amp: bool = False, compiled: bool = False,
         resume: a checkpoint to continue from, or 'auto' for the latest in the work directory.
         allow_mismatch: let ``load_from`` and ``resume`` load only what fits the model.
         save_on_interrupt: save a checkpoint when SIGINT or SIGTERM ends the run.
+        trackers: of 'tensorboard', 'wandb', 'mlflow'; see :func:`.trackers.add_trackers`.
 
     Raises:
         ValueError: an option that the config can't serve, or another training in the work_dir.
         FileNotFoundError: a file that the config names or the checkpoint is not there.
     """
     check_unlocked(cfg.work_dir)
+    add_trackers(cfg, trackers)
     phases = ('train', 'val') if cfg.get('val_dataloader') else ('train',)
     _check(cfg, phases)
     if amp or str(cfg.optim_wrapper.get('type')).endswith('AmpOptimWrapper'):

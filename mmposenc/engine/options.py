@@ -30,10 +30,15 @@ def config_parser(description: str | None, example: str, prog: str | None = None
         prog: how the command is typed, 'mmposenc train'; None: the script's name.
     """
     parser = Parser(description, prog=prog)
+    add_config(parser, example)
+    return parser
+
+
+def add_config(parser: argparse.ArgumentParser, example: str) -> None:
+    """``config`` and ``--cfg-options``, behind what a parser has already."""
     parser.add_argument('config', help='a file, or mmposenc::<name>, or mmdet::<name>')
     parser.add_argument('--cfg-options', nargs='+', action=_Options, metavar='KEY=VALUE',
                         help=f'override the config: {example}, key="[a,b]" or key=a,b for lists')
-    return parser
 
 
 def add_run_options(parser: argparse.ArgumentParser) -> None:

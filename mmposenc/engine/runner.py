@@ -34,6 +34,7 @@ from .lock import WorkDirLock
 from .loops import EpochBasedTrainLoop, IterBasedTrainLoop
 from .processes import join_on_a_cpu, synchronized
 from .progress import ProgressBarHook
+from .tracker_hook import TrackerHook
 
 
 class Runner(_Runner):
@@ -119,12 +120,12 @@ class Runner(_Runner):
 
     @contextmanager
     def _tidy(self) -> Iterator[None]:
-        """Gives back the signals and the terminal, also after an error."""
+        """Gives back the signals and the terminal and closes trackers, also after an error."""
         try:
             yield
         finally:
             for hook in self.hooks:
-                if isinstance(hook, (InterruptHook, ProgressBarHook)):
+                if isinstance(hook, (InterruptHook, ProgressBarHook, TrackerHook)):
                     hook.after_run(self)
 
     def stop_if_interrupted(self) -> None:

@@ -8,8 +8,7 @@ import mmcv
 from mmengine.fileio import get
 from mmseg.engine.hooks import SegVisualizationHook as _SegVisualizationHook
 
-#: Shorter side in pixels from which on pictures name their classes.
-LABELLED_SIDE = 256
+from .drawing import LABELLED_SIDE
 
 
 class SegVisualizationHook(_SegVisualizationHook):

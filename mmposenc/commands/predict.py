@@ -1,0 +1,60 @@
+"""Predict pictures, folders of pictures or videos.
+
+    mmposenc predict photo.jpg CONFIG work_dirs/NAME/epoch_12.pth --out predicted
+    mmposenc predict photos/ CONFIG CHECKPOINT --out predicted --score-thr 0.5
+
+Writes predictions.json, pictures/ and, in segmentation, masks/ (docs/predict.md).
+"""
+import argparse
+import signal
+import sys
+from typing import Any
+
+from mmposenc import engine
+from mmposenc.command_line import Parser, reported
+from mmposenc.engine.options import add_config
+from mmposenc.engine.prediction import predict
+
+
+def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
+    parser = Parser(__doc__, prog='mmposenc predict')
+    parser.add_argument('source', metavar='SOURCE', help='a picture, a video or a folder of them')
+    add_config(parser, 'model.test_cfg.nms.iou_threshold=0.4')
+    parser.add_argument('checkpoint', help='the weights')
+    parser.add_argument('--out', required=True, metavar='DIR', help='folder for what is written')
+    parser.add_argument('--score-thr', type=float, metavar='S', help='detection: leave out what '
+                        'does not score more, of pictures and json; default 0.3')
+    parser.add_argument('--batch-size', type=int, default=1, metavar='N', help='pictures of one '
+                        'size that pass through the model at once; default 1')
+    parser.add_argument('--no-pictures', action='store_true', help='write no pictures or videos')
+    parser.add_argument('--device', help="'cpu', 'cuda:1'; default: a GPU, where there is one")
+    parser.add_argument('--overwrite', action='store_true', help='replace the results in DIR')
+    parser.add_argument('--strict', action='store_true',
+                        help="stop at the first file that can't be read")
+    return parser.parse_args(argv)
+
+
+def stop(signum: int, frame: Any) -> None:
+    """Ends the run as Ctrl-C does, so that predictions.json is closed."""
+    raise SystemExit(128 + signum)
+
+
+def main(argv: list[str] | None = None) -> None:
+    args = parse_args(argv)
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        with reported(args, hold=True) as release:
+            cfg = engine.load_config(args.config)
+            engine.override(cfg, args.cfg_options)
+            done, skipped = predict(
+                cfg, args.checkpoint, args.source, args.out, score_thr=args.score_thr,
+                batch_size=args.batch_size, pictures=not args.no_pictures, device=args.device,
+                overwrite=args.overwrite, strict=args.strict, started=release)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    print(f'predicted {done} images, in {args.out}')
+    if skipped:
+        sys.exit(f'error: {len(skipped)} files could not be read; they are named above and in '
+                 f'{args.out}/predictions.json')

@@ -1,0 +1,209 @@
+"""Parameters, multiply-accumulates, activations and time of the model of a config, by size."""
+from __future__ import annotations
+
+import copy
+import statistics
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from mmengine.config import Config
+from torch import Tensor, nn
+
+from mmposenc.command_line import describe
+
+from ..backbones.operators import OperatorCounter
+from ..image_sizes import set_img_shapes
+from ..visualization import save_figure
+from .models import build_model
+from .testing import scope_of
+
+#: Passes that are timed, behind one that is not.
+PASSES = 5
+
+
+class Part(NamedTuple):
+    """What one module of a model takes for one image; '' is all of it."""
+
+    name: str
+    parameters: int
+    macs: int
+    activations: int
+
+
+class Complexity(NamedTuple):
+    """What a model takes for one image of one size.
+
+    Attributes:
+        hw_shape: (H, W) of the model's input in pixels.
+        parts: the whole, then its modules as they are registered.
+        by_convention, uncounted: operators that were not counted, and how often they ran: those
+            for which the papers' tables count nothing either, and all others.
+        counted_on: 'meta', where nothing is computed, or 'cpu'.
+        note: why not on 'meta'.
+    """
+
+    hw_shape: tuple[int, int]
+    parts: list[Part]
+    by_convention: dict[str, int]
+    uncounted: dict[str, int]
+    counted_on: str
+    note: str = ''
+
+
+class Timing(NamedTuple):
+    """Seconds of a pass: the median of some, and the peak of an accelerator's memory."""
+
+    seconds: float
+    passes: int
+    device: str
+    threads: int
+    peak_bytes: int | None
+
+
+def count(cfg: Config, hw_shape: tuple[int, int]) -> Complexity:
+    """Counts what the model of a config takes for one image, its heads included.
+
+    Attention and encodings are counted by their definition, over all pairs. Post-processing, such
+    as the suppression of boxes, is no part of it. Models whose pass looks at its numbers (proposals
+    of a region proposal network) can't run on the meta device; they run on the CPU with random
+    weights, and their second stages are counted for the proposals that these give.
+
+    Args:
+        cfg: a config of mmdet, mmseg or mmpretrain, of this project's models or others.
+        hw_shape: (H, W) of the input, as it is after the preprocessor's padding.
+
+    Raises:
+        ValueError: a size below 1.
+    """
+    _check_size(hw_shape)
+    scope = scope_of(cfg)
+    try:
+        return _counted(scope, _built(cfg, 'meta'), hw_shape, _channels(cfg), 'meta')
+    except Exception as error:  # whatever a model does that needs numbers
+        note = describe(error).splitlines()[0]
+    model = _built(cfg, 'cpu')
+    for module in model.modules():
+        if getattr(module, 'form', None) == 'auto':
+            module.form = 'definition'
+    return _counted(scope, model, hw_shape, _channels(cfg), 'cpu')._replace(note=note)
+
+
+def measure_time(cfg: Config, hw_shape: tuple[int, int], device: torch.device, *,
+                 passes: int = PASSES) -> Timing:
+    """Times passes of one random image, with random weights, without post-processing.
+
+    Args:
+        cfg, hw_shape: as :func:`count` takes them.
+        device: where it runs.
+        passes: how many are timed, behind one that is not.
+    """
+    _check_size(hw_shape)
+    model = _built(cfg, 'cpu').to(device)
+    image = torch.randn(1, _channels(cfg), *hw_shape, device=device)
+    on_cpu, taken = device.type == 'cpu', []
+    backend: Any = None if on_cpu else getattr(torch, device.type)
+    if backend is not None:
+        backend.reset_peak_memory_stats(device)
+    with torch.no_grad():
+        for _ in range(1 + passes):
+            start = time.perf_counter()
+            _pass(scope_of(cfg), model, image)
+            if backend is not None:
+                backend.synchronize(device)
+            taken.append(time.perf_counter() - start)
+    return Timing(statistics.median(taken[1:]), passes, str(device), torch.get_num_threads(),
+                  None if backend is None else int(backend.max_memory_allocated(device)))
+
+
+def _check_size(hw_shape: tuple[int, int]) -> None:
+    if min(hw_shape) < 1:
+        raise ValueError(f'size={hw_shape} must be at least (1, 1)')
+
+
+def _channels(cfg: Config) -> int:
+    return int(cfg.model.get('backbone', {}).get('in_channels', 3))
+
+
+def _built(cfg: Config, device: str) -> nn.Module:
+    cfg = copy.deepcopy(cfg)
+    cfg.model.pop('teacher', None)  # of a distillation: no part of what is deployed
+    with torch.random.fork_rng(devices=[]), torch.device(device):
+        torch.manual_seed(0)  # where weights choose what is computed, they are the same each time
+        return build_model(cfg).eval()
+
+
+def _counted(scope: str, model: nn.Module, hw_shape: tuple[int, int], channels: int, device: str
+             ) -> Complexity:
+    image = torch.zeros(1, channels, *hw_shape, device=device)
+    if device == 'cpu':
+        image.normal_(generator=torch.Generator().manual_seed(0))
+    with OperatorCounter(model) as counter, torch.no_grad():
+        _pass(scope, model, image)
+    return Complexity(hw_shape, list(_parts(model, counter)), dict(counter.by_convention),
+                      dict(counter.uncounted), device)
+
+
+def _pass(scope: str, model: Any, image: Tensor) -> None:
+    """The network on one image: everything before post-processing."""
+    size = tuple(image.shape[-2:])
+    set_img_shapes(image, [size])
+    meta = dict(img_shape=size, ori_shape=size, pad_shape=size, batch_input_shape=size,
+                scale_factor=(1.0, 1.0), img_id=0)
+    if scope == 'mmdet':
+        from mmdet.structures import DetDataSample
+
+        model(image, [DetDataSample(metainfo=meta)], mode='tensor')
+    elif scope == 'mmseg' and hasattr(model, 'encode_decode'):
+        model.encode_decode(image, [meta])
+    else:
+        model(image, mode='tensor')
+
+
+def _parts(model: nn.Module, counter: OperatorCounter) -> Iterator[Part]:
+    macs, activations = _with_parents(counter.macs), _with_parents(counter.activations)
+    for name, module in model.named_modules():
+        parameters = sum(each.numel() for each in module.parameters())
+        if not name or parameters or macs[name] or activations[name]:
+            yield Part(name, parameters, macs[name], activations[name])
+
+
+def _with_parents(counts: Counter[str]) -> Counter[str]:
+    """A head that is called by its method, past its hooks, still has what its layers took."""
+    total: Counter[str] = Counter()
+    for name, number in counts.items():
+        words = name.split('.') if name else []
+        for depth in range(len(words) + 1):
+            total['.'.join(words[:depth])] += number
+    return total
+
+
+def plot_by_size(counts: Sequence[Complexity], timings: Sequence[Timing], path: Path, title: str
+                 ) -> None:
+    """Draws multiply-accumulates, activations and, where it was measured, time over the pixels.
+
+    Args:
+        counts: of one model, at two sizes or more.
+        timings: of the same sizes, or none.
+        path: of the figure: .png, .pdf or .svg.
+        title: which model.
+    """
+    from matplotlib.figure import Figure
+
+    area = [each.hw_shape[0] * each.hw_shape[1] / 1e6 for each in counts]
+    ordered = sorted(range(len(counts)), key=area.__getitem__)
+    rows: list[tuple[str, Callable[[int], float]]] = [
+        ('multiply-accumulates (G)', lambda i: counts[i].parts[0].macs / 1e9),
+        ('activations (M)', lambda i: counts[i].parts[0].activations / 1e6)]
+    if timings:
+        rows.append((f'seconds an image ({timings[0].device}, {timings[0].threads} threads)',
+                     lambda i: timings[i].seconds))
+    figure = Figure(figsize=(4 * len(rows), 3.4), layout='constrained')
+    for axes, (label, value) in zip(figure.subplots(1, len(rows)), rows, strict=True):
+        axes.plot([area[i] for i in ordered], [value(i) for i in ordered], marker='o')
+        axes.set(xlabel='pixels (M)', ylabel=label, ylim=(0, None), xlim=(0, None))
+    figure.suptitle(title)
+    save_figure(figure, path)

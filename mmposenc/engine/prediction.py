@@ -1,0 +1,205 @@
+"""Predictions on pictures that belong to no data set: the test pipeline without annotations."""
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from mmengine.config import Config
+from mmengine.dataset import pseudo_collate
+from mmengine.registry import VISUALIZERS, init_default_scope
+
+from mmposenc.command_line import describe
+
+from .arguments import check_arguments
+from .checks import check_checkpoint, check_folder, check_num_classes, check_sections
+from .class_names import class_names, palette
+from .devices import device_of
+from .drawing import VISUALIZERS_OF, KeepPicture, draw
+from .models import build_model, load_weights
+from .pictures import Source, VideoWriter, find_sources, write_picture
+from .reading import Item, Reader, batches
+from .records import PredictionsFile, record_of
+from .testing import scope_of
+
+TASKS = {'mmdet': 'detection', 'mmseg': 'segmentation', 'mmpretrain': 'classification'}
+
+
+class Prediction(NamedTuple):
+    """How many pictures and frames were predicted, and the files that could not be read."""
+
+    done: int
+    skipped: list[dict[str, str]]
+
+
+def predict(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
+            score_thr: float | None = None, batch_size: int = 1, pictures: bool = True,
+            device: str | None = None, overwrite: bool = False, strict: bool = False,
+            started: Callable[[], None] = lambda: None,
+            say: Callable[[str], None] = print) -> Prediction:
+    """Predicts pictures, folders of them or videos, and writes what was predicted.
+
+    Args:
+        cfg: a config of mmdet, mmseg or mmpretrain; its test pipeline reads the pictures.
+        checkpoint: the weights.
+        source: a picture, a video, or a folder with any of them below.
+        out: a folder for ``predictions.json``, ``pictures/`` and, in segmentation, ``masks/``.
+        score_thr: boxes must score more; None is 0.3. Detection only.
+        batch_size: pictures that pass through the model at once; those of one batch have one size,
+            so that none is padded for another's sake.
+        pictures: draw what was predicted.
+        device: 'cpu', 'cuda:1'; None: an accelerator, where there is one.
+        overwrite: replace the results in ``out``.
+        strict: stop at the first file that can't be read, instead of passing it over.
+        started: called when everything is built and loaded.
+        say: takes a line about every second.
+
+    Returns:
+        How many were predicted, and which files were passed over.
+
+    Raises:
+        ValueError: what the config or the model can't serve, a checkpoint that does not fit,
+            results in ``out`` already; with ``strict``, a file that can't be read.
+        FileNotFoundError: no such source or checkpoint.
+    """
+    folder = Path(out)
+    scope = _check(cfg, checkpoint, folder, score_thr, batch_size, overwrite)
+    sources = find_sources(source, without=folder)
+    place = device_of(device)
+    init_default_scope(scope)
+    reader = Reader(cfg)
+    model = build_model(cfg)
+    names = class_names(cfg, load_weights(model, checkpoint))
+    model.to(place).eval()
+    thr = 0.3 if score_thr is None else score_thr
+    artist = _Artist(cfg, scope, names, thr) if pictures else None
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / 'predictions.json').unlink(missing_ok=True)
+    about = {'task': TASKS[scope], 'config': str(cfg.filename), 'checkpoint': str(checkpoint),
+             'classes': names, **({'score_thr': thr} if scope == 'mmdet' else {})}
+    progress = _Progress(sources, say)
+    started()
+    with PredictionsFile(folder, about) as file, _Outputs(folder, artist) as outputs:
+        def passed_over(each: Source, error: Exception) -> None:
+            if strict:
+                raise ValueError(f'{each.path}: {describe(error)}') from error
+            file.skipped.append({'file': each.file, 'reason': describe(error)})
+            say(f'skipped {each.path}: {describe(error)}')
+
+        for batch in batches(reader.items(sources, passed_over), batch_size):
+            with torch.no_grad():
+                samples = model.test_step(pseudo_collate([item.packed for item in batch]))
+            for item, sample in zip(batch, samples, strict=True):
+                sample = sample.cpu()
+                record, labels = record_of(scope, sample, names, thr)
+                file.add({**item.about, **outputs.write(item, sample, labels), **record})
+            progress.done(batch[-1].source, len(batch))
+    return Prediction(file.number, file.skipped)
+
+
+def _check(cfg: Config, checkpoint: str, folder: Path, score_thr: float | None, batch_size: int,
+           overwrite: bool) -> str:
+    """All that can be told before anything is built."""
+    scope = scope_of(cfg)
+    check_sections(cfg, ())
+    if not (cfg.get('test_dataloader') or {}).get('dataset'):
+        raise ValueError('the config has no test_dataloader.dataset, whose pipeline says how '
+                         'pictures are read')
+    check_arguments(cfg, ('test',))
+    check_num_classes(cfg, ('test',))
+    check_checkpoint(checkpoint, 'checkpoint')
+    check_folder(str(folder), 'out')
+    if score_thr is not None and scope != 'mmdet':
+        raise ValueError(f'score_thr={score_thr}: {TASKS[scope]} predicts no boxes, which it is '
+                         'for')
+    if score_thr is not None and not 0 <= score_thr < 1:
+        raise ValueError(f'score_thr={score_thr} must be at least 0 and less than 1')
+    if batch_size < 1:
+        raise ValueError(f'batch_size={batch_size} must be at least 1')
+    if (folder / 'predictions.json').exists() and not overwrite:
+        raise ValueError(f'out={str(folder)!r} holds predictions.json of another run: give another '
+                         'folder, or --overwrite')
+    return scope
+
+
+class _Artist:
+    """Pictures with what was predicted on them."""
+
+    def __init__(self, cfg: Config, scope: str, names: list[str], score_thr: float) -> None:
+        self.scope, self.score_thr, self.kept = scope, score_thr, KeepPicture()
+        options = {'type': VISUALIZERS_OF[scope], **(cfg.get('visualizer') or {}),
+                   'name': 'predict', 'vis_backends': [self.kept]}
+        with VISUALIZERS.switch_scope_and_registry(scope) as registry:
+            chosen = registry.get(options.pop('type'))
+        # Not built: the registry would keep it, and give it to whoever asks for the newest.
+        self.visualizer = chosen(**options)
+        self.visualizer.dataset_meta = {'classes': tuple(names), 'palette': palette(cfg, names)}
+
+    def draw(self, item: Item, sample: Any) -> np.ndarray:
+        """(H, W, 3) RGB bytes."""
+        draw(self.scope, self.visualizer, 'predict', item.pixels, sample, truth=False,
+             predicted=True, score_thr=self.score_thr)
+        assert self.kept.picture is not None
+        return self.kept.picture
+
+
+class _Outputs:
+    """The files beside predictions.json; a video is ended when the next file begins."""
+
+    def __init__(self, folder: Path, artist: _Artist | None) -> None:
+        self.folder, self.artist = folder, artist
+        self.video: VideoWriter | None = None
+
+    def write(self, item: Item, sample: Any, labels: np.ndarray | None) -> dict[str, str]:
+        """Writes what belongs to one picture or frame; returns its files for json."""
+        names: dict[str, str] = {}
+        if labels is not None:
+            frame = f'/{item.about["frame"]:06d}' if item.source.is_video else ''
+            names['mask'] = f'masks/{item.source.name}{frame}.png'
+            write_picture(self.folder / names['mask'], labels)
+        if self.artist is None:
+            return names
+        drawn = self.artist.draw(item, sample)
+        if not item.source.is_video:
+            names['picture'] = f'pictures/{item.source.name}.jpg'
+            write_picture(self.folder / names['picture'], drawn)
+            return names
+        names['picture'] = f'pictures/{item.source.name}.mp4'
+        path = self.folder / names['picture']
+        if self.video is None or self.video.path != path:
+            self._end()
+            self.video = VideoWriter(path, item.rate)
+        self.video.add(drawn)
+        return names
+
+    def _end(self, keep: bool = True) -> None:
+        if self.video is not None:
+            self.video.close(keep=keep)
+        self.video = None
+
+    def __enter__(self) -> _Outputs:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._end(keep=kind is None)
+
+
+class _Progress:
+    """About a line a second: how far, which file, and how fast."""
+
+    def __init__(self, sources: list[Source], say: Callable[[str], None]) -> None:
+        self.say, self.number = say, 0
+        self.place = {source.path: i for i, source in enumerate(sources, 1)}
+        self.start = self.last = time.monotonic()
+
+    def done(self, source: Source, number: int) -> None:
+        """Counts pictures or frames that were predicted."""
+        self.number += number
+        now = time.monotonic()
+        if now - self.last >= 1:
+            self.last = now
+            self.say(f'{self.place[source.path]} of {len(self.place)} files: {source.file}, '
+                     f'{self.number / (now - self.start):.2f} images/s')

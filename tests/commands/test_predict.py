@@ -1,0 +1,261 @@
+"""mmposenc predict: the three tasks, what is equal to a test, files of every kind, and stops."""
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import signal
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from scripts import ROOT, load_script, named
+from tinydata import detector_config, make_coco
+
+from mmposenc import engine
+from mmposenc.commands.predict import main
+from mmposenc.commands.test import main as run_test
+from mmposenc.engine.models import build_model
+from mmposenc.engine.pictures import write_picture
+
+tasks = load_script('tests/tools', 'test_other_tasks')
+
+
+def saved(config: Path, path: Path, classes: list[str] | None = None) -> Path:
+    """Random weights of a config's model, as training saves them."""
+    torch.manual_seed(0)
+    model = build_model(engine.load_config(str(config)))
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith('weight') and parameter.ndim > 1:
+                parameter.mul_(3)  # so that pictures differ in what is predicted
+    meta = {} if classes is None else {'dataset_meta': {'classes': classes}}
+    torch.save({'state_dict': model.state_dict(), 'meta': meta}, path)
+    return path
+
+
+@pytest.fixture(scope='module')
+def detector(tmp_path_factory) -> dict[str, Path]:
+    root = tmp_path_factory.mktemp('predict')
+    base = ROOT / 'configs' / 'detection' / 'pvt' / 'retinanet_pvt-t-peg_fpn_1x_coco.py'
+    config = detector_config(root / 'tiny.py', make_coco(root / 'data'), str(base))
+    return dict(config=config, checkpoint=saved(config, root / 'tiny.pth'),
+                images=root / 'data' / 'images')
+
+
+def segmentor(root: Path) -> dict[str, Path]:
+    (root / 'data' / 'labels').mkdir(parents=True)
+    for i in range(3):
+        labels = tasks.picture(root / 'data' / 'images' / f'scene_{i}.jpg', i)
+        Image.fromarray(labels).save(root / 'data' / 'labels' / f'scene_{i}.png')
+    config = root / 'seg.py'
+    config.write_text((tasks.SEGMENTOR + tasks.COMMON).format(
+        root=root / 'data', visualizer='SegLocalVisualizer'))
+    return dict(config=config, checkpoint=saved(config, root / 'seg.pth'),
+                images=root / 'data' / 'images')
+
+
+def classifier(root: Path) -> dict[str, Path]:
+    for i in range(4):
+        kind = ('bright', 'dark')[i % 2]
+        tasks.picture(root / 'data' / 'classes' / kind / f'image_{i}.png', i, (230, 20)[i % 2])
+    config = root / 'cls.py'
+    config.write_text((tasks.CLASSIFIER + tasks.COMMON).format(
+        root=root / 'data', visualizer='UniversalVisualizer'))
+    return dict(config=config, checkpoint=saved(config, root / 'cls.pth', ['bright', 'dark']),
+                images=root / 'data' / 'classes')
+
+
+def predict(model: dict[str, Path], source: Path, out: Path, *words: str) -> dict:
+    main([str(source), str(model['config']), str(model['checkpoint']), '--out', str(out), *words])
+    return json.loads((out / 'predictions.json').read_text())
+
+
+def dumped(model: dict[str, Path], folder: Path, run: str) -> list[dict]:
+    """What test.py gives for the same pictures."""
+    run_test([str(model['config']), str(model['checkpoint']), '--work-dir', str(folder / 'work'),
+              '--out', str(folder / 'out.pkl'), '--cfg-options', *named(run)])
+    return pickle.loads((folder / 'out.pkl').read_bytes())
+
+
+def test_detection_equals_a_test(detector, tmp_path) -> None:
+    told = predict(detector, detector['images'], tmp_path / 'out', '--score-thr', '0')
+    assert told['task'] == 'detection' and told['classes'] == ['square', 'disc']
+    assert told['complete'] and told['skipped'] == []
+    records = {record['file']: record for record in told['images']}
+    for sample in dumped(detector, tmp_path, 'predict_det'):
+        record = records.pop(Path(sample['img_path']).name)
+        found = sample['pred_instances']
+        assert len(record['objects']) == len(found['scores']) > 0
+        assert (record['height'], record['width']) == sample['ori_shape']
+        for each, box, score, label in zip(record['objects'], found['bboxes'].tolist(),
+                                           found['scores'].tolist(), found['labels'].tolist(),
+                                           strict=True):
+            assert (each['score'], each['label']) == (score, label)
+            assert each['name'] == ('square', 'disc')[label]
+            assert each['bbox'] == [box[0], box[1], box[2] - box[0], box[3] - box[1]]
+        drawn = cv2.imread(str(tmp_path / 'out' / record['picture']))
+        plain = cv2.imread(str(detector['images'] / record['file']))
+        assert drawn.shape == plain.shape and np.abs(drawn.astype(int) - plain).max() > 60
+    assert not records
+
+
+def test_segmentation_equals_a_test(tmp_path) -> None:
+    model = segmentor(tmp_path / 'model')
+    told = predict(model, model['images'], tmp_path / 'out', '--batch-size', '2')
+    samples = dumped(model, tmp_path, 'predict_seg')
+    assert len(samples) == len(told['images']) == 3
+    for sample, record in zip(samples, told['images'], strict=True):
+        labels = sample['pred_sem_seg']['data'][0].numpy()
+        mask = np.asarray(Image.open(tmp_path / 'out' / record['mask']))
+        assert mask.dtype == np.uint8 and np.array_equal(mask, labels)
+        shares = {each['name']: each['share'] for each in record['areas']}
+        assert shares == {('ground', 'thing')[i]: (labels == i).mean() for i in np.unique(labels)}
+        assert (tmp_path / 'out' / record['picture']).is_file()
+
+
+def test_classification_equals_a_test(tmp_path) -> None:
+    model = classifier(tmp_path / 'model')
+    told = predict(model, model['images'], tmp_path / 'out', '--batch-size', '4')
+    assert told['classes'] == ['bright', 'dark']  # the folders' names, from the checkpoint
+    samples = dumped(model, tmp_path, 'predict_cls')
+    assert [record['file'] for record in told['images']] == [
+        f'{kind}/image_{i}.png' for kind, i in
+        (('bright', 0), ('bright', 2), ('dark', 1), ('dark', 3))]
+    for sample, record in zip(samples, told['images'], strict=True):
+        scores = sample['pred_score']
+        assert [each['label'] for each in record['classes']] == scores.argsort(
+            descending=True).tolist()
+        assert [each['score'] for each in record['classes']] == pytest.approx(
+            scores.sort(descending=True).values.tolist(), abs=1e-6)
+
+
+def shot(path: Path, pixels: np.ndarray, **options: object) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(pixels).save(path, **options)
+    return path
+
+
+def test_pictures_of_every_kind(detector, tmp_path, capsys) -> None:
+    plain = np.asarray(Image.open(detector['images'] / 'shape_1.jpg'))
+    folder = tmp_path / 'of mine'
+    shot(folder / 'b' / 'plain one.png', plain)
+    shot(folder / 'b' / 'plain one.bmp', plain)
+    shot(folder / 'alpha.png', np.dstack([plain, np.full(plain.shape[:2], 7, np.uint8)]))
+    shot(folder / 'grey.png', plain[..., 0])
+    cv2.imwrite(str(folder / 'deep.png'), plain[..., ::-1].astype(np.uint16) * 257)
+    exif = Image.Exif()
+    exif[0x0112] = 6  # stored lying, to be turned by 90 degrees
+    shot(folder / 'turned.png', np.ascontiguousarray(np.rot90(plain[:44])), exif=exif)
+    shot(folder / 'upright.png', plain[:44])
+    (folder / 'notes.txt').write_text('not a picture')
+    (folder / '.hidden.png').write_text('not read')
+    (folder / 'empty.jpg').write_bytes(b'')
+    whole = (detector['images'] / 'shape_1.jpg').read_bytes()
+    (folder / 'cut.jpg').write_bytes(whole[:len(whole) // 2])
+    with pytest.raises(SystemExit, match='error: 2 files could not be read') as stop:
+        predict(detector, folder, folder / 'out', '--score-thr', '0')
+    assert isinstance(stop.value.code, str)  # status 1
+    printed = capsys.readouterr().out
+    assert f'skipped {folder}/cut.jpg: ' in printed and f'skipped {folder}/empty.jpg: ' in printed
+    told = json.loads((folder / 'out' / 'predictions.json').read_text())
+    assert [each['file'] for each in told['skipped']] == ['cut.jpg', 'empty.jpg']
+    records = {record['file']: record for record in told['images']}
+    assert list(records) == sorted(records) and 'out' not in str(list(records))
+    wanted = records['b/plain one.png']['objects']
+    for other in ('b/plain one.bmp', 'alpha.png', 'deep.png'):
+        assert records[other]['objects'] == wanted
+    assert records['grey.png']['objects'] != wanted
+    assert records['turned.png']['objects'] == records['upright.png']['objects']
+    assert (records['turned.png']['width'], records['turned.png']['height']) == (64, 44)
+    pictures = {record['picture'] for record in told['images']}
+    assert {'pictures/b/plain one.jpg', 'pictures/b/plain one_2.jpg'} < pictures
+    on_disk = {str(path.relative_to(folder / 'out')) for path in (folder / 'out').rglob('*.*')}
+    assert on_disk == pictures | {'predictions.json'}
+
+
+def test_a_video(detector, tmp_path) -> None:
+    frames = [cv2.resize(cv2.imread(str(path)), (64, 64))
+              for path in sorted(detector['images'].iterdir())]
+    writer = cv2.VideoWriter(str(tmp_path / 'clip.avi'), cv2.VideoWriter_fourcc(*'MJPG'), 5,
+                             (64, 64))
+    for frame in frames:
+        writer.write(frame)
+    writer.release()
+    told = predict(detector, tmp_path / 'clip.avi', tmp_path / 'out', '--score-thr', '0',
+                   '--batch-size', '3')
+    assert [(each['frame'], each['seconds']) for each in told['images']] == [
+        (0, 0.0), (1, 0.2), (2, 0.4), (3, 0.6)]
+    assert {each['picture'] for each in told['images']} == {'pictures/clip.mp4'}
+    drawn, read = cv2.VideoCapture(str(tmp_path / 'out' / 'pictures' / 'clip.mp4')), 0
+    while drawn.read()[0]:
+        read += 1
+    assert read == 4 and sorted(path.name for path in (tmp_path / 'out').rglob('*.*')) == [
+        'clip.mp4', 'predictions.json']
+    capture = cv2.VideoCapture(str(tmp_path / 'clip.avi'))
+    Image.fromarray(capture.read()[1][..., ::-1]).save(tmp_path / 'first.png')
+    alone = predict(detector, tmp_path / 'first.png', tmp_path / 'one', '--score-thr', '0',
+                    '--no-pictures')
+    first, one = told['images'][0]['objects'], alone['images'][0]['objects']
+    assert [each['label'] for each in first] == [each['label'] for each in one]
+    for each, other in zip(first, one, strict=True):
+        assert each['bbox'] == pytest.approx(other['bbox'], abs=1e-4)
+    assert 'picture' not in alone['images'][0] and not (tmp_path / 'one' / 'pictures').exists()
+
+
+@pytest.mark.parametrize('words, message', [
+    (['--score-thr', '1'], 'score_thr=1.0 must be at least 0 and less than 1'),
+    (['--batch-size', '0'], 'batch_size=0 must be at least 1'),
+    (['--device', 'cuda:9'], "device='cuda:9' can not be used here"),
+    (['--cfg-options', 'model.bbox_head.num_classes=3'], 'num_classes of the heads and ')])
+def test_bad_input_is_told_before_the_model_is_built(detector, tmp_path, monkeypatch, words,
+                                                     message) -> None:
+    monkeypatch.setattr('mmposenc.engine.prediction.build_model', None)
+    with pytest.raises(SystemExit) as stop:
+        predict(detector, detector['images'], tmp_path / 'out', *words)
+    assert message in str(stop.value.code) and not (tmp_path / 'out').exists()
+
+
+def test_sources_and_results_that_can_not_be(detector, tmp_path, monkeypatch) -> None:
+    (tmp_path / 'empty').mkdir()
+    (tmp_path / 'notes.txt').write_text('text')
+    (tmp_path / 'old').mkdir()
+    (tmp_path / 'old' / 'predictions.json').write_text('{}')
+    (tmp_path / 'broken.png').write_bytes(b'\x89PNG nothing')
+    one = detector['images'] / 'shape_0.jpg'
+    for source, out, words, message in [
+            (tmp_path / 'none', 'out', [], 'there is no such file or folder'),
+            (tmp_path / 'empty', 'out', [], 'the folder has neither a picture nor a video'),
+            (tmp_path / 'notes.txt', 'out', [], 'must be a folder, a picture or a video'),
+            (one, 'old', [], 'holds predictions.json of another run'),
+            (tmp_path / 'broken.png', 'out', ['--strict'], f'{tmp_path}/broken.png: ')]:
+        with pytest.raises(SystemExit) as stop:
+            predict(detector, source, tmp_path / out, *words)
+        assert message in str(stop.value.code)
+    assert not json.loads((tmp_path / 'out' / 'predictions.json').read_text())['complete']
+    assert predict(detector, one, tmp_path / 'old', '--overwrite')['complete']
+
+
+def test_a_stop_leaves_what_was_done_or_nothing(detector, tmp_path, monkeypatch) -> None:
+    """SIGTERM ends the file; a kill, which nobody is told of, finds none under its name."""
+    out, written = tmp_path / 'out', []
+    predict(detector, detector['images'] / 'shape_0.jpg', out)
+
+    def write_and_stop(path: Path, pixels: np.ndarray) -> None:
+        assert not (out / 'predictions.json').exists()
+        write_picture(path, pixels)
+        written.append(path)
+        if len(written) == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+    monkeypatch.setattr('mmposenc.engine.prediction.write_picture', write_and_stop)
+    with pytest.raises(SystemExit) as stop:
+        predict(detector, detector['images'], out, '--overwrite')
+    assert stop.value.code == 143
+    told = json.loads((out / 'predictions.json').read_text())
+    assert not told['complete'] and 1 <= len(told['images']) <= 2 == len(written)
+    for record in told['images']:
+        Image.open(out / record['picture']).load()
+    assert not list(out.rglob('*.partial'))

@@ -1,0 +1,51 @@
+"""docs/predict.md: its commands on a photo, a folder and a video of tiny size, then its Python."""
+from __future__ import annotations
+
+import json
+import shutil
+
+import cv2
+import torch
+from running import ROOT, commands, inside, run_page
+from tinydata import detector_config, make_coco
+
+from mmposenc import engine
+from mmposenc.commands.predict import main
+from mmposenc.engine.models import build_model
+
+PAGE = 'docs/predict.md'
+BASE = ROOT / 'configs' / 'detection' / 'pvt' / 'retinanet_pvt-t-peg_fpn_1x_coco.py'
+
+
+def test_the_page(tmp_path, capsys) -> None:
+    config = detector_config(tmp_path / 'CONFIG.py', make_coco(tmp_path / 'data'), str(BASE))
+    torch.save(build_model(engine.load_config(str(config))).state_dict(),
+               tmp_path / 'CHECKPOINT.pth')
+    photos = tmp_path / 'photos'
+    shutil.move(tmp_path / 'data' / 'images', photos)  # data of a config need not be there
+    shutil.copy(photos / 'shape_0.jpg', tmp_path / 'photo.jpg')
+    frame = cv2.imread(str(tmp_path / 'photo.jpg'))
+    writer = cv2.VideoWriter(str(tmp_path / 'clip.mp4'), cv2.VideoWriter_fourcc(*'mp4v'), 5,
+                             frame.shape[1::-1])
+    for _ in range(2):
+        writer.write(frame)
+    writer.release()
+    names = {'CONFIG': 'CONFIG.py', 'CHECKPOINT': 'CHECKPOINT.pth'}
+    found = [words[2:] for words in commands('docs/predict.md') if words[1:2] == ['predict']]
+    assert [words[0] for words in found] == ['photo.jpg', 'photos/', 'clip.mp4']
+    with inside(tmp_path):
+        for words in found:
+            main([names.get(word, word) for word in words])
+    assert len(list((tmp_path / 'predicted_photos' / 'pictures').iterdir())) == 4
+    assert (tmp_path / 'predicted_clip' / 'pictures' / 'clip.mp4').is_file()
+    left = run_page('docs/predict.md', tmp_path)
+    assert (left['done'], left['skipped']) == (4, [])
+    assert capsys.readouterr().out.splitlines()[-1] == '4 []'
+
+
+def test_every_key_of_the_file_is_told() -> None:
+    text = (ROOT / PAGE).read_text()
+    example = json.loads(text.split('```json\n')[1].split('```')[0])
+    for key in (*example['images'][0], 'mask', 'areas', 'classes', 'frame', 'seconds', 'skipped',
+                'complete'):
+        assert f'`{key}`' in text
