@@ -1,7 +1,6 @@
 """docs/your-config.md: from pictures to a tested model, with its own commands on tiny data."""
 from __future__ import annotations
 
-import importlib
 import json
 import re
 from pathlib import Path
@@ -15,7 +14,7 @@ from scripts import named
 from tinydata import make_coco, read_annotations
 
 from mmposenc.backbones import ViT
-from mmposenc.commands import COMMANDS
+from mmposenc.commands import main
 
 PAGE = 'docs/your-config.md'
 #: A ViT-S/14 with 24 channels, one epoch, and one process.
@@ -37,8 +36,8 @@ def recipe(name: str, folder: Path, *options: str) -> dict[str, list[str]]:
     found = {words[1]: words[2:] for words in commands(PAGE) if f'{name}.py' in words}
     assert list(found) == ['browse', 'train', 'test', 'predict']
     options = ('--cfg-options', *NARROW, *options)
-    return {command: [re.sub(r'epoch_\d+', 'epoch_1', word) for word in words] + [
-        *(options if command != 'predict' else ())] for command, words in found.items()}
+    return {command: [*(re.sub(r'epoch_\d+', 'epoch_1', word) for word in words), *options]
+            for command, words in found.items()}
 
 
 def mentions(block: Block, name: str) -> bool:
@@ -49,13 +48,12 @@ def mentions(block: Block, name: str) -> bool:
 def run(folder: Path, found: dict[str, list[str]], name: str) -> None:
     with inside(folder):
         for command, words in found.items():
-            if command in COMMANDS:
-                extra = named(f'{name}_{command}') if command in ('train', 'test') else []
-                module, _ = COMMANDS[command]
-                importlib.import_module(f'mmposenc.commands.{module}').main([*words, *extra])
+            extra = named(f'{name}_{command}') if command in ('train', 'test') else []
+            main([command, *words, *extra])
     assert len(list((folder / 'work_dirs' / 'browse').rglob('*.jpg'))) + len(
         list((folder / 'work_dirs' / 'browse').rglob('*.png'))) == 4
-    assert list((folder).rglob('pictures/**/*.*'))
+    assert list(folder.rglob('pictures/**/*.*'))
+    assert len(json.loads((folder / 'predictions' / 'predictions.json').read_text())) > 0
 
 
 def measured(folder: Path) -> set[str]:
