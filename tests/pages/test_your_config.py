@@ -53,7 +53,8 @@ def run(folder: Path, found: dict[str, list[str]], name: str) -> None:
     assert len(list((folder / 'work_dirs' / 'browse').rglob('*.jpg'))) + len(
         list((folder / 'work_dirs' / 'browse').rglob('*.png'))) == 4
     assert list(folder.rglob('pictures/**/*.*'))
-    assert len(json.loads((folder / 'predictions' / 'predictions.json').read_text())) > 0
+    predicted = json.loads((folder / 'predictions' / 'predictions.json').read_text())
+    assert predicted['complete'] and len(predicted['images']) == 4 and not predicted['skipped']
 
 
 def measured(folder: Path) -> set[str]:
@@ -81,7 +82,8 @@ def test_detection(tmp_path):
                    'model.bbox_head.feat_channels=8', 'model.bbox_head.norm_cfg.num_groups=2',
                    'train_dataloader.dataset.dataset.pipeline.2.scale=(112,112)',
                    'val_dataloader.dataset.pipeline.1.scale=(112,112)',
-                   'model.test_cfg.score_thr=0.0',
+                   'model.test_cfg.score_thr=0.0', 'model.test_cfg.nms_pre=20',
+                   'model.test_cfg.max_per_img=5',
                    'test_dataloader.dataset.pipeline.1.scale=(112,112)')
     mine = tmp_path / 'data' / 'mine'
     for seed, phase in enumerate(('train', 'val')):
