@@ -12,15 +12,16 @@ try:
     from timm.models.swin_transformer import SwinTransformerStage
     from timm.models.swin_transformer_v2 import SwinTransformerV2Stage
     from timm.models.vision_transformer import VisionTransformer
+
+    from .timm_attention import ENCODED, GridNote, drop_own_bias
 except ImportError as error:
-    raise ImportError(f'mmposenc.integrations.timm needs timm and torchvision: pip install timm '
-                      f'({error})') from error
+    raise ImportError(f'mmposenc.integrations.timm needs timm, 1.0.31 or what is like it, and '
+                      f'torchvision: pip install -U timm ({error})') from error
 
 from ..attention.multihead import build_relative_encoding
 from ..encodings.base import RelativeEncoding, position_tables
 from ..encodings.placement import EncodingConfigs, PlacedEncodings, Positions
 from ..encodings.sharing import share_encodings
-from .timm_attention import ENCODED, GridNote, drop_own_bias
 
 _Model = TypeVar('_Model', bound=nn.Module)
 _GRID = '_mmposenc_grid'

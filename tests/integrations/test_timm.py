@@ -1,6 +1,7 @@
 """Encodings in timm's models: their own numbers, this project's, every size, training, saving."""
 import copy
 import pickle
+import sys
 
 # Before timm: it provides torchvision's operators where they are not compiled.
 import mmposenc  # noqa: F401
@@ -234,10 +235,10 @@ def test_recomputed_blocks_know_the_grid_of_their_own_images():
         torch.testing.assert_close(grad, expected)
 
 
-def test_compiled_without_an_error():
+def test_compiled_as_one_graph():
     model = filled(add_encoding(build('vit_tiny_patch16_224'), dict(type='mmposenc.PEG'), IRPE))
     with torch.no_grad():
-        torch.testing.assert_close(torch.compile(model, backend='eager')(images()),
+        torch.testing.assert_close(torch.compile(model, backend='eager', fullgraph=True)(images()),
                                    model(images()), atol=1e-5, rtol=1e-5)
 
 
@@ -287,6 +288,13 @@ def test_what_does_not_fit_is_named_and_the_model_stays_as_it_was(message):
     assert message in str(error.value)
     assert [type(module) for module in model.modules()] == kinds
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+
+
+def test_without_timm(monkeypatch):
+    monkeypatch.setitem(sys.modules, 'timm.models.eva', None)
+    monkeypatch.delitem(sys.modules, 'mmposenc.integrations.timm')
+    with pytest.raises(ImportError, match='needs timm.*torchvision: pip install -U timm'):
+        import mmposenc.integrations.timm  # noqa: F401
 
 
 def test_models_that_cannot_have_one():
