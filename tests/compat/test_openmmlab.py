@@ -34,7 +34,7 @@ def test_modules_without_a_distribution_are_fine():
 
 def test_nothing_installed():
     with pytest.raises(ImportError, match='mmposenc.backbones needs mmengine and mmcv of OpenMMLab'
-                                          '.*cannot find them(.|\n)*pip install onedl-mmengine'):
+                                          ".*cannot find them(.|\n)*pip install 'mmposenc.onedl"):
         check({'torch': '2.13.0', 'numpy': '2.2.6'})
 
 
