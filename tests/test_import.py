@@ -74,7 +74,7 @@ for attempt in range(2):
         import mmposenc.{room}
     except ImportError as error:
         assert 'mmposenc.{room} needs mmengine and mmcv of OpenMMLab' in str(error), error
-        assert 'pip install onedl-mmengine' in str(error)
+        assert "pip install 'mmposenc[onedl]'" in str(error)
     else:
         raise AssertionError('imported')
 import mmposenc.encodings

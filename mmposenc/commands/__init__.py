@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Callable
 
 import mmposenc
 
@@ -53,4 +54,15 @@ def main(argv: list[str] | None = None) -> None:
         print(f'error: there is no command {name!r}{suggest(name, COMMANDS)}\n'
               f'(known are {", ".join(COMMANDS)})', file=sys.stderr)
         sys.exit(2)
-    importlib.import_module(f'{__name__}.{COMMANDS[name][0]}').main(words)
+    _load(name, words)(words)
+
+
+def _load(name: str, words: list[str]) -> Callable[[list[str]], None]:
+    """The function of a command; what it needs and is not installed ends the program in a line."""
+    import argparse
+
+    from mmposenc.command_line import reported
+    with reported(argparse.Namespace(traceback='--traceback' in words)):
+        main: Callable[[list[str]], None] = importlib.import_module(
+            f'{__name__}.{COMMANDS[name][0]}').main
+    return main

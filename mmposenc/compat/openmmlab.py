@@ -48,12 +48,9 @@ ALSO_NEEDED = {
 }
 
 HOW_TO_INSTALL = (
-    'Install one of the two sets, in an environment of its own:\n'
-    '    bash tools/setup_env.sh          (in a clone of mmposenc: all of it, in .venv)\n'
-    '    pip install onedl-mmengine onedl-mmcv onedl-mmdetection onedl-mmsegmentation '
-    'onedl-mmpretrain\n'
-    '    pip install mmengine mmcv==2.1.0 mmdet mmsegmentation mmpretrain   '
-    '(the releases by OpenMMLab itself)')
+    'Install one of the two sets, in an environment of its own (docs/install.md):\n'
+    "    pip install 'mmposenc[onedl]'        (in a clone: bash tools/setup_env.sh)\n"
+    "    pip install 'mmposenc[openmmlab]'    (the releases by OpenMMLab itself)")
 
 
 def number(release: str) -> tuple[int, ...]:

@@ -62,3 +62,14 @@ def test_as_a_module_it_imports_nothing_heavy() -> None:
             "assert not {'torch', 'numpy', 'mmengine', 'argparse'} & set(sys.modules)")
     run = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, cwd=ROOT)
     assert (run.returncode, run.stdout) == (0, f'{mmposenc.__version__}\n'), run.stderr
+
+
+def test_without_openmmlab_it_says_what_to_install() -> None:
+    code = ("import sys\nfrom mmposenc.commands import main\n"
+            "for name in ('mmengine', 'mmcv'): sys.modules[name] = None\n"
+            "main(['train', 'config.py'])")
+    run = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, cwd=ROOT)
+    said = run.stderr.splitlines()
+    assert run.returncode == 1 and len(said) == 3, run.stderr
+    assert said[0].startswith('error: ImportError: mmposenc.engine needs mmengine and mmcv')
+    assert "pip install 'mmposenc[onedl]'" in said[1]

@@ -80,7 +80,7 @@ def test_advice_stays_in_the_set_that_is_installed(installed, said):
 
 
 def test_advice_without_a_set():
-    assert 'pip install onedl-mmengine' in how_to_get('mmdet', lambda name: None)
+    assert "pip install 'mmposenc[onedl]'" in how_to_get('mmdet', lambda name: None)
     assert how_to_get('mmyolo') == ''
 
 

@@ -35,7 +35,7 @@ def test_modules_without_a_distribution_are_fine():
 def test_nothing_installed():
     installed = {'torch': '2.13.0', 'numpy': '2.2.6'}
     with pytest.raises(ImportError, match='mmposenc.engine needs mmengine and mmcv of OpenMMLab'
-                                          '.*cannot find them(.|\n)*pip install onedl-mmengine'):
+                                          ".*cannot find them(.|\n)*pip install 'mmposenc.onedl"):
         check(installed, 'mmposenc.engine')
     check(installed, 'mmposenc.backbones.vit')
 
