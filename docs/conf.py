@@ -1,7 +1,7 @@
 """The site: `sphinx-build -c docs . site`; MMPOSENC_NOTEBOOKS=off leaves the notebooks out.
 
-Sphinx with MyST: Material for MkDocs had its last fixes in November 2026, and its successor, before
-its first release, takes no hooks. The root of the repository is the source, so that every link of a
+Sphinx with MyST: Material for MkDocs had its last fixes in November 2026; its successor, still at
+0.0, takes no hooks. The root of the repository is the source, so that every link of a
 page is right in a checkout, on a forge and here; files that are no pages are handed out as they
 are.
 """
