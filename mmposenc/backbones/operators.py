@@ -53,16 +53,17 @@ class OperatorCounter(TorchDispatchMode):
     Attributes:
         macs: by name of the innermost module ('' is the model itself).
         activations: the same.
-        by_convention: how often operators ran that the papers' tables count nothing for.
-        uncounted: how often others ran that no formula is known for.
+        by_convention: by module and operator, how often those ran that the papers' tables count
+            nothing for.
+        uncounted: the same of others that no formula is known for.
     """
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.macs: Counter[str] = Counter()
         self.activations: Counter[str] = Counter()
-        self.by_convention: Counter[str] = Counter()
-        self.uncounted: Counter[str] = Counter()
+        self.by_convention: Counter[tuple[str, str]] = Counter()
+        self.uncounted: Counter[tuple[str, str]] = Counter()
         self._model, self._inside, self._hooks = model, [''], []  # type: ignore[var-annotated]
         self._unfused = sdpa_kernel(SDPBackend.MATH)
 
@@ -114,9 +115,9 @@ class OperatorCounter(TorchDispatchMode):
             return
         if torch.Tag.pointwise in getattr(func, 'tags', ()) or (
                 func.namespace == 'aten' and name in UNCOUNTED_BY_CONVENTION):
-            self.by_convention[name] += 1
+            self.by_convention[self._inside[-1], name] += 1
         else:
-            self.uncounted[f'{func.namespace}.{name}'] += 1
+            self.uncounted[self._inside[-1], f'{func.namespace}.{name}'] += 1
 
 
 class _Mode(TorchDispatchMode):

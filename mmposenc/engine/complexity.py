@@ -80,16 +80,55 @@ def count(cfg: Config, hw_shape: tuple[int, int]) -> Complexity:
         ValueError: a size below 1.
     """
     _check_size(hw_shape)
-    scope = scope_of(cfg)
+    scope, image = scope_of(cfg), torch.randn(
+        1, _channels(cfg), *hw_shape, generator=torch.Generator().manual_seed(0))
+    on_meta = image.to('meta')
     try:
-        return _counted(scope, _built(cfg, 'meta'), hw_shape, _channels(cfg), 'meta')
+        model = _built(cfg, 'meta')
+        return _summed(model, hw_shape, [_run(model, lambda: _pass(scope, model, on_meta))])
     except Exception as error:  # whatever a model does that needs numbers
         note = describe(error).splitlines()[0]
-    model = _built(cfg, 'cpu')
-    for module in model.modules():
-        if getattr(module, 'form', None) == 'auto':
-            module.form = 'definition'
-    return _counted(scope, model, hw_shape, _channels(cfg), 'cpu')._replace(note=note)
+    whole = _built(cfg, 'cpu')
+    for name, module in whole.named_modules():
+        if getattr(module, 'form', None) == 'auto' and not _in_backbone(name):
+            setattr(module, 'form', 'definition')  # noqa: B010  (no declared attribute of a Module)
+    counts = [_run(whole, lambda: _pass(scope, whole, image))]
+    try:  # its definition may not fit into the memory, so the backbone alone is counted on meta
+        part: Any = _built(cfg, 'meta')
+        own = _run(part, lambda: part.backbone(set_img_shapes(on_meta, [hw_shape])))
+    except Exception:  # a backbone that needs numbers too, such as one upstream: none to define
+        return _summed(whole, hw_shape, counts, note)
+    for counter in vars(counts[0]).values():
+        if isinstance(counter, Counter):
+            for key in [key for key in counter
+                        if _in_backbone(key if isinstance(key, str) else key[0])]:
+                del counter[key]
+    return _summed(whole, hw_shape, [*counts, own], note)
+
+
+def _in_backbone(name: str) -> bool:
+    return name.split('.')[0] == 'backbone'
+
+
+def _run(model: nn.Module, run: Callable[[], object]) -> OperatorCounter:
+    with OperatorCounter(model) as counter, torch.no_grad():
+        run()
+    return counter
+
+
+def _summed(model: nn.Module, hw_shape: tuple[int, int], counters: list[OperatorCounter],
+            note: str = '') -> Complexity:
+    def total(kind: str) -> Counter[Any]:
+        return sum((getattr(counter, kind) for counter in counters), Counter())
+
+    def by_operator(kind: str) -> dict[str, int]:
+        found: Counter[str] = Counter()
+        for (_, name), number in total(kind).items():
+            found[name] += number
+        return dict(found)
+    return Complexity(hw_shape, list(_parts(model, total('macs'), total('activations'))),
+                      by_operator('by_convention'), by_operator('uncounted'),
+                      'cpu' if note else 'meta', note)
 
 
 def measure_time(cfg: Config, hw_shape: tuple[int, int], device: torch.device, *,
@@ -136,17 +175,6 @@ def _built(cfg: Config, device: str) -> nn.Module:
         return build_model(cfg).eval()
 
 
-def _counted(scope: str, model: nn.Module, hw_shape: tuple[int, int], channels: int, device: str
-             ) -> Complexity:
-    image = torch.zeros(1, channels, *hw_shape, device=device)
-    if device == 'cpu':
-        image.normal_(generator=torch.Generator().manual_seed(0))
-    with OperatorCounter(model) as counter, torch.no_grad():
-        _pass(scope, model, image)
-    return Complexity(hw_shape, list(_parts(model, counter)), dict(counter.by_convention),
-                      dict(counter.uncounted), device)
-
-
 def _pass(scope: str, model: Any, image: Tensor) -> None:
     """The network on one image: everything before post-processing."""
     size = tuple(image.shape[-2:])
@@ -163,8 +191,8 @@ def _pass(scope: str, model: Any, image: Tensor) -> None:
         model(image, mode='tensor')
 
 
-def _parts(model: nn.Module, counter: OperatorCounter) -> Iterator[Part]:
-    macs, activations = _with_parents(counter.macs), _with_parents(counter.activations)
+def _parts(model: nn.Module, macs: Counter[str], activations: Counter[str]) -> Iterator[Part]:
+    macs, activations = _with_parents(macs), _with_parents(activations)
     for name, module in model.named_modules():
         parameters = sum(each.numel() for each in module.parameters())
         if not name or parameters or macs[name] or activations[name]:
