@@ -216,6 +216,8 @@ def _fit(padding_mask: Tensor | None, x: Tensor) -> Tensor | None:
         return None
     lost_h = padding_mask.shape[1] - x.shape[-2]
     lost_w = padding_mask.shape[2] - x.shape[-1]
+    if not torch.compiler.is_compiling() and not lost_h and not lost_w:
+        return padding_mask  # with its note of the sizes
     return padding_mask[:, lost_h:, lost_w:]
 
 
