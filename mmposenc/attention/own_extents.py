@@ -17,7 +17,7 @@ Run = Callable[[tuple[Tensor, ...], RelativeEncoding, tuple[Grid, Grid], Tensor 
 
 
 # Compiled code goes on before and after it: images would be graphs, one for each size.
-@torch.compiler.disable
+@torch.compiler.disable  # type: ignore[untyped-decorator]
 def attend_on_own_extents(run: Run, qkv: tuple[Tensor, Tensor, Tensor],
                           encoding: RelativeEncoding, grids: tuple[Grid, Grid],
                           options: Any) -> tuple[Tensor, Tensor | None]:

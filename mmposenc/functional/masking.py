@@ -52,7 +52,8 @@ def masked_batch_norm(norm: nn.Module, x: Tensor, padding_mask: Tensor | None) -
     picked = cells.flatten(0, 2).index_select(0, index)  # (N, C)
     # (N, C, 1, 1): for (1, C, N, 1), a transposed view, torch 2.13's CPU backward pass is wrong.
     normed = norm(picked[:, :, None, None])[:, :, 0, 0]
-    out = normed.new_zeros(padding_mask.numel(), normed.shape[1]).index_copy(0, index, normed)
+    out: Tensor = normed.new_zeros(padding_mask.numel(), normed.shape[1])
+    out = out.index_copy(0, index, normed)
     return out.view(cells.shape).permute(0, 3, 1, 2)
 
 
