@@ -9,8 +9,9 @@ losses and their gradients, from random weights, the second image of two padded;
 before boxes are chosen. 'All pairs' is iRPE in the explicit formulation. Half precision is
 autocast, weights are float32. 'Limit' is the time of the matrix products alone on a CPU, same
 shapes, operands in the cache: three of each in training. '/ first dtype' compares with the same
-model in the first of --dtype. --compile adds every model compiled (of detectors: backbone, neck,
-encoder), as rows of their own.
+model in the first of --dtype. --compile adds every model compiled, as rows of their own: this
+project's block by block, as --compile of the tools does it, peers as a whole (of detectors:
+backbone, neck, encoder).
 """
 from __future__ import annotations
 
@@ -29,6 +30,7 @@ from torch import Tensor, nn
 
 from mmposenc.backbones import PVT, DeiT, Swin, load_pretrained
 from mmposenc.encodings import PEG
+from mmposenc.engine.compiling import compile_regions
 
 LEARNED = dict(type='mmposenc.LearnedPositionEmbedding')
 BILINEAR = dict(LEARNED, interpolation='bilinear')
@@ -139,6 +141,7 @@ CASES = {'PVT-tiny 800x1344': Case(pvt, 1, 800, 1344), 'PVT-tiny 512': Case(pvt,
          'DETR-R50 800x1344': Case(detr, 2, 800, 1344, True),
          'RetinaNet PVT-tiny 800x1344': Case(retinanet, 2, 800, 1344, True)}
 MODES = ('training', 'inference')
+PEERS = ('mmdet', 'timm')
 
 
 def outputs(model: nn.Module, images: Tensor) -> Sequence[Tensor]:
@@ -172,9 +175,12 @@ def loss_of(model: nn.Module, images: Tensor, is_detector: bool, mode: str
     return lambda: model(images, known, mode='tensor')
 
 
-def compiled(model: nn.Module, is_detector: bool) -> nn.Module:
+def compiled(model: nn.Module, is_detector: bool, is_peer: bool) -> nn.Module:
     """A copy that compiles itself when it is called."""
     model = copy.deepcopy(model)
+    if not is_peer:
+        compile_regions(model, dynamic=False)
+        return model
     parts = [getattr(model, name, None) for name in ('backbone', 'neck', 'encoder')]
     for part in parts if is_detector else [model]:
         if part is not None:
@@ -197,25 +203,26 @@ def check_equal(models: Models, side: int) -> None:
 def measure(name: str, args: argparse.Namespace) -> None:
     """The rows of one case."""
     case = CASES[name]
-    batch, height, width = args.batch or case.batch, case.height, case.width
+    batch, height, width = args.batch or case.batch, *(args.size or (case.height, case.width))
     if args.tiny:  # the backbones of timm take no other size with their tables
         batch, height, width = (2, 96, 128) if case.is_detector else (1, 224, 224)
     torch.manual_seed(0)
     if not case.is_detector:
         check_equal(case.build(case.checked, case.checked), case.checked)
-    models = case.build(height, width)
+    models = {key: model for key, model in case.build(height, width).items()
+              if not args.only or key in args.only}
     images = torch.randn(batch, 3, height, width)
     counts = None if case.is_detector or args.device == 'cuda' else products(
-        models['ours'].eval(), images)
+        models.get('ours', next(iter(models.values()))).eval(), images)
     images = images.to(args.device)
     for each in models.values():
         each.to(args.device)
     peer = next(iter(models))
     if args.compile:
-        models.update({f'{key}, compiled': compiled(model, case.is_detector)
+        models.update({f'{key}, compiled': compiled(model, case.is_detector, key in PEERS)
                        for key, model in models.items()})
     dtypes = [getattr(torch, dtype) for dtype in args.dtype]
-    for mode in MODES:
+    for mode in args.mode or MODES:
         runs: dict[tuple[str, torch.dtype], Run] = {
             (key, dtype): model_step(model, loss_of(model, images, case.is_detector, mode), mode,
                                      args.device, dtype)
@@ -260,6 +267,10 @@ def main() -> None:
     add_arguments(parser, repeats=9, dtypes=('float32', 'bfloat16'))
     parser.add_argument('--case', choices=sorted(CASES), action='append')
     parser.add_argument('--batch', type=int, help="images, instead of the case's")
+    parser.add_argument('--size', type=int, nargs=2, help="height and width, not the case's")
+    parser.add_argument('--mode', choices=MODES, action='append', help='instead of both')
+    parser.add_argument('--only', nargs='+', metavar='MODEL', help='of a case, as its rows call '
+                        'them; ratios are to the first')
     parser.add_argument('--compile', action='store_true', help='also every model compiled')
     parser.add_argument('--no-memory', action='store_true')
     parser.add_argument('--peg-share', action='store_true', help='what PEGs take of a step')

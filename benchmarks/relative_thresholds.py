@@ -19,7 +19,7 @@ from unittest import mock
 from measure import Run, header, paired_times, peak_memory, row
 from relative_inputs import TINY, Size, both, make_encoding, make_inputs, ours
 
-from mmposenc.functional import limits
+from mmposenc.functional import Grid, limits
 
 MIB = 2 ** 20
 NEVER = 2 ** 62
@@ -32,6 +32,7 @@ class Buffer(NamedTuple):
     encoding: str
     form: str
     values: tuple[int, ...] = (4 * MIB, 16 * MIB, 64 * MIB, 256 * MIB)
+    size: Size = Size(2, 8, 50, 84, 32, 0)
 
 
 class Switch(NamedTuple):
@@ -45,8 +46,11 @@ class Switch(NamedTuple):
     held: dict[str, int] = {}
 
 
+#: PVT's first stage at 800x1344.
+REDUCED_SIZE = Size(2, 1, 200, 336, 64, 0, Grid(25, 42, 8.0, 8.0))
 LARGE = {'ACCELERATOR_DEFINITION_BYTES': 0}
 BUFFERS = (Buffer('ACCELERATOR_PIECE_BYTES', 'IRPE product qkv', 'pieces'),
+           Buffer('ACCELERATOR_REDUCED_PIECE_BYTES', 'SASARPE', 'pieces', size=REDUCED_SIZE),
            Buffer('OFFSET_FEATURES_BYTES', 'LogSpacedCPB', 'auto'))
 SWITCHES = (Switch('ACCELERATOR_DEFINITION_BYTES', 'IRPE product k', 'auto', up_to=True),
             Switch('ACCELERATOR_DEFINITION_BYTES', 'IRPE product qkv', 'auto', up_to=True),
@@ -58,7 +62,6 @@ SWITCHES = (Switch('ACCELERATOR_DEFINITION_BYTES', 'IRPE product k', 'auto', up_
             Switch('HALVES_FROM', 'IRPE cross k', 'auto', held=LARGE))
 #: Images, heads, sides of a square grid, channels of a head.
 SWITCH_SIZES = tuple(Size(2, 8, side, side, 32, 0) for side in (7, 10, 14, 20, 28, 40, 56))
-BUFFER_SIZE = Size(2, 8, 50, 84, 32, 0)
 
 
 def with_limits(run: Run, **values: int) -> Run:
@@ -97,7 +100,7 @@ def best_switch(ratios: dict[int, float], up_to: bool) -> int | None:
 
 
 def buffer(sweep: Buffer, args: argparse.Namespace) -> int | None:
-    size = next(iter(TINY.values())) if args.tiny else BUFFER_SIZE
+    size = next(iter(TINY.values())) if args.tiny else sweep.size
     runs = training(sweep.encoding, sweep.form, size, args,
                     {value: {sweep.constant: value} for value in sweep.values})
     times = paired_times({str(value): run for value, run in runs.items()}, args.repeats,

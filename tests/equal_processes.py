@@ -2,16 +2,20 @@
 images, and writes what came out. Processes are forked, so that OpenMMLab is imported once."""
 from __future__ import annotations
 
+import copy
+import gc
 import importlib
 import logging
 import os
 import sys
 import warnings
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
 import torch
 import torch.multiprocessing as mp
+from mmengine.config import Config
 from mmengine.dataset import DefaultSampler
 from mmengine.evaluator import BaseMetric
 from mmengine.model import MMDistributedDataParallel
@@ -67,17 +71,24 @@ def still(model) -> None:
             module.dropout = 0.0
 
 
-def train(name: str, world: int, rank: int, spread: bool = False) -> dict[str, torch.Tensor]:
+@cache
+def start(name: str) -> tuple[Config, torch.nn.Module]:
+    """A family's config and model; all of them are made before there are processes."""
     path, changes = FAMILIES[name]
     cfg = shrink(load_config(f'mmposenc::{path}'))
-    sync = changes.get('sync', False)
     cfg.merge_from_dict({key: value for key, value in changes.items() if key != 'sync'})
     cfg.model.train_cfg = {**(cfg.model.get('train_cfg') or {}), 'augments': None}
     model = build(cfg).double()  # rounding does not tell which ReLU or which anchor it is
     model.backbone.register_forward_pre_hook(_double)
     still(model)
+    return cfg, model
+
+
+def train(name: str, world: int, rank: int, spread: bool = False) -> dict[str, torch.Tensor]:
+    cfg, model = copy.deepcopy(start(name))
+    torch.manual_seed(0)
     if world > 1:
-        if sync:
+        if FAMILIES[name][1].get('sync', False):
             model = torch.nn.SyncBatchNorm.convert_sync_batchnorm(model)
         model = synchronized(model)
         model = shard(model, 100) if spread else MMDistributedDataParallel(
@@ -156,9 +167,6 @@ def check_says(world: int) -> list[str]:
 
 
 def work(rank: int, world: int, out: str) -> None:
-    warnings.simplefilter('ignore')
-    torch.set_default_dtype(torch.float64)
-    torch.set_num_threads(1)
     if world > 1:
         dist.init_process_group('gloo', init_method=f'file://{out}/meet{world}', rank=rank,
                                 world_size=world)
@@ -181,5 +189,11 @@ if __name__ == '__main__':
     logging.disable(logging.INFO)  # how each weight is initialized, in every process
     for library in ('mmdet', 'mmseg', 'mmpretrain'):  # the registries would do it in each child
         importlib.import_module(f'{library}.models')
+    warnings.simplefilter('ignore')
+    torch.set_default_dtype(torch.float64)
+    torch.set_num_threads(1)
+    for name in FAMILIES:
+        start(name)
+    gc.freeze()  # which children would copy to look at
     for world in (1, 2, 4):
         mp.start_processes(work, (world, folder), nprocs=world, start_method='fork')

@@ -8,6 +8,7 @@ has imported everything; a kill is a SIGKILL that the child sends itself.
 from __future__ import annotations
 
 import argparse
+import gc
 import importlib
 import json
 import multiprocessing
@@ -70,6 +71,7 @@ def prepare() -> None:
     runner.collect_env = dict
     Config.pretty_text = property(lambda self: 'text = None\n')
     torch.set_num_threads(1)
+    gc.freeze()  # data sets look for garbage in each child
 
     @OPTIM_WRAPPERS.register_module()
     class ScaledOptimWrapper(AmpOptimWrapper):

@@ -96,6 +96,7 @@ heavy = {'mmdet', 'mmseg', 'mmpretrain'}
 assert not heavy & set(sys.modules), heavy & set(sys.modules)
 DATASETS.get('mmposenc.CocoDataset')
 assert heavy & set(sys.modules) == {'mmdet'}
+assert backbones.CPResNet.__name__ == 'CPResNet'  # a subclass of mmpretrain's
 """
     result = subprocess.run([sys.executable, '-c', code], cwd=Path(__file__).parents[1], text=True,
                             capture_output=True, timeout=300)

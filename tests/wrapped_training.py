@@ -3,6 +3,8 @@ by hand and by DistributedDataParallel with each set of options, and write how f
 Processes are forked, so that OpenMMLab is imported once."""
 from __future__ import annotations
 
+import copy
+import gc
 import importlib
 import logging
 import sys
@@ -108,9 +110,9 @@ def compare(name: str, rank: int) -> dict[str, float]:
     cfg.merge_from_dict(changes)
     cfg.model.train_cfg = {**(cfg.model.get('train_cfg') or {}), 'augments': None}
     found, by_hand = {}, None
+    built = build(cfg, initialize=cfg.default_scope != 'mmpretrain')
     for kind, options in ({'by hand': None} | WRAPPERS).items():
-        model = build(cfg, initialize=cfg.default_scope != 'mmpretrain')
-        model = synchronized(revert_sync_batchnorm(model)).train()
+        model = synchronized(revert_sync_batchnorm(copy.deepcopy(built))).train()
         if options is None:
             by_hand = gradients(model, None, cfg, rank)
             continue
@@ -162,4 +164,5 @@ if __name__ == '__main__':
     logging.disable(logging.INFO)
     for library in ('mmdet', 'mmseg', 'mmpretrain'):  # the registries would do it in each child
         importlib.import_module(f'{library}.models')
+    gc.freeze()  # which children would copy to look at
     mp.start_processes(work, (folder,), nprocs=2, start_method='fork')

@@ -83,6 +83,8 @@ def choose(problem: Problem) -> str:
     if is_counted(problem):
         return 'fused' if is_plain else 'definition'
     if q.device.type != 'cpu':
+        if has_many_look_ups(problem):
+            return 'pieces'
         if is_plain or fits_fused(problem):
             return 'fused'
         if problem.bytes <= limits.ACCELERATOR_DEFINITION_BYTES or not has_writers(problem):
@@ -173,6 +175,18 @@ def fused(problem: Problem) -> Tensor:
     return out[..., :dims]
 
 
+def has_many_look_ups(problem: Problem) -> bool:
+    """Whether queries are so many that what other forms look up for each of them weighs more than
+    pieces."""
+    return (problem.bytes > limits.ACCELERATOR_DEFINITION_BYTES and _is_reduced(problem)
+            and any(term.reads_queries for term in problem.terms) and has_writers(problem))
+
+
+def _is_reduced(problem: Problem) -> bool:
+    q, k, _ = split(problem.qkv)
+    return q.shape[2] >= limits.REDUCED_FROM * k.shape[2]
+
+
 def has_writers(problem: Problem) -> bool:
     """Whether pieces can run all of it."""
     return all(term.has_writer for term in problem.terms)
@@ -212,7 +226,8 @@ def _call(problem: Problem, q: Tensor, k: Tensor, v: Tensor) -> Call:
     keep = trains and problem.bytes <= (
         limits.KEPT_BYTES if problem.pairs >= limits.WINDOW_PAIRS else limits.WINDOW_KEPT_BYTES)
     several, one = (limits.PIECE_BYTES, limits.ROWS_BYTES) if _on_cpu(problem) else (
-        limits.ACCELERATOR_PIECE_BYTES,) * 2
+        limits.ACCELERATOR_REDUCED_PIECE_BYTES if _is_reduced(problem)
+        else limits.ACCELERATOR_PIECE_BYTES,) * 2
     if trains and problem.pairs < limits.WINDOW_PAIRS:
         several //= 2
     return Call(tuple(w for w in writers if isinstance(w, LogitWriter)),

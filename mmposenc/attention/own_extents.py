@@ -16,6 +16,8 @@ Run = Callable[[tuple[Tensor, ...], RelativeEncoding, tuple[Grid, Grid], Tensor 
                tuple[Tensor, Tensor | None]]
 
 
+# Compiled code goes on before and after it: images would be graphs, one for each size.
+@torch.compiler.disable  # type: ignore[untyped-decorator]
 def attend_on_own_extents(run: Run, qkv: tuple[Tensor, Tensor, Tensor],
                           encoding: RelativeEncoding, grids: tuple[Grid, Grid],
                           options: Any) -> tuple[Tensor, Tensor | None]:
@@ -33,14 +35,13 @@ def attend_on_own_extents(run: Run, qkv: tuple[Tensor, Tensor, Tensor],
         at padding, if ``run`` gives them.
 
     Raises:
-        ValueError: while compiling; without a mask of the queries where keys lie on another grid;
+        ValueError: while exporting; without a mask of the queries where keys lie on another grid;
             for valid cells that are no top-left rectangle.
     """
     name = type(encoding).__name__
     if torch.compiler.is_compiling():
         raise ValueError(f'{name} depends on the size of each image: padded batches are computed '
-                         f'image by image, which cannot be compiled; leave compiling or '
-                         f'mask_padding out')
+                         f'image by image, which cannot be exported; leave the mask out')
     prefix, key_mask = encoding.num_prefix_tokens, options['key_padding_mask']
     query_mask = options.get('query_padding_mask')
     if query_mask is None and grids[0] != grids[1]:

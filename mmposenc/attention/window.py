@@ -215,14 +215,15 @@ class PlainWindowAttention(MultiheadAttention):
         self.window_size, self.mask_window_padding = window, mask_window_padding
 
     def forward(self, x: Tensor, hw_shape: GridLike, key_padding_mask: Tensor | None = None,
-                need_weights: bool = False, *, x_qk: Tensor | None = None
-                ) -> Tensor | tuple[Tensor, Tensor]:
+                need_weights: bool = False, *, x_qk: Tensor | None = None,
+                counts: Counts | None = None) -> Tensor | tuple[Tensor, Tensor]:
         """Attend in the windows of a map.
 
         Args:
             x, hw_shape, key_padding_mask, x_qk: as of :class:`MultiheadAttention`; an image comes
                 out as it does alone, and its padded tokens come out zero.
             need_weights: also return the weights (B * windows, heads, Wh * Ww, Wh * Ww).
+            counts: rows and columns of windows, where they are counted already.
 
         Returns:
             (B, L, embed_dims), with ``need_weights`` a pair (output, weights).
@@ -238,7 +239,7 @@ class PlainWindowAttention(MultiheadAttention):
                                  f'{mask.dtype}; (B, L) = {tuple(x.shape[:2])} and bool are '
                                  f'required')
             mask = mask.view(len(x), *grid.hw)
-        windows = Windows(grid.hw, self.window_size, padding_mask=mask)
+        windows = Windows(grid.hw, self.window_size, padding_mask=mask, counts=counts)
         regions = windows.regions(self.mask_window_padding, x.device)
         found = self._attend(
             windows.cut(x), None if x_qk is None else windows.cut(x_qk), self.window_size,

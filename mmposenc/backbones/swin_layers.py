@@ -13,7 +13,7 @@ from ..attention.linear import Linear
 from ..attention.window import ShiftWindowAttention
 from ..encodings.placement import PlacedEncodings
 from ..functional.grids import valid_extents
-from ..functional.masking import every_cell
+from ..functional.masking import every_cell, noted_extents
 from ..functional.windows import Counts, window_counts
 from .layers import MLP, DropPath
 
@@ -60,7 +60,8 @@ class SwinBlock(nn.Module):
         if hw_shape[0] <= window[0] or hw_shape[1] <= window[1]:
             return out
         images = list(out.split(1))
-        for index, (height, width) in enumerate(valid_extents(padding_mask)):
+        extents = noted_extents(padding_mask) or valid_extents(padding_mask)
+        for index, (height, width) in enumerate(extents):
             if height <= window[0] or width <= window[1]:
                 cells = x[index].view(*hw_shape, -1)[:height, :width]
                 alone = self.attn(cells.reshape(1, height * width, -1), (height, width))

@@ -10,7 +10,7 @@ from torch.utils.checkpoint import checkpoint
 
 from ..encodings.placement import EncodingConfigs, PlacedEncodings, Positions
 from ..encodings.sharing import share_encodings, shared_encodings
-from ..functional.masking import masked_mean, pad_map, tokens_to_map
+from ..functional.masking import masked_mean, pad_map, token_mask, tokens_to_map
 from ..image_sizes import get_img_shapes, mask_images
 from ..modules import BaseModule
 from .checkpoints import PretrainedMixin
@@ -264,12 +264,16 @@ class ViT(Freezing, LayerDepths, PretrainedMixin, BaseModule):
         x_qk = self.pos_encodings.query_key_tokens(
             tokens, hw_shape, index - 1, num_prefix_tokens=self.num_prefix_tokens,
             padding_mask=mask)
-        args = (tokens, hw_shape, mask, x_qk)
+        block = self.blocks[index]
+        # The mask and the counts are made outside of compiled code, which would neither keep the
+        # note of the images' sizes nor divide by a window in reasonable time.
+        key_mask = None if mask is None else token_mask(mask, self.num_prefix_tokens)
+        args = (tokens, hw_shape, key_mask, x_qk, block.window_counts(hw_shape))
         with self._precision(index, tokens):
             if self.with_cp and self.training and torch.is_grad_enabled():
-                return checkpoint(self.blocks[index], *args,  # type: ignore[no-any-return]
+                return checkpoint(block, *args,  # type: ignore[no-any-return]
                                   use_reentrant=False)
-            return self.blocks[index](*args)  # type: ignore[no-any-return]
+            return block(*args)  # type: ignore[no-any-return]
 
     def _map(self, tokens: Tensor, hw_shape: tuple[int, int], mask: Tensor | None, index: int
              ) -> Tensor:

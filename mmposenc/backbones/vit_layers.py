@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from ..attention.conv_projection import ConvProjectionAttention
 from ..attention.multihead import MultiheadAttention
 from ..attention.window import PlainWindowAttention
-from ..functional.masking import token_mask
 from ..functional.mlp import ACTIVATIONS
+from ..functional.windows import Counts, window_counts
 from .layers import MLP, DropPath, LayerNorm2d, LayerScale
 
 MLPS = ('mlp', 'swiglu')
@@ -44,7 +44,6 @@ class ViTBlock(nn.Module):
             return (nn.Identity() if layer_scale_init_value is None
                     else LayerScale(embed_dims, layer_scale_init_value))
 
-        self.num_prefix_tokens = attention.get('num_prefix_tokens', 0)
         self.norm1 = nn.LayerNorm(embed_dims, eps=norm_eps)
         attention_type: Any = ConvProjectionAttention if conv_projection else MultiheadAttention
         if window_size is not None:
@@ -59,16 +58,21 @@ class ViTBlock(nn.Module):
         self.ls2 = scale()
         self.drop_path = DropPath(drop_path)
 
-    def forward(self, x: Tensor, hw_shape: tuple[int, int], padding_mask: Tensor | None = None,
-                x_qk: Tensor | None = None) -> Tensor:
-        """(B, L, C) -> (B, L, C); ``x_qk`` replaces ``x`` for queries and keys."""
-        key_mask = None
-        if padding_mask is not None:
-            key_mask = token_mask(padding_mask, self.num_prefix_tokens)
+    def forward(self, x: Tensor, hw_shape: tuple[int, int], key_mask: Tensor | None = None,
+                x_qk: Tensor | None = None, counts: Counts | None = None) -> Tensor:
+        """(B, L, C) -> (B, L, C). ``key_mask`` (B, L) is True for padding, ``x_qk`` replaces ``x``
+        for queries and keys, and ``counts`` are what :meth:`window_counts` gives."""
         normed_qk = None if x_qk is None else self.norm1(x_qk)
-        out = self.attn(self.norm1(x), hw_shape, key_mask, x_qk=normed_qk)
+        counted = {} if counts is None else {'counts': counts}
+        out = self.attn(self.norm1(x), hw_shape, key_mask, x_qk=normed_qk, **counted)
         x = x + self.drop_path(self.ls1(out))
         return x + self.drop_path(self.ls2(self.mlp(self.norm2(x))))
+
+    def window_counts(self, hw_shape: tuple[int, int]) -> Counts | None:
+        """Windows of a grid, which compiled code does not count; None for attention to all."""
+        if not isinstance(self.attn, PlainWindowAttention):
+            return None
+        return window_counts(hw_shape, self.attn.window_size)
 
 
 class SAMNeck(nn.Sequential):

@@ -232,7 +232,9 @@ def _fit(padding_mask: Tensor | None, x: Tensor) -> Tensor | None:
     """The mask of a map that unpadded convolutions have made smaller."""
     if padding_mask is None:
         return None
-    lost = (old - new for old, new in zip(padding_mask.shape[1:], x.shape[2:], strict=True))
+    lost = [old - new for old, new in zip(padding_mask.shape[1:], x.shape[2:], strict=True)]
+    if not torch.compiler.is_compiling() and not any(lost):
+        return padding_mask  # with its note of the sizes
     return padding_mask[(slice(None), *(slice(count, None) for count in lost))]
 
 

@@ -12,12 +12,10 @@ from mmengine.config import Config
 from mmengine.hooks import Hook
 from torch import nn
 
-from ..attention import PlainWindowAttention
-
 #: Classes whose modules are compiled, each on its own: one graph takes all sizes and paddings, and
-#: modules of one size share it. Larger parts compile for minutes: sizes become nested formulas. So
-#: do ViT's blocks in windows, which are such formulas; they run as they are. So do blocks that take
-#: padded batches image by image (encodings that follow each image's extent, with mask_padding).
+#: modules of one size share it. Larger parts compile for minutes: sizes become nested formulas.
+#: Blocks that take padded batches image by image (encodings that follow each image's extent, with
+#: mask_padding) are compiled before and behind their attention.
 REGIONS = ('PVTBlock', 'ViTBlock', 'SwinBlock', 'DetrEncoderLayer', 'DetrDecoderLayer', 'FPN',
            'BasicBlock', 'Bottleneck')
 #: Graphs that regions may have in all: sizes of stages, training and evaluation, with and without
@@ -78,27 +76,15 @@ def compile_regions(model: nn.Module, regions: Sequence[str] = REGIONS, **option
     shape_config.use_duck_shape = False
     torch._dynamo.config.cache_size_limit = max(MAX_GRAPHS, torch._dynamo.config.cache_size_limit)
     found: dict[str, int] = {}
-    pads = any(getattr(module, 'mask_padding', False) for module in model.modules())
     for module in model.modules():
         name = type(module).__name__
-        if name in regions and not _in_windows(module) and not (pads and _follows_extent(module)):
+        if name in regions:
             module.compile(**options)
             found[name] = found.get(name, 0) + 1
     if not found:
         raise ValueError(f'regions={tuple(regions)}: {type(model).__name__} has no module of these '
                          f'classes; name some of its own')
     return found
-
-
-def _in_windows(region: nn.Module) -> bool:
-    """Whether it cuts its tokens into windows, whose number is a formula of the size."""
-    return any(isinstance(module, PlainWindowAttention) for module in region.modules())
-
-
-def _follows_extent(region: nn.Module) -> bool:
-    """Whether padded batches go through it image by image: code would be made for every size."""
-    return any(getattr(getattr(module, 'rel_pos_encoding', None), 'follows_extent', False)
-               for module in region.modules())
 
 
 def check_compiler(device: str) -> None:

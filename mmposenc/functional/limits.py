@@ -18,6 +18,13 @@ WINDOW_PAIRS, WINDOW_KEPT_BYTES = 128 * 128, 8 * 1024 * 1024
 #: measured on a GPU).
 ACCELERATOR_PIECE_BYTES = 64 * 1024 * 1024
 
+#: Queries a key from which an accelerator takes smaller pieces instead of look-ups of all queries
+#: (PVT's spatial reduction, stages 1 and 2), and their bytes: look-ups weigh as much as the queries
+#: there, and pieces of so few keys still hold thousands of queries (by the stand-in, not measured
+#: on a GPU).
+REDUCED_FROM = 16
+ACCELERATOR_REDUCED_PIECE_BYTES = 16 * 1024 * 1024
+
 #: Pairs from which an accelerator takes FlexAttention, which computes blocks of 128 x 128: a window
 #: of 7 x 7 cells would fill 15 % (by arithmetic, not measured on a GPU).
 FLEX_FROM = 128 * 128

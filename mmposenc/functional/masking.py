@@ -48,14 +48,25 @@ def masked_batch_norm(norm: nn.Module, x: Tensor, padding_mask: Tensor | None) -
         return norm(x)  # type: ignore[no-any-return]
     if type(norm) is nn.BatchNorm2d:  # others gather what all processes hold, by a way of their own
         return _weighted_batch_norm(norm, x, padding_mask)
-    valid = ~padding_mask
-    channels_last = x.permute(0, 2, 3, 1)
-    picked = channels_last[valid]  # (N, C)
+    cells, index = x.permute(0, 2, 3, 1), _valid_cells(padding_mask)
+    picked = cells.flatten(0, 2).index_select(0, index)  # (N, C)
     # (N, C, 1, 1): for (1, C, N, 1), a transposed view, torch 2.13's CPU backward pass is wrong.
     normed = norm(picked[:, :, None, None])[:, :, 0, 0]
-    out = torch.zeros_like(channels_last, dtype=normed.dtype)
-    out[valid] = normed
-    return out.permute(0, 3, 1, 2)
+    out: Tensor = normed.new_zeros(padding_mask.numel(), normed.shape[1])
+    out = out.index_copy(0, index, normed)
+    return out.view(cells.shape).permute(0, 3, 1, 2)
+
+
+def _valid_cells(padding_mask: Tensor) -> Tensor:
+    """Numbers of the valid cells of a mask (B, H, W), image by image; an accelerator is waited for
+    only where the mask was not made from sizes."""
+    noted = noted_extents(padding_mask)
+    if noted is None:
+        return (~padding_mask).flatten().nonzero()[:, 0]
+    height, width = padding_mask.shape[1:]
+    rows, cols = (torch.arange(side, device=padding_mask.device) for side in (height, width))
+    return torch.cat([((image * height + rows[:down, None]) * width + cols[:across]).flatten()
+                      for image, (down, across) in enumerate(noted)])
 
 
 def _weighted_batch_norm(norm: nn.BatchNorm2d, x: Tensor, padding_mask: Tensor) -> Tensor:

@@ -22,6 +22,8 @@ import subprocess
 import sys
 import traceback
 from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
@@ -31,7 +33,6 @@ import torch
 from stand_in_memory import Memory
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_aliasing
-from torch.utils._pytree import tree_leaves, tree_map
 
 CUDA = torch.device('cuda', 0)
 aten = torch.ops.aten
@@ -209,9 +210,31 @@ def _is_cuda(device: Any) -> bool:
     return device is not None and torch.device(device).type == 'cuda'
 
 
+def _leaves(x: Any) -> Iterator[Any]:
+    """Of an operator's arguments: plain lists, tuples and dicts. (torch's own function takes most
+    of the time of an operator.)"""
+    if isinstance(x, (list, tuple)):
+        for each in x:
+            yield from _leaves(each)
+    else:
+        yield x
+
+
+def _map(function: Callable[[Any], Any], x: Any) -> Any:
+    if isinstance(x, (list, tuple)):
+        return type(x)([_map(function, each) for each in x])
+    return function(x)
+
+
+@cache
+def _returns_its_arguments(func: Any) -> bool:
+    """Whether what comes out is, or is a view of, what went in."""
+    return any(each.alias_info is not None for each in func._schema.returns)
+
+
 def _run(func: Any, args: Any, kwargs: dict[str, Any], gpu: StandIn | None) -> Any:
     """One operator: checked, noted, computed elsewhere."""
-    tensors = [x for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
+    tensors = [x for x in _leaves((args, *kwargs.values())) if isinstance(x, Tensor)]
     ours = any(isinstance(x, StandInTensor) for x in tensors)
     to = kwargs.get('device')
     on_gpu = _is_cuda(to) if to is not None else ours
@@ -220,8 +243,9 @@ def _run(func: Any, args: Any, kwargs: dict[str, Any], gpu: StandIn | None) -> A
     if not ours and not on_gpu:
         return func(*args, **kwargs)
     elsewhere = torch.device('cpu' if gpu is None or gpu.values else 'meta')
-    inner, options = tree_map(lambda x: x.elem if isinstance(x, StandInTensor) else x,
-                              (args, kwargs))
+    inner, *values = _map(lambda x: x.elem if isinstance(x, StandInTensor) else x,
+                          (args, *kwargs.values()))
+    options = dict(zip(kwargs, values, strict=True))
     if on_gpu and to is not None:
         options['device'] = elsewhere
     if options.get('pin_memory'):
@@ -232,9 +256,9 @@ def _run(func: Any, args: Any, kwargs: dict[str, Any], gpu: StandIn | None) -> A
     # A copy that was none here must be one.
     if to is not None and not ours and any(out is x for x in tensors):
         out = out.clone()
-    wrapped = tree_map(lambda x: StandInTensor(x.to(elsewhere)) if isinstance(x, Tensor) else x,
-                       out)
-    return return_and_correct_aliasing(func, args, kwargs, wrapped) if ours else wrapped
+    wrapped = _map(lambda x: StandInTensor(x.to(elsewhere)) if isinstance(x, Tensor) else x, out)
+    return (return_and_correct_aliasing(func, args, kwargs, wrapped)
+            if ours and _returns_its_arguments(func) else wrapped)
 
 
 def _check(func: Any, args: Any, tensors: list[Tensor], ours: bool, on_gpu: bool, gpu: StandIn
@@ -246,7 +270,7 @@ def _check(func: Any, args: Any, tensors: list[Tensor], ours: bool, on_gpu: bool
         raise RuntimeError(f'{func} does not have a deterministic implementation, but you set '
                            f"'torch.use_deterministic_algorithms(True)'")
     if func in INDEXING:
-        for index in tree_leaves(args[1]) if ours else ():
+        for index in _leaves(args[1]) if ours else ():
             if isinstance(index, Tensor) and index.dtype in (torch.bool, torch.uint8):
                 gpu.wait('mask as index')
             if isinstance(index, Tensor) and not isinstance(index, StandInTensor):

@@ -1,7 +1,11 @@
 """An encoding that depends on the size of the grid, in padded batches: each image on its own."""
+import copy
+
 import pytest
 import torch
+import torch.fx.experimental._config as shape_config
 from torch import nn
+from torch._dynamo.testing import CompileCounter
 
 from mmposenc.attention import (
     ConvProjectionAttention,
@@ -12,6 +16,7 @@ from mmposenc.attention import (
 )
 from mmposenc.backbones import PVT, DeiT
 from mmposenc.encodings import IRPE, CombinedRPE, RelativeEncoding
+from mmposenc.engine.compiling import compile_regions
 from mmposenc.functional.attention.terms import DenseBias
 from mmposenc.functional.grids import as_grid, key_grid, valid_extents
 from mmposenc.functional.masking import (
@@ -218,14 +223,33 @@ def test_bad_input():
         attend(q, q, q, ShareOfGrid(), GRID, key_padding_mask=mask)
 
 
-def test_compiled_blocks(monkeypatch):
-    """Blocks that would go image by image are left as they are; without masks they compile."""
-    from mmposenc.engine.compiling import compile_regions
-    small = dict(embed_dims=12, num_layers=1, num_heads=3, rel_pos_encoding=dict(type=ShareOfGrid))
-    with pytest.raises(ValueError, match='ViT has no module of these classes'):
-        compile_regions(DeiT(mask_padding=True, **small), ('ViTBlock',), backend='eager')
-    assert compile_regions(DeiT(**small), ('ViTBlock',), backend='eager') == {'ViTBlock': 1}
+@pytest.mark.parametrize('kind', ['DeiT', 'PVT'])
+def test_blocks_are_compiled_around_it(kind, monkeypatch):
+    """In parts, and with the numbers of eager blocks; ViT's know the images' sizes without looking
+    at masks, for which a GPU's host would wait."""
+    options = dict(mask_padding=True, rel_pos_encoding=dict(type=ShareOfGrid))
+    eager = (DeiT(embed_dims=12, num_layers=1, num_heads=3, out_indices=(0,), patch_size=8,
+                  **options) if kind == 'DeiT' else
+             PVT(embed_dims=(8,), num_layers=(1,), num_heads=(2,), sr_ratios=(2,), mlp_ratios=(1,),
+                 patch_sizes=(8,), out_indices=(0,), **options)).eval()
+    model, parts, counts = copy.deepcopy(eager), CompileCounter(), []
+    with torch._dynamo.config.patch(specialize_float=False), shape_config.patch(
+            use_duck_shape=True), torch.no_grad():
+        compile_regions(model, backend=parts, dynamic=True)
+        for size in ((40, 24), (24, 50)):
+            x, sizes = torch.randn(2, 3, 48, 56), [(48, 56), size]
+            expected = eager(x, sizes)[0]
+            with monkeypatch.context() as patch:
+                if kind == 'DeiT':
+                    patch.setattr(own_extents, 'extents_of_several', None)
+                torch.testing.assert_close(model(x, sizes)[0], expected)
+            counts.append(parts.frame_count)
+    torch._dynamo.reset()
+    assert counts[0] == counts[1] > 1
+
+
+def test_it_can_not_be_exported(monkeypatch):
     module, mask = MultiheadAttention(8, 2, rel_pos_encoding=ShareOfGrid()), padded(0)
     monkeypatch.setattr(torch.compiler, 'is_compiling', lambda: True)
-    with pytest.raises(ValueError, match='image by image, which cannot be compiled'):
+    with pytest.raises(ValueError, match='image by image, which cannot be exported'):
         module(torch.randn(4, 20, 8), GRID, mask)

@@ -315,9 +315,8 @@ def test_compiles():
     padding_mask = torch.zeros(2, 6, 9, dtype=torch.bool)
     padding_mask[0, 4:] = True
     x = torch.randn(2, 54, 24)
-    compiled = torch.compile(module, fullgraph=True, backend='aot_eager')
-    torch.testing.assert_close(compiled(x, (6, 9)), module(x, (6, 9)), atol=1e-5, rtol=1e-5)
     compiled = torch.compile(module, fullgraph=True, backend='eager')
+    torch.testing.assert_close(compiled(x, (6, 9)), module(x, (6, 9)), atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(compiled(x, (6, 9), padding_mask), module(x, (6, 9), padding_mask),
                                atol=1e-5, rtol=1e-5)
 

@@ -12,7 +12,6 @@ from torch import nn
 from mmposenc.attention import MultiheadAttention, PlainWindowAttention
 from mmposenc.backbones import ViT, load_pretrained
 from mmposenc.checkpoint import convert
-from mmposenc.engine.compiling import compile_regions
 from mmposenc.visualization import record_attention
 
 SIZES = dict(patch_size=4, embed_dims=16, num_layers=4, num_heads=2)
@@ -210,11 +209,6 @@ def test_explicit_arguments_win():
 def test_bad_options(options, message):
     with pytest.raises(ValueError, match=message):
         ViT(**{**SAM, **options})
-
-
-def test_compiling_leaves_windows_as_they_are():
-    """Only the two global blocks are compiled; tracing windows of any size took minutes."""
-    assert compile_regions(ViT(**SAM), ('ViTBlock',), backend='eager') == {'ViTBlock': 2}
 
 
 def test_figures_show_the_window_that_holds_a_place():

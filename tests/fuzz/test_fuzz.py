@@ -8,9 +8,9 @@ from sizes import run as run_sizes
 
 
 def test_options_build_and_run_or_are_refused_by_name() -> None:
-    counts = run(500)
-    assert counts['works'] > 250 and counts['refused'] > 25
-    assert all(counts[f'mmposenc.{kind}'] > 50 for kind in ('PVT', 'ViT', 'Swin'))
+    counts = run(250)
+    assert counts['works'] > 125 and counts['refused'] > 12
+    assert all(counts[f'mmposenc.{kind}'] > 25 for kind in ('PVT', 'ViT', 'Swin'))
 
 
 @pytest.mark.parametrize('option, message', [
@@ -31,4 +31,4 @@ def test_images_of_any_size(name) -> None:
     tried = sizes(1000)
     assert {max(a, b) for a, b in tried} >= {1333, 32}
     assert max(max(a, b) / min(a, b) for a, b in tried) > 19
-    run_sizes(name, 8)
+    run_sizes(name, 5)

@@ -48,15 +48,15 @@ def pool_in_blocks(x: Tensor, weights: Tensor, sigma: Tensor, hw_shape: tuple[in
 
 
 class _Pool(torch.autograd.Function):
-    """See :func:`pool_in_blocks`; keeps its inputs only."""
+    """See :func:`pool_in_blocks`; keeps its inputs, and which queries are worked on together."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weights: Tensor, sigma: Tensor, options: Options) -> Tensor:
         ctx.save_for_backward(x, weights, sigma)
-        ctx.options = options
+        ctx.options, ctx.blocks = options, list(blocks(sigma, options))
         work = _Work(x, weights, sigma, options)
         out = x.new_empty(*sigma.shape, x.shape[-1])
-        for block in blocks(sigma, options):
+        for block in ctx.blocks:
             work.pool(block, out)
         if options.every:
             return out
@@ -77,7 +77,7 @@ class _Pool(torch.autograd.Function):
             grad_pooled = torch.zeros_like(x)  # of the products w_j x_j
             grad_sums = torch.zeros_like(weights)  # of w_j by the sums D_i
             grad_sigma = torch.zeros_like(sigma)
-            for block in blocks(sigma, ctx.options):
+            for block in ctx.blocks:
                 work.add_gradients(block, taken, grad_pooled, grad_sums, grad_sigma)
             grad_weights = torch.linalg.vecdot(x, grad_pooled) - grad_sums
             grad_x = grad_pooled.mul_(weights[..., None])

@@ -14,8 +14,7 @@ from .kernels import reach
 BLOCK_ELEMENTS = {'cpu': 2 ** 18, 'cuda': 2 ** 25}
 #: Pairs of tokens up to which an image is one block: grouping its queries costs more than it saves.
 WHOLE_PAIRS = 2 ** 20
-#: Queries from which an accelerator groups them too: it would wait for their sizes (not measured on
-#: one).
+#: Queries from which an accelerator groups them too (not measured on one).
 GROUPED_FROM = 16384
 #: Queries of a block where they are grouped; fewer waste the products, more reach further.
 GROUP = 192
@@ -56,12 +55,7 @@ def blocks(sigma: Tensor, options: Options) -> Iterator[Block]:
     if sigma.device.type != 'cpu' and sigma.shape[1] <= GROUPED_FROM:
         yield from _consecutive(sigma, options)
         return
-    group = GROUP if sigma.device.type == 'cpu' else 8 * GROUP
-    cells = cells_at_stride(options.hw_shape, options.stride)
-    for image in range(images):
-        sizes = sigma[image].detach().cpu()
-        for members in _groups(cells, sizes, options, group):
-            yield _with_keys(image, members, cells[members], sizes, options, sigma.device)
+    yield from _grouped(sigma.detach(), options)
 
 
 def _consecutive(sigma: Tensor, options: Options) -> Iterator[Block]:
@@ -79,28 +73,55 @@ def block_elements(like: Tensor) -> int:
     return BLOCK_ELEMENTS.get(like.device.type, BLOCK_ELEMENTS['cuda'])
 
 
-def _groups(cells: Tensor, sizes: Tensor, options: Options, group: int) -> Iterator[Tensor]:
-    """Queries of a region, those with the smallest neighbourhoods first."""
+def _grouped(sigma: Tensor, options: Options) -> Iterator[Block]:
+    """Queries of a region, those with the smallest neighbourhoods first, and the keys that a group
+    of them reaches. How many queries a group has is known from the grid alone, so that an
+    accelerator is waited for once, for the corners of all groups."""
+    group = GROUP if sigma.device.type == 'cpu' else 8 * GROUP
+    lengths = _group_lengths(options, group)
+    cells = cells_at_stride(options.hw_shape, options.stride, sigma.device)
+    region, (rows, cols) = _regions(cells, options), (cells // options.hw_shape[1],
+                                                      cells % options.hw_shape[1])
+    members: list[tuple[int, Tensor]] = []
+    corners: list[Tensor] = []
+    for image, sizes in enumerate(sigma):
+        by_size = sizes.argsort()
+        order = by_size[region[by_size].argsort(stable=True)]
+        for some in order.split(lengths):
+            members.append((image, some))
+            corners.append(torch.stack((sizes[some].amax().double(), *(
+                each[some].amin().double() for each in (rows, cols)), *(
+                each[some].amax().double() for each in (rows, cols)))))
+    for (image, some), found in zip(members, torch.stack(corners).tolist(), strict=True):
+        yield _with_keys(image, some, found, options)
+
+
+def _regions(cells: Tensor, options: Options) -> Tensor:
+    """Number of the region that each cell lies in."""
     height, width = options.hw_shape
     side = REGION * options.stride
     tall = min(side, height)
     wide = max(side, side * side // tall)
-    region = cells // width // tall * (width // wide + 1) + cells % width // wide
-    by_size = sizes.argsort()
-    order = by_size[region[by_size].argsort(stable=True)]
-    for members in torch.tensor_split(order, region.bincount().cumsum(0)):
-        if not len(members):
-            continue
-        yield from members.tensor_split(-(-len(members) // group))
+    return cells // width // tall * (width // wide + 1) + cells % width // wide
 
 
-def _with_keys(image: int, members: Tensor, cells: Tensor, sizes: Tensor, options: Options,
-               device: torch.device) -> Block:
+def _group_lengths(options: Options, group: int) -> list[int]:
+    """Queries of each group: those of a region in as few parts of one size as there can be."""
+    cells = cells_at_stride(options.hw_shape, options.stride)
+    found: list[int] = []
+    for count in _regions(cells, options).bincount().tolist():
+        parts = -(-count // group)
+        found += [count // parts + (part < count % parts) for part in range(parts)]
+    return found
+
+
+def _with_keys(image: int, members: Tensor, corners: list[float], options: Options) -> Block:
+    """A group and its keys, from its largest sigma, and its first and last rows and columns."""
     height, width = options.hw_shape
-    far = min(reach(options.kernel, float(sizes[members].max()), options.cut), height + width)
-    rows, cols = cells // width, cells % width
-    top, left = max(0, int(rows.min() - far)), max(0, int(cols.min() - far))
-    bottom = min(height, int(rows.max() + far) + 1)
-    right = int(cols.max() + (0 if options.causal else far)) + 1
-    return Block(slice(image, image + 1), members.to(device), slice(top, bottom),
-                 slice(left, min(width, right)))
+    far = min(reach(options.kernel, corners[0], options.cut), height + width)
+    top, left, bottom, right = corners[1:]
+    return Block(
+        slice(image, image + 1), members,
+        slice(max(0, int(top - far)), min(height, int(bottom + far) + 1)),
+        slice(max(0, int(left - far)),
+              min(width, int(right + (0 if options.causal else far)) + 1)))
