@@ -117,16 +117,11 @@ class Study:
         key = self.key(name, trained, seed, rate, holdout)
         if rows := self.found(**key):
             return rows[0]
-        encoding = ENCODINGS[name]
-        start = {'head': 12, 'encoding': 0 if encoding.has_parameters else 12, 'last4': 8}[trained]
+        start = {'head': 12, 'last4': 8,
+                 'encoding': 0 if ENCODINGS[name].has_parameters else 12}[trained]
         x, y = self.kept(name, start, 'training', 1.0), self.labels('training')
         cut = len(x) * 5 // 6 if holdout else len(x)
-        torch.manual_seed(seed)
-        backbone = build(name, start, self.args.weights, self.model) if start < 12 else None
-        torch.manual_seed(seed)
-        model = Model(backbone, start, self.model['embed_dims'], HEADS[self.args.head])
-        if trained != 'head':
-            model.load_state_dict(self.head(encoding.fixed, seed, holdout), strict=False)
+        model = self.begin(name, trained, seed, start, holdout)
         began = time.process_time()
         fit(model, x[:cut], y[:cut], self.grid(1), self.patch, seed=seed, steps=key['steps'],
             rates=dict(head=rate if trained == 'head' else HEAD_RATE, blocks=rate,
@@ -137,9 +132,7 @@ class Study:
         if holdout:
             found = {'1': ious(model, x[cut:], y[cut:], self.grid(1), self.patch)}
         else:
-            y = self.labels('validation')
-            found = {f'{scale:g}': ious(model, self.kept(name, start, 'validation', scale), y,
-                                        self.grid(scale), self.patch) for scale in SCALES}
+            found = self.test(model, name, start)
         row = dict(key, train_cpu_seconds=round(seconds, 1), ious=found)
         with self.rows_file.open('a') as file:
             file.write(json.dumps(row) + '\n')
@@ -148,6 +141,21 @@ class Study:
               [f'{sum(each) / CLASSES:.1f}' for each in found.values()], f'{seconds:.0f} CPU s',
               flush=True)
         return row
+
+    def begin(self, name: str, trained: str, seed: int, start: int, holdout: bool) -> Model:
+        """A model before training: with a new head, or with the one that was fitted alone."""
+        backbone = build(name, start, self.args.weights, self.model) if start < 12 else None
+        torch.manual_seed(seed)  # a head is the same whatever is behind it
+        model = Model(backbone, start, self.model['embed_dims'], HEADS[self.args.head])
+        if trained != 'head':
+            model.load_state_dict(self.head(ENCODINGS[name].fixed, seed, holdout), strict=False)
+        return model
+
+    def test(self, model: Model, name: str, start: int) -> dict[str, list[float]]:
+        """IoU of every class at every size."""
+        y = self.labels('validation')
+        return {f'{scale:g}': ious(model, self.kept(name, start, 'validation', scale), y,
+                                   self.grid(scale), self.patch) for scale in SCALES}
 
     def head_file(self, name: str, seed: int, rate: float, holdout: bool) -> Path:
         end = '_holdout' if holdout else ''
