@@ -192,8 +192,10 @@ class Study:
                 'size', 'head', 'trained', 'steps', 'seed', 'test_every')}
             tables = self.found(**same, encoding='table', holdout=False)
             if tables and row['encoding'] != 'table':
-                best = max(tables, key=lambda each: mean_iou(each, 1.0))
-                gains.append(mean_iou(row, scale) - mean_iou(best, scale))
+                # With the rate of its own where each has one.
+                other = max(tables, key=lambda each: (each['rate'] == row['rate'],
+                                                      mean_iou(each, 1.0)))
+                gains.append(mean_iou(row, scale) - mean_iou(other, scale))
         return gains
 
 
