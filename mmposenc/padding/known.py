@@ -54,6 +54,7 @@ _READ = {
     'mmseg.models.decode_heads.aspp_head': 'ASPPHead ASPPModule',
     'mmseg.models.decode_heads.sep_aspp_head': 'DepthwiseSeparableASPPHead',
     'mmposenc.backbones.layers': 'LayerNorm2d',
+    'mmposenc.necks.concat_pyramid': 'ConcatPyramid',
     'mmposenc.necks.simple_feature_pyramid': 'SimpleFeaturePyramid',
     'mmposenc.padding.extents': 'SyncBatchNorm',
 }
