@@ -77,18 +77,22 @@ def filled_up(maps: Sequence[Tensor], index: int, kept: KeptOut, divisor: int) -
     return out
 
 
-def own_sample(sample: Any, size: tuple[int, int]) -> Any:
+def own_sample(sample: Any, size: tuple[int, int], *, targets: bool) -> Any:
     """The sample of an image that is a batch of its own.
 
     Args:
         sample: of mmdet or mmseg; left as it is.
         size: pixels (rows, columns) of that batch.
+        targets: cut masks and label maps, which the batch was padded with, to that size. (Those of
+            a test may have the size of the picture as it was loaded.)
     """
     own = sample.new()
     own.set_metainfo({'batch_input_shape': size, 'pad_shape': size})
     for key in ('padding_size', 'img_padding_size'):
         if key in own.metainfo:
             own.set_metainfo({key: (0, 0, 0, 0)})
+    if not targets:
+        return own
     for key in ('gt_sem_seg', 'gt_edge_map', 'gt_depth_map'):
         if key in own:
             setattr(own, key, getattr(own, key)[:size[0], :size[1]])

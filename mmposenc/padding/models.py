@@ -92,7 +92,7 @@ class PaddingFree:
         segments = hasattr(model, 'decode_head')
         if segments and not model.training and model.test_cfg.get('mode') == 'slide':
             for i, (rows, cols) in enumerate(images):  # windows are each image's own
-                yield batch[i:i + 1, :, :rows, :cols], own_sample(samples[i], (rows, cols))
+                yield batch[i:i + 1, :, :rows, :cols], own_sample(samples[i], (rows, cols), targets=False)
             return
         full = (batch.shape[-2], batch.shape[-1])
         kept = KeptOut(images, full) if any(image != full for image in images) else None
@@ -107,7 +107,7 @@ class PaddingFree:
             if heads:
                 mine[0].head_maps = {key: own_cells(outs, i, kept) for key, outs in heads.items()}
             alone.own_maps = tuple(mine)  # type: ignore[attr-defined]
-            yield alone, own_sample(samples[i], size)
+            yield alone, own_sample(samples[i], size, targets=model.training)
 
     def _maps(self, batch: Tensor, kept: KeptOut | None) -> Sequence[Tensor]:
         """What ``extract_feat`` gives for the batch."""

@@ -4,6 +4,7 @@ import copy
 import pytest
 import tinyfamilies as families
 import torch
+from mmengine.structures import PixelData
 
 from mmposenc.padding import keep_padding_out
 
@@ -129,6 +130,18 @@ def test_a_sample_says_of_its_batch_what_it_said():
     with torch.no_grad():
         after = [sample.metainfo for sample in model(**data, mode='predict')]
     assert after == before
+
+
+def test_targets_of_another_size_are_left_alone_in_a_test():
+    """mmseg loads label maps after the picture was resized."""
+    model = ready('Semantic FPN', 'PVT')
+    data = families.batch(model, PAIRS[0])
+    for sample in data['data_samples']:
+        sample.gt_sem_seg = PixelData(data=torch.zeros(1, 200, 300, dtype=torch.long))
+        sample.set_metainfo({'ori_shape': (200, 300)})
+    with torch.no_grad():
+        for found in model(**data, mode='predict'):
+            assert found.gt_sem_seg.shape == found.pred_sem_seg.shape == (200, 300)
 
 
 def test_sliding_windows_are_those_of_each_image():
