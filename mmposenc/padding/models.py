@@ -67,13 +67,14 @@ class PaddingFree:
     def loss(self, batch_inputs: Tensor, batch_data_samples: list[Any]) -> dict[str, Any]:
         """Means over the images of the losses of each alone."""
         return _mean([super(PaddingFree, self).loss(image, [sample])  # type: ignore[misc]
-                      for image, sample in self._images(batch_inputs, batch_data_samples)])
+                      for image, sample in self._images(batch_inputs, batch_data_samples,
+                                                   targets=True)])
 
     def predict(self, batch_inputs: Tensor, batch_data_samples: list[Any], *args: Any,
                 **kwargs: Any) -> list[Any]:
         """Predictions of each image alone."""
         found = []
-        for image, sample in self._images(batch_inputs, batch_data_samples):
+        for image, sample in self._images(batch_inputs, batch_data_samples, targets=False):
             found += super().predict(image, [sample], *args, **kwargs)  # type: ignore[misc]
         for result, sample in zip(found, batch_data_samples, strict=True):
             result.set_metainfo({key: value for key, value in sample.metainfo.items()
@@ -85,14 +86,16 @@ class PaddingFree:
         noted = getattr(batch_inputs, 'own_maps', None)
         return super().extract_feat(batch_inputs) if noted is None else noted  # type: ignore[misc]
 
-    def _images(self, batch: Tensor, samples: list[Any]) -> Iterator[tuple[Tensor, Any]]:
+    def _images(self, batch: Tensor, samples: list[Any], *, targets: bool
+                ) -> Iterator[tuple[Tensor, Any]]:
         """Each image as a batch of one, with its maps noted on it, and its sample."""
         model: Any = self
         images = image_sizes(batch, samples)
         segments = hasattr(model, 'decode_head')
-        if segments and not model.training and model.test_cfg.get('mode') == 'slide':
-            for i, (rows, cols) in enumerate(images):  # windows are each image's own
-                yield batch[i:i + 1, :, :rows, :cols], own_sample(samples[i], (rows, cols), targets=False)
+        if segments and not targets and model.test_cfg.get('mode') == 'slide':
+            for i, size in enumerate(images):  # windows are each image's own
+                yield (batch[i:i + 1, :, :size[0], :size[1]],
+                       own_sample(samples[i], size, targets=False))
             return
         full = (batch.shape[-2], batch.shape[-1])
         kept = KeptOut(images, full) if any(image != full for image in images) else None
@@ -107,7 +110,7 @@ class PaddingFree:
             if heads:
                 mine[0].head_maps = {key: own_cells(outs, i, kept) for key, outs in heads.items()}
             alone.own_maps = tuple(mine)  # type: ignore[attr-defined]
-            yield alone, own_sample(samples[i], size, targets=model.training)
+            yield alone, own_sample(samples[i], size, targets=targets)
 
     def _maps(self, batch: Tensor, kept: KeptOut | None) -> Sequence[Tensor]:
         """What ``extract_feat`` gives for the batch."""
