@@ -3,10 +3,11 @@
     python benchmarks/padding_effect.py CONFIG CHECKPOINT [--pad 1.28 1.6] [--images 12]
 
 Each test image goes through the detector alone, and as the first of two where the second is
-``--pad`` times as large, with the backbone's ``mask_padding`` on and off (same weights). Compared
-are the backbone's maps, the boxes and scores of every anchor that scores at least ``--score``
-alone, and COCO AP. What is left with the option on comes from FPN and head, whose convolutions (and
-GroupNorm, where they have it) see the padding.
+``--pad`` times as large: with padding kept out of the whole model (``KeepPaddingOut``), out of the
+backbone (``mask_padding``), and of neither (same weights). Compared are the backbone's maps, the
+boxes and scores of every anchor that scores at least ``--score`` alone, and COCO AP. What is left
+with ``mask_padding`` comes from FPN and head, whose convolutions (and GroupNorm, where they have
+it) see the padding.
 """
 from __future__ import annotations
 
@@ -25,16 +26,21 @@ from torch import Tensor, nn
 
 import mmposenc  # noqa: F401  (before mmdet)
 from mmposenc.engine import load_config, override
+from mmposenc.padding import keep_padding_out
+
+#: What is compared: neither, the backbone alone, the whole model.
+SETTINGS = ('KeepPaddingOut', 'mask_padding', 'neither')
 
 
-def build(cfg: Config, checkpoint: str, mask_padding: bool) -> nn.Module:
-    """The model in eval mode."""
+def build(cfg: Config, checkpoint: str, setting: str) -> nn.Module:
+    """The model in eval mode, with one of the settings."""
     from mmengine.registry import MODELS
-    override(cfg, {'model.backbone.mask_padding': mask_padding, 'model.backbone.init_cfg': None})
+    override(cfg, {'model.backbone.mask_padding': setting != 'neither',
+                   'model.backbone.init_cfg': None})
     model = MODELS.build(cfg.model)
     weights = torch.load(checkpoint, map_location='cpu', weights_only=False)
     model.load_state_dict(weights.get('state_dict', weights))
-    return model.eval()
+    return keep_padding_out(model.eval()) if setting == 'KeepPaddingOut' else model.eval()
 
 
 def enlarged(item: dict[str, Any], factor: float) -> dict[str, Any]:
@@ -54,14 +60,14 @@ class Run:
         data = model.data_preprocessor({'inputs': [item['inputs'] for item in items],
                                         'data_samples': [copy.deepcopy(item['data_samples'])
                                                          for item in items]}, False)
-        maps = model.backbone(data['inputs'])
-        outs = model.bbox_head(model.neck(maps))
-        metas = [sample.metainfo for sample in data['data_samples']]
-        found = model.bbox_head.predict_by_feat(*outs, batch_img_metas=metas, rescale=True)
-        self.sample = data['data_samples'][0]
-        self.sample.pred_instances = found[0]
-        self.maps = [m[0] for m in maps]
-        self.outs = [[level[0] for level in kind] for kind in outs]
+        maps, outs = [], []
+        handles = [part.register_forward_hook(lambda module, args, out, kept=kept: kept.append(out))
+                   for part, kept in ((model.backbone, maps), (model.bbox_head, outs))]
+        self.sample = model(**data, mode='predict')[0]
+        for handle in handles:
+            handle.remove()
+        self.maps = [m[0] for m in maps[0]]
+        self.outs = [[level[0] for level in kind] for kind in outs[0]]
 
 
 def cropped(level: Tensor, image_hw: tuple[int, int], side: int) -> Tensor:
@@ -111,7 +117,7 @@ def measure(cfg: Config, model: nn.Module, dataset: Any, factor: float, num_imag
             continue
         alone, image_hw = Run(model, [item]), tuple(item['inputs'].shape[-2:])
         for stage, (a, b) in enumerate(zip(alone.maps, padded.maps, strict=True)):
-            a, b = (cropped(m, image_hw, 4 * 2 ** stage) for m in (a, b))
+            a, b = (cropped(m, image_hw, model.backbone.strides[stage]) for m in (a, b))
             difference = max(difference, float((a - b).abs().max() / a.abs().max()))
         boxes_a, scores_a = anchor_boxes(model, alone, image_hw)
         boxes_b, scores_b = anchor_boxes(model, padded, image_hw)
@@ -139,17 +145,17 @@ def main() -> None:
     MMLogger.get_current_instance().setLevel('ERROR')
     import mmdet.models  # noqa: F401
     from mmdet.registry import DATASETS
-    print('                     maps,  anchors     box moved by, pixels    score changed       COCO'
-          '\nmask_padding   pad  rel. max compared  median     99%     max   median     max'
+    print('                       maps,  anchors    box moved by, pixels    score changed      COCO'
+          '\nsetting          pad  rel. max compared  median     99%     max   median     max'
           '      AP    AP50')
-    for mask_padding in (True, False):
+    for setting in SETTINGS:
         cfg = load_config(args.config)
         with contextlib.redirect_stdout(io.StringIO()):
             dataset = DATASETS.build(cfg.test_dataloader.dataset)
-        model = build(cfg, args.checkpoint, mask_padding)
+        model = build(cfg, args.checkpoint, setting)
         for factor in (0.0, *args.pad):
             row = measure(cfg, model, dataset, factor, args.images, args.score)
-            print(f'{str(mask_padding):12s} {factor or "none":>5} {row}', flush=True)
+            print(f'{setting:14s} {factor or "none":>5} {row}', flush=True)
 
 
 if __name__ == '__main__':

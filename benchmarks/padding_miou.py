@@ -3,9 +3,10 @@
     python benchmarks/padding_miou.py CONFIG CHECKPOINT [--pad 1.28 1.6] [--images 101]
 
 Each test image goes through the segmentor alone, and as the first of two where the second is
-``--pad`` times as large, with the backbone's ``mask_padding`` on and off (same weights). Compared
-are the backbone's maps, the label of every pixel, and mIoU. What is left with the option on comes
-from FPN and head, whose convolutions and norms see the padding. ``--slide`` tests with windows
+``--pad`` times as large: with padding kept out of the whole model (``KeepPaddingOut``), out of the
+backbone (``mask_padding``), and of neither (same weights). Compared are the backbone's maps, the
+label of every pixel, and mIoU. What is left with ``mask_padding`` comes from FPN and head, whose
+convolutions and norms see the padding. ``--slide`` tests with windows
 instead, which stay inside each image.
 """
 from __future__ import annotations
@@ -19,7 +20,7 @@ import torch
 from mmengine.evaluator import Evaluator
 from mmengine.logging import MMLogger
 from mmengine.registry import DATASETS, init_default_scope
-from padding_effect import build, cropped, enlarged
+from padding_effect import SETTINGS, build, cropped, enlarged
 from torch import Tensor, nn
 
 import mmposenc  # noqa: F401  (before mmseg)
@@ -56,7 +57,7 @@ def measure(cfg: Any, model: nn.Module, dataset: Any, factor: float, num_images:
         hw_shape = tuple(item['inputs'].shape[-2:])
         if whole:
             for level, (a, b) in enumerate(zip(alone_maps, maps, strict=True)):
-                a, b = (cropped(m, hw_shape, 4 * 2 ** level) for m in (a, b))
+                a, b = (cropped(m, hw_shape, model.backbone.strides[level]) for m in (a, b))
                 difference = max(difference, float((a - b).abs().max() / a.abs().max()))
         labels, expected = (each.pred_sem_seg.data for each in (sample, alone))
         changed += int((labels != expected).sum())
@@ -84,9 +85,9 @@ def main() -> None:
     import mmseg.datasets  # noqa: F401
     import mmseg.evaluation  # noqa: F401
     import mmseg.models  # noqa: F401
-    print('                     maps,  pixels with\n'
-          'mask_padding   pad  rel. max  other label, %     mIoU')
-    for mask_padding in (True, False):
+    print('                       maps,  pixels with\n'
+          'setting          pad  rel. max  other label, %     mIoU')
+    for setting in SETTINGS:
         cfg = load_config(args.config)
         if args.data_root:
             override(cfg, {'test_dataloader.dataset.data_root': args.data_root})
@@ -94,11 +95,11 @@ def main() -> None:
             cfg.model.test_cfg = dict(mode='slide', crop_size=(args.slide,) * 2,
                                       stride=(args.slide // 2,) * 2)
         dataset = DATASETS.build(cfg.test_dataloader.dataset)
-        model = build(cfg, args.checkpoint, mask_padding)
+        model = build(cfg, args.checkpoint, setting)
         for factor in (0.0, *args.pad):
             row = measure(cfg, model, dataset, factor, args.images or len(dataset),
                           whole=not args.slide)
-            print(f'{str(mask_padding):12s} {factor or "none":>5} {row}', flush=True)
+            print(f'{setting:14s} {factor or "none":>5} {row}', flush=True)
 
 
 if __name__ == '__main__':

@@ -56,6 +56,7 @@ CLASSES: dict[str, dict[str, str]] = {
         'EpochSeedHook': 'engine.seeding',
         'FeatureCacheHook': 'engine.feature_cache',
         'GradientCheckHook': 'engine.gradients',
+        'KeepPaddingOut': 'engine.padding_out',
         'NotFiniteHook': 'engine.finite',
         'ProgressBarHook': 'engine.progress',
         'SegVisualizationHook': 'engine.seg_visualization',

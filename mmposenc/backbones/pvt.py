@@ -1,6 +1,7 @@
 """Pyramid Vision Transformer with any position encoding."""
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -278,6 +279,11 @@ class PVT(Freezing, LayerDepths, PretrainedMixin, BaseModule):
             if mask is not None and index + 1 < len(self.stages):
                 mask = every_cell(mask, self.patch_sizes[index + 1])
         return tuple(outs)
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Pixels of a side of a cell in each of the maps."""
+        return tuple(math.prod(self.patch_sizes[:i + 1]) for i in sorted(self.out_indices))
 
     def _pool(self, tokens: Tensor, mask: Tensor | None) -> Tensor:
         assert self.norm is not None

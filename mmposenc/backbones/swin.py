@@ -216,6 +216,11 @@ class Swin(Freezing, LayerDepths, PretrainedMixin, BaseModule):
                 full_hw = stage.downsample.out_hw_shape(full_hw)
         return tuple(outs)
 
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Pixels of a side of a cell in each of the maps."""
+        return tuple(self.patch_size * 2 ** i for i in self.out_indices)
+
     def _out(self, tokens: Tokens, index: int, full_hw: tuple[int, int]) -> Tensor:
         x, hw_shape, mask = tokens
         x = getattr(self, f'norm{index}')(x)

@@ -253,6 +253,11 @@ class ViT(Freezing, LayerDepths, PretrainedMixin, BaseModule):
                 outs.append(pad_map(self._map(tokens, hw_shape, mask, position), full_hw))
         return tuple(outs) if self.out_indices is not None else (self._pool(tokens, mask),)
 
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Pixels of a side of a cell in each of the maps."""
+        return (self.patch_size,) * len(self.out_indices or ())
+
     def _prefix(self) -> list[nn.Parameter]:
         """Tokens in front of the patches, in their order."""
         tokens = (self.cls_token, self.dist_token, self.register_tokens)

@@ -1,6 +1,8 @@
 """Maths that must not see padding."""
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -47,7 +49,15 @@ def masked_batch_norm(norm: nn.Module, x: Tensor, padding_mask: Tensor | None) -
     if padding_mask is None or not norm.training:
         return norm(x)  # type: ignore[no-any-return]
     if type(norm) is nn.BatchNorm2d:  # others gather what all processes hold, by a way of their own
-        return _weighted_batch_norm(norm, x, padding_mask)
+        momentum = _count_batch(norm)
+        return weighted_batch_norm(x, padding_mask, norm.running_mean, norm.running_var,
+                                   norm.weight, norm.bias, momentum, norm.eps)
+    return over_valid_cells(norm, x, padding_mask)
+
+
+def over_valid_cells(norm: Callable[[Tensor], Tensor], x: Tensor, padding_mask: Tensor) -> Tensor:
+    """A norm of maps, of the valid cells of a map (B, C, H, W) and mask (B, H, W) alone; padded
+    cells are zero."""
     cells, index = x.permute(0, 2, 3, 1), _valid_cells(padding_mask)
     picked = cells.flatten(0, 2).index_select(0, index)  # (N, C)
     # (N, C, 1, 1): for (1, C, N, 1), a transposed view, torch 2.13's CPU backward pass is wrong.
@@ -69,9 +79,36 @@ def _valid_cells(padding_mask: Tensor) -> Tensor:
                       for image, (down, across) in enumerate(noted)])
 
 
-def _weighted_batch_norm(norm: nn.BatchNorm2d, x: Tensor, padding_mask: Tensor) -> Tensor:
+@torch.no_grad()
+def _count_batch(norm: nn.BatchNorm2d) -> float | Tensor:
+    """Count a batch, as the module itself does, and the share that its statistics get."""
+    if norm.num_batches_tracked is None:
+        return 0.0 if norm.momentum is None else norm.momentum
+    norm.num_batches_tracked.add_(1)
+    if norm.momentum is None:  # the mean of all batches
+        assert norm.running_mean is not None
+        return norm.num_batches_tracked.to(norm.running_mean.dtype) ** -1
+    return norm.momentum
+
+
+def weighted_batch_norm(x: Tensor, padding_mask: Tensor, running_mean: Tensor | None,
+                        running_var: Tensor | None, weight: Tensor | None, bias: Tensor | None,
+                        momentum: float | Tensor, eps: float) -> Tensor:
     """BatchNorm while training by sums with weights 0 and 1: picking the valid cells would make a
-    GPU's host wait for their number."""
+    GPU's host wait for their number.
+
+    Args:
+        x: (B, C, H, W).
+        padding_mask: (B, H, W) bool, True = padding.
+        running_mean, running_var: (C,), moved in place towards those of the batch by ``momentum``,
+            or None.
+        weight, bias: (C,) or None.
+        momentum: share of the new statistics.
+        eps: added to the variance.
+
+    Returns:
+        (B, C, H, W); padded cells are zero.
+    """
     hidden = padding_mask[:, None]
     count = (~padding_mask).sum()
     cleared = x.float().masked_fill(hidden, 0) if x.dtype in (torch.float16, torch.bfloat16) else (
@@ -79,26 +116,16 @@ def _weighted_batch_norm(norm: nn.BatchNorm2d, x: Tensor, padding_mask: Tensor) 
     mean = cleared.sum((0, 2, 3)) / count
     centred = (cleared - mean[:, None, None]).masked_fill(hidden, 0)
     variance = centred.square().sum((0, 2, 3)) / count
-    if norm.track_running_stats:
-        _track(norm, mean.detach(), variance.detach() * (count / (count - 1).clamp(min=1)))
-    scale = (variance + norm.eps).rsqrt()
-    out = centred * (scale if norm.weight is None else scale * norm.weight)[:, None, None]
-    if norm.bias is not None:
-        out = (out + norm.bias[:, None, None]).masked_fill(hidden, 0)
+    unbiased = variance.detach() * (count / (count - 1).clamp(min=1))
+    with torch.no_grad():
+        for running, new in ((running_mean, mean.detach()), (running_var, unbiased)):
+            if running is not None:
+                running.lerp_(new.to(running.dtype), momentum)
+    scale = (variance + eps).rsqrt()
+    out = centred * (scale if weight is None else scale * weight)[:, None, None]
+    if bias is not None:
+        out = (out + bias[:, None, None]).masked_fill(hidden, 0)
     return out.to(x.dtype)
-
-
-@torch.no_grad()
-def _track(norm: nn.BatchNorm2d, mean: Tensor, variance: Tensor) -> None:
-    """Running statistics, as the module itself keeps them."""
-    assert norm.num_batches_tracked is not None
-    assert norm.running_mean is not None and norm.running_var is not None
-    norm.num_batches_tracked.add_(1)
-    for running, new in ((norm.running_mean, mean), (norm.running_var, variance)):
-        if norm.momentum is None:  # the mean of all batches
-            running.lerp_(new.to(running.dtype), norm.num_batches_tracked.to(running.dtype) ** -1)
-        else:
-            running.lerp_(new.to(running.dtype), norm.momentum)
 
 
 def masked_group_norm(norm: nn.GroupNorm, x: Tensor, padding_mask: Tensor | None) -> Tensor:

@@ -1,0 +1,25 @@
+"""Keeping padding out of a model for the length of a run."""
+from __future__ import annotations
+
+from typing import Any
+
+from mmengine.hooks import Hook
+from mmengine.model import is_model_wrapper
+
+from ..padding import keep_padding_out
+
+
+class KeepPaddingOut(Hook):
+    """Makes predictions and losses of each image those of the image alone
+    (:func:`mmposenc.padding.keep_padding_out`), whichever images share its batch.
+
+    Raises:
+        ValueError: when a run begins, for a model with a layer that may read padding.
+    """
+
+    priority = 'VERY_HIGH'  # before hooks that copy the model
+
+    def before_run(self, runner: Any) -> None:
+        """Change the model in place."""
+        model = runner.model
+        keep_padding_out(model.module if is_model_wrapper(model) else model)

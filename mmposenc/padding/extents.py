@@ -1,0 +1,206 @@
+"""Layers that are not ours, on a padded batch: each image's cells as if it were alone."""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map_only
+
+from ..functional.masking import extents_to_mask, over_valid_cells, weighted_batch_norm
+
+Extents = list[tuple[int, int]]
+
+
+class KeptOut(TorchFunctionMode):
+    """Within it, what torch's spatial functions give for an image's cells is what they give for
+    that image alone: padding lies to the right and below, and nothing reads it.
+
+    Convolutions see zeros beyond each image's cells. BatchNorm that trains takes its statistics
+    over the valid cells of the batch. Other functions that look at more than a cell (pooling,
+    resizing, GroupNorm) go image by image over its own cells. All others work cell by cell and are
+    left alone; :mod:`.known` makes sure that a network has no layer for which that is wrong.
+
+    Which cells are an image's is known by the size of a map: maps of one size have the same cells,
+    whatever way they came, as strides round up.
+
+    Args:
+        images: pixels (rows, columns) that each image fills.
+        hw_shape: those of the batch.
+    """
+
+    def __init__(self, images: Extents, hw_shape: tuple[int, int]) -> None:
+        super().__init__()
+        self.of_size: dict[tuple[int, int], Extents] = {hw_shape: list(images)}
+        self.masks: dict[tuple[tuple[int, int], torch.device], Tensor | None] = {}
+        self.eager = ExitStack()
+
+    def __enter__(self) -> KeptOut:
+        # Compiled code would hold every batch's numbers: a graph of each block for each batch.
+        if hasattr(torch.compiler, 'set_stance'):
+            self.eager.enter_context(torch.compiler.set_stance('force_eager'))
+        return super().__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        self.eager.close()
+
+    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (),
+                           kwargs: Mapping[str, Any] | None = None) -> Any:
+        if func in REFUSED:
+            raise NotImplementedError(
+                f'{getattr(func, "__name__", func)} reads beyond an image of a padded batch, and '
+                f'there is no form of it that does not; leave KeepPaddingOut out of this model')
+        form = FORMS.get(func)
+        return (func(*args, **(kwargs or {})) if form is None
+                else form(self, func, *args, **(kwargs or {})))
+
+    def extents(self, x: Tensor) -> Extents:
+        """Valid rows and columns of a map (B, C, H, W), image by image.
+
+        Raises:
+            ValueError: for a map of a size that did not come from the batch.
+        """
+        found = self.of_size.get((x.shape[-2], x.shape[-1]))
+        if found is None or x.dim() != 4 or len(x) != len(found):
+            raise ValueError(f'a map of {tuple(x.shape)} did not come from the batch by layers '
+                             f'that are known; sizes that did: {list(self.of_size)}')
+        return found
+
+    def note(self, x: Tensor, extents: Extents) -> Tensor:
+        """Remember which cells of maps of this size are valid.
+
+        Raises:
+            ValueError: if other ones are for another map of the size.
+        """
+        hw_shape = (x.shape[-2], x.shape[-1])
+        if self.of_size.setdefault(hw_shape, extents) != extents:
+            raise ValueError(f'maps of {hw_shape} hold {self.of_size[hw_shape]} cells of the '
+                             f'images by one way and {extents} by another')
+        return x
+
+    def mask(self, x: Tensor) -> Tensor | None:
+        """Padding mask (B, H, W) of a map; None where all of it is valid."""
+        key = (x.shape[-2], x.shape[-1]), x.device
+        if key not in self.masks:
+            self.masks[key] = extents_to_mask(self.extents(x), key[0], x.device)
+        return self.masks[key]
+
+    def cleared(self, x: Tensor) -> Tensor:
+        """The map with zeros on padding."""
+        mask = self.mask(x)
+        return x if mask is None else x.masked_fill(mask[:, None], 0)
+
+
+def conv2d(kept: KeptOut, func: Callable[..., Tensor], input: Tensor, weight: Tensor,
+           bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
+           groups: int = 1) -> Tensor:
+    """``F.conv2d`` that sees zeros beyond each image's cells."""
+    extents = kept.extents(input)
+    if isinstance(padding, str):
+        padding = _padding(padding, weight.shape[2:], _pair(dilation))
+    wide = any(side > 1 for side in weight.shape[2:]) or any(_pair(padding))
+    out = func(kept.cleared(input) if wide else input, weight, bias, stride, padding, dilation,
+               groups)
+    sides = list(zip(weight.shape[2:], _pair(stride), _pair(padding), _pair(dilation), strict=True))
+    return kept.note(out, [tuple((side + 2 * pad - dilate * (kernel - 1) - 1) // step + 1
+                                 for side, (kernel, step, pad, dilate)
+                                 in zip(extent, sides, strict=True))  # type: ignore[misc]
+                           for extent in extents])
+
+
+def batch_norm(kept: KeptOut, func: Callable[..., Tensor], input: Tensor,
+               running_mean: Tensor | None, running_var: Tensor | None,
+               weight: Tensor | None = None, bias: Tensor | None = None, training: bool = False,
+               momentum: float = 0.1, eps: float = 1e-5) -> Tensor:
+    """``F.batch_norm`` with the statistics of valid cells."""
+    mask = kept.mask(input) if training and input.dim() == 4 else None
+    if mask is None:
+        return func(input, running_mean, running_var, weight, bias, training, momentum, eps)
+    return weighted_batch_norm(input, mask, running_mean, running_var, weight, bias, momentum, eps)
+
+
+def by_image(kept: KeptOut, func: Callable[..., Tensor], input: Tensor, *args: Any, **kwargs: Any
+             ) -> Tensor:
+    """Any function from maps to maps, over each image's own cells."""
+    extents = kept.extents(input)
+    shapes, options = tree_map_only(Tensor, lambda value: value.to('meta'), (args, kwargs))
+    full = func(input.to('meta'), *shapes, **options).shape[-2:]
+    return _joined(kept, [func(input[i:i + 1, :, :rows, :cols], *args, **kwargs)
+                          for i, (rows, cols) in enumerate(extents)], full)
+
+
+def interpolate(kept: KeptOut, func: Callable[..., Tensor], input: Tensor, size: Any = None,
+                scale_factor: Any = None, *args: Any, **kwargs: Any) -> Tensor:
+    """``F.interpolate`` of each image to the cells that it has at that size."""
+    if size is None:
+        return by_image(kept, func, input, None, scale_factor, *args, **kwargs)
+    full = (int(_pair(size)[0]), int(_pair(size)[1]))
+    targets = kept.of_size.get(full)
+    if targets is None:
+        raise ValueError(f'a map of {tuple(input.shape)} is resized to {full}, at which the cells '
+                         f'of the images are not known')
+    return _joined(kept, [func(input[i:i + 1, :, :rows, :cols], target, None, *args, **kwargs)
+                          for i, ((rows, cols), target)
+                          in enumerate(zip(kept.extents(input), targets, strict=True))], full)
+
+
+def _joined(kept: KeptOut, maps: list[Tensor], full: Sequence[int]) -> Tensor:
+    """One batch (B, C, H, W) of maps (1, C, H', W'), each cut to the cells that its image has at
+    this size: enlarged by two, a map that was halved has one too many."""
+    hw_shape = (int(full[0]), int(full[1]))
+    own = [(m.shape[-2], m.shape[-1]) for m in maps]
+    known = kept.of_size.get(hw_shape, own)
+    if not all(has[0] >= needs[0] and has[1] >= needs[1]
+               for has, needs in zip(own, known, strict=True)):
+        raise ValueError(f'maps of {own} cells are too small for the {known} that the images have '
+                         f'in maps of {hw_shape}')
+    padded = [F.pad(m[..., :rows, :cols], (0, hw_shape[1] - cols, 0, hw_shape[0] - rows))
+              for m, (rows, cols) in zip(maps, known, strict=True)]
+    return kept.note(torch.cat(padded), known)
+
+
+class SyncBatchNorm(nn.SyncBatchNorm):
+    """torch's, with the statistics of valid cells while processes share them: that is no function
+    which a mode sees. (One process calls ``F.batch_norm``.)"""
+
+    def forward(self, input: Tensor) -> Tensor:
+        kept = next((mode for mode in reversed(torch.overrides._get_current_function_mode_stack())
+                     if isinstance(mode, KeptOut)), None)
+        shared = self.training and dist.is_initialized() and dist.get_world_size() > 1
+        mask = kept.mask(input) if kept is not None and shared else None
+        if mask is None:
+            return super().forward(input)
+        return over_valid_cells(super().forward, input, mask)
+
+
+def _pair(value: Any) -> tuple[int, int]:
+    return (value, value) if isinstance(value, int) else (
+        (value[0], value[0]) if len(value) == 1 else (value[0], value[1]))
+
+
+def _padding(name: str, kernel: Sequence[int], dilation: tuple[int, int]) -> tuple[int, int]:
+    """Cells of padding by its name."""
+    if name == 'valid':
+        return 0, 0
+    total = [step * (side - 1) for side, step in zip(kernel, dilation, strict=True)]
+    if any(side % 2 for side in total):
+        raise NotImplementedError("padding='same' with an even kernel pads one side more")
+    return total[0] // 2, total[1] // 2
+
+
+#: Functions that look at more than one cell, and their forms here.
+FORMS: dict[Any, Callable[..., Tensor]] = {
+    F.conv2d: conv2d, F.batch_norm: batch_norm, F.interpolate: interpolate,
+    **dict.fromkeys((
+        F.max_pool2d, F.avg_pool2d, F.adaptive_avg_pool2d, F.adaptive_max_pool2d, F.lp_pool2d,
+        F.conv_transpose2d, F.group_norm, F.instance_norm, F.pixel_shuffle, F.pixel_unshuffle),
+        by_image)}
+#: Functions that look at more than one cell, for which there is none.
+REFUSED = {F.pad, F.conv1d, F.conv3d, F.unfold, F.fold, F.grid_sample, F.max_unpool2d, torch.roll,
+           F.local_response_norm, torch.stft}

@@ -1,0 +1,189 @@
+"""Detectors and segmentors of mmdet and mmseg whose results do not depend on the batch."""
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from .extents import KeptOut, SyncBatchNorm
+from .images import filled_up, image_sizes, own_cells, own_sample, whole_cells
+from .known import unknown_layers
+
+#: Parts of a model that map a batch of images to maps.
+_NETWORKS = ('backbone', 'neck')
+#: Heads whose ``forward`` maps maps to maps.
+_HEADS = ('bbox_head', 'rpn_head', 'mask_head', 'decode_head', 'auxiliary_head')
+#: Heads that enlarge maps by whole factors: they take what mmdet pads an image alone to.
+_WHOLE = ('SOLOHead', 'SOLOV2Head')
+#: What a prediction says of its batch.
+_OF_BATCH = ('batch_input_shape', 'pad_shape', 'padding_size', 'img_padding_size', 'img_shape')
+
+
+def keep_padding_out(model: nn.Module) -> nn.Module:
+    """Make predictions and losses of each image of a batch those of the image alone.
+
+    Backbone and neck see the whole batch, with padding kept out of their layers
+    (:class:`~mmposenc.padding.KeptOut`); from there on, each image's maps, cut to its own cells, go
+    through the head, the losses and the post-processing by themselves. So no anchor, point or query
+    lies in padding, and any head of mmdet or mmseg works. The losses of a batch are the means of
+    its images' losses. BatchNorm that trains takes statistics over the valid cells of the batch, in
+    heads too. Weights and their names stay.
+
+    Args:
+        model: a detector of mmdet or a segmentor of mmseg, changed in place.
+
+    Returns:
+        The model.
+
+    Raises:
+        ValueError: for a layer of its backbone or neck that may read padding, or a backbone of this
+            project with ``mask_padding=False``.
+    """
+    if isinstance(model, PaddingFree):
+        return model
+    needed = ('extract_feat', 'loss', 'predict')
+    if not all(callable(getattr(model, name, None)) for name in needed):
+        raise ValueError(f'{type(model).__name__} is no detector of mmdet and no segmentor of '
+                         f'mmseg: it needs {", ".join(needed)}')
+    for part in _parts(model, _NETWORKS):
+        _check(part)
+    for head in _norm_heads(model):
+        _check(head)
+        head.__class__ = _derived(MapHead, type(head))
+    for module in model.modules():
+        if type(module) is nn.SyncBatchNorm:
+            module.__class__ = SyncBatchNorm
+    model.__class__ = _derived(PaddingFree, type(model))
+    return model
+
+
+class PaddingFree:
+    """What :func:`keep_padding_out` puts in front of a model's class."""
+
+    def loss(self, batch_inputs: Tensor, batch_data_samples: list[Any]) -> dict[str, Any]:
+        """Means over the images of the losses of each alone."""
+        return _mean([super(PaddingFree, self).loss(image, [sample])  # type: ignore[misc]
+                      for image, sample in self._images(batch_inputs, batch_data_samples,
+                                                   targets=True)])
+
+    def predict(self, batch_inputs: Tensor, batch_data_samples: list[Any], *args: Any,
+                **kwargs: Any) -> list[Any]:
+        """Predictions of each image alone."""
+        found = []
+        for image, sample in self._images(batch_inputs, batch_data_samples, targets=False):
+            found += super().predict(image, [sample], *args, **kwargs)  # type: ignore[misc]
+        for result, sample in zip(found, batch_data_samples, strict=True):
+            result.set_metainfo({key: value for key, value in sample.metainfo.items()
+                                 if key in _OF_BATCH})
+        return found
+
+    def extract_feat(self, batch_inputs: Tensor) -> Any:
+        """The maps noted on an image; without a note, as the model's."""
+        noted = getattr(batch_inputs, 'own_maps', None)
+        return super().extract_feat(batch_inputs) if noted is None else noted  # type: ignore[misc]
+
+    def _images(self, batch: Tensor, samples: list[Any], *, targets: bool
+                ) -> Iterator[tuple[Tensor, Any]]:
+        """Each image as a batch of one, with its maps noted on it, and its sample."""
+        model: Any = self
+        images = image_sizes(batch, samples)
+        segments = hasattr(model, 'decode_head')
+        if segments and not targets and model.test_cfg.get('mode') == 'slide':
+            for i, size in enumerate(images):  # windows are each image's own
+                yield (batch[i:i + 1, :, :size[0], :size[1]],
+                       own_sample(samples[i], size, targets=False))
+            return
+        full = (batch.shape[-2], batch.shape[-1])
+        kept = KeptOut(images, full) if any(image != full for image in images) else None
+        maps = self._maps(batch, kept)
+        heads = self._head_maps(maps, kept)
+        divisor = model.data_preprocessor.pad_size_divisor if _takes_whole(model) else None
+        for i, image in enumerate(images):
+            size = image if segments else whole_cells(image, full, maps[0])
+            alone = batch[i:i + 1, :, :size[0], :size[1]]
+            mine: list[Any] = (own_cells(list(maps), i, kept) if divisor is None or kept is None
+                    else filled_up(maps, i, kept, divisor))
+            if heads:
+                mine[0].head_maps = {key: own_cells(outs, i, kept) for key, outs in heads.items()}
+            alone.own_maps = tuple(mine)  # type: ignore[attr-defined]
+            yield alone, own_sample(samples[i], size, targets=targets)
+
+    def _maps(self, batch: Tensor, kept: KeptOut | None) -> Sequence[Tensor]:
+        """What ``extract_feat`` gives for the batch."""
+        model: Any = self
+        if kept is None or not hasattr(model.backbone, 'mask_padding'):
+            with kept or nullcontext():
+                return super().extract_feat(batch)  # type: ignore[misc, no-any-return]
+        images = kept.of_size[(batch.shape[-2], batch.shape[-1])]
+        maps = model.backbone(batch, img_shapes=images)  # keeps padding out by itself
+        for level, side in zip(maps, model.backbone.strides, strict=True):
+            kept.note(level, [(-(-rows // side), -(-cols // side)) for rows, cols in images])
+        with kept:
+            return model.neck(maps) if model.with_neck else maps  # type: ignore[no-any-return]
+
+    def _head_maps(self, maps: Sequence[Tensor], kept: KeptOut | None) -> dict[int, Any]:
+        """Maps of the heads whose BatchNorms train, by the head's id."""
+        model: Any = self
+        with kept or nullcontext():
+            return {id(head): head(maps) for head in _norm_heads(model)
+                    if any(isinstance(m, _BatchNorm) and m.training for m in head.modules())}
+
+
+class MapHead:
+    """What :func:`keep_padding_out` puts in front of the class of a head with BatchNorms."""
+
+    def forward(self, maps: Any, *args: Any, **kwargs: Any) -> Any:
+        """The head's own maps where they are noted on what it gets; else as the head's."""
+        noted = getattr(maps[0], 'head_maps', {})
+        return noted[id(self)] if id(self) in noted else (
+            super().forward(maps, *args, **kwargs))  # type: ignore[misc]
+
+
+def _parts(model: nn.Module, names: Sequence[str]) -> list[nn.Module]:
+    """Modules of these names; those of a list one by one."""
+    found = [getattr(model, name, None) for name in names]
+    return [part for value in found if isinstance(value, nn.Module)
+            for part in (value if isinstance(value, nn.ModuleList) else [value])]
+
+
+def _norm_heads(model: nn.Module) -> list[nn.Module]:
+    """Heads with a BatchNorm, whose statistics are the batch's."""
+    return [head for head in _parts(model, _HEADS)
+            if any(isinstance(module, _BatchNorm) for module in head.modules())]
+
+
+def _takes_whole(model: nn.Module) -> bool:
+    return any(base.__name__ in _WHOLE for head in _parts(model, _HEADS)
+               for base in type(head).__mro__)
+
+
+def _check(network: nn.Module) -> None:
+    name = type(network).__name__
+    if hasattr(network, 'mask_padding'):
+        if not network.mask_padding:
+            raise ValueError(f'{name} has mask_padding=False; set mask_padding=True')
+        return
+    losses = [part for key, part in network.named_modules()
+              if key.rpartition('.')[2].startswith('loss')]
+    if unknown := unknown_layers(network, losses):
+        raise ValueError(f'{name} has layers that may read padding: {", ".join(unknown[:5])}'
+                         f'{" ..." if len(unknown) > 5 else ""}; it can not be kept out of them')
+
+
+def _derived(first: type, cls: type) -> type:
+    """A class of both, so that a model is changed in nothing but its class, and can be copied."""
+    return type(cls.__name__, (first, cls), {'__module__': cls.__module__})
+
+
+def _mean(losses: list[dict[str, Any]]) -> dict[str, Any]:
+    """By name, the mean over the images; what an image has not counts as zero."""
+    def mean(values: list[Any]) -> Any:
+        if isinstance(values[0], (list, tuple)):
+            return [mean(list(level)) for level in zip(*values, strict=True)]
+        return torch.stack(values).sum(0) / len(losses)
+    names = dict.fromkeys(name for loss in losses for name in loss)
+    return {name: mean([loss[name] for loss in losses if name in loss]) for name in names}

@@ -1,0 +1,182 @@
+"""Predictions and losses of a padded batch against those of each image alone."""
+import copy
+
+import pytest
+import tinyfamilies as families
+import torch
+from mmengine.structures import PixelData
+
+from mmposenc.padding import keep_padding_out
+
+PAIRS = [[(97, 122, 0), (128, 86, 1)], [(64, 131, 2), (139, 70, 3)]]
+FAMILIES = [*families.DETECTORS, *families.SEGMENTORS]
+
+
+def ready(name, backbone, **model):
+    built = families.build(name, backbone, **model)
+    for cfg in (built.test_cfg or {}, *(part for part in (built.test_cfg or {}).values()
+                                        if isinstance(part, dict))):
+        if 'score_thr' in cfg:
+            # Random weights have no confident boxes; SOLO computes a mask for each.
+            cfg['score_thr'] = 0.6 if name == 'SOLOv2' else 0.0
+    if name == 'SOLOv2':
+        built.test_cfg.update(nms_pre=50, max_per_img=20)
+        built.mask_head.test_cfg = built.test_cfg
+    return keep_padding_out(built)
+
+
+def assert_same(alone, batched):
+    """Boxes within 1e-3 pixels, scores within 1e-5, the same labels; maps of labels the same."""
+    if 'seg_logits' in alone:
+        span = alone.seg_logits.data.abs().max()
+        assert (alone.seg_logits.data - batched.seg_logits.data).abs().max() < 1e-5 * span
+        assert torch.equal(alone.pred_sem_seg.data, batched.pred_sem_seg.data)
+        return
+    a, b = alone.pred_instances, batched.pred_instances
+    assert len(a) == len(b) > 0
+    # Scores within rounding of each other may change places: each has its partner.
+    scores = (a.scores[:, None] - b.scores[None]).abs()
+    boxes = (a.bboxes[:, None] - b.bboxes[None]).abs().amax(2)
+    same = (scores < 1e-5) & (boxes < 1e-3) & (a.labels[:, None] == b.labels[None])
+    if 'masks' in a:
+        same &= (a.masks[:, None] != b.masks[None]).flatten(2).sum(2) <= 2  # at a logit of zero
+    assert same.any(1).all() and same.any(0).all()
+
+
+@pytest.mark.parametrize('backbone', families.BACKBONES)
+@pytest.mark.parametrize('name', FAMILIES)
+def test_predictions_of_a_batch_are_those_of_the_image_alone(name, backbone):
+    model = ready(name, backbone)
+    for pair in PAIRS[:1]:
+        with torch.no_grad():
+            batched = model(**families.batch(model, pair, junk=1e3), mode='predict')
+            for image, found in zip(pair, batched, strict=True):
+                alone = model(**families.batch(model, [image]), mode='predict')[0]
+                assert_same(alone, found)
+
+
+def losses_of(model, sizes, junk=None):
+    torch.manual_seed(0)  # samplers draw at random
+    return total(model(**families.batch(model, sizes, junk=junk, training=True), mode='loss'))
+
+
+def total(losses):
+    return sum(sum(value) if isinstance(value, list) else value
+               for name, value in losses.items() if 'loss' in name)
+
+
+@pytest.mark.parametrize('name', [name for name in FAMILIES if name != 'DINO'])
+def test_losses_and_gradients_of_a_batch_are_the_means_of_its_images(name):
+    """(DINO draws noise of a size that follows from the batch's boxes, in a row.)"""
+    model = ready(name, 'ResNet-50').train()
+    for module in model.modules():
+        if isinstance(module, torch.nn.BatchNorm2d):
+            module.eval()
+    torch.manual_seed(0)
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    alone = sum(total(model(**families.batch(model, [image], training=True), mode='loss'))
+                for image in PAIRS[0]) / 2
+    wants = torch.autograd.grad(alone, parameters, allow_unused=True)
+    batched = losses_of(model, PAIRS[0], junk=1e3)
+    assert batched.item() == pytest.approx(alone.item(), rel=1e-5)
+    gots = torch.autograd.grad(batched, parameters, allow_unused=True)
+    norm = sum(want.square().sum() for want in wants if want is not None).sqrt()
+    for got, want in zip(gots, wants, strict=True):
+        assert (got is None) == (want is None)
+        assert got is None or (got - want).norm() < 1e-4 * norm
+
+
+@pytest.mark.parametrize('name', ['UperNet', 'RTMDet'])
+def test_training_norms_read_no_padding(name):
+    """BatchNorms of backbone and head train: losses, gradients and running statistics do not
+    depend on how much padding there is nor on what it holds."""
+    pair = [(64, 96, 0), (90, 64, 1)]
+    got, want = ready(name, 'ResNet-50').train(), ready(name, 'ResNet-50').train()
+    if name == 'RTMDet':
+        want.data_preprocessor.pad_size_divisor = 64
+    else:
+        want.data_preprocessor.size_divisor = 48
+    results = []
+    for model, junk in ((got, None), (want, 1e3)):
+        model.zero_grad()
+        loss = losses_of(model, pair, junk)
+        loss.backward()
+        results.append(loss.item())
+    assert results[0] == pytest.approx(results[1], rel=1e-5)
+    for (key, a), (_, b) in zip(got.named_parameters(), want.named_parameters(), strict=True):
+        assert a.grad is None and b.grad is None or (
+            (a.grad - b.grad).norm() <= 1e-3 * b.grad.norm() + 1e-5), key
+    for (key, a), (_, b) in zip(got.named_buffers(), want.named_buffers(), strict=True):
+        assert torch.allclose(a.float(), b.float(), rtol=1e-4, atol=1e-5), key
+
+
+def test_it_is_the_model_without_padding():
+    """Without padding, and one image a batch, nothing changes."""
+    pair = [(64, 96, 0)]
+    model, plain = ready('RetinaNet', 'ResNet-50'), families.build('RetinaNet', 'ResNet-50')
+    assert list(model.state_dict()) == list(plain.state_dict())
+    plain.test_cfg.score_thr = 0.0
+    with torch.no_grad():
+        a, b = (m(**families.batch(m, pair), mode='predict')[0].pred_instances
+                for m in (model, plain))
+    assert torch.equal(a.bboxes, b.bboxes) and torch.equal(a.scores, b.scores)
+    assert losses_of(model.train(), pair).item() == losses_of(plain.train(), pair).item()
+
+
+def test_a_sample_says_of_its_batch_what_it_said():
+    model = ready('RetinaNet', 'ResNet-50')
+    data = families.batch(model, PAIRS[0])
+    before = [dict(sample.metainfo) for sample in data['data_samples']]
+    with torch.no_grad():
+        after = [sample.metainfo for sample in model(**data, mode='predict')]
+    assert after == before
+
+
+def test_targets_of_another_size_are_left_alone_in_a_test():
+    """mmseg loads label maps after the picture was resized."""
+    model = ready('Semantic FPN', 'PVT')
+    data = families.batch(model, PAIRS[0])
+    for sample in data['data_samples']:
+        sample.gt_sem_seg = PixelData(data=torch.zeros(1, 200, 300, dtype=torch.long))
+        sample.set_metainfo({'ori_shape': (200, 300)})
+    with torch.no_grad():
+        for found in model(**data, mode='predict'):
+            assert found.gt_sem_seg.shape == found.pred_sem_seg.shape == (200, 300)
+
+
+def test_sliding_windows_are_those_of_each_image():
+    model = ready('PSPNet', 'PVT', test_cfg=dict(mode='slide', crop_size=(48, 48), stride=(32, 32)))
+    with torch.no_grad():
+        batched = model(**families.batch(model, PAIRS[0], junk=1e3), mode='predict')
+        for image, found in zip(PAIRS[0], batched, strict=True):
+            assert_same(model(**families.batch(model, [image]), mode='predict')[0], found)
+
+
+def test_a_copy_is_a_model_of_its_own():
+    model = ready('RetinaNet', 'ResNet-50')
+    other = copy.deepcopy(model)
+    for parameter in model.parameters():
+        parameter.data.zero_()
+    with torch.no_grad():
+        found = other(**families.batch(other, PAIRS[0]), mode='predict')
+    assert all(len(sample.pred_instances.scores.unique()) > 1 for sample in found)
+    assert keep_padding_out(other) is other
+
+
+def test_what_can_not_be_kept_out_is_refused_by_name():
+    built = families.build('RetinaNet', 'PVT')
+    built.backbone.mask_padding = False
+    with pytest.raises(ValueError, match='PVT has mask_padding=False'):
+        keep_padding_out(built)
+    built = families.build('RetinaNet', 'ResNet-50')
+    built.backbone.layer2[0].with_cp = True
+    with pytest.raises(ValueError, match=r'ResNet has layers that may read padding: layer2.0 '
+                                         r'\(Bottleneck with with_cp=True\)'):
+        keep_padding_out(built)
+    built = families.build('RetinaNet', 'ResNet-50')
+    built.neck.extra = torch.nn.Softmax2d()
+    with pytest.raises(ValueError, match=r'FPN has layers that may read padding: extra '
+                                         r'\(torch.nn.modules.activation.Softmax2d\)'):
+        keep_padding_out(built)
+    with pytest.raises(ValueError, match='Linear is no detector'):
+        keep_padding_out(torch.nn.Linear(1, 1))

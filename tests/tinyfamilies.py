@@ -1,0 +1,162 @@
+"""Detectors and segmentors of mmdet and mmseg, narrow, on a ResNet-50, a PVT or a Swin."""
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from mmengine.config import Config, ConfigDict
+from mmengine.registry import MODELS, DefaultScope
+from mmengine.structures import InstanceData, PixelData
+from torch import Tensor, nn
+
+import mmposenc  # noqa: F401
+
+DETECTORS = {
+    'RetinaNet': 'retinanet/retinanet_r50_fpn_1x_coco.py',
+    'FCOS': 'fcos/fcos_r50-caffe_fpn_gn-head_1x_coco.py',
+    'ATSS': 'atss/atss_r50_fpn_1x_coco.py',
+    'Faster R-CNN': 'faster_rcnn/faster-rcnn_r50_fpn_1x_coco.py',
+    'Mask R-CNN': 'mask_rcnn/mask-rcnn_r50_fpn_1x_coco.py',
+    'Deformable DETR': 'deformable_detr/deformable-detr_r50_16xb2-50e_coco.py',
+    'DINO': 'dino/dino-4scale_r50_8xb2-12e_coco.py',
+    'Mask2Former': 'mask2former/mask2former_r50_8xb2-lsj-50e_coco.py',
+    'SOLOv2': 'solov2/solov2_r50_fpn_1x_coco.py',
+    'RTMDet': 'rtmdet/rtmdet_s_8xb32-300e_coco.py',
+}
+SEGMENTORS = {
+    'Semantic FPN': 'sem_fpn/fpn_r50_4xb4-160k_ade20k-512x512.py',
+    'UperNet': 'upernet/upernet_r50_4xb4-80k_ade20k-512x512.py',
+    'PSPNet': 'pspnet/pspnet_r50-d8_4xb4-80k_ade20k-512x512.py',
+}
+#: The largest values of some arguments.
+MOST = {**dict.fromkeys(('in_channels', 'out_channels', 'feat_channels', 'channels', 'embed_dims',
+                         'feedforward_channels', 'fc_out_channels', 'conv_out_channels'), 64),
+        'num_feats': 32, 'num_queries': 20}
+WIDTHS = [8, 16, 32, 64]
+BACKBONES: dict[str, dict[str, Any]] = {
+    'ResNet-50': dict(depth=50, base_channels=8, stem_channels=8),
+    'PVT': dict(type='mmposenc.PVT', embed_dims=WIDTHS, num_layers=[1] * 4, num_heads=[1, 2, 4, 8],
+                mlp_ratios=[1] * 4, pos_encoding=dict(type='mmposenc.PEG'), mask_padding=True,
+                drop_path_rate=0.0),
+    'Swin': dict(type='mmposenc.Swin', embed_dims=8, num_layers=[1] * 4, num_heads=[1, 2, 4, 8],
+                 window_size=4, mlp_ratio=1.0, mask_padding=True, drop_path_rate=0.0),
+}
+
+
+def build(name: str, backbone: str, **model: Any) -> nn.Module:
+    """A model with random weights, in eval mode."""
+    import mmdet.models
+    import mmseg.models
+    package, path = (mmdet, DETECTORS[name]) if name in DETECTORS else (mmseg, SEGMENTORS[name])
+    scope = package.__name__
+    cfg = Config.fromfile(Path(package.__file__).parent / '.mim' / 'configs' / path)
+    parts = ConfigDict(_backbone(_narrow(cfg.model.to_dict()), backbone))
+    parts.update(model)
+    with DefaultScope.overwrite_default_scope(scope):
+        torch.manual_seed(0)
+        built: nn.Module = MODELS.build(parts)
+    generator = torch.Generator().manual_seed(1)
+    for key, parameter in built.named_parameters():
+        if parameter.dim() > 1 and 'pos' not in key:
+            size = 0.1 if 'reg' in key else 1.0  # boxes move by little
+            nn.init.normal_(parameter, std=size * parameter[0].numel() ** -0.5,
+                            generator=generator)
+    for layer in getattr(getattr(built, 'bbox_head', None), 'rtm_reg', []):
+        nn.init.ones_(layer.bias)  # there is no box without a positive distance
+    for key, buffer in built.named_buffers():
+        if key.endswith('running_mean'):
+            nn.init.normal_(buffer, std=0.1, generator=generator)
+    return built.eval()
+
+
+def _backbone(model: dict[str, Any], name: str) -> dict[str, Any]:
+    """The model on another backbone, whose maps' channels its readers take."""
+    given = model['backbone']
+    levels = tuple(given.get('out_indices', (0, 1, 2, 3)))
+    if given['type'] == 'CSPNeXt':
+        levels = (1, 2, 3)
+        given = dict(type='ResNet', norm_cfg=dict(type='BN'))
+    if name == 'ResNet-50':
+        widths = [32, 64, 128, 256]
+        model['backbone'] = {**given, **BACKBONES[name], 'out_indices': levels, 'init_cfg': None,
+                             'norm_cfg': dict(type='BN'), 'frozen_stages': -1}
+    else:
+        widths = WIDTHS
+        model['backbone'] = dict(BACKBONES[name], out_indices=levels)
+    widths = [widths[i] for i in levels]
+    model.pop('pretrained', None)
+    if model['type'] == 'RTMDet':  # its neck enlarges maps by two; its pipeline pads otherwise
+        model['data_preprocessor'] = dict(model['data_preprocessor'], pad_size_divisor=32)
+    if 'decode_head' in model:  # mmseg's takes images of one size
+        model['data_preprocessor'] = dict(model['data_preprocessor'], size=None, size_divisor=1,
+                                          type='mmposenc.SegDataPreProcessor')
+    if 'encoder' in model:
+        model['bbox_head']['embed_dims'] = 64
+    if 'neck' in model:
+        model['neck']['in_channels'] = widths
+    elif 'panoptic_head' in model:
+        model['panoptic_head']['in_channels'] = widths
+    else:
+        head, extra = model['decode_head'], model['auxiliary_head']
+        head['in_channels'] = widths if isinstance(head['in_channels'], list) else widths[3]
+        extra['in_channels'] = widths[2]
+    return model
+
+
+def _narrow(value: Any, key: str = '') -> Any:
+    """At most 64 channels everywhere but in the backbone, and few queries."""
+    if isinstance(value, dict):
+        return {k: v if k == 'backbone' else _narrow(v, k) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_narrow(part, key) for part in value)
+    if key == 'type' and value == 'SyncBN':  # none on a CPU
+        return 'BN'
+    return min(value, MOST[key]) if key in MOST and value is not None else value
+
+
+def image(height: int, width: int, seed: int) -> Tensor:
+    """Noise, (3, H, W) from 0 to 255: no two cells have one score, which rounding would decide."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.rand(3, height, width, generator=generator) * 255
+
+
+def sample(model: nn.Module, height: int, width: int, seed: int) -> Any:
+    """What a data loader says of a picture, with two objects or a label map."""
+    generator = torch.Generator().manual_seed(seed)
+    info = dict(img_shape=(height, width), ori_shape=(height, width), scale_factor=(1.0, 1.0),
+                img_id=seed)
+    labels = torch.randint(0, 3, (2,), generator=generator)
+    if hasattr(model, 'decode_head'):
+        from mmseg.structures import SegDataSample
+        found = SegDataSample(metainfo=info)
+        found.gt_sem_seg = PixelData(data=torch.randint(0, 3, (1, height, width),
+                                                        generator=generator))
+        return found
+    from mmdet.structures import DetDataSample
+    from mmdet.structures.mask import BitmapMasks
+    found = DetDataSample(metainfo=info)
+    boxes = torch.tensor([[0.1, 0.1, 0.5, 0.6], [0.4, 0.3, 0.9, 1.0]]) * torch.tensor(
+        [width, height, width, height])
+    found.gt_instances = InstanceData(bboxes=boxes, labels=labels)
+    if type(model).__name__ == 'RTMDet':  # reads masks as polygons alone
+        return found
+    masks = torch.zeros(2, height, width, dtype=torch.uint8)
+    for mask, (x1, y1, x2, y2) in zip(masks, boxes.long().tolist(), strict=True):
+        mask[y1:y2, x1:x2] = 1
+    found.gt_instances.masks = BitmapMasks(masks.numpy(), height, width)
+    return found
+
+
+def batch(model: nn.Module, sizes: list[tuple[int, int, int]], junk: float | None = None,
+          training: bool = False) -> dict[str, Any]:
+    """Pictures of (height, width, seed) as the model's data preprocessor makes a batch of them,
+    with ``junk`` in the padding."""
+    data = dict(inputs=[image(*size) for size in sizes],
+                data_samples=[sample(model, *size) for size in sizes])
+    made: dict[str, Any] = model.data_preprocessor(data, training)
+    if junk is not None:
+        for pixels, (height, width, _) in zip(made['inputs'], sizes, strict=True):
+            pixels[:, height:] = junk
+            pixels[:, :, width:] = junk
+    return made

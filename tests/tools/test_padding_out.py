@@ -1,0 +1,41 @@
+"""``custom_hooks=[dict(type='mmposenc.KeepPaddingOut')]`` in real runs, on images of two sizes."""
+import pickle
+
+import pytest
+
+
+@pytest.fixture(scope='module')
+def hooked(detector, tmp_path_factory):
+    """The trained detector's config with the hook."""
+    path = tmp_path_factory.mktemp('hooked') / 'tiny.py'
+    path.write_text(f"_base_ = {str(detector['config'])!r}\n"
+                    f"custom_hooks = [dict(type='mmposenc.KeepPaddingOut')]\n")
+    return path
+
+
+def test_detections_do_not_depend_on_the_batch(detector, hooked, test, tmp_path):
+    def detections(config, batch_size):
+        out = tmp_path / 'out.pkl'
+        test(config, detector['checkpoint'], '--work-dir', tmp_path, '--out', out,
+             '--cfg-options', f'test_dataloader.batch_size={batch_size}',
+             'model.test_cfg.score_thr=0')
+        return [sample['pred_instances'] for sample in pickle.loads(out.read_bytes())]
+
+    def difference(a, b, key):
+        return max(float((x[key] - y[key]).abs().max()) for x, y in zip(a, b, strict=True))
+    alone, batched = detections(hooked, 1), detections(hooked, 4)
+    plain = detections(detector['config'], 4)
+    assert difference(alone, batched, 'bboxes') < 1e-3
+    assert difference(alone, batched, 'scores') < 1e-5
+    assert difference(alone, plain, 'scores') > 1e-5  # what it is for
+
+
+def test_a_run_trains_with_it(hooked, train, tmp_path):
+    train(hooked, '--work-dir', tmp_path)
+    assert (tmp_path / 'epoch_1.pth').is_file()
+
+
+def test_a_model_that_reads_padding_is_told_before_training(hooked, train, tmp_path):
+    with pytest.raises(SystemExit, match='error: PVT has mask_padding=False; set mask_padding=Tr'):
+        train(hooked, '--work-dir', tmp_path, '--cfg-options',
+              'model.backbone.mask_padding=False')
