@@ -25,10 +25,15 @@ def hide_onedl_line(module: ModuleType) -> None:
     module.__dict__['print_log'] = filtered
 
 
-def define_torchvision_schemas(module: ModuleType) -> None:
-    """Lets torchvision import where ``torchvision.extension`` could not load the operators."""
+def provide_torchvision_operators(module: ModuleType) -> None:
+    """Gives torchvision its operators where ``torchvision.extension`` could not load them."""
     if not module._has_ops():
-        importlib.import_module('mmposenc.compat.torchvision_ops').define_schemas()
+        importlib.import_module('mmposenc.compat.torchvision_ops').provide(module)
+
+
+def refuse_layers_without_operators(module: ModuleType) -> None:
+    """Lets layers of ``mmcv.ops`` that cannot run say so when they are built."""
+    importlib.import_module('mmposenc.compat.missing').refuse_layers(module)
 
 
 def resolve_config_names(module: ModuleType) -> None:
@@ -70,9 +75,10 @@ def prepare_configs(module: ModuleType) -> None:
 
 
 HOOKS: dict[str, Callable[[ModuleType], None]] = {
+    'mmcv.ops': refuse_layers_without_operators,
     'mmengine.config.config': prepare_configs,
     'mmengine.config.utils': resolve_config_names,
     'mmengine.hub.hub': find_own_package,
     'mmengine.logging': hide_onedl_line,
-    'torchvision.extension': define_torchvision_schemas,
+    'torchvision.extension': provide_torchvision_operators,
 }
