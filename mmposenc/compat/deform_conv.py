@@ -39,8 +39,8 @@ class Sizes(NamedTuple):
 def check(x: Tensor, offset: Tensor, weight: Tensor, mask: Tensor | None, sizes: Sizes) -> None:
     """Raises a ValueError where the tensors cannot belong together."""
     if weight.shape[1] * sizes.groups != x.shape[1] or weight.shape[0] % sizes.groups:
-        raise ValueError(f'weight must have shape (C\', C / groups, kh, kw), C\' divisible by groups, '
-                         f'got {tuple(weight.shape)} with groups={sizes.groups} and x of '
+        raise ValueError('weight must have C / groups channels and a number of filters that groups '
+                         f'divides, got {tuple(weight.shape)} with groups={sizes.groups} and x of '
                          f'{x.shape[1]} channels')
     if x.shape[1] % sizes.deform_groups:
         raise ValueError(f'deform_groups must divide the channels of x, got {sizes.deform_groups} '

@@ -67,8 +67,8 @@ def target_probability(softmax: Tensor, target: Tensor) -> Tensor:
     """The probability of each row's class, (N,); of ignored rows that of the first.
 
     Raises:
-        ValueError: when a class is too large; on an accelerator, where looking would wait, ``gather``
-            finds it.
+        ValueError: when a class is too large; on an accelerator, where looking would wait,
+            ``gather`` finds it.
     """
     if target.device.type == 'cpu' and bool((target >= softmax.shape[1]).any()):
         raise ValueError(f'target must lie below {softmax.shape[1]}, the number of classes, got '

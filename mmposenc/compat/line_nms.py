@@ -35,8 +35,8 @@ def line_nms_forward(boxes: Tensor, scores: Tensor, overlap: float, top_k: int) 
     CLRNet (Zheng et al., CVPR 2022), section 3.4.
 
     Args:
-        boxes: (N, 77): two scores, the y of the start in [0, 1], its x, the number of rows, and x in
-            72 rows.
+        boxes: (N, 77): two scores, the y of the start in [0, 1], its x, the number of rows, and x
+            in 72 rows.
         scores: (N,).
         overlap: lanes whose mean distance to a kept one is smaller are dropped.
         top_k: keeps this many at most.

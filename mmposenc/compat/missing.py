@@ -1,4 +1,4 @@
-"""What has no PyTorch form, and how that is said: when a layer is built, and else when it is called."""
+"""What has no PyTorch form, and how that is said: when a layer is built, or when it is called."""
 import sys
 from collections.abc import Callable
 from functools import wraps

@@ -111,8 +111,10 @@ def deform_conv2d(input: Tensor, weight: Tensor, offset: Tensor, mask: Tensor, b
 def _deform_conv2d_backward(grad: Tensor, input: Tensor, weight: Tensor, offset: Tensor,
                             mask: Tensor, bias: Tensor, *options: Any) -> tuple[Tensor, ...]:
     sizes, use_mask = _sizes(options)
-    found = deform.gradients(input, offset, mask if use_mask else None, weight, grad, sizes,
-                             'x offset mask weight', edge=True)
+    # Operators are called below autograd, which the convolution's derivative is taken by.
+    with torch._C._SetExcludeDispatchKeyGuard(torch._C.DispatchKey.AutogradFunctionality, False):
+        found = deform.gradients(input, offset, mask if use_mask else None, weight, grad, sizes,
+                                 'x offset mask weight', edge=True)
     return (found['x'], found['weight'], found['offset'], found.get('mask', torch.zeros_like(mask)),
             grad.sum((0, 2, 3)).to(bias.dtype))
 

@@ -32,7 +32,8 @@ SCHEMAS = {
     '_ps_roi_pool_backward': f'(Tensor grad, {_ROI.replace(",", ", Tensor channel_mapping,", 1)}, '
                              f'{_SHAPE}) -> Tensor',
     'deform_conv2d': f'({_CONV}) -> Tensor',
-    '_deform_conv2d_backward': f'(Tensor grad, {_CONV}) -> (Tensor, Tensor, Tensor, Tensor, Tensor)',
+    '_deform_conv2d_backward': f'(Tensor grad, {_CONV}) -> '
+                               '(Tensor, Tensor, Tensor, Tensor, Tensor)',
     '_cuda_version': '() -> int',
     # Without a form here: quantized and rotated boxes.
     'qnms': '(Tensor dets, Tensor scores, float iou_threshold) -> Tensor',

@@ -1,78 +1,33 @@
-"""Deformable convolution, plain and modulated, against a loop over taps, and through mmcv's layers."""
-import itertools
+"""Deformable convolution, plain and modulated, against a loop over taps, and in mmcv's layers."""
 import math
 
 import pytest
 import torch
+from compat_loops import CASES, ONE, deform_case, deform_loop
 from torch import nn
 
 import mmposenc  # noqa: F401  (before mmcv's operators)
 from mmposenc.compat import deform_conv as module
 from mmposenc.compat.deform_conv import Sizes, deform_conv, gradients
 
-ONE = Sizes((1, 1), (1, 1), (1, 1), 1, 1)
-CASES = [((4, 5), ONE),
-         ((5, 4), Sizes((2, 1), (0, 1), (1, 2), 2, 2)),
-         ((1, 3), Sizes((1, 1), (1, 1), (1, 1), 1, 4))]
-
-
-def read(plane, row, col):
-    """Bilinear, zero outside."""
-    total = 0.0
-    for r, c in itertools.product((math.floor(row), math.floor(row) + 1),
-                                  (math.floor(col), math.floor(col) + 1)):
-        if 0 <= r < plane.shape[0] and 0 <= c < plane.shape[1]:
-            total += (1 - abs(row - r)) * (1 - abs(col - c)) * float(plane[r, c])
-    return total
-
-
-def loop(x, offset, mask, weight, sizes):
-    """The definition, one product at a time."""
-    stride, padding, dilation, groups, parts = sizes
-    batch, channels = x.shape[:2]
-    outputs, inside, kh, kw = weight.shape
-    out = torch.zeros(batch, outputs, *offset.shape[2:], dtype=x.dtype)
-    steps = offset.view(batch, parts, kh, kw, 2, *offset.shape[2:])
-    factors = mask.view(batch, parts, kh, kw, *offset.shape[2:])
-    for b, o, c, i, j in itertools.product(range(batch), range(outputs), range(inside), range(kh),
-                                           range(kw)):
-        channel = o // (outputs // groups) * inside + c
-        part = channel // (channels // parts)
-        for r, s in itertools.product(range(out.shape[2]), range(out.shape[3])):
-            row = r * stride[0] - padding[0] + i * dilation[0] + steps[b, part, i, j, 0, r, s]
-            col = s * stride[1] - padding[1] + j * dilation[1] + steps[b, part, i, j, 1, r, s]
-            value = read(x[b, channel], float(row), float(col))
-            out[b, o, r, s] += weight[o, c, i, j] * factors[b, part, i, j, r, s] * value
-    return out
-
-
-def case(hw, sizes, batch=2, dtype=torch.float64, outputs=6):
-    """A map, steps, factors and a weight."""
-    torch.manual_seed(0)
-    x = torch.randn(batch, 4, *hw, dtype=dtype)
-    weight = torch.randn(outputs, 4 // sizes.groups, 3, 3, dtype=dtype)
-    rows, cols = sizes.out_hw(x, weight)
-    steps = 2 * torch.randn(batch, sizes.deform_groups * 18, rows, cols, dtype=dtype)
-    return x, steps, torch.rand(batch, sizes.deform_groups * 9, rows, cols, dtype=dtype), weight
-
 
 @pytest.mark.parametrize('hw, sizes', CASES)
 def test_equals_the_definition(hw, sizes):
-    x, steps, mask, weight = case(hw, sizes, outputs=2)
+    x, steps, mask, weight = deform_case(hw, sizes, outputs=2)
     plain = nn.functional.conv2d(x, weight, None, *sizes[:4])
     torch.testing.assert_close(deform_conv(x, 0 * steps, None, weight, sizes), plain)
     # Whole steps, which read the edges of cells, and others, far beyond the map too.
     for each in (steps.round(), steps):
-        expected = loop(x, each, torch.ones_like(mask), weight, sizes)
+        expected = deform_loop(x, each, torch.ones_like(mask), weight, sizes)
         torch.testing.assert_close(deform_conv(x, each, None, weight, sizes), expected)
     torch.testing.assert_close(deform_conv(x, steps, mask, weight, sizes),
-                               loop(x, steps, mask, weight, sizes))
+                               deform_loop(x, steps, mask, weight, sizes))
 
 
 def test_steps_of_zero_are_a_convolution_to_the_last_bit():
     """In float32, where every layer of mmdet starts: taps read cells, not between them, and the
     derivative is the one to the right, as the compiled kernels have it."""
-    x, steps, _, weight = case((13, 21), ONE, dtype=torch.float32)
+    x, steps, _, weight = deform_case((13, 21), ONE, dtype=torch.float32)
     weight = weight * 0
     weight[:4, :, 1, 1] = torch.eye(4)
     assert torch.equal(deform_conv(x, 0 * steps, None, weight, ONE)[:, :4], x)
@@ -140,13 +95,13 @@ def test_larger_steps_are_read_as_flat_memory():
     """As mmdet's DyHead passes them to mmcv's kernel: image by image from the start."""
     pytest.importorskip('mmcv')
     from mmcv.ops import modulated_deform_conv2d
-    x, steps, mask, weight = case((4, 5), ONE)
+    x, steps, mask, weight = deform_case((4, 5), ONE)
     large = torch.randn(2, 18, 8, 9, dtype=x.dtype, requires_grad=True)
     factors = torch.rand(2, 9, 8, 9, dtype=x.dtype, requires_grad=True)
     first = large.detach().flatten(1)[:, :18 * 20].reshape(2, 18, 4, 5)
     own = factors.detach().flatten(1)[:, :9 * 20].reshape(2, 9, 4, 5)
     out = modulated_deform_conv2d(x, large, factors, weight, None, 1, 1)
-    torch.testing.assert_close(out, loop(x, first, own, weight, ONE))
+    torch.testing.assert_close(out, deform_loop(x, first, own, weight, ONE))
     out.sum().backward()
     assert not large.grad.flatten(1)[:, 18 * 20:].any()
     expected = gradients(x, first, own, weight, torch.ones_like(out), ONE, 'offset mask')
@@ -158,7 +113,7 @@ def test_larger_steps_are_read_as_flat_memory():
 
 @pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16])
 def test_half_precision_is_computed_in_single(dtype):
-    tensors = [each.to(dtype) for each in case((4, 5), ONE)]
+    tensors = [each.to(dtype) for each in deform_case((4, 5), ONE)]
     single = deform_conv(*(each.float() for each in tensors), ONE)
     assert torch.equal(deform_conv(*tensors, ONE), single.to(dtype))
     grad = torch.randn_like(single).to(dtype)
@@ -171,7 +126,7 @@ def test_half_precision_is_computed_in_single(dtype):
 
 def test_pieces_views_and_no_images(monkeypatch):
     """One image at a time and tensors in another order of memory are the same; none is none."""
-    tensors = case((5, 4), CASES[1][1], batch=3)
+    tensors = deform_case((5, 4), CASES[1][1], batch=3)
     whole = deform_conv(*tensors, CASES[1][1])
     grad = torch.randn_like(whole)
     expected = gradients(*tensors, grad, CASES[1][1], 'x offset mask weight')
@@ -188,13 +143,13 @@ def test_pieces_views_and_no_images(monkeypatch):
 
 
 @pytest.mark.parametrize('change, message', [
-    (dict(groups=4), r"weight must have shape .* got \(6, 4, 3, 3\) with groups=4"),
+    (dict(groups=4), r'weight must have C / groups channels .* got \(6, 4, 3, 3\) with groups=4'),
     (dict(deform_groups=3), 'deform_groups must divide the channels of x, got 3 and 4 channels'),
     (dict(padding=(0, 0), dilation=(4, 4)), 'x must not be smaller than the kernel, got'),
     (dict(stride=(2, 2)), r'offset must have shape \(2, 18, 2, 3\), got \(2, 18, 4, 5\)')])
 def test_what_does_not_belong_together_is_an_error(change, message):
     with pytest.raises(ValueError, match=message):
-        deform_conv(*case((4, 5), ONE), ONE._replace(**change))
+        deform_conv(*deform_case((4, 5), ONE), ONE._replace(**change))
 
 
 def test_torchvisions_kernel_is_called_as_torchvision_calls_it(monkeypatch):

@@ -46,7 +46,8 @@ def test_every_operator_mmcv_asks_for_is_there():
 
 
 def test_the_error_says_how_to_build_the_installed_mmcv(monkeypatch):
-    monkeypatch.setattr(missing, 'version', lambda name: {'mmcv': '2.1.0'}.get(name) or absent(name))
+    monkeypatch.setattr(missing, 'version',
+                        lambda name: {'mmcv': '2.1.0'}.get(name) or absent(name))
 
     def absent(name):
         raise missing.PackageNotFoundError(name)
