@@ -1,18 +1,17 @@
-"""Which compiled operators the configs of the installed mmdet and mmseg need, and which are missing.
+"""Which compiled operators the configs of the installed mmdet and mmseg need, and which miss.
 
     python tools/operators.py                   # all configs of both
     python tools/operators.py mmdet --lacking   # only those that lack one, with what they lack
 
-A model is built on the meta device, which takes no memory. Of its layers and of everything that their
-code refers to (losses, assigners, post-processing) the code is searched for calls of ``mmcv._ext``;
-what a branch calls that this model never takes is counted too. Where a model cannot be built here (a
+A model is built on the meta device, which takes no memory. The code of its layers, and all that it
+refers to (losses, assigners, post-processing), is searched for calls of ``mmcv._ext``; what a
+branch calls that this model never takes is counted too. Where a model cannot be built here (a
 package or a file is missing), the classes that its config names are searched instead.
 """
 from __future__ import annotations
 
 import argparse
 import contextlib
-import hashlib
 import inspect
 import io
 import sys
@@ -111,6 +110,15 @@ def parts(cfg: Any) -> Iterator[dict[str, Any]]:
         yield from parts(value)
 
 
+def without_numbers(cfg: Any) -> Any:
+    """What decides which classes a model is made of: a ResNet-101 is a ResNet-50 here."""
+    if isinstance(cfg, dict):
+        return {key: without_numbers(value) for key, value in cfg.items()}
+    if isinstance(cfg, (list, tuple)):
+        return [without_numbers(value) for value in cfg]
+    return 0 if isinstance(cfg, (int, float)) and not isinstance(cfg, bool) else cfg
+
+
 def without_files(cfg: Any) -> None:
     """Nothing is loaded."""
     for part in parts(cfg):
@@ -189,7 +197,7 @@ def report(package: str, paths: list[Path], here: set[str], args: argparse.Names
         except Exception as error:
             unreadable[path] = f'{type(error).__name__}: {error}'
             continue
-        key = hashlib.sha256(repr(cfg).encode()).hexdigest()
+        key = repr(without_numbers(cfg))
         if key not in known:
             with contextlib.redirect_stdout(io.StringIO()):
                 known[key] = needs(cfg, package)
@@ -199,9 +207,9 @@ def report(package: str, paths: list[Path], here: set[str], args: argparse.Names
             unbuilt[path] = why
         if found - here:
             lacking[path] = found - here
-    print(f'{package}: {len(paths)} configs, {len(known)} different models; {len(unbuilt)} could '
-          f'not be built and were searched by name, {len(unreadable)} could not be read; '
-          f'{len(lacking)} lack an operator')
+    print(f'{package}: {len(paths)} configs, {len(known)} models that differ by more than numbers; '
+          f'{len(unbuilt)} could not be built and were searched by name, {len(unreadable)} could '
+          f'not be read; {len(lacking)} lack an operator')
     print('| operator | configs | here |\n|---|---|---|')
     forms = {name.removesuffix('_forward') for name in here}
     for name, number in count.most_common():

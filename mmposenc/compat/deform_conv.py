@@ -173,13 +173,14 @@ def gradients(x: Tensor, offset: Tensor, mask: Tensor | None, weight: Tensor, gr
     step = pieces(x, weight, sizes)
     for first in range(0, len(x), step):
         piece = slice(first, first + step)
-        given = dict(x=x[piece], offset=offset[piece], weight=weight,
-                     mask=None if mask is None else mask[piece])
+        given = dict(x=x[piece], offset=offset[piece],
+                     mask=None if mask is None else mask[piece], weight=weight)
         leaves = {name: None if tensor is None else tensor.detach().requires_grad_(name in total)
                   for name, tensor in given.items()}
         with torch.enable_grad(), deterministic_forms():
             out = convolve(sizes=sizes, edge=edge, **leaves)  # type: ignore[arg-type]
-            found = torch.autograd.grad(out, [leaves[name] for name in total], grad[piece])
+            found = torch.autograd.grad(out, [leaf for name, leaf in leaves.items()
+                                              if leaf is not None and name in total], grad[piece])
         for name, value in zip(total, found, strict=True):
             if name == 'weight':
                 total[name] += value

@@ -6,6 +6,11 @@ from .precision import compute_dtype
 from .roi_align import Grid, average_backward, chunks, make_grid, sample, weighted_sums
 
 
+def extents(grid: Grid, size: tuple[int, int]) -> Tensor:
+    """Height and width of each region in cells, (K, 2)."""
+    return torch.stack([grid.bin_size[:, axis] * size[axis] for axis in (0, 1)], 1)
+
+
 def moved_grid(rois: Tensor, offset: Tensor, num_images: int, size: tuple[int, int],
                spatial_scale: float, sampling_ratio: int, gamma: float) -> Grid:
     """The grid of RoIAlign (aligned), each bin moved by a share of its region."""
@@ -16,8 +21,7 @@ def moved_grid(rois: Tensor, offset: Tensor, num_images: int, size: tuple[int, i
     if offset.shape != (len(rois), 2, *size):
         raise ValueError(f'offset must have shape {(len(rois), 2, *size)}, got '
                          f'{tuple(offset.shape)}')
-    extent = grid.bin_size * grid.bin_size.new_tensor(size)  # height, width
-    moves = gamma * extent[:, None] * offset.view(-1, 2, bins).permute(0, 2, 1).flip(2)
+    moves = gamma * extents(grid, size)[:, None] * offset.view(-1, 2, bins).permute(0, 2, 1).flip(2)
     return grid._replace(start=grid.start + moves)
 
 
@@ -86,6 +90,5 @@ def deform_roi_pool_backward(grad_output: Tensor, input: Tensor, rois: Tensor, o
             out = pooled(table, own, size, *input.shape[2:])
         rows = grad[piece].permute(0, 2, 3, 1).reshape(out.shape)
         of_start, = torch.autograd.grad(out, start, rows)
-        scale = gamma * own.bin_size * own.bin_size.new_tensor(size)
-        moved = (of_start * scale[:, None]).flip(2).permute(0, 2, 1)
+        moved = (of_start * gamma * extents(own, size)[:, None]).flip(2).permute(0, 2, 1)
         grad_offset[piece] = moved.reshape(-1, 2, *size).to(grad_offset.dtype)
