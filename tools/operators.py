@@ -1,6 +1,7 @@
 """Which compiled operators the configs of the installed mmdet and mmseg need, and which miss.
 
     python tools/operators.py                   # all configs of both
+    python tools/operators.py --code            # what any code of theirs may call, in a minute
     python tools/operators.py mmdet --lacking   # only those that lack one, with what they lack
 
 A model is built on the meta device, which takes no memory. The code of its layers, and all that it
@@ -83,6 +84,29 @@ def operators_of(roots: list[Any]) -> set[str]:
                         other.__self__):  # Function.apply under a name of its own
                     queue.append(other.__self__)
     return found
+
+
+def operators_of_package(package: str) -> set[str]:
+    """What any class or function of a package may call, and any layer of mmcv that its code imports
+    or a config of its names: an upper bound, without building a model."""
+    import importlib
+    import pkgutil
+    import re
+
+    import mmcv.ops
+    root = __import__(package)
+    roots: list[Any] = []
+    for found in pkgutil.walk_packages(root.__path__, f'{package}.'):
+        with contextlib.suppress(Exception):  # parts that need packages which are not installed
+            module = importlib.import_module(found.name)
+            roots += [value for value in vars(module).values() if callable(value) and str(
+                getattr(value, '__module__', '')).startswith((f'{package}.', 'mmcv.ops'))]
+    for path in configs(package):
+        for kind in re.findall(r"type=['\"](\w+)", path.read_text(encoding='utf-8')):
+            roots += [getattr(mmcv.ops, kind)] if hasattr(mmcv.ops, kind) else []
+    from mmengine.registry import MODELS
+    roots += [entry for name in ('DCN', 'DCNv2', 'SAC', 'carafe') if (entry := MODELS.get(name))]
+    return operators_of(roots)
 
 
 def is_operator(name: str) -> bool:
@@ -172,6 +196,8 @@ def main(argv: list[str] | None = None) -> None:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('packages', nargs='*', default=[], help='mmdet, mmseg (default: both)')
     parser.add_argument('--only', default='', help='a part of the paths of the configs wanted')
+    parser.add_argument('--code', action='store_true', help='search all code of the package '
+                        'instead of building models: quick, and an upper bound')
     parser.add_argument('--lacking', action='store_true', help='list the configs that lack one')
     parser.add_argument('--unbuilt', action='store_true', help='list those that were not built')
     args = parser.parse_args(argv)
@@ -182,6 +208,11 @@ def main(argv: list[str] | None = None) -> None:
     from mmposenc.compat.ext import OPS
     for package in args.packages or PACKAGES:
         __import__(f'{package}.models')
+        if args.code:
+            found = operators_of_package(package)
+            print(f'{package}: {len(found)} operators, lacking: '
+                  f'{", ".join(sorted(found - set(OPS))) or "none"}')
+            continue
         report(package, [path for path in configs(package) if args.only in str(path)], set(OPS),
                args)
 

@@ -3,6 +3,7 @@ none is unavoidable."""
 import pytest
 import torch
 from compare import compare, draw
+from device import Device, to_cpu
 from torch import nn
 
 import mmposenc  # noqa: F401  (before mmcv's operators)
@@ -54,6 +55,17 @@ def test_operators(name):
     waits = compare(model, lambda m, x: m(x), [draw(*shape)])
     own = {where: count for where, count in waits.items() if 'mmposenc/compat' in where}
     assert most is None or sum(own.values()) <= most, own
+
+
+def test_nms_waits_for_boxes_and_scores_alone():
+    boxes = draw(300, 4).abs() * 50
+    boxes[:, 2:] += boxes[:, :2]
+    scores = draw(300).sigmoid()
+    with Device() as gpu:
+        found = ops.nms(gpu.tensor(boxes), gpu.tensor(scores), 0.5)[1]
+        waits = gpu.report()
+    assert to_cpu(found).tolist() == ops.nms(boxes, scores, 0.5)[1].tolist()
+    assert sum(count for where, count in waits.items() if 'compat/nms' in where) <= 2, waits
 
 
 def test_softmax_focal_loss():

@@ -1,6 +1,9 @@
 """Families of mmdet and mmseg on the PyTorch forms of the operators, and the count of needs."""
+import subprocess
+import sys
+
 import pytest
-from scripts import load_script
+from scripts import ROOT, load_script
 
 import mmposenc  # noqa: F401  (before mmdet)
 
@@ -19,6 +22,16 @@ def test_trains_a_step_and_predicts(name):
     done = load_script('tools', 'families').run(name, narrow=True)
     assert NEEDS[name] in done.operators.split(', ')
     assert done.predicted.startswith('maps') or int(done.predicted.split()[0]) > 0
+
+
+def test_no_code_of_mmdet_or_mmseg_lacks_an_operator():
+    """In a process of its own, as all of their modules are imported."""
+    done = subprocess.run([sys.executable, ROOT / 'tools/operators.py', '--code'], text=True,
+                          capture_output=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert [line.partition(':')[0] for line in lines] == ['mmdet', 'mmseg']
+    assert all(line.endswith('lacking: none') for line in lines), lines
 
 
 def test_the_count_finds_operators_behind_functions_and_layers(capsys):
