@@ -1,21 +1,39 @@
 """Stands in for ``mmcv._ext`` where mmcv was installed without compiled operators.
 
-A few operators run in pure PyTorch; every other one exists, and says what it lacks when called.
+The operators that mmdet and mmseg use run in pure PyTorch; every other one exists, and says what it
+lacks (:mod:`.missing`).
 """
 from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError, version
-from typing import Any, NoReturn
+from typing import Any
 
+from .carafe import (
+    carafe_backward,
+    carafe_forward,
+    carafe_naive_backward,
+    carafe_naive_forward,
+)
 from .deform_attn import ms_deform_attn_backward, ms_deform_attn_forward
 from .deform_conv import (
     deform_conv_backward_input,
     deform_conv_backward_parameters,
     deform_conv_forward,
 )
-from .focal_loss import sigmoid_focal_loss_backward, sigmoid_focal_loss_forward
+from .deform_roi_pool import deform_roi_pool_backward, deform_roi_pool_forward
+from .focal_loss import (
+    sigmoid_focal_loss_backward,
+    sigmoid_focal_loss_forward,
+    softmax_focal_loss_backward,
+    softmax_focal_loss_forward,
+)
+from .line_nms import line_nms_forward
+from .masked_conv import masked_col2im_forward, masked_im2col_forward
+from .missing import missing
+from .modulated_deform_conv import modulated_deform_conv_backward, modulated_deform_conv_forward
 from .nms import nms
 from .nms_match import nms_match
+from .psa_mask import psamask_backward, psamask_forward
 from .roi_align import roi_align_backward, roi_align_forward
+from .roi_pool import roi_pool_backward, roi_pool_forward
 from .soft_nms import softnms
 
 NOT_COMPILED = 'not compiled (mmposenc.compat)'
@@ -33,22 +51,26 @@ OPS: dict[str, Callable[..., Any]] = {
     'deform_conv_forward': deform_conv_forward,
     'deform_conv_backward_input': deform_conv_backward_input,
     'deform_conv_backward_parameters': deform_conv_backward_parameters,
+    'modulated_deform_conv_forward': modulated_deform_conv_forward,
+    'modulated_deform_conv_backward': modulated_deform_conv_backward,
+    'masked_im2col_forward': masked_im2col_forward,
+    'masked_col2im_forward': masked_col2im_forward,
+    'psamask_forward': psamask_forward,
+    'psamask_backward': psamask_backward,
+    'carafe_forward': carafe_forward,
+    'carafe_backward': carafe_backward,
+    'carafe_naive_forward': carafe_naive_forward,
+    'carafe_naive_backward': carafe_naive_backward,
+    'roi_pool_forward': roi_pool_forward,
+    'roi_pool_backward': roi_pool_backward,
+    'deform_roi_pool_forward': deform_roi_pool_forward,
+    'deform_roi_pool_backward': deform_roi_pool_backward,
+    'softmax_focal_loss_forward': softmax_focal_loss_forward,
+    'softmax_focal_loss_backward': softmax_focal_loss_backward,
+    'line_nms_forward': line_nms_forward,
     'get_compiler_version': lambda: NOT_COMPILED,
     'get_compiling_cuda_version': lambda: NOT_COMPILED,
 }
-
-
-def build_recipe() -> str:
-    """The command that replaces the installed mmcv by the same version with its operators."""
-    for name in ('onedl-mmcv', 'mmcv', 'mmcv-lite'):
-        try:
-            release = version(name)
-        except PackageNotFoundError:
-            continue
-        name = name.removesuffix('-lite')
-        return ('MMCV_WITH_OPS=1 pip install --no-build-isolation --no-deps --no-cache-dir '
-                f'--force-reinstall --no-binary {name} {name}=={release}')
-    return 'MMCV_WITH_OPS=1 pip install --no-build-isolation .   (in a clone of mmcv)'
 
 
 def get_op(name: str) -> Callable[..., Any]:
@@ -61,13 +83,4 @@ def get_op(name: str) -> Callable[..., Any]:
         raise AttributeError(f"module 'mmcv._ext' has no attribute {name!r}")
     if name in OPS:
         return OPS[name]
-
-    def missing(*args: Any, **kwargs: Any) -> NoReturn:
-        raise NotImplementedError(
-            f'the mmcv operator {name!r} is not available: this mmcv was installed without '
-            f'compiled operators, and mmposenc has no PyTorch form of this one. Build mmcv with '
-            'its operators (needs a C++ compiler, for CUDA also nvcc and FORCE_CUDA=1; takes half '
-            f'an hour or more):\n    {build_recipe()}')
-
-    missing.__name__ = missing.__qualname__ = name
-    return missing
+    return missing(name)

@@ -23,10 +23,15 @@ def hide_onedl_line(module: ModuleType) -> None:
     module.__dict__['print_log'] = filtered
 
 
-def define_torchvision_schemas(module: ModuleType) -> None:
-    """Lets torchvision import where ``torchvision.extension`` could not load the operators."""
+def provide_torchvision_operators(module: ModuleType) -> None:
+    """Gives torchvision its operators where ``torchvision.extension`` could not load them."""
     if not module._has_ops():
-        importlib.import_module('mmposenc.compat.torchvision_ops').define_schemas()
+        importlib.import_module('mmposenc.compat.torchvision_ops').provide(module)
+
+
+def refuse_layers_without_operators(module: ModuleType) -> None:
+    """Lets layers of ``mmcv.ops`` that cannot run say so when they are built."""
+    importlib.import_module('mmposenc.compat.missing').refuse_layers(module)
 
 
 def know_this_package(module: ModuleType) -> None:
@@ -101,6 +106,7 @@ def _configs() -> ModuleType:
 
 
 HOOKS: dict[str, Callable[[ModuleType], None]] = {
+    'mmcv.ops': refuse_layers_without_operators,
     'mmdet.apis.det_inferencer': lambda module: find_our_loading(
         module.DetInferencer, '_get_transform_idx'),
     'mmengine.config.config': find_configs,
@@ -111,5 +117,5 @@ HOOKS: dict[str, Callable[[ModuleType], None]] = {
         module, 'get_transform_idx'),
     'mmseg.apis.mmseg_inferencer': lambda module: find_our_loading(
         module.MMSegInferencer, '_get_transform_idx'),
-    'torchvision.extension': define_torchvision_schemas,
+    'torchvision.extension': provide_torchvision_operators,
 }

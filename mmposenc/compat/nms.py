@@ -3,9 +3,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .precision import compute_dtype
 from .torchvision_ops import has_kernel
 
-BLOCK = 256  # boxes decided at once; small enough that a block against all stays in cache
+BLOCK = 128  # boxes decided at once; small enough that a block against all stays in cache
 
 
 def check_scores(scores: Tensor) -> None:
@@ -16,33 +17,51 @@ def check_scores(scores: Tensor) -> None:
                          '(has the training diverged?)')
 
 
-def pairwise_iou(boxes: Tensor, areas: Tensor, others: Tensor, other_areas: Tensor,
-                 offset: int) -> Tensor:
-    """IoU (N, M), in the order of operations of mmcv's kernel: NaN for two empty boxes."""
-    low = torch.maximum(boxes[:, None, :2], others[None, :, :2])
-    size = torch.minimum(boxes[:, None, 2:], others[None, :, 2:]).sub_(low)
+def overlaps(boxes: np.ndarray, others: np.ndarray, threshold: np.floating, offset: int
+             ) -> np.ndarray:
+    """Whether the IoU of boxes and others is greater than a threshold, bool (N, M); false for two
+    empty boxes. In the order of operations of mmcv's kernel.
+
+    Args:
+        boxes, others: rows x1, y1, x2, y2 and area, (5, N) and (5, M).
+    """
+    inter = np.minimum(boxes[2][:, None], others[2])
+    inter -= np.maximum(boxes[0][:, None], others[0])
+    height = np.minimum(boxes[3][:, None], others[3])
+    height -= np.maximum(boxes[1][:, None], others[1])
     if offset:
-        size.add_(offset)
-    size.clamp_(min=0)
-    inter = size[..., 0] * size[..., 1]
-    union = (areas[:, None] + other_areas[None]).sub_(inter)
-    return inter.div_(union)
+        inter += offset
+        height += offset
+    np.maximum(inter, 0, out=inter)
+    np.maximum(height, 0, out=height)
+    inter *= height
+    union = np.add(boxes[4][:, None], others[4], out=height)
+    union -= inter
+    inter /= union
+    return inter > threshold
 
 
 def keep_greedily(overlap: np.ndarray) -> np.ndarray:
-    """Which of n boxes, best first, stay when each kept one drops what it overlaps: bool (n,)."""
-    alive = np.ones(len(overlap), dtype=bool)
-    for i in range(len(overlap) - 1):
-        if alive[i]:
-            alive[i + 1:] &= ~overlap[i, i + 1:]
-    return alive
+    """Which of n boxes, best first, stay when each kept one drops what it overlaps: bool (n,).
+
+    A row of the table is one whole number, a bit for each box.
+    """
+    rows = np.packbits(overlap, axis=1, bitorder='little')
+    width, data = rows.shape[1], rows.tobytes()
+    kept, dropped = [], 0
+    for i in range(len(rows)):
+        stays = not dropped >> i & 1
+        kept.append(stays)
+        if stays:
+            dropped |= int.from_bytes(data[i * width:(i + 1) * width], 'little')
+    return np.array(kept, dtype=bool)
 
 
 def nms(boxes: Tensor, scores: Tensor, iou_threshold: float, offset: int) -> Tensor:
     """Keeps the best box and drops those that overlap it by more than a threshold, repeatedly.
 
     Sorted boxes are decided in blocks: within a block one by one, then the kept ones of the
-    block drop all later boxes at once, so that n boxes take n / 256 steps.
+    block drop all later boxes at once, so that n boxes take n / 128 steps.
 
     Args:
         boxes: (N, 4) as x1, y1, x2, y2, in pixels.
@@ -58,28 +77,31 @@ def nms(boxes: Tensor, scores: Tensor, iou_threshold: float, offset: int) -> Ten
 
     The same as mmcv's CPU kernel for float32; half precision is computed in float32, and
     float64, which that kernel refuses, in float64. On an accelerator torchvision's kernel is taken
-    where there is one, which waits once; it does not look for NaN.
+    where there is one, which waits once; it does not look for NaN. Without one the boxes are
+    decided on the CPU.
     """
     if boxes.numel() == 0:
         return torch.empty(0, dtype=torch.long, device=boxes.device)
     if offset == 0 and has_kernel('nms', boxes):
         kept: Tensor = torch.ops.torchvision.nms(boxes.float(), scores.float(), iou_threshold)
         return kept
-    check_scores(scores)
-    order = scores.sort(dim=0, descending=True, stable=True).indices
-    if boxes.dtype in (torch.float16, torch.bfloat16):
-        boxes = boxes.float()
-    left = boxes[order]
-    areas = (left[:, 2] - left[:, 0] + offset) * (left[:, 3] - left[:, 1] + offset)
-    parts = []
-    while len(order):
-        head, head_areas = left[:BLOCK], areas[:BLOCK]
-        within = pairwise_iou(head, head_areas, head, head_areas, offset) > iou_threshold
-        stays = torch.from_numpy(keep_greedily(within.cpu().numpy())).to(boxes.device)
-        parts.append(order[:BLOCK][stays])
-        order, left, areas = order[BLOCK:], left[BLOCK:], areas[BLOCK:]
-        if len(order):
-            dropped = pairwise_iou(head[stays], head_areas[stays], left, areas, offset)
-            alive = ~(dropped > iou_threshold).any(0)
-            order, left, areas = order[alive], left[alive], areas[alive]
-    return torch.cat(parts)
+    dtype = compute_dtype(boxes)
+    values = scores.detach().to('cpu', torch.promote_types(scores.dtype, torch.float32)).numpy()
+    corners = boxes.detach().to('cpu', dtype).numpy()
+    if np.isnan(values).any():
+        check_scores(scores)
+    order = np.argsort(-values, kind='stable')
+    left = np.empty((5, len(order)), dtype=corners.dtype)
+    left[:4] = corners[order].T
+    np.multiply(left[2] - left[0] + offset, left[3] - left[1] + offset, out=left[4])
+    threshold, parts = left.dtype.type(iou_threshold), []
+    with np.errstate(divide='ignore', invalid='ignore', over='ignore'):
+        while len(order):
+            head = left[:, :BLOCK]
+            stays = keep_greedily(overlaps(head, head, threshold, offset))
+            parts.append(order[:BLOCK][stays])
+            order, left = order[BLOCK:], left[:, BLOCK:]
+            if len(order):
+                alive = ~overlaps(head[:, stays], left, threshold, offset).any(0)
+                order, left = order[alive], left[:, alive]
+    return torch.from_numpy(np.concatenate(parts)).to(boxes.device)

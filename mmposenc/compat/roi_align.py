@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .precision import compute_dtype
 from .torchvision_ops import has_kernel
 
 MAX_SAMPLES = 1 << 20  # of one pass: bounds the index tensors to some 100 MB
@@ -18,7 +19,7 @@ EMPTY_MAX = -10000.0  # what the compiled kernel starts its maximum from
 class Grid(NamedTuple):
     """Where the bins of K regions are sampled; the last axis is y, x."""
     image: Tensor  # (K,) long
-    start: Tensor  # (K, 2)
+    start: Tensor  # (K, 1, 2), or (K, bins, 2) where each bin has its own
     bin_size: Tensor  # (K, 2)
     samples: Tensor  # (K, 2) long, samples a bin
 
@@ -41,10 +42,6 @@ class Samples(NamedTuple):
     per_bin: Tensor  # (K * bins,) long
 
 
-def compute_dtype(tensor: Tensor) -> torch.dtype:
-    return torch.float64 if tensor.dtype == torch.float64 else torch.float32
-
-
 def make_grid(rois: Tensor, num_images: int, size: tuple[int, int], spatial_scale: float,
               sampling_ratio: int, aligned: bool) -> Grid:
     """The sampling grid of every region, checked."""
@@ -65,7 +62,7 @@ def make_grid(rois: Tensor, num_images: int, size: tuple[int, int], spatial_scal
         samples = torch.full_like(extent, sampling_ratio, dtype=torch.long)
     else:  # about one sample a pixel; the compiled kernel rounds up in float32
         samples = bin_size.float().ceil().long()
-    return Grid(image, start, bin_size, samples)
+    return Grid(image, start[:, None], bin_size, samples)
 
 
 def interpolate(coordinate: Tensor, size: int) -> Taps:
@@ -93,7 +90,8 @@ def sample(grid: Grid, size: tuple[int, int], height: int, width: int) -> Sample
     per_bin = grid.samples.prod(1).repeat_interleave(bins)
     run, place = count_up(per_bin)
     roi, cell = run // bins, run % bins
-    samples, bin_size, start = grid.samples[roi], grid.bin_size[roi], grid.start[roi]
+    samples, bin_size = grid.samples[roi], grid.bin_size[roi]
+    start = grid.start.expand(-1, bins, -1).reshape(-1, 2)[run]
     inner = torch.stack([place // samples[:, 1], place % samples[:, 1]], 1)
     outer = torch.stack([cell // size[1], cell % size[1]], 1)
     # In the order of operations of mmcv's kernel, so that a sample on the edge stays there.

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 HERE = Path(__file__).parent
-NEEDS_OPENMMLAB = ('models', 'benchmarks')
+NEEDS_OPENMMLAB = ('models', 'benchmarks', 'operators')
 
 
 @pytest.mark.parametrize('part', sorted(path.stem.removeprefix('check_')

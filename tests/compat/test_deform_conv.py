@@ -1,65 +1,61 @@
-"""Deformable convolution against a loop over taps, and through mmcv's layer."""
-import itertools
+"""Deformable convolution, plain and modulated, against a loop over taps, and in mmcv's layers."""
 import math
 
 import pytest
 import torch
+from compat_loops import CASES, ONE, deform_case, deform_loop
 from torch import nn
 
 import mmposenc  # noqa: F401  (before mmcv's operators)
-from mmposenc.compat.deform_conv import deform_conv
-
-pytest.importorskip('mmcv')
-
-
-def read(plane, row, col):
-    """Bilinear, zero outside."""
-    total = 0.0
-    for r, c in itertools.product((math.floor(row), math.floor(row) + 1),
-                                  (math.floor(col), math.floor(col) + 1)):
-        if 0 <= r < plane.shape[0] and 0 <= c < plane.shape[1]:
-            total += (1 - abs(row - r)) * (1 - abs(col - c)) * float(plane[r, c])
-    return total
+from mmposenc.compat import deform_conv as module
+from mmposenc.compat.deform_conv import Sizes, deform_conv, gradients
 
 
-def loop(x, offset, weight, stride, padding, dilation, groups, deform_groups):
-    """The definition, one product at a time."""
-    batch, channels = x.shape[:2]
-    outputs, inside, kh, kw = weight.shape
-    out = torch.zeros(batch, outputs, *offset.shape[2:], dtype=x.dtype)
-    steps = offset.view(batch, deform_groups, kh, kw, 2, *offset.shape[2:])
-    for b, o, c, i, j in itertools.product(range(batch), range(outputs), range(inside), range(kh),
-                                           range(kw)):
-        channel = o // (outputs // groups) * inside + c
-        part = channel // (channels // deform_groups)
-        for r, s in itertools.product(range(out.shape[2]), range(out.shape[3])):
-            row = r * stride[0] - padding[0] + i * dilation[0] + steps[b, part, i, j, 0, r, s]
-            col = s * stride[1] - padding[1] + j * dilation[1] + steps[b, part, i, j, 1, r, s]
-            out[b, o, r, s] += weight[o, c, i, j] * read(x[b, channel], float(row), float(col))
-    return out
-
-
-@pytest.mark.parametrize('hw, options', [
-    ((4, 5), dict(stride=(1, 1), padding=(1, 1), dilation=(1, 1), groups=1, deform_groups=1)),
-    ((5, 4), dict(stride=(2, 1), padding=(0, 1), dilation=(1, 2), groups=2, deform_groups=2)),
-    ((1, 3), dict(stride=(1, 1), padding=(1, 1), dilation=(1, 1), groups=1, deform_groups=4))])
-def test_equals_the_definition(hw, options):
-    torch.manual_seed(0)
-    x = torch.randn(2, 4, *hw, dtype=torch.float64)
-    weight = torch.randn(6, 4 // options['groups'], 3, 3, dtype=torch.float64)
-    plain = nn.functional.conv2d(x, weight, None, options['stride'], options['padding'],
-                                 options['dilation'], options['groups'])
-    offset = torch.zeros(2, options['deform_groups'] * 18, *plain.shape[2:], dtype=x.dtype)
-    torch.testing.assert_close(deform_conv(x, offset, weight, **options), plain)
+@pytest.mark.parametrize('hw, sizes', CASES)
+def test_equals_the_definition(hw, sizes):
+    x, steps, mask, weight = deform_case(hw, sizes, outputs=2)
+    plain = nn.functional.conv2d(x, weight, None, *sizes[:4])
+    torch.testing.assert_close(deform_conv(x, 0 * steps, None, weight, sizes), plain)
     # Whole steps, which read the edges of cells, and others, far beyond the map too.
-    steps = 2 * torch.randn_like(offset)
     for each in (steps.round(), steps):
-        torch.testing.assert_close(deform_conv(x, each, weight, **options),
-                                   loop(x, each, weight, **options))
+        expected = deform_loop(x, each, torch.ones_like(mask), weight, sizes)
+        torch.testing.assert_close(deform_conv(x, each, None, weight, sizes), expected)
+    torch.testing.assert_close(deform_conv(x, steps, mask, weight, sizes),
+                               deform_loop(x, steps, mask, weight, sizes))
+
+
+def test_steps_of_zero_are_a_convolution_to_the_last_bit():
+    """In float32, where every layer of mmdet starts: taps read cells, not between them, and the
+    derivative is the one to the right, as the compiled kernels have it."""
+    x, steps, _, weight = deform_case((13, 21), ONE, dtype=torch.float32)
+    weight = weight * 0
+    weight[:4, :, 1, 1] = torch.eye(4)
+    assert torch.equal(deform_conv(x, 0 * steps, None, weight, ONE)[:, :4], x)
+    grad = torch.zeros(2, 6, 13, 21)
+    grad[:, 0] = 1
+    found = gradients(x, 0 * steps, None, weight, grad, ONE, 'offset')['offset']
+    right = nn.functional.pad(x[:, 0], (0, 1))[..., 1:] - x[:, 0]
+    assert torch.equal(found[:, 2 * 4 + 1], right)
+
+
+@pytest.mark.parametrize('edge', [False, True])
+def test_one_cell_before_the_map(edge):
+    """Nothing is read; mmcv's kernels have no derivative there, torchvision's the first cell."""
+    x, weight = torch.tensor([[[[3.0, 5.0]]]]), torch.ones(1, 1, 1, 1)
+    steps = torch.tensor([0.0, -1.0]).view(1, 2, 1, 1).expand(1, 2, 1, 2)
+    sizes = Sizes((1, 1), (0, 0), (1, 1), 1, 1)
+    assert deform_conv(x, steps, None, weight, sizes, edge=edge)[0, 0, 0].tolist() == [0, 3]
+    found = gradients(x, steps, None, weight, torch.ones(1, 1, 1, 2), sizes, 'offset', edge=edge)
+    assert found['offset'][0, 1, 0].tolist() == [3.0 if edge else 0.0, 2.0]
+    far = torch.tensor([math.nan, math.inf, -math.inf, 1e30]).view(1, 2, 1, 2)
+    assert not deform_conv(x, far, None, weight, sizes, edge=edge).any()
+    found = gradients(x, far, None, weight, torch.ones(1, 1, 1, 2), sizes, 'x offset', edge=edge)
+    assert not found['x'].any() and not found['offset'].any()
 
 
 def test_gradients_through_mmcvs_layer():
     """Of the map, the steps and the weight, which the compiled layer computes in two operators."""
+    pytest.importorskip('mmcv')
     from mmcv.ops import DeformConv2dPack
     from mmcv.ops.deform_conv import deform_conv2d
     torch.manual_seed(0)
@@ -79,21 +75,97 @@ def test_gradients_through_mmcvs_layer():
     assert torch.autograd.gradcheck(convolve, (x.detach().requires_grad_(), offset, weight))
 
 
+def test_gradients_through_mmcvs_modulated_layer():
+    pytest.importorskip('mmcv')
+    from mmcv.ops import ModulatedDeformConv2dPack, modulated_deform_conv2d
+    torch.manual_seed(0)
+    layer = ModulatedDeformConv2dPack(4, 6, 3, padding=1, stride=2, groups=2, deform_groups=2)
+    layer = layer.double()
+    x = torch.randn(2, 4, 5, 4, dtype=torch.float64)
+    torch.testing.assert_close(layer(x), nn.functional.conv2d(  # factors start at a half
+        x, layer.weight / 2, layer.bias, 2, 1, 1, 2))
+    offset, mask = torch.rand(2, 36, 3, 2, dtype=x.dtype) * 0.8 + 0.1, torch.rand(2, 18, 3, 2).to(x)
+    given = [each.detach().clone().requires_grad_()
+             for each in (x, offset, mask, layer.weight, layer.bias)]
+    assert torch.autograd.gradcheck(
+        lambda *tensors: modulated_deform_conv2d(*tensors, 2, 1, 1, 2, 2), given)
+
+
+def test_larger_steps_are_read_as_flat_memory():
+    """As mmdet's DyHead passes them to mmcv's kernel: image by image from the start."""
+    pytest.importorskip('mmcv')
+    from mmcv.ops import modulated_deform_conv2d
+    x, steps, mask, weight = deform_case((4, 5), ONE)
+    large = torch.randn(2, 18, 8, 9, dtype=x.dtype, requires_grad=True)
+    factors = torch.rand(2, 9, 8, 9, dtype=x.dtype, requires_grad=True)
+    first = large.detach().flatten(1)[:, :18 * 20].reshape(2, 18, 4, 5)
+    own = factors.detach().flatten(1)[:, :9 * 20].reshape(2, 9, 4, 5)
+    out = modulated_deform_conv2d(x, large, factors, weight, None, 1, 1)
+    torch.testing.assert_close(out, deform_loop(x, first, own, weight, ONE))
+    out.sum().backward()
+    assert not large.grad.flatten(1)[:, 18 * 20:].any()
+    expected = gradients(x, first, own, weight, torch.ones_like(out), ONE, 'offset mask')
+    torch.testing.assert_close(large.grad.flatten(1)[:, :18 * 20], expected['offset'].flatten(1))
+    torch.testing.assert_close(factors.grad.flatten(1)[:, :9 * 20], expected['mask'].flatten(1))
+    with pytest.raises(ValueError, match=r'offset must have shape \(2, 18, 4, 5\), got'):
+        modulated_deform_conv2d(x, steps[..., :4], mask, weight, None, 1, 1)
+
+
+@pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16])
+def test_half_precision_is_computed_in_single(dtype):
+    tensors = [each.to(dtype) for each in deform_case((4, 5), ONE)]
+    single = deform_conv(*(each.float() for each in tensors), ONE)
+    assert torch.equal(deform_conv(*tensors, ONE), single.to(dtype))
+    grad = torch.randn_like(single).to(dtype)
+    found = gradients(*tensors, grad, ONE, 'x offset mask weight')
+    exact = gradients(*(each.float() for each in tensors), grad.float(), ONE,
+                      'x offset mask weight')
+    for name, value in found.items():
+        torch.testing.assert_close(value, exact[name].to(dtype))
+
+
+def test_pieces_views_and_no_images(monkeypatch):
+    """One image at a time and tensors in another order of memory are the same; none is none."""
+    tensors = deform_case((5, 4), CASES[1][1], batch=3)
+    whole = deform_conv(*tensors, CASES[1][1])
+    grad = torch.randn_like(whole)
+    expected = gradients(*tensors, grad, CASES[1][1], 'x offset mask weight')
+    monkeypatch.setattr(module, 'MAX_COLUMNS', 1)
+    other = [each.contiguous(memory_format=torch.channels_last) for each in tensors]
+    torch.testing.assert_close(deform_conv(*other, CASES[1][1]), whole)
+    found = gradients(*other, grad, CASES[1][1], 'x offset mask weight')
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name], value)
+    x, steps, mask, weight = tensors
+    assert deform_conv(x[:0], steps[:0], mask[:0], weight, CASES[1][1]).shape == (0, 6, 2, 2)
+    none = gradients(x[:0], steps[:0], mask[:0], weight, grad[:0], CASES[1][1], 'x weight')
+    assert none['x'].shape == (0, 4, 5, 4) and not none['weight'].any()
+
+
+@pytest.mark.parametrize('change, message', [
+    (dict(groups=4), r'weight must have C / groups channels .* got \(6, 4, 3, 3\) with groups=4'),
+    (dict(deform_groups=3), 'deform_groups must divide the channels of x, got 3 and 4 channels'),
+    (dict(padding=(0, 0), dilation=(4, 4)), 'x must not be smaller than the kernel, got'),
+    (dict(stride=(2, 2)), r'offset must have shape \(2, 18, 2, 3\), got \(2, 18, 4, 5\)')])
+def test_what_does_not_belong_together_is_an_error(change, message):
+    with pytest.raises(ValueError, match=message):
+        deform_conv(*deform_case((4, 5), ONE), ONE._replace(**change))
+
+
 def test_torchvisions_kernel_is_called_as_torchvision_calls_it(monkeypatch):
     """Where it has one for the device; no kernel for a GPU was at hand."""
-    from mmposenc.compat import deform_conv as module
     theirs = pytest.importorskip('torchvision.ops.deform_conv')
     calls = []
     monkeypatch.setattr(torch.ops.torchvision, 'deform_conv2d',
-                        lambda *args: calls.append(args) or 'out', raising=False)
+                        lambda *args: calls.append(args) or torch.zeros(2), raising=False)
     monkeypatch.setattr(theirs, '_assert_has_ops', lambda: None)
     monkeypatch.setattr(module, 'has_kernel', lambda name, like: name == 'deform_conv2d')
     x, weight = torch.randn(2, 8, 5, 6), torch.randn(6, 4, 3, 2)
-    offset = torch.randn(2, 2 * 2 * 3 * 2, 4, 7)
-    sizes = dict(stride=(2, 1), padding=(1, 2), dilation=(1, 2))
-    assert deform_conv(x, offset, weight, groups=2, deform_groups=2, **sizes) == 'out'
-    theirs.deform_conv2d(x, offset, weight, **sizes)
-    for own, other in zip(*calls, strict=True):
+    offset, mask = torch.randn(2, 2 * 2 * 3 * 2, 3, 7), torch.rand(2, 2 * 3 * 2, 3, 7)
+    for factors in (None, mask):
+        deform_conv(x, offset, factors, weight, Sizes((2, 1), (1, 1), (1, 1), 2, 2))
+        theirs.deform_conv2d(x, offset, weight, None, (2, 1), (1, 1), (1, 1), factors)
+    for own, other in zip(calls[0] + calls[2], calls[1] + calls[3], strict=True):
         if isinstance(own, torch.Tensor):
             torch.testing.assert_close(own, other, rtol=0, atol=0)
         else:

@@ -1,4 +1,5 @@
 import ast
+import re
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from mmposenc.compat import ext
+from mmposenc.compat import ext, missing
 
 ROOT = Path(__file__).parents[2]
 
@@ -45,16 +46,69 @@ def test_every_operator_mmcv_asks_for_is_there():
 
 
 def test_the_error_says_how_to_build_the_installed_mmcv(monkeypatch):
-    monkeypatch.setattr(ext, 'version', lambda name: {'mmcv': '2.1.0'}.get(name) or missing(name))
+    monkeypatch.setattr(missing, 'version',
+                        lambda name: {'mmcv': '2.1.0'}.get(name) or absent(name))
 
-    def missing(name):
-        raise ext.PackageNotFoundError(name)
+    def absent(name):
+        raise missing.PackageNotFoundError(name)
 
     with pytest.raises(NotImplementedError, match='MMCV_WITH_OPS=1 pip install .* mmcv==2.1.0'):
-        ext.get_op('carafe_forward')()
-    monkeypatch.setattr(ext, 'version', missing)
+        ext.get_op('nms_rotated')()
+    monkeypatch.setattr(missing, 'version', absent)
     with pytest.raises(NotImplementedError, match='in a clone of mmcv'):
-        ext.get_op('carafe_forward')()
+        ext.get_op('nms_rotated')()
+
+
+def test_the_advice_is_one_that_works():
+    """A build helps a CPU only where mmcv has a kernel for it."""
+    with pytest.raises(NotImplementedError, match='has it, for a CPU too'):
+        ext.get_op('box_iou_rotated')()
+    with pytest.raises(NotImplementedError, match='for CUDA alone: on a CPU nothing runs it'):
+        ext.get_op('prroi_pool_forward')()
+
+
+def test_what_runs_on_a_cpu_is_what_mmcv_has_kernels_for():
+    spec = find_spec('mmcv')
+    sources = Path(spec.origin).parent / 'ops/csrc/pytorch' if spec else None
+    if sources is None or not sources.is_dir():
+        pytest.skip("mmcv's sources are not installed")
+    kernels = re.findall(r'REGISTER_DEVICE_IMPL\((\w+?)(?:_impl)?, CPU', '\n'.join(
+        path.read_text(encoding='utf-8') for path in sorted((sources / 'cpu').glob('*.cpp'))))
+    host = {'nms_rotated', 'nms_quadri', 'contour_expand', 'points_in_boxes_cpu_forward'}
+    for _, name in names_mmcv_asks_for():
+        if name not in ext.OPS:
+            assert (name in missing.ON_CPU) == (name in kernels or name in host), name
+
+
+def layers_without_operators():
+    """Layers of mmcv.ops in whose files every operator is missing."""
+    import importlib
+
+    from torch import nn
+    by_file = {}
+    for file, name in names_mmcv_asks_for():
+        by_file.setdefault(file.removesuffix('.py'), []).append(name)
+    for file, names in by_file.items():
+        if not set(names) & set(ext.OPS):
+            module = importlib.import_module(f'mmcv.ops.{file}')
+            yield from (each for each in vars(module).values() if isinstance(each, type) and
+                        issubclass(each, nn.Module) and each.__module__ == module.__name__)
+
+
+def test_layers_that_cannot_run_are_refused_when_they_are_built():
+    """But those that mmcv runs on a CPU without an operator (GroupAll, FusedBiasLeakyReLU, SyncBN
+    in evaluation)."""
+    ops = pytest.importorskip('mmcv.ops')
+    if sys.modules['mmcv._ext'].__spec__.origin != 'mmposenc.compat.ext':
+        pytest.skip('mmcv is compiled')
+    known = {layer.__name__ for layer in layers_without_operators()}
+    assert known - set(missing.LAYERS) <= {'GroupAll', 'FusedBiasLeakyReLU', 'SyncBatchNorm'}
+    assert set(missing.LAYERS) - known <= {'SparseConvolution', 'SparseMaxPool'}
+    for build in (lambda: ops.RoIAlignRotated((7, 7), 0.5, 2), lambda: ops.SubMConv3d(3, 4, 3),
+                  lambda: ops.Voxelization(1, [0, 0, 0, 1, 1, 1], 2)):
+        with pytest.raises(NotImplementedError, match="operator '.*', which .* needs, is not av"):
+            build()
+    ops.RoIAlign((7, 7)), ops.ModulatedDeformConv2dPack(4, 4, 3), ops.CARAFEPack(4, 2)
 
 
 def test_only_operators_are_attributes():

@@ -1,21 +1,11 @@
 import numpy as np
 import pytest
 import torch
-from compat_checks import DEVICES, DTYPES, disjoint_boxes, iou_by_hand, random_boxes
+from compat_checks import DEVICES, DTYPES, disjoint_boxes, random_boxes
+from compat_loops import naive_nms
 
 from mmposenc.compat import nms as module
 from mmposenc.compat.nms import nms
-
-
-def naive_nms(boxes, scores, iou_threshold, offset):
-    """The definition: take the best box left, drop what overlaps it by more."""
-    boxes, threshold = boxes.numpy(), boxes.numpy().dtype.type(iou_threshold)
-    left, kept = sorted(range(len(scores)), key=lambda i: -scores[i].item()), []
-    while left:
-        best, *left = left
-        kept.append(best)
-        left = [i for i in left if not iou_by_hand(boxes[best], boxes[i], offset) > threshold]
-    return kept
 
 
 @pytest.mark.parametrize('device', DEVICES)
@@ -115,22 +105,23 @@ def test_10000_boxes_are_the_greedy_choice_in_few_steps(device, monkeypatch):
 
     def counted(*args):
         calls.append(args)
-        return pairwise_iou(*args)
+        return overlaps(*args)
 
-    pairwise_iou = module.pairwise_iou
-    monkeypatch.setattr(module, 'pairwise_iou', counted)
+    overlaps = module.overlaps
+    monkeypatch.setattr(module, 'overlaps', counted)
     boxes, scores = (x.to(device) for x in random_boxes(10000, size=1000.0))
     kept = nms(boxes, scores, 0.5, 0)
     assert len(calls) <= 2 * -(-10000 // module.BLOCK)
     assert bool((scores[kept].diff() < 0).all())
     assert 1000 < len(kept) < 9000
 
-    areas = (boxes[:, 2:] - boxes[:, :2]).prod(1)
+    areas = (boxes[:, 2:] - boxes[:, :2]).prod(1, keepdim=True)
+    table = torch.cat([boxes, areas], 1).T.cpu().numpy()
     dropped = torch.ones(10000, dtype=torch.bool, device=device)
     dropped[kept] = False
     explained = torch.zeros_like(dropped)
     for part in kept.split(1000):
-        over = pairwise_iou(boxes[part], areas[part], boxes, areas, 0) > 0.5
+        over = torch.from_numpy(overlaps(table[:, part.cpu()], table, 0.5, 0)).to(device)
         over[torch.arange(len(part)), part] = False
         assert not over[:, ~dropped].any()
         explained |= (over & (scores[part][:, None] > scores)).any(0)

@@ -1,69 +1,14 @@
 import math
 
-import numpy as np
 import pytest
 import torch
 from compat_checks import DEVICES, DTYPES
+from compat_loops import naive_roi_align, random_case
 
 from mmposenc.compat import roi_align as module
 from mmposenc.compat.roi_align import roi_align_backward, roi_align_forward
 
 ATOL = {torch.float32: 2e-5, torch.float64: 1e-12}
-
-
-def bilinear(image, y, x):
-    """(C,) at a point, and the pixels and weights it came from; zero outside [-1, size]."""
-    channels, height, width = image.shape
-    if y < -1 or y > height or x < -1 or x > width:
-        return torch.zeros(channels, dtype=image.dtype), []
-    y, x = min(max(y, 0), height - 1), min(max(x, 0), width - 1)
-    top, left = int(y), int(x)
-    bottom, right = min(top + 1, height - 1), min(left + 1, width - 1)
-    taps = [(top, left, (1 - y + top) * (1 - x + left)), (top, right, (1 - y + top) * (x - left)),
-            (bottom, left, (y - top) * (1 - x + left)), (bottom, right, (y - top) * (x - left))]
-    return sum(image[:, row, column] * float(w) for row, column, w in taps), taps
-
-
-def sample_points(roi, size, scale, sampling_ratio, aligned, dtype):
-    """The points of every bin: a list of (y, x) for each."""
-    number = {torch.float32: np.float32, torch.float64: np.float64}[dtype]
-    half = number(0.5 if aligned else 0)
-    x1, y1, x2, y2 = (number(float(v)) * number(scale) - half for v in roi[1:])
-    height, width = y2 - y1, x2 - x1
-    if not aligned:
-        height, width = max(height, number(1)), max(width, number(1))
-    bin_h, bin_w = height / number(size[0]), width / number(size[1])
-    rows = sampling_ratio or math.ceil(np.float32(bin_h))
-    columns = sampling_ratio or math.ceil(np.float32(bin_w))
-    return [[(y1 + number(i) * bin_h + number(r + .5) * bin_h / number(rows),
-              x1 + number(j) * bin_w + number(c + .5) * bin_w / number(columns))
-             for r in range(rows) for c in range(columns)]
-            for i in range(size[0]) for j in range(size[1])]
-
-
-def naive_roi_align(input, rois, size, scale, sampling_ratio, pool_mode, aligned, grad_output):
-    """Output (K, C, h, w), and the gradient by the input when the output's is grad_output."""
-    channels = input.size(1)
-    output = torch.zeros(len(rois), channels, *size, dtype=input.dtype)
-    grad = torch.zeros_like(input)
-    for k, roi in enumerate(rois):
-        n = int(roi[0])
-        points = sample_points(roi, size, scale, sampling_ratio, aligned, input.dtype)
-        for b, at in enumerate(points):
-            i, j = divmod(b, size[1])
-            samples = [bilinear(input[n], y, x) for y, x in at]
-            if not samples:
-                output[k, :, i, j] = 0 if pool_mode else -10000
-                continue
-            values = torch.stack([value for value, _ in samples])
-            output[k, :, i, j] = values.mean(0) if pool_mode else values.max(0).values
-            for c in range(channels):
-                chosen = samples if pool_mode else [samples[int(values[:, c].argmax())]]
-                for _, taps in chosen:
-                    for row, column, weight in taps:
-                        share = grad_output[k, c, i, j] * float(weight) / len(chosen)
-                        grad[n, c, row, column] += share
-    return output, grad
 
 
 def run(input, rois, size, scale, sampling_ratio, pool_mode, aligned, grad_output):
@@ -76,19 +21,6 @@ def run(input, rois, size, scale, sampling_ratio, pool_mode, aligned, grad_outpu
     grad_input = torch.zeros_like(input)
     roi_align_backward(grad_output.to(output), rois, *argmax, grad_input, **options)
     return output, grad_input
-
-
-def random_case(seed, dtype, hw, count=5, size=(3, 2), images=2, channels=3):
-    """A map, regions that reach beyond it on every side, and a gradient."""
-    generator = torch.Generator().manual_seed(seed)
-    input = torch.randn(images, channels, *hw, generator=generator, dtype=dtype)
-    image = torch.randint(images, (count, 1), generator=generator).to(dtype)
-    span = torch.tensor([hw[1], hw[0]]) * 4.0
-    centres = torch.rand(count, 2, generator=generator, dtype=dtype) * span * 1.4 - span * 0.2
-    extents = torch.rand(count, 2, generator=generator, dtype=dtype) * span * 0.8
-    rois = torch.cat([image, centres - extents / 2, centres + extents / 2], 1)
-    grad = torch.randn(count, channels, *size, generator=generator, dtype=dtype)
-    return input, rois, grad
 
 
 @pytest.mark.parametrize('device', DEVICES)

@@ -1,0 +1,79 @@
+"""The PyTorch forms of mmcv's operators on the accelerator: the CPU's values, and no waits where
+none is unavoidable."""
+import pytest
+import torch
+from compare import compare, draw
+from device import Device, to_cpu
+from torch import nn
+
+import mmposenc  # noqa: F401  (before mmcv's operators)
+
+ops = pytest.importorskip('mmcv.ops')
+ROIS = torch.tensor([[0, 1., 2, 19, 21], [1, 3, 1, 33, 30], [0, 0, 0, 60, 60]])
+
+
+def steps_from_zero(layer):
+    """Steps of its own, as after some training."""
+    nn.init.normal_(layer.conv_offset.weight, std=0.3)
+    return layer
+
+
+class Region(nn.Module):
+    """An operator of a map and the regions above."""
+
+    def __init__(self, operator):
+        super().__init__()
+        self.operator = operator
+
+    def forward(self, x):
+        return self.operator(x, ROIS.to(x.device, x.dtype))
+
+
+#: The module, the shape of its input, and how often it may wait.
+CASES = {
+    'deformable': (lambda: steps_from_zero(ops.DeformConv2dPack(8, 6, 3, padding=1, stride=2)),
+                   (2, 8, 7, 9), 0),
+    'modulated': (lambda: steps_from_zero(ops.ModulatedDeformConv2dPack(
+        8, 6, 3, padding=1, groups=2, deform_groups=2)), (2, 8, 7, 9), 0),
+    'carafe': (lambda: ops.CARAFEPack(8, 2), (2, 8, 5, 6), 0),
+    'psa': (lambda: ops.PSAMask('distribute', (5, 5)), (2, 25, 4, 6), 0),
+    # Regions are checked, and those of one size in cells are found.
+    'roi pool': (lambda: Region(ops.RoIPool((3, 2), 0.25)), (2, 4, 16, 16), None),
+    'deformable roi pool': (lambda: ops.DeformRoIPoolPack((3, 2), 4, 8, 0.25, 2), (2, 4, 16, 16),
+                            None),
+}
+
+
+@pytest.mark.parametrize('name', CASES)
+def test_operators(name):
+    torch.manual_seed(0)
+    build, shape, most = CASES[name]
+    model = build()
+    if name == 'deformable roi pool':
+        nn.init.normal_(model.offset_fc[-1].weight, std=0.3)
+        model = Region(model)
+    waits = compare(model, lambda m, x: m(x), [draw(*shape)])
+    own = {where: count for where, count in waits.items() if 'mmposenc/compat' in where}
+    assert most is None or sum(own.values()) <= most, own
+
+
+def test_nms_waits_for_boxes_and_scores_alone():
+    boxes = draw(300, 4).abs() * 50
+    boxes[:, 2:] += boxes[:, :2]
+    scores = draw(300).sigmoid()
+    with Device() as gpu:
+        found = ops.nms(gpu.tensor(boxes), gpu.tensor(scores), 0.5)[1]
+        waits = gpu.report()
+    assert to_cpu(found).tolist() == ops.nms(boxes, scores, 0.5)[1].tolist()
+    assert sum(count for where, count in waits.items() if 'compat/nms' in where) <= 2, waits
+
+
+def test_softmax_focal_loss():
+    target = torch.tensor([0, 3, 1, -1])
+
+    class Loss(nn.Module):
+        def forward(self, x):
+            return ops.softmax_focal_loss(x, target.to(x.device))
+
+    waits = compare(Loss(), lambda m, x: m(x), [draw(4, 5)])
+    assert not [where for where in waits if 'mmposenc/compat' in where], waits

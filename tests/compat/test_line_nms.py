@@ -1,0 +1,58 @@
+"""Suppression of lanes against the greedy loop over rows."""
+import pytest
+import torch
+
+from mmposenc.compat.line_nms import line_nms_forward
+
+
+def lanes(count, seed=0):
+    """Lanes that start low or high and lie close to some others; scores with equal ones."""
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.rand(count, 1, generator=generator) * 60 + torch.rand(
+        count, 72, generator=generator) * 4
+    start = torch.rand(count, generator=generator) * 0.6
+    length = torch.randint(0, 60, (count,), generator=generator).float()
+    scores = (torch.rand(count, generator=generator) * 20).round() / 20
+    first = torch.stack([1 - scores, scores, start, x[:, 0], length], 1)
+    return torch.cat([first, x], 1), scores
+
+
+def near(a, b, overlap):
+    """Mean distance over the rows of both; false without such rows."""
+    spans = [(int(float(lane[2]) * 71 + 0.5), int(lane[4])) for lane in (a, b)]
+    first = max(start for start, _ in spans)
+    last = min(min(start + length - 1 for start, length in spans), 71)
+    if last < first:
+        return False
+    return float((a[5 + first:6 + last] - b[5 + first:6 + last]).abs().mean()) < overlap
+
+
+def loop(boxes, scores, overlap, top_k):
+    order = sorted(range(len(boxes)), key=lambda i: -float(scores[i]))
+    kept, gone, parent = [], set(), [0] * len(boxes)
+    for place, i in enumerate(order):
+        if i in gone or len(kept) == top_k:
+            continue
+        kept.append(i)
+        for j in [i, *(j for j in order[place + 1:] if near(boxes[i], boxes[j], overlap))]:
+            gone.add(j)
+            parent[j] = len(kept)
+    return kept, parent
+
+
+@pytest.mark.parametrize('overlap, top_k', [(3.0, 100), (10.0, 100), (3.0, 4), (0.0, 100)])
+def test_equals_the_greedy_loop(overlap, top_k):
+    boxes, scores = lanes(40)
+    kept, parent = loop(boxes, scores, overlap, top_k)
+    keep, number, parents = line_nms_forward(boxes, scores, overlap, top_k)
+    assert int(number) == len(kept) and number.shape == ()
+    assert keep.tolist() == kept + [0] * (40 - len(kept)) and parents.tolist() == parent
+
+
+def test_empty_and_bad_lanes():
+    boxes, scores = lanes(3)
+    assert int(line_nms_forward(boxes[:0], scores[:0], 3.0, 4)[1]) == 0
+    with pytest.raises(ValueError, match=r'boxes must have shape \(N, 77\), got \(3, 76\)'):
+        line_nms_forward(boxes[:, :-1], scores, 3.0, 4)
+    with pytest.raises(ValueError, match='scores must not be NaN'):
+        line_nms_forward(boxes, scores * torch.nan, 3.0, 4)

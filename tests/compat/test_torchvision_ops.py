@@ -1,0 +1,220 @@
+"""torchvision's operators, where its binary does not load: numbers, autograd, shapes, compiling."""
+import itertools
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from compat_checks import random_boxes
+from compat_loops import (
+    CASES,
+    deform_case,
+    deform_loop,
+    naive_nms,
+    naive_roi_align,
+    random_case,
+)
+
+import mmposenc  # noqa: F401  (before torchvision)
+
+torchvision = pytest.importorskip('torchvision')
+ops = torchvision.ops
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize('iou_threshold', [0.3, 0.5, 0.7])
+def test_nms_and_batched_nms(iou_threshold):
+    boxes, scores = random_boxes(150, rounded=True)
+    expected = naive_nms(boxes, scores, iou_threshold, 0)
+    assert ops.nms(boxes, scores, iou_threshold).tolist() == expected
+    labels = torch.arange(150) % 3
+    kept = [torch.where(labels == label)[0][naive_nms(
+        boxes[labels == label], scores[labels == label], iou_threshold, 0)] for label in range(3)]
+    kept = torch.cat(kept)
+    kept = kept[scores[kept].argsort(descending=True)]
+    assert torch.equal(ops.batched_nms(boxes, scores, labels, iou_threshold), kept)
+    assert ops.nms(boxes[:0], scores[:0], 0.5).shape == (0,)
+    with pytest.raises(ValueError, match=r'must have shapes \(N, 4\) and \(N,\), got \(150, 3\)'):
+        torch.ops.torchvision.nms(boxes[:, :3], scores, 0.5)
+
+
+def test_the_threshold_is_compared_in_float64():
+    """IoU 3 / 10 in float32 is more than .3 and not more than its float32: torchvision drops it,
+    mmcv keeps it."""
+    from mmposenc.compat.nms import nms
+    boxes = torch.tensor([[0., 0, 10, 1], [0, 0, 3, 1]])
+    scores = torch.tensor([0.9, 0.8])
+    assert ops.nms(boxes, scores, 0.3).tolist() == [0]
+    assert nms(boxes, scores, 0.3, 0).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize('ratio, aligned', [(-1, False), (2, True)])
+def test_roi_align(ratio, aligned):
+    x, rois, grad = random_case(0, torch.float64, (9, 6))
+    expected, of_x = naive_roi_align(x, rois, (3, 2), 0.25, max(ratio, 0), 1, aligned, grad)
+    x.requires_grad_()
+    found = ops.roi_align(x, rois, (3, 2), 0.25, ratio, aligned)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(torch.autograd.grad(found, x, grad)[0], of_x)
+    by_image = ops.roi_align(x, [rois[rois[:, 0] == i, 1:] for i in (0, 1)], (3, 2), 0.25, ratio,
+                             aligned)
+    torch.testing.assert_close(by_image, found[rois[:, 0].argsort(stable=True)])
+
+
+def cells(start, extent, index, count, side):
+    """Of one bin of R-FCN's pooling along an axis."""
+    low, high = math.floor(index * extent / count), math.ceil((index + 1) * extent / count)
+    return range(min(max(low + start, 0), side), min(max(high + start, 0), side))
+
+
+def pooled(x, rois, size, scale, sensitive):
+    """The largest cell, or with position-sensitive channels the mean (without the last row and
+    column of the map, as in torchvision's kernel)."""
+    bins = size[0] * size[1] if sensitive else 1
+    out = torch.zeros(len(rois), x.shape[1] // bins, *size, dtype=x.dtype)
+    for k, c, i, j in itertools.product(range(len(rois)), range(out.shape[1]), *map(range, size)):
+        corners = [math.copysign(math.floor(abs(v * scale) + 0.5), v * scale)
+                   for v in rois[k, 1:].tolist()]
+        left, top, right, bottom = map(int, corners)
+        more = 0 if sensitive else 1
+        rows = cells(top, max(bottom - top + more, 1), i, size[0], x.shape[2] - 1 + more)
+        cols = cells(left, max(right - left + more, 1), j, size[1], x.shape[3] - 1 + more)
+        plane = x[int(rois[k, 0]), c * bins + i * size[1] + j if sensitive else c]
+        part = plane[rows.start:rows.stop, cols.start:cols.stop]
+        if part.numel():
+            out[k, c, i, j] = part.mean() if sensitive else part.max()
+    return out
+
+
+@pytest.mark.parametrize('operator, sensitive', [(ops.roi_pool, False), (ops.ps_roi_pool, True)])
+def test_pools_of_whole_cells(operator, sensitive):
+    x, rois, _ = random_case(1, torch.float64, (9, 6), count=8, channels=12)
+    torch.testing.assert_close(operator(x, rois, (3, 2), 0.25),
+                               pooled(x, rois, (3, 2), 0.25, sensitive))
+    assert operator(x, rois[:0], (3, 2), 0.25).shape == (0, 2 if sensitive else 12, 3, 2)
+    x = x[:, :6, :4, :3].clone().requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: operator(x, rois, (3, 2), 0.25), x)
+
+
+@pytest.mark.parametrize('ratio', [-1, 2])
+def test_position_sensitive_align_is_align_of_each_bins_channels(ratio):
+    x, rois, _ = random_case(2, torch.float64, (9, 6), channels=12)
+    found = ops.ps_roi_align(x, rois, (3, 2), 0.25, ratio)
+    every = ops.roi_align(x, rois, (3, 2), 0.25, ratio, True).view(-1, 2, 3, 2, 3, 2)
+    torch.testing.assert_close(found, torch.einsum('kcijij->kcij', every))
+    x = x[:, :6, :4, :3].clone().requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: ops.ps_roi_align(x, rois, (3, 2), 0.25, ratio), x)
+    with pytest.raises(ValueError, match='input must have a multiple of 6 channels'):
+        ops.ps_roi_align(x[:, :5], rois, (3, 2))
+
+
+@pytest.mark.parametrize('modulated', [False, True])
+def test_deform_conv2d(modulated):
+    sizes = CASES[1][1]
+    x, offset, mask, weight = deform_case((5, 4), sizes, batch=1, outputs=2)
+    mask, bias = mask if modulated else None, torch.randn(2, dtype=x.dtype)
+    ones = torch.ones(1, 18, *offset.shape[2:], dtype=x.dtype)
+    found = ops.deform_conv2d(x, offset, weight, bias, *sizes[:3], mask)
+    torch.testing.assert_close(found, deform_loop(x, offset, ones if mask is None else mask, weight,
+                                           sizes) + bias[:, None, None])
+    offset = offset.round() + 0.4  # off the cells, where there is a derivative
+    given = [each.requires_grad_() for each in (x, offset, weight, bias) + (mask,) * modulated]
+    assert torch.autograd.gradcheck(
+        lambda x, offset, weight, bias, *mask: ops.deform_conv2d(
+            x, offset, weight, bias, *sizes[:3], *mask), given)
+
+
+def calls():
+    """Of every operator, with tensors that want gradients."""
+    x, rois, _ = random_case(3, torch.float32, (6, 5), channels=6)
+    x.requires_grad_()
+    boxes, scores = random_boxes(20)
+    maps, offset, mask, weight = (each.requires_grad_()
+                                  for each in deform_case((4, 5), CASES[0][1], dtype=torch.float32))
+    bias = torch.zeros(6, requires_grad=True)
+    names = torch.ops.torchvision
+    return [(names.nms.default, (boxes, scores, 0.5)),
+            (names.roi_align.default, (x, rois, 0.25, 3, 2, 2, True)),
+            (names.roi_pool.default, (x, rois, 0.25, 3, 2)),
+            (names.ps_roi_align.default, (x, rois, 0.25, 3, 2, 2)),
+            (names.ps_roi_pool.default, (x, rois, 0.25, 3, 2)),
+            (names.deform_conv2d.default,
+             (maps, weight, offset, mask, bias, *(1,) * 6, 1, 1, True))]
+
+
+@pytest.mark.parametrize('which', range(6))
+def test_torch_knows_schema_autograd_and_shapes(which):
+    """What torch.compile and torch.export go by."""
+    operator, args = calls()[which]
+    found = torch.library.opcheck(operator, args, test_utils=(
+        'test_schema', 'test_autograd_registration', 'test_faketensor'))
+    assert set(found.values()) == {'SUCCESS'}
+
+
+def test_export_and_compile_see_them():
+    class Head(torch.nn.Module):
+        def forward(self, x, rois, boxes, scores):
+            return ops.roi_align(x, rois, (2, 2), 0.25, 2, True), ops.nms(boxes, scores, 0.5)
+
+    x, rois, _ = random_case(4, torch.float32, (6, 5))
+    boxes, scores = random_boxes(20)
+    given = (x, rois, boxes, scores)
+    exported = torch.export.export(Head(), given)
+    names = {str(node.target) for node in exported.graph.nodes}
+    assert {'torchvision.roi_align.default', 'torchvision.nms.default'} <= names
+    for one, other in zip(exported.module()(*given), Head()(*given), strict=True):
+        assert torch.equal(one, other)
+    compiled = torch.compile(lambda x: ops.roi_align(x, rois, 2, 0.25, 2).sum(),
+                             backend='aot_eager', fullgraph=True)
+    x.requires_grad_()
+    grad, = torch.autograd.grad(compiled(x), x)
+    expected, = torch.autograd.grad(ops.roi_align(x, rois, 2, 0.25, 2).sum(), x)
+    torch.testing.assert_close(grad, expected)
+
+
+def test_autocast_and_half_precision():
+    x, rois, _ = random_case(5, torch.float32, (6, 5))
+    single = ops.roi_align(x.half().float(), rois.half().float(), (2, 2), 0.25, 2)
+    assert torch.equal(ops.roi_align(x.half(), rois.half(), (2, 2), 0.25, 2), single.half())
+    with torch.autocast('cpu', torch.bfloat16):
+        assert ops.roi_align(x.bfloat16(), rois, (2, 2), 0.25, 2).dtype == torch.bfloat16
+
+
+def test_what_has_no_form_says_so():
+    from mmposenc.compat.torchvision_ops import without_form
+    with pytest.raises(NotImplementedError, match='torchvision::qnms is not available: the binary'):
+        without_form('qnms')(torch.zeros(1, 4))
+
+
+def test_an_older_torchvision_gets_its_gradients_here():
+    """Before 0.28 they were in the binary, and no file of torchvision registers them."""
+    done = subprocess.run([sys.executable, '-c', '''
+import importlib.util, sys, types
+import mmposenc, torch
+find = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *args: (
+    None if name == 'torchvision._autograd_registrations' else find(name, *args))
+sys.modules['torchvision._autograd_registrations'] = types.ModuleType('stub')
+import torchvision
+if not torch._C._dispatch_has_kernel_for_dispatch_key('torchvision::nms',
+                                                      'CompositeExplicitAutograd'):
+    sys.exit(77)
+ops = torchvision.ops
+x = torch.randn(2, 6, 4, 5, dtype=torch.float64, requires_grad=True)
+rois = torch.tensor([[0, 1., 2, 9, 11], [1, 3, 1, 17, 14]], dtype=torch.float64)
+check = torch.autograd.gradcheck
+assert check(lambda x: ops.roi_align(x, rois, (3, 2), 0.25, 2, True), x)
+assert check(lambda x: ops.roi_pool(x, rois, (3, 2), 0.25), x)
+assert check(lambda x: ops.ps_roi_align(x, rois, (3, 2), 0.25, 2), x)
+assert check(lambda x: ops.ps_roi_pool(x, rois, (3, 2), 0.25), x)
+offset = (torch.rand(2, 8, 4, 5).double() * 0.5 + 0.2).requires_grad_()
+weight = torch.randn(1, 6, 2, 2, dtype=torch.float64, requires_grad=True)
+mask = torch.rand(2, 4, 4, 5, dtype=torch.float64, requires_grad=True)
+assert check(lambda x, *rest: ops.deform_conv2d(x[:, :, :, :], *rest[:2], padding=1, dilation=2,
+                                               mask=rest[2]), (x, offset, weight, mask))
+'''], cwd=ROOT, text=True, capture_output=True, timeout=300)
+    if done.returncode == 77:
+        pytest.skip('torchvision has its kernels')
+    assert done.returncode == 0, done.stderr

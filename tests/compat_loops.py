@@ -1,0 +1,133 @@
+"""Operators as loops written from their definitions, and cases for them."""
+import itertools
+import math
+
+import numpy as np
+import torch
+from compat_checks import iou_by_hand
+
+from mmposenc.compat.deform_conv import Sizes
+
+ONE = Sizes((1, 1), (1, 1), (1, 1), 1, 1)
+CASES = [((4, 5), ONE),
+         ((5, 4), Sizes((2, 1), (0, 1), (1, 2), 2, 2)),
+         ((1, 3), Sizes((1, 1), (1, 1), (1, 1), 1, 4))]
+
+
+def read(plane, row, col):
+    """Bilinear, zero outside."""
+    total = 0.0
+    for r, c in itertools.product((math.floor(row), math.floor(row) + 1),
+                                  (math.floor(col), math.floor(col) + 1)):
+        if 0 <= r < plane.shape[0] and 0 <= c < plane.shape[1]:
+            total += (1 - abs(row - r)) * (1 - abs(col - c)) * float(plane[r, c])
+    return total
+
+
+def deform_loop(x, offset, mask, weight, sizes):
+    """The definition, one product at a time."""
+    stride, padding, dilation, groups, parts = sizes
+    batch, channels = x.shape[:2]
+    outputs, inside, kh, kw = weight.shape
+    out = torch.zeros(batch, outputs, *offset.shape[2:], dtype=x.dtype)
+    steps = offset.view(batch, parts, kh, kw, 2, *offset.shape[2:])
+    factors = mask.view(batch, parts, kh, kw, *offset.shape[2:])
+    for b, o, c, i, j in itertools.product(range(batch), range(outputs), range(inside), range(kh),
+                                           range(kw)):
+        channel = o // (outputs // groups) * inside + c
+        part = channel // (channels // parts)
+        for r, s in itertools.product(range(out.shape[2]), range(out.shape[3])):
+            row = r * stride[0] - padding[0] + i * dilation[0] + steps[b, part, i, j, 0, r, s]
+            col = s * stride[1] - padding[1] + j * dilation[1] + steps[b, part, i, j, 1, r, s]
+            value = read(x[b, channel], float(row), float(col))
+            out[b, o, r, s] += weight[o, c, i, j] * factors[b, part, i, j, r, s] * value
+    return out
+
+
+def deform_case(hw, sizes, batch=2, dtype=torch.float64, outputs=6):
+    """A map, steps, factors and a weight."""
+    torch.manual_seed(0)
+    x = torch.randn(batch, 4, *hw, dtype=dtype)
+    weight = torch.randn(outputs, 4 // sizes.groups, 3, 3, dtype=dtype)
+    rows, cols = sizes.out_hw(x, weight)
+    steps = 2 * torch.randn(batch, sizes.deform_groups * 18, rows, cols, dtype=dtype)
+    return x, steps, torch.rand(batch, sizes.deform_groups * 9, rows, cols, dtype=dtype), weight
+
+
+def naive_nms(boxes, scores, iou_threshold, offset):
+    """The definition: take the best box left, drop what overlaps it by more."""
+    boxes, threshold = boxes.numpy(), boxes.numpy().dtype.type(iou_threshold)
+    left, kept = sorted(range(len(scores)), key=lambda i: -scores[i].item()), []
+    while left:
+        best, *left = left
+        kept.append(best)
+        left = [i for i in left if not iou_by_hand(boxes[best], boxes[i], offset) > threshold]
+    return kept
+
+
+def bilinear(image, y, x):
+    """(C,) at a point, and the pixels and weights it came from; zero outside [-1, size]."""
+    channels, height, width = image.shape
+    if y < -1 or y > height or x < -1 or x > width:
+        return torch.zeros(channels, dtype=image.dtype), []
+    y, x = min(max(y, 0), height - 1), min(max(x, 0), width - 1)
+    top, left = int(y), int(x)
+    bottom, right = min(top + 1, height - 1), min(left + 1, width - 1)
+    taps = [(top, left, (1 - y + top) * (1 - x + left)), (top, right, (1 - y + top) * (x - left)),
+            (bottom, left, (y - top) * (1 - x + left)), (bottom, right, (y - top) * (x - left))]
+    return sum(image[:, row, column] * float(w) for row, column, w in taps), taps
+
+
+def sample_points(roi, size, scale, sampling_ratio, aligned, dtype):
+    """The points of every bin: a list of (y, x) for each."""
+    number = {torch.float32: np.float32, torch.float64: np.float64}[dtype]
+    half = number(0.5 if aligned else 0)
+    x1, y1, x2, y2 = (number(float(v)) * number(scale) - half for v in roi[1:])
+    height, width = y2 - y1, x2 - x1
+    if not aligned:
+        height, width = max(height, number(1)), max(width, number(1))
+    bin_h, bin_w = height / number(size[0]), width / number(size[1])
+    rows = sampling_ratio or math.ceil(np.float32(bin_h))
+    columns = sampling_ratio or math.ceil(np.float32(bin_w))
+    return [[(y1 + number(i) * bin_h + number(r + .5) * bin_h / number(rows),
+              x1 + number(j) * bin_w + number(c + .5) * bin_w / number(columns))
+             for r in range(rows) for c in range(columns)]
+            for i in range(size[0]) for j in range(size[1])]
+
+
+def naive_roi_align(input, rois, size, scale, sampling_ratio, pool_mode, aligned, grad_output):
+    """Output (K, C, h, w), and the gradient by the input when the output's is grad_output."""
+    channels = input.size(1)
+    output = torch.zeros(len(rois), channels, *size, dtype=input.dtype)
+    grad = torch.zeros_like(input)
+    for k, roi in enumerate(rois):
+        n = int(roi[0])
+        points = sample_points(roi, size, scale, sampling_ratio, aligned, input.dtype)
+        for b, at in enumerate(points):
+            i, j = divmod(b, size[1])
+            samples = [bilinear(input[n], y, x) for y, x in at]
+            if not samples:
+                output[k, :, i, j] = 0 if pool_mode else -10000
+                continue
+            values = torch.stack([value for value, _ in samples])
+            output[k, :, i, j] = values.mean(0) if pool_mode else values.max(0).values
+            for c in range(channels):
+                chosen = samples if pool_mode else [samples[int(values[:, c].argmax())]]
+                for _, taps in chosen:
+                    for row, column, weight in taps:
+                        share = grad_output[k, c, i, j] * float(weight) / len(chosen)
+                        grad[n, c, row, column] += share
+    return output, grad
+
+
+def random_case(seed, dtype, hw, count=5, size=(3, 2), images=2, channels=3):
+    """A map, regions that reach beyond it on every side, and a gradient."""
+    generator = torch.Generator().manual_seed(seed)
+    input = torch.randn(images, channels, *hw, generator=generator, dtype=dtype)
+    image = torch.randint(images, (count, 1), generator=generator).to(dtype)
+    span = torch.tensor([hw[1], hw[0]]) * 4.0
+    centres = torch.rand(count, 2, generator=generator, dtype=dtype) * span * 1.4 - span * 0.2
+    extents = torch.rand(count, 2, generator=generator, dtype=dtype) * span * 0.8
+    rois = torch.cat([image, centres - extents / 2, centres + extents / 2], 1)
+    grad = torch.randn(count, channels, *size, generator=generator, dtype=dtype)
+    return input, rois, grad
