@@ -13,6 +13,7 @@ from ..functional.attention.driver import split
 from ..functional.attention.terms import DenseBias
 from ..functional.grids import Grid, GridLike, as_grid, key_grid, valid_extents
 from ..functional.packing import Packing
+from ..functional.tracing import refuse_tracing
 from .engines import ENGINES, Problem, choose, definition, ready
 from .own_extents import attend_on_own_extents
 
@@ -110,6 +111,7 @@ def attend_packed(q: Tensor, k: Tensor, v: Tensor, packing: Packing,
 
 def _attend(qkv: tuple[Tensor, ...], encoding: RelativeEncoding | None, q_grid: GridLike | None,
             k_grid: GridLike | None, options: Options) -> tuple[Tensor, Tensor | None]:
+    refuse_tracing()
     q, k, v = split(qkv)
     form, need_weights = options.get('form', 'auto'), options.get('need_weights', False)
     checked_form(form)
@@ -154,7 +156,8 @@ def _run(qkv: tuple[Tensor, ...], encoding: RelativeEncoding | None,
         problem = problem._replace(terms=[*problem.terms, bias], attn_mask=None)
     if options.get('need_weights', False):
         return definition(problem, need_weights=True)
-    form = options.get('form', 'auto')
+    # Pieces are cut by numbers, which an exported program has none of.
+    form = 'auto' if torch.compiler.is_exporting() else options.get('form', 'auto')
     problem = problem if form == 'definition' else ready(problem)
     return ENGINES[choose(problem) if form == 'auto' else form](problem), None
 

@@ -169,11 +169,11 @@ class ShiftWindowAttention(nn.Module):
         """
         grid = check_tokens(x, hw_shape)
         if padding_mask is not None:
-            if padding_mask.dtype != torch.bool or padding_mask.shape != (len(x), *grid.hw):
+            if padding_mask.dtype != torch.bool or padding_mask.shape != (x.shape[0], *grid.hw):
                 raise ValueError(
                     f'padding_mask has shape {tuple(padding_mask.shape)} and dtype '
-                    f'{padding_mask.dtype}; ({len(x)}, {grid.height}, {grid.width}) and bool are '
-                    f'required')
+                    f'{padding_mask.dtype}; ({x.shape[0]}, {grid.height}, {grid.width}) and bool '
+                    f'are required')
         windows = Windows(grid.hw, self.window_size, self._shift(grid.hw), padding_mask,
                           counts)
         regions = windows.regions(self.mask_window_padding, x.device)
@@ -237,7 +237,7 @@ class PlainWindowAttention(MultiheadAttention):
                 raise ValueError(f'key_padding_mask has shape {tuple(mask.shape)} and dtype '
                                  f'{mask.dtype}; (B, L) = {tuple(x.shape[:2])} and bool are '
                                  f'required')
-            mask = mask.view(len(x), *grid.hw)
+            mask = mask.view(x.shape[0], *grid.hw)
         windows = Windows(grid.hw, self.window_size, padding_mask=mask)
         regions = windows.regions(self.mask_window_padding, x.device)
         found = self._attend(

@@ -34,7 +34,7 @@ def resize_bias_table(table: Tensor, grid: tuple[int, int], mode: str) -> Tensor
     """
     sizes = table.shape[-2], table.shape[-1]
     targets = 2 * grid[0] - 1, 2 * grid[1] - 1
-    if sizes == targets:
+    if not torch.compiler.is_compiling() and sizes == targets:  # one graph for all sizes
         return table
     if table.is_meta:  # where products are counted; the papers' counts leave this out
         return table.new_empty(*table.shape[:-2], *targets)

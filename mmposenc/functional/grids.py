@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -47,10 +47,21 @@ def as_grid(grid: GridLike, name: str = 'hw_shape') -> Grid:
     else:
         if len(grid) != 2:
             raise ValueError(f'{name}={tuple(grid)!r} must be (height, width)')
-        checked = Grid(int(grid[0]), int(grid[1]))
+        checked = Grid(_whole(grid[0]), _whole(grid[1]))
     if checked.height < 1 or checked.width < 1:
         raise ValueError(f'{name}=({checked.height}, {checked.width}) must be at least (1, 1)')
     return checked
+
+
+def _whole(side: Any) -> int:
+    """A side as a number; a symbol of a compiler or an exporter stays one."""
+    return side if isinstance(side, int | torch.SymInt) else int(side)
+
+
+def whole_cells(side: int, cell: int) -> int:
+    """Cells that a side fills, the last one perhaps in part. (A sum first: ONNX divides towards
+    zero, so that the usual -(-side // cell) is another number there.)"""
+    return (side + cell - 1) // cell
 
 
 def key_grid(q_grid: GridLike, k_grid: GridLike | None) -> Grid:
