@@ -52,11 +52,12 @@ def _shrink_backbone(backbone: Any) -> list[int]:
                         img_size=28 if backbone.get('in_channels') == 1 else 64)
         return [24] * 4
     if kind == 'ViT':
-        blocks = max(2, len(backbone.out_indices))
+        maps = backbone.get('out_indices')  # none where it pools
+        blocks = max(2, len(maps or ()))
         frozen = backbone.get('frozen_stages', -1) >= 0
         backbone.update(embed_dims=24, num_layers=blocks, num_heads=3, mlp_hidden_dims=24,
                         img_size=64, frozen_stages=blocks if frozen else -1,
-                        out_indices=tuple(range(blocks))[-len(backbone.out_indices):])
+                        out_indices=maps and tuple(range(blocks))[-len(maps):])
         return [24] * 4
     if kind == 'CPResNet' and backbone.depth in (44, 46):
         backbone.depth = 20

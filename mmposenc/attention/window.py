@@ -122,7 +122,7 @@ class ShiftWindowAttention(nn.Module):
         mask_window_padding: give the zeros that fill up the last windows no attention. Off, they
             are keys like any other, as in the releases.
 
-    Parameters: ``w_msa``, a :class:`WindowAttention`. Equal to mmpretrain's ShiftWindowMSA (with
+    Its parameters are those of ``w_msa``, a :class:`WindowAttention`. Equal to mmpretrain's ShiftWindowMSA (with
     ``cosine`` and ``qkv_bias='qv'`` to that of its WindowMSAV2) and to mmdet's; unlike these it
     takes maps smaller than a window in either setting, windows that are not square, and a padding
     mask.

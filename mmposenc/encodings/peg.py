@@ -119,7 +119,7 @@ class PEG(TokenEncoding):
             padding_mask: (B, H, W) bool, True = padding.
 
         Returns:
-            (B, P + H*W, C); (B, P + H'*W', C) with (H', W') = ``out_hw_shape`` without padding.
+            (B, P + H*W, C); (B, P + H' W', C) with (H', W') = ``out_hw_shape`` without padding.
 
         Raises:
             ValueError: if L disagrees with the grid, or the grid is too small for padding='none'.

@@ -1,28 +1,22 @@
 """The example of CONTRIBUTING.md does what the page says."""
-import re
-from pathlib import Path
-
 import pytest
 import torch
 from relative_checks import GRIDS, check_forms, check_logits, positions
+from running import run_page
 
 from mmposenc.attention import attend
 from mmposenc.backbones import PVT, DeiT, Swin
 
-PAGE = Path(__file__).parents[2] / 'CONTRIBUTING.md'
 
-
-def alibi():
-    blocks = re.findall(r'```python\n(.*?)```', PAGE.read_text(), re.DOTALL)
-    names = {}
-    exec(next(block for block in blocks if 'class ALiBi' in block), names)
-    return names['ALiBi']
+@pytest.fixture(scope='module')
+def alibi(tmp_path_factory):
+    return run_page('CONTRIBUTING.md', tmp_path_factory.mktemp('contributing'))['ALiBi']
 
 
 @pytest.mark.parametrize('q_grid,k_grid', GRIDS)
 @pytest.mark.parametrize('prefix', [0, 1])
-def test_against_the_formula(q_grid, k_grid, prefix):
-    encoding = alibi()(2, num_prefix_tokens=prefix)
+def test_against_the_formula(alibi, q_grid, k_grid, prefix):
+    encoding = alibi(2, num_prefix_tokens=prefix)
     queries, keys = positions(q_grid, k_grid, prefix)
 
     def pair_term_of(q, k):
@@ -44,15 +38,15 @@ def test_against_the_formula(q_grid, k_grid, prefix):
                     mlp_ratios=(2, 2), patch_sizes=(4, 2), out_indices=(0, 1), **o),
     lambda **o: Swin(embed_dims=12, num_layers=(1, 1), num_heads=(2, 3), window_size=4,
                      window_bias=False, **o)])
-def test_in_every_backbone(build):
+def test_in_every_backbone(alibi, build):
     torch.manual_seed(0)
     x = torch.randn(1, 3, 64, 96)
-    plain, model = (build(rel_pos_encoding=each).eval() for each in (None, dict(type=alibi())))
+    plain, model = (build(rel_pos_encoding=each).eval() for each in (None, dict(type=alibi)))
     model.load_state_dict(plain.state_dict(), strict=False)
     assert not torch.allclose(model(x)[-1], plain(x)[-1], atol=1e-6)
 
 
-def test_fades_with_distance():
+def test_fades_with_distance(alibi):
     q = torch.zeros(1, 1, 5, 4)
-    _, weights = attend(q, q, q, alibi()(1), (1, 5), need_weights=True)
+    _, weights = attend(q, q, q, alibi(1), (1, 5), need_weights=True)
     assert bool((weights[0, 0, 0].diff() < 0).all())

@@ -1,0 +1,52 @@
+"""What the site adds to Sphinx: links that only a checkout can follow, and the table of classes."""
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from docutils.parsers.rst import Directive
+from docutils.statemachine import StringList
+from sphinx import addnodes
+from sphinx.transforms import SphinxTransform
+
+from mmposenc.names import CLASSES
+
+
+class FoldersAsText(SphinxTransform):
+    """A link to a folder of the checkout ('configs') has no page: its words stay, without a link.
+
+    One that leads nowhere stays as it is, and the build ends in an error.
+    """
+
+    default_priority = 5
+
+    def apply(self, **kwargs: Any) -> None:
+        here = Path(self.env.doc2path(self.env.docname)).parent
+        for link in list(self.document.findall(addnodes.pending_xref)):
+            if link.get('reftype') == 'myst' and (here / link['reftarget']).is_dir():
+                link.replace_self(nodes.inline('', '', *link.children))
+
+
+class Classes(Directive):
+    """``.. classes:: hook`` documents every class of that registry in mmposenc/names.py,
+    ``.. classes:: model detr heads`` those in some rooms: one that is added there is here."""
+
+    required_arguments = 1
+    optional_arguments = 9
+
+    def run(self) -> list[nodes.Node]:
+        table, *rooms = self.arguments
+        lines = [f'.. autoclass:: mmposenc.{module}.{name}'
+                 for name, module in CLASSES[table.replace('-', ' ')].items()
+                 if not rooms or module.split('.')[0] in rooms]
+        section = nodes.section()
+        section.document = self.state.document
+        self.state.nested_parse(StringList(lines, source='mmposenc/names.py'), 0, section)
+        return section.children
+
+
+def setup(app: Any) -> dict[str, bool]:
+    app.add_transform(FoldersAsText)
+    app.add_directive('classes', Classes)
+    return dict(parallel_read_safe=True, parallel_write_safe=True)

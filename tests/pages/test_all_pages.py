@@ -1,0 +1,69 @@
+"""No page is left out: each runs from top to bottom, here or in the test of its name."""
+import re
+from pathlib import Path
+
+import pytest
+from running import ROOT, all_pages, blocks, commands, configs, run_page
+from training import load, train
+
+
+def test_of(page: str) -> Path:
+    """docs/your-config.md has tests/pages/test_your_config.py, if it needs more than to run."""
+    name = Path(page).stem.lower().replace('-', '_')
+    return ROOT / 'tests' / 'pages' / f'test_{name}.py'
+
+
+test_of.__test__ = False
+
+
+def test_a_page_runs_from_top_to_bottom(tmp_path, monkeypatch):
+    page = tmp_path / 'page.md'
+    page.write_text('a\n\n```python\nx = 1\nopen("made", "w").close()\n```\n\n```bash\n'
+                    'python a.py \\\n    --b c  # d\n```\n\n```python\ny = x + brought\n```\n\n'
+                    '    mmposenc train c.py\n    no command\n')
+    monkeypatch.setattr('running.ROOT', tmp_path)
+    (tmp_path / 'empty').mkdir()
+    names = run_page('page.md', tmp_path / 'empty', dict(brought=2))
+    assert names['y'] == 3 and (tmp_path / 'empty' / 'made').exists()
+    assert commands('page.md') == [['python', 'a.py', '--b', 'c'],
+                                   ['mmposenc', 'train', 'c.py']]
+
+
+def test_an_error_names_the_line_of_the_page(tmp_path, monkeypatch):
+    (tmp_path / 'page.md').write_text('a\n\n```python\nx = 1\nunknown\n```\n')
+    monkeypatch.setattr('running.ROOT', tmp_path)
+    with pytest.raises(NameError) as caught:
+        run_page('page.md', tmp_path)
+    assert caught.traceback[-1].lineno == 4  # counted from 0
+
+
+@pytest.mark.parametrize('page', all_pages())
+def test_every_block_of_python_is_found(page):
+    fences = re.findall(r'^ *```+ *\{?py', (ROOT / page).read_text(), re.MULTILINE | re.IGNORECASE)
+    assert len(fences) == len(blocks(page)), 'a block is written ```python, at the line\'s start'
+
+
+@pytest.mark.parametrize('page', [page for page in all_pages() if blocks(page)])
+def test_a_page_runs(page, tmp_path):
+    if test_of(page).exists():
+        assert f"'{page}'" in test_of(page).read_text()
+        assert 'run_page(' in test_of(page).read_text()
+    else:
+        run_page(page, tmp_path)
+
+
+#: Their papers' recipes clip gradients at 0.1 and 0.01 instead.
+WITHOUT_WARM_UP = {'mmposenc.DETR', 'mmposenc.ConditionalDETR', 'Mask2Former'}
+CONFIGS = {f'{page}:{block.line}': block for page in all_pages() for block in configs(page)}
+
+
+@pytest.mark.parametrize('place', CONFIGS)
+def test_a_config_of_a_page_trains(place, tmp_path):
+    """Loaded, checked and built as the tools do, and a loss that is finite and falls."""
+    cfg = load(CONFIGS[place], tmp_path)
+    assert cfg.optim_wrapper.optimizer.type == 'AdamW' and cfg.optim_wrapper.clip_grad
+    if cfg.model.type not in WITHOUT_WARM_UP:
+        warm_up = cfg.param_scheduler[0]
+        assert warm_up.type == 'LinearLR' and not warm_up.by_epoch
+    _, losses = train(cfg, steps=4)
+    assert all(loss < 100 for loss in losses) and losses[-1] < losses[0], losses

@@ -1,0 +1,69 @@
+"""Every block of docs/pretrained.md does what the page says."""
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch
+from optimizer_checks import build_optimizer
+from running import configs, run_page
+from tinymodels import build, shrink
+from training import load
+
+from mmposenc.backbones import ViT, load_pretrained
+
+PAGE = 'docs/pretrained.md'
+
+
+@pytest.fixture(scope='module')
+def names(tmp_path_factory):
+    """What the page leaves, merged weights included."""
+    return run_page(PAGE, tmp_path_factory.mktemp('pretrained'), dict(trained=backbone()))
+
+
+def test_rates_of_the_detector_fall_from_block_to_block(tmp_path):
+    cfg = shrink(load(configs(PAGE)[0], tmp_path))
+    groups = build_optimizer(build(cfg, initialize=False), cfg).optimizer.param_groups
+    assert len({group['lr'] for group in groups}) > 3
+
+
+def backbone(**options):
+    options = {key: value for key, value in options.items() if key != 'type'}
+    return ViT('dinov2-small', **{**dict(embed_dims=24, num_heads=3, img_size=56,
+                                         out_indices=(2, 5, 8, 11), final_norm='every'), **options})
+
+
+@pytest.mark.parametrize('name, trained', [
+    ('frozen', r'$'), ('last_four', r'norm\.|blocks\.([89]|10|11)\.'),
+    ('with_peg', r'pos_encodings\.at\.after0\.'), ('with_irpe', r'.*rel_pos_encoding'),
+    ('with_lora', r'.*qkv\.lora_'), ('on_the_mlp_too', r'.*(qkv|proj|fc1|fc2)\.lora_')])
+def test_what_is_trained(names, name, trained):
+    options = names[name]
+    if 'lora' in options:
+        pytest.importorskip('peft', exc_type=ImportError)
+    plain = backbone()
+    for parameter in plain.parameters():
+        torch.nn.init.normal_(parameter, std=0.1)
+    model = backbone(**options)
+    load_pretrained(model, plain.state_dict())
+    assert {key for key, p in model.named_parameters() if p.requires_grad} == {
+        key for key, _ in model.named_parameters() if re.match(trained, key)}
+    x = torch.randn(1, 3, 56, 70)
+    for out, expected in zip(model.eval()(x), plain.eval()(x), strict=True):
+        error = 0.05 if 'frozen_dtype' in options else 1e-4
+        torch.testing.assert_close(out, expected, rtol=0, atol=error * float(expected.abs().max()))
+
+
+def test_every_delta_of_the_page_is_tested(names):
+    deltas = {name for name, value in names.items() if isinstance(value, dict)}
+    configs_own = {'model', 'train_cfg', 'val_cfg', 'test_cfg', 'optim_wrapper', 'default_hooks',
+                   'log_processor', 'weights', '__builtins__'}
+    assert deltas - configs_own == {'frozen', 'last_four', 'with_peg', 'with_irpe', 'with_lora',
+                                    'on_the_mlp_too'}
+
+
+def test_lora_is_merged_as_the_page_says(names, tmp_path):
+    pytest.importorskip('peft', exc_type=ImportError)
+    model = backbone(**names['with_lora'])
+    merged = run_page(PAGE, tmp_path, dict(trained=model))['weights']
+    assert merged.keys() == backbone().state_dict().keys()

@@ -1,0 +1,49 @@
+"""A config of a page, made small, and trained for some steps as it says."""
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from mmengine.config import Config
+from mmengine.model.utils import revert_sync_batchnorm
+from mmengine.registry import DefaultScope
+from optimizer_checks import build_optimizer
+from running import Block
+from tinymodels import build, collated, samples, shrink
+from torch import nn
+
+from mmposenc.engine import load_config
+from mmposenc.engine.arguments import check_arguments
+from mmposenc.engine.checks import check_sections
+
+
+def load(block: Block, folder: Path) -> Config:
+    """As train.py reads it, with all that train.py and test.py ask of a config."""
+    path = folder / 'config.py'
+    path.write_text(block.code)
+    cfg = load_config(str(path))
+    check_sections(cfg, ('train', 'val', 'test'))
+    check_arguments(cfg, ('train', 'val', 'test'))
+    return cfg
+
+
+def train(cfg: Config, steps: int) -> tuple[nn.Module, list[float]]:
+    """The model at a few channels, and its loss at each step on one batch: the config's own
+    optimizer, rate and clipping, after its warm-up."""
+    cfg = shrink(cfg)
+    model = revert_sync_batchnorm(build(cfg)).train()
+    optimizer, losses = build_optimizer(model, cfg), []
+    with DefaultScope.overwrite_default_scope(cfg.default_scope):
+        batch = collated(samples(cfg, 2))
+        for _ in range(steps):
+            torch.manual_seed(0)  # the same dropped paths: what changes is what was learned
+            data = model.data_preprocessor(collated_copy(batch), training=True)
+            loss, _ = model.parse_losses(model(**data, mode='loss'))
+            optimizer.update_params(loss)
+            losses.append(float(loss.detach()))
+    return model, losses
+
+
+def collated_copy(batch: dict) -> dict:
+    return dict(inputs=[image.clone() for image in batch['inputs']],
+                data_samples=[sample.clone() for sample in batch['data_samples']])
