@@ -88,6 +88,16 @@ def attend_joint(joint: Tensor, rel_pos_encoding: RelativeEncoding | None = None
     return _attend((joint,), rel_pos_encoding, grid, None, options)
 
 
+def join_heads(out: Tensor) -> Tensor:
+    """(B, heads, L, head_dims) -> (B, L, heads * head_dims)."""
+    out = out.transpose(1, 2)
+    if torch.compiler.is_exporting():
+        # An exporter later puts other operators in attention's place, whose output has another
+        # layout than the one that it has seen here.
+        out = out.clone(memory_format=torch.contiguous_format)
+    return out.flatten(2)
+
+
 def attend_packed(q: Tensor, k: Tensor, v: Tensor, packing: Packing,
                   rel_pos_encoding: RelativeEncoding | None = None, **options: Unpack[Options]
                   ) -> Tensor:

@@ -10,7 +10,7 @@ from ..encodings.base import RelativeEncoding
 from ..functional.attention.driver import split
 from ..functional.grids import GridLike, as_grid, check_tokens
 from ..functional.windows import Counts, Windows
-from .core import Options, attend, attend_joint, checked_form
+from .core import Options, attend, attend_joint, checked_form, join_heads
 from .cosine import CosineScale
 from .linear import Linear, QVLinear
 from .multihead import MultiheadAttention, build_relative_encoding
@@ -104,7 +104,7 @@ class WindowAttention(nn.Module):
             q, k, v = split((joint,))
             q, k = self.cosine(q, k)
             out, weights = attend(q, k, v, self.rel_pos_encoding, self.window_size, **options)
-        out = self.proj_drop(self.proj(out.transpose(1, 2).flatten(2)))
+        out = self.proj_drop(self.proj(join_heads(out)))
         return out if weights is None else (out, weights)
 
 
