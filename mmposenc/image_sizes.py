@@ -77,8 +77,8 @@ def mask_images(x: Tensor, shapes: list[tuple[int, int]] | Tensor | None, cell: 
     if shapes is None:
         return x, None
     if isinstance(shapes, Tensor):  # whose numbers are not looked at
-        pixels = outside(shapes, (x.shape[-2], x.shape[-1]))
-        return x.masked_fill(pixels[:, None], 0), every_cell(pixels, cell)
+        padded = outside(shapes, (x.shape[-2], x.shape[-1]))
+        return x.masked_fill(padded[:, None], 0), every_cell(padded, cell)
     height, width = (max(side) for side in zip(*shapes, strict=True))
     x = x[..., :height, :width]
     pixels = extents_to_mask(shapes, (height, width), x.device)

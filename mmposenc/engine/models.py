@@ -1,6 +1,7 @@
 """The model of a config, and a checkpoint in it, without a runner."""
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 from mmengine.config import Config
@@ -21,9 +22,9 @@ def build_model(cfg: Config) -> nn.Module:
         ValueError: the config's default_scope is no library's.
     """
     init_default_scope(scope_of(cfg))
-    model = dict(cfg.model)
+    model = copy.deepcopy(cfg.model)  # classes of mmdet write into what they are built from
     if cfg.get('data_preprocessor') is not None:
-        model.setdefault('data_preprocessor', cfg.data_preprocessor)
+        model.setdefault('data_preprocessor', copy.deepcopy(cfg.data_preprocessor))
     built: nn.Module = MODELS.build(model)
     return built
 

@@ -41,6 +41,13 @@ def resize_bias_table(table: Tensor, grid: tuple[int, int], mode: str) -> Tensor
     dtype = torch.promote_types(table.dtype, torch.float32)
     rows, cols = (_axis(size, target, mode, dtype, table.device)
                   for size, target in zip(sizes, targets, strict=True))
+    if torch.compiler.is_compiling() and mode != 'bicubic':  # which changes nothing on its own grid
+        own = torch.tensor(True, device=table.device)
+        for size, target in zip(sizes, targets, strict=True):
+            own = own & (torch.full((), target, device=table.device) == size)
+        rows, cols = (
+            torch.where(own, torch.eye(target, size, dtype=dtype, device=table.device), weights)
+            for size, target, weights in zip(sizes, targets, (rows, cols), strict=True))
     with torch.autocast(table.device.type, enabled=False):
         return (rows @ table.to(dtype) @ cols.t()).to(table.dtype)
 

@@ -55,7 +55,8 @@ def as_grid(grid: GridLike, name: str = 'hw_shape') -> Grid:
 
 def _whole(side: Any) -> int:
     """A side as a number; a symbol of a compiler or an exporter stays one."""
-    return side if isinstance(side, int | torch.SymInt) else int(side)
+    number: int = side if isinstance(side, torch.SymInt) else int(side)  # type: ignore[assignment]
+    return number
 
 
 def whole_cells(side: int, cell: int) -> int:

@@ -14,6 +14,8 @@ from mmposenc.engine import export as module
 from mmposenc.engine.export import NOTES, export
 from mmposenc.engine.models import build_model
 
+BACKBONE = dict(type='mmposenc.PVT', embed_dims=(16,), num_layers=(1,), num_heads=(2,),
+                sr_ratios=(2,), mlp_ratios=(1,), patch_sizes=(16,), out_indices=(0,))
 IRPE = dict(rel_pos_encoding=dict(type='mmposenc.IRPE', rpe_on='k'))
 RETINA = 'mmposenc::detection/small/retinanet_pvt-micro-peg_trees.py'
 NARROW = [*(each for each in scripts.NARROW if each.startswith('model.')),
@@ -31,11 +33,13 @@ def test_detr_with_a_checkpoint(tmp_path):
     file itself; what it says about itself."""
     path = tmp_path / 'detr.onnx'
     torch.manual_seed(0)
-    model = build_model(config(detr(attn=IRPE))).eval()  # mmdet writes into its config
+    # mmdet writes into its config, so that each model takes one of its own.
+    model = build_model(config(detr(backbone=BACKBONE, attn=IRPE))).eval()
     checkpoint = str(tmp_path / 'detr.pth')
     torch.save(dict(state_dict=model.state_dict(), meta=dict(
         dataset_meta=dict(classes=('a', 'b', 'c')))), checkpoint)
-    found = export(config(detr(attn=IRPE)), checkpoint, path, size=(96, 128), normalise=True)
+    found = export(config(detr(backbone=BACKBONE, attn=IRPE)), checkpoint, path, size=(96, 128),
+                   normalise=True)
     assert found.path == path and found.difference < 1e-5
     assert sorted(each.name for each in tmp_path.iterdir()) == ['detr.onnx', 'detr.pth']
     session = onnxruntime.InferenceSession(path, providers=['CPUExecutionProvider'])

@@ -41,9 +41,11 @@ def test_page(tmp_path):
         logits = model(batch, mode='tensor')
     torch.testing.assert_close(torch.from_numpy(names['logits']), logits, atol=1e-4, rtol=1e-4)
     assert Image.open(tmp_path / 'labels.png').size == (121, 90)
+    images, sizes = torch.randn(3, 3, 71, 90), torch.tensor([[71, 90], [40, 90], [64, 51]])
     with torch.no_grad():
-        own = names['backbone'](*(torch.ones(3, 3, 80, 72), torch.tensor([[80, 72]] * 3)))
-    assert [each.shape for each in names['maps']] == [each.shape for each in own]
+        own = names['backbone'](images, sizes)
+    for ours, other in zip(names['program'].module()(images, sizes), own, strict=True):
+        torch.testing.assert_close(ours, other, atol=1e-5, rtol=1e-4)
 
 
 def test_options_are_those_of_the_command():
