@@ -7,7 +7,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from .functional.masking import every_cell, extents_to_mask
+from .functional.masking import every_cell, extents_to_mask, outside
+
+#: Height and width in pixels of each image.
+ImgShapes = Sequence[Sequence[int]] | Tensor
 
 
 def set_img_shapes(batch: Tensor, shapes: Sequence[Sequence[int]]) -> Tensor:
@@ -20,13 +23,14 @@ def set_img_shapes(batch: Tensor, shapes: Sequence[Sequence[int]]) -> Tensor:
     return batch
 
 
-def get_img_shapes(batch: Tensor, shapes: Sequence[Sequence[int]] | None, mask_padding: bool
-                   ) -> list[tuple[int, int]] | None:
+def get_img_shapes(batch: Tensor, shapes: ImgShapes | None, mask_padding: bool
+                   ) -> list[tuple[int, int]] | Tensor | None:
     """Sizes to mask a batch with, or None.
 
     Args:
         batch: (B, C, H, W).
-        shapes: sizes given by the caller; None takes those noted on the batch.
+        shapes: sizes given by the caller, as numbers or, for exported programs, as a tensor (B, 2);
+            None takes those noted on the batch.
         mask_padding: the backbone's option.
 
     Raises:
@@ -42,6 +46,11 @@ def get_img_shapes(batch: Tensor, shapes: Sequence[Sequence[int]] | None, mask_p
     if shapes is None:
         _warn_if_padded(batch)
         return None
+    if isinstance(shapes, Tensor):
+        if shapes.shape != (batch.shape[0], 2):
+            raise ValueError(f'img_shapes has shape {tuple(shapes.shape)}; (B, 2) = '
+                             f'({batch.shape[0]}, 2) is required, height and width of each image')
+        return shapes
     checked = [(int(s[0]), int(s[1])) for s in shapes]
     height, width = batch.shape[-2:]
     if len(checked) != len(batch) or not all(0 < h <= height and 0 < w <= width
@@ -51,7 +60,7 @@ def get_img_shapes(batch: Tensor, shapes: Sequence[Sequence[int]] | None, mask_p
     return checked
 
 
-def mask_images(x: Tensor, shapes: list[tuple[int, int]] | None, cell: int
+def mask_images(x: Tensor, shapes: list[tuple[int, int]] | Tensor | None, cell: int
                 ) -> tuple[Tensor, Tensor | None]:
     """Cut a batch to its largest image and clear the padding that is left.
 
@@ -62,10 +71,14 @@ def mask_images(x: Tensor, shapes: list[tuple[int, int]] | None, cell: int
 
     Returns:
         The images, and the padding mask (B, H', W') of their cells, True = padding; None where all
-        images have one size. A cell is padding when its first pixel is.
+        images have one size. A cell is padding when its first pixel is. With a tensor of sizes
+        there always is a mask, and nothing is cut.
     """
     if shapes is None:
         return x, None
+    if isinstance(shapes, Tensor):  # whose numbers are not looked at
+        padded = outside(shapes, (x.shape[-2], x.shape[-1]))
+        return x.masked_fill(padded[:, None], 0), every_cell(padded, cell)
     height, width = (max(side) for side in zip(*shapes, strict=True))
     x = x[..., :height, :width]
     pixels = extents_to_mask(shapes, (height, width), x.device)

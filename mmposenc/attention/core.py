@@ -13,6 +13,7 @@ from ..functional.attention.driver import split
 from ..functional.attention.terms import DenseBias
 from ..functional.grids import Grid, GridLike, as_grid, key_grid, valid_extents
 from ..functional.packing import Packing
+from ..functional.tracing import refuse_tracing
 from .engines import ENGINES, Problem, choose, definition, ready
 from .own_extents import attend_on_own_extents
 
@@ -89,6 +90,16 @@ def attend_joint(joint: Tensor, rel_pos_encoding: RelativeEncoding | None = None
     return _attend((joint,), rel_pos_encoding, grid, None, options)
 
 
+def join_heads(out: Tensor) -> Tensor:
+    """(B, heads, L, head_dims) -> (B, L, heads * head_dims)."""
+    out = out.transpose(1, 2)
+    if torch.compiler.is_exporting():
+        # An exporter later puts other operators in attention's place, whose output has another
+        # layout than the one that it has seen here.
+        out = out.clone(memory_format=torch.contiguous_format)
+    return out.flatten(2)
+
+
 def attend_packed(q: Tensor, k: Tensor, v: Tensor, packing: Packing,
                   rel_pos_encoding: RelativeEncoding | None = None, **options: Unpack[Options]
                   ) -> Tensor:
@@ -112,6 +123,7 @@ def attend_packed(q: Tensor, k: Tensor, v: Tensor, packing: Packing,
 
 def _attend(qkv: tuple[Tensor, ...], encoding: RelativeEncoding | None, q_grid: GridLike | None,
             k_grid: GridLike | None, options: Options) -> tuple[Tensor, Tensor | None]:
+    refuse_tracing()
     q, k, v = split(qkv)
     form, need_weights = options.get('form', 'auto'), options.get('need_weights', False)
     checked_form(form)
@@ -156,7 +168,8 @@ def _run(qkv: tuple[Tensor, ...], encoding: RelativeEncoding | None,
         problem = problem._replace(terms=[*problem.terms, bias], attn_mask=None)
     if options.get('need_weights', False):
         return definition(problem, need_weights=True)
-    form = options.get('form', 'auto')
+    # Pieces are cut by numbers, which an exported program has none of.
+    form = 'auto' if torch.compiler.is_exporting() else options.get('form', 'auto')
     problem = problem if form == 'definition' else ready(problem)
     return ENGINES[choose(problem) if form == 'auto' else form](problem), None
 

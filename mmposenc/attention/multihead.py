@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from ..encodings.base import RelativeEncoding
 from ..encodings.build import build_encoding
 from ..functional.grids import GridLike, check_tokens
-from .core import Options, attend, attend_joint, checked_form
+from .core import Options, attend, attend_joint, checked_form, join_heads
 from .linear import Linear, QVLinear, some_channels
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class MultiheadAttention(nn.Module):
 
     def _output(self, out: Tensor) -> Tensor:
         """(B, heads, L, head_dims) -> (B, L, embed_dims)."""
-        out = out.transpose(1, 2).flatten(2)
+        out = join_heads(out)
         out = self.proj(out if self.norm is None else self.norm(out))
         return self.proj_drop(out)  # type: ignore[no-any-return]
 

@@ -1,15 +1,14 @@
 """Spatial-reduction attention of PVT, with padding masks and any relative encoding."""
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from torch import Tensor, nn
 
 from ..encodings.base import RelativeEncoding
-from ..functional.grids import Grid, GridLike, as_grid
+from ..functional.grids import Grid, GridLike, as_grid, whole_cells
 from ..functional.masking import every_cell, map_to_tokens, pad_map, token_mask, tokens_to_map
-from .core import attend, checked_form
+from .core import attend, checked_form, join_heads
 from .linear import Linear, some_channels
 from .multihead import build_relative_encoding
 
@@ -107,7 +106,7 @@ class SpatialReductionAttention(nn.Module):
             query_padding_mask=self._query_mask(padding_mask),
             dropout_p=self.attn_drop if self.training else 0.0, need_weights=need_weights,
             form=self.form)
-        out = self.proj_drop(self.proj(out.transpose(1, 2).flatten(2)))
+        out = self.proj_drop(self.proj(join_heads(out)))
         return out if weights is None else (out, weights)
 
     def reduced_grid(self, hw_shape: GridLike) -> Grid:
@@ -116,7 +115,7 @@ class SpatialReductionAttention(nn.Module):
         if ratio == 1:
             return grid
         if self.ceil_mode:
-            height, width = math.ceil(grid.height / ratio), math.ceil(grid.width / ratio)
+            height, width = whole_cells(grid.height, ratio), whole_cells(grid.width, ratio)
         else:
             height, width = grid.height // ratio, grid.width // ratio
         if height < 1 or width < 1:

@@ -10,7 +10,7 @@ from ..encodings.base import RelativeEncoding
 from ..functional.attention.driver import split
 from ..functional.grids import GridLike, as_grid, check_tokens
 from ..functional.windows import Counts, Windows
-from .core import Options, attend, attend_joint, checked_form
+from .core import Options, attend, attend_joint, checked_form, join_heads
 from .cosine import CosineScale
 from .linear import Linear, QVLinear
 from .multihead import MultiheadAttention, build_relative_encoding
@@ -104,7 +104,7 @@ class WindowAttention(nn.Module):
             q, k, v = split((joint,))
             q, k = self.cosine(q, k)
             out, weights = attend(q, k, v, self.rel_pos_encoding, self.window_size, **options)
-        out = self.proj_drop(self.proj(out.transpose(1, 2).flatten(2)))
+        out = self.proj_drop(self.proj(join_heads(out)))
         return out if weights is None else (out, weights)
 
 
@@ -169,11 +169,11 @@ class ShiftWindowAttention(nn.Module):
         """
         grid = check_tokens(x, hw_shape)
         if padding_mask is not None:
-            if padding_mask.dtype != torch.bool or padding_mask.shape != (len(x), *grid.hw):
+            if padding_mask.dtype != torch.bool or padding_mask.shape != (x.shape[0], *grid.hw):
                 raise ValueError(
                     f'padding_mask has shape {tuple(padding_mask.shape)} and dtype '
-                    f'{padding_mask.dtype}; ({len(x)}, {grid.height}, {grid.width}) and bool are '
-                    f'required')
+                    f'{padding_mask.dtype}; ({x.shape[0]}, {grid.height}, {grid.width}) and bool '
+                    f'are required')
         windows = Windows(grid.hw, self.window_size, self._shift(grid.hw), padding_mask,
                           counts)
         regions = windows.regions(self.mask_window_padding, x.device)
@@ -238,7 +238,7 @@ class PlainWindowAttention(MultiheadAttention):
                 raise ValueError(f'key_padding_mask has shape {tuple(mask.shape)} and dtype '
                                  f'{mask.dtype}; (B, L) = {tuple(x.shape[:2])} and bool are '
                                  f'required')
-            mask = mask.view(len(x), *grid.hw)
+            mask = mask.view(x.shape[0], *grid.hw)
         windows = Windows(grid.hw, self.window_size, padding_mask=mask, counts=counts)
         regions = windows.regions(self.mask_window_padding, x.device)
         found = self._attend(

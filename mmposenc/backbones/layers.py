@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from ..functional.grids import whole_cells
 from ..functional.masking import map_to_tokens, pad_map
 from ..functional.mlp import activate, mlp
 
@@ -81,7 +82,7 @@ class PatchEmbed(nn.Module):
         """
         size = self.patch_size
         if self.ceil_mode:
-            return math.ceil(hw_shape[0] / size), math.ceil(hw_shape[1] / size)
+            return whole_cells(hw_shape[0], size), whole_cells(hw_shape[1], size)
         if min(hw_shape[0], hw_shape[1]) < size:
             raise ValueError(f'a map of {hw_shape[0]}x{hw_shape[1]} is smaller than one patch of '
                              f'{size}x{size}; give a larger image')

@@ -13,7 +13,7 @@ from ..attention.spatial_reduction import SpatialReductionAttention
 from ..encodings.placement import EncodingConfigs, PlacedEncodings, Positions
 from ..encodings.sharing import share_encodings, shared_encodings
 from ..functional.masking import every_cell, masked_mean, pad_map, tokens_to_map
-from ..image_sizes import get_img_shapes, mask_images
+from ..image_sizes import ImgShapes, get_img_shapes, mask_images
 from ..modules import BaseModule
 from .checkpoints import PretrainedMixin
 from .freezing import Freezing, freeze
@@ -92,7 +92,7 @@ class PVTStage(nn.Module):
         prefix = 0
         if self.cls_token is not None:
             prefix = 1
-            tokens = torch.cat((self.cls_token.expand(len(tokens), -1, -1), tokens), dim=1)
+            tokens = torch.cat((self.cls_token.expand(tokens.shape[0], -1, -1), tokens), dim=1)
         for index, block in enumerate((None, *self.blocks)):
             position = index - 1
             if block is not None:
@@ -240,14 +240,15 @@ class PVT(Freezing, LayerDepths, PretrainedMixin, BaseModule):
             if stage.cls_token is not None:
                 nn.init.trunc_normal_(stage.cls_token, std=0.02)
 
-    def forward(self, x: Tensor, img_shapes: Sequence[Sequence[int]] | None = None
+    def forward(self, x: Tensor, img_shapes: ImgShapes | None = None
                 ) -> tuple[Tensor, ...]:
         """Extract features.
 
         Args:
             x: images (B, in_channels, H, W), padded to the right and below.
             img_shapes: height and width in pixels that each image fills, for ``mask_padding``;
-                taken from the batch where a data preprocessor of this project made it.
+                taken from the batch where a data preprocessor of this project made it. A tensor
+                (B, 2) where they shall be an input of an exported program.
 
         Returns:
             Maps (B, embed_dims[i], H_i, W_i) of the stages in ``out_indices``; with ``pool`` one

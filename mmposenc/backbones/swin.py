@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from ..encodings.placement import EncodingConfigs, PlacedEncodings, Positions
 from ..encodings.sharing import share_encodings, shared_encodings
 from ..functional.masking import masked_mean, pad_map, tokens_to_map
-from ..image_sizes import get_img_shapes, mask_images
+from ..image_sizes import ImgShapes, get_img_shapes, mask_images
 from ..modules import BaseModule
 from .checkpoints import PretrainedMixin
 from .freezing import Freezing, freeze
@@ -181,14 +181,15 @@ class Swin(Freezing, LayerDepths, PretrainedMixin, BaseModule):
                 nn.init.zeros_(module.norm1.weight)
                 nn.init.zeros_(module.norm2.weight)
 
-    def forward(self, x: Tensor, img_shapes: Sequence[Sequence[int]] | None = None
+    def forward(self, x: Tensor, img_shapes: ImgShapes | None = None
                 ) -> tuple[Tensor, ...]:
         """Extract features.
 
         Args:
             x: images (B, in_channels, H, W), padded to the right and below.
             img_shapes: height and width in pixels that each image fills, for ``mask_padding``;
-                taken from the batch where a data preprocessor of this project made it.
+                taken from the batch where a data preprocessor of this project made it. A tensor
+                (B, 2) where they shall be an input of an exported program.
 
         Returns:
             Maps (B, embed_dims * 2^i, H_i, W_i) of the stages in ``out_indices``; with ``pool`` one

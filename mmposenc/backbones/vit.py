@@ -11,7 +11,7 @@ from torch.utils.checkpoint import checkpoint
 from ..encodings.placement import EncodingConfigs, PlacedEncodings, Positions
 from ..encodings.sharing import share_encodings, shared_encodings
 from ..functional.masking import masked_mean, pad_map, token_mask, tokens_to_map
-from ..image_sizes import get_img_shapes, mask_images
+from ..image_sizes import ImgShapes, get_img_shapes, mask_images
 from ..modules import BaseModule
 from .checkpoints import PretrainedMixin
 from .freezing import Freezing, freeze
@@ -217,14 +217,15 @@ class ViT(Freezing, LayerDepths, PretrainedMixin, BaseModule):
         for token in self._prefix():
             nn.init.trunc_normal_(token, std=0.02)
 
-    def forward(self, x: Tensor, img_shapes: Sequence[Sequence[int]] | None = None
+    def forward(self, x: Tensor, img_shapes: ImgShapes | None = None
                 ) -> tuple[Any, ...]:
         """Extract features.
 
         Args:
             x: images (B, in_channels, H, W), padded to the right and below.
             img_shapes: height and width in pixels that each image fills, for ``mask_padding``;
-                taken from the batch where a data preprocessor of this project made it.
+                taken from the batch where a data preprocessor of this project made it. A tensor
+                (B, 2) where they shall be an input of an exported program.
 
         Returns:
             One (B, embed_dims); with ``distilled`` one pair of them, class token first, which is
@@ -237,7 +238,7 @@ class ViT(Freezing, LayerDepths, PretrainedMixin, BaseModule):
         shapes = get_img_shapes(x, img_shapes, self.mask_padding)
         x, mask = mask_images(x, shapes, self.patch_size)
         tokens, hw_shape = self.patch_embed(x)
-        prefix = [token.expand(len(tokens), -1, -1) for token in self._prefix()]
+        prefix = [token.expand(tokens.shape[0], -1, -1) for token in self._prefix()]
         tokens = torch.cat((*prefix, tokens), dim=1) if prefix else tokens
         outs = []
         for position in range(-1, self._last + 1):

@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     'browse': ('browse', 'draw what goes into the network'),
     'prepare': ('prepare', 'fetch small data sets, or check a local copy of a large one'),
     'cache': ('cache', 'compute the features of a frozen backbone beforehand'),
+    'export': ('export', 'write a model as an ONNX file or an exported program'),
     'show-metrics': ('show_metrics', 'print what tests left behind as a table'),
 }
 

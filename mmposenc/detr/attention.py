@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..attention.core import attend, attend_packed, checked_form
+from ..attention.core import attend, attend_packed, checked_form, join_heads
 from ..attention.multihead import build_relative_encoding
 from ..encodings.base import RelativeEncoding
 from ..functional.grids import GridLike
@@ -110,7 +110,7 @@ class MultiheadAttention(BaseModule):
                 q, k, v, self.rel_pos_encoding, hw_shape, key_padding_mask=key_padding_mask,
                 attn_mask=_allowed(attn_mask, q.shape[1]), need_weights=need_weights,
                 form=self.form, dropout_p=dropout_p)
-        out = self.attn.out_proj(out.transpose(1, 2).flatten(2))
+        out = self.attn.out_proj(join_heads(out))
         out = identity + self.dropout_layer(self.proj_drop(out))
         return out if weights is None else (out, weights)
 

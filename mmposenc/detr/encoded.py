@@ -90,6 +90,8 @@ class Encoded:
 
     def _masks(self: Any, features: Sequence[Tensor], samples: Sequence[Any] | None
                ) -> list[Tensor | None]:
+        if torch.compiler.is_exporting():  # images of an exported program fill their batch
+            return [None] * len(features)
         return padding_masks(samples, features, masks_exactly(self))
 
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from ..encodings.placement import EncodingConfigs, PlacedEncodings
+from ..functional.grids import as_grid
 
 HWShapes = Sequence[tuple[int, int]]
 
@@ -83,7 +84,7 @@ def check_levels(x: Tensor, hw_shapes: HWShapes | None, num_levels: int) -> list
     if hw_shapes is None:
         raise ValueError('spatial_shapes=None, but the encoder has encodings that need the grid '
                          '(H, W) of every level')
-    shapes = [(int(height), int(width)) for height, width in hw_shapes]
+    shapes = [as_grid(hw, 'spatial_shapes').hw for hw in hw_shapes]
     if len(shapes) != num_levels:
         raise ValueError(f'spatial_shapes={shapes} has {len(shapes)} levels, but the encoder has '
                          f'num_levels={num_levels}')

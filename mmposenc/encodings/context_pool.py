@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..functional.grids import cells_at_stride, check_tokens
+from ..functional.grids import cells_at_stride, check_tokens, whole_cells
 from ..functional.masking import join_prefix, split_prefix
 from ..functional.pooling.ablations import global_mean, nonlocal_pool, random_mean, window_mean
 from ..functional.pooling.adaptive import FORMS, context_pool, full_precision
@@ -133,7 +133,7 @@ class ContextPool(TokenEncoding):
 
     def out_hw_shape(self, hw_shape: tuple[int, int]) -> tuple[int, int]:
         """Grid of the output: the rows and columns that the stride takes."""
-        return -(-hw_shape[0] // self.stride), -(-hw_shape[1] // self.stride)
+        return whole_cells(hw_shape[0], self.stride), whole_cells(hw_shape[1], self.stride)
 
     def out_padding_mask(self, padding_mask: Tensor | None) -> Tensor | None:
         """Padding of the cells that the stride takes."""
@@ -230,7 +230,7 @@ def _extents(like: Tensor, hw_shape: tuple[int, int], padding: Tensor | None) ->
     """Rows and columns of each image (B, 2)."""
     if padding is None:
         return torch.stack([torch.full_like(like[:, 0], side) for side in hw_shape], 1)
-    valid = ~padding.view(len(like), *hw_shape)
+    valid = ~padding.view(like.shape[0], *hw_shape)
     return torch.stack((valid[:, :, 0].sum(1), valid[:, 0].sum(1)), 1).to(like.dtype)
 
 

@@ -32,7 +32,7 @@ class ConvPredictor(nn.Module):
         """(B, H*W, C), zero where padded, and (B, H*W) or None -> (B, H*W, out_dims)."""
         hidden = F.gelu(self.conv1(self._pad(tokens_to_map(x.contiguous(), hw_shape))))
         if padding_mask is not None:
-            hidden = hidden.masked_fill(padding_mask.view(len(x), 1, *hw_shape), 0)
+            hidden = hidden.masked_fill(padding_mask.view(x.shape[0], 1, *hw_shape), 0)
         return map_to_tokens(self.conv2(self._pad(hidden)))
 
     def _pad(self, x: Tensor) -> Tensor:

@@ -34,13 +34,20 @@ def resize_bias_table(table: Tensor, grid: tuple[int, int], mode: str) -> Tensor
     """
     sizes = table.shape[-2], table.shape[-1]
     targets = 2 * grid[0] - 1, 2 * grid[1] - 1
-    if sizes == targets:
+    if not torch.compiler.is_compiling() and sizes == targets:  # one graph for all sizes
         return table
     if table.is_meta:  # where products are counted; the papers' counts leave this out
         return table.new_empty(*table.shape[:-2], *targets)
     dtype = torch.promote_types(table.dtype, torch.float32)
     rows, cols = (_axis(size, target, mode, dtype, table.device)
                   for size, target in zip(sizes, targets, strict=True))
+    if torch.compiler.is_compiling() and mode != 'bicubic':  # which changes nothing on its own grid
+        own = torch.tensor(True, device=table.device)
+        for size, target in zip(sizes, targets, strict=True):
+            own = own & (torch.full((), target, device=table.device) == size)
+        rows, cols = (
+            torch.where(own, torch.eye(target, size, dtype=dtype, device=table.device), weights)
+            for size, target, weights in zip(sizes, targets, (rows, cols), strict=True))
     with torch.autocast(table.device.type, enabled=False):
         return (rows @ table.to(dtype) @ cols.t()).to(table.dtype)
 

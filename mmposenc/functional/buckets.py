@@ -101,7 +101,7 @@ def index_function(x: Tensor, params: BucketParams) -> Tensor:
     far = alpha + torch.log((magnitude / alpha).clamp(min=1e-6)) / math.log(gamma / alpha) * (
         beta - alpha)
     # The release does not clip the near branch: with beta < alpha it would index out of the table.
-    steps = torch.where(magnitude <= alpha, magnitude.round(), far.round()).clamp(0, beta)
+    steps = torch.where(magnitude <= alpha, magnitude.round(), far.round()).clamp(0.0, beta)
     return (torch.sign(x) * steps).long()
 
 

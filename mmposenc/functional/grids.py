@@ -76,6 +76,12 @@ def _whole(side: Any) -> Any:
     return side if isinstance(side, int | torch.SymInt) else int(side)
 
 
+def whole_cells(side: int, cell: int) -> int:
+    """Cells that a side fills, the last one perhaps in part. (A sum first: ONNX divides towards
+    zero, so that the usual -(-side // cell) is another number there.)"""
+    return (side + cell - 1) // cell
+
+
 def key_grid(q_grid: GridLike, k_grid: GridLike | None) -> Grid:
     """Place the key grid in query units: ``None`` is the query grid, a plain ``(Hk, Wk)`` is taken
     to cover the same area (strides Hq / Hk and Wq / Wk; of videos the same time too), a

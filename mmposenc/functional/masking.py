@@ -176,10 +176,14 @@ def extents_to_mask(extents: list[tuple[int, int]], hw_shape: tuple[int, int],
     None when all of them fill it. The extents stay noted on it (:func:`noted_extents`)."""
     if all(extent == tuple(hw_shape) for extent in extents):
         return None
-    limits = torch.tensor(extents, device=device)
-    rows = torch.arange(hw_shape[0], device=device)[None, :, None] >= limits[:, 0, None, None]
-    cols = torch.arange(hw_shape[1], device=device)[None, None, :] >= limits[:, 1, None, None]
-    return _note(rows | cols, extents)
+    return _note(outside(torch.tensor(extents, device=device), hw_shape), extents)
+
+
+def outside(extents: Tensor, hw_shape: tuple[int, int]) -> Tensor:
+    """Cells (B, H, W) of a grid beyond the rows and columns (B, 2) that each image fills."""
+    rows, cols = (torch.arange(side, device=extents.device) for side in hw_shape)
+    return (rows[None, :, None] >= extents[:, 0, None, None]) | (
+        cols[None, None, :] >= extents[:, 1, None, None])
 
 
 def every_cell(padding_mask: Tensor, step: int) -> Tensor:

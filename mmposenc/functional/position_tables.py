@@ -26,7 +26,7 @@ def resize_position_table(table: Tensor, from_hw: tuple[int, int], to_hw: tuple[
     Returns:
         (1, H'*W', C); the table itself when the grid is the same.
     """
-    if from_hw == to_hw:
+    if not torch.compiler.is_compiling() and from_hw == to_hw:  # one graph for all sizes
         return table
     if table.is_meta:  # where products are counted; the papers' counts leave this out
         return table.new_empty(1, to_hw[0] * to_hw[1], table.shape[-1])
@@ -170,4 +170,4 @@ def sincos_2d(hw_shape: tuple[int, int], embed_dims: int, *, temperature: float 
     cols = encoded[1][:, None].expand(-1, height, width, axis_dims)
     halves = (cols, rows) if layout == 'split' else (rows, cols)
     table = torch.cat(halves, dim=3).flatten(1, 2).to(dtype)
-    return table if extents is None else table.expand(len(extents), -1, -1)
+    return table if extents is None else table.expand(extents.shape[0], -1, -1)

@@ -7,6 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .grids import whole_cells
+
 #: Rows and columns of windows. Counted outside of compiled code, in which a quotient of sizes that
 #: are symbols takes minutes.
 Counts = tuple[int, int]
@@ -14,7 +16,7 @@ Counts = tuple[int, int]
 
 def window_counts(hw_shape: tuple[int, int], window: tuple[int, int]) -> Counts:
     """Rows and columns of windows that a grid fills, the last ones perhaps in part."""
-    return -(-hw_shape[0] // window[0]), -(-hw_shape[1] // window[1])
+    return whole_cells(hw_shape[0], window[0]), whole_cells(hw_shape[1], window[1])
 
 
 def partition_windows(x: Tensor, window: tuple[int, int], shift: tuple[int, int] = (0, 0),
@@ -137,7 +139,7 @@ class Windows(NamedTuple):
 
     def cut(self, x: Tensor) -> Tensor:
         """(B, H * W, C) -> (B * windows, Wh * Ww, C)."""
-        x = self._without_padding(x).reshape(len(x), *self.hw_shape, x.shape[-1])
+        x = self._without_padding(x).reshape(x.shape[0], *self.hw_shape, x.shape[-1])
         return partition_windows(x, self.window, self.shift, self.counts)
 
     def join(self, windows: Tensor) -> Tensor:

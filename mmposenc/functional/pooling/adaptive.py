@@ -123,7 +123,9 @@ def full_precision(like: Tensor) -> AbstractContextManager[object]:
 
 
 def _choose(x: Tensor) -> str:
-    if x.is_meta or (torch.compiler.is_compiling() and x.shape[1] <= COMPILED_TOKENS):
+    # An exported program takes any number of tokens, and a comparison would fix which.
+    if x.is_meta or torch.compiler.is_exporting() or (
+            torch.compiler.is_compiling() and x.shape[1] <= COMPILED_TOKENS):
         return 'definition'
     return 'exact' if x.shape[1] <= EXACT_TOKENS else 'windowed'
 
@@ -134,8 +136,10 @@ def _definition(x: Tensor, logits: Tensor, sigma: Tensor, hw_shape: tuple[int, i
     """The rows of softmax(weight_logits + log g) x of some cells."""
     height, width = hw_shape
     at, some = cells[part], sigma[:, part, None]
-    rows = axis_logits(kernel, axis_distances(height, sigma)[at // width], some, cut, False)
-    cols = axis_logits(kernel, axis_distances(width, sigma)[at % width], some, cut, causal)
+    row = at // width
+    col = at - row * width  # ONNX has no remainder by a symbol
+    rows = axis_logits(kernel, axis_distances(height, sigma)[row], some, cut, False)
+    cols = axis_logits(kernel, axis_distances(width, sigma)[col], some, cut, causal)
     pairs = (rows[..., None] + cols[..., None, :]).flatten(2) + logits[:, None]
     valid = torch.isfinite(logits[:, at, None])
     # A token without weight may have no neighbour either: a softmax over nothing is NaN.

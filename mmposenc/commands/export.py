@@ -1,0 +1,52 @@
+"""Write a trained model as an ONNX file, or as an exported program, up to its raw outputs.
+
+    mmposenc export CONFIG work_dirs/NAME/epoch_12.pth retinanet.onnx
+    mmposenc export CONFIG CHECKPOINT model.pt2 --size 512 512 --fixed-size
+
+It takes any number of images of any size; what was written is compared with the model at several
+sizes before it gets its name (docs/export.md).
+"""
+from __future__ import annotations
+
+import argparse
+
+from mmposenc import engine
+from mmposenc.command_line import reported
+from mmposenc.engine.export import OPSET, export
+from mmposenc.engine.options import config_parser
+
+
+def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
+    parser = config_parser(__doc__, 'model.backbone.form=definition', 'mmposenc export')
+    parser.add_argument('checkpoint', help="the weights; 'none' leaves them random")
+    parser.add_argument('out', help='.onnx, or .pt2 for torch.export.load')
+    parser.add_argument('--size', type=int, nargs=2, default=(256, 320), metavar=('H', 'W'),
+                        help='of the example; default 256 320')
+    parser.add_argument('--fixed-size', action='store_true',
+                        help='images of that one size alone; else of any')
+    parser.add_argument('--normalise', action='store_true', help='the file takes pixels from 0 to '
+                        '255 and normalises them; else they come normalised')
+    parser.add_argument('--opset', type=int, default=OPSET, help=f'of ONNX; default {OPSET}')
+    parser.add_argument('--overwrite', action='store_true', help='replace an existing file')
+    return parser.parse_args(argv)
+
+
+def main(argv: list[str] | None = None) -> None:
+    args = parse_args(argv)
+    with reported(args):
+        cfg = engine.load_config(args.config)
+        engine.override(cfg, args.cfg_options)
+        checkpoint = None if args.checkpoint == 'none' else args.checkpoint
+        found = export(cfg, checkpoint, args.out, size=tuple(args.size),
+                       fixed_size=args.fixed_size, normalise=args.normalise, opset=args.opset,
+                       overwrite=args.overwrite)
+    notes = found.notes
+    print(f'wrote {found.path}, {found.path.stat().st_size / 2 ** 20:.1f} MiB')
+    print(f"takes images (any number, channels {notes['channels']}, height, width), float32, "
+          f"{notes['input']}; mean={notes['mean']}, std={notes['std']}")
+    for name in ('height', 'width'):
+        least, most = notes[name]
+        print(f'{name}: {least} to {"any" if most is None else most}')
+    print(f"gives {', '.join(notes['outputs'])}")
+    print(f'differs from the model by {found.difference:.1e} of an output\'s span at most, in '
+          f'{len(found.sizes)} batches: {", ".join("x".join(map(str, s)) for s in found.sizes)}')

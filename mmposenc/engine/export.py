@@ -1,0 +1,230 @@
+"""A trained model as an ONNX file or an exported program, checked before it is there."""
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from mmengine.config import Config
+from torch import Tensor
+
+from .browse import _preprocessor_config
+from .checkpoints import put_in_place
+from .checks import check_checkpoint, check_folder
+from .models import build_model, load_weights
+from .raw_outputs import RawOutputs, refuse
+from .testing import scope_of
+
+#: What an ONNX file is written and checked with.
+PACKAGES = ('onnx', 'onnxscript', 'onnxruntime')
+#: The opset of ONNX files: the first with LayerNormalization, Gelu and resizing by antialias.
+OPSET = 20
+#: The largest difference from the model itself, in shares of the span of an output.
+TOLERANCE = 1e-4
+#: Keys of what is noted in a file.
+NOTES = 'mmposenc'
+
+Run = Callable[..., Sequence[Tensor]]
+
+
+class Exported(NamedTuple):
+    """What was written.
+
+    Attributes:
+        path: the file.
+        difference: the largest from the model itself, in shares of the span of an output.
+        sizes: (images, height, width) at which it was compared.
+        notes: what the file says about itself.
+    """
+
+    path: Path
+    difference: float
+    sizes: list[tuple[int, int, int]]
+    notes: dict[str, Any]
+
+
+def export(cfg: Config, checkpoint: str | None, out: str | Path, *,
+           size: tuple[int, int] = (256, 320), fixed_size: bool = False, normalise: bool = False,
+           opset: int = OPSET, overwrite: bool = False) -> Exported:
+    """Writes a model as a file for deployment, if that gives what the model gives.
+
+    Args:
+        cfg: a config of mmdet, mmseg or mmpretrain.
+        checkpoint: weights of the whole model; None leaves them random.
+        out: ``.onnx``, or ``.pt2`` for ``torch.export.load``.
+        size: (H, W) of the example; other sizes are derived from it for the comparison.
+        fixed_size: images of this one size; else any height and width, and always any number.
+        normalise: the file takes pixels from 0 to 255, else images that are normalised.
+        opset: of an ONNX file.
+        overwrite: replace ``out``.
+
+    Raises:
+        ValueError: for arguments and models that do not fit, before any work; RuntimeError where
+            the file gives other numbers than the model, and is not kept.
+        FileNotFoundError: no such checkpoint.
+    """
+    path = _check(out, checkpoint, size, overwrite)
+    cfg.model.pop('pretrained', None)
+    model = build_model(cfg).eval()
+    refuse(model, fixed_size)
+    meta = {} if checkpoint is None else load_weights(model, checkpoint)
+    statistics, notes = _normalisation(cfg, normalise)
+    raw = RawOutputs(model, statistics).eval()
+    channels = cfg.model.backbone.get('in_channels', 3)
+    example = torch.ones(2, channels, *size)
+    notes.update(task=scope_of(cfg), outputs=raw.names(example))
+    if classes := (meta.get('dataset_meta') or {}).get('classes'):
+        notes['classes'] = list(classes)
+    program = _program(raw, example, fixed_size)
+    notes.update(_limits(program))
+    partial = path.with_name(f'{path.stem}.partial{path.suffix}')
+    try:
+        write = _write_onnx if path.suffix == '.onnx' else _write_pt2
+        write(program, partial, notes, opset)
+        sizes = [(images, *each) for each in _sizes(size, fixed_size, notes)
+                 for images in (1, 3)]
+        reader = read_onnx if path.suffix == '.onnx' else read_pt2
+        difference = _compare(raw, reader(partial), sizes, channels, 255.0 if normalise else 1.0)
+        put_in_place(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+    return Exported(path, difference, sizes, notes)
+
+
+def _check(out: str | Path, checkpoint: str | None, size: tuple[int, int], overwrite: bool) -> Path:
+    path = Path(out)
+    if path.suffix not in ('.onnx', '.pt2'):
+        raise ValueError(f'{path} must end in .onnx, or in .pt2 for torch.export.load')
+    if path.suffix == '.onnx':
+        missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
+        if missing:
+            raise ValueError(f'{path}: an ONNX file needs {", ".join(missing)}; '
+                             f'pip install {" ".join(PACKAGES)}')
+    if path.exists() and not overwrite:
+        raise ValueError(f'{path} exists; give --overwrite to replace it')
+    check_folder(str(path.absolute().parent), 'OUT')
+    if not path.absolute().parent.is_dir():
+        raise ValueError(f'{path.absolute().parent} is no folder')
+    if min(size) < 32:
+        raise ValueError(f'size={size} must be at least (32, 32)')
+    if checkpoint is not None:
+        check_checkpoint(checkpoint, 'checkpoint')
+    return path
+
+
+def _normalisation(cfg: Config, inside: bool
+                   ) -> tuple[tuple[list[float], list[float]] | None, dict[str, Any]]:
+    """(mean, std) to put into the file, if asked to, and what the file says about its input."""
+    own = _preprocessor_config(cfg)
+    mean, std = (list(own.get(name) or ()) for name in ('mean', 'std'))
+    if inside and not mean:
+        raise ValueError('--normalise: data_preprocessor of the config has no mean and std')
+    channels = 'RGB' if own.get('bgr_to_rgb') or own.get('to_rgb') else 'BGR'
+    notes = dict(input='pixels from 0 to 255' if inside else 'normalised', channels=channels,
+                 mean=mean, std=std, pad_size_divisor=own.get('pad_size_divisor', 1))
+    return ((mean, std) if inside else None), notes
+
+
+def _program(raw: RawOutputs, example: Tensor, fixed_size: bool) -> torch.export.ExportedProgram:
+    """The model as a graph. A size that the code makes a number of is an error, not a rule."""
+    dynamic = torch.export.Dim.DYNAMIC
+    shapes = {0: dynamic} if fixed_size else {0: dynamic, 2: dynamic, 3: dynamic}
+    with torch.no_grad():
+        program = torch.export.export(raw, (example,), dynamic_shapes=(shapes,), strict=False)
+    for node in program.graph.nodes:  # where files lie on this machine
+        node.meta.pop('stack_trace', None)
+    return program
+
+
+def _limits(program: torch.export.ExportedProgram) -> dict[str, Any]:
+    """Smallest and largest height and width that the graph holds for; None: no limit."""
+    images = next(node for node in program.graph.nodes
+                  if node.op == 'placeholder' and node.name == 'images').meta['val']
+    found: dict[str, list[int | None]] = {}
+    for name, side in (('height', images.shape[2]), ('width', images.shape[3])):
+        if isinstance(side, int):
+            found[name] = [side, side]
+            continue
+        limits = program.range_constraints[side.node.expr]
+        upper = limits.upper
+        found[name] = [int(limits.lower), int(upper) if upper.is_Integer else None]
+    return found
+
+
+def _sizes(size: tuple[int, int], fixed: bool, notes: dict[str, Any]) -> list[tuple[int, int]]:
+    """Sizes to compare at: that of the example and others, odd and lying ones among them, as far
+    as the graph holds for them."""
+    height, width = size
+    if fixed:
+        return [size]
+    wanted = [size, (width + 1, height - 29), (height - 32, height - 32),
+              (height // 2 + 3, width + 45), (height + 64, width // 2)]
+    return [tuple(_within(side, notes[name]) for side, name in  # type: ignore[misc]
+                  zip(each, ('height', 'width'), strict=True)) for each in wanted]
+
+
+def _within(side: int, limits: list[int | None]) -> int:
+    least, most = limits
+    return max(side, least or 1) if most is None else min(max(side, least or 1), most)
+
+
+def _write_onnx(program: torch.export.ExportedProgram, path: Path, notes: dict[str, Any],
+                opset: int) -> None:
+    """One file, weights inside."""
+    made = torch.onnx.export(program, (), dynamo=True, verbose=False, opset_version=opset,
+                             input_names=['images'], output_names=notes['outputs'])
+    assert made is not None
+    for graph in (made.model.graph, *(each.graph for each in made.model.functions.values())):
+        for node in graph.all_nodes():  # as above
+            node.metadata_props.clear()
+            node.doc_string = None
+    made.model.metadata_props[NOTES] = json.dumps(notes)
+    made.save(path, external_data=False)
+
+
+def _write_pt2(program: torch.export.ExportedProgram, path: Path, notes: dict[str, Any],
+               opset: int) -> None:
+    torch.export.save(program, path, extra_files={NOTES: json.dumps(notes)})
+
+
+def read_onnx(path: Path, inputs: Sequence[str] = ('images',)) -> Run:
+    """An ONNX file on the CPU, as a function of tensors, those of ``inputs`` in this order."""
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(path, providers=['CPUExecutionProvider'])
+    return lambda *args: [torch.from_numpy(np.asarray(each)) for each in session.run(
+        None, {name: x.numpy() for name, x in zip(inputs, args, strict=True)})]
+
+
+def read_pt2(path: Path) -> Run:
+    """An exported program; it refuses sizes that it does not hold for."""
+    return torch.export.load(path).module()  # type: ignore[return-value]
+
+
+@torch.no_grad()
+def _compare(raw: RawOutputs, run: Run, sizes: list[tuple[int, int, int]], channels: int,
+             scale: float) -> float:
+    """The largest difference in shares of an output's span.
+
+    Raises:
+        RuntimeError: it is beyond rounding.
+    """
+    worst = 0.0
+    for images, height, width in sizes:
+        batch = torch.randn(images, channels, height, width,
+                            generator=torch.Generator().manual_seed(0))
+        batch = batch if scale == 1.0 else (batch.abs() * scale / 4).clamp(max=scale)
+        for name, ours, other in zip(raw.names(batch), raw(batch), run(batch), strict=True):
+            span = float(ours.max() - ours.min()) or 1.0
+            found = (float((ours - other).abs().max()) / span if ours.shape == other.shape
+                     else float('inf'))
+            if not found <= TOLERANCE:
+                raise RuntimeError(f'{images} images of {height}x{width}: {name} is {found:.2g} of '
+                                   f'its span away from what the model gives, more than '
+                                   f'{TOLERANCE}; the file is not kept')
+            worst = max(worst, found)
+    return worst
