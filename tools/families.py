@@ -22,10 +22,11 @@ SIDE = 128
 
 
 class Family(NamedTuple):
-    """A config, and what its data have: masks always; a map of classes of this stride."""
+    """A config, and what its data have: a map of classes of this stride, and masks."""
 
     config: str
     stride: int = 1
+    masks: bool = True
 
 
 FAMILIES = {
@@ -62,6 +63,7 @@ FAMILIES = {
     'nas-fcos': Family('mmdet::nas_fcos/nas-fcos_r50-caffe_fpn_nashead-gn-head_4xb4-1x_coco.py'),
     'point-rend': Family('mmdet::point_rend/point-rend_r50-caffe_fpn_ms-1x_coco.py'),
     'reppoints': Family('mmdet::reppoints/reppoints-moment_r50_fpn-gn_head-gn_1x_coco.py'),
+    'rtmdet': Family('mmdet::rtmdet/rtmdet_s_8xb32-300e_coco.py', masks=False),
     'sabl': Family('mmdet::sabl/sabl-faster-rcnn_r50_fpn_1x_coco.py'),
     'solov2': Family('mmdet::solov2/solov2-light_r50_fpn_ms-3x_coco.py'),
     'sparse-rcnn': Family('mmdet::sparse_rcnn/sparse-rcnn_r50_fpn_1x_coco.py'),
@@ -137,8 +139,9 @@ def inputs(name: str, package: str, classes: int) -> dict[str, Any]:
     if package == 'mmdet':
         from mmdet.testing import demo_mm_inputs
         return demo_mm_inputs(  # type: ignore[no-any-return]
-            2, (3, SIDE, SIDE), num_items=[3, 2], num_classes=min(classes, 3), with_mask=True,
-            with_semantic=True, sem_seg_output_strides=FAMILIES[name].stride, use_box_type=False)
+            2, (3, SIDE, SIDE), num_items=[3, 2], num_classes=min(classes, 3),
+            with_mask=FAMILIES[name].masks, with_semantic=True, use_box_type=False,
+            sem_seg_output_strides=FAMILIES[name].stride)
     from mmengine.structures import PixelData
     from mmseg.structures import SegDataSample
     shape = (SIDE, SIDE)
