@@ -8,13 +8,13 @@ from pathlib import Path
 
 import torch
 import yaml
-from mmengine.registry import MODELS, init_default_scope
 from torch import nn
 
 import mmposenc  # noqa: F401  (before anything that needs compiled operators)
 from mmposenc.backbones import count_macs
 from mmposenc.command_line import Parser, reported
 from mmposenc.engine import load_config
+from mmposenc.engine.models import build_model
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -23,13 +23,9 @@ def build_without_weights(path: Path) -> nn.Module:
     """The model of a config, on the meta device, without its teacher. (A ResNet upstream reads
     numbers from tensors while it is built, so it has weights.)"""
     cfg = load_config(str(path))
-    init_default_scope(cfg.default_scope)
-    model = cfg.model.to_dict()
-    model.pop('teacher', None)
-    with torch.device('cpu' if 'ResNet' in model['backbone']['type'] else 'meta'):
-        built: nn.Module = MODELS.build(
-            dict(model, data_preprocessor=cfg.data_preprocessor.to_dict()))
-    return built
+    cfg.model.pop('teacher', None)
+    with torch.device('cpu' if 'ResNet' in cfg.model.backbone.type else 'meta'):
+        return build_model(cfg)
 
 
 def input_size(path: Path) -> tuple[int, int]:

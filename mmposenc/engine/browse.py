@@ -15,6 +15,7 @@ from mmengine.runner import set_random_seed
 
 from .checks import check_files
 from .drawing import draw
+from .models import preprocessor_config
 from .testing import scope_of
 
 
@@ -51,7 +52,7 @@ def browse(cfg: Config, output_dir: str | Path, *, phase: str = 'train', number:
     dataset = DATASETS.build(loader.dataset)
     if hasattr(dataset, 'full_init'):
         dataset.full_init()
-    preprocessor = MODELS.build(_preprocessor_config(cfg))
+    preprocessor = MODELS.build(preprocessor_config(cfg))
     visualizer = VISUALIZERS.build({**cfg.visualizer, 'name': 'browse', 'vis_backends': None})
     visualizer.dataset_meta = dataset.metainfo
     batch = loader.get('batch_size') or 1
@@ -71,16 +72,6 @@ def browse(cfg: Config, output_dir: str | Path, *, phase: str = 'train', number:
                  out_file=str(path))
             written.append(path)
     return written
-
-
-def _preprocessor_config(cfg: Config) -> dict:
-    own = cfg.model.get('data_preprocessor') or cfg.get('data_preprocessor')
-    if own is None:
-        raise ValueError('the config has no data_preprocessor, so nothing says how images are '
-                         'normalised')
-    default = {'mmpretrain': 'ClsDataPreprocessor', 'mmseg': 'SegDataPreProcessor',
-               'mmdet': 'DetDataPreprocessor'}[scope_of(cfg)]
-    return {'type': default, **own}
 
 
 def denormalized(image: torch.Tensor, preprocessor: Any) -> np.ndarray:

@@ -18,7 +18,7 @@ from mmposenc.command_line import describe
 from ..backbones.operators import OperatorCounter
 from ..image_sizes import set_img_shapes
 from ..visualization import save_figure
-from .models import build_model
+from .models import build_model, image_channels, image_metas, image_samples
 from .testing import scope_of
 
 #: Passes that are timed, behind one that is not.
@@ -81,7 +81,7 @@ def count(cfg: Config, hw_shape: tuple[int, int]) -> Complexity:
     """
     _check_size(hw_shape)
     scope, image = scope_of(cfg), torch.randn(
-        1, _channels(cfg), *hw_shape, generator=torch.Generator().manual_seed(0))
+        1, image_channels(cfg), *hw_shape, generator=torch.Generator().manual_seed(0))
     on_meta = image.to('meta')
     try:
         model = _built(cfg, 'meta')
@@ -142,7 +142,7 @@ def measure_time(cfg: Config, hw_shape: tuple[int, int], device: torch.device, *
     """
     _check_size(hw_shape)
     model = _built(cfg, 'cpu').to(device)
-    image = torch.randn(1, _channels(cfg), *hw_shape, device=device)
+    image = torch.randn(1, image_channels(cfg), *hw_shape, device=device)
     on_cpu, taken = device.type == 'cpu', []
     backend: Any = None if on_cpu else getattr(torch, device.type)
     if backend is not None:
@@ -163,10 +163,6 @@ def _check_size(hw_shape: tuple[int, int]) -> None:
         raise ValueError(f'size={hw_shape} must be at least (1, 1)')
 
 
-def _channels(cfg: Config) -> int:
-    return int(cfg.model.get('backbone', {}).get('in_channels', 3))
-
-
 def _built(cfg: Config, device: str) -> nn.Module:
     cfg = copy.deepcopy(cfg)
     cfg.model.pop('teacher', None)  # of a distillation: no part of what is deployed
@@ -177,16 +173,11 @@ def _built(cfg: Config, device: str) -> nn.Module:
 
 def _pass(scope: str, model: Any, image: Tensor) -> None:
     """The network on one image: everything before post-processing."""
-    size = tuple(image.shape[-2:])
-    set_img_shapes(image, [size])
-    meta = dict(img_shape=size, ori_shape=size, pad_shape=size, batch_input_shape=size,
-                scale_factor=(1.0, 1.0), img_id=0)
+    set_img_shapes(image, [image.shape[-2:]])
     if scope == 'mmdet':
-        from mmdet.structures import DetDataSample
-
-        model(image, [DetDataSample(metainfo=meta)], mode='tensor')
+        model(image, image_samples(image), mode='tensor')
     elif scope == 'mmseg' and hasattr(model, 'encode_decode'):
-        model.encode_decode(image, [meta])
+        model.encode_decode(image, image_metas(image))
     else:
         model(image, mode='tensor')
 

@@ -16,9 +16,14 @@ from ..visualization import save_figure
 from ..visualization.figures import checked_path
 from ..visualization.model_figures import draw_encodings
 from ..visualization.paper_figures import Choice, Subject, draw_figure
-from .browse import _preprocessor_config
 from .checks import check_checkpoint, check_folder
-from .models import build_model, load_weights
+from .models import (
+    build_model,
+    image_channels,
+    image_samples,
+    load_weights,
+    preprocessor_config,
+)
 from .testing import scope_of
 
 
@@ -122,25 +127,17 @@ def _build(cfg: Config, checkpoint: str | None, image: str | None, size: tuple[i
 def pass_of(model: Any, inputs: Tensor) -> tuple[nn.Module, Callable[[], object]]:
     """What of a model figures are drawn of, its backbone or all of a DETR, and a pass of it."""
     if isinstance(getattr(model, 'encoder', None), nn.Module):
-        return model, lambda: model(inputs, _samples(inputs), mode='tensor')
+        return model, lambda: model(inputs, image_samples(inputs), mode='tensor')
     return model.backbone, lambda: model.backbone(inputs)
-
-
-def _samples(inputs: Tensor) -> list[object]:
-    """What a DETR must know of its images: that they fill the batch."""
-    from mmdet.structures import DetDataSample
-
-    size = tuple(inputs.shape[-2:])
-    return [DetDataSample(metainfo=dict(batch_input_shape=size, img_shape=size))]
 
 
 def _inputs(cfg: Config, image: str | None, size: tuple[int, int]) -> Tensor:
     """(1, in_channels, H, W) as the backbone takes it; one channel is grey."""
-    channels = cfg.model.backbone.get('in_channels', 3)
+    channels = image_channels(cfg)
     if image is None:
         return torch.randn(1, channels, *size, generator=torch.Generator().manual_seed(0))
     # Whether an image needs padding to a multiple is the preprocessor's business, not labels'.
-    preprocessor = MODELS.build(_preprocessor_config(cfg))
+    preprocessor = MODELS.build(preprocessor_config(cfg))
     pixels = mmcv.imread(image, 'grayscale' if channels == 1 else 'color')
     if pixels is None:
         raise ValueError(f'{image} can not be read as a picture')

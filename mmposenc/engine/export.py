@@ -12,10 +12,9 @@ import torch
 from mmengine.config import Config
 from torch import Tensor
 
-from .browse import _preprocessor_config
 from .checkpoints import put_in_place
 from .checks import check_checkpoint, check_folder
-from .models import build_model, load_weights
+from .models import build_model, image_channels, load_weights, preprocessor_config
 from .raw_outputs import RawOutputs, refuse
 from .testing import scope_of
 
@@ -74,7 +73,7 @@ def export(cfg: Config, checkpoint: str | None, out: str | Path, *,
     meta = {} if checkpoint is None else load_weights(model, checkpoint)
     statistics, notes = _normalisation(cfg, normalise)
     raw = RawOutputs(model, statistics).eval()
-    channels = cfg.model.backbone.get('in_channels', 3)
+    channels = image_channels(cfg)
     example = torch.ones(2, channels, *size)
     notes.update(task=scope_of(cfg), outputs=raw.names(example))
     if classes := (meta.get('dataset_meta') or {}).get('classes'):
@@ -119,7 +118,7 @@ def _check(out: str | Path, checkpoint: str | None, size: tuple[int, int], overw
 def _normalisation(cfg: Config, inside: bool
                    ) -> tuple[tuple[list[float], list[float]] | None, dict[str, Any]]:
     """(mean, std) to put into the file, if asked to, and what the file says about its input."""
-    own = _preprocessor_config(cfg)
+    own = preprocessor_config(cfg)
     mean, std = (list(own.get(name) or ()) for name in ('mean', 'std'))
     if inside and not mean:
         raise ValueError('--normalise: data_preprocessor of the config has no mean and std')

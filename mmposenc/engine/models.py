@@ -1,4 +1,4 @@
-"""The model of a config, and a checkpoint in it, without a runner."""
+"""The model of a config, a checkpoint in it, and what it takes as input, without a runner."""
 from __future__ import annotations
 
 import copy
@@ -7,7 +7,7 @@ from typing import Any
 from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
 from mmengine.runner.checkpoint import _load_checkpoint_to_model
-from torch import nn
+from torch import Tensor, nn
 
 from ..checkpoint import load_checkpoint
 from .checkpoints import mismatch
@@ -50,3 +50,37 @@ def load_weights(model: nn.Module, checkpoint: str) -> dict[str, Any]:
     _load_checkpoint_to_model(model, loaded)
     meta = loaded.get('meta')
     return meta if isinstance(meta, dict) else {}
+
+
+def preprocessor_config(cfg: Config) -> dict[str, Any]:
+    """The data preprocessor of a config's model, with its library's type where none is named.
+
+    Raises:
+        ValueError: the config has none.
+    """
+    own = cfg.model.get('data_preprocessor') or cfg.get('data_preprocessor')
+    if own is None:
+        raise ValueError('the config has no data_preprocessor, so nothing says how images are '
+                         'normalised')
+    default = {'mmpretrain': 'ClsDataPreprocessor', 'mmseg': 'SegDataPreProcessor',
+               'mmdet': 'DetDataPreprocessor'}[scope_of(cfg)]
+    return {'type': default, **own}
+
+
+def image_channels(cfg: Config) -> int:
+    """Channels of the images that the model of a config takes; one is grey."""
+    return int((cfg.model.get('backbone') or {}).get('in_channels', 3))
+
+
+def image_metas(images: Tensor) -> list[dict[str, Any]]:
+    """What a model is told of images (B, C, H, W) that fill their batch, one dict an image."""
+    size = (images.shape[-2], images.shape[-1])
+    return [dict(img_shape=size, ori_shape=size, pad_shape=size, batch_input_shape=size,
+                 scale_factor=(1.0, 1.0), img_id=number) for number in range(images.shape[0])]
+
+
+def image_samples(images: Tensor) -> list[Any]:
+    """The same as samples of mmdet: a DETR can't do without."""
+    from mmdet.structures import DetDataSample
+
+    return [DetDataSample(metainfo=meta) for meta in image_metas(images)]

@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .models import image_samples
+
 #: Parts that no exported program can hold yet, by class name, and why.
 REFUSED = {
     'MultiScaleDeformableAttention': 'deformable attention samples maps at places that it computes',
@@ -55,7 +57,7 @@ class RawOutputs(nn.Module):
             images = (images - self.mean) / self.std
         if self.queries:
             # While exporting there are no samples: images fill their batch.
-            samples = None if torch.compiler.is_exporting() else _samples(images)
+            samples = None if torch.compiler.is_exporting() else image_samples(images)
             scores, boxes = self.model(images, samples, mode='tensor')[:2]
             found: Any = (scores[-1], boxes[-1])
         else:
@@ -83,15 +85,6 @@ class _Upsample:
         size = own.size or [side * int(factor) if factor == int(factor) else int(side * factor)
                             for side, factor in zip(x.shape[-2:], factors, strict=True)]
         return F.interpolate(x, size, None, own.mode, own.align_corners)
-
-
-def _samples(images: Tensor) -> list[Any]:
-    """What a DETR must know of its images: that they fill the batch."""
-    from mmdet.structures import DetDataSample
-
-    size = (images.shape[-2], images.shape[-1])
-    return [DetDataSample(metainfo=dict(batch_input_shape=size, img_shape=size))
-            for _ in range(images.shape[0])]
 
 
 def refuse(model: nn.Module, fixed_size: bool) -> None:

@@ -12,6 +12,7 @@ from mmengine.dataset import Compose
 from mmengine.registry import TRANSFORMS
 
 from .drawing import rgb_bytes
+from .models import image_channels
 from .pictures import Source, Video
 
 
@@ -51,8 +52,7 @@ class Reader:
                  if 'Annotation' not in str(step.get('type'))]
         # Data sets such as CIFAR hold their pictures in memory, as RGB or as grey.
         self.held = not steps or not _plain(steps[0]).startswith('Load')
-        grey = {'color_type': 'grayscale'} if cfg.model.get('backbone', {}).get(
-            'in_channels', 3) == 1 else {}
+        grey = {'color_type': 'grayscale'} if image_channels(cfg) == 1 else {}
         loading = grey if self.held else dict(steps.pop(0))
         if not self.held and _plain(loading) != 'LoadImageFromFile':
             raise ValueError(f'the test pipeline begins with {loading["type"]!r}: predict reads '
