@@ -12,16 +12,15 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from scripts import ROOT, load_script, named
+from scripts import ROOT, named
 from tinydata import detector_config, make_coco
+from tinytasks import classifier_config, segmentor_config
 
 from mmposenc import engine
 from mmposenc.commands.predict import main
 from mmposenc.commands.test import main as run_test
 from mmposenc.engine.models import build_model
 from mmposenc.engine.pictures import write_picture
-
-tasks = load_script('tests/tools', 'test_other_tasks')
 
 
 def saved(config: Path, path: Path, classes: list[str] | None = None) -> Path:
@@ -47,24 +46,13 @@ def detector(tmp_path_factory) -> dict[str, Path]:
 
 
 def segmentor(root: Path) -> dict[str, Path]:
-    (root / 'data' / 'labels').mkdir(parents=True)
-    for i in range(3):
-        labels = tasks.picture(root / 'data' / 'images' / f'scene_{i}.jpg', i)
-        Image.fromarray(labels).save(root / 'data' / 'labels' / f'scene_{i}.png')
-    config = root / 'seg.py'
-    config.write_text((tasks.SEGMENTOR + tasks.COMMON).format(
-        root=root / 'data', visualizer='SegLocalVisualizer'))
+    config = segmentor_config(root)
     return dict(config=config, checkpoint=saved(config, root / 'seg.pth'),
                 images=root / 'data' / 'images')
 
 
 def classifier(root: Path) -> dict[str, Path]:
-    for i in range(4):
-        kind = ('bright', 'dark')[i % 2]
-        tasks.picture(root / 'data' / 'classes' / kind / f'image_{i}.png', i, (230, 20)[i % 2])
-    config = root / 'cls.py'
-    config.write_text((tasks.CLASSIFIER + tasks.COMMON).format(
-        root=root / 'data', visualizer='UniversalVisualizer'))
+    config = classifier_config(root)
     return dict(config=config, checkpoint=saved(config, root / 'cls.pth', ['bright', 'dark']),
                 images=root / 'data' / 'classes')
 
