@@ -109,7 +109,8 @@ def arm(kind: str, number: int) -> None:
     import mmengine.runner
     from mmengine.fileio import LocalBackend
 
-    from mmposenc.engine import checkpoints, loops
+    from mmposenc.checkpoint import integrity
+    from mmposenc.engine import loops
     counts = {'n': 0}
 
     def comes() -> bool:
@@ -141,7 +142,7 @@ def arm(kind: str, number: int) -> None:
     elif kind == 'remove':
         before(LocalBackend, 'remove', lambda *args: die() if comes() else None)
     elif kind == 'renamed':
-        before(checkpoints, 'flush', lambda path: die() if Path(path).is_dir() and comes()
+        before(integrity, 'flush', lambda path: die() if Path(path).is_dir() and comes()
                else None)
 
 

@@ -1,7 +1,6 @@
 """Checkpoint files: safe to read, .pth or .safetensors."""
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,7 +9,7 @@ import torch
 from safetensors.torch import save_file as save_safetensors
 from torch import Tensor
 
-from .integrity import flush, seal
+from .integrity import put_in_place, seal
 from .loading import load_checkpoint
 
 _PICKLES = ('.pth', '.pt', '.bin', '.tar')
@@ -86,8 +85,6 @@ def write_checkpoint(path: str | Path, state_dict: Mapping[str, Tensor],
         else:
             torch.save(dict(state_dict=weights, meta=dict(metadata or {})), partial)
             seal(partial)
-        flush(partial)
-        os.replace(partial, path)
-        flush(path.absolute().parent)
+        put_in_place(partial, path)
     finally:
         partial.unlink(missing_ok=True)

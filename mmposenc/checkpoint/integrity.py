@@ -1,4 +1,4 @@
-"""Whether the bytes of a checkpoint are those that were written."""
+"""Whether the bytes of a file are those that were written: whole at any time, and later."""
 from __future__ import annotations
 
 import os
@@ -76,6 +76,14 @@ def _crc(file: BinaryIO, length: int) -> int:
         crc = zlib.crc32(chunk, crc)
         length -= len(chunk)
     return crc
+
+
+def put_in_place(partial: Path, path: Path) -> None:
+    """Rename a file that is complete, so that a kill or a power cut leaves the old one or the new.
+    """
+    flush(partial)
+    os.replace(partial, path)
+    flush(path.absolute().parent)
 
 
 def flush(path: str | Path) -> None:

@@ -1,4 +1,4 @@
-"""Which checkpoint to use, whether it fits the model, and how one is put in place."""
+"""Which checkpoint to use, which one is noted as the newest, and whether it fits the model."""
 from __future__ import annotations
 
 import logging
@@ -13,7 +13,7 @@ import torch
 from mmengine.logging import print_log
 from torch import Tensor
 
-from ..checkpoint.integrity import damage, flush
+from ..checkpoint.integrity import damage, put_in_place
 from ..checkpoint.loading import safe_types
 from ..checkpoint.recognition import recognise
 
@@ -80,14 +80,6 @@ def note_checkpoint(work_dir: str | Path, path: str | Path) -> None:
     partial = Path(work_dir) / 'last_checkpoint.partial'
     partial.write_text(text)
     put_in_place(partial, Path(work_dir) / 'last_checkpoint')
-
-
-def put_in_place(partial: Path, path: Path) -> None:
-    """Rename a file that is complete, so that a kill or a power cut leaves the old one or the new.
-    """
-    flush(partial)
-    os.replace(partial, path)
-    flush(path.absolute().parent)
 
 
 def not_finite(state: Mapping[str, Any], parameters: Iterable[str]) -> str | None:

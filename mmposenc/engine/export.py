@@ -12,7 +12,7 @@ import torch
 from mmengine.config import Config
 from torch import Tensor
 
-from .checkpoints import put_in_place
+from ..checkpoint.integrity import put_in_place
 from .checks import check_checkpoint, check_folder
 from .models import build_model, image_channels, load_weights, preprocessor_config
 from .raw_outputs import RawOutputs, refuse

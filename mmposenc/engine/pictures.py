@@ -168,6 +168,7 @@ def write_picture(path: Path, pixels: np.ndarray) -> None:
     partial = path.with_name(f'{path.name}.partial')
     try:
         partial.write_bytes(data.tobytes())
+        # No flush to the disk, which would be waited for at every picture.
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)

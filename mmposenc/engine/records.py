@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -10,6 +9,8 @@ from typing import Any
 
 import numpy as np
 from torch import Tensor
+
+from ..checkpoint.integrity import put_in_place
 
 #: Classes of a classifier that are listed.
 TOP = 5
@@ -104,6 +105,4 @@ class PredictionsFile:
         end = {'skipped': self.skipped, 'complete': kind is None}
         with self._file:
             self._file.write('\n],\n' + json.dumps(end, ensure_ascii=False)[1:] + '\n')
-            self._file.flush()
-            os.fsync(self._file.fileno())
-        os.replace(self.partial, self.path)
+        put_in_place(self.partial, self.path)

@@ -18,7 +18,7 @@ from mmengine.runner import Runner as _Runner
 
 from mmposenc import mmengine_loading  # noqa: F401  (no checkpoint runs code)
 
-from ..checkpoint.integrity import seal
+from ..checkpoint.integrity import put_in_place, seal
 from ..compat.deterministic import deterministic_forms
 from .checkpoint_hook import CheckpointHook
 from .checkpoints import (
@@ -27,7 +27,6 @@ from .checkpoints import (
     mismatch,
     not_finite,
     note_checkpoint,
-    put_in_place,
 )
 from .interrupt import Interrupted, InterruptHook, StoppedAtOnce, ValidationHook
 from .lock import WorkDirLock
