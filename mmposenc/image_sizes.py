@@ -51,6 +51,15 @@ def get_img_shapes(batch: Tensor, shapes: ImgShapes | None, mask_padding: bool
             raise ValueError(f'img_shapes has shape {tuple(shapes.shape)}; (B, 2) = '
                              f'({batch.shape[0]}, 2) is required, height and width of each image')
         return shapes
+    return checked_img_shapes(batch, shapes)
+
+
+def checked_img_shapes(batch: Tensor, shapes: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
+    """Height and width in pixels of each image of a batch (B, C, H, W).
+
+    Raises:
+        ValueError: if they do not fit the batch.
+    """
     checked = [(int(s[0]), int(s[1])) for s in shapes]
     height, width = batch.shape[-2:]
     if len(checked) != len(batch) or not all(0 < h <= height and 0 < w <= width

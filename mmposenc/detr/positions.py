@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from ..encodings.absolute import LearnedPositionEmbedding
 from ..encodings.base import TokenEncoding
 from ..encodings.build import build_encoding
+from ..functional.grids import whole_cells
 from ..functional.masking import extents_to_mask
 
 #: Grid of the learned table; other grids get it resized, each image to its own extent.
@@ -114,9 +115,10 @@ def exact_mask(feature: Tensor, full: tuple[int, int], sizes: list[tuple[int, in
     extents = []
     for size in sizes:
         if stride is not None:
-            cells = [-(-side // stride) for side in size]
+            cells = [whole_cells(side, stride) for side in size]
         else:  # no common stride: cells of equal shares
-            cells = [-(-side * n // total) for side, n, total in zip(size, grid, full, strict=True)]
+            cells = [whole_cells(side * n, total)
+                     for side, n, total in zip(size, grid, full, strict=True)]
         extents.append((min(cells[0], grid[0]), min(cells[1], grid[1])))
     return extents_to_mask(extents, grid, feature.device)
 
@@ -129,7 +131,7 @@ def _stride(full: tuple[int, int], grid: tuple[int, int]) -> int | None:
     """
     least = max(-(-side // cells) for side, cells in zip(full, grid, strict=True))
     stride = 1 << (least - 1).bit_length()
-    if tuple(-(-side // stride) for side in full) == grid:
+    if tuple(whole_cells(side, stride) for side in full) == grid:
         return stride
     stride //= 2
     return stride if stride and tuple(side // stride for side in full) == grid else None

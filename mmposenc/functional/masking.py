@@ -7,6 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .grids import whole_cells
+
 
 def split_prefix(x: Tensor, num_prefix_tokens: int) -> tuple[Tensor | None, Tensor]:
     """Split (B, P + L, C) into the prefix tokens (None when P is 0) and the grid tokens."""
@@ -192,7 +194,8 @@ def every_cell(padding_mask: Tensor, step: int) -> Tensor:
     # No view: a compiler makes code of its own for each layout that it meets.
     mask = padding_mask[:, ::step, ::step].contiguous()
     noted = noted_extents(padding_mask)
-    return _note(mask, noted and [(-(-rows // step), -(-cols // step)) for rows, cols in noted])
+    return _note(mask, noted and [(whole_cells(rows, step), whole_cells(cols, step))
+                                  for rows, cols in noted])
 
 
 def token_mask(padding_mask: Tensor, num_prefix_tokens: int = 0) -> Tensor:

@@ -7,6 +7,8 @@ from typing import Any
 
 from torch import Tensor
 
+from ..functional.grids import whole_cells
+from ..image_sizes import checked_img_shapes
 from .extents import Extents, KeptOut
 
 
@@ -19,15 +21,11 @@ def image_sizes(batch: Tensor, samples: Sequence[Any]) -> Extents:
     """
     sizes = getattr(batch, 'img_shapes', None) or [sample.metainfo['img_shape']
                                                    for sample in samples]
-    checked = [(int(size[0]), int(size[1])) for size in sizes]
-    if len(checked) != len(batch) or not all(
-            0 < rows <= batch.shape[-2] and 0 < cols <= batch.shape[-1] for rows, cols in checked):
-        raise ValueError(f'img_shape of the samples, {checked}, must hold one (height, width) for '
-                         f'each of {len(batch)} images, up to {tuple(batch.shape[-2:])}')
-    return checked
+    return checked_img_shapes(batch, sizes)
 
 
-def whole_cells(image: tuple[int, int], full: tuple[int, int], finest: Tensor) -> tuple[int, int]:
+def reached_pixels(image: tuple[int, int], full: tuple[int, int], finest: Tensor
+                   ) -> tuple[int, int]:
     """Pixels of the cells that an image reaches on the finest map: masks are enlarged from it.
 
     Args:
@@ -36,7 +34,7 @@ def whole_cells(image: tuple[int, int], full: tuple[int, int], finest: Tensor) -
         finest: map (B, C, H, W) of the batch.
     """
     step = max(-(-side // cells) for side, cells in zip(full, finest.shape[-2:], strict=True))
-    return -(-image[0] // step) * step, -(-image[1] // step) * step
+    return whole_cells(image[0], step) * step, whole_cells(image[1], step) * step
 
 
 def own_cells(maps: Any, index: int, kept: KeptOut | None) -> Any:
@@ -66,12 +64,12 @@ def filled_up(maps: Sequence[Tensor], index: int, kept: KeptOut, divisor: int) -
         divisor: pixels of which each side is a multiple.
     """
     (full, images), *_ = kept.of_size.items()
-    sides = [-(-own // divisor) * divisor for own in images[index]]
+    sides = [whole_cells(own, divisor) * divisor for own in images[index]]
     out: list[Tensor] = []
     for level in maps:
         steps = [max(1, round(before / now)) for before, now in zip(full, level.shape[-2:],
                                                                     strict=True)]
-        sides = [-(-side // step) for side, step in zip(sides, steps, strict=True)]
+        sides = [whole_cells(side, step) for side, step in zip(sides, steps, strict=True)]
         full = (level.shape[-2], level.shape[-1])
         out.append(kept.cleared(level)[index:index + 1, :, :sides[0], :sides[1]].contiguous())
     return out

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from ..functional.grids import whole_cells
 from .extents import KeptOut, SyncBatchNorm
-from .images import filled_up, image_sizes, own_cells, own_sample, whole_cells
+from .images import filled_up, image_sizes, own_cells, own_sample, reached_pixels
 from .known import unknown_layers
 
 #: Parts of a model that map a batch of images to maps.
@@ -103,7 +104,7 @@ class PaddingFree:
         heads = self._head_maps(maps, kept)
         divisor = model.data_preprocessor.pad_size_divisor if _takes_whole(model) else None
         for i, image in enumerate(images):
-            size = image if segments else whole_cells(image, full, maps[0])
+            size = image if segments else reached_pixels(image, full, maps[0])
             alone = batch[i:i + 1, :, :size[0], :size[1]]
             mine: list[Any] = (own_cells(list(maps), i, kept) if divisor is None or kept is None
                     else filled_up(maps, i, kept, divisor))
@@ -121,7 +122,8 @@ class PaddingFree:
         images = kept.of_size[(batch.shape[-2], batch.shape[-1])]
         maps = model.backbone(batch, img_shapes=images)  # keeps padding out by itself
         for level, side in zip(maps, model.backbone.strides, strict=True):
-            kept.note(level, [(-(-rows // side), -(-cols // side)) for rows, cols in images])
+            kept.note(level, [(whole_cells(rows, side), whole_cells(cols, side))
+                              for rows, cols in images])
         with kept:
             return model.neck(maps) if model.with_neck else maps  # type: ignore[no-any-return]
 
