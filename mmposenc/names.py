@@ -72,9 +72,9 @@ CLASSES: dict[str, dict[str, str]] = {
         'Runner': 'engine.runner',
     },
     'vis_backend': {
-        'MLflowVisBackend': 'engine.trackers',
-        'TensorboardVisBackend': 'engine.trackers',
-        'WandbVisBackend': 'engine.trackers',
+        'MLflowVisBackend': 'engine.tracker_backends',
+        'TensorboardVisBackend': 'engine.tracker_backends',
+        'WandbVisBackend': 'engine.tracker_backends',
     },
     'strategy': {'FSDP2Strategy': 'engine.sharding'},
 }
