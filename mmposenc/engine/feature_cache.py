@@ -11,13 +11,13 @@ import torch.nn.functional as F
 from mmengine.config import Config
 from mmengine.dataset import pseudo_collate
 from mmengine.hooks import Hook
-from mmengine.model import is_model_wrapper
 from torch import Tensor, nn
 
 import mmposenc
 
 from ..image_sizes import set_img_shapes
 from .feature_store import FeatureStore, hash_tensors, hash_weights
+from .processes import plain_model
 
 GIGABYTE = 10 ** 9
 
@@ -73,7 +73,7 @@ class FeatureCacheHook(Hook):
             model: has ``backbone``.
             settings: the backbone's config, which counts as its weights do.
         """
-        plain = model.module if is_model_wrapper(model) else model
+        plain = plain_model(model)
         backbone = getattr(plain, 'backbone', None)
         if not isinstance(backbone, nn.Module):
             raise ValueError(f'{type(plain).__name__} has no backbone to keep features of')
@@ -85,7 +85,7 @@ class FeatureCacheHook(Hook):
 
     def detach(self, model: nn.Module) -> None:
         """Undo :meth:`attach`."""
-        plain = model.module if is_model_wrapper(model) else model
+        plain = plain_model(model)
         vars(plain.backbone).pop('forward', None)
 
 

@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from mmengine.dist import is_distributed
 from mmengine.hooks import Hook
-from mmengine.model import is_model_wrapper
 from mmengine.optim import OptimWrapper
 from torch import Tensor, distributed, nn
 
+from .processes import plain_model
 from .seeding import iteration_seed, seed_all
 
 #: Exit status of a run that ends here.
@@ -157,7 +157,7 @@ def image_names(batch: Any) -> list[str]:
 
 def _diagnosis(runner: Any, batch: Any) -> str:
     """Runs the iteration again, watching; the state is saved, so nothing is lost by that."""
-    model = runner.model.module if is_model_wrapper(runner.model) else runner.model
+    model = plain_model(runner.model)
     first: list[str] = []
     seed_all(iteration_seed(runner))
     try:

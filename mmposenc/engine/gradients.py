@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 from mmengine.hooks import Hook
-from mmengine.model import is_model_wrapper
 from torch import nn
+
+from .processes import plain_model
 
 
 def without_gradient(model: nn.Module, data: Any) -> list[str]:
@@ -73,7 +74,7 @@ class GradientCheckHook(Hook):
             raise ValueError(f'model_wrapper_cfg.static_graph=True with '
                              f'optim_wrapper.accumulative_counts={counts}: torch can\'t do both; '
                              'leave one of them out')
-        model = runner.model.module if is_model_wrapper(runner.model) else runner.model
+        model = plain_model(runner.model)
         loader = runner.train_dataloader
         samples = [loader.dataset[i % len(loader.dataset)] for i in range(2)]
         names = without_gradient(model, loader.collate_fn(samples))

@@ -4,9 +4,9 @@ from __future__ import annotations
 from typing import Any
 
 from mmengine.hooks import Hook
-from mmengine.model import is_model_wrapper
 
 from ..padding import keep_padding_out
+from .processes import plain_model
 
 
 class KeepPaddingOut(Hook):
@@ -21,5 +21,4 @@ class KeepPaddingOut(Hook):
 
     def before_run(self, runner: Any) -> None:
         """Change the model in place."""
-        model = runner.model
-        keep_padding_out(model.module if is_model_wrapper(model) else model)
+        keep_padding_out(plain_model(runner.model))

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from mmengine.device import get_device
 from mmengine.hooks import Hook
+from mmengine.model import is_model_wrapper
 from torch import Tensor, nn
 from torch import distributed as dist
 from torch.distributed.nn.functional import all_reduce
@@ -82,6 +83,11 @@ def synchronized(model: nn.Module) -> nn.Module:
             if isinstance(module, nn.SyncBatchNorm):
                 module.__class__ = CPUSyncBatchNorm  # type: ignore[assignment]
     return model
+
+
+def plain_model(model: Any) -> Any:
+    """The model itself, of what wraps it where several processes train."""
+    return model.module if is_model_wrapper(model) else model
 
 
 class AverageLossHook(Hook):

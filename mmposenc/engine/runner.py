@@ -31,7 +31,7 @@ from .checkpoints import (
 from .interrupt import Interrupted, InterruptHook, StoppedAtOnce, ValidationHook
 from .lock import WorkDirLock
 from .loops import EpochBasedTrainLoop, IterBasedTrainLoop
-from .processes import join_on_a_cpu, synchronized
+from .processes import join_on_a_cpu, plain_model, synchronized
 from .progress import ProgressBarHook
 from .tracker_hook import TrackerHook
 
@@ -189,7 +189,7 @@ class Runner(_Runner):
         if isinstance(self._train_loop, (EpochBasedTrainLoop, IterBasedTrainLoop)):
             self._train_loop.continue_at(checkpoint['meta'])
         self._saved_iter = self.iter
-        for name, parameter in self._plain_model().named_parameters():
+        for name, parameter in plain_model(self.model).named_parameters():
             if name in checkpoint.get('gradients', {}):
                 parameter.grad = checkpoint['gradients'][name].to(parameter)
 
@@ -206,13 +206,10 @@ class Runner(_Runner):
         if getattr(wrapper, '_inner_count', 0) % getattr(wrapper, '_accumulative_counts', 1):
             checkpoint['gradients'] = {
                 name: parameter.grad.cpu() for name, parameter
-                in self._plain_model().named_parameters() if parameter.grad is not None}
-
-    def _plain_model(self) -> torch.nn.Module:
-        return self.model.module if is_model_wrapper(self.model) else self.model
+                in plain_model(self.model).named_parameters() if parameter.grad is not None}
 
     def _check_match(self, checkpoint: dict) -> None:
-        model = self._plain_model()
+        model = plain_model(self.model)
         if isinstance(model, BaseTTAModel):
             model = model.module
         state = checkpoint.get('state_dict', checkpoint)
@@ -229,7 +226,7 @@ class Runner(_Runner):
 
     def may_save(self) -> bool:
         """Whether the weights are finite: no others may take a good checkpoint's place."""
-        models = [self._plain_model()]
+        models = [plain_model(self.model)]
         models += [hook.ema_model for hook in self.hooks if hasattr(hook, 'ema_model')]
         for model in models:
             if name := not_finite(model.state_dict(), dict(model.named_parameters())):

@@ -11,13 +11,13 @@ import torch
 from mmengine.dist import is_main_process
 from mmengine.fileio import exists, get
 from mmengine.hooks import Hook
-from mmengine.model import is_model_wrapper
 from torch import Tensor, nn
 
 from ..visualization.model_figures import draw_encodings
 from .browse import denormalized
 from .drawing import draw
 from .encoding_figures import pass_of
+from .processes import plain_model
 
 
 class TrackerHook(Hook):
@@ -51,7 +51,7 @@ class TrackerHook(Hook):
             self._validations - 1) % self.encodings_interval == 0
         if not is_main_process() or not (first or self._sent < self.images):
             return
-        model = runner.model.module if is_model_wrapper(runner.model) else runner.model
+        model = plain_model(runner.model)
         with torch.no_grad():
             inputs = model.data_preprocessor(data_batch, False)['inputs']
         for i, sample in enumerate(outputs[:self.images - self._sent]):
