@@ -8,8 +8,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 MM = ('mmengine', 'mmcv', 'mmdet', 'mmseg', 'mmpretrain')
-TORCH_ONLY = ('functional', 'encodings', 'attention', 'checkpoint', 'datasets', 'preparation',
-              'visualization')
+TORCH_ONLY = ('functional', 'encodings', 'attention', 'checkpoint', 'datasets', 'padding',
+              'preparation', 'visualization')
 NEEDS_OPENMMLAB = ('registry', 'classifiers', 'data_preprocessors', 'engine', 'heads', 'segmentors')
 
 # With None in sys.modules a package can neither be found nor imported.
