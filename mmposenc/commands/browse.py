@@ -7,7 +7,7 @@ import argparse
 from mmposenc import engine
 from mmposenc.command_line import reported
 from mmposenc.engine.checks import check_files
-from mmposenc.engine.options import config_parser
+from mmposenc.engine.options import config_parser, read_config
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -22,8 +22,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     with reported(args, hold=True):
-        cfg = engine.load_config(args.config)
-        engine.override(cfg, args.cfg_options)
+        cfg = read_config(args)
         check_files(cfg, (args.phase,))
         written = engine.browse(cfg, args.output_dir, phase=args.phase, number=args.number,
                                 seed=args.seed)

@@ -10,7 +10,7 @@ import argparse
 
 from mmposenc import engine
 from mmposenc.command_line import reported
-from mmposenc.engine.options import config_parser
+from mmposenc.engine.options import config_parser, read_config
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -25,8 +25,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     with reported(args):
-        cfg = engine.load_config(args.config)
-        engine.override(cfg, args.cfg_options)
+        cfg = read_config(args)
         engine.set_work_dir(cfg, args.work_dir)
         counts = engine.cache_features(cfg, args.folder)
     print(', '.join(f'{count} {what}' for what, count in counts.items()))

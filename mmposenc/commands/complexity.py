@@ -12,12 +12,11 @@ import json
 import sys
 from pathlib import Path
 
-from mmposenc import engine
 from mmposenc.command_line import reported
 from mmposenc.engine.checks import check_folder
 from mmposenc.engine.complexity import Complexity, Timing, count, measure_time, plot_by_size
 from mmposenc.engine.devices import device_of
-from mmposenc.engine.options import config_parser
+from mmposenc.engine.options import config_parser, read_config
 from mmposenc.visualization.figures import checked_path
 
 
@@ -46,8 +45,7 @@ def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     # What libraries say while they build a model must not get between the lines of json.
     with reported(args, hold=True), contextlib.redirect_stdout(sys.stderr):
-        cfg = engine.load_config(args.config)
-        engine.override(cfg, args.cfg_options)
+        cfg = read_config(args)
         plot = None if args.plot is None else checked_path(args.plot, '--plot')
         if plot is not None:
             check_folder(str(plot.parent), '--plot')

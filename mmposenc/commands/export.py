@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import argparse
 
-from mmposenc import engine
 from mmposenc.command_line import reported
 from mmposenc.engine.export import OPSET, export
-from mmposenc.engine.options import config_parser
+from mmposenc.engine.options import config_parser, read_config
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -34,8 +33,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     with reported(args):
-        cfg = engine.load_config(args.config)
-        engine.override(cfg, args.cfg_options)
+        cfg = read_config(args)
         checkpoint = None if args.checkpoint == 'none' else args.checkpoint
         found = export(cfg, checkpoint, args.out, size=tuple(args.size),
                        fixed_size=args.fixed_size, normalise=args.normalise, opset=args.opset,

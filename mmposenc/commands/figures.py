@@ -22,7 +22,7 @@ import argparse
 from mmposenc import engine
 from mmposenc.command_line import reported
 from mmposenc.engine.encoding_figures import visualize_encodings, visualize_figure
-from mmposenc.engine.options import config_parser
+from mmposenc.engine.options import config_parser, read_config
 from mmposenc.visualization.paper_figures import FIGURES, Choice
 
 
@@ -61,8 +61,7 @@ def main(argv: list[str] | None = None) -> None:
     places = [tuple(each) for each in args.at or ()]
     shared = dict(image=args.image, size=tuple(args.size))
     with reported(args, hold=True):
-        cfg = engine.load_config(args.config)
-        engine.override(cfg, args.cfg_options)
+        cfg = read_config(args)
         if args.figure is None:
             if len(places) > 1:
                 raise ValueError(f'at={places}: one place is required without --figure')

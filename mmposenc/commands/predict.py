@@ -10,9 +10,8 @@ import signal
 import sys
 from typing import Any
 
-from mmposenc import engine
 from mmposenc.command_line import Parser, reported
-from mmposenc.engine.options import add_config
+from mmposenc.engine.options import add_config, read_config
 from mmposenc.engine.prediction import predict
 
 
@@ -44,8 +43,7 @@ def main(argv: list[str] | None = None) -> None:
     before = signal.signal(signal.SIGTERM, stop)
     try:
         with reported(args, hold=True) as release:
-            cfg = engine.load_config(args.config)
-            engine.override(cfg, args.cfg_options)
+            cfg = read_config(args)
             done, skipped = predict(
                 cfg, args.checkpoint, args.source, args.out, score_thr=args.score_thr,
                 batch_size=args.batch_size, pictures=not args.no_pictures, device=args.device,

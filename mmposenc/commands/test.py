@@ -8,7 +8,7 @@ import argparse
 
 from mmposenc import engine
 from mmposenc.command_line import reported
-from mmposenc.engine.options import add_run_options, config_parser, parse_run
+from mmposenc.engine.options import add_run_options, config_parser, parse_run, read_run_config
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -26,10 +26,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     with reported(args, hold=True) as release:
-        cfg = engine.load_config(args.config)
-        engine.override(cfg, args.cfg_options)
-        engine.set_work_dir(cfg, args.work_dir)
-        cfg.launcher = args.launcher
+        cfg = read_run_config(args)
         engine.prepare_testing(cfg, args.checkpoint, out=args.out, show_dir=args.show_dir,
                                tta=args.tta, compiled=args.compile,
                                allow_mismatch=args.allow_mismatch)

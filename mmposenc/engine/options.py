@@ -1,4 +1,4 @@
-"""Command-line options that several commands share."""
+"""Command-line options that several commands share, and the config that they describe."""
 from __future__ import annotations
 
 import argparse
@@ -6,9 +6,12 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from mmengine.config import DictAction
+from mmengine.config import Config, DictAction
 
 from mmposenc.command_line import Parser
+
+from .config import load_config, set_work_dir
+from .overrides import override
 
 
 class _Options(DictAction):
@@ -41,6 +44,13 @@ def add_config(parser: argparse.ArgumentParser, example: str) -> None:
                         help=f'override the config: {example}, key="[a,b]" or key=a,b for lists')
 
 
+def read_config(args: argparse.Namespace) -> Config:
+    """The config that the arguments of :func:`add_config` name, with what they override."""
+    cfg = load_config(args.config)
+    override(cfg, args.cfg_options)
+    return cfg
+
+
 def add_run_options(parser: argparse.ArgumentParser) -> None:
     """What training and testing have in common."""
     parser.add_argument('--work-dir', help='for logs and results; else the config\'s own, else '
@@ -59,3 +69,11 @@ def parse_run(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> ar
     args = parser.parse_args(argv)
     os.environ.setdefault('LOCAL_RANK', str(args.local_rank))
     return args
+
+
+def read_run_config(args: argparse.Namespace) -> Config:
+    """As :func:`read_config`, with the work directory and launcher of :func:`add_run_options`."""
+    cfg = read_config(args)
+    set_work_dir(cfg, args.work_dir)
+    cfg.launcher = args.launcher
+    return cfg
