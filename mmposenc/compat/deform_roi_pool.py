@@ -3,7 +3,7 @@ import torch
 from torch import Tensor
 
 from .precision import compute_dtype
-from .roi_align import Grid, average_backward, chunks, make_grid, sample, weighted_sums
+from .roi_align import Grid, average_backward, chunks, make_grid, means_of_bins, sample
 
 
 def extents(grid: Grid, size: tuple[int, int]) -> Tensor:
@@ -23,14 +23,6 @@ def moved_grid(rois: Tensor, offset: Tensor, num_images: int, size: tuple[int, i
                          f'{tuple(offset.shape)}')
     moves = gamma * extents(grid, size)[:, None] * offset.view(-1, 2, bins).permute(0, 2, 1).flip(2)
     return grid._replace(start=grid.start + moves)
-
-
-def pooled(table: Tensor, grid: Grid, size: tuple[int, int], height: int, width: int) -> Tensor:
-    """The means of all bins, (K * bins, C), differentiable by where the bins start."""
-    samples = sample(grid, size, height, width)
-    sums = weighted_sums(table, samples.pixels.flatten(), samples.weights.flatten(),
-                         samples.per_bin * 4)
-    return sums / samples.per_bin.clamp(min=1)[:, None]
 
 
 def deform_roi_pool_forward(input: Tensor, rois: Tensor, offset: Tensor, output: Tensor,
@@ -60,7 +52,8 @@ def deform_roi_pool_forward(input: Tensor, rois: Tensor, offset: Tensor, output:
                       sampling_ratio, gamma)
     table = input.to(dtype).permute(0, 2, 3, 1).reshape(-1, input.shape[1])
     for piece in chunks(grid, size[0] * size[1]):
-        found = pooled(table, Grid(*(field[piece] for field in grid)), size, *input.shape[2:])
+        samples = sample(Grid(*(field[piece] for field in grid)), size, *input.shape[2:])
+        found = means_of_bins(table, samples)
         output[piece] = found.view(-1, *size, input.shape[1]).permute(0, 3, 1, 2).to(output.dtype)
 
 
@@ -87,7 +80,7 @@ def deform_roi_pool_backward(grad_output: Tensor, input: Tensor, rois: Tensor, o
         start = grid.start[piece].clone().requires_grad_()
         own = Grid(*(field[piece] for field in grid))._replace(start=start)
         with torch.enable_grad():
-            out = pooled(table, own, size, *input.shape[2:])
+            out = means_of_bins(table, sample(own, size, *input.shape[2:]))
         rows = grad[piece].permute(0, 2, 3, 1).reshape(out.shape)
         of_start, = torch.autograd.grad(out, start, rows)
         moved = (of_start * gamma * extents(own, size)[:, None]).flip(2).permute(0, 2, 1)

@@ -123,6 +123,13 @@ def weighted_sums(table: Tensor, rows: Tensor, weights: Tensor, lengths: Tensor)
                            include_last_offset=True)
 
 
+def means_of_bins(table: Tensor, samples: Samples) -> Tensor:
+    """The mean sample of every bin, (bins, C); zero of none."""
+    sums = weighted_sums(table, samples.pixels.flatten(), samples.weights.flatten(),
+                         samples.per_bin * 4)
+    return sums / samples.per_bin.clamp(min=1)[:, None]
+
+
 def max_of_bins(values: Tensor, samples: Samples) -> tuple[Tensor, Tensor, Tensor]:
     """The largest sample of every bin and its y and x, (bins, C) each; the first of equals."""
     shape = (len(samples.per_bin), values.size(1))
@@ -181,9 +188,7 @@ def roi_align_forward(input: Tensor, rois: Tensor, output: Tensor, argmax_y: Ten
     for piece in chunks(grid, size[0] * size[1]):
         samples = sample(Grid(*(field[piece] for field in grid)), size, height, width)
         if pool_mode == 1:
-            results = [weighted_sums(table, samples.pixels.flatten(), samples.weights.flatten(),
-                                     samples.per_bin * 4)]
-            results[0] /= samples.per_bin.clamp(min=1)[:, None]
+            results = [means_of_bins(table, samples)]
         else:
             values = weighted_sums(table, samples.pixels.flatten(), samples.weights.flatten(),
                                    torch.full_like(samples.pixels[:, 0], 4))
