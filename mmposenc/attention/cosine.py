@@ -33,8 +33,13 @@ class CosineScale(nn.Module):
 
     def forward(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         """(B, heads, L, head_dims) each, of the same shapes and dtypes as they came."""
-        scale = self.logit_scale.clamp(max=math.log(MAX_SCALE)).exp() * q.shape[-1] ** 0.5
-        return (unit(q) * scale).to(q.dtype), unit(k).to(k.dtype)
+        return scaled_cosines(q, k, self.logit_scale)
+
+
+def scaled_cosines(q: Tensor, k: Tensor, logit_scale: Tensor) -> tuple[Tensor, Tensor]:
+    """What :class:`CosineScale` makes of queries and keys, by its parameter."""
+    scale = logit_scale.clamp(max=math.log(MAX_SCALE)).exp() * q.shape[-1] ** 0.5
+    return (unit(q) * scale).to(q.dtype), unit(k).to(k.dtype)
 
 
 def unit(x: Tensor) -> Tensor:

@@ -160,6 +160,7 @@ class ShiftWindowAttention(nn.Module):
                 out as it does alone; its padded tokens come out zero. (With
                 ``pad_small_map=False`` the shift depends on the size of the batch's map, so there
                 this holds as long as that is larger than a window, or the image not.)
+            counts: rows and columns of windows, where they are counted already.
 
         Returns:
             (B, H * W, embed_dims).

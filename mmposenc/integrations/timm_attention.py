@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from timm.layers import Attention, AttentionRope, apply_rot_embed_cat
 from timm.models.eva import EvaAttention
 from timm.models.swin_transformer import WindowAttention
@@ -14,10 +13,8 @@ from timm.models.swin_transformer_v2 import WindowAttention as WindowAttentionV2
 from torch import Tensor
 
 from ..attention.core import attend
+from ..attention.cosine import scaled_cosines
 from ..encodings.base import RelativeEncoding
-
-#: What SwinV2's logit scale is at most, a logarithm.
-_MAX_LOG_SCALE = math.log(100.0)
 
 
 @dataclass
@@ -121,9 +118,7 @@ class _WindowAttentionV2(EncodedWindows, WindowAttentionV2):  # type: ignore[mis
     own_bias = ('cpb_mlp',)
 
     def _compared(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        # attend divides by the root, which cosines are not divided by.
-        scale = self.logit_scale.clamp(max=_MAX_LOG_SCALE).exp() * q.shape[-1] ** 0.5
-        return F.normalize(q, dim=-1) * scale, F.normalize(k, dim=-1)
+        return scaled_cosines(q, k, self.logit_scale)
 
     def _own_bias(self) -> Tensor | None:
         if self.cpb_mlp is None:
