@@ -67,7 +67,6 @@ def export(cfg: Config, checkpoint: str | None, out: str | Path, *,
         FileNotFoundError: no such checkpoint.
     """
     path = _check(out, checkpoint, size, overwrite)
-    cfg.model.pop('pretrained', None)
     model = build_model(cfg).eval()
     refuse(model, fixed_size)
     meta = {} if checkpoint is None else load_weights(model, checkpoint)
