@@ -1,5 +1,6 @@
 """Predictions and losses of a padded batch against those of each image alone."""
 import copy
+from types import SimpleNamespace
 
 import pytest
 import tinyfamilies as families
@@ -7,6 +8,7 @@ import torch
 from mmengine.structures import PixelData
 
 from mmposenc.padding import keep_padding_out
+from mmposenc.padding.images import image_sizes
 
 PAIRS = [[(97, 122, 0), (128, 86, 1)], [(64, 131, 2), (139, 70, 3)]]
 FAMILIES = [*families.DETECTORS, *families.SEGMENTORS]
@@ -180,3 +182,10 @@ def test_what_can_not_be_kept_out_is_refused_by_name():
         keep_padding_out(built)
     with pytest.raises(ValueError, match='Linear is no detector'):
         keep_padding_out(torch.nn.Linear(1, 1))
+
+
+def test_sizes_that_do_not_fit_the_batch_are_told():
+    batch, sample = torch.zeros(1, 3, 8, 8), SimpleNamespace(metainfo=dict(img_shape=(9, 8)))
+    for samples, sizes in (([sample], r'\[\(9, 8\)\]'), ([sample] * 2, r'\[\(9, 8\), \(9, 8\)\]')):
+        with pytest.raises(ValueError, match=f'img_shapes={sizes} must hold one'):
+            image_sizes(batch, samples)
