@@ -63,8 +63,8 @@ def as_twins(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 def test_a_file_of_that_name_fits_as_a_whole(size, arch, monkeypatch) -> None:
     torch.manual_seed(0)
     published = PVT(arch=arch, pool='gap', pos_encoding=dict(type='PEG')).state_dict()
-    monkeypatch.setattr(checkpoints.CheckpointLoader, 'load_checkpoint', staticmethod(
-        lambda address, **kwargs: as_twins(published) if address == TWINS + FILES[size] else None))
+    monkeypatch.setattr(checkpoints, 'read_checkpoint', lambda address: (
+        as_twins(published) if address == TWINS + FILES[size] else None))
     init_default_scope('mmdet')
     backbone = MODELS.build(load_config(
         f'mmposenc::detection/pvt/retinanet_pvt-{size}-peg-gap_fpn_1x_coco.py').model.backbone)
