@@ -35,6 +35,13 @@ from .psa_mask import psamask_backward, psamask_forward
 from .roi_align import roi_align_backward, roi_align_forward
 from .roi_pool import roi_pool_backward, roi_pool_forward
 from .soft_nms import softnms
+from .sync_bn import (
+    sync_bn_backward_data,
+    sync_bn_backward_param,
+    sync_bn_forward_mean,
+    sync_bn_forward_output,
+    sync_bn_forward_var,
+)
 
 NOT_COMPILED = 'not compiled (mmposenc.compat)'
 
@@ -68,6 +75,11 @@ OPS: dict[str, Callable[..., Any]] = {
     'softmax_focal_loss_forward': softmax_focal_loss_forward,
     'softmax_focal_loss_backward': softmax_focal_loss_backward,
     'line_nms_forward': line_nms_forward,
+    'sync_bn_forward_mean': sync_bn_forward_mean,
+    'sync_bn_forward_var': sync_bn_forward_var,
+    'sync_bn_forward_output': sync_bn_forward_output,
+    'sync_bn_backward_param': sync_bn_backward_param,
+    'sync_bn_backward_data': sync_bn_backward_data,
     'get_compiler_version': lambda: NOT_COMPILED,
     'get_compiling_cuda_version': lambda: NOT_COMPILED,
 }
