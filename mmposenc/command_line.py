@@ -107,7 +107,8 @@ def _report(error: Exception, args: argparse.Namespace, logs: set[str]) -> str:
         most, where = 2 if len(lines) > 3 else 3, '--traceback shows all of it'
     cut = [line if len(line) <= _WIDTH else f'{line[:_WIDTH]} ...' for line in lines[:most]]
     if len(lines) > most:
-        where = f'{len(lines) - most} more lines; {where}'
+        left = len(lines) - most
+        where = f'{left} more line{"s" * (left > 1)}; {where}'
     return '\n'.join(cut + [f'({where})'] * (bool(logs) or len(lines) > most))
 
 

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from mmposenc import command_line
 from mmposenc.command_line import Parser, describe, reported
 
 ARGS = argparse.Namespace()
@@ -20,6 +21,13 @@ def test_errors_are_short_whatever_they_say(capsys) -> None:
     assert len(lines) == 3 and lines[0].startswith('error: RuntimeError: xxx')
     assert max(map(len, lines)) < 700 and '9 more lines; --traceback shows all' in lines[2]
     assert capsys.readouterr() == ('', '')
+
+
+def test_one_line_more_is_counted_as_one(tmp_path) -> None:
+    log = str(tmp_path / 'run.log')
+    said = command_line._report(ValueError('first\nsecond\nthird'), ARGS, {log})
+    assert said == f'error: first\nsecond\n(1 more line; all of it is in {log})'
+    assert 'third' in open(log).read()
 
 
 def test_what_was_held_comes_out_when_all_is_well_or_asked_for(capsys) -> None:

@@ -13,7 +13,8 @@ from mmposenc.engine.options import config_parser, read_config
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser = config_parser(__doc__, 'train_dataloader.batch_size=4', prog='mmposenc browse')
     parser.add_argument('--output-dir', required=True, help='where the pictures go')
-    parser.add_argument('--number', type=int, default=20, help='how many images; -1 for all')
+    parser.add_argument('--number', type=int, default=20,
+                        help='how many images, spread over the data set; -1 for all')
     parser.add_argument('--phase', choices=['train', 'val', 'test'], default='train')
     parser.add_argument('--seed', type=int, default=0, help='of the augmentations')
     return parser.parse_args(argv)

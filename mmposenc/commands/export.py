@@ -19,15 +19,20 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser = config_parser(__doc__, 'model.backbone.form=definition', 'mmposenc export')
     parser.add_argument('checkpoint', help="the weights; 'none' leaves them random")
     parser.add_argument('out', help='.onnx, or .pt2 for torch.export.load')
-    parser.add_argument('--size', type=int, nargs=2, default=(256, 320), metavar=('H', 'W'),
-                        help='of the example; default 256 320')
+    parser.add_argument('--size', type=int, nargs='+', default=(256, 320), metavar='N',
+                        help='of the example: height and width, or one number for both; default '
+                        '256 320')
     parser.add_argument('--fixed-size', action='store_true',
                         help='images of that one size alone; else of any')
     parser.add_argument('--normalise', action='store_true', help='the file takes pixels from 0 to '
                         '255 and normalises them; else they come normalised')
     parser.add_argument('--opset', type=int, default=OPSET, help=f'of ONNX; default {OPSET}')
     parser.add_argument('--overwrite', action='store_true', help='replace an existing file')
-    return parser.parse_args(argv)
+    args = parser.parse_args(argv)
+    if len(args.size) > 2:
+        parser.error(f'--size {" ".join(map(str, args.size))}: give H W, or one number')
+    args.size = (args.size[0], args.size[-1])
+    return args
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -35,7 +40,7 @@ def main(argv: list[str] | None = None) -> None:
     with reported(args):
         cfg = read_config(args)
         checkpoint = None if args.checkpoint == 'none' else args.checkpoint
-        found = export(cfg, checkpoint, args.out, size=tuple(args.size),
+        found = export(cfg, checkpoint, args.out, size=args.size,
                        fixed_size=args.fixed_size, normalise=args.normalise, opset=args.opset,
                        overwrite=args.overwrite)
     notes = found.notes

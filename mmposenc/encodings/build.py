@@ -40,6 +40,8 @@ def build_encoding(cfg: EncodingConfig, contract: type[_Contract], argument: str
             raise ValueError(f"{argument}={cfg!r} has no 'type'; name an encoding, for example "
                              f"dict(type='mmposenc.PEG')")
         cls = _resolve(cfg['type'], argument)
+        if not issubclass(cls, contract):
+            raise _wrong_contract(cls, contract, argument)
         arguments = _arguments(cls, cfg, defaults)
         zero_init = arguments.pop('zero_init', False)
         missing = [name for name in _required(cls) if name not in arguments]
@@ -53,10 +55,18 @@ def build_encoding(cfg: EncodingConfig, contract: type[_Contract], argument: str
     else:
         raise ValueError(f'{argument}={cfg!r} must be a dict with a type, or a module')
     if not isinstance(module, contract):
-        raise ValueError(f'{argument}: {type(module).__name__} is no {contract.__name__}')
+        raise _wrong_contract(type(module), contract, argument)
     if isinstance(cfg, dict) and zero_init:
         module.start_at_zero()
     return module
+
+
+def _wrong_contract(cls: type, contract: type, argument: str) -> ValueError:
+    hint = ''
+    for other, place in ((TokenEncoding, 'pos_encoding'), (RelativeEncoding, 'rel_pos_encoding')):
+        if issubclass(cls, other):
+            hint = f', it is a {other.__name__}: give it as {place}'
+    return ValueError(f'{argument}: {cls.__name__} is no {contract.__name__}{hint}')
 
 
 def _arguments(cls: type, cfg: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from mmengine.registry import DATASETS, MODELS, VISUALIZERS, init_default_scope
 from mmengine.runner import set_random_seed
 
 from .checks import check_files
-from .drawing import draw
+from .drawing import VISUALIZERS_OF, draw
 from .models import preprocessor_config
 from .testing import scope_of
 
@@ -31,7 +31,7 @@ def browse(cfg: Config, output_dir: str | Path, *, phase: str = 'train', number:
         cfg: a config of mmdet, mmseg or mmpretrain.
         output_dir: where the pictures go, under the names of the image files.
         phase: 'train', 'val' or 'test': which data set, and the preprocessor's mode.
-        number: how many images, from the start of the data set; -1 for all.
+        number: how many images, spread evenly over the data set; -1 for all.
         seed: of the augmentations; None for new ones in every call.
 
     Returns:
@@ -53,14 +53,16 @@ def browse(cfg: Config, output_dir: str | Path, *, phase: str = 'train', number:
     if hasattr(dataset, 'full_init'):
         dataset.full_init()
     preprocessor = MODELS.build(preprocessor_config(cfg))
-    visualizer = VISUALIZERS.build({**cfg.visualizer, 'name': 'browse', 'vis_backends': None})
+    visualizer = VISUALIZERS.build({'type': VISUALIZERS_OF[scope], **(cfg.get('visualizer') or {}),
+                                    'name': 'browse', 'vis_backends': None})
     visualizer.dataset_meta = dataset.metainfo
     batch = loader.get('batch_size') or 1
     total = len(dataset) if number < 0 else min(number, len(dataset))
     names = _unique_names(Path(output_dir))
     Path(output_dir).mkdir(parents=True, exist_ok=True)
     written = []
-    items = (dataset[i] for i in range(total))
+    # Spread, since files are often sorted: the first ones may all be of one class or scene.
+    items = (dataset[i * len(dataset) // total] for i in range(total))
     while chunk := list(islice(items, batch)):
         data = preprocessor(pseudo_collate(chunk), training=phase == 'train')
         for image, sample in zip(data['inputs'], data['data_samples'], strict=True):

@@ -90,7 +90,7 @@ def check_num_classes(cfg: Config, phases: tuple[str, ...]) -> None:
         dataset = (cfg.get(f'{phase}_dataloader') or {}).get('dataset')
         for key, node in data_sets(dataset, f'{phase}_dataloader.dataset'):
             classes = ((node.get('metainfo') or {}).get('classes')
-                       or known_metainfo(node, scope).get('classes'))
+                       or known_metainfo(node, scope).get('classes') or class_folders(node))
             if classes:
                 counts[f'classes of {key}'] = len(classes)
     if not heads or not counts:
@@ -101,6 +101,43 @@ def check_num_classes(cfg: Config, phases: tuple[str, ...]) -> None:
         shown = '; '.join(f'{key}: {count}' for key, count in {**heads, **counts}.items())
         raise ValueError('num_classes of the heads and the classes of the data sets must be the '
                          f'same number:\n{shown}')
+
+
+def check_class_folders(cfg: Config, phases: tuple[str, ...]) -> None:
+    """Looks whether data sets that number their folders have the same ones.
+
+    Where one lacks a folder, all behind it get other labels, and a test is wrong in silence.
+
+    Args:
+        cfg: the whole config.
+        phases: of 'train', 'val', 'test': the ones about to be used; compared with training's.
+
+    Raises:
+        ValueError: names the data sets and what only one of them has.
+    """
+    found = {}
+    for phase in dict.fromkeys(('train', *phases)):
+        dataset = (cfg.get(f'{phase}_dataloader') or {}).get('dataset')
+        for key, node in data_sets(dataset, f'{phase}_dataloader.dataset'):
+            if folders := class_folders(node):
+                found[key] = folders
+    for key, folders in found.items():
+        first = next(iter(found))
+        if differ := sorted({*folders} ^ {*found[first]}):
+            raise ValueError(f'{first} and {key} must have the same folders, whose order is that '
+                             f'of the labels; only one has {", ".join(map(repr, differ[:10]))}')
+
+
+def class_folders(dataset: Any) -> list[str]:
+    """The folders that mmpretrain's CustomDataset takes for classes, in their order."""
+    if (str(dataset.get('type')).rpartition('.')[2] != 'CustomDataset' or dataset.get('ann_file')
+            or not dataset.get('with_label', True)):
+        return []
+    prefix = dataset.get('data_prefix') or ''
+    prefix = prefix.get('img_path', '') if isinstance(prefix, dict) else prefix
+    folder = osp.join(dataset.get('data_root') or '', prefix)
+    return sorted(entry.name for entry in os.scandir(folder) if entry.is_dir()) \
+        if osp.isdir(folder) else []
 
 
 def heads_of(cfg: Config) -> Iterator[tuple[str, Any]]:

@@ -17,6 +17,7 @@ from .checkpoints import latest_checkpoint
 from .checks import (
     check_auto_scale_lr,
     check_checkpoint,
+    check_class_folders,
     check_files,
     check_folder,
     check_num_classes,
@@ -114,6 +115,7 @@ def _check(cfg: Config, phases: tuple[str, ...]) -> None:
     check_arguments(cfg, phases)
     check_files(cfg, phases)
     check_num_classes(cfg, phases)
+    check_class_folders(cfg, phases)
 
 
 def train(cfg: Config, **options: Any) -> MMEngineRunner:

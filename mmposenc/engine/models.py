@@ -46,7 +46,8 @@ def load_weights(model: nn.Module, checkpoint: str) -> dict[str, Any]:
     state = loaded.get('state_dict', loaded)
     state = {name.removeprefix('module.'): value for name, value in state.items()}
     if wrong := mismatch(model.state_dict(), state):
-        raise ValueError(f'{checkpoint} does not fit the model of the config:\n{wrong}')
+        raise ValueError(f'{checkpoint} does not fit the model of the config; use the one that it '
+                         f'was trained with:\n{wrong}')
     _load_checkpoint_to_model(model, loaded)
     meta = loaded.get('meta')
     return meta if isinstance(meta, dict) else {}

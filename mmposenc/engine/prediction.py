@@ -132,7 +132,8 @@ class _Artist:
         self.scope, self.score_thr, self.kept = scope, score_thr, KeepPicture()
         options = {'type': VISUALIZERS_OF[scope], **(cfg.get('visualizer') or {}),
                    'name': 'predict', 'vis_backends': [self.kept]}
-        with VISUALIZERS.switch_scope_and_registry(scope) as registry:
+        # `_scope_` is written into what comes from a base of another library ('mmdet::...').
+        with VISUALIZERS.switch_scope_and_registry(options.pop('_scope_', scope)) as registry:
             chosen = registry.get(options.pop('type'))
         # Not built: the registry would keep it, and give it to whoever asks for the newest.
         self.visualizer = chosen(**options)

@@ -217,12 +217,12 @@ class Runner(_Runner):
         report = mismatch(model.state_dict(), state)
         if not report:
             return
-        report = f'the checkpoint {self._loading} does not fit the model\n{report}'
-        if self.cfg.get('load_strict', True):
-            raise ValueError(f'{report}\nUse the config it was trained with, or pass '
+        wrong = f'the checkpoint {self._loading} does not fit the model'
+        if self.cfg.get('load_strict', True):  # what to do comes first: of many lines few are shown
+            raise ValueError(f'{wrong}; use the config it was trained with, or pass '
                              '--allow-mismatch (load_strict=False in the config) to load only '
-                             'what fits.')
-        self.logger.warning(report)
+                             f'what fits\n{report}')
+        self.logger.warning(f'{wrong}\n{report}')
 
     def may_save(self) -> bool:
         """Whether the weights are finite: no others may take a good checkpoint's place."""

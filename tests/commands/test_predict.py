@@ -91,6 +91,15 @@ def test_detection_equals_a_test(detector, tmp_path) -> None:
     assert not records
 
 
+def test_a_config_based_on_mmdets(detector, tmp_path) -> None:
+    config = tmp_path / 'mine.py'  # mmengine writes `_scope_` into what comes from 'mmdet::...'
+    config.write_text(f"_base_ = {str(detector['config'])!r}\nvisualizer = dict("
+                      "_delete_=True, _scope_='mmdet', type='DetLocalVisualizer', line_width=1)\n")
+    mine = predict({**detector, 'config': config}, detector['images'], tmp_path / 'mine')
+    plain = predict(detector, detector['images'], tmp_path / 'plain')
+    assert mine['images'] == plain['images']
+
+
 def test_segmentation_equals_a_test(tmp_path) -> None:
     model = segmentor(tmp_path / 'model')
     told = predict(model, model['images'], tmp_path / 'out', '--batch-size', '2')

@@ -1,10 +1,17 @@
 """Mistakes in a config that are found before anything is built."""
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from mmengine.config import Config
 
-from mmposenc.engine.checks import check_auto_scale_lr, check_files, check_num_classes
+from mmposenc.engine.checks import (
+    check_auto_scale_lr,
+    check_class_folders,
+    check_files,
+    check_num_classes,
+)
 
 
 def config(root, **train) -> Config:
@@ -134,3 +141,30 @@ def test_classes_that_the_type_of_a_data_set_knows() -> None:
             check_num_classes(cfg, ('val',))
     cfg.val_dataloader.dataset.metainfo = dict(classes=[str(i) for i in range(19)])
     check_num_classes(cfg, ('val',))
+
+
+def classification(root: Path, **options: object) -> Config:
+    loaders = {f'{phase}_dataloader': dict(dataset=dict(
+        type='CustomDataset', data_root=str(root), data_prefix=phase, **options))
+        for phase in ('train', 'val')}
+    return Config(dict(default_scope='mmpretrain', model=dict(head=dict(num_classes=2)), **loaders))
+
+
+def test_folders_that_are_classes(tmp_path) -> None:
+    for name in ('train/cat', 'train/dog', 'val/cat', 'val/dog'):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / 'val' / 'notes.txt').touch()
+    cfg = classification(tmp_path)
+    check_num_classes(cfg, ('train', 'val'))
+    check_class_folders(cfg, ('train', 'val'))
+    (tmp_path / 'train' / 'bird').mkdir()
+    with pytest.raises(ValueError, match=r'head\.num_classes: 2; classes of train_dat.*: 3; .*: 2'):
+        check_num_classes(cfg, ('train', 'val'))
+    for phases in (('train', 'val'), ('val',)):  # a test is compared with the training too
+        with pytest.raises(ValueError, match=r"train_dataloader\.dataset and val_dataloader\.datas"
+                                             r"et must have the same folders.*only one has 'bird'"):
+            check_class_folders(cfg, phases)
+    check_class_folders(cfg, ('train',))
+    for other in (dict(with_label=False), dict(ann_file='files.txt')):
+        check_class_folders(classification(tmp_path, **other), ('train', 'val'))
+    check_class_folders(classification(tmp_path / 'elsewhere'), ('train', 'val'))

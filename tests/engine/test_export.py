@@ -9,7 +9,7 @@ import torch
 from mmengine.config import Config
 from tinydetr import deformable, detr
 
-from mmposenc.commands.export import main
+from mmposenc.commands.export import main, parse_args
 from mmposenc.engine import export as module
 from mmposenc.engine.export import NOTES, export
 from mmposenc.engine.models import build_model
@@ -95,6 +95,16 @@ def test_a_wrong_file_is_not_kept(tmp_path, monkeypatch):
 def test_wrong_arguments(tmp_path, out, options, match):
     with pytest.raises((ValueError, FileNotFoundError), match=match):
         export(config(detr()), None, tmp_path / out, **options)
+
+
+def test_one_size_or_two(capsys):
+    words = ['config.py', 'none', 'model.onnx']
+    assert parse_args(words).size == (256, 320)
+    assert parse_args([*words, '--size', '224']).size == (224, 224)
+    assert parse_args([*words, '--size', '96', '128']).size == (96, 128)
+    with pytest.raises(SystemExit):
+        parse_args([*words, '--size', '1', '2', '3'])
+    assert 'error: --size 1 2 3: give H W, or one number' in capsys.readouterr().err
 
 
 def test_missing_packages(tmp_path, monkeypatch):

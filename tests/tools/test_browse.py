@@ -40,6 +40,12 @@ def test_number_and_batches(detector, browse, tmp_path) -> None:
     assert len(list(tmp_path.iterdir())) == 3
 
 
+def test_some_are_spread_over_the_data_set(detector, browse, tmp_path) -> None:
+    browse(detector['config'], '--output-dir', tmp_path, '--number', '2', '--cfg-options',
+           'visualizer=None')
+    assert sorted(path.name for path in tmp_path.iterdir()) == ['shape_0.png', 'shape_2.png']
+
+
 def test_missing_phase_and_files(detector, browse, tmp_path) -> None:
     with pytest.raises(SystemExit, match="phase='test': the config has no test_dataloader"):
         browse(detector['config'], '--output-dir', tmp_path, '--phase', 'test',

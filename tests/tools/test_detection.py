@@ -189,7 +189,7 @@ def assert_lists_the_difference(report: str) -> None:
 def test_checkpoint_of_another_architecture(detector, other_checkpoint, train, test, tmp_path
                                             ) -> None:
     config, work = detector['config'], tmp_path / 'work'
-    with pytest.raises(SystemExit, match='does not fit the model'):
+    with pytest.raises(SystemExit, match='does not fit the model; use the config .* --allow-mis'):
         test(config, other_checkpoint, '--work-dir', work)
     assert_lists_the_difference(log_of(work))
     assert '--allow-mismatch' in log_of(work)

@@ -62,7 +62,10 @@ def test_classification(classifier, test, tmp_path) -> None:
     assert [result['gt_label'].item() for result in results] == [0, 0, 1, 1]
     for result in results:
         assert float(result['pred_score'].sum()) == pytest.approx(1, abs=1e-5)
-    assert len(list((tmp_path / 'show').iterdir())) == 4
+    names = [path.relative_to(tmp_path / 'show') for path in (tmp_path / 'show').rglob('*.png')]
+    assert sorted(map(str, names)) == [
+        f'{kind}/image_{i}.png' for kind, i in (('bright', 0), ('bright', 2), ('dark', 1),
+                                                ('dark', 3))]
     assert 0 <= metrics(tmp_path / 'work')['accuracy/top1'] <= 100
 
 
