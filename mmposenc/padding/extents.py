@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map_only
 
-from ..functional.masking import extents_to_mask, over_valid_cells, weighted_batch_norm
+from ..functional.masking import extents_to_mask, over_valid_cells, pad_map, weighted_batch_norm
 
 Extents = list[tuple[int, int]]
 
@@ -36,7 +36,8 @@ class KeptOut(TorchFunctionMode):
 
     def __init__(self, images: Extents, hw_shape: tuple[int, int]) -> None:
         super().__init__()
-        self.of_size: dict[tuple[int, int], Extents] = {hw_shape: list(images)}
+        self.images, self.hw_shape = list(images), hw_shape
+        self.of_size: dict[tuple[int, int], Extents] = {hw_shape: self.images}
         self.masks: dict[tuple[tuple[int, int], torch.device], Tensor | None] = {}
         self.eager = ExitStack()
 
@@ -160,7 +161,7 @@ def _joined(kept: KeptOut, maps: list[Tensor], full: Sequence[int]) -> Tensor:
                for has, needs in zip(own, known, strict=True)):
         raise ValueError(f'maps of {own} cells are too small for the {known} that the images have '
                          f'in maps of {hw_shape}')
-    padded = [F.pad(m[..., :rows, :cols], (0, hw_shape[1] - cols, 0, hw_shape[0] - rows))
+    padded = [pad_map(m[..., :rows, :cols], hw_shape)
               for m, (rows, cols) in zip(maps, known, strict=True)]
     return kept.note(torch.cat(padded), known)
 

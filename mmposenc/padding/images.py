@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from ..functional.grids import whole_cells
+from ..functional.masking import pad_map
 from ..image_sizes import checked_img_shapes
 from .extents import Extents, KeptOut
 
@@ -63,15 +64,15 @@ def filled_up(maps: Sequence[Tensor], index: int, kept: KeptOut, divisor: int) -
         kept: what knows its cells.
         divisor: pixels of which each side is a multiple.
     """
-    (full, images), *_ = kept.of_size.items()
-    sides = [whole_cells(own, divisor) * divisor for own in images[index]]
+    full = kept.hw_shape
+    sides = [whole_cells(own, divisor) * divisor for own in kept.images[index]]
     out: list[Tensor] = []
     for level in maps:
         steps = [max(1, round(before / now)) for before, now in zip(full, level.shape[-2:],
                                                                     strict=True)]
         sides = [whole_cells(side, step) for side, step in zip(sides, steps, strict=True)]
         full = (level.shape[-2], level.shape[-1])
-        out.append(kept.cleared(level)[index:index + 1, :, :sides[0], :sides[1]].contiguous())
+        out.append(pad_map(own_cells(level, index, kept), (sides[0], sides[1])))
     return out
 
 

@@ -107,7 +107,7 @@ class PaddingFree:
             size = image if segments else reached_pixels(image, full, maps[0])
             alone = batch[i:i + 1, :, :size[0], :size[1]]
             mine: list[Any] = (own_cells(list(maps), i, kept) if divisor is None or kept is None
-                    else filled_up(maps, i, kept, divisor))
+                               else filled_up(maps, i, kept, divisor))
             if heads:
                 mine[0].head_maps = {key: own_cells(outs, i, kept) for key, outs in heads.items()}
             alone.own_maps = tuple(mine)  # type: ignore[attr-defined]
@@ -119,11 +119,10 @@ class PaddingFree:
         if kept is None or not hasattr(model.backbone, 'mask_padding'):
             with kept or nullcontext():
                 return super().extract_feat(batch)  # type: ignore[misc, no-any-return]
-        images = kept.of_size[(batch.shape[-2], batch.shape[-1])]
-        maps = model.backbone(batch, img_shapes=images)  # keeps padding out by itself
+        maps = model.backbone(batch, img_shapes=kept.images)  # keeps padding out by itself
         for level, side in zip(maps, model.backbone.strides, strict=True):
             kept.note(level, [(whole_cells(rows, side), whole_cells(cols, side))
-                              for rows, cols in images])
+                              for rows, cols in kept.images])
         with kept:
             return model.neck(maps) if model.with_neck else maps  # type: ignore[no-any-return]
 
