@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
@@ -11,6 +12,7 @@ from torch.utils.checkpoint import checkpoint
 from ..grids import GridLike, as_grid, cells_at_stride, check_tokens
 from .blockwise import pool_in_blocks
 from .kernels import KERNELS, MIN_SIGMA, axis_distances, axis_logits
+from .partition import Group, find_groups
 
 FORMS = ('auto', 'definition', 'exact', 'windowed')
 #: 'auto' takes the exact form up to so many tokens: its cost grows with their square.
@@ -151,7 +153,9 @@ def _definition(x: Tensor, logits: Tensor, sigma: Tensor, hw_shape: tuple[int, i
 def _by_value(x: Tensor, logits: Tensor, sigma: Tensor, hw_shape: tuple[int, int], stride: int,
               kernel: str, causal: bool, truncate: float | None) -> Tensor:
     """The form that the range of the weights allows."""
-    spread, every = _facts(logits, sigma)
+    # Found before anything is read, so that an accelerator is waited for once, for all of it.
+    found = find_groups(sigma, hw_shape, stride)
+    spread, every, groups = _facts(logits, sigma, found)
     top = logits.detach().amax(1, keepdim=True)
     # Below this exponent all tokens together change no digit of the smallest sum.
     cut = spread + math.log(4 * x.shape[1] / torch.finfo(x.dtype).eps)
@@ -160,7 +164,7 @@ def _by_value(x: Tensor, logits: Tensor, sigma: Tensor, hw_shape: tuple[int, int
     if spread <= MAX_RANGE[torch.float64]:
         wide = x.dtype if spread <= MAX_RANGE[x.dtype] else torch.float64
         return pool_in_blocks(x.to(wide), (logits - top).to(wide).exp(), sigma.to(wide), hw_shape,
-                              kernel, causal, cut, stride, every).to(x.dtype)
+                              kernel, causal, cut, stride, every, groups).to(x.dtype)
     cells = cells_at_stride(hw_shape, stride, x.device)
     step = max(1, STABLE_PAIRS // x.shape[1])
     parts = [checkpoint(_definition, x, logits, sigma, hw_shape, cells, kernel, causal,
@@ -189,26 +193,30 @@ def _check(x: Tensor, weight_logits: Tensor, sigma: Tensor, hw_shape: GridLike, 
     return height, width
 
 
-def _facts(weight_logits: Tensor, sigma: Tensor) -> tuple[float, bool]:
-    """How far the weight logits of an image's tokens are apart at most, and whether all tokens take
-    part; all of it read from the device at once.
+def _facts(weight_logits: Tensor, sigma: Tensor, groups: Sequence[Group] = ()
+           ) -> tuple[float, bool, list[Group]]:
+    """How far the weight logits of an image's tokens are apart at most, whether all tokens take
+    part, and the groups with their corners; all of it read from the device at once.
 
     Raises:
         ValueError: for a bad value.
     """
     if weight_logits.is_meta or torch.compiler.is_compiling():
-        return math.inf, False
+        return math.inf, False, list(groups)
     logits = weight_logits.detach()
     absent = logits == -math.inf
     # The largest is NaN if a value is, and inf if a value is.
     highest = logits.amax(1)
     lowest = logits.masked_fill(absent, math.inf).amin(1)
-    good_sizes, good_logits, every, spread = torch.stack((
+    facts = torch.stack((
         (sigma.detach() >= 0).all().double(), torch.isfinite(highest).all().double(),
-        1 - absent.any().double(), (highest - lowest).max().double())).tolist()
+        1 - absent.any().double(), (highest - lowest).max().double()))
+    corners = [torch.as_tensor(each.corners) for each in groups]
+    good_sizes, good_logits, every, spread, *read = torch.cat((facts, *corners)).tolist()
     if not good_sizes:
         raise ValueError('sigma has negative or NaN values; sizes in cells are >= 0')
     if not good_logits:
         raise ValueError('weight_logits has NaN or inf values, or an image where all are -inf; '
                          'give every image a token with a finite weight')
-    return spread, bool(every)
+    return spread, bool(every), [each._replace(corners=read[5 * at:5 * at + 5])
+                                 for at, each in enumerate(groups)]

@@ -13,7 +13,7 @@ products with all channels is done on the axes:
 """
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -22,12 +22,12 @@ from torch.autograd.function import once_differentiable
 
 from ..grids import cells_at_stride
 from .kernels import axis_weights
-from .partition import Block, Options, block_elements, blocks
+from .partition import Block, Group, Options, block_elements, blocks
 
 
 def pool_in_blocks(x: Tensor, weights: Tensor, sigma: Tensor, hw_shape: tuple[int, int],
-                   kernel: str, causal: bool, cut: float, stride: int = 1, every: bool = False
-                   ) -> Tensor:
+                   kernel: str, causal: bool, cut: float, stride: int = 1, every: bool = False,
+                   groups: Sequence[Group] | None = None) -> Tensor:
     """sum_j w_j g_ij x_j / sum_j w_j g_ij, where w_i > 0; else x_i.
 
     Args:
@@ -38,12 +38,14 @@ def pool_in_blocks(x: Tensor, weights: Tensor, sigma: Tensor, hw_shape: tuple[in
         kernel, causal, cut: as for :func:`.kernels.axis_weights`.
         stride: step between queries.
         every: all weights are positive; whoever knows saves waiting for a device's numbers.
+        groups: as for :func:`.partition.blocks`.
 
     Returns:
         (B, Lq, C).
     """
     out: Tensor = _Pool.apply(  # type: ignore[no-untyped-call]
-        x.contiguous(), weights, sigma, Options(hw_shape, kernel, causal, cut, stride, every))
+        x.contiguous(), weights, sigma, Options(hw_shape, kernel, causal, cut, stride, every),
+        groups)
     return out
 
 
@@ -51,9 +53,10 @@ class _Pool(torch.autograd.Function):
     """See :func:`pool_in_blocks`; keeps its inputs, and which queries are worked on together."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weights: Tensor, sigma: Tensor, options: Options) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weights: Tensor, sigma: Tensor, options: Options,
+                groups: Sequence[Group] | None) -> Tensor:
         ctx.save_for_backward(x, weights, sigma)
-        ctx.options, ctx.blocks = options, list(blocks(sigma, options))
+        ctx.options, ctx.blocks = options, list(blocks(sigma, options, groups))
         work = _Work(x, weights, sigma, options)
         out = x.new_empty(*sigma.shape, x.shape[-1])
         for block in ctx.blocks:
@@ -83,7 +86,7 @@ class _Pool(torch.autograd.Function):
             grad_x = grad_pooled.mul_(weights[..., None])
             if not every:
                 grad_x.index_add_(1, work.queries, torch.where(valid, 0, grad))
-        return grad_x, grad_weights, grad_sigma, None
+        return grad_x, grad_weights, grad_sigma, None, None
 
 
 class _Axes(NamedTuple):

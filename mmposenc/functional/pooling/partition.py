@@ -1,7 +1,7 @@
 """Which queries and keys of context pooling are worked on together."""
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -42,20 +42,51 @@ class Block(NamedTuple):
     cols: slice
 
 
-def blocks(sigma: Tensor, options: Options) -> Iterator[Block]:
-    """Whole images while several fit in a buffer, else groups of near queries of similar size."""
+class Group(NamedTuple):
+    """Near queries of similar size in one image."""
+
+    image: int
+    members: Tensor  # places of the queries among all
+    corners: Sequence[float] | Tensor  # largest sigma, first row and column, last row and column
+
+
+def blocks(sigma: Tensor, options: Options, groups: Sequence[Group] | None = None
+           ) -> Iterator[Block]:
+    """Whole images while several fit in a buffer, else groups of near queries of similar size.
+
+    Args:
+        sigma: (B, Lq).
+        options: what all blocks share.
+        groups: what :func:`find_groups` found, its corners read from the device; None: found here.
+    """
     height, width = options.hw_shape
     images = sigma.shape[0]
-    if sigma.shape[1] * height * width <= max(block_elements(sigma), WHOLE_PAIRS):
+    if _in_one(sigma, options.hw_shape):
         # As many images as the factors of their weights leave in the cache.
         step = max(1, block_elements(sigma) // (sigma.shape[1] * (height + width)))
         for first in range(0, images, step):
             yield Block(slice(first, first + step), None, slice(0, height), slice(0, width))
         return
-    if sigma.device.type != 'cpu' and sigma.shape[1] <= GROUPED_FROM:
+    if not _is_grouped(sigma, options.hw_shape):
         yield from _consecutive(sigma, options)
         return
-    yield from _grouped(sigma.detach(), options)
+    if groups is None:
+        groups = find_groups(sigma, options.hw_shape, options.stride)
+        corners = torch.stack([torch.as_tensor(each.corners) for each in groups]).tolist()
+        groups = [each._replace(corners=found)
+                  for each, found in zip(groups, corners, strict=True)]
+    for each in groups:
+        yield _with_keys(each, options)
+
+
+def _in_one(sigma: Tensor, hw_shape: tuple[int, int]) -> bool:
+    return sigma.shape[1] * hw_shape[0] * hw_shape[1] <= max(block_elements(sigma), WHOLE_PAIRS)
+
+
+def _is_grouped(sigma: Tensor, hw_shape: tuple[int, int]) -> bool:
+    """By sizes alone: nothing is read from the device."""
+    return not _in_one(sigma, hw_shape) and (
+        sigma.device.type == 'cpu' or sigma.shape[1] > GROUPED_FROM)
 
 
 def _consecutive(sigma: Tensor, options: Options) -> Iterator[Block]:
@@ -73,55 +104,53 @@ def block_elements(like: Tensor) -> int:
     return BLOCK_ELEMENTS.get(like.device.type, BLOCK_ELEMENTS['cuda'])
 
 
-def _grouped(sigma: Tensor, options: Options) -> Iterator[Block]:
-    """Queries of a region, those with the smallest neighbourhoods first, and the keys that a group
-    of them reaches. How many queries a group has is known from the grid alone, so that an
-    accelerator is waited for once, for the corners of all groups."""
-    group = GROUP if sigma.device.type == 'cpu' else 8 * GROUP
-    lengths = _group_lengths(options, group)
-    cells = cells_at_stride(options.hw_shape, options.stride, sigma.device)
-    region, (rows, cols) = _regions(cells, options), (cells // options.hw_shape[1],
-                                                      cells % options.hw_shape[1])
-    members: list[tuple[int, Tensor]] = []
-    corners: list[Tensor] = []
-    for image, sizes in enumerate(sigma):
+def find_groups(sigma: Tensor, hw_shape: tuple[int, int], stride: int) -> list[Group]:
+    """Queries of a region, those with the smallest neighbourhoods first; empty where queries are
+    not grouped. How many a group has is known from the grid alone, so an accelerator need not be
+    waited for: the corners stay there, to be read with other numbers."""
+    if not _is_grouped(sigma, hw_shape):
+        return []
+    lengths = _group_lengths(hw_shape, stride, GROUP if sigma.device.type == 'cpu' else 8 * GROUP)
+    cells = cells_at_stride(hw_shape, stride, sigma.device)
+    region = _regions(cells, hw_shape, stride)
+    rows, cols = cells // hw_shape[1], cells % hw_shape[1]
+    found = []
+    for image, sizes in enumerate(sigma.detach()):
         by_size = sizes.argsort()
         order = by_size[region[by_size].argsort(stable=True)]
         for some in order.split(lengths):
-            members.append((image, some))
-            corners.append(torch.stack((sizes[some].amax().double(), *(
+            found.append(Group(image, some, torch.stack((sizes[some].amax().double(), *(
                 each[some].amin().double() for each in (rows, cols)), *(
-                each[some].amax().double() for each in (rows, cols)))))
-    for (image, some), found in zip(members, torch.stack(corners).tolist(), strict=True):
-        yield _with_keys(image, some, found, options)
+                each[some].amax().double() for each in (rows, cols))))))
+    return found
 
 
-def _regions(cells: Tensor, options: Options) -> Tensor:
+def _regions(cells: Tensor, hw_shape: tuple[int, int], stride: int) -> Tensor:
     """Number of the region that each cell lies in."""
-    height, width = options.hw_shape
-    side = REGION * options.stride
+    height, width = hw_shape
+    side = REGION * stride
     tall = min(side, height)
     wide = max(side, side * side // tall)
     return cells // width // tall * (width // wide + 1) + cells % width // wide
 
 
-def _group_lengths(options: Options, group: int) -> list[int]:
+def _group_lengths(hw_shape: tuple[int, int], stride: int, group: int) -> list[int]:
     """Queries of each group: those of a region in as few parts of one size as there can be."""
-    cells = cells_at_stride(options.hw_shape, options.stride)
+    cells = cells_at_stride(hw_shape, stride)
     found: list[int] = []
-    for count in _regions(cells, options).bincount().tolist():
+    for count in _regions(cells, hw_shape, stride).bincount().tolist():
         parts = -(-count // group)
         found += [count // parts + (part < count % parts) for part in range(parts)]
     return found
 
 
-def _with_keys(image: int, members: Tensor, corners: list[float], options: Options) -> Block:
-    """A group and its keys, from its largest sigma, and its first and last rows and columns."""
+def _with_keys(group: Group, options: Options) -> Block:
+    """A group and the rectangle of keys that it reaches."""
     height, width = options.hw_shape
-    far = min(reach(options.kernel, corners[0], options.cut), height + width)
-    top, left, bottom, right = corners[1:]
+    size, top, left, bottom, right = map(float, group.corners)
+    far = min(reach(options.kernel, size, options.cut), height + width)
     return Block(
-        slice(image, image + 1), members,
+        slice(group.image, group.image + 1), group.members,
         slice(max(0, int(top - far)), min(height, int(bottom + far) + 1)),
         slice(max(0, int(left - far)),
               min(width, int(right + (0 if options.causal else far)) + 1)))
