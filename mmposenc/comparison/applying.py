@@ -67,7 +67,7 @@ def _into_backbone(cfg: Config, node: Any, place: Place, changes: dict[str, Any]
     node.update({key: copy.deepcopy(changes[key]) for key in
                  ('pos_encoding', 'positions', 'rel_pos_encoding', 'rel_pos_sharing')})
     if 'window_bias' in takes:  # Swin's own encoding
-        node['window_bias'] = False
+        node.update(window_bias=False, rel_pos_encoding=_for_windows(changes['rel_pos_encoding']))
     size, arch = trained_size(cfg), ARCHS.get(node.get('arch'), {})
     pretrained = (node.get('init_cfg') or {}).get('type') == 'Pretrained'
     if 'img_size' in takes and size and not pretrained and 'img_size' not in {*node, *arch}:
@@ -78,6 +78,18 @@ def _into_backbone(cfg: Config, node: Any, place: Place, changes: dict[str, Any]
         new = [name for name, key in (('pos_encodings', 'pos_encoding'),
                                       ('rel_pos_encoding', 'rel_pos_encoding')) if changes[key]]
         node['trainable'] = tuple(dict.fromkeys((*node.get('trainable', ()), *new)))
+
+
+def _for_windows(relative: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Without resizing: all windows have the table's size, and those that are filled up at the
+    border of a map would get it resized to what of them is map."""
+    if relative is None:
+        return None
+    found = copy.deepcopy(relative)
+    for each in found.get('encodings', [found]):
+        if each['type'] == 'mmposenc.RelativePositionBias':
+            each.pop('resize', None)
+    return found
 
 
 def _into_pool(cfg: Config, node: Any, place: Place, changes: dict[str, Any]) -> None:
