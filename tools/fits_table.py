@@ -23,10 +23,6 @@ PAGE = ROOT / 'docs' / 'compared.md'
 BEGIN, END = '<!-- fits: tools/fits_table.py -->\n', '<!-- end of fits -->\n'
 SMALL = 'mmposenc::classification/small/'
 DETECTION = 'mmposenc::detection/'
-RESNET = {'model.backbone.depth': 18, 'model.backbone.base_channels': 4,
-          'model.backbone.stem_channels': 4, 'model.encoder.num_layers': 2,
-          'model.decoder.num_layers': 1}
-DENSE = {**RESNET, 'model.neck.in_channels': [32]}
 #: Column, config, and what makes its model small.
 MODELS: list[tuple[str, str, dict[str, Any]]] = [
     ('PVT', SMALL + 'pvt-micro-none_mnist5k.py', {}),
@@ -38,8 +34,10 @@ MODELS: list[tuple[str, str, dict[str, Any]]] = [
         'model.backbone.window_size': 7}),
     ('CPResNet', 'mmposenc::classification/context_pool/cp-resnet-44_cifar10.py',
      {'model.backbone.depth': 20}),
-    ('DETR', DETECTION + 'detr/detr_r50_8xb2-150e_coco.py', DENSE),
-    ('DAB-DETR', DETECTION + 'dab_detr/dab-detr_r50_8xb2-50e_coco.py', DENSE),
+    ('DETR', DETECTION + 'detr/detr_r50_8xb2-150e_coco.py', {
+        'model.backbone.depth': 18, 'model.backbone.base_channels': 4,
+        'model.backbone.stem_channels': 4, 'model.neck.in_channels': [32],
+        'model.encoder.num_layers': 2, 'model.decoder.num_layers': 1}),
     ('Deformable DETR', DETECTION + 'small/deformable-detr_r18-w16_bccd.py', {}),
 ]
 

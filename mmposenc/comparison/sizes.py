@@ -65,7 +65,8 @@ def resized(cfg: Config, factor: float) -> Config:
     changed, before = copy.deepcopy(cfg), tested_size(cfg)
     if factor == 1:
         return changed
-    changed.test_dataloader = copy.deepcopy(cfg.test_dataloader)  # validation may share its parts
+    if cfg.get('test_dataloader'):  # whose parts validation may share
+        changed.test_dataloader = copy.deepcopy(cfg.test_dataloader)
     for node in _with_pipelines(changed, 'test'):
         node['pipeline'] = _resized_steps(node['pipeline'], factor)
     _resize_preprocessor(changed, factor, before)
