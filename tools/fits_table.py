@@ -61,13 +61,21 @@ def cell(cfg: Config, name: str) -> str:
     return 'no'
 
 
+def row(models: list[tuple[str, Config]], name: str) -> str:
+    """The line of one encoding as Markdown."""
+    return _line([f'`{name}`', NAMES[name][0], *(cell(cfg, name) for _, cfg in models)])
+
+
 def table() -> str:
     """The table as Markdown."""
     models = list(small_models())
-    lines = [['name', 'encoding', *(title for title, _ in models)], ['---'] * (2 + len(models))]
-    for name, (label, _) in NAMES.items():
-        lines.append([f'`{name}`', label, *(cell(cfg, name) for _, cfg in models)])
-    return ''.join(f'| {" | ".join(line)} |\n' for line in lines)
+    head = _line(['name', 'encoding', *(title for title, _ in models)])
+    rule = _line(['---'] * (2 + len(models)))
+    return ''.join([head, rule, *(row(models, name) for name in NAMES)])
+
+
+def _line(cells: list[str]) -> str:
+    return f'| {" | ".join(cells)} |\n'
 
 
 def main(argv: list[str] | None = None) -> None:
