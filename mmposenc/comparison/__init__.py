@@ -1,0 +1,1 @@
+"""Encodings compared on a data set: what is compared, the runs, statistics and the report."""
