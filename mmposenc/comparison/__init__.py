@@ -1,1 +1,1 @@
-"""Encodings compared on a data set: what is compared, the runs, statistics and the report."""
+"""Which position encoding for a data set: trainings that differ in the encoding alone."""

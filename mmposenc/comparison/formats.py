@@ -30,37 +30,31 @@ def p_text(p: float | None) -> str:
     return '< .001' if p < .001 else f'{p:.3f}'.lstrip('0') if p < .1 else f'{p:.2f}'
 
 
-def count_text(value: float | None, unit: str = '') -> str:
-    """A large number in three digits with its step: 61.1 k, 1.03 G."""
+def count_text(value: float | None, digits: int = 3) -> str:
+    """A large number in three digits (or more) with its step: 61.1 k, 1.03 G."""
     if value is None:
         return UNKNOWN
     for size, name in _STEPS:
         if abs(value) >= size:
-            return f'{value / size:.3g} {name}{unit}'
-    return f'{value:.3g} {unit}'.strip()
+            return f'{value / size:.{digits}g} {name}'
+    return f'{value:.{digits}g}'
 
 
 def seconds_text(seconds: float | None) -> str:
-    """A duration: 8.3 ms, 12.1 s, 4 min 10 s, 2 h 5 min."""
+    """A duration: 8.3 ms, 12.1 s, 250 s, 14 min, 2 h 5 min."""
     if seconds is None:
         return UNKNOWN
     if seconds < 1:
         return f'{seconds * 1000:.3g} ms'
-    if seconds < 100:
+    if seconds < 600:
         return f'{seconds:.3g} s'
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f'{hours} h {minutes} min' if hours else f'{minutes} min {rest} s'
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f'{hours} h {minutes} min' if hours else f'{minutes} min'
 
 
-def bytes_text(count: float | None) -> str:
-    """Memory in powers of 1024: 12.5 MiB."""
-    if count is None:
-        return UNKNOWN
-    for power, name in ((3, 'GiB'), (2, 'MiB'), (1, 'KiB')):
-        if count >= 1024 ** power:
-            return f'{count / 1024 ** power:.3g} {name}'
-    return f'{count:.0f} B'
+def first_upper(text: str) -> str:
+    """Text as the begin of a line; a name like mIoU stays."""
+    return text[:1].upper() + text[1:] if text[:2].islower() else text
 
 
 def size_text(size: Mapping[str, Any]) -> str:

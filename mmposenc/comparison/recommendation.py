@@ -23,14 +23,15 @@ SHOWN, LIKELY, OPEN = 'shown', 'likely', 'open'
 def recommend(results: Mapping[str, Any]) -> dict[str, Any]:
     """The encoding to take, from results with 'summary' and 'differences'.
 
-    The best mean at the trained size leads. Encodings within one standard error of it are level with
-    it (the rule of Breiman et al. 1984); of those the best over the other sizes is taken, and where
-    these do not part them, the cheapest. A level encoding of which a run diverged is not taken.
+    The best mean at the trained size leads. Encodings within one standard error of it are level
+    with it (the rule of Breiman et al. 1984); of those the best over the other sizes is taken, and
+    where these do not part them, the cheapest. A level encoding of which a run diverged is not
+    taken.
 
     Returns:
-        encoding (None where no run has finished), reason, sure, and confidence: 'shown' where every
-        other encoding is worse by its test, 'likely' where it leads by more than a standard error of
-        three seeds, else 'open'.
+        encoding (None where no run has finished), reason, sure, and confidence: 'shown' where
+        every other encoding is worse by its test, 'likely' where it leads by more than a standard
+        error of three seeds, else 'open'.
     """
     trained = trained_factor(results)
     higher = results['metric']['higher_is_better']
@@ -140,9 +141,10 @@ def certainty(results: Mapping[str, Any], taken: str, leader: str, tied: Sequenc
     else:
         sure = ''
         if worse:
-            sure += (f'Shown: {names_in_words([label[name] for name in worse])} '
-                     f'{"are" if len(worse) > 1 else "is"} worse than {label[leader]} at the trained '
-                     'size (t tests over seeds, corrected by Holm, p < 0.05). ')
+            verb = 'are' if len(worse) > 1 else 'is'
+            sure += (f'Shown: {names_in_words([label[name] for name in worse])} {verb} worse than '
+                     f'{label[leader]} at the trained size (t tests over seeds, corrected by Holm, '
+                     'p < 0.05). ')
         if unsure:
             sure += (f'Not shown: any difference between {label[leader]} and '
                      f'{names_in_words([label[name] for name in unsure], "or")}; '

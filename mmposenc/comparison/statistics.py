@@ -142,7 +142,8 @@ def compare(values: Values, base: str, higher_is_better: bool, factor: float,
 
 def best_of(values: Values, higher_is_better: bool) -> str | None:
     """The encoding with the best mean; the first of equal ones; None where nothing is known."""
-    means = {name: interval(list(seeds.values()))['mean'] for name, seeds in values.items() if seeds}
+    means = {name: interval(list(seeds.values()))['mean']
+             for name, seeds in values.items() if seeds}
     if not means:
         return None
     return (max if higher_is_better else min)(means, key=lambda name: means[name])

@@ -119,7 +119,7 @@ def test_holm_rejects_what_its_definition_does():
 
 
 def test_families_base_and_best():
-    """Of the base one test for each other encoding; of the best, which the values choose, all pairs."""
+    """Of the base one test for each other; of the best, which the values choose, all pairs."""
     values = {'none': seeded(80, 81.5, 80.2), 'peg': seeded(95, 96.1, 95.4),
               'learned': seeded(90.2, 92, 90.1), 'irpe': seeded(94, 96.5, 95.2)}
     rows = compare(values, 'none', True, 1.0)
@@ -146,7 +146,8 @@ def test_lower_may_be_better():
     values = {'none': seeded(4.0, 4.2, 4.1), 'peg': seeded(2.0, 2.3, 2.1)}
     assert best_of(values, False) == 'peg'
     rows = compare(values, 'none', False, 1.0)
-    assert [(row['role'], row['verdict']) for row in rows] == [('base', 'better'), ('best', 'worse')]
+    assert [(row['role'], row['verdict']) for row in rows] == [
+        ('base', 'better'), ('best', 'worse')]
 
 
 def test_no_row_against_a_best_that_is_the_base():
