@@ -20,8 +20,8 @@ def run(encoding, seed, values, status='finished', **more):
 
 
 def encoding(name, parameters=60_000, label=None, macs=1e6):
-    costs = [dict(factor=factor, hw=None, macs=macs * factor ** 2, activations=None, seconds=None,
-                  peak_bytes=None) for factor in SIZES]
+    costs = [dict(factor=factor, hw=None, macs=macs and macs * factor ** 2, activations=None,
+                  seconds=None, peak_bytes=None) for factor in SIZES]
     return dict(name=name, label=label or name, changes={}, parameters=parameters, costs=costs)
 
 

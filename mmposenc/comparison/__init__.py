@@ -1,1 +1,1 @@
-"""Which position encoding for a data set: trainings that differ in the encoding alone."""
+"""Which encoding for my data: what is compared, how it is run, and what comes of it."""

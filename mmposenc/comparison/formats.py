@@ -23,11 +23,20 @@ def value_text(value: float | None, metric: Mapping[str, Any], *, sign: bool = F
     return f'{text} {metric["unit"]}' if unit and metric.get('unit') else text
 
 
+def interval_text(row: Mapping[str, Any], metric: Mapping[str, Any], *, sign: bool = False) -> str:
+    """A mean with the ends of its interval: '96.8 (96.3 to 97.3)'."""
+    text = value_text(row['mean'], metric, sign=sign)
+    if row['low'] is None:
+        return text
+    ends = (value_text(row[end], metric, sign=sign) for end in ('low', 'high'))
+    return f'{text} ({" to ".join(ends)})'
+
+
 def p_text(p: float | None) -> str:
     """A p value: two digits, and nothing finer than .001."""
     if p is None:
         return UNKNOWN
-    return '< .001' if p < .001 else f'{p:.3f}'.lstrip('0') if p < .1 else f'{p:.2f}'
+    return '< .001' if p < .001 else f'{p:.{3 if p < .1 else 2}f}'.lstrip('0')
 
 
 def count_text(value: float | None, digits: int = 3) -> str:

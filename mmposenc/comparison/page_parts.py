@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import math
 import mimetypes
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +53,7 @@ def diagnosis(results: Mapping[str, Any]) -> list[dict[str, Any]]:
     by_name: dict[str, dict[str, Any]] = {}
     trained = {}
     for each in results.get('diagnosis') or []:
-        # Of several seeds the first: a measure says what an encoding is like.
+            # Of several seeds the first.
         if each['encoding'] not in study_charts.labels(results) or each['encoding'] in trained:
             continue
         trained[each['encoding']] = each['trained']
@@ -66,22 +66,35 @@ def _measure(results: Mapping[str, Any], name: str, measures: Mapping[str, Mappi
              trained: Mapping[str, bool]) -> dict[str, Any]:
     label = study_charts.labels(results)
     first = next(iter(measures.values()))
-    rows = [(tables.Cell(label[encoding], label[encoding]),
-             tables.number(each.get('value'), '–' if each.get('value') is None
-                           else f'{each["value"]:.4g}'),
-             tables.Cell('trained' if trained[encoding] else 'untrained'),
-             tables.Cell(each.get('text') or '')) for encoding, each in measures.items()]
-    unit = f', {first["unit"]}' if first.get('unit') else ''
-    told = any(row[1].sort is not None or row[3].text for row in rows)
+    texts = {each.get('text') or '' for each in measures.values()}
     charts = study_charts.measure_charts(results, name, measures)
     return dict(
         title=first['title'], definition=first.get('definition') or '',
-        unit=first.get('unit') or '',
-        table=tables.Table(f'{first["title"]}{unit}', ('Encoding', 'Value', 'Weights', 'Note'),
-                           rows, words=(2, 3)) if told else None,
+        unit=first.get('unit') or '', text=texts.pop() if len(texts) == 1 else '',
+        table=_values(first, {label[encoding]: each for encoding, each in measures.items()},
+                      [label[encoding] for encoding in measures if not trained[encoding]]),
         charts=charts[:study_charts.MOST_CHARTS], more=charts[study_charts.MOST_CHARTS:],
         maps=[dict(_map(each['map']), label=label[encoding])
               for encoding, each in measures.items() if each.get('map')])
+
+
+def _values(first: Mapping[str, Any], measures: Mapping[str, Mapping[str, Any]],
+            untrained: Sequence[str]) -> tables.Table | None:
+    """The value of each encoding; what is known of none, or the same of all, is no column."""
+    notes = len({each.get('text') or '' for each in measures.values()}) > 1
+    if not notes and all(each.get('value') is None for each in measures.values()):
+        return None
+    rows = []
+    for label, each in measures.items():
+        value = each.get('value')
+        cells = [tables.Cell(label, label),
+                 tables.number(value, '–' if value is None else f'{value:.4g}')]
+        cells += [tables.Cell('untrained' if label in untrained else 'trained')] * bool(untrained)
+        cells += [tables.Cell(each.get('text') or '')] * notes
+        rows.append(tuple(cells))
+    unit = f', {first["unit"]}' if first.get('unit') else ''
+    return tables.Table(f'{first["title"]}{unit}', (
+        'Encoding', 'Value', *['Weights'] * bool(untrained), *['Note'] * notes), rows, words=(2, 3))
 
 
 def _map(matrix: Mapping[str, Any]) -> dict[str, Any]:

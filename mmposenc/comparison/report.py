@@ -160,5 +160,5 @@ def left_out(results: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Runs that diverged or failed: they have no part in any mean."""
     label = study_charts.labels(results)
     return [dict(label=label[run['encoding']], seed=run['seed'], status=run['status'],
-                 note=run.get('note') or 'no note') for run in results['runs']
-            if run['status'] in ('diverged', 'failed')]
+                 note=run.get('note') or 'no note', log=run.get('log') or [])
+            for run in results['runs'] if run['status'] in ('diverged', 'failed')]

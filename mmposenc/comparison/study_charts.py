@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .charts import Axis, Chart, Line, Style, line_chart, thinned
-from .formats import count_text, first_upper, seconds_text, value_text
+from .formats import count_text, first_upper, interval_text, seconds_text, value_text
 from .statistics import factors, interval, trained_factor
 from .tables import Cell, Table, cost, number, run_mean
 
@@ -51,8 +51,13 @@ def size_chart(results: Mapping[str, Any]) -> Chart | None:
                   [row['high'] for row in rows]) for name, rows in by_name.items()]
     x = Axis('image size, as a multiple of the trained one', lambda value: f'{value:g}×',
              ticks=sizes)
-    title = first_upper(f'{results["metric"]["label"]} over image size')
-    return line_chart('over-size', title, lines, x, metric_axis(results), dodge=True,
+    metric = results['metric']
+    title = first_upper(f'{metric["label"]} over image size')
+    heads = ('Encoding', *(f'{each:g}×' for each in sizes))
+    table = Table(f'{title}: mean (95% interval)', heads, [
+        (Cell(label[name]), *(number(row['mean'], interval_text(row, metric)) for row in rows))
+        for name, rows in by_name.items()])
+    return line_chart('over-size', title, lines, x, metric_axis(results), dodge=True, table=table,
                       note='Bars are 95% intervals of the mean over seeds; long ones are cut at '
                       'the edge of the chart.')
 

@@ -9,7 +9,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .formats import UNKNOWN, count_text, first_upper, p_text, seconds_text, size_text, value_text
+from .formats import (
+    UNKNOWN,
+    count_text,
+    first_upper,
+    interval_text,
+    p_text,
+    seconds_text,
+    size_text,
+    value_text,
+)
 from .statistics import base_of, best_of, factors, interval, trained_factor, values_at
 
 CSV_COLUMNS = ('encoding', 'label', 'seed', 'status', 'factor', 'height', 'width', 'metric', 'unit',
@@ -119,11 +128,8 @@ def _difference(row: Mapping[str, Any] | None, metric: Mapping[str, Any], itself
     if row is None:
         return [Cell(UNKNOWN)] * 3 + [Cell(itself, itself)]
     mark = {'better': 'better', 'worse': 'worse'}.get(row['verdict'], '')
-    text = value_text(row['mean'], metric, sign=True)
-    if row['low'] is not None:
-        ends = (value_text(row[end], metric, sign=True) for end in ('low', 'high'))
-        text += f' ({" to ".join(ends)})'
-    return [number(row['mean'], text), number(row['n'], str(row['n'])),
+    return [number(row['mean'], interval_text(row, metric, sign=True)),
+            number(row['n'], str(row['n'])),
             number(row['p'], p_text(row['p'])), Cell(row['verdict'], row['verdict'], mark)]
 
 
