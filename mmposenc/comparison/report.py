@@ -139,14 +139,8 @@ def best_by_size(results: Mapping[str, Any]) -> list[dict[str, str]]:
         trained = ', trained' if size['factor'] == trained_factor(results) else ''
         rows.append(dict(size=size_text(size) + trained, best=label[best],
                          value=value_text(told['mean'], metric, unit=True),
-                         near=few(near) if near else 'none'))
+                         near=names_in_words(near) if near else 'no other'))
     return rows
-
-
-def few(names: list[str], most: int = 6) -> str:
-    """Names as in a sentence, and how many more there are."""
-    return names_in_words(names if len(names) <= most
-                          else [*names[:most], f'{len(names) - most} more'])
 
 
 def counts(results: Mapping[str, Any]) -> dict[str, int]:

@@ -246,6 +246,16 @@ def test_leader_by_more_than_an_error_is_likely():
 LEVEL = {'none': [90., 92., 91.], 'peg': [92., 90., 91.2], 'low': [50., 51., 50.4]}
 
 
+def test_the_base_has_a_test_of_its_own():
+    """Over all pairs of many encodings nothing is shown; against the base it is."""
+    values = {f'e{n}': {1.0: [80 + n, 81 + n * 1.1, 80 + n * .9]} for n in range(9)}
+    results = summarize(study(values))
+    rows = {(row['role'], row['encoding']): row for row in results['differences']}
+    assert rows['best', 'e0']['p'] > rows['base', 'e8']['p'] and rows['base', 'e8']['p'] < .05
+    assert rows['best', 'e0']['verdict'] == 'no difference seen'
+    assert 'Shown: e0 is worse than e8' in results['recommendation']['sure']
+
+
 def test_level_at_the_trained_size_parted_by_others():
     values = {name: {1.0: at, 2.0: [value - (0 if name == 'none' else 20) - n / 10
                                     for n, value in enumerate(at)]} for name, at in LEVEL.items()}

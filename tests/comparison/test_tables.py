@@ -46,7 +46,8 @@ def test_numbers_as_people_read_them():
         '8.3 ms', '12.3 s', '250 s', '14 min', '2 h 5 min']
     assert size_text(dict(factor=1.5, hw=[48, 32])) == '1.5 times (48 × 32)'
     assert size_text(dict(factor=1.5, hw=None)) == '1.5 times'
-    assert [names_in_words(list(n)) for n in ('a', 'ab', 'abc')] == ['a', 'a and b', 'a, b and c']
+    assert [names_in_words(list(n)) for n in ('a', 'ab', 'abcdefg', 'abcdefghi')] == [
+        'a', 'a and b', 'a, b, c, d, e, f and g', 'a, b, c, d, e, f and 3 more']
     assert [first_upper(t) for t in ('top-1 accuracy', 'mIoU', 'AP')] == ['Top-1 accuracy', 'mIoU',
                                                                          'AP']
 
@@ -87,6 +88,7 @@ def test_parts_are_means_of_finished_runs():
     assert [cell.mark for cell in table.rows[0]] == ['', 'best', '', '']
     sizes = tables.parts(summarize(results), 'by_size', 'Object size')
     assert texts(sizes) == [['small', '–', '0.5', '0.0']]
+    assert sizes.rows[0][2].mark == ''  # nothing is best of one
     assert tables.parts(told(), 'by_class', 'Class') is None
 
 
