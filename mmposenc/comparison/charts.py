@@ -49,7 +49,7 @@ class Style:
 
     @property
     def dash(self) -> str:
-        return DASHES[self.index % len(DASHES)]
+        return DASHES[(self.index + self.index // len(COLORS)) % len(DASHES)]
 
 
 @dataclass(frozen=True)

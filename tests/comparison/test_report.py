@@ -133,6 +133,13 @@ def test_three_files_whole(tmp_path):
     assert page.index('Take peg') < page.index('<h2 id="results-head">')
 
 
+@pytest.mark.parametrize('seeds, head', [(1, 'So far: peg'), (3, 'Take peg')])
+def test_what_was_not_tested_is_no_advice(tmp_path, seeds, head):
+    values = {'none': {1.0: [80., 81., 82.][:seeds]}, 'peg': {1.0: [96., 96.1, 96.3][:seeds]}}
+    page = write_reports(study(values), tmp_path)[2].read_text()
+    assert f'class="take">{head}</h2>' in page
+
+
 def test_folder_that_is_not_there(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"folder='.*gone' is not there"):
         write_reports(study({'none': {1.0: [1.]}}), tmp_path / 'gone')

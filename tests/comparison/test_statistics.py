@@ -4,6 +4,7 @@ import itertools
 import math
 import random
 
+import numpy as np
 import pytest
 from madeup_studies import METRIC, drawn, encoding, run, study
 from scipy import stats
@@ -92,7 +93,8 @@ def test_two_seeds_are_not_tested():
     assert difference({}, {0: 1.0})['mean'] is None
 
 
-@pytest.mark.parametrize('one', [[90.1, 91.1, 92.1], [90.0, 91.0, 92.0]])
+@pytest.mark.parametrize('one', [[90.1, 91.1, 92.1], [90.0, 91.0, 92.0],
+                                 np.float32([90.1, 91.1, 92.1]).astype(float).tolist()])
 def test_differences_without_spread_are_not_tested(one):
     told = difference(seeded(*one), seeded(90.0, 91.0, 92.0))
     assert told['p'] is None and told['verdict'] == 'no difference seen'
