@@ -23,7 +23,8 @@ def measures(value):
     cells = [[math.cos(a - b) for a in range(24)] for b in range(24)]
     return [
         dict(name='shift', title='Error under shifts', definition='|f(x)|', unit='share',
-             value=value, series=[dict(label='cells', x=[0, 1], y=[0, value])], map=None,
+             value=value, series=[dict(label='cells', x=[0, 1], y=[-.08125, value / 1e3 - .08125])],
+             map=None,
              xlabel='shift', ylabel='error', text='all alike'),
         dict(name='distance', title='Distance', definition='d', unit='pixels', value=None,
              series=None, map=dict(rows=['block 0'], columns=['a', 'b'], values=[[1.5, None]]),
@@ -233,6 +234,17 @@ def test_theme_follows_the_reader_and_the_button(pages, browser):
 
 
 @needs_browser
+def test_words_of_charts_stay_in_them(pages, browser):
+    browser.open(pages['full'])
+    browser.run('for (const each of document.querySelectorAll("details")) each.open = true')
+    outside = browser.run('''[...document.querySelectorAll('.chart svg text')].filter((text) => {
+        const box = text.getBoundingClientRect(), all = text.closest('svg').getBoundingClientRect();
+        return box.left < all.left - 1 || box.right > all.right + 1 || box.bottom > all.bottom + 1;
+    }).map((text) => text.textContent)''')
+    assert outside == []
+
+
+@needs_browser
 def test_first_stop_of_the_keyboard_is_the_answer(pages, browser):
     browser.open(pages['full'])
     browser.press('Tab')
@@ -263,7 +275,8 @@ def test_paper_shows_the_tables_of_every_size_and_is_light(pages, browser, tmp_p
                 ".querySelectorAll('details.printed')].map(e => e.open) })")
     browser.pdf(tmp_path / 'page.pdf')
     assert (tmp_path / 'page.pdf').read_bytes().startswith(b'%PDF')
-    assert browser.run('window.printed') == [True, True]
+    # The tables of two sizes, and three measures.
+    assert browser.run('window.printed') == [True] * 5
     assert browser.run("document.querySelectorAll('details[open]').length") == 0
     browser.send('Emulation.setEmulatedMedia', media='print', features=[
         dict(name='prefers-color-scheme', value='dark')])
