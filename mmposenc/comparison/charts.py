@@ -114,8 +114,8 @@ def line_chart(id: str, title: str, lines: Sequence[Line], x: Axis, y: Axis, *, 
         return None
     bottom, top = extent([line for line in lines if not line.lost] or lines, y)
     up = scale(y, bottom, top, HEIGHT - BOTTOM, TOP)
-    yticks = [dict(at=up(value), text=(y.tick or y.text)(value))
-              for value in ticks(y, *up.ends, count=5)]
+    yticks: list[dict[str, Any]] = [dict(at=up(value), text=(y.tick or y.text)(value))
+                                    for value in ticks(y, *up.ends, count=5)]
     left = max([LEFT, *(8 + LETTER * len(tick['text']) for tick in yticks)])
     across = scale(x, min(min(line.x) for line in lines), max(max(line.x) for line in lines),
                    left, WIDTH - RIGHT, padded=.07 if dodge else .04)

@@ -37,7 +37,7 @@ def p_text(p: float | None) -> str:
     """A p value: two digits, and nothing finer than .001."""
     if p is None:
         return UNKNOWN
-    return '< .001' if p < .001 else f'{p:.{3 if p < .1 else 2}f}'.lstrip('0')
+    return '<\N{NO-BREAK SPACE}.001' if p < .001 else f'{p:.{3 if p < .1 else 2}f}'.lstrip('0')
 
 
 def count_text(value: float | None, digits: int = 3) -> str:

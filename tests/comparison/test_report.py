@@ -281,6 +281,14 @@ def test_paper_shows_the_tables_of_every_size_and_is_light(pages, browser, tmp_p
     browser.send('Emulation.setEmulatedMedia', media='print', features=[
         dict(name='prefers-color-scheme', value='dark')])
     assert browser.run('getComputedStyle(document.body).backgroundColor') == 'rgb(255, 255, 255)'
+    # The width of A4 without its margins.
+    browser.send('Emulation.setDeviceMetricsOverride', width=688, height=900, deviceScaleFactor=1,
+                 mobile=False)
+    browser.run('for (const each of document.querySelectorAll("details")) each.open = true')
+    assert browser.run('document.documentElement.scrollWidth') == 688
+    wide = '''[...document.querySelectorAll('.scroll')].filter((box) => box.offsetParent
+        && box.scrollWidth > box.clientWidth).map((box) => box.innerText.slice(0, 60))'''
+    assert browser.run(wide) == []
 
 
 @needs_browser

@@ -39,7 +39,7 @@ def test_values(value, metric, more, expected):
 
 
 def test_numbers_as_people_read_them():
-    assert [p_text(p) for p in (None, .0002, .0123, .84, 1.)] == ['–', '< .001', '.012', '.84',
+    assert [p_text(p) for p in (None, .0002, .0123, .84, 1.)] == ['–', '<\xa0.001', '.012', '.84',
                                                                  '1.00']
     assert [count_text(n) for n in (None, 61450, 1.03e9, 12)] == ['–', '61.5 k', '1.03 G', '12']
     assert [seconds_text(s) for s in (.0083, 12.3, 250, 840, 7500)] == [
@@ -69,8 +69,8 @@ def test_differences():
     assert 'the trained size' in table.caption
     assert len(table.columns) == len(table.rows[0]) == 10
     assert texts(table)[0] == ['none', '81.0 (1.0)', '–', '–', '–', 'the base',
-                               '−15.0 (−16.2 to −13.8)', '3', '< .001', 'worse']
-    assert texts(table)[1] == ['peg', '96.0 (0.9)', '+15.0 (+13.8 to +16.2)', '3', '< .001',
+                               '−15.0 (−16.2 to −13.8)', '3', '<\xa0.001', 'worse']
+    assert texts(table)[1] == ['peg', '96.0 (0.9)', '+15.0 (+13.8 to +16.2)', '3', '<\xa0.001',
                                'better', '–', '–', '–', 'the best']
     # Where the base is the best there is nothing else to compare with.
     assert len(tables.differences(told(), 2.0).columns) == 6
