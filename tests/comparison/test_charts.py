@@ -147,6 +147,15 @@ def test_size_chart_of_a_study():
     assert study_charts.size_chart(summarize(study({'none': {1.0: [1.]}}))) is None
 
 
+def test_bars_are_of_three_seeds_and_more():
+    values = {'none': {.5: [50., 60.], 1.0: [50., 60.]}, 'peg': {.5: [1.] * 3, 1.0: [1., 2., 3.]}}
+    told = summarize(study(values))
+    for chart in (study_charts.size_chart(told), study_charts.cost_charts(told)[0]):
+        two, three = chart.lines
+        assert all(mark['bar'] is None for mark in two['marks'])
+        assert all(mark['bar'] for mark in three['marks'])
+
+
 def test_cost_charts_are_of_what_is_known():
     encodings = [encoding('none', 10, macs=None), encoding('peg', 5000, macs=None)]
     for each in encodings:

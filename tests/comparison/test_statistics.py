@@ -285,6 +285,14 @@ def test_parameters_part_equal_costs_and_unknown_ones_come_last():
     assert advice(values, encodings=[cheap, dear])['encoding'] == 'none'
 
 
+def test_cheapest_is_so_at_the_trained_size():
+    costs = [encoding('none', macs=3e6), encoding('peg', macs=2e6)]
+    for each, macs in zip(costs, (1, 9e9), strict=True):
+        each['costs'].insert(0, dict(factor=2.0, macs=macs))
+    values = {name: {1.0: LEVEL[name], 2.0: LEVEL[name]} for name in ('none', 'peg')}
+    assert advice(values, encodings=costs)['encoding'] == 'peg'
+
+
 def test_level_encoding_that_diverged_is_not_taken():
     results = study({name: {1.0: at} for name, at in LEVEL.items()})
     results['runs'].append(run('none', 9, {}, status='diverged'))
