@@ -32,7 +32,8 @@ def pictures(results: Mapping[str, Any], folder: Path) -> list[dict[str, Any]]:
     def place(entry: Mapping[str, Any]) -> int:
         return order.index(entry['encoding']) if entry.get('encoding') in order else -1
     return [dict(title=each.get('title') or each['id'], source=each.get('source') or '', entries=[
-        dict(label=label.get(entry.get('encoding') or '', 'Truth'), text=entry.get('text') or '',
+        dict(label=label.get(entry['encoding'], entry['encoding']) if entry.get('encoding')
+             else 'Truth', text=entry.get('text') or '',
              file=entry['file'], address=inlined(folder, entry['file']))
         for entry in sorted(each['entries'], key=place)]) for each in results.get('pictures') or []]
 

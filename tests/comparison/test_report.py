@@ -51,6 +51,7 @@ def full(folder):
     results.update(
         pictures=[dict(id='a', title=HOSTILE, source='made up', entries=[
             dict(encoding='peg', file='gone.png', text='a cat'),
+            dict(encoding='gone', file='truth.png', text='a hen'),
             dict(truth=True, file='truth.png', text='a dog')])],
         figures=[dict(encoding='peg', title='Kernels', file='figure.svg', text='Nine weights',
                       untrained=True),
@@ -156,6 +157,7 @@ def test_nothing_of_the_network_and_no_foreign_script(pages):
 def test_pictures_are_held_and_what_is_missing_is_said(pages, tmp_path):
     page = pages['full'].read_text()
     assert 'data:image/svg+xml;base64' in page and 'alt="Truth: a dog"' in page
+    assert 'alt="gone: a hen"' in page
     assert "gone.png is not in the study" in page
     assert "../secret.png is not in the study" in page
     assert '(untrained)' in page
