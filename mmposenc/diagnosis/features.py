@@ -9,8 +9,6 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ..detr.encoders import DetrEncoder
-from ..detr.levels import LevelEncodings
 from ..encodings.placement import PlacedEncodings
 from ..functional.masking import split_prefix, tokens_to_map
 from ..image_sizes import ImgShapes
@@ -61,6 +59,22 @@ class Examined:
         return found
 
 
+def is_encoder(module: nn.Module) -> bool:
+    """Whether a module is an encoder of this project's DETR family, which has encodings for each of
+    its levels (and whose class brings OpenMMLab along)."""
+    levels = getattr(module, 'pos_encodings', None)
+    return isinstance(levels, nn.ModuleList) and isinstance(levels[0], PlacedEncodings)
+
+
+def grids_of(given: dict[str, Any]) -> list[tuple[int, int]]:
+    """(H, W) of each level, from the arguments of a call of such an encoder; [] without any."""
+    grids: Any = given.get('hw_shapes') or given.get('spatial_shapes')
+    if grids is None:
+        return []
+    grids = grids.tolist() if isinstance(grids, Tensor) else grids
+    return [tuple(grids)] if isinstance(grids[0], int) else [tuple(each) for each in grids]
+
+
 @contextmanager
 def record_features(model: nn.Module, hw_shape: tuple[int, ...]) -> Iterator[list[FeatureMap]]:
     """Note the map behind each block of this project's backbones and DETR encoders and of ResNets
@@ -75,8 +89,8 @@ def record_features(model: nn.Module, hw_shape: tuple[int, ...]) -> Iterator[lis
         map is what an encoder, or a backbone without one, ends with.
     """
     found: list[FeatureMap] = []
-    inside = {placed for module in model.modules() if isinstance(module, LevelEncodings)
-              for placed in module}
+    inside = {placed for module in model.modules() if is_encoder(module)
+              for placed in module.pos_encodings}
     strides: dict[str, tuple[int, int]] = {}  # by stage: stride, and rows of what it put out
 
     def note(name: str, module: PlacedEncodings, given: dict[str, Any], out: Any) -> None:
@@ -95,7 +109,7 @@ def record_features(model: nn.Module, hw_shape: tuple[int, ...]) -> Iterator[lis
     with ExitStack() as stack:
         stack.enter_context(watched(model, PlacedEncodings, note))
         for name, module in model.named_modules():
-            if isinstance(module, DetrEncoder):
+            if is_encoder(module):
                 _watch_encoder(name, module, found, hw_shape, stack)
         _watch_others(model, found, hw_shape, stack)
         yield found
@@ -115,7 +129,7 @@ def _stride(values: Tensor, hw_shape: tuple[int, ...]) -> int:
     return side // cells if side % cells == 0 else 2 ** round(math.log2(side / cells))
 
 
-def _watch_encoder(name: str, encoder: DetrEncoder, found: list[FeatureMap],
+def _watch_encoder(name: str, encoder: Any, found: list[FeatureMap],
                    hw_shape: tuple[int, ...], stack: ExitStack) -> None:
     """What each layer gets, which is what the one before gave and the encodings behind it; and the
     memory."""
@@ -128,10 +142,8 @@ def _watch_encoder(name: str, encoder: DetrEncoder, found: list[FeatureMap],
 
     def give(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
         given = given_arguments(module, args, kwargs)
-        grids = given.get('hw_shapes') or given.get('spatial_shapes')
-        grids = grids.tolist() if isinstance(grids, Tensor) else grids
-        assert grids is not None, f'{name} was not told its grid'
-        grids = [grids] if isinstance(grids[0], int) else [tuple(each) for each in grids]
+        grids = grids_of(given)
+        assert grids, f'{name} was not told its grid'
         memory = (out[0] if isinstance(out, tuple) else out).detach()
         names = [f'{name}.layers.{index - 1}' if index else f'{name} input'
                  for index in range(len(inputs))] + [f'{name}.layers.{len(encoder.layers) - 1}']

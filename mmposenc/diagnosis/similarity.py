@@ -1,20 +1,20 @@
 """How alike the positions of an encoding are, by how far apart they lie."""
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 import numpy as np
-from torch import Tensor
+from torch import Tensor, nn
 
-from ..detr.encoders import DetrEncoder
 from ..functional.grids import as_grid
 from ..visualization.contributions import record_contributions
 from ..visualization.maps import Array
-from ..visualization.recording import AttentionCall, watch_attention, watched
+from ..visualization.recording import AttentionCall, given_arguments, watch_attention
 from ..visualization.subjects import reference_cells
 from ..visualization.token_figures import cosine_similarity
 from .attention import centres
-from .features import Examined
+from .features import Examined, grids_of, is_encoder
 from .measure import Measure, line, table
 
 #: Rows and columns of cells that are compared with all cells.
@@ -50,18 +50,21 @@ def positions_of(examined: Examined, image: Tensor) -> list[Positions]:
         if found is not None:
             relative.append(found)
 
-    def note_encoder(name: str, encoder: DetrEncoder, given: dict[str, Any], out: object) -> None:
-        shapes, added = given.get('spatial_shapes'), given.get('query_pos')
-        if added is None or shapes is None or isinstance(shapes, Tensor):  # Tensor: of levels
-            return
-        grid = as_grid(shapes if isinstance(shapes[0], int) else shapes[0]).hw
-        absolute.append(Positions(f'{name} positions', grid, added[0].detach().cpu().numpy()))
+    def note_encoder(module: nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
+        given = given_arguments(module, args, kwargs)
+        added, grids = given.get('query_pos'), grids_of(given)
+        if added is not None and len(grids) == 1:
+            absolute.append(Positions('encoder positions', grids[0],
+                                      added[0].detach().cpu().numpy()))
 
-    with (record_contributions(examined.model) as tokens,
-          watched(examined.model, DetrEncoder, note_encoder),
-          watch_attention(examined.model, note_attention)):
+    with ExitStack() as stack:
+        tokens = stack.enter_context(record_contributions(examined.model))
+        stack.enter_context(watch_attention(examined.model, note_attention))
+        for module in examined.model.modules():
+            if is_encoder(module):
+                stack.callback(module.register_forward_pre_hook(
+                    note_encoder, with_kwargs=True).remove)
         examined.maps(image)
-    # Of a level of a multi-level encoder there is one record, too: they are token encodings.
     return [Positions(each.name, each.hw_shape, each.added) for each in tokens] + (
         absolute + relative)
 

@@ -17,9 +17,8 @@ from torch import Tensor, nn
 
 from mmposenc.command_line import describe
 
-from ..detr.encoders import DetrEncoder
 from ..diagnosis import Measure, diagnose
-from ..diagnosis.features import Examined, Run
+from ..diagnosis.features import Examined, Run, is_encoder
 from ..image_sizes import set_img_shapes
 from .checks import check_checkpoint, check_files, data_sets
 from .models import (
@@ -101,7 +100,7 @@ def examined_of(model: Any, scope: str) -> Examined:
     """What of a model is measured, its backbone or, where an encoder of this project follows, all
     of it; and a pass of that."""
     tells = type(getattr(model, 'data_preprocessor', None)).__module__.startswith('mmposenc.')
-    whole = any(isinstance(module, DetrEncoder) for module in model.modules())
+    whole = any(map(is_encoder, model.modules()))
 
     def run(images: Tensor, shapes: Any) -> object:
         if tells:  # else the model never learns how far images reach
@@ -155,9 +154,10 @@ def _test_images(cfg: Config) -> tuple[list[Any], str]:
     if not loader:
         return [], 'the config has no test_dataloader'
     described = copy.deepcopy(loader.dataset)
-    for _, node in data_sets(described, ''):
-        if 'download' in inspect.signature(DATASETS.get(node.type).__init__).parameters:
-            node.download = False  # nothing is fetched for a figure
+    with DATASETS.switch_scope_and_registry(scope_of(cfg)) as registry:
+        for _, node in data_sets(described, ''):
+            if 'download' in inspect.signature(registry.get(node.type)).parameters:
+                node.download = False  # nothing is fetched for a figure
     try:
         check_files(cfg, (phase,))
         dataset = DATASETS.build(described)
