@@ -172,7 +172,8 @@ def measure_attention(examined: Examined, images: Mapping[str, Tensor]) -> list[
         rows = [each.values[measure.name].tolist() for each in layers]
         value = sum(float(each.values[measure.name].mean()) for each in layers) / len(layers)
         found.append(measure.of(
-            f'The value is the mean of all layers and heads on {list(images)[-1]}.', value, lines,
+            f'The value is the mean of all layers and heads on {list(images)[-1]}, and so is the '
+            f'map, by layer and head.', value, lines,
             table([each.name for each in layers], [f'head {head}' for head in range(most)],
                   [row + [None] * (most - len(row)) for row in rows])))
     return found

@@ -128,7 +128,7 @@ def measure_probe(examined: Examined, images: Mapping[str, Tensor], seed: int = 
             if not padded:
                 break
     text = (f'Read from {CELLS} x {CELLS} cells at most, {sum(CROPS)} crops. The value is that of '
-            f'the last map, {names[-1]}, with zeros, of {kind}.')
+            f'the last map, {names[-1]}, with zeros, of {kind}, and so is the map by block.')
     if not padded:
         text += ' No convolution of this model pads its map, so there is nothing to replace.'
     grid = table(names, list(columns), list(zip(*columns.values(), strict=True)))

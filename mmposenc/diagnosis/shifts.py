@@ -91,7 +91,7 @@ def measure_shifts(examined: Examined, images: Mapping[str, Tensor]) -> list[Mea
     if cells < 2:
         reason = f'the last map has {cells} cell on a side, so none is seen twice'
         return [VIEW.missing(reason), ROLLED.missing(reason)]
-    whole = [cell * count for count in range(1, 1 + max(1, min(3, cells // 4)))]
+    whole = [cell * count for count in range(1, 1 + max(1, min(3, cells // 3)))]
     parts = sorted({part for part in (1, cell // 4, cell // 2) if 0 < part < cell})
     most = max(whole)
     text = f'The last map is {last.name}, whose cells are {cell} pixels wide.'
@@ -113,7 +113,8 @@ def measure_shifts(examined: Examined, images: Mapping[str, Tensor]) -> list[Mea
             value = errors[cell][-1][0]
             rows = {each.name: [errors[d][i][0] for d in errors] for i, each in enumerate(still)}
         found.append(measure.of(
-            f'{text} The value is that of one cell, on all cells of {kind}.', value, series,
+            f'{text} The value is that of one cell, on all cells of {kind}; the map: all cells of '
+            f'{kind} behind each block, by shift.', value, series,
             table(list(rows), [f'{d} px' for d in sorted(shifts)], list(rows.values()))))
     return found
 
