@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from ..encodings.placement import PlacedEncodings
@@ -31,6 +32,11 @@ class FeatureMap:
     values: Tensor
     stride: int
     prefix: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        if self.values.dtype in (torch.float16, torch.bfloat16):  # of frozen stages
+            self.values = self.values.float()
+            self.prefix = None if self.prefix is None else self.prefix.float()
 
 
 @dataclass(frozen=True)

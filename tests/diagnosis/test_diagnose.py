@@ -145,6 +145,16 @@ def test_a_resnet_with_context_pooling_and_a_backbone_that_is_not_ours():
     assert [(each.name, each.stride) for each in foreign] == [('map 0', 4)]
 
 
+def test_frozen_stages_in_bfloat16():
+    """Their numbers are bfloat16, and what is computed of them is not."""
+    model = randomized(BUILD['vit'](frozen_stages=4, frozen_dtype='bfloat16',
+                                    pos_encoding=dict(type='mmposenc.LearnedPositionEmbedding')))
+    assert {each.values.dtype for each in maps(model)} == {torch.float32}
+    measures = diagnose(model, {'noise': images()[:1, :, :, :32]})
+    check(measures)
+    assert all(each.measured for each in measures)
+
+
 def test_nothing_of_the_model_changes_and_the_seed_decides():
     model = randomized(BUILD['vit'](pos_encoding=dict(type='mmposenc.PEG'))).train()
     before = {name: value.clone() for name, value in model.state_dict().items()}
