@@ -139,7 +139,7 @@ def carry_out(study: Any, workers: Any) -> None:
     from mmposenc.comparison.metrics import metric_of
     from mmposenc.comparison.progress import Display
     from mmposenc.comparison.results import write_results
-    from mmposenc.comparison.runs import is_over, read_record
+    from mmposenc.comparison.runs import is_complete
     from mmposenc.comparison.schedule import carry_out_all
 
     jobs = workers.jobs or len(study.runs())
@@ -151,7 +151,7 @@ def carry_out(study: Any, workers: Any) -> None:
             display.tell(which, event)
             if event == 'ended':
                 write_results(study, display.say)
-        carry_out_all(study, workers, lambda each: is_over(study, each, read_record(each)), tell)
+        carry_out_all(study, workers, lambda each: is_complete(study, each), tell)
 
 
 def finish(study: Any, results: dict[str, Any]) -> int:

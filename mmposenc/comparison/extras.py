@@ -4,7 +4,6 @@ None of it may end a study: what can't be made leaves a note for the report.
 """
 from __future__ import annotations
 
-import os
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -20,38 +19,44 @@ from .encodings import Entry, apply
 from .sizes import resized, tested_size
 from .study import Run, Study, read_json, write_json
 
-#: The files of them, by their names, in the folder of an encoding's first run.
-EXTRAS = ('costs', 'pictures', 'figures', 'diagnosis')
+def wanted(study: Study) -> dict[str, Any]:
+    """The extras that a study wants, and what each of them depends on."""
+    found = {'costs': list(study.sizes), 'pictures': study.pictures,
+             'figures': 'figures' in study.extras, 'diagnosis': 'diagnosis' in study.extras}
+    return {name: depends for name, depends in found.items() if depends}
 
 
-def make_extras(study: Study, run: Run, checkpoint: str) -> None:
+def missing(study: Study, run: Run) -> list[str]:
+    """The extras of an encoding that are wanted and not there, or could not be made so far."""
+    held = {name: read_json(run.folder / f'{name}.json') or {} for name in wanted(study)}
+    return [name for name, depends in wanted(study).items()
+            if held[name].get('for') != depends or held[name].get('note')]
+
+
+def make_extras(study: Study, run: Run, checkpoint: str | None) -> None:
     """Makes what is missing of the extras of an encoding, each in a file of the run's folder.
 
     Args:
         study, run: which; the encoding's first run.
-        checkpoint: the trained weights.
+        checkpoint: the trained weights; None where training came to none: then costs alone.
     """
-    base = study.base()
-    for name, depends, make in (
-            ('costs', study.sizes, lambda: costs(base, run.entry, study.sizes)),
-            ('pictures', study.pictures, lambda: _pictures(study, run, checkpoint)),
-            ('figures', 'figures' in study.extras, lambda: _figures(study, run, checkpoint)),
-            ('diagnosis', 'diagnosis' in study.extras, lambda: _diagnosis(study, run,
-                                                                          checkpoint))):
-        _make(run.folder / f'{name}.json', depends, make)
-
-
-def _make(path: Path, depends: Any, make: Callable[[], Any]) -> None:
-    """Writes what ``make`` gives, unless it is there and was made for the same."""
-    depends = list(depends) if isinstance(depends, tuple) else depends
-    if (read_json(path) or {'for': None})['for'] == depends or not depends:
-        return
-    try:
-        content, note = make(), ''
-    except Exception as error:
-        traceback.print_exc()
-        content, note = None, f'no {path.stem}: {describe(error)}'
-    write_json(path, {'for': depends, 'content': content, 'note': note})
+    cfg = apply(study.base(), run.entry)
+    makers: dict[str, Callable[[str], Any]] = {
+        'pictures': lambda weights: _pictures(study, run, cfg, weights),
+        'figures': lambda weights: _figures(study, run, cfg, weights),
+        'diagnosis': lambda weights: _diagnosis(cfg, weights)}
+    for name in missing(study, run):
+        if name != 'costs' and checkpoint is None:
+            continue
+        try:
+            content = costs(study.base(), run.entry, study.sizes) if name == 'costs' else (
+                makers[name](str(checkpoint)))
+            note = ''
+        except Exception as error:
+            traceback.print_exc()
+            content, note = None, f'no {name}: {describe(error)}'
+        write_json(run.folder / f'{name}.json',
+                   {'for': wanted(study)[name], 'content': content, 'note': note})
 
 
 def costs(base: Config, entry: Entry, factors: tuple[float, ...]) -> list[dict[str, Any]]:
@@ -103,21 +108,20 @@ def time_models(study: Study) -> None:
         write_json(run.folder / 'times.json', found)
 
 
-def _pictures(study: Study, run: Run, checkpoint: str) -> Any:
+def _pictures(study: Study, run: Run, cfg: Config, checkpoint: str) -> Any:
     from .pictures import draw_predictions
-    return draw_predictions(apply(study.base(), run.entry), checkpoint, study.pictures,
-                            study.folder, run.entry.slug)
+    return draw_predictions(cfg, checkpoint, study.pictures, study.folder, run.entry.slug)
 
 
-def _figures(study: Study, run: Run, checkpoint: str) -> Any:
+def _figures(study: Study, run: Run, cfg: Config, checkpoint: str) -> Any:
     from ..engine import encoding_figures
     folder = study.folder / 'figures' / run.entry.slug
     folder.mkdir(parents=True, exist_ok=True)
-    made = encoding_figures.figures_of(apply(study.base(), run.entry), checkpoint, folder)
-    return [{**each, 'file': os.path.relpath(folder / Path(each['file']).relative_to(
-        folder if Path(each['file']).is_absolute() else '.'), study.folder)} for each in made]
+    made = encoding_figures.figures_of(cfg, checkpoint, folder)
+    return [{**each, 'file': str((folder / Path(each['file']).name).relative_to(study.folder))}
+            for each in made]
 
 
-def _diagnosis(study: Study, run: Run, checkpoint: str) -> Any:
+def _diagnosis(cfg: Config, checkpoint: str) -> Any:
     from ..engine.diagnosis import diagnose_config
-    return diagnose_config(apply(study.base(), run.entry), checkpoint)
+    return diagnose_config(cfg, checkpoint)

@@ -105,8 +105,7 @@ def cell(state: State, metric: Metric) -> str:
 
 def table(study: Study, runs: list[State], metric: Metric, jobs: int) -> Table:
     """A row an encoding, a column a seed."""
-    head = f'{study.config}: {metric.label} at the trained size'
-    made = Table(title=head, caption=summary(runs, jobs), title_justify='left',
+    made = Table(title=metric.label, caption=summary(runs, jobs), title_justify='left',
                  caption_justify='left')
     made.add_column('encoding')
     for seed in study.seeds:

@@ -28,7 +28,7 @@ from ..engine.checkpoints import latest_checkpoint
 from ..engine.finite import NotFinite
 from ..engine.lock import WorkDirLock
 from .encodings import apply
-from .extras import make_extras
+from .extras import make_extras, missing
 from .lengths import set_length
 from .metrics import details, metric_of, with_details
 from .recording import RecordHook
@@ -58,6 +58,14 @@ def is_over(study: Study, run: Run, record: dict[str, Any]) -> bool:
     tested = {test['factor'] for test in record['tests']}
     return record['status'] == 'diverged' or (
         record['status'] == 'finished' and tested.issuperset(study.sizes))
+
+
+def is_complete(study: Study, run: Run) -> bool:
+    """Whether a call has nothing to do for a run: it is over, and what is made once an encoding is
+    there."""
+    record = read_record(run)
+    return is_over(study, run, record) and not (
+        run.first and record['status'] == 'finished' and missing(study, run))
 
 
 def run_config(study: Study, run: Run, purpose: str) -> Config:
@@ -100,9 +108,10 @@ def carry_out(study: Study, run: Run, launcher: str = 'none') -> dict[str, Any]:
         traceback.print_exc()
         record.update(status='failed', note=describe(error))
     engine.leave_process_group()
-    if record['status'] == 'finished' and run.first and is_main_process():
+    if record['status'] != 'failed' and run.first and is_main_process():
         _tell(run, 'extras')
-        make_extras(study, run, str(study.folder / record['checkpoint']))
+        finished = record['status'] == 'finished'
+        make_extras(study, run, str(study.folder / record['checkpoint']) if finished else None)
     _save(run, record)
     return record
 

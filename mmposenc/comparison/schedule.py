@@ -145,25 +145,25 @@ def is_taken(run: Run) -> bool:
     return False
 
 
-def carry_out_all(study: Study, workers: Workers, over: Callable[[Run], bool],
+def carry_out_all(study: Study, workers: Workers, complete: Callable[[Run], bool],
                   tell: Callable[[Run | None, str], None], wait: float = 0.3) -> None:
-    """Carries out all runs that are not over, each once; waits for those that others have.
+    """Carries out all runs that are not complete, each once; waits for those that others have.
 
     Args:
         study: whose runs.
         workers: where.
-        over: whether a run is over, looked up on disk.
+        complete: whether nothing is to be done for a run, looked up on disk.
         tell: called with a run and 'started' or 'ended', and with (None, '') now and then.
         wait: seconds between two looks.
     """
-    waiting = [run for run in study.runs() if not over(run)]
+    waiting = [run for run in study.runs() if not complete(run)]
     active: list[tuple[Run, Handle]] = []
     elsewhere: set[Path] = set()
     try:
         while waiting or active:
             for run, handle in [pair for pair in active if pair[1].poll() is not None]:
                 active.remove((run, handle))
-                if not over(run) and is_taken(run):  # another command was faster
+                if not complete(run) and is_taken(run):  # another command was faster
                     waiting.append(run)
                     continue
                 _note_crash(run, handle.poll() or 0)
@@ -171,7 +171,7 @@ def carry_out_all(study: Study, workers: Workers, over: Callable[[Run], bool],
             for run in list(waiting):
                 if is_taken(run):
                     elsewhere.add(run.folder)
-                elif over(run) or (run.folder in elsewhere and _failed(run)):
+                elif complete(run) or (run.folder in elsewhere and _is_decided(run)):
                     waiting.remove(run)
                     tell(run, 'ended')
                 elif workers.jobs is None or len(active) < workers.jobs:
@@ -198,9 +198,10 @@ def _stop(handles: list[Handle]) -> None:
                 handle.stop(signal.SIGKILL)
 
 
-def _failed(run: Run) -> bool:
+def _is_decided(run: Run) -> bool:
+    """Whether somebody brought a run to an end in this call's time, good or not."""
     from .runs import read_record
-    return read_record(run)['status'] == 'failed'
+    return read_record(run)['status'] not in ('waiting', 'running')
 
 
 def _note_crash(run: Run, status: int) -> None:
