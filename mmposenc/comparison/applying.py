@@ -138,6 +138,8 @@ def _leave_without_decay(cfg: Config, place: Place) -> None:
     optim = cfg.get('optim_wrapper') or {}
     if 'optimizer' not in optim or optim.get('constructor', CONSTRUCTORS[0]) not in CONSTRUCTORS:
         return
+    if not optim['optimizer'].get('weight_decay'):
+        return  # mmengine refuses to scale what is not there
     paramwise = dict(optim.get('paramwise_cfg') or {})
     keys = dict(paramwise.get('custom_keys') or {})
     around = [key for key in keys if key in '.'.join(place.path) and 'lr_mult' in keys[key]]

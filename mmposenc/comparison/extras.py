@@ -19,6 +19,7 @@ from .encodings import Entry, apply
 from .sizes import resized, tested_size
 from .study import Run, Study, read_json, write_json
 
+
 def wanted(study: Study) -> dict[str, Any]:
     """The extras that a study wants, and what each of them depends on."""
     found = {'costs': list(study.sizes), 'pictures': study.pictures,
