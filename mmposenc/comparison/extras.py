@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mmengine.config import Config
+from mmengine.registry import DATASETS, init_default_scope
 
 from mmposenc.command_line import describe
 
@@ -82,14 +83,24 @@ def costs(base: Config, entry: Entry, factors: tuple[float, ...]) -> list[dict[s
 
 
 def input_size(cfg: Config, factor: float) -> tuple[int, int] | None:
-    """(H, W) of what the model gets at a factor, filled up as its preprocessor does; None where
-    images are taken as they are."""
-    size = tested_size(resized(cfg, factor))
+    """(H, W) of what the model gets at a factor, filled up as its preprocessor does: of the first
+    test image, where images are taken as they are; None where there is none."""
+    scaled = resized(cfg, factor)
+    size = tested_size(scaled) or _first_size(scaled)
     if size is None:
         return None
     preprocessor = cfg.model.get('data_preprocessor') or cfg.get('data_preprocessor') or {}
     step = preprocessor.get('pad_size_divisor') or 1
     return -(-size[0] // step) * step, -(-size[1] // step) * step
+
+
+def _first_size(cfg: Config) -> tuple[int, int] | None:
+    init_default_scope(cfg.default_scope)
+    dataset = DATASETS.build(cfg.test_dataloader.dataset)
+    if not len(dataset):
+        return None
+    height, width = dataset[0]['inputs'].shape[-2:]
+    return height, width
 
 
 def time_models(study: Study) -> None:

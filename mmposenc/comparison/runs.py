@@ -77,8 +77,9 @@ def run_config(study: Study, run: Run, purpose: str) -> Config:
     """
     cfg = apply(study.base(), run.entry)
     set_length(cfg, study.length)
-    name = f'{run.entry.slug}_seed{run.seed}_{purpose.replace("/", "_")}'
-    cfg.experiment_name = name  # mmengine keeps one logger and one visualizer a name
+    # mmengine keeps one logger and one visualizer a name.
+    name = str(run.folder.resolve() / purpose).strip(os.sep).replace(os.sep, '_')
+    cfg.experiment_name = name
     if cfg.get('visualizer'):
         cfg.visualizer.name = name
     cfg.randomness = {**(cfg.get('randomness') or {}), 'seed': run.seed}
