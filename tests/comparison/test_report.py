@@ -1,0 +1,272 @@
+"""The page of a study: what it holds, and how it behaves in a browser."""
+import copy
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from browser import Browser, needs_browser
+from madeup_studies import METRIC, drawn, encoding, run, study
+from PIL import Image
+
+from mmposenc.comparison.report import write_reports
+from mmposenc.comparison.statistics import summarize
+
+HOSTILE = '<script>window.hacked = 1</script>'
+SVG = ('<svg xmlns="http://www.w3.org/2000/svg" width="40" height="30"><text y="20">a</text>'
+       '<image href="https://example.com/a.png"/></svg>')
+
+
+def measures(value):
+    cells = [[math.cos(a - b) for a in range(24)] for b in range(24)]
+    return [
+        dict(name='shift', title='Error under shifts', definition='|f(x)|', unit='share',
+             value=value, series=[dict(label='cells', x=[0, 1], y=[0, value])], map=None,
+             xlabel='shift', ylabel='error', text='all alike'),
+        dict(name='distance', title='Distance', definition='d', unit='pixels', value=None,
+             series=None, map=dict(rows=['block 0'], columns=['a', 'b'], values=[[1.5, None]]),
+             xlabel='', ylabel='', text=f'of {value}'),
+        dict(name='similarity', title='Similarity', definition='s', unit='', value=None,
+             series=None, map=dict(rows=None, columns=None, values=cells), xlabel='', ylabel='',
+             text='')]
+
+
+def full(folder):
+    """Everything that a page can hold."""
+    names = ('none', 'peg', HOSTILE)
+    values = drawn({name: {factor: 80. + 5 * n - 9 * abs(factor - 1) for factor in (.5, 1.0, 2.0)}
+                    for n, name in enumerate(names)})
+    results = study(values, encodings=[encoding('none'), encoding('peg', 61_000, 'PEG'),
+                                       encoding(HOSTILE, 62_000)])
+    for each in results['runs']:
+        each['tests'][1].update(by_class={'cat': 80. + each['seed'], HOSTILE: 70.},
+                                by_size=dict(small=10., large=None))
+    results['runs'].append(run('peg', 3, {}, status='diverged', note=f'loss is nan {HOSTILE}'))
+    results['runs'].append(run('peg', 4, {}, status='failed', note='', log=['a', HOSTILE]))
+    Image.new('RGB', (20, 10), 'red').save(folder / 'truth.png')
+    (folder / 'figure.svg').write_text(SVG)
+    results.update(
+        pictures=[dict(id='a', title=HOSTILE, source='made up', entries=[
+            dict(encoding='peg', file='gone.png', text='a cat'),
+            dict(truth=True, file='truth.png', text='a dog')])],
+        figures=[dict(encoding='peg', title='Kernels', file='figure.svg', text='Nine weights',
+                      untrained=True),
+                 dict(encoding='none', title='Outside', file='../secret.png', text='x',
+                      untrained=False)],
+        diagnosis=[dict(encoding=name, seed=0, trained=name == 'peg', measures=measures(n / 10))
+                   for n, name in enumerate(names)])
+    return results
+
+
+def one_of_each(folder):
+    """One encoding, one seed, one size."""
+    return study({'peg': {1.0: [80.0]}})
+
+
+def all_diverged(folder):
+    return study({'none': {1.0: [1.]}, 'peg': {1.0: [1.]}}, runs=[
+        run(name, seed, {}, status='diverged', note='loss is inf',
+            curve=[dict(epoch=1, loss=math.inf, metric=None)])
+        for name in ('none', 'peg') for seed in (0, 1)])
+
+
+def waiting(folder):
+    """Nothing has run, and nothing is known of the costs."""
+    bare = dict(name='none', label='none', changes={}, parameters=None, costs=[])
+    return study({'none': {1.0: [1.]}}, encodings=[bare], runs=[
+        run('none', 0, {}, status='waiting', curve=[], train_seconds=None,
+            train_cpu_seconds=None, peak_bytes=None)], environment={}, budget={}, command='')
+
+
+def boxes(folder):
+    """Detection without small objects."""
+    metric = dict(METRIC, name='coco/bbox_mAP', label='AP of boxes', unit='')
+    results = study(drawn({'none': {1.0: .3}, 'peg': {1.0: .35}}, std=.01, shared=.01),
+                    metric=metric, task='detection')
+    for each in results['runs']:
+        each['tests'][0]['by_size'] = dict(medium=.2, large=.4)
+    return results
+
+
+def many(folder):
+    """Twenty encodings, a hundred classes, five sizes."""
+    values = drawn({f'an-encoding-with-a-long-name-{n}': {
+        factor: 50. + n for factor in (.5, .75, 1.0, 1.5, 2.0)} for n in range(20)})
+    results = study(values)
+    for each in results['runs']:
+        each['tests'][2]['by_class'] = {f'class number {n}': 50. + n / 3 for n in range(100)}
+    return results
+
+
+STUDIES = (full, one_of_each, all_diverged, waiting, boxes, many)
+
+
+@pytest.fixture(scope='module')
+def pages(tmp_path_factory):
+    """Name of a study -> its report.html."""
+    made = {}
+    for build in STUDIES:
+        folder = tmp_path_factory.mktemp(build.__name__)
+        made[build.__name__] = write_reports(build(folder), folder)[2]
+    return made
+
+
+@pytest.fixture(scope='module')
+def browser(tmp_path_factory):
+    tab = Browser(tmp_path_factory.mktemp('profile'))
+    yield tab
+    tab.close()
+
+
+def test_three_files_whole(tmp_path):
+    results = study(drawn({'none': {1.0: 80.}, 'peg': {1.0: 96.}}, std=.1))
+    before = copy.deepcopy(results)
+    files = write_reports(results, tmp_path)
+    assert [file.name for file in files] == ['results.csv', 'results.md', 'report.html']
+    assert sorted(tmp_path.iterdir()) == sorted(files) and results == before
+    first = [file.read_bytes() for file in files]
+    assert [file.read_bytes() for file in write_reports(summarize(results), tmp_path)] == first
+    page = files[2].read_text()
+    assert 'Take peg' in page and 'Shown: every other is worse by its test' in page
+    assert page.index('Take peg') < page.index('<h2 id="results-head">')
+
+
+def test_folder_that_is_not_there(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"folder='.*gone' is not there"):
+        write_reports(study({'none': {1.0: [1.]}}), tmp_path / 'gone')
+
+
+def test_nothing_of_the_network_and_no_foreign_script(pages):
+    page = pages['full'].read_text()
+    assert page.count('<script') == 1 and HOSTILE not in page
+    assert 'src="http' not in page and 'href="http' not in page and '@import' not in page
+    assert "default-src 'none'; img-src data:" in page
+
+
+def test_pictures_are_held_and_what_is_missing_is_said(pages, tmp_path):
+    page = pages['full'].read_text()
+    assert 'data:image/svg+xml;base64' in page and 'alt="Truth: a dog"' in page
+    assert "gone.png is not in the study" in page
+    assert "../secret.png is not in the study" in page
+    assert '(untrained)' in page
+
+
+def test_numbers_of_the_page_are_the_statistics(pages):
+    results = summarize(full(pages['full'].parent))
+    page = pages['full'].read_text()
+    for row in results['summary']:
+        assert f'data-sort="{row["mean"]}"' in page
+    for row in results['differences']:
+        assert f'data-sort="{row["p"]}"' in page
+
+
+def test_pure_parts_import_neither_torch_nor_openmmlab():
+    code = ('import sys, mmposenc.comparison.report, mmposenc.comparison.statistics\n'
+            "assert not {'torch', 'mmengine', 'mmcv', 'mmdet'} & set(sys.modules)")
+    result = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True,
+                            cwd=Path(__file__).parents[2])
+    assert result.returncode == 0, result.stderr
+
+
+AUDIT = Path(__file__).with_name('audit.js').read_text()
+
+
+@needs_browser
+@pytest.mark.parametrize('name', [build.__name__ for build in STUDIES])
+def test_page_in_a_browser(pages, browser, name):
+    """At two widths and in two themes: quiet, no wider than the window, readable, in order."""
+    for width, dark in ((400, True), (1600, False)):
+        browser.open(pages[name], width, dark=dark)
+        assert browser.messages == []
+        assert [url for url in browser.requests if not url.startswith('data:')] == [
+            pages[name].as_uri()]
+        browser.run('for (const each of document.querySelectorAll("details")) each.open = true')
+        assert browser.run('document.documentElement.scrollWidth') == width
+        wrong = json.loads(browser.run(AUDIT))
+        assert wrong == {}, wrong
+        assert browser.run('window.hacked') is None
+
+
+@needs_browser
+def test_sorting_by_keyboard(pages, browser):
+    browser.open(pages['full'])
+    names = "[...document.querySelectorAll('#overview tbody th')].map(e => e.textContent)"
+    state = "document.querySelectorAll('#overview thead th')[2].getAttribute('aria-sort')"
+    assert browser.run(state) == 'none'
+    browser.run("document.querySelectorAll('#overview thead button')[1].focus()")
+    browser.press('Tab')
+    browser.press('Enter')
+    assert (browser.run(state), browser.run(names)) == ('descending', [HOSTILE, 'PEG', 'none'])
+    browser.press('Space')
+    assert (browser.run(state), browser.run(names)) == ('ascending', ['none', 'PEG', HOSTILE])
+    # Words begin with a, the other column is sorted no more, and what is not known comes last.
+    browser.run("document.querySelector('#overview thead button').click()")
+    assert browser.run(state) == 'none'
+    assert browser.run(names) == [HOSTILE, 'none', 'PEG']
+    browser.run("document.querySelectorAll('#all-runs thead button')[3].click()")
+    ends = "[...document.querySelectorAll('#all-runs tbody tr')].map(r => r.cells[2].textContent)"
+    assert browser.run(ends)[-2:] == ['diverged', 'failed']
+
+
+@needs_browser
+def test_theme_follows_the_reader_and_the_button(pages, browser):
+    background = 'getComputedStyle(document.body).backgroundColor'
+    pressed = "document.getElementById('theme').getAttribute('aria-pressed')"
+    browser.open(pages['one_of_each'], dark=False)
+    light = browser.run(background)
+    browser.open(pages['one_of_each'], dark=True)
+    dark = browser.run(background)
+    assert light != dark and browser.run(pressed) == 'true'
+    browser.run("document.getElementById('theme').focus()")
+    browser.press('Space')
+    assert browser.run(background) == light and browser.run(pressed) == 'false'
+    assert json.loads(browser.run(AUDIT)) == {}
+
+
+@needs_browser
+def test_first_stop_of_the_keyboard_is_the_answer(pages, browser):
+    browser.open(pages['full'])
+    browser.press('Tab')
+    assert browser.run('document.activeElement.className') == 'skip'
+    browser.press('Enter')
+    assert browser.run('document.activeElement.id') == 'answer'
+    outline = "getComputedStyle(document.activeElement).outlineStyle"
+    browser.press('Tab')
+    assert browser.run(outline) != 'none'
+
+
+@needs_browser
+def test_legend_fades_what_is_not_chosen_in_every_chart(pages, browser):
+    browser.open(pages['full'])
+    browser.run("document.querySelector('.legend button').click()")
+    faded = "[...new Set([...document.querySelectorAll('svg .faded')].map(e => e.dataset.style))]"
+    assert browser.run(faded) == ['1', '2']
+    same = "[...document.querySelectorAll('.legend li:first-child button')].map(e => e.ariaPressed)"
+    assert set(browser.run(same)) == {'true'}
+    browser.run("document.querySelector('.legend button').click()")
+    assert browser.run(faded) == []
+
+
+@needs_browser
+def test_paper_shows_the_tables_of_every_size_and_is_light(pages, browser, tmp_path):
+    browser.open(pages['full'], dark=True)
+    browser.run("addEventListener('beforeprint', () => { window.printed = [...document"
+                ".querySelectorAll('details.printed')].map(e => e.open) })")
+    browser.pdf(tmp_path / 'page.pdf')
+    assert (tmp_path / 'page.pdf').read_bytes().startswith(b'%PDF')
+    assert browser.run('window.printed') == [True, True]
+    assert browser.run("document.querySelectorAll('details[open]').length") == 0
+    browser.send('Emulation.setEmulatedMedia', media='print', features=[
+        dict(name='prefers-color-scheme', value='dark')])
+    assert browser.run('getComputedStyle(document.body).backgroundColor') == 'rgb(255, 255, 255)'
+
+
+@needs_browser
+def test_wide_tables_scroll_in_themselves_and_take_the_focus(pages, browser):
+    browser.open(pages['many'], 400)
+    box = "document.querySelector('#overview').parentElement"
+    assert browser.run(f'{box}.scrollWidth > {box}.clientWidth && {box}.tabIndex === 0')
+    name = browser.run(f'document.getElementById({box}.getAttribute("aria-labelledby")).innerText')
+    assert name.startswith('Top-1 accuracy, %')

@@ -1,0 +1,141 @@
+"""CSV, Markdown and the rows of tables."""
+import csv
+import io
+
+import pytest
+from madeup_studies import METRIC, drawn, encoding, run, study
+
+from mmposenc.comparison import tables
+from mmposenc.comparison.formats import (
+    count_text,
+    first_upper,
+    names_in_words,
+    p_text,
+    seconds_text,
+    size_text,
+    value_text,
+)
+from mmposenc.comparison.statistics import summarize
+
+VALUES = {'none': {1.0: [80.0, 82.0, 81.0], 2.0: [60.0, 61.0, 62.0]},
+          'peg': {1.0: [95.0, 96.5, 96.5], 2.0: [30.0, 31.5, 33.0]}}
+
+
+def told(**more):
+    return summarize(study(VALUES, **more))
+
+
+def texts(table):
+    return [[cell.text for cell in row] for row in table.rows]
+
+
+@pytest.mark.parametrize('value, metric, more, expected', [
+    (96.84, METRIC, {}, '96.8'), (96.84, METRIC, dict(unit=True), '96.8 %'),
+    (-1.25, METRIC, dict(sign=True), '−1.2'), (1.26, METRIC, dict(sign=True), '+1.3'),
+    (.34567, {**METRIC, 'unit': ''}, dict(unit=True), '0.346'), (None, METRIC, {}, '–'),
+])
+def test_values(value, metric, more, expected):
+    assert value_text(value, metric, **more) == expected
+
+
+def test_numbers_as_people_read_them():
+    assert [p_text(p) for p in (None, .0002, .0123, .84, 1.)] == ['–', '< .001', '.012', '.84',
+                                                                 '1.00']
+    assert [count_text(n) for n in (None, 61450, 1.03e9, 12)] == ['–', '61.5 k', '1.03 G', '12']
+    assert [seconds_text(s) for s in (.0083, 12.3, 250, 840, 7500)] == [
+        '8.3 ms', '12.3 s', '250 s', '14 min', '2 h 5 min']
+    assert size_text(dict(factor=1.5, hw=[48, 32])) == '1.5 times (48 × 32)'
+    assert size_text(dict(factor=1.5, hw=None)) == '1.5 times'
+    assert [names_in_words(list(n)) for n in ('a', 'ab', 'abc')] == ['a', 'a and b', 'a, b and c']
+    assert [first_upper(t) for t in ('top-1 accuracy', 'mIoU', 'AP')] == ['Top-1 accuracy', 'mIoU',
+                                                                         'AP']
+
+
+def test_overview():
+    table = tables.overview(told())
+    assert table.columns == ('Encoding', '1× (trained)', '2×', 'Seeds', 'Parameters', 'MACs',
+                             'Training, CPU')
+    # Student's t of two degrees of freedom is 4.303, and the first error 1 / sqrt(3).
+    assert texts(table) == [
+        ['none', '81.0 ± 2.5', '61.0 ± 2.5', '3', '60,000', '1 M', '92 s'],
+        ['peg', '96.0 ± 2.2', '31.5 ± 3.7', '3', '60,000', '1 M', '92 s']]
+    assert [[cell.mark for cell in row[1:3]] for row in table.rows] == [['', 'best'], ['best', '']]
+    assert table.rows[0][1].sort == 81.0
+
+
+def test_differences():
+    table = tables.differences(told(), 1.0)
+    assert 'the trained size' in table.caption
+    assert len(table.columns) == len(table.rows[0]) == 10
+    assert texts(table)[0] == ['none', '81.0 (1.0)', '–', '–', '–', 'the base',
+                               '−15.0 (−16.2 to −13.8)', '3', '< .001', 'worse']
+    assert texts(table)[1] == ['peg', '96.0 (0.9)', '+15.0 (+13.8 to +16.2)', '3', '< .001',
+                               'better', '–', '–', '–', 'the best']
+    # Where the base is the best there is nothing else to compare with.
+    assert len(tables.differences(told(), 2.0).columns) == 6
+
+
+def test_parts_are_means_of_finished_runs():
+    results = study(VALUES)
+    for each in results['runs']:
+        each['tests'][0].update(by_class={'cat': 10.0 + each['seed'], 'dog': None},
+                                by_size={'small': .5} if each['encoding'] == 'peg' else {})
+    results['runs'][0]['status'] = 'diverged'
+    table = tables.parts(summarize(results), 'by_class', 'Class')
+    assert table.columns == ('Class', 'none', 'peg', 'Range')
+    assert texts(table) == [['cat', '11.5', '11.0', '0.5'], ['dog', '–', '–', '–']]
+    assert [cell.mark for cell in table.rows[0]] == ['', 'best', '', '']
+    sizes = tables.parts(summarize(results), 'by_size', 'Object size')
+    assert texts(sizes) == [['small', '–', '0.5', '0.0']]
+    assert tables.parts(told(), 'by_class', 'Class') is None
+
+
+def test_runs_and_their_notes():
+    results = study(VALUES)
+    results['runs'][1].update(status='failed', note='out of memory', tests=[])
+    row = texts(tables.runs(summarize(results)))[1]
+    assert row == ['none', '1', 'failed', '–', '93 s', '92 s', 'out of memory']
+
+
+def test_csv_has_a_row_for_each_run_and_size():
+    results = study(VALUES)
+    results['runs'][0].update(status='failed', tests=[], note='a "note",\nof two lines')
+    results['runs'][1]['tests'][0]['by_size'] = dict(small=.25)
+    rows = list(csv.DictReader(io.StringIO(tables.results_csv(results))))
+    assert len(rows) == 1 + 5 * 2
+    assert rows[0]['note'] == 'a "note",\nof two lines'
+    assert rows[0]['value'] == rows[0]['factor'] == ''
+    assert rows[1]['value_small'] == '0.25' and rows[2]['value_small'] == ''
+    expected = dict(encoding='peg', seed='2', status='finished', factor='2.0', height='64',
+                    value='33.0', macs='4000000.0', parameters='60000', metric='accuracy/top1')
+    assert {key: rows[-1][key] for key in expected} == expected
+    assert list(rows[0])[:len(tables.CSV_COLUMNS)] == list(tables.CSV_COLUMNS)
+
+
+def test_markdown_goes_into_a_page_as_it_is():
+    table = tables.Table('A *caption*', ('Name', 'x|y'), [
+        (tables.Cell('<b>`a`|b\nc'), tables.number(1.0, '1.0', 'best'))])
+    assert tables.markdown(table) == ('A \\*caption\\*:\n\n| Name | x\\|y |\n| --- | ---: |\n'
+                                      '| \\<b\\>\\`a\\`\\|b c | **1.0** |\n')
+
+
+def test_markdown_of_a_study():
+    results = told(encodings=[encoding('none'), encoding('peg', label='PEG | <i>')])
+    text = tables.results_md(results)
+    assert text.startswith('## Digits\n\n**PEG \\| \\<i\\>** (shown). ')
+    lines = [line for line in text.splitlines() if line.startswith('|')]
+    # Overview, two sizes and the runs: heads and rules, and a row for each.
+    assert len(lines) == 3 * (2 + 2) + 2 + 6
+    assert all(line.endswith(' |') for line in lines)
+
+
+def test_tables_of_nothing():
+    results = study({'none': {1.0: [80.]}}, runs=[run('none', 0, {}, status='waiting')])
+    text = tables.results_md(summarize(results))
+    assert '**Nothing yet** (open)' in text and '| none | – | 0 |' in text
+    assert len(tables.results_csv(results).splitlines()) == 2
+
+
+def test_many_encodings_have_a_column_each():
+    values = drawn({f'e{n}': {1.0: 50. + n} for n in range(20)})
+    assert len(tables.differences(summarize(study(values)), 1.0).rows) == 20
