@@ -7,13 +7,13 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from ..engine.lock import check_unlocked
+from .launching import launch, submitted
 from .study import Run, Study, write_json
 
 _LAST_LINES = 12
@@ -39,29 +39,6 @@ class Workers(Protocol):
 
     def start(self, run: Run) -> Handle:
         """Starts a run."""
-
-
-def launch(folder: Path, processes: int = 1, environment: Mapping[str, str] | None = None
-           ) -> subprocess.Popen:
-    """Starts a run; it ends with the process that called this.
-
-    Args:
-        folder: of the run; what the run prints is appended to ``log.txt`` in it.
-        processes: how many train together, by torchrun.
-        environment: variables that are set.
-    """
-    command = [sys.executable, '-m']
-    words = ['mmposenc.comparison.runs', str(folder), '--tied']
-    if processes > 1:
-        command += ['torch.distributed.run', '--standalone', '--nproc-per-node', str(processes),
-                    '-m']
-        words += ['--launcher', 'pytorch']
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / 'log.txt', 'ab') as log:
-        # A session of its own: Ctrl-C reaches the command, which then asks its runs to stop.
-        return subprocess.Popen(
-            [*command, *words], stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT,
-            start_new_session=True, env={**os.environ, **(environment or {})})
 
 
 class _Process:
@@ -223,11 +200,6 @@ def last_lines(run: Run) -> list[str]:
     with open(path, 'rb') as file:
         file.seek(max(0, path.stat().st_size - 8192))
         return file.read().decode(errors='replace').splitlines()[-_LAST_LINES:]
-
-
-def submitted(folder: str, processes: int) -> int:
-    """What a job of a cluster does: the run in a process of its own, which ends with the job."""
-    return launch(Path(folder), processes).wait()
 
 
 class _Job:
