@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 #: What names of parameters of encodings hold, and their weight decay: none but for a projection.
 NO_DECAY = {'pos_encodings': 0.0, 'rel_pos_encoding': 0.0, 'rel_pos_encoding.pos_proj': 1.0}
+#: Side in pixels of an image for a model that needs numbers.
+SMALL = 256
 CONSTRUCTORS = ('DefaultOptimWrapperConstructor', 'mmposenc.LayerDecayOptimWrapperConstructor')
 
 
@@ -65,7 +67,7 @@ def _into_backbone(cfg: Config, node: Any, place: Place, changes: dict[str, Any]
     node.update({key: copy.deepcopy(changes[key]) for key in
                  ('pos_encoding', 'positions', 'rel_pos_encoding', 'rel_pos_sharing')})
     if 'window_bias' in takes:  # Swin's own encoding
-        node['window_bias'] = False
+        node.update(window_bias=False, rel_pos_encoding=_for_windows(changes['rel_pos_encoding']))
     size, arch = trained_size(cfg), ARCHS.get(node.get('arch'), {})
     pretrained = (node.get('init_cfg') or {}).get('type') == 'Pretrained'
     if 'img_size' in takes and size and not pretrained and 'img_size' not in {*node, *arch}:
@@ -76,6 +78,18 @@ def _into_backbone(cfg: Config, node: Any, place: Place, changes: dict[str, Any]
         new = [name for name, key in (('pos_encodings', 'pos_encoding'),
                                       ('rel_pos_encoding', 'rel_pos_encoding')) if changes[key]]
         node['trainable'] = tuple(dict.fromkeys((*node.get('trainable', ()), *new)))
+
+
+def _for_windows(relative: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Without resizing: all windows have the table's size, and those that are filled up at the
+    border of a map would get it resized to what of them is map."""
+    if relative is None:
+        return None
+    found = copy.deepcopy(relative)
+    for each in found.get('encodings', [found]):
+        if each['type'] == 'mmposenc.RelativePositionBias':
+            each.pop('resize', None)
+    return found
 
 
 def _into_pool(cfg: Config, node: Any, place: Place, changes: dict[str, Any]) -> None:
@@ -136,7 +150,8 @@ def _leave_without_decay(cfg: Config, place: Place) -> None:
     """Tables and kernels of positions take no weight decay, whatever the config names; they keep
     the learning rate of the part that they stand in."""
     optim = cfg.get('optim_wrapper') or {}
-    if 'optimizer' not in optim or optim.get('constructor', CONSTRUCTORS[0]) not in CONSTRUCTORS:
+    decays = (optim.get('optimizer') or {}).get('weight_decay') is not None  # mmengine asks for it
+    if not decays or optim.get('constructor', CONSTRUCTORS[0]) not in CONSTRUCTORS:
         return
     if not optim['optimizer'].get('weight_decay'):
         return  # mmengine refuses to scale what is not there
@@ -153,7 +168,7 @@ def check_fits(cfg: Config, entry: Entry, sizes: Sequence[float]) -> None:
     """Looks whether an entry's encodings can stand in a config's model, at all sizes.
 
     The model is built and passed through once a size, with one image, on torch's meta device,
-    which computes nothing (or on the CPU, where a model needs numbers).
+    which computes nothing; or once, with a small image on the CPU, where a model needs numbers.
 
     Args:
         cfg: the config, without the entry.
@@ -169,8 +184,11 @@ def check_fits(cfg: Config, entry: Entry, sizes: Sequence[float]) -> None:
               or (round(height * factor), round(width * factor)) for factor in sizes}
     changed.model.pop('init_cfg', None)
     error = _first_error(changed, place, pixels, 'meta')
-    if error is not None and not isinstance(error[0], ValueError):  # a model that needs numbers
-        error = _first_error(changed, place, pixels, 'cpu')
+    if error is not None and not isinstance(error[0], ValueError):
+        # A model that needs numbers, as deformable attention does. No encoding that it takes has a
+        # largest size, so that a small image shows the same.
+        small = (min(height, SMALL), min(width, SMALL))
+        error = _first_error(changed, place, {1.0: small}, 'cpu')
     if error is not None:
         raise ValueError(f'encoding {entry.name!r} does not fit {place.type}{error[1]}: '
                          f'{describe(error[0])}') from error[0]
@@ -182,7 +200,7 @@ def _first_error(cfg: Config, place: Place, pixels: dict[float, tuple[int, int]]
     try:
         model: Any = (build_bare if place.kind == 'encoder' else build_backbone)(cfg, device)
         for factor, size in pixels.items():
-            where = f' at {size[0]}x{size[1]} pixels ({factor:g} times the tested size)'
+            where = f' at {size[0]}x{size[1]} pixels (size {factor:g})'
             image = torch.zeros(1, image_channels(cfg), *size, device=device)
             with torch.no_grad():
                 if place.kind == 'encoder':

@@ -65,6 +65,7 @@ def resized(cfg: Config, factor: float) -> Config:
     changed, before = copy.deepcopy(cfg), tested_size(cfg)
     if factor == 1:
         return changed
+    changed.test_dataloader = copy.deepcopy(cfg.test_dataloader)  # validation may share its parts
     for node in _with_pipelines(changed, 'test'):
         node['pipeline'] = _resized_steps(node['pipeline'], factor)
     _resize_preprocessor(changed, factor, before)
@@ -123,7 +124,8 @@ def _text(size: Size) -> str:
 def _with_pipelines(cfg: Config, phase: str) -> Iterator[Any]:
     """The data sets of a phase that have a pipeline: in wrappers, the outermost last."""
     dataset = (cfg.get(f'{phase}_dataloader') or {}).get('dataset')
-    yield from reversed([node for _, node in data_sets(dataset, '') if node.get('pipeline')])
+    found = {id(node): node for _, node in data_sets(dataset, '') if node.get('pipeline')}
+    yield from reversed(list(found.values()))
 
 
 def _pipelines(cfg: Config, phase: str) -> list[list[Any]]:

@@ -1,0 +1,297 @@
+"""Entries by name, sum, file and class, put into the configs of all tasks."""
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tinydetr
+import torch
+from mmengine.config import Config, ConfigDict
+from mmengine.optim import build_optim_wrapper
+from mmengine.registry import MODELS, init_default_scope
+from tinytasks import classifier_config
+
+from mmposenc import engine, own_classes
+from mmposenc.comparison.encodings import NAMES, Entry, apply, check_fits, read_entries
+from mmposenc.encodings import ENCODINGS
+from mmposenc.engine.models import build_model
+
+CLASSIFICATION = 'mmposenc::classification/'
+DEIT = CLASSIFICATION + 'small/deit-micro-none_mnist5k.py'
+PVT = CLASSIFICATION + 'small/pvt-micro-peg_mnist5k.py'
+SWIN = CLASSIFICATION + 'swin/swin-t_in1k.py'
+RESNET = CLASSIFICATION + 'context_pool/cp-resnet-44_cifar10.py'
+#: Of CONTRIBUTING.md.
+ALIBI = (Path(__file__).parents[2] / 'CONTRIBUTING.md').read_text().split('```python\n')[1].split(
+    '```')[0]
+
+
+def entry(word: str) -> Entry:
+    return read_entries([word])[0]
+
+
+def test_names_cover_every_encoding_once():
+    named = [cfg['type'].removeprefix('mmposenc.') for _, cfg in NAMES.values() if cfg]
+    # RotaryEmbedding2D is another name, CombinedRPE what a sum becomes.
+    assert set(named) == set(ENCODINGS) - {'RotaryEmbedding2D', 'CombinedRPE'}
+    labels = [label for label, _ in NAMES.values()]
+    assert len(set(labels)) == len(labels)
+
+
+def test_a_sum_is_a_token_encoding_and_a_relative_one():
+    found = entry('peg+irpe-k')
+    assert found.label == 'PEG + iRPE on keys' and found.slug == 'peg+irpe-k'
+    assert found.changes == dict(
+        pos_encoding=dict(type='mmposenc.PEG'), positions=None, rel_pos_sharing='layer', cfg={},
+        rel_pos_encoding=dict(type='mmposenc.IRPE', rpe_on='k'))
+    assert entry('learned+peg').changes['pos_encoding'] == [
+        dict(type='mmposenc.LearnedPositionEmbedding'), dict(type='mmposenc.PEG')]
+    assert entry('irpe-k+sasa').changes['rel_pos_encoding'] == dict(
+        type='mmposenc.CombinedRPE', encodings=[
+            dict(type='mmposenc.IRPE', rpe_on='k'), dict(type='mmposenc.SASARPE')])
+
+
+@pytest.mark.parametrize(('words', 'said'), [
+    (['pegg'], "no encoding 'pegg'; did you mean 'peg'"),
+    (['none+peg'], "'none' is no part of a sum"),
+    (['peg+peg'], 'stands there twice'),
+    (['peg', 'irpe-k', 'peg'], "'peg' stands there twice"),
+    ([], 'name at least one'),
+    (['math.sqrt'], "math has no class 'sqrt'"),
+    (['pathlib.Path'], 'Path must be a TokenEncoding or a RelativeEncoding'),
+    (['no_such_package.ALiBi'], 'no_such_package cannot be imported'),
+    (['no_such.py:ALiBi'], "there is no file '.*no_such.py'"),
+    (['no_such.yaml'], "there is no file 'no_such.yaml'"),
+    (['peg/x'], "no encoding 'peg/x'"),
+])
+def test_bad_words(words, said):
+    with pytest.raises((ValueError, FileNotFoundError), match=said):
+        read_entries(words)
+
+
+def write(path: Path, text: str) -> str:
+    path.write_text(text)
+    return str(path)
+
+
+def test_a_file_has_entries_with_options(tmp_path):
+    write(tmp_path / 'own.py', ALIBI)
+    found = read_entries([write(tmp_path / 'my.yaml', """
+- name: peg-k5
+  label: PEG, 5x5
+  pos_encoding: {type: mmposenc.PEG, kernel_size: 5}
+  positions: [0, 1]
+- name: gap
+  pos_encoding: peg
+  rel_pos_encoding: [irpe-k, {type: 'own.py:ALiBi'}]
+  rel_pos_sharing: stage
+  cfg: {model.backbone.pool: gap}
+""")])
+    assert [each.label for each in found] == ['PEG, 5x5', 'gap']
+    assert found[0].changes['pos_encoding'] == dict(type='mmposenc.PEG', kernel_size=5)
+    assert found[0].changes['positions'] == [0, 1]
+    combined = found[1].changes['rel_pos_encoding']
+    # A path is looked for from the file's folder, and is whole in the config.
+    assert combined['encodings'][1] == dict(type=f'{tmp_path / "own.py"}:ALiBi')
+    backbone = apply(engine.load_config(DEIT), found[1]).model.backbone
+    assert backbone.pool == 'gap' and backbone.rel_pos_sharing == 'stage'
+
+
+@pytest.mark.parametrize(('text', 'said'), [
+    ('- nam: x', 'name=None must be a text'),
+    ('name: x\nposition: [0]', "no key 'position'; did you mean 'positions'"),
+    ('name: x\npos_encoding: {type: mmposenc.PEGG}', "no type 'mmposenc.PEGG'; did you mean 'PEG'"),
+    ('name: x\npos_encoding: {kernel_size: 5}', 'must be a name, or have a type'),
+    ('name: x\npos_encoding: irpe-k', 'it is a RelativeEncoding: give it as rel_pos_encoding'),
+    ('name: x\nrel_pos_encoding: none', 'is no encoding; leave the key out'),
+    ('name: x\npositions: [0]', r'positions=\[0\] without a pos_encoding'),
+    ('name: x\npos_encoding: peg\npositions: first', "positions='first' must be a list"),
+    ('name: x\nrel_pos_sharing: some', "rel_pos_sharing='some' must be one of"),
+    ('name: x\ncfg: [a]', 'must map dotted keys'),
+    ('just text', 'must hold an entry'),
+    ('[', 'is no yaml file'),
+])
+def test_bad_files(tmp_path, text, said):
+    with pytest.raises(ValueError, match=said):
+        read_entries([write(tmp_path / 'my.yaml', text)])
+
+
+def test_names_that_would_share_a_folder(tmp_path):
+    file = write(tmp_path / 'my.yaml', '[{name: "peg 5"}, {name: "peg:5"}]')
+    with pytest.raises(ValueError, match="folders of one name, 'peg-5'"):
+        read_entries([file])
+
+
+def test_only_the_encodings_of_a_backbone_change():
+    base = engine.load_config(PVT)
+    before = base.to_dict()
+    found = apply(base, entry('irpe-k'))
+    assert base.to_dict() == before
+    backbone = found.model.backbone
+    assert backbone.pos_encoding is None and backbone.positions is None
+    assert backbone.rel_pos_encoding == dict(type='mmposenc.IRPE', rpe_on='k')
+    back = found.to_dict()
+    for key in ('pos_encoding', 'positions', 'rel_pos_encoding', 'rel_pos_sharing'):
+        back['model']['backbone'].pop(key)
+        before['model']['backbone'].pop(key, None)
+    assert back == before
+
+
+def test_the_encodings_of_swin_and_of_archs_are_replaced():
+    swin = apply(engine.load_config(SWIN), entry('none')).model.backbone
+    assert swin.window_bias is False
+    cfg = engine.load_config(DEIT)
+    cfg.model.backbone = ConfigDict(type='mmposenc.ViT', arch='dinov3-small', img_size=32,
+                                    out_indices=(0,))
+    model = MODELS.build(apply(cfg, entry('none')).model.backbone)
+    assert not [name for name in model.state_dict() if 'pos_enc' in name]
+    assert all(block.attn.rel_pos_encoding is None for block in model.blocks)
+
+
+def test_tables_are_made_for_the_size_of_training():
+    camvid = engine.load_config('mmposenc::segmentation/small/sem_fpn_pvt-micro-none_camvid.py')
+    assert apply(camvid, entry('learned')).model.backbone.img_size == (192, 256)
+    pretrained = engine.load_config('mmposenc::detection/pvt/retinanet_pvt-t_fpn_1x_coco.py')
+    assert 'img_size' not in apply(pretrained, entry('learned')).model.backbone
+
+
+def detr(build=tinydetr.detr, **kwargs) -> Config:
+    """A tiny detector on a ResNet, so that the encoder is what takes encodings."""
+    kwargs = {'backbone': tinydetr.resnet(out_indices=(3,)), 'channels': 32, **kwargs}
+    return Config(dict(default_scope='mmdet', model=build(**kwargs)))
+
+
+@pytest.mark.parametrize(('base', 'around', 'word'), [
+    (lambda: engine.load_config(DEIT), 'backbone', 'peg+transformer-xl'),
+    (lambda: detr(), 'encoder', 'peg+transformer-xl')])
+def test_encodings_take_no_weight_decay_and_their_part_s_learning_rate(base, around, word):
+    cfg, keys = base(), {around: dict(lr_mult=0.5)}
+    cfg.optim_wrapper = ConfigDict(
+        type='OptimWrapper', optimizer=dict(type='AdamW', lr=1.0, weight_decay=0.1),
+        paramwise_cfg=dict(custom_keys=keys))
+    found = apply(cfg, entry(word))
+    assert cfg.optim_wrapper.paramwise_cfg.custom_keys == keys
+    model = build_model(found)
+    groups = build_optim_wrapper(model, found.optim_wrapper).optimizer.param_groups
+    trained = [name for name, value in model.named_parameters() if value.requires_grad]
+    for name, group in zip(trained, groups, strict=True):
+        encoding = 'pos_enc' in name
+        assert group['weight_decay'] == (0 if encoding and 'pos_proj' not in name else 0.1), name
+        assert group['lr'] == (0.5 if around in name else 1), name
+    assert sum('pos_enc' in name for name in trained) > 3
+
+
+@pytest.mark.parametrize(('word', 'absolute', 'between'), [
+    ('none', None, None), ('sincos', 'sine', None),
+    ('learned', dict(type='mmposenc.LearnedPositionEmbedding'), None),
+    ('peg', None, ['mmposenc.PEG']), ('sincos+peg', 'sine', ['mmposenc.PEG'])])
+def test_absolute_encodings_are_those_of_a_detr_s_queries_and_keys(word, absolute, between):
+    base = detr(encoder=dict(encoder_pos='learned', positions=(1,),
+                             pos_encoding=dict(type='mmposenc.PEG', kernel_size=5)))
+    encoder = apply(base, entry(word)).model.encoder
+    assert encoder.encoder_pos == absolute
+    assert [each['type'] for each in encoder.get('pos_encoding') or []] == (between or [])
+    assert encoder.get('positions') is None
+
+
+def test_mmdet_s_own_detr_becomes_ours_and_shared_sections_stay_apart():
+    base = detr(type_='DETR')
+    attention = base.model.encoder.layer_cfg.self_attn_cfg
+    base.model.decoder.layer_cfg.self_attn_cfg = attention
+    found = apply(base, entry('irpe-k+swin-bias'))
+    assert found.model.type == 'mmposenc.DETR'
+    relative = found.model.encoder.layer_cfg.self_attn_cfg.rel_pos_encoding
+    # An encoder knows no grid: the table is made for that of DETR's learned one.
+    assert relative.encodings[1].window_size == (25, 42)
+    assert 'rel_pos_encoding' not in found.model.decoder.layer_cfg.self_attn_cfg
+    assert 'rel_pos_encoding' not in base.model.encoder.layer_cfg.self_attn_cfg
+
+
+@pytest.mark.parametrize(('base', 'word', 'said'), [
+    (lambda: detr(), 'learned+sincos', '2 absolute encodings; its encoder takes one'),
+    (lambda: detr(tinydetr.dab), 'peg', 'every layer of the encoder of DAB-DETR scales'),
+    (lambda: detr(tinydetr.deformable, channels=[32]), 'irpe-k',
+     "'irpe-k' does not fit mmposenc.DeformableDETR: .*deformable attention"),
+    (lambda: engine.load_config(RESNET), 'peg', 'does not fit mmposenc.CPResNet: .*ContextPool'),
+    (lambda: engine.load_config(DEIT), 'query-relative-2d',
+     r"'query-relative-2d' does not fit mmposenc.DeiT at 64x64 pixels \(size 2\): .*max_size"),
+])
+def test_what_does_not_fit_is_named(base, word, said):
+    with pytest.raises(ValueError, match=said):
+        check_fits(base(), entry(word), [1, 2])
+
+
+@pytest.mark.parametrize(('base', 'words'), [
+    (lambda: engine.load_config(DEIT), ['learned+peg+rotary']),
+    (lambda: detr(), ['decomposed', 'none']),
+    (lambda: detr(tinydetr.deformable, channels=[32]), ['sincos+peg']),
+    (lambda: engine.load_config(RESNET), ['none', 'contextpool'])])
+def test_what_fits_passes(base, words):
+    for each in read_entries(words):
+        check_fits(base(), each, [1, 2])
+
+
+def test_a_model_without_a_place_is_named():
+    cfg = Config(dict(default_scope='mmpretrain', model=dict(
+        type='ImageClassifier', backbone=dict(type='ResNet', depth=18))))
+    with pytest.raises(ValueError, match="backbone is 'ResNet'.*Needed: a backbone of mmposenc"):
+        apply(cfg, entry('peg'))
+
+
+def test_an_option_that_the_config_has_not_is_named(tmp_path):
+    file = write(tmp_path / 'my.yaml', 'name: x\ncfg: {modell.backbone.pool: gap}')
+    with pytest.raises(ValueError, match="'x'.* cfg modell.backbone.pool: .*did you mean 'model'"):
+        apply(engine.load_config(DEIT), read_entries([file])[0])
+
+
+def test_weights_of_a_model_with_other_encodings_load(tmp_path):
+    """Initial weights may lack an encoding or have another one; all else must fit."""
+    init_default_scope('mmpretrain')
+    source = MODELS.build(apply(engine.load_config(DEIT), entry('learned+irpe-k')).model.backbone)
+    torch.save(source.state_dict(), tmp_path / 'weights.pth')
+    base = engine.load_config(DEIT)
+    base.model.backbone.init_cfg = dict(type='Pretrained', checkpoint=str(tmp_path / 'weights.pth'))
+    for word in ('none', 'peg', 'irpe-qkv'):
+        model = MODELS.build(apply(base, entry(word)).model.backbone)
+        model.init_weights()
+        for name, value in source.state_dict().items():
+            if 'pos_enc' not in name:
+                assert torch.equal(model.state_dict()[name], value), name
+    base.model.backbone.num_layers = 2
+    model = MODELS.build(apply(base, entry('none')).model.backbone)
+    with pytest.raises(ValueError, match='unexpected: .*blocks.2'):
+        model.init_weights()
+
+
+def test_encodings_of_a_frozen_backbone_are_trained():
+    base = engine.load_config(DEIT)
+    base.model.backbone.frozen_stages = 2
+    model = MODELS.build(apply(base, entry('peg+irpe-k')).model.backbone)
+    trained = {name for name, value in model.named_parameters() if value.requires_grad}
+    assert {name for name in trained if name.startswith('blocks.0')} == {
+        'blocks.0.attn.rel_pos_encoding.table_k'}
+    assert 'pos_encodings.at.after0.0.convs.0.weight' in trained or any(
+        name.startswith('pos_encodings') for name in trained)
+    MODELS.build(apply(base, entry('none')).model.backbone)  # nothing to train is no error
+
+
+def test_an_encoding_of_a_file_trains_in_another_process(tmp_path, monkeypatch):
+    """The ALiBi of CONTRIBUTING.md, in a file and by a dotted name of the current folder."""
+    (tmp_path / 'project').mkdir()
+    write(tmp_path / 'project' / 'own.py', ALIBI)
+    monkeypatch.chdir(tmp_path / 'project')
+    by_file, by_name = read_entries(['own.py:ALiBi', 'own.ALiBi'])
+    assert by_file.slug == 'own.py-ALiBi' and by_name.slug == 'own.ALiBi'
+    assert by_file.changes == by_name.changes
+    assert (own_classes.class_of_file(by_file.changes['rel_pos_encoding']['type'])
+            is own_classes.class_of_file('own.py:ALiBi'))
+    cfg = apply(engine.load_config(str(classifier_config(tmp_path))), by_name)
+    cfg.dump(str(tmp_path / 'run.py'))
+    (tmp_path / 'elsewhere').mkdir()
+    done = subprocess.run(
+        [sys.executable, '-m', 'mmposenc', 'train', str(tmp_path / 'run.py'), '--work-dir', 'out'],
+        cwd=tmp_path / 'elsewhere', capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / 'elsewhere' / 'out' / 'epoch_1.pth').is_file()

@@ -1,0 +1,145 @@
+"""What a test is summed up by, by class and by object size, against counts by hand."""
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from mmengine.config import Config
+from mmengine.evaluator import Evaluator
+from mmengine.registry import init_default_scope
+
+from mmposenc import engine
+from mmposenc.comparison.metrics import Metric, details, metric_of, task_of, with_details
+
+DEIT = 'mmposenc::classification/small/deit-micro-none_mnist5k.py'
+CAMVID = 'mmposenc::segmentation/small/sem_fpn_pvt-micro-none_camvid.py'
+BCCD = 'mmposenc::detection/small/retinanet_pvt-micro-peg_bccd.py'
+MASKS = 'mmposenc::detection/mask2former/mask2former_r50_8xb2-lsj-50e_coco.py'
+IMAGENET = 'mmposenc::classification/deit/deit-s_in1k.py'
+
+
+def evaluate(cfg: Config, samples: list, classes: list[str]) -> dict:
+    init_default_scope(cfg.default_scope)
+    evaluator = Evaluator(cfg.test_evaluator)
+    evaluator.dataset_meta = dict(classes=tuple(classes))
+    evaluator.process(samples, None)
+    return evaluator.evaluate(len(samples))
+
+
+@pytest.mark.parametrize(('name', 'task', 'metric'), [
+    (DEIT, 'classification', Metric('accuracy/top1', 'top-1 accuracy', '%')),
+    (IMAGENET, 'classification', Metric('accuracy/top1', 'top-1 accuracy', '%')),
+    (CAMVID, 'segmentation', Metric('mIoU', 'mIoU', '%')),
+    (BCCD, 'detection', Metric('coco/bbox_mAP', 'AP of boxes')),
+])
+def test_task_and_metric(name, task, metric):
+    cfg = engine.load_config(name)
+    assert (task_of(cfg), metric_of(cfg)) == (task, metric)
+    assert metric_of(with_details(cfg)) == metric
+
+
+def test_masks_and_prefixes():
+    cfg = engine.load_config(MASKS)
+    cfg.test_evaluator = dict(type='CocoMetric', metric='segm', prefix='mine')
+    assert metric_of(cfg) == Metric('mine/segm_mAP', 'AP of masks')
+    cfg.test_evaluator.metric = ['segm', 'bbox']
+    assert metric_of(cfg).name == 'mine/bbox_mAP'
+    assert with_details(cfg).test_evaluator[0]['metric'] == 'bbox'
+
+
+def test_recall_by_class():
+    from mmpretrain.structures import DataSample
+    cfg = engine.load_config(DEIT)
+    labels = torch.tensor([0, 0, 0, 1, 1, 3])
+    scores = torch.eye(10)[torch.tensor([0, 0, 1, 1, 1, 0])]
+    samples = [DataSample().set_gt_label(int(label)).set_pred_score(score).set_pred_label(
+        score.argmax()).to_dict() for label, score in zip(labels, scores, strict=True)]
+    found = evaluate(with_details(cfg), samples, [])
+    value, by_class, by_size = details(cfg, found)
+    assert value == pytest.approx(100 * 4 / 6) and by_size == {}
+    names = list(by_class)
+    assert len(names) == 3 and '3' in names[2]  # 2 and 4 to 9 do not occur
+    assert list(by_class.values()) == pytest.approx([100 * 2 / 3, 100, 0])
+
+
+def test_iou_by_class():
+    cfg = engine.load_config(CAMVID)
+    classes = list(cfg.test_dataloader.dataset.metainfo.classes)
+    rng = np.random.default_rng(0)
+    truth = [torch.tensor(rng.integers(0, 3, (1, 4, 5))) for _ in range(2)]
+    guess = [torch.tensor(rng.integers(0, 3, (1, 4, 5))) for _ in range(2)]
+    truth[0][0, 0, 0] = 255  # ignored
+    found = evaluate(with_details(cfg), [
+        dict(gt_sem_seg=dict(data=t), pred_sem_seg=dict(data=p))
+        for t, p in zip(truth, guess, strict=True)], classes)
+    value, by_class, _ = details(cfg, found)
+    expected = {}
+    for label in range(3):
+        both = either = 0
+        for t, p in zip(truth, guess, strict=True):
+            for a, b in zip(t.flatten().tolist(), p.flatten().tolist(), strict=True):
+                if a != 255:
+                    both += a == b == label
+                    either += label in (a, b)
+        expected[classes[label]] = 100 * both / either
+    assert by_class == pytest.approx(expected)
+    assert value == pytest.approx(sum(expected.values()) / 3, abs=0.01)  # rounded by mmseg
+
+
+def test_ap_by_class_and_by_size_of_boxes(tmp_path):
+    cfg = engine.load_config(BCCD)
+    # RBC is found everywhere, of the two WBC one, Platelets do not occur; 20x20 pixels are small,
+    # 50x50 medium, 100x100 large.
+    boxes = [(1, 1, 20), (1, 1, 50), (2, 1, 50), (2, 2, 100)]
+    images = sorted({image for image, _, _ in boxes})
+    spots = {}
+    annotations = []
+    for i, (image, category, side) in enumerate(boxes):
+        spots[i] = [10.0, 10.0 + 120 * i, side, side]
+        annotations.append(dict(id=i + 1, image_id=image, category_id=category, bbox=spots[i],
+                                area=side * side, iscrowd=0))
+    annotations.append(dict(id=9, image_id=1, category_id=2, bbox=[200, 200, 100, 100],
+                            area=10000, iscrowd=0))
+    file = tmp_path / 'val.json'
+    file.write_text(json.dumps(dict(
+        images=[dict(id=i, width=640, height=640, file_name=f'{i}.jpg') for i in images],
+        annotations=annotations,
+        categories=[dict(id=i + 1, name=name) for i, name in
+                    enumerate(('RBC', 'WBC', 'Platelets'))])))
+    cfg.test_evaluator.ann_file = str(file)
+    samples = []
+    for image in images:
+        own = [(spots[i], boxes[i][1] - 1) for i in spots if boxes[i][0] == image]
+        samples.append(dict(img_id=image, ori_shape=(640, 640), pred_instances=dict(
+            bboxes=torch.tensor([[x, y, x + w, y + h] for (x, y, w, h), _ in own]),
+            labels=torch.tensor([label for _, label in own]), scores=torch.ones(len(own)))))
+    found = evaluate(with_details(cfg), samples, ['RBC', 'WBC', 'Platelets'])
+    value, by_class, by_size = details(cfg, found)
+    half = 51 / 101  # COCO reads precision at 101 recalls, 51 of which are at most a half
+    assert by_class == pytest.approx(dict(RBC=1, WBC=half), abs=1e-3)
+    assert value == pytest.approx((1 + half) / 2, abs=1e-3)
+    assert by_size == pytest.approx(dict(small=1, medium=1, large=half), abs=1e-3)
+
+
+def test_classes_that_no_box_has_are_left_out():
+    cfg = engine.load_config(BCCD)
+    assert details(cfg, {'coco/bbox_mAP': 0.5, 'coco/RBC_precision': 0.5,
+                         'coco/WBC_precision': float('nan'), 'coco/bbox_mAP_s': -1.0,
+                         'coco/bbox_mAP_l': 0.25}) == (0.5, {'RBC': 0.5}, {'large': 0.25})
+
+
+def test_what_cannot_be_compared_is_named():
+    cfg = engine.load_config(DEIT)
+    with pytest.raises(ValueError, match="gave no 'accuracy/top1'; it gave mIoU"):
+        details(cfg, {'mIoU': 1})
+    cfg.test_evaluator = dict(type='ConfusionMatrix')
+    with pytest.raises(ValueError, match="type='ConfusionMatrix': which of its numbers"):
+        metric_of(cfg)
+    cfg.pop('test_dataloader')
+    with pytest.raises(ValueError, match='no test_dataloader .*that training does not see '
+                                         r'\(test_dataloader = val_dataloader'):
+        metric_of(cfg)
+    with pytest.raises(ValueError, match='default_scope=None'):
+        task_of(Config(dict()))

@@ -1,0 +1,90 @@
+"""Write the table of docs/compared.md: which encoding can be compared in which model.
+
+    python tools/fits_table.py            # write it
+    python tools/fits_table.py --check    # change nothing; fail where it is out of date
+
+Small models of each kind are built and passed through at the trained size and at twice it, as
+`mmposenc compare` does before it trains.
+"""
+import copy
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from mmengine.config import Config
+
+from mmposenc import engine
+from mmposenc.command_line import Parser, reported
+from mmposenc.comparison.encodings import NAMES, check_fits, read_entries
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / 'docs' / 'compared.md'
+BEGIN, END = '<!-- fits: tools/fits_table.py -->\n', '<!-- end of fits -->\n'
+SMALL = 'mmposenc::classification/small/'
+DETECTION = 'mmposenc::detection/'
+RESNET = {'model.backbone.depth': 18, 'model.backbone.base_channels': 4,
+          'model.backbone.stem_channels': 4, 'model.encoder.num_layers': 2,
+          'model.decoder.num_layers': 1}
+DENSE = {**RESNET, 'model.neck.in_channels': [32]}
+#: Column, config, and what makes its model small.
+MODELS: list[tuple[str, str, dict[str, Any]]] = [
+    ('PVT', SMALL + 'pvt-micro-none_mnist5k.py', {}),
+    ('DeiT', SMALL + 'deit-micro-none_mnist5k.py', {}),
+    ('DeiT, GAP', SMALL + 'deit-micro-none_mnist5k.py', {'model.backbone.pool': 'gap'}),
+    ('Swin', 'mmposenc::classification/swin/swin-t_in1k.py', {
+        'model.backbone.arch': None, 'model.backbone.embed_dims': 32,
+        'model.backbone.num_layers': [2, 2], 'model.backbone.num_heads': [2, 4],
+        'model.backbone.window_size': 7}),
+    ('CPResNet', 'mmposenc::classification/context_pool/cp-resnet-44_cifar10.py',
+     {'model.backbone.depth': 20}),
+    ('DETR', DETECTION + 'detr/detr_r50_8xb2-150e_coco.py', DENSE),
+    ('DAB-DETR', DETECTION + 'dab_detr/dab-detr_r50_8xb2-50e_coco.py', DENSE),
+    ('Deformable DETR', DETECTION + 'small/deformable-detr_r18-w16_bccd.py', {}),
+]
+
+
+def small_models() -> Iterator[tuple[str, Config]]:
+    for title, name, options in MODELS:
+        cfg = engine.load_config(name)
+        engine.override(cfg, copy.deepcopy(options))
+        yield title, cfg
+
+
+def cell(cfg: Config, name: str) -> str:
+    """'yes', '1x' where only the trained size is possible, or 'no'."""
+    entry, = read_entries([name])
+    for answer, sizes in (('yes', (1, 2)), ('1x', (1,))):
+        try:
+            check_fits(cfg, entry, sizes)
+        except ValueError:
+            continue
+        return answer
+    return 'no'
+
+
+def table() -> str:
+    """The table as Markdown."""
+    models = list(small_models())
+    lines = [['name', 'encoding', *(title for title, _ in models)], ['---'] * (2 + len(models))]
+    for name, (label, _) in NAMES.items():
+        lines.append([f'`{name}`', label, *(cell(cfg, name) for _, cfg in models)])
+    return ''.join(f'| {" | ".join(line)} |\n' for line in lines)
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = Parser(__doc__)
+    parser.add_argument('--check', action='store_true', help='write nothing')
+    args = parser.parse_args(argv)
+    with reported(args):
+        text = PAGE.read_text()
+        before, rest = text.split(BEGIN)
+        _, after = rest.split(END)
+        made = before + BEGIN + table() + END + after
+        if args.check and made != text:
+            raise ValueError(f'{PAGE.name} is out of date: run `python tools/fits_table.py`')
+        PAGE.write_text(made)
+
+
+if __name__ == '__main__':
+    main(sys.argv[1:])
