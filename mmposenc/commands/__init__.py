@@ -19,6 +19,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     'compare': ('compare', 'compare position encodings on a data set'),
     'convert': ('convert', "convert an official checkpoint, or weights of ours to timm's names"),
     'figures': ('figures', 'draw what position encodings do'),
+    'diagnose': ('diagnose', 'measure what a model knows of places, without training'),
     'complexity': ('complexity', 'count parameters, multiply-accumulates and activations'),
     'browse': ('browse', 'draw what goes into the network'),
     'prepare': ('prepare', 'fetch small data sets, or check a local copy of a large one'),

@@ -4,7 +4,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 from torch import Tensor, nn
@@ -62,6 +62,38 @@ class AttentionRecord:
         return row, column
 
 
+@dataclass
+class AttentionCall:
+    """One layer's attention as it runs.
+
+    name: of the module. given: the arguments of its call by name. weights: (B, heads, P + L, P +
+    Lk), windows in place of images where there are windows. placed: the map that windows were cut
+    from, and their shift; None without windows that are shifted. terms: what the encoding added to
+    the logits, (B or 1, heads or 1, P + L, P + Lk) each.
+    """
+
+    name: str
+    module: nn.Module
+    given: dict[str, Any]
+    weights: Tensor
+    placed: tuple[Grid, tuple[int, int]] | None = None
+    terms: list[Tensor] = field(default_factory=list)
+
+    @property
+    def map_grid(self) -> Grid:
+        """The whole map, which windows are cut from."""
+        if self.placed is not None:
+            return self.placed[0]
+        windows = isinstance(self.module, WindowAttention)
+        return as_grid(self.module.window_size if windows else self.given['hw_shape'])
+
+    @property
+    def grids(self) -> tuple[Grid, Grid]:
+        """Those of queries and keys; in windows both are the window."""
+        layout = _layout(self.module, self.given, (0.0, 0.0), self.placed)
+        return layout.grid, layout.key
+
+
 @contextmanager
 def record_attention(model: nn.Module, at: tuple[float, float] = (0.5, 0.5), *,
                      whole: int | None = None) -> Iterator[list[AttentionRecord]]:
@@ -84,14 +116,30 @@ def record_attention(model: nn.Module, at: tuple[float, float] = (0.5, 0.5), *,
     """
     check_place(at)
     records: list[AttentionRecord] = []
+    with watch_attention(model, lambda call: records.append(
+            _record(call, at, len(records) == whole))):
+        yield records
+
+
+@contextmanager
+def watch_attention(model: nn.Module, note: Callable[[AttentionCall], None]) -> Iterator[None]:
+    """Have every attention on a grid that runs inside ``model`` noted.
+
+    Args:
+        model: as of :func:`record_attention`.
+        note: called with each, in the order in which they run.
+
+    Raises:
+        ValueError: while the model runs, for layers that leave padded tokens out.
+    """
     maps: dict[nn.Module, tuple[Grid, tuple[int, int]]] = {}
     with ExitStack() as stack:
         for name, module in model.named_modules():
             if isinstance(module, ShiftWindowAttention):
                 _watch_map(module, maps, stack)
             elif is_attention(module):
-                _watch(name, module, at, whole, maps, records, stack)
-        yield records
+                _watch(name, module, note, maps, stack)
+        yield
 
 
 def is_attention(module: nn.Module) -> bool:
@@ -150,9 +198,8 @@ def _watch_map(module: ShiftWindowAttention, maps: dict[nn.Module, tuple[Grid, t
     stack.callback(module.register_forward_pre_hook(note, with_kwargs=True).remove)
 
 
-def _watch(name: str, module: nn.Module, at: tuple[float, float], whole: int | None,
-           maps: dict[nn.Module, tuple[Grid, tuple[int, int]]], records: list[AttentionRecord],
-           stack: ExitStack) -> None:
+def _watch(name: str, module: nn.Module, note: Callable[[AttentionCall], None],
+           maps: dict[nn.Module, tuple[Grid, tuple[int, int]]], stack: ExitStack) -> None:
     terms: list[Tensor] = []
 
     def ask(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
@@ -168,8 +215,7 @@ def _watch(name: str, module: nn.Module, at: tuple[float, float], whole: int | N
         if not _has_grid(module, given):
             return output
         out, weights = output
-        layout = _layout(module, given, at, maps.get(module))
-        records.append(_record(name, module, layout, weights, terms, len(records) == whole))
+        note(AttentionCall(name, module, given, weights.detach(), maps.get(module), terms))
         return out
 
     encoding = getattr(module, 'rel_pos_encoding', None)
@@ -261,14 +307,15 @@ def _window_layout(window: Grid, given: dict[str, Any], at: tuple[float, float],
                    place[0] * across + place[1], place)
 
 
-def _record(name: str, module: nn.Module, layout: _Layout, weights: Tensor, terms: list[Tensor],
-            whole: bool) -> AttentionRecord:
-    prefix = int(getattr(module, 'num_prefix_tokens', 0))
+def _record(call: AttentionCall, at: tuple[float, float], whole: bool) -> AttentionRecord:
+    layout = _layout(call.module, call.given, at, call.placed)
+    prefix = int(getattr(call.module, 'num_prefix_tokens', 0))
     place = prefix + query_index(layout.grid, layout.cell)
     # (heads or 1, P + L, P + Lk) each; a term may be one for all images.
-    found = [each[min(layout.image, len(each) - 1)].detach() for each in (weights, *terms)]
+    found = [each[min(layout.image, len(each) - 1)].detach()
+             for each in (call.weights, *call.terms)]
     rows = [on_grid(each[:, place], layout.key, prefix) for each in found]
-    record = AttentionRecord(name, layout.grid.hw, layout.cell, layout.key.hw, rows[0],
+    record = AttentionRecord(call.name, layout.grid.hw, layout.cell, layout.key.hw, rows[0],
                              _total(rows[1:]), prefix, layout.window,
                              key_strides=(layout.key.stride_h, layout.key.stride_w))
     if whole:
