@@ -153,8 +153,6 @@ def _leave_without_decay(cfg: Config, place: Place) -> None:
     decays = (optim.get('optimizer') or {}).get('weight_decay') is not None  # mmengine asks for it
     if not decays or optim.get('constructor', CONSTRUCTORS[0]) not in CONSTRUCTORS:
         return
-    if not optim['optimizer'].get('weight_decay'):
-        return  # mmengine refuses to scale what is not there
     paramwise = dict(optim.get('paramwise_cfg') or {})
     keys = dict(paramwise.get('custom_keys') or {})
     around = [key for key in keys if key in '.'.join(place.path) and 'lr_mult' in keys[key]]
