@@ -83,10 +83,11 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
                      'of what there is')
     how.add_argument('--time', action='store_true', help='time the models when all is trained, '
                      'one after the other')
-    how.add_argument('--pictures', type=int, default=4, metavar='N', help='test images drawn with '
+    how.add_argument('--pictures', type=int, metavar='N', help='test images drawn with '
                      'predictions; default 4')
-    how.add_argument('--no-diagnosis', action='store_true', help='leave the diagnosis out')
-    how.add_argument('--no-figures', action='store_true', help='leave the figures out')
+    for name in ('diagnosis', 'figures'):
+        how.add_argument(f'--{name}', action=argparse.BooleanOptionalAction,
+                         help=f'with or without the {name} of each encoding; default with')
     args = parser.parse_args(argv)
     if args.config is None and args.out is None:
         parser.error('give a config, or --out with a study to go on with')

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from mmengine.config import Config
-from mmengine.registry import DATASETS, init_default_scope
 
 from mmposenc.command_line import describe
 
@@ -95,8 +94,8 @@ def input_size(cfg: Config, factor: float) -> tuple[int, int] | None:
 
 
 def _first_size(cfg: Config) -> tuple[int, int] | None:
-    init_default_scope(cfg.default_scope)
-    dataset = DATASETS.build(cfg.test_dataloader.dataset)
+    from .pictures import test_set
+    dataset = test_set(cfg)
     if not len(dataset):
         return None
     height, width = dataset[0]['inputs'].shape[-2:]
@@ -127,9 +126,11 @@ def _pictures(study: Study, run: Run, cfg: Config, checkpoint: str) -> Any:
 
 def _figures(study: Study, run: Run, cfg: Config, checkpoint: str) -> Any:
     from ..engine import encoding_figures
+    from .pictures import first_image
     folder = study.folder / 'figures' / run.entry.slug
     folder.mkdir(parents=True, exist_ok=True)
-    made = encoding_figures.figures_of(cfg, checkpoint, folder)
+    photo = first_image(cfg, folder / 'photo.png')
+    made = encoding_figures.figures_of(cfg, checkpoint, folder, str(photo))
     return [{**each, 'file': str((folder / Path(each['file']).name).relative_to(study.folder))}
             for each in made]
 

@@ -40,10 +40,7 @@ def draw_predictions(cfg: Config, checkpoint: str, number: int, folder: Path, na
         and of what was predicted.
     """
     scope, place = scope_of(cfg), device_of(None)
-    init_default_scope(scope)
-    dataset = DATASETS.build(cfg.test_dataloader.dataset)
-    if hasattr(dataset, 'full_init'):
-        dataset.full_init()
+    dataset = test_set(cfg)
     model = build_model(cfg)
     names = class_names(cfg, load_weights(model, checkpoint))
     model.to(place).eval()
@@ -64,6 +61,21 @@ def draw_predictions(cfg: Config, checkpoint: str, number: int, folder: Path, na
             told[what] = {'file': str(path.relative_to(folder)), 'text': words}
         made.append(told)
     return made
+
+
+def test_set(cfg: Config) -> Any:
+    """The data set of a config's test."""
+    init_default_scope(scope_of(cfg))
+    dataset = DATASETS.build(cfg.test_dataloader.dataset)
+    if hasattr(dataset, 'full_init'):
+        dataset.full_init()
+    return dataset
+
+
+def first_image(cfg: Config, path: Path) -> Path:
+    """Writes the first test image as it is on disk to ``path``, which it returns."""
+    write_picture(path, original(test_set(cfg), 0)[0])
+    return path
 
 
 def original(dataset: Any, index: int) -> tuple[np.ndarray, str]:

@@ -130,11 +130,14 @@ def _asked(args: argparse.Namespace, command: str, cfg: Config, old: Study | Non
         if (number := getattr(args, unit)) is not None:
             length = Length(unit, number)
     set_length(copy.deepcopy(cfg), length)
-    extras = ('diagnosis',) * (not args.no_diagnosis) + ('figures',) * (not args.no_figures)
+    extras = tuple(name for name in ('diagnosis', 'figures') if (
+        (old is None or name in old.extras) if getattr(args, name) is None
+        else getattr(args, name)))
+    pictures = (4 if old is None else old.pictures) if args.pictures is None else args.pictures
     new = Study(
         folder, args.config or (old.config if old else ''), command,
         time.strftime('%Y-%m-%dT%H:%M:%S%z'), tuple(entries), tuple(dict.fromkeys(seeds)),
-        tuple(sorted({1.0, *args.sizes})), length, args.budget, max(0, args.pictures), extras)
+        tuple(sorted({1.0, *args.sizes})), length, args.budget, max(0, pictures), extras)
     return (new if old is None else joined(old, new)), entries
 
 
