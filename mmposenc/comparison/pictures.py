@@ -41,7 +41,7 @@ def draw_predictions(cfg: Config, checkpoint: str, number: int, folder: Path, na
     """
     scope, place = scope_of(cfg), device_of(None)
     dataset = test_set(cfg)
-    model = build_model(cfg)
+    model: Any = build_model(cfg)
     names = class_names(cfg, load_weights(model, checkpoint))
     model.to(place).eval()
     artist = Artist(cfg, scope, names, _SCORE)

@@ -132,7 +132,7 @@ def _train(study: Study, run: Run, record: dict[str, Any], launcher: str) -> Non
     record.update(train_seconds=costs['seconds'], train_cpu_seconds=costs['cpu_seconds'],
                   peak_bytes=costs['peak_bytes'], curve=hook.curve,
                   parameters=sum(p.numel() for p in runner.model.parameters()),
-                  checkpoint=os.path.relpath(latest_checkpoint(cfg.work_dir), study.folder))
+                  checkpoint=os.path.relpath(str(latest_checkpoint(cfg.work_dir)), study.folder))
     bad = [point for point in hook.curve
            if point['loss'] is not None and not math.isfinite(point['loss'])]
     if bad:

@@ -150,8 +150,9 @@ def read_study(folder: Path) -> Study:
         raise ValueError(f'{folder / "study.json"} is of another schema than {SCHEMA}')
     told['entries'] = tuple(Entry(**each) for each in told['entries'])
     told['length'] = Length(*told['length'])
-    return Study(folder=folder, **{key: tuple(value) if isinstance(value, list) else value
-                                   for key, value in told.items()})
+    given: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value
+                             for key, value in told.items()}
+    return Study(folder=folder, **given)
 
 
 def write_study(study: Study, cfg: Config | None = None) -> None:
