@@ -64,7 +64,7 @@ def seconds_left(runs: list[State], jobs: int) -> float | None:
     if not whole:
         return None
     left = [mean(whole) * (1 - each.share) for each in runs
-            if not each.over and each.record['status'] != 'failed']
+            if not each.over and (each.taken or each.record['status'] != 'failed')]
     return max([sum(left) / max(1, jobs), *left], default=0.0)
 
 
@@ -127,7 +127,7 @@ def summary(runs: list[State], jobs: int) -> str:
     if any(each.record['status'] == 'failed' and not each.taken for each in runs):
         text += ', some failed'
     left = seconds_left(runs, jobs)
-    return text if left is None or over == len(runs) else f'{text}; about {duration(left)} left'
+    return f'{text}; about {duration(left)} left' if left else text
 
 
 class Display:

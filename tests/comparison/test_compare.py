@@ -9,7 +9,15 @@ from tinystudies import tiny_study
 from tinytasks import classifier_config
 
 from mmposenc.commands import compare
-from mmposenc.comparison import budget, planning, progress, results, runs, schedule
+from mmposenc.comparison import (
+    budget,
+    extras,
+    planning,
+    progress,
+    results,
+    runs,
+    schedule,
+)
 from mmposenc.comparison.metrics import Metric
 from mmposenc.comparison.study import read_study, write_json
 
@@ -209,3 +217,21 @@ def test_submitit_runs_jobs(tmp_path):
     assert submitit.AutoExecutor.which() in ('local', 'slurm')
     with pytest.raises(ValueError, match='--submitit local'):
         schedule.SubmittedWorkers(tmp_path / 'jobs', 'local', {'no_such_option': 1})
+
+
+def test_what_cannot_be_made_is_a_note_and_is_tried_again(tmp_path, monkeypatch, capsys):
+    study = tiny_study(tmp_path, names=['none'], epochs=1, pictures=1)
+    run, = study.runs()
+
+    def broken(*args):
+        raise RuntimeError('no ink')
+    monkeypatch.setattr(extras, '_pictures', broken)
+    assert runs.carry_out(study, run)['status'] == 'finished'
+    kept, = results.collect(study)['runs']
+    assert (kept['status'], kept['note']) == ('finished', 'no pictures: RuntimeError: no ink')
+    assert runs.is_over(study, run, runs.read_record(run)) and not runs.is_complete(study, run)
+    monkeypatch.setattr(extras, '_pictures', lambda *args: [])
+    trained = runs.read_record(run)['train_seconds']
+    assert runs.carry_out(study, run)['train_seconds'] == trained
+    assert runs.is_complete(study, run)
+    assert results.collect(study)['runs'][0]['note'] == ''
