@@ -20,7 +20,7 @@ from .encodings import Entry
 from .lengths import Length, set_length
 from .metrics import with_details
 from .runs import run_config
-from .schedule import LocalWorkers
+from .schedule import LocalWorkers, Workers
 from .sizes import resized
 from .study import Run, Study, read_study
 
@@ -95,22 +95,24 @@ class Estimate(NamedTuple):
         return Length(own.unit, low)
 
 
-def measure(study: Study, jobs: int) -> Estimate:
-    """Times some steps and some test images of each encoding, ``jobs`` processes side by side.
+def measure(study: Study, workers: Workers) -> Estimate:
+    """Times some steps and some test images of each encoding, on this machine, as many processes
+    side by side as there will be runs; each on one GPU, where there are GPUs.
 
     Args:
         study: written to its folder, which is not the one of the real runs.
-        jobs: how many runs will go on at once.
+        workers: who will carry the runs out; of a cluster one at a time is timed.
 
     Raises:
         ValueError: an encoding can't be trained or tested; with the error of its process.
     """
-    workers = LocalWorkers(jobs)
+    jobs = workers.jobs or 1
     outs = [study.folder / f'times{i}.json' for i in range(jobs)]
     started, processes = time.time(), []
     for i, out in enumerate(outs):
         command = [sys.executable, '-m', __name__, str(study.folder), str(out), str(started)]
-        environment = {**os.environ, **workers.environment(i)}
+        environment = {**os.environ, **(workers.environment(i) if isinstance(
+            workers, LocalWorkers) else {})}
         processes.append(subprocess.Popen(command, stdout=subprocess.PIPE, env=environment,
                                           stderr=subprocess.STDOUT, text=True))
     try:

@@ -160,7 +160,7 @@ def _measured(study: Study, cfg: Config, workers: Workers) -> budget.Estimate:
     with tempfile.TemporaryDirectory(prefix='mmposenc_compare_') as folder:
         trial = replace(study, folder=Path(folder))
         write_study(trial, cfg)
-        return budget.measure(trial, workers.jobs or 1)
+        return budget.measure(trial, workers)
 
 
 def listing(planned: Plan) -> str:

@@ -109,8 +109,8 @@ class RecordHook(Hook):
         loss = self.loss_sum / self.loss_count if self.loss_count else (
             self.curve[-1]['loss'] if self.curve else None)
         write_json(self.run.progress_file, {
-            'phase': 'train', 'done': done, 'total': runner.max_iters, 'epoch': runner.epoch + 1,
-            'epochs': runner.max_epochs if self.by_epoch else None, 'loss': loss,
+            'phase': 'train', 'done': done, 'total': runner.max_iters, 'epochs': runner.max_epochs if self.by_epoch else None,
+            'epoch': min(runner.epoch + 1, runner.max_epochs), 'loss': loss,
             'metric': last.get('metric'), 'seconds': self.costs()['seconds'],
             'time': time.time()}, safe=False)
 
