@@ -1,9 +1,11 @@
 """The learning curve and the cost of a training, through kills and resumptions."""
 from __future__ import annotations
 
+import os
 import resource
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,8 +24,8 @@ class RecordHook(Hook):
     """Notes the mean loss and the metric by epoch, time and memory, in every checkpoint.
 
     A run that was killed goes on from a checkpoint, and so do these numbers: what they are at the
-    end does not depend on kills. CPU seconds are those of the training process, validation
-    included; they are not known (None) where other processes load the data.
+    end does not depend on kills. CPU seconds are those of the training process and of those that
+    load its data, validation included; None on a system that does not tell.
 
     Args:
         run: whose progress file is kept up to date.
@@ -36,14 +38,13 @@ class RecordHook(Hook):
         self.run, self.metric, self.by_epoch = run, metric, by_epoch
         self.curve: list[dict[str, Any]] = []
         self.loss_sum, self.loss_count = 0.0, 0
-        self.before = {'seconds': 0.0, 'cpu_seconds': 0.0, 'peak_bytes': 0}
-        self.started = self.cpu_started = self.written = 0.0
+        self.before: dict[str, Any] = {'seconds': 0.0, 'cpu_seconds': 0.0, 'peak_bytes': 0}
+        self.started = self.written = 0.0
+        self.cpu_started: float | None = 0.0
         self.pending: list[torch.Tensor] = []
-        self.has_workers = False
 
     def before_train(self, runner: Any) -> None:
-        self.started, self.cpu_started = time.monotonic(), time.process_time()
-        self.has_workers = getattr(runner.train_dataloader, 'num_workers', 0) > 0
+        self.started, self.cpu_started = time.monotonic(), cpu_seconds()
 
     def after_train_iter(self, runner: Any, batch_idx: int, data_batch: Any = None,
                          outputs: Any = None) -> None:
@@ -79,10 +80,10 @@ class RecordHook(Hook):
 
     def costs(self) -> dict[str, Any]:
         """Seconds, CPU seconds and peak memory so far, with what went before."""
-        cpu = self.before['cpu_seconds']
-        known = cpu is not None and not self.has_workers
+        before, start, now = self.before['cpu_seconds'], self.cpu_started, cpu_seconds()
+        unknown = before is None or start is None or now is None
         return {'seconds': self.before['seconds'] + time.monotonic() - self.started,
-                'cpu_seconds': cpu + time.process_time() - self.cpu_started if known else None,
+                'cpu_seconds': None if unknown else before + now - start,
                 'peak_bytes': max(self.before['peak_bytes'], peak_bytes())}
 
     def _add_point(self, unit: str, at: int) -> None:
@@ -109,10 +110,28 @@ class RecordHook(Hook):
         loss = self.loss_sum / self.loss_count if self.loss_count else (
             self.curve[-1]['loss'] if self.curve else None)
         write_json(self.run.progress_file, {
-            'phase': 'train', 'done': done, 'total': runner.max_iters, 'epochs': runner.max_epochs if self.by_epoch else None,
+            'phase': 'train', 'done': done, 'total': runner.max_iters,
+            'epochs': runner.max_epochs if self.by_epoch else None,
             'epoch': min(runner.epoch + 1, runner.max_epochs), 'loss': loss,
             'metric': last.get('metric'), 'seconds': self.costs()['seconds'],
             'time': time.time()}, safe=False)
+
+
+def cpu_seconds() -> float | None:
+    """CPU time of this process and its children, of those that still run too; None without /proc.
+    """
+    ended = os.times()
+    total, ticks = sum(ended[:4]), os.sysconf('SC_CLK_TCK')
+    lists = list(Path('/proc/self/task').glob('*/children'))
+    if not lists:
+        return None
+    for child in {pid for path in lists for pid in path.read_text().split()}:
+        try:  # behind the name in brackets: utime and stime are the 14th and 15th of all fields
+            fields = Path('/proc', child, 'stat').read_text().rpartition(')')[2].split()
+        except OSError:  # it has ended in between
+            continue
+        total += (int(fields[11]) + int(fields[12])) / ticks
+    return total
 
 
 def peak_bytes() -> int:

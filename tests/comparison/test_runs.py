@@ -11,6 +11,7 @@ from tinystudies import OWN, in_another_folder, tiny_study
 
 from mmposenc import engine
 from mmposenc.checkpoint import load_checkpoint
+from mmposenc.comparison.recording import cpu_seconds
 from mmposenc.comparison.results import collect, write_results
 from mmposenc.comparison.runs import TAKEN, carry_out, is_over, main, read_record, run_config
 from mmposenc.comparison.schedule import LocalWorkers, carry_out_all, is_taken
@@ -192,3 +193,21 @@ def test_killing_the_command_ends_its_runs_and_the_next_one_goes_on(tmp_path, mo
     other = in_another_folder(study, 'other')
     all_of(other)
     assert_same(study, other)
+
+
+def test_cpu_seconds_of_children_count_while_they_run_and_afterwards():
+    ready, told = os.pipe()
+    before = cpu_seconds()
+    child = os.fork()
+    if child == 0:
+        while time.process_time() < 0.5:
+            pass
+        os.write(told, b'x')
+        time.sleep(60)
+    os.read(ready, 1)
+    running = cpu_seconds() - before
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    ended = cpu_seconds() - before
+    assert 0.45 < running < 1
+    assert running - 0.03 <= ended < running + 0.3  # clocks of a hundredth of a second
