@@ -23,10 +23,6 @@ PAGE = ROOT / 'docs' / 'compared.md'
 BEGIN, END = '<!-- fits: tools/fits_table.py -->\n', '<!-- end of fits -->\n'
 SMALL = 'mmposenc::classification/small/'
 DETECTION = 'mmposenc::detection/'
-RESNET = {'model.backbone.depth': 18, 'model.backbone.base_channels': 4,
-          'model.backbone.stem_channels': 4, 'model.encoder.num_layers': 2,
-          'model.decoder.num_layers': 1}
-DENSE = {**RESNET, 'model.neck.in_channels': [32]}
 #: Column, config, and what makes its model small.
 MODELS: list[tuple[str, str, dict[str, Any]]] = [
     ('PVT', SMALL + 'pvt-micro-none_mnist5k.py', {}),
@@ -38,8 +34,10 @@ MODELS: list[tuple[str, str, dict[str, Any]]] = [
         'model.backbone.window_size': 7}),
     ('CPResNet', 'mmposenc::classification/context_pool/cp-resnet-44_cifar10.py',
      {'model.backbone.depth': 20}),
-    ('DETR', DETECTION + 'detr/detr_r50_8xb2-150e_coco.py', DENSE),
-    ('DAB-DETR', DETECTION + 'dab_detr/dab-detr_r50_8xb2-50e_coco.py', DENSE),
+    ('DETR', DETECTION + 'detr/detr_r50_8xb2-150e_coco.py', {
+        'model.backbone.depth': 18, 'model.backbone.base_channels': 4,
+        'model.backbone.stem_channels': 4, 'model.neck.in_channels': [32],
+        'model.encoder.num_layers': 2, 'model.decoder.num_layers': 1}),
     ('Deformable DETR', DETECTION + 'small/deformable-detr_r18-w16_bccd.py', {}),
 ]
 
@@ -63,13 +61,21 @@ def cell(cfg: Config, name: str) -> str:
     return 'no'
 
 
+def row(models: list[tuple[str, Config]], name: str) -> str:
+    """The line of one encoding as Markdown."""
+    return _line([f'`{name}`', NAMES[name][0], *(cell(cfg, name) for _, cfg in models)])
+
+
 def table() -> str:
     """The table as Markdown."""
     models = list(small_models())
-    lines = [['name', 'encoding', *(title for title, _ in models)], ['---'] * (2 + len(models))]
-    for name, (label, _) in NAMES.items():
-        lines.append([f'`{name}`', label, *(cell(cfg, name) for _, cfg in models)])
-    return ''.join(f'| {" | ".join(line)} |\n' for line in lines)
+    head = _line(['name', 'encoding', *(title for title, _ in models)])
+    rule = _line(['---'] * (2 + len(models)))
+    return ''.join([head, rule, *(row(models, name) for name in NAMES)])
+
+
+def _line(cells: list[str]) -> str:
+    return f'| {" | ".join(cells)} |\n'
 
 
 def main(argv: list[str] | None = None) -> None:

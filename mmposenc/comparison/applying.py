@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from mmengine.config import Config
 
+from ..backbones.checkpoints import PretrainedMixin
 from ..backbones.vit_archs import ARCHS
 from ..checkpoint.encoding_names import BUT_ENCODINGS
 from ..command_line import describe
@@ -19,7 +20,7 @@ from ..engine.overrides import override
 from ..engine.testing import scope_of
 from ..image_sizes import set_img_shapes
 from ..registry import MODELS
-from .places import Place, arguments_of, build_backbone, find_place
+from .places import Place, arguments_of, build_backbone, class_of, find_place
 from .sizes import resized, tested_size, trained_size
 
 if TYPE_CHECKING:
@@ -69,15 +70,20 @@ def _into_backbone(cfg: Config, node: Any, place: Place, changes: dict[str, Any]
     if 'window_bias' in takes:  # Swin's own encoding
         node.update(window_bias=False, rel_pos_encoding=_for_windows(changes['rel_pos_encoding']))
     size, arch = trained_size(cfg), ARCHS.get(node.get('arch'), {})
-    pretrained = (node.get('init_cfg') or {}).get('type') == 'Pretrained'
+    pretrained = _type_of(node.get('init_cfg')) == 'Pretrained'
     if 'img_size' in takes and size and not pretrained and 'img_size' not in {*node, *arch}:
         node['img_size'] = size  # the grid that tables are made for
-    if pretrained and node['init_cfg'].get('strict', True):
+    own = issubclass(class_of(cfg, node['type']), PretrainedMixin)
+    if pretrained and own and node['init_cfg'].get('strict', True):
         node['init_cfg'] = dict(node['init_cfg'], strict=BUT_ENCODINGS)
-    if node.get('frozen_stages', -1) >= 0:
+    if 'trainable' in takes and node.get('frozen_stages', -1) >= 0:
         new = [name for name, key in (('pos_encodings', 'pos_encoding'),
                                       ('rel_pos_encoding', 'rel_pos_encoding')) if changes[key]]
         node['trainable'] = tuple(dict.fromkeys((*node.get('trainable', ()), *new)))
+
+
+def _type_of(section: Any) -> Any:
+    return section.get('type') if isinstance(section, dict) else None
 
 
 def _for_windows(relative: dict[str, Any] | None) -> dict[str, Any] | None:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .. import encodings
 from ..command_line import suggest
-from ..encodings import RelativeEncoding, TokenEncoding
+from ..encodings import ENCODINGS, RelativeEncoding, TokenEncoding
 from ..own_classes import class_by_name, class_of_file, is_file_class
 from .applying import apply, check_fits
 
@@ -148,10 +149,11 @@ def named(name: str, folder: Path = Path()) -> tuple[str, type, dict[str, Any] |
         label, cfg = NAMES[name]
         return label, RelativeEncoding if name in _RELATIVE else TokenEncoding, cfg and dict(cfg)
     if not is_file_class(name) and ('.' not in name or '/' in name):
-        raise ValueError(f'--encodings: there is no encoding {name!r}{suggest(name, NAMES)}\n'
+        near = suggest(name.lower(), NAMES)
+        raise ValueError(f'--encodings: there is no encoding {name!r}{near}\n'
                          f'Known: {", ".join(NAMES)}; sums such as peg+irpe-k; own.py:MyEncoding; '
                          f'my_package.MyEncoding; my.yaml')
-    cls, full_name = own_class(name, folder)
+    cls, full_name = class_and_type(name, folder)
     for contract in (TokenEncoding, RelativeEncoding):
         if issubclass(cls, contract):
             return cls.__name__, contract, dict(type=full_name)
@@ -159,8 +161,22 @@ def named(name: str, folder: Path = Path()) -> tuple[str, type, dict[str, Any] |
                      f'RelativeEncoding of mmposenc.encodings')
 
 
-def own_class(name: str, folder: Path = Path()) -> tuple[type, str]:
-    """A class of the user's, and the type by which a config names it in any process."""
+def class_and_type(name: str, folder: Path = Path()) -> tuple[type, str]:
+    """A class by its name, and the type by which a config names it in any process.
+
+    Args:
+        name: 'mmposenc.PEG' or 'PEG', a dotted name, or a file and a class.
+        folder: where a relative path begins.
+
+    Raises:
+        ValueError: there is no such class.
+        FileNotFoundError: there is no such file.
+    """
+    plain = name.removeprefix('mmposenc.')
+    if not is_file_class(name) and '.' not in plain:
+        if plain not in ENCODINGS:
+            raise ValueError(f'there is no type {name!r}{suggest(plain, ENCODINGS)}')
+        return getattr(encodings, plain), f'mmposenc.{plain}'
     if is_file_class(name):
         path, _, cls_name = name.rpartition(':')
         full_name = f'{(folder / path).resolve()}:{cls_name}'

@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
+import yaml  # type: ignore[import-untyped]
 
 from ..command_line import suggest
-from ..encodings import ENCODINGS, RelativeEncoding, TokenEncoding
+from ..encodings import RelativeEncoding, TokenEncoding
 from ..encodings.build import wrong_contract
 from ..own_classes import is_file_class
-from .encodings import Entry, combined, named, own_class
+from .encodings import Entry, class_and_type, combined, named
 
 KEYS = ('name', 'label', 'pos_encoding', 'positions', 'rel_pos_encoding', 'rel_pos_sharing', 'cfg')
 SHARINGS = ('layer', 'stage', 'all')
@@ -94,7 +94,7 @@ def _config(value: Any, contract: type, where: str, path: Path) -> dict[str, Any
                 raise ValueError(f'{value!r} is no encoding; leave the key out')
         elif isinstance(value, Mapping) and isinstance(value.get('type'), str):
             cfg = {key: _own_types(each, path) for key, each in value.items()}
-            found, cfg['type'] = _resolved(value['type'], path)
+            found, cfg['type'] = class_and_type(value['type'], path.parent)
         else:
             raise ValueError(f'{value!r} must be a name, or have a type, such as mmposenc.PEG')
         if not issubclass(found, contract):
@@ -109,17 +109,6 @@ def _own_types(value: Any, path: Path) -> Any:
     if isinstance(value, list):
         return [_own_types(each, path) for each in value]
     if isinstance(value, Mapping):
-        return {key: _resolved(each, path)[1] if key == 'type' and is_file_class(each)
+        return {key: class_and_type(each, path.parent)[1] if key == 'type' and is_file_class(each)
                 else _own_types(each, path) for key, each in value.items()}
     return value
-
-
-def _resolved(name: str, path: Path) -> tuple[type, str]:
-    from ..registry import MODELS
-    plain = name.removeprefix('mmposenc.')
-    if not is_file_class(name) and (plain != name or '.' not in name):
-        cls = MODELS.get(f'mmposenc.{plain}')
-        if cls is None:
-            raise ValueError(f'there is no type {name!r}{suggest(plain, ENCODINGS)}')
-        return cls, f'mmposenc.{plain}'
-    return own_class(name, path.parent)

@@ -64,12 +64,18 @@ def build_backbone(cfg: Config, device: str = 'meta') -> Any:
         return ROOT.build(copy.deepcopy(cfg.model.backbone)).eval()
 
 
-def arguments_of(cfg: Config, kind: Any) -> set[str]:
-    """The arguments of a class of the config's model."""
+def class_of(cfg: Config, kind: Any) -> Any:
+    """The class of a type in the config's model, or None."""
     if isinstance(kind, str):
         with ROOT.switch_scope_and_registry(scope_of(cfg)) as local:
-            kind = local.get(kind)
-    return accepted_arguments(kind) or set() if kind is not None else set()
+            return local.get(kind)
+    return kind
+
+
+def arguments_of(cfg: Config, kind: Any) -> set[str]:
+    """The arguments of a class of the config's model."""
+    found = class_of(cfg, kind)
+    return accepted_arguments(found) or set() if found is not None else set()
 
 
 def type_name(node: Any) -> str:

@@ -13,6 +13,7 @@ from ..engine.testing import scope_of
 from .places import arguments_of, build_backbone
 
 Size = tuple[int, int]
+_FAR = 1_000_000
 #: Steps of pipelines that give images a size, and the argument that says which, by the order that
 #: it has. Names without a scope; mmdet's crop is the other way round than mmseg's.
 _WIDTH_FIRST = {'Resize': 'scale', 'CenterCrop': 'crop_size', 'FixScaleResize': 'scale',
@@ -65,7 +66,8 @@ def resized(cfg: Config, factor: float) -> Config:
     changed, before = copy.deepcopy(cfg), tested_size(cfg)
     if factor == 1:
         return changed
-    changed.test_dataloader = copy.deepcopy(cfg.test_dataloader)  # validation may share its parts
+    if cfg.get('test_dataloader'):  # whose parts validation may share
+        changed.test_dataloader = copy.deepcopy(cfg.test_dataloader)
     for node in _with_pipelines(changed, 'test'):
         node['pipeline'] = _resized_steps(node['pipeline'], factor)
     _resize_preprocessor(changed, factor, before)
@@ -160,8 +162,10 @@ def _last_size(cfg: Config, phase: str, *, kept: bool = False) -> Size | None:
 
 
 def _pair(value: Any) -> Size:
-    return (int(value[0]), int(value[1])) if isinstance(value, (list, tuple)) else (
-        int(value), int(value))
+    first, second = value if isinstance(value, (list, tuple)) else (value, value)
+    # inf and -1 are no limit; _within leaves them out.
+    return tuple(int(side) if 0 < side < _FAR else _FAR  # type: ignore[return-value]
+                 for side in (first, second))
 
 
 def _within(size: Size) -> Size:
@@ -179,7 +183,7 @@ def _times(value: Any, factor: float) -> Any:
     if isinstance(value, (list, tuple)):
         return type(value)(_times(each, factor) for each in value)
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return max(round(value * factor), 1) if number and value > 0 else value
+    return max(round(value * factor), 1) if number and 0 < value < math.inf else value
 
 
 def _resized_steps(steps: Sequence[Any], factor: float) -> list[Any]:

@@ -221,8 +221,9 @@ class Runner(_Runner):
         if not report:
             return
         if strict == BUT_ENCODINGS:
-            strict = bool(mismatch(*({name: value for name, value in each.items()
-                                      if not is_encoding(name)} for each in (own, state))))
+            others = mismatch(*({name: value for name, value in each.items()
+                                 if not is_encoding(name)} for each in (own, state)))
+            strict, report = bool(others), others or report
         wrong = f'the checkpoint {self._loading} does not fit the model'
         if strict:  # what to do comes first: of many lines few are shown
             raise ValueError(f'{wrong}; use the config it was trained with, or pass '

@@ -56,9 +56,9 @@ def test_the_cpu_counts_what_meta_counts(tmp_path, monkeypatch, backbone) -> Non
     cfg = engine.load_config(str(detector_config(tmp_path / 'tiny.py', tmp_path, RETINANET)))
     cfg.model.backbone.update(backbone)
     on_meta = count(cfg, (96, 160))
-    built = complexity._built
+    built = complexity.build_bare
     devices = iter(['fails', 'cpu', 'meta'])  # the third is for the backbone alone
-    monkeypatch.setattr(complexity, '_built', lambda cfg, device: (
+    monkeypatch.setattr(complexity, 'build_bare', lambda cfg, device: (
         built(cfg, device) if next(devices) == device else 1 / 0))
     on_cpu = count(cfg, (96, 160))
     assert (on_meta.counted_on, on_cpu.counted_on) == ('meta', 'cpu')

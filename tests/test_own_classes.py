@@ -1,0 +1,73 @@
+"""Classes of files and packages of the user's, by one text that any process can read."""
+from __future__ import annotations
+
+import pytest
+
+from mmposenc.own_classes import class_by_name, class_of_file, is_file_class
+from mmposenc.registry import MODELS
+
+OWN = 'from mmposenc.encodings import PEG\n\nclass Mine(PEG):\n    number = {}\n'
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_files_of_one_name_are_two_modules(here):
+    for number in (1, 2):
+        (here / str(number)).mkdir()
+        (here / str(number) / 'own.py').write_text(OWN.format(number))
+    first, second = (class_of_file(f'{number}/own.py:Mine') for number in (1, 2))
+    assert (first.number, second.number) == (1, 2)
+    # One class, however its file is named, and in every registry.
+    assert class_of_file(f'{here}/1/own.py:Mine') is first
+    assert MODELS.get(f'{here}/2/own.py:Mine') is second
+    built = MODELS.build(dict(type=f'{here}/2/own.py:Mine', embed_dims=4))
+    assert type(built) is second
+
+
+def test_a_module_of_the_current_folder_is_named_by_its_file(here):
+    (here / 'one_of_mine.py').write_text('from neighbour_of_mine import VALUE\n'
+                                         + OWN.format('VALUE'))
+    (here / 'neighbour_of_mine.py').write_text('VALUE = 3\n')
+    cls, name = class_by_name('one_of_mine.Mine')
+    assert name == f'{here}/one_of_mine.py:Mine' and cls.number == 3
+    assert class_of_file(name) is cls
+
+
+def test_a_package_keeps_its_relative_imports(here):
+    (here / 'package_of_mine').mkdir()
+    (here / 'package_of_mine' / '__init__.py').write_text('from .encodings import Mine\n')
+    (here / 'package_of_mine' / 'values.py').write_text('VALUE = 4\n')
+    (here / 'package_of_mine' / 'encodings.py').write_text(
+        'from .values import VALUE\n' + OWN.format('VALUE'))
+    found = class_of_file('package_of_mine/encodings.py:Mine')
+    assert found.number == 4 and found.__module__ == 'package_of_mine.encodings'
+    assert class_by_name('package_of_mine.Mine') == (
+        found, f'{here}/package_of_mine/encodings.py:Mine')
+
+
+def test_an_installed_class_keeps_its_name():
+    from torch.nn import Linear
+    assert class_by_name('torch.nn.Linear') == (Linear, 'torch.nn.modules.linear.Linear')
+
+
+@pytest.mark.parametrize(('text', 'said'), [
+    ('1 / 0', "cannot be imported: ZeroDivisionError: division by zero"),
+    ('class Mime: pass', "own.py has no class 'Mine'; did you mean 'Mime'"),
+    ('Mine = 3', "own.py has no class 'Mine'"),
+])
+def test_bad_files(here, text, said):
+    (here / 'own.py').write_text(text)
+    with pytest.raises(ValueError, match=f"own.py:Mine'.*{said}"):
+        class_of_file('own.py:Mine')
+
+
+def test_other_names():
+    assert not is_file_class('mmposenc.PEG') and not is_file_class(dict) and is_file_class('a.py:B')
+    with pytest.raises(FileNotFoundError, match="there is no file '/.*no.py'"):
+        class_of_file('no.py:Mine')
+    with pytest.raises(ValueError, match='no_such_module cannot be imported'):
+        class_by_name('no_such_module.Mine')
