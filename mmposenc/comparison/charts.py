@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 WIDTH, HEIGHT = 360, 262
-LEFT, RIGHT, TOP, BOTTOM = 46, 12, 28, 48
+LEFT, RIGHT, TOP, BOTTOM = 46, 12, 28, 48  # LEFT at least: the ticks' words decide
+LETTER = 7.6  # width of a digit, at the most
 #: Of a picture, as its template takes them.
-FRAME = dict(width=WIDTH, height=HEIGHT, left=LEFT, right=WIDTH - RIGHT, top=TOP,
-             bottom=HEIGHT - BOTTOM)
+FRAME = dict(width=WIDTH, height=HEIGHT, right=WIDTH - RIGHT, top=TOP, bottom=HEIGHT - BOTTOM)
 #: Points that share an x lie beside each other over so many units.
 DODGE = 16
 #: Of light and dark pages; told apart with any colour vision (tests/comparison/test_charts.py).
@@ -49,7 +49,7 @@ class Style:
 
     @property
     def dash(self) -> str:
-        return DASHES[self.index % len(DASHES)]
+        return DASHES[(self.index + self.index // len(COLORS)) % len(DASHES)]
 
 
 @dataclass(frozen=True)
@@ -84,6 +84,7 @@ class Chart:
     text: str          # what somebody hears who does not see it
     x: Axis
     y: Axis
+    left: float = LEFT
     xticks: list[dict[str, Any]] = field(default_factory=list)
     yticks: list[dict[str, Any]] = field(default_factory=list)
     lines: list[dict[str, Any]] = field(default_factory=list)
@@ -112,14 +113,16 @@ def line_chart(id: str, title: str, lines: Sequence[Line], x: Axis, y: Axis, *, 
     if not lines:
         return None
     bottom, top = extent([line for line in lines if not line.lost] or lines, y)
-    across = scale(x, min(min(line.x) for line in lines), max(max(line.x) for line in lines),
-                   LEFT, WIDTH - RIGHT, padded=.07 if dodge else .04)
     up = scale(y, bottom, top, HEIGHT - BOTTOM, TOP)
-    chart = Chart(id, title, text or describe(title, lines, x, y), x, y, table=table, note=note)
+    yticks: list[dict[str, Any]] = [dict(at=up(value), text=(y.tick or y.text)(value))
+                                    for value in ticks(y, *up.ends, count=5)]
+    left = max([LEFT, *(8 + LETTER * len(tick['text']) for tick in yticks)])
+    across = scale(x, min(min(line.x) for line in lines), max(max(line.x) for line in lines),
+                   left, WIDTH - RIGHT, padded=.07 if dodge else .04)
+    chart = Chart(id, title, text or describe(title, lines, x, y), x, y, left, yticks=yticks,
+                  table=table, note=note)
     chart.xticks = [dict(at=across(value), text=(x.tick or x.text)(value))
                     for value in ticks(x, *across.ends, count=5)]
-    chart.yticks = [dict(at=up(value), text=(y.tick or y.text)(value))
-                    for value in ticks(y, *up.ends, count=5)]
     step = DODGE / max(1, len(lines) - 1) if dodge else 0.
     chart.lines = [_drawn(line, across, up, x, y, bands, step * (n - (len(lines) - 1) / 2))
                    for n, line in enumerate(lines)]

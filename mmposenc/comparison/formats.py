@@ -6,6 +6,7 @@ from typing import Any
 
 UNKNOWN = '–'
 _MINUS = '\N{MINUS SIGN}'
+_MANY = 7
 _STEPS = ((1e12, 'T'), (1e9, 'G'), (1e6, 'M'), (1e3, 'k'))
 
 
@@ -36,7 +37,7 @@ def p_text(p: float | None) -> str:
     """A p value: two digits, and nothing finer than .001."""
     if p is None:
         return UNKNOWN
-    return '< .001' if p < .001 else f'{p:.{3 if p < .1 else 2}f}'.lstrip('0')
+    return '<\N{NO-BREAK SPACE}.001' if p < .001 else f'{p:.{3 if p < .1 else 2}f}'.lstrip('0')
 
 
 def count_text(value: float | None, digits: int = 3) -> str:
@@ -73,5 +74,8 @@ def size_text(size: Mapping[str, Any]) -> str:
 
 
 def names_in_words(names: Sequence[str], last: str = 'and') -> str:
-    """Names as in a sentence: 'a', 'a and b', 'a, b and c'."""
+    """Names as in a sentence: 'a', 'a and b', 'a, b and c'; of many the first, then how many more.
+    """
+    if len(names) > _MANY:
+        names, last = [*names[:_MANY - 1], f'{len(names) - _MANY + 1} more'], 'and'
     return names[0] if len(names) == 1 else f'{", ".join(names[:-1])} {last} {names[-1]}'

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import math
 import mimetypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,8 @@ def pictures(results: Mapping[str, Any], folder: Path) -> list[dict[str, Any]]:
     def place(entry: Mapping[str, Any]) -> int:
         return order.index(entry['encoding']) if entry.get('encoding') in order else -1
     return [dict(title=each.get('title') or each['id'], source=each.get('source') or '', entries=[
-        dict(label=label.get(entry.get('encoding') or '', 'Truth'), text=entry.get('text') or '',
+        dict(label=label.get(entry['encoding'], entry['encoding']) if entry.get('encoding')
+             else 'Truth', text=entry.get('text') or '',
              file=entry['file'], address=inlined(folder, entry['file']))
         for entry in sorted(each['entries'], key=place)]) for each in results.get('pictures') or []]
 
@@ -48,53 +49,60 @@ def figures(results: Mapping[str, Any], folder: Path) -> list[dict[str, Any]]:
     return told
 
 
-def diagnosis(results: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Every measure once: its values by encoding, charts of its lines, its matrices."""
-    by_name: dict[str, dict[str, Any]] = {}
-    trained = {}
+def diagnosis(results: Mapping[str, Any]) -> dict[str, Any] | None:
+    """One table of all values, and every measure with its charts and matrices; None without any.
+
+    Of several seeds of an encoding it is the first.
+    """
+    label = study_charts.labels(results)
+    found: dict[str, Mapping[str, Any]] = {}
     for each in results.get('diagnosis') or []:
-            # Of several seeds the first.
-        if each['encoding'] not in study_charts.labels(results) or each['encoding'] in trained:
-            continue
-        trained[each['encoding']] = each['trained']
+        if each['encoding'] in label:
+            found.setdefault(each['encoding'], each)
+    by_name: dict[str, dict[str, Any]] = {}
+    for name, each in found.items():
         for measure in each['measures']:
-            by_name.setdefault(measure['name'], {})[each['encoding']] = measure
-    return [_measure(results, name, measures, trained) for name, measures in by_name.items()]
+            by_name.setdefault(measure['name'], {})[name] = measure
+    if not by_name:
+        return None
+    return dict(table=_values(found, by_name, label),
+                measures=[_measure(results, name, measures) for name, measures in by_name.items()])
+
+
+def _values(found: Mapping[str, Mapping[str, Any]], by_name: Mapping[str, Mapping[str, Any]],
+            label: Mapping[str, str]) -> tables.Table:
+    """A row for each measure that has a number, and a column an encoding."""
+    rows = []
+    for measures in by_name.values():
+        first = next(iter(measures.values()))
+        values = [measures.get(name, {}).get('value') for name in found]
+        if any(value is not None for value in values):
+            rows.append((tables.Cell(first['title'], first['title']),
+                         tables.Cell(first.get('unit') or ''),
+                         *(tables.number(value, '–' if value is None else f'{value:.3g}')
+                           for value in values)))
+    heads = [label[name] if each['trained'] else f'{label[name]} (untrained)'
+             for name, each in found.items()]
+    return tables.Table('One number a measure', ('Measure', 'Unit', *heads), rows, words=(1,))
 
 
 def _measure(results: Mapping[str, Any], name: str, measures: Mapping[str, Mapping[str, Any]],
-             trained: Mapping[str, bool]) -> dict[str, Any]:
+             ) -> dict[str, Any]:
     label = study_charts.labels(results)
     first = next(iter(measures.values()))
-    texts = {each.get('text') or '' for each in measures.values()}
     charts = study_charts.measure_charts(results, name, measures)
+    notes: dict[str, list[str]] = {}
+    for encoding, each in measures.items():
+        notes.setdefault(each.get('text') or '', []).append(label[encoding])
     return dict(
         title=first['title'], definition=first.get('definition') or '',
-        unit=first.get('unit') or '', text=texts.pop() if len(texts) == 1 else '',
-        table=_values(first, {label[encoding]: each for encoding, each in measures.items()},
-                      [label[encoding] for encoding in measures if not trained[encoding]]),
+        unit=first.get('unit') or '',
+        # A note of all encodings needs no names.
+        notes=[(', '.join(names) if len(notes) > 1 else '', text)
+               for text, names in notes.items() if text],
         charts=charts[:study_charts.MOST_CHARTS], more=charts[study_charts.MOST_CHARTS:],
         maps=[dict(_map(each['map']), label=label[encoding])
               for encoding, each in measures.items() if each.get('map')])
-
-
-def _values(first: Mapping[str, Any], measures: Mapping[str, Mapping[str, Any]],
-            untrained: Sequence[str]) -> tables.Table | None:
-    """The value of each encoding; what is known of none, or the same of all, is no column."""
-    notes = len({each.get('text') or '' for each in measures.values()}) > 1
-    if not notes and all(each.get('value') is None for each in measures.values()):
-        return None
-    rows = []
-    for label, each in measures.items():
-        value = each.get('value')
-        cells = [tables.Cell(label, label),
-                 tables.number(value, '–' if value is None else f'{value:.4g}')]
-        cells += [tables.Cell('untrained' if label in untrained else 'trained')] * bool(untrained)
-        cells += [tables.Cell(each.get('text') or '')] * notes
-        rows.append(tuple(cells))
-    unit = f', {first["unit"]}' if first.get('unit') else ''
-    return tables.Table(f'{first["title"]}{unit}', (
-        'Encoding', 'Value', *['Weights'] * bool(untrained), *['Note'] * notes), rows, words=(2, 3))
 
 
 def _map(matrix: Mapping[str, Any]) -> dict[str, Any]:

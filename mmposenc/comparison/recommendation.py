@@ -6,6 +6,7 @@ from typing import Any
 
 from .formats import names_in_words, value_text
 from .statistics import (
+    BETTER,
     LEAST_RUNS,
     WORSE,
     Values,
@@ -130,10 +131,14 @@ def certainty(results: Mapping[str, Any], taken: str, leader: str, tied: Sequenc
               ) -> dict[str, str]:
     """'confidence' and 'sure': what the tests show, and what they do not."""
     label = _labels(results)
-    rows = [row for row in results['differences'] if row['factor'] == trained_factor(results)
-            and row['against'] == leader]
-    worse = [row['encoding'] for row in rows if row['verdict'] == WORSE]
-    unsure = [row['encoding'] for row in rows if row['verdict'] != WORSE and row['n']]
+    at = [row for row in results['differences'] if row['factor'] == trained_factor(results)]
+    rows = [row for row in at if row['against'] == leader]
+    # The base has a test of its own, of a smaller family than that of the best.
+    beaten = {row['against'] for row in at if row['role'] == 'base' and row['encoding'] == leader
+              and row['verdict'] == BETTER}
+    worse = [row['encoding'] for row in rows
+             if row['verdict'] == WORSE or row['encoding'] in beaten]
+    unsure = [row['encoding'] for row in rows if row['n'] and row['encoding'] not in worse]
     untested = rows and all(row['n'] < LEAST_RUNS for row in rows)
     if untested:
         sure = (f'Nothing: no two encodings share {LEAST_RUNS} finished seeds, so that nothing was '

@@ -23,7 +23,7 @@ from .statistics import (
 )
 
 CONFIDENCE = dict(shown='Shown: every other is worse by its test',
-                  likely='Likely: it leads, but not every test says so', open='Open: no clear best')
+                  likely='Likely: it leads, but not every test says so', open='Open: no best was shown')
 
 
 def write_reports(results: Mapping[str, Any], folder: str | Path) -> list[Path]:
@@ -95,9 +95,13 @@ def answer(results: Mapping[str, Any]) -> dict[str, Any]:
     """The recommendation, and the numbers that stand beside it."""
     advice, metric, trained = results['recommendation'], results['metric'], trained_factor(results)
     name = advice['encoding']
-    told: dict[str, Any] = dict(advice, word=CONFIDENCE[advice['confidence']], facts=[])
+    told: dict[str, Any] = dict(advice, word=CONFIDENCE[advice['confidence']], facts=[],
+                                head='No recommendation yet')
     if name is None:
         return told
+    tested = any(row['p'] is not None for row in results['differences']
+                 if row['factor'] == trained)
+    told['head'] = f'{"Take" if tested else "So far:"} {study_charts.labels(results)[name]}'
     encoding = next(each for each in results['encodings'] if each['name'] == name)
     row = next(row for row in results['summary']
                if row['encoding'] == name and row['factor'] == trained)
@@ -109,10 +113,10 @@ def answer(results: Mapping[str, Any]) -> dict[str, Any]:
     against = next((each for each in results['differences'] if each['role'] == 'base'
                     and each['encoding'] == name and each['factor'] == trained), None)
     if against and against['mean'] is not None:
-        tested = f'p = {p_text(against["p"])}: ' if against['p'] is not None else ''
+        p = f'p = {p_text(against["p"])}: ' if against['p'] is not None else ''
         told['facts'].append((f'Minus {study_charts.labels(results)[against["against"]]}',
                               value_text(against['mean'], metric, sign=True),
-                              f'{tested.replace("= <", "<")}{against["verdict"]}'))
+                              f'{p.replace("= <", "<")}{against["verdict"]}'))
     macs = tables.cost(encoding, trained, 'macs')
     for what, text, note in (
             ('Parameters', tables.grouped(encoding.get('parameters')), ''),
@@ -139,14 +143,8 @@ def best_by_size(results: Mapping[str, Any]) -> list[dict[str, str]]:
         trained = ', trained' if size['factor'] == trained_factor(results) else ''
         rows.append(dict(size=size_text(size) + trained, best=label[best],
                          value=value_text(told['mean'], metric, unit=True),
-                         near=few(near) if near else 'none'))
+                         near=names_in_words(near) if near else 'no other'))
     return rows
-
-
-def few(names: list[str], most: int = 6) -> str:
-    """Names as in a sentence, and how many more there are."""
-    return names_in_words(names if len(names) <= most
-                          else [*names[:most], f'{len(names) - most} more'])
 
 
 def counts(results: Mapping[str, Any]) -> dict[str, int]:

@@ -11,6 +11,7 @@ from typing import Any
 
 LEVEL = 0.05      # of a test, and what 95% intervals leave out
 LEAST_RUNS = 3    # fewer differences than this are not tested: two say nothing of their spread
+SPREAD = 1e-6     # of the values: what is less is the rounding of metrics in float32
 BETTER, WORSE, SAME, FEW = 'better', 'worse', 'no difference seen', 'too few runs'
 
 #: encoding -> seed -> value
@@ -183,7 +184,7 @@ def difference(one: Mapping[int, float], other: Mapping[int, float]) -> dict[str
     if told['n'] < LEAST_RUNS:
         return row
     largest = max(abs(value) for seed in shared for value in (one[seed], other[seed]))
-    if told['std'] <= 1e-9 * largest:
+    if told['std'] <= SPREAD * largest:
         # Equal differences come of values in steps (one image more or less): t would be infinite,
         # and says nothing.
         return {**row, 'test': 'none: the differences have no spread', 'verdict': SAME}
@@ -200,7 +201,7 @@ def _welch(one: Sequence[float], other: Sequence[float]) -> dict[str, Any]:
     error = math.sqrt(sum(parts))
     row = dict(n=min(a['n'], b['n']), mean=mean, error=error, low=mean, high=mean, p=None,
                test='none: the values have no spread', verdict=SAME)
-    if error <= 1e-9 * max(map(abs, (*one, *other))):
+    if error <= SPREAD * max(map(abs, (*one, *other))):
         return row
     freedom = error ** 4 / sum(part ** 2 / (each['n'] - 1)
                                for part, each in zip(parts, (a, b), strict=True))

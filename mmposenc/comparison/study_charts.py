@@ -7,7 +7,7 @@ from typing import Any
 
 from .charts import Axis, Chart, Line, Style, line_chart, thinned
 from .formats import count_text, first_upper, interval_text, seconds_text, value_text
-from .statistics import factors, interval, trained_factor
+from .statistics import LEAST_RUNS, factors, interval, trained_factor
 from .tables import Cell, Table, cost, number, run_mean
 
 #: Charts of one measure beside each other; more are in a list that opens.
@@ -37,6 +37,12 @@ def metric_axis(results: Mapping[str, Any]) -> Axis:
                         100 if percent else math.inf))
 
 
+def bar(row: Mapping[str, Any]) -> tuple[float | None, float | None]:
+    """The ends of an interval that a chart can show: those of two seeds are 18 standard deviations
+    long, and hide all else."""
+    return (row['low'], row['high']) if row['n'] >= LEAST_RUNS else (None, None)
+
+
 def size_chart(results: Mapping[str, Any]) -> Chart | None:
     """The metric over the image size; None of a single size."""
     sizes = factors(results)
@@ -47,8 +53,8 @@ def size_chart(results: Mapping[str, Any]) -> Chart | None:
     for row in sorted(results['summary'], key=lambda row: row['factor']):
         by_name[row['encoding']].append(row)
     lines = [Line(label[name], style[name], [row['factor'] for row in rows],
-                  [row['mean'] for row in rows], [row['low'] for row in rows],
-                  [row['high'] for row in rows]) for name, rows in by_name.items()]
+                  [row['mean'] for row in rows], [bar(row)[0] for row in rows],
+                  [bar(row)[1] for row in rows]) for name, rows in by_name.items()]
     x = Axis('image size, as a multiple of the trained one', lambda value: f'{value:g}×',
              ticks=sizes)
     metric = results['metric']
@@ -58,8 +64,8 @@ def size_chart(results: Mapping[str, Any]) -> Chart | None:
         (Cell(label[name]), *(number(row['mean'], interval_text(row, metric)) for row in rows))
         for name, rows in by_name.items()])
     return line_chart('over-size', title, lines, x, metric_axis(results), dodge=True, table=table,
-                      note='Bars are 95% intervals of the mean over seeds; long ones are cut at '
-                      'the edge of the chart.')
+                      note='Bars are 95% intervals of the mean over 3 or more seeds; long ones are '
+                      'cut at the edge of the chart.')
 
 
 def cost_charts(results: Mapping[str, Any]) -> list[Chart]:
@@ -106,8 +112,8 @@ def _cost_chart(results: Mapping[str, Any], id: str, label: str, text: Callable[
     told = {row['encoding']: row for row in results['summary']
             if row['factor'] == trained_factor(results)}
     style = styles(results)
-    lines = [Line(each['label'], style[each['name']], [value], [row['mean']], [row['low']],
-                  [row['high']]) for each in results['encodings']
+    lines = [Line(each['label'], style[each['name']], [value], [row['mean']], [bar(row)[0]],
+                  [bar(row)[1]]) for each in results['encodings']
              for row, value in [(told[each['name']], known[each['name']])] if value is not None]
     values = [value for value in known.values() if value]
     axis = Axis(label, text, logarithmic=bool(values) and max(values) > 20 * min(values))

@@ -168,7 +168,7 @@ def parts(results: Mapping[str, Any], key: str, what: str) -> Table | None:
         spread = max(have) - min(have) if have else None
         rows.append((Cell(part, part),
                      *(number(mean, value_text(mean, metric),
-                              'best' if mean is not None and mean == best and len(have) > 1 else '')
+                              'best' if mean is not None and mean == best and spread else '')
                        for mean in means.values()),
                      number(spread, value_text(spread, metric))))
     labels = [each['label'] for each in results['encodings']]

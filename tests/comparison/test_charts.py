@@ -55,7 +55,7 @@ def test_colors_stand_out_of_the_card(theme, card):
 
 def test_sixty_four_encodings_differ_in_more_than_dashes():
     assert len({(Style(n).color, Style(n).marker) for n in range(64)}) == 64
-    assert len({(Style(n).color, Style(n).marker, Style(n).dash) for n in range(8)}) == 8
+    assert len({(Style(n).color, Style(n).dash) for n in range(32)}) == 32
 
 
 def test_points_lie_where_their_numbers_are():
@@ -145,6 +145,15 @@ def test_size_chart_of_a_study():
     assert [line['marks'][0]['text'].partition(' (')[0] for line in chart.lines] == [
         f'{name}: {mean:.1f}' for name, mean in means.items()]
     assert study_charts.size_chart(summarize(study({'none': {1.0: [1.]}}))) is None
+
+
+def test_bars_are_of_three_seeds_and_more():
+    values = {'none': {.5: [50., 60.], 1.0: [50., 60.]}, 'peg': {.5: [1.] * 3, 1.0: [1., 2., 3.]}}
+    told = summarize(study(values))
+    for chart in (study_charts.size_chart(told), study_charts.cost_charts(told)[0]):
+        two, three = chart.lines
+        assert all(mark['bar'] is None for mark in two['marks'])
+        assert all(mark['bar'] for mark in three['marks'])
 
 
 def test_cost_charts_are_of_what_is_known():

@@ -23,7 +23,8 @@ def measures(value):
     cells = [[math.cos(a - b) for a in range(24)] for b in range(24)]
     return [
         dict(name='shift', title='Error under shifts', definition='|f(x)|', unit='share',
-             value=value, series=[dict(label='cells', x=[0, 1], y=[0, value])], map=None,
+             value=value, series=[dict(label='cells', x=[0, 1], y=[-.08125, value / 1e3 - .08125])],
+             map=None,
              xlabel='shift', ylabel='error', text='all alike'),
         dict(name='distance', title='Distance', definition='d', unit='pixels', value=None,
              series=None, map=dict(rows=['block 0'], columns=['a', 'b'], values=[[1.5, None]]),
@@ -50,6 +51,7 @@ def full(folder):
     results.update(
         pictures=[dict(id='a', title=HOSTILE, source='made up', entries=[
             dict(encoding='peg', file='gone.png', text='a cat'),
+            dict(encoding='gone', file='truth.png', text='a hen'),
             dict(truth=True, file='truth.png', text='a dog')])],
         figures=[dict(encoding='peg', title='Kernels', file='figure.svg', text='Nine weights',
                       untrained=True),
@@ -133,6 +135,13 @@ def test_three_files_whole(tmp_path):
     assert page.index('Take peg') < page.index('<h2 id="results-head">')
 
 
+@pytest.mark.parametrize('seeds, head', [(1, 'So far: peg'), (3, 'Take peg')])
+def test_what_was_not_tested_is_no_advice(tmp_path, seeds, head):
+    values = {'none': {1.0: [80., 81., 82.][:seeds]}, 'peg': {1.0: [96., 96.1, 96.3][:seeds]}}
+    page = write_reports(study(values), tmp_path)[2].read_text()
+    assert f'class="take">{head}</h2>' in page
+
+
 def test_folder_that_is_not_there(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"folder='.*gone' is not there"):
         write_reports(study({'none': {1.0: [1.]}}), tmp_path / 'gone')
@@ -148,6 +157,7 @@ def test_nothing_of_the_network_and_no_foreign_script(pages):
 def test_pictures_are_held_and_what_is_missing_is_said(pages, tmp_path):
     page = pages['full'].read_text()
     assert 'data:image/svg+xml;base64' in page and 'alt="Truth: a dog"' in page
+    assert 'alt="gone: a hen"' in page
     assert "gone.png is not in the study" in page
     assert "../secret.png is not in the study" in page
     assert '(untrained)' in page
@@ -226,6 +236,17 @@ def test_theme_follows_the_reader_and_the_button(pages, browser):
 
 
 @needs_browser
+def test_words_of_charts_stay_in_them(pages, browser):
+    browser.open(pages['full'])
+    browser.run('for (const each of document.querySelectorAll("details")) each.open = true')
+    outside = browser.run('''[...document.querySelectorAll('.chart svg text')].filter((text) => {
+        const box = text.getBoundingClientRect(), all = text.closest('svg').getBoundingClientRect();
+        return box.left < all.left - 1 || box.right > all.right + 1 || box.bottom > all.bottom + 1;
+    }).map((text) => text.textContent)''')
+    assert outside == []
+
+
+@needs_browser
 def test_first_stop_of_the_keyboard_is_the_answer(pages, browser):
     browser.open(pages['full'])
     browser.press('Tab')
@@ -256,11 +277,20 @@ def test_paper_shows_the_tables_of_every_size_and_is_light(pages, browser, tmp_p
                 ".querySelectorAll('details.printed')].map(e => e.open) })")
     browser.pdf(tmp_path / 'page.pdf')
     assert (tmp_path / 'page.pdf').read_bytes().startswith(b'%PDF')
-    assert browser.run('window.printed') == [True, True]
+    # The tables of two sizes, and three measures.
+    assert browser.run('window.printed') == [True] * 5
     assert browser.run("document.querySelectorAll('details[open]').length") == 0
     browser.send('Emulation.setEmulatedMedia', media='print', features=[
         dict(name='prefers-color-scheme', value='dark')])
     assert browser.run('getComputedStyle(document.body).backgroundColor') == 'rgb(255, 255, 255)'
+    # The width of A4 without its margins.
+    browser.send('Emulation.setDeviceMetricsOverride', width=688, height=900, deviceScaleFactor=1,
+                 mobile=False)
+    browser.run('for (const each of document.querySelectorAll("details")) each.open = true')
+    assert browser.run('document.documentElement.scrollWidth') == 688
+    wide = '''[...document.querySelectorAll('.scroll')].filter((box) => box.offsetParent
+        && box.scrollWidth > box.clientWidth).map((box) => box.innerText.slice(0, 60))'''
+    assert browser.run(wide) == []
 
 
 @needs_browser

@@ -4,8 +4,9 @@ import itertools
 import math
 import random
 
+import numpy as np
 import pytest
-from madeup_studies import METRIC, drawn, encoding, run, study
+from madeup_studies import drawn, run, study
 from scipy import stats
 
 from mmposenc.comparison.statistics import (
@@ -92,7 +93,8 @@ def test_two_seeds_are_not_tested():
     assert difference({}, {0: 1.0})['mean'] is None
 
 
-@pytest.mark.parametrize('one', [[90.1, 91.1, 92.1], [90.0, 91.0, 92.0]])
+@pytest.mark.parametrize('one', [[90.1, 91.1, 92.1], [90.0, 91.0, 92.0],
+                                 np.float32([90.1, 91.1, 92.1]).astype(float).tolist()])
 def test_differences_without_spread_are_not_tested(one):
     told = difference(seeded(*one), seeded(90.0, 91.0, 92.0))
     assert told['p'] is None and told['verdict'] == 'no difference seen'
@@ -155,17 +157,18 @@ def test_no_row_against_a_best_that_is_the_base():
     assert [row['role'] for row in compare(values, 'none', True, 1.0)] == ['base']
 
 
-@pytest.mark.parametrize('role', ['base', 'best'])
-def test_false_differences_are_at_most_one_study_in_twenty(role):
+def test_false_differences_are_at_most_one_study_in_twenty():
     """Encodings that are equal, seeds that share a deviation: in how many studies is one of them
     called better or worse? .05 is promised; the bound is that and 4 standard deviations."""
-    studies, wrong = 500, 0
+    studies, wrong = 500, dict(base=0, best=0)
     for number in range(studies):
         values = drawn({name: {1.0: 90.0} for name in ('none', 'a', 'b', 'c')}, seed=number)
         rows = compare({name: seeded(*at[1.0]) for name, at in values.items()}, 'none', True, 1.0)
-        wrong += any(row['verdict'] in ('better', 'worse') for row in rows if row['role'] == role)
-    assert wrong / studies <= .05 + 4 * math.sqrt(.05 * .95 / studies)
-    assert wrong > 0  # the test can be failed
+        for role in wrong:
+            wrong[role] += any(row['verdict'] in ('better', 'worse') for row in rows
+                               if row['role'] == role)
+    most = .05 * studies + 4 * math.sqrt(.05 * .95 * studies)
+    assert 0 < wrong['base'] <= most and 0 < wrong['best'] <= most, wrong
 
 
 def test_real_differences_are_found():
@@ -223,80 +226,3 @@ def test_results_that_are_not_of_the_schema(change, message):
         summarize({**study({'none': {1.0: [1.]}, 'peg': {1.0: [1.]}}), **change})
     with pytest.raises(ValueError, match="has no 'metric'"):
         summarize(dict(schema=1, sizes=[1], encodings=[1], runs=[]))
-
-
-def advice(values, **more):
-    return summarize(study(values, **more))['recommendation']
-
-
-def test_clear_best_is_taken_and_shown():
-    told = advice(drawn({'none': {1.0: 80.}, 'learned': {1.0: 90.}, 'peg': {1.0: 96.}}, std=.05))
-    assert told['encoding'] == 'peg' and told['confidence'] == 'shown'
-    assert 'highest top-1 accuracy at the trained size' in told['reason']
-    assert 'none and learned are worse than peg' in told['sure'] and 'Not shown' not in told['sure']
-
-
-def test_leader_by_more_than_an_error_is_likely():
-    values = {'none': {1.0: [80., 81., 80.]}, 'peg': {1.0: [84., 82.5, 89.]}}
-    told = advice(values)
-    assert (told['encoding'], told['confidence']) == ('peg', 'likely')
-    assert 'Not shown: any difference between peg and none' in told['sure']
-
-
-LEVEL = {'none': [90., 92., 91.], 'peg': [92., 90., 91.2], 'low': [50., 51., 50.4]}
-
-
-def test_level_at_the_trained_size_parted_by_others():
-    values = {name: {1.0: at, 2.0: [value - (0 if name == 'none' else 20) - n / 10
-                                    for n, value in enumerate(at)]} for name, at in LEVEL.items()}
-    told = advice(values)
-    assert told['encoding'] == 'none' and told['confidence'] == 'open'
-    assert 'No difference seen at the trained size between none and peg' in told['reason']
-    assert 'Over the other sizes none has the highest mean' in told['reason']
-
-
-def test_level_everywhere_takes_the_cheapest():
-    costs = [encoding('none', macs=3e6), encoding('peg', macs=2e6), encoding('low', macs=1)]
-    told = advice({name: {1.0: at} for name, at in LEVEL.items()}, encodings=costs)
-    assert told['encoding'] == 'peg' and 'So take the cheapest: peg.' in told['reason']
-    told = advice({name: {1.0: at, 2.0: at} for name, at in LEVEL.items()}, encodings=costs)
-    assert 'other sizes do not part none and peg either' in told['reason']
-    assert told['encoding'] == 'peg'
-
-
-def test_parameters_part_equal_costs_and_unknown_ones_come_last():
-    values = {name: {1.0: LEVEL[name]} for name in ('none', 'peg')}
-    cheap, dear = encoding('none', 70), encoding('peg', 60)
-    assert advice(values, encodings=[cheap, dear])['encoding'] == 'peg'
-    dear.update(costs=[], parameters=None)
-    assert advice(values, encodings=[cheap, dear])['encoding'] == 'none'
-
-
-def test_level_encoding_that_diverged_is_not_taken():
-    results = study({name: {1.0: at} for name, at in LEVEL.items()})
-    results['runs'].append(run('none', 9, {}, status='diverged'))
-    told = summarize(results)['recommendation']
-    assert told['encoding'] == 'peg'
-    results['runs'].append(run('peg', 9, {}, status='diverged'))
-    assert '1 run of peg diverged' in summarize(results)['recommendation']['sure']
-
-
-def test_one_seed_is_sure_of_nothing():
-    told = advice({'none': {1.0: [80.]}, 'peg': {1.0: [95.]}})
-    assert told['encoding'] == 'peg' and told['confidence'] == 'open'
-    assert 'one seed' in told['reason'] and told['sure'].startswith('Nothing')
-
-
-def test_nothing_finished_and_nothing_to_compare():
-    results = study({'none': {1.0: [80.]}, 'peg': {1.0: [95.]}})
-    for each in results['runs']:
-        each['status'] = 'diverged'
-    assert summarize(results)['recommendation']['encoding'] is None
-    assert advice({'peg': {1.0: [1., 2., 3.]}})['reason'] == (
-        'It is the only encoding with a finished run.')
-
-
-def test_lower_metric_is_recommended():
-    metric = {**METRIC, 'higher_is_better': False, 'unit': ''}
-    told = advice({'none': {1.0: [3., 3.1, 3.3]}, 'peg': {1.0: [1., 1.2, 1.1]}}, metric=metric)
-    assert told['encoding'] == 'peg' and 'lowest' in told['reason']

@@ -39,14 +39,15 @@ def test_values(value, metric, more, expected):
 
 
 def test_numbers_as_people_read_them():
-    assert [p_text(p) for p in (None, .0002, .0123, .84, 1.)] == ['–', '< .001', '.012', '.84',
+    assert [p_text(p) for p in (None, .0002, .0123, .84, 1.)] == ['–', '<\xa0.001', '.012', '.84',
                                                                  '1.00']
     assert [count_text(n) for n in (None, 61450, 1.03e9, 12)] == ['–', '61.5 k', '1.03 G', '12']
     assert [seconds_text(s) for s in (.0083, 12.3, 250, 840, 7500)] == [
         '8.3 ms', '12.3 s', '250 s', '14 min', '2 h 5 min']
     assert size_text(dict(factor=1.5, hw=[48, 32])) == '1.5 times (48 × 32)'
     assert size_text(dict(factor=1.5, hw=None)) == '1.5 times'
-    assert [names_in_words(list(n)) for n in ('a', 'ab', 'abc')] == ['a', 'a and b', 'a, b and c']
+    assert [names_in_words(list(n)) for n in ('a', 'ab', 'abcdefg', 'abcdefghi')] == [
+        'a', 'a and b', 'a, b, c, d, e, f and g', 'a, b, c, d, e, f and 3 more']
     assert [first_upper(t) for t in ('top-1 accuracy', 'mIoU', 'AP')] == ['Top-1 accuracy', 'mIoU',
                                                                          'AP']
 
@@ -68,8 +69,8 @@ def test_differences():
     assert 'the trained size' in table.caption
     assert len(table.columns) == len(table.rows[0]) == 10
     assert texts(table)[0] == ['none', '81.0 (1.0)', '–', '–', '–', 'the base',
-                               '−15.0 (−16.2 to −13.8)', '3', '< .001', 'worse']
-    assert texts(table)[1] == ['peg', '96.0 (0.9)', '+15.0 (+13.8 to +16.2)', '3', '< .001',
+                               '−15.0 (−16.2 to −13.8)', '3', '<\xa0.001', 'worse']
+    assert texts(table)[1] == ['peg', '96.0 (0.9)', '+15.0 (+13.8 to +16.2)', '3', '<\xa0.001',
                                'better', '–', '–', '–', 'the best']
     # Where the base is the best there is nothing else to compare with.
     assert len(tables.differences(told(), 2.0).columns) == 6
@@ -87,6 +88,7 @@ def test_parts_are_means_of_finished_runs():
     assert [cell.mark for cell in table.rows[0]] == ['', 'best', '', '']
     sizes = tables.parts(summarize(results), 'by_size', 'Object size')
     assert texts(sizes) == [['small', '–', '0.5', '0.0']]
+    assert sizes.rows[0][2].mark == ''  # nothing is best of one
     assert tables.parts(told(), 'by_class', 'Class') is None
 
 

@@ -42,6 +42,8 @@ def test_wheel_ships_configs_and_tools_and_every_module(wheel):
     modules = {path for path in relative_files(ROOT / 'mmposenc')
                if path.suffix == '.py' and '.mim' not in path.parts}
     assert modules <= relative_files(wheel / 'mmposenc')
+    templates = relative_files(ROOT / 'mmposenc' / 'comparison' / 'templates')
+    assert templates == relative_files(wheel / 'mmposenc' / 'comparison' / 'templates') != set()
     # Nothing of tests/ either, whose golden files are 2.4 MB.
     assert {path.name.split('-')[0] for path in wheel.iterdir()} == {
         'mmposenc', '_mmposenc_startup.py', 'mmposenc_startup.pth'}
