@@ -113,12 +113,14 @@ def details(cfg: Config, metrics: dict[str, Any]
     Returns:
         The number of :func:`metric_of`; by class the recall (classification), AP (boxes) or IoU, in
         the same unit; by object size AP of 'small', 'medium' and 'large' boxes, in COCO's sense.
-        What does not occur in the data is left out.
+        What does not occur in the data is left out. A detector without any box has 0.
 
     Raises:
         ValueError: the results lack the number.
     """
     metric = metric_of(cfg)
+    if not metrics and task_of(cfg) == 'detection':
+        return 0.0, {}, {}  # not a single box: mmdet's metric then says nothing
     if metric.name not in metrics:
         raise ValueError(f'the test gave no {metric.name!r}; it gave '
                          f'{", ".join(sorted(map(str, metrics)))}')

@@ -130,6 +130,10 @@ def test_classes_that_no_box_has_are_left_out():
                          'coco/bbox_mAP_l': 0.25}) == (0.5, {'RBC': 0.5}, {'large': 0.25})
 
 
+def test_a_detector_without_a_single_box_has_nothing():
+    assert details(engine.load_config(BCCD), {}) == (0.0, {}, {})
+
+
 def test_what_cannot_be_compared_is_named():
     cfg = engine.load_config(DEIT)
     with pytest.raises(ValueError, match="gave no 'accuracy/top1'; it gave mIoU"):

@@ -1,0 +1,237 @@
+"""The command, with runs in this process."""
+import io
+import json
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+from tinystudies import tiny_study
+from tinytasks import classifier_config
+
+from mmposenc.commands import compare
+from mmposenc.comparison import (
+    budget,
+    extras,
+    planning,
+    progress,
+    results,
+    runs,
+    schedule,
+)
+from mmposenc.comparison.metrics import Metric
+from mmposenc.comparison.study import read_study, write_json
+
+METRIC = Metric('accuracy/top1', 'top-1 accuracy', '%', True)
+
+
+class Here:
+    """Runs that are over when they are started."""
+
+    def __init__(self, jobs=2):
+        self.jobs, self.started, self.idle = jobs, [], False
+
+    def start(self, run):
+        self.started.append((run.entry.name, run.seed))
+        if not self.idle:
+            runs.carry_out(read_study(run.folder.parents[2]), run)
+        return self
+
+    def poll(self):
+        return 0
+
+    def stop(self, signum):
+        raise AssertionError('nothing is left running')
+
+
+@pytest.fixture
+def here(monkeypatch, tmp_path):
+    workers = Here()
+    monkeypatch.setattr(planning, 'workers_of', lambda args: workers)
+    monkeypatch.chdir(tmp_path)
+    classifier_config(tmp_path)
+    return workers
+
+
+def call(*words, status=0):
+    quick = ['--cfg-options', 'default_hooks.progress=None', 'train_cfg.max_epochs=1']
+    with pytest.raises(SystemExit) as ended:
+        compare.main([*words, *(quick if 'cls.py' in words else [])])
+    assert ended.value.code == status or status is None, ended.value.code
+    return ended.value.code
+
+
+ASKED = ('cls.py', '--encodings', 'none', 'peg', '--out', 'out', '--pictures', '0',
+         '--no-figures', '--no-diagnosis')
+
+
+def test_a_study_is_made_grows_and_is_not_repeated(here, capsys):
+    call(*ASKED, '--seeds', '1')
+    assert here.started == [('none', 0), ('peg', 0)]
+    told = capsys.readouterr().out
+    assert 'none seed 0: started (' in told
+    assert 'peg seed 0: finished, top-1 accuracy' in told
+    assert {'results.json', 'results.csv', 'results.md', 'report.html', 'study.json', 'config.py'
+            } <= {path.name for path in planning.Path('out').iterdir()}
+    call(*ASKED, '--seeds', '1')
+    assert len(here.started) == 2
+    call(*ASKED, '--seeds', '2', '--sizes', '2')
+    assert sorted(here.started[2:]) == [('none', 0), ('none', 1), ('peg', 0), ('peg', 1)]
+    held = json.loads(planning.Path('out/results.json').read_text())
+    assert [[test['factor'] for test in run['tests']] for run in held['runs']] == [[1, 2]] * 4
+    call('--out', 'out', '--report-only')
+    assert len(here.started) == 6
+    assert 'top-1 accuracy' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize('words, message', [
+    (('--epochs', '3'), "in which the length is another: '1 epochs' there, '3 epochs' now"),
+    (('--budget', '2h'), "in which the budget is another: 'no seconds' there, '7200 seconds' now"),
+    (('--cfg-options', 'train_dataloader.batch_size=1'),
+     'train_dataloader.batch_size of the config is another: 2 there, 1 now')])
+def test_other_settings_are_refused(here, words, message):
+    here.idle = True
+    call(*ASKED, '--seeds', '1', status=1)
+    if words[0] == '--cfg-options':
+        planned = ['--cfg-options', 'default_hooks.progress=None', 'train_cfg.max_epochs=1',
+                   words[1]]
+        with pytest.raises(SystemExit, match=message):
+            compare.main([*ASKED, *planned])
+    else:
+        assert message in call(*ASKED, *words, status=None)
+    assert len(here.started) == 2
+
+
+@pytest.mark.parametrize('words, message', [
+    (('cls.py', '--out', 'o'), 'error: --encodings: name what is to be compared'),
+    (('--out', 'o'), 'error: --out o holds no study yet: give a config'),
+    (('cls.py', '--encodings', 'pegg'), "did you mean 'peg'"),
+    (('cls.py', '--encodings', 'none', '--iterations', '5'),
+     'error: --iterations 5: the config trains for 1 epochs; give --epochs')])
+def test_mistakes_are_told_before_any_work(here, words, message):
+    assert message in call(*words, status=None)
+    assert here.started == []
+    assert not planning.Path('o/study.json').exists()
+
+
+@pytest.mark.parametrize('words, message', [
+    (('x', '--budget', '2 hours'), "'2 hours' is no time such as 90s, 30min, 2h or 1h30m"),
+    (('x', '--sizes', '0'), "'0' must be a number above 0"),
+    (('x', '--seeds', '0'), "'0' must be a whole number of at least 1"),
+    (('x', '--seeds', '2', '--seed-list', '5'), 'give --seeds or --seed-list'),
+    (('x', '--epochs', '2', '--budget', '1h'), 'not allowed with argument'),
+    ((), 'give a config, or --out with a study to go on with')])
+def test_wrong_words_are_told(words, message, capsys):
+    with pytest.raises(SystemExit) as ended:
+        compare.parse_args(words)
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize('text, seconds', [('90s', 90), ('30min', 1800), ('2h', 7200),
+                                           ('1h30m', 5400), ('1.5d', 129600)])
+def test_times(text, seconds):
+    assert compare.seconds_of(text) == seconds
+
+
+def test_a_dry_run_lists_and_a_budget_chooses(here, monkeypatch, capsys):
+    cost = budget.Cost(1.0, 1.0, 2, 0.5, 0.5)
+    monkeypatch.setattr(budget, 'measure', lambda study, workers: budget.Estimate(
+        {entry.name: cost for entry in study.entries}, workers.jobs, study.base()))
+    options = ['--cfg-options', 'train_cfg.max_epochs=50', 'default_hooks.progress=None']
+    with pytest.raises(SystemExit):
+        compare.main([*ASKED, '--seeds', '2', '--budget', '1min', '--dry-run', *options])
+    told = capsys.readouterr().out
+    # Two runs each, two at once: 2 * (1 + 2 n + n / 2 + 1 / 2) is 53 for n = 10, and 57 fit.
+    assert '4 runs of 10 epochs each: seeds 0, 1; sizes 1' in told
+    assert 'about 53 s with 2 at once' in told
+    assert here.started == [] and not planning.Path('out/study.json').exists()
+
+
+def test_runs_get_gpus_and_cores_of_their_own(monkeypatch):
+    monkeypatch.delenv('OMP_NUM_THREADS', raising=False)
+    monkeypatch.setattr(schedule, 'cores', lambda: 8)
+    workers = schedule.LocalWorkers(2, ['0', '3', '5', '7'], 2)
+    assert [workers.environment(slot) for slot in range(2)] == [
+        {'CUDA_VISIBLE_DEVICES': '0,3', 'OMP_NUM_THREADS': '4'},
+        {'CUDA_VISIBLE_DEVICES': '5,7', 'OMP_NUM_THREADS': '4'}]
+    with pytest.raises(ValueError, match='--jobs 2 with --gpus-per-run 3 needs 6 GPUs; there are '):
+        schedule.LocalWorkers(2, ['0', '3', '5', '7'], 3)
+    with pytest.raises(ValueError, match='--gpus-per-run 2: there is no GPU here'):
+        schedule.LocalWorkers(1, [], 2)
+
+
+def test_the_table_says_how_runs_stand(tmp_path):
+    study = tiny_study(tmp_path, seeds=(0, 1, 2))
+    done, running, failed, diverged, half, new = study.runs()
+    finished = {'status': 'finished', 'tests': [{'factor': 1.0, 'value': 97.5}],
+                'train_seconds': 100.0}
+    for run, changes in ((done, finished), (failed, {'status': 'failed', 'note': 'no room'}),
+                         (diverged, {'status': 'diverged'}), (half, {'status': 'running'})):
+        write_json(run.record_file, {**runs.new_record(run), **changes})
+    told = {'phase': 'train', 'done': 50, 'total': 200, 'epoch': 3, 'epochs': 10, 'loss': 0.25,
+            'metric': 95.0, 'seconds': 25.0}
+    for run in (running, half):
+        write_json(run.progress_file, told)
+    states = progress.states(study)
+    states[1] = states[1]._replace(taken=True)
+    assert [progress.cell(state, METRIC) for state in states] == [
+        '97.50', '3/10, loss 0.25, 95.00', 'failed', 'diverged', '25% done', '...']
+    # All runs take about 100 s; 75 are left of two, 100 of one; what failed is left out.
+    assert progress.seconds_left(states, 2) == 125
+    text = io.StringIO()
+    Console(file=text, width=200).print(progress.table(study, states, METRIC, 2))
+    assert '2 of 6 runs over, 1 running, some failed; about 2 min left' in text.getvalue()
+    assert '97.50' in text.getvalue().split('PEG')[0]
+
+
+def test_a_crash_is_noted_and_its_log_is_shown(tmp_path):
+    study = tiny_study(tmp_path, names=['none'])
+    run, = study.runs()
+    write_json(run.record_file, {**runs.new_record(run), 'status': 'running'})
+    (run.folder / 'log.txt').write_text('one\ntwo\n')
+    schedule._note_crash(run, -9)
+    kept, = results.collect(study)['runs']
+    assert kept['status'] == 'failed' and kept['note'].startswith('killed by SIGKILL; see ')
+    assert kept['log'] == ['one', 'two']
+
+
+def test_a_study_remembers_what_was_asked(tmp_path):
+    study = tiny_study(tmp_path, names=['peg+irpe-k', 'none'], seeds=(3, 1), sizes=(0.5, 1.0),
+                       seconds=60.0, pictures=3, extras=('figures',))
+    assert read_study(study.folder) == replace(study)
+    assert study.base().to_dict()['default_scope'] == 'mmpretrain'
+    with pytest.raises(FileNotFoundError, match='holds no study'):
+        read_study(tmp_path)
+
+
+def test_submitit_runs_jobs(tmp_path):
+    submitit = pytest.importorskip('submitit')
+    study = tiny_study(tmp_path, names=['none'], epochs=1)
+    run, = study.runs()
+    workers = schedule.SubmittedWorkers(tmp_path / 'jobs', 'local', {'timeout_min': 5})
+    ended = []
+    schedule.carry_out_all(study, workers, lambda each: runs.is_complete(study, each),
+                           lambda which, event: ended.append(event) if which else None)
+    assert ended == ['started', 'ended']
+    assert runs.read_record(run)['status'] == 'finished'
+    assert submitit.AutoExecutor.which() in ('local', 'slurm')
+    with pytest.raises(ValueError, match='--submitit local'):
+        schedule.SubmittedWorkers(tmp_path / 'jobs', 'local', {'no_such_option': 1})
+
+
+def test_what_cannot_be_made_is_a_note_and_is_tried_again(tmp_path, monkeypatch, capsys):
+    study = tiny_study(tmp_path, names=['none'], epochs=1, pictures=1)
+    run, = study.runs()
+
+    def broken(*args):
+        raise RuntimeError('no ink')
+    monkeypatch.setattr(extras, '_pictures', broken)
+    assert runs.carry_out(study, run)['status'] == 'finished'
+    kept, = results.collect(study)['runs']
+    assert (kept['status'], kept['note']) == ('finished', 'no pictures: RuntimeError: no ink')
+    assert runs.is_over(study, run, runs.read_record(run)) and not runs.is_complete(study, run)
+    monkeypatch.setattr(extras, '_pictures', lambda *args: [])
+    trained = runs.read_record(run)['train_seconds']
+    assert runs.carry_out(study, run)['train_seconds'] == trained
+    assert runs.is_complete(study, run)
+    assert results.collect(study)['runs'][0]['note'] == ''
