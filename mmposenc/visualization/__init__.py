@@ -1,10 +1,9 @@
 """Bucket maps, bias maps and attention maps: functions that return arrays, and one that draws."""
 from .figures import Panel, draw_panels, save_figure
 from .maps import bias_map, bucket_map
-from .pool_figures import (
+from .pool_figures import draw_context_pool, draw_size_distributions
+from .pool_records import (
     PoolRecord,
-    draw_context_pool,
-    draw_size_distributions,
     record_context_pools,
     size_distributions,
     write_size_distributions,
