@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .figures import Panel
+from .figures import TICK, TITLE, Drawable, Panel, draw_panels, fit
 from .maps import Array
+from .photo_figures import bare, overlay
 from .pool_records import PoolRecord, record_context_pools, size_distributions
-from .subjects import Choice, Drawing, Subject, run_once
+from .subjects import Choice, Drawing, NothingToShow, Subject, run_once
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -58,11 +59,13 @@ def draw_context_pool(record: PoolRecord, image: Array, *, every: int | None = N
     return figure
 
 
-def draw_size_distributions(rows: Sequence[dict[str, str | float]]) -> Figure:
+def draw_size_distributions(rows: Sequence[dict[str, str | float]], width: float | None = None
+                            ) -> Figure:
     """A box a layer: quartiles, the median as a line, and whiskers to the least and the largest.
 
     Args:
         rows: from :func:`size_distributions`.
+        width: in inches; None takes half an inch a layer.
 
     Raises:
         ValueError: for no layers.
@@ -70,14 +73,16 @@ def draw_size_distributions(rows: Sequence[dict[str, str | float]]) -> Figure:
     from matplotlib.figure import Figure
     if not rows:
         raise ValueError('rows=[] must hold a layer: no ContextPool that ran predicts sizes')
-    figure = Figure(figsize=(max(3.0, 1.2 + 0.5 * len(rows)), 3.2), layout='constrained')
+    inches = max(3.0, 1.2 + 0.5 * len(rows)) if width is None else width
+    figure = Figure(figsize=(inches, 3.2), layout='constrained')
     axes = figure.add_subplot()
     axes.bxp([dict(label=str(place), whislo=row['least'], q1=row['q25'], med=row['median'],
                    q3=row['q75'], whishi=row['most'], fliers=[])
               for place, row in enumerate(rows, 1)], showfliers=False)
     axes.set(xlabel='ContextPool, in the order they run', ylabel='predicted size s',
              ylim=(-0.03, 1.03))
-    axes.set_title('quartiles, least and largest', fontsize=8)
+    axes.tick_params(labelsize=TICK)
+    axes.set_title('quartiles, least and largest', fontsize=TITLE)
     return figure
 
 
@@ -91,7 +96,32 @@ def draw_sizes(subjects: Sequence[Subject], choice: Choice) -> Drawing:
         run_once(subjects[0])
     rows = size_distributions(records)
     if not rows:
-        raise ValueError("figure='sizes': the model has no ContextPool that predicts sizes")
-    figure = draw_size_distributions(rows)
-    figure.suptitle(subjects[0].source, fontsize=9)
+        raise NothingToShow("figure='sizes': the model has no ContextPool that predicts sizes")
+    figure = draw_size_distributions(rows, choice.width)
+    figure.suptitle(fit(subjects[0].source, figure.get_figwidth(), TITLE), fontsize=TITLE)
     return Drawing(figure, {key: np.array([row[key] for row in rows]) for key in rows[0]})
+
+
+def draw_pools(subjects: Sequence[Subject], choice: Choice) -> Drawing:
+    """The weights and sizes that each ContextPool predicts, on the photo, layer by layer (the
+    paper's Figure 3).
+
+    Raises:
+        ValueError: for a model whose ContextPools predict neither, or that has none.
+    """
+    subject = subjects[0]
+    with record_context_pools(subject.model) as records:
+        run_once(subject)
+    panels: list[Drawable] = [bare(subject)]
+    arrays: dict[str, Array] = {}
+    for number, record in enumerate(records):
+        for kind, unit, values in (('weights', 'weight, mean 1', record.weights),
+                                   ('sizes', 'sigma, cells', record.sigma)):
+            if values is not None:
+                panels.append(overlay(subject, f'{record.name}: {kind}', values, unit=unit))
+                arrays[f'{kind}_{number}'] = values
+    if not arrays:
+        raise NothingToShow("figure='pools': the model has no ContextPool that predicts weights "
+                            'or sizes')
+    title = f'What ContextPool predicts\n{subject.source}'
+    return Drawing(draw_panels(panels, title=title, width=choice.width), arrays)

@@ -167,5 +167,7 @@ class _Heard(Term):
     def dense(self, q: Tensor, k: Tensor) -> Tensor:
         """See :class:`Term`."""
         logits = self.term.dense(q, k)
-        self.found.append(logits.detach())
+        # A term that is the same for all queries, or all keys, may be one row or column.
+        every = logits.detach().expand(-1, -1, q.shape[-2], k.shape[-2])
+        self.found.append(every)
         return logits
