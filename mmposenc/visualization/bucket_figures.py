@@ -76,7 +76,7 @@ def draw_buckets(subjects: Sequence[Subject], choice: Choice) -> Drawing:
              f'neighbouring buckets differ in colour, colours repeat\n{subject.source}')
     arrays['cells'] = np.array([record.cell for record in records])
     return Drawing(draw_panels(panels, columns=len(columns), title=title,
-                               width=choice.width), arrays)
+                               width=choice.width, narrowest=1.1), arrays)
 
 
 def buckets_at(method: str, params: BucketParams, record: AttentionRecord) -> dict[str, Array]:

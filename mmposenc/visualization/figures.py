@@ -83,18 +83,18 @@ class Panel:
 
 
 def draw_panels(panels: Sequence[Drawable], *, columns: int = 4, title: str | None = None,
-                same_scale: bool = False, cell_inches: float = 2.2, width: float | None = None
-                ) -> Figure:
+                same_scale: bool = False, cell_inches: float = 2.2, width: float | None = None,
+                narrowest: float = NARROWEST) -> Figure:
     """Draw maps side by side, each with its colour bar.
 
     Args:
         panels: the maps.
         columns: in a row of the figure.
         title: of the whole figure.
-        same_scale: one range of colours for all.
+        same_scale: one range of colours for all, whose bar and axes are labelled once a row.
         cell_inches: width and height of a panel.
         width: of the figure in inches, in place of ``cell_inches``; there are fewer columns where
-            panels would be too narrow to be read.
+            panels would be narrower than ``narrowest``.
 
     Raises:
         ValueError: for no panels, or one whose values are not (rows, columns).
@@ -110,11 +110,14 @@ def draw_panels(panels: Sequence[Drawable], *, columns: int = 4, title: str | No
                              f'(rows, columns) is required')
     columns = min(columns, len(panels))
     if width is not None:
-        columns = max(1, min(columns, int(width / NARROWEST)))
-        cell_inches = width / columns
+        columns = max(1, min(columns, int(width / narrowest)))
     rows = -(-len(panels) // columns)
+    columns = -(-len(panels) // rows)  # no row much shorter than the others
+    cell_inches = cell_inches if width is None else width / columns
     tallest = max(panel.shape[0] / panel.shape[1] for panel in panels)
-    height = cell_inches * (0.3 + 0.7 * min(max(tallest, 0.2), 2.0))
+    # Labels and a colour bar take about 0.9 inches of the width, title and label 0.6 above.
+    map_inches = max(cell_inches - 0.9, 0.55 * cell_inches)
+    height = 0.6 + map_inches * min(max(tallest, 0.2), 2.0)
     text = None if title is None else fit(title, columns * cell_inches, TITLE)
     lines = 0 if text is None else 1 + text.count('\n')
     figure = Figure(figsize=(columns * cell_inches, rows * height + 0.15 * lines),
@@ -123,6 +126,10 @@ def draw_panels(panels: Sequence[Drawable], *, columns: int = 4, title: str | No
     for place, panel in enumerate(panels, 1):
         axes = figure.add_subplot(rows, columns, place)
         panel.draw(axes, largest if same_scale else None)
+        if same_scale:
+            _only_outer(axes, left=place % columns == 1 or columns == 1,
+                        right=place % columns == 0 or place == len(panels),
+                        bottom=place + columns > len(panels))
         _fit_texts(axes, cell_inches)
     if text is not None:
         figure.suptitle(text, fontsize=TITLE)
@@ -145,14 +152,25 @@ def plot_figure(width: float | None, title: str) -> tuple[Figure, Axes]:
 def fit(text: str, inches: float, points: float) -> str:
     """A text with its lines broken so that they fit into a width."""
     # A letter is a little more than half as wide as it is high.
-    letters = max(12, int(inches * 72 / (0.55 * points)))
+    letters = max(12, int(inches * 72 / (0.6 * points)))
     return '\n'.join(part for line in text.split('\n')
                      for part in textwrap.wrap(line, letters) or [''])
 
 
+def _only_outer(axes: Axes, *, left: bool, right: bool, bottom: bool) -> None:
+    """Leave out labels and the bar where the panels beside or below have the same."""
+    if not left:
+        axes.set_ylabel('')
+    if not bottom:
+        axes.set_xlabel('')
+    if not right:
+        for bar in list(axes.child_axes):
+            bar.remove()
+
+
 def _fit_texts(axes: Axes, inches: float) -> None:
     """Break titles and labels that would run into the next panel."""
-    axes.set_title(fit(axes.get_title(), inches, HEADING), fontsize=HEADING)
+    axes.set_title(fit(axes.get_title(), 0.9 * inches, HEADING), fontsize=HEADING)
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_label_text(fit(axis.get_label_text(), 0.75 * inches, LABEL), fontsize=LABEL)
 
@@ -192,7 +210,8 @@ def _draw(axes: Axes, panel: Panel, common: float | None) -> None:
 
 def add_bar(axes: Axes, image: Any, unit: str, beyond: bool) -> None:
     """A colour bar; with a pointed end where values lie beyond it."""
-    bar = axes.figure.colorbar(image, ax=axes, fraction=0.046, pad=0.03,
+    # Inside the axes' own box it is as high as the map, whatever the aspect of that.
+    bar = axes.figure.colorbar(image, cax=axes.inset_axes((1.04, 0.0, 0.05, 1.0)),
                                extend='max' if beyond else 'neither')
     bar.ax.tick_params(labelsize=TICK)
     bar.ax.yaxis.get_offset_text().set_fontsize(TICK)

@@ -43,9 +43,10 @@ def draw_bias(subjects: Sequence[Subject], choice: Choice) -> Drawing:
                            unit="added to the logit, less the head's mean")
     read = any(term.reads_queries or term.reads_keys for term in
                encoding_of(subject, record).terms(Grid(*record.hw_shape), record.key_grid))
-    what = 'mean over the queries of this image' if read else 'the same for all queries'
+    what = (f'mean over the queries of this image{window_text(record)}' if read
+            else 'the same for all queries')
     title = (f'Added by {record.name} ({type(encoding_of(subject, record)).__name__}) by offset, '
-             f'{what}{window_text(record)}\n{subject.source}')
+             f'{what}\n{subject.source}')
     return Drawing(draw_panels(panels, title=title, same_scale=True, width=choice.width),
                    dict(bias=table, rows=rows, columns=columns))
 
@@ -72,11 +73,12 @@ def draw_rotary(subjects: Sequence[Subject], choice: Choice) -> Drawing:
                                      record.key_grid)
     if np.allclose(table, table[:1], atol=1e-6):
         table = table[:1]
+    table = table.clip(-1.0, 1.0)  # rounding
     panels = offset_panels(rows, columns, table, choice.head, diverging=True,
                            unit='cosine, mean of planes', limits=(-1.0, 1.0))
     title = (f'Rotary positions of {record.name}: similarity by offset{window_text(record)}\n'
              f'{subject.source}')
-    return Drawing(draw_panels(panels, title=title, width=choice.width),
+    return Drawing(draw_panels(panels, title=title, same_scale=True, width=choice.width),
                    dict(similarity=table, rows=rows, columns=columns))
 
 
@@ -115,7 +117,7 @@ def by_offset(pairs: Array, query: Grid, key: Grid) -> tuple[Array, Array, Array
         table = np.stack([np.bincount(place, each.ravel(), size) / count for each in pairs])
     # Offsets of the project are query minus key; a map around the query has the opposite ones.
     table = table.reshape(len(pairs), len(rows), len(columns))[:, ::-1, ::-1]
-    return -rows[::-1].astype(float), -columns[::-1].astype(float), table
+    return 0.0 - rows[::-1], 0.0 - columns[::-1], table
 
 
 def offset_panels(rows: Array, columns: Array, table: Array, head: int | None, **options: object
@@ -136,7 +138,7 @@ def offset_panels(rows: Array, columns: Array, table: Array, head: int | None, *
 def offset_ticks(offsets: Array) -> dict[float, str]:
     """About five ticks at places of ascending offsets, the least one in size among them."""
     middle, step = int(np.abs(offsets).argmin()), max(1, -(-len(offsets) // 6))
-    return {float(place): f'{offsets[place]:g}'
+    return {float(place): f'{offsets[place] + 0:g}'  # -0 becomes 0
             for place in range(middle % step, len(offsets), step)}
 
 

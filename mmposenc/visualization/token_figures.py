@@ -130,7 +130,7 @@ def draw_similarity(subjects: Sequence[Subject], choice: Choice) -> Drawing:
     cells = reference_cells(hw_shape, 14 if choice.references is None else choice.references)
     index = [[row * hw_shape[1] + col for row, col in line] for line in cells]
     maps = cosine_similarity(vectors)[np.array(index)].reshape(*np.shape(index), *hw_shape)
-    panel = Panel(f'{name}: {what}', tile_sheet(maps), limits=(-1.0, 1.0),
+    panel = Panel(f'{name}: {what}', tile_sheet(maps), limits=(-1.0, 1.0), diverging=True,
                   unit='cosine similarity', **tile_axes(cells, hw_shape))
     grid = f'{hw_shape[0]} x {hw_shape[1]}'
     title = (f'Similarity of {len(cells)} x {len(cells[0])} cells to all {grid}\n'
