@@ -86,9 +86,8 @@ def page_text(folder: Path, relative_to: Path) -> str:
         parts += [f'## {note["name"]}\n', f'{_about(note)}\n', f'    {note["command"]}\n']
         for figure in note['figures']:
             link = Path(os.path.relpath(path.parent / figure['file'], relative_to)).as_posix()
-            untrained = ' **Untrained: random weights.**' if figure['untrained'] else ''
             parts.append(f'![{figure["title"]}]({link})\n')
-            parts.append(f'*{figure["title"]}.* {figure["text"]}{untrained}\n')
+            parts.append(f'*{figure["title"]}.* {figure["text"]}\n')
     return '\n'.join(parts)
 
 

@@ -42,8 +42,8 @@ OF_ATTENTION = ('overlay', 'rollout', 'matrix')
 class Suiting(NamedTuple):
     """A figure that suits a model.
 
-    figure: its name. block: the number that it takes. name: of the module. encoding: its class;
-    '' for attention.
+    figure: its name. block: the number that it takes. name: of the module. encoding: its class, of
+    what a sum adds to the logits those of its parts; '' for attention.
     """
 
     figure: str
@@ -82,7 +82,10 @@ def suiting(subject: Subject) -> list[Suiting]:
         for figure in SUITS.get(kind, OTHER_RELATIVE):
             # Buckets are learned by no layer.
             some = own[:1] if figure in ('buckets', 'index') else _ends(own)
-            found += [Suiting(figure, *each, kind) for each in some]
+            # What is added to the logits is that of all parts of a sum.
+            found += [Suiting(figure, place, name, ' + '.join(_kinds(
+                modules[name].rel_pos_encoding)) if figure in _BY_OFFSET else kind)
+                for place, name in some]
     if layers:
         last = len(layers) - 1, layers[-1].name
         found += [Suiting(figure, *last, '') for figure in OF_ATTENTION]

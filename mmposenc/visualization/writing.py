@@ -30,7 +30,8 @@ def checked_path(path: str | Path, argument: str, suffixes: tuple[str, ...] = SU
 def save_figure(figure: Figure, path: str | Path, dpi: float = 110, *, small: bool = False) -> Path:
     """Write a figure, by the suffix of ``path``, and make its folder.
 
-    Letters are written as text in PDF and SVG, and the same figure gives the same file.
+    Letters are written as text in PDF and SVG, and no date, so that the same model drawn again
+    gives the same file.
 
     Args:
         figure: the figure.
