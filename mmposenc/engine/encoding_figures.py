@@ -24,7 +24,10 @@ ON_PHOTO = ('overlay', 'rollout', 'added', 'pools')
 #: How many :func:`figures_of` draws, and how many of them show an encoding.
 _FEW, _OF_ENCODINGS = 4, 3
 #: Inches and pixels an inch of a figure on a page.
-_PAGE_WIDTH, _PAGE_DPI = 7.0, 110
+_PAGE_WIDTH, _PANEL_WIDTH, _PAGE_DPI = 7.0, 4.5, 110
+_ONE_PANEL = ('attention', 'cost', 'index', 'kernels', 'references', 'similarity', 'sizes')
+#: Tiles of a sheet of similarities along a side: 14 of a large grid are a page by themselves.
+_PAGE_REFERENCES = 8
 
 
 def visualize_encodings(cfg: Config, checkpoint: str | None, output_dir: str | Path, *,
@@ -128,7 +131,11 @@ def draw_suiting(subject: Subject, suits: Suiting, folder: Path, untrained: bool
     Args:
         choice: places and references; the block is that of ``suits``.
     """
-    choice = dataclasses.replace(choice or Choice(), block=suits.block, width=_PAGE_WIDTH)
+    choice = choice or Choice()
+    width = _PANEL_WIDTH if suits.figure in _ONE_PANEL else _PAGE_WIDTH
+    if suits.figure == 'similarity' and choice.references is None:
+        choice = dataclasses.replace(choice, references=_PAGE_REFERENCES)
+    choice = dataclasses.replace(choice, block=suits.block, width=width)
     try:
         drawing = draw_figure(suits.figure, [subject], choice)
     except NothingToShow:

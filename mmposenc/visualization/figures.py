@@ -130,7 +130,7 @@ def draw_panels(panels: Sequence[Drawable], *, columns: int = 4, title: str | No
             _only_outer(axes, left=place % columns == 1 or columns == 1,
                         right=place % columns == 0 or place == len(panels),
                         bottom=place + columns > len(panels))
-        _fit_texts(axes, cell_inches)
+        _fit_texts(axes, cell_inches, height)
     if text is not None:
         figure.suptitle(text, fontsize=TITLE)
     return figure
@@ -152,7 +152,7 @@ def plot_figure(width: float | None, title: str) -> tuple[Figure, Axes]:
 def fit(text: str, inches: float, points: float) -> str:
     """A text with its lines broken so that they fit into a width."""
     # A letter is a little more than half as wide as it is high.
-    letters = max(12, int(inches * 72 / (0.6 * points)))
+    letters = max(12, int(inches * 72 / (0.55 * points)))
     return '\n'.join(part for line in text.split('\n')
                      for part in textwrap.wrap(line, letters) or [''])
 
@@ -168,11 +168,13 @@ def _only_outer(axes: Axes, *, left: bool, right: bool, bottom: bool) -> None:
             bar.remove()
 
 
-def _fit_texts(axes: Axes, inches: float) -> None:
-    """Break titles and labels that would run into the next panel."""
-    axes.set_title(fit(axes.get_title(), 0.9 * inches, HEADING), fontsize=HEADING)
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_label_text(fit(axis.get_label_text(), 0.75 * inches, LABEL), fontsize=LABEL)
+def _fit_texts(axes: Axes, inches: float, height: float) -> None:
+    """Break titles and labels that would run into the next panel, beside or below."""
+    axes.set_title(fit(axes.get_title(), 0.85 * inches, HEADING), fontsize=HEADING)
+    for axis, most in ((axes.xaxis, 0.8 * inches), (axes.yaxis, height - 0.4)):
+        axis.set_label_text(fit(axis.get_label_text(), most, LABEL), fontsize=LABEL)
+    for bar in axes.child_axes:
+        bar.set_ylabel(fit(bar.get_ylabel(), height - 0.4, LABEL), fontsize=LABEL)
 
 
 def _draw(axes: Axes, panel: Panel, common: float | None) -> None:
@@ -215,7 +217,7 @@ def add_bar(axes: Axes, image: Any, unit: str, beyond: bool) -> None:
                                extend='max' if beyond else 'neither')
     bar.ax.tick_params(labelsize=TICK)
     bar.ax.yaxis.get_offset_text().set_fontsize(TICK)
-    bar.set_label(fit(unit, 1.6, LABEL), fontsize=LABEL)
+    bar.set_label(unit)
 
 
 def mark_cell(axes: Axes, cell: tuple[float, float]) -> None:

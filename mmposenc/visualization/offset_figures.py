@@ -16,7 +16,7 @@ from .maps import Array
 from .recording import AttentionRecord
 from .subjects import Choice, Drawing, NothingToShow, Subject, attention_of, head_text, of_head
 
-AXES = dict(ylabel='key row - query row, cells', xlabel='key column - query column, cells')
+AXES = dict(ylabel='key - query, rows', xlabel='key - query, columns')
 
 
 def draw_bias(subjects: Sequence[Subject], choice: Choice) -> Drawing:
@@ -40,11 +40,12 @@ def draw_bias(subjects: Sequence[Subject], choice: Choice) -> Drawing:
     rows, columns, table = by_offset(cells, Grid(*record.hw_shape), record.key_grid)
     shown = table - cells.mean((1, 2), dtype=np.float64)[:, None, None]
     panels = offset_panels(rows, columns, shown, choice.head, diverging=True,
-                           unit="added to the logit, less the head's mean")
+                           unit="added, less the head's mean")
     read = any(term.reads_queries or term.reads_keys for term in
                encoding_of(subject, record).terms(Grid(*record.hw_shape), record.key_grid))
     what = (f'mean over the queries of this image{window_text(record)}' if read
             else 'the same for all queries')
+    what = what if shown.any() else 'zero for all pairs of cells'
     title = (f'Added by {record.name} ({type(encoding_of(subject, record)).__name__}) by offset, '
              f'{what}\n{subject.source}')
     return Drawing(draw_panels(panels, title=title, same_scale=True, width=choice.width),

@@ -80,8 +80,8 @@ def suiting(subject: Subject) -> list[Suiting]:
             relative.setdefault(kind, []).append((place, layer.name))
     for kind, own in relative.items():
         for figure in SUITS.get(kind, OTHER_RELATIVE):
-            # Buckets are learned by no layer.
-            some = own[:1] if figure in ('buckets', 'index') else _ends(own)
+            # Buckets are learned by no layer, and a map by offset is enough of later ones.
+            some = _ends(own) if figure in ('bias', 'rotary') else own[:1]
             # What is added to the logits is that of all parts of a sum.
             found += [Suiting(figure, place, name, ' + '.join(_kinds(
                 modules[name].rel_pos_encoding)) if figure in _BY_OFFSET else kind)

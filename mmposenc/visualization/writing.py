@@ -49,6 +49,7 @@ def save_figure(figure: Figure, path: str | Path, dpi: float = 110, *, small: bo
     if small and path.suffix == '.png':
         from PIL import Image
         with Image.open(path) as picture:
-            few = picture.convert('RGB').quantize(256, dither=Image.Dither.NONE)
+            few = picture.convert('RGB').quantize(
+                256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
         few.save(path, optimize=True)
     return path

@@ -67,7 +67,7 @@ def test_blocks_of_a_deeper_model():
     assert found == [
         ('similarity', 0, learned), ('added', 0, learned), ('kernels', 0, peg), ('added', 1, peg),
         ('similarity', 1, peg), ('bias', 0, own), ('bias', 2, own), ('references', 0, own),
-        ('references', 2, own), ('overlay', 2, ''), ('rollout', 2, ''), ('matrix', 2, '')]
+        ('overlay', 2, ''), ('rollout', 2, ''), ('matrix', 2, '')]
     assert encodings_of(model) == [learned, peg, own]
 
 
@@ -114,7 +114,8 @@ def test_no_text_runs_over_another_or_out_of_the_figure():
         canvas = FigureCanvasAgg(figure)
         canvas.draw()
         renderer = canvas.get_renderer()
-        texts = [text for axes in figure.axes
+        bars = [bar for axes in figure.axes for bar in axes.child_axes]
+        texts = [text for axes in [*figure.axes, *bars]
                  for text in (axes.title, axes.xaxis.label, axes.yaxis.label) if text.get_text()]
         boxes = [text.get_window_extent(renderer) for text in [*texts, figure._suptitle]]
         for place, box in enumerate(boxes):
