@@ -38,7 +38,7 @@ def build_subject(cfg: Config, checkpoint: str | None, image: str | None,
         image: a picture, resized and normalised as the config says; None is noise.
         size: (H, W) of the input; one number is the shorter side, and the longer one follows the
             picture, both rounded to multiples of :func:`cell_side`; None is what the backbone's
-            ``img_size`` says, else 224 x 224.
+            ``img_size`` says, else 224 x 224, of a picture as many whole cells as fit into it.
         whole: refuse a picture that is no whole number of cells, on which they would not lie where
             they are drawn.
 
@@ -112,6 +112,8 @@ def input_size(cfg: Config, size: Sequence[int] | None, photo: Sequence[int] | N
     if size is None:
         usual = (cfg.model.get('backbone') or {}).get('img_size', 224)
         size = (usual, usual) if isinstance(usual, int) else usual
+        if photo is not None:  # whole cells, and no more than tables are made for
+            size = [max(1, each // side) * side for each in size]
     if len(size) == 2:
         return int(size[0]), int(size[1])
     shorter, sides = size[0], photo or (1, 1)

@@ -2,14 +2,18 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from mmengine.config import Config
 from PIL import Image
 
+from mmposenc.backbones import PVT, DeiT, Swin
 from mmposenc.engine import load_config
 from mmposenc.engine.encoding_figures import figures_of
+from mmposenc.engine.figure_subjects import cell_side, input_size
 
 CONFIG = """
 model = dict(
@@ -93,6 +97,28 @@ def test_few_figures_for_a_report(config, photo, weights, tmp_path):
         'Attention on the photo']
     assert all(each['untrained'] and 'untrained' in each['text'] for each in found)
     json.dumps(found)
+
+
+@pytest.mark.parametrize('size,photo,side,expected', [
+    (None, None, 32, (50, 70)), (None, (10, 20), 32, (32, 64)), (None, (10, 20), 64, (64, 64)),
+    ((90, 33), (10, 20), 32, (90, 33)), ((64,), None, 32, (64, 64)),
+    ((64,), (30, 45), 32, (64, 96)), ((448,), (300, 400), 28, (448, 588)), ((20,), (400, 300), 32, (32, 32))])
+def test_sizes_of_the_input(size, photo, side, expected):
+    cfg = Config(dict(model=dict(backbone=dict(img_size=(50, 70)))))
+    assert input_size(cfg, size, photo, side) == expected
+
+
+def test_cells_of_models():
+    def side(backbone, divisor=None):
+        return cell_side(SimpleNamespace(
+            backbone=backbone, data_preprocessor=SimpleNamespace(pad_size_divisor=divisor)))
+
+    pvt = PVT(embed_dims=(8, 8), num_layers=(1, 1), num_heads=(1, 1), sr_ratios=(2, 1),
+              mlp_ratios=(1, 1), patch_sizes=(4, 2), out_indices=(1,))
+    swin = Swin(embed_dims=8, num_layers=(1, 1, 1), num_heads=(1, 1, 1), window_size=4)
+    assert (side(pvt), side(swin), side(torch.nn.Identity())) == (8, 16, 32)
+    vit = DeiT(img_size=28, patch_size=14, embed_dims=8, num_layers=1, num_heads=1, mlp_ratio=1)
+    assert (side(vit), side(vit, 32)) == (14, 224)
 
 
 def test_sizes_of_a_figure(config, visualize, tmp_path):
