@@ -8,7 +8,9 @@ from torch import nn
 from ..attention import PlainWindowAttention, SpatialReductionAttention, WindowAttention
 from ..functional.grids import Grid, as_grid, key_grid
 from ..functional.windows import window_counts
-from .watching import Placed
+
+#: A map that was cut into windows, and the shift (rows, columns) of these.
+Placed = tuple[Grid, tuple[int, int]]
 
 
 def check_place(at: tuple[float, float]) -> None:

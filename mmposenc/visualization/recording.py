@@ -10,7 +10,7 @@ from torch import nn
 from ..functional.grids import Grid
 from .layouts import Layout, check_place, layout_of
 from .maps import Array, on_grid, query_index
-from .watching import AttentionCall, watched_attention
+from .watching import AttentionCall, watch_attention
 
 
 @dataclass
@@ -81,7 +81,7 @@ def record_attention(model: nn.Module, at: tuple[float, float] = (0.5, 0.5), *,
         layout = layout_of(call.module, call.given, at, call.placed)
         records.append(_record(call, layout, len(records) == whole))
 
-    with watched_attention(model, note):
+    with watch_attention(model, note):
         yield records
 
 

@@ -11,7 +11,7 @@ from torch import nn
 from .layouts import layout_of
 from .maps import Array
 from .subjects import NothingToShow
-from .watching import AttentionCall, watched_attention
+from .watching import AttentionCall, watch_attention
 
 #: The share of a layer that passes it by, in its residual connection.
 RESIDUAL = 0.5
@@ -78,5 +78,5 @@ def record_rollout(model: nn.Module) -> Iterator[Rollout]:
         found.hw_shape, found.num_prefix_tokens = layout.grid.hw, call.num_prefix_tokens
         found.names.append(call.name)
 
-    with watched_attention(model, note):
+    with watch_attention(model, note):
         yield found

@@ -12,10 +12,9 @@ from ..attention import ShiftWindowAttention, WindowAttention
 from ..encodings.base import RelativeEncoding
 from ..functional.attention.terms import Term
 from ..functional.grids import Grid, as_grid
+from .layouts import Placed, layout_of
 
 Module = TypeVar('Module', bound=nn.Module)
-#: A map that was cut into windows, and the shift (rows, columns) of these.
-Placed = tuple[Grid, tuple[int, int]]
 
 
 class AttentionCall(NamedTuple):
@@ -37,6 +36,20 @@ class AttentionCall(NamedTuple):
     def num_prefix_tokens(self) -> int:
         """Tokens in front of the grid."""
         return int(getattr(self.module, 'num_prefix_tokens', 0))
+
+    @property
+    def map_grid(self) -> Grid:
+        """The whole map, which windows are cut from."""
+        if self.placed is not None:
+            return self.placed[0]
+        windows = isinstance(self.module, WindowAttention)
+        return as_grid(self.module.window_size if windows else self.given['hw_shape'])
+
+    @property
+    def grids(self) -> tuple[Grid, Grid]:
+        """Those of queries and keys; in windows both are the window."""
+        layout = layout_of(self.module, self.given, (0.0, 0.0), self.placed)
+        return layout.grid, layout.key
 
 
 def is_attention(module: nn.Module) -> bool:
@@ -76,7 +89,7 @@ def watched(model: nn.Module, kind: type[Module],
 
 
 @contextmanager
-def watched_attention(model: nn.Module, note: Callable[[AttentionCall], None]) -> Iterator[None]:
+def watch_attention(model: nn.Module, note: Callable[[AttentionCall], None]) -> Iterator[None]:
     """Have every attention on a grid inside ``model`` noted as it runs.
 
     What the model computes does not change; attention is explicit meanwhile, which takes (L, Lk)

@@ -102,7 +102,8 @@ def test_few_figures_for_a_report(config, photo, weights, tmp_path):
 @pytest.mark.parametrize('size,photo,side,expected', [
     (None, None, 32, (50, 70)), (None, (10, 20), 32, (32, 64)), (None, (10, 20), 64, (64, 64)),
     ((90, 33), (10, 20), 32, (90, 33)), ((64,), None, 32, (64, 64)),
-    ((64,), (30, 45), 32, (64, 96)), ((448,), (300, 400), 28, (448, 588)), ((20,), (400, 300), 32, (32, 32))])
+    ((64,), (30, 45), 32, (64, 96)), ((448,), (300, 400), 28, (448, 588)),
+    ((20,), (400, 300), 32, (32, 32))])
 def test_sizes_of_the_input(size, photo, side, expected):
     cfg = Config(dict(model=dict(backbone=dict(img_size=(50, 70)))))
     assert input_size(cfg, size, photo, side) == expected
