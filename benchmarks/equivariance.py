@@ -7,6 +7,8 @@ that are in both: ||f(moved x) - moved f(x)|| / ||f(x)||. Random weights, float6
 
     python benchmarks/equivariance.py [--seeds 5] [--rows none peg]
 
+The same of a model of one's own, trained or not: mmposenc diagnose (docs/diagnose.md).
+
 Three ways to move a picture:
 
     circular  what leaves on one side comes in on the other
@@ -24,11 +26,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from seeds import markdown
 from torch import Tensor, nn
 
 from mmposenc.backbones import DeiT
+from mmposenc.diagnosis.borders import Borders
+from mmposenc.diagnosis.shifts import relative_error, seen_twice, shift_error
 from mmposenc.encodings import PEG, LearnedPositionEmbedding, RelativeEncoding, TokenEncoding
 
 GRID, PATCH, DIMS, HEADS, LAYERS = 16, 4, 32, 4, 4
@@ -45,9 +48,8 @@ class CircularPEG(PEG):
     """PEG whose map has no border: a control, since no image is a torus."""
 
     def _branch(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
-        conv, pad = self.proj[0], self.kernel_size // 2
-        return x + F.conv2d(F.pad(x, (pad,) * 4, mode='circular'), conv.weight, conv.bias,
-                            groups=conv.groups)
+        with Borders('circular'):
+            return super()._branch(x, padding_mask)
 
 
 def token(type_: Any, positions: Sequence[int] | None = None, **options: Any) -> dict:
@@ -123,32 +125,19 @@ def cells(kind: str, shift: tuple[int, int], side: int) -> tuple[Tensor, Tensor]
     """Cells (side, side) bool of the picture that count: those asked for first, and all that are
     still in the moved picture. A smaller map has lost its outermost cells."""
     lost = (GRID - side) // 2
-    place = torch.arange(side)
-    masks = []
-    for step in shift:
-        moved = place + step
-        both = (moved >= 0) & (moved < side)
-        if kind == 'object':
-            few = (place + lost >= PATCH_AT.start) & (place + lost < PATCH_AT.stop)
-        else:
-            few = both
-            for at in (place + lost, moved + lost):
-                few = few & (at >= MARGIN) & (at < GRID - MARGIN)
-        masks.append((few, both))
-    (few_rows, rows), (few_cols, cols) = masks
-    return few_rows[:, None] & few_cols, rows[:, None] & cols
-
-
-def relative_error(found: Tensor, expected: Tensor) -> float:
-    return float((found - expected).norm() / expected.norm())
+    if kind != 'object':
+        return (seen_twice((side, side), shift, MARGIN - lost),
+                seen_twice((side, side), shift))
+    place = torch.arange(side) + lost
+    few = (place >= PATCH_AT.start) & (place < PATCH_AT.stop)
+    return few[:, None] & few, seen_twice((side, side), shift)
 
 
 def stack_errors(model: nn.Module, kind: str, shift: tuple[int, int], seed: int) -> Errors:
     """Of a backbone's last map, on some cells and on all."""
     with torch.no_grad():
         still, moved = (model(picture)[-1][0] for picture in pictures(kind, shift, seed))
-    back = moved.roll((-shift[0], -shift[1]), (1, 2))
-    few, every = (relative_error(back[:, mask], still[:, mask])
+    few, every = (shift_error(still, moved, shift, mask)
                   for mask in cells(kind, shift, still.shape[-1]))
     return few, every
 
@@ -163,9 +152,8 @@ def encoding_errors(model: DeiT, shift: tuple[int, int], seed: int) -> Errors | 
         if isinstance(module, TokenEncoding):
             with torch.no_grad():
                 side = module.out_hw_shape((GRID, GRID))[0]
-                still, moved = (module(x, (GRID, GRID))[0].view(side, side, -1) for x in tokens)
-            back = moved.roll((-shift[0], -shift[1]), (0, 1))
-            few, every = (relative_error(back[mask], still[mask])
+                still, moved = (module(x, (GRID, GRID))[0].T.view(-1, side, side) for x in tokens)
+            few, every = (shift_error(still, moved, shift, mask)
                           for mask in cells('view', shift, side))
             return few, every
     if attn.rel_pos_encoding is None:

@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 MM = ('mmengine', 'mmcv', 'mmdet', 'mmseg', 'mmpretrain')
 TORCH_ONLY = ('functional', 'encodings', 'attention', 'checkpoint', 'datasets', 'padding',
-              'preparation', 'visualization')
+              'preparation', 'visualization', 'diagnosis')
 NEEDS_OPENMMLAB = ('registry', 'classifiers', 'data_preprocessors', 'engine', 'heads', 'segmentors')
 
 # With None in sys.modules a package can neither be found nor imported.

@@ -18,6 +18,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     'predict': ('predict', 'predict pictures, folders or videos'),
     'convert': ('convert', "convert an official checkpoint, or weights of ours to timm's names"),
     'figures': ('figures', 'draw what position encodings do'),
+    'diagnose': ('diagnose', 'measure what a model knows of places, without training'),
     'complexity': ('complexity', 'count parameters, multiply-accumulates and activations'),
     'browse': ('browse', 'draw what goes into the network'),
     'prepare': ('prepare', 'fetch small data sets, or check a local copy of a large one'),

@@ -139,10 +139,15 @@ def draw_similarity(subjects: Sequence[Subject], choice: Choice) -> Drawing:
                    dict(maps=maps, cells=np.array(cells)))
 
 
-def cosine_similarity(vectors: Array) -> Array:
-    """(L, L) cosines of (L, C); 0 for a vector of zeros."""
+def cosine_similarity(vectors: Array, others: Array | None = None) -> Array:
+    """(L, L) cosines of (L, C), or (L, N) with others (N, C); 0 for a vector of zeros."""
+    unit = _unit(vectors)
+    found: Array = (unit @ (unit if others is None else _unit(others)).T).clip(-1.0, 1.0)
+    return found
+
+
+def _unit(vectors: Array) -> Array:
     vectors = vectors.astype(np.float64)
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    unit = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
-    found: Array = (unit @ unit.T).clip(-1.0, 1.0)
-    return found
+    unit: Array = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
+    return unit

@@ -1,0 +1,91 @@
+"""Measure what a model knows of places, without training it.
+
+    mmposenc diagnose CONFIG [CHECKPOINT]
+    mmposenc diagnose CONFIG [CHECKPOINT] --image a.jpg b.jpg --output-dir diagnosis --json
+
+Error under shifts, what a linear probe reads of the position from each block, how far attention
+reaches and how spread it is, how outputs change with image size and with padding, and how alike
+positions are: docs/diagnose.md defines each. Without a checkpoint the weights are random. Pictures
+are those of --image, else some of the config's test data where it is there; noise is measured
+besides.
+"""
+import argparse
+import contextlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from mmposenc.command_line import reported
+from mmposenc.diagnosis import Measure, write_figures
+from mmposenc.engine.checks import check_folder
+from mmposenc.engine.diagnosis import measure_config
+from mmposenc.engine.options import config_parser, read_config
+
+#: Numbers of a line that the terminal shows.
+_SHOWN = 8
+
+
+def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
+    parser = config_parser(__doc__, 'model.backbone.mask_padding=True', prog='mmposenc diagnose')
+    parser.add_argument('checkpoint', nargs='?', help='weights of the model')
+    parser.add_argument('--image', nargs='+', default=[], metavar='FILE', help='pictures')
+    parser.add_argument('--size', type=int, nargs='+', metavar='N',
+                        help='H W, or one number for a square, that pictures are resized to; '
+                        "default: the config's img_size, else 224")
+    parser.add_argument('--seed', type=int, default=0, help='of noise, crops and random weights')
+    parser.add_argument('--output-dir', metavar='DIR',
+                        help='write a figure of each measure, and diagnosis.json')
+    parser.add_argument('--format', choices=('png', 'svg', 'pdf'), default='png',
+                        help='of the figures; default png')
+    parser.add_argument('--json', action='store_true', help='print all of it as json')
+    args = parser.parse_args(argv)
+    if args.size is not None and len(args.size) > 2:
+        parser.error(f'--size {" ".join(map(str, args.size))}: give H W, or one number')
+    args.size = None if args.size is None else (args.size[0], args.size[-1])
+    return args
+
+
+def main(argv: list[str] | None = None) -> None:
+    args = parse_args(argv)
+    # What libraries say while they build a model must not get between the lines of json.
+    with reported(args, hold=True), contextlib.redirect_stdout(sys.stderr):
+        cfg = read_config(args)
+        if args.output_dir is not None:
+            check_folder(args.output_dir, '--output-dir')
+        result, measures = measure_config(cfg, args.checkpoint, images=args.image, size=args.size,
+                                          seed=args.seed)
+        about = dict(config=args.config, checkpoint=args.checkpoint, **result)
+        text = json.dumps({**about, 'measures': [each.json() for each in measures]}, indent=1,
+                          allow_nan=False)
+        if args.output_dir is not None:
+            written = write_figures(measures, args.output_dir, source(about),
+                                    suffix=f'.{args.format}')
+            (Path(args.output_dir) / 'diagnosis.json').write_text(f'{text}\n')
+    print(text if args.json else as_text(about, measures))
+    if args.output_dir is not None and not args.json:
+        print(f'\nwrote {len(written)} figures and diagnosis.json to {args.output_dir}')
+
+
+def source(about: dict[str, Any]) -> str:
+    """The files that a model is from, for titles."""
+    weights = Path(about['checkpoint']).name if about['trained'] else 'untrained'
+    return f'{Path(about["config"]).name}, {weights}'
+
+
+def as_text(about: dict[str, Any], measures: list[Measure]) -> str:
+    """What the terminal shows: the value of each measure, and its lines."""
+    height, width = about['size']
+    lines = [f'{source(about)}; {height} x {width} pixels; {", ".join(about["images"])}'
+             + (f'; {about["note"]}' if about['note'] else '')]
+    for each in measures:
+        value = '' if each.value is None else f': {each.value:.4g} {each.unit}'
+        lines += ['', f'{each.title}{value}', f'  {each.text}']
+        for row in (each.series or [])[:_SHOWN]:
+            points = [f'{x:g}: {"-" if y is None else f"{y:.3g}"}'
+                      for x, y in list(zip(row['x'], row['y'], strict=True))[:_SHOWN]]
+            more = ' ...' * (len(row['x']) > _SHOWN)
+            lines.append(f'  {row["label"]:<28} {"  ".join(points)}{more}')
+        if len(each.series or []) > _SHOWN:
+            lines.append(f'  ... {len(each.series or []) - _SHOWN} more lines: --json has all')
+    return '\n'.join(lines)

@@ -1,0 +1,157 @@
+"""What a linear probe reads of the absolute position from the tokens of each block."""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from .borders import BORDERS, Borders
+from .features import Examined
+from .measure import Measure, Series, line, table
+
+#: Crops that are fitted, that choose the penalty, and that are tested.
+CROPS = (12, 6, 6)
+#: Weights of the penalty, for channels of variance 1.
+PENALTIES = (1e-6, 1e-4, 1e-2, 1.0)
+#: Rows and columns of a map that are read at most.
+CELLS = 14
+
+PROBE = Measure(
+    'position_probe', 'Position that a linear probe reads',
+    'R2 = 1 - sum (y - y_hat)^2 / sum (y - mean y)^2 on crops that were not fitted. y is the row '
+    '(column) of a cell; y_hat = w . z + b of its token z, channels brought to mean 0 and variance '
+    '1, with w of least sum (y - y_hat)^2 + n lambda |w|^2; lambda is chosen on further crops. The '
+    'pictures are random crops, flipped at random in both directions, so that what they show says '
+    'nothing of the place (after Islam et al., ICLR 2020). 1: all of it is read; 0 or less: '
+    'nothing. Beside the model as it is (zeros), its convolutions pad with the outermost cells '
+    '(replicate) or go on at the other side (circular), with the same weights.',
+    'R2, mean of rows and columns', 'block, as they run (0 is the first map)', 'R2')
+
+
+def ridge(x: Tensor, y: Tensor, penalty: float) -> Tensor:
+    """Weights (C, T) of least squares ||y - x w||^2 / n + penalty |w|^2, for x (n, C), y (n, T)."""
+    gram = x.T @ x / len(x) + penalty * torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
+    return torch.linalg.solve(gram, x.T @ y / len(x))
+
+
+def r_squared(found: Tensor, wanted: Tensor) -> Tensor:
+    """(T,) of predictions (n, T): 1 - residual / variance; NaN where nothing varies."""
+    return 1 - (wanted - found).square().sum(0) / (wanted - wanted.mean(0)).square().sum(0)
+
+
+def read_position(tokens: Tensor, splits: Sequence[int] = CROPS) -> tuple[float, float]:
+    """R2 of row and column that a linear probe reads.
+
+    Args:
+        tokens: (crops, C, H, W), those to fit first, then those that choose, then those to test.
+        splits: how many of each.
+
+    Returns:
+        Of rows, of columns; NaN for a map of one row (column).
+    """
+    count, channels, height, width = tokens.shape
+    rows, cols = torch.meshgrid(*((torch.arange(side, dtype=torch.float64) + 0.5) / side
+                                  for side in (height, width)), indexing='ij')
+    places = torch.stack((rows.flatten(), cols.flatten()), 1)  # (H * W, 2)
+    cells = tokens.double().cpu().permute(0, 2, 3, 1).flatten(1, 2)  # (crops, H * W, C)
+    parts = [(part.flatten(0, 1), places.repeat(len(part), 1)) for part in cells.split(splits)]
+    (x, y), (x_choice, y_choice), (x_test, y_test) = parts
+    mean, scale = x.mean(0), x.std(0)
+    scale = torch.where(scale > 1e-12 * mean.abs().clamp(min=1e-12), scale, 1.0)
+    x, x_choice, x_test = ((each - mean) / scale for each in (x, x_choice, x_test))
+    centre = y.mean(0)
+    weights = [ridge(x, y - centre, penalty) for penalty in PENALTIES]
+    scores = torch.stack([r_squared(x_choice @ w + centre, y_choice) for w in weights])
+    best = scores.nan_to_num(-torch.inf).argmax(0)  # (2,): rows and columns each have their own
+    chosen = torch.stack([weights[index][:, target] for target, index in
+                          enumerate(best.tolist())], 1)
+    row, col = r_squared(x_test @ chosen + centre, y_test).tolist()
+    return row, col
+
+
+def random_crops(images: Tensor, count: int, seed: int) -> Tensor:
+    """Random crops of images, image after image, at the size of the images.
+
+    Args:
+        images: (B, C, H, W).
+        count: how many.
+        seed: of where they lie and how they are flipped.
+
+    Returns:
+        (count, C, H, W); a side is half to all of the image's, and each crop is flipped in either
+        direction with probability 1/2.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    size = (images.shape[-2], images.shape[-1])
+    crops = []
+    for index in range(count):
+        share, at_row, at_col, flip_row, flip_col = torch.rand(5, generator=generator).tolist()
+        height, width = (max(1, round(side * (0.5 + share / 2))) for side in size)
+        top, left = (round((side - part) * at) for side, part, at in
+                     zip(size, (height, width), (at_row, at_col), strict=True))
+        crop = images[index * len(images) // count, :, top:top + height, left:left + width]
+        dims = [dim for dim, draw in ((-2, flip_row), (-1, flip_col)) if draw < 0.5]
+        crops.append(F.interpolate(crop.flip(dims)[None], size, mode='bilinear',
+                                   align_corners=False))
+    return torch.cat(crops)
+
+
+def measure_probe(examined: Examined, images: Mapping[str, Tensor], seed: int = 0
+                  ) -> list[Measure]:
+    """:data:`PROBE`.
+
+    Args:
+        examined: the model.
+        images: (B, C, H, W) by what they are, 'noise' drawn anew for each crop; the map is of the
+            last.
+        seed: of the crops.
+    """
+    series: list[Series] = []
+    columns: dict[str, list[float]] = {}
+    value: float | None = None
+    names: list[str] = []
+    padded = True
+    for kind, batch in images.items():
+        crops = (torch.randn(sum(CROPS), *batch.shape[1:],
+                             generator=torch.Generator().manual_seed(seed + 1)).to(batch)
+                 if kind == 'noise' else random_crops(batch, sum(CROPS), seed))
+        columns.clear()
+        for border in BORDERS if padded else BORDERS[:1]:
+            names, scores, padded = _scores(examined, crops, border)
+            means = [(row + col) / 2 for row, col in scores]
+            series.append(line(f'{kind}, {border}', range(len(means)), means))
+            value = means[-1] if border == 'zeros' else value
+            for target, which in enumerate(('row', 'column')):
+                columns[f'{which}, {border}'] = [each[target] for each in scores]
+            if not padded:
+                break
+    text = (f'Read from {CELLS} x {CELLS} cells at most, {sum(CROPS)} crops. The value is that of '
+            f'the last map, {names[-1]}, with zeros, of {kind}, and so is the map by block.')
+    if not padded:
+        text += ' No convolution of this model pads its map, so there is nothing to replace.'
+    grid = table(names, list(columns), list(zip(*columns.values(), strict=True)))
+    return [PROBE.of(text, value, series, grid)]
+
+
+def _scores(examined: Examined, crops: Tensor, border: str
+            ) -> tuple[list[str], list[tuple[float, float]], bool]:
+    """By block: its name, R2 of rows and columns; and whether any convolution pads."""
+    kept: dict[str, list[Tensor]] = {}
+    with Borders(border) as mode:
+        for part in crops.split(8):
+            for each in examined.maps(part):
+                kept.setdefault(each.name, []).append(_some_cells(each.values))
+    scores = [read_position(torch.cat(parts)) for parts in kept.values()]
+    return list(kept), scores, mode.padded > 0
+
+
+def _some_cells(values: Tensor) -> Tensor:
+    """(B, C, H, W) at no more than CELLS rows and columns, spread evenly."""
+    for dim in (-2, -1):
+        side = values.shape[dim]
+        count = min(side, CELLS)
+        place = torch.tensor([int((index + 0.5) * side / count) for index in range(count)])
+        values = values.index_select(dim, place.to(values.device))
+    return values

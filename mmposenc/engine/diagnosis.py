@@ -1,0 +1,196 @@
+"""Measures of the model that a config describes: what it knows of places, without training."""
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import mmcv
+import numpy as np
+import torch
+import torch.nn.functional as F
+from mmengine.config import Config
+from mmengine.registry import DATASETS, MODELS, init_default_scope
+from torch import Tensor, nn
+
+from mmposenc.command_line import describe
+
+from ..diagnosis import Measure, diagnose
+from ..diagnosis.features import Examined, Run, is_encoder
+from ..image_sizes import set_img_shapes
+from .checks import check_checkpoint, check_files, data_sets
+from .models import (
+    build_model,
+    image_channels,
+    image_metas,
+    image_samples,
+    load_weights,
+    preprocessor_config,
+)
+from .testing import scope_of
+
+#: Pictures of noise, and of the config's test data where it is there.
+NOISE, PICTURES = 2, 4
+#: Rows and columns of the last map that shifts need.
+LEAST_CELLS = 2
+
+
+def diagnose_config(cfg: Config, checkpoint: str | None = None, *, images: Sequence[str] = (),
+                    size: tuple[int, int] | None = None, seed: int = 0) -> dict[str, Any]:
+    """Measures the model of a config, see :func:`mmposenc.diagnosis.diagnose`.
+
+    Args:
+        cfg: a config of mmdet, mmseg or mmpretrain.
+        checkpoint: weights of the whole model; None leaves them random.
+        images: pictures; without any, some of the config's test data where it is on disk. Noise is
+            measured besides.
+        size: (H, W) that pictures are resized to; None: the ``img_size`` of the backbone where the
+            config has one, else the ``size`` of its data preprocessor, else 224 x 224, in each case
+            rounded to whole cells of the last map.
+        seed: of noise, crops and random weights.
+
+    Returns:
+        ``trained``: whether there was a checkpoint; ``size``: [H, W]; ``images``: what was looked
+        at; ``note``: why no test data was; ``measures``: one dict each, see
+        :meth:`mmposenc.diagnosis.Measure.json`.
+
+    Raises:
+        ValueError: a checkpoint or a size that does not fit, a picture that can't be read, a model
+            with nothing to look at.
+        FileNotFoundError: no such picture or checkpoint.
+    """
+    result, found = measure_config(cfg, checkpoint, images=images, size=size, seed=seed)
+    return {**result, 'measures': [each.json() for each in found]}
+
+
+def measure_config(cfg: Config, checkpoint: str | None = None, *, images: Sequence[str] = (),
+                   size: tuple[int, int] | None = None, seed: int = 0
+                   ) -> tuple[dict[str, Any], list[Measure]]:
+    """As :func:`diagnose_config`, with the measures as they are, for figures."""
+    if size is not None and min(size) < 1:
+        raise ValueError(f'size={tuple(size)} must be at least (1, 1)')
+    for path in images:
+        if not Path(path).is_file():
+            raise FileNotFoundError(f'no file {path!r}')
+    if checkpoint is not None:
+        check_checkpoint(checkpoint, 'checkpoint')
+    init_default_scope(scope_of(cfg))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = build_model(_without_teacher(cfg))
+    if checkpoint is not None:
+        load_weights(model, checkpoint)
+    examined = examined_of(model, scope_of(cfg))
+    hw_shape = _size(cfg, examined, size)
+    batches = {'noise': torch.randn(NOISE, image_channels(cfg), *hw_shape,
+                                    generator=torch.Generator().manual_seed(seed))}
+    pictures, note = (list(images), '') if images else _test_images(cfg)
+    if pictures:
+        batches['pictures'] = _read(cfg, pictures, hw_shape)
+    looked_at = ['noise', *images]
+    if pictures and not images:
+        looked_at.append(f'{len(pictures)} of the test data')
+    result = dict(trained=checkpoint is not None, size=list(hw_shape), images=looked_at, note=note)
+    return result, diagnose(examined.model, batches, examined.run, seed=seed)
+
+
+def examined_of(model: Any, scope: str) -> Examined:
+    """What of a model is measured, its backbone or, where an encoder of this project follows, all
+    of it; and a pass of that."""
+    tells = type(getattr(model, 'data_preprocessor', None)).__module__.startswith('mmposenc.')
+    whole = any(map(is_encoder, model.modules()))
+
+    def run(images: Tensor, shapes: Any) -> object:
+        if tells:  # else the model never learns how far images reach
+            set_img_shapes(images, shapes)
+        if not whole:
+            return model.backbone(images)
+        if scope == 'mmseg':
+            return model.encode_decode(images, image_metas(images))
+        samples = image_samples(images)
+        for sample, shape in zip(samples, shapes, strict=True):
+            sample.set_metainfo(dict(img_shape=tuple(shape), ori_shape=tuple(shape)))
+        return model(images, samples, mode='tensor')
+
+    backbone: Run = run
+    return Examined(model if whole else _backbone(model), backbone)
+
+
+def _backbone(model: Any) -> nn.Module:
+    backbone = getattr(model, 'backbone', None)
+    if not isinstance(backbone, nn.Module):
+        raise ValueError(f'model={type(model).__name__} has no backbone to measure')
+    return backbone
+
+
+def _without_teacher(cfg: Config) -> Config:
+    """Of a distillation, the student alone."""
+    cfg = copy.deepcopy(cfg)
+    cfg.model.pop('teacher', None)
+    return cfg
+
+
+def _size(cfg: Config, examined: Examined, size: tuple[int, int] | None) -> tuple[int, int]:
+    """Sides of whole cells of the last map."""
+    given = size
+    if given is None:
+        side = (cfg.model.get('backbone') or {}).get('img_size')
+        side = preprocessor_config(cfg).get('size') or 224 if side is None else side
+        given = (side, side) if isinstance(side, int) else (int(side[0]), int(side[1]))
+    cell = examined.maps(torch.zeros(1, image_channels(cfg), *given))[-1].stride
+    if size is not None and any(side % cell for side in size):
+        raise ValueError(f'size={tuple(size)} must be multiples of {cell}, the cells of the last '
+                         f'map')
+    height, width = (max(LEAST_CELLS, round(side / cell)) * cell for side in given)
+    return height, width
+
+
+def _test_images(cfg: Config) -> tuple[list[Any], str]:
+    """Some pictures of the test data, spread over it, as files or pixels; or none and why."""
+    phase = 'test' if cfg.get('test_dataloader') else 'val'
+    loader = cfg.get(f'{phase}_dataloader')
+    if not loader:
+        return [], 'the config has no test_dataloader'
+    described = copy.deepcopy(loader.dataset)
+    with DATASETS.switch_scope_and_registry(scope_of(cfg)) as registry:
+        for _, node in data_sets(described, ''):
+            if 'download' in inspect.signature(registry.get(node.type)).parameters:
+                node.download = False  # nothing is fetched for a figure
+    try:
+        check_files(cfg, (phase,))
+        dataset = DATASETS.build(described)
+        if hasattr(dataset, 'full_init'):
+            dataset.full_init()
+    except (FileNotFoundError, RuntimeError) as error:  # RuntimeError: what was not downloaded
+        return [], f'the test data is not there ({describe(error).splitlines()[0]})'
+    count = min(PICTURES, len(dataset))
+    infos = [dataset.get_data_info(index * len(dataset) // count) for index in range(count)]
+    return [np.asarray(each['img']) if 'img' in each else str(each['img_path'])
+            for each in infos], ''
+
+
+def _read(cfg: Config, pictures: Sequence[str | np.ndarray], hw_shape: tuple[int, int]) -> Tensor:
+    """(B, in_channels, H, W) as the model takes them, each resized to one size."""
+    grey = image_channels(cfg) == 1
+    tensors = []
+    for picture in pictures:
+        pixels = picture
+        if isinstance(picture, str):
+            pixels = mmcv.imread(picture, 'grayscale' if grey else 'color')
+            if pixels is None:
+                raise ValueError(f'{picture} can not be read as a picture')
+        elif picture.ndim == 3:
+            pixels = picture[..., ::-1]  # data sets that hold their pictures hold RGB
+        pixels = mmcv.imresize(np.ascontiguousarray(pixels), hw_shape[::-1])
+        tensors.append(torch.from_numpy(np.ascontiguousarray(
+            pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1))))
+    preprocessor = MODELS.build(preprocessor_config(cfg))
+    batch: Tensor = preprocessor({'inputs': tensors, 'data_samples': None}, training=False
+                                 )['inputs']
+    if isinstance(batch, list | tuple):
+        batch = torch.stack(list(batch))
+    right, below = hw_shape[1] - batch.shape[-1], hw_shape[0] - batch.shape[-2]
+    # A preprocessor may fill up to a multiple of its own.
+    return F.pad(batch, (0, right, 0, below)) if min(right, below) < 0 else batch

@@ -1,0 +1,136 @@
+"""mmposenc diagnose: classification, segmentation and detection, data that is there or not."""
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from mmengine.registry import init_default_scope
+from tinydata import detector_config, make_coco
+from tinytasks import classifier_config, segmentor_config
+
+from mmposenc import engine
+from mmposenc.commands.diagnose import main
+from mmposenc.diagnosis.table import diagnose
+from mmposenc.engine import diagnosis
+from mmposenc.engine.diagnosis import _read, _size, diagnose_config, examined_of
+from mmposenc.engine.models import build_model
+
+RETINANET = 'mmposenc::detection/pvt/retinanet_pvt-t-peg_fpn_1x_coco.py'
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    """One picture each: what is measured has tests of its own."""
+    monkeypatch.setattr(diagnosis, 'NOISE', 1)
+    monkeypatch.setattr(diagnosis, 'PICTURES', 2)
+
+
+def test_the_command_on_a_classifiers_data(tmp_path, capsys):
+    config = classifier_config(tmp_path)
+    weights = tmp_path / 'weights.pth'
+    torch.save(build_model(engine.load_config(str(config))).state_dict(), weights)
+    main([str(config), str(weights), '--size', '64', '--output-dir', str(tmp_path / 'out'),
+          '--format', 'svg'])
+    text = capsys.readouterr().out
+    assert text.startswith('cls.py, weights.pth; 64 x 64 pixels; noise, 2 of the test data\n')
+    told = json.loads((tmp_path / 'out' / 'diagnosis.json').read_text())
+    assert told['trained'] is True and told['size'] == [64, 64] and told['note'] == ''
+    files = {path.stem for path in (tmp_path / 'out').glob('*.svg')}
+    assert files == {each['name'] for each in told['measures'] if each['series']}
+    for each in told['measures']:
+        assert each['title'] in text and each['text'] in text
+        assert any(line['label'].startswith('pictures') for line in each['series'] or []) or (
+            each['name'] == 'position_similarity')
+    assert f'wrote {len(files)} figures and diagnosis.json to' in text
+    assert 'cls.py, weights.pth' in (tmp_path / 'out' / 'shift_view.svg').read_text()
+
+
+def test_json_of_a_segmentor_on_pictures_of_its_own(tmp_path, capsys):
+    config = segmentor_config(tmp_path)
+    pictures = [str(tmp_path / 'data' / 'images' / f'scene_{i}.jpg') for i in (0, 1)]
+    main([str(config), '--image', *pictures, '--size', '64', '96', '--json', '--seed', '3'])
+    told = json.loads(capsys.readouterr().out)
+    assert told['trained'] is False and told['images'] == ['noise', *pictures]
+    assert told['size'] == [64, 96] and told['config'] == str(config)
+    again = diagnose_config(engine.load_config(str(config)), images=pictures, size=(64, 96), seed=3)
+    assert again['measures'] == told['measures']
+
+
+def test_a_detector_without_its_data_and_with_it(tmp_path):
+    """Pictures pass through the config's own preprocessor; noise comes besides."""
+    path = detector_config(tmp_path / 'tiny.py', tmp_path / 'coco', RETINANET)
+    cfg = engine.load_config(str(path))
+    found = diagnose_config(cfg, size=(64, 64))
+    assert found['images'] == ['noise'] and found['note'].startswith('the test data is not there')
+    make_coco(tmp_path / 'coco')
+    files, note = diagnosis._test_images(cfg)
+    assert [each.rpartition('/')[2] for each in files] == ['shape_0.jpg', 'shape_2.jpg']
+    assert note == ''
+    pixels = _read(cfg, files, (32, 64))
+    assert pixels.shape == (2, 3, 32, 64)
+    import mmcv
+    mean, std = ([123.675, 116.28, 103.53], [58.395, 57.12, 57.375])
+    expected = mmcv.imresize(mmcv.imread(files[0]), (64, 32))[..., ::-1]
+    torch.testing.assert_close(pixels[0], torch.tensor(
+        (expected - mean) / std, dtype=torch.float32).permute(2, 0, 1))
+
+
+def test_padding_is_masked_where_the_preprocessor_tells_the_sizes(tmp_path):
+    path = detector_config(tmp_path / 'tiny.py', tmp_path, RETINANET)
+    found = []
+    for kind in ('mmposenc.DetDataPreprocessor', 'DetDataPreprocessor'):
+        cfg = engine.load_config(str(path))
+        cfg.model.backbone.mask_padding = True
+        cfg.model.data_preprocessor.type = kind
+        torch.manual_seed(0)
+        examined = examined_of(build_model(cfg), 'mmdet')
+        images = {'noise': torch.randn(1, 3, 64, 64)}
+        found.append(next(each for each in diagnose(examined.model, images, examined.run)
+                          if each.name == 'padding_error'))
+    assert found[0].value < 1e-5 and found[1].value > 1e-3
+
+
+def test_sizes_by_the_config(tmp_path):
+    cfg = engine.load_config(str(classifier_config(tmp_path)))
+    examined = examined_of(build_model(cfg), 'mmpretrain')
+    assert _size(cfg, examined, None) == (224, 224)
+    cfg.model.backbone.img_size = (70, 40)
+    assert _size(cfg, examined, None) == (64, 64)  # whole cells of 32, two at least
+    cfg.model.backbone.pop('img_size')
+    cfg.data_preprocessor.size = (96, 128)
+    cfg.default_scope = 'mmseg'
+    assert _size(cfg, examined, None) == (96, 128)
+
+
+@pytest.mark.parametrize('words, message', [
+    (['--size', '70'], 'size=(70, 70) must be multiples of 32, the cells of the last map'),
+    (['--size', '0'], 'size=(0, 0) must be at least (1, 1)'),
+    (['--image', 'nowhere.jpg'], "no file 'nowhere.jpg'"),
+    (['nowhere.pth'], 'nowhere.pth'),
+    (['--output-dir', 'cls.py'], '--output-dir')])
+def test_bad_input(tmp_path, monkeypatch, words, message):
+    config = classifier_config(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stop:
+        main([config.name, *words])
+    assert str(stop.value.code).startswith('error: ') and message in str(stop.value.code)
+
+
+def test_three_sizes_are_too_many(capsys):
+    with pytest.raises(SystemExit, match='2'):
+        main(['config.py', '--size', '1', '2', '3'])
+    assert '--size 1 2 3: give H W, or one number' in capsys.readouterr().err
+
+
+def test_a_data_set_that_would_be_downloaded_is_not(tmp_path):
+    init_default_scope('mmpretrain')
+    cfg = engine.load_config('mmposenc::classification/small/deit-micro-peg_mnist5k.py')
+    for loader in (cfg.test_dataloader, cfg.val_dataloader):
+        loader.dataset.update(data_root=str(tmp_path / 'mnist'), download=True)
+    files, note = diagnosis._test_images(cfg)
+    assert not files and note.startswith(
+        'the test data is not there (RuntimeError: Cannot find MNIST dataset')
+    assert not (tmp_path / 'mnist').exists()
+    cfg.test_dataloader = cfg.val_dataloader = None
+    assert diagnosis._test_images(cfg) == ([], 'the config has no test_dataloader')

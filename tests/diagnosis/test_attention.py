@@ -1,0 +1,198 @@
+"""Distance and entropy of attention: loops, and weights whose numbers are arithmetic."""
+import math
+
+import pytest
+import torch
+from tinybackbones import BUILD, randomized
+from torch import nn
+
+from mmposenc.backbones import PVT, Swin, ViT
+from mmposenc.diagnosis.attention import (
+    centres,
+    entropy,
+    layers_of,
+    mean_distance,
+    measure_attention,
+)
+from mmposenc.diagnosis.features import Examined
+from mmposenc.diagnosis.table import plain_run
+from mmposenc.functional import as_grid
+from mmposenc.functional.grids import Grid
+
+
+def examined(model):
+    return Examined(model.eval(), plain_run(model))
+
+
+def image(height=40, width=64, count=2):
+    return torch.randn(count, 3, height, width, generator=torch.Generator().manual_seed(3))
+
+
+def vit(**options):
+    torch.manual_seed(0)
+    return randomized(ViT(**{**dict(embed_dims=16, num_layers=1, num_heads=2, patch_size=8,
+                                    img_size=64, pool='gap'), **options}))
+
+
+def far(i, j, width):
+    return math.hypot(i // width - j // width, i % width - j % width)
+
+
+def test_distance_and_entropy_of_weights_by_a_loop():
+    weights = torch.rand(2, 3, 6, 6)
+    weights[0, 1, 2, 3] = 0
+    weights /= weights.sum(-1, keepdim=True)
+    counted = torch.tensor([[True, True, False, True, True, True], [True] * 6])
+    apart = (centres(as_grid((2, 3)))[:, None] - centres(as_grid((2, 3)))).norm(dim=-1)
+    found, bits = mean_distance(weights, apart, counted), entropy(weights)
+    for head in range(3):
+        reach = []
+        for b in range(2):
+            for i in range(6):
+                row = weights[b, head, i].tolist()
+                h = -sum(w * math.log2(w) for w in row if w)
+                assert float(bits[b, head, i]) == pytest.approx(h, rel=1e-5)
+                if counted[b, i]:
+                    reach.append(sum(w * far(i, j, 3) for j, w in enumerate(row)))
+        assert float(found[head]) == pytest.approx(sum(reach) / len(reach), rel=1e-5)
+
+
+def test_centres_of_reduced_keys_in_cells_of_the_queries():
+    assert centres(Grid(1, 2, 4.0, 2.0)).tolist() == [[1.5, 0.5], [1.5, 2.5]]
+
+
+def test_uniform_attention_is_arithmetic():
+    """Without queries all logits are 0: log2 of all tokens, class token included; the mean distance
+    of all pairs of cells."""
+    model = vit(pool='cls', rel_pos_encoding=None)
+    nn.init.zeros_(model.blocks[0].attn.qkv.weight)
+    nn.init.zeros_(model.blocks[0].attn.qkv.bias)
+    found = {each.name: each for each in measure_attention(examined(model), {'noise': image()})}
+    cells = range(5 * 8)
+    pairs = [far(i, j, 8) for i in cells for j in cells]
+    expected = dict(attention_distance=8 * sum(pairs) / len(pairs),
+                    attention_distance_cells=sum(pairs) / len(pairs),
+                    attention_entropy=math.log2(41), attention_entropy_share=1.0)
+    for name, value in expected.items():
+        assert found[name].value == pytest.approx(value, rel=1e-5)
+        assert found[name].map['values'] == [pytest.approx([value, value], rel=1e-5)]
+        for each in found[name].series:  # what was measured, and 'uniform'
+            assert each['y'] == pytest.approx([value], rel=1e-5)
+
+
+def test_a_cell_that_attends_to_itself_reaches_nowhere():
+    model = vit(rel_pos_encoding=dict(type='mmposenc.RelativePositionBias', window_size=(5, 8)))
+    encoding = model.blocks[0].attn.rel_pos_encoding
+    (table,) = encoding.parameters()
+    with torch.no_grad():
+        table.zero_()
+        bias = encoding.bias_map((5, 8))
+        for row in range(len(table)):  # the one entry that is the offset (0, 0)
+            table.zero_()
+            table[row] = 1e4
+            bias = encoding.bias_map((5, 8))[0, 0]
+            if bias.diagonal().min() > 0:
+                break
+    assert bias.count_nonzero() == 40
+    (layer,) = layers_of(examined(model), image())
+    for values in layer.values.values():
+        torch.testing.assert_close(values, torch.zeros(2))
+
+
+@torch.no_grad()
+def weights_of(module, inputs, grid):
+    return module(inputs, grid, need_weights=True)[1]
+
+
+def inputs_of(module, model, images):
+    found = []
+    hook = module.register_forward_pre_hook(lambda _, args: found.append(args))
+    with torch.no_grad():
+        model.eval()(images)
+    hook.remove()
+    return found[0]
+
+
+def test_reduced_keys_of_a_pvt_by_a_loop():
+    torch.manual_seed(0)
+    model = randomized(PVT(embed_dims=(8,), num_layers=(1,), num_heads=(2,), sr_ratios=(4,),
+                           mlp_ratios=(1,), patch_sizes=(4,), out_indices=(0,)), 0.5)
+    images = image(32, 48)
+    attn = model.stages[0].blocks[0].attn
+    weights = weights_of(attn, *inputs_of(attn, model, images)[:2])  # 8 x 12 to 2 x 3
+    reach, bits = [[], []], [[], []]
+    for b in range(2):
+        for head in range(2):
+            for i in range(96):
+                row = weights[b, head, i].tolist()
+                reach[head].append(sum(
+                    w * math.hypot(i // 12 - (j // 3 * 4 + 1.5), i % 12 - (j % 3 * 4 + 1.5))
+                    for j, w in enumerate(row)))
+                bits[head].append(-sum(w * math.log2(w) for w in row if w))
+    (layer,) = layers_of(examined(model), images)
+    assert layer.name == 'stages.0.blocks.0'
+    cells = [sum(each) / len(each) for each in reach]
+    assert layer.values['attention_distance_cells'].tolist() == pytest.approx(cells, rel=1e-4)
+    assert layer.values['attention_distance'].tolist() == pytest.approx(
+        [4 * each for each in cells], rel=1e-4)
+    entropies = [sum(each) / len(each) for each in bits]
+    assert layer.values['attention_entropy'].tolist() == pytest.approx(entropies, rel=1e-4)
+    assert layer.values['attention_entropy_share'].tolist() == pytest.approx(
+        [each / math.log2(6) for each in entropies], rel=1e-4)
+
+
+@pytest.mark.parametrize('masked', [True, False])
+def test_shifted_windows_by_a_loop_over_the_map(masked):
+    """Windows of 4 on 6 x 7 cells, shifted by 2: a pair of cells is in one window when both lie in
+    it after the shift; zeros fill the windows up."""
+    torch.manual_seed(0)
+    model = randomized(Swin(embed_dims=8, num_layers=(2,), num_heads=(2,), window_size=4,
+                            out_indices=(0,), mask_window_padding=masked))
+    for block in model.stages[0].blocks:  # uniform, so that who meets whom is all that counts
+        for parameter in (block.attn.w_msa.qkv.weight, block.attn.w_msa.qkv.bias,
+                          block.attn.w_msa.rel_pos_encoding.relative_position_bias_table):
+            nn.init.zeros_(parameter)
+    layers = layers_of(examined(model), image(24, 28))
+    for layer, shift in zip(layers, (0, 2), strict=True):
+        reach, bits = [], []
+        for r in range(6):
+            for c in range(7):
+                meet = [(a, b) for a in range(8) for b in range(8)
+                        if _window(a, shift) == _window(r, shift)
+                        and _window(b, shift) == _window(c, shift)]
+                real = [(a, b) for a, b in meet if a < 6 and b < 7]
+                reach.append(sum(math.hypot(a - r, b - c) for a, b in real) / len(real))
+                bits.append(math.log2(len(real if masked else meet)))
+        reach, bits = sum(reach) / 42, sum(bits) / 42
+        for name, value in (('attention_distance_cells', reach), ('attention_distance', 4 * reach),
+                            ('attention_entropy', bits)):
+            assert layer.values[name].tolist() == pytest.approx([value] * 2, rel=1e-5)
+            assert layer.uniform[name] == pytest.approx(value, rel=1e-5)
+
+
+def _window(place, shift):
+    """Rolled by the shift, the last window holds the end and the beginning, which do not meet."""
+    return (place - shift) // 4
+
+
+def test_windows_of_a_plain_transformer_are_told_apart_too():
+    model = vit(window_size=3, num_layers=2, global_blocks=(1,), mask_window_padding=True)
+    for block in model.blocks:
+        nn.init.zeros_(block.attn.qkv.weight)
+        nn.init.zeros_(block.attn.qkv.bias)
+    windowed, everywhere = layers_of(examined(model), image())
+    bits = [math.log2(rows * cols) for rows, cols in
+            [(min(3, 5 - r // 3 * 3), min(3, 8 - c // 3 * 3)) for r in range(5) for c in range(8)]]
+    assert windowed.values['attention_entropy'].tolist() == pytest.approx(
+        [sum(bits) / 40] * 2, rel=1e-5)
+    assert everywhere.values['attention_entropy'].tolist() == pytest.approx(
+        [math.log2(40)] * 2, rel=1e-5)
+
+
+def test_heads_differ_in_number_and_what_has_no_attention_says_so():
+    found = measure_attention(examined(randomized(BUILD['pvt']())), {'noise': image(32, 64)})
+    for each in found:
+        assert each.map['rows'] == ['stages.0.blocks.0', 'stages.1.blocks.0', 'stages.1.blocks.1']
+        assert each.map['columns'] == ['head 0', 'head 1'] and each.map['values'][0][1] is None
+    for each in measure_attention(examined(nn.Conv2d(3, 4, 3)), {'noise': image()}):
+        assert not each.measured and each.text.startswith('Not measured: there is no attention')
