@@ -108,16 +108,12 @@ def draw_panels(panels: Sequence[Drawable], *, columns: int = 4, title: str | No
         if values is not None and values.ndim != 2:
             raise ValueError(f'panel {panel.title!r} has values of shape {values.shape}; '
                              f'(rows, columns) is required')
-    columns = min(columns, len(panels))
     if width is not None:
         columns = max(1, min(columns, int(width / narrowest)))
     rows = -(-len(panels) // columns)
     columns = -(-len(panels) // rows)  # no row much shorter than the others
     cell_inches = cell_inches if width is None else width / columns
-    tallest = max(panel.shape[0] / panel.shape[1] for panel in panels)
-    # Labels and a colour bar take about 0.9 inches of the width, title and label 0.6 above.
-    map_inches = max(cell_inches - 0.9, 0.55 * cell_inches)
-    height = 0.6 + map_inches * min(max(tallest, 0.2), 2.0)
+    height = _panel_height(panels, cell_inches)
     text = None if title is None else fit(title, columns * cell_inches, TITLE)
     lines = 0 if text is None else 1 + text.count('\n')
     figure = Figure(figsize=(columns * cell_inches, rows * height + 0.15 * lines),
@@ -134,6 +130,13 @@ def draw_panels(panels: Sequence[Drawable], *, columns: int = 4, title: str | No
     if text is not None:
         figure.suptitle(text, fontsize=TITLE)
     return figure
+
+
+def _panel_height(panels: Sequence[Drawable], inches: float) -> float:
+    """Of panels ``inches`` wide, for the tallest of them."""
+    tallest = max(panel.shape[0] / panel.shape[1] for panel in panels)
+    # Labels and a colour bar take about 0.9 inches of the width, titles and labels 0.6 in height.
+    return 0.6 + max(inches - 0.9, 0.55 * inches) * min(max(tallest, 0.2), 2.0)
 
 
 def plot_figure(width: float | None, title: str) -> tuple[Figure, Axes]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .figures import TICK, TITLE, Drawable, Panel, draw_panels, fit
+from .figures import HEADING, TICK, TITLE, Drawable, Panel, draw_panels, fit
 from .maps import Array
 from .photo_figures import bare, overlay
 from .pool_records import PoolRecord, record_context_pools, size_distributions
@@ -79,8 +79,9 @@ def draw_size_distributions(rows: Sequence[dict[str, str | float]], width: float
     axes.bxp([dict(label=str(place), whislo=row['least'], q1=row['q25'], med=row['median'],
                    q3=row['q75'], whishi=row['most'], fliers=[])
               for place, row in enumerate(rows, 1)], showfliers=False)
-    axes.set(xlabel='ContextPool, in the order they run', ylabel='predicted size s',
-             ylim=(-0.03, 1.03))
+    axes.set_xlabel('ContextPool, in the order they run', fontsize=HEADING)
+    axes.set_ylabel('predicted size s', fontsize=HEADING)
+    axes.set_ylim(-0.03, 1.03)
     axes.tick_params(labelsize=TICK)
     axes.set_title('quartiles, least and largest', fontsize=TITLE)
     return figure
