@@ -17,7 +17,7 @@ from mmposenc.engine.checks import check_folder
 from mmposenc.engine.complexity import Complexity, Timing, count, measure_time, plot_by_size
 from mmposenc.engine.devices import device_of
 from mmposenc.engine.options import config_parser, read_config
-from mmposenc.visualization.figures import checked_path
+from mmposenc.visualization.writing import checked_path
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:

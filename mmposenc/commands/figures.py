@@ -2,26 +2,38 @@
 
     mmposenc figures CONFIG [CHECKPOINT] --output-dir figures
     mmposenc figures CONFIG [CHECKPOINT] --figure NAME --out figure.svg
+    mmposenc figures CONFIG [CHECKPOINT] --gallery gallery --image photo.jpg
 
 The first draws all that a model has, for one query: buckets, what is added to the logits,
-attention, ContextPool. The second draws one figure of the papers (docs/visualization.md):
+attention, ContextPool. The second draws one figure, fit for a paper (docs/visualization.md):
 
     matrix       attention of all queries and keys, with and without encodings
     attention    the same as a map for each of 14 x 14 reference cells
-    kernels      the kernels of a PEG
-    index        iRPE's index function beside the clip function
-    buckets      the buckets of iRPE's four methods
+    overlay      attention of points on the photo; in windows the window too
+    rollout      attention of all layers multiplied, on the photo
+    bias         what is added to the logits by offset, head by head
     references   what an encoding adds to the logits of 5 x 5 reference cells
+    rotary       what rotary positions leave of a product, by offset
+    buckets      the buckets of iRPE's four methods
+    index        iRPE's index function beside the clip function
+    kernels      the kernels of a PEG
+    added        what a PEG, or another token encoding, adds to the tokens
     similarity   how alike the positions of an encoding are
+    pools        weights and sizes of ContextPool on the photo, by layer
+    sizes        the sizes of ContextPool by layer
     cost         multiply-accumulates that iRPE adds, by the size of the image
 
+The third draws all of these that suit the model, and a page of them.
 Without a checkpoint the weights are random, without an image the input is noise.
 """
 import argparse
+import shlex
+import sys
 
 from mmposenc import engine
 from mmposenc.command_line import reported
 from mmposenc.engine.encoding_figures import visualize_encodings, visualize_figure
+from mmposenc.engine.gallery import draw_gallery
 from mmposenc.engine.options import config_parser, read_config
 from mmposenc.visualization.paper_figures import FIGURES, Choice
 
@@ -32,20 +44,24 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument('--output-dir', help='draw all, into this folder')
     what.add_argument('--figure', choices=FIGURES, help='draw one figure')
+    what.add_argument('--gallery', metavar='DIR', help='draw all that suit, and a page of all '
+                      'models that were drawn into this folder')
     parser.add_argument('--out', metavar='FILE', help='of the figure: .png, .pdf or .svg')
     parser.add_argument('--save-arrays', metavar='FILE', help='.npz of the numbers it shows')
-    parser.add_argument('--image', help='a picture')
-    parser.add_argument('--size', type=int, nargs=2, default=(224, 224), metavar=('H', 'W'),
-                        help='of the input; default 224 224')
-    parser.add_argument('--at', type=float, nargs=2, action='append', metavar=('Y', 'X'),
-                        help='where a query lies, as fractions of height and width; default the '
-                             'middle; several for "buckets"')
-    parser.add_argument('--block', type=int, default=0, help='which layer (of "kernels" and '
-                        '"similarity": which encoding), counted from 0 as they run')
+    parser.add_argument('--width', type=float, metavar='INCHES', help='of the figure; a column of '
+                        'a paper is about 3.3, a page 7')
+    parser.add_argument('--dpi', type=float, default=160, help='pixels an inch; default 160')
+    parser.add_argument('--page', metavar='FILE', help='of the gallery; default DIR/gallery.md')
+    parser.add_argument('--name', help="the model's heading in the gallery; default the config's")
+    _add_input(parser)
+    parser.add_argument('--block', type=int, default=0, help='which layer (of "kernels", "added" '
+                        'and "similarity": which encoding), counted from 0 as they run')
     parser.add_argument('--head', type=int, help='one head; default the mean of all')
     parser.add_argument('--references', type=int, metavar='N', help='N x N reference cells')
-    parser.add_argument('--no-prefix', action='store_true',
-                        help='leave class and distillation tokens out of "matrix"')
+    parser.add_argument('--channels', type=int, nargs='+', default=(), metavar='C',
+                        help='of "added"; default the three that vary most')
+    parser.add_argument('--no-prefix', action='store_true', help='leave class and distillation '
+                        'tokens out of "matrix" and "overlay"')
     parser.add_argument('--against', nargs='+', action='append', default=[],
                         metavar='CONFIG [CHECKPOINT]', help='"matrix": a model to compare with')
     args = parser.parse_args(argv)
@@ -53,26 +69,45 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
         parser.error(f'--figure {args.figure} needs --out FILE')
     if any(len(pair) > 2 for pair in args.against):
         parser.error('--against takes a config and at most one checkpoint; repeat it for more')
+    if len(args.size or (1,)) > 2:
+        parser.error('--size takes height and width, or the shorter side')
     return args
+
+
+def _add_input(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument('--image', help='a picture')
+    parser.add_argument('--size', type=int, nargs='+', metavar='N',
+                        help='of the input: height and width, or the shorter side of the picture '
+                             'at its own aspect; default what the backbone is made for, or 224 224')
+    parser.add_argument('--at', type=float, nargs=2, action='append', metavar=('Y', 'X'),
+                        help='where a query lies, as fractions of height and width; default the '
+                             'middle; several for "overlay", "rollout" and "buckets"')
 
 
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     places = [tuple(each) for each in args.at or ()]
-    shared = dict(image=args.image, size=tuple(args.size))
+    shared = dict(image=args.image, size=args.size)
+    choice = Choice(args.block, args.head, places, args.references, not args.no_prefix,
+                    args.channels, args.width)
     with reported(args, hold=True):
         cfg = read_config(args)
-        if args.figure is None:
+        if args.output_dir is not None:
             if len(places) > 1:
                 raise ValueError(f'at={places}: one place is required without --figure')
             at = places[0] if places else (0.5, 0.5)
             written = visualize_encodings(cfg, args.checkpoint, args.output_dir, at=at, **shared)
+        elif args.gallery is not None:
+            command = shlex.join(['mmposenc', 'figures', *(sys.argv[1:] if argv is None else argv)])
+            written = draw_gallery(cfg, args.checkpoint, args.gallery, command=command,
+                                   name=args.name, page=args.page, choice=choice, **shared)
         else:
             sources = [(cfg, args.checkpoint)]
             for config, *checkpoint in args.against:
                 sources.append((engine.load_config(config), *(checkpoint or [None])))
-            choice = Choice(args.block, args.head, places, args.references, not args.no_prefix)
-            written = visualize_figure(args.figure, sources, args.out, choice=choice,
+            written = visualize_figure(args.figure, sources, args.out, choice=choice, dpi=args.dpi,
                                        save_arrays=args.save_arrays, **shared)
-    print(f'wrote {len(written)} figures to {args.output_dir}' if args.figure is None
-          else f'wrote {", ".join(map(str, written))}')
+    if args.figure is None:
+        print(f'wrote {len(written)} figures to {args.output_dir or args.gallery}')
+    else:
+        print(f'wrote {", ".join(map(str, written))}')

@@ -11,7 +11,7 @@ from torch import Tensor
 from ..attention import PlainWindowAttention
 from ..functional.grids import Grid
 from ..functional.windows import Windows
-from ..visualization.recording import AttentionCall, watch_attention
+from ..visualization.watching import AttentionCall, watch_attention
 from .features import Examined
 from .measure import Measure, Series, line, table
 

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from ..encodings.placement import PlacedEncodings
 from ..functional.masking import split_prefix, tokens_to_map
 from ..image_sizes import ImgShapes
-from ..visualization.recording import given_arguments, watched
 from ..visualization.subjects import Subject, run_once
+from ..visualization.watching import given_arguments, watched
 
 #: One pass of a model over images (B, C, H, W), of which each fills (height, width) pixels.
 Run = Callable[[Tensor, ImgShapes], object]

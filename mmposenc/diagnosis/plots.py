@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..visualization.figures import SUFFIXES, save_figure
+from ..visualization.writing import SUFFIXES, save_figure
 from .measure import Measure
 
 if TYPE_CHECKING:

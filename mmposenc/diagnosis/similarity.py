@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from ..functional.grids import as_grid
 from ..visualization.contributions import record_contributions
 from ..visualization.maps import Array
-from ..visualization.recording import AttentionCall, given_arguments, watch_attention
 from ..visualization.subjects import reference_cells
 from ..visualization.token_figures import cosine_similarity
+from ..visualization.watching import AttentionCall, given_arguments, watch_attention
 from .attention import centres
 from .features import Examined, grids_of, is_encoder
 from .measure import Measure, line, table

@@ -1,34 +1,37 @@
 """Figures of the encodings of a model that a config describes."""
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import mmcv
 import numpy as np
-import torch
 from mmengine.config import Config
-from mmengine.registry import MODELS, init_default_scope
-from torch import Tensor, nn
 
 from ..visualization import save_figure
-from ..visualization.figures import checked_path
+from ..visualization.captions import CAPTIONS
 from ..visualization.model_figures import draw_encodings
 from ..visualization.paper_figures import Choice, Subject, draw_figure
-from .checks import check_checkpoint, check_folder
-from .models import (
-    build_model,
-    image_channels,
-    image_samples,
-    load_weights,
-    preprocessor_config,
-)
-from .testing import scope_of
+from ..visualization.subjects import NothingToShow
+from ..visualization.suits import Suiting, suiting
+from ..visualization.writing import checked_path
+from .checks import check_folder
+from .figure_subjects import build_subject
+
+#: Figures that put cells on the photo, so that the photo must be whole cells.
+ON_PHOTO = ('overlay', 'rollout', 'added', 'pools')
+#: How many :func:`figures_of` draws, and how many of them show an encoding.
+_FEW, _OF_ENCODINGS = 4, 3
+#: Inches and pixels an inch of a figure on a page.
+_PAGE_WIDTH, _PANEL_WIDTH, _PAGE_DPI = 7.0, 4.5, 110
+_ONE_PANEL = ('attention', 'cost', 'index', 'kernels', 'references', 'similarity', 'sizes')
+#: Tiles of a sheet of similarities along a side: 14 of a large grid are a page by themselves.
+_PAGE_REFERENCES = 8
 
 
 def visualize_encodings(cfg: Config, checkpoint: str | None, output_dir: str | Path, *,
-                        image: str | None = None, size: tuple[int, int] = (224, 224),
+                        image: str | None = None, size: Sequence[int] | None = None,
                         at: tuple[float, float] = (0.5, 0.5)) -> list[Path]:
     """Builds the model of a config and draws its encodings.
 
@@ -36,8 +39,7 @@ def visualize_encodings(cfg: Config, checkpoint: str | None, output_dir: str | P
         cfg: a config of mmdet, mmseg or mmpretrain.
         checkpoint: weights of the whole model; None leaves them random.
         output_dir: where the figures go; see :func:`mmposenc.visualization.draw_encodings`.
-        image: a picture, resized to ``size`` and normalised as the config says; None is noise.
-        size: (H, W) of the input.
+        image, size: the input, see :func:`.figure_subjects.build_subject`.
         at: where the query lies, as fractions of height and width.
 
     Returns:
@@ -48,46 +50,44 @@ def visualize_encodings(cfg: Config, checkpoint: str | None, output_dir: str | P
             size below 1.
         FileNotFoundError: no such image or checkpoint.
     """
-    _check_input(image, size)
-    model, inputs, run = _build(cfg, checkpoint, image, size)
-    return draw_encodings(model, inputs, output_dir, at=at, run=run,
-                          source=_source(cfg, checkpoint))
+    subject, inputs = build_subject(cfg, checkpoint, image, size)
+    return draw_encodings(subject.model, inputs, output_dir, at=at, run=subject.run,
+                          source=subject.source)
 
 
 def visualize_figure(name: str, sources: Sequence[tuple[Config, str | None]], out: str | Path, *,
-                     choice: Choice, image: str | None = None,
-                     size: tuple[int, int] = (224, 224), save_arrays: str | Path | None = None
-                     ) -> list[Path]:
+                     choice: Choice, image: str | None = None, size: Sequence[int] | None = None,
+                     save_arrays: str | Path | None = None, dpi: float = 160) -> list[Path]:
     """Draws one figure of the papers, see :data:`mmposenc.visualization.paper_figures.FIGURES`.
 
     Args:
         name: of the figure.
         sources: configs, each with a checkpoint or None for random weights.
         out: the file; its suffix says the format.
-        choice: which part of the model.
+        choice: which part of the model, and the width of the figure.
         image, size: as :func:`visualize_encodings`, the same for all models.
         save_arrays: an .npz file for the numbers that the figure shows.
+        dpi: pixels an inch.
 
     Returns:
         The files written.
 
     Raises:
         ValueError: as :func:`visualize_encodings`; a suffix that is no format; what the figure
-            refuses.
+            refuses; a size that is no whole number of cells, where they are drawn on the photo; a
+            width or dpi that is not positive.
         FileNotFoundError: no such image or checkpoint.
     """
-    _check_input(image, size)
     path = checked_path(out, '--out')
     arrays = None if save_arrays is None else checked_path(save_arrays, '--save-arrays', ('.npz',))
     check_folder(str(path.parent), '--out')
     if arrays is not None:
         check_folder(str(arrays.parent), '--save-arrays')
-    subjects = []
-    for cfg, checkpoint in sources:
-        model, _, run = _build(cfg, checkpoint, image, size)
-        subjects.append(Subject(model, run, _source(cfg, checkpoint)))
+    check_sizes(choice.width, dpi)
+    subjects = [build_subject(cfg, checkpoint, image, size, whole=name in ON_PHOTO)[0]
+                for cfg, checkpoint in sources]
     drawing = draw_figure(name, subjects, choice)
-    written = [save_figure(drawing.figure, path, dpi=160)]
+    written = [save_figure(drawing.figure, path, dpi=dpi)]
     if arrays is not None:
         arrays.parent.mkdir(parents=True, exist_ok=True)
         np.savez_compressed(arrays, **drawing.arrays)
@@ -95,55 +95,66 @@ def visualize_figure(name: str, sources: Sequence[tuple[Config, str | None]], ou
     return written
 
 
-def _source(cfg: Config, checkpoint: str | None) -> str:
-    """The files a model is from, for titles."""
-    file = Path(cfg.filename).name if cfg.filename else 'config'
-    return f'{file}, {"untrained" if checkpoint is None else Path(checkpoint).name}'
+def figures_of(cfg: Config, checkpoint: str | None, folder: str | Path,
+               image: str | None = None, *, size: Sequence[int] | None = None
+               ) -> list[dict[str, Any]]:
+    """Draws a few figures that suit a model's encodings, for a page: at most three of encodings,
+    the first layer of each, and attention on the photo.
+
+    Args:
+        cfg, checkpoint, image, size: as :func:`visualize_encodings`.
+        folder: where the PNG files go.
+
+    Returns:
+        For each of at most four figures its 'title', 'file' (a path), 'text' (what is seen, for
+        those who do not see it) and 'untrained' (whether the weights are random).
+
+    Raises:
+        ValueError: as :func:`visualize_encodings`; a size that is no whole number of cells.
+        FileNotFoundError: no such image or checkpoint.
+    """
+    subject, _ = build_subject(cfg, checkpoint, image, size, whole=True)
+    once: dict[str, Suiting] = {}
+    for each in suiting(subject):
+        once.setdefault(each.figure, each)
+    drawn: list[dict[str, Any]] = []
+    for each in once.values():
+        if len(drawn) < (_OF_ENCODINGS if each.encoding else _FEW):
+            drawn += draw_suiting(subject, each, Path(folder), checkpoint is None)
+    return drawn
 
 
-def _check_input(image: str | None, size: tuple[int, int]) -> None:
-    if min(size) < 1:
-        raise ValueError(f'size={size} must be at least (1, 1)')
-    if image is not None and not Path(image).is_file():
-        raise FileNotFoundError(f'no file {image!r}')
+def draw_suiting(subject: Subject, suits: Suiting, folder: Path, untrained: bool,
+                 choice: Choice | None = None) -> list[dict[str, Any]]:
+    """One figure as a PNG for a page, see :func:`figures_of`; none where there is nothing to show.
+
+    Args:
+        choice: places and references; the block is that of ``suits``.
+    """
+    choice = choice or Choice()
+    width = _PANEL_WIDTH if suits.figure in _ONE_PANEL else _PAGE_WIDTH
+    if suits.figure == 'similarity' and choice.references is None:
+        choice = dataclasses.replace(choice, references=_PAGE_REFERENCES)
+    choice = dataclasses.replace(choice, block=suits.block, width=width)
+    try:
+        drawing = draw_figure(suits.figure, [subject], choice)
+    except NothingToShow:
+        return []
+    path = save_figure(drawing.figure, folder / f'{suits.figure}_{suits.block}.png', _PAGE_DPI,
+                       small=True)
+    title, seen = CAPTIONS[suits.figure]
+    about = f'{suits.encoding} in {suits.name}' if suits.encoding else suits.name
+    return [dict(title=f'{title}: {about}', file=str(path), untrained=untrained,
+                 text=f'{seen} Model: {subject.source}.')]
 
 
-def _build(cfg: Config, checkpoint: str | None, image: str | None, size: tuple[int, int]
-           ) -> tuple[nn.Module, Tensor, Callable[[], object]]:
-    """What figures are drawn of: a backbone or a whole DETR, its input, and a pass."""
-    if checkpoint is not None:
-        check_checkpoint(checkpoint, 'checkpoint')
-    init_default_scope(scope_of(cfg))
-    inputs = _inputs(cfg, image, size)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)  # an untrained model is the same each time
-        model: Any = build_model(cfg)
-    if checkpoint is not None:
-        load_weights(model, checkpoint)
-    drawn, run = pass_of(model, inputs)
-    return drawn, inputs, run
+def check_sizes(width: float | None, dpi: float) -> None:
+    """Refuse a figure without a size.
 
-
-def pass_of(model: Any, inputs: Tensor) -> tuple[nn.Module, Callable[[], object]]:
-    """What of a model figures are drawn of, its backbone or all of a DETR, and a pass of it."""
-    if isinstance(getattr(model, 'encoder', None), nn.Module):
-        return model, lambda: model(inputs, image_samples(inputs), mode='tensor')
-    return model.backbone, lambda: model.backbone(inputs)
-
-
-def _inputs(cfg: Config, image: str | None, size: tuple[int, int]) -> Tensor:
-    """(1, in_channels, H, W) as the backbone takes it; one channel is grey."""
-    channels = image_channels(cfg)
-    if image is None:
-        return torch.randn(1, channels, *size, generator=torch.Generator().manual_seed(0))
-    # Whether an image needs padding to a multiple is the preprocessor's business, not labels'.
-    preprocessor = MODELS.build(preprocessor_config(cfg))
-    pixels = mmcv.imread(image, 'grayscale' if channels == 1 else 'color')
-    if pixels is None:
-        raise ValueError(f'{image} can not be read as a picture')
-    pixels = mmcv.imresize(pixels, size[::-1])
-    tensor = torch.from_numpy(np.ascontiguousarray(
-        pixels[None] if channels == 1 else pixels.transpose(2, 0, 1)))
-    batch: Tensor = preprocessor({'inputs': [tensor], 'data_samples': None}, training=False
-                                 )['inputs']
-    return batch
+    Raises:
+        ValueError: for a width or dpi that is not positive, or a width below an inch.
+    """
+    if width is not None and not 1.0 <= width <= 50.0:
+        raise ValueError(f'width={width} must be from 1 to 50 inches')
+    if not 10 <= dpi <= 2400:
+        raise ValueError(f'dpi={dpi} must be from 10 to 2400 pixels an inch')

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from ..visualization.model_figures import draw_encodings
 from .browse import denormalized
 from .drawing import draw
-from .encoding_figures import pass_of
+from .figure_subjects import pass_of
 from .processes import plain_model
 
 

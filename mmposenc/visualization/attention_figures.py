@@ -13,6 +13,7 @@ from .recording import AttentionRecord
 from .subjects import (
     Choice,
     Drawing,
+    NothingToShow,
     Subject,
     attention_of,
     head_text,
@@ -49,7 +50,8 @@ def draw_matrix(subjects: Sequence[Subject], choice: Choice) -> Drawing:
             xlabel=_token_axis('key', record, record.key_shape), limits=(0.0, most),
             prefix=record.num_prefix_tokens - skipped))
     title = f'Attention weights, {head_text(record.all_weights, choice.head)}'
-    return Drawing(draw_panels(panels, columns=3, title=title, cell_inches=3.6), arrays)
+    return Drawing(draw_panels(panels, columns=3, title=title, cell_inches=3.6,
+                               width=choice.width), arrays)
 
 
 def draw_attention(subjects: Sequence[Subject], choice: Choice) -> Drawing:
@@ -75,8 +77,8 @@ def draw_references(subjects: Sequence[Subject], choice: Choice) -> Drawing:
     """
     record = _record(subjects[0], choice)
     if record.all_terms is None:
-        raise ValueError(f'block={choice.block} ({record.name}) has no relative encoding that adds '
-                         f'to the logits: this figure has nothing to show')
+        raise NothingToShow(f'block={choice.block} ({record.name}) has no relative encoding that '
+                            f'adds to the logits: this figure has nothing to show')
     return _tiles(subjects[0], record, record.all_terms, choice, 5, 'What the encoding adds',
                   unit='added to the logit (before the softmax)', diverging=True)
 
@@ -94,7 +96,7 @@ def _tiles(subject: Subject, record: AttentionRecord, by_head: Array, choice: Ch
     panel = Panel(f'{record.name}, {head_text(by_head, choice.head)}', tile_sheet(maps),
                   **options, **tile_axes(cells, record.key_shape))
     title = f'{what} for {len(cells)} x {len(cells[0])} reference cells'
-    return Drawing(draw_panels([panel], cell_inches=5.0,
+    return Drawing(draw_panels([panel], cell_inches=5.0, width=choice.width,
                                title=f'{title}\n{subject.source}{window_text(record)}'),
                    dict(maps=maps, cells=np.array(cells)))
 

@@ -9,10 +9,10 @@ import torch
 from ..encodings import IRPE
 from ..functional.buckets import BucketParams, index_function
 from .categories import color_categories
-from .figures import Panel, draw_panels
+from .figures import HEADING, Panel, draw_panels, plot_figure
 from .maps import Array, bucket_map
 from .recording import AttentionRecord
-from .subjects import Choice, Drawing, Subject, attention_of
+from .subjects import Choice, Drawing, NothingToShow, Subject, attention_of
 
 #: Method, quantization and name of each map, in the order of iRPE's Figures 6 to 9.
 KINDS = (('euclidean', 'squared', 'euclidean'),
@@ -29,8 +29,6 @@ def draw_index_function(subjects: Sequence[Subject], choice: Choice) -> Drawing:
     Raises:
         ValueError: if the layer has no iRPE.
     """
-    from matplotlib.figure import Figure
-
     subject = subjects[0]
     record = attention_of(subject, choice.block)
     params = irpe_of(subject, record).params
@@ -38,18 +36,15 @@ def draw_index_function(subjects: Sequence[Subject], choice: Choice) -> Drawing:
     x = torch.from_numpy(offsets)
     curves = {name: index_function(x, params._replace(function=name)).numpy()
               for name in ('piecewise', 'clip')}
-    figure = Figure(figsize=(5.0, 3.2), layout='constrained')
-    axes = figure.add_subplot()
+    figure, axes = plot_figure(choice.width,
+                               f'Index functions, {_text(params)}\n{subject.source}')
     for (name, marker), color in zip((('piecewise', 'o'), ('clip', 'x')), ('#0072B2', '#D55E00'),
                                      strict=True):
         axes.step(offsets, curves[name], where='mid', color=color, marker=marker, markersize=3,
                   linewidth=1, label=f'{name} {"g(x)" if name == "piecewise" else "h(x)"}')
-    axes.set_xlabel('offset x, cells', fontsize=8)
-    axes.set_ylabel('index', fontsize=8)
-    axes.tick_params(labelsize=7)
-    axes.grid(linewidth=0.3)
-    axes.legend(fontsize=7)
-    figure.suptitle(f'Index functions, {_text(params)}\n{subject.source}', fontsize=8)
+    axes.set_xlabel('offset x, cells', fontsize=HEADING)
+    axes.set_ylabel('index', fontsize=HEADING)
+    axes.legend(fontsize=HEADING)
     return Drawing(figure, dict(offsets=offsets, **curves))
 
 
@@ -80,7 +75,8 @@ def draw_buckets(subjects: Sequence[Subject], choice: Choice) -> Drawing:
     title = (f'Buckets of a query (star), {_text(encoding.params)}; '
              f'neighbouring buckets differ in colour, colours repeat\n{subject.source}')
     arrays['cells'] = np.array([record.cell for record in records])
-    return Drawing(draw_panels(panels, columns=len(columns), title=title), arrays)
+    return Drawing(draw_panels(panels, columns=len(columns), title=title,
+                               width=choice.width, narrowest=1.1), arrays)
 
 
 def buckets_at(method: str, params: BucketParams, record: AttentionRecord) -> dict[str, Array]:
@@ -115,8 +111,8 @@ def irpe_of(subject: Subject, record: AttentionRecord) -> IRPE:
     if found is None:
         encoding = subject.model.get_submodule(record.name).rel_pos_encoding
         kind = 'no relative encoding' if encoding is None else type(encoding).__name__
-        raise ValueError(f'{record.name} has {kind}, which has no buckets: this figure needs an '
-                         f'IRPE')
+        raise NothingToShow(f'{record.name} has {kind}, which has no buckets: this figure needs '
+                            f'an IRPE')
     return found
 
 

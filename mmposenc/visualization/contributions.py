@@ -12,7 +12,7 @@ from ..encodings.base import TokenEncoding
 from ..functional.grids import as_grid
 from ..functional.masking import split_prefix
 from .maps import Array
-from .recording import watched
+from .watching import watched
 
 
 @dataclass

@@ -7,8 +7,9 @@ import numpy as np
 
 from ..encodings import IRPE
 from .bucket_figures import find_irpe
+from .figures import HEADING, fit, plot_figure
 from .recording import AttentionRecord, record_attention
-from .subjects import Choice, Drawing, Subject, run_once
+from .subjects import Choice, Drawing, NothingToShow, Subject, run_once
 
 #: Sides of the image, times that of the input.
 SCALES = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0)
@@ -24,8 +25,6 @@ def draw_cost(subjects: Sequence[Subject], choice: Choice) -> Drawing:
     Raises:
         ValueError: for a model without a contextual iRPE over whole images.
     """
-    from matplotlib.figure import Figure
-
     subject = subjects[0]
     with record_attention(subject.model) as records:
         run_once(subject)
@@ -33,27 +32,23 @@ def draw_cost(subjects: Sequence[Subject], choice: Choice) -> Drawing:
     layers = [(record, found) for record in records if record.window is None
               and (found := find_irpe(subject, record)) is not None and found.mode == 'contextual']
     if not layers:
-        raise ValueError("the model has no IRPE with mode='contextual' over whole images: this "
-                         "figure has nothing to show")
+        raise NothingToShow("the model has no IRPE with mode='contextual' over whole images: "
+                            "this figure has nothing to show")
     costs = {name: np.array([sum(extra_macs(record, encoding, scale, pairs)
                                  for record, encoding in layers) for scale in SCALES])
              for name, pairs in (('buckets', False), ('pairs', True))}
-    figure = Figure(figsize=(5.0, 3.2), layout='constrained')
-    axes = figure.add_subplot()
+    figure, axes = plot_figure(choice.width, f'What iRPE on {layers[0][1].rpe_on} adds, '
+                                             f'{len(layers)} layers\n{subject.source}')
     for name, label, color, marker in (
             ('pairs', 'a product for each pair of tokens', '#D55E00', 'x'),
             ('buckets', 'a product for each token and bucket', '#0072B2', 'o')):
         axes.plot(SCALES, costs[name] / 1e9, color=color, marker=marker, markersize=4, label=label)
     height, width = layers[0][0].hw_shape
-    axes.set_xlabel(f'side of the image, times that of {height} x {width} cells in layer '
-                    f'{layers[0][0].name}', fontsize=7)
-    axes.set_ylabel('further multiply-accumulates, 10^9', fontsize=7)
+    label = f'side, times that of {height} x {width} cells in {layers[0][0].name}'
+    axes.set_xlabel(fit(label, 0.8 * figure.get_figwidth(), HEADING), fontsize=HEADING)
+    axes.set_ylabel('further multiply-accumulates, 10^9', fontsize=HEADING)
     axes.set_yscale('log')
-    axes.tick_params(labelsize=7)
-    axes.grid(linewidth=0.3)
-    axes.legend(fontsize=7)
-    figure.suptitle(f'What iRPE on {layers[0][1].rpe_on} adds, {len(layers)} layers\n'
-                    f'{subject.source}', fontsize=8)
+    axes.legend(fontsize=HEADING)
     return Drawing(figure, dict(scales=np.array(SCALES), **costs))
 
 

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from torch import nn
 
 from ..encodings.base import TokenEncoding
-from .recording import is_attention
+from .watching import is_attention
 
 
 def can_leave_out(model: nn.Module) -> bool:

@@ -6,9 +6,11 @@ from collections.abc import Callable, Sequence
 from .attention_figures import draw_attention, draw_matrix, draw_references
 from .bucket_figures import draw_buckets, draw_index_function
 from .cost_figures import draw_cost
-from .pool_figures import draw_sizes
+from .offset_figures import draw_bias, draw_rotary
+from .photo_figures import draw_overlay, draw_rollout
+from .pool_figures import draw_pools, draw_sizes
 from .subjects import Choice, Drawing, Subject
-from .token_figures import draw_kernels, draw_similarity
+from .token_figures import draw_added, draw_kernels, draw_similarity
 
 #: Each draws the subjects that it is given, most of them the first alone.
 FIGURES: dict[str, Callable[[Sequence[Subject], Choice], Drawing]] = {
@@ -21,6 +23,12 @@ FIGURES: dict[str, Callable[[Sequence[Subject], Choice], Drawing]] = {
     'similarity': draw_similarity,
     'cost': draw_cost,
     'sizes': draw_sizes,
+    'bias': draw_bias,
+    'rotary': draw_rotary,
+    'added': draw_added,
+    'pools': draw_pools,
+    'overlay': draw_overlay,
+    'rollout': draw_rollout,
 }
 #: Those that compare models.
 COMPARING = ('matrix',)

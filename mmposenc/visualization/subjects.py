@@ -17,17 +17,24 @@ if TYPE_CHECKING:
 T = TypeVar('T')
 
 
+class NothingToShow(ValueError):
+    """A model has nothing that a figure shows."""
+
+
 @dataclass
 class Subject:
     """A model that figures are drawn of.
 
     model: a backbone or a detector. run: one pass of it over an image. source: the files it comes
-    from, with 'untrained' in place of a checkpoint.
+    from, with 'untrained' in place of a checkpoint. picture: (h, w, 3) from 0 to 1, the image as it
+    was before it was resized; None is noise. size: (H, W) of what the model takes.
     """
 
     model: nn.Module
     run: Callable[[], object]
     source: str
+    picture: Array | None = None
+    size: tuple[int, int] | None = None
 
 
 @dataclass
@@ -37,7 +44,10 @@ class Choice:
     block: the number of a layer, or of an encoding, among those that the figure could show, in the
     order in which they run. head: a head, or None for their mean. places: queries as fractions of
     height and width; empty for each figure's usual ones. references: side of the square of
-    reference cells; None for each figure's usual one. prefix: keep prefix tokens in a matrix.
+    reference cells; None for each figure's usual one. prefix: keep prefix tokens in a matrix, and
+    show the attention of the first one on the photo. channels: those that are shown of what is
+    added to tokens; empty for the ones that vary most. width: of the figure in inches; None for
+    each figure's usual one.
     """
 
     block: int = 0
@@ -45,6 +55,8 @@ class Choice:
     places: Sequence[tuple[float, float]] = ()
     references: int | None = None
     prefix: bool = True
+    channels: Sequence[int] = ()
+    width: float | None = None
 
 
 @dataclass
@@ -59,10 +71,11 @@ def pick(found: Sequence[T], block: int, names: Sequence[str], what: str) -> T:
     """The entry ``block`` of what a figure could show.
 
     Raises:
-        ValueError: if there is none, with the list of them.
+        NothingToShow: if there is none at all.
+        ValueError: if there is no such one, with the list of those that are.
     """
     if not found:
-        raise ValueError(f'the model has no {what}: this figure has nothing to show')
+        raise NothingToShow(f'the model has no {what}: this figure has nothing to show')
     if not 0 <= block < len(found):
         listed = ', '.join(f'{place} {name}' for place, name in enumerate(names))
         raise ValueError(f'block={block} must be from 0 to {len(found) - 1}, the {what} in the '

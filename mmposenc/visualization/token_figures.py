@@ -1,4 +1,4 @@
-"""Kernels of PEGs, and how alike the positions of an encoding are."""
+"""Kernels of PEGs, what token encodings add, and how alike the positions of an encoding are."""
 from __future__ import annotations
 
 import math
@@ -10,8 +10,9 @@ from torch import nn
 from ..encodings import PEG
 from .attention_figures import tile_axes, window_text
 from .contributions import record_contributions
-from .figures import Panel, draw_panels, tile_sheet, tile_ticks
+from .figures import Drawable, Panel, draw_panels, tile_sheet, tile_ticks
 from .maps import Array
+from .photo_figures import bare, overlay
 from .recording import record_attention
 from .subjects import Choice, Drawing, Subject, attention_of, pick, reference_cells, run_once
 
@@ -45,7 +46,7 @@ def draw_kernels(subjects: Sequence[Subject], choice: Choice) -> Drawing:
         arrays[f'kernels_{layer}'] = kernels
     title = f'{side} x {side} kernels of {name} ({peg.conv}, {peg.embed_dims} channels)'
     pointwise = '\n(its 1 x 1 convolutions are not shown)' if peg.conv == 'separable' else ''
-    return Drawing(draw_panels(panels, columns=2, cell_inches=5.0,
+    return Drawing(draw_panels(panels, columns=2, cell_inches=5.0, width=choice.width,
                                title=f'{title}{pointwise}\n{subject.source}'), arrays)
 
 
@@ -65,6 +66,38 @@ def _wrapped(kernels: Array, columns: int) -> Array:
     filled[:len(kernels)] = kernels
     wrapped: Array = filled.reshape(rows, columns, *kernels.shape[1:])
     return wrapped
+
+
+def draw_added(subjects: Sequence[Subject], choice: Choice) -> Drawing:
+    """What one token encoding adds to the tokens of the photo: its length (the norm over channels)
+    on the photo, and some channels as maps (what CPVT's PEG makes of an image, ICLR 2023, Sec. 3).
+
+    Channels are those that are asked for, or the three that vary most from cell to cell.
+
+    Raises:
+        ValueError: for a model without token encodings that add something, or a block or channel
+            out of range.
+    """
+    subject = subjects[0]
+    with record_contributions(subject.model) as found:
+        run_once(subject)
+    record = pick(found, choice.block, [each.name for each in found],
+                  'token encodings that keep the grid')
+    channels = list(choice.channels)
+    if not channels:
+        channels = np.argsort(-record.added.std(0), kind='stable')[:3].tolist()
+    most = record.added.shape[1]
+    if not all(0 <= each < most for each in channels):
+        raise ValueError(f'channels={channels} must be from 0 to {most - 1}')
+    maps = record.added[:, channels].T.reshape(-1, *record.hw_shape)
+    norm = np.linalg.norm(record.added, axis=1).reshape(record.hw_shape)
+    panels: list[Drawable] = [bare(subject), overlay(subject, 'norm over channels', norm,
+                                                     unit='norm')]
+    panels += [Panel(f'channel {channel}', values, diverging=True, unit='added')
+               for channel, values in zip(channels, maps, strict=True)]
+    title = f'What {record.name} adds to the tokens\n{subject.source}'
+    return Drawing(draw_panels(panels, title=title, columns=5, width=choice.width),
+                   dict(norm=norm, channels=np.array(channels), maps=maps))
 
 
 def draw_similarity(subjects: Sequence[Subject], choice: Choice) -> Drawing:
@@ -97,12 +130,12 @@ def draw_similarity(subjects: Sequence[Subject], choice: Choice) -> Drawing:
     cells = reference_cells(hw_shape, 14 if choice.references is None else choice.references)
     index = [[row * hw_shape[1] + col for row, col in line] for line in cells]
     maps = cosine_similarity(vectors)[np.array(index)].reshape(*np.shape(index), *hw_shape)
-    panel = Panel(f'{name}: {what}', tile_sheet(maps), limits=(-1.0, 1.0),
+    panel = Panel(f'{name}: {what}', tile_sheet(maps), limits=(-1.0, 1.0), diverging=True,
                   unit='cosine similarity', **tile_axes(cells, hw_shape))
     grid = f'{hw_shape[0]} x {hw_shape[1]}'
     title = (f'Similarity of {len(cells)} x {len(cells[0])} cells to all {grid}\n'
              f'{subject.source}{where}')
-    return Drawing(draw_panels([panel], title=title, cell_inches=5.0),
+    return Drawing(draw_panels([panel], title=title, cell_inches=5.0, width=choice.width),
                    dict(maps=maps, cells=np.array(cells)))
 
 

@@ -119,7 +119,7 @@ def test_bad_figure(config, visualize, tmp_path, args, match, monkeypatch):
 
 
 @pytest.mark.parametrize('args,match', [
-    ([], 'one of the arguments --output-dir --figure is required'),
+    ([], 'one of the arguments --output-dir --figure --gallery is required'),
     (['--figure', 'matrix'], 'needs --out FILE'),
     (['--figure', 'picture', '--out', 'x.png'], "invalid choice: 'picture'"),
     (['--figure', 'matrix', '--out', 'x.png', '--against', 'a', 'b', 'c'], 'at most one'),

@@ -4,62 +4,16 @@ import math
 import numpy as np
 import pytest
 import torch
+from tinyfigures import IRPE, close, deit, draw, inputs_of, naive_weights, subject
 from torch import nn
 
-from mmposenc.backbones import PVT, DeiT, Swin, count_macs
+from mmposenc.backbones import PVT, Swin, count_macs
 from mmposenc.encodings import PEG
 from mmposenc.visualization.figures import tile_sheet, tile_ticks
 from mmposenc.visualization.muting import can_leave_out, without_encodings
 from mmposenc.visualization.paper_figures import FIGURES, Choice, Subject, draw_figure
 from mmposenc.visualization.subjects import reference_cells
 from mmposenc.visualization.token_figures import cosine_similarity
-
-IRPE = dict(type='mmposenc.IRPE', method='product', rpe_on='k')
-
-
-def deit(seed=0, **options):
-    """Three blocks on 4 x 5 tokens, with tables that are not zero."""
-    torch.manual_seed(seed)
-    model = DeiT(**{**dict(img_size=(32, 40), patch_size=8, embed_dims=16, num_layers=3,
-                           num_heads=2, mlp_ratio=2, pool='cls'), **options})
-    for parameter in model.parameters():
-        nn.init.normal_(parameter, std=0.4)
-    return model.eval()
-
-
-def subject(model, size=(32, 40)):
-    image = torch.randn(1, 3, *size, generator=torch.Generator().manual_seed(1))
-    return Subject(model, lambda: model(image), 'test.py, untrained')
-
-
-def draw(name, model, size=(32, 40), **choice):
-    return draw_figure(name, [subject(model, size)], Choice(**choice))
-
-
-@torch.no_grad()
-def inputs_of(module, model):
-    """What ``module`` is called with."""
-    found = []
-    hook = module.register_forward_pre_hook(lambda _, args: found.append(args))
-    subject(model).run()
-    hook.remove()
-    return found[0]
-
-
-@torch.no_grad()
-def naive_weights(model, block, with_encoding=True):
-    """softmax(q k^T / sqrt(d) + terms) of one layer of a DeiT, (heads, L, L)."""
-    attn = model.blocks[block].attn
-    x = inputs_of(attn, model)[0]
-    q, k, _ = attn.qkv(x).view(1, -1, 3, 2, 8).permute(2, 0, 3, 1, 4)
-    logits = q @ k.transpose(-2, -1) / math.sqrt(8)
-    if with_encoding and attn.rel_pos_encoding is not None:
-        logits = logits + attn.rel_pos_encoding.logits(q / math.sqrt(8), k, (4, 5))
-    return logits.softmax(-1)[0].numpy()
-
-
-def close(found, expected, atol=2e-6):
-    np.testing.assert_allclose(found, expected, atol=atol, rtol=1e-5)
 
 
 def test_matrix_is_the_softmax_of_the_logits():
@@ -385,12 +339,16 @@ def test_which_window_and_which_references_are_shown():
 
 
 def test_every_figure_names_its_axes_and_its_source():
-    model = deit(rel_pos_encoding=dict(type='mmposenc.CombinedRPE', encodings=[IRPE]),
+    rotary = dict(type='mmposenc.RotaryEmbedding')
+    model = deit(rel_pos_encoding=dict(type='mmposenc.CombinedRPE', encodings=[IRPE, rotary]),
                  pos_encoding=[dict(type='mmposenc.PEG'), dict(type='mmposenc.ContextPool')])
     for name in FIGURES:
         figure = draw(name, model).figure
         axes = [each for each in figure.axes if each.get_label() != '<colorbar>']
-        assert all(each.get_xlabel() and each.get_ylabel() for each in axes), name
+        # Cells on a photo need no axes, and panels of one scale are labelled once a row.
+        if name not in ('overlay', 'rollout', 'added', 'pools'):
+            named = any if name in ('bias', 'rotary') else all
+            assert named(each.get_xlabel() and each.get_ylabel() for each in axes), name
         titles = [figure.get_suptitle(), *(each.get_title() for each in axes)]
         assert any('test.py, untrained' in title for title in titles), name
 

@@ -1,0 +1,124 @@
+"""Every encoding has a figure, and files are fit for a paper."""
+import re
+
+import numpy as np
+import pytest
+from examples import RELATIVE, SMALL, TOKEN
+from PIL import Image
+from tinyfigures import deit, draw, subject
+
+from mmposenc.encodings import ENCODINGS, OffsetBiasEncoding
+from mmposenc.visualization import save_figure
+from mmposenc.visualization.captions import CAPTIONS
+from mmposenc.visualization.paper_figures import FIGURES, Choice, draw_figure
+from mmposenc.visualization.subjects import NothingToShow
+from mmposenc.visualization.suits import SUITS, encodings_of, suiting
+
+
+def encoded(name):
+    """A small model with the first example of an encoding."""
+    examples = {**RELATIVE, **TOKEN}
+    cfg = next(cfg for cfg in examples.values() if cfg['type'] == name)
+    key = 'pos_encoding' if name in {cfg['type'] for cfg in TOKEN.values()} else 'rel_pos_encoding'
+    return deit(num_layers=1, **{key: {**SMALL.get(name, {}), **cfg}})
+
+
+@pytest.mark.parametrize('name', ENCODINGS)
+def test_every_encoding_has_a_figure(name):
+    """What it adds by offset, a relative one, and the similarity of positions, a token one."""
+    model = subject(encoded(name))
+    found = [each for each in suiting(model) if each.encoding]
+    kinds = {each.encoding for each in found}
+    rotary = name.startswith('Rotary')
+    usual = 'similarity' if name in {cfg['type'] for cfg in TOKEN.values()} else (
+        'rotary' if rotary else 'bias')
+    assert usual in {each.figure for each in found}
+    assert {part for kind in kinds for part in kind.split(' + ')} == set(encodings_of(model.model))
+    drawing = draw_figure(usual, [model], Choice(width=3.3))
+    assert 'untrained' in drawing.figure.get_suptitle()
+    assert all(np.isfinite(each).any() for each in drawing.arrays.values())
+    assert drawing.figure.get_figwidth() == pytest.approx(3.3)
+
+
+def test_tables_name_what_there_is():
+    assert set(SUITS) == set(ENCODINGS) - {'CombinedRPE'}
+    assert set(CAPTIONS) == set(FIGURES)
+    assert {figure for some in SUITS.values() for figure in some} <= set(FIGURES)
+
+
+class Own(OffsetBiasEncoding):
+    """An encoding of a user's own."""
+
+    def __init__(self, num_heads, *, num_prefix_tokens=0):
+        super().__init__()
+        self._set_heads(num_heads, num_prefix_tokens)
+
+    def offset_table(self, rows, cols, query):
+        return -(rows[:, None].abs() + cols.abs())[None]
+
+
+def test_blocks_of_a_deeper_model():
+    """The first and the last of a kind, attention of the last layer, PEGs by their own number."""
+    model = deit(pos_encoding=[dict(type='mmposenc.LearnedPositionEmbedding'),
+                               dict(type='mmposenc.PEG')],
+                 rel_pos_encoding=dict(type=Own))
+    found = [(each.figure, each.block, each.encoding) for each in suiting(subject(model))]
+    learned, peg, own = 'LearnedPositionEmbedding', 'PEG', 'Own'
+    assert found == [
+        ('similarity', 0, learned), ('added', 0, learned), ('kernels', 0, peg), ('added', 1, peg),
+        ('similarity', 1, peg), ('bias', 0, own), ('bias', 2, own), ('references', 0, own),
+        ('overlay', 2, ''), ('rollout', 2, ''), ('matrix', 2, '')]
+    assert encodings_of(model) == [learned, peg, own]
+
+
+def test_a_shrinking_peg_has_its_kernels_alone():
+    model = deit(pos_encoding=dict(type='mmposenc.PEG', padding='none'))
+    assert [each.figure for each in suiting(subject(model)) if each.encoding] == ['kernels']
+    on_values = deit(rel_pos_encoding=dict(type='mmposenc.IRPE', rpe_on='v'))
+    assert 'buckets' in [each.figure for each in suiting(subject(on_values))]
+    with pytest.raises(NothingToShow):
+        draw('bias', on_values)
+
+
+@pytest.mark.parametrize('width', [3.3, 7.0])
+def test_letters_are_text_in_files(width, tmp_path):
+    def drawn():
+        return draw('bias', deit(rel_pos_encoding=dict(type='mmposenc.RelativePositionBias')),
+                    width=width).figure
+
+    pdf = save_figure(drawn(), tmp_path / 'a.pdf').read_bytes()
+    assert b'/FontFile2' in pdf and b'/Type3' not in pdf  # TrueType, in the file
+    assert re.search(rb'/MediaBox \[ 0 0 ([\d.]+)', pdf)[1] == str(72 * width).encode().rstrip(
+        b'0').rstrip(b'.')
+    svg = save_figure(drawn(), tmp_path / 'a.svg')
+    assert '>head 0</text>' in svg.read_text()
+    assert svg.read_bytes() == save_figure(drawn(), tmp_path / 'b.svg').read_bytes()
+    with Image.open(save_figure(drawn(), tmp_path / 'a.png', dpi=200)) as image:
+        assert image.width == int(200 * width)
+        full = np.asarray(image.convert('RGB'), int)
+    with Image.open(save_figure(drawn(), tmp_path / 'c.png', dpi=200, small=True)) as image:
+        assert image.mode == 'P'
+        few = np.asarray(image.convert('RGB'), int)
+    assert np.abs(full - few).mean() < 2
+    assert (tmp_path / 'c.png').stat().st_size < (tmp_path / 'a.png').stat().st_size
+
+
+def test_no_text_runs_over_another_or_out_of_the_figure():
+    """Titles and labels of neighbouring panels, as they are drawn in a column of a paper."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    figures = [draw('bias', deit(rel_pos_encoding=dict(type='mmposenc.RelativePositionBias'),
+                                 num_heads=4), width=3.3).figure,
+               draw('buckets', deit(rel_pos_encoding=dict(type='mmposenc.IRPE')), width=7.0).figure,
+               draw('overlay', deit(), width=3.3, places=((0.1, 0.1), (0.6, 0.6))).figure]
+    for figure in figures:
+        canvas = FigureCanvasAgg(figure)
+        canvas.draw()
+        renderer = canvas.get_renderer()
+        bars = [bar for axes in figure.axes for bar in axes.child_axes]
+        texts = [text for axes in [*figure.axes, *bars]
+                 for text in (axes.title, axes.xaxis.label, axes.yaxis.label) if text.get_text()]
+        boxes = [text.get_window_extent(renderer) for text in [*texts, figure._suptitle]]
+        for place, box in enumerate(boxes):
+            assert box.x0 >= -1 and box.y0 >= -1, texts[place]
+            assert box.x1 <= figure.bbox.x1 + 1 and box.y1 <= figure.bbox.y1 + 1
+            assert not any(box.overlaps(other) for other in boxes[place + 1:]), texts[place]
