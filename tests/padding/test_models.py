@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 import tinyfamilies as families
 import torch
+from mmengine.registry import MODELS, DefaultScope
 from mmengine.structures import PixelData
 
 from mmposenc.padding import keep_padding_out
@@ -67,10 +68,9 @@ def total(losses):
                for name, value in losses.items() if 'loss' in name)
 
 
-@pytest.mark.parametrize('name', [name for name in FAMILIES if name != 'DINO'])
-def test_losses_and_gradients_of_a_batch_are_the_means_of_its_images(name):
-    """(DINO draws noise of a size that follows from the batch's boxes, in a row.)"""
-    model = ready(name, 'ResNet-50').train()
+def assert_means(model):
+    """Losses and gradients of a batch are the means of its images' own."""
+    model.train()
     for module in model.modules():
         if isinstance(module, torch.nn.BatchNorm2d):
             module.eval()
@@ -86,6 +86,56 @@ def test_losses_and_gradients_of_a_batch_are_the_means_of_its_images(name):
     for got, want in zip(gots, wants, strict=True):
         assert (got is None) == (want is None)
         assert got is None or (got - want).norm() < 1e-4 * norm
+
+
+@pytest.mark.parametrize('name', [name for name in FAMILIES if name != 'DINO'])
+def test_losses_and_gradients_of_a_batch_are_the_means_of_its_images(name):
+    """(DINO draws noise of a size that follows from the batch's boxes, in a row.)"""
+    assert_means(ready(name, 'ResNet-50'))
+
+
+def with_backbone(**options):
+    """A RetinaNet on a ResNet-50 with options."""
+    built = families.build('RetinaNet', 'ResNet-50')
+    torch.manual_seed(0)
+    with DefaultScope.overwrite_default_scope('mmdet'):
+        built.backbone = MODELS.build(dict(
+            type='ResNet', **families.BACKBONES['ResNet-50'], norm_cfg=dict(type='BN'),
+            norm_eval=False, **options))
+    return built
+
+
+@pytest.mark.parametrize('kind', ['DCN', 'DCNv2'])
+def test_deformable_convolutions_see_zeros_beyond_each_image(kind):
+    built = with_backbone(dcn=dict(type=kind, deform_groups=2),
+                          stage_with_dcn=(False, False, True, True))
+    steps = [m.conv_offset for m in built.modules() if hasattr(m, 'conv_offset')]
+    assert len(steps) == 9
+    for conv in steps:  # steps of several cells, beyond the image too
+        torch.nn.init.normal_(conv.weight, std=0.3)
+    assert_means(keep_padding_out(built))
+
+
+def test_what_is_computed_again_is_kept_out_again():
+    """``with_cp``: the gradients are those of a model that keeps what it computed."""
+    built = with_backbone(with_cp=True)
+    models = [keep_padding_out(built), keep_padding_out(with_backbone())]
+    models[1].load_state_dict(built.state_dict())
+    calls = count_calls(built.backbone.layer2[1].conv2)
+    grads = []
+    for model in models:
+        loss = losses_of(model.train(), PAIRS[0], junk=1e3)
+        grads.append(torch.autograd.grad(
+            loss, [p for p in model.parameters() if p.requires_grad]))
+    assert len(calls) == 2
+    for again, kept in zip(*grads, strict=True):
+        assert torch.equal(again, kept)
+
+
+def count_calls(module):
+    calls = []
+    module.register_forward_hook(lambda *args: calls.append(args))
+    return calls
 
 
 @pytest.mark.parametrize('name', ['UperNet', 'RTMDet'])
@@ -170,10 +220,11 @@ def test_what_can_not_be_kept_out_is_refused_by_name():
     built.backbone.mask_padding = False
     with pytest.raises(ValueError, match='PVT has mask_padding=False'):
         keep_padding_out(built)
-    built = families.build('RetinaNet', 'ResNet-50')
-    built.backbone.layer2[0].with_cp = True
-    with pytest.raises(ValueError, match=r'ResNet has layers that may read padding: layer2.0 '
-                                         r'\(Bottleneck with with_cp=True\)'):
+    with DefaultScope.overwrite_default_scope('mmdet'):
+        built.backbone = MODELS.build(dict(type='PyramidVisionTransformer', num_layers=[1] * 4,
+                                           embed_dims=8))
+    with pytest.raises(ValueError, match=r'PyramidVisionTransformer reads padding .* take '
+                                         r'mmposenc.PVT with mask_padding=True in its place'):
         keep_padding_out(built)
     built = families.build('RetinaNet', 'ResNet-50')
     built.neck.extra = torch.nn.Softmax2d()
