@@ -35,13 +35,15 @@ class KeptOut(TorchFunctionMode):
     def __init__(self, images: Extents, hw_shape: tuple[int, int]) -> None:
         super().__init__()
         self.images, self.hw_shape = list(images), hw_shape
-        self.of_size: dict[tuple[int, int], Extents] = {hw_shape: self.images}
-        self.masks: dict[tuple[tuple[int, int], torch.device], Tensor] = {}
+        # Lists: as keys of a table, sizes would be constants of code that is compiled.
+        self.sizes: list[tuple[tuple[int, int], Extents]] = [(hw_shape, self.images)]
+        self.masks: list[tuple[tuple[int, int], Tensor]] = []
         self.eager = ExitStack()
 
     def __enter__(self) -> KeptOut:
-        # Compiled code would hold every batch's numbers: a graph of each block for each batch.
-        if hasattr(torch.compiler, 'set_stance'):
+        # What was compiled outside would hold every batch's numbers: a graph for each batch. Within
+        # code that is compiled sizes are symbols: one graph for all batches.
+        if hasattr(torch.compiler, 'set_stance') and not torch.compiler.is_compiling():
             self.eager.enter_context(torch.compiler.set_stance('force_eager'))
         return super().__enter__()
 
@@ -65,16 +67,21 @@ class KeptOut(TorchFunctionMode):
         modes = torch.overrides._get_current_function_mode_stack()
         return next((mode for mode in reversed(modes) if isinstance(mode, KeptOut)), None)
 
+    def at(self, hw_shape: tuple[int, int]) -> Extents | None:
+        """Valid rows and columns of each image in maps of a size; None if none came yet."""
+        return next((extents for size, extents in self.sizes if size == hw_shape), None)
+
     def extents(self, x: Tensor) -> Extents:
         """Valid rows and columns of a map (B, C, H, W), image by image.
 
         Raises:
             ValueError: for a map of a size that did not come from the batch.
         """
-        found = self.of_size.get((x.shape[-2], x.shape[-1]))
+        found = self.at((x.shape[-2], x.shape[-1]))
         if found is None or x.dim() != 4 or len(x) != len(found):
             raise ValueError(f'a map of {tuple(x.shape)} did not come from the batch by layers '
-                             f'that are known; sizes that did: {list(self.of_size)}')
+                             f'that are known; sizes that did: '
+                             f'{[hw_shape for hw_shape, _ in self.sizes]}')
         return found
 
     def note(self, x: Tensor, extents: Extents) -> Tensor:
@@ -84,22 +91,28 @@ class KeptOut(TorchFunctionMode):
             ValueError: if other ones are for another map of the size.
         """
         hw_shape = (x.shape[-2], x.shape[-1])
-        if self.of_size.setdefault(hw_shape, extents) != extents:
-            raise ValueError(f'maps of {hw_shape} hold {self.of_size[hw_shape]} cells of the '
-                             f'images by one way and {extents} by another')
+        known = self.at(hw_shape)
+        if known is None:
+            self.sizes.append((hw_shape, extents))
+        elif known != extents:
+            raise ValueError(f'maps of {hw_shape} hold {known} cells of the images by one way and '
+                             f'{extents} by another')
         return x
 
     def mask(self, x: Tensor) -> Tensor | None:
         """Padding mask (B, H, W) of a map; None where all of it is valid."""
         extents, hw_shape = self.extents(x), (x.shape[-2], x.shape[-1])
-        if all(extent == hw_shape for extent in extents):
+        # Compiled code is for all sizes: whether images fill a map is no branch of it.
+        if not torch.compiler.is_compiling() and all(each == hw_shape for each in extents):
             return None
-        if (hw_shape, x.device) not in self.masks:
-            mask = torch.ones(len(extents), *hw_shape, dtype=torch.bool, device=x.device)
-            for image, (rows, cols) in enumerate(extents):  # numbers that no device is waited for
-                mask[image, :rows, :cols] = False
-            self.masks[hw_shape, x.device] = mask
-        return self.masks[hw_shape, x.device]
+        for size, known in self.masks:
+            if size == hw_shape and known.device == x.device:
+                return known
+        mask = torch.ones(len(extents), *hw_shape, dtype=torch.bool, device=x.device)
+        for image, (rows, cols) in enumerate(extents):  # numbers that no device is waited for
+            mask[image, :rows, :cols] = False
+        self.masks.append((hw_shape, mask))
+        return mask
 
     def cleared(self, x: Tensor) -> Tensor:
         """The map with zeros on padding."""
@@ -158,7 +171,7 @@ def interpolate(kept: KeptOut, func: Callable[..., Tensor], input: Tensor, size:
     if size is None:
         return by_image(kept, func, input, None, scale_factor, *args, **kwargs)
     full = (int(_pair(size)[0]), int(_pair(size)[1]))
-    targets = kept.of_size.get(full)
+    targets = kept.at(full)
     if targets is None:
         raise ValueError(f'a map of {tuple(input.shape)} is resized to {full}, at which the cells '
                          f'of the images are not known')
@@ -172,7 +185,7 @@ def _joined(kept: KeptOut, maps: list[Tensor], full: Sequence[int]) -> Tensor:
     this size: enlarged by two, a map that was halved has one too many."""
     hw_shape = (int(full[0]), int(full[1]))
     own = [(m.shape[-2], m.shape[-1]) for m in maps]
-    known = kept.of_size.get(hw_shape, own)
+    known = kept.at(hw_shape) or own
     if not all(has[0] >= needs[0] and has[1] >= needs[1]
                for has, needs in zip(own, known, strict=True)):
         raise ValueError(f'maps of {own} cells are too small for the {known} that the images have '

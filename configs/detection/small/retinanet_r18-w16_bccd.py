@@ -1,5 +1,5 @@
-# The quickstart's RetinaNet on a quarter of a ResNet-18 whose BatchNorms train, on blood cells, from
-# random weights: what padding does behind a ResNet (docs/padding.md).
+# The quickstart's RetinaNet on a quarter of a ResNet-18 whose BatchNorms train, on blood cells,
+# from random weights: what padding does behind a ResNet (docs/padding.md).
 #
 #     python tools/train.py configs/detection/small/retinanet_r18-w16_bccd.py
 _base_ = 'retinanet_pvt-micro-peg_bccd.py'
