@@ -77,6 +77,29 @@ def test_a_network_gives_for_an_image_what_it_gives_alone():
         assert got is None or torch.allclose(got, want, atol=1e-9)
 
 
+def test_code_that_is_compiled_within_it_has_no_break_and_takes_other_sizes():
+    net = nn.Sequential(nn.Conv2d(4, 8, 3, 2, 1), nn.MaxPool2d(3, 2, 1)).double()
+    graphs = []
+
+    def run(x, images):
+        with KeptOut(images, (x.shape[2], x.shape[3])):
+            return net(x)
+
+    def count(graph, inputs):
+        graphs.append(graph)
+        return graph.forward
+    torch._dynamo.reset()
+    compiled = torch.compile(run, backend=count, fullgraph=True, dynamic=True)
+    for full, images in (((40, 52), [(39, 37), (22, 51)]), ((61, 33), [(58, 29), (41, 30)])):
+        x = torch.randn(2, 4, *full, dtype=torch.float64)
+        with torch.no_grad():
+            got = compiled(x, images)
+            for i, (rows, cols) in enumerate(images):
+                want = net(x[i:i + 1, :, :rows, :cols])
+                assert torch.allclose(got[i:i + 1, :, :want.shape[2], :want.shape[3]], want)
+    assert len(graphs) == 1
+
+
 @pytest.mark.parametrize('function', [
     lambda x: F.max_pool2d(x, 2, ceil_mode=True), lambda x: F.avg_pool2d(x, 3, 2, 1),
     lambda x: F.adaptive_avg_pool2d(x, (2, 3)), lambda x: F.adaptive_max_pool2d(x, 2),
