@@ -6,15 +6,13 @@ from contextlib import ExitStack
 from typing import Any
 
 import torch
-import torch.distributed as dist
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map_only
 
-from ..functional.masking import extents_to_mask, over_valid_cells, pad_map, weighted_batch_norm
-
-Extents = list[tuple[int, int]]
+from ..functional.masking import pad_map
+from .cells import Extents, over_valid_cells
 
 
 class KeptOut(TorchFunctionMode):
@@ -37,13 +35,15 @@ class KeptOut(TorchFunctionMode):
     def __init__(self, images: Extents, hw_shape: tuple[int, int]) -> None:
         super().__init__()
         self.images, self.hw_shape = list(images), hw_shape
-        self.of_size: dict[tuple[int, int], Extents] = {hw_shape: self.images}
-        self.masks: dict[tuple[tuple[int, int], torch.device], Tensor | None] = {}
+        # Lists: as keys of a table, sizes would be constants of code that is compiled.
+        self.sizes: list[tuple[tuple[int, int], Extents]] = [(hw_shape, self.images)]
+        self.masks: list[tuple[tuple[int, int], Tensor]] = []
         self.eager = ExitStack()
 
     def __enter__(self) -> KeptOut:
-        # Compiled code would hold every batch's numbers: a graph of each block for each batch.
-        if hasattr(torch.compiler, 'set_stance'):
+        # What was compiled outside would hold every batch's numbers: a graph for each batch. Within
+        # code that is compiled sizes are symbols: one graph for all batches.
+        if hasattr(torch.compiler, 'set_stance') and not torch.compiler.is_compiling():
             self.eager.enter_context(torch.compiler.set_stance('force_eager'))
         return super().__enter__()
 
@@ -61,16 +61,27 @@ class KeptOut(TorchFunctionMode):
         return (func(*args, **(kwargs or {})) if form is None
                 else form(self, func, *args, **(kwargs or {})))
 
+    @staticmethod
+    def current() -> KeptOut | None:
+        """The innermost one, within which this is called."""
+        modes = torch.overrides._get_current_function_mode_stack()
+        return next((mode for mode in reversed(modes) if isinstance(mode, KeptOut)), None)
+
+    def at(self, hw_shape: tuple[int, int]) -> Extents | None:
+        """Valid rows and columns of each image in maps of a size; None if none came yet."""
+        return next((extents for size, extents in self.sizes if size == hw_shape), None)
+
     def extents(self, x: Tensor) -> Extents:
         """Valid rows and columns of a map (B, C, H, W), image by image.
 
         Raises:
             ValueError: for a map of a size that did not come from the batch.
         """
-        found = self.of_size.get((x.shape[-2], x.shape[-1]))
+        found = self.at((x.shape[-2], x.shape[-1]))
         if found is None or x.dim() != 4 or len(x) != len(found):
             raise ValueError(f'a map of {tuple(x.shape)} did not come from the batch by layers '
-                             f'that are known; sizes that did: {list(self.of_size)}')
+                             f'that are known; sizes that did: '
+                             f'{[hw_shape for hw_shape, _ in self.sizes]}')
         return found
 
     def note(self, x: Tensor, extents: Extents) -> Tensor:
@@ -80,17 +91,28 @@ class KeptOut(TorchFunctionMode):
             ValueError: if other ones are for another map of the size.
         """
         hw_shape = (x.shape[-2], x.shape[-1])
-        if self.of_size.setdefault(hw_shape, extents) != extents:
-            raise ValueError(f'maps of {hw_shape} hold {self.of_size[hw_shape]} cells of the '
-                             f'images by one way and {extents} by another')
+        known = self.at(hw_shape)
+        if known is None:
+            self.sizes.append((hw_shape, extents))
+        elif known != extents:
+            raise ValueError(f'maps of {hw_shape} hold {known} cells of the images by one way and '
+                             f'{extents} by another')
         return x
 
     def mask(self, x: Tensor) -> Tensor | None:
         """Padding mask (B, H, W) of a map; None where all of it is valid."""
-        key = (x.shape[-2], x.shape[-1]), x.device
-        if key not in self.masks:
-            self.masks[key] = extents_to_mask(self.extents(x), key[0], x.device)
-        return self.masks[key]
+        extents, hw_shape = self.extents(x), (x.shape[-2], x.shape[-1])
+        # Compiled code is for all sizes: whether images fill a map is no branch of it.
+        if not torch.compiler.is_compiling() and all(each == hw_shape for each in extents):
+            return None
+        for size, known in self.masks:
+            if size == hw_shape and known.device == x.device:
+                return known
+        mask = torch.ones(len(extents), *hw_shape, dtype=torch.bool, device=x.device)
+        for image, (rows, cols) in enumerate(extents):  # numbers that no device is waited for
+            mask[image, :rows, :cols] = False
+        self.masks.append((hw_shape, mask))
+        return mask
 
     def cleared(self, x: Tensor) -> Tensor:
         """The map with zeros on padding."""
@@ -108,11 +130,17 @@ def conv2d(kept: KeptOut, func: Callable[..., Tensor], input: Tensor, weight: Te
     wide = any(side > 1 for side in weight.shape[2:]) or any(_pair(padding))
     out = func(kept.cleared(input) if wide else input, weight, bias, stride, padding, dilation,
                groups)
-    sides = list(zip(weight.shape[2:], _pair(stride), _pair(padding), _pair(dilation), strict=True))
-    return kept.note(out, [tuple((side + 2 * pad - dilate * (kernel - 1) - 1) // step + 1
-                                 for side, (kernel, step, pad, dilate)
-                                 in zip(extent, sides, strict=True))  # type: ignore[misc]
-                           for extent in extents])
+    return kept.note(out, convolved(extents, weight.shape[2:], stride, padding, dilation))
+
+
+def convolved(extents: Extents, kernel: Sequence[int], stride: Any, padding: Any, dilation: Any
+              ) -> Extents:
+    """Extents behind a convolution."""
+    sides = list(zip(kernel, _pair(stride), _pair(padding), _pair(dilation), strict=True))
+    return [tuple((side + 2 * pad - dilate * (taps - 1) - 1) // step + 1
+                  for side, (taps, step, pad, dilate)
+                  in zip(extent, sides, strict=True))  # type: ignore[misc]
+            for extent in extents]
 
 
 def batch_norm(kept: KeptOut, func: Callable[..., Tensor], input: Tensor,
@@ -120,18 +148,19 @@ def batch_norm(kept: KeptOut, func: Callable[..., Tensor], input: Tensor,
                weight: Tensor | None = None, bias: Tensor | None = None, training: bool = False,
                momentum: float = 0.1, eps: float = 1e-5) -> Tensor:
     """``F.batch_norm`` with the statistics of valid cells."""
-    mask = kept.mask(input) if training and input.dim() == 4 else None
-    if mask is None:
-        return func(input, running_mean, running_var, weight, bias, training, momentum, eps)
-    return weighted_batch_norm(input, mask, running_mean, running_var, weight, bias, momentum, eps)
+    def norm(cells: Tensor) -> Tensor:
+        return func(cells, running_mean, running_var, weight, bias, training, momentum, eps)
+    if not training or input.dim() != 4 or kept.mask(input) is None:
+        return norm(input)
+    return over_valid_cells(norm, input, kept.extents(input))
 
 
 def by_image(kept: KeptOut, func: Callable[..., Tensor], input: Tensor, *args: Any, **kwargs: Any
              ) -> Tensor:
     """Any function from maps to maps, over each image's own cells."""
     extents = kept.extents(input)
-    shapes, options = tree_map_only(Tensor, lambda value: value.to('meta'), (args, kwargs))
-    full = func(input.to('meta'), *shapes, **options).shape[-2:]
+    shapes, options = tree_map_only(Tensor, _shape, (args, kwargs))
+    full = func(_shape(input), *shapes, **options).shape[-2:]
     return _joined(kept, [func(input[i:i + 1, :, :rows, :cols], *args, **kwargs)
                           for i, (rows, cols) in enumerate(extents)], full)
 
@@ -142,7 +171,7 @@ def interpolate(kept: KeptOut, func: Callable[..., Tensor], input: Tensor, size:
     if size is None:
         return by_image(kept, func, input, None, scale_factor, *args, **kwargs)
     full = (int(_pair(size)[0]), int(_pair(size)[1]))
-    targets = kept.of_size.get(full)
+    targets = kept.at(full)
     if targets is None:
         raise ValueError(f'a map of {tuple(input.shape)} is resized to {full}, at which the cells '
                          f'of the images are not known')
@@ -156,7 +185,7 @@ def _joined(kept: KeptOut, maps: list[Tensor], full: Sequence[int]) -> Tensor:
     this size: enlarged by two, a map that was halved has one too many."""
     hw_shape = (int(full[0]), int(full[1]))
     own = [(m.shape[-2], m.shape[-1]) for m in maps]
-    known = kept.of_size.get(hw_shape, own)
+    known = kept.at(hw_shape) or own
     if not all(has[0] >= needs[0] and has[1] >= needs[1]
                for has, needs in zip(own, known, strict=True)):
         raise ValueError(f'maps of {own} cells are too small for the {known} that the images have '
@@ -166,18 +195,9 @@ def _joined(kept: KeptOut, maps: list[Tensor], full: Sequence[int]) -> Tensor:
     return kept.note(torch.cat(padded), known)
 
 
-class SyncBatchNorm(nn.SyncBatchNorm):
-    """torch's, with the statistics of valid cells while processes share them: that is no function
-    which a mode sees. (One process calls ``F.batch_norm``.)"""
-
-    def forward(self, input: Tensor) -> Tensor:
-        kept = next((mode for mode in reversed(torch.overrides._get_current_function_mode_stack())
-                     if isinstance(mode, KeptOut)), None)
-        shared = self.training and dist.is_initialized() and dist.get_world_size() > 1
-        mask = kept.mask(input) if kept is not None and shared else None
-        if mask is None:
-            return super().forward(input)
-        return over_valid_cells(super().forward, input, mask)
+def _shape(x: Tensor) -> Tensor:
+    """A tensor without numbers: nothing is computed, and no device is waited for."""
+    return torch.empty_like(x, device='meta')
 
 
 def _pair(value: Any) -> tuple[int, int]:

@@ -24,6 +24,8 @@ _READ = {
     'mmcv.cnn.bricks.swish': 'Swish',
     'mmcv.cnn.bricks.scale': 'Scale LayerScale',
     'mmcv.cnn.bricks.drop': 'DropPath Dropout',
+    'mmcv.ops.deform_conv': 'DeformConv2dPack',
+    'mmcv.ops.modulated_deform_conv': 'ModulatedDeformConv2dPack',
     'mmdet.models.layers.res_layer': 'ResLayer SimplifiedBasicBlock',
     'mmdet.models.layers.csp_layer': 'ChannelAttention CSPLayer CSPNeXtBlock DarknetBottleneck',
     'mmdet.models.layers.se_layer': 'ChannelAttention SELayer',
@@ -56,7 +58,7 @@ _READ = {
     'mmposenc.backbones.layers': 'LayerNorm2d',
     'mmposenc.necks.concat_pyramid': 'ConcatPyramid',
     'mmposenc.necks.simple_feature_pyramid': 'SimpleFeaturePyramid',
-    'mmposenc.padding.extents': 'SyncBatchNorm',
+    'mmposenc.padding.layers': 'DeformableConv Recomputed SyncBatchNorm',
 }
 KNOWN = {f'{cls.__module__}.{cls.__qualname__}' for name in _TORCH.split()
          for cls in [getattr(nn, name)]} | {
@@ -66,8 +68,7 @@ KNOWN = {f'{cls.__module__}.{cls.__qualname__}' for name in _TORCH.split()
 def unknown_layers(network: nn.Module, ignored: Iterable[nn.Module] = ()) -> list[str]:
     """Layers of a network that may read padding, as 'name (class)'.
 
-    A class is known by its ``forward``: one that inherits it from a known class is known too. A
-    layer that recomputes in the backward pass (``with_cp``) is not.
+    A class is known by its ``forward``: one that inherits it from a known class is known too.
 
     Args:
         network: a backbone, neck or head.
@@ -78,9 +79,7 @@ def unknown_layers(network: nn.Module, ignored: Iterable[nn.Module] = ()) -> lis
     for name, module in network.named_modules():
         if id(module) in skipped:
             continue
-        if getattr(module, 'with_cp', False):
-            found.append(f'{name or "itself"} ({type(module).__name__} with with_cp=True)')
-        elif not _known(type(module)):
+        if not _known(type(module)):
             found.append(f'{name or "itself"} ({type(module).__module__}.{type(module).__name__})')
     return found
 

@@ -10,9 +10,10 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from ..functional.grids import whole_cells
-from .extents import KeptOut, SyncBatchNorm
+from .extents import KeptOut
 from .images import filled_up, image_sizes, own_cells, own_sample, reached_pixels
 from .known import unknown_layers
+from .layers import derived, put_forms
 
 #: Parts of a model that map a batch of images to maps.
 _NETWORKS = ('backbone', 'neck')
@@ -20,6 +21,9 @@ _NETWORKS = ('backbone', 'neck')
 _HEADS = ('bbox_head', 'rpn_head', 'mask_head', 'decode_head', 'auxiliary_head')
 #: Heads that enlarge maps by whole factors: they take what mmdet pads an image alone to.
 _WHOLE = ('SOLOHead', 'SOLOV2Head')
+#: What takes the place of a transformer, which padding can not be kept out of from outside.
+_OURS = {'SwinTransformer': 'Swin', 'SwinTransformerV2': 'Swin', 'PyramidVisionTransformer': 'PVT',
+         'VisionTransformer': 'ViT', 'BEiT': 'ViT', 'BEiTViT': 'ViT'}
 #: What a prediction says of its batch.
 _OF_BATCH = ('batch_input_shape', 'pad_shape', 'padding_size', 'img_padding_size', 'img_shape')
 
@@ -54,11 +58,9 @@ def keep_padding_out(model: nn.Module) -> nn.Module:
         _check(part)
     for head in _norm_heads(model):
         _check(head)
-        head.__class__ = _derived(MapHead, type(head))
-    for module in model.modules():
-        if type(module) is nn.SyncBatchNorm:
-            module.__class__ = SyncBatchNorm
-    model.__class__ = _derived(PaddingFree, type(model))
+        head.__class__ = derived(MapHead, type(head))
+    put_forms(model)
+    model.__class__ = derived(PaddingFree, type(model))
     return model
 
 
@@ -170,14 +172,12 @@ def _check(network: nn.Module) -> None:
         return
     losses = [part for key, part in network.named_modules()
               if key.rpartition('.')[2].startswith('loss')]
+    if name in _OURS:
+        raise ValueError(f'{name} reads padding in its attention, which is not ours to change; '
+                         f'take mmposenc.{_OURS[name]} with mask_padding=True in its place')
     if unknown := unknown_layers(network, losses):
         raise ValueError(f'{name} has layers that may read padding: {", ".join(unknown[:5])}'
                          f'{" ..." if len(unknown) > 5 else ""}; it can not be kept out of them')
-
-
-def _derived(first: type, cls: type) -> type:
-    """A class of both, so that a model is changed in nothing but its class, and can be copied."""
-    return type(cls.__name__, (first, cls), {'__module__': cls.__module__})
 
 
 def _mean(losses: list[dict[str, Any]]) -> dict[str, Any]:

@@ -3,6 +3,7 @@ import copy
 
 import pytest
 import tinydetr
+import tinyfamilies
 import torch
 from compare import close, compare, draw, off_zero
 from device import CUDA, Device, to_cpu
@@ -15,6 +16,7 @@ from mmposenc.backbones import PVT, CPResNet, DeiT, Swin
 from mmposenc.compat.deterministic import deterministic_forms
 from mmposenc.engine import load_config
 from mmposenc.functional import limits
+from mmposenc.padding import KeptOut, keep_padding_out
 
 PEG, POOL, IRPE = (dict(type=f'mmposenc.{name}') for name in ('PEG', 'ContextPool', 'IRPE'))
 LEARNED = dict(type='mmposenc.LearnedPositionEmbedding')
@@ -111,6 +113,50 @@ def test_half_precision(name, dtype, monkeypatch):
             assert parameter.grad is None or to_cpu(parameter.grad).isfinite().all()
     for out, expected in zip(outs, model(x, sizes), strict=True):
         close(to_cpu(out), expected.detach(), 0.05, 'output')
+
+
+@pytest.mark.parametrize('norm', ['BatchNorm', 'GroupNorm'])
+def test_padding_kept_out_of_a_resnet_and_its_pyramid(norm):
+    """No wait: how far images reach is known to the host."""
+    model = tinyfamilies.build('RetinaNet', 'ResNet-50')
+    net = nn.Sequential(model.backbone, model.neck)
+    model.backbone.norm_eval = False
+    if norm == 'GroupNorm':
+        for conv in model.neck.fpn_convs:
+            conv.conv = nn.Sequential(conv.conv, nn.GroupNorm(2, 64))
+
+    def maps(net, x):
+        with KeptOut([(96, 128), (70, 100)], (96, 128)):
+            return net(x)
+    assert not compare(net.train(), maps, [draw(2, 3, 96, 128)])
+
+
+def test_a_detector_whose_padding_is_kept_out(deterministic):
+    """Losses and gradients of a training step are the CPU's; what waits are mmdet's losses."""
+    model = keep_padding_out(tinyfamilies.build('RetinaNet', 'ResNet-50')).train()
+    data = tinyfamilies.batch(model, [(64, 96, 0), (90, 64, 1)], training=True)
+
+    def step(model, data):
+        loss, _ = model.parse_losses(model(**data, mode='loss'))
+        loss.backward()
+        return loss, [p.grad for p in model.parameters()]
+    expected, gradients = step(copy.deepcopy(model), copy.deepcopy(data))
+    with Device() as gpu:
+        moved, sent = gpu.module(model), copy.deepcopy(data)
+        moved.data_preprocessor._device = CUDA
+        sent['inputs'] = gpu.tensor(data['inputs'])
+        for sample in sent['data_samples']:
+            sample.gt_instances = sample.gt_instances.to(CUDA)
+        gpu.waits.clear()
+        found, got = step(moved, sent)
+        assert not [wait for wait in gpu.report() if wait.where.startswith('mmposenc/padding')
+                    and '/models.py' not in wait.where]
+    close(to_cpu(found), expected.detach(), 1e-4, 'loss')
+    largest = max(float(g.norm()) for g in gradients if g is not None)
+    for one, other in zip(got, gradients, strict=True):
+        assert (one is None) == (other is None)
+        if other is not None:
+            close(to_cpu(one), other, 2e-3, 'gradient', 1e-3 * largest)
 
 
 def test_context_pool_resnet():

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from mmposenc.padding import KeptOut
-from mmposenc.padding.extents import SyncBatchNorm
+from mmposenc.padding.layers import put_forms
 
 IMAGES = [(11, 7), (6, 12), (1, 5)]
 FULL = (13, 12)
@@ -77,6 +77,29 @@ def test_a_network_gives_for_an_image_what_it_gives_alone():
         assert got is None or torch.allclose(got, want, atol=1e-9)
 
 
+def test_code_that_is_compiled_within_it_has_no_break_and_takes_other_sizes():
+    net = nn.Sequential(nn.Conv2d(4, 8, 3, 2, 1), nn.MaxPool2d(3, 2, 1)).double()
+    graphs = []
+
+    def run(x, images):
+        with KeptOut(images, (x.shape[2], x.shape[3])):
+            return net(x)
+
+    def count(graph, inputs):
+        graphs.append(graph)
+        return graph.forward
+    torch._dynamo.reset()
+    compiled = torch.compile(run, backend=count, fullgraph=True, dynamic=True)
+    for full, images in (((40, 52), [(39, 37), (22, 51)]), ((61, 33), [(58, 29), (41, 30)])):
+        x = torch.randn(2, 4, *full, dtype=torch.float64)
+        with torch.no_grad():
+            got = compiled(x, images)
+            for i, (rows, cols) in enumerate(images):
+                want = net(x[i:i + 1, :, :rows, :cols])
+                assert torch.allclose(got[i:i + 1, :, :want.shape[2], :want.shape[3]], want)
+    assert len(graphs) == 1
+
+
 @pytest.mark.parametrize('function', [
     lambda x: F.max_pool2d(x, 2, ceil_mode=True), lambda x: F.avg_pool2d(x, 3, 2, 1),
     lambda x: F.adaptive_avg_pool2d(x, (2, 3)), lambda x: F.adaptive_max_pool2d(x, 2),
@@ -101,36 +124,48 @@ def test_each_function_alone(function):
 
 
 @pytest.mark.parametrize('affine', [True, False])
-def test_batch_norm_takes_the_statistics_of_valid_cells(affine):
+@pytest.mark.parametrize('layout', [torch.contiguous_format, torch.channels_last])
+def test_batch_norm_takes_the_statistics_of_valid_cells(layout, affine):
     padded, images = batch()
+    padded = padded.to(memory_format=layout).requires_grad_()
     norm = nn.BatchNorm2d(4, affine=affine).double()
     if affine:
         nn.init.normal_(norm.weight), nn.init.normal_(norm.bias)
     other = copy.deepcopy(norm)
     cells = torch.cat([image.flatten(2) for image in images], 2)[..., None]  # (1, C, N, 1)
-    want = other(cells.contiguous())
+    cells.requires_grad_()
+    want = other(cells)
+    (want * torch.arange(want.numel()).view(want.shape).sin()).sum().backward()
     with KeptOut(IMAGES, FULL):
         out = norm(padded)
-    start = 0
+    assert out.is_contiguous(memory_format=layout)
+    parts = [[part.view(4, *size) for part, size in
+              zip(whole[0, :, :, 0].split([rows * cols for rows, cols in IMAGES], 1), IMAGES,
+                  strict=True)]
+             for whole in (want, cells.grad, torch.arange(want.numel()).view(want.shape).sin())]
+    sum((out[i, :, :rows, :cols] * parts[2][i]).sum()
+        for i, (rows, cols) in enumerate(IMAGES)).backward()
     for i, (rows, cols) in enumerate(IMAGES):
-        part = want[0, :, start:start + rows * cols, 0].view(4, rows, cols)
-        assert torch.allclose(out[i, :, :rows, :cols], part, atol=1e-12)
-        start += rows * cols
+        assert torch.allclose(out[i, :, :rows, :cols], parts[0][i], atol=1e-12)
+        grad = padded.grad[i].clone()
+        assert torch.allclose(grad[:, :rows, :cols], parts[1][i], atol=1e-12)
+        grad[:, :rows, :cols] = 0
+        assert torch.equal(grad, torch.zeros_like(grad))
     for name, buffer in norm.named_buffers():
         assert torch.allclose(buffer, other.get_buffer(name)), name
 
 
 def test_sync_batch_norm_of_several_processes_gets_valid_cells_alone(monkeypatch):
     padded, images = batch()
-    norm = SyncBatchNorm(4).double()
+    net = nn.Sequential(nn.SyncBatchNorm(4)).double()
+    put_forms(net)
     seen = []
     monkeypatch.setattr(nn.SyncBatchNorm, 'forward', lambda self, x: seen.append(x) or 2 * x)
     monkeypatch.setattr('torch.distributed.is_initialized', lambda: True)
     monkeypatch.setattr('torch.distributed.get_world_size', lambda: 2)
     with KeptOut(IMAGES, FULL):
-        out = norm(padded)
-    cells = torch.cat([image[0].flatten(1).T for image in images])
-    assert torch.equal(seen[0][:, :, 0, 0], cells)
+        out = net(padded)
+    assert torch.equal(seen[0], torch.cat([image.flatten(2) for image in images], 2))
     for i, (rows, cols) in enumerate(IMAGES):
         assert torch.equal(out[i, :, :rows, :cols], 2 * images[i][0])
         assert out[i, :, rows:].abs().sum() == 0 and out[i, :, :, cols:].abs().sum() == 0

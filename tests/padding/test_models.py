@@ -1,16 +1,18 @@
 """Predictions and losses of a padded batch against those of each image alone."""
 import copy
+import random
 from types import SimpleNamespace
 
 import pytest
 import tinyfamilies as families
 import torch
+from mmengine.registry import MODELS, DefaultScope
 from mmengine.structures import PixelData
 
 from mmposenc.padding import keep_padding_out
 from mmposenc.padding.images import image_sizes
 
-PAIRS = [[(97, 122, 0), (128, 86, 1)], [(64, 131, 2), (139, 70, 3)]]
+PAIR = [(97, 122, 0), (128, 86, 1)]
 FAMILIES = [*families.DETECTORS, *families.SEGMENTORS]
 
 
@@ -45,16 +47,27 @@ def assert_same(alone, batched):
     assert same.any(1).all() and same.any(0).all()
 
 
+def assert_batch_is_images(model, pair):
+    """What a batch gives for its images is what each gives alone, with 1e3 in the padding."""
+    with torch.no_grad():
+        batched = model(**families.batch(model, pair, junk=1e3), mode='predict')
+        for image, found in zip(pair, batched, strict=True):
+            assert_same(model(**families.batch(model, [image]), mode='predict')[0], found)
+
+
 @pytest.mark.parametrize('backbone', families.BACKBONES)
 @pytest.mark.parametrize('name', FAMILIES)
 def test_predictions_of_a_batch_are_those_of_the_image_alone(name, backbone):
-    model = ready(name, backbone)
-    for pair in PAIRS[:1]:
-        with torch.no_grad():
-            batched = model(**families.batch(model, pair, junk=1e3), mode='predict')
-            for image, found in zip(pair, batched, strict=True):
-                alone = model(**families.batch(model, [image]), mode='predict')[0]
-                assert_same(alone, found)
+    assert_batch_is_images(ready(name, backbone), PAIR)
+
+
+@pytest.mark.parametrize('name', ['RetinaNet', 'ATSS', 'Semantic FPN'])
+def test_pairs_of_any_sizes(name):
+    """(benchmarks/padding_pairs.py: of all families and backbones.)"""
+    model, draw = ready(name, 'ResNet-50'), random.Random(0)
+    for number in range(20):
+        assert_batch_is_images(model, [(draw.randint(33, 110), draw.randint(33, 110), number + i)
+                                       for i in range(2)])
 
 
 def losses_of(model, sizes, junk=None):
@@ -67,25 +80,73 @@ def total(losses):
                for name, value in losses.items() if 'loss' in name)
 
 
-@pytest.mark.parametrize('name', [name for name in FAMILIES if name != 'DINO'])
-def test_losses_and_gradients_of_a_batch_are_the_means_of_its_images(name):
-    """(DINO draws noise of a size that follows from the batch's boxes, in a row.)"""
-    model = ready(name, 'ResNet-50').train()
+def assert_means(model):
+    """Losses and gradients of a batch are the means of its images' own."""
+    model.train()
     for module in model.modules():
         if isinstance(module, torch.nn.BatchNorm2d):
             module.eval()
     torch.manual_seed(0)
     parameters = [p for p in model.parameters() if p.requires_grad]
     alone = sum(total(model(**families.batch(model, [image], training=True), mode='loss'))
-                for image in PAIRS[0]) / 2
+                for image in PAIR) / 2
     wants = torch.autograd.grad(alone, parameters, allow_unused=True)
-    batched = losses_of(model, PAIRS[0], junk=1e3)
+    batched = losses_of(model, PAIR, junk=1e3)
     assert batched.item() == pytest.approx(alone.item(), rel=1e-5)
     gots = torch.autograd.grad(batched, parameters, allow_unused=True)
     norm = sum(want.square().sum() for want in wants if want is not None).sqrt()
     for got, want in zip(gots, wants, strict=True):
         assert (got is None) == (want is None)
         assert got is None or (got - want).norm() < 1e-4 * norm
+
+
+@pytest.mark.parametrize('name', FAMILIES)
+def test_losses_and_gradients_of_a_batch_are_the_means_of_its_images(name):
+    assert_means(ready(name, 'ResNet-50'))
+
+
+def with_backbone(**options):
+    """A RetinaNet on a ResNet-50 with options."""
+    built = families.build('RetinaNet', 'ResNet-50')
+    torch.manual_seed(0)
+    with DefaultScope.overwrite_default_scope('mmdet'):
+        built.backbone = MODELS.build(dict(
+            type='ResNet', **families.BACKBONES['ResNet-50'], norm_cfg=dict(type='BN'),
+            norm_eval=False, **options))
+    return built
+
+
+@pytest.mark.parametrize('kind', ['DCN', 'DCNv2'])
+def test_deformable_convolutions_see_zeros_beyond_each_image(kind):
+    built = with_backbone(dcn=dict(type=kind, deform_groups=2),
+                          stage_with_dcn=(False, False, True, True))
+    steps = [m.conv_offset for m in built.modules() if hasattr(m, 'conv_offset')]
+    assert len(steps) == 9
+    for conv in steps:  # steps of several cells, beyond the image too
+        torch.nn.init.normal_(conv.weight, std=0.3)
+    assert_means(keep_padding_out(built))
+
+
+def test_what_is_computed_again_is_kept_out_again():
+    """``with_cp``: the gradients are those of a model that keeps what it computed."""
+    built = with_backbone(with_cp=True)
+    models = [keep_padding_out(built), keep_padding_out(with_backbone())]
+    models[1].load_state_dict(built.state_dict())
+    calls = count_calls(built.backbone.layer2[1].conv2)
+    grads = []
+    for model in models:
+        loss = losses_of(model.train(), PAIR, junk=1e3)
+        grads.append(torch.autograd.grad(
+            loss, [p for p in model.parameters() if p.requires_grad]))
+    assert len(calls) == 2
+    for again, kept in zip(*grads, strict=True):
+        assert torch.equal(again, kept)
+
+
+def count_calls(module):
+    calls = []
+    module.register_forward_hook(lambda *args: calls.append(args))
+    return calls
 
 
 @pytest.mark.parametrize('name', ['UperNet', 'RTMDet'])
@@ -127,7 +188,7 @@ def test_it_is_the_model_without_padding():
 
 def test_a_sample_says_of_its_batch_what_it_said():
     model = ready('RetinaNet', 'ResNet-50')
-    data = families.batch(model, PAIRS[0])
+    data = families.batch(model, PAIR)
     before = [dict(sample.metainfo) for sample in data['data_samples']]
     with torch.no_grad():
         after = [sample.metainfo for sample in model(**data, mode='predict')]
@@ -137,7 +198,7 @@ def test_a_sample_says_of_its_batch_what_it_said():
 def test_targets_of_another_size_are_left_alone_in_a_test():
     """mmseg loads label maps after the picture was resized."""
     model = ready('Semantic FPN', 'PVT')
-    data = families.batch(model, PAIRS[0])
+    data = families.batch(model, PAIR)
     for sample in data['data_samples']:
         sample.gt_sem_seg = PixelData(data=torch.zeros(1, 200, 300, dtype=torch.long))
         sample.set_metainfo({'ori_shape': (200, 300)})
@@ -148,10 +209,7 @@ def test_targets_of_another_size_are_left_alone_in_a_test():
 
 def test_sliding_windows_are_those_of_each_image():
     model = ready('PSPNet', 'PVT', test_cfg=dict(mode='slide', crop_size=(48, 48), stride=(32, 32)))
-    with torch.no_grad():
-        batched = model(**families.batch(model, PAIRS[0], junk=1e3), mode='predict')
-        for image, found in zip(PAIRS[0], batched, strict=True):
-            assert_same(model(**families.batch(model, [image]), mode='predict')[0], found)
+    assert_batch_is_images(model, PAIR)
 
 
 def test_a_copy_is_a_model_of_its_own():
@@ -160,7 +218,7 @@ def test_a_copy_is_a_model_of_its_own():
     for parameter in model.parameters():
         parameter.data.zero_()
     with torch.no_grad():
-        found = other(**families.batch(other, PAIRS[0]), mode='predict')
+        found = other(**families.batch(other, PAIR), mode='predict')
     assert all(len(sample.pred_instances.scores.unique()) > 1 for sample in found)
     assert keep_padding_out(other) is other
 
@@ -170,10 +228,11 @@ def test_what_can_not_be_kept_out_is_refused_by_name():
     built.backbone.mask_padding = False
     with pytest.raises(ValueError, match='PVT has mask_padding=False'):
         keep_padding_out(built)
-    built = families.build('RetinaNet', 'ResNet-50')
-    built.backbone.layer2[0].with_cp = True
-    with pytest.raises(ValueError, match=r'ResNet has layers that may read padding: layer2.0 '
-                                         r'\(Bottleneck with with_cp=True\)'):
+    with DefaultScope.overwrite_default_scope('mmdet'):
+        built.backbone = MODELS.build(dict(type='PyramidVisionTransformer', num_layers=[1] * 4,
+                                           embed_dims=8))
+    with pytest.raises(ValueError, match=r'PyramidVisionTransformer reads padding .* take '
+                                         r'mmposenc.PVT with mask_padding=True in its place'):
         keep_padding_out(built)
     built = families.build('RetinaNet', 'ResNet-50')
     built.neck.extra = torch.nn.Softmax2d()

@@ -1,0 +1,85 @@
+"""Forms of layers whose work is no function of torch that a mode sees; each is put in front of the
+class of its layer."""
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from .cells import over_valid_cells
+from .extents import KeptOut, convolved
+
+#: Blocks that recompute themselves; networks made of them have the option too, and hand it on.
+BLOCKS = ('BasicBlock', 'Bottleneck')
+#: mmcv's deformable convolutions that compute their steps themselves.
+DEFORMABLE = ('DeformConv2dPack', 'ModulatedDeformConv2dPack')
+
+
+def put_forms(model: nn.Module) -> None:
+    """Put the forms in front of the classes of a model's layers, in place."""
+    for module in model.modules():
+        form: type[nn.Module] | None = None
+        if type(module) is nn.SyncBatchNorm:
+            form = SyncBatchNorm
+        elif type(module).__name__ in DEFORMABLE:
+            form = DeformableConv
+        elif getattr(module, 'with_cp', False) and type(module).__name__ in BLOCKS:
+            form = Recomputed
+            module.with_cp = False  # type: ignore[assignment]  # once is enough
+        if form is not None:
+            module.__class__ = derived(form, type(module))
+
+
+def derived(first: type, cls: type) -> type:
+    """A class of both, so that a module is changed in nothing but its class, and can be copied."""
+    return type(cls.__name__, (first, cls), {'__module__': cls.__module__})
+
+
+class SyncBatchNorm(nn.Module):
+    """Of torch's, with the statistics of valid cells while processes share them. (One process calls
+    ``F.batch_norm``.)"""
+
+    def forward(self, input: Tensor) -> Tensor:
+        kept = KeptOut.current()
+        shared = self.training and dist.is_initialized() and dist.get_world_size() > 1
+        if kept is None or not shared or kept.mask(input) is None:
+            return super().forward(input)  # type: ignore[misc, no-any-return]
+        return over_valid_cells(super().forward, input,  # type: ignore[misc]
+                                kept.extents(input))
+
+
+class DeformableConv(nn.Module):
+    """Of mmcv's deformable convolutions, with and without modulation, that see zeros beyond each
+    image's cells, as they do beyond a map."""
+
+    stride: Any
+    padding: Any
+    dilation: Any
+    weight: Tensor
+
+    def forward(self, x: Tensor) -> Tensor:
+        kept = KeptOut.current()
+        if kept is None:
+            return super().forward(x)  # type: ignore[misc, no-any-return]
+        extents = kept.extents(x)
+        with torch._C.DisableTorchFunction():  # the form in PyTorch has functions that are refused
+            out: Tensor = super().forward(kept.cleared(x))  # type: ignore[misc]
+        return kept.note(out, convolved(extents, self.weight.shape[2:], self.stride, self.padding,
+                                        self.dilation))
+
+
+class Recomputed(nn.Module):
+    """Of a block that is computed again in the backward pass (``with_cp``): within what its forward
+    pass was in."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        inner = super().forward
+        if not x.requires_grad:
+            return inner(x)  # type: ignore[misc, no-any-return]
+        kept = KeptOut.current() or nullcontext()
+        return checkpoint(inner, x, use_reentrant=False,  # type: ignore[no-any-return]
+                          context_fn=lambda: (nullcontext(), kept))
