@@ -34,21 +34,52 @@ ADDED = {'deit-micro-none': 0, 'deit-micro-learned': 48 * (16 + 1), 'deit-micro-
          'pvt-micro-learned': 48 * 64 + 96 * 16, 'pvt-micro-peg': (48 + 96) * (9 + 1)}
 
 
+#: What studies start from: the same model without an encoding, other data or patches.
+BASES = ('deit-micro-none-scales_mnist5k', 'deit-micro-none-scales_fashion',
+         'deit-micro-none-p4_mnist5k', 'deit-micro-none-p4-scales_mnist5k',
+         'deit-micro-none-p2_mnist5k')
+
+
 def parameters(name: str) -> int:
     cfg = engine.load_config(str(SMALL / name))
     return sum(p.numel() for p in MODELS.build(cfg.model.backbone).parameters())
 
 
 def test_both_data_sets_have_every_encoding():
-    assert CONFIGS == sorted(f'{name}_{data}.py' for name in ADDED
-                             for data in ('mnist5k', 'fashion')
-                             if data == 'mnist5k' or name not in VARIANTS)
+    assert CONFIGS == sorted([f'{name}.py' for name in BASES] + [
+        f'{name}_{data}.py' for name in ADDED for data in ('mnist5k', 'fashion')
+        if data == 'mnist5k' or name not in VARIANTS])
 
 
 @pytest.mark.parametrize('name', ADDED)
 def test_only_the_encoding_differs(name):
     plain = f"{name.split('-')[0]}-micro-none_mnist5k.py"
     assert parameters(f'{name}_mnist5k.py') - parameters(plain) == ADDED[name]
+
+
+@pytest.mark.parametrize(('patch', 'cells'), [(4, 8), (2, 16)])
+def test_smaller_patches_are_longer_grids(patch, cells):
+    cfg = engine.load_config(str(SMALL / f'deit-micro-none-p{patch}_mnist5k.py'))
+    backbone = MODELS.build(cfg.model.backbone)
+    lost = 48 * (8**2 - patch**2)  # of the patch embedding, one input channel
+    assert parameters('deit-micro-none_mnist5k.py') - parameters(
+        f'deit-micro-none-p{patch}_mnist5k.py') == lost
+    assert backbone.patch_embed(torch.zeros(1, 1, 32, 32))[1] == (cells, cells)
+
+
+@pytest.mark.parametrize('name', ['mnist5k', 'fashion'])
+def test_scale_augmentation_changes_scale_and_nothing_else(name):
+    plain, scaled = (engine.load_config(str(SMALL / f'deit-micro-none{kind}_{name}.py'))
+                     for kind in ('', '-scales'))
+    pipelines = [cfg.train_dataloader.dataset.pipeline for cfg in (plain, scaled)]
+    steps = [[dict(step) for step in pipeline if 'RandomAffine' not in step['type']]
+             for pipeline in pipelines]
+    assert steps[0] == steps[1]
+    affine = [next(dict(step) for step in pipeline if 'RandomAffine' in step['type'])
+              for pipeline in pipelines]
+    assert {key for key in affine[1] if affine[0].get(key) != affine[1][key]} == {
+        'scale', 'interpolation'}
+    assert plain.test_dataloader == scaled.test_dataloader and plain.model == scaled.model
 
 
 @pytest.mark.parametrize('config', CONFIGS)
