@@ -62,7 +62,7 @@ CLASSES: dict[str, dict[str, str]] = {
         'SegVisualizationHook': 'engine.seg_visualization',
         'TrackerHook': 'engine.tracker_hook',
     },
-    'metric': {'DumpSegResults': 'engine.dump'},
+    'metric': {'ClassIoUMetric': 'engine.class_iou', 'DumpSegResults': 'engine.dump'},
     'optim_wrapper': {'AmpOptimWrapper': 'engine.amp'},
     'optimizer wrapper constructor': {
         'LayerDecayOptimWrapperConstructor': 'engine.layer_decay',

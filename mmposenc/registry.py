@@ -20,12 +20,16 @@ from mmengine.registry import Registry
 
 from . import encodings
 from .names import CLASSES, load_class
+from .own_classes import class_of_file, is_file_class
 
 
 class LazyRegistry(Registry):
-    """A registry that imports a class of mmposenc when it is asked for."""
+    """A registry that imports a class of mmposenc when it is asked for, and one of a file,
+    ``type='own.py:ALiBi'``."""
 
     def get(self, key: str) -> Any:
+        if is_file_class(key):
+            return class_of_file(key)
         scope, name = self.split_scope_key(key)
         module = CLASSES[self.name].get(name)
         if module and scope in (None, self.scope) and name not in self.module_dict:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ..checkpoint import convert_with_report, needed_options, recognise
+from ..checkpoint.encoding_names import BUT_ENCODINGS, is_encoding
 from ..checkpoint.files import WRAPPERS
 from ..checkpoint.recognition import looks_like
 from ..checkpoint.rules import shown
@@ -58,7 +59,7 @@ class PretrainedMixin:
 
 
 def load_pretrained(backbone: nn.Module, checkpoint: Mapping[str, Any] | str | Path, *,
-                    prefix: str | None = None, strict: bool = True,
+                    prefix: str | None = None, strict: bool | str = True,
                     name: str | None = None) -> None:
     """Load a checkpoint of this project or of a release it can convert.
 
@@ -74,7 +75,8 @@ def load_pretrained(backbone: nn.Module, checkpoint: Mapping[str, Any] | str | P
         checkpoint: a file, a state dict, or a dict that holds one under 'state_dict', 'model',
             'module' or 'teacher'.
         prefix: load only the names that start with it, without it; 'backbone.' is recognised.
-        strict: raise where names or shapes differ; else load what fits and log the rest.
+        strict: raise where names or shapes differ; False: load what fits and log the rest; 'but
+            encodings': let encodings differ, for a model that had others when it was trained.
         name: for messages; that of the file by default.
 
     Raises:
@@ -90,9 +92,13 @@ def load_pretrained(backbone: nn.Module, checkpoint: Mapping[str, Any] | str | P
     state = _move_biases(backbone, _unshare(backbone, state))
     state = _resize_tables(backbone, state, name)
     own = backbone.state_dict()
+    if strict == BUT_ENCODINGS:
+        state = _leave_out_encodings(own, state, name)
     missing = sorted(set(own) - set(state))
     unexpected = sorted(set(state) - set(own))
     encodings = [] if unexpected else _new_encodings(backbone, missing)
+    if strict == BUT_ENCODINGS:
+        missing = [key for key in missing if not is_encoding(key)]
     missing, new = _split_new(backbone, missing, encodings)
     shapes = [f'{key}: {tuple(state[key].shape)} in the file, {tuple(own[key].shape)} here'
               for key in sorted(set(own) & set(state)) if own[key].shape != state[key].shape]
@@ -135,6 +141,16 @@ def _advice(own: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> str:
     return ''.join((f' ({looks_like(state)})' if 2 * common < max(len(own), len(state)) else '',
                     f'. The file needs {", ".join(needs)}' if needs else '',
                     '. Load what fits with strict=False' if common else ''))
+
+
+def _leave_out_encodings(own: Mapping[str, Tensor], state: dict[str, Tensor], name: str
+                         ) -> dict[str, Tensor]:
+    """The weights without those of encodings that the backbone has not, or in another shape."""
+    left_out = [key for key, value in state.items() if is_encoding(key)
+                and (key not in own or own[key].shape != value.shape)]
+    if left_out:
+        print_log(f'{name}: left out, of encodings that are not here: {shown(left_out)}', 'current')
+    return {key: value for key, value in state.items() if key not in left_out}
 
 
 def _new_encodings(backbone: nn.Module, missing: list[str]) -> list[str]:

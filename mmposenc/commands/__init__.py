@@ -16,6 +16,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     'train': ('train', 'train a detector, segmentor or classifier'),
     'test': ('test', 'test one, and draw its predictions'),
     'predict': ('predict', 'predict pictures, folders or videos'),
+    'compare': ('compare', 'compare position encodings on a data set'),
     'convert': ('convert', "convert an official checkpoint, or weights of ours to timm's names"),
     'figures': ('figures', 'draw what position encodings do'),
     'complexity': ('complexity', 'count parameters, multiply-accumulates and activations'),

@@ -41,6 +41,7 @@ ALSO_NEEDED = {
     'mmposenc.detr.detectors': 'mmdet',
     'mmposenc.detr.neck': 'mmdet',
     'mmposenc.detr.pixel_decoders': 'mmdet',
+    'mmposenc.engine.class_iou': 'mmseg',
     'mmposenc.engine.cls_visualization': 'mmpretrain',
     'mmposenc.engine.seg_visualization': 'mmseg',
     'mmposenc.heads.retina': 'mmdet',

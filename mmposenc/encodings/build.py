@@ -41,7 +41,7 @@ def build_encoding(cfg: EncodingConfig, contract: type[_Contract], argument: str
                              f"dict(type='mmposenc.PEG')")
         cls = _resolve(cfg['type'], argument)
         if not issubclass(cls, contract):
-            raise _wrong_contract(cls, contract, argument)
+            raise wrong_contract(cls, contract, argument)
         arguments = _arguments(cls, cfg, defaults)
         zero_init = arguments.pop('zero_init', False)
         missing = [name for name in _required(cls) if name not in arguments]
@@ -55,13 +55,14 @@ def build_encoding(cfg: EncodingConfig, contract: type[_Contract], argument: str
     else:
         raise ValueError(f'{argument}={cfg!r} must be a dict with a type, or a module')
     if not isinstance(module, contract):
-        raise _wrong_contract(type(module), contract, argument)
+        raise wrong_contract(type(module), contract, argument)
     if isinstance(cfg, dict) and zero_init:
         module.start_at_zero()
     return module
 
 
-def _wrong_contract(cls: type, contract: type, argument: str) -> ValueError:
+def wrong_contract(cls: type, contract: type, argument: str) -> ValueError:
+    """The error for an encoding of the other kind, with where it belongs."""
     hint = ''
     for other, place in ((TokenEncoding, 'pos_encoding'), (RelativeEncoding, 'rel_pos_encoding')):
         if issubclass(cls, other):

@@ -84,17 +84,17 @@ def count(cfg: Config, hw_shape: tuple[int, int]) -> Complexity:
         1, image_channels(cfg), *hw_shape, generator=torch.Generator().manual_seed(0))
     on_meta = image.to('meta')
     try:
-        model = _built(cfg, 'meta')
-        return _summed(model, hw_shape, [_run(model, lambda: _pass(scope, model, on_meta))])
+        model = build_bare(cfg, 'meta')
+        return _summed(model, hw_shape, [_run(model, lambda: pass_once(scope, model, on_meta))])
     except Exception as error:  # whatever a model does that needs numbers
         note = describe(error).splitlines()[0]
-    whole = _built(cfg, 'cpu')
+    whole = build_bare(cfg, 'cpu')
     for name, module in whole.named_modules():
         if getattr(module, 'form', None) == 'auto' and not _in_backbone(name):
             setattr(module, 'form', 'definition')  # noqa: B010  (no declared attribute of a Module)
-    counts = [_run(whole, lambda: _pass(scope, whole, image))]
+    counts = [_run(whole, lambda: pass_once(scope, whole, image))]
     try:  # its definition may not fit into the memory, so the backbone alone is counted on meta
-        part: Any = _built(cfg, 'meta')
+        part: Any = build_bare(cfg, 'meta')
         own = _run(part, lambda: part.backbone(set_img_shapes(on_meta, [hw_shape])))
     except Exception:  # a backbone that needs numbers too, such as one upstream: none to define
         return _summed(whole, hw_shape, counts, note)
@@ -141,7 +141,7 @@ def measure_time(cfg: Config, hw_shape: tuple[int, int], device: torch.device, *
         passes: how many are timed, behind one that is not.
     """
     _check_size(hw_shape)
-    model = _built(cfg, 'cpu').to(device)
+    model = build_bare(cfg, 'cpu').to(device)
     image = torch.randn(1, image_channels(cfg), *hw_shape, device=device)
     on_cpu, taken = device.type == 'cpu', []
     backend: Any = None if on_cpu else getattr(torch, device.type)
@@ -150,7 +150,7 @@ def measure_time(cfg: Config, hw_shape: tuple[int, int], device: torch.device, *
     with torch.no_grad():
         for _ in range(1 + passes):
             start = time.perf_counter()
-            _pass(scope_of(cfg), model, image)
+            pass_once(scope_of(cfg), model, image)
             if backend is not None:
                 backend.synchronize(device)
             taken.append(time.perf_counter() - start)
@@ -163,7 +163,9 @@ def _check_size(hw_shape: tuple[int, int]) -> None:
         raise ValueError(f'size={hw_shape} must be at least (1, 1)')
 
 
-def _built(cfg: Config, device: str) -> nn.Module:
+def build_bare(cfg: Config, device: str) -> nn.Module:
+    """The model of a config for inference, on a device ('meta': without numbers), with the same
+    random weights each time."""
     cfg = copy.deepcopy(cfg)
     cfg.model.pop('teacher', None)  # of a distillation: no part of what is deployed
     with torch.random.fork_rng(devices=[]), torch.device(device):
@@ -171,8 +173,9 @@ def _built(cfg: Config, device: str) -> nn.Module:
         return build_model(cfg).eval()
 
 
-def _pass(scope: str, model: Any, image: Tensor) -> None:
-    """The network on one image: everything before post-processing."""
+def pass_once(scope: str, model: Any, image: Tensor) -> None:
+    """The network of a model of ``scope`` on one image (1, C, H, W): everything before
+    post-processing."""
     set_img_shapes(image, [image.shape[-2:]])
     if scope == 'mmdet':
         model(image, image_samples(image), mode='tensor')

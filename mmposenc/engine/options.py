@@ -37,9 +37,10 @@ def config_parser(description: str | None, example: str, prog: str | None = None
     return parser
 
 
-def add_config(parser: argparse.ArgumentParser, example: str) -> None:
+def add_config(parser: argparse.ArgumentParser, example: str, *, optional: bool = False) -> None:
     """``config`` and ``--cfg-options``, behind what a parser has already."""
-    parser.add_argument('config', help='a file, or mmposenc::<name>, or mmdet::<name>')
+    parser.add_argument('config', nargs='?' if optional else None,
+                        help='a file, or mmposenc::<name>, or mmdet::<name>')
     parser.add_argument('--cfg-options', nargs='+', action=_Options, metavar='KEY=VALUE',
                         help=f'override the config: {example}, key="[a,b]" or key=a,b for lists')
 

@@ -75,7 +75,7 @@ def predict(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
     names = class_names(cfg, load_weights(model, checkpoint))
     model.to(place).eval()
     thr = 0.3 if score_thr is None else score_thr
-    artist = _Artist(cfg, scope, names, thr) if pictures else None
+    artist = Artist(cfg, scope, names, thr) if pictures else None
     folder.mkdir(parents=True, exist_ok=True)
     (folder / 'predictions.json').unlink(missing_ok=True)
     about = {'task': TASKS[scope], 'config': str(cfg.filename), 'checkpoint': str(checkpoint),
@@ -125,8 +125,15 @@ def _check(cfg: Config, checkpoint: str, folder: Path, score_thr: float | None, 
     return scope
 
 
-class _Artist:
-    """Pictures with what was predicted on them."""
+class Artist:
+    """Pictures with what was predicted on them.
+
+    Args:
+        cfg: whose visualizer draws, without its backends.
+        scope: 'mmdet', 'mmseg' or 'mmpretrain'.
+        names: of the classes.
+        score_thr: of boxes.
+    """
 
     def __init__(self, cfg: Config, scope: str, names: list[str], score_thr: float) -> None:
         self.scope, self.score_thr, self.kept = scope, score_thr, KeepPicture()
@@ -139,10 +146,10 @@ class _Artist:
         self.visualizer = chosen(**options)
         self.visualizer.dataset_meta = {'classes': tuple(names), 'palette': palette(cfg, names)}
 
-    def draw(self, item: Item, sample: Any) -> np.ndarray:
-        """(H, W, 3) RGB bytes."""
-        draw(self.scope, self.visualizer, 'predict', item.pixels, sample, truth=False,
-             predicted=True, score_thr=self.score_thr)
+    def draw(self, pixels: np.ndarray, sample: Any, *, truth: bool = False) -> np.ndarray:
+        """(H, W, 3) RGB bytes with what was predicted, or with the truth."""
+        draw(self.scope, self.visualizer, 'predict', pixels, sample, truth=truth,
+             predicted=not truth, score_thr=self.score_thr)
         assert self.kept.picture is not None
         return self.kept.picture
 
@@ -150,7 +157,7 @@ class _Artist:
 class _Outputs:
     """The files beside predictions.json; a video is ended when the next file begins."""
 
-    def __init__(self, folder: Path, artist: _Artist | None) -> None:
+    def __init__(self, folder: Path, artist: Artist | None) -> None:
         self.folder, self.artist = folder, artist
         self.video: VideoWriter | None = None
 
@@ -163,7 +170,7 @@ class _Outputs:
             write_picture(self.folder / names['mask'], labels)
         if self.artist is None:
             return names
-        drawn = self.artist.draw(item, sample)
+        drawn = self.artist.draw(item.pixels, sample)
         if not item.source.is_video:
             names['picture'] = f'pictures/{item.source.name}.jpg'
             write_picture(self.folder / names['picture'], drawn)

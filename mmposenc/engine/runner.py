@@ -18,6 +18,7 @@ from mmengine.runner import Runner as _Runner
 
 from mmposenc import mmengine_loading  # noqa: F401  (no checkpoint runs code)
 
+from ..checkpoint.encoding_names import BUT_ENCODINGS, is_encoding
 from ..checkpoint.integrity import put_in_place, seal
 from ..compat.deterministic import deterministic_forms
 from .checkpoint_hook import CheckpointHook
@@ -41,7 +42,8 @@ class Runner(_Runner):
 
     - No checkpoint runs code; see :mod:`mmposenc.checkpoint.loading`.
     - A checkpoint that does not fit the model is an error that lists what does not fit, unless
-      the config says ``load_strict=False`` (mmengine logs it and goes on with random weights).
+      the config says ``load_strict=False`` (mmengine logs it and goes on with random weights) or
+      ``'but encodings'``, which lets position encodings alone differ.
     - A resumed run equals one that was not interrupted, to the bit on a CPU: by epoch, by
       iteration and from the middle of an epoch. Both train loops and CheckpointHook are this
       project's, whatever their name in the config.
@@ -214,11 +216,15 @@ class Runner(_Runner):
             model = model.module
         state = checkpoint.get('state_dict', checkpoint)
         state = {name.removeprefix('module.'): value for name, value in state.items()}
-        report = mismatch(model.state_dict(), state)
+        own, strict = model.state_dict(), self.cfg.get('load_strict', True)
+        report = mismatch(own, state)
         if not report:
             return
+        if strict == BUT_ENCODINGS:
+            strict = bool(mismatch(*({name: value for name, value in each.items()
+                                      if not is_encoding(name)} for each in (own, state))))
         wrong = f'the checkpoint {self._loading} does not fit the model'
-        if self.cfg.get('load_strict', True):  # what to do comes first: of many lines few are shown
+        if strict:  # what to do comes first: of many lines few are shown
             raise ValueError(f'{wrong}; use the config it was trained with, or pass '
                              '--allow-mismatch (load_strict=False in the config) to load only '
                              f'what fits\n{report}')

@@ -1,0 +1,177 @@
+"""Compare position encodings on a data set: which one for my data?
+
+    mmposenc compare CONFIG --encodings none learned peg irpe-k --seeds 3 --sizes 0.75 1 1.5 \\
+        --budget 2h --jobs 2 --out work_dirs/study
+
+Trains the config with each encoding and seed, tests at every size, and writes results.json, a CSV,
+Markdown and report.html. The same command again goes on where it was. docs/compare.md says more.
+"""
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from mmposenc.command_line import Parser, reported
+
+#: Seconds of the units of a time.
+_UNITS = {'s': 1, 'min': 60, 'm': 60, 'h': 3600, 'd': 86400}
+
+
+def seconds_of(text: str) -> float:
+    """'90s', '30min', '2h', '1.5d', '1h30m' in seconds."""
+    parts = re.findall(r'(\d+(?:\.\d+)?)(min|[smhd])', text)
+    if not parts or ''.join(number + unit for number, unit in parts) != text:
+        raise argparse.ArgumentTypeError(f'{text!r} is no time such as 90s, 30min, 2h or 1h30m')
+    return sum(float(number) * _UNITS[unit] for number, unit in parts)
+
+
+def positive(text: str) -> int:
+    """A whole number of at least 1."""
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f'{text!r} must be a whole number of at least 1')
+    return int(text)
+
+
+def size_of(text: str) -> float:
+    """A factor above 0."""
+    try:
+        factor = float(text)
+    except ValueError:
+        factor = 0.0
+    if not 0 < factor < 100:
+        raise argparse.ArgumentTypeError(f'{text!r} must be a number above 0, such as 1.5')
+    return factor
+
+
+def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
+    from mmposenc.engine.options import add_config
+
+    parser = Parser(__doc__, prog='mmposenc compare')
+    add_config(parser, 'train_dataloader.batch_size=16', optional=True)
+    what = parser.add_argument_group('what is compared')
+    what.add_argument('--encodings', nargs='+', metavar='NAME', default=[],
+                      help='names, sums as peg+irpe-k, yaml files, own classes as '
+                      'own.py:ALiBi; docs/compared.md lists them')
+    what.add_argument('--seeds', type=positive, metavar='N', help='seeds 0 .. N-1; default 3')
+    what.add_argument('--seed-list', type=int, nargs='+', metavar='SEED', help='these seeds')
+    what.add_argument('--sizes', type=size_of, nargs='+', metavar='FACTOR', default=[],
+                      help='test at these multiples of the trained size too; default 1')
+    long = parser.add_mutually_exclusive_group()
+    long.add_argument('--budget', type=seconds_of, metavar='TIME', help='90s, 30min, 2h: the '
+                      'wall time of the whole study on this machine with its --jobs; the length '
+                      'of the trainings is chosen to fit')
+    long.add_argument('--epochs', type=positive, metavar='N', help='train for so long instead of '
+                      "the config's, its schedule scaled")
+    long.add_argument('--iterations', type=positive, metavar='N', help='the same for a config '
+                      'that counts iterations')
+    how = parser.add_argument_group('how')
+    how.add_argument('--out', type=Path, metavar='DIR', help='folder of the study; default '
+                     'work_dirs/compare_<config>')
+    how.add_argument('--jobs', type=positive, metavar='N', help='runs at once; default 1, or one '
+                     'for each GPU')
+    how.add_argument('--gpus-per-run', type=positive, metavar='N', default=1)
+    how.add_argument('--submitit', nargs='+', metavar='WORD', help='slurm (or local), then '
+                     'options of submitit: slurm_partition=gpu timeout_min=600')
+    how.add_argument('--dry-run', action='store_true', help='list the runs and what they cost')
+    how.add_argument('--report-only', action='store_true', help='train nothing; write the report '
+                     'of what there is')
+    how.add_argument('--time', action='store_true', help='time the models when all is trained, '
+                     'one after the other')
+    how.add_argument('--pictures', type=int, default=4, metavar='N', help='test images drawn with '
+                     'predictions; default 4')
+    how.add_argument('--no-diagnosis', action='store_true', help='leave the diagnosis out')
+    how.add_argument('--no-figures', action='store_true', help='leave the figures out')
+    args = parser.parse_args(argv)
+    if args.config is None and args.out is None:
+        parser.error('give a config, or --out with a study to go on with')
+    if args.seeds is not None and args.seed_list is not None:
+        parser.error('give --seeds or --seed-list')
+    if args.submitit and args.jobs:
+        parser.error('--jobs is for this machine; with --submitit the cluster decides')
+    return args
+
+
+def main(argv: list[str] | None = None) -> None:
+    args = parse_args(argv)
+    signal.signal(signal.SIGTERM, lambda signum, frame: sys.exit(128 + signum))
+    words = sys.argv[1:] if argv is None else ['compare', *argv]
+    command = shlex.join(['mmposenc', *words])
+    try:
+        with reported(args):
+            status = run(args, command)
+    except KeyboardInterrupt:
+        print('stopped; the same command goes on from here', file=sys.stderr)
+        status = 130
+    sys.exit(status)
+
+
+def run(args: argparse.Namespace, command: str) -> int:
+    """Plans and carries out what the arguments ask; the exit status."""
+    from mmposenc.comparison import planning
+    from mmposenc.comparison.results import write_results
+    from mmposenc.comparison.study import read_study
+
+    if args.report_only:
+        study = read_study(args.out or planning.default_folder(args.config))
+    else:
+        workers = planning.workers_of(args)
+        planned = planning.plan(args, command, workers)
+        study = planned.study
+        if args.dry_run:
+            print(planning.listing(planned))
+            return 0
+        carry_out(study, workers)
+    if args.time and not args.report_only:
+        from mmposenc.comparison.extras import time_models
+        time_models(study)
+    results = write_results(study)
+    return finish(study, results)
+
+
+def carry_out(study: Any, workers: Any) -> None:
+    """Trains and tests what is left, and keeps results.json and the report up to date."""
+    from mmposenc.comparison.metrics import metric_of
+    from mmposenc.comparison.progress import Display
+    from mmposenc.comparison.results import write_results
+    from mmposenc.comparison.runs import is_over, read_record
+    from mmposenc.comparison.schedule import carry_out_all
+
+    jobs = workers.jobs or len(study.runs())
+    with Display(study, metric_of(study.base()), jobs) as display:
+        def tell(which: Any, event: str) -> None:
+            if which is None:
+                display.tick()
+                return
+            display.tell(which, event)
+            if event == 'ended':
+                write_results(study, display.say)
+        carry_out_all(study, workers, lambda each: is_over(study, each, read_record(each)), tell)
+
+
+def finish(study: Any, results: dict[str, Any]) -> int:
+    """Prints the end of it; status 1 where a run failed."""
+    from rich.console import Console
+
+    from mmposenc.comparison.metrics import metric_of
+    from mmposenc.comparison.progress import states, table
+
+    Console(file=sys.stdout).print(table(study, states(study), metric_of(study.base()), 1))
+    failed = [each for each in results['runs'] if each['status'] == 'failed']
+    for each in failed:
+        print(f'failed: {each["encoding"]} seed {each["seed"]}: {each["note"]}')
+    diverged = [each for each in results['runs'] if each['status'] == 'diverged']
+    for each in diverged:
+        print(f'diverged, and no part of the means: {each["encoding"]} seed {each["seed"]}')
+    advice = (results.get('recommendation') or {}).get('reason')
+    if advice:
+        print(advice)
+    files = [name for name in ('report.html', 'results.md', 'results.csv', 'results.json')
+             if (study.folder / name).is_file()]
+    print(f'{study.folder}: {", ".join(files)} ({time.strftime("%H:%M")})')
+    return 1 if failed else 0

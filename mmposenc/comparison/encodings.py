@@ -1,0 +1,168 @@
+"""What is compared: encodings by name, sums of them, classes and files of the user's."""
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..command_line import suggest
+from ..encodings import RelativeEncoding, TokenEncoding
+from ..own_classes import class_by_name, class_of_file, is_file_class
+from .applying import apply, check_fits
+
+__all__ = ['NAMES', 'Entry', 'apply', 'check_fits', 'read_entries', 'summed']
+
+_TOKEN: dict[str, tuple[str, dict[str, Any]]] = {
+    'learned': ('learned table', dict(type='mmposenc.LearnedPositionEmbedding')),
+    'sincos': ('sines and cosines', dict(type='mmposenc.SinCosPositionEncoding')),
+    'peg': ('PEG', dict(type='mmposenc.PEG')),
+    'peg-bn': ('PEG with BatchNorm', dict(type='mmposenc.PEG', norm_act=True, bias=False)),
+    'contextpool': ('ContextPool', dict(type='mmposenc.ContextPool')),
+}
+_RELATIVE: dict[str, tuple[str, dict[str, Any]]] = {
+    'irpe-k': ('iRPE on keys', dict(type='mmposenc.IRPE', rpe_on='k')),
+    'irpe-q': ('iRPE on queries', dict(type='mmposenc.IRPE', rpe_on='q')),
+    'irpe-v': ('iRPE on values', dict(type='mmposenc.IRPE', rpe_on='v')),
+    'irpe-qk': ('iRPE on queries and keys', dict(type='mmposenc.IRPE', rpe_on='qk')),
+    'irpe-qkv': ('iRPE on queries, keys and values', dict(type='mmposenc.IRPE', rpe_on='qkv')),
+    'irpe-bias': ('iRPE as a bias', dict(type='mmposenc.IRPE', mode='bias')),
+    'rotary': ('RoPE, axial', dict(type='mmposenc.RotaryEmbedding')),
+    'rotary-mixed': ('RoPE, mixed', dict(type='mmposenc.RotaryEmbedding', mode='mixed')),
+    'swin-bias': ("Swin's table of biases",
+                  dict(type='mmposenc.RelativePositionBias', resize='geometric')),
+    'log-cpb': ("Swin V2's network of biases", dict(type='mmposenc.LogSpacedCPB')),
+    'shaw': ('Shaw', dict(type='mmposenc.ShawRPE')),
+    'transformer-xl': ('Transformer-XL', dict(type='mmposenc.TransformerXLRPE')),
+    'huang': ('Huang', dict(type='mmposenc.HuangRPE')),
+    'sasa': ('SASA', dict(type='mmposenc.SASARPE')),
+    'decomposed': ('decomposed (ViTDet)', dict(type='mmposenc.DecomposedRPE')),
+    'query-absolute-1d': ('query-absolute 1-D', dict(type='mmposenc.QueryAbsolute1D')),
+    'query-relative-1d': ('query-relative 1-D', dict(type='mmposenc.QueryRelative1D')),
+    'query-relative-2d': ('query-relative 2-D', dict(type='mmposenc.QueryRelative2D')),
+}
+#: Every name: what people read, and the encoding; 'none' is none.
+NAMES: dict[str, tuple[str, dict[str, Any] | None]] = {'none': ('none', None), **_TOKEN,
+                                                      **_RELATIVE}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One thing that is compared.
+
+    Attributes:
+        name: as it was typed, or as a file of entries says.
+        label: for people.
+        changes: what :func:`apply` sets: 'pos_encoding', 'positions', 'rel_pos_encoding',
+            'rel_pos_sharing' as a backbone takes them, and 'cfg', dotted keys of the config and
+            their values, for all else.
+    """
+
+    name: str
+    label: str
+    changes: dict[str, Any]
+
+    @property
+    def slug(self) -> str:
+        """The name as a folder."""
+        return re.sub(r'[^A-Za-z0-9._+=-]+', '-', self.name).strip('-.') or 'entry'
+
+
+def read_entries(words: Sequence[str]) -> list[Entry]:
+    """The entries that words of a command line mean.
+
+    Args:
+        words: names of :data:`NAMES`, sums of them ('peg+irpe-k'), classes ('my_package.ALiBi',
+            'own.py:ALiBi'), which may stand in sums, and files of entries ('my.yaml'; docs/
+            compared.md). Paths and modules are looked for from the current folder.
+
+    Returns:
+        One entry a word, several for a file.
+
+    Raises:
+        ValueError: for an unknown name, a sum that is none, a class that is no encoding, what
+            stands twice, and files with anything else in them.
+        FileNotFoundError: there is no such file.
+    """
+    from .entry_files import read_file
+    entries: list[Entry] = []
+    for word in words:
+        if word.endswith(('.yaml', '.yml')):
+            entries += read_file(Path(word))
+        else:
+            label, changes = summed(word)
+            entries.append(Entry(word, label, changes))
+    if not entries:
+        raise ValueError('--encodings: name at least one, such as none or peg')
+    seen: dict[str, Entry] = {}
+    for entry in entries:
+        first = seen.setdefault(entry.slug.lower(), entry)
+        if first is not entry:
+            raise ValueError(f'--encodings: {entry.name!r} stands there twice' if
+                             first.name == entry.name else
+                             f'--encodings: {first.name!r} and {entry.name!r} would be kept in '
+                             f'folders of one name, {entry.slug!r}; give one another name in a '
+                             f'yaml file')
+    return entries
+
+
+def summed(word: str) -> tuple[str, dict[str, Any]]:
+    """The label and the changes of a name or of a sum of names.
+
+    Raises:
+        ValueError: as :func:`read_entries`.
+    """
+    parts = [part.strip() for part in word.split('+')]
+    found = [named(part) for part in parts]
+    if len(parts) > 1 and 'none' in parts:
+        raise ValueError(f"--encodings {word}: 'none' is no part of a sum; leave it out")
+    if len(set(parts)) < len(parts):
+        raise ValueError(f'--encodings {word}: one encoding stands there twice')
+    tokens = [cfg for _, kind, cfg in found if kind is TokenEncoding and cfg]
+    relative = [cfg for _, kind, cfg in found if kind is RelativeEncoding and cfg]
+    return ' + '.join(label for label, _, _ in found), dict(
+        pos_encoding=tokens[0] if len(tokens) == 1 else tokens or None, positions=None,
+        rel_pos_encoding=combined(relative), rel_pos_sharing='layer', cfg={})
+
+
+def combined(relative: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    """One relative encoding of several."""
+    if len(relative) < 2:
+        return relative[0] if relative else None
+    return dict(type='mmposenc.CombinedRPE', encodings=list(relative))
+
+
+def named(name: str, folder: Path = Path()) -> tuple[str, type, dict[str, Any] | None]:
+    """Label, contract and config of one encoding by its name or class.
+
+    Args:
+        name: of :data:`NAMES`, or a class.
+        folder: where a relative path of a class begins.
+
+    Raises:
+        ValueError: it is unknown, or no encoding.
+        FileNotFoundError: there is no such file.
+    """
+    if name in NAMES:
+        label, cfg = NAMES[name]
+        return label, RelativeEncoding if name in _RELATIVE else TokenEncoding, cfg and dict(cfg)
+    if not is_file_class(name) and ('.' not in name or '/' in name):
+        raise ValueError(f'--encodings: there is no encoding {name!r}{suggest(name, NAMES)}\n'
+                         f'Known: {", ".join(NAMES)}; sums such as peg+irpe-k; own.py:MyEncoding; '
+                         f'my_package.MyEncoding; my.yaml')
+    cls, full_name = own_class(name, folder)
+    for contract in (TokenEncoding, RelativeEncoding):
+        if issubclass(cls, contract):
+            return cls.__name__, contract, dict(type=full_name)
+    raise ValueError(f'--encodings {name}: {cls.__name__} must be a TokenEncoding or a '
+                     f'RelativeEncoding of mmposenc.encodings')
+
+
+def own_class(name: str, folder: Path = Path()) -> tuple[type, str]:
+    """A class of the user's, and the type by which a config names it in any process."""
+    if is_file_class(name):
+        path, _, cls_name = name.rpartition(':')
+        full_name = f'{(folder / path).resolve()}:{cls_name}'
+        return class_of_file(full_name), full_name
+    return class_by_name(name)

@@ -1,0 +1,182 @@
+"""From the words of the command line to a study that is known to work."""
+from __future__ import annotations
+
+import argparse
+import copy
+import tempfile
+import time
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from mmengine.config import Config
+
+from ..engine.checks import check_files, check_sections
+from ..engine.config import load_config
+from ..engine.launch import prepare_training
+from ..engine.overrides import override
+from . import budget
+from .encodings import Entry, check_fits, read_entries
+from .extras import costs
+from .lengths import Length, length_of, set_length
+from .metrics import metric_of
+from .progress import duration
+from .schedule import LocalWorkers, SubmittedWorkers, Workers, visible_gpus
+from .sizes import check_sizes
+from .study import Study, check_same_config, joined, planning, read_study, write_study
+
+
+class Plan(NamedTuple):
+    """A study, its base config, and what its runs take, where that was measured."""
+
+    study: Study
+    cfg: Config
+    estimate: budget.Estimate | None
+
+
+def default_folder(config: str) -> Path:
+    """Where a study lies if nobody says."""
+    return Path('work_dirs') / f'compare_{Path(config).stem}'
+
+
+def workers_of(args: argparse.Namespace) -> Workers:
+    """Who carries the runs out, from ``--jobs``, ``--gpus-per-run`` and ``--submitit``.
+
+    Raises:
+        ValueError: there are not enough GPUs, or submitit is missing or refuses an option.
+    """
+    if args.submitit:
+        cluster, *words = args.submitit
+        return SubmittedWorkers(folder_of(args) / 'submitit', cluster, _options(words),
+                                args.gpus_per_run)
+    gpus = visible_gpus()
+    jobs = args.jobs or max(1, len(gpus) // args.gpus_per_run)
+    return LocalWorkers(jobs, gpus, args.gpus_per_run)
+
+
+def folder_of(args: argparse.Namespace) -> Path:
+    """The study's folder."""
+    return args.out or default_folder(args.config)
+
+
+def _options(words: list[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for word in words:
+        key, equals, value = word.partition('=')
+        if not equals:
+            raise ValueError(f'--submitit: {word!r} is not KEY=VALUE')
+        found[key] = int(value) if value.isdigit() else value
+    return found
+
+
+def plan(args: argparse.Namespace, command: str, workers: Workers
+         ) -> Plan:
+    """The study that the arguments ask for, checked and written, or what they add to an older one.
+
+    Args:
+        args: of ``mmposenc compare``.
+        command: the call, as a line.
+        workers: who will carry it out.
+
+    Returns:
+        The study and its config; with ``--budget`` and ``--dry-run`` what its runs were found to
+        take.
+
+    Raises:
+        ValueError: what does not fit: an encoding, a size, the data, the older study, the budget.
+        FileNotFoundError: a file that the config names is not there.
+    """
+    folder = folder_of(args)
+    with nullcontext() if args.dry_run else planning(folder):
+        old = read_study(folder) if (folder / 'study.json').is_file() else None
+        cfg = _config(args, old)
+        study, entries = _asked(args, command, cfg, old, folder)
+        _check(cfg, study, old, entries)
+        estimate = None
+        if args.dry_run or (study.seconds is not None and old is None):
+            estimate = _measured(study, cfg, workers)
+        if study.seconds is not None and old is None:
+            assert estimate is not None
+            study = replace(study, length=estimate.longest(study))
+        if not args.dry_run:
+            write_study(study, cfg if old is None else None)
+    return Plan(study, cfg, estimate)
+
+
+def _config(args: argparse.Namespace, old: Study | None) -> Config:
+    if args.config is None:
+        if old is None:
+            raise FileNotFoundError(f'--out {args.out} holds no study yet: give a config')
+        return old.base()
+    cfg = load_config(args.config)
+    override(cfg, args.cfg_options)
+    if old is not None:
+        check_same_config(old, cfg)
+    return cfg
+
+
+def _asked(args: argparse.Namespace, command: str, cfg: Config, old: Study | None, folder: Path
+           ) -> tuple[Study, list[Entry]]:
+    """What the arguments ask for, with what is there already; and the encodings they name."""
+    entries = read_entries(args.encodings) if args.encodings else []
+    if not entries and old is None:
+        raise ValueError('--encodings: name what is to be compared, such as none learned peg')
+    seeds = args.seed_list or (range(args.seeds) if args.seeds else
+                               old.seeds if old is not None else range(3))
+    own = length_of(cfg)
+    length = old.length if old is not None else own
+    for unit in ('epochs', 'iterations'):
+        if (number := getattr(args, unit)) is not None:
+            length = Length(unit, number)
+    set_length(copy.deepcopy(cfg), length)
+    extras = ('diagnosis',) * (not args.no_diagnosis) + ('figures',) * (not args.no_figures)
+    new = Study(
+        folder, args.config or (old.config if old else ''), command,
+        time.strftime('%Y-%m-%dT%H:%M:%S%z'), tuple(entries), tuple(dict.fromkeys(seeds)),
+        tuple(sorted({1.0, *args.sizes})), length, args.budget, max(0, args.pictures), extras)
+    return (new if old is None else joined(old, new)), entries
+
+
+def _check(cfg: Config, study: Study, old: Study | None, entries: list[Entry]) -> None:
+    """All that can be told before any work: data, metric, sizes, encodings."""
+    metric_of(cfg)
+    check_sections(cfg, ('test',))
+    check_files(cfg, ('test',))
+    training = copy.deepcopy(cfg)
+    training.work_dir = str(study.folder)
+    prepare_training(training)
+    check_sizes(cfg, study.sizes)
+    known = () if old is None or old.sizes != study.sizes else [e.name for e in old.entries]
+    for entry in study.entries:
+        if entry.name not in known:
+            check_fits(cfg, entry, study.sizes)
+
+
+def _measured(study: Study, cfg: Config, workers: Workers) -> budget.Estimate:
+    with tempfile.TemporaryDirectory(prefix='mmposenc_compare_') as folder:
+        trial = replace(study, folder=Path(folder))
+        write_study(trial, cfg)
+        return budget.measure(trial, workers.jobs or 1)
+
+
+def listing(planned: Plan) -> str:
+    """What ``--dry-run`` prints."""
+    study, cfg, estimate = planned
+    lines = [f'{len(study.runs())} runs of {study.length.number} {study.length.unit} each: '
+             f'seeds {", ".join(map(str, study.seeds))}; sizes '
+             f'{", ".join(f"{factor:g}" for factor in study.sizes)}', '']
+    head = ''.join(f'{f"MACs (M) {factor:g}x":>16}' for factor in study.sizes)
+    lines.append(f'{"encoding":<28}{"parameters":>14}{head}{"a run":>10}')
+    for entry in study.entries:
+        counted = costs(cfg, entry, study.sizes)
+        macs = ''.join(f'{each["macs"] / 1e6:>16,.1f}' if each['macs'] else f'{"-":>16}'
+                       for each in counted)
+        taken = '-' if estimate is None else duration(
+            estimate.run_seconds(entry.name, study.length))
+        lines.append(f'{entry.name:<28}{counted[0]["parameters"] or 0:>14,}{macs}{taken:>10}')
+    if estimate is not None:
+        whole = estimate.study_seconds(study, study.length)
+        lines += ['', f'about {duration(whole)} with {estimate.jobs} at once on this machine, '
+                  'from some steps and test images of each encoding']
+    return '\n'.join(lines)

@@ -1,0 +1,184 @@
+"""How a study stands, on the terminal: a table that changes, or plain lines where there is none."""
+from __future__ import annotations
+
+import sys
+import time
+from statistics import mean
+from typing import Any, NamedTuple
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from .metrics import Metric
+from .runs import is_over, read_record
+from .schedule import is_taken
+from .study import Run, Study, read_json
+
+#: Seconds between two looks at the disk.
+_LOOK = 1.0
+
+
+class State(NamedTuple):
+    """How a run stands: its record, how far it is, and whether a process has it in hand."""
+
+    run: Run
+    record: dict[str, Any]
+    progress: dict[str, Any]
+    taken: bool
+    over: bool
+
+    @property
+    def value(self) -> float | None:
+        """The metric at the trained size."""
+        found = [test['value'] for test in self.record['tests'] if test['factor'] == 1]
+        return found[0] if found and self.record['status'] != 'diverged' else None
+
+    @property
+    def share(self) -> float:
+        """Of the training that is done."""
+        total = self.progress.get('total')
+        return min(1.0, self.progress.get('done', 0) / total) if total else 0.0
+
+
+def states(study: Study) -> list[State]:
+    """How all runs stand, from the disk: of other machines too."""
+    found = []
+    for run in study.runs():
+        record = read_record(run)
+        found.append(State(run, record, read_json(run.progress_file) or {}, is_taken(run),
+                           is_over(study, run, record)))
+    return found
+
+
+def seconds_left(runs: list[State], jobs: int) -> float | None:
+    """An estimate from the runs that are known to take how long; None while there is none.
+
+    Args:
+        runs: all of them.
+        jobs: how many go on at once.
+    """
+    whole = [each.record['train_seconds'] for each in runs if each.record['train_seconds']]
+    whole += [each.progress['seconds'] / each.share for each in runs
+              if not each.over and each.share >= 0.02 and each.progress.get('seconds')]
+    if not whole:
+        return None
+    left = [mean(whole) * (1 - each.share) for each in runs
+            if not each.over and each.record['status'] != 'failed']
+    return max([sum(left) / max(1, jobs), *left], default=0.0)
+
+
+def duration(seconds: float) -> str:
+    """'45 s', '12 min', '3.5 h'."""
+    if seconds < 100:
+        return f'{seconds:.0f} s'
+    return f'{seconds / 60:.0f} min' if seconds < 6000 else f'{seconds / 3600:.1f} h'
+
+
+def value_text(metric: Metric, value: float | None) -> str:
+    """A value as tables show it."""
+    if value is None:
+        return '-'
+    return f'{value:.2f}' if metric.unit == '%' else f'{value:.3f}'
+
+
+def cell(state: State, metric: Metric) -> str:
+    """What the table says of a run."""
+    status = state.record['status']
+    if status in ('diverged', 'failed') and not state.taken:
+        return status
+    if state.over:
+        return value_text(metric, state.value)
+    if not state.taken:
+        return f'{state.share:.0%} done' if state.share else '...'
+    told, parts = state.progress, []
+    if told.get('phase') != 'train':
+        return str(told.get('phase', 'start'))
+    parts.append(f'{told["epoch"]}/{told["epochs"]}' if told.get('epochs') else
+                 f'{told["done"]}/{told["total"]}')
+    if told.get('loss') is not None:
+        parts.append(f'loss {told["loss"]:.3g}')
+    if told.get('metric') is not None:
+        parts.append(value_text(metric, told['metric']))
+    return ', '.join(parts)
+
+
+def table(study: Study, runs: list[State], metric: Metric, jobs: int) -> Table:
+    """A row an encoding, a column a seed."""
+    head = f'{study.config}: {metric.label} at the trained size'
+    made = Table(title=head, caption=summary(runs, jobs), title_justify='left',
+                 caption_justify='left')
+    made.add_column('encoding')
+    for seed in study.seeds:
+        made.add_column(f'seed {seed}', justify='right')
+    made.add_column('mean', justify='right')
+    for entry in study.entries:
+        own = [each for each in runs if each.run.entry.name == entry.name]
+        done = [each.value for each in own if each.over and each.value is not None]
+        made.add_row(entry.label, *(cell(each, metric) for each in own),
+                     value_text(metric, mean(done)) if done else '-')
+    return made
+
+
+def summary(runs: list[State], jobs: int) -> str:
+    """'4 of 12 runs over, 2 running; about 10 min left'."""
+    over = sum(each.over for each in runs)
+    running = sum(each.taken for each in runs)
+    text = f'{over} of {len(runs)} runs over, {running} running'
+    if any(each.record['status'] == 'failed' and not each.taken for each in runs):
+        text += ', some failed'
+    left = seconds_left(runs, jobs)
+    return text if left is None or over == len(runs) else f'{text}; about {duration(left)} left'
+
+
+class Display:
+    """Shows how a study stands until it is closed.
+
+    Args:
+        study, metric: what is shown.
+        jobs: how many runs go on at once.
+        console: where; by default the standard output.
+    """
+
+    def __init__(self, study: Study, metric: Metric, jobs: int, console: Console | None = None
+                 ) -> None:
+        self.study, self.metric, self.jobs = study, metric, jobs
+        self.console = console or Console(file=sys.stdout)
+        self.live: Live | None = None
+        self.looked = 0.0
+
+    def __enter__(self) -> Display:
+        if self.console.is_terminal:
+            self.live = Live(console=self.console, refresh_per_second=2)
+            self.live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.live is not None:
+            self.tick(at_once=True)
+            self.live.stop()
+
+    def tick(self, at_once: bool = False) -> None:
+        """Brings the table up to date, if it is time."""
+        now = time.monotonic()
+        if self.live is not None and (at_once or now - self.looked >= _LOOK):
+            self.looked = now
+            self.live.update(table(self.study, states(self.study), self.metric, self.jobs))
+
+    def tell(self, run: Run, event: str) -> None:
+        """A line of what happened to a run, where there is no table."""
+        if self.live is not None:
+            self.tick(at_once=True)
+            return
+        runs = states(self.study)
+        state = next(each for each in runs if each.run.folder == run.folder)
+        text = event
+        if event == 'ended':
+            status = state.record['status']
+            text = f'{status}, {self.metric.label} {value_text(self.metric, state.value)}' \
+                if status == 'finished' else f'{status}: {state.record["note"]}'
+        self.say(f'{run.entry.name} seed {run.seed}: {text} ({summary(runs, self.jobs)})')
+
+    def say(self, line: str) -> None:
+        """A line, above the table."""
+        self.console.print(line, markup=False, highlight=False, soft_wrap=True)

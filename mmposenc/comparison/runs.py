@@ -1,0 +1,191 @@
+"""What one run of a comparison does, in a process of its own.
+
+    python -m mmposenc.comparison.runs STUDY/runs/peg/seed0
+
+It trains, tests at every size and writes run.json; started again it goes on where it was.
+"""
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+from mmengine.config import Config
+from mmengine.dist import is_main_process
+
+from mmposenc.command_line import describe
+
+from .. import engine
+from ..engine.checkpoints import latest_checkpoint
+from ..engine.finite import NotFinite
+from ..engine.lock import WorkDirLock
+from .encodings import apply
+from .extras import make_extras
+from .lengths import set_length
+from .metrics import details, metric_of, with_details
+from .recording import RecordHook
+from .sizes import resized
+from .study import Run, Study, read_json, read_study, write_json
+
+#: Exit statuses: another process has the run; it is over, but not as it should be.
+TAKEN, NOT_FINISHED = 75, 4
+#: Seconds that a run has to save itself when the command that started it is gone.
+_GRACE = 30
+
+
+def new_record(run: Run) -> dict[str, Any]:
+    """What run.json holds before anything is known."""
+    return {'encoding': run.entry.name, 'seed': run.seed, 'status': 'waiting', 'note': '',
+            'parameters': None, 'train_seconds': None, 'train_cpu_seconds': None,
+            'peak_bytes': None, 'curve': [], 'tests': [], 'checkpoint': None}
+
+
+def read_record(run: Run) -> dict[str, Any]:
+    """The run's, or a new one."""
+    return read_json(run.record_file) or new_record(run)
+
+
+def is_over(study: Study, run: Run, record: dict[str, Any]) -> bool:
+    """Whether nothing is left to do: finished at all sizes, or diverged."""
+    tested = {test['factor'] for test in record['tests']}
+    return record['status'] == 'diverged' or (
+        record['status'] == 'finished' and tested.issuperset(study.sizes))
+
+
+def run_config(study: Study, run: Run, purpose: str) -> Config:
+    """The config of a run: the base with its encoding, length and seed.
+
+    Args:
+        study, run: which.
+        purpose: 'train', or the name of a test; the work directory below the run's folder.
+    """
+    cfg = apply(study.base(), run.entry)
+    set_length(cfg, study.length)
+    name = f'{run.entry.slug}_seed{run.seed}_{purpose.replace("/", "_")}'
+    cfg.experiment_name = name  # mmengine keeps one logger and one visualizer a name
+    if cfg.get('visualizer'):
+        cfg.visualizer.name = name
+    cfg.randomness = {**(cfg.get('randomness') or {}), 'seed': run.seed}
+    cfg.work_dir = str(run.folder / purpose)
+    return cfg
+
+
+def carry_out(study: Study, run: Run, launcher: str = 'none') -> dict[str, Any]:
+    """Does what is left of a run, and returns its record.
+
+    Args:
+        study, run: which.
+        launcher: as the config's: 'pytorch' in processes that torchrun started.
+    """
+    record = {**read_record(run), 'status': 'running', 'note': '', 'host': socket.gethostname()}
+    _save(run, record)
+    try:
+        if record['checkpoint'] is None:
+            _train(study, run, record, launcher)
+        for factor in study.sizes:
+            if factor not in [test['factor'] for test in record['tests']]:
+                _test(study, run, record, factor, launcher)
+        record['status'] = 'finished'
+    except NotFinite as error:
+        record.update(status='diverged', note=error.report)
+    except Exception as error:
+        traceback.print_exc()
+        record.update(status='failed', note=describe(error))
+    engine.leave_process_group()
+    if record['status'] == 'finished' and run.first and is_main_process():
+        _tell(run, 'extras')
+        make_extras(study, run, str(study.folder / record['checkpoint']))
+    _save(run, record)
+    return record
+
+
+def _train(study: Study, run: Run, record: dict[str, Any], launcher: str) -> None:
+    _tell(run, 'start')
+    cfg = run_config(study, run, 'train')
+    cfg.launcher = launcher
+    metric = metric_of(cfg).name
+    resume = 'auto' if latest_checkpoint(cfg.work_dir) else None  # else load_from counts
+    engine.prepare_training(cfg, resume=resume)
+    runner = engine.build_runner(cfg)
+    hook = RecordHook(run, metric, study.length.unit == 'epochs')
+    runner.register_hook(hook)
+    runner.train()
+    costs = hook.costs()
+    record.update(train_seconds=costs['seconds'], train_cpu_seconds=costs['cpu_seconds'],
+                  peak_bytes=costs['peak_bytes'], curve=hook.curve,
+                  parameters=sum(p.numel() for p in runner.model.parameters()),
+                  checkpoint=os.path.relpath(latest_checkpoint(cfg.work_dir), study.folder))
+    bad = [point for point in hook.curve
+           if point['loss'] is not None and not math.isfinite(point['loss'])]
+    if bad:
+        raise NotFinite(f'the loss was not finite: {bad[0]}')
+    _save(run, record)
+
+
+def _test(study: Study, run: Run, record: dict[str, Any], factor: float, launcher: str) -> None:
+    _tell(run, f'test at {factor:g}x')
+    cfg = with_details(resized(run_config(study, run, f'test/{factor:g}'), factor))
+    cfg.launcher = launcher
+    metrics = engine.test(cfg, str(study.folder / record['checkpoint']))
+    value, by_class, by_size = details(cfg, metrics)
+    record['tests'] = sorted(
+        [*record['tests'], {'factor': factor, 'value': value, 'by_class': by_class,
+                            'by_size': by_size}], key=lambda test: test['factor'])
+    _save(run, record)
+
+
+def _save(run: Run, record: dict[str, Any]) -> None:
+    if is_main_process():
+        write_json(run.record_file, record)
+
+
+def _tell(run: Run, phase: str) -> None:
+    """Says in the progress file what begins; what training told stays."""
+    if is_main_process():
+        write_json(run.progress_file, {**(read_json(run.progress_file) or {}), 'phase': phase,
+                                       'time': time.time()}, safe=False)
+
+
+def end_with_parent() -> None:
+    """Ends this process, saved if there is time, when the standard input ends: when the command
+    that holds its other end is gone, in whatever way."""
+    def watch() -> None:
+        while os.read(0, 1):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(_GRACE)
+        os.killpg(0, signal.SIGKILL)
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument('folder', type=Path)
+    parser.add_argument('--launcher', choices=['none', 'pytorch'], default='none')
+    parser.add_argument('--tied', action='store_true', help='end when the standard input ends')
+    args = parser.parse_args(argv)
+    if args.tied:
+        end_with_parent()
+    if int(os.environ.get('RANK', 0)) == 0:
+        try:
+            lock = WorkDirLock(args.folder)
+        except ValueError as error:
+            print(error, file=sys.stderr)
+            return TAKEN
+    study = read_study(args.folder.parents[2])
+    record = carry_out(study, study.run_of(args.folder), args.launcher)
+    if int(os.environ.get('RANK', 0)) == 0:
+        lock.release()
+    return 0 if record['status'] == 'finished' else NOT_FINISHED
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,226 @@
+"""The size of a config's images, in training and in its test, and tests at other sizes."""
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from mmengine.config import Config, ConfigDict
+
+from ..engine.checks import data_sets
+from ..engine.testing import scope_of
+from .places import arguments_of, build_backbone
+
+Size = tuple[int, int]
+#: Steps of pipelines that give images a size, and the argument that says which, by the order that
+#: it has. Names without a scope; mmdet's crop is the other way round than mmseg's.
+_WIDTH_FIRST = {'Resize': 'scale', 'CenterCrop': 'crop_size', 'FixScaleResize': 'scale',
+                'Pad': 'size', 'TestRandomCrop': 'crop_size'}
+_HEIGHT_FIRST = {'RandomCrop': 'crop_size', 'RandomResizedCrop': 'scale'}
+#: Steps that draw one of several sizes for each image.
+_DRAWN = ('RandomResize', 'RandomChoiceResize', 'RandomChoice', 'Mosaic', 'RandomApply')
+#: Arguments of a step of a test that are pixels, or a factor.
+_PIXELS = ('scale', 'crop_size', 'size', 'max_size', 'width', 'height', 'img_scale', 'scales')
+_SIZING = ('Resize', 'ResizeEdge', 'ResizeShortestEdge', 'FixScaleResize', 'FixShapeResize',
+           'CenterCrop', 'Pad', 'RandomCrop', 'RandomResizedCrop', 'RandomResize',
+           'EfficientNetCenterCrop')
+
+
+def trained_size(cfg: Config) -> Size | None:
+    """(H, W) in pixels of the images that a config trains with.
+
+    Where training draws a size for each image, or keeps the sides' ratio, that of the test; None
+    where images are taken as they are.
+    """
+    return _last_size(cfg, 'train') or tested_size(cfg)
+
+
+def tested_size(cfg: Config) -> Size | None:
+    """(H, W) in pixels of the images in a config's test, or None where they are taken as they are.
+
+    Where the sides' ratio is kept it is that of an image that fills the scale, or of one of 3:4
+    where the scale's long side is more than twice its short one and so is no more than a limit.
+    """
+    return _last_size(cfg, 'test', kept=True)
+
+
+def resized(cfg: Config, factor: float) -> Config:
+    """A config whose test gives images ``factor`` times as large.
+
+    Sizes of the test's pipeline are multiplied and rounded (a pipeline without any gets a Resize
+    behind its loading), and so are windows that slide over an image, and a size that the data
+    preprocessor fills up to. Label maps and boxes stay as they are, so that predictions are
+    compared at the data set's own size. ``tta_pipeline`` stays, and so does validation.
+
+    Args:
+        cfg: with a test_dataloader; not changed.
+        factor: above 0; 1 gives a copy.
+
+    Raises:
+        ValueError: for a factor that is not above 0.
+    """
+    if not (isinstance(factor, (int, float)) and math.isfinite(factor) and factor > 0):
+        raise ValueError(f'--sizes {factor!r}: it must be a number above 0')
+    changed, before = copy.deepcopy(cfg), tested_size(cfg)
+    if factor == 1:
+        return changed
+    for node in _with_pipelines(changed, 'test'):
+        node['pipeline'] = _resized_steps(node['pipeline'], factor)
+    _resize_preprocessor(changed, factor, before)
+    test_cfg = dict(changed.model.get('test_cfg') or {})
+    if test_cfg.get('mode') == 'slide':
+        changed.model.test_cfg = dict(test_cfg, **{
+            key: _times(test_cfg[key], factor) for key in ('crop_size', 'stride')})
+    return changed
+
+
+def check_sizes(cfg: Config, factors: Sequence[float]) -> None:
+    """Looks whether a test can be run at other sizes.
+
+    Args:
+        cfg: the config.
+        factors: of the test's image size.
+
+    Raises:
+        ValueError: names the factor, the size that it makes, and the multiple that the model
+            needs and has at the config's own size.
+    """
+    multiple, size = needed_multiple(cfg), tested_size(cfg)
+    for factor in factors:
+        found = tested_size(resized(cfg, factor))
+        if size is None or found is None:
+            continue
+        if min(found) < multiple:
+            raise ValueError(f'--sizes {factor:g}: images of {_text(found)} are smaller than the '
+                             f'{multiple} pixels that one cell of the model takes')
+        if _is_fixed(cfg) and not any(s % multiple for s in size) and any(
+                s % multiple for s in found):
+            step = multiple / math.gcd(*size)
+            near = [number * step for number in (factor // step, factor // step + 1) if number]
+            raise ValueError(
+                f'--sizes {factor:g}: images of {_text(found)}, but the sides must be multiples of '
+                f'{multiple}, the pixels of a cell of the model (cut off or half empty cells would '
+                f'be compared); {" or ".join(f"{each:.4g}" for each in near)} would do')
+
+
+def needed_multiple(cfg: Config) -> int:
+    """Pixels of a cell of the model's coarsest map, where nothing fills images up to it; else 1."""
+    if 'pos_encoding' not in arguments_of(cfg, cfg.model.backbone.type):
+        return 1  # others take any size, as ResNets do
+    backbone = build_backbone(cfg)
+    need = max(backbone.strides or (backbone.patch_size,))
+    filled = [node.get('size_divisor') for pipeline in _pipelines(cfg, 'test') for node in pipeline]
+    pre = _preprocessor(cfg)
+    filled += [pre.get('pad_size_divisor'), (pre.get('test_cfg') or {}).get('size_divisor')]
+    return 1 if any(each and each % need == 0 for each in filled) else need
+
+
+def _text(size: Size) -> str:
+    return f'{size[0]}x{size[1]}'
+
+
+def _with_pipelines(cfg: Config, phase: str) -> Iterator[Any]:
+    """The data sets of a phase that have a pipeline: in wrappers, the outermost last."""
+    dataset = (cfg.get(f'{phase}_dataloader') or {}).get('dataset')
+    yield from reversed([node for _, node in data_sets(dataset, '') if node.get('pipeline')])
+
+
+def _pipelines(cfg: Config, phase: str) -> list[list[Any]]:
+    return [list(node['pipeline']) for node in _with_pipelines(cfg, phase)]
+
+
+def _kind(step: Any) -> str:
+    kind = step.get('type')
+    return (kind if isinstance(kind, str) else kind.__name__).rpartition('.')[2]
+
+
+def _last_size(cfg: Config, phase: str, *, kept: bool = False) -> Size | None:
+    """What the last step that sizes images makes of them; ``kept``: ratios that are kept count."""
+    mmdet, size = scope_of(cfg) == 'mmdet', None
+    for pipeline in _pipelines(cfg, phase)[-1:] or []:
+        for step in pipeline:
+            kind = _kind(step)
+            if kind in _DRAWN or kind in ('ResizeEdge', 'ResizeShortestEdge'):
+                size = None
+                if kept and kind not in _DRAWN:
+                    size = _pair(step['scale'])
+            elif kind in _WIDTH_FIRST and step.get(_WIDTH_FIRST[kind]) is not None:
+                size = _pair(step[_WIDTH_FIRST[kind]])[::-1]
+                if kind == 'Resize' and step.get('keep_ratio'):
+                    size = _within(size) if kept else None
+            elif kind in _HEIGHT_FIRST and step.get('crop_type', 'absolute') == 'absolute':
+                size = _pair(step[_HEIGHT_FIRST[kind]])
+                size = size[::-1] if mmdet else size
+            elif kind == 'FixShapeResize':
+                size = (int(step['height']), int(step['width']))
+    return size
+
+
+def _pair(value: Any) -> Size:
+    return (int(value[0]), int(value[1])) if isinstance(value, (list, tuple)) else (
+        int(value), int(value))
+
+
+def _within(size: Size) -> Size:
+    short, long = sorted(size)
+    return size if long <= 2 * short else (short, round(short * 4 / 3))
+
+
+def _is_fixed(cfg: Config) -> bool:
+    """Whether all images of the test have one size."""
+    return not any(step.get('keep_ratio') for steps in _pipelines(cfg, 'test') for step in steps)
+
+
+def _times(value: Any, factor: float) -> Any:
+    """Pixels, or pairs and lists of them, times a factor; what is no number stays."""
+    if isinstance(value, (list, tuple)):
+        return type(value)(_times(each, factor) for each in value)
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return max(round(value * factor), 1) if number and value > 0 else value
+
+
+def _resized_steps(steps: Sequence[Any], factor: float) -> list[Any]:
+    changed, found = [], False
+    for step in steps:
+        step, sizes = dict(step), _kind(step) in _SIZING
+        if sizes and step.get('scale_factor') is not None:
+            step['scale_factor'] = _scaled(step['scale_factor'], lambda each: each * factor)
+            found = True
+        for key in _PIXELS if sizes else ():
+            if step.get(key) is not None:
+                step[key], found = _times(step[key], factor), True
+        changed.append(ConfigDict(step))
+    if not found:
+        first = [i for i, step in enumerate(changed) if 'LoadImage' in _kind(step)]
+        changed.insert(first[0] + 1 if first else 0, ConfigDict(
+            type='Resize', scale_factor=float(factor), keep_ratio=True))
+        pack = changed[-1]
+        if 'meta_keys' in pack:  # boxes go back to the image's own size by it
+            pack['meta_keys'] = tuple(dict.fromkeys((*pack['meta_keys'], 'scale_factor')))
+    return changed
+
+
+def _scaled(value: Any, function: Callable[[float], float]) -> Any:
+    if isinstance(value, (list, tuple)):
+        return type(value)(_scaled(each, function) for each in value)
+    return function(value)
+
+
+def _preprocessor(cfg: Config) -> Any:
+    return cfg.model.get('data_preprocessor') or cfg.get('data_preprocessor') or {}
+
+
+def _resize_preprocessor(cfg: Config, factor: float, size: Size | None) -> None:
+    """A size that images are filled up to in the test; a divisor that is as large as the images
+    is one as well."""
+    owner = cfg.model if cfg.model.get('data_preprocessor') else cfg
+    if not owner.get('data_preprocessor'):
+        return
+    pre = dict(owner['data_preprocessor'])
+    divisor, test_cfg = pre.get('pad_size_divisor', 1), dict(pre.get('test_cfg') or {})
+    if size is not None and divisor >= max(size):
+        pre['pad_size_divisor'] = _times(divisor, factor)
+    if test_cfg.get('size'):
+        pre['test_cfg'] = dict(test_cfg, size=_times(test_cfg['size'], factor))
+    owner['data_preprocessor'] = pre

@@ -1,0 +1,124 @@
+"""Classes in files of the user's: ``type='encodings/alibi.py:ALiBi'`` in a config.
+
+A config that is written to a file and read in another process names its classes as text. A class
+of an installed package has a dotted name; one of a file beside the config has this.
+"""
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+
+from .command_line import describe, suggest
+
+_MARK = '.py:'
+
+
+def is_file_class(name: object) -> bool:
+    """Whether a type of a config names a class of a file."""
+    return isinstance(name, str) and _MARK in name
+
+
+def class_of_file(name: str) -> type:
+    """The class that ``'folder/file.py:Class'`` names; the same one each time.
+
+    Args:
+        name: a path, from the current folder or absolute, a colon, and the name of the class.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: the file can't be imported, or has no such class.
+    """
+    path = Path(name.rpartition(':')[0]).resolve()
+    if not path.is_file():
+        raise FileNotFoundError(f'{name!r}: there is no file {str(path)!r}')
+    try:
+        module = _module(path)
+    except Exception as error:  # a file of the user's raises what it likes
+        raise ValueError(f'{name!r}: {path.name} cannot be imported: {describe(error)}') from error
+    return _class_in(module, name, path.name)
+
+
+def class_by_name(name: str) -> tuple[type, str]:
+    """The class of a dotted name, ``'my_package.encodings.ALiBi'``, and the name by which any
+    process finds it.
+
+    The current folder is looked through as well. What is found only there is named by its file,
+    since another process may be started elsewhere.
+
+    Raises:
+        ValueError: there is no such module or class.
+    """
+    module_name = name.rpartition('.')[0]
+    here = Path.cwd()
+    try:
+        with _first_on_path(here):
+            module = importlib.import_module(module_name)
+    except Exception as error:
+        raise ValueError(f'{name!r}: {module_name} cannot be imported: '
+                         f'{describe(error)}') from error
+    found = _class_in(module, name, module_name)
+    file = Path(getattr(sys.modules[found.__module__], '__file__', None) or '/')
+    if here in file.parents and not _is_installed(file):
+        return found, f'{file}:{found.__qualname__}'
+    return found, f'{found.__module__}.{found.__qualname__}'
+
+
+def _class_in(module: ModuleType, name: str, where: str) -> type:
+    """The class that ``name`` ends with."""
+    cls_name = name.replace(':', '.').rpartition('.')[2]
+    found = getattr(module, cls_name, None)
+    if not isinstance(found, type):
+        known = [key for key, value in vars(module).items() if isinstance(value, type)]
+        raise ValueError(f'{name!r}: {where} has no class {cls_name!r}{suggest(cls_name, known)}')
+    return found
+
+
+def _is_installed(file: Path) -> bool:
+    return any(part in ('site-packages', 'dist-packages') for part in file.parts)
+
+
+def _module(path: Path) -> ModuleType:
+    """The module of a file: in a package by its dotted name, so that relative imports work; by
+    itself under a name that no other file has."""
+    root, parts = path.parent, [path.stem]
+    while (root / '__init__.py').is_file():
+        parts.insert(0, root.name)
+        root = root.parent
+    with _first_on_path(root):
+        if len(parts) > 1:
+            module = importlib.import_module('.'.join(parts))
+            if Path(module.__file__ or '').resolve() != path:
+                raise ImportError(f'{".".join(parts)} is already imported from {module.__file__}')
+            return module
+        for module in list(sys.modules.values()):  # what a dotted name imported, or this function
+            if str(path) == getattr(module, '__file__', None):
+                return module
+        name = f'{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}'
+        spec = importlib.util.spec_from_file_location(name, path)
+        if spec is None or spec.loader is None:
+            raise ImportError('it is no Python file')
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module  # a dataclass looks its module up while it is made
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[name]
+            raise
+        return module
+
+
+@contextmanager
+def _first_on_path(folder: Path) -> Iterator[None]:
+    """While a file is imported, its neighbours are found."""
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        if str(folder) in sys.path:
+            sys.path.remove(str(folder))

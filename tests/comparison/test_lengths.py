@@ -1,0 +1,93 @@
+import pytest
+from mmengine.config import Config
+
+from mmposenc.comparison.lengths import Length, length_of, set_length
+
+
+def by_epoch(schedulers, **others):
+    return Config(dict(train_cfg=dict(type='EpochBasedTrainLoop', max_epochs=40, val_interval=10),
+                       param_scheduler=schedulers, **others))
+
+
+def test_a_cosine_ends_with_the_training_and_the_warm_up_stays():
+    cfg = by_epoch([
+        dict(type='LinearLR', start_factor=0.02, by_epoch=False, begin=0, end=120),
+        dict(type='CosineAnnealingLR', by_epoch=True, begin=0, end=40, T_max=40,
+             convert_to_iter_based=True)])
+    set_length(cfg, Length('epochs', 20))
+    warm_up, cosine = cfg.param_scheduler
+    assert (cfg.train_cfg.max_epochs, cfg.train_cfg.val_interval) == (20, 5)
+    assert warm_up.end == 120
+    assert (cosine.begin, cosine.end, cosine.T_max) == (0, 20, 20)
+
+
+@pytest.mark.parametrize('number, warm, steps', [
+    (20, 5, [13, 17]),  # 8 and 11 of 12 behind the warm-up: what is left is 15 of 35
+    (10, 2, [6, 8])])   # a quarter of 10 at most
+def test_a_warm_up_in_epochs_stays_up_to_a_quarter(number, warm, steps):
+    cfg = by_epoch([dict(type='LinearLR', begin=0, end=5),
+                    dict(type='MultiStepLR', begin=5, end=40, milestones=[24, 33]),
+                    dict(type='CosineAnnealingLR', begin=5, end=40, T_max=35)])
+    set_length(cfg, Length('epochs', number))
+    linear, stepwise, cosine = cfg.param_scheduler
+    assert (linear.begin, linear.end) == (0, warm)
+    # By hand: warm + (milestone - 5) / 35 * (number - warm).
+    assert stepwise.milestones == steps
+    assert (cosine.begin, cosine.end, cosine.T_max) == (warm, number, number - warm)
+
+
+def test_iterations_and_what_is_counted_in_them():
+    cfg = Config(dict(
+        train_cfg=dict(type='IterBasedTrainLoop', max_iters=8000, val_interval=800,
+                       dynamic_intervals=[(6000, 200)]),
+        param_scheduler=[dict(type='LinearLR', by_epoch=False, begin=0, end=500),
+                         dict(type='PolyLR', by_epoch=False, begin=500, end=8000)],
+        custom_hooks=[dict(type='EMAHook', begin_iter=4000)],
+        default_hooks=dict(checkpoint=dict(type='CheckpointHook', by_epoch=False, interval=800,
+                                           save_best='mIoU'))))
+    set_length(cfg, Length('iterations', 4000))
+    assert cfg.train_cfg.to_dict() == dict(type='IterBasedTrainLoop', max_iters=4000,
+                                           val_interval=400, dynamic_intervals=[(3000, 100)])
+    assert [(each.begin, each.end) for each in cfg.param_scheduler] == [(0, 500), (500, 4000)]
+    assert cfg.custom_hooks[0].begin_iter == 2000
+    saving = cfg.default_hooks.checkpoint
+    assert (saving.interval, saving.by_epoch, saving.max_keep_ckpts) == (400, False, 1)
+    assert 'save_best' not in saving
+
+
+def test_the_same_length_leaves_the_schedule_as_it_is():
+    cfg = by_epoch([dict(type='LinearLR', begin=0, end=5),
+                    dict(type='MultiStepLR', begin=0, end=40, milestones=[24, 33])])
+    before = [each.to_dict() for each in cfg.param_scheduler]
+    set_length(cfg, length_of(cfg))
+    assert [each.to_dict() for each in cfg.param_scheduler] == before
+    assert cfg.train_cfg.val_interval == 10
+
+
+def test_a_training_of_a_step_has_a_schedule():
+    cfg = by_epoch([dict(type='LinearLR', begin=0, end=5),
+                    dict(type='CosineAnnealingLR', begin=5, end=40, T_max=35)])
+    set_length(cfg, Length('epochs', 1))
+    assert all(each.end > each.begin for each in cfg.param_scheduler)
+    assert cfg.train_cfg.val_interval == 1
+
+
+def test_mmdet_s_form_of_an_endless_schedule():
+    cfg = by_epoch([dict(type='MultiStepLR', milestones=[20, 30])])
+    set_length(cfg, Length('epochs', 20))
+    assert cfg.param_scheduler[0].milestones == [10, 15]
+
+
+@pytest.mark.parametrize('length, message', [
+    (Length('iterations', 10), '--iterations 10: the config trains for 40 epochs; give --epochs'),
+    (Length('epochs', 0), '--epochs 0 must be at least 1')])
+def test_another_unit_and_no_training_are_refused(length, message):
+    with pytest.raises(ValueError, match=message):
+        set_length(by_epoch([]), length)
+
+
+def test_a_config_that_does_not_say_is_refused():
+    with pytest.raises(ValueError, match='train_cfg.max_epochs=None: it must say for how many'):
+        length_of(Config(dict(train_cfg=dict(by_epoch=True))))
+    with pytest.raises(ValueError, match='train_cfg.max_iters=None'):
+        length_of(Config(dict(train_cfg=dict(type='IterBasedTrainLoop'))))

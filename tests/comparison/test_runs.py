@@ -1,0 +1,194 @@
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from kills import arm
+from tinystudies import OWN, in_another_folder, tiny_study
+
+from mmposenc import engine
+from mmposenc.checkpoint import load_checkpoint
+from mmposenc.comparison.results import collect, write_results
+from mmposenc.comparison.runs import TAKEN, carry_out, is_over, main, read_record, run_config
+from mmposenc.comparison.schedule import LocalWorkers, carry_out_all, is_taken
+from mmposenc.engine.lock import WorkDirLock
+
+
+def all_of(study):
+    return [carry_out(study, run) for run in study.runs()]
+
+
+def in_a_child(function):
+    """Calls it in a forked process; its exit status."""
+    child = os.fork()
+    if child == 0:
+        try:
+            function()
+        finally:
+            os._exit(1)
+    return os.waitpid(child, 0)[1]
+
+
+def outcome(study):
+    """What must not depend on kills: records but for time and memory, and the weights."""
+    records = [read_record(run) for run in study.runs()]
+    weights = [load_checkpoint(str(study.folder / each['checkpoint']))['state_dict']
+               for each in records]
+    return [{key: each[key] for key in ('encoding', 'seed', 'status', 'curve', 'tests',
+                                        'parameters')} for each in records], weights
+
+
+def assert_same(study, other):
+    (records, weights), (others, other_weights) = outcome(study), outcome(other)
+    assert records == others
+    for mine, its in zip(weights, other_weights, strict=True):
+        assert all(torch.equal(mine[name], its[name]) for name in mine | its)
+
+
+def test_a_study_of_two_encodings_and_two_seeds(tmp_path):
+    study = tiny_study(tmp_path, seeds=(0, 1), sizes=(1.0, 2.0), pictures=2)
+    records = all_of(study)
+    assert [each['status'] for each in records] == ['finished'] * 4
+    assert [(each['encoding'], each['seed']) for each in records] == [
+        ('none', 0), ('peg', 0), ('none', 1), ('peg', 1)]
+    # The numbers are those of the ordinary commands, on the same config.
+    last = study.runs()[-1]
+    for test in records[-1]['tests']:
+        cfg = run_config(study, last, 'again')
+        if test['factor'] == 2:
+            resize = dict(type='Resize', scale=64)
+            cfg.test_dataloader.dataset.pipeline.insert(1, resize)
+        checkpoint = str(study.folder / records[-1]['checkpoint'])
+        assert engine.test(cfg, checkpoint)['accuracy/top1'] == test['value']
+    assert [point['epoch'] for point in records[0]['curve']] == [1, 2]
+    assert records[0]['curve'][-1]['metric'] == records[0]['tests'][0]['value']
+    assert records[0]['curve'] != records[2]['curve']  # another seed
+    assert records[1]['parameters'] - records[0]['parameters'] == 4 * 8 * (9 + 1)  # a PEG a stage
+    results = write_results(study)
+    assert results == json.loads((study.folder / 'results.json').read_text())
+    assert [each['factor'] for each in results['encodings'][0]['costs']] == [1, 2]
+    small, large = (each['macs'] for each in results['encodings'][0]['costs'])
+    assert large > 3 * small
+    assert len(results['pictures']) == 2
+    for picture in results['pictures']:
+        assert [entry.get('encoding', 'truth') for entry in picture['entries']] == [
+            'truth', 'none', 'peg']
+        assert all((study.folder / entry['file']).is_file() for entry in picture['entries'])
+        assert picture['entries'][0]['text'] in ('bright', 'dark')
+
+
+def test_the_loss_of_the_curve_is_the_mean_of_the_logged_ones(tmp_path):
+    study = tiny_study(tmp_path, names=['peg'])
+    record, = all_of(study)
+    path, = study.runs()[0].folder.glob('train/*/vis_data/scalars.json')
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    # The log's numbers are rounded to nothing, but smoothed over the last ones: window 10, so all.
+    losses = [line['loss'] for line in lines if 'loss' in line]
+    single = [losses[0]] + [losses[i] * (i + 1) - losses[i - 1] * i
+                            for i in range(1, len(losses))]
+    expected = [sum(single[:2]) / 2, sum(single[2:]) / 2]
+    assert [point['loss'] for point in record['curve']] == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize('moment', [('iteration', 3), ('validation', 3), ('write', 2)])
+def test_a_run_that_is_killed_ends_as_one_that_is_not(tmp_path, moment):
+    study = tiny_study(tmp_path, names=['peg'], epochs=3)
+    run, = study.runs()
+
+    def killed():
+        arm(*moment)
+        carry_out(study, run)
+    assert in_a_child(killed) == signal.SIGKILL
+    assert collect(study)['runs'][0]['status'] == 'waiting'
+    assert carry_out(study, run)['status'] == 'finished'
+    other = in_another_folder(study, 'other')
+    all_of(other)
+    assert_same(study, other)
+    assert 0 < read_record(run)['train_cpu_seconds'] < 60
+
+
+def test_sizes_that_are_added_train_nothing(tmp_path):
+    study = tiny_study(tmp_path, names=['peg'])
+    before, = all_of(study)
+    larger = tiny_study(tmp_path, names=['peg'], sizes=(1.0, 2.0))
+    run, = larger.runs()
+    assert not is_over(larger, run, read_record(run))
+    after, = all_of(larger)
+    assert is_over(larger, run, after)
+    assert [test['factor'] for test in after['tests']] == [1, 2]
+    assert after['train_seconds'] == before['train_seconds']
+
+
+def test_a_run_that_diverges_is_kept(tmp_path, capfd):
+    study = tiny_study(tmp_path, names=['none'], options={'optim_wrapper.optimizer.lr': 1e30})
+    record, = all_of(study)
+    assert record['status'] == 'diverged'
+    assert 'is not finite; images: ' in record['note']
+    assert is_over(study, study.runs()[0], record)  # the next call does not try it again
+    kept, = collect(study)['runs']
+    assert (kept['status'], kept['note'], kept['tests']) == ('diverged', record['note'], [])
+
+
+def test_a_run_that_fails_is_tried_again(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    Path('own.py').write_text(OWN)
+    study = tiny_study(tmp_path, names=['own.py:Broken'])
+    record, = all_of(study)
+    assert (record['status'], 'broken on purpose' in record['note']) == ('failed', True)
+    assert not is_over(study, study.runs()[0], record)
+    Path('own.py').write_text(OWN.replace("raise RuntimeError('broken on purpose')",
+                                          'return super().forward(x, *args, **kwargs)'))
+    assert in_a_child(lambda: os._exit(0)) == 0
+
+
+def test_a_run_that_another_process_has_is_left_alone(tmp_path, capfd):
+    study = tiny_study(tmp_path, names=['none'])
+    run, = study.runs()
+
+    def with_lock():
+        lock = WorkDirLock(run.folder)
+        (tmp_path / 'locked').touch()
+        time.sleep(60)
+        lock.release()
+    child = os.fork()
+    if child == 0:
+        with_lock()
+    try:
+        while not (tmp_path / 'locked').exists():
+            time.sleep(0.01)
+        assert is_taken(run)
+        assert main([str(run.folder)]) == TAKEN
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    assert not is_taken(run)
+
+
+def test_killing_the_command_ends_its_runs_and_the_next_one_goes_on(tmp_path, monkeypatch):
+    """Two at once, one of them an encoding in a file of the user's, each in its own process."""
+    monkeypatch.chdir(tmp_path)
+    Path('own.py').write_text(OWN)
+    study = tiny_study(tmp_path, names=['none', 'own.py:Mine'], epochs=30)
+    over = {run.folder for run in ()}
+    command = os.fork()
+    if command == 0:
+        try:
+            carry_out_all(study, LocalWorkers(2), lambda run: run.folder in over, print)
+        finally:
+            os._exit(1)
+    end = time.monotonic() + 240
+    while not all(run.progress_file.is_file() and is_taken(run) for run in study.runs()):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    os.kill(command, signal.SIGKILL)
+    os.waitpid(command, 0)
+    while any(is_taken(run) for run in study.runs()):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    assert [record['status'] for record in all_of(study)] == ['finished'] * 2
+    other = in_another_folder(study, 'other')
+    all_of(other)
+    assert_same(study, other)

@@ -1,0 +1,45 @@
+"""Tiny studies: a classifier on four pictures."""
+from dataclasses import replace
+from pathlib import Path
+
+from tinytasks import classifier_config
+
+from mmposenc import engine
+from mmposenc.comparison.encodings import read_entries
+from mmposenc.comparison.lengths import Length
+from mmposenc.comparison.study import Study, write_study
+
+OWN = """
+from mmposenc.encodings import PEG
+
+
+class Mine(PEG):
+    pass
+
+
+class Broken(PEG):
+    def forward(self, x, *args, **kwargs):
+        raise RuntimeError('broken on purpose')
+"""
+
+
+def tiny_study(folder: Path, names=('none', 'peg'), seeds=(0,), sizes=(1.0,), epochs=2,
+               options=None, **others) -> Study:
+    """A study below ``folder`` whose base config is ``folder/cls.py``."""
+    if not (folder / 'cls.py').is_file():
+        classifier_config(folder)
+    cfg = engine.load_config(str(folder / 'cls.py'))
+    cfg.merge_from_dict({'default_hooks.progress': None, 'log_level': 'WARNING',
+                         'train_cfg.max_epochs': epochs, 'train_cfg.val_interval': 1,
+                         'randomness.deterministic': True, **(options or {})})
+    study = Study(folder / 'study', str(folder / 'cls.py'), 'mmposenc compare', '2026-01-01',
+                  tuple(read_entries(names)), seeds, sizes, Length('epochs', epochs), **others)
+    write_study(study, cfg)
+    return study
+
+
+def in_another_folder(study: Study, name: str) -> Study:
+    """The same study, with nothing done yet."""
+    other = replace(study, folder=study.folder.parent / name)
+    write_study(other, study.base())
+    return other
