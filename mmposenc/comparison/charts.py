@@ -1,0 +1,250 @@
+"""Charts of the page: where points, ticks and words lie; templates/macros.html draws them.
+
+They are SVG of our own, and not matplotlib's, because they live in a page: words are the page's
+text in its font, colours follow the theme of whoever reads (also in print), each point says its
+values, and a legend that is shared by all of them can fade the others. matplotlib chooses the
+ticks.
+"""
+from __future__ import annotations
+
+import base64
+import io
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+WIDTH, HEIGHT = 360, 262
+LEFT, RIGHT, TOP, BOTTOM = 46, 12, 28, 48
+#: Of a picture, as its template takes them.
+FRAME = dict(width=WIDTH, height=HEIGHT, left=LEFT, right=WIDTH - RIGHT, top=TOP,
+             bottom=HEIGHT - BOTTOM)
+#: Points that share an x lie beside each other over so many units.
+DODGE = 16
+#: Of light and dark pages; told apart with any colour vision (tests/comparison/test_charts.py).
+COLORS = (('#4d2bf2', '#775efd'), ('#bf7f04', '#cf9a21'), ('#156452', '#11a398'),
+          ('#8e239e', '#b98beb'), ('#000832', '#c8ffc4'), ('#5b4d00', '#fbef16'),
+          ('#0f8eff', '#7affff'), ('#390000', '#b84f3a'))
+#: Around the origin, about 10 units across.
+MARKERS = ('M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0 -9 0z', 'M-4 -4h8v8h-8z',
+           'M0 -5.2L5 3.8H-5z', 'M0 -5.6L5 0L0 5.6L-5 0z', 'M0 5.2L5 -3.8H-5z',
+           'M-1.5 -5h3v3.5h3.5v3h-3.5v3.5h-3v-3.5h-3.5v-3h3.5z',
+           'M-5 -3l2 -2l3 3l3 -3l2 2l-3 3l3 3l-2 2l-3 -3l-3 3l-2 -2l3 -3z',
+           'M-5.5 -2.5h11v5h-11z')
+DASHES = ('', '7 3', '2 3', '9 3 2 3')
+
+
+@dataclass(frozen=True)
+class Style:
+    """How one encoding is drawn in every chart; 64 of them differ in colour or marker."""
+    index: int
+
+    @property
+    def color(self) -> int:
+        return self.index % len(COLORS)
+
+    @property
+    def marker(self) -> str:
+        return MARKERS[(self.index + self.index // len(COLORS)) % len(MARKERS)]
+
+    @property
+    def dash(self) -> str:
+        return DASHES[self.index % len(DASHES)]
+
+
+@dataclass(frozen=True)
+class Line:
+    """Points of one encoding; ``low`` and ``high`` are the ends of their intervals."""
+    label: str
+    style: Style
+    x: Sequence[float]
+    y: Sequence[float]
+    low: Sequence[float | None] = ()
+    high: Sequence[float | None] = ()
+    markers: bool = True
+    lost: bool = False   # of a run that diverged: the scale does not follow it
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A scale: its words, the text of a number and of a tick on it, and where numbers lie."""
+    label: str
+    text: Callable[[float], str] = lambda value: f'{value:g}'
+    tick: Callable[[float], str] | None = None   # else the text
+    ticks: Sequence[float] | None = None   # else chosen
+    limits: tuple[float, float] = (-math.inf, math.inf)  # of what can be: 0 to 100 of a share
+    logarithmic: bool = False
+
+
+@dataclass
+class Chart:
+    """What a template needs; x and y of its marks are units of the picture."""
+    id: str
+    title: str
+    text: str          # what somebody hears who does not see it
+    x: Axis
+    y: Axis
+    xticks: list[dict[str, Any]] = field(default_factory=list)
+    yticks: list[dict[str, Any]] = field(default_factory=list)
+    lines: list[dict[str, Any]] = field(default_factory=list)
+    table: Any = None  # the same numbers as a table
+    note: str = ''
+
+
+def line_chart(id: str, title: str, lines: Sequence[Line], x: Axis, y: Axis, *, text: str = '',
+               table: Any = None, note: str = '', bands: bool = False, dodge: bool = False,
+               ) -> Chart | None:
+    """A chart of lines, or of single points; None where there is no finite point.
+
+    Args:
+        id: of the page; unique.
+        title: a line.
+        lines: one an encoding; points that are not finite are left out.
+        x, y: the scales.
+        text: for those who do not see it; made of the axes and the best points if empty.
+        table: the same numbers.
+        note: a line below it.
+        bands: intervals are areas and not bars.
+        dodge: lines have the same x, and their bars are moved a little apart.
+    """
+    lines = [finite(line, x.logarithmic) for line in lines]
+    lines = [line for line in lines if line.x]
+    if not lines:
+        return None
+    bottom, top = extent([line for line in lines if not line.lost] or lines, y)
+    across = scale(x, min(min(line.x) for line in lines), max(max(line.x) for line in lines),
+                   LEFT, WIDTH - RIGHT, padded=.07 if dodge else .04)
+    up = scale(y, bottom, top, HEIGHT - BOTTOM, TOP)
+    chart = Chart(id, title, text or describe(title, lines, x, y), x, y, table=table, note=note)
+    chart.xticks = [dict(at=across(value), text=(x.tick or x.text)(value))
+                    for value in ticks(x, *across.ends, count=5)]
+    chart.yticks = [dict(at=up(value), text=(y.tick or y.text)(value))
+                    for value in ticks(y, *up.ends, count=5)]
+    step = DODGE / max(1, len(lines) - 1) if dodge else 0.
+    chart.lines = [_drawn(line, across, up, x, y, bands, step * (n - (len(lines) - 1) / 2))
+                   for n, line in enumerate(lines)]
+    return chart
+
+
+def finite(line: Line, positive_x: bool = False) -> Line:
+    """A line without the points that have no number."""
+    keep = [n for n, (x, y) in enumerate(zip(line.x, line.y, strict=True))
+            if x is not None and y is not None and math.isfinite(x) and math.isfinite(y)
+            and (x > 0 or not positive_x)]
+
+    def kept(values: Sequence[Any]) -> list[Any]:
+        return [values[n] for n in keep] if values else []
+    return Line(line.label, line.style, kept(line.x), kept(line.y), kept(line.low),
+                kept(line.high), line.markers, line.lost)
+
+
+def extent(lines: Sequence[Line], axis: Axis) -> tuple[float, float]:
+    """The range of y: of all points, and of intervals as far as they do not dwarf the points."""
+    values = [value for line in lines for value in line.y]
+    low, high = min(values), max(values)
+    ends = [value for line in lines for value in (*line.low, *line.high)
+            if value is not None and math.isfinite(value)]
+    room = high - low or max(ends, default=high) - min(ends, default=low) or abs(high) or 1.
+    low = max(min([low, *ends]), low - room)
+    high = min(max([high, *ends]), high + room)
+    edge = .06 * (high - low or room)
+    return max(low - edge, axis.limits[0]), min(high + edge, axis.limits[1])
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Numbers to units of the picture."""
+    ends: tuple[float, float]
+    start: float
+    end: float
+    logarithmic: bool
+
+    def __call__(self, value: float) -> float:
+        low, high, value = ((math.log(v) for v in (*self.ends, value)) if self.logarithmic
+                            else (*self.ends, value))
+        return round(self.start + (value - low) / (high - low) * (self.end - self.start), 1)
+
+
+def scale(axis: Axis, low: float, high: float, start: float, end: float, padded: float = 0.,
+          ) -> Scale:
+    """The scale of an axis; a single value lies in its middle."""
+    if axis.logarithmic:
+        edge = (high / low) ** padded if high > low else 2.
+        return Scale((low / edge, high * edge), start, end, True)
+    edge = padded * (high - low) if high > low else abs(high) / 2 or .5
+    return Scale((low - edge, high + edge) if padded or high == low else (low, high), start, end,
+                 False)
+
+
+def ticks(axis: Axis, low: float, high: float, count: int) -> list[float]:
+    """Round numbers within a range; the axis' own where it has some."""
+    from matplotlib import ticker
+    locator: Any = (ticker.LogLocator(numticks=count) if axis.logarithmic
+                    else ticker.MaxNLocator(count, steps=[1, 2, 2.5, 5, 10]))
+    chosen = axis.ticks if axis.ticks is not None else locator.tick_values(low, high)
+    # The step of numbers like .1 is not exact.
+    slack = 1e-9 * (high - low)
+    return [float(value) for value in chosen if low - slack <= value <= high + slack]
+
+
+def describe(title: str, lines: Sequence[Line], x: Axis, y: Axis) -> str:
+    """A chart in words: what it shows, and the range of each line; of many lines of the first."""
+    parts = []
+    for line in lines[:12]:
+        first, last = y.text(line.y[0]), y.text(line.y[-1])
+        parts.append(f'{line.label}: {first} at {x.text(line.x[0])}'
+                     + (f', {last} at {x.text(line.x[-1])}' if len(line.x) > 1 else ''))
+    more = f'; and {len(lines) - 12} more' if len(lines) > 12 else ''
+    return (f'{title}. {y.label} over {x.label}. {"; ".join(parts)}{more}. '
+            'All numbers are in the table below it.')
+
+
+def _drawn(line: Line, across: Scale, up: Scale, x: Axis, y: Axis, bands: bool, shift: float,
+           ) -> dict[str, Any]:
+    """One line in units of the picture."""
+    points = [(round(across(a) + shift, 1), up(b)) for a, b in zip(line.x, line.y, strict=True)]
+    known = line.low and line.high
+    ends = [(up(low), up(high)) if low is not None and high is not None else None
+            for low, high in zip(line.low, line.high, strict=True)] if known else []
+    marks = []
+    for n, (left, top) in enumerate(points):
+        span = (f' ({y.text(float(line.low[n] or 0))} to {y.text(float(line.high[n] or 0))})'
+                if ends and ends[n] else '')
+        marks.append(dict(x=left, y=top, bar=ends[n] if ends and not bands else None,
+                          text=f'{line.label}: {y.text(line.y[n])}{span} at {x.text(line.x[n])}'))
+    band = ''
+    if bands and ends and all(ends):
+        edge = [f'{px},{end[1]}' for (px, _), end in zip(points, ends, strict=True) if end]
+        back = [f'{px},{end[0]}' for (px, _), end in zip(points, ends, strict=True) if end]
+        band = ' '.join(edge + back[::-1])
+    return dict(label=line.label, style=line.style, marks=marks, band=band, markers=line.markers,
+                lost=line.lost,
+                path=' '.join(f'{left},{top}' for left, top in points) if len(points) > 1 else '')
+
+
+def heat_map(values: Sequence[Sequence[float | None]]) -> tuple[str, float, float] | None:
+    """A picture of a matrix as a data URI, one pixel a cell, and the values of its darkest and
+    lightest cells; cells without a number are transparent. None where none has one."""
+    import numpy as np
+    from matplotlib import colormaps, image
+    cells = np.array([[math.nan if v is None else v for v in row] for row in values], float)
+    if not np.isfinite(cells).any():
+        return None
+    low, high = (float(edge(cells[np.isfinite(cells)])) for edge in (np.min, np.max))
+    colored = colormaps['viridis']((cells - low) / (high - low or 1.))
+    colored[~np.isfinite(cells), 3] = 0
+    file = io.BytesIO()
+    image.imsave(file, colored, format='png')
+    return data_uri(file.getvalue(), 'image/png'), low, high
+
+
+def data_uri(content: bytes, kind: str) -> str:
+    """Bytes of a file as an address that holds them."""
+    return f'data:{kind};base64,{base64.b64encode(content).decode()}'
+
+
+def thinned(count: int, most: int = 200) -> list[int]:
+    """Indices of at most ``most`` of ``count`` things, evenly, the first and the last included."""
+    if count <= most:
+        return list(range(count))
+    return [round(n * (count - 1) / (most - 1)) for n in range(most)]

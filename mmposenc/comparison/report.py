@@ -1,0 +1,164 @@
+"""results.csv, results.md and report.html of a study; docs/report.md says how to read them."""
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from . import page_parts, study_charts, tables
+from .charts import COLORS, FRAME
+from .formats import count_text, first_upper, names_in_words, p_text, size_text, value_text
+from .statistics import (
+    BETTER,
+    WORSE,
+    base_of,
+    best_of,
+    factors,
+    summarize,
+    trained_factor,
+    values_at,
+)
+
+CONFIDENCE = dict(shown='Shown: every other is worse by its test',
+                  likely='Likely: it leads, but not every test says so', open='Open: no clear best')
+
+
+def write_reports(results: Mapping[str, Any], folder: str | Path) -> list[Path]:
+    """Writes results.csv, results.md and report.html, each whole or not at all.
+
+    Args:
+        results: as in results.json (docs/report.md); what :func:`summarize` adds is computed anew.
+        folder: of the study; files of pictures and figures are relative to it.
+
+    Returns:
+        The three files.
+
+    Raises:
+        ValueError: the results are not of the schema.
+        FileNotFoundError: there is no such folder.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise FileNotFoundError(f'folder={str(folder)!r} is not there')
+    told = summarize(results)
+    texts = {'results.csv': tables.results_csv(told), 'results.md': tables.results_md(told),
+             'report.html': page(told, folder)}
+    for name, text in texts.items():
+        # A reader, and another process that writes the same study, never sees half a file.
+        part = folder / f'{name}.{os.getpid()}.part'
+        part.write_text(text, encoding='utf-8')
+        part.replace(folder / name)
+    return [folder / name for name in texts]
+
+
+def page(results: Mapping[str, Any], folder: Path) -> str:
+    """report.html of results that are summarized: one file that asks nothing of a network."""
+    import jinja2
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader('mmposenc.comparison'), autoescape=True,
+        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters['first_upper'] = first_upper
+    script = (Path(__file__).parent / 'templates' / 'page.js').read_text(encoding='utf-8')
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return environment.get_template('report.html').render(
+        **view(results, folder), script=script, script_hash=digest, colors=COLORS,
+        frame=FRAME)
+
+
+def view(results: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """All that the template shows; a section without content is empty or None."""
+    sizes = factors(results)
+    trained = trained_factor(results)
+    style, label = study_charts.styles(results), study_charts.labels(results)
+    return dict(
+        results=results, title=results.get('title') or 'Encodings compared', label=label,
+        legend=[(label[name], style[name]) for name in style],
+        answer=answer(results), by_size=best_by_size(results) if len(sizes) > 1 else [],
+        counts=counts(results), left_out=left_out(results),
+        overview=tables.overview(results),
+        differences=[(factor == trained, tables.differences(results, factor))
+                     for factor in sorted(sizes, key=lambda factor: (factor != trained, factor))],
+        size_chart=study_charts.size_chart(results), cost_charts=study_charts.cost_charts(results),
+        curve_charts=study_charts.curve_charts(results),
+        parts=[table for table in (tables.parts(results, 'by_size', 'Object size'),
+                                   tables.parts(results, 'by_class', 'Class')) if table],
+        pictures=page_parts.pictures(results, folder),
+        figures=page_parts.figures(results, folder), diagnosis=page_parts.diagnosis(results),
+        runs=tables.runs(results), base=label[base_of(results)],
+        seeds=len({run['seed'] for run in results['runs']}))
+
+
+def answer(results: Mapping[str, Any]) -> dict[str, Any]:
+    """The recommendation, and the numbers that stand beside it."""
+    advice, metric, trained = results['recommendation'], results['metric'], trained_factor(results)
+    name = advice['encoding']
+    told: dict[str, Any] = dict(advice, word=CONFIDENCE[advice['confidence']], facts=[])
+    if name is None:
+        return told
+    encoding = next(each for each in results['encodings'] if each['name'] == name)
+    row = next(row for row in results['summary']
+               if row['encoding'] == name and row['factor'] == trained)
+    among = (f'95% interval {value_text(row["low"], metric)} to {value_text(row["high"], metric)}, '
+             if row['low'] is not None else '')
+    told['facts'].append((first_upper(f'{metric["label"]} at the trained size'),
+                          value_text(row['mean'], metric, unit=True),
+                          f'{among}{row["n"]} seed{"s" * (row["n"] != 1)}'))
+    against = next((each for each in results['differences'] if each['role'] == 'base'
+                    and each['encoding'] == name and each['factor'] == trained), None)
+    if against and against['mean'] is not None:
+        tested = f'p = {p_text(against["p"])}: ' if against['p'] is not None else ''
+        told['facts'].append((f'Minus {study_charts.labels(results)[against["against"]]}',
+                              value_text(against['mean'], metric, sign=True),
+                              f'{tested.replace("= <", "<")}{against["verdict"]}'))
+    macs = tables.cost(encoding, trained, 'macs')
+    for what, text, note in (
+            ('Parameters', tables.grouped(encoding.get('parameters')), ''),
+            ('Multiply-accumulates', count_text(macs), 'an image at the trained size')):
+        if text != '–':
+            told['facts'].append((what, text, note))
+    return told
+
+
+def best_by_size(results: Mapping[str, Any]) -> list[dict[str, str]]:
+    """At every size the best mean, and which encodings were not shown to be worse."""
+    label, metric = study_charts.labels(results), results['metric']
+    rows = []
+    for size in sorted(results['sizes'], key=lambda size: size['factor']):
+        values = values_at(results, size['factor'])
+        best = best_of(values, metric['higher_is_better'])
+        if best is None:
+            continue
+        near = [label[row['encoding']] for row in results['differences']
+                if row['factor'] == size['factor'] and row['against'] == best
+                and row['verdict'] not in (WORSE, BETTER) and row['n']]
+        told = next(row for row in results['summary']
+                    if row['encoding'] == best and row['factor'] == size['factor'])
+        trained = ', trained' if size['factor'] == trained_factor(results) else ''
+        rows.append(dict(size=size_text(size) + trained, best=label[best],
+                         value=value_text(told['mean'], metric, unit=True),
+                         near=few(near) if near else 'none'))
+    return rows
+
+
+def few(names: list[str], most: int = 6) -> str:
+    """Names as in a sentence, and how many more there are."""
+    return names_in_words(names if len(names) <= most
+                          else [*names[:most], f'{len(names) - most} more'])
+
+
+def counts(results: Mapping[str, Any]) -> dict[str, int]:
+    """How many runs have each status, and 'all'."""
+    statuses = [run['status'] for run in results['runs']]
+    return {**{status: statuses.count(status) for status in (
+        'finished', 'running', 'waiting', 'diverged', 'failed')}, 'all': len(statuses)}
+
+
+def left_out(results: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Runs that diverged or failed: they have no part in any mean."""
+    label = study_charts.labels(results)
+    return [dict(label=label[run['encoding']], seed=run['seed'], status=run['status'],
+                 note=run.get('note') or 'no note') for run in results['runs']
+            if run['status'] in ('diverged', 'failed')]
