@@ -25,7 +25,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from seeds import markdown
+from tables import markdown
 from torch import Tensor, nn
 
 from mmposenc.backbones import DeiT

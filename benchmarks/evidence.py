@@ -17,6 +17,8 @@ from statistics import mean
 from typing import Any
 
 import yaml
+from tables import markdown
+
 from mmposenc.comparison.statistics import LEVEL, difference, factors, holm, interval, values_at
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -64,12 +66,6 @@ def spread(told: Mapping[str, Any]) -> str:
     if told['mean'] is None:
         return '-'
     return f"{told['mean']:.1f}" + ('' if told['std'] is None else f" ± {told['std']:.1f}")
-
-
-def markdown(lines: Sequence[Sequence[str]]) -> str:
-    """A table whose first line is its header, and whose first column holds words."""
-    rule = ['---'] + ['---:'] * (len(lines[0]) - 1)
-    return '\n'.join('| ' + ' | '.join(line) + ' |' for line in (lines[0], rule, *lines[1:])) + '\n'
 
 
 def by_seed(results: Mapping[str, Any], names: str | Sequence[str], factor: float,
@@ -120,7 +116,7 @@ def question_table(questions: Sequence[Mapping[str, Any]], asked: Sequence[Mappi
                 '' if each['low'] is None else f" ({each['low']:+.1f} to {each['high']:+.1f})"),
             '-' if each['p'] is None else f"{each['p']:.3f}" if each['p'] >= .001 else '< .001',
             str(each['n']), answer])
-    return markdown(lines)
+    return markdown(lines, text_columns=3)
 
 
 def tables(plan: Mapping[str, Any], studies: Mapping[str, Any]) -> dict[str, str]:
