@@ -41,8 +41,8 @@ def seed_all(seed: int) -> None:
     np.random.seed(seed)
     if get_device() != 'cpu':
         torch.manual_seed(seed)
-    else:  # the same numbers, without a stack trace for each device that is not there: with one
-        # seed a sample those were two fifths of a small classifier's training
+    else:  # the same numbers, without a stack trace for each kind of device that is not there:
+        # half a millisecond a sample, two fifths of a small classifier's training
         torch.default_generator.manual_seed(seed)
 
 
