@@ -32,7 +32,8 @@ def kept(results: Mapping[str, Any]) -> dict[str, Any]:
     """What tables need of results.json: no curves, no values by class, no pictures."""
     runs = [{'encoding': run['encoding'], 'seed': run['seed'], 'status': run['status'],
              'note': run['note'], 'train_cpu_seconds': run['train_cpu_seconds'],
-             'tests': [{'factor': each['factor'], 'value': each['value']} for each in run['tests']]}
+             'tests': [{'factor': each['factor'], 'value': round(each['value'], 4)}
+                       for each in run['tests']]}
             for run in results['runs'] if run['status'] in ('finished', 'diverged')]
     known = {run['encoding'] for run in runs}
     encodings = [{key: each[key] for key in ('name', 'label', 'changes', 'parameters')}

@@ -89,10 +89,15 @@ def test_the_page_holds_the_tables_of_the_studies_that_are_kept(evidence):
     assert evidence.filled(page, found) == page
 
 
-def test_questions_name_encodings_that_there_are():
-    from mmposenc.comparison.encodings import NAMES, read_entries
-    files = sorted(map(str, (ROOT / 'configs' / 'studies').glob('*.yaml')))
-    known = {entry.name for entry in read_entries(files)} | set(NAMES)
+@pytest.fixture(scope='module')
+def entries():
+    from mmposenc.comparison.encodings import read_entries
+    return read_entries(sorted(map(str, (ROOT / 'configs' / 'studies').glob('*.yaml'))))
+
+
+def test_questions_name_encodings_that_there_are(entries):
+    from mmposenc.comparison.encodings import NAMES
+    known = {entry.name for entry in entries} | set(NAMES)
     for question in PLAN['questions']:
         for side in ('one', 'other'):
             names = question[side] if isinstance(question[side], list) else [question[side]]
@@ -100,3 +105,13 @@ def test_questions_name_encodings_that_there_are():
                        for part in ([name] if name in known else name.split('+'))), question
         assert question['study'] in PLAN['studies'] and question['expect'] in (
             'more', 'less', 'same')
+
+
+def test_entries_of_studies_fit_the_smallest_grid(entries):
+    pytest.importorskip('mmpretrain')
+    from mmposenc import engine
+    from mmposenc.comparison.encodings import check_fits
+    cfg = engine.load_config(
+        str(ROOT / 'configs/classification/small/deit-micro-none_mnist5k.py'))
+    for entry in entries:
+        check_fits(cfg, entry, [0.75])
