@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean
@@ -120,12 +121,27 @@ def question_table(questions: Sequence[Mapping[str, Any]], asked: Sequence[Mappi
     return markdown(lines, text_columns=3)
 
 
+def in_short(questions: Sequence[Mapping[str, Any]], told: Sequence[str]) -> str:
+    """The questions by their answer, for who reads no tables."""
+    kinds = {'Yes': ('**yes**', 'yes'),
+             'No: the other way round, or a difference where the paper has none': ('**no**', 'no'),
+             'Level, and no difference seen': ('yes: no difference seen',),
+             'Not seen': ('not seen',), 'Not run, or too few runs': ('not run', 'too few runs')}
+    lines = []
+    for kind, answers_of_it in kinds.items():
+        names = [f"{each['ask']} ({each['study']})" for each, answer in zip(
+            questions, told, strict=True) if answer in answers_of_it]
+        lines.append(f"- *{kind}*, {len(names)}: {'; '.join(names) or 'none'}.")
+    return '\n'.join(lines) + '\n'
+
+
 def tables(plan: Mapping[str, Any], studies: Mapping[str, Any]) -> dict[str, str]:
     """name of a place in the page -> its table."""
     found = {f'study {name}': study_table(results) for name, results in studies.items()}
     empty = {'runs': [], 'encodings': [{'name': ''}], 'sizes': []}
     asked = [ask(each, studies.get(each['study'], empty)) for each in plan['questions']]
     told = answers(asked)
+    found['in short'] = in_short(plan['questions'], told)
     for paper in dict.fromkeys(each['of'] for each in plan['questions']):
         chosen = [i for i, each in enumerate(plan['questions']) if each['of'] == paper]
         found[f'questions {paper}'] = question_table(
@@ -156,6 +172,8 @@ def main() -> None:
             results = kept(json.loads(path.read_text()))
             if results['runs']:
                 (KEPT / f'{name}.json').write_text(one_line_each(results))
+    if args.studies:  # one report as compare wrote it, for those who want to see what it gives
+        shutil.copy(args.studies / plan['report'] / 'report.html', KEPT / f"{plan['report']}.html")
     studies = {name: json.loads((KEPT / f'{name}.json').read_text()) for name in plan['studies']
                if (KEPT / f'{name}.json').is_file()}
     PAGE.write_text(filled(PAGE.read_text(), tables(plan, studies)))
