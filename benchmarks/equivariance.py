@@ -26,7 +26,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from seeds import markdown
+from tables import markdown
 from torch import Tensor, nn
 
 from mmposenc.backbones import DeiT

@@ -147,17 +147,19 @@ part_d() {
         done
     done
     item d-quickstart "$python" tools/show_metrics.py "${rows[@]}"
-    for how in none learned sincos shaw irpe-k peg cp cp-peg; do
-        item "d-mnist5k-$how" "$python" benchmarks/extrapolation.py --encodings "$how" \
-            --seeds "${more[@]}" --work-dir "$out/mnist5k" "${epochs[@]}"
-    done
-    item d-mnist5k "$python" benchmarks/extrapolation.py --report-only --work-dir "$out/mnist5k"
-    for how in none learned peg cp cp-peg; do
-        item "d-camvid-$how" "$python" benchmarks/segmentation.py --encodings "$how" \
-            --seeds "${more[@]}" --data-root "${CAMVID:-data/camvid}" \
-            --work-dir "$out/camvid" "${epochs[@]}"
-    done
-    item d-camvid "$python" benchmarks/segmentation.py --report-only --work-dir "$out/camvid"
+    # Encodings at other sizes, with five seeds: studies of docs/evidence.md.
+    compare() {  # NAME CONFIG WORDS...
+        item "d-$1" "$python" -m mmposenc compare "configs/$2.py" --seed-list "${more[@]}" \
+            --out "$out/$1" "${epochs[@]}" "${@:3}"
+    }
+    local micro=classification/small/deit-micro-none
+    local all=(none learned sincos shaw irpe-k rotary swin-bias peg peg+irpe-k contextpool
+               peg+contextpool)
+    compare mnist5k ${micro}_mnist5k --sizes 0.75 1 1.5 2 --encodings "${all[@]}"
+    compare mnist5k-scales $micro-scales_mnist5k --sizes 0.75 1 1.5 2 --encodings "${all[@]}"
+    compare camvid segmentation/small/sem_fpn_pvt-micro-none_camvid --sizes 1 1.5 \
+        --encodings none learned peg irpe-k contextpool peg+contextpool --cfg-options \
+        {train,val,test}_dataloader.dataset.data_root="${CAMVID:-data/camvid}"
 }
 
 if [ -z "$list" ]; then

@@ -43,7 +43,7 @@ from pretrained_parts import (
     keep,
     labels,
 )
-from seeds import markdown
+from tables import markdown
 from torch import Tensor
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -22,7 +22,7 @@ RECIPES = {'detr': (1e-4, 1e-5, 1e-4, 100, True), 'deformable_detr': (2e-4, 2e-5
            'ddq': (2e-4, 2e-5, 0.05, 900, False)}
 COCO = sorted(f'{path.parent.name}/{path.name}' for folder in RECIPES
               for path in (ROOT / folder).glob('*.py'))
-SMALL = sorted(f'small/{path.name}' for pattern in ('deformable-detr*.py', 'dino*.py')
+SMALL = sorted(f'small/{path.name}' for pattern in ('deformable-detr*.py', 'detr*.py', 'dino*.py')
                for path in (ROOT / 'small').glob(pattern))
 
 

@@ -1,18 +1,13 @@
-"""The micro classifiers: each learns, takes other sizes, and goes through training and testing."""
+"""The micro classifiers: each learns, and takes other sizes."""
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
-from scripts import load_script
 
 pytest.importorskip('mmpretrain', reason='needs mmpretrain')
 from mmposenc import engine  # noqa: E402
-from mmposenc.preparation.idx import write_idx  # noqa: E402
-from mmposenc.preparation.mnist import FILES  # noqa: E402
 from mmposenc.registry import MODELS  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,21 +29,49 @@ ADDED = {'deit-micro-none': 0, 'deit-micro-learned': 48 * (16 + 1), 'deit-micro-
          'pvt-micro-learned': 48 * 64 + 96 * 16, 'pvt-micro-peg': (48 + 96) * (9 + 1)}
 
 
+#: What studies start from: the same model without an encoding, other data or patches.
+BASES = ('deit-micro-none-scales_mnist5k', 'deit-micro-none-scales_fashion',
+         'deit-micro-none-p4-scales_mnist5k')
+
+
 def parameters(name: str) -> int:
     cfg = engine.load_config(str(SMALL / name))
     return sum(p.numel() for p in MODELS.build(cfg.model.backbone).parameters())
 
 
 def test_both_data_sets_have_every_encoding():
-    assert CONFIGS == sorted(f'{name}_{data}.py' for name in ADDED
-                             for data in ('mnist5k', 'fashion')
-                             if data == 'mnist5k' or name not in VARIANTS)
+    assert CONFIGS == sorted([f'{name}.py' for name in BASES] + [
+        f'{name}_{data}.py' for name in ADDED for data in ('mnist5k', 'fashion')
+        if data == 'mnist5k' or name not in VARIANTS])
 
 
 @pytest.mark.parametrize('name', ADDED)
 def test_only_the_encoding_differs(name):
     plain = f"{name.split('-')[0]}-micro-none_mnist5k.py"
     assert parameters(f'{name}_mnist5k.py') - parameters(plain) == ADDED[name]
+
+
+def test_smaller_patches_are_a_longer_grid():
+    name = 'deit-micro-none-p4-scales_mnist5k.py'
+    backbone = MODELS.build(engine.load_config(str(SMALL / name)).model.backbone)
+    lost = 48 * (8**2 - 4**2)  # of the patch embedding, one input channel
+    assert parameters('deit-micro-none_mnist5k.py') - parameters(name) == lost
+    assert backbone.patch_embed(torch.zeros(1, 1, 32, 32))[1] == (8, 8)
+
+
+@pytest.mark.parametrize('name', ['mnist5k', 'fashion'])
+def test_scale_augmentation_changes_scale_and_nothing_else(name):
+    plain, scaled = (engine.load_config(str(SMALL / f'deit-micro-none{kind}_{name}.py'))
+                     for kind in ('', '-scales'))
+    pipelines = [cfg.train_dataloader.dataset.pipeline for cfg in (plain, scaled)]
+    steps = [[dict(step) for step in pipeline if 'RandomAffine' not in step['type']]
+             for pipeline in pipelines]
+    assert steps[0] == steps[1]
+    affine = [next(dict(step) for step in pipeline if 'RandomAffine' in step['type'])
+              for pipeline in pipelines]
+    assert {key for key in affine[1] if affine[0].get(key) != affine[1][key]} == {
+        'scale', 'interpolation'}
+    assert plain.test_dataloader == scaled.test_dataloader and plain.model == scaled.model
 
 
 @pytest.mark.parametrize('config', CONFIGS)
@@ -68,58 +91,3 @@ def test_every_parameter_learns_and_other_sizes_pass(config):
     with torch.no_grad():
         for side in (24, 42, 48, 64):
             assert torch.isfinite(model(torch.randn(1, 1, side, side), mode='tensor')).all()
-
-
-@pytest.fixture(scope='module')
-def extrapolation():
-    return load_script('benchmarks', 'extrapolation')
-
-
-def make_squares(root: Path) -> None:
-    """Ten classes: the height of a bright bar, which only position tells."""
-    rng = np.random.default_rng(0)
-    root.mkdir()
-    for names, count in zip(FILES.values(), (40, 20), strict=True):
-        labels = np.arange(count, dtype=np.uint8) % 10
-        images = rng.integers(0, 40, (count, 28, 28), dtype=np.uint8)
-        for image, label in zip(images, labels, strict=True):
-            image[2 * label + 4:2 * label + 6] = 255
-        for name, array in zip(names, (images, labels), strict=True):
-            write_idx(root / name, array)
-
-
-def test_a_run_is_trained_and_tested_at_every_size(tmp_path, extrapolation, monkeypatch):
-    make_squares(tmp_path / 'data')
-    config = tmp_path / 'deit-micro-peg_mnist5k.py'
-    data = dict(batch_size=10, dataset=dict(data_root=str(tmp_path / 'data')))
-    config.write_text(f"_base_ = {str(SMALL / config.name)!r}\n"
-                      f'train_dataloader = {data}\nval_dataloader = {data}\n'
-                      'test_dataloader = val_dataloader\n'
-                      'train_cfg = dict(max_epochs=2, val_interval=2)\n')
-    seen = []
-    test = engine.test
-    monkeypatch.setattr(extrapolation.engine, 'test', lambda cfg, checkpoint: seen.append(
-        cfg.test_dataloader.dataset.pipeline[0].scale) or test(cfg, checkpoint))
-    result = extrapolation.run(config, 3, tmp_path / 'work')
-    assert seen == [24, 32, 48, 64]
-    assert list(result['accuracy']) == ['0.75', '1', '1.5', '2'] and result['epochs'] == 2
-    assert all(0 <= value <= 100 for value in result['accuracy'].values())
-    # The trained size gives what validation gave at the end of the training.
-    log = next((tmp_path / 'work').glob('*/train/*/vis_data/scalars.json')).read_text()
-    last = [json.loads(line) for line in log.splitlines()][-1]
-    assert last['accuracy/top1'] == pytest.approx(result['accuracy']['1'])
-    found = extrapolation.collect(tmp_path / 'work', 'mnist5k')
-    assert found == {'deit': {'peg': [result]}}
-
-
-def test_the_table_has_means_and_sample_deviations(extrapolation, tmp_path):
-    runs = [dict(parameters=1234, train_cpu_seconds=seconds,
-                 accuracy={'0.75': 50.0, '1': 90.0 + step, '1.5': 10.0 * step, '2': 1.0})
-            for step, seconds in ((0, 10.0), (1, None), (2, 12.0))]
-    found = {'pvt': {'none': runs, 'peg': runs[:1]}}
-    lines = extrapolation.table(found).splitlines()
-    assert lines[2] == ('| PVT-micro | none | 1,234 | 3 | 50.0 ± 0.0 | 91.0 ± 1.0 | 10.0 ± 10.0 '
-                        '| 1.0 ± 0.0 | 11 |')
-    assert lines[3] == '| PVT-micro | PEG | 1,234 | 1 | 50.0 | 90.0 | 0.0 | 1.0 | 10 |'
-    extrapolation.plot(found, tmp_path / 'images' / 'plot.png')
-    assert (tmp_path / 'images' / 'plot.png').read_bytes().startswith(b'\x89PNG')

@@ -1,7 +1,6 @@
 """The small segmentation configs, and what tools/quickstart.sh segmentation does with them."""
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
 
@@ -10,9 +9,8 @@ import pytest
 import torch
 from PIL import Image
 from scopes import scope_fixture
-from scripts import NARROW, load_script, load_tool, named
+from scripts import NARROW, load_tool, named
 
-from mmposenc import engine
 from mmposenc.engine import load_config, override
 from mmposenc.engine.checks import check_num_classes
 
@@ -24,11 +22,6 @@ NUCLEI = f'{SMALL}peg_nuclei.py'
 CAMVID = {name: f'{SMALL}{name}_camvid.py'
           for name in ('none', 'learned', 'peg', 'cp', 'cp-peg', 'cp-every', 'cp-every-fixed',
                        'cp-every-uniform')}
-
-
-@pytest.fixture(scope='module')
-def benchmark_module():
-    return load_script('benchmarks', 'segmentation')
 
 
 def build(cfg):
@@ -157,49 +150,6 @@ def test_data_elsewhere_is_named_by_the_user():
     nuclei = load_config(NUCLEI)
     override(nuclei, {'train_dataloader.dataset.dataset.data_root': '/elsewhere/'})
     assert nuclei.train_dataloader.dataset.dataset.data_root == '/elsewhere/'
-
-
-def make_camvid(folder: Path) -> None:
-    """Images whose class is their height, in ADE20K's layout; row 0 is unlabelled."""
-    rng = np.random.default_rng(0)
-    for split, count in (('training', 4), ('validation', 2)):
-        for kind in ('images', 'annotations'):
-            (folder / kind / split).mkdir(parents=True)
-        for index in range(count):
-            labels = np.repeat(np.arange(12, dtype=np.uint8), 4)[:, None].repeat(64, 1)
-            pixels = rng.integers(0, 20, (48, 64, 3), dtype=np.uint8) + 20 * labels[..., None]
-            Image.fromarray(pixels).save(folder / 'images' / split / f'{index}.jpg')
-            Image.fromarray(labels).save(folder / 'annotations' / split / f'{index}.png')
-
-
-def test_a_run_is_trained_and_tested_at_every_size(tmp_path, benchmark_module, monkeypatch):
-    make_camvid(tmp_path / 'data')
-    config = tmp_path / 'sem_fpn_pvt-micro-peg_camvid.py'
-    base = ROOT / 'configs' / 'segmentation' / 'small' / config.name
-    config.write_text(
-        f'_base_ = {str(base)!r}\n'
-        'model = dict(backbone=dict(embed_dims=(8, 8, 8, 8), num_layers=(1, 1, 1, 1), '
-        'num_heads=(1, 1, 1, 1)), neck=dict(in_channels=[8, 8, 8, 8]))\n')
-    seen, test = [], engine.test
-    monkeypatch.setattr(benchmark_module.engine, 'test', lambda cfg, checkpoint: seen.append(
-        cfg.test_dataloader.dataset.pipeline[1].scale) or test(cfg, checkpoint))
-    options = benchmark_module.given_options(argparse.Namespace(
-        data_root=str(tmp_path / 'data'), epochs=1))
-    result = benchmark_module.run(config, 3, tmp_path / 'work', options)
-    assert seen == [(256, 192), (384, 288)]
-    assert list(result['metrics']) == ['1', '1.5'] and result['epochs'] == 1
-    assert all(0 <= value <= 100 for each in result['metrics'].values() for value in each.values())
-    assert benchmark_module.collect(tmp_path / 'work') == {'peg': [result]}
-
-
-def test_the_benchmarks_table_has_means_and_changes(benchmark_module):
-    runs = [dict(parameters=1234, train_cpu_seconds=seconds, metrics={
-        '1': dict(mIoU=30.0 + step, aAcc=80.0), '1.5': dict(mIoU=20.0 + 3 * step, aAcc=70.0)})
-        for step, seconds in ((0, 10.0), (1, None), (2, 12.0))]
-    lines = benchmark_module.table({'none': runs, 'peg': runs[:1]}).splitlines()
-    assert lines[2] == ('| none | 1,234 | 3 | 31.0 ± 1.0 | 23.0 ± 3.0 | -8.0 ± 2.0 | 80.0 ± 0.0 '
-                        '| 11 |')
-    assert lines[3] == '| PEG | 1,234 | 1 | 30.0 | 20.0 | -10.0 | 80.0 | 10 |'
 
 
 @pytest.mark.parametrize('side, option, named', [

@@ -12,7 +12,13 @@ from mmengine.dataset import DefaultSampler, InfiniteSampler
 from torch.utils.data import BatchSampler, DataLoader
 
 from mmposenc.engine import EpochSeedHook
-from mmposenc.engine.seeding import SeededDataset, place_seed, seeded_loader, why_not_exact
+from mmposenc.engine.seeding import (
+    SeededDataset,
+    place_seed,
+    seed_all,
+    seeded_loader,
+    why_not_exact,
+)
 
 
 def test_seeds_differ_by_run_place_and_process() -> None:
@@ -32,6 +38,15 @@ def test_an_iteration_draws_the_same_whatever_came_before() -> None:
     torch.rand(5)
     assert [draws(i) for i in (0, 1, 2)] == first
     assert first[0] != first[1]
+
+
+def test_torch_draws_what_its_own_seed_gives() -> None:
+    for seed in (0, 3, 2**31 - 1):
+        torch.manual_seed(seed)
+        expected = torch.randn(4)
+        seed_all(seed)
+        assert torch.equal(torch.randn(4), expected)
+        assert torch.initial_seed() == seed
 
 
 class Draws(torch.utils.data.Dataset):

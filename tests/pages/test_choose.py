@@ -1,4 +1,4 @@
-"""docs/choose.md: its commands switch encodings, its numbers stand in the tables it links."""
+"""docs/choose.md: its command compares encodings, its numbers stand in the tables it links."""
 from __future__ import annotations
 
 import re
@@ -7,7 +7,8 @@ import pytest
 from running import ROOT, commands, configs
 
 from mmposenc import engine
-from mmposenc.commands.train import parse_args
+from mmposenc.commands.compare import parse_args
+from mmposenc.comparison.encodings import apply, read_entries
 
 PAGE = 'docs/choose.md'
 
@@ -27,16 +28,15 @@ def test_numbers_of_a_row_are_those_of_its_tables(row):
         assert re.search(rf'(?<![\d.])0?{re.escape(number.lstrip("0"))}0?(?!\d)', linked), number
 
 
-def test_its_commands_switch_the_encoding(tmp_path):
+def test_its_command_compares_encodings_that_fit_a_users_config(tmp_path):
     (tmp_path / 'my_config.py').write_text(configs('README.md')[0].code)
-    found = []
-    for words in commands(PAGE):
-        assert words[:3] == ['mmposenc', 'train', 'my_config.py']
-        args = parse_args([str(tmp_path / 'my_config.py'), *words[3:]])
-        cfg = engine.load_config(args.config)
-        engine.override(cfg, args.cfg_options)
-        backbone = cfg.model.backbone
-        found.append((backbone.get('pos_encoding'), backbone.get('rel_pos_encoding')))
-    assert found[0] == (None, None)
-    assert found[1][0].type == 'mmposenc.PEG' and found[1][1] is None
-    assert found[2][1].type == 'mmposenc.IRPE'
+    (words,) = commands(PAGE)
+    assert words[:3] == ['mmposenc', 'compare', 'my_config.py']
+    args = parse_args([str(tmp_path / 'my_config.py'), *words[3:]])
+    assert args.seeds == 3 and args.sizes == [1, 1.5] and args.budget == 7200
+    cfg = engine.load_config(args.config)
+    backbones = [apply(cfg, entry).model.backbone for entry in read_entries(args.encodings)]
+    found = [[(each.get(key) or {}).get('type') for key in ('pos_encoding', 'rel_pos_encoding')]
+             for each in backbones]
+    assert found == [[None, None], ['mmposenc.LearnedPositionEmbedding', None],
+                     ['mmposenc.PEG', None], [None, 'mmposenc.IRPE']]

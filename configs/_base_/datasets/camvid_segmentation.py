@@ -10,7 +10,7 @@ metainfo = dict(
              (128, 128, 0), (192, 128, 128), (64, 64, 128), (64, 0, 128), (64, 64, 0),
              (0, 128, 192)])
 
-# One size: what happens at other sizes is measured (benchmarks/segmentation.py).
+# One size: what happens at other sizes is measured (mmposenc compare --sizes).
 scale = (256, 192)
 train_pipeline = [
     dict(type='mmposenc.LoadImageFromFile'),

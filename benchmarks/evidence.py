@@ -1,0 +1,183 @@
+"""The tables of docs/evidence.md, from studies made by mmposenc compare.
+
+Which studies there are, and what is asked of them, is in benchmarks/evidence.yaml. What a study
+measured is kept without its curves in docs/studies, so that the tables can be made anywhere.
+
+    python benchmarks/evidence.py --studies work_dirs/evidence    # take over what is finished
+    python benchmarks/evidence.py                                 # fill in docs/evidence.md again
+"""
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import yaml
+from tables import markdown
+
+from mmposenc.comparison.statistics import LEVEL, difference, factors, holm, interval, values_at
+
+ROOT = Path(__file__).resolve().parents[1]
+KEPT, PAGE = ROOT / 'docs' / 'studies', ROOT / 'docs' / 'evidence.md'
+PLAN = ROOT / 'benchmarks' / 'evidence.yaml'
+#: What a paper says of the first of two -> the sign that agrees with it.
+EXPECTED = {'more': 1, 'less': -1, 'same': 0}
+
+
+def kept(results: Mapping[str, Any]) -> dict[str, Any]:
+    """What tables need of results.json: no curves, no values by class, no pictures."""
+    runs = [{'encoding': run['encoding'], 'seed': run['seed'], 'status': run['status'],
+             'note': run['note'], 'train_cpu_seconds': run['train_cpu_seconds'],
+             'tests': [{'factor': each['factor'], 'value': round(each['value'], 4)}
+                       for each in run['tests']]}
+            for run in results['runs'] if run['status'] in ('finished', 'diverged')]
+    known = {run['encoding'] for run in runs}
+    encodings = [{key: each[key] for key in ('name', 'label', 'changes', 'parameters')}
+                 for each in results['encodings'] if each['name'] in known]
+    same = ('schema', 'title', 'config', 'command', 'metric', 'sizes', 'budget', 'environment')
+    return {**{key: results[key] for key in same}, 'encodings': encodings, 'runs': runs}
+
+
+def one_line_each(results: Mapping[str, Any]) -> str:
+    """JSON with a line for each run and encoding, so that a change of one is a change of a line."""
+    parts = [f' {json.dumps(key)}: ' + (
+        '[\n' + ',\n'.join(f'  {json.dumps(each)}' for each in value) + '\n ]'
+        if key in ('encodings', 'runs') else json.dumps(value)) for key, value in results.items()]
+    return '{\n' + ',\n'.join(parts) + '\n}\n'
+
+
+def study_table(results: Mapping[str, Any]) -> str:
+    """Every encoding: parameters, seeds, and mean and standard deviation at every size."""
+    sizes = factors(results)
+    lines = [['encoding', 'parameters', 'seeds',
+              *(f'{size:g}x' + (' (trained)' if size == 1 else '') for size in sizes)]]
+    for each in results['encodings']:
+        told = [interval(list(values_at(results, size)[each['name']].values())) for size in sizes]
+        lines.append([each['label'], f"{each['parameters']:,}", str(told[0]['n']),
+                      *(spread(cell) for cell in told)])
+    return markdown(lines)
+
+
+def spread(told: Mapping[str, Any]) -> str:
+    """'93.1 ± 0.4', or less where there are fewer runs."""
+    if told['mean'] is None:
+        return '-'
+    return f"{told['mean']:.1f}" + ('' if told['std'] is None else f" ± {told['std']:.1f}")
+
+
+def by_seed(results: Mapping[str, Any], names: str | Sequence[str], factor: float,
+            ) -> dict[int, float]:
+    """seed -> value of an encoding, or the mean of several over the seeds that all have."""
+    values = values_at(results, factor)
+    each = [values.get(name, {}) for name in ([names] if isinstance(names, str) else names)]
+    seeds = sorted(set.intersection(*(set(one) for one in each)))
+    return {seed: mean(one[seed] for one in each) for seed in seeds}
+
+
+def ask(question: Mapping[str, Any], results: Mapping[str, Any]) -> dict[str, Any]:
+    """The numbers of a question: both means and the paired difference, with its test."""
+    one, other = (by_seed(results, question[key], question['at']) for key in ('one', 'other'))
+    shared = one.keys() & other.keys()
+    means = [mean(values[seed] for seed in shared) if shared else None for values in (one, other)]
+    return {**difference(one, other), 'means': means, 'expect': EXPECTED[question['expect']]}
+
+
+def answers(asked: Sequence[Mapping[str, Any]]) -> list[str]:
+    """'**yes**' or '**no**' where the difference is seen when every question of the page is
+    corrected for (Holm), 'yes' or 'no' where it is by its own test, else 'not seen'."""
+    tested = [index for index, each in enumerate(asked) if each['p'] is not None]
+    strict = dict(zip(tested, holm([asked[index]['p'] for index in tested]), strict=True))
+    found = []
+    for index, each in enumerate(asked):
+        if each['p'] is None:
+            found.append('not run' if not each['n'] else 'too few runs' if each['n'] < 3
+                         else 'not seen')
+        elif each['p'] >= LEVEL:
+            found.append('yes: no difference seen' if not each['expect'] else 'not seen')
+        else:
+            word = 'yes' if each['mean'] * each['expect'] > 0 else 'no'
+            found.append(f'**{word}**' if strict[index] < LEVEL else word)
+    return found
+
+
+def question_table(questions: Sequence[Mapping[str, Any]], asked: Sequence[Mapping[str, Any]],
+                   told: Sequence[str]) -> str:
+    """A row a question: what the paper has, both means, the difference, p, n and the answer."""
+    lines = [['asked', 'the paper', 'study, size', 'here', 'difference', 'p', 'n', 'answer']]
+    for question, each, answer in zip(questions, asked, told, strict=True):
+        known = each['means'][0] is not None
+        lines.append([
+            question['ask'], question['paper'], f"{question['study']}, {question['at']:g}x",
+            f"{each['means'][0]:.1f}, {each['means'][1]:.1f}" if known else '-',
+            '-' if not known else f"{each['mean']:+.1f}" + (
+                '' if each['low'] is None else f" ({each['low']:+.1f} to {each['high']:+.1f})"),
+            '-' if each['p'] is None else f"{each['p']:.3f}" if each['p'] >= .001 else '< .001',
+            str(each['n']), answer])
+    return markdown(lines, text_columns=3)
+
+
+def in_short(questions: Sequence[Mapping[str, Any]], told: Sequence[str]) -> str:
+    """The questions by their answer, for who reads no tables."""
+    kinds = {'Yes': ('**yes**', 'yes'),
+             'No: the other way round, or a difference where the paper has none': ('**no**', 'no'),
+             'Level, and no difference seen': ('yes: no difference seen',),
+             'Not seen': ('not seen',), 'Not run, or too few runs': ('not run', 'too few runs')}
+    lines = []
+    for kind, answers_of_it in kinds.items():
+        names = [f"{each['ask']} ({each['study']})" for each, answer in zip(
+            questions, told, strict=True) if answer in answers_of_it]
+        lines.append(f"- *{kind}*, {len(names)}: {'; '.join(names) or 'none'}.")
+    return '\n'.join(lines) + '\n'
+
+
+def tables(plan: Mapping[str, Any], studies: Mapping[str, Any]) -> dict[str, str]:
+    """name of a place in the page -> its table."""
+    found = {f'study {name}': study_table(results) for name, results in studies.items()}
+    empty = {'runs': [], 'encodings': [{'name': ''}], 'sizes': []}
+    asked = [ask(each, studies.get(each['study'], empty)) for each in plan['questions']]
+    told = answers(asked)
+    found['in short'] = in_short(plan['questions'], told)
+    for paper in dict.fromkeys(each['of'] for each in plan['questions']):
+        chosen = [i for i, each in enumerate(plan['questions']) if each['of'] == paper]
+        found[f'questions {paper}'] = question_table(
+            *([rows[i] for i in chosen] for rows in (plan['questions'], asked, told)))
+    return found
+
+
+def filled(page: str, found: Mapping[str, str]) -> str:
+    """The page with each table between its two marks; a place without a table stays as it is."""
+    for name, table in found.items():
+        page = re.sub(rf'(<!-- {re.escape(name)} -->\n).*?(\n<!-- end -->)',
+                      lambda marks, table=table: f'{marks[1]}\n{table}{marks[2]}', page,
+                      flags=re.DOTALL)
+    return page
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--studies', type=Path, help='folder of the studies to take over, each '
+                        'under its name in evidence.yaml')
+    args = parser.parse_args()
+    plan = yaml.safe_load(PLAN.read_text())
+    for name in plan['studies'] if args.studies else []:
+        path = args.studies / name / 'results.json'
+        if path.is_file():
+            KEPT.mkdir(exist_ok=True)
+            results = kept(json.loads(path.read_text()))
+            if results['runs']:
+                (KEPT / f'{name}.json').write_text(one_line_each(results))
+    if args.studies:  # one report as compare wrote it, for those who want to see what it gives
+        shutil.copy(args.studies / plan['report'] / 'report.html', KEPT / f"{plan['report']}.html")
+    studies = {name: json.loads((KEPT / f'{name}.json').read_text()) for name in plan['studies']
+               if (KEPT / f'{name}.json').is_file()}
+    PAGE.write_text(filled(PAGE.read_text(), tables(plan, studies)))
+
+
+if __name__ == '__main__':
+    main()
