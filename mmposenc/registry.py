@@ -25,7 +25,7 @@ from .own_classes import class_of_file, is_file_class
 
 class LazyRegistry(Registry):
     """A registry that imports a class of mmposenc when it is asked for, and one of a file,
-    ``type='own.py:ALiBi'``."""
+    ``type='own.py:ALiBi'``, as encodings are (other libraries' registries know no files)."""
 
     def get(self, key: str) -> Any:
         if is_file_class(key):

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import pytest
 
+from mmposenc.encodings import TokenEncoding, build_encoding
 from mmposenc.own_classes import class_by_name, class_of_file, is_file_class
 from mmposenc.registry import MODELS
 
@@ -21,10 +22,10 @@ def test_files_of_one_name_are_two_modules(here):
         (here / str(number) / 'own.py').write_text(OWN.format(number))
     first, second = (class_of_file(f'{number}/own.py:Mine') for number in (1, 2))
     assert (first.number, second.number) == (1, 2)
-    # One class, however its file is named, and in every registry.
+    # One class, however its file is named, where encodings are looked up.
     assert class_of_file(f'{here}/1/own.py:Mine') is first
     assert MODELS.get(f'{here}/2/own.py:Mine') is second
-    built = MODELS.build(dict(type=f'{here}/2/own.py:Mine', embed_dims=4))
+    built = build_encoding(dict(type='2/own.py:Mine'), TokenEncoding, 'pos_encoding', embed_dims=4)
     assert type(built) is second
 
 
