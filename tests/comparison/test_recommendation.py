@@ -12,6 +12,7 @@ def test_clear_best_is_taken_and_shown():
     told = advice(drawn({'none': {1.0: 80.}, 'learned': {1.0: 90.}, 'peg': {1.0: 96.}}, std=.05))
     assert told['encoding'] == 'peg' and told['confidence'] == 'shown'
     assert 'highest top-1 accuracy at the trained size' in told['reason']
+    assert 'Next is learned with' in told['reason']
     assert 'none and learned are worse than peg' in told['sure'] and 'Not shown' not in told['sure']
 
 
@@ -82,6 +83,12 @@ def test_one_seed_is_sure_of_nothing():
     told = advice({'none': {1.0: [80.]}, 'peg': {1.0: [95.]}})
     assert told['encoding'] == 'peg' and told['confidence'] == 'open'
     assert 'one seed' in told['reason'] and told['sure'].startswith('Nothing')
+
+
+def test_one_seed_is_level_where_its_values_are_equal():
+    costs = [encoding('none', macs=3e6), encoding('peg', macs=2e6)]
+    told = advice({'none': {1.0: [80.]}, 'peg': {1.0: [80.]}}, encodings=costs)
+    assert told['encoding'] == 'peg' and 'So take the cheapest' in told['reason']
 
 
 def test_nothing_finished_and_nothing_to_compare():
