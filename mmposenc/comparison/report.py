@@ -23,7 +23,8 @@ from .statistics import (
 )
 
 CONFIDENCE = dict(shown='Shown: every other is worse by its test',
-                  likely='Likely: it leads, but not every test says so', open='Open: no best was shown')
+                  likely='Likely: it leads, but not every test says so',
+                  open='Open: no best was shown')
 
 
 def write_reports(results: Mapping[str, Any], folder: str | Path) -> list[Path]:
