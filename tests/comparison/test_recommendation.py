@@ -1,6 +1,7 @@
 """Which encoding is recommended, why, and how sure that is said to be."""
 from madeup_studies import METRIC, drawn, encoding, run, study
 
+from mmposenc.comparison.recommendation import beside
 from mmposenc.comparison.statistics import summarize
 
 
@@ -104,3 +105,10 @@ def test_lower_metric_is_recommended():
     metric = {**METRIC, 'higher_is_better': False, 'unit': ''}
     told = advice({'none': {1.0: [3., 3.1, 3.3]}, 'peg': {1.0: [1., 1.2, 1.1]}}, metric=metric)
     assert told['encoding'] == 'peg' and 'lowest' in told['reason']
+
+
+def test_the_base_is_beside_the_best_by_its_own_test():
+    """Of nine encodings all pairs show nothing, and the one test of the base does."""
+    values = {f'e{n}': {1.0: [80 + n, 81 + n * 1.1, 80 + n * .9]} for n in range(9)}
+    worse, level = beside(summarize(study(values)), 1.0, 'e8')
+    assert worse == ['e0'] and level == [f'e{n}' for n in range(1, 8)]
