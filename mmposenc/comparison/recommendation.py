@@ -131,14 +131,10 @@ def certainty(results: Mapping[str, Any], taken: str, leader: str, tied: Sequenc
               ) -> dict[str, str]:
     """'confidence' and 'sure': what the tests show, and what they do not."""
     label = _labels(results)
-    at = [row for row in results['differences'] if row['factor'] == trained_factor(results)]
-    rows = [row for row in at if row['against'] == leader]
-    # The base has a test of its own, of a smaller family than that of the best.
-    beaten = {row['against'] for row in at if row['role'] == 'base' and row['encoding'] == leader
-              and row['verdict'] == BETTER}
-    worse = [row['encoding'] for row in rows
-             if row['verdict'] == WORSE or row['encoding'] in beaten]
-    unsure = [row['encoding'] for row in rows if row['n'] and row['encoding'] not in worse]
+    trained = trained_factor(results)
+    rows = [row for row in results['differences']
+            if row['factor'] == trained and row['against'] == leader]
+    worse, unsure = beside(results, trained, leader)
     untested = rows and all(row['n'] < LEAST_RUNS for row in rows)
     if untested:
         sure = (f'Nothing: no two encodings share {LEAST_RUNS} finished seeds, so that nothing was '
@@ -160,6 +156,18 @@ def certainty(results: Mapping[str, Any], taken: str, leader: str, tied: Sequenc
     alone = len(tied) == 1 and not untested
     return dict(sure=sure.strip(),
                 confidence=SHOWN if alone and not unsure else LIKELY if alone else OPEN)
+
+
+def beside(results: Mapping[str, Any], factor: float, best: str) -> tuple[list[str], list[str]]:
+    """At a size, the encodings that are shown to be worse than the best, and those that are not."""
+    at = [row for row in results['differences'] if row['factor'] == factor]
+    # The base has a test of its own, of a smaller family than that of the best.
+    beaten = {row['against'] for row in at if row['role'] == 'base' and row['encoding'] == best
+              and row['verdict'] == BETTER}
+    rows = [row for row in at if row['against'] == best and row['n']]
+    worse = [row['encoding'] for row in rows
+             if row['verdict'] == WORSE or row['encoding'] in beaten]
+    return worse, [row['encoding'] for row in rows if row['encoding'] not in worse]
 
 
 def _labels(results: Mapping[str, Any]) -> dict[str, str]:

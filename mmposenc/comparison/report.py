@@ -11,9 +11,8 @@ from typing import Any
 from . import page_parts, study_charts, tables
 from .charts import COLORS, FRAME
 from .formats import count_text, first_upper, names_in_words, p_text, size_text, value_text
+from .recommendation import beside
 from .statistics import (
-    BETTER,
-    WORSE,
     base_of,
     best_of,
     factors,
@@ -23,7 +22,8 @@ from .statistics import (
 )
 
 CONFIDENCE = dict(shown='Shown: every other is worse by its test',
-                  likely='Likely: it leads, but not every test says so', open='Open: no best was shown')
+                  likely='Likely: it leads, but not every test says so',
+                  open='Open: no best was shown')
 
 
 def write_reports(results: Mapping[str, Any], folder: str | Path) -> list[Path]:
@@ -135,9 +135,7 @@ def best_by_size(results: Mapping[str, Any]) -> list[dict[str, str]]:
         best = best_of(values, metric['higher_is_better'])
         if best is None:
             continue
-        near = [label[row['encoding']] for row in results['differences']
-                if row['factor'] == size['factor'] and row['against'] == best
-                and row['verdict'] not in (WORSE, BETTER) and row['n']]
+        near = [label[name] for name in beside(results, size['factor'], best)[1]]
         told = next(row for row in results['summary']
                     if row['encoding'] == best and row['factor'] == size['factor'])
         trained = ', trained' if size['factor'] == trained_factor(results) else ''

@@ -1,6 +1,7 @@
 """Which encoding is recommended, why, and how sure that is said to be."""
 from madeup_studies import METRIC, drawn, encoding, run, study
 
+from mmposenc.comparison.recommendation import beside
 from mmposenc.comparison.statistics import summarize
 
 
@@ -12,6 +13,7 @@ def test_clear_best_is_taken_and_shown():
     told = advice(drawn({'none': {1.0: 80.}, 'learned': {1.0: 90.}, 'peg': {1.0: 96.}}, std=.05))
     assert told['encoding'] == 'peg' and told['confidence'] == 'shown'
     assert 'highest top-1 accuracy at the trained size' in told['reason']
+    assert 'Next is learned with' in told['reason']
     assert 'none and learned are worse than peg' in told['sure'] and 'Not shown' not in told['sure']
 
 
@@ -84,6 +86,12 @@ def test_one_seed_is_sure_of_nothing():
     assert 'one seed' in told['reason'] and told['sure'].startswith('Nothing')
 
 
+def test_one_seed_is_level_where_its_values_are_equal():
+    costs = [encoding('none', macs=3e6), encoding('peg', macs=2e6)]
+    told = advice({'none': {1.0: [80.]}, 'peg': {1.0: [80.]}}, encodings=costs)
+    assert told['encoding'] == 'peg' and 'So take the cheapest' in told['reason']
+
+
 def test_nothing_finished_and_nothing_to_compare():
     results = study({'none': {1.0: [80.]}, 'peg': {1.0: [95.]}})
     for each in results['runs']:
@@ -97,3 +105,10 @@ def test_lower_metric_is_recommended():
     metric = {**METRIC, 'higher_is_better': False, 'unit': ''}
     told = advice({'none': {1.0: [3., 3.1, 3.3]}, 'peg': {1.0: [1., 1.2, 1.1]}}, metric=metric)
     assert told['encoding'] == 'peg' and 'lowest' in told['reason']
+
+
+def test_the_base_is_beside_the_best_by_its_own_test():
+    """Of nine encodings all pairs show nothing, and the one test of the base does."""
+    values = {f'e{n}': {1.0: [80 + n, 81 + n * 1.1, 80 + n * .9]} for n in range(9)}
+    worse, level = beside(summarize(study(values)), 1.0, 'e8')
+    assert worse == ['e0'] and level == [f'e{n}' for n in range(1, 8)]

@@ -86,6 +86,12 @@ def test_seeds_that_are_not_shared_are_welchs():
     assert told['n'] == 3 and told['test'] == "Welch's t test of 4 and 3 seeds"
 
 
+def test_seeds_that_are_not_shared_and_have_no_spread_are_not_tested():
+    one = [.8 + n * 1e-9 for n in range(3)]
+    told = difference(seeded(*one), seeded(*one, first=10))
+    assert told['p'] is None and told['verdict'] == 'no difference seen'
+
+
 def test_two_seeds_are_not_tested():
     told = difference(seeded(90, 92), seeded(80, 81))
     assert (told['n'], told['p'], told['verdict']) == (2, None, 'too few runs')
