@@ -58,7 +58,7 @@ def seconds_left(runs: list[State], jobs: int) -> float | None:
         runs: all of them.
         jobs: how many go on at once.
     """
-    whole = [each.record['train_seconds'] for each in runs if each.record['train_seconds']]
+    whole = [each.record['seconds'] for each in runs if each.over and each.record.get('seconds')]
     whole += [each.progress['seconds'] / each.share for each in runs
               if not each.over and each.share >= 0.02 and each.progress.get('seconds')]
     if not whole:

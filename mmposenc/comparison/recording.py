@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from mmengine.dist import is_main_process
+from mmengine.dist import get_world_size, is_main_process
 from mmengine.hooks import Hook
 
 from .study import Run, write_json
@@ -25,7 +25,8 @@ class RecordHook(Hook):
 
     A run that was killed goes on from a checkpoint, and so do these numbers: what they are at the
     end does not depend on kills. CPU seconds are those of the training process and of those that
-    load its data, validation included; None on a system that does not tell.
+    load its data, validation included; None where several train together, and on a system
+    that does not tell.
 
     Args:
         run: whose progress file is kept up to date.
@@ -44,7 +45,8 @@ class RecordHook(Hook):
         self.pending: list[torch.Tensor] = []
 
     def before_train(self, runner: Any) -> None:
-        self.started, self.cpu_started = time.monotonic(), cpu_seconds()
+        self.started = time.monotonic()
+        self.cpu_started = cpu_seconds() if get_world_size() == 1 else None
 
     def after_train_iter(self, runner: Any, batch_idx: int, data_batch: Any = None,
                          outputs: Any = None) -> None:

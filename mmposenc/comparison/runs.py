@@ -44,7 +44,7 @@ _GRACE = 30
 def new_record(run: Run) -> dict[str, Any]:
     """What run.json holds before anything is known."""
     return {'encoding': run.entry.name, 'seed': run.seed, 'status': 'waiting', 'note': '',
-            'parameters': None, 'train_seconds': None, 'train_cpu_seconds': None,
+            'parameters': None, 'seconds': None, 'train_seconds': None, 'train_cpu_seconds': None,
             'peak_bytes': None, 'curve': [], 'tests': [], 'checkpoint': None}
 
 
@@ -94,7 +94,8 @@ def carry_out(study: Study, run: Run, launcher: str = 'none') -> dict[str, Any]:
         study, run: which.
         launcher: as the config's: 'pytorch' in processes that torchrun started.
     """
-    record = {**read_record(run), 'status': 'running', 'note': '', 'host': socket.gethostname()}
+    begin, record = time.monotonic(), {
+        **read_record(run), 'status': 'running', 'note': '', 'host': socket.gethostname()}
     _save(run, record)
     try:
         if record['checkpoint'] is None:
@@ -113,6 +114,7 @@ def carry_out(study: Study, run: Run, launcher: str = 'none') -> dict[str, Any]:
         _tell(run, 'extras')
         finished = record['status'] == 'finished'
         make_extras(study, run, str(study.folder / record['checkpoint']) if finished else None)
+    record['seconds'] = (record.get('seconds') or 0) + time.monotonic() - begin
     _save(run, record)
     return record
 

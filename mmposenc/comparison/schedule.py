@@ -130,7 +130,8 @@ def carry_out_all(study: Study, workers: Workers, complete: Callable[[Run], bool
         study: whose runs.
         workers: where.
         complete: whether nothing is to be done for a run, looked up on disk.
-        tell: called with a run and 'started' or 'ended', and with (None, '') now and then.
+        tell: called with a run and 'started', 'ended' or that another command has it, and with
+            (None, '') now and then.
         wait: seconds between two looks.
     """
     waiting = [run for run in study.runs() if not complete(run)]
@@ -142,6 +143,7 @@ def carry_out_all(study: Study, workers: Workers, complete: Callable[[Run], bool
                 active.remove((run, handle))
                 if not complete(run) and is_taken(run):  # another command was faster
                     waiting.append(run)
+                    tell(run, 'another command has it')
                     continue
                 _note_crash(run, handle.poll() or 0)
                 tell(run, 'ended')

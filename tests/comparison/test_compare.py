@@ -164,7 +164,7 @@ def test_the_table_says_how_runs_stand(tmp_path):
     study = tiny_study(tmp_path, seeds=(0, 1, 2))
     done, running, failed, diverged, half, new = study.runs()
     finished = {'status': 'finished', 'tests': [{'factor': 1.0, 'value': 97.5}],
-                'train_seconds': 100.0}
+                'seconds': 100.0}
     for run, changes in ((done, finished), (failed, {'status': 'failed', 'note': 'no room'}),
                          (diverged, {'status': 'diverged'}), (half, {'status': 'running'})):
         write_json(run.record_file, {**runs.new_record(run), **changes})
