@@ -126,12 +126,14 @@ def in_short(questions: Sequence[Mapping[str, Any]], told: Sequence[str]) -> str
     kinds = {'Yes': ('**yes**', 'yes'),
              'No: the other way round, or a difference where the paper has none': ('**no**', 'no'),
              'Level, and no difference seen': ('yes: no difference seen',),
-             'Not seen': ('not seen',), 'Not run, or too few runs': ('not run', 'too few runs')}
+             'Not seen': ('not seen',)}
     lines = []
     for kind, answers_of_it in kinds.items():
         names = [f"{each['ask']} ({each['study']})" for each, answer in zip(
             questions, told, strict=True) if answer in answers_of_it]
         lines.append(f"- *{kind}*, {len(names)}: {'; '.join(names) or 'none'}.")
+    open_ones = sum(answer in ('not run', 'too few runs') for answer in told)
+    lines.append(f'- *Not run, or too few runs*: {open_ones} of {len(told)}.')
     return '\n'.join(lines) + '\n'
 
 

@@ -1,5 +1,5 @@
-# A DETR small enough to be trained on a CPU from random weights: stride 16, a ResNet-18 of a quarter
-# of the width, 2 encoder and 3 decoder layers of 128 channels.
+# A DETR small enough to be trained on a CPU from random weights: stride 16, a ResNet-18 of a
+# quarter of the width, 2 encoder and 3 decoder layers of 128 channels.
 _base_ = 'detr_r50.py'
 ffn_cfg = dict(embed_dims=128, feedforward_channels=256, num_fcs=2, ffn_drop=0.0)
 attn_cfg = dict(embed_dims=128, num_heads=8, dropout=0.0)

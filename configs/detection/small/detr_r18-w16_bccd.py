@@ -1,5 +1,5 @@
-# A small DETR on blood cells, from random weights: sines and cosines in the encoder. Not trained: its
-# question, none and iRPE in the encoder, takes hours on a CPU.
+# A small DETR on blood cells, from random weights: sines and cosines in the encoder. Not trained:
+# its question, none and iRPE in the encoder, takes hours on a CPU.
 #
 #     mmposenc compare configs/detection/small/detr_r18-w16_bccd.py \
 #         --encodings sincos none irpe-k sincos+irpe-k --out work_dirs/detr
