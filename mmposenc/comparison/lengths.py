@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 
 from mmengine.config import Config
 
+from .places import bare_type
+
 #: Schedulers that are a warm-up where they begin at 0 and end before the training does.
 _WARM_UPS = ('LinearLR', 'ConstantLR', 'LinearMomentum', 'ConstantMomentum', 'QuadraticWarmupLR',
              'LinearParamScheduler', 'ConstantParamScheduler')
@@ -121,9 +123,8 @@ class Span(NamedTuple):
 
 
 def _is_warm_up(each: Any, total: int | None) -> bool:
-    kind = str(each.get('type', '')).rpartition('.')[2]
     end = each.get('end')
-    return (kind in _WARM_UPS and each.get('begin', 0) == 0 and isinstance(end, int)
+    return (bare_type(each) in _WARM_UPS and each.get('begin', 0) == 0 and isinstance(end, int)
             and (not total or end < total))
 
 

@@ -11,9 +11,9 @@ from mmengine.config import Config, ConfigDict
 from ..command_line import suggest
 from ..engine.checks import check_sections
 from ..engine.class_names import class_names
-from ..engine.testing import scope_of
+from ..engine.testing import TASKS, scope_of
+from .places import bare_type
 
-TASKS = {'mmpretrain': 'classification', 'mmdet': 'detection', 'mmseg': 'segmentation'}
 _IOU = ('IoUMetric', 'ClassIoUMetric')
 
 
@@ -64,7 +64,7 @@ def metric_of(cfg: Config) -> Metric:
         ValueError: the config has no data to test with, or an evaluator that is not known here.
     """
     first = _evaluators(cfg)[0]
-    kind = _kind(first)
+    kind = bare_type(first)
     if kind not in _METRICS:
         raise ValueError(f'test_evaluator.type={first.get("type")!r}: which of its numbers sums a '
                          f'test up is known for {", ".join(_METRICS)}{suggest(kind, _METRICS)}')
@@ -88,7 +88,7 @@ def with_details(cfg: Config) -> Config:
     metric_of(cfg)
     changed = copy.deepcopy(cfg)
     first, *others = [dict(each) for each in _evaluators(changed)]
-    kind = _kind(first)
+    kind = bare_type(first)
     if kind == 'Accuracy':
         others.append(dict(type='SingleLabelMetric', items=('recall', 'support'), average=None,
                            num_classes=len(class_names(changed, {})) or None,
@@ -152,11 +152,6 @@ def _evaluators(cfg: Config) -> list[Any]:
                          f'{hint}') from error
     found = cfg.test_evaluator
     return list(found) if isinstance(found, (list, tuple)) else [found]
-
-
-def _kind(evaluator: Any) -> str:
-    kind = evaluator.get('type')
-    return (kind if isinstance(kind, str) else kind.__name__).rpartition('.')[2]
 
 
 def _boxes_or_masks(evaluator: Any) -> str:

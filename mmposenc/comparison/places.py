@@ -47,7 +47,7 @@ def find_place(cfg: Config) -> Place:
         node: Any = cfg.model
         for key in path:
             node = node.get(key) if isinstance(node, dict) else None
-        if isinstance(node, dict) and type_name(node).rpartition('.')[2] in known:
+        if isinstance(node, dict) and bare_type(node) in known:
             return Place('encoder', (*path, 'encoder'), type_name(node))
     raise ValueError(
         f'nothing in the model of this config takes position encodings: its backbone is '
@@ -79,5 +79,11 @@ def arguments_of(cfg: Config, kind: Any) -> set[str]:
 
 
 def type_name(node: Any) -> str:
+    """The type of a config's node; of a class, its name."""
     kind = node.get('type') or ''
     return kind if isinstance(kind, str) else kind.__name__
+
+
+def bare_type(node: Any) -> str:
+    """The same without the library or module in front of it."""
+    return type_name(node).rpartition('.')[2]

@@ -10,7 +10,7 @@ from mmengine.config import Config, ConfigDict
 
 from ..engine.checks import data_sets
 from ..engine.testing import scope_of
-from .places import arguments_of, build_backbone
+from .places import arguments_of, bare_type, build_backbone
 
 Size = tuple[int, int]
 _FAR = 1_000_000
@@ -134,17 +134,12 @@ def _pipelines(cfg: Config, phase: str) -> list[list[Any]]:
     return [list(node['pipeline']) for node in _with_pipelines(cfg, phase)]
 
 
-def _kind(step: Any) -> str:
-    kind = step.get('type')
-    return (kind if isinstance(kind, str) else kind.__name__).rpartition('.')[2]
-
-
 def _last_size(cfg: Config, phase: str, *, kept: bool = False) -> Size | None:
     """What the last step that sizes images makes of them; ``kept``: ratios that are kept count."""
     mmdet, size = scope_of(cfg) == 'mmdet', None
     for pipeline in _pipelines(cfg, phase)[-1:] or []:
         for step in pipeline:
-            kind = _kind(step)
+            kind = bare_type(step)
             if kind in _DRAWN or kind in ('ResizeEdge', 'ResizeShortestEdge'):
                 size = None
                 if kept and kind not in _DRAWN:
@@ -189,7 +184,7 @@ def _times(value: Any, factor: float) -> Any:
 def _resized_steps(steps: Sequence[Any], factor: float) -> list[Any]:
     changed, found = [], False
     for step in steps:
-        step, sizes = dict(step), _kind(step) in _SIZING
+        step, sizes = dict(step), bare_type(step) in _SIZING
         if sizes and step.get('scale_factor') is not None:
             step['scale_factor'] = _scaled(step['scale_factor'], lambda each: each * factor)
             found = True
@@ -198,7 +193,7 @@ def _resized_steps(steps: Sequence[Any], factor: float) -> list[Any]:
                 step[key], found = _times(step[key], factor), True
         changed.append(ConfigDict(step))
     if not found:
-        first = [i for i, step in enumerate(changed) if 'LoadImage' in _kind(step)]
+        first = [i for i, step in enumerate(changed) if 'LoadImage' in bare_type(step)]
         changed.insert(first[0] + 1 if first else 0, ConfigDict(
             type='Resize', scale_factor=float(factor), keep_ratio=True))
         pack = changed[-1]

@@ -89,7 +89,7 @@ def layer_of(call: AttentionCall, hw_shape: tuple[int, int]) -> Layer:
         hw_shape: (H, W) of the images in pixels.
     """
     query, key = call.grids
-    prefix = int(getattr(call.module, 'num_prefix_tokens', 0))
+    prefix = call.num_prefix_tokens
     weights = call.weights.float().cpu()[:, :, prefix:]
     real, allowed = (each.repeat(len(weights) // len(each), *(1,) * (each.dim() - 1))
                      for each in _keys(call, query, key, prefix))

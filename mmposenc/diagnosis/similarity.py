@@ -12,7 +12,7 @@ from ..visualization.contributions import record_contributions
 from ..visualization.maps import Array
 from ..visualization.subjects import reference_cells
 from ..visualization.token_figures import cosine_similarity
-from ..visualization.watching import AttentionCall, given_arguments, watch_attention
+from ..visualization.watching import AttentionCall, given_arguments, total, watch_attention
 from .attention import centres
 from .features import Examined, grids_of, is_encoder
 from .measure import Measure, line, table
@@ -75,27 +75,19 @@ def _relative(call: AttentionCall) -> Positions | None:
     if encoding is None:
         return None
     grid, key = call.grids
-    prefix = int(getattr(call.module, 'num_prefix_tokens', 0))
-    parts = [each[0, :, prefix:, prefix:].transpose(0, 1).flatten(1) for each in _summed(call)]
-    if not parts and encoding.has_rotation:
+    prefix = call.num_prefix_tokens
+    added = total(call.terms)
+    if added is not None:
+        vectors = added[0, :, prefix:, prefix:]
+    elif encoding.has_rotation:
         some = call.weights.new_ones(1, call.weights.shape[1], prefix + grid.num_cells,
                                      encoding.head_dims)
         keys = some[:, :, :1].expand(-1, -1, prefix + key.num_cells, -1)
-        turned = encoding.rotate(some, keys, grid, key)[0]
-        parts = [turned[0, :, prefix:].transpose(0, 1).flatten(1)]
-    if not parts:
+        vectors = encoding.rotate(some, keys, grid, key)[0][0, :, prefix:]
+    else:
         return None
-    return Positions(call.name, grid.hw, parts[0].detach().float().cpu().numpy())
-
-
-def _summed(call: AttentionCall) -> list[Tensor]:
-    """The terms of the logits in one tensor, in a list; empty without terms."""
-    if not call.terms:
-        return []
-    total = call.terms[0]
-    for term in call.terms[1:]:
-        total = total + term
-    return [total]
+    return Positions(call.name, grid.hw,
+                     vectors.transpose(0, 1).flatten(1).detach().float().cpu().numpy())
 
 
 def by_distance(positions: Positions) -> list[float]:

@@ -23,9 +23,7 @@ from .models import build_model, load_weights
 from .pictures import Source, VideoWriter, find_sources, write_picture
 from .reading import Item, Reader, batches
 from .records import PredictionsFile, record_of
-from .testing import scope_of
-
-TASKS = {'mmdet': 'detection', 'mmseg': 'segmentation', 'mmpretrain': 'classification'}
+from .testing import TASKS, scope_of
 
 
 class Prediction(NamedTuple):

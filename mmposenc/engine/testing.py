@@ -9,6 +9,8 @@ from mmengine.config import Config, ConfigDict
 
 from .checks import check_folder
 
+#: By default_scope: what the library is for.
+TASKS = {'mmpretrain': 'classification', 'mmdet': 'detection', 'mmseg': 'segmentation'}
 #: By default_scope: the class that merges the views of an image, and its arguments. Names without
 #: a scope: the libraries register some of these classes with mmengine.
 TTA_MODELS = {

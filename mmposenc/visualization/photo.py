@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .figures import TICK, add_bar
+from .figures import TICK, add_bar, mark_cell
 from .maps import Array
 from .recording import AttentionRecord
 
@@ -64,8 +64,7 @@ class PhotoPanel:
             axes.plot([left, left + width, left + width, left, left],
                       [top, top, top + height, top + height, top], color='red', linewidth=0.8)
         for number, (row, column) in enumerate(self.points, 1):
-            axes.plot(column, row, marker='*', markersize=7, markerfacecolor='red',
-                      markeredgecolor='white', markeredgewidth=0.6)
+            mark_cell(axes, (row, column))
             if len(self.points) > 1:
                 axes.annotate(str(number), (column, row), (4, 3), textcoords='offset points',
                               fontsize=TICK, color='white', fontweight='bold',

@@ -10,7 +10,7 @@ from torch import nn
 from ..functional.grids import Grid
 from .layouts import Layout, check_place, layout_of
 from .maps import Array, on_grid, query_index
-from .watching import AttentionCall, watch_attention
+from .watching import AttentionCall, total, watch_attention
 
 
 @dataclass
@@ -93,18 +93,11 @@ def _record(call: AttentionCall, layout: Layout, whole: bool) -> AttentionRecord
              for each in (call.weights, *call.terms)]
     rows = [on_grid(each[:, place], layout.key, prefix) for each in found]
     record = AttentionRecord(call.name, layout.grid.hw, layout.cell, layout.key.hw, rows[0],
-                             _total(rows[1:]), prefix, layout.window,
+                             total(rows[1:]), prefix, layout.window,
                              key_strides=(layout.key.stride_h, layout.key.stride_w))
     if layout.placed is not None:
         record.map_shape, record.shift = layout.placed[0].hw, layout.placed[1]
     if whole:
         every = [each.float().cpu().numpy() for each in found]
-        record.all_weights, record.all_terms = every[0], _total(every[1:])
+        record.all_weights, record.all_terms = every[0], total(every[1:])
     return record
-
-
-def _total(terms: list[Array]) -> Array | None:
-    total: Array | None = None
-    for each in terms:
-        total = each if total is None else total + each
-    return total

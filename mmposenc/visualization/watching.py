@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple, TypeVar
 
@@ -13,8 +13,10 @@ from ..encodings.base import RelativeEncoding
 from ..functional.attention.terms import Term
 from ..functional.grids import Grid, as_grid
 from .layouts import Placed, layout_of
+from .maps import Array
 
 Module = TypeVar('Module', bound=nn.Module)
+Numbers = TypeVar('Numbers', Tensor, Array)
 
 
 class AttentionCall(NamedTuple):
@@ -50,6 +52,14 @@ class AttentionCall(NamedTuple):
         """Those of queries and keys; in windows both are the window."""
         layout = layout_of(self.module, self.given, (0.0, 0.0), self.placed)
         return layout.grid, layout.key
+
+
+def total(terms: Sequence[Numbers]) -> Numbers | None:
+    """What terms add to the logits together; None without any."""
+    found: Numbers | None = None
+    for each in terms:
+        found = each if found is None else found + each
+    return found
 
 
 def is_attention(module: nn.Module) -> bool:
