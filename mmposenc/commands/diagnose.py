@@ -20,6 +20,7 @@ from mmposenc.command_line import reported
 from mmposenc.diagnosis import Measure, write_figures
 from mmposenc.engine.checks import check_folder
 from mmposenc.engine.diagnosis import measure_config
+from mmposenc.engine.figure_subjects import source_of
 from mmposenc.engine.options import config_parser, read_config
 
 #: Numbers of a line that the terminal shows.
@@ -55,28 +56,23 @@ def main(argv: list[str] | None = None) -> None:
             check_folder(args.output_dir, '--output-dir')
         result, measures = measure_config(cfg, args.checkpoint, images=args.image, size=args.size,
                                           seed=args.seed)
+        source = source_of(cfg, args.checkpoint)
         about = dict(config=args.config, checkpoint=args.checkpoint, **result)
         text = json.dumps({**about, 'measures': [each.json() for each in measures]}, indent=1,
                           allow_nan=False)
         if args.output_dir is not None:
-            written = write_figures(measures, args.output_dir, source(about),
+            written = write_figures(measures, args.output_dir, source,
                                     suffix=f'.{args.format}')
             (Path(args.output_dir) / 'diagnosis.json').write_text(f'{text}\n')
-    print(text if args.json else as_text(about, measures))
+    print(text if args.json else as_text(about, measures, source))
     if args.output_dir is not None and not args.json:
         print(f'\nwrote {len(written)} figures and diagnosis.json to {args.output_dir}')
 
 
-def source(about: dict[str, Any]) -> str:
-    """The files that a model is from, for titles."""
-    weights = Path(about['checkpoint']).name if about['trained'] else 'untrained'
-    return f'{Path(about["config"]).name}, {weights}'
-
-
-def as_text(about: dict[str, Any], measures: list[Measure]) -> str:
+def as_text(about: dict[str, Any], measures: list[Measure], source: str) -> str:
     """What the terminal shows: the value of each measure, and its lines."""
     height, width = about['size']
-    lines = [f'{source(about)}; {height} x {width} pixels; {", ".join(about["images"])}'
+    lines = [f'{source}; {height} x {width} pixels; {", ".join(about["images"])}'
              + (f'; {about["note"]}' if about['note'] else '')]
     for each in measures:
         value = '' if each.value is None else f': {each.value:.4g} {each.unit}'

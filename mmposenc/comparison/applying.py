@@ -14,8 +14,7 @@ from ..backbones.vit_archs import ARCHS
 from ..checkpoint.encoding_names import BUT_ENCODINGS
 from ..command_line import describe
 from ..detr.positions import LEARNED_GRID
-from ..engine.complexity import build_bare, pass_once
-from ..engine.models import image_channels
+from ..engine.models import build_bare, image_channels, pass_once
 from ..engine.overrides import override
 from ..engine.testing import scope_of
 from ..image_sizes import set_img_shapes

@@ -1,7 +1,6 @@
 """Parameters, multiply-accumulates, activations and time of the model of a config, by size."""
 from __future__ import annotations
 
-import copy
 import statistics
 import time
 from collections import Counter
@@ -11,14 +10,15 @@ from typing import Any, NamedTuple
 
 import torch
 from mmengine.config import Config
-from torch import Tensor, nn
+from torch import nn
 
 from mmposenc.command_line import describe
 
 from ..backbones.operators import OperatorCounter
 from ..image_sizes import set_img_shapes
 from ..visualization import save_figure
-from .models import build_model, image_channels, image_metas, image_samples
+from .inputs import noise
+from .models import build_bare, pass_once
 from .testing import scope_of
 
 #: Passes that are timed, behind one that is not.
@@ -80,8 +80,7 @@ def count(cfg: Config, hw_shape: tuple[int, int]) -> Complexity:
         ValueError: a size below 1.
     """
     _check_size(hw_shape)
-    scope, image = scope_of(cfg), torch.randn(
-        1, image_channels(cfg), *hw_shape, generator=torch.Generator().manual_seed(0))
+    scope, image = scope_of(cfg), noise(cfg, hw_shape)
     on_meta = image.to('meta')
     try:
         model = build_bare(cfg, 'meta')
@@ -142,7 +141,7 @@ def measure_time(cfg: Config, hw_shape: tuple[int, int], device: torch.device, *
     """
     _check_size(hw_shape)
     model = build_bare(cfg, 'cpu').to(device)
-    image = torch.randn(1, image_channels(cfg), *hw_shape, device=device)
+    image = noise(cfg, hw_shape).to(device)
     on_cpu, taken = device.type == 'cpu', []
     backend: Any = None if on_cpu else getattr(torch, device.type)
     if backend is not None:
@@ -161,28 +160,6 @@ def measure_time(cfg: Config, hw_shape: tuple[int, int], device: torch.device, *
 def _check_size(hw_shape: tuple[int, int]) -> None:
     if min(hw_shape) < 1:
         raise ValueError(f'size={hw_shape} must be at least (1, 1)')
-
-
-def build_bare(cfg: Config, device: str) -> nn.Module:
-    """The model of a config for inference, on a device ('meta': without numbers), with the same
-    random weights each time."""
-    cfg = copy.deepcopy(cfg)
-    cfg.model.pop('teacher', None)  # of a distillation: no part of what is deployed
-    with torch.random.fork_rng(devices=[]), torch.device(device):
-        torch.manual_seed(0)  # where weights choose what is computed, they are the same each time
-        return build_model(cfg).eval()
-
-
-def pass_once(scope: str, model: Any, image: Tensor) -> None:
-    """The network of a model of ``scope`` on one image (1, C, H, W): everything before
-    post-processing."""
-    set_img_shapes(image, [image.shape[-2:]])
-    if scope == 'mmdet':
-        model(image, image_samples(image), mode='tensor')
-    elif scope == 'mmseg' and hasattr(model, 'encode_decode'):
-        model.encode_decode(image, image_metas(image))
-    else:
-        model(image, mode='tensor')
 
 
 def _parts(model: nn.Module, macs: Counter[str], activations: Counter[str]) -> Iterator[Part]:

@@ -4,25 +4,24 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-import mmcv
 import numpy as np
 import torch
 import torch.nn.functional as F
 from mmengine.config import Config
-from mmengine.registry import DATASETS, MODELS, init_default_scope
+from mmengine.registry import DATASETS, init_default_scope
 from torch import Tensor, nn
 
 from mmposenc.command_line import describe
 
 from ..diagnosis import Measure, diagnose
-from ..diagnosis.features import Examined, Run, is_encoder
+from ..diagnosis.features import Examined, is_encoder
 from ..image_sizes import set_img_shapes
 from .checks import check_checkpoint, check_files, data_sets
+from .inputs import as_inputs, check_pictures, noise, read_picture
 from .models import (
-    build_model,
+    build_bare,
     image_channels,
     image_metas,
     image_samples,
@@ -71,21 +70,16 @@ def measure_config(cfg: Config, checkpoint: str | None = None, *, images: Sequen
     """As :func:`diagnose_config`, with the measures as they are, for figures."""
     if size is not None and min(size) < 1:
         raise ValueError(f'size={tuple(size)} must be at least (1, 1)')
-    for path in images:
-        if not Path(path).is_file():
-            raise FileNotFoundError(f'no file {path!r}')
+    check_pictures(images)
     if checkpoint is not None:
         check_checkpoint(checkpoint, 'checkpoint')
     init_default_scope(scope_of(cfg))
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        model = build_model(_without_teacher(cfg))
+    model = build_bare(cfg, seed=seed)
     if checkpoint is not None:
         load_weights(model, checkpoint)
     examined = examined_of(model, scope_of(cfg))
     hw_shape = _size(cfg, examined, size)
-    batches = {'noise': torch.randn(NOISE, image_channels(cfg), *hw_shape,
-                                    generator=torch.Generator().manual_seed(seed))}
+    batches = {'noise': noise(cfg, hw_shape, count=NOISE, seed=seed)}
     pictures, note = (list(images), '') if images else _test_images(cfg)
     if pictures:
         batches['pictures'] = _read(cfg, pictures, hw_shape)
@@ -109,13 +103,9 @@ def examined_of(model: Any, scope: str) -> Examined:
             return model.backbone(images)
         if scope == 'mmseg':
             return model.encode_decode(images, image_metas(images))
-        samples = image_samples(images)
-        for sample, shape in zip(samples, shapes, strict=True):
-            sample.set_metainfo(dict(img_shape=tuple(shape), ori_shape=tuple(shape)))
-        return model(images, samples, mode='tensor')
+        return model(images, image_samples(images, shapes), mode='tensor')
 
-    backbone: Run = run
-    return Examined(model if whole else _backbone(model), backbone)
+    return Examined(model if whole else _backbone(model), run)
 
 
 def _backbone(model: Any) -> nn.Module:
@@ -123,13 +113,6 @@ def _backbone(model: Any) -> nn.Module:
     if not isinstance(backbone, nn.Module):
         raise ValueError(f'model={type(model).__name__} has no backbone to measure')
     return backbone
-
-
-def _without_teacher(cfg: Config) -> Config:
-    """Of a distillation, the student alone."""
-    cfg = copy.deepcopy(cfg)
-    cfg.model.pop('teacher', None)
-    return cfg
 
 
 def _size(cfg: Config, examined: Examined, size: tuple[int, int] | None) -> tuple[int, int]:
@@ -173,24 +156,13 @@ def _test_images(cfg: Config) -> tuple[list[Any], str]:
 
 def _read(cfg: Config, pictures: Sequence[str | np.ndarray], hw_shape: tuple[int, int]) -> Tensor:
     """(B, in_channels, H, W) as the model takes them, each resized to one size."""
-    grey = image_channels(cfg) == 1
-    tensors = []
+    pixels = []
     for picture in pictures:
-        pixels = picture
         if isinstance(picture, str):
-            pixels = mmcv.imread(picture, 'grayscale' if grey else 'color')
-            if pixels is None:
-                raise ValueError(f'{picture} can not be read as a picture')
-        elif picture.ndim == 3:
-            pixels = picture[..., ::-1]  # data sets that hold their pictures hold RGB
-        pixels = mmcv.imresize(np.ascontiguousarray(pixels), hw_shape[::-1])
-        tensors.append(torch.from_numpy(np.ascontiguousarray(
-            pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1))))
-    preprocessor = MODELS.build(preprocessor_config(cfg))
-    batch: Tensor = preprocessor({'inputs': tensors, 'data_samples': None}, training=False
-                                 )['inputs']
-    if isinstance(batch, list | tuple):
-        batch = torch.stack(list(batch))
+            pixels.append(read_picture(cfg, picture))
+        else:  # data sets that hold their pictures hold RGB
+            pixels.append(picture[..., ::-1] if picture.ndim == 3 else picture)
+    batch = as_inputs(cfg, pixels, hw_shape)
     right, below = hw_shape[1] - batch.shape[-1], hw_shape[0] - batch.shape[-2]
     # A preprocessor may fill up to a multiple of its own.
     return F.pad(batch, (0, right, 0, below)) if min(right, below) < 0 else batch

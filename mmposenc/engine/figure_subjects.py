@@ -8,20 +8,14 @@ from typing import Any
 
 import mmcv
 import numpy as np
-import torch
 from mmengine.config import Config
-from mmengine.registry import MODELS, init_default_scope
+from mmengine.registry import init_default_scope
 from torch import Tensor, nn
 
 from ..visualization.paper_figures import Subject
 from .checks import check_checkpoint
-from .models import (
-    build_model,
-    image_channels,
-    image_samples,
-    load_weights,
-    preprocessor_config,
-)
+from .inputs import as_inputs, check_pictures, noise, read_picture
+from .models import build_bare, image_samples, load_weights
 from .testing import scope_of
 
 #: Longer side of a photo as figures draw it, in pixels.
@@ -49,22 +43,19 @@ def build_subject(cfg: Config, checkpoint: str | None, image: str | None,
     if size is not None and (len(size) not in (1, 2) or min(size) < 1):
         raise ValueError(f'size={tuple(size)} must be at least (1, 1): height and width, or the '
                          f'shorter side')
-    if image is not None and not Path(image).is_file():
-        raise FileNotFoundError(f'no file {image!r}')
+    check_pictures([] if image is None else [image])
     if checkpoint is not None:
         check_checkpoint(checkpoint, 'checkpoint')
     init_default_scope(scope_of(cfg))
-    pixels = None if image is None else _pixels(image, image_channels(cfg))
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)  # an untrained model is the same each time
-        model: Any = build_model(cfg)
+    pixels = None if image is None else read_picture(cfg, image)
+    model: Any = build_bare(cfg)
     side = cell_side(model)
     shape = input_size(cfg, size, None if pixels is None else pixels.shape[:2], side)
     if whole and pixels is not None and any(each % side for each in shape):
         raise ValueError(f'size={shape} must be multiples of {side}, the side of a cell in the '
                          f'coarsest map or what images are padded to, so that cells lie where the '
                          f'photo shows them; --size with one number takes the nearest')
-    inputs = _inputs(cfg, pixels, shape)
+    inputs = noise(cfg, shape) if pixels is None else as_inputs(cfg, [pixels], shape)
     if checkpoint is not None:
         load_weights(model, checkpoint)
     drawn, run = pass_of(model, inputs)
@@ -121,14 +112,6 @@ def input_size(cfg: Config, size: Sequence[int] | None, photo: Sequence[int] | N
     return found[0], found[1]
 
 
-def _pixels(image: str, channels: int) -> np.ndarray:
-    """(h, w, 3) blue first, or (h, w) of a model that takes grey."""
-    found = mmcv.imread(image, 'grayscale' if channels == 1 else 'color')
-    if found is None:
-        raise ValueError(f'{image} can not be read as a picture')
-    return found
-
-
 def _picture(pixels: np.ndarray) -> np.ndarray:
     """(h, w, 3) red first, from 0 to 1."""
     longest = max(pixels.shape[:2])
@@ -136,18 +119,3 @@ def _picture(pixels: np.ndarray) -> np.ndarray:
         pixels = mmcv.imrescale(pixels, _DRAWN / longest)
     colors = pixels[..., ::-1] if pixels.ndim == 3 else np.repeat(pixels[..., None], 3, 2)
     return colors / 255.0
-
-
-def _inputs(cfg: Config, pixels: np.ndarray | None, size: tuple[int, int]) -> Tensor:
-    """(1, in_channels, H, W) as the backbone takes it; one channel is grey."""
-    if pixels is None:
-        return torch.randn(1, image_channels(cfg), *size,
-                           generator=torch.Generator().manual_seed(0))
-    # Whether an image needs padding to a multiple is the preprocessor's business, not labels'.
-    preprocessor = MODELS.build(preprocessor_config(cfg))
-    pixels = mmcv.imresize(pixels, size[::-1])
-    tensor = torch.from_numpy(np.ascontiguousarray(
-        pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)))
-    batch: Tensor = preprocessor({'inputs': [tensor], 'data_samples': None}, training=False
-                                 )['inputs']
-    return batch

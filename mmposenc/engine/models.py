@@ -4,12 +4,14 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import torch
 from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
 from mmengine.runner.checkpoint import _load_checkpoint_to_model
 from torch import Tensor, nn
 
 from ..checkpoint import load_checkpoint
+from ..image_sizes import ImgShapes, set_img_shapes
 from .checkpoints import mismatch
 from .testing import scope_of
 
@@ -27,6 +29,22 @@ def build_model(cfg: Config) -> nn.Module:
         model.setdefault('data_preprocessor', copy.deepcopy(cfg.data_preprocessor))
     built: nn.Module = MODELS.build(model)
     return built
+
+
+def build_bare(cfg: Config, device: str = 'cpu', *, seed: int = 0) -> nn.Module:
+    """The model of a config for inference, without the teacher of a distillation.
+
+    Args:
+        cfg: a config of mmdet, mmseg or mmpretrain.
+        device: 'meta' is without numbers.
+        seed: of the random weights, the same each time: they may choose what is computed. The
+            state of torch's generator stays.
+    """
+    cfg = copy.deepcopy(cfg)
+    cfg.model.pop('teacher', None)
+    with torch.random.fork_rng(devices=[]), torch.device(device):
+        torch.manual_seed(seed)
+        return build_model(cfg).eval()
 
 
 def load_weights(model: nn.Module, checkpoint: str) -> dict[str, Any]:
@@ -73,15 +91,29 @@ def image_channels(cfg: Config) -> int:
     return int((cfg.model.get('backbone') or {}).get('in_channels', 3))
 
 
-def image_metas(images: Tensor) -> list[dict[str, Any]]:
-    """What a model is told of images (B, C, H, W) that fill their batch, one dict an image."""
+def image_metas(images: Tensor, shapes: ImgShapes | None = None) -> list[dict[str, Any]]:
+    """What a model is told of images (B, C, H, W), one dict an image; ``shapes``: height and width
+    that each fills, by default all of it."""
     size = (images.shape[-2], images.shape[-1])
-    return [dict(img_shape=size, ori_shape=size, pad_shape=size, batch_input_shape=size,
-                 scale_factor=(1.0, 1.0), img_id=number) for number in range(images.shape[0])]
+    filled = [size] * len(images) if shapes is None else [tuple(each) for each in shapes]
+    return [dict(img_shape=own, ori_shape=own, pad_shape=size, batch_input_shape=size,
+                 scale_factor=(1.0, 1.0), img_id=number) for number, own in enumerate(filled)]
 
 
-def image_samples(images: Tensor) -> list[Any]:
+def image_samples(images: Tensor, shapes: ImgShapes | None = None) -> list[Any]:
     """The same as samples of mmdet: a DETR can't do without."""
     from mmdet.structures import DetDataSample
 
-    return [DetDataSample(metainfo=meta) for meta in image_metas(images)]
+    return [DetDataSample(metainfo=meta) for meta in image_metas(images, shapes)]
+
+
+def pass_once(scope: str, model: Any, image: Tensor) -> None:
+    """The network of a model of ``scope`` on one image (1, C, H, W): everything before
+    post-processing."""
+    set_img_shapes(image, [image.shape[-2:]])
+    if scope == 'mmdet':
+        model(image, image_samples(image), mode='tensor')
+    elif scope == 'mmseg' and hasattr(model, 'encode_decode'):
+        model.encode_decode(image, image_metas(image))
+    else:
+        model(image, mode='tensor')
