@@ -20,9 +20,9 @@ from .encodings import Entry
 from .lengths import Length, set_length
 from .metrics import with_details
 from .runs import run_config
-from .schedule import LocalWorkers, Workers
 from .sizes import resized
 from .study import Run, Study, read_study
+from .workers import LocalWorkers, Workers
 
 #: Steps and batches that are timed, behind those that are not, and the seconds they may take.
 _STEPS, _UNTIMED, _SECONDS = 12, 2, 20.0

@@ -22,9 +22,9 @@ from .extras import costs
 from .lengths import Length, length_of, set_length
 from .metrics import metric_of
 from .progress import duration
-from .schedule import LocalWorkers, SubmittedWorkers, Workers, visible_gpus
 from .sizes import check_sizes
 from .study import Study, check_same_config, joined, planning, read_study, write_study
+from .workers import LocalWorkers, SubmittedWorkers, Workers, visible_gpus
 
 
 class Plan(NamedTuple):

@@ -15,9 +15,10 @@ from mmposenc.command_line import describe
 
 from .metrics import metric_of, task_of
 from .runs import read_record
-from .schedule import cores, is_taken, last_lines
+from .schedule import is_taken, last_lines
 from .sizes import trained_size
 from .study import SCHEMA, Run, Study, read_json, write_json
+from .workers import cores
 
 #: What is known of a cost before it is counted.
 _UNKNOWN: dict[str, Any] = dict.fromkeys(('hw', 'macs', 'activations', 'seconds', 'peak_bytes'))

@@ -17,6 +17,7 @@ from mmposenc.comparison import (
     results,
     runs,
     schedule,
+    workers,
 )
 from mmposenc.comparison.metrics import Metric
 from mmposenc.comparison.study import read_study, write_json
@@ -149,15 +150,15 @@ def test_a_dry_run_lists_and_a_budget_chooses(here, monkeypatch, capsys):
 
 def test_runs_get_gpus_and_cores_of_their_own(monkeypatch):
     monkeypatch.delenv('OMP_NUM_THREADS', raising=False)
-    monkeypatch.setattr(schedule, 'cores', lambda: 8)
-    workers = schedule.LocalWorkers(2, ['0', '3', '5', '7'], 2)
-    assert [workers.environment(slot) for slot in range(2)] == [
+    monkeypatch.setattr(workers, 'cores', lambda: 8)
+    made = workers.LocalWorkers(2, ['0', '3', '5', '7'], 2)
+    assert [made.environment(slot) for slot in range(2)] == [
         {'CUDA_VISIBLE_DEVICES': '0,3', 'OMP_NUM_THREADS': '4'},
         {'CUDA_VISIBLE_DEVICES': '5,7', 'OMP_NUM_THREADS': '4'}]
     with pytest.raises(ValueError, match='--jobs 2 with --gpus-per-run 3 needs 6 GPUs; there are '):
-        schedule.LocalWorkers(2, ['0', '3', '5', '7'], 3)
+        workers.LocalWorkers(2, ['0', '3', '5', '7'], 3)
     with pytest.raises(ValueError, match='--gpus-per-run 2: there is no GPU here'):
-        schedule.LocalWorkers(1, [], 2)
+        workers.LocalWorkers(1, [], 2)
 
 
 def test_the_table_says_how_runs_stand(tmp_path):
@@ -208,15 +209,15 @@ def test_submitit_runs_jobs(tmp_path):
     submitit = pytest.importorskip('submitit')
     study = tiny_study(tmp_path, names=['none'], epochs=1)
     run, = study.runs()
-    workers = schedule.SubmittedWorkers(tmp_path / 'jobs', 'local', {'timeout_min': 5})
+    jobs = workers.SubmittedWorkers(tmp_path / 'jobs', 'local', {'timeout_min': 5})
     ended = []
-    schedule.carry_out_all(study, workers, lambda each: runs.is_complete(study, each),
+    schedule.carry_out_all(study, jobs, lambda each: runs.is_complete(study, each),
                            lambda which, event: ended.append(event) if which else None)
     assert ended == ['started', 'ended']
     assert runs.read_record(run)['status'] == 'finished'
     assert submitit.AutoExecutor.which() in ('local', 'slurm')
     with pytest.raises(ValueError, match='--submitit local'):
-        schedule.SubmittedWorkers(tmp_path / 'jobs', 'local', {'no_such_option': 1})
+        workers.SubmittedWorkers(tmp_path / 'jobs', 'local', {'no_such_option': 1})
 
 
 def test_what_cannot_be_made_is_a_note_and_is_tried_again(tmp_path, monkeypatch, capsys):
