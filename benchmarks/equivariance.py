@@ -26,10 +26,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from tables import markdown
 from torch import Tensor, nn
 
 from mmposenc.backbones import DeiT
+from mmposenc.comparison.exports import markdown_rows
 from mmposenc.diagnosis.borders import Borders
 from mmposenc.diagnosis.shifts import relative_error, seen_twice, shift_error
 from mmposenc.encodings import PEG, LearnedPositionEmbedding, RelativeEncoding, TokenEncoding
@@ -217,7 +217,7 @@ def main() -> None:
     lines = [['Encoding', 'Encoding alone', *(f'Stack, {kind}' for kind in KINDS)]]
     for row in args.rows:
         lines.append([ROWS[row][0], *map(cell_text, measured(row, args.seeds))])
-    print(markdown(lines, text_columns=1))
+    print(markdown_rows(lines))
 
 
 if __name__ == '__main__':

@@ -18,8 +18,8 @@ from statistics import mean
 from typing import Any
 
 import yaml
-from tables import markdown
 
+from mmposenc.comparison.exports import markdown_rows
 from mmposenc.comparison.statistics import LEVEL, difference, factors, holm, interval, values_at
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -60,7 +60,7 @@ def study_table(results: Mapping[str, Any]) -> str:
         told = [interval(list(values_at(results, size)[each['name']].values())) for size in sizes]
         lines.append([each['label'], f"{each['parameters']:,}", str(told[0]['n']),
                       *(spread(cell) for cell in told)])
-    return markdown(lines)
+    return markdown_rows(lines)
 
 
 def spread(told: Mapping[str, Any]) -> str:
@@ -118,7 +118,7 @@ def question_table(questions: Sequence[Mapping[str, Any]], asked: Sequence[Mappi
                 '' if each['low'] is None else f" ({each['low']:+.1f} to {each['high']:+.1f})"),
             '-' if each['p'] is None else f"{each['p']:.3f}" if each['p'] >= .001 else '< .001',
             str(each['n']), answer])
-    return markdown(lines, text_columns=3)
+    return markdown_rows(lines, words=(0, 1, 2))
 
 
 def in_short(questions: Sequence[Mapping[str, Any]], told: Sequence[str]) -> str:

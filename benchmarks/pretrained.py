@@ -43,8 +43,9 @@ from pretrained_parts import (
     keep,
     labels,
 )
-from tables import markdown
 from torch import Tensor
+
+from mmposenc.comparison.exports import markdown_rows
 
 ROOT = Path(__file__).resolve().parents[1]
 SCALES = (1.0, 1.5, 2.0)
@@ -182,7 +183,7 @@ class Study:
                               *(cell([mean_iou(row, scale) for row in runs]) for scale in SCALES),
                               *(cell(self.gains(runs, scale), '+') for scale in SCALES),
                               f"{sum(row['train_cpu_seconds'] for row in runs) / len(runs):.0f}"])
-        return markdown(lines, text_columns=1)
+        return markdown_rows(lines)
 
     def gains(self, runs: list[dict[str, Any]], scale: float) -> list[float]:
         """Of each seed, the mIoU less that with the table, where that was run."""

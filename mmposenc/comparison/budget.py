@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import subprocess
@@ -17,6 +16,7 @@ from mmengine.hooks import Hook
 
 from .. import engine
 from .encodings import Entry
+from .files import read_json, write_json
 from .lengths import Length, set_length
 from .metrics import with_details
 from .runs import run_config
@@ -124,7 +124,7 @@ def measure(study: Study, workers: Workers) -> Estimate:
         if process.returncode:
             lines = [line for line in text.splitlines() if line.strip()]
             raise ValueError(f'a training could not be timed: {lines[-1] if lines else "killed"}')
-    found = [json.loads(out.read_text()) for out in outs]
+    found = [read_json(out) for out in outs]
     costs = {name: Cost(*(statistics.mean(each[name][i] for each in found)
                           for i in range(len(Cost._fields)))) for name in found[0]}
     return Estimate({name: cost._replace(epoch_steps=round(cost.epoch_steps))
@@ -214,7 +214,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     loading = time.time() - args.started
     found = {entry.name: cost_of(study, entry, time.time() - loading, args.out.with_suffix(''))
              for entry in study.entries}
-    args.out.write_text(json.dumps(found))
+    write_json(args.out, found)
 
 
 if __name__ == '__main__':

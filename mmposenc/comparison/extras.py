@@ -16,8 +16,9 @@ from mmposenc.command_line import describe
 from ..engine.complexity import count, measure_time
 from ..engine.devices import device_of
 from .encodings import Entry, apply
+from .files import read_json, write_json
 from .sizes import resized, tested_size
-from .study import Run, Study, read_json, write_json
+from .study import Run, Study
 
 
 def wanted(study: Study) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from . import study_charts, tables
 from .charts import data_uri, heat_map
+from .statistics import labels
 
 #: Matrices with more cells are pictures, and not tables.
 MOST_CELLS = 400
@@ -26,7 +27,7 @@ def inlined(folder: Path, file: str) -> str | None:
 
 def pictures(results: Mapping[str, Any], folder: Path) -> list[dict[str, Any]]:
     """Predictions on the same pictures: the truth first, then the encodings in their order."""
-    label = study_charts.labels(results)
+    label = labels(results)
     order = list(label)
 
     def place(entry: Mapping[str, Any]) -> int:
@@ -41,7 +42,7 @@ def pictures(results: Mapping[str, Any], folder: Path) -> list[dict[str, Any]]:
 def figures(results: Mapping[str, Any], folder: Path) -> list[dict[str, Any]]:
     """What was learned: the figures of each encoding that has some."""
     told = []
-    for name, label in study_charts.labels(results).items():
+    for name, label in labels(results).items():
         own = [dict(title=each['title'], text=each.get('text') or each['title'], file=each['file'],
                     untrained=each.get('untrained'), address=inlined(folder, each['file']))
                for each in results.get('figures') or [] if each['encoding'] == name]
@@ -54,7 +55,7 @@ def diagnosis(results: Mapping[str, Any]) -> dict[str, Any] | None:
 
     Of several seeds of an encoding it is the first.
     """
-    label = study_charts.labels(results)
+    label = labels(results)
     found: dict[str, Mapping[str, Any]] = {}
     for each in results.get('diagnosis') or []:
         if each['encoding'] in label:
@@ -88,7 +89,7 @@ def _values(found: Mapping[str, Mapping[str, Any]], by_name: Mapping[str, Mappin
 
 def _measure(results: Mapping[str, Any], name: str, measures: Mapping[str, Mapping[str, Any]],
              ) -> dict[str, Any]:
-    label = study_charts.labels(results)
+    label = labels(results)
     first = next(iter(measures.values()))
     charts = study_charts.measure_charts(results, name, measures)
     notes: dict[str, list[str]] = {}

@@ -10,10 +10,11 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from .files import read_json
 from .metrics import Metric
 from .runs import is_over, read_record
 from .schedule import is_taken
-from .study import Run, Study, read_json
+from .study import Run, Study
 
 #: Seconds between two looks at the disk.
 _LOOK = 1.0

@@ -14,6 +14,7 @@ from .statistics import (
     difference,
     factors,
     interval,
+    labels,
     trained_factor,
     values_at,
 )
@@ -84,7 +85,7 @@ def over_other_sizes(results: Mapping[str, Any], names: Sequence[str]) -> Values
 
 
 def _leads(results: Mapping[str, Any], values: Values, leader: str) -> str:
-    metric, label = results['metric'], _labels(results)
+    metric, label = results['metric'], labels(results)
     rest = {name: seeds for name, seeds in values.items() if name != leader}
     second = best_of(rest, metric['higher_is_better'])
     assert second is not None
@@ -97,7 +98,7 @@ def _leads(results: Mapping[str, Any], values: Values, leader: str) -> str:
 
 def _part(results: Mapping[str, Any], tied: Sequence[str], leader: str) -> tuple[str, str]:
     """Of level encodings the one to take, and why."""
-    metric, label = results['metric'], _labels(results)
+    metric, label = results['metric'], labels(results)
     who = names_in_words([label[name] for name in tied])
     reason = (f'No difference seen at the trained size between {who}: their means are within one '
               'standard error of the best.')
@@ -130,7 +131,7 @@ def _cost(results: Mapping[str, Any], name: str) -> tuple[float, float]:
 def certainty(results: Mapping[str, Any], taken: str, leader: str, tied: Sequence[str],
               ) -> dict[str, str]:
     """'confidence' and 'sure': what the tests show, and what they do not."""
-    label = _labels(results)
+    label = labels(results)
     trained = trained_factor(results)
     rows = [row for row in results['differences']
             if row['factor'] == trained and row['against'] == leader]
@@ -168,10 +169,6 @@ def beside(results: Mapping[str, Any], factor: float, best: str) -> tuple[list[s
     worse = [row['encoding'] for row in rows
              if row['verdict'] == WORSE or row['encoding'] in beaten]
     return worse, [row['encoding'] for row in rows if row['encoding'] not in worse]
-
-
-def _labels(results: Mapping[str, Any]) -> dict[str, str]:
-    return {each['name']: each['label'] for each in results['encodings']}
 
 
 def _best_word(metric: Mapping[str, Any]) -> str:

@@ -12,7 +12,8 @@ import torch
 from mmengine.dist import get_world_size, is_main_process
 from mmengine.hooks import Hook
 
-from .study import Run, write_json
+from .files import write_json
+from .study import Run
 
 #: Points of the curve of a training that counts iterations.
 _POINTS = 50

@@ -3,19 +3,20 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from . import page_parts, study_charts, tables
+from . import exports, page_parts, study_charts, tables
 from .charts import COLORS, FRAME
+from .files import write_text
 from .formats import count_text, first_upper, names_in_words, p_text, size_text, value_text
 from .recommendation import beside
 from .statistics import (
     base_of,
     best_of,
     factors,
+    labels,
     summarize,
     trained_factor,
     values_at,
@@ -44,13 +45,10 @@ def write_reports(results: Mapping[str, Any], folder: str | Path) -> list[Path]:
     if not folder.is_dir():
         raise FileNotFoundError(f'folder={str(folder)!r} is not there')
     told = summarize(results)
-    texts = {'results.csv': tables.results_csv(told), 'results.md': tables.results_md(told),
+    texts = {'results.csv': exports.results_csv(told), 'results.md': exports.results_md(told),
              'report.html': page(told, folder)}
     for name, text in texts.items():
-        # A reader, and another process that writes the same study, never sees half a file.
-        part = folder / f'{name}.{os.getpid()}.part'
-        part.write_text(text, encoding='utf-8')
-        part.replace(folder / name)
+        write_text(folder / name, text, safe=False)
     return [folder / name for name in texts]
 
 
@@ -72,7 +70,7 @@ def view(results: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """All that the template shows; a section without content is empty or None."""
     sizes = factors(results)
     trained = trained_factor(results)
-    style, label = study_charts.styles(results), study_charts.labels(results)
+    style, label = study_charts.styles(results), labels(results)
     return dict(
         results=results, title=results.get('title') or 'Encodings compared', label=label,
         legend=[(label[name], style[name]) for name in style],
@@ -101,7 +99,7 @@ def answer(results: Mapping[str, Any]) -> dict[str, Any]:
         return told
     tested = any(row['p'] is not None for row in results['differences']
                  if row['factor'] == trained)
-    told['head'] = f'{"Take" if tested else "So far:"} {study_charts.labels(results)[name]}'
+    told['head'] = f'{"Take" if tested else "So far:"} {labels(results)[name]}'
     encoding = next(each for each in results['encodings'] if each['name'] == name)
     row = next(row for row in results['summary']
                if row['encoding'] == name and row['factor'] == trained)
@@ -114,7 +112,7 @@ def answer(results: Mapping[str, Any]) -> dict[str, Any]:
                     and each['encoding'] == name and each['factor'] == trained), None)
     if against and against['mean'] is not None:
         p = f'p = {p_text(against["p"])}: ' if against['p'] is not None else ''
-        told['facts'].append((f'Minus {study_charts.labels(results)[against["against"]]}',
+        told['facts'].append((f'Minus {labels(results)[against["against"]]}',
                               value_text(against['mean'], metric, sign=True),
                               f'{p.replace("= <", "<")}{against["verdict"]}'))
     macs = tables.cost(encoding, trained, 'macs')
@@ -128,7 +126,7 @@ def answer(results: Mapping[str, Any]) -> dict[str, Any]:
 
 def best_by_size(results: Mapping[str, Any]) -> list[dict[str, str]]:
     """At every size the best mean, and which encodings were not shown to be worse."""
-    label, metric = study_charts.labels(results), results['metric']
+    label, metric = labels(results), results['metric']
     rows = []
     for size in sorted(results['sizes'], key=lambda size: size['factor']):
         values = values_at(results, size['factor'])
@@ -154,7 +152,7 @@ def counts(results: Mapping[str, Any]) -> dict[str, int]:
 
 def left_out(results: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Runs that diverged or failed: they have no part in any mean."""
-    label = study_charts.labels(results)
+    label = labels(results)
     return [dict(label=label[run['encoding']], seed=run['seed'], status=run['status'],
                  note=run.get('note') or 'no note', log=run.get('log') or [])
             for run in results['runs'] if run['status'] in ('diverged', 'failed')]

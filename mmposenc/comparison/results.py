@@ -1,7 +1,6 @@
 """results.json: all that a study knows by now, in one file."""
 from __future__ import annotations
 
-import importlib
 import platform
 import traceback
 from dataclasses import asdict
@@ -13,11 +12,14 @@ import torch
 import mmposenc
 from mmposenc.command_line import describe
 
+from .files import read_json, write_json
 from .metrics import metric_of, task_of
+from .report import write_reports
 from .runs import read_record
 from .schedule import is_taken, last_lines
 from .sizes import trained_size
-from .study import SCHEMA, Run, Study, read_json, write_json
+from .statistics import summarize
+from .study import SCHEMA, Run, Study
 from .workers import cores
 
 #: What is known of a cost before it is counted.
@@ -35,7 +37,7 @@ def collect(study: Study) -> dict[str, Any]:
     return {
         'schema': SCHEMA, 'title': Path(study.config).stem, 'config': study.config,
         'task': task_of(base), 'created': study.created, 'command': study.command,
-        'metric': _plain(metric_of(base)),
+        'metric': asdict(metric_of(base)),
         'sizes': [{'factor': factor, 'trained': factor == 1, 'hw': None if size is None else
                    [round(side * factor) for side in size]} for factor in study.sizes],
         'budget': {study.length.unit: study.length.number, 'seconds': study.seconds},
@@ -66,10 +68,6 @@ def _cpu_name() -> str:
         lines = []
     names = [line.partition(':')[2].strip() for line in lines if line.startswith('model name')]
     return names[0] if names else platform.machine()
-
-
-def _plain(metric: Any) -> dict[str, Any]:
-    return {key: getattr(metric, key) for key in ('name', 'label', 'unit', 'higher_is_better')}
 
 
 def _encoding(study: Study, entry: Any, records: list[tuple[Run, dict]]) -> dict[str, Any]:
@@ -127,15 +125,9 @@ def write_results(study: Study, say: Any = print) -> dict[str, Any]:
     """
     results = collect(study)
     try:
-        statistics, report = (importlib.import_module(f'{__package__}.{name}')
-                              for name in ('statistics', 'report'))
-    except ImportError:
+        results = summarize(results)
         write_json(study.folder / 'results.json', results, safe=False)
-        return results
-    try:
-        results = statistics.summarize(results)
-        write_json(study.folder / 'results.json', results, safe=False)
-        report.write_reports(results, study.folder)
+        write_reports(results, study.folder)
     except Exception as error:
         write_json(study.folder / 'results.json', results, safe=False)
         (study.folder / 'report_error.txt').write_text(traceback.format_exc())

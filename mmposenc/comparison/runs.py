@@ -29,11 +29,12 @@ from ..engine.finite import NotFinite
 from ..engine.lock import WorkDirLock
 from .encodings import apply
 from .extras import make_extras, missing
+from .files import read_json, write_json
 from .lengths import set_length
 from .metrics import details, metric_of, with_details
 from .recording import RecordHook
 from .sizes import resized
-from .study import Run, Study, read_json, read_study, write_json
+from .study import Run, Study, read_study
 
 #: Exit statuses: another process has the run; it is over, but not as it should be.
 TAKEN, NOT_FINISHED = 75, 4

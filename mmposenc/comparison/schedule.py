@@ -10,8 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..engine.lock import check_unlocked
+from .files import write_json
 from .runs import read_record
-from .study import Run, Study, write_json
+from .study import Run, Study
 from .workers import Handle, Workers
 
 _LAST_LINES = 12

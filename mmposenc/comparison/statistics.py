@@ -81,6 +81,11 @@ def base_of(results: Mapping[str, Any]) -> str:
     return 'none' if 'none' in names else str(names[0])
 
 
+def labels(results: Mapping[str, Any]) -> dict[str, str]:
+    """encoding -> its name for people, in the order of the study."""
+    return {each['name']: each['label'] for each in results['encodings']}
+
+
 def values_at(results: Mapping[str, Any], factor: float) -> Values:
     """encoding -> seed -> value at a size, of finished runs alone; every encoding has an entry.
 

@@ -1,9 +1,6 @@
 """What a comparison was asked for, and where it lies on disk."""
 from __future__ import annotations
 
-import json
-import os
-import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,9 +10,9 @@ from typing import Any
 
 from mmengine.config import Config
 
-from ..checkpoint.integrity import put_in_place
 from ..engine.lock import WorkDirLock
 from .encodings import Entry
+from .files import finite, read_json, write_json, write_text
 from .lengths import Length
 
 SCHEMA = 1
@@ -97,45 +94,6 @@ class Run:
         return self.folder / 'progress.json'
 
 
-def write_json(path: Path, content: Any, *, safe: bool = True) -> None:
-    """Writes a file so that it is whole or the old one at any time.
-
-    Args:
-        path: of the file.
-        content: what json can hold; numbers that are not finite become null.
-        safe: have it on the disk when this returns.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f'{path.name}.{socket.gethostname()}.{os.getpid()}.partial')
-    try:
-        partial.write_text(json.dumps(finite(content), indent=1, allow_nan=False) + '\n')
-        if safe:
-            put_in_place(partial, path)
-        else:
-            os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-def finite(content: Any) -> Any:
-    """The same with None for every number that json has no word for."""
-    if isinstance(content, dict):
-        return {str(key): finite(value) for key, value in content.items()}
-    if isinstance(content, (list, tuple)):
-        return [finite(value) for value in content]
-    if isinstance(content, float) and content - content != 0:
-        return None
-    return content
-
-
-def read_json(path: Path) -> Any:
-    """What a file holds; None where there is none."""
-    try:
-        return json.loads(path.read_text())
-    except FileNotFoundError:
-        return None
-
-
 def read_study(folder: Path) -> Study:
     """The study of a folder.
 
@@ -159,9 +117,7 @@ def write_study(study: Study, cfg: Config | None = None) -> None:
     """Writes what was asked; with ``cfg`` the base config too."""
     study.folder.mkdir(parents=True, exist_ok=True)
     if cfg is not None:
-        partial = study.folder / f'config.{os.getpid()}.partial.py'
-        partial.write_text(cfg.pretty_text)
-        put_in_place(partial, study.config_file)
+        write_text(study.config_file, cfg.pretty_text)
     told = asdict(study)
     del told['folder']
     write_json(study.folder / 'study.json', {'schema': SCHEMA, **told})

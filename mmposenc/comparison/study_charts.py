@@ -7,7 +7,7 @@ from typing import Any
 
 from .charts import Axis, Chart, Line, Style, line_chart, thinned
 from .formats import count_text, first_upper, interval_text, seconds_text, value_text
-from .statistics import LEAST_RUNS, factors, interval, trained_factor
+from .statistics import LEAST_RUNS, factors, interval, labels, trained_factor
 from .tables import Cell, Table, cost, number, run_mean
 
 #: Charts of one measure beside each other; more are in a list that opens.
@@ -19,11 +19,6 @@ MOST_ROWS = 40
 def styles(results: Mapping[str, Any]) -> dict[str, Style]:
     """encoding -> how it is drawn, by its place in the study."""
     return {each['name']: Style(n) for n, each in enumerate(results['encodings'])}
-
-
-def labels(results: Mapping[str, Any]) -> dict[str, str]:
-    """encoding -> its name for people."""
-    return {each['name']: each['label'] for each in results['encodings']}
 
 
 def metric_axis(results: Mapping[str, Any]) -> Axis:

@@ -1,10 +1,7 @@
-"""The tables of a study, once for the page and for Markdown, and its runs as CSV."""
+"""The tables of a study, once for the page and for Markdown."""
 from __future__ import annotations
 
-import csv
-import io
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,11 +16,15 @@ from .formats import (
     size_text,
     value_text,
 )
-from .statistics import base_of, best_of, factors, interval, trained_factor, values_at
-
-CSV_COLUMNS = ('encoding', 'label', 'seed', 'status', 'factor', 'height', 'width', 'metric', 'unit',
-               'value', 'parameters', 'macs', 'inference_seconds', 'train_seconds',
-               'train_cpu_seconds', 'train_peak_bytes', 'note')
+from .statistics import (
+    base_of,
+    best_of,
+    factors,
+    interval,
+    labels,
+    trained_factor,
+    values_at,
+)
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ def differences(results: Mapping[str, Any], factor: float) -> Table:
     best = best_of(values_at(results, factor), metric['higher_is_better'])
     rows = {(row['encoding'], row['against']): row for row in results['differences']
             if row['factor'] == factor}
-    label = {each['name']: each['label'] for each in results['encodings']}
+    label = labels(results)
     told = {row['encoding']: row for row in results['summary'] if row['factor'] == factor}
     against = [base] + [best] * (best not in (None, base))
     lines = []
@@ -171,16 +172,15 @@ def parts(results: Mapping[str, Any], key: str, what: str) -> Table | None:
                               'best' if mean is not None and mean == best and spread else '')
                        for mean in means.values()),
                      number(spread, value_text(spread, metric))))
-    labels = [each['label'] for each in results['encodings']]
     return Table(first_upper(f'{metric["label"]} by {what.lower()} at the trained size, means over '
                              'seeds'),
-                 (what, *labels, 'Range'), rows)
+                 (what, *labels(results).values(), 'Range'), rows)
 
 
 def runs(results: Mapping[str, Any]) -> Table:
     """Every run: how it ended, its value at the trained size, what it took."""
     metric, trained = results['metric'], trained_factor(results)
-    label = {each['name']: each['label'] for each in results['encodings']}
+    label = labels(results)
     rows = []
     for run in results['runs']:
         value = next((test['value'] for test in run['tests'] if test['factor'] == trained), None)
@@ -196,71 +196,3 @@ def runs(results: Mapping[str, Any]) -> Table:
         'Encoding', 'Seed', 'Status', first_upper(metric['label']), 'Training, wall',
         'Training, CPU', 'Note'),
         rows, words=(2, 6))
-
-
-def markdown(table: Table) -> str:
-    """A table of Markdown, with its caption above."""
-    def line(cells: Sequence[str]) -> str:
-        return f'| {" | ".join(cells)} |'
-
-    def shown(cell: Cell) -> str:
-        text = escaped(cell.text)
-        return f'**{text}**' if cell.mark == 'best' and text else text
-    rule = ['---' if n == 0 or n in table.words else '---:' for n in range(len(table.columns))]
-    return '\n'.join([f'{escaped(table.caption)}:', '', line([escaped(c) for c in table.columns]),
-                      line(rule), *(line([shown(cell) for cell in row]) for row in table.rows), ''])
-
-
-def escaped(text: str) -> str:
-    """Text that Markdown shows as it is: in a cell of a table, on one line, and no HTML."""
-    return re.sub(r'([\\`*_{}\[\]<>#|~])', r'\\\1', ' '.join(text.split()))
-
-
-def results_md(results: Mapping[str, Any]) -> str:
-    """The tables of a study as Markdown, for a page of one's own.
-
-    Args:
-        results: of :func:`mmposenc.comparison.statistics.summarize`.
-    """
-    advice = results['recommendation']
-    tables = [overview(results), *(differences(results, factor) for factor in factors(results)),
-              parts(results, 'by_size', 'Object size'), parts(results, 'by_class', 'Class'),
-              runs(results)]
-    label = {each['name']: each['label'] for each in results['encodings']}
-    taken = escaped(label[advice['encoding']]) if advice['encoding'] is not None else 'Nothing yet'
-    return '\n'.join([
-        f'## {escaped(results.get("title") or "Encodings compared")}', '',
-        f'**{taken}** ({advice["confidence"]}). {escaped(advice["reason"])} '
-        f'{escaped(advice["sure"])}', '',
-        *(markdown(table) for table in tables if table is not None and table.rows)])
-
-
-def results_csv(results: Mapping[str, Any]) -> str:
-    """One row a run and image size, and one of a run that has none; what is not known is empty.
-
-    Columns are :data:`CSV_COLUMNS`, and one for each object size there is ('value_small', ...).
-    """
-    encodings = {each['name']: each for each in results['encodings']}
-    hw = {each['factor']: each.get('hw') or (None, None) for each in results['sizes']}
-    metric = results['metric']
-    parts_of = list(dict.fromkeys(part for run in results['runs'] for test in run['tests']
-                                  for part in test.get('by_size') or ()))
-    file = io.StringIO()
-    writer = csv.DictWriter(file, [*CSV_COLUMNS, *(f'value_{part}' for part in parts_of)],
-                            lineterminator='\n')
-    writer.writeheader()
-    for run in results['runs']:
-        own = encodings[run['encoding']]
-        for test in run['tests'] or [dict(factor=None, value=None)]:
-            factor = test['factor']
-            height, width = hw.get(factor, (None, None))
-            writer.writerow(dict(
-                encoding=own['name'], label=own['label'], seed=run['seed'], status=run['status'],
-                factor=factor, height=height, width=width, metric=metric['name'],
-                unit=metric.get('unit'), value=test['value'], parameters=own.get('parameters'),
-                macs=cost(own, factor, 'macs'), inference_seconds=cost(own, factor, 'seconds'),
-                train_seconds=run.get('train_seconds'),
-                train_cpu_seconds=run.get('train_cpu_seconds'),
-                train_peak_bytes=run.get('peak_bytes'), note=run.get('note'),
-                **{f'value_{part}': (test.get('by_size') or {}).get(part) for part in parts_of}))
-    return file.getvalue()

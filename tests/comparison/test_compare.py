@@ -19,8 +19,9 @@ from mmposenc.comparison import (
     schedule,
     workers,
 )
+from mmposenc.comparison.files import write_json
 from mmposenc.comparison.metrics import Metric
-from mmposenc.comparison.study import read_study, write_json
+from mmposenc.comparison.study import read_study
 
 METRIC = Metric('accuracy/top1', 'top-1 accuracy', '%', True)
 

@@ -5,7 +5,7 @@ import io
 import pytest
 from madeup_studies import METRIC, drawn, encoding, run, study
 
-from mmposenc.comparison import tables
+from mmposenc.comparison import exports, tables
 from mmposenc.comparison.formats import (
     count_text,
     first_upper,
@@ -103,7 +103,7 @@ def test_csv_has_a_row_for_each_run_and_size():
     results = study(VALUES)
     results['runs'][0].update(status='failed', tests=[], note='a "note",\nof two lines')
     results['runs'][1]['tests'][0]['by_size'] = dict(small=.25)
-    rows = list(csv.DictReader(io.StringIO(tables.results_csv(results))))
+    rows = list(csv.DictReader(io.StringIO(exports.results_csv(results))))
     assert len(rows) == 1 + 5 * 2
     assert rows[0]['note'] == 'a "note",\nof two lines'
     assert rows[0]['value'] == rows[0]['factor'] == ''
@@ -111,19 +111,19 @@ def test_csv_has_a_row_for_each_run_and_size():
     expected = dict(encoding='peg', seed='2', status='finished', factor='2.0', height='64',
                     value='33.0', macs='4000000.0', parameters='60000', metric='accuracy/top1')
     assert {key: rows[-1][key] for key in expected} == expected
-    assert list(rows[0])[:len(tables.CSV_COLUMNS)] == list(tables.CSV_COLUMNS)
+    assert list(rows[0])[:len(exports.CSV_COLUMNS)] == list(exports.CSV_COLUMNS)
 
 
 def test_markdown_goes_into_a_page_as_it_is():
     table = tables.Table('A *caption*', ('Name', 'x|y'), [
         (tables.Cell('<b>`a`|b\nc'), tables.number(1.0, '1.0', 'best'))])
-    assert tables.markdown(table) == ('A \\*caption\\*:\n\n| Name | x\\|y |\n| --- | ---: |\n'
+    assert exports.markdown(table) == ('A \\*caption\\*:\n\n| Name | x\\|y |\n| --- | ---: |\n'
                                       '| \\<b\\>\\`a\\`\\|b c | **1.0** |\n')
 
 
 def test_markdown_of_a_study():
     results = told(encodings=[encoding('none'), encoding('peg', label='PEG | <i>')])
-    text = tables.results_md(results)
+    text = exports.results_md(results)
     assert text.startswith('## Digits\n\n**PEG \\| \\<i\\>** (shown). ')
     lines = [line for line in text.splitlines() if line.startswith('|')]
     # Overview, two sizes and the runs: heads and rules, and a row for each.
@@ -133,9 +133,9 @@ def test_markdown_of_a_study():
 
 def test_tables_of_nothing():
     results = study({'none': {1.0: [80.]}}, runs=[run('none', 0, {}, status='waiting')])
-    text = tables.results_md(summarize(results))
+    text = exports.results_md(summarize(results))
     assert '**Nothing yet** (open)' in text and '| none | – | 0 |' in text
-    assert len(tables.results_csv(results).splitlines()) == 2
+    assert len(exports.results_csv(results).splitlines()) == 2
 
 
 def test_many_encodings_have_a_column_each():
