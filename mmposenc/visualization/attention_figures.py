@@ -6,20 +6,21 @@ from typing import Any
 
 import numpy as np
 
-from .figures import Panel, draw_panels, tile_sheet, tile_ticks
+from .figures import Panel, draw_panels, weight_limits
 from .maps import Array
 from .muting import can_leave_out, without_encodings
 from .recording import AttentionRecord
 from .subjects import (
     Choice,
     Drawing,
-    NothingToShow,
     Subject,
     attention_of,
     head_text,
     of_head,
     reference_cells,
+    terms_of,
 )
+from .tiles import tile_axes, tile_sheet
 
 
 def draw_matrix(subjects: Sequence[Subject], choice: Choice) -> Drawing:
@@ -32,22 +33,22 @@ def draw_matrix(subjects: Sequence[Subject], choice: Choice) -> Drawing:
     Raises:
         ValueError: for a block or head that a model does not have.
     """
-    found = [(subject.source, _record(subject, choice)) for subject in subjects]
+    found = [(subject.source, attention_of(subject, choice.block, choice.place))
+             for subject in subjects]
     if len(subjects) == 1 and can_leave_out(subjects[0].model):
         with without_encodings(subjects[0].model):
-            found.append(('same weights, encodings left out', _record(subjects[0], choice)))
+            found.append(('same weights, encodings left out',
+                          attention_of(subjects[0], choice.block, choice.place)))
     panels, arrays = [], {}
     for number, (source, record) in enumerate(found):
         assert record.all_weights is not None
         skipped = 0 if choice.prefix else record.num_prefix_tokens
         matrix = of_head(record.all_weights, choice.head)[skipped:, skipped:]
         arrays[f'weights_{number}'] = matrix
-        # A few keys, the class token first of all, may take most: the rest stays visible.
-        most = max(float(np.quantile(matrix, 0.995)), 1e-12)
         panels.append(Panel(
             f'{source}\n{record.name}', matrix, unit='attention weight',
             ylabel=_token_axis('query', record, record.hw_shape),
-            xlabel=_token_axis('key', record, record.key_shape), limits=(0.0, most),
+            xlabel=_token_axis('key', record, record.key_shape), limits=weight_limits(matrix),
             prefix=record.num_prefix_tokens - skipped))
     title = f'Attention weights, {head_text(record.all_weights, choice.head)}'
     return Drawing(draw_panels(panels, columns=3, title=title, cell_inches=3.6,
@@ -62,7 +63,7 @@ def draw_attention(subjects: Sequence[Subject], choice: Choice) -> Drawing:
     Raises:
         ValueError: for a block or head that is not there.
     """
-    record = _record(subjects[0], choice)
+    record = attention_of(subjects[0], choice.block, choice.place)
     assert record.all_weights is not None
     return _tiles(subjects[0], record, record.all_weights, choice, 14, 'Attention',
                   unit='attention weight')
@@ -75,16 +76,9 @@ def draw_references(subjects: Sequence[Subject], choice: Choice) -> Drawing:
         ValueError: for a block or head that is not there, or an encoding that adds nothing to the
             logits.
     """
-    record = _record(subjects[0], choice)
-    if record.all_terms is None:
-        raise NothingToShow(f'block={choice.block} ({record.name}) has no relative encoding that '
-                            f'adds to the logits: this figure has nothing to show')
-    return _tiles(subjects[0], record, record.all_terms, choice, 5, 'What the encoding adds',
-                  unit='added to the logit (before the softmax)', diverging=True)
-
-
-def _record(subject: Subject, choice: Choice) -> AttentionRecord:
-    return attention_of(subject, choice.block, choice.places[0] if choice.places else (0.5, 0.5))
+    record = attention_of(subjects[0], choice.block, choice.place)
+    return _tiles(subjects[0], record, terms_of(record, choice.block), choice, 5,
+                  'What the encoding adds', unit='added to the logit (before the softmax)', diverging=True)
 
 
 def _tiles(subject: Subject, record: AttentionRecord, by_head: Array, choice: Choice, usual: int,
@@ -107,16 +101,6 @@ def reference_maps(matrix: Array, record: AttentionRecord, cells: list[list[tupl
     prefix, width = record.num_prefix_tokens, record.hw_shape[1]
     found: Array = np.array([[matrix[prefix + row * width + col, prefix:].reshape(record.key_shape)
                               for row, col in line] for line in cells])
-    return found
-
-
-def tile_axes(cells: list[list[tuple[int, int]]], tile: tuple[int, int]) -> dict[str, Any]:
-    """Labels and ticks of a sheet with a tile for each reference cell."""
-    references = [line[0][0] for line in cells], [cell[1] for cell in cells[0]]
-    found: dict[str, Any] = {}
-    for letter, axis, places, side in zip('yx', ('row', 'column'), references, tile, strict=True):
-        found[f'{letter}label'] = f'{axis} of the reference cell; a tile holds {side} key {axis}s'
-        found[f'{letter}ticks'] = tile_ticks(places, side)
     return found
 
 

@@ -213,6 +213,12 @@ def _draw(axes: Axes, panel: Panel, common: float | None) -> None:
             axis.set_ticks(list(ticks), labels=list(ticks.values()))
 
 
+def weight_limits(weights: Array) -> tuple[float, float]:
+    """Colours for weights, of which a few (a class token's first of all) may take most: they end
+    where all but one of two hundred are below."""
+    return 0.0, max(float(np.nanquantile(weights, 0.995)), 1e-12)
+
+
 def add_bar(axes: Axes, image: Any, unit: str, beyond: bool) -> None:
     """A colour bar; with a pointed end where values lie beyond it."""
     # Inside the axes' own box it is as high as the map, whatever the aspect of that.
@@ -243,21 +249,3 @@ def _draw_categories(axes: Axes, values: Array, colors: Array) -> None:
             # Inside its cell, so nothing has to make room for it.
             axes.text(col, row, str(int(value)), fontsize=min(points, TICK), ha='center',
                       va='center').set_in_layout(False)
-
-
-def tile_sheet(maps: Array, gap: int = 1) -> Array:
-    """Maps (R, C, h, w) side by side as one map, with NaN between them."""
-    rows, cols, height, width = maps.shape
-    sheet = np.full((rows * (height + gap), cols * (width + gap)), np.nan)
-    for row in range(rows):
-        for col in range(cols):
-            top, left = row * (height + gap), col * (width + gap)
-            sheet[top:top + height, left:left + width] = maps[row, col]
-    return sheet[:rows * (height + gap) - gap, :cols * (width + gap) - gap]
-
-
-def tile_ticks(labels: Sequence[object], side: int, gap: int = 1) -> dict[float, str]:
-    """Ticks in the middle of tiles of ``side`` cells, at most about ten of them."""
-    step = -(-len(labels) // 10)
-    return {place * (side + gap) + (side - 1) / 2: str(labels[place])
-            for place in range(0, len(labels), step)}

@@ -14,7 +14,16 @@ from .attention_figures import window_text
 from .figures import Panel, draw_panels
 from .maps import Array
 from .recording import AttentionRecord
-from .subjects import Choice, Drawing, NothingToShow, Subject, attention_of, head_text, of_head
+from .subjects import (
+    Choice,
+    Drawing,
+    NothingToShow,
+    Subject,
+    attention_of,
+    head_text,
+    of_head,
+    terms_of,
+)
 
 AXES = dict(ylabel='key - query, rows', xlabel='key - query, columns')
 
@@ -31,12 +40,9 @@ def draw_bias(subjects: Sequence[Subject], choice: Choice) -> Drawing:
             logits.
     """
     subject = subjects[0]
-    record = attention_of(subject, choice.block, _place(choice))
-    if record.all_terms is None:
-        raise NothingToShow(f'block={choice.block} ({record.name}) has no relative encoding that '
-                            f'adds to the logits: this figure has nothing to show')
+    record = attention_of(subject, choice.block, choice.place)
     prefix = record.num_prefix_tokens
-    cells = record.all_terms[:, prefix:, prefix:]
+    cells = terms_of(record, choice.block)[:, prefix:, prefix:]
     rows, columns, table = by_offset(cells, Grid(*record.hw_shape), record.key_grid)
     shown = table - cells.mean((1, 2), dtype=np.float64)[:, None, None]
     panels = offset_panels(rows, columns, shown, choice.head, diverging=True,
@@ -64,7 +70,7 @@ def draw_rotary(subjects: Sequence[Subject], choice: Choice) -> Drawing:
         ValueError: for a layer without rotary positions.
     """
     subject = subjects[0]
-    record = attention_of(subject, choice.block, _place(choice))
+    record = attention_of(subject, choice.block, choice.place)
     rotary = next((module for module in encoding_modules(subject, record)
                    if isinstance(module, RotaryEmbedding)), None)
     if rotary is None:
@@ -154,7 +160,3 @@ def encoding_modules(subject: Subject, record: AttentionRecord) -> list[torch.nn
     """The encoding of a layer and what it is a sum of; none where it has none."""
     encoding = subject.model.get_submodule(record.name).rel_pos_encoding
     return [] if encoding is None else list(encoding.modules())
-
-
-def _place(choice: Choice) -> tuple[float, float]:
-    return choice.places[0] if choice.places else (0.5, 0.5)

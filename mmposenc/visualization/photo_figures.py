@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from .attention_figures import window_text
-from .figures import Drawable, draw_panels
+from .figures import Drawable, draw_panels, weight_limits
 from .layouts import check_place
 from .maps import Array
 from .photo import Box, PhotoPanel, check_whole, on_photo, query_box
@@ -103,11 +103,9 @@ def bare(subject: Subject, places: Sequence[tuple[float, float]] = ()) -> PhotoP
 def overlay(subject: Subject, title: str, values: Array, covers: tuple[float, float] = (1.0, 1.0),
             at: tuple[float, float] | None = None, box: Box | None = None, *,
             unit: str = 'attention weight', windowed: bool = False) -> PhotoPanel:
-    """A map on the photo. A few tokens may take most: colours end where all but one of two hundred
-    cells are below."""
-    most = max(float(np.nanquantile(values, 0.995)), 1e-12)
+    """A map on the photo."""
     return PhotoPanel(title, subject.picture, aspect_of(subject), values, covers,
-                      () if at is None else (at,), box, unit, (0.0, most), windowed)
+                      () if at is None else (at,), box, unit, weight_limits(values), windowed)
 
 
 def aspect_of(subject: Subject) -> float:

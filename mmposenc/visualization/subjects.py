@@ -58,6 +58,11 @@ class Choice:
     channels: Sequence[int] = ()
     width: float | None = None
 
+    @property
+    def place(self) -> tuple[float, float]:
+        """The first of the places; the middle of the image where there is none."""
+        return self.places[0] if self.places else (0.5, 0.5)
+
 
 @dataclass
 class Drawing:
@@ -104,6 +109,18 @@ def attention_of(subject: Subject, block: int, at: tuple[float, float] = (0.5, 0
     with record_attention(subject.model, at, whole=block) as records:
         run_once(subject)
     return pick(records, block, [each.name for each in records], 'attention layers on a grid')
+
+
+def terms_of(record: AttentionRecord, block: int) -> Array:
+    """What the encoding of layer ``block`` added to the logits, of all queries.
+
+    Raises:
+        NothingToShow: if it added nothing.
+    """
+    if record.all_terms is None:
+        raise NothingToShow(f'block={block} ({record.name}) has no relative encoding that adds to '
+                            f'the logits: this figure has nothing to show')
+    return record.all_terms
 
 
 def of_head(by_head: Array, head: int | None) -> Array:

@@ -8,13 +8,14 @@ import numpy as np
 from torch import nn
 
 from ..encodings import PEG
-from .attention_figures import tile_axes, window_text
+from .attention_figures import window_text
 from .contributions import record_contributions
-from .figures import Drawable, Panel, draw_panels, tile_sheet, tile_ticks
+from .figures import Drawable, Panel, draw_panels
 from .maps import Array
 from .photo_figures import bare, overlay
 from .recording import record_attention
 from .subjects import Choice, Drawing, Subject, attention_of, pick, reference_cells, run_once
+from .tiles import tile_axes, tile_sheet, tile_ticks
 
 
 def draw_kernels(subjects: Sequence[Subject], choice: Choice) -> Drawing:
@@ -121,8 +122,7 @@ def draw_similarity(subjects: Sequence[Subject], choice: Choice) -> Drawing:
         hw_shape, where = tokens[choice.block].hw_shape, ''
         vectors, what = tokens[choice.block].added, 'added to the tokens'
     else:
-        record = attention_of(subject, relative[choice.block - len(tokens)],
-                              choice.places[0] if choice.places else (0.5, 0.5))
+        record = attention_of(subject, relative[choice.block - len(tokens)], choice.place)
         assert record.all_terms is not None
         prefix, hw_shape, where = record.num_prefix_tokens, record.hw_shape, window_text(record)
         by_cell = record.all_terms[:, prefix:, prefix:].swapaxes(0, 1)

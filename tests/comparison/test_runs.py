@@ -14,7 +14,8 @@ from mmposenc.checkpoint import load_checkpoint
 from mmposenc.comparison.recording import cpu_seconds
 from mmposenc.comparison.results import collect, write_results
 from mmposenc.comparison.runs import TAKEN, carry_out, is_over, main, read_record, run_config
-from mmposenc.comparison.schedule import LocalWorkers, carry_out_all, is_taken
+from mmposenc.comparison.schedule import carry_out_all, is_taken
+from mmposenc.comparison.workers import LocalWorkers
 from mmposenc.engine.lock import WorkDirLock
 
 

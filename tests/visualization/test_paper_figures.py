@@ -9,10 +9,10 @@ from torch import nn
 
 from mmposenc.backbones import PVT, Swin, count_macs
 from mmposenc.encodings import PEG
-from mmposenc.visualization.figures import tile_sheet, tile_ticks
 from mmposenc.visualization.muting import can_leave_out, without_encodings
 from mmposenc.visualization.paper_figures import FIGURES, Choice, Subject, draw_figure
 from mmposenc.visualization.subjects import reference_cells
+from mmposenc.visualization.tiles import tile_sheet, tile_ticks
 from mmposenc.visualization.token_figures import cosine_similarity
 
 
