@@ -17,6 +17,7 @@ from mmengine.config import Config
 from mmposenc import engine
 from mmposenc.command_line import Parser, reported
 from mmposenc.comparison.encodings import NAMES, check_fits, read_entries
+from mmposenc.comparison.exports import markdown_rows
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / 'docs' / 'compared.md'
@@ -61,21 +62,16 @@ def cell(cfg: Config, name: str) -> str:
     return 'no'
 
 
-def row(models: list[tuple[str, Config]], name: str) -> str:
-    """The line of one encoding as Markdown."""
-    return _line([f'`{name}`', NAMES[name][0], *(cell(cfg, name) for _, cfg in models)])
+def row(models: list[tuple[str, Config]], name: str) -> list[str]:
+    """What is said of one encoding."""
+    return [f'`{name}`', NAMES[name][0], *(cell(cfg, name) for _, cfg in models)]
 
 
 def table() -> str:
     """The table as Markdown."""
     models = list(small_models())
-    head = _line(['name', 'encoding', *(title for title, _ in models)])
-    rule = _line(['---'] * (2 + len(models)))
-    return ''.join([head, rule, *(row(models, name) for name in NAMES)])
-
-
-def _line(cells: list[str]) -> str:
-    return f'| {" | ".join(cells)} |\n'
+    head = ['name', 'encoding', *(title for title, _ in models)]
+    return markdown_rows([head, *(row(models, name) for name in NAMES)], words=range(len(head)))
 
 
 def main(argv: list[str] | None = None) -> None:

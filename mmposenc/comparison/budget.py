@@ -18,9 +18,7 @@ from .. import engine
 from .encodings import Entry
 from .files import read_json, write_json
 from .lengths import Length, set_length
-from .metrics import with_details
-from .runs import run_config
-from .sizes import resized
+from .runs import run_config, tested_config
 from .study import Run, Study, read_study
 from .workers import LocalWorkers, Workers
 
@@ -192,8 +190,7 @@ def cost_of(study: Study, entry: Entry, started: float, folder: Path) -> Cost:
 
 def _test_seconds(study: Study, run: Run, factor: float) -> float:
     begin = time.monotonic()
-    runner = engine.build_runner(with_details(resized(
-        run_config(study, run, f'test/{factor:g}'), factor)))
+    runner = engine.build_runner(tested_config(study, run, factor))
     hook = _Times()
     runner.register_hook(hook)
     built = time.monotonic() - begin

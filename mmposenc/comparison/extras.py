@@ -15,6 +15,7 @@ from mmposenc.command_line import describe
 
 from ..engine.complexity import count, measure_time
 from ..engine.devices import device_of
+from ..engine.models import own_preprocessor
 from .encodings import Entry, apply
 from .files import read_json, write_json
 from .sizes import resized, tested_size
@@ -89,8 +90,7 @@ def input_size(cfg: Config, factor: float) -> tuple[int, int] | None:
     size = tested_size(scaled) or _first_size(scaled)
     if size is None:
         return None
-    preprocessor = cfg.model.get('data_preprocessor') or cfg.get('data_preprocessor') or {}
-    step = preprocessor.get('pad_size_divisor') or 1
+    step = own_preprocessor(cfg).get('pad_size_divisor') or 1
     return -(-size[0] // step) * step, -(-size[1] // step) * step
 
 

@@ -88,6 +88,11 @@ def run_config(study: Study, run: Run, purpose: str) -> Config:
     return cfg
 
 
+def tested_config(study: Study, run: Run, factor: float) -> Config:
+    """The config of a run's test at a multiple of the trained size, with all that it measures."""
+    return with_details(resized(run_config(study, run, f'test/{factor:g}'), factor))
+
+
 def carry_out(study: Study, run: Run, launcher: str = 'none') -> dict[str, Any]:
     """Does what is left of a run, and returns its record.
 
@@ -145,7 +150,7 @@ def _train(study: Study, run: Run, record: dict[str, Any], launcher: str) -> Non
 
 def _test(study: Study, run: Run, record: dict[str, Any], factor: float, launcher: str) -> None:
     _tell(run, f'test at {factor:g}x')
-    cfg = with_details(resized(run_config(study, run, f'test/{factor:g}'), factor))
+    cfg = tested_config(study, run, factor)
     cfg.launcher = launcher
     metrics = engine.test(cfg, str(study.folder / record['checkpoint']))
     value, by_class, by_size = details(cfg, metrics)

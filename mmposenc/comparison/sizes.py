@@ -9,6 +9,7 @@ from typing import Any
 from mmengine.config import Config, ConfigDict
 
 from ..engine.checks import data_sets
+from ..engine.models import own_preprocessor
 from ..engine.testing import scope_of
 from .places import arguments_of, bare_type, build_backbone
 
@@ -114,7 +115,7 @@ def needed_multiple(cfg: Config) -> int:
     backbone = build_backbone(cfg)
     need = max(backbone.strides or (backbone.patch_size,))
     filled = [node.get('size_divisor') for pipeline in _pipelines(cfg, 'test') for node in pipeline]
-    pre = _preprocessor(cfg)
+    pre = own_preprocessor(cfg)
     filled += [pre.get('pad_size_divisor'), (pre.get('test_cfg') or {}).get('size_divisor')]
     return 1 if any(each and each % need == 0 for each in filled) else need
 
@@ -206,10 +207,6 @@ def _scaled(value: Any, function: Callable[[float], float]) -> Any:
     if isinstance(value, (list, tuple)):
         return type(value)(_scaled(each, function) for each in value)
     return function(value)
-
-
-def _preprocessor(cfg: Config) -> Any:
-    return cfg.model.get('data_preprocessor') or cfg.get('data_preprocessor') or {}
 
 
 def _resize_preprocessor(cfg: Config, factor: float, size: Size | None) -> None:

@@ -9,6 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from ..functional.convolutions import padding_cells
+
 #: By name: what takes the place of zeros around a map.
 BORDERS = ('zeros', 'replicate', 'circular')
 _CONVOLUTIONS: set[Callable[..., Any]] = {F.conv2d, torch.conv2d}
@@ -41,7 +43,8 @@ class Borders(TorchFunctionMode):
             return func(*args, **kwargs)
         given = dict(zip(('input', 'weight', 'bias', 'stride', 'padding', 'dilation', 'groups'),
                          args, strict=False)) | kwargs
-        pads = _sides(given)
+        pads = padding_cells(given.get('padding', 0), given['weight'].shape[-2:],
+                             given.get('dilation', 1))
         if not any(pads):
             return func(*args, **kwargs)
         self.padded += 1
@@ -58,18 +61,3 @@ def surround(x: Tensor, pads: tuple[int, int], border: str) -> Tensor:
         place = torch.arange(-pad, side + pad, device=x.device)
         x = x.index_select(dim, place % side if border == 'circular' else place.clamp(0, side - 1))
     return x
-
-
-def _sides(given: dict[str, Any]) -> tuple[int, int]:
-    """Rows and columns of padding of a convolution."""
-    padding = given.get('padding', 0)
-    if padding == 'valid':
-        return 0, 0
-    if padding == 'same':
-        dilation = given.get('dilation', 1)
-        steps = (dilation, dilation) if isinstance(dilation, int) else tuple(dilation)
-        rows, cols = (step * (side - 1) // 2 for step, side in
-                      zip(steps, given['weight'].shape[-2:], strict=True))
-        return rows, cols
-    pair = (padding, padding) if isinstance(padding, int) else tuple(padding)
-    return pair[0], pair[-1]

@@ -71,14 +71,19 @@ def load_weights(model: nn.Module, checkpoint: str) -> dict[str, Any]:
     return meta if isinstance(meta, dict) else {}
 
 
+def own_preprocessor(cfg: Config) -> Any:
+    """The data preprocessor as a config has it, of its model or beside it; {} where it has none."""
+    return cfg.model.get('data_preprocessor') or cfg.get('data_preprocessor') or {}
+
+
 def preprocessor_config(cfg: Config) -> dict[str, Any]:
     """The data preprocessor of a config's model, with its library's type where none is named.
 
     Raises:
         ValueError: the config has none.
     """
-    own = cfg.model.get('data_preprocessor') or cfg.get('data_preprocessor')
-    if own is None:
+    own = own_preprocessor(cfg)
+    if not own:
         raise ValueError('the config has no data_preprocessor, so nothing says how images are '
                          'normalised')
     default = {'mmpretrain': 'ClsDataPreprocessor', 'mmseg': 'SegDataPreProcessor',

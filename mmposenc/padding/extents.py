@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map_only
 
+from ..functional.convolutions import padding_cells, pair
 from ..functional.masking import pad_map
 from .cells import Extents, over_valid_cells
 
@@ -125,9 +126,8 @@ def conv2d(kept: KeptOut, func: Callable[..., Tensor], input: Tensor, weight: Te
            groups: int = 1) -> Tensor:
     """``F.conv2d`` that sees zeros beyond each image's cells."""
     extents = kept.extents(input)
-    if isinstance(padding, str):
-        padding = _padding(padding, weight.shape[2:], _pair(dilation))
-    wide = any(side > 1 for side in weight.shape[2:]) or any(_pair(padding))
+    padding = padding_cells(padding, weight.shape[2:], dilation)
+    wide = any(side > 1 for side in weight.shape[2:]) or any(padding)
     out = func(kept.cleared(input) if wide else input, weight, bias, stride, padding, dilation,
                groups)
     return kept.note(out, convolved(extents, weight.shape[2:], stride, padding, dilation))
@@ -136,7 +136,7 @@ def conv2d(kept: KeptOut, func: Callable[..., Tensor], input: Tensor, weight: Te
 def convolved(extents: Extents, kernel: Sequence[int], stride: Any, padding: Any, dilation: Any
               ) -> Extents:
     """Extents behind a convolution."""
-    sides = list(zip(kernel, _pair(stride), _pair(padding), _pair(dilation), strict=True))
+    sides = list(zip(kernel, pair(stride), pair(padding), pair(dilation), strict=True))
     return [tuple((side + 2 * pad - dilate * (taps - 1) - 1) // step + 1
                   for side, (taps, step, pad, dilate)
                   in zip(extent, sides, strict=True))  # type: ignore[misc]
@@ -170,7 +170,7 @@ def interpolate(kept: KeptOut, func: Callable[..., Tensor], input: Tensor, size:
     """``F.interpolate`` of each image to the cells that it has at that size."""
     if size is None:
         return by_image(kept, func, input, None, scale_factor, *args, **kwargs)
-    full = (int(_pair(size)[0]), int(_pair(size)[1]))
+    full = (int(pair(size)[0]), int(pair(size)[1]))
     targets = kept.at(full)
     if targets is None:
         raise ValueError(f'a map of {tuple(input.shape)} is resized to {full}, at which the cells '
@@ -198,21 +198,6 @@ def _joined(kept: KeptOut, maps: list[Tensor], full: Sequence[int]) -> Tensor:
 def _shape(x: Tensor) -> Tensor:
     """A tensor without numbers: nothing is computed, and no device is waited for."""
     return torch.empty_like(x, device='meta')
-
-
-def _pair(value: Any) -> tuple[int, int]:
-    return (value, value) if isinstance(value, int) else (
-        (value[0], value[0]) if len(value) == 1 else (value[0], value[1]))
-
-
-def _padding(name: str, kernel: Sequence[int], dilation: tuple[int, int]) -> tuple[int, int]:
-    """Cells of padding by its name."""
-    if name == 'valid':
-        return 0, 0
-    total = [step * (side - 1) for side, step in zip(kernel, dilation, strict=True)]
-    if any(side % 2 for side in total):
-        raise NotImplementedError("padding='same' with an even kernel pads one side more")
-    return total[0] // 2, total[1] // 2
 
 
 #: Functions that look at more than one cell, and their forms here.

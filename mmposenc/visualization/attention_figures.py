@@ -78,7 +78,8 @@ def draw_references(subjects: Sequence[Subject], choice: Choice) -> Drawing:
     """
     record = attention_of(subjects[0], choice.block, choice.place)
     return _tiles(subjects[0], record, terms_of(record, choice.block), choice, 5,
-                  'What the encoding adds', unit='added to the logit (before the softmax)', diverging=True)
+                  'What the encoding adds', unit='added to the logit (before the softmax)',
+                  diverging=True)
 
 
 def _tiles(subject: Subject, record: AttentionRecord, by_head: Array, choice: Choice, usual: int,

@@ -1,0 +1,32 @@
+"""Arguments of 2-D convolutions, which come as a number, a pair or a name."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+
+def pair(value: Any) -> tuple[int, int]:
+    """Of rows and columns."""
+    return (value, value) if isinstance(value, int) else (
+        (value[0], value[0]) if len(value) == 1 else (value[0], value[1]))
+
+
+def padding_cells(padding: Any, kernel: Sequence[int], dilation: Any) -> tuple[int, int]:
+    """Cells of padding above and left, which are as many below and right.
+
+    Args:
+        padding: 'valid', 'same', a number or a pair.
+        kernel: rows and columns.
+        dilation: a number or a pair.
+
+    Raises:
+        NotImplementedError: 'same' with a kernel that pads one side more.
+    """
+    if not isinstance(padding, str):
+        return pair(padding)
+    if padding == 'valid':
+        return 0, 0
+    total = [step * (side - 1) for side, step in zip(kernel, pair(dilation), strict=True)]
+    if any(side % 2 for side in total):
+        raise NotImplementedError("padding='same' with an even kernel pads one side more")
+    return total[0] // 2, total[1] // 2
