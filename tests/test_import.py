@@ -52,6 +52,11 @@ def test_preparing_data_needs_not_even_torch():
         + "assert 'torch' not in sys.modules")
 
 
+def test_a_report_needs_neither_torch_nor_openmmlab():
+    run('import sys\nimport mmposenc.comparison.report\n'
+        f"assert 'torch' not in sys.modules and not {LOADED}, {LOADED}")
+
+
 def test_torch_only_rooms_work_without_openmmlab():
     run(BLOCK + """
 import torch
