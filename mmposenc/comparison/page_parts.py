@@ -9,6 +9,7 @@ from typing import Any
 
 from . import study_charts, tables
 from .charts import data_uri, heat_map
+from .formats import UNKNOWN
 from .statistics import labels
 
 #: Matrices with more cells are pictures, and not tables.
@@ -80,8 +81,7 @@ def _values(found: Mapping[str, Mapping[str, Any]], by_name: Mapping[str, Mappin
         if any(value is not None for value in values):
             rows.append((tables.Cell(first['title'], first['title']),
                          tables.Cell(first.get('unit') or ''),
-                         *(tables.number(value, '–' if value is None else f'{value:.3g}')
-                           for value in values)))
+                         *(tables.numbered(value, '{:.3g}'.format) for value in values)))
     heads = [label[name] if each['trained'] else f'{label[name]} (untrained)'
              for name, each in found.items()]
     return tables.Table('One number a measure', ('Measure', 'Unit', *heads), rows, words=(1,))
@@ -120,7 +120,7 @@ def _map(matrix: Mapping[str, Any]) -> dict[str, Any]:
 
     def cell(value: float | None) -> tuple[str, int]:
         if value is None or not math.isfinite(value):
-            return '–', 0
+            return UNKNOWN, 0
         return f'{value:.3g}', round(100 * (value - low) / (high - low or 1))
     rows = _names(matrix.get('rows'), len(values))
     return dict(address=None, text=shape, columns=_names(matrix.get('columns'), len(values[0])),

@@ -10,7 +10,7 @@ from typing import Any
 from . import exports, page_parts, study_charts, tables
 from .charts import COLORS, FRAME
 from .files import write_text
-from .formats import count_text, first_upper, names_in_words, p_text, size_text, value_text
+from .formats import UNKNOWN, count_text, first_upper, names_in_words, p_text, size_text, value_text
 from .recommendation import beside
 from .statistics import (
     base_of,
@@ -119,7 +119,7 @@ def answer(results: Mapping[str, Any]) -> dict[str, Any]:
     for what, text, note in (
             ('Parameters', tables.grouped(encoding.get('parameters')), ''),
             ('Multiply-accumulates', count_text(macs), 'an image at the trained size')):
-        if text != '–':
+        if text != UNKNOWN:
             told['facts'].append((what, text, note))
     return told
 

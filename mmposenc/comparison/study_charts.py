@@ -8,7 +8,7 @@ from typing import Any
 from .charts import Axis, Chart, Line, Style, line_chart, thinned
 from .formats import count_text, first_upper, interval_text, seconds_text, value_text
 from .statistics import LEAST_RUNS, factors, interval, labels, trained_factor
-from .tables import Cell, Table, cost, number, run_mean
+from .tables import Cell, Table, cost, number, numbered, run_mean
 
 #: Charts of one measure beside each other; more are in a list that opens.
 MOST_CHARTS = 12
@@ -116,8 +116,7 @@ def _cost_chart(results: Mapping[str, Any], id: str, label: str, text: Callable[
     table = Table(f'{y.label}, and {label}', ('Encoding', metric['label'], label), [
         (Cell(each['label'], each['label']),
          number(told[each['name']]['mean'], value_text(told[each['name']]['mean'], metric)),
-         number(value, '–' if value is None else text(value)))
-        for each in results['encodings'] for value in [known[each['name']]]])
+         numbered(known[each['name']], text)) for each in results['encodings']])
     return line_chart(id, f'Against {label}', lines, axis, y, table=table)
 
 
@@ -171,8 +170,8 @@ def _curve_table(title: str, step: str, means: Mapping[str, Mapping[float, list[
                  label: Mapping[str, str], y: Axis) -> Table:
     steps = sorted({at for points in means.values() for at in points})
     rows = [(number(at, f'{at:g}'), *(
-        number(mean := interval(points.get(at, []))['mean'], '–' if mean is None else y.text(mean))
-        for points in means.values())) for at in (steps[n] for n in thinned(len(steps), MOST_ROWS))]
+        numbered(interval(points.get(at, []))['mean'], y.text) for points in means.values()))
+        for at in (steps[n] for n in thinned(len(steps), MOST_ROWS))]
     cut = f' ({len(rows)} of {len(steps)} rows)' if len(rows) < len(steps) else ''
     return Table(f'{title}, mean over seeds{cut}', (step, *(label[name] for name in means)), rows)
 
@@ -217,7 +216,7 @@ def _series_table(measure: Mapping[str, Any], name: str, found: Mapping[str, Map
     known = {encoding: dict(zip(series['x'], series['y'], strict=True))
              for encoding, series in found.items()}
     rows = [(Cell(f'{at:g}' if isinstance(at, (int, float)) else str(at), at), *(
-        number(values.get(at), '–' if values.get(at) is None else f'{values[at]:.4g}')
-        for values in known.values())) for at in (steps[n] for n in thinned(len(steps), MOST_ROWS))]
+        numbered(values.get(at), small) for values in known.values()))
+        for at in (steps[n] for n in thinned(len(steps), MOST_ROWS))]
     caption = f'{measure["title"]}: {name}' if name else measure['title']
     return Table(caption, (measure.get('xlabel') or 'x', *(label[each] for each in found)), rows)

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,6 +48,11 @@ class Table:
 def number(value: float | None, text: str, mark: str = '') -> Cell:
     """A cell that is sorted by its number."""
     return Cell(text, value if value is None else float(value), mark)
+
+
+def numbered(value: float | None, text: Callable[[float], str]) -> Cell:
+    """A number by its text, or that it is not known."""
+    return number(value, UNKNOWN if value is None else text(value))
 
 
 def cost(encoding: Mapping[str, Any], factor: float, key: str) -> float | None:

@@ -12,7 +12,15 @@ from .categories import color_categories
 from .figures import HEADING, Panel, draw_panels, plot_figure
 from .maps import Array, bucket_map
 from .recording import AttentionRecord
-from .subjects import Choice, Drawing, NothingToShow, Subject, attention_of
+from .subjects import (
+    Choice,
+    Drawing,
+    NothingToShow,
+    Subject,
+    attention_of,
+    encoding_of,
+    find_encoding,
+)
 
 #: Method, quantization and name of each map, in the order of iRPE's Figures 6 to 9.
 KINDS = (('euclidean', 'squared', 'euclidean'),
@@ -94,22 +102,15 @@ def bucket_panels(encoding: IRPE, record: AttentionRecord) -> list[Panel]:
                   colors=color_categories([ids])[0]) for axis, ids in found.items()]
 
 
-def find_irpe(subject: Subject, record: AttentionRecord) -> IRPE | None:
-    """The iRPE of a layer, also inside a sum of encodings."""
-    encoding = subject.model.get_submodule(record.name).rel_pos_encoding
-    modules = () if encoding is None else encoding.modules()
-    return next((module for module in modules if isinstance(module, IRPE)), None)
-
-
 def irpe_of(subject: Subject, record: AttentionRecord) -> IRPE:
     """The iRPE of a layer.
 
     Raises:
         ValueError: if it has none.
     """
-    found = find_irpe(subject, record)
+    found = find_encoding(subject, record, IRPE)
     if found is None:
-        encoding = subject.model.get_submodule(record.name).rel_pos_encoding
+        encoding = encoding_of(subject, record)
         kind = 'no relative encoding' if encoding is None else type(encoding).__name__
         raise NothingToShow(f'{record.name} has {kind}, which has no buckets: this figure needs '
                             f'an IRPE')

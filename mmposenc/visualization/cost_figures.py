@@ -6,10 +6,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..encodings import IRPE
-from .bucket_figures import find_irpe
 from .figures import HEADING, fit, plot_figure
 from .recording import AttentionRecord, record_attention
-from .subjects import Choice, Drawing, NothingToShow, Subject, run_once
+from .subjects import Choice, Drawing, NothingToShow, Subject, find_encoding, run_once
 
 #: Sides of the image, times that of the input.
 SCALES = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0)
@@ -30,7 +29,8 @@ def draw_cost(subjects: Sequence[Subject], choice: Choice) -> Drawing:
         run_once(subject)
     # A window has as many tokens in any image.
     layers = [(record, found) for record in records if record.window is None
-              and (found := find_irpe(subject, record)) is not None and found.mode == 'contextual']
+              and (found := find_encoding(subject, record, IRPE)) is not None
+              and found.mode == 'contextual']
     if not layers:
         raise NothingToShow("the model has no IRPE with mode='contextual' over whole images: "
                             "this figure has nothing to show")

@@ -15,7 +15,7 @@ from .maps import Array
 from .pool_figures import draw_context_pool, draw_size_distributions
 from .pool_records import record_context_pools, size_distributions, write_size_distributions
 from .recording import AttentionRecord, record_attention
-from .subjects import Subject, run_once
+from .subjects import Subject, head_names, run_once
 from .writing import save_figure
 
 
@@ -92,6 +92,5 @@ def attention_panels(record: AttentionRecord) -> list[Panel]:
 
 def _by_head(record: AttentionRecord, maps: Array, unit: str, diverging: bool = False
              ) -> list[Panel]:
-    names = ['all heads'] if len(maps) == 1 else [f'head {head}' for head in range(len(maps))]
     return [Panel(name, values, record.key_cell, diverging, unit=unit)
-            for name, values in zip(names, maps, strict=True)]
+            for name, values in zip(head_names(maps), maps, strict=True)]

@@ -7,7 +7,6 @@ import numpy as np
 import torch
 
 from ..encodings import RotaryEmbedding
-from ..encodings.base import RelativeEncoding
 from ..functional.grids import Grid
 from ..functional.offsets import grid_offsets
 from .attention_figures import window_text
@@ -20,6 +19,9 @@ from .subjects import (
     NothingToShow,
     Subject,
     attention_of,
+    encoding_of,
+    find_encoding,
+    head_names,
     head_text,
     of_head,
     terms_of,
@@ -47,12 +49,14 @@ def draw_bias(subjects: Sequence[Subject], choice: Choice) -> Drawing:
     shown = table - cells.mean((1, 2), dtype=np.float64)[:, None, None]
     panels = offset_panels(rows, columns, shown, choice.head, diverging=True,
                            unit="added, less the head's mean")
+    encoding = encoding_of(subject, record)
+    assert encoding is not None  # it has added something
     read = any(term.reads_queries or term.reads_keys for term in
-               encoding_of(subject, record).terms(Grid(*record.hw_shape), record.key_grid))
+               encoding.terms(Grid(*record.hw_shape), record.key_grid))
     what = (f'mean over the queries of this image{window_text(record)}' if read
             else 'the same for all queries')
     what = what if shown.any() else 'zero for all pairs of cells'
-    title = (f'Added by {record.name} ({type(encoding_of(subject, record)).__name__}) by offset, '
+    title = (f'Added by {record.name} ({type(encoding).__name__}) by offset, '
              f'{what}\n{subject.source}')
     return Drawing(draw_panels(panels, title=title, same_scale=True, width=choice.width),
                    dict(bias=table, rows=rows, columns=columns))
@@ -71,8 +75,7 @@ def draw_rotary(subjects: Sequence[Subject], choice: Choice) -> Drawing:
     """
     subject = subjects[0]
     record = attention_of(subject, choice.block, choice.place)
-    rotary = next((module for module in encoding_modules(subject, record)
-                   if isinstance(module, RotaryEmbedding)), None)
+    rotary = find_encoding(subject, record, RotaryEmbedding)
     if rotary is None:
         raise NothingToShow(f'block={choice.block} ({record.name}) has no RotaryEmbedding: '
                             f'this figure has nothing to show')
@@ -131,9 +134,7 @@ def offset_panels(rows: Array, columns: Array, table: Array, head: int | None, *
                   ) -> list[Panel]:
     """A map of each head, or of one, around the query."""
     if head is None:
-        names = [head_text(table, None)] if len(table) == 1 else [
-            f'head {number}' for number in range(len(table))]
-        maps = list(table)
+        names, maps = head_names(table), list(table)
     else:
         names, maps = [head_text(table, head)], [of_head(table, head)]
     middle = float(np.abs(rows).argmin()), float(np.abs(columns).argmin())
@@ -147,16 +148,3 @@ def offset_ticks(offsets: Array) -> dict[float, str]:
     middle, step = int(np.abs(offsets).argmin()), max(1, -(-len(offsets) // 6))
     return {float(place): f'{offsets[place] + 0:g}'  # -0 becomes 0
             for place in range(middle % step, len(offsets), step)}
-
-
-def encoding_of(subject: Subject, record: AttentionRecord) -> RelativeEncoding:
-    """The relative encoding of a layer that has one."""
-    encoding = subject.model.get_submodule(record.name).rel_pos_encoding
-    assert isinstance(encoding, RelativeEncoding)
-    return encoding
-
-
-def encoding_modules(subject: Subject, record: AttentionRecord) -> list[torch.nn.Module]:
-    """The encoding of a layer and what it is a sum of; none where it has none."""
-    encoding = subject.model.get_submodule(record.name).rel_pos_encoding
-    return [] if encoding is None else list(encoding.modules())

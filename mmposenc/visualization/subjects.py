@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 import torch
 from torch import nn
 
+from ..encodings.base import RelativeEncoding
 from .maps import Array
 from .recording import AttentionRecord, record_attention
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 T = TypeVar('T')
+Module = TypeVar('Module', bound=nn.Module)
 
 
 class NothingToShow(ValueError):
@@ -123,6 +125,20 @@ def terms_of(record: AttentionRecord, block: int) -> Array:
     return record.all_terms
 
 
+def encoding_of(subject: Subject, record: AttentionRecord) -> RelativeEncoding | None:
+    """The relative encoding of a layer."""
+    encoding = subject.model.get_submodule(record.name).rel_pos_encoding
+    assert encoding is None or isinstance(encoding, RelativeEncoding)
+    return encoding
+
+
+def find_encoding(subject: Subject, record: AttentionRecord, kind: type[Module]) -> Module | None:
+    """The encoding of a layer that is of a class, also inside a sum of encodings."""
+    encoding = encoding_of(subject, record)
+    modules = () if encoding is None else encoding.modules()
+    return next((module for module in modules if isinstance(module, kind)), None)
+
+
 def of_head(by_head: Array, head: int | None) -> Array:
     """One head of (heads, ...), or the mean over them.
 
@@ -144,6 +160,11 @@ def head_text(by_head: Array, head: int | None) -> str:
     if head is not None:
         return f'head {head}'
     return 'all heads' if len(by_head) == 1 else f'mean of {len(by_head)} heads'
+
+
+def head_names(by_head: Array) -> list[str]:
+    """Of maps (heads, ...), one by one."""
+    return ['all heads'] if len(by_head) == 1 else [f'head {n}' for n in range(len(by_head))]
 
 
 def reference_cells(hw_shape: tuple[int, int], count: int) -> list[list[tuple[int, int]]]:
