@@ -23,7 +23,7 @@ from .lengths import Length, length_of, set_length
 from .metrics import metric_of
 from .progress import duration
 from .sizes import check_sizes
-from .study import Study, check_same_config, joined, planning, read_study, write_study
+from .study import Study, check_same_config, joined, planning_lock, read_study, write_study
 from .workers import LocalWorkers, SubmittedWorkers, Workers, visible_gpus
 
 
@@ -88,7 +88,7 @@ def plan(args: argparse.Namespace, command: str, workers: Workers
         FileNotFoundError: a file that the config names is not there.
     """
     folder = folder_of(args)
-    with nullcontext() if args.dry_run else planning(folder):
+    with nullcontext() if args.dry_run else planning_lock(folder):
         old = read_study(folder) if (folder / 'study.json').is_file() else None
         cfg = _config(args, old)
         study, entries = _asked(args, command, cfg, old, folder)

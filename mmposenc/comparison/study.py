@@ -178,7 +178,7 @@ def _flat(node: Any, path: str = '') -> dict[str, Any]:
 
 
 @contextmanager
-def planning(folder: Path, wait: float = 0.5) -> Iterator[None]:
+def planning_lock(folder: Path, wait: float = 0.5) -> Iterator[None]:
     """One command at a time plans a study; others wait."""
     while True:
         try:

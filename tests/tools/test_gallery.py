@@ -9,31 +9,18 @@ import pytest
 import torch
 from mmengine.config import Config
 from PIL import Image
+from tinytasks import deit_config
 
 from mmposenc.backbones import PVT, DeiT, Swin
 from mmposenc.engine import load_config
 from mmposenc.engine.encoding_figures import figures_of
 from mmposenc.engine.figure_subjects import cell_side, input_size
 
-CONFIG = """
-model = dict(
-    type='ImageClassifier', _scope_='mmpretrain',
-    backbone=dict(type='mmposenc.DeiT', img_size=(24, 32), patch_size=8, embed_dims=16,
-                  num_layers=1, num_heads=2, mlp_ratio=2, pool='cls',
-                  rel_pos_encoding=dict(type='mmposenc.RelativePositionBias',
-                                        resize='geometric')),
-    head=dict(type='LinearClsHead', num_classes=3, in_channels=16,
-              loss=dict(type='CrossEntropyLoss')))
-data_preprocessor = dict(num_classes=3, mean=[100., 110., 120.], std=[50., 50., 50.], to_rgb=True)
-default_scope = 'mmpretrain'
-"""
-
 
 @pytest.fixture
 def config(tmp_path):
-    path = tmp_path / 'tiny.py'
-    path.write_text(CONFIG)
-    return path
+    return deit_config(tmp_path, img_size=(24, 32), num_layers=1, rel_pos_encoding=dict(
+        type='mmposenc.RelativePositionBias', resize='geometric'))
 
 
 @pytest.fixture

@@ -5,25 +5,13 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-
-CONFIG = """
-model = dict(
-    type='ImageClassifier', _scope_='mmpretrain',
-    backbone=dict(type='mmposenc.DeiT', img_size=32, patch_size=8, embed_dims=16, num_layers=2,
-                  num_heads=2, mlp_ratio=2, pool='cls',
-                  rel_pos_encoding=dict(type='mmposenc.IRPE', rpe_on='k')),
-    head=dict(type='LinearClsHead', num_classes=3, in_channels=16,
-              loss=dict(type='CrossEntropyLoss')))
-data_preprocessor = dict(num_classes=3, mean=[100., 110., 120.], std=[50., 50., 50.], to_rgb=True)
-default_scope = 'mmpretrain'
-"""
+from tinytasks import deit_config
 
 
 @pytest.fixture
 def config(tmp_path):
-    path = tmp_path / 'tiny.py'
-    path.write_text(CONFIG)
-    return path
+    return deit_config(tmp_path, img_size=32, num_layers=2, rel_pos_encoding=dict(
+        type='mmposenc.IRPE', rpe_on='k'))
 
 
 def test_figures_of_an_image(config, visualize, tmp_path, capsys):
