@@ -103,13 +103,6 @@ class Browser:
             self.send('Input.dispatchKeyEvent', type=kind, key=name, code=key,
                       windowsVirtualKeyCode=code, **(more if kind == 'keyDown' else {}))
 
-    def screenshot(self, path: Path, height: int | None = None, top: int = 0) -> None:
-        """A PNG of the page, or of a part of it."""
-        size = self.send('Page.getLayoutMetrics')['cssContentSize']
-        clip = dict(x=0, y=top, width=size['width'], height=height or size['height'], scale=1)
-        told = self.send('Page.captureScreenshot', captureBeyondViewport=True, clip=clip)
-        path.write_bytes(base64.b64decode(told['data']))
-
     def pdf(self, path: Path) -> None:
         """What is printed."""
         told = self.send('Page.printToPDF', paperWidth=8.27, paperHeight=11.69)
