@@ -159,8 +159,9 @@ def test_training_norms_read_no_padding(name):
     """BatchNorms of backbone and head train: losses, gradients and running statistics do not
     depend on how much padding there is nor on what it holds."""
     pair = [(64, 96, 0), (90, 64, 1)]
-    # In float32 rounding of convolutions alone comes to 1e-3 behind so many norms.
-    got, want = (ready(name, 'ResNet-50').train().double() for _ in range(2))
+    got, want = ready(name, 'ResNet-50').train(), ready(name, 'ResNet-50').train()
+    if name == 'UperNet':  # rounding alone comes to 1e-3 behind so many norms in float32;
+        got, want = got.double(), want.double()  # an assigner of RTMDet's knows no float64
     if name == 'RTMDet':
         want.data_preprocessor.pad_size_divisor = 64
     else:
