@@ -85,7 +85,7 @@ class Estimate(NamedTuple):
         if least > limit:
             raise ValueError(
                 f'--budget: {study.seconds:.0f} s are too few for {len(study.runs())} runs of '
-                f'{own.unit.removesuffix("s")} 1 with {self.jobs} at once; at least '
+                f'{Length(own.unit, 1)} with {self.jobs} at once; at least '
                 f'{least / _SHARE:.0f}s are required, or fewer --encodings, --seeds or --sizes')
         low, high = 1, own.number
         while low < high:

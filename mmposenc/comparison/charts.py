@@ -121,8 +121,11 @@ def line_chart(id: str, title: str, lines: Sequence[Line], x: Axis, y: Axis, *, 
                    left, WIDTH - RIGHT, padded=.07 if dodge else .04)
     chart = Chart(id, title, text or describe(title, lines, x, y), x, y, left, yticks=yticks,
                   table=table, note=note)
-    chart.xticks = [dict(at=across(value), text=(x.tick or x.text)(value))
-                    for value in ticks(x, *across.ends, count=5)]
+    for value in ticks(x, *across.ends, count=5):
+        at, words = across(value), (x.tick or x.text)(value)
+        # The words stand below the tick, but not beyond the picture.
+        chart.xticks.append(dict(at=at, text=words,
+                                 middle=min(at, WIDTH - LETTER * len(words) / 2)))
     step = DODGE / max(1, len(lines) - 1) if dodge else 0.
     chart.lines = [_drawn(line, across, up, x, y, bands, step * (n - (len(lines) - 1) / 2))
                    for n, line in enumerate(lines)]

@@ -17,7 +17,7 @@ from ..engine.config import load_config
 from ..engine.launch import prepare_training
 from ..engine.overrides import override
 from . import budget
-from .encodings import Entry, check_fits, read_entries
+from .encodings import Entry, apply, check_builds, check_fits, read_entries
 from .extras import costs
 from .lengths import Length, length_of, set_length
 from .metrics import metric_of
@@ -154,6 +154,8 @@ def _check(cfg: Config, study: Study, old: Study | None, entries: list[Entry]) -
     for entry in study.entries:
         if entry.name not in known:
             check_fits(cfg, entry, study.sizes)
+    if old is None:
+        check_builds(apply(cfg, study.entries[0]))
 
 
 def _measured(study: Study, cfg: Config, workers: Workers) -> budget.Estimate:
@@ -166,7 +168,7 @@ def _measured(study: Study, cfg: Config, workers: Workers) -> budget.Estimate:
 def listing(planned: Plan) -> str:
     """What ``--dry-run`` prints."""
     study, cfg, estimate = planned
-    lines = [f'{len(study.runs())} runs of {study.length.number} {study.length.unit} each: '
+    lines = [f'{len(study.runs())} runs of {study.length} each: '
              f'seeds {", ".join(map(str, study.seeds))}; sizes '
              f'{", ".join(f"{factor:g}" for factor in study.sizes)}', '']
     head = ''.join(f'{f"MACs (M) {factor:g}x":>16}' for factor in study.sizes)

@@ -49,7 +49,7 @@ def recommend(results: Mapping[str, Any]) -> dict[str, Any]:
     if len(tied) == 1:
         taken, reason = leader, _leads(results, values, leader)
     else:
-        taken, reason = _part(results, tied, leader)
+        taken, reason = _part(results, values, tied, leader)
     return dict(encoding=taken, reason=reason, **certainty(results, taken, leader, tied))
 
 
@@ -95,12 +95,15 @@ def _leads(results: Mapping[str, Any], values: Values, leader: str) -> str:
             f'{value_text(other["mean"], metric, unit=True)}.')
 
 
-def _part(results: Mapping[str, Any], tied: Sequence[str], leader: str) -> tuple[str, str]:
+def _part(results: Mapping[str, Any], values: Values, tied: Sequence[str], leader: str,
+          ) -> tuple[str, str]:
     """Of level encodings the one to take, and why."""
     metric, label = results['metric'], _labels(results)
     who = names_in_words([label[name] for name in tied])
-    reason = (f'No difference seen at the trained size between {who}: their means are within one '
-              'standard error of the best.')
+    error = any(difference(values[name], values[leader])['n'] >= LEAST_RUNS
+                for name in tied if name != leader)
+    how = 'within one standard error of the best' if error else 'the same'
+    reason = f'No difference seen at the trained size between {who}: their means are {how}.'
     others = over_other_sizes(results, tied)
     if others:
         best = best_of(others, metric['higher_is_better'])

@@ -84,7 +84,7 @@ def test_a_study_is_made_grows_and_is_not_repeated(here, capsys):
 
 
 @pytest.mark.parametrize('words, message', [
-    (('--epochs', '3'), "in which the length is another: '1 epochs' there, '3 epochs' now"),
+    (('--epochs', '3'), "in which the length is another: '1 epoch' there, '3 epochs' now"),
     (('--budget', '2h'), "in which the budget is another: 'no seconds' there, '7200 seconds' now"),
     (('--cfg-options', 'train_dataloader.batch_size=1'),
      'train_dataloader.batch_size of the config is another: 2 there, 1 now')])
@@ -106,7 +106,7 @@ def test_other_settings_are_refused(here, words, message):
     (('--out', 'o'), 'error: --out o holds no study yet: give a config'),
     (('cls.py', '--encodings', 'pegg'), "did you mean 'peg'"),
     (('cls.py', '--encodings', 'none', '--iterations', '5'),
-     'error: --iterations 5: the config trains for 1 epochs; give --epochs')])
+     'error: --iterations 5: the config trains for 1 epoch; give --epochs')])
 def test_mistakes_are_told_before_any_work(here, words, message):
     assert message in call(*words, status=None)
     assert here.started == []
