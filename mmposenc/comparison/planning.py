@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import sys
 import tempfile
 import time
 from contextlib import nullcontext
@@ -159,6 +160,8 @@ def _check(cfg: Config, study: Study, old: Study | None, entries: list[Entry]) -
 
 
 def _measured(study: Study, cfg: Config, workers: Workers) -> budget.Estimate:
+    print(f'timing some steps and tests of each of {len(study.entries)} encodings',
+          file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory(prefix='mmposenc_compare_') as folder:
         trial = replace(study, folder=Path(folder))
         write_study(trial, cfg)

@@ -40,11 +40,11 @@ def recommend(results: Mapping[str, Any]) -> dict[str, Any]:
     leader = best_of(values, higher)
     if leader is None:
         return dict(encoding=None, reason='No run has finished with a value at the trained size.',
-                    sure='Nothing yet.', confidence=OPEN)
+                    sure='Nothing is sure yet.', confidence=OPEN)
     known = [name for name in values if values[name]]
     if len(known) == 1:
         return dict(encoding=leader, reason='It is the only encoding with a finished run.',
-                    sure='Nothing: there is nothing to compare it with.', confidence=OPEN)
+                    sure='Nothing is sure: there is nothing to compare it with.', confidence=OPEN)
     tied = level(values, leader, higher, [name for name in known if not diverged(results, name)])
     if len(tied) == 1:
         taken, reason = leader, _leads(results, values, leader)
@@ -140,8 +140,8 @@ def certainty(results: Mapping[str, Any], taken: str, leader: str, tied: Sequenc
     worse, unsure = beside(results, trained, leader)
     untested = rows and all(row['n'] < LEAST_RUNS for row in rows)
     if untested:
-        sure = (f'Nothing: no two encodings share {LEAST_RUNS} finished seeds, so that nothing was '
-                'tested.')
+        sure = (f'Nothing is sure: no two encodings share {LEAST_RUNS} finished seeds, so that no '
+                'difference was tested.')
     else:
         sure = ''
         if worse:
