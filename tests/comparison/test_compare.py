@@ -105,6 +105,8 @@ def test_other_settings_are_refused(here, words, message):
     (('cls.py', '--out', 'o'), 'error: --encodings: name what is to be compared'),
     (('--out', 'o'), 'error: --out o holds no study yet: give a config'),
     (('cls.py', '--encodings', 'pegg'), "did you mean 'peg'"),
+    (('cls.py', '--encodings', 'none', '--out', 'cls.py/o'),
+     'error: --out cls.py/o: Not a directory; it must be a folder that can be written to'),
     (('cls.py', '--encodings', 'none', '--iterations', '5'),
      'error: --iterations 5: the config trains for 1 epoch; give --epochs')])
 def test_mistakes_are_told_before_any_work(here, words, message):
