@@ -88,7 +88,7 @@ def plan(args: argparse.Namespace, command: str, workers: Workers
         ValueError: what does not fit: an encoding, a size, the data, the older study, the budget.
         FileNotFoundError: a file that the config names is not there.
     """
-    folder = folder_of(args)
+    folder, started = folder_of(args), time.monotonic()
     with nullcontext() if args.dry_run else planning(folder):
         old = read_study(folder) if (folder / 'study.json').is_file() else None
         cfg = _config(args, old)
@@ -99,7 +99,8 @@ def plan(args: argparse.Namespace, command: str, workers: Workers
             estimate = _measured(study, cfg, workers)
         if study.seconds is not None and old is None:
             assert estimate is not None
-            study = replace(study, length=estimate.longest(study))
+            study = replace(study, length=estimate.longest(
+                study, time.monotonic() - started))
         if not args.dry_run:
             write_study(study, cfg if old is None else None)
     return Plan(study, cfg, estimate)

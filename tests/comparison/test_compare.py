@@ -139,6 +139,7 @@ def test_a_dry_run_lists_and_a_budget_chooses(here, monkeypatch, capsys):
     cost = budget.Cost(1.0, 1.0, 2, 0.5, 0.5)
     monkeypatch.setattr(budget, 'measure', lambda study, workers: budget.Estimate(
         {entry.name: cost for entry in study.entries}, workers.jobs, study.base()))
+    monkeypatch.setattr(planning.time, 'monotonic', lambda: 0.0)  # checks take nothing of it
     options = ['--cfg-options', 'train_cfg.max_epochs=50', 'default_hooks.progress=None']
     with pytest.raises(SystemExit):
         compare.main([*ASKED, '--seeds', '2', '--budget', '1min', '--dry-run', *options])
