@@ -197,6 +197,28 @@ def check_fits(cfg: Config, entry: Entry, sizes: Sequence[float]) -> None:
                          f'{describe(error[0])}') from error[0]
 
 
+def check_builds(cfg: Config) -> None:
+    """Looks whether a config's whole model can be built: neck, head and what they are given.
+
+    Args:
+        cfg: the config, with an entry's encodings.
+
+    Raises:
+        ValueError: it can't, with the reason.
+    """
+    try:
+        build_bare(cfg, 'meta')
+    except Exception:  # one that needs numbers even for that, or one that can't be built at all
+        try:
+            build_bare(cfg, 'cpu')
+        except Exception as error:
+            # OpenMMLab's older way to name weights, which a base config of a ResNet still has.
+            old = cfg.model.get('pretrained') is not None
+            hint = ' (model.pretrained=None leaves out the weights of another backbone)' * old
+            raise ValueError(f'the model of the config can\'t be built: {describe(error)}{hint}'
+                             ) from error
+
+
 def _first_error(cfg: Config, place: Place, pixels: dict[float, tuple[int, int]], device: str
                  ) -> tuple[Exception, str] | None:
     where = ''

@@ -71,20 +71,25 @@ class Estimate(NamedTuple):
             free[0] += self.run_seconds(run.entry.name, length)
         return max(free)
 
-    def longest(self, study: Study) -> Length:
+    def longest(self, study: Study, spent: float = 0.0) -> Length:
         """The longest training that fits ``study.seconds``, and no longer than the config's.
+
+        Args:
+            study: with ``seconds``.
+            spent: seconds of them that are gone, on checks and on timing.
 
         Raises:
             ValueError: the shortest one does not fit; names the least budget.
         """
         assert study.seconds is not None
-        own, limit = study.length, study.seconds * _SHARE
+        own, limit = study.length, study.seconds * _SHARE - spent
         least = self.study_seconds(study, Length(own.unit, 1))
         if least > limit:
             raise ValueError(
                 f'--budget: {study.seconds:.0f} s are too few for {len(study.runs())} runs of '
-                f'{own.unit.removesuffix("s")} 1 with {self.jobs} at once; at least '
-                f'{least / _SHARE:.0f}s are required, or fewer --encodings, --seeds or --sizes')
+                f'{Length(own.unit, 1)} with {self.jobs} at once; at least '
+                f'{(least + spent) / _SHARE:.0f}s are required, or fewer --encodings, --seeds or '
+                '--sizes')
         low, high = 1, own.number
         while low < high:
             middle = (low + high + 1) // 2

@@ -114,15 +114,17 @@ def line_chart(id: str, title: str, lines: Sequence[Line], x: Axis, y: Axis, *, 
         return None
     bottom, top = extent([line for line in lines if not line.lost] or lines, y)
     up = scale(y, bottom, top, HEIGHT - BOTTOM, TOP)
-    yticks: list[dict[str, Any]] = [dict(at=up(value), text=(y.tick or y.text)(value))
-                                    for value in ticks(y, *up.ends, count=5)]
+    yticks: list[dict[str, Any]] = [dict(at=up(value), text=words)
+                                    for value, words in ticks_in_words(y, *up.ends)]
     left = max([LEFT, *(8 + LETTER * len(tick['text']) for tick in yticks)])
     across = scale(x, min(min(line.x) for line in lines), max(max(line.x) for line in lines),
                    left, WIDTH - RIGHT, padded=.07 if dodge else .04)
     chart = Chart(id, title, text or describe(title, lines, x, y), x, y, left, yticks=yticks,
                   table=table, note=note)
-    chart.xticks = [dict(at=across(value), text=(x.tick or x.text)(value))
-                    for value in ticks(x, *across.ends, count=5)]
+    # The words stand below the tick, but not beyond the picture.
+    chart.xticks = [dict(at=across(value), text=words,
+                         middle=min(across(value), WIDTH - LETTER * len(words) / 2))
+                    for value, words in ticks_in_words(x, *across.ends)]
     step = DODGE / max(1, len(lines) - 1) if dodge else 0.
     chart.lines = [_drawn(line, across, up, x, y, bands, step * (n - (len(lines) - 1) / 2))
                    for n, line in enumerate(lines)]
@@ -177,6 +179,15 @@ def scale(axis: Axis, low: float, high: float, start: float, end: float, padded:
     edge = padded * (high - low) if high > low else abs(high) / 2 or .5
     return Scale((low - edge, high + edge) if padded or high == low else (low, high), start, end,
                  False)
+
+
+def ticks_in_words(axis: Axis, low: float, high: float) -> list[tuple[float, str]]:
+    """Ticks and their words, with more digits where two would read the same."""
+    values = ticks(axis, low, high, count=5)
+    words = [(axis.tick or axis.text)(value) for value in values]
+    if len(set(words)) < len(words):
+        words = [f'{value:.6g}' for value in values]
+    return list(zip(values, words, strict=True))
 
 
 def ticks(axis: Axis, low: float, high: float, count: int) -> list[float]:

@@ -11,9 +11,9 @@ from .. import encodings
 from ..command_line import suggest
 from ..encodings import ENCODINGS, RelativeEncoding, TokenEncoding
 from ..own_classes import class_by_name, class_of_file, is_file_class
-from .applying import apply, check_fits
+from .applying import apply, check_builds, check_fits
 
-__all__ = ['NAMES', 'Entry', 'apply', 'check_fits', 'read_entries', 'summed']
+__all__ = ['NAMES', 'Entry', 'apply', 'check_builds', 'check_fits', 'read_entries', 'summed']
 
 _TOKEN: dict[str, tuple[str, dict[str, Any]]] = {
     'learned': ('learned table', dict(type='mmposenc.LearnedPositionEmbedding')),

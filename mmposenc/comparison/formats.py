@@ -75,7 +75,11 @@ def size_text(size: Mapping[str, Any]) -> str:
 
 def names_in_words(names: Sequence[str], last: str = 'and') -> str:
     """Names as in a sentence: 'a', 'a and b', 'a, b and c'; of many the first, then how many more.
+
+    Names that hold a comma are parted by semicolons.
     """
     if len(names) > _MANY:
         names, last = [*names[:_MANY - 1], f'{len(names) - _MANY + 1} more'], 'and'
+    if len(names) > 2 and any(',' in name for name in names):
+        return f'{"; ".join(names[:-1])}; {last} {names[-1]}'
     return names[0] if len(names) == 1 else f'{", ".join(names[:-1])} {last} {names[-1]}'

@@ -25,6 +25,9 @@ class Length(NamedTuple):
     unit: str
     number: int
 
+    def __str__(self) -> str:
+        return f'{self.number} {self.unit if self.number != 1 else self.unit.removesuffix("s")}'
+
 
 def length_of(cfg: Config) -> Length:
     """How long a config trains.
@@ -58,8 +61,8 @@ def set_length(cfg: Config, length: Length) -> None:
     """
     own = length_of(cfg)
     if own.unit != length.unit:
-        raise ValueError(f'--{length.unit} {length.number}: the config trains for {own.number} '
-                         f'{own.unit}; give --{own.unit}')
+        raise ValueError(f'--{length.unit} {length.number}: the config trains for {own}; '
+                         f'give --{own.unit}')
     if length.number < 1:
         raise ValueError(f'--{length.unit} {length.number} must be at least 1')
     share = length.number / own.number

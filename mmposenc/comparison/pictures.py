@@ -57,7 +57,10 @@ def draw_predictions(cfg: Config, checkpoint: str, number: int, folder: Path, na
                             ('predicted', predicted_text(scope, sample, names))):
             suffix = 'truth' if what == 'truth' else name
             path = folder / 'pictures' / f'{key}_{suffix}.jpg'
-            write_picture(path, _shrunk(artist.draw(pixels, sample, truth=what == 'truth')))
+            # A class is told by its words: written on a small picture it would cover it.
+            drawn = pixels if scope == 'mmpretrain' else artist.draw(
+                pixels, sample, truth=what == 'truth')
+            write_picture(path, _shrunk(drawn))
             told[what] = {'file': str(path.relative_to(folder)), 'text': words}
         made.append(told)
     return made

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import sys
 import tempfile
 import time
 from contextlib import nullcontext
@@ -17,7 +18,7 @@ from ..engine.config import load_config
 from ..engine.launch import prepare_training
 from ..engine.overrides import override
 from . import budget
-from .encodings import Entry, check_fits, read_entries
+from .encodings import Entry, apply, check_builds, check_fits, read_entries
 from .extras import costs
 from .lengths import Length, length_of, set_length
 from .metrics import metric_of
@@ -87,7 +88,7 @@ def plan(args: argparse.Namespace, command: str, workers: Workers
         ValueError: what does not fit: an encoding, a size, the data, the older study, the budget.
         FileNotFoundError: a file that the config names is not there.
     """
-    folder = folder_of(args)
+    folder, started = folder_of(args), time.monotonic()
     with nullcontext() if args.dry_run else planning_lock(folder):
         old = read_study(folder) if (folder / 'study.json').is_file() else None
         cfg = _config(args, old)
@@ -98,7 +99,8 @@ def plan(args: argparse.Namespace, command: str, workers: Workers
             estimate = _measured(study, cfg, workers)
         if study.seconds is not None and old is None:
             assert estimate is not None
-            study = replace(study, length=estimate.longest(study))
+            study = replace(study, length=estimate.longest(
+                study, time.monotonic() - started))
         if not args.dry_run:
             write_study(study, cfg if old is None else None)
     return Plan(study, cfg, estimate)
@@ -154,9 +156,13 @@ def _check(cfg: Config, study: Study, old: Study | None, entries: list[Entry]) -
     for entry in study.entries:
         if entry.name not in known:
             check_fits(cfg, entry, study.sizes)
+    if old is None:
+        check_builds(apply(cfg, study.entries[0]))
 
 
 def _measured(study: Study, cfg: Config, workers: Workers) -> budget.Estimate:
+    print(f'timing some steps and tests of each of {len(study.entries)} encodings',
+          file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory(prefix='mmposenc_compare_') as folder:
         trial = replace(study, folder=Path(folder))
         write_study(trial, cfg)
@@ -166,7 +172,7 @@ def _measured(study: Study, cfg: Config, workers: Workers) -> budget.Estimate:
 def listing(planned: Plan) -> str:
     """What ``--dry-run`` prints."""
     study, cfg, estimate = planned
-    lines = [f'{len(study.runs())} runs of {study.length.number} {study.length.unit} each: '
+    lines = [f'{len(study.runs())} runs of {study.length} each: '
              f'seeds {", ".join(map(str, study.seeds))}; sizes '
              f'{", ".join(f"{factor:g}" for factor in study.sizes)}', '']
     head = ''.join(f'{f"MACs (M) {factor:g}x":>16}' for factor in study.sizes)

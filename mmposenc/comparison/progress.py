@@ -120,11 +120,12 @@ def table(study: Study, runs: list[State], metric: Metric, jobs: int) -> Table:
     return made
 
 
-def summary(runs: list[State], jobs: int) -> str:
+def summary(runs: list[State], jobs: int, *, running: bool = True) -> str:
     """'4 of 12 runs over, 2 running; about 10 min left'."""
     over = sum(each.over for each in runs)
-    running = sum(each.taken for each in runs)
-    text = f'{over} of {len(runs)} runs over, {running} running'
+    text = f'{over} of {len(runs)} runs over'
+    if running:
+        text += f', {sum(each.taken for each in runs)} running'
     if any(each.record['status'] == 'failed' and not each.taken for each in runs):
         text += ', some failed'
     left = seconds_left(runs, jobs)
@@ -153,9 +154,10 @@ class Display:
             self.live.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         if self.live is not None:
             self.tick(at_once=True)
+            self.live.transient = kind is None  # the command prints its last table itself
             self.live.stop()
 
     def tick(self, at_once: bool = False) -> None:
@@ -177,7 +179,9 @@ class Display:
             status = state.record['status']
             text = f'{status}, {self.metric.label} {value_text(self.metric, state.value)}' \
                 if status == 'finished' else f'{status}: {state.record["note"]}'
-        self.say(f'{run.entry.name} seed {run.seed}: {text} ({summary(runs, self.jobs)})')
+        # A run that has just been started does not hold its lock yet, so none are counted.
+        self.say(f'{run.entry.name} seed {run.seed}: {text} '
+                 f'({summary(runs, self.jobs, running=False)})')
 
     def say(self, line: str) -> None:
         """A line, above the table."""

@@ -41,16 +41,16 @@ def recommend(results: Mapping[str, Any]) -> dict[str, Any]:
     leader = best_of(values, higher)
     if leader is None:
         return dict(encoding=None, reason='No run has finished with a value at the trained size.',
-                    sure='Nothing yet.', confidence=OPEN)
+                    sure='Nothing is sure yet.', confidence=OPEN)
     known = [name for name in values if values[name]]
     if len(known) == 1:
         return dict(encoding=leader, reason='It is the only encoding with a finished run.',
-                    sure='Nothing: there is nothing to compare it with.', confidence=OPEN)
+                    sure='Nothing is sure: there is nothing to compare it with.', confidence=OPEN)
     tied = level(values, leader, higher, [name for name in known if not diverged(results, name)])
     if len(tied) == 1:
         taken, reason = leader, _leads(results, values, leader)
     else:
-        taken, reason = _part(results, tied, leader)
+        taken, reason = _part(results, values, tied, leader)
     return dict(encoding=taken, reason=reason, **certainty(results, taken, leader, tied))
 
 
@@ -96,12 +96,15 @@ def _leads(results: Mapping[str, Any], values: Values, leader: str) -> str:
             f'{value_text(other["mean"], metric, unit=True)}.')
 
 
-def _part(results: Mapping[str, Any], tied: Sequence[str], leader: str) -> tuple[str, str]:
+def _part(results: Mapping[str, Any], values: Values, tied: Sequence[str], leader: str,
+          ) -> tuple[str, str]:
     """Of level encodings the one to take, and why."""
     metric, label = results['metric'], labels(results)
     who = names_in_words([label[name] for name in tied])
-    reason = (f'No difference seen at the trained size between {who}: their means are within one '
-              'standard error of the best.')
+    error = any(difference(values[name], values[leader])['n'] >= LEAST_RUNS
+                for name in tied if name != leader)
+    how = 'within one standard error of the best' if error else 'the same'
+    reason = f'No difference seen at the trained size between {who}: their means are {how}.'
     others = over_other_sizes(results, tied)
     if others:
         best = best_of(others, metric['higher_is_better'])
@@ -138,8 +141,8 @@ def certainty(results: Mapping[str, Any], taken: str, leader: str, tied: Sequenc
     worse, unsure = beside(results, trained, leader)
     untested = rows and all(row['n'] < LEAST_RUNS for row in rows)
     if untested:
-        sure = (f'Nothing: no two encodings share {LEAST_RUNS} finished seeds, so that nothing was '
-                'tested.')
+        sure = (f'Nothing is sure: no two encodings share {LEAST_RUNS} finished seeds, so that no '
+                'difference was tested.')
     else:
         sure = ''
         if worse:

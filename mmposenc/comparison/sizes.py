@@ -98,14 +98,30 @@ def check_sizes(cfg: Config, factors: Sequence[float]) -> None:
         if min(found) < multiple:
             raise ValueError(f'--sizes {factor:g}: images of {_text(found)} are smaller than the '
                              f'{multiple} pixels that one cell of the model takes')
-        if _is_fixed(cfg) and not any(s % multiple for s in size) and any(
-                s % multiple for s in found):
-            step = multiple / math.gcd(*size)
-            near = [number * step for number in (factor // step, factor // step + 1) if number]
+        if not _fits(cfg, size, found, multiple):
+            near = _near(size, multiple, factor)
+            line = dict.fromkeys(
+                each if _fits(cfg, size, tested_size(resized(cfg, each)), multiple)
+                else min(_near(size, multiple, each), key=lambda to: abs(to - each))
+                for each in factors)
             raise ValueError(
                 f'--sizes {factor:g}: images of {_text(found)}, but the sides must be multiples of '
                 f'{multiple}, the pixels of a cell of the model (cut off or half empty cells would '
-                f'be compared); {" or ".join(f"{each:.4g}" for each in near)} would do')
+                f'be compared); {" or ".join(f"{each:g}" for each in near)} would do. All of them '
+                f'so: --sizes {" ".join(f"{each:g}" for each in line)}')
+
+
+def _fits(cfg: Config, size: Size, found: Size | None, multiple: int) -> bool:
+    """Whether images cover whole cells, or do not at the config's own size either."""
+    return found is None or not _is_fixed(cfg) or any(s % multiple for s in size) or not any(
+        s % multiple for s in found)
+
+
+def _near(size: Size, multiple: int, factor: float) -> list[float]:
+    """The factors next to one, below and above, that give whole cells."""
+    step = multiple / math.gcd(*size)
+    below = math.floor(factor / step)
+    return [float(f'{number * step:.6g}') for number in (below, below + 1) if number]
 
 
 def needed_multiple(cfg: Config) -> int:

@@ -135,8 +135,7 @@ def joined(old: Study, new: Study) -> Study:
             raise _refusal(old, f'the encoding {entry.name!r}',
                            known[entry.name].changes, entry.changes)
     if old.length != new.length:
-        raise _refusal(old, 'the length', *(f'{each.number} {each.unit}'
-                                            for each in (old.length, new.length)))
+        raise _refusal(old, 'the length', str(old.length), str(new.length))
     if old.seconds != new.seconds and new.seconds is not None:
         raise _refusal(old, 'the budget', f'{old.seconds or "no"} seconds',
                        f'{new.seconds:g} seconds')
@@ -153,8 +152,8 @@ def check_same_config(study: Study, cfg: Config) -> None:
     differ = [key for key in {**old, **new} if old.get(key) != new.get(key)]
     if differ:
         key = differ[0]
-        more = f' and {len(differ) - 1} more keys' * (len(differ) > 1)
-        raise _refusal(study, f'{key}{more} of the config', old.get(key), new.get(key))
+        more = f' (and {len(differ) - 1} more)' * (len(differ) > 1)
+        raise _refusal(study, f'{key} of the config{more}', old.get(key), new.get(key))
 
 
 def _refusal(study: Study, what: str, old: Any, new: Any) -> ValueError:
@@ -179,13 +178,20 @@ def _flat(node: Any, path: str = '') -> dict[str, Any]:
 
 @contextmanager
 def planning_lock(folder: Path, wait: float = 0.5) -> Iterator[None]:
-    """One command at a time plans a study; others wait."""
+    """One command at a time plans a study; others wait.
+
+    Raises:
+        ValueError: the folder can't be written to.
+    """
     while True:
         try:
             lock = WorkDirLock(folder / 'planning')
             break
         except ValueError:
             time.sleep(wait)
+        except OSError as error:
+            raise ValueError(f'--out {folder}: {error.strerror or error}; it must be a folder that '
+                             'can be written to') from error
     try:
         yield
     finally:

@@ -49,9 +49,12 @@ def test_the_longest_training_that_fits(tmp_path):
 
 def test_a_budget_that_is_too_small_names_the_least(tmp_path):
     # Three runs, one after the other, of 10 + 10 + 5 + 4 s; 87 / 0.95 = 91.6.
-    with pytest.raises(ValueError, match=r'--budget: 60 s are too few for 6 runs of epoch 1 with 2 '
+    with pytest.raises(ValueError, match=r'--budget: 60 s are too few for 6 runs of 1 epoch with 2 '
                                          r'at once; at least 92s are required'):
         estimate(2).longest(study(tmp_path, 60))
+    # What checks and timing took is gone: (87 + 19) / 0.95 = 111.6.
+    with pytest.raises(ValueError, match='at least 112s are required'):
+        estimate(2).longest(study(tmp_path, 100), spent=19)
 
 
 def test_the_parts_are_timed(tmp_path):

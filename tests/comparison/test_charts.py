@@ -83,6 +83,17 @@ def test_logarithmic_axis():
     assert [tick['text'] for tick in chart.xticks] == ['10', '100', '1000']
 
 
+def test_ticks_read_differently_and_stay_in_the_picture():
+    chart = line_chart('a', 'A', [Line('one', Style(0), [1.0738e6, 1.08e6], [1.8001, 1.8004])],
+                       Axis('x', lambda value: f'{value / 1e6:.3g} M'),
+                       Axis('y', lambda value: f'{value:.3g}'))
+    for ticks in (chart.xticks, chart.yticks):
+        words = [tick['text'] for tick in ticks]
+        assert len(set(words)) == len(words) > 1
+    last = chart.xticks[-1]
+    assert last['middle'] + charts.LETTER * len(last['text']) / 2 <= charts.WIDTH
+
+
 def test_what_is_no_number_is_left_out():
     chart = line_chart('a', 'A', [Line('one', Style(0), [1, 2, 3], [math.nan, None, 5]),
                                   Line('two', Style(1), [1], [math.inf])], Axis('x'), Axis('y'))

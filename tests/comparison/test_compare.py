@@ -86,7 +86,7 @@ def test_a_study_is_made_grows_and_is_not_repeated(here, capsys):
 
 
 @pytest.mark.parametrize('words, message', [
-    (('--epochs', '3'), "in which the length is another: '1 epochs' there, '3 epochs' now"),
+    (('--epochs', '3'), "in which the length is another: '1 epoch' there, '3 epochs' now"),
     (('--budget', '2h'), "in which the budget is another: 'no seconds' there, '7200 seconds' now"),
     (('--cfg-options', 'train_dataloader.batch_size=1'),
      'train_dataloader.batch_size of the config is another: 2 there, 1 now')])
@@ -107,8 +107,10 @@ def test_other_settings_are_refused(here, words, message):
     (('cls.py', '--out', 'o'), 'error: --encodings: name what is to be compared'),
     (('--out', 'o'), 'error: --out o holds no study yet: give a config'),
     (('cls.py', '--encodings', 'pegg'), "did you mean 'peg'"),
+    (('cls.py', '--encodings', 'none', '--out', 'cls.py/o'),
+     'error: --out cls.py/o: Not a directory; it must be a folder that can be written to'),
     (('cls.py', '--encodings', 'none', '--iterations', '5'),
-     'error: --iterations 5: the config trains for 1 epochs; give --epochs')])
+     'error: --iterations 5: the config trains for 1 epoch; give --epochs')])
 def test_mistakes_are_told_before_any_work(here, words, message):
     assert message in call(*words, status=None)
     assert here.started == []
@@ -139,6 +141,7 @@ def test_a_dry_run_lists_and_a_budget_chooses(here, monkeypatch, capsys):
     cost = budget.Cost(1.0, 1.0, 2, 0.5, 0.5)
     monkeypatch.setattr(budget, 'measure', lambda study, workers: budget.Estimate(
         {entry.name: cost for entry in study.entries}, workers.jobs, study.base()))
+    monkeypatch.setattr(planning.time, 'monotonic', lambda: 0.0)  # checks take nothing of it
     options = ['--cfg-options', 'train_cfg.max_epochs=50', 'default_hooks.progress=None']
     with pytest.raises(SystemExit):
         compare.main([*ASKED, '--seeds', '2', '--budget', '1min', '--dry-run', *options])

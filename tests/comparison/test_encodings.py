@@ -11,10 +11,17 @@ import torch
 from mmengine.config import Config, ConfigDict
 from mmengine.optim import build_optim_wrapper
 from mmengine.registry import MODELS, init_default_scope
-from tinytasks import classifier_config
+from tinytasks import classifier_config, segmentor_config
 
 from mmposenc import engine, own_classes
-from mmposenc.comparison.encodings import NAMES, Entry, apply, check_fits, read_entries
+from mmposenc.comparison.encodings import (
+    NAMES,
+    Entry,
+    apply,
+    check_builds,
+    check_fits,
+    read_entries,
+)
 from mmposenc.encodings import ENCODINGS
 from mmposenc.engine.models import build_model
 
@@ -322,3 +329,11 @@ def test_an_encoding_of_a_file_trains_in_another_process(tmp_path, monkeypatch):
         cwd=tmp_path / 'elsewhere', capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     assert (tmp_path / 'elsewhere' / 'out' / 'epoch_1.pth').is_file()
+
+
+def test_a_model_that_cannot_be_built_is_told_before_any_run(tmp_path):
+    cfg = engine.load_config(str(segmentor_config(tmp_path)))
+    check_builds(cfg)
+    cfg.model.pretrained = 'open-mmlab://resnet50_v1c'  # as in mmseg's configs of ResNets
+    with pytest.raises(ValueError, match="can't be built: .*'pretrained'.*model.pretrained=None"):
+        check_builds(cfg)

@@ -43,7 +43,13 @@ def test_level_at_the_trained_size_parted_by_others():
     told = advice(values)
     assert told['encoding'] == 'none' and told['confidence'] == 'open'
     assert 'No difference seen at the trained size between none and peg' in told['reason']
+    assert 'their means are within one standard error of the best' in told['reason']
     assert 'Over the other sizes none has the highest mean' in told['reason']
+
+
+def test_equal_values_of_one_seed_are_called_the_same():
+    told = advice({name: {1.0: [80]} for name in ('none', 'peg')})
+    assert 'between none and peg: their means are the same.' in told['reason']
 
 
 def test_level_everywhere_takes_the_cheapest():

@@ -127,10 +127,18 @@ def test_factors_that_are_none(factor):
     (DEIT, 1.1, '--sizes 1.1: images of 35x35, .* multiples of 8, .*; 1 or 1.25 would do'),
     (CAMVID, 0.75, 'images of 144x192, .* multiples of 32, .*; 0.5 or 1 would do'),
     (DEIT, 0.1, '--sizes 0.1: images of 3x3 are smaller than the 8 pixels'),
+    (IMAGENET, 0.75, '0.714286 or 0.785714 would do. All of them so: --sizes 1 0.714286$'),
 ])
 def test_sizes_that_are_no_multiple_are_named(name, factor, said):
     with pytest.raises(ValueError, match=said):
         check_sizes(engine.load_config(name), [1, factor])
+
+
+def test_sizes_that_would_do_are_a_line_to_copy():
+    cfg = engine.load_config(IMAGENET)
+    with pytest.raises(ValueError, match='All of them so: --sizes 0.5 0.785714 1 1.5 2$') as told:
+        check_sizes(cfg, [0.5, 0.76, 1, 1.5, 2])
+    check_sizes(cfg, [float(word) for word in str(told.value).rpartition('--sizes ')[2].split()])
 
 
 def test_sizes_that_pass():

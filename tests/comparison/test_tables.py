@@ -48,6 +48,7 @@ def test_numbers_as_people_read_them():
     assert size_text(dict(factor=1.5, hw=None)) == '1.5 times'
     assert [names_in_words(list(n)) for n in ('a', 'ab', 'abcdefg', 'abcdefghi')] == [
         'a', 'a and b', 'a, b, c, d, e, f and g', 'a, b, c, d, e, f and 3 more']
+    assert names_in_words(['none', 'RoPE, axial', 'PEG']) == 'none; RoPE, axial; and PEG'
     assert [first_upper(t) for t in ('top-1 accuracy', 'mIoU', 'AP')] == ['Top-1 accuracy', 'mIoU',
                                                                          'AP']
 
