@@ -20,7 +20,16 @@ from typing import Any
 import yaml
 
 from mmposenc.comparison.exports import markdown_rows
-from mmposenc.comparison.statistics import LEVEL, difference, factors, holm, interval, values_at
+from mmposenc.comparison.statistics import (
+    FEW,
+    LEAST_RUNS,
+    LEVEL,
+    difference,
+    factors,
+    holm,
+    interval,
+    values_at,
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 KEPT, PAGE = ROOT / 'docs' / 'studies', ROOT / 'docs' / 'evidence.md'
@@ -95,7 +104,7 @@ def answers(asked: Sequence[Mapping[str, Any]]) -> list[str]:
     found = []
     for index, each in enumerate(asked):
         if each['p'] is None:
-            found.append('not run' if not each['n'] else 'too few runs' if each['n'] < 3
+            found.append('not run' if not each['n'] else FEW if each['n'] < LEAST_RUNS
                          else 'not seen')
         elif each['p'] >= LEVEL:
             found.append('yes: no difference seen' if not each['expect'] else 'not seen')
@@ -132,7 +141,7 @@ def in_short(questions: Sequence[Mapping[str, Any]], told: Sequence[str]) -> str
         names = [f"{each['ask']} ({each['study']})" for each, answer in zip(
             questions, told, strict=True) if answer in answers_of_it]
         lines.append(f"- *{kind}*, {len(names)}: {'; '.join(names) or 'none'}.")
-    open_ones = sum(answer in ('not run', 'too few runs') for answer in told)
+    open_ones = sum(answer in ('not run', FEW) for answer in told)
     lines.append(f'- *Not run, or too few runs*: {open_ones} of {len(told)}.')
     return '\n'.join(lines) + '\n'
 

@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 from mmengine.config import Config
 
 from ..engine.checks import check_files, check_sections
-from ..engine.config import load_config
 from ..engine.launch import prepare_training
-from ..engine.overrides import override
+from ..engine.options import read_config
 from . import budget
 from .encodings import Entry, apply, check_builds, check_fits, read_entries
 from .extras import costs
@@ -111,8 +110,7 @@ def _config(args: argparse.Namespace, old: Study | None) -> Config:
         if old is None:
             raise FileNotFoundError(f'--out {args.out} holds no study yet: give a config')
         return old.base()
-    cfg = load_config(args.config)
-    override(cfg, args.cfg_options)
+    cfg = read_config(args)
     if old is not None:
         check_same_config(old, cfg)
     return cfg

@@ -48,7 +48,7 @@ def states(study: Study) -> list[State]:
     for run in study.runs():
         record = read_record(run)
         found.append(State(run, record, read_json(run.progress_file) or {}, is_taken(run),
-                           is_over(study, run, record)))
+                           is_over(study, record)))
     return found
 
 

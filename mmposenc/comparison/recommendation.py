@@ -18,6 +18,7 @@ from .statistics import (
     trained_factor,
     values_at,
 )
+from .tables import cost
 
 SHOWN, LIKELY, OPEN = 'shown', 'likely', 'open'
 
@@ -124,10 +125,8 @@ def _part(results: Mapping[str, Any], values: Values, tied: Sequence[str], leade
 def _cost(results: Mapping[str, Any], name: str) -> tuple[float, float]:
     """Multiply-accumulates at the trained size, then parameters; what is not known comes last."""
     encoding = next(each for each in results['encodings'] if each['name'] == name)
-    macs = [each.get('macs') for each in encoding.get('costs') or []
-            if each['factor'] == trained_factor(results)]
-    unknown = float('inf')
-    return (macs[0] if macs and macs[0] is not None else unknown,
+    macs, unknown = cost(encoding, trained_factor(results), 'macs'), float('inf')
+    return (unknown if macs is None else macs,
             unknown if encoding.get('parameters') is None else encoding['parameters'])
 
 

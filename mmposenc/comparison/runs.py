@@ -54,7 +54,7 @@ def read_record(run: Run) -> dict[str, Any]:
     return read_json(run.record_file) or new_record(run)
 
 
-def is_over(study: Study, run: Run, record: dict[str, Any]) -> bool:
+def is_over(study: Study, record: dict[str, Any]) -> bool:
     """Whether nothing is left to do: finished at all sizes, or diverged."""
     tested = {test['factor'] for test in record['tests']}
     return record['status'] == 'diverged' or (
@@ -65,7 +65,7 @@ def is_complete(study: Study, run: Run) -> bool:
     """Whether a call has nothing to do for a run: it is over, and what is made once an encoding is
     there."""
     record = read_record(run)
-    return is_over(study, run, record) and not (
+    return is_over(study, record) and not (
         run.first and record['status'] == 'finished' and missing(study, run))
 
 

@@ -234,7 +234,7 @@ def test_what_cannot_be_made_is_a_note_and_is_tried_again(tmp_path, monkeypatch,
     assert runs.carry_out(study, run)['status'] == 'finished'
     kept, = results.collect(study)['runs']
     assert (kept['status'], kept['note']) == ('finished', 'no pictures: RuntimeError: no ink')
-    assert runs.is_over(study, run, runs.read_record(run)) and not runs.is_complete(study, run)
+    assert runs.is_over(study, runs.read_record(run)) and not runs.is_complete(study, run)
     monkeypatch.setattr(extras, '_pictures', lambda *args: [])
     trained = runs.read_record(run)['train_seconds']
     assert runs.carry_out(study, run)['train_seconds'] == trained

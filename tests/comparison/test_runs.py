@@ -117,9 +117,9 @@ def test_sizes_that_are_added_train_nothing(tmp_path):
     before, = all_of(study)
     larger = tiny_study(tmp_path, names=['peg'], sizes=(1.0, 2.0))
     run, = larger.runs()
-    assert not is_over(larger, run, read_record(run))
+    assert not is_over(larger, read_record(run))
     after, = all_of(larger)
-    assert is_over(larger, run, after)
+    assert is_over(larger, after)
     assert [test['factor'] for test in after['tests']] == [1, 2]
     assert after['train_seconds'] == before['train_seconds']
 
@@ -129,7 +129,7 @@ def test_a_run_that_diverges_is_kept(tmp_path, capfd):
     record, = all_of(study)
     assert record['status'] == 'diverged'
     assert 'is not finite; images: ' in record['note']
-    assert is_over(study, study.runs()[0], record)  # the next call does not try it again
+    assert is_over(study, record)  # the next call does not try it again
     kept, = collect(study)['runs']
     assert (kept['status'], kept['note'], kept['tests']) == ('diverged', record['note'], [])
 
@@ -140,7 +140,7 @@ def test_a_run_that_fails_is_tried_again(tmp_path, monkeypatch, capfd):
     study = tiny_study(tmp_path, names=['own.py:Broken'])
     record, = all_of(study)
     assert (record['status'], 'broken on purpose' in record['note']) == ('failed', True)
-    assert not is_over(study, study.runs()[0], record)
+    assert not is_over(study, record)
     Path('own.py').write_text(OWN.replace("raise RuntimeError('broken on purpose')",
                                           'return super().forward(x, *args, **kwargs)'))
     assert in_a_child(lambda: os._exit(0)) == 0
