@@ -9,9 +9,10 @@ import numpy as np
 import torch
 from mmengine.config import Config
 from mmengine.dataset import pseudo_collate
-from mmengine.registry import DATASETS, init_default_scope
+from mmengine.registry import init_default_scope
 
 from ..engine.class_names import class_names
+from ..engine.data import build_data_set
 from ..engine.devices import device_of
 from ..engine.drawing import rgb_bytes
 from ..engine.models import build_model, load_weights
@@ -69,10 +70,7 @@ def draw_predictions(cfg: Config, checkpoint: str, number: int, folder: Path, na
 def test_set(cfg: Config) -> Any:
     """The data set of a config's test."""
     init_default_scope(scope_of(cfg))
-    dataset = DATASETS.build(cfg.test_dataloader.dataset)
-    if hasattr(dataset, 'full_init'):
-        dataset.full_init()
-    return dataset
+    return build_data_set(cfg.test_dataloader.dataset)
 
 
 def first_image(cfg: Config, path: Path) -> Path:

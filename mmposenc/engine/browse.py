@@ -10,10 +10,11 @@ import numpy as np
 import torch
 from mmengine.config import Config
 from mmengine.dataset import pseudo_collate
-from mmengine.registry import DATASETS, MODELS, VISUALIZERS, init_default_scope
+from mmengine.registry import MODELS, VISUALIZERS, init_default_scope
 from mmengine.runner import set_random_seed
 
 from .checks import check_files
+from .data import build_data_set
 from .drawing import VISUALIZERS_OF, draw
 from .models import preprocessor_config
 from .testing import scope_of
@@ -49,9 +50,7 @@ def browse(cfg: Config, output_dir: str | Path, *, phase: str = 'train', number:
     init_default_scope(scope)
     if seed is not None:
         set_random_seed(seed)
-    dataset = DATASETS.build(loader.dataset)
-    if hasattr(dataset, 'full_init'):
-        dataset.full_init()
+    dataset = build_data_set(loader.dataset)
     preprocessor = MODELS.build(preprocessor_config(cfg))
     visualizer = VISUALIZERS.build({'type': VISUALIZERS_OF[scope], **(cfg.get('visualizer') or {}),
                                     'name': 'browse', 'vis_backends': None})

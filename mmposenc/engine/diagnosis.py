@@ -19,6 +19,7 @@ from ..diagnosis import Measure, diagnose
 from ..diagnosis.features import Examined, is_encoder
 from ..image_sizes import set_img_shapes
 from .checks import check_checkpoint, check_files, data_sets
+from .data import build_data_set
 from .inputs import as_inputs, check_pictures, noise, read_picture
 from .models import (
     build_bare,
@@ -143,9 +144,7 @@ def _test_images(cfg: Config) -> tuple[list[Any], str]:
                 node.download = False  # nothing is fetched for a figure
     try:
         check_files(cfg, (phase,))
-        dataset = DATASETS.build(described)
-        if hasattr(dataset, 'full_init'):
-            dataset.full_init()
+        dataset = build_data_set(described)
     except (FileNotFoundError, RuntimeError) as error:  # RuntimeError: what was not downloaded
         return [], f'the test data is not there ({describe(error).splitlines()[0]})'
     count = min(PICTURES, len(dataset))
