@@ -2,10 +2,12 @@
 from __future__ import annotations
 
 import copy
+import logging
 from typing import Any
 
 import torch
 from mmengine.config import Config
+from mmengine.model.weight_init import PretrainedInit
 from mmengine.registry import MODELS, init_default_scope
 from mmengine.runner.checkpoint import _load_checkpoint_to_model
 from torch import Tensor, nn
@@ -32,7 +34,8 @@ def build_model(cfg: Config) -> nn.Module:
 
 
 def build_bare(cfg: Config, device: str = 'cpu', *, seed: int = 0) -> nn.Module:
-    """The model of a config for inference, without the teacher of a distillation.
+    """The model of a config for inference, as training from scratch starts with it, and without
+    the teacher of a distillation.
 
     Args:
         cfg: a config of mmdet, mmseg or mmpretrain.
@@ -44,7 +47,29 @@ def build_bare(cfg: Config, device: str = 'cpu', *, seed: int = 0) -> nn.Module:
     cfg.model.pop('teacher', None)
     with torch.random.fork_rng(devices=[]), torch.device(device):
         torch.manual_seed(seed)
-        return build_model(cfg).eval()
+        model = build_model(cfg).eval()
+        if device != 'meta':
+            _start_from_scratch(model)
+    return model
+
+
+def _start_from_scratch(model: Any) -> None:
+    """Gives all parameters numbers: until then some of mmdet's (a level's embedding) are whatever
+    was in the memory before."""
+    for module in model.modules():
+        if _is_pretrained(getattr(module, 'init_cfg', None)):
+            module.init_cfg = None
+    level = logging.root.manager.disable
+    logging.disable(logging.INFO)  # mmengine tells of every parameter
+    try:
+        model.init_weights()
+    finally:
+        logging.disable(level)
+
+
+def _is_pretrained(init_cfg: Any) -> bool:
+    cfgs = init_cfg if isinstance(init_cfg, (list, tuple)) else [init_cfg or {}]
+    return any(cfg.get('type') in ('Pretrained', PretrainedInit) for cfg in cfgs)
 
 
 def load_weights(model: nn.Module, checkpoint: str) -> dict[str, Any]:

@@ -1,0 +1,29 @@
+"""A bare model starts as training from scratch does."""
+import logging
+
+import torch
+
+from mmposenc import engine
+from mmposenc.engine.models import build_bare
+
+
+def deformable_detr():
+    return engine.load_config('mmposenc::detection/small/deformable-detr_r18-w16_bccd.py')
+
+
+def test_every_number_is_drawn_from_the_seed():
+    """mmdet's level embedding is memory as it comes until the weights are initialised."""
+    one, again, other = (build_bare(deformable_detr(), seed=seed) for seed in (0, 0, 1))
+    for name, value in again.state_dict().items():
+        assert torch.equal(one.state_dict()[name], value), name
+    assert one.level_embed.std() > .5  # of a standard normal
+    assert not torch.equal(one.level_embed, other.level_embed)
+
+
+def test_no_weights_are_loaded_and_nothing_is_told(caplog):
+    cfg = deformable_detr()
+    cfg.model.backbone.init_cfg = dict(type='Pretrained', checkpoint='no/such/file.pth')
+    with caplog.at_level(logging.INFO):
+        build_bare(cfg)
+    assert not caplog.records
+    assert logging.root.manager.disable == logging.NOTSET
