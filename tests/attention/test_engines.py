@@ -220,11 +220,12 @@ def test_autocast(name, form):
                 assert float((one.float() - other).abs().max()) <= 4e-2 * max(scale, 0.5)
 
 
-@pytest.mark.parametrize('prefix', [0, 1])
-@pytest.mark.parametrize('grids', [((3, 5), None), ((4, 6), Grid(2, 3, 2.0, 2.0))])
+@pytest.mark.parametrize('grids, prefix', [
+    (((3, 5), None), 0), (((4, 6), Grid(2, 3, 2.0, 2.0)), 1)])
 @pytest.mark.parametrize('name', examples.RELATIVE)
 def test_score_mods(name, grids, prefix, monkeypatch):
-    """FlexAttention, eager: the definition's output and gradients, with padding and without."""
+    """FlexAttention, eager: the definition's output and gradients, with padding and without. The
+    other pairs of grid and prefix: tests/accelerator/check_encodings.py."""
     from torch.nn.attention import flex_attention
     monkeypatch.setattr(flex_attention, '_validate_device', lambda *args: None)
     torch._dynamo.reset()
