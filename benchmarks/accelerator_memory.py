@@ -21,7 +21,7 @@ sys.path[:0] = [str(TESTS / 'accelerator'), str(TESTS / 'encodings')]
 import examples  # noqa: E402
 from stand_in import StandIn, install, leave  # noqa: E402
 
-from mmposenc.attention import attend, core, engines  # noqa: E402
+from mmposenc.attention import attend, choice, core  # noqa: E402
 from mmposenc.functional import Grid  # noqa: E402
 
 NAMES = ('none', 'IRPE product k', 'IRPE product qkv', 'IRPE cross k', 'IRPE product bias',
@@ -46,7 +46,7 @@ def count(name: str, size: str, form: str = 'auto') -> tuple[str, int, int]:
         hidden = gpu.tensor(padding.flatten(1))
         encoding = None if encoding is None else gpu.module(encoding)
         taken: list[str] = []
-        choose = engines.choose
+        choose = choice.choose
         before = gpu.memory.now
         gpu.memory.peak = before
         with mock.patch.object(core, 'choose',

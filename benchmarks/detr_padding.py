@@ -8,41 +8,30 @@ COCO AP of the padded batches. Weights are random without a checkpoint.
 """
 from __future__ import annotations
 
-import argparse
 import contextlib
-import copy
 import io
 from typing import Any
 
 import torch
 from mmengine.logging import MMLogger
 from mmengine.registry import init_default_scope
-from padding_effect import average_precision, cropped, enlarged
-from torch import Tensor, nn
+from padded_batches import (
+    Moves,
+    arguments,
+    average_precision,
+    batch_of,
+    build,
+    difference,
+    preprocessed,
+)
+from torch import nn
 
-import mmposenc  # noqa: F401  (before mmdet)
 from mmposenc.engine import load_config
-
-
-def build(cfg: Any, checkpoint: str | None) -> nn.Module:
-    """The detector in eval mode."""
-    from mmdet.registry import MODELS
-    cfg.model.backbone.init_cfg = None
-    model = MODELS.build(cfg.model)
-    if checkpoint is None:
-        model.init_weights()
-        return model.eval()
-    file = torch.load(checkpoint, map_location='cpu', weights_only=False)
-    # With EMAHook, 'state_dict' is the average of the weights.
-    model.load_state_dict(file.get('state_dict', file))
-    return model.eval()
 
 
 def run(model: nn.Module, items: list[dict[str, Any]]) -> dict[str, Any]:
     """Of the first image: backbone map, memory as a map, scores and boxes of every query."""
-    data = model.data_preprocessor(
-        {'inputs': [item['inputs'] for item in items],
-         'data_samples': [copy.deepcopy(item['data_samples']) for item in items]}, False)
+    data = preprocessed(model, items)
     images, samples = data['inputs'], data['data_samples']
     seen = model.backbone(images)
     maps = model.neck(seen)
@@ -67,49 +56,32 @@ def run(model: nn.Module, items: list[dict[str, Any]]) -> dict[str, Any]:
                 boxes=boxes * boxes.new_tensor([width, height, width, height]))
 
 
-def difference(a: Tensor, b: Tensor, image_hw: tuple[int, int], side: int) -> float:
-    """Largest difference on the image's own cells, relative to the largest value."""
-    a, b = (cropped(x, image_hw, side) for x in (a, b))
-    return float((a - b).abs().max() / a.abs().max())
-
-
 @torch.no_grad()
 def measure(model: nn.Module, cfg: Any, dataset: Any, factor: float, num_images: int,
             min_score: float) -> str:
     """One row of the table."""
-    moved, changed, samples = [], [], []
+    moves, samples = Moves(min_score), []
     seen = memory = 0.0
     for index in range(len(dataset)):
-        item = dataset[index]
-        batch = [item]
-        if factor:
-            batch.append(enlarged(dataset[(index + 1) % len(dataset)], factor))
+        batch = batch_of(dataset, index, factor)
         padded = run(model, batch)
         samples.append(padded['sample'].to_dict())
         if index >= num_images:
             continue
-        alone, hw = run(model, [item]), tuple(item['inputs'].shape[-2:])
+        alone, hw = run(model, batch[:1]), tuple(batch[0]['inputs'].shape[-2:])
         side = 2 ** round(float(torch.tensor(hw[0] / alone['map'].shape[-2]).log2()))
         seen = max(seen, difference(alone['map'], padded['map'], hw, side))
         memory = max(memory, difference(alone['memory'], padded['memory'], hw, side))
-        keep = alone['scores'] >= min_score
-        moved.append((alone['boxes'] - padded['boxes'])[keep].abs().amax(1))
-        changed.append((alone['scores'] - padded['scores'])[keep].abs())
-    distance, change = torch.cat(moved), torch.cat(changed)
+        moves.add(*((each['boxes'], each['scores']) for each in (alone, padded)))
+    count, distances, changes = moves.summary()
     ap, ap50 = average_precision(cfg, dataset, samples)
-    if not len(distance):
-        distance = change = torch.full((1,), float('nan'))
-    return (f'| {factor or "alone"} | {seen:.0e} | {memory:.0e} | {len(distance)} | '
-            f'{distance.median():.2f}, {distance.quantile(0.99):.2f}, {distance.max():.2f} | '
-            f'{change.median():.4f}, {change.max():.4f} | {ap:.3f}, {ap50:.3f} |')
+    return (f'| {factor or "alone"} | {seen:.0e} | {memory:.0e} | {count} | '
+            f'{", ".join(f"{x:.2f}" for x in distances)} | '
+            f'{", ".join(f"{x:.4f}" for x in changes)} | {ap:.3f}, {ap50:.3f} |')
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('config')
-    parser.add_argument('checkpoint', nargs='?')
-    parser.add_argument('--pad', type=float, nargs='+', default=[1.28, 1.6])
+    parser = arguments(__doc__, checkpoint='?')
     parser.add_argument('--images', type=int, default=20, help='compared image by image')
     parser.add_argument('--score', type=float, default=0.3, help='queries compared')
     args = parser.parse_args()

@@ -11,61 +11,36 @@ alone, and COCO AP. What is left with ``mask_padding`` comes from FPN and head, 
 """
 from __future__ import annotations
 
-import argparse
 import contextlib
-import copy
 import io
 from typing import Any
 
 import torch
 from mmengine.config import Config
-from mmengine.evaluator import Evaluator
 from mmengine.logging import MMLogger
 from mmengine.registry import init_default_scope
+from padded_batches import (
+    SETTINGS,
+    Moves,
+    arguments,
+    average_precision,
+    batch_of,
+    build,
+    cropped,
+    difference,
+    masks,
+    preprocessed,
+)
 from torch import Tensor, nn
 
-import mmposenc  # noqa: F401  (before mmdet)
-from mmposenc.engine import load_config, override
-from mmposenc.padding import keep_padding_out
-
-#: What is compared: neither, the backbone alone, the whole model.
-SETTINGS = ('KeepPaddingOut', 'mask_padding', 'neither')
-
-
-def masks(cfg: Config) -> bool:
-    """Whether the backbone is one that can keep padding out by itself."""
-    return str(cfg.model.backbone.type).startswith('mmposenc.')
-
-
-def build(cfg: Config, checkpoint: str, setting: str) -> nn.Module:
-    """The model in eval mode, with one of the settings."""
-    from mmengine.registry import MODELS
-    override(cfg, {'model.backbone.init_cfg': None})
-    if masks(cfg):
-        override(cfg, {'model.backbone.mask_padding': setting != 'neither'})
-    model = MODELS.build(cfg.model)
-    weights = torch.load(checkpoint, map_location='cpu', weights_only=False)
-    model.load_state_dict(weights.get('state_dict', weights))
-    return keep_padding_out(model.eval()) if setting == 'KeepPaddingOut' else model.eval()
-
-
-def enlarged(item: dict[str, Any], factor: float) -> dict[str, Any]:
-    """A sample resized, to be the larger neighbour in a batch."""
-    image = item['inputs']
-    size = [round(side * factor) for side in image.shape[-2:]]
-    resized = nn.functional.interpolate(image[None].float(), size, mode='bilinear')[0]
-    sample = copy.deepcopy(item['data_samples'])
-    sample.set_metainfo({'img_shape': tuple(size)})  # nothing else of it is read
-    return {'inputs': resized.round().to(image.dtype), 'data_samples': sample}
+from mmposenc.engine import load_config
 
 
 class Run:
     """One pass of the detector over a batch; everything kept is of its first image."""
 
     def __init__(self, model: nn.Module, items: list[dict[str, Any]]) -> None:
-        data = model.data_preprocessor({'inputs': [item['inputs'] for item in items],
-                                        'data_samples': [copy.deepcopy(item['data_samples'])
-                                                         for item in items]}, False)
+        data = preprocessed(model, items)
         maps, outs = [], []
         handles = [part.register_forward_hook(lambda module, args, out, kept=kept: kept.append(out))
                    for part, kept in ((model.backbone, maps), (model.bbox_head, outs))]
@@ -75,11 +50,6 @@ class Run:
         self.maps = [m[0] for m in maps[0]]
         self.sides = [-(-data['inputs'].shape[-2] // level.shape[-2]) for level in self.maps]
         self.outs = [[level[0] for level in kind] for kind in outs[0]]
-
-
-def cropped(level: Tensor, image_hw: tuple[int, int], side: int) -> Tensor:
-    """Cells of a map (C, H, W) that the image reaches, cells being ``side`` pixels wide."""
-    return level[:, :-(-image_hw[0] // side), :-(-image_hw[1] // side)]
 
 
 def anchor_boxes(model: nn.Module, run: Run, image_hw: tuple[int, int]) -> tuple[Tensor, Tensor]:
@@ -98,52 +68,29 @@ def anchor_boxes(model: nn.Module, run: Run, image_hw: tuple[int, int]) -> tuple
     return torch.cat(boxes), torch.cat(scores)
 
 
-def average_precision(cfg: Config, dataset: Any, samples: list[Any]) -> tuple[float, float]:
-    """COCO AP and AP50 of predicted samples, over the whole data set."""
-    with contextlib.redirect_stdout(io.StringIO()):
-        evaluator = Evaluator(cfg.test_evaluator)
-        evaluator.dataset_meta = dataset.metainfo
-        evaluator.process(samples)
-        metrics = evaluator.evaluate(len(dataset))
-    return metrics['coco/bbox_mAP'], metrics['coco/bbox_mAP_50']
-
-
 @torch.no_grad()
 def measure(cfg: Config, model: nn.Module, dataset: Any, factor: float, num_images: int,
             min_score: float) -> str:
     """One row of the table."""
-    moved, changed, difference, samples = [], [], 0.0, []
+    moves, seen, samples = Moves(min_score), 0.0, []
     for index in range(len(dataset)):
-        item = dataset[index]
-        batch = [item]
-        if factor:
-            batch.append(enlarged(dataset[(index + 1) % len(dataset)], factor))
+        batch = batch_of(dataset, index, factor)
         padded = Run(model, batch)
         samples.append(padded.sample.to_dict())
         if index >= num_images:
             continue
-        alone, image_hw = Run(model, [item]), tuple(item['inputs'].shape[-2:])
-        for stage, (a, b) in enumerate(zip(alone.maps, padded.maps, strict=True)):
-            a, b = (cropped(m, image_hw, padded.sides[stage]) for m in (a, b))
-            difference = max(difference, float((a - b).abs().max() / a.abs().max()))
-        boxes_a, scores_a = anchor_boxes(model, alone, image_hw)
-        boxes_b, scores_b = anchor_boxes(model, padded, image_hw)
-        keep = scores_a >= min_score
-        moved.append((boxes_a - boxes_b)[keep].abs().amax(1))
-        changed.append((scores_a - scores_b)[keep].abs())
-    distance, change = torch.cat(moved), torch.cat(changed)
+        alone, image_hw = Run(model, batch[:1]), tuple(batch[0]['inputs'].shape[-2:])
+        seen = max(seen, *(difference(*maps, image_hw, side) for *maps, side in zip(
+            alone.maps, padded.maps, padded.sides, strict=True)))
+        moves.add(anchor_boxes(model, alone, image_hw), anchor_boxes(model, padded, image_hw))
+    count, (median, most, furthest), (change, largest) = moves.summary()
     ap, ap50 = average_precision(cfg, dataset, samples)
-    return (f'{difference:8.0e} {len(distance):8d} {distance.median():7.2f} '
-            f'{distance.quantile(0.99):7.2f} {distance.max():7.2f} {change.median():8.4f} '
-            f'{change.max():7.4f} {ap:7.3f} {ap50:7.3f}')
+    return (f'{seen:8.0e} {count:8d} {median:7.2f} {most:7.2f} {furthest:7.2f} {change:8.4f} '
+            f'{largest:7.4f} {ap:7.3f} {ap50:7.3f}')
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('config')
-    parser.add_argument('checkpoint')
-    parser.add_argument('--pad', type=float, nargs='+', default=[1.28, 1.6])
+    parser = arguments(__doc__)
     parser.add_argument('--images', type=int, default=12, help='compared image by image')
     parser.add_argument('--score', type=float, default=0.3, help='anchors compared')
     args = parser.parse_args()

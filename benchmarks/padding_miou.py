@@ -11,8 +11,6 @@ instead, which stay inside each image.
 """
 from __future__ import annotations
 
-import argparse
-import copy
 import logging
 from typing import Any
 
@@ -20,10 +18,9 @@ import torch
 from mmengine.evaluator import Evaluator
 from mmengine.logging import MMLogger
 from mmengine.registry import DATASETS, init_default_scope
-from padding_effect import SETTINGS, build, cropped, enlarged
+from padded_batches import SETTINGS, arguments, batch_of, build, difference, preprocessed
 from torch import Tensor, nn
 
-import mmposenc  # noqa: F401  (before mmseg)
 from mmposenc.engine import load_config, override
 
 
@@ -34,10 +31,7 @@ def run(model: nn.Module, items: list[dict[str, Any]]) -> tuple[list[Tensor], An
     def keep(module: nn.Module, args: Any, outs: tuple[Tensor, ...]) -> None:
         maps[:] = [out[0] for out in outs]
     handle = model.backbone.register_forward_hook(keep)
-    data = model.data_preprocessor({
-        'inputs': [item['inputs'] for item in items],
-        'data_samples': [copy.deepcopy(item['data_samples']) for item in items]}, False)
-    samples = model(**data, mode='predict')
+    samples = model(**preprocessed(model, items), mode='predict')
     handle.remove()
     return maps, samples[0]
 
@@ -48,32 +42,26 @@ def measure(cfg: Any, model: nn.Module, dataset: Any, factor: float, num_images:
     """One row of the table."""
     evaluator = Evaluator(cfg.test_evaluator)
     evaluator.dataset_meta = dataset.metainfo
-    difference, changed, pixels = 0.0, 0, 0
+    seen, changed, pixels = 0.0, 0, 0
     for index in range(num_images):
-        item = dataset[index]
-        alone_maps, alone = run(model, [item])
-        other = enlarged(dataset[(index + 1) % len(dataset)], factor) if factor else None
-        maps, sample = run(model, [item, other]) if other else (alone_maps, alone)
-        hw_shape = tuple(item['inputs'].shape[-2:])
+        batch = batch_of(dataset, index, factor)
+        alone_maps, alone = run(model, batch[:1])
+        maps, sample = run(model, batch) if factor else (alone_maps, alone)
+        hw_shape = tuple(batch[0]['inputs'].shape[-2:])
         if whole:
-            for level, (a, b) in enumerate(zip(alone_maps, maps, strict=True)):
-                a, b = (cropped(m, hw_shape, model.backbone.strides[level]) for m in (a, b))
-                difference = max(difference, float((a - b).abs().max() / a.abs().max()))
+            seen = max(seen, *(difference(*levels, hw_shape, side) for *levels, side in zip(
+                alone_maps, maps, model.backbone.strides, strict=True)))
         labels, expected = (each.pred_sem_seg.data for each in (sample, alone))
         changed += int((labels != expected).sum())
         pixels += labels.numel()
         evaluator.process([sample.to_dict()])
     metrics = evaluator.evaluate(num_images)
-    maps_text = f'{difference:8.0e}' if whole else '       -'
+    maps_text = f'{seen:8.0e}' if whole else '       -'
     return f'{maps_text} {100 * changed / pixels:12.3f} {metrics["mIoU"]:8.2f}'
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('config')
-    parser.add_argument('checkpoint')
-    parser.add_argument('--pad', type=float, nargs='+', default=[1.28, 1.6])
+    parser = arguments(__doc__)
     parser.add_argument('--images', type=int, help='the first so many; default all')
     parser.add_argument('--data-root', help='of the test data; default as in the config')
     parser.add_argument('--slide', type=int, metavar='SIDE', help='windows of this side, half '

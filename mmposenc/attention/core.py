@@ -14,8 +14,10 @@ from ..functional.attention.terms import DenseBias
 from ..functional.grids import Grid, GridLike, as_grid, key_grid, valid_extents
 from ..functional.packing import Packing
 from ..functional.tracing import refuse_tracing
-from .engines import ENGINES, Problem, choose, definition, ready
+from .choice import choose
+from .engines import ENGINES, definition, ready
 from .own_extents import attend_on_own_extents
+from .problem import Problem
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -71,7 +73,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, rel_pos_encoding: RelativeEncoding |
         dropout_p: dropout of the attention weights; pass 0 outside training.
         need_weights: also return the attention weights (after dropout).
         form: 'auto'; 'definition', over all pairs; 'fused', 'pieces' or 'flex'
-            (:mod:`mmposenc.attention.engines`). Weights come from the definition alone.
+            (:mod:`mmposenc.attention.choice`). Weights come from the definition alone.
 
     Returns:
         (B, heads, Lq, head_dims) and the weights (B, heads, Lq, Lk) or None.

@@ -1,11 +1,8 @@
-"""How attention is computed: one place that chooses, and the engines it chooses from."""
+"""The engines that compute attention; choice.py chooses between them."""
 from __future__ import annotations
 
-import importlib.util
 import warnings
 from collections.abc import Callable, Sequence
-from functools import cache
-from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -23,89 +20,7 @@ from ..functional.attention.sequence_terms import QueryVector, fold_vectors
 from ..functional.attention.terms import DenseBias, Term
 from ..functional.attention.writers import LogitWriter, ValueWriter
 from ..functional.dropout import Dropout
-from ..functional.grids import Grid
-from ..functional.linear import onednn_is_faster
-
-
-class Problem(NamedTuple):
-    """One attention.
-
-    Attributes:
-        qkv: q (B, heads, Lq, head_dims), rotated, not scaled; k, v (B, heads, Lk, head_dims). Or
-            all three in one tensor (B, L, 3, heads, head_dims).
-        terms: what encodings add.
-        query, key, prefix: grids of the cells and tokens in front of them, if there are terms.
-        key_padding: (B, Lk) bool, True = padding; every image has a valid key.
-        attn_mask: bool, True = may attend, broadcastable to (B, heads, Lq, Lk).
-        regions: (n, L) whole numbers, image b has those of b % n; tokens meet within one number.
-        dropout_p: of the weights.
-    """
-
-    qkv: tuple[Tensor, ...]
-    terms: Sequence[Term] = ()
-    query: Grid | None = None
-    key: Grid | None = None
-    prefix: int = 0
-    key_padding: Tensor | None = None
-    attn_mask: Tensor | None = None
-    regions: Tensor | None = None
-    dropout_p: float = 0.0
-
-    @property
-    def scale(self) -> float:
-        """Of the queries."""
-        return float(self.qkv[0].shape[-1] ** -0.5)
-
-    @property
-    def trains(self) -> bool:
-        """Whether a gradient is wanted."""
-        tensors = [*self.qkv, *(x for term in self.terms for x in vars(term).values()
-                                if isinstance(x, Tensor))]
-        return torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
-
-    @property
-    def pairs(self) -> int:
-        """Of queries and keys of one head."""
-        q, k, _ = split(self.qkv)
-        return q.shape[2] * k.shape[2]
-
-    @property
-    def bytes(self) -> int:
-        """Of the logits of all heads of all images."""
-        q, _, _ = split(self.qkv)
-        return q.shape[0] * q.shape[1] * self.pairs * q.element_size()
-
-
-def choose(problem: Problem) -> str:
-    """The engine that is fastest, by :mod:`mmposenc.functional.limits`."""
-    q = problem.qkv[0]
-    is_plain = not problem.terms and problem.dropout_p == 0.0
-    if is_counted(problem):
-        return 'fused' if is_plain else 'definition'
-    if q.device.type != 'cpu':
-        if has_many_look_ups(problem):
-            return 'pieces'
-        if is_plain or fits_fused(problem):
-            return 'fused'
-        if problem.bytes <= limits.ACCELERATOR_DEFINITION_BYTES or not has_writers(problem):
-            return 'definition'
-        return 'flex' if problem.pairs >= limits.FLEX_FROM and fits_flex(problem) else 'pieces'
-    if problem.bytes <= limits.DEFINITION_BYTES or not has_writers(problem):
-        return 'definition'
-    if is_plain and (problem.regions is None or not problem.trains):
-        return 'pieces' if problem.regions is None and _plain_pieces_pay(problem) else 'fused'
-    few = problem.pairs < limits.MASK_BELOW and not problem.trains and problem.dropout_p == 0.0
-    return 'fused' if few and _adds_bias(problem.terms) else 'pieces'
-
-
-def _plain_pieces_pay(problem: Problem) -> bool:
-    q, k, _ = split(problem.qkv)
-    if k.shape[2] < limits.PLAIN_PIECES_KEYS:
-        return False
-    if q.dtype == torch.bfloat16:
-        return problem.pairs >= limits.PLAIN_HALF_FROM
-    return (q.dtype == torch.float32 and problem.pairs >= limits.PLAIN_PIECES_FROM
-            and onednn_is_faster())
+from .problem import Problem
 
 
 def definition(problem: Problem, need_weights: bool = False) -> tuple[Tensor, Tensor | None]:
@@ -136,19 +51,7 @@ def use_sdpa(bias: Tensor | None, q: Tensor) -> bool:
     return bias is None or not bias.requires_grad or q.device.type != 'cpu'
 
 
-def is_counted(problem: Problem) -> bool:
-    """A compiler fuses look-ups itself; on the meta device the definition is what is counted."""
-    return torch.compiler.is_compiling() or problem.qkv[0].device.type == 'meta'
-
-
-def fits_fused(problem: Problem) -> bool:
-    """Whether further channels can carry the terms: halves of an axis, numbers of keys alone."""
-    kinds = [term for term in problem.terms if not isinstance(term, QueryVector)]
-    return not any(_not_fused(term) for term in problem.terms) and len(kinds) <= 1 and not any(
-        isinstance(term, OffsetBias | DenseBias) for term in kinds)
-
-
-def _not_fused(term: Term) -> bool:
+def not_fused(term: Term) -> bool:
     """A term that is neither a mask nor can be further channels."""
     if isinstance(term, AxisHalves):
         return bool(term.prefix) and term.prefix_vector is not None
@@ -158,7 +61,7 @@ def _not_fused(term: Term) -> bool:
 def fused(problem: Problem) -> Tensor:
     """``F.scaled_dot_product_attention``; biases as its mask, halves of an axis as further channels
     of queries and keys."""
-    _refuse('fused', [term for term in problem.terms if _not_fused(term)])
+    _refuse('fused', [term for term in problem.terms if not_fused(term)])
     q, k, v = split(problem.qkv)
     scale, dims = problem.scale, v.shape[-1]
     channels = [term for term in problem.terms if isinstance(term, AxisHalves | QueryVector)]
@@ -176,30 +79,13 @@ def fused(problem: Problem) -> Tensor:
     return out[..., :dims]
 
 
-def has_many_look_ups(problem: Problem) -> bool:
-    """Whether queries are so many that what other forms look up for each of them weighs more than
-    pieces."""
-    return (problem.bytes > limits.ACCELERATOR_DEFINITION_BYTES and _is_reduced(problem)
-            and any(term.reads_queries for term in problem.terms) and has_writers(problem))
-
-
-def _is_reduced(problem: Problem) -> bool:
-    q, k, _ = split(problem.qkv)
-    return q.shape[2] >= limits.REDUCED_FROM * k.shape[2]
-
-
-def has_writers(problem: Problem) -> bool:
-    """Whether pieces can run all of it."""
-    return all(term.has_writer for term in problem.terms)
-
-
 def pieces(problem: Problem) -> Tensor:
     """A few queries at a time (:mod:`mmposenc.functional.attention.driver`)."""
     _refuse('pieces', [term for term in problem.terms if not term.has_writer])
     dtype = problem.qkv[0].dtype
     with torch.autocast(problem.qkv[0].device.type, enabled=False):
         # Half precision has no fast products on a CPU; bfloat16 has.
-        work = torch.float32 if dtype == torch.float16 and _on_cpu(problem) else dtype
+        work = torch.float32 if dtype == torch.float16 and problem.on_cpu else dtype
         qkv = tuple(x.to(work) for x in problem.qkv)
         out = attend_in_pieces(_call(problem, *split(qkv)), qkv)
     return out.to(dtype)
@@ -226,8 +112,8 @@ def _call(problem: Problem, q: Tensor, k: Tensor, v: Tensor) -> Call:
     trains = problem.trains
     keep = trains and problem.bytes <= (
         limits.KEPT_BYTES if problem.pairs >= limits.WINDOW_PAIRS else limits.WINDOW_KEPT_BYTES)
-    several, one = (limits.PIECE_BYTES, limits.ROWS_BYTES) if _on_cpu(problem) else (
-        limits.ACCELERATOR_REDUCED_PIECE_BYTES if _is_reduced(problem)
+    several, one = (limits.PIECE_BYTES, limits.ROWS_BYTES) if problem.on_cpu else (
+        limits.ACCELERATOR_REDUCED_PIECE_BYTES if problem.is_reduced
         else limits.ACCELERATOR_PIECE_BYTES,) * 2
     if trains and problem.pairs < limits.WINDOW_PAIRS:
         several //= 2
@@ -242,24 +128,6 @@ def _call(problem: Problem, q: Tensor, k: Tensor, v: Tensor) -> Call:
 
 def _is_long(term: Term, problem: Problem, runs: bool) -> bool:
     return problem.pairs >= limits.SHIFTS_FROM if isinstance(term, OffsetBias) else runs
-
-
-def _on_cpu(problem: Problem) -> bool:
-    return problem.qkv[0].device.type == 'cpu'
-
-
-def fits_flex(problem: Problem) -> bool:
-    """Whether FlexAttention can run all of it; what its backward pass adds to look-ups comes in any
-    order."""
-    return (problem.dropout_p == 0.0 and problem.attn_mask is None and problem.regions is None
-            and has_triton() and not torch.are_deterministic_algorithms_enabled()
-            and all(term.has_score_mod for term in problem.terms))
-
-
-@cache
-def has_triton() -> bool:
-    """Whether FlexAttention can be compiled for a GPU here."""
-    return importlib.util.find_spec('triton') is not None
 
 
 def _refuse(form: str, terms: Sequence[Term]) -> None:
@@ -289,10 +157,6 @@ def flex(problem: Problem) -> Tensor:
 ENGINES: dict[str, Callable[[Problem], Tensor]] = {
     'definition': lambda problem: definition(problem)[0], 'fused': fused, 'pieces': pieces,
     'flex': flex}
-
-
-def _adds_bias(terms: Sequence[Term]) -> bool:
-    return all(isinstance(term, OffsetBias | DenseBias) for term in terms)
 
 
 def _mask(problem: Problem, bias: Tensor | None, dtype: torch.dtype) -> Tensor | None:

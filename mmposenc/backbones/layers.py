@@ -3,9 +3,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from ..functional.grids import whole_cells
 from ..functional.masking import map_to_tokens, pad_map
@@ -155,11 +157,37 @@ class MLP(nn.Module):
         return self.drop(self.fc2(hidden))  # type: ignore[no-any-return]
 
 
+def run_block(block: nn.Module, *args: Any, recompute: bool, **kwargs: Any) -> Any:
+    """What a block gives; where a gradient is wanted and with ``recompute``, what is inside of it
+    is not stored but computed again in the backward pass."""
+    if recompute and torch.is_grad_enabled():
+        return checkpoint(block, *args, use_reentrant=False, **kwargs)
+    return block(*args, **kwargs)
+
+
 def check_rates(**rates: float) -> None:
     """Raise ValueError for a rate that is no probability below 1, by its name."""
     for name, rate in rates.items():
         if not 0.0 <= rate < 1.0:
             raise ValueError(f'{name}={rate} must be in [0, 1)')
+
+
+def check_sizes(patch_size: int, mlp_ratio: float) -> None:
+    """Raise ValueError for sizes that are not positive."""
+    if patch_size < 1 or mlp_ratio <= 0:
+        raise ValueError(f'patch_size={patch_size} must be at least 1 and mlp_ratio={mlp_ratio} '
+                         f'positive')
+
+
+def check_parts(parts: str, count: int, out_indices: Sequence[int] | None, frozen_stages: int
+                ) -> None:
+    """Raise ValueError for maps of ``parts`` ('stages', 'blocks') that there are not, or for more
+    frozen ones than there are; ``out_indices`` None is no map."""
+    if out_indices is not None and (
+            not out_indices or not all(0 <= i < count for i in out_indices)):
+        raise ValueError(f'out_indices={tuple(out_indices)} must be {parts} from 0 to {count - 1}')
+    if not -1 <= frozen_stages <= count:
+        raise ValueError(f'frozen_stages={frozen_stages} must be from -1 to {count}')
 
 
 def rising_rates(last: float, count: int) -> list[float]:

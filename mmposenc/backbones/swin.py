@@ -14,9 +14,16 @@ from ..modules import BaseModule
 from .checkpoints import PretrainedMixin
 from .freezing import Freezing, freeze
 from .layer_depth import LayerDepths
-from .layers import PatchEmbed, check_rates, init_transformer_weights, rising_rates
+from .layers import (
+    PatchEmbed,
+    check_parts,
+    check_rates,
+    check_sizes,
+    init_transformer_weights,
+    rising_rates,
+)
 from .swin_archs import WindowSizes, resolve_arch
-from .swin_layers import PatchMerging, SwinBlock, SwinStage, Tokens
+from .swin_layers import PatchMerging, SwinBlock, SwinStage, Tokens, window_encoding
 
 
 class Swin(Freezing, LayerDepths, PretrainedMixin, BaseModule):
@@ -67,12 +74,8 @@ class Swin(Freezing, LayerDepths, PretrainedMixin, BaseModule):
             let tokens attend to them: off, those are met number for number on any size.
         frozen_stages: 0 freezes the patch embedding, n also the first n stages; -1 trains all. An
             encoding they share with others is trained.
-        trainable: parts of names of parameters that are trained though frozen, as
-            'pos_encodings.at.after0' or 'rel_pos_encoding'.
-        lora: ``dict(r=8)``: low-rank matrices beside those of frozen stages, which are trained; see
-            :func:`~mmposenc.backbones.lora.add_lora`. Needs peft.
-        frozen_dtype: 'bfloat16': frozen stages keep their matrices and compute in it, and give
-            float32 to what is trained.
+        trainable, lora, frozen_dtype: what of frozen stages is trained all the same, and the dtype
+            that they compute in; as those of :class:`~mmposenc.backbones.PVT`.
         with_cp: recompute blocks in the backward pass to save memory.
         mask_padding: keep batch padding out: an image in a padded batch gives what it gives alone;
             maps are zero on its padding. Needs to know the images' sizes, see
@@ -131,7 +134,10 @@ class Swin(Freezing, LayerDepths, PretrainedMixin, BaseModule):
         dims, layers, heads = found['embed_dims'], found['num_layers'], found['num_heads']
         num_stages, self.post_norm = len(layers), found['post_norm']
         out_indices = tuple(range(num_stages)) if out_indices is None else tuple(out_indices)
-        _check(patch_size, mlp_ratio, pool, out_indices, frozen_stages, num_stages)
+        check_sizes(patch_size, mlp_ratio)
+        if pool not in (None, 'gap'):
+            raise ValueError(f"pool={pool!r} must be None or 'gap'; Swin has no class token")
+        check_parts('stages', num_stages, out_indices, frozen_stages)
         self.pool, self.patch_size = pool, patch_size
         self.out_indices = (num_stages - 1,) if pool else tuple(sorted(set(out_indices)))
         self.frozen_stages, self.mask_padding = frozen_stages, mask_padding
@@ -150,7 +156,7 @@ class Swin(Freezing, LayerDepths, PretrainedMixin, BaseModule):
         self.stages = nn.ModuleList()
         for i in range(num_stages):
             width, window = dims * 2 ** i, found['window_size'][i]
-            encoding = _relative_encoding(
+            encoding = window_encoding(
                 found['window_bias'], found['pretrained_window_size'][i], rel_pos_encoding)
             # Every second block is shifted by half a window.
             blocks = [SwinBlock(width, heads[i], mlp_ratio, drop_path=next(rates),
@@ -187,9 +193,8 @@ class Swin(Freezing, LayerDepths, PretrainedMixin, BaseModule):
 
         Args:
             x: images (B, in_channels, H, W), padded to the right and below.
-            img_shapes: height and width in pixels that each image fills, for ``mask_padding``;
-                taken from the batch where a data preprocessor of this project made it. A tensor
-                (B, 2) where they shall be an input of an exported program.
+            img_shapes: height and width in pixels that each image fills, as
+                :meth:`mmposenc.backbones.PVT.forward` takes them.
 
         Returns:
             Maps (B, embed_dims * 2^i, H_i, W_i) of the stages in ``out_indices``; with ``pool`` one
@@ -243,34 +248,3 @@ class Swin(Freezing, LayerDepths, PretrainedMixin, BaseModule):
         if self.frozen_stages > last:
             frozen += shared_encodings(self)
         freeze(self, frozen, trainable=self.trainable)
-
-
-def _relative_encoding(window_bias: bool | str, pretrained: tuple[int, int],
-                       rel_pos_encoding: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Swin's own encoding and another one."""
-    if window_bias not in (True, False, 'log_cpb'):
-        raise ValueError(f"window_bias={window_bias!r} must be True, False or 'log_cpb'")
-    own: dict[str, Any] = dict(type='mmposenc.RelativePositionBias')
-    if window_bias == 'log_cpb':
-        own = dict(type='mmposenc.LogSpacedCPB')
-        if any(pretrained):
-            own['window_size'] = pretrained
-    if not window_bias:
-        return rel_pos_encoding
-    if rel_pos_encoding is None:
-        return own
-    return dict(type='mmposenc.CombinedRPE', encodings=[own, rel_pos_encoding])
-
-
-def _check(patch_size: int, mlp_ratio: float, pool: str | None, out_indices: Sequence[int],
-           frozen_stages: int, num_stages: int) -> None:
-    if patch_size < 1 or mlp_ratio <= 0:
-        raise ValueError(f'patch_size={patch_size} must be at least 1 and mlp_ratio={mlp_ratio} '
-                         f'positive')
-    if pool not in (None, 'gap'):
-        raise ValueError(f"pool={pool!r} must be None or 'gap'; Swin has no class token")
-    if not out_indices or not all(0 <= i < num_stages for i in out_indices):
-        raise ValueError(f'out_indices={tuple(out_indices)} must be stages from 0 to '
-                         f'{num_stages - 1}')
-    if not -1 <= frozen_stages <= num_stages:
-        raise ValueError(f'frozen_stages={frozen_stages} must be from -1 to {num_stages}')

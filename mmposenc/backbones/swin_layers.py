@@ -7,7 +7,6 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from ..attention.linear import Linear
 from ..attention.window import ShiftWindowAttention
@@ -15,7 +14,7 @@ from ..encodings.placement import PlacedEncodings
 from ..functional.grids import valid_extents
 from ..functional.masking import every_cell, noted_extents
 from ..functional.windows import Counts, window_counts
-from .layers import MLP, DropPath
+from .layers import MLP, DropPath, run_block
 
 
 class SwinBlock(nn.Module):
@@ -135,10 +134,8 @@ class SwinStage(nn.Module):
         for index, block in enumerate((None, *self.blocks)):
             if block is not None:
                 counts = window_counts(hw_shape, block.attn.window_size)
-                if self.with_cp and self.training and torch.is_grad_enabled():
-                    x = checkpoint(block, x, hw_shape, padding_mask, counts, use_reentrant=False)
-                else:
-                    x = block(x, hw_shape, padding_mask, counts)
+                x = run_block(block, x, hw_shape, padding_mask, counts,
+                              recompute=self.with_cp and self.training)
             x, hw_shape, padding_mask = self.pos_encodings(x, hw_shape, index - 1,
                                                            padding_mask=padding_mask)
         out = x, hw_shape, padding_mask
@@ -152,3 +149,24 @@ class SwinStage(nn.Module):
             # Padding lies to the right and below: a cell is padding when its first part is.
             mask = every_cell(mask, 2)
         return *self.downsample(x, hw_shape), mask
+
+
+def window_encoding(window_bias: bool | str, pretrained: tuple[int, int],
+                    rel_pos_encoding: dict[str, Any] | None) -> dict[str, Any] | None:
+    """What the attention in windows takes: Swin's own encoding, another one, or their sum.
+
+    Raises:
+        ValueError: for a ``window_bias`` that there is not.
+    """
+    if window_bias not in (True, False, 'log_cpb'):
+        raise ValueError(f"window_bias={window_bias!r} must be True, False or 'log_cpb'")
+    own: dict[str, Any] = dict(type='mmposenc.RelativePositionBias')
+    if window_bias == 'log_cpb':
+        own = dict(type='mmposenc.LogSpacedCPB')
+        if any(pretrained):
+            own['window_size'] = pretrained
+    if not window_bias:
+        return rel_pos_encoding
+    if rel_pos_encoding is None:
+        return own
+    return dict(type='mmposenc.CombinedRPE', encodings=[own, rel_pos_encoding])

@@ -6,31 +6,30 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from ..encodings.placement import EncodingConfigs, PlacedEncodings, Positions
 from ..encodings.sharing import share_encodings, shared_encodings
-from ..functional.masking import masked_mean, pad_map, token_mask, tokens_to_map
+from ..functional.masking import pad_map, token_mask
 from ..image_sizes import ImgShapes, get_img_shapes, mask_images
 from ..modules import BaseModule
 from .checkpoints import PretrainedMixin
 from .freezing import Freezing, freeze
 from .layer_depth import LayerDepths
-from .layers import PatchEmbed, check_rates, init_transformer_weights, rising_rates
-from .vit_archs import takes_arch
-from .vit_layers import (
-    SAMNeck,
-    ViTBlock,
-    check_blocks,
-    check_mlp,
-    check_neck,
+from .layers import (
+    PatchEmbed,
+    check_parts,
+    check_rates,
     check_sizes,
-    check_tokens_and_norm,
-    check_windows,
+    init_transformer_weights,
+    rising_rates,
+    run_block,
 )
+from .vit_archs import takes_arch
+from .vit_layers import ViTBlock, check_blocks, check_mlp, check_tokens
+from .vit_output import ViTOutput, check_output
 
 
-class ViT(Freezing, LayerDepths, PretrainedMixin, BaseModule):
+class ViT(ViTOutput, Freezing, LayerDepths, PretrainedMixin, BaseModule):
     """Plain vision transformer (ViT, Dosovitskiy et al., ICLR 2021; DeiT, Touvron et al., ICML
     2021) with any position encoding (with :class:`~mmposenc.encodings.PEG` it is CPVT); with its
     options DeiT III, DINOv2, BEiT, the towers of CLIP and SigLIP, ViTDet's and SAM's image encoder.
@@ -89,12 +88,8 @@ class ViT(Freezing, LayerDepths, PretrainedMixin, BaseModule):
         frozen_stages: 0 freezes all that comes before the first block, n also the first n blocks;
             -1 trains all. An encoding they share with others is trained. ``num_layers`` is a full
             freeze: nothing is left to train, the last norm and shared encodings included.
-        trainable: parts of names of parameters that are trained though frozen, as
-            'pos_encodings.at.after0' or 'rel_pos_encoding'.
-        lora: ``dict(r=8)``: low-rank matrices beside those of frozen blocks, which are trained; see
-            :func:`~mmposenc.backbones.lora.add_lora`. Needs peft.
-        frozen_dtype: 'bfloat16': frozen blocks keep their matrices and compute in it, and give
-            float32 to what is trained.
+        trainable, lora, frozen_dtype: what of frozen blocks is trained all the same, and the dtype
+            that they compute in; as those of :class:`~mmposenc.backbones.PVT`.
         with_cp: recompute blocks in the backward pass to save memory.
         mask_padding: keep batch padding out: an image in a padded batch gives what it gives alone;
             maps are zero on its padding. Needs to know the images' sizes, see
@@ -155,21 +150,14 @@ class ViT(Freezing, LayerDepths, PretrainedMixin, BaseModule):
                     drop_path_rate=drop_path_rate)
         dims, layers, heads = embed_dims, num_layers, num_heads  # numbers, by takes_arch
         class_token = pool == 'cls' if class_token is None else class_token
-        check_sizes(patch_size, mlp_ratio, mlp_hidden_dims)
-        check_mlp(mlp, act)
-        check_tokens_and_norm(pool, class_token, distilled, register_tokens, final_norm)
-        check_blocks(layers, frozen_stages, conv_projection, out_indices)
-        if out_indices is None and pool is None:
-            out_indices = (layers - 1,)
-        if out_indices is None and pool == 'cls' and final_norm == 'pooled':
-            raise ValueError("final_norm='pooled' with pool='cls': it is the norm of the mean of "
-                             "pool='gap'; use final_norm=True")
-        if out_indices is None and not final_norm:
-            raise ValueError(f'final_norm=False with pool={pool!r}: what is pooled is normed; use '
-                             f'out_indices for maps that are not')
-        check_neck(neck_channels, layers, out_indices)
-        self.out_indices = None if out_indices is None else tuple(sorted(set(out_indices)))
-        self.pool, self.patch_size = pool, patch_size
+        prefix = class_token + distilled + register_tokens
+        check_sizes(patch_size, mlp_ratio)
+        check_mlp(mlp, act, mlp_hidden_dims)
+        check_tokens(pool, class_token, distilled, register_tokens)
+        check_blocks(layers, window_size, global_blocks, conv_projection, prefix)
+        check_parts('blocks', layers, out_indices, frozen_stages)
+        check_output(layers, pool, out_indices, final_norm, neck_channels)
+        self.patch_size, self.num_prefix_tokens = patch_size, prefix
         self.frozen_stages, self.with_cp, self.mask_padding = frozen_stages, with_cp, mask_padding
 
         def token(count: int) -> nn.Parameter | None:
@@ -177,8 +165,6 @@ class ViT(Freezing, LayerDepths, PretrainedMixin, BaseModule):
 
         self.cls_token, self.dist_token = token(class_token), token(distilled)
         self.register_tokens = token(register_tokens)
-        self.num_prefix_tokens = class_token + distilled + register_tokens
-        check_windows(layers, window_size, global_blocks, conv_projection, self.num_prefix_tokens)
         self.patch_embed = PatchEmbed(in_channels, dims, patch_size, norm_eps=None, ceil_mode=True,
                                       bias=not pre_norm)
         side = (img_size, img_size) if isinstance(img_size, int) else tuple(img_size)
@@ -193,19 +179,12 @@ class ViT(Freezing, LayerDepths, PretrainedMixin, BaseModule):
             norm_eps=norm_eps, layer_scale_init_value=layer_scale_init_value,
             act='swiglu' if mlp == 'swiglu' else act, attn_norm=attn_norm, mlp_norm=mlp_norm,
             qkv_bias=qkv_bias, rel_pos_encoding=rel_pos_encoding, attn_drop=attn_drop_rate,
-            form=form, num_prefix_tokens=self.num_prefix_tokens, grid_shape=grid,
+            form=form, num_prefix_tokens=prefix, grid_shape=grid,
             conv_projection=index in conv_projection, mask_window_padding=mask_window_padding,
             window_size=None if index in global_blocks else window_size)
             for index, rate in enumerate(rising_rates(drop_path_rate, layers)))
         share_encodings(rel_pos_sharing, self, [self.blocks])
-        self._last = layers - 1 if self.out_indices is None else max(self.out_indices)
-        self._normed = tuple(range(layers)) if final_norm == 'every' else (
-            (layers - 1,) if final_norm is True else ())
-        has_norm = final_norm == 'every' or self._last in self._normed
-        self.norm = nn.LayerNorm(dims, eps=norm_eps) if has_norm else None
-        norms_mean = final_norm == 'pooled' and self.out_indices is None
-        self.fc_norm = nn.LayerNorm(dims, eps=norm_eps) if norms_mean else None
-        self.neck = None if neck_channels is None else SAMNeck(dims, neck_channels)
+        self._make_output(dims, layers, pool, out_indices, final_norm, norm_eps, neck_channels)
         self.reset_parameters()
         self._start_freezing(self.blocks, trainable, lora, frozen_dtype)
 
@@ -223,9 +202,8 @@ class ViT(Freezing, LayerDepths, PretrainedMixin, BaseModule):
 
         Args:
             x: images (B, in_channels, H, W), padded to the right and below.
-            img_shapes: height and width in pixels that each image fills, for ``mask_padding``;
-                taken from the batch where a data preprocessor of this project made it. A tensor
-                (B, 2) where they shall be an input of an exported program.
+            img_shapes: height and width in pixels that each image fills, as
+                :meth:`mmposenc.backbones.PVT.forward` takes them.
 
         Returns:
             One (B, embed_dims); with ``distilled`` one pair of them, class token first, which is
@@ -276,30 +254,8 @@ class ViT(Freezing, LayerDepths, PretrainedMixin, BaseModule):
         key_mask = None if mask is None else token_mask(mask, self.num_prefix_tokens)
         args = (tokens, hw_shape, key_mask, x_qk, block.window_counts(hw_shape))
         with self._precision(index, tokens):
-            if self.with_cp and self.training and torch.is_grad_enabled():
-                return checkpoint(block, *args,  # type: ignore[no-any-return]
-                                  use_reentrant=False)
-            return block(*args)  # type: ignore[no-any-return]
-
-    def _map(self, tokens: Tensor, hw_shape: tuple[int, int], mask: Tensor | None, index: int
-             ) -> Tensor:
-        tokens = tokens[:, self.num_prefix_tokens:]
-        if self.norm is not None and index in self._normed:
-            tokens = self.norm(tokens)
-        # contiguous: without the prefix tokens the rest is no view of whole rows.
-        out = tokens_to_map(tokens.contiguous(), hw_shape)
-        if self.neck is not None and index == len(self.blocks) - 1:
-            out = self.neck(out, mask)
-        return out if mask is None else out.masked_fill(mask[:, None], 0)
-
-    def _pool(self, tokens: Tensor, mask: Tensor | None) -> Any:
-        if self.fc_norm is not None:
-            return self.fc_norm(masked_mean(tokens[:, self.num_prefix_tokens:], mask))
-        assert self.norm is not None
-        if self.pool == 'gap':
-            return masked_mean(self.norm(tokens[:, self.num_prefix_tokens:]), mask)
-        normed = self.norm(tokens[:, :2])
-        return normed[:, 0] if self.dist_token is None else (normed[:, 0], normed[:, 1])
+            return run_block(  # type: ignore[no-any-return]
+                block, *args, recompute=self.with_cp and self.training)
 
     def _freeze(self) -> None:
         # Blocks that are never run would break distributed training if they were trained.

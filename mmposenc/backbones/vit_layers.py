@@ -1,4 +1,4 @@
-"""The block of the plain vision transformer, and checks of its options."""
+"""The block of the plain vision transformer, SAM's neck, and checks of what blocks are given."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -100,17 +100,10 @@ class SAMNeck(nn.Sequential):
         return self[3](self[2](x))  # type: ignore[no-any-return]
 
 
-def check_sizes(patch_size: int, mlp_ratio: float, mlp_hidden_dims: int | None) -> None:
-    """Raise ValueError for sizes that are not positive."""
-    if patch_size < 1 or mlp_ratio <= 0:
-        raise ValueError(f'patch_size={patch_size} must be at least 1 and mlp_ratio={mlp_ratio} '
-                         f'positive')
-    if mlp_hidden_dims is not None and mlp_hidden_dims < 1:
-        raise ValueError(f'mlp_hidden_dims={mlp_hidden_dims} must be at least 1, or None')
-
-
-def check_mlp(mlp: str, act: str) -> None:
+def check_mlp(mlp: str, act: str, hidden_dims: int | None) -> None:
     """Raise ValueError for options of the MLP that there are not."""
+    if hidden_dims is not None and hidden_dims < 1:
+        raise ValueError(f'mlp_hidden_dims={hidden_dims} must be at least 1, or None')
     if mlp not in MLPS:
         raise ValueError(f'mlp={mlp!r} must be one of {MLPS}')
     acts = tuple(each for each in ACTIVATIONS if each != 'swiglu')
@@ -120,9 +113,9 @@ def check_mlp(mlp: str, act: str) -> None:
         raise ValueError(f"act={act!r} with mlp='swiglu', whose gates are SiLU: leave act out")
 
 
-def check_tokens_and_norm(pool: str | None, class_token: bool, distilled: bool,
-                          register_tokens: int, final_norm: bool | str) -> None:
-    """Raise ValueError for prefix tokens and a norm that do not fit to what is returned."""
+def check_tokens(pool: str | None, class_token: bool, distilled: bool, register_tokens: int
+                 ) -> None:
+    """Raise ValueError for prefix tokens that do not fit to what is returned."""
     if pool not in (None, 'gap', 'cls'):
         raise ValueError(f"pool={pool!r} must be 'cls', 'gap' or None")
     if pool == 'cls' and not class_token:
@@ -133,31 +126,15 @@ def check_tokens_and_norm(pool: str | None, class_token: bool, distilled: bool,
                          f"class token; use pool='cls'")
     if register_tokens < 0:
         raise ValueError(f'register_tokens={register_tokens} must be at least 0')
-    if final_norm not in (True, False, 'every', 'pooled'):
-        raise ValueError(f"final_norm={final_norm!r} must be True, False, 'every' or 'pooled'")
 
 
-def check_blocks(num_layers: int, frozen_stages: int, conv_projection: Sequence[int],
-                 out_indices: Sequence[int] | None) -> None:
-    """Raise ValueError for numbers of blocks that there are not."""
-    if not -1 <= frozen_stages <= num_layers:
-        raise ValueError(f'frozen_stages={frozen_stages} must be from -1 to {num_layers}')
-    if not all(0 <= block < num_layers for block in conv_projection):
-        raise ValueError(f'conv_projection={tuple(conv_projection)} must be blocks from 0 to '
-                         f'{num_layers - 1}')
-    if out_indices is not None and (
-            not out_indices or not all(0 <= i < num_layers for i in out_indices)):
-        raise ValueError(f'out_indices={tuple(out_indices)} must be blocks from 0 to '
-                         f'{num_layers - 1}')
-
-
-def check_windows(num_layers: int, window_size: int | tuple[int, int] | None,
-                  global_blocks: Sequence[int], conv_projection: Sequence[int],
-                  num_prefix_tokens: int) -> None:
+def check_blocks(num_layers: int, window_size: int | tuple[int, int] | None,
+                 global_blocks: Sequence[int], conv_projection: Sequence[int],
+                 num_prefix_tokens: int) -> None:
     """Raise ValueError for blocks that there are not, or that can't attend in windows."""
-    if not all(0 <= block < num_layers for block in global_blocks):
-        raise ValueError(f'global_blocks={tuple(global_blocks)} must be blocks from 0 to '
-                         f'{num_layers - 1}')
+    for name, blocks in (('conv_projection', conv_projection), ('global_blocks', global_blocks)):
+        if not all(0 <= block < num_layers for block in blocks):
+            raise ValueError(f'{name}={tuple(blocks)} must be blocks from 0 to {num_layers - 1}')
     if window_size is None:
         return
     if num_prefix_tokens:
@@ -168,15 +145,3 @@ def check_windows(num_layers: int, window_size: int | tuple[int, int] | None,
         raise ValueError(f'conv_projection={tuple(conv_projection)} must be among '
                          f'global_blocks={tuple(global_blocks)}: convolutions of tokens do not end '
                          f'at windows')
-
-
-def check_neck(neck_channels: int | None, num_layers: int, out_indices: Sequence[int] | None
-               ) -> None:
-    """Raise ValueError for a neck without a map to take."""
-    if neck_channels is None:
-        return
-    if neck_channels < 1:
-        raise ValueError(f'neck_channels={neck_channels} must be at least 1, or None')
-    if out_indices is None or num_layers - 1 not in out_indices:
-        raise ValueError(f'neck_channels={neck_channels} with out_indices={out_indices}: the neck '
-                         f"takes the last block's map; put {num_layers - 1} into out_indices")

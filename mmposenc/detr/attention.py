@@ -15,7 +15,7 @@ from ..functional.grids import GridLike
 from ..functional.mlp import mlp
 from ..functional.packing import Packing
 from ..modules import BaseModule
-from .parts import build_activation, build_dropout
+from .parts import build_activation, build_dropout, check_batch_first
 
 
 class MultiheadAttention(BaseModule):
@@ -48,8 +48,7 @@ class MultiheadAttention(BaseModule):
         if num_heads < 1 or embed_dims < 1 or embed_dims % num_heads:
             raise ValueError(f'embed_dims={embed_dims} must be a positive multiple of '
                              f'num_heads={num_heads}')
-        if not batch_first:
-            raise ValueError('batch_first=False: batches come first in all of mmdet; leave it out')
+        check_batch_first(batch_first)
         if unknown:
             raise ValueError(f'attention takes no {", ".join(sorted(unknown))}')
         if dropout is not None:

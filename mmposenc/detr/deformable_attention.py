@@ -9,6 +9,7 @@ from mmcv.ops.multi_scale_deform_attn import MultiScaleDeformableAttnFunction
 from torch import Tensor
 
 from ..compat.deform_attn import host_shapes, ms_deform_attn_forward
+from .parts import check_batch_first
 
 
 class MultiScaleDeformableAttention(MMCVDeformable):
@@ -16,8 +17,7 @@ class MultiScaleDeformableAttention(MMCVDeformable):
     for a GPU once a model instead of once a module: sizes of levels are read one time."""
 
     def __init__(self, *args: Any, batch_first: bool = True, **kwargs: Any) -> None:
-        if not batch_first:
-            raise ValueError('batch_first=False: batches come first in all of mmdet; leave it out')
+        check_batch_first(batch_first)
         super().__init__(*args, batch_first=True, **kwargs)
 
     def forward(self, query: Tensor, key: Tensor | None = None, value: Tensor | None = None,

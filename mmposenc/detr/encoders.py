@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, is_grad_enabled
-from torch.utils.checkpoint import checkpoint
+from torch import Tensor
 
+from ..backbones.layers import run_block
 from ..encodings.placement import EncodingConfigs
 from ..encodings.sharing import share_encodings
 from ..functional.packing import Packing, packing_of
@@ -117,10 +117,8 @@ class DetrEncoder(BaseModule):
         x, kwargs['x_qk'] = self._encode(x, -1, hw_shapes, mask, packing)
         for index, layer in enumerate(self.layers):
             args = (x, self._layer_pos(x, query_pos), None if packing is not None else mask)
-            if index < self.num_cp and self.training and is_grad_enabled():
-                out = checkpoint(layer, *args, use_reentrant=False, **kwargs)
-            else:
-                out = layer(*args, **kwargs)
+            out = run_block(layer, *args, recompute=index < self.num_cp and self.training,
+                            **kwargs)
             if need_weights:
                 out, layer_weights = out
                 weights.append(layer_weights)

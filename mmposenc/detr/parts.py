@@ -58,3 +58,9 @@ def build_dropout(cfg: dict[str, Any] | None) -> nn.Module:
 def _need_mmcv(name: str, cfg: dict[str, Any], known: str) -> None:
     if find_spec('mmcv') is None:
         raise ValueError(f'{name}={cfg!r}: without mmcv there is only {known}')
+
+
+def check_batch_first(batch_first: bool) -> None:
+    """Raise ValueError for tokens in front of batches."""
+    if not batch_first:
+        raise ValueError('batch_first=False: batches come first in all of mmdet; leave it out')

@@ -1,7 +1,6 @@
 """Products of queries with learned vectors of the offset, on a sequence or on two axes."""
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
 
 from ..functional.attention.axis_terms import AxisHalves, pick_entries
@@ -11,9 +10,10 @@ from ..functional.grids import Grid, GridLike, as_grid
 from ..functional.offsets import table_entries
 from .base import RelativeEncoding
 from .checks import axis_tables, check_sizes
+from .sequence_table import SequenceTable
 
 
-class QueryRelative1D(RelativeEncoding):
+class QueryRelative1D(SequenceTable):
     """q_i . table[j - i + max_tokens - 1], i and j places in the flattened sequence ("Positional
     embeddings in self-attention", AI Summer; Shaw et al., 2018, without clipping).
 
@@ -35,22 +35,10 @@ class QueryRelative1D(RelativeEncoding):
         ValueError: for bad sizes, and in use for a longer sequence.
     """
 
-    def __init__(self, head_dims: int, num_heads: int, *, max_tokens: int,
-                 shared_heads: bool = True, num_prefix_tokens: int = 0) -> None:
-        super().__init__()
-        check_sizes(head_dims, num_heads, num_prefix_tokens)
-        if max_tokens < 1:
-            raise ValueError(f'max_tokens={max_tokens} must be >= 1')
-        self.max_tokens = max_tokens
-        self.head_dims, self.num_heads = head_dims, num_heads
-        self.num_prefix_tokens = num_prefix_tokens
-        lead = () if shared_heads else (num_heads,)
-        self.table = nn.Parameter(torch.empty(*lead, 2 * max_tokens - 1, head_dims))
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Normal, standard deviation head_dims ** -0.5."""
-        nn.init.normal_(self.table, std=self.table.shape[-1] ** -0.5)
+    @staticmethod
+    def num_rows(max_tokens: int) -> int:
+        """One of each offset."""
+        return 2 * max_tokens - 1
 
     def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
         """One :class:`SkewedTable`; see :class:`RelativeEncoding`."""
@@ -58,12 +46,7 @@ class QueryRelative1D(RelativeEncoding):
 
     def _used(self, query: Grid) -> Tensor:
         """Vectors of the offsets 1 - length .. length - 1 of a sequence of queries."""
-        length = self.num_prefix_tokens + query.num_cells
-        if length > self.max_tokens:
-            raise ValueError(
-                f'q_grid=({query.height}, {query.width}) and num_prefix_tokens='
-                f'{self.num_prefix_tokens} make {length} tokens; the table has max_tokens='
-                f'{self.max_tokens}')
+        length = self.sequence_length(query, 'q_grid')
         # Only offsets 1 - length .. length - 1 occur: a short sequence pays for no others.
         used: Tensor = self.table.narrow(-2, self.max_tokens - length, 2 * length - 1)
         return used

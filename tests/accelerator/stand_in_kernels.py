@@ -27,7 +27,7 @@ def run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
 
 def patches(gpu: Any) -> Iterator[AbstractContextManager[Any]]:
     """Of functions that would call a kernel which a CPU build has not."""
-    from mmposenc.attention import engines
+    from mmposenc.attention import choice
     from mmposenc.functional.attention import flex
     plain, generator = nn.functional.scaled_dot_product_attention, torch.Generator
 
@@ -66,7 +66,7 @@ def patches(gpu: Any) -> Iterator[AbstractContextManager[Any]]:
 
     yield mock.patch.object(nn.functional, 'scaled_dot_product_attention', sdpa)
     yield mock.patch.object(flex, 'compiled', lambda key: compiled)
-    yield mock.patch.object(engines, 'has_triton', lambda: True)
+    yield mock.patch.object(choice, 'has_triton', lambda: True)
     yield mock.patch.object(torch, 'Generator', lambda device='cpu': generator())
 
 

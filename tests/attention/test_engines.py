@@ -7,10 +7,11 @@ import pytest
 import torch
 from relative_checks import PIECES, LargestStorage, pieces_of, random_inputs, results
 
-from mmposenc.attention import attend, engines
+from mmposenc.attention import attend, choice, engines
 from mmposenc.attention.core import FORMS, attend_joint
+from mmposenc.attention.problem import Problem
 from mmposenc.functional import Grid, limits
-from mmposenc.functional.attention.driver import kept_pairs
+from mmposenc.functional.attention.layout import groups
 from mmposenc.functional.dropout import Dropout
 
 GRIDS = [((3, 5), None), ((1, 6), None), ((4, 6), Grid(2, 3, 2.0, 2.0)),
@@ -69,6 +70,18 @@ def dropped(encoding, inputs, grids, mask, seed=3):
         found = results(encoding, inputs, *grids, key_padding_mask=mask, form='pieces',
                         dropout_p=0.3)
     return found, kept_pairs(calls[0], *inputs[0].shape[:2])
+
+
+def kept_pairs(call, num_images, num_heads):
+    """Which of all pairs the dropout of a call keeps: zeros and ones (B, heads, Lq, Lk)."""
+    drop, layout = call.dropout.start(), call.layout
+    out = torch.empty(num_images, num_heads, layout.len_q, layout.num_keys)
+    for _, pieces in groups(num_images, num_heads, layout, call.cut):
+        for piece in pieces:
+            shape = (piece.size, piece.queries.stop - piece.queries.start, layout.num_keys)
+            drawn = piece.by_image(drop.draw(torch.empty(shape)))
+            out[piece.images, piece.heads, piece.queries] = drawn
+    return layout.restore(out.transpose(-2, -1)).transpose(-2, -1)
 
 
 class Dropped(torch.autograd.Function):
@@ -207,27 +220,30 @@ def test_autocast(name, form):
                 assert float((one.float() - other).abs().max()) <= 4e-2 * max(scale, 0.5)
 
 
-@pytest.mark.parametrize('prefix', [0, 1])
-@pytest.mark.parametrize('grids', [((3, 5), None), ((4, 6), Grid(2, 3, 2.0, 2.0))])
+@pytest.mark.parametrize('grids, prefix', [
+    (((3, 5), None), 0), (((4, 6), Grid(2, 3, 2.0, 2.0)), 1)])
 @pytest.mark.parametrize('name', examples.RELATIVE)
 def test_score_mods(name, grids, prefix, monkeypatch):
-    """FlexAttention, eager: the definition's output and gradients, with padding and without."""
+    """FlexAttention, eager: the definition's output and gradients; with prefix tokens, of an image
+    that is padded and one that is whole. The other pairs of grid and prefix:
+    tests/accelerator/check_encodings.py."""
     from torch.nn.attention import flex_attention
     monkeypatch.setattr(flex_attention, '_validate_device', lambda *args: None)
     torch._dynamo.reset()
     encoding = examples.relative(name, grids[0], num_prefix_tokens=prefix, head_dims=8)
     terms = encoding.terms(Grid(*grids[0]), grids[1] or Grid(*grids[0]))
     if not all(term.has_score_mod for term in terms):
-        problem = engines.Problem((torch.zeros(1, 1, 1, 1),) * 3, terms)
-        assert not engines.fits_flex(problem)
+        problem = Problem((torch.zeros(1, 1, 1, 1),) * 3, terms)
+        assert not choice.fits_flex(problem)
         return
     inputs = random_inputs(encoding, *grids, dtype=torch.float32)
-    mask = padded(inputs[1], prefix)
-    mask[0] = False
-    for each in (None,) if encoding.follows_extent else (None, mask):
-        close(results(encoding, inputs, *grids, form='flex', key_padding_mask=each),
-              results(encoding, inputs, *grids, form='definition', key_padding_mask=each),
-              atol=1e-4, rtol=1e-4)
+    mask = None
+    if prefix and not encoding.follows_extent:
+        mask = padded(inputs[1], prefix)
+        mask[0] = False
+    close(results(encoding, inputs, *grids, form='flex', key_padding_mask=mask),
+          results(encoding, inputs, *grids, form='definition', key_padding_mask=mask),
+          atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize('name', ['SASARPE', 'QueryRelative2D', 'TransformerXLRPE',
@@ -251,7 +267,7 @@ def test_choice(monkeypatch):
         q = torch.zeros(1, 2, length, 4, dtype=options.pop('dtype', torch.float32),
                         requires_grad=options.pop('trains', False))
         terms = () if encoding is None else encoding.terms(Grid(*grid), Grid(*grid))
-        return engines.choose(engines.ready(engines.Problem(
+        return choice.choose(engines.ready(Problem(
             (q, q, q), list(terms), Grid(*grid), Grid(*grid), **options)))
 
     assert choose('IRPE product k', (3, 4)) == 'definition'
@@ -259,7 +275,7 @@ def test_choice(monkeypatch):
     assert choose(None) == 'fused' and choose(None, dropout_p=0.1) == 'pieces'
     assert choose(None, dtype=torch.bfloat16) == 'pieces'
     for faster, engine in ((True, 'pieces'), (False, 'fused')):
-        monkeypatch.setattr(engines, 'onednn_is_faster', lambda faster=faster: faster)
+        monkeypatch.setattr(choice, 'onednn_is_faster', lambda faster=faster: faster)
         assert choose(None, (23, 23)) == engine
     assert choose(None, regions=torch.zeros(1, 400)) == 'fused'
     assert choose(None, regions=torch.zeros(1, 400), trains=True) == 'pieces'
@@ -279,11 +295,11 @@ def test_on_an_accelerator_the_choice_saves_memory():
                                                                num_prefix_tokens=prefix)
         q = torch.zeros(2, 8, prefix + 4200, 32, device='meta')
         terms = () if encoding is None else encoding.terms(Grid(50, 84), Grid(50, 84))
-        problem = engines.Problem((q, q, q), list(terms), Grid(50, 84), Grid(50, 84), **options)
-        with mock.patch.object(engines, 'is_counted', lambda problem: False), (
-                mock.patch.object(engines, 'fits_flex', lambda problem: all(
+        problem = Problem((q, q, q), list(terms), Grid(50, 84), Grid(50, 84), **options)
+        with mock.patch.object(choice, 'is_counted', lambda problem: False), (
+                mock.patch.object(choice, 'fits_flex', lambda problem: all(
                     term.has_score_mod for term in problem.terms))):
-            return engines.choose(problem)
+            return choice.choose(problem)
 
     assert choose(None) == 'fused' and choose('QueryRelative2D') == 'fused'
     assert choose('IRPE product k') == 'flex' and choose('RelativePositionBias') == 'flex'

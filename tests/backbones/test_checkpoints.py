@@ -5,7 +5,7 @@ import pytest
 import torch
 from golden import load_golden
 
-from mmposenc.backbones import PVT, DeiT, Swin, checkpoints, load_pretrained
+from mmposenc.backbones import PVT, DeiT, Swin, checkpoint_tables, checkpoints, load_pretrained
 from mmposenc.functional.position_tables import resize_position_table
 
 SIZES = dict(embed_dims=(8, 16, 24, 32), num_layers=(1, 2, 1, 1), num_heads=(1, 2, 3, 4),
@@ -174,8 +174,9 @@ def test_safetensors_files_load(tmp_path):
 def said(monkeypatch):
     """(level, text) of each line that loading weights logs."""
     lines = []
-    monkeypatch.setattr(checkpoints, 'print_log', lambda text, logger, level=logging.INFO:
-                        lines.append((level, text)))
+    for module in (checkpoints, checkpoint_tables):
+        monkeypatch.setattr(module, 'print_log', lambda text, logger, level=logging.INFO:
+                            lines.append((level, text)))
     return lines
 
 

@@ -99,7 +99,9 @@ def test_config(name: str) -> None:
     assert cfg.test_evaluator.metric == (['bbox', 'segm'] if masks else 'bbox')
 
 
-@pytest.mark.parametrize('name', CONFIGS)
+# On the longer schedule a model is the same.
+@pytest.mark.parametrize('name', [name for name in CONFIGS if name.replace(
+    'ms-480-800-crop-3x', '1x') not in {*CONFIGS} - {name}])
 def test_one_step_of_a_small_version(name: str) -> None:
     """Every weight gets a gradient (else training on several GPUs would stop); it also predicts."""
     cfg = shrink(load(name))

@@ -1,4 +1,5 @@
-"""Every shipped config gives every trained weight a gradient, as several processes need it."""
+"""Every shipped config, with few channels, trains a step: a finite loss, and a gradient for every
+trained weight, as several processes need it."""
 from __future__ import annotations
 
 from pathlib import Path
@@ -17,6 +18,19 @@ CONFIGS = sorted(str(path.relative_to(ROOT)) for path in ROOT.rglob('*.py')
                  if '_base_' not in path.parts)
 
 
+def step(model, data) -> tuple[list[str], bool]:
+    """Weights without a gradient, and whether the loss is finite."""
+    parse, losses = model.parse_losses, []
+
+    def noted(found):
+        losses.append(parse(found))
+        return losses[-1]
+    model.parse_losses = noted
+    names = without_gradient(model, data)
+    (loss, _), = losses
+    return names, bool(loss.isfinite())
+
+
 @pytest.mark.parametrize('folder', sorted({'/'.join(name.split('/')[:2]) for name in CONFIGS}))
 def test_every_weight_gets_a_gradient(folder: str) -> None:
     wrong, seen = {}, set()
@@ -29,9 +43,9 @@ def test_every_weight_gets_a_gradient(folder: str) -> None:
         seen.add(str(cfg.model))
         # A detector's memory that nobody has written may hold NaN, which can't be matched.
         model = revert_sync_batchnorm(build(cfg, initialize=cfg.default_scope != 'mmpretrain'))
-        names = without_gradient(model, collated(samples(cfg, 2)))
-        if names:
-            wrong[name] = names
+        names, is_finite = step(model, collated(samples(cfg, 2)))
+        if names or not is_finite:
+            wrong[name] = names, is_finite
     assert wrong == {}
 
 

@@ -137,7 +137,9 @@ def test_config(name: str) -> None:
     check_num_classes(cfg, ('train', 'val', 'test'))
 
 
-@pytest.mark.parametrize('name', [name for name in CONFIGS if '80k' not in name])  # same models
+# With few channels other sizes of PVT, and longer schedules, are the same models.
+@pytest.mark.parametrize('name', [name for name in CONFIGS
+                                  if not re.search('80k|pvt-[tm]', name)])
 def test_one_step_of_a_small_version(name: str) -> None:
     """Sizes that are no multiple of anything, in a padded batch; every parameter learns."""
     torch.manual_seed(0)

@@ -266,17 +266,3 @@ def _put(part: Tensor, x: Tensor, piece: Piece) -> None:
     """Write what :func:`_flat` gave to x, unless it is there."""
     if part.untyped_storage()._cdata != x.untyped_storage()._cdata:
         x[piece.images, piece.heads, piece.queries] = piece.by_image(part)
-
-
-def kept_pairs(call: Call, num_images: int, num_heads: int) -> Tensor:
-    """Which of all pairs the dropout of a call keeps: zeros and ones (B, heads, Lq, Lk), for tests.
-    """
-    assert call.dropout is not None
-    drop, layout = call.dropout.start(), call.layout
-    out = torch.empty(num_images, num_heads, layout.len_q, layout.num_keys, device=drop.device)
-    for _, pieces in groups(num_images, num_heads, layout, call.cut):
-        for piece in pieces:
-            shape = (piece.size, piece.queries.stop - piece.queries.start, layout.num_keys)
-            drawn = piece.by_image(drop.draw(torch.empty(shape, device=drop.device)))
-            out[piece.images, piece.heads, piece.queries] = drawn
-    return layout.restore(out.transpose(-2, -1)).transpose(-2, -1)
