@@ -173,14 +173,14 @@ def _check_all_fit(cfg: Config, entries: Sequence[Entry], sizes: Sequence[float]
         except ValueError as error:
             refused[entry.name] = error
     if len(refused) < 2:
-        for error in refused.values():
-            raise error
+        for only in refused.values():
+            raise only
         return
     reasons: dict[str, list[str]] = {}
-    for name, error in refused.items():
-        reasons.setdefault(str(error).removeprefix(f'encoding {name!r} '), []).append(name)
-    for reason, names in reasons.items():  # more lines than the end of a command has
-        print(f'{", ".join(names)}: {reason}', file=sys.stderr)
+    for name, reason in refused.items():
+        reasons.setdefault(str(reason).removeprefix(f'encoding {name!r} '), []).append(name)
+    for text, names in reasons.items():  # more lines than the end of a command has
+        print(f'{", ".join(names)}: {text}', file=sys.stderr)
     fitting = [entry.name for entry in entries if entry.name not in refused]
     raise ValueError(f'--encodings: {len(refused)} of {len(entries)} do not fit {place}, for the '
                      f'reasons above; {" ".join(fitting) or "none of them"} would do')
