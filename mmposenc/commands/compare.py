@@ -115,24 +115,31 @@ def main(argv: list[str] | None = None) -> None:
 def run(args: argparse.Namespace, command: str) -> int:
     """Plans and carries out what the arguments ask; the exit status."""
     from mmposenc.comparison import planning
+    from mmposenc.comparison.progress import duration
     from mmposenc.comparison.results import write_results
     from mmposenc.comparison.study import read_study
 
+    started, estimate = time.monotonic(), None
     if args.report_only:
         study = read_study(args.out or planning.default_folder(args.config))
     else:
         workers = planning.workers_of(args)
         planned = planning.plan(args, command, workers)
-        study = planned.study
+        study, estimate = planned.study, planned.estimate
         if args.dry_run:
             print(planning.listing(planned))
             return 0
+        print(planning.headline(planned), flush=True)
         carry_out(study, workers)
     if args.time and not args.report_only:
         from mmposenc.comparison.extras import time_models
         time_models(study)
     results = write_results(study)
-    return finish(study, results)
+    status = finish(study, results)
+    if study.seconds is not None and estimate is not None:  # all of it in this call
+        print(f'{duration(time.monotonic() - started)} in all; the budget was '
+              f'{duration(study.seconds)}')
+    return status
 
 
 def carry_out(study: Any, workers: Any) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 from mmposenc.command_line import reported
 from mmposenc.diagnosis import Measure, write_figures
 from mmposenc.engine.checks import check_folder
+from mmposenc.engine.config_sizes import USUAL
 from mmposenc.engine.diagnosis import measure_config
 from mmposenc.engine.figure_subjects import source_of
 from mmposenc.engine.options import config_parser, read_config
@@ -33,7 +34,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument('--image', nargs='+', default=[], metavar='FILE', help='pictures')
     parser.add_argument('--size', type=int, nargs='+', metavar='N',
                         help='H W, or one number for a square, that pictures are resized to; '
-                        "default: the config's img_size, else 224")
+                        f'default {USUAL}')
     parser.add_argument('--seed', type=int, default=0, help='of noise, crops and random weights')
     parser.add_argument('--output-dir', metavar='DIR',
                         help='write a figure of each measure, and diagnosis.json')

@@ -32,6 +32,7 @@ import sys
 
 from mmposenc import engine
 from mmposenc.command_line import reported
+from mmposenc.engine.config_sizes import USUAL
 from mmposenc.engine.encoding_figures import visualize_encodings, visualize_figure
 from mmposenc.engine.gallery import draw_gallery
 from mmposenc.engine.options import config_parser, read_config
@@ -78,7 +79,7 @@ def _add_input(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--image', help='a picture')
     parser.add_argument('--size', type=int, nargs='+', metavar='N',
                         help='of the input: height and width, or the shorter side of the picture '
-                             'at its own aspect; default what the backbone is made for, or 224 224')
+                             f'at its own aspect; default {USUAL}')
     parser.add_argument('--at', type=float, nargs=2, action='append', metavar=('Y', 'X'),
                         help='where a query lies, as fractions of height and width; default the '
                              'middle; several for "overlay", "rollout" and "buckets"')

@@ -14,13 +14,14 @@ from ..backbones.vit_archs import ARCHS
 from ..checkpoint.encoding_names import BUT_ENCODINGS
 from ..command_line import describe
 from ..detr.positions import LEARNED_GRID
+from ..engine.config_sizes import tested_size, trained_size
 from ..engine.models import build_bare, image_channels, pass_once
 from ..engine.overrides import override
 from ..engine.testing import scope_of
 from ..image_sizes import set_img_shapes
 from ..registry import MODELS
 from .places import Place, arguments_of, build_backbone, class_of, find_place
-from .sizes import resized, tested_size, trained_size
+from .sizes import resized
 
 if TYPE_CHECKING:
     from .encodings import Entry
@@ -86,8 +87,8 @@ def _type_of(section: Any) -> Any:
 
 
 def _for_windows(relative: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Without resizing: all windows have the table's size, and those that are filled up at the
-    border of a map would get it resized to what of them is map."""
+    """Without resizing: all windows have the table's size, at the border of a map too, so that it
+    changes nothing; compiled code would still resize."""
     if relative is None:
         return None
     found = copy.deepcopy(relative)

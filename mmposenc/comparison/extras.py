@@ -14,11 +14,12 @@ from mmengine.config import Config
 from mmposenc.command_line import describe
 
 from ..engine.complexity import count, measure_time
+from ..engine.config_sizes import tested_size
 from ..engine.devices import device_of
 from ..engine.models import own_preprocessor
 from .encodings import Entry, apply
 from .files import read_json, write_json
-from .sizes import resized, tested_size
+from .sizes import resized
 from .study import Run, Study
 
 

@@ -10,6 +10,7 @@ from mmengine.registry import MODELS as ROOT
 from mmengine.registry import init_default_scope
 
 from ..engine.arguments import accepted_arguments
+from ..engine.config_nodes import bare_type, type_name
 from ..engine.testing import scope_of
 from ..names import CLASSES
 
@@ -76,14 +77,3 @@ def arguments_of(cfg: Config, kind: Any) -> set[str]:
     """The arguments of a class of the config's model."""
     found = class_of(cfg, kind)
     return accepted_arguments(found) or set() if found is not None else set()
-
-
-def type_name(node: Any) -> str:
-    """The type of a config's node; of a class, its name."""
-    kind = node.get('type') or ''
-    return kind if isinstance(kind, str) else kind.__name__
-
-
-def bare_type(node: Any) -> str:
-    """The same without the library or module in front of it."""
-    return type_name(node).rpartition('.')[2]

@@ -3,9 +3,11 @@ from __future__ import annotations
 
 import argparse
 import copy
+import os
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -16,15 +18,17 @@ from mmengine.config import Config
 from ..engine.checks import check_files, check_sections
 from ..engine.launch import prepare_training
 from ..engine.options import read_config
-from . import budget
+from . import timing
+from .budget import Estimate
 from .encodings import Entry, apply, check_builds, check_fits, read_entries
 from .extras import costs
 from .lengths import Length, length_of, set_length
 from .metrics import metric_of
+from .places import find_place
 from .progress import duration
 from .sizes import check_sizes
 from .study import Study, check_same_config, joined, planning_lock, read_study, write_study
-from .workers import LocalWorkers, SubmittedWorkers, Workers, visible_gpus
+from .workers import LocalWorkers, SubmittedWorkers, Workers, cores, visible_gpus
 
 
 class Plan(NamedTuple):
@@ -32,7 +36,7 @@ class Plan(NamedTuple):
 
     study: Study
     cfg: Config
-    estimate: budget.Estimate | None
+    estimate: Estimate | None
 
 
 def default_folder(config: str) -> Path:
@@ -87,7 +91,7 @@ def plan(args: argparse.Namespace, command: str, workers: Workers
         ValueError: what does not fit: an encoding, a size, the data, the older study, the budget.
         FileNotFoundError: a file that the config names is not there.
     """
-    folder, started = folder_of(args), time.monotonic()
+    folder, started, load = folder_of(args), time.monotonic(), os.getloadavg()[0]
     with nullcontext() if args.dry_run else planning_lock(folder):
         old = read_study(folder) if (folder / 'study.json').is_file() else None
         cfg = _config(args, old)
@@ -95,6 +99,8 @@ def plan(args: argparse.Namespace, command: str, workers: Workers
         _check(cfg, study, old, entries)
         estimate = None
         if args.dry_run or (study.seconds is not None and old is None):
+            if warning := _others(load):
+                print(warning, file=sys.stderr)
             estimate = _measured(study, cfg, workers)
         if study.seconds is not None and old is None:
             assert estimate is not None
@@ -151,28 +157,69 @@ def _check(cfg: Config, study: Study, old: Study | None, entries: list[Entry]) -
     prepare_training(training)
     check_sizes(cfg, study.sizes)
     known = () if old is None or old.sizes != study.sizes else [e.name for e in old.entries]
-    for entry in study.entries:
-        if entry.name not in known:
-            check_fits(cfg, entry, study.sizes)
+    _check_all_fit(cfg, [each for each in study.entries if each.name not in known], study.sizes)
     if old is None:
         check_builds(apply(cfg, study.entries[0]))
 
 
-def _measured(study: Study, cfg: Config, workers: Workers) -> budget.Estimate:
-    print(f'timing some steps and tests of each of {len(study.entries)} encodings',
-          file=sys.stderr, flush=True)
+def _check_all_fit(cfg: Config, entries: Sequence[Entry], sizes: Sequence[float]) -> None:
+    """Looks at all entries before it says which do not fit: with each reason, those that have it.
+    """
+    place = find_place(cfg).type
+    refused: dict[str, ValueError] = {}
+    for entry in entries:
+        try:
+            check_fits(cfg, entry, sizes)
+        except ValueError as error:
+            refused[entry.name] = error
+    if len(refused) < 2:
+        for only in refused.values():
+            raise only
+        return
+    reasons: dict[str, list[str]] = {}
+    for name, reason in refused.items():
+        reasons.setdefault(str(reason).removeprefix(f'encoding {name!r} '), []).append(name)
+    for text, names in reasons.items():  # more lines than the end of a command has
+        print(f'{", ".join(names)}: {text}', file=sys.stderr)
+    fitting = [entry.name for entry in entries if entry.name not in refused]
+    raise ValueError(f'--encodings: {len(refused)} of {len(entries)} do not fit {place}, for the '
+                     f'reasons above; {" ".join(fitting) or "none of them"} would do')
+
+
+def _measured(study: Study, cfg: Config, workers: Workers) -> Estimate:
+    def say(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+    say(f'timing some steps and tests of each of {len(study.entries)} encodings')
     with tempfile.TemporaryDirectory(prefix='mmposenc_compare_') as folder:
         trial = replace(study, folder=Path(folder))
         write_study(trial, cfg)
-        return budget.measure(trial, workers)
+        return timing.measure(trial, workers, say)
+
+
+def _others(load: float) -> str:
+    """A warning where other programs use the machine, whose load they make; else nothing."""
+    if load <= cores() / 4:
+        return ''
+    return (f'other programs run here (a load of {load:.1f} on {cores()} cores): what is timed now '
+            f'holds while they do')
+
+
+def headline(planned: Plan) -> str:
+    """The runs of a study, and how long they take where that was measured."""
+    study, _, estimate = planned
+    text = (f'{len(study.runs())} runs of {study.length} each: '
+            f'seeds {", ".join(map(str, study.seeds))}; sizes '
+            f'{", ".join(f"{factor:g}" for factor in study.sizes)}')
+    if estimate is None:
+        return text
+    whole = duration(estimate.study_seconds(study, study.length))
+    return f'{text}\nabout {whole} with {estimate.jobs} at once on this machine'
 
 
 def listing(planned: Plan) -> str:
     """What ``--dry-run`` prints."""
     study, cfg, estimate = planned
-    lines = [f'{len(study.runs())} runs of {study.length} each: '
-             f'seeds {", ".join(map(str, study.seeds))}; sizes '
-             f'{", ".join(f"{factor:g}" for factor in study.sizes)}', '']
+    lines = [headline(planned), '']
     head = ''.join(f'{f"MACs (M) {factor:g}x":>16}' for factor in study.sizes)
     lines.append(f'{"encoding":<28}{"parameters":>14}{head}{"a run":>10}')
     for entry in study.entries:
@@ -183,7 +230,7 @@ def listing(planned: Plan) -> str:
             estimate.run_seconds(entry.name, study.length))
         lines.append(f'{entry.name:<28}{counted[0]["parameters"] or 0:>14,}{macs}{taken:>10}')
     if estimate is not None:
-        whole = estimate.study_seconds(study, study.length)
-        lines += ['', f'about {duration(whole)} with {estimate.jobs} at once on this machine, '
-                  'from some steps and test images of each encoding']
+        extras = max(cost.extras for cost in estimate.costs.values())
+        lines += ['', f'a run: from some steps and test images of each encoding; the first of '
+                  f'each takes about {duration(extras)} more, for what else the report shows']
     return '\n'.join(lines)

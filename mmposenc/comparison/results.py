@@ -12,12 +12,12 @@ import torch
 import mmposenc
 from mmposenc.command_line import describe
 
+from ..engine.config_sizes import trained_size
 from .files import read_json, write_json
 from .metrics import metric_of, task_of
 from .report import write_reports
 from .runs import read_record
 from .schedule import is_taken, last_lines
-from .sizes import trained_size
 from .statistics import summarize
 from .study import SCHEMA, Run, Study
 from .workers import cores

@@ -46,6 +46,7 @@ def carry_out_all(study: Study, workers: Workers, complete: Callable[[Run], bool
     elsewhere: set[Path] = set()
     try:
         while waiting or active:
+            ended = []
             for run, handle in [pair for pair in active if pair[1].poll() is not None]:
                 active.remove((run, handle))
                 if not complete(run) and is_taken(run):  # another command was faster
@@ -53,17 +54,19 @@ def carry_out_all(study: Study, workers: Workers, complete: Callable[[Run], bool
                     tell(run, 'another command has it')
                     continue
                 _note_crash(run, handle.poll() or 0)
-                tell(run, 'ended')
+                ended.append(run)
             for run in list(waiting):
                 if is_taken(run):
                     elsewhere.add(run.folder)
                 elif complete(run) or (run.folder in elsewhere and _is_decided(run)):
                     waiting.remove(run)
-                    tell(run, 'ended')
+                    ended.append(run)
                 elif workers.jobs is None or len(active) < workers.jobs:
                     waiting.remove(run)
                     active.append((run, workers.start(run)))
                     tell(run, 'started')
+            for run in ended:  # behind the start of others, who need not wait for the report
+                tell(run, 'ended')
             tell(None, '')
             time.sleep(wait)
     finally:

@@ -1,50 +1,23 @@
-"""The size of a config's images, in training and in its test, and tests at other sizes."""
+"""Tests of a config at other image sizes."""
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from mmengine.config import Config, ConfigDict
 
-from ..engine.checks import data_sets
+from ..engine.config_nodes import bare_type, pipelines, with_pipelines
+from ..engine.config_sizes import Size, tested_size
 from ..engine.models import own_preprocessor
-from ..engine.testing import scope_of
-from .places import arguments_of, bare_type, build_backbone
+from .places import arguments_of, build_backbone
 
-Size = tuple[int, int]
-_FAR = 1_000_000
-#: Steps of pipelines that give images a size, and the argument that says which, by the order that
-#: it has. Names without a scope; mmdet's crop is the other way round than mmseg's.
-_WIDTH_FIRST = {'Resize': 'scale', 'CenterCrop': 'crop_size', 'FixScaleResize': 'scale',
-                'Pad': 'size', 'TestRandomCrop': 'crop_size'}
-_HEIGHT_FIRST = {'RandomCrop': 'crop_size', 'RandomResizedCrop': 'scale'}
-#: Steps that draw one of several sizes for each image.
-_DRAWN = ('RandomResize', 'RandomChoiceResize', 'RandomChoice', 'Mosaic', 'RandomApply')
 #: Arguments of a step of a test that are pixels, or a factor.
 _PIXELS = ('scale', 'crop_size', 'size', 'max_size', 'width', 'height', 'img_scale', 'scales')
 _SIZING = ('Resize', 'ResizeEdge', 'ResizeShortestEdge', 'FixScaleResize', 'FixShapeResize',
            'CenterCrop', 'Pad', 'RandomCrop', 'RandomResizedCrop', 'RandomResize',
            'EfficientNetCenterCrop')
-
-
-def trained_size(cfg: Config) -> Size | None:
-    """(H, W) in pixels of the images that a config trains with.
-
-    Where training draws a size for each image, or keeps the sides' ratio, that of the test; None
-    where images are taken as they are.
-    """
-    return _last_size(cfg, 'train') or tested_size(cfg)
-
-
-def tested_size(cfg: Config) -> Size | None:
-    """(H, W) in pixels of the images in a config's test, or None where they are taken as they are.
-
-    Where the sides' ratio is kept it is that of an image that fills the scale, or of one of 3:4
-    where the scale's long side is more than twice its short one and so is no more than a limit.
-    """
-    return _last_size(cfg, 'test', kept=True)
 
 
 def resized(cfg: Config, factor: float) -> Config:
@@ -69,7 +42,7 @@ def resized(cfg: Config, factor: float) -> Config:
         return changed
     if cfg.get('test_dataloader'):  # whose parts validation may share
         changed.test_dataloader = copy.deepcopy(cfg.test_dataloader)
-    for node in _with_pipelines(changed, 'test'):
+    for node in with_pipelines(changed, 'test'):
         node['pipeline'] = _resized_steps(node['pipeline'], factor)
     _resize_preprocessor(changed, factor, before)
     test_cfg = dict(changed.model.get('test_cfg') or {})
@@ -130,7 +103,7 @@ def needed_multiple(cfg: Config) -> int:
         return 1  # others take any size, as ResNets do
     backbone = build_backbone(cfg)
     need = max(backbone.strides or (backbone.patch_size,))
-    filled = [node.get('size_divisor') for pipeline in _pipelines(cfg, 'test') for node in pipeline]
+    filled = [node.get('size_divisor') for pipeline in pipelines(cfg, 'test') for node in pipeline]
     pre = own_preprocessor(cfg)
     filled += [pre.get('pad_size_divisor'), (pre.get('test_cfg') or {}).get('size_divisor')]
     return 1 if any(each and each % need == 0 for each in filled) else need
@@ -140,54 +113,9 @@ def _text(size: Size) -> str:
     return f'{size[0]}x{size[1]}'
 
 
-def _with_pipelines(cfg: Config, phase: str) -> Iterator[Any]:
-    """The data sets of a phase that have a pipeline: in wrappers, the outermost last."""
-    dataset = (cfg.get(f'{phase}_dataloader') or {}).get('dataset')
-    found = {id(node): node for _, node in data_sets(dataset, '') if node.get('pipeline')}
-    yield from reversed(list(found.values()))
-
-
-def _pipelines(cfg: Config, phase: str) -> list[list[Any]]:
-    return [list(node['pipeline']) for node in _with_pipelines(cfg, phase)]
-
-
-def _last_size(cfg: Config, phase: str, *, kept: bool = False) -> Size | None:
-    """What the last step that sizes images makes of them; ``kept``: ratios that are kept count."""
-    mmdet, size = scope_of(cfg) == 'mmdet', None
-    for pipeline in _pipelines(cfg, phase)[-1:] or []:
-        for step in pipeline:
-            kind = bare_type(step)
-            if kind in _DRAWN or kind in ('ResizeEdge', 'ResizeShortestEdge'):
-                size = None
-                if kept and kind not in _DRAWN:
-                    size = _pair(step['scale'])
-            elif kind in _WIDTH_FIRST and step.get(_WIDTH_FIRST[kind]) is not None:
-                size = _pair(step[_WIDTH_FIRST[kind]])[::-1]
-                if kind == 'Resize' and step.get('keep_ratio'):
-                    size = _within(size) if kept else None
-            elif kind in _HEIGHT_FIRST and step.get('crop_type', 'absolute') == 'absolute':
-                size = _pair(step[_HEIGHT_FIRST[kind]])
-                size = size[::-1] if mmdet else size
-            elif kind == 'FixShapeResize':
-                size = (int(step['height']), int(step['width']))
-    return size
-
-
-def _pair(value: Any) -> Size:
-    first, second = value if isinstance(value, (list, tuple)) else (value, value)
-    # inf and -1 are no limit; _within leaves them out.
-    return tuple(int(side) if 0 < side < _FAR else _FAR  # type: ignore[return-value]
-                 for side in (first, second))
-
-
-def _within(size: Size) -> Size:
-    short, long = sorted(size)
-    return size if long <= 2 * short else (short, round(short * 4 / 3))
-
-
 def _is_fixed(cfg: Config) -> bool:
     """Whether all images of the test have one size."""
-    return not any(step.get('keep_ratio') for steps in _pipelines(cfg, 'test') for step in steps)
+    return not any(step.get('keep_ratio') for steps in pipelines(cfg, 'test') for step in steps)
 
 
 def _times(value: Any, factor: float) -> Any:

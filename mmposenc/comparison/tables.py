@@ -133,7 +133,7 @@ def _difference(row: Mapping[str, Any] | None, metric: Mapping[str, Any], itself
     """Four cells of one comparison."""
     if row is None:
         return [Cell(UNKNOWN)] * 3 + [Cell(itself, itself)]
-    mark = {'better': 'better', 'worse': 'worse'}.get(row['verdict'], '')
+    mark = {'better': 'better', 'worse': 'worse'}.get(row['verdict'], 'same')
     return [number(row['mean'], interval_text(row, metric, sign=True)),
             number(row['n'], str(row['n'])),
             number(row['p'], p_text(row['p'])), Cell(row['verdict'], row['verdict'], mark)]

@@ -19,6 +19,7 @@ from ..diagnosis import Measure, diagnose
 from ..diagnosis.features import Examined, is_encoder
 from ..image_sizes import set_img_shapes
 from .checks import check_checkpoint, check_files, data_sets
+from .config_sizes import usual_size
 from .data import build_data_set
 from .inputs import as_inputs, check_pictures, noise, read_picture
 from .models import (
@@ -27,7 +28,6 @@ from .models import (
     image_metas,
     image_samples,
     load_weights,
-    preprocessor_config,
 )
 from .testing import scope_of
 
@@ -46,9 +46,8 @@ def diagnose_config(cfg: Config, checkpoint: str | None = None, *, images: Seque
         checkpoint: weights of the whole model; None leaves them random.
         images: pictures; without any, some of the config's test data where it is on disk. Noise is
             measured besides.
-        size: (H, W) that pictures are resized to; None: the ``img_size`` of the backbone where the
-            config has one, else the ``size`` of its data preprocessor, else 224 x 224, in each case
-            rounded to whole cells of the last map.
+        size: (H, W) that pictures are resized to; None: :func:`.config_sizes.usual_size`, rounded
+            to whole cells of the last map.
         seed: of noise, crops and random weights.
 
     Returns:
@@ -118,11 +117,7 @@ def _backbone(model: Any) -> nn.Module:
 
 def _size(cfg: Config, examined: Examined, size: tuple[int, int] | None) -> tuple[int, int]:
     """Sides of whole cells of the last map."""
-    given = size
-    if given is None:
-        side = (cfg.model.get('backbone') or {}).get('img_size')
-        side = preprocessor_config(cfg).get('size') or 224 if side is None else side
-        given = (side, side) if isinstance(side, int) else (int(side[0]), int(side[1]))
+    given = size or usual_size(cfg)
     cell = examined.maps(torch.zeros(1, image_channels(cfg), *given))[-1].stride
     if size is not None and any(side % cell for side in size):
         raise ValueError(f'size={tuple(size)} must be multiples of {cell}, the cells of the last '

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from ..visualization.paper_figures import Subject
 from .checks import check_checkpoint
+from .config_sizes import usual_size
 from .inputs import as_inputs, check_pictures, noise, read_picture
 from .models import build_bare, image_samples, load_weights
 from .testing import scope_of
@@ -31,8 +32,8 @@ def build_subject(cfg: Config, checkpoint: str | None, image: str | None,
         checkpoint: weights of the whole model; None leaves them random, the same each time.
         image: a picture, resized and normalised as the config says; None is noise.
         size: (H, W) of the input; one number is the shorter side, and the longer one follows the
-            picture, both rounded to multiples of :func:`cell_side`; None is what the backbone's
-            ``img_size`` says, else 224 x 224, of a picture as many whole cells as fit into it.
+            picture, both rounded to multiples of :func:`cell_side`; None is
+            :func:`.config_sizes.usual_size`, of a picture as many whole cells as fit into it.
         whole: refuse a picture that is no whole number of cells, on which they would not lie where
             they are drawn.
 
@@ -101,8 +102,7 @@ def input_size(cfg: Config, size: Sequence[int] | None, photo: Sequence[int] | N
         side: of a cell.
     """
     if size is None:
-        usual = (cfg.model.get('backbone') or {}).get('img_size', 224)
-        size = (usual, usual) if isinstance(usual, int) else usual
+        size = usual_size(cfg)
         if photo is not None:  # whole cells, and no more than tables are made for
             size = [max(1, each // side) * side for each in size]
     if len(size) == 2:

@@ -47,6 +47,26 @@ def close(got, expected):
     assert float((got - expected).abs().max()) <= 1e-10 * float(expected.abs().max())
 
 
+def test_a_table_of_windows_is_never_resized():
+    """Windows have the table's own size, those that are filled up at a border and those of a padded
+    image too: resizing, which blocks on the whole grid need, changes nothing in them."""
+    def model(resize):
+        bias = dict(type='mmposenc.RelativePositionBias', resize=resize)
+        return randomize(ViT(**SIZES, img_size=16, pool=None, window_size=4, mask_padding=True,
+                             rel_pos_encoding=bias))
+    plain, resizing = model(None), model('geometric')
+    images = torch.randn(2, 3, 40, 28, dtype=torch.float64)
+    images[1, :, 24:] = images[1, :, :, 20:] = 0
+    shapes = [(40, 28), (24, 20)]
+    assert torch.equal(plain(images, shapes)[0], resizing(images, shapes)[0])
+    bias = resizing.blocks[0].attn.rel_pos_encoding
+    i, j = (1, 2), (3, 0)  # cells of a window of 4 x 4, whose table has 7 x 7 offsets
+    row = (i[0] - j[0] + 3) * 7 + i[1] - j[1] + 3
+    assert torch.equal(bias.logits(torch.zeros(1, 2, 16, 8).double(), torch.zeros(1, 2, 16, 8).
+                                   double(), (4, 4))[0, :, 1 * 4 + 2, 3 * 4 + 0],
+                       bias.relative_position_bias_table[row])
+
+
 @pytest.mark.parametrize('size', [(28, 28), (32, 20), (12, 40), (44, 48)])
 def test_equals_timms(size, monkeypatch):
     """Features, gradients of the image and of every weight, at the native size and at others.

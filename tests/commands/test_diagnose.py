@@ -14,6 +14,7 @@ from mmposenc.commands.diagnose import main
 from mmposenc.diagnosis.table import diagnose
 from mmposenc.engine import diagnosis
 from mmposenc.engine.diagnosis import _read, _size, diagnose_config, examined_of
+from mmposenc.engine.figure_subjects import input_size
 from mmposenc.engine.models import build_model
 
 RETINANET = 'mmposenc::detection/pvt/retinanet_pvt-t-peg_fpn_1x_coco.py'
@@ -97,10 +98,15 @@ def test_sizes_by_the_config(tmp_path):
     assert _size(cfg, examined, None) == (224, 224)
     cfg.model.backbone.img_size = (70, 40)
     assert _size(cfg, examined, None) == (64, 64)  # whole cells of 32, two at least
-    cfg.model.backbone.pop('img_size')
-    cfg.data_preprocessor.size = (96, 128)
-    cfg.default_scope = 'mmseg'
+    crop = dict(type='RandomCrop', crop_size=(96, 130))
+    cfg.train_dataloader.dataset.pipeline.insert(1, crop)
     assert _size(cfg, examined, None) == (96, 128)
+    assert input_size(cfg, None, None, 32) == (96, 130)  # `mmposenc figures` without a picture
+    assert input_size(cfg, None, (10, 20), 32) == (96, 128)
+    crop['crop_size'] = (1024, 1536)
+    cfg.train_dataloader.dataset.pipeline[1] = crop
+    # Of 2:3, as many pixels as 512 x 512 has, 418.04 x 627.06.
+    assert input_size(cfg, None, None, 32) == (418, 627)
 
 
 @pytest.mark.parametrize('words, message', [

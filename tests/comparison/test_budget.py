@@ -1,11 +1,15 @@
+import os
+
 import pytest
 from mmengine.config import Config
-from tinystudies import tiny_study
+from tinystudies import OWN, tiny_study
 
-from mmposenc.comparison.budget import Cost, Estimate, cost_of
+from mmposenc.comparison import timing
+from mmposenc.comparison.budget import Cost, Estimate
 from mmposenc.comparison.encodings import read_entries
+from mmposenc.comparison.files import read_json, write_json
 from mmposenc.comparison.lengths import Length
-from mmposenc.comparison.study import Study
+from mmposenc.comparison.study import Run, Study
 
 BASE = Config(dict(train_cfg=dict(by_epoch=True, max_epochs=10, val_interval=5)))
 COST = Cost(start=10.0, step=0.1, epoch_steps=100, validation=5.0, tests=4.0)
@@ -25,6 +29,10 @@ def test_a_run_is_the_sum_of_its_parts():
     assert one.run_seconds('none', Length('epochs', 10)) == 10 + 1000 * 0.1 + 2 * 5 + 4
     # A validation every second epoch and at the end.
     assert one.run_seconds('none', Length('epochs', 3)) == pytest.approx(10 + 30 + 2 * 5 + 4)
+    # Loaders that begin anew, and what the first run of an encoding makes besides.
+    more = estimate(1, COST._replace(epoch=2.0, extras=30.0))
+    assert more.run_seconds('peg', Length('epochs', 10)) == 124 + 10 * 2
+    assert more.run_seconds('peg', Length('epochs', 10), first=True) == 124 + 10 * 2 + 30
 
 
 def test_runs_side_by_side_take_the_time_of_the_busiest(tmp_path):
@@ -32,6 +40,9 @@ def test_runs_side_by_side_take_the_time_of_the_busiest(tmp_path):
     assert estimate(1).study_seconds(study(tmp_path), length) == 6 * 124
     assert estimate(2).study_seconds(study(tmp_path), length) == 3 * 124
     assert estimate(4).study_seconds(study(tmp_path), length) == 2 * 124
+    # Figures and diagnosis are made once an encoding.
+    shown = Estimate({name: COST._replace(extras=30.0) for name in ('none', 'peg')}, 2, BASE)
+    assert shown.study_seconds(study(tmp_path), length) == 3 * 124 + 30
     # In the order of the runs: none 124 | peg 224, then none at 124, peg at 224.
     slow = estimate(2, COST._replace(step=0.2))
     assert slow.study_seconds(study(tmp_path, seeds=(0, 1)), length) == 224 + 224
@@ -50,16 +61,80 @@ def test_the_longest_training_that_fits(tmp_path):
 def test_a_budget_that_is_too_small_names_the_least(tmp_path):
     # Three runs, one after the other, of 10 + 10 + 5 + 4 s; 87 / 0.95 = 91.6.
     with pytest.raises(ValueError, match=r'--budget: 60 s are too few for 6 runs of 1 epoch with 2 '
-                                         r'at once; at least 92s are required'):
+                                         r'at once; at least 92s are required, 0s of them for '
+                                         r'checks and timing; or fewer --encodings'):
         estimate(2).longest(study(tmp_path, 60))
     # What checks and timing took is gone: (87 + 19) / 0.95 = 111.6.
-    with pytest.raises(ValueError, match='at least 112s are required'):
+    with pytest.raises(ValueError, match='at least 112s are required, 19s of them for checks'):
         estimate(2).longest(study(tmp_path, 100), spent=19)
+    # (87 + 600) / 0.95 = 723.2 s: as minutes, rounded up.
+    with pytest.raises(ValueError, match='at least 13min are required, 10min of them for checks'):
+        estimate(2).longest(study(tmp_path, 600), spent=600)
 
 
 def test_the_parts_are_timed(tmp_path):
     tiny = tiny_study(tmp_path, sizes=(1.0, 2.0))
-    cost = cost_of(tiny, tiny.entries[1], 0.0, tmp_path / 'times')
+    run, found = Run(tmp_path / 'timed', tiny.entries[1], 0, True), {}
+    timing.cost_of(tiny, run, 0.0, found, extras=True)
+    cost = Cost(**found.pop('peg'))
     assert cost.epoch_steps == 2  # four pictures, two in a batch
+    assert cost.epoch < 0.1  # no process loads data
     assert 0 < cost.step < 20
     assert 0 < cost.validation < cost.tests
+    assert found.pop('extras') > 0 and not found
+    assert [each['factor'] for each in read_json(run.folder / 'costs.json')['content']] == [1, 2]
+
+
+def test_processes_share_what_is_timed():
+    assert timing.shares(5, 2) == [[0, 2, 4], [1, 3]]
+    assert timing.shares(2, 3) == [[0], [1], [0]]  # as many at once as there will be runs
+    for count, jobs in ((1, 1), (20, 3), (3, 20)):
+        assert {i for share in timing.shares(count, jobs) for i in share} == set(range(count))
+
+
+class Ended:
+    """A process that has done what it was asked, or has failed."""
+
+    def __init__(self, command, *, stdout, env, **others):
+        self.returncode = 0
+        out, entries = command[4], command[command.index('--entries') + 1:]
+        if os.path.basename(out) == 'times2.json':
+            self.returncode = 1
+            stdout.write('a line\npeg: no memory\n\n')
+            return
+        held = {('none', 'peg')[int(i)]: COST._replace(step=int(i) + 1.0)._asdict()
+                for i in entries}
+        for each in held.values():
+            del each['extras']
+        write_json(type(self).folder / os.path.basename(out),
+                   {**held, 'extras': float(out[-6]) * 10 + 10})
+
+    def poll(self):
+        return self.returncode
+
+    def kill(self):
+        pass
+
+    wait = kill
+
+
+def test_the_parts_of_all_are_put_together(tmp_path, monkeypatch):
+    Ended.folder = tmp_path
+    monkeypatch.setattr(timing.subprocess, 'Popen', Ended)
+    monkeypatch.setattr(Study, 'base', lambda self: BASE)
+    told = []
+    found = timing.measure(study(tmp_path), type('Two', (), {'jobs': 2})(), told.append)
+    # Extras took 10 and 20 s.
+    assert found.costs == {'none': COST._replace(step=1.0, extras=15.0),
+                           'peg': COST._replace(step=2.0, extras=15.0)}
+    assert found.jobs == 2 and told == ['  2 of 2 encodings timed']
+    with pytest.raises(ValueError, match='a training could not be timed: peg: no memory$'):
+        timing.measure(study(tmp_path), type('Three', (), {'jobs': 3})(), told.append)
+
+
+def test_what_cannot_be_timed_is_named(tmp_path):
+    (tmp_path / 'own.py').write_text(OWN)
+    tiny = tiny_study(tmp_path, names=['none', f'{tmp_path}/own.py:Broken'])
+    with pytest.raises(SystemExit, match='own.py:Broken: RuntimeError: broken on purpose'):
+        timing.main([str(tiny.folder), str(tmp_path / 't.json'), '--started', '0', '--entries',
+                     '1'])

@@ -10,15 +10,16 @@ from tinytasks import classifier_config
 
 from mmposenc.commands import compare
 from mmposenc.comparison import (
-    budget,
     extras,
     planning,
     progress,
     results,
     runs,
     schedule,
+    timing,
     workers,
 )
+from mmposenc.comparison.budget import Cost, Estimate
 from mmposenc.comparison.files import write_json
 from mmposenc.comparison.metrics import Metric
 from mmposenc.comparison.study import read_study
@@ -138,8 +139,8 @@ def test_times(text, seconds):
 
 
 def test_a_dry_run_lists_and_a_budget_chooses(here, monkeypatch, capsys):
-    cost = budget.Cost(1.0, 1.0, 2, 0.5, 0.5)
-    monkeypatch.setattr(budget, 'measure', lambda study, workers: budget.Estimate(
+    cost = Cost(1.0, 1.0, 2, 0.5, 0.5)
+    monkeypatch.setattr(timing, 'measure', lambda study, workers, say: Estimate(
         {entry.name: cost for entry in study.entries}, workers.jobs, study.base()))
     monkeypatch.setattr(planning.time, 'monotonic', lambda: 0.0)  # checks take nothing of it
     options = ['--cfg-options', 'train_cfg.max_epochs=50', 'default_hooks.progress=None']
@@ -150,6 +151,24 @@ def test_a_dry_run_lists_and_a_budget_chooses(here, monkeypatch, capsys):
     assert '4 runs of 10 epochs each: seeds 0, 1; sizes 1' in told
     assert 'about 53 s with 2 at once' in told
     assert here.started == [] and not planning.Path('out/study.json').exists()
+
+
+def test_all_that_does_not_fit_is_told_at_once(here, capsys):
+    with open('cls.py', 'a') as config:
+        config.write("model['backbone'] = dict(type='mmposenc.CPResNet', depth=20)\n")
+    asked = ['cls.py', '--encodings', 'none', 'peg', 'contextpool', 'irpe-k', 'peg+shaw']
+    assert call(*asked, '--out', 'out', status=None) == (
+        'error: --encodings: 3 of 5 do not fit mmposenc.CPResNet, for the reasons above; '
+        'none contextpool would do')
+    assert ('peg, irpe-k, peg+shaw: does not fit mmposenc.CPResNet: it has no tokens; ContextPool '
+            'alone can stand there' in capsys.readouterr().err)
+    assert here.started == []
+
+
+def test_other_programs_are_told_of(monkeypatch):
+    monkeypatch.setattr(planning, 'cores', lambda: 8)
+    assert planning._others(2.0) == ''
+    assert 'a load of 6.3 on 8 cores' in planning._others(6.31)
 
 
 def test_runs_get_gpus_and_cores_of_their_own(monkeypatch):

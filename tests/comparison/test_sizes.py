@@ -10,8 +10,9 @@ from PIL import Image
 from tinytasks import segmentor_config
 
 from mmposenc import engine
-from mmposenc.comparison import sizes
-from mmposenc.comparison.sizes import check_sizes, needed_multiple, resized, trained_size
+from mmposenc.comparison.sizes import check_sizes, needed_multiple, resized
+from mmposenc.engine import config_sizes
+from mmposenc.engine.config_sizes import trained_size
 
 SMALL = 'mmposenc::classification/small/'
 DEIT, PVT = SMALL + 'deit-micro-none_mnist5k.py', SMALL + 'pvt-micro-none_mnist5k.py'
@@ -40,8 +41,8 @@ LSJ = 'mmposenc::detection/vitdet/mask-rcnn_vitdet-b_sfp_16xb4-lsj-100e_coco.py'
 def test_sizes_of_configs(name, trained, tested, one_and_a_half, multiple):
     cfg = engine.load_config(name)
     before = cfg.to_dict()
-    assert (trained_size(cfg), sizes.tested_size(cfg)) == (trained, tested)
-    assert sizes.tested_size(resized(cfg, 1.5)) == one_and_a_half
+    assert (trained_size(cfg), config_sizes.tested_size(cfg)) == (trained, tested)
+    assert config_sizes.tested_size(resized(cfg, 1.5)) == one_and_a_half
     assert needed_multiple(cfg) == multiple
     assert cfg.to_dict() == before
     assert resized(cfg, 1).to_dict() == before

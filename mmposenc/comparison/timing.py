@@ -1,0 +1,229 @@
+"""The parts of runs, timed on this machine before a study begins.
+
+    python -m mmposenc.comparison.timing FOLDER OUT --started TIME --entries 0 2 4
+"""
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from mmengine.hooks import Hook
+
+from mmposenc.command_line import describe
+
+from .. import engine
+from .budget import Cost, Estimate
+from .extras import make_extras
+from .files import read_json, write_json
+from .runs import run_config, tested_config
+from .study import Run, Study, read_study
+from .workers import LocalWorkers, Workers
+
+#: Steps and batches that are timed, behind those that are not, and the seconds they may take.
+_STEPS, _UNTIMED, _SECONDS = 12, 2, 10.0
+
+
+def measure(study: Study, workers: Workers, say: Callable[[str], None] = print) -> Estimate:
+    """Times some steps and some test images of each encoding, on this machine, as many processes
+    side by side as there will be runs; each on one GPU, where there are GPUs.
+
+    Each process takes its share of the encodings, and times pictures, figures and diagnosis of the
+    last of them: those of the others are taken to cost as much.
+
+    Args:
+        study: written to its folder, which is not the one of the real runs.
+        workers: who will carry the runs out; of a cluster one at a time is timed.
+        say: takes a line of how far it is.
+
+    Raises:
+        ValueError: an encoding can't be trained or tested; names it, with the error.
+    """
+    jobs, started = workers.jobs or 1, time.time()
+    outs = [study.folder / f'times{i}.json' for i in range(jobs)]
+    processes: list[subprocess.Popen] = []
+    try:
+        for i, (out, share) in enumerate(zip(outs, shares(len(study.entries), jobs), strict=True)):
+            given = workers.environment(i) if isinstance(workers, LocalWorkers) else {}
+            with open(out.with_suffix('.log'), 'w') as log:
+                processes.append(subprocess.Popen(
+                    [sys.executable, '-m', __name__, str(study.folder), str(out), '--started',
+                     str(started), '--entries', *map(str, share)],
+                    stdout=log, stderr=subprocess.STDOUT, env={**os.environ, **given}))
+        _wait(processes, outs, len(study.entries), say)
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    found = [read_json(out) for out in outs]
+    extras = statistics.mean(each.pop('extras') for each in found)
+    costs = {}
+    for entry in study.entries:
+        own = [each[entry.name] for each in found if entry.name in each]
+        parts = {part: statistics.mean(each[part] for each in own) for part in own[0]}
+        costs[entry.name] = Cost(**{**parts, 'epoch_steps': round(parts['epoch_steps'])},
+                                 extras=extras)
+    return Estimate(costs, jobs, study.base())
+
+
+def shares(count: int, jobs: int) -> list[list[int]]:
+    """Which of so many encodings each process times; all have one at the least, so that as many
+    run side by side as there will be."""
+    return [list(range(i % count, count, jobs)) for i in range(jobs)]
+
+
+def _wait(processes: list[subprocess.Popen], outs: list[Path], count: int,
+          say: Callable[[str], None]) -> None:
+    """Until all have ended, or one has failed."""
+    told = 0
+    while True:
+        states = [process.poll() for process in processes]
+        for out, state in zip(outs, states, strict=True):
+            if state:
+                text = out.with_suffix('.log').read_text(errors='replace')
+                lines = [line for line in text.splitlines() if line.strip()]
+                raise ValueError('a training could not be timed: '
+                                 f'{lines[-1] if lines else "killed"}')
+        done = len({name for out in outs for name in read_json(out) or {} if name != 'extras'})
+        if done > told:
+            told = done
+            say(f'  {done} of {count} encodings timed')
+        if None not in states:
+            return
+        time.sleep(0.2)
+
+
+class _Enough(BaseException):
+    """Ends what is timed."""
+
+
+class _Times(Hook):
+    """Times the first iterations, and ends the run behind them."""
+
+    def __init__(self) -> None:
+        self.moments: list[float] = []
+
+    def _moment(self) -> None:
+        self.moments.append(time.monotonic())
+        taken = self.moments[-1] - self.moments[0]
+        count = len(self.moments)
+        if count > _UNTIMED + _STEPS or (count > _UNTIMED + 1 and taken > _SECONDS):
+            raise _Enough
+
+    def before_train(self, runner: Any) -> None:
+        self.moments.append(time.monotonic())
+
+    before_test = before_train
+
+    def after_train_iter(self, runner: Any, *args: Any, **kwargs: Any) -> None:
+        self._moment()
+
+    def after_test_iter(self, runner: Any, *args: Any, **kwargs: Any) -> None:
+        self._moment()
+
+    def seconds(self, iterations: int) -> float:
+        """Of so many iterations: as long as the median, but for the first one."""
+        return self.first + iterations * self.one
+
+    @property
+    def one(self) -> float:
+        """Of an iteration: the median, without the first ones where there are others."""
+        gaps = self._gaps()
+        return statistics.median(gaps[_UNTIMED:] or gaps)
+
+    @property
+    def first(self) -> float:
+        """What the first iteration takes more."""
+        return max(0.0, self._gaps()[0] - self.one)
+
+    def _gaps(self) -> list[float]:
+        return [b - a for a, b in zip(self.moments, self.moments[1:], strict=False)]
+
+
+def cost_of(study: Study, run: Run, started: float, found: dict[str, Any], *,
+            extras: bool = False) -> None:
+    """Times the parts of a run in this process.
+
+    Args:
+        study, run: what is trained; none of the files in the run's folder is wanted.
+        started: when loading began, by time.time().
+        found: gets the numbers of a :class:`Cost` by the encoding's name,
+        extras: and with it those of 'extras'.
+    """
+    cfg = run_config(study, run, 'train')
+    engine.prepare_training(cfg)
+    runner = engine.build_runner(cfg)
+    hook = _Times()
+    runner.register_hook(hook)
+    loader = runner.train_dataloader
+    start = time.time() - started
+    anew = loader.num_workers and not loader.persistent_workers
+    begin = time.monotonic()
+    if anew:
+        next(iter(loader))
+    epoch = time.monotonic() - begin
+    try:
+        runner.train()
+    except _Enough:
+        pass
+    tests = {factor: _test_seconds(study, run, factor) for factor in study.sizes}
+    found[run.entry.name] = dict(
+        start=start + hook.first, step=hook.one, epoch_steps=len(loader), epoch=epoch,
+        validation=tests[1.0][1], tests=sum(sum(each) for each in tests.values()))
+    if extras:
+        found['extras'] = _extras_seconds(study, run, runner)
+
+
+def _test_seconds(study: Study, run: Run, factor: float) -> tuple[float, float]:
+    """Before a test and during it."""
+    begin = time.monotonic()
+    runner = engine.build_runner(tested_config(study, run, factor))
+    hook = _Times()
+    runner.register_hook(hook)
+    built = time.monotonic() - begin
+    try:
+        runner.test()
+    except _Enough:
+        pass
+    return built, hook.seconds(len(runner.test_dataloader))
+
+
+def _extras_seconds(study: Study, run: Run, runner: Any) -> float:
+    weights = run.folder / 'weights.pth'
+    runner.save_checkpoint(str(run.folder), weights.name, save_optimizer=False,
+                           save_param_scheduler=False, by_epoch=False)
+    begin = time.monotonic()
+    make_extras(study, run, str(weights))
+    return time.monotonic() - begin
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument('folder', type=Path)
+    parser.add_argument('out', type=Path)
+    parser.add_argument('--started', type=float, required=True)
+    parser.add_argument('--entries', type=int, nargs='+', required=True)
+    args = parser.parse_args(argv)
+    study = read_study(args.folder)
+    found: dict[str, Any] = {}
+    loading = time.time() - args.started
+    for number in args.entries:
+        entry = study.entries[number]
+        run = Run(args.out.with_suffix('') / entry.slug, entry, 0, True)
+        try:
+            cost_of(study, run, time.time() - loading, found, extras=number == args.entries[-1])
+        except Exception as error:
+            traceback.print_exc()
+            sys.exit(f'{entry.name}: {" ".join(describe(error).split())}')
+        write_json(args.out, found)
+
+
+if __name__ == '__main__':
+    main()
