@@ -7,8 +7,8 @@ counted: the one of mmposenc/comparison/differences.py, and those that were trie
     python benchmarks/statistics_power.py --studies work_dirs/evidence --draws 1000
 
 It prints how much seeds have in common in the studies; the share of studies with a false
-difference, the worst of 4, 8 and 13 encodings with 3, 5 and 10 seeds and of both families; and the
-share of differences that are found of 8 encodings.
+difference, the worst of 4, 8 and 13 encodings with 3, 5 and 10 seeds, against the best and against
+two bases; the same of a question by itself; and the share of differences found of 8 encodings.
 """
 from __future__ import annotations
 
@@ -178,17 +178,27 @@ def draw(noise: np.random.Generator, spreads: Sequence[np.ndarray], kind: str, c
 
 def shares(values: np.ndarray, way: Way, apart: bool) -> dict[str, tuple[float, float]]:
     """family -> share of studies with a false difference, and in which the first encoding is told
-    from the second, which is the base."""
+    from the second, which is the base; or else the last is, whose spread may be another."""
     test, correct = way
     tests, count = test(values), values.shape[1]
     one, other = pairs_of(count)
     found = {}
-    for family, of in (('best', one >= 0), ('base', (one == 1) | (other == 1))):
+    for family, of in (('best', one >= 0), ('base', (one == 1) | (other == 1)),
+                       ('last', other == count - 1)):
         told = correct(Tests(tests.t[:, of], tests.freedom[:, of]), count)
         same = one[of] > 0 if apart else one[of] >= 0
         found[family] = (float(told[:, same].any(1).mean()),
-                         float(told[:, (one[of] == 0) & (other[of] == 1)].mean()))
+                         float(told[:, (one[of] == 0) & (other[of] == 1)].any(1).mean()))
     return found
+
+
+def alone(values: np.ndarray) -> tuple[float, float]:
+    """Of a question by itself, the share of false differences: of all pairs, and of those with the
+    last encoding, whose spread may be another."""
+    tests = shared(values)
+    told = np.abs(tests.t) > _between(_criticals(1), tests.freedom)
+    last = pairs_of(values.shape[1])[1] == values.shape[1] - 1
+    return float(told.mean()), float(told[:, last].mean())
 
 
 def read(folder: Path) -> list[np.ndarray]:
@@ -227,10 +237,14 @@ def main() -> None:
     noise = np.random.default_rng(0)
     worst = {way: dict.fromkeys(NULLS, 0.0) for way in WAYS}
     power: dict[str, list[str]] = {way: [] for way in WAYS}
+    one: dict[str, list[tuple[float, float]]] = {null: [] for null, given in NULLS.items()
+                                             if not given[2]}
     for seeds in SEEDS:
         for count in ENCODINGS:
             for null, given in NULLS.items():
                 values = draw(noise, spreads, *given, (args.draws, count, seeds))
+                if null in one:
+                    one[null].append(alone(values))
                 for name, way in WAYS.items():
                     false = (each[0] for each in shares(values, way, given[2] > 0).values())
                     worst[name][null] = max(worst[name][null], *false)
@@ -238,10 +252,14 @@ def main() -> None:
             values = draw(noise, spreads, 'real', 0, apart, (args.draws, 8, seeds))
             for name, way in WAYS.items():
                 told = shares(values, way, True)
-                power[name].append(' / '.join(f'{100 * told[each][1]:.0f}' for each in told))
+                power[name].append(' / '.join(f'{100 * told[each][1]:.0f}'
+                                              for each in ('best', 'base')))
     print(markdown_rows([['false, %', *NULLS], *(
         [name, *(f'{100 * each:.1f}' for each in found.values())]
         for name, found in worst.items())]))
+    print(markdown_rows([['false of a question alone, %', *one], *(
+        [what, *(f'{100 * max(each[n] for each in found):.1f}' for found in one.values())]
+        for n, what in enumerate(('all pairs', 'pairs with the last')))]))
     heads = [f'{seeds} seeds, {apart}' for seeds in SEEDS for apart in APART]
     print(markdown_rows([['found, % (of the best / of the base)', *heads], *(
         [name, *found] for name, found in power.items())]))

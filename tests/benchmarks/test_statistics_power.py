@@ -49,6 +49,9 @@ def test_what_is_drawn_is_tested_as_studies_are(power, spreads):
                 assert told[number, index] == verdicts[name]
                 found += verdicts[name]
     assert 10 < found < 150
+    false = 2 * stats.t.sf(np.abs(tests.t), tests.freedom) < LEVEL
+    last = [other == 4 for _, other in pairs]
+    assert power.alone(values) == pytest.approx((false.mean(), false[:, last].mean()))
 
 
 def test_what_was_tried_beside_it_is_what_its_name_says(power):
