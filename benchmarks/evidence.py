@@ -14,22 +14,13 @@ import re
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import mean
 from typing import Any
 
 import yaml
 
+from mmposenc.comparison.differences import FEW, LEAST_RUNS, LEVEL, contrast, holm, row
 from mmposenc.comparison.exports import markdown_rows
-from mmposenc.comparison.statistics import (
-    FEW,
-    LEAST_RUNS,
-    LEVEL,
-    difference,
-    factors,
-    holm,
-    interval,
-    values_at,
-)
+from mmposenc.comparison.statistics import factors, interval, values_at
 
 ROOT = Path(__file__).resolve().parents[1]
 KEPT, PAGE = ROOT / 'docs' / 'studies', ROOT / 'docs' / 'evidence.md'
@@ -79,21 +70,19 @@ def spread(told: Mapping[str, Any]) -> str:
     return f"{told['mean']:.1f}" + ('' if told['std'] is None else f" ± {told['std']:.1f}")
 
 
-def by_seed(results: Mapping[str, Any], names: str | Sequence[str], factor: float,
-            ) -> dict[int, float]:
-    """seed -> value of an encoding, or the mean of several over the seeds that all have."""
-    values = values_at(results, factor)
-    each = [values.get(name, {}) for name in ([names] if isinstance(names, str) else names)]
-    seeds = sorted(set.intersection(*(set(one) for one in each)))
-    return {seed: mean(one[seed] for one in each) for seed in seeds}
+def mean_of(names: str | Sequence[str]) -> dict[str, float]:
+    """The weights of an encoding, or of the mean of several."""
+    names = [names] if isinstance(names, str) else names
+    return {name: 1 / len(names) for name in names}
 
 
 def ask(question: Mapping[str, Any], results: Mapping[str, Any]) -> dict[str, Any]:
-    """The numbers of a question: both means and the paired difference, with its test."""
-    one, other = (by_seed(results, question[key], question['at']) for key in ('one', 'other'))
-    shared = one.keys() & other.keys()
-    means = [mean(values[seed] for seed in shared) if shared else None for values in (one, other)]
-    return {**difference(one, other), 'means': means, 'expect': EXPECTED[question['expect']]}
+    """The numbers of a question: both means and their difference, with its own test."""
+    values = values_at(results, question['at'])
+    one, other = (mean_of(question[key]) for key in ('one', 'other'))
+    both = contrast(values, {**one, **{name: -weight for name, weight in other.items()}})
+    means = [contrast(values, each).mean if both.n else None for each in (one, other)]
+    return {**row(both), 'means': means, 'expect': EXPECTED[question['expect']]}
 
 
 def answers(asked: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -4,20 +4,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from .differences import BETTER, LEAST_RUNS, WORSE, Values, contrast
 from .formats import names_in_words, value_text
-from .statistics import (
-    BETTER,
-    LEAST_RUNS,
-    WORSE,
-    Values,
-    best_of,
-    difference,
-    factors,
-    interval,
-    labels,
-    trained_factor,
-    values_at,
-)
+from .statistics import best_of, factors, interval, labels, trained_factor, values_at
 from .tables import cost
 
 SHOWN, LIKELY, OPEN = 'shown', 'likely', 'open'
@@ -59,11 +48,11 @@ def level(values: Values, leader: str, higher_is_better: bool, candidates: Seque
           ) -> list[str]:
     """The leader and the candidates that are within one standard error of it, in their order."""
     def near(name: str) -> bool:
-        told = difference(values[name], values[leader])
-        if told['mean'] is None:
+        told = contrast(values, {name: 1, leader: -1})
+        if told.mean is None:
             return False
-        behind = -told['mean'] if higher_is_better else told['mean']
-        return bool(behind <= (told['error'] if told['n'] >= LEAST_RUNS else 0))
+        behind = -told.mean if higher_is_better else told.mean
+        return behind <= (told.error or 0 if told.n >= LEAST_RUNS else 0)
     return [name for name in values if name == leader or name in candidates and near(name)]
 
 
@@ -102,8 +91,8 @@ def _part(results: Mapping[str, Any], values: Values, tied: Sequence[str], leade
     """Of level encodings the one to take, and why."""
     metric, label = results['metric'], labels(results)
     who = names_in_words([label[name] for name in tied])
-    error = any(difference(values[name], values[leader])['n'] >= LEAST_RUNS
-                for name in tied if name != leader)
+    error = min(len(values[leader]), max(len(values[name]) for name in tied if name != leader)
+                ) >= LEAST_RUNS
     how = 'within one standard error of the best' if error else 'the same'
     reason = f'No difference seen at the trained size between {who}: their means are {how}.'
     others = over_other_sizes(results, tied)
@@ -140,14 +129,14 @@ def certainty(results: Mapping[str, Any], taken: str, leader: str, tied: Sequenc
     worse, unsure = beside(results, trained, leader)
     untested = rows and all(row['n'] < LEAST_RUNS for row in rows)
     if untested:
-        sure = (f'Nothing is sure: no two encodings share {LEAST_RUNS} finished seeds, so that no '
-                'difference was tested.')
+        sure = (f'Nothing is sure: no two encodings, of which one is {label[leader]}, have '
+                f'{LEAST_RUNS} finished runs each, so that no difference was tested.')
     else:
         sure = ''
         if worse:
             verb = 'are' if len(worse) > 1 else 'is'
             sure += (f'Shown: {names_in_words([label[name] for name in worse])} {verb} worse than '
-                     f'{label[leader]} at the trained size (t tests over seeds, corrected by Holm, '
+                     f'{label[leader]} at the trained size (t tests, corrected for each other, '
                      'p < 0.05). ')
         if unsure:
             sure += (f'Not shown: any difference between {label[leader]} and '

@@ -44,7 +44,11 @@ def write_reports(results: Mapping[str, Any], folder: str | Path) -> list[Path]:
     folder = Path(folder)
     if not folder.is_dir():
         raise FileNotFoundError(f'folder={str(folder)!r} is not there')
-    told = summarize(results)
+    return write_summarized(summarize(results), folder)
+
+
+def write_summarized(told: Mapping[str, Any], folder: Path) -> list[Path]:
+    """:func:`write_reports` of results that are summarized."""
     texts = {'results.csv': exports.results_csv(told), 'results.md': exports.results_md(told),
              'report.html': page(told, folder)}
     for name, text in texts.items():

@@ -15,7 +15,7 @@ from mmposenc.command_line import describe
 from ..engine.config_sizes import trained_size
 from .files import read_json, write_json
 from .metrics import metric_of, task_of
-from .report import write_reports
+from .report import write_summarized
 from .runs import read_record
 from .schedule import is_taken, last_lines
 from .statistics import summarize
@@ -127,7 +127,7 @@ def write_results(study: Study, say: Any = print) -> dict[str, Any]:
     try:
         results = summarize(results)
         write_json(study.folder / 'results.json', results, safe=False)
-        write_reports(results, study.folder)
+        write_summarized(results, study.folder)
     except Exception as error:
         write_json(study.folder / 'results.json', results, safe=False)
         (study.folder / 'report_error.txt').write_text(traceback.format_exc())

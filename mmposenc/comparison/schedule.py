@@ -30,7 +30,8 @@ def is_taken(run: Run) -> bool:
 
 
 def carry_out_all(study: Study, workers: Workers, complete: Callable[[Run], bool],
-                  tell: Callable[[Run | None, str], None], wait: float = 0.3) -> None:
+                  tell: Callable[[Run | None, str], None], wait: float = 0.3,
+                  look: float = 5.0) -> None:
     """Carries out all runs that are not complete, each once; waits for those that others have.
 
     Args:
@@ -39,15 +40,19 @@ def carry_out_all(study: Study, workers: Workers, complete: Callable[[Run], bool
         complete: whether nothing is to be done for a run, looked up on disk.
         tell: called with a run and 'started', 'ended' or that another command has it, and with
             (None, '') now and then.
-        wait: seconds between two looks.
+        wait: seconds between two looks at the runs that this call started.
+        look: seconds between two looks at those that wait, unless one ended: only others change
+            them, and each look reads all their files.
     """
     waiting = [run for run in study.runs() if not complete(run)]
     active: list[tuple[Run, Handle]] = []
     elsewhere: set[Path] = set()
+    due = 0.0
     try:
         while waiting or active:
             ended = []
             for run, handle in [pair for pair in active if pair[1].poll() is not None]:
+                due = 0.0
                 active.remove((run, handle))
                 if not complete(run) and is_taken(run):  # another command was faster
                     waiting.append(run)
@@ -55,7 +60,8 @@ def carry_out_all(study: Study, workers: Workers, complete: Callable[[Run], bool
                     continue
                 _note_crash(run, handle.poll() or 0)
                 ended.append(run)
-            for run in list(waiting):
+            now = time.monotonic()
+            for run in list(waiting) if now >= due else ():
                 if is_taken(run):
                     elsewhere.add(run.folder)
                 elif complete(run) or (run.folder in elsewhere and _is_decided(run)):
@@ -65,6 +71,7 @@ def carry_out_all(study: Study, workers: Workers, complete: Callable[[Run], bool
                     waiting.remove(run)
                     active.append((run, workers.start(run)))
                     tell(run, 'started')
+            due = now + look if now >= due else due
             for run in ended:  # behind the start of others, who need not wait for the report
                 tell(run, 'ended')
             tell(None, '')

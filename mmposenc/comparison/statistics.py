@@ -1,4 +1,4 @@
-"""Means over seeds, intervals, and paired differences between encodings; pure functions.
+"""Means over seeds, their intervals, and which differences a study has; pure functions.
 
 How the numbers are to be read is in docs/report.md. Nothing here knows how runs are made.
 """
@@ -6,16 +6,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import combinations
 from typing import Any
 
-LEVEL = 0.05      # of a test, and what 95% intervals leave out
-LEAST_RUNS = 3    # fewer differences than this are not tested: two say nothing of their spread
-SPREAD = 1e-6     # of the values: what is less is the rounding of metrics in float32
-BETTER, WORSE, SAME, FEW = 'better', 'worse', 'no difference seen', 'too few runs'
-
-#: encoding -> seed -> value
-Values = dict[str, dict[int, float]]
+from .differences import LEVEL, Values, family
 
 
 def summarize(results: Mapping[str, Any]) -> dict[str, Any]:
@@ -121,8 +114,9 @@ def compare(values: Values, base: str, higher_is_better: bool, factor: float,
             ) -> list[dict[str, Any]]:
     """Differences of every encoding from the base, and from the best at this size.
 
-    The base is chosen before anything is measured: its family of tests is one for each other
+    The base is chosen before anything is measured: its family has a comparison for each other
     encoding. The best is chosen by the values that are tested, so that its family is every pair.
+    An encoding with a single run is in none: it has no error.
 
     Args:
         values: at one size.
@@ -134,16 +128,14 @@ def compare(values: Values, base: str, higher_is_better: bool, factor: float,
         Rows of 'differences'; none against the best where the base is the best.
     """
     best = best_of(values, higher_is_better)
-    pairs = [(name, base) for name in values if name != base]
-    rows = _family(values, pairs, higher_is_better)
+    others = max(1, sum(len(seeds) > 1 for seeds in values.values()) - 1)
+    families = [('base', base, others)]
     if best not in (None, base):
-        # Of each pair one side is enough: turned round, a test has the same p.
-        every = [pair[::-1] if pair[0] == best else pair for pair in combinations(values, 2)]
-        rows += [row for row in _family(values, every, higher_is_better)
-                 if row['against'] == best]
-    return [dict(encoding=row.pop('encoding'), against=row.pop('against'),
-                 role='base' if number < len(pairs) else 'best', factor=factor, **row)
-            for number, row in enumerate(rows)]
+        families.append(('best', str(best), others * (others + 1) // 2))
+    return [dict(encoding=row.pop('encoding'), against=row.pop('against'), role=role,
+                 factor=factor, **row)
+            for role, against, count in families
+            for row in family(values, against, count, higher_is_better)]
 
 
 def best_of(values: Values, higher_is_better: bool) -> str | None:
@@ -153,83 +145,3 @@ def best_of(values: Values, higher_is_better: bool) -> str | None:
     if not means:
         return None
     return (max if higher_is_better else min)(means, key=lambda name: means[name])
-
-
-def _family(values: Values, pairs: Sequence[tuple[str, str]], higher_is_better: bool,
-            ) -> list[dict[str, Any]]:
-    """Differences of pairs, tested together: p is corrected by Holm over those that are tested."""
-    rows = [dict(encoding=one, against=other, **difference(values[one], values[other]))
-            for one, other in pairs]
-    tested = [row for row in rows if row['p'] is not None]
-    for row, p in zip(tested, holm([row['p'] for row in tested]), strict=True):
-        row.update(p=p, test=f'{row["test"]}, Holm over {len(tested)}')
-        if p < LEVEL:
-            row['verdict'] = BETTER if (row['mean'] > 0) == higher_is_better else WORSE
-    return rows
-
-
-def difference(one: Mapping[int, float], other: Mapping[int, float]) -> dict[str, Any]:
-    """One encoding's values minus another's: over the seeds that both have, else by Welch.
-
-    Args:
-        one, other: seed -> value.
-
-    Returns:
-        n (pairs; by Welch the smaller number of runs), mean, its standard error, 95% interval, p of
-        this test by itself, the test's name, and a verdict that :func:`_family` sharpens.
-    """
-    shared = sorted(one.keys() & other.keys())
-    if len(shared) < LEAST_RUNS <= min(len(one), len(other)):
-        return _welch(list(one.values()), list(other.values()))
-    differences = [one[seed] - other[seed] for seed in shared]
-    told = interval(differences)
-    error = None if told['std'] is None else told['std'] / math.sqrt(told['n'])
-    row = dict(n=told['n'], mean=told['mean'], error=error, low=told['low'], high=told['high'],
-               p=None, test='none: too few runs', verdict=FEW)
-    if told['n'] < LEAST_RUNS:
-        return row
-    largest = max(abs(value) for seed in shared for value in (one[seed], other[seed]))
-    if told['std'] <= SPREAD * largest:
-        # Equal differences come of values in steps (one image more or less): t would be infinite,
-        # and says nothing.
-        return {**row, 'test': 'none: the differences have no spread', 'verdict': SAME}
-    p = two_sided(told['mean'] / error, told['n'] - 1)
-    return {**row, 'p': p, 'test': f'paired t test of {told["n"]} seeds', 'verdict': SAME}
-
-
-def _welch(one: Sequence[float], other: Sequence[float]) -> dict[str, Any]:
-    """Welch's t test, for runs whose seeds are not the same."""
-    from scipy import stats
-    a, b = interval(one), interval(other)
-    mean = a['mean'] - b['mean']
-    parts = [each['std'] ** 2 / each['n'] for each in (a, b)]
-    error = math.sqrt(sum(parts))
-    row = dict(n=min(a['n'], b['n']), mean=mean, error=error, low=mean, high=mean, p=None,
-               test='none: the values have no spread', verdict=SAME)
-    if error <= SPREAD * max(map(abs, (*one, *other))):
-        return row
-    freedom = error ** 4 / sum(part ** 2 / (each['n'] - 1)
-                               for part, each in zip(parts, (a, b), strict=True))
-    half = float(stats.t.ppf(1 - LEVEL / 2, freedom)) * error
-    return {**row, 'low': mean - half, 'high': mean + half, 'p': two_sided(mean / error, freedom),
-            'test': f"Welch's t test of {a['n']} and {b['n']} seeds"}
-
-
-def two_sided(t: float, freedom: float) -> float:
-    """The chance of a t at least as far from 0, where there is no difference."""
-    from scipy import stats
-    return float(2 * stats.t.sf(abs(t), freedom))
-
-
-def holm(ps: Sequence[float]) -> list[float]:
-    """p values corrected for being one of several (Holm 1979), in the order they came.
-
-    The smallest is multiplied by their number, the next by one less, and so on; none falls below
-    one before it, and none exceeds 1. The chance of any false 'difference' is so at most the level.
-    """
-    corrected = [0.0] * len(ps)
-    least = 0.0
-    for rank, index in enumerate(sorted(range(len(ps)), key=lambda i: ps[i])):
-        least = max(least, min(1.0, (len(ps) - rank) * ps[index]))
-        corrected[index] = least
-    return corrected

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .charts import Axis, Chart, Line, Style, line_chart, thinned
+from .differences import LEAST_RUNS
 from .formats import count_text, first_upper, interval_text, seconds_text, value_text
-from .statistics import LEAST_RUNS, factors, interval, labels, trained_factor
+from .statistics import factors, interval, labels, trained_factor
 from .tables import Cell, Table, cost, number, numbered, run_mean
 
 #: Charts of one measure beside each other; more are in a list that opens.

@@ -120,10 +120,10 @@ def differences(results: Mapping[str, Any], factor: float) -> Table:
                                  'the best' if other == best else 'the base')
         lines.append(tuple(cells))
     heads = [head for other in against
-             for head in (f'minus {label[str(other)]} (95% interval)', 'Pairs', 'p', 'Verdict')]
+             for head in (f'minus {label[str(other)]} (95% interval)', 'Seeds', 'p', 'Verdict')]
     size = next(each for each in results['sizes'] if each['factor'] == factor)
     trained = ', the trained size' if factor == trained_factor(results) else ''
-    return Table(f'Means, and differences over the same seeds, at {size_text(size)}{trained}',
+    return Table(f'Means and their differences at {size_text(size)}{trained}',
                  ('Encoding', 'Mean (std)', *heads), lines,
                  words=tuple(5 + 4 * n for n in range(len(against))))
 

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+from statistics import mean, variance
 
 import pytest
 import yaml
@@ -33,18 +34,28 @@ def asked(evidence, **question):
     return evidence.ask({'at': 1, 'expect': 'more', **question}, results())
 
 
-def test_a_question_is_a_paired_t_test(evidence):
+def test_a_question_is_a_t_test_of_the_study(evidence):
     found = asked(evidence, one='peg', other='none')
-    expected = stats.ttest_rel(VALUES['peg'], VALUES['none'])
-    assert found['p'] == pytest.approx(expected.pvalue)
+    known = {name: VALUES[name] for name in ('peg', 'none', 'wide')}
+    own = {name: variance(each) for name, each in known.items()}
+    parts = {name: own[name] * ((name != 'wide') / 2 + 1 / 3) / 3 for name in known}
+    error = sum(parts.values()) ** .5
+    assert error == pytest.approx(((own['peg'] + own['none']) / 2 / 3 + mean(own.values()) / 3)
+                                  ** .5)
+    freedom = error ** 4 / sum(part ** 2 / 2 for part in parts.values())
     assert found['mean'] == pytest.approx((30 + 29 + 31.5) / 3) and found['n'] == 3
+    assert found['p'] == pytest.approx(2 * stats.t.sf(found['mean'] / error, freedom), abs=1e-9)
+    assert found['low'] == pytest.approx(found['mean'] - stats.t.isf(.025, freedom) * error)
     assert found['means'] == pytest.approx([273.5 / 3, 61.0])
 
 
-def test_several_encodings_are_one_mean_seed_by_seed(evidence):
+def test_several_encodings_are_one_mean(evidence):
     found = asked(evidence, one=['peg', 'wide'], other='none')
-    pairs = [(a + b) / 2 for a, b in zip(VALUES['peg'], VALUES['wide'], strict=True)]
-    assert found['p'] == pytest.approx(stats.ttest_rel(pairs, VALUES['none']).pvalue)
+    assert found['means'] == pytest.approx([(273.5 + 244.5) / 6, 61.0])
+    own = [variance(VALUES[name]) for name in ('peg', 'wide', 'none')]
+    pooled = mean(own)
+    assert found['error'] ** 2 == pytest.approx(sum(
+        weight * (each + pooled) / 2 / 3 for weight, each in zip((.25, .25, 1), own, strict=True)))
 
 
 def test_answers_say_how_sure_they_are(evidence):

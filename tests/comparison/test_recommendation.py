@@ -29,7 +29,7 @@ LEVEL = {'none': [90., 92., 91.], 'peg': [92., 90., 91.2], 'low': [50., 51., 50.
 
 def test_the_base_has_a_test_of_its_own():
     """Over all pairs of many encodings nothing is shown; against the base it is."""
-    values = {f'e{n}': {1.0: [80 + n, 81 + n * 1.1, 80 + n * .9]} for n in range(9)}
+    values = {f'e{n}': {1.0: [80 + n / 4, 81 + n * .275, 80 + n * .225]} for n in range(9)}
     results = summarize(study(values))
     rows = {(row['role'], row['encoding']): row for row in results['differences']}
     assert rows['best', 'e0']['p'] > rows['base', 'e8']['p'] and rows['base', 'e8']['p'] < .05
@@ -115,6 +115,6 @@ def test_lower_metric_is_recommended():
 
 def test_the_base_is_beside_the_best_by_its_own_test():
     """Of nine encodings all pairs show nothing, and the one test of the base does."""
-    values = {f'e{n}': {1.0: [80 + n, 81 + n * 1.1, 80 + n * .9]} for n in range(9)}
+    values = {f'e{n}': {1.0: [80 + n / 4, 81 + n * .275, 80 + n * .225]} for n in range(9)}
     worse, level = beside(summarize(study(values)), 1.0, 'e8')
     assert worse == ['e0'] and level == [f'e{n}' for n in range(1, 8)]

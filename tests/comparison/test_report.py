@@ -5,6 +5,7 @@ import math
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from browser import Browser, needs_browser
@@ -140,6 +141,22 @@ def test_what_was_not_tested_is_no_advice(tmp_path, seeds, head):
     values = {'none': {1.0: [80., 81., 82.][:seeds]}, 'peg': {1.0: [96., 96.1, 96.3][:seeds]}}
     page = write_reports(study(values), tmp_path)[2].read_text()
     assert f'class="take">{head}</h2>' in page
+
+
+def test_a_study_is_summarized_once_for_all_of_its_files(tmp_path, monkeypatch):
+    from mmposenc.comparison import report, results
+    done = []
+
+    def counted(given):
+        done.append(given)
+        return summarize(given)
+    for module in (report, results):
+        monkeypatch.setattr(module, 'summarize', counted)
+    monkeypatch.setattr(results, 'collect', lambda _: study({'none': {1.0: [80., 81., 82.]}}))
+    told = results.write_results(SimpleNamespace(folder=tmp_path))
+    assert len(done) == 1 and told['recommendation']['encoding'] == 'none'
+    assert {file.name for file in tmp_path.iterdir()} == {
+        'results.json', 'results.csv', 'results.md', 'report.html'}
 
 
 def test_folder_that_is_not_there(tmp_path):

@@ -70,8 +70,8 @@ def test_differences():
     assert 'the trained size' in table.caption
     assert len(table.columns) == len(table.rows[0]) == 10
     assert texts(table)[0] == ['none', '81.0 (1.0)', '–', '–', '–', 'the base',
-                               '−15.0 (−16.2 to −13.8)', '3', '<\xa0.001', 'worse']
-    assert texts(table)[1] == ['peg', '96.0 (0.9)', '+15.0 (+13.8 to +16.2)', '3', '<\xa0.001',
+                               '−15.0 (−17.1 to −12.9)', '3', '<\xa0.001', 'worse']
+    assert texts(table)[1] == ['peg', '96.0 (0.9)', '+15.0 (+12.9 to +17.1)', '3', '<\xa0.001',
                                'better', '–', '–', '–', 'the best']
     # Where the base is the best there is nothing else to compare with.
     assert len(tables.differences(told(), 2.0).columns) == 6
