@@ -74,6 +74,7 @@ def main() -> None:
     parser.add_argument('config')
     parser.add_argument('checkpoint')
     parser.add_argument('--pad', type=float, nargs='+', default=[1.28, 1.6])
+    parser.add_argument('--settings', nargs='+', choices=SETTINGS, default=SETTINGS)
     parser.add_argument('--images', type=int, help='the first so many; default all')
     parser.add_argument('--data-root', help='of the test data; default as in the config')
     parser.add_argument('--slide', type=int, metavar='SIDE', help='windows of this side, half '
@@ -87,7 +88,7 @@ def main() -> None:
     import mmseg.models  # noqa: F401
     print('                       maps,  pixels with\n'
           'setting          pad  rel. max  other label, %     mIoU')
-    for setting in SETTINGS:
+    for setting in args.settings:
         cfg = load_config(args.config)
         if args.data_root:
             override(cfg, {'test_dataloader.dataset.data_root': args.data_root})
