@@ -85,8 +85,9 @@ def max_pool2d(kept: KeptOut, func: Callable[..., Tensor], input: Tensor, kernel
     kernel = pair(kernel_size)
     stride = kernel if stride is None else stride
     steps = stepped(kept.noted(input), kernel, stride, padding, dilation)
-    seen = input.masked_fill(_hidden(kept, input)[:, None], -torch.inf)
-    # Where there is no largest cell, the gradient of a weight would become 0 * inf.
+    # Not -inf: compiled, the gradient of a window without a largest cell goes astray, and that of
+    # a weight behind it would be 0 * inf.
+    seen = input.masked_fill(_hidden(kept, input)[:, None], torch.finfo(input.dtype).min)
     return kept.cleared(kept.note(func(seen, kernel, stride, padding, dilation), steps))
 
 
@@ -99,7 +100,7 @@ def interpolate(kept: KeptOut, func: Callable[..., Tensor], input: Tensor, size:
     targets = None if size is None else kept.at((pair(size)[0], pair(size)[1]))
     if mode != 'nearest' or targets is None or kept.noted(input) not in (
             targets, tuple(_joined(axis, -1, 2) for axis in targets)):
-        raise _no_form(f'interpolate(mode={mode!r}) but to the nearest of half as many cells')
+        raise _no_form(f'interpolate(mode={mode!r}) but from half as many cells to the nearest')
     return kept.note(func(input, size, scale_factor, mode, *args, **kwargs), targets)
 
 
