@@ -1,6 +1,7 @@
 """What KeepPaddingOut costs: a training step and a prediction with it and without it, paired.
 
     python benchmarks/padding_free.py [--case 'RetinaNet mixed'] [--repeats 5]
+    python benchmarks/padding_free.py --case 'RetinaNet mixed' --compile      # with, compiled
     python benchmarks/padding_free.py --device cuda      # never tried
 
 mmdet's RetinaNet on a ResNet-50 and mmseg's Semantic FPN, two images: of one size (where nothing
@@ -22,6 +23,7 @@ from mmengine.structures import InstanceData, PixelData
 from torch import Tensor, nn
 
 import mmposenc  # noqa: F401  (before mmdet)
+from mmposenc.engine.compiling import compile_regions
 from mmposenc.padding import keep_padding_out
 
 CONFIGS = {'RetinaNet': ('mmdet', 'retinanet/retinanet_r50_fpn_1x_coco.py'),
@@ -86,6 +88,8 @@ def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     add_arguments(parser, repeats=5)
     parser.add_argument('--case', choices=CASES, nargs='+', default=CASES)
+    parser.add_argument('--compile', action='store_true', help='what --compile makes of the model '
+                        'with it')
     args = parse(parser, argv)
     print(header(args))
     print('| model, images | | without, s | with, of that |\n|---|---|---|---|')
@@ -95,6 +99,8 @@ def main(argv: list[str] | None = None) -> None:
         second = full if 'one size' in case else (int(.8 * full[0]), int(.9 * full[1]))
         plain = build(name).to(args.device)
         kept = keep_padding_out(copy.deepcopy(plain))
+        if args.compile:
+            compile_regions(kept, dynamic=True)
         batch = torch.randn(2, 3, *full, device=args.device)
         batch[1, :, second[0]:], batch[1, :, :, second[1]:] = 0, 0
         data = samples(name, [full, second], args.device)

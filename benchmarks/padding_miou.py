@@ -62,6 +62,7 @@ def measure(cfg: Any, model: nn.Module, dataset: Any, factor: float, num_images:
 
 def main() -> None:
     parser = arguments(__doc__)
+    parser.add_argument('--settings', nargs='+', choices=SETTINGS, default=SETTINGS)
     parser.add_argument('--images', type=int, help='the first so many; default all')
     parser.add_argument('--data-root', help='of the test data; default as in the config')
     parser.add_argument('--slide', type=int, metavar='SIDE', help='windows of this side, half '
@@ -75,7 +76,7 @@ def main() -> None:
     import mmseg.models  # noqa: F401
     print('                       maps,  pixels with\n'
           'setting          pad  rel. max  other label, %     mIoU')
-    for setting in SETTINGS:
+    for setting in args.settings:
         cfg = load_config(args.config)
         if args.data_root:
             override(cfg, {'test_dataloader.dataset.data_root': args.data_root})

@@ -112,9 +112,9 @@ def weighted_batch_norm(x: Tensor, padding_mask: Tensor, running_mean: Tensor | 
         (B, C, H, W); padded cells are zero.
     """
     hidden = padding_mask[:, None]
-    count = (~padding_mask).sum()
     cleared = x.float().masked_fill(hidden, 0) if x.dtype in (torch.float16, torch.bfloat16) else (
         x.masked_fill(hidden, 0))
+    count = (~padding_mask).sum().to(cleared.dtype)  # of whole numbers quotients are float32
     mean = cleared.sum((0, 2, 3)) / count
     centred = (cleared - mean[:, None, None]).masked_fill(hidden, 0)
     variance = centred.square().sum((0, 2, 3)) / count

@@ -12,8 +12,10 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map_only
 
 from ..functional.convolutions import padding_cells, pair
-from ..functional.masking import pad_map
+from ..functional.masking import outside, pad_map
+from . import masked
 from .cells import Extents, over_valid_cells
+from .masked import Steps
 
 
 class KeptOut(TorchFunctionMode):
@@ -28,22 +30,31 @@ class KeptOut(TorchFunctionMode):
     Which cells are an image's is known by the size of a map: maps of one size have the same cells,
     whatever way they came, as strides round up.
 
+    With a tensor of sizes no number of them is looked at (:mod:`.masked`), so that code compiled
+    with it holds for all batches; some functions have no form then, and say so. What is known of a
+    map are the steps from a batch to it, not its cells.
+
     Args:
-        images: pixels (rows, columns) that each image fills.
+        images: pixels (rows, columns) that each image fills; or a tensor (B, 2), which numbers
+            become within code that is compiled.
         hw_shape: those of the batch.
     """
 
-    def __init__(self, images: Extents, hw_shape: tuple[int, int]) -> None:
+    def __init__(self, images: Extents | Tensor, hw_shape: tuple[int, int]) -> None:
         super().__init__()
-        self.images, self.hw_shape = list(images), hw_shape
+        if not isinstance(images, Tensor):
+            images = torch.tensor(images) if torch.compiler.is_compiling() else list(images)
+        self.images: Any = images
+        self.hw_shape = hw_shape
         # Lists: as keys of a table, sizes would be constants of code that is compiled.
-        self.sizes: list[tuple[tuple[int, int], Extents]] = [(hw_shape, self.images)]
+        self.sizes: list[tuple[tuple[int, int], Any]] = [
+            (hw_shape, masked.BATCH if isinstance(images, Tensor) else images)]
         self.masks: list[tuple[tuple[int, int], Tensor]] = []
         self.eager = ExitStack()
 
     def __enter__(self) -> KeptOut:
-        # What was compiled outside would hold every batch's numbers: a graph for each batch. Within
-        # code that is compiled sizes are symbols: one graph for all batches.
+        # What was compiled outside would hold every batch's numbers: a graph for each batch. Code
+        # that enters it itself holds for all batches.
         if hasattr(torch.compiler, 'set_stance') and not torch.compiler.is_compiling():
             self.eager.enter_context(torch.compiler.set_stance('force_eager'))
         return super().__enter__()
@@ -59,6 +70,8 @@ class KeptOut(TorchFunctionMode):
                 f'{getattr(func, "__name__", func)} reads beyond an image of a padded batch, and '
                 f'there is no form of it that does not; leave KeepPaddingOut out of this model')
         form = FORMS.get(func)
+        if form is not None and isinstance(self.images, Tensor):
+            form = MASKED.get(func, masked.refused)
         return (func(*args, **(kwargs or {})) if form is None
                 else form(self, func, *args, **(kwargs or {})))
 
@@ -68,24 +81,39 @@ class KeptOut(TorchFunctionMode):
         modes = torch.overrides._get_current_function_mode_stack()
         return next((mode for mode in reversed(modes) if isinstance(mode, KeptOut)), None)
 
-    def at(self, hw_shape: tuple[int, int]) -> Extents | None:
-        """Valid rows and columns of each image in maps of a size; None if none came yet."""
-        return next((extents for size, extents in self.sizes if size == hw_shape), None)
+    def at(self, hw_shape: tuple[int, int]) -> Any:
+        """Valid rows and columns of each image in maps of a size, or, with a tensor of sizes, the
+        steps to them; None if none came yet."""
+        # From the newest: of symbols each question that is not the same one again is a guard.
+        return next((noted for size, noted in reversed(self.sizes) if size == hw_shape), None)
 
-    def extents(self, x: Tensor) -> Extents:
-        """Valid rows and columns of a map (B, C, H, W), image by image.
+    def noted(self, x: Tensor) -> Any:
+        """The same for a map (B, C, H, W).
 
         Raises:
             ValueError: for a map of a size that did not come from the batch.
         """
         found = self.at((x.shape[-2], x.shape[-1]))
-        if found is None or x.dim() != 4 or len(x) != len(found):
+        if found is None or x.dim() != 4 or len(x) != len(self.images):
             raise ValueError(f'a map of {tuple(x.shape)} did not come from the batch by layers '
                              f'that are known; sizes that did: '
                              f'{[hw_shape for hw_shape, _ in self.sizes]}')
         return found
 
-    def note(self, x: Tensor, extents: Extents) -> Tensor:
+    def extents(self, x: Tensor) -> Any:
+        """Valid rows and columns of a map (B, C, H, W), image by image: a list, or a tensor (B, 2)
+        where sizes are one.
+
+        Raises:
+            ValueError: for a map of a size that did not come from the batch.
+        """
+        found = self.noted(x)
+        if not isinstance(self.images, Tensor):
+            return found
+        return torch.stack([masked.reached(side, axis) for side, axis in zip(
+            self.images.unbind(1), found, strict=True)], 1)
+
+    def note(self, x: Tensor, cells: Extents | Steps) -> Tensor:
         """Remember which cells of maps of this size are valid.
 
         Raises:
@@ -94,24 +122,28 @@ class KeptOut(TorchFunctionMode):
         hw_shape = (x.shape[-2], x.shape[-1])
         known = self.at(hw_shape)
         if known is None:
-            self.sizes.append((hw_shape, extents))
-        elif known != extents:
+            self.sizes.append((hw_shape, cells))
+        elif known != cells and not masked.same(known, cells, hw_shape):
             raise ValueError(f'maps of {hw_shape} hold {known} cells of the images by one way and '
-                             f'{extents} by another')
+                             f'{cells} by another')
         return x
 
     def mask(self, x: Tensor) -> Tensor | None:
-        """Padding mask (B, H, W) of a map; None where all of it is valid."""
-        extents, hw_shape = self.extents(x), (x.shape[-2], x.shape[-1])
-        # Compiled code is for all sizes: whether images fill a map is no branch of it.
-        if not torch.compiler.is_compiling() and all(each == hw_shape for each in extents):
+        """Padding mask (B, H, W) of a map; None where all of it is valid, as far as is known."""
+        hw_shape = (x.shape[-2], x.shape[-1])
+        symbols = isinstance(self.images, Tensor)
+        if not symbols and all(each == hw_shape for each in self.extents(x)):
             return None
-        for size, known in self.masks:
+        for size, known in reversed(self.masks):
             if size == hw_shape and known.device == x.device:
                 return known
-        mask = torch.ones(len(extents), *hw_shape, dtype=torch.bool, device=x.device)
-        for image, (rows, cols) in enumerate(extents):  # numbers that no device is waited for
-            mask[image, :rows, :cols] = False
+        extents = self.extents(x)
+        if symbols:
+            mask = outside(extents.to(x.device), hw_shape)
+        else:
+            mask = torch.ones(len(extents), *hw_shape, dtype=torch.bool, device=x.device)
+            for image, (rows, cols) in enumerate(extents):  # numbers that no device is waited for
+                mask[image, :rows, :cols] = False
         self.masks.append((hw_shape, mask))
         return mask
 
@@ -125,22 +157,19 @@ def conv2d(kept: KeptOut, func: Callable[..., Tensor], input: Tensor, weight: Te
            bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
            groups: int = 1) -> Tensor:
     """``F.conv2d`` that sees zeros beyond each image's cells."""
-    extents = kept.extents(input)
+    cells = kept.noted(input)
     padding = padding_cells(padding, weight.shape[2:], dilation)
     wide = any(side > 1 for side in weight.shape[2:]) or any(padding)
     out = func(kept.cleared(input) if wide else input, weight, bias, stride, padding, dilation,
                groups)
-    return kept.note(out, convolved(extents, weight.shape[2:], stride, padding, dilation))
+    return kept.note(out, convolved(cells, weight.shape[2:], stride, padding, dilation))
 
 
-def convolved(extents: Extents, kernel: Sequence[int], stride: Any, padding: Any, dilation: Any
-              ) -> Extents:
-    """Extents behind a convolution."""
-    sides = list(zip(kernel, pair(stride), pair(padding), pair(dilation), strict=True))
-    return [tuple((side + 2 * pad - dilate * (taps - 1) - 1) // step + 1
-                  for side, (taps, step, pad, dilate)
-                  in zip(extent, sides, strict=True))  # type: ignore[misc]
-            for extent in extents]
+def convolved(cells: Any, kernel: Sequence[int], stride: Any, padding: Any, dilation: Any) -> Any:
+    """Extents behind a convolution, or the steps to them."""
+    steps = masked.stepped(cells if isinstance(cells, tuple) else masked.BATCH, kernel, stride,
+                           padding, dilation)
+    return steps if isinstance(cells, tuple) else masked.all_reached(cells, steps)
 
 
 def batch_norm(kept: KeptOut, func: Callable[..., Tensor], input: Tensor,
@@ -210,3 +239,5 @@ FORMS: dict[Any, Callable[..., Tensor]] = {
 #: Functions that look at more than one cell, for which there is none.
 REFUSED = {F.pad, F.conv1d, F.conv3d, F.unfold, F.fold, F.grid_sample, F.max_unpool2d, torch.roll,
            F.local_response_norm, torch.stft}
+#: Those for a tensor of sizes.
+MASKED = {F.conv2d: conv2d, **masked.FORMS}

@@ -1,7 +1,7 @@
 """Which layers and networks compute cell by cell, or by functions that padding is kept out of."""
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from torch import nn
 
@@ -64,8 +64,20 @@ KNOWN = {f'{cls.__module__}.{cls.__qualname__}' for name in _TORCH.split()
          for cls in [getattr(nn, name)]} | {
     f'{module}.{name}' for module, names in _READ.items() for name in names.split()}
 
+#: Classes whose functions have forms for a tensor of sizes (:mod:`.masked`) too.
+COMPILED = {name for name in KNOWN if name.rpartition('.')[2] in """
+Conv2d BatchNorm2d MaxPool2d Sequential ModuleList ModuleDict Identity Dropout Dropout2d ReLU ReLU6
+LeakyReLU PReLU ELU GELU SiLU Mish Sigmoid Hardsigmoid Hardswish Tanh Softplus ConvModule Clamp
+HSwish HSigmoid Swish Scale LayerScale DepthwiseSeparableConvModule
+""".split()} | {f'mmdet.models.{name}' for name in """
+layers.res_layer.ResLayer layers.res_layer.SimplifiedBasicBlock backbones.resnet.BasicBlock
+backbones.resnet.Bottleneck backbones.resnet.ResNet backbones.resnext.Bottleneck necks.fpn.FPN
+dense_heads.retina_head.RetinaHead
+""".split()}
 
-def unknown_layers(network: nn.Module, ignored: Iterable[nn.Module] = ()) -> list[str]:
+
+def unknown_layers(network: nn.Module, ignored: Iterable[nn.Module] = (),
+                   known: Container[str] = KNOWN) -> list[str]:
     """Layers of a network that may read padding, as 'name (class)'.
 
     A class is known by its ``forward``: one that inherits it from a known class is known too.
@@ -73,17 +85,18 @@ def unknown_layers(network: nn.Module, ignored: Iterable[nn.Module] = ()) -> lis
     Args:
         network: a backbone, neck or head.
         ignored: modules that are not looked into.
+        known: names of the classes that are known.
     """
     skipped = {id(part) for module in ignored for part in module.modules()}
     found = []
     for name, module in network.named_modules():
         if id(module) in skipped:
             continue
-        if not _known(type(module)):
+        if not _known(type(module), known):
             found.append(f'{name or "itself"} ({type(module).__module__}.{type(module).__name__})')
     return found
 
 
-def _known(cls: type[nn.Module]) -> bool:
-    return any(f'{base.__module__}.{base.__qualname__}' in KNOWN and base.forward is cls.forward
+def _known(cls: type[nn.Module], known: Container[str]) -> bool:
+    return any(f'{base.__module__}.{base.__qualname__}' in known and base.forward is cls.forward
                for base in cls.__mro__ if issubclass(base, nn.Module))

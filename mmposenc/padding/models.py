@@ -9,16 +9,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from ..functional.grids import whole_cells
 from .extents import KeptOut
 from .images import filled_up, image_sizes, own_cells, own_sample, reached_pixels
 from .known import unknown_layers
 from .layers import derived, put_forms
+from .masked import all_reached, shrunk
 
 #: Parts of a model that map a batch of images to maps.
-_NETWORKS = ('backbone', 'neck')
+NETWORKS = ('backbone', 'neck')
 #: Heads whose ``forward`` maps maps to maps.
-_HEADS = ('bbox_head', 'rpn_head', 'mask_head', 'decode_head', 'auxiliary_head')
+HEADS = ('bbox_head', 'rpn_head', 'mask_head', 'decode_head', 'auxiliary_head')
 #: Heads that enlarge maps by whole factors: they take what mmdet pads an image alone to.
 _WHOLE = ('SOLOHead', 'SOLOV2Head')
 #: What takes the place of a transformer, which padding can not be kept out of from outside.
@@ -54,11 +54,11 @@ def keep_padding_out(model: nn.Module) -> nn.Module:
     if not all(callable(getattr(model, name, None)) for name in needed):
         raise ValueError(f'{type(model).__name__} is no detector of mmdet and no segmentor of '
                          f'mmseg: it needs {", ".join(needed)}')
-    for part in _parts(model, _NETWORKS):
+    for part in parts(model, NETWORKS):
         _check(part)
     for head in _norm_heads(model):
         _check(head)
-        head.__class__ = derived(MapHead, type(head))
+        note_maps(head)
     put_forms(model)
     model.__class__ = derived(PaddingFree, type(model))
     return model
@@ -66,6 +66,9 @@ def keep_padding_out(model: nn.Module) -> nn.Module:
 
 class PaddingFree:
     """What :func:`keep_padding_out` puts in front of a model's class."""
+
+    #: What :func:`.compiled.compile_networks` makes of its networks.
+    compiled: Any = None
 
     def loss(self, batch_inputs: Tensor, batch_data_samples: list[Any]) -> dict[str, Any]:
         """Means over the images of the losses of each alone."""
@@ -101,9 +104,10 @@ class PaddingFree:
                        own_sample(samples[i], size, targets=False))
             return
         full = (batch.shape[-2], batch.shape[-1])
-        kept = KeptOut(images, full) if any(image != full for image in images) else None
-        maps = self._maps(batch, kept)
-        heads = self._head_maps(maps, kept)
+        # One graph for all batches: where nothing is padding it is not left out.
+        keeps = self.compiled is not None or any(image != full for image in images)
+        kept = KeptOut(images, full) if keeps else None
+        maps, heads = self._maps(batch, kept)
         divisor = model.data_preprocessor.pad_size_divisor if _takes_whole(model) else None
         for i, image in enumerate(images):
             size = image if segments else reached_pixels(image, full, maps[0])
@@ -115,25 +119,30 @@ class PaddingFree:
             alone.own_maps = tuple(mine)  # type: ignore[attr-defined]
             yield alone, own_sample(samples[i], size, targets=targets)
 
-    def _maps(self, batch: Tensor, kept: KeptOut | None) -> Sequence[Tensor]:
-        """What ``extract_feat`` gives for the batch."""
+    def _maps(self, batch: Tensor, kept: KeptOut | None
+              ) -> tuple[Sequence[Tensor], dict[int, Any]]:
+        """What ``extract_feat`` gives for the batch; and, by the head's id, maps of the heads that
+        see the batch: those whose BatchNorms train, and those that are compiled."""
         model: Any = self
-        if kept is None or not hasattr(model.backbone, 'mask_padding'):
-            with kept or nullcontext():
-                return super().extract_feat(batch)  # type: ignore[misc, no-any-return]
-        maps = model.backbone(batch, img_shapes=kept.images)  # keeps padding out by itself
-        for level, side in zip(maps, model.backbone.strides, strict=True):
-            kept.note(level, [(whole_cells(rows, side), whole_cells(cols, side))
-                              for rows, cols in kept.images])
-        with kept:
-            return model.neck(maps) if model.with_neck else maps  # type: ignore[no-any-return]
-
-    def _head_maps(self, maps: Sequence[Tensor], kept: KeptOut | None) -> dict[int, Any]:
-        """Maps of the heads whose BatchNorms train, by the head's id."""
-        model: Any = self
+        inputs: Any = batch
+        if kept is not None and hasattr(model.backbone, 'mask_padding'):
+            inputs = model.backbone(batch, img_shapes=kept.images)  # keeps padding out by itself
+            for level, side in zip(inputs, model.backbone.strides, strict=True):
+                kept.note(level, all_reached(kept.images, shrunk(side)))
+        if self.compiled is not None and kept is not None:
+            return self.compiled(self, batch, inputs, kept)
+        heads = [head for head in _norm_heads(model)
+                 if any(isinstance(m, _BatchNorm) and m.training for m in head.modules())]
         with kept or nullcontext():
-            return {id(head): head(maps) for head in _norm_heads(model)
-                    if any(isinstance(m, _BatchNorm) and m.training for m in head.modules())}
+            maps = self.network_maps(inputs)
+            return maps, {id(head): head(maps) for head in heads}
+
+    def network_maps(self, inputs: Any) -> Sequence[Tensor]:
+        """Of a batch, or of the backbone's maps of it, what ``extract_feat`` gives."""
+        model: Any = self
+        if isinstance(inputs, Tensor):
+            return super().extract_feat(inputs)  # type: ignore[misc, no-any-return]
+        return model.neck(inputs) if model.with_neck else inputs  # type: ignore[no-any-return]
 
 
 class MapHead:
@@ -146,7 +155,13 @@ class MapHead:
             super().forward(maps, *args, **kwargs))  # type: ignore[misc]
 
 
-def _parts(model: nn.Module, names: Sequence[str]) -> list[nn.Module]:
+def note_maps(head: nn.Module) -> None:
+    """Put :class:`MapHead` in front of a head's class, in place."""
+    if not isinstance(head, MapHead):
+        head.__class__ = derived(MapHead, type(head))
+
+
+def parts(model: nn.Module, names: Sequence[str]) -> list[nn.Module]:
     """Modules of these names; those of a list one by one."""
     found = [getattr(model, name, None) for name in names]
     return [part for value in found if isinstance(value, nn.Module)
@@ -155,12 +170,12 @@ def _parts(model: nn.Module, names: Sequence[str]) -> list[nn.Module]:
 
 def _norm_heads(model: nn.Module) -> list[nn.Module]:
     """Heads with a BatchNorm, whose statistics are the batch's."""
-    return [head for head in _parts(model, _HEADS)
+    return [head for head in parts(model, HEADS)
             if any(isinstance(module, _BatchNorm) for module in head.modules())]
 
 
 def _takes_whole(model: nn.Module) -> bool:
-    return any(base.__name__ in _WHOLE for head in _parts(model, _HEADS)
+    return any(base.__name__ in _WHOLE for head in parts(model, HEADS)
                for base in type(head).__mro__)
 
 
@@ -170,14 +185,18 @@ def _check(network: nn.Module) -> None:
         if not network.mask_padding:
             raise ValueError(f'{name} has mask_padding=False; set mask_padding=True')
         return
-    losses = [part for key, part in network.named_modules()
-              if key.rpartition('.')[2].startswith('loss')]
     if name in _OURS:
         raise ValueError(f'{name} reads padding in its attention, which is not ours to change; '
                          f'take mmposenc.{_OURS[name]} with mask_padding=True in its place')
-    if unknown := unknown_layers(network, losses):
+    if unknown := unknown_layers(network, losses_of(network)):
         raise ValueError(f'{name} has layers that may read padding: {", ".join(unknown[:5])}'
                          f'{" ..." if len(unknown) > 5 else ""}; it can not be kept out of them')
+
+
+def losses_of(network: nn.Module) -> list[nn.Module]:
+    """Modules of a head that see no map."""
+    return [part for key, part in network.named_modules()
+            if key.rpartition('.')[2].startswith('loss')]
 
 
 def _mean(losses: list[dict[str, Any]]) -> dict[str, Any]:

@@ -1,13 +1,18 @@
 """Functions of a padded batch against the same functions of each image alone."""
 import copy
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
+from synced_norm import batches
+from synced_norm import norm as make_norm
 from torch import nn
 
-from mmposenc.padding import KeptOut
-from mmposenc.padding.layers import put_forms
+from mmposenc.padding import KeptOut, masked
 
 IMAGES = [(11, 7), (6, 12), (1, 5)]
 FULL = (13, 12)
@@ -100,6 +105,60 @@ def test_code_that_is_compiled_within_it_has_no_break_and_takes_other_sizes():
     assert len(graphs) == 1
 
 
+def step(net, x, sizes):
+    """The sum of maps of two strides."""
+    with KeptOut(sizes, (x.shape[2], x.shape[3])):
+        fine = net[1](net[0](x))
+        coarse = net[3](net[2](fine))
+        return fine + F.interpolate(coarse, size=fine.shape[2:])
+
+
+def test_a_tensor_of_sizes_gives_what_numbers_give():
+    """Maps, gradients and statistics, with junk in the padding."""
+    net = nn.Sequential(nn.Conv2d(4, 4, 3, 1, 2, 2), nn.BatchNorm2d(4), nn.MaxPool2d(3, 2, 1),
+                        nn.Conv2d(4, 4, 1)).double()
+    results = []
+    for sizes in (IMAGES, torch.tensor(IMAGES)):
+        model, x = copy.deepcopy(net), batch()[0].requires_grad_()
+        out = step(model, x, sizes)
+        valid = [own[:, :rows, :cols] for own, (rows, cols) in zip(out, IMAGES, strict=True)]
+        sum((own * own.detach().sin()).sum() for own in valid).backward()
+        results.append([[own.detach() for own in valid], x.grad, list(model.buffers()),
+                        [p.grad for p in model.parameters()]])
+    torch.testing.assert_close(*results, rtol=1e-10, atol=1e-10)
+
+
+def test_no_window_of_padding_is_without_a_largest_cell():
+    """Of one that holds -inf alone, inductor 2.13 writes the gradient beside the map."""
+    seen = []
+
+    def pool(x, *args):
+        seen.append(x)
+        return F.max_pool2d(x, *args)
+    x = batch()[0]
+    kept = KeptOut(torch.tensor(IMAGES), FULL)
+    masked.max_pool2d(kept, pool, x, 3, 2, 1)
+    assert seen[0].isfinite().all() and not x.isfinite().all()
+
+
+def test_extents_and_refusals_of_a_tensor_of_sizes():
+    x, extents = batch()[0], torch.tensor(IMAGES)
+    with KeptOut(extents, FULL) as kept:
+        assert torch.equal(kept.extents(F.max_pool2d(x, 3, 2, 1)), (extents + 1) // 2)
+        F.max_pool2d(x, 1, 2)  # by another way as many cells
+        with pytest.raises(ValueError, match='by one way and'):
+            F.conv2d(x, torch.ones(1, 4, 2, 2, dtype=x.dtype), stride=2, padding=(1, 0))
+    with KeptOut(torch.ones(3, 2, dtype=torch.long), (1, 2)):  # a coarser map of one cell
+        coarse = F.max_pool2d(F.max_pool2d(x[:, :, :1, :2], 3, 2, 1), 3, 2, 1)
+        assert torch.equal(F.interpolate(coarse, size=(1, 1)), coarse)
+    with KeptOut(extents, FULL):
+        for function, name in ((lambda x: F.group_norm(x, 2), 'group_norm'),
+                               (lambda x: F.interpolate(x, size=(5, 5)), 'interpolate'),
+                               (lambda x: F.max_pool2d(x, 2, ceil_mode=True), 'max_pool2d')):
+            with pytest.raises(NotImplementedError, match=f'{name}.* has no form for sizes of'):
+                function(x)
+
+
 @pytest.mark.parametrize('function', [
     lambda x: F.max_pool2d(x, 2, ceil_mode=True), lambda x: F.avg_pool2d(x, 3, 2, 1),
     lambda x: F.adaptive_avg_pool2d(x, (2, 3)), lambda x: F.adaptive_max_pool2d(x, 2),
@@ -155,20 +214,35 @@ def test_batch_norm_takes_the_statistics_of_valid_cells(layout, affine):
         assert torch.allclose(buffer, other.get_buffer(name)), name
 
 
-def test_sync_batch_norm_of_several_processes_gets_valid_cells_alone(monkeypatch):
-    padded, images = batch()
-    net = nn.Sequential(nn.SyncBatchNorm(4)).double()
-    put_forms(net)
-    seen = []
-    monkeypatch.setattr(nn.SyncBatchNorm, 'forward', lambda self, x: seen.append(x) or 2 * x)
-    monkeypatch.setattr('torch.distributed.is_initialized', lambda: True)
-    monkeypatch.setattr('torch.distributed.get_world_size', lambda: 2)
-    with KeptOut(IMAGES, FULL):
-        out = net(padded)
-    assert torch.equal(seen[0], torch.cat([image.flatten(2) for image in images], 2))
-    for i, (rows, cols) in enumerate(IMAGES):
-        assert torch.equal(out[i, :, :rows, :cols], 2 * images[i][0])
-        assert out[i, :, rows:].abs().sum() == 0 and out[i, :, :, cols:].abs().sum() == 0
+def test_sync_batch_norm_of_two_processes_is_a_batch_norm_of_their_valid_cells(tmp_path):
+    """Values, gradients and running statistics."""
+    tests = Path(__file__).parent
+    run = subprocess.run(
+        [sys.executable, tests / 'synced_norm.py', str(tmp_path)], text=True, capture_output=True,
+        timeout=300, env={**os.environ, 'PYTHONPATH': str(tests.parents[1]),
+                          'OMP_NUM_THREADS': '1'})
+    assert run.returncode == 0, run.stderr[-3000:]
+    images = [image for _, each in batches() for image in each]
+    cells = torch.cat([image.flatten(1) for image in images], 1)[None].requires_grad_()
+    norm = nn.BatchNorm1d(4).double()
+    norm.load_state_dict(make_norm().state_dict())
+    want = norm(cells)
+    want.square().mul(want.detach().sin()).sum().backward()
+    parts = zip(*(whole[0].split([image[0].numel() for image in images], 1)
+                  for whole in (want, cells.grad)), images, strict=True)
+    found = [torch.load(tmp_path / f'{rank}.pt') for rank in range(2)]
+    for (maps, grad), (value, slope, image) in zip(
+            [pair for each in found for pair in zip(each['maps'], each['grad'], strict=True)],
+            parts, strict=True):
+        for got, valid in ((maps, value), (grad, slope)):
+            rows, cols = image.shape[1:]
+            assert torch.allclose(got[:, :rows, :cols], valid.view_as(image), atol=1e-12)
+            assert got[:, rows:].abs().sum() == 0 and got[:, :, cols:].abs().sum() == 0
+    for name, parameter in norm.named_parameters():
+        assert torch.allclose(sum(each[name] for each in found), parameter.grad, atol=1e-10), name
+    for each in found:
+        for got, buffer in zip(each['buffers'], norm.buffers(), strict=True):
+            assert torch.allclose(got, buffer, atol=1e-12)
 
 
 def test_what_is_not_known_is_an_error():

@@ -1,0 +1,84 @@
+"""Backbone, neck and head of a model that padding is kept out of, as one graph for all batches."""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .extents import KeptOut
+from .known import COMPILED, unknown_layers
+from .masked import Steps, all_reached, shrunk
+from .models import HEADS, NETWORKS, MapHead, PaddingFree, losses_of, note_maps, parts
+
+
+def compile_networks(model: nn.Module, **options: Any) -> list[nn.Module]:
+    """Compile what of a model :func:`~mmposenc.padding.keep_padding_out` lets see a whole batch.
+
+    That is backbone, neck and the head's maps, in one graph, if every layer of them has a form that
+    looks at no number (:data:`.known.COMPILED`); a backbone of this project is no part of it, whose
+    blocks are compiled by themselves. Sizes of images are a tensor, so that the graph holds for
+    those of all batches; whose height and width are symbols with ``dynamic=True``.
+
+    Args:
+        model: as :func:`keep_padding_out` returns it, changed in place.
+        options: of ``torch.compile``.
+
+    Returns:
+        The networks of the graph; none, and the model left as it is, where a layer has no such
+        form. (A head with BatchNorms has none.) Those of a model that is compiled stay.
+    """
+    if not isinstance(model, PaddingFree):
+        return []
+    if model.compiled is not None:
+        return model.compiled.networks
+    networks = [part for part in parts(model, NETWORKS) if not hasattr(part, 'mask_padding')]
+    heads = [head for head in parts(model, HEADS)
+             if isinstance(head, MapHead) or not _left_out(head)]
+    if any(_left_out(part) for part in networks + heads) or not networks + heads:
+        return []
+    for head in heads:
+        note_maps(head)
+    model.compiled = _Compiled(torch.compile(_seen, **options), networks + heads)
+    return model.compiled.networks
+
+
+class _Compiled:
+    """Calls the graph, and says of its maps which cells are valid."""
+
+    def __init__(self, seen: Callable[..., Any], networks: list[nn.Module]) -> None:
+        self.seen, self.networks = seen, networks
+
+    def __reduce__(self) -> Any:
+        return type(None), ()  # a copy of the model, as an EMA keeps it, is not compiled
+
+    def __call__(self, model: Any, batch: Tensor, inputs: Any, kept: KeptOut
+                 ) -> tuple[Sequence[Tensor], dict[int, Any]]:
+        heads = [head for head in parts(model, HEADS) if isinstance(head, MapHead)]
+        strides = None if isinstance(inputs, Tensor) else tuple(model.backbone.strides)
+        images = torch.tensor(kept.images).to(batch.device, non_blocking=True)
+        maps, outs, steps = self.seen(model, heads, batch, inputs, images, strides)
+        for level, each in zip(maps, steps, strict=True):
+            kept.note(level, all_reached(kept.images, each))
+        return maps, {id(head): out for head, out in zip(heads, outs, strict=True)}
+
+
+def _seen(model: Any, heads: list[nn.Module], batch: Tensor, inputs: Any, images: Tensor,
+          strides: tuple[int, ...] | None) -> tuple[Sequence[Tensor], list[Any], list[Steps]]:
+    """Maps of backbone and neck, of the heads, and the steps to those of the neck."""
+    kept = KeptOut(images, (batch.shape[-2], batch.shape[-1]))
+    if strides is not None:
+        for level, side in zip(inputs, strides, strict=True):
+            kept.note(level, shrunk(side))
+    with kept:
+        maps = model.network_maps(inputs)
+        outs = [head(maps) for head in heads]
+    return maps, outs, [kept.noted(level) for level in maps]
+
+
+def _left_out(network: nn.Module) -> bool:
+    """Whether a layer of it has no form for a tensor of sizes."""
+    resized = getattr(network, 'upsample_cfg', None) or {'mode': 'nearest'}
+    return resized != {'mode': 'nearest'} or bool(
+        unknown_layers(network, losses_of(network), COMPILED))
