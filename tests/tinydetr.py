@@ -5,8 +5,9 @@ import copy
 from typing import Any
 
 import torch
-from mmdet import version_info
+from mmdet import __version__ as mmdet_version
 from mmengine.registry import MODELS, init_default_scope
+from mmengine.utils import digit_version
 from torch import Tensor, nn
 
 import mmposenc  # noqa: F401
@@ -29,7 +30,7 @@ ENCODERS = {
     'irpe qkv, form': (dict(), dict(rel_pos_encoding={**IRPE, 'rpe_on': 'qkv'}, form='pieces')),
 }
 #: mmdet 3.3's DINO takes 256 channels alone, that of 3.5 any number.
-LEAST_DINO = 256 if version_info < (3, 4) else 1
+LEAST_DINO = 256 if digit_version(mmdet_version) < digit_version('3.4') else 1
 COSTS = [dict(type='FocalLossCost', weight=2.0),
          dict(type='BBoxL1Cost', weight=5.0, box_format='xywh'),
          dict(type='IoUCost', iou_mode='giou', weight=2.0)]
