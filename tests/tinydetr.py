@@ -5,7 +5,9 @@ import copy
 from typing import Any
 
 import torch
+from mmdet import __version__ as mmdet_version
 from mmengine.registry import MODELS, init_default_scope
+from mmengine.utils import digit_version
 from torch import Tensor, nn
 
 import mmposenc  # noqa: F401
@@ -27,6 +29,8 @@ ENCODERS = {
                        dict(rel_pos_encoding={**IRPE, 'mode': 'bias', 'shared_heads': False})),
     'irpe qkv, form': (dict(), dict(rel_pos_encoding={**IRPE, 'rpe_on': 'qkv'}, form='pieces')),
 }
+#: mmdet 3.3's DINO takes 256 channels alone, that of 3.5 any number.
+LEAST_DINO = 256 if digit_version(mmdet_version) < digit_version('3.4') else 1
 COSTS = [dict(type='FocalLossCost', weight=2.0),
          dict(type='BBoxL1Cost', weight=5.0, box_format='xywh'),
          dict(type='IoUCost', iou_mode='giou', weight=2.0)]
@@ -136,9 +140,11 @@ def dab(type_: str = 'mmposenc.DABDETR', *, dims: int = 16, **kwargs: Any) -> di
     return cfg
 
 
-def dino(type_: str = 'mmposenc.DINO', *, levels: int = 2, **kwargs: Any) -> dict:
+def dino(type_: str = 'mmposenc.DINO', *, levels: int = 2, dims: int = max(16, LEAST_DINO),
+         **kwargs: Any) -> dict:
     """A DINO config of two stages with denoising queries."""
-    cfg = deformable(type_, levels=levels, with_box_refine=True, as_two_stage=True, **kwargs)
+    cfg = deformable(type_, levels=levels, dims=dims, with_box_refine=True, as_two_stage=True,
+                     **kwargs)
     cfg['bbox_head']['type'] = 'DINOHead'
     cfg['dn_cfg'] = dict(label_noise_scale=0.5, box_noise_scale=1.0,
                          group_cfg=dict(dynamic=True, num_groups=None, num_dn_queries=8))
@@ -147,7 +153,7 @@ def dino(type_: str = 'mmposenc.DINO', *, levels: int = 2, **kwargs: Any) -> dic
 
 def ddq(type_: str = 'mmposenc.DDQDETR', **kwargs: Any) -> dict:
     """A DDQ DETR config of two decoder layers."""
-    cfg = dino(type_, **kwargs)
+    cfg = dino(type_, dims=16, **kwargs)
     cfg['bbox_head']['type'] = 'DDQDETRHead'
     cfg.update(dense_topk_ratio=1.5, dqs_cfg=dict(type='nms', iou_threshold=0.8))
     return cfg

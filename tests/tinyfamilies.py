@@ -8,6 +8,7 @@ import torch
 from mmengine.config import Config, ConfigDict
 from mmengine.registry import MODELS, DefaultScope
 from mmengine.structures import InstanceData, PixelData
+from tinydetr import LEAST_DINO
 from torch import Tensor, nn
 
 import mmposenc  # noqa: F401
@@ -29,10 +30,9 @@ SEGMENTORS = {
     'UperNet': 'upernet/upernet_r50_4xb4-80k_ade20k-512x512.py',
     'PSPNet': 'pspnet/pspnet_r50-d8_4xb4-80k_ade20k-512x512.py',
 }
-#: The largest values of some arguments.
-MOST = {**dict.fromkeys(('in_channels', 'out_channels', 'feat_channels', 'channels', 'embed_dims',
-                         'feedforward_channels', 'fc_out_channels', 'conv_out_channels'), 64),
-        'num_feats': 32, 'num_queries': 20}
+#: Arguments that are numbers of channels.
+CHANNELS = ('in_channels', 'out_channels', 'feat_channels', 'channels', 'embed_dims',
+            'feedforward_channels', 'fc_out_channels', 'conv_out_channels')
 WIDTHS = [8, 16, 32, 64]
 BACKBONES: dict[str, dict[str, Any]] = {
     'ResNet-50': dict(depth=50, base_channels=8, stem_channels=8),
@@ -51,7 +51,8 @@ def build(name: str, backbone: str, **model: Any) -> nn.Module:
     package, path = (mmdet, DETECTORS[name]) if name in DETECTORS else (mmseg, SEGMENTORS[name])
     scope = package.__name__
     cfg = Config.fromfile(Path(package.__file__).parent / '.mim' / 'configs' / path)
-    parts = ConfigDict(_backbone(_narrow(cfg.model.to_dict()), backbone))
+    width = max(64, LEAST_DINO) if name == 'DINO' else 64
+    parts = ConfigDict(_backbone(_narrow(cfg.model.to_dict(), width), backbone))
     parts.update(model)
     with DefaultScope.overwrite_default_scope(scope):
         torch.manual_seed(0)
@@ -92,7 +93,7 @@ def _backbone(model: dict[str, Any], name: str) -> dict[str, Any]:
         model['data_preprocessor'] = dict(model['data_preprocessor'], size=None, size_divisor=1,
                                           type='mmposenc.SegDataPreProcessor')
     if 'encoder' in model:
-        model['bbox_head']['embed_dims'] = 64
+        model['bbox_head']['embed_dims'] = model['neck']['out_channels']
     if 'neck' in model:
         model['neck']['in_channels'] = widths
     elif 'panoptic_head' in model:
@@ -104,15 +105,16 @@ def _backbone(model: dict[str, Any], name: str) -> dict[str, Any]:
     return model
 
 
-def _narrow(value: Any, key: str = '') -> Any:
-    """At most 64 channels everywhere but in the backbone, and few queries."""
+def _narrow(value: Any, width: int, key: str = '') -> Any:
+    """At most so many channels everywhere but in the backbone, and few queries."""
     if isinstance(value, dict):
-        return {k: v if k == 'backbone' else _narrow(v, k) for k, v in value.items()}
+        return {k: v if k == 'backbone' else _narrow(v, width, k) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
-        return type(value)(_narrow(part, key) for part in value)
+        return type(value)(_narrow(part, width, key) for part in value)
     if key == 'type' and value == 'SyncBN':  # none on a CPU
         return 'BN'
-    return min(value, MOST[key]) if key in MOST and value is not None else value
+    most = {**dict.fromkeys(CHANNELS, width), 'num_feats': width // 2, 'num_queries': 20}
+    return min(value, most[key]) if key in most and value is not None else value
 
 
 def image(height: int, width: int, seed: int) -> Tensor:

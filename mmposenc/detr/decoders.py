@@ -36,3 +36,10 @@ class DeformableDecoder(DeformableDetrTransformerDecoder):
 
 class DinoDecoder(DinoTransformerDecoder, DeformableDecoder):
     """DINO's decoder on the layers of :class:`DeformableDecoder`."""
+
+    def _init_layers(self) -> None:
+        super()._init_layers()
+        # mmdet 3.3 gives this head 512 numbers of a box, whatever the width; 3.5 what it takes.
+        if self.ref_point_head.layers[0].in_features == 2 * self.embed_dims != 512:
+            raise ValueError(f'embed_dims={self.embed_dims} of the decoder must be 256: the DINO '
+                             f'of this mmdet encodes boxes for no other width (3.5 does)')

@@ -5,6 +5,7 @@ import copy
 
 import pytest
 import torch
+from mmdet.models.layers.transformer import DinoTransformerDecoder
 from mmengine.registry import MODELS, init_default_scope
 from tinydetr import (
     IRPE,
@@ -206,6 +207,22 @@ def test_contradictions_are_named(message: str) -> None:
     init_default_scope('mmdet')
     with pytest.raises(ValueError, match=message):
         MODELS.build(copy.deepcopy(BAD[message]))
+
+
+def test_a_width_that_mmdets_dino_encodes_no_boxes_for(monkeypatch) -> None:
+    """mmdet 3.3 gives the head of its DINO 512 numbers of a box, and the head takes 2 C."""
+    made = DinoTransformerDecoder._init_layers
+
+    def as_of_3_3(decoder: DinoTransformerDecoder) -> None:
+        made(decoder)
+        dims = decoder.embed_dims
+        decoder.ref_point_head.layers[0] = torch.nn.Linear(2 * dims, dims)
+    monkeypatch.setattr(DinoTransformerDecoder, '_init_layers', as_of_3_3)
+    init_default_scope('mmdet')
+    with pytest.raises(ValueError, match='embed_dims=16 of the decoder must be 256'):
+        MODELS.build(dino(dims=16))
+    head = MODELS.build(dino(dims=256)).decoder.ref_point_head
+    assert head.layers[0].in_features == 4 * 128
 
 
 def test_batches_come_first() -> None:
