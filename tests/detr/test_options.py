@@ -5,7 +5,7 @@ import copy
 
 import pytest
 import torch
-from mmdet.models.layers.transformer import DinoTransformerDecoder
+from mmdet.models.layers.transformer import coordinate_to_encoding, dino_layers
 from mmengine.registry import MODELS, init_default_scope
 from tinydetr import (
     IRPE,
@@ -21,6 +21,8 @@ from tinydetr import (
     predict,
     total_loss,
 )
+
+from mmposenc.engine import load_config
 
 PEG_QK = dict(type='mmposenc.PEG', apply_to='qk')
 #: Every way to encode, with the levels it runs on.
@@ -199,6 +201,8 @@ BAD = {
     'num_layers=0 must be at least 1': {**detr(), 'encoder': {**detr()['encoder'],
                                                              'num_layers': 0}},
     'num_cp=3': detr(encoder=dict(num_cp=3)),
+    'decoder.coordinate_feats=7 must be even and at least 2': {
+        **dino(), 'decoder': {**dino()['decoder'], 'coordinate_feats': 7}},
 }
 
 
@@ -209,20 +213,35 @@ def test_contradictions_are_named(message: str) -> None:
         MODELS.build(copy.deepcopy(BAD[message]))
 
 
-def test_a_width_that_mmdets_dino_encodes_no_boxes_for(monkeypatch) -> None:
-    """mmdet 3.3 gives the head of its DINO 512 numbers of a box, and the head takes 2 C."""
-    made = DinoTransformerDecoder._init_layers
-
-    def as_of_3_3(decoder: DinoTransformerDecoder) -> None:
-        made(decoder)
-        dims = decoder.embed_dims
-        decoder.ref_point_head.layers[0] = torch.nn.Linear(2 * dims, dims)
-    monkeypatch.setattr(DinoTransformerDecoder, '_init_layers', as_of_3_3)
+@pytest.mark.parametrize('feats', [6, 16])
+def test_sines_of_a_box_are_as_many_as_asked(feats: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What mmdet's decoder computes where its encoding of boxes has that number."""
+    def encoded(boxes: torch.Tensor, **_: int) -> torch.Tensor:
+        return coordinate_to_encoding(boxes, num_feats=feats)
+    monkeypatch.setattr(dino_layers, 'coordinate_to_encoding', encoded)
     init_default_scope('mmdet')
-    with pytest.raises(ValueError, match='embed_dims=16 of the decoder must be 256'):
-        MODELS.build(dino(dims=16))
-    head = MODELS.build(dino(dims=256)).decoder.ref_point_head
-    assert head.layers[0].in_features == 4 * 128
+    torch.manual_seed(0)
+    cfg = dino(num_queries=7, encoder=dict(encoder_pos=None, pos_encoding=PEG))
+    cfg['decoder']['coordinate_feats'] = feats
+    model = MODELS.build(cfg).eval()
+    model.init_weights()
+    assert model.decoder.ref_point_head.layers[0].in_features == 4 * feats
+    query, memory = torch.randn(2, 7, model.embed_dims), torch.randn(2, 20, model.embed_dims)
+    shapes = torch.tensor([[4, 4], [2, 2]])
+    given = dict(query=query, value=memory, key_padding_mask=None, self_attn_mask=None,
+                 reference_points=torch.rand(2, 7, 4), spatial_shapes=shapes,
+                 level_start_index=torch.tensor([0, 16]), valid_ratios=torch.rand(2, 2, 2),
+                 reg_branches=model.bbox_head.reg_branches)
+    expected = dino_layers.DinoTransformerDecoder.forward(model.decoder, **given)
+    for found, wanted in zip(model.decoder(**given), expected, strict=True):
+        torch.testing.assert_close(found, wanted)
+
+
+def test_a_dino_as_it_was_published() -> None:
+    cfg = load_config('mmposenc::detection/dino/dino-4scale_r50_8xb2-12e_coco.py')
+    with torch.device('meta'):
+        head = MODELS.build(cfg.model).decoder.ref_point_head
+    assert head.layers[0].in_features == 512
 
 
 def test_batches_come_first() -> None:
