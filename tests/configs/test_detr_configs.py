@@ -178,6 +178,8 @@ def test_mmdets_checkpoints_fit(name: str, theirs: str) -> None:
         assert ours.model.get(key) == upstream.model.get(key), key
     for key in ('type', 'loss_cls', 'loss_bbox', 'loss_iou', 'num_classes'):
         assert ours.model.bbox_head[key] == upstream.model.bbox_head[key], key
+    # As published; the installed mmdet's own config may not be.
+    assert ours.model.decoder.pop('coordinate_feats', 128) == 128
     ours, upstream = (build(shrink(cfg)) for cfg in (ours, upstream))
     ours.load_state_dict(upstream.state_dict())
     assert _parts(ours) == _parts(upstream)

@@ -9,10 +9,8 @@ model = dict(
     with_box_refine=True,
     as_two_stage=True,
     encoder=dict(layer_cfg=dict(self_attn_cfg=deformable_cfg, ffn_cfg=ffn_cfg)),
-    decoder=dict(
-        coordinate_feats=128,  # as published; mmdet 3.5 has 256
-        layer_cfg=dict(
-            self_attn_cfg=dict(dropout=0.0), cross_attn_cfg=deformable_cfg, ffn_cfg=ffn_cfg)),
+    decoder=dict(layer_cfg=dict(
+        self_attn_cfg=dict(dropout=0.0), cross_attn_cfg=deformable_cfg, ffn_cfg=ffn_cfg)),
     positional_encoding=dict(offset=0.0, temperature=20),
     bbox_head=dict(type='DINOHead', loss_cls=dict(loss_weight=1.0)),
     dn_cfg=dict(
