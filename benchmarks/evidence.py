@@ -80,7 +80,9 @@ def ask(question: Mapping[str, Any], results: Mapping[str, Any]) -> dict[str, An
     """The numbers of a question: both means and their difference, with its own test."""
     values = values_at(results, question['at'])
     one, other = (mean_of(question[key]) for key in ('one', 'other'))
-    both = contrast(values, {**one, **{name: -weight for name, weight in other.items()}})
+    # An encoding may be in both.
+    both = contrast(values, {name: one.get(name, 0) - other.get(name, 0)
+                             for name in {**one, **other}})
     means = [contrast(values, each).mean if both.n else None for each in (one, other)]
     return {**row(both), 'means': means, 'expect': EXPECTED[question['expect']]}
 

@@ -162,3 +162,39 @@ def batch(model: nn.Module, sizes: list[tuple[int, int, int]], junk: float | Non
             pixels[:, height:] = junk
             pixels[:, :, width:] = junk
     return made
+
+
+def losses_of(model: nn.Module, sizes: list[tuple[int, int, int]], junk: float | None = None
+              ) -> Tensor:
+    """The sum of the losses of a :func:`batch`, in the numbers of the model's parameters."""
+    torch.manual_seed(0)  # samplers draw at random
+    data = batch(model, sizes, junk=junk, training=True)
+    noted = getattr(data['inputs'], 'img_shapes', None)
+    data['inputs'] = data['inputs'].to(next(model.parameters()).dtype)
+    if noted is not None:
+        data['inputs'].img_shapes = noted
+    return total(model(**data, mode='loss'))
+
+
+def total(losses: dict[str, Any]) -> Tensor:
+    """Of a model's losses, the sum that is trained with."""
+    return sum(sum(value) if isinstance(value, list) else value  # type: ignore[return-value]
+               for name, value in losses.items() if 'loss' in name)
+
+
+def assert_same(alone: Any, batched: Any) -> None:
+    """Boxes within 1e-3 pixels, scores within 1e-5, the same labels; maps of labels the same."""
+    if 'seg_logits' in alone:
+        span = alone.seg_logits.data.abs().max()
+        assert (alone.seg_logits.data - batched.seg_logits.data).abs().max() < 1e-5 * span
+        assert torch.equal(alone.pred_sem_seg.data, batched.pred_sem_seg.data)
+        return
+    a, b = alone.pred_instances, batched.pred_instances
+    assert len(a) == len(b) > 0
+    # Scores within rounding of each other may change places: each has its partner.
+    scores = (a.scores[:, None] - b.scores[None]).abs()
+    boxes = (a.bboxes[:, None] - b.bboxes[None]).abs().amax(2)
+    same = (scores < 1e-5) & (boxes < 1e-3) & (a.labels[:, None] == b.labels[None])
+    if 'masks' in a:
+        same &= (a.masks[:, None] != b.masks[None]).flatten(2).sum(2) <= 2  # at a logit of zero
+    assert same.any(1).all() and same.any(0).all()

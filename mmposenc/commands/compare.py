@@ -28,7 +28,10 @@ def seconds_of(text: str) -> float:
     parts = re.findall(r'(\d+(?:\.\d+)?)(min|[smhd])', text)
     if not parts or ''.join(number + unit for number, unit in parts) != text:
         raise argparse.ArgumentTypeError(f'{text!r} is no time such as 90s, 30min, 2h or 1h30m')
-    return sum(float(number) * _UNITS[unit] for number, unit in parts)
+    seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
+    if not seconds:
+        raise argparse.ArgumentTypeError(f'{text!r} must be a time above 0')
+    return seconds
 
 
 def positive(text: str) -> int:

@@ -38,7 +38,7 @@ def contrast(values: Values, weights: Mapping[str, float]) -> Contrast:
     degrees of freedom :math:`f_j`): :math:`v_i = (s_i^2 + \bar s^2) / 2`, and the square of the
     error :math:`\sum_i w_i^2 v_i / n_i`. That is a sum :math:`\sum_j a_j s_j^2` over all encodings,
     whose degrees of freedom are Satterthwaite's (1946), :math:`(\sum_j a_j s_j^2)^2 / \sum_j (a_j
-    s_j^2)^2 / f_j`. Of two encodings it is Welch's t test.
+    s_j^2)^2 / f_j`. Of two encodings with as many runs each it is Welch's t test.
 
     Args:
         values: at one size, of all encodings; those with a single run say nothing of a variance.

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from mmengine.config import Config
 
-from .places import bare_type
+from ..engine.config_nodes import bare_type
 
 #: Schedulers that are a warm-up where they begin at 0 and end before the training does.
 _WARM_UPS = ('LinearLR', 'ConstantLR', 'LinearMomentum', 'ConstantMomentum', 'QuadraticWarmupLR',

@@ -11,8 +11,8 @@ from mmengine.config import Config, ConfigDict
 from ..command_line import suggest
 from ..engine.checks import check_sections
 from ..engine.class_names import class_names
+from ..engine.config_nodes import bare_type
 from ..engine.testing import TASKS, scope_of
-from .places import bare_type
 
 _IOU = ('IoUMetric', 'ClassIoUMetric')
 

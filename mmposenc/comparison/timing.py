@@ -105,28 +105,31 @@ class _Enough(BaseException):
 
 
 class _Times(Hook):
-    """Times the first iterations, and ends the run behind them."""
+    """Times the first iterations, and ends the run behind them.
+
+    Attributes:
+        gaps: seconds of each iteration, with the loading of its batch.
+    """
 
     def __init__(self) -> None:
-        self.moments: list[float] = []
+        self.gaps: list[float] = []
+        self._since = 0.0
 
-    def _moment(self) -> None:
-        self.moments.append(time.monotonic())
-        taken = self.moments[-1] - self.moments[0]
-        count = len(self.moments)
-        if count > _UNTIMED + _STEPS or (count > _UNTIMED + 1 and taken > _SECONDS):
-            raise _Enough
+    def before_train_epoch(self, runner: Any) -> None:
+        # Anew in every epoch and behind a validation, which is counted by itself: where an epoch is
+        # a step or two, the median would be that of steps with validations.
+        self._since = time.monotonic()
 
-    def before_train(self, runner: Any) -> None:
-        self.moments.append(time.monotonic())
-
-    before_test = before_train
+    before_test_epoch = after_val = before_train_epoch
 
     def after_train_iter(self, runner: Any, *args: Any, **kwargs: Any) -> None:
-        self._moment()
+        since, self._since = self._since, time.monotonic()
+        self.gaps.append(self._since - since)
+        count = len(self.gaps)
+        if count >= _UNTIMED + _STEPS or (count > _UNTIMED and sum(self.gaps) > _SECONDS):
+            raise _Enough
 
-    def after_test_iter(self, runner: Any, *args: Any, **kwargs: Any) -> None:
-        self._moment()
+    after_test_iter = after_train_iter
 
     def seconds(self, iterations: int) -> float:
         """Of so many iterations: as long as the median, but for the first one."""
@@ -135,16 +138,12 @@ class _Times(Hook):
     @property
     def one(self) -> float:
         """Of an iteration: the median, without the first ones where there are others."""
-        gaps = self._gaps()
-        return statistics.median(gaps[_UNTIMED:] or gaps)
+        return statistics.median(self.gaps[_UNTIMED:] or self.gaps)
 
     @property
     def first(self) -> float:
         """What the first iteration takes more."""
-        return max(0.0, self._gaps()[0] - self.one)
-
-    def _gaps(self) -> list[float]:
-        return [b - a for a, b in zip(self.moments, self.moments[1:], strict=False)]
+        return max(0.0, self.gaps[0] - self.one)
 
 
 def cost_of(study: Study, run: Run, started: float, found: dict[str, Any], *,

@@ -48,7 +48,7 @@ def build_bare(cfg: Config, device: str = 'cpu', *, seed: int = 0) -> nn.Module:
     with torch.random.fork_rng(devices=[]), torch.device(device):
         torch.manual_seed(seed)
         model = build_model(cfg).eval()
-        if device != 'meta':
+        if device != 'meta':  # which holds no numbers
             _start_from_scratch(model)
     return model
 
@@ -60,7 +60,8 @@ def _start_from_scratch(model: Any) -> None:
         if _is_pretrained(getattr(module, 'init_cfg', None)):
             module.init_cfg = None
     level = logging.root.manager.disable
-    logging.disable(logging.INFO)  # mmengine tells of every parameter
+    # mmengine tells of every parameter; who wants less than that told still gets less.
+    logging.disable(max(level, logging.INFO))
     try:
         model.init_weights()
     finally:

@@ -59,7 +59,8 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--allow-mismatch', action='store_true', help='load what fits of a '
                         'checkpoint that does not fit the model, instead of stopping')
     parser.add_argument('--compile', action='store_true', help='torch.compile for the blocks of '
-                        'the model (mmposenc.CompileHook); the first steps take longer')
+                        'the model, or for whole networks with KeepPaddingOut '
+                        '(mmposenc.CompileHook); the first steps take longer')
     parser.add_argument('--launcher', choices=['none', 'pytorch', 'slurm', 'mpi'], default='none')
     parser.add_argument('--local_rank', '--local-rank', type=int, default=0,
                         help=argparse.SUPPRESS)

@@ -26,14 +26,16 @@ def compile_networks(model: nn.Module, **options: Any) -> list[nn.Module]:
         options: of ``torch.compile``.
 
     Returns:
-        The networks of the graph; none, and the model left as it is, where a layer has no such
-        form. (A head with BatchNorms has none.) Those of a model that is compiled stay.
+        The networks of the graph; none, and the model left as it is, where a layer of what sees a
+        whole batch (backbone, neck, heads with BatchNorms) has no such form. Those of a model that
+        is compiled stay.
     """
     if not isinstance(model, PaddingFree):
         return []
     if model.compiled is not None:
         return model.compiled.networks
     networks = [part for part in parts(model, NETWORKS) if not hasattr(part, 'mask_padding')]
+    # One with BatchNorms sees a whole batch while it trains, compiled or not: not without it.
     heads = [head for head in parts(model, HEADS)
              if isinstance(head, MapHead) or not _left_out(head)]
     if any(_left_out(part) for part in networks + heads) or not networks + heads:

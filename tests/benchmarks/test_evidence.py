@@ -58,6 +58,14 @@ def test_several_encodings_are_one_mean(evidence):
         weight * (each + pooled) / 2 / 3 for weight, each in zip((.25, .25, 1), own, strict=True)))
 
 
+def test_an_encoding_of_both_sides_counts_on_both(evidence):
+    found = asked(evidence, one=['peg', 'wide'], other=['none', 'wide'])
+    half = asked(evidence, one='peg', other='none')
+    assert found['mean'] == pytest.approx(half['mean'] / 2)
+    assert found['error'] == pytest.approx(half['error'] / 2)
+    assert found['means'][0] - found['means'][1] == pytest.approx(found['mean'])
+
+
 def test_answers_say_how_sure_they_are(evidence):
     def told(p, mean, expect=1, n=3):
         return dict(p=p, mean=mean, expect=expect, n=n)

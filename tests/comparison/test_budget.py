@@ -85,6 +85,36 @@ def test_the_parts_are_timed(tmp_path):
     assert [each['factor'] for each in read_json(run.folder / 'costs.json')['content']] == [1, 2]
 
 
+def test_steps_are_timed_without_the_validations_between_them(monkeypatch):
+    times, clock = timing._Times(), [0.0]
+    monkeypatch.setattr(timing.time, 'monotonic', lambda: clock[0])
+
+    def after(seconds, what):
+        clock[0] += seconds
+        what(None)
+    with pytest.raises(timing._Enough):
+        for epoch in range(100):  # of a single step each, the first of which takes 3 s more
+            after(50, times.before_train_epoch)
+            after(.5 if epoch else 3.5, times.after_train_iter)
+    assert len(times.gaps) == 14
+    assert (times.one, times.first, times.seconds(10)) == (.5, 3, 8)
+    counted = timing._Times()  # a training that counts iterations validates within its one epoch
+    after(0, counted.before_train_epoch)
+    for _ in range(4):
+        after(1, counted.after_train_iter)
+        after(30, counted.after_val)
+    assert counted.gaps == [1] * 4
+
+
+def test_what_is_slow_is_timed_less_often(monkeypatch):
+    times, moments = timing._Times(), iter([0, 6, 12, 18])
+    monkeypatch.setattr(timing.time, 'monotonic', lambda: next(moments))
+    times.before_test_epoch(None)
+    times.after_test_iter(None), times.after_test_iter(None)
+    with pytest.raises(timing._Enough):  # one at the least that counts
+        times.after_test_iter(None)
+
+
 def test_processes_share_what_is_timed():
     assert timing.shares(5, 2) == [[0, 2, 4], [1, 3]]
     assert timing.shares(2, 3) == [[0], [1], [0]]  # as many at once as there will be runs

@@ -120,6 +120,7 @@ def test_mistakes_are_told_before_any_work(here, words, message):
 
 @pytest.mark.parametrize('words, message', [
     (('x', '--budget', '2 hours'), "'2 hours' is no time such as 90s, 30min, 2h or 1h30m"),
+    (('x', '--budget', '0min'), "'0min' must be a time above 0"),
     (('x', '--sizes', '0'), "'0' must be a number above 0"),
     (('x', '--seeds', '0'), "'0' must be a whole number of at least 1"),
     (('x', '--seeds', '2', '--seed-list', '5'), 'give --seeds or --seed-list'),

@@ -13,19 +13,26 @@ def seeded(*values, first=0):
     return dict(enumerate(values, first))
 
 
-@pytest.mark.parametrize('counts', [(3, 3), (5, 3), (4, 12)])
-def test_two_encodings_are_welchs_test(counts):
+@pytest.mark.parametrize('count', [3, 12])
+def test_two_encodings_of_as_many_runs_are_welchs_test(count):
     """Whatever their seeds are: nothing is paired."""
-    noise = random.Random(sum(counts))
-    one, other = ([noise.gauss(90, 1 + n) for _ in range(count)] for n, count in enumerate(counts))
-    if counts[0] == counts[1]:
-        expected = stats.ttest_ind(one, other, equal_var=False)
-        told = row(contrast({'a': seeded(*one), 'b': seeded(*other, first=7)}, {'a': 1, 'b': -1}))
-        bounds = expected.confidence_interval(.95)
-        assert told['p'] == pytest.approx(expected.pvalue, rel=1e-9)
-        assert (told['low'], told['high']) == pytest.approx((bounds.low, bounds.high), rel=1e-9)
-    told = contrast({'a': seeded(*one), 'b': seeded(*other)}, {'a': 1, 'b': -1})
-    assert told.n == min(counts) and told.mean == pytest.approx(np.mean(one) - np.mean(other))
+    noise = random.Random(count)
+    one, other = ([noise.gauss(90, spread) for _ in range(count)] for spread in (1, 2))
+    expected = stats.ttest_ind(one, other, equal_var=False)
+    told = row(contrast({'a': seeded(*one), 'b': seeded(*other, first=7)}, {'a': 1, 'b': -1}))
+    bounds = expected.confidence_interval(.95)
+    assert told['p'] == pytest.approx(expected.pvalue, rel=1e-9)
+    assert (told['low'], told['high']) == pytest.approx((bounds.low, bounds.high), rel=1e-9)
+    assert told['n'] == count and told['mean'] == pytest.approx(np.mean(one) - np.mean(other))
+
+
+def test_two_encodings_of_unlike_many_runs_share_half_of_their_variance():
+    """Variances are 1 and 4, with 2 and 4 degrees of freedom."""
+    values = {'a': seeded(9., 10., 11.), 'b': seeded(18., 18., 20., 22., 22.)}
+    told = contrast(values, {'a': 1, 'b': -1})
+    pooled = (2 * 1 + 4 * 4) / 6
+    assert (told.n, told.mean) == (3, -10)
+    assert told.error ** 2 == pytest.approx((1 + pooled) / 2 / 3 + (4 + pooled) / 2 / 5)
 
 
 def naive(values, weights, draws):

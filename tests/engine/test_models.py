@@ -27,3 +27,11 @@ def test_no_weights_are_loaded_and_nothing_is_told(caplog):
         build_bare(cfg)
     assert not caplog.records
     assert logging.root.manager.disable == logging.NOTSET
+
+
+def test_who_wants_no_warnings_gets_none(monkeypatch):
+    monkeypatch.setattr(logging.root.manager, 'disable', logging.CRITICAL)
+    set_to = []
+    monkeypatch.setattr(logging, 'disable', set_to.append)
+    build_bare(deformable_detr())
+    assert set_to == [logging.CRITICAL, logging.CRITICAL]

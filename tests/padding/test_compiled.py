@@ -9,7 +9,6 @@ import torch
 import torch.fx.experimental._config as shape_config
 from mmengine.hooks import Hook
 from mmengine.registry import MODELS, DefaultScope
-from test_models import assert_same, losses_of
 from torch._dynamo.testing import CompileCounterWithBackend
 
 from mmposenc.engine.compiling import CompileHook
@@ -32,8 +31,9 @@ def reset():
     torch._dynamo.reset()
 
 
-def retinanet():
-    """Two stages of one block of a ResNet-18, whose BatchNorms train, and two levels."""
+def retinanet(**head):
+    """Two stages of one block of a ResNet-18, whose BatchNorms train, and two levels; and further
+    arguments of the head."""
     built = families.build('RetinaNet', 'ResNet-50')
     torch.manual_seed(0)
     with DefaultScope.overwrite_default_scope('mmdet'):
@@ -43,7 +43,8 @@ def retinanet():
         built.neck = MODELS.build(dict(
             type='FPN', in_channels=[8, 16], out_channels=8, num_outs=2))
         built.bbox_head = MODELS.build(dict(
-            type='RetinaHead', num_classes=3, in_channels=8, stacked_convs=0, feat_channels=8,
+            type='RetinaHead', num_classes=3, in_channels=8, feat_channels=8,
+            **{'stacked_convs': 0, **head},
             anchor_generator=dict(type='AnchorGenerator', octave_base_scale=4, scales_per_octave=1,
                                   ratios=[1.0], strides=[4, 8]),
             train_cfg=built.train_cfg, test_cfg=built.test_cfg))
@@ -61,7 +62,7 @@ def sized(number, sizes):
 def step(model, number):
     """Loss, gradients and statistics after a step on a batch with junk in its padding."""
     model.train().zero_grad()
-    loss = losses_of(model, sized(number, BATCHES[number]), junk=1e3)
+    loss = families.losses_of(model, sized(number, BATCHES[number]), junk=1e3)
     loss.backward()
     return loss.detach(), [p.grad for p in model.parameters()], list(model.buffers())
 
@@ -85,6 +86,16 @@ def test_training_steps_are_one_graph_for_ten_batches():
     assert counter.frame_count == 1
 
 
+def test_batch_norms_of_a_head_take_the_whole_batch():
+    eager = retinanet(stacked_convs=1, norm_cfg=dict(type='BN')).double()
+    counter = CompileCounterWithBackend('eager')
+    compiled = compiled_copy(eager, counter)
+    for number in range(2):
+        torch.testing.assert_close(step(compiled, number), step(eager, number), rtol=1e-6,
+                                   atol=1e-6)
+    assert counter.frame_count == 1
+
+
 def test_predictions_are_one_graph():
     eager, counter = retinanet(), CompileCounterWithBackend('eager')
     compiled = compiled_copy(eager, counter)
@@ -93,7 +104,7 @@ def test_predictions_are_one_graph():
             gots, wants = (m(**families.batch(m, sized(number, sizes), junk=1e3), mode='predict')
                            for m in (compiled, eager))
             for got, want in zip(gots, wants, strict=True):
-                assert_same(want, got)
+                families.assert_same(want, got)
     assert counter.frame_count == 1
 
 

@@ -216,10 +216,10 @@ def test_batch_norm_takes_the_statistics_of_valid_cells(layout, affine):
 
 def test_sync_batch_norm_of_two_processes_is_a_batch_norm_of_their_valid_cells(tmp_path):
     """Values, gradients and running statistics."""
-    tests = Path(__file__).parent
+    tests = Path(__file__).parents[1]
     run = subprocess.run(
         [sys.executable, tests / 'synced_norm.py', str(tmp_path)], text=True, capture_output=True,
-        timeout=300, env={**os.environ, 'PYTHONPATH': str(tests.parents[1]),
+        timeout=300, env={**os.environ, 'PYTHONPATH': str(tests.parent),
                           'OMP_NUM_THREADS': '1'})
     assert run.returncode == 0, run.stderr[-3000:]
     images = [image for _, each in batches() for image in each]

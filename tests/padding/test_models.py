@@ -29,30 +29,12 @@ def ready(name, backbone, **model):
     return keep_padding_out(built)
 
 
-def assert_same(alone, batched):
-    """Boxes within 1e-3 pixels, scores within 1e-5, the same labels; maps of labels the same."""
-    if 'seg_logits' in alone:
-        span = alone.seg_logits.data.abs().max()
-        assert (alone.seg_logits.data - batched.seg_logits.data).abs().max() < 1e-5 * span
-        assert torch.equal(alone.pred_sem_seg.data, batched.pred_sem_seg.data)
-        return
-    a, b = alone.pred_instances, batched.pred_instances
-    assert len(a) == len(b) > 0
-    # Scores within rounding of each other may change places: each has its partner.
-    scores = (a.scores[:, None] - b.scores[None]).abs()
-    boxes = (a.bboxes[:, None] - b.bboxes[None]).abs().amax(2)
-    same = (scores < 1e-5) & (boxes < 1e-3) & (a.labels[:, None] == b.labels[None])
-    if 'masks' in a:
-        same &= (a.masks[:, None] != b.masks[None]).flatten(2).sum(2) <= 2  # at a logit of zero
-    assert same.any(1).all() and same.any(0).all()
-
-
 def assert_batch_is_images(model, pair):
     """What a batch gives for its images is what each gives alone, with 1e3 in the padding."""
     with torch.no_grad():
         batched = model(**families.batch(model, pair, junk=1e3), mode='predict')
         for image, found in zip(pair, batched, strict=True):
-            assert_same(model(**families.batch(model, [image]), mode='predict')[0], found)
+            families.assert_same(model(**families.batch(model, [image]), mode='predict')[0], found)
 
 
 @pytest.mark.parametrize('backbone', families.BACKBONES)
@@ -70,21 +52,6 @@ def test_pairs_of_any_sizes(name):
                                        for i in range(2)])
 
 
-def losses_of(model, sizes, junk=None):
-    torch.manual_seed(0)  # samplers draw at random
-    data = families.batch(model, sizes, junk=junk, training=True)
-    noted = getattr(data['inputs'], 'img_shapes', None)
-    data['inputs'] = data['inputs'].to(next(model.parameters()).dtype)
-    if noted is not None:
-        data['inputs'].img_shapes = noted
-    return total(model(**data, mode='loss'))
-
-
-def total(losses):
-    return sum(sum(value) if isinstance(value, list) else value
-               for name, value in losses.items() if 'loss' in name)
-
-
 def assert_means(model):
     """Losses and gradients of a batch are the means of its images' own."""
     model.train()
@@ -93,10 +60,10 @@ def assert_means(model):
             module.eval()
     torch.manual_seed(0)
     parameters = [p for p in model.parameters() if p.requires_grad]
-    alone = sum(total(model(**families.batch(model, [image], training=True), mode='loss'))
+    alone = sum(families.total(model(**families.batch(model, [image], training=True), mode='loss'))
                 for image in PAIR) / 2
     wants = torch.autograd.grad(alone, parameters, allow_unused=True)
-    batched = losses_of(model, PAIR, junk=1e3)
+    batched = families.losses_of(model, PAIR, junk=1e3)
     assert batched.item() == pytest.approx(alone.item(), rel=1e-5)
     gots = torch.autograd.grad(batched, parameters, allow_unused=True)
     norm = sum(want.square().sum() for want in wants if want is not None).sqrt()
@@ -140,7 +107,7 @@ def test_what_is_computed_again_is_kept_out_again():
     calls = count_calls(built.backbone.layer2[1].conv2)
     grads = []
     for model in models:
-        loss = losses_of(model.train(), PAIR, junk=1e3)
+        loss = families.losses_of(model.train(), PAIR, junk=1e3)
         grads.append(torch.autograd.grad(
             loss, [p for p in model.parameters() if p.requires_grad]))
     assert len(calls) == 2
@@ -169,7 +136,7 @@ def test_training_norms_read_no_padding(name):
     results = []
     for model, junk in ((got, None), (want, 1e3)):
         model.zero_grad()
-        loss = losses_of(model, pair, junk)
+        loss = families.losses_of(model, pair, junk)
         loss.backward()
         results.append(loss.item())
     assert results[0] == pytest.approx(results[1], rel=1e-5)
@@ -190,7 +157,8 @@ def test_it_is_the_model_without_padding():
         a, b = (m(**families.batch(m, pair), mode='predict')[0].pred_instances
                 for m in (model, plain))
     assert torch.equal(a.bboxes, b.bboxes) and torch.equal(a.scores, b.scores)
-    assert losses_of(model.train(), pair).item() == losses_of(plain.train(), pair).item()
+    a, b = (families.losses_of(m.train(), pair) for m in (model, plain))
+    assert a.item() == b.item()
 
 
 def test_a_sample_says_of_its_batch_what_it_said():
