@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from scipy import special, stats
+from scipy import interpolate, special, stats
 
 from mmposenc.comparison.differences import LEVEL, POOLED, critical
 from mmposenc.comparison.exports import markdown_rows
@@ -120,7 +120,8 @@ def _ranges(count: int) -> np.ndarray:
 
 
 def _between(table: np.ndarray, freedom: np.ndarray) -> np.ndarray:
-    return np.exp(np.interp(np.log(freedom), np.log(GRID), np.log(table)))
+    spline = interpolate.CubicSpline(np.log(GRID), np.log(table))
+    return np.asarray(np.exp(spline(np.log(freedom))))
 
 
 def t3(tests: Tests, encodings: int) -> np.ndarray:
@@ -196,7 +197,7 @@ def alone(values: np.ndarray) -> tuple[float, float]:
     """Of a question by itself, the share of false differences: of all pairs, and of those with the
     last encoding, whose spread may be another."""
     tests = shared(values)
-    told = np.abs(tests.t) > _between(_criticals(1), tests.freedom)
+    told = 2 * stats.t.sf(np.abs(tests.t), tests.freedom) < LEVEL
     last = pairs_of(values.shape[1])[1] == values.shape[1] - 1
     return float(told.mean()), float(told[:, last].mean())
 
