@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from holm import corrected
 
-from mmposenc.comparison.differences import FEW, LEAST_RUNS, LEVEL, contrast, holm, row
+from mmposenc.comparison.differences import FEW, LEAST_RUNS, LEVEL, contrast, row
 from mmposenc.comparison.exports import markdown_rows
 from mmposenc.comparison.statistics import factors, interval, values_at
 
@@ -91,7 +92,7 @@ def answers(asked: Sequence[Mapping[str, Any]]) -> list[str]:
     """'**yes**' or '**no**' where the difference is seen when every question of the page is
     corrected for (Holm), 'yes' or 'no' where it is by its own test, else 'not seen'."""
     tested = [index for index, each in enumerate(asked) if each['p'] is not None]
-    strict = dict(zip(tested, holm([asked[index]['p'] for index in tested]), strict=True))
+    strict = dict(zip(tested, corrected([asked[index]['p'] for index in tested]), strict=True))
     found = []
     for index, each in enumerate(asked):
         if each['p'] is None:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from holm import corrected
 from scipy import interpolate, special, stats
 
 from mmposenc.comparison.differences import LEVEL, POOLED, critical
@@ -139,13 +140,7 @@ def tukey(tests: Tests, encodings: int) -> np.ndarray:
 
 def holm(tests: Tests, encodings: int) -> np.ndarray:
     """The same by Holm."""
-    ps = 2 * stats.t.sf(np.abs(tests.t), tests.freedom)
-    order, count = np.argsort(ps, 1), ps.shape[1]
-    told = np.logical_and.accumulate(
-        np.take_along_axis(ps, order, 1) * (count - np.arange(count)) < LEVEL, 1)
-    found = np.empty_like(told)
-    np.put_along_axis(found, order, told, 1)
-    return found
+    return corrected(2 * stats.t.sf(np.abs(tests.t), tests.freedom)) < LEVEL
 
 
 Way = tuple[Callable[[np.ndarray], Tests], Callable[[Tests, int], np.ndarray]]

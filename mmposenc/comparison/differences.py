@@ -5,7 +5,7 @@ Why they are made so is in docs/report.md; benchmarks/statistics_power.py counts
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from statistics import fmean, variance
 from typing import Any, NamedTuple
 
@@ -125,17 +125,3 @@ def critical(freedom: float, count: int = 1) -> float:
     return float(optimize.brentq(lambda t: beyond(t, freedom, count) - LEVEL,
                                  stats.t.isf(LEVEL / 1.9, freedom),
                                  stats.t.isf(LEVEL / 2.1 / count, freedom)))
-
-
-def holm(ps: Sequence[float]) -> list[float]:
-    """p values corrected for being one of several (Holm 1979), in the order they came.
-
-    The smallest is multiplied by their number, the next by one less, and so on; none falls below
-    one before it, and none exceeds 1. The chance of any false 'difference' is so at most the level.
-    """
-    corrected = [0.0] * len(ps)
-    least = 0.0
-    for rank, index in enumerate(sorted(range(len(ps)), key=lambda i: ps[i])):
-        least = max(least, min(1.0, (len(ps) - rank) * ps[index]))
-        corrected[index] = least
-    return corrected

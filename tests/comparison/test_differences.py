@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from mmposenc.comparison.differences import beyond, contrast, critical, holm, row
+from mmposenc.comparison.differences import beyond, contrast, critical, row
 
 
 def seeded(*values, first=0):
@@ -113,22 +113,3 @@ def test_the_largest_of_several_by_another_integral(count, freedom):
     assert beyond(6, freedom, count) == pytest.approx(expected, abs=1e-6)
     assert beyond(critical(freedom, count), freedom, count) == pytest.approx(.05, abs=1e-9)
     assert critical(freedom, 2 * count) > critical(freedom, count)
-
-
-def test_holm_by_hand():
-    # Holm's own steps: 4 x .01; 3 x .015 = .045; 2 x .02 = .04, not below .045; 1 x .9.
-    assert holm([.02, .01, .9, .015]) == pytest.approx([.045, .04, .9, .045])
-    assert holm([.6, .7]) == [1, 1]
-    assert holm([]) == []
-
-
-def test_holm_rejects_what_its_definition_does():
-    noise = random.Random(1)
-    for _ in range(300):
-        ps = [noise.random() ** 4 for _ in range(noise.randint(1, 7))]
-        rejected = set()
-        for rank, index in enumerate(sorted(range(len(ps)), key=ps.__getitem__)):
-            if ps[index] * (len(ps) - rank) >= .05:
-                break
-            rejected.add(index)
-        assert {i for i, p in enumerate(holm(ps)) if p < .05} == rejected
