@@ -44,6 +44,14 @@ def kept(results: Mapping[str, Any]) -> dict[str, Any]:
     return {**{key: results[key] for key in same}, 'encodings': encodings, 'runs': runs}
 
 
+def in_points(results: dict[str, Any]) -> dict[str, Any]:
+    """The same with values in percent: COCO's AP is a share of 1, and the page speaks of points."""
+    times = 1 if results['metric'].get('unit') == '%' else 100
+    runs = [{**run, 'tests': [{**test, 'value': times * test['value']} for test in run['tests']]}
+            for run in results['runs']]
+    return {**results, 'runs': runs}
+
+
 def one_line_each(results: Mapping[str, Any]) -> str:
     """JSON with a line for each run and encoding, so that a change of one is a change of a line."""
     parts = [f' {json.dumps(key)}: ' + (
@@ -177,8 +185,8 @@ def main() -> None:
                 (KEPT / f'{name}.json').write_text(one_line_each(results))
     if args.studies:  # one report as compare wrote it, for those who want to see what it gives
         shutil.copy(args.studies / plan['report'] / 'report.html', KEPT / f"{plan['report']}.html")
-    studies = {name: json.loads((KEPT / f'{name}.json').read_text()) for name in plan['studies']
-               if (KEPT / f'{name}.json').is_file()}
+    studies = {name: in_points(json.loads((KEPT / f'{name}.json').read_text()))
+               for name in plan['studies'] if (KEPT / f'{name}.json').is_file()}
     PAGE.write_text(filled(PAGE.read_text(), tables(plan, studies)))
 
 
