@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from mmposenc.command_line import Parser, reported
+from mmposenc.command_options import add_config
 
 #: Seconds of the units of a time.
 _UNITS = {'s': 1, 'min': 60, 'm': 60, 'h': 3600, 'd': 86400}
@@ -53,8 +54,6 @@ def size_of(text: str) -> float:
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
-    from mmposenc.engine.options import add_config
-
     parser = Parser(__doc__, prog='mmposenc compare')
     add_config(parser, 'train_dataloader.batch_size=16', optional=True)
     what = parser.add_argument_group('what is compared')
