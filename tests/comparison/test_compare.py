@@ -23,6 +23,7 @@ from mmposenc.comparison.budget import Cost, Estimate
 from mmposenc.comparison.files import write_json
 from mmposenc.comparison.metrics import Metric
 from mmposenc.comparison.study import read_study
+from mmposenc.engine.lock import WorkDirLock
 
 METRIC = Metric('accuracy/top1', 'top-1 accuracy', '%', True)
 
@@ -207,6 +208,41 @@ def test_the_table_says_how_runs_stand(tmp_path):
     Console(file=text, width=200).print(progress.table(study, states, METRIC, 2))
     assert '2 of 6 runs over, 1 running, some failed; about 2 min left' in text.getvalue()
     assert '97.50' in text.getvalue().split('PEG')[0]
+
+
+class Screen(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_the_table_reads_what_was_written_alone(tmp_path, monkeypatch):
+    study = tiny_study(tmp_path, seeds=(0, 1))
+    first, second, *_ = study.runs()
+    read = []
+
+    def counted(run):
+        read.append(run)
+        return runs.read_record(run)
+    monkeypatch.setattr(progress, 'read_record', counted)
+    screen = Screen()
+    console = Console(file=screen, width=100, force_terminal=True)
+    with progress.Display(study, METRIC, 1, console) as display:
+        display.tick(at_once=True)
+        assert read == study.runs()
+        lock = WorkDirLock(first.folder)
+        display.tick(at_once=True)
+        assert display.runs[0].taken and len(read) == 4
+        finished = {'status': 'finished', 'tests': [{'factor': 1.0, 'value': 43.21}]}
+        write_json(first.record_file, {**runs.new_record(first), **finished})
+        write_json(second.progress_file, {'done': 2, 'total': 5})
+        lock.release()
+        display.tick(at_once=True)
+        display.tick(at_once=True)
+        assert read[4:] == [first, second] and not display.runs[0].taken
+        write_json(second.record_file, {**runs.new_record(second), 'status': 'failed'})
+        display.tell(second, 'ended')
+        assert read[6:] == [second]
+    assert '43.21' in screen.getvalue() and 'failed' in screen.getvalue()
 
 
 def test_a_crash_is_noted_and_its_log_is_shown(tmp_path):
