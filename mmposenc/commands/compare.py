@@ -41,6 +41,13 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def seed_of(text: str) -> int:
+    """A seed as generators of random numbers take it."""
+    if not text.isdigit() or int(text) >= 2 ** 32:
+        raise argparse.ArgumentTypeError(f'{text!r} must be a whole number from 0 to {2 ** 32 - 1}')
+    return int(text)
+
+
 def size_of(text: str) -> float:
     """A factor above 0."""
     try:
@@ -62,7 +69,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
                       help='names, sums as peg+irpe-k, yaml files, own classes as '
                       'own.py:ALiBi; docs/compared.md lists them')
     what.add_argument('--seeds', type=positive, metavar='N', help='seeds 0 .. N-1; default 3')
-    what.add_argument('--seed-list', type=int, nargs='+', metavar='SEED', help='these seeds')
+    what.add_argument('--seed-list', type=seed_of, nargs='+', metavar='SEED', help='these seeds')
     what.add_argument('--sizes', type=size_of, nargs='+', metavar='FACTOR', default=[],
                       help='test at these multiples of the trained size too; default 1')
     long = parser.add_mutually_exclusive_group()
@@ -83,7 +90,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
                      'options of submitit: slurm_partition=gpu timeout_min=600')
     how.add_argument('--dry-run', action='store_true', help='list the runs and what they cost')
     how.add_argument('--report-only', action='store_true', help='train nothing; write the report '
-                     'of what there is')
+                     'of what there is in --out, whatever else is asked')
     how.add_argument('--time', action='store_true', help='time the models when all is trained, '
                      'one after the other')
     how.add_argument('--pictures', type=int, metavar='N', help='test images drawn with '
@@ -94,6 +101,8 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     args = parser.parse_args(argv)
     if args.config is None and args.out is None:
         parser.error('give a config, or --out with a study to go on with')
+    if args.config is None and args.cfg_options:
+        parser.error('--cfg-options changes a config: give it too')
     if args.seeds is not None and args.seed_list is not None:
         parser.error('give --seeds or --seed-list')
     if args.submitit and args.jobs:

@@ -149,6 +149,7 @@ def _asked(args: argparse.Namespace, command: str, cfg: Config, old: Study | Non
 
 def _check(cfg: Config, study: Study, old: Study | None, entries: list[Entry]) -> None:
     """All that can be told before any work: data, metric, sizes, encodings."""
+    find_place(cfg)  # before files: who must fetch them first should know that it is worth it
     metric_of(cfg)
     check_sections(cfg, ('test',))
     check_files(cfg, ('test',))

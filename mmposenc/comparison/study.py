@@ -157,8 +157,8 @@ def check_same_config(study: Study, cfg: Config) -> None:
 
 
 def _refusal(study: Study, what: str, old: Any, new: Any) -> ValueError:
-    return ValueError(f'--out {study.folder} holds a study in which {what} is another: {old!r} '
-                      f'there, {new!r} now. Encodings, seeds and sizes may be added; for all else '
+    return ValueError(f'--out {study.folder} holds a study of {study.config} in which {what} is '
+                      f'another: {old!r} there, {new!r} now. Encodings, seeds and sizes may be added; for all else '
                       'give another --out')
 
 

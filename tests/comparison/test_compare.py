@@ -88,13 +88,14 @@ def test_a_study_is_made_grows_and_is_not_repeated(here, capsys):
 
 
 @pytest.mark.parametrize('words, message', [
-    (('--epochs', '3'), "in which the length is another: '1 epoch' there, '3 epochs' now"),
-    (('--budget', '2h'), "in which the budget is another: 'no seconds' there, '7200 seconds' now"),
+    (('--epochs', '3'), "the length is another: '1 epoch' there, '3 epochs' now"),
+    (('--budget', '2h'), "the budget is another: 'no seconds' there, '7200 seconds' now"),
     (('--cfg-options', 'train_dataloader.batch_size=1'),
      'train_dataloader.batch_size of the config is another: 2 there, 1 now')])
 def test_other_settings_are_refused(here, words, message):
     here.idle = True
     call(*ASKED, '--seeds', '1', status=1)
+    message = f'--out out holds a study of cls.py in which {message}'
     if words[0] == '--cfg-options':
         planned = ['--cfg-options', 'default_hooks.progress=None', 'train_cfg.max_epochs=1',
                    words[1]]
@@ -124,6 +125,8 @@ def test_mistakes_are_told_before_any_work(here, words, message):
     (('x', '--budget', '0min'), "'0min' must be a time above 0"),
     (('x', '--sizes', '0'), "'0' must be a number above 0"),
     (('x', '--seeds', '0'), "'0' must be a whole number of at least 1"),
+    (('x', '--seed-list', '0', '-1'), "'-1' must be a whole number from 0 to 4294967295"),
+    (('--out', 'o', '--cfg-options', 'a=1'), '--cfg-options changes a config: give it too'),
     (('x', '--seeds', '2', '--seed-list', '5'), 'give --seeds or --seed-list'),
     (('x', '--epochs', '2', '--budget', '1h'), 'not allowed with argument'),
     ((), 'give a config, or --out with a study to go on with')])
@@ -153,6 +156,11 @@ def test_a_dry_run_lists_and_a_budget_chooses(here, monkeypatch, capsys):
     assert '4 runs of 10 epochs each: seeds 0, 1; sizes 1' in told
     assert 'about 53 s with 2 at once' in told
     assert here.started == [] and not planning.Path('out/study.json').exists()
+
+
+def test_a_model_without_encodings_is_told_before_its_data_is_missed(here):
+    said = call('mmdet::retinanet/retinanet_r50_fpn_1x_coco.py', '--encodings', 'none', status=None)
+    assert "its backbone is 'ResNet', its type 'RetinaNet'. Needed: a backbone of" in said
 
 
 def test_all_that_does_not_fit_is_told_at_once(here, capsys):

@@ -62,6 +62,8 @@ def test_a_sum_is_a_token_encoding_and_a_relative_one():
 
 @pytest.mark.parametrize(('words', 'said'), [
     (['pegg'], "no encoding 'pegg'; did you mean 'peg'"),
+    (['peg', 'peg+pegg'], "--encodings 'peg\\+pegg': there is no encoding 'pegg'; did you mean"),
+    (['own.py'], "'own.py' is a file; name the class in it, as own.py:MyEncoding"),
     (['none+peg'], "'none' is no part of a sum"),
     (['peg+peg'], 'stands there twice'),
     (['peg', 'irpe-k', 'peg'], "'peg' stands there twice"),
@@ -69,7 +71,7 @@ def test_a_sum_is_a_token_encoding_and_a_relative_one():
     (['math.sqrt'], "math has no class 'sqrt'"),
     (['pathlib.Path'], 'Path must be a TokenEncoding or a RelativeEncoding'),
     (['no_such_package.ALiBi'], 'no_such_package cannot be imported'),
-    (['no_such.py:ALiBi'], "there is no file '.*no_such.py'"),
+    (['no_such.py:ALiBi'], "--encodings '.*: there is no file '.*no_such.py'"),
     (['no_such.yaml'], "there is no file 'no_such.yaml'"),
     (['peg/x'], "no encoding 'peg/x'"),
 ])
