@@ -143,7 +143,7 @@ def _asked(args: argparse.Namespace, command: str, cfg: Config, old: Study | Non
     new = Study(
         folder, args.config or (old.config if old else ''), command,
         time.strftime('%Y-%m-%dT%H:%M:%S%z'), tuple(entries), tuple(dict.fromkeys(seeds)),
-        tuple(sorted({1.0, *args.sizes})), length, args.budget, max(0, pictures), extras)
+        tuple(sorted({1.0, *args.sizes})), length, args.budget, pictures, extras)
     return (new if old is None else joined(old, new)), entries
 
 

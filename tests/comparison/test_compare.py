@@ -22,7 +22,7 @@ from mmposenc.comparison import (
 from mmposenc.comparison.budget import Cost, Estimate
 from mmposenc.comparison.files import write_json
 from mmposenc.comparison.metrics import Metric
-from mmposenc.comparison.study import read_study
+from mmposenc.comparison.study import planning_lock, read_study
 from mmposenc.engine.lock import WorkDirLock
 
 METRIC = Metric('accuracy/top1', 'top-1 accuracy', '%', True)
@@ -125,6 +125,7 @@ def test_mistakes_are_told_before_any_work(here, words, message):
     (('x', '--budget', '0min'), "'0min' must be a time above 0"),
     (('x', '--sizes', '0'), "'0' must be a number above 0"),
     (('x', '--seeds', '0'), "'0' must be a whole number of at least 1"),
+    (('x', '--pictures', '-3'), "'-3' must be a whole number of at least 0"),
     (('x', '--seed-list', '0', '-1'), "'-1' must be a whole number from 0 to 4294967295"),
     (('--out', 'o', '--cfg-options', 'a=1'), '--cfg-options changes a config: give it too'),
     (('x', '--seeds', '2', '--seed-list', '5'), 'give --seeds or --seed-list'),
@@ -271,6 +272,13 @@ def test_a_study_remembers_what_was_asked(tmp_path):
     assert study.base().to_dict()['default_scope'] == 'mmpretrain'
     with pytest.raises(FileNotFoundError, match='holds no study'):
         read_study(tmp_path)
+
+
+def test_a_second_command_says_that_it_waits_for_the_first(tmp_path, monkeypatch, capsys):
+    first = WorkDirLock(tmp_path / 'planning')
+    monkeypatch.setattr('mmposenc.comparison.study.time.sleep', lambda seconds: first.release())
+    with planning_lock(tmp_path):
+        assert 'another command checks and times the study in' in capsys.readouterr().err
 
 
 def test_submitit_runs_jobs(tmp_path):
