@@ -339,3 +339,15 @@ def test_a_model_that_cannot_be_built_is_told_before_any_run(tmp_path):
     cfg.model.pretrained = 'open-mmlab://resnet50_v1c'  # as in mmseg's configs of ResNets
     with pytest.raises(ValueError, match="can't be built: .*'pretrained'.*model.pretrained=None"):
         check_builds(cfg)
+
+
+@pytest.mark.parametrize(('sigmoid', 'most'), [(False, 5), (True, 15)])
+def test_a_detr_with_fewer_queries_than_it_should_tell_is_named(sigmoid, most):
+    cfg = detr(num_queries=5)
+    cfg.model.bbox_head.loss_cls = dict(type='CrossEntropyLoss', use_sigmoid=sigmoid)
+    cfg.model.test_cfg = dict(max_per_img=most)
+    check_builds(cfg)
+    cfg.model.test_cfg.max_per_img += 1
+    said = f'max_per_img={most + 1} must be at most {most}, what model.num_queries=5 can give'
+    with pytest.raises(ValueError, match=said):
+        check_builds(cfg)
