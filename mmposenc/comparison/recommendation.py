@@ -109,7 +109,7 @@ def _part(results: Mapping[str, Any], values: Values, tied: Sequence[str], leade
     reason = f'No difference seen at the trained size between {who}: their means are {how}.'
     if lost := _lost(results, leader):
         tied = [name for name in tied if name != leader]
-        reason += f'{lost} So it is not taken.'
+        reason += f'{lost} It is not taken.'
         if len(tied) == 1:
             return tied[0], f'{reason} Take {label[tied[0]]}.'
     others = over_other_sizes(results, tied)

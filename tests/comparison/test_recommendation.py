@@ -93,7 +93,7 @@ def test_leader_that_diverged_is_not_taken_where_another_is_level():
     told = summarize(results)['recommendation']
     assert told['encoding'] == 'swin' and told['confidence'] == 'open'  # the cheapest of the rest
     assert ('between none, peg and swin: their means are within one standard error of the best. Of '
-            'peg 1 of 4 runs diverged; its mean is of the others. So it is not taken. So take the '
+            'peg 1 of 4 runs diverged; its mean is of the others. It is not taken. So take the '
             'cheapest: swin.') in told['reason']
     results['runs'].append(run('swin', 9, {}, status='diverged'))
     told = summarize(results)['recommendation']
