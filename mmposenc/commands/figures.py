@@ -10,7 +10,7 @@ attention, ContextPool. The second draws one figure, fit for a paper (docs/visua
     matrix       attention of all queries and keys, with and without encodings
     attention    the same as a map for each of 14 x 14 reference cells
     overlay      attention of points on the photo; in windows the window too
-    rollout      attention of all layers multiplied, on the photo
+    rollout      attention of all layers multiplied, on the photo (not of PVT and Swin)
     bias         what is added to the logits by offset, head by head
     references   what an encoding adds to the logits of 5 x 5 reference cells
     rotary       what rotary positions leave of a product, by offset
