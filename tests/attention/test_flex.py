@@ -107,6 +107,21 @@ def test_what_the_kernels_for_a_gpu_refuse_is_said_before_they_are_compiled(opti
         attend(q, k, v, encoding, (4, 6), form='flex')
 
 
+@pytest.mark.parametrize(('dtype', 'head_dims', 'options'), [
+    (torch.bfloat16, 64, dict(fwd_BLOCK_M=64, fwd_BLOCK_N=64)), (torch.bfloat16, 32, None),
+    (torch.float32, 64, None)])
+def test_blocks_are_small_where_look_ups_would_spill(dtype, head_dims, options):
+    """What is handed to the compiled function on a GPU, and that its blocks divide the mask's."""
+    q = torch.empty(1, 2, 24, head_dims, device='meta', dtype=dtype)
+    encoding = examples.relative('IRPE product k', (4, 6), head_dims=head_dims).to('meta', dtype)
+    seen = []
+    with mock.patch.object(flex, 'compiled', lambda key: lambda q, k, v, **given: (
+            seen.append(given['kernel_options']), q)[1]):
+        attend(q, q, q, encoding, (4, 6), form='flex')
+    assert seen == [options]
+    assert all(flex.BLOCK % size == 0 for size in (options or {}).values())
+
+
 class Reads(TorchFunctionMode):
     """Tensors that are read by an index, and those of them that need a gradient."""
 

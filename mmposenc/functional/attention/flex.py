@@ -50,8 +50,20 @@ def flex_attention(q: Tensor, k: Tensor, v: Tensor, terms: Sequence[Term],
     else:
         kinds = tuple(type(term).__name__ for term in terms)
         run = compiled((kinds, q.dtype, q.shape[3], mask is None, torch.is_grad_enabled()))
-    out: Tensor = run(q, k, v, score_mod=score_mod, block_mask=mask, scale=scale)
+    out: Tensor = run(q, k, v, score_mod=score_mod, block_mask=mask, scale=scale,
+                      kernel_options=blocks_of_pairs(q))
     return out
+
+
+def blocks_of_pairs(q: Tensor) -> dict[str, int] | None:
+    """Queries and keys that a block of the forward kernel takes at a time; None for torch's choice.
+
+    For 64 channels of half precision torch 2.13 takes 128 x 128 on sm_90, which leaves no registers
+    for look-ups: compiled there, iRPE on keys spilled 17 KiB a thread (benchmarks/flex_sm90.py).
+    Here it gets what torch takes for most other sizes.
+    """
+    half = q.dtype in (torch.float16, torch.bfloat16)
+    return dict(fwd_BLOCK_M=64, fwd_BLOCK_N=64) if half and q.shape[3] == 64 else None
 
 
 def refusal(q: Tensor, k: Tensor, terms: Sequence[Term]) -> str | None:
