@@ -1,9 +1,12 @@
 """Offsets between query and key cells, one axis at a time."""
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
+from .grid_cache import CACHE
 from .grids import Grid
 
 
@@ -59,6 +62,39 @@ def table_entries(query: Grid, key: Grid, limits: tuple[int, int], device: torch
     rows, cols = ((-offsets).round().long().clamp(-limit, limit) + limit
                   for offsets, limit in zip((rows, cols), limits, strict=True))
     return rows[row_index], cols[col_index]
+
+
+def pair_places(query: Grid, key: Grid, num_prefix_tokens: int, device: torch.device
+                ) -> Callable[[Tensor, Tensor], Tensor]:
+    """Where a table of offsets (Dr, Dc), flattened, holds that of tokens i and j; any place in it
+    for pairs with a prefix token.
+
+    With whole strides it is a number of the query plus one of the key, so that a kernel reads two
+    vectors instead of an index of rows and one of columns for each pair.
+    """
+    p = num_prefix_tokens
+    if all(stride == int(stride) for stride in (*query[2:4], *key[2:4])):
+        by_query, by_key = CACHE.get(('pair_places', query, key, p, device),
+                                     lambda: _token_places(query, key, p, device), list)
+        return lambda i, j: by_query[i] + by_key[j]
+    _, row_index, cols, col_index = grid_offsets(query, key, device)
+    width = cols.shape[0]
+
+    def place(i: Tensor, j: Tensor) -> Tensor:
+        a, c = (i - p).clamp(min=0), (j - p).clamp(min=0)
+        return (row_index[a // query.width, c // key.width] * width
+                + col_index[a % query.width, c % key.width])
+    return place
+
+
+def _token_places(query: Grid, key: Grid, p: int, device: torch.device) -> list[Tensor]:
+    """The two numbers of :func:`pair_places`, int32."""
+    _, row_index, cols, col_index = grid_offsets(query, key, device)
+    rows = row_index[:, 0], row_index[0] - row_index[0, 0]
+    columns = col_index[:, 0], col_index[0] - col_index[0, 0]
+    cells = [(row[:, None] * cols.shape[0] + column).flatten().int()
+             for row, column in zip(rows, columns, strict=True)]
+    return [torch.cat((x[:1].expand(p), x)) for x in cells]
 
 
 def sequence_places(query: Grid, key: Grid, num_prefix_tokens: int,

@@ -1,4 +1,4 @@
-"""Offsets of an axis, entries of tables, places in a sequence."""
+"""Offsets of an axis and of pairs, entries of tables, places in a sequence."""
 import pytest
 import torch
 
@@ -8,6 +8,7 @@ from mmposenc.functional.offsets import (
     axis_offsets,
     expand_offsets,
     grid_offsets,
+    pair_places,
     sequence_places,
     table_entries,
 )
@@ -32,6 +33,23 @@ def test_expand_offsets():
     for i in range(6):
         for j in range(6):
             assert full[i, j] == (i // 3 - j // 3) * 100 + i % 3 - j % 3
+
+
+@pytest.mark.parametrize('prefix', [0, 2])
+@pytest.mark.parametrize('key', [Grid(4, 6), Grid(2, 3, 2.0, 2.0), Grid(3, 6, 4 / 3, 1.0),
+                                 Grid(4, 4, 1.0, 1.5)])
+def test_places_of_pairs_are_their_offsets(key, prefix):
+    """Whole strides and others; of a pair with a prefix token any place in the table."""
+    query = Grid(4, 6)
+    rows, row_index, cols, col_index = grid_offsets(query, key)
+    place = pair_places(query, key, prefix, torch.device('cpu'))
+    found = place(torch.arange(prefix + 24)[:, None], torch.arange(prefix + key.num_cells))
+    assert 0 <= int(found.min()) and int(found.max()) < len(rows) * len(cols)
+    for i in range(24):
+        for j in range(key.num_cells):
+            row = row_index[i // 6, j // key.width]
+            column = col_index[i % 6, j % key.width]
+            assert found[prefix + i, prefix + j] == row * len(cols) + column
 
 
 def test_table_entries_clip_and_round():

@@ -1,6 +1,7 @@
 """A term of the key's row and one of its column (SASA, Transformer-XL, query relative 2-D)."""
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -91,6 +92,10 @@ class AxisHalves(Term):
             other = 0.0 if prefix is None else prefix[b, h, i, i * 0]
             return torch.where((i < p) | (j < p), other, found)
         return mod
+
+    def look_ups(self, q: Tensor, k: Tensor) -> int:
+        """See :class:`Term`."""
+        return math.prod(q.shape[:3]) * max(self.rows.shape[-2], self.cols.shape[-2])
 
 
 class AxisWriter(LogitWriter):

@@ -14,6 +14,10 @@ from .terms import Term
 
 #: Queries and keys of a block that FlexAttention skips or computes as a whole, its default.
 BLOCK = 128
+#: What its kernels for a GPU take (torch 2.13): products have at least so many channels, sums are
+#: in float32, and a look-up is read by 32-bit indices, whatever its size.
+LEAST_CHANNELS, DTYPES, MOST_NUMBERS = (
+    16, (torch.float16, torch.bfloat16, torch.float32), 2 ** 31 - 1)
 
 
 def flex_attention(q: Tensor, k: Tensor, v: Tensor, terms: Sequence[Term],
@@ -46,8 +50,37 @@ def flex_attention(q: Tensor, k: Tensor, v: Tensor, terms: Sequence[Term],
     else:
         kinds = tuple(type(term).__name__ for term in terms)
         run = compiled((kinds, q.dtype, q.shape[3], mask is None, torch.is_grad_enabled()))
-    out: Tensor = run(q, k, v, score_mod=score_mod, block_mask=mask, scale=scale)
+    out: Tensor = run(q, k, v, score_mod=score_mod, block_mask=mask, scale=scale,
+                      kernel_options=blocks_of_pairs(q))
     return out
+
+
+def blocks_of_pairs(q: Tensor) -> dict[str, int] | None:
+    """Queries and keys that a block of the forward kernel takes at a time; None for torch's choice.
+
+    For 64 channels of half precision torch 2.13 takes 128 x 128 on sm_90, which leaves no registers
+    for look-ups: compiled there, iRPE on keys spilled 17 KiB a thread (benchmarks/flex_sm90.py).
+    Here it gets what torch takes for most other sizes.
+    """
+    half = q.dtype in (torch.float16, torch.bfloat16)
+    return dict(fwd_BLOCK_M=64, fwd_BLOCK_N=64) if half and q.shape[3] == 64 else None
+
+
+def refusal(q: Tensor, k: Tensor, terms: Sequence[Term]) -> str | None:
+    """Why the kernels for a GPU can't compute it, found before they are compiled; None: they can.
+
+    Args:
+        q: (B, heads, Lq, head_dims); k: (B, heads, Lk, head_dims).
+        terms: those with a score_mod.
+    """
+    if q.shape[3] < LEAST_CHANNELS:
+        return f'head_dims={q.shape[3]} is below {LEAST_CHANNELS}'
+    if q.dtype not in DTYPES:
+        return f'dtype={q.dtype} is none of {", ".join(map(str, DTYPES))}'
+    numbers = max((term.look_ups(q, k) for term in terms), default=0)
+    if numbers > MOST_NUMBERS:
+        return f'a look-up would have {numbers} numbers, more than {MOST_NUMBERS}'
+    return None
 
 
 def padding_blocks(key_padding: Tensor, len_q: int) -> Any:
