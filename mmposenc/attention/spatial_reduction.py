@@ -146,7 +146,8 @@ class SpatialReductionAttention(nn.Module):
         encoding = self.rel_pos_encoding
         if encoding is None or not encoding.follows_extent:
             return self._key_mask(padding_mask, key_grid), None
-        return self._noted_masks(padding_mask, key_grid)
+        masks: tuple[Tensor, Tensor] = self._noted_masks(padding_mask, key_grid)
+        return masks
 
     # Compiled code would lose the notes of the images' sizes, for which an accelerator would then
     # be waited for; such blocks are compiled in parts anyway.
