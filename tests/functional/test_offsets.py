@@ -11,6 +11,7 @@ from mmposenc.functional.offsets import (
     pair_places,
     sequence_places,
     table_entries,
+    with_prefix,
 )
 
 
@@ -39,17 +40,28 @@ def test_expand_offsets():
 @pytest.mark.parametrize('key', [Grid(4, 6), Grid(2, 3, 2.0, 2.0), Grid(3, 6, 4 / 3, 1.0),
                                  Grid(4, 4, 1.0, 1.5)])
 def test_places_of_pairs_are_their_offsets(key, prefix):
-    """Whole strides and others; of a pair with a prefix token any place in the table."""
+    """Whole strides and others; pairs with a prefix token have places of their own kind behind the
+    table, as many as are put there."""
     query = Grid(4, 6)
     rows, row_index, cols, col_index = grid_offsets(query, key)
-    place = pair_places(query, key, prefix, torch.device('cpu'))
+    place, behind = pair_places(query, key, prefix, torch.device('cpu'))
+    length = len(rows) * len(cols)
+    table = with_prefix(torch.arange(length)[None], torch.tensor([[-1, -2, -3], [-4, -5, -6]]),
+                        behind)
+    assert table.shape == (2 if prefix else 1, length + sum(behind))
     found = place(torch.arange(prefix + 24)[:, None], torch.arange(prefix + key.num_cells))
-    assert 0 <= int(found.min()) and int(found.max()) < len(rows) * len(cols)
-    for i in range(24):
-        for j in range(key.num_cells):
-            row = row_index[i // 6, j // key.width]
-            column = col_index[i % 6, j % key.width]
-            assert found[prefix + i, prefix + j] == row * len(cols) + column
+    for i in range(prefix + 24):
+        for j in range(prefix + key.num_cells):
+            pair = table[:, found[i, j]].tolist()
+            if i < prefix:
+                assert pair == ([-3, -6] if j < prefix else [-1, -4])
+            elif j < prefix:
+                assert pair == [-2, -5]
+            else:
+                a, c = i - prefix, j - prefix
+                row = row_index[a // 6, c // key.width]
+                column = col_index[a % 6, c % key.width]
+                assert set(pair) == {int(row * len(cols) + column)}
 
 
 def test_table_entries_clip_and_round():

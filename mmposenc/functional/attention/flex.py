@@ -14,6 +14,10 @@ from .terms import Term
 
 #: Queries and keys of a block that FlexAttention skips or computes as a whole, its default.
 BLOCK = 128
+#: Pairs at a time, compiled for sm_90: blocks of 64 x 64 forward spilled up to 3648 bytes a thread
+#: (iRPE on keys with a class token and padding), of 64 x 64 backward up to 1772 (Huang).
+FORWARD = dict(fwd_BLOCK_M=64, fwd_BLOCK_N=32)
+BACKWARD = dict(bwd_BLOCK_M1=32, bwd_BLOCK_N1=64, bwd_BLOCK_M2=64, bwd_BLOCK_N2=32)
 #: What its kernels for a GPU take (torch 2.13): products have at least so many channels, sums are
 #: in float32, and a look-up is read by 32-bit indices, whatever its size.
 LEAST_CHANNELS, DTYPES, MOST_NUMBERS = (
@@ -56,14 +60,14 @@ def flex_attention(q: Tensor, k: Tensor, v: Tensor, terms: Sequence[Term],
 
 
 def blocks_of_pairs(q: Tensor) -> dict[str, int] | None:
-    """Queries and keys that a block of the forward kernel takes at a time; None for torch's choice.
+    """Queries and keys that a block of the kernels takes at a time; None for torch's choice.
 
-    For 64 channels of half precision torch 2.13 takes 128 x 128 on sm_90, which leaves no registers
-    for look-ups: compiled there, iRPE on keys spilled 17 KiB a thread (benchmarks/flex_sm90.py).
-    Here it gets what torch takes for most other sizes.
+    torch 2.13's leave no registers for look-ups on sm_90 up to 64 channels: half of its pairs, or
+    less, do (benchmarks/flex_sm90.py). Its backward blocks of float32 are small as they are.
     """
-    half = q.dtype in (torch.float16, torch.bfloat16)
-    return dict(fwd_BLOCK_M=64, fwd_BLOCK_N=64) if half and q.shape[3] == 64 else None
+    if q.shape[3] > 64:
+        return None
+    return FORWARD if q.dtype == torch.float32 else FORWARD | BACKWARD
 
 
 def refusal(q: Tensor, k: Tensor, terms: Sequence[Term]) -> str | None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..buckets import Buckets
-from ..offsets import pair_places, sequence_places
+from ..offsets import pair_places, sequence_places, with_prefix
 from .layout import Layout
 from .pairs import PairIndex
 from .runs import Runs, RunsByKey
@@ -219,11 +219,7 @@ def _bucket_of(buckets: Buckets, device: torch.device
         limit, sign = int(buckets.params.beta), -1 if buckets.reverse else 1
         places = sequence_places(buckets.query, buckets.key, buckets.prefix, device)
         return lambda i, j: (sign * (i - places[j])).clamp(-limit, limit) + limit
+    place, behind = pair_places(buckets.query, buckets.key, buckets.prefix, device)
     table = buckets.by_offset(device)[0].flatten().int()
-    p, extra = buckets.prefix, buckets.num_offset_buckets
-    place = pair_places(buckets.query, buckets.key, p, device)
-
-    def bucket(i: Tensor, j: Tensor) -> Tensor:
-        found = table[place(i, j)]
-        return torch.where((i < p) | (j < p), extra, found) if p else found
-    return bucket
+    table = with_prefix(table, table.new_full((3,), buckets.num_offset_buckets), behind)
+    return lambda i, j: table[place(i, j)]
