@@ -76,6 +76,14 @@ def preprocessed(model: nn.Module, items: list[dict[str, Any]]) -> dict[str, Any
          'data_samples': [copy.deepcopy(item['data_samples']) for item in items]}, False)
 
 
+def sides(backbone: nn.Module) -> list[int]:
+    """Pixels of a cell's side in each of a backbone's maps, told by a picture: ``strides`` of
+    mmdet's and mmseg's backbones are of each stage, not of its map."""
+    side = 448  # a multiple of 64 and of 14
+    with torch.no_grad():
+        return [side // level.shape[-1] for level in backbone(torch.ones(1, 3, side, side))]
+
+
 def cropped(level: Tensor, image_hw: tuple[int, int], side: int) -> Tensor:
     """Cells of a map (C, H, W) that the image reaches, cells being ``side`` pixels wide."""
     return level[:, :-(-image_hw[0] // side), :-(-image_hw[1] // side)]

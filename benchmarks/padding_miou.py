@@ -18,7 +18,15 @@ import torch
 from mmengine.evaluator import Evaluator
 from mmengine.logging import MMLogger
 from mmengine.registry import DATASETS, init_default_scope
-from padded_batches import SETTINGS, arguments, batch_of, build, difference, preprocessed
+from padded_batches import (
+    SETTINGS,
+    arguments,
+    batch_of,
+    build,
+    difference,
+    preprocessed,
+    sides,
+)
 from torch import Tensor, nn
 
 from mmposenc.engine import load_config, override
@@ -42,6 +50,7 @@ def measure(cfg: Any, model: nn.Module, dataset: Any, factor: float, num_images:
     """One row of the table."""
     evaluator = Evaluator(cfg.test_evaluator)
     evaluator.dataset_meta = dataset.metainfo
+    cells = sides(model.backbone) if whole else []
     seen, changed, pixels = 0.0, 0, 0
     for index in range(num_images):
         batch = batch_of(dataset, index, factor)
@@ -50,7 +59,7 @@ def measure(cfg: Any, model: nn.Module, dataset: Any, factor: float, num_images:
         hw_shape = tuple(batch[0]['inputs'].shape[-2:])
         if whole:
             seen = max(seen, *(difference(*levels, hw_shape, side) for *levels, side in zip(
-                alone_maps, maps, model.backbone.strides, strict=True)))
+                alone_maps, maps, cells, strict=True)))
         labels, expected = (each.pred_sem_seg.data for each in (sample, alone))
         changed += int((labels != expected).sum())
         pixels += labels.numel()

@@ -50,6 +50,19 @@ def sequence_positions(q_grid, k_grid, num_prefix_tokens):
     return queries, keys
 
 
+def clipped_row(encoding, q_grid, k_grid, i, j):
+    """Row that a pair uses of the table of an encoding with clipped offsets (Shaw, Huang)."""
+    limit, prefix = encoding.max_offset, encoding.num_prefix_tokens
+    if encoding.method == 'sequence':
+        queries, keys = sequence_positions(q_grid, k_grid, prefix)
+        return clip(keys[j] - queries[i], limit) + limit
+    queries, keys = positions(q_grid, k_grid, prefix)
+    if queries[i] is None or keys[j] is None:
+        return (2 * limit + 1) ** 2
+    row, col = (clip(keys[j][axis] - queries[i][axis], limit) + limit for axis in (0, 1))
+    return row * (2 * limit + 1) + col
+
+
 def random_inputs(encoding, q_grid, k_grid, *, batch=2, dtype=torch.float64, seed=0):
     """q, k, v and parameters drawn at random; the parameters are set in place."""
     generator = torch.Generator().manual_seed(seed)

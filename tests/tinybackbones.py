@@ -36,3 +36,23 @@ def images():
 
 def with_gradients(model):
     return {name for name, p in model.named_parameters() if p.grad is not None and p.grad.any()}
+
+
+def check_padding_is_not_seen(model, sizes, batch_hw):
+    """The maps of images in a batch, of strides 4, 8, ..., against those of each image alone; zero
+    beyond its cells."""
+    height, width = batch_hw
+    batch = torch.full((len(sizes), 3, height, width), 3.0, dtype=torch.float64)
+    for image, (h, w) in enumerate(sizes):
+        batch[image, :, :h, :w] = torch.randn(3, h, w, dtype=torch.float64)
+    outs = model(batch, sizes)
+    for image, (h, w) in enumerate(sizes):
+        alone = model(batch[image:image + 1, :, :h, :w].clone())
+        for stage, (own, padded) in enumerate(zip(alone, outs, strict=True)):
+            rows, cols = own.shape[-2:]
+            step = 4 * 2 ** stage
+            assert (rows, cols) == (-(-h // step), -(-w // step))
+            assert padded.shape[-2:] == (height // step, width // step)
+            torch.testing.assert_close(padded[image, :, :rows, :cols], own[0])
+            assert padded[image, :, rows:].abs().sum() == 0
+            assert padded[image, :, :, cols:].abs().sum() == 0

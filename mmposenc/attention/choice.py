@@ -9,6 +9,7 @@ import torch
 
 from ..functional import limits
 from ..functional.attention.driver import split
+from ..functional.attention.flex import refusal
 from ..functional.attention.offset_terms import OffsetBias
 from ..functional.attention.sequence_terms import QueryVector
 from ..functional.attention.terms import DenseBias, Term
@@ -77,7 +78,8 @@ def fits_flex(problem: Problem) -> bool:
     order."""
     return (problem.dropout_p == 0.0 and problem.attn_mask is None and problem.regions is None
             and has_triton() and not torch.are_deterministic_algorithms_enabled()
-            and all(term.has_score_mod for term in problem.terms))
+            and all(term.has_score_mod for term in problem.terms)
+            and refusal(*split(problem.qkv)[:2], problem.terms) is None)
 
 
 @cache

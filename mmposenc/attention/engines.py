@@ -12,7 +12,7 @@ from ..functional import limits
 from ..functional.attention.axis_terms import AxisHalves
 from ..functional.attention.channels import add_channels
 from ..functional.attention.driver import Call, Hide, attend_in_pieces, split
-from ..functional.attention.flex import flex_attention
+from ..functional.attention.flex import flex_attention, refusal
 from ..functional.attention.layout import Cut, Layout
 from ..functional.attention.offset_terms import OffsetBias
 from ..functional.attention.regions import apart, hide_regions, run_by_region
@@ -144,6 +144,10 @@ def flex(problem: Problem) -> Tensor:
         raise ValueError(f"form='flex' takes neither dropout (dropout_p={problem.dropout_p}), "
                          f"attn_mask nor regions; use 'auto', 'pieces' or 'definition'")
     q, k, v = split(problem.qkv)
+    reason = None if problem.on_cpu else refusal(q, k, problem.terms)
+    if reason is not None:
+        raise ValueError(f"form='flex' cannot be compiled for a GPU: {reason}; use 'auto', "
+                         f"'pieces' or 'definition'")
     try:
         return flex_attention(q, k, v, problem.terms, problem.key_padding, problem.scale)
     except Exception as error:  # by its name: importing torch._dynamo takes a second

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from ..encodings.base import RelativeEncoding
@@ -100,10 +101,10 @@ class SpatialReductionAttention(nn.Module):
             k, v = self._heads(self.kv(reduced), 2)
         else:
             k, v = self._split_key_value(reduced, self._reduce(x_qk, grid, key_grid, padding_mask))
+        key_mask, query_mask = self._masks(padding_mask, key_grid)
         out, weights = attend(
             self._heads(self.q(queries), 1)[0], k, v, self.rel_pos_encoding, grid, key_grid,
-            key_padding_mask=self._key_mask(padding_mask, key_grid),
-            query_padding_mask=self._query_mask(padding_mask),
+            key_padding_mask=key_mask, query_padding_mask=query_mask,
             dropout_p=self.attn_drop if self.training else 0.0, need_weights=need_weights,
             form=self.form)
         out = self.proj_drop(self.proj(join_heads(out)))
@@ -136,22 +137,31 @@ class SpatialReductionAttention(nn.Module):
         out: Tensor = self.norm(map_to_tokens(self.sr(feature_map)))
         return out
 
-    def _key_mask(self, padding_mask: Tensor | None, key_grid: Grid) -> Tensor | None:
-        """Padding mask of the keys, (B, P + Hk*Wk)."""
+    def _masks(self, padding_mask: Tensor | None, key_grid: Grid
+               ) -> tuple[Tensor | None, Tensor | None]:
+        """Padding masks of the keys, (B, P + Hk*Wk), and, for an encoding that depends on their
+        grid, of the queries, (B, P + H*W)."""
         if padding_mask is None:
-            return None
+            return None, None
+        encoding = self.rel_pos_encoding
+        if encoding is None or not encoding.follows_extent:
+            return self._key_mask(padding_mask, key_grid), None
+        masks: tuple[Tensor, Tensor] = self._noted_masks(padding_mask, key_grid)
+        return masks
+
+    # Compiled code would lose the notes of the images' sizes, for which an accelerator would then
+    # be waited for; such blocks are compiled in parts anyway.
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def _noted_masks(self, padding_mask: Tensor, key_grid: Grid) -> tuple[Tensor, Tensor]:
+        return (self._key_mask(padding_mask, key_grid),
+                token_mask(padding_mask, self.num_prefix_tokens))
+
+    def _key_mask(self, padding_mask: Tensor, key_grid: Grid) -> Tensor:
         if self.sr_ratio > 1:
             # Padding lies to the right and below: the first token of a cell is its last to go.
             padding_mask = every_cell(padding_mask, self.sr_ratio)
             if not self.ceil_mode:
                 padding_mask = padding_mask[:, :key_grid.height, :key_grid.width]
-        return token_mask(padding_mask, self.num_prefix_tokens)
-
-    def _query_mask(self, padding_mask: Tensor | None) -> Tensor | None:
-        """Padding mask of the queries, (B, P + H*W), for an encoding that depends on their grid."""
-        encoding = self.rel_pos_encoding
-        if padding_mask is None or encoding is None or not encoding.follows_extent:
-            return None
         return token_mask(padding_mask, self.num_prefix_tokens)
 
     def _heads(self, x: Tensor, parts: int) -> tuple[Tensor, ...]:

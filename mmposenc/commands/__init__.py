@@ -1,7 +1,8 @@
 """The console command ``mmposenc``: one module a command, imported when it is asked for.
 
 Each module has ``parse_args(argv)`` and ``main(argv)``; scripts in tools/ call the same. Only the
-standard library is imported here, so that help and a wrong name are told at once.
+standard library is imported here, and neither torch nor OpenMMLab at the head of a command, so that
+help, a wrong name and a wrong argument are told at once.
 """
 from __future__ import annotations
 

@@ -4,10 +4,8 @@
 """
 import argparse
 
-from mmposenc import engine
 from mmposenc.command_line import reported
-from mmposenc.engine.checks import check_files
-from mmposenc.engine.options import config_parser, read_config
+from mmposenc.command_options import config_parser
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -23,6 +21,9 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     with reported(args, hold=True):
+        from mmposenc import engine
+        from mmposenc.engine.checks import check_files
+        from mmposenc.engine.options import read_config
         cfg = read_config(args)
         check_files(cfg, (args.phase,))
         written = engine.browse(cfg, args.output_dir, phase=args.phase, number=args.number,

@@ -14,10 +14,12 @@ import shlex
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from mmposenc.command_line import Parser, reported
+from mmposenc.command_options import add_config
 
 #: Seconds of the units of a time.
 _UNITS = {'s': 1, 'min': 60, 'm': 60, 'h': 3600, 'd': 86400}
@@ -34,11 +36,15 @@ def seconds_of(text: str) -> float:
     return seconds
 
 
-def positive(text: str) -> int:
-    """A whole number of at least 1."""
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f'{text!r} must be a whole number of at least 1')
-    return int(text)
+def whole(least: int, most: int | None = None) -> Callable[[str], int]:
+    """What reads a whole number from a word, within limits."""
+    limits = f'of at least {least}' if most is None else f'from {least} to {most}'
+
+    def number_of(text: str) -> int:
+        if not text.isdigit() or int(text) < least or (most is not None and int(text) > most):
+            raise argparse.ArgumentTypeError(f'{text!r} must be a whole number {limits}')
+        return int(text)
+    return number_of
 
 
 def size_of(text: str) -> float:
@@ -53,40 +59,39 @@ def size_of(text: str) -> float:
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
-    from mmposenc.engine.options import add_config
-
     parser = Parser(__doc__, prog='mmposenc compare')
     add_config(parser, 'train_dataloader.batch_size=16', optional=True)
     what = parser.add_argument_group('what is compared')
     what.add_argument('--encodings', nargs='+', metavar='NAME', default=[],
                       help='names, sums as peg+irpe-k, yaml files, own classes as '
                       'own.py:ALiBi; docs/compared.md lists them')
-    what.add_argument('--seeds', type=positive, metavar='N', help='seeds 0 .. N-1; default 3')
-    what.add_argument('--seed-list', type=int, nargs='+', metavar='SEED', help='these seeds')
+    what.add_argument('--seeds', type=whole(1), metavar='N', help='seeds 0 .. N-1; default 3')
+    what.add_argument('--seed-list', type=whole(0, 2 ** 32 - 1), nargs='+', metavar='SEED',
+                      help='these seeds')
     what.add_argument('--sizes', type=size_of, nargs='+', metavar='FACTOR', default=[],
                       help='test at these multiples of the trained size too; default 1')
     long = parser.add_mutually_exclusive_group()
     long.add_argument('--budget', type=seconds_of, metavar='TIME', help='90s, 30min, 2h: the '
                       'wall time of the whole study on this machine with its --jobs; the length '
                       'of the trainings is chosen to fit')
-    long.add_argument('--epochs', type=positive, metavar='N', help='train for so long instead of '
+    long.add_argument('--epochs', type=whole(1), metavar='N', help='train for so long instead of '
                       "the config's, its schedule scaled")
-    long.add_argument('--iterations', type=positive, metavar='N', help='the same for a config '
+    long.add_argument('--iterations', type=whole(1), metavar='N', help='the same for a config '
                       'that counts iterations')
     how = parser.add_argument_group('how')
     how.add_argument('--out', type=Path, metavar='DIR', help='folder of the study; default '
                      'work_dirs/compare_<config>')
-    how.add_argument('--jobs', type=positive, metavar='N', help='runs at once; default 1, or one '
+    how.add_argument('--jobs', type=whole(1), metavar='N', help='runs at once; default 1, or one '
                      'for each GPU')
-    how.add_argument('--gpus-per-run', type=positive, metavar='N', default=1)
+    how.add_argument('--gpus-per-run', type=whole(1), metavar='N', default=1)
     how.add_argument('--submitit', nargs='+', metavar='WORD', help='slurm (or local), then '
                      'options of submitit: slurm_partition=gpu timeout_min=600')
     how.add_argument('--dry-run', action='store_true', help='list the runs and what they cost')
     how.add_argument('--report-only', action='store_true', help='train nothing; write the report '
-                     'of what there is')
+                     'of what there is in --out, whatever else is asked')
     how.add_argument('--time', action='store_true', help='time the models when all is trained, '
                      'one after the other')
-    how.add_argument('--pictures', type=int, metavar='N', help='test images drawn with '
+    how.add_argument('--pictures', type=whole(0), metavar='N', help='test images drawn with '
                      'predictions; default 4')
     for name in ('diagnosis', 'figures'):
         how.add_argument(f'--{name}', action=argparse.BooleanOptionalAction,
@@ -94,6 +99,8 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     args = parser.parse_args(argv)
     if args.config is None and args.out is None:
         parser.error('give a config, or --out with a study to go on with')
+    if args.config is None and args.cfg_options:
+        parser.error('--cfg-options changes a config: give it too')
     if args.seeds is not None and args.seed_list is not None:
         parser.error('give --seeds or --seed-list')
     if args.submitit and args.jobs:

@@ -6,18 +6,20 @@
 For one image, heads included, attention and encodings by their definition; several sizes give a
 table by size. docs/complexity.md says what is counted.
 """
+from __future__ import annotations
+
 import argparse
 import contextlib
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mmposenc.command_line import reported
-from mmposenc.engine.checks import check_folder
-from mmposenc.engine.complexity import Complexity, Timing, count, measure_time, plot_by_size
-from mmposenc.engine.devices import device_of
-from mmposenc.engine.options import config_parser, read_config
-from mmposenc.visualization.writing import checked_path
+from mmposenc.command_options import config_parser
+
+if TYPE_CHECKING:
+    from mmposenc.engine.complexity import Complexity, Timing
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -45,6 +47,11 @@ def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     # What libraries say while they build a model must not get between the lines of json.
     with reported(args, hold=True), contextlib.redirect_stdout(sys.stderr):
+        from mmposenc.engine.checks import check_folder
+        from mmposenc.engine.complexity import count, measure_time, plot_by_size
+        from mmposenc.engine.devices import device_of
+        from mmposenc.engine.options import read_config
+        from mmposenc.visualization.writing import checked_path
         cfg = read_config(args)
         plot = None if args.plot is None else checked_path(args.plot, '--plot')
         if plot is not None:

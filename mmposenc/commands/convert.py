@@ -11,22 +11,20 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from torch import Tensor
-
-from mmposenc.checkpoint import (
-    SOURCES,
-    Converted,
-    convert_back,
-    convert_with_report,
-    needed_options,
-    read_checkpoint,
-    recognise,
-    write_checkpoint,
-)
-from mmposenc.checkpoint.recognition import looks_like
-from mmposenc.checkpoint.rules import shown
 from mmposenc.command_line import Parser, reported
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from mmposenc.checkpoint import Converted
+
+#: Those of ``checkpoint/``.
+SOURCES = ('pvt', 'twins', 'deit', 'eva', 'dinov2', 'huggingface-vit', 'huggingface-clip', 'clip',
+           'irpe-deit', 'irpe-detr', 'deformable-detr', 'beit', 'huggingface-beit',
+           'mmpretrain-beit', 'relpos', 'swin', 'sam', 'mmpretrain-vit', 'mmpretrain-swin',
+           'mmdet-swin', 'mmdet-pvt')
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -47,6 +45,8 @@ def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     output = Path(args.output)
     with reported(args):
+        from mmposenc.checkpoint import needed_options, read_checkpoint, write_checkpoint
+        from mmposenc.checkpoint.rules import shown
         if output.suffix not in ('.pth', '.safetensors'):
             raise ValueError(f'{output} must end in .safetensors or .pth')
         if output.exists() and not args.overwrite:
@@ -77,6 +77,10 @@ def convert_file(args: argparse.Namespace, state: dict[str, Tensor]
     Raises:
         ValueError: for weights that are of no known source, or of another one.
     """
+    from mmposenc.checkpoint import convert_back, convert_with_report, recognise
+    from mmposenc.checkpoint.recognition import looks_like
+    from mmposenc.checkpoint.rules import shown
+
     source = None if args.source == 'auto' else args.source
     if args.to == 'timm':
         if known := recognise(state):

@@ -9,20 +9,20 @@ positions are: docs/diagnose.md defines each. Without a checkpoint the weights a
 are those of --image, else some of the config's test data where it is there; noise is measured
 besides.
 """
+from __future__ import annotations
+
 import argparse
 import contextlib
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mmposenc.command_line import reported
-from mmposenc.diagnosis import Measure, write_figures
-from mmposenc.engine.checks import check_folder
-from mmposenc.engine.config_sizes import USUAL
-from mmposenc.engine.diagnosis import measure_config
-from mmposenc.engine.figure_subjects import source_of
-from mmposenc.engine.options import config_parser, read_config
+from mmposenc.command_options import USUAL, config_parser
+
+if TYPE_CHECKING:
+    from mmposenc.diagnosis import Measure
 
 #: Numbers of a line that the terminal shows.
 _SHOWN = 8
@@ -52,6 +52,11 @@ def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     # What libraries say while they build a model must not get between the lines of json.
     with reported(args, hold=True), contextlib.redirect_stdout(sys.stderr):
+        from mmposenc.diagnosis import write_figures
+        from mmposenc.engine.checks import check_folder
+        from mmposenc.engine.diagnosis import measure_config
+        from mmposenc.engine.figure_subjects import source_of
+        from mmposenc.engine.options import read_config
         cfg = read_config(args)
         if args.output_dir is not None:
             check_folder(args.output_dir, '--output-dir')

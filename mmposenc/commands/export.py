@@ -11,8 +11,10 @@ from __future__ import annotations
 import argparse
 
 from mmposenc.command_line import reported
-from mmposenc.engine.export import OPSET, export
-from mmposenc.engine.options import config_parser, read_config
+from mmposenc.command_options import config_parser
+
+#: That of ``engine/export.py``.
+OPSET = 20
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -38,6 +40,8 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     with reported(args):
+        from mmposenc.engine.export import export
+        from mmposenc.engine.options import read_config
         cfg = read_config(args)
         checkpoint = None if args.checkpoint == 'none' else args.checkpoint
         found = export(cfg, checkpoint, args.out, size=args.size,

@@ -10,7 +10,7 @@ attention, ContextPool. The second draws one figure, fit for a paper (docs/visua
     matrix       attention of all queries and keys, with and without encodings
     attention    the same as a map for each of 14 x 14 reference cells
     overlay      attention of points on the photo; in windows the window too
-    rollout      attention of all layers multiplied, on the photo
+    rollout      attention of all layers multiplied, on the photo (not of PVT and Swin)
     bias         what is added to the logits by offset, head by head
     references   what an encoding adds to the logits of 5 x 5 reference cells
     rotary       what rotary positions leave of a product, by offset
@@ -30,13 +30,12 @@ import argparse
 import shlex
 import sys
 
-from mmposenc import engine
 from mmposenc.command_line import reported
-from mmposenc.engine.config_sizes import USUAL
-from mmposenc.engine.encoding_figures import visualize_encodings, visualize_figure
-from mmposenc.engine.gallery import draw_gallery
-from mmposenc.engine.options import config_parser, read_config
-from mmposenc.visualization.paper_figures import FIGURES, Choice
+from mmposenc.command_options import USUAL, config_parser
+
+#: Those of ``visualization/paper_figures.py``.
+FIGURES = ('matrix', 'attention', 'kernels', 'index', 'buckets', 'references', 'similarity', 'cost',
+           'sizes', 'bias', 'rotary', 'added', 'pools', 'overlay', 'rollout')
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -89,9 +88,14 @@ def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     places = [tuple(each) for each in args.at or ()]
     shared = dict(image=args.image, size=args.size)
-    choice = Choice(args.block, args.head, places, args.references, not args.no_prefix,
-                    args.channels, args.width)
     with reported(args, hold=True):
+        from mmposenc import engine
+        from mmposenc.engine.encoding_figures import visualize_encodings, visualize_figure
+        from mmposenc.engine.gallery import draw_gallery
+        from mmposenc.engine.options import read_config
+        from mmposenc.visualization.paper_figures import Choice
+        choice = Choice(args.block, args.head, places, args.references, not args.no_prefix,
+                        args.channels, args.width)
         cfg = read_config(args)
         if args.output_dir is not None:
             if len(places) > 1:

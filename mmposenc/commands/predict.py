@@ -11,8 +11,7 @@ import sys
 from typing import Any
 
 from mmposenc.command_line import Parser, reported
-from mmposenc.engine.options import add_config, read_config
-from mmposenc.engine.prediction import predict
+from mmposenc.command_options import add_config
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -43,6 +42,8 @@ def main(argv: list[str] | None = None) -> None:
     before = signal.signal(signal.SIGTERM, stop)
     try:
         with reported(args, hold=True) as release:
+            from mmposenc.engine.options import read_config
+            from mmposenc.engine.prediction import predict
             cfg = read_config(args)
             done, skipped = predict(
                 cfg, args.checkpoint, args.source, args.out, score_thr=args.score_thr,

@@ -5,7 +5,6 @@
 import argparse
 
 from mmposenc.command_line import Parser, reported
-from mmposenc.engine.report import metrics_table
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -24,4 +23,5 @@ def _row(text: str) -> tuple[str, str]:
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     with reported(args):
+        from mmposenc.engine.report import metrics_table
         print(metrics_table(dict(args.tests)))

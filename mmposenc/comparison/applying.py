@@ -205,19 +205,33 @@ def check_builds(cfg: Config) -> None:
         cfg: the config, with an entry's encodings.
 
     Raises:
-        ValueError: it can't, with the reason.
+        ValueError: it can't, with the reason; or a DETR that could not tell what it found.
     """
     try:
-        build_bare(cfg, 'meta')
+        model = build_bare(cfg, 'meta')
     except Exception:  # one that needs numbers even for that, or one that can't be built at all
         try:
-            build_bare(cfg, 'cpu')
+            model = build_bare(cfg, 'cpu')
         except Exception as error:
             # OpenMMLab's older way to name weights, which a base config of a ResNet still has.
             old = cfg.model.get('pretrained') is not None
             hint = ' (model.pretrained=None leaves out the weights of another backbone)' * old
             raise ValueError(f'the model of the config can\'t be built: {describe(error)}{hint}'
                              ) from error
+    _check_queries(model)
+
+
+def _check_queries(model: Any) -> None:
+    """mmdet's DETRs take the best max_per_img of their queries, and fail in the first validation
+    where there are fewer."""
+    head, queries = getattr(model, 'bbox_head', None), getattr(model, 'num_queries', None)
+    wanted = (getattr(head, 'test_cfg', None) or {}).get('max_per_img')
+    if head is None or not queries or wanted is None:
+        return
+    most = queries * (head.num_classes if head.loss_cls.use_sigmoid else 1)
+    if wanted > most:
+        raise ValueError(f'model.test_cfg.max_per_img={wanted} must be at most {most}, what '
+                         f'model.num_queries={queries} can give')
 
 
 def _first_error(cfg: Config, place: Place, pixels: dict[float, tuple[int, int]], device: str

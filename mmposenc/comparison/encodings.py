@@ -92,7 +92,10 @@ def read_entries(words: Sequence[str]) -> list[Entry]:
         if word.endswith(('.yaml', '.yml')):
             entries += read_file(Path(word))
         else:
-            label, changes = summed(word)
+            try:
+                label, changes = summed(word)
+            except (ValueError, FileNotFoundError) as error:
+                raise type(error)(f'--encodings {word!r}: {error}') from error
             entries.append(Entry(word, label, changes))
     if not entries:
         raise ValueError('--encodings: name at least one, such as none or peg')
@@ -117,9 +120,9 @@ def summed(word: str) -> tuple[str, dict[str, Any]]:
     parts = [part.strip() for part in word.split('+')]
     found = [named(part) for part in parts]
     if len(parts) > 1 and 'none' in parts:
-        raise ValueError(f"--encodings {word}: 'none' is no part of a sum; leave it out")
+        raise ValueError("'none' is no part of a sum; leave it out")
     if len(set(parts)) < len(parts):
-        raise ValueError(f'--encodings {word}: one encoding stands there twice')
+        raise ValueError('one encoding stands there twice')
     tokens = [cfg for _, kind, cfg in found if kind is TokenEncoding and cfg]
     relative = [cfg for _, kind, cfg in found if kind is RelativeEncoding and cfg]
     return ' + '.join(label for label, _, _ in found), dict(
@@ -148,16 +151,18 @@ def named(name: str, folder: Path = Path()) -> tuple[str, type, dict[str, Any] |
     if name in NAMES:
         label, cfg = NAMES[name]
         return label, RelativeEncoding if name in _RELATIVE else TokenEncoding, cfg and dict(cfg)
+    if name.endswith('.py'):
+        raise ValueError(f'{name!r} is a file; name the class in it, as {name}:MyEncoding')
     if not is_file_class(name) and ('.' not in name or '/' in name):
         near = suggest(name.lower(), NAMES)
-        raise ValueError(f'--encodings: there is no encoding {name!r}{near}\n'
+        raise ValueError(f'there is no encoding {name!r}{near}\n'
                          f'Known: {", ".join(NAMES)}; sums such as peg+irpe-k; own.py:MyEncoding; '
                          f'my_package.MyEncoding; my.yaml')
     cls, full_name = class_and_type(name, folder)
     for contract in (TokenEncoding, RelativeEncoding):
         if issubclass(cls, contract):
             return cls.__name__, contract, dict(type=full_name)
-    raise ValueError(f'--encodings {name}: {cls.__name__} must be a TokenEncoding or a '
+    raise ValueError(f'{name!r}: {cls.__name__} must be a TokenEncoding or a '
                      f'RelativeEncoding of mmposenc.encodings')
 
 

@@ -104,6 +104,8 @@ def _scale_schedules(cfg: Config, own: Length, length: Length) -> None:
         span = Span(warm, total, int(min(warm, max(1, limit))),
                     round(total * length.number / own.number))
         for each in here:
+            if by_epoch == (own.unit == 'epochs'):
+                each.setdefault('end', total)  # as mmengine does, with the new length
             _scale_schedule(each, span)
 
 

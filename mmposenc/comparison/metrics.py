@@ -61,7 +61,8 @@ def metric_of(cfg: Config) -> Metric:
     """The number that a config's test is summed up by: that of its first evaluator.
 
     Raises:
-        ValueError: the config has no data to test with, or an evaluator that is not known here.
+        ValueError: the config has no data to test with, an evaluator that is not known here, or one
+            that wants more classes than the model has.
     """
     first = _evaluators(cfg)[0]
     kind = bare_type(first)
@@ -72,11 +73,25 @@ def metric_of(cfg: Config) -> Metric:
     if kind in ('CocoMetric', 'LVISMetric') and _boxes_or_masks(first) != 'bbox':
         key, label = key.replace('bbox', 'segm'), 'AP of masks'
     if kind == 'Accuracy':
+        _check_topk(cfg)
         topk = first.get('topk', (1,))
         best = min(topk) if isinstance(topk, (list, tuple)) else topk
         key, label = f'top{best}', f'top-{best} accuracy'
     prefix = prefix if first.get('prefix') is None else first['prefix']
     return Metric(f'{prefix}/{key}' if prefix else key, label, unit)
+
+
+def _check_topk(cfg: Config) -> None:
+    """ImageNet's top 5 of fewer classes is an error of mmpretrain's, behind the first epoch."""
+    classes = ((cfg.get('model') or {}).get('head') or {}).get('num_classes')
+    for name in ('val_evaluator', 'test_evaluator'):
+        given = cfg.get(name) or []
+        for each in given if isinstance(given, (list, tuple)) else [given]:
+            topk = each.get('topk', (1,))
+            most = max(topk) if isinstance(topk, (list, tuple)) else topk
+            if bare_type(each) == 'Accuracy' and isinstance(classes, int) and most > classes:
+                raise ValueError(f'{name}.topk={topk} must be at most {classes}, which is '
+                                 f'model.head.num_classes; {name}=dict(topk=(1,)) would do')
 
 
 def with_details(cfg: Config) -> Config:

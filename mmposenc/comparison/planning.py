@@ -143,12 +143,13 @@ def _asked(args: argparse.Namespace, command: str, cfg: Config, old: Study | Non
     new = Study(
         folder, args.config or (old.config if old else ''), command,
         time.strftime('%Y-%m-%dT%H:%M:%S%z'), tuple(entries), tuple(dict.fromkeys(seeds)),
-        tuple(sorted({1.0, *args.sizes})), length, args.budget, max(0, pictures), extras)
+        tuple(sorted({1.0, *args.sizes})), length, args.budget, pictures, extras)
     return (new if old is None else joined(old, new)), entries
 
 
 def _check(cfg: Config, study: Study, old: Study | None, entries: list[Entry]) -> None:
     """All that can be told before any work: data, metric, sizes, encodings."""
+    find_place(cfg)  # before files: who must fetch them first should know that it is worth it
     metric_of(cfg)
     check_sections(cfg, ('test',))
     check_files(cfg, ('test',))

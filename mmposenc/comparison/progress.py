@@ -3,6 +3,8 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
+from pathlib import Path
 from statistics import mean
 from typing import Any, NamedTuple
 
@@ -21,13 +23,15 @@ _LOOK = 1.0
 
 
 class State(NamedTuple):
-    """How a run stands: its record, how far it is, and whether a process has it in hand."""
+    """How a run stands: its record, how far it is, whether a process has it in hand, whether it is
+    over, and when the files of the first two were written."""
 
     run: Run
     record: dict[str, Any]
     progress: dict[str, Any]
     taken: bool
     over: bool
+    written: tuple[int, int]
 
     @property
     def value(self) -> float | None:
@@ -42,14 +46,33 @@ class State(NamedTuple):
         return min(1.0, self.progress.get('done', 0) / total) if total else 0.0
 
 
-def states(study: Study) -> list[State]:
-    """How all runs stand, from the disk: of other machines too."""
-    found = []
-    for run in study.runs():
-        record = read_record(run)
-        found.append(State(run, record, read_json(run.progress_file) or {}, is_taken(run),
-                           is_over(study, record)))
-    return found
+def states(study: Study, before: Sequence[State] = ()) -> list[State]:
+    """How all runs stand, from the disk: of other machines too.
+
+    Args:
+        study: whose runs.
+        before: how they stood; files that are as old as they were then are not read again.
+    """
+    known = {each.run.folder: each for each in before}
+    return [_state(study, run, known.get(run.folder)) for run in study.runs()]
+
+
+def _state(study: Study, run: Run, before: State | None) -> State:
+    written = _written(run.record_file), _written(run.progress_file)  # before they are read
+    taken = is_taken(run)
+    if before is not None and before.written == written:
+        return before._replace(taken=taken)
+    record = read_record(run)
+    return State(run, record, read_json(run.progress_file) or {}, taken, is_over(study, record),
+                 written)
+
+
+def _written(path: Path) -> int:
+    """When a file was; 0 where there is none."""
+    try:
+        return path.stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0
 
 
 def seconds_left(runs: list[State], jobs: int) -> float | None:
@@ -147,6 +170,7 @@ class Display:
         self.console = console or Console(file=sys.stdout)
         self.live: Live | None = None
         self.looked = 0.0
+        self.runs: list[State] = []
 
     def __enter__(self) -> Display:
         if self.console.is_terminal:
@@ -165,15 +189,16 @@ class Display:
         now = time.monotonic()
         if self.live is not None and (at_once or now - self.looked >= _LOOK):
             self.looked = now
-            self.live.update(table(self.study, states(self.study), self.metric, self.jobs))
+            self.runs = states(self.study, self.runs)
+            self.live.update(table(self.study, self.runs, self.metric, self.jobs))
 
     def tell(self, run: Run, event: str) -> None:
         """A line of what happened to a run, where there is no table."""
         if self.live is not None:
             self.tick(at_once=True)
             return
-        runs = states(self.study)
-        state = next(each for each in runs if each.run.folder == run.folder)
+        self.runs = states(self.study, self.runs)
+        state = next(each for each in self.runs if each.run.folder == run.folder)
         text = event
         if event == 'ended':
             status = state.record['status']
@@ -181,7 +206,7 @@ class Display:
                 if status == 'finished' else f'{status}: {state.record["note"]}'
         # A run that has just been started does not hold its lock yet, so none are counted.
         self.say(f'{run.entry.name} seed {run.seed}: {text} '
-                 f'({summary(runs, self.jobs, running=False)})')
+                 f'({summary(self.runs, self.jobs, running=False)})')
 
     def say(self, line: str) -> None:
         """A line, above the table."""

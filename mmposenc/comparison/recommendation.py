@@ -17,13 +17,13 @@ def recommend(results: Mapping[str, Any]) -> dict[str, Any]:
 
     The best mean at the trained size leads. Encodings within one standard error of it are level
     with it (the rule of Breiman et al. 1984); of those the best over the other sizes is taken, and
-    where these do not part them, the cheapest. A level encoding of which a run diverged is not
-    taken.
+    where these do not part them, the cheapest. One of which a run diverged is taken only where it
+    leads and none is level with it.
 
     Returns:
         encoding (None where no run has finished), reason, sure, and confidence: 'shown' where
         every other encoding is worse by its test, 'likely' where it leads by more than a standard
-        error of three seeds, else 'open'.
+        error of three seeds, else, and where a run of it diverged, 'open'.
     """
     trained = trained_factor(results)
     higher = results['metric']['higher_is_better']
@@ -34,14 +34,15 @@ def recommend(results: Mapping[str, Any]) -> dict[str, Any]:
                     sure='Nothing is sure yet.', confidence=OPEN)
     known = [name for name in values if values[name]]
     if len(known) == 1:
-        return dict(encoding=leader, reason='It is the only encoding with a finished run.',
+        reason = f'It is the only encoding with a finished run.{_lost(results, leader)}'
+        return dict(encoding=leader, reason=reason,
                     sure='Nothing is sure: there is nothing to compare it with.', confidence=OPEN)
     tied = level(values, leader, higher, [name for name in known if not diverged(results, name)])
     if len(tied) == 1:
         taken, reason = leader, _leads(results, values, leader)
     else:
         taken, reason = _part(results, values, tied, leader)
-    return dict(encoding=taken, reason=reason, **certainty(results, taken, leader, tied))
+    return dict(encoding=taken, reason=reason, **certainty(results, leader, tied))
 
 
 def level(values: Values, leader: str, higher_is_better: bool, candidates: Sequence[str],
@@ -83,7 +84,18 @@ def _leads(results: Mapping[str, Any], values: Values, leader: str) -> str:
     seeds = f'mean of {one["n"]} seeds' if one['n'] > 1 else 'one seed'
     return (f'{label[leader]} has the {_best_word(metric)} {metric["label"]} at the trained size, '
             f'{value_text(one["mean"], metric, unit=True)} ({seeds}). Next is {label[second]} with '
-            f'{value_text(other["mean"], metric, unit=True)}.')
+            f'{value_text(other["mean"], metric, unit=True)}.{_lost(results, leader)}')
+
+
+def _lost(results: Mapping[str, Any], name: str) -> str:
+    """A sentence of what an encoding's mean leaves out, behind another one; '' where nothing is.
+    """
+    count = diverged(results, name)
+    if not count:
+        return ''
+    own = sum(run['encoding'] == name and run['status'] in ('finished', 'diverged')
+              for run in results['runs'])
+    return f' Of {labels(results)[name]} {count} of {own} runs diverged; its mean is of the others.'
 
 
 def _part(results: Mapping[str, Any], values: Values, tied: Sequence[str], leader: str,
@@ -95,6 +107,11 @@ def _part(results: Mapping[str, Any], values: Values, tied: Sequence[str], leade
                 ) >= LEAST_RUNS
     how = 'within one standard error of the best' if error else 'the same'
     reason = f'No difference seen at the trained size between {who}: their means are {how}.'
+    if lost := _lost(results, leader):
+        tied = [name for name in tied if name != leader]
+        reason += f'{lost} It is not taken.'
+        if len(tied) == 1:
+            return tied[0], f'{reason} Take {label[tied[0]]}.'
     others = over_other_sizes(results, tied)
     if others:
         best = best_of(others, metric['higher_is_better'])
@@ -119,8 +136,7 @@ def _cost(results: Mapping[str, Any], name: str) -> tuple[float, float]:
             unknown if encoding.get('parameters') is None else encoding['parameters'])
 
 
-def certainty(results: Mapping[str, Any], taken: str, leader: str, tied: Sequence[str],
-              ) -> dict[str, str]:
+def certainty(results: Mapping[str, Any], leader: str, tied: Sequence[str]) -> dict[str, str]:
     """'confidence' and 'sure': what the tests show, and what they do not."""
     label = labels(results)
     trained = trained_factor(results)
@@ -142,10 +158,7 @@ def certainty(results: Mapping[str, Any], taken: str, leader: str, tied: Sequenc
             sure += (f'Not shown: any difference between {label[leader]} and '
                      f'{names_in_words([label[name] for name in unsure], "or")}; '
                      'more seeds may tell.')
-    count = diverged(results, taken)
-    if count:
-        sure += f' {count} run{"s" * (count > 1)} of {label[taken]} diverged.'
-    alone = len(tied) == 1 and not untested
+    alone = len(tied) == 1 and not untested and not diverged(results, leader)
     return dict(sure=sure.strip(),
                 confidence=SHOWN if alone and not unsure else LIKELY if alone else OPEN)
 

@@ -25,6 +25,8 @@ from .statistics import (
 CONFIDENCE = dict(shown='Shown: every other is worse by its test',
                   likely='Likely: it leads, but not every test says so',
                   open='Open: no best was shown')
+#: Lines of a chart that can be told apart.
+_LINES = 8
 
 
 def write_reports(results: Mapping[str, Any], folder: str | Path) -> list[Path]:
@@ -77,7 +79,7 @@ def view(results: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     style, label = study_charts.styles(results), labels(results)
     return dict(
         results=results, title=results.get('title') or 'Encodings compared', label=label,
-        legend=[(label[name], style[name]) for name in style],
+        legend=[(label[name], style[name], name in stand_out(results)) for name in style],
         answer=answer(results), by_size=best_by_size(results) if len(sizes) > 1 else [],
         counts=counts(results), left_out=left_out(results),
         overview=tables.overview(results),
@@ -91,6 +93,17 @@ def view(results: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         figures=page_parts.figures(results, folder), diagnosis=page_parts.diagnosis(results),
         runs=tables.runs(results), base=label[base_of(results)],
         seeds=len({run['seed'] for run in results['runs']}))
+
+
+def stand_out(results: Mapping[str, Any]) -> set[str]:
+    """Of more encodings than lines can be told apart those that charts show first: the base, the
+    recommended one, and the best at each size."""
+    if len(results['encodings']) <= _LINES:
+        return set()
+    higher = results['metric']['higher_is_better']
+    best = [best_of(values_at(results, factor), higher) for factor in factors(results)]
+    return {name for name in (base_of(results), results['recommendation']['encoding'], *best)
+            if name is not None}
 
 
 def answer(results: Mapping[str, Any]) -> dict[str, Any]:

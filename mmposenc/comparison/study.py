@@ -1,6 +1,7 @@
 """What a comparison was asked for, and where it lies on disk."""
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -157,9 +158,9 @@ def check_same_config(study: Study, cfg: Config) -> None:
 
 
 def _refusal(study: Study, what: str, old: Any, new: Any) -> ValueError:
-    return ValueError(f'--out {study.folder} holds a study in which {what} is another: {old!r} '
-                      f'there, {new!r} now. Encodings, seeds and sizes may be added; for all else '
-                      'give another --out')
+    return ValueError(f'--out {study.folder} holds a study of {study.config} in which {what} is '
+                      f'another: {old!r} there, {new!r} now. Encodings, seeds and sizes may be '
+                      'added; for all else give another --out')
 
 
 def _flat(node: Any, path: str = '') -> dict[str, Any]:
@@ -178,16 +179,21 @@ def _flat(node: Any, path: str = '') -> dict[str, Any]:
 
 @contextmanager
 def planning_lock(folder: Path, wait: float = 0.5) -> Iterator[None]:
-    """One command at a time plans a study; others wait.
+    """One command at a time plans a study; others say that they wait.
 
     Raises:
         ValueError: the folder can't be written to.
     """
+    told = False
     while True:
         try:
             lock = WorkDirLock(folder / 'planning')
             break
         except ValueError:
+            if not told:
+                print(f'another command checks and times the study in {folder}; waiting for it',
+                      file=sys.stderr, flush=True)
+            told = True
             time.sleep(wait)
         except OSError as error:
             raise ValueError(f'--out {folder}: {error.strerror or error}; it must be a folder that '

@@ -23,6 +23,7 @@ from .. import engine
 from .budget import Cost, Estimate
 from .extras import make_extras
 from .files import read_json, write_json
+from .progress import duration
 from .runs import run_config, tested_config
 from .study import Run, Study, read_study
 from .workers import LocalWorkers, Workers
@@ -82,7 +83,7 @@ def shares(count: int, jobs: int) -> list[list[int]]:
 def _wait(processes: list[subprocess.Popen], outs: list[Path], count: int,
           say: Callable[[str], None]) -> None:
     """Until all have ended, or one has failed."""
-    told = 0
+    told, started = 0, time.monotonic()
     while True:
         states = [process.poll() for process in processes]
         for out, state in zip(outs, states, strict=True):
@@ -93,8 +94,9 @@ def _wait(processes: list[subprocess.Popen], outs: list[Path], count: int,
                                  f'{lines[-1] if lines else "killed"}')
         done = len({name for out in outs for name in read_json(out) or {} if name != 'extras'})
         if done > told:
-            told = done
-            say(f'  {done} of {count} encodings timed')
+            told, left = done, (time.monotonic() - started) / done * (count - done)
+            say(f'  {done} of {count} encodings timed'
+                + (f'; about {duration(left)} left' if left else ''))
         if None not in states:
             return
         time.sleep(0.2)

@@ -66,6 +66,8 @@ class DinoDecoder(DinoTransformerDecoder, DeformableDecoder):
         if self.coordinate_feats is None:
             taken = self.ref_point_head.layers[0].in_features
             self.coordinate_feats = dims if taken == 4 * dims else 128
+        # Also where mmdet's would do: with one head less, a seed gives other weights to all that is
+        # made behind it.
         self.ref_point_head = MLP(4 * self.coordinate_feats, dims, dims, 2)
 
     def forward(self, query: Tensor, *, reference_points: Tensor, valid_ratios: Tensor,

@@ -12,7 +12,7 @@ from ..encodings.absolute import LearnedPositionEmbedding
 from ..encodings.base import TokenEncoding
 from ..encodings.build import build_encoding
 from ..functional.grids import whole_cells
-from ..functional.masking import extents_to_mask
+from ..functional.masking import extents_to_mask, note_extents
 
 #: Grid of the learned table; other grids get it resized, each image to its own extent.
 LEARNED_GRID = (25, 42)
@@ -103,8 +103,18 @@ def padding_masks(samples: Sequence[Any] | None, features: Sequence[Tensor], exa
         return [exact_mask(feature, full, sizes) for feature in features]
     pixels = extents_to_mask(sizes, full, features[0].device)
     assert pixels is not None
-    return [F.interpolate(pixels[:, None].float(), feature.shape[-2:]).bool()[:, 0]
-            for feature in features]
+    grids = [(feature.shape[-2], feature.shape[-1]) for feature in features]
+    return [note_extents(F.interpolate(pixels[:, None].float(), grid).bool()[:, 0],
+                         nearest_extents(full, grid, sizes)) for grid in grids]
+
+
+def nearest_extents(full: tuple[int, int], grid: tuple[int, int], sizes: list[tuple[int, int]]
+                    ) -> list[tuple[int, int]]:
+    """Rows and columns of a grid whose nearest pixels of a batch are each image's: computed on the
+    host, which need not wait for a mask then."""
+    rows, cols = (F.interpolate(torch.arange(float(side), device='cpu')[None, None], cells)[0, 0]
+                  for side, cells in zip(full, grid, strict=True))
+    return [(int((rows < height).sum()), int((cols < width).sum())) for height, width in sizes]
 
 
 def exact_mask(feature: Tensor, full: tuple[int, int], sizes: list[tuple[int, int]]

@@ -46,11 +46,9 @@ def measure_sizes(examined: Examined, images: Mapping[str, Tensor]) -> list[Meas
     for kind, batch in images.items():
         one = examined.maps(batch)[-1]
         lines: dict[str, list[tuple[float, float | None, float | None]]] = {}
-        for factor in FACTORS:
-            size = [max(1, round(side * factor / one.stride)) * one.stride
-                    for side in batch.shape[-2:]]
+        for size in _sizes(batch, one.stride):
             real = math.sqrt(size[0] * size[1] / (batch.shape[-2] * batch.shape[-1]))
-            resized = batch if tuple(size) == tuple(batch.shape[-2:]) else F.interpolate(
+            resized = batch if size == tuple(batch.shape[-2:]) else F.interpolate(
                 batch, size, mode='bilinear', antialias=True, align_corners=False)
             try:
                 pairs = compared(examined.maps(resized)[-1], one)
@@ -70,6 +68,13 @@ def measure_sizes(examined: Examined, images: Mapping[str, Tensor]) -> list[Meas
     text = (f'The value is that of the mean of cells at {FACTORS[-1]:g} times the size, of '
             f'{list(images)[-1]}.{refused}')
     return [DISTANCE.of(text, ends[0], distances), CORRELATION.of(text, ends[1], correlations)]
+
+
+def _sizes(batch: Tensor, cell: int) -> list[tuple[int, ...]]:
+    """(H, W) in whole cells for each factor; several that round to one are one."""
+    return list(dict.fromkeys(
+        tuple(max(1, round(side * factor / cell)) * cell for side in batch.shape[-2:])
+        for factor in FACTORS))
 
 
 def compared(other: FeatureMap, one: FeatureMap) -> dict[str, tuple[Tensor, Tensor] | None]:

@@ -13,6 +13,7 @@ from ..functional.masking import join_prefix, split_prefix
 from ..functional.pooling.ablations import global_mean, nonlocal_pool, random_mean, window_mean
 from ..functional.pooling.adaptive import FORMS, context_pool, full_precision
 from .base import TokenEncoding
+from .context_pool_checks import check_choices, check_numbers, check_pairs
 from .context_pool_predictors import PREDICTORS, build_predictor
 
 WEIGHTS = ('learned', 'unnormalized', 'uniform', 'nonlocal')
@@ -75,12 +76,12 @@ class ContextPool(TokenEncoding):
                  truncate: float = 5.0, stride: int = 1,
                  default_positions: Sequence[int] | str = (0,)) -> None:
         super().__init__()
-        _check_choices(weights=(weights, WEIGHTS), locality=(locality, LOCALITIES),
-                       predictor=(predictor, PREDICTORS), size_norm=(size_norm, SIZE_NORMS),
-                       dims=(dims, (1, 2)), form=(form, FORMS))
-        _check_numbers(embed_dims, hidden_dims, nonlocal_dims, ratio, window_size, num_random,
-                       truncate, stride)
-        _check_pairs(stride, dims, causal, weights, locality, size_norm)
+        check_choices(weights=(weights, WEIGHTS), locality=(locality, LOCALITIES),
+                      predictor=(predictor, PREDICTORS), size_norm=(size_norm, SIZE_NORMS),
+                      dims=(dims, (1, 2)), form=(form, FORMS))
+        check_numbers(embed_dims, hidden_dims, nonlocal_dims, ratio, window_size, num_random,
+                      truncate, stride)
+        check_pairs(stride, dims, causal, weights, locality, size_norm)
         if isinstance(default_positions, str) and default_positions != 'every':
             raise ValueError(f"default_positions={default_positions!r} must be 'every', or numbers "
                              f"of blocks")
@@ -232,41 +233,3 @@ def _extents(like: Tensor, hw_shape: tuple[int, int], padding: Tensor | None) ->
         return torch.stack([torch.full_like(like[:, 0], side) for side in hw_shape], 1)
     valid = ~padding.view(like.shape[0], *hw_shape)
     return torch.stack((valid[:, :, 0].sum(1), valid[:, 0].sum(1)), 1).to(like.dtype)
-
-
-def _check_choices(**choices: tuple[object, tuple[object, ...]]) -> None:
-    for name, (value, known) in choices.items():
-        if value not in known:
-            raise ValueError(f'{name}={value!r} must be one of {known}')
-
-
-def _check_numbers(embed_dims: int, hidden_dims: int | None, nonlocal_dims: int | None,
-                   ratio: float, window_size: int, num_random: int, truncate: float,
-                   stride: int) -> None:
-    if embed_dims < 1 or (hidden_dims is not None and hidden_dims < 1):
-        raise ValueError(f'embed_dims={embed_dims} and hidden_dims={hidden_dims} must be at least '
-                         f'1')
-    if nonlocal_dims is not None and nonlocal_dims < 1:
-        raise ValueError(f'nonlocal_dims={nonlocal_dims} must be at least 1')
-    if not (ratio > 0 and truncate > 0):
-        raise ValueError(f'ratio={ratio} and truncate={truncate} must be positive')
-    if window_size < 1 or window_size % 2 == 0:
-        raise ValueError(f'window_size={window_size} must be odd and positive')
-    if num_random < 1:
-        raise ValueError(f'num_random={num_random} must be at least 1')
-    if stride < 1:
-        raise ValueError(f'stride={stride} must be at least 1')
-
-
-def _check_pairs(stride: int, dims: int, causal: bool, weights: str, locality: str, size_norm: str
-                 ) -> None:
-    if stride > 1 and dims == 1:
-        raise ValueError(f'stride={stride} needs dims=2: a sequence of tokens keeps its length')
-    if causal and dims != 1:
-        raise ValueError(f'causal=True needs dims=1, not dims={dims}: a map has no order')
-    if causal and size_norm == 'softmax':
-        raise ValueError("causal=True with size_norm='softmax': a softmax over all tokens sees "
-                         "what comes later; use size_norm='sigmoid'")
-    if locality == 'random_sparse' and (causal or weights == 'nonlocal'):
-        raise ValueError("locality='random_sparse' takes neither causal=True nor "
-                         "weights='nonlocal'")

@@ -18,11 +18,8 @@ _HEIGHT_FIRST = {'RandomCrop': 'crop_size', 'RandomResizedCrop': 'scale'}
 #: Steps that draw one of several sizes for each image.
 _DRAWN = ('RandomResize', 'RandomChoiceResize', 'RandomChoice', 'Mosaic', 'RandomApply')
 #: Of an image that is looked at, where nobody says, and its most pixels: weights of attention are
-#: numbers of pairs of cells.
+#: numbers of pairs of cells. In words: ``USUAL`` of ``command_options.py``.
 _SIDE, _MOST = 224, 512 * 512
-#: The same in words, for commands.
-USUAL = ('the size that the config trains with, or as many pixels as 512 x 512 has where that is '
-         'more; 224 x 224 where nothing says it')
 
 
 def trained_size(cfg: Config) -> Size | None:

@@ -117,12 +117,13 @@ def _backbone(model: Any) -> nn.Module:
 
 def _size(cfg: Config, examined: Examined, size: tuple[int, int] | None) -> tuple[int, int]:
     """Sides of whole cells of the last map."""
-    given = size or usual_size(cfg)
-    cell = examined.maps(torch.zeros(1, image_channels(cfg), *given))[-1].stride
+    usual = usual_size(cfg)
+    # Not at the given size: of a small one whose last cells are not whole, sides by cells say less.
+    cell = examined.maps(torch.zeros(1, image_channels(cfg), *usual))[-1].stride
     if size is not None and any(side % cell for side in size):
         raise ValueError(f'size={tuple(size)} must be multiples of {cell}, the cells of the last '
                          f'map')
-    height, width = (max(LEAST_CELLS, round(side / cell)) * cell for side in given)
+    height, width = (max(LEAST_CELLS, round(side / cell)) * cell for side in size or usual)
     return height, width
 
 
@@ -141,7 +142,7 @@ def _test_images(cfg: Config) -> tuple[list[Any], str]:
         check_files(cfg, (phase,))
         dataset = build_data_set(described)
     except (FileNotFoundError, RuntimeError) as error:  # RuntimeError: what was not downloaded
-        return [], f'the test data is not there ({describe(error).splitlines()[0]})'
+        return [], f'the test data is not there ({" ".join(describe(error).split())})'
     count = min(PICTURES, len(dataset))
     infos = [dataset.get_data_info(index * len(dataset) // count) for index in range(count)]
     return [np.asarray(each['img']) if 'img' in each else str(each['img_path'])

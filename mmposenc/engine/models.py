@@ -57,8 +57,8 @@ def _start_from_scratch(model: Any) -> None:
     """Gives all parameters numbers: until then some of mmdet's (a level's embedding) are whatever
     was in the memory before."""
     for module in model.modules():
-        if _is_pretrained(getattr(module, 'init_cfg', None)):
-            module.init_cfg = None
+        if getattr(module, 'init_cfg', None):
+            module.init_cfg = _without_pretrained(module.init_cfg)
     level = logging.root.manager.disable
     # mmengine tells of every parameter; who wants less than that told still gets less.
     logging.disable(max(level, logging.INFO))
@@ -68,9 +68,11 @@ def _start_from_scratch(model: Any) -> None:
         logging.disable(level)
 
 
-def _is_pretrained(init_cfg: Any) -> bool:
-    cfgs = init_cfg if isinstance(init_cfg, (list, tuple)) else [init_cfg or {}]
-    return any(cfg.get('type') in ('Pretrained', PretrainedInit) for cfg in cfgs)
+def _without_pretrained(init_cfg: Any) -> Any:
+    """What is left of how a module starts; None where nothing is."""
+    cfgs = init_cfg if isinstance(init_cfg, (list, tuple)) else [init_cfg]
+    left = [cfg for cfg in cfgs if cfg.get('type') not in ('Pretrained', PretrainedInit)]
+    return init_cfg if len(left) == len(cfgs) else left or None
 
 
 def load_weights(model: nn.Module, checkpoint: str) -> dict[str, Any]:

@@ -178,7 +178,7 @@ def extents_to_mask(extents: list[tuple[int, int]], hw_shape: tuple[int, int],
     None when all of them fill it. The extents stay noted on it (:func:`noted_extents`)."""
     if all(extent == tuple(hw_shape) for extent in extents):
         return None
-    return _note(outside(torch.tensor(extents, device=device), hw_shape), extents)
+    return note_extents(outside(torch.tensor(extents, device=device), hw_shape), extents)
 
 
 def outside(extents: Tensor, hw_shape: tuple[int, int]) -> Tensor:
@@ -194,7 +194,7 @@ def every_cell(padding_mask: Tensor, step: int) -> Tensor:
     # No view: a compiler makes code of its own for each layout that it meets.
     mask = padding_mask[:, ::step, ::step].contiguous()
     noted = noted_extents(padding_mask)
-    return _note(mask, noted and [(whole_cells(rows, step), whole_cells(cols, step))
+    return note_extents(mask, noted and [(whole_cells(rows, step), whole_cells(cols, step))
                                   for rows, cols in noted])
 
 
@@ -202,7 +202,7 @@ def token_mask(padding_mask: Tensor, num_prefix_tokens: int = 0) -> Tensor:
     """The mask (B, P + H * W) of tokens, of the mask (B, H, W) of their grid; prefix tokens are
     valid."""
     mask = F.pad(padding_mask.flatten(1), (num_prefix_tokens, 0), value=False)
-    return _note(mask, noted_extents(padding_mask))
+    return note_extents(mask, noted_extents(padding_mask))
 
 
 def noted_extents(padding_mask: Tensor) -> list[tuple[int, int]] | None:
@@ -214,8 +214,9 @@ def noted_extents(padding_mask: Tensor) -> list[tuple[int, int]] | None:
     return getattr(padding_mask, 'extents', None)
 
 
-def _note(mask: Tensor, extents: list[tuple[int, int]] | None) -> Tensor:
-    """With a note on the very tensor, which cannot outlive it."""
+def note_extents(mask: Tensor, extents: list[tuple[int, int]] | None) -> Tensor:
+    """A mask with a note of its extents (:func:`noted_extents`) on the very tensor, which cannot
+    outlive it."""
     if extents is not None and not torch.compiler.is_compiling():
         mask.extents = list(extents)  # type: ignore[attr-defined]
     return mask

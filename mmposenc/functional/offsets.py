@@ -1,9 +1,13 @@
 """Offsets between query and key cells, one axis at a time."""
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
+from .grid_cache import CACHE
 from .grids import Grid
 
 
@@ -59,6 +63,65 @@ def table_entries(query: Grid, key: Grid, limits: tuple[int, int], device: torch
     rows, cols = ((-offsets).round().long().clamp(-limit, limit) + limit
                   for offsets, limit in zip((rows, cols), limits, strict=True))
     return rows[row_index], cols[col_index]
+
+
+def pair_places(query: Grid, key: Grid, num_prefix_tokens: int, device: torch.device
+                ) -> tuple[Callable[[Tensor, Tensor], Tensor], list[int]]:
+    """Where a table of offsets (Dr, Dc), flattened, holds that of tokens i and j; and how many
+    entries :func:`with_prefix` puts behind it for pairs with a prefix token.
+
+    With whole strides a place is a number of the query plus one of the key, whether or not they are
+    prefix tokens: a kernel reads two vectors and decides nothing pair by pair, which would take
+    the registers it has (benchmarks/flex_sm90.py).
+    """
+    p = num_prefix_tokens
+    rows, row_index, cols, col_index = grid_offsets(query, key, device)
+    length, width = rows.shape[0] * cols.shape[0], cols.shape[0]
+    if all(stride == int(stride) for stride in (*query[2:4], *key[2:4])):
+        # Cells of queries have lowest .. length - 1, those of keys -lowest .. 0.
+        lowest = (key.height - 1) * int(key.stride_h) * width + (key.width - 1) * int(key.stride_w)
+        by_query, by_key = CACHE.get(('pair_places', query, key, p, device),
+                                     lambda: _token_places(query, key, p, lowest, device), list)
+        behind = [lowest + 1, length - lowest, lowest + 1] if p else []
+        return lambda i, j: by_query[i] + by_key[j], behind
+
+    def place(i: Tensor, j: Tensor) -> Tensor:
+        a, c = (i - p).clamp(min=0), (j - p).clamp(min=0)
+        cell = (row_index[a // query.width, c // key.width] * width
+                + col_index[a % query.width, c % key.width])
+        if not p:
+            return cell
+        between = torch.where(j < p, length + 2, length)
+        return torch.where(i < p, between, torch.where(j < p, length + 1, cell))
+    return place, [1, 1, 1] if p else []
+
+
+def _token_places(query: Grid, key: Grid, p: int, lowest: int, device: torch.device
+                  ) -> list[Tensor]:
+    """The two numbers of :func:`pair_places`, int32. Those of prefix tokens are so large that sums
+    of either kind of pair lie behind the table and behind one another."""
+    rows, row_index, cols, col_index = grid_offsets(query, key, device)
+    row = row_index[:, 0], row_index[0] - row_index[0, 0]
+    column = col_index[:, 0], col_index[0] - col_index[0, 0]
+    length, width = rows.shape[0] * cols.shape[0], cols.shape[0]
+    return [F.pad((r[:, None] * width + c).flatten().int(), (p, 0), value=prefix)
+            for r, c, prefix in zip(row, column, (length + lowest, length + 1), strict=True)]
+
+
+def with_prefix(table: Tensor, kinds: Tensor, behind: list[int]) -> Tensor:
+    """A table of offsets with what pairs with a prefix token have behind it.
+
+    Args:
+        table: (..., Dr * Dc).
+        kinds: (..., 3) for prefix to cell, cell to prefix and prefix to prefix, as many dimensions.
+        behind: of :func:`pair_places`; empty without prefix tokens.
+    """
+    if not behind:
+        return table
+    shape = torch.broadcast_shapes(table.shape[:-1], kinds.shape[:-1])
+    parts = [kind.expand(*shape, count)
+             for kind, count in zip(kinds.split(1, -1), behind, strict=True)]  # type: ignore[no-untyped-call]
+    return torch.cat((table.expand(*shape, -1), *parts), -1)
 
 
 def sequence_places(query: Grid, key: Grid, num_prefix_tokens: int,

@@ -7,10 +7,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..functional.grids import whole_cells
+from ..functional.masking import pad_map
 from .extents import KeptOut
 from .known import COMPILED, unknown_layers
 from .masked import Steps, all_reached, shrunk
 from .models import HEADS, NETWORKS, MapHead, PaddingFree, losses_of, note_maps, parts
+
+#: A batch is filled up to whole cells of so many pixels, and compiled code is told how many there
+#: are: a map of half the size then has 16 times as many, not a rounding within roundings, whose
+#: formulas keep a compiler busy for ever. (What is filled up is padding, which nothing reads.)
+CELL = 32
 
 
 def compile_networks(model: nn.Module, **options: Any) -> list[nn.Module]:
@@ -55,20 +62,32 @@ class _Compiled:
     def __reduce__(self) -> Any:
         return type(None), ()  # a copy of the model, as an EMA keeps it, is not compiled
 
+    @staticmethod
+    def filled_up(batch: Tensor) -> Tensor:
+        """A batch (B, C, H, W) with zeros to the right and below, up to whole cells."""
+        height, width = (whole_cells(side, CELL) * CELL for side in batch.shape[-2:])
+        return pad_map(batch, (height, width))
+
     def __call__(self, model: Any, batch: Tensor, inputs: Any, kept: KeptOut
                  ) -> tuple[Sequence[Tensor], dict[int, Any]]:
         heads = [head for head in parts(model, HEADS) if isinstance(head, MapHead)]
-        strides = None if isinstance(inputs, Tensor) else tuple(model.backbone.strides)
+        whole = isinstance(inputs, Tensor)  # the backbone is part of it
+        strides = None if whole else tuple(model.backbone.strides)
+        cells = batch.unflatten(3, (-1, CELL)).unflatten(2, (-1, CELL))
         images = torch.tensor(kept.images).to(batch.device, non_blocking=True)
-        maps, outs, steps = self.seen(model, heads, batch, inputs, images, strides)
+        maps, outs, steps = self.seen(model, heads, cells, None if whole else inputs, images,
+                                       strides)
         for level, each in zip(maps, steps, strict=True):
             kept.note(level, all_reached(kept.images, each))
         return maps, {id(head): out for head, out in zip(heads, outs, strict=True)}
 
 
-def _seen(model: Any, heads: list[nn.Module], batch: Tensor, inputs: Any, images: Tensor,
+def _seen(model: Any, heads: list[nn.Module], cells: Tensor, inputs: Any, images: Tensor,
           strides: tuple[int, ...] | None) -> tuple[Sequence[Tensor], list[Any], list[Steps]]:
     """Maps of backbone and neck, of the heads, and the steps to those of the neck."""
+    assert cells.shape[3] == cells.shape[5] == CELL  # which makes numbers of these two symbols
+    batch = cells.flatten(4).flatten(2, 3)
+    inputs = batch if strides is None else inputs
     kept = KeptOut(images, (batch.shape[-2], batch.shape[-1]))
     if strides is not None:
         for level, side in zip(inputs, strides, strict=True):

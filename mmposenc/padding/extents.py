@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
+from torch.overrides import TorchFunctionMode, handle_torch_function, has_torch_function
 from torch.utils._pytree import tree_map_only
 
 from ..functional.convolutions import padding_cells, pair
@@ -65,6 +65,8 @@ class KeptOut(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (),
                            kwargs: Mapping[str, Any] | None = None) -> Any:
+        if func is KeptOut.current:
+            return self
         if func in REFUSED:
             raise NotImplementedError(
                 f'{getattr(func, "__name__", func)} reads beyond an image of a padded batch, and '
@@ -78,8 +80,10 @@ class KeptOut(TorchFunctionMode):
     @staticmethod
     def current() -> KeptOut | None:
         """The innermost one, within which this is called."""
-        modes = torch.overrides._get_current_function_mode_stack()
-        return next((mode for mode in reversed(modes) if isinstance(mode, KeptOut)), None)
+        if not has_torch_function((None,)):  # no mode at all
+            return None
+        # torch hands a function from mode to mode, innermost first, until one of them answers.
+        return handle_torch_function(KeptOut.current, (None,))  # type: ignore[no-any-return]
 
     def at(self, hw_shape: tuple[int, int]) -> Any:
         """Valid rows and columns of each image in maps of a size, or, with a tensor of sizes, the

@@ -103,6 +103,8 @@ class PaddingFree:
                 yield (batch[i:i + 1, :, :size[0], :size[1]],
                        own_sample(samples[i], size, targets=False))
             return
+        if self.compiled is not None:
+            batch = self.compiled.filled_up(batch)
         full = (batch.shape[-2], batch.shape[-1])
         # One graph for all batches: where nothing is padding it is not left out.
         keeps = self.compiled is not None or any(image != full for image in images)

@@ -69,11 +69,13 @@ def record_rollout(model: nn.Module) -> Iterator[Rollout]:
         layout = layout_of(call.module, call.given, (0.0, 0.0), call.placed)
         if layout.window is not None or layout.key.hw != layout.grid.hw:
             raise NothingToShow(f"figure='rollout': {call.name} attends in windows or to "
-                                f'reduced keys; layers in which all tokens meet are required')
+                                f'reduced keys; layers in which all tokens meet are required. '
+                                f"figure='overlay' shows one such layer")
         if found.names and found.hw_shape != layout.grid.hw:
             raise NothingToShow(
                 f"figure='rollout': {call.name} runs on {layout.grid.hw} cells and "
-                f'{found.names[-1]} on {found.hw_shape}; layers of one grid are required')
+                f'{found.names[-1]} on {found.hw_shape}; layers of one grid are required. '
+                f"figure='overlay' shows one of them")
         found.matrix = rollout_step(found.matrix, call.weights[0].float().cpu().numpy())
         found.hw_shape, found.num_prefix_tokens = layout.grid.hw, call.num_prefix_tokens
         found.names.append(call.name)

@@ -48,9 +48,9 @@ def forms(encoding, query, key):
 def test_relative_encodings(name, grid):
     """Every engine, padded or not: the definition's values, and no wait, forward or backward."""
     query, key, prefix = GRIDS[grid]
-    encoding = off_zero(examples.relative(name, query, head_dims=8, num_prefix_tokens=prefix))
+    encoding = off_zero(examples.relative(name, query, head_dims=16, num_prefix_tokens=prefix))
     lengths = (prefix + query[0] * query[1], prefix + (key or Grid(*query)).num_cells)
-    inputs = [draw(2, 2, length, 8) for length in (*lengths, lengths[1])]
+    inputs = [draw(2, 2, length, 16) for length in (*lengths, lengths[1])]
     hidden = torch.zeros(2, lengths[1], dtype=torch.bool)
     hidden[0, -2:] = True
     for form in forms(encoding, query, key):

@@ -47,7 +47,7 @@ def patches(gpu: Any) -> Iterator[AbstractContextManager[Any]]:
         return one_kernel(gpu, formula, (q, k, v), [] if attn_mask is None else [attn_mask])
 
     def compiled(q: Tensor, k: Tensor, v: Tensor, *, score_mod: Callable[..., Tensor],
-                 block_mask: Any, scale: float) -> Tensor:
+                 block_mask: Any, scale: float, kernel_options: Any) -> Tensor:
         assert q.dtype == k.dtype == v.dtype, 'FlexAttention takes one dtype'
         assert block_mask is None or block_mask.kv_indices.device.type == 'cuda'
 

@@ -11,6 +11,7 @@ from mmposenc.attention import attend, choice, engines
 from mmposenc.attention.core import FORMS, attend_joint
 from mmposenc.attention.problem import Problem
 from mmposenc.functional import Grid, limits
+from mmposenc.functional.attention.channels import add_channels
 from mmposenc.functional.attention.layout import groups
 from mmposenc.functional.dropout import Dropout
 
@@ -257,6 +258,20 @@ def test_fused(name, prefix):
         mask = padded(inputs[1], prefix)
         close(results(encoding, inputs, *grids, form='fused', key_padding_mask=mask),
               results(encoding, inputs, *grids, form='definition', key_padding_mask=mask))
+
+
+@pytest.mark.parametrize(('grid', 'dtype', 'width'), [
+    (Grid(25, 42), torch.bfloat16, 104), (Grid(25, 42), torch.float32, 32),
+    (Grid(100, 168), torch.bfloat16, 32)])
+def test_on_an_accelerator_values_are_widened_where_a_kernel_wants_equal_widths(
+        grid, dtype, width):
+    """SDPA's fast kernels that ask for it take half precision and 256 channels at most."""
+    term, = examples.relative('QueryRelative2D', grid, head_dims=32).to('meta', dtype).terms(
+        grid, grid)
+    q = torch.empty(1, 2, grid.num_cells, 32, device='meta', dtype=dtype)
+    queries, keys, values = add_channels([term], q, q, q, 1.0)
+    assert values.shape[-1] == width
+    assert queries.shape[-1] == keys.shape[-1] == -(-(32 + sum(grid.hw)) // 8) * 8
 
 
 def test_choice(monkeypatch):

@@ -1,4 +1,5 @@
-"""FlexAttention: how often it is compiled, its mask of blocks, and what happens at the limit."""
+"""FlexAttention: how often it is compiled, its mask of blocks, what happens at the limit, and what
+its kernels for a GPU ask for."""
 from unittest import mock
 
 import examples
@@ -6,8 +7,12 @@ import pytest
 import torch
 from relative_checks import random_inputs
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+from torch.overrides import TorchFunctionMode
 
-from mmposenc.attention import attend
+from mmposenc.attention import attend, choice
+from mmposenc.attention.engines import ready
+from mmposenc.attention.problem import Problem
+from mmposenc.functional import Grid
 from mmposenc.functional.attention import flex
 
 GRIDS = [(3, 5), (4, 6), (12, 14), (13, 9)]
@@ -65,3 +70,85 @@ def test_at_the_limit_of_recompilations_pieces_take_over():
             pytest.warns(UserWarning, match='compiled too often')):
         out = attend(q, k, v, encoding, (3, 5), form='flex')[0]
     torch.testing.assert_close(out, attend(q, k, v, encoding, (3, 5), form='definition')[0])
+
+
+def flex_problem(name, *, batch=2, head_dims=16, dtype=torch.float32, device='cpu'):
+    """A problem whose terms have score_mods, and its grid."""
+    query = Grid(4, 6)
+    encoding = examples.relative(name, query, head_dims=head_dims, num_prefix_tokens=1)
+    q = torch.zeros(batch, 2, 25, head_dims, device=device, dtype=dtype)
+    return ready(Problem((q, q, q), list(encoding.to(device, dtype).terms(query, query)), query,
+                         query, 1))
+
+
+WITH_SCORE_MODS = [name for name in examples.RELATIVE if (terms := flex_problem(name).terms)
+                   and all(term.has_score_mod for term in terms)]
+
+
+@pytest.mark.parametrize(('options', 'reason'), [
+    (dict(head_dims=8), 'head_dims=8 is below 16'),
+    (dict(dtype=torch.float64), 'dtype=torch.float64 is none of torch.float16, torch.bfloat16, '
+                                'torch.float32'),
+    # 2 heads of 25 queries read 50 buckets each.
+    (dict(batch=2 ** 20), f'a look-up would have {2 ** 20 * 2 * 25 * 50} numbers, more than '
+                          f'{2 ** 31 - 1}'),
+])
+def test_what_the_kernels_for_a_gpu_refuse_is_said_before_they_are_compiled(options, reason):
+    """``form='auto'`` takes another engine, ``form='flex'`` is an error."""
+    problem = flex_problem('IRPE product k', device='meta', **options)
+    q, k, v = problem.qkv
+    assert flex.refusal(q, k, problem.terms) == reason
+    with mock.patch.object(choice, 'has_triton', lambda: True):
+        assert not choice.fits_flex(problem)
+        assert choice.fits_flex(flex_problem('IRPE product k', device='meta'))
+    encoding = examples.relative('IRPE product k', (4, 6), head_dims=q.shape[3],
+                                 num_prefix_tokens=1).to('meta', q.dtype)
+    with pytest.raises(ValueError, match="form='flex' cannot be compiled for a GPU: " + reason):
+        attend(q, k, v, encoding, (4, 6), form='flex')
+
+
+@pytest.mark.parametrize(('dtype', 'head_dims', 'options'), [
+    (torch.bfloat16, 64, flex.FORWARD | flex.BACKWARD),
+    (torch.float16, 16, flex.FORWARD | flex.BACKWARD),
+    (torch.float32, 64, flex.FORWARD), (torch.bfloat16, 80, None)])
+def test_blocks_are_small_where_look_ups_would_spill(dtype, head_dims, options):
+    """What is handed to the compiled function on a GPU, and that its blocks divide the mask's."""
+    q = torch.empty(1, 2, 24, head_dims, device='meta', dtype=dtype)
+    encoding = examples.relative('IRPE product k', (4, 6), head_dims=head_dims).to('meta', dtype)
+    seen = []
+    with mock.patch.object(flex, 'compiled', lambda key: lambda q, k, v, **given: (
+            seen.append(given['kernel_options']), q)[1]):
+        attend(q, q, q, encoding, (4, 6), form='flex')
+    assert seen == [options]
+    assert all(flex.BLOCK % size == 0 for size in (options or {}).values())
+
+
+class Reads(TorchFunctionMode):
+    """Tensors that are read by an index, and those of them that need a gradient."""
+
+    def __init__(self):
+        super().__init__()
+        self.read, self.trained = [], []
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func is torch.Tensor.__getitem__:
+            self.read.append(args[0])
+            self.trained += [id(args[0])] * args[0].requires_grad
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize('name', WITH_SCORE_MODS)
+def test_score_mods_read_each_trained_tensor_once_and_say_how_large_they_are(name):
+    """Its backward pass refuses a tensor with a gradient that is read twice; and 32-bit indices
+    have to be enough, which nothing in torch checks."""
+    problem, index = flex_problem(name), torch.zeros((), dtype=torch.int32)
+    q, k, _ = problem.qkv
+    with Reads() as reads:
+        for term in problem.terms:
+            before = len(reads.read)
+            mod = term.score_mod(q, k, 1.0)
+            del reads.read[before:]
+            mod(index, index, index, index)
+            by_image = [x.numel() for x in reads.read[before:] if x.dim() == 4]
+            assert term.look_ups(q, k) == max(by_image, default=0)
+    assert len(reads.trained) == len(set(reads.trained)) > 0

@@ -260,11 +260,13 @@ def test_drop_path_and_dropout_act_in_training_only():
 def test_works_in_mmpretrains_classifier(distilled):
     registry = pytest.importorskip('mmpretrain.registry')
     pytest.importorskip('mmpretrain.models')
+    from mmengine.registry import DefaultScope
     head = (dict(type='DeiTClsHead', num_classes=5, in_channels=24) if distilled else
             dict(type='LinearClsHead', num_classes=5, in_channels=24))
-    model = registry.MODELS.build(dict(
-        type='ImageClassifier', head=head, backbone=dict(
-            type='mmposenc.DeiT', **SIZES, pos_encoding=LEARNED, distilled=distilled))).eval()
+    with DefaultScope.overwrite_default_scope('mmpretrain'):
+        model = registry.MODELS.build(dict(
+            type='ImageClassifier', head=head, backbone=dict(
+                type='mmposenc.DeiT', **SIZES, pos_encoding=LEARNED, distilled=distilled))).eval()
     randomize(model)
     x = torch.randn(2, 3, 32, 32)
     assert model(x).shape == (2, 5)

@@ -2,6 +2,7 @@
 import pytest
 import torch
 from golden import TOLERANCE, load_golden
+from tinybackbones import check_padding_is_not_seen
 
 import mmposenc  # noqa: F401  (before mmdet)
 from mmposenc.backbones import PVT, load_pretrained
@@ -114,20 +115,7 @@ def test_maps_do_not_see_padding(name, training, sizes):
                           mask_padding=True, drop_path_rate=0.0)).double().train(training)
     height = -(-max(s[0] for s in sizes) // 32) * 32
     width = -(-max(s[1] for s in sizes) // 32) * 32
-    batch = torch.full((len(sizes), 3, height, width), 3.0, dtype=torch.float64)
-    for image, (h, w) in enumerate(sizes):
-        batch[image, :, :h, :w] = torch.randn(3, h, w, dtype=torch.float64)
-    outs = model(batch, sizes)
-    for image, (h, w) in enumerate(sizes):
-        alone = model(batch[image:image + 1, :, :h, :w].clone())
-        for stage, (own, padded) in enumerate(zip(alone, outs, strict=True)):
-            rows, cols = own.shape[-2:]
-            step = 4 * 2 ** stage
-            assert (rows, cols) == (-(-h // step), -(-w // step))
-            assert padded.shape[-2:] == (height // step, width // step)
-            torch.testing.assert_close(padded[image, :, :rows, :cols], own[0])
-            assert padded[image, :, rows:].abs().sum() == 0
-            assert padded[image, :, :, cols:].abs().sum() == 0
+    check_padding_is_not_seen(model, sizes, (height, width))
 
 
 def test_batch_norm_does_not_see_how_much_padding_there_is():

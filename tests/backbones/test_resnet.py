@@ -4,6 +4,8 @@ import torch
 from torch import nn
 
 pytest.importorskip('mmpretrain', reason='CPResNet is a subclass of its ResNet')
+from mmengine.registry import DefaultScope  # noqa: E402
+
 from mmposenc.backbones import CPResNet, count_macs  # noqa: E402
 from mmposenc.encodings import ContextPool  # noqa: E402
 from mmposenc.registry import MODELS  # noqa: E402
@@ -114,7 +116,8 @@ def test_blocks_of_stages():
 
 
 def test_registered_and_counted():
-    model = MODELS.build(dict(type='CPResNet', depth=44))
+    with DefaultScope.overwrite_default_scope('mmposenc'):
+        model = MODELS.build(dict(type='CPResNet', depth=44))
     assert type(model) is CPResNet
     plain = CPResNet(44, context_pool=None)
     extra = count_macs(model, (32, 32)) - count_macs(plain, (32, 32))

@@ -8,7 +8,14 @@ import pytest
 from scripts import ROOT, load_tool
 
 import mmposenc
-from mmposenc.commands import COMMANDS, main
+from mmposenc import command_options
+from mmposenc.checkpoint import SOURCES
+from mmposenc.command_line import reported
+from mmposenc.command_options import USUAL
+from mmposenc.commands import COMMANDS, convert, export, figures, main
+from mmposenc.engine import config_sizes, options
+from mmposenc.engine import export as engine_export
+from mmposenc.visualization.paper_figures import FIGURES
 
 SCRIPTS = {'train': 'train', 'test': 'test', 'convert': 'convert_checkpoint',
            'figures': 'visualize_encoding', 'browse': 'browse_dataset', 'prepare': 'prepare_data',
@@ -62,6 +69,49 @@ def test_as_a_module_it_imports_nothing_heavy() -> None:
             "assert not {'torch', 'numpy', 'mmengine', 'argparse'} & set(sys.modules)")
     run = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, cwd=ROOT)
     assert (run.returncode, run.stdout) == (0, f'{mmposenc.__version__}\n'), run.stderr
+
+
+def test_help_and_wrong_arguments_load_neither_torch_nor_openmmlab() -> None:
+    """Loading them takes seconds, and help is there where they are not installed."""
+    run = subprocess.run([sys.executable, '-c', """
+import sys
+from mmposenc.commands import COMMANDS, main
+for name in COMMANDS:
+    for words, status in ((['--help'], 0), (['--no-such-option'], 2)):
+        try:
+            main([name, *words])
+        except SystemExit as stop:
+            assert stop.code == status, (name, words)
+        loaded = {'torch', 'mmengine', 'mmcv', 'matplotlib'} & set(sys.modules)
+        assert not loaded, (name, words, loaded)
+"""], capture_output=True, text=True, cwd=ROOT)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.count('usage: mmposenc') == len(COMMANDS)
+
+
+def test_what_help_lists_is_what_the_commands_can_do() -> None:
+    """Help can't ask the modules that know: they load torch."""
+    assert figures.FIGURES == tuple(FIGURES) and convert.SOURCES == tuple(SOURCES)
+    assert export.OPSET == engine_export.OPSET
+    side, pixels = config_sizes._SIDE, config_sizes._MOST
+    assert f'{side} x {side}' in USUAL and f'{pixels ** .5:.0f} x {pixels ** .5:.0f}' in USUAL
+    for name in FIGURES:
+        assert f'\n    {name} ' in figures.__doc__
+
+
+def test_options_of_the_config_are_read_as_mmengine_reads_them(tmp_path, capsys) -> None:
+    (tmp_path / 'config.py').write_text('train_cfg = dict(a=1)\nval_cfg = None\n')
+    parser = command_options.config_parser('what it does', 'a=1')
+    args = parser.parse_args([str(tmp_path / 'config.py'), '--cfg-options', 'train_cfg.a=3',
+                              'train_cfg.b=[1,(2.5,x)]', '--cfg-options', 'val_cfg.c=p=q',
+                              'val_cfg.d=None'])
+    cfg = options.read_config(args)
+    assert cfg.train_cfg == dict(a=3, b=[1, (2.5, 'x')]) and cfg.val_cfg == dict(c='p=q', d=None)
+    status, text = said(capsys, parser.parse_args, ['config.py', '--cfg-options', 'a'])
+    assert status == 2 and "--cfg-options: 'a' is not KEY=VALUE" in text
+    args.cfg_options = ['train_cfg.a=(1,2']
+    with pytest.raises(SystemExit, match='^error: .*Imbalanced brackets'), reported(args):
+        options.read_config(args)
 
 
 def test_without_openmmlab_it_says_what_to_install() -> None:

@@ -64,6 +64,7 @@ def test_a_detector_without_its_data_and_with_it(tmp_path):
     cfg = engine.load_config(str(path))
     found = diagnose_config(cfg, size=(64, 64))
     assert found['images'] == ['noise'] and found['note'].startswith('the test data is not there')
+    assert str(cfg.test_dataloader.dataset.ann_file) in found['note']
     make_coco(tmp_path / 'coco')
     files, note = diagnosis._test_images(cfg)
     assert [each.rpartition('/')[2] for each in files] == ['shape_0.jpg', 'shape_2.jpg']
@@ -107,6 +108,14 @@ def test_sizes_by_the_config(tmp_path):
     cfg.train_dataloader.dataset.pipeline[1] = crop
     # Of 2:3, as many pixels as 512 x 512 has, 418.04 x 627.06.
     assert input_size(cfg, None, None, 32) == (418, 627)
+
+
+@pytest.mark.parametrize('size', [(33, 32), (35, 35)])
+def test_cells_are_those_of_the_usual_size(size):
+    """35 pixels are 5 cells of 8, the last one in part: no cells of 7."""
+    cfg = engine.load_config('mmposenc::classification/small/deit-micro-none_mnist5k.py')
+    with pytest.raises(ValueError, match='must be multiples of 8, the cells of the last map'):
+        diagnose_config(cfg, size=size)
 
 
 @pytest.mark.parametrize('words, message', [

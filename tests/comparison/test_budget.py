@@ -1,4 +1,5 @@
 import os
+from types import SimpleNamespace
 
 import pytest
 from mmengine.config import Config
@@ -160,6 +161,20 @@ def test_the_parts_of_all_are_put_together(tmp_path, monkeypatch):
     assert found.jobs == 2 and told == ['  2 of 2 encodings timed']
     with pytest.raises(ValueError, match='a training could not be timed: peg: no memory$'):
         timing.measure(study(tmp_path), type('Three', (), {'jobs': 3})(), told.append)
+
+
+def test_how_far_timing_is_and_how_long_it_takes_yet(tmp_path, monkeypatch):
+    out, found, now = tmp_path / 'times0.json', {}, [0.0]
+
+    def sleep(_):
+        now[0] += 40
+        found[f'e{len(found)}'] = {}
+        write_json(out, found)
+    monkeypatch.setattr(timing, 'time', SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
+    told, process = [], SimpleNamespace(poll=lambda: 0 if len(found) == 3 else None)
+    timing._wait([process], [out], 3, told.append)
+    assert told == ['  1 of 3 encodings timed; about 80 s left',
+                    '  2 of 3 encodings timed; about 40 s left', '  3 of 3 encodings timed']
 
 
 def test_what_cannot_be_timed_is_named(tmp_path):

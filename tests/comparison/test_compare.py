@@ -22,7 +22,8 @@ from mmposenc.comparison import (
 from mmposenc.comparison.budget import Cost, Estimate
 from mmposenc.comparison.files import write_json
 from mmposenc.comparison.metrics import Metric
-from mmposenc.comparison.study import read_study
+from mmposenc.comparison.study import planning_lock, read_study
+from mmposenc.engine.lock import WorkDirLock
 
 METRIC = Metric('accuracy/top1', 'top-1 accuracy', '%', True)
 
@@ -87,13 +88,14 @@ def test_a_study_is_made_grows_and_is_not_repeated(here, capsys):
 
 
 @pytest.mark.parametrize('words, message', [
-    (('--epochs', '3'), "in which the length is another: '1 epoch' there, '3 epochs' now"),
-    (('--budget', '2h'), "in which the budget is another: 'no seconds' there, '7200 seconds' now"),
+    (('--epochs', '3'), "the length is another: '1 epoch' there, '3 epochs' now"),
+    (('--budget', '2h'), "the budget is another: 'no seconds' there, '7200 seconds' now"),
     (('--cfg-options', 'train_dataloader.batch_size=1'),
      'train_dataloader.batch_size of the config is another: 2 there, 1 now')])
 def test_other_settings_are_refused(here, words, message):
     here.idle = True
     call(*ASKED, '--seeds', '1', status=1)
+    message = f'--out out holds a study of cls.py in which {message}'
     if words[0] == '--cfg-options':
         planned = ['--cfg-options', 'default_hooks.progress=None', 'train_cfg.max_epochs=1',
                    words[1]]
@@ -123,6 +125,9 @@ def test_mistakes_are_told_before_any_work(here, words, message):
     (('x', '--budget', '0min'), "'0min' must be a time above 0"),
     (('x', '--sizes', '0'), "'0' must be a number above 0"),
     (('x', '--seeds', '0'), "'0' must be a whole number of at least 1"),
+    (('x', '--pictures', '-3'), "'-3' must be a whole number of at least 0"),
+    (('x', '--seed-list', '0', '-1'), "'-1' must be a whole number from 0 to 4294967295"),
+    (('--out', 'o', '--cfg-options', 'a=1'), '--cfg-options changes a config: give it too'),
     (('x', '--seeds', '2', '--seed-list', '5'), 'give --seeds or --seed-list'),
     (('x', '--epochs', '2', '--budget', '1h'), 'not allowed with argument'),
     ((), 'give a config, or --out with a study to go on with')])
@@ -152,6 +157,11 @@ def test_a_dry_run_lists_and_a_budget_chooses(here, monkeypatch, capsys):
     assert '4 runs of 10 epochs each: seeds 0, 1; sizes 1' in told
     assert 'about 53 s with 2 at once' in told
     assert here.started == [] and not planning.Path('out/study.json').exists()
+
+
+def test_a_model_without_encodings_is_told_before_its_data_is_missed(here):
+    said = call('mmdet::retinanet/retinanet_r50_fpn_1x_coco.py', '--encodings', 'none', status=None)
+    assert "its backbone is 'ResNet', its type 'RetinaNet'. Needed: a backbone of" in said
 
 
 def test_all_that_does_not_fit_is_told_at_once(here, capsys):
@@ -209,6 +219,41 @@ def test_the_table_says_how_runs_stand(tmp_path):
     assert '97.50' in text.getvalue().split('PEG')[0]
 
 
+class Screen(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_the_table_reads_what_was_written_alone(tmp_path, monkeypatch):
+    study = tiny_study(tmp_path, seeds=(0, 1))
+    first, second, *_ = study.runs()
+    read = []
+
+    def counted(run):
+        read.append(run)
+        return runs.read_record(run)
+    monkeypatch.setattr(progress, 'read_record', counted)
+    screen = Screen()
+    console = Console(file=screen, width=100, force_terminal=True)
+    with progress.Display(study, METRIC, 1, console) as display:
+        display.tick(at_once=True)
+        assert read == study.runs()
+        lock = WorkDirLock(first.folder)
+        display.tick(at_once=True)
+        assert display.runs[0].taken and len(read) == 4
+        finished = {'status': 'finished', 'tests': [{'factor': 1.0, 'value': 43.21}]}
+        write_json(first.record_file, {**runs.new_record(first), **finished})
+        write_json(second.progress_file, {'done': 2, 'total': 5})
+        lock.release()
+        display.tick(at_once=True)
+        display.tick(at_once=True)
+        assert read[4:] == [first, second] and not display.runs[0].taken
+        write_json(second.record_file, {**runs.new_record(second), 'status': 'failed'})
+        display.tell(second, 'ended')
+        assert read[6:] == [second]
+    assert '43.21' in screen.getvalue() and 'failed' in screen.getvalue()
+
+
 def test_a_crash_is_noted_and_its_log_is_shown(tmp_path):
     study = tiny_study(tmp_path, names=['none'])
     run, = study.runs()
@@ -227,6 +272,13 @@ def test_a_study_remembers_what_was_asked(tmp_path):
     assert study.base().to_dict()['default_scope'] == 'mmpretrain'
     with pytest.raises(FileNotFoundError, match='holds no study'):
         read_study(tmp_path)
+
+
+def test_a_second_command_says_that_it_waits_for_the_first(tmp_path, monkeypatch, capsys):
+    first = WorkDirLock(tmp_path / 'planning')
+    monkeypatch.setattr('mmposenc.comparison.study.time.sleep', lambda seconds: first.release())
+    with planning_lock(tmp_path):
+        assert 'another command checks and times the study in' in capsys.readouterr().err
 
 
 def test_submitit_runs_jobs(tmp_path):

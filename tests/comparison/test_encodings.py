@@ -62,6 +62,8 @@ def test_a_sum_is_a_token_encoding_and_a_relative_one():
 
 @pytest.mark.parametrize(('words', 'said'), [
     (['pegg'], "no encoding 'pegg'; did you mean 'peg'"),
+    (['peg', 'peg+pegg'], "--encodings 'peg\\+pegg': there is no encoding 'pegg'; did you mean"),
+    (['own.py'], "'own.py' is a file; name the class in it, as own.py:MyEncoding"),
     (['none+peg'], "'none' is no part of a sum"),
     (['peg+peg'], 'stands there twice'),
     (['peg', 'irpe-k', 'peg'], "'peg' stands there twice"),
@@ -69,7 +71,7 @@ def test_a_sum_is_a_token_encoding_and_a_relative_one():
     (['math.sqrt'], "math has no class 'sqrt'"),
     (['pathlib.Path'], 'Path must be a TokenEncoding or a RelativeEncoding'),
     (['no_such_package.ALiBi'], 'no_such_package cannot be imported'),
-    (['no_such.py:ALiBi'], "there is no file '.*no_such.py'"),
+    (['no_such.py:ALiBi'], "--encodings '.*: there is no file '.*no_such.py'"),
     (['no_such.yaml'], "there is no file 'no_such.yaml'"),
     (['peg/x'], "no encoding 'peg/x'"),
 ])
@@ -336,4 +338,16 @@ def test_a_model_that_cannot_be_built_is_told_before_any_run(tmp_path):
     check_builds(cfg)
     cfg.model.pretrained = 'open-mmlab://resnet50_v1c'  # as in mmseg's configs of ResNets
     with pytest.raises(ValueError, match="can't be built: .*'pretrained'.*model.pretrained=None"):
+        check_builds(cfg)
+
+
+@pytest.mark.parametrize(('sigmoid', 'most'), [(False, 5), (True, 15)])
+def test_a_detr_with_fewer_queries_than_it_should_tell_is_named(sigmoid, most):
+    cfg = detr(num_queries=5)
+    cfg.model.bbox_head.loss_cls = dict(type='CrossEntropyLoss', use_sigmoid=sigmoid)
+    cfg.model.test_cfg = dict(max_per_img=most)
+    check_builds(cfg)
+    cfg.model.test_cfg.max_per_img += 1
+    said = f'max_per_img={most + 1} must be at most {most}, what model.num_queries=5 can give'
+    with pytest.raises(ValueError, match=said):
         check_builds(cfg)

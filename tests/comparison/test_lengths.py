@@ -72,6 +72,16 @@ def test_a_training_of_a_step_has_a_schedule():
     assert cfg.train_cfg.val_interval == 1
 
 
+def test_a_schedule_without_an_end_ends_with_the_training():
+    """mmpretrain's cosine: mmengine gives it the end of the training, where it may begin too."""
+    for number, begin in ((20, 5), (1, 1)):
+        cfg = by_epoch([dict(type='LinearLR', begin=0, end=5, convert_to_iter_based=True),
+                        dict(type='CosineAnnealingLR', begin=5)])
+        set_length(cfg, Length('epochs', number))
+        cosine = cfg.param_scheduler[1]
+        assert (cosine.begin, cosine.end) == (begin, max(number, begin + 1))
+
+
 def test_mmdet_s_form_of_an_endless_schedule():
     cfg = by_epoch([dict(type='MultiStepLR', milestones=[20, 30])])
     set_length(cfg, Length('epochs', 20))

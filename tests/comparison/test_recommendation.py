@@ -81,9 +81,39 @@ def test_level_encoding_that_diverged_is_not_taken():
     results = study({name: {1.0: at} for name, at in LEVEL.items()})
     results['runs'].append(run('none', 9, {}, status='diverged'))
     told = summarize(results)['recommendation']
-    assert told['encoding'] == 'peg'
+    assert told['encoding'] == 'peg' and 'diverged' not in told['reason']
+
+
+def test_leader_that_diverged_is_not_taken_where_another_is_level():
+    values = {**LEVEL, 'swin': [91., 90.5, 91.]}
+    results = study({name: {1.0: at} for name, at in values.items()},
+                    encodings=[encoding(name, macs=macs) for name, macs in
+                               zip(values, (3e6, 2e6, 1, 2.5e6), strict=True)])
     results['runs'].append(run('peg', 9, {}, status='diverged'))
-    assert '1 run of peg diverged' in summarize(results)['recommendation']['sure']
+    told = summarize(results)['recommendation']
+    assert told['encoding'] == 'swin' and told['confidence'] == 'open'  # the cheapest of the rest
+    assert ('between none, peg and swin: their means are within one standard error of the best. Of '
+            'peg 1 of 4 runs diverged; its mean is of the others. It is not taken. So take the '
+            'cheapest: swin.') in told['reason']
+    results['runs'].append(run('swin', 9, {}, status='diverged'))
+    told = summarize(results)['recommendation']
+    assert told['encoding'] == 'none' and told['reason'].endswith('not taken. Take none.')
+
+
+def test_leader_that_diverged_is_taken_alone_and_never_surely():
+    results = study(drawn({'none': {1.0: 80.}, 'peg': {1.0: 96.}}, std=.05))
+    assert summarize(results)['recommendation']['confidence'] == 'shown'
+    for seed in (7, 8):
+        results['runs'].append(run('peg', seed, {}, status='diverged'))
+    told = summarize(results)['recommendation']
+    assert told['encoding'] == 'peg' and told['confidence'] == 'open'
+    assert told['reason'].endswith('Of peg 2 of 5 runs diverged; its mean is of the others.')
+
+
+def test_only_encoding_of_which_others_diverged():
+    results = study({'none': {1.0: [80., 81.]}})
+    results['runs'].append(run('none', 9, {}, status='diverged'))
+    assert '1 of 3 runs diverged' in summarize(results)['recommendation']['reason']
 
 
 def test_one_seed_is_sure_of_nothing():

@@ -288,6 +288,21 @@ def test_legend_fades_what_is_not_chosen_in_every_chart(pages, browser):
 
 
 @needs_browser
+def test_of_many_encodings_some_stand_out_at_first(pages, browser):
+    browser.open(pages['many'])
+    seen = "[...new Set([...document.querySelectorAll('svg [data-style]:not(.faded)')].map(e => e"
+    # All sizes have one order: the base, and the last, which is recommended and best everywhere.
+    assert browser.run(f"{seen}.dataset.style))].sort()") == ['0', '19']
+    assert browser.run("document.querySelector('.hint').innerText") == (
+        'Choose names to fade the others. At first these are the base, the recommended encoding '
+        'and the best at each size.')
+    browser.open(pages['full'])
+    assert browser.run("document.querySelectorAll('.faded').length") == 0
+    hint = browser.run("document.querySelector('.hint').innerText")
+    assert hint == 'Choose names to fade the others.'
+
+
+@needs_browser
 def test_paper_shows_the_tables_of_every_size_and_is_light(pages, browser, tmp_path):
     browser.open(pages['full'], dark=True)
     browser.run("addEventListener('beforeprint', () => { window.printed = [...document"

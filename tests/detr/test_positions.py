@@ -1,13 +1,16 @@
 """Which cells of a map are padding, against the pixels that each cell looks at."""
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 import torch.nn.functional as F
 
 import mmposenc  # noqa: F401  (before mmdet)
-from mmposenc.detr.positions import exact_mask
-from mmposenc.functional.masking import extents_to_mask
+from mmposenc.detr.positions import exact_mask, padding_masks
+from mmposenc.functional.grids import valid_extents
+from mmposenc.functional.masking import extents_to_mask, noted_extents
 
 #: Of images in a batch of the size that each test adds: from one pixel to nearly all of it.
 SHARES = ((1, 1), (0.2, 0.7), (0.45, 0.5), (0.62, 0.3), (0.97, 0.99))
@@ -51,3 +54,15 @@ def test_other_strides_have_cells_of_equal_shares():
 
 def test_images_of_one_size_have_no_mask():
     assert exact_mask(torch.empty(2, 1, 3, 4), (96, 128), [(96, 128)] * 2) is None
+
+
+@pytest.mark.parametrize('full', [(128, 192), (130, 190), (1333, 800), (97, 264), (65, 33)])
+def test_masks_as_mmdet_makes_them_know_their_extents(full):
+    """Those that the mask itself shows, on grids rounded up, down and of no stride."""
+    sizes = image_sizes(full)
+    samples = [SimpleNamespace(img_shape=size, batch_input_shape=full) for size in sizes]
+    grids = [(-(-full[0] // step), -(-full[1] // step)) for step in (1, 2, 8, 32)]
+    grids += [(full[0] // 16, full[1] // 16), (full[0] // 3, full[1] // 5)]
+    features = [torch.empty(len(sizes), 1, *grid) for grid in grids]
+    for mask in padding_masks(samples, features, exact=False):
+        assert noted_extents(mask) == valid_extents(mask)

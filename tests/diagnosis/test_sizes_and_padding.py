@@ -51,6 +51,13 @@ def test_what_is_compared_by_a_loop():
             assert float(mean[image, channel]) == pytest.approx(sum(cells) / 24, abs=1e-6)
 
 
+def test_sizes_that_round_to_the_same_cells_are_measured_once():
+    two_cells = torch.randn(1, 3, 16, 16)
+    distance, _ = measure_sizes(examined(Means()), {'noise': two_cells})
+    # .75 and 1.25 times two cells are 1.5 and 2.5, rounded to the even 2.
+    assert [each['x'] for each in distance.series] == [[.5, 1, 1.5, 2]] * 2
+
+
 def test_a_model_without_places_gives_the_same_at_every_size():
     """Of one colour each; of other pictures the mean of the map stays, as far as resizing lets."""
     plain = {'plain': torch.tensor([[1.0, 2.0, -3.0], [0.5, 0.0, 4.0]])[..., None, None].expand(

@@ -6,9 +6,7 @@ from relative_checks import (
     check_forms,
     check_gradients,
     check_logits,
-    clip,
-    positions,
-    sequence_positions,
+    clipped_row,
 )
 
 from mmposenc.encodings import HuangRPE
@@ -16,18 +14,6 @@ from mmposenc.encodings import HuangRPE
 
 def build(**options):
     return HuangRPE(4, 2, **{'max_offset': 2, 'num_prefix_tokens': 1, **options})
-
-
-def table_row(encoding, q_grid, k_grid, i, j):
-    limit, prefix = encoding.max_offset, encoding.num_prefix_tokens
-    if encoding.method == 'sequence':
-        queries, keys = sequence_positions(q_grid, k_grid, prefix)
-        return clip(keys[j] - queries[i], limit) + limit
-    queries, keys = positions(q_grid, k_grid, prefix)
-    if queries[i] is None or keys[j] is None:
-        return (2 * limit + 1) ** 2
-    row, col = (clip(keys[j][axis] - queries[i][axis], limit) + limit for axis in (0, 1))
-    return row * (2 * limit + 1) + col
 
 
 @pytest.mark.parametrize('method', ['product', 'sequence'])
@@ -42,7 +28,7 @@ def test_logits(method, shared_heads, q_grid, k_grid, num_prefix_tokens):
         q = q * 2.0  # sqrt(4): the paper's queries are not scaled
 
         def pair_term(b, h, i, j):
-            row = table_row(encoding, q_grid, k_grid, i, j)
+            row = clipped_row(encoding, q_grid, k_grid, i, j)
             a = encoding.table[row] if shared_heads else encoding.table[h, row]
             x, y = q[b, h, i], k[b, h, j]
             return ((x + a) @ (y + a) - a @ a - x @ y) / 2.0

@@ -7,10 +7,8 @@ from relative_checks import (
     check_forms,
     check_gradients,
     check_logits,
-    clip,
-    positions,
+    clipped_row,
     random_inputs,
-    sequence_positions,
 )
 
 from mmposenc.encodings import ShawRPE
@@ -21,19 +19,6 @@ OPTIONS = [dict(method='product'), dict(method='product', shared_heads=False),
 
 def build(**options):
     return ShawRPE(4, 2, **{'max_offset': 2, 'num_prefix_tokens': 1, **options})
-
-
-def table_row(encoding, q_grid, k_grid, i, j):
-    """Row of the table that a pair uses."""
-    limit, prefix = encoding.max_offset, encoding.num_prefix_tokens
-    if encoding.method == 'sequence':
-        queries, keys = sequence_positions(q_grid, k_grid, prefix)
-        return clip(keys[j] - queries[i], limit) + limit
-    queries, keys = positions(q_grid, k_grid, prefix)
-    if queries[i] is None or keys[j] is None:
-        return (2 * limit + 1) ** 2
-    row, col = (clip(keys[j][axis] - queries[i][axis], limit) + limit for axis in (0, 1))
-    return row * (2 * limit + 1) + col
 
 
 def vector(table, head, row):
@@ -48,7 +33,7 @@ def test_key_term(options, q_grid, k_grid, num_prefix_tokens):
 
     def pair_term_of(q, k):
         return lambda b, h, i, j: q[b, h, i] @ vector(
-            encoding.key_table, h, table_row(encoding, q_grid, k_grid, i, j))
+            encoding.key_table, h, clipped_row(encoding, q_grid, k_grid, i, j))
 
     check_logits(encoding, pair_term_of, q_grid, k_grid)
     assert encoding.values(torch.zeros(1), q_grid, k_grid) is None
@@ -64,7 +49,7 @@ def test_value_term(options, q_grid, k_grid):
     for h in range(2):
         for i in range(q.shape[2]):
             for j in range(k.shape[2]):
-                row = table_row(encoding, q_grid, k_grid, i, j)
+                row = clipped_row(encoding, q_grid, k_grid, i, j)
                 weight = attn[:, h, i, j, None]
                 expected[:, h, i] += weight * vector(encoding.value_table, h, row).detach()
     torch.testing.assert_close(encoding.values(attn, q_grid, k_grid), expected)

@@ -8,30 +8,12 @@ import sys
 import pytest
 import torch
 from mmengine.fileio import LocalBackend
-from mmengine.model import BaseModel
-from torch import nn
+from tinyrunner import Data, Model
 
 from mmposenc.checkpoint import load_checkpoint
 from mmposenc.engine import CheckpointHook, Runner
 from mmposenc.engine.checkpoints import latest_checkpoint
 from mmposenc.engine.lock import WorkDirLock, check_unlocked
-
-
-class Model(BaseModel):
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = nn.Linear(2, 2)
-
-    def forward(self, inputs, mode='tensor'):
-        return {'loss': self.linear(inputs).square().mean()}
-
-
-class Data(torch.utils.data.Dataset):
-    def __len__(self) -> int:
-        return 2
-
-    def __getitem__(self, index: int) -> dict:
-        return {'inputs': torch.ones(2)}
 
 
 def runner(work_dir, name: str, epochs: int = 3, resume: bool = False, **hook) -> Runner:

@@ -29,6 +29,13 @@ def test_no_weights_are_loaded_and_nothing_is_told(caplog):
     assert logging.root.manager.disable == logging.NOTSET
 
 
+def test_other_ways_to_start_stay_beside_weights_that_are_not_loaded():
+    cfg = deformable_detr()
+    cfg.model.backbone.init_cfg = [dict(type='Pretrained', checkpoint='no/such/file.pth'),
+                                   dict(type='Constant', layer='Conv2d', val=.25)]
+    assert (build_bare(cfg).backbone.conv1.weight == .25).all()
+
+
 def test_who_wants_no_warnings_gets_none(monkeypatch):
     monkeypatch.setattr(logging.root.manager, 'disable', logging.CRITICAL)
     set_to = []

@@ -6,28 +6,10 @@ import signal
 import pytest
 import torch
 from mmengine.fileio import LocalBackend
-from mmengine.model import BaseModel
 from mmengine.registry import RUNNERS
-from torch import nn
+from tinyrunner import Data, Model
 
 from mmposenc.engine import Runner
-
-
-class Model(BaseModel):
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = nn.Linear(2, 2)
-
-    def forward(self, inputs, mode='tensor'):
-        return {'loss': self.linear(inputs).square().mean()}
-
-
-class Data(torch.utils.data.Dataset):
-    def __len__(self) -> int:
-        return 2
-
-    def __getitem__(self, index: int) -> dict:
-        return {'inputs': torch.ones(2)}
 
 
 def runner(work_dir, name: str) -> Runner:

@@ -1,4 +1,4 @@
-"""Offsets of an axis, entries of tables, places in a sequence."""
+"""Offsets of an axis and of pairs, entries of tables, places in a sequence."""
 import pytest
 import torch
 
@@ -8,8 +8,10 @@ from mmposenc.functional.offsets import (
     axis_offsets,
     expand_offsets,
     grid_offsets,
+    pair_places,
     sequence_places,
     table_entries,
+    with_prefix,
 )
 
 
@@ -32,6 +34,34 @@ def test_expand_offsets():
     for i in range(6):
         for j in range(6):
             assert full[i, j] == (i // 3 - j // 3) * 100 + i % 3 - j % 3
+
+
+@pytest.mark.parametrize('prefix', [0, 2])
+@pytest.mark.parametrize('key', [Grid(4, 6), Grid(2, 3, 2.0, 2.0), Grid(3, 6, 4 / 3, 1.0),
+                                 Grid(4, 4, 1.0, 1.5)])
+def test_places_of_pairs_are_their_offsets(key, prefix):
+    """Whole strides and others; pairs with a prefix token have places of their own kind behind the
+    table, as many as are put there."""
+    query = Grid(4, 6)
+    rows, row_index, cols, col_index = grid_offsets(query, key)
+    place, behind = pair_places(query, key, prefix, torch.device('cpu'))
+    length = len(rows) * len(cols)
+    table = with_prefix(torch.arange(length)[None], torch.tensor([[-1, -2, -3], [-4, -5, -6]]),
+                        behind)
+    assert table.shape == (2 if prefix else 1, length + sum(behind))
+    found = place(torch.arange(prefix + 24)[:, None], torch.arange(prefix + key.num_cells))
+    for i in range(prefix + 24):
+        for j in range(prefix + key.num_cells):
+            pair = table[:, found[i, j]].tolist()
+            if i < prefix:
+                assert pair == ([-3, -6] if j < prefix else [-1, -4])
+            elif j < prefix:
+                assert pair == [-2, -5]
+            else:
+                a, c = i - prefix, j - prefix
+                row = row_index[a // 6, c // key.width]
+                column = col_index[a % 6, c % key.width]
+                assert set(pair) == {int(row * len(cols) + column)}
 
 
 def test_table_entries_clip_and_round():

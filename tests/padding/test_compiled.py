@@ -50,6 +50,7 @@ def retinanet(**head):
             train_cfg=built.train_cfg, test_cfg=built.test_cfg))
     for stage in (built.backbone.layer1, built.backbone.layer2):
         del stage[1]
+    built.data_preprocessor.pad_size_divisor = 1  # batches of any size
     built.test_cfg.score_thr = 0.0
     torch.nn.init.normal_(built.bbox_head.retina_cls.weight)  # boxes of all scores
     return keep_padding_out(built.eval())

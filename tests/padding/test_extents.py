@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from synced_norm import batches
 from synced_norm import norm as make_norm
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from mmposenc.padding import KeptOut, masked
 
@@ -260,3 +261,24 @@ def test_what_is_not_known_is_an_error():
             F.interpolate(padded, size=3)
     with KeptOut(IMAGES, FULL) as kept, pytest.raises(ValueError, match='by one way and'):
         kept.note(padded, [(1, 1)] * 3)
+
+
+class Other(TorchFunctionMode):
+    """A mode of someone else's, which leaves functions alone."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_layer_finds_the_innermost_mode_whatever_lies_between():
+    assert KeptOut.current() is None
+    with Other():
+        assert KeptOut.current() is None
+    with KeptOut([(2, 2)], (2, 2)) as outer:
+        assert KeptOut.current() is outer
+        with Other(), torch.device('cpu'):
+            assert KeptOut.current() is outer
+            with KeptOut([(2, 2)], (2, 2)) as inner, Other():
+                assert KeptOut.current() is inner
+            assert KeptOut.current() is outer
+    assert KeptOut.current() is None

@@ -8,9 +8,9 @@ from PIL import Image
 from running import commands, inside, run_page
 from scripts import NARROW
 
-from mmposenc import engine
 from mmposenc.commands.export import main, parse_args
 from mmposenc.engine.models import build_model
+from mmposenc.engine.options import read_config
 
 PAGE = 'docs/export.md'
 NARROWER = [each for each in NARROW if each.startswith('model.')] + [
@@ -22,9 +22,8 @@ NARROWER = [each for each in NARROW if each.startswith('model.')] + [
 def test_page(tmp_path):
     """The labels are those of the model itself."""
     words = next(words for words in commands(PAGE) if words[:2] == ['mmposenc', 'export'])[2:]
-    config, checkpoint, out = words
-    cfg = engine.load_config(config)
-    engine.override(cfg, parse_args([*words, '--cfg-options', *NARROWER]).cfg_options)
+    _, checkpoint, out = words
+    cfg = read_config(parse_args([*words, '--cfg-options', *NARROWER]))
     torch.manual_seed(0)
     model = build_model(cfg).eval()
     (tmp_path / checkpoint).parent.mkdir(parents=True)

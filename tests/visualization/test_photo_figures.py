@@ -145,8 +145,13 @@ def test_rollout_step_normalises_rows():
 def test_what_has_no_rollout():
     torch.manual_seed(0)
     swin = Swin(embed_dims=8, num_layers=(1,), num_heads=(2,), window_size=4, out_indices=(0,))
-    with pytest.raises(NothingToShow, match="'rollout': stages.0.blocks.0.attn.w_msa attends in"):
+    said = "'rollout': stages.0.blocks.0.attn.w_msa attends in .* figure='overlay' shows one such"
+    with pytest.raises(NothingToShow, match=said):
         draw('rollout', swin, (32, 32))
+    pvt = PVT(embed_dims=(8,), num_layers=(1,), num_heads=(2,), sr_ratios=(2,), mlp_ratios=(2,),
+              patch_sizes=(4,), out_indices=(0,))
+    with pytest.raises(NothingToShow, match="to reduced keys; .* figure='overlay' shows one such"):
+        draw('rollout', pvt, (32, 32))
     shrinking = deit(pos_encoding=dict(type='mmposenc.PEG', padding='none'))
     with pytest.raises(NothingToShow, match=r'blocks.1.attn runs on \(2, 3\) cells and blocks.0'):
         draw('rollout', shrinking)

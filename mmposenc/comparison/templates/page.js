@@ -48,7 +48,8 @@
   }
 
   // Legends: chosen encodings stand out in every chart, and in every legend alike.
-  const chosen = new Set();
+  const chosen = new Set(all('.legend li[data-first]').map((item) => item.dataset.style));
+  for (const hint of all('.hint')) hint.hidden = false;
   const draw = () => {
     for (const mark of all('svg [data-style]')) {
       mark.classList.toggle('faded', chosen.size > 0 && !chosen.has(mark.dataset.style));

@@ -1,6 +1,7 @@
 """A term of the key's row and one of its column (SASA, Transformer-XL, query relative 2-D)."""
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -81,16 +82,21 @@ class AxisHalves(Term):
     def score_mod(self, q: Tensor, k: Tensor, scale: float) -> ScoreMod:
         """See :class:`Term`."""
         rows, cols, prefix = self.products(q, scale)
-        p, width = self.prefix, cols.shape[-1]
+        p, hk, wk = self.prefix, rows.shape[-1], cols.shape[-1]
+        cell = torch.arange(hk * wk, device=q.device, dtype=torch.int32)
+        row_of, col_of = cell // wk, cell % wk
+        if p:  # one more row and column: a kernel then decides nothing pair by pair
+            row_of, col_of = F.pad(row_of, (p, 0), value=hk), F.pad(col_of, (p, 0), value=wk)
+            # Softmax ignores what is added to all keys of a prefix query.
+            rows = F.pad(rows, (0, 1)) if prefix is None else torch.cat(
+                (rows, F.pad(prefix[:, :, p:], (0, 0, p, 0))), -1)
+            cols = F.pad(cols, (0, 1))
+        return lambda b, h, i, j: rows[b, h, i, row_of[j]] + cols[b, h, i, col_of[j]]
 
-        def mod(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-            c = (j - p).clamp(min=0)
-            found = rows[b, h, i, c // width] + cols[b, h, i, c % width]
-            if not p:
-                return found
-            other = 0.0 if prefix is None else prefix[b, h, i, i * 0]
-            return torch.where((i < p) | (j < p), other, found)
-        return mod
+    def look_ups(self, q: Tensor, k: Tensor) -> int:
+        """See :class:`Term`."""
+        keys = max(self.rows.shape[-2], self.cols.shape[-2]) + (self.prefix > 0)
+        return math.prod(q.shape[:3]) * keys
 
 
 class AxisWriter(LogitWriter):

@@ -41,8 +41,9 @@ def add_channels(terms: Sequence[Term], q: Tensor, k: Tensor, v: Tensor, scale: 
             keys.append(term.dense(q, k).transpose(-2, -1))
     width = sum(x.shape[-1] for x in queries)
     fill = -width % 8
-    # Values of the same width keep SDPA on its fast path, which wants equal head_dims; not in
-    # float32 on a GPU, whose only fast kernel takes any, and outputs are as large as queries.
-    if q.device.type == 'cpu' or q.dtype != torch.float32:
+    # Values of the same width keep SDPA on its fast path, which wants equal head_dims; not on a GPU
+    # in float32 or beyond 256 channels, where its only fast kernel takes any, and outputs are as
+    # large as queries.
+    if q.device.type == 'cpu' or (q.dtype != torch.float32 and width + fill <= 256):
         v = F.pad(v, (0, width + fill - v.shape[-1]))
     return F.pad(torch.cat(queries, -1), (0, fill)), F.pad(torch.cat(keys, -1), (0, fill)), v

@@ -14,6 +14,14 @@ from .terms import Term
 
 #: Queries and keys of a block that FlexAttention skips or computes as a whole, its default.
 BLOCK = 128
+#: Pairs at a time, compiled for sm_90: blocks of 64 x 64 forward spilled up to 3648 bytes a thread
+#: (iRPE on keys with a class token and padding), of 64 x 64 backward up to 1772 (Huang).
+FORWARD = dict(fwd_BLOCK_M=64, fwd_BLOCK_N=32)
+BACKWARD = dict(bwd_BLOCK_M1=32, bwd_BLOCK_N1=64, bwd_BLOCK_M2=64, bwd_BLOCK_N2=32)
+#: What its kernels for a GPU take (torch 2.13): products have at least so many channels, sums are
+#: in float32, and a look-up is read by 32-bit indices, whatever its size.
+LEAST_CHANNELS, DTYPES, MOST_NUMBERS = (
+    16, (torch.float16, torch.bfloat16, torch.float32), 2 ** 31 - 1)
 
 
 def flex_attention(q: Tensor, k: Tensor, v: Tensor, terms: Sequence[Term],
@@ -46,8 +54,37 @@ def flex_attention(q: Tensor, k: Tensor, v: Tensor, terms: Sequence[Term],
     else:
         kinds = tuple(type(term).__name__ for term in terms)
         run = compiled((kinds, q.dtype, q.shape[3], mask is None, torch.is_grad_enabled()))
-    out: Tensor = run(q, k, v, score_mod=score_mod, block_mask=mask, scale=scale)
+    out: Tensor = run(q, k, v, score_mod=score_mod, block_mask=mask, scale=scale,
+                      kernel_options=blocks_of_pairs(q))
     return out
+
+
+def blocks_of_pairs(q: Tensor) -> dict[str, int] | None:
+    """Queries and keys that a block of the kernels takes at a time; None for torch's choice.
+
+    torch 2.13's leave no registers for look-ups on sm_90 up to 64 channels: half of its pairs, or
+    less, do (benchmarks/flex_sm90.py). Its backward blocks of float32 are small as they are.
+    """
+    if q.shape[3] > 64:
+        return None
+    return FORWARD if q.dtype == torch.float32 else FORWARD | BACKWARD
+
+
+def refusal(q: Tensor, k: Tensor, terms: Sequence[Term]) -> str | None:
+    """Why the kernels for a GPU can't compute it, found before they are compiled; None: they can.
+
+    Args:
+        q: (B, heads, Lq, head_dims); k: (B, heads, Lk, head_dims).
+        terms: those with a score_mod.
+    """
+    if q.shape[3] < LEAST_CHANNELS:
+        return f'head_dims={q.shape[3]} is below {LEAST_CHANNELS}'
+    if q.dtype not in DTYPES:
+        return f'dtype={q.dtype} is none of {", ".join(map(str, DTYPES))}'
+    numbers = max((term.look_ups(q, k) for term in terms), default=0)
+    if numbers > MOST_NUMBERS:
+        return f'a look-up would have {numbers} numbers, more than {MOST_NUMBERS}'
+    return None
 
 
 def padding_blocks(key_padding: Tensor, len_q: int) -> Any:

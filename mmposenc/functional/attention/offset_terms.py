@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..grids import Grid
-from ..offsets import grid_offsets
+from ..offsets import grid_offsets, pair_places, with_prefix
 from .layout import Layout
 from .terms import DenseBias, ScoreMod, Term
 from .writers import LogitWriter, Work, Writer
@@ -60,21 +60,11 @@ class OffsetBias(Term):
 
     def score_mod(self, q: Tensor, k: Tensor, scale: float) -> ScoreMod:
         """See :class:`Term`."""
-        _, row_index, _, col_index = grid_offsets(self.query, self.key, q.device)
-        table, prefix_bias, p = self.table, self.prefix_bias, self.prefix
-
-        def mod(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-            head = h if table.shape[0] > 1 else h * 0
-            a, c = (i - p).clamp(min=0), (j - p).clamp(min=0)
-            found = table[head, row_index[a // self.query.width, c // self.key.width],
-                          col_index[a % self.query.width, c % self.key.width]]
-            if not p:
-                return found
-            kind = torch.where(i >= p, 1, torch.where(j >= p, 0, 2))
-            other = 0.0 if prefix_bias is None else prefix_bias[
-                h if prefix_bias.shape[0] > 1 else h * 0, kind]
-            return torch.where((i < p) | (j < p), other, found)
-        return mod
+        place, behind = pair_places(self.query, self.key, self.prefix, q.device)
+        table, prefix_bias = self.table.flatten(1), self.prefix_bias
+        table = with_prefix(
+            table, table.new_zeros(1, 3) if prefix_bias is None else prefix_bias, behind)
+        return lambda b, h, i, j: table[h if table.shape[0] > 1 else h * 0, place(i, j)]
 
 
 class ShiftWriter(LogitWriter):

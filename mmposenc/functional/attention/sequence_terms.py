@@ -1,6 +1,7 @@
 """Terms of places in a sequence, and of queries or keys alone."""
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -134,6 +135,10 @@ class QueryVector(Term):
         """See :class:`Term`."""
         term = self.dense(q, k)
         return lambda b, h, i, j: term[b, h, i * 0, j]
+
+    def look_ups(self, q: Tensor, k: Tensor) -> int:
+        """See :class:`Term`."""
+        return math.prod(k.shape[:3])
 
 
 def sequence_terms(table: Tensor, bias: Tensor | None, query: Grid, key: Grid, prefix: int

@@ -1,6 +1,7 @@
 """Tables of vectors read by the bucket of a pair (iRPE, Shaw, Huang)."""
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -8,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..buckets import Buckets
-from ..offsets import sequence_places
+from ..offsets import pair_places, sequence_places, with_prefix
 from .layout import Layout
 from .pairs import PairIndex
 from .runs import Runs, RunsByKey
@@ -63,6 +64,10 @@ class TableByQuery(_Table):
         lookup, bucket = q @ (self.table * scale), _bucket_of(self.buckets, q.device)
         return lambda b, h, i, j: lookup[b, h, i, bucket(i, j)]
 
+    def look_ups(self, q: Tensor, k: Tensor) -> int:
+        """See :class:`Term`."""
+        return math.prod(q.shape[:3]) * self.buckets.num
+
 
 class TableByKey(_Table):
     """k_j . table[b(i, j)]; a scale of the keys is the table's."""
@@ -85,6 +90,10 @@ class TableByKey(_Table):
         """See :class:`Term`."""
         lookup, bucket = k @ self.table, _bucket_of(self.buckets, q.device)
         return lambda b, h, i, j: lookup[b, h, j, bucket(i, j)]
+
+    def look_ups(self, q: Tensor, k: Tensor) -> int:
+        """See :class:`Term`."""
+        return math.prod(k.shape[:3]) * self.buckets.num
 
 
 class TableOnValues(_Table):
@@ -210,12 +219,7 @@ def _bucket_of(buckets: Buckets, device: torch.device
         limit, sign = int(buckets.params.beta), -1 if buckets.reverse else 1
         places = sequence_places(buckets.query, buckets.key, buckets.prefix, device)
         return lambda i, j: (sign * (i - places[j])).clamp(-limit, limit) + limit
-    table, row_index, col_index = buckets.by_offset(device)
-    p, extra = buckets.prefix, buckets.num_offset_buckets
-
-    def bucket(i: Tensor, j: Tensor) -> Tensor:
-        a, c = (i - p).clamp(min=0), (j - p).clamp(min=0)
-        found = table[row_index[a // buckets.query.width, c // buckets.key.width],
-                      col_index[a % buckets.query.width, c % buckets.key.width]]
-        return torch.where((i < p) | (j < p), extra, found) if p else found
-    return bucket
+    place, behind = pair_places(buckets.query, buckets.key, buckets.prefix, device)
+    table = buckets.by_offset(device)[0].flatten().int()
+    table = with_prefix(table, table.new_full((3,), buckets.num_offset_buckets), behind)
+    return lambda i, j: table[place(i, j)]

@@ -65,6 +65,10 @@ class Term:
         """For FlexAttention; arguments as of :meth:`writer`."""
         raise NotImplementedError
 
+    def look_ups(self, q: Tensor, k: Tensor) -> int:
+        """Numbers of the largest tensor that the score_mod reads; those by offset are small."""
+        return 0
+
 
 @dataclass(frozen=True, eq=False)
 class DenseBias(Term):
@@ -89,6 +93,10 @@ class DenseBias(Term):
                   for index, size in zip((b, h, i), bias.shape[:3], strict=True)]
             return bias[at[0], at[1], at[2], j]
         return mod
+
+    def look_ups(self, q: Tensor, k: Tensor) -> int:
+        """See :class:`Term`."""
+        return self.bias.numel()
 
 
 class DenseWriter(LogitWriter):

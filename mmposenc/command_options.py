@@ -1,0 +1,65 @@
+"""Options that several commands share; what they describe is read by ``engine/options.py``.
+
+Only the standard library is imported: help and a wrong argument are told before torch is loaded.
+"""
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+
+from .command_line import Parser
+
+#: What ``engine/config_sizes.py`` chooses where nobody says a size, in words.
+USUAL = ('the size that the config trains with, or as many pixels as 512 x 512 has where that is '
+         'more; 224 x 224 where nothing says it')
+
+
+def config_parser(description: str | None, example: str, prog: str | None = None) -> Parser:
+    """A parser with ``config`` and ``--cfg-options``.
+
+    Args:
+        description: of the command: its docstring.
+        example: a KEY=VALUE that makes sense for it.
+        prog: how the command is typed, 'mmposenc train'; None: the script's name.
+    """
+    parser = Parser(description, prog=prog)
+    add_config(parser, example)
+    return parser
+
+
+def add_config(parser: argparse.ArgumentParser, example: str, *, optional: bool = False) -> None:
+    """``config`` and ``--cfg-options``, behind what a parser has already."""
+    parser.add_argument('config', nargs='?' if optional else None,
+                        help='a file, or mmposenc::<name>, or mmdet::<name>')
+    parser.add_argument('--cfg-options', nargs='+', action='extend', type=_key_value,
+                        metavar='KEY=VALUE',
+                        help=f'override the config: {example}, key="[a,b]" or key=a,b for lists')
+
+
+def _key_value(word: str) -> str:
+    """A word with a '=': its value is read beside the config, by mmengine."""
+    if '=' not in word:
+        raise argparse.ArgumentTypeError(f'{word!r} is not KEY=VALUE')
+    return word
+
+
+def add_run_options(parser: argparse.ArgumentParser) -> None:
+    """What training and testing have in common."""
+    parser.add_argument('--work-dir', help='for logs and results; else the config\'s own, else '
+                        'work_dirs/<name of the config>')
+    parser.add_argument('--allow-mismatch', action='store_true', help='load what fits of a '
+                        'checkpoint that does not fit the model, instead of stopping')
+    parser.add_argument('--compile', action='store_true', help='torch.compile for the blocks of '
+                        'the model, or for whole networks with KeepPaddingOut '
+                        '(mmposenc.CompileHook); the first steps take longer')
+    parser.add_argument('--launcher', choices=['none', 'pytorch', 'slurm', 'mpi'], default='none')
+    parser.add_argument('--local_rank', '--local-rank', type=int, default=0,
+                        help=argparse.SUPPRESS)
+
+
+def parse_run(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> argparse.Namespace:
+    """Parse, and tell mmengine the local rank where it looks for it."""
+    args = parser.parse_args(argv)
+    os.environ.setdefault('LOCAL_RANK', str(args.local_rank))
+    return args
