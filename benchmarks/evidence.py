@@ -31,25 +31,19 @@ EXPECTED = {'more': 1, 'less': -1, 'same': 0}
 
 
 def kept(results: Mapping[str, Any]) -> dict[str, Any]:
-    """What tables need of results.json: no curves, no values by class, no pictures."""
+    """What tables need of results.json, in points: no curves, no values by class, no pictures."""
+    points = 1 if results['metric'].get('unit') == '%' else 100  # COCO's AP is a share of 1
     runs = [{'encoding': run['encoding'], 'seed': run['seed'], 'status': run['status'],
              'note': run['note'], 'train_cpu_seconds': run['train_cpu_seconds'],
-             'tests': [{'factor': each['factor'], 'value': round(each['value'], 4)}
+             'tests': [{'factor': each['factor'], 'value': round(points * each['value'], 4)}
                        for each in run['tests']]}
             for run in results['runs'] if run['status'] in ('finished', 'diverged')]
     known = {run['encoding'] for run in runs}
     encodings = [{key: each[key] for key in ('name', 'label', 'changes', 'parameters')}
                  for each in results['encodings'] if each['name'] in known]
     same = ('schema', 'title', 'config', 'command', 'metric', 'sizes', 'budget', 'environment')
-    return {**{key: results[key] for key in same}, 'encodings': encodings, 'runs': runs}
-
-
-def in_points(results: dict[str, Any]) -> dict[str, Any]:
-    """The same with values in percent: COCO's AP is a share of 1, and the page speaks of points."""
-    times = 1 if results['metric'].get('unit') == '%' else 100
-    runs = [{**run, 'tests': [{**test, 'value': times * test['value']} for test in run['tests']]}
-            for run in results['runs']]
-    return {**results, 'runs': runs}
+    return {**{key: results[key] for key in same}, 'metric': {**results['metric'], 'unit': '%'},
+            'encodings': encodings, 'runs': runs}
 
 
 def one_line_each(results: Mapping[str, Any]) -> str:
@@ -185,8 +179,8 @@ def main() -> None:
                 (KEPT / f'{name}.json').write_text(one_line_each(results))
     if args.studies:  # one report as compare wrote it, for those who want to see what it gives
         shutil.copy(args.studies / plan['report'] / 'report.html', KEPT / f"{plan['report']}.html")
-    studies = {name: in_points(json.loads((KEPT / f'{name}.json').read_text()))
-               for name in plan['studies'] if (KEPT / f'{name}.json').is_file()}
+    studies = {name: json.loads((KEPT / f'{name}.json').read_text()) for name in plan['studies']
+               if (KEPT / f'{name}.json').is_file()}
     PAGE.write_text(filled(PAGE.read_text(), tables(plan, studies)))
 
 

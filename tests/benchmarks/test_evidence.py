@@ -21,7 +21,8 @@ def evidence():
 
 def results(values=VALUES, **more):
     return dict(
-        schema=1, title='t', config='c', command='mmposenc compare', metric={}, budget={},
+        schema=1, title='t', config='c', command='mmposenc compare', budget={},
+        metric={'unit': '%'},
         environment={}, sizes=[{'factor': 1.0}],
         encodings=[dict(name=name, label=name.upper(), changes={}, parameters=1234, costs=[])
                    for name in values],
@@ -96,6 +97,13 @@ def test_a_study_is_kept_without_what_tables_do_not_need(evidence):
     assert len(kept['runs']) == 8 and 'curve' not in kept['runs'][0]
     assert evidence.study_table(kept).splitlines()[2:4] == [
         '| PEG | 1,234 | 2 | 91.8 ± 1.1 |', '| NONE | 1,234 | 3 | 61.0 ± 1.0 |']
+
+
+def test_shares_of_one_are_kept_as_points(evidence):
+    shares = results({name: [each / 100 for each in values] for name, values in VALUES.items()})
+    kept = evidence.kept({**shares, 'metric': {'label': 'AP'}})
+    assert kept['metric'] == {'label': 'AP', 'unit': '%'}
+    assert evidence.study_table(kept) == evidence.study_table(evidence.kept(results()))
 
 
 def test_the_page_holds_the_tables_of_the_studies_that_are_kept(evidence):
