@@ -1,5 +1,5 @@
 # A small Conditional DETR on blood cells, from random weights: sines and cosines in the encoder. It
-# learns in a tenth of DETR's epochs, and its encoder attends as DETR's does.
+# learns sooner than DETR, and its encoder attends as DETR's does.
 #
 #     mmposenc compare configs/detection/small/conditional-detr_r18-w16_bccd.py \
 #         --encodings none irpe-k sincos --out work_dirs/detr
