@@ -147,8 +147,10 @@ def empty(module: nn.Module) -> None:
 def compiled(name: str, dtype: torch.dtype, dims: int, args: argparse.Namespace,
              seen: dict[str, str]) -> dict[str, str]:
     """Cells of one encoding: 'forward' and 'backward'."""
+    from torch._inductor.utils import clear_caches
     from torch._subclasses.fake_tensor import FakeTensorMode
     torch._dynamo.reset()
+    clear_caches()  # a kernel like that of an earlier row would not be compiled
     flex.compiled.cache_clear()
     seen.clear()
     encoding = examples.relative(name, GRID, head_dims=dims, num_heads=HEADS, full_size=True,

@@ -195,7 +195,7 @@ def every_cell(padding_mask: Tensor, step: int) -> Tensor:
     mask = padding_mask[:, ::step, ::step].contiguous()
     noted = noted_extents(padding_mask)
     return note_extents(mask, noted and [(whole_cells(rows, step), whole_cells(cols, step))
-                                  for rows, cols in noted])
+                                         for rows, cols in noted])
 
 
 def token_mask(padding_mask: Tensor, num_prefix_tokens: int = 0) -> Tensor:

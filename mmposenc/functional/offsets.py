@@ -118,7 +118,8 @@ def with_prefix(table: Tensor, kinds: Tensor, behind: list[int]) -> Tensor:
     """
     if not behind:
         return table
-    shape = torch.broadcast_shapes(table.shape[:-1], kinds.shape[:-1])
+    shape = torch.broadcast_shapes(  # type: ignore[no-untyped-call]
+        table.shape[:-1], kinds.shape[:-1])
     parts = [kind.expand(*shape, count)
              for kind, count in zip(kinds.split(1, -1), behind, strict=True)]  # type: ignore[no-untyped-call]
     return torch.cat((table.expand(*shape, -1), *parts), -1)

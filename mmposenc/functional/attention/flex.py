@@ -14,10 +14,13 @@ from .terms import Term
 
 #: Queries and keys of a block that FlexAttention skips or computes as a whole, its default.
 BLOCK = 128
-#: Pairs at a time, compiled for sm_90: blocks of 64 x 64 forward spilled up to 3648 bytes a thread
-#: (iRPE on keys with a class token and padding), of 64 x 64 backward up to 1772 (Huang).
-FORWARD = dict(fwd_BLOCK_M=64, fwd_BLOCK_N=32)
-BACKWARD = dict(bwd_BLOCK_M1=32, bwd_BLOCK_N1=64, bwd_BLOCK_M2=64, bwd_BLOCK_N2=32)
+#: Queries (M) and keys (N) at a time for 16 to 128 channels. With torch's blocks kernels for sm_90
+#: spilled up to 3648 bytes a thread forward (bfloat16, 32 channels: iRPE on keys with a class token
+#: and padding) and 1772 backward (Huang there), 41,232 in float32 (iRPE on keys, 64 channels).
+#: Chosen by what spills alone: no kernel was run on a GPU.
+HALF = dict(fwd_BLOCK_M=64, fwd_BLOCK_N=32,
+            bwd_BLOCK_M1=32, bwd_BLOCK_N1=64, bwd_BLOCK_M2=64, bwd_BLOCK_N2=32)
+FLOAT32 = dict(fwd_BLOCK_M=32, fwd_BLOCK_N=32)
 #: What its kernels for a GPU take (torch 2.13): products have at least so many channels, sums are
 #: in float32, and a look-up is read by 32-bit indices, whatever its size.
 LEAST_CHANNELS, DTYPES, MOST_NUMBERS = (
@@ -62,12 +65,12 @@ def flex_attention(q: Tensor, k: Tensor, v: Tensor, terms: Sequence[Term],
 def blocks_of_pairs(q: Tensor) -> dict[str, int] | None:
     """Queries and keys that a block of the kernels takes at a time; None for torch's choice.
 
-    torch 2.13's leave no registers for look-ups on sm_90 up to 64 channels: half of its pairs, or
-    less, do (benchmarks/flex_sm90.py). Its backward blocks of float32 are small as they are.
+    torch 2.13's leave look-ups no registers (benchmarks/flex_sm90.py). Backward, its blocks of
+    float32 are small as they are.
     """
-    if q.shape[3] > 64:
+    if q.shape[3] > 128:
         return None
-    return FORWARD if q.dtype == torch.float32 else FORWARD | BACKWARD
+    return FLOAT32 if q.dtype == torch.float32 else HALF
 
 
 def refusal(q: Tensor, k: Tensor, terms: Sequence[Term]) -> str | None:
