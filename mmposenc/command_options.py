@@ -14,6 +14,9 @@ from .command_line import Parser
 USUAL = ('the size that the config trains with, or as many pixels as 512 x 512 has where that is '
          'more; 224 x 224 where nothing says it')
 
+#: The opset of ONNX files: the first with LayerNormalization, Gelu and resizing by antialias.
+OPSET = 20
+
 
 def config_parser(description: str | None, example: str, prog: str | None = None) -> Parser:
     """A parser with ``config`` and ``--cfg-options``.

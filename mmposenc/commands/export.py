@@ -11,10 +11,7 @@ from __future__ import annotations
 import argparse
 
 from mmposenc.command_line import reported
-from mmposenc.command_options import config_parser
-
-#: That of ``engine/export.py``.
-OPSET = 20
+from mmposenc.command_options import OPSET, config_parser
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:

@@ -74,8 +74,7 @@ def metric_of(cfg: Config) -> Metric:
         key, label = key.replace('bbox', 'segm'), 'AP of masks'
     if kind == 'Accuracy':
         _check_topk(cfg)
-        topk = first.get('topk', (1,))
-        best = min(topk) if isinstance(topk, (list, tuple)) else topk
+        best = min(_listed(first.get('topk', 1)))
         key, label = f'top{best}', f'top-{best} accuracy'
     prefix = prefix if first.get('prefix') is None else first['prefix']
     return Metric(f'{prefix}/{key}' if prefix else key, label, unit)
@@ -85,10 +84,9 @@ def _check_topk(cfg: Config) -> None:
     """ImageNet's top 5 of fewer classes is an error of mmpretrain's, behind the first epoch."""
     classes = ((cfg.get('model') or {}).get('head') or {}).get('num_classes')
     for name in ('val_evaluator', 'test_evaluator'):
-        given = cfg.get(name) or []
-        for each in given if isinstance(given, (list, tuple)) else [given]:
-            topk = each.get('topk', (1,))
-            most = max(topk) if isinstance(topk, (list, tuple)) else topk
+        for each in _listed(cfg.get(name) or []):
+            topk = each.get('topk', 1)
+            most = max(_listed(topk))
             if bare_type(each) == 'Accuracy' and isinstance(classes, int) and most > classes:
                 raise ValueError(f'{name}.topk={topk} must be at most {classes}, which is '
                                  f'model.head.num_classes; {name}=dict(topk=(1,)) would do')
@@ -165,8 +163,12 @@ def _evaluators(cfg: Config) -> list[Any]:
             'val_dataloader') and not cfg.get('test_dataloader') else ''
         raise ValueError(f'{error}: encodings are compared on data that training does not see'
                          f'{hint}') from error
-    found = cfg.test_evaluator
-    return list(found) if isinstance(found, (list, tuple)) else [found]
+    return _listed(cfg.test_evaluator)
+
+
+def _listed(given: Any) -> list[Any]:
+    """One, or several in a list or tuple."""
+    return list(given) if isinstance(given, (list, tuple)) else [given]
 
 
 def _boxes_or_masks(evaluator: Any) -> str:

@@ -77,9 +77,10 @@ def view(results: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     sizes = factors(results)
     trained = trained_factor(results)
     style, label = study_charts.styles(results), labels(results)
+    first = stand_out(results)
     return dict(
         results=results, title=results.get('title') or 'Encodings compared', label=label,
-        legend=[(label[name], style[name], name in stand_out(results)) for name in style],
+        legend=[(label[name], style[name], name in first) for name in style],
         answer=answer(results), by_size=best_by_size(results) if len(sizes) > 1 else [],
         counts=counts(results), left_out=left_out(results),
         overview=tables.overview(results),

@@ -13,6 +13,7 @@ from mmengine.config import Config
 from torch import Tensor
 
 from ..checkpoint.integrity import put_in_place
+from ..command_options import OPSET
 from .checks import check_checkpoint, check_folder
 from .models import build_model, image_channels, load_weights, preprocessor_config
 from .raw_outputs import RawOutputs, refuse
@@ -20,8 +21,6 @@ from .testing import scope_of
 
 #: What an ONNX file is written and checked with.
 PACKAGES = ('onnx', 'onnxscript', 'onnxruntime')
-#: The opset of ONNX files: the first with LayerNormalization, Gelu and resizing by antialias.
-OPSET = 20
 #: The largest difference from the model itself, in shares of the span of an output.
 TOLERANCE = 1e-4
 #: Keys of what is noted in a file.

@@ -75,15 +75,13 @@ def pair_places(query: Grid, key: Grid, num_prefix_tokens: int, device: torch.de
     the registers it has (benchmarks/flex_sm90.py).
     """
     p = num_prefix_tokens
+    if all(stride == int(stride) for stride in (*query[2:4], *key[2:4])):
+        by_query, by_key, behind = CACHE.get(
+            ('pair_places', query, key, p, device),
+            lambda: _token_places(query, key, p, device), lambda found: list(found[:2]))
+        return lambda i, j: by_query[i] + by_key[j], behind
     rows, row_index, cols, col_index = grid_offsets(query, key, device)
     length, width = rows.shape[0] * cols.shape[0], cols.shape[0]
-    if all(stride == int(stride) for stride in (*query[2:4], *key[2:4])):
-        # Cells of queries have lowest .. length - 1, those of keys -lowest .. 0.
-        lowest = (key.height - 1) * int(key.stride_h) * width + (key.width - 1) * int(key.stride_w)
-        by_query, by_key = CACHE.get(('pair_places', query, key, p, device),
-                                     lambda: _token_places(query, key, p, lowest, device), list)
-        behind = [lowest + 1, length - lowest, lowest + 1] if p else []
-        return lambda i, j: by_query[i] + by_key[j], behind
 
     def place(i: Tensor, j: Tensor) -> Tensor:
         a, c = (i - p).clamp(min=0), (j - p).clamp(min=0)
@@ -96,16 +94,21 @@ def pair_places(query: Grid, key: Grid, num_prefix_tokens: int, device: torch.de
     return place, [1, 1, 1] if p else []
 
 
-def _token_places(query: Grid, key: Grid, p: int, lowest: int, device: torch.device
-                  ) -> list[Tensor]:
-    """The two numbers of :func:`pair_places`, int32. Those of prefix tokens are so large that sums
-    of either kind of pair lie behind the table and behind one another."""
+def _token_places(query: Grid, key: Grid, p: int, device: torch.device
+                  ) -> tuple[Tensor, Tensor, list[int]]:
+    """The two numbers of :func:`pair_places`, int32, and what it puts behind the table. Those of
+    prefix tokens are so large that sums of either kind of pair lie behind the table and behind one
+    another."""
     rows, row_index, cols, col_index = grid_offsets(query, key, device)
     row = row_index[:, 0], row_index[0] - row_index[0, 0]
     column = col_index[:, 0], col_index[0] - col_index[0, 0]
     length, width = rows.shape[0] * cols.shape[0], cols.shape[0]
-    return [F.pad((r[:, None] * width + c).flatten().int(), (p, 0), value=prefix)
-            for r, c, prefix in zip(row, column, (length + lowest, length + 1), strict=True)]
+    # Cells of queries have lowest .. length - 1, those of keys -lowest .. 0.
+    lowest = (key.height - 1) * int(key.stride_h) * width + (key.width - 1) * int(key.stride_w)
+    by_query, by_key = (
+        F.pad((r[:, None] * width + c).flatten().int(), (p, 0), value=prefix)
+        for r, c, prefix in zip(row, column, (length + lowest, length + 1), strict=True))
+    return by_query, by_key, [lowest + 1, length - lowest, lowest + 1] if p else []
 
 
 def with_prefix(table: Tensor, kinds: Tensor, behind: list[int]) -> Tensor:
