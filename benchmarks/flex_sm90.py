@@ -27,6 +27,7 @@ from typing import Any
 from unittest import mock
 
 import torch
+from measure import reason
 from torch import Tensor, nn
 
 TESTS = Path(__file__).parent.parent / 'tests'
@@ -167,14 +168,8 @@ def compiled(name: str, dtype: torch.dtype, dims: int, args: argparse.Namespace,
                                  key_padding_mask=hidden if args.padded else None)[0]
             out.sum().backward()
     except Exception as error:
-        seen.setdefault('backward' if 'forward' in seen else 'forward', first_line(error))
+        seen.setdefault('backward' if 'forward' in seen else 'forward', f'failed: {reason(error)}')
     return dict(seen)
-
-
-def first_line(error: Exception) -> str:
-    """The message of an error, for a cell."""
-    lines = str(error).strip().splitlines()
-    return f'failed: {type(error).__name__}: {lines[0] if lines else ""}'[:160].replace('|', '/')
 
 
 def with_score_mods() -> Iterator[str]:

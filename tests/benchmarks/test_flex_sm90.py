@@ -26,4 +26,5 @@ def test_a_cell_says_what_a_kernel_takes(script):
     assert script.said(LOG, 45056) == '44 KiB, 255, 860 B'
     assert script.said(LOG, 232449) == 'failed: 232449 bytes of shared memory, 232448 are there'
     assert script.said('', 0) == 'failed: ptxas said nothing of registers'
-    assert script.first_line(ValueError('a|b\nc')) == 'failed: ValueError: a/b'
+    error = ValueError('a|b\nc')
+    assert f'failed: {script.reason(error)}' == 'failed: ValueError: a/b'
