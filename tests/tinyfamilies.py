@@ -183,11 +183,15 @@ def total(losses: dict[str, Any]) -> Tensor:
 
 
 def assert_same(alone: Any, batched: Any) -> None:
-    """Boxes within 1e-3 pixels, scores within 1e-5, the same labels; maps of labels the same."""
+    """Boxes within 1e-3 pixels, scores within 1e-5, the same labels; maps of labels the same, but
+    where two logits are closer to each other than the logits of the two runs may be."""
     if 'seg_logits' in alone:
-        span = alone.seg_logits.data.abs().max()
-        assert (alone.seg_logits.data - batched.seg_logits.data).abs().max() < 1e-5 * span
-        assert torch.equal(alone.pred_sem_seg.data, batched.pred_sem_seg.data)
+        logits = alone.seg_logits.data
+        bound = 1e-5 * logits.abs().max()
+        assert (logits - batched.seg_logits.data).abs().max() < bound
+        best = logits.topk(min(2, len(logits)), dim=0).values
+        tied = (best[0] - best[-1] < 2 * bound) & (len(logits) > 1)
+        assert ((alone.pred_sem_seg.data == batched.pred_sem_seg.data) | tied).all()
         return
     a, b = alone.pred_instances, batched.pred_instances
     assert len(a) == len(b) > 0
