@@ -2,9 +2,7 @@
 
 Configs and tools live at the root of the repository and are shipped as mmposenc/.mim, where
 mim and mmengine ('mmposenc::detection/...') look for them: copied into a wheel, linked for an
-editable install. Beside the package go two files that belong to it, and leave with it: a copy of
-mmposenc/compat/startup.py, and the .pth file that makes Python import it (and says nothing where
-the copy is gone).
+editable install.
 """
 import os
 import shutil
@@ -15,8 +13,6 @@ from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).resolve().parent
 SHIPPED = ('configs', 'tools', 'model-index.yml')
-STARTUP = 'mmposenc/compat/startup.py'
-PTH = r'import sys; exec("try:\n import _mmposenc_startup\nexcept ImportError:\n pass")'
 
 
 def remove(path: Path) -> None:
@@ -53,16 +49,6 @@ class BuildPy(build_py):
         folder.mkdir(parents=True, exist_ok=True)
         for name in SHIPPED:
             (link if self.editable_mode else copy)(ROOT / name, folder / name)
-        beside = self.site_packages()
-        copy(ROOT / STARTUP, beside / '_mmposenc_startup.py')
-        (beside / 'mmposenc_startup.pth').write_text(f'{PTH}\n')
-
-    def site_packages(self) -> Path:
-        """What becomes of site-packages: an editable wheel takes no more from the build folder
-        than the packages, and all that is in the folder it is made of."""
-        if self.editable_mode:
-            return Path(self.get_finalized_command('install').install_lib)
-        return Path(self.build_lib)
 
 
 setup(cmdclass={'build_py': BuildPy})

@@ -2,7 +2,7 @@
 
 Importing this package imports neither torch nor OpenMMLab: it only arranges that mmcv and
 torchvision import when they come without their compiled operators (see :mod:`mmposenc.compat`).
-Installed, it is imported before them by itself (:mod:`mmposenc.compat.startup`).
+So it comes before them: ``import mmposenc`` first, or ``mmposenc run SCRIPT``.
 """
 from . import compat
 

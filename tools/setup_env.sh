@@ -47,7 +47,7 @@ import hashlib, pathlib, sys
 root = pathlib.Path(sys.argv[1])
 digest = hashlib.sha256(f'{root} {sys.argv[2]} {sys.version}'.encode())
 for path in [*sorted((root / 'requirements').glob('*.txt')), root / 'tools/setup_env.sh',
-             root / 'setup.py', root / 'pyproject.toml', root / 'mmposenc/compat/startup.py']:
+             root / 'setup.py', root / 'pyproject.toml']:
     digest.update(path.read_bytes())
 print(digest.hexdigest())
 PY

@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     'prepare': ('prepare', 'fetch small data sets, or check a local copy of a large one'),
     'cache': ('cache', 'compute the features of a frozen backbone beforehand'),
     'export': ('export', 'write a model as an ONNX file or an exported program'),
+    'run': ('run', 'run a script, of mmdet for example, with mmposenc imported first'),
     'show-metrics': ('show_metrics', 'print what tests left behind as a table'),
 }
 

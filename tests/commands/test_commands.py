@@ -33,7 +33,7 @@ def said(capsys, run, words) -> tuple[object, str]:
 def test_help_of_a_command_names_it(capsys, name) -> None:
     status, text = said(capsys, main, [name, '--help'])
     assert status == 0 and text.startswith(f'usage: mmposenc {name} ')
-    assert '/' not in text.split()[2] and 'tools/' not in text
+    assert '/' not in text.split()[2] and ' tools/' not in text
 
 
 @pytest.mark.parametrize('name', SCRIPTS)
@@ -46,6 +46,20 @@ def test_the_script_says_the_same(capsys, name) -> None:
 def test_every_command_is_in_the_table() -> None:
     files = {path.stem for path in (ROOT / 'mmposenc' / 'commands').glob('[a-z]*.py')}
     assert files == {module for module, _ in COMMANDS.values()}
+
+
+def test_run_finds_a_script_and_hands_its_words_on(tmp_path, capsys, monkeypatch) -> None:
+    (tmp_path / 'beside.py').write_text('NAME = "beside"\n')
+    script = tmp_path / 'own.py'
+    script.write_text('import sys, beside, mmposenc\nprint(__name__, beside.NAME, *sys.argv[1:])\n')
+    monkeypatch.setattr(sys, 'argv', sys.argv)
+    monkeypatch.setattr(sys, 'path', sys.path[:])
+    main(['run', str(script), '--work-dir', 'x', '--help'])
+    assert capsys.readouterr().out == '__main__ beside --work-dir x --help\n'
+    for name, error in (('none.py', "there is no script 'none.py'"),
+                        ('mmposenc::none.py', "there is no script 'none.py' in mmposenc"),
+                        ('mmnone::tools/train.py', "there is no package 'mmnone'")):
+        assert f'error: {error}' in str(said(capsys, main, ['run', name])[0])
 
 
 def test_help_lists_all(capsys) -> None:

@@ -83,39 +83,15 @@ def test_their_own_tools_and_inferencers(installed, tmp_path, package) -> None:
     write, checkpoint, image, number = CASES[package]
     config = write(tmp_path)
     config.write_text(config.read_text() + "custom_imports = dict(imports=['mmposenc'])\n")
-    out = installed.run(installed.python, HERE / 'upstream_tools.py', package, config,
-                        f'work/{checkpoint}', image, number, folder=tmp_path)
+    out = installed.run(installed.bin / 'mmposenc', 'run', HERE / 'upstream_tools.py', package,
+                        config, f'work/{checkpoint}', image, number, folder=tmp_path)
     assert out.endswith(f'mmposenc is {installed.site}/mmposenc/__init__.py\n')
 
 
-def test_an_inferencer_is_imported_first(installed, tmp_path) -> None:
-    """Its import begins before that of mmcv or mmengine, which mmdet puts off until here."""
-    pytest.importorskip('mmdet')
-    code = "import mmdet.apis, sys\nassert 'mmposenc' in sys.modules"
-    installed.run(installed.python, '-c', code, folder=tmp_path)
-
-
-def test_starting_costs_a_finder(installed, tmp_path) -> None:
-    """And neither that nor anything else where it is switched off."""
-    code = ("import sys\nprint([getattr(f, '__name__', '') for f in sys.meta_path].count("
-            "'StartupFinder'), *sorted({'mmposenc', 'typing', 'contextlib', 'argparse', 'torch'} "
-            "& set(sys.modules)))")
-    assert installed.run(installed.python, '-c', code, folder=tmp_path) == '1\n'
-    assert installed.run(installed.python, '-c', code, folder=tmp_path, MMPOSENC_STARTUP='0'
-                         ) == '0\n'
-
-
-@pytest.mark.parametrize('left', [(), ('_mmposenc_startup.py',)])
-def test_what_is_left_of_it_breaks_nothing(wheel, tmp_path, left) -> None:
-    """The .pth file alone, or without the package."""
-    (tmp_path / 'mmcv.py').write_text('')
-    for name in ('mmposenc_startup.pth', *left):
-        (tmp_path / name).write_text((wheel / name).read_text())
-    code = (f'import site, sys; site.addsitedir({str(tmp_path)!r}); import mmcv\n'
-            "assert 'mmposenc' not in sys.modules")
-    run = subprocess.run([sys.executable, '-S', '-c', code], cwd=tmp_path, env=ENV, text=True,
-                         capture_output=True)
-    assert (run.returncode, run.stderr) == (0, '')
+def test_a_start_of_python_costs_nothing(installed, tmp_path) -> None:
+    """Nothing of it runs in programs that do not import it."""
+    code = "import sys; print([f.__name__ for f in sys.meta_path if 'posenc' in f.__module__])"
+    assert installed.run(installed.python, '-c', code, folder=tmp_path) == '[]\n'
 
 
 @pytest.mark.parametrize('kind', ['wheel_file', 'editable_file'])
@@ -124,7 +100,6 @@ def test_uninstalling_leaves_nothing(kind, request, tmp_path) -> None:
     environment = Environment(tmp_path / 'environment')
     before = sorted(environment.site.rglob('*')) + sorted(environment.bin.iterdir())
     environment.pip('install', '--no-deps', '--no-index', request.getfixturevalue(kind))
-    assert (environment.site / 'mmposenc_startup.pth').is_file()
     environment.run(environment.python, '-c', 'import mmposenc', folder=tmp_path)
     environment.pip('uninstall', '-y', 'mmposenc')
     left = sorted(environment.site.rglob('*')) + sorted(environment.bin.iterdir())

@@ -45,8 +45,7 @@ def test_wheel_ships_configs_and_tools_and_every_module(wheel):
     templates = relative_files(ROOT / 'mmposenc' / 'comparison' / 'templates')
     assert templates == relative_files(wheel / 'mmposenc' / 'comparison' / 'templates') != set()
     # Nothing of tests/ either, whose golden files are 2.4 MB.
-    assert {path.name.split('-')[0] for path in wheel.iterdir()} == {
-        'mmposenc', '_mmposenc_startup.py', 'mmposenc_startup.pth'}
+    assert {path.name.split('-')[0] for path in wheel.iterdir()} == {'mmposenc'}
     assert not [path for path in wheel.rglob('*.npz')]
 
 
@@ -80,8 +79,6 @@ def test_editable_install_links(editable, tree):
     for name in ('configs', 'tools', 'model-index.yml'):
         assert (shipped / name).is_symlink() and (shipped / name).resolve() == tree / name
     assert not (editable / 'mmposenc').exists()
-    assert {'_mmposenc_startup.py', 'mmposenc_startup.pth'} <= {
-        path.name for path in editable.iterdir()}
 
 
 def test_config_names_resolve(editable, tree, tmp_path):

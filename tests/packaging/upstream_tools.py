@@ -1,23 +1,21 @@
-"""What users of mmdet, mmseg or mmpretrain run, in a process that never imports mmposenc: the
-library's own train.py and test.py, and its inferencer, whose prediction must be test.py's.
+"""What users of mmdet, mmseg or mmpretrain run: the library's own train.py and test.py, and its
+inferencer in a script, whose prediction must be test.py's.
 
-    python upstream_tools.py PACKAGE CONFIG CHECKPOINT IMAGE NUMBER_OF_THE_IMAGE
+    mmposenc run upstream_tools.py PACKAGE CONFIG CHECKPOINT IMAGE NUMBER_OF_THE_IMAGE
 """
 import pickle
-import runpy
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 
+from mmposenc.commands.run import main
+
 
 def run(tool: str, *words: str) -> None:
     """Runs a script of the library's. Its own names keep two runs of a process apart."""
-    script = Path(find_spec(package).origin).parent / '.mim' / 'tools' / tool
-    sys.argv = [str(script), *words, '--cfg-options', f'experiment_name={tool}',
-                f'visualizer.name={tool}']
-    runpy.run_path(str(script), run_name='__main__')
+    main([f'{package}::tools/{tool}', *words, '--cfg-options', f'experiment_name={tool}',
+          f'visualizer.name={tool}'])
 
 
 package, config, checkpoint, image, number = sys.argv[1:]

@@ -1,0 +1,47 @@
+"""Run a script with mmposenc imported first.
+
+    mmposenc run own_train.py CONFIG --work-dir work
+    mmposenc run mmdet::tools/analysis_tools/browse_dataset.py CONFIG
+
+mmcv and torchvision without their compiled operators can be imported once mmposenc is, and a config
+may then name mmposenc's classes. A script of your own needs no more than `import mmposenc` as its
+first import. Everything behind the script is the script's own.
+"""
+import argparse
+import runpy
+import sys
+from pathlib import Path
+
+from mmposenc.command_line import Parser, reported
+
+
+def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
+    parser = Parser(__doc__, prog='mmposenc run')
+    parser.add_argument('script', help='a Python file, or PACKAGE::FILE of an installed package, '
+                        'as in mmdet::tools/train.py')
+    parser.add_argument('arguments', nargs=argparse.REMAINDER, help='of the script')
+    return parser.parse_args(argv)
+
+
+def main(argv: list[str] | None = None) -> None:
+    args = parse_args(argv)
+    with reported(args):
+        script = find_script(args.script)
+    sys.argv = [str(script), *args.arguments]
+    sys.path.insert(0, str(script.parent))  # as Python does for a script
+    runpy.run_path(str(script), run_name='__main__')
+
+
+def find_script(name: str) -> Path:
+    """A file, or of a package what its .mim folder, its own folder or the one around it holds."""
+    if '::' not in name:
+        if not Path(name).is_file():
+            raise FileNotFoundError(f'there is no script {name!r}')
+        return Path(name)
+    from mmposenc.compat.configs import package_folder
+    package, _, relative = name.partition('::')
+    folder = package_folder(package)
+    for place in (folder / '.mim', folder, folder.parent):
+        if (place / relative).is_file():
+            return place / relative
+    raise FileNotFoundError(f'there is no script {relative!r} in {package} ({folder})')
