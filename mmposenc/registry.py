@@ -19,6 +19,7 @@ from mmengine.registry import VISBACKENDS as MMENGINE_VISBACKENDS
 from mmengine.registry import Registry
 
 from . import encodings
+from .encodings import build
 from .names import CLASSES, load_class
 from .own_classes import class_of_file, is_file_class
 
@@ -59,3 +60,4 @@ VISBACKENDS = _registry(MMENGINE_VISBACKENDS)
 # encodings/ stays free of OpenMMLab, so its classes are registered here.
 for _name in encodings.ENCODINGS:
     MODELS.register_module(name=_name, module=getattr(encodings, _name))
+build.find_class = MODELS.get

@@ -48,9 +48,10 @@ def main(argv: list[str] | None = None) -> None:
     # What libraries say while they build a model must not get between the lines of json.
     with reported(args, hold=True), contextlib.redirect_stdout(sys.stderr):
         from mmposenc.engine.checks import check_folder
-        from mmposenc.engine.complexity import count, measure_time, plot_by_size
+        from mmposenc.engine.complexity import count, measure_time
         from mmposenc.engine.devices import device_of
         from mmposenc.engine.options import read_config
+        from mmposenc.visualization.size_figures import plot_by_size
         from mmposenc.visualization.writing import checked_path
         cfg = read_config(args)
         plot = None if args.plot is None else checked_path(args.plot, '--plot')

@@ -1,13 +1,14 @@
 """Build an encoding from a module or a config dict, with or without OpenMMLab installed."""
 from __future__ import annotations
 
-import importlib.util
 import inspect
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from torch import nn
 
 from ..functional.grids import as_grid
+from ..own_classes import class_of_file, is_file_class
 from .base import RelativeEncoding, TokenEncoding
 
 EncodingConfig = nn.Module | dict[str, Any]
@@ -99,17 +100,24 @@ def _grid_sizes(defaults: dict[str, Any]) -> dict[str, Any]:
     return dict(window_size=grid.hw, max_size=grid.hw, max_tokens=tokens)
 
 
-def _resolve(name: Any, argument: str) -> type:
-    """The class of a type name; through the registry where mmengine is installed."""
+def _find_own(name: str) -> Any:
+    """The class of this package, or of a file, that a type names; None where there is none."""
     from .. import encodings
-    if isinstance(name, type):
-        return name
-    cls = None
-    if importlib.util.find_spec('mmengine') is not None:
-        from ..registry import MODELS
-        cls = MODELS.get(name)
-    elif name.removeprefix('mmposenc.') in encodings.__all__:
-        cls = getattr(encodings, name.removeprefix('mmposenc.'))
+    if is_file_class(name):
+        return class_of_file(name)
+    own = name.removeprefix('mmposenc.')
+    return getattr(encodings, own) if own in encodings.__all__ else None
+
+
+#: Finds the class of a type's name. With OpenMMLab the registry puts its own search here, which
+#: knows classes of other packages and of files too.
+find_class: Callable[[str], Any] = _find_own
+
+
+def _resolve(name: Any, argument: str) -> type:
+    """The class of a type name."""
+    from .. import encodings
+    cls = name if isinstance(name, type) else find_class(name)
     if not isinstance(cls, type):
         raise ValueError(f'{argument}: unknown encoding type={name!r}; mmposenc has '
                          f'{", ".join(sorted(encodings.ENCODINGS))}')

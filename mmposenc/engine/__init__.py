@@ -27,11 +27,10 @@ from .processes import AverageLossHook
 from .progress import ProgressBarHook
 from .runner import Runner
 from .seeding import EpochSeedHook
-from .tracker_hook import TrackerHook
 
 __all__ = ['AmpOptimWrapper', 'AverageLossHook', 'CheckpointHook', 'DumpSegResults',
            'EpochBasedTrainLoop', 'EpochSeedHook', 'FeatureCacheHook', 'GradientCheckHook',
            'IterBasedTrainLoop', 'LayerDecayOptimWrapperConstructor', 'NotFinite', 'NotFiniteHook',
-           'ProgressBarHook', 'Runner', 'TrackerHook', 'browse', 'build_runner', 'cache_features',
+           'ProgressBarHook', 'Runner', 'browse', 'build_runner', 'cache_features',
            'leave_process_group', 'load_config', 'override', 'prepare_testing', 'prepare_training',
            'set_work_dir', 'test', 'train']

@@ -15,9 +15,9 @@ from mmengine.runner import set_random_seed
 
 from .checks import check_files
 from .data import build_data_set
-from .drawing import VISUALIZERS_OF, draw
+from .drawing import draw
 from .models import preprocessor_config
-from .testing import scope_of
+from .testing import VISUALIZERS_OF, scope_of
 
 
 def browse(cfg: Config, output_dir: str | Path, *, phase: str = 'train', number: int = 20,

@@ -7,9 +7,6 @@ from typing import Any
 import numpy as np
 from mmengine.visualization import BaseVisBackend
 
-#: By scope: the library's visualizer.
-VISUALIZERS_OF = {'mmdet': 'DetLocalVisualizer', 'mmseg': 'SegLocalVisualizer',
-                  'mmpretrain': 'UniversalVisualizer'}
 #: Shorter side in pixels from which on pictures name their classes on the areas.
 LABELLED_SIDE = 256
 #: Shorter side in pixels that a classified picture is given, so that its text can be read.

@@ -28,6 +28,8 @@ class InterruptHook(Hook):
     and counters fit together; validation and testing may end after any iteration.
     """
 
+    ends_after_errors = True  # the runner calls its after_run then too
+
     def __init__(self) -> None:
         self.signum = 0
         self.process = 0

@@ -13,8 +13,8 @@ from mmengine.runner.checkpoint import _load_checkpoint_to_model
 from torch import Tensor, nn
 
 from ..checkpoint import load_checkpoint
+from ..checkpoint.mismatch import mismatch
 from ..image_sizes import ImgShapes, set_img_shapes
-from .checkpoints import mismatch
 from .testing import scope_of
 
 

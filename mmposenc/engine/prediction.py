@@ -18,12 +18,12 @@ from .arguments import check_arguments
 from .checks import check_checkpoint, check_folder, check_num_classes, check_sections
 from .class_names import class_names, palette
 from .devices import device_of
-from .drawing import VISUALIZERS_OF, KeepPicture, draw
+from .drawing import KeepPicture, draw
 from .models import build_model, load_weights
 from .pictures import Source, VideoWriter, find_sources, write_picture
 from .reading import Item, Reader, batches
 from .records import PredictionsFile, record_of
-from .testing import TASKS, scope_of
+from .testing import TASKS, VISUALIZERS_OF, scope_of
 
 
 class Prediction(NamedTuple):

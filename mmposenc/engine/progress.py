@@ -21,6 +21,7 @@ class ProgressBarHook(Hook):
     Args:
         console: where to draw; by default the standard output.
     """
+    ends_after_errors = True  # the runner calls its after_run then too
     priority = 'LOW'
 
     def __init__(self, console: Console | None = None) -> None:

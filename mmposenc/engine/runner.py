@@ -21,9 +21,7 @@ from .interrupt import Interrupted, InterruptHook, StoppedAtOnce, ValidationHook
 from .lock import WorkDirLock
 from .loops import EpochBasedTrainLoop, IterBasedTrainLoop
 from .processes import join_on_a_cpu, synchronized
-from .progress import ProgressBarHook
 from .runner_checkpoints import CheckpointRunner
-from .tracker_hook import TrackerHook
 
 
 class Runner(CheckpointRunner):
@@ -115,7 +113,7 @@ class Runner(CheckpointRunner):
             yield
         finally:
             for hook in self.hooks:
-                if isinstance(hook, (InterruptHook, ProgressBarHook, TrackerHook)):
+                if getattr(hook, 'ends_after_errors', False):
                     hook.after_run(self)
 
     def stop_if_interrupted(self) -> None:

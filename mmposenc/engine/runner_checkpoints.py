@@ -12,7 +12,8 @@ from mmposenc import mmengine_loading  # noqa: F401  (no checkpoint runs code)
 
 from ..checkpoint.encoding_names import BUT_ENCODINGS, is_encoding
 from ..checkpoint.integrity import put_in_place, seal
-from .checkpoints import latest_checkpoint, mismatch, not_finite
+from ..checkpoint.mismatch import mismatch
+from .checkpoints import latest_checkpoint, not_finite
 from .loops import EpochBasedTrainLoop, IterBasedTrainLoop
 from .processes import plain_model
 

@@ -9,6 +9,9 @@ from mmengine.config import Config, ConfigDict
 
 from .checks import check_folder
 
+#: By scope: the library's visualizer.
+VISUALIZERS_OF = {'mmdet': 'DetLocalVisualizer', 'mmseg': 'SegLocalVisualizer',
+                  'mmpretrain': 'UniversalVisualizer'}
 #: By default_scope: what the library is for.
 TASKS = {'mmpretrain': 'classification', 'mmdet': 'detection', 'mmseg': 'segmentation'}
 #: By default_scope: the class that merges the views of an image, and its arguments. Names without

@@ -32,6 +32,7 @@ class TrackerHook(Hook):
             every so many-th validation; 0 for never. They are up to two a layer.
     """
 
+    ends_after_errors = True  # the runner calls its after_run then too
     priority = 'LOW'
 
     def __init__(self, images: int = 4, encodings_interval: int = 1) -> None:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from mmengine.config import Config, ConfigDict
 
-from .drawing import VISUALIZERS_OF
-from .testing import scope_of
+from .testing import VISUALIZERS_OF, scope_of
 
 #: By name of a tracker: its backend here, its module and what `pip install` takes.
 TRACKERS = {'tensorboard': ('TensorboardVisBackend', 'tensorboard', 'tensorboard'),

@@ -10,7 +10,8 @@ from mmengine.logging import MMLogger
 from torch import nn
 
 from mmposenc.checkpoint.integrity import seal
-from mmposenc.engine.checkpoints import latest_checkpoint, mismatch, not_finite, note_checkpoint
+from mmposenc.checkpoint.mismatch import mismatch
+from mmposenc.engine.checkpoints import latest_checkpoint, not_finite, note_checkpoint
 
 
 def save(path, whole: bool = True):

@@ -16,8 +16,8 @@ from PIL import Image
 from scripts import ROOT
 from tinydata import detector_config, make_coco
 
-from mmposenc import engine
 from mmposenc.commands.train import main as run_train
+from mmposenc.engine.tracker_hook import TrackerHook
 from mmposenc.engine.trackers import add_trackers
 
 pytest.importorskip('tensorboard')
@@ -201,7 +201,7 @@ def test_what_can_not_be() -> None:
         with pytest.raises(ValueError, match="'wandb' needs a package .*: pip install wandb"):
             add_trackers(cfg, ['wandb'])
     with pytest.raises(ValueError, match='images=-1 must be at least 0'):
-        engine.TrackerHook(images=-1)
+        TrackerHook(images=-1)
 
 
 def test_in_a_config_and_by_the_option_twice() -> None:

@@ -1,0 +1,68 @@
+"""What of a checkpoint does not fit a model, in words."""
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from torch import Tensor
+
+from .recognition import recognise
+
+
+def mismatch(model: Mapping[str, Tensor], checkpoint: Mapping[str, Any]) -> str:
+    """Says what of a checkpoint does not fit a model; an empty string when all of it does.
+
+    A release's own file, of which nothing fits, is called that, with what to do about it.
+
+    Args:
+        model: the state dict that the model has.
+        checkpoint: the state dict to be loaded, or what a release holds it in.
+
+    Returns:
+        Missing, unexpected and differently shaped names, those of one module on one line.
+    """
+    model = {name: value for name, value in model.items() if 'num_batches_tracked' not in name}
+    missing = [name for name in model if name not in checkpoint]
+    unexpected = [name for name in checkpoint
+                  if name not in model and 'num_batches_tracked' not in name]
+    reshaped = [f'{name}: {tuple(checkpoint[name].shape)} in the checkpoint, '
+                f'{tuple(value.shape)} in the model' for name, value in model.items()
+                if name in checkpoint and checkpoint[name].shape != value.shape]
+    parts = [_section('in the model but not in the checkpoint', _grouped(missing), len(missing)),
+             _section('in the checkpoint but not in the model', _grouped(unexpected),
+                      len(unexpected)),
+             _section('of another shape', reshaped, len(reshaped))]
+    origin = '' if set(model) & set(checkpoint) else _origin(checkpoint)
+    return '\n'.join(part for part in (origin, *parts) if part)
+
+
+def _origin(checkpoint: Mapping[str, Any]) -> str:
+    """Whose file it is, where its names tell."""
+    inner = checkpoint.get('model')
+    try:
+        source = recognise(inner if isinstance(inner, Mapping) else checkpoint)
+    except ValueError as error:
+        return str(error)
+    return '' if source is None else (
+        f'its names are those of source {source!r}: convert it with '
+        f'`mmposenc convert {source} FILE OUT.pth`')
+
+
+def _section(title: str, lines: list[str], count: int, most: int = 20) -> str:
+    if not lines:
+        return ''
+    shown = lines[:most] + [f'... and {len(lines) - most} more lines'] * (len(lines) > most)
+    return '\n'.join([f'{count} {title}:', *(f'  {line}' for line in shown)])
+
+
+def _grouped(names: Iterable[str], depth: int = 3) -> list[str]:
+    """'backbone.layers.0.{norm1.weight, norm1.bias}', by the first parts of the name."""
+    groups: dict[str, list[str]] = defaultdict(list)
+    for name in names:
+        parts = name.split('.')
+        cut = min(depth, len(parts) - 1)
+        groups['.'.join(parts[:cut])].append('.'.join(parts[cut:]))
+    return [f'{prefix}.{leaves[0]}' if len(leaves) == 1
+            else f'{prefix}.{{{", ".join(leaves[:4])}{", ..." if len(leaves) > 4 else ""}}} '
+                 f'({len(leaves)})' for prefix, leaves in groups.items()]
