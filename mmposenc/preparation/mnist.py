@@ -6,10 +6,8 @@ from __future__ import annotations
 
 import zipfile
 import zlib
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -104,7 +102,7 @@ def prepare_mnist5k(out: Path, cache: Path, log: Log = print,
     def build(folder: Path) -> dict[str, int]:
         (folder / 'LICENSE').write_bytes(licence)
         return _write(folder, splits)
-    counts = _build_folder(out, settings, build)
+    counts = build_folder(out, settings, build)
     log('{}: {train} training and {test} test digits'.format(out, **counts))
     return counts
 
@@ -149,7 +147,7 @@ def prepare_idx(path: Path, out: Path, source: IdxSource, log: Log = print) -> d
     if problems:
         raise PrepareError('\n'.join(problems))
     require_space(out, 2 * sum(images.nbytes for images, _ in splits.values()))
-    counts = _build_folder(out, settings, lambda folder: _write(folder, splits))
+    counts = build_folder(out, settings, lambda folder: _write(folder, splits))
     log('{}: {train} training and {test} test images'.format(out, **counts))
     return counts
 
@@ -231,11 +229,3 @@ def _write(folder: Path, splits: dict[str, Split]) -> dict[str, int]:
         for name, array in zip(FILES[split], arrays, strict=True):
             write_idx(folder / name, array)
     return {split: len(labels) for split, (_, labels) in splits.items()}
-
-
-def _build_folder(out: Path, settings: dict[str, Any], build: Callable[[Path], dict[str, int]]
-                  ) -> dict[str, int]:
-    try:
-        return build_folder(out, settings, build)
-    except OSError as error:
-        raise PrepareError(f'{out} could not be written: {error}') from error

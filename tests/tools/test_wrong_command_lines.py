@@ -50,7 +50,7 @@ LINES = [
     ('show_metrics', 'a={dir}', 'holds no metrics'),
     ('show_metrics', 'a=nowhere', 'nowhere'),
     ('prepare_data', 'fashion nowhere --out {dir}/out', 'lacks'),
-    ('prepare_data', 'trees --out {dir}', 'holds other files'),
+    ('prepare_data', 'trees --out {dir}', 'holds files that were not prepared'),
     ('prepare_data', 'coco nowhere', 'nowhere'),
     ('count_model', 'nowhere.py', 'nowhere.py'),
     ('prepare_data', 'ade20k {dir}/data.csv', 'is not a folder'),
