@@ -139,7 +139,7 @@ def cache_features(cfg: Config, folder: str | None = None) -> dict[str, int]:
         folder: of the features; None: the one of the config's FeatureCacheHook.
 
     Returns:
-        What became of them: how many were read, damaged, written, or had no room.
+        What became of them: how many were read, damaged, written, had no room or were not kept.
 
     Raises:
         ValueError, FileNotFoundError: as :func:`prepare_training`; also when the backbone trains,
