@@ -2,12 +2,17 @@
 from __future__ import annotations
 
 import errno
+import os
+import signal
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
 import torch
 from mmengine.fileio import LocalBackend
+from scripts import ROOT
 from tinyrunner import Data, Model
 
 from mmposenc.checkpoint import load_checkpoint
@@ -117,7 +122,7 @@ def test_an_error_saves_the_last_complete_iteration(tmp_path) -> None:
 
 def test_a_second_training_in_the_directory_is_refused(tmp_path) -> None:
     lock = WorkDirLock(tmp_path)
-    with pytest.raises(ValueError, match='work_dir=.* process [0-9]+ trains there'):
+    with pytest.raises(ValueError, match='work_dir=.* process [0-9]+ on .* trains there'):
         runner(tmp_path, 'second', epochs=1).train()
     code = (f'import sys; sys.path.insert(0, ".")\nfrom mmposenc.engine.lock import *\n'
             f'try:\n    check_unlocked({str(tmp_path)!r})\n'
@@ -128,3 +133,56 @@ def test_a_second_training_in_the_directory_is_refused(tmp_path) -> None:
     check_unlocked(tmp_path)
     runner(tmp_path, 'third', epochs=1).train()
     check_unlocked(tmp_path)
+
+
+def test_looking_disturbs_nobody(tmp_path) -> None:
+    """Two that look all the time, at each other too, and one that takes the lock and lets go."""
+    WorkDirLock(tmp_path).release()
+    free, refused = threading.Event(), []
+
+    def look() -> None:
+        while not free.is_set():
+            try:
+                check_unlocked(tmp_path)
+            except ValueError as error:
+                refused.append(str(error))
+    lookers = [threading.Thread(target=look) for _ in range(2)]
+    for looker in lookers:
+        looker.start()
+    time.sleep(0.2)
+    assert not refused
+    for _ in range(150):
+        WorkDirLock(tmp_path).release()
+    free.set()
+    for looker in lookers:
+        looker.join()
+
+
+def test_a_worker_that_outlives_a_killed_training_does_not_hold_its_lock(tmp_path) -> None:
+    code = (f'import os, signal, sys, time; sys.path.insert(0, {str(ROOT)!r})\n'
+            'from mmposenc.engine.lock import WorkDirLock\n'
+            f'lock = WorkDirLock({str(tmp_path)!r})\n'
+            'if child := os.fork():\n    print(child, flush=True)\n'
+            '    os.kill(os.getpid(), signal.SIGKILL)\n'
+            'time.sleep(60)\n')
+    parent = subprocess.Popen([sys.executable, '-c', code], stdout=subprocess.PIPE, text=True)
+    worker = int(parent.stdout.readline())
+    assert parent.wait() == -signal.SIGKILL
+    os.kill(worker, 0)  # it is there
+    time.sleep(0.1)  # until it has let go of what it inherited
+    check_unlocked(tmp_path)
+    os.kill(worker, signal.SIGKILL)
+    parent.stdout.close()
+
+
+def test_a_file_system_without_locks_is_told(tmp_path, monkeypatch) -> None:
+    said = []
+    monkeypatch.setattr('mmposenc.engine.lock.print_log', lambda text, *_: said.append(text))
+    for number in (errno.ENOLCK, errno.ENOSYS):
+        def no_locks(*_, number=number):
+            raise OSError(number, 'no locks')
+        monkeypatch.setattr('fcntl.flock', no_locks)
+        lock = WorkDirLock(tmp_path)
+        check_unlocked(tmp_path)
+        assert 'its file system has no locks' in said.pop() and not said
+        lock.release()
