@@ -33,9 +33,12 @@ def sha256_of(path: Path) -> str:
 
 
 def require_space(folder: Path, num_bytes: int) -> None:
-    """Raise PrepareError if the disk of ``folder`` (or its nearest parent) has less free."""
+    """Raise PrepareError if the disk of ``folder`` (or its nearest parent) has less free, or a file
+    is in its way."""
     while not folder.exists():
         folder = folder.parent
+    if not folder.is_dir():
+        raise PrepareError(f'{folder} is a file; give another folder')
     free = shutil.disk_usage(folder).free
     if free < num_bytes:
         raise PrepareError(f'{folder} has {free / 1e6:.0f} MB free, '
@@ -122,11 +125,8 @@ def finished(out: Path, settings: dict[str, Any]) -> dict[str, Any] | None:
     """Counts of a folder that :func:`build_folder` finished with these settings, or None.
 
     Raises:
-        PrepareError: If ``out`` is a file, or holds something that :func:`build_folder` did not
-            write.
+        PrepareError: If ``out`` holds something that :func:`build_folder` did not write.
     """
-    if out.exists() and not out.is_dir():
-        raise PrepareError(f'{out} is a file; give another folder')
     if others := _others(out):
         shown = ', '.join(others[:3]) + ', ...' * (len(others) > 3)
         raise PrepareError(f'{out} holds files that were not prepared here, or changed since: '
