@@ -150,14 +150,15 @@ def has_area(mask: Any, size: tuple[int, int]) -> bool:
         ValueError: it is neither, or not of this image.
     """
     if isinstance(mask, dict):
-        counts = mask.get('counts')
+        counts, pixels = mask.get('counts'), size[0] * size[1]
         if mask.get('size') != [*size]:
             raise ValueError(f"segmentation: size={mask.get('size')!r} must be the image's, "
                              f'{[*size]}')
         # pycocotools leaves pixels that no run covers as they were in memory.
         try:
             runs = np.asarray(counts) if isinstance(counts, list) else _runs(counts)
-            whole = runs.sum() == size[0] * size[1] and runs.min() >= 0 and runs.dtype.kind == 'i'
+            whole = (runs.dtype.kind == 'i' and runs.min() >= 0 and runs.max() <= pixels
+                     and runs.sum() == pixels)
         except (TypeError, ValueError, AttributeError):
             whole = False
         if not whole:
@@ -181,9 +182,11 @@ def _runs(text: str) -> np.ndarray:
     on the difference to the number before the last."""
     letters = np.frombuffer(text.encode('ascii'), np.uint8).astype(np.int64) - 48
     ends = np.flatnonzero(letters & 32 == 0)
+    if not len(ends) or ends[-1] != len(letters) - 1 or letters.min() < 0 or letters.max() > 63:
+        raise ValueError
     starts = np.concatenate([[0], ends[:-1] + 1])
     lengths = ends - starts + 1
-    if ((letters < 0) | (letters > 63)).any() or ends[-1:] != len(letters) - 1 or max(lengths) > 7:
+    if lengths.max() > 7:
         raise ValueError
     shifts = 5 * (np.arange(len(letters)) - np.repeat(starts, lengths))
     numbers = np.add.reduceat((letters & 31) << shifts, starts)

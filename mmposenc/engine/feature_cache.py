@@ -182,7 +182,8 @@ def use_feature_cache(cfg: Config, folder: str | None = None) -> None:
         folder: of the features.
     """
     hooks = cfg.get('custom_hooks') or []
-    hook = next((each for each in hooks if 'FeatureCacheHook' in str(each.get('type'))), None)
+    hook = next((each for each in hooks if isinstance(each, dict)
+                 and 'FeatureCacheHook' in str(each.get('type'))), None)
     if hook is None and folder is None:
         return
     if hook is None:

@@ -131,7 +131,7 @@ NO_MASKS = [(mask, 'segmentation=.* must be a list of polygons') for mask in (
         (dict(size=None), 'must be the image'), (dict(size=[10 ** 6] * 2), 'must be the image'),
         *((dict(counts=counts), r'segmentation: counts=.* that cover 44x64 pixels') for counts in (
             [100, 50], [100, 50, 10 ** 6], [100, -50, 44 * 64 - 50], [10 ** 12], [10 ** 30], [],
-            [1.5, 44 * 64 - 1.5], ['1'], None, 5, '', 'zzzz!!~~', 'é猫', 'o' * 50)))]
+            [2 ** 62] * 3 + [2 ** 62 + 44 * 64], [1.5, 44 * 64 - 1.5], ['1'], None, 5, '', 'zzzz!!~~', 'é猫', 'o' * 50)))]
 
 
 @pytest.mark.parametrize('number', range(len(NO_MASKS)))
