@@ -131,7 +131,8 @@ NO_MASKS = [(mask, 'segmentation=.* must be a list of polygons') for mask in (
         (dict(size=None), 'must be the image'), (dict(size=[10 ** 6] * 2), 'must be the image'),
         *((dict(counts=counts), r'segmentation: counts=.* that cover 44x64 pixels') for counts in (
             [100, 50], [100, 50, 10 ** 6], [100, -50, 44 * 64 - 50], [10 ** 12], [10 ** 30], [],
-            [2 ** 62] * 3 + [2 ** 62 + 44 * 64], [1.5, 44 * 64 - 1.5], ['1'], None, 5, '', 'zzzz!!~~', 'é猫', 'o' * 50)))]
+            [2 ** 62] * 3 + [2 ** 62 + 44 * 64], [1.5, 44 * 64 - 1.5], ['1'],
+            None, 5, '', 'zzzz!!~~', 'é猫', 'o' * 50)))]
 
 
 @pytest.mark.parametrize('number', range(len(NO_MASKS)))
@@ -146,7 +147,7 @@ def test_masks_that_are_none_are_refused_where_masks_are_loaded(root, number) ->
     assert [int(mask.sum()) for mask in loaded] == [225, 50]
     mask, message = NO_MASKS[number]
     rewrite(root, put('annotations', 0, segmentation=mask))
-    with pytest.raises(ValueError, match=f"annotation 1 of image 'shape_0.jpg' in .*: {message}"):
+    with pytest.raises(ValueError, match=f"annotation 1 of image 'shape_0.jpg' in .*: .*{message}"):
         build(root, pipeline=masks)
     assert len(build(root)) == 4  # boxes alone do not need them
 
@@ -379,7 +380,6 @@ LABELS = np.tile(np.arange(80, dtype=np.uint8) % 2, (60, 1))
 #: What may lie in the place of a label map, and what the error says; None where it is right.
 MAPS = [
     (lambda path: png(path, LABELS.astype(np.uint16)), 'one channel of 8 bits is required'),
-    (lambda path: png(path, LABELS.astype(np.int32)), 'one channel of 8 bits is required'),
     (lambda path: png(path, LABELS, 'RGB'), 'its mode is RGB; one channel'),
     (lambda path: png(path, LABELS, 'RGBA'), 'its mode is RGBA; one channel'),
     (lambda path: png(path, LABELS, 'LA'), 'its mode is LA; one channel'),
@@ -390,7 +390,7 @@ MAPS = [
     (lambda path: path.write_bytes(b''), 'the file is empty'),
     (lambda path: path.write_bytes(b'\x89PNG\r\n\x1a\n'), 'labels/1.png'),
     (lambda path: path.write_text('no picture'), 'cannot identify image'),
-    (lambda path: path.write_bytes(path.read_bytes()[:-9]), 'labels/1.png'),
+    (lambda path: path.write_bytes(path.read_bytes()[:-60]), 'labels/1.png'),
     (lambda path: path.unlink(), 'missing, for the image'),
     (lambda path: [path.unlink(), path.mkdir()], 'it is a folder, not a file'),
     (lambda path: [path.unlink(), path.symlink_to('nowhere')], 'missing, for the image'),
@@ -418,13 +418,14 @@ def test_label_maps_are_right_or_named(masks, number) -> None:
 
 def test_files_cut_short_are_found_among_many(masks) -> None:
     """Also those that are not in the sample whose labels are read."""
-    for folder, suffix in (('images', 'jpg'), ('labels', 'png')):
-        data = (masks / folder / f'0.{suffix}').read_bytes()
-        for i in range(40):
-            (masks / folder / f'{i}.{suffix}').write_bytes(data)
-        path = masks / folder / f'33.{suffix}'
+    paths = [masks / 'images' / '0.jpg', masks / 'labels' / '0.png']
+    for path in paths:
+        for i in range(1, 40):
+            path.with_stem(str(i)).write_bytes(path.read_bytes())
+    for path in (each.with_stem('33') for each in paths):
+        data = path.read_bytes()
         path.write_bytes(data[:len(data) // 2])
-        with pytest.raises(ValueError, match=rf'1 of 40 .*\n.*{folder}/33\.{suffix}: '):
+        with pytest.raises(ValueError, match=rf'1 of 40 .*\n  {path}: '):
             seg(masks)
         path.write_bytes(data)
     assert len(seg(masks)) == 40

@@ -12,7 +12,6 @@ import time
 import pytest
 import torch
 from mmengine.fileio import LocalBackend
-from scripts import ROOT
 from tinyrunner import Data, Model
 
 from mmposenc.checkpoint import load_checkpoint
@@ -159,20 +158,21 @@ def test_looking_disturbs_nobody(tmp_path) -> None:
 
 
 def test_a_worker_that_outlives_a_killed_training_does_not_hold_its_lock(tmp_path) -> None:
-    code = (f'import os, signal, sys, time; sys.path.insert(0, {str(ROOT)!r})\n'
-            'from mmposenc.engine.lock import WorkDirLock\n'
-            f'lock = WorkDirLock({str(tmp_path)!r})\n'
-            'if child := os.fork():\n    print(child, flush=True)\n'
-            '    os.kill(os.getpid(), signal.SIGKILL)\n'
-            'time.sleep(60)\n')
-    parent = subprocess.Popen([sys.executable, '-c', code], stdout=subprocess.PIPE, text=True)
-    worker = int(parent.stdout.readline())
-    assert parent.wait() == -signal.SIGKILL
+    reading, writing = os.pipe()
+    training = os.fork()
+    if not training:
+        lock = WorkDirLock(tmp_path)
+        if worker := os.fork():
+            os.write(writing, str(worker).encode())
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(60)
+        os._exit(lock is None)
+    worker = int(os.read(reading, 20))
+    os.waitpid(training, 0)
     os.kill(worker, 0)  # it is there
     time.sleep(0.1)  # until it has let go of what it inherited
     check_unlocked(tmp_path)
     os.kill(worker, signal.SIGKILL)
-    parent.stdout.close()
 
 
 def test_a_file_system_without_locks_is_told(tmp_path, monkeypatch) -> None:

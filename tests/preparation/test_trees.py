@@ -192,7 +192,7 @@ def test_files_added_or_changed_are_never_deleted(setup):
     def meanwhile(line):  # while the folder is built
         (out / 'notes.txt').write_text('mine')
     with pytest.raises(PrepareError, match='since: notes.txt; '):
-        prepare_trees(out, cache, log=meanwhile, source=dataclasses.replace(source, tile=20))
+        prepare_trees(out, cache, log=meanwhile, source=dataclasses.replace(source, min_inside=0.9))
     assert (out / 'notes.txt').read_text() == 'mine'
     assert [path.name for path in out.parent.iterdir()] == ['trees']
 
