@@ -124,7 +124,7 @@ def broken_file(path: str, size: Size | None = None) -> str:
     except Exception as error:
         return reason(error)
     if size is not None and found != tuple(size):
-        turned = ' (its EXIF note of a turn is applied)' if found == tuple(size)[::-1] else ''
+        turned = ' (its EXIF orientation is applied)' if found == tuple(size)[::-1] else ''
         return (f'the picture is {found[0]}x{found[1]}{turned}, the annotations say '
                 f'{size[0]}x{size[1]}, so boxes would lie elsewhere')
     return ''

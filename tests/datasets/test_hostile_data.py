@@ -246,8 +246,8 @@ def turned(path, orientation=6) -> None:
 
 def test_a_turned_picture_is_turned_and_its_size_is_checked(root) -> None:
     turned(root / 'images' / 'shape_0.jpg')  # 64 x 44 as stored, 44 x 64 as shown
-    with pytest.raises(ValueError, match=r'shape_0\.jpg: the picture is 44x64 \(its EXIF note of '
-                                         r'a turn is applied\), the annotations say 64x44'):
+    with pytest.raises(ValueError, match=r'shape_0\.jpg: the picture is 44x64 \(its EXIF '
+                                         r'orientation is applied\), the annotations say 64x44'):
         build(root)
     rewrite(root, put('images', 0, width=44, height=64))
     assert build(root)[0]['img'].shape[:2] == (64, 44)
