@@ -111,15 +111,15 @@ def named_weights(model: bytes) -> tuple[dict[str, np.ndarray], dict[str, np.nda
             elsewhere than in the model itself; two products that are added to the same bias.
     """
     import onnx
-    from google.protobuf.message import DecodeError
 
     try:
         graph = onnx.load_model_from_string(model).graph
-    except DecodeError as error:
+    except Exception as error:  # protobuf's own
         raise ValueError(f'no ONNX model, or cut short: {error}') from error
     if not graph.node:
         raise ValueError('no ONNX model: it has no nodes')
-    named, anonymous = {}, {}
+    named: dict[str, np.ndarray] = {}
+    anonymous: dict[str, np.ndarray] = {}
     for tensor in graph.initializer:
         if tensor.data_type != onnx.TensorProto.FLOAT:
             continue

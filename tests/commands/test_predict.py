@@ -196,13 +196,15 @@ def kinds_of_trouble(folder: Path, picture: bytes) -> tuple[dict[str, str], list
     (folder / 'text.gif').write_text('no picture')
     (folder / 'text.avi').write_text('no video')
     (folder / 'cut.png').write_bytes(picture[:-200])
+    odd = os.fsdecode(b'empty \xff.jpg')
+    (folder / odd).write_bytes(b'')
     (folder / 'folder.jpg').mkdir()
     (folder / 'folder.jpg' / 'in.png').write_bytes(picture)
     return {'pipe.jpg': 'it is a pipe, not a file', 'pipe.mp4': 'it is a pipe, not a file',
             'socket.png': 'it is a socket', 'device.png': 'it is a device',
             'nowhere.png': 'No such file', 'loop.png': 'symbolic links', 'empty.webp': 'is empty',
             'text.gif': 'cannot identify', 'text.avi': 'as a video',
-            'cut.png': 'broken image'}, [*good, 'folder.jpg/in.png']
+            'cut.png': 'broken image', odd: 'is empty'}, [*good, 'folder.jpg/in.png']
 
 
 def test_one_bad_file_ends_nothing(detector, tmp_path, monkeypatch, capfd) -> None:
@@ -211,7 +213,7 @@ def test_one_bad_file_ends_nothing(detector, tmp_path, monkeypatch, capfd) -> No
     Image.open(detector['images'] / 'shape_1.jpg').save(buffer, 'PNG')
     bad, good = kinds_of_trouble(tmp_path / 'odd', buffer.getvalue())
     signal.alarm(60)  # a pipe that is opened waits for ever
-    with pytest.raises(SystemExit, match='error: 10 files could not be predicted'):
+    with pytest.raises(SystemExit, match='error: 11 files could not be predicted'):
         predict(detector, tmp_path / 'odd', tmp_path / 'out', '--score-thr', '0')
     signal.alarm(0)
     told = json.loads((tmp_path / 'out' / 'predictions.json').read_text())
