@@ -72,6 +72,8 @@ def reported(args: argparse.Namespace, *, hold: bool = False) -> Iterator[Callab
             the end; an error before that is all that is seen.
     """
     before = _log_files()
+    if hasattr(sys.stdout, 'reconfigure'):  # file names need not be text of any encoding
+        sys.stdout.reconfigure(errors='backslashreplace')
     streams = sys.stdout, sys.stderr
     held = [_Held(stream) for stream in streams] if hold else []
     if hold:
@@ -94,7 +96,7 @@ def reported(args: argparse.Namespace, *, hold: bool = False) -> Iterator[Callab
 def _report(error: Exception, args: argparse.Namespace, logs: set[str]) -> str:
     full = ''.join(traceback.format_exception(error))
     for path in logs:
-        with open(path, 'a') as file:
+        with open(path, 'a', errors='backslashreplace') as file:
             file.write(f'\n{full}')
     if getattr(args, 'traceback', False):
         print(full, file=sys.stderr)

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from safetensors.torch import save_file as save_safetensors
@@ -45,10 +45,8 @@ def read_checkpoint(path: str | Path) -> CheckpointFile:
     return _unwrap(load_checkpoint(path), path)
 
 
-def _unwrap(loaded: Any, path: Path) -> CheckpointFile:
+def _unwrap(loaded: Mapping, path: Path) -> CheckpointFile:
     ignored: list[str] = []
-    if not isinstance(loaded, Mapping):
-        raise ValueError(f'{path} holds a {type(loaded).__name__}; a dict of weights is required')
     for wrapper in WRAPPERS:
         if isinstance(loaded.get(wrapper), Mapping):
             ignored += [str(key) for key in loaded if key != wrapper]

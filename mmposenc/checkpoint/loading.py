@@ -5,6 +5,7 @@ import contextlib
 import importlib
 import pickle
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +36,12 @@ def load_checkpoint(path: str | Path, map_location: Any = 'cpu', *, mmap: bool =
         mmap: leave tensors in the file until they are used.
 
     Returns:
-        What was saved; of .safetensors, a dict of tensors.
+        The dict that was saved; of .safetensors, of tensors.
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: a damaged file, or one that cannot be read without running code.
+        ValueError: a damaged file, one that cannot be read without running code, or that holds
+            something else than a dict.
     """
     path = Path(path).expanduser()
     if not path.is_file():
@@ -56,14 +58,17 @@ def load_checkpoint(path: str | Path, map_location: Any = 'cpu', *, mmap: bool =
     is_zip = _is_zip(path)
     try:
         with safe_types():
-            return torch.load(path, map_location=map_location, weights_only=True,
-                              mmap=(mmap and is_zip) or None)
+            found = torch.load(path, map_location=map_location, weights_only=True,
+                               mmap=(mmap and is_zip) or None)
     except pickle.UnpicklingError as error:
         raise ValueError(_refusal(path, str(error))) from error
     except (RuntimeError, EOFError, OSError, ValueError, LookupError, TypeError, AttributeError,
             RecursionError, OverflowError) as error:
         raise ValueError(f'{path} cannot be read, it is cut short or no checkpoint: '
                          f'{str(error).splitlines()[0] if str(error) else error!r}') from error
+    if not isinstance(found, Mapping):
+        raise ValueError(f'{path} holds a {type(found).__name__}; a dict of weights is required')
+    return found
 
 
 def _is_zip(path: Path) -> bool:

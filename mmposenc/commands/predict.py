@@ -28,7 +28,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument('--device', help="'cpu', 'cuda:1'; default: a GPU, where there is one")
     parser.add_argument('--overwrite', action='store_true', help='replace the results in DIR')
     parser.add_argument('--strict', action='store_true',
-                        help="stop at the first file that can't be read")
+                        help="stop at the first file that can't be predicted")
     return parser.parse_args(argv)
 
 
@@ -55,5 +55,5 @@ def main(argv: list[str] | None = None) -> None:
         signal.signal(signal.SIGTERM, before)
     print(f'predicted {done} images, in {args.out}')
     if skipped:
-        sys.exit(f'error: {len(skipped)} files could not be read; they are named above and in '
+        sys.exit(f'error: {len(skipped)} files could not be predicted; they are named above and in '
                  f'{args.out}/predictions.json')

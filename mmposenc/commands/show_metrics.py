@@ -24,4 +24,7 @@ def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     with reported(args):
         from mmposenc.engine.report import metrics_table
-        print(metrics_table(dict(args.tests)))
+        tests = dict(args.tests)
+        if len(tests) < len(args.tests):
+            raise ValueError(f'{len(args.tests)} tests have {len(tests)} names; give each another')
+        print(metrics_table(tests))

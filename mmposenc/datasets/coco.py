@@ -8,7 +8,7 @@ from typing import Any
 from mmdet.datasets import CocoDataset as _CocoDataset
 from mmengine.logging import print_log
 
-from .coco_file import CheckedCOCO
+from .coco_file import CheckedCOCO, has_area
 from .image_files import broken_files
 from .named_errors import NamedErrors
 
@@ -21,8 +21,8 @@ class CocoDataset(NamedErrors, _CocoDataset):
     broken image is found when training reaches it, or never. Here the first and the last two are
     errors, raised when the data set is built, and dropped boxes are counted in a warning. So are
     annotations of images that the file does not have; boxes that are not finite, ids that occur
-    twice, missing keys and empty lists are errors (:mod:`.coco_file`), and so is an image of
-    another size than its annotations say.
+    twice, missing keys and empty lists are errors (:mod:`.coco_file`), and so are an image of
+    another size than its annotations say and, where the pipeline loads masks, one that can't be.
 
     Args:
         unknown_categories: 'error', or 'drop' to train on some of the file's categories on
@@ -90,21 +90,30 @@ class CocoDataset(NamedErrors, _CocoDataset):
 
     def _check_annotation(self, ann: dict, image: dict) -> None:
         category = ann['category_id']
+        left, top, width, height = ann['bbox']
         if category not in self.cat2label:
             self._check_category(ann, image)
-            return
-        left, top, width, height = ann['bbox']
-        if width <= 0 or height <= 0:
+        elif ann.get('ignore'):
+            self.dropped['marked to be ignored'] += 1
+        elif width <= 0 or height <= 0:
             self.dropped['with a box of zero area'] += 1
         elif width < 1 or height < 1 or ann['area'] <= 0:
             self.dropped['with a box thinner than a pixel'] += 1
         elif (left >= image['width'] or top >= image['height'] or left + width <= 0
                 or top + height <= 0):
             self.dropped['with a box outside the image'] += 1
+        elif any(getattr(step, 'with_mask', False) for step in self.pipeline.transforms):
+            try:
+                if not has_area(ann.get('segmentation'), (image['height'], image['width'])):
+                    self.dropped['with a polygon of less than three corners'] += 1
+            except ValueError as error:
+                raise ValueError(f'{self._where(ann, image)}: {error}') from error
+
+    def _where(self, ann: dict, image: dict) -> str:
+        return f"annotation {ann['id']} of image {image['file_name']!r} in {self.ann_file}"
 
     def _check_category(self, ann: dict, image: dict) -> None:
-        where = f"annotation {ann['id']} of image {image['file_name']!r} in {self.ann_file}"
-        category = ann['category_id']
+        where, category = self._where(ann, image), ann['category_id']
         if category not in self._names:
             raise ValueError(f'{where}: category_id {category} is not among the categories of '
                              f'the file: {self._names}')

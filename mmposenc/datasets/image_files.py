@@ -4,6 +4,7 @@ from __future__ import annotations
 import io
 import os
 import random
+import stat
 import warnings
 import zlib
 from collections.abc import Collection, Sequence
@@ -22,6 +23,16 @@ _ORIENTATION, _TURNED = 0x0112, (5, 6, 7, 8)
 Size = tuple[int, int]
 
 
+def check_file(path: str) -> None:
+    """Raises ValueError for a pipe, a socket, a device or a folder, which are never to be opened:
+    reading a pipe waits for ever, and a device may do anything."""
+    mode = os.stat(path).st_mode
+    if not stat.S_ISREG(mode):
+        kind = {stat.S_IFDIR: 'folder', stat.S_IFIFO: 'pipe', stat.S_IFSOCK: 'socket'}.get(
+            stat.S_IFMT(mode), 'device')
+        raise ValueError(f'it is a {kind}, not a file')
+
+
 def broken(data: bytes, max_pixels: int = MAX_PIXELS) -> str:
     """Says what is wrong with an image's bytes; an empty string when nothing is.
 
@@ -32,13 +43,13 @@ def broken(data: bytes, max_pixels: int = MAX_PIXELS) -> str:
     if not data:
         return 'the file is empty'
     try:
-        _check_pixels(io.BytesIO(data), max_pixels)
+        size_shown(io.BytesIO(data), max_pixels)
         if _ends_well(data):
             return ''
         with Image.open(io.BytesIO(data)) as image:
             image.load()
     except Exception as error:  # PIL raises what the codec raises
-        return _said(error)
+        return reason(error)
     return ''
 
 
@@ -93,6 +104,7 @@ def broken_file(path: str, size: Size | None = None) -> str:
             lying and note the turn, which is applied when they are read.
     """
     try:
+        check_file(path)
         with open(path, 'rb') as file:
             head = file.read(16)
             if not head:
@@ -108,12 +120,11 @@ def broken_file(path: str, size: Size | None = None) -> str:
                 if problem:
                     return problem
                 file.seek(0)
-            found = _check_pixels(file, MAX_PIXELS)
+            found = size_shown(file)
     except Exception as error:
-        return (error.strerror if isinstance(error, OSError) and error.strerror
-                else _said(error))
+        return reason(error)
     if size is not None and found != tuple(size):
-        turned = ' (its EXIF note of a turn is applied)' if found == tuple(size)[::-1] else ''
+        turned = ' (its EXIF orientation is applied)' if found == tuple(size)[::-1] else ''
         return (f'the picture is {found[0]}x{found[1]}{turned}, the annotations say '
                 f'{size[0]}x{size[1]}, so boxes would lie elsewhere')
     return ''
@@ -133,8 +144,12 @@ def sample(names: Collection[str], seed: int = 0) -> list[str]:
     return sorted(random.Random(seed).sample(names, min(SAMPLES, len(names))))
 
 
-def _check_pixels(file: io.IOBase, max_pixels: int) -> Size:
-    """(width, height) as the picture is shown, from the head of a file."""
+def size_shown(file: io.IOBase, max_pixels: int = MAX_PIXELS) -> Size:
+    """(width, height) as the picture is shown, from the head of a file.
+
+    Raises:
+        ValueError: for more pixels.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter('ignore', Image.DecompressionBombWarning)
         with Image.open(file) as image:  # type: ignore[arg-type]
@@ -145,5 +160,8 @@ def _check_pixels(file: io.IOBase, max_pixels: int) -> Size:
     return (height, width) if turned else (width, height)
 
 
-def _said(error: Exception) -> str:
+def reason(error: Exception) -> str:
+    """What an error says beside the name of the file."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
     return str(error) if isinstance(error, ValueError) else f'{type(error).__name__}: {error}'

@@ -8,18 +8,17 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from PIL import Image
 
-from .image_files import sample
+from .image_files import broken_file, sample, size_shown
 
 #: PIL modes of one channel of 8 bits; of a palette the indices are the labels.
 MODES = ('L', 'P', '1')
-_ORIENTATION, _TURNED = 0x0112, (5, 6, 7, 8)
 
 
 def check_pairs(pairs: Sequence[tuple[str, str]], num_labels: int | None = None,
                 ignore_index: int = 255) -> None:
     """Check label maps against their images: there, whole, of the same size and of 8 bits.
 
-    Of each file the head is read; of a sample of the maps all pixels, for labels outside the
+    Of each file both ends are read; of a sample of the maps all pixels, for labels outside the
     classes.
 
     Args:
@@ -60,17 +59,15 @@ def label_problem(labels: np.ndarray, num_labels: int, ignore_index: int = 255) 
 
 def _pair_problem(pair: tuple[str, str]) -> str:
     image_path, label_path = pair
-    if not osp.isfile(label_path):
+    if not osp.exists(label_path):
         return f'{label_path}: missing, for the image {image_path}'
-    try:
-        with Image.open(label_path) as labels:
-            mode, size = labels.mode, labels.size
-        with Image.open(image_path) as image:
-            image_size = image.size
-            if image.getexif().get(_ORIENTATION) in _TURNED:
-                image_size = image_size[::-1]
-    except Exception as error:  # PIL raises what the codec raises
-        return f'{label_path} and {image_path}: {error}'
+    for path in pair:
+        if problem := broken_file(path):
+            return f'{path}: {problem}'
+    with Image.open(label_path) as labels:
+        mode, size = labels.mode, labels.size
+    with open(image_path, 'rb') as file:
+        image_size = size_shown(file)
     if mode not in MODES:
         return f'{label_path}: its mode is {mode}; one channel of 8 bits is required'
     if size != image_size:

@@ -1,14 +1,13 @@
 """Reading images."""
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import mmengine.fileio as fileio
 from mmcv.transforms import LoadImageFromFile as _LoadImageFromFile
 
-from mmposenc.command_line import describe
-
-from .image_files import MAX_PIXELS, breaks_off, broken
+from .image_files import MAX_PIXELS, breaks_off, broken, check_file, reason
 
 
 class LoadImageFromFile(_LoadImageFromFile):
@@ -31,16 +30,18 @@ class LoadImageFromFile(_LoadImageFromFile):
 
     def transform(self, results: dict) -> dict | None:
         path = results['img_path']
-        data = fileio.get(path, backend_args=self.backend_args)
-        problem = broken(data, self.max_pixels)
-        loaded = None
-        if not problem:
-            try:
+        problem, loaded = '', None
+        try:
+            if os.path.exists(path):  # not of another storage
+                check_file(path)
+            data = fileio.get(path, backend_args=self.backend_args)
+            problem = broken(data, self.max_pixels)
+            if not problem:
                 loaded = super().transform(results)
-            except Exception as error:  # OpenCV and mmcv raise what they like
-                problem = describe(error)
-        if loaded is not None and breaks_off(data, loaded['img']):
-            problem = 'it breaks off in the middle, and an end marker follows'
+                if loaded is not None and breaks_off(data, loaded['img']):
+                    problem = 'it breaks off in the middle, and an end marker follows'
+        except Exception as error:  # OpenCV and mmcv raise what they like
+            problem = reason(error)
         if not problem:
             return loaded
         if self.ignore_empty:

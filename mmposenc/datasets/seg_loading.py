@@ -1,8 +1,11 @@
 """Reading label maps."""
 from __future__ import annotations
 
+import os.path as osp
+
 from mmseg.datasets.transforms import LoadAnnotations
 
+from .image_files import check_file
 from .label_maps import label_problem
 
 
@@ -18,6 +21,8 @@ class LoadSegAnnotations(LoadAnnotations):
     """
 
     def _load_seg_map(self, results: dict) -> None:
+        if osp.exists(results['seg_map_path']):  # not of another storage
+            check_file(results['seg_map_path'])
         super()._load_seg_map(results)
         labels, path = results['gt_seg_map'], results['seg_map_path']
         if labels.ndim != 2:

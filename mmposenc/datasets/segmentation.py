@@ -22,7 +22,7 @@ class SegDataset(NamedErrors, BaseSegDataset):
     Args:
         check_images: look, before training starts, whether every image has a label map of its
             size with one channel of 8 bits, and whether a sample of the maps has only labels of
-            the classes. Of each file but the sample only the head is read.
+            the classes. Of each file but the sample only both ends are read.
         **kwargs: to mmseg's data set.
 
     Raises:

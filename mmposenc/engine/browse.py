@@ -13,7 +13,8 @@ from mmengine.dataset import pseudo_collate
 from mmengine.registry import MODELS, VISUALIZERS, init_default_scope
 from mmengine.runner import set_random_seed
 
-from .checks import check_files
+from .arguments import check_arguments
+from .checks import check_files, check_folder, check_sections
 from .data import build_data_set
 from .drawing import draw
 from .models import preprocessor_config
@@ -39,13 +40,21 @@ def browse(cfg: Config, output_dir: str | Path, *, phase: str = 'train', number:
         The files written.
 
     Raises:
-        ValueError: a phase that the config does not have.
+        ValueError: a phase that the config does not have, a number or seed that can't be, a folder
+            that can't be written to.
         FileNotFoundError: files that the config names are not there.
     """
     scope, loader = scope_of(cfg), cfg.get(f'{phase}_dataloader')
     if phase not in ('train', 'val', 'test') or not loader:
         raise ValueError(f"phase={phase!r}: the config has no {phase}_dataloader; use 'train', "
                          "'val' or 'test'")
+    if number < 1 and number != -1:
+        raise ValueError(f'number={number} must be at least 1, or -1 for all')
+    if seed is not None and not 0 <= seed < 2 ** 32:
+        raise ValueError(f'seed={seed} must be from 0 to {2 ** 32 - 1}')
+    check_folder(str(output_dir), 'output_dir')
+    check_sections(cfg, ())
+    check_arguments(cfg, (phase,))
     check_files(cfg, (phase,))
     init_default_scope(scope)
     if seed is not None:

@@ -12,6 +12,12 @@ from mmengine.registry import DATASETS
 
 from .config import LIVE_KEYS
 
+#: Keys of numbers, and the least of each.
+_LEAST = {'train_cfg.max_epochs': 1, 'train_cfg.max_iters': 1, 'train_cfg.val_interval': 1,
+          'optim_wrapper.optimizer.lr': 0, 'randomness.seed': 0,
+          **{f'{phase}_dataloader.{key}': least for phase in ('train', 'val', 'test')
+             for key, least in (('batch_size', 1), ('num_workers', 0))}}
+
 
 def check_files(cfg: Config, phases: tuple[str, ...]) -> None:
     """Looks whether the annotation files and image folders of the data sets exist.
@@ -187,10 +193,36 @@ def check_sections(cfg: Config, phases: tuple[str, ...]) -> None:
     missing = [key for key in wanted if not cfg.get(key) and not isinstance(cfg.get(key), dict)]
     if missing:
         raise ValueError(f'the config has no {", ".join(missing)} (phases: {", ".join(phases)})')
+    _check_values(cfg)
     for key in wanted:
         kinds = (dict, list, tuple) if key.endswith('evaluator') else (dict,)
         if not isinstance(cfg[key], kinds) and not hasattr(cfg[key], 'update'):
             raise ValueError(f'{key}={cfg[key]!r} must be a dict')
+
+
+def _check_values(cfg: Config) -> None:
+    """What mmengine and torch would take in silence, or refuse without the key's name."""
+    hooks = cfg.get('custom_hooks') or []
+    if not isinstance(hooks, (list, tuple)) or not all(
+            isinstance(hook, dict) or hasattr(hook, 'before_run') for hook in hooks):
+        raise ValueError(f'custom_hooks={hooks!r} must be a list of dicts')
+    for key in ('default_hooks', 'randomness', 'visualizer', 'train_dataloader.dataset',
+                'val_dataloader.dataset', 'test_dataloader.dataset'):
+        value = _at(cfg, key)
+        if isinstance(value, (str, int, float, list, tuple)):
+            raise ValueError(f'{key}={value!r} must be a dict')
+    for key, least in _LEAST.items():
+        value = _at(cfg, key)
+        if value is not None and (not isinstance(value, (int, float)) or value < least):
+            raise ValueError(f'{key}={value!r} must be a number of at least {least}')
+
+
+def _at(cfg: Config, key: str) -> Any:
+    """What a dotted key leads to, or None."""
+    node: Any = cfg
+    for part in key.split('.'):
+        node = node.get(part) if hasattr(node, 'get') else None
+    return node
 
 
 def _one_slip(a: str, b: str) -> bool:

@@ -15,7 +15,7 @@ def device_of(name: str | None) -> torch.device:
     """
     try:
         device = torch.device(name or get_device())
-        torch.empty(1, device=device)
+        torch.empty(1, device=device).tolist()  # which 'meta' has nothing for
     except (RuntimeError, AssertionError) as error:
         raise ValueError(f'device={name!r} can not be used here: {describe(error)}') from error
     return device

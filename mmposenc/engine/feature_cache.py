@@ -16,6 +16,7 @@ from torch import Tensor, nn
 import mmposenc
 
 from ..image_sizes import set_img_shapes
+from .checks import check_folder
 from .feature_store import FeatureStore, hash_tensors, hash_weights
 from .processes import plain_model
 
@@ -181,7 +182,8 @@ def use_feature_cache(cfg: Config, folder: str | None = None) -> None:
         folder: of the features.
     """
     hooks = cfg.get('custom_hooks') or []
-    hook = next((each for each in hooks if 'FeatureCacheHook' in str(each.get('type'))), None)
+    hook = next((each for each in hooks if isinstance(each, dict)
+                 and 'FeatureCacheHook' in str(each.get('type'))), None)
     if hook is None and folder is None:
         return
     if hook is None:
@@ -190,6 +192,7 @@ def use_feature_cache(cfg: Config, folder: str | None = None) -> None:
         hook = cfg.custom_hooks[-1]
     if folder is not None:
         hook['folder'] = folder
+    check_folder(hook.get('folder', 'work_dirs/features'), 'folder of kept features')
     parent = cfg.train_dataloader
     while isinstance(parent.dataset.get('dataset'), dict):
         parent = parent.dataset
@@ -198,12 +201,14 @@ def use_feature_cache(cfg: Config, folder: str | None = None) -> None:
         parent.dataset = dict(type='mmposenc.FewViews', views=views, dataset=parent.dataset)
 
 
-def fill(runner: Any, log: Callable[[str], None] = print) -> dict[str, int]:
+def fill(runner: Any, log: Callable[[str], None] = print,
+         started: Callable[[], None] = lambda: None) -> dict[str, int]:
     """Compute the features of all views of a training set.
 
     Args:
         runner: of a config with the hook, see :func:`use_feature_cache`; it trains nothing.
         log: called with each line of progress.
+        started: called when everything is built and loaded.
 
     Returns:
         What became of the features.
@@ -220,6 +225,7 @@ def fill(runner: Any, log: Callable[[str], None] = print) -> dict[str, int]:
     runner.load_or_resume()
     model = runner.model.train()
     hook.attach(model, runner.cfg.model.get('backbone'))
+    started()
     total = len(dataset) * dataset.views
     for done in range(total):
         sample = dataset.view(*divmod(done, dataset.views))

@@ -131,22 +131,24 @@ def train(cfg: Config, **options: Any) -> MMEngineRunner:
     return runner
 
 
-def cache_features(cfg: Config, folder: str | None = None) -> dict[str, int]:
+def cache_features(cfg: Config, folder: str | None = None,
+                   started: Callable[[], None] = lambda: None) -> dict[str, int]:
     """Computes the features of a frozen backbone for all views of the training set.
 
     Args:
         cfg: as :func:`prepare_training` takes it.
         folder: of the features; None: the one of the config's FeatureCacheHook.
+        started: called when everything is built and loaded.
 
     Returns:
-        What became of them: how many were read, damaged, written, or had no room.
+        What became of them: how many were read, damaged, written, had no room or were not kept.
 
     Raises:
         ValueError, FileNotFoundError: as :func:`prepare_training`; also when the backbone trains,
             or there is no folder.
     """
     prepare_training(cfg, feature_cache=folder)
-    return fill(build_runner(cfg))
+    return fill(build_runner(cfg), started=started)
 
 
 def _use_amp(cfg: Config) -> None:

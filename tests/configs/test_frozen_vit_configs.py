@@ -95,7 +95,7 @@ def test_train_and_test(tmp_path, monkeypatch):
         'train_cfg.val_interval=2', 'model.backbone.init_cfg.checkpoint=mine.safetensors',
         'custom_hooks.1.views=2', *named('pretrained_train')])
     log = next(Path('work').glob('*/*.log')).read_text()
-    assert '24 read, 0 damaged, 8 written, 0 no room' in log
+    assert '24 read, 0 damaged, 8 written, 0 no room, 0 not kept' in log
     weights = torch.load('work/epoch_2.pth', weights_only=False)['state_dict']
     kept = weights['backbone.blocks.3.mlp.fc1.weight']
     assert torch.equal(kept, load_file('mine.safetensors')['blocks.3.mlp.fc1.weight'])

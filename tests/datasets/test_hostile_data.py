@@ -4,7 +4,9 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import re
+import signal
 import struct
 import tracemalloc
 import zipfile
@@ -60,6 +62,25 @@ REFUSED = [
     (put('annotations', 0, bbox=None), 'bbox=None must be four finite numbers'),
     (put('annotations', 0, bbox=['1', '2', '3', '4']), 'must be four finite numbers'),
     (put('annotations', 0, area=float('nan')), 'area=nan must be a finite number'),
+    (put('annotations', 0, bbox=[0, 0, 10 ** 400, 5]), 'annotation 1: bbox='),
+    (put('annotations', 0, bbox={}), 'bbox={} must be four finite numbers'),
+    (put('annotations', 0, area='5'), "area='5' must be a finite number"),
+    (put('annotations', 0, iscrowd='0'), "annotation 1: iscrowd='0' must be 0 or 1"),
+    (put('annotations', 0, iscrowd=2), 'iscrowd=2 must be 0 or 1'),
+    (put('annotations', 0, image_id=[1]), r'annotation 1: image_id=\[1\] must be a whole number'),
+    (put('annotations', 0, category_id={}), 'category_id={} must be a whole number'),
+    (put('annotations', 0, id=10 ** 30), 'id=1000.* must be a whole number of at most 64 bits'),
+    (put('images', 0, id=[1]), r'id=\[1\] must be a whole number'),
+    (put('images', 0, width=10 ** 400), 'image 1: width=1000'),
+    (put('images', 0, width=True), 'image 1: width=True'),
+    (put('images', 0, file_name='a\0b'), 'embedded null'),
+    (put('images', 0, file_name='.'), 'it is a folder, not a file'),
+    (put('images', 0, file_name='\udc80.jpg'), 'No such file'),
+    (put('categories', 0, name=7), 'category 1: name=7 must be a word'),
+    (put('categories', 0, name=''), "category 1: name='' must be a word"),
+    (put('categories', 0, name='square '), "'square'] are not among the categories"),
+    (lambda data: data['annotations'].append(None), r'annotations\[8\] lacks id'),
+    (lambda data: data.update(annotations=None), "'annotations' is a NoneType"),
     (put('annotations', 0, image_id='1'), "annotation 1: image_id='1' must be a whole number"),
     (put('annotations', 0, category_id='1'), "category_id='1' must be a whole number"),
     (put('annotations', 1, id=1), "two entries of 'annotations' have the id 1"),
@@ -99,6 +120,97 @@ def test_refused(root, number) -> None:
     assert 'annotations.json' in str(error.value)
 
 
+#: Masks that are none for an image of 64 x 44 pixels, with what the error says.
+RLE = {'size': [44, 64], 'counts': [100, 50, 44 * 64 - 150]}
+NO_MASKS = [(mask, 'segmentation=.* must be a list of polygons') for mask in (
+    None, [], 'abc', 5, [None], [['1', '2', '3', '4', '5', '6']], [[[1, 2], [3, 4], [5, 6]]],
+    [5, 5, 20, 5, 20, 20], [[1, 2, float('nan'), 4, 5, 6]], [[1, 2, float('inf'), 4, 5, 6]],
+    [[1e9, 0, 20, 0, 20, 20]])] + [({**RLE, **changes}, message) for changes, message in (
+        (dict(size=[30, 30]), r'size=\[30, 30\] must be the image\'s, \[44, 64\]'),
+        (dict(size=[64, 44]), 'must be the image'), (dict(size='44'), 'must be the image'),
+        (dict(size=None), 'must be the image'), (dict(size=[10 ** 6] * 2), 'must be the image'),
+        *((dict(counts=counts), r'segmentation: counts=.* that cover 44x64 pixels') for counts in (
+            [100, 50], [100, 50, 10 ** 6], [100, -50, 44 * 64 - 50], [10 ** 12], [10 ** 30], [],
+            [2 ** 62] * 3 + [2 ** 62 + 44 * 64], [1.5, 44 * 64 - 1.5], ['1'],
+            None, 5, '', 'zzzz!!~~', 'é猫', 'o' * 50)))]
+
+
+@pytest.mark.parametrize('number', range(len(NO_MASKS)))
+def test_masks_that_are_none_are_refused_where_masks_are_loaded(root, number) -> None:
+    masks = [dict(type='mmposenc.LoadImageFromFile'),
+             dict(type='mmdet.LoadAnnotations', with_bbox=True, with_mask=True)]
+    square = [[5, 5, 20, 5, 20, 20, 5, 20]]
+    rewrite(root, lambda data: [each.update(segmentation=square) for each in data['annotations']]
+            and None)
+    rewrite(root, put('annotations', 1, segmentation=RLE))
+    loaded = build(root, pipeline=masks)[0]['gt_masks'].masks
+    assert [int(mask.sum()) for mask in loaded] == [225, 50]
+    mask, message = NO_MASKS[number]
+    rewrite(root, put('annotations', 0, segmentation=mask))
+    with pytest.raises(ValueError, match=f"annotation 1 of image 'shape_0.jpg' in .*: .*{message}"):
+        build(root, pipeline=masks)
+    assert len(build(root)) == 4  # boxes alone do not need them
+
+
+def test_objects_without_a_mask_are_counted(root, monkeypatch) -> None:
+    """mmdet ignores what has no polygon of three corners."""
+    rewrite(root, lambda data: [each.update(segmentation=[[1, 2, 3, 4], [1, 2, 3, 4, 5, 6, 7]])
+                                for each in data['annotations']] and None)
+    rewrite(root, put('annotations', 3, ignore=1))
+    said = []
+    monkeypatch.setattr('mmposenc.datasets.coco._warn', said.append)
+    build(root, pipeline=[dict(type='mmdet.LoadAnnotations', with_bbox=True, with_mask=True)])
+    assert said == [f'{root}/annotations.json: dropped annotations: 7 with a polygon of less than '
+                    'three corners, 1 marked to be ignored']
+
+
+def test_compressed_run_lengths_must_cover_the_image() -> None:
+    """pycocotools reads one that is cut short, and leaves the rest as it was in memory."""
+    from pycocotools import mask as tools
+
+    from mmposenc.datasets.coco_file import has_area
+    rng = np.random.default_rng(0)
+    for number in range(24):
+        size = [int(side) for side in rng.integers(1, 90, 2)]
+        pixels = (rng.random(size) < rng.random()).astype(np.uint8)
+        if number % 3 == 0:
+            pixels[:] = number % 2
+        counts = tools.encode(np.asfortranarray(pixels))['counts'].decode()
+        assert has_area({'size': size, 'counts': counts}, tuple(size))
+        for kept in range(len(counts)):
+            with pytest.raises(ValueError, match='that cover'):
+                has_area({'size': size, 'counts': counts[:kept]}, tuple(size))
+
+
+@pytest.mark.parametrize('encoding', ['utf-8-sig', 'utf-16', 'utf-32'])
+def test_another_encoding_is_read(root, encoding) -> None:
+    text = (root / 'annotations.json').read_text()
+    (root / 'annotations.json').write_text(text, encoding=encoding)
+    assert len(build(root)) == 4
+
+
+def test_a_pipe_in_the_place_of_a_file_is_named_and_never_opened(root, masks) -> None:
+    signal.alarm(60)  # a pipe that is opened waits for ever
+    for path in (root / 'images' / 'shape_1.jpg', masks / 'labels' / '1.png'):
+        path.unlink()
+        os.mkfifo(path)
+    pipe = 'it is a pipe, not a file'
+    with pytest.raises(ValueError, match=rf'shape_1\.jpg: {pipe}'):
+        build(root)
+    with pytest.raises(ValueError, match=rf'broken image .*shape_1\.jpg: {pipe}'):
+        build(root, check_images=False)[1]
+    with pytest.raises(ValueError, match=rf'labels/1\.png: {pipe}'):
+        seg(masks)
+    with pytest.raises(ValueError, match=rf'labels/1\.png: {pipe}'):
+        seg(masks, check_images=False, pipeline=[
+            dict(type='mmposenc.LoadImageFromFile'), dict(type='mmposenc.LoadSegAnnotations')])[1]
+    (root / 'annotations.json').unlink()
+    os.mkfifo(root / 'annotations.json')
+    with pytest.raises(ValueError, match=rf'annotations\.json .*{pipe}'):
+        build(root)
+    signal.alarm(0)
+
+
 @pytest.mark.parametrize('text', ['', '{"images": [', '[' * 100_000, '\x00'])
 def test_no_json(root, text) -> None:
     (root / 'annotations.json').write_text(text)
@@ -134,8 +246,8 @@ def turned(path, orientation=6) -> None:
 
 def test_a_turned_picture_is_turned_and_its_size_is_checked(root) -> None:
     turned(root / 'images' / 'shape_0.jpg')  # 64 x 44 as stored, 44 x 64 as shown
-    with pytest.raises(ValueError, match=r'shape_0\.jpg: the picture is 44x64 \(its EXIF note of '
-                                         r'a turn is applied\), the annotations say 64x44'):
+    with pytest.raises(ValueError, match=r'shape_0\.jpg: the picture is 44x64 \(its EXIF '
+                                         r'orientation is applied\), the annotations say 64x44'):
         build(root)
     rewrite(root, put('images', 0, width=44, height=64))
     assert build(root)[0]['img'].shape[:2] == (64, 44)
@@ -258,6 +370,65 @@ def test_a_label_map_that_breaks_off_is_named(masks) -> None:
         dict(type='mmposenc.LoadSegAnnotations')])
     with pytest.raises(ValueError, match=r'labels/1\.png'):
         dataset[1]
+
+
+def png(path, pixels, mode=None, **options) -> None:
+    Image.fromarray(pixels).convert(mode).save(path, 'PNG', **options)
+
+
+LABELS = np.tile(np.arange(80, dtype=np.uint8) % 2, (60, 1))
+#: What may lie in the place of a label map, and what the error says; None where it is right.
+MAPS = [
+    (lambda path: png(path, LABELS.astype(np.uint16)), 'one channel of 8 bits is required'),
+    (lambda path: png(path, LABELS, 'RGB'), 'its mode is RGB; one channel'),
+    (lambda path: png(path, LABELS, 'RGBA'), 'its mode is RGBA; one channel'),
+    (lambda path: png(path, LABELS, 'LA'), 'its mode is LA; one channel'),
+    (lambda path: png(path, LABELS[:44]), 'its size is 80x44, but'),
+    (lambda path: png(path, LABELS.T.copy()), 'its size is 60x80, but'),
+    (lambda path: png(path, LABELS + 2), 'holds labels 2, 3 in 4800 pixels'),
+    (lambda path: png(path, LABELS * 200), 'holds the label 200 in'),
+    (lambda path: path.write_bytes(b''), 'the file is empty'),
+    (lambda path: path.write_bytes(b'\x89PNG\r\n\x1a\n'), 'labels/1.png'),
+    (lambda path: path.write_text('no picture'), 'cannot identify image'),
+    (lambda path: path.write_bytes(path.read_bytes()[:-60]), 'labels/1.png'),
+    (lambda path: path.unlink(), 'missing, for the image'),
+    (lambda path: [path.unlink(), path.mkdir()], 'it is a folder, not a file'),
+    (lambda path: [path.unlink(), path.symlink_to('nowhere')], 'missing, for the image'),
+    (lambda path: png(path, LABELS * 255), None),  # to be ignored
+    (lambda path: png(path, LABELS * 255, '1'), None),  # one bit a pixel: 0 and 1
+    (lambda path: png(path, LABELS, 'L', optimize=True), None),
+    (lambda path: Image.fromarray(LABELS, 'P').save(path, 'PNG', bits=1), None),
+    (lambda path: Image.fromarray(LABELS, 'P').save(path, 'PNG', transparency=0), None)]
+
+
+@pytest.mark.parametrize('number', range(len(MAPS)))
+def test_label_maps_are_right_or_named(masks, number) -> None:
+    put_map, message = MAPS[number]
+    path = masks / 'labels' / '1.png'
+    put_map(path)
+    steps = [dict(type='mmposenc.LoadImageFromFile'), dict(type='mmposenc.LoadSegAnnotations')]
+    if message is None:
+        labels = seg(masks, pipeline=steps)[1]['gt_seg_map']
+        assert np.array_equal(labels % 254, LABELS)
+        return
+    with pytest.raises(ValueError, match=f'1 of 3 label maps (.|\n)*labels/1.png.*{message}|'
+                                         f'1 of 3 label maps .*\n  .*{message}'):
+        seg(masks)
+
+
+def test_files_cut_short_are_found_among_many(masks) -> None:
+    """Also those that are not in the sample whose labels are read."""
+    paths = [masks / 'images' / '0.jpg', masks / 'labels' / '0.png']
+    for path in paths:
+        for i in range(1, 40):
+            path.with_stem(str(i)).write_bytes(path.read_bytes())
+    for path in (each.with_stem('33') for each in paths):
+        data = path.read_bytes()
+        path.write_bytes(data[:len(data) // 2])
+        with pytest.raises(ValueError, match=rf'1 of 40 .*\n  {path}: '):
+            seg(masks)
+        path.write_bytes(data)
+    assert len(seg(masks)) == 40
 
 
 def test_a_gzip_bomb_is_refused(tmp_path, monkeypatch) -> None:

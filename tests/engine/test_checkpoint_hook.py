@@ -1,9 +1,13 @@
 """Checkpoints survive kills, full disks and other trainings."""
 from __future__ import annotations
 
+import contextlib
 import errno
+import os
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 import torch
@@ -117,7 +121,7 @@ def test_an_error_saves_the_last_complete_iteration(tmp_path) -> None:
 
 def test_a_second_training_in_the_directory_is_refused(tmp_path) -> None:
     lock = WorkDirLock(tmp_path)
-    with pytest.raises(ValueError, match='work_dir=.* process [0-9]+ trains there'):
+    with pytest.raises(ValueError, match='work_dir=.* process [0-9]+ on .* trains there'):
         runner(tmp_path, 'second', epochs=1).train()
     code = (f'import sys; sys.path.insert(0, ".")\nfrom mmposenc.engine.lock import *\n'
             f'try:\n    check_unlocked({str(tmp_path)!r})\n'
@@ -128,3 +132,56 @@ def test_a_second_training_in_the_directory_is_refused(tmp_path) -> None:
     check_unlocked(tmp_path)
     runner(tmp_path, 'third', epochs=1).train()
     check_unlocked(tmp_path)
+
+
+def test_looking_disturbs_nobody(tmp_path) -> None:
+    """Two processes that look all the time, and one that takes the lock and lets go."""
+    WorkDirLock(tmp_path).release()
+
+    def looker() -> int:
+        if child := os.fork():
+            return child
+        signal.alarm(60)
+        while True:
+            with contextlib.suppress(ValueError):
+                check_unlocked(tmp_path)
+    lookers = [looker(), looker()]
+    try:
+        time.sleep(0.1)
+        for _ in range(150):
+            WorkDirLock(tmp_path).release()
+    finally:
+        for looker in lookers:
+            os.kill(looker, signal.SIGKILL)
+            os.waitpid(looker, 0)
+
+
+def test_a_worker_that_outlives_a_killed_training_does_not_hold_its_lock(tmp_path) -> None:
+    reading, writing = os.pipe()
+    training = os.fork()
+    if not training:
+        lock = WorkDirLock(tmp_path)
+        if worker := os.fork():
+            os.write(writing, str(worker).encode())
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(60)
+        os._exit(lock is None)
+    worker = int(os.read(reading, 20))
+    os.waitpid(training, 0)
+    os.kill(worker, 0)  # it is there
+    time.sleep(0.1)  # until it has let go of what it inherited
+    check_unlocked(tmp_path)
+    os.kill(worker, signal.SIGKILL)
+
+
+def test_a_file_system_without_locks_is_told(tmp_path, monkeypatch) -> None:
+    said = []
+    monkeypatch.setattr('mmposenc.engine.lock.print_log', lambda text, *_: said.append(text))
+    for number in (errno.ENOLCK, errno.ENOSYS):
+        def no_locks(*_, number=number):
+            raise OSError(number, 'no locks')
+        monkeypatch.setattr('fcntl.flock', no_locks)
+        lock = WorkDirLock(tmp_path)
+        check_unlocked(tmp_path)
+        assert 'its file system has no locks' in said.pop() and not said
+        lock.release()

@@ -1,6 +1,8 @@
 """Features of a frozen backbone that are kept in a folder."""
 from __future__ import annotations
 
+import errno
+import os
 import random
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,9 +11,12 @@ import numpy as np
 import pytest
 import torch
 from mmengine.config import Config, ConfigDict
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import nn
 
 from mmposenc.backbones import PVT, DeiT
+from mmposenc.engine import feature_store
 from mmposenc.engine.feature_cache import CachedFeatures, FeatureCacheHook, use_feature_cache
 from mmposenc.engine.feature_store import FeatureStore, hash_tensors, hash_weights
 from mmposenc.image_sizes import set_img_shapes
@@ -36,7 +41,8 @@ def test_what_is_written_is_read(tmp_path) -> None:
         found = fresh.read(A, B)
         assert len(found) == 2 and all(map(torch.equal, found, features()))
         assert fresh.read(A, C) is None and fresh.read(C, B) is None
-    assert store.counts == {'read': 1, 'damaged': 0, 'written': 1, 'no room': 0}
+    assert store.counts == {'read': 1, 'damaged': 0, 'written': 1, 'no room': 0,
+                            'not kept': 0}
     assert len(files(tmp_path)) == 1  # nothing half written lies about
 
 
@@ -76,10 +82,29 @@ def test_the_folder_does_not_grow_beyond_its_limit(tmp_path) -> None:
     assert sum(path.stat().st_size for path in files(tmp_path)) <= 5000
     written = store.counts['written']
     assert written >= 2 and store.counts['no room'] == 10 - written
-    # Those of another run, or of other weights, count too.
+    # Those of another run, or of other weights, count too; damaged ones are written anew.
     full = FeatureStore(tmp_path, 5000)
     full.write(C, B, features())
     assert full.counts['no room'] == 1
+    path = store.path(A, '0' * 64)
+    path.write_bytes(flip(path.read_bytes(), -3))
+    full.write(A, '0' * 64, features())
+    assert full.read(A, '0' * 64) is not None
+    # So does what a killed process left half written, and what others wrote meanwhile.
+    for each in files(tmp_path):
+        each.rename(f'{each}.123.partial')
+    assert FeatureStore(tmp_path, 5000).used_bytes == full.used_bytes
+
+
+def test_the_limit_holds_for_several_processes(tmp_path) -> None:
+    """Each measures the folder now and then, and passes the limit by a few files at most."""
+    stores = [FeatureStore(tmp_path, 50_000) for _ in range(3)]
+    for number in range(300):
+        stores[number % 3].write(A, hash_tensors([], str(number)), features())
+    size = max(path.stat().st_size for path in files(tmp_path))
+    total = sum(path.stat().st_size for path in files(tmp_path))
+    assert 50_000 - 4 * size < total <= 50_000 + 3 * 64 * size
+    assert sum(store.counts['no room'] for store in stores) > 100
 
 
 @pytest.mark.parametrize('limit', [0, -1])
@@ -90,8 +115,73 @@ def test_a_limit_is_positive(tmp_path, limit) -> None:
 
 def test_a_folder_is_no_file(tmp_path) -> None:
     (tmp_path / 'file').write_text('')
-    with pytest.raises(ValueError, match='is a file; name a folder'):
-        FeatureStore(tmp_path / 'file', 1)
+    (tmp_path / 'link').symlink_to(tmp_path / 'nowhere')
+    for name in ('file', 'link', 'file/deeper'):
+        with pytest.raises(ValueError, match=f"{name}' must be a folder"):
+            FeatureStore(tmp_path / name, 1)
+
+
+def link_to_nowhere(path: Path) -> None:
+    path.symlink_to(path.parent / 'nowhere')
+
+
+@pytest.mark.parametrize('put, kept', [
+    (Path.mkdir, False), (link_to_nowhere, True), (lambda path: os.mkfifo(path), True),
+    (lambda path: path.write_bytes(b'PK'), True)])
+@pytest.mark.parametrize('level', [0, 1, 2])  # an entry, its bucket, the weights' folder
+def test_whatever_lies_in_the_place_of_an_entry_is_as_good_as_none(tmp_path, put, kept, level,
+                                                                    monkeypatch) -> None:
+    said = []
+    monkeypatch.setattr(feature_store, 'print_log', lambda text, *_: said.append(text))
+    store = FeatureStore(tmp_path, 10 ** 6)
+    entry = store.path(A, B)
+    place = [entry, *entry.parents][level]
+    place.parent.mkdir(parents=True, exist_ok=True)
+    put(place)
+    kept = kept if level == 0 else put is Path.mkdir
+    for _ in range(3):
+        assert store.read(A, B) is None or kept
+        store.write(A, B, features())
+    assert (store.read(A, B) is not None) == kept
+    assert store.counts['written' if kept else 'not kept'] == 3
+    assert len(said) == (not kept) and all('training goes on' in text for text in said)
+    assert FeatureStore(tmp_path, 10 ** 6).used_bytes < 10 ** 4
+
+
+@pytest.mark.parametrize('error', [OSError(errno.ENOSPC, 'No space left on device'),
+                                   SafetensorError('No space left on device (os error 28)')])
+def test_a_full_disk_ends_nothing(tmp_path, monkeypatch, error) -> None:
+    said = []
+    monkeypatch.setattr(feature_store, 'print_log', lambda text, *_: said.append(text))
+
+    def full(tensors, path, about):
+        Path(path).write_bytes(b'half of it')
+        raise error
+    monkeypatch.setattr(feature_store, 'save_file', full)
+    backbone, store = frozen(), FeatureStore(tmp_path, 10 ** 6)
+    cached = CachedFeatures(backbone, store)
+    x = batch((14, 20), (24, 9), full=(28, 24))
+    assert all(map(torch.equal, cached(x), cached(x)))
+    assert store.counts['not kept'] == 4 and files(tmp_path) == []
+    assert len(said) == 1 and 'No space left on device' in said[0]
+    monkeypatch.undo()
+    cached(x), cached(x)  # there is room again
+    assert store.counts['written'] == store.counts['read'] == 2
+
+
+def test_an_entry_with_the_tensors_of_another_is_none(tmp_path) -> None:
+    """What it says of itself is right, but for a checksum that was that of other features."""
+    store = FeatureStore(tmp_path, 10 ** 6)
+    store.write(A, C, [torch.ones(7)])
+    with safe_open(store.path(A, C), 'pt') as file:
+        about = file.metadata()
+    path = store.path(A, B)
+    path.parent.mkdir(parents=True)
+    for checksum in (about['checksum'], hash_tensors([torch.ones(7).bfloat16()])):
+        save_file({'00': torch.ones(7).bfloat16()}, path,
+                  {'weights': A, 'image': B, 'checksum': checksum})
+        assert store.read(A, B) is None
+    assert store.counts['damaged'] == 2
 
 
 def test_hashes_are_of_values_types_shapes_and_names() -> None:
@@ -133,7 +223,8 @@ def test_cached_features_are_those_of_the_backbone(tmp_path) -> None:
     expected = backbone(x)
     cached = CachedFeatures(backbone, store)
     first, second = cached(x), cached(x)
-    assert store.counts == {'read': 2, 'damaged': 0, 'written': 2, 'no room': 0}
+    assert store.counts == {'read': 2, 'damaged': 0, 'written': 2, 'no room': 0,
+                            'not kept': 0}
     for out, again, own in zip(first, second, expected, strict=True):
         assert out.shape == own.shape == (2, 16, 7, 6) and out.dtype == own.dtype
         assert torch.equal(out, again)

@@ -1,5 +1,6 @@
 """Checks of local COCO and ADE20K copies, on tiny copies made here."""
 import json
+import os
 import shutil
 
 import numpy as np
@@ -113,6 +114,15 @@ def test_each_damage_of_coco_is_the_one_problem(coco, damage):
     expected = damage(coco)
     (problem,) = check_coco(coco, COCO_PARTS)
     assert problem.startswith(expected)
+
+
+def test_a_name_that_is_no_text_is_found(coco):
+    name = coco / COCO_PARTS[0][1]
+    name.write_bytes(name.read_bytes().replace(b'000000000001.jpg', b'\xff.jpg'))
+    assert '000000000001.jpg' in '\n'.join(check_coco(coco, COCO_PARTS))
+    picture = coco / 'train2017' / '000000000001.jpg'
+    picture.rename(picture.with_name(os.fsdecode(b'\xff.jpg')))
+    assert check_coco(coco, COCO_PARTS) == []
 
 
 @pytest.mark.parametrize('block_size', [1, 7, 1 << 20])

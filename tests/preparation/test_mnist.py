@@ -138,7 +138,7 @@ def test_another_wheel_is_refused(tmp_path, monkeypatch):
 def test_foreign_files_are_left_alone(tmp_path):
     (tmp_path / 'out').mkdir()
     (tmp_path / 'out' / 'thesis.tex').write_text('x')
-    with pytest.raises(PrepareError, match='holds other files'):
+    with pytest.raises(PrepareError, match='holds files that were not prepared here'):
         prepare_mnist5k(tmp_path / 'out', tmp_path / 'cache', quiet,
                         make_source(tmp_path / 'cache'))
     assert (tmp_path / 'out' / 'thesis.tex').read_text() == 'x'
@@ -234,6 +234,6 @@ def test_the_command_reports_problems(tmp_path):
         tool.main(['fashion', str(tmp_path), '--out', str(tmp_path / 'out')])
     (tmp_path / 'full').mkdir()
     (tmp_path / 'full' / 'a').write_text('x')
-    with pytest.raises(SystemExit, match='error: .* holds other files'):
+    with pytest.raises(SystemExit, match='error: .* holds files that were not prepared here'):
         tool.main(['mnist5k', '--out', str(tmp_path / 'full'),
                    '--cache', str(tmp_path / 'cache')])

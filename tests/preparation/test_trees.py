@@ -122,7 +122,7 @@ def test_the_real_source_holds_out_a_block_and_a_plot():
     assert not {region.plot for region in train} & {region.plot for region in val}
 
 
-def test_a_second_run_changes_nothing_and_a_damaged_result_is_rebuilt(setup):
+def test_a_second_run_changes_nothing_and_what_is_missing_is_made_again(setup):
     cache, out, source = setup
     lines = []
     first = prepare_trees(out, cache, source=source, log=lines.append)
@@ -136,10 +136,12 @@ def test_a_second_run_changes_nothing_and_a_damaged_result_is_rebuilt(setup):
     source = dataclasses.replace(source, sha256=sha256_of(cache / NAME))
     victim = sorted((out / 'images' / 'val').iterdir())[0]
     content = victim.read_bytes()
-    victim.write_bytes(content[:10])
-    prepare_trees(out, cache, source=source, log=lines.append)
-    assert victim.read_bytes() == content
-    assert sorted(p.name for p in out.parent.iterdir()) == ['trees']  # nothing left behind
+    victim.unlink()
+    link = out.with_name('link')
+    link.symlink_to(out)  # as to a larger disk: it stays, and leads to what is new
+    prepare_trees(link, cache, source=source, log=lines.append)
+    assert victim.read_bytes() == content and link.is_symlink()
+    assert sorted(p.name for p in out.parent.iterdir()) == ['link', 'trees']  # nothing left behind
 
 
 def test_other_settings_are_built_anew(setup):
@@ -151,13 +153,48 @@ def test_other_settings_are_built_anew(setup):
     assert len(list((out / 'images' / 'train').iterdir())) == fewer['train']['tiles'] == 6
 
 
-def test_a_folder_with_other_files_is_not_touched(setup):
+def contents(folder):
+    return {path: path.is_file() and path.read_bytes() for path in folder.rglob('*')}
+
+
+@pytest.mark.parametrize('manifest', [None, '{}', '[]', '{"files": 3}', '{"files": {"a": 1}}',
+                                      'not json', '{"settings": {}, "files": {"mine/own": 9}}'])
+def test_a_folder_that_was_not_prepared_is_not_touched(setup, manifest):
     cache, out, source = setup
-    out.mkdir(parents=True)
-    (out / 'mine.txt').write_text('mine')
-    with pytest.raises(PrepareError, match='trees holds other files; give another folder'):
+    (out / 'mine').mkdir(parents=True)
+    (out / 'mine' / 'own').write_text('mine')
+    if manifest is not None:
+        (out / common.MANIFEST).write_text(manifest)
+    before = contents(out.parent)
+    with pytest.raises(PrepareError, match='trees holds files .*mine/own'):
         prepare_trees(out, cache, source=source)
-    assert [p.name for p in out.iterdir()] == ['mine.txt']
+    assert contents(out.parent) == before
+
+
+def test_files_added_or_changed_are_never_deleted(setup):
+    cache, out, source = setup
+    prepare_trees(out, cache, source=source, log=lambda line: None)
+    others = {'notes.txt': 'mine', 'images/val/extra.png': 'mine', '.hidden': 'mine',
+              'annotations/train.json': '{}', 'LICENSE': 'another'}
+    for name, text in others.items():
+        before = (out / name).read_bytes() if (out / name).exists() else None
+        (out / name).write_text(text)
+        for changed in (source, dataclasses.replace(source, min_inside=0.9)):
+            with pytest.raises(PrepareError, match=f'holds files .*: {name}; give another'):
+                prepare_trees(out, cache, source=changed)
+            assert (out / name).read_text() == text
+        (out / name).unlink() if before is None else (out / name).write_bytes(before)
+    (out / 'link').symlink_to(cache)
+    with pytest.raises(PrepareError, match='since: link; '):
+        prepare_trees(out, cache, source=source)
+    (out / 'link').unlink()
+
+    def meanwhile(line):  # while the folder is built
+        (out / 'notes.txt').write_text('mine')
+    with pytest.raises(PrepareError, match='since: notes.txt; '):
+        prepare_trees(out, cache, log=meanwhile, source=dataclasses.replace(source, min_inside=0.9))
+    assert (out / 'notes.txt').read_text() == 'mine'
+    assert [path.name for path in out.parent.iterdir()] == ['trees']
 
 
 @pytest.mark.parametrize('changes, message', [
@@ -229,7 +266,7 @@ class TestFetch:
 def test_the_command_says_what_went_wrong(monkeypatch, capsys, tmp_path):
     tool = load_tool('prepare_data')
     (tmp_path / 'mine.txt').write_text('mine')
-    with pytest.raises(SystemExit, match='error: .* holds other files'):
+    with pytest.raises(SystemExit, match='error: .* holds files that .* since: mine'):
         tool.main(['trees', '--out', str(tmp_path)])
     with pytest.raises(SystemExit, match='1'):
         tool.main(['coco', str(tmp_path / 'nowhere')])
