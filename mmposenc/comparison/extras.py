@@ -11,7 +11,7 @@ from typing import Any
 
 from mmengine.config import Config
 
-from mmposenc.command_line import describe
+from mmposenc.command_line import in_a_line
 
 from ..engine.complexity import count, measure_time
 from ..engine.config_sizes import tested_size
@@ -58,7 +58,7 @@ def make_extras(study: Study, run: Run, checkpoint: str | None) -> None:
             note = ''
         except Exception as error:
             traceback.print_exc()
-            content, note = None, f'no {name}: {describe(error)}'
+            content, note = None, f'no {name}: {in_a_line(error)}'
         write_json(run.folder / f'{name}.json',
                    {'for': wanted(study)[name], 'content': content, 'note': note})
 
@@ -88,14 +88,15 @@ def input_size(cfg: Config, factor: float) -> tuple[int, int] | None:
     """(H, W) of what the model gets at a factor, filled up as its preprocessor does: of the first
     test image, where images are taken as they are; None where there is none."""
     scaled = resized(cfg, factor)
-    size = tested_size(scaled) or _first_size(scaled)
+    size = tested_size(scaled) or first_size(scaled)
     if size is None:
         return None
     step = own_preprocessor(cfg).get('pad_size_divisor') or 1
     return -(-size[0] // step) * step, -(-size[1] // step) * step
 
 
-def _first_size(cfg: Config) -> tuple[int, int] | None:
+def first_size(cfg: Config) -> tuple[int, int] | None:
+    """(H, W) of the first test image as the model gets it; None where there is none."""
     from .pictures import test_set
     dataset = test_set(cfg)
     if not len(dataset):

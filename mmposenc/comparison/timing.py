@@ -17,7 +17,7 @@ from typing import Any
 
 from mmengine.hooks import Hook
 
-from mmposenc.command_line import describe
+from mmposenc.command_line import in_a_line
 
 from .. import engine
 from .budget import Cost, Estimate
@@ -222,7 +222,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             cost_of(study, run, time.time() - loading, found, extras=number == args.entries[-1])
         except Exception as error:
             traceback.print_exc()
-            sys.exit(f'{entry.name}: {" ".join(describe(error).split())}')
+            sys.exit(f'{entry.name}: {in_a_line(error)}')
         write_json(args.out, found)
 
 

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from mmposenc.command_line import in_a_line
+
 from .launching import launch, submitted
 from .study import Run
 
@@ -147,8 +149,8 @@ class SubmittedWorkers:
         try:
             self.executor = submitit.AutoExecutor(folder=folder, cluster=cluster)
             self.executor.update_parameters(**options)
-        except (NameError, TypeError, ValueError, RuntimeError, FileNotFoundError) as error:
-            raise ValueError(f'--submitit {cluster} {options}: {error}') from error
+        except Exception as error:  # of any kind: it also asserts
+            raise ValueError(f'--submitit {cluster} {options}: {in_a_line(error)}') from error
         self.cluster, self.processes = cluster, processes
 
     def start(self, run: Run) -> Handle:

@@ -1,6 +1,11 @@
 """The command, with runs in this process."""
+import csv
+import errno
 import io
 import json
+import re
+import signal
+import time
 from dataclasses import replace
 
 import pytest
@@ -8,11 +13,13 @@ from rich.console import Console
 from tinystudies import tiny_study
 from tinytasks import classifier_config
 
-from mmposenc.commands import compare
+from mmposenc.commands import compare, train
 from mmposenc.comparison import (
     extras,
+    files,
     planning,
     progress,
+    report,
     results,
     runs,
     schedule,
@@ -85,6 +92,49 @@ def test_a_study_is_made_grows_and_is_not_repeated(here, capsys):
     call('--out', 'out', '--report-only')
     assert len(here.started) == 6
     assert 'top-1 accuracy' in capsys.readouterr().out
+
+
+LABELS = ('[/x]', 'PEG [stage 1] :x:', '=1+1', 'one_word_that_is_longer_than_its_column_' * 3)
+
+
+def test_labels_are_shown_as_they_are_and_nothing_else_writes_into_a_study(here, capsys):
+    planning.Path('e.yaml').write_text(json.dumps(
+        [{'name': f'e{i}', 'label': label} for i, label in enumerate(LABELS)]))
+    before = signal.getsignal(signal.SIGTERM)
+    call('cls.py', '--encodings', 'e.yaml', *ASKED[4:], '--seeds', '1')
+    assert signal.getsignal(signal.SIGTERM) == before
+    shown = re.sub(r'\s*│[^│]*│[^│]*│\n│ ', '', capsys.readouterr().out)  # folded lines
+    assert all(label in shown for label in LABELS)
+    rows = list(csv.DictReader(planning.Path('out/results.csv').open()))
+    assert [row['label'] for row in rows] == [*LABELS[:2], "'=1+1", LABELS[3]]
+    kept = planning.Path('out/runs/e0/seed0/train')
+    files = sorted(kept.rglob('*'))
+    for words in (), ('--work-dir', str(kept.parent / 'more')):
+        with pytest.raises(SystemExit, match="is a run of the study in .*/out, whose results a trai"
+                           "ning there would change. Give another --work-dir; mmposenc compare --"):
+            train.main([str(kept / 'config.py'), *words])
+    assert sorted(kept.rglob('*')) == files
+    train.main([str(kept / 'config.py'), '--work-dir', 'elsewhere'])
+    assert planning.Path('elsewhere/epoch_1.pth').is_file()
+
+
+def test_a_report_that_can_not_be_written_ends_no_study(here, monkeypatch, capsys):
+    """As on a full disk: what is finished stays, and the next call writes it."""
+    write = files.write_text
+
+    def full(path, text, **options):
+        if path.name in ('report.html', 'progress.json'):
+            raise OSError(errno.ENOSPC, 'No space left on device', str(path))
+        write(path, text, **options)
+    monkeypatch.setattr(report, 'write_text', full)
+    monkeypatch.setattr(files, 'write_text', full)
+    assert call(*ASKED, '--seeds', '1', status=None).splitlines()[0] == (
+        'error: out/report.html: No space left on device')
+    told = capsys.readouterr().out
+    assert told.count('the report could not be written yet: out/report.html: No space left') == 2
+    assert len(here.started) == 2 and '│ PEG' in told
+    held = json.loads(planning.Path('out/results.json').read_text())
+    assert [run['status'] for run in held['runs']] == ['finished'] * 2 and held['summary']
 
 
 @pytest.mark.parametrize('words, message', [
@@ -211,6 +261,8 @@ def test_the_table_says_how_runs_stand(tmp_path):
     states[1] = states[1]._replace(taken=True)
     assert [progress.cell(state, METRIC) for state in states] == [
         '97.50', '3/10, loss 0.25, 95.00', 'failed', 'diverged', '25% done', '...']
+    late = states[1]._replace(progress={**told, 'time': time.time() - 1200})
+    assert progress.cell(late, METRIC) == '3/10, loss 0.25, 95.00, no word for 20 min'
     # All runs take about 100 s; 75 are left of two, 100 of one; what failed is left out.
     assert progress.seconds_left(states, 2) == 125
     text = io.StringIO()
@@ -254,15 +306,20 @@ def test_the_table_reads_what_was_written_alone(tmp_path, monkeypatch):
     assert '43.21' in screen.getvalue() and 'failed' in screen.getvalue()
 
 
-def test_a_crash_is_noted_and_its_log_is_shown(tmp_path):
+@pytest.mark.parametrize('before, exit_status, after, note', [
+    ('running', -15, 'failed', 'killed by SIGTERM'),
+    ('waiting', -9, 'failed', 'killed by SIGKILL (the system kills so where memory runs out)'),
+    ('running', 1, 'failed', 'ended with status 1: two'),
+    ('finished', -15, 'finished', 'killed by SIGTERM, its results are kept')])
+def test_a_crash_is_noted_and_its_log_is_shown(tmp_path, before, exit_status, after, note):
     study = tiny_study(tmp_path, names=['none'])
     run, = study.runs()
-    write_json(run.record_file, {**runs.new_record(run), 'status': 'running'})
+    write_json(run.record_file, {**runs.new_record(run), 'status': before})
     (run.folder / 'log.txt').write_text('one\ntwo\n')
-    schedule._note_crash(run, -9)
+    schedule._note_crash(run, exit_status)
     kept, = results.collect(study)['runs']
-    assert kept['status'] == 'failed' and kept['note'].startswith('killed by SIGKILL; see ')
-    assert kept['log'] == ['one', 'two']
+    assert (kept['status'], kept['note']) == (after, f'{note}; see {run.folder / "log.txt"}')
+    assert kept['log'] == (['one', 'two'] if after == 'failed' else [])
 
 
 def test_a_study_remembers_what_was_asked(tmp_path):

@@ -229,7 +229,7 @@ def test_mmdet_s_own_detr_becomes_ours_and_shared_sections_stay_apart():
      "'irpe-k' does not fit mmposenc.DeformableDETR: .*deformable attention"),
     (lambda: engine.load_config(RESNET), 'peg', 'does not fit mmposenc.CPResNet: .*ContextPool'),
     (lambda: engine.load_config(DEIT), 'query-relative-2d',
-     r"'query-relative-2d' does not fit mmposenc.DeiT at 64x64 pixels \(size 2\): .*max_size"),
+     r"'query-relative-2d' does not fit mmposenc.DeiT at 64x64 pixels \(--sizes 2\): .*max_size"),
 ])
 def test_what_does_not_fit_is_named(base, word, said):
     with pytest.raises(ValueError, match=said):
