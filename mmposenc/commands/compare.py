@@ -115,7 +115,7 @@ def main(argv: list[str] | None = None) -> None:
 def run(args: argparse.Namespace, command: str) -> int:
     """Plans and carries out what the arguments ask; the exit status."""
     from mmposenc.comparison import planning
-    from mmposenc.comparison.progress import duration
+    from mmposenc.comparison.formats import seconds_text
     from mmposenc.comparison.study import read_study
 
     started, estimate = time.monotonic(), None
@@ -135,8 +135,8 @@ def run(args: argparse.Namespace, command: str) -> int:
         time_models(study)
     status = finish(study)
     if study.seconds is not None and estimate is not None:  # all of it in this call
-        print(f'{duration(time.monotonic() - started)} in all; the budget was '
-              f'{duration(study.seconds)}')
+        print(f'{seconds_text(time.monotonic() - started)} in all; the budget was '
+              f'{seconds_text(study.seconds)}')
     return status
 
 

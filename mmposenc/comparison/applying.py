@@ -4,7 +4,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from mmengine.config import Config
@@ -20,11 +20,9 @@ from ..engine.overrides import override
 from ..engine.testing import scope_of
 from ..image_sizes import set_img_shapes
 from ..registry import MODELS
+from .encodings import Entry
 from .places import Place, arguments_of, build_backbone, class_of, find_place
 from .sizes import resized
-
-if TYPE_CHECKING:
-    from .encodings import Entry
 
 #: What names of parameters of encodings hold, and their weight decay: none but for a projection.
 NO_DECAY = {'pos_encodings': 0.0, 'rel_pos_encoding': 0.0, 'rel_pos_encoding.pos_proj': 1.0}

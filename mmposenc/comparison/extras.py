@@ -16,8 +16,10 @@ from mmposenc.command_line import in_a_line
 from ..engine.complexity import count, measure_time
 from ..engine.config_sizes import tested_size
 from ..engine.devices import device_of
+from ..engine.diagnosis import diagnose_config
 from ..engine.models import own_preprocessor
-from .encodings import Entry, apply
+from .applying import apply
+from .encodings import Entry
 from .files import read_json, write_json
 from .sizes import resized
 from .study import Run, Study
@@ -45,17 +47,17 @@ def make_extras(study: Study, run: Run, checkpoint: str | None) -> None:
         checkpoint: the trained weights; None where training came to none: then costs alone.
     """
     cfg = apply(study.base(), run.entry)
-    makers: dict[str, Callable[[str], Any]] = {
-        'pictures': lambda weights: _pictures(study, run, cfg, weights),
-        'figures': lambda weights: _figures(study, run, cfg, weights),
-        'diagnosis': lambda weights: _diagnosis(cfg, weights)}
+    makers: dict[str, Callable[[], Any]] = {
+        'costs': lambda: costs(study.base(), run.entry, study.sizes)}
+    if checkpoint is not None:
+        makers.update(pictures=lambda: _pictures(study, run, cfg, checkpoint),
+                      figures=lambda: _figures(study, run, cfg, checkpoint),
+                      diagnosis=lambda: diagnose_config(cfg, checkpoint))
     for name in missing(study, run):
-        if name != 'costs' and checkpoint is None:
+        if name not in makers:
             continue
         try:
-            content = costs(study.base(), run.entry, study.sizes) if name == 'costs' else (
-                makers[name](str(checkpoint)))
-            note = ''
+            content, note = makers[name](), ''
         except Exception as error:
             traceback.print_exc()
             content, note = None, f'no {name}: {in_a_line(error)}'
@@ -136,8 +138,3 @@ def _figures(study: Study, run: Run, cfg: Config, checkpoint: str) -> Any:
     made = encoding_figures.figures_of(cfg, checkpoint, folder, str(photo))
     return [{**each, 'file': str((folder / Path(each['file']).name).relative_to(study.folder))}
             for each in made]
-
-
-def _diagnosis(cfg: Config, checkpoint: str) -> Any:
-    from ..engine.diagnosis import diagnose_config
-    return diagnose_config(cfg, checkpoint)

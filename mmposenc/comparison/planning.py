@@ -20,15 +20,16 @@ from ..engine.config_sizes import tested_size
 from ..engine.launch import prepare_training
 from ..engine.options import read_config
 from . import timing
-from .budget import Estimate
-from .encodings import Entry, apply, check_builds, check_fits, read_entries
+from .applying import apply, check_builds, check_fits
+from .encodings import Entry, read_entries
 from .extras import costs, first_size
+from .formats import seconds_text
 from .lengths import Length, length_of, set_length
 from .metrics import metric_of
 from .places import find_place
-from .progress import duration
 from .sizes import check_sizes
 from .study import Study, check_same_config, joined, planning_lock, read_study, write_study
+from .timing import Estimate
 from .workers import LocalWorkers, SubmittedWorkers, Workers, cores, visible_gpus
 
 
@@ -217,7 +218,7 @@ def headline(planned: Plan) -> str:
             f'{", ".join(f"{factor:g}" for factor in study.sizes)}')
     if estimate is None:
         return text
-    whole = duration(estimate.study_seconds(study, study.length))
+    whole = seconds_text(estimate.study_seconds(study, study.length))
     return f'{text}\nabout {whole} with {estimate.jobs} at once on this machine'
 
 
@@ -231,11 +232,11 @@ def listing(planned: Plan) -> str:
         counted = costs(cfg, entry, study.sizes)
         macs = ''.join(f'{each["macs"] / 1e6:>16,.1f}' if each['macs'] else f'{"-":>16}'
                        for each in counted)
-        taken = '-' if estimate is None else duration(
+        taken = '-' if estimate is None else seconds_text(
             estimate.run_seconds(entry.name, study.length))
         lines.append(f'{entry.name:<28}{counted[0]["parameters"] or 0:>14,}{macs}{taken:>10}')
     if estimate is not None:
         extras = max(cost.extras for cost in estimate.costs.values())
         lines += ['', f'a run: from some steps and test images of each encoding; the first of '
-                  f'each takes about {duration(extras)} more, for what else the report shows']
+                  f'each takes about {seconds_text(extras)} more, for what else the report shows']
     return '\n'.join(lines)

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from .formats import seconds_text
 from .metrics import Metric
 from .recording import read_progress
 from .runs import is_over, read_record
@@ -99,13 +100,6 @@ def seconds_left(runs: list[State], jobs: int) -> float | None:
     return max([sum(left) / max(1, jobs), *left], default=0.0)
 
 
-def duration(seconds: float) -> str:
-    """'45 s', '12 min', '3.5 h'."""
-    if seconds < 100:
-        return f'{seconds:.0f} s'
-    return f'{seconds / 60:.0f} min' if seconds < 6000 else f'{seconds / 3600:.1f} h'
-
-
 def value_text(metric: Metric, value: float | None) -> str:
     """A value as tables show it."""
     if value is None:
@@ -134,7 +128,7 @@ def cell(state: State, metric: Metric) -> str:
         parts.append(str(told.get('phase', 'start')))
     silent = time.time() - told.get('time', time.time())
     if silent > _SILENT:
-        parts.append(f'no word for {duration(silent)}')
+        parts.append(f'no word for {seconds_text(silent)}')
     return ', '.join(parts)
 
 
@@ -164,7 +158,7 @@ def summary(runs: list[State], jobs: int, *, running: bool = True) -> str:
     if any(each.record['status'] == 'failed' and not each.taken for each in runs):
         text += ', some failed'
     left = seconds_left(runs, jobs)
-    return f'{text}; about {duration(left)} left' if left else text
+    return f'{text}; about {seconds_text(left)} left' if left else text
 
 
 def short_note(record: Mapping[str, Any]) -> str:

@@ -27,7 +27,7 @@ from .. import engine
 from ..engine.checkpoints import latest_checkpoint
 from ..engine.finite import NotFinite
 from ..engine.lock import WorkDirLock
-from .encodings import apply
+from .applying import apply
 from .extras import make_extras, missing
 from .files import read_json, write_json
 from .lengths import set_length

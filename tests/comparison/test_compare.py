@@ -3,10 +3,13 @@ import csv
 import errno
 import io
 import json
+import logging
 import re
 import signal
+import sys
 import time
 from dataclasses import replace
+from importlib.util import find_spec
 
 import pytest
 from rich.console import Console
@@ -26,10 +29,10 @@ from mmposenc.comparison import (
     timing,
     workers,
 )
-from mmposenc.comparison.budget import Cost, Estimate
 from mmposenc.comparison.files import write_json
 from mmposenc.comparison.metrics import Metric
 from mmposenc.comparison.study import planning_lock, read_study
+from mmposenc.comparison.timing import Cost, Estimate
 from mmposenc.engine.lock import WorkDirLock
 
 METRIC = Metric('accuracy/top1', 'top-1 accuracy', '%', True)
@@ -156,37 +159,6 @@ def test_other_settings_are_refused(here, words, message):
     assert len(here.started) == 2
 
 
-@pytest.mark.parametrize('words, message', [
-    (('cls.py', '--out', 'o'), 'error: --encodings: name what is to be compared'),
-    (('--out', 'o'), 'error: --out o holds no study yet: give a config'),
-    (('cls.py', '--encodings', 'pegg'), "did you mean 'peg'"),
-    (('cls.py', '--encodings', 'none', '--out', 'cls.py/o'),
-     'error: --out cls.py/o: Not a directory; it must be a folder that can be written to'),
-    (('cls.py', '--encodings', 'none', '--iterations', '5'),
-     'error: --iterations 5: the config trains for 1 epoch; give --epochs')])
-def test_mistakes_are_told_before_any_work(here, words, message):
-    assert message in call(*words, status=None)
-    assert here.started == []
-    assert not planning.Path('o/study.json').exists()
-
-
-@pytest.mark.parametrize('words, message', [
-    (('x', '--budget', '2 hours'), "'2 hours' is no time such as 90s, 30min, 2h or 1h30m"),
-    (('x', '--budget', '0min'), "'0min' must be a time above 0"),
-    (('x', '--sizes', '0'), "'0' must be a number above 0"),
-    (('x', '--seeds', '0'), "'0' must be a whole number of at least 1"),
-    (('x', '--pictures', '-3'), "'-3' must be a whole number of at least 0"),
-    (('x', '--seed-list', '0', '-1'), "'-1' must be a whole number from 0 to 4294967295"),
-    (('--out', 'o', '--cfg-options', 'a=1'), '--cfg-options changes a config: give it too'),
-    (('x', '--seeds', '2', '--seed-list', '5'), 'give --seeds or --seed-list'),
-    (('x', '--epochs', '2', '--budget', '1h'), 'not allowed with argument'),
-    ((), 'give a config, or --out with a study to go on with')])
-def test_wrong_words_are_told(words, message, capsys):
-    with pytest.raises(SystemExit) as ended:
-        compare.parse_args(words)
-    assert ended.value.code == 2
-    assert message in capsys.readouterr().err
-
 
 @pytest.mark.parametrize('text, seconds', [('90s', 90), ('30min', 1800), ('2h', 7200),
                                            ('1h30m', 5400), ('1.5d', 129600)])
@@ -267,7 +239,7 @@ def test_the_table_says_how_runs_stand(tmp_path):
     assert progress.seconds_left(states, 2) == 125
     text = io.StringIO()
     Console(file=text, width=200).print(progress.table(study, states, METRIC, 2))
-    assert '2 of 6 runs over, 1 running, some failed; about 2 min left' in text.getvalue()
+    assert '2 of 6 runs over, 1 running, some failed; about 125 s left' in text.getvalue()
     assert '97.50' in text.getvalue().split('PEG')[0]
 
 
@@ -336,6 +308,17 @@ def test_a_second_command_says_that_it_waits_for_the_first(tmp_path, monkeypatch
     monkeypatch.setattr('mmposenc.comparison.study.time.sleep', lambda seconds: first.release())
     with planning_lock(tmp_path):
         assert 'another command checks and times the study in' in capsys.readouterr().err
+
+
+@pytest.mark.skipif(find_spec('submitit') is None, reason='submitit is not installed')
+def test_submitit_leaves_the_log_files_of_this_process_open(tmp_path, monkeypatch):
+    monkeypatch.delenv('SUBMITIT_LOG_LEVEL', raising=False)
+    for name in [name for name in sys.modules if name.partition('.')[0] == 'submitit']:
+        monkeypatch.delitem(sys.modules, name)
+    log = logging.FileHandler(tmp_path / 'log')
+    workers.SubmittedWorkers(tmp_path / 'jobs', 'local', {})
+    assert log.stream is not None
+    log.close()
 
 
 def test_submitit_runs_jobs(tmp_path):

@@ -14,14 +14,8 @@ from mmengine.registry import MODELS, init_default_scope
 from tinytasks import classifier_config, segmentor_config
 
 from mmposenc import engine, own_classes
-from mmposenc.comparison.encodings import (
-    NAMES,
-    Entry,
-    apply,
-    check_builds,
-    check_fits,
-    read_entries,
-)
+from mmposenc.comparison.applying import apply, check_builds, check_fits
+from mmposenc.comparison.encodings import NAMES, Entry, read_entries
 from mmposenc.encodings import ENCODINGS
 from mmposenc.engine.models import build_model
 
