@@ -100,11 +100,13 @@ def plan(args: argparse.Namespace, command: str, workers: Workers
         _check_first(args, entries)
     with nullcontext() if args.dry_run else planning_lock(folder):
         old = read_study(folder) if (folder / 'study.json').is_file() else None
+        cfg: Any = given
         if old is None:
             _check_first(args, entries)
-        elif given is not None:
+        elif given is None:
+            cfg = old.base()
+        else:
             check_same_config(old, given)
-        cfg = old.base() if given is None else given
         study = _asked(args, command, cfg, old, folder, entries)
         _check(cfg, study, old, entries)
         estimate = None
