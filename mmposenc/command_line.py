@@ -124,10 +124,15 @@ def describe(error: BaseException) -> str:
     text = re.sub(r'^(class `\w+` in \S+\.py: )+', '', text)  # mmengine's registries add these
     plain = isinstance(error, _PLAIN) or kind in ('PrepareError', 'ValueError')
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
-        text = f'{error.filename}: {error.strerror}'
+        text, plain = f'{error.filename}: {error.strerror}', True
     if isinstance(error, KeyError) and len(text) > 2:
         text = text[1:-1] if text[0] == text[-1] and text[0] in '\'"' else text
     return text if plain and text else f'{kind}: {text}' if text else kind
+
+
+def in_a_line(error: BaseException) -> str:
+    """What an exception says, on one line."""
+    return ' '.join(describe(error).split())
 
 
 def suggest(name: str, known: Iterable[str]) -> str:

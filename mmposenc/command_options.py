@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 
 from .command_line import Parser
 
@@ -16,6 +17,38 @@ USUAL = ('the size that the config trains with, or as many pixels as 512 x 512 h
 
 #: The opset of ONNX files: the first with LayerNormalization, Gelu and resizing by antialias.
 OPSET = 20
+
+
+def whole_number(least: int, most: int | None = None) -> Callable[[str], int]:
+    """What reads a whole number from a word, within limits."""
+    limits = f'of at least {least}' if most is None else f'from {least} to {most}'
+
+    def number_of(text: str) -> int:
+        number = int(text) if re.fullmatch('-?[0-9]+', text) else least - 1
+        if number < least or (most is not None and number > most):
+            raise argparse.ArgumentTypeError(f'{text!r} must be a whole number {limits}')
+        return number
+    return number_of
+
+
+#: What reads how many of something, which of something, a side in pixels and a seed.
+COUNT, INDEX = whole_number(1), whole_number(0)
+SIDE, SEED = whole_number(1, 2 ** 16), whole_number(0, 2 ** 32 - 1)
+
+
+def sides(parser: argparse.ArgumentParser, size: Sequence[int]) -> tuple[int, int]:
+    """(H, W) of the one or two numbers of ``--size``."""
+    if len(size) > 2:
+        parser.error(f'--size {" ".join(map(str, size))}: give H W, or one number')
+    return size[0], size[-1]
+
+
+def refuse_without(parser: argparse.ArgumentParser, args: argparse.Namespace, wanted: str,
+                   *names: str) -> None:
+    """Ends the program where one of these options is given, which do nothing without another."""
+    for name in names:
+        if getattr(args, name) != parser.get_default(name):
+            parser.error(f'--{name.replace("_", "-")} does nothing without {wanted}')
 
 
 def config_parser(description: str | None, example: str, prog: str | None = None) -> Parser:

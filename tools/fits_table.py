@@ -16,7 +16,8 @@ from mmengine.config import Config
 
 from mmposenc import engine
 from mmposenc.command_line import Parser, reported
-from mmposenc.comparison.encodings import NAMES, check_fits, read_entries
+from mmposenc.comparison.applying import check_fits
+from mmposenc.comparison.encodings import NAMES, read_entries
 from mmposenc.comparison.exports import markdown_rows
 
 ROOT = Path(__file__).resolve().parents[1]

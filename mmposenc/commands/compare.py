@@ -14,12 +14,11 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from mmposenc.command_line import Parser, reported
-from mmposenc.command_options import add_config
+from mmposenc.command_line import Parser, in_a_line, reported
+from mmposenc.command_options import COUNT, INDEX, SEED, add_config
 
 #: Seconds of the units of a time.
 _UNITS = {'s': 1, 'min': 60, 'm': 60, 'h': 3600, 'd': 86400}
@@ -34,17 +33,6 @@ def seconds_of(text: str) -> float:
     if not seconds:
         raise argparse.ArgumentTypeError(f'{text!r} must be a time above 0')
     return seconds
-
-
-def whole(least: int, most: int | None = None) -> Callable[[str], int]:
-    """What reads a whole number from a word, within limits."""
-    limits = f'of at least {least}' if most is None else f'from {least} to {most}'
-
-    def number_of(text: str) -> int:
-        if not text.isdigit() or int(text) < least or (most is not None and int(text) > most):
-            raise argparse.ArgumentTypeError(f'{text!r} must be a whole number {limits}')
-        return int(text)
-    return number_of
 
 
 def size_of(text: str) -> float:
@@ -65,8 +53,8 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     what.add_argument('--encodings', nargs='+', metavar='NAME', default=[],
                       help='names, sums as peg+irpe-k, yaml files, own classes as '
                       'own.py:ALiBi; docs/compared.md lists them')
-    what.add_argument('--seeds', type=whole(1), metavar='N', help='seeds 0 .. N-1; default 3')
-    what.add_argument('--seed-list', type=whole(0, 2 ** 32 - 1), nargs='+', metavar='SEED',
+    what.add_argument('--seeds', type=COUNT, metavar='N', help='seeds 0 .. N-1; default 3')
+    what.add_argument('--seed-list', type=SEED, nargs='+', metavar='SEED',
                       help='these seeds')
     what.add_argument('--sizes', type=size_of, nargs='+', metavar='FACTOR', default=[],
                       help='test at these multiples of the trained size too; default 1')
@@ -74,16 +62,16 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     long.add_argument('--budget', type=seconds_of, metavar='TIME', help='90s, 30min, 2h: the '
                       'wall time of the whole study on this machine with its --jobs; the length '
                       'of the trainings is chosen to fit')
-    long.add_argument('--epochs', type=whole(1), metavar='N', help='train for so long instead of '
+    long.add_argument('--epochs', type=COUNT, metavar='N', help='train for so long instead of '
                       "the config's, its schedule scaled")
-    long.add_argument('--iterations', type=whole(1), metavar='N', help='the same for a config '
+    long.add_argument('--iterations', type=COUNT, metavar='N', help='the same for a config '
                       'that counts iterations')
     how = parser.add_argument_group('how')
     how.add_argument('--out', type=Path, metavar='DIR', help='folder of the study; default '
                      'work_dirs/compare_<config>')
-    how.add_argument('--jobs', type=whole(1), metavar='N', help='runs at once; default 1, or one '
+    how.add_argument('--jobs', type=COUNT, metavar='N', help='runs at once; default 1, or one '
                      'for each GPU')
-    how.add_argument('--gpus-per-run', type=whole(1), metavar='N', default=1)
+    how.add_argument('--gpus-per-run', type=COUNT, metavar='N', default=1)
     how.add_argument('--submitit', nargs='+', metavar='WORD', help='slurm (or local), then '
                      'options of submitit: slurm_partition=gpu timeout_min=600')
     how.add_argument('--dry-run', action='store_true', help='list the runs and what they cost')
@@ -91,7 +79,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
                      'of what there is in --out, whatever else is asked')
     how.add_argument('--time', action='store_true', help='time the models when all is trained, '
                      'one after the other')
-    how.add_argument('--pictures', type=whole(0), metavar='N', help='test images drawn with '
+    how.add_argument('--pictures', type=INDEX, metavar='N', help='test images drawn with '
                      'predictions; default 4')
     for name in ('diagnosis', 'figures'):
         how.add_argument(f'--{name}', action=argparse.BooleanOptionalAction,
@@ -110,23 +98,24 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
-    signal.signal(signal.SIGTERM, lambda signum, frame: sys.exit(128 + signum))
     words = sys.argv[1:] if argv is None else ['compare', *argv]
     command = shlex.join(['mmposenc', *words])
+    before = signal.signal(signal.SIGTERM, lambda signum, frame: sys.exit(128 + signum))
     try:
         with reported(args):
             status = run(args, command)
     except KeyboardInterrupt:
         print('stopped; the same command goes on from here', file=sys.stderr)
         status = 130
+    finally:
+        signal.signal(signal.SIGTERM, before)
     sys.exit(status)
 
 
 def run(args: argparse.Namespace, command: str) -> int:
     """Plans and carries out what the arguments ask; the exit status."""
     from mmposenc.comparison import planning
-    from mmposenc.comparison.progress import duration
-    from mmposenc.comparison.results import write_results
+    from mmposenc.comparison.formats import seconds_text
     from mmposenc.comparison.study import read_study
 
     started, estimate = time.monotonic(), None
@@ -144,11 +133,10 @@ def run(args: argparse.Namespace, command: str) -> int:
     if args.time and not args.report_only:
         from mmposenc.comparison.extras import time_models
         time_models(study)
-    results = write_results(study)
-    status = finish(study, results)
+    status = finish(study)
     if study.seconds is not None and estimate is not None:  # all of it in this call
-        print(f'{duration(time.monotonic() - started)} in all; the budget was '
-              f'{duration(study.seconds)}')
+        print(f'{seconds_text(time.monotonic() - started)} in all; the budget was '
+              f'{seconds_text(study.seconds)}')
     return status
 
 
@@ -168,28 +156,33 @@ def carry_out(study: Any, workers: Any) -> None:
                 return
             display.tell(which, event)
             if event == 'ended':
-                write_results(study, display.say)
+                try:
+                    write_results(study)
+                except Exception as error:  # the last one of this command is not caught
+                    display.say(f'the report could not be written yet: {in_a_line(error)}')
         carry_out_all(study, workers, lambda each: is_complete(study, each), tell)
 
 
-def finish(study: Any, results: dict[str, Any]) -> int:
-    """Prints the end of it; status 1 where a run failed."""
-    from rich.console import Console
-
+def finish(study: Any) -> int:
+    """Prints how all runs ended, writes the results and prints what they say; status 1 where a run
+    failed, or a test of one."""
     from mmposenc.comparison.metrics import metric_of
-    from mmposenc.comparison.progress import states, table
+    from mmposenc.comparison.progress import plain_console, short_note, states, table
+    from mmposenc.comparison.results import collect, write_results
 
-    Console(file=sys.stdout).print(table(study, states(study), metric_of(study.base()), 1))
-    failed = [each for each in results['runs'] if each['status'] == 'failed']
-    for each in failed:
-        print(f'failed: {each["encoding"]} seed {each["seed"]}: {each["note"]}')
-    diverged = [each for each in results['runs'] if each['status'] == 'diverged']
-    for each in diverged:
-        print(f'diverged, and no part of the means: {each["encoding"]} seed {each["seed"]}')
+    plain_console(file=sys.stdout).print(table(study, states(study), metric_of(study.base()), 1))
+    kinds = {'failed': 'failed', 'diverged': 'diverged, and no part of the means',
+             'finished': 'finished, but not all of it'}
+    for each in collect(study)['runs']:
+        if each['note'] and each['status'] in kinds:
+            print(f'{kinds[each["status"]]}: {each["encoding"]} seed {each["seed"]}: '
+                  f'{short_note(each)}')
+    results = write_results(study)
     advice = (results.get('recommendation') or {}).get('reason')
     if advice:
         print(advice)
     files = [name for name in ('report.html', 'results.md', 'results.csv', 'results.json')
              if (study.folder / name).is_file()]
     print(f'{study.folder}: {", ".join(files)} ({time.strftime("%H:%M")})')
-    return 1 if failed else 0
+    return int(any(each['status'] == 'failed' or each['status'] == 'finished'
+                   and len(each['tests']) < len(study.sizes) for each in results['runs']))

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mmposenc.command_line import reported
-from mmposenc.command_options import config_parser
+from mmposenc.command_options import INDEX, SIDE, config_parser, refuse_without, sides
 
 if TYPE_CHECKING:
     from mmposenc.engine.complexity import Complexity, Timing
@@ -24,22 +24,21 @@ if TYPE_CHECKING:
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser = config_parser(__doc__, 'model.backbone.arch=small', prog='mmposenc complexity')
-    parser.add_argument('--size', type=int, nargs='+', action='append', required=True,
+    parser.add_argument('--size', type=SIDE, nargs='+', action='append', required=True,
                         metavar='N', help="H W, or one number for a square; of the model's input, "
                         'after padding; may be repeated')
-    parser.add_argument('--depth', type=int, default=2, help='of the tree of modules; default 2')
+    parser.add_argument('--depth', type=INDEX, default=2, help='of the tree of modules; default 2')
     parser.add_argument('--time', action='store_true', help='time passes with random weights')
     parser.add_argument('--device', help="to time on: 'cpu', 'cuda:1'; default: a GPU, where there "
                         'is one')
     parser.add_argument('--json', action='store_true', help='print all of it as json')
     parser.add_argument('--plot', metavar='FILE', help='.png, .pdf or .svg: by size')
     args = parser.parse_args(argv)
-    for size in args.size:
-        if len(size) > 2:
-            parser.error(f'--size {" ".join(map(str, size))}: give H W, or one number')
+    args.size = [sides(parser, size) for size in args.size]
     if args.plot and len(args.size) < 2:
         parser.error('--plot needs two sizes or more')
-    args.size = [(size[0], size[-1]) for size in args.size]
+    if not args.time:
+        refuse_without(parser, args, '--time', 'device')
     return args
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mmposenc.command_line import reported
-from mmposenc.command_options import USUAL, config_parser
+from mmposenc.command_options import SEED, SIDE, USUAL, config_parser, refuse_without, sides
 
 if TYPE_CHECKING:
     from mmposenc.diagnosis import Measure
@@ -32,19 +32,19 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser = config_parser(__doc__, 'model.backbone.mask_padding=True', prog='mmposenc diagnose')
     parser.add_argument('checkpoint', nargs='?', help='weights of the model')
     parser.add_argument('--image', nargs='+', default=[], metavar='FILE', help='pictures')
-    parser.add_argument('--size', type=int, nargs='+', metavar='N',
+    parser.add_argument('--size', type=SIDE, nargs='+', metavar='N',
                         help='H W, or one number for a square, that pictures are resized to; '
                         f'default {USUAL}')
-    parser.add_argument('--seed', type=int, default=0, help='of noise, crops and random weights')
+    parser.add_argument('--seed', type=SEED, default=0, help='of noise, crops and random weights')
     parser.add_argument('--output-dir', metavar='DIR',
                         help='write a figure of each measure, and diagnosis.json')
     parser.add_argument('--format', choices=('png', 'svg', 'pdf'), default='png',
                         help='of the figures; default png')
     parser.add_argument('--json', action='store_true', help='print all of it as json')
     args = parser.parse_args(argv)
-    if args.size is not None and len(args.size) > 2:
-        parser.error(f'--size {" ".join(map(str, args.size))}: give H W, or one number')
-    args.size = None if args.size is None else (args.size[0], args.size[-1])
+    args.size = None if args.size is None else sides(parser, args.size)
+    if args.output_dir is None:
+        refuse_without(parser, args, '--output-dir', 'format')
     return args
 
 

@@ -11,26 +11,37 @@ from __future__ import annotations
 import argparse
 
 from mmposenc.command_line import reported
-from mmposenc.command_options import OPSET, config_parser
+from mmposenc.command_options import (
+    OPSET,
+    SIDE,
+    config_parser,
+    refuse_without,
+    sides,
+    whole_number,
+)
+
+#: What torch's exporter writes as it is asked to, and ONNX Runtime reads.
+OPSETS = 18, 22
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser = config_parser(__doc__, 'model.backbone.form=definition', 'mmposenc export')
     parser.add_argument('checkpoint', help="the weights; 'none' leaves them random")
     parser.add_argument('out', help='.onnx, or .pt2 for torch.export.load')
-    parser.add_argument('--size', type=int, nargs='+', default=(256, 320), metavar='N',
+    parser.add_argument('--size', type=SIDE, nargs='+', default=(256, 320), metavar='N',
                         help='of the example: height and width, or one number for both; default '
                         '256 320')
     parser.add_argument('--fixed-size', action='store_true',
                         help='images of that one size alone; else of any')
     parser.add_argument('--normalise', action='store_true', help='the file takes pixels from 0 to '
                         '255 and normalises them; else they come normalised')
-    parser.add_argument('--opset', type=int, default=OPSET, help=f'of ONNX; default {OPSET}')
+    parser.add_argument('--opset', type=whole_number(*OPSETS), default=OPSET,
+                        help=f'of ONNX; default {OPSET}')
     parser.add_argument('--overwrite', action='store_true', help='replace an existing file')
     args = parser.parse_args(argv)
-    if len(args.size) > 2:
-        parser.error(f'--size {" ".join(map(str, args.size))}: give H W, or one number')
-    args.size = (args.size[0], args.size[-1])
+    args.size = sides(parser, args.size)
+    if not args.out.endswith('.onnx'):
+        refuse_without(parser, args, 'a file that ends in .onnx', 'opset')
     return args
 
 

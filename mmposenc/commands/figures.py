@@ -31,7 +31,7 @@ import shlex
 import sys
 
 from mmposenc.command_line import reported
-from mmposenc.command_options import USUAL, config_parser
+from mmposenc.command_options import COUNT, INDEX, SIDE, USUAL, config_parser, refuse_without
 
 #: Those of ``visualization/paper_figures.py``.
 FIGURES = ('matrix', 'attention', 'kernels', 'index', 'buckets', 'references', 'similarity', 'cost',
@@ -54,11 +54,11 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument('--page', metavar='FILE', help='of the gallery; default DIR/gallery.md')
     parser.add_argument('--name', help="the model's heading in the gallery; default the config's")
     _add_input(parser)
-    parser.add_argument('--block', type=int, default=0, help='which layer (of "kernels", "added" '
+    parser.add_argument('--block', type=INDEX, default=0, help='which layer (of "kernels", "added" '
                         'and "similarity": which encoding), counted from 0 as they run')
-    parser.add_argument('--head', type=int, help='one head; default the mean of all')
-    parser.add_argument('--references', type=int, metavar='N', help='N x N reference cells')
-    parser.add_argument('--channels', type=int, nargs='+', default=(), metavar='C',
+    parser.add_argument('--head', type=INDEX, help='one head; default the mean of all')
+    parser.add_argument('--references', type=COUNT, metavar='N', help='N x N reference cells')
+    parser.add_argument('--channels', type=INDEX, nargs='+', default=(), metavar='C',
                         help='of "added"; default the three that vary most')
     parser.add_argument('--no-prefix', action='store_true', help='leave class and distillation '
                         'tokens out of "matrix" and "overlay"')
@@ -67,6 +67,14 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     args = parser.parse_args(argv)
     if args.figure and not args.out:
         parser.error(f'--figure {args.figure} needs --out FILE')
+    if not args.figure:
+        refuse_without(parser, args, '--figure', 'out', 'save_arrays', 'width', 'dpi', 'block',
+                       'against')
+    if not args.gallery:
+        refuse_without(parser, args, '--gallery', 'page', 'name')
+    if args.output_dir:
+        refuse_without(parser, args, '--figure or --gallery', 'head', 'references', 'channels',
+                       'no_prefix')
     if any(len(pair) > 2 for pair in args.against):
         parser.error('--against takes a config and at most one checkpoint; repeat it for more')
     if len(args.size or (1,)) > 2:
@@ -76,7 +84,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 
 def _add_input(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--image', help='a picture')
-    parser.add_argument('--size', type=int, nargs='+', metavar='N',
+    parser.add_argument('--size', type=SIDE, nargs='+', metavar='N',
                         help='of the input: height and width, or the shorter side of the picture '
                              f'at its own aspect; default {USUAL}')
     parser.add_argument('--at', type=float, nargs=2, action='append', metavar=('Y', 'X'),

@@ -4,7 +4,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from mmengine.config import Config
@@ -20,11 +20,9 @@ from ..engine.overrides import override
 from ..engine.testing import scope_of
 from ..image_sizes import set_img_shapes
 from ..registry import MODELS
+from .encodings import Entry
 from .places import Place, arguments_of, build_backbone, class_of, find_place
 from .sizes import resized
-
-if TYPE_CHECKING:
-    from .encodings import Entry
 
 #: What names of parameters of encodings hold, and their weight decay: none but for a projection.
 NO_DECAY = {'pos_encodings': 0.0, 'rel_pos_encoding': 0.0, 'rel_pos_encoding.pos_proj': 1.0}
@@ -168,7 +166,8 @@ def _leave_without_decay(cfg: Config, place: Place) -> None:
     cfg.optim_wrapper.paramwise_cfg = dict(paramwise, custom_keys={**keys, **new})
 
 
-def check_fits(cfg: Config, entry: Entry, sizes: Sequence[float]) -> None:
+def check_fits(cfg: Config, entry: Entry, sizes: Sequence[float],
+               size: tuple[int, int] | None = None) -> None:
     """Looks whether an entry's encodings can stand in a config's model, at all sizes.
 
     The model is built and passed through once a size, with one image, on torch's meta device,
@@ -178,12 +177,13 @@ def check_fits(cfg: Config, entry: Entry, sizes: Sequence[float]) -> None:
         cfg: the config, without the entry.
         entry: what is compared.
         sizes: factors of the test's image size.
+        size: (H, W) of a test image, where the config does not say it.
 
     Raises:
         ValueError: names the encoding, what it does not fit, the size, and what is required.
     """
     place, changed = find_place(cfg), apply(cfg, entry)
-    height, width = tested_size(changed) or trained_size(changed) or (224, 224)
+    height, width = tested_size(changed) or size or trained_size(changed) or (224, 224)
     pixels = {factor: tested_size(resized(changed, factor))
               or (round(height * factor), round(width * factor)) for factor in sizes}
     changed.model.pop('init_cfg', None)
@@ -240,7 +240,7 @@ def _first_error(cfg: Config, place: Place, pixels: dict[float, tuple[int, int]]
     try:
         model: Any = (build_bare if place.kind == 'encoder' else build_backbone)(cfg, device)
         for factor, size in pixels.items():
-            where = f' at {size[0]}x{size[1]} pixels (size {factor:g})'
+            where = f' at {size[0]}x{size[1]} pixels (--sizes {factor:g})'
             image = torch.zeros(1, image_channels(cfg), *size, device=device)
             with torch.no_grad():
                 if place.kind == 'encoder':

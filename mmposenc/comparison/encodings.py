@@ -1,19 +1,20 @@
-"""What is compared: encodings by name, sums of them, classes and files of the user's."""
+"""What is compared: encodings by name, sums of them, classes of the user's, and yaml files of what
+has options of its own."""
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml  # type: ignore[import-untyped]
+
 from .. import encodings
 from ..command_line import suggest
 from ..encodings import ENCODINGS, RelativeEncoding, TokenEncoding
+from ..encodings.build import wrong_contract
 from ..own_classes import class_by_name, class_of_file, is_file_class
-from .applying import apply, check_builds, check_fits
-
-__all__ = ['NAMES', 'Entry', 'apply', 'check_builds', 'check_fits', 'read_entries', 'summed']
 
 _TOKEN: dict[str, tuple[str, dict[str, Any]]] = {
     'learned': ('learned table', dict(type='mmposenc.LearnedPositionEmbedding')),
@@ -46,6 +47,9 @@ _RELATIVE: dict[str, tuple[str, dict[str, Any]]] = {
 #: Every name: what people read, and the encoding; 'none' is none.
 NAMES: dict[str, tuple[str, dict[str, Any] | None]] = {'none': ('none', None), **_TOKEN,
                                                       **_RELATIVE}
+#: Keys of an entry in a file.
+KEYS = ('name', 'label', 'pos_encoding', 'positions', 'rel_pos_encoding', 'rel_pos_sharing', 'cfg')
+SHARINGS = ('layer', 'stage', 'all')
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,6 @@ def read_entries(words: Sequence[str]) -> list[Entry]:
             stands twice, and files with anything else in them.
         FileNotFoundError: there is no such file.
     """
-    from .entry_files import read_file
     entries: list[Entry] = []
     for word in words:
         if word.endswith(('.yaml', '.yml')):
@@ -187,3 +190,100 @@ def class_and_type(name: str, folder: Path = Path()) -> tuple[type, str]:
         full_name = f'{(folder / path).resolve()}:{cls_name}'
         return class_of_file(full_name), full_name
     return class_by_name(name)
+
+
+def read_file(path: Path) -> list[Entry]:
+    """The entries of a yaml file: a mapping is one, a list of mappings several.
+
+    Args:
+        path: of the file. Classes of files that it names are looked for from its folder.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is no yaml, or has a key that entries have not, or a value that does not
+            fit; names the file, the entry and the key.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f'--encodings: there is no file {str(path)!r}')
+    try:
+        content = yaml.safe_load(path.read_text())
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ValueError(f'{path} is no yaml file: {error}') from error
+    many = content if isinstance(content, list) else [content]
+    if not many or not all(isinstance(each, dict) for each in many):
+        raise ValueError(f'{path} must hold an entry (a mapping with a name) or a list of them')
+    return [_entry(each, path) for each in many]
+
+
+def _entry(given: dict[str, Any], path: Path) -> Entry:
+    name = given.get('name')
+    if not isinstance(name, str) or not name.strip():
+        raise ValueError(f'{path}: name={name!r} must be a text; every entry has one')
+    where = f'{path}, {name}'
+    for key in given:
+        if key not in KEYS:
+            raise ValueError(f'{where}: there is no key {key!r}{suggest(str(key), KEYS)}; known: '
+                             f'{", ".join(KEYS)}')
+    label, sharing = given.get('label', name), given.get('rel_pos_sharing', 'layer')
+    if not isinstance(label, str):
+        raise ValueError(f'{where}: label={label!r} must be a text')
+    if sharing not in SHARINGS:
+        raise ValueError(f'{where}: rel_pos_sharing={sharing!r} must be one of {SHARINGS}')
+    changed = given.get('cfg') or {}
+    if not isinstance(changed, dict) or not all(isinstance(key, str) for key in changed):
+        raise ValueError(f'{where}: cfg={changed!r} must map dotted keys of the config to values, '
+                         f'such as model.backbone.pool: gap')
+    tokens = _configs(given.get('pos_encoding'), TokenEncoding, f'{where}: pos_encoding', path)
+    relative = _configs(given.get('rel_pos_encoding'), RelativeEncoding,
+                        f'{where}: rel_pos_encoding', path)
+    positions = _positions(given.get('positions'), where)
+    if positions is not None and not tokens:
+        raise ValueError(f'{where}: positions={positions!r} without a pos_encoding to place there')
+    return Entry(name, label, dict(
+        pos_encoding=tokens[0] if len(tokens) == 1 else tokens or None, positions=positions,
+        rel_pos_encoding=combined(relative), rel_pos_sharing=sharing, cfg=dict(changed)))
+
+
+def _positions(value: Any, where: str) -> Any:
+    numbers = isinstance(value, list) and value and all(type(each) is int for each in value)
+    if not (value is None or value == 'every' or numbers):
+        raise ValueError(f"{where}: positions={value!r} must be a list of numbers of blocks, such "
+                         f"as [0], or 'every'")
+    return value
+
+
+def _configs(value: Any, contract: type, where: str, path: Path) -> list[dict[str, Any]]:
+    """The configs of one encoding or of a list of them."""
+    if value is None:
+        return []
+    return [_config(each, contract, where, path)
+            for each in (value if isinstance(value, list) else [value])]
+
+
+def _config(value: Any, contract: type, where: str, path: Path) -> dict[str, Any]:
+    """A name, or a mapping with a type, as a config any process can read."""
+    try:
+        if isinstance(value, str):
+            _, found, cfg = named(value, path.parent)
+            if cfg is None:
+                raise ValueError(f'{value!r} is no encoding; leave the key out')
+        elif isinstance(value, Mapping) and isinstance(value.get('type'), str):
+            cfg = {key: _own_types(each, path) for key, each in value.items()}
+            found, cfg['type'] = class_and_type(value['type'], path.parent)
+        else:
+            raise ValueError(f'{value!r} must be a name, or have a type, such as mmposenc.PEG')
+        if not issubclass(found, contract):
+            raise wrong_contract(found, contract, str(value))
+    except ValueError as error:
+        raise ValueError(f'{where}: {error}') from error
+    return cfg
+
+
+def _own_types(value: Any, path: Path) -> Any:
+    """Types of files inside a config, as those of CombinedRPE, with their whole paths."""
+    if isinstance(value, list):
+        return [_own_types(each, path) for each in value]
+    if isinstance(value, Mapping):
+        return {key: class_and_type(each, path.parent)[1] if key == 'type' and is_file_class(each)
+                else _own_types(each, path) for key, each in value.items()}
+    return value

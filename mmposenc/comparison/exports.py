@@ -55,6 +55,15 @@ def results_md(results: Mapping[str, Any]) -> str:
         *(markdown(table) for table in tables if table is not None and table.rows)])
 
 
+def safe_cell(value: Any) -> Any:
+    """Text with an apostrophe before it where a spreadsheet would run it as a formula; a number as
+    it is."""
+    if not isinstance(value, str):
+        return value
+    text = value.replace('\r', '\n')  # csv puts no quotes around the first
+    return f"'{text}" if text.startswith(('=', '+', '-', '@', '\t', '\n')) else text
+
+
 def results_csv(results: Mapping[str, Any]) -> str:
     """One row a run and image size, and one of a run that has none; what is not known is empty.
 
@@ -74,7 +83,7 @@ def results_csv(results: Mapping[str, Any]) -> str:
         for test in run['tests'] or [dict(factor=None, value=None)]:
             factor = test['factor']
             height, width = hw.get(factor, (None, None))
-            writer.writerow(dict(
+            row: dict[str, Any] = dict(
                 encoding=own['name'], label=own['label'], seed=run['seed'], status=run['status'],
                 factor=factor, height=height, width=width, metric=metric['name'],
                 unit=metric.get('unit'), value=test['value'], parameters=own.get('parameters'),
@@ -82,5 +91,6 @@ def results_csv(results: Mapping[str, Any]) -> str:
                 train_seconds=run.get('train_seconds'),
                 train_cpu_seconds=run.get('train_cpu_seconds'),
                 train_peak_bytes=run.get('peak_bytes'), note=run.get('note'),
-                **{f'value_{part}': (test.get('by_size') or {}).get(part) for part in parts_of}))
+                **{f'value_{part}': (test.get('by_size') or {}).get(part) for part in parts_of})
+            writer.writerow({key: safe_cell(value) for key, value in row.items()})
     return file.getvalue()

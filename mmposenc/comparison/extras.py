@@ -11,13 +11,15 @@ from typing import Any
 
 from mmengine.config import Config
 
-from mmposenc.command_line import describe
+from mmposenc.command_line import in_a_line
 
 from ..engine.complexity import count, measure_time
 from ..engine.config_sizes import tested_size
 from ..engine.devices import device_of
+from ..engine.diagnosis import diagnose_config
 from ..engine.models import own_preprocessor
-from .encodings import Entry, apply
+from .applying import apply
+from .encodings import Entry
 from .files import read_json, write_json
 from .sizes import resized
 from .study import Run, Study
@@ -45,20 +47,20 @@ def make_extras(study: Study, run: Run, checkpoint: str | None) -> None:
         checkpoint: the trained weights; None where training came to none: then costs alone.
     """
     cfg = apply(study.base(), run.entry)
-    makers: dict[str, Callable[[str], Any]] = {
-        'pictures': lambda weights: _pictures(study, run, cfg, weights),
-        'figures': lambda weights: _figures(study, run, cfg, weights),
-        'diagnosis': lambda weights: _diagnosis(cfg, weights)}
+    makers: dict[str, Callable[[], Any]] = {
+        'costs': lambda: costs(study.base(), run.entry, study.sizes)}
+    if checkpoint is not None:
+        makers.update(pictures=lambda: _pictures(study, run, cfg, checkpoint),
+                      figures=lambda: _figures(study, run, cfg, checkpoint),
+                      diagnosis=lambda: diagnose_config(cfg, checkpoint))
     for name in missing(study, run):
-        if name != 'costs' and checkpoint is None:
+        if name not in makers:
             continue
         try:
-            content = costs(study.base(), run.entry, study.sizes) if name == 'costs' else (
-                makers[name](str(checkpoint)))
-            note = ''
+            content, note = makers[name](), ''
         except Exception as error:
             traceback.print_exc()
-            content, note = None, f'no {name}: {describe(error)}'
+            content, note = None, f'no {name}: {in_a_line(error)}'
         write_json(run.folder / f'{name}.json',
                    {'for': wanted(study)[name], 'content': content, 'note': note})
 
@@ -88,14 +90,15 @@ def input_size(cfg: Config, factor: float) -> tuple[int, int] | None:
     """(H, W) of what the model gets at a factor, filled up as its preprocessor does: of the first
     test image, where images are taken as they are; None where there is none."""
     scaled = resized(cfg, factor)
-    size = tested_size(scaled) or _first_size(scaled)
+    size = tested_size(scaled) or first_size(scaled)
     if size is None:
         return None
     step = own_preprocessor(cfg).get('pad_size_divisor') or 1
     return -(-size[0] // step) * step, -(-size[1] // step) * step
 
 
-def _first_size(cfg: Config) -> tuple[int, int] | None:
+def first_size(cfg: Config) -> tuple[int, int] | None:
+    """(H, W) of the first test image as the model gets it; None where there is none."""
     from .pictures import test_set
     dataset = test_set(cfg)
     if not len(dataset):
@@ -135,8 +138,3 @@ def _figures(study: Study, run: Run, cfg: Config, checkpoint: str) -> Any:
     made = encoding_figures.figures_of(cfg, checkpoint, folder, str(photo))
     return [{**each, 'file': str((folder / Path(each['file']).name).relative_to(study.folder))}
             for each in made]
-
-
-def _diagnosis(cfg: Config, checkpoint: str) -> Any:
-    from ..engine.diagnosis import diagnose_config
-    return diagnose_config(cfg, checkpoint)

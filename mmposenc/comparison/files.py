@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,12 @@ def write_text(path: Path, text: str, *, safe: bool = True) -> None:
             put_in_place(partial, path)
         else:
             os.replace(partial, path)
+    except OSError as error:  # a full disk names no file, or the partial one
+        error.filename = str(path)
+        raise
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):  # it is not there, or the disk takes no changes at all
+            partial.unlink()
 
 
 def write_json(path: Path, content: Any, *, safe: bool = True) -> None:
@@ -47,8 +52,15 @@ def finite(content: Any) -> Any:
 
 
 def read_json(path: Path) -> Any:
-    """What a file holds; None where there is none."""
+    """What a file holds; None where there is none.
+
+    Raises:
+        ValueError: it is damaged.
+    """
     try:
         return json.loads(path.read_text(encoding='utf-8'))
     except FileNotFoundError:
         return None
+    except ValueError as error:
+        raise ValueError(f'{path} is damaged ({error}); put a copy of it back, or remove it: what '
+                         'it tells is then made again') from error

@@ -54,7 +54,7 @@ def seconds_text(seconds: float | None) -> str:
     """A duration: 8.3 ms, 12.1 s, 250 s, 14 min, 2 h 5 min."""
     if seconds is None:
         return UNKNOWN
-    if seconds < 1:
+    if 0 < seconds < 1:
         return f'{seconds * 1000:.3g} ms'
     if seconds < 600:
         return f'{seconds:.3g} s'

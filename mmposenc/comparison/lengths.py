@@ -135,16 +135,15 @@ def _is_warm_up(each: Any, total: int | None) -> bool:
 
 def _scale_schedule(each: Any, span: Span) -> None:
     begin = each.get('begin', 0)
-    for name in _DURATIONS:
-        if isinstance(each.get(name), int):
-            each[name] = max(1, span.at(begin + each[name]) - span.at(begin))
-        elif isinstance(each.get(name), (list, tuple)):
-            each[name] = [max(1, span.at(begin + part) - span.at(begin)) for part in each[name]]
-    for name in _POINTS:
-        if isinstance(each.get(name), int):
-            each[name] = span.at(each[name])
-        elif isinstance(each.get(name), (list, tuple)):
-            each[name] = [span.at(part) for part in each[name]]
+
+    def length(part: int) -> int:
+        return max(1, span.at(begin + part) - span.at(begin))
+    for names, moved in ((_DURATIONS, length), (_POINTS, span.at)):
+        for name in names:
+            if isinstance(each.get(name), int):
+                each[name] = moved(each[name])
+            elif isinstance(each.get(name), (list, tuple)):
+                each[name] = [moved(part) for part in each[name]]
     if isinstance(each.get('end'), int) and each['end'] <= each.get('begin', 0):
         each['end'] = each.get('begin', 0) + 1  # mmengine wants a step at the least
 

@@ -173,6 +173,5 @@ def _listed(given: Any) -> list[Any]:
 
 def _boxes_or_masks(evaluator: Any) -> str:
     """What a COCO metric is asked for first: 'bbox' where boxes are among it."""
-    asked = evaluator.get('metric', 'bbox')
-    asked = [asked] if isinstance(asked, str) else list(asked)
+    asked = _listed(evaluator.get('metric', 'bbox'))
     return 'bbox' if 'bbox' in asked else asked[0]

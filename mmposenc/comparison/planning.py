@@ -16,18 +16,20 @@ from typing import Any, NamedTuple
 from mmengine.config import Config
 
 from ..engine.checks import check_files, check_sections
+from ..engine.config_sizes import tested_size
 from ..engine.launch import prepare_training
 from ..engine.options import read_config
 from . import timing
-from .budget import Estimate
-from .encodings import Entry, apply, check_builds, check_fits, read_entries
-from .extras import costs
+from .applying import apply, check_builds, check_fits
+from .encodings import Entry, read_entries
+from .extras import costs, first_size
+from .formats import seconds_text
 from .lengths import Length, length_of, set_length
 from .metrics import metric_of
 from .places import find_place
-from .progress import duration
 from .sizes import check_sizes
 from .study import Study, check_same_config, joined, planning_lock, read_study, write_study
+from .timing import Estimate
 from .workers import LocalWorkers, SubmittedWorkers, Workers, cores, visible_gpus
 
 
@@ -70,7 +72,7 @@ def _options(words: list[str]) -> dict[str, Any]:
         key, equals, value = word.partition('=')
         if not equals:
             raise ValueError(f'--submitit: {word!r} is not KEY=VALUE')
-        found[key] = int(value) if value.isdigit() else value
+        found[key] = int(value) if value.isdecimal() else value
     return found
 
 
@@ -92,10 +94,20 @@ def plan(args: argparse.Namespace, command: str, workers: Workers
         FileNotFoundError: a file that the config names is not there.
     """
     folder, started, load = folder_of(args), time.monotonic(), os.getloadavg()[0]
+    given = None if args.config is None else read_config(args)
+    entries = read_entries(args.encodings) if args.encodings else []
+    if not folder.is_dir():
+        _check_first(args, entries)
     with nullcontext() if args.dry_run else planning_lock(folder):
         old = read_study(folder) if (folder / 'study.json').is_file() else None
-        cfg = _config(args, old)
-        study, entries = _asked(args, command, cfg, old, folder)
+        cfg: Any = given
+        if old is None:
+            _check_first(args, entries)
+        elif given is None:
+            cfg = old.base()
+        else:
+            check_same_config(old, given)
+        study = _asked(args, command, cfg, old, folder, entries)
         _check(cfg, study, old, entries)
         estimate = None
         if args.dry_run or (study.seconds is not None and old is None):
@@ -111,23 +123,17 @@ def plan(args: argparse.Namespace, command: str, workers: Workers
     return Plan(study, cfg, estimate)
 
 
-def _config(args: argparse.Namespace, old: Study | None) -> Config:
+def _check_first(args: argparse.Namespace, entries: list[Entry]) -> None:
+    """What a first call names."""
     if args.config is None:
-        if old is None:
-            raise FileNotFoundError(f'--out {args.out} holds no study yet: give a config')
-        return old.base()
-    cfg = read_config(args)
-    if old is not None:
-        check_same_config(old, cfg)
-    return cfg
-
-
-def _asked(args: argparse.Namespace, command: str, cfg: Config, old: Study | None, folder: Path
-           ) -> tuple[Study, list[Entry]]:
-    """What the arguments ask for, with what is there already; and the encodings they name."""
-    entries = read_entries(args.encodings) if args.encodings else []
-    if not entries and old is None:
+        raise FileNotFoundError(f'--out {args.out} holds no study yet: give a config')
+    if not entries:
         raise ValueError('--encodings: name what is to be compared, such as none learned peg')
+
+
+def _asked(args: argparse.Namespace, command: str, cfg: Config, old: Study | None, folder: Path,
+           entries: list[Entry]) -> Study:
+    """What the arguments ask for, with what is there already."""
     seeds = args.seed_list or (range(args.seeds) if args.seeds else
                                old.seeds if old is not None else range(3))
     own = length_of(cfg)
@@ -144,7 +150,7 @@ def _asked(args: argparse.Namespace, command: str, cfg: Config, old: Study | Non
         folder, args.config or (old.config if old else ''), command,
         time.strftime('%Y-%m-%dT%H:%M:%S%z'), tuple(entries), tuple(dict.fromkeys(seeds)),
         tuple(sorted({1.0, *args.sizes})), length, args.budget, pictures, extras)
-    return (new if old is None else joined(old, new)), entries
+    return new if old is None else joined(old, new)
 
 
 def _check(cfg: Config, study: Study, old: Study | None, entries: list[Entry]) -> None:
@@ -167,10 +173,11 @@ def _check_all_fit(cfg: Config, entries: Sequence[Entry], sizes: Sequence[float]
     """Looks at all entries before it says which do not fit: with each reason, those that have it.
     """
     place = find_place(cfg).type
+    size = first_size(cfg) if entries and tested_size(cfg) is None else None
     refused: dict[str, ValueError] = {}
     for entry in entries:
         try:
-            check_fits(cfg, entry, sizes)
+            check_fits(cfg, entry, sizes, size)
         except ValueError as error:
             refused[entry.name] = error
     if len(refused) < 2:
@@ -213,7 +220,7 @@ def headline(planned: Plan) -> str:
             f'{", ".join(f"{factor:g}" for factor in study.sizes)}')
     if estimate is None:
         return text
-    whole = duration(estimate.study_seconds(study, study.length))
+    whole = seconds_text(estimate.study_seconds(study, study.length))
     return f'{text}\nabout {whole} with {estimate.jobs} at once on this machine'
 
 
@@ -227,11 +234,11 @@ def listing(planned: Plan) -> str:
         counted = costs(cfg, entry, study.sizes)
         macs = ''.join(f'{each["macs"] / 1e6:>16,.1f}' if each['macs'] else f'{"-":>16}'
                        for each in counted)
-        taken = '-' if estimate is None else duration(
+        taken = '-' if estimate is None else seconds_text(
             estimate.run_seconds(entry.name, study.length))
         lines.append(f'{entry.name:<28}{counted[0]["parameters"] or 0:>14,}{macs}{taken:>10}')
     if estimate is not None:
         extras = max(cost.extras for cost in estimate.costs.values())
         lines += ['', f'a run: from some steps and test images of each encoding; the first of '
-                  f'each takes about {duration(extras)} more, for what else the report shows']
+                  f'each takes about {seconds_text(extras)} more, for what else the report shows']
     return '\n'.join(lines)

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean
 from typing import Any, NamedTuple
@@ -12,14 +12,22 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from .files import read_json
+from .formats import seconds_text
 from .metrics import Metric
+from .recording import read_progress
 from .runs import is_over, read_record
 from .schedule import is_taken
 from .study import Run, Study
 
 #: Seconds between two looks at the disk.
 _LOOK = 1.0
+#: Seconds without a word of a run after which the table says so.
+_SILENT = 600
+
+
+def plain_console(**options: Any) -> Console:
+    """A console that prints text as it is: rich takes ``[stage 1]`` and ``:x:`` for commands."""
+    return Console(markup=False, emoji=False, highlight=False, **options)
 
 
 class State(NamedTuple):
@@ -63,7 +71,7 @@ def _state(study: Study, run: Run, before: State | None) -> State:
     if before is not None and before.written == written:
         return before._replace(taken=taken)
     record = read_record(run)
-    return State(run, record, read_json(run.progress_file) or {}, taken, is_over(study, record),
+    return State(run, record, read_progress(run), taken, is_over(study, record),
                  written)
 
 
@@ -92,13 +100,6 @@ def seconds_left(runs: list[State], jobs: int) -> float | None:
     return max([sum(left) / max(1, jobs), *left], default=0.0)
 
 
-def duration(seconds: float) -> str:
-    """'45 s', '12 min', '3.5 h'."""
-    if seconds < 100:
-        return f'{seconds:.0f} s'
-    return f'{seconds / 60:.0f} min' if seconds < 6000 else f'{seconds / 3600:.1f} h'
-
-
 def value_text(metric: Metric, value: float | None) -> str:
     """A value as tables show it."""
     if value is None:
@@ -111,19 +112,23 @@ def cell(state: State, metric: Metric) -> str:
     status = state.record['status']
     if status in ('diverged', 'failed') and not state.taken:
         return status
-    if state.over:
+    if state.over or (status == 'finished' and not state.taken):
         return value_text(metric, state.value)
     if not state.taken:
         return f'{state.share:.0%} done' if state.share else '...'
     told, parts = state.progress, []
-    if told.get('phase') != 'train':
-        return str(told.get('phase', 'start'))
-    parts.append(f'{told["epoch"]}/{told["epochs"]}' if told.get('epochs') else
-                 f'{told["done"]}/{told["total"]}')
-    if told.get('loss') is not None:
-        parts.append(f'loss {told["loss"]:.3g}')
-    if told.get('metric') is not None:
-        parts.append(value_text(metric, told['metric']))
+    if told.get('phase') == 'train':
+        parts.append(f'{told["epoch"]}/{told["epochs"]}' if told.get('epochs') else
+                     f'{told["done"]}/{told["total"]}')
+        if told.get('loss') is not None:
+            parts.append(f'loss {told["loss"]:.3g}')
+        if told.get('metric') is not None:
+            parts.append(value_text(metric, told['metric']))
+    else:
+        parts.append(str(told.get('phase', 'start')))
+    silent = time.time() - told.get('time', time.time())
+    if silent > _SILENT:
+        parts.append(f'no word for {seconds_text(silent)}')
     return ', '.join(parts)
 
 
@@ -131,13 +136,14 @@ def table(study: Study, runs: list[State], metric: Metric, jobs: int) -> Table:
     """A row an encoding, a column a seed."""
     made = Table(title=metric.label, caption=summary(runs, jobs), title_justify='left',
                  caption_justify='left')
-    made.add_column('encoding')
+    made.add_column('encoding', overflow='fold')
     for seed in study.seeds:
         made.add_column(f'seed {seed}', justify='right')
     made.add_column('mean', justify='right')
     for entry in study.entries:
         own = [each for each in runs if each.run.entry.name == entry.name]
-        done = [each.value for each in own if each.over and each.value is not None]
+        done = [each.value for each in own
+                if each.record['status'] == 'finished' and each.value is not None]
         made.add_row(entry.label, *(cell(each, metric) for each in own),
                      value_text(metric, mean(done)) if done else '-')
     return made
@@ -152,7 +158,14 @@ def summary(runs: list[State], jobs: int, *, running: bool = True) -> str:
     if any(each.record['status'] == 'failed' and not each.taken for each in runs):
         text += ', some failed'
     left = seconds_left(runs, jobs)
-    return f'{text}; about {duration(left)} left' if left else text
+    return f'{text}; about {seconds_text(left)} left' if left else text
+
+
+def short_note(record: Mapping[str, Any]) -> str:
+    """The note of a run as a terminal shows it: of one that diverged where it did, the report has
+    the rest."""
+    note = str(record['note'])
+    return note.partition(';')[0] if record['status'] == 'diverged' else note
 
 
 class Display:
@@ -161,13 +174,13 @@ class Display:
     Args:
         study, metric: what is shown.
         jobs: how many runs go on at once.
-        console: where; by default the standard output.
+        console: where, of :func:`plain_console`; by default the standard output.
     """
 
     def __init__(self, study: Study, metric: Metric, jobs: int, console: Console | None = None
                  ) -> None:
         self.study, self.metric, self.jobs = study, metric, jobs
-        self.console = console or Console(file=sys.stdout)
+        self.console = console or plain_console(file=sys.stdout)
         self.live: Live | None = None
         self.looked = 0.0
         self.runs: list[State] = []
@@ -202,12 +215,13 @@ class Display:
         text = event
         if event == 'ended':
             status = state.record['status']
-            text = f'{status}, {self.metric.label} {value_text(self.metric, state.value)}' \
-                if status == 'finished' else f'{status}: {state.record["note"]}'
+            if status == 'finished':
+                status += f', {self.metric.label} {value_text(self.metric, state.value)}'
+            text = ': '.join(filter(None, [status, short_note(state.record)]))
         # A run that has just been started does not hold its lock yet, so none are counted.
         self.say(f'{run.entry.name} seed {run.seed}: {text} '
                  f'({summary(self.runs, self.jobs, running=False)})')
 
     def say(self, line: str) -> None:
         """A line, above the table."""
-        self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+        self.console.print(line, soft_wrap=True)

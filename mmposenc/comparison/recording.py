@@ -5,6 +5,7 @@ import os
 import resource
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch
 from mmengine.dist import get_world_size, is_main_process
 from mmengine.hooks import Hook
 
-from .files import write_json
+from .files import read_json, write_json
 from .study import Run
 
 #: Points of the curve of a training that counts iterations.
@@ -112,12 +113,26 @@ class RecordHook(Hook):
                                      if point['metric'] is not None), {})
         loss = self.loss_sum / self.loss_count if self.loss_count else (
             self.curve[-1]['loss'] if self.curve else None)
-        write_json(self.run.progress_file, {
+        write_progress(self.run, {
             'phase': 'train', 'done': done, 'total': runner.max_iters,
             'epochs': runner.max_epochs if self.by_epoch else None,
             'epoch': min(runner.epoch + 1, runner.max_epochs), 'loss': loss,
             'metric': last.get('metric'), 'seconds': self.costs()['seconds'],
-            'time': time.time()}, safe=False)
+            'time': time.time()})
+
+
+def read_progress(run: Run) -> dict[str, Any]:
+    """How far a run says that it is; nothing where that can't be read."""
+    try:
+        return read_json(run.progress_file) or {}
+    except ValueError:
+        return {}
+
+
+def write_progress(run: Run, told: dict[str, Any]) -> None:
+    """Says how far a run is, for tables alone: a full disk does not end it here."""
+    with suppress(OSError):
+        write_json(run.progress_file, told, safe=False)
 
 
 def cpu_seconds() -> float | None:

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import platform
-import traceback
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 import torch
 
 import mmposenc
-from mmposenc.command_line import describe
 
 from ..engine.config_sizes import trained_size
 from .files import read_json, write_json
@@ -113,24 +111,16 @@ def _pictures(extras: list[tuple[Run, str, dict]]) -> list[dict[str, Any]]:
     return list(found.values())
 
 
-def write_results(study: Study, say: Any = print) -> dict[str, Any]:
-    """Writes results.json and, with it, the report; what fails of the report is said.
+def write_results(study: Study) -> dict[str, Any]:
+    """Writes results.json and, with it, the report; returns the results.
 
-    Args:
-        study: whose.
-        say: takes a line.
-
-    Returns:
-        The results.
+    Raises:
+        OSError: a file could not be written. What else a report may raise comes after results.json.
     """
     results = collect(study)
     try:
         results = summarize(results)
+    finally:
         write_json(study.folder / 'results.json', results, safe=False)
-        write_summarized(results, study.folder)
-    except Exception as error:
-        write_json(study.folder / 'results.json', results, safe=False)
-        (study.folder / 'report_error.txt').write_text(traceback.format_exc())
-        say(f'the report could not be written: {describe(error)} (all of it is in '
-            f'{study.folder / "report_error.txt"})')
+    write_summarized(results, study.folder)
     return results

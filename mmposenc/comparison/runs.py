@@ -21,18 +21,18 @@ from typing import Any
 from mmengine.config import Config
 from mmengine.dist import is_main_process
 
-from mmposenc.command_line import describe
+from mmposenc.command_line import in_a_line
 
 from .. import engine
 from ..engine.checkpoints import latest_checkpoint
 from ..engine.finite import NotFinite
 from ..engine.lock import WorkDirLock
-from .encodings import apply
+from .applying import apply
 from .extras import make_extras, missing
 from .files import read_json, write_json
 from .lengths import set_length
 from .metrics import details, metric_of, with_details
-from .recording import RecordHook
+from .recording import RecordHook, read_progress, write_progress
 from .sizes import resized
 from .study import Run, Study, read_study
 
@@ -100,27 +100,28 @@ def carry_out(study: Study, run: Run, launcher: str = 'none') -> dict[str, Any]:
         study, run: which.
         launcher: as the config's: 'pytorch' in processes that torchrun started.
     """
-    begin, record = time.monotonic(), {
-        **read_record(run), 'status': 'running', 'note': '', 'host': socket.gethostname()}
+    begin, record = time.monotonic(), {**read_record(run), 'note': '', 'host': socket.gethostname()}
+    before = record.get('seconds') or 0
+    if not is_over(study, record):
+        record['status'] = 'running'
     _save(run, record)
     try:
         if record['checkpoint'] is None:
             _train(study, run, record, launcher)
-        for factor in study.sizes:
-            if factor not in [test['factor'] for test in record['tests']]:
-                _test(study, run, record, factor, launcher)
+        _test_all(study, run, record, launcher)
         record['status'] = 'finished'
     except NotFinite as error:
         record.update(status='diverged', note=error.report)
     except Exception as error:
         traceback.print_exc()
-        record.update(status='failed', note=describe(error))
+        record.update(status='failed', note=in_a_line(error))
     engine.leave_process_group()
     if record['status'] != 'failed' and run.first and is_main_process():
+        _save(run, record)  # what follows may be killed, for want of memory
         _tell(run, 'extras')
         finished = record['status'] == 'finished'
         make_extras(study, run, str(study.folder / record['checkpoint']) if finished else None)
-    record['seconds'] = (record.get('seconds') or 0) + time.monotonic() - begin
+    record['seconds'] = before + time.monotonic() - begin
     _save(run, record)
     return record
 
@@ -148,6 +149,23 @@ def _train(study: Study, run: Run, record: dict[str, Any], launcher: str) -> Non
     _save(run, record)
 
 
+def _test_all(study: Study, run: Run, record: dict[str, Any], launcher: str) -> None:
+    """Tests at the trained size, then at those others that are left; what fails at one of these
+    leaves a note, and the values at the others stay."""
+    failed = []
+    for factor in sorted(study.sizes, key=lambda factor: factor != 1):
+        if factor in [test['factor'] for test in record['tests']]:
+            continue
+        try:
+            _test(study, run, record, factor, launcher)
+        except Exception as error:
+            if factor == 1:
+                raise
+            traceback.print_exc()
+            failed.append(f'no test at {factor:g}x: {in_a_line(error)}')
+    record['note'] = '; '.join(failed)
+
+
 def _test(study: Study, run: Run, record: dict[str, Any], factor: float, launcher: str) -> None:
     _tell(run, f'test at {factor:g}x')
     cfg = tested_config(study, run, factor)
@@ -168,8 +186,7 @@ def _save(run: Run, record: dict[str, Any]) -> None:
 def _tell(run: Run, phase: str) -> None:
     """Says in the progress file what begins; what training told stays."""
     if is_main_process():
-        write_json(run.progress_file, {**(read_json(run.progress_file) or {}), 'phase': phase,
-                                       'time': time.time()}, safe=False)
+        write_progress(run, {**read_progress(run), 'phase': phase, 'time': time.time()})
 
 
 def end_with_parent() -> None:

@@ -9,9 +9,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from mmposenc.command_line import in_a_line
+
 from ..engine.lock import check_unlocked
 from .files import write_json
-from .runs import read_record
+from .runs import TAKEN, read_record
 from .study import Run, Study
 from .workers import Handle, Workers
 
@@ -58,7 +60,11 @@ def carry_out_all(study: Study, workers: Workers, complete: Callable[[Run], bool
                     waiting.append(run)
                     tell(run, 'another command has it')
                     continue
-                _note_crash(run, handle.poll() or 0)
+                try:
+                    _note_crash(run, handle.poll() or 0)
+                except OSError as error:  # a full disk, which the next run may have room on
+                    tell(run, f'ended, which could not be noted: {in_a_line(error)}')
+                    continue
                 ended.append(run)
             now = time.monotonic()
             for run in list(waiting) if now >= due else ():
@@ -102,10 +108,15 @@ def _is_decided(run: Run) -> bool:
 def _note_crash(run: Run, status: int) -> None:
     """Has the record of a process that did not come to write it say so."""
     record = read_record(run)
-    if record['status'] in ('waiting', 'running'):
+    over = record['status'] == 'finished'
+    if record['status'] in ('waiting', 'running') or (over and status not in (0, TAKEN)):
         how = (f'killed by {signal.Signals(-status).name}' if status < 0
                else f'ended with status {status}')
-        write_json(run.record_file, {**record, 'status': 'failed',
+        how += ' (the system kills so where memory runs out)' * (status == -signal.SIGKILL)
+        how += ', its results are kept' * over
+        said = [line.strip() for line in last_lines(run) if line.strip()] if status > 0 else []
+        how = ': '.join([how, *said[-1:]])
+        write_json(run.record_file, {**record, 'status': 'finished' if over else 'failed',
                                      'note': f'{how}; see {run.folder / "log.txt"}'})
 
 

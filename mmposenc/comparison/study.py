@@ -100,18 +100,21 @@ def read_study(folder: Path) -> Study:
 
     Raises:
         FileNotFoundError: there is none.
-        ValueError: another version wrote it.
+        ValueError: another version wrote it, or it is no study.
     """
     told = read_json(folder / 'study.json')
     if told is None:
         raise FileNotFoundError(f'{folder} holds no study (study.json)')
-    if told.pop('schema', None) != SCHEMA:
-        raise ValueError(f'{folder / "study.json"} is of another schema than {SCHEMA}')
-    told['entries'] = tuple(Entry(**each) for each in told['entries'])
-    told['length'] = Length(*told['length'])
-    given: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value
-                             for key, value in told.items()}
-    return Study(folder=folder, **given)
+    try:
+        if told.pop('schema', None) != SCHEMA:
+            raise ValueError(f'it is of another schema than {SCHEMA}')
+        told['entries'] = tuple(Entry(**each) for each in told['entries'])
+        told['length'] = Length(*told['length'])
+        given: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value
+                                 for key, value in told.items()}
+        return Study(folder=folder, **given)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f'{folder / "study.json"} is no study of this version: {error}') from error
 
 
 def write_study(study: Study, cfg: Config | None = None) -> None:

@@ -1,15 +1,48 @@
 """Who carries out the runs of a study: processes of this machine, or jobs of a cluster by submitit.
+
+Only the standard library is imported: a job of a cluster begins here.
 """
 from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from .launching import launch, submitted
-from .study import Run
+from mmposenc.command_line import in_a_line
+
+if TYPE_CHECKING:
+    from .study import Run
+
+
+def launch(folder: Path, processes: int = 1, environment: Mapping[str, str] | None = None
+           ) -> subprocess.Popen:
+    """Starts a run; it ends with the process that called this.
+
+    Args:
+        folder: of the run; what the run prints is appended to ``log.txt`` in it.
+        processes: how many train together, by torchrun.
+        environment: variables that are set.
+    """
+    command = [sys.executable, '-m']
+    words = ['mmposenc.comparison.runs', str(folder), '--tied']
+    if processes > 1:
+        command += ['torch.distributed.run', '--standalone', '--nproc-per-node', str(processes),
+                    '-m']
+        words += ['--launcher', 'pytorch']
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / 'log.txt', 'ab') as log:
+        # A session of its own: Ctrl-C reaches the command, which then asks its runs to stop.
+        return subprocess.Popen(
+            [*command, *words], stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT,
+            start_new_session=True, env={**os.environ, **(environment or {})})
+
+
+def submitted(folder: str, processes: int) -> int:
+    """What a job of a cluster does: the run in a process of its own, which ends with the job."""
+    return launch(Path(folder), processes).wait()
 
 
 class Handle(Protocol):
@@ -139,6 +172,8 @@ class SubmittedWorkers:
 
     def __init__(self, folder: Path, cluster: str, options: dict[str, Any], processes: int = 1
                  ) -> None:
+        # Else its import closes the log files of this process.
+        os.environ.setdefault('SUBMITIT_LOG_LEVEL', 'NOCONFIG')
         try:
             import submitit
         except ImportError:
@@ -147,8 +182,8 @@ class SubmittedWorkers:
         try:
             self.executor = submitit.AutoExecutor(folder=folder, cluster=cluster)
             self.executor.update_parameters(**options)
-        except (NameError, TypeError, ValueError, RuntimeError, FileNotFoundError) as error:
-            raise ValueError(f'--submitit {cluster} {options}: {error}') from error
+        except Exception as error:  # of any kind: it also asserts
+            raise ValueError(f'--submitit {cluster} {options}: {in_a_line(error)}') from error
         self.cluster, self.processes = cluster, processes
 
     def start(self, run: Run) -> Handle:

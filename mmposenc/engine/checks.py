@@ -5,6 +5,7 @@ import os
 import os.path as osp
 from collections.abc import Iterator
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from mmengine.config import Config
@@ -266,6 +267,21 @@ def check_folder(path: str, name: str) -> None:
         raise ValueError(f'{name} {path}: {place} is no folder')
     if not os.access(place, os.W_OK):
         raise ValueError(f'{name} {path}: {place} may not be written to')
+
+
+def check_no_study(cfg: Config) -> None:
+    """Raises ValueError where a config would train in a run of ``mmposenc compare``, whose results
+    that would change; but for the study's own config, which such runs begin with."""
+    work_dir = Path(cfg.work_dir).resolve()
+    for runs in work_dir.parents:
+        study = runs.parent
+        if runs.name != 'runs' or not (study / 'study.json').is_file():
+            continue
+        if not cfg.filename or Path(cfg.filename).resolve() != study / 'config.py':
+            raise ValueError(
+                f'work_dir={cfg.work_dir!r} is a run of the study in {study}, whose results a '
+                f'training there would change. Give another --work-dir; mmposenc compare --out '
+                f'{study} goes on with the study')
 
 
 def check_auto_scale_lr(cfg: Config) -> None:

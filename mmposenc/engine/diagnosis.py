@@ -13,7 +13,7 @@ from mmengine.config import Config
 from mmengine.registry import DATASETS, init_default_scope
 from torch import Tensor, nn
 
-from mmposenc.command_line import describe
+from mmposenc.command_line import in_a_line
 
 from ..diagnosis import Measure, diagnose
 from ..diagnosis.features import Examined, is_encoder
@@ -142,7 +142,7 @@ def _test_images(cfg: Config) -> tuple[list[Any], str]:
         check_files(cfg, (phase,))
         dataset = build_data_set(described)
     except (FileNotFoundError, RuntimeError) as error:  # RuntimeError: what was not downloaded
-        return [], f'the test data is not there ({" ".join(describe(error).split())})'
+        return [], f'the test data is not there ({in_a_line(error)})'
     count = min(PICTURES, len(dataset))
     infos = [dataset.get_data_info(index * len(dataset) // count) for index in range(count)]
     return [np.asarray(each['img']) if 'img' in each else str(each['img_path'])

@@ -50,6 +50,7 @@ def visualize_encodings(cfg: Config, checkpoint: str | None, output_dir: str | P
             size below 1.
         FileNotFoundError: no such image or checkpoint.
     """
+    check_folder(str(output_dir), '--output-dir')
     subject, inputs = build_subject(cfg, checkpoint, image, size)
     return draw_encodings(subject.model, inputs, output_dir, at=at, run=subject.run,
                           source=subject.source)

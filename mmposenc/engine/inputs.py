@@ -18,7 +18,7 @@ def check_pictures(paths: Sequence[str]) -> None:
     """Raises FileNotFoundError where a file is not there."""
     for path in paths:
         if not Path(path).is_file():
-            raise FileNotFoundError(f'no file {path!r}')
+            raise FileNotFoundError(f'image: there is no file {path!r}')
 
 
 def read_picture(cfg: Config, path: str) -> np.ndarray:

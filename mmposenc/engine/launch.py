@@ -20,6 +20,7 @@ from .checks import (
     check_class_folders,
     check_files,
     check_folder,
+    check_no_study,
     check_num_classes,
     check_sections,
 )
@@ -84,6 +85,7 @@ def prepare_training(cfg: Config, *, amp: bool = False, compiled: bool = False,
         ValueError: an option that the config can't serve, or another training in the work_dir.
         FileNotFoundError: a file that the config names or the checkpoint is not there.
     """
+    check_no_study(cfg)
     check_unlocked(cfg.work_dir)
     add_trackers(cfg, trackers)
     phases = ('train', 'val') if cfg.get('val_dataloader') else ('train',)

@@ -16,6 +16,8 @@ def read_config(args: argparse.Namespace) -> Config:
     # mmengine reads the values of KEY=VALUE; not while arguments are parsed, since it loads torch.
     DictAction([], 'options')(argparse.ArgumentParser(), given, args.cfg_options)
     override(cfg, given.options)
+    if not isinstance(cfg.get('model', {}), dict):
+        raise ValueError(f'model={cfg.model!r} of {args.config} must be a dict')
     return cfg
 
 

@@ -137,7 +137,7 @@ def test_questions_name_encodings_that_there_are(entries):
 def test_entries_of_studies_fit_the_smallest_grid(entries):
     pytest.importorskip('mmpretrain')
     from mmposenc import engine
-    from mmposenc.comparison.encodings import check_fits
+    from mmposenc.comparison.applying import check_fits
     cfg = engine.load_config(
         str(ROOT / 'configs/classification/small/deit-micro-none_mnist5k.py'))
     for entry in entries:

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 import torch
@@ -103,22 +102,3 @@ def test_the_command(tmp_path, capsys) -> None:
     assert second['macs'] > 3 * first['macs'] and second['parameters'] == first['parameters']
     assert all(size['time']['seconds'] > 0 and size['time']['threads'] for size in told['sizes'])
     assert '</svg>' in (tmp_path / 'by size.svg').read_text()
-
-
-@pytest.mark.parametrize('words, message', [
-    (['--size', '0'], 'size=(0, 0) must be at least (1, 1)'),
-    (['--size', '64', '--time', '--device', 'cuda:9'], "device='cuda:9' can not be used here"),
-    (['--size', '64', '--size', '96', '--plot', 'x.txt'], '--plot')])
-def test_bad_input(tmp_path, words, message) -> None:
-    config = detector_config(tmp_path / 'tiny.py', Path('data'), RETINANET)
-    with pytest.raises(SystemExit) as stop:
-        main([str(config), *words])
-    assert message in str(stop.value.code)
-
-
-@pytest.mark.parametrize('words', [['--size', '1', '2', '3'], ['--size', '64', '--plot', 'x.svg'],
-                                   []])
-def test_wrong_words(capsys, words) -> None:
-    with pytest.raises(SystemExit, match='2'):
-        main(['config.py', *words])
-    assert capsys.readouterr().err.startswith('error: ')

@@ -118,25 +118,6 @@ def test_cells_are_those_of_the_usual_size(size):
         diagnose_config(cfg, size=size)
 
 
-@pytest.mark.parametrize('words, message', [
-    (['--size', '70'], 'size=(70, 70) must be multiples of 32, the cells of the last map'),
-    (['--size', '0'], 'size=(0, 0) must be at least (1, 1)'),
-    (['--image', 'nowhere.jpg'], "no file 'nowhere.jpg'"),
-    (['nowhere.pth'], 'nowhere.pth'),
-    (['--output-dir', 'cls.py'], '--output-dir')])
-def test_bad_input(tmp_path, monkeypatch, words, message):
-    config = classifier_config(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as stop:
-        main([config.name, *words])
-    assert str(stop.value.code).startswith('error: ') and message in str(stop.value.code)
-
-
-def test_three_sizes_are_too_many(capsys):
-    with pytest.raises(SystemExit, match='2'):
-        main(['config.py', '--size', '1', '2', '3'])
-    assert '--size 1 2 3: give H W, or one number' in capsys.readouterr().err
-
 
 def test_a_data_set_that_would_be_downloaded_is_not(tmp_path):
     init_default_scope('mmpretrain')

@@ -1,7 +1,15 @@
 """The command, with runs in this process."""
+import csv
+import errno
 import io
 import json
+import logging
+import re
+import signal
+import sys
+import time
 from dataclasses import replace
+from importlib.util import find_spec
 from types import SimpleNamespace
 
 import pytest
@@ -9,21 +17,23 @@ from rich.console import Console
 from tinystudies import tiny_study
 from tinytasks import classifier_config
 
-from mmposenc.commands import compare
+from mmposenc.commands import compare, train
 from mmposenc.comparison import (
     extras,
+    files,
     planning,
     progress,
+    report,
     results,
     runs,
     schedule,
     timing,
     workers,
 )
-from mmposenc.comparison.budget import Cost, Estimate
 from mmposenc.comparison.files import write_json
 from mmposenc.comparison.metrics import Metric
 from mmposenc.comparison.study import planning_lock, read_study
+from mmposenc.comparison.timing import Cost, Estimate
 from mmposenc.engine.lock import WorkDirLock
 
 METRIC = Metric('accuracy/top1', 'top-1 accuracy', '%', True)
@@ -88,6 +98,49 @@ def test_a_study_is_made_grows_and_is_not_repeated(here, capsys):
     assert 'top-1 accuracy' in capsys.readouterr().out
 
 
+LABELS = ('[/x]', 'PEG [stage 1] :x:', '=1+1', 'one_word_that_is_longer_than_its_column_' * 3)
+
+
+def test_labels_are_shown_as_they_are_and_nothing_else_writes_into_a_study(here, capsys):
+    planning.Path('e.yaml').write_text(json.dumps(
+        [{'name': f'e{i}', 'label': label} for i, label in enumerate(LABELS)]))
+    before = signal.getsignal(signal.SIGTERM)
+    call('cls.py', '--encodings', 'e.yaml', *ASKED[4:], '--seeds', '1')
+    assert signal.getsignal(signal.SIGTERM) == before
+    shown = re.sub(r'\s*│[^│]*│[^│]*│\n│ ', '', capsys.readouterr().out)  # folded lines
+    assert all(label in shown for label in LABELS)
+    rows = list(csv.DictReader(planning.Path('out/results.csv').open()))
+    assert [row['label'] for row in rows] == [*LABELS[:2], "'=1+1", LABELS[3]]
+    kept = planning.Path('out/runs/e0/seed0/train')
+    files = sorted(kept.rglob('*'))
+    for words in (), ('--work-dir', str(kept.parent / 'more')):
+        with pytest.raises(SystemExit, match="is a run of the study in .*/out, whose results a trai"
+                           "ning there would change. Give another --work-dir; mmposenc compare --"):
+            train.main([str(kept / 'config.py'), *words])
+    assert sorted(kept.rglob('*')) == files
+    train.main([str(kept / 'config.py'), '--work-dir', 'elsewhere'])
+    assert planning.Path('elsewhere/epoch_1.pth').is_file()
+
+
+def test_a_report_that_can_not_be_written_ends_no_study(here, monkeypatch, capsys):
+    """As on a full disk: what is finished stays, and the next call writes it."""
+    write = files.write_text
+
+    def full(path, text, **options):
+        if path.name in ('report.html', 'progress.json'):
+            raise OSError(errno.ENOSPC, 'No space left on device', str(path))
+        write(path, text, **options)
+    monkeypatch.setattr(report, 'write_text', full)
+    monkeypatch.setattr(files, 'write_text', full)
+    assert call(*ASKED, '--seeds', '1', status=None).splitlines()[0] == (
+        'error: out/report.html: No space left on device')
+    told = capsys.readouterr().out
+    assert told.count('the report could not be written yet: out/report.html: No space left') == 2
+    assert len(here.started) == 2 and '│ PEG' in told
+    held = json.loads(planning.Path('out/results.json').read_text())
+    assert [run['status'] for run in held['runs']] == ['finished'] * 2 and held['summary']
+
+
 @pytest.mark.parametrize('words, message', [
     (('--epochs', '3'), "the length is another: '1 epoch' there, '3 epochs' now"),
     (('--budget', '2h'), "the budget is another: 'no seconds' there, '7200 seconds' now"),
@@ -106,37 +159,6 @@ def test_other_settings_are_refused(here, words, message):
         assert message in call(*ASKED, *words, status=None)
     assert len(here.started) == 2
 
-
-@pytest.mark.parametrize('words, message', [
-    (('cls.py', '--out', 'o'), 'error: --encodings: name what is to be compared'),
-    (('--out', 'o'), 'error: --out o holds no study yet: give a config'),
-    (('cls.py', '--encodings', 'pegg'), "did you mean 'peg'"),
-    (('cls.py', '--encodings', 'none', '--out', 'cls.py/o'),
-     'error: --out cls.py/o: Not a directory; it must be a folder that can be written to'),
-    (('cls.py', '--encodings', 'none', '--iterations', '5'),
-     'error: --iterations 5: the config trains for 1 epoch; give --epochs')])
-def test_mistakes_are_told_before_any_work(here, words, message):
-    assert message in call(*words, status=None)
-    assert here.started == []
-    assert not planning.Path('o/study.json').exists()
-
-
-@pytest.mark.parametrize('words, message', [
-    (('x', '--budget', '2 hours'), "'2 hours' is no time such as 90s, 30min, 2h or 1h30m"),
-    (('x', '--budget', '0min'), "'0min' must be a time above 0"),
-    (('x', '--sizes', '0'), "'0' must be a number above 0"),
-    (('x', '--seeds', '0'), "'0' must be a whole number of at least 1"),
-    (('x', '--pictures', '-3'), "'-3' must be a whole number of at least 0"),
-    (('x', '--seed-list', '0', '-1'), "'-1' must be a whole number from 0 to 4294967295"),
-    (('--out', 'o', '--cfg-options', 'a=1'), '--cfg-options changes a config: give it too'),
-    (('x', '--seeds', '2', '--seed-list', '5'), 'give --seeds or --seed-list'),
-    (('x', '--epochs', '2', '--budget', '1h'), 'not allowed with argument'),
-    ((), 'give a config, or --out with a study to go on with')])
-def test_wrong_words_are_told(words, message, capsys):
-    with pytest.raises(SystemExit) as ended:
-        compare.parse_args(words)
-    assert ended.value.code == 2
-    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize('text, seconds', [('90s', 90), ('30min', 1800), ('2h', 7200),
@@ -212,11 +234,13 @@ def test_the_table_says_how_runs_stand(tmp_path):
     states[1] = states[1]._replace(taken=True)
     assert [progress.cell(state, METRIC) for state in states] == [
         '97.50', '3/10, loss 0.25, 95.00', 'failed', 'diverged', '25% done', '...']
+    late = states[1]._replace(progress={**told, 'time': time.time() - 1200})
+    assert progress.cell(late, METRIC) == '3/10, loss 0.25, 95.00, no word for 20 min'
     # All runs take about 100 s; 75 are left of two, 100 of one; what failed is left out.
     assert progress.seconds_left(states, 2) == 125
     text = io.StringIO()
     Console(file=text, width=200).print(progress.table(study, states, METRIC, 2))
-    assert '2 of 6 runs over, 1 running, some failed; about 2 min left' in text.getvalue()
+    assert '2 of 6 runs over, 1 running, some failed; about 125 s left' in text.getvalue()
     assert '97.50' in text.getvalue().split('PEG')[0]
 
 
@@ -255,15 +279,20 @@ def test_the_table_reads_what_was_written_alone(tmp_path, monkeypatch):
     assert '43.21' in screen.getvalue() and 'failed' in screen.getvalue()
 
 
-def test_a_crash_is_noted_and_its_log_is_shown(tmp_path):
+@pytest.mark.parametrize('before, exit_status, after, note', [
+    ('running', -15, 'failed', 'killed by SIGTERM'),
+    ('waiting', -9, 'failed', 'killed by SIGKILL (the system kills so where memory runs out)'),
+    ('running', 1, 'failed', 'ended with status 1: two'),
+    ('finished', -15, 'finished', 'killed by SIGTERM, its results are kept')])
+def test_a_crash_is_noted_and_its_log_is_shown(tmp_path, before, exit_status, after, note):
     study = tiny_study(tmp_path, names=['none'])
     run, = study.runs()
-    write_json(run.record_file, {**runs.new_record(run), 'status': 'running'})
+    write_json(run.record_file, {**runs.new_record(run), 'status': before})
     (run.folder / 'log.txt').write_text('one\ntwo\n')
-    schedule._note_crash(run, -9)
+    schedule._note_crash(run, exit_status)
     kept, = results.collect(study)['runs']
-    assert kept['status'] == 'failed' and kept['note'].startswith('killed by SIGKILL; see ')
-    assert kept['log'] == ['one', 'two']
+    assert (kept['status'], kept['note']) == (after, f'{note}; see {run.folder / "log.txt"}')
+    assert kept['log'] == (['one', 'two'] if after == 'failed' else [])
 
 
 def test_a_study_remembers_what_was_asked(tmp_path):
@@ -281,6 +310,17 @@ def test_a_second_command_says_that_it_waits_for_the_first(tmp_path, monkeypatch
                         SimpleNamespace(sleep=lambda seconds: first.release()))
     with planning_lock(tmp_path):
         assert 'another command checks and times the study in' in capsys.readouterr().err
+
+
+@pytest.mark.skipif(find_spec('submitit') is None, reason='submitit is not installed')
+def test_submitit_leaves_the_log_files_of_this_process_open(tmp_path, monkeypatch):
+    monkeypatch.delenv('SUBMITIT_LOG_LEVEL', raising=False)
+    for name in [name for name in sys.modules if name.partition('.')[0] == 'submitit']:
+        monkeypatch.delitem(sys.modules, name)
+    log = logging.FileHandler(tmp_path / 'log')
+    workers.SubmittedWorkers(tmp_path / 'jobs', 'local', {})
+    assert log.stream is not None
+    log.close()
 
 
 def test_submitit_runs_jobs(tmp_path):

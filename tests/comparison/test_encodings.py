@@ -14,14 +14,8 @@ from mmengine.registry import MODELS, init_default_scope
 from tinytasks import classifier_config, segmentor_config
 
 from mmposenc import engine, own_classes
-from mmposenc.comparison.encodings import (
-    NAMES,
-    Entry,
-    apply,
-    check_builds,
-    check_fits,
-    read_entries,
-)
+from mmposenc.comparison.applying import apply, check_builds, check_fits
+from mmposenc.comparison.encodings import NAMES, Entry, read_entries
 from mmposenc.encodings import ENCODINGS
 from mmposenc.engine.models import build_model
 
@@ -229,7 +223,7 @@ def test_mmdet_s_own_detr_becomes_ours_and_shared_sections_stay_apart():
      "'irpe-k' does not fit mmposenc.DeformableDETR: .*deformable attention"),
     (lambda: engine.load_config(RESNET), 'peg', 'does not fit mmposenc.CPResNet: .*ContextPool'),
     (lambda: engine.load_config(DEIT), 'query-relative-2d',
-     r"'query-relative-2d' does not fit mmposenc.DeiT at 64x64 pixels \(size 2\): .*max_size"),
+     r"'query-relative-2d' does not fit mmposenc.DeiT at 64x64 pixels \(--sizes 2\): .*max_size"),
 ])
 def test_what_does_not_fit_is_named(base, word, said):
     with pytest.raises(ValueError, match=said):

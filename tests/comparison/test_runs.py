@@ -11,9 +11,19 @@ from tinystudies import OWN, in_another_folder, tiny_study
 
 from mmposenc import engine
 from mmposenc.checkpoint import load_checkpoint
-from mmposenc.comparison.recording import cpu_seconds
+from mmposenc.comparison import progress, runs
+from mmposenc.comparison.metrics import metric_of
+from mmposenc.comparison.recording import cpu_seconds, read_progress
 from mmposenc.comparison.results import collect, write_results
-from mmposenc.comparison.runs import TAKEN, carry_out, is_over, main, read_record, run_config
+from mmposenc.comparison.runs import (
+    TAKEN,
+    carry_out,
+    is_complete,
+    is_over,
+    main,
+    read_record,
+    run_config,
+)
 from mmposenc.comparison.schedule import carry_out_all, is_taken
 from mmposenc.comparison.workers import LocalWorkers
 from mmposenc.engine.lock import WorkDirLock
@@ -144,6 +154,46 @@ def test_a_run_that_fails_is_tried_again(tmp_path, monkeypatch, capfd):
     Path('own.py').write_text(OWN.replace("raise RuntimeError('broken on purpose')",
                                           'return super().forward(x, *args, **kwargs)'))
     assert in_a_child(lambda: os._exit(0)) == 0
+
+
+def test_a_size_that_can_not_be_tested_costs_that_test_alone(tmp_path, capfd):
+    study = tiny_study(tmp_path, names=['none'], sizes=(0.5, 1.0, 2.0))
+    run, = study.runs()
+    record, = all_of(study)
+    assert record['status'] == 'finished'
+    assert record['note'].startswith('no test at 0.5x: hw_shape=(4, 4) is smaller than one cell')
+    assert [test['factor'] for test in record['tests']] == [1, 2]
+    results = write_results(study)
+    assert [(row['factor'], row['n']) for row in results['summary']] == [(0.5, 0), (1, 1), (2, 1)]
+    assert not is_over(study, record)  # the next call tries that test again
+    state, = progress.states(study)
+    assert progress.cell(state, metric_of(study.base())) == f'{state.value:.2f}'
+
+
+def test_a_run_that_is_killed_while_figures_are_made_keeps_its_results(tmp_path, monkeypatch):
+    study = tiny_study(tmp_path, names=['none'], pictures=1)
+    run, = study.runs()
+
+    def killed():
+        monkeypatch.setattr(runs, 'make_extras', lambda *args: os.kill(os.getpid(), 9))
+        carry_out(study, run)
+    for _ in range(2):  # also when the results are there
+        assert in_a_child(killed) == signal.SIGKILL
+        record = read_record(run)
+        assert record['status'] == 'finished' and is_over(study, record)
+        assert not is_complete(study, run)
+    assert carry_out(study, run)['status'] == 'finished' and is_complete(study, run)
+
+
+def test_damaged_files_are_named_and_progress_is_no_matter(tmp_path):
+    study = tiny_study(tmp_path, names=['none'])
+    run, = study.runs()
+    run.folder.mkdir(parents=True)
+    for file in run.record_file, run.progress_file:
+        file.write_text('{"status": ')
+    assert read_progress(run) == {}
+    with pytest.raises(ValueError, match=r'seed0/run.json is damaged \(.*remove it'):
+        progress.states(study)
 
 
 def test_a_run_that_another_process_has_is_left_alone(tmp_path, capfd):

@@ -3,6 +3,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from mmposenc.comparison import schedule
 from mmposenc.comparison.encodings import read_entries
 from mmposenc.comparison.files import write_json
 from mmposenc.comparison.runs import new_record
@@ -59,6 +60,20 @@ def test_runs_that_wait_are_looked_at_when_one_ends(study):
     # Once at first; then all that wait, after each end; 40 x POLLS times as often before.
     assert len(asked) <= 40 + sum(range(41)) + 40
     assert len(told) >= 40 // 2 * POLLS
+
+
+def test_a_crash_that_can_not_be_noted_ends_no_other_run(study, monkeypatch):
+    def full(run, status):
+        if run.seed == 0:
+            raise OSError(28, 'No space left on device', str(run.record_file))
+    monkeypatch.setattr(schedule, '_note_crash', full)
+    workers = Workers(2)
+    _, told = carried_out(study, workers)
+    assert workers.started == study.runs()
+    lost, = (event for seed, event in told if seed == 0 and event != 'started')
+    assert lost.startswith('ended, which could not be noted: ')
+    assert lost.endswith('run.json: No space left on device')
+    assert [seed for seed, event in told if event == 'ended'] == list(range(1, 40))
 
 
 def test_what_another_command_ends_is_seen_while_this_one_waits(study):

@@ -115,6 +115,19 @@ def test_csv_has_a_row_for_each_run_and_size():
     assert list(rows[0])[:len(exports.CSV_COLUMNS)] == list(exports.CSV_COLUMNS)
 
 
+def test_cells_that_a_spreadsheet_would_run_are_text_and_numbers_stay_numbers():
+    """Of names, labels and notes alike."""
+    starts = '=+-@\t\r\n'
+    results = study({f'{start}1': {1.0: [-80.0]} for start in starts}, encodings=[
+        encoding(f'{start}1', label=f'{start}cmd|x') for start in starts])
+    for each in results['runs']:
+        each['note'] = f'{each["encoding"]}()'
+    rows = list(csv.DictReader(io.StringIO(exports.results_csv(results), newline='')))
+    assert [(row['encoding'], row['label'], row['note']) for row in rows] == [
+        (f"'{start}1", f"'{start}cmd|x", f"'{start}1()") for start in starts.replace('\r', '\n')]
+    assert {row['value'] for row in rows} == {'-80.0'}
+
+
 def test_markdown_goes_into_a_page_as_it_is():
     table = tables.Table('A *caption*', ('Name', 'x|y'), [
         (tables.Cell('<b>`a`|b\nc'), tables.number(1.0, '1.0', 'best'))])

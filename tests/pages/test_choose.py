@@ -8,7 +8,8 @@ from running import ROOT, commands, configs
 
 from mmposenc import engine
 from mmposenc.commands.compare import parse_args
-from mmposenc.comparison.encodings import apply, read_entries
+from mmposenc.comparison.applying import apply
+from mmposenc.comparison.encodings import read_entries
 
 PAGE = 'docs/choose.md'
 

@@ -114,20 +114,3 @@ def test_sizes_of_a_figure(config, visualize, tmp_path):
     visualize(config, '--figure', 'bias', '--width', 3.3, '--dpi', 100, '--out', out)
     with Image.open(out) as image:
         assert image.width == 330
-
-
-@pytest.mark.parametrize('args,match', [
-    (['--figure', 'bias', '--out', 'x.png', '--width', '0.5'], 'width=0.5 must be from 1 to 50'),
-    (['--figure', 'bias', '--out', 'x.png', '--dpi', '0'], 'dpi=0.0 must be from 10 to 2400'),
-    (['--figure', 'bias', '--out', 'x.png', '--size', '0'], r'size=\(0,\) must be at least'),
-    (['--figure', 'overlay', '--out', 'x.png', '--image', 'PHOTO', '--size', '30', '32'],
-     r'size=\(30, 32\) must be multiples of 8, the side of a cell'),
-    (['--gallery', 'x', '--name', 'a/b'], "name='a/b' must be letters, digits"),
-    (['--gallery', 'x', '--page', 'page.html'], "page='page.html' must be a file that ends in .md"),
-    (['--gallery', 'x', '--image', 'nowhere.jpg'], "no file 'nowhere.jpg'"),
-])
-def test_bad_input(config, photo, visualize, tmp_path, args, match, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit, match=match):
-        visualize(config, *(str(photo) if word == 'PHOTO' else word for word in args))
-    assert not (tmp_path / 'x').exists() and not (tmp_path / 'x.png').exists()

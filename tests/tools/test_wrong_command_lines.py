@@ -83,7 +83,7 @@ LINES = [
     ('train', '{dir}/syntax.py', 'syntax.py'),
     ('train', '{dir}/raises.py', 'ZeroDivisionError'),
     ('train', '{dir}/no_base.py', 'nowhere.py'),
-    ('train', '{dir}/number.py', 'train_dataloader'),
+    ('train', '{dir}/number.py', 'model=3'),
     ('train', '{dir}/bytes.py', 'bytes.py'),
     ('train', '{config} --resume {dir}/empty.pth', 'empty.pth'),
     ('test', '{dir}/empty.py {checkpoint}', 'model'),
