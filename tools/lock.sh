@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Usage: bash tools/lock.sh [--upgrade | --upgrade-package NAME] ...
 # Writes the lock files that tools/setup_env.sh installs: requirements/onedl.txt, openmmlab.txt,
-# tests.txt, which holds what the test tools need beyond both, and uv.txt. Versions stay as they are but where
-# pyproject.toml or requirements/*.in rule them out, or an option of uv asks for newer ones.
+# tests.txt, which holds what the test tools need beyond both, and uv.txt. Versions stay as they
+# are, but where pyproject.toml or requirements/*.in rule them out or an option of uv asks for more.
 # Needs uv (pip install uv) and the package index itself: a mirror may not know every file's hash.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../requirements"
