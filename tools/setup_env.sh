@@ -80,13 +80,15 @@ repair)"
     say "  done in $((SECONDS - start)) s"
 }
 
-# Sets the installer: a command to which requirements are added.
+# Sets the installer: a command to which requirements are added; and what makes uv install again what
+# a run that was killed may have left half way, which looks installed to it.
 find_installer() {
+    again=
     pip=("$venv/bin/python" -m pip --disable-pip-version-check install)
     installer=("${pip[@]}")
     [ "${MMPOSENC_INSTALLER:-uv}" = uv ] || return 0
     local settings uv
-    settings=$(pip_settings) || fail "pip's configuration cannot be read: $settings"
+    settings=$(pip_settings 2>>"$log") || fail "pip's configuration cannot be read (see $log)"
     case $settings in '#'*)
         say "going on with pip: uv has no counterpart of its setting ${settings#\#}"
         return ;;
@@ -100,12 +102,13 @@ find_installer() {
     }
     eval "$settings"
     installer=("$uv" pip install --no-progress --python "$venv/bin/python")
+    [ -z "$unfinished" ] || again=--reinstall
 }
 
 # What uv, which reads nothing of pip's, needs for the same result: as lines of export, but for what
 # is set for uv itself; or, after a #, a setting that uv does not have.
 pip_settings() {
-    "$venv/bin/python" - 2>&1 <<'PY'
+    "$venv/bin/python" - <<'PY'
 import ast, os, shlex, subprocess, sys
 listed = subprocess.run([sys.executable, '-m', 'pip', 'config', 'list'], check=True, text=True,
                         stdout=subprocess.PIPE).stdout
@@ -148,7 +151,6 @@ case "$*" in
     --tests) tests=yes ;;
     *) fail "unknown arguments '$*'; there is --tests alone" ;;
 esac
-[ ! -e "$with_tests" ] || tests=yes
 case ${MMPOSENC_INSTALLER:-uv} in
     uv | pip) ;;
     *) fail "MMPOSENC_INSTALLER must be uv or pip, got '$MMPOSENC_INSTALLER'" ;;
@@ -158,6 +160,7 @@ case $packages in
     *) fail "MMPOSENC_SET must be onedl or openmmlab, got '$packages'" ;;
 esac
 up_to_date() {
+    [ ! -e "$with_tests" ] || tests=yes
     [ -x "$venv/bin/python" ] && [ -f "$stamp" ] &&
         [ "$(fingerprint "$venv/bin/python" 2>/dev/null)" = "$(cat "$stamp")" ]
 }
@@ -207,6 +210,8 @@ fi
 held=$(cat "$venv/mmposenc.set" 2>/dev/null || echo "$packages")
 [ "$held" = "$packages" ] || fail "$venv holds the $held set, and the two share folders: set \
 MMPOSENC_VENV to another place for $packages"
+unfinished=
+[ ! -e "$made" ] || [ ! -e "$venv/mmposenc.set" ] || [ -e "$stamp" ] || unfinished=yes
 echo "$packages" >"$venv/mmposenc.set"
 rm -f "$stamp"
 : >"$log"
@@ -220,10 +225,11 @@ if [ "$packages" = openmmlab ]; then
     export UV_BUILD_CONSTRAINT=$PIP_CONSTRAINT
 fi
 step "installing OpenMMLab (the $packages set)" \
-    "${installer[@]}" --no-deps -r "requirements/$packages.txt"
-step "installing torch" "${installer[@]}" -r requirements/torch.txt
+    "${installer[@]}" $again --no-deps -r "requirements/$packages.txt"
+step "installing torch" "${installer[@]}" -r requirements/torch.txt \
+    $again ${again:+--constraint "requirements/$packages.txt"}
 [ -z "$tests" ] ||
-    step "installing the test tools" "${installer[@]}" --no-deps -r requirements/tests.txt
+    step "installing the test tools" "${installer[@]}" $again --no-deps -r requirements/tests.txt
 if ! "$venv/bin/python" -c 'import cv2, re, sys
 sys.exit(not re.search("GUI: +NONE", cv2.getBuildInformation()))' 2>/dev/null; then
     # opencv-python, which was there before, shares its folder.
