@@ -13,7 +13,7 @@
 #       before: tools/prepare_data.py trees and mnist5k; CAMVID=folder of CamVid)
 #   --list   print the commands, run none
 #   --tiny   on the CPU at the smallest sizes, to see that the commands run
-#   PYTHON   of an environment with a CUDA build of torch, Triton and requirements/no_deps.txt
+#   PYTHON   of an environment with a CUDA build of torch, Triton, torchvision and timm
 #            (default: .venv/bin/python)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

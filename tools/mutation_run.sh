@@ -15,7 +15,7 @@ case $venv in /*) ;; *) venv=$PWD/$venv ;; esac
 own=$root/.venv-mutation
 cd "$root"
 "$venv/bin/python" -c 'import pytest' 2>/dev/null || {
-    echo "mutation_run: $venv has no pytest; run bash tools/setup_env.sh" >&2; exit 1; }
+    echo "mutation_run: $venv has no pytest; run bash tools/setup_env.sh --tests" >&2; exit 1; }
 if ! "$own/bin/python" -c 'import cosmic_ray' 2>/dev/null; then
     echo "mutation_run: making $own ..."
     "$venv/bin/python" -m venv --clear "$own"

@@ -4,7 +4,7 @@
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
-bash tools/setup_env.sh
+bash tools/setup_env.sh --tests
 venv=${MMPOSENC_VENV:-$root/.venv}
 python=$venv/bin/python
 # One thread a process, as many processes as cores: faster than the reverse for small tensors.

@@ -14,6 +14,7 @@ import mmposenc
 
 #: By name: the module in this folder, and what ``mmposenc --help`` says of it.
 COMMANDS: dict[str, tuple[str, str]] = {
+    'quickstart': ('quickstart', 'fetch data, train, test and draw: a first run in minutes'),
     'train': ('train', 'train a detector, segmentor or classifier'),
     'test': ('test', 'test one, and draw its predictions'),
     'predict': ('predict', 'predict pictures, folders or videos'),

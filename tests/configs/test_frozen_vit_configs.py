@@ -1,7 +1,6 @@
-"""The configs of a frozen, pretrained ViT-S/14, and what tools/quickstart.sh pretrained does."""
+"""The configs of a frozen, pretrained ViT-S/14, which `mmposenc quickstart pretrained` trains."""
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +8,10 @@ import pytest
 import torch
 from PIL import Image
 from safetensors.torch import load_file, save_file
-from scripts import ROOT, load_tool, named
+from scripts import load_tool, named
 
 from mmposenc.backbones import ViT
+from mmposenc.commands.quickstart import other_arch
 from mmposenc.engine import load_config, override
 from mmposenc.engine.checks import check_num_classes
 
@@ -104,19 +104,19 @@ def test_train_and_test(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize('config', [TREES, NUCLEI])
-def test_options_of_another_transformer(config, capsys):
+def test_options_of_another_transformer(config):
     """A model of 16-pixel patches and another width and depth, built and run by the options."""
     from mmengine.config import DictAction
-    tool, cfg = load_tool('quickstart_options'), load_config(config)
-    tool.main([config, 'dinov2-small'])
-    found = dict(line.split('=') for line in capsys.readouterr().out.splitlines())
-    override(cfg, {key: DictAction._parse_iterable(value) for key, value in found.items()})
+    def options(arch):
+        words = (word.split('=') for word in other_arch(config, arch))
+        return {key: DictAction._parse_iterable(value) for key, value in words}
+    cfg = load_config(config)
+    override(cfg, options('dinov2-small'))
     before, after = load_config(config).model, cfg.model
     after.backbone.out_indices = tuple(after.backbone.out_indices)
     assert after.to_dict() == before.to_dict()  # those of the config itself
-    options = tool.options(config, 'large')
-    override(cfg, options)
-    assert options['model.backbone.out_indices'][-1] == 23
+    override(cfg, options('large'))
+    assert cfg.model.backbone.out_indices[-1] == 23
     cfg.model.backbone.update(embed_dims=8, num_heads=1)
     cfg.model.neck.in_channels = [8] * len(cfg.model.neck.in_channels)
     if config == NUCLEI:
@@ -128,14 +128,3 @@ def test_options_of_another_transformer(config, capsys):
         levels = model.extract_feat(torch.zeros(1, 3, 64, 96))
     strides = (8, 16, 32) if config == TREES else (16,)
     assert [tuple(each.shape[-2:]) for each in levels] == [(64 // s, 96 // s) for s in strides]
-
-
-@pytest.mark.parametrize('arguments, message', [
-    (['pretrained', '--weights', 'nowhere.pth'], "--weights needs a file, got 'nowhere.pth'"),
-    (['pretrained', '--weights'], "--weights needs a file, got ''"),
-    (['detection', '--weights', 'README.md'], "--weights is for 'pretrained'"),
-    (['pretrained', '--arch', 'dinov2-base'], '--arch is of a file: give it by --weights')])
-def test_quickstart_refuses_weights_that_are_not_there(arguments, message):
-    run = subprocess.run(['bash', str(ROOT / 'tools' / 'quickstart.sh'), *arguments],
-                         capture_output=True, text=True, cwd=ROOT)
-    assert run.returncode == 2 and message in run.stderr and run.stdout == ''

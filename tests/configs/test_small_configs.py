@@ -1,8 +1,7 @@
-"""The quickstart's configs, and what tools/quickstart.sh does with them."""
+"""The quickstart's configs, trained and tested; the command is in tests/commands."""
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -119,17 +118,6 @@ def test_train_test_and_table(tmp_path, monkeypatch, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ['AP', 'AP50', 'AP75']
     assert [line.split()[0] for line in lines[1:]] == ['block', 'other']
-
-
-@pytest.mark.parametrize('arguments, message', [
-    (['segment'], "unknown argument 'segment'"), (['--sed', '1'], "unknown argument '--sed'"),
-    (['detection', 'detection'], "one task at a time, got 'detection' and 'detection'"),
-    (['--seed'], "--seed needs a whole number, got ''"),
-    (['--seed', '1e3'], "--seed needs a whole number, got '1e3'")])
-def test_quickstart_refuses_what_it_does_not_know(arguments, message):
-    run = subprocess.run(['bash', str(ROOT / 'tools' / 'quickstart.sh'), *arguments],
-                         capture_output=True, text=True)
-    assert run.returncode == 2 and message in run.stderr and run.stdout == ''
 
 
 def test_data_that_is_not_there_is_named(tmp_path, monkeypatch):

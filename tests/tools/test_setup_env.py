@@ -1,12 +1,15 @@
 """tools/setup_env.sh with a Python whose pip only takes notes: no network, no real environment."""
 import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
+tomllib = pytest.importorskip('tomllib')
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(shutil.which('bash') is None, reason='needs bash')
 
@@ -23,6 +26,8 @@ case "$*" in
                     [ "${BREAK:-}" != check ] || echo 'a 1.0 requires b, which is not there'
                     exit 1 ;;
     '-m pip '*) shift 2; echo "$*" >> "$NOTES"
+                case "$*" in *uv.txt) printf "$UV" > "$(dirname "$0")/uv"
+                                      chmod +x "$(dirname "$0")/uv" ;; esac
                 sleep "${SLOW:-0}"
                 if [ -n "${OFFLINE:-}" ]; then
                     echo 'WARNING: Retrying after NewConnectionError: Network is unreachable'
@@ -30,10 +35,19 @@ case "$*" in
                 fi
                 case "$*" in *"${BREAK:-nothing}"*) echo 'ERROR: no disk'; exit 1 ;; esac ;;
     '-c import cv2'*) exit 1 ;;
-    '-c import torchvision'*) echo check >> "$NOTES" ;;
+    '-c import mmposenc'*) echo check >> "$NOTES" ;;
     *) exec "$REAL" "$@" ;;
 esac
 """
+# uv, which leaves all to that Python, but for what it would read of the environment.
+UV = """#!/usr/bin/env bash
+env > "$NOTES.env"
+echo uv >> "$NOTES.env"
+exec "$FAKE" -m "$@"
+"""
+# The steps without and with test tools.
+MAIN = ['onedl', 'torch', 'opencv', 'editable', 'check']
+TESTS = ['onedl', 'torch', 'tests', 'opencv', 'editable', 'check']
 
 
 @pytest.fixture
@@ -50,60 +64,146 @@ def checkout(tmp_path):
     return root
 
 
-def run(root, **env):
+def environment(root, **env):
+    python = str(root.parent / 'fake python')
+    defaults = dict(MMPOSENC_PYTHON=python, FAKE=python, NOTES=str(root.parent / 'notes'),
+                    REAL=sys.executable, MMPOSENC_VENV=str(root / '.venv'), UV=UV,
+                    MMPOSENC_INSTALLER='pip')
+    return {**os.environ, **defaults, **env}
+
+
+def run(root, *words, **env):
+    """How the script ended, and the steps that reached pip."""
     notes = root.parent / 'notes'
     notes.write_text('')
-    defaults = dict(MMPOSENC_PYTHON=str(root.parent / 'fake python'), NOTES=str(notes),
-                    REAL=sys.executable, MMPOSENC_VENV=str(root / '.venv'))
-    result = subprocess.run(['bash', root / 'tools/setup_env.sh'], text=True, capture_output=True,
-                            cwd=root.parent, env={**os.environ, **defaults, **env})
-    return result, notes.read_text().splitlines()
+    result = subprocess.run(['bash', root / 'tools/setup_env.sh', *words], text=True,
+                            capture_output=True, cwd=root.parent, env=environment(root, **env))
+    return result, steps(notes)
+
+
+def steps(notes):
+    lines = [line.split(' --reinstall --constraint')[0] for line in notes.read_text().splitlines()]
+    return [re.search(r'(\w+)(\.txt| \.)?$', line)[1] for line in lines]
+
+
+def change_a_lock(root):
+    with open(root / 'requirements/onedl.txt', 'a') as lock:
+        lock.write('# changed\n')
 
 
 def test_installs_in_order_and_only_once(checkout):
-    result, notes = run(checkout)
+    result, done = run(checkout)
     assert result.returncode == 0, result.stderr
-    files = [note.split('-r ')[-1] for note in notes]
-    assert files[:5] == [f'requirements/{name}.txt' for name in
-                         ('torch', 'no_deps', 'onedl', 'dev', 'headless')]
-    assert notes[5].endswith('--no-deps --no-build-isolation --editable .')
-    assert notes[6:] == ['check']
-    assert all('--constraint requirements/constraints.txt' in note for note in notes[:6])
-    assert '--no-deps' in notes[1] and '--no-deps' not in notes[0] + notes[2]
-    assert 'is ready' in result.stdout
-
-    result, notes = run(checkout)
-    assert result.returncode == 0 and notes == []
+    assert done == MAIN and 'is ready' in result.stdout
+    said = (checkout.parent / 'notes').read_text().splitlines()
+    assert ['--no-deps' in line for line in said] == [True, False, True, True, False]
+    result, done = run(checkout)
+    assert result.returncode == 0 and done == []
     assert result.stdout.strip().endswith('.venv is up to date')
+    change_a_lock(checkout)
+    assert run(checkout)[1] == MAIN
 
-    with open(checkout / 'requirements/dev.txt', 'a') as pins:
-        pins.write('# changed\n')
-    assert len(run(checkout)[1]) == 7
+
+def test_test_tools_are_added_and_then_kept_in_step(checkout):
+    assert run(checkout)[1] == MAIN
+    assert run(checkout, '--tests')[1] == TESTS
+    assert run(checkout)[1] == run(checkout, '--tests')[1] == []
+    change_a_lock(checkout)
+    assert run(checkout)[1] == TESTS
+    result, done = run(checkout, '--test')
+    assert result.returncode != 0 and done == []
+    assert "unknown arguments '--test'" in result.stderr
+
+
+def with_uv(checkout):
+    folder = checkout.parent / 'bin'
+    folder.mkdir()
+    (folder / 'uv').write_text(UV)
+    (folder / 'uv').chmod(0o755)
+    return dict(MMPOSENC_INSTALLER='uv', PATH=f"{folder}:{os.environ['PATH']}")
+
+
+def seen_by_uv(checkout):
+    """The environment of uv, None where uv was not called."""
+    path = checkout.parent / 'notes.env'
+    return dict(line.partition('=')[::2] for line in path.read_text().splitlines()) \
+        if path.exists() else None
+
+
+def test_uv_is_used_where_there_is_one(checkout):
+    env = with_uv(checkout)
+    result, done = run(checkout, '--tests', **env)
+    assert result.returncode == 0 and done == TESTS, result.stderr
+    assert 'uv' in seen_by_uv(checkout)
+    change_a_lock(checkout)
+    result, done = run(checkout, **env, BREAK='onedl.txt')
+    assert 'installing OpenMMLab (the onedl set) failed: ERROR: no disk' in result.stderr
+    assert '--reinstall' not in (checkout.parent / 'notes').read_text()
+    assert run(checkout, **env)[1] == TESTS  # and what was killed half way is installed anew
+    assert (checkout.parent / 'notes').read_text().count('--reinstall') == 3
+
+
+@pytest.mark.parametrize('there', [True, False])
+def test_pip_fetches_uv_or_does_without(checkout, there):
+    path = os.pathsep.join(folder for folder in os.environ['PATH'].split(os.pathsep)
+                           if not shutil.which('uv', path=folder))
+    if not shutil.which('bash', path=path):
+        pytest.skip('uv lies beside bash')
+    result, done = run(checkout, MMPOSENC_INSTALLER='', PATH=path,
+                       **({} if there else {'BREAK': 'uv.txt'}))
+    assert result.returncode == 0 and done == ['uv', *MAIN], result.stderr
+    assert (seen_by_uv(checkout) is not None) == there == ('going on with pip' not in result.stdout)
+
+
+def test_settings_of_pip_hold_for_uv(checkout):
+    """By file and environment, where a command's section goes before the general one."""
+    config = checkout.parent / 'pip.conf'
+    config.write_text('[global]\nindex-url = https://general\ncert = /certs.pem\n'
+                      'extra_index_url =\n    https://one\n    https://two\n'
+                      'constraint = a.txt\nproxy = http://proxy\ntimeout = 7\n'
+                      '[install]\nindex-url = https://special\nfind-links = here there\n'
+                      '[download]\nindex-url = https://elsewhere\n')
+    env = {**with_uv(checkout), 'PIP_CONFIG_FILE': str(config), 'PIP_CONSTRAINT': 'b.txt',
+           'PIP_FIND_LINKS': '', 'PIP_CERT': '/certs.pem', 'PIP_DEFAULT_TIMEOUT': '7',
+           'UV_HTTP_TIMEOUT': '9', 'ALL_PROXY': '', 'SSL_CERT_FILE': '/other.pem'}
+    assert run(checkout, **env)[0].returncode == 0
+    seen = seen_by_uv(checkout)
+    assert {name: seen.get(name) for name in (
+        'UV_DEFAULT_INDEX', 'UV_INDEX', 'UV_FIND_LINKS', 'UV_CONSTRAINT', 'SSL_CERT_FILE',
+        'ALL_PROXY', 'UV_HTTP_TIMEOUT', 'UV_INDEX_STRATEGY')} == {
+            'UV_DEFAULT_INDEX': 'https://special', 'UV_INDEX': 'https://one https://two',
+            'UV_FIND_LINKS': 'here,there', 'UV_CONSTRAINT': 'b.txt',
+            'SSL_CERT_FILE': '/certs.pem', 'ALL_PROXY': 'http://proxy', 'UV_HTTP_TIMEOUT': '9',
+            'UV_INDEX_STRATEGY': 'unsafe-best-match'}
+    change_a_lock(checkout)
+    (checkout.parent / 'notes.env').unlink()
+    result, done = run(checkout, **env, PIP_ONLY_BINARY=':all:')
+    assert done == MAIN and seen_by_uv(checkout) is None
+    assert 'uv has no counterpart of its setting only-binary' in result.stdout
 
 
 def test_a_failed_step_is_one_line_and_the_next_run_repairs(checkout):
-    result, notes = run(checkout, BREAK='onedl.txt')
-    assert result.returncode != 0 and len(notes) == 3
+    result, done = run(checkout, BREAK='onedl.txt')
+    assert result.returncode != 0 and done == ['onedl']
     assert len(result.stderr.splitlines()) == 1
     assert 'installing OpenMMLab (the onedl set) failed: ERROR: no disk' in result.stderr
-    result, notes = run(checkout)
-    assert result.returncode == 0 and len(notes) == 7
+    result, done = run(checkout)
+    assert result.returncode == 0 and done == MAIN
 
 
 def test_a_half_made_environment_is_made_again(checkout):
     (checkout / '.venv').mkdir()
     (checkout / '.venv/pyvenv.cfg').touch()
-    result, notes = run(checkout)
-    assert result.returncode == 0 and len(notes) == 7
+    result, done = run(checkout)
+    assert result.returncode == 0 and done == MAIN
 
 
 def test_a_failure_after_success_is_not_up_to_date(checkout):
     run(checkout)
-    with open(checkout / 'requirements/dev.txt', 'a') as pins:
-        pins.write('# changed\n')
-    assert run(checkout, BREAK='dev.txt')[0].returncode != 0
-    result, notes = run(checkout)
-    assert result.returncode == 0 and len(notes) == 7
+    change_a_lock(checkout)
+    assert run(checkout, BREAK='torch.txt')[0].returncode != 0
+    result, done = run(checkout)
+    assert result.returncode == 0 and done == MAIN
 
 
 def foreign(checkout, pip: bool):
@@ -121,46 +221,46 @@ def foreign(checkout, pip: bool):
 @pytest.mark.parametrize('pip', [True, False])
 def test_an_environment_of_somebody_else_is_used_and_kept(checkout, pip):
     precious = foreign(checkout, pip)
-    result, notes = run(checkout)
-    assert result.returncode == 0 and len(notes) == 7, result.stderr
+    result, done = run(checkout)
+    assert result.returncode == 0 and done == MAIN, result.stderr
     assert precious.read_text() == 'work'
     (checkout / '.venv/pip').unlink()  # and also when it breaks later
     (checkout / '.venv/mmposenc.stamp').unlink()
-    result, notes = run(checkout, NO_ENSUREPIP='1')
-    assert result.returncode != 0 and notes == [] and precious.read_text() == 'work'
+    result, done = run(checkout, NO_ENSUREPIP='1')
+    assert result.returncode != 0 and done == [] and precious.read_text() == 'work'
 
 
 def test_an_environment_that_can_not_be_used_is_refused(checkout):
     precious = foreign(checkout, pip=False)
-    result, notes = run(checkout, NO_ENSUREPIP='1')
-    assert result.returncode != 0 and notes == [] and precious.exists()
+    result, done = run(checkout, NO_ENSUREPIP='1')
+    assert result.returncode != 0 and done == [] and precious.exists()
     assert 'that this script did not make, without pip' in result.stderr
     assert len(result.stderr.splitlines()) == 1
 
 
 def test_a_file_in_its_place_is_left_alone(checkout):
     (checkout / '.venv').write_text('work')
-    result, notes = run(checkout)
-    assert result.returncode != 0 and notes == [] and 'is a file' in result.stderr
+    result, done = run(checkout)
+    assert result.returncode != 0 and done == [] and 'is a file' in result.stderr
     assert (checkout / '.venv').read_text() == 'work'
 
 
-@pytest.mark.parametrize('broken', ['venv', 'torch.txt', 'no_deps.txt', 'onedl.txt', 'dev.txt',
-                                    'headless.txt', '--editable', 'check'])
+@pytest.mark.parametrize('broken', ['venv', 'onedl.txt', 'torch.txt', 'tests.txt', 'opencv.txt',
+                                    '--editable', 'check'])
 def test_every_failed_state_is_repaired_by_the_next_run(checkout, broken):
-    result, _ = run(checkout, BREAK=broken)
+    result, _ = run(checkout, '--tests', BREAK=broken)
     assert result.returncode != 0 and not (checkout / '.venv/mmposenc.stamp').exists()
-    result, notes = run(checkout)
-    assert result.returncode == 0 and len(notes) == 7, result.stderr
+    result, done = run(checkout, '--tests')
+    assert result.returncode == 0 and done == TESTS, result.stderr
     assert not (checkout / '.venv/half').exists()
     assert run(checkout)[1] == []
 
 
 def test_offline_says_so(checkout):
-    result, notes = run(checkout, OFFLINE='1')
-    assert result.returncode != 0 and len(notes) == 1
-    assert result.stderr.startswith(
-        'setup_env: installing torch failed: no connection to the package index')
+    result, done = run(checkout, OFFLINE='1')
+    assert result.returncode != 0 and done == ['onedl']
+    assert result.stderr.startswith('setup_env: installing OpenMMLab (the onedl set) failed: no '
+                                    'connection to the package index')
     assert len(result.stderr.splitlines()) == 1
 
 
@@ -168,13 +268,12 @@ def test_two_at_once_are_one(checkout):
     """The second waits for the first, and finds everything done."""
     notes = checkout.parent / 'notes'
     notes.write_text('')
-    env = {**os.environ, 'MMPOSENC_PYTHON': str(checkout.parent / 'fake python'), 'SLOW': '0.1',
-           'NOTES': str(notes), 'REAL': sys.executable, 'MMPOSENC_VENV': str(checkout / '.venv')}
+    env = environment(checkout, SLOW='0.1')
     several = [subprocess.Popen(['bash', checkout / 'tools/setup_env.sh'], text=True, env=env,
                                 cwd=checkout.parent, stdout=subprocess.PIPE) for _ in range(3)]
     said = [process.communicate(timeout=120)[0] for process in several]
     assert [process.returncode for process in several] == [0, 0, 0]
-    assert len(notes.read_text().splitlines()) == 7
+    assert steps(notes) == MAIN
     assert sum('is ready' in text for text in said) == 1
     assert sum('waiting for it' in text and 'is up to date' in text for text in said) == 2
 
@@ -182,8 +281,8 @@ def test_two_at_once_are_one(checkout):
 def test_a_folder_that_is_no_environment_is_left_alone(checkout):
     (checkout / '.venv').mkdir()
     (checkout / '.venv/thesis.tex').write_text('work')
-    result, notes = run(checkout)
-    assert result.returncode != 0 and notes == []
+    result, done = run(checkout)
+    assert result.returncode != 0 and done == []
     assert 'is no virtual environment' in result.stderr
     assert (checkout / '.venv/thesis.tex').exists()
 
@@ -192,24 +291,53 @@ def test_a_python_out_of_range_is_named(checkout, tmp_path):
     old = tmp_path / 'old'
     old.write_text('#!/bin/sh\n[ "$1" = --version ] && echo Python 3.9.1\nexit 1\n')
     old.chmod(0o755)
-    result, notes = run(checkout, MMPOSENC_PYTHON=str(old))
-    assert result.returncode != 0 and notes == []
+    result, done = run(checkout, MMPOSENC_PYTHON=str(old))
+    assert result.returncode != 0 and done == []
     assert len(result.stderr.splitlines()) == 1
     assert 'is not a Python of 3.10 to 3.13 (Python 3.9.1)' in result.stderr
 
 
 def test_the_other_set_needs_another_place(checkout):
-    result, notes = run(checkout, MMPOSENC_SET='openmmlab')
-    assert result.returncode == 0 and notes[2].endswith('-r requirements/openmmlab.txt')
+    result, done = run(checkout, MMPOSENC_SET='openmmlab')
+    assert result.returncode == 0 and done[0] == 'openmmlab'
     assert run(checkout, MMPOSENC_SET='openmmlab')[1] == []
-    result, notes = run(checkout)
-    assert result.returncode != 0 and notes == []
+    result, done = run(checkout)
+    assert result.returncode != 0 and done == []
     assert 'holds the openmmlab set' in result.stderr and 'MMPOSENC_VENV' in result.stderr
     assert 'got \'both\'' in run(checkout, MMPOSENC_SET='both')[0].stderr
 
 
-def test_every_pin_is_exact():
-    for path in (ROOT / 'requirements').glob('*.txt'):
-        for line in path.read_text().splitlines():
-            requirement = line.split(';')[0].strip()
-            assert not requirement or requirement.startswith('#') or '==' in requirement, line
+def locked(name):
+    """Of a lock file: what is pinned by name and marker, and the hashes under each."""
+    found, key = {}, None
+    for line in (ROOT / 'requirements' / f'{name}.txt').read_text().splitlines():
+        if line.startswith('    --hash=sha256:'):
+            assert re.fullmatch(r'    --hash=sha256:[0-9a-f]{64}( \\)?', line), line
+            found[key][1].append(line)
+        else:  # no option, comment, address of an index or path
+            assert re.fullmatch(r"[a-z0-9-]+==[\w.]+( ; [\w'<>=!() .]+)? \\", line), line
+            requirement = Requirement(line.rstrip(' \\'))
+            key = requirement.name, str(requirement.marker)
+            found[key] = requirement, []
+    assert all(hashes for _, hashes in found.values())
+    return {key: requirement for key, (requirement, _) in found.items()}
+
+
+def test_locks_fit_each_other_and_what_they_are_made_from():
+    sets = {name: locked(name) for name in ('onedl', 'openmmlab')}
+    tests, left_out = locked('tests'), (ROOT / 'requirements/excludes.in').read_text().split('\n')
+    apart = {key for key in sets['onedl'].keys() & sets['openmmlab'].keys()
+             if sets['onedl'][key] != sets['openmmlab'][key]}
+    assert {name for name, _ in apart} == {'setuptools'}
+    for name, held in sets.items():
+        shared = held.keys() & tests.keys()
+        assert [held[key] for key in shared] == [tests[key] for key in shared]
+        installed = [*held.values(), *tests.values()]
+        assert not {each.name for each in installed} & set(left_out)
+        project = tomllib.loads((ROOT / 'pyproject.toml').read_text())['project']
+        extras = project['optional-dependencies']
+        for wanted in map(Requirement, project['dependencies'] + extras[name] + extras['dev']):
+            versions = [str(each.specifier).removeprefix('==') for each in installed
+                        if each.name == wanted.name]
+            assert (versions and all(map(wanted.specifier.contains, versions))
+                    or wanted.name in left_out), wanted

@@ -1,0 +1,208 @@
+"""Fetch a small data set, train a small model on it, test it, and draw what it finds.
+
+    mmposenc quickstart [detection|segmentation|pretrained] [--seed N]
+    mmposenc quickstart pretrained --weights FILE [--arch NAME]
+
+detection     (the default) tree crowns: RetinaNet on PVT + PEG from random weights, tested on a
+              block of the training plots and on another plot; COCO AP
+segmentation  nuclei: Semantic FPN on PVT + PEG from random weights, tested on a strip of the
+              image, as it is and with several sizes and flips merged; mIoU
+pretrained    both data sets with a frozen, pretrained ViT-S/14, whose features are computed once:
+              RetinaNet for the trees, a linear head for the nuclei; 90 MB more to fetch
+
+Data go to data/, results to work_dirs/, both in the current folder; pictures show ground truth on
+the left and predictions on the right. Stop it with Ctrl-C: the same command goes on there.
+"""
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from mmposenc.command_line import Parser, reported
+
+#: The configs of trees, beside which lies one with -block for another test, and of nuclei.
+RANDOM = ('mmposenc::detection/small/retinanet_pvt-micro-peg_trees.py',
+          'mmposenc::segmentation/small/sem_fpn_pvt-micro-peg_nuclei.py')
+FROZEN = ('mmposenc::detection/small/retinanet_vit-s14_trees.py',
+          'mmposenc::segmentation/small/linear_vit-s14_nuclei.py')
+
+
+def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
+    parser = Parser(__doc__, prog='mmposenc quickstart')
+    parser.add_argument('task', nargs='?', default='detection',
+                        choices=['detection', 'segmentation', 'pretrained'])
+    parser.add_argument('--seed', type=_seed, metavar='N', help='of the training')
+    parser.add_argument('--weights', type=_file, metavar='FILE', help="for 'pretrained': any file "
+                        "in the layout of DINOv2's ViT-S/14 (its own, timm's or Hugging Face's "
+                        'names) in place of the one that is fetched')
+    parser.add_argument('--arch', help='of that file: another plain transformer, such as '
+                        'dinov2-base or dinov2-small-reg')
+    parser.add_argument('--out', type=Path, metavar='FOLDER', help='where results go (default: '
+                        'work_dirs/quickstart, with the task and the seed behind it)')
+    args = parser.parse_args(argv)
+    if args.weights and args.task != 'pretrained':
+        parser.error("--weights is for 'pretrained'")
+    if args.arch and not args.weights:
+        parser.error('--arch is of a file: give it by --weights')
+    return args
+
+
+def _seed(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(f'needs a whole number, got {text!r}')
+    return int(text)
+
+
+def _file(text: str) -> Path:
+    if not Path(text).is_file():
+        raise argparse.ArgumentTypeError(f'needs a file, got {text!r}')
+    return Path(text).resolve()
+
+
+def main(argv: list[str] | None = None) -> None:
+    args = parse_args(argv)
+    with reported(args):
+        from mmposenc.compat.openmmlab import require
+        for room in 'mmposenc.heads.retina', 'mmposenc.segmentors.encoder_decoder':
+            require(room)
+        task = '' if args.task == 'detection' else f'-{args.task}'
+        seed = '' if args.seed is None else f'-seed{args.seed}'
+        out = args.out or Path('work_dirs', f'quickstart{task}{seed}')
+        start = time.monotonic()
+        say('1/3 data')
+        fetch(args)
+        trees, nuclei = FROZEN if args.task == 'pretrained' else RANDOM
+        both = args.task == 'pretrained'
+        if args.task != 'segmentation':
+            detection(args, trees, out / 'trees' if both else out, out / 'pictures', start)
+        if args.task != 'detection':
+            segmentation(args, nuclei, out / 'nuclei' if both else out,
+                         out / 'pictures' / 'nuclei' if both else out / 'pictures', start)
+        print(f'pictures: {out}/pictures (left: ground truth, right: predictions)')
+
+
+def say(text: str) -> None:
+    print(f'\nquickstart: {text}', flush=True)
+
+
+def fetch(args: argparse.Namespace) -> None:
+    """What is there already is left as it is."""
+    from mmposenc.commands import prepare
+    names = {'detection': ['trees'], 'segmentation': ['nuclei'],
+             'pretrained': ['trees', 'nuclei'] + ['pretrained'] * (not args.weights)}[args.task]
+    for name in names:
+        prepare.main([name])
+
+
+def detection(args: argparse.Namespace, config: str, work: Path, pictures: Path,
+              start: float) -> None:
+    trained = train(args, config, work)
+    tests = {'held-out block of the training plots': ('block', config.replace('.py', '-block.py')),
+             'a different plot': ('other_plot', config)}
+    for folder, tested in tests.values():
+        test(args, tested, work, folder, '--show-dir', str(pictures / folder))
+    table('COCO AP of boxes', work, {name: folder for name, (folder, _) in tests.items()},
+          trained, start)
+
+
+def segmentation(args: argparse.Namespace, config: str, work: Path, pictures: Path,
+                 start: float) -> None:
+    trained = train(args, config, work)
+    tests = {'held-out strip': 'strip'}
+    test(args, config, work, 'strip', '--show-dir', str(pictures))
+    if args.task != 'pretrained':
+        tests['the same, 3 sizes and flips'] = 'strip_tta'
+        test(args, config, work, 'strip_tta', '--tta')
+    table('mIoU, mean and whole pixel accuracy, in percent', work, tests, trained, start)
+
+
+def train(args: argparse.Namespace, config: str, work: Path) -> float:
+    """Trains unless that is done, and returns how many seconds it took."""
+    start = time.monotonic()
+    say('2/3 training (stop it with Ctrl-C, go on with the same command)')
+    if (work / 'trained').is_file():
+        print(f'already trained; delete {work} to train anew', flush=True)
+        return 0.
+    options = other_arch(config, args.arch)
+    if args.seed is not None:
+        options.append(f'randomness.seed={args.seed}')
+    if args.weights:
+        options.append(f'model.backbone.init_cfg.checkpoint={args.weights}')
+    run('train', options, config, '--work-dir', str(work), '--resume', 'auto')
+    shutil.copy(work / 'last_checkpoint', work / 'trained')
+    return time.monotonic() - start
+
+
+def test(args: argparse.Namespace, config: str, work: Path, folder: str, *words: str) -> None:
+    say(f'3/3 test ({folder})')
+    checkpoint = work / Path((work / 'trained').read_text().strip()).name
+    run('test', other_arch(config, args.arch), config, str(checkpoint),
+        '--work-dir', str(work / f'test_{folder}'), *words)
+
+
+def run(command: str, options: list[str], *words: str) -> None:
+    """A command in a process of its own, to its end: Ctrl-C reaches it too, and it saves then.
+
+    Args:
+        command: 'train' or 'test'.
+        options: KEY=VALUE of its config.
+        words: its other arguments.
+
+    Raises:
+        SystemExit: with its status, where that is not 0.
+    """
+    # Threads that spin while they wait for each other lose far more on a busy machine than they
+    # gain on an idle one.
+    process = subprocess.Popen(
+        [sys.executable, '-m', 'mmposenc', command, *words,
+         *(['--cfg-options', *options] if options else [])],
+        env={'OMP_WAIT_POLICY': 'PASSIVE', **os.environ})
+    status = None
+    while status is None:
+        try:
+            status = process.wait()
+        except KeyboardInterrupt:
+            continue
+    if status:
+        raise SystemExit(status if status > 0 else 128 - status)
+
+
+def table(what: str, work: Path, tests: dict[str, str], trained: float, start: float) -> None:
+    from mmposenc.engine.report import metrics_table
+    say(f'{what} (training {trained:.0f} s, everything {time.monotonic() - start:.0f} s)')
+    print(metrics_table({name: work / f'test_{folder}' for name, folder in tests.items()}),
+          flush=True)
+
+
+def other_arch(config: str, arch: str | None) -> list[str]:
+    """KEY=VALUE that put another plain transformer into a config of a frozen ViT-S/14: blocks at
+    the same parts of the depth, and what follows from the sizes of blocks and patches."""
+    if arch is None:
+        return []
+    from mmposenc import engine
+    from mmposenc.backbones.vit_archs import arch_options
+    cfg = engine.load_config(config)
+    sizes, known = arch_options(arch, {}), arch_options(cfg.model.backbone.arch, {})
+    layers, dims, patch = sizes['num_layers'], sizes['embed_dims'], sizes.get('patch_size', 16)
+    maps = cfg.model.backbone.out_indices
+    found: dict[str, object] = {
+        'model.backbone.arch': arch,
+        'model.backbone.frozen_stages': layers,
+        'model.backbone.out_indices': [(block + 1) * layers // known['num_layers'] - 1
+                                       for block in maps],
+        'model.neck.in_channels': [dims] * len(maps)}
+    if 'decode_head' in cfg.model:
+        channels = dims * len(maps)
+        found |= {'model.decode_head.in_channels': channels,
+                  'model.decode_head.channels': channels,
+                  'model.data_preprocessor.size_divisor': patch}
+    else:
+        found |= {'model.data_preprocessor.pad_size_divisor': 2 * patch,
+                  'model.bbox_head.anchor_generator.strides': [patch // 2, patch, 2 * patch]}
+    return [f'{key}={",".join(map(str, value)) if isinstance(value, list) else value}'
+            for key, value in found.items()]

@@ -1,0 +1,110 @@
+"""`mmposenc quickstart`: what it asks of the other commands, and how it stops and goes on."""
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from scripts import ROOT
+
+from mmposenc.commands import prepare, quickstart
+from mmposenc.engine import report
+
+
+@pytest.fixture
+def asked(tmp_path, monkeypatch):
+    """The commands that are run: a training leaves a checkpoint, and no command does more."""
+    done = []
+
+    def run(command, options, config, *words):
+        done.append((command, config.split('/')[-1].removesuffix('.py'), *options,
+                     *(word for word in words if not word.startswith('--'))))
+        if command == 'train':
+            work = tmp_path / words[words.index('--work-dir') + 1]
+            work.mkdir(parents=True)
+            (work / 'last_checkpoint').write_text('elsewhere/epoch_12.pth')
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(quickstart, 'run', run)
+    monkeypatch.setattr(prepare, 'main', lambda words: done.append(('prepare', *words)))
+    monkeypatch.setattr(report, 'metrics_table', lambda rows: '\n'.join(
+        f'{name}: {folder.name}' for name, folder in rows.items()))
+    return done
+
+
+def test_detection_is_trained_once_and_tested_twice(asked, capsys):
+    work, small = 'work_dirs/quickstart-seed1', 'retinanet_pvt-micro-peg_trees'
+    tests = [('test', f'{small}-block', f'{work}/epoch_12.pth', f'{work}/test_block',
+              f'{work}/pictures/block'),
+             ('test', small, f'{work}/epoch_12.pth', f'{work}/test_other_plot',
+              f'{work}/pictures/other_plot')]
+    quickstart.main(['--seed', '1'])
+    assert asked == [('prepare', 'trees'), ('train', small, 'randomness.seed=1', work, 'auto'),
+                     *tests]
+    assert capsys.readouterr().out.endswith(
+        'held-out block of the training plots: test_block\na different plot: test_other_plot\n'
+        f'pictures: {work}/pictures (left: ground truth, right: predictions)\n')
+    asked.clear()
+    quickstart.main(['--seed', '1'])
+    assert asked == [('prepare', 'trees'), *tests]
+    assert 'already trained' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize('words, prepared, trained, tested', [
+    (['segmentation'], ['nuclei'], ['quickstart'], ['strip', 'strip_tta']),
+    (['pretrained', '--out', 'mine'], ['trees', 'nuclei', 'pretrained'],
+     ['trees', 'nuclei'], ['block', 'other_plot', 'strip']),
+    (['pretrained', '--weights', 'own.pth', '--arch', 'dinov2-base'], ['trees', 'nuclei'],
+     ['trees', 'nuclei'], ['block', 'other_plot', 'strip'])])
+def test_other_tasks(asked, tmp_path, monkeypatch, words, prepared, trained, tested):
+    (tmp_path / 'own.pth').touch()
+    monkeypatch.setattr(quickstart, 'other_arch', lambda config, arch: [f'arch={arch}'])
+    quickstart.main(words)
+    assert [each[1] for each in asked if each[0] == 'prepare'] == prepared
+    trainings = [each for each in asked if each[0] == 'train']
+    assert [each[-2].split('/')[-1].split('-')[0] for each in trainings] == trained
+    own = f'model.backbone.init_cfg.checkpoint={tmp_path / "own.pth"}'
+    assert all((own in each) == ('--weights' in words) for each in trainings)
+    tests = [each for each in asked if each[0] == 'test']
+    folders = [word.split('/test_')[1] for each in tests for word in each if '/test_' in word]
+    assert folders == tested
+    arch = f'arch={"dinov2-base" if "--arch" in words else None}'
+    assert all(arch in each for each in trainings + tests)
+
+
+@pytest.mark.parametrize('words, message', [
+    (['segment'], "invalid choice: 'segment'"), (['--sed'], 'unrecognized arguments: --sed'),
+    (['detection', 'detection'], 'unrecognized arguments: detection'),
+    (['--seed'], 'expected one argument'), (['--seed', '1e3'], "a whole number, got '1e3'"),
+    (['pretrained', '--weights', 'nowhere.pth'], "needs a file, got 'nowhere.pth'"),
+    (['detection', '--weights', 'README.md'], "--weights is for 'pretrained'"),
+    (['pretrained', '--arch', 'dinov2-base'], '--arch is of a file: give it by --weights'),
+    (['--help'], '')])
+def test_wrong_words_and_help_come_before_the_set_up(words, message, tmp_path):
+    run = subprocess.run(['bash', str(ROOT / 'tools' / 'quickstart.sh'), *words], cwd=ROOT,
+                         capture_output=True, text=True,
+                         env={**os.environ, 'MMPOSENC_VENV': str(tmp_path / 'venv')})
+    assert run.returncode == (2 if message else 0) and message in run.stderr
+    assert not (tmp_path / 'venv').exists()
+    assert run.stdout.startswith('' if message else 'usage: mmposenc quickstart')
+
+
+def test_an_interrupted_command_saves_before_all_ends(tmp_path):
+    """Ctrl-C reaches both; the command that runs takes a second to save, and its status counts."""
+    fake = tmp_path / 'python'
+    fake.write_text('#!/usr/bin/env bash\n'
+                    'trap \'sleep 1; echo saved; exit 130\' INT; touch started\n'
+                    'while :; do sleep 0.05; done\n')
+    fake.chmod(0o755)
+    code = ('import sys; from mmposenc.commands import quickstart\n'
+            f'sys.executable = {str(fake)!r}\nquickstart.run("train", [], "config")')
+    process = subprocess.Popen([sys.executable, '-c', code], cwd=tmp_path, text=True,
+                               stdout=subprocess.PIPE, start_new_session=True,
+                               env={**os.environ, 'PYTHONPATH': str(ROOT)})
+    while not (tmp_path / 'started').exists():
+        assert process.poll() is None
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.communicate(timeout=30)[0] == 'saved\n' and process.returncode == 130
