@@ -27,7 +27,7 @@ def build(name: str) -> nn.Module:
     for module in model.modules():
         if isinstance(module, nn.BatchNorm2d):
             module.eval()
-        elif isinstance(module, nn.Dropout):
+        elif isinstance(module, nn.modules.dropout._DropoutNd):
             module.p = 0.0
         elif isinstance(module, nn.MultiheadAttention):
             module.dropout = 0.0

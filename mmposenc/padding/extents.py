@@ -267,7 +267,8 @@ POOLED = {F.adaptive_avg_pool2d, F.adaptive_max_pool2d}
 FORMS: dict[Any, Callable[..., Tensor]] = {
     F.conv2d: conv2d, F.batch_norm: batch_norm, F.interpolate: interpolate,
     **dict.fromkeys((
-        *POOLED, F.max_pool2d, F.avg_pool2d, F.lp_pool2d, F.conv_transpose2d, F.group_norm, F.instance_norm, F.pixel_shuffle, F.pixel_unshuffle),
+        *POOLED, F.max_pool2d, F.avg_pool2d, F.lp_pool2d,
+        F.conv_transpose2d, F.group_norm, F.instance_norm, F.pixel_shuffle, F.pixel_unshuffle),
         by_image)}
 #: Functions that look at more than one cell, for which there is none.
 REFUSED = {F.pad, F.conv1d, F.conv3d, F.unfold, F.fold, F.grid_sample, F.max_unpool2d, torch.roll,

@@ -68,7 +68,7 @@ def batch_loss(model: Any, loss: Callable[..., Any], alone: list[tuple[Tensor, A
         batch.own_maps = tuple(maps)  # type: ignore[attr-defined]
         return loss(batch, samples)  # type: ignore[no-any-return]
     if (reason := why_not(model)) is not None:
-        sizes = [tuple(image.shape[-2:]) for image in images]
+        sizes = [sample.img_shape for sample in samples]
         raise ValueError(f'a batch of images of {sizes} pixels: {reason}')
     if _defines(model, 'loss') == f'{_TRANSFORMER}.loss':
         found = _transformed(model, levels, samples)

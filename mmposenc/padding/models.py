@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
