@@ -61,10 +61,10 @@ def batch_loss(model: Any, loss: Callable[..., Any], alone: list[tuple[Tensor, A
     levels = list(zip(*(image.own_maps for image in images), strict=True))  # type: ignore[attr-defined]
     if _one_size(images):
         batch = torch.cat(images)
-        maps = [torch.cat(level) for level in levels]
+        maps: list[Any] = [torch.cat(level) for level in levels]
         if hasattr(levels[0][0], 'head_maps'):
             maps[0].head_maps = {key: _cat([own.head_maps[key] for own in levels[0]])
-                                 for key in levels[0][0].head_maps}  # type: ignore[attr-defined]
+                                 for key in levels[0][0].head_maps}
         batch.own_maps = tuple(maps)  # type: ignore[attr-defined]
         return loss(batch, samples)  # type: ignore[no-any-return]
     if (reason := why_not(model)) is not None:
@@ -134,8 +134,9 @@ def _form(head: Any) -> type | None:
         codes = (vars(base)['loss_by_feat'].__code__ for base in type(head).__mro__
                  if 'loss_by_feat' in vars(base) and not base.__module__.startswith(__package__))
         code = next(each for each in codes if 'super' not in each.co_names)
-        flags = 'valid_flag_list' in code.co_varnames
-        return DenseHead if flags or by_feat.endswith('.FCOSHead.loss_by_feat') else None
+        known = ('valid_flag_list' in code.co_varnames
+                 or by_feat.endswith('.FCOSHead.loss_by_feat')) and not hasattr(head, 'loss_mask')
+        return DenseHead if known else None
     if by_feat.rpartition('.')[0] in (f'{_MMDET}dense_heads.maskformer_head.MaskFormerHead',
                                       f'{_MMDET}dense_heads.solov2_head.SOLOV2Head'):
         return MaskHead
@@ -263,7 +264,7 @@ class SegmentHead(ByImage):
             self.loss_decode)
         means = {}
         for name in found[0][0]:
-            counted = [counts[loss.avg_non_ignore or not name.startswith('loss')]
+            counted = [counts[bool(loss.avg_non_ignore) or not name.startswith('loss')]
                        for _, counts in found]
             means[name] = sum(each[name] * number for (each, _), number in zip(
                 found, counted, strict=True)) / sum(counted).clamp(min=1)  # type: ignore[union-attr]
