@@ -6,19 +6,34 @@ from typing import Any
 from mmengine.hooks import Hook
 
 from ..padding import keep_padding_out
+from ..padding.losses import why_not
 from .processes import plain_model
 
 
 class KeepPaddingOut(Hook):
-    """Makes predictions and losses of each image those of the image alone
-    (:func:`mmposenc.padding.keep_padding_out`), whichever images share its batch.
+    """Makes predictions of each image those of the image alone, whichever images share its batch,
+    and losses those of a batch without padding (:func:`mmposenc.padding.keep_padding_out`).
+
+    Args:
+        one_size: all images of a training batch have one size, as crops have. Then every model
+            trains; a batch of several sizes is an error if its loss has no form for them.
 
     Raises:
-        ValueError: when a run begins, for a model with a layer that may read padding.
+        ValueError: when a run begins, for a model with a layer that may read padding; before it
+            trains, for one whose loss has no form for several sizes.
     """
 
     priority = 'VERY_HIGH'  # before hooks that copy the model
 
+    def __init__(self, one_size: bool = False) -> None:
+        self.one_size = one_size
+
     def before_run(self, runner: Any) -> None:
         """Change the model in place."""
         keep_padding_out(plain_model(runner.model))
+
+    def before_train(self, runner: Any) -> None:
+        """Refuse a loss that has no form."""
+        reason = None if self.one_size else why_not(plain_model(runner.model))
+        if reason is not None:
+            raise ValueError(f'KeepPaddingOut(one_size=False): {reason}, with one_size=True')

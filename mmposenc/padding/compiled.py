@@ -99,7 +99,8 @@ def _seen(model: Any, heads: list[nn.Module], cells: Tensor, inputs: Any, images
 
 
 def _left_out(network: nn.Module) -> bool:
-    """Whether a layer of it has no form for a tensor of sizes."""
+    """Whether a layer of it has no form for a tensor of sizes, or is computed twice."""
     resized = getattr(network, 'upsample_cfg', None) or {'mode': 'nearest'}
-    return resized != {'mode': 'nearest'} or bool(
+    again = any(getattr(layer, 'with_cp', False) for layer in network.modules())
+    return again or resized != {'mode': 'nearest'} or bool(
         unknown_layers(network, losses_of(network), COMPILED))

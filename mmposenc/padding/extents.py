@@ -2,11 +2,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import torch
 import torch.nn.functional as F
+import torch.utils.checkpoint
 from torch import Tensor
 from torch.overrides import TorchFunctionMode, handle_torch_function, has_torch_function
 from torch.utils._pytree import tree_map_only
@@ -50,18 +54,37 @@ class KeptOut(TorchFunctionMode):
         self.sizes: list[tuple[tuple[int, int], Any]] = [
             (hw_shape, masked.BATCH if isinstance(images, Tensor) else images)]
         self.masks: list[tuple[tuple[int, int], Tensor]] = []
-        self.eager = ExitStack()
+        self.outside = ExitStack()
 
     def __enter__(self) -> KeptOut:
         # What was compiled outside would hold every batch's numbers: a graph for each batch. Code
         # that enters it itself holds for all batches.
-        if hasattr(torch.compiler, 'set_stance') and not torch.compiler.is_compiling():
-            self.eager.enter_context(torch.compiler.set_stance('force_eager'))
+        if not torch.compiler.is_compiling():
+            if hasattr(torch.compiler, 'set_stance'):
+                self.outside.enter_context(torch.compiler.set_stance('force_eager'))
+            self.outside.enter_context(self.computed_again())
         return super().__enter__()
 
     def __exit__(self, *error: Any) -> None:
         super().__exit__(*error)
-        self.eager.close()
+        self.outside.close()
+
+    def computed_again(self) -> AbstractContextManager[Any]:
+        """What is checkpointed meanwhile, by whatever wrapper, is computed again within this."""
+        library: Any = torch.utils.checkpoint
+        checkpoint, generator = library.checkpoint, library._checkpoint_without_reentrant_generator
+
+        def run(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+            with nullcontext() if KeptOut.current() is not None else self:
+                return function(*args, **kwargs)
+
+        def apply(function: Callable[..., Any], preserve: bool, *args: Any) -> Any:
+            # The reentrant kind gives nothing for maps in a tuple, as a neck's, a gradient.
+            return checkpoint(function, *args, use_reentrant=False, preserve_rng_state=preserve)
+        return mock.patch.multiple(  # all that calls of either kind come to
+            library, CheckpointFunction=SimpleNamespace(apply=apply),
+            _checkpoint_without_reentrant_generator=lambda function, *args, **kwargs: generator(
+                partial(run, function), *args, **kwargs))
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (),
                            kwargs: Mapping[str, Any] | None = None) -> Any:
@@ -195,7 +218,8 @@ def by_image(kept: KeptOut, func: Callable[..., Tensor], input: Tensor, *args: A
     shapes, options = tree_map_only(Tensor, _shape, (args, kwargs))
     full = func(_shape(input), *shapes, **options).shape[-2:]
     return _joined(kept, [func(input[i:i + 1, :, :rows, :cols], *args, **kwargs)
-                          for i, (rows, cols) in enumerate(extents)], full)
+                          for i, (rows, cols) in enumerate(extents)], full,
+                   pooled=func in POOLED)
 
 
 def interpolate(kept: KeptOut, func: Callable[..., Tensor], input: Tensor, size: Any = None,
@@ -213,11 +237,15 @@ def interpolate(kept: KeptOut, func: Callable[..., Tensor], input: Tensor, size:
                           in enumerate(zip(kept.extents(input), targets, strict=True))], full)
 
 
-def _joined(kept: KeptOut, maps: list[Tensor], full: Sequence[int]) -> Tensor:
+def _joined(kept: KeptOut, maps: list[Tensor], full: Sequence[int], *, pooled: bool = False
+            ) -> Tensor:
     """One batch (B, C, H, W) of maps (1, C, H', W'), each cut to the cells that its image has at
-    this size: enlarged by two, a map that was halved has one too many."""
+    this size: enlarged by two, a map that was halved has one too many. What is pooled to as many
+    cells of every image is not cut; where other maps have its size, it gets another one."""
     hw_shape = (int(full[0]), int(full[1]))
     own = [(m.shape[-2], m.shape[-1]) for m in maps]
+    while pooled and kept.at(hw_shape) not in (None, own):
+        hw_shape = (hw_shape[0] + 1, hw_shape[1] + 1)
     known = kept.at(hw_shape) or own
     if not all(has[0] >= needs[0] and has[1] >= needs[1]
                for has, needs in zip(own, known, strict=True)):
@@ -233,11 +261,13 @@ def _shape(x: Tensor) -> Tensor:
     return torch.empty_like(x, device='meta')
 
 
+#: Functions that give as many cells of every image.
+POOLED = {F.adaptive_avg_pool2d, F.adaptive_max_pool2d}
 #: Functions that look at more than one cell, and their forms here.
 FORMS: dict[Any, Callable[..., Tensor]] = {
     F.conv2d: conv2d, F.batch_norm: batch_norm, F.interpolate: interpolate,
     **dict.fromkeys((
-        F.max_pool2d, F.avg_pool2d, F.adaptive_avg_pool2d, F.adaptive_max_pool2d, F.lp_pool2d,
+        *POOLED, F.max_pool2d, F.avg_pool2d, F.lp_pool2d,
         F.conv_transpose2d, F.group_norm, F.instance_norm, F.pixel_shuffle, F.pixel_unshuffle),
         by_image)}
 #: Functions that look at more than one cell, for which there is none.

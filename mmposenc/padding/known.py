@@ -58,7 +58,7 @@ _READ = {
     'mmposenc.backbones.layers': 'LayerNorm2d',
     'mmposenc.necks.concat_pyramid': 'ConcatPyramid',
     'mmposenc.necks.simple_feature_pyramid': 'SimpleFeaturePyramid',
-    'mmposenc.padding.layers': 'DeformableConv Recomputed SyncBatchNorm',
+    'mmposenc.padding.layers': 'DeformableConv SyncBatchNorm',
 }
 KNOWN = {f'{cls.__module__}.{cls.__qualname__}' for name in _TORCH.split()
          for cls in [getattr(nn, name)]} | {

@@ -2,19 +2,15 @@
 class of its layer."""
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from .cells import over_valid_cells
 from .extents import KeptOut, convolved
 
-#: Blocks that recompute themselves; networks made of them have the option too, and hand it on.
-BLOCKS = ('BasicBlock', 'Bottleneck')
 #: mmcv's deformable convolutions that compute their steps themselves.
 DEFORMABLE = ('DeformConv2dPack', 'ModulatedDeformConv2dPack')
 
@@ -27,9 +23,6 @@ def put_forms(model: nn.Module) -> None:
             form = SyncBatchNorm
         elif type(module).__name__ in DEFORMABLE:
             form = DeformableConv
-        elif getattr(module, 'with_cp', False) and type(module).__name__ in BLOCKS:
-            form = Recomputed
-            module.with_cp = False  # type: ignore[assignment]  # once is enough
         if form is not None:
             module.__class__ = derived(form, type(module))
 
@@ -70,16 +63,3 @@ class DeformableConv(nn.Module):
             out: Tensor = super().forward(kept.cleared(x))  # type: ignore[misc]
         return kept.note(out, convolved(extents, self.weight.shape[2:], self.stride, self.padding,
                                         self.dilation))
-
-
-class Recomputed(nn.Module):
-    """Of a block that is computed again in the backward pass (``with_cp``): within what its forward
-    pass was in."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        inner = super().forward
-        if not x.requires_grad:
-            return inner(x)  # type: ignore[misc, no-any-return]
-        kept = KeptOut.current() or nullcontext()
-        return checkpoint(inner, x, use_reentrant=False,  # type: ignore[no-any-return]
-                          context_fn=lambda: (nullcontext(), kept))

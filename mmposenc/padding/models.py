@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
@@ -13,6 +12,7 @@ from .extents import KeptOut
 from .images import filled_up, image_sizes, own_cells, own_sample, reached_pixels
 from .known import unknown_layers
 from .layers import derived, put_forms
+from .losses import batch_loss, put_loss_forms
 from .masked import all_reached, shrunk
 
 #: Parts of a model that map a batch of images to maps.
@@ -29,14 +29,15 @@ _OF_BATCH = ('batch_input_shape', 'pad_shape', 'padding_size', 'img_padding_size
 
 
 def keep_padding_out(model: nn.Module) -> nn.Module:
-    """Make predictions and losses of each image of a batch those of the image alone.
+    """Make predictions of each image of a batch those of the image alone, and losses those of the
+    batch without padding.
 
     Backbone and neck see the whole batch, with padding kept out of their layers
     (:class:`~mmposenc.padding.KeptOut`); from there on, each image's maps, cut to its own cells, go
-    through the head, the losses and the post-processing by themselves. So no anchor, point or query
-    lies in padding, and any head of mmdet or mmseg works. The losses of a batch are the means of
-    its images' losses. BatchNorm that trains takes statistics over the valid cells of the batch, in
-    heads too. Weights and their names stay.
+    through the head and the post-processing by themselves. So no anchor, point or query lies in
+    padding, and any head of mmdet or mmseg works. The loss is the model's own, of the batch
+    (:mod:`~mmposenc.padding.losses`). BatchNorm that trains takes statistics over the valid cells
+    of the batch, in heads too. Weights and their names stay.
 
     Args:
         model: a detector of mmdet or a segmentor of mmseg, changed in place.
@@ -60,6 +61,10 @@ def keep_padding_out(model: nn.Module) -> nn.Module:
         _check(head)
         note_maps(head)
     put_forms(model)
+    put_loss_forms(model)
+    for part in parts(model, NETWORKS[:1]):
+        if hasattr(part, 'mask_padding'):
+            part.__class__ = derived(Backbone, type(part))
     model.__class__ = derived(PaddingFree, type(model))
     return model
 
@@ -71,10 +76,13 @@ class PaddingFree:
     compiled: Any = None
 
     def loss(self, batch_inputs: Tensor, batch_data_samples: list[Any]) -> dict[str, Any]:
-        """Means over the images of the losses of each alone."""
-        return _mean([super(PaddingFree, self).loss(image, [sample])  # type: ignore[misc]
-                      for image, sample in self._images(batch_inputs, batch_data_samples,
-                                                   targets=True)])
+        """The model's own, over the cells of the images alone (:mod:`.losses`)."""
+        whole = tuple(batch_inputs.shape[-2:])
+        if self.compiled is None and all(
+                size == whole for size in image_sizes(batch_inputs, batch_data_samples)):
+            return super().loss(batch_inputs, batch_data_samples)  # type: ignore[misc, no-any-return]
+        return batch_loss(self, super().loss, list(  # type: ignore[misc]
+            self._images(batch_inputs, batch_data_samples, targets=True)))
 
     def predict(self, batch_inputs: Tensor, batch_data_samples: list[Any], *args: Any,
                 **kwargs: Any) -> list[Any]:
@@ -126,25 +134,34 @@ class PaddingFree:
         """What ``extract_feat`` gives for the batch; and, by the head's id, maps of the heads that
         see the batch: those whose BatchNorms train, and those that are compiled."""
         model: Any = self
-        inputs: Any = batch
+        given = None
         if kept is not None and hasattr(model.backbone, 'mask_padding'):
-            inputs = model.backbone(batch, img_shapes=kept.images)  # keeps padding out by itself
-            for level, side in zip(inputs, model.backbone.strides, strict=True):
+            given = model.backbone(batch, img_shapes=kept.images)  # keeps padding out by itself
+            for level, side in zip(given, model.backbone.strides, strict=True):
                 kept.note(level, all_reached(kept.images, shrunk(side)))
         if self.compiled is not None and kept is not None:
-            return self.compiled(self, batch, inputs, kept)
+            return self.compiled(self, batch, batch if given is None else given, kept)
         heads = [head for head in _norm_heads(model)
                  if any(isinstance(m, _BatchNorm) and m.training for m in head.modules())]
         with kept or nullcontext():
-            maps = self.network_maps(inputs)
+            batch = batch[:]
+            batch.given = given  # type: ignore[attr-defined]
+            maps = self.network_maps(batch)
             return maps, {id(head): head(maps) for head in heads}
 
     def network_maps(self, inputs: Any) -> Sequence[Tensor]:
-        """Of a batch, or of the backbone's maps of it, what ``extract_feat`` gives."""
-        model: Any = self
-        if isinstance(inputs, Tensor):
-            return super().extract_feat(inputs)  # type: ignore[misc, no-any-return]
-        return model.neck(inputs) if model.with_neck else inputs  # type: ignore[no-any-return]
+        """What ``extract_feat`` gives, of a batch, or of maps that its backbone gave."""
+        return super().extract_feat(inputs)  # type: ignore[misc, no-any-return]
+
+
+class Backbone:
+    """What :func:`keep_padding_out` puts in front of a backbone that masks padding."""
+
+    def forward(self, x: Any, *args: Any, **kwargs: Any) -> Any:
+        """The maps that it gave for a batch, noted on it or in its place; else as the backbone's.
+        """
+        given = getattr(x, 'given', None) if isinstance(x, Tensor) else x
+        return super().forward(x, *args, **kwargs) if given is None else given  # type: ignore[misc]
 
 
 class MapHead:
@@ -200,12 +217,3 @@ def losses_of(network: nn.Module) -> list[nn.Module]:
     return [part for key, part in network.named_modules()
             if key.rpartition('.')[2].startswith('loss')]
 
-
-def _mean(losses: list[dict[str, Any]]) -> dict[str, Any]:
-    """By name, the mean over the images; what an image has not counts as zero."""
-    def mean(values: list[Any]) -> Any:
-        if isinstance(values[0], (list, tuple)):
-            return [mean(list(level)) for level in zip(*values, strict=True)]
-        return torch.stack(values).sum(0) / len(losses)
-    names = dict.fromkeys(name for loss in losses for name in loss)
-    return {name: mean([loss[name] for loss in losses if name in loss]) for name in names}

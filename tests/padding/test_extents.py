@@ -163,6 +163,7 @@ def test_extents_and_refusals_of_a_tensor_of_sizes():
 @pytest.mark.parametrize('function', [
     lambda x: F.max_pool2d(x, 2, ceil_mode=True), lambda x: F.avg_pool2d(x, 3, 2, 1),
     lambda x: F.adaptive_avg_pool2d(x, (2, 3)), lambda x: F.adaptive_max_pool2d(x, 2),
+    lambda x: F.conv2d(F.adaptive_avg_pool2d(x, FULL), torch.ones(2, 4, 1, 1, dtype=x.dtype)),
     lambda x: F.instance_norm(x[..., :]), lambda x: F.pixel_shuffle(x, 2),
     lambda x: F.interpolate(x, scale_factor=2, mode='bicubic'),
     lambda x: F.conv2d(x, torch.ones(2, 4, 3, 3, dtype=x.dtype), padding=2, dilation=2),

@@ -52,75 +52,6 @@ def test_pairs_of_any_sizes(name):
                                        for i in range(2)])
 
 
-def assert_means(model):
-    """Losses and gradients of a batch are the means of its images' own."""
-    model.train()
-    for module in model.modules():
-        if isinstance(module, torch.nn.BatchNorm2d):
-            module.eval()
-    torch.manual_seed(0)
-    parameters = [p for p in model.parameters() if p.requires_grad]
-    alone = sum(families.total(model(**families.batch(model, [image], training=True), mode='loss'))
-                for image in PAIR) / 2
-    wants = torch.autograd.grad(alone, parameters, allow_unused=True)
-    batched = families.losses_of(model, PAIR, junk=1e3)
-    assert batched.item() == pytest.approx(alone.item(), rel=1e-5)
-    gots = torch.autograd.grad(batched, parameters, allow_unused=True)
-    norm = sum(want.square().sum() for want in wants if want is not None).sqrt()
-    for got, want in zip(gots, wants, strict=True):
-        assert (got is None) == (want is None)
-        assert got is None or (got - want).norm() < 1e-4 * norm
-
-
-@pytest.mark.parametrize('name', FAMILIES)
-def test_losses_and_gradients_of_a_batch_are_the_means_of_its_images(name):
-    assert_means(ready(name, 'ResNet-50'))
-
-
-def with_backbone(**options):
-    """A RetinaNet on a ResNet-50 with options."""
-    built = families.build('RetinaNet', 'ResNet-50')
-    torch.manual_seed(0)
-    with DefaultScope.overwrite_default_scope('mmdet'):
-        built.backbone = MODELS.build(dict(
-            type='ResNet', **families.BACKBONES['ResNet-50'], norm_cfg=dict(type='BN'),
-            norm_eval=False, **options))
-    return built
-
-
-@pytest.mark.parametrize('kind', ['DCN', 'DCNv2'])
-def test_deformable_convolutions_see_zeros_beyond_each_image(kind):
-    built = with_backbone(dcn=dict(type=kind, deform_groups=2),
-                          stage_with_dcn=(False, False, True, True))
-    steps = [m.conv_offset for m in built.modules() if hasattr(m, 'conv_offset')]
-    assert len(steps) == 9
-    for conv in steps:  # steps of several cells, beyond the image too
-        torch.nn.init.normal_(conv.weight, std=0.3)
-    assert_means(keep_padding_out(built))
-
-
-def test_what_is_computed_again_is_kept_out_again():
-    """``with_cp``: the gradients are those of a model that keeps what it computed."""
-    built = with_backbone(with_cp=True)
-    models = [keep_padding_out(built), keep_padding_out(with_backbone())]
-    models[1].load_state_dict(built.state_dict())
-    calls = count_calls(built.backbone.layer2[1].conv2)
-    grads = []
-    for model in models:
-        loss = families.losses_of(model.train(), PAIR, junk=1e3)
-        grads.append(torch.autograd.grad(
-            loss, [p for p in model.parameters() if p.requires_grad]))
-    assert len(calls) == 2
-    for again, kept in zip(*grads, strict=True):
-        assert torch.equal(again, kept)
-
-
-def count_calls(module):
-    calls = []
-    module.register_forward_hook(lambda *args: calls.append(args))
-    return calls
-
-
 @pytest.mark.parametrize('name', ['UperNet', 'RTMDet'])
 def test_training_norms_read_no_padding(name):
     """BatchNorms of backbone and head train: losses, gradients and running statistics do not
@@ -196,6 +127,17 @@ def test_a_copy_is_a_model_of_its_own():
         found = other(**families.batch(other, PAIR), mode='predict')
     assert all(len(sample.pred_instances.scores.unique()) > 1 for sample in found)
     assert keep_padding_out(other) is other
+
+
+def test_maps_of_a_backbone_of_ours_go_through_the_detectors_own_method():
+    model = families.build('RetinaNet', 'PVT')
+    model.test_cfg.score_thr = 0.0
+
+    class Scaled(type(model)):
+        def extract_feat(self, batch_inputs):
+            return tuple(3 * level for level in super().extract_feat(batch_inputs))
+    model.__class__ = Scaled
+    assert_batch_is_images(keep_padding_out(model), [(96, 128, 0), (128, 96, 1)])
 
 
 def test_what_can_not_be_kept_out_is_refused_by_name():
