@@ -61,7 +61,7 @@ def test_metadata(wheel):
     metadata = next(wheel.glob('*.dist-info/METADATA')).read_text()
     required = [line for line in metadata.splitlines() if line.startswith('Requires-Dist')]
     hard = sorted(line.split(': ')[1] for line in required if 'extra ==' not in line)
-    assert hard == ['filelock>=3.12', 'numpy', 'safetensors>=0.5', 'torch>=2.1']
+    assert hard == ['filelock>=4.0', 'numpy', 'safetensors>=0.5', 'torch>=2.1']
     onedl, openmmlab = ([line for line in required if f'extra == "{extra}"' in line]
                         for extra in ('onedl', 'openmmlab'))
     assert sum('onedl-mm' in line for line in onedl) == 5
