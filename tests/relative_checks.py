@@ -175,7 +175,7 @@ def _some_padding(encoding, k, q_grid):
     keys on another grid don't tell."""
     prefix, length = encoding.num_prefix_tokens, k.shape[2]
     padding = torch.zeros(k.shape[0], length, dtype=torch.bool)
-    if not encoding.follows_extent:
+    if encoding.cellwise:
         padding[0, math.ceil(length / 2):] = True
     elif length == prefix + q_grid[0] * q_grid[1]:
         padding[0, prefix:].view(q_grid)[math.ceil(q_grid[0] / 2):] = True

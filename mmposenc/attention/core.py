@@ -65,7 +65,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, rel_pos_encoding: RelativeEncoding |
         key_padding_mask: (B, Lk) bool, True = padding. An image without a single valid key gives
             zeros.
         query_padding_mask: (B, Lq) bool, of the queries; read only if the encoding
-            ``follows_extent``, and needed then if keys lie on another grid and are padded.
+            is not ``cellwise``, and needed then if keys lie on another grid and are padded.
         attn_mask: added to the logits if it is floating, keys that may be attended to if it is
             bool (as in ``F.scaled_dot_product_attention``); broadcastable to (B, heads, Lq, Lk).
         regions: (n, L) whole numbers of the tokens, those of image b in row b % n: tokens attend to
@@ -137,15 +137,15 @@ def _attend(qkv: tuple[Tensor, ...], encoding: RelativeEncoding | None, q_grid: 
     if padding is None:
         return _run(qkv, encoding, grids, None, options)
     padding, has_key = _check_padding(k, padding)
-    extents = None
-    if form == 'auto' and not need_weights and options.get('attn_mask') is None:
-        extents = _extents(q, padding, encoding, grids)
-    if encoding is not None and grids is not None and encoding.follows_extent:
+    if encoding is not None and grids is not None and not encoding.cellwise:
         out, weights = attend_on_own_extents(_run, (q, k, v), encoding, grids, options)
-    elif extents is not None:
-        out, weights = _attend_to_valid(q, k, v, padding, encoding, grids, extents, options), None
     else:
-        out, weights = _run(qkv, encoding, grids, padding, options)
+        extents = None
+        if form == 'auto' and not need_weights and options.get('attn_mask') is None:
+            extents = _extents(q, padding, encoding, grids)
+        out, weights = (_run(qkv, encoding, grids, padding, options) if extents is None else
+                        (_attend_to_valid(q, k, v, padding, encoding, grids, extents, options),
+                         None))
     # An image of padding alone: no gradient passes.
     nobody = ~has_key[:, None, None, None]
     return (out.masked_fill(nobody, 0.0),
@@ -203,7 +203,7 @@ def _extents(q: Tensor, padding: Tensor, encoding: RelativeEncoding | None,
     if encoding is None or grids is None:
         return [(1, int(count)) for count in (~padding).sum(1).tolist()]
     prefix = encoding.num_prefix_tokens
-    if not encoding.cellwise or bool(padding[:, :prefix].any()) or grids[1].frames > 1:
+    if bool(padding[:, :prefix].any()) or grids[1].frames > 1:
         return None
     try:
         return valid_extents(padding[:, prefix:].view(-1, *grids[1].hw))

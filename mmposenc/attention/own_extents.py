@@ -26,7 +26,7 @@ def attend_on_own_extents(run: Run, qkv: tuple[Tensor, Tensor, Tensor],
     Args:
         run: attention of one image.
         qkv: q (B, heads, Lq, head_dims); k, v (B, heads, Lk, head_dims).
-        encoding: one that ``follows_extent``.
+        encoding: one that is not ``cellwise``.
         grids: of queries and keys of the whole batch.
         options: of :func:`mmposenc.attention.attend`, ``key_padding_mask`` among them.
 
@@ -35,13 +35,16 @@ def attend_on_own_extents(run: Run, qkv: tuple[Tensor, Tensor, Tensor],
         at padding, if ``run`` gives them.
 
     Raises:
-        ValueError: while exporting; without a mask of the queries where keys lie on another grid;
+        ValueError: while exporting; for videos; without a mask of the queries where keys lie on another grid;
             for valid cells that are no top-left rectangle.
     """
     name = type(encoding).__name__
     if torch.compiler.is_compiling():
         raise ValueError(f'{name} depends on the size of each image: padded batches are computed '
                          f'image by image, which cannot be exported; leave the mask out')
+    if max(grid.frames for grid in grids) > 1:
+        raise ValueError(f'{name} depends on the size of each image; key_padding_mask of videos '
+                         f'(q_grid={grids[0].shape}) needs an encoding that is cellwise')
     prefix, key_mask = encoding.num_prefix_tokens, options['key_padding_mask']
     query_mask = options.get('query_padding_mask')
     if query_mask is None and grids[0] != grids[1]:

@@ -144,7 +144,7 @@ class SpatialReductionAttention(nn.Module):
         if padding_mask is None:
             return None, None
         encoding = self.rel_pos_encoding
-        if encoding is None or not encoding.follows_extent:
+        if encoding is None or encoding.cellwise:
             return self._key_mask(padding_mask, key_grid), None
         masks: tuple[Tensor, Tensor] = self._noted_masks(padding_mask, key_grid)
         return masks

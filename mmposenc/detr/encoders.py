@@ -150,9 +150,6 @@ class DetrEncoder(BaseModule):
         if mask is None or self.skip_padding is False or self._is_compiled():
             return None
         encodings = [layer.self_attn.rel_pos_encoding for layer in self.layers]
-        if not all(encoding is None or encoding.cellwise or encoding.follows_extent
-                   for encoding in encodings):
-            return None
         if self.skip_padding is None:
             # A GPU would have to wait for the number of tokens.
             if mask.device.type != 'cpu' or float(mask.float().mean()) < SKIP_SHARE:

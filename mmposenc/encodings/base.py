@@ -61,13 +61,11 @@ class RelativeEncoding(nn.Module, ABC):
     num_prefix_tokens: int = 0
     #: True if :meth:`rotate` changes queries and keys (rotary encodings).
     has_rotation: bool = False
-    #: True if the terms of a pair depend on the two cells alone: not on the size of the grid, nor
-    #: on numbers that tokens get from it. Attention may then leave padded cells out.
+    #: True if terms and rotation depend on the two cells of a pair alone. False if they depend on
+    #: the size of the grid too: positions as shares of it, tables resized to it, tokens numbered
+    #: row by row. With padding, attention then takes each image on the grid of its own valid cells,
+    #: so that it gives what it gives alone.
     cellwise: bool = False
-    #: True if terms or rotation depend on the size of the whole grid (positions as shares of it,
-    #: tables resized to it). With padding, attention then takes each image on the grid of its own
-    #: valid cells, so that it gives what it gives alone.
-    follows_extent: bool = False
     #: True if it has an axis of time: grids may have frames.
     takes_frames: bool = False
 

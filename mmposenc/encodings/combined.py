@@ -52,7 +52,6 @@ class CombinedRPE(RelativeEncoding):
                 setattr(self, name, wanted[name])
         self.has_rotation = any(e.has_rotation for e in self._members())
         self.cellwise = all(e.cellwise for e in self._members())
-        self.follows_extent = any(e.follows_extent for e in self._members())
         self.takes_frames = all(e.takes_frames for e in self._members())
 
     def _members(self) -> list[RelativeEncoding]:

@@ -38,8 +38,6 @@ class DecomposedRPE(RelativeEncoding):
     last of the query cells that they pool and not at the centre; offsets are rounded down.
     """
 
-    follows_extent = True
-
     def __init__(self, head_dims: int, num_heads: int, *, grid_shape: GridLike,
                  shared_heads: bool = True, num_prefix_tokens: int = 0) -> None:
         super().__init__()

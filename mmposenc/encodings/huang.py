@@ -18,8 +18,8 @@ class HuangRPE(ClippedTables):
         num_heads: attention heads.
         max_offset: offsets are clipped to it.
         method: 'product' gives each pair of a clipped row and column offset a vector; 'sequence'
-            is the paper's own form on the flattened grid, prefix tokens included, where padding
-            changes the result. As in :class:`ShawRPE`.
+            is the paper's own form on the flattened grid, prefix tokens included, as in
+            :class:`ShawRPE`.
         shared_heads: one table for all heads, or one a head.
         num_prefix_tokens: tokens in front of the grid. With 'product' every pair with one of them
             has one further vector, the last of the table.

@@ -54,7 +54,6 @@ class LogSpacedCPB(OffsetBiasEncoding):
         self.mode = mode
         self.window_size = None if window_size is None else as_grid(window_size, 'window_size').hw
         self.cellwise = mode == 'cr' or self.window_size is not None
-        self.follows_extent = not self.cellwise
         self.cpb_mlp = nn.Sequential(nn.Linear(2, hidden_dims), nn.ReLU(inplace=True),
                                      nn.Linear(hidden_dims, num_heads, bias=mode == 'cr'))
         self.reset_parameters()

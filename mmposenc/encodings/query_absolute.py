@@ -21,8 +21,8 @@ class QueryAbsolute1D(SequenceTable):
     Parameters: ``table`` (max_tokens, head_dims); with ``shared_heads=False`` (num_heads, ...). It
     starts normal with standard deviation head_dims ** -0.5, as in the article.
 
-    A place in the sequence depends on the width of the grid, so here padding changes the result;
-    LearnedPositionEmbedding has vectors by cell.
+    An image in a padded batch is numbered as it is alone. LearnedPositionEmbedding has vectors by
+    cell.
 
     Raises:
         ValueError: for bad sizes, and in use for a longer sequence.

@@ -28,8 +28,8 @@ class QueryRelative1D(SequenceTable):
     ``shared_heads=False`` (num_heads, ...). It starts normal with standard deviation
     head_dims ** -0.5, as in the article.
 
-    Keys on a coarser grid take the place of the query cell nearest to their centre. A place in the
-    sequence depends on the width of the grid, so here padding changes the result.
+    Keys on a coarser grid take the place of the query cell nearest to their centre. An image in a
+    padded batch is numbered as it is alone.
 
     Raises:
         ValueError: for bad sizes, and in use for a longer sequence.

@@ -52,7 +52,6 @@ class RelativePositionBias(OffsetBiasEncoding):
             raise ValueError(f'window_size={self.window_size} with resize={resize!r}: sides must '
                              f'not be 2, whose three offsets make no cubic spline')
         self.resize = resize
-        self.follows_extent = resize is not None
         self.cellwise = resize is None
         self.table_size = (2 * self.window_size[0] - 1, 2 * self.window_size[1] - 1)
         self.relative_position_bias_table = nn.Parameter(

@@ -108,8 +108,7 @@ class RotaryEmbedding(RelativeEncoding):
                                else as_grid(reference_grid, 'reference_grid').hw)
         self.periods, self.round_periods = periods, round_periods
         self.shift, self.jitter, self.rescale = shift, jitter, rescale
-        self.follows_extent = normalize is not None or reference_grid is not None
-        self.cellwise = not self.follows_extent
+        self.cellwise = normalize is None and reference_grid is None
         if mode == 'mixed':
             self.freqs = nn.Parameter(torch.empty(2, num_heads, head_dims // 2))
             self.reset_parameters()

@@ -16,8 +16,7 @@ class ShawRPE(ClippedTables):
     - 'product' clips the row and the column offset each to K, and a pair of them has one vector:
       (2 K + 1)^2 of them. The baseline of vision papers: CPVT's with K = 8, iRPE's clip index.
     - 'sequence' is the paper's own form on the flattened grid, prefix tokens included: 2 K + 1
-      vectors. It cannot tell the end of a row from the start of the next, and as places in the
-      sequence depend on the width of the grid, padding changes the result.
+      vectors. It cannot tell the end of a row from the start of the next.
 
     For a row term plus a column term see :class:`QueryRelative2D` and :class:`SASARPE`.
 

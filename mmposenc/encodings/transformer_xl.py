@@ -23,8 +23,7 @@ class TransformerXLRPE(RelativeEncoding):
 
     R holds sines, then cosines, of the offset of query minus key. On a grid
     ('axes') its first half encodes the row offset and its second half the column offset; 'sequence'
-    is the paper's own form on the flattened grid, prefix tokens included, where the place of a key
-    depends on the width of the grid and padding changes the result.
+    is the paper's own form on the flattened grid, prefix tokens included.
 
     Args:
         head_dims: channels of a head.

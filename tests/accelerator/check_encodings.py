@@ -55,7 +55,7 @@ def test_relative_encodings(name, grid):
     hidden[0, -2:] = True
     for form in forms(encoding, query, key):
         waits = compare(Attend(encoding, (query, key), form), lambda m, *x: m(*x),
-                        inputs + [hidden] * (prefix and not encoding.follows_extent),
+                        inputs + [hidden] * (prefix and encoding.cellwise),
                         reference=Attend(copy.deepcopy(encoding), (query, key), 'definition'))
         assert not waits, (form, waits)
 
@@ -158,4 +158,4 @@ def test_attention_modules(name, large, monkeypatch):
     waits = compare(module, lambda m, x, hidden: m(x, (9, 10), hidden), [draw(2, 90, 16), hidden])
     # This mask does not say how far the images reach; those of backbones do.
     encoding = getattr(module, 'rel_pos_encoding', None)
-    assert waits.total() <= (encoding is not None and encoding.follows_extent), waits
+    assert waits.total() <= (encoding is not None and not encoding.cellwise), waits

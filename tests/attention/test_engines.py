@@ -33,15 +33,19 @@ def padded(k, prefix):
     return mask
 
 
+def masks(encoding, k):
+    """None, and padding; where images go one by one (test_own_extents.py) masks must be
+    rectangles."""
+    return (None, padded(k, encoding.num_prefix_tokens)) if encoding.cellwise else (None,)
+
+
 @pytest.mark.parametrize('prefix', [0, 2])
 @pytest.mark.parametrize('grids', GRIDS)
 @pytest.mark.parametrize('name', examples.RELATIVE)
 def test_pieces(name, grids, prefix):
     encoding = examples.relative(name, grids[0], num_prefix_tokens=prefix)
     inputs = random_inputs(encoding, *grids)
-    # Where images go one by one (test_own_extents.py), masks must be rectangles.
-    masks = (None,) if encoding.follows_extent else (None, padded(inputs[1], prefix))
-    for mask in masks:
+    for mask in masks(encoding, inputs[1]):
         expected = results(encoding, inputs, *grids, key_padding_mask=mask, form='definition')
         for options in PIECES:
             with pieces_of(**options):
@@ -109,7 +113,7 @@ def test_dropout_equals_the_definition_under_the_same_mask(name, prefix):
     grids = ((3, 5), None)
     encoding = examples.relative(name, grids[0], num_prefix_tokens=prefix)
     inputs = random_inputs(encoding, *grids)
-    for mask in (None, padded(inputs[1], prefix)):
+    for mask in masks(encoding, inputs[1]):
         for options in PIECES:
             with pieces_of(**options):
                 found, kept = dropped(encoding, inputs, grids, mask)
@@ -239,7 +243,7 @@ def test_score_mods(name, grids, prefix, monkeypatch):
         return
     inputs = random_inputs(encoding, *grids, dtype=torch.float32)
     mask = None
-    if prefix and not encoding.follows_extent:
+    if prefix and encoding.cellwise:
         mask = padded(inputs[1], prefix)
         mask[0] = False
     close(results(encoding, inputs, *grids, form='flex', key_padding_mask=mask),

@@ -34,7 +34,6 @@ class ShareOfGrid(RelativeEncoding):
     """Positions as shares of the grid: tokens are scaled by theirs, pairs get their distance."""
 
     has_rotation = True
-    follows_extent = True
 
     def __init__(self, num_prefix_tokens=0):
         super().__init__()
@@ -130,7 +129,7 @@ def test_modules_equal_each_image_alone(kind):
     if kind == 'combined':
         encoding = CombinedRPE([encoding, IRPE(4, 2, num_prefix_tokens=1)], num_prefix_tokens=1,
                                head_dims=4, num_heads=2)
-        assert encoding.follows_extent and not encoding.cellwise
+        assert not encoding.cellwise
     build = ConvProjectionAttention if kind == 'convolved' else MultiheadAttention
     module = build(8, 2, rel_pos_encoding=encoding, num_prefix_tokens=1).double().eval()
     for parameter in module.parameters():
@@ -221,6 +220,10 @@ def test_bad_input():
     mask[0, 3] = True
     with pytest.raises(ValueError, match='padding_mask of image 0 has 19 valid cells'):
         attend(q, q, q, ShareOfGrid(), GRID, key_padding_mask=mask)
+    video = ShareOfGrid()
+    video.takes_frames = True
+    with pytest.raises(ValueError, match=r'key_padding_mask of videos \(q_grid=\(2, 2, 5\)\)'):
+        attend(q, q, q, video, (2, 2, 5), key_padding_mask=mask)
 
 
 def detr_of_maps():

@@ -41,9 +41,7 @@ def test_memory_and_gradients(case: str, train: bool) -> None:
         run(encoder_of(*copy.deepcopy(CASES[case]), skip).train(train), mask)
         for skip in (False, True))
     torch.testing.assert_close(skipped[~mask], whole[~mask], atol=2e-5, rtol=1e-4)
-    assert whole[mask].any()
-    # numbers in the sequence are those of the whole batch: its layers leave nothing out
-    assert skipped[mask].any() == (case == 'table by sequence')
+    assert whole[mask].any() and not skipped[mask].any()
     assert grads.keys() == other.keys()
     for name, grad in grads.items():
         torch.testing.assert_close(other[name], grad, atol=2e-4, rtol=1e-3,

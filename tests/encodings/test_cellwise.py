@@ -1,37 +1,51 @@
-"""``cellwise`` tells the truth: whether a part of a grid, by itself, gets the same terms. Where it
-does not, ``follows_extent`` has attention take the part by itself."""
+"""``cellwise`` tells the truth: whether a part of a grid, by itself, gets the same terms. Whatever it
+says, an image in a padded batch gets what it gets alone."""
 import examples
 import pytest
 import torch
 
+from mmposenc.attention import MultiheadAttention
 from mmposenc.attention.core import attend
+from mmposenc.backbones import ViT
+from mmposenc.detr.encoders import DetrEncoder
 from mmposenc.encodings import LogSpacedCPB
+from mmposenc.functional.masking import token_mask
 
 WHOLE, PART = (4, 6), (3, 4)
 HEADS, DIMS = 2, 8
 #: What depends on more than the two cells: places in the sequence, the size of the grid.
 NOT_CELLWISE = {'ShawRPE sequence', 'HuangRPE sequence', 'TransformerXLRPE sequence',
                 'QueryAbsolute1D', 'QueryRelative1D', 'QueryRelative1D per head', 'CombinedRPE',
-                'LogSpacedCPB of any grid'}
-#: What depends on the size of the grid, and attention computes on each image's own.
-FOLLOWS_EXTENT = {'RotaryEmbedding2D of DINOv3', 'RotaryEmbedding2D of EVA-02', 'DecomposedRPE',
-                  'DecomposedRPE resized', 'LogSpacedCPB of any grid',
-                  'RelativePositionBias geometric'}
-NOT_CELLWISE |= FOLLOWS_EXTENT
+                'LogSpacedCPB of any grid', 'RotaryEmbedding2D of DINOv3',
+                'RotaryEmbedding2D of EVA-02', 'DecomposedRPE', 'DecomposedRPE resized',
+                'RelativePositionBias geometric'}
+#: Every encoding, and more that could number tokens in sequence.
+CONFIGS = {**{name: dict(rel_pos_encoding=cfg) for name, cfg in examples.RELATIVE.items()},
+           **{name: dict(pos_encoding=cfg) for name, cfg in {
+               **examples.TOKEN,
+               'LearnedPositionEmbedding': dict(type='LearnedPositionEmbedding', grid_shape=WHOLE),
+               'LearnedPositionEmbedding of a row': dict(type='LearnedPositionEmbedding',
+                                                         grid_shape=(1, 24)),
+               'ContextPool of a sequence': dict(type='ContextPool', dims=1),
+               'ContextPool causal': dict(type='ContextPool', dims=1, causal=True)}.items()}}
+
+
+def randomize(module):
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator) * .5)
+    return module.double().eval()
 
 
 @pytest.mark.parametrize('name', [*examples.RELATIVE, 'LogSpacedCPB of any grid'])
 def test_part_of_a_grid(name: str) -> None:
-    if name == 'LogSpacedCPB of any grid':
-        encoding = LogSpacedCPB(HEADS, hidden_dims=8).double()
-    else:
-        encoding = examples.relative(name, WHOLE, head_dims=DIMS, num_heads=HEADS).double()
+    encoding = randomize(
+        LogSpacedCPB(HEADS, hidden_dims=8) if name == 'LogSpacedCPB of any grid' else
+        examples.relative(name, WHOLE, head_dims=DIMS, num_heads=HEADS))
+    said = encoding.cellwise
+    encoding.cellwise = True  # else attention takes the part by itself
     generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for parameter in encoding.parameters():
-            parameter.copy_(torch.randn(parameter.shape, generator=generator))
-    follows = encoding.follows_extent
-    encoding.follows_extent = False  # else attention takes the part by itself
     q, k, v = (torch.randn(1, HEADS, *WHOLE, DIMS, generator=generator, dtype=torch.float64)
                for _ in range(3))
     mask = torch.ones(1, *WHOLE, dtype=torch.bool)
@@ -42,5 +56,62 @@ def test_part_of_a_grid(name: str) -> None:
     q, k, v = (x[:, :, :PART[0], :PART[1]].flatten(2, 3) for x in (q, k, v))
     part, _ = attend(q, k, v, encoding, PART, form='definition')
     same = torch.allclose(part.unflatten(2, PART), whole, atol=1e-12)
-    assert same == encoding.cellwise == (name not in NOT_CELLWISE)
-    assert follows == (name in FOLLOWS_EXTENT)
+    assert same == said == (name not in NOT_CELLWISE)
+
+
+def attention_of(config):
+    module = randomize(MultiheadAttention(
+        16, HEADS, num_prefix_tokens=1, grid_shape=WHOLE, **config))
+
+    def run(cells, mask):
+        tokens = torch.cat((cells.new_ones(2, 1, 16)[:len(cells)], cells.flatten(1, 2)), 1)
+        out = module(tokens, cells.shape[1:3], None if mask is None else token_mask(mask, 1))
+        return out[:, :1], out[:, 1:].unflatten(1, cells.shape[1:3])
+    return run
+
+
+def vit_of(config):
+    model = randomize(ViT(embed_dims=16, num_layers=2, num_heads=HEADS, patch_size=2, in_channels=4, pool=None,
+                          img_size=(8, 12), mask_padding=True, drop_path_rate=0.0,
+                          out_indices=(0, 1),
+                          **{'pos_encoding': None, **config}))
+
+    def run(cells, mask):
+        pixels = torch.nn.functional.pixel_shuffle(cells.permute(0, 3, 1, 2), 2)
+        sizes = None if mask is None else [(8, 12), (6, 8)]
+        return tuple(x.permute(0, 2, 3, 1) for x in model(pixels, sizes))
+    return run
+
+
+def detr_of(config):
+    config = dict(config)
+    relative = config.pop('rel_pos_encoding', None)
+    if relative is not None:  # the tables' sizes are a backbone's to tell, DETR has none
+        relative = MultiheadAttention(16, HEADS, grid_shape=WHOLE,
+                                      rel_pos_encoding=relative).rel_pos_encoding
+    model = randomize(DetrEncoder(1, dict(
+        self_attn_cfg=dict(embed_dims=16, num_heads=HEADS, dropout=0.0, rel_pos_encoding=relative),
+        ffn_cfg=dict(embed_dims=16, feedforward_channels=8, num_fcs=2, ffn_drop=0.0)), **config))
+
+    def run(cells, mask):
+        out = model(cells.flatten(1, 2), None, None if mask is None else mask.flatten(1),
+                    spatial_shapes=cells.shape[1:3])
+        return (out.unflatten(1, cells.shape[1:3]),)
+    return run
+
+
+@pytest.mark.parametrize('build, name', [
+    (build, name) for build in (attention_of, vit_of, detr_of) for name in CONFIGS
+    if build is not attention_of or 'rel_pos_encoding' in CONFIGS[name]])
+def test_an_image_in_a_padded_batch(build, name: str) -> None:
+    """It equals the image alone, whatever lies in the padding."""
+    run = build(CONFIGS[name])
+    torch.manual_seed(1)
+    batch = torch.randn(2, *WHOLE, 16, dtype=torch.float64)
+    mask = torch.zeros(2, *WHOLE, dtype=torch.bool)
+    mask[1, PART[0]:], mask[1, :, PART[1]:] = True, True
+    alone = run(batch[1:, :PART[0], :PART[1]], None)
+    for junk in (0., 1e2):
+        found = run(batch.masked_fill(mask[..., None], junk), mask)
+        for one, other in zip(found, alone, strict=True):
+            torch.testing.assert_close(one[1:, :other.shape[1], :other.shape[2]], other)

@@ -71,9 +71,7 @@ def test_both_act(token, relative):
 
 
 @pytest.mark.parametrize('token', TOKEN_ENCODINGS)
-# A place in the flattened sequence depends on the width, so the 1-D encodings are left out.
-@pytest.mark.parametrize('relative', [name for name in RELATIVE if not name.startswith(
-    ('QueryAbsolute1D', 'QueryRelative1D'))])
+@pytest.mark.parametrize('relative', RELATIVE)
 def test_padding_changes_nothing(token, relative):
     block = build(token, relative)
     tokens = torch.randn(1, 16, DIMS, dtype=torch.float64)
