@@ -122,7 +122,7 @@ def describe(error: BaseException) -> str:
     if 'Traceback (most recent call last)' in text and told:  # a worker of a data loader sent it
         kind, text = told[-1][1], text[told[-1].end():].strip()
     text = re.sub(r'^(class `\w+` in \S+\.py: )+', '', text)  # mmengine's registries add these
-    plain = isinstance(error, _PLAIN) or kind in ('PrepareError', 'ValueError')
+    plain = isinstance(error, _PLAIN) or kind in ('PrepareError', 'ProcessLost', 'ValueError')
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         text, plain = f'{error.filename}: {error.strerror}', True
     if isinstance(error, KeyError) and len(text) > 2:

@@ -99,6 +99,8 @@ def _data_sets(key: str, node: Any) -> Iterator[tuple[str, Any, Any, set[str]]]:
 
 
 def _check_node(key: str, node: Any, kind: Any, given: set[str]) -> None:
+    if isinstance(node, str):
+        raise ValueError(f"{key}={node!r} must be a dict with a 'type'")
     if not isinstance(node, dict) or not isinstance(node.get('type'), str):
         return
     found = kind.get(node['type'])

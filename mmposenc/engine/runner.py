@@ -20,7 +20,7 @@ from .checkpoints import INTERRUPTED, latest_checkpoint, note_checkpoint
 from .interrupt import Interrupted, InterruptHook, StoppedAtOnce, ValidationHook
 from .lock import WorkDirLock
 from .loops import EpochBasedTrainLoop, IterBasedTrainLoop
-from .processes import join_on_a_cpu, synchronized
+from .processes import join_on_a_cpu, naming_the_lost, open_log, synchronized
 from .runner_checkpoints import CheckpointRunner
 
 
@@ -40,13 +40,20 @@ class Runner(CheckpointRunner):
       in the config: without saving); a second one ends it at once. An error saves too, when
       weights and optimizer are those of a complete iteration.
     - One training a work directory.
-    - Distributed runs work on CPUs, through gloo.
+    - Distributed runs work on CPUs, through gloo. Each process has a log; where one is gone, the
+      others say which, and where its log is.
     """
 
     def setup_env(self, env_cfg: dict) -> None:
         if self._distributed and not is_distributed() and get_device() == 'cpu':
             join_on_a_cpu(self._launcher, (env_cfg.get('dist_cfg') or {}).get('timeout'))
         super().setup_env(env_cfg)
+
+    def build_logger(self, *args: Any, **kwargs: Any) -> Any:
+        logger = super().build_logger(*args, **kwargs)
+        if self.distributed:
+            open_log(logger, self._log_dir, self.rank)
+        return logger
 
     def wrap_model(self, model_wrapper_cfg: dict | None, model: torch.nn.Module
                    ) -> torch.nn.Module:
@@ -110,7 +117,8 @@ class Runner(CheckpointRunner):
     def _tidy(self) -> Iterator[None]:
         """Gives back the signals and the terminal and closes trackers, also after an error."""
         try:
-            yield
+            with naming_the_lost(self._log_dir):
+                yield
         finally:
             for hook in self.hooks:
                 if getattr(hook, 'ends_after_errors', False):

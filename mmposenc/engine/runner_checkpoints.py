@@ -52,6 +52,9 @@ class CheckpointRunner(_Runner):
                 parameter.grad = checkpoint['gradients'][name].to(parameter)
 
     def call_hook(self, fn_name: str, **kwargs: Any) -> None:
+        if fn_name == 'after_load_checkpoint' and 'state_dict' not in kwargs['checkpoint']:
+            # Of weights alone, as .safetensors holds them: EMAHook asks for this name.
+            kwargs['checkpoint'] = {'state_dict': kwargs['checkpoint']}
         super().call_hook(fn_name, **kwargs)
         if fn_name == 'after_load_checkpoint':  # the last moment before the weights go in
             self._check_match(kwargs['checkpoint'])
@@ -70,8 +73,8 @@ class CheckpointRunner(_Runner):
         model = plain_model(self.model)
         if isinstance(model, BaseTTAModel):
             model = model.module
-        state = checkpoint.get('state_dict', checkpoint)
-        state = {name.removeprefix('module.'): value for name, value in state.items()}
+        state = {name.removeprefix('module.'): value
+                 for name, value in checkpoint['state_dict'].items()}
         own, strict = model.state_dict(), self.cfg.get('load_strict', True)
         report = mismatch(own, state)
         if not report:

@@ -126,6 +126,12 @@ def test_options_of_the_config_are_read_as_mmengine_reads_them(tmp_path, capsys)
     args.cfg_options = ['train_cfg.a=(1,2']
     with pytest.raises(SystemExit, match='^error: .*Imbalanced brackets'), reported(args):
         options.read_config(args)
+    # mmengine cuts dicts at their commas
+    args.cfg_options = ["custom_hooks=[{'type': 'EMAHook', 'momentum': 0.1}]"]
+    assert options.read_config(args).custom_hooks == [dict(type='EMAHook', momentum=0.1)]
+    args.cfg_options = ['custom_hooks=[{type=EMAHook}]']
+    with pytest.raises(SystemExit, match='must be written as in Python, such as'), reported(args):
+        options.read_config(args)
 
 
 def test_without_openmmlab_it_says_what_to_install() -> None:

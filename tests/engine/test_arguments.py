@@ -36,6 +36,7 @@ def cfg() -> Config:
 
 @pytest.mark.parametrize('key, value, message', [
     ('custom_hooks', [dict(type='EMAHok')], r"custom_hooks\.0\.type='EMAHok'.* mean 'EMAHook'"),
+    ('custom_hooks', ['EMAHook'], r"custom_hooks\.0='EMAHook' must be a dict with a 'type'"),
     ('train_cfg', dict(type='EpochBasedTrainLoop', max_epochs=1, val_intervall=1),
      "did you mean 'val_interval'"),
     ('default_hooks', dict(checkpoint=dict(type='CheckpointHook', save_bst='auto')),

@@ -14,14 +14,17 @@ TESTS = Path(__file__).resolve().parents[1]
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason='processes on a CPU')
 
 
+def run(script: str, folder: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, TESTS / script, str(folder)], text=True, capture_output=True, timeout=900,
+        env={**os.environ, 'PYTHONPATH': f'{TESTS.parent}:{TESTS}', 'OMP_NUM_THREADS': '1'})
+    assert ended.returncode == 0, ended.stderr[-3000:]
+
+
 @pytest.fixture(scope='module')
 def results(tmp_path_factory) -> dict[int, dict]:
     folder = tmp_path_factory.mktemp('processes')
-    run = subprocess.run(
-        [sys.executable, TESTS / 'equal_processes.py', str(folder)], text=True,
-        capture_output=True, timeout=900,
-        env={**os.environ, 'PYTHONPATH': f'{TESTS.parent}:{TESTS}', 'OMP_NUM_THREADS': '1'})
-    assert run.returncode == 0, run.stderr[-3000:]
+    run('equal_processes.py', folder)
     return {world: torch.load(folder / f'world{world}.pt', weights_only=False)
             for world in (1, 2, 4)}
 
@@ -58,3 +61,15 @@ def test_a_layer_without_a_gradient_is_named_before_training(results) -> None:
     assert good == ''
     assert bad.startswith('2 weights get no gradient: backbone.norm0.weight, backbone.norm0.bias;')
     assert 'find_unused_parameters=True' in bad
+
+
+def test_those_that_are_left_name_the_process_that_is_gone(tmp_path) -> None:
+    """And its log; whoever lost the connection to another one that had lost it passes that on."""
+    run('lost_process.py', tmp_path)
+    for how, said in (('killed', 'is gone without an error: it was killed, for its memory perhaps'),
+                      ('raised', 'ended with ValueError: a label of its own')):
+        log, = tmp_path.glob(f'{how}/*/process_1.txt')
+        assert ('a label of its own' in log.read_text()) == (how == 'raised')
+        for rank in (0, 2):
+            text = (tmp_path / f'{how}{rank}.txt').read_text()
+            assert f'process 1 of this run {said}; its log is {log}' in text

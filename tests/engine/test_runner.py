@@ -7,16 +7,17 @@ import pytest
 import torch
 from mmengine.fileio import LocalBackend
 from mmengine.registry import RUNNERS
+from safetensors.torch import save_file
 from tinyrunner import Data, Model
 
 from mmposenc.engine import Runner
 
 
-def runner(work_dir, name: str) -> Runner:
+def runner(work_dir, name: str, **options) -> Runner:
     return Runner(Model(), str(work_dir), experiment_name=name,
                   train_dataloader=torch.utils.data.DataLoader(Data()),
                   train_cfg=dict(by_epoch=True, max_epochs=1),
-                  optim_wrapper=dict(optimizer=dict(type='SGD', lr=0.1)))
+                  optim_wrapper=dict(optimizer=dict(type='SGD', lr=0.1)), **options)
 
 
 def test_registered() -> None:
@@ -38,6 +39,19 @@ def test_a_save_that_fails_leaves_the_old_file(tmp_path, monkeypatch) -> None:
         run.save_checkpoint(str(tmp_path), 'epoch_1.pth')
     assert path.read_bytes() == before
     assert not list(tmp_path.glob('*.partial'))
+
+
+@pytest.mark.parametrize('wrapped', [False, True])
+def test_weights_alone_are_a_checkpoint_to_hooks_too(tmp_path, wrapped) -> None:
+    run = runner(tmp_path, f'average {wrapped}', custom_hooks=[dict(type='EMAHook')])
+    run.call_hook('before_run')
+    weights = {name: torch.randn_like(value) for name, value in run.model.state_dict().items()}
+    path = str(tmp_path / ('all.pth' if wrapped else 'weights.safetensors'))
+    torch.save(dict(state_dict=weights), path) if wrapped else save_file(weights, path)
+    run.load_checkpoint(path)
+    average = next(hook.ema_model for hook in run.hooks if hasattr(hook, 'ema_model')).module
+    for model in (run.model, average):
+        torch.testing.assert_close(dict(model.state_dict()), weights, rtol=0, atol=0)
 
 
 def test_an_error_gives_the_signals_back(tmp_path) -> None:

@@ -95,12 +95,15 @@ def test_a_start_of_python_costs_nothing(installed, tmp_path) -> None:
 
 
 @pytest.mark.parametrize('kind', ['wheel_file', 'editable_file'])
-def test_uninstalling_leaves_nothing(kind, request, tmp_path) -> None:
+def test_in_the_folder_of_a_clone_and_uninstalled(kind, request, tmp_path) -> None:
+    """A folder of its name in the working directory hides nothing; nothing is left behind."""
     pytest.importorskip('pip')
+    (tmp_path / 'mmposenc').mkdir()
     environment = Environment(tmp_path / 'environment')
     before = sorted(environment.site.rglob('*')) + sorted(environment.bin.iterdir())
     environment.pip('install', '--no-deps', '--no-index', request.getfixturevalue(kind))
-    environment.run(environment.python, '-c', 'import mmposenc', folder=tmp_path)
+    for command in ([environment.python, '-m', 'mmposenc'], [environment.bin / 'mmposenc']):
+        assert environment.run(*command, '--help', folder=tmp_path) == f'{usage()}\n'
     environment.pip('uninstall', '-y', 'mmposenc')
     left = sorted(environment.site.rglob('*')) + sorted(environment.bin.iterdir())
     assert [path for path in left if path not in before and path.name != '__pycache__'] == []
