@@ -48,7 +48,7 @@ def release_mask(height: int, width: int, window: int, shift: int) -> Tensor | N
     regions = window_regions((height, width), (window, window), (shift, shift))
     if regions is None:
         return None
-    return (regions[0][:, :, None] != regions[0][:, None, :]).float() * -100.0
+    return (regions[:, :, None] != regions[:, None, :]).float() * -100.0
 
 
 def release_attention(joint: Tensor, table: Tensor, index: Tensor, mask: Tensor | None,
@@ -81,7 +81,7 @@ def attention_runs(case: str, shift: int, dtype: torch.dtype, device: str
     index, mask = release_index(window).to(device), release_mask(height, width, window, shift)
     mask = None if mask is None else mask.to(device, dtype)
     regions = window_regions((height, width), sides, (shift, shift))
-    flat = None if regions is None else regions.flatten(0, 1).to(device)
+    flat = None if regions is None else regions.to(device)
 
     def ours() -> Tensor:
         out, _ = attend_joint(joint.view(*joint.shape[:2], 3, heads, -1),

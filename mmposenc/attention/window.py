@@ -75,8 +75,8 @@ class WindowAttention(nn.Module):
 
         Args:
             x: (B * windows, Wh * Ww, embed_dims), windows of an image one after the other.
-            regions: (1 or B, windows, Wh * Ww) whole numbers; tokens attend to those of their own
-                number. None lets all tokens of a window meet.
+            regions: (n, Wh * Ww) whole numbers, those of window i in row i % n; tokens attend to
+                those of their own number. None lets all tokens of a window meet.
             need_weights: also return the weights (B * windows, heads, L, L), for figures.
 
         Returns:
@@ -89,15 +89,15 @@ class WindowAttention(nn.Module):
         if x.dim() != 3 or x.shape[1:] != (length, self.embed_dims):
             raise ValueError(f'x has shape {tuple(x.shape)}; (windows, {self.window_size[0]} * '
                              f'{self.window_size[1]} = {length}, {self.embed_dims}) is required')
-        if regions is not None and (regions.shape[-1] != length or
-                                    x.shape[0] % (regions.shape[0] * regions.shape[1])):
+        if regions is not None and (regions.dim() != 2 or regions.shape[1] != length or
+                                    x.shape[0] % regions.shape[0]):
             raise ValueError(f'regions has shape {tuple(regions.shape)}, which does not fit x of '
-                             f'shape {tuple(x.shape)}: (1 or B, windows, {length}) is required')
+                             f'shape {tuple(x.shape)}: (n, {length}) is required, n a divisor of '
+                             f'the windows')
         joint = self.qkv(x).view(x.shape[0], length, 3, self.num_heads, self.head_dims)
         options: Options = {
             'need_weights': need_weights, 'form': self.form,
-            'regions': None if regions is None else regions.flatten(0, 1),
-            'dropout_p': self.attn_drop if self.training else 0.0}
+            'regions': regions, 'dropout_p': self.attn_drop if self.training else 0.0}
         if self.cosine is None:
             out, weights = attend_joint(joint, self.rel_pos_encoding, self.window_size, **options)
         else:
@@ -177,7 +177,7 @@ class ShiftWindowAttention(nn.Module):
                     f'are required')
         windows = Windows(grid.hw, self.window_size, self._shift(grid.hw), padding_mask,
                           counts)
-        regions = windows.regions(self.mask_window_padding, x.device)
+        regions = windows.regions(self.mask_window_padding, x.device, x.shape[0])
         return windows.join(self.w_msa(windows.cut(x), regions))
 
     def _shift(self, hw_shape: tuple[int, int]) -> tuple[int, int]:
@@ -241,10 +241,10 @@ class PlainWindowAttention(MultiheadAttention):
                                  f'required')
             mask = mask.view(x.shape[0], *grid.hw)
         windows = Windows(grid.hw, self.window_size, padding_mask=mask, counts=counts)
-        regions = windows.regions(self.mask_window_padding, x.device)
+        regions = windows.regions(self.mask_window_padding, x.device, x.shape[0])
         found = self._attend(
             windows.cut(x), None if x_qk is None else windows.cut(x_qk), self.window_size,
-            need_weights=need_weights, regions=None if regions is None else regions.flatten(0, 1))
+            need_weights=need_weights, regions=regions)
         if isinstance(found, tuple):
             return windows.join(found[0]), found[1]
         return windows.join(found)

@@ -29,10 +29,30 @@ def partition_windows(x: Tensor, window: tuple[int, int], shift: tuple[int, int]
     down, across = counts or window_counts((height, width), window)
     rows, cols = down * window[0], across * window[1]
     x = _fill_up(x, rows, cols)
+    if torch.compiler.is_exporting():
+        x = x.flatten(1, 2).index_select(1, _order((down, across), window, shift, x.device))
+        return x.flatten(0, 1).view(-1, window[0] * window[1], channels)
     if any(shift):
         x = x.roll((-shift[0], -shift[1]), (1, 2))
     x = x.view(batch, down, window[0], across, window[1], channels).transpose(2, 3).contiguous()
     return x.view(batch * down * across, window[0] * window[1], channels)
+
+
+def _order(counts: Counts, window: tuple[int, int], shift: tuple[int, int],
+           device: torch.device, back: bool = False) -> Tensor:
+    """Numbers of the cells of a map of whole windows, window by window; with ``back`` the places of
+    the cells in that order. For export: with an axis of windows, it would be part of the graph whether
+    there is only one."""
+    (down, across), (height, width) = counts, window
+    rows, cols = down * height, across * width
+    number = torch.arange(rows * cols, device=device)
+    if back:
+        row, col = (number // cols + rows - shift[0]) % rows, (number + cols - shift[1]) % cols
+        window_number = row // height * across + col // width
+        return (window_number * height + row % height) * width + col % width
+    cell, number = number % (height * width), number // (height * width)
+    row = number // across * height + cell // width + shift[0]
+    return row % rows * cols + (number % across * width + cell % width + shift[1]) % cols
 
 
 def _fill_up(x: Tensor, rows: int, cols: int) -> Tensor:
@@ -58,6 +78,11 @@ def join_windows(windows: Tensor, hw_shape: tuple[int, int], window: tuple[int, 
     """Undo :func:`partition_windows`: a map (B, H, W, C)."""
     down, across = counts or window_counts(hw_shape, window)
     channels = windows.shape[-1]
+    if torch.compiler.is_exporting():
+        rows, cols = down * window[0], across * window[1]
+        x = windows.flatten(0, 1).view(-1, rows * cols, channels).index_select(
+            1, _order((down, across), window, shift, windows.device, back=True))
+        return _cut_off(x.view(-1, rows, cols, channels), *hw_shape)
     x = windows.view(-1, down, across, *window, channels)
     x = x.transpose(2, 3).contiguous().view(-1, down * window[0], across * window[1], channels)
     if any(shift):
@@ -67,7 +92,7 @@ def join_windows(windows: Tensor, hw_shape: tuple[int, int], window: tuple[int, 
 
 def window_regions(hw_shape: tuple[int, int], window: tuple[int, int], shift: tuple[int, int],
                    absent: Tensor | None = None, device: torch.device | None = None,
-                   counts: Counts | None = None) -> Tensor | None:
+                   counts: Counts | None = None, images: int = 1) -> Tensor | None:
     """Region of each token; tokens of a window attend to each other only inside one region.
 
     Rolling brings the top rows (left columns) into the windows of the bottom rows (right columns):
@@ -77,9 +102,11 @@ def window_regions(hw_shape: tuple[int, int], window: tuple[int, int], shift: tu
     Args:
         hw_shape: (H, W), not filled up.
         absent: (B, Hp, Wp) bool on the grid filled up to whole windows, True = not a key.
+        images: B; an exported model has the regions of all, as their windows alone may be one,
+            which would be part of the graph.
 
     Returns:
-        (1 or B, windows, Wh * Ww) long, or None if every window is one region.
+        (windows or B * windows, Wh * Ww) long, or None if every window is one region.
     """
     if absent is None and not any(shift):
         return None
@@ -89,10 +116,11 @@ def window_regions(hw_shape: tuple[int, int], window: tuple[int, int], shift: tu
     top = torch.arange(rows, device=device) < shift[0]
     left = torch.arange(cols, device=device) < shift[1]
     regions = (top[:, None] * 2 + left.long())[None, :, :, None]
+    if torch.compiler.is_exporting():
+        regions = regions.expand(images, -1, -1, -1)
     if absent is not None:
-        regions = regions.expand(absent.shape[0], -1, -1, -1).masked_fill(absent[..., None], -1)
-    cut = partition_windows(regions, window, shift, (down, across))
-    return cut.view(regions.shape[0], down * across, cut.shape[1])
+        regions = torch.where(absent[..., None], -1, regions)
+    return partition_windows(regions, window, shift, (down, across)).squeeze(-1)
 
 
 def absent_keys(padding_mask: Tensor | None, hw_shape: tuple[int, int], window: tuple[int, int],
@@ -147,12 +175,14 @@ class Windows(NamedTuple):
         out = join_windows(windows, self.hw_shape, self.window, self.shift, self.counts)
         return self._without_padding(out.flatten(1, 2))
 
-    def regions(self, mask_window_padding: bool, device: torch.device) -> Tensor | None:
+    def regions(self, mask_window_padding: bool, device: torch.device, images: int = 1
+                ) -> Tensor | None:
         """Which tokens may meet, as :func:`window_regions`; with ``mask_window_padding`` the zeros
         that fill up the last windows meet nobody else."""
         absent = absent_keys(self.padding_mask, self.hw_shape, self.window, mask_window_padding,
                              device, self.counts)
-        return window_regions(self.hw_shape, self.window, self.shift, absent, device, self.counts)
+        return window_regions(self.hw_shape, self.window, self.shift, absent, device, self.counts,
+                              images)
 
     def _without_padding(self, x: Tensor) -> Tensor:
         if self.padding_mask is None:

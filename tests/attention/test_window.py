@@ -218,7 +218,7 @@ def test_fast_form_equals_the_weights(name):
         torch.testing.assert_close(module.w_msa(windows, regions), out)
     torch.testing.assert_close(module.w_msa(windows, regions).detach(), out)
     torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:3]).double())
-    split = regions.repeat(2, 1, 1).flatten(0, 1)
+    split = regions.repeat(2, 1)
     assert weights[(split[:, :, None] != split[:, None, :])[:, None].expand_as(weights)].max() == 0
 
 
@@ -243,17 +243,16 @@ def test_inference_by_kinds_of_windows(images, own, has_bias):
     """
     torch.manual_seed(0)
     regions = window_regions((6, 10), (2, 3), (1, 1))
-    assert regions.shape == (1, 12, 6)
+    assert regions.shape == (12, 6)
     if own:
-        regions = torch.cat([regions, regions.flip(1)])
+        regions = torch.cat([regions, regions.flip(0)])
     joint = torch.randn(images * 12, 6, 3, 2, 4, dtype=torch.float64)
     bias = torch.randn(2, 6, 6, dtype=torch.float64) if has_bias else None
-    each = regions.flatten(0, 1)
     q, k, v = joint.unbind(2)
     out = run_by_region(*(x.transpose(1, 2) for x in (q, k, v)),
-                        None if bias is None else bias[None], each, 0.7).transpose(1, 2)
+                        None if bias is None else bias[None], regions, 0.7).transpose(1, 2)
     for window in range(len(joint)):
-        where = each[window % len(each)]
+        where = regions[window % len(regions)]
         for head in range(2):
             logits = q[window, :, head] @ k[window, :, head].T * 0.7
             logits = logits if bias is None else logits + bias[head]
@@ -355,5 +354,5 @@ def test_bad_inputs():
         module(x, (4, 4), torch.zeros(1, 4, 4))
     with pytest.raises(ValueError, match=r'4 \* 4 = 16, 24\) is required'):
         module.w_msa(torch.zeros(1, 9, 24))
-    with pytest.raises(ValueError, match=r'regions has shape \(1, 2, 16\)'):
-        module.w_msa(x, torch.zeros(1, 2, 16))
+    with pytest.raises(ValueError, match=r'regions has shape \(2, 16\)'):
+        module.w_msa(x, torch.zeros(2, 16))
