@@ -51,6 +51,6 @@ class BuildPy(build_py):
             (link if self.editable_mode else copy)(ROOT / name, folder / name)
 
 
-# package_dir: an editable install is then a line in a .pth file. What setuptools does otherwise comes
-# after sys.path, where any folder named mmposenc, such as the clone's own, hides the package.
+# package_dir: an editable install is then a line in a .pth file. What setuptools does otherwise
+# comes after sys.path, where any folder named mmposenc, such as a clone, hides the package.
 setup(cmdclass={'build_py': BuildPy}, package_dir={'': '.'})

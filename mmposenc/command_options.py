@@ -18,6 +18,11 @@ USUAL = ('the size that the config trains with, or as many pixels as 512 x 512 h
 #: The opset of ONNX files: the first with LayerNormalization, Gelu and resizing by antialias.
 OPSET = 20
 
+#: The largest difference of an exported file from the model, in shares of an output's size. float32
+#: rounds at 6e-8 of a number, and runtimes add in other orders: some hundred layers make 1e-5 of
+#: it, and ten times that is room. A graph that does something else is off by 1e-2 and more.
+TOLERANCE = 1e-4
+
 
 def whole_number(least: int, most: int | None = None) -> Callable[[str], int]:
     """What reads a whole number from a word, within limits."""

@@ -1,5 +1,5 @@
-"""Started by tests/engine/test_processes.py: of three processes that train, the second is killed, or
-raises; what the others say goes into files. Processes are forked, so that all is imported once."""
+"""Started by tests/engine/test_processes.py: of three processes that train, the second is killed or
+raises; what the others say goes into files. They are forked, so that all is imported once."""
 from __future__ import annotations
 
 import argparse

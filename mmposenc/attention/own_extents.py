@@ -35,8 +35,8 @@ def attend_on_own_extents(run: Run, qkv: tuple[Tensor, Tensor, Tensor],
         at padding, if ``run`` gives them.
 
     Raises:
-        ValueError: while exporting; for videos; without a mask of the queries where keys lie on another grid;
-            for valid cells that are no top-left rectangle.
+        ValueError: while exporting; for videos; without a mask of the queries where keys lie on
+            another grid; for valid cells that are no top-left rectangle.
     """
     name = type(encoding).__name__
     if torch.compiler.is_compiling():

@@ -14,6 +14,7 @@ from mmposenc.command_line import reported
 from mmposenc.command_options import (
     OPSET,
     SIDE,
+    TOLERANCE,
     config_parser,
     refuse_without,
     sides,
@@ -35,13 +36,18 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
                         help='images of that one size alone; else of any')
     parser.add_argument('--normalise', action='store_true', help='the file takes pixels from 0 to '
                         '255 and normalises them; else they come normalised')
+    parser.add_argument('--decode', action='store_true', help='give boxes, scores and labels of '
+                        'one image, suppressed as predict does: an ONNX file of a detector of one '
+                        'stage')
+    parser.add_argument('--tolerance', type=float, default=TOLERANCE, help='the largest difference '
+                        f"from the model, in shares of an output's size; default {TOLERANCE:g}")
     parser.add_argument('--opset', type=whole_number(*OPSETS), default=OPSET,
                         help=f'of ONNX; default {OPSET}')
     parser.add_argument('--overwrite', action='store_true', help='replace an existing file')
     args = parser.parse_args(argv)
     args.size = sides(parser, args.size)
     if not args.out.endswith('.onnx'):
-        refuse_without(parser, args, 'a file that ends in .onnx', 'opset')
+        refuse_without(parser, args, 'a file that ends in .onnx', 'opset', 'decode')
     return args
 
 
@@ -53,15 +59,16 @@ def main(argv: list[str] | None = None) -> None:
         cfg = read_config(args)
         checkpoint = None if args.checkpoint == 'none' else args.checkpoint
         found = export(cfg, checkpoint, args.out, size=args.size,
-                       fixed_size=args.fixed_size, normalise=args.normalise, opset=args.opset,
-                       overwrite=args.overwrite)
+                       fixed_size=args.fixed_size, normalise=args.normalise, decode=args.decode,
+                       tolerance=args.tolerance, opset=args.opset, overwrite=args.overwrite)
     notes = found.notes
     print(f'wrote {found.path}, {found.path.stat().st_size / 2 ** 20:.1f} MiB')
-    print(f"takes images (any number, channels {notes['channels']}, height, width), float32, "
+    number = 'one' if args.decode else 'any number'
+    print(f"takes images ({number}, channels {notes['channels']}, height, width), float32, "
           f"{notes['input']}; mean={notes['mean']}, std={notes['std']}")
     for name in ('height', 'width'):
         least, most = notes[name]
         print(f'{name}: {least} to {"any" if most is None else most}')
     print(f"gives {', '.join(notes['outputs'])}")
-    print(f'differs from the model by {found.difference:.1e} of an output\'s span at most, in '
+    print(f'differs from the model by {found.difference:.1e} of an output\'s size at most, in '
           f'{len(found.sizes)} batches: {", ".join("x".join(map(str, s)) for s in found.sizes)}')

@@ -1,6 +1,7 @@
 """A trained model as an ONNX file or an exported program, checked before it is there."""
 from __future__ import annotations
 
+import bisect
 import importlib.util
 import json
 from collections.abc import Callable, Sequence
@@ -13,16 +14,14 @@ from mmengine.config import Config
 from torch import Tensor
 
 from ..checkpoint.integrity import put_in_place
-from ..command_options import OPSET
+from ..command_options import OPSET, TOLERANCE
 from .checks import check_checkpoint, check_folder
 from .models import build_model, image_channels, load_weights, preprocessor_config
-from .raw_outputs import RawOutputs, refuse
+from .raw_outputs import Detections, RawOutputs, refuse
 from .testing import scope_of
 
 #: What an ONNX file is written and checked with.
 PACKAGES = ('onnx', 'onnxscript', 'onnxruntime')
-#: The largest difference from the model itself, in shares of the span of an output.
-TOLERANCE = 1e-4
 #: Keys of what is noted in a file.
 NOTES = 'mmposenc'
 
@@ -34,7 +33,7 @@ class Exported(NamedTuple):
 
     Attributes:
         path: the file.
-        difference: the largest from the model itself, in shares of the span of an output.
+        difference: the largest from the model itself, in shares of an output's size.
         sizes: (images, height, width) at which it was compared.
         notes: what the file says about itself.
     """
@@ -47,7 +46,8 @@ class Exported(NamedTuple):
 
 def export(cfg: Config, checkpoint: str | None, out: str | Path, *,
            size: tuple[int, int] = (256, 320), fixed_size: bool = False, normalise: bool = False,
-           opset: int = OPSET, overwrite: bool = False) -> Exported:
+           decode: bool = False, tolerance: float = TOLERANCE, opset: int = OPSET,
+           overwrite: bool = False) -> Exported:
     """Writes a model as a file for deployment, if that gives what the model gives.
 
     Args:
@@ -57,6 +57,9 @@ def export(cfg: Config, checkpoint: str | None, out: str | Path, *,
         size: (H, W) of the example; other sizes are derived from it for the comparison.
         fixed_size: images of this one size; else any height and width, and always any number.
         normalise: the file takes pixels from 0 to 255, else images that are normalised.
+        decode: the file gives the boxes of one image, suppressed, as ``predict`` does; an ONNX file
+            of a detector of one stage.
+        tolerance: the largest difference from the model itself, in shares of an output's size.
         opset: of an ONNX file.
         overwrite: replace ``out``.
 
@@ -66,13 +69,19 @@ def export(cfg: Config, checkpoint: str | None, out: str | Path, *,
         FileNotFoundError: no such checkpoint.
     """
     path = _check(out, checkpoint, size, overwrite)
+    if not 0 < tolerance < 1:
+        raise ValueError(f'tolerance={tolerance} must be above 0 and below 1')
+    if decode and path.suffix != '.onnx':
+        raise ValueError(f'--decode: {path} must end in .onnx')
     model = build_model(cfg).eval()
     refuse(model, fixed_size)
     meta = {} if checkpoint is None else load_weights(model, checkpoint)
     statistics, notes = _normalisation(cfg, normalise)
-    raw = RawOutputs(model, statistics).eval()
+    raw = (Detections if decode else RawOutputs)(model, statistics).eval()
     channels = image_channels(cfg)
-    example = torch.ones(2, channels, *size)
+    if not fixed_size:
+        _check_example(raw, size, channels)
+    example = torch.ones(1 if decode else 2, channels, *size)
     notes.update(task=scope_of(cfg), outputs=raw.names(example))
     if classes := (meta.get('dataset_meta') or {}).get('classes'):
         notes['classes'] = list(classes)
@@ -83,9 +92,10 @@ def export(cfg: Config, checkpoint: str | None, out: str | Path, *,
         write = _write_onnx if path.suffix == '.onnx' else _write_pt2
         write(program, partial, notes, opset)
         sizes = [(images, *each) for each in _sizes(size, fixed_size, notes)
-                 for images in (1, 3)]
+                 for images in ((1,) if decode else (1, 3))]
         reader = read_onnx if path.suffix == '.onnx' else read_pt2
-        difference = _compare(raw, reader(partial), sizes, channels, 255.0 if normalise else 1.0)
+        difference = _compare(raw, reader(partial), sizes, channels, 255.0 if normalise else 1.0,
+                              tolerance)
         put_in_place(partial, path)
     finally:
         partial.unlink(missing_ok=True)
@@ -113,6 +123,32 @@ def _check(out: str | Path, checkpoint: str | None, size: tuple[int, int], overw
     return path
 
 
+def _check_example(raw: RawOutputs, size: tuple[int, int], channels: int) -> None:
+    """Raises ValueError for an example with maps of one cell, which larger images have not: the
+    graph would hold for one cell alone."""
+    def single(size: tuple[int, int]) -> int:
+        found = [0]
+
+        def look(module: torch.nn.Module, args: Any, out: Any) -> None:
+            for each in out if isinstance(out, (tuple, list)) else (out,):
+                found[0] += isinstance(each, Tensor) and each.dim() == 4 and 1 in each.shape[2:]
+        hooks = [module.register_forward_hook(look) for module in raw.model.modules()]
+        try:
+            raw.names(torch.ones(1, channels, *size))
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return found[0]
+
+    count, most = single(size), 4 * max(size)
+    if not count or count == (always := single((most, most))):  # means over a map
+        return
+    least = bisect.bisect_left(range(most), -always, min(size),
+                               key=lambda side: -single((side, side)))
+    raise ValueError(f'size={size} is too small an example: the graph would hold for maps of one '
+                     f'cell alone; it must be at least ({least}, {least}), or give --fixed-size')
+
+
 def _normalisation(cfg: Config, inside: bool
                    ) -> tuple[tuple[list[float], list[float]] | None, dict[str, Any]]:
     """(mean, std) to put into the file, if asked to, and what the file says about its input."""
@@ -129,7 +165,9 @@ def _normalisation(cfg: Config, inside: bool
 def _program(raw: RawOutputs, example: Tensor, fixed_size: bool) -> torch.export.ExportedProgram:
     """The model as a graph. A size that the code makes a number of is an error, not a rule."""
     dynamic = torch.export.Dim.DYNAMIC
-    shapes = {0: dynamic} if fixed_size else {0: dynamic, 2: dynamic, 3: dynamic}
+    shapes = {2: dynamic, 3: dynamic} if not fixed_size else {}
+    if len(example) > 1:
+        shapes[0] = dynamic
     with torch.no_grad():
         program = torch.export.export(raw, (example,), dynamic_shapes=(shapes,), strict=False)
     for node in program.graph.nodes:  # where files lie on this machine
@@ -172,7 +210,16 @@ def _within(side: int, limits: list[int | None]) -> int:
 def _write_onnx(program: torch.export.ExportedProgram, path: Path, notes: dict[str, Any],
                 opset: int) -> None:
     """One file, weights inside."""
+    from onnxscript import opset18 as op
+
+    def suppressed(boxes, scores, iou_threshold: float, most: int):  # type: ignore[no-untyped-def]
+        found = op.NonMaxSuppression(op.Unsqueeze(boxes, [0]), op.Unsqueeze(scores, [0, 1]), most,
+                                     iou_threshold, 0.0)
+        return op.Reshape(op.Slice(found, [2], [3], [1]), [-1])
+
     made = torch.onnx.export(program, (), dynamo=True, verbose=False, opset_version=opset,
+                             custom_translation_table={
+                                 torch.ops.mmposenc.suppress.default: suppressed},
                              input_names=['images'], output_names=notes['outputs'])
     assert made is not None
     for graph in (made.model.graph, *(each.graph for each in made.model.functions.values())):
@@ -204,8 +251,8 @@ def read_pt2(path: Path) -> Run:
 
 @torch.no_grad()
 def _compare(raw: RawOutputs, run: Run, sizes: list[tuple[int, int, int]], channels: int,
-             scale: float) -> float:
-    """The largest difference in shares of an output's span.
+             scale: float, tolerance: float) -> float:
+    """The largest difference in shares of an output's size.
 
     Raises:
         RuntimeError: it is beyond rounding.
@@ -215,13 +262,10 @@ def _compare(raw: RawOutputs, run: Run, sizes: list[tuple[int, int, int]], chann
         batch = torch.randn(images, channels, height, width,
                             generator=torch.Generator().manual_seed(0))
         batch = batch if scale == 1.0 else (batch.abs() * scale / 4).clamp(max=scale)
-        for name, ours, other in zip(raw.names(batch), raw(batch), run(batch), strict=True):
-            span = float(ours.max() - ours.min()) or 1.0
-            found = (float((ours - other).abs().max()) / span if ours.shape == other.shape
-                     else float('inf'))
-            if not found <= TOLERANCE:
+        for name, found in raw.apart(batch, raw(batch), run(batch)):
+            if not found <= tolerance:
                 raise RuntimeError(f'{images} images of {height}x{width}: {name} is {found:.2g} of '
-                                   f'its span away from what the model gives, more than '
-                                   f'{TOLERANCE}; the file is not kept')
+                                   f'its size away from what the model gives, more than '
+                                   f'tolerance={tolerance:g}; the file is not kept')
             worst = max(worst, found)
     return worst

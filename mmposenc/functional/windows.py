@@ -41,8 +41,8 @@ def partition_windows(x: Tensor, window: tuple[int, int], shift: tuple[int, int]
 def _order(counts: Counts, window: tuple[int, int], shift: tuple[int, int],
            device: torch.device, back: bool = False) -> Tensor:
     """Numbers of the cells of a map of whole windows, window by window; with ``back`` the places of
-    the cells in that order. For export: with an axis of windows, it would be part of the graph whether
-    there is only one."""
+    the cells in that order. For export: with an axis of windows, whether there is only one would be
+    part of the graph."""
     (down, across), (height, width) = counts, window
     rows, cols = down * height, across * width
     number = torch.arange(rows * cols, device=device)

@@ -1,5 +1,5 @@
-"""``cellwise`` tells the truth: whether a part of a grid, by itself, gets the same terms. Whatever it
-says, an image in a padded batch gets what it gets alone."""
+"""``cellwise`` tells the truth: whether a part of a grid, by itself, gets the same terms. Whatever
+it says, an image in a padded batch gets what it gets alone."""
 import examples
 import pytest
 import torch
@@ -71,10 +71,9 @@ def attention_of(config):
 
 
 def vit_of(config):
-    model = randomize(ViT(embed_dims=16, num_layers=2, num_heads=HEADS, patch_size=2, in_channels=4, pool=None,
-                          img_size=(8, 12), mask_padding=True, drop_path_rate=0.0,
-                          out_indices=(0, 1),
-                          **{'pos_encoding': None, **config}))
+    model = randomize(ViT(embed_dims=16, num_layers=2, num_heads=HEADS, patch_size=2, in_channels=4,
+                          pool=None, img_size=(8, 12), mask_padding=True, out_indices=(0, 1),
+                          **config))
 
     def run(cells, mask):
         pixels = torch.nn.functional.pixel_shuffle(cells.permute(0, 3, 1, 2), 2)

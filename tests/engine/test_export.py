@@ -1,6 +1,7 @@
 """Whole models up to their raw outputs: what is written, refused and left behind."""
 import json
 import sys
+from types import SimpleNamespace
 
 import onnxruntime
 import pytest
@@ -13,6 +14,7 @@ from mmposenc.commands.export import main, parse_args
 from mmposenc.engine import export as module
 from mmposenc.engine.export import NOTES, export
 from mmposenc.engine.models import build_model
+from mmposenc.engine.raw_outputs import RawOutputs
 
 BACKBONE = dict(type='mmposenc.PVT', embed_dims=(16,), num_layers=(1,), num_heads=(2,),
                 sr_ratios=(2,), mlp_ratios=(1,), patch_sizes=(16,), out_indices=(0,))
@@ -21,6 +23,27 @@ RETINA = 'mmposenc::detection/small/retinanet_pvt-micro-peg_trees.py'
 NARROW = [*(each for each in scripts.NARROW if each.startswith('model.')),
           'model.neck.out_channels=8', 'model.bbox_head.in_channels=8',
           'model.bbox_head.feat_channels=8']
+
+
+#: Detectors of one stage with two levels.
+DENSE = dict(num_classes=3, in_channels=8, feat_channels=8, stacked_convs=1)
+HEADS = {
+    'RetinaNet': dict(type='RetinaHead', bbox_coder=dict(type='DeltaXYWHBBoxCoder'),
+                      anchor_generator=dict(type='AnchorGenerator', octave_base_scale=2,
+                                            scales_per_octave=2, ratios=[0.5, 1.0],
+                                            strides=[16, 32]), **DENSE),
+    'FCOS': dict(type='FCOSHead', strides=[16, 32], regress_ranges=((-1, 64), (64, 1e8)),
+                 norm_cfg=None, **DENSE),
+}
+
+
+def dense(name, **test_cfg):
+    return dict(
+        type='SingleStageDetector', backbone=BACKBONE, bbox_head=HEADS[name],
+        data_preprocessor=dict(type='DetDataPreprocessor'),
+        neck=dict(type='FPN', in_channels=[16], out_channels=8, num_outs=2),
+        test_cfg={**dict(nms_pre=100, min_bbox_size=0, score_thr=0.3, max_per_img=20,
+                         nms=dict(type='nms', iou_threshold=0.5)), **test_cfg})
 
 
 def config(model, **kwargs):
@@ -73,6 +96,50 @@ def test_command_writes_a_program(tmp_path, capsys):
     assert path.read_bytes() == before
 
 
+@pytest.mark.filterwarnings('ignore')
+@pytest.mark.parametrize('name', HEADS)
+def test_decoded_boxes_are_those_of_predict(name, tmp_path):
+    """Of an image that was not compared at, in their order; limits of numbers and scores hold."""
+    torch.manual_seed(0)
+    model = build_model(config(dense(name))).eval()
+    with torch.no_grad():
+        for parameter in model.bbox_head.parameters():
+            torch.nn.init.normal_(parameter, std=0.3)
+    torch.save(dict(state_dict=model.state_dict()), tmp_path / 'weights.pth')
+    path = tmp_path / 'boxes.onnx'
+    found = export(config(dense(name)), str(tmp_path / 'weights.pth'), path, decode=True,
+                   size=(96, 128))
+    assert found.difference < 1e-4 and found.notes['outputs'] == ['boxes', 'scores', 'labels']
+    run = onnxruntime.InferenceSession(path, providers=['CPUExecutionProvider'])
+    counts = set()
+    for size in ((70, 110), (150, 90), (40, 40)):
+        images = torch.randn(1, 3, *size)
+        sample = SimpleNamespace(metainfo=dict(img_shape=size))
+        with torch.no_grad():
+            expected, = model.bbox_head.predict(model.extract_feat(images), [sample])
+        boxes, scores, labels = map(torch.from_numpy, run.run(None, {'images': images.numpy()}))
+        torch.testing.assert_close(boxes, expected.bboxes, atol=1e-2, rtol=1e-4)
+        torch.testing.assert_close(scores, expected.scores, atol=1e-4, rtol=0)
+        assert torch.equal(labels, expected.labels)
+        counts.add(len(boxes))
+    assert max(counts) > 5 and len(counts) > 1
+
+
+def test_differences_are_shares_of_the_largest_number_too():
+    """Logits of a model that has begun to train: all near -4.6."""
+    class Logits(torch.nn.Module):
+        def forward(self, images, mode):
+            return images * 1e-3 - 4.6
+
+    images = torch.rand(1, 3, 4, 4)
+    raw = RawOutputs(Logits())
+    ours = raw(images)
+    (_, found), = raw.apart(images, ours, [ours[0] + 1.4e-6])
+    assert found < 1e-6
+    (_, found), = raw.apart(images, ours, [ours[0][:, :2]])
+    assert found == float('inf')
+
+
 def test_a_wrong_file_is_not_kept(tmp_path, monkeypatch):
     """Neither under its name nor beside it; the old one stays."""
     path = tmp_path / 'model.pt2'
@@ -82,8 +149,9 @@ def test_a_wrong_file_is_not_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(module, '_write_pt2', lambda program, path, *args: path.write_bytes(b'new'))
     monkeypatch.setattr(module, 'read_pt2', lambda path: lambda images: (
         torch.zeros(len(images), 5, 4), torch.zeros(len(images), 5, 4)))
-    with pytest.raises(RuntimeError, match='away from what the model gives.*not kept'):
-        export(config(detr()), None, path, size=(64, 64), overwrite=True)
+    with pytest.raises(RuntimeError, match='away from what the model gives, more than '
+                       'tolerance=0.01; the file is not kept'):
+        export(config(detr()), None, path, size=(64, 64), overwrite=True, tolerance=0.01)
     assert path.read_bytes() == b'old' and list(tmp_path.iterdir()) == [path]
 
 
@@ -91,10 +159,22 @@ def test_a_wrong_file_is_not_kept(tmp_path, monkeypatch):
     ('model.pb', {}, r'must end in \.onnx, or in \.pt2'),
     ('model.pt2', dict(size=(8, 64)), r'size=\(8, 64\) must be at least \(32, 32\)'),
     ('none/model.pt2', {}, 'none'),
+    ('model.pt2', dict(tolerance=1.5), r'tolerance=1.5 must be above 0 and below 1'),
+    ('model.pt2', dict(decode=True), r'--decode: .*model.pt2 must end in .onnx'),
+    ('model.onnx', dict(decode=True), r'--decode: DETR with DETRHead decodes in a way of its own'),
 ])
 def test_wrong_arguments(tmp_path, out, options, match):
     with pytest.raises((ValueError, FileNotFoundError), match=match):
         export(config(detr()), None, tmp_path / out, **options)
+
+
+@pytest.mark.parametrize('model, message', [
+    (dense('RetinaNet'), r'size=\(32, 64\) is too small an example: .* at least \(33, 33\), or '),
+    (dense('RetinaNet', nms=dict(type='soft_nms')), r"test_cfg.nms.type='soft_nms' must be 'nms'")])
+def test_models_and_sizes_that_can_not_be(tmp_path, model, message):
+    decode = 'soft' in message
+    with pytest.raises(ValueError, match=message):
+        export(config(model), None, tmp_path / 'model.onnx', size=(32, 64), decode=decode)
 
 
 def test_one_size_or_two(capsys):

@@ -9,12 +9,10 @@ ROOT = Path(__file__).parents[2]
 RESOLVE = """
 import site, sys
 folder, config = sys.argv[1:]
-# This environment may hold an editable mmposenc of its own, under the same name.
-for name in [name for name in sys.modules if name.startswith('__editable___mmposenc')]:
-    del sys.modules[name]
-sys.meta_path = [f for f in sys.meta_path if 'editable' not in getattr(f, '__module__', '')]
 sys.path.insert(0, folder)
+before = len(sys.path)
 site.addsitedir(folder)
+sys.path[:0] = sys.path[before:]  # this environment may hold an editable mmposenc of its own
 import mmposenc
 from mmengine.config import Config
 from mmengine.hub import get_config

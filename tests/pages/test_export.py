@@ -49,7 +49,8 @@ def test_page(tmp_path):
 
 def test_options_are_those_of_the_command():
     text = Path(__file__).parents[2].joinpath(PAGE).read_text()
-    parse_args(['c', 'k', 'o', '--size', '512', '1024', '--fixed-size', '--normalise', '--opset',
-                '20', '--overwrite'])
-    for option in ('--size', '--fixed-size', '--normalise', '--opset', '--overwrite'):
+    parse_args(['c', 'k', 'o', '--size', '512', '1024', '--fixed-size', '--normalise', '--decode',
+                '--tolerance', '1e-3', '--opset', '20', '--overwrite'])
+    for option in ('--size', '--fixed-size', '--normalise', '--decode', '--tolerance', '--opset',
+                   '--overwrite'):
         assert f'`{option}' in text
