@@ -47,7 +47,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     args = parser.parse_args(argv)
     args.size = sides(parser, args.size)
     if not args.out.endswith('.onnx'):
-        refuse_without(parser, args, 'a file that ends in .onnx', 'opset')
+        refuse_without(parser, args, 'a file that ends in .onnx', 'opset', 'decode')
     return args
 
 

@@ -42,7 +42,7 @@ def dense(name, **test_cfg):
         type='SingleStageDetector', backbone=BACKBONE, bbox_head=HEADS[name],
         data_preprocessor=dict(type='DetDataPreprocessor'),
         neck=dict(type='FPN', in_channels=[16], out_channels=8, num_outs=2),
-        test_cfg={**dict(nms_pre=100, min_bbox_size=0, score_thr=0.3, max_per_img=20,
+        test_cfg={**dict(nms_pre=20, min_bbox_size=0, score_thr=0.3, max_per_img=20,
                          nms=dict(type='nms', iou_threshold=0.5)), **test_cfg})
 
 
@@ -169,7 +169,7 @@ def test_wrong_arguments(tmp_path, out, options, match):
 
 
 @pytest.mark.parametrize('model, message', [
-    (dense('RetinaNet'), r'size=\(32, 64\) is too small an example: .* at least \(33, 33\), or '),
+    (dense('RetinaNet'), r'size=\(32, 64\) is too small an example: .* at least \(64, 64\), or '),
     (dense('RetinaNet', nms=dict(type='soft_nms')), r"test_cfg.nms.type='soft_nms' must be 'nms'")])
 def test_models_and_sizes_that_can_not_be(tmp_path, model, message):
     decode = 'soft' in message
