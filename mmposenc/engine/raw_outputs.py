@@ -112,8 +112,8 @@ class Detections(RawOutputs):
     def apart(self, images: Tensor, ours: Sequence[Tensor], others: Sequence[Tensor]
               ) -> Iterator[tuple[str, float]]:
         """The largest distance of a box to the nearest of its label, in shares of the image's
-        longer side, or that of their scores. One box in twenty is left out: where two overlap by
-        the threshold to rounding, each runtime may keep another."""
+        longer side, or that of their scores. One box in twenty is left out: of two that
+        overlap and have the same score to rounding, each runtime may keep another."""
         (boxes, scores, labels), (others_boxes, others_scores, others_labels) = ours, others
         far = torch.maximum(
             (boxes[:, None] - others_boxes).abs().amax(-1) / max(images.shape[-2:]),
