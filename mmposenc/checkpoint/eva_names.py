@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
+import torch
 from torch import Tensor
 
 from .eva import convert_timm_eva
@@ -98,3 +100,10 @@ def convert_eva(state_dict: Mapping[str, Tensor]) -> Converted:
     renamed = apply_rules(plain, (*rules, *_REST), 'eva')
     converted = convert_timm_eva(renamed.state_dict)
     return Converted(converted.state_dict, renamed.dropped | converted.dropped)
+
+
+def rounds_periods(state_dict: Mapping[str, Any]) -> bool:
+    """Whether a file of DINOv3's release holds periods in bfloat16, or rounded to it."""
+    periods = next((value for name, value in state_dict.items()
+                    if name.endswith('rope_embed.periods')), None)
+    return periods is not None and torch.equal(periods.float(), periods.bfloat16().float())
