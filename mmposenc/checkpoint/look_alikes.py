@@ -34,7 +34,8 @@ def look_alikes(state_dict: Mapping[str, Tensor]) -> dict[str, list[str]]:
                 for option in needed_options(state_dict))
     arch = told.get('arch', '')
     found = {who: list(options) for pattern, who, options in _ALIKE if re.fullmatch(pattern, arch)}
-    if (rope := f'rope-vit-{arch.removeprefix("deit3-")}-axial-ape') in ARCHS:
+    rope = arch.replace('deit3', 'rope-vit') + '-axial-ape'
+    if arch.startswith('deit3-') and rope in ARCHS:
         found['RoPE-ViT with axial rotary positions and a table'] = [f'arch={rope}']
     if 'pre_norm' in told:
         found['CLIP with QuickGELU, as DFN and MetaCLIP'] = ['act=quick_gelu']

@@ -31,7 +31,7 @@ def needed_options(state_dict: Mapping[str, Tensor]) -> list[str]:
     if patches is not None and 'backbone.blocks.0.attn.qkv.weight' in state_dict:
         told = sam_options(state_dict) or vit_options(state_dict)
         options += [BACKBONE + option for option in told]
-    if patches is not None and 'backbone.stages.0.blocks.0.attn.w_msa.qkv.weight' in state_dict:
+    if patches is not None and any('.attn.w_msa.qkv.' in name for name in state_dict):
         options += [BACKBONE + option for option in _swin(state_dict)]
     if 'neck.convs.0.gn.weight' in state_dict and 'neck.convs.0.conv.bias' in state_dict:
         options.append('model.neck.bias=True')

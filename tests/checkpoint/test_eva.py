@@ -163,7 +163,8 @@ def test_needs():
             'beit_base_patch16_224', 'deit3_small_patch16_224', 'vit_relpos_small_patch16_224')]
     assert needed_options(convert(clip.state_dict(), 'eva')) == [
         'model.backbone.arch=eva02-base', 'model.backbone.patch_size=16',
-        'model.backbone.attn_norm=True', 'model.backbone.final_norm=True']
+        'model.backbone.attn_norm=True', 'model.backbone.pool=cls',
+        'model.backbone.final_norm=True']
     assert needed_options(convert(dinov3.state_dict(), 'eva')) == [
         'model.backbone.arch=dinov3-small-plus', 'model.backbone.qkv_bias=False']
     assert needed_options(convert(big.state_dict(), 'eva'))[:2] == [
