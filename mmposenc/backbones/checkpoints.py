@@ -82,7 +82,8 @@ def load_pretrained(backbone: nn.Module, checkpoint: Mapping[str, Any] | str | P
         checkpoint = read_checkpoint(str(checkpoint))
     name = 'checkpoint' if name is None else name
     state = _converted(checkpoint, prefix, name)
-    state = fit_encodings(backbone, state, name)  # before tokens that its rows belong to are left out
+    # Before tokens are left out, to which rows of a table belong.
+    state = fit_encodings(backbone, state, name)
     state = _leave_out_classifier(backbone, state, name)
     if rounds_periods(_select(checkpoint, '')) and any(
             getattr(module, 'round_periods', True) is False for module in backbone.modules()):

@@ -25,8 +25,7 @@ def _query_and_value(match: re.Match[str], bias: Tensor, state: Mapping[str, Ten
 
 _DINOV3 = (
     Rule(r'mask_token', None, _MASK),
-    Rule(r'rope_embed\.periods', None, 'computed from theta; those of the file are rounded to '
-         'bfloat16, as rel_pos_encoding.round_periods=True has them'),
+    Rule(r'rope_embed\.periods', None, 'computed from theta'),
     Rule(r'.*\.qkv\.bias_mask', None, 'zeros for the keys, which have no bias here'),
     Rule(r'local_cls_norm\..*', None, 'a norm of small crops in pretraining'),
     Rule(r'(blocks\.\d+\.attn)\.qkv\.bias', _query_and_value),

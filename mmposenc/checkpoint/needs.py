@@ -11,7 +11,6 @@ from torch import Tensor
 from .sam import sam_options
 from .vit_options import vit_options
 
-
 #: Before the options of a backbone.
 BACKBONE = 'model.backbone.'
 

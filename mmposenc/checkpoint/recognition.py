@@ -60,8 +60,8 @@ _FOREIGN = (
     (r'blocks\.\d+\.attn\.[qk]_norm\..*', 'a ViT with norms of queries and keys (qk_norm)'),
     (r'(.*\.)?encoder\.layer\.\d+\.lambda_1', "Hugging Face's BEiT or Data2Vec"),
     (r'layers\.\d+\.attn\.attn\.in_proj_weight', "mmseg's VisionTransformer"),
-    (r'blocks\.63\.attn\.q_bias', "EVA-02-CLIP's enormous model, whose norms stand behind attention "
-     'and MLP'),
+    (r'blocks\.63\.attn\.q_bias', "EVA-02-CLIP's enormous model, whose norms stand behind "
+     'attention and MLP'),
 )
 
 

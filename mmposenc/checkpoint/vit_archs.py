@@ -53,7 +53,8 @@ for _name, _size in {**{name: _VIT[name] for name in ('small', 'base', 'large')}
     ARCHS[f'deit3-{_name}'] = dict(_size, class_token=True, layer_scale_init_value=1e-6,
                                    pos_encoding=_table(num_prefix_embeds=0))
 
-# SigLIP (Zhai et al., ICCV 2023; giantopt is of SigLIP 2), the tower for images, without its attention pooling.
+# SigLIP (Zhai et al., ICCV 2023; giantopt is of SigLIP 2), the tower for images, without its
+# attention pooling.
 for _name, _size in {'base': _VIT['base'], 'large': dict(_VIT['large'], img_size=256),
                      'so400m': dict(_sizes(1152, 27, 16), mlp_hidden_dims=4304, patch_size=14),
                      'giantopt': dict(_sizes(1536, 40, 16), img_size=256)}.items():

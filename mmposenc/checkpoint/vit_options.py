@@ -26,8 +26,8 @@ _HIDDEN = 'rel_pos_encoding.hidden_dims'
 
 
 def vit_options(state: State) -> list[str]:
-    """The arch of converted weights, and where they are others than the arch's: 'arch=dinov2-small',
-    'img_size=224', ...; or sizes and all else, with heads as is usual, where there is none.
+    """The arch of converted weights, and where they are others than the arch's:
+    'arch=dinov2-small', 'img_size=224', ...; or sizes and all else, with heads as is usual, where there is none.
 
     What no file tells is in :func:`mmposenc.checkpoint.look_alikes`.
     """
@@ -160,7 +160,8 @@ def _without_kind(state: State, told: Mapping[str, Any]) -> list[str]:
         return options + ['norm_eps=1e-5'] * told['pre_norm']
     if told['layer_scale_init_value'] and told['register_tokens']:  # timm's vit_*_rope_reg*_gap
         return [f'rel_pos_encoding.{option}' for option in (
-            'type=mmposenc.RotaryEmbedding2D', 'axes=yx', 'theta=10000.0', 'reference_grid=(16,16)')]
+            'type=mmposenc.RotaryEmbedding2D', 'axes=yx', 'theta=10000.0',
+            'reference_grid=(16,16)')]
     return []
 
 

@@ -72,7 +72,8 @@ def main(argv: list[str] | None = None) -> None:
     for reason, names in reasons.items():
         print(f'dropped, {reason}: {shown(names)}')
     if args.to == 'mmposenc' and (needs := needed_options(converted.state_dict)):
-        needs += [f'{BACKBONE}rel_pos_encoding.round_periods=True'] * rounds_periods(file.state_dict)
+        if rounds_periods(file.state_dict):
+            needs.append(f'{BACKBONE}rel_pos_encoding.round_periods=True')
         print(f'the model that takes them needs {" ".join(needs)}')
         for who, options in look_alikes(converted.state_dict).items():
             told = ' '.join(f'{BACKBONE}{option}' for option in options)

@@ -1,5 +1,5 @@
-"""Every model of timm whose weights are recognised: what they are told to need builds, and gives the
-features of timm's model, or those of a look-alike that is named, or as far off as docs say."""
+"""Every model of timm whose weights are recognised: what they are told to need builds, and gives
+the features of timm's model, or those of a look-alike that is named, or as far off as docs say."""
 from __future__ import annotations
 
 import contextlib
@@ -132,9 +132,8 @@ def differences(name, *extra):
         torch.nn.init.normal_(parameter, std=0.3)
     found: list[float] = []
     state = {key: value.clone() for key, value in theirs.state_dict().items()}
-    patch, native = 32, 224
-    if kind is not PVT:
-        patch, native = (getattr(theirs.patch_embed, f'{what}_size')[0] for what in ('patch', 'img'))
+    embed = getattr(theirs, 'patch_embed', None)  # Twins has several
+    patch, native = (embed.patch_size[0], embed.img_size[0]) if embed else (32, 224)
     other = (2 * native,) * 2 if kind is Swin else (native + 2 * patch, native - 3 * patch)
     for size in ((native, native), other):
         resized = size != (native, native)

@@ -46,8 +46,8 @@ def test_options_where_no_arch_fits() -> None:
     assert needs(**sizes) == told
     assert needs(**sizes, pre_norm=True, register_tokens=3, mlp='swiglu', mlp_hidden_dims=40,
                  layer_scale_init_value=1.0, pool=None, class_token=True) == told + [
-        'norm_eps=1e-5', 'pre_norm=True', 'register_tokens=3', 'layer_scale_init_value=1e-6', 'mlp=swiglu',
-        'mlp_hidden_dims=40']
+        'norm_eps=1e-5', 'pre_norm=True', 'register_tokens=3', 'layer_scale_init_value=1e-6',
+        'mlp=swiglu', 'mlp_hidden_dims=40']
     assert needs(**sizes, mlp_ratio=2, qkv_bias='qv', pool='gap') == told + [
         'mlp_hidden_dims=48', 'qkv_bias=qv', 'pool=gap']
     # A DINOv2 at patch 16, or a DeiT III with a row for its class token, are no arch.
