@@ -42,9 +42,8 @@ def needed_options(state_dict: Mapping[str, Tensor]) -> list[str]:
     return options
 
 
-#: Archs of Swin by the channels of the first stage and the blocks of all.
-_SWINS = {(96, (2, 2, 6, 2)): 'tiny', (96, (2, 2, 18, 2)): 'small', (128, (2, 2, 18, 2)): 'base',
-          (192, (2, 2, 18, 2)): 'large'}
+#: Archs of Swin by the channels of the first stage and the blocks of the third.
+_SWINS = {(96, 6): 'tiny', (96, 18): 'small', (128, 18): 'base', (192, 18): 'large'}
 
 
 def _swin(state: Mapping[str, Tensor]) -> list[str]:
@@ -52,11 +51,12 @@ def _swin(state: Mapping[str, Tensor]) -> list[str]:
     dims = state['backbone.patch_embed.projection.weight'].shape[0]
     blocks = Counter(int(match[1]) for name in state if (match := re.fullmatch(
         r'backbone\.stages\.(\d+)\.blocks\.\d+\.norm1\.weight', name)))
-    scales, tables = ([table for stage in sorted(blocks) if (table := state.get(
-        f'backbone.stages.{stage}.blocks.0.attn.w_msa.{name}')) is not None]
-        for name in ('cosine.logit_scale', 'rel_pos_encoding.relative_position_bias_table'))
+    scales, tables = (list({name.split('.')[2]: value for name, value in sorted(state.items())
+                            if name.endswith(f'.attn.w_msa.{end}')}.values())  # one a stage
+                      for end in ('cosine.logit_scale',
+                                  'rel_pos_encoding.relative_position_bias_table'))
     layers = tuple(blocks[stage] for stage in sorted(blocks))
-    if arch := _SWINS.get((dims, layers)):
+    if arch := _SWINS.get((dims, blocks[2])):
         options = [f'arch={"v2-" if scales else ""}{arch}']
     else:
         heads = [scale.shape[0] for scale in scales] or [table.shape[-1] for table in tables]
@@ -72,4 +72,4 @@ def _swin(state: Mapping[str, Tensor]) -> list[str]:
 
 def _tuple(numbers: Iterable[int]) -> str:
     """As ``--cfg-options`` takes them."""
-    return f'({",".join(map(str, numbers))})'
+    return f'({"".join(f"{number}," for number in numbers)})'

@@ -27,7 +27,8 @@ _HIDDEN = 'rel_pos_encoding.hidden_dims'
 
 def vit_options(state: State) -> list[str]:
     """The arch of converted weights, and where they are others than the arch's:
-    'arch=dinov2-small', 'img_size=224', ...; or sizes and all else, with heads as is usual, where there is none.
+    'arch=dinov2-small', 'img_size=224', ...; or sizes and all else, with heads as is usual, where
+    there is none.
 
     What no file tells is in :func:`mmposenc.checkpoint.look_alikes`.
     """
