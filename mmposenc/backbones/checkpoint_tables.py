@@ -77,7 +77,9 @@ def _fit_table(key: str, state: Mapping[str, Tensor], module: LearnedPositionEmb
     A table of cells alone, as DeiT III's, adds nothing to prefix tokens: zeros stand for them.
     """
     table, rows = state[key], module.num_prefix_embeds
-    found = next((prefix for prefix in (0, rows, 1, 2)
+    prefix_tokens = [(name, place) for name in ('cls_token', 'dist_token', 'register_tokens')
+                     if name in state for place in range(state[name].shape[1])]
+    found = next((prefix for prefix in (0, rows, 1, 2, len(prefix_tokens))
                   if math.isqrt(max(table.shape[1] - prefix, 0)) ** 2 == table.shape[1] - prefix
                   and table.shape[1] > prefix and (not prefix or prefix >= rows)), None)
     if found is None:
@@ -93,9 +95,10 @@ def _fit_table(key: str, state: Mapping[str, Tensor], module: LearnedPositionEmb
     kept = table[:, :min(found, rows)]
     if found < rows:
         kept = table.new_zeros(1, rows, table.shape[-1])
-    tokens = {token: state[token] + table[:, row:row + 1]
-              for row, token in enumerate(('cls_token', 'dist_token'))
-              if rows <= row < found and token in state}
+    tokens = {name: state[name].clone() for name, _ in prefix_tokens[rows:found]}
+    for row in range(rows, min(found, len(prefix_tokens))):
+        name, place = prefix_tokens[row]
+        tokens[name][:, place] += table[:, row]
     return {key: torch.cat((kept, cells), dim=1), **tokens}
 
 

@@ -10,8 +10,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ..checkpoint import convert_with_report, needed_options, recognise
+from ..checkpoint import convert_with_report, look_alikes, needed_options, recognise
 from ..checkpoint.encoding_names import BUT_ENCODINGS, is_encoding
+from ..checkpoint.eva_names import rounds_periods
 from ..checkpoint.files import WRAPPERS
 from ..checkpoint.recognition import looks_like
 from ..checkpoint.rules import shown
@@ -81,8 +82,14 @@ def load_pretrained(backbone: nn.Module, checkpoint: Mapping[str, Any] | str | P
         checkpoint = read_checkpoint(str(checkpoint))
     name = 'checkpoint' if name is None else name
     state = _converted(checkpoint, prefix, name)
-    state = _leave_out_classifier(backbone, state, name)
+    # Before tokens are left out, to which rows of a table belong.
     state = fit_encodings(backbone, state, name)
+    state = _leave_out_classifier(backbone, state, name)
+    if rounds_periods(_select(checkpoint, '')) and any(
+            getattr(module, 'round_periods', True) is False for module in backbone.modules()):
+        print_log(f'{name} was trained with periods rounded to bfloat16: '
+                  'rel_pos_encoding.round_periods=True has its features', 'current',
+                  logging.WARNING)
     own = backbone.state_dict()
     if strict == BUT_ENCODINGS:
         state = _leave_out_encodings(own, state, name)
@@ -121,7 +128,13 @@ def _converted(checkpoint: Mapping[str, Any], prefix: str | None, name: str) -> 
         if source.endswith('detr'):
             raise ValueError('these are weights of a whole detector: convert them with '
                              f'`mmposenc convert {source}`, and give the result to load_from')
-        return _select(convert_with_report(state, source).state_dict, 'backbone.')
+        converted = convert_with_report(state, source).state_dict
+        if alike := '; '.join(f'{who} ({" ".join(options)})'
+                              for who, options in look_alikes(converted).items()):
+            print_log(f'{name}: other models have weights of the same names and shapes and other '
+                      f'features, by options that no file tells: {alike}', 'current',
+                      logging.WARNING)
+        return _select(converted, 'backbone.')
     except ValueError as error:
         raise ValueError(f'{name}: {error}') from error
 

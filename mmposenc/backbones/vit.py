@@ -37,7 +37,7 @@ class ViT(ViTOutput, Freezing, LayerDepths, PretrainedMixin, BaseModule):
     Any image size works: the last row and column of patches are filled up with zeros.
 
     Args:
-        arch: a model of :data:`mmposenc.backbones.vit_archs.ARCHS`: 'tiny', 'small', 'base' and
+        arch: a model of :data:`mmposenc.checkpoint.vit_archs.ARCHS`: 'tiny', 'small', 'base' and
             'large' are sizes alone, 'dinov2-small-reg' and the like all arguments that the model
             differs by. Explicit arguments override it, None included.
         img_size: image side or (H, W) that learned tables are made for.

@@ -1,135 +1,18 @@
-"""Published sizes of the plain vision transformer, each a dict of arguments of ViT."""
+"""How an arch of ViT and explicit arguments go together."""
 from __future__ import annotations
 
 import copy
 import functools
+import logging
 from collections.abc import Callable
 from typing import Any
 
+from ..checkpoint.vit_archs import ARCHS, SIZES
+from ..modules import print_log
+
+__all__ = ['ARCHS', 'arch_options', 'takes_arch']
+
 _Options = dict[str, Any]
-_SIZES = ('embed_dims', 'num_layers', 'num_heads')
-
-
-def _sizes(embed_dims: int, num_layers: int, num_heads: int) -> _Options:
-    return dict(zip(_SIZES, (embed_dims, num_layers, num_heads), strict=True))
-
-
-def _table(**options: Any) -> _Options:
-    return dict(type='mmposenc.LearnedPositionEmbedding', **options)
-
-
-def _log_cpb(hidden_dims: int) -> _Options:
-    return dict(type='mmposenc.LogSpacedCPB', mode='cr', hidden_dims=hidden_dims,
-                prefix_bias=False)
-
-
-def _rotary(**options: Any) -> _Options:
-    return dict(type='mmposenc.RotaryEmbedding2D', **options)
-
-
-#: ViT (Dosovitskiy et al., ICLR 2021, Tab. 1) and DeiT (Touvron et al., ICML 2021, Tab. 1).
-_VIT = {'tiny': _sizes(192, 12, 3), 'small': _sizes(384, 12, 6), 'base': _sizes(768, 12, 12),
-        'large': _sizes(1024, 24, 16)}
-_VIT['giant'] = _sizes(1536, 40, 24)
-
-#: By name; explicit arguments of ViT win.
-ARCHS: dict[str, _Options] = {name: _VIT[name] for name in ('tiny', 'small', 'base', 'large')}
-
-# DINOv2 (Oquab et al., TMLR 2024) and with registers (Darcet et al., ICLR 2024). Registers have no
-# place in the table. How tables are resized are the defaults of the release's hub.
-for _name in ('small', 'base', 'large', 'giant'):
-    _dinov2 = dict(
-        _VIT[_name], patch_size=14, img_size=518, class_token=True, layer_scale_init_value=1e-5,
-        pos_encoding=_table(num_prefix_embeds=1, interpolation_offset=0.1))
-    if _name == 'giant':
-        _dinov2 |= dict(mlp='swiglu', mlp_hidden_dims=4096)
-    ARCHS[f'dinov2-{_name}'] = _dinov2
-    ARCHS[f'dinov2-{_name}-reg'] = dict(
-        _dinov2, register_tokens=4,
-        pos_encoding=_table(num_prefix_embeds=1, interpolation='bicubic_antialias'))
-
-# DeiT III (Touvron et al., ECCV 2022): a table of the cells alone.
-for _name, _size in {**{name: _VIT[name] for name in ('small', 'base', 'large')},
-                     'medium': _sizes(512, 12, 8),
-                     'huge': dict(_sizes(1280, 32, 16), patch_size=14)}.items():
-    ARCHS[f'deit3-{_name}'] = dict(_size, class_token=True, layer_scale_init_value=1e-6,
-                                   pos_encoding=_table(num_prefix_embeds=0))
-
-# SigLIP (Zhai et al., ICCV 2023), the tower for images, without its attention pooling.
-for _name, _size in {'base': _VIT['base'], 'large': dict(_VIT['large'], img_size=256),
-                     'so400m': dict(_sizes(1152, 27, 16), mlp_hidden_dims=4304, patch_size=14)
-                     }.items():
-    ARCHS[f'siglip-{_name}'] = dict(_size, class_token=False, pool='gap', act='gelu_tanh',
-                                    pos_encoding=_table())
-
-# CLIP (Radford et al., ICML 2021), the tower for images, without its projection.
-for _name, _size in {'base': _VIT['base'], 'large': dict(_VIT['large'], patch_size=14)}.items():
-    ARCHS[f'clip-{_name}'] = dict(_size, class_token=True, pre_norm=True, act='quick_gelu',
-                                  norm_eps=1e-5, pos_encoding=_table())
-
-# BEiT (Bao et al., ICLR 2022) and BEiT v2 (Peng et al. 2022), as fine-tuned: the mean of the
-# patches is normed, not they. Other grids than that of img_size have their tables resized.
-for _name in ('base', 'large'):
-    ARCHS[f'beit-{_name}'] = dict(
-        _VIT[_name], class_token=True, pool='gap', final_norm='pooled', qkv_bias='qv',
-        layer_scale_init_value=0.1 if _name == 'base' else 1e-5,
-        rel_pos_encoding=dict(type='mmposenc.RelativePositionBias', resize='geometric'))
-    ARCHS[f'beitv2-{_name}'] = dict(ARCHS[f'beit-{_name}'], layer_scale_init_value=1e-5)
-
-# timm's ViTs with relative positions alone (vit_relpos, and vit_srelpos, whose blocks share them).
-for _name, _size in {'small': _VIT['small'], 'medium': _sizes(512, 12, 8),
-                     'base': _VIT['base']}.items():
-    _relpos = dict(_size, class_token=False, pool='gap', qkv_bias=False,
-                   layer_scale_init_value=1e-6)
-    ARCHS[f'relpos-{_name}'] = dict(_relpos, final_norm='pooled', rel_pos_encoding=_log_cpb(128))
-    if _name != 'base':
-        ARCHS[f'srelpos-{_name}'] = dict(_relpos, rel_pos_sharing='all',
-                                         rel_pos_encoding=_log_cpb(_size['embed_dims']))
-
-# ViTDet (Li et al., ECCV 2022) and SAM's image encoder (Kirillov et al., ICCV 2023): windows, and
-# four blocks that attend to all. ViTDet's table is that of its pretraining at 224.
-for _name, _size, _global in (('base', _VIT['base'], (2, 5, 8, 11)),
-                              ('large', _VIT['large'], (5, 11, 17, 23)),
-                              ('huge', _sizes(1280, 32, 16), (7, 15, 23, 31))):
-    _sam = dict(_size, img_size=1024, pool=None, final_norm=False, window_size=14,
-                global_blocks=_global, mask_window_padding=False, pos_encoding=_table(),
-                rel_pos_encoding=dict(type='mmposenc.DecomposedRPE'))
-    ARCHS[f'sam-{_name}'] = _sam
-    ARCHS[f'vitdet-{_name}'] = dict(_sam, pos_encoding=_table(grid_shape=(14, 14)))
-
-# DINOv3 (Simeoni et al., 2025). Tokens in front of the patches have no place, and keys no bias; the
-# rescaling of coordinates acts in training alone.
-for _name, _size in {
-        'small': _VIT['small'], 'base': _VIT['base'], 'large': _VIT['large'],
-        'small-plus': dict(_VIT['small'], mlp='swiglu', mlp_hidden_dims=1536),
-        'large-plus': dict(_VIT['large'], mlp='swiglu', mlp_hidden_dims=4096),
-        'huge-plus': dict(_sizes(1280, 32, 20), mlp='swiglu', mlp_hidden_dims=5120),
-        '7b': dict(_sizes(4096, 40, 32), mlp='swiglu', mlp_hidden_dims=8192)}.items():
-    ARCHS[f'dinov3-{_name}'] = dict(
-        _size, class_token=True, register_tokens=4, qkv_bias=False if _name == '7b' else 'qv',
-        layer_scale_init_value=1e-5, norm_eps=1e-5, rel_pos_encoding=_rotary(
-            axes='yx', planes='halves', normalize='separate', rescale=2.0))
-
-# EVA-02 (Fang et al., 2023): positions of any image are counted on the grid of pretraining.
-for _name, _size in {
-        'tiny': dict(_VIT['tiny'], mlp_hidden_dims=512),
-        'small': dict(_VIT['small'], mlp_hidden_dims=1024),
-        'base': dict(_VIT['base'], mlp_hidden_dims=2048, mlp_norm=True),
-        'large': dict(_VIT['large'], mlp_hidden_dims=2730, mlp_norm=True)}.items():
-    ARCHS[f'eva02-{_name}'] = dict(
-        _size, patch_size=14, class_token=True, pool='gap', final_norm='pooled', mlp='swiglu',
-        qkv_bias='qv',
-        pos_encoding=_table(num_prefix_embeds=1),
-        rel_pos_encoding=_rotary(axes='yx', theta=10000.0, reference_grid=(16, 16)))
-
-# RoPE-ViT (Heo et al., ECCV 2024): DeiT III with rotary positions, with or without its table.
-for _name in ('small', 'base', 'large'):
-    for _mode in ('axial', 'mixed'):
-        ARCHS[f'rope-vit-{_name}-{_mode}'] = dict(
-            _VIT[_name], class_token=True, layer_scale_init_value=1e-5,
-            rel_pos_encoding=_rotary(mode=_mode))
-        ARCHS[f'rope-vit-{_name}-{_mode}-ape'] = dict(
-            ARCHS[f'rope-vit-{_name}-{_mode}'], pos_encoding=_table(num_prefix_embeds=0))
 
 
 def arch_options(arch: str | None, given: _Options) -> _Options:
@@ -137,7 +20,10 @@ def arch_options(arch: str | None, given: _Options) -> _Options:
 
     Args:
         arch: a name out of :data:`ARCHS`, or None.
-        given: explicit arguments. Of the three sizes None stands for the arch's own.
+        given: explicit arguments. Of the three sizes None stands for the arch's own. The dict of an
+            encoding without a ``type`` changes single settings of the arch's encoding; one with a
+            type replaces it whole, which is logged as a warning where it leaves out settings of the
+            same type.
 
     Raises:
         ValueError: for an unknown arch, or sizes that are missing without one.
@@ -145,16 +31,34 @@ def arch_options(arch: str | None, given: _Options) -> _Options:
     names = ', '.join(map(repr, ARCHS))
     if arch is not None and arch not in ARCHS:
         raise ValueError(f'arch={arch!r} must be one of {names}, or None with '
-                         f'{", ".join(_SIZES)}')
+                         f'{", ".join(SIZES)}')
     given = {name: value for name, value in given.items()
-             if name not in _SIZES or value is not None}
-    options = {**copy.deepcopy(ARCHS.get(arch or '', {})), **given}
-    missing = [name for name in _SIZES if name not in options]
+             if name not in SIZES or value is not None}
+    options = copy.deepcopy(ARCHS.get(arch or '', {}))
+    for name, value in given.items():
+        own = options.get(name)
+        if isinstance(own, dict) and isinstance(value, dict):
+            value = _encoding(f'arch={arch!r}: {name}', own, value)
+        options[name] = value
+    missing = [name for name in SIZES if name not in options]
     if missing:
         raise ValueError(f'arch=None needs {", ".join(missing)}; or give arch, one of {names}')
     if options['num_layers'] < 1:
         raise ValueError(f'num_layers={options["num_layers"]} must be at least 1')
     return options
+
+
+def _encoding(where: str, own: _Options, given: _Options) -> _Options:
+    """An encoding's config: the arch's with single settings changed, or another in its place."""
+    if 'type' not in given:
+        return {**own, **given}
+    left_out = {key: value for key, value in own.items() if key not in given}
+    kinds = [getattr(cfg['type'], '__name__', str(cfg['type'])) for cfg in (own, given)]
+    if left_out and len({kind.rpartition('.')[2] for kind in kinds}) == 1:
+        print_log(f'{where}={dict(given)!r} has a type and replaces the whole encoding of the '
+                  f'arch, of which it leaves out {left_out}. Leave out type to change single '
+                  'settings', 'current', logging.WARNING)
+    return given
 
 
 def takes_arch(init: Callable[..., None]) -> Callable[..., None]:

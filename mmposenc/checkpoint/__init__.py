@@ -23,6 +23,7 @@ from .files import read_checkpoint, write_checkpoint
 from .irpe import convert_attention
 from .irpe_detr import convert_irpe_detr
 from .loading import load_checkpoint
+from .look_alikes import look_alikes
 from .needs import needed_options
 from .pvt import convert_mmdet_pvt, convert_pvt, convert_twins, twins_pairs
 from .recognition import recognise
@@ -148,5 +149,5 @@ def convert(state_dict: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
 
 
 __all__ = ['Converted', 'SOURCES', 'TIMM', 'check_shapes', 'convert', 'convert_attention',
-           'convert_back', 'convert_with_report', 'load_checkpoint', 'needed_options',
-           'read_checkpoint', 'recognise', 'write_checkpoint']
+           'convert_back', 'convert_with_report', 'load_checkpoint', 'look_alikes',
+           'needed_options', 'read_checkpoint', 'recognise', 'write_checkpoint']

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from .rules import Converted, Pair, Rule, apply_rules, joined, same, to_ours
 from .vit import TABLE
-from .vit_options import SIZES, num_blocks
 
 _BIAS = 'rel_pos_encoding.relative_position_bias_table'
 _PREFIX = 'rel_pos_encoding.prefix_bias'
@@ -157,40 +156,3 @@ def convert_relpos(state_dict: Mapping[str, Tensor]) -> Converted:
         raise ValueError("source='relpos' with no blocks.0.ls1.gamma: a vit_relpos with its norms "
                          'behind attention and MLP (rpn), for which there is no model here')
     return apply_rules(state_dict, to_ours(relpos_pairs(state_dict)), 'relpos')
-
-
-def beit_arch(state: Mapping[str, Tensor]) -> list[str]:
-    """The arch of ViT that converted weights of these models belong to, and where they are others
-    than the arch's; nothing for others.
-
-    BEiT v2 has the shapes of BEiT.
-
-    Args:
-        state: under our names, with 'backbone.' before them.
-    """
-    patches = state['backbone.patch_embed.projection.weight']
-    size = SIZES.get((patches.shape[0], num_blocks(state)))
-    shared = any(name.startswith('backbone.rel_pos_encoding.') for name in state)
-    patch = patches.shape[-1]
-    module = 'backbone.rel_pos_encoding' if shared else 'backbone.blocks.0.attn.rel_pos_encoding'
-    bias, network = (state.get(f'{module}.{name}') for name in (
-        'relative_position_bias_table', 'cpb_mlp.0.weight'))
-    options = [f'patch_size={patch}'] * (patch != 16)
-    known: tuple[str, ...]
-    if bias is not None and 'backbone.blocks.0.attn.qkv.q_bias' in state:
-        kind, known = 'beit', ('base', 'large')
-        image = (round(bias.shape[0] ** 0.5) + 1) // 2 * patch
-        options += [f'img_size={image}'] * (image != 224) + ['rel_pos_sharing=all'] * shared
-        options += ['final_norm=True'] * ('backbone.norm.weight' in state)
-    elif network is not None and f'{module}.cpb_mlp.2.bias' in state:
-        kind, known = ('srelpos', ('small', 'medium')) if shared else (
-            'relpos', ('small', 'medium', 'base'))
-        width = network.shape[0]
-        if width != (patches.shape[0] if shared else 128):
-            options.append(f'rel_pos_encoding.hidden_dims={width}')
-        options += ['class_token=True'] * ('backbone.cls_token' in state)
-        if not shared and 'backbone.norm.weight' in state:
-            options += ['pool=cls'] * ('backbone.cls_token' in state) + ['final_norm=True']
-    else:
-        return []
-    return [f'arch={kind}-{size}', *options] if size in known else []

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from .rules import Converted, Pair, Rule, apply_rules, joined, same, to_ours
 from .vit import TABLE
-from .vit_options import is_gated, num_blocks
+from .vit_options import is_gated
 
 _SCALE, _Q_BIAS = 'backbone.blocks.0.ls1.gamma', 'backbone.blocks.0.attn.qkv.q_bias'
 #: A name that weights of these models have here: factors of branches, or no bias of the keys.
@@ -66,53 +66,3 @@ _LEFT_OUT = (
 def convert_timm_eva(state_dict: Mapping[str, Tensor]) -> Converted:
     """Convert the names of timm's Eva: its DINOv3, EVA-02 and RoPE-ViT."""
     return apply_rules(state_dict, (*to_ours(eva_pairs(state_dict)), *_LEFT_OUT), 'eva')
-
-
-#: Sizes of archs by channels and blocks.
-_SIZES = {(192, 12): 'tiny', (384, 12): 'small', (768, 12): 'base', (1024, 24): 'large',
-          (1280, 32): 'huge', (4096, 40): '7b'}
-
-
-def eva_arch(state: Mapping[str, Tensor]) -> list[str]:
-    """The arch of ViT that converted weights of these models belong to, and where they are others
-    than the arch's; nothing for others.
-
-    RoPE-ViT with axial rotary positions and a table has the weights of DeiT III.
-
-    Args:
-        state: under our names, with 'backbone.' before them.
-    """
-    arch = _arch(state)
-    if arch is None:
-        return []
-    options, own_patch = [f'arch={arch}'], 14 if arch.startswith('eva02') else 16
-    size = state['backbone.patch_embed.projection.weight'].shape[-1]
-    if size != own_patch:
-        options.append(f'patch_size={size}')
-    if TABLE in state and (side := int(state[TABLE].shape[1] ** 0.5) * size) != 224:
-        options.append(f'img_size={side}')
-    if arch.startswith('dinov3') and not arch.endswith('7b') and _Q_BIAS not in state:
-        options.append('qkv_bias=False')
-    if 'backbone.blocks.0.attn.norm.weight' in state:
-        options.append('attn_norm=True')
-    if arch.startswith('eva02') and 'backbone.norm.weight' in state:
-        options.append('final_norm=True')
-    return options
-
-
-def _arch(state: Mapping[str, Tensor]) -> str | None:
-    dims = state['backbone.patch_embed.projection.weight'].shape[0]
-    size, gated, table = _SIZES.get((dims, num_blocks(state))), is_gated(state), TABLE in state
-    if size is None:
-        return None
-    if _SCALE in state and 'backbone.register_tokens' in state:
-        return None if table else f'dinov3-{size}' + '-plus' * (gated and size != '7b')
-    if gated:
-        return f'eva02-{size}' if table and _Q_BIAS in state else None
-    # What is left has a bias of the keys, or is BEiT's.
-    if _SCALE not in state or 'backbone.blocks.0.attn.qkv.bias' not in state:
-        return None
-    if _FREQS.format(0) in state:
-        return f'rope-vit-{size}-mixed' + '-ape' * table
-    others = table or any('rel_pos_encoding' in name for name in state)
-    return None if others else f'rope-vit-{size}-axial'

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
+import torch
 from torch import Tensor
 
 from .eva import convert_timm_eva
@@ -23,8 +25,7 @@ def _query_and_value(match: re.Match[str], bias: Tensor, state: Mapping[str, Ten
 
 _DINOV3 = (
     Rule(r'mask_token', None, _MASK),
-    Rule(r'rope_embed\.periods', None, 'computed from theta; those of the file are rounded to '
-         'bfloat16, as rel_pos_encoding.round_periods=True has them'),
+    Rule(r'rope_embed\.periods', None, 'computed from theta'),
     Rule(r'.*\.qkv\.bias_mask', None, 'zeros for the keys, which have no bias here'),
     Rule(r'local_cls_norm\..*', None, 'a norm of small crops in pretraining'),
     Rule(r'(blocks\.\d+\.attn)\.qkv\.bias', _query_and_value),
@@ -98,3 +99,10 @@ def convert_eva(state_dict: Mapping[str, Tensor]) -> Converted:
     renamed = apply_rules(plain, (*rules, *_REST), 'eva')
     converted = convert_timm_eva(renamed.state_dict)
     return Converted(converted.state_dict, renamed.dropped | converted.dropped)
+
+
+def rounds_periods(state_dict: Mapping[str, Any]) -> bool:
+    """Whether a file of DINOv3's release holds periods in bfloat16, or rounded to it."""
+    periods = next((value for name, value in state_dict.items()
+                    if name.endswith('rope_embed.periods')), None)
+    return periods is not None and torch.equal(periods.float(), periods.bfloat16().float())

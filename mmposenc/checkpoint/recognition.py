@@ -60,6 +60,8 @@ _FOREIGN = (
     (r'blocks\.\d+\.attn\.[qk]_norm\..*', 'a ViT with norms of queries and keys (qk_norm)'),
     (r'(.*\.)?encoder\.layer\.\d+\.lambda_1', "Hugging Face's BEiT or Data2Vec"),
     (r'layers\.\d+\.attn\.attn\.in_proj_weight', "mmseg's VisionTransformer"),
+    (r'blocks\.63\.attn\.q_bias', "EVA-02-CLIP's enormous model, whose norms stand behind "
+     'attention and MLP'),
 )
 
 
@@ -81,7 +83,7 @@ def recognise(names: Iterable[str]) -> str | None:
     marked = _first(_MARKS, plain)
     if marked is not None:
         return marked
-    foreign = _first(_FOREIGN, plain)
+    foreign = _first(_FOREIGN, plain) or _by_absence(plain)
     if foreign is not None:
         raise ValueError(f'these are weights of {foreign}; {SUPPORTED}')
     source = _first(_SIGNS, plain)
@@ -93,6 +95,22 @@ def recognise(names: Iterable[str]) -> str | None:
         raise ValueError('these are weights of a ViT without a table of positions, as those with '
                          f'rotary positions are; {SUPPORTED}')
     return source
+
+
+def _by_absence(names: list[str]) -> str | None:
+    """A network that is told by what it has and has not. Its other parts (rotary positions, where
+    norms stand) leave no trace, and its weights would fit a model with other features."""
+    def has(pattern: str) -> bool:
+        return _first(((pattern, 'found'),), names) is not None
+
+    pools, ends = has(r'(.*\.)?attn_pool\..*'), has(r'(.*\.)?(norm|ln_post)\.weight')
+    if has(r'(.*\.)?(norm_pre|ln_pre)\.weight') and (pools or not ends):
+        return ('Perception Encoder or CoCa (a norm before the blocks, and a head that pools by '
+                'attention or no last norm)')
+    if has(r'fc_norm\.weight') and has(r'pos_embed') and not has(
+            r'cls_token|reg_token|blocks\.0\.(ls1\.gamma|gamma_1|attn\.(qkv\.bias|q_bias))'):
+        return 'a ViT with its norms behind attention and MLP (vit_base_patch16_rpn)'
+    return None
 
 
 #: What else files hold, by a name that tells it.

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from .rules import Converted, Pair, apply_rules, same, to_ours
 from .vit import TABLE
+from .vit_options import plain_arch, size_options
 
 _REASON = 'no part of the image encoder, which alone has a place here'
 #: What is before the names of the encoder: in SAM's release, Hugging Face's, detectron2's whole
@@ -99,12 +100,15 @@ def sam_options(state_dict: Mapping[str, Tensor]) -> list[str]:
     else:
         others = [str(block) for block, length in sorted(lengths.items())
                   if (length + 1) // 2 > window]
-        options = ['pool=None', 'mask_window_padding=False',
-                   'rel_pos_encoding.type=mmposenc.DecomposedRPE']
+        plain = plain_arch(state_dict)
+        options = [f'arch={plain}'] if plain else size_options(state_dict, {})
+        options += ['pool=None', 'mask_window_padding=False',
+                    'rel_pos_encoding.type=mmposenc.DecomposedRPE']
+        options += ['pos_encoding.type=mmposenc.LearnedPositionEmbedding'] * bool(cells)
         options += [f'window_size={window}', f'global_blocks={",".join(others)},'] * bool(others)
         options += [] if 'backbone.norm.weight' in state_dict else ['final_norm=False']
         options += [] if patches.shape[-1] == 16 else [f'patch_size={patches.shape[-1]}']
-    if not (options[0].startswith('arch') and side * patches.shape[-1] == 1024):
+    if side * patches.shape[-1] != (1024 if size and window == 14 and cells else 224):
         options.append(f'img_size={side * patches.shape[-1]}')
     neck = state_dict.get('backbone.neck.0.weight')
     return options + ([] if neck is None else [f'neck_channels={neck.shape[0]}'])

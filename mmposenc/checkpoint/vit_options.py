@@ -1,77 +1,178 @@
-"""The arch of ViT that weights of a plain vision transformer belong to, told by their shapes."""
+"""What ViT must be built with for converted weights, told by their names and shapes: an arch, and
+where the weights differ from it."""
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from torch import Tensor
 
 from .vit import TABLE
+from .vit_archs import ARCHS, SIZES
 
-#: Names of sizes by channels and blocks.
-SIZES = {(384, 12): 'small', (512, 12): 'medium', (768, 12): 'base', (1024, 24): 'large',
-          (1152, 27): 'so400m', (1280, 32): 'huge', (1536, 40): 'giant'}
-#: The sizes of each kind, with their patch and image.
-_KINDS = {
-    'dinov2': {size: (14, 518) for size in ('small', 'base', 'large', 'giant')},
-    'deit3': {'small': (16, 224), 'medium': (16, 224), 'base': (16, 224), 'large': (16, 224),
-              'huge': (14, 224)},
-    'siglip': {'base': (16, 224), 'large': (16, 256), 'so400m': (14, 224)},
-    'clip': {'base': (16, 224), 'large': (14, 224)},
-}
+State = Mapping[str, Tensor]
+
+#: Heads of models without an arch, by channels, where these are others than 64 a head.
+_HEADS = {1152: 16, 1280: 16, 1408: 16, 1536: 24, 1664: 16}
+#: Of ViT, where an arch says nothing else; in the order in which options are told.
+_DEFAULTS: dict[str, Any] = dict(
+    patch_size=16, img_size=224, pre_norm=False, register_tokens=0, layer_scale_init_value=None,
+    mlp='mlp', qkv_bias=True, attn_norm=False, mlp_norm=False, rel_pos_sharing='layer',
+    distilled=False, pool='cls', final_norm=True)
+#: Kinds of models of which there are more sizes than archs.
+_ANY_SIZE = ('dinov2', 'dinov3', 'eva02', 'relpos', 'srelpos')
+_HIDDEN = 'rel_pos_encoding.hidden_dims'
 
 
-def vit_arch(state_dict: Mapping[str, Tensor]) -> list[str]:
-    """The arch of converted weights, and where image or patch are others than the arch's.
+def vit_options(state: State) -> list[str]:
+    """The arch of converted weights, and where they are others than the arch's:
+    'arch=dinov2-small', 'img_size=224', ...; or sizes and all else, with heads as is usual, where
+    there is none.
 
-    Shapes do not tell an activation: weights without a class token and without a norm before the
-    blocks are taken for SigLIP's, whose GELU is that of the tanh.
-
-    Returns:
-        'arch=dinov2-small-reg', 'img_size=224', ...; nothing where it is DeiT's or no such arch.
+    What no file tells is in :func:`mmposenc.checkpoint.look_alikes`.
     """
-    patches, table = state_dict['backbone.patch_embed.projection.weight'], state_dict.get(TABLE)
-    size = SIZES.get((patches.shape[0], num_blocks(state_dict)), '')
-    kind = _kind(state_dict)
-    if table is None or size not in _KINDS.get(kind, ()):
+    told = _told(state)
+    found = _arch(_kind(state, told), state, told)
+    arch = found or plain_arch(state)
+    base = {**_DEFAULTS, 'mlp_hidden_dims': 4 * told['embed_dims'], **ARCHS.get(arch or '', {})}
+    base[_HIDDEN] = (base.get('rel_pos_encoding') or {}).get('hidden_dims')
+    if base['layer_scale_init_value'] and told['layer_scale_init_value']:
+        base['layer_scale_init_value'] = told['layer_scale_init_value']
+    base.setdefault('class_token', told['pool'] == 'cls')
+    return ([f'arch={arch}'] * bool(arch) + size_options(state, base)
+            + ([] if found else _without_kind(state, told))
+            + [f'{name}={value}' for name, value in told.items()
+               if name not in SIZES and base[name] != value])
+
+
+def size_options(state: State, base: Mapping[str, Any]) -> list[str]:
+    """Channels, blocks and heads of weights, where an arch has other channels or blocks."""
+    dims, layers = _sizes(state)
+    if (base.get('embed_dims'), base.get('num_layers')) == (dims, layers):
         return []
-    registers = 'backbone.register_tokens' in state_dict
-    options = [f'arch={kind}-{size}' + '-reg' * registers]
-    patch, image = _KINDS[kind][size]
-    if patches.shape[-1] != patch:
-        options.append(f'patch_size={patches.shape[-1]}')
-    side = int(table.shape[1] ** 0.5) * patches.shape[-1]
-    if side != image:
-        options.append(f'img_size={side}')
-    return options
+    heads = _HEADS.get(dims, None if dims % 64 else dims // 64)
+    return [f'embed_dims={dims}', f'num_layers={layers}'] + [f'num_heads={heads}'] * bool(heads)
 
 
-def _kind(state_dict: Mapping[str, Tensor]) -> str:
+def plain_arch(state: State) -> str | None:
+    """The arch of DeiT's sizes."""
+    return next((arch for arch in ('tiny', 'small', 'base', 'large')
+                 if _sizes(state) == tuple(ARCHS[arch][name] for name in SIZES[:2])), None)
+
+
+def _sizes(state: State) -> tuple[int, int]:
+    return state['backbone.patch_embed.projection.weight'].shape[0], num_blocks(state)
+
+
+def _told(state: State) -> dict[str, Any]:
+    """Arguments of ViT that weights have, whatever the arch, by the names of options."""
     def has(name: str) -> bool:
-        return f'backbone.{name}' in state_dict
+        return f'backbone.{name}' in state
 
-    if has('norm_pre.weight'):
-        return 'clip' if not has('blocks.0.ls1.gamma') and has('cls_token') else ''
-    if not has('blocks.0.attn.qkv.bias') or has('dist_token'):
-        return ''
-    if not has('blocks.0.ls1.gamma'):
-        return '' if has('cls_token') else 'siglip'
-    if not has('cls_token'):
-        return ''
-    cells = state_dict[TABLE].shape[1] if TABLE in state_dict else 0
-    if state_dict['backbone.patch_embed.projection.weight'].shape[-1] == 14 and (
-            round(cells ** 0.5) ** 2 != cells or has('register_tokens')):
+    dims, layers = _sizes(state)
+    patch = int(state['backbone.patch_embed.projection.weight'].shape[-1])
+    registers, fc2 = (state.get(f'backbone.{name}') for name in (
+        'register_tokens', 'blocks.0.mlp.fc2.weight'))
+    told: dict[str, Any] = dict(embed_dims=dims, num_layers=layers, patch_size=patch)
+    bias = _find(state, 'relative_position_bias_table')
+    if TABLE in state:
+        told['img_size'] = int(state[TABLE].shape[1] ** 0.5) * patch
+    elif bias is not None:
+        told['img_size'] = (round(bias.shape[0] ** 0.5) + 1) // 2 * patch
+    told |= dict(
+        pre_norm=has('norm_pre.weight'),
+        register_tokens=0 if registers is None else registers.shape[1],
+        layer_scale_init_value='1e-6' if has('blocks.0.ls1.gamma') else None,
+        mlp='swiglu' if is_gated(state) else 'mlp')
+    if fc2 is not None:
+        told['mlp_hidden_dims'] = fc2.shape[1]
+    told |= dict(
+        qkv_bias='qv' if has('blocks.0.attn.qkv.q_bias') else has('blocks.0.attn.qkv.bias'),
+        attn_norm=has('blocks.0.attn.norm.weight'), mlp_norm=has('blocks.0.mlp.norm.weight'),
+        rel_pos_sharing='all' if any(name.startswith('backbone.rel_pos_encoding.')
+                                     for name in state) else 'layer')
+    if (network := _find(state, 'cpb_mlp.0.weight')) is not None:
+        told[_HIDDEN] = network.shape[0]
+    told |= dict(class_token=has('cls_token'), distilled=has('dist_token'))
+    if has('norm.weight'):
+        return told | dict(pool='cls' if has('cls_token') else 'gap', final_norm=True)
+    pooled = has('fc_norm.weight')
+    return told | dict(pool='gap' if pooled else None, final_norm='pooled' if pooled else False)
+
+
+def _find(state: State, name: str) -> Tensor | None:
+    """A weight of the relative positions of all blocks or of the first."""
+    return next((state[key] for place in ('', 'blocks.0.attn.')
+                 if (key := f'backbone.{place}rel_pos_encoding.{name}') in state), None)
+
+
+def _kind(state: State, told: Mapping[str, Any]) -> str | None:
+    """The beginning of the archs' names that weights can belong to."""
+    table, scale, token = TABLE in state, told['layer_scale_init_value'], told['class_token']
+    bias, rows, gated = told['qkv_bias'], _rows(state, told), told['mlp'] == 'swiglu'
+    if _find(state, 'cpb_mlp.2.bias') is not None:
+        return 'srelpos' if told['rel_pos_sharing'] == 'all' else 'relpos'
+    if _find(state, 'relative_position_bias_table') is not None:
+        return 'beit' if bias == 'qv' else None
+    if _find(state, 'freqs') is not None or not (table or told['register_tokens'] or gated):
+        return 'rope-vit' if scale and token and bias is True else None
+    if any('rel_pos_encoding' in name for name in state) or told['distilled']:
+        return None
+    if told['pre_norm']:
+        return 'clip' if told['final_norm'] is True and token and not scale else None
+    if not table:
+        return 'dinov3' if scale and token and told['final_norm'] is True else None
+    if gated and bias == 'qv':
+        return 'eva02'
+    if bias is not True or bool(scale) != token:
+        return None
+    if not scale:
+        return 'siglip' if told['final_norm'] is True and not told['register_tokens'] else None
+    if told['patch_size'] == 14 and (rows or told['register_tokens']):
         return 'dinov2'
-    return '' if has('register_tokens') or round(cells ** 0.5) ** 2 != cells else 'deit3'
+    return None if rows or told['register_tokens'] else 'deit3'
 
 
-def num_blocks(state_dict: Mapping[str, Tensor]) -> int:
+def _arch(kind: str | None, state: State, told: Mapping[str, Any]) -> str | None:
+    """The arch of a kind of the same sizes, or for some kinds the first of the same parts."""
+    mixed = _find(state, 'freqs') is not None
+    alike = [name for name, arch in ARCHS.items() if kind and name.startswith(f'{kind}-')
+             and arch.get('mlp', 'mlp') == told['mlp'] and ('-mixed' in name) == mixed
+             and bool(arch.get('register_tokens')) == bool(told['register_tokens'])
+             and (kind != 'rope-vit' or ('pos_encoding' in arch) == (TABLE in state))]
+    found = [name for name in alike if _sizes(state) == (
+        ARCHS[name]['embed_dims'], ARCHS[name]['num_layers'])]
+    return next(iter(found or (alike if kind in _ANY_SIZE else ())), None)
+
+
+def _rows(state: State, told: Mapping[str, Any]) -> int:
+    """Rows of the table for tokens in front of the patches."""
+    length = state[TABLE].shape[1] if TABLE in state else 0
+    return length - int(length ** 0.5) ** 2
+
+
+def _without_kind(state: State, told: Mapping[str, Any]) -> list[str]:
+    """Encodings, and the epsilon of norms, of models that are of no known kind."""
+    if TABLE in state:
+        options = ['pos_encoding.type=mmposenc.LearnedPositionEmbedding']
+        if told['class_token'] and not _rows(state, told):
+            options.append('pos_encoding.num_prefix_embeds=0')
+        return options + ['norm_eps=1e-5'] * told['pre_norm']
+    if told['layer_scale_init_value'] and told['register_tokens']:  # timm's vit_*_rope_reg*_gap
+        return [f'rel_pos_encoding.{option}' for option in (
+            'type=mmposenc.RotaryEmbedding2D', 'axes=yx', 'theta=10000.0',
+            'reference_grid=(16,16)')]
+    return []
+
+
+def num_blocks(state_dict: State) -> int:
     """Blocks of converted weights."""
     return len({match[1] for name in state_dict
                 if (match := re.match(r'backbone\.blocks\.(\d+)\.', name))})
 
 
-def is_gated(state_dict: Mapping[str, Tensor]) -> bool:
+def is_gated(state_dict: State) -> bool:
     """Whether the MLPs of converted weights are SwiGLU: the first layer is twice as wide as what
     the second takes."""
     first, second = (state_dict.get(f'backbone.blocks.0.mlp.fc{i}.weight') for i in (1, 2))

@@ -45,7 +45,14 @@ def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     output = Path(args.output)
     with reported(args):
-        from mmposenc.checkpoint import needed_options, read_checkpoint, write_checkpoint
+        from mmposenc.checkpoint import (
+            look_alikes,
+            needed_options,
+            read_checkpoint,
+            write_checkpoint,
+        )
+        from mmposenc.checkpoint.eva_names import rounds_periods
+        from mmposenc.checkpoint.needs import BACKBONE
         from mmposenc.checkpoint.rules import shown
         if output.suffix not in ('.pth', '.safetensors'):
             raise ValueError(f'{output} must end in .safetensors or .pth')
@@ -65,7 +72,12 @@ def main(argv: list[str] | None = None) -> None:
     for reason, names in reasons.items():
         print(f'dropped, {reason}: {shown(names)}')
     if args.to == 'mmposenc' and (needs := needed_options(converted.state_dict)):
+        if rounds_periods(file.state_dict):
+            needs.append(f'{BACKBONE}rel_pos_encoding.round_periods=True')
         print(f'the model that takes them needs {" ".join(needs)}')
+        for who, options in look_alikes(converted.state_dict).items():
+            told = ' '.join(f'{BACKBONE}{option}' for option in options)
+            print(f'if they are of {who}, which no file tells: {told}')
     if file.ignored:
         print(f'not weights, left out: {", ".join(file.ignored)}')
 

@@ -5,7 +5,15 @@ import pytest
 import torch
 from golden import load_golden
 
-from mmposenc.backbones import PVT, DeiT, Swin, checkpoint_tables, checkpoints, load_pretrained
+from mmposenc.backbones import (
+    PVT,
+    DeiT,
+    Swin,
+    ViT,
+    checkpoint_tables,
+    checkpoints,
+    load_pretrained,
+)
 from mmposenc.functional.position_tables import resize_position_table
 
 SIZES = dict(embed_dims=(8, 16, 24, 32), num_layers=(1, 2, 1, 1), num_heads=(1, 2, 3, 4),
@@ -202,6 +210,34 @@ def test_a_resized_table_is_said_with_the_size_that_keeps_it(said):
     load_pretrained(DeiT(**DEIT, img_size=(24, 64), pos_encoding=LEARNED), state, name='deit.pth')
     assert len(said) == 1 and '4 x 4 cells is resized to 3 x 8' in said[0][1]
     assert said[0][1].endswith('img_size=32 keeps it as it is')
+
+
+def test_what_no_file_tells_is_a_warning_with_the_options_of_look_alikes(said):
+    """DeiT III and RoPE-ViT with a table: the same names and shapes, and other features."""
+    from mmposenc.checkpoint import convert_back
+    own = ViT('deit3-small', img_size=32)
+    state = convert_back({f'backbone.{key}': value for key, value in own.state_dict().items()})
+    load_pretrained(own, state.state_dict, name='x.pth')
+    assert [(level, 'RoPE-ViT' in text and 'arch=rope-vit-small-axial-ape' in text)
+            for level, text in said] == [(logging.WARNING, True)]
+    said.clear()
+    load_pretrained(own, own.state_dict())  # this project's own names: known what they are
+    assert not said
+
+
+def test_rows_of_registers_are_added_to_them():
+    """timm's so150m: the table goes on in front of the patches, and no class token."""
+    theirs = pytest.importorskip('timm').models.vision_transformer.VisionTransformer(
+        img_size=32, patch_size=8, embed_dim=24, depth=1, num_heads=3, class_token=False,
+        reg_tokens=4, global_pool='avg', fc_norm=False).eval()
+    for parameter in theirs.parameters():
+        torch.nn.init.normal_(parameter)
+    own = ViT(embed_dims=24, num_layers=1, num_heads=3, patch_size=8, img_size=32, pool='gap',
+              register_tokens=4, pos_encoding=LEARNED).eval()
+    load_pretrained(own, theirs.state_dict())
+    x = torch.randn(2, 3, 32, 32)
+    torch.testing.assert_close(own(x)[0], theirs.forward_head(
+        theirs.forward_features(x), pre_logits=True), rtol=1e-4, atol=1e-4)
 
 
 def test_a_row_without_a_place_is_added_to_its_token():

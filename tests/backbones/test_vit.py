@@ -8,10 +8,11 @@ import torch.nn.functional as F
 import mmposenc  # noqa: F401  (before timm: it provides torchvision's operators)
 from mmposenc.attention import MultiheadAttention
 from mmposenc.attention.conv_projection import ConvProjectionAttention
-from mmposenc.backbones import DeiT, ViT
+from mmposenc.backbones import DeiT, ViT, vit_archs
 from mmposenc.backbones.layers import MLP
 from mmposenc.backbones.vit_archs import ARCHS, arch_options
 from mmposenc.backbones.vit_layers import ViTBlock
+from mmposenc.encodings import RotaryEmbedding2D
 from mmposenc.engine.arguments import accepted_arguments
 
 SIZES = dict(embed_dims=24, num_layers=3, num_heads=3, mlp_hidden_dims=20)
@@ -47,6 +48,28 @@ def test_an_arch_is_a_dict_of_arguments_which_given_ones_override():
     assert arch_options('dinov2-giant', {})['pos_encoding']['type'] != 'PEG'
     with pytest.raises(TypeError, match="unexpected keyword argument 'heads'"):
         ViT('tiny', heads=3)
+
+
+def test_an_encoding_without_a_type_changes_the_archs(monkeypatch):
+    said = []
+    monkeypatch.setattr(vit_archs, 'print_log', lambda text, logger, level: said.append(text))
+    own = ARCHS['dinov3-small']['rel_pos_encoding']
+    part = arch_options('dinov3-small', dict(rel_pos_encoding=dict(rescale=None)))
+    assert part['rel_pos_encoding'] == {**own, 'rescale': None} and own['rescale'] == 2.0
+    table = arch_options('eva02-base', dict(pos_encoding=dict(interpolation='bilinear')))
+    assert table['pos_encoding'] == dict(ARCHS['eva02-base']['pos_encoding'],
+                                         interpolation='bilinear')
+    assert not said
+    # One with a type replaces it, which is said where it is the same with other settings.
+    for kind in ('mmposenc.RotaryEmbedding2D', 'RotaryEmbedding2D', RotaryEmbedding2D):
+        typed = dict(type=kind, round_periods=True)
+        assert arch_options('dinov3-small', dict(rel_pos_encoding=typed))[
+            'rel_pos_encoding'] == typed
+        assert "leaves out {'axes': 'yx', 'planes': 'halves'" in said.pop()
+    for other in (dict(type='mmposenc.IRPE'), None, dict(own)):
+        assert arch_options('dinov3-small', dict(rel_pos_encoding=other))[
+            'rel_pos_encoding'] == other
+    assert not said
 
 
 @pytest.mark.parametrize('hw', [(56, 56), (37, 51), (100, 30)], ids=str)

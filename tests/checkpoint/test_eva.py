@@ -1,14 +1,16 @@
 """DINOv3, EVA-02 and RoPE-ViT under the names of their releases and of Hugging Face become what the
 same weights under timm's names become."""
 import re
+from functools import partial
 
 import pytest
 import torch
 from torch import nn
 
 import mmposenc  # noqa: F401  (before timm: it provides torchvision's operators)
-from mmposenc.backbones import ViT, load_pretrained
+from mmposenc.backbones import ViT, checkpoints, load_pretrained
 from mmposenc.checkpoint import convert, convert_with_report, needed_options, recognise
+from mmposenc.commands.convert import main
 
 timm = pytest.importorskip('timm')
 from timm.models.eva import Eva  # noqa: E402
@@ -153,6 +155,36 @@ def test_a_file_becomes_a_model():
                            convert(state, 'eva')['backbone.blocks.1.attn.qkv.weight'])
 
 
+@pytest.mark.parametrize('rounded', [True, False])
+def test_periods_of_dinov3s_release_are_rounded(rounded, monkeypatch, tmp_path, capsys):
+    """By the documented option, a part of the arch's encoding, features are those of the file's
+    periods; without it a warning names it. Periods that are exact need nothing."""
+    theirs = Eva(img_size=32, patch_size=16, embed_dim=128, depth=2, num_heads=2, num_classes=0,
+                 use_rot_pos_emb=True, rope_temperature=100, dynamic_img_size=True,
+                 norm_layer=partial(nn.LayerNorm, eps=1e-5), **DINOV3).double().eval()
+    for parameter in theirs.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    if rounded:
+        theirs.rope.periods = theirs.rope.periods.bfloat16().to(theirs.rope.periods)
+    state = dinov3_release(dict(theirs.state_dict())) | {'rope_embed.periods': theirs.rope.periods}
+    said = []
+    monkeypatch.setattr(checkpoints, 'print_log', lambda text, *_: said.append(text))
+    x = torch.randn(1, 3, 64, 96, dtype=torch.float64)
+    expected = theirs.forward_features(x)[:, 5:].mT.unflatten(2, (4, 6)).detach()
+    errors = []
+    for rounds in (rounded, not rounded):
+        ours = ViT('dinov3-small', embed_dims=128, num_layers=2, num_heads=2, pool=None,
+                   rel_pos_encoding=dict(round_periods=rounds)).double().eval()
+        load_pretrained(ours, {'model': state})
+        errors.append(float((ours(x)[0].detach() - expected).abs().max() / expected.std()))
+    assert errors[0] < 1e-6 < 1e-4 < errors[1], errors
+    option = 'rel_pos_encoding.round_periods=True'
+    assert len(said) == rounded and all(option in text for text in said)
+    torch.save(state, tmp_path / 'in.pth')
+    main(['auto', str(tmp_path / 'in.pth'), str(tmp_path / 'out.pth')])
+    assert (f'model.backbone.{option}' in capsys.readouterr().out) == rounded
+
+
 def test_needs():
     """The arch, and where the file is another than the arch."""
     with torch.device('meta'):
@@ -163,7 +195,8 @@ def test_needs():
             'beit_base_patch16_224', 'deit3_small_patch16_224', 'vit_relpos_small_patch16_224')]
     assert needed_options(convert(clip.state_dict(), 'eva')) == [
         'model.backbone.arch=eva02-base', 'model.backbone.patch_size=16',
-        'model.backbone.attn_norm=True', 'model.backbone.final_norm=True']
+        'model.backbone.attn_norm=True', 'model.backbone.pool=cls',
+        'model.backbone.final_norm=True']
     assert needed_options(convert(dinov3.state_dict(), 'eva')) == [
         'model.backbone.arch=dinov3-small-plus', 'model.backbone.qkv_bias=False']
     assert needed_options(convert(big.state_dict(), 'eva'))[:2] == [

@@ -194,7 +194,8 @@ def test_two_names_of_the_same_weights_are_told():
 def test_what_v2_needs_of_a_backbone():
     assert needed_options(convert(v2(), 'swin')) == [
         f'model.backbone.{option}' for option in (
-            'cosine=True', 'post_norm=True', 'qkv_bias=qv', 'window_bias=log_cpb')]
+            'embed_dims=4', 'num_layers=(1,1,)', 'num_heads=(2,)', 'cosine=True', 'post_norm=True',
+            'qkv_bias=qv', 'window_bias=log_cpb')]
     wide = convert(v2(), 'swin') | {
         'backbone.patch_embed.projection.weight': torch.zeros(96, 3, 4, 4),
         **{f'backbone.stages.2.blocks.{i}.norm1.weight': torch.zeros(384) for i in range(6)}}

@@ -1,0 +1,190 @@
+"""Every model of timm whose weights are recognised: what they are told to need builds, and gives
+the features of timm's model, or those of a look-alike that is named, or as far off as docs say."""
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import re
+
+import pytest
+import torch
+from mmengine.config import Config, DictAction
+
+import mmposenc  # noqa: F401  (before timm: it provides torchvision's operators)
+from mmposenc.backbones import PVT, Swin, ViT, load_pretrained
+from mmposenc.checkpoint import convert, look_alikes, needed_options, recognise
+
+timm = pytest.importorskip('timm')
+
+
+#: One of each kind of weights. MMPOSENC_ALL=1 takes every name that timm lists (10 minutes).
+NAMES = """
+    beit_base_patch16_384 deit3_huge_patch14_224 deit3_small_patch16_384
+    deit_tiny_distilled_patch16_224 eva02_base_patch16_clip_224 eva02_enormous_patch14_clip_224
+    eva02_tiny_patch14_336 eva_giant_patch14_clip_224 eva_large_patch14_196 flexivit_small
+    samvit_base_patch16 samvit_base_patch16_224 swin_s3_tiny_224 swin_tiny_patch4_window7_224
+    swinv2_tiny_window8_256 twins_pcpvt_small vit_7b_patch16_dinov3 vit_base_patch14_dinov2
+    vit_base_patch16_224_miil vit_base_patch16_clip_quickgelu_224 vit_base_patch16_gap_224
+    vit_base_patch16_radio_v3 vit_base_patch16_reg4_gap_256 vit_base_patch16_rope_reg1_gap_256
+    vit_base_patch16_rpn_224 vit_base_patch16_siglip_224 vit_base_patch32_clip_224
+    vit_giant_patch16_lingbot vit_giantopt_patch16_siglip_256 vit_huge_patch14_clip_224
+    vit_huge_patch14_clip_quickgelu_224 vit_huge_patch14_gap_224 vit_intern300m_patch14_448
+    vit_medium_patch16_gap_240 vit_medium_patch16_rope_reg1_gap_256 vit_pe_core_base_patch16_224
+    vit_pe_lang_large_patch14_448 vit_pe_spatial_base_patch16_512 vit_relpos_base_patch16_clsgap_224
+    vit_relpos_base_patch16_plus_240 vit_relpos_base_patch16_rpn_224
+    vit_relpos_medium_patch16_cls_224 vit_small_patch14_reg4_dinov2 vit_small_patch16_224
+    vit_small_patch16_dinov3 vit_small_patch16_rope_224 vit_small_patch16_rope_ape_224
+    vit_small_patch16_rope_mixed_224 vit_small_patch16_rope_mixed_ape_224
+    vit_so150m2_patch16_reg1_gap_256 vit_so150m_patch16_reg4_map_256 vit_so400m_patch14_reg1_tipsv2
+    vit_srelpos_medium_patch16_224 vit_tiny_patch16_dinov3_qkvb""".split()
+if os.environ.get('MMPOSENC_ALL'):
+    NAMES = [name for name in timm.list_models() if not name.startswith('test_')]
+#: Modules of timm whose models are supported, and those of theirs that are refused.
+MODULES = ('beit', 'deit', 'eva', 'swin_transformer', 'swin_transformer_v2', 'twins',
+           'vision_transformer', 'vision_transformer_relpos', 'vision_transformer_sam')
+REFUSED = re.compile(r'(aimv2|beit3|eva02_enormous|twins_svt)_.*|vit_(.*_)?(18x2|d?p?wee|dlittle|'
+                     r'pe_core|pe_lang|pe_spatial|rpn|sapiens2|xp)(_.*)?')
+#: Of the span at another size than the model's own, where timm's windows grow with the image.
+WINDOWS = {'swinv2_': 0.01}
+TABLE = 'backbone.pos_encodings.at.before.0.pos_embed'
+
+
+@contextlib.contextmanager
+def unfilled():
+    """Models of true shapes: on meta filling them is slow, and fills nothing."""
+    with torch.device('meta'), pytest.MonkeyPatch.context() as patch:
+        for fill in ('clamp_', 'uniform_', 'normal_'):
+            patch.setattr(torch.Tensor, fill, lambda tensor, *args, **kwargs: tensor)
+        yield
+
+
+@functools.cache
+def told(name):
+    """A model and its converted weights, of true shapes; None where they are of no source."""
+    with unfilled():
+        model = timm.create_model(name)
+    state = model.state_dict()
+    source = recognise(state)
+    return model, None if source is None else convert(state, source)
+
+
+def build(kind, options, **small):
+    """As a config with ``--cfg-options`` builds it."""
+    config = Config(dict(model=dict(backbone=dict())))
+    config.merge_from_dict({key: DictAction._parse_iterable(value) for key, value in (
+        option.removeprefix('model.backbone.').split('=', 1) for option in options)})
+    arguments = {key: value for key, value in config.to_dict().items() if key != 'model'}
+    return kind(**{**arguments, **small})
+
+
+def shrunk(name, model, **options):
+    """timm's model with two blocks (a stage) and an eighth of the channels; our class, and its
+    sizes."""
+    stem = type(model).__name__
+    if stem.startswith('Swin'):
+        heads = [layer.blocks[0].attn.num_heads for layer in model.layers]
+        theirs = timm.create_model(name, embed_dim=8 * heads[0], depths=(2,) * 4, **options)
+        return theirs, Swin, dict(embed_dims=8 * heads[0], num_layers=(2,) * 4, out_indices=(3,),
+                                  pad_small_map=False, mask_window_padding=False)
+    if stem == 'Twins':
+        heads = [stage[0].attn.num_heads for stage in model.blocks]
+        sizes = dict(embed_dims=[8 * each for each in heads])
+        theirs = timm.create_model(name, depths=(2,) * 4, **sizes)
+        return theirs, PVT, dict(
+            **sizes, num_layers=(2,) * 4, num_heads=heads, mlp_ratios=(8, 8, 4, 4),
+            sr_ratios=(8, 4, 2, 1), pool='gap', pos_encoding=dict(type='mmposenc.PEG'))
+    dims = model.embed_dim // 8
+    patch = model.patch_embed.patch_size[0]
+    small = dict(embed_dims=dims, num_layers=2, out_indices=(1,),
+                 img_size=min(model.patch_embed.img_size[0], 16 * patch))
+    if 'RelPos' in stem:
+        options |= dict(rel_pos_dim=next(value.shape[0] for key, value in model.state_dict().items()
+                                         if key.endswith('rel_pos.mlp.fc1.weight')))
+    if 'SAM' in stem:
+        options |= dict(global_attn_indexes=(1,))
+        small |= dict(global_blocks=(1,), img_size=min(model.patch_embed.img_size[0], 28 * patch))
+    theirs = timm.create_model(name, depth=2, embed_dim=dims, img_size=small['img_size'],
+                               **options)
+    small['mlp_hidden_dims'] = theirs.state_dict()['blocks.0.mlp.fc2.weight'].shape[1]
+    return theirs, ViT, small
+
+
+def features(model, x):
+    out = model.forward_features(x)
+    if type(model).__name__ == 'Twins':
+        return out.mean(1)
+    if out.dim() == 4:
+        return out if hasattr(model, 'neck') else out.permute(0, 3, 1, 2)
+    cells = out[:, getattr(model, 'num_prefix_tokens', 1):]
+    patch = model.patch_embed.patch_size[0]
+    return cells.mT.unflatten(2, [side // patch for side in x.shape[-2:]])
+
+
+def differences(name, *extra):
+    """Of the span, at the model's size and at another."""
+    model, converted = told(name)
+    options = [*needed_options(converted), *extra]
+    torch.manual_seed(0)
+    theirs, kind, small = shrunk(name, model)
+    theirs = theirs.double().eval()
+    for parameter in theirs.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    found: list[float] = []
+    state = {key: value.clone() for key, value in theirs.state_dict().items()}
+    embed = getattr(theirs, 'patch_embed', None)  # Twins has several
+    patch, native = (embed.patch_size[0], embed.img_size[0]) if embed else (32, 224)
+    other = (2 * native,) * 2 if kind is Swin else (native + 2 * patch, native - 3 * patch)
+    for size in ((native, native), other):
+        resized = size != (native, native)
+        if resized and kind is ViT and TABLE in converted:
+            # As timm resizes tables, whatever the release did.
+            options += ['pos_encoding.interpolation=bicubic_antialias',
+                        'pos_encoding.interpolation_offset=0.0']
+        ours = build(kind, options, **small).double().eval()
+        load_pretrained(ours, state)
+        if resized and kind is Swin:
+            theirs = shrunk(name, model, img_size=size)[0].eval()
+            theirs.load_state_dict(state)
+        elif resized and hasattr(theirs, 'set_input_size') and not getattr(
+                theirs, 'dynamic_img_size', False):
+            theirs.set_input_size(img_size=size)
+        x = torch.randn(1, 3, *size, dtype=torch.float64)
+        with torch.no_grad():
+            got, expected = ours(x)[0], features(theirs.double(), x)
+        assert got.shape == expected.shape
+        found.append(float((got - expected).abs().max() / (expected.max() - expected.min())))
+    return found
+
+
+@pytest.mark.parametrize('name', NAMES)
+def test_features_are_timms(name) -> None:
+    module = timm.models._registry._model_to_module[name]
+    try:
+        model, converted = told(name)
+    except ValueError as error:
+        assert REFUSED.fullmatch(name) or module not in MODULES, error
+        return
+    if converted is None:
+        assert module not in MODULES
+        return
+    options = needed_options(converted)
+    if options and hasattr(model, 'blocks'):
+        with unfilled():
+            own = build(ViT, options).state_dict()
+        expected = {key.removeprefix('backbone.'): value.shape for key, value in converted.items()
+                    if key.startswith('backbone.') and key != TABLE}
+        assert {key: value.shape for key, value in own.items()
+                if f'backbone.{key}' != TABLE} == expected
+    limits = (1e-5, next((limit for start, limit in WINDOWS.items() if name.startswith(start)),
+                         1e-5))
+    tried = []
+    for extra in ([], *look_alikes(converted).values()):
+        try:
+            tried.append(differences(name, *extra))
+        except ValueError as error:
+            assert 'multiple of num_heads' in str(error)  # of a look-alike
+            continue
+        if all(error <= limit for error, limit in zip(tried[-1], limits, strict=True)):
+            return
+    raise AssertionError((options, tried))
