@@ -218,13 +218,11 @@ def sequence_places(query: Grid, key: Grid, num_prefix_tokens: int,
                     device: torch.device | str | None = None) -> Tensor:
     """Places (P + Lk,) of keys in the sequence of queries: that of the query cell nearest to the
     key's centre; prefix tokens come first."""
-    row = _nearest(query.height, key.height, key.stride_h / query.stride_h, device)
-    col = _nearest(query.width, key.width, key.stride_w / query.stride_w, device)
+    def nearest(queries: int, keys: int, stride: float) -> Tensor:
+        centres = (torch.arange(keys, device=device) + 0.5) * stride - 0.5
+        return centres.round().long().clamp(0, queries - 1)
+
+    row = nearest(query.height, key.height, key.stride_h / query.stride_h)
+    col = nearest(query.width, key.width, key.stride_w / query.stride_w)
     cells = (row[:, None] * query.width + col).flatten() + num_prefix_tokens
     return torch.cat((torch.arange(num_prefix_tokens, device=device), cells))
-
-
-def _nearest(num_queries: int, num_keys: int, stride: float, device: torch.device | str | None
-             ) -> Tensor:
-    centres = (torch.arange(num_keys, device=device) + 0.5) * stride - 0.5
-    return centres.round().long().clamp(0, num_queries - 1)

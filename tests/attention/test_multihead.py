@@ -253,3 +253,14 @@ def test_padded_keys_are_left_out_where_that_pays(train, name, prefix, monkeypat
     assert images[0] is None and len(images[1]) == 3 and not results[1][0][2].any()
     for a, b in zip(*results, strict=True):
         torch.testing.assert_close(a, b)
+
+
+def test_padded_keys_stay_where_regions_say_which_tokens_meet(monkeypatch):
+    """Regions are numbers of all tokens: those of a few keys would fit no query."""
+    monkeypatch.setattr(limits, 'LEAVE_OUT_FROM', 1)
+    q, k, v = torch.randn(3, 2, 2, 12, 4).unbind()
+    padding = torch.zeros(2, 12, dtype=torch.bool)
+    padding[0, 8:] = True
+    options = dict(key_padding_mask=padding, regions=torch.arange(24).view(2, 12) % 3)
+    torch.testing.assert_close(attend(q, k, v, **options)[0],
+                               attend(q, k, v, form='definition', **options)[0])
