@@ -21,7 +21,8 @@ sys.path[:0] = [str(TESTS / 'accelerator'), str(TESTS / 'encodings')]
 import examples  # noqa: E402
 from stand_in import StandIn, install, leave  # noqa: E402
 
-from mmposenc.attention import attend, choice, core  # noqa: E402
+from mmposenc.attention import attend  # noqa: E402
+from mmposenc.attention.attend import choose  # noqa: E402
 from mmposenc.functional import Grid  # noqa: E402
 
 NAMES = ('none', 'IRPE product k', 'IRPE product qkv', 'IRPE cross k', 'IRPE product bias',
@@ -46,11 +47,10 @@ def count(name: str, size: str, form: str = 'auto') -> tuple[str, int, int]:
         hidden = gpu.tensor(padding.flatten(1))
         encoding = None if encoding is None else gpu.module(encoding)
         taken: list[str] = []
-        choose = choice.choose
         before = gpu.memory.now
         gpu.memory.peak = before
-        with mock.patch.object(core, 'choose',
-                               lambda problem: taken.append(choose(problem)) or taken[-1]):
+        with mock.patch('mmposenc.attention.attend.choose',
+                        lambda problem: taken.append(choose(problem)) or taken[-1]):
             out = attend(q, k, v, encoding, query, key, key_padding_mask=hidden, form=form)[0]
         saved = gpu.memory.now - before
         out.backward(torch.ones_like(out))

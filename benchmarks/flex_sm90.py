@@ -36,9 +36,9 @@ import examples  # noqa: E402
 from stand_in import install, leave  # noqa: E402
 
 from mmposenc.attention import attend  # noqa: E402
+from mmposenc.attention.fast import flex  # noqa: E402
 from mmposenc.encodings import RelativeEncoding  # noqa: E402
 from mmposenc.functional import Grid  # noqa: E402
-from mmposenc.functional.attention import flex  # noqa: E402
 
 CARD = SimpleNamespace(
     name='H200', gcnArchName='', major=9, minor=0, multi_processor_count=132, warp_size=32,

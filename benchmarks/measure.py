@@ -118,7 +118,7 @@ def row(*cells: object) -> Iterator[None]:
     they cannot be made at all, one row of ``cells`` says why."""
     from torch._dynamo import reset
 
-    from mmposenc.functional.attention import flex
+    from mmposenc.attention.fast import flex
     reset()
     flex.compiled.cache_clear()
     try:

@@ -189,7 +189,7 @@ def buckets(args: argparse.Namespace) -> None:
     """Bucket ids, and the row patterns that attention uses instead, which are kept (under 1 MiB)
     when grids take turns. Beside them the time to copy as many numbers: ids can't be faster. On a
     CPU, whatever the device."""
-    from mmposenc.functional.attention.row_patterns import row_patterns
+    from mmposenc.attention.fast.runs import row_patterns
     from mmposenc.functional.grids import Grid
     full = bucket_ids('product', (25, 42), ratio=1.9)
     assert torch.equal(release_ids(25, 42), full)

@@ -21,7 +21,7 @@ from measure import add_arguments, header, paired_times, parse, peak_memory, row
 from torch import Tensor
 
 from mmposenc.attention import ShiftWindowAttention
-from mmposenc.attention.core import attend_joint
+from mmposenc.attention.attend import attend_joint
 from mmposenc.functional.windows import join_windows, partition_windows, window_regions
 
 #: name: (batch, height, width, embed_dims, heads, window)

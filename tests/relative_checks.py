@@ -7,7 +7,7 @@ from unittest import mock
 
 import torch
 
-from mmposenc.attention.core import attend
+from mmposenc.attention.attend import attend
 from mmposenc.functional import Grid, key_grid, limits
 
 #: (query grid, key grid): square, not square, one cell wide, keys pooled, keys at a fraction.

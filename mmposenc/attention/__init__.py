@@ -1,6 +1,6 @@
 """Attention modules that take encodings."""
+from .attend import attend
 from .conv_projection import ConvProjectionAttention
-from .core import attend
 from .multihead import MultiheadAttention, build_relative_encoding
 from .spatial_reduction import SpatialReductionAttention
 from .window import PlainWindowAttention, ShiftWindowAttention, WindowAttention

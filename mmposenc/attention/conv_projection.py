@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from ..functional.grids import Grid, GridLike, check_tokens
 from ..functional.masking import join_prefix, map_to_tokens, split_prefix, tokens_to_map
-from .core import attend
+from .attend import attend
 from .linear import some_channels
 from .multihead import MultiheadAttention
 

@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
-from ..encodings.base import RelativeEncoding
-from ..encodings.build import build_encoding
 from ..functional.grids import GridLike, check_tokens
-from .core import Options, attend, attend_joint, checked_form, join_heads
+from .attend import Options, attend, attend_joint, checked_form, join_heads
 from .linear import Linear, QVLinear, some_channels
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # encodings import terms, with this package
     from typing_extensions import Unpack
+
+    from ..encodings.base import RelativeEncoding
 
 
 class MultiheadAttention(nn.Module):
@@ -139,6 +139,9 @@ def build_relative_encoding(cfg: RelativeEncoding | dict[str, Any], head_dims: i
     Raises:
         ValueError: if the encoding was made for other heads or prefix tokens.
     """
+    from ..encodings.base import RelativeEncoding
+    from ..encodings.build import build_encoding
+
     # mypy: RelativeEncoding is abstract, and is only compared with here.
     encoding = build_encoding(
         cfg, RelativeEncoding, 'rel_pos_encoding',  # type: ignore[type-abstract]

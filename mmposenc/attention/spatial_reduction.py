@@ -1,17 +1,19 @@
 """Spatial-reduction attention of PVT, with padding masks and any relative encoding."""
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from ..encodings.base import RelativeEncoding
 from ..functional.grids import Grid, GridLike, as_grid, whole_cells
 from ..functional.masking import every_cell, map_to_tokens, pad_map, token_mask, tokens_to_map
-from .core import attend, checked_form, join_heads
+from .attend import attend, checked_form, join_heads
 from .linear import Linear, some_channels
 from .multihead import build_relative_encoding
+
+if TYPE_CHECKING:
+    from ..encodings.base import RelativeEncoding
 
 
 class SpatialReductionAttention(nn.Module):

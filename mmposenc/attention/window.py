@@ -1,19 +1,21 @@
 """Attention in windows, Swin's shifted ones and ViTDet's, with any relative encoding."""
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from ..encodings.base import RelativeEncoding
-from ..functional.attention.driver import split
 from ..functional.grids import GridLike, as_grid, check_tokens
 from ..functional.windows import Counts, Windows
-from .core import Options, attend, attend_joint, checked_form, join_heads
+from .attend import Options, attend, attend_joint, checked_form, join_heads
 from .cosine import CosineScale
 from .linear import Linear, QVLinear
 from .multihead import MultiheadAttention, build_relative_encoding
+from .terms import split
+
+if TYPE_CHECKING:
+    from ..encodings.base import RelativeEncoding
 
 
 class WindowAttention(nn.Module):

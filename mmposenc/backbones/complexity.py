@@ -6,9 +6,9 @@ import copy
 import torch
 from torch import Tensor, nn
 
+from ..attention.terms import Term
 from ..encodings.context_pool import ContextPool
 from ..encodings.irpe import IRPE
-from ..functional.attention.terms import Term
 from ..functional.grids import Grid
 from .operators import OperatorCounter
 

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from ..attention.linear import Linear
 from ..attention.window import ShiftWindowAttention
 from ..encodings.placement import PlacedEncodings
-from ..functional.grids import valid_extents
-from ..functional.masking import every_cell, noted_extents
+from ..functional.masking import every_cell, noted_extents, valid_extents
 from ..functional.windows import Counts, window_counts
 from .layers import MLP, DropPath, run_block
 

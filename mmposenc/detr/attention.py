@@ -1,14 +1,15 @@
 """Attention and feed-forward network of DETR under mmcv's names, on this project's forms."""
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..attention.core import attend, attend_packed, checked_form, join_heads
+from ..attention.attend import Options, attend, checked_form, join_heads
 from ..attention.multihead import build_relative_encoding
 from ..encodings.base import RelativeEncoding
 from ..functional.grids import GridLike
@@ -16,6 +17,9 @@ from ..functional.mlp import mlp
 from ..functional.packing import Packing
 from ..modules import BaseModule
 from .parts import build_activation, build_dropout, check_batch_first
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 class MultiheadAttention(BaseModule):
@@ -120,6 +124,27 @@ class MultiheadAttention(BaseModule):
         biases = (None,) * 3 if self.attn.in_proj_bias is None else self.attn.in_proj_bias.chunk(3)
         return [F.linear(x, weight, bias).view(*x.shape[:2], self.num_heads, -1).transpose(1, 2)
                 for x, weight, bias in zip((query, key, value), weights, biases, strict=True)]
+
+
+def attend_packed(q: Tensor, k: Tensor, v: Tensor, packing: Packing,
+                  rel_pos_encoding: RelativeEncoding | None = None, **options: Unpack[Options]
+                  ) -> Tensor:
+    """Attention of the valid tokens of several images in one row: each attends to its own.
+
+    Args:
+        q, k, v: (1, heads, N, head_dims), N = sum(packing.lengths).
+        packing: of which image the tokens are; with an encoding also their grids.
+        rel_pos_encoding: one that is ``cellwise``, or None.
+
+    Returns:
+        (1, heads, N, head_dims), tokens first in memory, as projections hold them.
+    """
+    grids: Sequence[GridLike | None] = packing.grids or [None] * len(packing.lengths)
+    images = zip(*(torch.split(x.transpose(1, 2), packing.lengths, 1) for x in (q, k, v)),
+                 strict=True)
+    outs = [attend(*(x.transpose(1, 2) for x in image), rel_pos_encoding, grid, **options)[0]
+            for image, grid in zip(images, grids, strict=True)]
+    return torch.cat([out.transpose(1, 2) for out in outs], 1).transpose(1, 2)
 
 
 def _allowed(attn_mask: Tensor | None, num_heads: int) -> Tensor | None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ..functional.grids import GridLike, as_grid, check_tokens, extents_of
-from ..functional.masking import join_prefix, split_prefix
+from ..functional.grids import GridLike, as_grid, check_tokens
+from ..functional.masking import extents_of, join_prefix, split_prefix
 from ..functional.position_tables import (
     INTERPOLATIONS,
     resize_position_table,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor, nn
 
-from ..functional.attention.terms import Term
+from ..attention.terms import Term
 from ..functional.grids import Grid, GridLike, as_grid, key_grid
 
 
@@ -71,7 +71,7 @@ class RelativeEncoding(nn.Module, ABC):
 
     @abstractmethod
     def terms(self, q_grid: Grid, k_grid: Grid) -> Sequence[Term]:
-        """What is added (:mod:`mmposenc.functional.attention.terms`), for queries and keys on these
+        """What is added (:mod:`mmposenc.attention.terms`), for queries and keys on these
         grids.
 
         Raises:

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ..functional.attention.terms import Term
+from ..attention.terms import Term
 from ..functional.grids import Grid, GridLike
 from .base import RelativeEncoding
 from .build import EncodingConfig, build_encoding

@@ -8,10 +8,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..functional.grids import cells_at_stride, check_tokens, whole_cells
+from ..functional.grids import check_tokens, whole_cells
 from ..functional.masking import join_prefix, split_prefix
 from ..functional.pooling.ablations import global_mean, nonlocal_pool, random_mean, window_mean
 from ..functional.pooling.adaptive import FORMS, context_pool, full_precision
+from ..functional.pooling.partition import cells_at_stride
 from .base import TokenEncoding
 from .context_pool_checks import check_choices, check_numbers, check_pairs
 from .context_pool_predictors import PREDICTORS, build_predictor

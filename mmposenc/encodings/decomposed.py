@@ -4,9 +4,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ..functional.attention.axis_terms import AxisHalves, pick_entries
-from ..functional.attention.terms import Term
-from ..functional.grids import Grid, GridLike, as_grid
+from ..attention.terms import AxisHalves, Term
+from ..functional.grids import Grid, GridLike, as_grid, pick_entries
 from ..functional.position_tables import resize_axis_table
 from .base import RelativeEncoding
 from .checks import axis_tables, check_sizes

@@ -1,8 +1,7 @@
 """Huang's relative encoding: the offset's vector meets both the query and the key."""
 from __future__ import annotations
 
-from ..functional.attention.table_terms import TableByKey, TableByQuery
-from ..functional.attention.terms import Term
+from ..attention.terms import TableByKey, TableByQuery, Term
 from ..functional.grids import Grid
 from .clipped_tables import ClippedTables
 

@@ -5,11 +5,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..attention.terms import AxisHalves, OffsetBias, TableByKey, TableByQuery, TableOnValues, Term
 from ..functional import limits
-from ..functional.attention.axis_terms import AxisHalves, pick_entries
-from ..functional.attention.offset_terms import OffsetBias
-from ..functional.attention.table_terms import TableByKey, TableByQuery, TableOnValues
-from ..functional.attention.terms import Term
 from ..functional.buckets import (
     METHODS,
     Buckets,
@@ -19,7 +16,7 @@ from ..functional.buckets import (
     num_buckets,
     offset_buckets,
 )
-from ..functional.grids import Grid, GridLike, as_grid, key_grid
+from ..functional.grids import Grid, GridLike, as_grid, key_grid, pick_entries
 from .base import RelativeEncoding
 
 MODES = ('contextual', 'bias')
@@ -114,9 +111,8 @@ class IRPE(RelativeEncoding):
         if self.method != 'cross':
             return [self._buckets(query, key).ids(device)]
         rows, cols = axis_buckets(query, key, self.params, device)
-        shape = (query.height, query.width, key.height, key.width)
-        return [F.pad(ids.expand(shape).reshape(query.num_cells, key.num_cells), (p, 0, p, 0),
-                      value=self.num_buckets)
+        return [F.pad(ids.expand(*query.hw, *key.hw).reshape(query.num_cells, key.num_cells),
+                      (p, 0, p, 0), value=self.num_buckets)
                 for ids in (rows[:, None, :, None], cols[None, :, None, :])]
 
     def _buckets(self, query: Grid, key: Grid, reverse: bool = False) -> Buckets:
@@ -129,7 +125,7 @@ class IRPE(RelativeEncoding):
         mode; see the contract. The release scales the keys like the queries where they meet a
         table."""
         if self.mode == 'bias':
-            return [self.offset_bias(q_grid, k_grid)]
+            return [self._offset_bias(q_grid, k_grid)]
         found: list[Term] = []
         if 'k' in self.rpe_on:
             if self.method == 'cross' and q_grid.num_cells * k_grid.num_cells >= limits.HALVES_FROM:
@@ -162,16 +158,8 @@ class IRPE(RelativeEncoding):
         return AxisHalves(pick_entries(rows, row_ids), pick_entries(cols, col_ids),
                           self.num_prefix_tokens, prefix_vector=prefix)
 
-    def offset_bias(self, q_grid: GridLike, k_grid: GridLike | None = None) -> OffsetBias:
-        """Bias mode as a function of the offset.
-
-        Raises:
-            ValueError: in contextual mode.
-        """
-        if self.mode != 'bias':
-            raise ValueError("mode='contextual' has no bias; use mode='bias'")
-        query = as_grid(q_grid, 'q_grid')
-        key = key_grid(query, k_grid)
+    def _offset_bias(self, query: Grid, key: Grid) -> OffsetBias:
+        """Bias mode as a function of the offset."""
         bias: Tensor | None = None
         for side in self.rpe_on:
             # On queries the offset starts at the key.

@@ -6,10 +6,8 @@ from abc import abstractmethod
 import torch
 from torch import Tensor
 
-from ..functional.attention.offset_terms import OffsetBias
-from ..functional.attention.terms import Term
-from ..functional.grids import Grid
-from ..functional.offsets import grid_offsets
+from ..attention.terms import OffsetBias, Term
+from ..functional.grids import Grid, grid_offsets
 from .base import RelativeEncoding
 
 

@@ -1,8 +1,7 @@
 """Products of queries with learned vectors of the key's place in the sequence."""
 from __future__ import annotations
 
-from ..functional.attention.sequence_terms import KeyVectors
-from ..functional.attention.terms import Term
+from ..attention.terms import KeyVectors, Term
 from ..functional.grids import Grid
 from .sequence_table import SequenceTable
 

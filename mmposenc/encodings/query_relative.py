@@ -3,14 +3,11 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from ..functional.attention.axis_terms import AxisHalves, pick_entries
-from ..functional.attention.sequence_terms import sequence_terms
-from ..functional.attention.terms import Term
-from ..functional.grids import Grid, GridLike, as_grid
-from ..functional.offsets import table_entries
+from ..attention.terms import AxisHalves, Term
+from ..functional.grids import Grid, GridLike, as_grid, pick_entries, table_entries
 from .base import RelativeEncoding
 from .checks import axis_tables, check_sizes
-from .sequence_table import SequenceTable
+from .sequence_table import SequenceTable, sequence_terms
 
 
 class QueryRelative1D(SequenceTable):

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..functional.attention.terms import Term
+from ..attention.terms import Term
 from ..functional.grids import Grid, GridLike, as_grid, key_grid
 from ..functional.rotary import (
     NORMALIZATIONS,

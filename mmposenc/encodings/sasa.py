@@ -3,10 +3,8 @@ from __future__ import annotations
 
 from torch import nn
 
-from ..functional.attention.axis_terms import AxisHalves, pick_entries
-from ..functional.attention.terms import Term
-from ..functional.grids import Grid
-from ..functional.offsets import table_entries
+from ..attention.terms import AxisHalves, Term
+from ..functional.grids import Grid, pick_entries, table_entries
 from .base import RelativeEncoding
 from .checks import as_limits, axis_tables, check_sizes
 

@@ -1,11 +1,13 @@
-"""Base of the encodings with one learned table for a flattened sequence."""
+"""Tables by places in the flattened sequence: the base of learned ones, and their terms."""
 from __future__ import annotations
 
 from abc import abstractmethod
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from ..attention.terms import DenseBias, SkewedTable, TableByQuery, Term
+from ..functional.buckets import BucketParams, Buckets
 from ..functional.grids import Grid
 from .base import RelativeEncoding
 from .checks import check_sizes
@@ -60,3 +62,18 @@ class SequenceTable(RelativeEncoding):
                 f'{self.num_prefix_tokens} make {length} tokens; the table has max_tokens='
                 f'{self.max_tokens}')
         return length
+
+
+def sequence_terms(table: Tensor, bias: Tensor | None, query: Grid, key: Grid, prefix: int
+                   ) -> list[Term]:
+    """A table ([heads], 2 L - 1, head_dims) and bias (heads, 2 L - 1) or None by the distance j - i
+    of places in the flattened grid behind its prefix tokens. Keys on another grid take the place of
+    the query cell nearest to their centre."""
+    if key == query:
+        return [SkewedTable(table, bias)]
+    limit = float(table.shape[-2] // 2)
+    buckets = Buckets('sequence', BucketParams(1.0, limit, 2.0, 'clip'), query, key, prefix, True)
+    found: list[Term] = [TableByQuery(table.transpose(-2, -1), buckets)]
+    if bias is not None:
+        found.append(DenseBias(bias[:, buckets.ids(bias.device)][None]))
+    return found

@@ -1,8 +1,7 @@
 """Shaw's relative encoding: clipped offsets on keys and values."""
 from __future__ import annotations
 
-from ..functional.attention.table_terms import TableByQuery, TableOnValues
-from ..functional.attention.terms import Term
+from ..attention.terms import TableByQuery, TableOnValues, Term
 from ..functional.grids import Grid
 from .clipped_tables import ClippedTables
 

@@ -6,13 +6,11 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-from ..functional.attention.axis_terms import AxisHalves, pick_entries
-from ..functional.attention.sequence_terms import QueryVector, sequence_terms
-from ..functional.attention.terms import Term
-from ..functional.grids import Grid
-from ..functional.offsets import grid_offsets
+from ..attention.terms import AxisHalves, QueryVector, Term
+from ..functional.grids import Grid, grid_offsets, pick_entries
 from .base import RelativeEncoding
 from .checks import check_sizes
+from .sequence_table import sequence_terms
 
 _METHODS = ('axes', 'sequence')
 

@@ -13,8 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .grid_cache import CACHE
-from .grids import Grid, GridLike, as_grid, key_grid
-from .offsets import expand_offsets, grid_offsets, sequence_places
+from .grids import Grid, GridLike, as_grid, expand_offsets, grid_offsets, key_grid, sequence_places
 
 METHODS = ('euclidean', 'quantization', 'cross', 'product')
 INDEX_FUNCTIONS = ('piecewise', 'clip')
@@ -189,7 +188,7 @@ def bucket_ids(method: str, hw_query: GridLike, hw_key: GridLike | None = None, 
     if method != 'cross':
         return Buckets(method, params, query, key).ids(device)
     row_ids, col_ids = axis_buckets(query, key, params, device)
-    shape = (query.height, query.width, key.height, key.width)
+    shape = (*query.hw, *key.hw)
     return (row_ids[:, None, :, None].expand(shape).reshape(query.num_cells, key.num_cells),
             col_ids[None, :, None, :].expand(shape).reshape(query.num_cells, key.num_cells))
 
@@ -240,7 +239,8 @@ class Buckets(NamedTuple):
             distance = torch.arange(length, device=device)[queries, None] - places
             return (-distance if self.reverse else distance).clamp(-limit, limit) + limit
         # Only what depends on the offset alone is kept: ids are as large as Lq * Lk.
-        ids = expand_offsets(*self.by_offset(device))
+        table, row_index, col_index = self.by_offset(device)
+        ids = expand_offsets(table[None], row_index, col_index)[0]
         if self.prefix:
             ids = F.pad(ids, (self.prefix, 0, self.prefix, 0), value=self.num_offset_buckets)
         return ids[queries]

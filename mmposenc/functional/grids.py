@@ -1,4 +1,5 @@
-"""Token grids: which 2-D cell a token stands for, and checks that the numbers agree."""
+"""Token grids: which cell a token stands for, checks that the numbers agree, and offsets between
+cells, one axis at a time."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -133,61 +134,95 @@ def check_sides(x: Tensor, sides: Sequence[int], dims: int, num_prefix_tokens: i
     return tuple(_whole(side) for side in given)
 
 
-def cells_at_stride(hw_shape: tuple[int, int], stride: int, device: torch.device | None = None
-                    ) -> Tensor:
-    """Numbers of the cells in every ``stride``-th row and column, from the first, row by row."""
-    rows = torch.arange(0, hw_shape[0], stride, device=device)
-    cols = torch.arange(0, hw_shape[1], stride, device=device)
-    return (rows[:, None] * hw_shape[1] + cols).flatten()
+def axis_offsets(num_queries: int, num_keys: int, query_stride: float = 1.0,
+                 key_stride: float = 1.0, device: torch.device | str | None = None
+                 ) -> tuple[Tensor, Tensor]:
+    """Offsets query minus key along one axis: the distinct values, and where each pair finds its.
 
-
-def extents_of(padding_mask: Tensor) -> Tensor:
-    """Rows and columns of the valid top-left rectangle of each image, (B, 2), on the mask's device.
+    Cell i lies at (i + 0.5) * stride - 0.5. With whole strides the offsets repeat, and there are
+    only about as many distinct ones as cells; with others there may be one for every pair.
 
     Args:
-        padding_mask: (B, H, W) bool, True = padding, as batching pads: to the right and below.
-
-    Raises:
-        ValueError: as :func:`valid_extents`, on a CPU. An accelerator would have to wait for it,
-            and masks of this project's models are rectangles by construction.
-    """
-    if padding_mask.device.type == 'cpu' and not torch.compiler.is_compiling():
-        valid_extents(padding_mask)
-    valid = ~padding_mask
-    return torch.stack((valid[:, :, 0].sum(1), valid[:, 0].sum(1)), 1)
-
-
-def valid_extents(padding_mask: Tensor) -> list[tuple[int, int]]:
-    """Rows and columns of the valid top-left rectangle of each image.
-
-    Args:
-        padding_mask: (B, H, W) bool, True = padding, as batching pads: to the right and below.
+        num_queries, num_keys: cells along the axis.
+        query_stride, key_stride: their spacing, in cells of the query grid.
+        device: where to put the result.
 
     Returns:
-        One (rows, columns) pair an image.
-
-    Raises:
-        ValueError: if an image has no valid cell, or its valid cells are not a top-left rectangle.
+        values (D,) float32 offsets, ascending, and index
+        (num_queries, num_keys) long, with values[index[i, j]] = position of i - position of j.
     """
-    return extents_of_several([padding_mask])[0]
+    rows = torch.arange(num_queries, device=device)
+    cols = torch.arange(num_keys, device=device)
+    if query_stride == int(query_stride) and key_stride == int(key_stride):
+        sq, sk = int(query_stride), int(key_stride)
+        lowest = sk * (num_keys - 1)
+        values = torch.arange(-lowest, sq * (num_queries - 1) + 1, device=device) + (sq - sk) / 2
+        return values, rows[:, None] * sq - cols * sk + lowest
+    at_rows = (rows + 0.5) * query_stride
+    at_cols = (cols + 0.5) * key_stride
+    offsets = at_rows[:, None] - at_cols
+    if torch.compiler.is_compiling():  # can't know how many there are
+        return offsets.flatten(), rows[:, None] * num_keys + cols
+    values, index = torch.unique(offsets, return_inverse=True)
+    return values, index
 
 
-def extents_of_several(padding_masks: Sequence[Tensor]) -> list[list[tuple[int, int]]]:
-    """:func:`valid_extents` of masks of the same images on several grids; an accelerator is waited
-    for once."""
-    tables = []
-    for mask in padding_masks:
-        valid = ~mask
-        rows, cols = valid[:, :, 0].sum(1), valid[:, 0].sum(1)
-        down, across = (torch.arange(side, device=valid.device) for side in valid.shape[1:])
-        corner = (down < rows[:, None])[:, :, None] & (across < cols[:, None])[:, None]
-        wrong = (valid != corner).flatten(1).any(1) | (rows * cols == 0)
-        tables.append(torch.stack((rows, cols, valid.flatten(1).sum(1), wrong.long()), 1))
-    found: list[list[list[int]]] = torch.stack(tables).tolist()
-    for index, (_, _, area, is_wrong) in enumerate(row for table in found for row in table):
-        if is_wrong:
-            raise ValueError(
-                f'padding_mask of image {index % len(found[0])} has {area} valid cells that are '
-                f'not one top-left rectangle; padding must lie to the right and below, with at '
-                f'least one valid cell')
-    return [[(row[0], row[1]) for row in table] for table in found]
+def grid_offsets(query: Grid, key: Grid, device: torch.device | str | None = None
+                 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """:func:`axis_offsets` of the rows (Dr,), (Hq, Hk), then of the columns (Dc,), (Wq, Wk)."""
+    return (*axis_offsets(query.height, key.height, query.stride_h, key.stride_h, device),
+            *axis_offsets(query.width, key.width, query.stride_w, key.stride_w, device))
+
+
+def expand_offsets(table: Tensor, row_index: Tensor, col_index: Tensor) -> Tensor:
+    """The entry of every pair of cells out of a table by offset, an axis at a time.
+
+    Args:
+        table: (heads, Dr, Dc), by pairs of distinct offsets.
+        row_index: (Hq, Hk), col_index: (Wq, Wk), from :func:`axis_offsets`.
+
+    Returns:
+        (heads, Hq * Wq, Hk * Wk). No index of that size is built: columns are picked first, while
+        rows are few, then whole runs of Wk are copied.
+    """
+    (hq, hk), (wq, wk), heads = row_index.shape, col_index.shape, table.shape[0]
+    by_col = table.index_select(2, col_index.flatten()).view(heads, -1, wq, wk)
+    runs = by_col.transpose(1, 2).reshape(heads, -1, wk)  # (heads, Wq * rows, Wk)
+    starts = torch.arange(wq, device=table.device)[:, None] * table.shape[1]
+    which = row_index[:, None, :] + starts
+    full: Tensor = runs.index_select(1, which.flatten()).view(heads, hq * wq, hk * wk)
+    return full
+
+
+def table_entries(query: Grid, key: Grid, limits: tuple[int, int], device: torch.device
+                  ) -> tuple[Tensor, Tensor]:
+    """Which entry of a table of the offsets -limit .. limit, by key minus query, pairs of rows
+    (Hq, Hk) and of columns (Wq, Wk) have.
+
+    Real offsets of keys on a coarser grid go to the nearest whole number (halves to the even one,
+    as ``torch.round``), longer ones than the limit to the last entry.
+    """
+    rows, row_index, cols, col_index = grid_offsets(query, key, device)
+    rows, cols = ((-offsets).round().long().clamp(-limit, limit) + limit
+                  for offsets, limit in zip((rows, cols), limits, strict=True))
+    return rows[row_index], cols[col_index]
+
+
+def pick_entries(table: Tensor, index: Tensor) -> Tensor:
+    """Rows of a table ([heads], n, d) for each pair: ([heads], *index.shape, d)."""
+    picked: Tensor = table.index_select(-2, index.flatten())
+    return picked.view(*table.shape[:-2], *index.shape, table.shape[-1])
+
+
+def sequence_places(query: Grid, key: Grid, num_prefix_tokens: int,
+                    device: torch.device | str | None = None) -> Tensor:
+    """Places (P + Lk,) of keys in the sequence of queries: that of the query cell nearest to the
+    key's centre; prefix tokens come first."""
+    def nearest(queries: int, keys: int, stride: float) -> Tensor:
+        centres = (torch.arange(keys, device=device) + 0.5) * stride - 0.5
+        return centres.round().long().clamp(0, queries - 1)
+
+    row = nearest(query.height, key.height, key.stride_h / query.stride_h)
+    col = nearest(query.width, key.width, key.stride_w / query.stride_w)
+    cells = (row[:, None] * query.width + col).flatten() + num_prefix_tokens
+    return torch.cat((torch.arange(num_prefix_tokens, device=device), cells))

@@ -35,37 +35,13 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if torch.is_grad_enabled():
         out: Tensor = _Linear.apply(x, weight, bias)  # type: ignore[no-untyped-call]
         return out
-    return _product(x, weight, bias)
+    return onednn_product(x, weight, bias)
 
 
 def outer(a: Tensor, b: Tensor) -> Tensor:
     """a^T b of (rows, n) and (rows, k), as :func:`linear`: the gradient of a weight."""
     # oneDNN copies a transposed first operand, and takes a transposed second one as it is.
     return linear(a.t(), b.t()) if a.shape[1] <= b.shape[1] else linear(b.t(), a.t()).t()
-
-
-def add_product(out: Tensor, a: Tensor, b: Tensor, beta: float = 1.0, alpha: float = 1.0) -> None:
-    """out = beta * out + alpha * a b of (n, ., .) matrices, in place and without gradients;
-    ``beta`` is 0 (what is in ``out`` then does not count) or 1."""
-    if not products_take_onednn(a, b):
-        torch.baddbmm(out, a, b, beta=beta, alpha=alpha, out=out)
-        return
-    for target, x, y in zip(out, a, b, strict=True):
-        # oneDNN copies a transposed first operand: the smaller one becomes it.
-        turned = x.stride(-1) != 1
-        found = _product(y.t(), x, None).t() if turned else _product(x, y.t(), None)
-        if beta:
-            target.add_(found, alpha=alpha)
-        else:
-            torch.mul(found, alpha, out=target)
-
-
-def products_take_onednn(a: Tensor, b: Tensor) -> bool:
-    """Whether :func:`add_product` of these (n, ., .) matrices is oneDNN's, one at a time."""
-    return (a.dtype == torch.float32 and a.device.type == 'cpu'
-            and a.shape[1] * a.shape[2] * b.shape[2] >= MIN_PRODUCT
-            and onednn_is_faster() and bool(torch.backends.mkldnn.enabled)
-            and all(_has_rows(x[0]) for x in (a, b)))
 
 
 def _takes_onednn(x: Tensor, weight: Tensor) -> bool:
@@ -75,19 +51,20 @@ def _takes_onednn(x: Tensor, weight: Tensor) -> bool:
     if (x.dtype != torch.float32 or weight.dtype != torch.float32 or x.device.type != 'cpu'
             or weight.device.type != 'cpu' or x.numel() * weight.shape[0] < MIN_PRODUCT):
         return False
-    if not (_has_rows(x) and _has_rows(weight)):
+    if not (has_rows(x) and has_rows(weight)):
         return False
     return (onednn_is_faster() and bool(torch.backends.mkldnn.enabled)
             and not torch.is_autocast_enabled('cpu')
             and type(weight) in (Tensor, torch.nn.Parameter))
 
 
-def _product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def onednn_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """x W^T + bias by oneDNN, whatever else; without gradients."""
     out: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, 'none', [], '')
     return out
 
 
-def _has_rows(x: Tensor) -> bool:
+def has_rows(x: Tensor) -> bool:
     """Rows (or columns) lie one behind the other: oneDNN takes hundreds of times as long else."""
     return x.is_contiguous() or (x.dim() == 2 and x.t().is_contiguous())
 
@@ -111,7 +88,7 @@ class _Linear(torch.autograd.Function):
 
     @staticmethod
     def forward(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        return _product(x, weight, bias)
+        return onednn_product(x, weight, bias)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor | None], output: Tensor

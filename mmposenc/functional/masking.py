@@ -1,7 +1,7 @@
-"""Maths that must not see padding."""
+"""Maths that must not see padding, and how far images reach on padded grids."""
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -220,3 +220,55 @@ def note_extents(mask: Tensor, extents: list[tuple[int, int]] | None) -> Tensor:
     if extents is not None and not torch.compiler.is_compiling():
         mask.extents = list(extents)  # type: ignore[attr-defined]
     return mask
+
+
+def extents_of(padding_mask: Tensor) -> Tensor:
+    """Rows and columns of the valid top-left rectangle of each image, (B, 2), on the mask's device.
+
+    Args:
+        padding_mask: (B, H, W) bool, True = padding, as batching pads: to the right and below.
+
+    Raises:
+        ValueError: as :func:`valid_extents`, on a CPU. An accelerator would have to wait for it,
+            and masks of this project's models are rectangles by construction.
+    """
+    if padding_mask.device.type == 'cpu' and not torch.compiler.is_compiling():
+        valid_extents(padding_mask)
+    valid = ~padding_mask
+    return torch.stack((valid[:, :, 0].sum(1), valid[:, 0].sum(1)), 1)
+
+
+def valid_extents(padding_mask: Tensor) -> list[tuple[int, int]]:
+    """Rows and columns of the valid top-left rectangle of each image.
+
+    Args:
+        padding_mask: (B, H, W) bool, True = padding, as batching pads: to the right and below.
+
+    Returns:
+        One (rows, columns) pair an image.
+
+    Raises:
+        ValueError: if an image has no valid cell, or its valid cells are not a top-left rectangle.
+    """
+    return extents_of_several([padding_mask])[0]
+
+
+def extents_of_several(padding_masks: Sequence[Tensor]) -> list[list[tuple[int, int]]]:
+    """:func:`valid_extents` of masks of the same images on several grids; an accelerator is waited
+    for once."""
+    tables = []
+    for mask in padding_masks:
+        valid = ~mask
+        rows, cols = valid[:, :, 0].sum(1), valid[:, 0].sum(1)
+        down, across = (torch.arange(side, device=valid.device) for side in valid.shape[1:])
+        corner = (down < rows[:, None])[:, :, None] & (across < cols[:, None])[:, None]
+        wrong = (valid != corner).flatten(1).any(1) | (rows * cols == 0)
+        tables.append(torch.stack((rows, cols, valid.flatten(1).sum(1), wrong.long()), 1))
+    found: list[list[list[int]]] = torch.stack(tables).tolist()
+    for index, (_, _, area, is_wrong) in enumerate(row for table in found for row in table):
+        if is_wrong:
+            raise ValueError(
+                f'padding_mask of image {index % len(found[0])} has {area} valid cells that are '
+                f'not one top-left rectangle; padding must lie to the right and below, with at '
+                f'least one valid cell')
+    return [[(row[0], row[1]) for row in table] for table in found]

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .grids import valid_extents
+from .masking import valid_extents
 
 
 class Packing(NamedTuple):

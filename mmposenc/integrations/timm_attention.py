@@ -12,7 +12,7 @@ from timm.models.swin_transformer import WindowAttention
 from timm.models.swin_transformer_v2 import WindowAttention as WindowAttentionV2
 from torch import Tensor
 
-from ..attention.core import attend
+from ..attention.attend import attend
 from ..attention.cosine import scaled_cosines
 from ..encodings.base import RelativeEncoding
 

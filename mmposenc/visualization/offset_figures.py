@@ -7,8 +7,7 @@ import numpy as np
 import torch
 
 from ..encodings import RotaryEmbedding
-from ..functional.grids import Grid
-from ..functional.offsets import grid_offsets
+from ..functional.grids import Grid, grid_offsets
 from .attention_figures import window_text
 from .figures import Panel, draw_panels
 from .maps import Array

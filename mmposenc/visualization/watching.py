@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, TypeVar
 from torch import Tensor, nn
 
 from ..attention import ShiftWindowAttention, WindowAttention
+from ..attention.terms import Term
 from ..encodings.base import RelativeEncoding
-from ..functional.attention.terms import Term
 from ..functional.grids import Grid, as_grid
 from .layouts import Placed, layout_of
 from .maps import Array

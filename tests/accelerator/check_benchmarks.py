@@ -11,7 +11,7 @@ import torch._inductor.decomposition  # noqa: F401  (its annotations name what t
 from device import Device
 from scripts import load_script
 
-from mmposenc.functional.attention import flex
+from mmposenc.attention.fast import flex
 
 PAPER = os.environ.get('MMPOSENC_ACCELERATOR') != 'cuda'
 

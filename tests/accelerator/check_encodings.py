@@ -14,9 +14,8 @@ from mmposenc.attention import (
     ShiftWindowAttention,
     SpatialReductionAttention,
     attend,
-    choice,
 )
-from mmposenc.attention.problem import Problem
+from mmposenc.attention.fast import flex, fused
 from mmposenc.encodings import TokenEncoding, build_encoding
 from mmposenc.functional import Grid, limits
 
@@ -36,9 +35,8 @@ class Attend(nn.Module):
 def forms(encoding, query, key):
     """The engines that can run it."""
     terms = encoding.terms(Grid(*query), key or Grid(*query))
-    problem = Problem((torch.zeros(1, 1, 1, 4),) * 3, terms)
-    able = {'flex': all(term.has_score_mod for term in terms), 'pieces': True,
-            'fused': choice.fits_fused(problem), 'definition': True}
+    able = {'flex': all(flex.has_score_mod(term) for term in terms), 'pieces': True,
+            'fused': fused.only_channels(terms), 'definition': True}
     return [form for form, yes in able.items() if yes]
 
 

@@ -27,8 +27,7 @@ def run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
 
 def patches(gpu: Any) -> Iterator[AbstractContextManager[Any]]:
     """Of functions that would call a kernel which a CPU build has not."""
-    from mmposenc.attention import choice
-    from mmposenc.functional.attention import flex
+    from mmposenc.attention.fast import flex
     plain, generator = nn.functional.scaled_dot_product_attention, torch.Generator
 
     def sdpa(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None,
@@ -66,7 +65,7 @@ def patches(gpu: Any) -> Iterator[AbstractContextManager[Any]]:
 
     yield mock.patch.object(nn.functional, 'scaled_dot_product_attention', sdpa)
     yield mock.patch.object(flex, 'compiled', lambda key: compiled)
-    yield mock.patch.object(choice, 'has_triton', lambda: True)
+    yield mock.patch.object(flex, 'has_triton', lambda: True)
     yield mock.patch.object(torch, 'Generator', lambda device='cpu': generator())
 
 

@@ -7,12 +7,14 @@ import pytest
 import torch
 from relative_checks import PIECES, LargestStorage, pieces_of, random_inputs, results
 
-from mmposenc.attention import attend, choice, engines
-from mmposenc.attention.core import FORMS, attend_joint
-from mmposenc.attention.problem import Problem
+from mmposenc.attention import attend, terms
+from mmposenc.attention.attend import FORMS, attend_joint
+from mmposenc.attention.fast import choice, flex, fused, pieces, writers
+from mmposenc.attention.fast.fused import add_channels
+from mmposenc.attention.fast.layout import groups
+from mmposenc.attention.terms import Problem
+from mmposenc.encodings import RelativeEncoding
 from mmposenc.functional import Grid, limits
-from mmposenc.functional.attention.channels import add_channels
-from mmposenc.functional.attention.layout import groups
 from mmposenc.functional.dropout import Dropout
 
 GRIDS = [((3, 5), None), ((1, 6), None), ((4, 6), Grid(2, 3, 2.0, 2.0)),
@@ -68,8 +70,8 @@ def test_pieces_of_one_head(name, grids):
 def dropped(encoding, inputs, grids, mask, seed=3):
     """Output and gradients of pieces with dropout, and the weights they kept."""
     calls = []
-    original = engines.attend_in_pieces
-    with mock.patch.object(engines, 'attend_in_pieces',
+    original = pieces.attend_in_pieces
+    with mock.patch.object(pieces, 'attend_in_pieces',
                            lambda call, qkv: calls.append(call) or original(call, qkv)):
         torch.manual_seed(seed)
         found = results(encoding, inputs, *grids, key_padding_mask=mask, form='pieces',
@@ -81,8 +83,8 @@ def kept_pairs(call, num_images, num_heads):
     """Which of all pairs the dropout of a call keeps: zeros and ones (B, heads, Lq, Lk)."""
     drop, layout = call.dropout.start(), call.layout
     out = torch.empty(num_images, num_heads, layout.len_q, layout.num_keys)
-    for _, pieces in groups(num_images, num_heads, layout, call.cut):
-        for piece in pieces:
+    for _, parts in groups(num_images, num_heads, layout, call.cut):
+        for piece in parts:
             shape = (piece.size, piece.queries.stop - piece.queries.start, layout.num_keys)
             drawn = piece.by_image(drop.draw(torch.empty(shape)))
             out[piece.images, piece.heads, piece.queries] = drawn
@@ -119,8 +121,8 @@ def test_dropout_equals_the_definition_under_the_same_mask(name, prefix):
                 found, kept = dropped(encoding, inputs, grids, mask)
             Dropped.kept = kept.double()
             Dropped.scale = Dropout(0.3, torch.device('cpu'), 0).scale
-            with mock.patch.object(engines.F, 'dropout', lambda x, p: Dropped.apply(x)), (
-                    mock.patch.object(engines, 'use_sdpa', lambda *args: False)):
+            with mock.patch.object(torch.nn.functional, 'dropout', lambda x, p: Dropped.apply(x)), (
+                    mock.patch('mmposenc.attention.attend.use_sdpa', lambda *args: False)):
                 expected = results(encoding, inputs, *grids, key_padding_mask=mask,
                                    form='definition', dropout_p=0.3)
             close(found, expected)
@@ -236,10 +238,9 @@ def test_score_mods(name, grids, prefix, monkeypatch):
     monkeypatch.setattr(flex_attention, '_validate_device', lambda *args: None)
     torch._dynamo.reset()
     encoding = examples.relative(name, grids[0], num_prefix_tokens=prefix, head_dims=8)
-    terms = encoding.terms(Grid(*grids[0]), grids[1] or Grid(*grids[0]))
-    if not all(term.has_score_mod for term in terms):
-        problem = Problem((torch.zeros(1, 1, 1, 1),) * 3, terms)
-        assert not choice.fits_flex(problem)
+    own = encoding.terms(Grid(*grids[0]), grids[1] or Grid(*grids[0]))
+    if not all(flex.has_score_mod(term) for term in own):
+        assert not flex.fits(Problem((torch.zeros(1, 1, 1, 1),) * 3, own))
         return
     inputs = random_inputs(encoding, *grids, dtype=torch.float32)
     mask = None
@@ -285,9 +286,9 @@ def test_choice(monkeypatch):
         length = grid[0] * grid[1]
         q = torch.zeros(1, 2, length, 4, dtype=options.pop('dtype', torch.float32),
                         requires_grad=options.pop('trains', False))
-        terms = () if encoding is None else encoding.terms(Grid(*grid), Grid(*grid))
-        return choice.choose(engines.ready(Problem(
-            (q, q, q), list(terms), Grid(*grid), Grid(*grid), **options)))
+        own = () if encoding is None else encoding.terms(Grid(*grid), Grid(*grid))
+        return choice.fastest(choice.fold_vectors(Problem(
+            (q, q, q), list(own), Grid(*grid), Grid(*grid), **options)))
 
     assert choose('IRPE product k', (3, 4)) == 'definition'
     monkeypatch.setattr(limits, 'DEFINITION_BYTES', 0)
@@ -313,17 +314,81 @@ def test_on_an_accelerator_the_choice_saves_memory():
         encoding = None if name is None else examples.relative(name, (50, 84),
                                                                num_prefix_tokens=prefix)
         q = torch.zeros(2, 8, prefix + 4200, 32, device='meta')
-        terms = () if encoding is None else encoding.terms(Grid(50, 84), Grid(50, 84))
-        problem = Problem((q, q, q), list(terms), Grid(50, 84), Grid(50, 84), **options)
-        with mock.patch.object(choice, 'is_counted', lambda problem: False), (
-                mock.patch.object(choice, 'fits_flex', lambda problem: all(
-                    term.has_score_mod for term in problem.terms))):
-            return choice.choose(problem)
+        own = () if encoding is None else encoding.terms(Grid(50, 84), Grid(50, 84))
+        problem = Problem((q, q, q), list(own), Grid(50, 84), Grid(50, 84), **options)
+        with mock.patch.object(flex, 'fits', lambda problem: all(
+                flex.has_score_mod(term) for term in problem.terms)):
+            return choice.fastest(problem)
 
     assert choose(None) == 'fused' and choose('QueryRelative2D') == 'fused'
     assert choose('IRPE product k') == 'flex' and choose('RelativePositionBias') == 'flex'
     assert choose('IRPE product qkv') == 'pieces'
     assert choose('ShawRPE with values') == 'pieces'
+
+
+#: What each kind of term has beside its definition, by which every form can be left to it.
+#: In pieces a term of the logits without a writer is written out of its definition.
+FAST_FORMS = {
+    'DenseBias': {'fused', 'pieces', 'flex'}, 'OffsetBias': {'fused', 'pieces', 'flex'},
+    'TableByQuery': {'pieces', 'flex'}, 'TableByKey': {'pieces', 'flex'},
+    'TableOnValues': {'pieces'}, 'AxisHalves': {'fused', 'pieces', 'flex'},
+    'SkewedTable': {'pieces'}, 'KeyVectors': set(), 'QueryVector': {'fused', 'flex'}}
+
+
+def kinds_of_terms():
+    """Every kind of term of the package, and the encodings that tests give it by."""
+    found = {}
+    for name in examples.RELATIVE:
+        for prefix in (0, 1):
+            encoding = examples.relative(name, (3, 5), num_prefix_tokens=prefix)
+            for term in encoding.terms(Grid(3, 5), Grid(3, 5)):
+                found.setdefault(type(term), []).append(term)
+    return found
+
+
+def test_every_kind_of_term_has_the_forms_that_it_is_said_to_have():
+    """Registering by type would hide one that is missing: it runs by its definition. Each kind is
+    among the encodings by which the tests above hold every form to the definition."""
+    kinds = kinds_of_terms()
+    kinds.setdefault(terms.DenseBias, [terms.DenseBias(torch.zeros(1, 1, 15, 15))])
+    own = {each.__name__ for each in vars(terms).values()
+           if isinstance(each, type) and issubclass(each, terms.Term)} - {'Term', 'Table'}
+    assert {kind.__name__ for kind in kinds} == own == set(FAST_FORMS)
+    for kind, some in kinds.items():
+        has = {'fused': any(fused.is_mask(term) or fused.has_channels(term) for term in some),
+               'pieces': writers.writer.dispatch(kind) is not writers.writer.dispatch(terms.Term),
+               'flex': any(flex.has_score_mod(term) for term in some)}
+        assert {form for form, yes in has.items() if yes} == FAST_FORMS[kind.__name__], kind
+
+
+class Slope(terms.Term):
+    """A kind that no form knows, of the logits or of the output."""
+
+    def __init__(self, on_values):
+        self.on_values = on_values
+
+    def dense(self, q, k):
+        return torch.linspace(-1, 1, k.shape[2], dtype=q.dtype).expand(1, 1, q.shape[2], -1)
+
+    def dense_values(self, weights):
+        return weights[..., :4] * 2
+
+
+@pytest.mark.parametrize('on_values', [False, True])
+def test_a_kind_that_no_form_knows_runs_by_its_definition(on_values):
+    class Encoding(RelativeEncoding):
+        def terms(self, q_grid, k_grid):
+            return [Slope(on_values)]
+
+    inputs = random_inputs(Encoding(), (3, 5), None)
+    expected = results(Encoding(), inputs, (3, 5), None, form='definition')
+    with pieces_of(100, long=True, keep=False):
+        close(results(Encoding(), inputs, (3, 5), None, form='auto'), expected)
+        if not on_values:
+            close(results(Encoding(), inputs, (3, 5), None, form='pieces'), expected)
+    for form in ('fused', 'flex', *(['pieces'] if on_values else [])):
+        with pytest.raises(ValueError, match=f"form='{form}' cannot compute .* kind Slope"):
+            attend(*inputs, Encoding(), (3, 5), form=form)
 
 
 def test_bad_forms():

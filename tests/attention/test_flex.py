@@ -9,11 +9,11 @@ from relative_checks import random_inputs
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from torch.overrides import TorchFunctionMode
 
-from mmposenc.attention import attend, choice
-from mmposenc.attention.engines import ready
-from mmposenc.attention.problem import Problem
+from mmposenc.attention import attend
+from mmposenc.attention.fast import flex
+from mmposenc.attention.fast.choice import fold_vectors
+from mmposenc.attention.terms import Problem
 from mmposenc.functional import Grid
-from mmposenc.functional.attention import flex
 
 GRIDS = [(3, 5), (4, 6), (12, 14), (13, 9)]
 
@@ -77,12 +77,12 @@ def flex_problem(name, *, batch=2, head_dims=16, dtype=torch.float32, device='cp
     query = Grid(4, 6)
     encoding = examples.relative(name, query, head_dims=head_dims, num_prefix_tokens=1)
     q = torch.zeros(batch, 2, 25, head_dims, device=device, dtype=dtype)
-    return ready(Problem((q, q, q), list(encoding.to(device, dtype).terms(query, query)), query,
-                         query, 1))
+    terms = list(encoding.to(device, dtype).terms(query, query))
+    return fold_vectors(Problem((q, q, q), terms, query, query, 1))
 
 
 WITH_SCORE_MODS = [name for name in examples.RELATIVE if (terms := flex_problem(name).terms)
-                   and all(term.has_score_mod for term in terms)]
+                   and all(map(flex.has_score_mod, terms))]
 
 
 @pytest.mark.parametrize(('options', 'reason'), [
@@ -97,10 +97,10 @@ def test_what_the_kernels_for_a_gpu_refuse_is_said_before_they_are_compiled(opti
     """``form='auto'`` takes another engine, ``form='flex'`` is an error."""
     problem = flex_problem('IRPE product k', device='meta', **options)
     q, k, v = problem.qkv
-    assert flex.refusal(q, k, problem.terms) == reason
-    with mock.patch.object(choice, 'has_triton', lambda: True):
-        assert not choice.fits_flex(problem)
-        assert choice.fits_flex(flex_problem('IRPE product k', device='meta'))
+    assert flex.refusal(problem) == reason
+    with mock.patch.object(flex, 'has_triton', lambda: True):
+        assert not flex.fits(problem)
+        assert flex.fits(flex_problem('IRPE product k', device='meta'))
     encoding = examples.relative('IRPE product k', (4, 6), head_dims=q.shape[3],
                                  num_prefix_tokens=1).to('meta', q.dtype)
     with pytest.raises(ValueError, match="form='flex' cannot be compiled for a GPU: " + reason):
@@ -145,9 +145,9 @@ def test_score_mods_read_each_trained_tensor_once_and_say_how_large_they_are(nam
     with Reads() as reads:
         for term in problem.terms:
             before = len(reads.read)
-            mod = term.score_mod(q, k, 1.0)
+            mod = flex.score_mod(term, q, k, 1.0)
             del reads.read[before:]
             mod(index, index, index, index)
             by_image = [x.numel() for x in reads.read[before:] if x.dim() == 4]
-            assert term.look_ups(q, k) == max(by_image, default=0)
+            assert flex.look_ups(term, q, k) == max(by_image, default=0)
     assert len(reads.trained) == len(set(reads.trained)) > 0

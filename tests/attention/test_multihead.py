@@ -1,5 +1,6 @@
 """Attention modules against the formula written out, and against torch's own module."""
 import math
+import sys
 
 import examples
 import pytest
@@ -7,9 +8,9 @@ import torch
 from torch import nn
 
 from mmposenc.attention import MultiheadAttention, attend
+from mmposenc.attention.terms import DenseBias, Term
 from mmposenc.encodings import RelativeEncoding
 from mmposenc.functional import limits
-from mmposenc.functional.attention.terms import DenseBias, Term
 
 
 class DistanceDecay(RelativeEncoding):
@@ -225,7 +226,6 @@ def test_bad_input():
 @pytest.mark.parametrize('prefix', [0, 1])
 def test_padded_keys_are_left_out_where_that_pays(train, name, prefix, monkeypatch):
     """The same as masking them, gradients included; also for an image of padding alone."""
-    from mmposenc.attention import core
     encoding = None if name is None else examples.relative(name, (4, 5), num_prefix_tokens=prefix)
     torch.manual_seed(0)
     if encoding is not None:
@@ -239,16 +239,28 @@ def test_padded_keys_are_left_out_where_that_pays(train, name, prefix, monkeypat
     grid = None if encoding is None else (4, 5)
     own = [] if encoding is None else list(encoding.parameters())
     results, images = [], []
-    original = core._attend_to_valid
-    monkeypatch.setattr(core, '_attend_to_valid',
-                        lambda *args: images.append(len(args[0])) or original(*args))
+    module = sys.modules['mmposenc.attention.attend']
+    original = module.valid_keys
+    monkeypatch.setattr(module, 'valid_keys', lambda *args: images.append(
+        found := original(*args)) or found)
     for least in (limits.LEAVE_OUT_FROM, 1):
         monkeypatch.setattr(limits, 'LEAVE_OUT_FROM', least)
         leaves = [x.clone().requires_grad_(train) for x in (q, k, v)]
-        out, _ = core.attend(*leaves, encoding, grid, key_padding_mask=mask)
+        out, _ = attend(*leaves, encoding, grid, key_padding_mask=mask)
         results.append([out])
         if train:
             results[-1] += torch.autograd.grad(out.square().sum(), [*leaves, *own])
-    assert images == [3] and not results[1][0][2].any()
+    assert images[0] is None and len(images[1]) == 3 and not results[1][0][2].any()
     for a, b in zip(*results, strict=True):
         torch.testing.assert_close(a, b)
+
+
+def test_padded_keys_stay_where_regions_say_which_tokens_meet(monkeypatch):
+    """Regions are numbers of all tokens: those of a few keys would fit no query."""
+    monkeypatch.setattr(limits, 'LEAVE_OUT_FROM', 1)
+    q, k, v = torch.randn(3, 2, 2, 12, 4).unbind()
+    padding = torch.zeros(2, 12, dtype=torch.bool)
+    padding[0, 8:] = True
+    options = dict(key_padding_mask=padding, regions=torch.arange(24).view(2, 12) % 3)
+    torch.testing.assert_close(attend(q, k, v, **options)[0],
+                               attend(q, k, v, form='definition', **options)[0])

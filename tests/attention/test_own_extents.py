@@ -12,18 +12,21 @@ from mmposenc.attention import (
     MultiheadAttention,
     SpatialReductionAttention,
     attend,
-    own_extents,
 )
+from mmposenc.attention import (
+    padded as padded_batches,
+)
+from mmposenc.attention.terms import DenseBias
 from mmposenc.backbones import PVT, DeiT
 from mmposenc.encodings import IRPE, CombinedRPE, RelativeEncoding
 from mmposenc.engine.compiling import compile_regions
-from mmposenc.functional.attention.terms import DenseBias
-from mmposenc.functional.grids import as_grid, key_grid, valid_extents
+from mmposenc.functional.grids import as_grid, key_grid
 from mmposenc.functional.masking import (
     every_cell,
     extents_to_mask,
     noted_extents,
     token_mask,
+    valid_extents,
 )
 
 SIZES = [(4, 5), (3, 2), (4, 1), (2, 5)]
@@ -173,7 +176,7 @@ def test_backbones_tell_extents_without_looking(name, monkeypatch):
     model = model.double().eval()
     sizes = [(40, 64), (33, 20)]
     x = torch.randn(2, 3, 48, 64, dtype=torch.float64)
-    monkeypatch.setattr(own_extents, 'extents_of_several', looked)
+    monkeypatch.setattr(padded_batches, 'extents_of_several', looked)
     outs = model(x, sizes)
     for image, (height, width) in enumerate(sizes):
         alone = model(x[image:image + 1, :, :height, :width])
@@ -264,7 +267,7 @@ def test_blocks_are_compiled_around_it(kind, monkeypatch):
             x, sizes = torch.randn(2, 3, 48, 56), [(48, 56), size]
             expected = eager(x, sizes)[0]
             with monkeypatch.context() as patch:
-                patch.setattr(own_extents, 'extents_of_several', None)
+                patch.setattr(padded_batches, 'extents_of_several', None)
                 torch.testing.assert_close(model(x, sizes)[0], expected)
             counts.append(parts.frame_count)
     torch._dynamo.reset()

@@ -6,9 +6,9 @@ import torch
 from relative_checks import pieces_of
 
 from mmposenc.attention import MultiheadAttention, ShiftWindowAttention, WindowAttention
-from mmposenc.attention.core import attend_joint
+from mmposenc.attention.attend import attend_joint
+from mmposenc.attention.fast.fused import _slices, run_by_region
 from mmposenc.encodings import RelativePositionBias
-from mmposenc.functional.attention.regions import _runs, run_by_region
 from mmposenc.functional.windows import join_windows, partition_windows, window_regions
 
 SWIN = dict(type='mmposenc.RelativePositionBias')
@@ -265,7 +265,7 @@ def test_inference_by_kinds_of_windows(images, own, has_bias):
     ([-1, 0, 1, 2], 32, 4), ([-1, -1, 0, -1, -1, 0, 1, 1, 2], 9, 6), ([-1, -1], 8, 1),
     ([-1, 0], 2, 2), ([0, -1, -1, 0], 8, 4)])
 def test_runs_take_every_window_once(kinds, windows, calls):
-    runs = _runs(kinds, windows)
+    runs = _slices(kinds, windows)
     assert len(runs) == calls
     taken = [window for part, _ in runs for window in range(windows)[part]]
     assert sorted(taken) == list(range(windows))

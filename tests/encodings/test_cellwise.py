@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from mmposenc.attention import MultiheadAttention
-from mmposenc.attention.core import attend
+from mmposenc.attention.attend import attend
 from mmposenc.backbones import ViT
 from mmposenc.detr.encoders import DetrEncoder
 from mmposenc.encodings import LogSpacedCPB

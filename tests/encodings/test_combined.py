@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from mmposenc.attention import MultiheadAttention
-from mmposenc.attention.core import attend
+from mmposenc.attention.attend import attend
 from mmposenc.encodings import IRPE, CombinedRPE, RotaryEmbedding2D, position_tables
 from mmposenc.functional import Grid
 

@@ -267,8 +267,6 @@ def test_bad_use():
     q, k, v = tokens(1, (2, 3), None)
     with pytest.raises(ValueError, match=r'q has 7 tokens, but q_grid=\(2, 2\).*1 \+ 2 \* 2 = 5'):
         attend(q, k, v, encoding, (2, 2))
-    with pytest.raises(ValueError, match="mode='contextual' has no bias"):
-        encoding.offset_bias((2, 3))
     with pytest.raises(ValueError, match="params has 'fc.weight'"):
         convert_attention({'fc.weight': q}, 'irpe-deit')
     with pytest.raises(ValueError, match="source='deit' must be 'irpe-deit'"):

@@ -3,8 +3,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from mmposenc.attention.fast.products import add_product
 from mmposenc.functional import linear as module
-from mmposenc.functional.linear import add_product, linear, outer
+from mmposenc.functional.linear import linear, outer
 
 SIZES = [((3, 5), 4), ((2, 7, 8), 3), ((1, 1, 6), 6), ((0, 4), 2)]
 
@@ -15,8 +16,8 @@ def onednn(monkeypatch):
     if not hasattr(torch.ops.mkldnn, '_linear_pointwise'):
         pytest.skip('this PyTorch was built without oneDNN')
     calls = []
-    own = module._product
-    monkeypatch.setattr(module, '_product', lambda *args: calls.append(args) or own(*args))
+    own = module.onednn_product
+    monkeypatch.setattr(module, 'onednn_product', lambda *args: calls.append(args) or own(*args))
     monkeypatch.setattr(module, 'onednn_is_faster', lambda: True)
     monkeypatch.setattr(module, 'MIN_PRODUCT', 1)
     return calls

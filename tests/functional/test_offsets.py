@@ -2,16 +2,14 @@
 import pytest
 import torch
 
+from mmposenc.attention.fast.flex import pair_places, with_prefix
 from mmposenc.functional import Grid
 from mmposenc.functional.buckets import BucketParams, Buckets
-from mmposenc.functional.offsets import (
+from mmposenc.functional.grids import (
     axis_offsets,
-    expand_offsets,
     grid_offsets,
-    pair_places,
     sequence_places,
     table_entries,
-    with_prefix,
 )
 
 
@@ -25,15 +23,6 @@ def test_axis_offsets(sizes):
         for j in range(num_k):
             expected = (i + 0.5) * stride_q - (j + 0.5) * stride_k
             assert float(values[index[i, j]]) == pytest.approx(expected, abs=1e-6)
-
-
-def test_expand_offsets():
-    query, key = Grid(2, 3), Grid(2, 3)
-    rows, row_index, cols, col_index = grid_offsets(query, key)
-    full = expand_offsets(rows[:, None] * 100 + cols, row_index, col_index)
-    for i in range(6):
-        for j in range(6):
-            assert full[i, j] == (i // 3 - j // 3) * 100 + i % 3 - j % 3
 
 
 @pytest.mark.parametrize('prefix', [0, 2])

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from ..grids import GridLike, as_grid, cells_at_stride, check_tokens
+from ..grids import GridLike, as_grid, check_tokens
 from .blockwise import pool_in_blocks
 from .kernels import KERNELS, MIN_SIGMA, axis_distances, axis_logits
-from .partition import Group, find_groups
+from .partition import Group, cells_at_stride, find_groups
 
 FORMS = ('auto', 'definition', 'exact', 'windowed')
 #: 'auto' takes the exact form up to so many tokens: its cost grows with their square.

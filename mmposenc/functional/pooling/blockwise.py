@@ -20,9 +20,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ..grids import cells_at_stride
 from .kernels import axis_weights
-from .partition import Block, Group, Options, block_elements, blocks
+from .partition import Block, Group, Options, block_elements, blocks, cells_at_stride
 
 
 def pool_in_blocks(x: Tensor, weights: Tensor, sigma: Tensor, hw_shape: tuple[int, int],

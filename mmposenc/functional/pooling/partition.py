@@ -7,7 +7,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..grids import cells_at_stride
 from .kernels import reach
 
 #: Elements of a buffer of weights: 1 MiB stays in a core's cache; a GPU wants large products.
@@ -20,6 +19,14 @@ GROUPED_FROM = 16384
 GROUP = 192
 #: Side of the regions that groups are drawn from, in cells.
 REGION = 24
+
+
+def cells_at_stride(hw_shape: tuple[int, int], stride: int, device: torch.device | None = None
+                    ) -> Tensor:
+    """Numbers of the cells in every ``stride``-th row and column, from the first, row by row."""
+    rows = torch.arange(0, hw_shape[0], stride, device=device)
+    cols = torch.arange(0, hw_shape[1], stride, device=device)
+    return (rows[:, None] * hw_shape[1] + cols).flatten()
 
 
 class Options(NamedTuple):

@@ -6,8 +6,8 @@ import torch
 from pooling_checks import GRIDS, loop, make
 
 from mmposenc.functional import context_pool, context_pool_error_bound
-from mmposenc.functional.grids import cells_at_stride
 from mmposenc.functional.pooling import adaptive
+from mmposenc.functional.pooling.partition import cells_at_stride
 
 FORMS = ('definition', 'exact')
 

@@ -4,10 +4,9 @@ import math
 import pytest
 import torch
 
-from mmposenc.functional.grids import cells_at_stride
 from mmposenc.functional.pooling import partition
 from mmposenc.functional.pooling.kernels import reach
-from mmposenc.functional.pooling.partition import Options, block_elements, blocks
+from mmposenc.functional.pooling.partition import Options, block_elements, blocks, cells_at_stride
 
 
 def sizes(hw, stride=1, images=2, largest=6.0):

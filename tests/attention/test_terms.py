@@ -2,12 +2,10 @@
 import pytest
 import torch
 
+from mmposenc.attention.fast.offset_writer import offset_runs
+from mmposenc.attention.terms import AxisHalves, bucket_sums, gather_buckets, skew
 from mmposenc.functional import Grid
-from mmposenc.functional.attention.axis_terms import axis_products, join_axes, pick_entries
-from mmposenc.functional.attention.offset_terms import offset_runs, spread_offsets
-from mmposenc.functional.attention.sequence_terms import skew
-from mmposenc.functional.attention.table_terms import bucket_sums, gather_buckets
-from mmposenc.functional.offsets import grid_offsets
+from mmposenc.functional.grids import expand_offsets, grid_offsets, pick_entries
 
 
 @pytest.mark.parametrize('length', [1, 2, 5])
@@ -21,10 +19,10 @@ def test_skew(length):
             assert torch.equal(got[:, i, j], lookup[:, i, j - i + length - 1])
 
 
-def test_spread_offsets():
+def test_expand_offsets():
     table = torch.arange(2 * 3 * 5.0).view(2, 3, 5)
     rows, cols = torch.tensor([[0, 2], [1, 1]]), torch.tensor([[4, 0, 3]])
-    got = spread_offsets(table, rows, cols)
+    got = expand_offsets(table, rows, cols)
     assert got.shape == (2, 2, 6)
     for i in range(2):
         for j in range(6):
@@ -60,11 +58,11 @@ def test_buckets_and_their_adjoint():
 
 
 @pytest.mark.parametrize('heads', [(), (3,)])
-def test_axis_products(heads):
+def test_axis_halves(heads):
     q = torch.randn(2, 3, 6, 4, dtype=torch.double)
     rows, cols = (torch.randn(*heads, *shape, 4, dtype=torch.double)
                   for shape in ((2, 5), (3, 2)))
-    got = join_axes(*(x.flatten(2, 3) for x in axis_products(q, q, rows, cols)))
+    got = AxisHalves(rows, cols).dense(q, q)
     for h in range(3):
         r, c = (x[h] if heads else x for x in (rows, cols))
         for i in range(6):

@@ -7,7 +7,7 @@ from typing import Generic, NamedTuple, TypeVar
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..grids import Grid
+from ...functional.grids import Grid
 
 _T = TypeVar('_T')
 

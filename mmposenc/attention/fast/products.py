@@ -1,11 +1,37 @@
-"""Products of a piece with tables that heads share or have one each."""
+"""Products of pieces: in place, and with tables that heads share or have one each."""
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from ..linear import add_product, linear, outer
+from ...functional import linear as cpu
+from ...functional.linear import linear, outer
 from .layout import Piece
+
+
+def add_product(out: Tensor, a: Tensor, b: Tensor, beta: float = 1.0, alpha: float = 1.0) -> None:
+    """out = beta * out + alpha * a b of (n, ., .) matrices, in place and without gradients;
+    ``beta`` is 0 (what is in ``out`` then does not count) or 1."""
+    if not products_take_onednn(a, b):
+        torch.baddbmm(out, a, b, beta=beta, alpha=alpha, out=out)
+        return
+    for target, x, y in zip(out, a, b, strict=True):
+        # oneDNN copies a transposed first operand: the smaller one becomes it.
+        turned = x.stride(-1) != 1
+        found = (cpu.onednn_product(y.t(), x, None).t() if turned else
+                 cpu.onednn_product(x, y.t(), None))
+        if beta:
+            target.add_(found, alpha=alpha)
+        else:
+            torch.mul(found, alpha, out=target)
+
+
+def products_take_onednn(a: Tensor, b: Tensor) -> bool:
+    """Whether :func:`add_product` of these (n, ., .) matrices is oneDNN's, one at a time."""
+    return (a.dtype == torch.float32 and a.device.type == 'cpu'
+            and a.shape[1] * a.shape[2] * b.shape[2] >= cpu.MIN_PRODUCT
+            and cpu.onednn_is_faster() and bool(torch.backends.mkldnn.enabled)
+            and all(cpu.has_rows(x[0]) for x in (a, b)))
 
 
 def pick_heads(table: Tensor, piece: Piece) -> Tensor:

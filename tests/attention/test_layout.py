@@ -2,8 +2,8 @@
 import pytest
 import torch
 
+from mmposenc.attention.fast.layout import Cut, Kept, Layout, groups
 from mmposenc.functional import Grid
-from mmposenc.functional.attention.layout import Cut, Kept, Layout, groups
 
 
 @pytest.mark.parametrize('cut', [Cut(1, 1), Cut(1, 1, True), Cut(200, 100), Cut(200, 100, True),

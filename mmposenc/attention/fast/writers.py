@@ -1,12 +1,17 @@
-"""What the driver asks of a term: to write a piece of the logits and to take its gradient."""
+"""What pieces ask of a term: to write its part of the logits and to take its gradient.
+
+:func:`writer` gives a term's, by its type.
+"""
 from __future__ import annotations
 
 import copy
+import functools
 from typing import NamedTuple, TypeVar
 
 from torch import Tensor
 
-from .layout import Piece
+from ..terms import DenseBias, Term
+from .layout import Layout, Piece
 
 _Writer = TypeVar('_Writer', bound='Writer')
 
@@ -78,3 +83,48 @@ class ValueWriter(Writer):
     def gradient(self, work: Work, weights: Tensor, grad: Tensor) -> None:
         """Add to the gradients of the inputs."""
         raise NotImplementedError
+
+
+@functools.singledispatch
+def writer(term: Term, q: Tensor, k: Tensor, layout: Layout, scale: float) -> Writer:
+    """What writes a term in pieces. ``@writer.register(TermType)`` gives a type its own; any other
+    is written out of its definition over all pairs.
+
+    Args:
+        term: a term of the logits, or one of the output with a writer of its own.
+        q, k: (B, heads, L, head_dims), neither is scaled.
+        layout: of the tokens; where it is ``filled``, tables are read a row of keys at a time.
+        scale: of the queries.
+    """
+    return writer(DenseBias(term.dense(q * scale, k)), q, k, layout, scale)
+
+
+def has_writer(term: Term) -> bool:
+    """Whether pieces can compute a term: one of the output needs a writer of its own."""
+    return not term.on_values or writer.dispatch(type(term)) is not writer.dispatch(Term)
+
+
+@writer.register(DenseBias)
+def _(term: DenseBias, q: Tensor, k: Tensor, layout: Layout, scale: float) -> Writer:
+    return DenseWriter(layout.arrange(term.bias, -1).to(q.dtype))
+
+
+class DenseWriter(LogitWriter):
+    """A bias (B or 1, heads or 1, Lq or 1, keys or 1), keys in the order of the layout."""
+
+    def __init__(self, bias: Tensor) -> None:
+        self.inputs = (bias,)
+
+    def write(self, work: Work, logits: Tensor, add: bool) -> None:
+        """As the base."""
+        logits = work.piece.by_image(logits)
+        bias = work.piece.of(self.inputs[0])
+        if add:
+            logits += bias
+        else:
+            logits.copy_(bias)
+
+    def gradient(self, work: Work, grad: Tensor) -> None:
+        """As the base."""
+        total = work.piece.of(self.grads[0])
+        total += work.piece.by_image(grad).sum_to_size(total.shape)

@@ -1,70 +1,26 @@
-"""A bias by the offset of two cells (Swin, iRPE's bias mode, log CPB, ALiBi)."""
+"""The writer of a bias by the offset of two cells (Swin, iRPE's bias mode, log CPB, ALiBi)."""
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from ..grids import Grid
-from ..offsets import grid_offsets, pair_places, with_prefix
+from ...functional import limits
+from ...functional.grids import Grid
+from ..terms import DenseBias, OffsetBias
 from .layout import Layout
-from .terms import DenseBias, ScoreMod, Term
-from .writers import LogitWriter, Work, Writer
+from .writers import LogitWriter, Work, Writer, writer
 
 
-@dataclass(frozen=True, eq=False)
-class OffsetBias(Term):
-    """bias[head, row offset, column offset] of two cells.
-
-    Args:
-        table: (heads or 1, Dr, Dc), by the distinct offsets of :func:`~..offsets.grid_offsets`.
-        query, key: the grids.
-        prefix_bias: (heads or 1, 3) for prefix to cell, cell to prefix and prefix to prefix; None
-            adds nothing there.
-        prefix: tokens in front of either grid.
-    """
-
-    table: Tensor
-    query: Grid
-    key: Grid
-    prefix_bias: Tensor | None = None
-    prefix: int = 0
-
-    def dense(self, q: Tensor, k: Tensor) -> Tensor:
-        """See :class:`Term`."""
-        _, row_index, _, col_index = grid_offsets(self.query, self.key, q.device)
-        cells = spread_offsets(self.table, row_index, col_index)
-        if not self.prefix:
-            return cells[None]
-        if self.prefix_bias is None:
-            return F.pad(cells, (self.prefix, 0, self.prefix, 0))[None]
-        (heads, len_q, len_k), p = cells.shape, self.prefix
-        to_cell, from_cell, between = self.prefix_bias.to(cells.dtype)[..., None, None].unbind(1)
-        heads = max(heads, self.prefix_bias.shape[0])
-        top = torch.cat((between.expand(heads, p, p), to_cell.expand(heads, p, len_k)), 2)
-        below = torch.cat((from_cell.expand(heads, len_q, p), cells.expand(heads, -1, -1)), 2)
-        return torch.cat((top, below), 1)[None]
-
-    def writer(self, q: Tensor, k: Tensor, layout: Layout, scale: float, long: bool) -> Writer:
-        """See :class:`Term`. Grids whose strides are no whole numbers have no common offsets, and
-        short sequences rows too short for slices: there the bias of all pairs is added."""
-        strides = (self.query.stride_h, self.key.stride_h, self.query.stride_w, self.key.stride_w)
-        if not long or any(stride != int(stride) for stride in strides):
-            return DenseBias(self.dense(q, k)).writer(q, k, layout, scale, long)
-        runs = offset_runs(self.table.to(q.dtype), self.query, self.key)
-        prefix = None if self.prefix_bias is None or not self.prefix else (
-            self.prefix_bias.to(q.dtype))
-        return ShiftWriter(runs, prefix, layout)
-
-    def score_mod(self, q: Tensor, k: Tensor, scale: float) -> ScoreMod:
-        """See :class:`Term`."""
-        place, behind = pair_places(self.query, self.key, self.prefix, q.device)
-        table, prefix_bias = self.table.flatten(1), self.prefix_bias
-        table = with_prefix(
-            table, table.new_zeros(1, 3) if prefix_bias is None else prefix_bias, behind)
-        return lambda b, h, i, j: table[h if table.shape[0] > 1 else h * 0, place(i, j)]
+@writer.register(OffsetBias)
+def _(term: OffsetBias, q: Tensor, k: Tensor, layout: Layout, scale: float) -> Writer:
+    """Grids whose strides are no whole numbers have no common offsets, and short sequences rows too
+    short for slices: there the bias of all pairs is added."""
+    strides = (*term.query[2:4], *term.key[2:4])
+    if (layout.len_q * layout.len_k < limits.SHIFTS_FROM
+            or any(stride != int(stride) for stride in strides)):
+        return writer(DenseBias(term.dense(q, k)), q, k, layout, scale)
+    runs = offset_runs(term.table.to(q.dtype), term.query, term.key)
+    prefix = None if term.prefix_bias is None or not term.prefix else term.prefix_bias.to(q.dtype)
+    return ShiftWriter(runs, prefix, layout)
 
 
 class ShiftWriter(LogitWriter):
@@ -134,27 +90,6 @@ class ShiftWriter(LogitWriter):
             for kind, part in enumerate(self._with_prefix(work, grad)):
                 sums = part.sum((0, 2, 3))
                 total[:, kind] += sums if total.shape[0] > 1 else sums.sum()
-
-
-def spread_offsets(table: Tensor, row_index: Tensor, col_index: Tensor) -> Tensor:
-    """Numbers of every pair out of a table of offsets, an axis at a time.
-
-    Args:
-        table: (heads, rows, cols).
-        row_index: (Hq, Hk) row of the table for each pair of grid rows.
-        col_index: (Wq, Wk) likewise.
-
-    Returns:
-        (heads, Hq * Wq, Hk * Wk). No index of that size is built: columns are picked first, while
-        rows are few, then whole runs of Wk are copied.
-    """
-    (hq, hk), (wq, wk), heads = row_index.shape, col_index.shape, table.shape[0]
-    by_col = table.index_select(2, col_index.flatten()).view(heads, -1, wq, wk)
-    runs = by_col.transpose(1, 2).reshape(heads, -1, wk)  # (heads, Wq * rows, Wk)
-    starts = torch.arange(wq, device=table.device)[:, None] * table.shape[1]
-    which = row_index[:, None, :] + starts
-    full: Tensor = runs.index_select(1, which.flatten()).view(heads, hq * wq, hk * wk)
-    return full
 
 
 def offset_runs(table: Tensor, query: Grid, key: Grid) -> Tensor:

@@ -1,4 +1,4 @@
-"""Attention over a few queries at a time, without an (Lq, Lk) tensor: one driver for all terms.
+"""Attention over a few queries at a time, without an (Lq, Lk) tensor, for all terms.
 
 A piece's logits are written by its terms; the product of queries and keys is added by the call that
 computes it. Training keeps the weights where they are small, and computes them again in the
@@ -14,10 +14,15 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ..dropout import Dropout
-from ..linear import add_product
+from ...functional import limits
+from ...functional.dropout import Dropout
+from ..terms import Problem, of_one_region, split
 from .layout import Cut, Layout, Piece, groups
-from .writers import LogitWriter, ValueWriter, Work, Writer
+from .products import add_product
+from .sizes import bytes_of, is_reduced, is_trained, on_cpu, pairs_of, refuse
+from .table_writers import reads_rows
+from .writers import LogitWriter, ValueWriter, Work, Writer, has_writer
+from .writers import writer as writer_of
 
 #: Pairs of a piece that may not meet: bool, broadcastable to (images, heads, queries, keys), or
 #: None where all may.
@@ -38,6 +43,71 @@ class Call(NamedTuple):
     scale: float
     dropout: Dropout | None
     keep: bool
+
+
+def pieces(problem: Problem) -> Tensor:
+    """softmax(q k^T * scale + terms) (v + terms on values), a few queries at a time.
+
+    Raises:
+        ValueError: for terms of the output without a writer.
+    """
+    refuse('pieces', [term for term in problem.terms if not has_writer(term)])
+    dtype = problem.qkv[0].dtype
+    with torch.autocast(problem.qkv[0].device.type, enabled=False):
+        # Half precision has no fast products on a CPU; bfloat16 has.
+        work = torch.float32 if dtype == torch.float16 and on_cpu(problem) else dtype
+        qkv = tuple(x.to(work) for x in problem.qkv)
+        out = attend_in_pieces(_call(problem, *split(qkv)), qkv)
+    return out.to(dtype)
+
+
+def _call(problem: Problem, q: Tensor, k: Tensor, v: Tensor) -> Call:
+    """Layout, writers and sizes of pieces."""
+    pairs, trains = pairs_of(problem), is_trained(problem)
+    with_values = any(term.on_values for term in problem.terms)
+    long = pairs >= (limits.RUNS_WITH_VALUES_FROM if with_values else limits.RUNS_FROM)
+    layout = Layout(problem.query, problem.key, problem.prefix, q.shape[2], k.shape[2],
+                    filled=long and any(reads_rows(term) for term in problem.terms))
+    writers = [writer_of(term, q, k, layout, problem.scale) for term in problem.terms]
+    hides: list[Hide] = []
+    if problem.key_padding is not None:
+        padding = layout.arrange(problem.key_padding[:, None, None], -1, True)
+        hides.append(lambda piece: piece.of(padding))
+    if problem.attn_mask is not None:
+        hidden = layout.arrange(~problem.attn_mask[(None,) * (4 - problem.attn_mask.dim())], -1)
+        hides.append(lambda piece: piece.of(hidden))
+    if problem.regions is not None:
+        hides.append(_hide_regions(problem.regions))
+    keep = trains and bytes_of(problem) <= (
+        limits.KEPT_BYTES if pairs >= limits.WINDOW_PAIRS else limits.WINDOW_KEPT_BYTES)
+    several, one = (limits.PIECE_BYTES, limits.ROWS_BYTES) if on_cpu(problem) else (
+        limits.ACCELERATOR_REDUCED_PIECE_BYTES if is_reduced(problem)
+        else limits.ACCELERATOR_PIECE_BYTES,) * 2
+    if trains and pairs < limits.WINDOW_PAIRS:
+        several //= 2
+    return Call(tuple(w for w in writers if isinstance(w, LogitWriter)),
+                tuple(w for w in writers if isinstance(w, ValueWriter)), tuple(hides), layout,
+                Cut(several // q.element_size(), one // q.element_size(),
+                    any(w.whole_rows for w in writers),
+                    min((w.most_queries for w in writers if w.most_queries), default=None)),
+                problem.scale,
+                Dropout(problem.dropout_p, q.device) if problem.dropout_p > 0.0 else None, keep)
+
+
+def _hide_regions(regions: Tensor) -> Hide:
+    """Pairs of a piece that may not meet; window b has the regions b % len(regions)."""
+    if regions.device.type == 'cpu':
+        several = (regions != regions[:, :1]).any(1).tolist()
+    else:  # would have to wait for the numbers
+        several = [True] * len(regions)
+
+    def hide(piece: Piece) -> Tensor | None:
+        own = [window % len(several) for window in range(piece.images.start, piece.images.stop)]
+        if not any(several[window] for window in own):
+            return None
+        which = torch.arange(piece.images.start, piece.images.stop, device=regions.device)
+        return ~of_one_region(regions[which % len(several)])[:, None, piece.queries]
+    return hide
 
 
 def attend_in_pieces(call: Call, qkv: tuple[Tensor, ...]) -> Tensor:
@@ -62,14 +132,6 @@ def attend_in_pieces(call: Call, qkv: tuple[Tensor, ...]) -> Tensor:
     out: Tensor = _Attention.apply(  # type: ignore[no-untyped-call]
         plan, counts, len(qkv), *qkv, *inputs)
     return out
-
-
-def split(qkv: tuple[Tensor, ...]) -> tuple[Tensor, Tensor, Tensor]:
-    """q, k, v (B, heads, L, head_dims) of three tensors or of a joint one."""
-    if len(qkv) == 1:
-        q, k, v = qkv[0].permute(2, 0, 3, 1, 4).unbind(0)
-        return q, k, v
-    return qkv  # type: ignore[return-value]
 
 
 def without_autocast(direction: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,40 +1,27 @@
-"""Scaled dot-product attention with a relative encoding: what every attention module calls."""
+"""Attention with a relative encoding, which every attention module calls: checks, grids, padding,
+the choice of a form, and the definition that all forms are held to."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TypedDict
 
 import torch
+import torch.jit._trace
+import torch.nn.functional as F
 from torch import Tensor
 
-from ..encodings.base import RelativeEncoding
-from ..functional import limits
-from ..functional.attention.driver import split
-from ..functional.attention.terms import DenseBias
-from ..functional.grids import Grid, GridLike, as_grid, key_grid, valid_extents
-from ..functional.packing import Packing
-from ..functional.tracing import refuse_tracing
-from .choice import choose
-from .engines import ENGINES, definition, ready
-from .own_extents import attend_on_own_extents
-from .problem import Problem
+from ..functional.grids import Grid, GridLike, as_grid, key_grid
+from .fast.choice import fastest, fold_vectors
+from .fast.flex import flex
+from .fast.fused import fused
+from .fast.pieces import pieces
+from .padded import attend_by_image, attend_on_own_extents, valid_keys
+from .terms import DenseBias, Problem, split
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # encodings import terms, with this package
     from typing_extensions import Unpack
 
-#: What ``form`` may be.
-FORMS = ('auto', *ENGINES)
-
-
-def checked_form(form: str) -> str:
-    """The form, if there is such a one.
-
-    Raises:
-        ValueError: if there is not.
-    """
-    if form not in FORMS:
-        raise ValueError(f'form={form!r} must be one of {", ".join(FORMS)}')
-    return form
+    from ..encodings.base import RelativeEncoding
 
 
 class Options(TypedDict, total=False):
@@ -72,8 +59,8 @@ def attend(q: Tensor, k: Tensor, v: Tensor, rel_pos_encoding: RelativeEncoding |
             those of their own number.
         dropout_p: dropout of the attention weights; pass 0 outside training.
         need_weights: also return the attention weights (after dropout).
-        form: 'auto'; 'definition', over all pairs; 'fused', 'pieces' or 'flex'
-            (:mod:`mmposenc.attention.choice`). Weights come from the definition alone.
+        form: 'auto', the fastest (:mod:`mmposenc.attention.fast`); 'definition', over all pairs;
+            'fused', 'pieces' or 'flex'. Weights come from the definition alone.
 
     Returns:
         (B, heads, Lq, head_dims) and the weights (B, heads, Lq, Lk) or None.
@@ -102,27 +89,6 @@ def join_heads(out: Tensor) -> Tensor:
     return out.flatten(2)
 
 
-def attend_packed(q: Tensor, k: Tensor, v: Tensor, packing: Packing,
-                  rel_pos_encoding: RelativeEncoding | None = None, **options: Unpack[Options]
-                  ) -> Tensor:
-    """:func:`attend` for the valid tokens of several images in one row: each attends to its own.
-
-    Args:
-        q, k, v: (1, heads, N, head_dims), N = sum(packing.lengths).
-        packing: of which image the tokens are; with an encoding also their grids.
-        rel_pos_encoding: one that is ``cellwise``, or None.
-
-    Returns:
-        (1, heads, N, head_dims).
-    """
-    grids: Sequence[GridLike | None] = packing.grids or [None] * len(packing.lengths)
-    images = zip(*(torch.split(x.transpose(1, 2), packing.lengths, 1) for x in (q, k, v)),
-                 strict=True)
-    outs = [_attend(tuple(x.transpose(1, 2) for x in image), rel_pos_encoding, grid, None,
-                    options)[0] for image, grid in zip(images, grids, strict=True)]
-    return _cat(outs, 1)
-
-
 def _attend(qkv: tuple[Tensor, ...], encoding: RelativeEncoding | None, q_grid: GridLike | None,
             k_grid: GridLike | None, options: Options) -> tuple[Tensor, Tensor | None]:
     refuse_tracing()
@@ -137,15 +103,14 @@ def _attend(qkv: tuple[Tensor, ...], encoding: RelativeEncoding | None, q_grid: 
     if padding is None:
         return _run(qkv, encoding, grids, None, options)
     padding, has_key = _check_padding(k, padding)
+    has_masks = any(options.get(name) is not None for name in ('attn_mask', 'regions'))
     if encoding is not None and grids is not None and not encoding.cellwise:
         out, weights = attend_on_own_extents(_run, (q, k, v), encoding, grids, options)
+    elif form == 'auto' and not need_weights and not has_masks and (
+            parts := valid_keys(q, padding, encoding, grids)) is not None:
+        out, weights = attend_by_image(_run, (q, k, v), encoding, parts, options)
     else:
-        extents = None
-        if form == 'auto' and not need_weights and options.get('attn_mask') is None:
-            extents = _extents(q, padding, encoding, grids)
-        out, weights = (_run(qkv, encoding, grids, padding, options) if extents is None else
-                        (_attend_to_valid(q, k, v, padding, encoding, grids, extents, options),
-                         None))
+        out, weights = _run(qkv, encoding, grids, padding, options)
     # An image of padding alone: no gradient passes.
     nobody = ~has_key[:, None, None, None]
     return (out.masked_fill(nobody, 0.0),
@@ -155,7 +120,7 @@ def _attend(qkv: tuple[Tensor, ...], encoding: RelativeEncoding | None, q_grid: 
 def _run(qkv: tuple[Tensor, ...], encoding: RelativeEncoding | None,
          grids: tuple[Grid, Grid] | None, padding: Tensor | None, options: Options
          ) -> tuple[Tensor, Tensor | None]:
-    """One engine for all images."""
+    """One form for all images."""
     problem = Problem(qkv, key_padding=padding, attn_mask=options.get('attn_mask'),
                       regions=options.get('regions'), dropout_p=options.get('dropout_p', 0.0))
     if encoding is not None and grids is not None:
@@ -172,8 +137,62 @@ def _run(qkv: tuple[Tensor, ...], encoding: RelativeEncoding | None,
         return definition(problem, need_weights=True)
     # Pieces are cut by numbers, which an exported program has none of.
     form = 'auto' if torch.compiler.is_exporting() else options.get('form', 'auto')
-    problem = problem if form == 'definition' else ready(problem)
+    problem = problem if form == 'definition' else fold_vectors(problem)
     return ENGINES[choose(problem) if form == 'auto' else form](problem), None
+
+
+def choose(problem: Problem) -> str:
+    """The form of 'auto'. A compiler fuses look-ups itself; on the meta device the definition is
+    what is counted."""
+    if torch.compiler.is_compiling() or problem.qkv[0].device.type == 'meta':
+        return 'definition' if problem.terms or problem.dropout_p > 0.0 else 'fused'
+    return fastest(problem)
+
+
+def definition(problem: Problem, need_weights: bool = False) -> tuple[Tensor, Tensor | None]:
+    """Softmax of all logits, (B, heads, Lq, Lk) numbers; the other forms are held to it."""
+    q, k, v = split(problem.qkv)
+    scaled = q * problem.scale
+    logits = [term.dense(scaled, k) for term in problem.terms if not term.on_values]
+    on_values = [term for term in problem.terms if term.on_values]
+    bias = problem.mask(sum(logits[1:], logits[0]) if logits else None, q.dtype)
+    if not (need_weights or on_values) and use_sdpa(bias, q):
+        return F.scaled_dot_product_attention(
+            scaled, k, v, attn_mask=bias, dropout_p=problem.dropout_p, scale=1.0), None
+    scores = scaled @ k.transpose(-2, -1)
+    if bias is not None:
+        scores = (scores.masked_fill(~bias, float('-inf')) if bias.dtype == torch.bool
+                  else scores + bias)
+    weights = scores.softmax(-1).to(v.dtype)
+    if problem.dropout_p > 0.0:
+        weights = F.dropout(weights, problem.dropout_p)
+    out = weights @ v
+    for term in on_values:
+        out = out + term.dense_values(weights)
+    return out, weights if need_weights else None
+
+
+def use_sdpa(bias: Tensor | None, q: Tensor) -> bool:
+    """A mask that needs a gradient sends SDPA to its slow path on a CPU."""
+    return bias is None or not bias.requires_grad or q.device.type != 'cpu'
+
+
+ENGINES: dict[str, Callable[[Problem], Tensor]] = {
+    'definition': lambda problem: definition(problem)[0], 'fused': fused, 'pieces': pieces,
+    'flex': flex}
+#: What ``form`` may be.
+FORMS = ('auto', *ENGINES)
+
+
+def checked_form(form: str) -> str:
+    """The form, if there is such a one.
+
+    Raises:
+        ValueError: if there is not.
+    """
+    if form not in FORMS:
+        raise ValueError(f'form={form!r} must be one of {", ".join(FORMS)}')
+    return form
 
 
 def _check_padding(k: Tensor, key_padding_mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -189,50 +208,6 @@ def _check_padding(k: Tensor, key_padding_mask: Tensor) -> tuple[Tensor, Tensor]
                          f'(B, Lk) = {(k.shape[0], k.shape[2])} is required')
     has_key = ~key_padding_mask.all(-1)
     return key_padding_mask & has_key[:, None], has_key
-
-
-def _extents(q: Tensor, padding: Tensor, encoding: RelativeEncoding | None,
-             grids: tuple[Grid, Grid] | None) -> list[tuple[int, int]] | None:
-    """Rows and columns of valid keys of each image, where leaving the others out pays: on a CPU a
-    masked key costs as much as a valid one. (A GPU would have to wait for their number.)"""
-    if q.device.type != 'cpu' or torch.compiler.is_compiling():
-        return None
-    if (q.shape[2] * padding.shape[1] < limits.LEAVE_OUT_FROM
-            or float(padding.float().mean()) < limits.LEAVE_OUT_SHARE):
-        return None
-    if encoding is None or grids is None:
-        return [(1, int(count)) for count in (~padding).sum(1).tolist()]
-    prefix = encoding.num_prefix_tokens
-    if bool(padding[:, :prefix].any()) or grids[1].frames > 1:
-        return None
-    try:
-        return valid_extents(padding[:, prefix:].view(-1, *grids[1].hw))
-    except ValueError:  # valid cells that are no rectangle
-        return None
-
-
-def _attend_to_valid(q: Tensor, k: Tensor, v: Tensor, padding: Tensor,
-                     encoding: RelativeEncoding | None, grids: tuple[Grid, Grid] | None,
-                     extents: list[tuple[int, int]], options: Options) -> Tensor:
-    """One image at a time, without its padded keys."""
-    outs = []
-    images = zip(*(x.transpose(1, 2).chunk(len(x)) for x in (q, k, v)), padding, extents,
-                 strict=True)
-    for query, key, value, hidden, extent in images:
-        if bool(hidden.any()):
-            index = (~hidden).nonzero()[:, 0]
-            key, value = key.index_select(1, index), value.index_select(1, index)
-        qkv = tuple(x.transpose(1, 2) for x in (query, key, value))
-        own = None if grids is None else (
-            grids[0], grids[1]._replace(height=extent[0], width=extent[1]))
-        outs.append(_run(qkv, encoding, own, None, options)[0])
-    return _cat(outs, 0)
-
-
-def _cat(outs: list[Tensor], dim: int) -> Tensor:
-    """Outputs (B, heads, L, head_dims) put together as (B, L, heads, head_dims), the order in which
-    projections hold them: neither direction then copies more than once."""
-    return torch.cat([out.transpose(1, 2) for out in outs], dim).transpose(1, 2)
 
 
 def _check_grids(q: Tensor, k: Tensor, encoding: RelativeEncoding, q_grid: GridLike | None,
@@ -253,3 +228,23 @@ def _check_grids(q: Tensor, k: Tensor, encoding: RelativeEncoding, q_grid: GridL
                 f'num_prefix_tokens={prefix} of {type(encoding).__name__} need {prefix} + '
                 f'{" * ".join(map(str, grid.shape))} = {prefix + grid.num_cells}')
     return query, key
+
+
+def refuse_tracing() -> None:
+    """Raise where ``torch.jit.trace`` or the TorchScript exporter records a model.
+
+    They keep the numbers of one example: which tokens meet, how far they are apart, how the work
+    was cut. At other sizes the result is wrong, and nothing says so. (What counts operations of one
+    pass, such as mmengine's ``get_model_complexity_info``, records too, and may: nothing of it is
+    run.)
+
+    Raises:
+        RuntimeError: while one of them records.
+    """
+    if not torch.jit.is_tracing():  # type: ignore[no-untyped-call]
+        return
+    if torch.onnx.is_in_onnx_export() or torch.jit._trace._trace_module_map is not None:
+        raise RuntimeError(
+            'torch.jit.trace and torch.onnx.export(dynamo=False) keep the numbers of one example, '
+            'and are wrong at other sizes; use torch.export, torch.onnx.export(dynamo=True) or '
+            '`mmposenc export` (docs/export.md)')

@@ -1,0 +1,123 @@
+"""The writer of a term of the key's row and one of its column."""
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..terms import AxisHalves
+from .layout import Layout
+from .products import add_by_head, pick_heads
+from .writers import LogitWriter, Work, Writer, writer
+
+
+@writer.register(AxisHalves)
+def _(term: AxisHalves, q: Tensor, k: Tensor, layout: Layout, scale: float) -> Writer:
+    """Softmax ignores what is added to all keys of a prefix query."""
+    inputs = {name: x if x.dim() == 4 else x[None]
+              for name, x in (('rows', term.rows), ('cols', term.cols))}
+    if term.prefix and term.prefix_vector is not None:
+        inputs['prefix'] = term.prefix_vector.reshape(-1, 1, q.shape[-1])
+    inputs = {name: (x * scale).to(q.dtype) for name, x in inputs.items()}
+    if term.row_bias is not None and term.col_bias is not None:
+        inputs.update(row_bias=term.row_bias.to(q.dtype), col_bias=term.col_bias.to(q.dtype))
+    return AxisWriter(inputs, layout, term.halves)
+
+
+class AxisWriter(LogitWriter):
+    """q_i . rows[r_i, r_j] + q_i . cols[c_i, c_j] + biases of the two axes, and q_i . prefix of
+    cells with prefix keys; nothing for prefix queries.
+
+    Inputs: rows (heads or 1, Hq, Hk, d), cols (heads or 1, Wq, Wk, d), with ``halves`` for the
+    first and the second half of the channels; row_bias (heads, Hq, Hk), col_bias (heads, Wq, Wk);
+    prefix (heads or 1, 1, d).
+    """
+
+    def __init__(self, inputs: dict[str, Tensor], layout: Layout, halves: bool) -> None:
+        dims = inputs['rows'].shape[-1]
+        self.by_row = slice(0, dims)
+        self.by_col = slice(dims if halves else 0, None)
+        self.names, self.inputs, self.layout = tuple(inputs), tuple(inputs.values()), layout
+        assert layout.query is not None and layout.key is not None
+        self.hw, self.key_hw = layout.query.hw, layout.key.hw
+
+    def _of(self, work: Work, name: str) -> Tensor | None:
+        """An input for the heads of a piece, if it is there."""
+        if name not in self.names:
+            return None
+        return pick_heads(self.inputs[self.names.index(name)], work.piece)
+
+    def _add(self, work: Work, name: str, grad: Tensor) -> None:
+        if name in self.names:
+            add_by_head(self.grads[self.names.index(name)], work.piece, grad)
+
+    def begin(self, work: Work) -> None:
+        """Products of all queries: rows (heads, Lq, Hk), columns and prefix keys likewise."""
+        prefix = self.layout.prefix
+        cells = work.q[:, prefix:].unflatten(1, self.hw)  # type: ignore[no-untyped-call]
+        rows, cols = self._of(work, 'rows'), self._of(work, 'cols')
+        assert rows is not None and cols is not None
+        head = 'n' if rows.dim() == 4 else ''
+        self._products = [
+            torch.einsum(f'nyxd,{head}ykd->nyxk', cells[..., self.by_row], rows),
+            torch.einsum(f'nyxd,{head}xkd->nyxk', cells[..., self.by_col], cols)]
+        by_row, by_col = self._of(work, 'row_bias'), self._of(work, 'col_bias')
+        if by_row is not None and by_col is not None:
+            self._products[0] += by_row.unsqueeze(-2)
+            self._products[1] += by_col.unsqueeze(-3)
+        vector = self._of(work, 'prefix')
+        if vector is not None:
+            self._products.append(cells @ vector.transpose(-2, -1).unsqueeze(-3))
+        self._products = [F.pad(x.flatten(1, 2), (0, 0, prefix, 0)) if prefix else x.flatten(1, 2)
+                          for x in self._products]
+        if self.grads:
+            self._grads = [torch.empty_like(x) for x in self._products]
+
+    def _grid(self, logits: Tensor) -> Tensor:
+        """Cells of (heads, queries, keys) as (heads, queries, Hk, Wk)."""
+        cells: Tensor = logits[..., self.layout.cells].unflatten(  # type: ignore[no-untyped-call]
+            -1, self.key_hw)
+        return cells
+
+    def write(self, work: Work, logits: Tensor, add: bool) -> None:
+        """As the base."""
+        rows, cols, *others = (x[:, work.piece.queries] for x in self._products)
+        grid, prefix = self._grid(logits), logits[..., self.layout.prefix_keys]
+        if add:
+            grid += rows[..., None]
+            grid += cols[..., None, :]
+        else:
+            torch.add(rows[..., None], cols[..., None, :], out=grid)
+            prefix.zero_()
+        if others:
+            prefix += others[0]
+
+    def gradient(self, work: Work, grad: Tensor) -> None:
+        """As the base; complete after all queries."""
+        rows, cols, *others = (x[:, work.piece.queries] for x in self._grads)
+        grid = self._grid(grad)
+        torch.sum(grid, -1, out=rows)
+        torch.sum(grid, -2, out=cols)
+        if others:
+            torch.sum(grad[..., self.layout.prefix_keys], -1, keepdim=True, out=others[0])
+
+    def end(self, work: Work) -> None:
+        """Gradients of queries and inputs."""
+        p = self.layout.prefix
+        cells = work.q[:, p:].unflatten(1, self.hw)  # type: ignore[no-untyped-call]
+        by_row, by_col, *others = (x[:, p:].unflatten(1, self.hw)  # type: ignore[no-untyped-call]
+                                   for x in self._grads)
+        rows, cols = self._of(work, 'rows'), self._of(work, 'cols')
+        assert rows is not None and cols is not None
+        head = 'n' if rows.dim() == 4 else ''
+        grad_q = work.grad_q[:, p:].unflatten(1, self.hw)  # type: ignore[no-untyped-call]
+        grad_q[..., self.by_row] += torch.einsum(f'nyxk,{head}ykd->nyxd', by_row, rows)
+        grad_q[..., self.by_col] += torch.einsum(f'nyxk,{head}xkd->nyxd', by_col, cols)
+        self._add(work, 'rows', torch.einsum('nyxk,nyxd->nykd', by_row, cells[..., self.by_row]))
+        self._add(work, 'cols', torch.einsum('nyxk,nyxd->nxkd', by_col, cells[..., self.by_col]))
+        self._add(work, 'row_bias', by_row.sum(2))
+        self._add(work, 'col_bias', by_col.sum(1))
+        vector = self._of(work, 'prefix')
+        if vector is not None:
+            grad_q += others[0] * vector.unsqueeze(-3)
+            self._add(work, 'prefix', (others[0] * cells).sum((1, 2))[:, None])

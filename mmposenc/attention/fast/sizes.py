@@ -1,0 +1,52 @@
+"""Numbers of one attention by which a form is chosen and cut, and the error where one cannot."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ...functional import limits
+from ..terms import Problem, Term, split
+
+
+def is_trained(problem: Problem) -> bool:
+    """Whether a gradient is wanted."""
+    tensors = [*problem.qkv, *(x for term in problem.terms for x in vars(term).values()
+                               if isinstance(x, Tensor))]
+    return torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
+
+
+def pairs_of(problem: Problem) -> int:
+    """Pairs of queries and keys of one head."""
+    q, k, _ = split(problem.qkv)
+    return q.shape[2] * k.shape[2]
+
+
+def bytes_of(problem: Problem) -> int:
+    """Bytes of the logits of all heads of all images."""
+    q, k, _ = split(problem.qkv)
+    return q.shape[:3].numel() * k.shape[2] * q.element_size()
+
+
+def is_reduced(problem: Problem) -> bool:
+    """Whether keys are far fewer than queries."""
+    q, k, _ = split(problem.qkv)
+    return q.shape[2] >= limits.REDUCED_FROM * k.shape[2]
+
+
+def on_cpu(problem: Problem) -> bool:
+    """Whether it is computed on a CPU."""
+    return problem.qkv[0].device.type == 'cpu'
+
+
+def refuse(form: str, terms: Sequence[Term]) -> None:
+    """Refuse terms that a form has no way to compute, if there are any.
+
+    Raises:
+        ValueError: naming their kinds.
+    """
+    if terms:
+        names = ', '.join(sorted({type(term).__name__ for term in terms}))
+        raise ValueError(f"form={form!r} cannot compute terms of the kind {names}; use 'auto', "
+                         f"'pieces' or 'definition'")

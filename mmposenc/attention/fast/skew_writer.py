@@ -1,0 +1,83 @@
+"""The writer of a table by the distance of two places in a sequence."""
+from __future__ import annotations
+
+from torch import Tensor
+
+from ..terms import SkewedTable
+from .layout import Layout
+from .products import add_table_grad, add_times_table, pick_heads, times_table
+from .writers import LogitWriter, Work, Writer, writer
+
+
+@writer.register(SkewedTable)
+def _(term: SkewedTable, q: Tensor, k: Tensor, layout: Layout, scale: float) -> Writer:
+    table = term.table if term.table.dim() == 3 else term.table[None]
+    bias = None if term.bias is None else term.bias.to(q.dtype)
+    return SkewWriter((table * scale).to(q.dtype), bias, layout)
+
+
+class SkewWriter(LogitWriter):
+    """q_i . table[j - i + L - 1] + bias[j - i + L - 1] with keys on the query grid; table (heads or
+    1, 2 L - 1, head_dims), bias (heads or 1, 2 L - 1).
+
+    A query meets the vectors of all offsets that some query of its piece has; the products by key
+    are a view of them, each row one place further to the left.
+    """
+
+    #: A piece computes about this many products too many a query
+    #: (benchmarks/relative.py cost, 'query relative 1-D').
+    most_queries = 64
+
+    def __init__(self, table: Tensor, bias: Tensor | None, layout: Layout) -> None:
+        self.inputs = (table,) if bias is None else (table, bias)
+        self.layout, self.length = layout, layout.len_k
+
+    def _used(self, work: Work) -> slice:
+        """Rows of the table that some of these queries use."""
+        queries = work.piece.queries
+        return slice(self.length - queries.stop, 2 * self.length - 1 - queries.start)
+
+    def _by_key(self, lookup: Tensor) -> Tensor:
+        """View (heads, n, L) by key of products by offset (heads, n, L + n - 1): row i starts at
+        the offset n - 1 - i."""
+        heads, rows, offsets = lookup.shape
+        strides = (rows * offsets, max(offsets - 1, 1), 1)
+        return lookup.as_strided((heads, rows, self.length), strides,
+                                 lookup.storage_offset() + rows - 1)
+
+    def _parts(self, by_key: Tensor, logits: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Keys in their own order and in that of the layout."""
+        if not self.layout.filled:
+            return [(by_key, logits)]
+        prefix = self.layout.prefix
+        return [(by_key[..., prefix:], logits[..., self.layout.cells]),
+                (by_key[..., :prefix], logits[..., self.layout.prefix_keys])]
+
+    def write(self, work: Work, logits: Tensor, add: bool) -> None:
+        """As the base."""
+        used = self._used(work)
+        lookup = times_table(work.q, self.inputs[0][:, used].transpose(1, 2), work.piece)
+        if len(self.inputs) > 1:
+            bias = pick_heads(self.inputs[1][:, used], work.piece)
+            lookup += bias if bias.dim() == 1 else bias[:, None]
+        for source, target in self._parts(self._by_key(lookup), logits):
+            if add:
+                target += source
+            else:
+                target.copy_(source)
+
+    def gradient(self, work: Work, grad: Tensor) -> None:
+        """As the base."""
+        used = self._used(work)
+        lookup = grad.new_zeros(*grad.shape[:2], used.stop - used.start)
+        for target, source in self._parts(self._by_key(lookup), grad):
+            target.copy_(source)
+        add_times_table(work.grad_q, lookup, self.inputs[0][:, used], work.piece)
+        add_table_grad(self.grads[0][:, used], work.piece, lookup, work.q)
+        if len(self.inputs) > 1:
+            total = self.grads[1][:, used]
+            sums = work.piece.by_image(lookup.sum(1)).sum(0)
+            if total.shape[0] == 1:
+                total += sums.sum(0)
+            else:
+                total[work.piece.heads] += sums

@@ -1,0 +1,188 @@
+"""Writers of tables read by the bucket of a pair (iRPE, Shaw, Huang).
+
+Tables are read by an index of all pairs on short sequences (:class:`PairIndex`), and a row of keys
+at a time on long ones (:mod:`.runs`), where an index would be as large as the logits twice over.
+"""
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ...functional.buckets import Buckets
+from ...functional.grid_cache import CACHE
+from ..terms import Table, TableByKey, TableByQuery, TableOnValues
+from .layout import Kept, Layout, Piece
+from .products import add_table_grad, add_times_table, times_table
+from .runs import Runs, RunsByKey
+from .writers import LogitWriter, ValueWriter, Work, Writer, writer
+
+
+@writer.register(TableByQuery)
+def _(term: TableByQuery, q: Tensor, k: Tensor, layout: Layout, scale: float) -> Writer:
+    table = term.table if scale == 1.0 else term.table * scale
+    return QueryTableWriter(_by_head(table, q), _reader(term, layout, q))
+
+
+@writer.register(TableByKey)
+def _(term: TableByKey, q: Tensor, k: Tensor, layout: Layout, scale: float) -> Writer:
+    if layout.filled and reads_rows(term):
+        return KeyTableWriter(_by_head(term.table, q),
+                              RunsByKey(term.buckets, layout, q.dtype, q.device))
+    return KeyTableWriter(_by_head(term.table, q), PairIndex(term.buckets, layout, True, q.device))
+
+
+@writer.register(TableOnValues)
+def _(term: TableOnValues, q: Tensor, k: Tensor, layout: Layout, scale: float) -> Writer:
+    return ValueTableWriter(_by_head(term.table, q), _reader(term, layout, q))
+
+
+def reads_rows(term: object) -> bool:
+    """Whether a term's look-ups can be read a row of keys at a time: by buckets of cells."""
+    return isinstance(term, Table) and term.buckets.method != 'sequence'
+
+
+def _by_head(table: Tensor, like: Tensor) -> Tensor:
+    return (table if table.dim() == 3 else table[None]).to(like.dtype)
+
+
+def _reader(term: Table, layout: Layout, like: Tensor) -> PairIndex | Runs:
+    if layout.filled and reads_rows(term):
+        return Runs(term.buckets, layout, like.dtype, like.device)
+    return PairIndex(term.buckets, layout, False, like.device)
+
+
+class QueryTableWriter(LogitWriter):
+    """q_i . table[b(i, j)]; table (heads or 1, head_dims, buckets)."""
+
+    def __init__(self, table: Tensor, spread: PairIndex | Runs) -> None:
+        self.inputs, self.spread = (table,), spread
+        self.whole_rows = isinstance(spread, Runs)
+
+    def write(self, work: Work, logits: Tensor, add: bool) -> None:
+        """As the base."""
+        out = work.other if add else logits
+        self.spread.read(times_table(work.q, self.inputs[0], work.piece), work.piece, out)
+        if add:
+            logits += out
+
+    def gradient(self, work: Work, grad: Tensor) -> None:
+        """As the base."""
+        sums = self.spread.sums(grad, work.piece)
+        add_times_table(work.grad_q, sums, self.inputs[0].transpose(1, 2), work.piece)
+        add_table_grad(self.grads[0], work.piece, work.q, sums)
+
+
+class KeyTableWriter(LogitWriter):
+    """k_j . table[b(i, j)]; table (heads or 1, head_dims, buckets)."""
+
+    def __init__(self, table: Tensor, spread: PairIndex | RunsByKey) -> None:
+        self.inputs, self.spread = (table,), spread
+        self.whole_rows = isinstance(spread, RunsByKey)
+
+    def begin(self, work: Work) -> None:
+        """Look-ups of all keys."""
+        self._expanded = self.spread.expand(times_table(work.k, self.inputs[0], work.piece))
+        self._sums: Tensor | None = None
+
+    def write(self, work: Work, logits: Tensor, add: bool) -> None:
+        """As the base."""
+        out = work.other if add else logits
+        self.spread.read(self._expanded, work.piece, out)
+        if add:
+            logits += out
+
+    def gradient(self, work: Work, grad: Tensor) -> None:
+        """As the base; complete after all queries."""
+        sums = self.spread.sums(grad, work.piece)
+        self._sums = sums if self._sums is None else self._sums.add_(sums)
+
+    def end(self, work: Work) -> None:
+        """Gradients of keys and table."""
+        assert self._sums is not None
+        sums = self.spread.contract(self._sums)
+        add_times_table(work.grad_k, sums, self.inputs[0].transpose(1, 2), work.piece)
+        add_table_grad(self.grads[0], work.piece, work.k, sums)
+
+
+class ValueTableWriter(ValueWriter):
+    """sum_j a_ij table[b(i, j)]; table (heads or 1, buckets, head_dims)."""
+
+    def __init__(self, table: Tensor, spread: PairIndex | Runs) -> None:
+        self.inputs, self.spread = (table,), spread
+        self.whole_rows = isinstance(spread, Runs)
+
+    def add(self, work: Work, weights: Tensor, out: Tensor) -> None:
+        """As the base."""
+        add_times_table(out, self.spread.sums(weights, work.piece), self.inputs[0], work.piece)
+
+    def write_gradient(self, work: Work, grad: Tensor, out: Tensor) -> None:
+        """As the base."""
+        lookup = times_table(grad, self.inputs[0].transpose(1, 2), work.piece)
+        self.spread.read(lookup, work.piece, out)
+
+    def gradient(self, work: Work, weights: Tensor, grad: Tensor) -> None:
+        """As the base."""
+        add_table_grad(self.grads[0], work.piece, self.spread.sums(weights, work.piece), grad)
+
+
+class PairIndex:
+    """Where each pair of a query and a key finds its bucket in the look-ups of the queries, or with
+    ``by_key`` of the keys. The other way of :class:`~.runs.Runs`, with the same methods."""
+
+    def __init__(self, buckets: Buckets, layout: Layout, by_key: bool, device: torch.device
+                 ) -> None:
+        self.buckets, self.layout, self.by_key = buckets, layout, by_key
+        self.device = device
+        self._kept: Kept[Tensor] = Kept()
+
+    def expand(self, lookup: Tensor) -> Tensor:
+        """Look-ups of all keys as :meth:`read` takes them."""
+        return lookup
+
+    def read(self, lookup: Tensor, piece: Piece, out: Tensor) -> None:
+        """Write the number of every pair.
+
+        Args:
+            lookup: (heads, tokens, buckets) of the piece's queries, or of all keys.
+            out: (heads, queries, keys).
+        """
+        index = self._index(piece.queries, 1).expand(out.shape[0], -1)
+        torch.gather(lookup.flatten(1), 1, index, out=out.view(out.shape[0], -1))
+
+    def sums(self, logits: Tensor, piece: Piece) -> Tensor:
+        """The adjoint of :meth:`read`: (heads, queries, keys) to (heads, tokens, buckets).
+
+        Neighbours often share a bucket, and each addition would wait for the one before: they are
+        added up in two halves in turn, a fourth faster.
+        """
+        heads, queries, keys = logits.shape
+        tokens, num = keys if self.by_key else queries, self.buckets.num
+        sums = logits.new_zeros(heads, tokens * 2 * num)
+        index = self._index(piece.queries, 2).expand(heads, -1)
+        sums.scatter_add_(1, index, logits.reshape(heads, -1))
+        even, odd = sums.view(heads, tokens, 2, num).unbind(2)
+        return even + odd
+
+    def contract(self, sums: Tensor) -> Tensor:
+        """The adjoint of :meth:`expand`."""
+        return sums
+
+    def _index(self, queries: slice, halves: int) -> Tensor:
+        """(1, queries * keys) places in look-ups of ``halves`` times the buckets."""
+        def make() -> Tensor:
+            if queries != slice(0, self.layout.len_q):
+                return self._places(queries, halves)
+            key = ('places', self.buckets, self.layout.filled, self.by_key, halves, self.device)
+            return CACHE.get(key, lambda: self._places(queries, halves), lambda found: [found])
+
+        return self._kept.get((queries.start, queries.stop, halves), make, Tensor.numel)
+
+    def _places(self, queries: slice, halves: int) -> Tensor:
+        ids = self.layout.arrange(self.buckets.ids(self.device, queries), -1).contiguous()
+        query = torch.arange(ids.shape[0], device=self.device)[:, None] * self.buckets.num
+        key = torch.arange(ids.shape[1], device=self.device) * self.buckets.num
+        reader, other = (key, query) if self.by_key else (query, key)
+        # In place: an index is as large as all logits of a head, twice over.
+        ids += reader * halves
+        ids += other % (halves * self.buckets.num)
+        return ids.view(1, -1)

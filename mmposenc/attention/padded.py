@@ -1,0 +1,182 @@
+"""Padded batches an image at a time: on the part of the grids that it fills, or without its padded
+keys."""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..functional import limits
+from ..functional.grids import Grid
+from ..functional.masking import extents_of_several, noted_extents, valid_extents
+
+if TYPE_CHECKING:
+    from ..encodings.base import RelativeEncoding
+
+#: Attention of one image: (q, k, v), encoding, grids, key padding, options -> output and weights.
+Run = Callable[[tuple[Tensor, ...], Any, tuple[Grid, Grid] | None, Tensor | None, Any],
+               tuple[Tensor, Tensor | None]]
+
+
+class Part(NamedTuple):
+    """What one image computes: its grids, numbers of its queries and keys (None for all), and those
+    of the keys (1, keys) that are padding still."""
+
+    grids: tuple[Grid, Grid] | None
+    queries: Tensor | None
+    keys: Tensor | None
+    hidden: Tensor | None = None
+
+
+def attend_by_image(run: Run, qkv: tuple[Tensor, ...], encoding: RelativeEncoding | None,
+                    parts: Sequence[Part], options: Any) -> tuple[Tensor, Tensor | None]:
+    """Attention of each image on its own.
+
+    Args:
+        run: attention of one image.
+        qkv: q (B, heads, Lq, head_dims); k, v (B, heads, Lk, head_dims).
+        encoding: of all images.
+        parts: of each image.
+        options: of :func:`mmposenc.attention.attend`.
+
+    Returns:
+        (B, heads, Lq, head_dims), zero at queries that are left out, and the weights (B, heads, Lq,
+        Lk), zero there too, if ``run`` gives them.
+    """
+    outs, all_weights = [], []
+    # Tokens first, as projections hold them: nothing is copied but tokens that are taken.
+    images = zip(*(x.transpose(1, 2).chunk(len(x)) for x in qkv), strict=True)
+    for image, (part, tokens) in enumerate(zip(parts, images, strict=True)):
+        own = tuple(_take(x, 1, index).transpose(1, 2) for x, index in zip(
+            tokens, (part.queries, part.keys, part.keys), strict=True))
+        out, weights = run(own, encoding, part.grids, part.hidden, _own_options(
+            options, image, part.queries, part.keys))
+        outs.append(_put(out.transpose(1, 2), 1, part.queries, qkv[0].shape[2]))
+        if weights is not None:
+            weights = _put(weights, 3, part.keys, qkv[1].shape[2])
+            all_weights.append(_put(weights, 2, part.queries, qkv[0].shape[2]))
+    return torch.cat(outs).transpose(1, 2), torch.cat(all_weights) if all_weights else None
+
+
+# Compiled code goes on before and after it: images would be graphs, one for each size.
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def attend_on_own_extents(run: Run, qkv: tuple[Tensor, ...], encoding: RelativeEncoding,
+                          grids: tuple[Grid, Grid], options: Any
+                          ) -> tuple[Tensor, Tensor | None]:
+    """:func:`attend_by_image` on the part of the grids that each image fills.
+
+    Args:
+        encoding: one that is not ``cellwise``.
+        grids: of queries and keys of the whole batch.
+        options: ``key_padding_mask`` among them.
+
+    Raises:
+        ValueError: while exporting; for videos; without a mask of the queries where keys lie on
+            another grid; for valid cells that are no top-left rectangle.
+    """
+    name = type(encoding).__name__
+    if torch.compiler.is_compiling():
+        raise ValueError(f'{name} depends on the size of each image: padded batches are computed '
+                         f'image by image, which cannot be exported; leave the mask out')
+    if max(grid.frames for grid in grids) > 1:
+        raise ValueError(f'{name} depends on the size of each image; key_padding_mask of videos '
+                         f'(q_grid={grids[0].shape}) needs an encoding that is cellwise')
+    prefix, key_mask = encoding.num_prefix_tokens, options['key_padding_mask']
+    query_mask = options.get('query_padding_mask')
+    if query_mask is None and grids[0] != grids[1]:
+        raise ValueError(f'query_padding_mask=None, but {name} depends on the size of each image; '
+                         f'with keys on another grid a mask of the queries is required')
+    masks = ((key_mask, grids[1]),) if query_mask is None else (
+        (query_mask, grids[0]), (key_mask, grids[1]))
+    found = _extents(masks, prefix)
+    parts = []
+    for image, extents in enumerate(zip(found[0], found[-1], strict=True)):
+        query, key = (grid._replace(height=rows, width=cols)
+                      for grid, (rows, cols) in zip(grids, extents, strict=True))
+        queries, keys = (_places(grid, own, prefix, key_mask.device)
+                         for grid, own in zip(grids, (query, key), strict=True))
+        hidden = None  # a caller's own mask may hide prefix tokens
+        if prefix and noted_extents(key_mask) is None:
+            hidden = _take(key_mask[image:image + 1], 1, keys)
+            hidden = hidden & ~hidden.all(1, keepdim=True)
+        parts.append(Part((query, key), queries, keys, hidden))
+    return attend_by_image(run, qkv, encoding, parts, options)
+
+
+def valid_keys(q: Tensor, padding: Tensor, encoding: RelativeEncoding | None,
+               grids: tuple[Grid, Grid] | None) -> list[Part] | None:
+    """All queries and the valid keys of each image, where leaving the others out pays: on a CPU a
+    masked key costs as much as a valid one. (A GPU would have to wait for their number.)
+
+    Args:
+        q: (B, heads, Lq, head_dims).
+        padding: (B, Lk) bool, True = padding.
+        encoding, grids: what is added, which is ``cellwise``.
+    """
+    if q.device.type != 'cpu' or torch.compiler.is_compiling():
+        return None
+    if (q.shape[2] * padding.shape[1] < limits.LEAVE_OUT_FROM
+            or float(padding.float().mean()) < limits.LEAVE_OUT_SHARE):
+        return None
+    own: list[tuple[Grid, Grid] | None] = [None] * len(padding)
+    if encoding is not None and grids is not None:
+        prefix = encoding.num_prefix_tokens
+        if bool(padding[:, :prefix].any()) or grids[1].frames > 1:
+            return None
+        try:
+            extents = valid_extents(padding[:, prefix:].view(-1, *grids[1].hw))
+        except ValueError:  # valid cells that are no rectangle
+            return None
+        own = [(grids[0], grids[1]._replace(height=rows, width=cols)) for rows, cols in extents]
+    return [Part(each, None, (~hidden).nonzero()[:, 0] if bool(hidden.any()) else None)
+            for each, hidden in zip(own, padding, strict=True)]
+
+
+def _extents(masks: Sequence[tuple[Tensor, Grid]], prefix: int) -> list[list[tuple[int, int]]]:
+    """Rows and columns that each image fills of each mask's grid; all of them for an image of
+    padding alone, whose output the caller drops."""
+    noted = [noted_extents(mask) for mask, _ in masks]
+    if None not in noted:
+        return noted  # type: ignore[return-value]
+    cells = [mask[:, prefix:] for mask, _ in masks]
+    return extents_of_several([
+        (mask & ~mask.all(1, keepdim=True)).reshape(-1, *grid.hw)
+        for mask, (_, grid) in zip(cells, masks, strict=True)])
+
+
+def _places(grid: Grid, own: Grid, prefix: int, device: torch.device) -> Tensor | None:
+    """Numbers of the tokens of a part of the grid, prefix tokens included; None for all."""
+    if own.hw == grid.hw:
+        return None
+    rows = torch.arange(own.height, device=device)
+    cells = rows[:, None] * grid.width + torch.arange(own.width, device=device)
+    return torch.cat((torch.arange(prefix, device=device), cells.flatten() + prefix))
+
+
+def _own_options(options: Any, image: int, queries: Tensor | None, keys: Tensor | None) -> Any:
+    """The options with the masks of one image's tokens."""
+    own = dict(options)
+    mask, regions = options.get('attn_mask'), options.get('regions')
+    if mask is not None:
+        mask = mask[(None,) * (4 - mask.dim())]
+        mask = mask[image:image + 1] if mask.shape[0] > 1 else mask
+        for dim, index in ((2, queries), (3, keys)):
+            mask = _take(mask, dim, index) if mask.shape[dim] > 1 else mask
+        own['attn_mask'] = mask
+    if regions is not None:
+        own['regions'] = _take(regions[image % len(regions)][None], 1, queries)
+    return own
+
+
+def _take(x: Tensor, dim: int, index: Tensor | None) -> Tensor:
+    return x if index is None else x.index_select(dim, index)
+
+
+def _put(x: Tensor, dim: int, index: Tensor | None, size: int) -> Tensor:
+    """Undo :func:`_take`, with zeros elsewhere."""
+    if index is None:
+        return x
+    shape = (*x.shape[:dim], size, *x.shape[dim + 1:])
+    return x.new_zeros(shape).index_copy(dim, index, x)

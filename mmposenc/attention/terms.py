@@ -1,0 +1,302 @@
+"""What relative encodings add to attention: every kind of term, by its definition over all pairs.
+
+A term says what is added, not how it is computed. :mod:`.fast` has faster forms by the term's type;
+a type that it does not know runs by its definition.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..functional.buckets import Buckets
+from ..functional.grids import Grid, expand_offsets, grid_offsets
+
+
+class Term:
+    """Base. Queries ``q`` (B, heads, Lq, head_dims) are scaled, keys ``k`` (B, heads, Lk,
+    head_dims) are not; both start with their prefix tokens. Tables are ([heads], ...): without the
+    first dimension, or with 1 in it, heads share them."""
+
+    #: True for terms of the output instead of the logits.
+    on_values = False
+    #: True if the term depends on the queries, or on the keys, and not on the grids alone.
+    reads_queries = False
+    reads_keys = False
+
+    def dense(self, q: Tensor, k: Tensor) -> Tensor:
+        """The definition: (B or 1, heads or 1, Lq, Lk), added to the logits."""
+        raise NotImplementedError
+
+    def dense_values(self, weights: Tensor) -> Tensor:
+        """The definition of a term of the output (B, heads, Lq, head_dims), by the weights."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class DenseBias(Term):
+    """bias (B or 1, heads or 1, Lq or 1, Lk)."""
+
+    bias: Tensor
+
+    def dense(self, q: Tensor, k: Tensor) -> Tensor:
+        """See :class:`Term`."""
+        return self.bias
+
+
+@dataclass(frozen=True, eq=False)
+class OffsetBias(Term):
+    """bias[head, row offset, column offset] of two cells (Swin, iRPE's bias mode, log CPB, ALiBi).
+
+    Args:
+        table: (heads or 1, Dr, Dc), by the distinct offsets of :func:`~..grids.grid_offsets`.
+        query, key: the grids.
+        prefix_bias: (heads or 1, 3) for prefix to cell, cell to prefix and prefix to prefix; None
+            adds nothing there.
+        prefix: tokens in front of either grid.
+    """
+
+    table: Tensor
+    query: Grid
+    key: Grid
+    prefix_bias: Tensor | None = None
+    prefix: int = 0
+
+    def dense(self, q: Tensor, k: Tensor) -> Tensor:
+        """See :class:`Term`."""
+        _, row_index, _, col_index = grid_offsets(self.query, self.key, q.device)
+        cells = expand_offsets(self.table, row_index, col_index)
+        if not self.prefix:
+            return cells[None]
+        if self.prefix_bias is None:
+            return F.pad(cells, (self.prefix, 0, self.prefix, 0))[None]
+        (heads, len_q, len_k), p = cells.shape, self.prefix
+        to_cell, from_cell, between = self.prefix_bias.to(cells.dtype)[..., None, None].unbind(1)
+        heads = max(heads, self.prefix_bias.shape[0])
+        top = torch.cat((between.expand(heads, p, p), to_cell.expand(heads, p, len_k)), 2)
+        below = torch.cat((from_cell.expand(heads, len_q, p), cells.expand(heads, -1, -1)), 2)
+        return torch.cat((top, below), 1)[None]
+
+
+@dataclass(frozen=True, eq=False)
+class Table(Term):
+    """Base of vectors by the bucket of a pair (iRPE, Shaw, Huang): table ([heads], head_dims,
+    buckets), or ([heads], buckets, head_dims) on values."""
+
+    table: Tensor
+    buckets: Buckets
+
+
+class TableByQuery(Table):
+    """q_i . table[b(i, j)]."""
+
+    reads_queries = True
+
+    def dense(self, q: Tensor, k: Tensor) -> Tensor:
+        """See :class:`Term`."""
+        return gather_buckets(q @ self.table, self.buckets.ids(q.device))
+
+
+class TableByKey(Table):
+    """k_j . table[b(i, j)]; a scale of the keys is the table's."""
+
+    reads_keys = True
+
+    def dense(self, q: Tensor, k: Tensor) -> Tensor:
+        """See :class:`Term`."""
+        ids = self.buckets.ids(k.device)
+        return gather_buckets(k @ self.table, ids.t()).transpose(-2, -1)
+
+
+class TableOnValues(Table):
+    """sum_j a_ij table[b(i, j)], by adding the weights up in buckets first."""
+
+    on_values = True
+
+    def dense_values(self, weights: Tensor) -> Tensor:
+        """See :class:`Term`."""
+        sums = bucket_sums(weights, self.buckets.ids(weights.device), self.buckets.num)
+        return sums @ self.table.to(weights.dtype)
+
+
+def gather_buckets(lookup: Tensor, ids: Tensor) -> Tensor:
+    """lookup[..., i, ids[i, j]] of (B, heads, Lq, buckets) and (Lq, Lk): (B, heads, Lq, Lk)."""
+    return lookup.gather(-1, ids.expand(*lookup.shape[:2], *ids.shape))
+
+
+def bucket_sums(weights: Tensor, ids: Tensor, num_buckets: int) -> Tensor:
+    """The weights (B, heads, Lq, Lk) of each bucket added up, the adjoint of
+    :func:`gather_buckets`: (B, heads, Lq, num_buckets)."""
+    sums = torch.zeros(*weights.shape[:3], num_buckets, dtype=weights.dtype, device=weights.device)
+    return sums.scatter_add(-1, ids.expand(*weights.shape[:2], *ids.shape), weights)
+
+
+@dataclass(frozen=True, eq=False)
+class AxisHalves(Term):
+    """q_i . rows[r_i, r_j] + q_i . cols[c_i, c_j]: a half for each axis (SASA, Transformer-XL,
+    query relative 2-D, decomposed).
+
+    Args:
+        rows: ([heads], Hq, Hk, d) vectors; cols: ([heads], Wq, Wk, d).
+        prefix: tokens in front of either grid.
+        halves: the rows meet the first half of the channels and the columns the second, instead of
+            both meeting all.
+        row_bias, col_bias: (heads, Hq, Hk) and (heads, Wq, Wk), added; or None.
+        prefix_vector: ([heads], d) that queries meet in pairs with a prefix token; None is zero.
+    """
+
+    rows: Tensor
+    cols: Tensor
+    prefix: int = 0
+    halves: bool = False
+    row_bias: Tensor | None = None
+    col_bias: Tensor | None = None
+    prefix_vector: Tensor | None = None
+
+    reads_queries = True
+
+    def products(self, q: Tensor, scale: float = 1.0) -> tuple[Tensor, Tensor, Tensor | None]:
+        """(B, heads, Lq, Hk) and (B, heads, Lq, Wk), zero for prefix queries, and (B, heads, Lq, 1)
+        of pairs with a prefix token. ``scale`` is that of the queries; vectors take it, as they are
+        few. One matrix product for each row (column) of queries with the vectors it needs."""
+        shape = (*q.shape[:2], self.rows.shape[-3], self.cols.shape[-3], -1)
+        cells, dims = q[:, :, self.prefix:].reshape(shape), q.shape[-1] // 2
+        by_row, by_col = (cells[..., :dims], cells[..., dims:]) if self.halves else (cells, cells)
+        head = 'h' if self.rows.dim() == 4 else ''
+        rows = torch.einsum(f'bhyxd,{head}ykd->bhyxk', by_row, self.rows * scale)
+        cols = torch.einsum(f'bhyxd,{head}xkd->bhyxk', by_col, self.cols * scale)
+        if self.row_bias is not None:
+            rows = rows + self.row_bias[:, :, None].to(q.dtype)
+        if self.col_bias is not None:
+            cols = cols + self.col_bias[:, None].to(q.dtype)
+        rows, cols = (F.pad(x.flatten(2, 3), (0, 0, self.prefix, 0)) for x in (rows, cols))
+        if self.prefix_vector is None or not self.prefix:
+            return rows, cols, None
+        return rows, cols, q @ (self.prefix_vector * scale)[..., None].to(q.dtype)
+
+    def dense(self, q: Tensor, k: Tensor) -> Tensor:
+        """See :class:`Term`."""
+        rows, cols, prefix = self.products(q)
+        term = F.pad((rows[..., :, None] + cols[..., None, :]).flatten(-2), (self.prefix, 0))
+        if prefix is None:
+            return term
+        # Prefix queries have one number for all keys, cells have it with prefix keys.
+        to_prefix = torch.zeros(q.shape[2], term.shape[-1], dtype=q.dtype, device=q.device)
+        to_prefix[:, :self.prefix] = 1.0
+        to_prefix[:self.prefix] = 1.0
+        return term + prefix * to_prefix
+
+
+@dataclass(frozen=True, eq=False)
+class SkewedTable(Term):
+    """q_i . table[j - i + L - 1] + bias[j - i + L - 1] for places i, j in a sequence of L tokens;
+    table ([heads], 2 L - 1, head_dims), bias (heads, 2 L - 1) or None. Keys lie on the query grid.
+    """
+
+    table: Tensor
+    bias: Tensor | None = None
+
+    reads_queries = True
+
+    def dense(self, q: Tensor, k: Tensor) -> Tensor:
+        """See :class:`Term`."""
+        lookup = q @ self.table.transpose(-2, -1)
+        return skew(lookup if self.bias is None else lookup + self.bias[:, None])
+
+
+def skew(lookup: Tensor) -> Tensor:
+    """Turn products by offset (..., L, 2 L - 1) into products by key (..., L, L).
+
+    Row i starts at offset -i, so in memory key 0 of the next row lies 2 L - 2 places on: a view
+    with that stride is all it takes, no index and no copy.
+    """
+    length = lookup.shape[-2]
+    if length == 1:
+        return lookup
+    rows = lookup.flatten(-2).narrow(-1, length - 1, length * (2 * length - 2))
+    return rows.reshape(*lookup.shape[:-1], 2 * length - 2)[..., :length]
+
+
+@dataclass(frozen=True, eq=False)
+class KeyVectors(Term):
+    """q_i . vectors[j]: vectors ([heads], Lk, head_dims) added to the keys of the product alone;
+    attention does just that where no other term reads the keys."""
+
+    vectors: Tensor
+
+    reads_queries = True
+
+    def dense(self, q: Tensor, k: Tensor) -> Tensor:
+        """See :class:`Term`."""
+        return q @ self.vectors.transpose(-2, -1).to(q.dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class QueryVector(Term):
+    """vector . k_j: a vector ([heads], head_dims) added to the queries of the product alone."""
+
+    vector: Tensor
+
+    reads_keys = True
+
+    def dense(self, q: Tensor, k: Tensor) -> Tensor:
+        """See :class:`Term`."""
+        return (k @ self.vector[..., None].to(k.dtype)).transpose(-2, -1)
+
+
+class Problem(NamedTuple):
+    """One attention, as every form takes it.
+
+    qkv: q (B, heads, Lq, head_dims), rotated, not scaled; k, v (B, heads, Lk, head_dims). Or all
+    three in one tensor (B, L, 3, heads, head_dims). terms: what encodings add. query, key, prefix:
+    grids of the cells and tokens in front of them, if there are terms. key_padding: (B, Lk) bool,
+    True = padding; every image has a valid key. attn_mask: bool, True = may attend, broadcastable
+    to (B, heads, Lq, Lk). regions: (n, L) whole numbers, image b has those of b % n; tokens meet
+    within one number. dropout_p: of the weights.
+    """
+
+    qkv: tuple[Tensor, ...]
+    terms: Sequence[Term] = ()
+    query: Grid | None = None
+    key: Grid | None = None
+    prefix: int = 0
+    key_padding: Tensor | None = None
+    attn_mask: Tensor | None = None
+    regions: Tensor | None = None
+    dropout_p: float = 0.0
+
+    @property
+    def scale(self) -> float:
+        """Of the queries."""
+        return float(self.qkv[0].shape[-1] ** -0.5)
+
+    def mask(self, bias: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+        """What is added to the logits, with all masks; bool (True = attend) where nothing is."""
+        keep = self.attn_mask
+        if self.key_padding is not None:
+            valid = ~self.key_padding[:, None, None]
+            keep = valid if keep is None else keep & valid
+        if self.regions is not None:
+            same = of_one_region(self.regions)
+            same = same.repeat(self.qkv[0].shape[0] // same.shape[0], 1, 1)[:, None]
+            keep = same if keep is None else keep & same
+        if keep is None or bias is None:
+            return keep if bias is None else bias.to(dtype)
+        return bias.to(dtype).masked_fill(~keep, float('-inf'))
+
+
+def of_one_region(regions: Tensor) -> Tensor:
+    """(windows, L) -> (windows, L, L) bool: tokens that may meet."""
+    return regions[:, :, None] == regions[:, None, :]
+
+
+def split(qkv: tuple[Tensor, ...]) -> tuple[Tensor, Tensor, Tensor]:
+    """q, k, v (B, heads, L, head_dims) of three tensors or of a joint one."""
+    if len(qkv) == 1:
+        q, k, v = qkv[0].permute(2, 0, 3, 1, 4).unbind(0)
+        return q, k, v
+    return qkv  # type: ignore[return-value]
