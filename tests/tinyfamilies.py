@@ -30,6 +30,18 @@ SEGMENTORS = {
     'UperNet': 'upernet/upernet_r50_4xb4-80k_ade20k-512x512.py',
     'PSPNet': 'pspnet/pspnet_r50-d8_4xb4-80k_ade20k-512x512.py',
 }
+#: Families of which predictions alone are tried: on a narrow ResNet-50, or on their own backbone.
+PREDICTORS = {
+    'Panoptic FPN': 'panoptic_fpn/panoptic-fpn_r50_fpn_1x_coco.py',
+    'CondInst': 'condinst/condinst_r50_fpn_ms-poly-90k_coco_instance.py',
+    'DANet': 'danet/danet_r50-d8_4xb4-80k_ade20k-512x512.py',
+}
+OWN = {
+    'DDRNet': 'ddrnet/ddrnet_23-slim_in1k-pre_2xb6-120k_cityscapes-1024x1024.py',
+    'HRNet': 'hrnet/fcn_hr18s_4xb4-80k_ade20k-512x512.py',
+    'ERFNet': 'erfnet/erfnet_fcn_4xb4-160k_cityscapes-512x1024.py',
+    'EfficientDet': 'efficientnet/retinanet_effb3_fpn_8xb4-crop896-1x_coco.py',
+}
 #: Arguments that are numbers of channels.
 CHANNELS = ('in_channels', 'out_channels', 'feat_channels', 'channels', 'embed_dims',
             'feedforward_channels', 'fc_out_channels', 'conv_out_channels')
@@ -46,17 +58,63 @@ BACKBONES: dict[str, dict[str, Any]] = {
 
 def build(name: str, backbone: str, **model: Any) -> nn.Module:
     """A model with random weights, in eval mode."""
+    path = config_path({**DETECTORS, **SEGMENTORS, **PREDICTORS}[name])
+    width = max(64, LEAST_DINO) if name == 'DINO' else 64
+    parts = _backbone(_narrow(Config.fromfile(path).model.to_dict(), width), backbone)
+    return drawn({**parts, **model}, scope_of(path))
+
+
+def of_config(path: Path, **model: Any) -> nn.Module:
+    """The model of a config of mmdet or mmseg as it stands, with random weights, in eval mode."""
+    parts: dict[str, Any] = _unloaded(Config.fromfile(path).model.to_dict())
+    return drawn({**_any_sizes(parts), **model}, scope_of(path))
+
+
+def config_folders() -> dict[str, Path]:
+    """Of mmdet and mmseg."""
     import mmdet.models
     import mmseg.models
-    package, path = (mmdet, DETECTORS[name]) if name in DETECTORS else (mmseg, SEGMENTORS[name])
-    scope = package.__name__
-    cfg = Config.fromfile(Path(package.__file__).parent / '.mim' / 'configs' / path)
-    width = max(64, LEAST_DINO) if name == 'DINO' else 64
-    parts = ConfigDict(_backbone(_narrow(cfg.model.to_dict(), width), backbone))
-    parts.update(model)
+    return {package.__name__: Path(package.__file__).parent / '.mim' / 'configs'
+            for package in (mmdet, mmseg)}
+
+
+def config_path(name: str) -> Path:
+    return next(folder / name for folder in config_folders().values() if (folder / name).exists())
+
+
+def scope_of(path: Path) -> str:
+    return next(scope for scope, folder in config_folders().items() if path.is_relative_to(folder))
+
+
+def _any_sizes(model: dict[str, Any]) -> dict[str, Any]:
+    """The model for batches of several sizes, which mmseg's preprocessor does not take."""
+    if 'decode_head' in model:
+        model['data_preprocessor'] = dict(model['data_preprocessor'], size=None, size_divisor=1,
+                                          type='mmposenc.SegDataPreProcessor')
+    return model
+
+
+def _unloaded(value: Any) -> Any:
+    """A config without files of weights, of norms that a CPU has."""
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(_unloaded, value))
+    if not isinstance(value, dict):
+        return value
+    value = {key: _unloaded(part) for key, part in value.items()}
+    if value.get('type') in ('SyncBN', 'MMSyncBN'):
+        value['type'] = 'BN'
+    if 'pretrained' in value:
+        value['pretrained'] = False if isinstance(value['pretrained'], bool) else None
+    if (value.get('init_cfg') or {}) and 'checkpoint' in value['init_cfg']:
+        value['init_cfg'] = None
+    return value
+
+
+def drawn(parts: dict[str, Any], scope: str) -> nn.Module:
+    """A model of a config, with random weights, in eval mode."""
     with DefaultScope.overwrite_default_scope(scope):
         torch.manual_seed(0)
-        built: nn.Module = MODELS.build(parts)
+        built: nn.Module = MODELS.build(ConfigDict(parts))
     generator = torch.Generator().manual_seed(1)
     for key, parameter in built.named_parameters():
         if parameter.dim() > 1 and 'pos' not in key:
@@ -89,9 +147,7 @@ def _backbone(model: dict[str, Any], name: str) -> dict[str, Any]:
     model.pop('pretrained', None)
     if model['type'] == 'RTMDet':  # its neck enlarges maps by two; its pipeline pads otherwise
         model['data_preprocessor'] = dict(model['data_preprocessor'], pad_size_divisor=32)
-    if 'decode_head' in model:  # mmseg's takes images of one size
-        model['data_preprocessor'] = dict(model['data_preprocessor'], size=None, size_divisor=1,
-                                          type='mmposenc.SegDataPreProcessor')
+    _any_sizes(model)
     if 'encoder' in model:
         model['bbox_head']['embed_dims'] = model['neck']['out_channels']
     if 'neck' in model:
