@@ -93,7 +93,7 @@ class KeptOut(TorchFunctionMode):
         if func in REFUSED:
             raise NotImplementedError(
                 f'{getattr(func, "__name__", func)} reads beyond an image of a padded batch, and '
-                f'there is no form of it that does not; leave KeepPaddingOut out of this model')
+                f'has no form that does not')
         form = FORMS.get(func)
         if form is not None and isinstance(self.images, Tensor):
             form = MASKED.get(func, masked.refused)

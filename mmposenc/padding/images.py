@@ -69,6 +69,7 @@ def own_cells(maps: Any, index: int, kept: KeptOut | None) -> Any:
 def as_alone(image: Tensor, preprocessor: Any) -> Tensor:
     """An image (1, C, H, W), filled up as the data preprocessor does that gets it alone in a test.
     """
+    preprocessor = getattr(preprocessor, 'data_preprocessor', preprocessor)  # of mmdet's several
     rule = getattr(preprocessor, 'test_cfg', None) or {}  # mmseg's
     divisor = getattr(preprocessor, 'pad_size_divisor', None) or rule.get('size_divisor') or 1
     height, width = (max(whole_cells(side, divisor) * divisor, least) for side, least in zip(

@@ -35,7 +35,7 @@ HEADS = ('bbox_head', 'rpn_head', 'mask_head', 'decode_head', 'auxiliary_head')
 PIXELS = ('mask_head', 'semantic_head')
 #: What takes the place of a transformer, which padding can not be kept out of from outside.
 OURS = {'SwinTransformer': 'Swin', 'SwinTransformerV2': 'Swin', 'PyramidVisionTransformer': 'PVT',
-         'VisionTransformer': 'ViT', 'BEiT': 'ViT', 'BEiTViT': 'ViT'}
+        'VisionTransformer': 'ViT', 'BEiT': 'ViT', 'BEiTViT': 'ViT'}
 #: What a prediction says of its batch.
 _OF_BATCH = ('batch_input_shape', 'pad_shape', 'padding_size', 'img_padding_size', 'img_shape')
 
@@ -107,7 +107,7 @@ class PaddingFree:
         """Predictions of each image alone."""
         images = image_sizes(batch_inputs, batch_data_samples)
         many = len(images) > 1 or images[0] != tuple(batch_inputs.shape[-2:])
-        one_by_one = many and (_slides(self) or self.reads_padding() is not None)
+        one_by_one = _slides(self) or many and self.reads_padding() is not None
         found = []
         for image, sample in (
                 _one_by_one(self, batch_inputs, images, batch_data_samples) if one_by_one else

@@ -11,12 +11,12 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from .extents import KeptOut
-from .images import own_cells
+from .images import as_alone, own_cells
 
-#: Pixels (rows, columns) of two images, whose halves are rounded at every stride, and of two
-#: batches of them, in which even a map of stride 128 has padding.
+#: Pixels (rows, columns) of two images, whose halves are rounded at every stride, and of a batch of
+#: them, in which even a map of stride 128 has padding.
 IMAGES = [(97, 250), (225, 122)]
-BATCHES = [(256, 256), (288, 352)]
+BATCH = (256, 256)
 
 
 class Poisoned(KeptOut):
@@ -30,14 +30,17 @@ class Poisoned(KeptOut):
 
     def own(self, maps: Any) -> list[Tensor]:
         """Each image's cells of maps in nested lists."""
-        return [own for i in range(len(IMAGES)) for own in tree_leaves(own_cells(maps, i, self))]
+        return [own for i in range(len(self.images))
+                for own in tree_leaves(own_cells(maps, i, self))]
 
 
 def what_reads_padding(model: Any, maps: Callable[[Tensor, KeptOut], Any]) -> str | None:
-    """What makes the maps of an image depend on its padding, in words; None if nothing does.
+    """What makes the maps of an image in a batch others than those of the image alone, in words;
+    None if nothing does.
 
-    Noise goes through the model's networks in batches of two sizes; while it trains in one, as
-    layers may draw numbers. Statistics and random numbers stay as they were.
+    Noise goes through the model's networks: two images in a batch, whose padding is NaN; and, as no
+    layer draws numbers then, each alone if the model is not in training. Statistics and random
+    numbers stay as they were.
 
     Args:
         model: of mmdet or mmseg.
@@ -45,7 +48,9 @@ def what_reads_padding(model: Any, maps: Callable[[Tensor, KeptOut], Any]) -> st
     """
     like, mean = next(model.parameters()), getattr(model.data_preprocessor, 'mean', None)
     before = [(buffer, buffer.clone()) for buffer in model.buffers()]
-    seen, found = _Seen(), []
+    kept = Poisoned(IMAGES, BATCH)
+    seen = _Seen(kept)
+    alone: list[Any] = []
     try:
         with ExitStack() as stack:
             for each in (torch.no_grad(), seen.watching(model),
@@ -55,31 +60,34 @@ def what_reads_padding(model: Any, maps: Callable[[Tensor, KeptOut], Any]) -> st
                 stack.enter_context(each)  # type: ignore[arg-type]
             if hasattr(torch.compiler, 'set_stance'):
                 stack.enter_context(torch.compiler.set_stance('force_eager'))
-            noise = torch.randn(len(IMAGES), 3 if mean is None else mean.numel(), *BATCHES[1],
+            noise = torch.randn(len(IMAGES), 3 if mean is None else mean.numel(), *BATCH,
                                 generator=torch.Generator().manual_seed(0)).to(like)
-            for height, width in BATCHES[:1 if model.training else None]:
-                seen.kept = kept = Poisoned(IMAGES, (height, width))
-                batch = kept.note(noise[..., :height, :width].clone(), IMAGES)
-                found.append(kept.own(maps(batch, kept)))
+            batched = kept.own(maps(kept.note(noise.clone(), IMAGES), kept))
+            for image, (rows, cols) in zip(noise, [] if model.training else IMAGES, strict=False):
+                one = as_alone(image[None, :, :rows, :cols], model.data_preprocessor)
+                full = (one.shape[-2], one.shape[-1])
+                by = KeptOut([(rows, cols)], full) if full != (rows, cols) else None
+                alone += tree_leaves(own_cells(maps(one, by), 0, by))
     except Exception as error:  # whatever a layer can not do
         return f'{seen.last}: {error}'
     finally:
         for buffer, value in before:
             buffer.copy_(value)
-    if not all(own.isfinite().all() for own in found[0]):
+    if not all(own.isfinite().all() for own in batched):
         return f'{seen.reader or seen.last} reads padding'
     rounding = torch.finfo(like.dtype).eps ** 0.5
-    if any((one - other).abs().max() > rounding * one.abs().max()
-           for one, other in zip(found[0], found[-1], strict=True)):
-        return 'its maps depend on the size of the batch'
+    if not all(one.shape == other.shape and (one - other).abs().max() <= rounding * one.abs().max()
+               for one, other in zip(alone, batched, strict=False)):
+        return 'maps of an image are others where its batch is larger'
     return None
 
 
 class _Seen:
     """The layer that was entered last, and the first one that made NaN of an image's cells."""
 
-    kept: Poisoned
-    last = reader = ''
+    def __init__(self, kept: Poisoned) -> None:
+        self.kept = kept
+        self.last, self.reader = 'backbone', ''
 
     @contextmanager
     def watching(self, model: Any) -> Iterator[None]:

@@ -8,6 +8,7 @@ import pytest
 import tinyfamilies as families
 import torch
 from mmdet.models import DetTTAModel
+from mmengine.config import ConfigDict
 from mmengine.registry import MODELS, DefaultScope
 from mmengine.structures import PixelData
 
@@ -57,38 +58,39 @@ def test_any_head_predicts(name):
 
 
 @pytest.mark.parametrize(('name', 'says'), [
-    ('DDRNet', None), ('HRNet', None), ('ERFNet', r'MaxPool2d\): maps of .* are too small'),
+    ('PIDNet', r'BatchNorm2d\): The size of tensor'),
+    ('HRNet', '^EncoderDecoder: maps of an image'),
+    ('ERFNet', r'MaxPool2d\): maps of .* are too small'),
     ('EfficientDet', r'Conv2dAdaptivePadding\): pad reads beyond an image')])
-def test_any_backbone_predicts(name, says, capsys):
-    """One that reads padding image by image, which is told once."""
+def test_any_backbone_predicts(name, says, monkeypatch):
+    """Image by image where it reads padding, or rounds sides its own way, which is told once."""
+    told = []
+    monkeypatch.setattr('mmposenc.padding.models.print_log', lambda line, *args: told.append(line))
     model = ready(name, 'own')
-    assert_batch_is_images(model, PAIR)
-    assert_batch_is_images(model, PAIR[::-1])
-    told = [line for line in capsys.readouterr().out.splitlines() if 'one by one' in line]
-    assert len(told) == (says is not None) and (not told or re.search(says, told[0]))
+    pair = [(96, 128, 0), (128, 64, 1)] if name == 'PIDNet' else PAIR
+    assert_batch_is_images(model, pair)
+    assert_batch_is_images(model, pair[::-1])
+    assert [re.search(says, line) is not None for line in told] == [True]
 
 
 def test_views_of_an_image_are_predicted_like_it():
-    """``DetTTAModel`` hands batches of the views of an image, of several sizes each."""
-    built = ready('RetinaNet', 'ResNet-50')
-    merged = DetTTAModel(tta_cfg=dict(nms=dict(type='nms', iou_threshold=0.5), max_per_img=50),
-                         module=built)
-    assert keep_padding_out(merged) is merged
-    merged = keep_padding_out(DetTTAModel(tta_cfg=merged.tta_cfg, module=families.build(
-        'RetinaNet', 'ResNet-50')))
-    merged.module.bbox_head.test_cfg = built.bbox_head.test_cfg
+    """``DetTTAModel`` hands over batches of the views of its images."""
+    model = DetTTAModel(tta_cfg=ConfigDict(nms=dict(type='nms', iou_threshold=0.5), max_per_img=50),
+                        module=families.build('RetinaNet', 'ResNet-50'))
+    assert keep_padding_out(model) is model
 
     def views(sizes):
-        scaled = [[(height + add, width + add, seed) for height, width, seed in sizes]
-                  for add in (0, 32)]
-        data = [[families.image(*size) for size in each] for each in scaled]
-        samples = [[families.sample(merged.module, *size) for size in each] for each in scaled]
-        return dict(inputs=data, data_samples=samples)
-    for sample in sum((views(PAIR)['data_samples']), []):
-        assert sample.img_shape
+        both = [[(height + add, width + add, seed) for height, width, seed in sizes]
+                for add in (0, 40)]
+        data = dict(inputs=[[families.image(*size) for size in each] for each in both],
+                    data_samples=[[families.sample(model.module, *size) for size in each]
+                                  for each in both])
+        for sample in sum(data['data_samples'], []):
+            sample.set_metainfo(dict(flip=False, flip_direction=None))
+        return data
     with torch.no_grad():
-        for image, found in zip(PAIR, merged.test_step(views(PAIR)), strict=True):
-            families.assert_same(merged.test_step(views([image]))[0], found)
+        for image, found in zip(PAIR, model.test_step(views(PAIR)), strict=True):
+            families.assert_same(model.test_step(views([image]))[0], found)
 
 
 @pytest.mark.parametrize('name', ['RetinaNet', 'ATSS', 'Semantic FPN'])
@@ -199,10 +201,9 @@ def test_what_padding_can_not_be_kept_out_of_predicts_and_does_not_train():
     model = ready('RetinaNet', 'PVT')
     with DefaultScope.overwrite_default_scope('mmdet'):
         model.backbone = MODELS.build(dict(type='PyramidVisionTransformer', num_layers=[1] * 4,
-                                           embed_dims=8))
-        model.backbone.eval()
-    refused(model, r'^backbone.* reads padding: .* mmposenc.PVT with mask_padding=True takes the '
-                   r'place of PyramidVisionTransformer')
+                                           embed_dims=8, num_heads=[1, 2, 4, 8])).eval()
+    refused(model, r'^backbone.* did not come from .* mmposenc.PVT with mask_padding=True takes '
+                   r'the place of PyramidVisionTransformer')
     model = ready('Semantic FPN', 'ResNet-50')
     model.decode_head.register_forward_pre_hook(
         lambda module, maps: ([x + x.mean((2, 3), True) for x in maps[0]],))
