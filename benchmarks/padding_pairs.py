@@ -32,7 +32,7 @@ from mmposenc.padding import keep_padding_out  # noqa: E402
 SMALL = ('b0', 'r18', 'tiny', '-t_', '-s_', 's12', 'r50', 'hr18', 'w18', '-b')
 #: Sizes: any; multiples of 32; large ones, for networks with steps of 64 or many queries.
 PAIRS = {'any': [(97, 122, 0), (128, 86, 1)], 'multiples of 32': [(96, 128, 0), (128, 64, 1)],
-         'large': [(416, 448, 0), (448, 384, 1)]}
+         'large': [(416, 448, 0), (448, 416, 1)]}
 
 
 def main() -> None:
