@@ -135,7 +135,9 @@ def drawn(parts: dict[str, Any], scope: str) -> nn.Module:
         built: nn.Module = MODELS.build(ConfigDict(parts))
     generator = torch.Generator().manual_seed(1)
     for key, parameter in built.named_parameters():
-        if parameter.dim() > 1 and 'pos' not in key and 'init_proposal' not in key:
+        if key.endswith('init_proposal_bboxes.weight'):  # centres and sides
+            nn.init.uniform_(parameter, 0.4, 0.6, generator=generator)
+        elif parameter.dim() > 1 and 'pos' not in key:
             size = 0.1 if 'reg' in key else 1.0  # boxes move by little
             nn.init.normal_(parameter, std=size * parameter[0].numel() ** -0.5,
                             generator=generator)
