@@ -41,6 +41,7 @@ OWN = {
     'PIDNet': 'pidnet/pidnet-s_2xb6-120k_1024x1024-cityscapes.py',
     'HRNet': 'hrnet/fcn_hr18s_4xb4-80k_ade20k-512x512.py',
     'ERFNet': 'erfnet/erfnet_fcn_4xb4-160k_cityscapes-512x1024.py',
+    'CenterNet': 'centernet/centernet_r18_8xb16-crop512-140e_coco.py',
     'EfficientDet': 'efficientnet/retinanet_effb3_fpn_8xb4-crop896-1x_coco.py',
 }
 #: Arguments that are numbers of channels.

@@ -140,9 +140,10 @@ class PaddingFree:
         whole = kept is not None and _takes_whole(model)
         for i, image in enumerate(images):
             own = batch[i:i + 1, :, :image[0], :image[1]]
+            one = as_alone(own, model.data_preprocessor)
             if whole:
-                own = as_alone(own, model.data_preprocessor)
-            elif not segments:
+                own = one
+            elif not segments and one.shape != own.shape:
                 own = pad_map(own, reached_pixels(image, batch.shape, tree_leaves(maps)[0]))
             size = (own.shape[-2], own.shape[-1])
             own.own_maps = (filled_up(maps, i, kept, size) if whole else own_cells(maps, i, kept))

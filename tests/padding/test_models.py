@@ -59,7 +59,7 @@ def test_any_head_predicts(name):
 
 @pytest.mark.parametrize(('name', 'says'), [
     ('PIDNet', r'BatchNorm2d\): The size of tensor'),
-    ('HRNet', '^EncoderDecoder: maps of an image'),
+    ('HRNet', '^EncoderDecoder: maps of an image'), ('CenterNet', '^CenterNet: maps of an image'),
     ('ERFNet', r'MaxPool2d\): maps of .* are too small'),
     ('EfficientDet', r'Conv2dAdaptivePadding\): pad reads beyond an image')])
 def test_any_backbone_predicts(name, says, monkeypatch):
