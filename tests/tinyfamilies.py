@@ -4,6 +4,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from mmengine.config import Config, ConfigDict
 from mmengine.registry import MODELS, DefaultScope
@@ -30,6 +31,19 @@ SEGMENTORS = {
     'UperNet': 'upernet/upernet_r50_4xb4-80k_ade20k-512x512.py',
     'PSPNet': 'pspnet/pspnet_r50-d8_4xb4-80k_ade20k-512x512.py',
 }
+#: Families of which predictions alone are tried: on a narrow ResNet-50, or on their own backbone.
+PREDICTORS = {
+    'Panoptic FPN': 'panoptic_fpn/panoptic-fpn_r50_fpn_1x_coco.py',
+    'CondInst': 'condinst/condinst_r50_fpn_ms-poly-90k_coco_instance.py',
+    'DANet': 'danet/danet_r50-d8_4xb4-80k_ade20k-512x512.py',
+}
+OWN = {
+    'PIDNet': 'pidnet/pidnet-s_2xb6-120k_1024x1024-cityscapes.py',
+    'HRNet': 'hrnet/fcn_hr18s_4xb4-80k_ade20k-512x512.py',
+    'ERFNet': 'erfnet/erfnet_fcn_4xb4-160k_cityscapes-512x1024.py',
+    'CenterNet': 'centernet/centernet_r18_8xb16-crop512-140e_coco.py',
+    'EfficientDet': 'efficientnet/retinanet_effb3_fpn_8xb4-crop896-1x_coco.py',
+}
 #: Arguments that are numbers of channels.
 CHANNELS = ('in_channels', 'out_channels', 'feat_channels', 'channels', 'embed_dims',
             'feedforward_channels', 'fc_out_channels', 'conv_out_channels')
@@ -46,24 +60,91 @@ BACKBONES: dict[str, dict[str, Any]] = {
 
 def build(name: str, backbone: str, **model: Any) -> nn.Module:
     """A model with random weights, in eval mode."""
+    path = config_path({**DETECTORS, **SEGMENTORS, **PREDICTORS}[name])
+    width = max(64, LEAST_DINO) if name == 'DINO' else 64
+    parts = _backbone(_narrow(Config.fromfile(path).model.to_dict(), width), backbone)
+    return drawn({**parts, **model}, scope_of(path))
+
+
+def of_config(path: Path, **model: Any) -> nn.Module:
+    """The model of a config of mmdet or mmseg as it stands, with random weights and statistics near
+    those of noise, in eval mode."""
+    parts: dict[str, Any] = _tried(Config.fromfile(path).model.to_dict())
+    built = drawn({**_any_sizes(parts), **model}, scope_of(path))
+    for module in built.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.train().momentum = 0.5  # few cells may vary by nothing
+    side = 64 if parts.get('test_cfg', {}).get('mode') == 'slide' else 128
+    with torch.no_grad():
+        built.extract_feat(batch(built, [(side, side, seed) for seed in range(2)])['inputs'])
+    return built.eval()
+
+
+def config_folders() -> dict[str, Path]:
+    """Of mmdet and mmseg."""
     import mmdet.models
     import mmseg.models
-    package, path = (mmdet, DETECTORS[name]) if name in DETECTORS else (mmseg, SEGMENTORS[name])
-    scope = package.__name__
-    cfg = Config.fromfile(Path(package.__file__).parent / '.mim' / 'configs' / path)
-    width = max(64, LEAST_DINO) if name == 'DINO' else 64
-    parts = ConfigDict(_backbone(_narrow(cfg.model.to_dict(), width), backbone))
-    parts.update(model)
+    return {package.__name__: Path(package.__file__).parent / '.mim' / 'configs'
+            for package in (mmdet, mmseg)}
+
+
+def config_path(name: str) -> Path:
+    return next(folder / name for folder in config_folders().values() if (folder / name).exists())
+
+
+def scope_of(path: Path) -> str:
+    return next(scope for scope, folder in config_folders().items() if path.is_relative_to(folder))
+
+
+def _any_sizes(model: dict[str, Any]) -> dict[str, Any]:
+    """The model for batches of several sizes, which mmseg's preprocessor does not take."""
+    if 'decode_head' in model:
+        model['data_preprocessor'] = dict(model['data_preprocessor'], size=None, size_divisor=1,
+                                          type='mmposenc.SegDataPreProcessor')
+    return model
+
+
+def _tried(value: Any) -> Any:
+    """A config without files of weights, with norms that a CPU has, of 50 boxes of any score and of
+    windows of 64 pixels."""
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(_tried, value))
+    if not isinstance(value, dict):
+        return value
+    value = {key: _tried(part) for key, part in value.items()}
+    if 'score_thr' in value:
+        value['score_thr'] = 0.0
+    if 'max_per_img' in value:
+        value['max_per_img'] = min(50, value['max_per_img'])
+    if value.get('mode') == 'slide':
+        value.update(crop_size=(64, 64), stride=(48, 48))
+    if 'img_size' in value:
+        value['img_size'] = (64, 64)
+    if value.get('type') in ('SyncBN', 'MMSyncBN'):
+        value['type'] = 'BN'
+    if 'pretrained' in value:
+        value['pretrained'] = False if isinstance(value['pretrained'], bool) else None
+    if (value.get('init_cfg') or {}) and 'checkpoint' in value['init_cfg']:
+        value['init_cfg'] = None
+    return value
+
+
+def drawn(parts: dict[str, Any], scope: str) -> nn.Module:
+    """A model of a config, with random weights, in eval mode."""
     with DefaultScope.overwrite_default_scope(scope):
         torch.manual_seed(0)
-        built: nn.Module = MODELS.build(parts)
+        built: nn.Module = MODELS.build(ConfigDict(parts))
     generator = torch.Generator().manual_seed(1)
     for key, parameter in built.named_parameters():
-        if parameter.dim() > 1 and 'pos' not in key:
+        if key.endswith('init_proposal_bboxes.weight'):  # centres and sides
+            nn.init.uniform_(parameter, 0.4, 0.6, generator=generator)
+        elif parameter.dim() > 1 and 'pos' not in key:
             size = 0.1 if 'reg' in key else 1.0  # boxes move by little
             nn.init.normal_(parameter, std=size * parameter[0].numel() ** -0.5,
                             generator=generator)
-    for layer in getattr(getattr(built, 'bbox_head', None), 'rtm_reg', []):
+    head = getattr(built, 'bbox_head', None)
+    for layer in getattr(head, 'rtm_reg', [head.retina_reg] if type(head).__name__ == 'FSAFHead'
+                         else []):
         nn.init.ones_(layer.bias)  # there is no box without a positive distance
     for key, buffer in built.named_buffers():
         if key.endswith('running_mean'):
@@ -89,9 +170,7 @@ def _backbone(model: dict[str, Any], name: str) -> dict[str, Any]:
     model.pop('pretrained', None)
     if model['type'] == 'RTMDet':  # its neck enlarges maps by two; its pipeline pads otherwise
         model['data_preprocessor'] = dict(model['data_preprocessor'], pad_size_divisor=32)
-    if 'decode_head' in model:  # mmseg's takes images of one size
-        model['data_preprocessor'] = dict(model['data_preprocessor'], size=None, size_divisor=1,
-                                          type='mmposenc.SegDataPreProcessor')
+    _any_sizes(model)
     if 'encoder' in model:
         model['bbox_head']['embed_dims'] = model['neck']['out_channels']
     if 'neck' in model:
@@ -127,7 +206,7 @@ def sample(model: nn.Module, height: int, width: int, seed: int) -> Any:
     """What a data loader says of a picture, with two objects or a label map."""
     generator = torch.Generator().manual_seed(seed)
     info = dict(img_shape=(height, width), ori_shape=(height, width), scale_factor=(1.0, 1.0),
-                img_id=seed)
+                img_id=seed, border=np.array([0, height, 0, width]))  # CenterNet's crop
     labels = torch.randint(0, 3, (2,), generator=generator)
     if hasattr(model, 'decode_head'):
         from mmseg.structures import SegDataSample
@@ -141,6 +220,8 @@ def sample(model: nn.Module, height: int, width: int, seed: int) -> Any:
     boxes = torch.tensor([[0.1, 0.1, 0.5, 0.6], [0.4, 0.3, 0.9, 1.0]]) * torch.tensor(
         [width, height, width, height])
     found.gt_instances = InstanceData(bboxes=boxes, labels=labels)
+    if type(model).__name__ == 'FastRCNN':
+        found.proposals = InstanceData(bboxes=boxes, scores=torch.ones(2))
     if type(model).__name__ == 'RTMDet':  # reads masks as polygons alone
         return found
     masks = torch.zeros(2, height, width, dtype=torch.uint8)
@@ -161,6 +242,10 @@ def batch(model: nn.Module, sizes: list[tuple[int, int, int]], junk: float | Non
         for pixels, (height, width, _) in zip(made['inputs'], sizes, strict=True):
             pixels[:, height:] = junk
             pixels[:, :, width:] = junk
+    noted = getattr(made['inputs'], 'img_shapes', None)
+    made['inputs'] = made['inputs'].to(next(model.parameters()).dtype)
+    if noted is not None:
+        made['inputs'].img_shapes = noted
     return made
 
 
@@ -168,12 +253,7 @@ def losses_of(model: nn.Module, sizes: list[tuple[int, int, int]], junk: float |
               ) -> Tensor:
     """The sum of the losses of a :func:`batch`, in the numbers of the model's parameters."""
     torch.manual_seed(0)  # samplers draw at random
-    data = batch(model, sizes, junk=junk, training=True)
-    noted = getattr(data['inputs'], 'img_shapes', None)
-    data['inputs'] = data['inputs'].to(next(model.parameters()).dtype)
-    if noted is not None:
-        data['inputs'].img_shapes = noted
-    return total(model(**data, mode='loss'))
+    return total(model(**batch(model, sizes, junk=junk, training=True), mode='loss'))
 
 
 def total(losses: dict[str, Any]) -> Tensor:
@@ -193,12 +273,18 @@ def assert_same(alone: Any, batched: Any) -> None:
         tied = (best[0] - best[-1] < 2 * bound) & (len(logits) > 1)
         assert ((alone.pred_sem_seg.data == batched.pred_sem_seg.data) | tied).all()
         return
+    if 'pred_panoptic_seg' in alone:
+        a, b = (each.pred_panoptic_seg.sem_seg for each in (alone, batched))
+        assert len(a.unique()) > 2 and (a != b).sum() <= 2
+        return
     a, b = alone.pred_instances, batched.pred_instances
-    assert len(a) == len(b) > 0
+    assert len(a) == len(b) > 0, f'{len(a)} and {len(b)} boxes'
     # Scores within rounding of each other may change places: each has its partner.
     scores = (a.scores[:, None] - b.scores[None]).abs()
     boxes = (a.bboxes[:, None] - b.bboxes[None]).abs().amax(2)
     same = (scores < 1e-5) & (boxes < 1e-3) & (a.labels[:, None] == b.labels[None])
     if 'masks' in a:
         same &= (a.masks[:, None] != b.masks[None]).flatten(2).sum(2) <= 2  # at a logit of zero
-    assert same.any(1).all() and same.any(0).all()
+    assert same.any(1).all() and same.any(0).all(), (
+        f'{(~same.any(1)).sum()} of {len(a)} boxes have no partner; the largest score '
+        f'{a.scores.max()}, the largest side {a.bboxes.abs().max()}')

@@ -19,8 +19,8 @@ class KeepPaddingOut(Hook):
             trains; a batch of several sizes is an error if its loss has no form for them.
 
     Raises:
-        ValueError: when a run begins, for a model with a layer that may read padding; before it
-            trains, for one whose loss has no form for several sizes.
+        ValueError: before a run trains, for a model with a layer that reads padding, or whose loss
+            has no form for several sizes.
     """
 
     priority = 'VERY_HIGH'  # before hooks that copy the model
@@ -33,7 +33,10 @@ class KeepPaddingOut(Hook):
         keep_padding_out(plain_model(runner.model))
 
     def before_train(self, runner: Any) -> None:
-        """Refuse a loss that has no form."""
-        reason = None if self.one_size else why_not(plain_model(runner.model))
-        if reason is not None:
+        """Refuse what can not be trained so."""
+        if self.one_size:
+            return
+        model = plain_model(runner.model.train())
+        model.refuse_training()
+        if (reason := why_not(model)) is not None:
             raise ValueError(f'KeepPaddingOut(one_size=False): {reason}, with one_size=True')

@@ -4,7 +4,6 @@
 ``custom_hooks=[dict(type='mmposenc.KeepPaddingOut')]`` does so for a run.
 """
 from .extents import KeptOut
-from .known import unknown_layers
 from .models import keep_padding_out
 
-__all__ = ['KeptOut', 'keep_padding_out', 'unknown_layers']
+__all__ = ['KeptOut', 'keep_padding_out']

@@ -7,24 +7,38 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..functional.grids import whole_cells
-from ..functional.masking import pad_map
 from .extents import KeptOut
-from .known import COMPILED, unknown_layers
+from .images import CELL
 from .masked import Steps, all_reached, shrunk
-from .models import HEADS, NETWORKS, MapHead, PaddingFree, losses_of, note_maps, parts
+from .models import HEADS, NETWORKS, MapHead, PaddingFree, note_maps, parts
 
-#: A batch is filled up to whole cells of so many pixels, and compiled code is told how many there
-#: are: a map of half the size then has 16 times as many, not a rounding within roundings, whose
-#: formulas keep a compiler busy for ever. (What is filled up is padding, which nothing reads.)
-CELL = 32
+#: Classes whose functions have forms for a tensor of sizes (:mod:`.masked`).
+FORMED = {f'{cls.__module__}.{cls.__qualname__}' for name in """
+Conv2d BatchNorm2d MaxPool2d Sequential ModuleList ModuleDict Identity Dropout Dropout2d ReLU ReLU6
+LeakyReLU PReLU ELU GELU SiLU Mish Sigmoid Hardsigmoid Hardswish Tanh Softplus
+""".split() for cls in [getattr(nn, name)]} | {f'{module}.{name}' for module, names in {
+    'mmengine.model.base_module': 'Sequential ModuleList ModuleDict',
+    'mmcv.cnn.bricks.wrappers': 'Conv2d MaxPool2d',
+    'mmcv.cnn.bricks.conv_module': 'ConvModule',
+    'mmcv.cnn.bricks.depthwise_separable_conv_module': 'DepthwiseSeparableConvModule',
+    'mmcv.cnn.bricks.activation': 'Clamp GELU',
+    'mmcv.cnn.bricks.hswish': 'HSwish',
+    'mmcv.cnn.bricks.hsigmoid': 'HSigmoid',
+    'mmcv.cnn.bricks.swish': 'Swish',
+    'mmcv.cnn.bricks.scale': 'Scale LayerScale',
+    'mmcv.cnn.bricks.drop': 'Dropout',
+    'mmdet.models.layers.res_layer': 'ResLayer SimplifiedBasicBlock',
+    'mmdet.models.backbones.resnet': 'BasicBlock Bottleneck ResNet',
+    'mmdet.models.backbones.resnext': 'Bottleneck',
+    'mmdet.models.necks.fpn': 'FPN',
+    'mmdet.models.dense_heads.retina_head': 'RetinaHead'}.items() for name in names.split()}
 
 
 def compile_networks(model: nn.Module, **options: Any) -> list[nn.Module]:
     """Compile what of a model :func:`~mmposenc.padding.keep_padding_out` lets see a whole batch.
 
     That is backbone, neck and the head's maps, in one graph, if every layer of them has a form that
-    looks at no number (:data:`.known.COMPILED`); a backbone of this project is no part of it, whose
+    looks at no number (:data:`FORMED`); a backbone of this project is no part of it, whose
     blocks are compiled by themselves. Sizes of images are a tensor, so that the graph holds for
     those of all batches; whose height and width are symbols with ``dynamic=True``.
 
@@ -54,19 +68,15 @@ def compile_networks(model: nn.Module, **options: Any) -> list[nn.Module]:
 
 
 class _Compiled:
-    """Calls the graph, and says of its maps which cells are valid."""
+    """Calls the graph, and says of its maps which cells are valid. It is told how many cells a
+    batch has: a map of half the size then has 16 times as many, not a rounding within roundings,
+    whose formulas keep a compiler busy for ever."""
 
     def __init__(self, seen: Callable[..., Any], networks: list[nn.Module]) -> None:
         self.seen, self.networks = seen, networks
 
     def __reduce__(self) -> Any:
         return type(None), ()  # a copy of the model, as an EMA keeps it, is not compiled
-
-    @staticmethod
-    def filled_up(batch: Tensor) -> Tensor:
-        """A batch (B, C, H, W) with zeros to the right and below, up to whole cells."""
-        height, width = (whole_cells(side, CELL) * CELL for side in batch.shape[-2:])
-        return pad_map(batch, (height, width))
 
     def __call__(self, model: Any, batch: Tensor, inputs: Any, kept: KeptOut
                  ) -> tuple[Sequence[Tensor], dict[int, Any]]:
@@ -99,8 +109,13 @@ def _seen(model: Any, heads: list[nn.Module], cells: Tensor, inputs: Any, images
 
 
 def _left_out(network: nn.Module) -> bool:
-    """Whether a layer of it has no form for a tensor of sizes, or is computed twice."""
-    resized = getattr(network, 'upsample_cfg', None) or {'mode': 'nearest'}
+    """Whether a layer of it has no form for a tensor of sizes, or is computed twice. A class that
+    inherits ``forward`` from one that has, has it too."""
     again = any(getattr(layer, 'with_cp', False) for layer in network.modules())
-    return again or resized != {'mode': 'nearest'} or bool(
-        unknown_layers(network, losses_of(network), COMPILED))
+    resized = getattr(network, 'upsample_cfg', None) or {'mode': 'nearest'}
+    # Losses see no map.
+    layers = [type(part) for key, part in network.named_modules()
+              if not any(name.startswith('loss') for name in key.split('.'))]
+    return again or resized != {'mode': 'nearest'} or not all(any(
+        f'{base.__module__}.{base.__qualname__}' in FORMED and base.forward is layer.forward
+        for base in layer.__mro__ if issubclass(base, nn.Module)) for layer in layers)

@@ -29,7 +29,7 @@ class KeptOut(TorchFunctionMode):
     Convolutions see zeros beyond each image's cells. BatchNorm that trains takes its statistics
     over the valid cells of the batch. Other functions that look at more than a cell (pooling,
     resizing, GroupNorm) go image by image over its own cells. All others work cell by cell and are
-    left alone; :mod:`.known` makes sure that a network has no layer for which that is wrong.
+    left alone; :mod:`.trial` finds networks with a layer for which that is wrong.
 
     Which cells are an image's is known by the size of a map: maps of one size have the same cells,
     whatever way they came, as strides round up.
@@ -93,7 +93,7 @@ class KeptOut(TorchFunctionMode):
         if func in REFUSED:
             raise NotImplementedError(
                 f'{getattr(func, "__name__", func)} reads beyond an image of a padded batch, and '
-                f'there is no form of it that does not; leave KeepPaddingOut out of this model')
+                f'has no form that does not')
         form = FORMS.get(func)
         if form is not None and isinstance(self.images, Tensor):
             form = MASKED.get(func, masked.refused)
@@ -208,7 +208,8 @@ def batch_norm(kept: KeptOut, func: Callable[..., Tensor], input: Tensor,
         return func(cells, running_mean, running_var, weight, bias, training, momentum, eps)
     if not training or input.dim() != 4 or kept.mask(input) is None:
         return norm(input)
-    return over_valid_cells(norm, input, kept.extents(input))
+    extents = kept.extents(input)
+    return kept.note(over_valid_cells(norm, input, extents), extents)
 
 
 def by_image(kept: KeptOut, func: Callable[..., Tensor], input: Tensor, *args: Any, **kwargs: Any

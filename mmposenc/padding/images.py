@@ -5,12 +5,18 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
+import torch.nn.functional as F
 from torch import Tensor
+from torch.utils._pytree import tree_map_only
 
 from ..functional.grids import whole_cells
 from ..functional.masking import pad_map
 from ..image_sizes import checked_img_shapes
 from .extents import Extents, KeptOut
+
+#: A batch is filled up to whole cells of so many pixels (what is filled up is padding, which
+#: nothing reads), for networks that enlarge maps by whole factors and for compiled code.
+CELL = 32
 
 
 def image_sizes(batch: Tensor, samples: Sequence[Any]) -> Extents:
@@ -25,47 +31,65 @@ def image_sizes(batch: Tensor, samples: Sequence[Any]) -> Extents:
     return checked_img_shapes(batch, sizes)
 
 
-def reached_pixels(image: tuple[int, int], full: tuple[int, int], finest: Tensor
+def of_whole_cells(batch: Tensor) -> Tensor:
+    """A batch (B, C, H, W) with zeros to the right and below, up to multiples of :data:`CELL`."""
+    height, width = (whole_cells(side, CELL) * CELL for side in batch.shape[-2:])
+    return pad_map(batch, (height, width))
+
+
+def reached_pixels(image: tuple[int, int], full: Sequence[int], finest: Tensor
                    ) -> tuple[int, int]:
     """Pixels of the cells that an image reaches on the finest map: masks are enlarged from it.
 
     Args:
         image: pixels (rows, columns) of the image.
-        full: those of the batch.
+        full: shape of the batch (..., rows, columns).
         finest: map (B, C, H, W) of the batch.
     """
-    step = max(-(-side // cells) for side, cells in zip(full, finest.shape[-2:], strict=True))
+    step = max(-(-side // cells) for side, cells in zip(full[-2:], finest.shape[-2:], strict=True))
     return whole_cells(image[0], step) * step, whole_cells(image[1], step) * step
 
 
 def own_cells(maps: Any, index: int, kept: KeptOut | None) -> Any:
-    """Maps of one image, cut to its own cells, in nested lists and tuples.
+    """Maps of one image, cut to its own cells, in nested lists, tuples and dicts.
 
     Args:
         maps: of the batch, (B, C, H, W).
         index: which image.
         kept: what knows its cells; None where all images fill the batch.
     """
-    if isinstance(maps, (tuple, list)):
-        return type(maps)(own_cells(level, index, kept) for level in maps)
-    if kept is None:
-        return maps[index:index + 1]
-    rows, cols = kept.extents(maps)[index]
-    return maps[index:index + 1, :, :rows, :cols].contiguous()
+    def own(x: Tensor) -> Tensor:
+        if kept is None:
+            return x[index:index + 1]
+        rows, cols = kept.extents(x)[index]
+        return x[index:index + 1, :, :rows, :cols].contiguous()
+    return tree_map_only(Tensor, own, maps)
 
 
-def filled_up(maps: Sequence[Tensor], index: int, kept: KeptOut, divisor: int) -> list[Tensor]:
-    """Maps of one image whose sides are filled up to multiples, with zeros in what is padding: the
-    sizes that the image has alone in a batch, for heads that enlarge maps by whole factors.
+def as_alone(image: Tensor, preprocessor: Any) -> Tensor:
+    """An image (1, C, H, W), filled up as the data preprocessor does that gets it alone in a test.
+    """
+    preprocessor = getattr(preprocessor, 'data_preprocessor', preprocessor)  # of mmdet's several
+    rule = getattr(preprocessor, 'test_cfg', None) or {}  # mmseg's
+    divisor = getattr(preprocessor, 'pad_size_divisor', None) or rule.get('size_divisor') or 1
+    height, width = (max(whole_cells(side, divisor) * divisor, least) for side, least in zip(
+        image.shape[-2:], rule.get('size') or (0, 0), strict=True))
+    value = getattr(preprocessor, 'pad_value', getattr(preprocessor, 'pad_val', 0))
+    return F.pad(image, (0, width - image.shape[-1], 0, height - image.shape[-2]), value=value)
+
+
+def filled_up(maps: Sequence[Tensor], index: int, kept: KeptOut, sides: Sequence[int]
+              ) -> tuple[Tensor, ...]:
+    """Maps of one image, filled up with zeros to the sizes that they have of the image alone, for
+    heads that enlarge maps by whole factors.
 
     Args:
         maps: of the batch, (B, C, H, W), from fine to coarse.
         index: which image.
         kept: what knows its cells.
-        divisor: pixels of which each side is a multiple.
+        sides: pixels (rows, columns) of the image alone, filled up.
     """
     full = kept.hw_shape
-    sides = [whole_cells(own, divisor) * divisor for own in kept.images[index]]
     out: list[Tensor] = []
     for level in maps:
         steps = [max(1, round(before / now)) for before, now in zip(full, level.shape[-2:],
@@ -73,10 +97,11 @@ def filled_up(maps: Sequence[Tensor], index: int, kept: KeptOut, divisor: int) -
         sides = [whole_cells(side, step) for side, step in zip(sides, steps, strict=True)]
         full = (level.shape[-2], level.shape[-1])
         out.append(pad_map(own_cells(level, index, kept), (sides[0], sides[1])))
-    return out
+    return tuple(out)
 
 
-def own_sample(sample: Any, size: tuple[int, int], *, targets: bool) -> Any:
+def own_sample(sample: Any, size: tuple[int, int], *, targets: bool,
+               padding: tuple[int, int, int, int] = (0, 0, 0, 0)) -> Any:
     """The sample of an image that is a batch of its own.
 
     Args:
@@ -84,12 +109,13 @@ def own_sample(sample: Any, size: tuple[int, int], *, targets: bool) -> Any:
         size: pixels (rows, columns) of that batch.
         targets: cut masks and label maps, which the batch was padded with, to that size. (Those of
             a test may have the size of the picture as it was loaded.)
+        padding: what of that size is padding, to the left, right, above and below.
     """
     own = sample.new()
     own.set_metainfo({'batch_input_shape': size, 'pad_shape': size})
     for key in ('padding_size', 'img_padding_size'):
         if key in own.metainfo:
-            own.set_metainfo({key: (0, 0, 0, 0)})
+            own.set_metainfo({key: padding})
     if not targets:
         return own
     for key in ('gt_sem_seg', 'gt_edge_map', 'gt_depth_map'):

@@ -41,8 +41,9 @@ class SyncBatchNorm(nn.Module):
         shared = self.training and dist.is_initialized() and dist.get_world_size() > 1
         if kept is None or not shared or kept.mask(input) is None:
             return super().forward(input)  # type: ignore[misc, no-any-return]
-        return over_valid_cells(super().forward, input,  # type: ignore[misc]
-                                kept.extents(input))
+        extents = kept.extents(input)
+        return kept.note(over_valid_cells(super().forward, input, extents),  # type: ignore[misc]
+                         extents)
 
 
 class DeformableConv(nn.Module):

@@ -7,23 +7,35 @@ from typing import Any
 
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.utils._pytree import tree_leaves
 
-from .extents import KeptOut
-from .images import filled_up, image_sizes, own_cells, own_sample, reached_pixels
-from .known import unknown_layers
+from ..functional.masking import pad_map
+from ..modules import print_log
+from .extents import Extents, KeptOut
+from .images import (
+    as_alone,
+    filled_up,
+    image_sizes,
+    of_whole_cells,
+    own_cells,
+    own_sample,
+    reached_pixels,
+)
 from .layers import derived, put_forms
 from .losses import batch_loss, put_loss_forms
 from .masked import all_reached, shrunk
+from .trial import what_reads_padding
 
 #: Parts of a model that map a batch of images to maps.
 NETWORKS = ('backbone', 'neck')
 #: Heads whose ``forward`` maps maps to maps.
 HEADS = ('bbox_head', 'rpn_head', 'mask_head', 'decode_head', 'auxiliary_head')
-#: Heads that enlarge maps by whole factors: they take what mmdet pads an image alone to.
-_WHOLE = ('SOLOHead', 'SOLOV2Head')
+#: Heads that make maps of pixels. mmdet's enlarge by whole factors, for which maps need the sides
+#: that an image alone is padded to.
+PIXELS = ('mask_head', 'semantic_head')
 #: What takes the place of a transformer, which padding can not be kept out of from outside.
-_OURS = {'SwinTransformer': 'Swin', 'SwinTransformerV2': 'Swin', 'PyramidVisionTransformer': 'PVT',
-         'VisionTransformer': 'ViT', 'BEiT': 'ViT', 'BEiTViT': 'ViT'}
+OURS = {'SwinTransformer': 'Swin', 'SwinTransformerV2': 'Swin', 'PyramidVisionTransformer': 'PVT',
+        'VisionTransformer': 'ViT', 'BEiT': 'ViT', 'BEiTViT': 'ViT'}
 #: What a prediction says of its batch.
 _OF_BATCH = ('batch_input_shape', 'pad_shape', 'padding_size', 'img_padding_size', 'img_shape')
 
@@ -39,32 +51,36 @@ def keep_padding_out(model: nn.Module) -> nn.Module:
     (:mod:`~mmposenc.padding.losses`). BatchNorm that trains takes statistics over the valid cells
     of the batch, in heads too. Weights and their names stay.
 
+    Where backbone or neck read padding all the same, which is tried on noise (:mod:`.trial`) when
+    it is first needed, images are predicted one by one, and a loss of several sizes is refused.
+
     Args:
-        model: a detector of mmdet or a segmentor of mmseg, changed in place.
+        model: a detector of mmdet or a segmentor of mmseg, changed in place; or what merges
+            predictions of one (``DetTTAModel``).
 
     Returns:
         The model.
 
     Raises:
-        ValueError: for a layer of its backbone or neck that may read padding, or a backbone of this
-            project with ``mask_padding=False``.
+        ValueError: for another model.
     """
+    if hasattr(model, 'merge_preds'):
+        keep_padding_out(model.module)  # type: ignore[arg-type]
+        return model
     if isinstance(model, PaddingFree):
         return model
     needed = ('extract_feat', 'loss', 'predict')
     if not all(callable(getattr(model, name, None)) for name in needed):
         raise ValueError(f'{type(model).__name__} is no detector of mmdet and no segmentor of '
                          f'mmseg: it needs {", ".join(needed)}')
-    for part in parts(model, NETWORKS):
-        _check(part)
     for head in _norm_heads(model):
-        _check(head)
         note_maps(head)
     put_forms(model)
     put_loss_forms(model)
     for part in parts(model, NETWORKS[:1]):
         if hasattr(part, 'mask_padding'):
             part.__class__ = derived(Backbone, type(part))
+    model.tried = {}  # type: ignore[assignment]
     model.__class__ = derived(PaddingFree, type(model))
     return model
 
@@ -74,6 +90,8 @@ class PaddingFree:
 
     #: What :func:`.compiled.compile_networks` makes of its networks.
     compiled: Any = None
+    #: What :meth:`reads_padding` found, in training and not.
+    tried: dict[bool, str | None]
 
     def loss(self, batch_inputs: Tensor, batch_data_samples: list[Any]) -> dict[str, Any]:
         """The model's own, over the cells of the images alone (:mod:`.losses`)."""
@@ -87,8 +105,13 @@ class PaddingFree:
     def predict(self, batch_inputs: Tensor, batch_data_samples: list[Any], *args: Any,
                 **kwargs: Any) -> list[Any]:
         """Predictions of each image alone."""
+        images = image_sizes(batch_inputs, batch_data_samples)
+        many = len(images) > 1 or images[0] != tuple(batch_inputs.shape[-2:])
+        one_by_one = _slides(self) or many and self.reads_padding() is not None
         found = []
-        for image, sample in self._images(batch_inputs, batch_data_samples, targets=False):
+        for image, sample in (
+                _one_by_one(self, batch_inputs, images, batch_data_samples) if one_by_one else
+                self._images(batch_inputs, batch_data_samples, targets=False)):
             found += super().predict(image, [sample], *args, **kwargs)  # type: ignore[misc]
         for result, sample in zip(found, batch_data_samples, strict=True):
             result.set_metainfo({key: value for key, value in sample.metainfo.items()
@@ -106,31 +129,51 @@ class PaddingFree:
         model: Any = self
         images = image_sizes(batch, samples)
         segments = hasattr(model, 'decode_head')
-        if segments and not targets and model.test_cfg.get('mode') == 'slide':
-            for i, size in enumerate(images):  # windows are each image's own
-                yield (batch[i:i + 1, :, :size[0], :size[1]],
-                       own_sample(samples[i], size, targets=False))
-            return
-        if self.compiled is not None:
-            batch = self.compiled.filled_up(batch)
-        full = (batch.shape[-2], batch.shape[-1])
-        # One graph for all batches: where nothing is padding it is not left out.
-        keeps = self.compiled is not None or any(image != full for image in images)
-        kept = KeptOut(images, full) if keeps else None
+        padded = any(image != tuple(batch.shape[-2:]) for image in images)
+        if targets:
+            self.refuse_training()
+        kept = None
+        if padded or self.compiled is not None:  # which is one graph for all batches
+            batch = of_whole_cells(batch)
+            kept = KeptOut(images, (batch.shape[-2], batch.shape[-1]))
         maps, heads = self._maps(batch, kept)
-        divisor = model.data_preprocessor.pad_size_divisor if _takes_whole(model) else None
+        whole = kept is not None and _takes_whole(model)
         for i, image in enumerate(images):
-            size = image if segments else reached_pixels(image, full, maps[0])
-            alone = batch[i:i + 1, :, :size[0], :size[1]]
-            mine: list[Any] = (own_cells(list(maps), i, kept) if divisor is None or kept is None
-                               else filled_up(maps, i, kept, divisor))
+            own = batch[i:i + 1, :, :image[0], :image[1]]
+            one = as_alone(own, model.data_preprocessor)
+            if whole:
+                own = one
+            elif not segments and one.shape != own.shape:
+                own = pad_map(own, reached_pixels(image, batch.shape, tree_leaves(maps)[0]))
+            size = (own.shape[-2], own.shape[-1])
+            own.own_maps = (filled_up(maps, i, kept, size) if whole else own_cells(maps, i, kept))
             if heads:
-                mine[0].head_maps = {key: own_cells(outs, i, kept) for key, outs in heads.items()}
-            alone.own_maps = tuple(mine)  # type: ignore[attr-defined]
-            yield alone, own_sample(samples[i], size, targets=targets)
+                tree_leaves(own.own_maps)[0].head_maps = own_cells(heads, i, kept)
+            yield own, own_sample(samples[i], size, targets=targets)
 
-    def _maps(self, batch: Tensor, kept: KeptOut | None
-              ) -> tuple[Sequence[Tensor], dict[int, Any]]:
+    def reads_padding(self) -> str | None:
+        """What makes the maps of backbone and neck depend on padding, in words; None if nothing
+        does. (Told once where images are therefore predicted one by one.)"""
+        model: Any = self
+        if model.training not in self.tried:
+            found = self.tried[model.training] = _mistaken(model) or what_reads_padding(
+                model, lambda batch, kept: self._maps(batch, kept, compiled=False))
+            if found is not None and not model.training:
+                print_log(f'{type(model).__name__}: {found}. Images of a batch are predicted one '
+                          f'by one', 'current')
+        return self.tried[model.training]
+
+    def refuse_training(self) -> None:
+        """Raise a ValueError where padding can not be kept out of the networks as they train."""
+        if (found := self.reads_padding()) is not None:
+            name = type(getattr(self, 'backbone', None)).__name__
+            instead = (f'; mmposenc.{OURS[name]} with mask_padding=True takes the place of {name}'
+                       if name in OURS else '')
+            raise ValueError(f'{found}: KeepPaddingOut can not train {type(self).__name__}'
+                             f'{instead}')
+
+    def _maps(self, batch: Tensor, kept: KeptOut | None, *, compiled: bool = True
+              ) -> tuple[Any, dict[int, Any]]:
         """What ``extract_feat`` gives for the batch; and, by the head's id, maps of the heads that
         see the batch: those whose BatchNorms train, and those that are compiled."""
         model: Any = self
@@ -139,7 +182,7 @@ class PaddingFree:
             given = model.backbone(batch, img_shapes=kept.images)  # keeps padding out by itself
             for level, side in zip(given, model.backbone.strides, strict=True):
                 kept.note(level, all_reached(kept.images, shrunk(side)))
-        if self.compiled is not None and kept is not None:
+        if compiled and self.compiled is not None and kept is not None:
             return self.compiled(self, batch, batch if given is None else given, kept)
         heads = [head for head in _norm_heads(model)
                  if any(isinstance(m, _BatchNorm) and m.training for m in head.modules())]
@@ -169,7 +212,7 @@ class MapHead:
 
     def forward(self, maps: Any, *args: Any, **kwargs: Any) -> Any:
         """The head's own maps where they are noted on what it gets; else as the head's."""
-        noted = getattr(maps[0], 'head_maps', {})
+        noted = getattr(tree_leaves(maps)[0], 'head_maps', {})
         return noted[id(self)] if id(self) in noted else (
             super().forward(maps, *args, **kwargs))  # type: ignore[misc]
 
@@ -194,26 +237,30 @@ def _norm_heads(model: nn.Module) -> list[nn.Module]:
 
 
 def _takes_whole(model: nn.Module) -> bool:
-    return any(base.__name__ in _WHOLE for head in parts(model, HEADS)
-               for base in type(head).__mro__)
+    return bool(parts(model, PIXELS)) and hasattr(model.data_preprocessor, 'pad_size_divisor')
 
 
-def _check(network: nn.Module) -> None:
-    name = type(network).__name__
-    if hasattr(network, 'mask_padding'):
-        if not network.mask_padding:
-            raise ValueError(f'{name} has mask_padding=False; set mask_padding=True')
-        return
-    if name in _OURS:
-        raise ValueError(f'{name} reads padding in its attention, which is not ours to change; '
-                         f'take mmposenc.{_OURS[name]} with mask_padding=True in its place')
-    if unknown := unknown_layers(network, losses_of(network)):
-        raise ValueError(f'{name} has layers that may read padding: {", ".join(unknown[:5])}'
-                         f'{" ..." if len(unknown) > 5 else ""}; it can not be kept out of them')
+def _slides(model: Any) -> bool:
+    """Whether a segmentor predicts windows, which are each image's own."""
+    return hasattr(model, 'decode_head') and model.test_cfg.get('mode') == 'slide'
 
 
-def losses_of(network: nn.Module) -> list[nn.Module]:
-    """Modules of a head that see no map."""
-    return [part for key, part in network.named_modules()
-            if key.rpartition('.')[2].startswith('loss')]
+def _one_by_one(model: Any, batch: Tensor, images: Extents, samples: list[Any]
+                ) -> Iterator[tuple[Tensor, Any]]:
+    """Each image as a batch of one, and its sample."""
+    for i, (height, width) in enumerate(images):
+        own = batch[i:i + 1, :, :height, :width]
+        if not _slides(model):
+            own = as_alone(own, model.data_preprocessor)
+        yield own, own_sample(samples[i], (own.shape[-2], own.shape[-1]), targets=False,
+                              padding=(0, own.shape[-1] - width, 0, own.shape[-2] - height))
+
+
+def _mistaken(model: nn.Module) -> str | None:
+    """What is known without a trial."""
+    if not parts(model, NETWORKS):
+        return f'{type(model).__name__} has no backbone of its own'
+    return next((f'{type(part).__name__} has mask_padding=False; set mask_padding=True'
+                 for part in parts(model, NETWORKS) if not getattr(part, 'mask_padding', True)),
+                None)
 

@@ -1,11 +1,14 @@
 """Predictions and losses of a padded batch against those of each image alone."""
 import copy
 import random
+import re
 from types import SimpleNamespace
 
 import pytest
 import tinyfamilies as families
 import torch
+from mmdet.models import DetTTAModel
+from mmengine.config import ConfigDict
 from mmengine.registry import MODELS, DefaultScope
 from mmengine.structures import PixelData
 
@@ -17,7 +20,9 @@ FAMILIES = [*families.DETECTORS, *families.SEGMENTORS]
 
 
 def ready(name, backbone, **model):
-    built = families.build(name, backbone, **model)
+    """A model that padding is kept out of, on one of the backbones or on its own."""
+    built = (families.build(name, backbone, **model) if backbone in families.BACKBONES else
+             families.of_config(families.config_path(families.OWN[name])))
     for cfg in (built.test_cfg or {}, *(part for part in (built.test_cfg or {}).values()
                                         if isinstance(part, dict))):
         if 'score_thr' in cfg:
@@ -41,6 +46,51 @@ def assert_batch_is_images(model, pair):
 @pytest.mark.parametrize('name', FAMILIES)
 def test_predictions_of_a_batch_are_those_of_the_image_alone(name, backbone):
     assert_batch_is_images(ready(name, backbone), PAIR)
+
+
+@pytest.mark.parametrize('name', families.PREDICTORS)
+def test_any_head_predicts(name):
+    """Where it attends to a whole map, and where it needs maps that are twice as large as others.
+    """
+    model = ready(name, 'ResNet-50')
+    assert_batch_is_images(model, PAIR)
+    assert model.reads_padding() is None
+
+
+@pytest.mark.parametrize(('name', 'says'), [
+    ('PIDNet', r'BatchNorm2d\): The size of tensor'),
+    ('HRNet', '^EncoderDecoder: maps of an image'), ('CenterNet', '^CenterNet: maps of an image'),
+    ('ERFNet', r'MaxPool2d\): maps of .* are too small'),
+    ('EfficientDet', r'Conv2dAdaptivePadding\): pad reads beyond an image')])
+def test_any_backbone_predicts(name, says, monkeypatch):
+    """Image by image where it reads padding, or rounds sides its own way, which is told once."""
+    told = []
+    monkeypatch.setattr('mmposenc.padding.models.print_log', lambda line, *args: told.append(line))
+    model = ready(name, 'own')
+    pair = [(96, 128, 0), (128, 64, 1)] if name == 'PIDNet' else PAIR
+    assert_batch_is_images(model, pair)
+    assert_batch_is_images(model, pair[::-1])
+    assert [re.search(says, line) is not None for line in told] == [True]
+
+
+def test_views_of_an_image_are_predicted_like_it():
+    """``DetTTAModel`` hands over batches of the views of its images."""
+    model = DetTTAModel(tta_cfg=ConfigDict(nms=dict(type='nms', iou_threshold=0.5), max_per_img=50),
+                        module=families.build('RetinaNet', 'ResNet-50'))
+    assert keep_padding_out(model) is model
+
+    def views(sizes):
+        both = [[(height + add, width + add, seed) for height, width, seed in sizes]
+                for add in (0, 40)]
+        data = dict(inputs=[[families.image(*size) for size in each] for each in both],
+                    data_samples=[[families.sample(model.module, *size) for size in each]
+                                  for each in both])
+        for sample in sum(data['data_samples'], []):
+            sample.set_metainfo(dict(flip=False, flip_direction=None))
+        return data
+    with torch.no_grad():
+        for image, found in zip(PAIR, model.test_step(views(PAIR)), strict=True):
+            families.assert_same(model.test_step(views([image]))[0], found)
 
 
 @pytest.mark.parametrize('name', ['RetinaNet', 'ATSS', 'Semantic FPN'])
@@ -140,22 +190,24 @@ def test_maps_of_a_backbone_of_ours_go_through_the_detectors_own_method():
     assert_batch_is_images(keep_padding_out(model), [(96, 128, 0), (128, 96, 1)])
 
 
-def test_what_can_not_be_kept_out_is_refused_by_name():
-    built = families.build('RetinaNet', 'PVT')
-    built.backbone.mask_padding = False
-    with pytest.raises(ValueError, match='PVT has mask_padding=False'):
-        keep_padding_out(built)
+def test_what_padding_can_not_be_kept_out_of_predicts_and_does_not_train():
+    def refused(model, says):
+        assert_batch_is_images(model, PAIR)
+        with pytest.raises(ValueError, match=says):
+            families.losses_of(model.train(), PAIR)
+    model = ready('RetinaNet', 'PVT')
+    model.backbone.mask_padding = False
+    refused(model, '^PVT has mask_padding=False; set mask_padding=True')
+    model = ready('RetinaNet', 'PVT')
     with DefaultScope.overwrite_default_scope('mmdet'):
-        built.backbone = MODELS.build(dict(type='PyramidVisionTransformer', num_layers=[1] * 4,
-                                           embed_dims=8))
-    with pytest.raises(ValueError, match=r'PyramidVisionTransformer reads padding .* take '
-                                         r'mmposenc.PVT with mask_padding=True in its place'):
-        keep_padding_out(built)
-    built = families.build('RetinaNet', 'ResNet-50')
-    built.neck.extra = torch.nn.Softmax2d()
-    with pytest.raises(ValueError, match=r'FPN has layers that may read padding: extra '
-                                         r'\(torch.nn.modules.activation.Softmax2d\)'):
-        keep_padding_out(built)
+        model.backbone = MODELS.build(dict(type='PyramidVisionTransformer', num_layers=[1] * 4,
+                                           embed_dims=8, num_heads=[1, 2, 4, 8])).eval()
+    refused(model, r'^backbone.* did not come from .* mmposenc.PVT with mask_padding=True takes '
+                   r'the place of PyramidVisionTransformer')
+    model = ready('Semantic FPN', 'ResNet-50')
+    model.decode_head.register_forward_pre_hook(
+        lambda module, maps: ([x + x.mean((2, 3), True) for x in maps[0]],))
+    refused(model, r'^decode_head.* reads padding: KeepPaddingOut can not train EncoderDecoder')
     with pytest.raises(ValueError, match='Linear is no detector'):
         keep_padding_out(torch.nn.Linear(1, 1))
 
