@@ -206,7 +206,9 @@ def sample(model: nn.Module, height: int, width: int, seed: int) -> Any:
     """What a data loader says of a picture, with two objects or a label map."""
     generator = torch.Generator().manual_seed(seed)
     info = dict(img_shape=(height, width), ori_shape=(height, width), scale_factor=(1.0, 1.0),
-                img_id=seed, border=np.array([0, height, 0, width]))  # CenterNet's crop
+                img_id=seed)
+    if type(model).__name__ in ('CenterNet', 'CornerNet'):
+        info['border'] = np.array([0, height, 0, width])
     labels = torch.randint(0, 3, (2,), generator=generator)
     if hasattr(model, 'decode_head'):
         from mmseg.structures import SegDataSample

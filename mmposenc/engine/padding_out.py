@@ -37,6 +37,6 @@ class KeepPaddingOut(Hook):
         if self.one_size:
             return
         model = plain_model(runner.model.train())
-        model.refuse_training()
         if (reason := why_not(model)) is not None:
             raise ValueError(f'KeepPaddingOut(one_size=False): {reason}, with one_size=True')
+        model.refuse_training()

@@ -137,18 +137,19 @@ class PaddingFree:
             batch = of_whole_cells(batch)
             kept = KeptOut(images, (batch.shape[-2], batch.shape[-1]))
         maps, heads = self._maps(batch, kept)
-        whole = kept is not None and _takes_whole(model)
+        whole = kept if _takes_whole(model) else None
         for i, image in enumerate(images):
             own = batch[i:i + 1, :, :image[0], :image[1]]
             one = as_alone(own, model.data_preprocessor)
-            if whole:
+            if whole is not None:
                 own = one
             elif not segments and one.shape != own.shape:
                 own = pad_map(own, reached_pixels(image, batch.shape, tree_leaves(maps)[0]))
             size = (own.shape[-2], own.shape[-1])
-            own.own_maps = (filled_up(maps, i, kept, size) if whole else own_cells(maps, i, kept))
+            mine = own_cells(maps, i, kept) if whole is None else filled_up(maps, i, whole, size)
             if heads:
-                tree_leaves(own.own_maps)[0].head_maps = own_cells(heads, i, kept)
+                tree_leaves(mine)[0].head_maps = own_cells(heads, i, kept)
+            own.own_maps = mine  # type: ignore[attr-defined]
             yield own, own_sample(samples[i], size, targets=targets)
 
     def reads_padding(self) -> str | None:

@@ -34,7 +34,7 @@ class Poisoned(KeptOut):
                 for own in tree_leaves(own_cells(maps, i, self))]
 
 
-def what_reads_padding(model: Any, maps: Callable[[Tensor, KeptOut], Any]) -> str | None:
+def what_reads_padding(model: Any, maps: Callable[[Tensor, KeptOut | None], Any]) -> str | None:
     """What makes the maps of an image in a batch others than those of the image alone, in words;
     None if nothing does.
 

@@ -123,6 +123,7 @@ def test_what_is_computed_again_is_kept_out_again(how, norm_eval):
     """By a block's own option, and by mmengine's, which come after the hook."""
     want = found(with_backbone(norm_eval=norm_eval), PAIR, junk=1e3)
     model = with_backbone(norm_eval=norm_eval, with_cp=how == 'with_cp')
+    model.train().refuse_training()  # a pass of its own
     calls = []
     model.backbone.layer2[1].conv2.register_forward_hook(lambda *args: calls.append(args))
     if how == 'activation_checkpointing':
