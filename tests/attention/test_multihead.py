@@ -16,6 +16,8 @@ from mmposenc.functional import limits
 class DistanceDecay(RelativeEncoding):
     """Minus the cell distance on the logits, and (optionally) the mean key row as a value."""
 
+    cellwise = True
+
     def __init__(self, num_prefix_tokens=0, has_values=False):
         super().__init__()
         self.num_prefix_tokens = num_prefix_tokens
