@@ -44,8 +44,10 @@ def _order(counts: Counts, window: tuple[int, int], shift: tuple[int, int],
     the cells in that order. For export: with an axis of windows, whether there is only one would be
     part of the graph."""
     (down, across), (height, width) = counts, window
-    rows, cols = down * height, across * width
-    number = torch.arange(rows * cols, device=device)
+    number = torch.arange(down * height * across * width, device=device)
+    # Tensors: ONNX has no remainder of a division by a size.
+    rows, cols, across = (torch.full((), size, device=device)  # type: ignore[assignment]
+                          for size in (down * height, across * width, across))
     if back:
         row, col = (number // cols + rows - shift[0]) % rows, (number + cols - shift[1]) % cols
         window_number = row // height * across + col // width
