@@ -215,7 +215,8 @@ def _write_onnx(program: torch.export.ExportedProgram, path: Path, notes: dict[s
     def suppressed(boxes, scores, iou_threshold: float, most: int):  # type: ignore[no-untyped-def]
         found = op.NonMaxSuppression(op.Unsqueeze(boxes, [0]), op.Unsqueeze(scores, [0, 1]), most,
                                      iou_threshold, 0.0)
-        return op.Reshape(op.Slice(found, [2], [3], [1]), [-1])
+        last = op.Slice(found, [2], [3], [1])  # type: ignore[type-var]
+        return op.Reshape(last, [-1])
 
     made = torch.onnx.export(program, (), dynamo=True, verbose=False, opset_version=opset,
                              custom_translation_table={
