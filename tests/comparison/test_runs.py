@@ -105,21 +105,21 @@ def test_the_loss_of_the_curve_is_the_mean_of_the_logged_ones(tmp_path):
     assert [point['loss'] for point in record['curve']] == pytest.approx(expected, abs=1e-5)
 
 
-@pytest.mark.parametrize('moment', [('iteration', 3), ('validation', 3), ('write', 2)])
-def test_a_run_that_is_killed_ends_as_one_that_is_not(tmp_path, moment):
+def test_a_run_that_is_killed_ends_as_one_that_is_not(tmp_path):
     study = tiny_study(tmp_path, names=['peg'], epochs=3)
-    run, = study.runs()
+    all_of(study)
+    for moment in (('iteration', 3), ('validation', 3), ('write', 2)):
+        other = in_another_folder(study, moment[0])
+        run, = other.runs()
 
-    def killed():
-        arm(*moment)
-        carry_out(study, run)
-    assert in_a_child(killed) == signal.SIGKILL
-    assert collect(study)['runs'][0]['status'] == 'waiting'
-    assert carry_out(study, run)['status'] == 'finished'
-    other = in_another_folder(study, 'other')
-    all_of(other)
-    assert_same(study, other)
-    assert 0 < read_record(run)['train_cpu_seconds'] < 60
+        def killed(moment=moment, other=other, run=run):
+            arm(*moment)
+            carry_out(other, run)
+        assert in_a_child(killed) == signal.SIGKILL
+        assert collect(other)['runs'][0]['status'] == 'waiting'
+        assert carry_out(other, run)['status'] == 'finished'
+        assert_same(study, other)
+        assert 0 < read_record(run)['train_cpu_seconds'] < 60
 
 
 def test_a_run_that_diverges_is_kept(tmp_path, capfd):

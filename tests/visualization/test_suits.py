@@ -77,8 +77,7 @@ def test_blocks_of_a_deeper_model():
         draw('bias', on_values)
 
 
-@pytest.mark.parametrize('width', [3.3, 7.0])
-def test_letters_are_text_in_files(width, tmp_path):
+def test_letters_are_text_in_files(tmp_path, width=3.3):
     def drawn():
         return draw('bias', deit(rel_pos_encoding=dict(type='mmposenc.RelativePositionBias')),
                     width=width).figure
