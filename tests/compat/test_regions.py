@@ -120,17 +120,23 @@ OPERATORS = {
         lambda x, rois: loop_over_cells(x, rois, sensitive_cells, torch.mean, True), ())}
 
 
+def case(seed, dtype, hw):
+    """With a region beyond the map, two alike and one of no size."""
+    x, rois = random_case(seed, dtype, hw, count=8, channels=6)
+    rois[0, 1:] += 1000
+    rois[1], rois[2, 3:] = rois[3], rois[2, 1:3]
+    return x, rois
+
+
 @pytest.mark.parametrize('hw', [(9, 6), (1, 5), (4, 1)])
 @pytest.mark.parametrize('name, dtype', [
     (name, dtype) for name in OPERATORS for dtype in DTYPES
     if not name.startswith('deformable') or dtype == torch.float64])  # as its loop
 def test_equals_its_loop(name, hw, dtype, monkeypatch):
-    """With a region beyond the map, two alike and one of no size; maps in another order of memory;
-    in pieces, whose gradient is that of the whole; none of none."""
+    """Maps in another order of memory; in pieces, whose gradient is that of the whole; none of
+    none."""
     operator, loop, how = OPERATORS[name]
-    x, rois = random_case(0, dtype, hw, count=8, channels=6)
-    rois[0, 1:] += 1000
-    rois[1], rois[2, 3:] = rois[3], rois[2, 1:3]
+    x, rois = case(0, dtype, hw)
     tolerance = dict(atol=2e-5, rtol=1e-5) if dtype == torch.float32 else {}
     expected = loop(x, rois, *how)
     x = x.mT.contiguous().mT.requires_grad_()
@@ -148,7 +154,7 @@ def test_equals_its_loop(name, hw, dtype, monkeypatch):
 @pytest.mark.parametrize('name', OPERATORS)
 def test_gradient(name):
     operator, _, how = OPERATORS[name]
-    x, rois = random_case(1, torch.float64, (4, 3), count=8, channels=6)
+    x, rois = case(1, torch.float64, (4, 3))
     x.requires_grad_()
     if 'deformable' in name:
         ratio, moves = how
