@@ -171,11 +171,12 @@ def test_many_boxes_are_the_greedy_choice_in_few_steps(monkeypatch):
 def test_soft_suppression_equals_its_loop(dtype, method, min_score, offset, tied):
     boxes, scores = random_boxes(80, dtype, seed=method, rounded=tied)
     boxes[:2], boxes[2] = boxes[3], boxes[3, 0]  # three alike, and one of no area
+    boxes[4:6] = torch.tensor([[0, 0, 2, 2], [0, 0, 1, 2]])  # IoU 1/2, the threshold
     if tied:
         scores = (scores * 5).round() / 5
     dets = torch.full((80, 5), -7, dtype=dtype)
-    kept = softnms(boxes, scores, dets, 0.3, 0.5, min_score, method, offset)
-    expected, indices = naive_softnms(boxes, scores, 0.3, 0.5, min_score, method, offset)
+    kept = softnms(boxes, scores, dets, 0.5, 0.5, min_score, method, offset)
+    expected, indices = naive_softnms(boxes, scores, 0.5, 0.5, min_score, method, offset)
     assert kept.tolist() == indices
     torch.testing.assert_close(dets[:len(kept)], expected, rtol=1e-6, atol=1e-7, equal_nan=True)
     assert bool((dets[len(kept):] == -7).all())
