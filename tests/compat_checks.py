@@ -1,10 +1,8 @@
 """What the tests of mmposenc.compat share: devices, random boxes, and an IoU by hand."""
 import numpy as np
-import pytest
 import torch
 
-DEVICES = ['cpu', pytest.param('cuda', marks=pytest.mark.skipif(
-    not torch.cuda.is_available(), reason='needs a GPU'))]
+DEVICES = ['cpu', *['cuda'] * torch.cuda.is_available()]
 DTYPES = [torch.float32, torch.float64]
 
 

@@ -8,6 +8,7 @@ from compat_checks import iou_by_hand
 
 from mmposenc.compat.deform_conv import Sizes
 
+NUMBER = {torch.float32: np.float32, torch.float64: np.float64}
 ONE = Sizes((1, 1), (1, 1), (1, 1), 1, 1)
 CASES = [((4, 5), ONE),
          ((5, 4), Sizes((2, 1), (0, 1), (1, 2), 2, 2)),
@@ -66,21 +67,22 @@ def naive_nms(boxes, scores, iou_threshold, offset):
 
 
 def bilinear(image, y, x):
-    """(C,) at a point, and the pixels and weights it came from; zero outside [-1, size]."""
+    """(C,) at a point: held at the edge of the map, zero a cell beyond it."""
     channels, height, width = image.shape
     if y < -1 or y > height or x < -1 or x > width:
-        return torch.zeros(channels, dtype=image.dtype), []
+        return torch.zeros(channels, dtype=image.dtype)
     y, x = min(max(y, 0), height - 1), min(max(x, 0), width - 1)
     top, left = int(y), int(x)
     bottom, right = min(top + 1, height - 1), min(left + 1, width - 1)
-    taps = [(top, left, (1 - y + top) * (1 - x + left)), (top, right, (1 - y + top) * (x - left)),
-            (bottom, left, (y - top) * (1 - x + left)), (bottom, right, (y - top) * (x - left))]
-    return sum(image[:, row, column] * float(w) for row, column, w in taps), taps
+    return (image[:, top, left] * float((1 - y + top) * (1 - x + left))
+            + image[:, top, right] * float((1 - y + top) * (x - left))
+            + image[:, bottom, left] * float((y - top) * (1 - x + left))
+            + image[:, bottom, right] * float((y - top) * (x - left)))
 
 
 def sample_points(roi, size, scale, sampling_ratio, aligned, dtype):
     """The points of every bin: a list of (y, x) for each."""
-    number = {torch.float32: np.float32, torch.float64: np.float64}[dtype]
+    number = NUMBER[dtype]
     half = number(0.5 if aligned else 0)
     x1, y1, x2, y2 = (number(float(v)) * number(scale) - half for v in roi[1:])
     height, width = y2 - y1, x2 - x1
@@ -95,39 +97,28 @@ def sample_points(roi, size, scale, sampling_ratio, aligned, dtype):
             for i in range(size[0]) for j in range(size[1])]
 
 
-def naive_roi_align(input, rois, size, scale, sampling_ratio, pool_mode, aligned, grad_output):
-    """Output (K, C, h, w), and the gradient by the input when the output's is grad_output."""
-    channels = input.size(1)
-    output = torch.zeros(len(rois), channels, *size, dtype=input.dtype)
-    grad = torch.zeros_like(input)
+def naive_roi_align(input, rois, size, scale, sampling_ratio, pool_mode, aligned):
+    """(K, C, h, w): means of the samples of each bin, or the largest."""
+    output = torch.zeros(len(rois), input.size(1), *size, dtype=input.dtype)
     for k, roi in enumerate(rois):
-        n = int(roi[0])
         points = sample_points(roi, size, scale, sampling_ratio, aligned, input.dtype)
-        for b, at in enumerate(points):
-            i, j = divmod(b, size[1])
-            samples = [bilinear(input[n], y, x) for y, x in at]
-            if not samples:
+        for bin, at in enumerate(points):
+            values = [bilinear(input[int(roi[0])], y, x) for y, x in at]
+            i, j = divmod(bin, size[1])
+            if not values:
                 output[k, :, i, j] = 0 if pool_mode else -10000
-                continue
-            values = torch.stack([value for value, _ in samples])
-            output[k, :, i, j] = values.mean(0) if pool_mode else values.max(0).values
-            for c in range(channels):
-                chosen = samples if pool_mode else [samples[int(values[:, c].argmax())]]
-                for _, taps in chosen:
-                    for row, column, weight in taps:
-                        share = grad_output[k, c, i, j] * float(weight) / len(chosen)
-                        grad[n, c, row, column] += share
-    return output, grad
+            else:
+                values = torch.stack(values)
+                output[k, :, i, j] = values.mean(0) if pool_mode else values.amax(0)
+    return output
 
 
-def random_case(seed, dtype, hw, count=5, size=(3, 2), images=2, channels=3):
-    """A map, regions that reach beyond it on every side, and a gradient."""
+def random_case(seed, dtype, hw, count=5, channels=3):
+    """A map of two images, and regions that reach beyond it on every side."""
     generator = torch.Generator().manual_seed(seed)
-    input = torch.randn(images, channels, *hw, generator=generator, dtype=dtype)
-    image = torch.randint(images, (count, 1), generator=generator).to(dtype)
+    input = torch.randn(2, channels, *hw, generator=generator, dtype=dtype)
+    image = torch.randint(2, (count, 1), generator=generator).to(dtype)
     span = torch.tensor([hw[1], hw[0]]) * 4.0
     centres = torch.rand(count, 2, generator=generator, dtype=dtype) * span * 1.4 - span * 0.2
     extents = torch.rand(count, 2, generator=generator, dtype=dtype) * span * 0.8
-    rois = torch.cat([image, centres - extents / 2, centres + extents / 2], 1)
-    grad = torch.randn(count, channels, *size, generator=generator, dtype=dtype)
-    return input, rois, grad
+    return input, torch.cat([image, centres - extents / 2, centres + extents / 2], 1)

@@ -41,8 +41,11 @@ def forms(encoding, query, key):
 
 
 @pytest.mark.usefixtures('deterministic')
-@pytest.mark.parametrize('grid', GRIDS)
-@pytest.mark.parametrize('name', examples.RELATIVE)
+@pytest.mark.parametrize('name, grid', [
+    *((name, 'prefix') for name in examples.RELATIVE),
+    # One of each class.
+    *((name, 'reduced') for name in {cfg['type']: name for name, cfg in examples.RELATIVE.items()
+                                     }.values())])
 def test_relative_encodings(name, grid):
     """Every engine, padded or not: the definition's values, and no wait, forward or backward."""
     query, key, prefix = GRIDS[grid]
@@ -88,8 +91,9 @@ TOKEN = {
 
 
 @pytest.mark.usefixtures('deterministic')
-@pytest.mark.parametrize('masked', [False, True])
-@pytest.mark.parametrize('name', TOKEN)
+@pytest.mark.parametrize('name, masked', [
+    *((name, True) for name in TOKEN),
+    *((name, False) for name in ('PEG', 'learned', 'sin-cos', 'ContextPool '))])
 def test_token_encodings(name, masked):
     encoding = off_zero(build_encoding(dict(TOKEN[name]), TokenEncoding, 'encoding', embed_dims=16,
                                        grid_shape=(8, 9)))
@@ -142,8 +146,10 @@ MODULES = {
 
 
 @pytest.mark.usefixtures('deterministic')
-@pytest.mark.parametrize('large', [False, True])
-@pytest.mark.parametrize('name', MODULES)
+@pytest.mark.parametrize('name, large', [
+    *((name, True) for name in MODULES),
+    *((name, False) for name in ('multihead IRPE', 'convolutions', 'reduced IRPE',
+                                 'windows 2 True', 'windows IRPE'))])
 def test_attention_modules(name, large, monkeypatch):
     """Padded; as small grids are computed, and as large ones are."""
     if large:

@@ -73,13 +73,10 @@ def test_equal_spreads_have_the_freedom_of_all():
         2 * (1 / 6 + 1 / 15) ** 2 + 3 / 15 ** 2))
 
 
-def test_two_runs_have_an_error_and_no_test():
+def test_two_runs_have_an_error_and_no_test_one_has_a_mean_and_none_nothing():
     told = row(contrast({'a': seeded(90, 92), 'b': seeded(80, 81)}, {'a': 1, 'b': -1}))
     assert (told['n'], told['p'], told['verdict']) == (2, None, 'too few runs')
     assert told['mean'] == 10.5 and told['low'] < 10.5 < told['high']
-
-
-def test_one_run_has_a_mean_and_none_has_nothing():
     values = {'a': seeded(90.), 'b': seeded(80., 81., 82.), 'c': {}}
     assert contrast(values, {'a': 1, 'b': -1}) == (1, 9, None, None)
     for name in ('c', 'gone'):

@@ -9,30 +9,22 @@ def by_epoch(schedulers, **others):
                        param_scheduler=schedulers, **others))
 
 
-def test_a_cosine_ends_with_the_training_and_the_warm_up_stays():
-    cfg = by_epoch([
-        dict(type='LinearLR', start_factor=0.02, by_epoch=False, begin=0, end=120),
-        dict(type='CosineAnnealingLR', by_epoch=True, begin=0, end=40, T_max=40,
-             convert_to_iter_based=True)])
-    set_length(cfg, Length('epochs', 20))
-    warm_up, cosine = cfg.param_scheduler
-    assert (cfg.train_cfg.max_epochs, cfg.train_cfg.val_interval) == (20, 5)
-    assert warm_up.end == 120
-    assert (cosine.begin, cosine.end, cosine.T_max) == (0, 20, 20)
-
-
 @pytest.mark.parametrize('number, warm, steps', [
     (20, 5, [13, 17]),  # 8 and 11 of 12 behind the warm-up: what is left is 15 of 35
     (10, 2, [6, 8])])   # a quarter of 10 at most
 def test_a_warm_up_in_epochs_stays_up_to_a_quarter(number, warm, steps):
+    """One in iterations stays as it is; mmdet's schedules say no end."""
     cfg = by_epoch([dict(type='LinearLR', begin=0, end=5),
                     dict(type='MultiStepLR', begin=5, end=40, milestones=[24, 33]),
-                    dict(type='CosineAnnealingLR', begin=5, end=40, T_max=35)])
+                    dict(type='CosineAnnealingLR', begin=5, end=40, T_max=35),
+                    dict(type='LinearLR', by_epoch=False, begin=0, end=120),
+                    dict(type='MultiStepLR', milestones=[24, 33])])
     set_length(cfg, Length('epochs', number))
-    linear, stepwise, cosine = cfg.param_scheduler
-    assert (linear.begin, linear.end) == (0, warm)
+    linear, stepwise, cosine, by_iteration, endless = cfg.param_scheduler
+    assert (cfg.train_cfg.max_epochs, cfg.train_cfg.val_interval) == (number, number // 4)
+    assert (linear.begin, linear.end) == (0, warm) and by_iteration.end == 120
     # By hand: warm + (milestone - 5) / 35 * (number - warm).
-    assert stepwise.milestones == steps
+    assert stepwise.milestones == endless.milestones == steps
     assert (cosine.begin, cosine.end, cosine.T_max) == (warm, number, number - warm)
 
 
@@ -82,22 +74,11 @@ def test_a_schedule_without_an_end_ends_with_the_training():
         assert (cosine.begin, cosine.end) == (begin, max(number, begin + 1))
 
 
-def test_mmdet_s_form_of_an_endless_schedule():
-    cfg = by_epoch([dict(type='MultiStepLR', milestones=[20, 30])])
-    set_length(cfg, Length('epochs', 20))
-    assert cfg.param_scheduler[0].milestones == [10, 15]
-
-
-@pytest.mark.parametrize('length, message', [
-    (Length('iterations', 10), '--iterations 10: the config trains for 40 epochs; give --epochs'),
-    (Length('epochs', 0), '--epochs 0 must be at least 1')])
-def test_another_unit_and_no_training_are_refused(length, message):
+@pytest.mark.parametrize('cfg, length, message', [
+    (by_epoch([]), Length('iterations', 10), '--iterations 10: the config trains for 40 epochs'),
+    (by_epoch([]), Length('epochs', 0), '--epochs 0 must be at least 1'),
+    (Config(dict(train_cfg=dict(by_epoch=True))), None, 'train_cfg.max_epochs=None'),
+    (Config(dict(train_cfg=dict(type='IterBasedTrainLoop'))), None, 'train_cfg.max_iters=None')])
+def test_another_unit_and_no_training_are_refused(cfg, length, message):
     with pytest.raises(ValueError, match=message):
-        set_length(by_epoch([]), length)
-
-
-def test_a_config_that_does_not_say_is_refused():
-    with pytest.raises(ValueError, match='train_cfg.max_epochs=None: it must say for how many'):
-        length_of(Config(dict(train_cfg=dict(by_epoch=True))))
-    with pytest.raises(ValueError, match='train_cfg.max_iters=None'):
-        length_of(Config(dict(train_cfg=dict(type='IterBasedTrainLoop'))))
+        set_length(cfg, length or length_of(cfg))

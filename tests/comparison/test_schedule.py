@@ -38,18 +38,25 @@ def study(tmp_path):
     return SimpleNamespace(runs=lambda: runs)
 
 
-def carried_out(study, workers, **waits):
+def carried_out(study, workers, complete=lambda run: run.record_file.is_file(), **waits):
     """How often it was asked whether a run is complete, and what was told."""
     asked, told = [], []
 
-    def complete(run):
+    def asking(run):
         asked.append(run)
-        return run.record_file.is_file()
-
-    def tell(run, event):
-        told.append((run and run.seed, event))
-    carry_out_all(study, workers, complete, tell, wait=0, **waits)
+        return complete(run)
+    carry_out_all(study, workers, asking,
+                  lambda run, event: told.append((run and run.seed, event)), wait=0, **waits)
     return asked, told
+
+
+def test_what_another_command_ends_is_seen_while_this_one_waits(study):
+    first, second, *_ = study.runs()
+    study.runs = lambda: [first, second]
+    workers, looks = Workers(1), iter(range(999))
+    _, told = carried_out(study, workers, lambda run: next(looks) > 5 and run is second, look=0)
+    assert workers.started == [first]
+    assert told.index((1, 'ended')) < told.index((0, 'ended'))
 
 
 def test_runs_that_wait_are_looked_at_when_one_ends(study):
@@ -74,20 +81,3 @@ def test_a_crash_that_can_not_be_noted_ends_no_other_run(study, monkeypatch):
     assert lost.startswith('ended, which could not be noted: ')
     assert lost.endswith('run.json: No space left on device')
     assert [seed for seed, event in told if event == 'ended'] == list(range(1, 40))
-
-
-def test_what_another_command_ends_is_seen_while_this_one_waits(study):
-    first, second, *others = study.runs()
-    study.runs = lambda: [first, second]
-    workers = Workers(1)
-    asked, told = [], []
-
-    def complete(run):
-        asked.append(run)
-        return run is second and len(asked) > 6
-
-    def tell(run, event):
-        told.append((run and run.seed, event))
-    carry_out_all(study, workers, complete, tell, wait=0, look=0)
-    assert workers.started == [first]
-    assert told.index((1, 'ended')) < told.index((0, 'ended'))

@@ -1,6 +1,8 @@
 """Sizes of images in training and test, and what comes out of a pipeline at other sizes."""
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from mmengine.config import ConfigDict
@@ -118,21 +120,15 @@ def test_wrapped_data_sets_windows_and_canvases():
     assert resized(engine.load_config(LSJ), 0.5).model.data_preprocessor.pad_size_divisor == 512
 
 
-@pytest.mark.parametrize('factor', [0, -1, float('nan'), float('inf'), '2'])
-def test_factors_that_are_none(factor):
-    with pytest.raises(ValueError, match='must be a number above 0'):
-        resized(engine.load_config(DEIT), factor)
-
-
-@pytest.mark.parametrize(('name', 'factor', 'said'), [
-    (DEIT, 1.1, '--sizes 1.1: images of 35x35, .* multiples of 8, .*; 1 or 1.25 would do'),
-    (CAMVID, 0.75, 'images of 144x192, .* multiples of 32, .*; 0.5 or 1 would do'),
-    (DEIT, 0.1, '--sizes 0.1: images of 3x3 are smaller than the 8 pixels'),
-    (IMAGENET, 0.75, '0.714286 or 0.785714 would do. All of them so: --sizes 1 0.714286$'),
-])
-def test_sizes_that_are_no_multiple_are_named(name, factor, said):
+@pytest.mark.parametrize(('name', 'factors', 'said'), [
+    (DEIT, [1, 1.1], '--sizes 1.1: images of 35x35, .* multiples of 8, .*; 1 or 1.25 would do'),
+    (CAMVID, [1, 0.75], 'images of 144x192, .* multiples of 32, .*; 0.5 or 1 would do'),
+    (DEIT, [1, 0.1], '--sizes 0.1: images of 3x3 are smaller than the 8 pixels'),
+    (IMAGENET, [1, 0.75], '0.714286 or 0.785714 would do. All of them so: --sizes 1 0.714286$'),
+    *[(DEIT, [factor], 'must be a number above 0') for factor in (0, -1, math.nan, math.inf, '2')]])
+def test_sizes_that_are_no_multiple_are_named(name, factors, said):
     with pytest.raises(ValueError, match=said):
-        check_sizes(engine.load_config(name), [1, factor])
+        check_sizes(engine.load_config(name), factors)
 
 
 def test_sizes_that_would_do_are_a_line_to_copy():

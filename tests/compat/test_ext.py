@@ -1,5 +1,4 @@
 import ast
-import re
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -45,39 +44,16 @@ def test_every_operator_mmcv_asks_for_is_there():
                 op(torch.zeros(1), some_option=1)
 
 
-def test_the_error_says_how_to_build_the_installed_mmcv(monkeypatch):
-    monkeypatch.setattr(missing, 'version',
-                        lambda name: {'mmcv': '2.1.0'}.get(name) or absent(name))
-
-    def absent(name):
-        raise missing.PackageNotFoundError(name)
-
-    with pytest.raises(NotImplementedError, match='MMCV_WITH_OPS=1 pip install .* mmcv==2.1.0'):
-        ext.get_op('nms_rotated')()
-    monkeypatch.setattr(missing, 'version', absent)
-    with pytest.raises(NotImplementedError, match='in a clone of mmcv'):
-        ext.get_op('nms_rotated')()
-
-
-def test_the_advice_is_one_that_works():
+def test_the_advice_is_one_that_works(monkeypatch):
     """A build helps a CPU only where mmcv has a kernel for it."""
     with pytest.raises(NotImplementedError, match='has it, for a CPU too'):
         ext.get_op('box_iou_rotated')()
     with pytest.raises(NotImplementedError, match='for CUDA alone: on a CPU nothing runs it'):
         ext.get_op('prroi_pool_forward')()
-
-
-def test_what_runs_on_a_cpu_is_what_mmcv_has_kernels_for():
-    spec = find_spec('mmcv')
-    sources = Path(spec.origin).parent / 'ops/csrc/pytorch' if spec else None
-    if sources is None or not sources.is_dir():
-        pytest.skip("mmcv's sources are not installed")
-    kernels = re.findall(r'REGISTER_DEVICE_IMPL\((\w+?)(?:_impl)?, CPU', '\n'.join(
-        path.read_text(encoding='utf-8') for path in sorted((sources / 'cpu').glob('*.cpp'))))
-    host = {'nms_rotated', 'nms_quadri', 'contour_expand', 'points_in_boxes_cpu_forward'}
-    for _, name in names_mmcv_asks_for():
-        if name not in ext.OPS:
-            assert (name in missing.ON_CPU) == (name in kernels or name in host), name
+    monkeypatch.setattr(missing, 'version', {'mmcv': '2.1.0'}.__getitem__)
+    monkeypatch.setattr(missing, 'PackageNotFoundError', KeyError)
+    with pytest.raises(NotImplementedError, match='MMCV_WITH_OPS=1 pip install .* mmcv==2.1.0'):
+        ext.get_op('nms_rotated')()
 
 
 def layers_without_operators():

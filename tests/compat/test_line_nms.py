@@ -40,19 +40,19 @@ def loop(boxes, scores, overlap, top_k):
     return kept, parent
 
 
-@pytest.mark.parametrize('overlap, top_k', [(3.0, 100), (10.0, 100), (3.0, 4), (0.0, 100)])
-def test_equals_the_greedy_loop(overlap, top_k):
-    boxes, scores = lanes(40)
+@pytest.mark.parametrize('count, overlap, top_k', [
+    (40, 3.0, 100), (40, 10.0, 100), (40, 3.0, 4), (40, 0.0, 100), (0, 3.0, 4)])
+def test_equals_the_greedy_loop(count, overlap, top_k):
+    boxes, scores = lanes(count)
     kept, parent = loop(boxes, scores, overlap, top_k)
     keep, number, parents = line_nms_forward(boxes, scores, overlap, top_k)
     assert int(number) == len(kept) and number.shape == ()
-    assert keep.tolist() == kept + [0] * (40 - len(kept)) and parents.tolist() == parent
+    assert keep.tolist() == kept + [0] * (count - len(kept)) and parents.tolist() == parent
 
 
-def test_empty_and_bad_lanes():
-    boxes, scores = lanes(3)
-    assert int(line_nms_forward(boxes[:0], scores[:0], 3.0, 4)[1]) == 0
-    with pytest.raises(ValueError, match=r'boxes must have shape \(N, 77\), got \(3, 76\)'):
-        line_nms_forward(boxes[:, :-1], scores, 3.0, 4)
-    with pytest.raises(ValueError, match='scores must not be NaN'):
-        line_nms_forward(boxes, scores * torch.nan, 3.0, 4)
+@pytest.mark.parametrize('change, message', [
+    (lambda boxes, scores: (boxes[:, :-1], scores), r'boxes must have shape \(N, 77\)'),
+    (lambda boxes, scores: (boxes, scores * torch.nan), 'scores must not be NaN')])
+def test_bad_lanes(change, message):
+    with pytest.raises(ValueError, match=message):
+        line_nms_forward(*change(*lanes(3)), 3.0, 4)

@@ -1,68 +1,96 @@
+"""Suppression of boxes, greedy, by groups and soft, against loops over one box at a time."""
 import numpy as np
 import pytest
 import torch
-from compat_checks import DEVICES, DTYPES, disjoint_boxes, random_boxes
+from compat_checks import DEVICES, DTYPES, disjoint_boxes, iou_by_hand, random_boxes
 from compat_loops import naive_nms
 
 from mmposenc.compat import nms as module
 from mmposenc.compat.nms import nms
+from mmposenc.compat.nms_match import nms_match
+from mmposenc.compat.soft_nms import softnms
 
 
-@pytest.mark.parametrize('device', DEVICES)
+def naive_match(dets, iou_threshold):
+    boxes, threshold = dets.numpy()[:, :4], dets.numpy().dtype.type(iou_threshold)
+    left, groups = sorted(range(len(dets)), key=lambda i: -dets[i, 4].item()), []
+    while left:
+        best, *left = left
+        joins = [i for i in left if iou_by_hand(boxes[best], boxes[i]) >= threshold]
+        groups.append([best, *joins])
+        left = [i for i in left if i not in joins]
+    return groups
+
+
+def naive_softnms(boxes, scores, iou_threshold, sigma, min_score, method, offset):
+    """Box by box as the compiled kernel goes: swap the best to the front, decay the others,
+    replace a dropped one by the last. Returns rows x1, y1, x2, y2, score and indices."""
+    one = boxes.numpy().dtype.type(1)
+    threshold, sigma, min_score = (one * x for x in (iou_threshold, sigma, min_score))
+    rows = [[boxes.numpy()[i], scores.numpy()[i], i] for i in range(len(scores))]
+    first = 0
+    while first < len(rows):
+        best = first
+        for i in range(first + 1, len(rows)):
+            if rows[best][1] < rows[i][1]:
+                best = i
+        rows[first], rows[best] = rows[best], rows[first]
+        i = first + 1
+        while i < len(rows):
+            iou = iou_by_hand(rows[first][0], rows[i][0], offset)
+            weight = one
+            if method < 2 and iou >= threshold:
+                weight = one - iou if method == 1 else one * 0
+            elif method == 2:
+                weight = np.exp(-(iou * iou) / sigma)
+            rows[i] = [rows[i][0], rows[i][1] * weight, rows[i][2]]
+            if rows[i][1] < min_score:
+                rows[i] = rows[-1]
+                rows.pop()
+            else:
+                i += 1
+        first += 1
+    dets = [[*box, score] for box, score, _ in rows]
+    return torch.tensor(np.array(dets)), [index for _, _, index in rows]
+
+
 @pytest.mark.parametrize('dtype', DTYPES)
-@pytest.mark.parametrize('offset', [0, 1])
 @pytest.mark.parametrize('rounded', [False, True])
-@pytest.mark.parametrize('iou_threshold', [0.0, 0.3, 0.5, 0.7, 1.0])
-def test_equals_naive_loop(device, dtype, offset, rounded, iou_threshold):
-    boxes, scores = random_boxes(150, dtype, rounded=rounded)
-    kept = nms(boxes.to(device), scores.to(device), iou_threshold, offset)
-    assert kept.device.type == device and kept.dtype == torch.long
-    assert kept.tolist() == naive_nms(boxes, scores, iou_threshold, offset)
+@pytest.mark.parametrize('iou_threshold', [0.0, 0.3, 0.7, 1.0])
+def test_greedy_choices_and_groups_are_those_of_loops(dtype, rounded, iou_threshold, monkeypatch):
+    """In one block of boxes and in many, on every device there is."""
+    boxes, scores = random_boxes(100, dtype, rounded=rounded)
+    dets = torch.cat([boxes, scores[:, None]], 1)
+    expected = [naive_nms(boxes, scores, iou_threshold, offset) for offset in (0, 1)]
+    groups = naive_match(dets, iou_threshold)
+    for device in DEVICES:
+        for block in (module.BLOCK, 7):
+            monkeypatch.setattr(module, 'BLOCK', block)
+            found = [nms(boxes.to(device), scores.to(device), iou_threshold, offset)
+                     for offset in (0, 1)]
+            assert [each.tolist() for each in found] == expected
+            assert found[0].device.type == device and found[0].dtype == torch.long
+        assert nms_match(dets.to(device), iou_threshold) == groups
 
 
-@pytest.mark.parametrize('device', DEVICES)
-def test_more_than_one_block_equals_naive_loop(device, monkeypatch):
-    monkeypatch.setattr(module, 'BLOCK', 7)
-    boxes, scores = random_boxes(150)
-    kept = nms(boxes.to(device), scores.to(device), 0.4, 0)
-    assert kept.tolist() == naive_nms(boxes, scores, 0.4, 0)
+@pytest.mark.parametrize('boxes, iou_threshold, offset, expected', [
+    ([[0, 0, 2, 2], [0, 0, 1, 2]], 0.5, 0, [0, 1]),  # IoU 1/2: dropped where it is more
+    ([[0, 0, 2, 2], [0, 0, 1, 2]], 0.49, 0, [0]),
+    ([[0, 0, 1, 0], [1, 0, 2, 0]], 0.3, 1, [0]),  # 2 pixels each, one in common: 1/3
+    ([[0, 0, 1, 0], [1, 0, 2, 0]], 0.3, 0, [0, 1]),
+    ([[1, 1, 1, 1], [1, 1, 1, 1], [0, 0, 2, 2]], 0.0, 0, [0, 1, 2]),  # of no area
+    ([[1, 2, 3, 4]] * 10000, 0.5, 0, [0]),
+    (disjoint_boxes(10000).tolist(), 0.5, 0, list(range(10000))),
+    ([], 0.5, 0, [])])
+def test_edges_of_overlap_and_equal_scores(boxes, iou_threshold, offset, expected):
+    boxes = torch.tensor(boxes, dtype=torch.float32).view(-1, 4)
+    assert nms(boxes, torch.full((len(boxes),), 0.5), iou_threshold, offset).tolist() == expected
 
 
-def test_drops_only_what_overlaps_by_strictly_more():
-    boxes = torch.tensor([[0., 0, 2, 2], [0, 0, 1, 2]])  # IoU 1/2
-    scores = torch.tensor([0.9, 0.8])
-    assert nms(boxes, scores, 0.5, 0).tolist() == [0, 1]
-    assert nms(boxes, scores, 0.49, 0).tolist() == [0]
-
-
-def test_offset_counts_pixels():
-    boxes = torch.tensor([[0., 0, 1, 0], [1, 0, 2, 0]])  # 2 pixels each, one in common: 1/3
-    scores = torch.tensor([0.9, 0.8])
-    assert nms(boxes, scores, 0.3, 1).tolist() == [0]
-    assert nms(boxes, scores, 0.3, 0).tolist() == [0, 1]
-
-
-@pytest.mark.parametrize('device', DEVICES)
-@pytest.mark.parametrize('dtype', DTYPES)
-def test_empty_one_and_identical_boxes(device, dtype):
-    empty = torch.zeros(0, 4, dtype=dtype, device=device)
-    assert nms(empty, empty[:, 0], 0.5, 0).shape == (0,)
-    box = torch.tensor([[1, 2, 3, 4]], dtype=dtype, device=device)
-    assert nms(box, box[:, 0], 0.5, 0).tolist() == [0]
-    scores = torch.full((10000,), 0.5, dtype=dtype, device=device)
-    assert nms(box.expand(10000, 4), scores, 0.5, 0).tolist() == [0]
-    scores[1234] = 0.6
-    assert nms(box.expand(10000, 4), scores, 0.5, 0).tolist() == [1234]
-
-
-def test_two_empty_boxes_do_not_overlap():
-    boxes = torch.tensor([[1., 1, 1, 1], [1, 1, 1, 1], [0, 0, 2, 2]])
-    assert nms(boxes, torch.tensor([0.9, 0.8, 0.7]), 0.0, 0).tolist() == [0, 1, 2]
-
-
-def test_equal_scores_keep_their_order():
-    boxes = disjoint_boxes(1000)
-    assert nms(boxes, torch.full((1000,), 0.5), 0.5, 0).tolist() == list(range(1000))
+def test_groups_join_at_exactly_the_threshold():
+    dets = torch.tensor([[0., 0, 2, 2, 0.9], [0, 0, 1, 2, 0.8]])
+    assert nms_match(dets, 0.5) == [[0, 1]]
+    assert nms_match(dets[:0], 0.5) == []
 
 
 @pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16])
@@ -76,7 +104,6 @@ def test_torchvisions_kernel_is_taken_where_it_has_loaded(monkeypatch):
     """On an accelerator, and for boxes without an offset: that kernel knows no other."""
     from types import SimpleNamespace
 
-    from mmposenc.compat import nms as module
     from mmposenc.compat.torchvision_ops import has_kernel
     boxes, scores = random_boxes(5)
     assert not has_kernel('nms', boxes)  # a CPU's ties are mmcv's
@@ -90,17 +117,24 @@ def test_torchvisions_kernel_is_taken_where_it_has_loaded(monkeypatch):
     assert len(calls) == 1
 
 
-def test_nan_scores_are_an_error():
+def soft(boxes, scores, dets, method=1):
+    return softnms(boxes, scores, dets, 0.3, 0.5, 0.1, method, 0)
+
+
+@pytest.mark.parametrize('call', [
+    lambda boxes, scores: nms(boxes, scores, 0.5, 0),
+    lambda boxes, scores: nms_match(torch.cat([boxes, scores[:, None]], 1), 0.5),
+    lambda boxes, scores: soft(boxes, scores, torch.zeros(5, 5))])
+def test_nan_scores_are_an_error(call):
     boxes, scores = random_boxes(5)
     scores[3] = torch.nan
     with pytest.raises(ValueError, match='scores must not be NaN, got 1 NaN of 5 scores'):
-        nms(boxes, scores, 0.5, 0)
+        call(boxes, scores)
 
 
-@pytest.mark.parametrize('device', DEVICES)
-def test_10000_boxes_are_the_greedy_choice_in_few_steps(device, monkeypatch):
+def test_many_boxes_are_the_greedy_choice_in_few_steps(monkeypatch):
     """Kept boxes do not overlap, and every other one overlaps a better kept one: only the greedy
-    choice has both properties."""
+    choice has both properties. Groups and suppression without decay begin with the same boxes."""
     calls = []
 
     def counted(*args):
@@ -109,54 +143,78 @@ def test_10000_boxes_are_the_greedy_choice_in_few_steps(device, monkeypatch):
 
     overlaps = module.overlaps
     monkeypatch.setattr(module, 'overlaps', counted)
-    boxes, scores = (x.to(device) for x in random_boxes(10000, size=1000.0))
+    boxes, scores = random_boxes(4000, size=600.0)
     kept = nms(boxes, scores, 0.5, 0)
-    assert len(calls) <= 2 * -(-10000 // module.BLOCK)
+    assert len(calls) <= 2 * -(-4000 // module.BLOCK)
     assert bool((scores[kept].diff() < 0).all())
-    assert 1000 < len(kept) < 9000
-
-    areas = (boxes[:, 2:] - boxes[:, :2]).prod(1, keepdim=True)
-    table = torch.cat([boxes, areas], 1).T.cpu().numpy()
-    dropped = torch.ones(10000, dtype=torch.bool, device=device)
+    assert 400 < len(kept) < 3600
+    table = torch.cat([boxes, (boxes[:, 2:] - boxes[:, :2]).prod(1, keepdim=True)], 1).T.numpy()
+    dropped = torch.ones(4000, dtype=torch.bool)
     dropped[kept] = False
     explained = torch.zeros_like(dropped)
     for part in kept.split(1000):
-        over = torch.from_numpy(overlaps(table[:, part.cpu()], table, 0.5, 0)).to(device)
+        over = torch.from_numpy(overlaps(table[:, part], table, 0.5, 0))
         over[torch.arange(len(part)), part] = False
         assert not over[:, ~dropped].any()
         explained |= (over & (scores[part][:, None] > scores)).any(0)
     assert torch.equal(explained, dropped)
+    groups = nms_match(torch.cat([boxes, scores[:, None]], 1), 0.5)
+    assert [group[0] for group in groups] == kept.tolist()
+    assert sorted(i for group in groups for i in group) == list(range(4000))
+    assert torch.equal(softnms(boxes, scores, torch.zeros(4000, 5), 0.5, 0.5, 1e-9, 0, 0), kept)
 
 
-def test_10000_disjoint_boxes_are_all_kept():
-    scores = torch.rand(10000, generator=torch.Generator().manual_seed(0))
-    kept = nms(disjoint_boxes(10000), scores, 0.5, 0)
-    assert torch.equal(kept, scores.argsort(descending=True, stable=True))
+@pytest.mark.parametrize('dtype', DTYPES)
+@pytest.mark.parametrize('method', [0, 1, 2])
+@pytest.mark.parametrize('min_score, offset', [(0.0, 1), (0.001, 0), (0.3, 0)])
+@pytest.mark.parametrize('tied', [False, True])
+def test_soft_suppression_equals_its_loop(dtype, method, min_score, offset, tied):
+    boxes, scores = random_boxes(80, dtype, seed=method, rounded=tied)
+    boxes[:2], boxes[2] = boxes[3], boxes[3, 0]  # three alike, and one of no area
+    boxes[4:6] = torch.tensor([[0, 0, 2, 2], [0, 0, 1, 2]])  # IoU 1/2, the threshold
+    if tied:
+        scores = (scores * 5).round() / 5
+    dets = torch.full((80, 5), -7, dtype=dtype)
+    kept = softnms(boxes, scores, dets, 0.5, 0.5, min_score, method, offset)
+    expected, indices = naive_softnms(boxes, scores, 0.5, 0.5, min_score, method, offset)
+    assert kept.tolist() == indices
+    torch.testing.assert_close(dets[:len(kept)], expected, rtol=1e-6, atol=1e-7, equal_nan=True)
+    assert bool((dets[len(kept):] == -7).all())
 
 
-def test_mmcv_nms_and_batched_nms_use_it():
-    pytest.importorskip('mmcv')
-    from mmcv.ops import batched_nms
-    from mmcv.ops import nms as mmcv_nms
-    boxes, scores = random_boxes(200)
-    dets, kept = mmcv_nms(boxes, scores, 0.5, score_threshold=0.3, max_num=20)
+def test_soft_suppression_of_two_boxes_of_no_area_of_none_and_by_an_unknown_method():
+    boxes, scores = torch.tensor([[1., 1, 1, 1]] * 3 + [[0, 0, 2, 2]]), torch.tensor(
+        [.6, .8, .7, .9])
+    for method in (0, 1, 2):
+        dets = torch.zeros(4, 5)
+        kept = softnms(boxes, scores, dets, 0.3, 0.5, 0.01, method, 0)
+        expected, indices = naive_softnms(boxes, scores, 0.3, 0.5, 0.01, method, 0)
+        assert kept.tolist() == indices
+        torch.testing.assert_close(dets, expected, equal_nan=True)
+    assert soft(boxes[:0], scores[:0], torch.zeros(0, 5)).tolist() == []
+    with pytest.raises(ValueError, match='method must be 0, 1 or 2 .*, got 3'):
+        soft(boxes, scores, torch.zeros(4, 5), 3)
+
+
+def test_mmcvs_functions_use_them():
+    ops = pytest.importorskip('mmcv.ops')
+    boxes, scores = random_boxes(100)
+    dets, kept = ops.nms(boxes, scores, 0.5, score_threshold=0.3, max_num=20)
     above = [i for i in naive_nms(boxes, scores, 0.5, 0) if scores[i] > 0.3][:20]
     assert kept.tolist() == above
     assert torch.equal(dets, torch.cat([boxes[above], scores[above, None]], 1))
-
-    labels = torch.arange(200) % 3
-    dets, kept = batched_nms(boxes, scores, labels, dict(type='nms', iou_threshold=0.5))
+    assert isinstance(ops.nms(boxes.numpy(), scores.numpy(), 0.5)[1], np.ndarray)
+    labels = torch.arange(100) % 3
+    dets, kept = ops.batched_nms(boxes, scores, labels, dict(type='nms', iou_threshold=0.5))
     by_class = []
     for label in range(3):
         inds = (labels == label).nonzero()[:, 0]
         by_class += inds[naive_nms(boxes[inds], scores[inds], 0.5, 0)].tolist()
     assert kept.tolist() == sorted(by_class, key=lambda i: -scores[i].item())
-
-
-def test_mmcv_nms_takes_numpy():
-    pytest.importorskip('mmcv')
-    from mmcv.ops import nms as mmcv_nms
-    boxes, scores = (x.numpy() for x in random_boxes(50))
-    dets, kept = mmcv_nms(boxes, scores, 0.5)
-    assert isinstance(kept, np.ndarray)
-    assert kept.tolist() == naive_nms(*(torch.from_numpy(x) for x in (boxes, scores)), 0.5, 0)
+    dets = torch.cat([boxes, scores[:, None]], 1)
+    assert [group.tolist() for group in ops.nms_match(dets, 0.4)] == naive_match(dets, 0.4)
+    for number, method in enumerate(('naive', 'linear', 'gaussian')):
+        dets, kept = ops.soft_nms(boxes, scores, 0.3, 0.5, 0.05, method)
+        expected, indices = naive_softnms(boxes, scores, 0.3, 0.5, 0.05, number, 0)
+        assert kept.tolist() == indices
+        torch.testing.assert_close(dets, expected)

@@ -21,21 +21,18 @@ def check(installed, room='mmposenc.backbones'):
     require(room, installed.get, modules.__contains__)
 
 
-@pytest.mark.parametrize('installed', [ONEDL, OPENMMLAB], ids=['onedl', 'openmmlab'])
-@pytest.mark.parametrize('room', ['mmposenc.backbones', 'mmposenc.detr'])
-def test_either_set_is_fine(installed, room):
-    check(installed, room)
-
-
-def test_modules_without_a_distribution_are_fine():
-    """A checkout of mmengine on PYTHONPATH has no metadata."""
+def test_what_is_fine():
+    for room in ('mmposenc.backbones', 'mmposenc.detr'):
+        check(ONEDL, room)
+        check(OPENMMLAB, room)
+    # A checkout of mmengine on PYTHONPATH has no metadata.
     require('mmposenc.backbones', {'torch': '2.13.0'}.get, {'mmengine', 'mmcv'}.__contains__)
+    assert number('2.10.0rc1') == (2, 10, 0) > number('2.9+cpu') and number('dev') == ()
 
 
 def test_nothing_installed():
     installed = {'torch': '2.13.0', 'numpy': '2.2.6'}
-    with pytest.raises(ImportError, match='mmposenc.engine needs mmengine and mmcv of OpenMMLab'
-                                          ".*cannot find them(.|\n)*pip install 'mmposenc.onedl"):
+    with pytest.raises(ImportError, match='mmposenc.engine needs mmengine and mmcv of OpenMMLab'):
         check(installed, 'mmposenc.engine')
     check(installed, 'mmposenc.backbones.vit')
 
@@ -62,34 +59,23 @@ def test_every_class_of_another_library_says_so():
                              if name == f'mmposenc.{module}'}
 
 
-def test_both_sets():
-    with pytest.raises(ImportError, match='over each other: onedl-mmengine 0.10.12 and mmengine '
-                                          '0.10.7.*`pip uninstall onedl-mmengine mmengine`'):
-        check({'torch': '2.13.0', 'onedl-mmengine': '0.10.12', 'mmengine': '0.10.7'})
-    with pytest.raises(ImportError, match='onedl-mmcv 2.3.6 and mmdet 3.3.0'):
-        check({'onedl-mmcv': '2.3.6', 'mmdet': '3.3.0'})
+@pytest.mark.parametrize('installed, named', [
+    ({'torch': '2.13.0', 'onedl-mmengine': '0.10.12', 'mmengine': '0.10.7'},
+     'onedl-mmengine 0.10.12 and mmengine 0.10.7'),
+    ({'onedl-mmcv': '2.3.6', 'mmdet': '3.3.0'}, 'onedl-mmcv 2.3.6 and mmdet 3.3.0')])
+def test_both_sets(installed, named):
+    with pytest.raises(ImportError, match=f'over each other: {named}'):
+        check(installed)
 
 
-@pytest.mark.parametrize('changes, message', [
-    ({'torch': '2.0.1'}, r'needs torch >= 2.1.0, and torch 2.0.1 is installed'),
-    ({'torch': '2.2.2', 'numpy': '2.0.0'}, r'torch 2.2.2 was built for NumPy 1 and numpy 2.0.0'),
-    ({'mmengine': '0.9.1'}, 'needs mmengine >= 0.10.0, and mmengine 0.9.1'),
-    ({'mmcv': '1.7.2'}, 'needs mmcv >= 2.0.0, and mmcv 1.7.2'),
-    ({'mmcv': '2.2.0'}, r'mmdet 3.3.0 needs mmcv < 2.2.0, and mmcv 2.2.0 is installed'),
-    ({'mmdet': '2.28.2'}, 'needs mmdet >= 3.1.0, and mmdet 2.28.2'),
-    ({'mmsegmentation': '0.30.0'}, 'needs mmseg >= 1.1.0, and mmsegmentation 0.30.0'),
-])
-def test_versions_that_can_not_work(changes, message):
-    with pytest.raises(ImportError, match=message):
+@pytest.mark.parametrize('changes, needed, found', [
+    ({'torch': '2.0.1'}, 'torch >= 2.1.0', 'torch 2.0.1'),
+    ({'torch': '2.2.2', 'numpy': '2.0.0'}, 'torch 2.2.2 was built for NumPy 1', 'numpy 2.0.0'),
+    ({'mmengine': '0.9.1'}, 'mmengine >= 0.10.0', 'mmengine 0.9.1'),
+    ({'mmcv': '1.7.2'}, 'mmcv >= 2.0.0', 'mmcv 1.7.2'),
+    ({'mmcv': '2.2.0'}, 'mmcv < 2.2.0', 'mmcv 2.2.0'),
+    ({'mmdet': '2.28.2'}, 'mmdet >= 3.1.0', 'mmdet 2.28.2'),
+    ({'mmsegmentation': '0.30.0'}, 'mmseg >= 1.1.0', 'mmsegmentation 0.30.0')])
+def test_versions_that_can_not_work(changes, needed, found):
+    with pytest.raises(ImportError, match=f'{needed}.* and {found}'):
         check({**OPENMMLAB, **changes})
-
-
-def test_number():
-    assert number('2.13.0+cpu') == (2, 13, 0)
-    assert number('2.10.0rc1') == (2, 10, 0) > number('2.9')
-    assert number('dev') == ()
-
-
-def test_this_environment_is_fine():
-    pytest.importorskip('mmengine')
-    require()

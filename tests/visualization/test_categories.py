@@ -16,25 +16,21 @@ def differ(categories, colors):
                if categories[row, col] != categories[r, c])
 
 
-@pytest.mark.parametrize('grid,cell', [((14, 14), (0, 0)), ((14, 14), (7, 7)), ((25, 42), (3, 30)),
-                                       ((24, 24), (12, 11))])
-@pytest.mark.parametrize('ratio', [1.0, 1.9, 3.0])
-def test_buckets_of_irpe(grid, cell, ratio):
-    for method in ('euclidean', 'quantization', 'cross', 'product'):
-        for options in (dict(), dict(index='clip'), dict(quantization='rank')):
-            found = bucket_map(method, grid, cell, ratio=ratio, **options)
-            for each in found if found.ndim == 3 else [found]:
-                assert differ(each, color_categories([each])[0])
-
-
-def test_one_color_a_category_in_all_maps():
-    maps = [bucket_map('product', (14, 14), cell, ratio=1.9) for cell in ((0, 0), (7, 7), (13, 2))]
+@pytest.mark.parametrize('grid, cells', [((14, 14), [(0, 0), (7, 7), (13, 2)]),
+                                         ((25, 42), [(3, 30)])])
+@pytest.mark.parametrize('method, options', [
+    ('euclidean', dict(ratio=1.0)), ('quantization', dict(ratio=3.0)),
+    ('quantization', dict(ratio=1.9, quantization='rank')), ('cross', dict(ratio=1.9)),
+    ('product', dict(ratio=1.9)), ('product', dict(ratio=3.0, index='clip'))])
+def test_neighbours_differ_and_a_category_has_one_color_in_all_maps(grid, cells, method, options):
+    found = [bucket_map(method, grid, cell, **options) for cell in cells]
+    maps = [each[0] if each.ndim == 3 else each for each in found]
     colors = color_categories(maps)
     values, drawn = np.concatenate(maps).ravel(), np.concatenate(colors).ravel()
     for value in np.unique(values):
         assert len(set(drawn[values == value])) == 1
     assert all(differ(*pair) for pair in zip(maps, colors, strict=True))
-    assert set(drawn) == set(range(len(PALETTE)))
+    assert len(PALETTE) > max(drawn)
 
 
 def test_as_many_categories_as_colors_all_differ():

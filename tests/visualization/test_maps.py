@@ -16,7 +16,7 @@ from mmposenc.visualization import (
     record_attention,
     save_figure,
 )
-from mmposenc.visualization.model_figures import draw_encodings
+from mmposenc.visualization.model_figures import attention_panels, draw_encodings
 
 
 @pytest.mark.parametrize('hw_key', [None, (2, 3)])
@@ -51,52 +51,33 @@ def test_bias_map_of_a_bias_and_of_a_contextual_encoding():
         bias_map(encoding, (3, 4), (2, 1))
 
 
-@pytest.mark.parametrize('cell', [(3, 0), (0, 4), (-1, 0)])
-def test_cell_outside_the_grid(cell):
-    with pytest.raises(ValueError, match=r'cell=\(.*\) must lie on hw_shape=\(3, 4\)'):
-        bucket_map('product', (3, 4), cell, ratio=1.9)
-
-
 def test_record_of_multihead_attention():
+    """Of two layers that share an encoding, whose terms are each layer's own."""
     torch.manual_seed(0)
-    module = MultiheadAttention(8, 2, num_prefix_tokens=1, rel_pos_encoding=dict(type='IRPE'))
+    layers = torch.nn.ModuleList(MultiheadAttention(
+        8, 2, num_prefix_tokens=1, rel_pos_encoding=dict(type='IRPE')) for _ in range(2))
+    module = layers[0]
+    layers[1].rel_pos_encoding = module.rel_pos_encoding
     torch.nn.init.normal_(module.rel_pos_encoding.table_k)
     x = torch.randn(2, 13, 8)
-    expected, weights = module(x, (3, 4), need_weights=True)
-    q, k, _ = module._project(x, x)
-    terms = module.rel_pos_encoding.logits(q * 0.5, k, (3, 4))
     plain = module(x, (3, 4))
-    with record_attention(torch.nn.Sequential(module), at=(0.99, 0.5)) as records:
-        out = module(x, (3, 4))
+    with record_attention(layers, at=(0.99, 0.5)) as records:
+        torch.testing.assert_close(module(x, (3, 4)), plain)  # a model sees no difference
+        layers[1](x, (3, 4))
         module(x, hw_shape=(4, 3))
-    torch.testing.assert_close(out, plain)  # a model sees no difference
-    assert [r.cell for r in records] == [(2, 2), (3, 1)] and records[0].name == '0'
-    record = records[0]
-    torch.testing.assert_close(torch.from_numpy(record.weights),
-                               weights[0, :, 1 + 10, 1:].view(2, 3, 4).detach())
-    torch.testing.assert_close(torch.from_numpy(record.terms),
-                               terms[0, :, 1 + 10, 1:].view(2, 3, 4).detach())
+    assert [r.cell for r in records] == [(2, 2), (2, 2), (3, 1)]
+    assert [r.name for r in records] == ['0', '1', '0']
+    for layer, record in zip(layers, records, strict=False):
+        q, k, _ = layer._project(x, x)
+        weights = layer(x, (3, 4), need_weights=True)[1]
+        terms = layer.rel_pos_encoding.logits(q * 0.5, k, (3, 4))
+        for found, expected in ((record.weights, weights), (record.terms, terms)):
+            torch.testing.assert_close(torch.from_numpy(found),
+                                       expected[0, :, 1 + 10, 1:].view(2, 3, 4).detach())
     # Nothing stays behind.
     assert not module._forward_hooks and not module._forward_pre_hooks
-    assert 'logits' not in vars(module.rel_pos_encoding)
-    assert isinstance(module(x, (3, 4)), torch.Tensor) and len(records) == 2
-
-
-def test_an_encoding_that_two_layers_share():
-    """Each layer's terms are its own, and nothing stays behind."""
-    torch.manual_seed(0)
-    layers = [MultiheadAttention(8, 2, rel_pos_encoding=dict(type='IRPE')) for _ in range(2)]
-    layers[1].rel_pos_encoding = layers[0].rel_pos_encoding
-    torch.nn.init.normal_(layers[0].rel_pos_encoding.table_k)
-    x = torch.randn(1, 12, 8)
-    with record_attention(torch.nn.ModuleList(layers)) as records:
-        for layer in layers:
-            layer(x, (3, 4))
-    for layer, record in zip(layers, records, strict=True):
-        q, k, _ = layer._project(x, x)
-        expected = layer.rel_pos_encoding.logits(q * 0.5, k, (3, 4))[0, :, 6].view(2, 3, 4)
-        torch.testing.assert_close(torch.from_numpy(record.terms), expected.detach())
-    assert 'terms' not in vars(layers[0].rel_pos_encoding)
+    assert not {'logits', 'terms'} & set(vars(module.rel_pos_encoding))
+    assert isinstance(module(x, (3, 4)), torch.Tensor) and len(records) == 3
 
 
 def test_record_of_reduced_keys():
@@ -106,15 +87,16 @@ def test_record_of_reduced_keys():
     _, weights = module(x, (4, 6), need_weights=True)
     with record_attention(module) as records:
         module(x, (4, 6))
-    assert (records[0].hw_shape, records[0].key_shape) == ((4, 6), (2, 3))
-    torch.testing.assert_close(torch.from_numpy(records[0].weights),
+    record, = records
+    assert (record.hw_shape, record.key_shape, record.terms) == ((4, 6), (2, 3), None)
+    torch.testing.assert_close(torch.from_numpy(record.weights),
                                weights[0, :, 2 * 6 + 3].view(2, 2, 3).detach())
-    assert records[0].terms is None
-    np.testing.assert_allclose(records[0].weights.sum((1, 2)), 1.0, rtol=1e-5)
+    # The query's mark lies where it is among the keys: row 2 of 4, column 3 of 6.
+    assert attention_panels(record)[0].cell == pytest.approx((0.75, 1.25))
 
 
-@pytest.mark.parametrize('at,shift', [((0.0, 0.0), 2), ((0.0, 0.0), 0), ((0.5, 0.99), 2),
-                                      ((0.99, 0.3), 2), ((0.3, 0.7), 0)])
+@pytest.mark.parametrize('at, shift', [((0.0, 0.0), 2), ((0.0, 0.0), 0), ((0.5, 0.99), 2),
+                                       ((0.99, 0.3), 2)])
 def test_record_of_the_window_that_holds_a_place(at, shift):
     """Found by where the token itself is after cutting; tokens of other regions have no weight."""
     torch.manual_seed(0)
@@ -133,10 +115,10 @@ def test_record_of_the_window_that_holds_a_place(at, shift):
     windows = partition_windows(x[:1].view(1, 7, 8, 8), (4, 4), (shift, shift))
     regions = window_regions((7, 8), (4, 4), (shift, shift))
     weights = module.w_msa(windows, regions, need_weights=True)[1][window].detach()
-    torch.testing.assert_close(torch.from_numpy(record.all_weights), weights)
-    torch.testing.assert_close(torch.from_numpy(record.weights), weights[:, place].view(2, 4, 4))
-    expected = module.w_msa.rel_pos_encoding.bias_map((4, 4))[0]
-    torch.testing.assert_close(torch.from_numpy(record.all_terms), expected)
+    for found, expected in (
+            (record.all_weights, weights), (record.weights, weights[:, place].view(2, 4, 4)),
+            (record.all_terms, module.w_msa.rel_pos_encoding.bias_map((4, 4))[0])):
+        torch.testing.assert_close(torch.from_numpy(found), expected)
     if (at, shift) == ((0.0, 0.0), 2):  # the window of four corners
         assert (record.weights > 0).sum() == 2 * 4
 
@@ -149,6 +131,9 @@ def test_hooks_are_removed_after_an_error():
     with pytest.raises(ValueError, match=r'at=\(1.0, 0.5\) must be two fractions'):
         with record_attention(module, at=(1.0, 0.5)):
             pass
+    for cell in ((3, 0), (0, 4), (-1, 0)):
+        with pytest.raises(ValueError, match=r'cell=\(.*\) must lie on hw_shape=\(3, 4\)'):
+            bucket_map('product', (3, 4), cell, ratio=1.9)
 
 
 def test_figure_shows_the_values(tmp_path):
@@ -184,11 +169,3 @@ def test_figures_of_a_model(tmp_path):
     assert all(file.stat().st_size > 2000 for file in files) and model.training
     with pytest.raises(ValueError, match='Identity runs no attention of mmposenc.attention'):
         draw_encodings(torch.nn.Identity(), torch.zeros(1), tmp_path)
-
-
-def test_keys_at_a_fraction_of_the_queries():
-    """The query's mark lies where it is among the keys."""
-    from mmposenc.visualization.model_figures import attention_panels
-    from mmposenc.visualization.recording import AttentionRecord
-    record = AttentionRecord('x', (4, 6), (1, 5), (2, 3), np.zeros((1, 2, 3)), key_strides=(2, 2))
-    assert attention_panels(record)[0].cell == pytest.approx((0.25, 2.25))

@@ -7,6 +7,7 @@ from torch import nn
 
 from mmposenc.backbones import PVT, Swin
 from mmposenc.functional.windows import partition_windows
+from mmposenc.visualization import draw_panels, record_context_pools
 from mmposenc.visualization.paper_figures import Choice, Subject, draw_figure
 from mmposenc.visualization.photo import PhotoPanel, on_photo, outline, query_box
 from mmposenc.visualization.recording import AttentionRecord, record_attention
@@ -21,6 +22,12 @@ def photo_subject(model, size=(32, 40), photo=(60, 150)):
     found = subject(model, size)
     return Subject(model, found.run, found.source,
                    np.random.default_rng(0).random((*photo, 3)), size)
+
+
+def swin(layers):
+    torch.manual_seed(0)
+    return Swin(embed_dims=8, num_layers=(layers,), num_heads=(2,), window_size=4,
+                out_indices=(0,)).eval()
 
 
 def test_overlay_is_rows_of_the_attention():
@@ -63,8 +70,7 @@ def test_the_querys_cell_holds_the_point(at):
     models = [(deit(), (32, 40)),
               (PVT(embed_dims=(8, 8), num_layers=(1, 1), num_heads=(2, 1), sr_ratios=(2, 1),
                    mlp_ratios=(1, 1), patch_sizes=(4, 2), out_indices=(1,)), (32, 56)),
-              (Swin(embed_dims=8, num_layers=(2,), num_heads=(2,), window_size=4,
-                    out_indices=(0,)), (96, 112))]
+              (swin(2), (96, 112))]
     for model, size in models:
         with record_attention(model.eval(), at) as records, torch.no_grad():
             subject(model, size).run()
@@ -82,23 +88,19 @@ def test_reduced_keys_that_pool_more_than_the_map():
     record = AttentionRecord('x', (9, 10), (8, 0), (5, 5), np.zeros((1, 5, 5)), key_strides=(2, 2))
     values, covers = on_photo(record, np.arange(25.0).reshape(5, 5))
     assert covers == (10 / 9, 1.0) and values.shape == (5, 5)
-    figure = draw_panels_of(PhotoPanel('', None, 0.9, values, covers))
-    assert figure.axes[0].images[0].get_extent() == [0, 1, 10 / 9, 0]
-    assert figure.axes[0].get_ylim() == (1, 0)
-
-
-def draw_panels_of(panel):
-    from mmposenc.visualization import draw_panels
-    return draw_panels([panel])
+    axes = draw_panels([PhotoPanel('', None, 0.9, values, covers)]).axes[0]
+    assert axes.images[0].get_extent() == [0, 1, 10 / 9, 0] and axes.get_ylim() == (1, 0)
+    apart = AttentionRecord('x', (4, 4), (0, 0), (4, 4), np.zeros((1, 4, 4)), window=(0, 0))
+    for ask in (query_box, lambda each: on_photo(each, each.weights[0])):
+        with pytest.raises(ValueError, match='x runs in windows that were cut from no map'):
+            ask(apart)
 
 
 @pytest.mark.parametrize('at', [(0.05, 0.05), (0.5, 0.6), (0.97, 0.97)])
 @pytest.mark.parametrize('block', [0, 1])
 def test_a_window_lies_where_it_was_cut(at, block):
     """Cells by their numbers: those of the window with the point are those that are shown."""
-    torch.manual_seed(0)
-    model = Swin(embed_dims=8, num_layers=(2,), num_heads=(2,), window_size=4,
-                 out_indices=(0,)).eval()  # 6 x 7 cells, filled up to 8 x 8
+    model = swin(2)  # 6 x 7 cells, filled up to 8 x 8
     found = draw('overlay', model, (24, 28), block=block, places=(at,)).arrays['point_1']
     with record_attention(model, at, whole=block) as records, torch.no_grad():
         subject(model, (24, 28)).run()
@@ -142,25 +144,25 @@ def test_rollout_step_normalises_rows():
             assert found[i, j] == pytest.approx(expected, rel=1e-12)
 
 
-def test_what_has_no_rollout():
-    torch.manual_seed(0)
-    swin = Swin(embed_dims=8, num_layers=(1,), num_heads=(2,), window_size=4, out_indices=(0,))
-    said = "'rollout': stages.0.blocks.0.attn.w_msa attends in .* figure='overlay' shows one such"
-    with pytest.raises(NothingToShow, match=said):
-        draw('rollout', swin, (32, 32))
-    pvt = PVT(embed_dims=(8,), num_layers=(1,), num_heads=(2,), sr_ratios=(2,), mlp_ratios=(2,),
-              patch_sizes=(4,), out_indices=(0,))
-    with pytest.raises(NothingToShow, match="to reduced keys; .* figure='overlay' shows one such"):
-        draw('rollout', pvt, (32, 32))
-    shrinking = deit(pos_encoding=dict(type='mmposenc.PEG', padding='none'))
-    with pytest.raises(NothingToShow, match=r'blocks.1.attn runs on \(2, 3\) cells and blocks.0'):
-        draw('rollout', shrinking)
-    with pytest.raises(NothingToShow, match='no attention layers'):
-        draw('rollout', nn.Conv2d(3, 3, 1))
-    with pytest.raises(ValueError, match=r'at=\(1.5, 0.0\) must be two fractions'):
-        draw('rollout', deit(), places=((1.5, 0.0),))
-    with pytest.raises(ValueError, match=r'size=\(33, 40\) must be whole cells of the 5 x 5'):
-        draw_figure('overlay', [photo_subject(deit(), (33, 40))], Choice())
+@pytest.mark.parametrize('name, build, choice, said', [
+    ('rollout', lambda: swin(1), dict(size=(32, 32)), "'rollout': stages.0.blocks.0.attn.w_msa"),
+    ('rollout', lambda: PVT(embed_dims=(8,), num_layers=(1,), num_heads=(2,), sr_ratios=(2,),
+                            mlp_ratios=(2,), patch_sizes=(4,), out_indices=(0,)),
+     dict(size=(32, 32)), 'reduced keys'),
+    ('rollout', lambda: deit(pos_encoding=dict(type='mmposenc.PEG', padding='none')), {},
+     r'blocks.1.attn runs on \(2, 3\) cells and blocks.0'),
+    ('rollout', lambda: nn.Conv2d(3, 3, 1), {}, 'no attention layers'),
+    ('rollout', deit, dict(places=((1.5, 0.0),)), r'at=\(1.5, 0.0\) must be two fractions'),
+    ('overlay', deit, dict(size=(33, 40)), r'size=\(33, 40\) must be whole cells'),
+    ('added', lambda: deit(pos_encoding=dict(type='mmposenc.PEG')), dict(channels=(16,)),
+     r'channels=\[16\] must be from 0 to 15'),
+    ('added', deit, {}, 'the model has no token encodings that keep'),
+    ('pools', deit, {}, "'pools': the model has no ContextPool")])
+def test_what_can_not_be_shown_is_named(name, build, choice, said):
+    size = choice.pop('size', (32, 40))
+    error = ValueError if '=' in said else NothingToShow  # a choice, or what the model has
+    with pytest.raises(error, match=said):
+        draw_figure(name, [photo_subject(build(), size)], Choice(**choice))
 
 
 @torch.no_grad()
@@ -174,24 +176,17 @@ def test_what_a_peg_adds():
     close(found['maps'], added[[3, 0]], 1e-5)
     most = draw('added', model).arrays['channels']
     assert most.tolist() == sorted(range(16), key=lambda each: -added[each].std())[:3]
-    with pytest.raises(ValueError, match=r'channels=\[16\] must be from 0 to 15'):
-        draw('added', model, channels=(16,))
-    with pytest.raises(NothingToShow, match='the model has no token encodings that keep'):
-        draw('added', deit())
 
 
 def test_pools_by_layer():
     model = deit(pos_encoding=dict(type='mmposenc.ContextPool'), positions=(0, 1))
-    from mmposenc.visualization import record_context_pools
     with record_context_pools(model) as records, torch.no_grad():
         subject(model).run()
-    drawing = draw('pools', model)
+    arrays = draw('pools', model).arrays
+    assert len(arrays) == 4
     for number, record in enumerate(records):
-        np.testing.assert_array_equal(drawing.arrays[f'weights_{number}'], record.weights)
-        np.testing.assert_array_equal(drawing.arrays[f'sizes_{number}'], record.sigma)
-    assert len(drawing.arrays) == 4 and len(drawing.figure.axes) == 5
-    with pytest.raises(NothingToShow, match="'pools': the model has no ContextPool"):
-        draw('pools', deit())
+        np.testing.assert_array_equal(arrays[f'weights_{number}'], record.weights)
+        np.testing.assert_array_equal(arrays[f'sizes_{number}'], record.sigma)
 
 
 def test_outline_of_cells():
@@ -201,10 +196,3 @@ def test_outline_of_cells():
     assert edges == {((1, 1), (1, 2)), ((1, 2), (1, 3)), ((2, 1), (2, 2)), ((2, 2), (2, 3)),
                      ((1, 1), (2, 1)), ((1, 3), (2, 3)),
                      ((0, 3), (0, 4)), ((1, 3), (1, 4)), ((0, 3), (1, 3)), ((0, 4), (1, 4))}
-
-
-def test_places_of_a_window_without_a_map():
-    record = AttentionRecord('x', (4, 4), (0, 0), (4, 4), np.zeros((1, 4, 4)), window=(0, 0))
-    for ask in (query_box, lambda each: on_photo(each, each.weights[0])):
-        with pytest.raises(ValueError, match='x runs in windows that were cut from no map'):
-            ask(record)

@@ -27,6 +27,28 @@ class Model(nn.Module):
         return self.pool(x, hw_shape, num_prefix_tokens=1)
 
 
+@pytest.mark.parametrize('options', [
+    dict(locality='none'), dict(weights='nonlocal'), dict(dims=1)])
+def test_options_without_sizes_or_weights(options):
+    model = Model(**options)
+    with record_context_pools(model) as records:
+        model(torch.randn(1, 13, 8), (3, 4))
+    assert records[0].share is None
+    assert (records[0].sigma is None) == ('locality' in options)
+
+
+def test_figure():
+    torch.manual_seed(0)
+    model = Model(ratio=0.5)
+    with record_context_pools(model) as records:
+        model(torch.randn(1, 1 + 100, 8), (10, 10))
+    figure = draw_context_pool(records[0], np.zeros((40, 40, 3)))
+    first, _, sizes, _ = (axes for axes in figure.axes if axes.images)
+    assert len(first.patches) == 25
+    assert first.patches[0].radius == pytest.approx(float(records[0].sigma[1, 1]))
+    np.testing.assert_array_equal(sizes.images[0].get_array(), records[0].sigma)
+
+
 @pytest.mark.parametrize('locality', ['gaussian', 'adaptive_window'])
 @pytest.mark.parametrize('weights', ['learned', 'uniform'])
 def test_share_is_what_the_token_pools(locality, weights):
@@ -48,29 +70,6 @@ def test_share_is_what_the_token_pools(locality, weights):
         assert record.weights.mean() == pytest.approx(1)
         assert (record.weights > 1).sum() == int((logits.softmax(1) > 1 / 35).sum())
     assert not model.pool._forward_hooks
-
-
-def test_options_without_sizes_or_weights():
-    for options in (dict(locality='none'), dict(weights='nonlocal'), dict(dims=1)):
-        model = Model(**options)
-        with record_context_pools(model) as records:
-            model(torch.randn(1, 13, 8), (3, 4))
-        assert records[0].share is None
-        assert (records[0].sigma is None) == ('locality' in options)
-
-
-def test_figure():
-    torch.manual_seed(0)
-    model = Model(ratio=0.5)
-    with record_context_pools(model) as records:
-        model(torch.randn(1, 1 + 100, 8), (10, 10))
-    figure = draw_context_pool(records[0], np.zeros((40, 40, 3)))
-    first, weights, sizes, share = (axes for axes in figure.axes if axes.images)
-    assert len(first.patches) == 25 and len(figure.axes) == 4 + 3
-    radius = first.patches[0].radius
-    assert radius == pytest.approx(float(records[0].sigma[1, 1]))
-    np.testing.assert_array_equal(sizes.images[0].get_array(), records[0].sigma)
-    assert len(draw_context_pool(records[0], np.zeros((40, 40, 3)), every=5).axes[0].patches) == 4
 
 
 class Stack(nn.Module):
@@ -127,9 +126,3 @@ def test_sizes_of_no_layer():
     assert size_distributions(records) == []
     with pytest.raises(ValueError, match='rows=.. must hold a layer'):
         draw_size_distributions([])
-
-
-def test_place_outside_the_image():
-    with pytest.raises(ValueError, match=r'at=\(1.0, 0.5\) must be two fractions'):
-        with record_context_pools(Model(), (1.0, 0.5)):
-            pass

@@ -69,19 +69,15 @@ def test_blocks_of_a_deeper_model():
         ('similarity', 1, peg), ('bias', 0, own), ('bias', 2, own), ('references', 0, own),
         ('overlay', 2, ''), ('rollout', 2, ''), ('matrix', 2, '')]
     assert encodings_of(model) == [learned, peg, own]
-
-
-def test_a_shrinking_peg_has_its_kernels_alone():
-    model = deit(pos_encoding=dict(type='mmposenc.PEG', padding='none'))
-    assert [each.figure for each in suiting(subject(model)) if each.encoding] == ['kernels']
+    shrinking = deit(pos_encoding=dict(type='mmposenc.PEG', padding='none'))
+    assert [each.figure for each in suiting(subject(shrinking)) if each.encoding] == ['kernels']
     on_values = deit(rel_pos_encoding=dict(type='mmposenc.IRPE', rpe_on='v'))
     assert 'buckets' in [each.figure for each in suiting(subject(on_values))]
     with pytest.raises(NothingToShow):
         draw('bias', on_values)
 
 
-@pytest.mark.parametrize('width', [3.3, 7.0])
-def test_letters_are_text_in_files(width, tmp_path):
+def test_letters_are_text_in_files(tmp_path, width=3.3):
     def drawn():
         return draw('bias', deit(rel_pos_encoding=dict(type='mmposenc.RelativePositionBias')),
                     width=width).figure

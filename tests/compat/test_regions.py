@@ -1,0 +1,279 @@
+"""Operators that pool regions, mmcv's and torchvision's, against loops over samples and cells."""
+import itertools
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from compat_checks import DTYPES
+from compat_loops import NUMBER, bilinear, naive_roi_align, random_case
+
+import mmposenc  # noqa: F401  (before mmcv's and torchvision's operators)
+from mmposenc.compat import roi_align as align_module
+from mmposenc.compat import roi_pool as pool_module
+from mmposenc.compat.roi_align import roi_align_backward, roi_align_forward
+
+mmcv, vision = pytest.importorskip('mmcv.ops'), pytest.importorskip('torchvision.ops')
+SIZE, SCALE = (3, 2), 0.25
+
+
+def deform_loop(x, rois, offset, ratio, gamma):
+    """RoIAlign of moved bins."""
+    out = torch.zeros(len(rois), x.shape[1], *SIZE, dtype=x.dtype)
+    for k, roi in enumerate(rois.numpy()):
+        left, top, right, bottom = roi[1:] * SCALE - 0.5
+        step = (bottom - top) / SIZE[0], (right - left) / SIZE[1]
+        count = [ratio or math.ceil(side) for side in step]
+        for i, j in np.ndindex(*SIZE):
+            move_x, move_y = offset[k, :, i, j].tolist()
+            start = (top + gamma * (bottom - top) * move_y + i * step[0],
+                     left + gamma * (right - left) * move_x + j * step[1])
+            for r, s in np.ndindex(*count):
+                y, x_ = (start[axis] + (n + 0.5) * step[axis] / count[axis]
+                         for axis, n in enumerate((r, s)))
+                out[k, :, i, j] += bilinear(x[int(roi[0])], y, x_) / (count[0] * count[1])
+    return out
+
+
+def mmcv_cells(roi, hw, dtype):
+    """Rows and columns of every bin, in the arithmetic of mmcv's kernel."""
+    number = NUMBER[dtype]
+    x1, y1 = (number(v) * number(SCALE) for v in roi[1:3])
+    x2, y2 = ((number(v) + number(1)) * number(SCALE) for v in roi[3:])
+    bins = []
+    for start, end, count, side in ((y1, y2, SIZE[0], hw[0]), (x1, x2, SIZE[1], hw[1])):
+        step = (end - start) / number(count)
+        bins.append([range(*(min(max(v, 0), side) for v in (
+            math.floor(number(i) * step + start), math.ceil(number(i + 1) * step + start))))
+            if step > 0 else range(0) for i in range(count)])
+    return bins
+
+
+def vision_cells(roi, hw, dtype):
+    """R-FCN's, of corners that are rounded; position-sensitive ones without the map's last row and
+    column, as in torchvision's kernel (``hw`` is smaller then)."""
+    left, top, right, bottom = (int(math.copysign(math.floor(abs(v * SCALE) + 0.5), v * SCALE))
+                                for v in roi[1:])
+    bins = []
+    for start, end, count, side in ((top, bottom, SIZE[0], hw[0]), (left, right, SIZE[1], hw[1])):
+        extent = max(end - start + 1, 1)
+        bins.append([range(*(min(max(v + start, 0), side) for v in (
+            math.floor(i * extent / count), math.ceil((i + 1) * extent / count))))
+            for i in range(count)])
+    return bins
+
+
+def loop_over_cells(x, rois, cells, reduce, sensitive=False):
+    """Zero where a bin has no cell; position-sensitive bins have channels of their own."""
+    bins, hw = SIZE[0] * SIZE[1] if sensitive else 1, x.shape[2:]
+    out = torch.zeros(len(rois), x.shape[1] // bins, *SIZE, dtype=x.dtype)
+    for k, roi in enumerate(rois.tolist()):
+        rows, cols = cells(roi, hw, x.dtype)
+        for c, i, j in itertools.product(range(out.shape[1]), *map(range, SIZE)):
+            plane = x[int(roi[0]), c * bins + i * SIZE[1] + j if sensitive else c]
+            part = plane[rows[i].start:rows[i].stop, cols[j].start:cols[j].stop]
+            if part.numel():
+                out[k, c, i, j] = reduce(part)
+    return out
+
+
+def sensitive_cells(roi, hw, dtype):
+    shorter = [*roi[:3], *(v - 1 / SCALE for v in roi[3:])]
+    return vision_cells(shorter, [side - 1 for side in hw], dtype)
+
+
+def bins_own_channels(x, rois, ratio):
+    """Position-sensitive align is align of each bin's channels."""
+    every = naive_roi_align(x, rois, SIZE, SCALE, max(ratio, 0), 1, True)
+    return torch.einsum('kcijij->kcij', every.view(len(rois), -1, *SIZE, *SIZE))
+
+
+MOVES = torch.randn(8, 2, *SIZE, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+
+#: The operator and its loop; each takes a map and regions.
+OPERATORS = {
+    **{f'mmcv align {mode} {ratio} {aligned}': (
+        lambda x, rois, *how: mmcv.roi_align(x, rois, SIZE, SCALE, *how),
+        lambda x, rois, ratio, mode, aligned: naive_roi_align(
+            x, rois, SIZE, SCALE, ratio, mode == 'avg', aligned), (ratio, mode, aligned))
+       for mode in ('avg', 'max') for ratio in (0, 2) for aligned in (True, False)},
+    **{f'torchvision align {ratio} {aligned}': (
+        lambda x, rois, *how: vision.roi_align(x, rois, SIZE, SCALE, *how),
+        lambda x, rois, ratio, aligned: naive_roi_align(
+            x, rois, SIZE, SCALE, max(ratio, 0), 1, aligned), (ratio, aligned))
+       for ratio, aligned in ((-1, False), (2, True))},
+    **{f'deformable {scale} {ratio}': (
+        lambda x, rois, ratio, moves: mmcv.deform_roi_pool(
+            x, rois, moves[:len(rois)].to(x), SIZE, SCALE, ratio, 0.3),
+        lambda x, rois, ratio, moves: deform_loop(x, rois, moves, ratio, 0.3),
+        (ratio, scale * MOVES)) for scale in (0, 1, 20) for ratio in (0, 2)},
+    **{f'position-sensitive align {ratio}': (
+        lambda x, rois, ratio: vision.ps_roi_align(x, rois, SIZE, SCALE, ratio),
+        bins_own_channels, (ratio,)) for ratio in (-1, 2)},
+    'mmcv pool': (lambda x, rois: mmcv.roi_pool(x, rois, SIZE, SCALE),
+                  lambda x, rois: loop_over_cells(x, rois, mmcv_cells, torch.max), ()),
+    'torchvision pool': (lambda x, rois: vision.roi_pool(x, rois, SIZE, SCALE),
+                         lambda x, rois: loop_over_cells(x, rois, vision_cells, torch.max), ()),
+    'position-sensitive pool': (
+        lambda x, rois: vision.ps_roi_pool(x, rois, SIZE, SCALE),
+        lambda x, rois: loop_over_cells(x, rois, sensitive_cells, torch.mean, True), ())}
+
+
+def case(seed, dtype, hw):
+    """With a region beyond the map, two alike and one of no size."""
+    x, rois = random_case(seed, dtype, hw, count=8, channels=6)
+    rois[0, 1:] += 1000
+    rois[1], rois[2, 3:] = rois[3], rois[2, 1:3]
+    return x, rois
+
+
+@pytest.mark.parametrize('hw', [(9, 6), (1, 5), (4, 1)])
+@pytest.mark.parametrize('name, dtype', [
+    (name, dtype) for name in OPERATORS for dtype in DTYPES
+    if not name.startswith('deformable') or dtype == torch.float64])  # as its loop
+def test_equals_its_loop(name, hw, dtype, monkeypatch):
+    """Maps in another order of memory; in pieces, whose gradient is that of the whole; none of
+    none."""
+    operator, loop, how = OPERATORS[name]
+    x, rois = case(0, dtype, hw)
+    tolerance = dict(atol=2e-5, rtol=1e-5) if dtype == torch.float32 else {}
+    expected = loop(x, rois, *how)
+    x = x.mT.contiguous().mT.requires_grad_()
+    found = operator(x, rois, *how)
+    torch.testing.assert_close(found, expected, **tolerance)
+    grad, = torch.autograd.grad(found, x, torch.ones_like(found))
+    monkeypatch.setattr(align_module, 'MAX_SAMPLES', 50)
+    monkeypatch.setattr(pool_module, 'MAX_VALUES', 1)
+    again = operator(x, rois, *how)
+    torch.testing.assert_close(again, found)
+    torch.testing.assert_close(torch.autograd.grad(again, x, torch.ones_like(again))[0], grad)
+    assert operator(x, rois[:0], *how).shape == (0, *found.shape[1:])
+
+
+@pytest.mark.parametrize('name', OPERATORS)
+def test_gradient(name):
+    operator, _, how = OPERATORS[name]
+    x, rois = case(1, torch.float64, (4, 3))
+    x.requires_grad_()
+    if 'deformable' in name:
+        ratio, moves = how
+        assert torch.autograd.gradcheck(lambda x, moves: operator(x, rois, ratio, moves),
+                                        (x, moves.clone().requires_grad_()), fast_mode=True)
+    else:
+        assert torch.autograd.gradcheck(lambda x: operator(x, rois, *how), x, fast_mode=True)
+
+
+def test_largest_of_equal_cells_is_the_first():
+    """And of a bin without a cell none: where mmcv's kernel sends the gradient."""
+    x, rois = torch.zeros(1, 1, 4, 4, requires_grad=True), torch.tensor([[0., 0, 0, 15, 15]] * 2)
+    rois[1, 3] = -1
+    out = mmcv.roi_pool(x, rois, (1, 1), SCALE)
+    out.sum().backward()
+    assert out.tolist() == [[[[0]]]] * 2 and x.grad.nonzero().tolist() == [[0, 0, 0, 0]]
+
+
+def test_whole_numbers_land_on_pixels():
+    """Unaligned bins of one pixel sampled once, at half-way points: means of four pixels."""
+    x = torch.arange(20.).view(1, 1, 4, 5)
+    means = (x[..., :-1, :-1] + x[..., 1:, :-1] + x[..., :-1, 1:] + x[..., 1:, 1:]) / 4
+    found = mmcv.roi_align(x, torch.tensor([[0., 1, 1, 4, 3]]), (2, 3), 1.0, 1, 'avg', False)
+    torch.testing.assert_close(found, means[:, :, 1:3, 1:4])
+
+
+def test_10000_regions():
+    x, rois = random_case(4, torch.float32, (20, 30), count=10000)
+    x.requires_grad_()
+    output = mmcv.roi_align(x, rois, SIZE, SCALE, 2)
+    weights = torch.randn_like(output)
+    grad, = torch.autograd.grad(output, x, weights)
+    some = torch.arange(0, 10000, 500)
+    expected = naive_roi_align(x.detach(), rois[some], SIZE, SCALE, 2, 1, True)
+    torch.testing.assert_close(output[some].detach(), expected, atol=2e-5, rtol=1e-5)
+    # The adjoint: <weights, pool(x)> = <adjoint(weights), x>.
+    torch.testing.assert_close((output.double() * weights).sum(), (grad.double() * x).sum(),
+                               rtol=1e-4, atol=1e-2)
+
+
+@pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16])
+def test_half_precision_is_computed_in_single(dtype):
+    x, rois = random_case(5, torch.float32, (6, 7))
+    x, rois = x.to(dtype).requires_grad_(), rois.to(dtype).float()
+    single = x.detach().float().requires_grad_()
+    found, expected = (mmcv.roi_align(each, rois, SIZE, SCALE) for each in (x, single))
+    assert found.dtype == dtype and torch.equal(found, expected.to(dtype))
+    grad = torch.randn_like(found)
+    assert torch.equal(torch.autograd.grad(found, x, grad)[0],
+                       torch.autograd.grad(expected, single, grad.float())[0].to(dtype))
+
+
+@pytest.mark.parametrize('operator', [mmcv.roi_align, mmcv.roi_pool])
+@pytest.mark.parametrize('roi, message', [
+    ([2, 0, 0, 4, 4], r'rois\[:, 0\] must be image indices in \[0, 2\), got 2'),
+    ([-1, 0, 0, 4, 4], r'rois\[:, 0\] must be image indices in \[0, 2\)'),
+    ([0, 0, math.nan, 4, 4], 'rois must (have .* no NaN|be finite), got')])
+def test_bad_regions_are_errors(operator, roi, message):
+    with pytest.raises(ValueError, match=message):
+        operator(torch.randn(2, 3, 4, 5), torch.tensor([roi]).float(), (2, 2))
+
+
+def test_arguments_that_do_not_fit_are_errors():
+    x, rois = random_case(2, torch.float64, (4, 5))
+    rois = rois[:1]
+    with pytest.raises(ValueError, match=r'offset must have shape \(1, 2, 3, 2\), got'):
+        mmcv.deform_roi_pool(x, rois, MOVES[:1, :, :2], SIZE)
+    with pytest.raises(ValueError, match='input must have a multiple of 6 channels'):
+        vision.ps_roi_align(x, rois, SIZE)
+    rois[0, 1] = rois[0, 3] + 1
+    with pytest.raises(ValueError, match='rois must have x2 >= x1 and y2 >= y1'):
+        mmcv.roi_align(x, rois, SIZE)
+
+
+def test_regions_without_moves_are_aligned_and_packs_train():
+    x, rois = random_case(3, torch.float64, (6, 7))
+    torch.testing.assert_close(mmcv.deform_roi_pool(x, rois, None, SIZE, SCALE, 2),
+                               mmcv.roi_align(x, rois, SIZE, SCALE, 2))
+    for pack in (mmcv.DeformRoIPoolPack, mmcv.ModulatedDeformRoIPoolPack):
+        layer = pack(SIZE, 3, 8, SCALE, 2).double()
+        layer(x, rois).sum().backward()
+        assert layer.offset_fc[-1].weight.grad.any()
+
+
+def test_torchvision_takes_boxes_by_image():
+    x, rois = random_case(0, torch.float64, (9, 6))
+    boxes = [rois[rois[:, 0] == image, 1:] for image in (0, 1)]
+    assert torch.equal(vision.roi_align(x, boxes, SIZE, SCALE), vision.roi_align(
+        x, rois[rois[:, 0].argsort(stable=True)], SIZE, SCALE))
+
+
+def test_torchvisions_kernel_is_taken_where_it_has_loaded(monkeypatch):
+    """Averages on an accelerator; backwards only where sums may come in any order."""
+    maps, rois = torch.randn(2, 3, 6, 7), torch.tensor([[1.0, 0.0, 1.0, 9.0, 12.0]])
+    options = (2, 2, 0.5, 2, 1, True)
+    nothing = torch.empty(0)
+    out, grad = torch.empty(1, 3, 2, 2), torch.zeros_like(maps)
+    roi_align_forward(maps, rois, out, nothing, nothing, *options)
+    roi_align_backward(out, rois, nothing, nothing, grad, *options)
+
+    def forward(input, rois, scale, height, width, ratio, aligned):
+        assert (scale, height, width, ratio, aligned) == (0.5, 2, 2, 2, True)
+        return out + 1
+
+    def backward(given, rois, scale, height, width, *rest):
+        assert rest == (2, 3, 6, 7, 2, True)
+        return grad + 1
+
+    monkeypatch.setattr(torch.ops, 'torchvision',
+                        SimpleNamespace(roi_align=forward, _roi_align_backward=backward))
+    monkeypatch.setattr(align_module, 'has_kernel', lambda name, like: True)
+    again, total = torch.empty_like(out), torch.zeros_like(maps)
+    roi_align_forward(maps, rois, again, nothing, nothing, *options)
+    roi_align_backward(out, rois, nothing, nothing, total, *options)
+    assert torch.equal(again, out + 1) and torch.equal(total, grad + 1)
+    torch.use_deterministic_algorithms(True)
+    try:
+        total.zero_()
+        roi_align_backward(out, rois, nothing, nothing, total, *options)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    torch.testing.assert_close(total, grad)
