@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import shlex
 import time
+from collections import OrderedDict
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from mmengine.logging import MMLogger
+from mmengine.registry import DefaultScope
 from PIL import Image
 from scripts import load_tool
 from tinytasks import classifier_config
@@ -270,9 +272,10 @@ def folder(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def own_log(monkeypatch) -> None:
-    """No logger of an earlier run, whose stream is closed by now."""
-    monkeypatch.setattr(MMLogger, '_instance_dict', type(MMLogger._instance_dict)())
+def as_a_new_process(monkeypatch) -> None:
+    """No logger of an earlier run, whose stream is closed by now, and no scope of one."""
+    for kind in (MMLogger, DefaultScope):
+        monkeypatch.setattr(kind, '_instance_dict', OrderedDict())
 
 
 def told(words: list[str], capfd) -> str:
