@@ -91,3 +91,19 @@ def detector_config(path: Path, data: Path, config: str) -> Path:
     """Writes a tiny version of one of the project's detection configs, on the given data."""
     path.write_text(DETECTOR.format(config=config, root=data))
     return path
+
+
+def make_nuclei(folder: Path, side: int = 64) -> None:
+    """A data set in the layout of prepare_data.py nuclei: bright squares on noise."""
+    rng = np.random.default_rng(0)
+    for split, count in (('training', 4), ('validation', 2)):
+        for kind in ('images', 'annotations'):
+            (folder / kind / split).mkdir(parents=True)
+        for index in range(count):
+            pixels = rng.integers(0, 40, (side, side), dtype=np.uint8)
+            labels = np.zeros((side, side), dtype=np.uint8)
+            y, x = (int(v) for v in rng.integers(0, side - 20, 2))
+            pixels[y:y + 20, x:x + 20] = 200
+            labels[y:y + 20, x:x + 20] = 1
+            Image.fromarray(pixels).save(folder / 'images' / split / f'{index}.png')
+            Image.fromarray(labels).save(folder / 'annotations' / split / f'{index}.png')

@@ -99,13 +99,6 @@ def test_a_study_is_kept_without_what_tables_do_not_need(evidence):
         '| PEG | 1,234 | 2 | 91.8 ± 1.1 |', '| NONE | 1,234 | 3 | 61.0 ± 1.0 |']
 
 
-def test_shares_of_one_are_kept_as_points(evidence):
-    shares = results({name: [each / 100 for each in values] for name, values in VALUES.items()})
-    kept = evidence.kept({**shares, 'metric': {'label': 'AP'}})
-    assert kept['metric'] == {'label': 'AP', 'unit': '%'}
-    assert evidence.study_table(kept) == evidence.study_table(evidence.kept(results()))
-
-
 def test_the_page_holds_the_tables_of_the_studies_that_are_kept(evidence):
     studies = {path.stem: json.loads(path.read_text())
                for path in (ROOT / 'docs' / 'studies').glob('*.json')}

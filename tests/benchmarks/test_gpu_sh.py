@@ -23,10 +23,6 @@ def listed(part):
     return {name: shlex.split(command) for name, command in found.items()}
 
 
-def test_it_is_a_script():
-    subprocess.run(['bash', '-n', str(ROOT / 'benchmarks' / 'gpu.sh')], check=True)
-
-
 @pytest.mark.parametrize('part', PARTS)
 def test_every_command_exists_and_takes_its_arguments(part, monkeypatch, capsys):
     """argparse of every benchmark reads them, and every file is there."""

@@ -29,8 +29,3 @@ def test_holm_rejects_what_its_definition_does(holm):
                 break
             rejected.add(index)
         assert {i for i, p in enumerate(holm(ps)) if p < .05} == rejected
-
-
-def test_holm_of_every_row_is_its_own(holm):
-    rows = [[.02, .01, .9], [.3, .2, .001]]
-    assert holm(rows).tolist() == [holm(row).tolist() for row in rows]

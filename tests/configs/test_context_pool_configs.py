@@ -1,13 +1,13 @@
-"""The ContextPool configs: what each builds, and a step of a small version."""
+"""The ContextPool configs: what they build, count and change. Steps: test_gradients.py."""
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 import torch
-from mmengine.registry import MODELS, init_default_scope
+import yaml
 from scripts import load_tool
+from tinymodels import build, shrink
 
 import mmposenc  # noqa: F401
 from mmposenc.encodings import ContextPool
@@ -16,11 +16,7 @@ from mmposenc.engine import load_config
 pytest.importorskip('mmpretrain')
 COUNT = load_tool('count_model')
 ROOT = Path(__file__).resolve().parents[2] / 'configs'
-FOLDERS = {task: ROOT / task / 'context_pool'
-           for task in ('classification', 'detection', 'segmentation')}
-ALL = [(task, path.name) for task, folder in FOLDERS.items()
-       for path in sorted(folder.glob('*.py'))]
-CLASSIFIERS = [name for task, name in ALL if task == 'classification']
+FOLDER = ROOT / 'classification' / 'context_pool'
 ABLATIONS = {
     'weights-unnormalized': dict(weights='unnormalized'), 'weights-uniform': dict(
         weights='uniform'), 'weights-nonlocal': dict(weights='nonlocal'),
@@ -70,45 +66,30 @@ SMALL = {'resnet-44': .66, 'cp-resnet-44': .68, 'cp-resnet-44-sizes': .67,
          'cp-resnet-44-similarity': .67, 'cp-resnet-44-mlp': .67, 'cp-resnet-46': .70}
 
 
-def load(task: str, name: str):
-    return load_config(f'mmposenc::{task}/context_pool/{name}')
+def load(name: str):
+    return load_config(f'mmposenc::classification/context_pool/{name}')
 
 
 def pools(model: torch.nn.Module) -> list[ContextPool]:
     return [module for module in model.modules() if isinstance(module, ContextPool)]
 
 
-def test_every_row_is_there() -> None:
-    wanted = {f'{model}-{size}' for size in (224, 384) for model in (
-        'vit-b', 'cp-vit-b', 'cp-vit-b-10', 'cp-vit-b-wide', 'cp-vit-b-every', 'cp-vit-b-peg',
-        'swin-b', 'cp-swin-b', *(f'cp-vit-b-{each}' for each in ABLATIONS))}
-    wanted |= {f'{cp}resnet-{depth}' for cp in ('', 'cp-') for depth in (44, 46, 50, 101)}
-    wanted |= {f'cp-resnet-44-{each}' for each in ('mlp', 'similarity', 'sizes')}
-    wanted |= {'deform-resnet-50', 'deform-resnet-101'}
-    assert {name.rpartition('_')[0] for name in CLASSIFIERS} == wanted
-    models = ('cp-pvt-t', 'cp-pvt-s', 'cp-swin-t')
-    assert {name for task, name in ALL if task == 'detection'} == {
-        f'retinanet_{model}_fpn_1x_coco.py' for model in (*models, 'swin-t')}
-    assert {name for task, name in ALL if task == 'segmentation'} == {
-        f'sem_fpn_{model}_512x512_80k_ade20k.py' for model in models}
+def test_metafiles_have_the_papers_parameters() -> None:
+    models = yaml.safe_load((FOLDER / 'metafile.yml').read_text())['Models']
+    listed = {model['Name']: model['Metadata']['Parameters'] for model in models}
+    assert {name: listed[name] for name in PARAMETERS} == PARAMETERS
 
 
-@pytest.mark.parametrize('task, name', ALL)
-def test_header(task: str, name: str) -> None:
-    text = (FOLDERS[task] / name).read_text()
-    head = ' '.join(line.strip('# \\') for line in text.splitlines() if line.startswith('#'))
-    assert re.search('[Nn]ot trained here', head)
-    assert f'configs/{task}/context_pool/{name}' in head
-    assert re.search('Reference: metafile.yml|Beyond the paper|No number', head)
-    assert len([line for line in text.splitlines() if not line.startswith('#')]) <= 11  # a delta
-
-
-@pytest.mark.parametrize('name', CLASSIFIERS)
+@pytest.mark.parametrize('name', [
+    'vit-b-224_in1k.py', 'cp-vit-b-384_in1k.py', 'cp-vit-b-10-384_in1k.py',
+    'cp-vit-b-wide-384_in1k.py', 'cp-vit-b-ratio-0.2-224_in1k.py', 'swin-b-224_in1k.py',
+    'cp-swin-b-384_in1k.py', 'cp-resnet-50_in1k.py', 'deform-resnet-50_in1k.py',
+    'cp-resnet-44-similarity_cifar10.py'])
 def test_classifiers_are_what_their_metafile_says(name: str) -> None:
-    path = FOLDERS['classification'] / name
+    path = FOLDER / name
     model, stem = COUNT.build_without_weights(path), path.stem
     count = sum(p.numel() for p in model.parameters())
-    assert count == COUNT.listed(path)['Parameters'] == PARAMETERS.get(stem, count)
+    assert count == COUNT.listed(path)['Parameters']
     found = pools(model)
     assert bool(found) == stem.startswith('cp-')
     assert {pool.ratio for pool in found} <= {0.05 if 'resnet' in stem or '0.05' in stem
@@ -128,7 +109,7 @@ def test_classifiers_are_what_their_metafile_says(name: str) -> None:
 
 @pytest.mark.parametrize('name', COLUMNS)
 def test_costs_are_the_papers_within_a_percent(name: str) -> None:
-    counted = COUNT.listed(FOLDERS['classification'] / f'{name}-384_in1k.py')
+    counted = COUNT.listed(FOLDER / f'{name}-384_in1k.py')
     parameters, gflops = COLUMNS[name]
     if parameters:
         assert counted['Parameters'] == pytest.approx(parameters * 1e6, rel=0.01)
@@ -137,22 +118,20 @@ def test_costs_are_the_papers_within_a_percent(name: str) -> None:
 
 
 def test_costs_of_convnets_are_the_papers() -> None:
-    folder = FOLDERS['classification']
-    assert {name: round(COUNT.listed(folder / f'{name}_cifar10.py')['Parameters'] / 1e6, 2)
+    assert {name: round(COUNT.listed(FOLDER / f'{name}_cifar10.py')['Parameters'] / 1e6, 2)
             for name in SMALL} == SMALL
     for depth, least, most in ((50, .1, .3), (101, .2, .4)):
         cp, deform, without = (
-            COUNT.listed(folder / f'{kind}resnet-{depth}_in1k.py')['Parameters'] / 1e6
+            COUNT.listed(FOLDER / f'{kind}resnet-{depth}_in1k.py')['Parameters'] / 1e6
             for kind in ('cp-', 'deform-', ''))
         assert least < cp - without < most and least < deform - without < most
 
 
 @pytest.mark.parametrize('ablation', ABLATIONS)
-@pytest.mark.parametrize('size', [224, 384])
-def test_ablations_change_one_thing(ablation: str, size: int) -> None:
+def test_ablations_change_one_thing(ablation: str) -> None:
     """But for the width: 13 hidden channels an output of two convolutions."""
-    plain = load('classification', f'cp-vit-b-{size}_in1k.py')
-    cfg = load('classification', f'cp-vit-b-{ablation}-{size}_in1k.py')
+    plain = load('cp-vit-b-224_in1k.py')
+    cfg = load(f'cp-vit-b-{ablation}-224_in1k.py')
     pool = cfg.model.backbone.pos_encoding[1]
     outputs = 1 if ablation in ('weights-uniform', 'weights-nonlocal', 'locality-none',
                                 'locality-fixed', 'locality-random') else 2
@@ -160,16 +139,15 @@ def test_ablations_change_one_thing(ablation: str, size: int) -> None:
     for key, value in ABLATIONS[ablation].items():
         assert pool.pop(key) == value
     pool.hidden_dims = 26
-    if size == 384:
-        for part in (cfg.model.backbone, cfg.model.head):
-            part.init_cfg.checkpoint = plain.model.head.init_cfg.checkpoint
     assert cfg.model == plain.model and cfg.train_dataloader == plain.train_dataloader
 
 
-@pytest.mark.parametrize('name', [name for name in CLASSIFIERS if '384' in name])
+@pytest.mark.parametrize('name', [
+    'vit-b-384_in1k.py', 'cp-vit-b-10-384_in1k.py', 'cp-vit-b-sequence-384_in1k.py',
+    'cp-swin-b-384_in1k.py'])
 def test_models_at_384_start_from_the_run_at_224(name: str) -> None:
     """Sec. 4.1: 300 epochs, 20 of warm-up, then 30; clipped at 1; the same model but its size."""
-    cfg, first = (load('classification', each) for each in (name, name.replace('384', '224')))
+    cfg, first = (load(each) for each in (name, name.replace('384', '224')))
     start = f"work_dirs/{name.replace('384', '224')[:-3]}/epoch_300.pth"
     for part in (cfg.model.backbone, cfg.model.head):
         assert part.init_cfg.type == 'Pretrained' and part.init_cfg.checkpoint == start
@@ -191,8 +169,7 @@ def test_a_small_model_goes_on_at_another_size(name: str, tmp_path: Path) -> Non
     """Head and pools come along as they are; tables are resized to the new grid."""
     models = []
     for size in (224, 384):
-        cfg = shrink_classifier(load('classification', f'{name}-{size}_in1k.py'))
-        init_default_scope(cfg.default_scope)
+        cfg = shrink(load(f'{name}-{size}_in1k.py'))
         cfg.model.backbone.img_size = size // 7
         if 'swin' in name:
             cfg.model.backbone.window_size = size // 112
@@ -201,130 +178,9 @@ def test_a_small_model_goes_on_at_another_size(name: str, tmp_path: Path) -> Non
             for part in (cfg.model.backbone, cfg.model.head):
                 part.init_cfg = dict(type='Pretrained', checkpoint=str(tmp_path / 'epoch_300.pth'),
                                      **({'prefix': 'head.'} if part is cfg.model.head else {}))
-        models.append(MODELS.build({**cfg.model.to_dict(), 'data_preprocessor':
-                                    cfg.data_preprocessor.to_dict()}))
-        models[-1].init_weights()
+        models.append(build(cfg, seed=size))
     first, second = (model.state_dict() for model in models)
     assert set(first) == set(second)
     differ = {key for key in first if first[key].shape != second[key].shape}
     assert differ and all('pos_embed' in key or 'bias_table' in key for key in differ)
     assert all(torch.equal(first[key], second[key]) for key in set(first) - differ)
-
-
-def shrink_classifier(cfg):
-    backbone = cfg.model.backbone
-    if backbone.type == 'mmposenc.DeiT':
-        backbone.update(arch=None, embed_dims=24, num_layers=3, num_heads=3, mlp_ratio=1.0,
-                        img_size=64, init_cfg=None)
-        cfg.model.head.update(in_channels=24, init_cfg=None)
-    elif backbone.type == 'mmposenc.Swin':
-        backbone.update(arch=None, embed_dims=4, num_layers=[1] * 4, num_heads=[1] * 4,
-                        mlp_ratio=1.0, window_size=2, init_cfg=None)
-        cfg.model.head.update(in_channels=32, init_cfg=None)
-    elif backbone.depth > 46:
-        backbone.update(base_channels=8, stem_channels=8)
-        cfg.model.head.update(in_channels=256)
-    cfg.model.head.num_classes = cfg.data_preprocessor.num_classes = 10
-    return cfg
-
-
-@pytest.mark.parametrize('name', [
-    'cp-resnet-44_cifar10.py', 'cp-resnet-50_in1k.py', 'cp-swin-b-224_in1k.py',
-    'cp-vit-b-224_in1k.py', 'cp-vit-b-weights-nonlocal-224_in1k.py'])
-def test_one_step_of_a_small_classifier(name: str) -> None:
-    """From the recipe's initial weights; a step of every config: test_gradients.py."""
-    from mmpretrain.structures import DataSample
-    torch.manual_seed(0)
-    cfg = shrink_classifier(load('classification', name))
-    init_default_scope(cfg.default_scope)
-    model = MODELS.build({**cfg.model.to_dict(), 'data_preprocessor':
-                          cfg.data_preprocessor.to_dict()})
-    model.init_weights()
-    model.train()
-    side = 32 if 'cifar' in name else 64
-    images = [torch.randint(0, 256, (3, side, side), dtype=torch.uint8) for _ in range(4)]
-    samples = [DataSample().set_gt_label(label) for label in range(4)]
-    data = model.data_preprocessor(dict(inputs=images, data_samples=samples), training=True)
-    loss, _ = model.parse_losses(model(**data, mode='loss'))
-    loss.backward()
-    assert torch.isfinite(loss)
-    assert [n for n, p in model.named_parameters() if p.requires_grad and p.grad is None] == []
-
-
-def shrink_dense(cfg):
-    backbone = cfg.model.backbone
-    backbone.update(arch=None, num_layers=[1] * 4, num_heads=[1] * 4, init_cfg=None)
-    if backbone.type == 'mmposenc.PVT':
-        backbone.update(embed_dims=[8] * 4, mlp_ratios=[1] * 4)
-        dims = [8] * 4
-    else:
-        backbone.update(embed_dims=4, window_size=4, mlp_ratio=1.0)
-        dims = [4, 8, 16, 32]
-    dims = [dims[i] for i in backbone.get('out_indices', range(4))]
-    cfg.model.neck.update(in_channels=dims, out_channels=8)
-    return cfg
-
-
-@pytest.mark.parametrize('name', [n for task, n in ALL if task == 'detection'])
-def test_detectors(name: str) -> None:
-    """As RetinaNet on PVT but for the backbone; a step on images of two sizes."""
-    pytest.importorskip('mmdet')
-    from mmdet.structures import DetDataSample
-    from mmengine.structures import InstanceData
-    cfg = load('detection', name)
-    plain = load_config(f"mmposenc::detection/pvt/retinanet_pvt-"
-                        f"{'s' if 'pvt-s' in name else 't'}_fpn_1x_coco.py")
-    assert cfg.model.bbox_head == plain.model.bbox_head and cfg.optim_wrapper == plain.optim_wrapper
-    assert cfg.model.backbone.mask_padding
-    if 'pvt' in name:
-        assert cfg.model.backbone.init_cfg == dict(plain.model.backbone.init_cfg, strict=False)
-    else:
-        assert cfg.model.backbone.init_cfg.get('strict', True) == ('cp-' not in name)
-    shrink_dense(cfg)
-    cfg.model.bbox_head.update(num_classes=2, in_channels=8, feat_channels=8, stacked_convs=1)
-    init_default_scope('mmdet')
-    torch.manual_seed(0)
-    model = MODELS.build(cfg.model)
-    assert len(pools(model)) == (0 if name.startswith('retinanet_swin') else 4)
-    sizes = [(64, 96), (50, 64)]
-    samples = []
-    for size in sizes:
-        boxes = InstanceData(bboxes=torch.tensor([[8.0, 8, 40, 40]]), labels=torch.tensor([1]))
-        samples.append(DetDataSample(gt_instances=boxes, metainfo=dict(
-            img_shape=size, ori_shape=size, pad_shape=size, scale_factor=(1.0, 1.0))))
-    data = model.data_preprocessor(dict(inputs=[
-        torch.randint(0, 256, (3, *size), dtype=torch.uint8) for size in sizes],
-        data_samples=samples), training=True)
-    loss, _ = model.parse_losses(model(**data, mode='loss'))
-    loss.backward()
-    assert torch.isfinite(loss)
-    assert [n for n, p in model.named_parameters() if p.grad is None] == []
-    for pool in pools(model):
-        assert all(bool(p.grad.any()) for p in pool.parameters())
-
-
-@pytest.mark.parametrize('name', [n for task, n in ALL if task == 'segmentation'])
-def test_segmentors(name: str) -> None:
-    pytest.importorskip('mmseg')
-    from mmengine.model.utils import revert_sync_batchnorm
-    from mmengine.structures import PixelData
-    from mmseg.registry import MODELS as MMSEG
-    from mmseg.structures import SegDataSample
-    cfg = load('segmentation', name)
-    assert cfg.model.backbone.mask_padding and cfg.model.backbone.init_cfg.strict is False
-    shrink_dense(cfg)
-    cfg.model.data_preprocessor.size = (64, 64)
-    cfg.model.decode_head.update(channels=8, num_classes=3, in_channels=[8] * 4)
-    init_default_scope('mmseg')
-    torch.manual_seed(0)
-    model = revert_sync_batchnorm(MMSEG.build(cfg.model))
-    assert len(pools(model)) == 4
-    samples = [SegDataSample(gt_sem_seg=PixelData(data=torch.randint(0, 3, (1, 64, 64))),
-                             metainfo=dict(img_shape=(64, 64), ori_shape=(64, 64)))
-               for _ in range(2)]
-    data = model.data_preprocessor(dict(inputs=[
-        torch.randint(0, 256, (3, 64, 64), dtype=torch.uint8) for _ in range(2)],
-        data_samples=samples), training=True)
-    loss, _ = model.parse_losses(model(**data, mode='loss'))
-    loss.backward()
-    assert torch.isfinite(loss)

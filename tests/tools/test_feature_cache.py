@@ -75,12 +75,6 @@ def test_the_head_becomes_what_it_becomes_without(config, monkeypatch) -> None:
     assert change < 2e-4  # of bfloat16; the learning rate is 1e-4 after a warm-up
 
 
-def test_a_backbone_that_trains_is_refused(config) -> None:
-    with pytest.raises(SystemExit, match=r'the backbone trains \d+ of its parameters'):
-        load_tool('train').main([config, '--work-dir', 'work', '--feature-cache', 'a',
-                                 '--cfg-options', *named('cache_refused')])
-
-
 def test_the_tool_needs_a_folder(config) -> None:
     with pytest.raises(SystemExit, match='no mmposenc.FeatureCacheHook in custom_hooks'):
         load_tool('cache_features').main([config, '--work-dir', 'work', '--cfg-options', *OPTIONS,

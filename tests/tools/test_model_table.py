@@ -52,29 +52,6 @@ def test_classifiers_say_where_their_numbers_are_from() -> None:
             assert cells[2] == '=', name
 
 
-def test_headers_hold_no_number_of_a_metafile() -> None:
-    for model in MODELS.values():
-        text = (ROOT / model['Config']).read_text()
-        head = ' '.join(line.strip('# ') for line in text.splitlines() if line.startswith('#'))
-        assert ('Reference: metafile.yml' in head) == ('Reference' in model), model['Name']
-        numbers = {str(number) for key, number in model.get('Reference', {}).items()
-                   if key != 'Source'}
-        assert not numbers & set(re.findall(r'\d[\d.]*\d', head.replace(',', ''))), model['Name']
-
-
-@pytest.mark.parametrize('folder', ['detection/pvt', 'detection/detr', 'detection/deformable_detr',
-                                    'detection/mask_rcnn', 'detection/dino', 'detection/ddq',
-                                    'detection/conditional_detr', 'detection/dab_detr',
-                                    'detection/mask2former', 'segmentation/sem_fpn',
-                                    'segmentation/upernet'])
-def test_readme_shows_the_metafiles_numbers(folder: str) -> None:
-    readme = (CONFIGS / folder / 'README.md').read_text()
-    said = {str(value) for model in TABLE.read_metafile(CONFIGS / folder / 'metafile.yml')['Models']
-            for key, value in model.get('Reference', {}).items() if key != 'Source'}
-    shown = set(re.findall(r'(?:\| |AP )(\d\d\.\d)\b', readme))
-    assert said and shown == said
-
-
 def test_numbers_as_papers_give_them() -> None:
     assert TABLE.parse_count(5_717_416) == (5_717_416, 1)
     assert TABLE.parse_count('22.05 M') == (22_050_000, 10_000)

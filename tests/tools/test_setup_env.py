@@ -182,22 +182,6 @@ def test_settings_of_pip_hold_for_uv(checkout):
     assert 'uv has no counterpart of its setting only-binary' in result.stdout
 
 
-def test_a_failed_step_is_one_line_and_the_next_run_repairs(checkout):
-    result, done = run(checkout, BREAK='onedl.txt')
-    assert result.returncode != 0 and done == ['onedl']
-    assert len(result.stderr.splitlines()) == 1
-    assert 'installing OpenMMLab (the onedl set) failed: ERROR: no disk' in result.stderr
-    result, done = run(checkout)
-    assert result.returncode == 0 and done == MAIN
-
-
-def test_a_half_made_environment_is_made_again(checkout):
-    (checkout / '.venv').mkdir()
-    (checkout / '.venv/pyvenv.cfg').touch()
-    result, done = run(checkout)
-    assert result.returncode == 0 and done == MAIN
-
-
 def test_a_failure_after_success_is_not_up_to_date(checkout):
     run(checkout)
     change_a_lock(checkout)

@@ -60,12 +60,3 @@ train_dataloader['dataset'].update(_delete_=True, type='mmposenc.CocoDataset')
         train(small, '--work-dir', tmp_path / name, '--cfg-options', *options)
     assert encodings(tmp_path / 'none' / 'epoch_1.pth') == set()
     assert encodings(tmp_path / 'peg' / 'epoch_1.pth') == {'weight', 'bias'}
-
-
-def test_a_wrong_switch_is_one_line(config, train, tmp_path) -> None:
-    with pytest.raises(SystemExit, match=r"error: .*pos_encoding.*unexpected keyword argument "
-                                         r"'kernel'"):
-        train(config, '--work-dir', tmp_path, '--cfg-options', f'{TABLE}.type=mmposenc.PEG',
-              f'{TABLE}.kernel=5')
-    with pytest.raises(SystemExit, match=r"error: .*unknown encoding type='mmposenc.PEGG'"):
-        train(config, '--work-dir', tmp_path, '--cfg-options', f'{TABLE}.type=mmposenc.PEGG')
