@@ -1,4 +1,4 @@
-"""What a training sends to TensorBoard, Weights & Biases and MLflow: backends of the visualizer.
+"""mmengine's backends for TensorBoard, Weights & Biases and MLflow, with a folder for each run.
 
 All of them write below the work directory and connect to nothing, unless the tracker's own
 environment variables say otherwise. A resumed training goes on in the run that it began; any other
@@ -8,155 +8,109 @@ from __future__ import annotations
 
 import os
 import re
-import time
-from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from mmengine import visualization
 from mmengine.config import Config
-from mmengine.visualization import BaseVisBackend
 
 #: Sections of a config whose values are MLflow's parameters; all of it is the artifact config.py.
 _SECTIONS = ('auto_scale_lr', 'default_scope', 'model', 'optim_wrapper', 'param_scheduler',
              'randomness', 'train_cfg', 'train_dataloader')
-#: MLflow takes so many parameters in a call, and so long ones.
-_BATCH, _LONGEST = 100, 500
 
 
-class _Tracker(BaseVisBackend):
-    """What the backends share: a folder a run, opened when something is written.
+class _Runs(visualization.BaseVisBackend):
+    """Folders ``run_1``, ``run_2`` and on below ``save_dir``."""
 
-    Args:
-        save_dir: folder of the tracker; runs are ``run_1``, ``run_2`` and on below it.
-    """
+    _resumed = False
 
-    def __init__(self, save_dir: str) -> None:
-        super().__init__(save_dir)
-        self._resumed = False
-        self._path: Path | None = None
-        self._run: Any = None
+    @cached_property
+    def _folder(self) -> Path:
+        """Of this run: the newest one when a training resumes, else a new one."""
+        root = Path(self._save_dir).absolute()
+        last = max([int(path.name[4:]) for path in root.glob('run_*')
+                    if path.name[4:].isdigit()], default=0)
+        folder = root / f'run_{last if last and self._resumed else last + 1}'
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
 
     @property
-    def experiment(self) -> Any:
-        """The tracker's own run."""
-        if self._run is None:
-            self._init_env()
-        return self._run
-
-    def _init_env(self) -> None:
-        if self._path is None:
-            root = Path(self._save_dir)
-            last = max([int(path.name[4:]) for path in root.glob('run_*')
-                        if path.name[4:].isdigit()], default=0)
-            self._path = root / f'run_{last if last and self._resumed else last + 1}'
-            self._path.mkdir(parents=True, exist_ok=True)
-        self._run = self._open(self._path)
+    def _noted(self) -> str | None:
+        """The tracker's own id of this run."""
+        return path.read_text() if (path := self._folder / 'id').is_file() else None
 
     def add_config(self, config: Config, **kwargs: Any) -> None:
         """Writes the config; one that resumes goes on in the newest run."""
         self._resumed = bool(config.get('resume'))
         self._write_config(config)
 
-    def add_scalar(self, name: str, value: Any, step: int = 0, **kwargs: Any) -> None:
-        """Writes one number."""
-        self.add_scalars({name: value}, step)
+    def _write_config(self, config: Config) -> None:
+        super().add_config(config)
 
     def close(self) -> None:
         """Ends the run; what is written later opens it again."""
-        if self._run is not None:
+        if self._env_initialized:
             self._end()
-        self._run = None
-
-    def _open(self, folder: Path) -> Any:
-        raise NotImplementedError
-
-    def _write_config(self, config: Config) -> None:
-        raise NotImplementedError
+        self._env_initialized = False
 
     def _end(self) -> None:
-        raise NotImplementedError
+        super().close()
 
 
-class TensorboardVisBackend(_Tracker):
+class TensorboardVisBackend(_Runs, visualization.TensorboardVisBackend):
     """Event files for ``tensorboard --logdir WORK_DIR/tensorboard``."""
 
-    def _open(self, folder: Path) -> Any:
-        from torch.utils.tensorboard import SummaryWriter
-
-        return SummaryWriter(str(folder))
-
-    def _write_config(self, config: Config) -> None:
-        self.experiment.add_text('config', f'```\n{config.pretty_text}\n```')
-
-    def add_image(self, name: str, image: np.ndarray, step: int = 0, **kwargs: Any) -> None:
-        """Writes RGB bytes (H, W, 3)."""
-        self.experiment.add_image(name, image, step, dataformats='HWC')
-
-    def add_scalars(self, scalar_dict: Mapping[str, Any], step: int = 0, *args: Any,
-                    **kwargs: Any) -> None:
-        """Writes numbers."""
-        for name, value in _numbers(scalar_dict).items():
-            self.experiment.add_scalar(name, value, step)
-
-    def _end(self) -> None:
-        self._run.close()
+    def _init_env(self) -> None:
+        self._save_dir = str(self._folder)
+        super()._init_env()
 
 
-class WandbVisBackend(_Tracker):
+class WandbVisBackend(_Runs, visualization.WandbVisBackend):
     """A run of Weights & Biases, offline unless ``WANDB_MODE`` says otherwise.
 
-    mmengine's counts calls instead of taking the step, and copies the code of the folder it runs
-    in. Here everything is logged over ``iteration``.
-
-    Args:
-        save_dir: folder of the runs.
-        init_kwargs: to ``wandb.init``, such as project and name.
+    mmengine's takes no step and copies the code of the folder it runs in. Here everything is
+    logged over ``iteration``.
     """
 
-    def __init__(self, save_dir: str, init_kwargs: dict[str, Any] | None = None) -> None:
-        super().__init__(save_dir)
-        self._init_kwargs = init_kwargs or {}
-
-    def _open(self, folder: Path) -> Any:
+    def _init_env(self) -> None:
         mode = os.environ.get('WANDB_MODE', 'offline')
         if mode == 'offline':  # its reports of errors go to a server too
             os.environ.setdefault('WANDB_ERROR_REPORTING', 'false')
-        import wandb
-
-        noted = folder / 'id'
-        run = wandb.init(**{'dir': str(folder), 'mode': mode, 'resume': 'allow',
-                            'id': noted.read_text() if noted.is_file() else None,
-                            'settings': wandb.Settings(silent=True, console='off'),
-                            **self._init_kwargs})
-        noted.write_text(run.id)
-        run.define_metric('iteration')
-        run.define_metric('*', step_metric='iteration')
-        return run
+        self._init_kwargs = {'dir': str(self._folder), 'mode': mode, 'resume': 'allow',
+                             'settings': dict(silent=True, console='off'),
+                             **({'id': self._noted} if self._noted else {}),
+                             **(self._init_kwargs or {})}
+        super()._init_env()
+        (self._folder / 'id').write_text(self._wandb.run.id)
+        self._wandb.define_metric('iteration')
+        self._wandb.define_metric('*', step_metric='iteration')
 
     def _write_config(self, config: Config) -> None:
         self.experiment.config.update(config.to_dict(), allow_val_change=True)
 
     def add_image(self, name: str, image: np.ndarray, step: int = 0, **kwargs: Any) -> None:
         """Writes RGB bytes (H, W, 3)."""
-        import wandb
+        self.add_scalars({name: self.experiment.Image(image)}, step)
 
-        self.experiment.log({name: wandb.Image(image), 'iteration': step})
+    def add_scalar(self, name: str, value: Any, step: int = 0, **kwargs: Any) -> None:
+        """Writes one number."""
+        self.add_scalars({name: value}, step)
 
-    def add_scalars(self, scalar_dict: Mapping[str, Any], step: int = 0, *args: Any,
+    def add_scalars(self, scalar_dict: dict[str, Any], step: int = 0, *args: Any,
                     **kwargs: Any) -> None:
         """Writes numbers."""
-        self.experiment.log({**_numbers(scalar_dict), 'iteration': step})
-
-    def _end(self) -> None:
-        self._run.finish()
+        super().add_scalars({**scalar_dict, 'iteration': step})
 
 
-class MLflowVisBackend(_Tracker):
+class MLflowVisBackend(_Runs, visualization.MLflowVisBackend):
     """A run of MLflow, in a folder unless ``MLFLOW_TRACKING_URI`` names a server or a database.
 
-    mmengine's names every image once, whatever the step, and today's MLflow refuses the folder
-    that it writes to. ``experiment`` is a pair of an MlflowClient and the run's id.
+    mmengine's names every image once, whatever the step, begins a run in every resume and copies
+    all logs and configs of the work directory, its own files among them; and today's MLflow
+    refuses the folder that it writes to.
 
     Args:
         save_dir: folder of the runs.
@@ -164,82 +118,44 @@ class MLflowVisBackend(_Tracker):
     """
 
     def __init__(self, save_dir: str, exp_name: str | None = None) -> None:
-        super().__init__(save_dir)
-        self._exp_name = exp_name
+        super().__init__(save_dir, exp_name=exp_name)
 
-    def _open(self, folder: Path) -> Any:
-        server = os.environ.get('MLFLOW_TRACKING_URI')
+    def _init_env(self) -> None:
+        root, server = self._folder.parent, os.environ.get('MLFLOW_TRACKING_URI')
         if not server:
             # MLflow wants to be told that a folder is meant, and no database; and it would report
             # its use to a server.
             os.environ.setdefault('MLFLOW_ALLOW_FILE_STORE', 'true')
             os.environ.setdefault('MLFLOW_DISABLE_TELEMETRY', 'true')
-        from mlflow.exceptions import MlflowException
-        from mlflow.tracking import MlflowClient
+        import mlflow
 
-        client = MlflowClient(server or (Path(self._save_dir).absolute() / 'mlruns').as_uri())
-        noted = folder / 'id'
-        try:
-            if noted.is_file():
-                client.update_run(noted.read_text(), 'RUNNING')
-                return client, noted.read_text()
-        except MlflowException:  # of another server
-            pass
-        name = self._exp_name or os.environ.get('MLFLOW_EXPERIMENT_NAME') or 'Default'
-        found = client.get_experiment_by_name(name)
-        experiment = found.experiment_id if found else client.create_experiment(name)
-        title = '/'.join([*Path(self._save_dir).absolute().parts[-2:-1], folder.name])
-        run = client.create_run(experiment, run_name=title)
-        noted.write_text(run.info.run_id)
-        return client, run.info.run_id
+        self._mlflow = mlflow
+        mlflow.set_tracking_uri(server or (root / 'mlruns').as_uri())
+        if not server:  # MLflow sets it, and the next training would take it for the user's
+            os.environ.pop('MLFLOW_TRACKING_URI', None)
+        mlflow.set_experiment(
+            self._exp_name or os.environ.get('MLFLOW_EXPERIMENT_NAME') or 'Default')
+        known = None
+        with suppress(mlflow.MlflowException):  # of another server
+            known = self._noted and mlflow.get_run(self._noted).info.run_id
+        run = mlflow.start_run(known, run_name=f'{root.parent.name}/{self._folder.name}')
+        (self._folder / 'id').write_text(run.info.run_id)
 
     def _write_config(self, config: Config) -> None:
-        from mlflow.entities import Param
-
-        client, run = self.experiment
-        client.log_text(run, config.pretty_text, 'config.py')
-        known = client.get_run(run).data.params  # which MLflow never changes
+        mlflow = self.experiment
+        mlflow.log_text(config.pretty_text, 'config.py')
+        known = mlflow.active_run().data.params  # which MLflow never changes
         chosen = {key: value for key, value in config.to_dict().items() if key in _SECTIONS}
-        params = [Param(name, value) for name, value in _leaves(chosen)
-                  if name not in known and re.fullmatch(r'[\w\-. /:]+', name)
-                  and len(name) < 250 and len(value) <= _LONGEST]
-        for start in range(0, len(params), _BATCH):
-            client.log_batch(run, params=params[start:start + _BATCH])
+        mlflow.log_params({name: value for name, value in self._flatten(chosen).items()
+                           if name not in known and re.fullmatch(r'[\w\-. /:]{1,249}', name)})
 
     def add_image(self, name: str, image: np.ndarray, step: int = 0, **kwargs: Any) -> None:
         """Writes RGB bytes (H, W, 3), as the artifact ``<name>/<step>.png``."""
-        client, run = self.experiment
-        client.log_image(run, image, f'{re.sub(r"[^A-Za-z0-9_./ -]", "_", name)}/{step:07d}.png')
-
-    def add_scalars(self, scalar_dict: Mapping[str, Any], step: int = 0, *args: Any,
-                    **kwargs: Any) -> None:
-        """Writes numbers."""
-        from mlflow.entities import Metric
-
-        client, run = self.experiment
-        now = int(time.time() * 1000)
-        client.log_batch(run, metrics=[Metric(name, value, now, step)
-                                       for name, value in _numbers(scalar_dict).items()])
+        super().add_image(f'{re.sub(r"[^A-Za-z0-9_./ -]", "_", name)}/{step:07d}.png', image)
 
     def _end(self) -> None:
-        client, run = self._run
-        client.set_terminated(run)
+        self._mlflow.end_run()
 
-
-def _numbers(scalars: Mapping[str, Any]) -> dict[str, float]:
-    """What can be drawn over the steps."""
-    return {name: float(value) for name, value in scalars.items()
-            if not isinstance(value, (str, bytes, dict, list, tuple))}
-
-
-def _leaves(node: Any, name: str = '') -> Iterator[tuple[str, str]]:
-    """The values of a config by their dotted keys."""
-    inner = node.items() if isinstance(node, dict) else enumerate(node)
-    for key, value in inner:
-        full = f'{name}.{key}' if name else str(key)
-        nested = isinstance(value, dict) or isinstance(value, (list, tuple)) and any(
-            isinstance(each, dict) for each in value)
-        if nested:
-            yield from _leaves(value, full)
-        else:
-            yield full, str(value)
+    def _flatten(self, d: Any, parent_key: str = '', sep: str = '.') -> dict[str, Any]:
+        """mmengine's, also of a list with both dicts and others."""
+        return super()._flatten(d, parent_key, sep) if isinstance(d, dict) else {parent_key: d}

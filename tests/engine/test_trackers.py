@@ -213,3 +213,35 @@ def test_in_a_config_and_by_the_option_twice() -> None:
         'LocalVisBackend', 'mmposenc.TensorboardVisBackend']
     assert cfg.visualizer.type == 'SegLocalVisualizer'
     assert len(cfg.custom_hooks) == 1 and cfg.default_hooks.logger.log_metric_by_epoch
+
+
+def test_mlflow_closed_resumed_and_elsewhere(tmp_path, monkeypatch) -> None:
+    from mlflow.tracking import MlflowClient
+
+    from mmposenc.engine.tracker_backends import MLflowVisBackend
+
+    for name in ('MLFLOW_TRACKING_URI', 'MLFLOW_EXPERIMENT_NAME', 'MLFLOW_EXPERIMENT_ID'):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv('MLFLOW_ALLOW_FILE_STORE', 'true')
+    monkeypatch.setenv('MLFLOW_DISABLE_TELEMETRY', 'true')
+
+    def write(resume: bool) -> None:
+        backend = MLflowVisBackend(str(tmp_path / 'w#1'))  # no URI without quoting
+        backend.add_config(Config(dict(resume=resume, model=dict(
+            stages=[None, dict(type='IRPE')], resume=resume))))
+        for step in (1, 2):
+            backend.add_scalar('loss', 0.5, step)
+            backend.close()  # what is written later opens it again
+
+    def runs(folder) -> list:
+        return MlflowClient(folder.as_uri()).search_runs(['0'])
+
+    write(False)
+    write(True)  # model.resume has changed
+    [found] = runs(tmp_path / 'w#1' / 'mlruns')
+    assert found.info.status == 'FINISHED'
+    assert found.data.params == {'model.stages.0': 'None', 'model.stages.1.type': 'IRPE',
+                                 'model.resume': 'False'}
+    monkeypatch.setenv('MLFLOW_TRACKING_URI', (tmp_path / 'server').as_uri())
+    write(True)  # the noted run is not there
+    assert len(runs(tmp_path / 'server')) == len(runs(tmp_path / 'w#1' / 'mlruns')) == 1
