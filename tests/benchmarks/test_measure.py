@@ -1,7 +1,6 @@
 """How benchmarks measure: paired medians, peaks, and what cannot run. A GPU's part against a clock
 and an allocator made of paper."""
 import argparse
-import json
 import sys
 import time
 import warnings
@@ -154,16 +153,8 @@ def test_on_a_gpu_the_workspace_is_not_counted(measure):
         assert measure.peak_memory(paper.run, 'cuda') == 60
 
 
-def test_failures_survive_the_process_that_measures_memory(measure):
-    inputs = load_script('benchmarks', 'relative_inputs')
-    text = inputs.as_json([[1, inputs.Failed('no memory')], [{'ours': 2.0}]])
-    read = json.loads(text, object_hook=inputs.restored)
-    assert read[1] == [{'ours': 2.0}] and read[0][0] == 1
-    assert f'{read[0][1] / 2:.0f}' == 'failed: no memory'
-
-
 def test_a_threshold_is_where_it_starts_to_pay():
-    found = load_script('benchmarks', 'relative_thresholds')
+    found = load_script('benchmarks', 'thresholds')
     nan = float('nan')
     assert found.best_switch({1: 2.0, 4: 0.9, 9: 0.8}, up_to=False) == 4
     assert found.best_switch({1: 0.5, 4: 0.9, 9: 1.8}, up_to=True) == 4
@@ -175,13 +166,13 @@ def test_a_threshold_is_where_it_starts_to_pay():
 
 
 def test_every_threshold_is_one_of_the_package():
-    found = load_script('benchmarks', 'relative_thresholds')
+    found = load_script('benchmarks', 'thresholds')
     for sweep in (*found.BUFFERS, *found.SWITCHES):
         assert isinstance(getattr(found.limits, sweep.constant), int)
 
 
 def test_constants_hold_during_a_call_alone():
-    found = load_script('benchmarks', 'relative_thresholds')
+    found = load_script('benchmarks', 'thresholds')
     before, seen = found.limits.FLEX_FROM, []
     found.with_limits(lambda: seen.append(found.limits.FLEX_FROM), FLEX_FROM=5)()
     assert seen == [5] and found.limits.FLEX_FROM == before
