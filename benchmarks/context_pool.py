@@ -15,10 +15,10 @@ from __future__ import annotations
 import argparse
 
 import torch
-from calls import kinds
 from measure import (
     add_arguments,
     header,
+    kinds,
     paired_times,
     parse,
     peak_memory,

@@ -16,8 +16,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from calls import model_step
-from measure import Run, add_arguments, header, paired_times, parse, peak_memory, row
+from measure import Run, add_arguments, header, model_step, paired_times, parse, peak_memory, row
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map
 

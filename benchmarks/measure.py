@@ -19,11 +19,12 @@ import statistics
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
+from torch import Tensor, nn
 
 Run = Callable[[], object]
 DTYPES = ('float32', 'bfloat16', 'float16')
@@ -146,7 +147,7 @@ def paired_times(runs: Mapping[str, Run], repeats: int, device: str) -> dict[str
             for name, each in times.items()}
 
 
-def difference(run: Callable[[], torch.Tensor], expected: torch.Tensor, most: float) -> float:
+def difference(run: Callable[[], Tensor], expected: Tensor, most: float) -> float:
     """Largest difference over the largest value; failed where it is more than ``most``."""
     try:
         found = (run().float() - expected.float()).abs().max() / expected.abs().max()
@@ -232,3 +233,35 @@ def _status(field: str) -> int:
             if line.startswith(field + ':'):
                 return int(line.split()[1]) * 1024
     raise RuntimeError(f'/proc/self/status has no {field}')
+
+
+def kinds(runs: Mapping[str, Callable[[], Tensor]], leaves: Sequence[Tensor], grad: Tensor
+          ) -> dict[str, dict[str, Run]]:
+    """Each run without gradients, and with the backward pass from ``grad`` to all leaves that it
+    reaches. Gradients are given back, not kept: every call is like the first."""
+    def inference(run: Callable[[], Tensor]) -> Run:
+        def call() -> None:
+            with torch.no_grad():
+                run()
+        return call
+
+    def training(run: Callable[[], Tensor]) -> Run:
+        return lambda: torch.autograd.grad(run(), leaves, grad, allow_unused=True)
+    return {'inference': {name: inference(run) for name, run in runs.items()},
+            'training': {name: training(run) for name, run in runs.items()}}
+
+
+def model_step(model: nn.Module, loss: Callable[[], Tensor], mode: str, device: str,
+               dtype: torch.dtype, inputs: Sequence[Tensor] = ()) -> Run:
+    """A training step without the optimizer, with gradients of the weights and of ``inputs``, or a
+    forward pass in evaluation mode; half precision is autocast, weights float32."""
+    leaves = [*(p for p in model.parameters() if p.requires_grad), *inputs]
+
+    def run() -> None:
+        model.train(mode == 'training')
+        with torch.autocast(device, dtype, enabled=dtype != torch.float32), \
+                torch.set_grad_enabled(mode == 'training'):
+            value = loss()
+        if mode == 'training':
+            torch.autograd.grad(value, leaves, allow_unused=True)
+    return run

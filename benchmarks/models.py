@@ -7,9 +7,8 @@ Both sides of a backbone hold the same weights and compute the same: drop path i
 are compared before anything is timed (an encoding's tables start at zero). A detector's step is its
 losses and their gradients, from random weights, the second image of two padded; its inference ends
 before boxes are chosen. 'All pairs' is iRPE in the explicit formulation. Half precision is
-autocast, weights are float32. 'Limit' is the time of the matrix products alone on a CPU, same
-shapes, operands in the cache: three of each in training. '/ first dtype' compares with the same
-model in the first of --dtype. --compile adds every model compiled, as rows of their own: this
+autocast, weights are float32. '/ first dtype' compares with the same model in the first of
+--dtype. --compile adds every model compiled, as rows of their own: this
 project's block by block, as --compile of the tools does it, peers as a whole (of detectors:
 backbone, neck, encoder).
 """
@@ -22,10 +21,18 @@ from itertools import product
 from typing import Any, NamedTuple
 
 import torch
-from calls import model_step
-from measure import Run, add_arguments, header, paired_times, parse, peak_memory, row, seconds
+from measure import (
+    Run,
+    add_arguments,
+    header,
+    model_step,
+    paired_times,
+    parse,
+    peak_memory,
+    row,
+    seconds,
+)
 from mmengine.logging import MMLogger
-from products import product_seconds, products
 from torch import Tensor, nn
 
 from mmposenc.backbones import PVT, DeiT, Swin, load_pretrained
@@ -211,10 +218,7 @@ def measure(name: str, args: argparse.Namespace) -> None:
         check_equal(case.build(case.checked, case.checked), case.checked)
     models = {key: model for key, model in case.build(height, width).items()
               if not args.only or key in args.only}
-    images = torch.randn(batch, 3, height, width)
-    counts = None if case.is_detector or args.device == 'cuda' else products(
-        models.get('ours', next(iter(models.values()))).eval(), images)
-    images = images.to(args.device)
+    images = torch.randn(batch, 3, height, width).to(args.device)
     for each in models.values():
         each.to(args.device)
     peer = next(iter(models))
@@ -234,10 +238,8 @@ def measure(name: str, args: argparse.Namespace) -> None:
         for model, dtype in runs:
             own, base, plain = (times[repr(key)].seconds for key in (
                 (model, dtype), (peer, dtype), (model, dtypes[0])))
-            limit = '' if counts is None else \
-                f"{product_seconds(counts, dtype, training=mode == 'training') / base:.2f}"
             print(f'| {name}, B={batch} | {mode} | {str(dtype)[6:]} | {model} | {own:.4f} | '
-                  f'{batch / own:.1f} | {own / base:.2f} | {limit} | {own / plain:.2f} | '
+                  f'{batch / own:.1f} | {own / base:.2f} | {own / plain:.2f} | '
                   f'{peaks[model, dtype] / 2 ** 20:.0f} | '
                   f'{peaks[model, dtype] / (peaks[peer, dtype] or 1):.2f} |', flush=True)
 
@@ -277,9 +279,9 @@ def main() -> None:
     args = parse(parser)
     MMLogger.get_current_instance().setLevel('ERROR')  # which weights an encoding adds
     print(header(args))
-    print('| case | mode | dtype | model | s | images/s | / peer | limit / peer | / first dtype | '
-          'MiB | / peer |')
-    print('|---|---|---|---|---|---|---|---|---|---|---|')
+    print('| case | mode | dtype | model | s | images/s | / peer | / first dtype | MiB | '
+          '/ peer |')
+    print('|---|---|---|---|---|---|---|---|---|---|')
     for name in args.case or CASES:
         with row(name):
             measure(name, args)

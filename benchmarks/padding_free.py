@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from calls import model_step
-from measure import Run, add_arguments, header, paired_times, parse, row
+from measure import Run, add_arguments, header, model_step, paired_times, parse, row
 from mmengine.config import Config
 from mmengine.registry import MODELS, DefaultScope
 from mmengine.structures import InstanceData, PixelData

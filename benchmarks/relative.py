@@ -2,53 +2,147 @@
 against attention without an encoding.
 
     python benchmarks/relative.py targets            # iRPE against the release's formulation
-    python benchmarks/relative.py cost               # every encoding against none, four sizes
-    python benchmarks/relative.py dropout            # training with dropout
-    python benchmarks/relative.py small              # pieces against the definition, small grids
-    python benchmarks/relative.py plain              # without an encoding, against SDPA
-    python benchmarks/relative.py growth             # exponent of the time in L
-    python benchmarks/relative.py buckets            # bucket ids
-    python benchmarks/relative.py forms              # every form, see relative_forms.py
-    python benchmarks/relative.py thresholds         # of mmposenc/functional/limits.py on a GPU
+    python benchmarks/relative.py forms              # encodings in every form of attention
     options: --rows 1050 --repeats 7 --threads 1 --device cpu|cuda --dtype float32|bfloat16|float16
 
 Everything is measured in one process in turn (A, B, A, B, ...); a number is the median over the
-rounds of the ratio within a round; memory is measured in a process of its own. 'forward' is
-inference (no_grad), 'training' forward and backward. What is timed lies between the two projections
-of an attention: q, k, v (B, heads, L, head_dims) to the output. --device cuda was never tried.
+rounds of the ratio within a round. 'forward' is inference (no_grad), 'training' forward and
+backward. What is timed lies between the two projections of an attention: q, k, v (B, heads, L,
+head_dims) to the output. --device cuda was never tried.
 
-The reference is written from the paper the way the release computes it: the look-up of a table is
-read with a flattened index; for values, a (heads, L, L, head_dims) weight is gathered.
+targets: the reference is written from the paper the way the release computes it: the look-up of a
+table is read with a flattened index; for values, a (heads, L, L, head_dims) weight is gathered.
+
+forms: times are multiples of scaled_dot_product_attention without an encoding; 'differs' is the
+largest difference from the definition over the largest output. A form that cannot run, or that
+gives something else, is a row that says so. On a CPU FlexAttention is not compiled and has no
+backward pass.
 """
 from __future__ import annotations
 
 import argparse
-import math
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
 
-import relative_cost
 import torch
 import torch.nn.functional as F
-from measure import Run, add_arguments, header, paired_times, parse, peak_memory, row
-from relative_forms import FORM_SIZES, forms
-from relative_inputs import (
-    TINY,
-    Attention,
-    Size,
-    as_json,
-    both,
-    chosen,
-    explicit,
-    in_fresh_process,
-    make_inputs,
-    ours,
-    random_tables,
+from measure import (
+    Failed,
+    Paired,
+    Run,
+    add_arguments,
+    difference,
+    header,
+    kinds,
+    paired_times,
+    parse,
+    peak_memory,
+    row,
 )
-from relative_thresholds import thresholds
 from torch import Tensor
 
-from mmposenc.encodings import IRPE
-from mmposenc.functional import bucket_ids
-from mmposenc.functional.buckets import Buckets
+from mmposenc.attention import attend
+from mmposenc.encodings import IRPE, RelativeEncoding
+from mmposenc.functional import Grid
+
+sys.path.insert(0, str(Path(__file__).parent.parent / 'tests' / 'encodings'))
+import examples  # noqa: E402
+
+Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+class Size(NamedTuple):
+    """Batch, heads, grid, head_dims, prefix tokens and the grid of the keys where it is another."""
+
+    batch: int
+    heads: int
+    height: int
+    width: int
+    dims: int
+    prefix: int
+    key: Grid | None = None
+
+    @property
+    def length(self) -> int:
+        return self.prefix + self.height * self.width
+
+    @property
+    def key_length(self) -> int:
+        return self.length if self.key is None else self.key.num_cells
+
+
+#: DeiT-S at 224 and 384; DETR at 800 x 1333 (strides 32 and 16).
+SIZES = {
+    197: Size(8, 6, 14, 14, 64, 1),
+    577: Size(2, 6, 24, 24, 64, 1),
+    1050: Size(1, 8, 25, 42, 32, 0),
+    4200: Size(1, 8, 50, 84, 32, 0),
+}
+TINY = {13: Size(1, 2, 3, 4, 16, 1)}
+
+
+def chosen(args: argparse.Namespace, sizes: dict[int, Size] = SIZES) -> dict[int, Size]:
+    """The sizes of a table."""
+    sizes = TINY if args.tiny else {length: size for length, size in sizes.items()
+                                    if not args.rows or length in args.rows}
+    return {length: size._replace(batch=args.batch or size.batch)
+            for length, size in sizes.items()}
+
+
+class Inputs(NamedTuple):
+    """q, k, v and the gradient of the output."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    grad: Tensor
+
+
+def make_inputs(size: Size, args: argparse.Namespace) -> Inputs:
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(size.batch, size.heads, length, size.dims, device=args.device,
+                           dtype=getattr(torch, args.dtype), requires_grad=True)
+               for length in (size.length, size.key_length, size.key_length))
+    return Inputs(q, k, v, torch.randn_like(q))
+
+
+def ours(encoding: RelativeEncoding | None, size: Size, form: str = 'auto', dropout_p: float = 0.0
+         ) -> Attention:
+    """This project's attention."""
+    grids = () if encoding is None else ((size.height, size.width), size.key)
+
+    def run(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return attend(q, k, v, encoding, *grids, form=form, dropout_p=dropout_p)[0]
+    return run
+
+
+def explicit(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Attention without encoding, as releases write it."""
+    return ((q * q.shape[-1] ** -0.5) @ k.transpose(-2, -1)).softmax(-1) @ v
+
+
+def both(runs: dict[str, Attention], inputs: Inputs, encoding: RelativeEncoding | None
+         ) -> list[dict[str, Run]]:
+    """Inference and training calls; what has no encoding has no parameters either."""
+    leaves = [*inputs[:3], *([] if encoding is None else encoding.parameters())]
+    return list(kinds({name: lambda run=run: run(*inputs[:3]) for name, run in runs.items()},
+                      leaves, inputs.grad).values())
+
+
+def random_tables(encoding: RelativeEncoding) -> None:
+    for table in encoding.parameters():
+        torch.nn.init.normal_(table, std=0.02)
+
+
+def make_encoding(name: str, size: Size, args: argparse.Namespace) -> RelativeEncoding:
+    """An encoding of tests/encodings/examples.py at its papers' sizes, with random tables."""
+    encoding = examples.relative(name, (size.height, size.width), head_dims=size.dims,
+                                 num_heads=size.heads, num_prefix_tokens=size.prefix,
+                                 full_size=True)
+    random_tables(encoding)
+    return encoding.to(args.device, getattr(torch, args.dtype))
 
 
 def release_term(x: Tensor, table: Tensor, index: Tensor) -> Tensor:
@@ -136,30 +230,24 @@ def target_rows(args: argparse.Namespace
 
 def targets(args: argparse.Namespace) -> None:
     """iRPE against the reference, explicit attention and SDPA without an encoding."""
-    memory = in_fresh_process(args)
     print(header(args))
     print('| case | forward | asked | training | asked | memory forward | memory training | asked |'
           ' explicit, no encoding | SDPA, no encoding |')
     print('|---|---|---|---|---|---|---|---|---|---|')
-    for index, (size, options, asked) in enumerate(target_rows(args)):
+    for size, options, asked in target_rows(args):
         with row(target_name(size.length, options)):
             repeats = min(args.repeats, 5) if 'v' in options['rpe_on'] else args.repeats
+            calls = target_calls(size, options, args)
+            peaks = [[peak_memory(kind[name], args.device) for name in ('ours', 'reference')]
+                     for kind in calls]
+            ratios = [f'{own / (theirs or 1):.3f} ({own / 2**20:.0f} of {theirs / 2**20:.0f} MiB)'
+                      for own, theirs in peaks]
             forward, backward = ({name: each.ratio for name, each in paired_times(
-                kind, repeats, args.device).items()} for kind in target_calls(size, options, args))
-            ratios = [f"{p['ours'] / p['reference']:.3f} ({p['ours'] / 2**20:.0f} of "
-                      f"{p['reference'] / 2**20:.0f} MiB)"
-                      for p in memory[index]]
+                kind, repeats, args.device).items()} for kind in calls)
             print(f"| {target_name(size.length, options)} | {forward['ours']:.3f} | {asked[0]} | "
                   f"{backward['ours']:.3f} | {asked[1]} | {ratios[0]} | {ratios[1]} | {asked[2]} | "
                   + ' | '.join(f'{forward[n]:.2f} / {backward[n]:.2f}'
                                for n in ('explicit', 'SDPA')) + ' |', flush=True)
-
-
-def target_memory(args: argparse.Namespace) -> list[list[dict[str, float]]]:
-    """Peak memory of inference and training, for each row of the table 'targets'."""
-    return [[{name: peak_memory(kind[name], args.device) for name in ('reference', 'ours')}
-             for kind in target_calls(size, options, args)]
-            for size, options, _ in target_rows(args)]
 
 
 def target_name(length: int, options: dict) -> str:
@@ -168,71 +256,68 @@ def target_name(length: int, options: dict) -> str:
     return f"{mode} {method} {options['rpe_on']}{heads}, L={length}"
 
 
-def release_ids(height: int, width: int, beta: int = 3) -> Tensor:
-    """Product ids the way the release gets them: g of every pair of cells, twice."""
-    rows, cols = torch.meshgrid(torch.arange(height), torch.arange(width), indexing='ij')
-    cells = torch.stack([rows.flatten(), cols.flatten()], -1)
-    offsets = cells[:, None] - cells[None]
-    ids = []
-    for axis in range(2):
-        x = offsets[..., axis]
-        near = x.abs() <= 1.9
-        out = x.clone()
-        far = x[~near]
-        out[~near] = (far.sign() * (1.9 + torch.log(far.abs() / 1.9) / math.log(8) * 1.9
-                                    ).round().clip(max=3.8)).long()
-        ids.append(out + beta)
-    return ids[0] * (2 * beta + 1) + ids[1]
+#: Also PVT's first stage at 800x1344, whose keys lie on a grid of eighths.
+FORM_SIZES = {**SIZES, 67200: Size(2, 1, 200, 336, 64, 0, Grid(25, 42, 8.0, 8.0))}
+#: One of each kind of term; tables on values last.
+FORM_NAMES = ('IRPE product k', 'IRPE product bias', 'RelativePositionBias', 'SASARPE',
+              'IRPE cross k', 'LogSpacedCPB', 'ShawRPE', 'TransformerXLRPE', 'HuangRPE',
+              'QueryRelative2D', 'RotaryEmbedding2D', 'IRPE product qkv')
+FORMS = ('definition', 'auto', 'pieces', 'fused', 'flex')
+COMPILED = 'definition, compiled'
+#: Most that 'differs' may say.
+MOST = {'float32': 1e-4, 'bfloat16': 3e-2, 'float16': 5e-3}
 
 
-def buckets(args: argparse.Namespace) -> None:
-    """Bucket ids, and the row patterns that attention uses instead, which are kept (under 1 MiB)
-    when grids take turns. Beside them the time to copy as many numbers: ids can't be faster. On a
-    CPU, whatever the device."""
-    from mmposenc.attention.fast.runs import row_patterns
-    from mmposenc.functional.grids import Grid
-    full = bucket_ids('product', (25, 42), ratio=1.9)
-    assert torch.equal(release_ids(25, 42), full)
+def forms(args: argparse.Namespace) -> None:
+    """All of them against SDPA without an encoding."""
     print(header(args))
-    shapes = {'25x42': [(25, 42)], '25x42 and 42x25 in turn': [(25, 42), (42, 25)]}
-    print('| grids | reference, ms | row patterns, ms | ratio | (L, L) ids, ms | ratio | copy of '
-          'them, ms | ratio |')
-    print('|---|---|---|---|---|---|---|---|')
-    for name, grids in shapes.items():
-        plan = IRPE(32, 8)
-        times = paired_times({
-            'reference': lambda g=grids: [release_ids(*each) for each in g],
-            'ids': lambda g=grids: [bucket_ids('product', each, ratio=1.9) for each in g],
-            'copy': lambda g=grids: [full.clone() for _ in g],
-            'patterns': lambda g=grids, p=plan: [row_patterns(
-                Buckets('product', p.params, Grid(*each), Grid(*each)), torch.float32,
-                torch.device('cpu')) for each in g]}, args.repeats, 'cpu')
-        ms = {key: value.seconds * 1e3 / len(grids) for key, value in times.items()}
-        cells = ' | '.join(f"{ms[key]:.2f} | {ms[key] / ms['reference']:.4f}"
-                           for key in ('patterns', 'ids', 'copy'))
-        print(f"| {name} | {ms['reference']:.1f} | {cells} |", flush=True)
+    print('| encoding | L | form | forward, ms | / SDPA | training, ms | / SDPA | forward, MiB | '
+          'training, MiB | differs |\n|---|---|---|---|---|---|---|---|---|---|')
+    for length, size in chosen(args, FORM_SIZES).items():
+        for name in FORM_NAMES:
+            if not args.only or any(part in name for part in args.only):
+                with row(name, length):
+                    measure(name, size, args)
+
+
+def measure(name: str, size: Size, args: argparse.Namespace) -> None:
+    """The rows of one encoding at one size."""
+    inputs, encoding = make_inputs(size, args), make_encoding(name, size, args)
+    runs = {'SDPA': F.scaled_dot_product_attention,
+            **{form: ours(encoding, size, form) for form in FORMS}}
+    if args.device == 'cuda':
+        runs[COMPILED] = torch.compile(runs['definition'], dynamic=False)
+    with torch.no_grad():
+        expected = runs['definition'](*inputs[:3])
+        differs = {form: difference(lambda run=run: run(*inputs[:3]), expected,
+                                    MOST[args.dtype])
+                   for form, run in runs.items() if form != 'SDPA'}
+    right = {form: run for form, run in runs.items()
+             if not isinstance(differs.get(form), Failed)}
+    cells: dict[str, list[str]] = {form: [] for form in right}
+    peaks: dict[str, list[str]] = {form: [] for form in right}
+    for kind in both(right, inputs, encoding):
+        found: dict[str, Paired] = paired_times(kind, args.repeats, args.device)
+        for form, run in kind.items():
+            cells[form] += [f'{found[form].seconds * 1e3:.3f}', f'{found[form].ratio:.2f}']
+            peaks[form].append(f'{peak_memory(run, args.device) / 2 ** 20:.0f}')
+    for form in runs:
+        values = [*cells[form], *peaks[form]] if form in right else ['-'] * 6
+        print(f'| {name} | {size.length} | {form} | {" | ".join(values)} | '
+              + ('none' if form == 'SDPA' else f'{differs[form]:.0e}') + ' |', flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    tables = dict(targets=targets, buckets=buckets, forms=forms, thresholds=thresholds, **{
-        table.__name__: table for table in (
-            relative_cost.cost, relative_cost.dropout, relative_cost.growth, relative_cost.plain,
-            relative_cost.small)})
+    tables = dict(targets=targets, forms=forms)
     add_arguments(parser, repeats=7)
     parser.add_argument('table', choices=tables)
     parser.add_argument('--rows', type=int, nargs='*', choices=list(FORM_SIZES))
-    parser.add_argument('--only', nargs='*', help='parts of the names of encodings: cost, forms')
+    parser.add_argument('--only', nargs='*', help='parts of the names of encodings, for forms')
     parser.add_argument('--batch', type=int, help="images, instead of the row's")
     parser.add_argument('--form', default='auto', help='form of the attention, for targets')
-    parser.add_argument('--memory', action='store_true', help='print peak memory as json')
     args = parse(parser)
-    if args.memory:
-        peaks = dict(targets=target_memory, cost=relative_cost.cost_memory,
-                     dropout=relative_cost.dropout_memory)
-        print(as_json(peaks[args.table](args)))
-    else:
-        tables[args.table](args)
+    tables[args.table](args)
 
 
 if __name__ == '__main__':

@@ -1,18 +1,18 @@
 """Every threshold by which attention chooses a formulation, with the measurement that set it.
 
 Sizes are in bytes in all, or in pairs of a query and a key of one head. Rows are those of
-docs/results.md, measured on one core with 1 MiB of second-level cache. What is "not measured on a
-GPU" is what `benchmarks/gpu.sh b` measures there (benchmarks/relative_thresholds.py).
+docs/results.md ("What an encoding costs" where nothing else is named), measured on one core with
+1 MiB of second-level cache. What is "not measured on a GPU" is what `benchmarks/gpu.sh b` measures
+there (benchmarks/thresholds.py).
 """
 from __future__ import annotations
 
 #: Bytes of the buffer of logits of a piece: of several heads, and of some queries of one head.
-#: Larger ones leave the cache, smaller ones cost more calls (benchmarks/relative.py cost, rows 197
-#: and 1050).
+#: Larger ones leave the cache, smaller ones cost more calls (rows 197 and 1050).
 PIECE_BYTES = 1024 * 1024
 ROWS_BYTES = 1536 * 1024
 #: Pairs below which pieces of a training are half as large, and the bytes of weights kept: there
-#: tokens are most of the memory (windows of 7 x 7 and 8 x 8; benchmarks/windows.py).
+#: tokens are most of the memory (windows of 7 x 7 and 8 x 8).
 WINDOW_PAIRS, WINDOW_KEPT_BYTES = 128 * 128, 8 * 1024 * 1024
 #: The same on an accelerator, where a call costs more than its arithmetic (by the stand-in, not
 #: measured on a GPU).
@@ -34,29 +34,27 @@ FLEX_FROM = 128 * 128
 OFFSET_FEATURES_BYTES = 16 * 1024 * 1024
 
 #: Bytes of attention weights in all that training keeps; more of them are computed again
-#: (benchmarks/relative.py cost, row 577: 16 MiB; benchmarks/windows.py, 800x1333).
+#: (row 577: 16 MiB; Swin's windows at 800x1333).
 KEPT_BYTES = 16 * 1024 * 1024
 
 #: Pairs, and keys, from which plain attention in pieces is faster than SDPA on a CPU where oneDNN
-#: is the faster library: SDPA's products are MKL's (benchmarks/relative.py plain).
+#: is the faster library: SDPA's products are MKL's.
 PLAIN_PIECES_FROM, PLAIN_PIECES_KEYS = 512 * 512, 128
 #: The same in bfloat16, for which SDPA has no fast kernel on any CPU that was tried.
 PLAIN_HALF_FROM = 128 * 128
 
-#: Bytes of all logits up to which the definition is no slower than pieces on a CPU
-#: (benchmarks/relative.py small).
+#: Bytes of all logits up to which the definition is no slower than pieces on a CPU.
 DEFINITION_BYTES = 1024 * 1024
 #: The same on an accelerator: the definition takes up to 5.7 times as much, which is to stay under
-#: 64 MiB (benchmarks/accelerator_memory.py --form definition: by the stand-in, not measured on a
-#: GPU).
+#: 64 MiB (by the stand-in, docs/results_gpu.md; not measured on a GPU).
 ACCELERATOR_DEFINITION_BYTES = 11 * 1024 * 1024
 
 #: Pairs from which look-ups are read a row of keys at a time instead of by an index of all pairs:
-#: of the logits alone, and with a term on values (benchmarks/relative.py cost, rows 577 and 1050).
+#: of the logits alone, and with a term on values (rows 577 and 1050).
 RUNS_FROM = 600 * 600
 RUNS_WITH_VALUES_FROM = 400 * 400
 #: Pairs from which iRPE's 'cross' on keys is a half for each axis instead of one table of all pairs
-#: of buckets (benchmarks/relative.py cost, 'iRPE cross k', rows 197 and 577).
+#: of buckets ('iRPE cross k', rows 197 and 577).
 HALVES_FROM = 400 * 400
 #: Pairs from which a bias by offset is written a row of keys at a time.
 SHIFTS_FROM = 300 * 300

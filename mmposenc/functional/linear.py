@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 #: Multiply-adds from which a call of oneDNN pays: below, it costs more than it saves
-#: (benchmarks/products.py, rows 64x128x128 and 197x64x64).
+#: (measured of products 64x128x128 and 197x64x64).
 MIN_PRODUCT = 2 ** 20
 
 

@@ -61,9 +61,9 @@ def gpu():
 
 
 COMMANDS = {
-    'windows': ('windows',), 'detr': ('detr',), 'context_pool': ('context_pool', '--linear'),
+    'detr': ('detr',), 'context_pool': ('context_pool', '--linear'),
     'forms': ('relative', 'forms', '--only', 'IRPE product k', 'SASARPE', 'IRPE product qkv'),
-    'targets': ('relative', 'targets', '--memory')}
+    'targets': ('relative', 'targets')}
 
 
 @pytest.mark.parametrize('name', COMMANDS)
@@ -79,4 +79,4 @@ def test_a_table_is_made_on_the_device(gpu, name, monkeypatch, capsys):
              and 'cannot compute terms' not in line  # forms that an encoding has not
              and 'paper has no compiler' not in line]
     assert not wrong, '\n'.join(wrong)
-    assert out.startswith('[' if '--memory' in COMMANDS[name] else 'paper' if PAPER else '')
+    assert out.startswith('paper' if PAPER else '')

@@ -1,11 +1,19 @@
-"""Memory of one attention in training, counted with the stand-in
-(benchmarks/accelerator_memory.py): what docs/results_gpu.md says, with a tenth to spare."""
+"""Memory of one attention in training, counted with the stand-in: two images, one of them padded,
+float32, inputs left out. What docs/results_gpu.md says, with a tenth to spare."""
+import sys
+from pathlib import Path
+from unittest import mock
+
 import pytest
 import torch
-from scripts import load_script
 from stand_in import StandIn
 
-memory = load_script('benchmarks', 'accelerator_memory')
+from mmposenc.attention import attend
+from mmposenc.attention.attend import choose
+from mmposenc.functional import Grid
+
+sys.path.insert(0, str(Path(__file__).parent.parent / 'encodings'))
+import examples  # noqa: E402
 
 #: Form, and MiB at the peak: 50x84 tokens of two images in 8 heads of 32 channels, float32.
 PEAKS = {
@@ -24,16 +32,45 @@ REDUCED = {'IRPE product k': 285, 'IRPE product qkv': 395, 'ShawRPE': 300, 'Tran
            'SASARPE': 225, 'QueryRelative2D': 227}
 
 
+#: Heads, their channels, query grid and key grid.
+SIZES = {'50x84': (8, 32, Grid(50, 84), Grid(50, 84)),
+         'PVT stage 1': (1, 64, Grid(200, 336), Grid(25, 42, 8.0, 8.0))}
+
+
+def count(name, size):
+    """The form that is taken, bytes saved, bytes at the peak."""
+    heads, dims, query, key = SIZES[size]
+    encoding = None if name == 'none' else examples.relative(
+        name, query, head_dims=dims, num_heads=heads, full_size=True)
+    with StandIn(values=False) as gpu:
+        q, k, v = (gpu.tensor(torch.empty(2, heads, grid.num_cells, dims), True)
+                   for grid in (query, key, key))
+        padding = torch.zeros(2, *key.hw, dtype=torch.bool)
+        padding[0, key.height * 3 // 4:] = True
+        hidden = gpu.tensor(padding.flatten(1))
+        encoding = None if encoding is None else gpu.module(encoding)
+        taken = []
+        before = gpu.memory.now
+        gpu.memory.peak = before
+        with mock.patch('mmposenc.attention.attend.choose',
+                        lambda problem: taken.append(choose(problem)) or taken[-1]):
+            out = attend(q, k, v, encoding, query, key, key_padding_mask=hidden)[0]
+        saved = gpu.memory.now - before
+        out.backward(torch.ones_like(out))
+        assert not gpu.waits, gpu.report()
+        return (taken or ['auto'])[0], saved, gpu.memory.peak - before
+
+
 @pytest.mark.parametrize('name', REDUCED)
 def test_peak_of_reduced_keys(name):
-    form, saved, peak = memory.count(name, 'PVT stage 1')
+    form, saved, peak = count(name, 'PVT stage 1')
     assert form == 'pieces' and saved < peak <= REDUCED[name] * 2 ** 20
 
 
 @pytest.mark.parametrize('name', PEAKS)
 def test_peak(name):
     form, peak = PEAKS[name]
-    taken, saved, found = memory.count(name, '50x84')
+    taken, saved, found = count(name, '50x84')
     assert taken == form and saved < found <= 1.1 * peak * 2 ** 20
 
 
@@ -41,7 +78,7 @@ def test_the_count_is_arithmetic():
     """Plain attention keeps its output and what became of padded images; the backward pass adds
     the gradients of the output, twice, and of queries, keys and values."""
     tokens = 2 * 4200 * 8 * 32 * 4  # bytes
-    _, saved, peak = memory.count('none', '50x84')
+    _, saved, peak = count('none', '50x84')
     assert 2 * tokens < saved < 2.1 * tokens and 7 * tokens < peak < 7.1 * tokens
 
 

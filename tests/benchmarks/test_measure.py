@@ -146,7 +146,7 @@ def test_on_a_gpu_the_workspace_is_not_counted(measure):
 
 
 def test_a_threshold_is_where_it_starts_to_pay():
-    found = load_script('benchmarks', 'relative_thresholds')
+    found = load_script('benchmarks', 'thresholds')
     nan = float('nan')
     assert found.best_switch({1: 2.0, 4: 0.9, 9: 0.8}, up_to=False) == 4
     assert found.best_switch({1: 0.5, 4: 0.9, 9: 1.8}, up_to=True) == 4
@@ -155,3 +155,16 @@ def test_a_threshold_is_where_it_starts_to_pay():
     assert found.best_switch({1: nan, 4: 0.9}, up_to=True) is None
     assert found.best_buffer({1: 2.0, 4: 1.04, 16: 1.0, 64: nan}) == 4
     assert found.best_buffer({1: nan}) is None
+
+
+def test_every_threshold_is_one_of_the_package():
+    found = load_script('benchmarks', 'thresholds')
+    for sweep in (*found.BUFFERS, *found.SWITCHES):
+        assert isinstance(getattr(found.limits, sweep.constant), int)
+
+
+def test_constants_hold_during_a_call_alone():
+    found = load_script('benchmarks', 'thresholds')
+    before, seen = found.limits.FLEX_FROM, []
+    found.with_limits(lambda: seen.append(found.limits.FLEX_FROM), FLEX_FROM=5)()
+    assert seen == [5] and found.limits.FLEX_FROM == before

@@ -10,7 +10,7 @@ from mmposenc.functional import Grid
 
 @pytest.fixture(scope='module')
 def forms():
-    return load_script('benchmarks', 'relative_forms')
+    return load_script('benchmarks', 'relative')
 
 
 ARGS = argparse.Namespace(device='cpu', dtype='float32', repeats=1)
@@ -40,10 +40,8 @@ def test_a_form_that_gives_something_else_is_not_timed(forms, capsys, monkeypatc
     assert row.count('| - ') == 6 and 'failed: differs by 1e+00' in row
 
 
-@pytest.mark.parametrize('table', ['buckets', 'small'])
-def test_a_table_runs(table, monkeypatch, capsys):
-    script = load_script('benchmarks', 'relative')
-    monkeypatch.setattr(sys, 'argv', [script.__file__, table, '--tiny'])
-    script.main()
+def test_the_table_of_targets_runs(forms, monkeypatch, capsys):
+    monkeypatch.setattr(sys, 'argv', [forms.__file__, 'targets', '--tiny'])
+    forms.main()
     out = capsys.readouterr().out
     assert out.splitlines()[2].startswith('|') and 'failed' not in out and '`python ' in out

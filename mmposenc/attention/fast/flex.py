@@ -240,7 +240,7 @@ def pair_places(query: Grid, key: Grid, num_prefix_tokens: int, device: torch.de
 
     With whole strides a place is a number of the query plus one of the key, whether or not they are
     prefix tokens: a kernel reads two vectors and decides nothing pair by pair, which would take
-    the registers it has (benchmarks/flex_sm90.py).
+    the registers it has (docs/results_gpu.md).
     """
     p = num_prefix_tokens
     if all(stride == int(stride) for stride in (*query[2:4], *key[2:4])):
@@ -299,7 +299,7 @@ def with_prefix(table: Tensor, kinds: Tensor, behind: list[int]) -> Tensor:
 def blocks_of_pairs(q: Tensor) -> dict[str, int] | None:
     """Queries and keys that a block of the kernels takes at a time; None for torch's choice.
 
-    torch 2.13's leave look-ups no registers (benchmarks/flex_sm90.py). Backward, its blocks of
+    torch 2.13's leave look-ups no registers (docs/results_gpu.md). Backward, its blocks of
     float32 are small as they are.
     """
     if q.shape[3] > 128:

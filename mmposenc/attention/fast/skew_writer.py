@@ -25,7 +25,7 @@ class SkewWriter(LogitWriter):
     """
 
     #: A piece computes about this many products too many a query
-    #: (benchmarks/relative.py cost, 'query relative 1-D').
+    #: (docs/results.md, 'query relative 1-D').
     most_queries = 64
 
     def __init__(self, table: Tensor, bias: Tensor | None, layout: Layout) -> None:

@@ -1,8 +1,7 @@
-"""Table 'thresholds' of relative.py: what the accelerator's constants of
-mmposenc/functional/limits.py should be, by training steps.
+"""What the accelerator's constants of mmposenc/functional/limits.py should be, by training steps.
 
-    python benchmarks/relative.py thresholds --device cuda --dtype bfloat16      # never tried
-    python benchmarks/relative.py thresholds --tiny     # that it runs; says nothing about a CPU
+    python benchmarks/thresholds.py --device cuda --dtype bfloat16      # never tried
+    python benchmarks/thresholds.py --tiny     # that it runs; says nothing about a CPU
 
 Each constant is set to several values and the same attention is measured, in turns. A buffer's
 value is the smallest that is within 5 % of the fastest. A switch is measured off and on at several
@@ -16,8 +15,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 from unittest import mock
 
-from measure import Run, header, paired_times, peak_memory, row
-from relative_inputs import TINY, Size, both, make_encoding, make_inputs, ours
+from measure import Run, add_arguments, header, paired_times, parse, peak_memory, row
+from relative import TINY, Size, both, make_encoding, make_inputs, ours
 
 from mmposenc.functional import Grid, limits
 
@@ -132,8 +131,12 @@ def switch(sweep: Switch, args: argparse.Namespace) -> int | None:
     return best_switch(ratios, sweep.up_to)
 
 
-def thresholds(args: argparse.Namespace) -> None:
+def main() -> None:
     """The rows, then what follows from them."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    add_arguments(parser, repeats=7)
+    parser.add_argument('--only', nargs='*', help='parts of the names of constants')
+    args = parse(parser)
     print(header(args))
     print('| constant | encoding, form | L | value | training, ms | MiB |')
     print('|---|---|---|---|---|---|')
@@ -148,3 +151,7 @@ def thresholds(args: argparse.Namespace) -> None:
     for constant, encoding, value in found:
         new = 'as it is: no size decides' if value is None else f'{value}'
         print(f'| {constant} | {getattr(limits, constant)} | {new} | {encoding} |', flush=True)
+
+
+if __name__ == '__main__':
+    main()
