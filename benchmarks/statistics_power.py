@@ -1,7 +1,8 @@
 """How often tests of `mmposenc compare` find a difference, and how often one that is not there.
 
 Studies are drawn with spreads of docs/studies (and with others), and each way of testing them is
-counted: the one of mmposenc/lab/compare/statistics/differences.py, and those that were tried beside it.
+counted: the one of mmposenc/lab/compare/statistics/differences.py, and those that were tried
+before it.
 
     python benchmarks/statistics_power.py              # the tables of docs/report.md
     python benchmarks/statistics_power.py --studies work_dirs/evidence --draws 1000
@@ -96,7 +97,8 @@ def moderated(values: np.ndarray) -> Tests:
 
 
 def shared(values: np.ndarray, pooled: float = POOLED) -> Tests:
-    """As mmposenc.lab.compare.statistics.differences.contrast, of many studies; nothing pooled: Welch's."""
+    """As contrast of mmposenc.lab.compare.statistics.differences, of many studies; nothing
+    pooled: Welch's."""
     _, count, seeds = values.shape
     one, other = pairs_of(count)
     means, squares, own = values.mean(2), values.var(2, ddof=1), seeds - 1

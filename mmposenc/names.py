@@ -62,7 +62,10 @@ CLASSES: dict[str, dict[str, str]] = {
         'SegVisualizationHook': 'engine.apps.seg_visualization',
         'TrackerHook': 'lab.figures.tracker_hook',
     },
-    'metric': {'ClassIoUMetric': 'openmmlab.segmentation', 'DumpSegResults': 'openmmlab.segmentation'},
+    'metric': {
+        'ClassIoUMetric': 'openmmlab.segmentation',
+        'DumpSegResults': 'openmmlab.segmentation',
+    },
     'optim_wrapper': {'AmpOptimWrapper': 'engine.training.amp'},
     'optimizer wrapper constructor': {
         'LayerDecayOptimWrapperConstructor': 'engine.training.layer_decay',

@@ -169,7 +169,8 @@ def test_a_study_is_summarized_once_for_all_of_its_files(tmp_path, monkeypatch):
 
 
 def test_pure_parts_import_neither_torch_nor_openmmlab():
-    code = ('import sys, mmposenc.lab.compare.page.report, mmposenc.lab.compare.statistics.summary\n'
+    code = ('import sys, mmposenc.lab.compare.page.report\n'
+            'import mmposenc.lab.compare.statistics.summary\n'
             "assert not {'torch', 'mmengine', 'mmcv', 'mmdet'} & set(sys.modules)")
     result = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True,
                             cwd=Path(__file__).parents[2])

@@ -176,7 +176,8 @@ def test_a_worker_that_outlives_a_killed_training_does_not_hold_its_lock(tmp_pat
 
 def test_a_file_system_without_locks_is_told(tmp_path, monkeypatch) -> None:
     said = []
-    monkeypatch.setattr('mmposenc.engine.training.lock.print_log', lambda text, *_: said.append(text))
+    monkeypatch.setattr('mmposenc.engine.training.lock.print_log',
+                        lambda text, *_: said.append(text))
     for number in (errno.ENOLCK, errno.ENOSYS):
         def no_locks(*_, number=number):
             raise OSError(number, 'no locks')

@@ -174,7 +174,7 @@ class FeatureCacheHook(Hook):
     What is kept is keyed by the pixels that reach the backbone, so any pipeline, detector or
     segmentor works, and an image that is not in the folder is computed and put there. Validation
     and tests run the backbone itself. In a config of :mod:`mmposenc.engine`, the images of the
-    training set are cut and coloured in ``views`` ways (:class:`~mmposenc.openmmlab.datasets.FewViews`).
+    training set are cut and coloured in ``views`` ways (:class:`mmposenc.FewViews`).
 
     Args:
         folder: of the features, for any number of models.

@@ -12,8 +12,8 @@ def plot_by_size(counts: Sequence[Any], timings: Sequence[Any], path: Path, titl
     """Draws multiply-accumulates, activations and, where it was measured, time over the pixels.
 
     Args:
-        counts: of one model, at two sizes or more (:class:`mmposenc.engine.apps.complexity.Complexity`).
-        timings: of the same sizes (:class:`mmposenc.engine.apps.complexity.Timing`), or none.
+        counts: of one model, at two sizes or more (``Complexity`` of mmposenc.engine.apps).
+        timings: of the same sizes (``Timing``), or none.
         path: of the figure: .png, .pdf or .svg.
         title: which model.
     """

@@ -16,7 +16,7 @@ from .loading import NamedErrors
 class LoadSegAnnotations(LoadAnnotations):
     """mmseg's LoadAnnotations (same arguments), refusing label maps that do not fit.
 
-    What a map is held to comes from :class:`~mmposenc.openmmlab.datasets.SegDataset`; with another data
+    What a map is held to comes from :class:`mmposenc.SegDataset`; with another data
     set only its size is checked.
 
     Raises:
