@@ -89,7 +89,7 @@ def deformable_layers(rows: str, decoder: bool, args: argparse.Namespace) -> dic
     """An encoder layer, or a decoder layer of 300 queries, FFN of 1024."""
     from mmdet.models.layers import transformer as theirs_room
 
-    from mmposenc.detr import mmdet_layers as ours_room
+    from mmposenc.openmmlab.detr import decoders as ours_room
     shapes = LEVELS[rows]
     attn = dict(embed_dims=DIMS, num_heads=HEADS, num_levels=len(shapes), dropout=args.dropout)
     kind = 'Decoder' if decoder else 'Encoder'

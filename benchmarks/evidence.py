@@ -19,9 +19,9 @@ from typing import Any
 import yaml
 from holm import corrected
 
-from mmposenc.comparison.differences import FEW, LEAST_RUNS, LEVEL, contrast, row
-from mmposenc.comparison.exports import markdown_rows
-from mmposenc.comparison.statistics import factors, interval, values_at
+from mmposenc.lab.compare.page.exports import markdown_rows
+from mmposenc.lab.compare.statistics.differences import FEW, LEAST_RUNS, LEVEL, contrast, row
+from mmposenc.lab.compare.statistics.summary import factors, interval, values_at
 
 ROOT = Path(__file__).resolve().parents[1]
 KEPT, PAGE = ROOT / 'docs' / 'studies', ROOT / 'docs' / 'evidence.md'

@@ -37,7 +37,7 @@ from torch import Tensor, nn
 
 from mmposenc.backbones import PVT, DeiT, Swin, load_pretrained
 from mmposenc.encodings import PEG
-from mmposenc.engine.compiling import compile_regions
+from mmposenc.engine.training.compiling import compile_regions
 
 LEARNED = dict(type='mmposenc.LearnedPositionEmbedding')
 BILINEAR = dict(LEARNED, interpolation='bilinear')

@@ -25,7 +25,7 @@ from mmengine.structures import InstanceData, PixelData
 from torch import Tensor, nn
 
 import mmposenc  # noqa: F401  (before mmdet)
-from mmposenc.engine.compiling import compile_regions
+from mmposenc.engine.training.compiling import compile_regions
 from mmposenc.padding import keep_padding_out
 
 CONFIGS = {'RetinaNet': ('mmdet', 'retinanet/retinanet_r50_fpn_1x_coco.py'),

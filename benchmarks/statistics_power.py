@@ -1,7 +1,8 @@
 """How often tests of `mmposenc compare` find a difference, and how often one that is not there.
 
 Studies are drawn with spreads of docs/studies (and with others), and each way of testing them is
-counted: the one of mmposenc/comparison/differences.py, and those that were tried beside it.
+counted: the one of mmposenc/lab/compare/statistics/differences.py, and those that were tried
+before it.
 
     python benchmarks/statistics_power.py              # the tables of docs/report.md
     python benchmarks/statistics_power.py --studies work_dirs/evidence --draws 1000
@@ -24,9 +25,9 @@ import numpy as np
 from holm import corrected
 from scipy import interpolate, special, stats
 
-from mmposenc.comparison.differences import LEVEL, POOLED, critical
-from mmposenc.comparison.exports import markdown_rows
-from mmposenc.comparison.statistics import factors, values_at
+from mmposenc.lab.compare.page.exports import markdown_rows
+from mmposenc.lab.compare.statistics.differences import LEVEL, POOLED, critical
+from mmposenc.lab.compare.statistics.summary import factors, values_at
 
 ENCODINGS, SEEDS, APART = (4, 8, 13), (3, 5, 10), (2, 5, 10, 30)
 #: How studies are drawn for the first table: name -> spread of the K encodings, share of the
@@ -96,7 +97,8 @@ def moderated(values: np.ndarray) -> Tests:
 
 
 def shared(values: np.ndarray, pooled: float = POOLED) -> Tests:
-    """As mmposenc.comparison.differences.contrast, of many studies; nothing pooled: Welch's."""
+    """As contrast of mmposenc.lab.compare.statistics.differences, of many studies; nothing
+    pooled: Welch's."""
     _, count, seeds = values.shape
     one, other = pairs_of(count)
     means, squares, own = values.mean(2), values.var(2, ddof=1), seeds - 1

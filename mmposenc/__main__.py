@@ -1,5 +1,5 @@
 """``python -m mmposenc``, and ``torchrun -m mmposenc``, are the command ``mmposenc``."""
-from mmposenc.commands import main
+from .commands import main
 
 if __name__ == '__main__':
     main()

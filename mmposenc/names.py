@@ -1,106 +1,132 @@
 """Where each class that a config may name lives; none is imported before it is asked for.
 
-The registries (registry.py) and the rooms read this one table. Classes of mmdet, mmseg and
+The registries (registry.py) and the packages read this one table. Classes of mmdet, mmseg and
 mmpretrain are behind it: a user of one of these libraries neither waits for the others nor needs
 them.
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
 #: By name of the registry, the module of each class of mmposenc. Encodings are registered besides.
 CLASSES: dict[str, dict[str, str]] = {
     'model': {
-        'CPResNet': 'backbones.resnet',
+        'CPResNet': 'openmmlab.resnet',
         'DeiT': 'backbones.vit',
         'LayerNorm2d': 'backbones.layers',
         'PVT': 'backbones.pvt',
         'Swin': 'backbones.swin',
         'ViT': 'backbones.vit',
-        'DistillationHead': 'classifiers.distilled',
-        'DistilledClassifier': 'classifiers.distilled',
-        'TorchvisionClassifier': 'classifiers.teacher',
-        'DetDataPreprocessor': 'data_preprocessors.detection',
-        'SegDataPreProcessor': 'data_preprocessors.segmentation',
-        'ChannelMapper': 'detr.neck',
-        'ConditionalDETR': 'detr.detectors',
-        'DABDETR': 'detr.detectors',
-        'DDQDETR': 'detr.ddq',
-        'DETR': 'detr.detectors',
-        'DINO': 'detr.detectors',
-        'DeformableDETR': 'detr.detectors',
-        'MSDeformAttnPixelDecoder': 'detr.pixel_decoders',
-        'TransformerEncoderPixelDecoder': 'detr.pixel_decoders',
-        'RetinaHead': 'heads.retina',
-        'ConcatPyramid': 'necks.concat_pyramid',
-        'SimpleFeaturePyramid': 'necks.simple_feature_pyramid',
-        'EncoderDecoder': 'segmentors.encoder_decoder',
+        'DistillationHead': 'openmmlab.classification',
+        'DistilledClassifier': 'openmmlab.classification',
+        'TorchvisionClassifier': 'openmmlab.classification',
+        'DetDataPreprocessor': 'openmmlab.detection',
+        'SegDataPreProcessor': 'openmmlab.segmentation',
+        'ChannelMapper': 'openmmlab.detr.neck',
+        'ConditionalDETR': 'openmmlab.detr.detectors',
+        'DABDETR': 'openmmlab.detr.detectors',
+        'DDQDETR': 'openmmlab.detr.ddq',
+        'DETR': 'openmmlab.detr.detectors',
+        'DINO': 'openmmlab.detr.detectors',
+        'DeformableDETR': 'openmmlab.detr.detectors',
+        'MSDeformAttnPixelDecoder': 'openmmlab.detr.pixel_decoders',
+        'TransformerEncoderPixelDecoder': 'openmmlab.detr.pixel_decoders',
+        'RetinaHead': 'openmmlab.detection',
+        'ConcatPyramid': 'openmmlab.necks',
+        'SimpleFeaturePyramid': 'openmmlab.necks',
+        'EncoderDecoder': 'openmmlab.segmentation',
     },
     'dataset': {
-        'ADE20KDataset': 'datasets.segmentation',
-        'CocoDataset': 'datasets.coco',
-        'FewViews': 'datasets.views',
-        'SegDataset': 'datasets.segmentation',
+        'ADE20KDataset': 'openmmlab.datasets.segmentation',
+        'CocoDataset': 'openmmlab.datasets.coco',
+        'FewViews': 'engine.training.views',
+        'SegDataset': 'openmmlab.datasets.segmentation',
     },
     'transform': {
-        'LoadImageFromFile': 'datasets.loading',
-        'LoadSegAnnotations': 'datasets.seg_loading',
+        'LoadImageFromFile': 'openmmlab.datasets.loading',
+        'LoadSegAnnotations': 'openmmlab.datasets.segmentation',
     },
     'hook': {
-        'AverageLossHook': 'engine.processes',
-        'CheckpointHook': 'engine.checkpoint_hook',
-        'ClsVisualizationHook': 'engine.cls_visualization',
-        'CompileHook': 'engine.compiling',
-        'EpochSeedHook': 'engine.seeding',
-        'FeatureCacheHook': 'engine.feature_cache',
-        'GradientCheckHook': 'engine.gradients',
-        'KeepPaddingOut': 'engine.padding_out',
-        'NotFiniteHook': 'engine.finite',
-        'ProgressBarHook': 'engine.progress',
-        'SegVisualizationHook': 'engine.seg_visualization',
-        'TrackerHook': 'engine.tracker_hook',
+        'AverageLossHook': 'engine.training.processes',
+        'CheckpointHook': 'engine.training.checkpoints',
+        'ClsVisualizationHook': 'engine.apps.cls_visualization',
+        'CompileHook': 'engine.training.compiling',
+        'EpochSeedHook': 'engine.training.seeding',
+        'FeatureCacheHook': 'engine.training.feature_cache',
+        'GradientCheckHook': 'engine.training.gradients',
+        'KeepPaddingOut': 'engine.training.padding_out',
+        'NotFiniteHook': 'engine.training.finite',
+        'ProgressBarHook': 'engine.training.progress',
+        'SegVisualizationHook': 'engine.apps.seg_visualization',
+        'TrackerHook': 'lab.figures.tracker_hook',
     },
-    'metric': {'ClassIoUMetric': 'engine.class_iou', 'DumpSegResults': 'engine.dump'},
-    'optim_wrapper': {'AmpOptimWrapper': 'engine.amp'},
+    'metric': {
+        'ClassIoUMetric': 'openmmlab.segmentation',
+        'DumpSegResults': 'openmmlab.segmentation',
+    },
+    'optim_wrapper': {'AmpOptimWrapper': 'engine.training.amp'},
     'optimizer wrapper constructor': {
-        'LayerDecayOptimWrapperConstructor': 'engine.layer_decay',
+        'LayerDecayOptimWrapperConstructor': 'engine.training.layer_decay',
     },
     'runner': {
-        'FlexibleRunner': 'engine.sharding',
-        'Runner': 'engine.runner',
+        'FlexibleRunner': 'engine.training.sharding',
+        'Runner': 'engine.training.runner',
     },
     'vis_backend': {
-        'MLflowVisBackend': 'engine.tracker_backends',
-        'TensorboardVisBackend': 'engine.tracker_backends',
-        'WandbVisBackend': 'engine.tracker_backends',
+        'MLflowVisBackend': 'engine.training.trackers',
+        'TensorboardVisBackend': 'engine.training.trackers',
+        'WandbVisBackend': 'engine.training.trackers',
     },
-    'strategy': {'FSDP2Strategy': 'engine.sharding'},
+    'strategy': {'FSDP2Strategy': 'engine.training.sharding'},
 }
 
 
 def load_class(module: str, name: str) -> Any:
-    """A class of a module of mmposenc, 'detr.detectors'.
+    """A class of a module of mmposenc, 'openmmlab.detr.detectors'.
 
     Raises:
         ImportError: with what to install, where the library that the module needs is absent.
     """
-    from .compat.openmmlab import require
+    from .installed import require
     full_name = f'{__package__}.{module}'
     require(full_name)
     return getattr(import_module(full_name), name)
 
 
-def lazy_room(package: str) -> tuple[list[str], Callable[[str], Any]]:
-    """``__all__`` and ``__getattr__`` of a room: its classes in the table."""
-    room = package.rpartition('.')[2]
-    modules = {name: module for table in CLASSES.values() for name, module in table.items()
-               if module.split('.')[0] == room}
+def lazy_classes(package: str, *modules: str) -> tuple[list[str], Callable[[str], Any]]:
+    """Names, and ``__getattr__``, of a package that offers the table's classes of some modules.
 
+    Args:
+        package: full name of the package.
+        modules: beginnings of modules, 'openmmlab.detr'.
+    """
+    found = {name: module for table in CLASSES.values() for name, module in table.items()
+             if module.startswith(modules)}
+    return sorted(found), lazy(package, found)
+
+
+def lazy(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
+    """``__getattr__`` of a package whose names are imported when they are asked for."""
     def __getattr__(name: str) -> Any:
         if name not in modules:
             raise AttributeError(f'module {package!r} has no attribute {name!r}')
         return load_class(modules[name], name)
 
-    return sorted(modules), __getattr__
+    return __getattr__
+
+
+def class_of_name(name: str) -> Any:
+    """The class that a config calls ``mmposenc.NAME``.
+
+    Raises:
+        AttributeError: there is none.
+    """
+    for table in CLASSES.values():
+        if name in table:
+            return load_class(table[name], name)
+    encodings = import_module(f'{__package__}.encodings')
+    if name in encodings.ENCODINGS:
+        return getattr(encodings, name)
+    raise AttributeError(f'module {__package__!r} has no attribute {name!r}')

@@ -2,7 +2,7 @@
 mmpretrain configs without custom_imports."""
 from typing import Any
 
-from .compat.openmmlab import require
+from .installed import require
 
 require(__name__)
 

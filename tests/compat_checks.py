@@ -1,4 +1,4 @@
-"""What the tests of mmposenc.compat share: devices, random boxes, and an IoU by hand."""
+"""What the tests of mmposenc.operators share: devices, random boxes, and an IoU by hand."""
 import numpy as np
 import torch
 

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from compat_checks import iou_by_hand
 
-from mmposenc.compat.deform_conv import Sizes
+from mmposenc.operators.deform_conv import Sizes
 
 NUMBER = {torch.float32: np.float32, torch.float64: np.float64}
 ONE = Sizes((1, 1), (1, 1), (1, 1), 1, 1)

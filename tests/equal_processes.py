@@ -28,9 +28,9 @@ from torch.distributed.tensor import DTensor
 
 import mmposenc  # noqa: F401
 from mmposenc.engine import load_config
-from mmposenc.engine.gradients import GradientCheckHook
-from mmposenc.engine.processes import AverageLossHook, synchronized
-from mmposenc.engine.sharding import shard
+from mmposenc.engine.training.gradients import GradientCheckHook
+from mmposenc.engine.training.processes import AverageLossHook, synchronized
+from mmposenc.engine.training.sharding import shard
 
 #: Name to config and what is changed in it.
 FAMILIES = {

@@ -65,8 +65,9 @@ def prepare() -> None:
 
     from mmposenc.engine import AmpOptimWrapper
     for name in ('mmdet.models', 'mmdet.engine', 'mmdet.datasets.transforms', 'mmdet.evaluation',
-                 'mmdet.visualization', 'mmposenc.backbones.pvt', 'mmposenc.datasets.coco',
-                 'mmposenc.datasets.loading', 'mmposenc.data_preprocessors.detection'):
+                 'mmdet.visualization', 'mmposenc.backbones.pvt',
+                 'mmposenc.openmmlab.datasets.coco', 'mmposenc.openmmlab.datasets.loading',
+                 'mmposenc.openmmlab.detection'):
         importlib.import_module(name)  # after mmposenc; the registries would do it in each child
     runner.collect_env = dict
     Config.pretty_text = property(lambda self: 'text = None\n')
@@ -110,7 +111,7 @@ def arm(kind: str, number: int) -> None:
     from mmengine.fileio import LocalBackend
 
     from mmposenc.checkpoint import integrity
-    from mmposenc.engine import loops
+    from mmposenc.engine.training import loops
     counts = {'n': 0}
 
     def comes() -> bool:
@@ -149,7 +150,7 @@ def arm(kind: str, number: int) -> None:
 def result(work_dir: Path) -> dict[str, Any]:
     """All that must be the same: the last checkpoint's content, and the logged numbers by step."""
     from mmposenc.checkpoint import load_checkpoint
-    from mmposenc.engine.checkpoints import latest_checkpoint
+    from mmposenc.engine.training.checkpoints import latest_checkpoint
     checkpoint = load_checkpoint(latest_checkpoint(work_dir))
     logged: dict[int, dict] = {}
     for path in sorted(work_dir.glob('*/vis_data/scalars.json')):

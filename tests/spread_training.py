@@ -20,7 +20,7 @@ from tinydata import detector_config, make_coco
 
 import mmposenc  # noqa: F401
 from mmposenc import engine
-from mmposenc.engine import sharding  # noqa: F401
+from mmposenc.engine.training import sharding  # noqa: F401
 
 ROOT = Path(__file__).resolve().parents[1]
 CONFIG = ROOT / 'configs' / 'detection' / 'pvt' / 'retinanet_pvt-t-peg_fpn_1x_coco.py'

@@ -4,7 +4,7 @@ import warnings
 import pytest
 import torch
 
-from mmposenc.image_sizes import get_img_shapes, mask_images, set_img_shapes
+from mmposenc.functional.image_sizes import get_img_shapes, mask_images, set_img_shapes
 
 
 def test_sizes_are_checked():

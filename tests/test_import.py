@@ -8,9 +8,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 MM = ('mmengine', 'mmcv', 'mmdet', 'mmseg', 'mmpretrain')
-TORCH_ONLY = ('functional', 'encodings', 'attention', 'checkpoint', 'datasets', 'padding',
-              'preparation', 'visualization', 'diagnosis')
-NEEDS_OPENMMLAB = ('registry', 'classifiers', 'data_preprocessors', 'engine', 'heads', 'segmentors')
+TORCH_ONLY = ('functional', 'encodings', 'attention', 'checkpoint', 'padding', 'engine.prepare',
+              'openmmlab.datasets', 'lab.figures', 'lab.diagnose')
 
 # With None in sys.modules a package can neither be found nor imported.
 BLOCK = f'import sys\nfor name in {MM}: sys.modules[name] = None\n'
@@ -34,26 +33,25 @@ import mmposenc
 assert mmposenc.__version__
 assert not {{'torch', 'torchvision', 'numpy', *{MM}}} & set(sys.modules)
 before = list(sys.meta_path)
-mmposenc.compat.prepare()
+mmposenc.operators.prepare()
 assert sys.meta_path == before
 """)
     assert out == ''
 
 
 def test_torch_only_rooms_import_no_openmmlab():
-    rooms = [room for room in TORCH_ONLY if (ROOT / 'mmposenc' / room).exists()]
     run('import sys\n' + ''.join(f'import mmposenc.{room}\nassert not {LOADED}, ({room!r}, '
-                                 f'{LOADED})\n' for room in rooms))
+                                 f'{LOADED})\n' for room in TORCH_ONLY))
 
 
 def test_preparing_data_needs_not_even_torch():
-    files = (ROOT / 'mmposenc' / 'preparation').glob('[a-z]*.py')
-    run('import sys\n' + ''.join(f'import mmposenc.preparation.{file.stem}\n' for file in files)
+    files = (ROOT / 'mmposenc' / 'engine' / 'prepare').glob('[a-z]*.py')
+    run('import sys\n' + ''.join(f'import mmposenc.engine.prepare.{file.stem}\n' for file in files)
         + "assert 'torch' not in sys.modules")
 
 
 def test_a_report_needs_neither_torch_nor_openmmlab():
-    run('import sys\nimport mmposenc.comparison.report\n'
+    run('import sys\nimport mmposenc.lab.compare.page.report\n'
         f"assert 'torch' not in sys.modules and not {LOADED}, {LOADED}")
 
 
@@ -74,26 +72,22 @@ attention(x, (3, 4)).sum().backward()
 def test_rooms_that_need_openmmlab_say_what_to_install():
     """Twice each, in one process: a failed import leaves nothing that the next one finds. Of a room
     that does not need it, checking files works; reading them says what to install."""
-    run(BLOCK + f"""
-from importlib import import_module
-for room in {NEEDS_OPENMMLAB} * 2:
+    run(BLOCK + """
+import mmposenc.encodings, mmposenc.engine, mmposenc.openmmlab.datasets.image_files
+def needs(module, ask):
     try:
-        import_module('mmposenc.' + room)
+        ask()
     except ImportError as error:
-        assert f'mmposenc.{{room}} needs mmengine and mmcv of OpenMMLab' in str(error), error
+        assert f'{module} needs mmengine and mmcv of OpenMMLab' in str(error), error
         assert "pip install 'mmposenc[onedl]'" in str(error)
     else:
-        raise AssertionError(f'{{room}} imported')
-import mmposenc.encodings
-""" + """
-from mmposenc import datasets
-from mmposenc.datasets.image_files import broken
-try:
-    datasets.LoadImageFromFile
-except ImportError as error:
-    assert 'mmposenc.datasets.loading needs mmengine and mmcv of OpenMMLab' in str(error), error
-else:
-    raise AssertionError('imported')
+        raise AssertionError(f'{module} imported')
+for _ in range(2):
+    needs('mmposenc.registry', lambda: __import__('mmposenc.registry'))
+    needs('mmposenc.engine.training.launch', lambda: mmposenc.engine.train)
+    needs('mmposenc.openmmlab.necks', lambda: mmposenc.ConcatPyramid)
+    needs('mmposenc.openmmlab.datasets.loading',
+          lambda: mmposenc.openmmlab.datasets.LoadImageFromFile)
 """)
 
 
@@ -107,7 +101,7 @@ assert MODELS.get('mmposenc.PVT') is not None
 try:
     MODELS.get('mmposenc.DETR')()
 except ImportError as error:
-    assert 'mmposenc.detr.detectors needs mmdet of OpenMMLab' in str(error), error
+    assert 'mmposenc.openmmlab.detr.detectors needs mmdet of OpenMMLab' in str(error), error
 else:
     raise AssertionError('built')
 """)

@@ -100,8 +100,8 @@ refused(lambda: DetrEncoder(1, act), "act_cfg={'type': 'HSwish'")
 drop = dict(layer, ffn_cfg=dict(embed_dims=16, dropout_layer=dict(type='DropBlock')))
 refused(lambda: DetrEncoder(1, drop), "dropout_layer={'type': 'DropBlock'")
 from mmposenc import backbones, detr
-refused(lambda: backbones.CPResNet, 'mmposenc.backbones.resnet needs mmengine and mmcv')
-refused(lambda: detr.DETR, 'mmposenc.detr.detectors needs mmengine and mmcv')
+refused(lambda: backbones.CPResNet, 'mmposenc.openmmlab.resnet needs mmengine and mmcv')
+refused(lambda: detr.DETR, 'mmposenc.openmmlab.detr.detectors needs mmengine and mmcv')
 """)
 
 
@@ -113,7 +113,7 @@ refused(lambda: detr.DETR, 'mmposenc.detr.detectors needs mmengine and mmcv')
 def test_the_feed_forward_network_equals_mmcvs(options):
     from mmcv.cnn.bricks.transformer import FFN as MMCVFFN
 
-    from mmposenc.detr.attention import FFN
+    from mmposenc.detr.layers import FFN
     ours, theirs = FFN(8, 12, **options), MMCVFFN(8, 12, **options)
     ours.load_state_dict(theirs.state_dict())
     assert list(ours.state_dict()) == list(theirs.state_dict())
@@ -130,7 +130,7 @@ def test_the_feed_forward_network_equals_mmcvs(options):
 def test_norms_are_mmcvs():
     from mmcv.cnn import build_norm_layer
 
-    from mmposenc.detr.parts import build_norm
+    from mmposenc.detr.layers import build_norm
     for cfg in (dict(type='LN'), dict(type='LN', eps=1e-3, requires_grad=False),
                 dict(type='GN', num_groups=2)):
         ours, theirs = build_norm(cfg, 8), build_norm_layer(cfg, 8)[1]

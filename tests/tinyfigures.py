@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from mmposenc.backbones import DeiT
-from mmposenc.visualization.paper_figures import Choice, Subject, draw_figure
+from mmposenc.lab.figures.paper_figures import Choice, Subject, draw_figure
 
 IRPE = dict(type='mmposenc.IRPE', method='product', rpe_on='k')
 

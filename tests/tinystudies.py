@@ -5,9 +5,9 @@ from pathlib import Path
 from tinytasks import classifier_config
 
 from mmposenc import engine
-from mmposenc.comparison.encodings import read_entries
-from mmposenc.comparison.lengths import Length
-from mmposenc.comparison.study import Study, write_study
+from mmposenc.lab.compare.study.encodings import read_entries
+from mmposenc.lab.compare.study.lengths import Length
+from mmposenc.lab.compare.study.study import Study, write_study
 
 OWN = """
 from mmposenc.encodings import PEG

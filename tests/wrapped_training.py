@@ -23,7 +23,7 @@ from torch import nn
 
 import mmposenc  # noqa: F401
 from mmposenc.engine import load_config
-from mmposenc.engine.processes import synchronized
+from mmposenc.engine.training.processes import synchronized
 
 DET, SEG, CLS = 'detection', 'segmentation', 'classification'
 #: Name to config and what is changed in it.

@@ -14,7 +14,7 @@ import mmposenc  # noqa: F401  (before anything that needs compiled operators)
 from mmposenc.backbones import count_macs
 from mmposenc.command_line import Parser, reported
 from mmposenc.engine import load_config
-from mmposenc.engine.models import build_model
+from mmposenc.engine.config.models import build_model
 
 ROOT = Path(__file__).resolve().parents[1]
 

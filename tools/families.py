@@ -155,7 +155,7 @@ def inputs(name: str, package: str, classes: int) -> dict[str, Any]:
 @contextlib.contextmanager
 def counted() -> Iterator[Counter[str]]:
     """Counts the operators that run."""
-    from mmposenc.compat.ext import OPS
+    from mmposenc.operators.ext import OPS
     calls: Counter[str] = Counter()
 
     def counting(name: str, operator: Callable[..., Any]) -> Callable[..., Any]:

@@ -16,9 +16,9 @@ from mmengine.config import Config
 
 from mmposenc import engine
 from mmposenc.command_line import Parser, reported
-from mmposenc.comparison.applying import check_fits
-from mmposenc.comparison.encodings import NAMES, read_entries
-from mmposenc.comparison.exports import markdown_rows
+from mmposenc.lab.compare.page.exports import markdown_rows
+from mmposenc.lab.compare.study.applying import check_fits
+from mmposenc.lab.compare.study.encodings import NAMES, read_entries
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / 'docs' / 'compared.md'

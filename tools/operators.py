@@ -205,7 +205,7 @@ def main(argv: list[str] | None = None) -> None:
         parser.error(f'packages must be of {PACKAGES}, got {sorted(unknown)}')
     warnings.simplefilter('ignore')
     import mmposenc  # noqa: F401  (before mmcv)
-    from mmposenc.compat.ext import OPS
+    from mmposenc.operators.ext import OPS
     for package in args.packages or PACKAGES:
         __import__(f'{package}.models')
         if args.code:

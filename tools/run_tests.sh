@@ -12,5 +12,6 @@ export OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 workers=$("$python" -c 'import os; print(min(len(os.sched_getaffinity(0)), 8))' 2>/dev/null ||
           echo 2)
 echo "== ruff";   "$python" -m ruff check .
+echo "== imports"; "$venv/bin/lint-imports" --no-cache --no-logo
 echo "== mypy";   "$python" -m mypy
 echo "== pytest"; "$python" -m pytest -n "$workers" "$@"

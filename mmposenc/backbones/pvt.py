@@ -9,19 +9,13 @@ from torch import Tensor, nn
 
 from ..encodings.placement import EncodingConfigs, PlacedEncodings, Positions
 from ..encodings.sharing import share_encodings, shared_encodings
+from ..functional.image_sizes import ImgShapes, get_img_shapes, mask_images
 from ..functional.masking import every_cell, masked_mean, pad_map, tokens_to_map
-from ..image_sizes import ImgShapes, get_img_shapes, mask_images
-from ..modules import BaseModule
 from .checkpoints import PretrainedMixin
 from .freezing import Freezing, freeze
 from .layer_depth import LayerDepths
-from .layers import (
-    PatchEmbed,
-    check_parts,
-    check_rates,
-    init_transformer_weights,
-    rising_rates,
-)
+from .layers import PatchEmbed, check_parts, check_rates, init_transformer_weights, rising_rates
+from .modules import BaseModule
 from .pvt_layers import PVTBlock, PVTStage
 
 #: Blocks a stage.

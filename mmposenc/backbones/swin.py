@@ -8,9 +8,8 @@ from torch import Tensor, nn
 
 from ..encodings.placement import EncodingConfigs, PlacedEncodings, Positions
 from ..encodings.sharing import share_encodings, shared_encodings
+from ..functional.image_sizes import ImgShapes, get_img_shapes, mask_images
 from ..functional.masking import masked_mean, pad_map, tokens_to_map
-from ..image_sizes import ImgShapes, get_img_shapes, mask_images
-from ..modules import BaseModule
 from .checkpoints import PretrainedMixin
 from .freezing import Freezing, freeze
 from .layer_depth import LayerDepths
@@ -22,6 +21,7 @@ from .layers import (
     init_transformer_weights,
     rising_rates,
 )
+from .modules import BaseModule
 from .swin_archs import WindowSizes, resolve_arch
 from .swin_layers import PatchMerging, SwinBlock, SwinStage, Tokens, window_encoding
 

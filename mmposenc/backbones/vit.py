@@ -9,9 +9,8 @@ from torch import Tensor, nn
 
 from ..encodings.placement import EncodingConfigs, PlacedEncodings, Positions
 from ..encodings.sharing import share_encodings, shared_encodings
+from ..functional.image_sizes import ImgShapes, get_img_shapes, mask_images
 from ..functional.masking import pad_map, token_mask
-from ..image_sizes import ImgShapes, get_img_shapes, mask_images
-from ..modules import BaseModule
 from .checkpoints import PretrainedMixin
 from .freezing import Freezing, freeze
 from .layer_depth import LayerDepths
@@ -24,6 +23,7 @@ from .layers import (
     rising_rates,
     run_block,
 )
+from .modules import BaseModule
 from .vit_archs import takes_arch
 from .vit_layers import ViTBlock, check_blocks, check_mlp, check_tokens
 from .vit_output import ViTOutput, check_output

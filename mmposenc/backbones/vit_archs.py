@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..checkpoint.vit_archs import ARCHS, SIZES
-from ..modules import print_log
+from .modules import print_log
 
 __all__ = ['ARCHS', 'arch_options', 'takes_arch']
 

@@ -56,7 +56,7 @@ def main(argv: list[str] | None = None) -> None:
         print(mmposenc.__version__)
         return
     if name not in COMMANDS:
-        from mmposenc.command_line import suggest
+        from ..command_line import suggest
         print(f'error: there is no command {name!r}{suggest(name, COMMANDS)}\n'
               f'(known are {", ".join(COMMANDS)})', file=sys.stderr)
         sys.exit(2)
@@ -67,7 +67,7 @@ def _load(name: str, words: list[str]) -> Callable[[list[str]], None]:
     """The function of a command; what it needs and is not installed ends the program in a line."""
     import argparse
 
-    from mmposenc.command_line import reported
+    from ..command_line import reported
     with reported(argparse.Namespace(traceback='--traceback' in words)):
         main: Callable[[list[str]], None] = importlib.import_module(
             f'{__name__}.{COMMANDS[name][0]}').main

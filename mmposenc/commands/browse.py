@@ -4,8 +4,8 @@
 """
 import argparse
 
-from mmposenc.command_line import reported
-from mmposenc.command_options import config_parser
+from ..command_line import reported
+from ..command_options import config_parser
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -21,9 +21,9 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     with reported(args, hold=True):
-        from mmposenc import engine
-        from mmposenc.engine.checks import check_files
-        from mmposenc.engine.options import read_config
+        from .. import engine
+        from ..engine.config.checks import check_files
+        from ..engine.config.options import read_config
         cfg = read_config(args)
         check_files(cfg, (args.phase,))
         written = engine.browse(cfg, args.output_dir, phase=args.phase, number=args.number,

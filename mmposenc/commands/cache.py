@@ -8,8 +8,8 @@ folder's largest size are options of mmposenc.FeatureCacheHook in custom_hooks.
 """
 import argparse
 
-from mmposenc.command_line import reported
-from mmposenc.command_options import config_parser
+from ..command_line import reported
+from ..command_options import config_parser
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -24,8 +24,8 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     with reported(args, hold=True) as release:
-        from mmposenc import engine
-        from mmposenc.engine.options import read_config
+        from .. import engine
+        from ..engine.config.options import read_config
         cfg = read_config(args)
         engine.set_work_dir(cfg, args.work_dir)
         counts = engine.cache_features(cfg, args.folder, started=release)

@@ -17,8 +17,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from mmposenc.command_line import Parser, in_a_line, reported
-from mmposenc.command_options import COUNT, INDEX, SEED, add_config
+from ..command_line import Parser, in_a_line, reported
+from ..command_options import COUNT, INDEX, SEED, add_config
 
 #: Seconds of the units of a time.
 _UNITS = {'s': 1, 'min': 60, 'm': 60, 'h': 3600, 'd': 86400}
@@ -114,9 +114,9 @@ def main(argv: list[str] | None = None) -> None:
 
 def run(args: argparse.Namespace, command: str) -> int:
     """Plans and carries out what the arguments ask; the exit status."""
-    from mmposenc.comparison import planning
-    from mmposenc.comparison.formats import seconds_text
-    from mmposenc.comparison.study import read_study
+    from ..lab.compare.running import planning
+    from ..lab.compare.statistics.formats import seconds_text
+    from ..lab.compare.study.study import read_study
 
     started, estimate = time.monotonic(), None
     if args.report_only:
@@ -131,7 +131,7 @@ def run(args: argparse.Namespace, command: str) -> int:
         print(planning.headline(planned), flush=True)
         carry_out(study, workers)
     if args.time and not args.report_only:
-        from mmposenc.comparison.extras import time_models
+        from ..lab.compare.running.extras import time_models
         time_models(study)
     status = finish(study)
     if study.seconds is not None and estimate is not None:  # all of it in this call
@@ -142,11 +142,11 @@ def run(args: argparse.Namespace, command: str) -> int:
 
 def carry_out(study: Any, workers: Any) -> None:
     """Trains and tests what is left, and keeps results.json and the report up to date."""
-    from mmposenc.comparison.metrics import metric_of
-    from mmposenc.comparison.progress import Display
-    from mmposenc.comparison.results import write_results
-    from mmposenc.comparison.runs import is_complete
-    from mmposenc.comparison.schedule import carry_out_all
+    from ..lab.compare.page.results import write_results
+    from ..lab.compare.running.progress import Display
+    from ..lab.compare.running.runs import is_complete
+    from ..lab.compare.running.schedule import carry_out_all
+    from ..lab.compare.study.metrics import metric_of
 
     jobs = workers.jobs or len(study.runs())
     with Display(study, metric_of(study.base()), jobs) as display:
@@ -166,9 +166,9 @@ def carry_out(study: Any, workers: Any) -> None:
 def finish(study: Any) -> int:
     """Prints how all runs ended, writes the results and prints what they say; status 1 where a run
     failed, or a test of one."""
-    from mmposenc.comparison.metrics import metric_of
-    from mmposenc.comparison.progress import plain_console, short_note, states, table
-    from mmposenc.comparison.results import collect, write_results
+    from ..lab.compare.page.results import collect, write_results
+    from ..lab.compare.running.progress import plain_console, short_note, states, table
+    from ..lab.compare.study.metrics import metric_of
 
     plain_console(file=sys.stdout).print(table(study, states(study), metric_of(study.base()), 1))
     kinds = {'failed': 'failed', 'diverged': 'diverged, and no part of the means',

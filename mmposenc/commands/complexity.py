@@ -15,11 +15,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mmposenc.command_line import reported
-from mmposenc.command_options import INDEX, SIDE, config_parser, refuse_without, sides
+from ..command_line import reported
+from ..command_options import INDEX, SIDE, config_parser, refuse_without, sides
 
 if TYPE_CHECKING:
-    from mmposenc.engine.complexity import Complexity, Timing
+    from ..engine.apps.complexity import Complexity, Timing
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -46,12 +46,12 @@ def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     # What libraries say while they build a model must not get between the lines of json.
     with reported(args, hold=True), contextlib.redirect_stdout(sys.stderr):
-        from mmposenc.engine.checks import check_folder
-        from mmposenc.engine.complexity import count, measure_time
-        from mmposenc.engine.devices import device_of
-        from mmposenc.engine.options import read_config
-        from mmposenc.visualization.size_figures import plot_by_size
-        from mmposenc.visualization.writing import checked_path
+        from ..engine.apps.complexity import count, measure_time
+        from ..engine.config.checks import check_folder
+        from ..engine.config.models import device_of
+        from ..engine.config.options import read_config
+        from ..lab.figures.size_figures import plot_by_size
+        from ..lab.figures.writing import checked_path
         cfg = read_config(args)
         plot = None if args.plot is None else checked_path(args.plot, '--plot')
         if plot is not None:

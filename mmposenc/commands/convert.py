@@ -13,12 +13,12 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mmposenc.command_line import Parser, reported
+from ..command_line import Parser, reported
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from mmposenc.checkpoint import Converted
+    from ..checkpoint import Converted
 
 #: Those of ``checkpoint/``.
 SOURCES = ('pvt', 'twins', 'deit', 'eva', 'dinov2', 'huggingface-vit', 'huggingface-clip', 'clip',
@@ -45,15 +45,10 @@ def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     output = Path(args.output)
     with reported(args):
-        from mmposenc.checkpoint import (
-            look_alikes,
-            needed_options,
-            read_checkpoint,
-            write_checkpoint,
-        )
-        from mmposenc.checkpoint.eva_names import rounds_periods
-        from mmposenc.checkpoint.needs import BACKBONE
-        from mmposenc.checkpoint.rules import shown
+        from ..checkpoint import look_alikes, needed_options, read_checkpoint, write_checkpoint
+        from ..checkpoint.eva_names import rounds_periods
+        from ..checkpoint.needs import BACKBONE
+        from ..checkpoint.rules import shown
         if output.suffix not in ('.pth', '.safetensors'):
             raise ValueError(f'{output} must end in .safetensors or .pth')
         if output.exists() and not args.overwrite:
@@ -89,9 +84,9 @@ def convert_file(args: argparse.Namespace, state: dict[str, Tensor]
     Raises:
         ValueError: for weights that are of no known source, or of another one.
     """
-    from mmposenc.checkpoint import convert_back, convert_with_report, recognise
-    from mmposenc.checkpoint.recognition import looks_like
-    from mmposenc.checkpoint.rules import shown
+    from ..checkpoint import convert_back, convert_with_report, recognise
+    from ..checkpoint.recognition import looks_like
+    from ..checkpoint.rules import shown
 
     source = None if args.source == 'auto' else args.source
     if args.to == 'timm':

@@ -18,11 +18,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mmposenc.command_line import reported
-from mmposenc.command_options import SEED, SIDE, USUAL, config_parser, refuse_without, sides
+from ..command_line import reported
+from ..command_options import SEED, SIDE, USUAL, config_parser, refuse_without, sides
 
 if TYPE_CHECKING:
-    from mmposenc.diagnosis import Measure
+    from ..lab.diagnose import Measure
 
 #: Numbers of a line that the terminal shows.
 _SHOWN = 8
@@ -52,11 +52,11 @@ def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     # What libraries say while they build a model must not get between the lines of json.
     with reported(args, hold=True), contextlib.redirect_stdout(sys.stderr):
-        from mmposenc.diagnosis import write_figures
-        from mmposenc.engine.checks import check_folder
-        from mmposenc.engine.diagnosis import measure_config
-        from mmposenc.engine.figure_subjects import source_of
-        from mmposenc.engine.options import read_config
+        from ..engine.config.checks import check_folder
+        from ..engine.config.options import read_config
+        from ..lab.diagnose import write_figures
+        from ..lab.diagnose.config_models import measure_config
+        from ..lab.figures.figure_subjects import source_of
         cfg = read_config(args)
         if args.output_dir is not None:
             check_folder(args.output_dir, '--output-dir')

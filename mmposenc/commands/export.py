@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import argparse
 
-from mmposenc.command_line import reported
-from mmposenc.command_options import (
+from ..command_line import reported
+from ..command_options import (
     OPSET,
     SIDE,
     TOLERANCE,
@@ -54,8 +54,8 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     with reported(args):
-        from mmposenc.engine.export import export
-        from mmposenc.engine.options import read_config
+        from ..engine.apps.export import export
+        from ..engine.config.options import read_config
         cfg = read_config(args)
         checkpoint = None if args.checkpoint == 'none' else args.checkpoint
         found = export(cfg, checkpoint, args.out, size=args.size,

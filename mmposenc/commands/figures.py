@@ -30,10 +30,10 @@ import argparse
 import shlex
 import sys
 
-from mmposenc.command_line import reported
-from mmposenc.command_options import COUNT, INDEX, SIDE, USUAL, config_parser, refuse_without
+from ..command_line import reported
+from ..command_options import COUNT, INDEX, SIDE, USUAL, config_parser, refuse_without
 
-#: Those of ``visualization/paper_figures.py``.
+#: Those of ``lab/figures/paper_figures.py``.
 FIGURES = ('matrix', 'attention', 'kernels', 'index', 'buckets', 'references', 'similarity', 'cost',
            'sizes', 'bias', 'rotary', 'added', 'pools', 'overlay', 'rollout')
 
@@ -97,11 +97,11 @@ def main(argv: list[str] | None = None) -> None:
     places = [tuple(each) for each in args.at or ()]
     shared = dict(image=args.image, size=args.size)
     with reported(args, hold=True):
-        from mmposenc import engine
-        from mmposenc.engine.encoding_figures import visualize_encodings, visualize_figure
-        from mmposenc.engine.gallery import draw_gallery
-        from mmposenc.engine.options import read_config
-        from mmposenc.visualization.paper_figures import Choice
+        from .. import engine
+        from ..engine.config.options import read_config
+        from ..lab.figures.encoding_figures import visualize_encodings, visualize_figure
+        from ..lab.figures.gallery import draw_gallery
+        from ..lab.figures.paper_figures import Choice
         choice = Choice(args.block, args.head, places, args.references, not args.no_prefix,
                         args.channels, args.width)
         cfg = read_config(args)

@@ -10,8 +10,8 @@ import signal
 import sys
 from typing import Any
 
-from mmposenc.command_line import Parser, reported
-from mmposenc.command_options import add_config
+from ..command_line import Parser, reported
+from ..command_options import add_config
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -42,8 +42,8 @@ def main(argv: list[str] | None = None) -> None:
     before = signal.signal(signal.SIGTERM, stop)
     try:
         with reported(args, hold=True) as release:
-            from mmposenc.engine.options import read_config
-            from mmposenc.engine.prediction import predict
+            from ..engine.apps.prediction import predict
+            from ..engine.config.options import read_config
             cfg = read_config(args)
             done, skipped = predict(
                 cfg, args.checkpoint, args.source, args.out, score_thr=args.score_thr,

@@ -15,13 +15,13 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-from mmposenc.command_line import Parser, reported
-from mmposenc.preparation.ade20k import check_ade20k
-from mmposenc.preparation.coco import check_coco
-from mmposenc.preparation.mnist import IDX_SOURCES, prepare_idx, prepare_mnist5k
-from mmposenc.preparation.nuclei import prepare_nuclei
-from mmposenc.preparation.pretrained import prepare_pretrained
-from mmposenc.preparation.trees import prepare_trees
+from ..command_line import Parser, reported
+from ..engine.prepare.ade20k import check_ade20k
+from ..engine.prepare.coco import check_coco
+from ..engine.prepare.mnist import IDX_SOURCES, prepare_idx, prepare_mnist5k
+from ..engine.prepare.nuclei import prepare_nuclei
+from ..engine.prepare.pretrained import prepare_pretrained
+from ..engine.prepare.trees import prepare_trees
 
 CHECKS: dict[str, tuple[Callable[[Path], list[str]], str]] = {
     'coco': (check_coco, 'the folder with train2017, val2017 and annotations'),

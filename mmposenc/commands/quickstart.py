@@ -23,7 +23,7 @@ import sys
 import time
 from pathlib import Path
 
-from mmposenc.command_line import Parser, reported
+from ..command_line import Parser, reported
 
 #: The configs of trees, beside which lies one with -block for another test, and of nuclei.
 RANDOM = ('mmposenc::detection/small/retinanet_pvt-micro-peg_trees.py',
@@ -67,8 +67,8 @@ def _file(text: str) -> Path:
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     with reported(args):
-        from mmposenc.compat.openmmlab import require
-        for room in 'mmposenc.heads.retina', 'mmposenc.segmentors.encoder_decoder':
+        from ..installed import require
+        for room in 'mmposenc.openmmlab.detection', 'mmposenc.openmmlab.segmentation':
             require(room)
         task = '' if args.task == 'detection' else f'-{args.task}'
         seed = '' if args.seed is None else f'-seed{args.seed}'
@@ -92,7 +92,7 @@ def say(text: str) -> None:
 
 def fetch(args: argparse.Namespace) -> None:
     """What is there already is left as it is."""
-    from mmposenc.commands import prepare
+    from . import prepare
     names = {'detection': ['trees'], 'segmentation': ['nuclei'],
              'pretrained': ['trees', 'nuclei'] + ['pretrained'] * (not args.weights)}[args.task]
     for name in names:
@@ -173,7 +173,7 @@ def run(command: str, options: list[str], *words: str) -> None:
 
 
 def table(what: str, work: Path, tests: dict[str, str], trained: float, start: float) -> None:
-    from mmposenc.engine.report import metrics_table
+    from ..engine.apps.report import metrics_table
     say(f'{what} (training {trained:.0f} s, everything {time.monotonic() - start:.0f} s)')
     print(metrics_table({name: work / f'test_{folder}' for name, folder in tests.items()}),
           flush=True)
@@ -184,8 +184,8 @@ def other_arch(config: str, arch: str | None) -> list[str]:
     the same parts of the depth, and what follows from the sizes of blocks and patches."""
     if arch is None:
         return []
-    from mmposenc import engine
-    from mmposenc.backbones.vit_archs import arch_options
+    from .. import engine
+    from ..backbones.vit_archs import arch_options
     cfg = engine.load_config(config)
     sizes, known = arch_options(arch, {}), arch_options(cfg.model.backbone.arch, {})
     layers, dims, patch = sizes['num_layers'], sizes['embed_dims'], sizes.get('patch_size', 16)

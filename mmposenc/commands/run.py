@@ -12,7 +12,7 @@ import runpy
 import sys
 from pathlib import Path
 
-from mmposenc.command_line import Parser, reported
+from ..command_line import Parser, reported
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -38,7 +38,7 @@ def find_script(name: str) -> Path:
         if not Path(name).is_file():
             raise FileNotFoundError(f'there is no script {name!r}')
         return Path(name)
-    from mmposenc.compat.configs import package_folder
+    from ..operators.configs import package_folder
     package, _, relative = name.partition('::')
     folder = package_folder(package)
     for place in (folder / '.mim', folder, folder.parent):

@@ -4,7 +4,7 @@
 """
 import argparse
 
-from mmposenc.command_line import Parser, reported
+from ..command_line import Parser, reported
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -23,7 +23,7 @@ def _row(text: str) -> tuple[str, str]:
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     with reported(args):
-        from mmposenc.engine.report import metrics_table
+        from ..engine.apps.report import metrics_table
         tests = dict(args.tests)
         if len(tests) < len(args.tests):
             raise ValueError(f'{len(args.tests)} tests have {len(tests)} names; give each another')

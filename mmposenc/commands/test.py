@@ -6,8 +6,8 @@
 """
 import argparse
 
-from mmposenc.command_line import reported
-from mmposenc.command_options import add_run_options, config_parser, parse_run
+from ..command_line import reported
+from ..command_options import add_run_options, config_parser, parse_run
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -25,8 +25,8 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     with reported(args, hold=True) as release:
-        from mmposenc import engine
-        from mmposenc.engine.options import read_run_config
+        from .. import engine
+        from ..engine.config.options import read_run_config
         cfg = read_run_config(args)
         engine.prepare_testing(cfg, args.checkpoint, out=args.out, show_dir=args.show_dir,
                                tta=args.tta, compiled=args.compile,

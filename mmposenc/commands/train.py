@@ -5,8 +5,8 @@
 """
 import argparse
 
-from mmposenc.command_line import reported
-from mmposenc.command_options import add_run_options, config_parser, parse_run
+from ..command_line import reported
+from ..command_options import add_run_options, config_parser, parse_run
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -31,8 +31,8 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     with reported(args, hold=True) as release:
-        from mmposenc import engine
-        from mmposenc.engine.options import read_run_config
+        from .. import engine
+        from ..engine.config.options import read_run_config
         cfg = read_run_config(args)
         engine.prepare_training(cfg, amp=args.amp, compiled=args.compile,
                                 feature_cache=args.feature_cache,

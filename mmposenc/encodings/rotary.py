@@ -9,12 +9,7 @@ from torch import Tensor, nn
 
 from ..attention.terms import Term
 from ..functional.grids import Grid, GridLike, as_grid, key_grid
-from ..functional.rotary import (
-    NORMALIZATIONS,
-    cell_coordinates,
-    frame_coordinates,
-    turn_planes,
-)
+from ..functional.rotary import NORMALIZATIONS, cell_coordinates, frame_coordinates, turn_planes
 from .base import RelativeEncoding
 
 _THETA = {'axial': 100.0, 'mixed': 10.0}

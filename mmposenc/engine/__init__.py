@@ -1,36 +1,41 @@
-"""What the command-line tools call: configs, checks, the runner, hooks, testing, browsing."""
-from ..compat.openmmlab import require
+"""Training, testing, predicting and exporting what a config describes, on mmengine.
 
-require(__name__)
+    config/     configs: found, overridden, checked; their models, data and images
+    training/   launch.py is where to start; the runner, its loops, hooks and checkpoints
+    apps/       what is done with a config beside training: predictions, export, complexity
+    prepare/    data sets on disk; needs neither torch nor OpenMMLab
 
-from .amp import AmpOptimWrapper
-from .browse import browse
-from .checkpoint_hook import CheckpointHook
-from .config import load_config, set_work_dir
-from .dump import DumpSegResults
-from .feature_cache import FeatureCacheHook
-from .finite import NotFinite, NotFiniteHook
-from .gradients import GradientCheckHook
-from .launch import (
-    build_runner,
-    cache_features,
-    leave_process_group,
-    prepare_testing,
-    prepare_training,
-    test,
-    train,
-)
-from .layer_decay import LayerDecayOptimWrapperConstructor
-from .loops import EpochBasedTrainLoop, IterBasedTrainLoop
-from .overrides import override
-from .processes import AverageLossHook
-from .progress import ProgressBarHook
-from .runner import Runner
-from .seeding import EpochSeedHook
+The names below are what commands and scripts call. Each is imported when it is asked for.
+"""
+from ..names import lazy
 
-__all__ = ['AmpOptimWrapper', 'AverageLossHook', 'CheckpointHook', 'DumpSegResults',
-           'EpochBasedTrainLoop', 'EpochSeedHook', 'FeatureCacheHook', 'GradientCheckHook',
-           'IterBasedTrainLoop', 'LayerDecayOptimWrapperConstructor', 'NotFinite', 'NotFiniteHook',
-           'ProgressBarHook', 'Runner', 'browse', 'build_runner', 'cache_features',
-           'leave_process_group', 'load_config', 'override', 'prepare_testing', 'prepare_training',
-           'set_work_dir', 'test', 'train']
+_MODULES = {
+    'AmpOptimWrapper': 'engine.training.amp',
+    'AverageLossHook': 'engine.training.processes',
+    'CheckpointHook': 'engine.training.checkpoints',
+    'DumpSegResults': 'engine..openmmlab.segmentation',
+    'EpochBasedTrainLoop': 'engine.training.loops',
+    'EpochSeedHook': 'engine.training.seeding',
+    'FeatureCacheHook': 'engine.training.feature_cache',
+    'GradientCheckHook': 'engine.training.gradients',
+    'IterBasedTrainLoop': 'engine.training.loops',
+    'LayerDecayOptimWrapperConstructor': 'engine.training.layer_decay',
+    'NotFinite': 'engine.training.finite',
+    'NotFiniteHook': 'engine.training.finite',
+    'ProgressBarHook': 'engine.training.progress',
+    'Runner': 'engine.training.runner',
+    'browse': 'engine.apps.browse',
+    'build_runner': 'engine.training.launch',
+    'cache_features': 'engine.training.launch',
+    'leave_process_group': 'engine.training.launch',
+    'load_config': 'engine.config.config',
+    'override': 'engine.config.options',
+    'prepare_testing': 'engine.training.launch',
+    'prepare_training': 'engine.training.launch',
+    'require': 'engine..installed',
+    'set_work_dir': 'engine.config.config',
+    'test': 'engine.training.launch',
+    'train': 'engine.training.launch',
+}
+__all__ = sorted(_MODULES)
+__getattr__ = lazy(__name__, _MODULES)

@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
 from ..functional.grids import whole_cells
+from ..functional.image_sizes import checked_img_shapes
 from ..functional.masking import pad_map
-from ..image_sizes import checked_img_shapes
 from .extents import Extents, KeptOut
 
 #: A batch is filled up to whole cells of so many pixels (what is filled up is padding, which

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils._pytree import tree_leaves
 
+from ..backbones.modules import print_log
 from ..functional.masking import pad_map
-from ..modules import print_log
 from .extents import Extents, KeptOut
 from .images import (
     as_alone,

@@ -13,9 +13,9 @@ from tinymodels import build, collated, samples, shrink
 from torch import nn
 
 from mmposenc.backbones import PVT, CPResNet, DeiT, Swin
-from mmposenc.compat.deterministic import deterministic_forms
 from mmposenc.engine import load_config
 from mmposenc.functional import limits
+from mmposenc.operators.deterministic import deterministic_forms
 from mmposenc.padding import KeptOut, keep_padding_out
 
 PEG, POOL, IRPE = (dict(type=f'mmposenc.{name}') for name in ('PEG', 'ContextPool', 'IRPE'))
@@ -216,7 +216,7 @@ CONFIGS = (
 
 #: Lines whose waits are counted; data loading, losses and post-processing wait as upstream's do.
 OURS = ('mmposenc/functional', 'mmposenc/attention', 'mmposenc/encodings', 'mmposenc/backbones',
-        'mmposenc/compat/deform_attn')
+        'mmposenc/operators/deform_attn')
 
 
 def without_dropout(model):
@@ -251,7 +251,7 @@ def test_whole_models(name, deterministic):
         found = losses(gpu.module(model), data, CUDA)
         own = {wait: count for wait, count in gpu.report().items() if wait.where.startswith(OURS)}
     for wait, count in own.items():
-        assert count <= (wait.where.startswith('mmposenc/compat/deform_attn')), own
+        assert count <= (wait.where.startswith('mmposenc/operators/deform_attn')), own
     check_step(found, expected)
 
 
@@ -286,7 +286,7 @@ def test_a_step_of_mixed_precision(dtype, monkeypatch):
     from mmengine.runner import amp as context
 
     from mmposenc.engine import AmpOptimWrapper
-    from mmposenc.engine import amp as ours
+    from mmposenc.engine.training import amp as ours
     for module in (ours, context):
         monkeypatch.setattr(module, 'get_device', lambda: 'cuda')
     monkeypatch.setattr(theirs, 'is_cuda_available', lambda: True)

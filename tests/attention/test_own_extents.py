@@ -13,13 +13,11 @@ from mmposenc.attention import (
     SpatialReductionAttention,
     attend,
 )
-from mmposenc.attention import (
-    padded as padded_batches,
-)
+from mmposenc.attention import padded as padded_batches
 from mmposenc.attention.terms import DenseBias
 from mmposenc.backbones import PVT, DeiT
 from mmposenc.encodings import IRPE, CombinedRPE, RelativeEncoding
-from mmposenc.engine.compiling import compile_regions
+from mmposenc.engine.training.compiling import compile_regions
 from mmposenc.functional.grids import as_grid, key_grid
 from mmposenc.functional.masking import (
     every_cell,

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from mmposenc.backbones import PVT, DeiT, Swin
-from mmposenc.image_sizes import set_img_shapes
+from mmposenc.functional.image_sizes import set_img_shapes
 
 PEG = dict(type='PEG')
 BUILD = {

@@ -10,9 +10,11 @@ from mmposenc.backbones import (
     DeiT,
     Swin,
     ViT,
-    checkpoint_tables,
     checkpoints,
     load_pretrained,
+)
+from mmposenc.backbones import (
+    checkpoints as checkpoint_tables,
 )
 from mmposenc.functional.position_tables import resize_position_table
 

@@ -12,8 +12,8 @@ from torch._dynamo.testing import CompileCounterWithBackend
 
 from mmposenc.backbones import PVT, Swin, ViT
 from mmposenc.backbones.layers import DropPath
-from mmposenc.engine.compiling import compile_regions
-from mmposenc.image_sizes import set_img_shapes
+from mmposenc.engine.training.compiling import compile_regions
+from mmposenc.functional.image_sizes import set_img_shapes
 
 #: Height and width of both images of each batch; two batches have nothing to mask.
 BATCHES = [((64, 96), (50, 64)), ((72, 88), (72, 61)), ((61, 93), (61, 93)), ((96, 64), (40, 64)),

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from mmposenc.backbones import PVT, Swin, ViT
-from mmposenc.engine.export import read_onnx
+from mmposenc.engine.apps.export import read_onnx
 
 SIZES = ((33, 47), (56, 40))
 BACKBONES = {

@@ -9,7 +9,7 @@ from tinybackbones import BUILD, STAGES, images, randomized, total, with_gradien
 from torch import distributed as dist
 
 from mmposenc.backbones import load_pretrained
-from mmposenc.engine.sharding import shard
+from mmposenc.engine.training.sharding import shard
 
 PEG = dict(type='PEG', zero_init=True)
 

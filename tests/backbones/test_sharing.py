@@ -12,8 +12,8 @@ from mmposenc.attention import MultiheadAttention
 from mmposenc.backbones import PVT, DeiT, Swin, count_macs
 from mmposenc.backbones.checkpoints import load_pretrained
 from mmposenc.encodings import IRPE, position_tables
-from mmposenc.visualization.model_figures import draw_encodings
-from mmposenc.visualization.recording import record_attention
+from mmposenc.lab.figures.model_figures import draw_encodings
+from mmposenc.lab.figures.recording import record_attention
 
 SIZE = (32, 48)
 IRPE_KV = dict(type='IRPE', rpe_on='kv')

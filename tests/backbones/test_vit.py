@@ -13,7 +13,7 @@ from mmposenc.backbones.layers import MLP
 from mmposenc.backbones.vit_archs import ARCHS, arch_options
 from mmposenc.backbones.vit_layers import ViTBlock
 from mmposenc.encodings import RotaryEmbedding2D
-from mmposenc.engine.arguments import accepted_arguments
+from mmposenc.engine.config.options import accepted_arguments
 
 SIZES = dict(embed_dims=24, num_layers=3, num_heads=3, mlp_hidden_dims=20)
 IRPE = dict(type='mmposenc.IRPE', rpe_on='k')

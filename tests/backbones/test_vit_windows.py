@@ -12,7 +12,7 @@ from torch import nn
 from mmposenc.attention import MultiheadAttention, PlainWindowAttention
 from mmposenc.backbones import ViT, load_pretrained
 from mmposenc.checkpoint import convert
-from mmposenc.visualization import record_attention
+from mmposenc.lab.figures import record_attention
 
 SIZES = dict(patch_size=4, embed_dims=16, num_layers=4, num_heads=2)
 SAM = dict(**SIZES, img_size=28, pool=None, final_norm=False, window_size=3, global_blocks=(1, 3),

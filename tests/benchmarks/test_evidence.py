@@ -111,12 +111,12 @@ def test_the_page_holds_the_tables_of_the_studies_that_are_kept(evidence):
 
 @pytest.fixture(scope='module')
 def entries():
-    from mmposenc.comparison.encodings import read_entries
+    from mmposenc.lab.compare.study.encodings import read_entries
     return read_entries(sorted(map(str, (ROOT / 'configs' / 'studies').glob('*.yaml'))))
 
 
 def test_questions_name_encodings_that_there_are(entries):
-    from mmposenc.comparison.encodings import NAMES
+    from mmposenc.lab.compare.study.encodings import NAMES
     known = {entry.name for entry in entries} | set(NAMES)
     for question in PLAN['questions']:
         for side in ('one', 'other'):
@@ -130,7 +130,7 @@ def test_questions_name_encodings_that_there_are(entries):
 def test_entries_of_studies_fit_the_smallest_grid(entries):
     pytest.importorskip('mmpretrain')
     from mmposenc import engine
-    from mmposenc.comparison.applying import check_fits
+    from mmposenc.lab.compare.study.applying import check_fits
     cfg = engine.load_config(
         str(ROOT / 'configs/classification/small/deit-micro-none_mnist5k.py'))
     for entry in entries:

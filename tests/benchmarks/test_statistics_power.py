@@ -8,8 +8,8 @@ import pytest
 from scipy import stats
 from scripts import ROOT, load_script
 
-from mmposenc.comparison.differences import LEVEL, contrast
-from mmposenc.comparison.statistics import compare
+from mmposenc.lab.compare.statistics.differences import LEVEL, contrast
+from mmposenc.lab.compare.statistics.summary import compare
 
 STUDIES = ROOT / 'docs' / 'studies'
 

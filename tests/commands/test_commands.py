@@ -13,9 +13,10 @@ from mmposenc.checkpoint import SOURCES
 from mmposenc.command_line import reported
 from mmposenc.command_options import USUAL
 from mmposenc.commands import COMMANDS, convert, export, figures, main
-from mmposenc.engine import config_sizes, options
-from mmposenc.engine import export as engine_export
-from mmposenc.visualization.paper_figures import FIGURES
+from mmposenc.engine.apps import export as engine_export
+from mmposenc.engine.config import nodes as config_sizes
+from mmposenc.engine.config import options
+from mmposenc.lab.figures.paper_figures import FIGURES
 
 SCRIPTS = {'train': 'train', 'test': 'test', 'convert': 'convert_checkpoint',
            'figures': 'visualize_encoding', 'browse': 'browse_dataset', 'prepare': 'prepare_data',

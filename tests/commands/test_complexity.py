@@ -12,8 +12,8 @@ from torch import nn
 from mmposenc import engine
 from mmposenc.backbones.operators import OperatorCounter
 from mmposenc.commands.complexity import main
-from mmposenc.engine import complexity
-from mmposenc.engine.complexity import count
+from mmposenc.engine.apps import complexity
+from mmposenc.engine.apps.complexity import count
 
 SEM_FPN = 'mmposenc::segmentation/sem_fpn/sem_fpn_pvt-{}_512x512_80k_ade20k.py'
 RETINANET = 'mmposenc::detection/pvt/retinanet_pvt-t-peg_fpn_1x_coco.py'

@@ -11,11 +11,11 @@ from tinytasks import classifier_config, segmentor_config
 
 from mmposenc import engine
 from mmposenc.commands.diagnose import main
-from mmposenc.diagnosis.table import diagnose
-from mmposenc.engine import diagnosis
-from mmposenc.engine.diagnosis import _read, _size, diagnose_config, examined_of
-from mmposenc.engine.figure_subjects import input_size
-from mmposenc.engine.models import build_model
+from mmposenc.engine.config.models import build_model
+from mmposenc.lab.diagnose import config_models as diagnosis
+from mmposenc.lab.diagnose.config_models import _read, _size, diagnose_config, examined_of
+from mmposenc.lab.diagnose.table import diagnose
+from mmposenc.lab.figures.figure_subjects import input_size
 
 RETINANET = 'mmposenc::detection/pvt/retinanet_pvt-t-peg_fpn_1x_coco.py'
 

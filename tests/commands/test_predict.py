@@ -23,8 +23,8 @@ from tinytasks import classifier_config, segmentor_config
 from mmposenc import engine
 from mmposenc.commands.predict import main
 from mmposenc.commands.test import main as run_test
-from mmposenc.engine.models import build_model
-from mmposenc.engine.pictures import write_picture
+from mmposenc.engine.apps.pictures import write_picture
+from mmposenc.engine.config.models import build_model
 
 
 def saved(config: Path, path: Path, classes: list[str] | None = None) -> Path:
@@ -232,7 +232,7 @@ def test_a_picture_that_the_model_can_not_take(detector, tmp_path, monkeypatch) 
     or its result can't be written."""
     from mmengine.dataset import pseudo_collate
 
-    from mmposenc.engine import prediction
+    from mmposenc.engine.apps import prediction
 
     def fails(packed):
         if any('shape_1' in each['data_samples'].img_path for each in packed):
@@ -303,7 +303,7 @@ def test_a_video(detector, tmp_path) -> None:
     (['--cfg-options', 'model.bbox_head.num_classes=3'], 'num_classes of the heads and ')])
 def test_bad_input_is_told_before_the_model_is_built(detector, tmp_path, monkeypatch, words,
                                                      message) -> None:
-    monkeypatch.setattr('mmposenc.engine.prediction.build_model', None)
+    monkeypatch.setattr('mmposenc.engine.apps.prediction.build_model', None)
     with pytest.raises(SystemExit) as stop:
         predict(detector, detector['images'], tmp_path / 'out', *words)
     assert message in str(stop.value.code) and not (tmp_path / 'out').exists()
@@ -341,7 +341,7 @@ def test_a_stop_leaves_what_was_done_or_nothing(detector, tmp_path, monkeypatch)
         written.append(path)
         if len(written) == 2:
             os.kill(os.getpid(), signal.SIGTERM)
-    monkeypatch.setattr('mmposenc.engine.prediction.write_picture', write_and_stop)
+    monkeypatch.setattr('mmposenc.engine.apps.prediction.write_picture', write_and_stop)
     with pytest.raises(SystemExit) as stop:
         predict(detector, detector['images'], out, '--overwrite')
     assert stop.value.code == 143

@@ -11,7 +11,7 @@ import pytest
 from scripts import ROOT
 
 from mmposenc.commands import prepare, quickstart
-from mmposenc.engine import report
+from mmposenc.engine.apps import report
 
 
 @pytest.fixture

@@ -4,12 +4,12 @@ import pytest
 from mmengine.config import Config
 from tinystudies import OWN, tiny_study
 
-from mmposenc.comparison import timing
-from mmposenc.comparison.encodings import read_entries
-from mmposenc.comparison.files import read_json, write_json
-from mmposenc.comparison.lengths import Length
-from mmposenc.comparison.study import Run, Study
-from mmposenc.comparison.timing import Cost, Estimate
+from mmposenc.lab.compare.running import timing
+from mmposenc.lab.compare.running.timing import Cost, Estimate
+from mmposenc.lab.compare.study.encodings import read_entries
+from mmposenc.lab.compare.study.files import read_json, write_json
+from mmposenc.lab.compare.study.lengths import Length
+from mmposenc.lab.compare.study.study import Run, Study
 
 BASE = Config(dict(train_cfg=dict(by_epoch=True, max_epochs=10, val_interval=5)))
 COST = Cost(start=10.0, step=0.1, epoch_steps=100, validation=5.0, tests=4.0)

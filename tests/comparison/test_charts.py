@@ -9,9 +9,9 @@ import pytest
 from madeup_studies import drawn, encoding, run, study
 from PIL import Image
 
-from mmposenc.comparison import charts, study_charts
-from mmposenc.comparison.charts import Axis, Line, Style, line_chart
-from mmposenc.comparison.statistics import summarize
+from mmposenc.lab.compare.page import charts, study_charts
+from mmposenc.lab.compare.page.charts import Axis, Line, Style, line_chart
+from mmposenc.lab.compare.statistics.summary import summarize
 
 #: Machado et al. 2009, severity 1, on linear RGB.
 VISION = dict(

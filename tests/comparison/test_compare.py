@@ -18,23 +18,14 @@ from tinystudies import tiny_study
 from tinytasks import classifier_config
 
 from mmposenc.commands import compare, train
-from mmposenc.comparison import (
-    extras,
-    files,
-    planning,
-    progress,
-    report,
-    results,
-    runs,
-    schedule,
-    timing,
-    workers,
-)
-from mmposenc.comparison.files import write_json
-from mmposenc.comparison.metrics import Metric
-from mmposenc.comparison.study import planning_lock, read_study
-from mmposenc.comparison.timing import Cost, Estimate
-from mmposenc.engine.lock import WorkDirLock
+from mmposenc.engine.training.lock import WorkDirLock
+from mmposenc.lab.compare.page import report, results
+from mmposenc.lab.compare.running import extras, planning, progress, runs, schedule, timing, workers
+from mmposenc.lab.compare.running.timing import Cost, Estimate
+from mmposenc.lab.compare.study import files
+from mmposenc.lab.compare.study.files import write_json
+from mmposenc.lab.compare.study.metrics import Metric
+from mmposenc.lab.compare.study.study import planning_lock, read_study
 
 METRIC = Metric('accuracy/top1', 'top-1 accuracy', '%', True)
 
@@ -288,7 +279,7 @@ def test_a_study_remembers_what_was_asked(tmp_path):
 
 def test_a_second_command_says_that_it_waits_for_the_first(tmp_path, monkeypatch, capsys):
     first = WorkDirLock(tmp_path / 'planning')
-    monkeypatch.setattr('mmposenc.comparison.study.time',
+    monkeypatch.setattr('mmposenc.lab.compare.study.study.time',
                         SimpleNamespace(sleep=lambda seconds: first.release()))
     with planning_lock(tmp_path):
         assert 'another command checks and times the study in' in capsys.readouterr().err

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from mmposenc.comparison.differences import beyond, contrast, critical, row
+from mmposenc.lab.compare.statistics.differences import beyond, contrast, critical, row
 
 
 def seeded(*values, first=0):

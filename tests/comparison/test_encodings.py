@@ -15,10 +15,10 @@ from mmengine.registry import MODELS, init_default_scope
 from tinytasks import classifier_config, segmentor_config
 
 from mmposenc import engine, own_classes
-from mmposenc.comparison.applying import apply, check_builds, check_fits
-from mmposenc.comparison.encodings import NAMES, Entry, read_entries
 from mmposenc.encodings import ENCODINGS
-from mmposenc.engine.models import build_model
+from mmposenc.engine.config.models import build_model
+from mmposenc.lab.compare.study.applying import apply, check_builds, check_fits
+from mmposenc.lab.compare.study.encodings import NAMES, Entry, read_entries
 
 CLASSIFICATION = 'mmposenc::classification/'
 DEIT = CLASSIFICATION + 'small/deit-micro-none_mnist5k.py'

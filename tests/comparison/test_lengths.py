@@ -1,7 +1,7 @@
 import pytest
 from mmengine.config import Config
 
-from mmposenc.comparison.lengths import Length, length_of, set_length
+from mmposenc.lab.compare.study.lengths import Length, length_of, set_length
 
 
 def by_epoch(schedulers, **others):

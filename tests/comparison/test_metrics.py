@@ -11,7 +11,7 @@ from mmengine.evaluator import Evaluator
 from mmengine.registry import init_default_scope
 
 from mmposenc import engine
-from mmposenc.comparison.metrics import Metric, details, metric_of, task_of, with_details
+from mmposenc.lab.compare.study.metrics import Metric, details, metric_of, task_of, with_details
 
 DEIT = 'mmposenc::classification/small/deit-micro-none_mnist5k.py'
 CAMVID = 'mmposenc::segmentation/small/sem_fpn_pvt-micro-none_camvid.py'

@@ -2,8 +2,7 @@
 import pytest
 from madeup_studies import METRIC, drawn, encoding, run, study
 
-from mmposenc.comparison.recommendation import beside
-from mmposenc.comparison.statistics import summarize
+from mmposenc.lab.compare.statistics.summary import beside, summarize
 
 
 def advice(values, **more):

@@ -12,8 +12,8 @@ from browser import Browser, needs_browser
 from madeup_studies import METRIC, drawn, encoding, run, study
 from PIL import Image
 
-from mmposenc.comparison.report import write_reports
-from mmposenc.comparison.statistics import summarize
+from mmposenc.lab.compare.page.report import write_reports
+from mmposenc.lab.compare.statistics.summary import summarize
 
 HOSTILE = '<script>window.hacked = 1</script>'
 SVG = ('<svg xmlns="http://www.w3.org/2000/svg" width="40" height="30"><text y="20">a</text>'
@@ -153,7 +153,7 @@ def test_the_page_holds_everything_and_no_foreign_script(pages):
 
 
 def test_a_study_is_summarized_once_for_all_of_its_files(tmp_path, monkeypatch):
-    from mmposenc.comparison import report, results
+    from mmposenc.lab.compare.page import report, results
     done = []
 
     def counted(given):
@@ -169,7 +169,8 @@ def test_a_study_is_summarized_once_for_all_of_its_files(tmp_path, monkeypatch):
 
 
 def test_pure_parts_import_neither_torch_nor_openmmlab():
-    code = ('import sys, mmposenc.comparison.report, mmposenc.comparison.statistics\n'
+    code = ('import sys, mmposenc.lab.compare.page.report\n'
+            'import mmposenc.lab.compare.statistics.summary\n'
             "assert not {'torch', 'mmengine', 'mmcv', 'mmdet'} & set(sys.modules)")
     result = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True,
                             cwd=Path(__file__).parents[2])

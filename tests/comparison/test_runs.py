@@ -11,11 +11,11 @@ from tinystudies import OWN, in_another_folder, tiny_study
 
 from mmposenc import engine
 from mmposenc.checkpoint import load_checkpoint
-from mmposenc.comparison import progress, runs
-from mmposenc.comparison.metrics import metric_of
-from mmposenc.comparison.recording import cpu_seconds, read_progress
-from mmposenc.comparison.results import collect, write_results
-from mmposenc.comparison.runs import (
+from mmposenc.engine.training.lock import WorkDirLock
+from mmposenc.lab.compare.page.results import collect, write_results
+from mmposenc.lab.compare.running import progress, runs
+from mmposenc.lab.compare.running.recording import cpu_seconds, read_progress
+from mmposenc.lab.compare.running.runs import (
     TAKEN,
     carry_out,
     is_complete,
@@ -24,9 +24,9 @@ from mmposenc.comparison.runs import (
     read_record,
     run_config,
 )
-from mmposenc.comparison.schedule import carry_out_all, is_taken
-from mmposenc.comparison.workers import LocalWorkers
-from mmposenc.engine.lock import WorkDirLock
+from mmposenc.lab.compare.running.schedule import carry_out_all, is_taken
+from mmposenc.lab.compare.running.workers import LocalWorkers
+from mmposenc.lab.compare.study.metrics import metric_of
 
 
 def all_of(study):

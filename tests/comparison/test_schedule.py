@@ -3,12 +3,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from mmposenc.comparison import schedule
-from mmposenc.comparison.encodings import read_entries
-from mmposenc.comparison.files import write_json
-from mmposenc.comparison.runs import new_record
-from mmposenc.comparison.schedule import carry_out_all
-from mmposenc.comparison.study import Run
+from mmposenc.lab.compare.running import schedule
+from mmposenc.lab.compare.running.runs import new_record
+from mmposenc.lab.compare.running.schedule import carry_out_all
+from mmposenc.lab.compare.study.encodings import read_entries
+from mmposenc.lab.compare.study.files import write_json
+from mmposenc.lab.compare.study.study import Run
 
 POLLS = 50  # of a run until it is over
 

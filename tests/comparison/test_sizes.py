@@ -12,9 +12,9 @@ from PIL import Image
 from tinytasks import segmentor_config
 
 from mmposenc import engine
-from mmposenc.comparison.sizes import check_sizes, needed_multiple, resized
-from mmposenc.engine import config_sizes
-from mmposenc.engine.config_sizes import trained_size
+from mmposenc.engine.config import nodes as config_sizes
+from mmposenc.engine.config.nodes import trained_size
+from mmposenc.lab.compare.study.sizes import check_sizes, needed_multiple, resized
 
 SMALL = 'mmposenc::classification/small/'
 DEIT, PVT = SMALL + 'deit-micro-none_mnist5k.py', SMALL + 'pvt-micro-none_mnist5k.py'

@@ -9,8 +9,8 @@ import pytest
 from madeup_studies import drawn, run, study
 from scipy import stats
 
-from mmposenc.comparison.differences import beyond, contrast, critical
-from mmposenc.comparison.statistics import (
+from mmposenc.lab.compare.statistics.differences import beyond, contrast, critical
+from mmposenc.lab.compare.statistics.summary import (
     base_of,
     best_of,
     compare,

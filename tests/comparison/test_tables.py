@@ -5,8 +5,8 @@ import io
 import pytest
 from madeup_studies import METRIC, encoding, run, study
 
-from mmposenc.comparison import exports, tables
-from mmposenc.comparison.formats import (
+from mmposenc.lab.compare.page import exports, tables
+from mmposenc.lab.compare.statistics.formats import (
     count_text,
     names_in_words,
     p_text,
@@ -14,7 +14,7 @@ from mmposenc.comparison.formats import (
     size_text,
     value_text,
 )
-from mmposenc.comparison.statistics import summarize
+from mmposenc.lab.compare.statistics.summary import summarize
 
 VALUES = {'none': {1.0: [80.0, 82.0, 81.0], 2.0: [60.0, 61.0, 62.0]},
           'peg': {1.0: [95.0, 96.5, 96.5], 2.0: [30.0, 31.5, 33.0]}}

@@ -12,8 +12,8 @@ pytest.importorskip('mmpretrain')
 from mmengine.config import Config  # noqa: E402
 from mmengine.hub import get_config, hub  # noqa: E402
 
-from mmposenc.compat.configs import find_config, package_folder  # noqa: E402
-from mmposenc.compat.openmmlab import how_to_get  # noqa: E402
+from mmposenc.installed import how_to_get  # noqa: E402
+from mmposenc.operators.configs import find_config, package_folder  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = {'mmdet': 'retinanet/retinanet_r50_fpn_1x_coco.py',

@@ -2,7 +2,7 @@ import pytest
 import torch
 from compat_checks import DEVICES, DTYPES
 
-from mmposenc.compat.deform_attn import ms_deform_attn_backward, ms_deform_attn_forward
+from mmposenc.operators.deform_attn import ms_deform_attn_backward, ms_deform_attn_forward
 
 pytest.importorskip('mmcv')
 

@@ -7,8 +7,8 @@ from compat_loops import CASES, ONE, deform_case, deform_loop
 from torch import nn
 
 import mmposenc  # noqa: F401  (before mmcv's operators)
-from mmposenc.compat import deform_conv as module
-from mmposenc.compat.deform_conv import Sizes, deform_conv, gradients
+from mmposenc.operators import deform_conv as module
+from mmposenc.operators.deform_conv import Sizes, deform_conv, gradients
 
 
 @pytest.mark.parametrize('hw, sizes', CASES)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from mmposenc.compat import ext, missing
+from mmposenc.operators import ext, missing
 
 ROOT = Path(__file__).parents[2]
 
@@ -75,7 +75,7 @@ def test_layers_that_cannot_run_are_refused_when_they_are_built():
     """But those that mmcv runs on a CPU without an operator (GroupAll, FusedBiasLeakyReLU, SyncBN
     in evaluation)."""
     ops = pytest.importorskip('mmcv.ops')
-    if sys.modules['mmcv._ext'].__spec__.origin != 'mmposenc.compat.ext':
+    if sys.modules['mmcv._ext'].__spec__.origin != 'mmposenc.operators.ext':
         pytest.skip('mmcv is compiled')
     known = {layer.__name__ for layer in layers_without_operators()}
     assert known - set(missing.LAYERS) <= {'GroupAll', 'FusedBiasLeakyReLU', 'SyncBatchNorm'}
@@ -103,16 +103,16 @@ try:
 except ImportError:
     sys.exit(77)
 import importlib.util
-if importlib.util.find_spec('mmcv._ext').origin != 'mmposenc.compat.ext':
+if importlib.util.find_spec('mmcv._ext').origin != 'mmposenc.operators.ext':
     sys.exit(77)
 import copy, inspect, pickle
 import mmcv._ext as ext
-from mmposenc.compat.nms import nms
+from mmposenc.operators.nms import nms
 assert ext.nms is nms
 assert not hasattr(ext, '__path__') and not hasattr(ext, '__all__')
 inspect.getmodule(ext), repr(ext), dir(ext)
 from mmcv.ops import get_compiling_cuda_version
-assert get_compiling_cuda_version() == 'not compiled (mmposenc.compat)'
+assert get_compiling_cuda_version() == 'not compiled (mmposenc.operators)'
 """)
     if result.returncode == 77:
         pytest.skip('mmcv is absent, or compiled')
@@ -129,6 +129,6 @@ import mmposenc, mmcv
 mmcv.__path__.insert(0, sys.argv[1])
 import mmcv._ext
 assert mmcv._ext.marker == 42 and not hasattr(mmcv._ext, 'nms')
-assert not any(name.startswith('mmposenc.compat.nms') for name in sys.modules)
+assert not any(name.startswith('mmposenc.operators.nms') for name in sys.modules)
 """, tmp_path)
     assert result.returncode == 0, result.stderr

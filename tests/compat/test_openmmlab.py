@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 import mmposenc
-from mmposenc.compat.openmmlab import ALSO_NEEDED, RELEASES, number, require
+from mmposenc.installed import ALSO_NEEDED, RELEASES, number, require
 from mmposenc.names import CLASSES
 
 ONEDL = {'torch': '2.13.0+cpu', 'numpy': '2.2.6', 'onedl-mmengine': '0.10.12',
@@ -38,9 +38,9 @@ def test_nothing_installed():
 
 
 @pytest.mark.parametrize(('module', 'library', 'distribution'), [
-    ('mmposenc.detr.detectors', 'mmdet', 'onedl-mmdetection'),
-    ('mmposenc.segmentors.encoder_decoder', 'mmseg', 'onedl-mmsegmentation'),
-    ('mmposenc.backbones.resnet', 'mmpretrain', 'onedl-mmpretrain')])
+    ('mmposenc.openmmlab.detr.detectors', 'mmdet', 'onedl-mmdetection'),
+    ('mmposenc.openmmlab.segmentation', 'mmseg', 'onedl-mmsegmentation'),
+    ('mmposenc.openmmlab.resnet', 'mmpretrain', 'onedl-mmpretrain')])
 def test_modules_that_need_one_library_more(module, library, distribution):
     installed = {name: version for name, version in ONEDL.items() if name != distribution}
     check(installed)

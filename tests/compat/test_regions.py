@@ -10,9 +10,9 @@ from compat_checks import DTYPES
 from compat_loops import NUMBER, bilinear, naive_roi_align, random_case
 
 import mmposenc  # noqa: F401  (before mmcv's and torchvision's operators)
-from mmposenc.compat import roi_align as align_module
-from mmposenc.compat import roi_pool as pool_module
-from mmposenc.compat.roi_align import roi_align_backward, roi_align_forward
+from mmposenc.operators import roi_align as align_module
+from mmposenc.operators import roi_pool as pool_module
+from mmposenc.operators.roi_align import roi_align_backward, roi_align_forward
 
 mmcv, vision = pytest.importorskip('mmcv.ops'), pytest.importorskip('torchvision.ops')
 SIZE, SCALE = (3, 2), 0.25

@@ -5,7 +5,7 @@ import torch.distributed as dist
 from mmcv.ops import SyncBatchNorm
 from torch import nn
 
-from mmposenc.compat import sync_bn
+from mmposenc.operators import sync_bn
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 import mmposenc  # noqa: F401  (before mmcv's operators)
-from mmposenc.compat.carafe import carafe_naive_backward
+from mmposenc.operators.carafe import carafe_naive_backward
 
 ops = pytest.importorskip('mmcv.ops')
 

@@ -10,7 +10,7 @@ from tinymodels import build, shrink
 
 import mmposenc  # noqa: F401
 from mmposenc.engine import load_config, override
-from mmposenc.engine.checks import check_num_classes
+from mmposenc.engine.config.checks import check_num_classes
 
 scope = scope_fixture('mmseg')
 #: Rate, weight decay, epochs or steps, and images a step: PVT's, Swin's and the Twins release.

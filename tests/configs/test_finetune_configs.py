@@ -14,7 +14,7 @@ from tinymodels import collated, samples, shrink
 import mmposenc  # noqa: F401
 from mmposenc.backbones.vit_archs import ARCHS
 from mmposenc.engine import load_config
-from mmposenc.engine.models import build_bare
+from mmposenc.engine.config.models import build_bare
 
 ROOT = Path(__file__).resolve().parents[2] / 'configs'
 CONFIGS = ('detection/pretrained/retinanet_dinov2-s_sfp_1x_coco.py',

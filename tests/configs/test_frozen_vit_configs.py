@@ -12,7 +12,7 @@ from tinydata import make_nuclei
 from mmposenc.backbones import ViT
 from mmposenc.commands.quickstart import other_arch
 from mmposenc.engine import load_config, override
-from mmposenc.engine.checks import check_num_classes
+from mmposenc.engine.config.checks import check_num_classes
 
 pytest.importorskip('mmdet')
 pytest.importorskip('mmseg')

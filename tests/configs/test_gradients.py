@@ -13,7 +13,7 @@ from tinymodels import build, collated, samples, shrink
 
 import mmposenc  # noqa: F401
 from mmposenc.engine import load_config
-from mmposenc.engine.gradients import without_gradient
+from mmposenc.engine.training.gradients import without_gradient
 
 ROOT = Path(__file__).resolve().parents[2] / 'configs'
 #: Of each family (a base model with a recipe) one; of those that are missing here a step is in the

@@ -11,8 +11,8 @@ import torch
 from mmengine.registry import MODELS, init_default_scope
 
 import mmposenc  # noqa: F401
-from mmposenc import mmengine_loading
 from mmposenc.backbones import PVT, checkpoints
+from mmposenc.checkpoint import mmengine_loading
 from mmposenc.engine import load_config
 
 ROOT = Path(__file__).resolve().parents[2]

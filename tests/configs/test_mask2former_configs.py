@@ -11,7 +11,7 @@ from tinymodels import build, collated, samples, shrink
 
 import mmposenc  # noqa: F401
 from mmposenc.engine import load_config
-from mmposenc.engine.checks import check_num_classes
+from mmposenc.engine.config.checks import check_num_classes
 
 ROOT = Path(__file__).resolve().parents[2] / 'configs'
 INSTANCES, SEMANTIC = (f'{folder}/mask2former/mask2former_r50{{}}_{recipe}.py'

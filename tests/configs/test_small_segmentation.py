@@ -12,7 +12,7 @@ from scripts import NARROW, load_tool, named
 from tinydata import make_nuclei
 
 from mmposenc.engine import load_config, override
-from mmposenc.engine.checks import check_num_classes
+from mmposenc.engine.config.checks import check_num_classes
 
 pytest.importorskip('mmseg')
 scope = scope_fixture('mmseg')
@@ -112,7 +112,7 @@ def test_small_pictures_are_not_covered_by_names(tmp_path, side, option, named):
 
     from mmengine.visualization import Visualizer
 
-    from mmposenc.engine.seg_visualization import SegVisualizationHook
+    from mmposenc.engine.apps.seg_visualization import SegVisualizationHook
     Visualizer.get_instance(f'seg_small_pictures_{side}_{option}')
     Image.new('RGB', (300, side)).save(tmp_path / 'a.png')
     drawn = []

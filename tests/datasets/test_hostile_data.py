@@ -19,9 +19,9 @@ from PIL import Image
 from tinydata import make_coco, read_annotations
 
 import mmposenc  # noqa: F401
-from mmposenc.datasets.image_files import breaks_off, broken, broken_file
-from mmposenc.preparation.common import read_member
-from mmposenc.preparation.idx import read_idx
+from mmposenc.engine.prepare.common import read_member
+from mmposenc.engine.prepare.mnist import read_idx
+from mmposenc.openmmlab.datasets.image_files import breaks_off, broken, broken_file
 
 
 @pytest.fixture
@@ -158,7 +158,7 @@ def test_objects_without_a_mask_are_counted(root, monkeypatch) -> None:
                                 for each in data['annotations']] and None)
     rewrite(root, put('annotations', 3, ignore=1))
     said = []
-    monkeypatch.setattr('mmposenc.datasets.coco._warn', said.append)
+    monkeypatch.setattr('mmposenc.openmmlab.datasets.coco._warn', said.append)
     build(root, pipeline=[dict(type='mmdet.LoadAnnotations', with_bbox=True, with_mask=True)])
     assert said == [f'{root}/annotations.json: dropped annotations: 7 with a polygon of less than '
                     'three corners, 1 marked to be ignored']
@@ -168,7 +168,7 @@ def test_compressed_run_lengths_must_cover_the_image() -> None:
     """pycocotools reads one that is cut short, and leaves the rest as it was in memory."""
     from pycocotools import mask as tools
 
-    from mmposenc.datasets.coco_file import has_area
+    from mmposenc.openmmlab.datasets.coco import has_area
     rng = np.random.default_rng(0)
     for number in range(24):
         size = [int(side) for side in rng.integers(1, 90, 2)]
@@ -227,7 +227,7 @@ def test_foreign_annotations_are_counted_and_a_missing_area_is_the_boxs(root, ca
     assert [dataset.get_data_info(i) for i in range(4)] == [whole.get_data_info(i)
                                                             for i in range(4)]
     assert 'loading annotations' not in capsys.readouterr().out
-    from mmposenc.datasets.coco_file import CheckedCOCO
+    from mmposenc.openmmlab.datasets.coco import CheckedCOCO
     counted = CheckedCOCO(str(root / 'annotations.json')).dropped
     assert counted == {'of an image that the file does not have': 1}
 
@@ -432,7 +432,7 @@ def test_files_cut_short_are_found_among_many(masks) -> None:
 
 
 def test_a_gzip_bomb_is_refused(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr('mmposenc.preparation.idx.MAX_BYTES', 2_000_000)
+    monkeypatch.setattr('mmposenc.engine.prepare.mnist.MAX_BYTES', 2_000_000)
     header = bytes((0, 0, 8, 3)) + struct.pack('>III', 60_000, 1000, 1000)
     path = tmp_path / 'train-images-idx3-ubyte.gz'
     with gzip.open(path, 'wb', compresslevel=1) as file:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from mmposenc.datasets.image_files import broken, broken_file, broken_files
+from mmposenc.openmmlab.datasets.image_files import broken, broken_file, broken_files
 
 
 def encoded(kind: str, **options) -> bytes:

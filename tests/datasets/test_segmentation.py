@@ -6,7 +6,7 @@ from PIL import Image
 from scopes import scope_fixture
 
 import mmposenc  # noqa: F401
-from mmposenc.datasets.label_maps import check_pairs, label_problem
+from mmposenc.openmmlab.datasets.label_maps import check_pairs, label_problem
 
 pytest.importorskip('mmseg')
 scope = scope_fixture('mmseg')

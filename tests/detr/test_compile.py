@@ -8,7 +8,7 @@ import torch.fx.experimental._config as shape_config
 from tinydetr import IRPE, build, detr, scatter
 from torch._dynamo.testing import CompileCounterWithBackend
 
-from mmposenc.engine.compiling import compile_regions
+from mmposenc.engine.training.compiling import compile_regions
 
 #: Grids, and the rows and columns that the second image fills.
 BATCHES = (((4, 6), (3, 6)), ((5, 7), (2, 3)), ((7, 3), (7, 2)))

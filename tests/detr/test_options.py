@@ -252,8 +252,8 @@ def test_a_dino_as_it_was_published() -> None:
 
 
 def test_batches_come_first() -> None:
-    from mmposenc.detr.attention import MultiheadAttention
-    from mmposenc.detr.deformable_attention import MultiScaleDeformableAttention
+    from mmposenc.detr.layers import MultiheadAttention
+    from mmposenc.openmmlab.detr.decoders import MultiScaleDeformableAttention
     for attention in (MultiheadAttention, MultiScaleDeformableAttention):
         with pytest.raises(ValueError, match='batch_first=False'):
             attention(16, 2, batch_first=False)

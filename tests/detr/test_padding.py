@@ -21,7 +21,7 @@ from tinydetr import (
     total_loss,
 )
 
-from mmposenc.detr.positions import padding_masks
+from mmposenc.openmmlab.detr.positions import padding_masks
 
 
 def encode(model, features, sizes, full, stride=32):
@@ -219,7 +219,7 @@ def test_mmdets_neck_lets_padding_into_its_statistics() -> None:
 def test_neck_without_sizes_is_mmdets() -> None:
     from mmdet.models.necks import ChannelMapper as Theirs
 
-    from mmposenc.detr.neck import ChannelMapper
+    from mmposenc.openmmlab.detr.neck import ChannelMapper
     args = dict(in_channels=[3, 5], out_channels=8, num_outs=4,
                 norm_cfg=dict(type='GN', num_groups=2))
     ours, theirs = ChannelMapper(**args), Theirs(**args)
@@ -272,7 +272,7 @@ def test_an_image_of_padding_alone_leaves_the_others_as_they_are() -> None:
 
 
 def test_masked_backbone_is_recognised() -> None:
-    from mmposenc.detr.positions import masks_exactly
+    from mmposenc.openmmlab.detr.positions import masks_exactly
     assert masks_exactly(build(detr()))
     assert not masks_exactly(build(detr(backbone={**pvt(out_indices=(3,)),
                                                   'mask_padding': False})))

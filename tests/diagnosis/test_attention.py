@@ -8,17 +8,17 @@ from tinybackbones import BUILD, randomized
 from torch import nn
 
 from mmposenc.backbones import PVT, Swin, ViT
-from mmposenc.diagnosis.attention import (
+from mmposenc.functional import as_grid
+from mmposenc.functional.grids import Grid
+from mmposenc.lab.diagnose.attention import (
     centres,
     entropy,
     layers_of,
     mean_distance,
     measure_attention,
 )
-from mmposenc.diagnosis.features import Examined
-from mmposenc.diagnosis.table import plain_run
-from mmposenc.functional import as_grid
-from mmposenc.functional.grids import Grid
+from mmposenc.lab.diagnose.features import Examined
+from mmposenc.lab.diagnose.table import plain_run
 
 
 def examined(model):

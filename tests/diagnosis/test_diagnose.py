@@ -9,11 +9,11 @@ from tinybackbones import BUILD, images, randomized
 from torch import nn
 
 from mmposenc.backbones import ViT
-from mmposenc.diagnosis import Measure, diagnose, draw_measure, write_figures
-from mmposenc.diagnosis.features import Examined
-from mmposenc.diagnosis.measure import line, table
-from mmposenc.diagnosis.table import plain_run
-from mmposenc.engine.diagnosis import examined_of
+from mmposenc.lab.diagnose import Measure, diagnose, draw_measure, write_figures
+from mmposenc.lab.diagnose.config_models import examined_of
+from mmposenc.lab.diagnose.features import Examined
+from mmposenc.lab.diagnose.measure import line, table
+from mmposenc.lab.diagnose.table import plain_run
 
 NAMES = ['shift_view', 'shift_rolled', 'position_probe', 'attention_distance',
          'attention_distance_cells', 'attention_entropy', 'attention_entropy_share',
@@ -108,7 +108,7 @@ def test_a_detr_and_what_its_encoder_lacks(name, layers):
     found = examined.maps(x)
     assert [each.name for each in found][-len(layers):] == layers
     with torch.no_grad():
-        from mmposenc.engine.models import image_samples
+        from mmposenc.engine.config.models import image_samples
         memory = []
         model.encoder.register_forward_hook(lambda _, args, out: memory.append(out))
         model(x, image_samples(x), mode='tensor')

@@ -7,9 +7,10 @@ from tinybackbones import randomized
 from torch import nn
 
 from mmposenc.backbones import ViT
-from mmposenc.diagnosis.borders import Borders, surround
-from mmposenc.diagnosis.features import Examined
-from mmposenc.diagnosis.probe import (
+from mmposenc.encodings import PEG
+from mmposenc.lab.diagnose.borders import Borders, surround
+from mmposenc.lab.diagnose.features import Examined
+from mmposenc.lab.diagnose.probe import (
     CROPS,
     measure_probe,
     r_squared,
@@ -17,8 +18,7 @@ from mmposenc.diagnosis.probe import (
     read_position,
     ridge,
 )
-from mmposenc.diagnosis.table import plain_run
-from mmposenc.encodings import PEG
+from mmposenc.lab.diagnose.table import plain_run
 
 COUNT = sum(CROPS)
 

@@ -8,10 +8,15 @@ from tinybackbones import randomized
 from torch import nn
 
 from mmposenc.backbones import ViT
-from mmposenc.diagnosis import similarity
-from mmposenc.diagnosis.features import Examined
-from mmposenc.diagnosis.similarity import Positions, by_distance, measure_similarity, positions_of
-from mmposenc.diagnosis.table import plain_run
+from mmposenc.lab.diagnose import similarity
+from mmposenc.lab.diagnose.features import Examined
+from mmposenc.lab.diagnose.similarity import (
+    Positions,
+    by_distance,
+    measure_similarity,
+    positions_of,
+)
+from mmposenc.lab.diagnose.table import plain_run
 
 
 def vit(**options):

@@ -7,7 +7,7 @@ from mmengine.registry import OPTIM_WRAPPERS
 from torch import nn
 
 from mmposenc.engine import AmpOptimWrapper
-from mmposenc.engine.amp import NarrowMaps
+from mmposenc.engine.training.amp import NarrowMaps
 
 cpu_only = pytest.mark.skipif(torch.cuda.is_available(), reason='for machines without a GPU')
 

@@ -8,8 +8,8 @@ from mmengine.config import Config
 
 import mmposenc  # noqa: F401
 from mmposenc.engine import load_config
-from mmposenc.engine.arguments import check_arguments
-from mmposenc.engine.checks import check_sections
+from mmposenc.engine.config.checks import check_sections
+from mmposenc.engine.config.options import check_arguments
 
 ROOT = Path(__file__).resolve().parents[2] / 'configs'
 PHASES = ('train', 'val', 'test')

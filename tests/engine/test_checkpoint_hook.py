@@ -16,8 +16,8 @@ from tinyrunner import Data, Model
 
 from mmposenc.checkpoint import load_checkpoint
 from mmposenc.engine import CheckpointHook, Runner
-from mmposenc.engine.checkpoints import latest_checkpoint
-from mmposenc.engine.lock import WorkDirLock, check_unlocked
+from mmposenc.engine.training.checkpoints import latest_checkpoint
+from mmposenc.engine.training.lock import WorkDirLock, check_unlocked
 
 
 def runner(work_dir, name: str, epochs: int = 3, resume: bool = False, **hook) -> Runner:
@@ -123,7 +123,7 @@ def test_a_second_training_in_the_directory_is_refused(tmp_path) -> None:
     lock = WorkDirLock(tmp_path)
     with pytest.raises(ValueError, match='work_dir=.* process [0-9]+ on .* trains there'):
         runner(tmp_path, 'second', epochs=1).train()
-    code = (f'import sys; sys.path.insert(0, ".")\nfrom mmposenc.engine.lock import *\n'
+    code = (f'import sys; sys.path.insert(0, ".")\nfrom mmposenc.engine.training.lock import *\n'
             f'try:\n    check_unlocked({str(tmp_path)!r})\n'
             f'except ValueError as error:\n    print(error)\n')
     said = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True)
@@ -176,7 +176,8 @@ def test_a_worker_that_outlives_a_killed_training_does_not_hold_its_lock(tmp_pat
 
 def test_a_file_system_without_locks_is_told(tmp_path, monkeypatch) -> None:
     said = []
-    monkeypatch.setattr('mmposenc.engine.lock.print_log', lambda text, *_: said.append(text))
+    monkeypatch.setattr('mmposenc.engine.training.lock.print_log',
+                        lambda text, *_: said.append(text))
     for number in (errno.ENOLCK, errno.ENOSYS):
         def no_locks(*_, number=number):
             raise OSError(number, 'no locks')

@@ -11,7 +11,7 @@ from torch import nn
 
 from mmposenc.checkpoint.integrity import seal
 from mmposenc.checkpoint.mismatch import mismatch
-from mmposenc.engine.checkpoints import latest_checkpoint, not_finite, note_checkpoint
+from mmposenc.engine.training.checkpoints import latest_checkpoint, not_finite, note_checkpoint
 
 
 def save(path, whole: bool = True):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from mmengine.config import Config
 
-from mmposenc.engine.checks import (
+from mmposenc.engine.config.checks import (
     check_auto_scale_lr,
     check_class_folders,
     check_files,

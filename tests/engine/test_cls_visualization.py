@@ -9,7 +9,7 @@ import torch
 from mmengine.visualization import Visualizer
 from mmpretrain.structures import DataSample
 
-from mmposenc.engine.cls_visualization import ClsVisualizationHook
+from mmposenc.engine.apps.cls_visualization import ClsVisualizationHook
 
 
 def drawn(tmp_path: Path, inputs: Any, samples: list[DataSample]) -> dict[str, Any]:

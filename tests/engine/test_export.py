@@ -11,10 +11,9 @@ from mmengine.config import Config
 from tinydetr import deformable, detr
 
 from mmposenc.commands.export import main, parse_args
-from mmposenc.engine import export as module
-from mmposenc.engine.export import NOTES, export
-from mmposenc.engine.models import build_model
-from mmposenc.engine.raw_outputs import RawOutputs
+from mmposenc.engine.apps import export as module
+from mmposenc.engine.apps.export import NOTES, RawOutputs, export
+from mmposenc.engine.config.models import build_model
 
 BACKBONE = dict(type='mmposenc.PVT', embed_dims=(16,), num_layers=(1,), num_heads=(2,),
                 sr_ratios=(2,), mlp_ratios=(1,), patch_sizes=(16,), out_indices=(0,))

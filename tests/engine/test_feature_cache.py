@@ -16,10 +16,16 @@ from safetensors.torch import save_file
 from torch import nn
 
 from mmposenc.backbones import PVT, DeiT
-from mmposenc.engine import feature_store
-from mmposenc.engine.feature_cache import CachedFeatures, FeatureCacheHook, use_feature_cache
-from mmposenc.engine.feature_store import FeatureStore, hash_tensors, hash_weights
-from mmposenc.image_sizes import set_img_shapes
+from mmposenc.engine.training import feature_cache as feature_store
+from mmposenc.engine.training.feature_cache import (
+    CachedFeatures,
+    FeatureCacheHook,
+    FeatureStore,
+    hash_tensors,
+    hash_weights,
+    use_feature_cache,
+)
+from mmposenc.functional.image_sizes import set_img_shapes
 
 A, B, C = (digit * 64 for digit in 'abc')
 
@@ -315,7 +321,7 @@ def cached_in_training(cached: CachedFeatures, x: torch.Tensor) -> tuple:
 def test_views_are_few_and_always_the_same() -> None:
     from mmengine.dataset import BaseDataset
 
-    from mmposenc.datasets import FewViews
+    from mmposenc.openmmlab.datasets import FewViews
     data = BaseDataset(lazy_init=True, data_prefix={}, serialize_data=False)
     data.load_data_list = lambda: [{'i': i} for i in range(5)]
     data.full_init()

@@ -9,7 +9,7 @@ from torch import nn
 
 from mmposenc.checkpoint import load_checkpoint
 from mmposenc.engine import NotFinite, NotFiniteHook, Runner
-from mmposenc.engine.checkpoints import latest_checkpoint
+from mmposenc.engine.training.checkpoints import latest_checkpoint
 
 
 class Log(nn.Module):

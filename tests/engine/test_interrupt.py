@@ -13,7 +13,7 @@ from torch import nn
 
 from mmposenc.checkpoint import load_checkpoint
 from mmposenc.engine import Runner
-from mmposenc.engine.interrupt import Interrupted
+from mmposenc.engine.training.interrupt import Interrupted
 
 
 class Model(BaseModel):

@@ -13,7 +13,7 @@ from torch import nn
 from mmposenc.backbones import PVT, DeiT, Swin
 from mmposenc.encodings import position_tables
 from mmposenc.engine import load_config
-from mmposenc.engine.layer_decay import layer_scales
+from mmposenc.engine.training.layer_decay import layer_scales
 
 OURS = 'mmposenc.LayerDecayOptimWrapperConstructor'
 BUILD = {

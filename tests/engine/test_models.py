@@ -4,7 +4,7 @@ import logging
 import torch
 
 from mmposenc import engine
-from mmposenc.engine.models import build_bare
+from mmposenc.engine.config.models import build_bare
 
 
 def deformable_detr():

@@ -6,8 +6,8 @@ from mmengine.config import Config
 from mmengine.registry import MODELS, init_default_scope
 
 from mmposenc.engine import load_config, override
-from mmposenc.engine.config import LIVE_KEYS
-from mmposenc.engine.overrides import ENCODINGS
+from mmposenc.engine.config.config import LIVE_KEYS
+from mmposenc.engine.config.options import ENCODINGS
 
 PVT = 'mmposenc::detection/pvt/retinanet_pvt-t_fpn_1x_coco.py'
 DEFORMABLE = 'mmposenc::detection/deformable_detr/deformable-detr_r50_16xb2-50e_coco.py'

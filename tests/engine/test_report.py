@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from mmposenc.engine.report import latest_metrics, metrics_table
+from mmposenc.engine.apps.report import latest_metrics, metrics_table
 
 
 def write(folder, time, metrics):

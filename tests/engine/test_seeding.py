@@ -12,7 +12,7 @@ from mmengine.dataset import DefaultSampler, InfiniteSampler
 from torch.utils.data import BatchSampler, DataLoader
 
 from mmposenc.engine import EpochSeedHook
-from mmposenc.engine.seeding import (
+from mmposenc.engine.training.seeding import (
     SeededDataset,
     place_seed,
     seed_all,

@@ -17,8 +17,8 @@ from scripts import ROOT
 from tinydata import detector_config, make_coco
 
 from mmposenc.commands.train import main as run_train
-from mmposenc.engine.tracker_hook import TrackerHook
-from mmposenc.engine.trackers import add_trackers
+from mmposenc.engine.training.trackers import add_trackers
+from mmposenc.lab.figures.tracker_hook import TrackerHook
 
 pytest.importorskip('tensorboard')
 pytest.importorskip('wandb')
@@ -197,7 +197,7 @@ def test_what_can_not_be() -> None:
     with pytest.raises(ValueError, match="tracker='comet' must be one of tensorboard, wandb"):
         add_trackers(cfg, ['comet'])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr('mmposenc.engine.trackers.find_spec', lambda name: None)
+        patch.setattr('mmposenc.engine.training.trackers.find_spec', lambda name: None)
         with pytest.raises(ValueError, match="'wandb' needs a package .*: pip install wandb"):
             add_trackers(cfg, ['wandb'])
     with pytest.raises(ValueError, match='images=-1 must be at least 0'):
@@ -218,7 +218,7 @@ def test_in_a_config_and_by_the_option_twice() -> None:
 def test_mlflow_closed_resumed_and_elsewhere(tmp_path, monkeypatch) -> None:
     from mlflow.tracking import MlflowClient
 
-    from mmposenc.engine.tracker_backends import MLflowVisBackend
+    from mmposenc.engine.training.trackers import MLflowVisBackend
 
     for name in ('MLFLOW_TRACKING_URI', 'MLFLOW_EXPERIMENT_NAME', 'MLFLOW_EXPERIMENT_ID'):
         monkeypatch.delenv(name, raising=False)

@@ -12,8 +12,8 @@ import pytest
 import torch
 from wrapped_training import FAMILIES, WRAPPERS
 
-from mmposenc.engine.gradients import GradientCheckHook
-from mmposenc.engine.processes import join_on_a_cpu
+from mmposenc.engine.training.gradients import GradientCheckHook
+from mmposenc.engine.training.processes import join_on_a_cpu
 
 TESTS = Path(__file__).resolve().parents[1]
 

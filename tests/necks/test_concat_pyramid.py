@@ -5,7 +5,7 @@ import pytest
 import torch
 
 pytest.importorskip('mmengine')
-from mmposenc.necks import ConcatPyramid, SimpleFeaturePyramid  # noqa: E402
+from mmposenc.openmmlab.necks import ConcatPyramid, SimpleFeaturePyramid  # noqa: E402
 
 
 def random_neck(*args, **kwargs):

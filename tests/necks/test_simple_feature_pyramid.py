@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 pytest.importorskip('mmengine')
-from mmposenc.necks import SimpleFeaturePyramid  # noqa: E402
+from mmposenc.openmmlab.necks import SimpleFeaturePyramid  # noqa: E402
 
 
 def norm(x, module):

@@ -11,8 +11,8 @@ from mmengine.hooks import Hook
 from mmengine.registry import MODELS, DefaultScope
 from torch._dynamo.testing import CompileCounterWithBackend
 
-from mmposenc.engine.compiling import CompileHook
-from mmposenc.engine.padding_out import KeepPaddingOut
+from mmposenc.engine.training.compiling import CompileHook
+from mmposenc.engine.training.padding_out import KeepPaddingOut
 from mmposenc.padding import keep_padding_out
 from mmposenc.padding.compiled import compile_networks
 

@@ -15,7 +15,7 @@ from mmengine.model.efficient_conv_bn_eval import turn_on_efficient_conv_bn_eval
 from mmengine.registry import MODELS, DefaultScope
 from mmengine.runner.activation_checkpointing import turn_on_activation_checkpointing
 
-from mmposenc.engine.padding_out import KeepPaddingOut
+from mmposenc.engine.training.padding_out import KeepPaddingOut
 from mmposenc.padding import keep_padding_out, losses
 
 FAMILIES = [*families.DETECTORS, *families.SEGMENTORS]

@@ -5,8 +5,8 @@ from running import commands, configs
 
 from mmposenc import engine
 from mmposenc.commands.compare import parse_args
-from mmposenc.comparison.applying import apply
-from mmposenc.comparison.encodings import read_entries
+from mmposenc.lab.compare.study.applying import apply
+from mmposenc.lab.compare.study.encodings import read_entries
 
 PAGE = 'docs/choose.md'
 

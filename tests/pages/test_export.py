@@ -8,8 +8,8 @@ from running import commands, inside, run_page
 from scripts import NARROW
 
 from mmposenc.commands.export import main, parse_args
-from mmposenc.engine.models import build_model
-from mmposenc.engine.options import read_config
+from mmposenc.engine.config.models import build_model
+from mmposenc.engine.config.options import read_config
 
 PAGE = 'docs/export.md'
 NARROWER = [each for each in NARROW if each.startswith('model.')] + [

@@ -10,7 +10,7 @@ from tinydata import detector_config, make_coco
 
 from mmposenc import engine
 from mmposenc.commands.predict import main
-from mmposenc.engine.models import build_model
+from mmposenc.engine.config.models import build_model
 
 PAGE = 'docs/predict.md'
 BASE = ROOT / 'configs' / 'detection' / 'pvt' / 'retinanet_pvt-t-peg_fpn_1x_coco.py'

@@ -12,15 +12,8 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from running import ROOT
 
-from mmposenc import (
-    attention,
-    backbones,
-    checkpoint,
-    detr,
-    encodings,
-    functional,
-    visualization,
-)
+from mmposenc import attention, backbones, checkpoint, detr, encodings, functional
+from mmposenc.lab import figures as visualization
 from mmposenc.names import CLASSES
 
 pytest.importorskip('myst_nb')

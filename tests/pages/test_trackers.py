@@ -7,8 +7,8 @@ from mmengine.registry import HOOKS, VISBACKENDS
 from running import commands, run_page
 
 from mmposenc.commands.train import parse_args
-from mmposenc.engine.arguments import accepted_arguments
-from mmposenc.engine.trackers import TRACKERS
+from mmposenc.engine.config.options import accepted_arguments
+from mmposenc.engine.training.trackers import TRACKERS
 
 
 def test_the_page(tmp_path) -> None:

@@ -13,8 +13,8 @@ from tinymodels import build, collated, samples, shrink
 from torch import nn
 
 from mmposenc.engine import load_config
-from mmposenc.engine.arguments import check_arguments
-from mmposenc.engine.checks import check_sections
+from mmposenc.engine.config.checks import check_sections
+from mmposenc.engine.config.options import check_arguments
 
 
 def load(block: Block, folder: Path) -> Config:

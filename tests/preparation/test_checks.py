@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from mmposenc.preparation.ade20k import check_ade20k
-from mmposenc.preparation.coco import annotated_names, check_coco
+from mmposenc.engine.prepare.ade20k import check_ade20k
+from mmposenc.engine.prepare.coco import annotated_names, check_coco
 
 COCO_PARTS = (('train2017', 'annotations/instances_train2017.json', 5),
               ('val2017', 'annotations/instances_val2017.json', 3))

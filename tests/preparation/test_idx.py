@@ -3,7 +3,7 @@ import gzip
 import numpy as np
 import pytest
 
-from mmposenc.preparation.idx import read_idx, write_idx
+from mmposenc.engine.prepare.mnist import read_idx, write_idx
 
 
 @pytest.fixture

@@ -6,17 +6,18 @@ import zipfile
 import numpy as np
 import pytest
 
-from mmposenc.preparation import mnist
-from mmposenc.preparation.common import PrepareError, sha256_of
-from mmposenc.preparation.idx import read_idx, write_idx
-from mmposenc.preparation.mnist import (
+from mmposenc.engine.prepare import mnist
+from mmposenc.engine.prepare.common import PrepareError, sha256_of
+from mmposenc.engine.prepare.mnist import (
     FILES,
     IDX_SOURCES,
     IdxSource,
     Mnist5kSource,
     prepare_idx,
     prepare_mnist5k,
+    read_idx,
     split_by_class,
+    write_idx,
 )
 
 NAME = 'fakextend-1.0-py3-none-any.whl'

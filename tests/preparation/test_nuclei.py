@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from mmposenc.preparation import common
-from mmposenc.preparation.common import PrepareError, sha256_of
-from mmposenc.preparation.nuclei import NUCLEI, NucleiSource, prepare_nuclei
+from mmposenc.engine.prepare import common
+from mmposenc.engine.prepare.common import PrepareError, sha256_of
+from mmposenc.engine.prepare.nuclei import NUCLEI, NucleiSource, prepare_nuclei
 
 NAME = 'fakestar-1.0-cp311-cp311-manylinux_2_24_x86_64.manylinux_2_28_x86_64.whl'
 LICENCE = 'fakestar-1.0.dist-info/licenses/LICENSE.txt'

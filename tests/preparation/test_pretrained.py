@@ -10,8 +10,8 @@ import pytest
 from safetensors.numpy import load_file
 
 from mmposenc.checkpoint import convert_with_report, read_checkpoint, recognise
-from mmposenc.preparation.common import PrepareError, sha256_of
-from mmposenc.preparation.pretrained import (
+from mmposenc.engine.prepare.common import PrepareError, sha256_of
+from mmposenc.engine.prepare.pretrained import (
     PretrainedSource,
     encoder_weights,
     named_weights,

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from mmposenc.preparation.tiling import clip_boxes, tile_starts
+from mmposenc.engine.prepare.tiling import clip_boxes, tile_starts
 
 
 @pytest.mark.parametrize('start, stop, tile, stride', [

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from mmposenc.preparation import common
-from mmposenc.preparation.common import PrepareError, fetch_wheel, sha256_of
-from mmposenc.preparation.trees import TREES, Region, TreesSource, prepare_trees
+from mmposenc.engine.prepare import common
+from mmposenc.engine.prepare.common import PrepareError, fetch_wheel, sha256_of
+from mmposenc.engine.prepare.trees import TREES, Region, TreesSource, prepare_trees
 
 NAME = 'fakeforest-1.0-py3-none-any.whl'
 BOXES = {'plot_a': [(1, 1, 20, 20), (31, 1, 50, 20), (70, 70, 90, 90), (35, 35, 44, 44)],

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from mmposenc.preparation.voc import read_voc
+from mmposenc.engine.prepare.trees import read_voc
 
 
 def voc(*objects, size=(40, 30)):

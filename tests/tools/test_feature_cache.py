@@ -59,7 +59,7 @@ def test_heads_train_from_kept_features(config, capsys) -> None:
 
 def test_the_head_becomes_what_it_becomes_without(config, monkeypatch) -> None:
     """A step on kept features against the same step on the backbone's."""
-    from mmposenc.engine.feature_cache import FeatureCacheHook
+    from mmposenc.engine.training.feature_cache import FeatureCacheHook
     kept, _ = train(config, 'kept', '--feature-cache', 'a')
     monkeypatch.setattr(FeatureCacheHook, 'attach',
                         lambda self, model, settings: type('Nothing', (), {'weights': ''}))

@@ -19,8 +19,8 @@ from tinytasks import classifier_config
 
 from mmposenc import engine
 from mmposenc.commands import main
-from mmposenc.comparison import schedule
-from mmposenc.engine.models import build_model
+from mmposenc.engine.config.models import build_model
+from mmposenc.lab.compare.running import schedule
 
 #: Files that can't be used, by name.
 FILES = {

@@ -2,8 +2,8 @@
 import numpy as np
 import pytest
 
-from mmposenc.visualization import bucket_map
-from mmposenc.visualization.categories import PALETTE, color_categories
+from mmposenc.lab.figures import bucket_map
+from mmposenc.lab.figures.categories import PALETTE, color_categories
 
 
 def differ(categories, colors):

@@ -8,7 +8,7 @@ from mmposenc.attention import MultiheadAttention, ShiftWindowAttention, Spatial
 from mmposenc.encodings import IRPE, RelativePositionBias
 from mmposenc.functional import bucket_ids
 from mmposenc.functional.windows import partition_windows, window_regions
-from mmposenc.visualization import (
+from mmposenc.lab.figures import (
     Panel,
     bias_map,
     bucket_map,
@@ -16,7 +16,7 @@ from mmposenc.visualization import (
     record_attention,
     save_figure,
 )
-from mmposenc.visualization.model_figures import attention_panels, draw_encodings
+from mmposenc.lab.figures.model_figures import attention_panels, draw_encodings
 
 
 @pytest.mark.parametrize('hw_key', [None, (2, 3)])

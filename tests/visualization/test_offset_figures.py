@@ -9,7 +9,7 @@ from torch import nn
 
 from mmposenc.backbones import PVT, Swin
 from mmposenc.encodings import CombinedRPE, RotaryEmbedding
-from mmposenc.visualization.subjects import NothingToShow
+from mmposenc.lab.figures.subjects import NothingToShow
 
 
 def loop_means(pairs, hw, hw_key, stride=1):

@@ -9,11 +9,11 @@ from torch import nn
 
 from mmposenc.backbones import PVT, count_macs
 from mmposenc.encodings import PEG
-from mmposenc.visualization.muting import can_leave_out, without_encodings
-from mmposenc.visualization.paper_figures import FIGURES, Choice, Subject, draw_figure
-from mmposenc.visualization.subjects import reference_cells
-from mmposenc.visualization.tiles import tile_sheet, tile_ticks
-from mmposenc.visualization.token_figures import cosine_similarity
+from mmposenc.lab.figures.muting import can_leave_out, without_encodings
+from mmposenc.lab.figures.paper_figures import FIGURES, Choice, Subject, draw_figure
+from mmposenc.lab.figures.subjects import reference_cells
+from mmposenc.lab.figures.tiles import tile_sheet, tile_ticks
+from mmposenc.lab.figures.token_figures import cosine_similarity
 
 
 def test_matrix_is_the_softmax_of_the_logits():

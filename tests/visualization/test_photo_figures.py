@@ -7,12 +7,12 @@ from torch import nn
 
 from mmposenc.backbones import PVT, Swin
 from mmposenc.functional.windows import partition_windows
-from mmposenc.visualization import draw_panels, record_context_pools
-from mmposenc.visualization.paper_figures import Choice, Subject, draw_figure
-from mmposenc.visualization.photo import PhotoPanel, on_photo, outline, query_box
-from mmposenc.visualization.recording import AttentionRecord, record_attention
-from mmposenc.visualization.rollout import rollout_step
-from mmposenc.visualization.subjects import NothingToShow
+from mmposenc.lab.figures import draw_panels, record_context_pools
+from mmposenc.lab.figures.paper_figures import Choice, Subject, draw_figure
+from mmposenc.lab.figures.photo import PhotoPanel, on_photo, outline, query_box
+from mmposenc.lab.figures.recording import AttentionRecord, record_attention
+from mmposenc.lab.figures.rollout import rollout_step
+from mmposenc.lab.figures.subjects import NothingToShow
 
 PLACES = ((0.1, 0.9), (0.7, 0.25))
 

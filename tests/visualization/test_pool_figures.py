@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from mmposenc.encodings import ContextPool
-from mmposenc.visualization import (
+from mmposenc.lab.figures import (
     draw_context_pool,
     draw_size_distributions,
     record_context_pools,

@@ -8,11 +8,11 @@ from PIL import Image
 from tinyfigures import deit, draw, subject
 
 from mmposenc.encodings import ENCODINGS, OffsetBiasEncoding
-from mmposenc.visualization import save_figure
-from mmposenc.visualization.captions import CAPTIONS
-from mmposenc.visualization.paper_figures import FIGURES, Choice, draw_figure
-from mmposenc.visualization.subjects import NothingToShow
-from mmposenc.visualization.suits import SUITS, encodings_of, suiting
+from mmposenc.lab.figures import save_figure
+from mmposenc.lab.figures.captions import CAPTIONS
+from mmposenc.lab.figures.paper_figures import FIGURES, Choice, draw_figure
+from mmposenc.lab.figures.subjects import NothingToShow
+from mmposenc.lab.figures.suits import SUITS, encodings_of, suiting
 
 
 def encoded(name):

@@ -3,8 +3,9 @@ from __future__ import annotations
 
 import torch
 
-from ...functional import limits
-from ...functional.linear import onednn_is_faster
+from mmposenc.functional import limits
+from mmposenc.functional.linear import onednn_is_faster
+
 from ..terms import KeyVectors, Problem, split
 from . import flex
 from .fused import is_mask, only_channels

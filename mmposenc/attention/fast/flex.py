@@ -17,9 +17,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ...functional.buckets import Buckets
-from ...functional.grid_cache import CACHE
-from ...functional.grids import Grid, grid_offsets, sequence_places
+from mmposenc.functional.buckets import Buckets
+from mmposenc.functional.grid_cache import CACHE
+from mmposenc.functional.grids import Grid, grid_offsets, sequence_places
+
 from ..terms import (
     AxisHalves,
     DenseBias,

@@ -7,7 +7,7 @@ from typing import Generic, NamedTuple, TypeVar
 import torch.nn.functional as F
 from torch import Tensor
 
-from ...functional.grids import Grid
+from mmposenc.functional.grids import Grid
 
 _T = TypeVar('_T')
 

@@ -3,8 +3,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ...functional import limits
-from ...functional.grids import Grid
+from mmposenc.functional import limits
+from mmposenc.functional.grids import Grid
+
 from ..terms import DenseBias, OffsetBias
 from .layout import Layout
 from .writers import LogitWriter, Work, Writer, writer

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ...functional import limits
-from ...functional.dropout import Dropout
+from mmposenc.functional import limits
+from mmposenc.functional.dropout import Dropout
+
 from ..terms import Problem, of_one_region, split
 from .layout import Cut, Layout, Piece, groups
 from .products import add_product

@@ -4,8 +4,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ...functional import linear as cpu
-from ...functional.linear import linear, outer
+from mmposenc.functional import linear as cpu
+from mmposenc.functional.linear import linear, outer
+
 from .layout import Piece
 
 

@@ -14,8 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ...functional.buckets import Buckets, index_function, offset_buckets
-from ...functional.grid_cache import CACHE
+from mmposenc.functional.buckets import Buckets, index_function, offset_buckets
+from mmposenc.functional.grid_cache import CACHE
+
 from .layout import Kept, Layout, Piece
 
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ...functional import limits
+from mmposenc.functional import limits
+
 from ..terms import Problem, Term, split
 
 

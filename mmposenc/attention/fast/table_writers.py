@@ -8,8 +8,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ...functional.buckets import Buckets
-from ...functional.grid_cache import CACHE
+from mmposenc.functional.buckets import Buckets
+from mmposenc.functional.grid_cache import CACHE
+
 from ..terms import Table, TableByKey, TableByQuery, TableOnValues
 from .layout import Kept, Layout, Piece
 from .products import add_table_grad, add_times_table, times_table

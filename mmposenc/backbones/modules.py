@@ -1,0 +1,86 @@
+"""What models are made of: mmengine's BaseModule where mmengine is installed, else the same on
+torch alone. Chosen once, here; no class exists twice.
+
+mmengine adds to a backbone the registry, ``init_cfg`` of any kind, and its log. Without it a
+backbone builds, runs, trains, saves and loads as with it.
+"""
+from __future__ import annotations
+
+import copy
+import logging
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+
+from ..checkpoint import load_checkpoint
+from ..installed import require
+
+if TYPE_CHECKING or find_spec('mmengine') is None:
+    class BaseModule(nn.Module):
+        """A module with mmengine's ``init_cfg`` and ``init_weights``, without mmengine.
+
+        Args:
+            init_cfg: None, or ``dict(type='Pretrained', checkpoint=...)``, which backbones read.
+
+        Raises:
+            ValueError: for any other ``init_cfg``: its initializers are mmengine's.
+        """
+
+        def __init__(self, init_cfg: dict[str, Any] | None = None) -> None:
+            super().__init__()
+            if init_cfg and not (isinstance(init_cfg, dict)
+                                 and init_cfg.get('type') == 'Pretrained'):
+                raise ValueError(f'init_cfg={init_cfg!r}: without mmengine there is only '
+                                 f"dict(type='Pretrained', checkpoint=...)")
+            self.init_cfg = copy.deepcopy(init_cfg)
+            self._is_init = False
+
+        def init_weights(self) -> None:
+            """Call ``init_weights`` of what is inside; own weights start in ``__init__``.
+
+            Raises:
+                ValueError: for a checkpoint, which only backbones read.
+            """
+            if self.init_cfg:
+                raise ValueError(f'init_cfg={self.init_cfg!r}: {type(self).__name__} reads no '
+                                 f'checkpoint without mmengine; use load_state_dict')
+            for child in self.children():
+                if hasattr(child, 'init_weights') and not getattr(child, '_is_init', False):
+                    child.init_weights()  # type: ignore[operator]
+            self._is_init = True
+
+    class ModuleList(BaseModule, nn.ModuleList):
+        """nn.ModuleList whose members are initialized with the rest."""
+
+        def __init__(self, modules: Any = None, init_cfg: dict[str, Any] | None = None) -> None:
+            BaseModule.__init__(self, init_cfg)
+            nn.ModuleList.__init__(self, modules)
+
+    def print_log(message: str, logger: str | None = None, level: int = logging.INFO) -> None:
+        """A line in the log 'mmposenc'."""
+        logging.getLogger('mmposenc').log(level, message)
+
+    def read_checkpoint(name: str) -> Any:
+        """What a file holds.
+
+        Raises:
+            ValueError: for an address such as https://; see also
+                :func:`mmposenc.checkpoint.load_checkpoint`.
+        """
+        if '://' in str(name):
+            raise ValueError(f'checkpoint={name!r}: without mmengine only files are read; download '
+                             f'it and name the file')
+        return load_checkpoint(name)
+else:
+    require(__name__)
+    from mmengine.logging import print_log
+    from mmengine.model import BaseModule, ModuleList
+
+    from ..checkpoint.mmengine_loading import CheckpointLoader
+
+    def read_checkpoint(name: str) -> Any:
+        """What a file or an address holds, read without running its code."""
+        return CheckpointLoader.load_checkpoint(name, map_location='cpu')
+
+__all__ = ['BaseModule', 'ModuleList', 'print_log', 'read_checkpoint']

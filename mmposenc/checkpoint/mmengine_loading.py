@@ -1,0 +1,60 @@
+"""mmengine's loading of checkpoints, by this project's safe function.
+
+Importing this module replaces it everywhere in the process: ``load_from``, ``resume``,
+``init_cfg=dict(type='Pretrained', ...)`` of any OpenMMLab model, ``load_checkpoint`` of
+mmengine.runner. mmengine's own function runs the code of a file that it cannot read otherwise.
+"""
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
+
+import torch
+from mmengine.logging import HistoryBuffer, print_log  # noqa: F401  (files may hold one)
+from mmengine.runner import checkpoint as _mmengine
+from mmengine.runner.checkpoint import CheckpointLoader
+
+from . import load_checkpoint
+
+
+@CheckpointLoader.register_scheme(prefixes='', force=True)
+def load_from_local(filename: str, map_location: Any = None) -> Any:
+    """As mmengine's function of this name: what has no scheme such as https:// is a path."""
+    return load_checkpoint(filename, map_location)
+
+
+def load_url(url: str, model_dir: str | None = None, map_location: Any = None,
+             progress: bool = True, check_hash: bool = False, file_name: str | None = None) -> Any:
+    """As torch.hub.load_state_dict_from_url, which mmengine calls for every URL."""
+    folder = Path(model_dir or os.path.join(torch.hub.get_dir(), 'checkpoints'))
+    path = folder / (file_name or os.path.basename(urlparse(url).path))
+    if not path.is_file():
+        folder.mkdir(parents=True, exist_ok=True)
+        found = torch.hub.HASH_REGEX.search(path.name) if check_hash else None
+        print_log(f'downloading {url} to {path}', 'current')
+        try:
+            torch.hub.download_url_to_file(url, str(path), found and found.group(1), progress)
+        except (OSError, RuntimeError) as error:
+            raise OSError(f'{url} could not be downloaded: {error}. Put the file at {path}, or '
+                          'name one of yours in the place of the address') from error
+    return load_checkpoint(path, map_location)
+
+
+def _read(file: Any, map_location: Any = None, weights_only: bool | None = None) -> Any:
+    """A path, or the content of a file from a store such as s3://."""
+    if isinstance(file, (str, Path)):
+        return load_checkpoint(file, map_location)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / 'checkpoint.pth'
+        path.write_bytes(file.read())
+        return load_checkpoint(path, map_location)
+
+
+_mmengine.load_from_local = load_from_local
+_mmengine.load_url = load_url
+# mmengine 0.10.7 has no such function, and calls torch.load, which is safe from torch 2.6 on.
+if hasattr(_mmengine, '_safe_torch_load'):
+    _mmengine._safe_torch_load = _read

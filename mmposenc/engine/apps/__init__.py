@@ -1,0 +1,3 @@
+"""What is done with a config beside training: predictions, export, complexity, pictures of inputs,
+tables of results.
+"""

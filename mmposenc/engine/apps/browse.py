@@ -1,0 +1,121 @@
+"""Pictures of what goes into the network: after augmentation, batch padding and normalisation."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from mmengine.config import Config
+from mmengine.dataset import pseudo_collate
+from mmengine.registry import MODELS, VISUALIZERS, init_default_scope
+from mmengine.runner import set_random_seed
+
+from ..config.checks import check_files, check_folder, check_sections
+from ..config.models import preprocessor_config
+from ..config.nodes import build_data_set
+from ..config.options import check_arguments
+from ..config.testing import VISUALIZERS_OF, scope_of
+from .pictures import draw
+
+
+def browse(cfg: Config, output_dir: str | Path, *, phase: str = 'train', number: int = 20,
+           seed: int | None = 0) -> list[Path]:
+    """Draws the images of a data set as the network sees them, with their ground truth.
+
+    The images pass through the pipeline and, batch by batch, through the model's data
+    preprocessor; then the normalisation alone is undone. So flips, crops, mosaics, padding and
+    swapped colour channels all show.
+
+    Args:
+        cfg: a config of mmdet, mmseg or mmpretrain.
+        output_dir: where the pictures go, under the names of the image files.
+        phase: 'train', 'val' or 'test': which data set, and the preprocessor's mode.
+        number: how many images, spread evenly over the data set; -1 for all.
+        seed: of the augmentations; None for new ones in every call.
+
+    Returns:
+        The files written.
+
+    Raises:
+        ValueError: a phase that the config does not have, a number or seed that can't be, a folder
+            that can't be written to.
+        FileNotFoundError: files that the config names are not there.
+    """
+    scope, loader = scope_of(cfg), cfg.get(f'{phase}_dataloader')
+    if phase not in ('train', 'val', 'test') or not loader:
+        raise ValueError(f"phase={phase!r}: the config has no {phase}_dataloader; use 'train', "
+                         "'val' or 'test'")
+    if number < 1 and number != -1:
+        raise ValueError(f'number={number} must be at least 1, or -1 for all')
+    if seed is not None and not 0 <= seed < 2 ** 32:
+        raise ValueError(f'seed={seed} must be from 0 to {2 ** 32 - 1}')
+    check_folder(str(output_dir), 'output_dir')
+    check_sections(cfg, ())
+    check_arguments(cfg, (phase,))
+    check_files(cfg, (phase,))
+    init_default_scope(scope)
+    if seed is not None:
+        set_random_seed(seed)
+    dataset = build_data_set(loader.dataset)
+    preprocessor = MODELS.build(preprocessor_config(cfg))
+    visualizer = VISUALIZERS.build({'type': VISUALIZERS_OF[scope], **(cfg.get('visualizer') or {}),
+                                    'name': 'browse', 'vis_backends': None})
+    visualizer.dataset_meta = dataset.metainfo
+    batch = loader.get('batch_size') or 1
+    total = len(dataset) if number < 0 else min(number, len(dataset))
+    names = _unique_names(Path(output_dir))
+    Path(output_dir).mkdir(parents=True, exist_ok=True)
+    written = []
+    # Spread, since files are often sorted: the first ones may all be of one class or scene.
+    items = (dataset[i * len(dataset) // total] for i in range(total))
+    while chunk := list(islice(items, batch)):
+        data = preprocessor(pseudo_collate(chunk), training=phase == 'train')
+        for image, sample in zip(data['inputs'], data['data_samples'], strict=True):
+            path = names(sample)
+            pixels, sample = denormalized(image, preprocessor), sample.cpu()
+            if scope == 'mmdet':
+                _plain_boxes_and_masks(sample, pixels.shape[:2])
+            draw(scope, visualizer, path.stem, pixels, sample, truth=True, predicted=False,
+                 out_file=str(path))
+            written.append(path)
+    return written
+
+
+def denormalized(image: torch.Tensor, preprocessor: Any) -> np.ndarray:
+    """(3, H, W) as the network gets it -> RGB bytes (H, W, 3)."""
+    image = image.detach().cpu().float()
+    if getattr(preprocessor, '_enable_normalize', False):
+        image = image * preprocessor.std.cpu() + preprocessor.mean.cpu()
+    pixels = image.round().clamp(0, 255).byte().permute(1, 2, 0).numpy()
+    to_rgb = getattr(preprocessor, '_channel_conversion', getattr(preprocessor, 'to_rgb', False))
+    return np.ascontiguousarray(pixels if to_rgb else pixels[..., ::-1])
+
+
+def _unique_names(folder: Path) -> Callable[[Any], Path]:
+    """Name of a sample's picture; images of the same name get a number."""
+    seen: dict[str, int] = {}
+
+    def name(sample: Any) -> Path:
+        path = Path(str(sample.get('img_path') or 'image'))
+        count = seen[path.stem] = seen.get(path.stem, 0) + 1
+        number = f'_{count}' if count > 1 else ''
+        return folder / f'{path.stem}{number}.png'
+    return name
+
+
+def _plain_boxes_and_masks(sample: Any, hw_shape: tuple[int, int]) -> None:
+    """mmdet's visualizer takes tensors and boolean arrays of the image's size, not its own boxes
+    and masks, which end where the padding starts."""
+    from mmdet.models.utils import mask2ndarray
+    instances = sample.gt_instances
+    boxes = instances.get('bboxes')
+    if boxes is not None and hasattr(boxes, 'tensor'):
+        instances.bboxes = boxes.tensor
+    masks = instances.get('masks')
+    if masks is not None:
+        masks = mask2ndarray(masks).astype(bool)
+        below, right = hw_shape[0] - masks.shape[1], hw_shape[1] - masks.shape[2]
+        instances.masks = np.pad(masks, ((0, 0), (0, below), (0, right)))

@@ -1,0 +1,253 @@
+"""Pictures and videos on disk: which there are below a folder, and their frames."""
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import cv2
+import numpy as np
+from mmengine.visualization import BaseVisBackend
+
+from mmposenc.openmmlab.datasets.image_files import check_file
+
+PICTURES = ('.bmp', '.gif', '.jpeg', '.jpg', '.png', '.tif', '.tiff', '.webp')
+#: Bytes of a name without its suffix, with room for '_2', '.jpg' and '.partial' below 255.
+_LONGEST = 230
+VIDEOS = ('.avi', '.m4v', '.mkv', '.mov', '.mp4', '.mpeg', '.mpg', '.webm')
+
+
+class Source(NamedTuple):
+    """A picture or a video.
+
+    Attributes:
+        path: the file.
+        file: its path below the folder that was given, with slashes; its name, if it was given.
+        name: the same without the suffix, cut where it is very long, with a number where
+            two files would share it.
+        is_video: whether it has frames.
+    """
+
+    path: Path
+    file: str
+    name: str
+    is_video: bool
+
+
+def find_sources(source: str, *, without: Path | None = None) -> list[Source]:
+    """The picture or video that a path names, or all below a folder, sorted by their paths.
+
+    Hidden files and folders are passed over, and links to folders are not followed.
+
+    Args:
+        source: a file or a folder.
+        without: a folder whose files are none of them, such as the one for the results.
+
+    Raises:
+        FileNotFoundError: there is no such file or folder.
+        ValueError: the file is neither a picture nor a video, or the folder has none.
+    """
+    root, kinds = Path(source), ', '.join([*PICTURES, *VIDEOS])
+    if root.is_dir():
+        found = sorted(_below(root, without))
+        if not found:
+            raise ValueError(f'source={source!r}: the folder has neither a picture nor a video '
+                             f'({kinds})')
+        return _named([(path, path.relative_to(root)) for path in found])
+    if not root.exists():
+        raise FileNotFoundError(f'source={source!r}: there is no such file or folder')
+    if root.suffix.lower() not in PICTURES + VIDEOS:
+        raise ValueError(f'source={source!r} must be a folder, a picture or a video ({kinds})')
+    return _named([(root, Path(root.name))])
+
+
+def _below(root: Path, without: Path | None) -> Iterator[Path]:
+    for folder, folders, files in os.walk(root):
+        here = Path(folder)
+        folders[:] = [name for name in folders if not name.startswith('.')
+                      and (without is None or (here / name).resolve() != without.resolve())]
+        for name in files:
+            if not name.startswith('.') and Path(name).suffix.lower() in PICTURES + VIDEOS:
+                yield here / name
+
+
+def _named(files: list[tuple[Path, Path]]) -> list[Source]:
+    taken: set[str] = set()
+    sources = []
+    for path, relative in files:
+        file = relative.as_posix()
+        last, number = os.fsencode(relative.stem), 1
+        if len(last) > _LONGEST:
+            relative = relative.with_name(last[:_LONGEST].decode(errors='ignore') + '.cut')
+        name = stem = relative.with_suffix('').as_posix()
+        while name in taken:
+            number += 1
+            name = f'{stem}_{number}'
+        taken.add(name)
+        sources.append(Source(path, file, name, path.suffix.lower() in VIDEOS))
+    return sources
+
+
+class Video:
+    """The frames of a video as OpenCV decodes them.
+
+    Args:
+        path: the file.
+
+    Raises:
+        ValueError: OpenCV finds no frames in it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        check_file(str(path))
+        self.path, self._capture = path, cv2.VideoCapture(str(path))
+        if not self._capture.isOpened():
+            raise ValueError('OpenCV can not read it as a video')
+        #: Frames a second; 25 where the file does not say.
+        self.rate = self._capture.get(cv2.CAP_PROP_FPS) or 25.0
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        """BGR bytes (H, W, 3), frame by frame."""
+        number = 0
+        try:
+            while (frame := self._capture.read()[1]) is not None:
+                number += 1
+                yield frame
+        finally:
+            self._capture.release()
+        if not number:
+            raise ValueError('OpenCV finds no frame in it')
+
+
+class VideoWriter:
+    """An .mp4 that has its name when it is complete.
+
+    Args:
+        path: of the file; before, it is ``<name>.partial.mp4``.
+        rate: frames a second.
+
+    Raises:
+        RuntimeError: this OpenCV can not write one.
+    """
+
+    def __init__(self, path: Path, rate: float) -> None:
+        self.path, self.rate = path, rate
+        self.partial = path.with_suffix('.partial.mp4')
+        self._writer: cv2.VideoWriter | None = None
+
+    def add(self, image: np.ndarray) -> None:
+        """Appends RGB bytes (H, W, 3), of the size of the first."""
+        if self._writer is None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            size = image.shape[1], image.shape[0]
+            code = cv2.VideoWriter_fourcc(*'mp4v')  # type: ignore[attr-defined]
+            self._writer = cv2.VideoWriter(str(self.partial), code, self.rate, size)
+            if not self._writer.isOpened():
+                raise RuntimeError(f'{self.path}: this build of OpenCV writes no videos (mp4v); '
+                                   '--no-pictures leaves them out')
+        self._writer.write(np.ascontiguousarray(image[..., ::-1]))
+
+    def close(self, *, keep: bool = True) -> None:
+        """Ends the file; it is renamed, or deleted."""
+        if self._writer is None:
+            return
+        self._writer.release()
+        self._writer = None
+        if keep:
+            os.replace(self.partial, self.path)
+        else:
+            self.partial.unlink(missing_ok=True)
+
+
+def write_picture(path: Path, pixels: np.ndarray) -> None:
+    """Writes a picture so that it is whole or not there.
+
+    Args:
+        path: its suffix says the format.
+        pixels: (H, W, 3) RGB bytes, or (H, W) whole numbers of 8 or 16 bits.
+
+    Raises:
+        OSError: the disk refuses it.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    ordered = pixels[..., ::-1] if pixels.ndim == 3 else pixels
+    done, data = cv2.imencode(path.suffix, np.ascontiguousarray(ordered))
+    if not done:
+        raise OSError(f'{path}: OpenCV can not write {pixels.shape} of {pixels.dtype}')
+    partial = path.with_name(f'{path.name}.partial')
+    try:
+        partial.write_bytes(data.tobytes())
+        # No flush to the disk, which would be waited for at every picture.
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+# Labels and predictions drawn onto images by the visualizers of the three libraries.
+
+
+#: Shorter side in pixels from which on pictures name their classes on the areas.
+LABELLED_SIDE = 256
+#: Shorter side in pixels that a classified picture is given, so that its text can be read.
+TEXT_SIDE = 224
+
+
+def draw(scope: str, visualizer: Any, name: str, image: np.ndarray, sample: Any, *, truth: bool,
+         predicted: bool, score_thr: float = 0.3, step: int = 0,
+         out_file: str | None = None) -> None:
+    """Draws one sample; the picture goes to a file, else to the visualizer's backends.
+
+    Args:
+        scope: 'mmdet', 'mmseg' or 'mmpretrain'.
+        visualizer: of that library, with its dataset_meta.
+        name: of the picture in the backends.
+        image: (H, W, 3) RGB bytes.
+        sample: what the model or the data set gave.
+        truth, predicted: which of its labels are drawn.
+        score_thr: of boxes.
+        step: of the training.
+        out_file: where the picture goes.
+    """
+    options: dict[str, Any] = dict(draw_gt=truth, draw_pred=predicted, out_file=out_file, step=step)
+    if scope == 'mmpretrain':
+        side = max(TEXT_SIDE, min(image.shape[:2])) if predicted else max(image.shape[:2])
+        visualizer.visualize_cls(image, sample, classes=visualizer.dataset_meta.get('classes'),
+                                 resize=side, name=name, **options)
+        return
+    if scope == 'mmdet':
+        options['pred_score_thr'] = score_thr
+    else:
+        options['with_labels'] = min(image.shape[:2]) >= LABELLED_SIDE
+    with warnings.catch_warnings():  # of every box that reaches the last column
+        warnings.filterwarnings('ignore', '.*out of bounds, the drawn')
+        visualizer.add_datasample(name, image, sample, **options)
+
+
+def rgb_bytes(image: np.ndarray) -> np.ndarray:
+    """RGB bytes of a picture as a pipeline loads it: (H, W), (H, W, 1) or BGR (H, W, 3)."""
+    pixels = np.clip(image, 0, 255).astype(np.uint8)
+    if pixels.ndim == 2 or pixels.shape[2] == 1:
+        pixels = np.repeat(pixels.reshape(*pixels.shape[:2], 1), 3, axis=2)
+    return np.ascontiguousarray(pixels[..., 2::-1])
+
+
+class KeepPicture(BaseVisBackend):
+    """A backend that keeps the last picture in memory."""
+
+    def __init__(self) -> None:
+        super().__init__(save_dir='')
+        self.picture: np.ndarray | None = None
+
+    @property
+    def experiment(self) -> KeepPicture:
+        """Itself."""
+        return self
+
+    def _init_env(self) -> None:
+        """There is nothing to open."""
+
+    def add_image(self, name: str, image: np.ndarray, step: int = 0, **kwargs: Any) -> None:
+        """Keeps it."""
+        self.picture = image

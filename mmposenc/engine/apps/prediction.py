@@ -1,0 +1,355 @@
+"""Pictures and frames as a model takes them: its test pipeline without annotations."""
+from __future__ import annotations
+
+import errno
+import time
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import cv2
+import numpy as np
+import torch
+from mmengine.config import Config
+from mmengine.dataset import Compose, pseudo_collate
+from mmengine.registry import TRANSFORMS, VISUALIZERS, init_default_scope
+from torch import nn
+
+from mmposenc.command_line import describe
+
+from ..config.checks import check_checkpoint, check_folder, check_num_classes, check_sections
+from ..config.models import build_model, device_of, image_channels, load_weights
+from ..config.options import check_arguments
+from ..config.testing import TASKS, VISUALIZERS_OF, scope_of
+from .pictures import (
+    KeepPicture,
+    Source,
+    Video,
+    VideoWriter,
+    draw,
+    find_sources,
+    rgb_bytes,
+    write_picture,
+)
+from .records import PredictionsFile, class_names, palette, record_of
+
+
+class Item(NamedTuple):
+    """A picture or a frame that was loaded.
+
+    Attributes:
+        source: the file.
+        about: what json says of it: file, width, height; frame and seconds.
+        pixels: (H, W, 3) RGB bytes.
+        packed: the model's input.
+        rate: frames a second of its video; 0 of a picture.
+    """
+
+    source: Source
+    about: dict[str, Any]
+    pixels: np.ndarray
+    packed: dict[str, Any]
+    rate: float = 0.0
+
+
+class Reader:
+    """Files to inputs of the model, through the config's own steps.
+
+    Args:
+        cfg: with a test_dataloader.
+
+    Raises:
+        ValueError: its pipeline reads pictures in another way than from files.
+    """
+
+    def __init__(self, cfg: Config) -> None:
+        dataset = cfg.test_dataloader.dataset
+        while 'pipeline' not in dataset and 'dataset' in dataset:
+            dataset = dataset.dataset
+        steps = [step for step in deepcopy(list(dataset.get('pipeline') or []))
+                 if 'Annotation' not in str(step.get('type'))]
+        # Data sets such as CIFAR hold their pictures in memory, as RGB or as grey.
+        self.held = not steps or not _plain(steps[0]).startswith('Load')
+        grey = {'color_type': 'grayscale'} if image_channels(cfg) == 1 else {}
+        loading = grey if self.held else dict(steps.pop(0))
+        if not self.held and _plain(loading) != 'LoadImageFromFile':
+            raise ValueError(f'the test pipeline begins with {loading["type"]!r}: predict reads '
+                             'pictures by LoadImageFromFile')
+        # This project's tells a file that is cut short; of a whole one it gives the same pixels.
+        self.load = TRANSFORMS.build({**loading, 'type': 'mmposenc.LoadImageFromFile',
+                                      'ignore_empty': False})
+        self.steps = Compose(steps)
+
+    def items(self, sources: list[Source], passed_over: Callable[[Source, Exception], None]
+              ) -> Iterator[Item]:
+        """Every picture and frame that can be read.
+
+        Args:
+            sources: files, in this order.
+            passed_over: called with each file that can't be read, and why.
+        """
+        for source in sources:
+            try:
+                yield from self._frames(source) if source.is_video else [self._picture(source)]
+            except Exception as error:  # decoders and transforms raise what they like
+                passed_over(source, error)
+
+    def _picture(self, source: Source) -> Item:
+        loaded = self.load({'img_path': str(source.path), 'img_id': 0})
+        return self._item(source, {'file': source.file}, loaded)
+
+    def _frames(self, source: Source) -> Iterator[Item]:
+        video = Video(source.path)
+        for number, frame in enumerate(video):
+            if self.load.color_type == 'grayscale':
+                frame = cv2.cvtColor(frame, cv2.COLOR_BGR2GRAY)
+            if self.load.to_float32:
+                frame = frame.astype(np.float32)
+            loaded = {'img_path': str(source.path), 'img_id': number, 'img': frame,
+                      'img_shape': frame.shape[:2], 'ori_shape': frame.shape[:2]}
+            about = {'file': source.file, 'frame': number, 'seconds': number / video.rate}
+            yield self._item(source, about, loaded, rate=video.rate)
+
+    def _item(self, source: Source, about: dict[str, Any], loaded: dict[str, Any],
+              rate: float = 0.0) -> Item:
+        image = loaded['img']
+        pixels = rgb_bytes(image)
+        if self.held and image.ndim == 3:
+            loaded['img'] = np.ascontiguousarray(image[..., ::-1])
+        height, width = image.shape[:2]
+        return Item(source, {**about, 'width': width, 'height': height}, pixels,
+                     self.steps(loaded), rate)
+
+
+def _plain(step: Any) -> str:
+    return str(step.get('type')).rpartition('.')[2]
+
+
+def batches(items: Iterator[Item], size: int) -> Iterator[list[Item]]:
+    """Up to ``size`` neighbours whose inputs have one shape."""
+    batch: list[Item] = []
+    for item in items:
+        if batch and (len(batch) == size
+                      or item.packed['inputs'].shape != batch[0].packed['inputs'].shape):
+            yield batch
+            batch = []
+        batch.append(item)
+    if batch:
+        yield batch
+
+
+# Predictions on pictures that belong to no data set: the test pipeline without annotations.
+
+
+#: Errors of a disk that no further file can be written to.
+_NO_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+
+
+class Prediction(NamedTuple):
+    """How many pictures and frames were predicted, and the files that could not be read."""
+
+    done: int
+    skipped: list[dict[str, str]]
+
+
+def predict(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
+            score_thr: float | None = None, batch_size: int = 1, pictures: bool = True,
+            device: str | None = None, overwrite: bool = False, strict: bool = False,
+            started: Callable[[], None] = lambda: None,
+            say: Callable[[str], None] = print) -> Prediction:
+    """Predicts pictures, folders of them or videos, and writes what was predicted.
+
+    Args:
+        cfg: a config of mmdet, mmseg or mmpretrain; its test pipeline reads the pictures.
+        checkpoint: the weights.
+        source: a picture, a video, or a folder with any of them below.
+        out: a folder for ``predictions.json``, ``pictures/`` and, in segmentation, ``masks/``.
+        score_thr: boxes must score more; None is 0.3. Detection only.
+        batch_size: pictures that pass through the model at once; those of one batch have one size,
+            so that none is padded for another's sake.
+        pictures: draw what was predicted.
+        device: 'cpu', 'cuda:1'; None: an accelerator, where there is one.
+        overwrite: replace the results in ``out``.
+        strict: stop at the first file that can't be read, instead of passing it over.
+        started: called when everything is built and loaded.
+        say: takes a line about every second.
+
+    Returns:
+        How many were predicted, and which files were passed over.
+
+    Raises:
+        ValueError: what the config or the model can't serve, a checkpoint that does not fit,
+            results in ``out`` already; no file that can be predicted; with ``strict``, the first
+            that can't.
+        FileNotFoundError: no such source or checkpoint.
+    """
+    folder = Path(out)
+    scope = _check(cfg, checkpoint, folder, score_thr, batch_size, overwrite)
+    sources = find_sources(source, without=folder)
+    place = device_of(device)
+    init_default_scope(scope)
+    reader = Reader(cfg)
+    model = build_model(cfg)
+    names = class_names(cfg, load_weights(model, checkpoint))
+    model.to(place).eval()
+    thr = 0.3 if score_thr is None else score_thr
+    artist = Artist(cfg, scope, names, thr) if pictures else None
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / 'predictions.json').unlink(missing_ok=True)
+    about = {'task': TASKS[scope], 'config': str(cfg.filename), 'checkpoint': str(checkpoint),
+             'classes': names, **({'score_thr': thr} if scope == 'mmdet' else {})}
+    progress = _Progress(sources, say)
+    started()
+    with PredictionsFile(folder, about) as file, _Outputs(folder, artist) as outputs:
+        def passed_over(each: Source, error: Exception) -> None:
+            if isinstance(error, OSError) and error.errno in _NO_DISK:
+                raise error
+            if strict:
+                raise ValueError(f'{each.path}: {describe(error)}') from error
+            if not file.skipped or file.skipped[-1]['file'] != each.file:  # once of a video
+                file.skipped.append({'file': each.file, 'reason': describe(error)})
+                say(f'skipped {each.path}: {describe(error)}')
+
+        for batch in batches(reader.items(sources, passed_over), batch_size):
+            for item, sample in _predicted(model, batch, passed_over):
+                try:
+                    sample = sample.cpu()
+                    record, labels = record_of(scope, sample, names, thr)
+                    file.add({**item.about, **outputs.write(item, sample, labels), **record})
+                except Exception as error:  # numbers that are not finite, a path that is too long
+                    passed_over(item.source, error)
+            progress.done(batch[-1].source, len(batch))
+        if not file.number:
+            first, more = file.skipped[0], f' (and {len(file.skipped) - 1} more)'
+            raise ValueError(f'{first["file"]}{more * (len(file.skipped) > 1)}: {first["reason"]}')
+    return Prediction(file.number, file.skipped)
+
+
+def _predicted(model: nn.Module, batch: list[Item],
+               passed_over: Callable[[Source, Exception], None]) -> Iterator[tuple[Item, Any]]:
+    """What the model makes of each item; where it fails for all at once, of each alone."""
+    try:
+        with torch.no_grad():
+            samples = model.test_step(pseudo_collate([item.packed for item in batch]))
+    except Exception as error:
+        if len(batch) == 1:
+            passed_over(batch[0].source, error)
+        else:
+            for item in batch:
+                yield from _predicted(model, [item], passed_over)
+    else:
+        yield from zip(batch, samples, strict=True)
+
+
+def _check(cfg: Config, checkpoint: str, folder: Path, score_thr: float | None, batch_size: int,
+           overwrite: bool) -> str:
+    """All that can be told before anything is built."""
+    scope = scope_of(cfg)
+    check_sections(cfg, ())
+    if not (cfg.get('test_dataloader') or {}).get('dataset'):
+        raise ValueError('the config has no test_dataloader.dataset, whose pipeline says how '
+                         'pictures are read')
+    check_arguments(cfg, ('test',))
+    check_num_classes(cfg, ('test',))
+    check_checkpoint(checkpoint, 'checkpoint')
+    check_folder(str(folder), 'out')
+    if score_thr is not None and scope != 'mmdet':
+        raise ValueError(f'score_thr={score_thr}: {TASKS[scope]} predicts no boxes, which it is '
+                         'for')
+    if score_thr is not None and not 0 <= score_thr < 1:
+        raise ValueError(f'score_thr={score_thr} must be at least 0 and less than 1')
+    if batch_size < 1:
+        raise ValueError(f'batch_size={batch_size} must be at least 1')
+    if (folder / 'predictions.json').exists() and not overwrite:
+        raise ValueError(f'out={str(folder)!r} holds predictions.json of another run: give another '
+                         'folder, or --overwrite')
+    return scope
+
+
+class Artist:
+    """Pictures with what was predicted on them.
+
+    Args:
+        cfg: whose visualizer draws, without its backends.
+        scope: 'mmdet', 'mmseg' or 'mmpretrain'.
+        names: of the classes.
+        score_thr: of boxes.
+    """
+
+    def __init__(self, cfg: Config, scope: str, names: list[str], score_thr: float) -> None:
+        self.scope, self.score_thr, self.kept = scope, score_thr, KeepPicture()
+        options = {'type': VISUALIZERS_OF[scope], **(cfg.get('visualizer') or {}),
+                   'name': 'predict', 'vis_backends': [self.kept]}
+        # `_scope_` is written into what comes from a base of another library ('mmdet::...').
+        with VISUALIZERS.switch_scope_and_registry(options.pop('_scope_', scope)) as registry:
+            chosen = registry.get(options.pop('type'))
+        # Not built: the registry would keep it, and give it to whoever asks for the newest.
+        self.visualizer = chosen(**options)
+        self.visualizer.dataset_meta = {'classes': tuple(names), 'palette': palette(cfg, names)}
+
+    def draw(self, pixels: np.ndarray, sample: Any, *, truth: bool = False) -> np.ndarray:
+        """(H, W, 3) RGB bytes with what was predicted, or with the truth."""
+        draw(self.scope, self.visualizer, 'predict', pixels, sample, truth=truth,
+             predicted=not truth, score_thr=self.score_thr)
+        assert self.kept.picture is not None
+        return self.kept.picture
+
+
+class _Outputs:
+    """The files beside predictions.json; a video is ended when the next file begins."""
+
+    def __init__(self, folder: Path, artist: Artist | None) -> None:
+        self.folder, self.artist = folder, artist
+        self.video: VideoWriter | None = None
+
+    def write(self, item: Item, sample: Any, labels: np.ndarray | None) -> dict[str, str]:
+        """Writes what belongs to one picture or frame; returns its files for json."""
+        names: dict[str, str] = {}
+        if labels is not None:
+            frame = f'/{item.about["frame"]:06d}' if item.source.is_video else ''
+            names['mask'] = f'masks/{item.source.name}{frame}.png'
+            write_picture(self.folder / names['mask'], labels)
+        if self.artist is None:
+            return names
+        drawn = self.artist.draw(item.pixels, sample)
+        if not item.source.is_video:
+            names['picture'] = f'pictures/{item.source.name}.jpg'
+            write_picture(self.folder / names['picture'], drawn)
+            return names
+        names['picture'] = f'pictures/{item.source.name}.mp4'
+        path = self.folder / names['picture']
+        if self.video is None or self.video.path != path:
+            self._end()
+            self.video = VideoWriter(path, item.rate)
+        self.video.add(drawn)
+        return names
+
+    def _end(self, keep: bool = True) -> None:
+        if self.video is not None:
+            self.video.close(keep=keep)
+        self.video = None
+
+    def __enter__(self) -> _Outputs:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._end(keep=kind is None)
+
+
+class _Progress:
+    """About a line a second: how far, which file, and how fast."""
+
+    def __init__(self, sources: list[Source], say: Callable[[str], None]) -> None:
+        self.say, self.number = say, 0
+        self.place = {source.path: i for i, source in enumerate(sources, 1)}
+        self.start = self.last = time.monotonic()
+
+    def done(self, source: Source, number: int) -> None:
+        """Counts pictures or frames that were predicted."""
+        self.number += number
+        now = time.monotonic()
+        if now - self.last >= 1:
+            self.last = now
+            self.say(f'{self.place[source.path]} of {len(self.place)} files: {source.file}, '
+                     f'{self.number / (now - self.start):.2f} images/s')

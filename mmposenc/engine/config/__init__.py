@@ -1,0 +1,3 @@
+"""Configs: found (config.py), overridden (options.py), checked (checks.py), read (nodes.py); the
+model of one (models.py) and what each library calls things (testing.py).
+"""

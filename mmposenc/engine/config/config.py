@@ -1,0 +1,50 @@
+"""Configs: found by file or by ``package::name``."""
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+from mmengine.config import Config
+from mmengine.runner import Runner
+
+from mmposenc.command_line import describe
+from mmposenc.operators.configs import find_config
+
+#: What mmengine's runner and the tools read from the top level of a config. Everything else at
+#: the top level is a variable of the config file, already substituted when the file was read.
+LIVE_KEYS = (set(inspect.signature(Runner.__init__).parameters) - {'self', 'cfg'}) | {
+    'activation_checkpointing', 'compile', 'custom_imports', 'efficient_conv_bn_eval',
+    'find_unused_parameters', 'load_strict', 'model_wrapper_cfg', 'runner_type',
+    'save_on_interrupt', 'sync_bn', 'tta_model', 'tta_pipeline'}
+
+
+def load_config(name: str) -> Config:
+    """Reads a config.
+
+    Args:
+        name: a file, ``mmposenc::detection/pvt/retinanet_pvt-t_fpn_1x_coco.py`` for one of this
+            project's, or ``mmdet::...`` for one of another installed package.
+
+    Raises:
+        FileNotFoundError: there is no such config.
+    """
+    if '::' in name:
+        return _read(find_config(name))
+    if not Path(name).is_file():
+        raise FileNotFoundError(f'no config file {name!r}')
+    return _read(Path(name))
+
+
+def _read(path: Path) -> Config:
+    try:
+        return Config.fromfile(path)
+    except Exception as error:  # a config is code: it raises what it likes
+        raise ValueError(f'config {path}: {describe(error)}') from error
+
+
+def set_work_dir(cfg: Config, work_dir: str | None) -> None:
+    """Sets ``cfg.work_dir``: the argument, else the config's own, else work_dirs/<config name>."""
+    if work_dir is not None:
+        cfg.work_dir = work_dir
+    elif cfg.get('work_dir') is None:
+        cfg.work_dir = str(Path('work_dirs') / Path(cfg.filename).stem)

@@ -1,0 +1,225 @@
+"""The device a command runs on."""
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import mmcv
+import numpy as np
+import torch
+from mmengine.config import Config
+from mmengine.device import get_device
+from mmengine.model.weight_init import PretrainedInit
+from mmengine.registry import MODELS, init_default_scope
+from mmengine.runner.checkpoint import _load_checkpoint_to_model
+from torch import Tensor, nn
+
+from mmposenc.checkpoint import load_checkpoint
+from mmposenc.checkpoint.mismatch import mismatch
+from mmposenc.command_line import describe
+from mmposenc.functional.image_sizes import ImgShapes, set_img_shapes
+
+from .testing import scope_of
+
+
+def device_of(name: str | None) -> torch.device:
+    """A device by its name, 'cpu' or 'cuda:1'; None: an accelerator, where there is one.
+
+    Raises:
+        ValueError: there is none of that name here.
+    """
+    try:
+        device = torch.device(name or get_device())
+        torch.empty(1, device=device).tolist()  # which 'meta' has nothing for
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(f'device={name!r} can not be used here: {describe(error)}') from error
+    return device
+
+
+# The model of a config, a checkpoint in it, and what it takes as input, without a runner.
+
+
+def build_model(cfg: Config) -> nn.Module:
+    """The model of a config as a runner builds it: with its data preprocessor, and without the
+    weights of its init_cfg.
+
+    Raises:
+        ValueError: the config's default_scope is no library's.
+    """
+    init_default_scope(scope_of(cfg))
+    model = copy.deepcopy(cfg.model)  # classes of mmdet write into what they are built from
+    if cfg.get('data_preprocessor') is not None:
+        model.setdefault('data_preprocessor', copy.deepcopy(cfg.data_preprocessor))
+    built: nn.Module = MODELS.build(model)
+    return built
+
+
+def build_bare(cfg: Config, device: str = 'cpu', *, seed: int = 0) -> nn.Module:
+    """The model of a config for inference, as training from scratch starts with it, and without
+    the teacher of a distillation.
+
+    Args:
+        cfg: a config of mmdet, mmseg or mmpretrain.
+        device: 'meta' is without numbers.
+        seed: of the random weights, the same each time: they may choose what is computed. The
+            state of torch's generator stays.
+    """
+    cfg = copy.deepcopy(cfg)
+    cfg.model.pop('teacher', None)
+    with torch.random.fork_rng(devices=[]), torch.device(device):
+        torch.manual_seed(seed)
+        model = build_model(cfg).eval()
+        if device != 'meta':  # which holds no numbers
+            _start_from_scratch(model)
+    return model
+
+
+def _start_from_scratch(model: Any) -> None:
+    """Gives all parameters numbers: until then some of mmdet's (a level's embedding) are whatever
+    was in the memory before."""
+    for module in model.modules():
+        if getattr(module, 'init_cfg', None):
+            module.init_cfg = _without_pretrained(module.init_cfg)
+    level = logging.root.manager.disable
+    # mmengine tells of every parameter; who wants less than that told still gets less.
+    logging.disable(max(level, logging.INFO))
+    try:
+        model.init_weights()
+    finally:
+        logging.disable(level)
+
+
+def _without_pretrained(init_cfg: Any) -> Any:
+    """What is left of how a module starts; None where nothing is."""
+    cfgs = init_cfg if isinstance(init_cfg, (list, tuple)) else [init_cfg]
+    left = [cfg for cfg in cfgs if cfg.get('type') not in ('Pretrained', PretrainedInit)]
+    return init_cfg if len(left) == len(cfgs) else left or None
+
+
+def load_weights(model: nn.Module, checkpoint: str) -> dict[str, Any]:
+    """Puts all weights of a checkpoint into a model; runs no code of the file.
+
+    Args:
+        model: changed in place.
+        checkpoint: a file that :func:`.checks.check_checkpoint` has passed.
+
+    Returns:
+        What the checkpoint says about itself (``meta``).
+
+    Raises:
+        ValueError: it does not fit; lists what does not.
+    """
+    loaded = load_checkpoint(checkpoint)
+    state = loaded.get('state_dict', loaded)
+    state = {name.removeprefix('module.'): value for name, value in state.items()}
+    if wrong := mismatch(model.state_dict(), state):
+        raise ValueError(f'{checkpoint} does not fit the model of the config; use the one that it '
+                         f'was trained with:\n{wrong}')
+    _load_checkpoint_to_model(model, loaded)
+    meta = loaded.get('meta')
+    return meta if isinstance(meta, dict) else {}
+
+
+def own_preprocessor(cfg: Config) -> Any:
+    """The data preprocessor as a config has it, of its model or beside it; {} where it has none."""
+    return cfg.model.get('data_preprocessor') or cfg.get('data_preprocessor') or {}
+
+
+def preprocessor_config(cfg: Config) -> dict[str, Any]:
+    """The data preprocessor of a config's model, with its library's type where none is named.
+
+    Raises:
+        ValueError: the config has none.
+    """
+    own = own_preprocessor(cfg)
+    if not own:
+        raise ValueError('the config has no data_preprocessor, so nothing says how images are '
+                         'normalised')
+    default = {'mmpretrain': 'ClsDataPreprocessor', 'mmseg': 'SegDataPreProcessor',
+               'mmdet': 'DetDataPreprocessor'}[scope_of(cfg)]
+    return {'type': default, **own}
+
+
+def image_channels(cfg: Config) -> int:
+    """Channels of the images that the model of a config takes; one is grey."""
+    return int((cfg.model.get('backbone') or {}).get('in_channels', 3))
+
+
+def image_metas(images: Tensor, shapes: ImgShapes | None = None) -> list[dict[str, Any]]:
+    """What a model is told of images (B, C, H, W), one dict an image; ``shapes``: height and width
+    that each fills, by default all of it."""
+    size = (images.shape[-2], images.shape[-1])
+    filled = [size] * len(images) if shapes is None else [tuple(each) for each in shapes]
+    return [dict(img_shape=own, ori_shape=own, pad_shape=size, batch_input_shape=size,
+                 scale_factor=(1.0, 1.0), img_id=number) for number, own in enumerate(filled)]
+
+
+def image_samples(images: Tensor, shapes: ImgShapes | None = None) -> list[Any]:
+    """The same as samples of mmdet: a DETR can't do without."""
+    from mmdet.structures import DetDataSample
+
+    return [DetDataSample(metainfo=meta) for meta in image_metas(images, shapes)]
+
+
+def pass_once(scope: str, model: Any, image: Tensor) -> None:
+    """The network of a model of ``scope`` on one image (1, C, H, W): everything before
+    post-processing."""
+    set_img_shapes(image, [image.shape[-2:]])
+    if scope == 'mmdet':
+        model(image, image_samples(image), mode='tensor')
+    elif scope == 'mmseg' and hasattr(model, 'encode_decode'):
+        model.encode_decode(image, image_metas(image))
+    else:
+        model(image, mode='tensor')
+
+
+# Pictures, and noise, as a model takes them, without a data set.
+
+
+def check_pictures(paths: Sequence[str]) -> None:
+    """Raises FileNotFoundError where a file is not there."""
+    for path in paths:
+        if not Path(path).is_file():
+            raise FileNotFoundError(f'image: there is no file {path!r}')
+
+
+def read_picture(cfg: Config, path: str) -> np.ndarray:
+    """(h, w, 3) blue first, or (h, w) for a model that takes grey.
+
+    Raises:
+        ValueError: the file is no picture.
+    """
+    found = mmcv.imread(path, 'grayscale' if image_channels(cfg) == 1 else 'color')
+    if found is None:
+        raise ValueError(f'{path} can not be read as a picture')
+    return found
+
+
+def as_inputs(cfg: Config, pictures: Sequence[np.ndarray], size: tuple[int, int]) -> Tensor:
+    """Pictures, each resized to one size and normalised as the config says.
+
+    Args:
+        cfg: whose data preprocessor.
+        pictures: as :func:`read_picture` gives them.
+        size: (H, W).
+
+    Returns:
+        (B, in_channels, H, W); higher and wider where the preprocessor fills images up.
+    """
+    tensors = []
+    for picture in pictures:
+        pixels = mmcv.imresize(np.ascontiguousarray(picture), size[::-1])
+        tensors.append(torch.from_numpy(np.ascontiguousarray(
+            pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1))))
+    preprocessor = MODELS.build(preprocessor_config(cfg))
+    batch = preprocessor({'inputs': tensors, 'data_samples': None}, training=False)['inputs']
+    return torch.stack(list(batch)) if isinstance(batch, list | tuple) else batch
+
+
+def noise(cfg: Config, size: tuple[int, int], *, count: int = 1, seed: int = 0) -> Tensor:
+    """(count, in_channels, H, W) of noise, the same each time."""
+    return torch.randn(count, image_channels(cfg), *size,
+                       generator=torch.Generator().manual_seed(seed))

@@ -1,0 +1,125 @@
+"""Parts of a config: their types, and the data sets that have a pipeline."""
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from mmengine.config import Config
+from mmengine.registry import DATASETS
+
+from .checks import data_sets
+
+
+def type_name(node: Any) -> str:
+    """The type of a config's node; of a class, its name."""
+    kind = node.get('type') or ''
+    return kind if isinstance(kind, str) else kind.__name__
+
+
+def bare_type(node: Any) -> str:
+    """The same without the library or module in front of it."""
+    return type_name(node).rpartition('.')[2]
+
+
+def with_pipelines(cfg: Config, phase: str) -> Iterator[Any]:
+    """The data sets of a phase that have a pipeline: in wrappers, the outermost last."""
+    dataset = (cfg.get(f'{phase}_dataloader') or {}).get('dataset')
+    found = {id(node): node for _, node in data_sets(dataset, '') if node.get('pipeline')}
+    yield from reversed(list(found.values()))
+
+
+def pipelines(cfg: Config, phase: str) -> list[list[Any]]:
+    """The pipelines themselves."""
+    return [list(node['pipeline']) for node in with_pipelines(cfg, phase)]
+
+
+# The size of a config's images, in training and in its test.
+
+
+Size = tuple[int, int]
+_FAR = 1_000_000
+#: Steps of pipelines that give images a size, and the argument that says which, by the order that
+#: it has. Names without a scope; mmdet's crop is the other way round than mmseg's.
+_WIDTH_FIRST = {'Resize': 'scale', 'CenterCrop': 'crop_size', 'FixScaleResize': 'scale',
+                'Pad': 'size', 'TestRandomCrop': 'crop_size'}
+_HEIGHT_FIRST = {'RandomCrop': 'crop_size', 'RandomResizedCrop': 'scale'}
+#: Steps that draw one of several sizes for each image.
+_DRAWN = ('RandomResize', 'RandomChoiceResize', 'RandomChoice', 'Mosaic', 'RandomApply')
+#: Of an image that is looked at, where nobody says, and its most pixels: weights of attention are
+#: numbers of pairs of cells. In words: ``USUAL`` of ``command_options.py``.
+_SIDE, _MOST = 224, 512 * 512
+
+
+def trained_size(cfg: Config) -> Size | None:
+    """(H, W) in pixels of the images that a config trains with.
+
+    Where training draws a size for each image, or keeps the sides' ratio, that of the test; None
+    where images are taken as they are.
+    """
+    return _last_size(cfg, 'train') or tested_size(cfg)
+
+
+def tested_size(cfg: Config) -> Size | None:
+    """(H, W) in pixels of the images in a config's test, or None where they are taken as they are.
+
+    Where the sides' ratio is kept it is that of an image that fills the scale, or of one of 3:4
+    where the scale's long side is more than twice its short one and so is no more than a limit.
+    """
+    return _last_size(cfg, 'test', kept=True)
+
+
+def usual_size(cfg: Config) -> Size:
+    """(H, W) of the images that figures and measures of a config's model are made of, where nobody
+    says: as many pixels as it trains with, or those of 512 x 512 in the same ratio where it trains
+    with more; else the ``img_size`` of its backbone, else 224 x 224.
+    """
+    side = (cfg.model.get('backbone') or {}).get('img_size') or _SIDE
+    height, width = trained_size(cfg) or ((side, side) if isinstance(side, int) else side)
+    share = min(1.0, math.sqrt(_MOST / (height * width)))
+    return round(height * share), round(width * share)
+
+
+def _last_size(cfg: Config, phase: str, *, kept: bool = False) -> Size | None:
+    """What the last step that sizes images makes of them; ``kept``: ratios that are kept count."""
+    mmdet, size = cfg.get('default_scope') == 'mmdet', None
+    for pipeline in pipelines(cfg, phase)[-1:] or []:
+        for step in pipeline:
+            kind = bare_type(step)
+            if kind in _DRAWN or kind in ('ResizeEdge', 'ResizeShortestEdge'):
+                size = None
+                if kept and kind not in _DRAWN:
+                    size = _pair(step['scale'])
+            elif kind in _WIDTH_FIRST and step.get(_WIDTH_FIRST[kind]) is not None:
+                size = _pair(step[_WIDTH_FIRST[kind]])[::-1]
+                if kind == 'Resize' and step.get('keep_ratio'):
+                    size = _within(size) if kept else None
+            elif kind in _HEIGHT_FIRST and step.get('crop_type', 'absolute') == 'absolute':
+                size = _pair(step[_HEIGHT_FIRST[kind]])
+                size = size[::-1] if mmdet else size
+            elif kind == 'FixShapeResize':
+                size = (int(step['height']), int(step['width']))
+    return size
+
+
+def _pair(value: Any) -> Size:
+    first, second = value if isinstance(value, (list, tuple)) else (value, value)
+    # inf and -1 are no limit; _within leaves them out.
+    return tuple(int(side) if 0 < side < _FAR else _FAR  # type: ignore[return-value]
+                 for side in (first, second))
+
+
+def _within(size: Size) -> Size:
+    short, long = sorted(size)
+    return size if long <= 2 * short else (short, round(short * 4 / 3))
+
+
+# The data sets of a config, without a runner.
+
+
+def build_data_set(described: Any) -> Any:
+    """A data set of the default scope, with its annotations read: some read them when asked."""
+    dataset = DATASETS.build(described)
+    if hasattr(dataset, 'full_init'):
+        dataset.full_init()
+    return dataset

@@ -1,0 +1,302 @@
+"""Arguments that a class of the config does not take, found from its signature."""
+from __future__ import annotations
+
+import argparse
+import ast
+import inspect
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from mmengine import registry
+from mmengine.config import Config, DictAction
+from mmengine.optim import DefaultOptimWrapperConstructor
+from mmengine.registry import MODELS as ROOT
+from mmengine.runner import Runner
+from torch.utils.data import DataLoader
+
+from mmposenc.command_line import suggest
+from mmposenc.encodings import RelativeEncoding, TokenEncoding
+from mmposenc.names import CLASSES
+from mmposenc.registry import MODELS
+
+from .config import LIVE_KEYS, load_config, set_work_dir
+
+#: What mmengine passes by itself, and keys that it takes out of a section before it builds.
+_TAKEN = {'_scope_', 'priority'}
+_LOADER_KEYS = set(inspect.signature(DataLoader.__init__).parameters) | {'num_batch_per_epoch'}
+_SAVE_KEYS = set(inspect.signature(Runner.save_checkpoint).parameters)
+#: Of mmengine's DefaultOptimWrapperConstructor, which passes over any other key in silence.
+_PARAMWISE = {'lr_mult', 'decay_mult', 'custom_keys', 'bias_lr_mult', 'bias_decay_mult',
+              'norm_decay_mult', 'flat_decay_mult', 'dwconv_decay_mult', 'dcn_offset_lr_mult',
+              'bypass_duplicate'}
+#: What each constructor reads in paramwise_cfg; others are passed over.
+_PARAMWISE_OF = {DefaultOptimWrapperConstructor.__name__: _PARAMWISE,
+                 'mmposenc.LayerDecayOptimWrapperConstructor':
+                     _PARAMWISE | {'layer_decay_rate', 'num_layers'}}
+
+
+def check_arguments(cfg: Config, phases: tuple[str, ...]) -> None:
+    """Looks whether the classes of a config exist and take the arguments that it gives them.
+
+    Hooks, loops, the optimizer and its schedule, data sets, their pipelines and samplers, and
+    evaluators; the model is built before anything is loaded and says so itself. A class whose
+    arguments can't be known from its signature is passed over.
+
+    Args:
+        cfg: the whole config.
+        phases: of 'train', 'val', 'test': the ones about to be used.
+
+    Raises:
+        ValueError: names the key of the config, the class, the argument, and similar ones.
+    """
+    for key, node, kind, given in _sections(cfg, phases):
+        with kind.switch_scope_and_registry(cfg.get('default_scope')) as local:
+            _check_node(key, node, local, given)
+    for phase in phases:
+        _check_keys(f'{phase}_dataloader', cfg.get(f'{phase}_dataloader'), _LOADER_KEYS,
+                    'a data loader')
+    optim = cfg.get('optim_wrapper') if 'train' in phases else None
+    constructor = (optim or {}).get('constructor', 'DefaultOptimWrapperConstructor')
+    if optim and constructor in _PARAMWISE_OF:
+        _check_keys('optim_wrapper.paramwise_cfg', optim.get('paramwise_cfg'),
+                    _PARAMWISE_OF[constructor], constructor)
+
+
+def _sections(cfg: Config, phases: tuple[str, ...]) -> Iterator[tuple[str, Any, Any, set[str]]]:
+    """(key, node, registry, arguments that mmengine adds or takes out) of what is to be built."""
+    for name, hook in (cfg.get('default_hooks') or {}).items():
+        yield f'default_hooks.{name}', hook, registry.HOOKS, set()
+    for i, hook in enumerate(cfg.get('custom_hooks') or []):
+        yield f'custom_hooks.{i}', hook, registry.HOOKS, set()
+    yield 'visualizer', cfg.get('visualizer'), registry.VISUALIZERS, set()
+    for phase in phases:
+        yield f'{phase}_cfg', cfg.get(f'{phase}_cfg'), registry.LOOPS, {'by_epoch'}
+        loader = cfg.get(f'{phase}_dataloader') or {}
+        yield f'{phase}_dataloader.sampler', loader.get('sampler'), registry.DATA_SAMPLERS, set()
+        yield from _data_sets(f'{phase}_dataloader.dataset', loader.get('dataset'))
+        if phase != 'train':
+            yield from _listed(f'{phase}_evaluator', cfg.get(f'{phase}_evaluator'),
+                               registry.METRICS)
+    if 'train' in phases:
+        optim = cfg.get('optim_wrapper') or {}
+        if isinstance(optim, dict) and 'optimizer' in optim:
+            yield 'optim_wrapper', optim, registry.OPTIM_WRAPPERS, {'constructor',
+                                                                   'paramwise_cfg'}
+            yield 'optim_wrapper.optimizer', optim['optimizer'], registry.OPTIMIZERS, set()
+        yield from _listed('param_scheduler', cfg.get('param_scheduler'),
+                           registry.PARAM_SCHEDULERS, {'convert_to_iter_based'})
+
+
+def _listed(key: str, node: Any, kind: Any, given: set[str] | None = None
+            ) -> Iterator[tuple[str, Any, Any, set[str]]]:
+    many = isinstance(node, (list, tuple))
+    for i, each in enumerate(node if many else [node]):
+        yield f'{key}.{i}' if many else key, each, kind, given or set()
+
+
+def _data_sets(key: str, node: Any) -> Iterator[tuple[str, Any, Any, set[str]]]:
+    if not isinstance(node, dict):
+        return
+    yield key, node, registry.DATASETS, set()
+    yield from _data_sets(f'{key}.dataset', node.get('dataset'))
+    for i, child in enumerate(node.get('datasets') or []):
+        yield from _data_sets(f'{key}.datasets.{i}', child)
+    for i, step in enumerate(node.get('pipeline') or []):
+        yield f'{key}.pipeline.{i}', step, registry.TRANSFORMS, set()
+
+
+def _check_node(key: str, node: Any, kind: Any, given: set[str]) -> None:
+    if isinstance(node, str):
+        raise ValueError(f"{key}={node!r} must be a dict with a 'type'")
+    if not isinstance(node, dict) or not isinstance(node.get('type'), str):
+        return
+    found = kind.get(node['type'])
+    if kind.name == 'metric' and found is None:
+        found = registry.EVALUATOR.get(node['type'])  # mmdet's MultiDatasetsEvaluator
+    if found is None:
+        near = suggest(node['type'].rpartition('.')[2], _names(kind))
+        raise ValueError(f'{key}.type={node["type"]!r}: there is no such class{near}')
+    accepted = accepted_arguments(found)
+    if accepted is not None:
+        _check_keys(key, node, accepted | given | _TAKEN | {'type'}, found.__name__)
+
+
+def _check_keys(key: str, node: Any, accepted: set[str], owner: str) -> None:
+    for name in node if isinstance(node, dict) else ():
+        if name not in accepted:
+            raise ValueError(f'{key}.{name}: {owner} has no argument {name!r}'
+                             f'{suggest(name, sorted(accepted))}')
+
+
+def _names(kind: Any) -> list[str]:
+    """What a registry, its parents and children know by now."""
+    while kind.parent is not None:
+        kind = kind.parent
+    known = {name for each in (kind, *kind.children.values()) for name in each.module_dict}
+    return sorted(known.union(CLASSES.get(kind.name, ())))
+
+
+def accepted_arguments(found: Any) -> set[str] | None:
+    """Argument names of a class, with those that its bases get by ``**kwargs``; None: any."""
+    if not hasattr(found, '__name__'):  # a partial function: its class is not known here
+        return None
+    if found.__name__ == 'CheckpointHook':  # it hands the others on when it saves
+        return set(inspect.signature(found).parameters) | _SAVE_KEYS
+    names: set[str] = set()
+    for owner in inspect.getmro(found) if inspect.isclass(found) else [found]:
+        function = owner.__dict__.get('__init__') if inspect.isclass(found) else found
+        if function is None:
+            continue
+        if owner is object:
+            return None
+        parameters = inspect.signature(function).parameters.values()
+        names |= {each.name for each in parameters}
+        if all(each.kind is not each.VAR_KEYWORD for each in parameters):
+            return names
+    return None
+
+
+# Options of the command line, put into a config.
+
+
+#: Sections of encodings, which a config need not have: where there is none, the first option makes
+#: it, and the class that it is an argument of refuses it if it takes none.
+ENCODINGS = ('pos_encoding', 'rel_pos_encoding', 'encoder_pos', 'key_pos')
+
+
+def override(cfg: Config, options: dict[str, Any] | None) -> None:
+    """Merges ``--cfg-options`` into a config, and refuses an option that would do nothing.
+
+    An encoding is switched on, off or to another by its ``type`` alone: a section for it is made
+    where there is none, arguments that the new class does not take are left out, and so are the
+    ``positions`` of one that is switched off. What is left out is printed.
+
+    Args:
+        cfg: changed in place.
+        options: dotted key to value, as mmengine's DictAction gives them.
+
+    Raises:
+        ValueError: a key under a name the config does not have, or a variable of the config file
+            that was substituted when the file was read. A new key of a dict that has a ``type``
+            passes: it is an argument, and the class refuses one that it does not know.
+    """
+    options = dict(options or {})
+    for key in options:
+        _check_key(cfg, key)
+    for key, value in options.items():
+        _open_sections(cfg, key)
+        for line in _leave_out(cfg, key, value, set(options)):
+            print(f'--cfg-options {key}: {line}')
+    cfg.merge_from_dict(options)
+
+
+def _check_key(cfg: Config, key: str) -> None:
+    first, *rest = key.split('.')
+    if first not in LIVE_KEYS:
+        if first in cfg:
+            raise ValueError(
+                f"--cfg-options {key}: '{first}' is a variable of the config file and was "
+                'substituted when the file was read, so setting it here has no effect; set the '
+                'key that uses it (such as train_dataloader.dataset.data_root)')
+        known = sorted(LIVE_KEYS | set(cfg))
+        raise ValueError(f"--cfg-options {key}: the config has no '{first}'"
+                         f'{suggest(first, known)}')
+    if first == 'data_preprocessor' and cfg.get('model', {}).get(first):
+        raise ValueError(f'--cfg-options {key}: the model has its own data_preprocessor, so '
+                         f'this has no effect; set model.{key}')
+    node, path = cfg, ''
+    for part in key.split('.')[:-1]:
+        child = _child(node, part)
+        if child is None:
+            if path == '' or (isinstance(node, dict) and ('type' in node or part in ENCODINGS)):
+                return  # an argument of a class, or a section that the runner reads
+            known = sorted({*node, *ENCODINGS}) if isinstance(node, dict) else []
+            raise ValueError(f"--cfg-options {key}: '{path}' has no '{part}'"
+                             f'{suggest(part, known)}')
+        node, path = child, f'{path}.{part}'.lstrip('.')
+
+
+def _open_sections(cfg: Config, key: str) -> None:
+    """Turns a None on the way, such as ``init_cfg=None``, into a section: mmengine refuses it."""
+    node: Any = cfg
+    for part in key.split('.')[:-1]:
+        if hasattr(node, 'get') and part in node and node[part] is None:
+            node[part] = {}
+        node = _child(node, part)
+
+
+def _leave_out(cfg: Config, key: str, value: Any, given: set[str]) -> list[str]:
+    """Takes out what a switch of a part of the model leaves without a meaning; says what."""
+    section, _, name = key.rpartition('.')
+    if not section.startswith('model.'):
+        return []
+    node: Any = cfg
+    for part in section.split('.'):
+        node = _child(node, part)
+    if name == 'type' and isinstance(node, (list, tuple)):
+        raise ValueError(f'--cfg-options {key}: {section} is a list of {len(node)}; name one by '
+                         f'its number, as in {section}.0.type')
+    if not isinstance(node, dict):
+        return []
+    if name == 'pos_encoding' and value is None and node.get('positions') is not None:
+        if f'{section}.positions' in given:
+            return []
+        return [f'{section}.positions={node.pop("positions")!r} is left out']
+    if name != 'type' or node.get('type') in (None, value) or f'{section}._delete_' in given:
+        return []
+    takes = _arguments(cfg, value)
+    dropped = [each for each in node if takes is not None and each not in (*takes, 'type')]
+    return [f'{section}.{each}={node.pop(each)!r} is left out, which {value} does not take'
+            for each in dropped]
+
+
+def _arguments(cfg: Config, name: Any) -> set[str] | None:
+    """What a class of the model takes; None where that is not known."""
+    found = MODELS.get(name) if isinstance(name, str) else None
+    if found is None and isinstance(name, str):
+        with ROOT.switch_scope_and_registry(cfg.get('default_scope')) as local:
+            found = local.get(name)
+    takes = None if found is None else accepted_arguments(found)
+    if takes is None or not issubclass(found, (TokenEncoding, RelativeEncoding)):
+        return takes
+    return takes | {'zero_init'}  # which all encodings are built with
+
+
+def _child(node: Any, part: str) -> Any:
+    if isinstance(node, (list, tuple)):
+        return node[int(part)] if part.isdigit() and int(part) < len(node) else None
+    return node.get(part) if hasattr(node, 'get') else None
+
+
+# The config that the options of a command describe (``command_options.py``).
+
+
+def read_config(args: argparse.Namespace) -> Config:
+    """The config that the arguments of ``add_config`` name, with what they override."""
+    cfg = load_config(args.config)
+    # Not while arguments are parsed: this loads torch.
+    override(cfg, dict(map(_key_and_value, args.cfg_options or ())))
+    if not isinstance(cfg.get('model', {}), dict):
+        raise ValueError(f'model={cfg.model!r} of {args.config} must be a dict')
+    return cfg
+
+
+def _key_and_value(word: str) -> tuple[str, Any]:
+    """KEY=VALUE as mmengine reads it, and dicts, which it cuts at their commas."""
+    key, _, value = word.partition('=')
+    if not re.match(r'[\s\[(]*{', value):
+        return key, DictAction._parse_iterable(value)
+    try:
+        return key, ast.literal_eval(value)
+    except (ValueError, SyntaxError) as error:
+        raise ValueError(f'--cfg-options {word}: the value must be written as in Python, such as '
+                         f'"[{{\'type\': \'EMAHook\'}}]"') from error
+
+
+def read_run_config(args: argparse.Namespace) -> Config:
+    """As :func:`read_config`, with the work directory and launcher of ``add_run_options``."""
+    cfg = read_config(args)
+    set_work_dir(cfg, args.work_dir)
+    cfg.launcher = args.launcher
+    return cfg

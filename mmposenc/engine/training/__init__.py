@@ -1,0 +1,3 @@
+"""Trainings: launch.py is where to start; then runner.py, loops.py and checkpoints.py. Hooks have a
+file each.
+"""

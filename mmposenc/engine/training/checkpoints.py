@@ -1,0 +1,184 @@
+"""Which checkpoint to use, and which one is noted as the newest."""
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from mmengine.dist import is_main_process
+from mmengine.hooks import CheckpointHook as _CheckpointHook
+from mmengine.logging import print_log
+from torch import Tensor
+
+from mmposenc.checkpoint.integrity import damage, put_in_place
+from mmposenc.checkpoint.loading import safe_types
+
+#: Saved at an interrupt or an error; the next checkpoint of the schedule takes its place.
+INTERRUPTED = 'interrupted.pth'
+_NAMES = re.compile(rf'(?:epoch|iter)_(\d+)\.pth|{re.escape(INTERRUPTED)}')
+
+
+def latest_checkpoint(work_dir: str | Path) -> str | None:
+    """The newest whole checkpoint in a work directory, or None.
+
+    The one that ``last_checkpoint`` names, else the one that got furthest. A damaged file is named
+    in the log, and the one before it is taken.
+    """
+    folder = Path(work_dir)
+    noted = _noted(folder)
+    if noted is not None and '://' in noted:
+        return noted
+    others = sorted((path for path in folder.glob('*.pth') if _NAMES.fullmatch(path.name)
+                     and str(path) != noted), key=_progress, reverse=True)
+    wrong: list[str] = []
+    for path in [*([Path(noted)] if noted else []), *others]:
+        reason = damage(path) if os.path.isfile(path) else 'it is not there'
+        if reason is None:
+            for line in wrong:
+                print_log(f'{line}; {path} is taken instead', 'current', logging.WARNING)
+            return str(path)
+        wrong.append(f'the checkpoint {path} is passed over: {reason}')
+    for line in wrong:
+        print_log(line, 'current', logging.WARNING)
+    return None
+
+
+def _noted(folder: Path) -> str | None:
+    """What ``last_checkpoint`` names: a file in the folder wherever it has one of that name, for
+    mmengine writes absolute paths, and folders are copied."""
+    marker = folder / 'last_checkpoint'
+    if not marker.is_file():
+        return None
+    text = marker.read_bytes().decode(errors='replace').strip()
+    if not text.endswith('.pth') or not text.isprintable():
+        return None  # cut off while it was written
+    if '://' in text:
+        return text
+    here = folder / Path(text).name
+    return str(here if os.path.isabs(text) and os.path.isfile(here) else folder / text)
+
+
+def _progress(path: Path) -> tuple[int, int]:
+    """Iterations of a checkpoint, where they can be read, and the number in its name."""
+    number = re.search(r'\d+', path.name)
+    try:
+        with safe_types():
+            iteration = torch.load(path, 'cpu', weights_only=True, mmap=True)['meta']['iter']
+    except Exception:  # damaged in any way, or another kind of file
+        iteration = -1
+    return int(iteration), int(number[0]) if number else 0
+
+
+def note_checkpoint(work_dir: str | Path, path: str | Path) -> None:
+    """Write the name of the newest checkpoint, relative to the work directory."""
+    remote = '://' in str(path)
+    text = str(path) if remote else os.path.relpath(path, work_dir)
+    partial = Path(work_dir) / 'last_checkpoint.partial'
+    partial.write_text(text)
+    put_in_place(partial, Path(work_dir) / 'last_checkpoint')
+
+
+def not_finite(state: Mapping[str, Any], parameters: Iterable[str]) -> str | None:
+    """The first weight of a state dict that is not finite, or None. Buffers may hold infinity, as
+    masks do, but no NaN."""
+    parameters = set(parameters)
+    for name, value in state.items():
+        if isinstance(value, Tensor) and value.is_floating_point():
+            bad = ~value.isfinite() if name in parameters else value.isnan()
+            if bad.any():
+                return name
+    return None
+
+
+# mmengine's CheckpointHook, which deletes an old file only once the new one is on the disk.
+
+
+class _RemovesLater:
+    """A file backend that takes note of what to remove instead of removing it."""
+
+    def __init__(self, backend: Any) -> None:
+        self.backend, self.due = backend, list[str]()
+
+    def all_due(self) -> list[str]:
+        """With those of a save around this one."""
+        return self.due + (self.backend.all_due() if isinstance(self.backend, _RemovesLater)
+                           else [])
+
+    def remove(self, path: str) -> None:
+        self.due.append(path)
+
+    rmtree = remove
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.backend, name)
+
+
+class CheckpointHook(_CheckpointHook):
+    """mmengine's hook and arguments; under this project's runner every CheckpointHook is this one.
+
+    - An old checkpoint, or an old best one, goes after the new one is whole and on the disk, so
+      that ``max_keep_ckpts=1`` and ``save_best`` never leave nothing.
+    - ``last_checkpoint`` names the file relative to the work directory, which may be copied.
+    - Weights that are not finite are not saved.
+    """
+
+    #: Names of files that the resumed run may not have come to remove.
+    _left: tuple[str, ...] = ()
+
+    def before_train(self, runner: Any) -> None:
+        super().before_train(runner)
+        if is_main_process() and '://' not in str(self.out_dir):
+            kept = [Path(path).name for path in self._best()]
+            left = [Path(self.out_dir, Path(name).name) for name in self._left
+                    if name.endswith('.pth') and Path(name).name not in kept]
+            for path in [*left, *Path(self.out_dir).glob('*.partial')]:
+                path.unlink(missing_ok=True)
+
+    def before_save_checkpoint(self, runner: Any, checkpoint: dict) -> None:
+        if isinstance(getattr(self, 'file_backend', None), _RemovesLater):
+            checkpoint['meta']['removing'] = [Path(path).name
+                                              for path in self.file_backend.all_due()]
+
+    def after_load_checkpoint(self, runner: Any, checkpoint: dict) -> None:
+        if runner._resume:
+            self._left = tuple(map(str, checkpoint.get('meta', {}).get('removing', ())))
+
+    def _save_checkpoint_with_step(self, runner: Any, step: int, meta: dict) -> None:
+        if not runner.may_save():
+            return
+        with self._removing_later():
+            super()._save_checkpoint_with_step(runner, step, meta)
+            if is_main_process():
+                note_checkpoint(runner.work_dir, self.last_ckpt)
+        if is_main_process():  # this checkpoint is further on
+            Path(runner.work_dir, INTERRUPTED).unlink(missing_ok=True)
+
+    def _save_best_checkpoint(self, runner: Any, metrics: dict) -> None:
+        if not runner.may_save():
+            return
+        with self._removing_later():
+            super()._save_best_checkpoint(runner, metrics)
+
+    @contextmanager
+    def _removing_later(self) -> Iterator[None]:
+        backend = self.file_backend
+        self.file_backend = later = _RemovesLater(backend)
+        try:
+            yield
+        finally:
+            self.file_backend = backend
+        for path in later.due:  # only after a save that went well
+            if backend.isdir(path):
+                backend.rmtree(path)
+            elif backend.isfile(path) and path not in (self.last_ckpt, *self._best()):
+                backend.remove(path)
+
+    def _best(self) -> list[str]:
+        """The best checkpoints of now: a better one may have the old one's name."""
+        return [str(getattr(self, 'best_ckpt_path', None)),
+                *map(str, getattr(self, 'best_ckpt_path_dict', {}).values())]

@@ -1,0 +1,115 @@
+"""torch.compile of the parts of a model that repeat."""
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.fx.experimental._config as shape_config
+from mmengine.config import Config
+from mmengine.hooks import Hook
+from torch import nn
+
+from mmposenc.padding.compiled import compile_networks
+
+#: Classes whose modules are compiled, each on its own: one graph takes all sizes and paddings, and
+#: modules of one size share it. Larger parts compile for minutes: sizes become nested formulas.
+#: Blocks that take padded batches image by image (encodings that follow each image's extent, with
+#: mask_padding) are compiled before and behind their attention.
+REGIONS = ('PVTBlock', 'ViTBlock', 'SwinBlock', 'DetrEncoderLayer', 'DetrDecoderLayer', 'FPN',
+           'BasicBlock', 'Bottleneck')
+#: Graphs that regions may have in all: sizes of stages, training and evaluation, with and without
+#: a mask. (All modules count together, and beyond it torch runs them uncompiled.)
+MAX_GRAPHS = 128
+
+
+class CompileHook(Hook):
+    """Compiles the blocks of a model in place before a run; names of weights stay.
+
+    mmengine's own option, ``compile=True``, compiles a whole training step, whose losses and data
+    preprocessor fall into many graphs that are made again for every size.
+
+    Args:
+        regions: names of classes; a subclass of yours is named by itself.
+        backend: as of ``torch.compile``.
+        dynamic: sizes are symbols from the first batch on. False compiles for each size anew,
+            which is faster where all images have one.
+        options: further arguments of ``torch.compile``.
+
+    Raises:
+        ValueError: when a run begins: the model has no module of ``regions``, or 'inductor' has no
+            C++ compiler on a CPU.
+    """
+
+    def __init__(self, regions: Sequence[str] = REGIONS, backend: str = 'inductor',
+                 dynamic: bool | None = True, **options: Any) -> None:
+        self.regions = tuple(regions)
+        self.options = dict(backend=backend, dynamic=dynamic, **options)
+
+    def before_run(self, runner: Any) -> None:
+        """Compile."""
+        if self.options['backend'] == 'inductor':
+            check_compiler(next(runner.model.parameters()).device.type)
+        found = compile_regions(runner.model, self.regions, **self.options)
+        runner.logger.info(f'Compiles {found} with {self.options["backend"]}; the first steps take '
+                           f'longer')
+
+
+def compile_regions(model: nn.Module, regions: Sequence[str] = REGIONS, **options: Any
+                    ) -> dict[str, int]:
+    """Compile the modules of some classes in place; where padding is kept out of a model, the
+    networks that see a whole batch as one (:func:`~mmposenc.padding.compiled.compile_networks`).
+
+    Args:
+        model: any model, wrapped for several processes or not.
+        regions: names of classes.
+        options: of ``torch.compile``; ``dynamic=True`` belongs to them for batches of many sizes.
+
+    Returns:
+        How many modules of each class are compiled.
+
+    Raises:
+        ValueError: if there is none.
+    """
+    # A symbol for an epsilon can't be kept, and every graph would be traced a second time.
+    torch._dynamo.config.specialize_float = True
+    # Sizes that are equal in the first batch are no rule: a grid as high as it has channels.
+    shape_config.use_duck_shape = False
+    torch._dynamo.config.cache_size_limit = max(MAX_GRAPHS, torch._dynamo.config.cache_size_limit)
+    found: dict[str, int] = {}
+    whole = [network for module in model.modules()
+             for network in compile_networks(module, **options)]
+    inside = {id(part) for network in whole for part in network.modules()}
+    for module in model.modules():
+        name = type(module).__name__
+        if name in regions and id(module) not in inside:
+            module.compile(**options)
+        elif not any(module is network for network in whole):
+            continue
+        found[name] = found.get(name, 0) + 1
+    if not found:
+        raise ValueError(f'regions={tuple(regions)}: {type(model).__name__} has no module of these '
+                         f'classes; name some of its own')
+    return found
+
+
+def check_compiler(device: str) -> None:
+    """On a CPU, PyTorch's inductor needs a C++ compiler.
+
+    Raises:
+        ValueError: if there is none.
+    """
+    compilers = (os.environ.get('CXX'), 'g++', 'clang++')
+    if device == 'cpu' and not any(shutil.which(name) for name in compilers if name):
+        raise ValueError('compiling for a CPU needs a C++ compiler, and neither CXX nor g++ nor '
+                         'clang++ is there; install one, or leave compiling out')
+
+
+def add_compile_hook(cfg: Config) -> None:
+    """Put the hook into a config, as ``--compile`` asks for it; one that is there keeps its
+    options."""
+    hooks = cfg.get('custom_hooks') or []
+    if not any('CompileHook' in str(hook.get('type')) for hook in hooks):
+        cfg.custom_hooks = [*hooks, dict(type='mmposenc.CompileHook')]

@@ -1,0 +1,249 @@
+"""The moment when everything is built and loaded and the first iteration is next."""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mmengine.config import Config
+from mmengine.device import get_device
+from mmengine.hooks import Hook
+from mmengine.registry import RUNNERS
+from mmengine.runner import Runner as MMEngineRunner
+from torch import distributed as dist
+
+from mmposenc.checkpoint import load_checkpoint
+
+from ..config.checks import (
+    check_auto_scale_lr,
+    check_checkpoint,
+    check_class_folders,
+    check_files,
+    check_folder,
+    check_no_study,
+    check_num_classes,
+    check_sections,
+)
+from ..config.options import check_arguments
+from ..config.testing import set_out, set_show_dir, set_tta
+from .checkpoints import latest_checkpoint
+from .compiling import add_compile_hook
+from .feature_cache import fill, use_feature_cache
+from .lock import check_unlocked
+from .trackers import add_trackers
+
+
+class StartHook(Hook):
+    """Calls a function once, just before the first iteration of training, validation or testing.
+
+    Args:
+        started: what to call.
+    """
+    priority = 'LOWEST'
+
+    def __init__(self, started: Callable[[], None]) -> None:
+        self.started = started
+
+    def before_train(self, runner: Any) -> None:
+        self.started()
+
+    def before_val(self, runner: Any) -> None:
+        self.started()
+
+    def before_test(self, runner: Any) -> None:
+        self.started()
+
+
+# Training and testing from a config.
+
+
+DEFAULT_HOOKS = {'progress': {'type': 'mmposenc.ProgressBarHook'},
+                 'epoch_seed': {'type': 'mmposenc.EpochSeedHook'},
+                 'not_finite': {'type': 'mmposenc.NotFiniteHook'},
+                 'average_loss': {'type': 'mmposenc.AverageLossHook'},
+                 'gradient_check': {'type': 'mmposenc.GradientCheckHook'}}
+
+
+def build_runner(cfg: Config, started: Callable[[], None] | None = None) -> MMEngineRunner:
+    """The runner a config asks for, else this project's, with its hooks.
+
+    Args:
+        cfg: the whole config.
+        started: called when everything is built and loaded, before the first iteration.
+    """
+    cfg.setdefault('runner_type', 'mmposenc.Runner')
+    cfg.setdefault('default_hooks', {})
+    for name, hook in DEFAULT_HOOKS.items():
+        if cfg.default_hooks.setdefault(name, dict(hook)) is None:
+            del cfg.default_hooks[name]  # switched off; mmengine allows that for its own only
+    runner: MMEngineRunner = RUNNERS.build(cfg)
+    if started is not None:
+        runner.register_hook(StartHook(started), priority='LOWEST')
+    return runner
+
+
+def leave_process_group() -> None:
+    """Ends this process's part in distributed training, if it had one. The threads of gloo abort a
+    process that ends while they still run."""
+    if dist.is_available() and dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def prepare_training(cfg: Config, *, amp: bool = False, compiled: bool = False,
+                     feature_cache: str | None = None, auto_scale_lr: bool = False,
+                     resume: str | None = None, allow_mismatch: bool = False,
+                     save_on_interrupt: bool = True, trackers: Sequence[str] = ()) -> None:
+    """Puts the options of ``mmposenc train`` into a config, and checks what it names.
+
+    Args:
+        cfg: a config of mmdet, mmseg or mmpretrain with a work_dir; changed in place.
+        amp: mixed precision: float16 with loss scaling on a GPU, bfloat16 on a CPU.
+        compiled: torch.compile for the model's blocks, see :class:`.compiling.CompileHook`.
+        feature_cache: a folder for the features of a frozen backbone, see
+            :class:`.feature_cache.FeatureCacheHook`.
+        auto_scale_lr: scale the learning rate by the batch size over auto_scale_lr.base_batch_size.
+        resume: a checkpoint to continue from, or 'auto' for the latest in the work directory.
+        allow_mismatch: let ``load_from`` and ``resume`` load only what fits the model.
+        save_on_interrupt: save a checkpoint when SIGINT or SIGTERM ends the run.
+        trackers: of 'tensorboard', 'wandb', 'mlflow'; see :func:`.trackers.add_trackers`.
+
+    Raises:
+        ValueError: an option that the config can't serve, or another training in the work_dir.
+        FileNotFoundError: a file that the config names or the checkpoint is not there.
+    """
+    check_no_study(cfg)
+    check_unlocked(cfg.work_dir)
+    add_trackers(cfg, trackers)
+    phases = ('train', 'val') if cfg.get('val_dataloader') else ('train',)
+    _check(cfg, phases)
+    if amp or str(cfg.optim_wrapper.get('type')).endswith('AmpOptimWrapper'):
+        _use_amp(cfg)
+    if compiled:
+        add_compile_hook(cfg)
+    use_feature_cache(cfg, feature_cache)
+    if auto_scale_lr:
+        check_auto_scale_lr(cfg)
+        cfg.auto_scale_lr.enable = True
+    if resume is None and cfg.get('resume'):
+        resume = cfg.get('load_from') or 'auto'
+    if resume is not None:
+        _set_resume(cfg, resume)
+    elif cfg.get('load_from'):
+        check_checkpoint(cfg.load_from, 'load_from')
+    if allow_mismatch:
+        cfg.load_strict = False
+    if not save_on_interrupt:
+        cfg.save_on_interrupt = False
+
+
+def _check(cfg: Config, phases: tuple[str, ...]) -> None:
+    """All that can be told from the config alone."""
+    check_sections(cfg, phases)
+    check_folder(cfg.work_dir, '--work-dir')
+    check_arguments(cfg, phases)
+    check_files(cfg, phases)
+    check_num_classes(cfg, phases)
+    check_class_folders(cfg, phases)
+
+
+def train(cfg: Config, **options: Any) -> MMEngineRunner:
+    """Trains a model, with the options of :func:`prepare_training`, and returns the runner.
+
+    Raises:
+        ValueError, FileNotFoundError: as :func:`prepare_training`; also when a checkpoint does
+            not fit the model or the data set is not as it should be, before training starts.
+    """
+    prepare_training(cfg, **options)
+    runner = build_runner(cfg)
+    runner.train()
+    return runner
+
+
+def cache_features(cfg: Config, folder: str | None = None,
+                   started: Callable[[], None] = lambda: None) -> dict[str, int]:
+    """Computes the features of a frozen backbone for all views of the training set.
+
+    Args:
+        cfg: as :func:`prepare_training` takes it.
+        folder: of the features; None: the one of the config's FeatureCacheHook.
+        started: called when everything is built and loaded.
+
+    Returns:
+        What became of them: how many were read, damaged, written, had no room or were not kept.
+
+    Raises:
+        ValueError, FileNotFoundError: as :func:`prepare_training`; also when the backbone trains,
+            or there is no folder.
+    """
+    prepare_training(cfg, feature_cache=folder)
+    return fill(build_runner(cfg), started=started)
+
+
+def _use_amp(cfg: Config) -> None:
+    kind = str(cfg.optim_wrapper.get('type', 'OptimWrapper')).rpartition('.')[2]
+    if kind not in ('OptimWrapper', 'AmpOptimWrapper'):
+        raise ValueError(f'--amp: optim_wrapper.type is {kind!r}; it can replace only '
+                         "'OptimWrapper'")
+    cfg.optim_wrapper.type = 'mmposenc.AmpOptimWrapper'
+    if get_device() != 'cpu':
+        cfg.optim_wrapper.setdefault('loss_scale', 'dynamic')
+
+
+def _set_resume(cfg: Config, resume: str) -> None:
+    path = latest_checkpoint(cfg.work_dir) if resume == 'auto' else resume
+    cfg.resume, cfg.load_from = True, path
+    if path is None:  # the runner says that it starts from the beginning
+        return
+    check_checkpoint(path, '--resume')
+    if '://' in path:
+        return
+    # Samplers are built before the checkpoint is read, so the run's own seed must be known now.
+    checkpoint = load_checkpoint(path, mmap=True)
+    seed = checkpoint.get('meta', {}).get('seed')
+    if seed is not None:
+        cfg.setdefault('randomness', {})
+        cfg.randomness.seed = seed
+
+
+def prepare_testing(cfg: Config, checkpoint: str, *, out: str | None = None,
+                    show_dir: str | None = None, tta: bool = False, compiled: bool = False,
+                    allow_mismatch: bool = False) -> None:
+    """Puts the options of ``mmposenc test`` into a config, and checks what it names.
+
+    Args:
+        cfg: a config of mmdet, mmseg or mmpretrain with a work_dir; changed in place.
+        checkpoint: the weights.
+        out: file (or, in segmentation, folder) for the predictions; see
+            :func:`mmposenc.engine.config.testing.set_out`.
+        show_dir: folder for pictures of the predictions.
+        tta: merge the predictions of several views of each image.
+        compiled: as for training.
+        allow_mismatch: load only what fits the model.
+
+    Raises:
+        ValueError: an option that the config can't serve.
+        FileNotFoundError: a file that the config names or the checkpoint is not there.
+    """
+    _check(cfg, ('test',))
+    check_checkpoint(checkpoint, 'checkpoint')
+    cfg.load_from, cfg.resume = checkpoint, False
+    if allow_mismatch:
+        cfg.load_strict = False
+    if show_dir is not None:
+        set_show_dir(cfg, show_dir)
+    if tta:
+        set_tta(cfg)
+    if compiled:
+        add_compile_hook(cfg)
+    if out is not None:
+        set_out(cfg, out)
+
+
+def test(cfg: Config, checkpoint: str, **options: Any) -> dict[str, float]:
+    """Tests a model, with the options of :func:`prepare_testing`, and returns its metrics.
+
+    Raises:
+        ValueError, FileNotFoundError: as :func:`prepare_testing`; also when the checkpoint does
+            not fit the model.
+    """
+    prepare_testing(cfg, checkpoint, **options)
+    return build_runner(cfg).test()

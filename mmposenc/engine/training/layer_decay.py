@@ -1,0 +1,96 @@
+"""Learning rates that fall from the head of a model to the first layers of its backbone."""
+from __future__ import annotations
+
+from typing import Any
+
+from mmengine.optim import DefaultOptimWrapperConstructor
+from torch import nn
+
+from mmposenc.encodings import position_tables
+
+_NO_DECAY = ('norm_decay_mult', 'bias_decay_mult', 'flat_decay_mult')
+_TABLES = ('pos_embed', '_token', '_tokens', 'logit_scale')
+
+
+class LayerDecayOptimWrapperConstructor(DefaultOptimWrapperConstructor):
+    """Layer-wise learning-rate decay (BEiT, Bao et al., ICLR 2022, Appendix H), for a backbone in
+    any model of mmdet, mmseg or mmpretrain.
+
+    The n-th of L blocks learns at ``layer_decay_rate ** (L + 1 - n)`` times the learning rate that
+    it would have, what comes before the blocks as n = 0, and the rest of the model at that rate.
+    Norms, biases, other vectors, scales of cosine attention, tokens and tables of positions have no
+    weight decay.
+
+    Args:
+        optim_wrapper_cfg: the optimizer's wrapper.
+        paramwise_cfg: ``layer_decay_rate`` in (0, 1]; ``num_layers``, which must be the
+            backbone's number of blocks where it is given; and all that mmengine's
+            DefaultOptimWrapperConstructor takes. Its ``custom_keys`` and ``*_decay_mult`` stand
+            above the rule for weight decay, and its ``lr_mult`` multiplies the rates.
+
+    Raises:
+        ValueError: for a rate outside (0, 1], another number of blocks, or a model without a
+            backbone that has ``get_layer_depth``, as those here and some of mmpretrain have.
+
+    Differs from mmpretrain's LearningRateDecayOptimWrapperConstructor: the model itself needs no
+    ``get_layer_depth``, norms and tables have no weight decay by themselves, ``lr_mult`` works.
+    """
+
+    def __init__(self, optim_wrapper_cfg: dict, paramwise_cfg: dict[str, Any] | None = None
+                 ) -> None:
+        paramwise_cfg = dict(paramwise_cfg or {})
+        rate = paramwise_cfg.get('layer_decay_rate')
+        if not isinstance(rate, (int, float)) or not 0 < rate <= 1:
+            raise ValueError(f'paramwise_cfg.layer_decay_rate={rate!r} must be a number above 0 '
+                             'and at most 1')
+        if (optim_wrapper_cfg.get('optimizer') or {}).get('weight_decay') is not None:
+            paramwise_cfg = {**dict.fromkeys(_NO_DECAY, 0.0), **paramwise_cfg}
+        super().__init__(optim_wrapper_cfg, paramwise_cfg)
+
+    def add_params(self, params: list[dict], module: nn.Module, prefix: str = '',
+                   is_dcn_module: int | float | None = None) -> None:
+        """Groups as mmengine's, one a parameter; those of the whole model get their rates."""
+        super().add_params(params, module, prefix, is_dcn_module)
+        if prefix == '':
+            names = {id(parameter): name for name, parameter in module.named_parameters()}
+            scales = layer_scales(module, self.paramwise_cfg['layer_decay_rate'],
+                                  self.paramwise_cfg.get('num_layers'))
+            tables = position_tables(module)
+            for group in params:
+                name = names[id(group['params'][0])]
+                group['lr'] = group.get('lr', self.base_lr) * scales[name]
+                if self._is_table(name, tables):
+                    group['weight_decay'] = 0.0
+
+    def _is_table(self, name: str, tables: dict[str, nn.Parameter]) -> bool:
+        custom = any(key in f'.{name}' for key in self.paramwise_cfg.get('custom_keys', {}))
+        return self.base_wd is not None and not custom and (
+            name in tables or name.endswith(_TABLES))
+
+
+def layer_scales(model: nn.Module, rate: float, num_layers: int | None = None
+                 ) -> dict[str, float]:
+    """What each parameter's learning rate is multiplied by, by its name.
+
+    Args:
+        model: with one or more modules named ``backbone`` that have ``get_layer_depth``.
+        rate: of one layer to the next.
+        num_layers: of the backbone, to be checked.
+
+    Raises:
+        ValueError: if there is no such backbone, or it has other blocks.
+    """
+    backbones = {f'{name}.': module for name, module in model.named_modules()
+                 if name.rpartition('.')[2] == 'backbone' and hasattr(module, 'get_layer_depth')}
+    if not backbones:
+        raise ValueError(f'layer_decay_rate={rate}: {type(model).__name__} has no backbone with '
+                         'get_layer_depth; use one of mmposenc, or a transformer of mmpretrain')
+    scales = {name: 1.0 for name, _ in model.named_parameters()}
+    for prefix, backbone in backbones.items():
+        for name in scales:
+            depth, depths = backbone.get_layer_depth(name, prefix)
+            if num_layers not in (None, depths - 2):
+                raise ValueError(f'paramwise_cfg.num_layers={num_layers}: {prefix[:-1]} has '
+                                 f'{depths - 2} blocks; leave num_layers out')
+            scales[name] *= rate ** (depths - 1 - depth)
+    return scales

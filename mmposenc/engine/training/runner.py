@@ -1,0 +1,289 @@
+"""mmengine's runner, strict about what is loaded and careful with what is saved."""
+from __future__ import annotations
+
+import os.path as osp
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from mmengine.device import get_device
+from mmengine.dist import is_distributed, is_main_process, master_only
+from mmengine.hooks import Hook
+from mmengine.model import is_model_wrapper
+from mmengine.model.test_time_aug import BaseTTAModel
+from mmengine.runner import Runner as _Runner
+
+from mmposenc.checkpoint import mmengine_loading  # noqa: F401  (no checkpoint runs code)
+from mmposenc.checkpoint.encoding_names import BUT_ENCODINGS, is_encoding
+from mmposenc.checkpoint.integrity import put_in_place, seal
+from mmposenc.checkpoint.mismatch import mismatch
+from mmposenc.operators.deterministic import deterministic_forms
+
+from .checkpoints import INTERRUPTED, CheckpointHook, latest_checkpoint, not_finite, note_checkpoint
+from .interrupt import Interrupted, InterruptHook, StoppedAtOnce, ValidationHook
+from .lock import WorkDirLock
+from .loops import EpochBasedTrainLoop, IterBasedTrainLoop
+from .processes import join_on_a_cpu, naming_the_lost, open_log, plain_model, synchronized
+
+
+class CheckpointRunner(_Runner):
+    """What :class:`~mmposenc.engine.training.runner.Runner` says of checkpoints."""
+
+    #: Iterations of the newest checkpoint.
+    _saved_iter = 0
+
+    def load_or_resume(self) -> None:
+        if not self._has_loaded and self._resume and self._load_from is None:
+            self._load_from = latest_checkpoint(self.work_dir)
+            if self._load_from is None:
+                self.logger.warning(f'--resume auto: no checkpoint in {self.work_dir}, '
+                                    'training starts from the beginning')
+                self._resume = False
+        super().load_or_resume()
+
+    def load_checkpoint(self, filename: str, *args: Any, **kwargs: Any) -> dict:
+        self._loading = filename
+        checkpoint: dict = super().load_checkpoint(filename, *args, **kwargs)
+        if isinstance(checkpoint.get('meta'), dict):
+            checkpoint['meta'].pop('config', None)  # a resume would run it
+        self._loaded = checkpoint
+        return checkpoint
+
+    def resume(self, filename: str, *args: Any, **kwargs: Any) -> None:
+        super().resume(filename, *args, **kwargs)
+        checkpoint, self._loaded = self._loaded, {}
+        if isinstance(self._train_loop, (EpochBasedTrainLoop, IterBasedTrainLoop)):
+            self._train_loop.continue_at(checkpoint['meta'])
+        self._saved_iter = self.iter
+        for name, parameter in plain_model(self.model).named_parameters():
+            if name in checkpoint.get('gradients', {}):
+                parameter.grad = checkpoint['gradients'][name].to(parameter)
+
+    def call_hook(self, fn_name: str, **kwargs: Any) -> None:
+        if fn_name == 'after_load_checkpoint' and 'state_dict' not in kwargs['checkpoint']:
+            # Of weights alone, as .safetensors holds them: EMAHook asks for this name.
+            kwargs['checkpoint'] = {'state_dict': kwargs['checkpoint']}
+        super().call_hook(fn_name, **kwargs)
+        if fn_name == 'after_load_checkpoint':  # the last moment before the weights go in
+            self._check_match(kwargs['checkpoint'])
+        elif fn_name == 'before_save_checkpoint' and 'optimizer' in kwargs['checkpoint']:
+            self._add_gradients(kwargs['checkpoint'])
+
+    def _add_gradients(self, checkpoint: dict) -> None:
+        """Of iterations whose gradients are accumulated and not applied yet."""
+        wrapper = self.optim_wrapper
+        if getattr(wrapper, '_inner_count', 0) % getattr(wrapper, '_accumulative_counts', 1):
+            checkpoint['gradients'] = {
+                name: parameter.grad.cpu() for name, parameter
+                in plain_model(self.model).named_parameters() if parameter.grad is not None}
+
+    def _check_match(self, checkpoint: dict) -> None:
+        model = plain_model(self.model)
+        if isinstance(model, BaseTTAModel):
+            model = model.module
+        state = {name.removeprefix('module.'): value
+                 for name, value in checkpoint['state_dict'].items()}
+        own, strict = model.state_dict(), self.cfg.get('load_strict', True)
+        report = mismatch(own, state)
+        if not report:
+            return
+        if strict == BUT_ENCODINGS:
+            others = mismatch(*({name: value for name, value in each.items()
+                                 if not is_encoding(name)} for each in (own, state)))
+            strict, report = bool(others), others or report
+        wrong = f'the checkpoint {self._loading} does not fit the model'
+        if strict:  # what to do comes first: of many lines few are shown
+            raise ValueError(f'{wrong}; use the config it was trained with, or pass '
+                             '--allow-mismatch (load_strict=False in the config) to load only '
+                             f'what fits\n{report}')
+        self.logger.warning(f'{wrong}\n{report}')
+
+    def may_save(self) -> bool:
+        """Whether the weights are finite: no others may take a good checkpoint's place."""
+        models = [plain_model(self.model)]
+        models += [hook.ema_model for hook in self.hooks if hasattr(hook, 'ema_model')]
+        for model in models:
+            if name := not_finite(model.state_dict(), dict(model.named_parameters())):
+                self.logger.error(f'no checkpoint is saved: {name} is not finite (iteration '
+                                  f'{self.iter + 1})')
+                return False
+        return True
+
+    @master_only
+    def save_checkpoint(self, out_dir: str, filename: str, *args: Any, meta: dict | None = None,
+                        by_epoch: bool = True, **kwargs: Any) -> None:
+        meta, loop = dict(meta or {}), self._train_loop
+        meta.setdefault('epoch', self.epoch + by_epoch)
+        meta.setdefault('iter', self.iter + (not by_epoch))
+        if isinstance(loop, (EpochBasedTrainLoop, IterBasedTrainLoop)):
+            meta['data'] = loop.place(meta['epoch'], meta['iter'])
+            meta['validated'] = loop.is_validated(meta['epoch'], meta['iter'])
+        if '://' in str(out_dir):
+            super().save_checkpoint(out_dir, filename, *args, meta=meta, by_epoch=by_epoch,
+                                    **kwargs)
+            return
+        path, partial = Path(out_dir, filename), Path(out_dir, f'{filename}.partial')
+        try:
+            super().save_checkpoint(out_dir, partial.name, *args, meta=meta, by_epoch=by_epoch,
+                                    **kwargs)
+            seal(partial)
+            put_in_place(partial, path)
+        except OSError as error:
+            raise OSError(f'the checkpoint {path} cannot be written: {error.strerror or error}; '
+                          'those before it are whole, and --resume continues from them') from error
+        finally:
+            partial.unlink(missing_ok=True)
+        self._saved_iter = meta['iter']
+
+
+# mmengine's runner, safe to interrupt and at home on a CPU; its checkpoints are those of
+# runner_checkpoints.py.
+
+
+class Runner(CheckpointRunner):
+    """mmengine's Runner, for trainings that nobody watches.
+
+    - No checkpoint runs code; see :mod:`mmposenc.checkpoint.loading`.
+    - A checkpoint that does not fit the model is an error that lists what does not fit, unless
+      the config says ``load_strict=False`` (mmengine logs it and goes on with random weights) or
+      ``'but encodings'``, which lets position encodings alone differ.
+    - A resumed run equals one that was not interrupted, to the bit on a CPU: by epoch, by
+      iteration and from the middle of an epoch. Both train loops and CheckpointHook are this
+      project's, whatever their name in the config.
+    - Checkpoints are written under another name, put on the disk and renamed, and only then is an
+      old one deleted.
+    - SIGINT and SIGTERM save and end a run after the current iteration (``save_on_interrupt=False``
+      in the config: without saving); a second one ends it at once. An error saves too, when
+      weights and optimizer are those of a complete iteration.
+    - One training a work directory.
+    - Distributed runs work on CPUs, through gloo. Each process has a log; where one is gone, the
+      others say which, and where its log is.
+    """
+
+    def setup_env(self, env_cfg: dict) -> None:
+        if self._distributed and not is_distributed() and get_device() == 'cpu':
+            join_on_a_cpu(self._launcher, (env_cfg.get('dist_cfg') or {}).get('timeout'))
+        super().setup_env(env_cfg)
+
+    def build_logger(self, *args: Any, **kwargs: Any) -> Any:
+        logger = super().build_logger(*args, **kwargs)
+        if self.distributed:
+            open_log(logger, self._log_dir, self.rank)
+        return logger
+
+    def wrap_model(self, model_wrapper_cfg: dict | None, model: torch.nn.Module
+                   ) -> torch.nn.Module:
+        if self.distributed and not is_model_wrapper(model):
+            synchronized(model)
+        if get_device() != 'cpu' or not self.distributed or is_model_wrapper(model):
+            return super().wrap_model(model_wrapper_cfg, model)
+        # mmengine passes device_ids, which a model on a CPU must not have.
+        cfg = model_wrapper_cfg or dict(
+            type='MMDistributedDataParallel', broadcast_buffers=False,
+            find_unused_parameters=self.cfg.get('find_unused_parameters', False))
+        if 'DistributedDataParallel' in str(cfg.get('type', 'MMDistributedDataParallel')):
+            cfg = dict(cfg, device_ids=None)
+        return super().wrap_model(cfg, model)
+
+    def register_hooks(self, *args: Any, **kwargs: Any) -> None:
+        super().register_hooks(*args, **kwargs)
+        self.validation, self.interrupt = ValidationHook(), InterruptHook()
+        self.register_hook(self.validation)
+        self.register_hook(self.interrupt, priority='LOWEST')
+
+    def register_hook(self, hook: Hook | dict, priority: Any = None) -> None:
+        if isinstance(hook, dict) and _plain(hook.get('type')) == 'CheckpointHook':
+            hook = {**hook, 'type': CheckpointHook}
+        super().register_hook(hook, priority)
+
+    def build_train_loop(self, loop: Any) -> Any:
+        if isinstance(loop, dict):
+            loop = dict(loop)
+            if 'type' in loop and 'by_epoch' in loop:
+                raise ValueError('train_cfg: it must have type or by_epoch, not both')
+            kind = _plain(loop.get('type')) or (
+                'EpochBasedTrainLoop' if loop.pop('by_epoch') else 'IterBasedTrainLoop')
+            loop['type'] = {'EpochBasedTrainLoop': EpochBasedTrainLoop,
+                            'IterBasedTrainLoop': IterBasedTrainLoop}.get(kind, loop.get('type'))
+        return super().build_train_loop(loop)
+
+    def train(self) -> torch.nn.Module:
+        lock = WorkDirLock(self.work_dir) if is_main_process() else None
+        try:
+            with self._tidy():
+                try:
+                    with deterministic_forms():
+                        return super().train()
+                except BaseException as error:
+                    self._rescue(error)
+                    raise
+        finally:
+            if lock is not None:
+                lock.release()
+
+    def val(self) -> dict:
+        with self._tidy():
+            return super().val()
+
+    def test(self) -> dict:
+        with self._tidy():
+            return super().test()
+
+    @contextmanager
+    def _tidy(self) -> Iterator[None]:
+        """Gives back the signals and the terminal and closes trackers, also after an error."""
+        try:
+            with naming_the_lost(self._log_dir):
+                yield
+        finally:
+            for hook in self.hooks:
+                if getattr(hook, 'ends_after_errors', False):
+                    hook.after_run(self)
+
+    def stop_if_interrupted(self) -> None:
+        """Called by the training loop between iterations."""
+        if signum := self.interrupt.agreed():
+            raise Interrupted(128 + signum)
+
+    def _rescue(self, error: BaseException) -> None:
+        """Saves the last complete iteration when a run ends early, if nobody has yet."""
+        asked = isinstance(error, Interrupted) and not isinstance(error, StoppedAtOnce)
+        if not asked and not isinstance(error, Exception):
+            return  # such as a loss that is not finite, which would come again
+        loop, saved = self._train_loop, False
+        if self._may_rescue(loop) and (not asked or self.cfg.get('save_on_interrupt', True)):
+            self.validation.put_back(self)
+            try:
+                self.save_checkpoint(self.work_dir, INTERRUPTED, by_epoch=False,
+                                     meta={'epoch': loop.epoch, 'iter': loop.iter})
+                if is_main_process():
+                    note_checkpoint(self.work_dir, osp.join(self.work_dir, INTERRUPTED))
+                saved = True
+            except Exception as second:  # the first error is the one to show
+                self.logger.warning(f'this could not be saved either: {second}')
+        if asked or saved:
+            self._say_where_to_continue(f'interrupted by {self._signal()}' if asked
+                                        else f'stopped by {type(error).__name__}')
+
+    def _may_rescue(self, loop: Any) -> bool:
+        return (isinstance(loop, (EpochBasedTrainLoop, IterBasedTrainLoop)) and loop.at_rest
+                and loop.iter > self._saved_iter and self.may_save())
+
+    def _signal(self) -> str:
+        return signal.Signals(self.interrupt.signum).name if self.interrupt.signum else 'a signal'
+
+    def _say_where_to_continue(self, reason: str) -> None:
+        last = latest_checkpoint(self.work_dir)
+        hint = (f'continue from {last} with --resume auto' if last
+                else 'there is no checkpoint yet, so --resume auto starts from the beginning')
+        at = f'in epoch {self.epoch + 1}, after iteration {self.iter}'
+        self.logger.warning(f'{reason} {at}; {hint}')
+
+
+def _plain(kind: Any) -> str:
+    """The name of a class in a config, without mmengine's scope."""
+    name = kind if isinstance(kind, str) else getattr(kind, '__name__', '')
+    return name.removeprefix('mmengine.')

@@ -1,0 +1,125 @@
+"""The sizes of the images in a padded batch: noted on it, read back, and cut to."""
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .masking import every_cell, extents_to_mask, outside
+
+#: Height and width in pixels of each image.
+ImgShapes = Sequence[Sequence[int]] | Tensor
+
+
+def set_img_shapes(batch: Tensor, shapes: Sequence[Sequence[int]]) -> Tensor:
+    """Note on a batch (B, C, H, W) the height and width in pixels that each image fills.
+
+    Detectors hand their backbone the batch and nothing else. A note on that very tensor cannot
+    outlive it, so no image is ever masked with the sizes of another batch.
+    """
+    batch.img_shapes = [(int(s[0]), int(s[1])) for s in shapes]  # type: ignore[attr-defined]
+    return batch
+
+
+def get_img_shapes(batch: Tensor, shapes: ImgShapes | None, mask_padding: bool
+                   ) -> list[tuple[int, int]] | Tensor | None:
+    """Sizes to mask a batch with, or None.
+
+    Args:
+        batch: (B, C, H, W).
+        shapes: sizes given by the caller, as numbers or, for exported programs, as a tensor (B, 2);
+            None takes those noted on the batch.
+        mask_padding: the backbone's option.
+
+    Raises:
+        ValueError: if sizes are given to a backbone that does not mask, or do not fit the batch.
+    """
+    if not mask_padding:
+        if shapes is not None:
+            raise ValueError('img_shapes is given, but the backbone has mask_padding=False; set '
+                             'mask_padding=True')
+        return None
+    if shapes is None:
+        shapes = getattr(batch, 'img_shapes', None)
+    if shapes is None:
+        _warn_if_padded(batch)
+        return None
+    if isinstance(shapes, Tensor):
+        if shapes.shape != (batch.shape[0], 2):
+            raise ValueError(f'img_shapes has shape {tuple(shapes.shape)}; (B, 2) = '
+                             f'({batch.shape[0]}, 2) is required, height and width of each image')
+        return shapes
+    return checked_img_shapes(batch, shapes)
+
+
+def checked_img_shapes(batch: Tensor, shapes: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
+    """Height and width in pixels of each image of a batch (B, C, H, W).
+
+    Raises:
+        ValueError: if they do not fit the batch.
+    """
+    checked = [(int(s[0]), int(s[1])) for s in shapes]
+    height, width = batch.shape[-2:]
+    if len(checked) != len(batch) or not all(0 < h <= height and 0 < w <= width
+                                             for h, w in checked):
+        raise ValueError(f'img_shapes={checked} must hold one (height, width) for each of '
+                         f'{len(batch)} images, from (1, 1) to ({height}, {width})')
+    return checked
+
+
+def mask_images(x: Tensor, shapes: list[tuple[int, int]] | Tensor | None, cell: int
+                ) -> tuple[Tensor, Tensor | None]:
+    """Cut a batch to its largest image and clear the padding that is left.
+
+    Args:
+        x: images (B, C, H, W), padded to the right and below.
+        shapes: pixels that each image fills, from :func:`get_img_shapes`; None leaves all as it is.
+        cell: pixels of a side of a cell.
+
+    Returns:
+        The images, and the padding mask (B, H', W') of their cells, True = padding; None where all
+        images have one size. A cell is padding when its first pixel is. With a tensor of sizes
+        there always is a mask, and nothing is cut.
+    """
+    if shapes is None:
+        return x, None
+    if isinstance(shapes, Tensor):  # whose numbers are not looked at
+        padded = outside(shapes, (x.shape[-2], x.shape[-1]))
+        return x.masked_fill(padded[:, None], 0), every_cell(padded, cell)
+    height, width = (max(side) for side in zip(*shapes, strict=True))
+    x = x[..., :height, :width]
+    pixels = extents_to_mask(shapes, (height, width), x.device)
+    if pixels is None:
+        return x, None
+    return x.masked_fill(pixels[:, None], 0), every_cell(pixels, cell)
+
+
+def _warn_if_padded(batch: Tensor) -> None:
+    """A mask_padding that masks nothing must not go unnoticed."""
+    if torch.compiler.is_compiling() or batch.requires_grad:
+        return
+    edges = (batch[..., -1, :].flatten(1), batch[..., -1].flatten(1))
+    if any(bool((edge == 0).all(1).any()) for edge in edges):
+        warnings.warn(
+            'mask_padding=True, and an image of the batch ends in zeros like padding, but nothing '
+            "says how far the images reach; use data_preprocessor=dict(type="
+            "'mmposenc.DetDataPreprocessor') (or SegDataPreProcessor), or pass img_shapes",
+            stacklevel=3)
+
+
+# Note the images' sizes on a collated batch.
+
+
+def note_img_shapes(data: dict[str, Any], shapes: Sequence[Sequence[int]] | None = None
+                    ) -> dict[str, Any]:
+    """Set ``img_shapes`` of ``data['inputs']``, from the samples where ``shapes`` is None."""
+    inputs, samples = data['inputs'], data['data_samples']
+    if shapes is None and samples:
+        # Metainfo, not the tensors: batch augmentations that resize the batch keep it true.
+        shapes = [sample.metainfo['img_shape'] for sample in samples]
+    if shapes is not None and isinstance(inputs, Tensor):
+        set_img_shapes(inputs, shapes)
+    return data

@@ -1,0 +1,139 @@
+"""Which OpenMMLab is installed, and whether it can work: asked before a room that needs it runs."""
+import re
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as installed_version
+from importlib.util import find_spec
+from typing import NamedTuple
+
+
+class Release(NamedTuple):
+    """One package under its two distributions: OneDL's fork and OpenMMLab's own."""
+    onedl: str
+    openmmlab: tuple[str, ...]
+    lowest: str
+
+
+RELEASES = {
+    'mmengine': Release('onedl-mmengine', ('mmengine', 'mmengine-lite'), '0.10.0'),
+    'mmcv': Release('onedl-mmcv', ('mmcv', 'mmcv-lite', 'mmcv-full'), '2.0.0'),
+    'mmdet': Release('onedl-mmdetection', ('mmdet',), '3.1.0'),
+    'mmseg': Release('onedl-mmsegmentation', ('mmsegmentation',), '1.1.0'),
+    'mmpretrain': Release('onedl-mmpretrain', ('mmpretrain',), '1.0.0'),
+}
+LOWEST_TORCH = '2.1.0'
+# OpenMMLab's own mmdet and mmseg refuse to be imported with this mmcv or a later one.
+FIRST_REFUSED_MMCV = '2.2.0'
+ALWAYS_NEEDED = ('mmengine', 'mmcv')
+#: Rooms and modules that torch is enough for; mmengine is used where it is installed.
+NEEDS_NONE = ('mmposenc.backbones.modules', 'mmposenc.backbones.layers', 'mmposenc.backbones.pvt',
+              'mmposenc.backbones.swin', 'mmposenc.backbones.vit')
+#: What the modules of classes need besides.
+ALSO_NEEDED = {
+    'mmposenc.engine.apps.cls_visualization': 'mmpretrain',
+    'mmposenc.engine.apps.seg_visualization': 'mmseg',
+    'mmposenc.openmmlab.classification': 'mmpretrain',
+    'mmposenc.openmmlab.datasets.coco': 'mmdet',
+    'mmposenc.openmmlab.datasets.segmentation': 'mmseg',
+    'mmposenc.openmmlab.detection': 'mmdet',
+    'mmposenc.openmmlab.detr.ddq': 'mmdet',
+    'mmposenc.openmmlab.detr.detectors': 'mmdet',
+    'mmposenc.openmmlab.detr.neck': 'mmdet',
+    'mmposenc.openmmlab.detr.pixel_decoders': 'mmdet',
+    'mmposenc.openmmlab.resnet': 'mmpretrain',
+    'mmposenc.openmmlab.segmentation': 'mmseg',
+}
+
+HOW_TO_INSTALL = (
+    'Install one of the two sets, in an environment of its own (docs/install.md):\n'
+    "    pip install 'mmposenc[onedl]'        (in a clone: bash tools/setup_env.sh)\n"
+    "    pip install 'mmposenc[openmmlab]'    (the releases by OpenMMLab itself)")
+
+
+def number(release: str) -> tuple[int, ...]:
+    """The leading numbers of a version: '2.13.0+cpu' is (2, 13, 0)."""
+    match = re.match(r'\d+(\.\d+)*', release)
+    return tuple(int(part) for part in match.group().split('.')) if match else ()
+
+
+def look_up(distribution: str) -> str | None:
+    """The installed version of a distribution, or None."""
+    try:
+        return installed_version(distribution)
+    except PackageNotFoundError:
+        return None
+
+
+def how_to_get(package: str, look_up: Callable[[str], str | None] = look_up) -> str:
+    """The end of a message: what to type for a package of the set that is installed; nothing for
+    packages that are of neither."""
+    if package not in RELEASES:
+        return ''
+    if any(look_up(release.onedl) for release in RELEASES.values()):
+        return f': `pip install {RELEASES[package].onedl}`'
+    if any(look_up(name) for release in RELEASES.values() for name in release.openmmlab):
+        return f': `pip install {RELEASES[package].openmmlab[0]}`'
+    return f'. {HOW_TO_INSTALL}'
+
+
+def is_importable(module: str) -> bool:
+    return find_spec(module) is not None
+
+
+def check_sets(found: dict[str, str]) -> None:
+    """Raises where distributions of both sets are installed: they write to the same folders."""
+    onedl = [f'{release.onedl} {found[release.onedl]}' for release in RELEASES.values()
+             if release.onedl in found]
+    openmmlab = [f'{name} {found[name]}' for release in RELEASES.values()
+                 for name in release.openmmlab if name in found]
+    if onedl and openmmlab:
+        names = ' '.join(entry.split()[0] for entry in (*onedl, *openmmlab))
+        raise ImportError(
+            f'two sets of OpenMMLab packages are installed over each other: {", ".join(onedl)} '
+            f'and {", ".join(openmmlab)}. They share folders, so neither is whole now. Remove '
+            f'all of them with `pip uninstall {names}`.\n{HOW_TO_INSTALL}')
+
+
+def check_versions(found: dict[str, str]) -> None:
+    """Raises where an installed version is known not to work."""
+    torch, numpy, mmcv = found.get('torch'), found.get('numpy'), found.get('mmcv')
+    if torch is not None and number(torch) < number(LOWEST_TORCH):
+        raise ImportError(f'mmposenc needs torch >= {LOWEST_TORCH}, and torch {torch} is '
+                          f'installed: `pip install "torch>={LOWEST_TORCH}"`')
+    if torch and numpy and number(numpy) >= (2,) and number(torch) < (2, 3):
+        raise ImportError(f'torch {torch} was built for NumPy 1 and numpy {numpy} is installed: '
+                          '`pip install "numpy<2"`, or a torch of 2.3 or later')
+    for module, release in RELEASES.items():
+        for name in (release.onedl, *release.openmmlab):
+            if name in found and number(found[name]) < number(release.lowest):
+                raise ImportError(f'mmposenc needs {module} >= {release.lowest}, and {name} '
+                                  f'{found[name]} is installed.\n{HOW_TO_INSTALL}')
+    for name in ('mmdet', 'mmsegmentation'):
+        if mmcv and name in found and number(mmcv) >= number(FIRST_REFUSED_MMCV):
+            raise ImportError(f'{name} {found[name]} needs mmcv < {FIRST_REFUSED_MMCV}, and mmcv '
+                              f'{mmcv} is installed: `pip install "mmcv<{FIRST_REFUSED_MMCV}"`')
+
+
+def require(room: str = 'mmposenc', look_up: Callable[[str], str | None] = look_up,
+            is_importable: Callable[[str], bool] = is_importable) -> None:
+    """Checks that what a room of mmposenc needs is installed and can work together.
+
+    Args:
+        room: full name of the room or module about to be imported, 'mmposenc.backbones'.
+        look_up: gives the installed version of a distribution, or None.
+        is_importable: tells whether a module can be found, installed or not.
+
+    Raises:
+        ImportError: with what to install or remove.
+    """
+    names = ['torch', 'numpy', *(name for release in RELEASES.values()
+                                 for name in (release.onedl, *release.openmmlab))]
+    found = {name: version for name in names if (version := look_up(name)) is not None}
+    check_sets(found)
+    needed = [] if room in NEEDS_NONE else [
+        *ALWAYS_NEEDED, *([ALSO_NEEDED[room]] if room in ALSO_NEEDED else [])]
+    missing = [module for module in needed if not is_importable(module)]
+    if missing:
+        raise ImportError(f'{room} needs {" and ".join(missing)} of OpenMMLab, and cannot find '
+                          f'{"it" if len(missing) == 1 else "them"}. {HOW_TO_INSTALL}')
+    check_versions(found)

@@ -1,0 +1,306 @@
+"""results.csv, results.md and report.html of a study; docs/report.md says how to read them."""
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+import mimetypes
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..statistics.formats import (
+    UNKNOWN,
+    count_text,
+    first_upper,
+    names_in_words,
+    p_text,
+    size_text,
+    value_text,
+)
+from ..statistics.summary import (
+    base_of,
+    beside,
+    best_of,
+    factors,
+    labels,
+    summarize,
+    trained_factor,
+    values_at,
+)
+from ..study.files import write_text
+from . import exports, study_charts, tables
+from .charts import COLORS, FRAME, data_uri, heat_map
+
+CONFIDENCE = dict(shown='Shown: every other is worse by its test',
+                  likely='Likely: it leads, but not every test says so',
+                  open='Open: no best was shown')
+#: Lines of a chart that can be told apart.
+_LINES = 8
+#: Matrices with more cells are pictures, and not tables.
+MOST_CELLS = 400
+
+
+def write_reports(results: Mapping[str, Any], folder: str | Path) -> list[Path]:
+    """Writes results.csv, results.md and report.html, each whole or not at all.
+
+    Args:
+        results: as in results.json (docs/report.md); what :func:`summarize` adds is computed anew.
+        folder: of the study; files of pictures and figures are relative to it.
+
+    Returns:
+        The three files.
+
+    Raises:
+        ValueError: the results are not of the schema.
+        FileNotFoundError: there is no such folder.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise FileNotFoundError(f'folder={str(folder)!r} is not there')
+    return write_summarized(summarize(results), folder)
+
+
+def write_summarized(told: Mapping[str, Any], folder: Path) -> list[Path]:
+    """:func:`write_reports` of results that are summarized."""
+    texts = {'results.csv': exports.results_csv(told), 'results.md': exports.results_md(told),
+             'report.html': page(told, folder)}
+    for name, text in texts.items():
+        write_text(folder / name, text, safe=False)
+    return [folder / name for name in texts]
+
+
+def page(results: Mapping[str, Any], folder: Path) -> str:
+    """report.html of results that are summarized: one file that asks nothing of a network."""
+    import jinja2
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader('mmposenc.lab.compare'), autoescape=True,
+        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters['first_upper'] = first_upper
+    script = (Path(__file__).parent / 'templates' / 'page.js').read_text(encoding='utf-8')
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return environment.get_template('report.html').render(
+        **view(results, folder), script=script, script_hash=digest, colors=COLORS,
+        frame=FRAME)
+
+
+def view(results: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """All that the template shows; a section without content is empty or None."""
+    sizes = factors(results)
+    trained = trained_factor(results)
+    style, label = study_charts.styles(results), labels(results)
+    first = stand_out(results)
+    return dict(
+        results=results, title=results.get('title') or 'Encodings compared', label=label,
+        legend=[(label[name], style[name], name in first) for name in style],
+        answer=answer(results), by_size=best_by_size(results) if len(sizes) > 1 else [],
+        counts=counts(results), left_out=left_out(results),
+        overview=tables.overview(results),
+        differences=[(factor == trained, tables.differences(results, factor))
+                     for factor in sorted(sizes, key=lambda factor: (factor != trained, factor))],
+        size_chart=study_charts.size_chart(results), cost_charts=study_charts.cost_charts(results),
+        curve_charts=study_charts.curve_charts(results),
+        parts=[table for table in (tables.parts(results, 'by_size', 'Object size'),
+                                   tables.parts(results, 'by_class', 'Class')) if table],
+        pictures=pictures(results, folder),
+        figures=figures(results, folder), diagnosis=diagnosis(results),
+        runs=tables.runs(results), base=label[base_of(results)],
+        seeds=len({run['seed'] for run in results['runs']}))
+
+
+def stand_out(results: Mapping[str, Any]) -> set[str]:
+    """Of more encodings than lines can be told apart those that charts show first: the base, the
+    recommended one, and the best at each size."""
+    if len(results['encodings']) <= _LINES:
+        return set()
+    higher = results['metric']['higher_is_better']
+    best = [best_of(values_at(results, factor), higher) for factor in factors(results)]
+    return {name for name in (base_of(results), results['recommendation']['encoding'], *best)
+            if name is not None}
+
+
+def answer(results: Mapping[str, Any]) -> dict[str, Any]:
+    """The recommendation, and the numbers that stand beside it."""
+    advice, metric, trained = results['recommendation'], results['metric'], trained_factor(results)
+    name = advice['encoding']
+    told: dict[str, Any] = dict(advice, word=CONFIDENCE[advice['confidence']], facts=[],
+                                head='No recommendation yet')
+    if name is None:
+        return told
+    tested = any(row['p'] is not None for row in results['differences']
+                 if row['factor'] == trained)
+    told['head'] = f'{"Take" if tested else "So far:"} {labels(results)[name]}'
+    encoding = next(each for each in results['encodings'] if each['name'] == name)
+    row = next(row for row in results['summary']
+               if row['encoding'] == name and row['factor'] == trained)
+    among = (f'95% interval {value_text(row["low"], metric)} to {value_text(row["high"], metric)}, '
+             if row['low'] is not None else '')
+    told['facts'].append((first_upper(f'{metric["label"]} at the trained size'),
+                          value_text(row['mean'], metric, unit=True),
+                          f'{among}{row["n"]} seed{"s" * (row["n"] != 1)}'))
+    against = next((each for each in results['differences'] if each['role'] == 'base'
+                    and each['encoding'] == name and each['factor'] == trained), None)
+    if against and against['mean'] is not None:
+        p = f'p = {p_text(against["p"])}: ' if against['p'] is not None else ''
+        told['facts'].append((f'Minus {labels(results)[against["against"]]}',
+                              value_text(against['mean'], metric, sign=True),
+                              f'{p.replace("= <", "<")}{against["verdict"]}'))
+    macs = tables.cost(encoding, trained, 'macs')
+    for what, text, note in (
+            ('Parameters', tables.grouped(encoding.get('parameters')), ''),
+            ('Multiply-accumulates', count_text(macs), 'an image at the trained size')):
+        if text != UNKNOWN:
+            told['facts'].append((what, text, note))
+    return told
+
+
+def best_by_size(results: Mapping[str, Any]) -> list[dict[str, str]]:
+    """At every size the best mean, and which encodings were not shown to be worse."""
+    label, metric = labels(results), results['metric']
+    rows = []
+    for size in sorted(results['sizes'], key=lambda size: size['factor']):
+        values = values_at(results, size['factor'])
+        best = best_of(values, metric['higher_is_better'])
+        if best is None:
+            continue
+        near = [label[name] for name in beside(results, size['factor'], best)[1]]
+        told = next(row for row in results['summary']
+                    if row['encoding'] == best and row['factor'] == size['factor'])
+        trained = ', trained' if size['factor'] == trained_factor(results) else ''
+        rows.append(dict(size=size_text(size) + trained, best=label[best],
+                         value=value_text(told['mean'], metric, unit=True),
+                         near=names_in_words(near) if near else 'no other'))
+    return rows
+
+
+def counts(results: Mapping[str, Any]) -> dict[str, int]:
+    """How many runs have each status, and 'all'."""
+    statuses = [run['status'] for run in results['runs']]
+    return {**{status: statuses.count(status) for status in (
+        'finished', 'running', 'waiting', 'diverged', 'failed')}, 'all': len(statuses)}
+
+
+def left_out(results: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Runs that diverged or failed: they have no part in any mean."""
+    label = labels(results)
+    return [dict(label=label[run['encoding']], seed=run['seed'], status=run['status'],
+                 note=run.get('note') or 'no note', log=run.get('log') or [])
+            for run in results['runs'] if run['status'] in ('diverged', 'failed')]
+
+
+def inlined(folder: Path, file: str) -> str | None:
+    """A picture as an address that holds it; None where it is missing or none."""
+    kind = mimetypes.guess_type(file)[0] or ''
+    path = (folder / file).resolve()
+    inside = path.is_relative_to(folder.resolve())
+    if not kind.startswith('image/') or not inside or not path.is_file():
+        return None
+    return data_uri(path.read_bytes(), kind)
+
+
+def pictures(results: Mapping[str, Any], folder: Path) -> list[dict[str, Any]]:
+    """Predictions on the same pictures: the truth first, then the encodings in their order."""
+    label = labels(results)
+    order = list(label)
+
+    def place(entry: Mapping[str, Any]) -> int:
+        return order.index(entry['encoding']) if entry.get('encoding') in order else -1
+    return [dict(title=each.get('title') or each['id'], source=each.get('source') or '', entries=[
+        dict(label=label.get(entry['encoding'], entry['encoding']) if entry.get('encoding')
+             else 'Truth', text=entry.get('text') or '',
+             file=entry['file'], address=inlined(folder, entry['file']))
+        for entry in sorted(each['entries'], key=place)]) for each in results.get('pictures') or []]
+
+
+def figures(results: Mapping[str, Any], folder: Path) -> list[dict[str, Any]]:
+    """What was learned: the figures of each encoding that has some."""
+    told = []
+    for name, label in labels(results).items():
+        own = [dict(title=each['title'], text=each.get('text') or each['title'], file=each['file'],
+                    untrained=each.get('untrained'), address=inlined(folder, each['file']))
+               for each in results.get('figures') or [] if each['encoding'] == name]
+        told += [dict(label=label, figures=own)] if own else []
+    return told
+
+
+def diagnosis(results: Mapping[str, Any]) -> dict[str, Any] | None:
+    """One table of all values, and every measure with its charts and matrices; None without any.
+
+    Of several seeds of an encoding it is the first.
+    """
+    label = labels(results)
+    found: dict[str, Mapping[str, Any]] = {}
+    for each in results.get('diagnosis') or []:
+        if each['encoding'] in label:
+            found.setdefault(each['encoding'], each)
+    by_name: dict[str, dict[str, Any]] = {}
+    for name, each in found.items():
+        for measure in each['measures']:
+            by_name.setdefault(measure['name'], {})[name] = measure
+    if not by_name:
+        return None
+    return dict(table=_values(found, by_name, label),
+                measures=[_measure(results, name, measures) for name, measures in by_name.items()])
+
+
+def _values(found: Mapping[str, Mapping[str, Any]], by_name: Mapping[str, Mapping[str, Any]],
+            label: Mapping[str, str]) -> tables.Table:
+    """A row for each measure that has a number, and a column an encoding."""
+    rows = []
+    for measures in by_name.values():
+        first = next(iter(measures.values()))
+        values = [measures.get(name, {}).get('value') for name in found]
+        if any(value is not None for value in values):
+            rows.append((tables.Cell(first['title'], first['title']),
+                         tables.Cell(first.get('unit') or ''),
+                         *(tables.numbered(value, '{:.3g}'.format) for value in values)))
+    heads = [label[name] if each['trained'] else f'{label[name]} (untrained)'
+             for name, each in found.items()]
+    return tables.Table('One number a measure', ('Measure', 'Unit', *heads), rows, words=(1,))
+
+
+def _measure(results: Mapping[str, Any], name: str, measures: Mapping[str, Mapping[str, Any]],
+             ) -> dict[str, Any]:
+    label = labels(results)
+    first = next(iter(measures.values()))
+    charts = study_charts.measure_charts(results, name, measures)
+    notes: dict[str, list[str]] = {}
+    for encoding, each in measures.items():
+        notes.setdefault(each.get('text') or '', []).append(label[encoding])
+    return dict(
+        title=first['title'], definition=first.get('definition') or '',
+        unit=first.get('unit') or '',
+        # A note of all encodings needs no names.
+        notes=[(', '.join(names) if len(notes) > 1 else '', text)
+               for text, names in notes.items() if text],
+        charts=charts[:study_charts.MOST_CHARTS], more=charts[study_charts.MOST_CHARTS:],
+        maps=[dict(_map(each['map']), label=label[encoding])
+              for encoding, each in measures.items() if each.get('map')])
+
+
+def _map(matrix: Mapping[str, Any]) -> dict[str, Any]:
+    """A matrix: a table whose cells are shaded, or a picture where it has very many."""
+    values = matrix['values']
+    picture = heat_map(values)
+    shape = f'{len(values)} × {len(values[0]) if values else 0}'
+    if picture is None:
+        return dict(cells=[], columns=[], address=None, text=f'{shape}, no number in it')
+    address, low, high = picture
+    text = f'{shape}, from {low:.3g} (dark) to {high:.3g} (light)'
+    if len(values) * len(values[0]) > MOST_CELLS:
+        return dict(cells=[], columns=[], address=address, text=text)
+
+    def cell(value: float | None) -> tuple[str, int]:
+        if value is None or not math.isfinite(value):
+            return UNKNOWN, 0
+        return f'{value:.3g}', round(100 * (value - low) / (high - low or 1))
+    rows = _names(matrix.get('rows'), len(values))
+    return dict(address=None, text=shape, columns=_names(matrix.get('columns'), len(values[0])),
+                cells=[(name, [cell(value) for value in row])
+                       for name, row in zip(rows, values, strict=True)])
+
+
+def _names(given: Any, count: int) -> list[str]:
+    """Names of rows or columns; their numbers where there are none."""
+    return [str(each) for each in given] if isinstance(given, (list, tuple)) else [
+        str(n) for n in range(count)]

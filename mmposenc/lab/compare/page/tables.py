@@ -1,0 +1,196 @@
+"""The tables of a study, once for the page and for Markdown."""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mmposenc.lab.compare.statistics.formats import cost
+
+from ..statistics.formats import (
+    UNKNOWN,
+    count_text,
+    first_upper,
+    interval_text,
+    p_text,
+    seconds_text,
+    size_text,
+    value_text,
+)
+from ..statistics.summary import (
+    base_of,
+    best_of,
+    factors,
+    interval,
+    labels,
+    trained_factor,
+    values_at,
+)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What is read, what is sorted by (None comes last), and what it says: 'better', 'best', ..."""
+    text: str
+    sort: float | str | None = None
+    mark: str = ''
+
+
+@dataclass(frozen=True)
+class Table:
+    """A caption, the columns' names, and rows whose first cell is a name; other columns hold
+    numbers but for those in ``words``."""
+    caption: str
+    columns: tuple[str, ...]
+    rows: Sequence[tuple[Cell, ...]]
+    words: tuple[int, ...] = ()
+
+
+def number(value: float | None, text: str, mark: str = '') -> Cell:
+    """A cell that is sorted by its number."""
+    return Cell(text, value if value is None else float(value), mark)
+
+
+def numbered(value: float | None, text: Callable[[float], str]) -> Cell:
+    """A number by its text, or that it is not known."""
+    return number(value, UNKNOWN if value is None else text(value))
+
+
+def run_mean(results: Mapping[str, Any], name: str, key: str) -> float | None:
+    """The mean of 'train_seconds', ... over the finished runs of an encoding that know it."""
+    known = [run[key] for run in results['runs'] if run['encoding'] == name
+             and run['status'] == 'finished' and run.get(key) is not None]
+    return interval(known)['mean']
+
+
+def overview(results: Mapping[str, Any]) -> Table:
+    """Every encoding with its mean and interval at every size, and what it costs."""
+    metric, trained = results['metric'], trained_factor(results)
+    sizes = factors(results)
+    told = {(row['encoding'], row['factor']): row for row in results['summary']}
+    best = {factor: best_of(values_at(results, factor), metric['higher_is_better'])
+            for factor in sizes}
+    rows = []
+    for each in results['encodings']:
+        name = each['name']
+        cells = [Cell(each['label'], each['label'])]
+        for factor in sizes:
+            row = told[name, factor]
+            half = None if row['low'] is None else (row['high'] - row['low']) / 2
+            text = value_text(row['mean'], metric)
+            cells.append(number(row['mean'], text if half is None
+                                else f'{text} ± {value_text(half, metric)}',
+                                'best' if best[factor] == name else ''))
+        macs, seconds = cost(each, trained, 'macs'), run_mean(results, name, 'train_cpu_seconds')
+        cells += [number(told[name, trained]['n'], str(told[name, trained]['n'])),
+                  number(each.get('parameters'), grouped(each.get('parameters'))),
+                  number(macs, count_text(macs)), number(seconds, seconds_text(seconds))]
+        rows.append(tuple(cells))
+    unit = f', {metric["unit"]}' if metric.get('unit') else ''
+    heads = [f'{factor:g}×' + (' (trained)' if factor == trained else '') for factor in sizes]
+    return Table(first_upper(f'{metric["label"]}{unit} by image size: mean over seeds ± half of '
+                             'its 95% interval'),
+                 ('Encoding', *heads, 'Seeds', 'Parameters', 'MACs', 'Training, CPU'), rows)
+
+
+def differences(results: Mapping[str, Any], factor: float) -> Table:
+    """Every encoding at one size against the base and against the best, with p and verdict."""
+    metric, base = results['metric'], base_of(results)
+    best = best_of(values_at(results, factor), metric['higher_is_better'])
+    rows = {(row['encoding'], row['against']): row for row in results['differences']
+            if row['factor'] == factor}
+    label = labels(results)
+    told = {row['encoding']: row for row in results['summary'] if row['factor'] == factor}
+    against = [base] + [best] * (best not in (None, base))
+    lines = []
+    for name, own in told.items():
+        std = f' ({value_text(own["std"], metric)})' if own['std'] is not None else ''
+        cells = [Cell(label[name], label[name]),
+                 number(own['mean'], value_text(own['mean'], metric) + std)]
+        for other in against:
+            cells += _difference(rows.get((name, other)), metric,
+                                 'the best' if other == best else 'the base')
+        lines.append(tuple(cells))
+    heads = [head for other in against
+             for head in (f'minus {label[str(other)]} (95% interval)', 'Seeds', 'p', 'Verdict')]
+    size = next(each for each in results['sizes'] if each['factor'] == factor)
+    trained = ', the trained size' if factor == trained_factor(results) else ''
+    return Table(f'Means and their differences at {size_text(size)}{trained}',
+                 ('Encoding', 'Mean (std)', *heads), lines,
+                 words=tuple(5 + 4 * n for n in range(len(against))))
+
+
+def _difference(row: Mapping[str, Any] | None, metric: Mapping[str, Any], itself: str,
+                ) -> list[Cell]:
+    """Four cells of one comparison."""
+    if row is None:
+        return [Cell(UNKNOWN)] * 3 + [Cell(itself, itself)]
+    mark = {'better': 'better', 'worse': 'worse'}.get(row['verdict'], 'same')
+    return [number(row['mean'], interval_text(row, metric, sign=True)),
+            number(row['n'], str(row['n'])),
+            number(row['p'], p_text(row['p'])), Cell(row['verdict'], row['verdict'], mark)]
+
+
+def grouped(count: int | None) -> str:
+    """A count with its thousands apart."""
+    return UNKNOWN if count is None else f'{count:,}'
+
+
+def parts(results: Mapping[str, Any], key: str, what: str) -> Table | None:
+    """Means by class or by object size at the trained size: a row each, a column an encoding.
+
+    Args:
+        results: of a study.
+        key: 'by_class' or 'by_size'.
+        what: the first column's name.
+
+    Returns:
+        None where no finished run has any.
+    """
+    metric, trained = results['metric'], trained_factor(results)
+    found: dict[str, dict[str, list[float]]] = {}
+    for run in results['runs']:
+        for test in run['tests'] if run['status'] == 'finished' else ():
+            for part, value in (test.get(key) or {}).items() if test['factor'] == trained else ():
+                known = found.setdefault(part, {}).setdefault(run['encoding'], [])
+                if value is not None and math.isfinite(value):
+                    known.append(value)
+    if not found:
+        return None
+    rows = []
+    for part, by_encoding in found.items():
+        means = {each['name']: interval(by_encoding.get(each['name'], []))['mean']
+                 for each in results['encodings']}
+        have = [mean for mean in means.values() if mean is not None]
+        best = (max if metric['higher_is_better'] else min)(have, default=None)
+        spread = max(have) - min(have) if have else None
+        rows.append((Cell(part, part),
+                     *(number(mean, value_text(mean, metric),
+                              'best' if mean is not None and mean == best and spread else '')
+                       for mean in means.values()),
+                     number(spread, value_text(spread, metric))))
+    return Table(first_upper(f'{metric["label"]} by {what.lower()} at the trained size, means over '
+                             'seeds'),
+                 (what, *labels(results).values(), 'Range'), rows)
+
+
+def runs(results: Mapping[str, Any]) -> Table:
+    """Every run: how it ended, its value at the trained size, what it took."""
+    metric, trained = results['metric'], trained_factor(results)
+    label = labels(results)
+    rows = []
+    for run in results['runs']:
+        value = next((test['value'] for test in run['tests'] if test['factor'] == trained), None)
+        seconds, cpu = run.get('train_seconds'), run.get('train_cpu_seconds')
+        rows.append((Cell(label[run['encoding']], label[run['encoding']]),
+                     number(run['seed'], str(run['seed'])),
+                     Cell(run['status'], run['status'],
+                          'worse' if run['status'] in ('diverged', 'failed') else ''),
+                     number(value, value_text(value, metric)),
+                     number(seconds, seconds_text(seconds)), number(cpu, seconds_text(cpu)),
+                     Cell(run.get('note') or '', run.get('note') or None)))
+    return Table('Every run of this study', (
+        'Encoding', 'Seed', 'Status', first_upper(metric['label']), 'Training, wall',
+        'Training, CPU', 'Note'),
+        rows, words=(2, 6))

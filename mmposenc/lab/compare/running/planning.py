@@ -1,0 +1,245 @@
+"""From the words of the command line to a study that is known to work."""
+from __future__ import annotations
+
+import argparse
+import copy
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from mmengine.config import Config
+
+from mmposenc.engine.config.checks import check_files, check_sections
+from mmposenc.engine.config.nodes import tested_size
+from mmposenc.engine.config.options import read_config
+from mmposenc.engine.training.launch import prepare_training
+
+from ..statistics.formats import seconds_text
+from ..study.applying import apply, check_builds, check_fits
+from ..study.encodings import Entry, read_entries
+from ..study.lengths import Length, length_of, set_length
+from ..study.metrics import metric_of
+from ..study.places import find_place
+from ..study.sizes import check_sizes
+from ..study.study import Study, check_same_config, joined, planning_lock, read_study, write_study
+from . import timing
+from .extras import costs, first_size
+from .timing import Estimate
+from .workers import LocalWorkers, SubmittedWorkers, Workers, cores, visible_gpus
+
+
+class Plan(NamedTuple):
+    """A study, its base config, and what its runs take, where that was measured."""
+
+    study: Study
+    cfg: Config
+    estimate: Estimate | None
+
+
+def default_folder(config: str) -> Path:
+    """Where a study lies if nobody says."""
+    return Path('work_dirs') / f'compare_{Path(config).stem}'
+
+
+def workers_of(args: argparse.Namespace) -> Workers:
+    """Who carries the runs out, from ``--jobs``, ``--gpus-per-run`` and ``--submitit``.
+
+    Raises:
+        ValueError: there are not enough GPUs, or submitit is missing or refuses an option.
+    """
+    if args.submitit:
+        cluster, *words = args.submitit
+        return SubmittedWorkers(folder_of(args) / 'submitit', cluster, _options(words),
+                                args.gpus_per_run)
+    gpus = visible_gpus()
+    jobs = args.jobs or max(1, len(gpus) // args.gpus_per_run)
+    return LocalWorkers(jobs, gpus, args.gpus_per_run)
+
+
+def folder_of(args: argparse.Namespace) -> Path:
+    """The study's folder."""
+    return args.out or default_folder(args.config)
+
+
+def _options(words: list[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for word in words:
+        key, equals, value = word.partition('=')
+        if not equals:
+            raise ValueError(f'--submitit: {word!r} is not KEY=VALUE')
+        found[key] = int(value) if value.isdecimal() else value
+    return found
+
+
+def plan(args: argparse.Namespace, command: str, workers: Workers
+         ) -> Plan:
+    """The study that the arguments ask for, checked and written, or what they add to an older one.
+
+    Args:
+        args: of ``mmposenc compare``.
+        command: the call, as a line.
+        workers: who will carry it out.
+
+    Returns:
+        The study and its config; with ``--budget`` and ``--dry-run`` what its runs were found to
+        take.
+
+    Raises:
+        ValueError: what does not fit: an encoding, a size, the data, the older study, the budget.
+        FileNotFoundError: a file that the config names is not there.
+    """
+    folder, started, load = folder_of(args), time.monotonic(), os.getloadavg()[0]
+    given = None if args.config is None else read_config(args)
+    entries = read_entries(args.encodings) if args.encodings else []
+    if not folder.is_dir():
+        _check_first(args, entries)
+    with nullcontext() if args.dry_run else planning_lock(folder):
+        old = read_study(folder) if (folder / 'study.json').is_file() else None
+        cfg: Any = given
+        if old is None:
+            _check_first(args, entries)
+        elif given is None:
+            cfg = old.base()
+        else:
+            check_same_config(old, given)
+        study = _asked(args, command, cfg, old, folder, entries)
+        _check(cfg, study, old, entries)
+        estimate = None
+        if args.dry_run or (study.seconds is not None and old is None):
+            if warning := _others(load):
+                print(warning, file=sys.stderr)
+            estimate = _measured(study, cfg, workers)
+        if study.seconds is not None and old is None:
+            assert estimate is not None
+            study = replace(study, length=estimate.longest(
+                study, time.monotonic() - started))
+        if not args.dry_run:
+            write_study(study, cfg if old is None else None)
+    return Plan(study, cfg, estimate)
+
+
+def _check_first(args: argparse.Namespace, entries: list[Entry]) -> None:
+    """What a first call names."""
+    if args.config is None:
+        raise FileNotFoundError(f'--out {args.out} holds no study yet: give a config')
+    if not entries:
+        raise ValueError('--encodings: name what is to be compared, such as none learned peg')
+
+
+def _asked(args: argparse.Namespace, command: str, cfg: Config, old: Study | None, folder: Path,
+           entries: list[Entry]) -> Study:
+    """What the arguments ask for, with what is there already."""
+    seeds = args.seed_list or (range(args.seeds) if args.seeds else
+                               old.seeds if old is not None else range(3))
+    own = length_of(cfg)
+    length = old.length if old is not None else own
+    for unit in ('epochs', 'iterations'):
+        if (number := getattr(args, unit)) is not None:
+            length = Length(unit, number)
+    set_length(copy.deepcopy(cfg), length)
+    extras = tuple(name for name in ('diagnosis', 'figures') if (
+        (old is None or name in old.extras) if getattr(args, name) is None
+        else getattr(args, name)))
+    pictures = (4 if old is None else old.pictures) if args.pictures is None else args.pictures
+    new = Study(
+        folder, args.config or (old.config if old else ''), command,
+        time.strftime('%Y-%m-%dT%H:%M:%S%z'), tuple(entries), tuple(dict.fromkeys(seeds)),
+        tuple(sorted({1.0, *args.sizes})), length, args.budget, pictures, extras)
+    return new if old is None else joined(old, new)
+
+
+def _check(cfg: Config, study: Study, old: Study | None, entries: list[Entry]) -> None:
+    """All that can be told before any work: data, metric, sizes, encodings."""
+    find_place(cfg)  # before files: who must fetch them first should know that it is worth it
+    metric_of(cfg)
+    check_sections(cfg, ('test',))
+    check_files(cfg, ('test',))
+    training = copy.deepcopy(cfg)
+    training.work_dir = str(study.folder)
+    prepare_training(training)
+    check_sizes(cfg, study.sizes)
+    known = () if old is None or old.sizes != study.sizes else [e.name for e in old.entries]
+    _check_all_fit(cfg, [each for each in study.entries if each.name not in known], study.sizes)
+    if old is None:
+        check_builds(apply(cfg, study.entries[0]))
+
+
+def _check_all_fit(cfg: Config, entries: Sequence[Entry], sizes: Sequence[float]) -> None:
+    """Looks at all entries before it says which do not fit: with each reason, those that have it.
+    """
+    place = find_place(cfg).type
+    size = first_size(cfg) if entries and tested_size(cfg) is None else None
+    refused: dict[str, ValueError] = {}
+    for entry in entries:
+        try:
+            check_fits(cfg, entry, sizes, size)
+        except ValueError as error:
+            refused[entry.name] = error
+    if len(refused) < 2:
+        for only in refused.values():
+            raise only
+        return
+    reasons: dict[str, list[str]] = {}
+    for name, reason in refused.items():
+        reasons.setdefault(str(reason).removeprefix(f'encoding {name!r} '), []).append(name)
+    for text, names in reasons.items():  # more lines than the end of a command has
+        print(f'{", ".join(names)}: {text}', file=sys.stderr)
+    fitting = [entry.name for entry in entries if entry.name not in refused]
+    raise ValueError(f'--encodings: {len(refused)} of {len(entries)} do not fit {place}, for the '
+                     f'reasons above; {" ".join(fitting) or "none of them"} would do')
+
+
+def _measured(study: Study, cfg: Config, workers: Workers) -> Estimate:
+    def say(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+    say(f'timing some steps and tests of each of {len(study.entries)} encodings')
+    with tempfile.TemporaryDirectory(prefix='mmposenc_compare_') as folder:
+        trial = replace(study, folder=Path(folder))
+        write_study(trial, cfg)
+        return timing.measure(trial, workers, say)
+
+
+def _others(load: float) -> str:
+    """A warning where other programs use the machine, whose load they make; else nothing."""
+    if load <= cores() / 4:
+        return ''
+    return (f'other programs run here (a load of {load:.1f} on {cores()} cores): what is timed now '
+            f'holds while they do')
+
+
+def headline(planned: Plan) -> str:
+    """The runs of a study, and how long they take where that was measured."""
+    study, _, estimate = planned
+    text = (f'{len(study.runs())} runs of {study.length} each: '
+            f'seeds {", ".join(map(str, study.seeds))}; sizes '
+            f'{", ".join(f"{factor:g}" for factor in study.sizes)}')
+    if estimate is None:
+        return text
+    whole = seconds_text(estimate.study_seconds(study, study.length))
+    return f'{text}\nabout {whole} with {estimate.jobs} at once on this machine'
+
+
+def listing(planned: Plan) -> str:
+    """What ``--dry-run`` prints."""
+    study, cfg, estimate = planned
+    lines = [headline(planned), '']
+    head = ''.join(f'{f"MACs (M) {factor:g}x":>16}' for factor in study.sizes)
+    lines.append(f'{"encoding":<28}{"parameters":>14}{head}{"a run":>10}')
+    for entry in study.entries:
+        counted = costs(cfg, entry, study.sizes)
+        macs = ''.join(f'{each["macs"] / 1e6:>16,.1f}' if each['macs'] else f'{"-":>16}'
+                       for each in counted)
+        taken = '-' if estimate is None else seconds_text(
+            estimate.run_seconds(entry.name, study.length))
+        lines.append(f'{entry.name:<28}{counted[0]["parameters"] or 0:>14,}{macs}{taken:>10}')
+    if estimate is not None:
+        extras = max(cost.extras for cost in estimate.costs.values())
+        lines += ['', f'a run: from some steps and test images of each encoding; the first of '
+                  f'each takes about {seconds_text(extras)} more, for what else the report shows']
+    return '\n'.join(lines)

@@ -1,0 +1,227 @@
+"""How a study stands, on the terminal: a table that changes, or plain lines where there is none."""
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import mean
+from typing import Any, NamedTuple
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from ..statistics.formats import seconds_text
+from ..study.metrics import Metric
+from ..study.study import Run, Study
+from .recording import read_progress
+from .runs import is_over, read_record
+from .schedule import is_taken
+
+#: Seconds between two looks at the disk.
+_LOOK = 1.0
+#: Seconds without a word of a run after which the table says so.
+_SILENT = 600
+
+
+def plain_console(**options: Any) -> Console:
+    """A console that prints text as it is: rich takes ``[stage 1]`` and ``:x:`` for commands."""
+    return Console(markup=False, emoji=False, highlight=False, **options)
+
+
+class State(NamedTuple):
+    """How a run stands: its record, how far it is, whether a process has it in hand, whether it is
+    over, and when the files of the first two were written."""
+
+    run: Run
+    record: dict[str, Any]
+    progress: dict[str, Any]
+    taken: bool
+    over: bool
+    written: tuple[int, int]
+
+    @property
+    def value(self) -> float | None:
+        """The metric at the trained size."""
+        found = [test['value'] for test in self.record['tests'] if test['factor'] == 1]
+        return found[0] if found and self.record['status'] != 'diverged' else None
+
+    @property
+    def share(self) -> float:
+        """Of the training that is done."""
+        total = self.progress.get('total')
+        return min(1.0, self.progress.get('done', 0) / total) if total else 0.0
+
+
+def states(study: Study, before: Sequence[State] = ()) -> list[State]:
+    """How all runs stand, from the disk: of other machines too.
+
+    Args:
+        study: whose runs.
+        before: how they stood; files that are as old as they were then are not read again.
+    """
+    known = {each.run.folder: each for each in before}
+    return [_state(study, run, known.get(run.folder)) for run in study.runs()]
+
+
+def _state(study: Study, run: Run, before: State | None) -> State:
+    written = _written(run.record_file), _written(run.progress_file)  # before they are read
+    taken = is_taken(run)
+    if before is not None and before.written == written:
+        return before._replace(taken=taken)
+    record = read_record(run)
+    return State(run, record, read_progress(run), taken, is_over(study, record),
+                 written)
+
+
+def _written(path: Path) -> int:
+    """When a file was; 0 where there is none."""
+    try:
+        return path.stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0
+
+
+def seconds_left(runs: list[State], jobs: int) -> float | None:
+    """An estimate from the runs that are known to take how long; None while there is none.
+
+    Args:
+        runs: all of them.
+        jobs: how many go on at once.
+    """
+    whole = [each.record['seconds'] for each in runs if each.over and each.record.get('seconds')]
+    whole += [each.progress['seconds'] / each.share for each in runs
+              if not each.over and each.share >= 0.02 and each.progress.get('seconds')]
+    if not whole:
+        return None
+    left = [mean(whole) * (1 - each.share) for each in runs
+            if not each.over and (each.taken or each.record['status'] != 'failed')]
+    return max([sum(left) / max(1, jobs), *left], default=0.0)
+
+
+def value_text(metric: Metric, value: float | None) -> str:
+    """A value as tables show it."""
+    if value is None:
+        return '-'
+    return f'{value:.2f}' if metric.unit == '%' else f'{value:.3f}'
+
+
+def cell(state: State, metric: Metric) -> str:
+    """What the table says of a run."""
+    status = state.record['status']
+    if status in ('diverged', 'failed') and not state.taken:
+        return status
+    if state.over or (status == 'finished' and not state.taken):
+        return value_text(metric, state.value)
+    if not state.taken:
+        return f'{state.share:.0%} done' if state.share else '...'
+    told, parts = state.progress, []
+    if told.get('phase') == 'train':
+        parts.append(f'{told["epoch"]}/{told["epochs"]}' if told.get('epochs') else
+                     f'{told["done"]}/{told["total"]}')
+        if told.get('loss') is not None:
+            parts.append(f'loss {told["loss"]:.3g}')
+        if told.get('metric') is not None:
+            parts.append(value_text(metric, told['metric']))
+    else:
+        parts.append(str(told.get('phase', 'start')))
+    silent = time.time() - told.get('time', time.time())
+    if silent > _SILENT:
+        parts.append(f'no word for {seconds_text(silent)}')
+    return ', '.join(parts)
+
+
+def table(study: Study, runs: list[State], metric: Metric, jobs: int) -> Table:
+    """A row an encoding, a column a seed."""
+    made = Table(title=metric.label, caption=summary(runs, jobs), title_justify='left',
+                 caption_justify='left')
+    made.add_column('encoding', overflow='fold')
+    for seed in study.seeds:
+        made.add_column(f'seed {seed}', justify='right')
+    made.add_column('mean', justify='right')
+    for entry in study.entries:
+        own = [each for each in runs if each.run.entry.name == entry.name]
+        done = [each.value for each in own
+                if each.record['status'] == 'finished' and each.value is not None]
+        made.add_row(entry.label, *(cell(each, metric) for each in own),
+                     value_text(metric, mean(done)) if done else '-')
+    return made
+
+
+def summary(runs: list[State], jobs: int, *, running: bool = True) -> str:
+    """'4 of 12 runs over, 2 running; about 10 min left'."""
+    over = sum(each.over for each in runs)
+    text = f'{over} of {len(runs)} runs over'
+    if running:
+        text += f', {sum(each.taken for each in runs)} running'
+    if any(each.record['status'] == 'failed' and not each.taken for each in runs):
+        text += ', some failed'
+    left = seconds_left(runs, jobs)
+    return f'{text}; about {seconds_text(left)} left' if left else text
+
+
+def short_note(record: Mapping[str, Any]) -> str:
+    """The note of a run as a terminal shows it: of one that diverged where it did, the report has
+    the rest."""
+    note = str(record['note'])
+    return note.partition(';')[0] if record['status'] == 'diverged' else note
+
+
+class Display:
+    """Shows how a study stands until it is closed.
+
+    Args:
+        study, metric: what is shown.
+        jobs: how many runs go on at once.
+        console: where, of :func:`plain_console`; by default the standard output.
+    """
+
+    def __init__(self, study: Study, metric: Metric, jobs: int, console: Console | None = None
+                 ) -> None:
+        self.study, self.metric, self.jobs = study, metric, jobs
+        self.console = console or plain_console(file=sys.stdout)
+        self.live: Live | None = None
+        self.looked = 0.0
+        self.runs: list[State] = []
+
+    def __enter__(self) -> Display:
+        if self.console.is_terminal:
+            self.live = Live(console=self.console, refresh_per_second=2)
+            self.live.start()
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if self.live is not None:
+            self.tick(at_once=True)
+            self.live.transient = kind is None  # the command prints its last table itself
+            self.live.stop()
+
+    def tick(self, at_once: bool = False) -> None:
+        """Brings the table up to date, if it is time."""
+        now = time.monotonic()
+        if self.live is not None and (at_once or now - self.looked >= _LOOK):
+            self.looked = now
+            self.runs = states(self.study, self.runs)
+            self.live.update(table(self.study, self.runs, self.metric, self.jobs))
+
+    def tell(self, run: Run, event: str) -> None:
+        """A line of what happened to a run, where there is no table."""
+        if self.live is not None:
+            self.tick(at_once=True)
+            return
+        self.runs = states(self.study, self.runs)
+        state = next(each for each in self.runs if each.run.folder == run.folder)
+        text = event
+        if event == 'ended':
+            status = state.record['status']
+            if status == 'finished':
+                status += f', {self.metric.label} {value_text(self.metric, state.value)}'
+            text = ': '.join(filter(None, [status, short_note(state.record)]))
+        # A run that has just been started does not hold its lock yet, so none are counted.
+        self.say(f'{run.entry.name} seed {run.seed}: {text} '
+                 f'({summary(self.runs, self.jobs, running=False)})')
+
+    def say(self, line: str) -> None:
+        """A line, above the table."""
+        self.console.print(line, soft_wrap=True)

@@ -1,0 +1,160 @@
+"""The learning curve and the cost of a training, through kills and resumptions."""
+from __future__ import annotations
+
+import os
+import resource
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+from mmengine.dist import get_world_size, is_main_process
+from mmengine.hooks import Hook
+
+from ..study.files import read_json, write_json
+from ..study.study import Run
+
+#: Points of the curve of a training that counts iterations.
+_POINTS = 50
+#: Where checkpoints hold what this hook knows.
+_KEY = 'comparison'
+
+
+class RecordHook(Hook):
+    """Notes the mean loss and the metric by epoch, time and memory, in every checkpoint.
+
+    A run that was killed goes on from a checkpoint, and so do these numbers: what they are at the
+    end does not depend on kills. CPU seconds are those of the training process and of those that
+    load its data, validation included; None where several train together, and on a system
+    that does not tell.
+
+    Args:
+        run: whose progress file is kept up to date.
+        metric: the key of validations that is noted.
+        by_epoch: a point of the curve an epoch; else one every fiftieth of the iterations.
+    """
+    priority = 'BELOW_NORMAL'  # before checkpoints are written
+
+    def __init__(self, run: Run, metric: str, by_epoch: bool) -> None:
+        self.run, self.metric, self.by_epoch = run, metric, by_epoch
+        self.curve: list[dict[str, Any]] = []
+        self.loss_sum, self.loss_count = 0.0, 0
+        self.before: dict[str, Any] = {'seconds': 0.0, 'cpu_seconds': 0.0, 'peak_bytes': 0}
+        self.started = self.written = 0.0
+        self.cpu_started: float | None = 0.0
+        self.pending: list[torch.Tensor] = []
+
+    def before_train(self, runner: Any) -> None:
+        self.started = time.monotonic()
+        self.cpu_started = cpu_seconds() if get_world_size() == 1 else None
+
+    def after_train_iter(self, runner: Any, batch_idx: int, data_batch: Any = None,
+                         outputs: Any = None) -> None:
+        if outputs and 'loss' in outputs:
+            self.pending.append(torch.as_tensor(outputs['loss']).detach())
+        done = runner.iter + 1
+        if not self.by_epoch and (done % max(1, runner.max_iters // _POINTS) == 0
+                                  or done == runner.max_iters):
+            self._add_point('iteration', done)
+        self._tell(runner, done)
+
+    def after_train_epoch(self, runner: Any) -> None:
+        if self.by_epoch:
+            self._add_point('epoch', runner.epoch + 1)
+
+    def after_val_epoch(self, runner: Any, metrics: dict[str, float] | None = None) -> None:
+        if self.curve and metrics and self.metric in metrics:
+            self.curve[-1]['metric'] = float(metrics[self.metric])
+        self._tell(runner, runner.iter, at_once=True)
+
+    def before_save_checkpoint(self, runner: Any, checkpoint: dict) -> None:
+        self._settle()
+        checkpoint['meta'][_KEY] = {'curve': [dict(point) for point in self.curve],
+                                    'loss_sum': self.loss_sum, 'loss_count': self.loss_count,
+                                    **self.costs()}
+
+    def after_load_checkpoint(self, runner: Any, checkpoint: dict) -> None:
+        held = checkpoint.get('meta', {}).get(_KEY)
+        if held is not None and runner._resume:
+            self.curve = [dict(point) for point in held['curve']]
+            self.loss_sum, self.loss_count = held['loss_sum'], held['loss_count']
+            self.before = {key: held[key] for key in self.before}
+
+    def costs(self) -> dict[str, Any]:
+        """Seconds, CPU seconds and peak memory so far, with what went before."""
+        before, start, now = self.before['cpu_seconds'], self.cpu_started, cpu_seconds()
+        unknown = before is None or start is None or now is None
+        return {'seconds': self.before['seconds'] + time.monotonic() - self.started,
+                'cpu_seconds': None if unknown else before + now - start,
+                'peak_bytes': max(self.before['peak_bytes'], peak_bytes())}
+
+    def _add_point(self, unit: str, at: int) -> None:
+        self._settle()
+        loss = self.loss_sum / self.loss_count if self.loss_count else None
+        self.curve.append({unit: at, 'loss': loss, 'metric': None})
+        self.loss_sum, self.loss_count = 0.0, 0
+
+    def _settle(self) -> None:
+        """Sums the losses in their order; not in every iteration, which a GPU would wait for."""
+        for loss in self.pending:
+            self.loss_sum += float(loss)
+        self.loss_count += len(self.pending)
+        self.pending = []
+
+    def _tell(self, runner: Any, done: int, at_once: bool = False) -> None:
+        now = time.monotonic()
+        if not is_main_process() or (now - self.written < 1 and not at_once):
+            return
+        self.written = now
+        self._settle()
+        last: dict[str, Any] = next((point for point in reversed(self.curve)
+                                     if point['metric'] is not None), {})
+        loss = self.loss_sum / self.loss_count if self.loss_count else (
+            self.curve[-1]['loss'] if self.curve else None)
+        write_progress(self.run, {
+            'phase': 'train', 'done': done, 'total': runner.max_iters,
+            'epochs': runner.max_epochs if self.by_epoch else None,
+            'epoch': min(runner.epoch + 1, runner.max_epochs), 'loss': loss,
+            'metric': last.get('metric'), 'seconds': self.costs()['seconds'],
+            'time': time.time()})
+
+
+def read_progress(run: Run) -> dict[str, Any]:
+    """How far a run says that it is; nothing where that can't be read."""
+    try:
+        return read_json(run.progress_file) or {}
+    except ValueError:
+        return {}
+
+
+def write_progress(run: Run, told: dict[str, Any]) -> None:
+    """Says how far a run is, for tables alone: a full disk does not end it here."""
+    with suppress(OSError):
+        write_json(run.progress_file, told, safe=False)
+
+
+def cpu_seconds() -> float | None:
+    """CPU time of this process and its children, of those that still run too; None without /proc.
+    """
+    ended = os.times()
+    total, ticks = sum(ended[:4]), os.sysconf('SC_CLK_TCK')
+    lists = list(Path('/proc/self/task').glob('*/children'))
+    if not lists:
+        return None
+    for child in {pid for path in lists for pid in path.read_text().split()}:
+        try:  # behind the name in brackets: utime and stime are the 14th and 15th of all fields
+            fields = Path('/proc', child, 'stat').read_text().rpartition(')')[2].split()
+        except OSError:  # it has ended in between
+            continue
+        total += (int(fields[11]) + int(fields[12])) / ticks
+    return total
+
+
+def peak_bytes() -> int:
+    """Of this process: of its accelerator's memory, where there is one, else of the machine's."""
+    if torch.cuda.is_available():
+        return int(torch.cuda.max_memory_allocated())
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak * (1 if sys.platform == 'darwin' else 1024)

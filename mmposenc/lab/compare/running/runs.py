@@ -1,0 +1,226 @@
+"""What one run of a comparison does, in a process of its own.
+
+    python -m mmposenc.lab.compare.running.runs STUDY/runs/peg/seed0
+
+It trains, tests at every size and writes run.json; started again it goes on where it was.
+"""
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+from mmengine.config import Config
+from mmengine.dist import is_main_process
+
+from mmposenc import engine
+from mmposenc.command_line import in_a_line
+from mmposenc.engine.training.checkpoints import latest_checkpoint
+from mmposenc.engine.training.finite import NotFinite
+from mmposenc.engine.training.lock import WorkDirLock
+
+from ..study.applying import apply
+from ..study.files import read_json, write_json
+from ..study.lengths import set_length
+from ..study.metrics import details, metric_of, with_details
+from ..study.sizes import resized
+from ..study.study import Run, Study, read_study
+from .extras import make_extras, missing
+from .recording import RecordHook, read_progress, write_progress
+
+#: Exit statuses: another process has the run; it is over, but not as it should be.
+TAKEN, NOT_FINISHED = 75, 4
+#: Seconds that a run has to save itself when the command that started it is gone.
+_GRACE = 30
+
+
+def new_record(run: Run) -> dict[str, Any]:
+    """What run.json holds before anything is known."""
+    return {'encoding': run.entry.name, 'seed': run.seed, 'status': 'waiting', 'note': '',
+            'parameters': None, 'seconds': None, 'train_seconds': None, 'train_cpu_seconds': None,
+            'peak_bytes': None, 'curve': [], 'tests': [], 'checkpoint': None}
+
+
+def read_record(run: Run) -> dict[str, Any]:
+    """The run's, or a new one."""
+    return read_json(run.record_file) or new_record(run)
+
+
+def is_over(study: Study, record: dict[str, Any]) -> bool:
+    """Whether nothing is left to do: finished at all sizes, or diverged."""
+    tested = {test['factor'] for test in record['tests']}
+    return record['status'] == 'diverged' or (
+        record['status'] == 'finished' and tested.issuperset(study.sizes))
+
+
+def is_complete(study: Study, run: Run) -> bool:
+    """Whether a call has nothing to do for a run: it is over, and what is made once an encoding is
+    there."""
+    record = read_record(run)
+    return is_over(study, record) and not (
+        run.first and record['status'] == 'finished' and missing(study, run))
+
+
+def run_config(study: Study, run: Run, purpose: str) -> Config:
+    """The config of a run: the base with its encoding, length and seed.
+
+    Args:
+        study, run: which.
+        purpose: 'train', or the name of a test; the work directory below the run's folder.
+    """
+    cfg = apply(study.base(), run.entry)
+    set_length(cfg, study.length)
+    # mmengine keeps one logger and one visualizer a name.
+    name = str(run.folder.resolve() / purpose).strip(os.sep).replace(os.sep, '_')
+    cfg.experiment_name = name
+    if cfg.get('visualizer'):
+        cfg.visualizer.name = name
+    cfg.randomness = {**(cfg.get('randomness') or {}), 'seed': run.seed}
+    cfg.work_dir = str(run.folder / purpose)
+    return cfg
+
+
+def tested_config(study: Study, run: Run, factor: float) -> Config:
+    """The config of a run's test at a multiple of the trained size, with all that it measures."""
+    return with_details(resized(run_config(study, run, f'test/{factor:g}'), factor))
+
+
+def carry_out(study: Study, run: Run, launcher: str = 'none') -> dict[str, Any]:
+    """Does what is left of a run, and returns its record.
+
+    Args:
+        study, run: which.
+        launcher: as the config's: 'pytorch' in processes that torchrun started.
+    """
+    begin, record = time.monotonic(), {**read_record(run), 'note': '', 'host': socket.gethostname()}
+    before = record.get('seconds') or 0
+    if not is_over(study, record):
+        record['status'] = 'running'
+    _save(run, record)
+    try:
+        if record['checkpoint'] is None:
+            _train(study, run, record, launcher)
+        _test_all(study, run, record, launcher)
+        record['status'] = 'finished'
+    except NotFinite as error:
+        record.update(status='diverged', note=error.report)
+    except Exception as error:
+        traceback.print_exc()
+        record.update(status='failed', note=in_a_line(error))
+    engine.leave_process_group()
+    if record['status'] != 'failed' and run.first and is_main_process():
+        _save(run, record)  # what follows may be killed, for want of memory
+        _tell(run, 'extras')
+        finished = record['status'] == 'finished'
+        make_extras(study, run, str(study.folder / record['checkpoint']) if finished else None)
+    record['seconds'] = before + time.monotonic() - begin
+    _save(run, record)
+    return record
+
+
+def _train(study: Study, run: Run, record: dict[str, Any], launcher: str) -> None:
+    _tell(run, 'start')
+    cfg = run_config(study, run, 'train')
+    cfg.launcher = launcher
+    metric = metric_of(cfg).name
+    resume = 'auto' if latest_checkpoint(cfg.work_dir) else None  # else load_from counts
+    engine.prepare_training(cfg, resume=resume)
+    runner = engine.build_runner(cfg)
+    hook = RecordHook(run, metric, study.length.unit == 'epochs')
+    runner.register_hook(hook)
+    runner.train()
+    costs = hook.costs()
+    record.update(train_seconds=costs['seconds'], train_cpu_seconds=costs['cpu_seconds'],
+                  peak_bytes=costs['peak_bytes'], curve=hook.curve,
+                  parameters=sum(p.numel() for p in runner.model.parameters()),
+                  checkpoint=os.path.relpath(str(latest_checkpoint(cfg.work_dir)), study.folder))
+    bad = [point for point in hook.curve
+           if point['loss'] is not None and not math.isfinite(point['loss'])]
+    if bad:
+        raise NotFinite(f'the loss was not finite: {bad[0]}')
+    _save(run, record)
+
+
+def _test_all(study: Study, run: Run, record: dict[str, Any], launcher: str) -> None:
+    """Tests at the trained size, then at those others that are left; what fails at one of these
+    leaves a note, and the values at the others stay."""
+    failed = []
+    for factor in sorted(study.sizes, key=lambda factor: factor != 1):
+        if factor in [test['factor'] for test in record['tests']]:
+            continue
+        try:
+            _test(study, run, record, factor, launcher)
+        except Exception as error:
+            if factor == 1:
+                raise
+            traceback.print_exc()
+            failed.append(f'no test at {factor:g}x: {in_a_line(error)}')
+    record['note'] = '; '.join(failed)
+
+
+def _test(study: Study, run: Run, record: dict[str, Any], factor: float, launcher: str) -> None:
+    _tell(run, f'test at {factor:g}x')
+    cfg = tested_config(study, run, factor)
+    cfg.launcher = launcher
+    metrics = engine.test(cfg, str(study.folder / record['checkpoint']))
+    value, by_class, by_size = details(cfg, metrics)
+    record['tests'] = sorted(
+        [*record['tests'], {'factor': factor, 'value': value, 'by_class': by_class,
+                            'by_size': by_size}], key=lambda test: test['factor'])
+    _save(run, record)
+
+
+def _save(run: Run, record: dict[str, Any]) -> None:
+    if is_main_process():
+        write_json(run.record_file, record)
+
+
+def _tell(run: Run, phase: str) -> None:
+    """Says in the progress file what begins; what training told stays."""
+    if is_main_process():
+        write_progress(run, {**read_progress(run), 'phase': phase, 'time': time.time()})
+
+
+def end_with_parent() -> None:
+    """Ends this process, saved if there is time, when the standard input ends: when the command
+    that holds its other end is gone, in whatever way."""
+    def watch() -> None:
+        while os.read(0, 1):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(_GRACE)
+        os.killpg(0, signal.SIGKILL)
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument('folder', type=Path)
+    parser.add_argument('--launcher', choices=['none', 'pytorch'], default='none')
+    parser.add_argument('--tied', action='store_true', help='end when the standard input ends')
+    args = parser.parse_args(argv)
+    if args.tied:
+        end_with_parent()
+    if int(os.environ.get('RANK', 0)) == 0:
+        try:
+            lock = WorkDirLock(args.folder)
+        except ValueError as error:
+            print(error, file=sys.stderr)
+            return TAKEN
+    study = read_study(args.folder.parents[2])
+    record = carry_out(study, study.run_of(args.folder), args.launcher)
+    if int(os.environ.get('RANK', 0)) == 0:
+        lock.release()
+    return 0 if record['status'] == 'finished' else NOT_FINISHED
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,130 @@
+"""The runs of a study, carried out side by side.
+
+Whoever has a run holds a lock in its folder, so commands on several machines may share a study.
+"""
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from mmposenc.command_line import in_a_line
+from mmposenc.engine.training.lock import check_unlocked
+
+from ..study.files import write_json
+from ..study.study import Run, Study
+from .runs import TAKEN, read_record
+from .workers import Handle, Workers
+
+_LAST_LINES = 12
+#: Seconds that runs have to save themselves before they are killed.
+_GRACE = 60
+
+
+def is_taken(run: Run) -> bool:
+    """Whether a process, of this machine or another one, has a run in hand."""
+    try:
+        check_unlocked(run.folder)
+    except ValueError:
+        return True
+    return False
+
+
+def carry_out_all(study: Study, workers: Workers, complete: Callable[[Run], bool],
+                  tell: Callable[[Run | None, str], None], wait: float = 0.3,
+                  look: float = 5.0) -> None:
+    """Carries out all runs that are not complete, each once; waits for those that others have.
+
+    Args:
+        study: whose runs.
+        workers: where.
+        complete: whether nothing is to be done for a run, looked up on disk.
+        tell: called with a run and 'started', 'ended' or that another command has it, and with
+            (None, '') now and then.
+        wait: seconds between two looks at the runs that this call started.
+        look: seconds between two looks at those that wait, unless one ended: only others change
+            them, and each look reads all their files.
+    """
+    waiting = [run for run in study.runs() if not complete(run)]
+    active: list[tuple[Run, Handle]] = []
+    elsewhere: set[Path] = set()
+    due = 0.0
+    try:
+        while waiting or active:
+            ended = []
+            for run, handle in [pair for pair in active if pair[1].poll() is not None]:
+                due = 0.0
+                active.remove((run, handle))
+                if not complete(run) and is_taken(run):  # another command was faster
+                    waiting.append(run)
+                    tell(run, 'another command has it')
+                    continue
+                try:
+                    _note_crash(run, handle.poll() or 0)
+                except OSError as error:  # a full disk, which the next run may have room on
+                    tell(run, f'ended, which could not be noted: {in_a_line(error)}')
+                    continue
+                ended.append(run)
+            now = time.monotonic()
+            for run in list(waiting) if now >= due else ():
+                if is_taken(run):
+                    elsewhere.add(run.folder)
+                elif complete(run) or (run.folder in elsewhere and _is_decided(run)):
+                    waiting.remove(run)
+                    ended.append(run)
+                elif workers.jobs is None or len(active) < workers.jobs:
+                    waiting.remove(run)
+                    active.append((run, workers.start(run)))
+                    tell(run, 'started')
+            due = now + look if now >= due else due
+            for run in ended:  # behind the start of others, who need not wait for the report
+                tell(run, 'ended')
+            tell(None, '')
+            time.sleep(wait)
+    finally:
+        _stop([handle for _, handle in active])
+
+
+def _stop(handles: list[Handle]) -> None:
+    """Asks runs to save and end; a second Ctrl-C, or too long a wait, ends them at once."""
+    try:
+        for handle in handles:
+            handle.stop(signal.SIGTERM)
+        end = time.monotonic() + _GRACE
+        while time.monotonic() < end and any(handle.poll() is None for handle in handles):
+            time.sleep(0.1)
+    finally:
+        for handle in handles:
+            if handle.poll() is None:
+                handle.stop(signal.SIGKILL)
+
+
+def _is_decided(run: Run) -> bool:
+    """Whether somebody brought a run to an end in this call's time, good or not."""
+    return read_record(run)['status'] not in ('waiting', 'running')
+
+
+def _note_crash(run: Run, status: int) -> None:
+    """Has the record of a process that did not come to write it say so."""
+    record = read_record(run)
+    over = record['status'] == 'finished'
+    if record['status'] in ('waiting', 'running') or (over and status not in (0, TAKEN)):
+        how = (f'killed by {signal.Signals(-status).name}' if status < 0
+               else f'ended with status {status}')
+        how += ' (the system kills so where memory runs out)' * (status == -signal.SIGKILL)
+        how += ', its results are kept' * over
+        said = [line.strip() for line in last_lines(run) if line.strip()] if status > 0 else []
+        how = ': '.join([how, *said[-1:]])
+        write_json(run.record_file, {**record, 'status': 'finished' if over else 'failed',
+                                     'note': f'{how}; see {run.folder / "log.txt"}'})
+
+
+def last_lines(run: Run) -> list[str]:
+    """The end of what a run printed."""
+    path = run.folder / 'log.txt'
+    if not path.is_file():
+        return []
+    with open(path, 'rb') as file:
+        file.seek(max(0, path.stat().st_size - 8192))
+        return file.read().decode(errors='replace').splitlines()[-_LAST_LINES:]

@@ -1,0 +1,191 @@
+"""Who carries out the runs of a study: processes of this machine, or jobs of a cluster by submitit.
+
+Only the standard library is imported: a job of a cluster begins here.
+"""
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from mmposenc.command_line import in_a_line
+
+if TYPE_CHECKING:
+    from ..study.study import Run
+
+
+def launch(folder: Path, processes: int = 1, environment: Mapping[str, str] | None = None
+           ) -> subprocess.Popen:
+    """Starts a run; it ends with the process that called this.
+
+    Args:
+        folder: of the run; what the run prints is appended to ``log.txt`` in it.
+        processes: how many train together, by torchrun.
+        environment: variables that are set.
+    """
+    command = [sys.executable, '-m']
+    words = ['mmposenc.lab.compare.running.runs', str(folder), '--tied']
+    if processes > 1:
+        command += ['torch.distributed.run', '--standalone', '--nproc-per-node', str(processes),
+                    '-m']
+        words += ['--launcher', 'pytorch']
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / 'log.txt', 'ab') as log:
+        # A session of its own: Ctrl-C reaches the command, which then asks its runs to stop.
+        return subprocess.Popen(
+            [*command, *words], stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT,
+            start_new_session=True, env={**os.environ, **(environment or {})})
+
+
+def submitted(folder: str, processes: int) -> int:
+    """What a job of a cluster does: the run in a process of its own, which ends with the job."""
+    return launch(Path(folder), processes).wait()
+
+
+class Handle(Protocol):
+    """A run that was started."""
+
+    def poll(self) -> int | None:
+        """Its exit status; None while it runs."""
+
+    def stop(self, signum: int) -> None:
+        """Sends it a signal, where this command may end it."""
+
+
+class Workers(Protocol):
+    """Where runs are carried out."""
+
+    #: How many there may be at once; None: as many as there are.
+    jobs: int | None
+
+    def start(self, run: Run) -> Handle:
+        """Starts a run."""
+
+
+class _Process:
+    def __init__(self, process: subprocess.Popen, slot: int) -> None:
+        self.process, self.slot = process, slot
+
+    def poll(self) -> int | None:
+        return self.process.poll()
+
+    def stop(self, signum: int) -> None:
+        try:
+            os.killpg(self.process.pid, signum)
+        except ProcessLookupError:
+            pass
+
+
+class LocalWorkers:
+    """Processes of this machine.
+
+    Args:
+        jobs: how many runs at once.
+        gpus: of this machine, by the names that CUDA_VISIBLE_DEVICES takes; none: the CPU.
+        gpus_per_run: each run gets so many for itself; more than one train it by torchrun.
+
+    Raises:
+        ValueError: there are not enough GPUs.
+    """
+
+    def __init__(self, jobs: int, gpus: Sequence[str] = (), gpus_per_run: int = 1) -> None:
+        if gpus and jobs * gpus_per_run > len(gpus):
+            raise ValueError(f'--jobs {jobs} with --gpus-per-run {gpus_per_run} needs '
+                             f'{jobs * gpus_per_run} GPUs; there are {len(gpus)}')
+        if gpus_per_run > 1 and not gpus:
+            raise ValueError(f'--gpus-per-run {gpus_per_run}: there is no GPU here')
+        self.jobs: int | None = jobs
+        self.gpus, self.gpus_per_run = tuple(gpus), gpus_per_run
+        self.free = list(range(jobs))
+        self.active: list[_Process] = []
+
+    def environment(self, slot: int) -> dict[str, str]:
+        """What a run in a slot gets: GPUs of its own, and its share of the cores."""
+        given = {}
+        if self.gpus:
+            start = slot * self.gpus_per_run
+            given['CUDA_VISIBLE_DEVICES'] = ','.join(self.gpus[start:start + self.gpus_per_run])
+        if 'OMP_NUM_THREADS' not in os.environ:
+            given['OMP_NUM_THREADS'] = str(max(1, cores() // (self.jobs or 1)))
+        return given
+
+    def start(self, run: Run) -> Handle:
+        for handle in [each for each in self.active if each.poll() is not None]:
+            self.active.remove(handle)
+            self.free.append(handle.slot)
+        slot = self.free.pop(0)
+        process = launch(run.folder, self.gpus_per_run, self.environment(slot))
+        self.active.append(_Process(process, slot))
+        return self.active[-1]
+
+
+def cores() -> int:
+    """CPU cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count() or 1
+
+
+def visible_gpus() -> list[str]:
+    """GPUs of this machine, as CUDA_VISIBLE_DEVICES names them."""
+    import torch
+
+    named = os.environ.get('CUDA_VISIBLE_DEVICES')
+    count = torch.cuda.device_count()
+    names = named.split(',') if named else [str(i) for i in range(count)]
+    return names[:count]
+
+
+class _Job:
+    def __init__(self, job: Any, ends_here: bool) -> None:
+        self.job, self.ends_here = job, ends_here
+
+    def poll(self) -> int | None:
+        if not self.job.done():
+            return None
+        try:
+            return int(self.job.result())
+        except Exception:  # of the cluster: a time limit, a node that went away
+            return 1
+
+    def stop(self, signum: int) -> None:
+        if self.ends_here:
+            self.job.cancel()
+
+
+class SubmittedWorkers:
+    """Jobs of a cluster, by the package submitit. Jobs of Slurm go on when the command ends; the
+    same command, given again, waits for them.
+
+    Args:
+        folder: for submitit's files; the study's must be on a disk that all machines share.
+        cluster: 'slurm', or 'local' for processes of this machine.
+        options: of submitit's executor, such as slurm_partition and timeout_min.
+        processes: that train a run together, by torchrun; one a GPU.
+
+    Raises:
+        ValueError: submitit is not installed, or takes no such option.
+    """
+
+    jobs: int | None = None
+
+    def __init__(self, folder: Path, cluster: str, options: dict[str, Any], processes: int = 1
+                 ) -> None:
+        # Else its import closes the log files of this process.
+        os.environ.setdefault('SUBMITIT_LOG_LEVEL', 'NOCONFIG')
+        try:
+            import submitit
+        except ImportError:
+            raise ValueError('--submitit needs the package submitit: pip install submitit'
+                             ) from None
+        try:
+            self.executor = submitit.AutoExecutor(folder=folder, cluster=cluster)
+            self.executor.update_parameters(**options)
+        except Exception as error:  # of any kind: it also asserts
+            raise ValueError(f'--submitit {cluster} {options}: {in_a_line(error)}') from error
+        self.cluster, self.processes = cluster, processes
+
+    def start(self, run: Run) -> Handle:
+        job = self.executor.submit(submitted, str(run.folder.resolve()), self.processes)
+        return _Job(job, self.cluster != 'slurm')

@@ -1,0 +1,2 @@
+"""What the numbers of a study say: means, differences, a recommendation. Pure functions.
+"""

@@ -1,0 +1,94 @@
+"""Numbers and names as people read them: the same in the page, in Markdown and in reasons."""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+UNKNOWN = '–'
+_MINUS = '\N{MINUS SIGN}'
+_MANY = 7
+_STEPS = ((1e12, 'T'), (1e9, 'G'), (1e6, 'M'), (1e3, 'k'))
+
+
+def decimals(metric: Mapping[str, Any]) -> int:
+    """Decimals of a metric: one of percents, three of shares."""
+    return 1 if metric.get('unit') == '%' else 3
+
+
+def value_text(value: float | None, metric: Mapping[str, Any], *, sign: bool = False,
+               unit: bool = False) -> str:
+    """A value of the metric; with its sign where it is a difference, with its unit on demand."""
+    if value is None:
+        return UNKNOWN
+    text = f'{value:{"+" if sign else ""}.{decimals(metric)}f}'.replace('-', _MINUS)
+    return f'{text} {metric["unit"]}' if unit and metric.get('unit') else text
+
+
+def interval_text(row: Mapping[str, Any], metric: Mapping[str, Any], *, sign: bool = False) -> str:
+    """A mean with the ends of its interval: '96.8 (96.3 to 97.3)'."""
+    text = value_text(row['mean'], metric, sign=sign)
+    if row['low'] is None:
+        return text
+    ends = (value_text(row[end], metric, sign=sign) for end in ('low', 'high'))
+    return f'{text} ({" to ".join(ends)})'
+
+
+def p_text(p: float | None) -> str:
+    """A p value: two digits, and nothing finer than .001."""
+    if p is None:
+        return UNKNOWN
+    return '<\N{NO-BREAK SPACE}.001' if p < .001 else f'{p:.{3 if p < .1 else 2}f}'.lstrip('0')
+
+
+def count_text(value: float | None, digits: int = 3) -> str:
+    """A large number in three digits (or more) with its step: 61.1 k, 1.03 G."""
+    if value is None:
+        return UNKNOWN
+    for size, name in _STEPS:
+        if abs(value) >= size:
+            return f'{value / size:.{digits}g} {name}'
+    return f'{value:.{digits}g}'
+
+
+def seconds_text(seconds: float | None) -> str:
+    """A duration: 8.3 ms, 12.1 s, 250 s, 14 min, 2 h 5 min."""
+    if seconds is None:
+        return UNKNOWN
+    if 0 < seconds < 1:
+        return f'{seconds * 1000:.3g} ms'
+    if seconds < 600:
+        return f'{seconds:.3g} s'
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f'{hours} h {minutes} min' if hours else f'{minutes} min'
+
+
+def first_upper(text: str) -> str:
+    """Text as the begin of a line; a name like mIoU stays."""
+    return text[:1].upper() + text[1:] if text[:2].islower() else text
+
+
+def size_text(size: Mapping[str, Any]) -> str:
+    """An image size: '1.5 times (48 x 48)'."""
+    pixels = f' ({size["hw"][0]} × {size["hw"][1]})' if size.get('hw') else ''
+    return f'{size["factor"]:g} times{pixels}'
+
+
+def names_in_words(names: Sequence[str], last: str = 'and') -> str:
+    """Names as in a sentence: 'a', 'a and b', 'a, b and c'; of many the first, then how many more.
+
+    Names that hold a comma are parted by semicolons.
+    """
+    if len(names) > _MANY:
+        names, last = [*names[:_MANY - 1], f'{len(names) - _MANY + 1} more'], 'and'
+    if len(names) > 2 and any(',' in name for name in names):
+        return f'{"; ".join(names[:-1])}; {last} {names[-1]}'
+    return names[0] if len(names) == 1 else f'{", ".join(names[:-1])} {last} {names[-1]}'
+
+
+def cost(encoding: Mapping[str, Any], factor: float, key: str) -> float | None:
+    """'macs', 'seconds', ... of an encoding at a size; None where it is not known."""
+    for each in encoding.get('costs') or []:
+        if each['factor'] == factor:
+            value: float | None = each.get(key)
+            return value
+    return None

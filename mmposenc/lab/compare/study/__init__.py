@@ -1,0 +1,2 @@
+"""What is compared: encodings by name, put into a config, at sizes and lengths. Start at study.py.
+"""

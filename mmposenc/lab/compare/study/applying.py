@@ -1,0 +1,253 @@
+"""A config with other encodings, and whether they fit."""
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from mmengine.config import Config
+
+from mmposenc.backbones.checkpoints import PretrainedMixin
+from mmposenc.backbones.vit_archs import ARCHS
+from mmposenc.checkpoint.encoding_names import BUT_ENCODINGS
+from mmposenc.command_line import describe
+from mmposenc.engine.config.models import build_bare, image_channels, pass_once
+from mmposenc.engine.config.nodes import tested_size, trained_size
+from mmposenc.engine.config.options import override
+from mmposenc.engine.config.testing import scope_of
+from mmposenc.functional.image_sizes import set_img_shapes
+from mmposenc.openmmlab.detr.positions import LEARNED_GRID
+from mmposenc.registry import MODELS
+
+from .encodings import Entry
+from .places import Place, arguments_of, build_backbone, class_of, find_place
+from .sizes import resized
+
+#: What names of parameters of encodings hold, and their weight decay: none but for a projection.
+NO_DECAY = {'pos_encodings': 0.0, 'rel_pos_encoding': 0.0, 'rel_pos_encoding.pos_proj': 1.0}
+#: Side in pixels of an image for a model that needs numbers.
+SMALL = 256
+CONSTRUCTORS = ('DefaultOptimWrapperConstructor', 'mmposenc.LayerDecayOptimWrapperConstructor')
+
+
+def apply(cfg: Config, entry: Entry) -> Config:
+    """A config with an entry's encodings in place of its own; all else stays.
+
+    Args:
+        cfg: of a model that takes encodings; not changed.
+        entry: what to put there.
+
+    Raises:
+        ValueError: nothing takes encodings, the place can't have these, or the config has not what
+            the entry changes besides.
+    """
+    place = find_place(cfg)
+    changed = copy.deepcopy(cfg)
+    node: Any = changed.model
+    for key in place.path:  # configs share parts: what is changed becomes the model's own
+        node[key] = dict(node[key])
+        node = node[key]
+    put = {'backbone': _into_backbone, 'pool': _into_pool, 'encoder': _into_encoder}[place.kind]
+    try:
+        put(changed, node, place, entry.changes)
+        override(changed, entry.changes['cfg'])
+    except ValueError as error:
+        text = str(error).replace('--cfg-options ', 'cfg ')
+        raise ValueError(f'encoding {entry.name!r} does not fit {place.type}: {text}') from error
+    _leave_without_decay(changed, place)
+    if changed.get('load_from') and not changed.get('resume') and changed.get('load_strict', True):
+        changed.load_strict = BUT_ENCODINGS
+    return changed
+
+
+def _into_backbone(cfg: Config, node: Any, place: Place, changes: dict[str, Any]) -> None:
+    takes = arguments_of(cfg, node['type'])
+    node.update({key: copy.deepcopy(changes[key]) for key in
+                 ('pos_encoding', 'positions', 'rel_pos_encoding', 'rel_pos_sharing')})
+    if 'window_bias' in takes:  # Swin's own encoding
+        node.update(window_bias=False, rel_pos_encoding=_for_windows(changes['rel_pos_encoding']))
+    size, arch = trained_size(cfg), ARCHS.get(node.get('arch'), {})
+    pretrained = _type_of(node.get('init_cfg')) == 'Pretrained'
+    if 'img_size' in takes and size and not pretrained and 'img_size' not in {*node, *arch}:
+        node['img_size'] = size  # the grid that tables are made for
+    own = issubclass(class_of(cfg, node['type']), PretrainedMixin)
+    if pretrained and own and node['init_cfg'].get('strict', True):
+        node['init_cfg'] = dict(node['init_cfg'], strict=BUT_ENCODINGS)
+    if 'trainable' in takes and node.get('frozen_stages', -1) >= 0:
+        new = [name for name, key in (('pos_encodings', 'pos_encoding'),
+                                      ('rel_pos_encoding', 'rel_pos_encoding')) if changes[key]]
+        node['trainable'] = tuple(dict.fromkeys((*node.get('trainable', ()), *new)))
+
+
+def _type_of(section: Any) -> Any:
+    return section.get('type') if isinstance(section, dict) else None
+
+
+def _for_windows(relative: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Without resizing: all windows have the table's size, at the border of a map too, so that it
+    changes nothing; compiled code would still resize."""
+    if relative is None:
+        return None
+    found = copy.deepcopy(relative)
+    for each in found.get('encodings', [found]):
+        if each['type'] == 'mmposenc.RelativePositionBias':
+            each.pop('resize', None)
+    return found
+
+
+def _into_pool(cfg: Config, node: Any, place: Place, changes: dict[str, Any]) -> None:
+    from mmposenc.openmmlab.resnet import CONTEXT_POOL
+    given = changes['pos_encoding']
+    if changes['rel_pos_encoding'] or changes['positions'] or not (
+            given is None or isinstance(given, dict) and given['type'] == CONTEXT_POOL['type']):
+        raise ValueError('it has no tokens; ContextPool alone can stand there, in place of its '
+                         'pooling')
+    if given is None:
+        node.pop('pool_at', None)
+    node['context_pool'] = given and {**CONTEXT_POOL, **given}
+
+
+def _into_encoder(cfg: Config, node: Any, place: Place, changes: dict[str, Any]) -> None:
+    owner: Any = cfg.model
+    for key in place.path[:-1]:
+        owner = owner[key]
+    owner['type'] = f"mmposenc.{place.type.rpartition('.')[2]}"
+    tokens = changes['pos_encoding'] or []
+    tokens = list(tokens) if isinstance(tokens, (list, tuple)) else [tokens]
+    absolute = [cfg for cfg in tokens if changes['positions'] is None
+                and MODELS.get(cfg['type']).default_positions == (-1,)]
+    if len(absolute) > 1:
+        raise ValueError(f'{len(absolute)} absolute encodings; its encoder takes one')
+    between = [cfg for cfg in tokens if cfg not in absolute]
+    for key in ('pos_encoding', 'positions', 'rel_pos_sharing', 'encoder_pos'):
+        node.pop(key, None)
+    sine = absolute and absolute[0] == dict(type='mmposenc.SinCosPositionEncoding')
+    node['encoder_pos'] = 'sine' if sine else absolute[0] if absolute else None
+    if between:
+        node.update(pos_encoding=between, positions=changes['positions'])
+    layer = dict(node.get('layer_cfg') or {})
+    attention = dict(layer.get('self_attn_cfg') or {})
+    attention.pop('rel_pos_encoding', None)
+    if changes['rel_pos_encoding']:
+        attention['rel_pos_encoding'] = _with_grid(changes['rel_pos_encoding'])
+        node['rel_pos_sharing'] = changes['rel_pos_sharing']
+    node['layer_cfg'] = dict(layer, self_attn_cfg=attention)
+
+
+def _with_grid(relative: dict[str, Any]) -> dict[str, Any]:
+    """With the sizes that it requires: an encoder knows no grid, and those of its learned table are
+    made for 25x42 cells, 800x1333 pixels at a stride of 32."""
+    filled = copy.deepcopy(relative)
+    if 'encodings' in filled:
+        filled['encodings'] = [_with_grid(each) for each in filled['encodings']]
+        return filled
+    sizes = dict(window_size=LEARNED_GRID, max_size=LEARNED_GRID, grid_shape=LEARNED_GRID,
+                 max_tokens=LEARNED_GRID[0] * LEARNED_GRID[1])
+    parameters = inspect.signature(MODELS.get(relative['type'])).parameters
+    required = {key: size for key, size in sizes.items() if key in parameters
+                and parameters[key].default is inspect.Parameter.empty}
+    return {**required, **filled}
+
+
+def _leave_without_decay(cfg: Config, place: Place) -> None:
+    """Tables and kernels of positions take no weight decay, whatever the config names; they keep
+    the learning rate of the part that they stand in."""
+    optim = cfg.get('optim_wrapper') or {}
+    decays = (optim.get('optimizer') or {}).get('weight_decay') is not None  # mmengine asks for it
+    if not decays or optim.get('constructor', CONSTRUCTORS[0]) not in CONSTRUCTORS:
+        return
+    paramwise = dict(optim.get('paramwise_cfg') or {})
+    keys = dict(paramwise.get('custom_keys') or {})
+    around = [key for key in keys if key in '.'.join(place.path) and 'lr_mult' in keys[key]]
+    rate = {'lr_mult': keys[max(around, key=len)]['lr_mult']} if around else {}
+    new = {key: dict(decay_mult=decay, **rate) for key, decay in NO_DECAY.items()
+           if key not in keys and key.partition('.')[0] not in keys}
+    cfg.optim_wrapper.paramwise_cfg = dict(paramwise, custom_keys={**keys, **new})
+
+
+def check_fits(cfg: Config, entry: Entry, sizes: Sequence[float],
+               size: tuple[int, int] | None = None) -> None:
+    """Looks whether an entry's encodings can stand in a config's model, at all sizes.
+
+    The model is built and passed through once a size, with one image, on torch's meta device,
+    which computes nothing; or once, with a small image on the CPU, where a model needs numbers.
+
+    Args:
+        cfg: the config, without the entry.
+        entry: what is compared.
+        sizes: factors of the test's image size.
+        size: (H, W) of a test image, where the config does not say it.
+
+    Raises:
+        ValueError: names the encoding, what it does not fit, the size, and what is required.
+    """
+    place, changed = find_place(cfg), apply(cfg, entry)
+    height, width = tested_size(changed) or size or trained_size(changed) or (224, 224)
+    pixels = {factor: tested_size(resized(changed, factor))
+              or (round(height * factor), round(width * factor)) for factor in sizes}
+    changed.model.pop('init_cfg', None)
+    error = _first_error(changed, place, pixels, 'meta')
+    if error is not None and not isinstance(error[0], ValueError):
+        # A model that needs numbers, as deformable attention does. No encoding that it takes has a
+        # largest size, so that a small image shows the same.
+        small = (min(height, SMALL), min(width, SMALL))
+        error = _first_error(changed, place, {1.0: small}, 'cpu')
+    if error is not None:
+        raise ValueError(f'encoding {entry.name!r} does not fit {place.type}{error[1]}: '
+                         f'{describe(error[0])}') from error[0]
+
+
+def check_builds(cfg: Config) -> None:
+    """Looks whether a config's whole model can be built: neck, head and what they are given.
+
+    Args:
+        cfg: the config, with an entry's encodings.
+
+    Raises:
+        ValueError: it can't, with the reason; or a DETR that could not tell what it found.
+    """
+    try:
+        model = build_bare(cfg, 'meta')
+    except Exception:  # one that needs numbers even for that, or one that can't be built at all
+        try:
+            model = build_bare(cfg, 'cpu')
+        except Exception as error:
+            # OpenMMLab's older way to name weights, which a base config of a ResNet still has.
+            old = cfg.model.get('pretrained') is not None
+            hint = ' (model.pretrained=None leaves out the weights of another backbone)' * old
+            raise ValueError(f'the model of the config can\'t be built: {describe(error)}{hint}'
+                             ) from error
+    _check_queries(model)
+
+
+def _check_queries(model: Any) -> None:
+    """mmdet's DETRs take the best max_per_img of their queries, and fail in the first validation
+    where there are fewer."""
+    head, queries = getattr(model, 'bbox_head', None), getattr(model, 'num_queries', None)
+    wanted = (getattr(head, 'test_cfg', None) or {}).get('max_per_img')
+    if head is None or not queries or wanted is None:
+        return
+    most = queries * (head.num_classes if head.loss_cls.use_sigmoid else 1)
+    if wanted > most:
+        raise ValueError(f'model.test_cfg.max_per_img={wanted} must be at most {most}, what '
+                         f'model.num_queries={queries} can give')
+
+
+def _first_error(cfg: Config, place: Place, pixels: dict[float, tuple[int, int]], device: str
+                 ) -> tuple[Exception, str] | None:
+    where = ''
+    try:
+        model: Any = (build_bare if place.kind == 'encoder' else build_backbone)(cfg, device)
+        for factor, size in pixels.items():
+            where = f' at {size[0]}x{size[1]} pixels (--sizes {factor:g})'
+            image = torch.zeros(1, image_channels(cfg), *size, device=device)
+            with torch.no_grad():
+                if place.kind == 'encoder':
+                    pass_once(scope_of(cfg), model, image)
+                else:
+                    model(set_img_shapes(image, [size]))
+    except Exception as error:  # whatever a model raises for what it can't have
+        return error, where
+    return None

@@ -1,0 +1,289 @@
+"""What is compared: encodings by name, sums of them, classes of the user's, and yaml files of what
+has options of its own."""
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml  # type: ignore[import-untyped]
+
+from mmposenc import encodings
+from mmposenc.command_line import suggest
+from mmposenc.encodings import ENCODINGS, RelativeEncoding, TokenEncoding
+from mmposenc.encodings.build import wrong_contract
+from mmposenc.own_classes import class_by_name, class_of_file, is_file_class
+
+_TOKEN: dict[str, tuple[str, dict[str, Any]]] = {
+    'learned': ('learned table', dict(type='mmposenc.LearnedPositionEmbedding')),
+    'sincos': ('sines and cosines', dict(type='mmposenc.SinCosPositionEncoding')),
+    'peg': ('PEG', dict(type='mmposenc.PEG')),
+    'peg-bn': ('PEG with BatchNorm', dict(type='mmposenc.PEG', norm_act=True, bias=False)),
+    'contextpool': ('ContextPool', dict(type='mmposenc.ContextPool')),
+}
+_RELATIVE: dict[str, tuple[str, dict[str, Any]]] = {
+    'irpe-k': ('iRPE on keys', dict(type='mmposenc.IRPE', rpe_on='k')),
+    'irpe-q': ('iRPE on queries', dict(type='mmposenc.IRPE', rpe_on='q')),
+    'irpe-v': ('iRPE on values', dict(type='mmposenc.IRPE', rpe_on='v')),
+    'irpe-qk': ('iRPE on queries and keys', dict(type='mmposenc.IRPE', rpe_on='qk')),
+    'irpe-qkv': ('iRPE on queries, keys and values', dict(type='mmposenc.IRPE', rpe_on='qkv')),
+    'irpe-bias': ('iRPE as a bias', dict(type='mmposenc.IRPE', mode='bias')),
+    'rotary': ('RoPE, axial', dict(type='mmposenc.RotaryEmbedding')),
+    'rotary-mixed': ('RoPE, mixed', dict(type='mmposenc.RotaryEmbedding', mode='mixed')),
+    'swin-bias': ("Swin's table of biases",
+                  dict(type='mmposenc.RelativePositionBias', resize='geometric')),
+    'log-cpb': ("Swin V2's network of biases", dict(type='mmposenc.LogSpacedCPB')),
+    'shaw': ('Shaw', dict(type='mmposenc.ShawRPE')),
+    'transformer-xl': ('Transformer-XL', dict(type='mmposenc.TransformerXLRPE')),
+    'huang': ('Huang', dict(type='mmposenc.HuangRPE')),
+    'sasa': ('SASA', dict(type='mmposenc.SASARPE')),
+    'decomposed': ('decomposed (ViTDet)', dict(type='mmposenc.DecomposedRPE')),
+    'query-absolute-1d': ('query-absolute 1-D', dict(type='mmposenc.QueryAbsolute1D')),
+    'query-relative-1d': ('query-relative 1-D', dict(type='mmposenc.QueryRelative1D')),
+    'query-relative-2d': ('query-relative 2-D', dict(type='mmposenc.QueryRelative2D')),
+}
+#: Every name: what people read, and the encoding; 'none' is none.
+NAMES: dict[str, tuple[str, dict[str, Any] | None]] = {'none': ('none', None), **_TOKEN,
+                                                      **_RELATIVE}
+#: Keys of an entry in a file.
+KEYS = ('name', 'label', 'pos_encoding', 'positions', 'rel_pos_encoding', 'rel_pos_sharing', 'cfg')
+SHARINGS = ('layer', 'stage', 'all')
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One thing that is compared.
+
+    Attributes:
+        name: as it was typed, or as a file of entries says.
+        label: for people.
+        changes: what :func:`apply` sets: 'pos_encoding', 'positions', 'rel_pos_encoding',
+            'rel_pos_sharing' as a backbone takes them, and 'cfg', dotted keys of the config and
+            their values, for all else.
+    """
+
+    name: str
+    label: str
+    changes: dict[str, Any]
+
+    @property
+    def slug(self) -> str:
+        """The name as a folder."""
+        return re.sub(r'[^A-Za-z0-9._+=-]+', '-', self.name).strip('-.') or 'entry'
+
+
+def read_entries(words: Sequence[str]) -> list[Entry]:
+    """The entries that words of a command line mean.
+
+    Args:
+        words: names of :data:`NAMES`, sums of them ('peg+irpe-k'), classes ('my_package.ALiBi',
+            'own.py:ALiBi'), which may stand in sums, and files of entries ('my.yaml'; docs/
+            compared.md). Paths and modules are looked for from the current folder.
+
+    Returns:
+        One entry a word, several for a file.
+
+    Raises:
+        ValueError: for an unknown name, a sum that is none, a class that is no encoding, what
+            stands twice, and files with anything else in them.
+        FileNotFoundError: there is no such file.
+    """
+    entries: list[Entry] = []
+    for word in words:
+        if word.endswith(('.yaml', '.yml')):
+            entries += read_file(Path(word))
+        else:
+            try:
+                label, changes = summed(word)
+            except (ValueError, FileNotFoundError) as error:
+                raise type(error)(f'--encodings {word!r}: {error}') from error
+            entries.append(Entry(word, label, changes))
+    if not entries:
+        raise ValueError('--encodings: name at least one, such as none or peg')
+    seen: dict[str, Entry] = {}
+    for entry in entries:
+        first = seen.setdefault(entry.slug.lower(), entry)
+        if first is not entry:
+            raise ValueError(f'--encodings: {entry.name!r} stands there twice' if
+                             first.name == entry.name else
+                             f'--encodings: {first.name!r} and {entry.name!r} would be kept in '
+                             f'folders of one name, {entry.slug!r}; give one another name in a '
+                             f'yaml file')
+    return entries
+
+
+def summed(word: str) -> tuple[str, dict[str, Any]]:
+    """The label and the changes of a name or of a sum of names.
+
+    Raises:
+        ValueError: as :func:`read_entries`.
+    """
+    parts = [part.strip() for part in word.split('+')]
+    found = [named(part) for part in parts]
+    if len(parts) > 1 and 'none' in parts:
+        raise ValueError("'none' is no part of a sum; leave it out")
+    if len(set(parts)) < len(parts):
+        raise ValueError('one encoding stands there twice')
+    tokens = [cfg for _, kind, cfg in found if kind is TokenEncoding and cfg]
+    relative = [cfg for _, kind, cfg in found if kind is RelativeEncoding and cfg]
+    return ' + '.join(label for label, _, _ in found), dict(
+        pos_encoding=tokens[0] if len(tokens) == 1 else tokens or None, positions=None,
+        rel_pos_encoding=combined(relative), rel_pos_sharing='layer', cfg={})
+
+
+def combined(relative: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    """One relative encoding of several."""
+    if len(relative) < 2:
+        return relative[0] if relative else None
+    return dict(type='mmposenc.CombinedRPE', encodings=list(relative))
+
+
+def named(name: str, folder: Path = Path()) -> tuple[str, type, dict[str, Any] | None]:
+    """Label, contract and config of one encoding by its name or class.
+
+    Args:
+        name: of :data:`NAMES`, or a class.
+        folder: where a relative path of a class begins.
+
+    Raises:
+        ValueError: it is unknown, or no encoding.
+        FileNotFoundError: there is no such file.
+    """
+    if name in NAMES:
+        label, cfg = NAMES[name]
+        return label, RelativeEncoding if name in _RELATIVE else TokenEncoding, cfg and dict(cfg)
+    if name.endswith('.py'):
+        raise ValueError(f'{name!r} is a file; name the class in it, as {name}:MyEncoding')
+    if not is_file_class(name) and ('.' not in name or '/' in name):
+        near = suggest(name.lower(), NAMES)
+        raise ValueError(f'there is no encoding {name!r}{near}\n'
+                         f'Known: {", ".join(NAMES)}; sums such as peg+irpe-k; own.py:MyEncoding; '
+                         f'my_package.MyEncoding; my.yaml')
+    cls, full_name = class_and_type(name, folder)
+    for contract in (TokenEncoding, RelativeEncoding):
+        if issubclass(cls, contract):
+            return cls.__name__, contract, dict(type=full_name)
+    raise ValueError(f'{name!r}: {cls.__name__} must be a TokenEncoding or a '
+                     f'RelativeEncoding of mmposenc.encodings')
+
+
+def class_and_type(name: str, folder: Path = Path()) -> tuple[type, str]:
+    """A class by its name, and the type by which a config names it in any process.
+
+    Args:
+        name: 'mmposenc.PEG' or 'PEG', a dotted name, or a file and a class.
+        folder: where a relative path begins.
+
+    Raises:
+        ValueError: there is no such class.
+        FileNotFoundError: there is no such file.
+    """
+    plain = name.removeprefix('mmposenc.')
+    if not is_file_class(name) and '.' not in plain:
+        if plain not in ENCODINGS:
+            raise ValueError(f'there is no type {name!r}{suggest(plain, ENCODINGS)}')
+        return getattr(encodings, plain), f'mmposenc.{plain}'
+    if is_file_class(name):
+        path, _, cls_name = name.rpartition(':')
+        full_name = f'{(folder / path).resolve()}:{cls_name}'
+        return class_of_file(full_name), full_name
+    return class_by_name(name)
+
+
+def read_file(path: Path) -> list[Entry]:
+    """The entries of a yaml file: a mapping is one, a list of mappings several.
+
+    Args:
+        path: of the file. Classes of files that it names are looked for from its folder.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is no yaml, or has a key that entries have not, or a value that does not
+            fit; names the file, the entry and the key.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f'--encodings: there is no file {str(path)!r}')
+    try:
+        content = yaml.safe_load(path.read_text())
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ValueError(f'{path} is no yaml file: {error}') from error
+    many = content if isinstance(content, list) else [content]
+    if not many or not all(isinstance(each, dict) for each in many):
+        raise ValueError(f'{path} must hold an entry (a mapping with a name) or a list of them')
+    return [_entry(each, path) for each in many]
+
+
+def _entry(given: dict[str, Any], path: Path) -> Entry:
+    name = given.get('name')
+    if not isinstance(name, str) or not name.strip():
+        raise ValueError(f'{path}: name={name!r} must be a text; every entry has one')
+    where = f'{path}, {name}'
+    for key in given:
+        if key not in KEYS:
+            raise ValueError(f'{where}: there is no key {key!r}{suggest(str(key), KEYS)}; known: '
+                             f'{", ".join(KEYS)}')
+    label, sharing = given.get('label', name), given.get('rel_pos_sharing', 'layer')
+    if not isinstance(label, str):
+        raise ValueError(f'{where}: label={label!r} must be a text')
+    if sharing not in SHARINGS:
+        raise ValueError(f'{where}: rel_pos_sharing={sharing!r} must be one of {SHARINGS}')
+    changed = given.get('cfg') or {}
+    if not isinstance(changed, dict) or not all(isinstance(key, str) for key in changed):
+        raise ValueError(f'{where}: cfg={changed!r} must map dotted keys of the config to values, '
+                         f'such as model.backbone.pool: gap')
+    tokens = _configs(given.get('pos_encoding'), TokenEncoding, f'{where}: pos_encoding', path)
+    relative = _configs(given.get('rel_pos_encoding'), RelativeEncoding,
+                        f'{where}: rel_pos_encoding', path)
+    positions = _positions(given.get('positions'), where)
+    if positions is not None and not tokens:
+        raise ValueError(f'{where}: positions={positions!r} without a pos_encoding to place there')
+    return Entry(name, label, dict(
+        pos_encoding=tokens[0] if len(tokens) == 1 else tokens or None, positions=positions,
+        rel_pos_encoding=combined(relative), rel_pos_sharing=sharing, cfg=dict(changed)))
+
+
+def _positions(value: Any, where: str) -> Any:
+    numbers = isinstance(value, list) and value and all(type(each) is int for each in value)
+    if not (value is None or value == 'every' or numbers):
+        raise ValueError(f"{where}: positions={value!r} must be a list of numbers of blocks, such "
+                         f"as [0], or 'every'")
+    return value
+
+
+def _configs(value: Any, contract: type, where: str, path: Path) -> list[dict[str, Any]]:
+    """The configs of one encoding or of a list of them."""
+    if value is None:
+        return []
+    return [_config(each, contract, where, path)
+            for each in (value if isinstance(value, list) else [value])]
+
+
+def _config(value: Any, contract: type, where: str, path: Path) -> dict[str, Any]:
+    """A name, or a mapping with a type, as a config any process can read."""
+    try:
+        if isinstance(value, str):
+            _, found, cfg = named(value, path.parent)
+            if cfg is None:
+                raise ValueError(f'{value!r} is no encoding; leave the key out')
+        elif isinstance(value, Mapping) and isinstance(value.get('type'), str):
+            cfg = {key: _own_types(each, path) for key, each in value.items()}
+            found, cfg['type'] = class_and_type(value['type'], path.parent)
+        else:
+            raise ValueError(f'{value!r} must be a name, or have a type, such as mmposenc.PEG')
+        if not issubclass(found, contract):
+            raise wrong_contract(found, contract, str(value))
+    except ValueError as error:
+        raise ValueError(f'{where}: {error}') from error
+    return cfg
+
+
+def _own_types(value: Any, path: Path) -> Any:
+    """Types of files inside a config, as those of CombinedRPE, with their whole paths."""
+    if isinstance(value, list):
+        return [_own_types(each, path) for each in value]
+    if isinstance(value, Mapping):
+        return {key: class_and_type(each, path.parent)[1] if key == 'type' and is_file_class(each)
+                else _own_types(each, path) for key, each in value.items()}
+    return value

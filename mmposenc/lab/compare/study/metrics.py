@@ -1,0 +1,177 @@
+"""What a test of a config measures: its number, and the same by class and by size of objects."""
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from mmengine.config import Config, ConfigDict
+
+from mmposenc.command_line import suggest
+from mmposenc.engine.apps.records import class_names
+from mmposenc.engine.config.checks import check_sections
+from mmposenc.engine.config.nodes import bare_type
+from mmposenc.engine.config.testing import TASKS, scope_of
+
+_IOU = ('IoUMetric', 'ClassIoUMetric')
+
+
+@dataclass(frozen=True)
+class Metric:
+    """The number that encodings are compared by.
+
+    Attributes:
+        name: its key in the results of a test.
+        label: for people.
+        unit: '%', or '' for numbers from 0 to 1.
+        higher_is_better: whether more is better.
+    """
+
+    name: str
+    label: str
+    unit: str = ''
+    higher_is_better: bool = True
+
+
+#: By class of the evaluator: prefix of the results, key, label, unit.
+_METRICS = {
+    'Accuracy': ('accuracy', 'top1', 'top-1 accuracy', '%'),
+    'SingleLabelMetric': ('single-label', 'f1-score', 'mean F1', '%'),
+    'MultiLabelMetric': ('multi-label', 'f1-score', 'mean F1', '%'),
+    'AveragePrecision': ('multi-label', 'mAP', 'mAP', '%'),
+    'CocoMetric': ('coco', 'bbox_mAP', 'AP of boxes', ''),
+    'LVISMetric': ('lvis', 'bbox_AP', 'AP of boxes', ''),
+    'VOCMetric': ('pascal_voc', 'mAP', 'AP of boxes (VOC)', ''),
+    'IoUMetric': ('', 'mIoU', 'mIoU', '%'),
+    'ClassIoUMetric': ('', 'mIoU', 'mIoU', '%'),
+}
+
+
+def task_of(cfg: Config) -> str:
+    """'classification', 'detection' or 'segmentation', by the config's default_scope.
+
+    Raises:
+        ValueError: it is none of the libraries'.
+    """
+    return TASKS[scope_of(cfg)]
+
+
+def metric_of(cfg: Config) -> Metric:
+    """The number that a config's test is summed up by: that of its first evaluator.
+
+    Raises:
+        ValueError: the config has no data to test with, an evaluator that is not known here, or one
+            that wants more classes than the model has.
+    """
+    first = _evaluators(cfg)[0]
+    kind = bare_type(first)
+    if kind not in _METRICS:
+        raise ValueError(f'test_evaluator.type={first.get("type")!r}: which of its numbers sums a '
+                         f'test up is known for {", ".join(_METRICS)}{suggest(kind, _METRICS)}')
+    prefix, key, label, unit = _METRICS[kind]
+    if kind in ('CocoMetric', 'LVISMetric') and _boxes_or_masks(first) != 'bbox':
+        key, label = key.replace('bbox', 'segm'), 'AP of masks'
+    if kind == 'Accuracy':
+        _check_topk(cfg)
+        best = min(_listed(first.get('topk', 1)))
+        key, label = f'top{best}', f'top-{best} accuracy'
+    prefix = prefix if first.get('prefix') is None else first['prefix']
+    return Metric(f'{prefix}/{key}' if prefix else key, label, unit)
+
+
+def _check_topk(cfg: Config) -> None:
+    """ImageNet's top 5 of fewer classes is an error of mmpretrain's, behind the first epoch."""
+    classes = ((cfg.get('model') or {}).get('head') or {}).get('num_classes')
+    for name in ('val_evaluator', 'test_evaluator'):
+        for each in _listed(cfg.get(name) or []):
+            topk = each.get('topk', 1)
+            most = max(_listed(topk))
+            if bare_type(each) == 'Accuracy' and isinstance(classes, int) and most > classes:
+                raise ValueError(f'{name}.topk={topk} must be at most {classes}, which is '
+                                 f'model.head.num_classes; {name}=dict(topk=(1,)) would do')
+
+
+def with_details(cfg: Config) -> Config:
+    """A config whose test also measures each class, and small, medium and large objects.
+
+    Raises:
+        ValueError: as :func:`metric_of`.
+    """
+    metric_of(cfg)
+    changed = copy.deepcopy(cfg)
+    first, *others = [dict(each) for each in _evaluators(changed)]
+    kind = bare_type(first)
+    if kind == 'Accuracy':
+        others.append(dict(type='SingleLabelMetric', items=('recall', 'support'), average=None,
+                           num_classes=len(class_names(changed, {})) or None,
+                           prefix='by-class'))
+    elif kind == 'CocoMetric':
+        # Names of classes are the same for boxes and for masks, so that one can be asked for.
+        first.update(classwise=True, metric=_boxes_or_masks(first))
+    elif kind in _IOU:
+        first['type'] = 'mmposenc.ClassIoUMetric'
+    changed.test_evaluator = [ConfigDict(each) for each in (first, *others)]
+    return changed
+
+
+def details(cfg: Config, metrics: dict[str, Any]
+            ) -> tuple[float, dict[str, float], dict[str, float]]:
+    """What a test says.
+
+    Args:
+        cfg: the config, with or without :func:`with_details`.
+        metrics: what the test returned.
+
+    Returns:
+        The number of :func:`metric_of`; by class the recall (classification), AP (boxes) or IoU, in
+        the same unit; by object size AP of 'small', 'medium' and 'large' boxes, in COCO's sense.
+        What does not occur in the data is left out. A detector without any box has 0.
+
+    Raises:
+        ValueError: the results lack the number.
+    """
+    metric = metric_of(cfg)
+    if not metrics and task_of(cfg) == 'detection':
+        return 0.0, {}, {}  # not a single box: mmdet's metric then says nothing
+    if metric.name not in metrics:
+        raise ValueError(f'the test gave no {metric.name!r}; it gave '
+                         f'{", ".join(sorted(map(str, metrics)))}')
+    names, prefix = class_names(cfg, {}), metric.name.rpartition('/')[0]
+    by_class, by_size = {}, {}
+    recalls = (metrics.get(f'by-class/{item}_classwise', ()) for item in ('recall', 'support'))
+    for name, value, number in zip(names, *recalls, strict=False):
+        if number:
+            by_class[name] = float(value)
+    for name in names:
+        for key in (f'{prefix}/{name}_precision', f'IoU.{name}'):
+            if key in metrics:
+                by_class[name] = float(metrics[key])
+    for name in ('small', 'medium', 'large'):
+        value = metrics.get(f'{metric.name}_{name[0]}')
+        if value is not None and float(value) >= 0:  # -1: none in the data
+            by_size[name] = float(value)
+    return (float(metrics[metric.name]),
+            {name: value for name, value in by_class.items() if math.isfinite(value)}, by_size)
+
+
+def _evaluators(cfg: Config) -> list[Any]:
+    try:
+        check_sections(cfg, ('train', 'test'))
+    except ValueError as error:
+        hint = ' (test_dataloader = val_dataloader and its like would do)' if cfg.get(
+            'val_dataloader') and not cfg.get('test_dataloader') else ''
+        raise ValueError(f'{error}: encodings are compared on data that training does not see'
+                         f'{hint}') from error
+    return _listed(cfg.test_evaluator)
+
+
+def _listed(given: Any) -> list[Any]:
+    """One, or several in a list or tuple."""
+    return list(given) if isinstance(given, (list, tuple)) else [given]
+
+
+def _boxes_or_masks(evaluator: Any) -> str:
+    """What a COCO metric is asked for first: 'bbox' where boxes are among it."""
+    asked = _listed(evaluator.get('metric', 'bbox'))
+    return 'bbox' if 'bbox' in asked else asked[0]

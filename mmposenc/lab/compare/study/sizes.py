@@ -1,0 +1,168 @@
+"""Tests of a config at other image sizes."""
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mmengine.config import Config, ConfigDict
+
+from mmposenc.engine.config.models import own_preprocessor
+from mmposenc.engine.config.nodes import Size, bare_type, pipelines, tested_size, with_pipelines
+
+from .places import arguments_of, build_backbone
+
+#: Arguments of a step of a test that are pixels, or a factor.
+_PIXELS = ('scale', 'crop_size', 'size', 'max_size', 'width', 'height', 'img_scale', 'scales')
+_SIZING = ('Resize', 'ResizeEdge', 'ResizeShortestEdge', 'FixScaleResize', 'FixShapeResize',
+           'CenterCrop', 'Pad', 'RandomCrop', 'RandomResizedCrop', 'RandomResize',
+           'EfficientNetCenterCrop')
+
+
+def resized(cfg: Config, factor: float) -> Config:
+    """A config whose test gives images ``factor`` times as large.
+
+    Sizes of the test's pipeline are multiplied and rounded (a pipeline without any gets a Resize
+    behind its loading), and so are windows that slide over an image, and a size that the data
+    preprocessor fills up to. Label maps and boxes stay as they are, so that predictions are
+    compared at the data set's own size. ``tta_pipeline`` stays, and so does validation.
+
+    Args:
+        cfg: with a test_dataloader; not changed.
+        factor: above 0; 1 gives a copy.
+
+    Raises:
+        ValueError: for a factor that is not above 0.
+    """
+    if not (isinstance(factor, (int, float)) and math.isfinite(factor) and factor > 0):
+        raise ValueError(f'--sizes {factor!r}: it must be a number above 0')
+    changed, before = copy.deepcopy(cfg), tested_size(cfg)
+    if factor == 1:
+        return changed
+    if cfg.get('test_dataloader'):  # whose parts validation may share
+        changed.test_dataloader = copy.deepcopy(cfg.test_dataloader)
+    for node in with_pipelines(changed, 'test'):
+        node['pipeline'] = _resized_steps(node['pipeline'], factor)
+    _resize_preprocessor(changed, factor, before)
+    test_cfg = dict(changed.model.get('test_cfg') or {})
+    if test_cfg.get('mode') == 'slide':
+        changed.model.test_cfg = dict(test_cfg, **{
+            key: _times(test_cfg[key], factor) for key in ('crop_size', 'stride')})
+    return changed
+
+
+def check_sizes(cfg: Config, factors: Sequence[float]) -> None:
+    """Looks whether a test can be run at other sizes.
+
+    Args:
+        cfg: the config.
+        factors: of the test's image size.
+
+    Raises:
+        ValueError: names the factor, the size that it makes, and the multiple that the model
+            needs and has at the config's own size.
+    """
+    multiple, size = needed_multiple(cfg), tested_size(cfg)
+    for factor in factors:
+        found = tested_size(resized(cfg, factor))
+        if size is None or found is None:
+            continue
+        if min(found) < multiple:
+            raise ValueError(f'--sizes {factor:g}: images of {_text(found)} are smaller than the '
+                             f'{multiple} pixels that one cell of the model takes')
+        if not _fits(cfg, size, found, multiple):
+            near = _near(size, multiple, factor)
+            line = dict.fromkeys(
+                each if _fits(cfg, size, tested_size(resized(cfg, each)), multiple)
+                else min(_near(size, multiple, each), key=lambda to: abs(to - each))
+                for each in factors)
+            raise ValueError(
+                f'--sizes {factor:g}: images of {_text(found)}, but the sides must be multiples of '
+                f'{multiple}, the pixels of a cell of the model (cut off or half empty cells would '
+                f'be compared); {" or ".join(f"{each:g}" for each in near)} would do. All of them '
+                f'so: --sizes {" ".join(f"{each:g}" for each in line)}')
+
+
+def _fits(cfg: Config, size: Size, found: Size | None, multiple: int) -> bool:
+    """Whether images cover whole cells, or do not at the config's own size either."""
+    return found is None or not _is_fixed(cfg) or any(s % multiple for s in size) or not any(
+        s % multiple for s in found)
+
+
+def _near(size: Size, multiple: int, factor: float) -> list[float]:
+    """The factors next to one, below and above, that give whole cells."""
+    step = multiple / math.gcd(*size)
+    below = math.floor(factor / step)
+    return [float(f'{number * step:.6g}') for number in (below, below + 1) if number]
+
+
+def needed_multiple(cfg: Config) -> int:
+    """Pixels of a cell of the model's coarsest map, where nothing fills images up to it; else 1."""
+    if 'pos_encoding' not in arguments_of(cfg, cfg.model.backbone.type):
+        return 1  # others take any size, as ResNets do
+    backbone = build_backbone(cfg)
+    need = max(backbone.strides or (backbone.patch_size,))
+    filled = [node.get('size_divisor') for pipeline in pipelines(cfg, 'test') for node in pipeline]
+    pre = own_preprocessor(cfg)
+    filled += [pre.get('pad_size_divisor'), (pre.get('test_cfg') or {}).get('size_divisor')]
+    return 1 if any(each and each % need == 0 for each in filled) else need
+
+
+def _text(size: Size) -> str:
+    return f'{size[0]}x{size[1]}'
+
+
+def _is_fixed(cfg: Config) -> bool:
+    """Whether all images of the test have one size."""
+    return not any(step.get('keep_ratio') for steps in pipelines(cfg, 'test') for step in steps)
+
+
+def _times(value: Any, factor: float) -> Any:
+    """Pixels, or pairs and lists of them, times a factor; what is no number stays."""
+    if isinstance(value, (list, tuple)):
+        return type(value)(_times(each, factor) for each in value)
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return max(round(value * factor), 1) if number and 0 < value < math.inf else value
+
+
+def _resized_steps(steps: Sequence[Any], factor: float) -> list[Any]:
+    changed, found = [], False
+    for step in steps:
+        step, sizes = dict(step), bare_type(step) in _SIZING
+        if sizes and step.get('scale_factor') is not None:
+            step['scale_factor'] = _scaled(step['scale_factor'], lambda each: each * factor)
+            found = True
+        for key in _PIXELS if sizes else ():
+            if step.get(key) is not None:
+                step[key], found = _times(step[key], factor), True
+        changed.append(ConfigDict(step))
+    if not found:
+        first = [i for i, step in enumerate(changed) if 'LoadImage' in bare_type(step)]
+        changed.insert(first[0] + 1 if first else 0, ConfigDict(
+            type='Resize', scale_factor=float(factor), keep_ratio=True))
+        pack = changed[-1]
+        if 'meta_keys' in pack:  # boxes go back to the image's own size by it
+            pack['meta_keys'] = tuple(dict.fromkeys((*pack['meta_keys'], 'scale_factor')))
+    return changed
+
+
+def _scaled(value: Any, function: Callable[[float], float]) -> Any:
+    if isinstance(value, (list, tuple)):
+        return type(value)(_scaled(each, function) for each in value)
+    return function(value)
+
+
+def _resize_preprocessor(cfg: Config, factor: float, size: Size | None) -> None:
+    """A size that images are filled up to in the test; a divisor that is as large as the images
+    is one as well."""
+    owner = cfg.model if cfg.model.get('data_preprocessor') else cfg
+    if not owner.get('data_preprocessor'):
+        return
+    pre = dict(owner['data_preprocessor'])
+    divisor, test_cfg = pre.get('pad_size_divisor', 1), dict(pre.get('test_cfg') or {})
+    if size is not None and divisor >= max(size):
+        pre['pad_size_divisor'] = _times(divisor, factor)
+    if test_cfg.get('size'):
+        pre['test_cfg'] = dict(test_cfg, size=_times(test_cfg['size'], factor))
+    owner['data_preprocessor'] = pre

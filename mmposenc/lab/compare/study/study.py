@@ -1,0 +1,208 @@
+"""What a comparison was asked for, and where it lies on disk."""
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from mmengine.config import Config
+
+from mmposenc.engine.training.lock import WorkDirLock
+
+from .encodings import Entry
+from .files import finite, read_json, write_json, write_text
+from .lengths import Length
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Study:
+    """A comparison: one config, and what is varied in it.
+
+    Attributes:
+        folder: where all of it lies.
+        config: the name of the base config, as it was given.
+        command: the first call, as a line.
+        created: when, in ISO form.
+        entries: the encodings.
+        seeds: each encoding is trained with each.
+        sizes: factors of the trained size that are tested; 1 is one of them.
+        length: of every training.
+        seconds: the budget from which the length was chosen; None where it was given.
+        pictures: test images that are drawn with predictions.
+        extras: of 'diagnosis' and 'figures'.
+    """
+
+    folder: Path
+    config: str
+    command: str
+    created: str
+    entries: tuple[Entry, ...]
+    seeds: tuple[int, ...]
+    sizes: tuple[float, ...]
+    length: Length
+    seconds: float | None = None
+    pictures: int = 0
+    extras: tuple[str, ...] = ()
+
+    @property
+    def config_file(self) -> Path:
+        """The base config with its options in it; every run begins with it."""
+        return self.folder / 'config.py'
+
+    def base(self) -> Config:
+        """The base config, read again."""
+        return Config.fromfile(self.config_file)
+
+    def runs(self) -> list[Run]:
+        """All trainings, those of the first seed first: all encodings are seen early."""
+        return [Run(self.folder / 'runs' / entry.slug / f'seed{seed}', entry, seed,
+                    seed == self.seeds[0]) for seed in self.seeds for entry in self.entries]
+
+    def run_of(self, folder: Path) -> Run:
+        """The run of a folder.
+
+        Raises:
+            ValueError: the study has none there.
+        """
+        for run in self.runs():
+            if run.folder.resolve() == folder.resolve():
+                return run
+        raise ValueError(f'{folder} is no run of the study in {self.folder}')
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training: its folder, encoding and seed, and whether it is the encoding's first."""
+
+    folder: Path
+    entry: Entry
+    seed: int
+    first: bool
+
+    @property
+    def record_file(self) -> Path:
+        """What came out, so far."""
+        return self.folder / 'run.json'
+
+    @property
+    def progress_file(self) -> Path:
+        """How far it is."""
+        return self.folder / 'progress.json'
+
+
+def read_study(folder: Path) -> Study:
+    """The study of a folder.
+
+    Raises:
+        FileNotFoundError: there is none.
+        ValueError: another version wrote it, or it is no study.
+    """
+    told = read_json(folder / 'study.json')
+    if told is None:
+        raise FileNotFoundError(f'{folder} holds no study (study.json)')
+    try:
+        if told.pop('schema', None) != SCHEMA:
+            raise ValueError(f'it is of another schema than {SCHEMA}')
+        told['entries'] = tuple(Entry(**each) for each in told['entries'])
+        told['length'] = Length(*told['length'])
+        given: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value
+                                 for key, value in told.items()}
+        return Study(folder=folder, **given)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f'{folder / "study.json"} is no study of this version: {error}') from error
+
+
+def write_study(study: Study, cfg: Config | None = None) -> None:
+    """Writes what was asked; with ``cfg`` the base config too."""
+    study.folder.mkdir(parents=True, exist_ok=True)
+    if cfg is not None:
+        write_text(study.config_file, cfg.pretty_text)
+    told = asdict(study)
+    del told['folder']
+    write_json(study.folder / 'study.json', {'schema': SCHEMA, **told})
+
+
+def joined(old: Study, new: Study) -> Study:
+    """An older study with what a newer call adds: encodings, seeds and sizes.
+
+    Raises:
+        ValueError: names what else differs: runs would not be comparable.
+    """
+    known = {entry.name: entry for entry in old.entries}
+    for entry in new.entries:
+        if finite(asdict(known.get(entry.name, entry))) != finite(asdict(entry)):
+            raise _refusal(old, f'the encoding {entry.name!r}',
+                           known[entry.name].changes, entry.changes)
+    if old.length != new.length:
+        raise _refusal(old, 'the length', str(old.length), str(new.length))
+    if old.seconds != new.seconds and new.seconds is not None:
+        raise _refusal(old, 'the budget', f'{old.seconds or "no"} seconds',
+                       f'{new.seconds:g} seconds')
+    return replace(
+        old, entries=old.entries + tuple(e for e in new.entries if e.name not in known),
+        seeds=tuple(dict.fromkeys((*old.seeds, *new.seeds))),
+        sizes=tuple(sorted({*old.sizes, *new.sizes})), pictures=new.pictures, extras=new.extras)
+
+
+def check_same_config(study: Study, cfg: Config) -> None:
+    """Raises ValueError, naming what differs, unless a config is the one of the study."""
+    old, new = _flat(study.base().to_dict()), _flat(Config.fromstring(cfg.pretty_text, '.py')
+                                                    .to_dict())
+    differ = [key for key in {**old, **new} if old.get(key) != new.get(key)]
+    if differ:
+        key = differ[0]
+        more = f' (and {len(differ) - 1} more)' * (len(differ) > 1)
+        raise _refusal(study, f'{key} of the config{more}', old.get(key), new.get(key))
+
+
+def _refusal(study: Study, what: str, old: Any, new: Any) -> ValueError:
+    return ValueError(f'--out {study.folder} holds a study of {study.config} in which {what} is '
+                      f'another: {old!r} there, {new!r} now. Encodings, seeds and sizes may be '
+                      'added; for all else give another --out')
+
+
+def _flat(node: Any, path: str = '') -> dict[str, Any]:
+    """Dotted keys of all that is in a config; lists and tuples are the same."""
+    if isinstance(node, dict) and node:
+        items = list(node.items())
+    elif isinstance(node, (list, tuple)) and node:
+        items = list(enumerate(node))
+    else:
+        return {path: list(node) if isinstance(node, tuple) else node}
+    found: dict[str, Any] = {}
+    for key, value in items:
+        found.update(_flat(value, f'{path}.{key}'.lstrip('.')))
+    return found
+
+
+@contextmanager
+def planning_lock(folder: Path, wait: float = 0.5) -> Iterator[None]:
+    """One command at a time plans a study; others say that they wait.
+
+    Raises:
+        ValueError: the folder can't be written to.
+    """
+    told = False
+    while True:
+        try:
+            lock = WorkDirLock(folder / 'planning')
+            break
+        except ValueError:
+            if not told:
+                print(f'another command checks and times the study in {folder}; waiting for it',
+                      file=sys.stderr, flush=True)
+            told = True
+            time.sleep(wait)
+        except OSError as error:
+            raise ValueError(f'--out {folder}: {error.strerror or error}; it must be a folder that '
+                             'can be written to') from error
+    try:
+        yield
+    finally:
+        lock.release()

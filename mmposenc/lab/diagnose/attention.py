@@ -1,0 +1,180 @@
+"""How far attention reaches, and how spread it is, by head and block."""
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from mmposenc.attention import PlainWindowAttention
+from mmposenc.functional.grids import Grid
+from mmposenc.functional.windows import Windows
+
+from ..figures.watching import AttentionCall, watch_attention
+from .features import Examined
+from .measure import Measure, Series, line, table
+
+_DISTANCE = (
+    'd = mean over cells i of sum_j a_ij |p_i - p_j| / sum_j a_ij, where a_ij is the weight that '
+    'cell i gives cell j and p are the centres of cells (ViT, Dosovitskiy et al., ICLR 2021, '
+    'Fig. 7). Class tokens and zeros that fill up windows have no place and are left out. Keys of '
+    'a reduced grid lie at the centres of their cells. "uniform": all keys that a cell may attend '
+    'to have the same weight. ')
+_ENTROPY = (
+    'H = mean over cells i of - sum_j a_ij log2 a_ij, over all keys that cell i may attend to, '
+    'class tokens included. ')
+
+DISTANCE = Measure(
+    'attention_distance', 'Mean attention distance', _DISTANCE + 'In pixels of the input.',
+    'pixels', 'attention layer, as they run', 'mean distance, pixels')
+DISTANCE_CELLS = Measure(
+    'attention_distance_cells', 'Mean attention distance in cells', _DISTANCE + 'In cells of the '
+    "layer's own grid.", 'cells', 'attention layer, as they run', 'mean distance, cells')
+ENTROPY = Measure(
+    'attention_entropy', 'Entropy of attention', _ENTROPY + '0: one key has all; log2 n: n keys '
+    'have the same.', 'bits', 'attention layer, as they run', 'entropy, bits')
+ENTROPY_SHARE = Measure(
+    'attention_entropy_share', 'Entropy of attention, share of the largest', _ENTROPY + 'Divided '
+    'by log2 n of the n keys that the cell may attend to; cells with one key are left out.',
+    'share of log2 n', 'attention layer, as they run', 'share of the largest entropy')
+_ALL = (DISTANCE, DISTANCE_CELLS, ENTROPY, ENTROPY_SHARE)
+
+
+@dataclass
+class Layer:
+    """Means of one layer by head: (heads,) each; ``uniform`` as if all keys weighed the same."""
+
+    name: str
+    values: dict[str, Tensor] = field(default_factory=dict)
+    uniform: dict[str, float] = field(default_factory=dict)
+
+
+def centres(grid: Grid) -> Tensor:
+    """(H * W, 2) rows and columns of a grid's cells, in cells of the queries."""
+    rows, cols = (((torch.arange(side) + 0.5) * stride - 0.5) for side, stride in
+                  ((grid.height, grid.stride_h), (grid.width, grid.stride_w)))
+    return torch.stack(torch.meshgrid(rows, cols, indexing='ij'), -1).view(-1, 2)
+
+
+def mean_distance(weights: Tensor, apart: Tensor, counted: Tensor) -> Tensor:
+    """Mean distance (heads,) that weights reach.
+
+    Args:
+        weights: (B, heads, L, Lk).
+        apart: (L, Lk) distance of each query to each key.
+        counted: (1 or B, L) bool, the queries that count.
+    """
+    sums = weights.sum(-1)
+    reach = (weights * apart).sum(-1) / sums
+    return _over(reach, counted[:, None] & (sums > 0))
+
+
+def entropy(weights: Tensor) -> Tensor:
+    """-sum_j a_ij log2 a_ij of weights (..., Lk), in bits."""
+    return -torch.xlogy(weights, weights).sum(-1) / torch.log(torch.tensor(2.0))
+
+
+def _over(values: Tensor, counted: Tensor) -> Tensor:
+    """(B, heads, L) to the mean (heads,) over what is counted."""
+    counted = counted.expand_as(values)
+    return torch.where(counted, values, 0.0).sum((0, 2)) / counted.sum((0, 2))
+
+
+def layer_of(call: AttentionCall, hw_shape: tuple[int, int]) -> Layer:
+    """What one attention did.
+
+    Args:
+        call: as :func:`~mmposenc.lab.figures.recording.watch_attention` gives it.
+        hw_shape: (H, W) of the images in pixels.
+    """
+    query, key = call.grids
+    prefix = call.num_prefix_tokens
+    weights = call.weights.float().cpu()[:, :, prefix:]
+    real, allowed = (each.repeat(len(weights) // len(each), *(1,) * (each.dim() - 1))
+                     for each in _keys(call, query, key, prefix))
+    offsets = centres(query)[:, None] - centres(key)
+    pixels = torch.tensor([side / cells for side, cells in
+                           zip(hw_shape, call.map_grid.hw, strict=True)])
+    on_map = real if query == key else real.new_ones(len(real), key.num_cells)
+    cells = weights[..., prefix:] * on_map[:, None, None]
+    even = (allowed[..., prefix:] & on_map[:, None]).float()[:, None]
+    layer = Layer(re.split(r'\.(?:self_)?attn', call.name)[0])
+    for measure, apart in ((DISTANCE, (offsets * pixels).norm(dim=-1)),
+                           (DISTANCE_CELLS, offsets.norm(dim=-1))):
+        layer.values[measure.name] = mean_distance(cells, apart, real)
+        layer.uniform[measure.name] = float(mean_distance(even, apart, real)[0])
+    most = allowed.sum(-1).float().log2()[:, None]
+    bits = entropy(weights)
+    layer.values[ENTROPY.name] = _over(bits, real[:, None])
+    layer.uniform[ENTROPY.name] = float(_over(most, real[:, None])[0])
+    layer.values[ENTROPY_SHARE.name] = _over(bits / most, real[:, None] & (most > 0))
+    layer.uniform[ENTROPY_SHARE.name] = 1.0
+    return layer
+
+
+def _keys(call: AttentionCall, query: Grid, key: Grid, prefix: int) -> tuple[Tensor, Tensor]:
+    """Queries (1 or B, L) that are cells of the map, and keys (1 or B, L, P + Lk) that they may
+    attend to: in windows, those of their own region."""
+    length, keys = query.num_cells, prefix + key.num_cells
+    real = torch.ones(1, length, dtype=torch.bool)
+    allowed = torch.ones(1, length, keys, dtype=torch.bool)
+    windows, regions = None, call.given.get('regions')
+    if isinstance(call.module, PlainWindowAttention):
+        windows = Windows(call.map_grid.hw, query.hw)
+        regions = windows.regions(call.module.mask_window_padding, call.weights.device)
+    elif call.placed is not None:
+        windows = Windows(call.map_grid.hw, query.hw, call.placed[1])
+    if windows is not None:
+        real = windows.cut(torch.ones(1, call.map_grid.num_cells, 1))[..., 0] > 0
+    if regions is not None:
+        regions = regions.flatten(0, -2).cpu()
+        allowed = regions[:, :, None] == regions[:, None]
+    return real, allowed
+
+
+def layers_of(examined: Examined, images: Tensor) -> list[Layer]:
+    """All attention layers that run on images (B, C, H, W), in their order."""
+    found: list[Layer] = []
+
+    def note(call: AttentionCall) -> None:
+        found.append(layer_of(call, (images.shape[-2], images.shape[-1])))
+
+    with watch_attention(examined.model, note):
+        examined.maps(images)
+    return found
+
+
+def measure_attention(examined: Examined, images: Mapping[str, Tensor]) -> list[Measure]:
+    """:data:`DISTANCE`, :data:`DISTANCE_CELLS`, :data:`ENTROPY` and :data:`ENTROPY_SHARE`.
+
+    Args:
+        examined: the model.
+        images: (B, C, H, W) by what they are; the map is of the last.
+    """
+    series: dict[str, list[Series]] = {each.name: [] for each in _ALL}
+    layers: list[Layer] = []
+    for kind, batch in images.items():
+        layers = layers_of(examined, batch)
+        if not layers:
+            reason = ('there is no attention of this project with weights on a grid (convolutions '
+                      'have none; deformable attention samples points)')
+            return [each.missing(reason) for each in _ALL]
+        for name, lines in series.items():
+            lines.append(line(f'{kind}, mean of heads', range(len(layers)),
+                              [float(each.values[name].mean()) for each in layers]))
+    found = []
+    most = max(len(each.values[ENTROPY.name]) for each in layers)
+    for measure in _ALL:
+        lines = series[measure.name]
+        lines.append(line('uniform', range(len(layers)),
+                          [each.uniform[measure.name] for each in layers]))
+        rows = [each.values[measure.name].tolist() for each in layers]
+        value = sum(float(each.values[measure.name].mean()) for each in layers) / len(layers)
+        found.append(measure.of(
+            f'The value is the mean of all layers and heads on {list(images)[-1]}, and so is the '
+            f'map, by layer and head.', value, lines,
+            table([each.name for each in layers], [f'head {head}' for head in range(most)],
+                  [row + [None] * (most - len(row)) for row in rows])))
+    return found

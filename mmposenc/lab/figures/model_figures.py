@@ -1,0 +1,97 @@
+"""Figures of all of a model's encodings: what they add to the logits, and where a query attends."""
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from torch import Tensor, nn
+
+from mmposenc.encodings import IRPE
+
+from .attention_figures import window_text
+from .bucket_figures import bucket_panels
+from .figures import Panel, draw_panels
+from .maps import Array
+from .pool_figures import draw_context_pool, draw_size_distributions
+from .pool_records import record_context_pools, size_distributions, write_size_distributions
+from .recording import AttentionRecord, record_attention
+from .subjects import Subject, head_names, run_once
+from .writing import save_figure
+
+
+def draw_encodings(model: nn.Module, image: Tensor, output_dir: str | Path, *,
+                   at: tuple[float, float] = (0.5, 0.5),
+                   run: Callable[[], object] | None = None, source: str = '') -> list[Path]:
+    """Run a model on an image and draw every attention of this project inside it.
+
+    For each layer a figure of the attention weights, head by head and their mean, and, with an
+    encoding on the logits, one of what it adds; for each different iRPE one of its buckets; for
+    each ContextPool one of its weights and sizes, and one of all layers' sizes.
+
+    Args:
+        model: a backbone, called with ``image``, or a detector.
+        image: (1, 3, H, W), as the model takes it.
+        output_dir: where the figures go: ``attention_<layer>.png``, ``logits_<layer>.png``,
+            ``buckets_<method>_<H>x<W>.png``, ``context_pool_<layer>.png``,
+            ``context_pool_sizes.png`` and ``.csv``.
+        at: where the query lies, as fractions of height and width.
+        run: one pass of a model that takes more than the image.
+        source: which files the model is from, for the titles.
+
+    Returns:
+        The files written.
+
+    Raises:
+        ValueError: if neither attention nor a ContextPool of this project ran.
+    """
+    with record_attention(model, at) as records, record_context_pools(model, at) as pools:
+        run_once(Subject(model, run or (lambda: model(image)), source))
+    if not records and not pools:
+        raise ValueError(f'{type(model).__name__} runs no attention of mmposenc.attention: there '
+                         f'is nothing to draw')
+    folder, modules = Path(output_dir), dict(model.named_modules())
+    written: dict[Path, None] = {}
+    for record in records:
+        name = re.sub(r'\W+', '_', record.name)
+        about = f'{window_text(record)}\n{source}' if source else window_text(record)
+        title = f'{record.name}: attention{about}'
+        figure = draw_panels(attention_panels(record), title=title)
+        written[save_figure(figure, folder / f'attention_{name}.png')] = None
+        if record.terms is not None:
+            panels = _by_head(record, record.terms, 'added to the logit', diverging=True)
+            figure = draw_panels(panels, title=f'{record.name}: added to the logits{about}')
+            written[save_figure(figure, folder / f'logits_{name}.png')] = None
+        encoding = getattr(modules[record.name], 'rel_pos_encoding', None)
+        if isinstance(encoding, IRPE):
+            grids = dict.fromkeys((record.hw_shape, record.key_shape))  # one, or two
+            shapes = '_to_'.join('x'.join(map(str, each)) for each in grids)
+            path = folder / f'buckets_{encoding.method}_{shapes}.png'
+            if path not in written:
+                figure = draw_panels(bucket_panels(encoding, record), title=f'Buckets\n{source}')
+                written[save_figure(figure, path)] = None
+    low, high = image.min(), image.max()
+    picture = ((image[0] - low) / (high - low).clamp_min(1e-6)).permute(1, 2, 0)
+    picture = picture.expand(-1, -1, 3) if picture.shape[2] == 1 else picture[..., :3]
+    for pool in pools:
+        figure = draw_context_pool(pool, picture.cpu().numpy())
+        name = re.sub(r'\W+', '_', pool.name)
+        written[save_figure(figure, folder / f'context_pool_{name}.png')] = None
+    if rows := size_distributions(pools):
+        figure = draw_size_distributions(rows)
+        written[save_figure(figure, folder / 'context_pool_sizes.png')] = None
+        written[write_size_distributions(rows, folder / 'context_pool_sizes.csv')] = None
+    return list(written)
+
+
+def attention_panels(record: AttentionRecord) -> list[Panel]:
+    """Mean over the heads, then each head."""
+    unit = 'attention weight'
+    mean = Panel('mean of the heads', record.weights.mean(0), record.key_cell, unit=unit)
+    return [mean, *_by_head(record, record.weights, unit)]
+
+
+def _by_head(record: AttentionRecord, maps: Array, unit: str, diverging: bool = False
+             ) -> list[Panel]:
+    return [Panel(name, values, record.key_cell, diverging, unit=unit)
+            for name, values in zip(head_names(maps), maps, strict=True)]

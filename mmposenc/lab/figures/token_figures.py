@@ -1,0 +1,154 @@
+"""Kernels of PEGs, what token encodings add, and how alike the positions of an encoding are."""
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from torch import nn
+
+from mmposenc.encodings import PEG
+
+from .attention_figures import window_text
+from .contributions import record_contributions
+from .figures import Drawable, Panel, draw_panels
+from .maps import Array
+from .photo_figures import bare, overlay
+from .recording import record_attention
+from .subjects import Choice, Drawing, Subject, attention_of, pick, reference_cells, run_once
+from .tiles import tile_axes, tile_sheet, tile_ticks
+
+
+def draw_kernels(subjects: Sequence[Subject], choice: Choice) -> Drawing:
+    """The kernels of one PEG, a sheet for each of its layers (CPVT's first version, Fig. 7).
+
+    Raises:
+        ValueError: for a model without a PEG, or a block out of range.
+    """
+    subject = subjects[0]
+    pegs = [(name, module) for name, module in subject.model.named_modules()
+            if isinstance(module, PEG)]
+    name, peg = pick(pegs, choice.block, [each for each, _ in pegs], 'PEGs')
+    panels, arrays = [], {}
+    for layer, kernels in enumerate(peg_kernels(peg)):
+        columns = kernels.shape[1]
+        if peg.conv == 'dense':
+            labels, rows = ('output channel', 'input channel'), range(len(kernels))
+        else:
+            # About 4 : 3, 16 x 12 of the 192 kernels of DeiT-Ti.
+            columns = math.ceil(math.sqrt(columns * 4 / 3))
+            kernels = _wrapped(kernels[0], columns)
+            labels = ('first channel of the row', 'channel, from the first of the row')
+            rows = range(0, len(kernels) * columns, columns)
+        side = peg.kernel_size
+        panels.append(Panel(
+            f'layer {layer}', tile_sheet(kernels), diverging=True, unit='weight',
+            ylabel=labels[0], xlabel=labels[1], yticks=tile_ticks(rows, side),
+            xticks=tile_ticks(range(columns), side)))
+        arrays[f'kernels_{layer}'] = kernels
+    title = f'{side} x {side} kernels of {name} ({peg.conv}, {peg.embed_dims} channels)'
+    pointwise = '\n(its 1 x 1 convolutions are not shown)' if peg.conv == 'separable' else ''
+    return Drawing(draw_panels(panels, columns=2, cell_inches=5.0, width=choice.width,
+                               title=f'{title}{pointwise}\n{subject.source}'), arrays)
+
+
+def peg_kernels(peg: PEG) -> list[Array]:
+    """Kernels of every layer: (1, C, k, k), or (C, C, k, k) of a dense PEG."""
+    convolutions = [layer for layer in peg.proj if isinstance(layer, nn.Conv2d)]
+    if peg.conv == 'separable':
+        convolutions = convolutions[::2]
+    weights = [layer.weight.detach().float().cpu().numpy() for layer in convolutions]
+    return weights if peg.conv == 'dense' else [each.swapaxes(0, 1) for each in weights]
+
+
+def _wrapped(kernels: Array, columns: int) -> Array:
+    """(N, k, k) in rows of ``columns``, the last one filled up with NaN."""
+    rows = math.ceil(len(kernels) / columns)
+    filled = np.full((rows * columns, *kernels.shape[1:]), np.nan, kernels.dtype)
+    filled[:len(kernels)] = kernels
+    wrapped: Array = filled.reshape(rows, columns, *kernels.shape[1:])
+    return wrapped
+
+
+def draw_added(subjects: Sequence[Subject], choice: Choice) -> Drawing:
+    """What one token encoding adds to the tokens of the photo: its length (the norm over channels)
+    on the photo, and some channels as maps (what CPVT's PEG makes of an image, ICLR 2023, Sec. 3).
+
+    Channels are those that are asked for, or the three that vary most from cell to cell.
+
+    Raises:
+        ValueError: for a model without token encodings that add something, or a block or channel
+            out of range.
+    """
+    subject = subjects[0]
+    with record_contributions(subject.model) as found:
+        run_once(subject)
+    record = pick(found, choice.block, [each.name for each in found],
+                  'token encodings that keep the grid')
+    channels = list(choice.channels)
+    if not channels:
+        channels = np.argsort(-record.added.std(0), kind='stable')[:3].tolist()
+    most = record.added.shape[1]
+    if not all(0 <= each < most for each in channels):
+        raise ValueError(f'channels={channels} must be from 0 to {most - 1}')
+    maps = record.added[:, channels].T.reshape(-1, *record.hw_shape)
+    norm = np.linalg.norm(record.added, axis=1).reshape(record.hw_shape)
+    panels: list[Drawable] = [bare(subject), overlay(subject, 'norm over channels', norm,
+                                                     unit='norm')]
+    panels += [Panel(f'channel {channel}', values, diverging=True, unit='added')
+               for channel, values in zip(channels, maps, strict=True)]
+    title = f'What {record.name} adds to the tokens\n{subject.source}'
+    return Drawing(draw_panels(panels, title=title, columns=5, width=choice.width),
+                   dict(norm=norm, channels=np.array(channels), maps=maps))
+
+
+def draw_similarity(subjects: Sequence[Subject], choice: Choice) -> Drawing:
+    """Cosine similarity between the positions of one encoding, a tile for each reference cell (the
+    AI Summer article on position embeddings; ViT, Fig. 7).
+
+    A token encoding's position of a cell is what it adds to the cell's token: its table, or a PEG's
+    convolution. That of a relative encoding is all that it adds to the cell's logits, every head
+    and key. ``block`` counts token encodings first, then attention with a relative encoding.
+
+    Raises:
+        ValueError: for a model without encodings that add something, or a block out of range.
+    """
+    subject = subjects[0]
+    with record_contributions(subject.model) as tokens, record_attention(subject.model) as layers:
+        run_once(subject)
+    relative = [place for place, each in enumerate(layers) if each.terms is not None]
+    names = [each.name for each in tokens] + [layers[place].name for place in relative]
+    name = pick(names, choice.block, names, 'encodings that add to tokens or logits')
+    if choice.block < len(tokens):
+        hw_shape, where = tokens[choice.block].hw_shape, ''
+        vectors, what = tokens[choice.block].added, 'added to the tokens'
+    else:
+        record = attention_of(subject, relative[choice.block - len(tokens)], choice.place)
+        assert record.all_terms is not None
+        prefix, hw_shape, where = record.num_prefix_tokens, record.hw_shape, window_text(record)
+        by_cell = record.all_terms[:, prefix:, prefix:].swapaxes(0, 1)
+        vectors, what = by_cell.reshape(len(by_cell), -1), 'added to the logits'
+    cells = reference_cells(hw_shape, 14 if choice.references is None else choice.references)
+    index = [[row * hw_shape[1] + col for row, col in line] for line in cells]
+    maps = cosine_similarity(vectors)[np.array(index)].reshape(*np.shape(index), *hw_shape)
+    panel = Panel(f'{name}: {what}', tile_sheet(maps), limits=(-1.0, 1.0), diverging=True,
+                  unit='cosine similarity', **tile_axes(cells, hw_shape))
+    grid = f'{hw_shape[0]} x {hw_shape[1]}'
+    title = (f'Similarity of {len(cells)} x {len(cells[0])} cells to all {grid}\n'
+             f'{subject.source}{where}')
+    return Drawing(draw_panels([panel], title=title, cell_inches=5.0, width=choice.width),
+                   dict(maps=maps, cells=np.array(cells)))
+
+
+def cosine_similarity(vectors: Array, others: Array | None = None) -> Array:
+    """(L, L) cosines of (L, C), or (L, N) with others (N, C); 0 for a vector of zeros."""
+    unit = _unit(vectors)
+    found: Array = (unit @ (unit if others is None else _unit(others)).T).clip(-1.0, 1.0)
+    return found
+
+
+def _unit(vectors: Array) -> Array:
+    vectors = vectors.astype(np.float64)
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    unit: Array = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
+    return unit

@@ -1,0 +1,212 @@
+"""Teachers for distillation."""
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from mmengine.model import BaseModule
+from mmpretrain.models import DeiTClsHead, ImageClassifier
+from torch import Tensor, nn
+
+from ..checkpoint.mmengine_loading import CheckpointLoader
+from ..registry import MODELS
+
+#: Modules of timm's RegNet, and what torchvision calls them.
+_TIMM_REGNET = (
+    (r'stem\.conv', 'stem.0'), (r'stem\.bn', 'stem.1'),
+    (r's(\d+)\.b(\d+)\.conv([123])\.conv', r'{block}.f.{conv}.0'),
+    (r's(\d+)\.b(\d+)\.conv([123])\.bn', r'{block}.f.{conv}.1'),
+    (r's(\d+)\.b(\d+)\.se\.(fc[12])', r'{block}.f.se.{part}'),
+    (r's(\d+)\.b(\d+)\.downsample\.conv', '{block}.proj.0'),
+    (r's(\d+)\.b(\d+)\.downsample\.bn', '{block}.proj.1'),
+    (r'head\.fc', 'fc'))
+
+
+class TorchvisionClassifier(BaseModule):
+    """A classifier of torchvision, to teach others.
+
+    Args:
+        name: as of ``torchvision.models.get_model``; 'regnet_y_16gf' is RegNetY-160, the teacher of
+            DeiT.
+        num_classes: outputs of its last layer.
+        init_cfg: ``dict(type='Pretrained', checkpoint=...)`` takes torchvision's files and, for
+            RegNets, timm's, of which DeiT's teacher is one. It must fit whole.
+    """
+
+    def __init__(self, name: str, num_classes: int = 1000,
+                 init_cfg: dict[str, Any] | None = None) -> None:
+        super().__init__(init_cfg=init_cfg)
+        from torchvision.models import (  # type: ignore[import-untyped]
+            get_model,
+            list_models,
+        )
+        if name not in list_models():
+            raise ValueError(f'name={name!r} is no model of torchvision.models, such as '
+                             f"'regnet_y_16gf' or 'resnet50'")
+        self.model = get_model(name, weights=None, num_classes=num_classes)
+
+    def init_weights(self) -> None:
+        """Load the checkpoint of ``init_cfg``.
+
+        Raises:
+            ValueError: if it does not fit.
+        """
+        cfg = self.init_cfg
+        if not (isinstance(cfg, dict) and cfg.get('type') == 'Pretrained'):
+            super().init_weights()
+            return
+        state = CheckpointLoader.load_checkpoint(cfg['checkpoint'], map_location='cpu')
+        for wrapper in ('model', 'state_dict'):
+            state = state.get(wrapper, state) if isinstance(state, Mapping) else state
+        if 'stem.conv.weight' in state:
+            state = rename_timm_regnet(state)
+        try:
+            self.model.load_state_dict(state)
+        except RuntimeError as error:
+            raise ValueError(f"{cfg['checkpoint']} does not fit: {error}") from error
+        self._is_init = True
+
+    def forward(self, inputs: Tensor, data_samples: Any = None, mode: str = 'tensor') -> Tensor:
+        """Images (B, 3, H, W) to logits (B, num_classes)."""
+        out: Tensor = self.model(inputs)
+        return out
+
+
+def rename_timm_regnet(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Weights of timm's RegNet under torchvision's names.
+
+    Raises:
+        ValueError: naming a weight that timm's RegNet does not have.
+    """
+    return {_torchvision_name(name): value for name, value in state.items()}
+
+
+def _torchvision_name(name: str) -> str:
+    module, _, parameter = name.rpartition('.')
+    for pattern, target in _TIMM_REGNET:
+        found = re.fullmatch(pattern, module)
+        if found:
+            groups = (*found.groups(), '', '', '')
+            block = ''
+            if groups[0]:
+                block = f'trunk_output.block{groups[0]}.block{groups[0]}-{int(groups[1]) - 1}'
+            conv = dict(zip('123', 'abc', strict=True)).get(groups[2], '')
+            return target.format(block=block, conv=conv, part=groups[2]) + '.' + parameter
+    raise ValueError(f"'{name}' is no weight of timm's RegNet")
+
+
+@torch.no_grad()
+def hard_labels(teacher: torch.nn.Module, inputs: Tensor, num_classes: int) -> Tensor:
+    """What the teacher takes the images for: (B,) long.
+
+    Raises:
+        ValueError: if it does not tell the student's classes apart.
+    """
+    logits = teacher(inputs, mode='tensor')
+    if logits.dim() != 2 or logits.shape[1] != num_classes:
+        raise ValueError(f'the teacher returns {tuple(logits.shape)}; ({len(inputs)}, '
+                         f'{num_classes}), logits of the same classes, is required')
+    labels: Tensor = logits.argmax(dim=1)
+    return labels
+
+
+# Hard distillation through a token, DeiT's way.
+
+
+class DistillationHead(DeiTClsHead):
+    """mmpretrain's DeiTClsHead with the loss of hard distillation (DeiT, Touvron et al., ICML 2021,
+    Eq. 3): (1 - alpha) CE(class token, label) + alpha CE(distillation token, teacher's decision).
+
+    Args:
+        alpha: weight of the teacher, in [0, 1].
+        kwargs: arguments of DeiTClsHead; ``loss`` is that of the class token.
+
+    Predictions are the mean of both tokens' logits, as DeiTClsHead's. Its weights start from a
+    truncated normal of 0.02, as the release's.
+    """
+
+    def __init__(self, alpha: float = 0.5, **kwargs: Any) -> None:
+        if not 0.0 <= alpha <= 1.0:
+            raise ValueError(f'alpha={alpha} must be in [0, 1]')
+        kwargs.setdefault('init_cfg', dict(type='TruncNormal', layer='Linear', std=0.02))
+        super().__init__(**kwargs)
+        self.alpha = alpha
+
+    def distillation_loss(self, feats: tuple[Any, ...], data_samples: list[Any],
+                          teacher_labels: Tensor) -> dict[str, Tensor]:
+        """Both losses, weighted.
+
+        Args:
+            feats: of the backbone; the last is a pair (class token, distillation token).
+            data_samples: with labels, or scores where the batch is mixed.
+            teacher_labels: (B,) long.
+        """
+        cls_token, dist_token = self.pre_logits(feats)
+        losses = self._get_loss(self.layers.head(cls_token), data_samples)
+        scores = self.layers.head_dist(dist_token)
+        taught = nn.functional.cross_entropy(scores.float(), teacher_labels)
+        # mmengine logs the sum under 'loss', the name mmpretrain gives to this part.
+        losses['loss_cls'] = (1 - self.alpha) * losses.pop('loss')
+        return {**losses, 'loss_distill': self.alpha * taught}
+
+
+class DistilledClassifier(ImageClassifier):
+    """mmpretrain's ImageClassifier, taught by another classifier (DeiT, Sec. 4).
+
+    The teacher sees the student's batches, mixed images included; it is frozen, in evaluation, and
+    no part of the model: neither of its parameters nor of its checkpoints. Testing needs none.
+
+    Args:
+        teacher: config of a classifier with weights in its ``init_cfg``, loaded by
+            ``init_weights`` (the runner calls it before training), or a ready module; called as
+            ``teacher(inputs, mode='tensor')``, it returns logits. None: only for testing.
+        kwargs: arguments of ImageClassifier; its backbone returns two tokens
+            (``distilled=True``), its head is a :class:`DistillationHead`.
+
+    Raises:
+        ValueError: for a head that distils nothing, or a teacher without weights.
+    """
+
+    def __init__(self, teacher: nn.Module | dict[str, Any] | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if not isinstance(self.head, DistillationHead):
+            raise ValueError(f'head is a {type(self.head).__name__}; '
+                             f"type='mmposenc.DistillationHead' is required")
+        self._ready = isinstance(teacher, nn.Module)
+        if isinstance(teacher, dict):
+            if not teacher.get('init_cfg'):
+                raise ValueError("teacher has no init_cfg: with random weights it teaches nothing; "
+                                 "add init_cfg=dict(type='Pretrained', checkpoint=...)")
+        built: Any = MODELS.build(teacher) if isinstance(teacher, dict) else teacher
+        # In a list: no submodule, so that state_dict and parameters are the student's alone.
+        self._teacher: list[Any] = [] if built is None else [built.requires_grad_(False).eval()]
+
+    def init_weights(self) -> None:
+        """Initialise the student; load the teacher."""
+        super().init_weights()
+        if not self._ready and self._teacher:
+            self._teacher[0].init_weights()
+            self._teacher[0].requires_grad_(False).eval()
+            self._ready = True
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> DistilledClassifier:
+        """Moves the teacher along with the student."""
+        for teacher in self._teacher:
+            teacher._apply(fn, recurse)
+        super()._apply(fn, recurse)
+        return self
+
+    def loss(self, inputs: Tensor, data_samples: list[Any]) -> dict[str, Tensor]:
+        """Losses of a batch, see :class:`DistillationHead`.
+
+        Raises:
+            RuntimeError: without a teacher, or before ``init_weights``.
+        """
+        if not self._teacher or not self._ready:
+            why = 'was never loaded: call init_weights()' if self._teacher else 'is None'
+            raise RuntimeError(f'the teacher {why}')
+        with torch.no_grad():
+            labels = hard_labels(self._teacher[0], inputs, self.head.num_classes)
+        return self.head.distillation_loss(self.extract_feat(inputs), data_samples, labels)

@@ -1,0 +1,334 @@
+"""A COCO annotation file, refused when something in it would train on nothing or on wrong boxes."""
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import logging
+from collections import Counter
+from typing import Any
+
+import numpy as np
+from mmdet.datasets import CocoDataset as _CocoDataset
+from mmdet.datasets.api_wrappers import COCO
+from mmengine.logging import print_log
+
+from .image_files import broken_files, check_file
+from .loading import NamedErrors
+
+
+class CheckedCOCO(COCO):
+    """mmdet's COCO, read in silence and checked first.
+
+    Attributes:
+        dropped: how many annotations of which kind were left out.
+    """
+
+    def __init__(self, annotation_file: str | None = None) -> None:
+        super().__init__()
+        self.dropped: Counter[str] = Counter()
+        if annotation_file is None:
+            return
+        self.dataset = read_coco(annotation_file, self.dropped)
+        with contextlib.redirect_stdout(io.StringIO()):
+            self.createIndex()
+        self.img_ann_map, self.cat_img_map = self.imgToAnns, self.catToImgs
+
+
+def read_coco(path: str, dropped: Counter[str]) -> dict[str, Any]:
+    """Reads an annotation file and checks everything that training takes from it.
+
+    Args:
+        path: the file.
+        dropped: annotations of images that the file does not have are left out and counted here.
+
+    Raises:
+        ValueError: names the file, the entry and what is wrong with it: no JSON, a section or a key
+            that is missing, ids that occur twice or are of another type, boxes that are not four
+            finite numbers.
+    """
+    try:
+        check_file(path)
+        with open(path, 'rb') as file:
+            data = json.load(file)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f'{path} is no whole JSON file: {error}') from error
+    if not isinstance(data, dict):
+        raise ValueError(f'{path} holds a {type(data).__name__}; a COCO file is a dict with '
+                         'images, annotations and categories')
+    for section in ('images', 'categories', 'annotations'):
+        if section != 'annotations' or section in data:
+            _check_section(path, data, section)
+    _check_categories(path, data['categories'])
+    _check_images(path, data['images'])
+    images = {image['id'] for image in data['images']}
+    kept = []
+    for ann in data.get('annotations', []):
+        _check_id(path, 'annotation', ann, 'image_id')
+        if ann['image_id'] in images:
+            _check_annotation(path, ann)
+            kept.append(ann)
+        else:
+            dropped['of an image that the file does not have'] += 1
+    data['annotations'] = kept
+    return data
+
+
+#: Section, name of an entry, keys that it must have.
+_ENTRIES = {'images': ('image', ('id', 'file_name', 'height', 'width')),
+            'categories': ('category', ('id', 'name')),
+            'annotations': ('annotation', ('id', 'image_id', 'category_id', 'bbox'))}
+
+
+def _check_section(path: str, data: dict, section: str) -> None:
+    what, keys = _ENTRIES[section]
+    entries = data.get(section)
+    if not isinstance(entries, list):
+        found = 'is missing' if section not in data else f'is a {type(entries).__name__}'
+        raise ValueError(f'{path}: {section!r} {found}; it must be a list')
+    if not entries and section != 'annotations':
+        raise ValueError(f'{path}: {section!r} is empty')
+    seen: set[Any] = set()
+    for i, entry in enumerate(entries):
+        lacks = [key for key in keys if not isinstance(entry, dict) or key not in entry]
+        if lacks:
+            raise ValueError(f'{path}: {section}[{i}] lacks {", ".join(lacks)}')
+        _check_id(path, what, entry, 'id')
+        if entry['id'] in seen:
+            raise ValueError(f'{path}: two entries of {section!r} have the id {entry["id"]}')
+        seen.add(entry['id'])
+
+
+def _check_id(path: str, what: str, entry: dict, key: str) -> None:
+    if type(entry[key]) is not int or abs(entry[key]) >= 2 ** 63:
+        raise ValueError(f'{path}: {what} {entry["id"]!r}: {key}={entry[key]!r} must be a whole '
+                         'number of at most 64 bits')
+
+
+def _check_categories(path: str, categories: list[dict]) -> None:
+    for category in categories:
+        if not isinstance(category['name'], str) or not category['name']:
+            raise ValueError(f'{path}: category {category["id"]}: name={category["name"]!r} must '
+                             'be a word')
+    for name, count in Counter(category['name'] for category in categories).items():
+        if count > 1:
+            raise ValueError(f'{path}: {count} categories have the name {name!r}')
+
+
+def _check_images(path: str, images: list[dict]) -> None:
+    for image in images:
+        if not isinstance(image['file_name'], str) or not image['file_name']:
+            raise ValueError(f'{path}: image {image["id"]}: file_name={image["file_name"]!r} must '
+                             'be the name of a file')
+        for key in ('height', 'width'):
+            if not _is_number(image[key]) or image[key] < 1 or image[key] % 1:
+                raise ValueError(f'{path}: image {image["id"]}: {key}={image[key]!r} must be a '
+                                 'whole number of at least 1')
+
+
+def _check_annotation(path: str, ann: dict) -> None:
+    where = f'{path}: annotation {ann["id"]}'
+    _check_id(path, 'annotation', ann, 'category_id')
+    box = ann['bbox']
+    if not isinstance(box, list) or len(box) != 4 or not all(map(_is_number, box)):
+        raise ValueError(f'{where}: bbox={box!r} must be four finite numbers')
+    if ann.get('iscrowd', 0) not in (0, 1):
+        raise ValueError(f'{where}: iscrowd={ann["iscrowd"]!r} must be 0 or 1')
+    area = ann.setdefault('area', max(box[2], 0) * max(box[3], 0))
+    if not _is_number(area):
+        raise ValueError(f'{where}: area={area!r} must be a finite number')
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and abs(value) < 1e15  # not of NaN
+
+
+def has_area(mask: Any, size: tuple[int, int]) -> bool:
+    """Whether a segmentation is a mask that mmdet takes: of polygons too small it makes none.
+
+    Args:
+        mask: polygons, or a dict of run lengths, as COCO has them.
+        size: (height, width) of the image.
+
+    Raises:
+        ValueError: it is neither, or not of this image.
+    """
+    if isinstance(mask, dict):
+        counts, pixels = mask.get('counts'), size[0] * size[1]
+        if mask.get('size') != [*size]:
+            raise ValueError(f"segmentation: size={mask.get('size')!r} must be the image's, "
+                             f'{[*size]}')
+        # pycocotools leaves pixels that no run covers as they were in memory.
+        try:
+            runs = np.asarray(counts) if isinstance(counts, list) else _runs(counts)
+            whole = (runs.dtype.kind == 'i' and runs.min() >= 0 and runs.max() <= pixels
+                     and runs.sum() == pixels)
+        except (TypeError, ValueError, AttributeError):
+            whole = False
+        if not whole:
+            raise ValueError(f'segmentation: counts={str(counts)[:40]!r} must be the lengths of '
+                             f'runs that cover {size[0]}x{size[1]} pixels')
+        return True
+    try:
+        if not mask or not all(isinstance(each, list) and max(each, default=0) < 1e9
+                               and min(each, default=0) > -1e9 and sum(each) == sum(each)
+                               for each in mask):
+            raise TypeError
+    except TypeError:
+        raise ValueError(f'segmentation={str(mask)[:60]} must be a list of polygons [x1, y1, x2, '
+                         'y2, ...] or a dict with size and counts: the pipeline loads masks'
+                         ) from None
+    return any(len(each) % 2 == 0 and len(each) >= 6 for each in mask)
+
+
+def _runs(text: str) -> np.ndarray:
+    """Lengths of runs out of COCO's compressed form: five bits a letter, and from the fourth number
+    on the difference to the number before the last."""
+    letters = np.frombuffer(text.encode('ascii'), np.uint8).astype(np.int64) - 48
+    ends = np.flatnonzero(letters & 32 == 0)
+    if not len(ends) or ends[-1] != len(letters) - 1 or letters.min() < 0 or letters.max() > 63:
+        raise ValueError
+    starts = np.concatenate([[0], ends[:-1] + 1])
+    lengths = ends - starts + 1
+    if lengths.max() > 7:
+        raise ValueError
+    shifts = 5 * (np.arange(len(letters)) - np.repeat(starts, lengths))
+    numbers = np.add.reduceat((letters & 31) << shifts, starts)
+    numbers -= (letters[ends] & 16 != 0).astype(np.int64) << 5 * lengths
+    for first in (1, 2):
+        numbers[first::2] = numbers[first::2].cumsum()
+    return numbers
+
+
+# COCO-style data sets that say what is wrong with them.
+
+
+class CocoDataset(NamedErrors, _CocoDataset):
+    """mmdet's CocoDataset with its silent losses reported.
+
+    mmdet drops annotations of categories that ``metainfo`` does not list, and boxes without
+    area; it numbers labels in the order of the file, whatever the order of ``metainfo``; and a
+    broken image is found when training reaches it, or never. Here the first and the last two are
+    errors, raised when the data set is built, and dropped boxes are counted in a warning. So are
+    annotations of images that the file does not have; boxes that are not finite, ids that occur
+    twice, missing keys and empty lists are errors (:mod:`.coco_file`), and so are an image of
+    another size than its annotations say and, where the pipeline loads masks, one that can't be.
+
+    Args:
+        unknown_categories: 'error', or 'drop' to train on some of the file's categories on
+            purpose; what is dropped is counted in a warning.
+        check_images: look, before training starts, whether every image file is there, whole and
+            of the size that its annotations say. It reads both ends of each file.
+        skip_broken_images: leave out images that are missing or broken, and say which and how
+            many; False makes them an error. In validation, their boxes still count as missed.
+        **kwargs: to mmdet's CocoDataset.
+
+    Raises:
+        ValueError: for an unknown category (named, with an annotation that has it), for classes
+            that the file does not have or has in another order, for broken images.
+    """
+
+    COCOAPI = CheckedCOCO
+
+    def __init__(self, *args: Any, unknown_categories: str = 'error', check_images: bool = True,
+                 skip_broken_images: bool = False, **kwargs: Any) -> None:
+        if unknown_categories not in ('error', 'drop'):
+            raise ValueError(f"unknown_categories={unknown_categories!r} must be 'error' or "
+                             "'drop'")
+        self.unknown_categories = unknown_categories
+        self.check_images = check_images or skip_broken_images
+        self.skip_broken_images = skip_broken_images
+        self.dropped: Counter[str] = Counter()
+        super().__init__(*args, **kwargs)
+
+    def load_data_list(self) -> list[dict]:
+        self.dropped.clear()
+        self._names: dict[int, str] | None = None
+        data_list = super().load_data_list()
+        if not self.test_mode and not any(info['instances'] for info in data_list):
+            dropped = ', '.join(f'{count} {what}' for what, count in self.dropped.items())
+            raise ValueError(f'{self.ann_file} has no annotation to train on'
+                             + (f'; dropped: {dropped}' if dropped else ''))
+        if self.dropped:
+            counts = ', '.join(f'{count} {what}' for what, count in self.dropped.items())
+            _warn(f'{self.ann_file}: dropped annotations: {counts}')
+        if self.check_images:
+            data_list = self._without_broken_images(data_list)
+        return data_list
+
+    def parse_data_info(self, raw_data_info: dict) -> dict:
+        if self._names is None:
+            self._names = {cat['id']: cat['name']
+                           for cat in self.coco.load_cats(self.coco.get_cat_ids())}
+            self._check_classes(self._names)
+            self.dropped.update(self.coco.dropped)
+        image = raw_data_info['raw_img_info']
+        for ann in raw_data_info['raw_ann_info']:
+            self._check_annotation(ann, image)
+        return super().parse_data_info(raw_data_info)
+
+    def _check_classes(self, names: dict[int, str]) -> None:
+        classes = list(self.metainfo['classes'])
+        missing = [name for name in classes if name not in names.values()]
+        in_file = [name for name in names.values() if name in classes]
+        if missing:
+            raise ValueError(f'metainfo.classes: {missing} are not among the categories of '
+                             f'{self.ann_file}: {list(names.values())}')
+        if in_file != classes:
+            raise ValueError(f'metainfo.classes: {classes} must be in the order of '
+                             f'{self.ann_file}, which gives the labels: {in_file}')
+
+    def _check_annotation(self, ann: dict, image: dict) -> None:
+        category = ann['category_id']
+        left, top, width, height = ann['bbox']
+        if category not in self.cat2label:
+            self._check_category(ann, image)
+        elif ann.get('ignore'):
+            self.dropped['marked to be ignored'] += 1
+        elif width <= 0 or height <= 0:
+            self.dropped['with a box of zero area'] += 1
+        elif width < 1 or height < 1 or ann['area'] <= 0:
+            self.dropped['with a box thinner than a pixel'] += 1
+        elif (left >= image['width'] or top >= image['height'] or left + width <= 0
+                or top + height <= 0):
+            self.dropped['with a box outside the image'] += 1
+        elif any(getattr(step, 'with_mask', False) for step in self.pipeline.transforms):
+            try:
+                if not has_area(ann.get('segmentation'), (image['height'], image['width'])):
+                    self.dropped['with a polygon of less than three corners'] += 1
+            except ValueError as error:
+                raise ValueError(f'{self._where(ann, image)}: {error}') from error
+
+    def _where(self, ann: dict, image: dict) -> str:
+        return f"annotation {ann['id']} of image {image['file_name']!r} in {self.ann_file}"
+
+    def _check_category(self, ann: dict, image: dict) -> None:
+        where, category = self._where(ann, image), ann['category_id']
+        if category not in self._names:
+            raise ValueError(f'{where}: category_id {category} is not among the categories of '
+                             f'the file: {self._names}')
+        if self.unknown_categories == 'error':
+            raise ValueError(
+                f'{where}: its category {self._names[category]!r} is not in '
+                f"metainfo.classes: {list(self.metainfo['classes'])}; add it, or set "
+                "unknown_categories='drop' to leave out such annotations")
+        self.dropped[f'of category {self._names[category]!r}'] += 1
+
+    def _without_broken_images(self, data_list: list[dict]) -> list[dict]:
+        paths = [info['img_path'] for info in data_list]
+        if any('://' in path for path in paths[:1]):
+            return data_list
+        problems = broken_files(paths, [(info['width'], info['height']) for info in data_list])
+        if not problems:
+            return data_list
+        shown = '\n'.join(f'  {path}: {problem}' for path, problem in list(problems.items())[:20])
+        count = f'{len(problems)} of {len(paths)} images of {self.ann_file} are broken'
+        if not self.skip_broken_images:
+            raise ValueError(f'{count}:\n{shown}\nRepair them, or set skip_broken_images=True in '
+                             'the data set to leave them out')
+        _warn(f'{count} and skipped:\n{shown}')
+        return [info for info in data_list if info['img_path'] not in problems]
+
+
+def _warn(message: str) -> None:
+    print_log(message, logger='current', level=logging.WARNING)

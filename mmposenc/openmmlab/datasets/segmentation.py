@@ -1,0 +1,97 @@
+"""Reading label maps."""
+from __future__ import annotations
+
+import os.path as osp
+from typing import Any
+
+from mmseg.datasets import ADE20KDataset as _ADE20KDataset
+from mmseg.datasets import BaseSegDataset
+from mmseg.datasets.transforms import LoadAnnotations
+
+from .image_files import check_file
+from .label_maps import check_pairs, label_problem
+from .loading import NamedErrors
+
+
+class LoadSegAnnotations(LoadAnnotations):
+    """mmseg's LoadAnnotations (same arguments), refusing label maps that do not fit.
+
+    What a map is held to comes from :class:`mmposenc.SegDataset`; with another data
+    set only its size is checked.
+
+    Raises:
+        ValueError: names the file: its size is not its image's, it has several channels, or it
+            holds labels outside the classes.
+    """
+
+    def _load_seg_map(self, results: dict) -> None:
+        if osp.exists(results['seg_map_path']):  # not of another storage
+            check_file(results['seg_map_path'])
+        super()._load_seg_map(results)
+        labels, path = results['gt_seg_map'], results['seg_map_path']
+        if labels.ndim != 2:
+            raise ValueError(f'{path} has shape {labels.shape}; one channel of 8 bits is required')
+        size = results.get('ori_shape')
+        if size is not None and labels.shape != tuple(size[:2]):
+            raise ValueError(f'{path} is {labels.shape[1]}x{labels.shape[0]}, but its image '
+                             f'{results.get("img_path")} is {size[1]}x{size[0]}')
+        num_classes = results.get('num_classes')
+        if num_classes is None:
+            return
+        problem = label_problem(labels, num_classes, results.get('ignore_index', 255))
+        if problem:
+            zero = ' (after reduce_zero_label)' if results.get('reduce_zero_label') else ''
+            raise ValueError(f'{path} {problem}{zero}')
+
+
+# Data sets of label maps that say what is wrong with them.
+
+
+class SegDataset(NamedErrors, BaseSegDataset):
+    """mmseg's BaseSegDataset with its silent losses reported.
+
+    mmseg finds a missing label map when training reaches it, takes a label outside the classes
+    for one that never occurs or stops with an index error, and resizes a map of another size
+    along with its image. ``classes`` and ``palette`` come from ``metainfo``. Use it with
+    :class:`~mmposenc.openmmlab.datasets.LoadSegAnnotations`, which checks every map that it reads.
+
+    Args:
+        check_images: look, before training starts, whether every image has a label map of its
+            size with one channel of 8 bits, and whether a sample of the maps has only labels of
+            the classes. Of each file but the sample only both ends are read.
+        **kwargs: to mmseg's data set.
+
+    Raises:
+        ValueError: names the files and what is wrong with each; or says that there is no image.
+    """
+
+    def __init__(self, *args: Any, check_images: bool = True, **kwargs: Any) -> None:
+        self.check_images = check_images
+        super().__init__(*args, **kwargs)
+
+    def load_data_list(self) -> list[dict]:
+        data_list: list[dict] = super().load_data_list()
+        if not data_list:
+            raise ValueError(self._no_images())
+        classes = self._metainfo.get('classes')
+        for info in data_list:  # what a loaded label map is held to travels with it
+            info['num_classes'] = classes and len(classes)
+            info['ignore_index'] = self.ignore_index
+        pairs = [(info['img_path'], info['seg_map_path']) for info in data_list
+                 if 'seg_map_path' in info]
+        if self.check_images and pairs and '://' not in pairs[0][0]:
+            # In the files there are all labels of METAINFO, before zero is removed.
+            names = self.METAINFO.get('classes') or classes
+            num_labels = len(names) + self.reduce_zero_label if names else None
+            check_pairs(pairs, num_labels, self.ignore_index)
+        return data_list
+
+    def _no_images(self) -> str:
+        folder = self.data_prefix.get('img_path')
+        where = f'{self.ann_file} lists no image' if self.ann_file else (
+            f'there is no image *{self.img_suffix} in {osp.abspath(str(folder))}')
+        return f'{where} (img_suffix={self.img_suffix!r}, data_prefix.img_path={folder!r})'
+
+
+class ADE20KDataset(SegDataset, _ADE20KDataset):
+    """mmseg's ADE20KDataset with the checks of :class:`SegDataset`."""

@@ -1,0 +1,223 @@
+"""Multi-scale deformable attention with batches first."""
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from mmcv.cnn import build_norm_layer
+from mmcv.ops.multi_scale_deform_attn import MultiScaleDeformableAttention as MMCVDeformable
+from mmcv.ops.multi_scale_deform_attn import MultiScaleDeformableAttnFunction
+from mmdet.models.layers.transformer import (
+    MLP,
+    DeformableDetrTransformerDecoder,
+    DetrTransformerDecoder,
+    DinoTransformerDecoder,
+    coordinate_to_encoding,
+    inverse_sigmoid,
+)
+from mmdet.models.layers.transformer import (
+    DeformableDetrTransformerDecoderLayer as MMDeformableDecoderLayer,
+)
+from mmdet.models.layers.transformer import DetrTransformerDecoderLayer as MMDecoderLayer
+from mmengine.model import ModuleList
+from torch import Tensor, nn
+
+from mmposenc.detr.layers import (
+    DetrEncoderLayer,
+    MultiheadAttention,
+    check_batch_first,
+    ffn_and_norms,
+)
+from mmposenc.operators.deform_attn import host_shapes, ms_deform_attn_forward
+
+
+class MultiScaleDeformableAttention(MMCVDeformable):
+    """mmcv's module (Deformable DETR, Zhu et al., ICLR 2021, Eq. 3) with batches first, which waits
+    for a GPU once a model instead of once a module: sizes of levels are read one time."""
+
+    def __init__(self, *args: Any, batch_first: bool = True, **kwargs: Any) -> None:
+        check_batch_first(batch_first)
+        super().__init__(*args, batch_first=True, **kwargs)
+
+    def forward(self, query: Tensor, key: Tensor | None = None, value: Tensor | None = None,
+                identity: Tensor | None = None, query_pos: Tensor | None = None,
+                key_padding_mask: Tensor | None = None, reference_points: Tensor | None = None,
+                spatial_shapes: Tensor | None = None, level_start_index: Tensor | None = None,
+                **kwargs: Any) -> Tensor:
+        """Attend.
+
+        Args:
+            query: (B, queries, C); value: (B, keys, C), by default the queries; key is not read.
+            identity: added to the output, by default the queries.
+            query_pos: added to the queries, or None.
+            key_padding_mask: (B, keys) bool, True = padding.
+            reference_points: (B, queries, levels, 2) as x, y in [0, 1], or 4 with width and height.
+            spatial_shapes: (levels, 2), (H, W) of the levels; level_start_index: (levels,).
+
+        Returns:
+            (B, queries, C).
+
+        Raises:
+            ValueError: if the levels do not hold the keys, or for other reference points.
+        """
+        assert reference_points is not None and spatial_shapes is not None
+        value = query if value is None else value
+        identity = query if identity is None else identity
+        query = query if query_pos is None else query + query_pos
+        shapes = host_shapes(spatial_shapes)
+        if sum(height * width for height, width in shapes) != value.shape[1]:
+            raise ValueError(f'value has {value.shape[1]} tokens, but spatial_shapes={shapes} has '
+                             f'{sum(height * width for height, width in shapes)} cells')
+        value = self.value_proj(value)
+        if key_padding_mask is not None:
+            value = value.masked_fill(key_padding_mask[..., None], 0.0)
+        value = value.unflatten(2, (self.num_heads, -1))
+        per_query = (self.num_heads, self.num_levels, self.num_points)
+        offsets = self.sampling_offsets(query).unflatten(2, (*per_query, 2))
+        weights = self.attention_weights(query).unflatten(2, (self.num_heads, -1))
+        weights = weights.softmax(-1).unflatten(3, per_query[1:])
+        args = (value, spatial_shapes, level_start_index,
+                self._locations(offsets, reference_points, spatial_shapes), weights,
+                self.im2col_step)
+        if value.device.type == 'cpu' or value.dtype == torch.bfloat16:  # no kernel of mmcv's
+            out = ms_deform_attn_forward(*args)
+        else:
+            out = MultiScaleDeformableAttnFunction.apply(*args)
+        return self.dropout(self.output_proj(out)) + identity
+
+    def _locations(self, offsets: Tensor, points: Tensor, spatial_shapes: Tensor) -> Tensor:
+        """Where to sample, (B, queries, heads, levels, points, 2)."""
+        if points.shape[-1] not in (2, 4):
+            raise ValueError(f'reference_points has {points.shape[-1]} numbers a point; 2 or 4 are '
+                             f'required')
+        points = points[:, :, None, :, None]
+        if points.shape[-1] == 2:
+            return points + offsets / spatial_shapes.flip(1)[:, None]
+        return points[..., :2] + offsets / self.num_points * points[..., 2:] * 0.5
+
+
+# Layers of DETR's and Deformable DETR's decoders and of Deformable DETR's encoder; need mmdet.
+
+
+class DetrDecoderLayer(MMDecoderLayer):
+    """mmdet's decoder layer without attention weights."""
+
+    def _init_layers(self) -> None:
+        self.self_attn = MultiheadAttention(**self.self_attn_cfg)
+        self.cross_attn = MultiheadAttention(**self.cross_attn_cfg)
+        self.embed_dims = self.self_attn.embed_dims
+        self.ffn, self.norms = ffn_and_norms(self.ffn_cfg, self.norm_cfg, self.embed_dims, 3)
+
+
+class DeformableEncoderLayer(DetrEncoderLayer):
+    """Encoder layer of Deformable DETR (Zhu et al., ICLR 2021, Sec. 4.1).
+
+    Raises:
+        ValueError: with a ``rel_pos_encoding``: its attention has no logits of pairs.
+    """
+
+    def _init_layers(self) -> None:
+        if self.self_attn_cfg.get('rel_pos_encoding') is not None:
+            raise ValueError(
+                f'encoder.layer_cfg.self_attn_cfg.rel_pos_encoding='
+                f'{self.self_attn_cfg["rel_pos_encoding"]!r}: deformable attention compares no '
+                f'pairs of tokens; use pos_encoding, or a detector with dense attention '
+                f'(mmposenc.DETR, ConditionalDETR, DABDETR)')
+        cfg = {k: v for k, v in self.self_attn_cfg.items() if k != 'rel_pos_encoding'}
+        self.self_attn = MultiScaleDeformableAttention(**cfg)
+        self.embed_dims = self.self_attn.embed_dims
+        self.ffn, self.norms = ffn_and_norms(self.ffn_cfg, self.norm_cfg, self.embed_dims, 2)
+
+
+class DeformableDecoderLayer(MMDeformableDecoderLayer):
+    """mmdet's decoder layer without attention weights."""
+
+    def _init_layers(self) -> None:
+        self.self_attn = MultiheadAttention(**self.self_attn_cfg)
+        self.cross_attn = MultiScaleDeformableAttention(**self.cross_attn_cfg)
+        self.embed_dims = self.self_attn.embed_dims
+        self.ffn, self.norms = ffn_and_norms(self.ffn_cfg, self.norm_cfg, self.embed_dims, 3)
+
+
+# mmdet's decoders on this project's attention; parameters have mmdet's names.
+
+
+class DetrDecoder(DetrTransformerDecoder):
+    """DETR's decoder without attention weights."""
+
+    def _init_layers(self) -> None:
+        self.layers = ModuleList(DetrDecoderLayer(**self.layer_cfg)
+                                 for _ in range(self.num_layers))
+        self.embed_dims = self.layers[0].embed_dims
+        self.post_norm = build_norm_layer(self.post_norm_cfg, self.embed_dims)[1]
+
+
+class DeformableDecoder(DeformableDetrTransformerDecoder):
+    """Deformable DETR's decoder without attention weights."""
+
+    def _init_layers(self) -> None:
+        if self.post_norm_cfg is not None:
+            raise ValueError(f'decoder.post_norm_cfg={self.post_norm_cfg!r} must be None: a '
+                             f'deformable decoder has no norm behind it')
+        self.layers = ModuleList(DeformableDecoderLayer(**self.layer_cfg)
+                                 for _ in range(self.num_layers))
+        self.embed_dims = self.layers[0].embed_dims
+
+
+class DinoDecoder(DinoTransformerDecoder, DeformableDecoder):
+    """DINO's decoder on the layers of :class:`DeformableDecoder`.
+
+    Args:
+        coordinate_feats: sines and cosines of each of a box's four coordinates, which make the
+            positions of queries. 128 in the release and in the weights that mmdet published; None:
+            as many as the installed mmdet takes, which is ``embed_dims`` in 3.5 and 128 in 3.3.
+
+    Raises:
+        ValueError: ``coordinate_feats`` is odd or below 2.
+    """
+
+    def __init__(self, *args: Any, coordinate_feats: int | None = None, **kwargs: Any) -> None:
+        if coordinate_feats is not None and (coordinate_feats < 2 or coordinate_feats % 2):
+            raise ValueError(f'decoder.coordinate_feats={coordinate_feats} must be even and at '
+                             f'least 2: a sine and a cosine each')
+        self.coordinate_feats = coordinate_feats
+        super().__init__(*args, **kwargs)
+
+    def _init_layers(self) -> None:
+        super()._init_layers()
+        dims = self.embed_dims
+        if self.coordinate_feats is None:
+            taken = self.ref_point_head.layers[0].in_features
+            self.coordinate_feats = dims if taken == 4 * dims else 128
+        # Also where mmdet's would do: with one head less, a seed gives other weights to all that is
+        # made behind it.
+        self.ref_point_head = MLP(4 * self.coordinate_feats, dims, dims, 2)
+
+    def forward(self, query: Tensor, *, reference_points: Tensor, valid_ratios: Tensor,
+                reg_branches: nn.ModuleList, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        """As mmdet, which has a fixed number of ``coordinate_feats``.
+
+        Args:
+            query: (B, num_queries, C).
+            reference_points: boxes (B, num_queries, 4), as (cx, cy, w, h) of the images.
+            valid_ratios: (B, num_levels, 2), of the padded maps the part that is image.
+            reg_branches: what a layer's queries add to the boxes, one for each layer.
+            kwargs: of the layers.
+
+        Returns:
+            Queries (num_layers, B, num_queries, C) and boxes (num_layers + 1, B, num_queries, 4).
+        """
+        queries, boxes = [], [reference_points]
+        ratios = torch.cat([valid_ratios, valid_ratios], -1)[:, None]
+        for layer, branch in zip(self.layers, reg_branches, strict=False):
+            of_levels = reference_points[:, :, None] * ratios  # (B, num_queries, num_levels, 4)
+            encoded = coordinate_to_encoding(of_levels[:, :, 0], num_feats=self.coordinate_feats)
+            query = layer(query, query_pos=self.ref_point_head(encoded), valid_ratios=valid_ratios,
+                          reference_points=of_levels, **kwargs)
+            moved = branch(query) + inverse_sigmoid(reference_points, eps=1e-3)
+            # The next layer looks at this box, and is not learned from by it ("look forward twice":
+            # the loss of the next box is).
+            boxes.append(moved.sigmoid())
+            queries.append(self.norm(query))
+            reference_points = boxes[-1].detach()
+        return torch.stack(queries), torch.stack(boxes)

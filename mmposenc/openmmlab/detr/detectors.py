@@ -1,0 +1,333 @@
+"""How every class of mmdet's DETR family gets this project's encoder: one mixin before its own."""
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from mmdet.models import detectors as mm
+from mmengine.config import ConfigDict
+from mmengine.model import BaseModule
+from torch import Tensor, nn
+
+from mmposenc.detr.encoders import DetrEncoder
+from mmposenc.functional.masking import token_mask
+
+from .decoders import DeformableDecoder, DetrDecoder, DinoDecoder
+from .encoders import DABEncoder, DeformableEncoder
+from .neck import ChannelMapper
+from .positions import (
+    build_position,
+    flat,
+    masks_exactly,
+    padding_masks,
+    position_tokens,
+    reset_encodings,
+)
+
+
+class Encoded:
+    """A detector of mmdet whose ``_init_layers`` builds everything but the encoder.
+
+    mmdet's detectors build their encoder from a config in the middle of ``_init_layers``. Here it
+    gets the config of one small layer, and what it made of it is replaced: names in the state dict
+    and their order stay mmdet's, and nothing else that mmdet builds is written down again.
+    """
+
+    encoder_type: type[DetrEncoder]
+    #: This project's decoder; None leaves mmdet's.
+    decoder_type: type[nn.Module] | None = None
+    #: Why the encoder or the decoder's keys cannot do without an absolute encoding.
+    needs_encoder_pos = needs_key_pos = ''
+
+    def _init_layers(self: Any) -> None:
+        encoder_cfg, decoder_cfg = copy.copy(self.encoder), copy.copy(self.decoder)
+        self.encoder_pos = encoder_cfg.pop('encoder_pos', 'sine')
+        self.key_pos = self._pop_key_pos(decoder_cfg)
+        for name, kind, needs in (('encoder.encoder_pos', self.encoder_pos, self.needs_encoder_pos),
+                                  ('decoder.key_pos', self.key_pos, self.needs_key_pos)):
+            if kind is None and needs:
+                raise ValueError(f'{name}=None: {needs}')
+        _check_decoder(decoder_cfg)
+        encoder = self.encoder_type(**encoder_cfg)
+        self._check_encoder(encoder)
+        decoder = None if self.decoder_type is None else self.decoder_type(**decoder_cfg)
+        self.encoder = one_layer(encoder, encoder_cfg)
+        self.decoder = decoder_cfg if decoder is None else one_layer(decoder, decoder_cfg)
+        super()._init_layers()  # type: ignore[misc]
+        self.encoder = encoder
+        if decoder is not None:
+            self.decoder = decoder
+        if self.decoder.embed_dims != encoder.embed_dims:
+            raise ValueError(f'the encoder has embed_dims={encoder.embed_dims} and the decoder '
+                             f'{self.decoder.embed_dims}; they must be equal')
+        # The name is the one that configs keep weight decay off.
+        self.encoder_pos_encodings = build_position(
+            self.encoder_pos, self.embed_dims, 'encoder.encoder_pos')
+        self.key_pos_encodings = build_position(self.key_pos, self.embed_dims, 'decoder.key_pos')
+
+    def _check_encoder(self: Any, encoder: DetrEncoder) -> None:
+        num_feats = self.positional_encoding.get('num_feats')
+        if num_feats is None or num_feats * 2 != encoder.embed_dims:
+            raise ValueError(f'positional_encoding.num_feats={num_feats} must be half of the '
+                             f"encoder's embed_dims={encoder.embed_dims}")
+
+    def init_weights(self: Any) -> None:
+        """As mmdet, except that encodings keep what they start from, and a checkpoint of the whole
+        detector (``init_cfg``) is not overwritten."""
+        cfg = self.init_cfg
+        if isinstance(cfg, dict) and cfg.get('type') == 'Pretrained':
+            BaseModule.init_weights(self)
+            return
+        super().init_weights()  # type: ignore[misc]
+        reset_encodings(self.encoder)
+
+    def extract_feat(self: Any, batch_inputs: Tensor) -> tuple[Tensor, ...]:
+        """As mmdet; this project's ChannelMapper is told the images' sizes."""
+        if self.with_neck and isinstance(self.neck, ChannelMapper) and masks_exactly(self):
+            shapes = getattr(batch_inputs, 'img_shapes', None)
+            return self.neck(  # type: ignore[no-any-return]
+                self.backbone(batch_inputs), shapes, tuple(batch_inputs.shape[-2:]))
+        return super().extract_feat(batch_inputs)  # type: ignore[misc, no-any-return]
+
+    def _masks(self: Any, features: Sequence[Tensor], samples: Sequence[Any] | None
+               ) -> list[Tensor | None]:
+        if torch.compiler.is_exporting():  # images of an exported program fill their batch
+            return [None] * len(features)
+        return padding_masks(samples, features, masks_exactly(self))
+
+
+class Dense(Encoded):
+    """Detectors whose encoder attends to all tokens of one map: DETR and those made of it."""
+
+    encoder_type = DetrEncoder
+
+    def _pop_key_pos(self, decoder_cfg: dict[str, Any]) -> Any:
+        return decoder_cfg.pop('key_pos', 'sine')
+
+    def pre_transformer(self: Any, img_feats: tuple[Tensor, ...],
+                        batch_data_samples: Sequence[Any] | None = None
+                        ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Tokens, mask, grid and positions of the last map, for the encoder; mask and positions for
+        the decoder."""
+        feature = img_feats[-1]
+        mask = self._masks([feature], batch_data_samples)[0]
+        args = (self.positional_encoding, feature, mask)
+        encoder_pos = position_tokens(self.encoder_pos, self.encoder_pos_encodings, *args)
+        if self.key_pos == 'sine' and self.encoder_pos == 'sine':
+            key_pos = encoder_pos
+        else:
+            key_pos = position_tokens(self.key_pos, self.key_pos_encodings, *args)
+        flat_mask = None if mask is None else token_mask(mask)
+        return (dict(feat=flat(feature), feat_mask=flat_mask, feat_pos=encoder_pos,
+                     spatial_shapes=[(feature.shape[-2], feature.shape[-1])]),
+                dict(memory_mask=flat_mask, memory_pos=key_pos))
+
+    def forward_encoder(self: Any, feat: Tensor, feat_mask: Tensor | None,
+                        feat_pos: Tensor | None,
+                        spatial_shapes: list[tuple[int, int]] | None = None) -> dict[str, Tensor]:
+        """As mmdet's, with the grid."""
+        return dict(memory=self.encoder(feat, feat_pos, feat_mask, spatial_shapes=spatial_shapes))
+
+
+class Deformable(Encoded):
+    """Detectors with deformable attention on one level or several: Deformable DETR and those made
+    of it."""
+
+    encoder_type = DeformableEncoder
+
+    def _pop_key_pos(self, decoder_cfg: dict[str, Any]) -> None:
+        if 'key_pos' in decoder_cfg:
+            raise ValueError(f'decoder.key_pos={decoder_cfg["key_pos"]!r}: the decoder of '
+                             f'{type(self).__name__} has no keys; leave it out')
+
+    def _check_encoder(self: Any, encoder: DetrEncoder) -> None:
+        super()._check_encoder(encoder)
+        cross = self.decoder.get('layer_cfg', {}).get('cross_attn_cfg', {})
+        for name, levels in (('encoder', encoder.num_levels),
+                             ('decoder', cross.get('num_levels', 4))):
+            if levels != self.num_feature_levels:
+                raise ValueError(f'num_feature_levels={self.num_feature_levels}, but the {name} '
+                                 f'has num_levels={levels}; they must be equal')
+
+    def pre_transformer(self: Any, mlvl_feats: tuple[Tensor, ...],
+                        batch_data_samples: Sequence[Any] | None = None
+                        ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Tokens, masks, grids and positions of all levels."""
+        if len(mlvl_feats) != self.num_feature_levels:
+            raise ValueError(f'the neck gives {len(mlvl_feats)} maps, but num_feature_levels='
+                             f'{self.num_feature_levels}')
+        batch = mlvl_feats[0].shape[0]
+        masks = self._masks(mlvl_feats, batch_data_samples)
+        shapes = [(f.shape[-2], f.shape[-1]) for f in mlvl_feats]
+        positions = []
+        for level, (feature, mask) in enumerate(zip(mlvl_feats, masks, strict=True)):
+            position = position_tokens(self.encoder_pos, self.encoder_pos_encodings,
+                                       self.positional_encoding, feature, mask)
+            embed = self.level_embed[level].view(1, 1, -1)
+            positions.append(embed.expand(batch, feature[0, 0].numel(), -1) if position is None
+                             else position + embed)
+        mask_flat, ratios = None, mlvl_feats[0].new_ones(batch, len(shapes), 2)
+        if any(mask is not None for mask in masks):
+            whole = [torch.zeros(batch, *hw, dtype=torch.bool, device=ratios.device)
+                     if mask is None else mask for mask, hw in zip(masks, shapes, strict=True)]
+            mask_flat = torch.cat([mask.flatten(1) for mask in whole], 1)
+            ratios = torch.stack([self.get_valid_ratio(mask) for mask in whole], 1)
+        spatial_shapes = torch.tensor(shapes, device=ratios.device)
+        starts = [0]
+        for height, width in shapes[:-1]:
+            starts.append(starts[-1] + height * width)
+        shared = dict(spatial_shapes=spatial_shapes, valid_ratios=ratios,
+                      level_start_index=torch.tensor(starts, device=ratios.device))
+        return (dict(feat=torch.cat([flat(f) for f in mlvl_feats], 1), feat_mask=mask_flat,
+                     feat_pos=torch.cat(positions, 1), hw_shapes=shapes, **shared),
+                dict(memory_mask=mask_flat, **shared))
+
+    def forward_encoder(self: Any, feat: Tensor, feat_mask: Tensor | None, feat_pos: Tensor,
+                        spatial_shapes: Tensor, level_start_index: Tensor, valid_ratios: Tensor,
+                        hw_shapes: list[tuple[int, int]] | None = None) -> dict[str, Any]:
+        """As mmdet's, with the grids."""
+        memory = self.encoder(feat, feat_pos, feat_mask, spatial_shapes, level_start_index,
+                              valid_ratios, hw_shapes=hw_shapes)
+        return dict(memory=memory, memory_mask=feat_mask, spatial_shapes=spatial_shapes)
+
+    def pre_decoder(self: Any, memory: Tensor, memory_mask: Tensor | None, spatial_shapes: Tensor,
+                    **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """As mmdet's; with two stages and a backbone that keeps padding out, no padded token is
+        picked as a proposal before the last valid one."""
+        if not self.as_two_stage or memory_mask is None or not masks_exactly(self):
+            return super().pre_decoder(  # type: ignore[misc, no-any-return]
+                memory, memory_mask, spatial_shapes, **kwargs)
+        branches = self.bbox_head.cls_branches
+        # DDQ has a second one, of its dense queries. Finite: the loss multiplies logits by labels
+        # of zero.
+        hooks = [branch.register_forward_hook(
+            lambda module, args, out: out.masked_fill(memory_mask[..., None], -1e4))
+            for branch in {branches[self.decoder.num_layers], branches[-1]}]
+        try:
+            return super().pre_decoder(  # type: ignore[misc, no-any-return]
+                memory, memory_mask, spatial_shapes, **kwargs)
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+
+def one_layer(coder: Any, cfg: dict[str, Any]) -> ConfigDict:
+    """A config of one layer in the sizes of an encoder or decoder, for mmdet to build in its place.
+
+    Args:
+        coder: the encoder or decoder that will stand there.
+        cfg: its own config; mmdet wants to know of a decoder whether it ends with a norm.
+    """
+    dims, attention = coder.embed_dims, coder.layers[0].self_attn
+    sizes = dict(embed_dims=dims, num_heads=attention.num_heads)
+    layer: dict[str, Any] = dict(ffn_cfg=dict(embed_dims=dims, feedforward_channels=1),
+                                 self_attn_cfg=dict(sizes))
+    if hasattr(attention, 'num_levels'):
+        layer['self_attn_cfg']['num_levels'] = attention.num_levels
+    if hasattr(coder.layers[0], 'cross_attn'):
+        layer['cross_attn_cfg'] = dict(sizes)
+    norm = {k: v for k, v in cfg.items() if k == 'post_norm_cfg'}
+    return ConfigDict(num_layers=1, layer_cfg=layer, **norm)
+
+
+def _check_decoder(cfg: dict[str, Any]) -> None:
+    for name in ('pos_encoding', 'positions', 'encoder_pos'):
+        if name in cfg:
+            raise ValueError(f'decoder.{name}={cfg[name]!r}: object queries lie on no grid; it '
+                             f'belongs to the encoder')
+    for name in ('self_attn_cfg', 'cross_attn_cfg'):
+        relative = cfg.get('layer_cfg', {}).get(name, {}).get('rel_pos_encoding')
+        if relative is not None:
+            raise ValueError(f'decoder.layer_cfg.{name}.rel_pos_encoding={relative!r}: object '
+                             f'queries lie on no grid; it belongs to '
+                             f'encoder.layer_cfg.self_attn_cfg')
+
+
+# The detectors of mmdet's DETR family whose encoders take position encodings.
+
+
+class DETR(Dense, mm.DETR):
+    """DETR (Carion et al., ECCV 2020) with PEG (CPVT's first version, Sec. B.2) and iRPE (ICCV
+    2021, Table 6) in its encoder.
+
+    Args:
+        encoder: arguments of :class:`DetrEncoder`, and ``encoder_pos``: the absolute encoding of
+            the encoder's queries and keys: 'sine' (mmdet's, the detector's
+            ``positional_encoding``), 'learned' (a table resized to each image), the config of an
+            absolute encoding, or None ('w/o PE').
+        decoder: arguments of mmdet's decoder, and ``key_pos``: the same choice for the keys that
+            the object queries meet, 'sine' by default whatever the encoder has.
+        Others as of mmdet's DETR.
+
+    With no encoding and the same weights, results equal mmdet's. Without attention weights it is
+    faster; masks go by whole cells where the backbone keeps padding out (``mask_padding``).
+
+    Raises:
+        ValueError: for options that contradict each other.
+    """
+
+    decoder_type = DetrDecoder
+
+
+class ConditionalDETR(Dense, mm.ConditionalDETR):
+    """Conditional DETR (Meng et al., ICCV 2021) with encodings in its encoder.
+
+    Arguments are those of mmdet's ConditionalDETR, with ``encoder`` and ``decoder.key_pos`` as of
+    :class:`DETR`; the decoder is mmdet's.
+
+    Raises:
+        ValueError: as DETR; for ``decoder.key_pos=None``.
+    """
+
+    needs_key_pos = ('object queries find what they look for by the positions of keys, which '
+                     'attention meets beside their contents')
+
+
+class DABDETR(Dense, mm.DABDETR):
+    """DAB-DETR (Liu et al., ICLR 2022) with encodings in its encoder.
+
+    Arguments are those of mmdet's DABDETR, with ``encoder`` and ``decoder.key_pos`` as of
+    :class:`DETR`; the decoder is mmdet's.
+
+    Raises:
+        ValueError: as DETR; for ``decoder.key_pos=None`` and ``encoder.encoder_pos=None``.
+    """
+
+    encoder_type = DABEncoder
+    needs_encoder_pos = ('every layer of the encoder of DAB-DETR scales its absolute encoding '
+                         '(query_scale), which would have nothing to scale')
+    needs_key_pos = ConditionalDETR.needs_key_pos
+
+
+class DeformableDETR(Deformable, mm.DeformableDETR):
+    """Deformable DETR (Zhu et al., ICLR 2021), on one level or several, with PEG in its encoder.
+
+    Args:
+        encoder: arguments of :class:`DeformableEncoder`, and ``encoder_pos`` as of :class:`DETR`;
+            the embedding of the level stays with None.
+        Others as of mmdet's DeformableDETR. Its decoder samples the memory and has no key
+        encoding.
+
+    Raises:
+        ValueError: for options that contradict each other; for a relative encoding, as deformable
+            attention compares no pairs of tokens.
+    """
+
+    decoder_type = DeformableDecoder
+
+
+class DINO(Deformable, mm.DINO):
+    """DINO (Zhang et al., ICLR 2023) with PEG in its encoder.
+
+    Arguments are those of mmdet's DINO, with ``encoder`` as of :class:`DeformableDETR`.
+
+    Raises:
+        ValueError: as DeformableDETR.
+    """
+
+    decoder_type = DinoDecoder
+
+
+__all__ = ['DABDETR', 'DETR', 'DINO', 'ConditionalDETR', 'DeformableDETR']

@@ -1,0 +1,87 @@
+"""Encoders of the DETR family that stand on parts of mmdet."""
+from __future__ import annotations
+
+from typing import Any
+
+from mmdet.models.layers.transformer import DeformableDetrTransformerEncoder
+from mmdet.models.layers.transformer.utils import MLP
+from torch import Tensor
+
+from mmposenc.detr.encoders import DetrEncoder, HWShapes, check_levels
+
+from .decoders import DeformableEncoderLayer
+
+
+class DABEncoder(DetrEncoder):
+    """Encoder of DAB-DETR (Liu et al., ICLR 2022): each layer scales the absolute encoding by an
+    MLP of its tokens; the layers share the MLP.
+
+    Arguments and results are those of :class:`DetrEncoder`.
+    """
+
+    def _init_layers(self) -> None:
+        super()._init_layers()
+        self.query_scale = MLP(self.embed_dims, self.embed_dims, self.embed_dims, 2)
+
+    def _layer_pos(self, x: Tensor, query_pos: Tensor | None) -> Tensor | None:
+        return None if query_pos is None else query_pos * self.query_scale(x)
+
+
+class DeformableEncoder(DetrEncoder):
+    """Encoder of Deformable DETR with encodings between its layers.
+
+    Args:
+        pos_encoding_shared: one set of encodings for all levels; by default each has its own.
+        Others as :class:`DetrEncoder`; ``layer_cfg`` takes no ``rel_pos_encoding``, and padded
+            tokens are not skipped.
+
+    Raises:
+        ValueError: as DetrEncoder; for ``skip_padding=True``.
+    """
+
+    layer_type = DeformableEncoderLayer
+    get_encoder_reference_points = staticmethod(
+        DeformableDetrTransformerEncoder.get_encoder_reference_points)
+
+    def __init__(self, *args: Any, pos_encoding_shared: bool = False, **kwargs: Any) -> None:
+        self.pos_encoding_shared = pos_encoding_shared
+        if kwargs.get('skip_padding'):
+            raise ValueError('encoder.skip_padding=True: deformable attention samples whole maps; '
+                             'leave it out')
+        super().__init__(*args, **kwargs)
+
+    def _packing(self, mask: Tensor | None, hw_shapes: HWShapes | None) -> None:
+        """Deformable attention samples whole maps, padding included."""
+
+    def forward(self, query: Tensor, query_pos: Tensor | None,  # type: ignore[override]
+                key_padding_mask: Tensor | None, spatial_shapes: Tensor, level_start_index: Tensor,
+                valid_ratios: Tensor, reference_points: Tensor | None = None, *,
+                hw_shapes: HWShapes | None = None) -> Tensor:
+        """Encode.
+
+        Args:
+            query: tokens (B, L, C) of all levels, one after the other.
+            query_pos: encoding of position and level added to the queries, same shape, or None.
+            key_padding_mask: (B, L) bool, True = padding to the right and below.
+            spatial_shapes: (levels, 2) long, (H, W) of the levels.
+            level_start_index: (levels,) long.
+            valid_ratios: (B, levels, 2), valid part of each level's width and height.
+            reference_points: (B, L, levels, 2), where each token looks, or None: at its own cell's
+                centre.
+            hw_shapes: ``spatial_shapes`` as numbers; saves waiting for a GPU.
+
+        Returns:
+            Memory (B, L, C).
+
+        Raises:
+            ValueError: if the grids do not hold the tokens.
+        """
+        shapes = check_levels(query, spatial_shapes.tolist() if hw_shapes is None else hw_shapes,
+                              self.num_levels)
+        points = reference_points
+        if points is None:
+            points = self.get_encoder_reference_points(shapes, valid_ratios, device=query.device)
+        return self._run(  # type: ignore[return-value]
+            query, query_pos, key_padding_mask, shapes, False,
+            dict(spatial_shapes=spatial_shapes, level_start_index=level_start_index,
+                 reference_points=points))

@@ -1,0 +1,127 @@
+"""The pixel decoders of MaskFormer and Mask2Former whose encoders take position encodings."""
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from mmdet.models.layers import MSDeformAttnPixelDecoder as MMMSDeformAttnPixelDecoder
+from mmdet.models.layers import TransformerEncoderPixelDecoder as MMTransformerEncoderPixelDecoder
+from torch import Tensor, nn
+
+from mmposenc.detr.encoders import DetrEncoder
+
+from .detectors import one_layer
+from .encoders import DeformableEncoder
+from .positions import build_position, position_tokens, reset_encodings
+
+
+class _Encoded:
+    """A pixel decoder of mmdet's with this project's encoder where mmdet builds its own, as
+    :class:`mmposenc.openmmlab.detr.detectors.Encoded` does it for detectors."""
+
+    encoder_type: type[DetrEncoder]
+    #: mmdet's name of the module that gives positions.
+    sine_name: str
+
+    def __init__(self: Any, *args: Any, encoder: dict[str, Any], **kwargs: Any) -> None:
+        cfg = copy.copy(encoder)
+        encoder_pos = cfg.pop('encoder_pos', 'sine')
+        built = self.encoder_type(**cfg)
+        super().__init__(  # type: ignore[call-arg]
+            *args, encoder=one_layer(built, cfg), **kwargs)
+        self.encoder = built
+        if encoder_pos != 'sine':
+            setattr(self, self.sine_name, MapPositions(encoder_pos, built.embed_dims))
+
+    def init_weights(self: Any) -> None:
+        """As mmdet, except that encodings keep what they start from."""
+        super().init_weights()  # type: ignore[misc]
+        reset_encodings(self.encoder)
+
+    def forward(self: Any, feats: list[Tensor], *args: Any) -> tuple[Tensor, Any]:
+        """As mmdet's, with the grids for the encoder."""
+        told = self._grids(feats)
+        hook = self.encoder.register_forward_pre_hook(
+            lambda module, args, kwargs: (args, {**kwargs, **told}), with_kwargs=True)
+        try:
+            return super().forward(feats, *args)  # type: ignore[misc, no-any-return]
+        finally:
+            hook.remove()
+
+
+class TransformerEncoderPixelDecoder(_Encoded, MMTransformerEncoderPixelDecoder):
+    """Pixel decoder of MaskFormer (Cheng et al., NeurIPS 2021) with encodings in its encoder.
+
+    Args:
+        encoder: arguments of :class:`DetrEncoder`, relative encodings among them, and
+            ``encoder_pos`` as of :class:`DETR`.
+        Others as of mmdet's.
+
+    Raises:
+        ValueError: for positions or encodings that do not fit; for ``skip_padding=True``.
+    """
+
+    encoder_type = DetrEncoder
+    sine_name = 'positional_encoding'
+
+    def __init__(self, *args: Any, encoder: dict[str, Any], **kwargs: Any) -> None:
+        if encoder.get('skip_padding'):
+            raise ValueError('encoder.skip_padding=True: the convolutions behind the encoder read '
+                             'padded tokens too; leave it out')
+        super().__init__(*args, encoder={**encoder, 'skip_padding': False}, **kwargs)
+
+    def _grids(self, feats: list[Tensor]) -> dict[str, Any]:
+        return dict(spatial_shapes=tuple(feats[-1].shape[-2:]))
+
+
+class MSDeformAttnPixelDecoder(_Encoded, MMMSDeformAttnPixelDecoder):
+    """Pixel decoder of Mask2Former (Cheng et al., CVPR 2022) with PEG in its encoder.
+
+    mmdet tells this pixel decoder nothing of padding, as the authors' code does: padded cells are
+    part of the map for attention, and for encodings too.
+
+    Args:
+        encoder: arguments of :class:`DeformableEncoder`, and ``encoder_pos`` as of :class:`DETR`;
+            the embedding of the level stays with None.
+        Others as of mmdet's.
+
+    Raises:
+        ValueError: for positions or encodings that do not fit; for a relative encoding, as
+            deformable attention compares no pairs of tokens.
+    """
+
+    encoder_type = DeformableEncoder
+    sine_name = 'postional_encoding'
+
+    def _grids(self: Any, feats: list[Tensor]) -> dict[str, Any]:
+        maps = feats[::-1][:self.num_encoder_levels]
+        # mmdet's mask says of every token that it is none; without it nothing is masked.
+        return dict(hw_shapes=[tuple(x.shape[-2:]) for x in maps], key_padding_mask=None)
+
+
+class MapPositions(nn.Module):
+    """An absolute encoding as a map, in place of mmdet's sines and cosines.
+
+    Args:
+        kind: 'learned', None, or the config of an absolute encoding.
+        embed_dims: channels.
+
+    Raises:
+        ValueError: for anything else.
+    """
+
+    def __init__(self, kind: Any, embed_dims: int) -> None:
+        super().__init__()
+        self.kind, self.embed_dims = kind, embed_dims
+        # The name is the one that configs keep weight decay off.
+        self.encoder_pos_encodings = build_position(kind, embed_dims, 'encoder.encoder_pos')
+
+    def forward(self, mask: Tensor) -> Tensor:
+        """Positions (B, C, H, W) for a padding mask (B, H, W), True = padding."""
+        like = torch.zeros(mask.shape[0], self.embed_dims, *mask.shape[1:], device=mask.device)
+        tokens = position_tokens(self.kind, self.encoder_pos_encodings, nn.Identity(), like, mask)
+        return like if tokens is None else tokens.transpose(1, 2).unflatten(2, mask.shape[1:])
+
+
+__all__ = ['MSDeformAttnPixelDecoder', 'TransformerEncoderPixelDecoder']

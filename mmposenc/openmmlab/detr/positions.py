@@ -1,0 +1,168 @@
+"""Padding masks and absolute positions of a detector's feature maps."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from mmposenc.encodings.absolute import LearnedPositionEmbedding
+from mmposenc.encodings.base import TokenEncoding
+from mmposenc.encodings.build import build_encoding
+from mmposenc.functional.grids import whole_cells
+from mmposenc.functional.masking import extents_to_mask, note_extents
+
+#: Grid of the learned table; other grids get it resized, each image to its own extent.
+LEARNED_GRID = (25, 42)
+
+
+def build_position(kind: Any, embed_dims: int, argument: str) -> nn.Module | None:
+    """The module of a learned position, or None for 'sine' and None.
+
+    Args:
+        kind: 'sine', 'learned', None, or the config of an absolute encoding.
+        embed_dims: channels.
+        argument: name of the caller's argument, for messages.
+
+    Raises:
+        ValueError: for anything else.
+    """
+    if kind is None or kind == 'sine':
+        return None
+    if kind == 'learned':
+        return LearnedPositionEmbedding(embed_dims, LEARNED_GRID)
+    if isinstance(kind, dict):
+        # mypy: TokenEncoding is abstract, and is only compared with here.
+        module = build_encoding(kind, TokenEncoding, argument,  # type: ignore[type-abstract]
+                                embed_dims=embed_dims, grid_shape=LEARNED_GRID)
+        if module.default_positions == (-1,):
+            return module
+    raise ValueError(f"{argument}={kind!r} must be 'sine', 'learned', None, or the config of an "
+                     f'absolute encoding such as LearnedPositionEmbedding')
+
+
+def position_tokens(kind: Any, module: nn.Module | None, sine: nn.Module, feature: Tensor,
+                    mask: Tensor | None) -> Tensor | None:
+    """Positions of a map.
+
+    Args:
+        kind, module: what :func:`build_position` was called with, and its result.
+        sine: mmdet's SinePositionalEncoding.
+        feature: (B, C, H, W).
+        mask: (B, H, W) bool, True = padding, or None.
+
+    Returns:
+        (B, H * W, C), or None for kind None.
+    """
+    if kind is None:
+        return None
+    if module is None:
+        return sine(mask, input=feature).flatten(2).transpose(1, 2)  # type: ignore[no-any-return]
+    height, width = feature.shape[-2:]
+    zeros = feature.new_zeros(feature.shape[0], height * width, feature.shape[1])
+    return module(zeros, (height, width), padding_mask=mask)  # type: ignore[no-any-return]
+
+
+def image_sizes(samples: Sequence[Any] | None) -> tuple[tuple[int, int], list[tuple[int, int]]]:
+    """(height, width) of the batch and of its images.
+
+    Raises:
+        ValueError: without samples, or for an image that is empty or does not fit the batch.
+    """
+    if not samples:
+        raise ValueError('batch_data_samples is empty: a DETR needs the sizes of its images')
+    full = tuple(int(side) for side in samples[0].batch_input_shape[:2])
+    sizes = [(int(s.img_shape[0]), int(s.img_shape[1])) for s in samples]
+    for index, size in enumerate(sizes):
+        if not all(0 < side <= limit for side, limit in zip(size, full, strict=True)):
+            raise ValueError(f'img_shape={size} of image {index} must be from (1, 1) to the size '
+                             f'of the batch, {full}: an image of padding alone has no boxes')
+    return full, sizes  # type: ignore[return-value]
+
+
+def padding_masks(samples: Sequence[Any] | None, features: Sequence[Tensor], exact: bool
+                  ) -> list[Tensor | None]:
+    """Padding mask (B, H, W) of every map, True = padding, or None where there is none.
+
+    Args:
+        samples: with ``batch_input_shape`` and ``img_shape``.
+        features: maps (B, C, H, W).
+        exact: a cell is valid when it holds a valid pixel, however large the batch is. Else as
+            mmdet: the nearest pixel of a mask resized to the map, which for sizes that are no
+            multiple of the stride depends on the batch.
+
+    Raises:
+        ValueError: as :func:`image_sizes`.
+    """
+    full, sizes = image_sizes(samples)
+    if all(size == full for size in sizes):
+        return [None] * len(features)
+    if exact:
+        return [exact_mask(feature, full, sizes) for feature in features]
+    pixels = extents_to_mask(sizes, full, features[0].device)
+    assert pixels is not None
+    grids = [(feature.shape[-2], feature.shape[-1]) for feature in features]
+    return [note_extents(F.interpolate(pixels[:, None].float(), grid).bool()[:, 0],
+                         nearest_extents(full, grid, sizes)) for grid in grids]
+
+
+def nearest_extents(full: tuple[int, int], grid: tuple[int, int], sizes: list[tuple[int, int]]
+                    ) -> list[tuple[int, int]]:
+    """Rows and columns of a grid whose nearest pixels of a batch are each image's: computed on the
+    host, which need not wait for a mask then."""
+    rows, cols = (F.interpolate(torch.arange(float(side), device='cpu')[None, None], cells)[0, 0]
+                  for side, cells in zip(full, grid, strict=True))
+    return [(int((rows < height).sum()), int((cols < width).sum())) for height, width in sizes]
+
+
+def exact_mask(feature: Tensor, full: tuple[int, int], sizes: list[tuple[int, int]]
+               ) -> Tensor | None:
+    """Padding mask (B, H, W) of a map (B, C, H, W) by whole cells, or None where there is none."""
+    grid = (feature.shape[-2], feature.shape[-1])
+    stride = _stride(full, grid)
+    extents = []
+    for size in sizes:
+        if stride is not None:
+            cells = [whole_cells(side, stride) for side in size]
+        else:  # no common stride: cells of equal shares
+            cells = [whole_cells(side * n, total)
+                     for side, n, total in zip(size, grid, full, strict=True)]
+        extents.append((min(cells[0], grid[0]), min(cells[1], grid[1])))
+    return extents_to_mask(extents, grid, feature.device)
+
+
+def _stride(full: tuple[int, int], grid: tuple[int, int]) -> int | None:
+    """Pixels of a cell's side, a power of two, or None where there is no such.
+
+    The smallest whose cells cover the image, where the grid was rounded up (or the division is
+    exact), as this project's backbones and ResNet do; the next smaller where it was rounded down.
+    """
+    least = max(-(-side // cells) for side, cells in zip(full, grid, strict=True))
+    stride = 1 << (least - 1).bit_length()
+    if tuple(whole_cells(side, stride) for side in full) == grid:
+        return stride
+    stride //= 2
+    return stride if stride and tuple(side // stride for side in full) == grid else None
+
+
+def masks_exactly(detector: nn.Module) -> bool:
+    """Whether the backbone keeps padding out itself, by whole cells."""
+    return bool(getattr(detector.backbone, 'mask_padding', False))
+
+
+def flat(feature: Tensor) -> Tensor:
+    """A map (B, C, H, W) as tokens (B, H * W, C)."""
+    return feature.flatten(2).transpose(1, 2)
+
+
+def reset_encodings(module: nn.Module) -> None:
+    """Give encodings back what they start from, after something initialised the whole model."""
+    from mmposenc.encodings.base import RelativeEncoding
+    with torch.no_grad():
+        for child in module.modules():
+            if isinstance(child, TokenEncoding | RelativeEncoding):
+                reset = getattr(child, 'reset_parameters', None)
+                if reset is not None:
+                    reset()

@@ -1,0 +1,28 @@
+"""What lets the OpenMMLab stack run without compiled operators; a no-op where they exist.
+
+:func:`prepare` runs at ``import mmposenc`` and only installs import finders, so it costs
+microseconds and imports neither torch nor mmcv:
+
+- ``mmcv._ext`` is provided in pure PyTorch when no compiled one can be found;
+- torchvision's Python half imports when its binary operators can't load;
+- the forks' "Could not import OneDL" lines, which concern an optional package, stay unprinted;
+- ``mmposenc::detection/...``, ``mmseg::...`` name configs of what is installed.
+
+A room that needs OpenMMLab asks :mod:`mmposenc.installed` before it imports any of it.
+"""
+import sys
+
+from .finders import FallbackFinder, HookFinder
+
+__all__ = ['prepare']
+
+
+def prepare() -> None:
+    """Installs the import finders once; modules imported before that are put right at once."""
+    installed = {type(finder) for finder in sys.meta_path}
+    if FallbackFinder not in installed:
+        sys.meta_path.append(FallbackFinder())  # last: a compiled mmcv._ext is always found first
+    if HookFinder not in installed:
+        finder = HookFinder()
+        sys.meta_path.insert(0, finder)
+        finder.apply_to_imported()

@@ -1,0 +1,50 @@
+"""Where the config that ``package::name`` names is.
+
+mmengine asks for distributions that it knows by heart. It does not find ``mmseg::...`` in the
+forks, whose distribution is called otherwise, and its ``get_config`` then has pip install another
+mmseg over the one that is there. Here Python is asked where it finds the package.
+"""
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from pathlib import Path
+
+from ..command_line import suggest
+
+
+def package_folder(package: str) -> Path:
+    """The folder of an installed package.
+
+    Raises:
+        FileNotFoundError: there is none, with what to install.
+    """
+    spec = importlib.util.find_spec(package) if package.isidentifier() else None
+    if spec is None or not spec.origin:
+        advice = importlib.import_module('mmposenc.installed').how_to_get(package)
+        raise FileNotFoundError(f'there is no package {package!r}{advice}')
+    return Path(spec.origin).parent
+
+
+def find_config(name: str) -> Path:
+    """The file of a config.
+
+    Args:
+        name: ``mmdet::retinanet/retinanet_r50_fpn_1x_coco.py``: a package that Python finds, and a
+            file in its .mim/configs, or in configs/ beside it (a checkout).
+
+    Raises:
+        FileNotFoundError: there is no such package or config, with what comes close.
+    """
+    package, _, relative = name.partition('::')
+    try:
+        here = package_folder(package)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f'no config {name!r}: {error}') from None
+    roots = [root for root in (here / '.mim' / 'configs', here.parent / 'configs')
+             if root.is_dir()]
+    for root in roots:
+        if (root / relative).is_file():
+            return root / relative
+    known = [str(file.relative_to(root)) for root in roots for file in root.rglob('*.py')]
+    raise FileNotFoundError(f'no config {name!r}{suggest(relative, known)}')
