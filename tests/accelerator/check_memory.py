@@ -11,6 +11,7 @@ from stand_in import StandIn
 from mmposenc.attention import attend
 from mmposenc.attention.attend import choose
 from mmposenc.functional import Grid
+from mmposenc.functional.masking import note_extents
 
 sys.path.insert(0, str(Path(__file__).parent.parent / 'encodings'))
 import examples  # noqa: E402
@@ -47,7 +48,8 @@ def count(name, size):
                    for grid in (query, key, key))
         padding = torch.zeros(2, *key.hw, dtype=torch.bool)
         padding[0, key.height * 3 // 4:] = True
-        hidden = gpu.tensor(padding.flatten(1))
+        hidden = note_extents(gpu.tensor(padding.flatten(1)),
+                              [(key.height * 3 // 4, key.width), key.hw])
         encoding = None if encoding is None else gpu.module(encoding)
         taken = []
         before = gpu.memory.now
