@@ -44,7 +44,7 @@ KINDS = {**{name: dict(rel_pos_encoding=cfg) for name, cfg in (
          **{name: dict(pos_encoding=cfg) for name, cfg in examples.TOKEN.items()}}
 
 
-@pytest.mark.parametrize('name', {*KINDS, *examples.classes()})
+@pytest.mark.parametrize('name', sorted({*KINDS, *examples.classes()}))
 def test_every_encoding_with_class_tokens(name):
     options = dict(KINDS[name])
     if name == 'QueryAbsolute1D':
