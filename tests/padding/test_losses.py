@@ -143,7 +143,17 @@ def test_batch_norms_of_a_roi_head_see_the_batch():
 
 
 def refuse(model, **options):
-    KeepPaddingOut(**options).before_train(SimpleNamespace(model=model))
+    cfg = dict(activation_checkpointing=options.pop('again', None))
+    KeepPaddingOut(**options).before_train(SimpleNamespace(model=model, cfg=cfg))
+
+
+def test_a_whole_network_that_is_computed_again_is_refused():
+    """mmengine's own pass of it has inputs without gradients, and so its weights have none."""
+    model = keep_padding_out(build('RetinaNet'))
+    for again in ('backbone', ['backbone.layer2', 'neck']):
+        with pytest.raises(ValueError, match='activation_checkpointing=.*name its stages'):
+            refuse(model, again=again, one_size=True)
+    refuse(model, again=['backbone.layer2'], one_size=True)
 
 
 @pytest.mark.parametrize('cls', [SoftTeacher, PanopticFPN])

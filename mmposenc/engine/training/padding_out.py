@@ -21,7 +21,7 @@ class KeepPaddingOut(Hook):
 
     Raises:
         ValueError: before a run trains, for a model with a layer that reads padding, or whose loss
-            has no form for several sizes.
+            has no form for several sizes, or whose whole backbone or neck is to be computed again.
     """
 
     priority = 'VERY_HIGH'  # before hooks that copy the model
@@ -35,6 +35,11 @@ class KeepPaddingOut(Hook):
 
     def before_train(self, runner: Any) -> None:
         """Refuse what can not be trained so."""
+        again = runner.cfg.get('activation_checkpointing') or ()
+        for name in {again} if isinstance(again, str) else set(again):
+            if name in ('backbone', 'neck'):
+                raise ValueError(f'activation_checkpointing={again!r}: of a whole {name} mmengine '
+                                 f'computes no gradients; name its stages, as {name}.layer2')
         if self.one_size:
             return
         model = plain_model(runner.model.train())
