@@ -170,14 +170,14 @@ def results(encoding, inputs, q_grid, k_grid, **options):
                    for x, grad in zip([*leaves, *parameters], grads, strict=True))]
 
 
-def _some_padding(encoding, k, q_grid):
+def _some_padding(encoding, k, q_grid, k_grid):
     """Half the keys of the first image; half the rows where each image's own grid counts, which
     keys on another grid don't tell."""
     prefix, length = encoding.num_prefix_tokens, k.shape[2]
     padding = torch.zeros(k.shape[0], length, dtype=torch.bool)
     if encoding.cellwise:
         padding[0, math.ceil(length / 2):] = True
-    elif length == prefix + q_grid[0] * q_grid[1]:
+    elif k_grid is None:
         padding[0, prefix:].view(q_grid)[math.ceil(q_grid[0] / 2):] = True
     else:
         return None
@@ -188,7 +188,7 @@ def check_forms(encoding, q_grid, k_grid):
     """Pieces of every size equal the definition, with and without padded keys, forward and
     backward; so does what attention chooses."""
     inputs = random_inputs(encoding, q_grid, k_grid)
-    for mask in (None, _some_padding(encoding, inputs[1], q_grid)):
+    for mask in (None, _some_padding(encoding, inputs[1], q_grid, k_grid)):
         expected = results(encoding, inputs, q_grid, k_grid, key_padding_mask=mask,
                            form='definition')
         for number, options in enumerate(PIECES):

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils._pytree import tree_leaves
 
-from ..backbones.modules import print_log
 from ..functional.masking import pad_map
 from .extents import Extents, KeptOut
 from .images import (
@@ -160,6 +159,7 @@ class PaddingFree:
             found = self.tried[model.training] = _mistaken(model) or what_reads_padding(
                 model, lambda batch, kept: self._maps(batch, kept, compiled=False))
             if found is not None and not model.training:
+                from ..backbones.modules import print_log
                 print_log(f'{type(model).__name__}: {found}. Images of a batch are predicted one '
                           f'by one', 'current')
         return self.tried[model.training]

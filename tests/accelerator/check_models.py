@@ -137,6 +137,7 @@ def test_padding_kept_out_of_a_resnet_and_its_pyramid(norm):
 def test_a_detector_whose_padding_is_kept_out(deterministic):
     """Losses and gradients of a training step are the CPU's; what waits are mmdet's losses."""
     model = keep_padding_out(tinyfamilies.build('RetinaNet', 'ResNet-50')).train()
+    model.refuse_training()  # its trial, which draws on the device
     data = tinyfamilies.batch(model, [(64, 96, 0), (90, 64, 1)], training=True)
 
     def step(model, data):

@@ -142,5 +142,5 @@ def test_without_openmmlab_it_says_what_to_install() -> None:
     run = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, cwd=ROOT)
     said = run.stderr.splitlines()
     assert run.returncode == 1 and len(said) == 3, run.stderr
-    assert said[0].startswith('error: ImportError: mmposenc.engine needs mmengine and mmcv')
+    assert said[0].startswith('error: ImportError: mmposenc.engine.config needs mmengine and mmcv')
     assert "pip install 'mmposenc[onedl]'" in said[1]

@@ -98,7 +98,9 @@ def test_an_interrupted_command_saves_before_all_ends(tmp_path):
                     'trap \'sleep 1; echo saved; exit 130\' INT; touch started\n'
                     'while :; do sleep 0.05; done\n')
     fake.chmod(0o755)
-    code = ('import sys; from mmposenc.commands import quickstart\n'
+    # Where the tests themselves run in the background, Ctrl-C is ignored, and so by all they start.
+    code = ('import signal, sys; from mmposenc.commands import quickstart\n'
+            'signal.signal(signal.SIGINT, signal.default_int_handler)\n'
             f'sys.executable = {str(fake)!r}\nquickstart.run("train", [], "config")')
     process = subprocess.Popen([sys.executable, '-c', code], cwd=tmp_path, text=True,
                                stdout=subprocess.PIPE, start_new_session=True,

@@ -40,8 +40,8 @@ def test_wheel_ships_configs_and_tools_and_every_module(wheel):
     modules = {path for path in relative_files(ROOT / 'mmposenc')
                if path.suffix == '.py' and '.mim' not in path.parts}
     assert modules <= relative_files(wheel / 'mmposenc')
-    templates = relative_files(ROOT / 'mmposenc' / 'comparison' / 'templates')
-    assert templates == relative_files(wheel / 'mmposenc' / 'comparison' / 'templates') != set()
+    templates = relative_files(ROOT / 'mmposenc' / 'lab/compare/page/templates')
+    assert templates == relative_files(wheel / 'mmposenc' / 'lab/compare/page/templates') != set()
     # Nothing of tests/ either, whose golden files are 2.4 MB.
     assert {path.name.split('-')[0] for path in wheel.iterdir()} == {'mmposenc'}
     assert not [path for path in wheel.rglob('*.npz')]

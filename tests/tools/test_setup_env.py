@@ -54,7 +54,7 @@ TESTS = ['onedl', 'torch', 'tests', 'opencv', 'editable', 'check']
 def checkout(tmp_path):
     """What the script reads, in a folder with a blank in its name."""
     root = tmp_path / 'a clone'
-    for name in ('requirements', 'tools', 'mmposenc/compat'):
+    for name in ('requirements', 'tools'):
         shutil.copytree(ROOT / name, root / name)
     for name in ('setup.py', 'pyproject.toml'):
         shutil.copy(ROOT / name, root / name)

@@ -1,3 +1,6 @@
 """What is done with a config beside training: predictions, export, complexity, pictures of inputs,
 tables of results.
 """
+from mmposenc.installed import require
+
+require(__name__)

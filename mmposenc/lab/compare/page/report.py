@@ -74,7 +74,7 @@ def page(results: Mapping[str, Any], folder: Path) -> str:
     """report.html of results that are summarized: one file that asks nothing of a network."""
     import jinja2
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader('mmposenc.lab.compare'), autoescape=True,
+        loader=jinja2.PackageLoader('mmposenc.lab.compare.page'), autoescape=True,
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters['first_upper'] = first_upper
     script = (Path(__file__).parent / 'templates' / 'page.js').read_text(encoding='utf-8')
