@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..checkpoint.vit_archs import ARCHS, SIZES
+from ..encodings import build
 from .modules import print_log
 
 __all__ = ['ARCHS', 'arch_options', 'takes_arch']
@@ -53,8 +54,9 @@ def _encoding(where: str, own: _Options, given: _Options) -> _Options:
     if 'type' not in given:
         return {**own, **given}
     left_out = {key: value for key, value in own.items() if key not in given}
-    kinds = [getattr(cfg['type'], '__name__', str(cfg['type'])) for cfg in (own, given)]
-    if left_out and len({kind.rpartition('.')[2] for kind in kinds}) == 1:
+    own_class, given_class = (kind if isinstance(kind, type) else build.find_class(kind)
+                              for kind in (own['type'], given['type']))
+    if left_out and own_class is given_class:
         print_log(f'{where}={dict(given)!r} has a type and replaces the whole encoding of the '
                   f'arch, of which it leaves out {left_out}. Leave out type to change single '
                   'settings', 'current', logging.WARNING)

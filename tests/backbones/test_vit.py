@@ -61,7 +61,7 @@ def test_an_encoding_without_a_type_changes_the_archs(monkeypatch):
                                          interpolation='bilinear')
     assert not said
     # One with a type replaces it, which is said where it is the same with other settings.
-    for kind in ('mmposenc.RotaryEmbedding2D', 'RotaryEmbedding2D', RotaryEmbedding2D):
+    for kind in ('mmposenc.RotaryEmbedding2D', 'RotaryEmbedding', RotaryEmbedding2D):
         typed = dict(type=kind, round_periods=True)
         assert arch_options('dinov3-small', dict(rel_pos_encoding=typed))[
             'rel_pos_encoding'] == typed

@@ -158,7 +158,8 @@ def test_needs_and_what_has_no_place():
         middle = VisionTransformerRelPos(**sizes, qkv_bias=False, class_token=True, rel_pos_dim=256,
                                          global_pool='token')
     for model, options in ((pretrained, ['arch=beit-base', 'patch_size=8', 'img_size=64',
-                                         'rel_pos_sharing=all', 'pool=cls', 'final_norm=True']),
+                                         'layer_scale_init_value=None', 'rel_pos_sharing=all',
+                                         'pool=cls', 'final_norm=True']),
                            (middle, ['arch=relpos-base', 'patch_size=8',
                                      'rel_pos_encoding.hidden_dims=256', 'class_token=True',
                                      'pool=cls', 'final_norm=True'])):
