@@ -30,7 +30,7 @@ class FoldersAsText(SphinxTransform):
 
 class Classes(Directive):
     """``.. classes:: hook`` documents every class of that registry in mmposenc/names.py,
-    ``.. classes:: model detr heads`` those in some rooms: one that is added there is here."""
+    ``.. classes:: model openmmlab.detr`` those of some modules: one that is added there is here."""
 
     required_arguments = 1
     optional_arguments = 9
@@ -39,7 +39,7 @@ class Classes(Directive):
         table, *rooms = self.arguments
         lines = [f'.. autoclass:: mmposenc.{module}.{name}'
                  for name, module in CLASSES[table.replace('-', ' ')].items()
-                 if not rooms or module.split('.')[0] in rooms]
+                 if not rooms or module.startswith(tuple(rooms))]
         section = nodes.section()
         section.document = self.state.document
         self.state.nested_parse(StringList(lines, source='mmposenc/names.py'), 0, section)
