@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import tinyfamilies as families
 import torch
-from losscases import EMPTY, PAIR, SIZES, assert_close, build, found, padded
+from losscases import EMPTY, PAIR, SIZES, assert_close, build, dtype_of, found, padded
 from mmdet.models import FreeAnchorRetinaHead, PanopticFPN, SoftTeacher
 from mmdet.models.task_modules.samplers import RandomSampler
 from mmengine.model.efficient_conv_bn_eval import turn_on_efficient_conv_bn_eval
@@ -25,7 +25,7 @@ FAMILIES = [*families.DETECTORS, *families.SEGMENTORS]
 def test_of_one_size_they_are_the_models_own(name, monkeypatch):
     """Loss and gradients, with a picture without objects; and so, without padding, is what is made
     for several sizes."""
-    dtype = torch.float64 if name == 'ATSS' else torch.float32  # its boxes' gradients are large
+    dtype = dtype_of(name)
     want = found(build(name).to(dtype), SIZES, EMPTY)
     kept = keep_padding_out(build(name)).to(dtype)
     assert_close(found(kept, SIZES, EMPTY, border=32), want)
@@ -68,8 +68,7 @@ def assert_sums(model):
 @pytest.mark.parametrize('name', sorted({*families.DETECTORS} - {'SOLOv2', 'Mask2Former'}))
 def test_of_several_sizes_they_are_sums_over_the_images(name, sums):
     """(What they are divided by is the first test's.)"""
-    dtype = torch.float64 if name in ('ATSS', 'RetinaNet', 'FCOS') else torch.float32
-    model = sums(keep_padding_out(build(name))).to(dtype)
+    model = sums(keep_padding_out(build(name))).to(dtype_of(name))
     if name == 'DINO':
         model.dn_query_generator.label_noise_scale = 1e-9
         model.dn_query_generator.box_noise_scale = 1e-9

@@ -65,7 +65,8 @@ def test_any_head_predicts(name):
 def test_any_backbone_predicts(name, says, monkeypatch):
     """Image by image where it reads padding, or rounds sides its own way, which is told once."""
     told = []
-    monkeypatch.setattr('mmposenc.padding.models.print_log', lambda line, *args: told.append(line))
+    monkeypatch.setattr('mmposenc.backbones.modules.print_log',
+                        lambda line, *args: told.append(line))
     model = ready(name, 'own')
     pair = [(96, 128, 0), (128, 64, 1)] if name == 'PIDNet' else PAIR
     assert_batch_is_images(model, pair)
