@@ -82,7 +82,6 @@ def test_their_own_tools_and_inferencers(installed, tmp_path, package) -> None:
     pytest.importorskip(package)
     write, checkpoint, image, number = CASES[package]
     config = write(tmp_path)
-    config.write_text(config.read_text() + "custom_imports = dict(imports=['mmposenc'])\n")
     out = installed.run(installed.bin / 'mmposenc', 'run', HERE / 'upstream_tools.py', package,
                         config, f'work/{checkpoint}', image, number, folder=tmp_path)
     assert out.endswith(f'mmposenc is {installed.site}/mmposenc/__init__.py\n')
