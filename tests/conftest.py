@@ -9,6 +9,19 @@ import pytest
 _frozen = 0
 
 
+def pytest_addoption(parser):
+    parser.addoption('--all', action='store_true', help='run the tests marked slow, too')
+
+
+def pytest_collection_modifyitems(config, items):
+    """Slow tests are left out, unless they are asked for by --all or by their names."""
+    if config.getoption('all') or any('::' in argument for argument in config.args):
+        return
+    slow = [item for item in items if item.get_closest_marker('slow')]
+    config.hook.pytest_deselected(items=slow)
+    items[:] = [item for item in items if not item.get_closest_marker('slow')]
+
+
 def pytest_configure(config):
     """Configs are written as they are: the sum of what mmengine's formatter takes (a second for
     each of the four times a training writes its config) was a third of all trainings."""
