@@ -1,6 +1,7 @@
-"""Write docs/models.md and model-index.yml from the metafiles of configs/.
+"""Write docs/models.md, the metafiles and model-index.yml from the tables of
+configs/papers and from configs/models.yaml.
 
-    python tools/model_table.py            # write both
+    python tools/model_table.py            # write them
     python tools/model_table.py --check    # change nothing; fail where one is out of date
 """
 import sys
@@ -10,128 +11,98 @@ from typing import Any
 import yaml
 
 from mmposenc.command_line import Parser, reported
+from mmposenc.engine.apps.papers import as_number
+from mmposenc.operators.papers import Table, models, tables
 
 ROOT = Path(__file__).resolve().parents[1]
-INTRO = """# Classification models
+INTRO = """# Models of the papers
 
-Made by `python tools/model_table.py` from `configs/classification/*/metafile.yml`; don't edit.
-Nothing here was trained by this project: accuracies are the papers', and "-" where they
-have none. See docs/results.md for what was trained.
+Made by `python tools/model_table.py` from `configs/papers`; don't edit. Every table of the papers
+is there, with all its numbers; none of these models was trained here ([what was](results.md)).
 
-- Parameters and multiply-accumulates (MACs, in millions, head included, one image of the size the
-  config tests at: 224 x 224, or 256, 384 or CIFAR-10's 32 by its name) are counted on the
-  built model by `tools/count_model.py`. MACs are matrix products and convolutions; value terms of
-  iRPE are counted as in its release, a vector for each pair of tokens, and cost less here; means of
-  ContextPool are not counted, as in its paper (docs/context_pool.md).
-- "Reference" is the paper's or the release's number; the difference to it follows: "=" where they
-  agree to the last digit given, rounded or cut.
+    mmposenc papers cpvt/table6                      # the table, and the counts of the models here
+    mmposenc papers cpvt/table6 --row 3 --out my.py  # the whole config of a row
+    mmposenc train paper::cpvt/table6/3              # or train it as it is
+
+Models that many people train have a file in `configs/`; the others are one of these with some keys
+changed (`configs/models.yaml`), and are found by their old file names, too. Parameters and
+multiply-accumulates are counted on the model, head included, for one image: values of iRPE as in
+its release, means of ContextPool left out, as by its paper's numbers ([what they
+take](context_pool.md)). `mmposenc papers --check` builds and counts all of them.
+
+| table | source | what | rows here |
+|---|---|---|---|
 """
-MISSING = """
-## Rows of the papers without a config
-
-- CPVT, Table 13: ResNet-18 has no attention that would take an encoding; mmpretrain, mmdet and
-  mmseg have its configs.
-- CPVT, Table 15: ConViT's gated attention, CoAtNet's convolutional stages and CvT's strided
-  projections are other blocks than those of the backbones here. (One block with CvT's projections,
-  Table 16, is here.)
-- CPVT, App. D.2 (D.1 in its first version): lambda layers (5.9 million parameters, 68.7) take the
-  place of attention: there are no logits to add a position to.
-- CPVT, Table 1 at 384, Tables 2 and 8 at other sizes than 224, and Table 4's ReaL labels and
-  throughput are tests of the models above.
-- ContextPool, Table 6: ViT-L, DeiT and Swin-S, its baselines. Table S1: deformable pooling in
-  ResNet-44; Dai et al. pool regions, and how that halves a map is not said. DCN and N-Jet there are
-  others' models. Tables 1, 4 and 5 are of language.
-"""
-HEADER = ('| config | parameters | reference | difference | MACs (M) | reference | difference '
-          '| top-1 in the paper | source |\n|---|---:|---:|---:|---:|---:|---:|---:|---|\n')
+#: What metafiles call a column.
+NAMES = {'top1': 'Top 1 Accuracy', 'box AP': 'box AP', 'mask AP': 'mask AP', 'mIoU': 'mIoU',
+         'mIoU(ms+flip)': 'mIoU(ms+flip)'}
 
 
-def read_metafile(path: Path) -> dict[str, Any]:
-    """A metafile.
-
-    Raises:
-        ValueError: if its models are not the configs beside it, in the order of their names.
-    """
-    meta: dict[str, Any] = yaml.safe_load(path.read_text())
-    names = [model['Config'] for model in meta['Models']]
-    there = [str(file.relative_to(ROOT)) for file in sorted(path.parent.glob('*.py'))]
-    if sorted(names) != there:
-        odd = sorted(set(names) ^ set(there))
-        raise ValueError(f'{path}: Models must be the configs beside it; these are in one of '
-                         f'the two: {odd or "none, but one is listed twice"}')
-    return meta
+def table_line(table: Table) -> str:
+    """The line of a table in docs/models.md."""
+    source = f'[{table.source}]({table.url})' if table.url else table.source
+    here = sum(row.model is not None for row in table.rows)
+    return f'| `{table.id}` | {source} | {table.title} | {here} of {len(table.rows)} |\n'
 
 
-def parse_count(said: int | str) -> tuple[int, int]:
-    """A number as a paper gives it, and its last digit's unit: '22.05 M' is (22050000, 10000)."""
-    if isinstance(said, int):
-        return said, 1
-    number, _, million = said.partition(' ')
-    if million != 'M':
-        raise ValueError(f"Parameters: {said!r} must be a whole number, or like '22.05 M'")
-    unit = 10 ** (6 - len(number.partition('.')[2]))
-    return round(float(number) * 1e6), unit
+def references() -> dict[str, dict[str, Any]]:
+    """What sources say of each model: of a number the first, releases before papers."""
+    found: dict[str, dict[str, Any]] = {}
+    for table in sorted(tables().values(), key=lambda table: table.source != 'releases'):
+        source = table.title if table.source == 'releases' else \
+            f'{table.source}, {table.id.partition("/")[2]}'
+        for row in table.rows:
+            said = {NAMES[column.removesuffix('@224')]: value
+                    for column, value in row.numbers.items()
+                    if column.removesuffix('@224') in NAMES and value is not None}
+            exact = as_number(row.numbers.get('params'))
+            if exact is not None and exact[1] == 1 and 'releases' == table.source:
+                said['Parameters'] = exact[0]
+            known = found.setdefault(row.model or '', {})
+            if said and 'Source' not in known:
+                known.update({'Source': source, **said})
+    return found
 
 
-def parameter_cells(counted: int, said: int | str | None) -> list[str]:
-    """Parameters of the model, those of the reference, and the difference."""
-    if said is None:
-        return [f'{counted:,}', '-', '-']
-    reference, unit = parse_count(said)
-    off = 0 if counted // unit * unit == reference else round(counted / unit) * unit - reference
-    return [f'{counted:,}', f'{said:,}' if unit == 1 else str(said),
-            f'{off:+,}' if off else '=']
-
-
-def mac_cells(counted: int, said: int | None) -> list[str]:
-    """The same of multiply-accumulates, in millions."""
-    if said is None:
-        return [f'{counted // 10 ** 6:,}', '-', '-']
-    off = f'{100 * (counted / said - 1):+.1f} %' if counted != said else '='
-    return [f'{counted // 10 ** 6:,}', f'{said // 10 ** 6:,}', off]
-
-
-def table_row(model: dict[str, Any]) -> str:
-    """One line of the table."""
-    reference, counted = model['Reference'], model['Metadata']
-    cells = [f"[{model['Name']}](../{model['Config']})",
-             *parameter_cells(counted['Parameters'], reference.get('Parameters')),
-             *mac_cells(counted['FLOPs'], reference.get('FLOPs')),
-             str(reference.get('Top 1 Accuracy', '-')), reference['Source']]
-    return '| ' + ' | '.join(cells) + ' |\n'
-
-
-def model_page(metafiles: list[Path]) -> str:
-    """The text of docs/models.md."""
-    page = INTRO
-    for path in metafiles:
-        meta = read_metafile(path)
-        page += f"\n## {meta['Collections'][0]['Name']}\n\n{HEADER}"
-        page += ''.join(table_row(model) for model in meta['Models'])
-    return page + MISSING
-
-
-def model_index(metafiles: list[Path]) -> str:
-    """The text of model-index.yml, from which mim learns of the metafiles."""
-    return 'Import:\n' + ''.join(f'  - {path.relative_to(ROOT)}\n' for path in metafiles)
+def metafile(path: Path, said: dict[str, dict[str, Any]]) -> str:
+    """The text of a metafile: its collection as it is, and the configs beside it."""
+    old = yaml.safe_load(path.read_text())
+    before = {model['Name']: model for model in old['Models']}
+    new = []
+    for file in sorted(path.parent.glob('*.py')):
+        entry = before.get(file.stem, {
+            'Name': file.stem, 'In Collection': old['Collections'][0]['Name'],
+            'Config': str(file.relative_to(ROOT)), 'Metadata': {}})
+        counted = models().get(file.stem, {}).get('counted')
+        if counted is not None:
+            entry['Metadata'].update(Parameters=counted['params'], FLOPs=counted['macs'])
+        entry.pop('Reference', None)
+        if said.get(file.stem):
+            entry['Reference'] = said[file.stem]
+        new.append(entry)
+    return yaml.safe_dump({'Collections': old['Collections'], 'Models': new}, sort_keys=False)
 
 
 def main(argv: list[str] | None = None) -> None:
     parser = Parser(__doc__)
     parser.add_argument('--check', action='store_true', help='change nothing; fail if a file is '
-                        'not what the metafiles give')
+                        'not what the tables give')
     args = parser.parse_args(argv)
     with reported(args):
         metafiles = sorted((ROOT / 'configs').glob('*/*/metafile.yml'))
-        texts = {ROOT / 'docs' / 'models.md': model_page(
-                     [path for path in metafiles if path.parts[-3] == 'classification']),
-                 ROOT / 'model-index.yml': model_index(metafiles)}
-    for path, text in texts.items():
-        if not args.check:
-            path.write_text(text)
-            print(f'wrote {path}')
-        elif not path.is_file() or path.read_text() != text:
-            sys.exit(f'error: {path} is out of date; run python tools/model_table.py')
+        said = references()
+        texts = {path: metafile(path, said) for path in metafiles}
+        texts[ROOT / 'docs' / 'models.md'] = INTRO + ''.join(map(table_line, tables().values()))
+        texts[ROOT / 'model-index.yml'] = 'Import:\n' + ''.join(
+            f'  - {path.relative_to(ROOT)}\n' for path in metafiles)
+    stale = [path for path, text in texts.items()
+             if not path.is_file() or path.read_text() != text]
+    if args.check and stale:
+        sys.exit(f'error: out of date: {", ".join(map(str, stale))}; run python '
+                 'tools/model_table.py')
+    for path in stale:
+        path.write_text(texts[path])
+        print(f'wrote {path}')
 
 
 if __name__ == '__main__':

@@ -19,6 +19,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     'test': ('test', 'test one, and draw its predictions'),
     'predict': ('predict', 'predict pictures, folders or videos'),
     'compare': ('compare', 'compare position encodings on a data set'),
+    'papers': ('papers', "list papers' tables, write the config of a row, check counts"),
     'convert': ('convert', "convert an official checkpoint, or weights of ours to timm's names"),
     'figures': ('figures', 'draw what position encodings do'),
     'diagnose': ('diagnose', 'measure what a model knows of places, without training'),

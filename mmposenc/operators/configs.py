@@ -11,6 +11,7 @@ import importlib.util
 from pathlib import Path
 
 from ..command_line import suggest
+from . import papers
 
 
 def package_folder(package: str) -> Path:
@@ -31,12 +32,16 @@ def find_config(name: str) -> Path:
 
     Args:
         name: ``mmdet::retinanet/retinanet_r50_fpn_1x_coco.py``: a package that Python finds, and a
-            file in its .mim/configs, or in configs/ beside it (a checkout).
+            file in its .mim/configs, or in configs/ beside it (a checkout). Of this project also
+            ``paper::cpvt/table6/3``, a row of a paper's table, and what stands in
+            configs/models.yaml.
 
     Raises:
         FileNotFoundError: there is no such package or config, with what comes close.
     """
     package, _, relative = name.partition('::')
+    if package == 'paper':
+        return papers.config_of(str(papers.row(relative).model))
     try:
         here = package_folder(package)
     except FileNotFoundError as error:
@@ -46,5 +51,9 @@ def find_config(name: str) -> Path:
     for root in roots:
         if (root / relative).is_file():
             return root / relative
+    changed = papers.find_changed(relative) if package == 'mmposenc' else None
+    if changed is not None:
+        return changed
     known = [str(file.relative_to(root)) for root in roots for file in root.rglob('*.py')]
+    known += papers.changed_names() if package == 'mmposenc' else []
     raise FileNotFoundError(f'no config {name!r}{suggest(relative, known)}')

@@ -3,5 +3,6 @@
 # Reference: metafile.yml. Not trained here.
 #
 #     bash tools/dist_train.sh configs/classification/pvt/pvt-t-peg-gap_in1k.py 8
-_base_ = 'pvt-t-peg_in1k.py'
-model = dict(backbone=dict(pool='gap'))
+_base_ = 'pvt-t_in1k.py'
+model = dict(backbone=dict(
+    pool='gap', pos_encoding=dict(_delete_=True, type='mmposenc.PEG')))

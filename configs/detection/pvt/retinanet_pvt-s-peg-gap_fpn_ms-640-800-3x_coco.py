@@ -7,8 +7,9 @@
 #
 #     bash tools/dist_train.sh \
 #         configs/detection/pvt/retinanet_pvt-s-peg-gap_fpn_ms-640-800-3x_coco.py 8
-_base_ = 'retinanet_pvt-s-peg_fpn_ms-640-800-3x_coco.py'
+_base_ = 'retinanet_pvt-s_fpn_ms-640-800-3x_coco.py'
 model = dict(backbone=dict(
+    pos_encoding=dict(_delete_=True, type='mmposenc.PEG'),
     drop_path_rate=0.2,  # as the Twins release
     init_cfg=dict(
         _delete_=True, type='Pretrained', checkpoint='https://github.com/huggingface/'

@@ -8,8 +8,9 @@
 #
 #     bash tools/dist_train.sh \
 #         configs/segmentation/sem_fpn/sem_fpn_pvt-s-peg-gap_512x512_80k_ade20k.py 8
-_base_ = 'sem_fpn_pvt-s-peg_512x512_80k_ade20k.py'
+_base_ = 'sem_fpn_pvt-s_512x512_80k_ade20k.py'
 model = dict(backbone=dict(
+    pos_encoding=dict(_delete_=True, type='mmposenc.PEG'),
     drop_path_rate=0.2,  # as the Twins release
     init_cfg=dict(
         _delete_=True, type='Pretrained', checkpoint='https://github.com/huggingface/'

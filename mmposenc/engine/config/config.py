@@ -9,6 +9,7 @@ from mmengine.runner import Runner
 
 from mmposenc.command_line import describe
 from mmposenc.operators.configs import find_config
+from mmposenc.operators.papers import find_changed
 
 #: What mmengine's runner and the tools read from the top level of a config. Everything else at
 #: the top level is a variable of the config file, already substituted when the file was read.
@@ -23,7 +24,8 @@ def load_config(name: str) -> Config:
 
     Args:
         name: a file, ``mmposenc::detection/pvt/retinanet_pvt-t_fpn_1x_coco.py`` for one of this
-            project's, or ``mmdet::...`` for one of another installed package.
+            project's, ``mmdet::...`` for one of another installed package, or
+            ``paper::cpvt/table6/3`` for a row of a paper's table (``mmposenc papers``).
 
     Raises:
         FileNotFoundError: there is no such config.
@@ -31,6 +33,9 @@ def load_config(name: str) -> Config:
     if '::' in name:
         return _read(find_config(name))
     if not Path(name).is_file():
+        changed = find_changed(name)
+        if changed is not None:
+            return _read(changed)
         raise FileNotFoundError(f'no config file {name!r}')
     return _read(Path(name))
 

@@ -1,8 +1,0 @@
-# ViT-B/16 at 224 with one ContextPool of C / 4 hidden channels after block 0.
-# Reference: metafile.yml. Not trained here.
-#
-#     bash tools/dist_train.sh configs/classification/context_pool/cp-vit-b-wide-224_in1k.py 8
-_base_ = 'vit-b-224_in1k.py'
-model = dict(backbone=dict(pos_encoding=[
-    dict(type='mmposenc.LearnedPositionEmbedding'),
-    dict(type='mmposenc.ContextPool')]))

@@ -1,6 +1,0 @@
-# CPVT-Ti with a PEG of 1x1, which knows no neighbours and hence no position.
-# Reference: metafile.yml. Not trained here.
-#
-#     bash tools/dist_train.sh configs/classification/cpvt/cpvt-ti-k1_in1k.py 8
-_base_ = 'cpvt-ti_in1k.py'
-model = dict(backbone=dict(pos_encoding=dict(kernel_size=1)))

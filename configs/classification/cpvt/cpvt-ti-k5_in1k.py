@@ -1,6 +1,0 @@
-# CPVT-Ti with a PEG of 5x5.
-# Reference: metafile.yml. Not trained here.
-#
-#     bash tools/dist_train.sh configs/classification/cpvt/cpvt-ti-k5_in1k.py 8
-_base_ = 'cpvt-ti_in1k.py'
-model = dict(backbone=dict(pos_encoding=dict(kernel_size=5)))

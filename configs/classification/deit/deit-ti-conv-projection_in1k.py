@@ -1,9 +1,0 @@
-# DeiT-Ti whose first block projects queries, keys and values with 3x3 convolutions, as CvT, and
-# no other encoding.
-# Reference: metafile.yml. Not trained here.
-#
-#     bash tools/dist_train.sh configs/classification/deit/deit-ti-conv-projection_in1k.py 8
-_base_ = [
-    '../../_base_/models/deit_cls.py', '../../_base_/datasets/imagenet_repeated.py',
-    '../../_base_/schedules/imagenet_300e.py', '../../_base_/default_runtime.py']
-model = dict(backbone=dict(conv_projection=(0,)))

@@ -1,8 +1,0 @@
-# DeiT-Ti with Shaw's relative encoding on the grid, on keys, K = 8, and no absolute one.
-# Reference: metafile.yml. Not trained here.
-#
-#     bash tools/dist_train.sh configs/classification/deit/deit-ti-shaw8_in1k.py 8
-_base_ = [
-    '../../_base_/models/deit_cls.py', '../../_base_/datasets/imagenet_repeated.py',
-    '../../_base_/schedules/imagenet_300e.py', '../../_base_/default_runtime.py']
-model = dict(backbone=dict(rel_pos_encoding=dict(type='mmposenc.ShawRPE', max_offset=8)))

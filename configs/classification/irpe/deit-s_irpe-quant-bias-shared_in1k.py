@@ -1,8 +1,0 @@
-# DeiT-S with iRPE on keys: Quantization, bias mode, shared by the heads. 51 buckets in use with a
-# class token, the release's ratio.
-# Reference: metafile.yml. Not trained here.
-#
-#     bash tools/dist_train.sh configs/classification/irpe/deit-s_irpe-quant-bias-shared_in1k.py 8
-_base_ = '../deit/deit-s_in1k.py'
-model = dict(backbone=dict(rel_pos_encoding=dict(
-    type='mmposenc.IRPE', method='quantization', mode='bias', ratio=33)))

@@ -1,6 +1,0 @@
-# PVT-medium with the mean of the tokens instead of a class token.
-# Reference: metafile.yml. Not trained here.
-#
-#     bash tools/dist_train.sh configs/classification/pvt/pvt-m-gap_in1k.py 8
-_base_ = 'pvt-m_in1k.py'
-model = dict(backbone=dict(pool='gap'))

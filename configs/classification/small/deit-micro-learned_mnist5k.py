@@ -1,7 +1,0 @@
-# DeiT-micro with the learned table of ViT and DeiT.
-#
-#     python tools/train.py configs/classification/small/deit-micro-learned_mnist5k.py
-_base_ = [
-    '../../_base_/models/deit-micro.py', '../../_base_/datasets/mnist5k.py',
-    '../../_base_/schedules/adamw_micro.py', '../../_base_/default_runtime.py']
-model = dict(backbone=dict(pos_encoding=dict(type='mmposenc.LearnedPositionEmbedding')))

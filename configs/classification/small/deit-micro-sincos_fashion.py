@@ -1,7 +1,0 @@
-# DeiT-micro with 2-D sines and cosines.
-#
-#     python tools/train.py configs/classification/small/deit-micro-sincos_fashion.py
-_base_ = [
-    '../../_base_/models/deit-micro.py', '../../_base_/datasets/fashion.py',
-    '../../_base_/schedules/adamw_micro_2e.py', '../../_base_/default_runtime.py']
-model = dict(backbone=dict(pos_encoding=dict(type='mmposenc.SinCosPositionEncoding')))

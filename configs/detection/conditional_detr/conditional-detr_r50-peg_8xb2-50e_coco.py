@@ -1,9 +1,0 @@
-# With a PEG behind the first encoder layer, besides sines and cosines.
-# Recipe: mmdet's Conditional DETR, 50 epochs, 16 images a step.
-# No number known to us from a paper; not trained here.
-#
-#     bash tools/dist_train.sh \
-#         configs/detection/conditional_detr/conditional-detr_r50-peg_8xb2-50e_coco.py 8
-_base_ = 'conditional-detr_r50_8xb2-50e_coco.py'
-model = dict(encoder=dict(
-    pos_encoding=dict(type='mmposenc.PEG', norm_act=True, bias=False), positions=(0, )))

@@ -1,0 +1,110 @@
+"""Tables of the papers: what stands in them, which config each row is, and what was counted.
+
+    mmposenc papers                                  # every table
+    mmposenc papers cpvt/table6                      # one, with the counts of the models here
+    mmposenc papers cpvt/table6 --row 3 --out my.py  # the whole config of a row
+    mmposenc train paper::cpvt/table6/3              # or train it as it is
+    mmposenc papers --check                          # build every model and compare counts
+"""
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from ..command_line import Parser, reported
+from ..command_options import COUNT, refuse_without
+
+
+def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
+    parser = Parser(__doc__, prog='mmposenc papers')
+    parser.add_argument('table', nargs='?', help="such as 'cpvt/table6'; default: list them")
+    parser.add_argument('--row', type=COUNT, help='of the table, from 1: print its config')
+    parser.add_argument('--out', metavar='FILE', help='write the config of --row there')
+    parser.add_argument('--check', action='store_true',
+                        help='build the models and compare counts with what is written here')
+    args = parser.parse_args(argv)
+    if args.row is None:
+        refuse_without(parser, args, '--row', 'out')
+    if args.row is not None and args.table is None:
+        parser.error('--row needs a table')
+    if args.check and args.table is not None:
+        parser.error('--check is of all tables')
+    return args
+
+
+def main(argv: list[str] | None = None) -> None:
+    args = parse_args(argv)
+    with reported(args):
+        if args.check:
+            _check()
+        elif args.row is not None:
+            _config(f'{args.table}/{args.row}', args.out)
+        elif args.table is not None:
+            _table(args.table)
+        else:
+            _list()
+
+
+def _list() -> None:
+    from ..operators.papers import tables
+    for name, table in tables().items():
+        here = sum(row.model is not None for row in table.rows)
+        print(f'{name:<28}{table.source}: {table.title} ({here} of {len(table.rows)} rows here)')
+
+
+def _table(name: str) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from ..operators.papers import models, table
+    shown = table(name)
+    print(f'{shown.source}, {name.rpartition("/")[2]}: {shown.title}. {shown.url}')
+    drawn = Table(box=box.SIMPLE)
+    for column in ('', 'row', *shown.columns, 'counted here', 'model'):
+        drawn.add_column(Text(column), overflow='fold',
+                         justify='left' if column in ('row', 'model') else 'right')
+    for number, row in enumerate(shown.rows, 1):
+        counted = models().get(row.model or '', {}).get('counted')
+        macs = f', {counted["macs"] // 10 ** 6:,}M MACs' if counted else ''
+        cells = ['-' if value is None else str(value) for value in row.numbers.values()]
+        drawn.add_row(*map(Text, (
+            str(number), row.name, *cells, f'{counted["params"]:,}{macs}' if counted else '-',
+            row.model or f'not here: {row.not_here}')))
+    console = Console(width=None if sys.stdout.isatty() else 200)
+    console.print(drawn)
+    if shown.notes:
+        print(shown.notes)
+    print(f'A row is trained by mmposenc train paper::{name}/N. Numbers are the source\'s: none '
+          'of these models was trained here.')
+
+
+def _config(name: str, out: str | None) -> None:
+    from ..engine.config.checks import check_folder
+    from ..engine.config.config import load_config
+    if out is not None:
+        if Path(out).suffix != '.py':
+            raise ValueError(f'--out {out} must end in .py')
+        if Path(out).exists():
+            raise ValueError(f'--out {out} is there already')
+        check_folder(str(Path(out).parent), '--out')
+    cfg = load_config(f'paper::{name}')
+    if out is None:
+        print(cfg.pretty_text, end='')
+    else:
+        cfg.dump(out)
+        print(f'wrote {out}')
+
+
+def _check() -> None:
+    from ..engine.apps.papers import differences
+    from ..operators.papers import tables
+    found = list(differences())
+    for line in found:
+        print(line)
+    rows = sum(len(table.rows) for table in tables().values())
+    print(f'{len(found)} differences in {len(tables())} tables of {rows} rows')
+    if any('models.yaml' in line for line in found):
+        sys.exit('error: configs/models.yaml says other counts than the models have')

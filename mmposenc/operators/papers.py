@@ -1,0 +1,161 @@
+"""Tables of papers (configs/papers/*.yaml) and models that stand in no file of their own
+(configs/models.yaml): a config of this project with some keys set."""
+from __future__ import annotations
+
+import atexit
+import shutil
+import tempfile
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ..command_line import suggest
+
+Number = int | float | str | None
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a table: the paper's name of it, the name of its model, or why there is none, and
+    the numbers by the table's columns."""
+
+    name: str
+    model: str | None
+    not_here: str | None
+    numbers: dict[str, Number]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of a paper; ``id`` is like ``cpvt/table6``."""
+
+    id: str
+    title: str
+    source: str
+    url: str
+    columns: list[str]
+    rows: list[Row]
+    notes: str = ''
+
+
+def folder() -> Path:
+    """Where the configs of this project are: of a wheel, or of a checkout."""
+    here = Path(__file__).resolve().parents[1]
+    shipped = here / '.mim' / 'configs'
+    return shipped if shipped.is_dir() else here.parent / 'configs'
+
+
+@cache
+def tables() -> dict[str, Table]:
+    """Every table, by its id."""
+    found = {}
+    for path in sorted(folder().glob('papers/*.yaml')):
+        paper = yaml.safe_load(path.read_text())
+        for name, each in paper['tables'].items():
+            rows = [Row(str(row), *((None, model['not here']) if isinstance(model, dict)
+                                    else (model, None)),
+                        dict(zip(each['columns'], numbers, strict=True)))
+                    for row, model, *numbers in each['rows']]
+            found[f'{path.stem}/{name}'] = Table(
+                f'{path.stem}/{name}', each['title'], paper['venue'],
+                each.get('url') or paper.get('url', ''), each['columns'], rows,
+                each.get('notes', ''))
+    return found
+
+
+def table(name: str) -> Table:
+    """One table.
+
+    Raises:
+        ValueError: there is none of this id, with what comes close.
+    """
+    if name not in tables():
+        raise ValueError(f'no table {name!r}{suggest(name, tables())}; '
+                         'mmposenc papers lists them')
+    return tables()[name]
+
+
+def row(name: str) -> Row:
+    """A row by ``cpvt/table6/3``, counted from 1.
+
+    Raises:
+        ValueError: there is no such row, or it is of a model that is not here.
+    """
+    place, _, number = name.rpartition('/')
+    rows = table(place).rows
+    if not number.isdigit() or not 0 < int(number) <= len(rows):
+        raise ValueError(f'row {number!r} of {place} must be a number from 1 to {len(rows)}')
+    found = rows[int(number) - 1]
+    if found.model is None:
+        raise ValueError(f'row {number} of {place}, {found.name!r}, is not here: {found.not_here}')
+    return found
+
+
+@cache
+def models() -> dict[str, dict[str, Any]]:
+    """By name: ``folder``; for models that stand in no file ``base`` and ``changes``; ``counted``
+    where parameters and multiply-accumulates were."""
+    read = yaml.safe_load((folder() / 'models.yaml').read_text())
+    return {name: {'folder': place, **entry}
+            for place, entries in read.items() for name, entry in entries.items()}
+
+
+def changed_names() -> list[str]:
+    """Names of models that stand in no file, as files would be called."""
+    return [f'{entry["folder"]}/{name}.py' for name, entry in models().items() if 'base' in entry]
+
+
+def config_of(name: str) -> Path:
+    """The config of a model of a table: its file, or one written for this process.
+
+    Raises:
+        ValueError: there is none.
+    """
+    entry = models().get(name, {})
+    if 'base' in entry:
+        return _written(name)
+    found = next(iter(folder().glob(f'*/*/{name}.py')), None)
+    if found is None:
+        raise ValueError(f'no model {name!r} in configs/models.yaml, nor a config of that name')
+    return found
+
+
+def find_changed(path: str) -> Path | None:
+    """The config of what was a file of configs/ and is an entry of configs/models.yaml now."""
+    stem = Path(path).stem
+    entry = models().get(stem, {})
+    if 'base' not in entry or not path.endswith(f'{entry["folder"]}/{stem}.py'):
+        return None
+    return config_of(stem)
+
+
+@cache
+def _written(name: str) -> Path:
+    place = Path(tempfile.mkdtemp(prefix='mmposenc-'))
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
+    path = place / f'{name}.py'
+    path.write_text(text_of(name))
+    return path
+
+
+def text_of(name: str) -> str:
+    """A config that is a model of configs/models.yaml: its base, and what it changes."""
+    from mmengine.config import Config
+    entry = models()[name]
+    base = folder() / f'{entry["base"]}.py'
+    had = Config.fromfile(str(base))
+    changes: dict[str, Any] = {}
+    for key, value in entry.get('changes', {}).items():
+        *parents, last = key.split('.')
+        node, there = changes, had
+        for part in parents:
+            node = node.setdefault(part, {})
+            there = there.get(part, {})
+        # mmengine merges a dict into what was there; here it replaces it.
+        replaces = isinstance(value, dict) and last in there
+        node[last] = {'_delete_': True, **value} if replaces else value
+    lines = [f'{key} = {value!r}' for key, value in changes.items()]
+    return '\n'.join([f'_base_ = {str(base)!r}', *lines, ''])
