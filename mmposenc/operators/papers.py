@@ -55,15 +55,19 @@ def tables() -> dict[str, Table]:
     for path in sorted(folder().glob('papers/*.yaml')):
         paper = yaml.safe_load(path.read_text())
         for name, each in paper['tables'].items():
-            rows = [Row(str(row), *((None, model['not here']) if isinstance(model, dict)
-                                    else (model, None)),
-                        dict(zip(each['columns'], numbers, strict=True)))
-                    for row, model, *numbers in each['rows']]
+            rows = [_row(f'{path.stem}/{name}', each['columns'], *row) for row in each['rows']]
             found[f'{path.stem}/{name}'] = Table(
                 f'{path.stem}/{name}', each['title'], paper['venue'],
                 each.get('url') or paper.get('url', ''), each['columns'], rows,
                 each.get('notes', ''))
     return found
+
+
+def _row(table: str, columns: list[str], name: str, model: Any, *numbers: Number) -> Row:
+    if len(numbers) != len(columns):
+        raise ValueError(f'{table}, {name}: {len(numbers)} numbers for {len(columns)} columns')
+    here, why = (None, model['not here']) if isinstance(model, dict) else (model, None)
+    return Row(str(name), here, why, dict(zip(columns, numbers, strict=True)))
 
 
 def table(name: str) -> Table:

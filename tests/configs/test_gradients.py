@@ -75,7 +75,7 @@ def test_no_folder_is_forgotten() -> None:
 
 @pytest.mark.parametrize('name', FAMILIES)
 def test_a_family_trains_a_step_and_predicts(name: str) -> None:
-    cfg = shrink(load_config(str(ROOT / f'{name}.py')))
+    cfg = shrink(load_config(f'mmposenc::{name}.py'))
     # A detector's memory that nobody has written may hold NaN, which can't be matched.
     model = revert_sync_batchnorm(build(cfg, initialize=cfg.default_scope != 'mmpretrain'))
     assert step(model, collated(samples(cfg, 2))) == ([], True)

@@ -1,8 +1,6 @@
 """The micro classifiers: each learns, and takes other sizes."""
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 
@@ -10,8 +8,6 @@ pytest.importorskip('mmpretrain', reason='needs mmpretrain')
 from mmposenc import engine  # noqa: E402
 from mmposenc.registry import MODELS  # noqa: E402
 
-ROOT = Path(__file__).resolve().parents[2]
-SMALL = ROOT / 'configs' / 'classification' / 'small'
 #: Variants of one encoding, on one of the two data sets.
 VARIANTS = ('deit-micro-cp-every', 'deit-micro-cp-every-fixed', 'deit-micro-cp-every-uniform')
 #: The encoding's own parameters of width 48 on 4x4 cells with 3 heads and a class token, and of
@@ -28,8 +24,12 @@ ADDED = {'deit-micro-none': 0, 'deit-micro-learned': 48 * (16 + 1), 'deit-micro-
          'pvt-micro-learned': 48 * 64 + 96 * 16, 'pvt-micro-peg': (48 + 96) * (9 + 1)}
 
 
+def load(name: str):
+    return engine.load_config(f'mmposenc::classification/small/{name}')
+
+
 def parameters(name: str) -> int:
-    cfg = engine.load_config(str(SMALL / name))
+    cfg = load(name)
     return sum(p.numel() for p in MODELS.build(cfg.model.backbone).parameters())
 
 
@@ -40,7 +40,7 @@ def test_only_the_encoding_differs(name):
 
 
 def test_scale_augmentation_changes_scale_and_nothing_else():
-    plain, scaled = (engine.load_config(str(SMALL / f'deit-micro-none{kind}_mnist5k.py'))
+    plain, scaled = (load(f'deit-micro-none{kind}_mnist5k.py')
                      for kind in ('', '-scales'))
     pipelines = [cfg.train_dataloader.dataset.pipeline for cfg in (plain, scaled)]
     steps = [[dict(step) for step in pipeline if 'RandomAffine' not in step['type']]
@@ -58,7 +58,7 @@ def test_scale_augmentation_changes_scale_and_nothing_else():
     'deit-micro-none-p4-scales_mnist5k.py', 'deit-micro-learned_mnist5k.py',
     'pvt-micro-peg_mnist5k.py', 'pvt-micro-learned_fashion.py'])
 def test_every_parameter_learns_and_other_sizes_pass(config):
-    cfg = engine.load_config(str(SMALL / config))
+    cfg = load(config)
     torch.manual_seed(0)
     cfg.model.data_preprocessor = cfg.data_preprocessor
     cfg.model._scope_ = 'mmpretrain'

@@ -1,0 +1,160 @@
+"""Papers' tables: rows are models, their counts are what the models have, and old names work."""
+from __future__ import annotations
+
+import pytest
+import torch
+from mmengine.config import Config
+from scripts import ROOT, load_tool
+
+from mmposenc import commands
+from mmposenc.engine import load_config
+from mmposenc.operators import papers
+
+pytest.importorskip('mmpretrain')
+#: Published counts, or what a published count and the size of the encoding give.
+PARAMETERS = {
+    'cpvt-ti_in1k': 5_681_320, 'cpvt-s_in1k': 21_978_472, 'cpvt-b_in1k': 86_423_272,
+    'cpvt-ti-gap_in1k': 5_681_320 - 192,
+    'cpvt-ti-0-5_in1k': 5_681_320 + 4 * 9 * 192,
+    'cpvt-ti-0-11_in1k': 5_681_320 + 10 * 9 * 192,
+    'cpvt-ti-separable_in1k': 5_681_320 + 192 ** 2,
+    'cpvt-ti-dense_in1k': 5_681_320 + 9 * 192 * 191,
+    'cpvt-ti-stacked12-k1_in1k': 5_681_320 - 9 * 192 + 12 * (192 ** 2 + 3 * 192),
+    'cpvt-ti-4pegs-separable_in1k': 5_681_320 + 3 * 9 * 192 + 4 * 192 ** 2,
+    'cpvt-ti-stacked4-dense_in1k': 5_681_320 - 9 * 192 + 4 * (9 * 192 ** 2 + 2 * 192),
+    'cpvt-ti-stacked4_in1k': 5_681_320 + 3 * 9 * 192 + 4 * 2 * 192,
+    'cpvt-ti-k27_in1k': 5_681_320 + (27 ** 2 - 9) * 192,
+    'deit-ti-conv-projection_in1k': 5_685_352,
+    'deit-ti_in1k': 5_717_416, 'deit-ti-distilled_in1k': 5_910_800,
+    'deit-ti-gap_in1k': 5_717_416 - 2 * 192,  # the class token and its row of the table
+    'deit-ti-none_in1k': 5_717_416 - 197 * 192,
+    'deit-ti-learned-first5_in1k': 5_717_416 + 5 * 197 * 192,
+    'deit-ti-shaw8_in1k': 5_717_416 - 197 * 192 + 12 * 64 * (17 ** 2 + 1),
+    'deit-ti_irpe-k_in1k': 5_755_816, 'deit-s_irpe-k_in1k': 22_089_064,
+    'deit-s_irpe-qk_in1k': 22_127_464, 'deit-s_irpe-qkv_in1k': 22_165_864,
+    'deit-b_irpe-k_in1k': 86_606_056, 'deit-b_irpe-qkv_in1k': 86_682_856,
+    'pvt-t_in1k': 13_229_288, 'pvt-s_in1k': 24_485_864, 'pvt-m_in1k': 44_208_104,
+    'pvt-t-peg-gap_in1k': 12_849_640, 'pvt-s-peg-gap_in1k': 24_106_216,
+    'pvt-m-peg-gap_in1k': 43_828_456, 'swin-t_in1k': 28_288_354}
+#: Of each kind of model one.
+KINDS = ('cpvt-ti-no-padding_in1k', 'deit-ti-distilled_in1k', 'deit-s_irpe-qkv_in1k',
+         'pvt-t-peg-gap_in1k', 'swin-t_in1k', 'swinv2-t-w8-256_in1k', 'deit-b_cars',
+         'cp-resnet-44-mlp_cifar10', 'vit-b-384_in1k')
+
+
+def test_counts_are_what_was_published() -> None:
+    counted = {name: entry.get('counted', {}).get('params')
+               for name, entry in papers.models().items()}
+    assert {name: counted[name] for name in PARAMETERS} == PARAMETERS
+
+
+@pytest.mark.parametrize('name', KINDS)
+def test_counts_are_those_of_the_models(name: str) -> None:
+    from mmposenc.engine.apps.papers import count
+    assert count(name) == papers.models()[name]['counted']
+
+
+@pytest.mark.slow
+def test_every_count_is_that_of_its_model_and_of_its_paper() -> None:
+    """What is left is said: rounding of the papers, and baselines that are not a plain ResNet."""
+    from mmposenc.engine.apps.papers import differences
+    assert not [line for line in differences() if 'models.yaml' in line]
+
+
+def test_every_row_has_its_model() -> None:
+    for name, table in papers.tables().items():
+        assert table.rows and len({len(row.numbers) for row in table.rows}) == 1, name
+        for row in table.rows:
+            assert row.not_here or papers.config_of(row.model).is_file(), row.name
+
+
+def test_a_row_changes_what_it_says_and_nothing_else() -> None:
+    base = load_config('mmposenc::classification/cpvt/cpvt-ti_in1k.py')
+    row = load_config('paper::cpvt/table14/2')
+    assert row.model.backbone.pos_encoding.kernel_size == 7
+    row.model.backbone.pos_encoding.pop('kernel_size')
+    assert row.to_dict() == base.to_dict()
+
+
+def test_a_dict_replaces_what_was_there() -> None:
+    shaw = load_config('paper::cpvt/table1/4').model.backbone
+    assert shaw.rel_pos_encoding == dict(type='mmposenc.ShawRPE', max_offset=8)
+    peg = load_config('paper::cpvt_v1/table4/12').model.encoder
+    assert peg.pos_encoding.type == 'mmposenc.PEG' and peg.encoder_pos is None
+
+
+def test_old_file_names_are_found_and_inherited_from(tmp_path) -> None:
+    name = 'classification/cpvt/cpvt-ti-k7_in1k.py'
+    by_row = load_config('paper::cpvt/table14/2').to_dict()
+    mine = tmp_path / 'mine.py'
+    mine.write_text(f"_base_ = 'mmposenc::{name}'\n")
+    for found in (load_config(f'configs/{name}'), load_config(f'mmposenc::{name}'),
+                  Config.fromfile(f'mmposenc::{name}'), Config.fromfile(mine)):
+        assert found.to_dict() == by_row
+    with pytest.raises(FileNotFoundError, match=r"no config file 'configs/other/cpvt-ti-k7_in1k"):
+        load_config('configs/other/cpvt-ti-k7_in1k.py')
+
+
+def test_numbers_of_iRPEs_two_without_positions_stand_on_two_models() -> None:
+    rows = papers.table('irpe/table6').rows
+    second, fourth = (load_config(f'paper::irpe/table6/{n}').model for n in (2, 4))
+    assert (rows[1].numbers['box AP'], rows[3].numbers['box AP']) == (30.4, 38.7)
+    assert second.decoder.key_pos is None and 'key_pos' not in fourth.decoder
+    assert second.encoder.encoder_pos is None and fourth.encoder.encoder_pos is None
+
+
+def test_the_command(tmp_path, capsys) -> None:
+    commands.main(['papers'])
+    assert 'cpvt/table6' in capsys.readouterr().out
+    commands.main(['papers', 'cpvt/table6'])
+    out = capsys.readouterr().out
+    assert '72.5' in out and '5,819,560' in out and 'cpvt-ti-pos-1-k27_in1k' in out
+    file = tmp_path / 'mine.py'
+    commands.main(['papers', 'cpvt/table6', '--row', '8', '--out', str(file)])
+    assert Config.fromfile(file).model == load_config('paper::cpvt/table6/8').model
+
+
+@pytest.mark.parametrize('words, message', [
+    (['cpvt/table66'], "no table 'cpvt/table66'; did you mean 'cpvt/table6'"),
+    (['cpvt/table6', '--row', '9'], "row '9' of cpvt/table6 must be a number from 1 to 8"),
+    (['cpvt/table4', '--row', '1'], "'ResNet-50', is not here: a ConvNet of others"),
+    (['--row', '1'], '--row needs a table'),
+    (['cpvt/table6', '--out', 'a.py'], '--out'),
+    (['cpvt/table6', '--row', '1', '--out', 'a.json'], "--out a.json must end in .py")])
+def test_wrong_words(words: list[str], message: str, capsys) -> None:
+    with pytest.raises(SystemExit) as ended:
+        commands.main(['papers', *words])
+    assert message in capsys.readouterr().err + str(ended.value)
+
+
+@pytest.mark.parametrize('said, number', [
+    (5_717_416, (5_717_416, 1)), ('22.05M', (22_050_000, 10_000)), ('88M', (88e6, 1e6)),
+    ('4.6G', (4.6e9, 1e8)), ('80.54 ± 0.06', None), (None, None)])
+def test_counts_as_papers_give_them(said, number) -> None:
+    from mmposenc.engine.apps.papers import as_number
+    assert as_number(said) == (number and pytest.approx(number))
+
+
+def test_metafiles_and_pages_are_up_to_date() -> None:
+    load_tool('model_table').main(['--check'])
+
+
+def test_a_table_that_does_not_hold_together_is_named(monkeypatch, tmp_path) -> None:
+    (tmp_path / 'papers').mkdir()
+    text = (ROOT / 'configs/papers/cpvt.yaml').read_text()
+    (tmp_path / 'papers' / 'cpvt.yaml').write_text(text.replace('[0-1 tiny, cpvt-ti_in1k, 5.7M,',
+                                                                '[0-1 tiny, cpvt-ti_in1k,'))
+    monkeypatch.setattr(papers, 'folder', lambda: tmp_path)
+    with pytest.raises(ValueError, match='cpvt/table12, 0-1 tiny: 2 numbers for 3 columns'):
+        papers.tables.__wrapped__()
+
+
+def test_shapes_of_the_encodings_of_table_8() -> None:
+    """A vector for each cell and the class token, and one table for all blocks: 40,011."""
+    from mmposenc.engine.config.models import build_model
+    with torch.device('meta'):
+        backbone = build_model(load_config('paper::cpvt/table8/1')).backbone
+    encodings = {name: p.shape for name, p in backbone.named_parameters() if 'pos_enc' in name}
+    assert encodings == {'pos_encodings.at.before.0.pos_embed': (1, 197, 192),
+                         'rel_pos_encoding.relative_position_bias_table': (27 * 27, 3)}
+    assert sum(shape.numel() for shape in encodings.values()) == 40_011
