@@ -100,7 +100,7 @@ def register_gradient(name: str) -> None:
 def has_kernel(name: str, like: torch.Tensor) -> bool:
     """Whether torchvision's binary has loaded and holds the operator for an accelerator; on a CPU
     this project's own forms follow mmcv's kernels in every tie."""
-    if like.device.type == 'cpu':
+    if like.device.type in ('cpu', 'meta'):
         return False
     with contextlib.suppress(ImportError, RuntimeError):
         importlib.import_module('torchvision')
