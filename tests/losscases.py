@@ -48,9 +48,13 @@ def float64() -> Iterator[None]:
 
 
 def build(name: str) -> nn.Module:
-    """A model that trains, without dropout, on a ResNet-50 whose BatchNorms do not."""
-    model = families.build(name, 'ResNet-50').train()
-    for module in model.modules():
+    """A model on a ResNet-50, as :func:`training` makes it."""
+    return training(families.build(name, 'ResNet-50'))
+
+
+def training(model: nn.Module) -> nn.Module:
+    """A model that trains, without dropout, and whose BatchNorms do not."""
+    for module in model.train().modules():
         if isinstance(module, nn.BatchNorm2d):
             module.eval()
         elif isinstance(module, nn.modules.dropout._DropoutNd):
