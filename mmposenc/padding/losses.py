@@ -195,14 +195,17 @@ class MaskHead(ByImage):
             return own(*args, **kwargs)  # type: ignore[no-any-return]
         classes: list[Any] = []  # what its losses are divided by, image by image, layer by layer
         masks: list[Any] = []  # the same where processes average it first
+
+        def counted(number: Tensor) -> Tensor:
+            masks.append(number)
+            return number
         hook = self.loss_cls.register_forward_pre_hook(
             lambda module, inputs, named: classes.append(named['avg_factor']), with_kwargs=True)
         with ExitStack() as stack:
             stack.callback(hook.remove)
             for module in {sys.modules[cls.__module__] for cls in type(self).__mro__}:
                 if hasattr(module, 'reduce_mean'):
-                    stack.enter_context(mock.patch.object(
-                        module, 'reduce_mean', lambda number: masks.append(number) or number))
+                    stack.enter_context(mock.patch.object(module, 'reduce_mean', counted))
             found = _each(own, args, kwargs)
         names = [name for name in found[0] if name.endswith('loss_cls')]
         layers = len(names)
