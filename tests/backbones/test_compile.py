@@ -75,7 +75,8 @@ def randomized(kind):
     return model
 
 
-@pytest.mark.parametrize('kind', MODELS)
+@pytest.mark.parametrize('kind', [
+    'PVT', *(pytest.param(kind, marks=pytest.mark.slow) for kind in MODELS if kind != 'PVT')])
 def test_few_graphs_for_ten_batches(kind):
     model = randomized(kind)
     eager, names = copy.deepcopy(model), list(model.state_dict())
@@ -95,6 +96,7 @@ def test_few_graphs_for_ten_batches(kind):
     assert counter.frame_count == padded + whole + RECOMPILED.get(kind, 0)
 
 
+@pytest.mark.slow
 def test_evaluation_in_between_and_copies():
     """Evaluation has a graph of its own, and what comes after it none; a copy, as an EMA keeps it,
     is not compiled."""
@@ -129,6 +131,7 @@ def test_rates_of_drop_path_share_a_graph():
     torch.testing.assert_close(drop(x), x)
 
 
+@pytest.mark.slow
 def test_recomputed_blocks_in_bfloat16():
     model = MODELS['PVT'](with_cp=True, rel_pos_encoding=None).train()
     eager = copy.deepcopy(model)
@@ -142,6 +145,7 @@ def test_recomputed_blocks_in_bfloat16():
     assert grads.keys() == expected_grads.keys()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which('g++') is None, reason='inductor needs g++ on a CPU')
 def test_a_step_by_inductor():
     model = MODELS['PVT'](rel_pos_encoding=None).train()
