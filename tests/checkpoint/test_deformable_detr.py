@@ -9,7 +9,7 @@ from deformable_release import BLOCKS, HEADS, POINTS, Params, forward
 from scripts import load_tool
 
 from mmposenc.checkpoint import convert, convert_with_report
-from mmposenc.checkpoint.irpe_detr import COCO_IDS
+from mmposenc.checkpoint.detr import COCO_IDS
 
 DIMS, HIDDEN, QUERIES, LAYERS, WIDTH = 256, 24, 5, 2, 4
 
