@@ -54,18 +54,6 @@ def test_windows_need_not_be_square():
     assert model.stages[0].blocks[1].attn.shift_size == (1, 3)
 
 
-@pytest.mark.parametrize('frozen', [0, 1, 2])
-def test_frozen_stages_stay_frozen_and_in_evaluation(frozen):
-    model = Swin(**V1, frozen_stages=frozen,
-                 pos_encoding=dict(type='PEG', norm_act=True)).train()
-    assert not any(p.requires_grad for p in model.patch_embed.parameters())
-    for index, stage in enumerate(model.stages):
-        still = index < frozen
-        for module in (stage, getattr(model, f'norm{index}')):
-            assert all(p.requires_grad != still for p in module.parameters())
-            assert all(m.training != still for m in module.modules())
-
-
 def test_branches_of_v2_start_as_nothing():
     """Norms behind branches start at zero, as in the release."""
     block = Swin(**V2).stages[0].blocks[1].eval()

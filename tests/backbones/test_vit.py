@@ -180,21 +180,6 @@ def test_partial_patches_are_filled_with_zeros():
     assert model(torch.randn(1, 3, 1, 3))[0].isfinite().all()
 
 
-@pytest.mark.parametrize('frozen', [0, 2])
-def test_frozen_blocks_stay_frozen_and_in_evaluation(frozen):
-    model = DeiT(**DEIT, pos_encoding=[LEARNED, dict(type='PEG', norm_act=True)],
-                 positions=(-1, 0, 1), frozen_stages=frozen).train()
-    still = [model.patch_embed, *model.blocks[:frozen], *model.pos_encodings.encodings(-1)]
-    for position in range(frozen):
-        still += model.pos_encodings.encodings(position)
-    for module in still:
-        assert not module.training and not any(p.requires_grad for p in module.parameters())
-    assert not model.cls_token.requires_grad
-    moving = [*model.blocks[frozen:], *model.pos_encodings.encodings(frozen)]
-    for module in moving:
-        assert module.training and all(p.requires_grad for p in module.parameters())
-
-
 @pytest.mark.parametrize('encoding', ['PEG', 'LearnedPositionEmbedding', 'SinCosPositionEncoding'])
 @pytest.mark.parametrize('pool', ['cls', None])
 def test_query_key_encoding_reaches_queries_and_keys_only(encoding, pool):
