@@ -6,13 +6,12 @@ from collections.abc import Callable, Mapping
 
 from torch import Tensor
 
-from . import beit, detr, eva, eva_names, pvt, sam, swin, vit, vit_names
+from . import beit, detr, eva, pvt, sam, swin, vit, vit_names
 from .back import Family, back_to_timm
 from .files import read_checkpoint, write_checkpoint
 from .irpe import convert_attention
 from .loading import load_checkpoint
-from .look_alikes import look_alikes
-from .needs import needed_options
+from .needs import look_alikes, needed_options
 from .recognition import recognise
 from .rules import Converted
 from .shapes import check_shapes
@@ -22,7 +21,7 @@ SOURCES: dict[str, Callable[[Mapping[str, Tensor]], Converted]] = {
     'pvt': pvt.convert_pvt,
     'twins': pvt.convert_twins,
     'deit': vit.convert_vit,
-    'eva': eva_names.convert_eva,
+    'eva': eva.convert_eva,
     'dinov2': vit_names.convert_dinov2,
     'huggingface-vit': vit_names.convert_huggingface_vit,
     'huggingface-clip': vit_names.convert_huggingface_clip,

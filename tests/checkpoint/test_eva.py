@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 import torch
-from test_names import DINOV3, dinov3_huggingface, dinov3_release
+from renamings import DINOV3, dinov3_huggingface, dinov3_release
 from tinybackbones import randomize
 from torch import nn
 
