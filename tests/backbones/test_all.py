@@ -90,12 +90,19 @@ MODELS = {
     'sam': partial(_SAM, out_indices=(0, 3), neck_channels=6, mask_window_padding=False),
     'sam without neck': partial(_SAM, out_indices=(0, 3)),
 }
+#: One of each kind; the others are slow, all of them together.
+QUICK = ('pvt several', 'pvt qk learned', 'pvt irpe', 'pvt cls', 'pvt table', 'swin peg',
+         'swin irpe', 'swin bias and irpe', 'swin gap', 'swin oblong', 'v2 plain', 'v2 wider',
+         'vit learned and irpe', 'vit qk peg', 'vit shrinking', 'vit distilled', 'vit gap',
+         'vit all of EVA', 'dinov2-giant-reg', 'dinov3-small', 'eva02-base',
+         'rope-vit-base-mixed', 'beit pooled', 'relpos of tables', 'sam')
+NAMES = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in MODELS]
 #: Odd and landscape sizes, maps of one window, one row and one column.
 SIZES = [(101, 77), (37, 51), (9, 70), (90, 5)]
 
 
-@pytest.mark.parametrize('train', [False, True])
-@pytest.mark.parametrize('name', MODELS)
+@pytest.mark.parametrize('train', [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.parametrize('name', NAMES)
 def test_an_image_in_a_padded_batch_gives_what_it_gives_alone(name, train):
     if train and name == 'pvt batch norm':
         pytest.skip('takes its statistics from the whole batch; see test_pvt.py')
@@ -104,7 +111,7 @@ def test_an_image_in_a_padded_batch_gives_what_it_gives_alone(name, train):
     check_padding_is_not_seen(model, SIZES[:2] if shrinks else SIZES, (128, 96))
 
 
-@pytest.mark.parametrize('name', MODELS)
+@pytest.mark.parametrize('name', NAMES)
 def test_every_trained_parameter_gets_a_gradient_recomputed_or_not(name):
     """And masking changes nothing where there is no padding, to the bit."""
     x, grads = torch.randn(2, 3, 64, 96), []

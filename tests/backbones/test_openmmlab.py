@@ -98,8 +98,9 @@ def build(library, name, options):
     return model
 
 
-@pytest.mark.parametrize('name, size', [(name, size) for name, case in CASES.items()
-                                        for size in case[2]], ids=str)
+@pytest.mark.parametrize('name, size', [
+    pytest.param(name, size, marks=() if size == case[2][-1] else pytest.mark.slow)
+    for name, case in CASES.items() for size in case[2]], ids=str)
 def test_values_and_gradients(name, size):
     theirs, ours = build(*CASES[name][0]), CASES[name][1]().double().eval()
     load_pretrained(ours, theirs.state_dict())

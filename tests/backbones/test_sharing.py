@@ -109,7 +109,8 @@ def test_values_and_gradients_are_those_of_copies(name):
 
 
 @pytest.mark.parametrize('backbone, sharing, name', [
-    *(('pvt', 'stage', name) for name in examples.RELATIVE),
+    *(pytest.param('pvt', 'stage', name, marks=() if name == 'IRPE cross qkv' else pytest.mark.slow)
+      for name in examples.RELATIVE),
     *(('swin', 'stage', name) for name in ('IRPE product qkv', 'SASARPE', 'CombinedRPE of masks')),
     *(('pvt', 'all', name) for name in ('IRPE product qkv', 'SASARPE', 'RotaryEmbedding2D mixed')),
     *(('swin', 'all', name) for name in ('RelativePositionBias', 'LogSpacedCPB'))])

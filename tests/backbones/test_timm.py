@@ -278,8 +278,9 @@ def source_of(theirs):
     return 'eva' if isinstance(theirs, Eva) else source
 
 
-@pytest.mark.parametrize('name, size', [(name, size) for name, case in CASES.items()
-                                        for size in case.sizes], ids=str)
+@pytest.mark.parametrize('name, size', [
+    pytest.param(name, size, marks=() if size in case.sizes[:2] else pytest.mark.slow)
+    for name, case in CASES.items() for size in case.sizes], ids=str)
 def test_features_and_gradients(name, size):
     """Of the image and of all weights; and names of weights go back as they came."""
     case = CASES[name]

@@ -138,7 +138,8 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize('sizes', [((96, 128), (96, 128)), ((96, 96), (64, 128))])
+@pytest.mark.parametrize('sizes', [
+    pytest.param(((96, 128), (96, 128)), marks=pytest.mark.slow), ((96, 96), (64, 128))])
 @pytest.mark.parametrize('case', CASES)
 def test_scores_and_boxes_are_the_releases(case, sizes) -> None:
     pytest.importorskip('mmdet')
