@@ -25,7 +25,8 @@ def classifier(backbone, dims):
 
 
 @pytest.mark.parametrize('rpe_on, published', [
-    (None, 4613e6), ('k', 4659e6), ('qkv', 4885e6)])
+    *(pytest.param(*each, marks=pytest.mark.slow) for each in ((None, 4613e6), ('k', 4659e6))),
+    ('qkv', 4885e6)])
 def test_deit_small_with_irpe_as_published(rpe_on, published):
     with torch.device('meta'):
         encoding = None if rpe_on is None else irpe(rpe_on)

@@ -226,8 +226,8 @@ def test_tables_start_and_stay_as_they_are_made():
     assert table.shape == (7 * 11, 2) and 0.01 < table.std() < 0.03
 
 
-@pytest.mark.parametrize('backbone', [
-    'deit', *(pytest.param(name, marks=pytest.mark.slow) for name in ('pvt', 'swin'))])
+@pytest.mark.slow
+@pytest.mark.parametrize('backbone', BUILD)
 def test_figures_and_counts_see_the_encoding_in_every_block(backbone, tmp_path):
     options = dict(rel_pos_encoding=IRPE_KV)
     shared = randomize(BUILD[backbone](**options, rel_pos_sharing='stage')).eval()
@@ -264,9 +264,8 @@ def test_a_checkpoint_loads_and_its_biases_fit_another_window():
         load_pretrained(small, BUILD['deit'](**options, img_size=32).state_dict())
 
 
-@pytest.mark.parametrize('backbone, sharing', [
-    ('deit', 'all'), *(pytest.param(*each, marks=pytest.mark.slow)
-                       for each in (('pvt', 'stage'), ('swin', 'all')))])
+@pytest.mark.slow
+@pytest.mark.parametrize('backbone, sharing', [('deit', 'all'), ('pvt', 'stage'), ('swin', 'all')])
 def test_models_compile_into_one_graph(backbone, sharing):
     torch._dynamo.reset()
     model = randomize(build(backbone, sharing))
