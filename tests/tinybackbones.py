@@ -88,7 +88,7 @@ def results(model, run, x):
     outs = list(run(image))
     loss = sum((out * torch.arange(out.numel(), dtype=out.dtype).cos().view(out.shape)).sum()
                for out in outs)
-    named = {'': image, **dict(model.named_parameters())}
+    named = {'': image, **{name: p for name, p in model.named_parameters() if p.requires_grad}}
     grads = torch.autograd.grad(loss, list(named.values()), allow_unused=True)
     return outs, {name: torch.zeros_like(value) if grad is None else grad
                   for (name, value), grad in zip(named.items(), grads, strict=True)}

@@ -117,11 +117,13 @@ def test_values_and_gradients(name, size):
 
     outs, grads = results(ours, lambda image: flat(ours(image)), x)
     expected, their_grads = results(theirs, run, x)
+    # mmpretrain resizes a table in float32.
+    share = 1e-6 if name.startswith('vit') and size != (32, 32) else 1e-10
     for got, value in zip(outs, expected, strict=True):
-        close(got, value, 1e-10)
-    close(grads.pop(''), their_grads.pop(''), 1e-10)
+        close(got, value, share)
+    close(grads.pop(''), their_grads.pop(''), share)
     source = recognise(theirs.state_dict())
     wanted = convert(their_grads, 'mmdet-swin' if 'swin of mmdet' in name else source)
     for key, grad in grads.items():
-        close(grad, wanted.pop(f'backbone.{key}'), 1e-10, key)
+        close(grad, wanted.pop(f'backbone.{key}'), share, key)
     assert not any(grad.any() for grad in wanted.values())
