@@ -151,7 +151,7 @@ def accepted_arguments(found: Any) -> set[str] | None:
         if owner is object:
             return None
         parameters = inspect.signature(function).parameters.values()
-        names |= {each.name for each in parameters}
+        names |= {each.name for each in parameters if each.kind is not each.VAR_KEYWORD}
         if all(each.kind is not each.VAR_KEYWORD for each in parameters):
             return names
     return None
