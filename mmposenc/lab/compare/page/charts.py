@@ -11,7 +11,7 @@ import base64
 import io
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 WIDTH, HEIGHT = 360, 262
@@ -182,10 +182,8 @@ def finite(line: Line, positive_x: bool = False) -> Line:
             if x is not None and y is not None and math.isfinite(x) and math.isfinite(y)
             and (x > 0 or not positive_x)]
 
-    def kept(values: Sequence[Any]) -> list[Any]:
-        return [values[n] for n in keep] if values else []
-    return Line(line.label, line.style, kept(line.x), kept(line.y), kept(line.low),
-                kept(line.high), line.markers, line.lost)
+    return replace(line, **{name: [values[n] for n in keep] if values else [] for name, values in (
+        ('x', line.x), ('y', line.y), ('low', line.low), ('high', line.high))})
 
 
 def extent(lines: Sequence[Line], axis: Axis) -> tuple[float, float]:

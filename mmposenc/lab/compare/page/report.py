@@ -5,6 +5,7 @@ import base64
 import hashlib
 import math
 import mimetypes
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -173,11 +174,10 @@ def best_by_size(results: Mapping[str, Any]) -> list[dict[str, str]]:
     return rows
 
 
-def counts(results: Mapping[str, Any]) -> dict[str, int]:
+def counts(results: Mapping[str, Any]) -> Counter[str]:
     """How many runs have each status, and 'all'."""
-    statuses = [run['status'] for run in results['runs']]
-    return {**{status: statuses.count(status) for status in (
-        'finished', 'running', 'waiting', 'diverged', 'failed')}, 'all': len(statuses)}
+    return Counter({'all': len(results['runs'])}) + Counter(
+        run['status'] for run in results['runs'])
 
 
 def left_out(results: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -250,12 +250,11 @@ def _values(found: Mapping[str, Mapping[str, Any]], by_name: Mapping[str, Mappin
     for measures in by_name.values():
         first = next(iter(measures.values()))
         values = [measures.get(name, {}).get('value') for name in found]
-        if any(value is not None for value in values):
+        if values.count(None) < len(values):
             rows.append((tables.Cell(first['title'], first['title']),
                          tables.Cell(first.get('unit') or ''),
                          *(tables.numbered(value, '{:.3g}'.format) for value in values)))
-    heads = [label[name] if each['trained'] else f'{label[name]} (untrained)'
-             for name, each in found.items()]
+    heads = [label[name] + ' (untrained)' * (not each['trained']) for name, each in found.items()]
     return tables.Table('One number a measure', ('Measure', 'Unit', *heads), rows, words=(1,))
 
 
@@ -294,13 +293,9 @@ def _map(matrix: Mapping[str, Any]) -> dict[str, Any]:
         if value is None or not math.isfinite(value):
             return UNKNOWN, 0
         return f'{value:.3g}', round(100 * (value - low) / (high - low or 1))
-    rows = _names(matrix.get('rows'), len(values))
-    return dict(address=None, text=shape, columns=_names(matrix.get('columns'), len(values[0])),
+
+    def names(key: str, count: int) -> list[str]:
+        return list(map(str, matrix.get(key) or range(count)))
+    return dict(address=None, text=shape, columns=names('columns', len(values[0])),
                 cells=[(name, [cell(value) for value in row])
-                       for name, row in zip(rows, values, strict=True)])
-
-
-def _names(given: Any, count: int) -> list[str]:
-    """Names of rows or columns; their numbers where there are none."""
-    return [str(each) for each in given] if isinstance(given, (list, tuple)) else [
-        str(n) for n in range(count)]
+                       for name, row in zip(names('rows', len(values)), values, strict=True)])

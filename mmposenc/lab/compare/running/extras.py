@@ -13,6 +13,7 @@ from mmengine.config import Config
 
 from mmposenc.command_line import in_a_line
 from mmposenc.engine.apps.complexity import count, measure_time
+from mmposenc.engine.apps.pictures import write_picture
 from mmposenc.engine.config.models import device_of, own_preprocessor
 from mmposenc.engine.config.nodes import tested_size
 from mmposenc.lab.diagnose.config_models import diagnose_config
@@ -22,6 +23,7 @@ from ..study.encodings import Entry
 from ..study.files import read_json, write_json
 from ..study.sizes import resized
 from ..study.study import Run, Study
+from .pictures import draw_predictions, original, test_set
 
 
 def wanted(study: Study) -> dict[str, Any]:
@@ -49,7 +51,8 @@ def make_extras(study: Study, run: Run, checkpoint: str | None) -> None:
     makers: dict[str, Callable[[], Any]] = {
         'costs': lambda: costs(study.base(), run.entry, study.sizes)}
     if checkpoint is not None:
-        makers.update(pictures=lambda: _pictures(study, run, cfg, checkpoint),
+        makers.update(pictures=lambda: draw_predictions(cfg, checkpoint, study.pictures,
+                                                        study.folder, run.entry.slug),
                       figures=lambda: _figures(study, run, cfg, checkpoint),
                       diagnosis=lambda: diagnose_config(cfg, checkpoint))
     for name in missing(study, run):
@@ -74,14 +77,11 @@ def costs(base: Config, entry: Entry, factors: tuple[float, ...]) -> list[dict[s
     """
     cfg, found = apply(base, entry), []
     for factor in factors:
-        size = input_size(cfg, factor)
-        told: dict[str, Any] = {'factor': factor, 'hw': size, 'parameters': None, 'macs': None,
-                                'activations': None}
+        size, told = input_size(cfg, factor), dict.fromkeys(('parameters', 'macs', 'activations'))
         if size is not None:
             whole = count(cfg, size).parts[0]
-            told.update(parameters=whole.parameters, macs=whole.macs,
-                        activations=whole.activations)
-        found.append(told)
+            told = {key: getattr(whole, key) for key in told}
+        found.append({'factor': factor, 'hw': size, **told})
     return found
 
 
@@ -98,12 +98,8 @@ def input_size(cfg: Config, factor: float) -> tuple[int, int] | None:
 
 def first_size(cfg: Config) -> tuple[int, int] | None:
     """(H, W) of the first test image as the model gets it; None where there is none."""
-    from .pictures import test_set
     dataset = test_set(cfg)
-    if not len(dataset):
-        return None
-    height, width = dataset[0]['inputs'].shape[-2:]
-    return height, width
+    return tuple(dataset[0]['inputs'].shape[-2:]) if len(dataset) else None
 
 
 def time_models(study: Study) -> None:
@@ -123,18 +119,12 @@ def time_models(study: Study) -> None:
         write_json(run.folder / 'times.json', found)
 
 
-def _pictures(study: Study, run: Run, cfg: Config, checkpoint: str) -> Any:
-    from .pictures import draw_predictions
-    return draw_predictions(cfg, checkpoint, study.pictures, study.folder, run.entry.slug)
-
-
 def _figures(study: Study, run: Run, cfg: Config, checkpoint: str) -> Any:
     from mmposenc.lab.figures import encoding_figures
-
-    from .pictures import first_image
     folder = study.folder / 'figures' / run.entry.slug
     folder.mkdir(parents=True, exist_ok=True)
-    photo = first_image(cfg, folder / 'photo.png')
+    photo = folder / 'photo.png'
+    write_picture(photo, original(test_set(cfg), 0)[0])
     made = encoding_figures.figures_of(cfg, checkpoint, folder, str(photo))
     return [{**each, 'file': str((folder / Path(each['file']).name).relative_to(study.folder))}
             for each in made]

@@ -1,6 +1,7 @@
 """What a trained model predicts for some test images, beside the truth."""
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -49,17 +50,17 @@ def draw_predictions(cfg: Config, checkpoint: str, number: int, folder: Path, na
             sample = model.test_step(pseudo_collate([dataset[index]]))[0].cpu()
         pixels, source = original(dataset, index)
         key = f'image{index}'
-        told: dict[str, Any] = {'id': key, 'title': source or f'test image {index}',
-                                'source': source or f'test image {index}'}
-        for what, words in (('truth', truth_text(scope, sample, names)),
-                            ('predicted', predicted_text(scope, sample, names))):
-            suffix = 'truth' if what == 'truth' else name
+        told: dict[str, Any] = {'id': key, 'title': source or f'test image {index}'}
+        told['source'] = told['title']
+        for what, suffix, words in (('truth', 'truth', truth_text), ('predicted', name,
+                                                                     predicted_text)):
             path = folder / 'pictures' / f'{key}_{suffix}.jpg'
             # A class is told by its words: written on a small picture it would cover it.
             drawn = pixels if scope == 'mmpretrain' else artist.draw(
                 pixels, sample, truth=what == 'truth')
             write_picture(path, _shrunk(drawn))
-            told[what] = {'file': str(path.relative_to(folder)), 'text': words}
+            told[what] = {'file': str(path.relative_to(folder)),
+                          'text': words(scope, sample, names)}
         made.append(told)
     return made
 
@@ -68,12 +69,6 @@ def test_set(cfg: Config) -> Any:
     """The data set of a config's test."""
     init_default_scope(scope_of(cfg))
     return build_data_set(cfg.test_dataloader.dataset)
-
-
-def first_image(cfg: Config, path: Path) -> Path:
-    """Writes the first test image as it is on disk to ``path``, which it returns."""
-    write_picture(path, original(test_set(cfg), 0)[0])
-    return path
 
 
 def original(dataset: Any, index: int) -> tuple[np.ndarray, str]:
@@ -120,8 +115,8 @@ def truth_text(scope: str, sample: Any, names: list[str]) -> str:
 
 
 def _objects(found: list[str]) -> str:
-    counts = {name: found.count(name) for name in sorted(set(found))}
-    return ', '.join(f'{count} {name}' for name, count in counts.items()) or 'no objects'
+    counts = sorted(Counter(found).items())
+    return ', '.join(f'{count} {name}' for name, count in counts) or 'no objects'
 
 
 def _areas(shares: dict[str, float]) -> str:

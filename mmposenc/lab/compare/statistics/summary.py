@@ -8,10 +8,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mmposenc.lab.compare.statistics.formats import cost
-
 from .differences import BETTER, LEAST_RUNS, LEVEL, WORSE, Values, contrast, family
-from .formats import names_in_words, value_text
+from .formats import cost, names_in_words, value_text
 
 
 def summarize(results: Mapping[str, Any]) -> dict[str, Any]:
