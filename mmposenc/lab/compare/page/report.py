@@ -123,35 +123,32 @@ def stand_out(results: Mapping[str, Any]) -> set[str]:
 def answer(results: Mapping[str, Any]) -> dict[str, Any]:
     """The recommendation, and the numbers that stand beside it."""
     advice, metric, trained = results['recommendation'], results['metric'], trained_factor(results)
-    name = advice['encoding']
-    told: dict[str, Any] = dict(advice, word=CONFIDENCE[advice['confidence']], facts=[],
-                                head='No recommendation yet')
+    name, facts = advice['encoding'], []
+    told = dict(advice, word=CONFIDENCE[advice['confidence']], facts=facts,
+                head='No recommendation yet')
     if name is None:
         return told
-    tested = any(row['p'] is not None for row in results['differences']
-                 if row['factor'] == trained)
+    at = [row for row in results['differences'] if row['factor'] == trained]
+    tested = any(row['p'] is not None for row in at)
     told['head'] = f'{"Take" if tested else "So far:"} {labels(results)[name]}'
-    encoding = next(each for each in results['encodings'] if each['name'] == name)
     row = next(row for row in results['summary']
                if row['encoding'] == name and row['factor'] == trained)
     among = (f'95% interval {value_text(row["low"], metric)} to {value_text(row["high"], metric)}, '
              if row['low'] is not None else '')
-    told['facts'].append((first_upper(f'{metric["label"]} at the trained size'),
-                          value_text(row['mean'], metric, unit=True),
-                          f'{among}{row["n"]} seed{"s" * (row["n"] != 1)}'))
-    against = next((each for each in results['differences'] if each['role'] == 'base'
-                    and each['encoding'] == name and each['factor'] == trained), None)
-    if against and against['mean'] is not None:
-        p = f'p = {p_text(against["p"])}: ' if against['p'] is not None else ''
-        told['facts'].append((f'Minus {labels(results)[against["against"]]}',
-                              value_text(against['mean'], metric, sign=True),
-                              f'{p.replace("= <", "<")}{against["verdict"]}'))
-    macs = tables.cost(encoding, trained, 'macs')
-    for what, text, note in (
-            ('Parameters', tables.grouped(encoding.get('parameters')), ''),
-            ('Multiply-accumulates', count_text(macs), 'an image at the trained size')):
-        if text != UNKNOWN:
-            told['facts'].append((what, text, note))
+    facts.append((first_upper(f'{metric["label"]} at the trained size'),
+                  value_text(row['mean'], metric, unit=True),
+                  f'{among}{row["n"]} seed{"s" * (row["n"] != 1)}'))
+    for row in at:
+        if row['role'] == 'base' and row['encoding'] == name and row['mean'] is not None:
+            p = f'p = {p_text(row["p"])}: ' if row['p'] is not None else ''
+            facts.append((f'Minus {labels(results)[row["against"]]}',
+                          value_text(row['mean'], metric, sign=True),
+                          f'{p.replace("= <", "<")}{row["verdict"]}'))
+    encoding = next(each for each in results['encodings'] if each['name'] == name)
+    costs = (('Parameters', tables.grouped(encoding.get('parameters')), ''),
+             ('Multiply-accumulates', count_text(tables.cost(encoding, trained, 'macs')),
+              'an image at the trained size'))
+    facts.extend(fact for fact in costs if fact[1] != UNKNOWN)
     return told
 
 
@@ -201,26 +198,24 @@ def inlined(folder: Path, file: str) -> str | None:
 def pictures(results: Mapping[str, Any], folder: Path) -> list[dict[str, Any]]:
     """Predictions on the same pictures: the truth first, then the encodings in their order."""
     label = labels(results)
-    order = list(label)
-
-    def place(entry: Mapping[str, Any]) -> int:
-        return order.index(entry['encoding']) if entry.get('encoding') in order else -1
+    order = {name: n for n, name in enumerate(label)}
     return [dict(title=each.get('title') or each['id'], source=each.get('source') or '', entries=[
         dict(label=label.get(entry['encoding'], entry['encoding']) if entry.get('encoding')
              else 'Truth', text=entry.get('text') or '',
              file=entry['file'], address=inlined(folder, entry['file']))
-        for entry in sorted(each['entries'], key=place)]) for each in results.get('pictures') or []]
+        for entry in sorted(each['entries'], key=lambda entry: order.get(entry.get('encoding'), -1))
+    ]) for each in results.get('pictures') or []]
 
 
 def figures(results: Mapping[str, Any], folder: Path) -> list[dict[str, Any]]:
     """What was learned: the figures of each encoding that has some."""
-    told = []
-    for name, label in labels(results).items():
-        own = [dict(title=each['title'], text=each.get('text') or each['title'], file=each['file'],
-                    untrained=each.get('untrained'), address=inlined(folder, each['file']))
-               for each in results.get('figures') or [] if each['encoding'] == name]
-        told += [dict(label=label, figures=own)] if own else []
-    return told
+    told: dict[str, list[Any]] = {name: [] for name in labels(results)}
+    for each in results.get('figures') or []:
+        if each['encoding'] in told:
+            told[each['encoding']].append(dict(
+                title=each['title'], text=each.get('text') or each['title'], file=each['file'],
+                untrained=each.get('untrained'), address=inlined(folder, each['file'])))
+    return [dict(label=labels(results)[name], figures=own) for name, own in told.items() if own]
 
 
 def diagnosis(results: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -220,6 +220,7 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     if args.tied:
         end_with_parent()
+    lock = None
     if int(os.environ.get('RANK', 0)) == 0:
         try:
             lock = WorkDirLock(args.folder)
@@ -229,7 +230,7 @@ def main(argv: list[str] | None = None) -> int:
     study = read_study(args.folder.parents[2])
     run = next(each for each in study.runs() if each.folder.resolve() == args.folder.resolve())
     record = carry_out(study, run, args.launcher)
-    if int(os.environ.get('RANK', 0)) == 0:
+    if lock is not None:
         lock.release()
     return 0 if record['status'] == 'finished' else NOT_FINISHED
 

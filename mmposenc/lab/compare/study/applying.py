@@ -199,17 +199,17 @@ def check_builds(cfg: Config) -> None:
     Raises:
         ValueError: it can't, with the reason; or a DETR that could not tell what it found.
     """
-    try:
-        model = build_bare(cfg, 'meta')
-    except Exception:  # one that needs numbers even for that, or one that can't be built at all
+    for device in ('meta', 'cpu'):  # models that need numbers can't be built without
         try:
-            model = build_bare(cfg, 'cpu')
+            model = build_bare(cfg, device)
+            break
         except Exception as error:
-            # OpenMMLab's older way to name weights, which a base config of a ResNet still has.
-            old = cfg.model.get('pretrained') is not None
-            hint = ' (model.pretrained=None leaves out the weights of another backbone)' * old
-            raise ValueError(f'the model of the config can\'t be built: {describe(error)}{hint}'
-                             ) from error
+            reason = error
+    else:  # OpenMMLab's older way to name weights, which a base config of a ResNet still has
+        hint = (' (model.pretrained=None leaves out the weights of another backbone)'
+                * (cfg.model.get('pretrained') is not None))
+        raise ValueError(f'the model of the config can\'t be built: {describe(reason)}{hint}'
+                         ) from reason
     _check_queries(model)
 
 
