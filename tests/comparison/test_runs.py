@@ -124,7 +124,7 @@ def test_a_run_that_is_killed_ends_as_one_that_is_not(finished, tmp_path, moment
 @pytest.mark.parametrize('word, options, status, note, sizes', [
     ('none', {'optim_wrapper.optimizer.lr': 1e30}, 'diverged', 'is not finite; images: ', []),
     # Finite in training, and the first class of all in evaluation; at the larger size alone.
-    ('own.py:Lost', {}, 'diverged', 'the test at 1x is not finite: the output of backbone', []),
+    ('own.py:Lost', {}, 'diverged', 'predictions are not finite: the output of backbone', []),
     ('own.py:LostWhereLarge', {}, 'finished', 'no test at 2x: .*the output of backbone', [1]),
     ('own.py:Broken', {}, 'failed', 'broken on purpose', [])])
 def test_what_is_not_finite_is_no_result_and_what_fails_is_tried_again(

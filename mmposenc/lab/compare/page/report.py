@@ -7,6 +7,7 @@ import math
 import mimetypes
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -77,15 +78,15 @@ def page(results: Mapping[str, Any], folder: Path) -> str:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader('mmposenc.lab.compare.page'), autoescape=True,
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters['first_upper'] = first_upper
+    environment.filters.update(first_upper=first_upper, address=partial(inlined, folder))
     script = (Path(__file__).parent / 'templates' / 'page.js').read_text(encoding='utf-8')
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return environment.get_template('report.html').render(
-        **view(results, folder), script=script, script_hash=digest, colors=COLORS,
+        **view(results), script=script, script_hash=digest, colors=COLORS,
         frame=FRAME)
 
 
-def view(results: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+def view(results: Mapping[str, Any]) -> dict[str, Any]:
     """All that the template shows; a section without content is empty or None."""
     sizes = factors(results)
     trained = trained_factor(results)
@@ -95,7 +96,7 @@ def view(results: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         results=results, title=results.get('title') or 'Encodings compared', label=label,
         legend=[(label[name], style[name], name in first) for name in style],
         answer=answer(results), by_size=best_by_size(results) if len(sizes) > 1 else [],
-        counts=counts(results), left_out=left_out(results),
+        counts=counts(results),
         overview=tables.overview(results),
         differences=[(factor == trained, tables.differences(results, factor))
                      for factor in sorted(sizes, key=lambda factor: (factor != trained, factor))],
@@ -103,9 +104,7 @@ def view(results: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         curve_charts=study_charts.curve_charts(results),
         parts=[table for table in (tables.parts(results, 'by_size', 'Object size'),
                                    tables.parts(results, 'by_class', 'Class')) if table],
-        pictures=pictures(results, folder),
-        figures=figures(results, folder), diagnosis=diagnosis(results),
-        runs=tables.runs(results), base=label[base_of(results)],
+        diagnosis=diagnosis(results), runs=tables.runs(results), base=label[base_of(results)],
         seeds=len({run['seed'] for run in results['runs']}))
 
 
@@ -177,14 +176,6 @@ def counts(results: Mapping[str, Any]) -> Counter[str]:
         run['status'] for run in results['runs'])
 
 
-def left_out(results: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Runs that diverged or failed: they have no part in any mean."""
-    label = labels(results)
-    return [dict(label=label[run['encoding']], seed=run['seed'], status=run['status'],
-                 note=run.get('note') or 'no note', log=run.get('log') or [])
-            for run in results['runs'] if run['status'] in ('diverged', 'failed')]
-
-
 def inlined(folder: Path, file: str) -> str | None:
     """A picture as an address that holds it; None where it is missing or none."""
     kind = mimetypes.guess_type(file)[0] or ''
@@ -193,29 +184,6 @@ def inlined(folder: Path, file: str) -> str | None:
     if not kind.startswith('image/') or not inside or not path.is_file():
         return None
     return data_uri(path.read_bytes(), kind)
-
-
-def pictures(results: Mapping[str, Any], folder: Path) -> list[dict[str, Any]]:
-    """Predictions on the same pictures: the truth first, then the encodings in their order."""
-    label = labels(results)
-    order = {name: n for n, name in enumerate(label)}
-    return [dict(title=each.get('title') or each['id'], source=each.get('source') or '', entries=[
-        dict(label=label.get(entry['encoding'], entry['encoding']) if entry.get('encoding')
-             else 'Truth', text=entry.get('text') or '',
-             file=entry['file'], address=inlined(folder, entry['file']))
-        for entry in sorted(each['entries'], key=lambda entry: order.get(entry.get('encoding'), -1))
-    ]) for each in results.get('pictures') or []]
-
-
-def figures(results: Mapping[str, Any], folder: Path) -> list[dict[str, Any]]:
-    """What was learned: the figures of each encoding that has some."""
-    told: dict[str, list[Any]] = {name: [] for name in labels(results)}
-    for each in results.get('figures') or []:
-        if each['encoding'] in told:
-            told[each['encoding']].append(dict(
-                title=each['title'], text=each.get('text') or each['title'], file=each['file'],
-                untrained=each.get('untrained'), address=inlined(folder, each['file'])))
-    return [dict(label=labels(results)[name], figures=own) for name, own in told.items() if own]
 
 
 def diagnosis(results: Mapping[str, Any]) -> dict[str, Any] | None:

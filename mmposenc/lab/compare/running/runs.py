@@ -181,8 +181,8 @@ def _test(study: Study, run: Run, record: dict[str, Any], factor: float, launche
     value, by_class, by_size = details(cfg, metrics)
     bad = [name for names in all_gather_object(bad) for name in names]
     if bad or not math.isfinite(value):  # else the first class of all would be a prediction
-        raise NotFinite(f'the test at {factor:g}x is not finite: '
-                        f'{bad[0] if bad else f"its value is {value}"}')
+        raise NotFinite('predictions are not finite: '
+                        + (f'the output of {bad[0]}' if bad else f'{metric_of(cfg).name}={value}'))
     record['tests'] = sorted(
         [*record['tests'], {'factor': factor, 'value': value, 'by_class': by_class,
                             'by_size': by_size}], key=lambda test: test['factor'])
