@@ -155,7 +155,7 @@ def test_the_parts_of_all_are_put_together(tmp_path, monkeypatch, jobs, said):
             answers.send((('none', 'peg')[each], COST._replace(step=each + 1.0)))
         answers.send((timing.EXTRAS, number * 10.0 + 10))
         return 0
-    monkeypatch.setattr(timing, 'time_share', share_timed)
+    monkeypatch.setattr(timing, '_quietly', share_timed)
     monkeypatch.setattr(timing.multiprocessing, 'get_context', lambda kind: SimpleNamespace(
         Pipe=multiprocessing.Pipe, Process=Process))
     monkeypatch.setattr(Study, 'base', lambda self: BASE)

@@ -9,7 +9,6 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from contextlib import redirect_stderr, redirect_stdout
 from multiprocessing import connection
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -134,11 +133,12 @@ def measure(study: Study, workers: Workers, say: Callable[[str], None] = print) 
     try:
         for i, share in enumerate(shares(len(study.entries), jobs)):
             answers, end = context.Pipe(duplex=False)
-            processes[answers] = context.Process(target=time_share, args=(
+            process = context.Process(target=_quietly, args=(
                 end, study.folder, study.folder / f'times{i}', share, time.time()))
             with patch.dict(os.environ, workers.environment(i)):
-                processes[answers].start()
+                process.start()
             end.close()  # then answers end where the process does
+            processes[answers] = process
         while processes:
             for answers in connection.wait(list(processes)):
                 try:
@@ -186,16 +186,23 @@ def time_share(answers: Any, folder: Path, scratch: Path, share: Sequence[int], 
         started: when the process was, by time.time().
     """
     loading, study, name = time.time() - started, read_study(folder), ''
-    with open(os.devnull, 'w') as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
-        try:
-            for number in share:
-                entry = study.entries[number]
-                name, run = entry.name, Run(scratch / entry.slug, entry, 0, True)
-                cost, runner = cost_of(study, run, time.time() - loading)
-                answers.send((name, cost))
-            answers.send((EXTRAS, _extras_seconds(study, run, runner)))
-        except Exception as error:
-            answers.send((None, f'{name}: {in_a_line(error)}'))
+    try:
+        for number in share:
+            entry = study.entries[number]
+            name, run = entry.name, Run(scratch / entry.slug, entry, 0, True)
+            cost, runner = cost_of(study, run, time.time() - loading)
+            answers.send((name, cost))
+        answers.send((EXTRAS, _extras_seconds(study, run, runner)))
+    except Exception as error:
+        answers.send((None, f'{name}: {in_a_line(error)}'))
+
+
+def _quietly(*args: Any) -> None:
+    """:func:`time_share` in a process that prints nothing."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
+    time_share(*args)
 
 
 class _Enough(BaseException):
