@@ -182,8 +182,9 @@ def finite(line: Line, positive_x: bool = False) -> Line:
             if x is not None and y is not None and math.isfinite(x) and math.isfinite(y)
             and (x > 0 or not positive_x)]
 
-    return replace(line, **{name: [values[n] for n in keep] if values else [] for name, values in (
-        ('x', line.x), ('y', line.y), ('low', line.low), ('high', line.high))})
+    def kept(values: Sequence[Any]) -> list[Any]:
+        return [values[n] for n in keep] if values else []
+    return replace(line, x=kept(line.x), y=kept(line.y), low=kept(line.low), high=kept(line.high))
 
 
 def extent(lines: Sequence[Line], axis: Axis) -> tuple[float, float]:

@@ -122,7 +122,8 @@ def stand_out(results: Mapping[str, Any]) -> set[str]:
 def answer(results: Mapping[str, Any]) -> dict[str, Any]:
     """The recommendation, and the numbers that stand beside it."""
     advice, metric, trained = results['recommendation'], results['metric'], trained_factor(results)
-    name, facts = advice['encoding'], []
+    name = advice['encoding']
+    facts: list[tuple[str, str, str]] = []
     told = dict(advice, word=CONFIDENCE[advice['confidence']], facts=facts,
                 head='No recommendation yet')
     if name is None:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from multiprocessing import connection
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 from unittest.mock import patch
 
 from mmengine.config import Config
@@ -140,11 +140,11 @@ def measure(study: Study, workers: Workers, say: Callable[[str], None] = print) 
             end.close()  # then answers end where the process does
             processes[answers] = process
         while processes:
-            for answers in connection.wait(list(processes)):
+            for ready in connection.wait(list(processes)):
                 try:
-                    name, told = answers.recv()
+                    name, told = cast(Any, ready).recv()
                 except EOFError:
-                    process = processes.pop(answers)
+                    process = processes.pop(ready)
                     process.join()
                     if not process.exitcode:
                         continue

@@ -122,9 +122,9 @@ def summed(word: str) -> tuple[str, dict[str, Any]]:
         raise ValueError("'none' is no part of a sum; leave it out")
     if len(set(parts)) < len(parts):
         raise ValueError('one encoding stands there twice')
-    return ' + '.join(label for label, _, _ in found), changes_of(*(
-        [cfg for _, kind, cfg in found if kind is contract and cfg]
-        for contract in (TokenEncoding, RelativeEncoding)))
+    tokens = [cfg for _, kind, cfg in found if kind is TokenEncoding and cfg]
+    relative = [cfg for _, kind, cfg in found if kind is RelativeEncoding and cfg]
+    return ' + '.join(label for label, _, _ in found), changes_of(tokens, relative)
 
 
 def changes_of(tokens: list[Any], relative: list[Any], positions: Any = None,
