@@ -209,12 +209,9 @@ def test_mmdet_s_own_detr_becomes_ours_and_shared_sections_stay_apart():
 
 
 @pytest.mark.parametrize(('base', 'words', 'said'), [
-    (lambda: engine.load_config(DEIT), ['learned+peg+rotary'], None),
-    (lambda: detr(), ['decomposed', 'none'], None),
     (lambda: detr(tinydetr.conditional), ['swin-bias'], None),
     (lambda: detr(tinydetr.dab), ['sincos+irpe-k'], None),
     (lambda: detr(tinydetr.deformable, channels=[32]), ['sincos+peg'], None),
-    (lambda: engine.load_config(RESNET), ['none', 'contextpool'], None),
     (lambda: detr(), ['learned+sincos'], '2 absolute encodings'),
     (lambda: detr(tinydetr.dab), ['peg'], 'the encoder of DAB-DETR'),
     (lambda: detr(tinydetr.deformable, channels=[32]), ['irpe-k'],
@@ -226,6 +223,7 @@ def test_mmdet_s_own_detr_becomes_ours_and_shared_sections_stay_apart():
         type='ImageClassifier', backbone=dict(type='ResNet', depth=18)))), ['peg'],
      "backbone is 'ResNet'")])
 def test_what_fits_passes_and_what_does_not_is_named(base, words, said):
+    """More of what fits is in tests/tools/test_fits_table.py."""
     for each in read_entries(words):
         with pytest.raises(ValueError, match=said) if said else nullcontext():
             check_fits(base(), each, [1, 2])

@@ -137,7 +137,8 @@ def test_three_files_whole(tmp_path):
 
 @pytest.mark.parametrize('name', ['results.md', 'results.csv'])
 def test_every_number_of_the_tables(pages, name):
-    """Of what the page's tables are made of, too."""
+    """Those of the page are the same. Made by ``write_reports(full(folder), folder)``; whoever
+    makes them anew looks at what changed."""
     assert pages['full'].with_name(name).read_text() == (
         Path(__file__).parent / 'golden' / name).read_text()
 

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -145,9 +145,9 @@ def _curve_chart(results: Mapping[str, Any], key: str, title: str, y: Axis) -> C
         means[name] = {at: [curve[at] for curve in finished if at in curve]
                        for at in sorted({at for curve in finished for at in curve})}
         lines += [_mean_line(label[name], style[name], means[name]), *lost]
-    table = numbers(f'{title}, mean over seeds', step, y.text, {
-        label[name]: {at: math.fsum(values) / len(values) for at, values in points.items()}
-        for name, points in means.items()})
+    table = numbers(f'{title}, mean over seeds', step, y.text, [
+        (label[name], {at: math.fsum(values) / len(values) for at, values in points.items()})
+        for name, points in means.items()])
     return line_chart(f'curve-{key}', title, lines, Axis(step), y, bands=True, table=table,
                       note='Lines are means over seeds, areas reach from the least to the greatest '
                       'of them. Of a run that diverged there is a line of its own.')
@@ -162,16 +162,16 @@ def _mean_line(label: str, style: Style, points: Mapping[float, list[float]]) ->
 
 
 def numbers(caption: str, head: str, text: Callable[[float], str],
-            lines: Mapping[str, Mapping[Any, float | None]]) -> Table:
-    """The points of lines: a row for each x, in their order, and a column for each line."""
-    steps = list(dict.fromkeys(at for points in lines.values() for at in points))
+            lines: Sequence[tuple[str, Mapping[Any, float | None]]]) -> Table:
+    """The points of lines, by their names: a row for each x, a column for each line."""
+    steps = list(dict.fromkeys(at for _, points in lines for at in points))
     if all(isinstance(at, (int, float)) for at in steps):
         steps.sort()
     rows = [(Cell(f'{at:g}' if isinstance(at, (int, float)) else str(at), at),
-             *(numbered(points.get(at), text) for points in lines.values()))
+             *(numbered(points.get(at), text) for _, points in lines))
             for at in (steps[n] for n in thinned(len(steps), MOST_ROWS))]
     cut = f' ({len(rows)} of {len(steps)} rows)' if len(rows) < len(steps) else ''
-    return Table(caption + cut, (head, *lines), rows)
+    return Table(caption + cut, (head, *(name for name, _ in lines)), rows)
 
 
 def measure_charts(results: Mapping[str, Any], id: str, measures: Mapping[str, Mapping[str, Any]],
@@ -200,8 +200,8 @@ def measure_charts(results: Mapping[str, Any], id: str, measures: Mapping[str, M
         chart = line_chart(
             f'measure-{id}-{n}', name or title, lines, Axis(xlabel or ''),
             Axis(measure.get('ylabel') or measure.get('unit') or '', '{:.3g}'.format),
-            table=numbers(f'{title}: {name}' if name else title, xlabel or 'x', '{:.4g}'.format, {
-                label[encoding]: dict(zip(series['x'], series['y'], strict=True))
-                for encoding, series in found.items()}))
+            table=numbers(f'{title}: {name}' if name else title, xlabel or 'x', '{:.4g}'.format, [
+                (label[encoding], dict(zip(series['x'], series['y'], strict=True)))
+                for encoding, series in found.items()]))
         charts += [chart] if chart else []
     return charts
