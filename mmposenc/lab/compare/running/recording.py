@@ -52,7 +52,8 @@ class RecordHook(Hook):
     def after_train_iter(self, runner: Any, batch_idx: int, data_batch: Any = None,
                          outputs: Any = None) -> None:
         if outputs and 'loss' in outputs:
-            self.loss_sum += float(outputs['loss'])  # mmengine's own hook waits for it as well
+            # mmengine's own hook waits for it as well.
+            self.loss_sum += torch.as_tensor(outputs['loss']).detach().item()
             self.loss_count += 1
         done = runner.iter + 1
         if not self.by_epoch and (done % max(1, runner.max_iters // _POINTS) == 0
