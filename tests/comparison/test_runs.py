@@ -179,6 +179,23 @@ def test_what_is_made_besides_can_be_killed_or_fail_and_is_made_by_the_next_call
     assert is_complete(study, run)
 
 
+@pytest.mark.slow
+def test_figures_diagnosis_and_times_are_in_the_results_and_on_the_page(copied):
+    study = replace(copied, seeds=(0,), extras=('figures', 'diagnosis'))
+    all_of(study)
+    extras.time_models(study)
+    results = write_results(study)
+    assert [run['note'] for run in results['runs']] == ['', '']
+    assert 'peg' in {each['encoding'] for each in results['figures']}
+    assert [(each['encoding'], each['seed'], each['trained']) for each in results['diagnosis']] == [
+        ('none', 0, True), ('peg', 0, True)]
+    assert all(cost['seconds'] > 0 and cost['macs'] > 0
+               for each in results['encodings'] for cost in each['costs'])
+    page = (study.folder / 'report.html').read_text()
+    assert 'id="diagnosis"' in page and 'id="figures"' in page
+    assert "is not in the study" not in page and 'Against seconds an image' in page
+
+
 def test_damaged_files_are_named_and_progress_is_no_matter(tmp_path):
     study = tiny_study(tmp_path, names=['none'])
     run, = study.runs()
