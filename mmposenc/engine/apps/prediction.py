@@ -20,7 +20,6 @@ from mmposenc.command_line import describe
 
 from ..config.checks import check_checkpoint, check_folder, check_num_classes, check_sections
 from ..config.models import build_model, device_of, image_channels, load_weights
-from ..config.options import check_arguments
 from ..config.testing import TASKS, VISUALIZERS_OF, scope_of
 from .pictures import (
     KeepPicture,
@@ -250,7 +249,6 @@ def _check(cfg: Config, checkpoint: str, folder: Path, score_thr: float | None, 
     if not (cfg.get('test_dataloader') or {}).get('dataset'):
         raise ValueError('the config has no test_dataloader.dataset, whose pipeline says how '
                          'pictures are read')
-    check_arguments(cfg, ('test',))
     check_num_classes(cfg, ('test',))
     check_checkpoint(checkpoint, 'checkpoint')
     check_folder(str(folder), 'out')

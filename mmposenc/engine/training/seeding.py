@@ -12,17 +12,20 @@ from mmengine.hooks import Hook
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 
-class EpochSeedHook(Hook):
+class SeedHook(Hook):
     """Seeds every training iteration from (the run's seed, the iteration, the process).
 
     A run that was interrupted and resumed then draws the same drop paths and dropouts as one that
     was not, to the bit. What is drawn for a sample, such as a flip, has a seed of its own; see
-    :class:`SeededBatches`. (The name is from when seeds were by epoch.)
+    :class:`SeededBatches`.
     """
     priority = 'VERY_HIGH'
 
     def before_train_iter(self, runner: Any, batch_idx: int, data_batch: Any = None) -> None:
         seed_all(iteration_seed(runner))
+
+
+EpochSeedHook = SeedHook  # its name in configs, from when seeds were by epoch
 
 
 def iteration_seed(runner: Any) -> int:
