@@ -41,7 +41,7 @@ CLASSES: dict[str, dict[str, str]] = {
     'dataset': {
         'ADE20KDataset': 'openmmlab.datasets.segmentation',
         'CocoDataset': 'openmmlab.datasets.coco',
-        'FewViews': 'engine.training.views',
+        'FewViews': 'engine.training.seeding',
         'SegDataset': 'openmmlab.datasets.segmentation',
     },
     'transform': {

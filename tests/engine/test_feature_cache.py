@@ -321,7 +321,7 @@ def cached_in_training(cached: CachedFeatures, x: torch.Tensor) -> tuple:
 def test_views_are_few_and_always_the_same() -> None:
     from mmengine.dataset import BaseDataset
 
-    from mmposenc.engine.training.views import FewViews
+    from mmposenc.engine.training.seeding import FewViews
     data = BaseDataset(lazy_init=True, data_prefix={}, serialize_data=False)
     data.load_data_list = lambda: [{'i': i} for i in range(5)]
     data.full_init()
