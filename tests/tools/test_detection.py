@@ -190,7 +190,8 @@ class SendSignal(Hook):
             os.kill(os.getpid(), self.signum)
 
 
-@pytest.mark.parametrize('signum, workers', [(2, 0), (15, 1)])
+@pytest.mark.parametrize('signum, workers', [
+    (2, 0), pytest.param(15, 1, marks=pytest.mark.slow)])
 def test_interrupted_and_resumed_equals_uninterrupted(detector, train, tmp_path, signum, workers
                                                       ) -> None:
     work, options = tmp_path / 'resumed', (
@@ -215,15 +216,11 @@ def test_interrupted_and_resumed_equals_uninterrupted(detector, train, tmp_path,
     assert different == []
 
 
-def test_hooks_can_be_switched_off(detector, train, tmp_path) -> None:
-    train(detector['config'], '--work-dir', tmp_path, '--cfg-options',
+def test_hooks_switched_off_and_nothing_to_resume(detector, train, tmp_path) -> None:
+    train(detector['config'], '--work-dir', tmp_path, '--resume', 'auto', '--cfg-options',
           'default_hooks.epoch_seed=None', 'default_hooks.progress=None')
-    assert 'EpochSeedHook' in log_of(detector['work_dir'])
-    assert 'EpochSeedHook' not in log_of(tmp_path) and 'Progress' not in log_of(tmp_path)
-
-
-def test_resume_auto_without_a_checkpoint_says_so(detector, train, tmp_path) -> None:
-    train(detector['config'], '--work-dir', tmp_path, '--resume', 'auto')
+    assert 'SeedHook' in log_of(detector['work_dir'])
+    assert 'SeedHook' not in log_of(tmp_path) and 'Progress' not in log_of(tmp_path)
     assert f'no checkpoint in {tmp_path}, training starts from the beginning' in log_of(tmp_path)
     assert (tmp_path / 'epoch_1.pth').is_file()
 

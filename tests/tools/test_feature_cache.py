@@ -57,6 +57,7 @@ def test_heads_train_from_kept_features(config, capsys) -> None:
         assert all(torch.equal(ours[name], others[name]) for name in ours)
 
 
+@pytest.mark.slow
 def test_the_head_becomes_what_it_becomes_without(config, monkeypatch) -> None:
     """A step on kept features against the same step on the backbone's."""
     from mmposenc.engine.training.feature_cache import FeatureCacheHook

@@ -30,6 +30,7 @@ def test_two_processes_on_a_cpu(detector, tmp_path) -> None:
     assert not any(name.startswith('module.') for name in weights)
 
 
+@pytest.mark.slow
 def test_scripts_explain_themselves() -> None:
     for name in ('dist_train', 'dist_test', 'slurm_train', 'slurm_test'):
         run = subprocess.run(['bash', ROOT / 'tools' / f'{name}.sh'], capture_output=True,

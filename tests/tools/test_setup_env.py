@@ -11,7 +11,8 @@ from packaging.requirements import Requirement
 
 tomllib = pytest.importorskip('tomllib')
 ROOT = Path(__file__).parents[2]
-pytestmark = pytest.mark.skipif(shutil.which('bash') is None, reason='needs bash')
+pytestmark = [pytest.mark.slow,
+              pytest.mark.skipif(shutil.which('bash') is None, reason='needs bash')]
 
 # In the place of Python: makes environments that hold itself, and notes what pip is asked for.
 FAKE = """#!/usr/bin/env bash

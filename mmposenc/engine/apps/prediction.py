@@ -281,7 +281,9 @@ class Artist:
                    'name': 'predict', 'vis_backends': [self.kept]}
         # `_scope_` is written into what comes from a base of another library ('mmdet::...').
         with VISUALIZERS.switch_scope_and_registry(options.pop('_scope_', scope)) as registry:
-            chosen = registry.get(options.pop('type'))
+            chosen = registry.get(kind := options.pop('type'))
+        if chosen is None:
+            raise ValueError(f'visualizer.type={kind!r}: there is no such class')
         # Not built: the registry would keep it, and give it to whoever asks for the newest.
         self.visualizer = chosen(**options)
         self.visualizer.dataset_meta = {'classes': tuple(names), 'palette': palette(cfg, names)}
