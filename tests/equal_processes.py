@@ -145,6 +145,7 @@ def idle_weights_said(cfg_name: str) -> str:
     cfg.model.neck.update(in_channels=[4, 8, 16, 32], start_level=1)
     model = build(cfg).double()
     model.backbone.register_forward_pre_hook(_double)
+    os.environ['LOCAL_RANK'] = str(dist.get_rank())  # as torchrun sets it
     runner = Runner.__new__(Runner)
     runner._distributed, runner.cfg = True, Config()
     wrapped = runner.wrap_model(None, model)

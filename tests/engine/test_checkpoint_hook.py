@@ -122,10 +122,12 @@ def test_a_second_training_in_the_directory_is_refused(tmp_path) -> None:
     with pytest.raises(ValueError, match='work_dir=.* process [0-9]+ on .* trains there'):
         runner(tmp_path, 'second', epochs=1).train()
     if not (other := os.fork()):
-        with contextlib.suppress(ValueError):
+        try:
             check_unlocked(tmp_path)
+        except ValueError:
+            os._exit(0)
+        finally:
             os._exit(1)  # it was not refused
-        os._exit(0)
     assert os.waitpid(other, 0)[1] == 0
     lock.release()
     check_unlocked(tmp_path)

@@ -1,4 +1,4 @@
-"""Pictures and frames as a model takes them: its test pipeline without annotations."""
+"""Predictions on pictures and videos that belong to no data set."""
 from __future__ import annotations
 
 import errno
@@ -138,9 +138,6 @@ def batches(items: Iterator[Item], size: int) -> Iterator[list[Item]]:
         yield batch
 
 
-# Predictions on pictures that belong to no data set: the test pipeline without annotations.
-
-
 #: Errors of a disk that no further file can be written to.
 _NO_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
@@ -201,15 +198,7 @@ def predict(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
     progress = _Progress(sources, say)
     started()
     with PredictionsFile(folder, about) as file, _Outputs(folder, artist) as outputs:
-        def passed_over(each: Source, error: Exception) -> None:
-            if isinstance(error, OSError) and error.errno in _NO_DISK:
-                raise error
-            if strict:
-                raise ValueError(f'{each.path}: {describe(error)}') from error
-            if not file.skipped or file.skipped[-1]['file'] != each.file:  # once of a video
-                file.skipped.append({'file': each.file, 'reason': describe(error)})
-                say(f'skipped {each.path}: {describe(error)}')
-
+        passed_over = _PassedOver(file, strict, say)
         for batch in batches(reader.items(sources, passed_over), batch_size):
             for item, sample in _predicted(model, batch, passed_over):
                 try:
@@ -220,9 +209,31 @@ def predict(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
                     passed_over(item.source, error)
             progress.done(batch[-1].source, len(batch))
         if not file.number:
-            first, more = file.skipped[0], f' (and {len(file.skipped) - 1} more)'
-            raise ValueError(f'{first["file"]}{more * (len(file.skipped) > 1)}: {first["reason"]}')
+            passed_over.refuse()
     return Prediction(file.number, file.skipped)
+
+
+class _PassedOver:
+    """Takes note of files that can't be predicted; a full disk, or ``strict``, ends all of it."""
+
+    def __init__(self, file: PredictionsFile, strict: bool, say: Callable[[str], None]) -> None:
+        self.file, self.strict, self.say = file, strict, say
+
+    def __call__(self, source: Source, error: Exception) -> None:
+        if isinstance(error, OSError) and error.errno in _NO_DISK:
+            raise error
+        if self.strict:
+            raise ValueError(f'{source.path}: {describe(error)}') from error
+        skipped = self.file.skipped
+        if not skipped or skipped[-1]['file'] != source.file:  # once of a video
+            skipped.append({'file': source.file, 'reason': describe(error)})
+            self.say(f'skipped {source.path}: {describe(error)}')
+
+    def refuse(self) -> None:
+        """Raises ValueError, where no file is left."""
+        first, *others = self.file.skipped
+        more = f' (and {len(others)} more)' if others else ''
+        raise ValueError(f'{first["file"]}{more}: {first["reason"]}')
 
 
 def _predicted(model: nn.Module, batch: list[Item],

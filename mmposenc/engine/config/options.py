@@ -183,9 +183,6 @@ def _child(node: Any, part: str) -> Any:
     return node.get(part) if hasattr(node, 'get') else None
 
 
-# The config that the options of a command describe (``command_options.py``).
-
-
 def read_config(args: argparse.Namespace) -> Config:
     """The config that the arguments of ``add_config`` name, with what they override."""
     cfg = load_config(args.config)

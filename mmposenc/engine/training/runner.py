@@ -140,10 +140,6 @@ class CheckpointRunner(_Runner):
         self._saved_iter = meta['iter']
 
 
-# mmengine's runner, safe to interrupt and at home on a CPU; its checkpoints are those of
-# runner_checkpoints.py.
-
-
 class Runner(CheckpointRunner):
     """mmengine's Runner, for trainings that nobody watches.
 

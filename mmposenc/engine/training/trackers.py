@@ -165,9 +165,6 @@ class MLflowVisBackend(_Runs, visualization.MLflowVisBackend):
         return super()._flatten(d, parent_key, sep) if isinstance(d, dict) else {parent_key: d}
 
 
-# What ``--tracker`` puts into the config of a training; see tracker_backends.py.
-
-
 #: By name of a tracker: its backend here, its module and what `pip install` takes.
 TRACKERS = {'tensorboard': ('TensorboardVisBackend', 'tensorboard', 'tensorboard'),
             'wandb': ('WandbVisBackend', 'wandb', 'wandb'),
