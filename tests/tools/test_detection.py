@@ -77,16 +77,6 @@ def test_compiled_blocks_train_as_others(detector, train, tmp_path) -> None:
     assert compiled == pytest.approx(eager, rel=2e-2)  # in bfloat16
 
 
-@pytest.mark.parametrize('options, message', [
-    (['--cfg-options', 'optm_wrapper.lr=1'], "error: .*'optm_wrapper'; did you mean"),
-    (['--resume', 'no.pth'], "error: --resume: there is no checkpoint 'no.pth'"),
-])
-def test_bad_options_of_train(detector, train, tmp_path, options, message) -> None:
-    with pytest.raises(SystemExit, match=message):
-        train(detector['config'], '--work-dir', tmp_path / 'work', *options)
-    assert not (tmp_path / 'work').exists()  # nothing was started
-
-
 def test_test_with_everything(detector, test, tmp_path, capsys) -> None:
     test(detector['config'], detector['checkpoint'], '--work-dir', tmp_path / 'work',
          '--out', tmp_path / 'out.pkl', '--show-dir', tmp_path / 'show', '--tta',

@@ -49,6 +49,7 @@ DETECTOR = {
         ('--amp --cfg-options optim_wrapper.type=Foo', 'Foo'),
         ('--resume {dir}/empty.pth', 'empty.pth')],
     'train {config} --cfg-options': [
+        ('optm_wrapper.lr=1', "'optm_wrapper'; did you mean"),
         ('optim_wrapper.paramwise_cfg.norm_decay=0', "did you mean 'norm_decay_mult'"),
         ('default_hooks.checkpoint.intrval=1', "did you mean 'interval'"),
         # Told by mmengine, when it builds them, which is before training.
@@ -131,6 +132,7 @@ DETECTOR = {
     'cache {config}': [
         ('--folder {dir}/data.csv/x', 'data.csv is no folder'),
         ('--folder out', 'the backbone trains 92 of its parameters'),
+        ('', 'no mmposenc.FeatureCacheHook in custom_hooks'),
         ('--work-dir {dir}/data.csv', 'data.csv is no folder'),
         ('--folder out --cfg-options custom_hooks=abc', "custom_hooks='abc' must be a list")]}
 #: Of a classifier in the folder of FILES, by the words that they begin with.
