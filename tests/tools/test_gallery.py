@@ -39,6 +39,7 @@ def weights(config, tmp_path):
     return tmp_path / 'some.pth'
 
 
+@pytest.mark.slow
 def test_a_page_of_two_models(config, photo, weights, visualize, tmp_path, capsys):
     folder, page = tmp_path / 'pictures', tmp_path / 'docs' / 'page.md'
     visualize(config, '--gallery', folder, '--page', page, '--image', photo, '--size', 24,

@@ -66,6 +66,7 @@ def test_what_slurm_is_asked_for(tmp_path, tool, given, passed, gpus, per_node) 
         '--cfg-options', 'a=1', 'OMP_NUM_THREADS=1']
 
 
+@pytest.mark.slow
 def test_terminal_gets_a_bar_and_the_log_does_not(detector, tmp_path) -> None:
     main, terminal = pty.openpty()
     process = subprocess.Popen(

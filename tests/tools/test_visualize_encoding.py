@@ -42,7 +42,8 @@ def test_checkpoint_is_read_and_must_fit(config, visualize, tmp_path):
         visualize(config, tmp_path / 'bad.pth', '--output-dir', tmp_path / 'out')
 
 
-@pytest.mark.parametrize('suffix', ['.svg', '.pdf', '.png'])
+@pytest.mark.parametrize('suffix', [
+    '.png', *(pytest.param(suffix, marks=pytest.mark.slow) for suffix in ('.svg', '.pdf'))])
 def test_one_figure_and_its_numbers(config, visualize, tmp_path, capsys, suffix):
     out, arrays = tmp_path / 'new' / f'buckets{suffix}', tmp_path / 'numbers' / 'buckets.npz'
     visualize(config, '--figure', 'buckets', '--size', 32, 40, '--at', 0, 0, '--at', 0.9, 0.5,

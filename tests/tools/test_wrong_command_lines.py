@@ -52,9 +52,9 @@ DETECTOR = {
         ('optm_wrapper.lr=1', "'optm_wrapper'; did you mean"),
         ('optim_wrapper.paramwise_cfg.norm_decay=0', "did you mean 'norm_decay_mult'"),
         ('default_hooks.checkpoint.intrval=1', "did you mean 'interval'"),
+        ('optim_wrapper.optimizer.type=Adamm', "did you mean 'Adam"),
         # Told by mmengine, when it builds them, which is before training.
         ('optim_wrapper.optimizer.lrr=1', "AdamW.__init__() got an unexpected keyword argument 'l"),
-        ('optim_wrapper.optimizer.type=Adamm', 'Adamm is not in the'),
         ('param_scheduler.0.beginn=1', "unexpected keyword argument 'beginn'"),
         ('default_hooks.logger.type=LogerHook', 'LogerHook is not in the'),
         ('train_dataloader.batchsize=1', "unexpected keyword argument 'batchsize'"),

@@ -10,6 +10,7 @@ from typing import Any
 from mmengine.config import Config, DictAction
 from mmengine.hooks import CheckpointHook
 from mmengine.registry import MODELS as ROOT
+from mmengine.registry import OPTIMIZERS
 from mmengine.runner import Runner
 
 from mmposenc.command_line import suggest
@@ -29,7 +30,7 @@ _PARAMWISE_OF = {'DefaultOptimWrapperConstructor': _PARAMWISE,
 
 
 def check_silent_arguments(cfg: Config) -> None:
-    """Looks for what mmengine would pass over, or refuse only when it first saves.
+    """Looks for what mmengine would pass over, refuse without a name or only when it first saves.
 
     All else is built before the first iteration, by registries that name class and argument.
 
@@ -37,6 +38,10 @@ def check_silent_arguments(cfg: Config) -> None:
         ValueError: names the key of the config, the class, the argument, and similar ones.
     """
     optim = cfg.get('optim_wrapper') or {}
+    kind = (optim.get('optimizer') or {}).get('type')
+    if isinstance(kind, str) and OPTIMIZERS.get(kind) is None:  # "None is not a callable object"
+        raise ValueError(f'optim_wrapper.optimizer.type={kind!r}: there is no such class'
+                         f'{suggest(kind, OPTIMIZERS.module_dict)}')
     constructor = optim.get('constructor', 'DefaultOptimWrapperConstructor')
     if constructor in _PARAMWISE_OF:
         _check_keys('optim_wrapper.paramwise_cfg', optim.get('paramwise_cfg'),

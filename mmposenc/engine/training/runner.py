@@ -175,7 +175,7 @@ class Runner(CheckpointRunner):
                    ) -> torch.nn.Module:
         if self.distributed and not is_model_wrapper(model):
             synchronized(model)
-            if dist.get_debug_level() is dist.DebugLevel.OFF:
+            if dist.get_debug_level() == dist.DebugLevel.OFF:
                 # DistributedDataParallel then names the weights that get no gradient.
                 dist.set_debug_level(dist.DebugLevel.INFO)
         if get_device() != 'cpu' or not self.distributed or is_model_wrapper(model):
