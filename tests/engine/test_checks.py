@@ -175,7 +175,8 @@ def whole() -> Config:
     'mmposenc::detection/pvt/retinanet_pvt-t_fpn_1x_coco.py',
     'mmposenc::classification/deit/deit-ti_in1k.py',
     'mmdet::yolox/yolox_s_8xb8-300e_coco.py', 'mmseg::swin/swin-tiny-patch4-window7-in1k-'
-    'pre_upernet_8xb2-160k_ade20k-512x512.py', 'mmpretrain::resnet/resnet50_8xb32_in1k.py'])
+    'pre_upernet_8xb2-160k_ade20k-512x512.py',
+    'mmpretrain::resnet/resnet50_8xb256-rsb-a1-600e_in1k.py'])  # Lamb, its own optimizer
 def test_configs_that_are_right_pass(name: str) -> None:
     cfg = load_config(name)
     check_sections(cfg, ('train', 'val', 'test'))

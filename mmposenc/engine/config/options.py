@@ -38,10 +38,11 @@ def check_silent_arguments(cfg: Config) -> None:
         ValueError: names the key of the config, the class, the argument, and similar ones.
     """
     optim = cfg.get('optim_wrapper') or {}
-    kind = (optim.get('optimizer') or {}).get('type')
-    if isinstance(kind, str) and OPTIMIZERS.get(kind) is None:  # "None is not a callable object"
-        raise ValueError(f'optim_wrapper.optimizer.type={kind!r}: there is no such class'
-                         f'{suggest(kind, OPTIMIZERS.module_dict)}')
+    kind = optim['optimizer'].get('type') if isinstance(optim.get('optimizer'), dict) else None
+    with OPTIMIZERS.switch_scope_and_registry(cfg.get('default_scope')) as local:
+        if isinstance(kind, str) and local.get(kind) is None:  # "None is not a callable object"
+            raise ValueError(f'optim_wrapper.optimizer.type={kind!r}: there is no such class'
+                             f'{suggest(kind, OPTIMIZERS.module_dict)}')
     constructor = optim.get('constructor', 'DefaultOptimWrapperConstructor')
     if constructor in _PARAMWISE_OF:
         _check_keys('optim_wrapper.paramwise_cfg', optim.get('paramwise_cfg'),
