@@ -162,8 +162,7 @@ def predict(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
         source: a picture, a video, or a folder with any of them below.
         out: a folder for ``predictions.json``, ``pictures/`` and, in segmentation, ``masks/``.
         score_thr: boxes must score more; None is 0.3. Detection only.
-        batch_size: pictures that pass through the model at once; those of one batch have one size,
-            so that none is padded for another's sake.
+        batch_size: pictures of one size, so that none is padded, that pass the model at once.
         pictures: draw what was predicted.
         device: 'cpu', 'cuda:1'; None: an accelerator, where there is one.
         overwrite: replace the results in ``out``.
@@ -176,8 +175,7 @@ def predict(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
 
     Raises:
         ValueError: what the config or the model can't serve, a checkpoint that does not fit,
-            results in ``out`` already; no file that can be predicted; with ``strict``, the first
-            that can't.
+            results in ``out`` already; no file, or with ``strict`` not every file, can be read.
         FileNotFoundError: no such source or checkpoint.
     """
     folder = Path(out)
