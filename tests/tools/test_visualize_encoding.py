@@ -74,6 +74,7 @@ def test_models_side_by_side(config, visualize, tmp_path):
     assert 'tiny.py, untrained' in text and 'tiny.py, some.pth' in text
 
 
+@pytest.mark.slow
 def test_encoder_of_a_detector(visualize, tmp_path):
     """The layers of DETR's encoder, after those of its backbone; the decoder's have no grid."""
     import pprint

@@ -357,12 +357,3 @@ def test_an_error_in_training_is_a_line_too(detector, tmp_path, capfd) -> None:
             f'train_dataloader.dataset.data_prefix.img={data}', 'experiment_name=broken',
             'train_dataloader.dataset.check_images=False', 'train_dataloader.num_workers=1',
             'visualizer.name=broken'])
-
-
-def test_random_generators_are_not_touched(detector) -> None:
-    """Checking a command line draws nothing."""
-    torch.manual_seed(0)
-    state = torch.get_rng_state()
-    with pytest.raises(SystemExit):
-        load_tool('train').main(['nowhere.py'])
-    assert torch.equal(state, torch.get_rng_state())
