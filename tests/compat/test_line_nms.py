@@ -2,7 +2,7 @@
 import pytest
 import torch
 
-from mmposenc.operators.line_nms import line_nms_forward
+from mmposenc.operators.nms import line_nms_forward
 
 
 def lanes(count, seed=0):

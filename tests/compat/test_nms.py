@@ -6,9 +6,7 @@ from compat_checks import DEVICES, DTYPES, disjoint_boxes, iou_by_hand, random_b
 from compat_loops import naive_nms
 
 from mmposenc.operators import nms as module
-from mmposenc.operators.nms import nms
-from mmposenc.operators.nms_match import nms_match
-from mmposenc.operators.soft_nms import softnms
+from mmposenc.operators.nms import nms, nms_match, softnms
 
 
 def naive_match(dets, iou_threshold):
@@ -104,7 +102,7 @@ def test_torchvisions_kernel_is_taken_where_it_has_loaded(monkeypatch):
     """On an accelerator, and for boxes without an offset: that kernel knows no other."""
     from types import SimpleNamespace
 
-    from mmposenc.operators.torchvision_ops import has_kernel
+    from mmposenc.operators.precision import has_kernel
     boxes, scores = random_boxes(5)
     assert not has_kernel('nms', boxes)  # a CPU's ties are mmcv's
     expected, calls = nms(boxes, scores, 0.4, 0), []

@@ -8,15 +8,16 @@ from torch import nn
 
 from mmposenc.backbones import ViT
 from mmposenc.encodings import PEG
-from mmposenc.lab.diagnose.borders import Borders, surround
 from mmposenc.lab.diagnose.features import Examined
 from mmposenc.lab.diagnose.probe import (
     CROPS,
+    Borders,
     measure_probe,
     r_squared,
     random_crops,
     read_position,
     ridge,
+    surround,
 )
 from mmposenc.lab.diagnose.table import plain_run
 

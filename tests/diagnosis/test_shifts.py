@@ -4,8 +4,8 @@ import torch
 from tinybackbones import BUILD, randomized
 
 from mmposenc.backbones import ViT
+from mmposenc.lab.diagnose.changes import measure_shifts, moved_back, seen_twice, shift_error, view
 from mmposenc.lab.diagnose.features import Examined
-from mmposenc.lab.diagnose.shifts import measure_shifts, moved_back, seen_twice, shift_error, view
 from mmposenc.lab.diagnose.table import plain_run
 
 IMAGES = {'noise': torch.randn(2, 3, 64, 96, generator=torch.Generator().manual_seed(0))}

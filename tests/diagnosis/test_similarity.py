@@ -9,13 +9,13 @@ from torch import nn
 
 from mmposenc.backbones import ViT
 from mmposenc.lab.diagnose import similarity
-from mmposenc.lab.diagnose.features import Examined
-from mmposenc.lab.diagnose.similarity import (
+from mmposenc.lab.diagnose.attention import (
     Positions,
     by_distance,
     measure_similarity,
     positions_of,
 )
+from mmposenc.lab.diagnose.features import Examined
 from mmposenc.lab.diagnose.table import plain_run
 
 

@@ -6,9 +6,14 @@ import torch.nn.functional as F
 from tinybackbones import BUILD, randomized
 from torch import nn
 
+from mmposenc.lab.diagnose.changes import (
+    FACTORS,
+    compared,
+    correlation,
+    measure_padding,
+    measure_sizes,
+)
 from mmposenc.lab.diagnose.features import Examined, FeatureMap
-from mmposenc.lab.diagnose.padding import measure_padding
-from mmposenc.lab.diagnose.sizes import FACTORS, compared, correlation, measure_sizes
 from mmposenc.lab.diagnose.table import plain_run
 
 IMAGES = {'noise': torch.randn(2, 3, 32, 48, generator=torch.Generator().manual_seed(0))}

@@ -9,10 +9,10 @@ from torch import nn
 
 from mmposenc.backbones import PVT, count_macs
 from mmposenc.encodings import PEG
-from mmposenc.lab.figures.muting import can_leave_out, without_encodings
+from mmposenc.lab.figures.attention_figures import can_leave_out, without_encodings
+from mmposenc.lab.figures.panels import tile_sheet, tile_ticks
 from mmposenc.lab.figures.paper_figures import FIGURES, Choice, Subject, draw_figure
 from mmposenc.lab.figures.subjects import reference_cells
-from mmposenc.lab.figures.tiles import tile_sheet, tile_ticks
 from mmposenc.lab.figures.token_figures import cosine_similarity
 
 

@@ -9,9 +9,14 @@ from mmposenc.backbones import PVT, Swin
 from mmposenc.functional.windows import partition_windows
 from mmposenc.lab.figures import draw_panels, record_context_pools
 from mmposenc.lab.figures.paper_figures import Choice, Subject, draw_figure
-from mmposenc.lab.figures.photo import PhotoPanel, on_photo, outline, query_box
+from mmposenc.lab.figures.photo_figures import (
+    PhotoPanel,
+    on_photo,
+    outline,
+    query_box,
+    rollout_step,
+)
 from mmposenc.lab.figures.recording import AttentionRecord, record_attention
-from mmposenc.lab.figures.rollout import rollout_step
 from mmposenc.lab.figures.subjects import NothingToShow
 
 PLACES = ((0.1, 0.9), (0.7, 0.25))

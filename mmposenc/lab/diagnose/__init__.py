@@ -1,7 +1,6 @@
 """What a model knows of places, measured without training: shifts, probes, attention, sizes,
 padding and similarity."""
-from .measure import Measure
-from .plots import draw_measure, write_figures
+from .measure import Measure, draw_measure, write_figures
 from .table import diagnose
 
 __all__ = ['Measure', 'diagnose', 'draw_measure', 'write_figures']

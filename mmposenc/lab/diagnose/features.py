@@ -14,8 +14,8 @@ from mmposenc.encodings.placement import PlacedEncodings
 from mmposenc.functional.image_sizes import ImgShapes
 from mmposenc.functional.masking import split_prefix, tokens_to_map
 
+from ..figures.recording import given_arguments, watched
 from ..figures.subjects import Subject, run_once
-from ..figures.watching import given_arguments, watched
 
 #: One pass of a model over images (B, C, H, W), of which each fills (height, width) pixels.
 Run = Callable[[Tensor, ImgShapes], object]

@@ -7,14 +7,11 @@ from torch import Tensor, nn
 
 from mmposenc.functional.image_sizes import set_img_shapes
 
-from .attention import measure_attention
+from .attention import measure_attention, measure_similarity
+from .changes import measure_padding, measure_shifts, measure_sizes
 from .features import Examined, Run
 from .measure import Measure
-from .padding import measure_padding
 from .probe import measure_probe
-from .shifts import measure_shifts
-from .similarity import measure_similarity
-from .sizes import measure_sizes
 
 
 def diagnose(model: nn.Module, images: Mapping[str, Tensor], run: Run | None = None, *,

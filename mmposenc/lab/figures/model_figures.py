@@ -10,14 +10,18 @@ from torch import Tensor, nn
 from mmposenc.encodings import IRPE
 
 from .attention_figures import window_text
-from .bucket_figures import bucket_panels
-from .figures import Panel, draw_panels
+from .irpe_figures import bucket_panels
 from .maps import Array
-from .pool_figures import draw_context_pool, draw_size_distributions
-from .pool_records import record_context_pools, size_distributions, write_size_distributions
+from .panels import Panel, draw_panels, save_figure
+from .pool_figures import (
+    draw_context_pool,
+    draw_size_distributions,
+    record_context_pools,
+    size_distributions,
+    write_size_distributions,
+)
 from .recording import AttentionRecord, record_attention
 from .subjects import Subject, head_names, run_once
-from .writing import save_figure
 
 
 def draw_encodings(model: nn.Module, image: Tensor, output_dir: str | Path, *,

@@ -50,7 +50,7 @@ class Choice:
     reference cells; None for each figure's usual one. prefix: keep prefix tokens in a matrix, and
     show the attention of the first one on the photo. channels: those that are shown of what is
     added to tokens; empty for the ones that vary most. width: of the figure in inches; None for
-    each figure's usual one.
+    each figure's usual one. against: further models, in figures that compare.
     """
 
     block: int = 0
@@ -60,6 +60,7 @@ class Choice:
     prefix: bool = True
     channels: Sequence[int] = ()
     width: float | None = None
+    against: Sequence[Subject] = ()
 
     @property
     def place(self) -> tuple[float, float]:
