@@ -8,7 +8,7 @@ from tinybackbones import randomized
 from torch import nn
 
 from mmposenc.backbones import ViT
-from mmposenc.lab.diagnose import similarity
+from mmposenc.lab.diagnose import attention
 from mmposenc.lab.diagnose.attention import (
     Positions,
     by_distance,
@@ -31,7 +31,7 @@ def measured(model):
 
 @pytest.mark.parametrize('references', [14, 2])
 def test_means_by_distance_by_a_loop(references, monkeypatch):
-    monkeypatch.setattr(similarity, 'REFERENCES', references)
+    monkeypatch.setattr(attention, 'REFERENCES', references)
     vectors = np.random.default_rng(0).normal(size=(15, 4))
     means: dict = {}
     chosen = range(15) if references == 14 else [5 * r + c for r in (0, 2) for c in (1, 3)]

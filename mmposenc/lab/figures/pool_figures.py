@@ -27,6 +27,7 @@ from .subjects import Choice, Drawing, NothingToShow, Subject, run_once
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+
 @dataclass
 class PoolRecord:
     """What one ContextPool predicted for the first image.
