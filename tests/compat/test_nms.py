@@ -1,23 +1,19 @@
-"""Suppression of boxes, greedy, by groups and soft, against loops over one box at a time."""
+"""Suppression of boxes, greedy, by groups and soft, and of lanes, against loops over one of them."""
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 from compat_checks import DEVICES, DTYPES, disjoint_boxes, iou_by_hand, random_boxes
-from compat_loops import naive_nms
+from compat_loops import greedy, naive_nms
 
 from mmposenc.operators import nms as module
-from mmposenc.operators.nms import nms, nms_match, softnms
+from mmposenc.operators.nms import line_nms_forward, nms, nms_match, softnms
 
 
 def naive_match(dets, iou_threshold):
     boxes, threshold = dets.numpy()[:, :4], dets.numpy().dtype.type(iou_threshold)
-    left, groups = sorted(range(len(dets)), key=lambda i: -dets[i, 4].item()), []
-    while left:
-        best, *left = left
-        joins = [i for i in left if iou_by_hand(boxes[best], boxes[i]) >= threshold]
-        groups.append([best, *joins])
-        left = [i for i in left if i not in joins]
-    return groups
+    return greedy(dets[:, 4], lambda i, j: iou_by_hand(boxes[i], boxes[j]) >= threshold)
 
 
 def naive_softnms(boxes, scores, iou_threshold, sigma, min_score, method, offset):
@@ -100,11 +96,8 @@ def test_half_precision_is_computed_in_single(dtype):
 
 def test_torchvisions_kernel_is_taken_where_it_has_loaded(monkeypatch):
     """On an accelerator, and for boxes without an offset: that kernel knows no other."""
-    from types import SimpleNamespace
-
-    from mmposenc.operators.precision import has_kernel
     boxes, scores = random_boxes(5)
-    assert not has_kernel('nms', boxes)  # a CPU's ties are mmcv's
+    assert not module.has_kernel('nms', boxes)  # a CPU's ties are mmcv's
     expected, calls = nms(boxes, scores, 0.4, 0), []
     kernel = SimpleNamespace(nms=lambda *args: calls.append(args) or expected)
     monkeypatch.setattr(module, 'has_kernel', lambda name, like: name == 'nms')
@@ -216,3 +209,46 @@ def test_mmcvs_functions_use_them():
         expected, indices = naive_softnms(boxes, scores, 0.3, 0.5, 0.05, number, 0)
         assert kept.tolist() == indices
         torch.testing.assert_close(dets, expected)
+
+
+def lanes(count, seed=0):
+    """Lanes that start low or high and lie close to some others; scores with equal ones."""
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.rand(count, 1, generator=generator) * 60 + torch.rand(
+        count, 72, generator=generator) * 4
+    start = torch.rand(count, generator=generator) * 0.6
+    length = torch.randint(0, 60, (count,), generator=generator).float()
+    scores = (torch.rand(count, generator=generator) * 20).round() / 20
+    first = torch.stack([1 - scores, scores, start, x[:, 0], length], 1)
+    return torch.cat([first, x], 1), scores
+
+
+def near(a, b, overlap):
+    """Mean distance over the rows of both; false without such rows."""
+    spans = [(int(float(lane[2]) * 71 + 0.5), int(lane[4])) for lane in (a, b)]
+    first = max(start for start, _ in spans)
+    last = min(min(start + length - 1 for start, length in spans), 71)
+    if last < first:
+        return False
+    return float((a[5 + first:6 + last] - b[5 + first:6 + last]).abs().mean()) < overlap
+
+
+@pytest.mark.parametrize('count, overlap, top_k', [
+    (40, 3.0, 100), (40, 10.0, 100), (40, 3.0, 4), (40, 0.0, 100), (0, 3.0, 4)])
+def test_lanes_equal_the_greedy_loop(count, overlap, top_k):
+    boxes, scores = lanes(count)
+    groups = greedy(scores, lambda i, j: near(boxes[i], boxes[j], overlap))[:top_k]
+    kept = [group[0] for group in groups]
+    parent = [next((n for n, group in enumerate(groups, 1) if i in group), 0)
+              for i in range(count)]
+    keep, number, parents = line_nms_forward(boxes, scores, overlap, top_k)
+    assert int(number) == len(kept) and number.shape == ()
+    assert keep.tolist() == kept + [0] * (count - len(kept)) and parents.tolist() == parent
+
+
+@pytest.mark.parametrize('change, message', [
+    (lambda boxes, scores: (boxes[:, :-1], scores), r'boxes must have shape \(N, 77\)'),
+    (lambda boxes, scores: (boxes, scores * torch.nan), 'scores must not be NaN')])
+def test_bad_lanes(change, message):
+    with pytest.raises(ValueError, match=message):
+        line_nms_forward(*change(*lanes(3)), 3.0, 4)

@@ -125,6 +125,7 @@ def test_what_has_no_form_says_so():
         without_form('qnms')(torch.zeros(1, 4))
 
 
+@pytest.mark.slow
 def test_an_older_torchvision_gets_its_gradients_here():
     """Before 0.28 they were in the binary, and no file of torchvision registers them."""
     done = subprocess.run([sys.executable, '-c', '''
