@@ -1,4 +1,4 @@
-"""Suppression of boxes, greedy, by groups and soft, and of lanes, against loops over one of them."""
+"""Suppression of boxes (greedy, by groups, soft) and of lanes, against loops over single ones."""
 from types import SimpleNamespace
 
 import numpy as np

@@ -6,13 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from compat_checks import random_boxes
-from compat_loops import (
-    CASES,
-    deform_case,
-    deform_loop,
-    naive_nms,
-    random_case,
-)
+from compat_loops import CASES, deform_case, deform_loop, naive_nms, random_case
 
 import mmposenc  # noqa: F401  (before torchvision)
 

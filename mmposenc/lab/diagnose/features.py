@@ -15,7 +15,7 @@ from mmposenc.functional.image_sizes import ImgShapes
 from mmposenc.functional.masking import split_prefix, tokens_to_map
 
 from ..figures.recording import given_arguments, watched
-from ..figures.subjects import Subject, run_once
+from ..figures.subjects import Subject
 
 #: One pass of a model over images (B, C, H, W), of which each fills (height, width) pixels.
 Run = Callable[[Tensor, ImgShapes], object]
@@ -59,7 +59,7 @@ class Examined:
         """
         whole = [tuple(images.shape[-2:])] * len(images) if shapes is None else shapes
         with record_features(self.model, images.shape[-2:]) as found:
-            run_once(Subject(self.model, lambda: self.run(images, whole), ''))
+            Subject(self.model, lambda: self.run(images, whole), '').run_once()
         if not found:
             raise ValueError(f'model={type(self.model).__name__} has no blocks of this project and '
                              f'no backbone that returns maps (B, C, H, W)')

@@ -21,9 +21,6 @@ from .subjects import (
     Drawing,
     NothingToShow,
     Subject,
-    attention_of,
-    encoding_of,
-    find_encoding,
     head_names,
     head_text,
     of_head,
@@ -75,12 +72,12 @@ def draw_matrix(subject: Subject, choice: Choice) -> Drawing:
     Raises:
         ValueError: for a block or head that a model does not have.
     """
-    found = [(each.source, attention_of(each, choice.block, choice.place))
+    found = [(each.source, each.attention(choice.block, choice.place))
              for each in (subject, *choice.against)]
     if not choice.against and can_leave_out(subject.model):
         with without_encodings(subject.model):
             found.append(('same weights, encodings left out',
-                          attention_of(subject, choice.block, choice.place)))
+                          subject.attention(choice.block, choice.place)))
     panels, arrays = [], {}
     for number, (source, record) in enumerate(found):
         assert record.all_weights is not None
@@ -105,7 +102,7 @@ def draw_attention(subject: Subject, choice: Choice) -> Drawing:
     Raises:
         ValueError: for a block or head that is not there.
     """
-    record = attention_of(subject, choice.block, choice.place)
+    record = subject.attention(choice.block, choice.place)
     assert record.all_weights is not None
     return _tiles(subject, record, record.all_weights, choice, 14, 'Attention',
                   unit='attention weight')
@@ -118,7 +115,7 @@ def draw_references(subject: Subject, choice: Choice) -> Drawing:
         ValueError: for a block or head that is not there, or an encoding that adds nothing to the
             logits.
     """
-    record = attention_of(subject, choice.block, choice.place)
+    record = subject.attention(choice.block, choice.place)
     return _tiles(subject, record, terms_of(record, choice.block), choice, 5,
                   'What the encoding adds', unit='added to the logit (before the softmax)',
                   diverging=True)
@@ -134,7 +131,7 @@ def _tiles(subject: Subject, record: AttentionRecord, by_head: Array, choice: Ch
                   **options, **tile_axes(cells, record.key_shape))
     title = f'{what} for {len(cells)} x {len(cells[0])} reference cells'
     return Drawing(draw_panels([panel], cell_inches=5.0, width=choice.width,
-                               title=f'{title}\n{subject.source}{window_text(record)}'),
+                               title=f'{title}\n{subject.source}{record.window_text}'),
                    dict(maps=maps, cells=np.array(cells)))
 
 
@@ -147,16 +144,10 @@ def reference_maps(matrix: Array, record: AttentionRecord, cells: list[list[tupl
     return found
 
 
-def window_text(record: AttentionRecord) -> str:
-    """Which window, where there are any."""
-    return '' if record.window is None else (
-        f', window in row {record.window[0]}, column {record.window[1]}')
-
-
 def _token_axis(kind: str, record: AttentionRecord, shape: tuple[int, int]) -> str:
     grid = f'{shape[0]} x {shape[1]}'
     if record.window is not None:
-        grid += f'{window_text(record)}'
+        grid += record.window_text
     elif shape != record.hw_shape:
         grid += f' reduced from {record.hw_shape[0]} x {record.hw_shape[1]}'
     return f'{kind} token, row by row of {grid}'
@@ -176,18 +167,18 @@ def draw_bias(subject: Subject, choice: Choice) -> Drawing:
         ValueError: for a block or head that is not there, or an encoding that adds nothing to the
             logits.
     """
-    record = attention_of(subject, choice.block, choice.place)
+    record = subject.attention(choice.block, choice.place)
     prefix = record.num_prefix_tokens
     cells = terms_of(record, choice.block)[:, prefix:, prefix:]
     rows, columns, table = by_offset(cells, Grid(*record.hw_shape), record.key_grid)
     shown = table - cells.mean((1, 2), dtype=np.float64)[:, None, None]
     panels = offset_panels(rows, columns, shown, choice.head, diverging=True,
                            unit="added, less the head's mean")
-    encoding = encoding_of(subject, record)
+    encoding = subject.encoding(record)
     assert encoding is not None  # it has added something
     read = any(term.reads_queries or term.reads_keys for term in
                encoding.terms(Grid(*record.hw_shape), record.key_grid))
-    what = (f'mean over the queries of this image{window_text(record)}' if read
+    what = (f'mean over the queries of this image{record.window_text}' if read
             else 'the same for all queries')
     what = what if shown.any() else 'zero for all pairs of cells'
     title = (f'Added by {record.name} ({type(encoding).__name__}) by offset, '
@@ -207,8 +198,8 @@ def draw_rotary(subject: Subject, choice: Choice) -> Drawing:
     Raises:
         ValueError: for a layer without rotary positions.
     """
-    record = attention_of(subject, choice.block, choice.place)
-    rotary = find_encoding(subject, record, RotaryEmbedding)
+    record = subject.attention(choice.block, choice.place)
+    rotary = subject.find_encoding(record, RotaryEmbedding)
     if rotary is None:
         raise NothingToShow(f'block={choice.block} ({record.name}) has no RotaryEmbedding: '
                             f'this figure has nothing to show')
@@ -219,7 +210,7 @@ def draw_rotary(subject: Subject, choice: Choice) -> Drawing:
     table = table.clip(-1.0, 1.0)  # rounding
     panels = offset_panels(rows, columns, table, choice.head, diverging=True,
                            unit='cosine, mean of planes', limits=(-1.0, 1.0))
-    title = (f'Rotary positions of {record.name}: similarity by offset{window_text(record)}\n'
+    title = (f'Rotary positions of {record.name}: similarity by offset{record.window_text}\n'
              f'{subject.source}')
     return Drawing(draw_panels(panels, title=title, same_scale=True, width=choice.width),
                    dict(similarity=table, rows=rows, columns=columns))

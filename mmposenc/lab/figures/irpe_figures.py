@@ -10,16 +10,7 @@ from mmposenc.functional.buckets import BucketParams, index_function
 from .maps import Array, bucket_map
 from .panels import HEADING, Panel, color_categories, draw_panels, fit, plot_figure
 from .recording import AttentionRecord, record_attention
-from .subjects import (
-    Choice,
-    Drawing,
-    NothingToShow,
-    Subject,
-    attention_of,
-    encoding_of,
-    find_encoding,
-    run_once,
-)
+from .subjects import Choice, Drawing, NothingToShow, Subject
 
 #: Method, quantization and name of each map, in the order of iRPE's Figures 6 to 9.
 KINDS = (('euclidean', 'squared', 'euclidean'),
@@ -36,7 +27,7 @@ def draw_index_function(subject: Subject, choice: Choice) -> Drawing:
     Raises:
         ValueError: if the layer has no iRPE.
     """
-    record = attention_of(subject, choice.block)
+    record = subject.attention(choice.block)
     params = irpe_of(subject, record).params
     offsets = np.arange(-int(1.25 * params.gamma), int(1.25 * params.gamma) + 1)
     x = torch.from_numpy(offsets)
@@ -62,7 +53,7 @@ def draw_buckets(subject: Subject, choice: Choice) -> Drawing:
         ValueError: if the layer has no iRPE, or a place lies outside.
     """
     places = choice.places or ((0.0, 0.0), (0.5, 0.5))
-    records = [attention_of(subject, choice.block, at) for at in places]
+    records = [subject.attention(choice.block, at) for at in places]
     encoding = irpe_of(subject, records[0])
     columns, arrays = [], {}
     for method, quantization, name in KINDS:
@@ -105,9 +96,9 @@ def irpe_of(subject: Subject, record: AttentionRecord) -> IRPE:
     Raises:
         ValueError: if it has none.
     """
-    found = find_encoding(subject, record, IRPE)
+    found = subject.find_encoding(record, IRPE)
     if found is None:
-        encoding = encoding_of(subject, record)
+        encoding = subject.encoding(record)
         kind = 'no relative encoding' if encoding is None else type(encoding).__name__
         raise NothingToShow(f'{record.name} has {kind}, which has no buckets: this figure needs '
                             f'an IRPE')
@@ -132,11 +123,10 @@ def draw_cost(subject: Subject, choice: Choice) -> Drawing:
     Raises:
         ValueError: for a model without a contextual iRPE over whole images.
     """
-    with record_attention(subject.model) as records:
-        run_once(subject)
+    records = subject.recorded(record_attention)
     # A window has as many tokens in any image.
     layers = [(record, found) for record in records if record.window is None
-              and (found := find_encoding(subject, record, IRPE)) is not None
+              and (found := subject.find_encoding(record, IRPE)) is not None
               and found.mode == 'contextual']
     if not layers:
         raise NothingToShow("the model has no IRPE with mode='contextual' over whole images: "

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from mmposenc.encodings import IRPE
 
-from .attention_figures import window_text
 from .irpe_figures import bucket_panels
 from .maps import Array
 from .panels import Panel, draw_panels, save_figure
@@ -21,7 +20,7 @@ from .pool_figures import (
     write_size_distributions,
 )
 from .recording import AttentionRecord, record_attention
-from .subjects import Subject, head_names, run_once
+from .subjects import Subject, head_names
 
 
 def draw_encodings(model: nn.Module, image: Tensor, output_dir: str | Path, *,
@@ -50,7 +49,7 @@ def draw_encodings(model: nn.Module, image: Tensor, output_dir: str | Path, *,
         ValueError: if neither attention nor a ContextPool of this project ran.
     """
     with record_attention(model, at) as records, record_context_pools(model, at) as pools:
-        run_once(Subject(model, run or (lambda: model(image)), source))
+        Subject(model, run or (lambda: model(image)), source).run_once()
     if not records and not pools:
         raise ValueError(f'{type(model).__name__} runs no attention of mmposenc.attention: there '
                          f'is nothing to draw')
@@ -58,7 +57,7 @@ def draw_encodings(model: nn.Module, image: Tensor, output_dir: str | Path, *,
     written: dict[Path, None] = {}
     for record in records:
         name = re.sub(r'\W+', '_', record.name)
-        about = f'{window_text(record)}\n{source}' if source else window_text(record)
+        about = f'{record.window_text}\n{source}' if source else record.window_text
         title = f'{record.name}: attention{about}'
         figure = draw_panels(attention_panels(record), title=title)
         written[save_figure(figure, folder / f'attention_{name}.png')] = None

@@ -15,7 +15,7 @@ from .irpe_figures import draw_buckets, draw_cost, draw_index_function
 from .photo_figures import draw_overlay, draw_rollout
 from .pool_figures import draw_pools, draw_sizes
 from .recording import record_attention
-from .subjects import Choice, Drawing, Subject, run_once
+from .subjects import Choice, Drawing, Subject
 from .token_figures import draw_added, draw_kernels, draw_similarity, record_contributions
 
 
@@ -136,7 +136,7 @@ def suiting(subject: Subject) -> list[Suiting]:
     (:class:`.subjects.NothingToShow`).
     """
     with record_contributions(subject.model) as tokens, record_attention(subject.model) as layers:
-        run_once(subject)
+        subject.run_once()
     modules = dict(subject.model.named_modules())
     places: dict[str, list[tuple[int, str]]] = {}
     for place, token in enumerate(tokens):

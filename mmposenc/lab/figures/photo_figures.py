@@ -9,20 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import nn
 
-from .attention_figures import window_text
 from .maps import Array
 from .panels import TICK, Drawable, add_bar, draw_panels, mark_cell, weight_limits
 from .recording import AttentionCall, AttentionRecord, check_place, watch_attention
-from .subjects import (
-    Choice,
-    Drawing,
-    NothingToShow,
-    Subject,
-    attention_of,
-    head_text,
-    of_head,
-    run_once,
-)
+from .subjects import Choice, Drawing, NothingToShow, Subject, head_text, of_head
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -270,7 +260,7 @@ def draw_overlay(subject: Subject, choice: Choice) -> Drawing:
             number of cells.
     """
     places = list(choice.places) or [(0.5, 0.5)]
-    records = [attention_of(subject, choice.block, at) for at in places]
+    records = [subject.attention(choice.block, at) for at in places]
     check_whole(records[0].map_shape or records[0].hw_shape, subject.size)
     panels: list[Drawable] = [bare(subject, places)]
     arrays: dict[str, Array] = {'places': np.array(places),
@@ -284,7 +274,7 @@ def draw_overlay(subject: Subject, choice: Choice) -> Drawing:
         arrays['prefix'] = values
     for number, (at, record) in enumerate(zip(places, records, strict=True), 1):
         values, covers = on_photo(record, of_head(record.weights, choice.head))
-        panels.append(overlay(subject, f'point {number}{window_text(record)}', values, covers, at,
+        panels.append(overlay(subject, f'point {number}{record.window_text}', values, covers, at,
                               query_box(record), windowed=record.window is not None))
         arrays[f'point_{number}'] = values
     title = (f'Attention in {records[0].name}, {head_text(heads, choice.head)}\n{subject.source}')
@@ -305,8 +295,7 @@ def draw_rollout(subject: Subject, choice: Choice) -> Drawing:
     """
     for at in choice.places:
         check_place(at)
-    with record_rollout(subject.model) as found:
-        run_once(subject)
+    found = subject.recorded(record_rollout)
     if found.matrix is None:
         raise NothingToShow("figure='rollout': the model has no attention layers on a grid")
     (height, width), prefix = found.hw_shape, found.num_prefix_tokens

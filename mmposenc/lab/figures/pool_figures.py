@@ -22,7 +22,7 @@ from .maps import Array
 from .panels import HEADING, TICK, TITLE, Drawable, Panel, draw_panels, fit
 from .photo_figures import bare, overlay
 from .recording import check_place, watched
-from .subjects import Choice, Drawing, NothingToShow, Subject, run_once
+from .subjects import Choice, Drawing, NothingToShow, Subject
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -232,8 +232,7 @@ def draw_sizes(subject: Subject, choice: Choice) -> Drawing:
     Raises:
         ValueError: for a model whose ContextPools predict no sizes, or that has none.
     """
-    with record_context_pools(subject.model) as records:
-        run_once(subject)
+    records = subject.recorded(record_context_pools)
     rows = size_distributions(records)
     if not rows:
         raise NothingToShow("figure='sizes': the model has no ContextPool that predicts sizes")
@@ -249,8 +248,7 @@ def draw_pools(subject: Subject, choice: Choice) -> Drawing:
     Raises:
         ValueError: for a model whose ContextPools predict neither, or that has none.
     """
-    with record_context_pools(subject.model) as records:
-        run_once(subject)
+    records = subject.recorded(record_context_pools)
     panels: list[Drawable] = [bare(subject)]
     arrays: dict[str, Array] = {}
     for number, record in enumerate(records):

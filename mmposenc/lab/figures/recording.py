@@ -292,6 +292,12 @@ class AttentionRecord:
     shift: tuple[int, int] = (0, 0)
 
     @property
+    def window_text(self) -> str:
+        """Which window, where there are any."""
+        return '' if self.window is None else (
+            f', window in row {self.window[0]}, column {self.window[1]}')
+
+    @property
     def key_grid(self) -> Grid:
         """The keys' grid in cells of the queries."""
         return Grid(*self.key_shape, *self.key_strides)

@@ -15,12 +15,11 @@ from mmposenc.encodings.base import TokenEncoding
 from mmposenc.functional.grids import as_grid
 from mmposenc.functional.masking import split_prefix
 
-from .attention_figures import window_text
 from .maps import Array
 from .panels import Drawable, Panel, draw_panels, tile_axes, tile_sheet, tile_ticks
 from .photo_figures import bare, overlay
 from .recording import record_attention, watched
-from .subjects import Choice, Drawing, Subject, attention_of, pick, reference_cells, run_once
+from .subjects import Choice, Drawing, Subject, pick, reference_cells
 
 
 @dataclass
@@ -118,8 +117,7 @@ def draw_added(subject: Subject, choice: Choice) -> Drawing:
         ValueError: for a model without token encodings that add something, or a block or channel
             out of range.
     """
-    with record_contributions(subject.model) as found:
-        run_once(subject)
+    found = subject.recorded(record_contributions)
     record = pick(found, choice.block, [each.name for each in found],
                   'token encodings that keep the grid')
     channels = list(choice.channels)
@@ -151,7 +149,7 @@ def draw_similarity(subject: Subject, choice: Choice) -> Drawing:
         ValueError: for a model without encodings that add something, or a block out of range.
     """
     with record_contributions(subject.model) as tokens, record_attention(subject.model) as layers:
-        run_once(subject)
+        subject.run_once()
     relative = [place for place, each in enumerate(layers) if each.terms is not None]
     names = [each.name for each in tokens] + [layers[place].name for place in relative]
     name = pick(names, choice.block, names, 'encodings that add to tokens or logits')
@@ -159,9 +157,9 @@ def draw_similarity(subject: Subject, choice: Choice) -> Drawing:
         hw_shape, where = tokens[choice.block].hw_shape, ''
         vectors, what = tokens[choice.block].added, 'added to the tokens'
     else:
-        record = attention_of(subject, relative[choice.block - len(tokens)], choice.place)
+        record = subject.attention(relative[choice.block - len(tokens)], choice.place)
         assert record.all_terms is not None
-        prefix, hw_shape, where = record.num_prefix_tokens, record.hw_shape, window_text(record)
+        prefix, hw_shape, where = record.num_prefix_tokens, record.hw_shape, record.window_text
         by_cell = record.all_terms[:, prefix:, prefix:].swapaxes(0, 1)
         vectors, what = by_cell.reshape(len(by_cell), -1), 'added to the logits'
     cells = reference_cells(hw_shape, 14 if choice.references is None else choice.references)
