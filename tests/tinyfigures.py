@@ -8,7 +8,6 @@ from torch import nn
 
 from mmposenc.backbones import PVT, DeiT, Swin, ViT
 from mmposenc.lab.diagnose.features import Examined
-from mmposenc.lab.diagnose.table import plain_run
 from mmposenc.lab.figures.paper_figures import Choice, Subject, draw_figure
 
 IRPE = dict(type='mmposenc.IRPE', method='product', rpe_on='k')
@@ -47,7 +46,7 @@ def vit(**options):
 
 def examined(model):
     """A model as the measures of a diagnosis take it."""
-    return Examined(model.eval(), plain_run(model))
+    return Examined(model.eval())
 
 
 def subject(model, size=(32, 40)):

@@ -21,7 +21,6 @@ from mmposenc.lab.diagnose.changes import (
     view,
 )
 from mmposenc.lab.diagnose.features import Examined, FeatureMap
-from mmposenc.lab.diagnose.table import plain_run
 
 IMAGES = {'noise': torch.randn(2, 3, 32, 48, generator=torch.Generator().manual_seed(0))}
 LARGE = {'noise': torch.randn(2, 3, 64, 96, generator=torch.Generator().manual_seed(0))}
@@ -102,7 +101,7 @@ def _first_map_alone(model):
     class First(Examined):
         def maps(self, images, shapes=None):
             return super().maps(images, shapes)[:1]
-    return First(model, plain_run(model))
+    return First(model)
 
 
 def test_a_table_is_the_difference_of_its_own_cells():
