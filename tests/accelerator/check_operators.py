@@ -57,7 +57,8 @@ def test_operators(name):
     assert own if most is None else sum(own.values()) <= most, waits
 
 
-def test_nms_waits_for_boxes_and_scores_alone():
+def test_nms_waits_for_boxes_scores_and_what_is_kept_alone():
+    """Which are copied to the host, and back."""
     boxes = draw(300, 4).abs() * 50
     boxes[:, 2:] += boxes[:, :2]
     scores = draw(300).sigmoid()
@@ -66,7 +67,7 @@ def test_nms_waits_for_boxes_and_scores_alone():
         waits = gpu.report()
     assert to_cpu(found).tolist() == ops.nms(boxes, scores, 0.5)[1].tolist()
     own = {each: count for each, count in waits.items() if 'operators/nms' in each.where}
-    assert 0 < sum(own.values()) <= 2, waits
+    assert 0 < sum(own.values()) <= 3, waits
 
 
 def test_softmax_focal_loss():
