@@ -123,38 +123,6 @@ def test_nan_scores_are_an_error(call):
         call(boxes, scores)
 
 
-def test_many_boxes_are_the_greedy_choice_in_few_steps(monkeypatch):
-    """Kept boxes do not overlap, and every other one overlaps a better kept one: only the greedy
-    choice has both properties. Groups and suppression without decay begin with the same boxes."""
-    calls = []
-
-    def counted(*args):
-        calls.append(args)
-        return overlaps(*args)
-
-    overlaps = module.overlaps
-    monkeypatch.setattr(module, 'overlaps', counted)
-    boxes, scores = random_boxes(4000, size=600.0)
-    kept = nms(boxes, scores, 0.5, 0)
-    assert len(calls) <= 2 * -(-4000 // module.BLOCK)
-    assert bool((scores[kept].diff() < 0).all())
-    assert 400 < len(kept) < 3600
-    table = torch.cat([boxes, (boxes[:, 2:] - boxes[:, :2]).prod(1, keepdim=True)], 1).T.numpy()
-    dropped = torch.ones(4000, dtype=torch.bool)
-    dropped[kept] = False
-    explained = torch.zeros_like(dropped)
-    for part in kept.split(1000):
-        over = torch.from_numpy(overlaps(table[:, part], table, 0.5, 0))
-        over[torch.arange(len(part)), part] = False
-        assert not over[:, ~dropped].any()
-        explained |= (over & (scores[part][:, None] > scores)).any(0)
-    assert torch.equal(explained, dropped)
-    groups = nms_match(torch.cat([boxes, scores[:, None]], 1), 0.5)
-    assert [group[0] for group in groups] == kept.tolist()
-    assert sorted(i for group in groups for i in group) == list(range(4000))
-    assert torch.equal(softnms(boxes, scores, torch.zeros(4000, 5), 0.5, 0.5, 1e-9, 0, 0), kept)
-
-
 @pytest.mark.parametrize('dtype', DTYPES)
 @pytest.mark.parametrize('method', [0, 1, 2])
 @pytest.mark.parametrize('min_score, offset', [(0.0, 1), (0.001, 0), (0.3, 0)])

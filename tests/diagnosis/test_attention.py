@@ -10,16 +10,11 @@ from tinyfigures import examined, vit
 from torch import nn
 
 from mmposenc.backbones import PVT, Swin
-from mmposenc.functional import as_grid
-from mmposenc.functional.grids import Grid
 from mmposenc.lab.diagnose import attention as module
 from mmposenc.lab.diagnose.attention import (
     Positions,
     by_distance,
-    centres,
-    entropy,
     layers_of,
-    mean_distance,
     measure_attention,
     measure_similarity,
     positions_of,
@@ -32,29 +27,6 @@ def image(height=40, width=64, count=2):
 
 def far(i, j, width):
     return math.hypot(i // width - j // width, i % width - j % width)
-
-
-def test_distance_and_entropy_of_weights_by_a_loop():
-    weights = torch.rand(2, 3, 6, 6)
-    weights[0, 1, 2, 3] = 0
-    weights /= weights.sum(-1, keepdim=True)
-    counted = torch.tensor([[True, True, False, True, True, True], [True] * 6])
-    apart = (centres(as_grid((2, 3)))[:, None] - centres(as_grid((2, 3)))).norm(dim=-1)
-    found, bits = mean_distance(weights, apart, counted), entropy(weights)
-    for head in range(3):
-        reach = []
-        for b in range(2):
-            for i in range(6):
-                row = weights[b, head, i].tolist()
-                h = -sum(w * math.log2(w) for w in row if w)
-                assert float(bits[b, head, i]) == pytest.approx(h, rel=1e-5)
-                if counted[b, i]:
-                    reach.append(sum(w * far(i, j, 3) for j, w in enumerate(row)))
-        assert float(found[head]) == pytest.approx(sum(reach) / len(reach), rel=1e-5)
-
-
-def test_centres_of_reduced_keys_in_cells_of_the_queries():
-    assert centres(Grid(1, 2, 4.0, 2.0)).tolist() == [[1.5, 0.5], [1.5, 2.5]]
 
 
 def test_uniform_attention_is_arithmetic():
