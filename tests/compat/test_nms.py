@@ -205,10 +205,14 @@ def near(a, b, overlap):
     (40, 3.0, 100), (40, 10.0, 100), (40, 3.0, 4), (40, 0.0, 100), (0, 3.0, 4)])
 def test_lanes_equal_the_greedy_loop(count, overlap, top_k):
     boxes, scores = lanes(count)
-    groups = greedy(scores, lambda i, j: near(boxes[i], boxes[j], overlap))[:top_k]
-    kept = [group[0] for group in groups]
-    parent = [next((n for n, group in enumerate(groups, 1) if i in group), 0)
-              for i in range(count)]
+    kept = [best for best, *_ in greedy(scores, lambda i, j: near(boxes[i], boxes[j], overlap))]
+    kept = kept[:top_k]
+    rank = sorted(range(count), key=lambda i: -float(scores[i]))
+    parent = [0] * count
+    for number, best in enumerate(kept, 1):  # the last one kept that is near
+        for i in rank[rank.index(best):]:
+            if i == best or near(boxes[best], boxes[i], overlap):
+                parent[i] = number
     keep, number, parents = line_nms_forward(boxes, scores, overlap, top_k)
     assert int(number) == len(kept) and number.shape == ()
     assert keep.tolist() == kept + [0] * (count - len(kept)) and parents.tolist() == parent
