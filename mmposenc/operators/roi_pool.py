@@ -30,17 +30,6 @@ def edges(start: Tensor, extent: Tensor, count: int, *, whole: bool) -> tuple[Te
     return (low + shift).floor().long(), (high + shift).ceil().long()
 
 
-def mmcv_bins(rois: Tensor, scale: float, size: tuple[int, int], hw: tuple[int, int]) -> Bins:
-    """The bins of mmcv's kernel: regions hold their last pixel, and have real sides; regions
-    without area hold nothing."""
-    start, end = rois[:, 1:3] * scale, (rois[:, 3:] + 1) * scale
-    extent = end - start
-    left, right = edges(start[:, 0], extent[:, 0], size[1], whole=False)
-    top, bottom = edges(start[:, 1], extent[:, 1], size[0], whole=False)
-    bottom = bottom.where((extent > 0).all(1, keepdim=True), top)
-    return clipped(rois, top, bottom, left, right, hw)
-
-
 def rounded_corners(rois: Tensor, scale: float) -> tuple[Tensor, Tensor]:
     """Corners x, y in whole cells, halves away from zero as in C, (K, 2) each."""
     corners = rois[:, 1:] * scale
@@ -48,19 +37,25 @@ def rounded_corners(rois: Tensor, scale: float) -> tuple[Tensor, Tensor]:
     return corners[:, :2], corners[:, 2:]
 
 
-def torchvision_bins(rois: Tensor, scale: float, size: tuple[int, int], hw: tuple[int, int]
-                     ) -> Bins:
-    """The bins of torchvision's kernel: corners are rounded, sides one cell at least."""
-    start, end = rounded_corners(rois, scale)
-    extent = (end - start + 1).clamp(min=1)
-    left, right = edges(start[:, 0], extent[:, 0], size[1], whole=True)
-    top, bottom = edges(start[:, 1], extent[:, 1], size[0], whole=True)
-    return clipped(rois, top, bottom, left, right, hw)
+def bins_of(rois: Tensor, scale: float, size: tuple[int, int], hw: tuple[int, int], *,
+            rounded: bool) -> Bins:
+    """The part of the bins that lies on the map.
 
-
-def clipped(rois: Tensor, top: Tensor, bottom: Tensor, left: Tensor, right: Tensor,
-            hw: tuple[int, int]) -> Bins:
-    """The part of the bins that lies on the map."""
+    Args:
+        rounded: as torchvision's kernel, whose corners are whole cells and whose sides are one at
+            least; else as mmcv's, where regions hold their last pixel and have real sides, and
+            those without area hold nothing.
+    """
+    if rounded:
+        start, end = rounded_corners(rois, scale)
+        extent = (end - start + 1).clamp(min=1)
+    else:
+        start = rois[:, 1:3] * scale
+        extent = (rois[:, 3:] + 1) * scale - start
+    left, right = edges(start[:, 0], extent[:, 0], size[1], whole=rounded)
+    top, bottom = edges(start[:, 1], extent[:, 1], size[0], whole=rounded)
+    if not rounded:
+        bottom = bottom.where((extent > 0).all(1, keepdim=True), top)
     return Bins(rois[:, 0].long(), top.clamp(0, hw[0]), bottom.clamp(0, hw[0]),
                 left.clamp(0, hw[1]), right.clamp(0, hw[1]))
 
@@ -134,8 +129,8 @@ def roi_pool_forward(input: Tensor, rois: Tensor, output: Tensor, argmax: Tensor
     mmcv's kernel gives the gradient of a region without area to the first cell; here it has none.
     """
     check_images(rois, len(input))
-    bins = mmcv_bins(rois.to(compute_dtype(rois)), spatial_scale, (pooled_height, pooled_width),
-                     (input.shape[2], input.shape[3]))
+    bins = bins_of(rois.to(compute_dtype(rois)), spatial_scale, (pooled_height, pooled_width),
+                   (input.shape[2], input.shape[3]), rounded=False)
     for buffer, found in zip((output, argmax), largest(input, bins), strict=True):
         buffer.copy_(found)
 
@@ -188,8 +183,8 @@ def table_of(input: Tensor, bins: int) -> Tensor:
         -1, input.shape[1] // bins)
 
 
-def forward(input: Tensor, rois: Tensor, size: tuple[int, int], scale: float,
-            sampling_ratio: int | None) -> tuple[Tensor, Tensor]:
+def ps_forward(input: Tensor, rois: Tensor, size: tuple[int, int], scale: float,
+               sampling_ratio: int | None) -> tuple[Tensor, Tensor]:
     """R-FCN's pooling (Dai et al., NeurIPS 2016, equation 1), or with bilinear samples.
 
     Args:
@@ -212,12 +207,13 @@ def forward(input: Tensor, rois: Tensor, size: tuple[int, int], scale: float,
         return input.new_zeros(mapping.shape), mapping
     cells = cells_of(rois.to(dtype), input.shape, size, scale, sampling_ratio)
     sums = weighted_sums(table_of(input.to(dtype), bins), *cells)
-    return sums.view(-1, *size, sums.shape[1]).permute(0, 3, 1, 2).to(input.dtype), mapping
+    found = sums.view(-1, *size, sums.shape[1]).permute(0, 3, 1, 2)
+    return found.to(input.dtype).contiguous(), mapping
 
 
-def backward(grad: Tensor, rois: Tensor, shape: tuple[int, ...], size: tuple[int, int],
-             scale: float, sampling_ratio: int | None) -> Tensor:
-    """The gradient by the input of a shape; that of what :func:`forward` computes, where
+def ps_backward(grad: Tensor, rois: Tensor, shape: tuple[int, ...], size: tuple[int, int],
+                scale: float, sampling_ratio: int | None) -> Tensor:
+    """The gradient by the input of a shape; that of what :func:`ps_forward` computes, where
     torchvision's kernel for whole cells clips other cells backwards than forwards."""
     dtype, bins = compute_dtype(grad), size[0] * size[1]
     table = grad.new_zeros(shape[0] * bins * shape[2] * shape[3], shape[1] // bins, dtype=dtype)

@@ -62,9 +62,9 @@ def roi_max(input: Tensor, rois: Tensor, spatial_scale: float, pooled_height: in
             pooled_width: int) -> tuple[Tensor, Tensor]:
     check_rois(rois)
     roi_pool.check_images(rois, len(input))
-    bins = roi_pool.torchvision_bins(rois.to(compute_dtype(input)), spatial_scale,
-                                     (pooled_height, pooled_width),
-                                     (input.shape[2], input.shape[3]))
+    bins = roi_pool.bins_of(rois.to(compute_dtype(input)), spatial_scale,
+                            (pooled_height, pooled_width), (input.shape[2], input.shape[3]),
+                            rounded=True)
     values, argmax = roi_pool.largest(input, bins)
     return values.contiguous(), argmax.contiguous()
 
@@ -77,31 +77,28 @@ def _roi_max_backward(grad: Tensor, rois: Tensor, argmax: Tensor, spatial_scale:
 def ps_roi_align(input: Tensor, rois: Tensor, spatial_scale: float, pooled_height: int,
                  pooled_width: int, sampling_ratio: int) -> tuple[Tensor, Tensor]:
     check_rois(rois)
-    return _whole(roi_pool.forward(input, rois, (pooled_height, pooled_width), spatial_scale,
-                                 max(sampling_ratio, 0)))
+    return roi_pool.ps_forward(input, rois, (pooled_height, pooled_width), spatial_scale,
+                               max(sampling_ratio, 0))
 
 
 def _ps_roi_align_backward(grad: Tensor, rois: Tensor, channel_mapping: Tensor,
                            spatial_scale: float, pooled_height: int, pooled_width: int,
                            sampling_ratio: int, *shape: int) -> Tensor:
-    return roi_pool.backward(grad, rois, shape, (pooled_height, pooled_width), spatial_scale,
-                           max(sampling_ratio, 0))
+    return roi_pool.ps_backward(grad, rois, shape, (pooled_height, pooled_width), spatial_scale,
+                                max(sampling_ratio, 0))
 
 
 def ps_roi_pool(input: Tensor, rois: Tensor, spatial_scale: float, pooled_height: int,
                 pooled_width: int) -> tuple[Tensor, Tensor]:
     check_rois(rois)
-    return _whole(roi_pool.forward(input, rois, (pooled_height, pooled_width), spatial_scale, None))
+    return roi_pool.ps_forward(input, rois, (pooled_height, pooled_width), spatial_scale, None)
 
 
 def _ps_roi_pool_backward(grad: Tensor, rois: Tensor, channel_mapping: Tensor,
                           spatial_scale: float, pooled_height: int, pooled_width: int,
                           *shape: int) -> Tensor:
-    return roi_pool.backward(grad, rois, shape, (pooled_height, pooled_width), spatial_scale, None)
-
-
-def _whole(tensors: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-    return tensors[0].contiguous(), tensors[1].contiguous()
+    return roi_pool.ps_backward(grad, rois, shape, (pooled_height, pooled_width), spatial_scale,
+                                None)
 
 
 def deform_conv2d(input: Tensor, weight: Tensor, offset: Tensor, mask: Tensor, bias: Tensor,
