@@ -183,7 +183,7 @@ def softnms(boxes: Tensor, scores: Tensor, dets: Tensor, iou_threshold: float, s
     if boxes.numel() == 0:
         return torch.empty(0, dtype=torch.long)
     check_scores(scores)
-    dtype = torch.float64 if boxes.dtype == torch.float64 else torch.float32
+    dtype = compute_dtype(boxes)
     x1, y1, x2, y2 = boxes.detach().cpu().to(dtype).numpy().T
     areas = (x2 - x1 + offset) * (y2 - y1 + offset)
     table = np.stack([x1, y1, x2, y2, areas, scores.detach().cpu().to(dtype).numpy()])
@@ -224,7 +224,7 @@ def nms_match(dets: Tensor, iou_threshold: float) -> list[list[int]]:
     if len(dets) == 0:
         return []
     check_scores(dets[:, 4])
-    dtype = torch.float64 if dets.dtype == torch.float64 else torch.float32
+    dtype = compute_dtype(dets)
     dets = dets.detach().cpu().to(dtype)
     order = dets[:, 4].sort(dim=0, descending=True, stable=True).indices.numpy()
     boxes = dets[:, :4].numpy().T[:, order]
