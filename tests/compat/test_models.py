@@ -12,8 +12,8 @@ pytest.importorskip('mmseg')
 import tinyfamilies  # noqa: E402
 
 
-@pytest.mark.parametrize('name', [pytest.param('Mask R-CNN', marks=pytest.mark.slow),
-                                  'Deformable DETR'])
+@pytest.mark.slow
+@pytest.mark.parametrize('name', ['Mask R-CNN', 'Deformable DETR'])
 def test_detector_learns_and_predicts(name):
     """Ten steps on two images lower the loss; every parameter gets a finite gradient. NMS, RoIAlign
     and deformable attention run in both passes, and the focal loss with DETR."""
