@@ -13,8 +13,7 @@ from tinytasks import deit_config
 
 from mmposenc.backbones import PVT, DeiT, Swin
 from mmposenc.engine import load_config
-from mmposenc.lab.figures.encoding_figures import figures_of
-from mmposenc.lab.figures.figure_subjects import cell_side, input_size
+from mmposenc.lab.figures.encoding_figures import cell_side, figures_of, input_size
 
 
 @pytest.fixture
