@@ -252,7 +252,8 @@ BLOCKS = {
     'DETR': detr_of_maps}
 
 
-@pytest.mark.parametrize('kind', BLOCKS)
+@pytest.mark.parametrize('kind', [
+    'DeiT', *(pytest.param(kind, marks=pytest.mark.slow) for kind in ('PVT', 'DETR'))])
 def test_blocks_are_compiled_around_it(kind, monkeypatch):
     """In parts, with the numbers of eager blocks; they know the images' sizes without looking at
     masks, for which a GPU's host would wait."""

@@ -2,7 +2,7 @@
 import examples
 import pytest
 import torch
-from relative_checks import random_inputs
+from relative_checks import check_gradients, random_inputs
 
 from mmposenc.attention import attend
 
@@ -26,11 +26,12 @@ def test_token_encodings_change_tokens(name):
     assert all(p.grad is not None and p.grad.abs().max() > 0 for p in encoding.parameters())
 
 
+@pytest.mark.parametrize('grids, prefix', [(((2, 3), None), 1), (((4, 4), (2, 2)), 0)])
 @pytest.mark.parametrize('name', examples.RELATIVE)
-def test_relative_encodings_change_attention(name):
-    encoding = examples.relative(name, (3, 5))
-    q, k, v = (x.requires_grad_() for x in random_inputs(encoding, (3, 5), None))
-    out, _ = attend(q, k, v, encoding, (3, 5))
+def test_relative_encodings_change_attention(name, grids, prefix):
+    """And gradients of inputs and parameters are right and none of them is left out."""
+    encoding = examples.relative(name, grids[0], num_prefix_tokens=prefix)
+    q, k, v = random_inputs(encoding, *grids)
+    out, _ = attend(q, k, v, encoding, *grids)
     assert not torch.allclose(out, attend(q, k, v)[0])
-    out.square().sum().backward()
-    assert all(p.grad is not None and p.grad.abs().max() > 0 for p in encoding.parameters())
+    check_gradients(encoding, *grids)

@@ -33,8 +33,9 @@ from mmposenc.functional.bias_tables import RESIZINGS, resize_bias_table
 
 #: Sizes at which small grids reach beyond the tables, where that is allowed.
 SIZES = {ShawRPE: dict(max_offset=2), HuangRPE: dict(max_offset=2),
-         SASARPE: dict(max_offset=(1, 3)), QueryRelative1D: dict(max_tokens=30), QueryRelative2D: dict(max_size=(5, 6)),
-         QueryAbsolute1D: dict(max_tokens=26), DecomposedRPE: dict(grid_shape=(3, 5)),
+         SASARPE: dict(max_offset=(1, 3)), QueryRelative1D: dict(max_tokens=30),
+         QueryRelative2D: dict(max_size=(5, 6)), QueryAbsolute1D: dict(max_tokens=26),
+         DecomposedRPE: dict(grid_shape=(3, 5)),
          LogSpacedCPB: dict(hidden_dims=5), RelativePositionBias: dict(window_size=(5, 6)),
          TransformerXLRPE: {}}
 
