@@ -8,7 +8,7 @@ from unittest import mock
 import torch
 
 from mmposenc.attention.attend import attend
-from mmposenc.functional import Grid, key_grid, limits
+from mmposenc.functional import Grid, as_grid, key_grid, limits
 
 #: (query grid, key grid): square, not square, one cell wide, keys pooled, keys at a fraction.
 GRIDS = [
@@ -68,8 +68,8 @@ def random_inputs(encoding, q_grid, k_grid, *, batch=2, dtype=torch.float64, see
     generator = torch.Generator().manual_seed(seed)
     heads, dims = getattr(encoding, 'num_heads', 2), getattr(encoding, 'head_dims', 4)
     prefix = encoding.num_prefix_tokens
-    key = key_grid(q_grid, k_grid)
-    len_q, len_k = prefix + q_grid[0] * q_grid[1], prefix + key.num_cells
+    len_q = prefix + as_grid(q_grid, any_axes=True).num_cells
+    len_k = prefix + key_grid(q_grid, k_grid).num_cells
     encoding.to(dtype)
     with torch.no_grad():
         for parameter in encoding.parameters():
