@@ -144,9 +144,8 @@ def _run(qkv: tuple[Tensor, ...], encoding: RelativeEncoding | None,
 def choose(problem: Problem) -> str:
     """The form of 'auto'. A compiler fuses look-ups itself; on the meta device the definition is
     what is counted."""
-    if torch.compiler.is_compiling() or problem.qkv[0].device.type == 'meta':
-        return 'definition' if problem.terms or problem.dropout_p > 0.0 else 'fused'
-    return fastest(problem)
+    by_definition = torch.compiler.is_compiling() or problem.qkv[0].device.type == 'meta'
+    return 'definition' if by_definition else fastest(problem)
 
 
 def definition(problem: Problem, need_weights: bool = False) -> tuple[Tensor, Tensor | None]:

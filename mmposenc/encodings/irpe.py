@@ -18,8 +18,7 @@ from ..functional.buckets import (
 )
 from ..functional.grids import Grid, GridLike, as_grid, key_grid, pick_entries
 from .base import RelativeEncoding
-
-MODES = ('contextual', 'bias')
+from .checks import check_choices, check_sizes
 
 
 class IRPE(RelativeEncoding):
@@ -188,16 +187,10 @@ class IRPE(RelativeEncoding):
 
 def _check_options(head_dims: int, num_heads: int, method: str, mode: str, rpe_on: str,
                    num_prefix_tokens: int) -> None:
-    if head_dims < 1 or num_heads < 1:
-        raise ValueError(f'head_dims={head_dims} and num_heads={num_heads} must be at least 1')
-    if method not in METHODS:
-        raise ValueError(f'method={method!r} must be one of {", ".join(METHODS)}')
-    if mode not in MODES:
-        raise ValueError(f'mode={mode!r} must be one of {", ".join(MODES)}')
+    check_sizes(head_dims, num_heads, num_prefix_tokens)
+    check_choices(method=(method, METHODS), mode=(mode, ('contextual', 'bias')))
     if not rpe_on or set(rpe_on) - set('qkv') or len(set(rpe_on)) != len(rpe_on):
         raise ValueError(f"rpe_on={rpe_on!r} must be one or more of the letters q, k, v, each once")
     if mode == 'bias' and 'v' in rpe_on:
         raise ValueError(f"rpe_on={rpe_on!r} with mode='bias': a bias can be added to the logits "
                          f"('q', 'k') but not to the values; use mode='contextual'")
-    if num_prefix_tokens < 0:
-        raise ValueError(f'num_prefix_tokens={num_prefix_tokens} must be >= 0')

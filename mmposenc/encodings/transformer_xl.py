@@ -9,10 +9,8 @@ from torch import Tensor, nn
 from ..attention.terms import AxisHalves, QueryVector, Term
 from ..functional.grids import Grid, grid_offsets, pick_entries
 from .base import RelativeEncoding
-from .checks import check_sizes
+from .checks import check_choices, check_sizes
 from .sequence_table import sequence_terms
-
-_METHODS = ('axes', 'sequence')
 
 
 class TransformerXLRPE(RelativeEncoding):
@@ -44,8 +42,7 @@ class TransformerXLRPE(RelativeEncoding):
                  temperature: float = 10000.0, num_prefix_tokens: int = 0) -> None:
         super().__init__()
         check_sizes(head_dims, num_heads, num_prefix_tokens)
-        if method not in _METHODS:
-            raise ValueError(f"method={method!r} must be 'axes' or 'sequence'")
+        check_choices(method=(method, ('axes', 'sequence')))
         if temperature <= 0:
             raise ValueError(f'temperature={temperature} must be positive')
         self.embed_dims = head_dims * num_heads

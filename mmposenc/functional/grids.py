@@ -77,6 +77,12 @@ def _whole(side: Any) -> Any:
     return side if isinstance(side, int | torch.SymInt) else int(side)
 
 
+def known_equal(sizes: Any, others: Any) -> bool:
+    """Whether sizes are equal, so that there is nothing to do. Never while a model is compiled or
+    exported: whether they are would be part of the graph, which then is no graph for all sizes."""
+    return not torch.compiler.is_compiling() and bool(sizes == others)
+
+
 def whole_cells(side: int, cell: int) -> int:
     """Cells that a side fills, the last one perhaps in part. (A sum first: ONNX divides towards
     zero, so that the usual -(-side // cell) is another number there.)"""

@@ -70,8 +70,8 @@ def test_key_grids_of_videos_cover_the_same_area_and_time():
 
 
 BAD = {
-    'dims=4 must be 1, 2 or 3': lambda: PEG(4, dims=4),
-    'dims=0 must be 1, 2 or 3': lambda: RotaryEmbedding(8, 2, dims=0),
+    'dims=4 must be one of 1, 2, 3': lambda: PEG(4, dims=4),
+    'dims=0 must be one of 1, 2, 3': lambda: RotaryEmbedding(8, 2, dims=0),
     'head_dims=4 must be even and at least 2 * dims = 6': lambda: RotaryEmbedding(4, 2, dims=3),
     'head_dims=7 must be even': lambda: RotaryEmbedding(7, 2, dims=1),
     "mode='mixed' with dims=1": lambda: RotaryEmbedding(8, 2, dims=1, mode='mixed'),

@@ -304,7 +304,7 @@ def test_a_bias_may_leave_prefix_tokens_alone():
     (LogSpacedCPB, dict(mode='rw'), r"mode='rw' must be 'swin' or 'cr'"),
     (RelativePositionBias, dict(window_size=(0, 3)), r'window_size=\(0, 3\) must be at least \(1'),
     (RelativePositionBias, dict(num_heads=0), r'num_heads=0 must be >= 1'),
-    (RelativePositionBias, dict(resize='linear'), r"resize='linear' must be None or one of 'bicub"),
+    (RelativePositionBias, dict(resize='linear'), r"resize='linear' must be one of None, 'bicub"),
     (RelativePositionBias, dict(resize='geometric-cubic', window_size=(2, 5)), 'sides must not be'),
 ])
 def test_bad_options(cls, options, message):

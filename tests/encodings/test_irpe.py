@@ -170,8 +170,8 @@ def test_bias_map():
 
 
 @pytest.mark.parametrize('kwargs,match', [
-    (dict(method='ring'), "method='ring' must be one of euclidean"),
-    (dict(mode='both'), "mode='both' must be one of contextual, bias"),
+    (dict(method='ring'), "method='ring' must be one of 'euclidean'"),
+    (dict(mode='both'), "mode='both' must be 'contextual' or 'bias'"),
     (dict(rpe_on='x'), "rpe_on='x' must be one or more of the letters q, k, v"),
     (dict(rpe_on=''), "rpe_on='' must be"),
     (dict(rpe_on='kk'), "rpe_on='kk' must be.*each once"),

@@ -241,7 +241,7 @@ def test_compiles(mode, backend):
     ((8, 2), dict(theta=0), r'theta=0 must be > 0'),
     ((8, 2), dict(axes='rows'), r"axes='rows' must be 'xy' or 'yx'"),
     ((8, 2), dict(planes='half'), r"planes='half' must be 'adjacent' or 'halves'"),
-    ((8, 2), dict(normalize=True), r"normalize=True must be None or 'separate' or 'max' or 'min'"),
+    ((8, 2), dict(normalize=True), r"normalize=True must be one of None, 'separate', 'max', 'min'"),
     ((8, 2), dict(normalize='max', reference_grid=(4, 4)),
      r"reference_grid=\(4, 4\) and normalize='max'"),
     ((8, 2), dict(reference_grid=(4, 0)), r'reference_grid=\(4, 0\) must be at least \(1, 1\)'),

@@ -6,7 +6,7 @@ import torch
 from pooling_checks import GRIDS, loop, make
 
 from mmposenc.functional import context_pool, context_pool_error_bound
-from mmposenc.functional.pooling import adaptive
+from mmposenc.functional.pooling import adaptive, kernels
 from mmposenc.functional.pooling.partition import cells_at_stride
 
 FORMS = ('definition', 'exact')
@@ -116,7 +116,7 @@ def test_weights_far_apart(form, spread):
 
 @pytest.mark.parametrize('rows', [1, 7])
 def test_far_apart_weights_are_cut_into_rows(rows, monkeypatch):
-    monkeypatch.setattr(adaptive, 'STABLE_PAIRS', 20 * rows)
+    monkeypatch.setattr(kernels, 'STABLE_PAIRS', 20 * rows)
     leaves = [each.requires_grad_() for each in make((4, 5), spread=200.0)]
     outs = [context_pool(*leaves, (4, 5), form=form) for form in FORMS]
     grads = [torch.autograd.grad(out.square().sum(), leaves) for out in outs]
