@@ -49,11 +49,7 @@ def check_heads(embed_dims: int, num_heads: int) -> None:
 
 
 def qkv_projection(embed_dims: int, qkv_bias: bool | str) -> Linear:
-    """The joint projection; ``qkv_bias='qv'`` leaves out the bias of the keys.
-
-    Raises:
-        ValueError: for another ``qkv_bias``.
-    """
+    """The joint projection; 'qv' leaves out the bias of the keys, and other names are an error."""
     if qkv_bias not in (True, False, 'qv'):
         raise ValueError(f"qkv_bias={qkv_bias!r} must be True, False or 'qv'")
     return (QVLinear(embed_dims) if qkv_bias == 'qv' else

@@ -8,9 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..functional.grids import check_sides, known_equal
+from ..functional.grids import Grid, check_tokens
 from ..functional.masking import (
     join_prefix,
+    known_equal,
     map_to_tokens,
     masked_batch_norm,
     split_prefix,
@@ -131,7 +132,7 @@ class PEG(TokenEncoding):
         Raises:
             ValueError: if L disagrees with the grid, or the grid is too small for padding='none'.
         """
-        sides = check_sides(x, hw_shape, self.dims, num_prefix_tokens)
+        sides = self._sides(x, hw_shape, num_prefix_tokens)
         self.out_hw_shape(sides)
         prefix, tokens = split_prefix(x, num_prefix_tokens)
         feature_map = tokens_to_map(tokens, sides)
@@ -143,6 +144,15 @@ class PEG(TokenEncoding):
             if self.padding == 'zeros':
                 out = torch.where(mask, feature_map, out)
         return join_prefix(prefix, map_to_tokens(out))
+
+    def _sides(self, x: Tensor, hw_shape: tuple[int, ...], num_prefix_tokens: int) -> Any:
+        """The sides of a grid of exactly ``dims`` axes, whose tokens x holds."""
+        given = hw_shape.shape if isinstance(hw_shape, Grid) else tuple(hw_shape)
+        if len(given) != self.dims:
+            wanted = ('(length,)', '(height, width)', '(frames, height, width)')[self.dims - 1]
+            raise ValueError(f'hw_shape={given} must be {wanted}')
+        grid = check_tokens(x, given, num_prefix_tokens, any_axes=True)
+        return (grid.frames, grid.height, grid.width)[3 - self.dims:]
 
     def out_hw_shape(self, hw_shape: tuple[int, ...]) -> Any:
         """Grid of the output: k - 1 smaller a layer without padding, else the same."""

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from .grid_cache import CACHE
-from .grids import known_equal
+from .masking import known_equal
 from .position_tables import resampling
 
 #: How a table is resampled along each of its two axes.

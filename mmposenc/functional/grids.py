@@ -77,12 +77,6 @@ def _whole(side: Any) -> Any:
     return side if isinstance(side, int | torch.SymInt) else int(side)
 
 
-def known_equal(sizes: Any, others: Any) -> bool:
-    """Whether sizes are equal, so that there is nothing to do. Never while a model is compiled or
-    exported: whether they are would be part of the graph, which then is no graph for all sizes."""
-    return not torch.compiler.is_compiling() and bool(sizes == others)
-
-
 def whole_cells(side: int, cell: int) -> int:
     """Cells that a side fills, the last one perhaps in part. (A sum first: ONNX divides towards
     zero, so that the usual -(-side // cell) is another number there.)"""
@@ -122,22 +116,6 @@ def check_tokens(x: Tensor, hw_shape: GridLike, num_prefix_tokens: int = 0, name
             f'num_prefix_tokens={num_prefix_tokens} need {num_prefix_tokens} + '
             f'{" * ".join(map(str, grid.shape))} = {num_prefix_tokens + grid.num_cells}')
     return grid
-
-
-def check_sides(x: Tensor, sides: Sequence[int], dims: int, num_prefix_tokens: int = 0
-                ) -> tuple[int, ...]:
-    """:func:`check_tokens` for a grid of exactly ``dims`` axes; returns its sides.
-
-    Raises:
-        ValueError: as there; for another number of axes.
-    """
-    given = as_grid(sides, any_axes=True).shape if isinstance(sides, Grid) else tuple(sides)
-    if len(given) != dims:
-        names = ('length',), ('height', 'width'), ('frames', 'height', 'width')
-        wanted = f'({names[dims - 1][0]},)' if dims == 1 else f'({", ".join(names[dims - 1])})'
-        raise ValueError(f'hw_shape={given} must be {wanted}')
-    check_tokens(x, given, num_prefix_tokens, any_axes=True)
-    return tuple(_whole(side) for side in given)
 
 
 def axis_offsets(num_queries: int, num_keys: int, query_stride: float = 1.0,

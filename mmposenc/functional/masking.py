@@ -2,12 +2,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .grids import known_equal, whole_cells
+from .grids import whole_cells
+
+
+def known_equal(sizes: Any, others: Any) -> bool:
+    """Whether sizes are equal, so that there is nothing to do. Never while a model is compiled or
+    exported: whether they are would be part of the graph, which then is no graph for all sizes."""
+    return not torch.compiler.is_compiling() and bool(sizes == others)
 
 
 def split_prefix(x: Tensor, num_prefix_tokens: int) -> tuple[Tensor | None, Tensor]:

@@ -6,7 +6,7 @@ import math
 import torch
 from torch import Tensor
 
-from .grids import known_equal
+from .masking import known_equal
 
 INTERPOLATIONS = ('bicubic', 'bilinear', 'bicubic_antialias')
 

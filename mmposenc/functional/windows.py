@@ -7,7 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .grids import known_equal, whole_cells
+from .grids import whole_cells
+from .masking import known_equal
 
 #: Rows and columns of windows. Counted outside of compiled code, in which a quotient of sizes that
 #: are symbols takes minutes.
