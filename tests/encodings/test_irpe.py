@@ -146,15 +146,6 @@ def test_parameter_count(rpe_on, extra):
     assert sum(p.numel() for p in encoding.parameters()) == extra
 
 
-def test_state_does_not_depend_on_the_grid():
-    encoding = make(rpe_on='qkv')
-    before = {name: value.clone() for name, value in encoding.state_dict().items()}
-    q, k, v = tokens(0, (4, 6), None)
-    attend(q, k, v, encoding, (4, 6))
-    assert before.keys() == encoding.state_dict().keys()
-    assert all(torch.equal(before[name], value) for name, value in encoding.state_dict().items())
-
-
 def test_bias_map():
     encoding = make(mode='bias', rpe_on='qk', prefix=1, shared=False)
     expected = encoding.logits(*tokens(1, (2, 3), None)[:2], (2, 3))
