@@ -27,12 +27,6 @@ def as_limits(value: int | tuple[int, int], name: str) -> tuple[int, int]:
     return pair[0], pair[1]
 
 
-def check_sizes(head_dims: int, num_heads: int, num_prefix_tokens: int) -> None:
-    """Raise ValueError for sizes that no encoding can have."""
-    check_at_least(1, head_dims=head_dims, num_heads=num_heads)
-    check_at_least(0, num_prefix_tokens=num_prefix_tokens)
-
-
 def check_at_least(least: float, **numbers: float | None) -> None:
     """Raise ValueError for a number below ``least``, by its argument's name; None is none."""
     for name, value in numbers.items():

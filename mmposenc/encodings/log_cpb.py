@@ -46,8 +46,7 @@ class LogSpacedCPB(OffsetBiasEncoding):
                  mode: str = 'swin', prefix_bias: bool = True) -> None:
         super().__init__()
         check_choices(mode=(mode, ('swin', 'cr')))
-        check_at_least(1, num_heads=num_heads, hidden_dims=hidden_dims)
-        check_at_least(0, num_prefix_tokens=num_prefix_tokens)
+        check_at_least(1, hidden_dims=hidden_dims)
         self._set_heads(num_heads, num_prefix_tokens, prefix_bias)
         self.mode = mode
         self.window_size = None if window_size is None else as_grid(window_size, 'window_size').hw

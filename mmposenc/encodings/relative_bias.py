@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from ..functional.bias_tables import RESIZINGS, resize_bias_table
 from ..functional.grids import Grid, GridLike, as_grid
-from .checks import check_at_least, check_choices
+from .checks import check_choices
 from .offset_bias import OffsetBiasEncoding
 
 
@@ -41,8 +41,6 @@ class RelativePositionBias(OffsetBiasEncoding):
     def __init__(self, num_heads: int, *, window_size: GridLike, num_prefix_tokens: int = 0,
                  prefix_bias: bool = True, resize: str | None = None) -> None:
         super().__init__()
-        check_at_least(1, num_heads=num_heads)
-        check_at_least(0, num_prefix_tokens=num_prefix_tokens)
         check_choices(resize=(resize, (None, *RESIZINGS)))
         self._set_heads(num_heads, num_prefix_tokens, prefix_bias)
         self.window_size = as_grid(window_size, 'window_size').hw

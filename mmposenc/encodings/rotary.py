@@ -81,6 +81,7 @@ class RotaryEmbedding(RelativeEncoding):
                  round_periods: bool = False, shift: float | None = None,
                  jitter: float | None = None, rescale: float | None = None) -> None:
         super().__init__()
+        self._set_sizes(head_dims, num_heads, num_prefix_tokens)
         check_choices(mode=(mode, tuple(_THETA)), axes=(axes, ('xy', 'yx')),
                       planes=(planes, ('adjacent', 'halves')),
                       normalize=(normalize, (None, *NORMALIZATIONS)), dims=(dims, (1, 2, 3)))
@@ -92,11 +93,9 @@ class RotaryEmbedding(RelativeEncoding):
         if reference_grid is not None and normalize is not None:
             raise ValueError(f'reference_grid={reference_grid!r} and normalize={normalize!r}: '
                              f'coordinates are counted in one way; leave one of them out')
-        self.head_dims, self.num_heads = head_dims, num_heads
         self.dims, self.takes_frames = dims, dims == 3
         usual = _THETA[mode] if dims == 2 else _LONG_THETA
         self.mode, self.theta = mode, usual if theta is None else theta
-        self.num_prefix_tokens = num_prefix_tokens
         self.axes, self.planes, self.normalize = axes, planes, normalize
         self.reference_grid = (None if reference_grid is None
                                else as_grid(reference_grid, 'reference_grid').hw)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from ..attention.terms import AxisHalves, QueryVector, Term
 from ..functional.grids import Grid, grid_offsets, pick_entries
 from .base import RelativeEncoding
-from .checks import check_choices, check_sizes
+from .checks import check_choices
 from .sequence_table import sequence_terms
 
 
@@ -41,7 +41,7 @@ class TransformerXLRPE(RelativeEncoding):
     def __init__(self, head_dims: int, num_heads: int, *, method: str = 'axes',
                  temperature: float = 10000.0, num_prefix_tokens: int = 0) -> None:
         super().__init__()
-        check_sizes(head_dims, num_heads, num_prefix_tokens)
+        self._set_sizes(head_dims, num_heads, num_prefix_tokens)
         check_choices(method=(method, ('axes', 'sequence')))
         if temperature <= 0:
             raise ValueError(f'temperature={temperature} must be positive')
@@ -49,10 +49,9 @@ class TransformerXLRPE(RelativeEncoding):
         if self.embed_dims % 4:
             raise ValueError(f'head_dims={head_dims} * num_heads={num_heads} must be a multiple of '
                              f'4: sine and cosine of rows and columns')
-        self.head_dims, self.num_heads, self.method = head_dims, num_heads, method
+        self.method = method
         self.cellwise = method == 'axes'
         self.temperature = temperature
-        self.num_prefix_tokens = num_prefix_tokens
         self.pos_proj = nn.Linear(self.embed_dims, self.embed_dims, bias=False)
         self.content_bias = nn.Parameter(torch.empty(num_heads, head_dims))
         self.position_bias = nn.Parameter(torch.empty(num_heads, head_dims))
