@@ -6,7 +6,6 @@ import torch
 from relative_checks import pieces_of
 
 from mmposenc.attention import MultiheadAttention, ShiftWindowAttention, WindowAttention
-from mmposenc.attention.attend import attend_joint
 from mmposenc.attention.fast.fused import _slices, run_by_region
 from mmposenc.encodings import RelativePositionBias
 from mmposenc.functional.windows import join_windows, partition_windows, window_regions
@@ -220,21 +219,6 @@ def test_fast_form_equals_the_weights(name):
     torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:3]).double())
     split = regions.repeat(2, 1)
     assert weights[(split[:, :, None] != split[:, None, :])[:, None].expand_as(weights)].max() == 0
-
-
-@pytest.mark.parametrize('has_bias', [True, False])
-@pytest.mark.parametrize('has_regions', [True, False])
-@pytest.mark.parametrize('keep', [False, True])
-def test_gradcheck(has_bias, has_regions, keep):
-    torch.manual_seed(0)
-    joint = torch.randn(5, 6, 3, 2, 3, dtype=torch.float64, requires_grad=True)
-    bias = torch.randn(1, 2, 6, 6, dtype=torch.float64, requires_grad=True) if has_bias else None
-    regions = torch.randint(2, (5, 6)) if has_regions else None
-    leaves = (joint,) if bias is None else (joint, bias)
-    with pieces_of(2 * 2 * 6 ** 2, long=False, keep=keep):
-        assert torch.autograd.gradcheck(lambda x, *more: attend_joint(
-            x, regions=regions, attn_mask=more[0] if more else None, form='pieces')[0], leaves,
-            fast_mode=True)
 
 
 @pytest.mark.parametrize('has_bias', [True, False])

@@ -62,13 +62,12 @@ def test_stride_takes_every_so_many_th_cell():
     assert cells_at_stride((5, 8), 3).tolist() == [0, 3, 6, 24, 27, 30]
 
 
-@pytest.mark.parametrize('form', FORMS)
+@pytest.mark.parametrize('kernel', ['gaussian', 'window'])
 @pytest.mark.parametrize('hw', [(3, 4), (1, 6)])
-def test_gradcheck(hw, form):
+def test_gradcheck(hw, kernel):
     leaves = [each.requires_grad_() for each in make(hw, batch=2, channels=2)]
-    assert torch.autograd.gradcheck(lambda *a: context_pool(*a, hw, form=form), leaves)
-    assert torch.autograd.gradcheck(
-        lambda *a: context_pool(*a, hw, form=form, kernel='window'), leaves)
+    assert torch.autograd.gradcheck(lambda *a: context_pool(*a, hw, form='exact', kernel=kernel),
+                                    leaves, fast_mode=True)
 
 
 def test_definition_can_be_differentiated_twice():
