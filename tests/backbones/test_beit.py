@@ -114,7 +114,7 @@ def test_equals_timm(name, size):
     grads = convert(state, recognise(state))
     for key, parameter in ours.named_parameters():
         expected = grads[f'backbone.{key}']
-        if parameter.shape == expected.shape:  # tables of another grid: test_relative_bias.py
+        if parameter.shape == expected.shape:  # tables of another grid: encodings/test_upstream.py
             close(parameter.grad, expected, share)
         else:
             assert key.endswith('position_bias_table') and size != NATIVE
