@@ -260,11 +260,6 @@ def test_bad_options(change, message):
         ContextPool(**{'embed_dims': 8, **change})
 
 
-def test_tokens_that_do_not_fit():
-    with pytest.raises(ValueError, match=r'x has 11 tokens, but hw_shape=\(3, 4\)'):
-        ContextPool(8)(torch.ones(1, 11, 8), (3, 4))
-
-
 BACKBONES = {
     'DeiT': dict(embed_dims=24, num_layers=3, num_heads=3, patch_size=8, pool=None),
     'PVT': dict(embed_dims=(8, 16), num_layers=(1, 2), num_heads=(1, 2), sr_ratios=(4, 2),

@@ -33,6 +33,12 @@ def test_token_encodings_change_tokens(name):
     assert all(p.grad is not None and p.grad.abs().max() > 0 for p in encoding.parameters())
 
 
+@pytest.mark.parametrize('name', examples.TOKEN)
+def test_wrong_number_of_tokens_is_named(name):
+    with pytest.raises(ValueError, match=r'x has 5 tokens, but hw_shape=\(2, 2\)'):
+        examples.token(name, (2, 2))(torch.zeros(1, 5, 8), (2, 2))
+
+
 @pytest.mark.parametrize('grids, prefix', [(((2, 3), None), 1), (((4, 4), (2, 2)), 0)])
 @pytest.mark.parametrize('name', examples.RELATIVE)
 def test_relative_encodings_change_attention(name, grids, prefix):

@@ -200,8 +200,3 @@ def test_bad_arguments_are_named(options, message):
         PEG(4, **options)
     with pytest.raises(ValueError, match='embed_dims=0'):
         PEG(0)
-
-
-def test_wrong_number_of_tokens_is_named():
-    with pytest.raises(ValueError, match=r'x has 12 tokens, but hw_shape=\(3, 3\)'):
-        PEG(2)(torch.zeros(1, 12, 2), (3, 3))
