@@ -157,7 +157,7 @@ def definition(problem: Problem, need_weights: bool = False) -> tuple[Tensor, Te
     bias = problem.mask(sum(logits[1:], logits[0]) if logits else None, q.dtype)
     if not (need_weights or on_values) and use_sdpa(bias, q):
         return F.scaled_dot_product_attention(
-            scaled, k, v, attn_mask=bias, dropout_p=problem.dropout_p, scale=1.0), None
+            q, k, v, attn_mask=bias, dropout_p=problem.dropout_p, scale=problem.scale), None
     scores = scaled @ k.transpose(-2, -1)
     if bias is not None:
         scores = (scores.masked_fill(~bias, float('-inf')) if bias.dtype == torch.bool
