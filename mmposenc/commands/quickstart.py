@@ -25,7 +25,8 @@ from pathlib import Path
 
 from ..command_line import Parser, reported
 
-#: The configs of trees, beside which lies one with -block for another test, and of nuclei.
+#: The configs of trees, beside which lies one with -block for another test and, of random weights,
+#: -quick for training, and of nuclei.
 RANDOM = ('mmposenc::detection/small/retinanet_pvt-micro-peg_trees.py',
           'mmposenc::segmentation/small/sem_fpn_pvt-micro-peg_nuclei.py')
 FROZEN = ('mmposenc::detection/small/retinanet_vit-s14_trees.py',
@@ -101,7 +102,8 @@ def fetch(args: argparse.Namespace) -> None:
 
 def detection(args: argparse.Namespace, config: str, work: Path, pictures: Path,
               start: float) -> None:
-    trained = train(args, config, work)
+    quick = config.replace('.py', '-quick.py') if config in RANDOM else config
+    trained = train(args, quick, work)
     tests = {'held-out block of the training plots': ('block', config.replace('.py', '-block.py')),
              'a different plot': ('other_plot', config)}
     for folder, tested in tests.values():

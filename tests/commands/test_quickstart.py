@@ -41,7 +41,8 @@ def test_detection_is_trained_once_and_tested_twice(asked, capsys):
              ('test', small, f'{work}/epoch_12.pth', f'{work}/test_other_plot',
               f'{work}/pictures/other_plot')]
     quickstart.main(['--seed', '1'])
-    assert asked == [('prepare', 'trees'), ('train', small, 'randomness.seed=1', work, 'auto'),
+    assert asked == [('prepare', 'trees'), ('train', f'{small}-quick', 'randomness.seed=1', work,
+                      'auto'),
                      *tests]
     assert capsys.readouterr().out.endswith(
         'held-out block of the training plots: test_block\na different plot: test_other_plot\n'

@@ -16,6 +16,7 @@ from mmposenc import attention, backbones, checkpoint, detr, encodings, function
 from mmposenc.lab import figures as visualization
 from mmposenc.names import CLASSES
 
+pytestmark = pytest.mark.slow
 pytest.importorskip('myst_nb')
 pytest.importorskip('mmdet')
 
