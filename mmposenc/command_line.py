@@ -47,14 +47,17 @@ class Prints:
     where there is none, unless it is called a warning or an error."""
 
     def __init__(self, stream: TextIO) -> None:
-        self.stream = stream
+        self.stream, self.passed = stream, False
 
     def write(self, text: str) -> int:
         if of_a_library(sys._getframe(1)):
             for handler in _log_handlers(_loggers()[-1:]):
                 if handler.stream is not None:
                     handler.stream.write(text)
-            if not re.search('warning|error', text, re.I):
+            # print() writes the end of a line by itself.
+            self.passed = bool(re.search('warning|error', text, re.I)) or (
+                self.passed and not text.strip())
+            if not self.passed:
                 return len(text)
         return self.stream.write(text)
 

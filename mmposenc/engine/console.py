@@ -8,6 +8,8 @@ import re
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,9 @@ from ..command_line import Prints, of_a_library
 _TOLD = 'after_test_epoch', 'after_run'
 #: Warnings and errors of libraries that nobody can act on, or that are told better here.
 _FOR_THE_FILE = re.compile('deprecated|save_param_scheduler|has been overridden after|'
-                           'results of the whole dataset is empty')
+                           'prefix is not set in metric')
+#: What mmdet's metrics say where no image has a box.
+_NOTHING = 'results of the whole dataset is empty'
 
 
 class _Filter(logging.Filter):
@@ -39,10 +43,12 @@ class _Filter(logging.Filter):
         super().__init__()
         self.times: Counter[str] = Counter()
         self.first: dict[str, str] = {}
+        self.found_nothing = False
 
     def filter(self, record: logging.LogRecord) -> bool:
         text = record.getMessage()
-        if record.levelno >= logging.WARNING and _FOR_THE_FILE.search(text):
+        self.found_nothing |= _NOTHING in text
+        if record.levelno >= logging.WARNING and (_NOTHING in text or _FOR_THE_FILE.search(text)):
             return False
         if record.levelno < logging.WARNING:
             return (not of_a_library(sys._getframe(1))
@@ -94,7 +100,8 @@ class ConsoleHook(Hook):
     def before_train(self, runner: Any) -> None:
         loader, val = runner.train_dataloader, runner.val_dataloader
         self._begin(runner, 'training', runner.model, [
-            f'{len(loader.dataset)} images in batches of {loader.batch_sampler.batch_size}'
+            f'{len(loader.dataset)} images in batches of '
+            f'{getattr(loader.batch_sampler, "batch_size", "several")}'
             + (f', {len(val.dataset)} to validate' if hasattr(val, 'dataset') else ''),
             f'{runner.max_iters} steps' + f' in {runner.max_epochs} epochs'
             * (runner.max_epochs > 1) + f', {runner.iter} of them done' * (runner.iter > 0)])
@@ -109,7 +116,7 @@ class ConsoleHook(Hook):
         sizes = [(parameter.numel(), parameter.requires_grad) for parameter in model.parameters()]
         count, trained = sum(n for n, _ in sizes), sum(n for n, grad in sizes if grad)
         on = f' on {type(model.backbone).__name__}' if hasattr(model, 'backbone') else ''
-        threads = f' ({torch.get_num_threads()} threads)' if get_device() == 'cpu' else ''
+        threads = f', threads: {torch.get_num_threads()}' if get_device() == 'cpu' else ''
         for line in (
                 f'{what} {type(model).__name__}{on}: {count / 1e6:.2f} million parameters'
                 + f', {trained / 1e6:.2f} of them trained' * (trained < count)
@@ -119,48 +126,58 @@ class ConsoleHook(Hook):
         self._tell_again(runner)
 
     def _tell_again(self, runner: Any) -> None:
-        for handler in runner.logger.handlers:
-            for each in handler.filters:
-                if isinstance(each, _Filter):
-                    for line in each.again():
-                        runner.logger.info(line)
+        for line in [line for each in _filters(runner.logger) for line in each.again()]:
+            runner.logger.info(line)
+
+    def after_test_epoch(self, runner: Any, metrics: dict[str, float] | None = None) -> None:
+        self.metrics = metrics or {}
+        for each in _filters(runner.logger):
+            if each.found_nothing:
+                runner.logger.warning(f'nothing was found in any image{threshold(runner.cfg)}')
+                each.found_nothing = False
 
     def after_val_epoch(self, runner: Any, metrics: dict[str, float] | None = None) -> None:
-        self.metrics = metrics or {}
-        if not metrics:
-            runner.logger.warning('nothing was found in any image' + threshold(runner.cfg))
-
-    after_test_epoch = after_val_epoch
+        self.after_test_epoch(runner, metrics)
+        if any(getattr(hook, 'draw', False) for hook in _drawing(runner)):
+            runner.logger.info(f'pictures: {runner.log_dir}/vis_data/vis_image')
 
     def after_train(self, runner: Any) -> None:
-        noted = Path(runner.work_dir, 'last_checkpoint')
-        self._end(runner, {'weights': noted.read_text().strip() if noted.is_file() else None})
+        folder = Path(runner.work_dir)
+        noted = folder / 'last_checkpoint'
+        name = Path(noted.read_text().strip()).name if noted.is_file() else None
+        self._end(runner, {'weights': name and str(folder / name)})
 
     def after_test(self, runner: Any) -> None:
         metrics = getattr(runner.test_evaluator, 'metrics', [])
-        drawn = [hook for hook in runner.hooks if 'Visualization' in type(hook).__name__]
         self._end(runner, {
             'predictions': next((each.out_file_path for each in metrics
                                  if hasattr(each, 'out_file_path')), None),
-            'pictures': next((folder for hook in drawn for name in ('test_out_dir', 'out_dir')
+            'pictures': next((folder for hook in _drawing(runner)
+                              for name in ('test_out_dir', 'out_dir')
                               if (folder := getattr(hook, name, None))), None)})
 
     def _end(self, runner: Any, files: dict[str, str | None]) -> None:
         self._tell_again(runner)
         result = ', '.join(f'{name} {value:.4g}' for name, value in self.metrics.items()
-                           if isinstance(value, (int, float)))
+                           if isinstance(value, Real))
         for name, value in {'result': result, **files, 'log': runner.logger.log_file}.items():
             if value:
                 runner.logger.info(f'{name}: {value}')
 
 
+def _drawing(runner: Any) -> list[Hook]:
+    return [hook for hook in runner.hooks if 'Visualization' in type(hook).__name__]
+
+
+def _filters(logger: logging.Logger) -> list[_Filter]:
+    return [each for handler in logger.handlers for each in handler.filters
+            if isinstance(each, _Filter)]
+
+
 def threshold(cfg: Any) -> str:
     """What boxes of a detector must score, as the end of a sentence."""
-    model = cfg.model.get('module', cfg.model)
-    for name in ('test_cfg', 'test_cfg.rcnn'):
-        part = model
-        for key in name.split('.'):
-            part = part.get(key) or {}
+    test_cfg = cfg.model.get('module', cfg.model).get('test_cfg') or {}
+    for name, part in (('test_cfg.rcnn', test_cfg.get('rcnn') or {}), ('test_cfg', test_cfg)):
         if 'score_thr' in part:
             return (f': no box scores more than model.{name}.score_thr={part["score_thr"]}; '
                     'train for longer, or lower it')
@@ -176,10 +193,11 @@ class Bar:
         say: takes the lines.
     """
 
-    def __init__(self, console: Console | None = None, say: Any = None) -> None:
-        out = sys.stdout.stream if isinstance(sys.stdout, Prints) else sys.stdout
-        self.console = console or Console(file=out)
-        self.enabled = self.console.is_terminal and is_main_process()
+    def __init__(self, console: Console | None = None,
+                 say: Callable[[str], None] | None = None) -> None:
+        stdout: Any = sys.stdout
+        self.console = console or Console(
+            file=stdout.stream if isinstance(stdout, Prints) else stdout)
         self.bar: Progress | None = None
         self.tasks: dict[str, Any] = {}
         self.redirected: list[tuple[Any, Any]] = []
@@ -187,30 +205,27 @@ class Bar:
 
     def begin(self, name: str, total: int, done: int = 0,
               logger: logging.Logger | None = None) -> None:
-        """Opens a bar. What the logger says goes above it."""
-        if self.enabled:
-            self._open(logger)
-            self.tasks[name] = self.bar.add_task(name, total=total, completed=done, info='')
-
-    def _open(self, logger: logging.Logger | None) -> None:
-        if self.bar is not None:
+        """Draws a bar. What is printed and what the logger says goes above it."""
+        if not self.console.is_terminal or not is_main_process():
             return
-        self.bar = Progress(TextColumn('{task.description}'), BarColumn(), MofNCompleteColumn(),
-                            TextColumn('eta'), TimeRemainingColumn(),
-                            TextColumn('{task.fields[info]}'), console=self.console,
-                            refresh_per_second=4, redirect_stdout=False)
-        self.bar.start()
-        atexit.register(self.close)  # an error must not leave the terminal without its cursor
-        above = FileProxy(self.console, self.console.file)
-        # The logger keeps the stream it was made with.
-        for owner in [sys.stdout, *(logger.handlers if logger else ())]:
-            if type(owner) is logging.StreamHandler or isinstance(owner, Prints):
-                self.redirected.append((owner, owner.stream))
-                owner.stream = above
+        if self.bar is None:
+            self.bar = Progress(
+                TextColumn('{task.description}'), BarColumn(), MofNCompleteColumn(),
+                TextColumn('eta'), TimeRemainingColumn(), TextColumn('{task.fields[info]}'),
+                console=self.console, refresh_per_second=4, redirect_stdout=False)
+            self.bar.start()
+            atexit.register(self.close)  # an error must not leave the terminal without its cursor
+            above = FileProxy(self.console, self.console.file)
+            # The logger keeps the stream it was made with.
+            for owner in [sys.stdout, *(logger.handlers if logger else ())]:
+                if type(owner) is logging.StreamHandler or isinstance(owner, Prints):
+                    self.redirected.append((owner, owner.stream))
+                    owner.stream = above
+        self.tasks[name] = self.bar.add_task(name, total=total, completed=done, info='')
 
     def advance(self, name: str, done: int, info: str = '') -> None:
         """Takes note of how much is done."""
-        if self.bar is not None and name in self.tasks:
+        if self.bar is not None:
             self.bar.update(self.tasks[name], completed=done, info=info)
         elif self.say and time.monotonic() > self.told + 10:
             self.told = time.monotonic()
@@ -224,9 +239,8 @@ class Bar:
 
     def close(self) -> None:
         """Gives the terminal back."""
-        for owner, stream in self.redirected:
-            owner.stream = stream
-        self.redirected.clear()
+        while self.redirected:
+            owner, owner.stream = self.redirected.pop()
         if self.bar is not None:
             self.bar.stop()
         self.bar, self.tasks = None, {}

@@ -57,11 +57,10 @@ def test_detection_is_trained_once_and_tested_twice(asked, capsys):
     (['segmentation'], ['nuclei'], ['quickstart'], ['strip', 'strip_tta']),
     (['pretrained', '--out', 'mine'], ['trees', 'nuclei', 'pretrained'],
      ['trees', 'nuclei'], ['block', 'other_plot', 'strip']),
-    (['pretrained', '--weights', 'own.pth', '--arch', 'dinov2-base'], ['trees', 'nuclei'],
-     ['trees', 'nuclei'], ['block', 'other_plot', 'strip'])])
-def test_other_tasks(asked, tmp_path, monkeypatch, words, prepared, trained, tested):
+    (['pretrained', '--weights', 'own.pth'], ['trees', 'nuclei'], ['trees', 'nuclei'],
+     ['block', 'other_plot', 'strip'])])
+def test_other_tasks(asked, tmp_path, words, prepared, trained, tested):
     (tmp_path / 'own.pth').touch()
-    monkeypatch.setattr(quickstart, 'other_arch', lambda config, arch: [f'arch={arch}'])
     quickstart.main(words)
     assert [each[1] for each in asked if each[0] == 'prepare'] == prepared
     trainings = [each for each in asked if each[0] == 'train']
@@ -71,8 +70,6 @@ def test_other_tasks(asked, tmp_path, monkeypatch, words, prepared, trained, tes
     tests = [each for each in asked if each[0] == 'test']
     folders = [word.split('/test_')[1] for each in tests for word in each if '/test_' in word]
     assert folders == tested
-    arch = f'arch={"dinov2-base" if "--arch" in words else None}'
-    assert all(arch in each for each in trainings + tests)
 
 
 @pytest.mark.parametrize('words, message', [
@@ -81,7 +78,6 @@ def test_other_tasks(asked, tmp_path, monkeypatch, words, prepared, trained, tes
     (['--seed'], 'expected one argument'), (['--seed', '1e3'], "a whole number, got '1e3'"),
     (['pretrained', '--weights', 'nowhere.pth'], "needs a file, got 'nowhere.pth'"),
     (['detection', '--weights', 'README.md'], "--weights is for 'pretrained'"),
-    (['pretrained', '--arch', 'dinov2-base'], '--arch is of a file: give it by --weights'),
     (['--help'], '')])
 def test_wrong_words_and_help_come_before_the_set_up(words, message, tmp_path):
     run = subprocess.run(['bash', str(ROOT / 'tools' / 'quickstart.sh'), *words], cwd=ROOT,
