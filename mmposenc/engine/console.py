@@ -28,7 +28,7 @@ from ..command_line import Prints, of_a_library
 _TOLD = 'after_test_epoch', 'after_run'
 #: Warnings and errors of libraries that nobody can act on, or that are told better here.
 _FOR_THE_FILE = re.compile('deprecated|save_param_scheduler|has been overridden after|'
-                           'prefix is not set in metric')
+                           'prefix is not set in metric|out of bounds, the drawn')
 #: What mmdet's metrics say where no image has a box.
 _NOTHING = 'results of the whole dataset is empty'
 
@@ -98,11 +98,11 @@ class ConsoleHook(Hook):
         self.metrics: dict[str, Any] = {}
 
     def before_train(self, runner: Any) -> None:
-        loader, val = runner.train_dataloader, runner.val_dataloader
+        loader, val = runner.train_dataloader, runner.val_loop and runner.val_dataloader
         self._begin(runner, 'training', runner.model, [
             f'{len(loader.dataset)} images in batches of '
             f'{getattr(loader.batch_sampler, "batch_size", "several")}'
-            + (f', {len(val.dataset)} to validate' if hasattr(val, 'dataset') else ''),
+            + (f', {len(val.dataset)} to validate' if val else ''),
             f'{runner.max_iters} steps' + f' in {runner.max_epochs} epochs'
             * (runner.max_epochs > 1) + f', {runner.iter} of them done' * (runner.iter > 0)])
 
