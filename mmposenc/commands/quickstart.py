@@ -24,6 +24,7 @@ import time
 from pathlib import Path
 
 from ..command_line import Parser, reported
+from ..command_options import SEED
 
 #: The configs of trees, beside which lies one with -block for another test and, of random weights,
 #: -quick for training, and of nuclei.
@@ -37,7 +38,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser = Parser(__doc__, prog='mmposenc quickstart')
     parser.add_argument('task', nargs='?', default='detection',
                         choices=['detection', 'segmentation', 'pretrained'])
-    parser.add_argument('--seed', type=_seed, metavar='N', help='of the training')
+    parser.add_argument('--seed', type=SEED, metavar='N', help='of the training')
     parser.add_argument('--weights', type=_file, metavar='FILE', help="for 'pretrained': any file "
                         "in the layout of DINOv2's ViT-S/14 (its own, timm's or Hugging Face's "
                         'names) in place of the one that is fetched')
@@ -47,12 +48,6 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     if args.weights and args.task != 'pretrained':
         parser.error("--weights is for 'pretrained'")
     return args
-
-
-def _seed(text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
-        raise argparse.ArgumentTypeError(f'needs a whole number, got {text!r}')
-    return int(text)
 
 
 def _file(text: str) -> Path:

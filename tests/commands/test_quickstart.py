@@ -75,7 +75,7 @@ def test_other_tasks(asked, tmp_path, words, prepared, trained, tested):
 @pytest.mark.parametrize('words, message', [
     (['segment'], "invalid choice: 'segment'"), (['--sed'], 'unrecognized arguments: --sed'),
     (['detection', 'detection'], 'unrecognized arguments: detection'),
-    (['--seed'], 'expected one argument'), (['--seed', '1e3'], "a whole number, got '1e3'"),
+    (['--seed'], 'expected one argument'), (['--seed', '1e3'], "'1e3' must be a whole number"),
     (['pretrained', '--weights', 'nowhere.pth'], "needs a file, got 'nowhere.pth'"),
     (['detection', '--weights', 'README.md'], "--weights is for 'pretrained'"),
     (['--help'], '')])
