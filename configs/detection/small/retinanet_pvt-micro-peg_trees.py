@@ -1,5 +1,5 @@
 # A small PVT with a PEG in every stage, in RetinaNet, on tree crowns; from random weights in ten
-# minutes on two CPU cores. The quickstart trains -quick, which is shorter, and tests by this one:
+# minutes on two CPU cores. The quickstart trains -quick, which draws on the way, and tests by this:
 #
 #     bash tools/quickstart.sh
 _base_ = [
