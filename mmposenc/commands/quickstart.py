@@ -79,7 +79,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def say(text: str) -> None:
-    print(f'\nquickstart: {text}', flush=True)
+    print(f'quickstart: {text}', flush=True)
 
 
 def fetch(args: argparse.Namespace) -> None:
@@ -124,7 +124,8 @@ def train(args: argparse.Namespace, config: str, work: Path) -> float:
     options = [] if args.seed is None else [f'randomness.seed={args.seed}']
     if args.weights:
         options.append(f'model.backbone.init_cfg.checkpoint={args.weights}')
-    run('train', options, config, '--work-dir', str(work), '--resume', 'auto')
+    run('train', options, config, '--work-dir', str(work),
+        *(['--resume', 'auto'] if work.exists() else []))
     shutil.copy(work / 'last_checkpoint', work / 'trained')
     return time.monotonic() - start
 

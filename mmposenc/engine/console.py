@@ -96,6 +96,7 @@ class ConsoleHook(Hook):
 
     def __init__(self) -> None:
         self.metrics: dict[str, Any] = {}
+        self.drawn = ''
 
     def before_train(self, runner: Any) -> None:
         loader, val = runner.train_dataloader, runner.val_loop and runner.val_dataloader
@@ -104,7 +105,8 @@ class ConsoleHook(Hook):
             f'{getattr(loader.batch_sampler, "batch_size", "several")}'
             + (f', {len(val.dataset)} to validate' if val else ''),
             f'{runner.max_iters} steps' + f' in {runner.max_epochs} epochs'
-            * (runner.max_epochs > 1) + f', {runner.iter} of them done' * (runner.iter > 0)])
+            * (runner.max_epochs > 1) + f', {runner.iter} of them done' * (runner.iter > 0),
+            f'results in {runner.work_dir}, log in {runner.logger.log_file}'])
 
     def before_test(self, runner: Any) -> None:
         self._begin(runner, 'testing', getattr(runner.model, 'module', runner.model),
@@ -121,7 +123,7 @@ class ConsoleHook(Hook):
                 f'{what} {type(model).__name__}{on}: {count / 1e6:.2f} million parameters'
                 + f', {trained / 1e6:.2f} of them trained' * (trained < count)
                 + f'; on {runner.world_size} x {get_device()}{threads}',
-                *lines, f'results in {runner.work_dir}, log in {runner.logger.log_file}'):
+                *lines):
             runner.logger.info(line)
         self._tell_again(runner)
 
@@ -138,14 +140,15 @@ class ConsoleHook(Hook):
 
     def after_val_epoch(self, runner: Any, metrics: dict[str, float] | None = None) -> None:
         self.after_test_epoch(runner, metrics)
-        if any(getattr(hook, 'draw', False) for hook in _drawing(runner)):
-            runner.logger.info(f'pictures: {runner.log_dir}/vis_data/vis_image')
+        if not self.drawn and any(getattr(hook, 'draw', False) for hook in _drawing(runner)):
+            self.drawn = f'{runner.log_dir}/vis_data/vis_image'
+            runner.logger.info(f'a first picture: {self.drawn}')
 
     def after_train(self, runner: Any) -> None:
         folder = Path(runner.work_dir)
         noted = folder / 'last_checkpoint'
         name = Path(noted.read_text().strip()).name if noted.is_file() else None
-        self._end(runner, {'weights': name and str(folder / name)})
+        self._end(runner, {'weights': name and str(folder / name), 'pictures': self.drawn})
 
     def after_test(self, runner: Any) -> None:
         metrics = getattr(runner.test_evaluator, 'metrics', [])

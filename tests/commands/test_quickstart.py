@@ -41,8 +41,7 @@ def test_detection_is_trained_once_and_tested_twice(asked, capsys):
              ('test', small, f'{work}/epoch_12.pth', f'{work}/test_other_plot',
               f'{work}/pictures/other_plot')]
     quickstart.main(['--seed', '1'])
-    assert asked == [('prepare', 'trees'), ('train', f'{small}-quick', 'randomness.seed=1', work,
-                      'auto'),
+    assert asked == [('prepare', 'trees'), ('train', f'{small}-quick', 'randomness.seed=1', work),
                      *tests]
     assert capsys.readouterr().out.endswith(
         'held-out block of the training plots: test_block\na different plot: test_other_plot\n'
@@ -64,7 +63,7 @@ def test_other_tasks(asked, tmp_path, words, prepared, trained, tested):
     quickstart.main(words)
     assert [each[1] for each in asked if each[0] == 'prepare'] == prepared
     trainings = [each for each in asked if each[0] == 'train']
-    assert [each[-2].split('/')[-1].split('-')[0] for each in trainings] == trained
+    assert [each[-1].split('/')[-1].split('-')[0] for each in trainings] == trained
     own = f'model.backbone.init_cfg.checkpoint={tmp_path / "own.pth"}'
     assert all((own in each) == ('--weights' in words) for each in trainings)
     tests = [each for each in asked if each[0] == 'test']
