@@ -25,7 +25,8 @@ _WIDTH = 600
 LIBRARIES = {'mmengine', 'mmcv', 'mmdet', 'mmseg', 'mmpretrain', 'pycocotools',
              'faster_coco_eval'}
 #: Modules between who says something and where it is said.
-_BETWEEN = {'logging', 'mmengine.logging', 'mmengine.logging.logger', 'mmposenc.operators.hooks'}
+_BETWEEN = {'logging', 'mmengine.logging', 'mmengine.logging.logger',
+            'mmposenc.operators.finders'}
 
 
 class Parser(argparse.ArgumentParser):

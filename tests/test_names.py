@@ -13,7 +13,7 @@ MM = ('mmdet', 'mmseg', 'mmpretrain')
 for library in MM:
     pytest.importorskip(library)
 #: Older names of a class.
-ALIASES = {'DeiT': 'ViT'}
+ALIASES = {'DeiT': 'ViT', 'EpochSeedHook': 'SeedHook'}
 ALL = [(kind, name, module) for kind, table in CLASSES.items() for name, module in table.items()]
 
 
