@@ -5,6 +5,7 @@ Sphinx with MyST: Material for MkDocs had its last fixes in November 2026; its s
 page is right in a checkout, on a forge and here; files that are no pages are handed out as they
 are.
 """
+import hashlib
 import logging
 import os
 import sys
@@ -30,8 +31,13 @@ html_additional_pages = {'index': 'redirect.html'}  # the site's first page is d
 
 myst_heading_anchors = 4
 myst_enable_extensions = ['colon_fence']
-# Notebooks are stored without outputs: what the site shows was computed for it.
-nb_execution_mode = os.environ.get('MMPOSENC_NOTEBOOKS', 'force')
+# Notebooks are stored without outputs: what the site shows was computed for it, by this code, for
+# which it is kept.
+code = hashlib.sha256(b''.join(path.read_bytes() for path in sorted(
+    Path(mmposenc.__file__).parent.rglob('*.py'))))
+nb_execution_mode = os.environ.get('MMPOSENC_NOTEBOOKS', 'cache')
+nb_execution_cache_path = str(
+    Path(__file__).parents[1] / '.cache' / 'notebooks' / code.hexdigest()[:16])
 nb_execution_timeout = 900
 nb_execution_raise_on_error = True
 nb_merge_streams = True

@@ -11,14 +11,22 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+import warnings
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any, TextIO
 
 #: Exceptions whose message says everything; of others the type is told too.
 _PLAIN = (ValueError, FileNotFoundError, NotADirectoryError, IsADirectoryError, FileExistsError,
           PermissionError)
 _WIDTH = 600
+#: Packages whose prints and notes are for the log file.
+LIBRARIES = {'mmengine', 'mmcv', 'mmdet', 'mmseg', 'mmpretrain', 'pycocotools',
+             'faster_coco_eval'}
+#: Modules between who says something and where it is said.
+_BETWEEN = {'logging', 'mmengine.logging', 'mmengine.logging.logger',
+            'mmposenc.operators.finders'}
 
 
 class Parser(argparse.ArgumentParser):
@@ -35,62 +43,67 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f'error: {message}\n({script}{self.prog} --help lists the arguments)\n')
 
 
-class _Held:
-    """A stream that keeps what is written to it until it is released, and passes it on from then.
-
-    The logger of a run keeps the stream it was made with, so it stays one after the release.
-    """
+class Prints:
+    """A standard output. What libraries print goes to the log file of the run instead, or nowhere
+    where there is none, unless it is called a warning or an error."""
 
     def __init__(self, stream: TextIO) -> None:
-        self.stream, self.kept = stream, []  # type: tuple[TextIO, list[str] | None]
+        self.stream, self.passed = stream, False
 
     def write(self, text: str) -> int:
-        if self.kept is None:
-            return self.stream.write(text)
-        self.kept.append(text)
-        return len(text)
-
-    def release(self, *, drop: bool = False) -> None:
-        kept, self.kept = self.kept or [], None
-        if not drop:
-            self.stream.write(''.join(kept))
-            self.stream.flush()
+        if of_a_library(sys._getframe(1)):
+            for handler in _log_handlers(_loggers()[-1:]):
+                if handler.stream is not None:
+                    handler.stream.write(text)
+            # print() writes the end of a line by itself.
+            self.passed = bool(re.search('warning|error', text, re.I)) or (
+                self.passed and not text.strip())
+            if not self.passed:
+                return len(text)
+        return self.stream.write(text)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.stream, name)
 
 
+def of_a_library(frame: FrameType | None) -> bool:
+    """Whether a line of code that prints or logs is one of :data:`LIBRARIES`; what it calls to do
+    so is left out."""
+    while frame and frame.f_globals.get('__name__') in _BETWEEN:
+        frame = frame.f_back
+    name = str(frame.f_globals.get('__name__')) if frame else ''
+    return name.partition('.')[0] in LIBRARIES
+
+
+def _warn(message: Warning | str, category: type[Warning], filename: str, lineno: int,
+          *rest: Any) -> None:
+    """A warning of Python's in a line: through the logger of the run, where there is one."""
+    if issubclass(category, (DeprecationWarning, FutureWarning)):
+        return
+    text = f'{str(message).strip()} ({filename}:{lineno})'
+    if loggers := _loggers():
+        loggers[-1].warning(text)
+    else:
+        print(f'warning: {text}', file=sys.stderr)
+
+
 @contextmanager
-def reported(args: argparse.Namespace, *, hold: bool = False) -> Iterator[Callable[[], None]]:
-    """Ends the program with ``error: ...`` in at most three lines and status 1 when a step raises.
+def reported(args: argparse.Namespace) -> Iterator[None]:
+    """Ends the program with ``error: ...`` in at most three lines and status 1 when a step raises;
+    keeps what libraries print off the console.
 
     The traceback goes to the log file of the run, when there is one; ``--traceback`` shows it.
-
-    Args:
-        args: the parsed arguments.
-        hold: keep everything that is printed until the function that this yields is called, or
-            the end; an error before that is all that is seen.
     """
-    before = _log_files()
-    if hasattr(sys.stdout, 'reconfigure'):  # file names need not be text of any encoding
-        sys.stdout.reconfigure(errors='backslashreplace')
-    streams = sys.stdout, sys.stderr
-    held = [_Held(stream) for stream in streams] if hold else []
-    if hold:
-        sys.stdout, sys.stderr = held  # type: ignore[assignment]
-
-    def release(drop: bool = False) -> None:
-        if held:
-            sys.stdout, sys.stderr = streams
-        while held:
-            held.pop(0).release(drop=drop)
+    before, stdout, showwarning = _log_files(), sys.stdout, warnings.showwarning
+    if hasattr(stdout, 'reconfigure'):  # file names need not be text of any encoding
+        stdout.reconfigure(errors='backslashreplace')
+    sys.stdout, warnings.showwarning = Prints(stdout), _warn  # type: ignore[assignment]
     try:
-        yield release
+        yield
     except Exception as error:
-        release(drop=not getattr(args, 'traceback', False))
         raise SystemExit(_report(error, args, _log_files() - before)) from error
     finally:
-        release()
+        sys.stdout, warnings.showwarning = stdout, showwarning
 
 
 def _report(error: Exception, args: argparse.Namespace, logs: set[str]) -> str:
@@ -141,10 +154,17 @@ def suggest(name: str, known: Iterable[str]) -> str:
     return f'; did you mean {" or ".join(map(repr, close))}?' if close else ''
 
 
-def _log_files() -> set[str]:
-    """The files that mmengine's loggers of this process write to."""
+def _loggers() -> list[logging.Logger]:
+    """mmengine's of this process, the newest last."""
     module = sys.modules.get('mmengine.logging')
-    loggers = getattr(module, 'MMLogger', None)
-    return {os.path.relpath(handler.baseFilename)
-            for logger in getattr(loggers, '_instance_dict', {}).values()
-            for handler in logger.handlers if isinstance(handler, logging.FileHandler)}
+    loggers = getattr(getattr(module, 'MMLogger', None), '_instance_dict', {})
+    return list(loggers.values())
+
+
+def _log_handlers(loggers: list[logging.Logger]) -> list[logging.FileHandler]:
+    return [handler for logger in loggers for handler in logger.handlers
+            if isinstance(handler, logging.FileHandler)]
+
+
+def _log_files() -> set[str]:
+    return {os.path.relpath(handler.baseFilename) for handler in _log_handlers(_loggers())}

@@ -58,7 +58,7 @@ CLASSES: dict[str, dict[str, str]] = {
         'GradientCheckHook': 'engine.training.processes',
         'KeepPaddingOut': 'engine.training.padding_out',
         'NotFiniteHook': 'engine.training.finite',
-        'ProgressBarHook': 'engine.training.progress',
+        'ProgressBarHook': 'engine.console',
         'SeedHook': 'engine.training.seeding',
         'SegVisualizationHook': 'engine.apps.seg_visualization',
         'TrackerHook': 'lab.figures.tracker_hook',

@@ -39,41 +39,21 @@ assert sys.meta_path == before
     assert out == ''
 
 
-def test_torch_only_rooms_import_no_openmmlab():
+def test_rooms_that_torch_is_enough_for():
+    """They import no OpenMMLab where there is one, and work where there is none; the others say
+    what to install. Twice each, in one process: a failed import leaves nothing that the next one
+    finds. Of a room that does not need it, checking files works; reading them says what to
+    install."""
     run('import sys\n' + ''.join(f'import mmposenc.{room}\nassert not {LOADED}, ({room!r}, '
-                                 f'{LOADED})\n' for room in TORCH_ONLY))
-
-
-def test_preparing_data_needs_not_even_torch():
-    files = (ROOT / 'mmposenc' / 'engine' / 'prepare').glob('[a-z]*.py')
-    run('import sys\n' + ''.join(f'import mmposenc.engine.prepare.{file.stem}\n' for file in files)
-        + "assert 'torch' not in sys.modules")
-
-
-def test_a_report_needs_neither_torch_nor_openmmlab():
-    run('import sys\nimport mmposenc.lab.compare.page.report\n'
-        f"assert 'torch' not in sys.modules and not {LOADED}, {LOADED}")
-
-
-def test_torch_only_rooms_work_without_openmmlab():
-    run(BLOCK + """
+                                 f'{LOADED})\n' for room in TORCH_ONLY) + BLOCK + """
 import torch
 from mmposenc.attention import MultiheadAttention
-from mmposenc.encodings import IRPE, PEG, SinCosPositionEncoding
-from mmposenc.functional import bucket_ids
+from mmposenc.encodings import IRPE, PEG
 x = torch.randn(2, 12, 8)
 assert PEG(8)(x, (3, 4)).shape == x.shape
-assert bucket_ids('product', (3, 4), ratio=1.9).shape == (12, 12)
 attention = MultiheadAttention(8, 2, rel_pos_encoding=IRPE(4, 2))
 attention(x, (3, 4)).sum().backward()
-""")
-
-
-def test_rooms_that_need_openmmlab_say_what_to_install():
-    """Twice each, in one process: a failed import leaves nothing that the next one finds. Of a room
-    that does not need it, checking files works; reading them says what to install."""
-    run(BLOCK + """
-import mmposenc.encodings, mmposenc.engine, mmposenc.openmmlab.datasets.image_files
+import mmposenc.engine, mmposenc.openmmlab.datasets.image_files
 def needs(module, ask):
     try:
         ask()
@@ -91,13 +71,28 @@ for _ in range(2):
 """)
 
 
+def test_preparing_data_needs_not_even_torch():
+    files = (ROOT / 'mmposenc' / 'engine' / 'prepare').glob('[a-z]*.py')
+    run('import sys\n' + ''.join(f'import mmposenc.engine.prepare.{file.stem}\n' for file in files)
+        + "assert 'torch' not in sys.modules")
+
+
+def test_a_report_needs_neither_torch_nor_openmmlab():
+    run('import sys\nimport mmposenc.lab.compare.page.report\n'
+        f"assert 'torch' not in sys.modules and not {LOADED}, {LOADED}")
+
+
 @has_openmmlab
-def test_backbones_are_found_without_mmdet():
+def test_a_class_imports_the_library_that_it_needs_and_no_other():
     run("""
 import sys
+from mmposenc import backbones, detr, engine, openmmlab
+from mmposenc.openmmlab import datasets
+from mmposenc.registry import HOOKS, MODELS
+assert None not in (MODELS.get('mmposenc.PVT'), MODELS.get('mmposenc.PEG'),
+                    HOOKS.get('mmposenc.ProgressBarHook'))
+assert not {'mmdet', 'mmseg', 'mmpretrain'} & set(sys.modules)
 sys.modules['mmdet'] = None
-from mmposenc.registry import MODELS
-assert MODELS.get('mmposenc.PVT') is not None
 try:
     MODELS.get('mmposenc.DETR')()
 except ImportError as error:
@@ -107,11 +102,14 @@ else:
 """)
 
 
+@pytest.mark.slow
 @has_openmmlab
 def test_openmmlab_imports_after_mmposenc_and_says_nothing_of_onedl():
     out = run("""
-import mmposenc
+import sys, mmposenc.openmmlab.datasets
 from mmengine.config.utils import MODULE2PACKAGE
+mmposenc.openmmlab.datasets.CocoDataset
+assert {'mmdet', 'mmseg', 'mmpretrain'} & set(sys.modules) == {'mmdet'}
 assert MODULE2PACKAGE['mmposenc'] == 'mmposenc'  # so that both names of a config resolve
 import mmdet.models, mmseg.models, mmpretrain.models
 import mmdet.datasets, mmseg.datasets, mmpretrain.datasets
@@ -126,6 +124,7 @@ print_log('Could not import something else')
         'spoken', 'Could not import something else']
 
 
+@pytest.mark.slow
 @has_openmmlab
 def test_importing_mmdet_before_mmposenc():
     """Its top level is fine; what failed before mmposenc was imported, works after."""

@@ -20,7 +20,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
-    with reported(args, hold=True):
+    with reported(args):
         from .. import engine
         from ..engine.config.checks import check_files
         from ..engine.config.options import read_config

@@ -23,10 +23,10 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
-    with reported(args, hold=True) as release:
+    with reported(args):
         from .. import engine
         from ..engine.config.options import read_config
         cfg = read_config(args)
         engine.set_work_dir(cfg, args.work_dir)
-        counts = engine.cache_features(cfg, args.folder, started=release)
+        counts = engine.cache_features(cfg, args.folder)
     print(', '.join(f'{count} {what}' for what, count in counts.items()))

@@ -45,7 +45,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     # What libraries say while they build a model must not get between the lines of json.
-    with reported(args, hold=True), contextlib.redirect_stdout(sys.stderr):
+    with reported(args), contextlib.redirect_stdout(sys.stderr):
         from ..engine.apps.complexity import count, measure_time
         from ..engine.config.checks import check_folder
         from ..engine.config.models import device_of

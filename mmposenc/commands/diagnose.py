@@ -51,7 +51,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     # What libraries say while they build a model must not get between the lines of json.
-    with reported(args, hold=True), contextlib.redirect_stdout(sys.stderr):
+    with reported(args), contextlib.redirect_stdout(sys.stderr):
         from ..engine.config.checks import check_folder
         from ..engine.config.options import read_config
         from ..lab.diagnose import write_figures

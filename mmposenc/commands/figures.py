@@ -96,7 +96,7 @@ def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     places = [tuple(each) for each in args.at or ()]
     shared = dict(image=args.image, size=args.size)
-    with reported(args, hold=True):
+    with reported(args):
         from .. import engine
         from ..engine.config.options import read_config
         from ..lab.figures.encoding_figures import (

@@ -41,19 +41,20 @@ def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     before = signal.signal(signal.SIGTERM, stop)
     try:
-        with reported(args, hold=True) as release:
+        with reported(args):
             from ..engine.apps.prediction import predict
             from ..engine.config.options import read_config
             cfg = read_config(args)
-            done, skipped = predict(
+            found = predict(
                 cfg, args.checkpoint, args.source, args.out, score_thr=args.score_thr,
                 batch_size=args.batch_size, pictures=not args.no_pictures, device=args.device,
-                overwrite=args.overwrite, strict=args.strict, started=release)
+                overwrite=args.overwrite, strict=args.strict)
     except KeyboardInterrupt:
         sys.exit(130)
     finally:
         signal.signal(signal.SIGTERM, before)
-    print(f'predicted {done} images, in {args.out}')
-    if skipped:
-        sys.exit(f'error: {len(skipped)} files could not be predicted; they are named above and in '
-                 f'{args.out}/predictions.json')
+    print(f'results: {args.out}/predictions.json'
+          + f', pictures: {args.out}/pictures' * (not args.no_pictures))
+    if found.skipped:
+        sys.exit(f'error: {len(found.skipped)} files could not be predicted; they are named above '
+                 f'and in {args.out}/predictions.json')

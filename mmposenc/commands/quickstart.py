@@ -1,7 +1,7 @@
 """Fetch a small data set, train a small model on it, test it, and draw what it finds.
 
     mmposenc quickstart [detection|segmentation|pretrained] [--seed N]
-    mmposenc quickstart pretrained --weights FILE [--arch NAME]
+    mmposenc quickstart pretrained --weights FILE
 
 detection     (the default) tree crowns: RetinaNet on PVT + PEG from random weights, tested on a
               block of the training plots and on another plot; COCO AP
@@ -24,8 +24,10 @@ import time
 from pathlib import Path
 
 from ..command_line import Parser, reported
+from ..command_options import SEED
 
-#: The configs of trees, beside which lies one with -block for another test, and of nuclei.
+#: The configs of trees, beside which lies one with -block for another test and, of random weights,
+#: -quick for training, and of nuclei.
 RANDOM = ('mmposenc::detection/small/retinanet_pvt-micro-peg_trees.py',
           'mmposenc::segmentation/small/sem_fpn_pvt-micro-peg_nuclei.py')
 FROZEN = ('mmposenc::detection/small/retinanet_vit-s14_trees.py',
@@ -36,26 +38,16 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser = Parser(__doc__, prog='mmposenc quickstart')
     parser.add_argument('task', nargs='?', default='detection',
                         choices=['detection', 'segmentation', 'pretrained'])
-    parser.add_argument('--seed', type=_seed, metavar='N', help='of the training')
+    parser.add_argument('--seed', type=SEED, metavar='N', help='of the training')
     parser.add_argument('--weights', type=_file, metavar='FILE', help="for 'pretrained': any file "
                         "in the layout of DINOv2's ViT-S/14 (its own, timm's or Hugging Face's "
                         'names) in place of the one that is fetched')
-    parser.add_argument('--arch', help='of that file: another plain transformer, such as '
-                        'dinov2-base or dinov2-small-reg')
     parser.add_argument('--out', type=Path, metavar='FOLDER', help='where results go (default: '
                         'work_dirs/quickstart, with the task and the seed behind it)')
     args = parser.parse_args(argv)
     if args.weights and args.task != 'pretrained':
         parser.error("--weights is for 'pretrained'")
-    if args.arch and not args.weights:
-        parser.error('--arch is of a file: give it by --weights')
     return args
-
-
-def _seed(text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
-        raise argparse.ArgumentTypeError(f'needs a whole number, got {text!r}')
-    return int(text)
 
 
 def _file(text: str) -> Path:
@@ -87,7 +79,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def say(text: str) -> None:
-    print(f'\nquickstart: {text}', flush=True)
+    print(f'quickstart: {text}', flush=True)
 
 
 def fetch(args: argparse.Namespace) -> None:
@@ -101,11 +93,12 @@ def fetch(args: argparse.Namespace) -> None:
 
 def detection(args: argparse.Namespace, config: str, work: Path, pictures: Path,
               start: float) -> None:
-    trained = train(args, config, work)
+    quick = config.replace('.py', '-quick.py') if config in RANDOM else config
+    trained = train(args, quick, work)
     tests = {'held-out block of the training plots': ('block', config.replace('.py', '-block.py')),
              'a different plot': ('other_plot', config)}
     for folder, tested in tests.values():
-        test(args, tested, work, folder, '--show-dir', str(pictures / folder))
+        test(tested, work, folder, '--show-dir', str(pictures / folder))
     table('COCO AP of boxes', work, {name: folder for name, (folder, _) in tests.items()},
           trained, start)
 
@@ -114,10 +107,10 @@ def segmentation(args: argparse.Namespace, config: str, work: Path, pictures: Pa
                  start: float) -> None:
     trained = train(args, config, work)
     tests = {'held-out strip': 'strip'}
-    test(args, config, work, 'strip', '--show-dir', str(pictures))
+    test(config, work, 'strip', '--show-dir', str(pictures))
     if args.task != 'pretrained':
         tests['the same, 3 sizes and flips'] = 'strip_tta'
-        test(args, config, work, 'strip_tta', '--tta')
+        test(config, work, 'strip_tta', '--tta')
     table('mIoU, mean and whole pixel accuracy, in percent', work, tests, trained, start)
 
 
@@ -128,21 +121,19 @@ def train(args: argparse.Namespace, config: str, work: Path) -> float:
     if (work / 'trained').is_file():
         print(f'already trained; delete {work} to train anew', flush=True)
         return 0.
-    options = other_arch(config, args.arch)
-    if args.seed is not None:
-        options.append(f'randomness.seed={args.seed}')
+    options = [] if args.seed is None else [f'randomness.seed={args.seed}']
     if args.weights:
         options.append(f'model.backbone.init_cfg.checkpoint={args.weights}')
-    run('train', options, config, '--work-dir', str(work), '--resume', 'auto')
+    run('train', options, config, '--work-dir', str(work),
+        *(['--resume', 'auto'] if work.exists() else []))
     shutil.copy(work / 'last_checkpoint', work / 'trained')
     return time.monotonic() - start
 
 
-def test(args: argparse.Namespace, config: str, work: Path, folder: str, *words: str) -> None:
+def test(config: str, work: Path, folder: str, *words: str) -> None:
     say(f'3/3 test ({folder})')
     checkpoint = work / Path((work / 'trained').read_text().strip()).name
-    run('test', other_arch(config, args.arch), config, str(checkpoint),
-        '--work-dir', str(work / f'test_{folder}'), *words)
+    run('test', [], config, str(checkpoint), '--work-dir', str(work / f'test_{folder}'), *words)
 
 
 def run(command: str, options: list[str], *words: str) -> None:
@@ -177,32 +168,3 @@ def table(what: str, work: Path, tests: dict[str, str], trained: float, start: f
     say(f'{what} (training {trained:.0f} s, everything {time.monotonic() - start:.0f} s)')
     print(metrics_table({name: work / f'test_{folder}' for name, folder in tests.items()}),
           flush=True)
-
-
-def other_arch(config: str, arch: str | None) -> list[str]:
-    """KEY=VALUE that put another plain transformer into a config of a frozen ViT-S/14: blocks at
-    the same parts of the depth, and what follows from the sizes of blocks and patches."""
-    if arch is None:
-        return []
-    from .. import engine
-    from ..backbones.vit_archs import arch_options
-    cfg = engine.load_config(config)
-    sizes, known = arch_options(arch, {}), arch_options(cfg.model.backbone.arch, {})
-    layers, dims, patch = sizes['num_layers'], sizes['embed_dims'], sizes.get('patch_size', 16)
-    maps = cfg.model.backbone.out_indices
-    found: dict[str, object] = {
-        'model.backbone.arch': arch,
-        'model.backbone.frozen_stages': layers,
-        'model.backbone.out_indices': [(block + 1) * layers // known['num_layers'] - 1
-                                       for block in maps],
-        'model.neck.in_channels': [dims] * len(maps)}
-    if 'decode_head' in cfg.model:
-        channels = dims * len(maps)
-        found |= {'model.decode_head.in_channels': channels,
-                  'model.decode_head.channels': channels,
-                  'model.data_preprocessor.size_divisor': patch}
-    else:
-        found |= {'model.data_preprocessor.pad_size_divisor': 2 * patch,
-                  'model.bbox_head.anchor_generator.strides': [patch // 2, patch, 2 * patch]}
-    return [f'{key}={",".join(map(str, value)) if isinstance(value, list) else value}'
-            for key, value in found.items()]

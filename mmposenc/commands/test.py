@@ -24,12 +24,12 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
-    with reported(args, hold=True) as release:
+    with reported(args):
         from .. import engine
         from ..engine.config.options import read_run_config
         cfg = read_run_config(args)
         engine.prepare_testing(cfg, args.checkpoint, out=args.out, show_dir=args.show_dir,
                                tta=args.tta, compiled=args.compile,
                                allow_mismatch=args.allow_mismatch)
-        engine.build_runner(cfg, started=release).test()
+        engine.build_runner(cfg).test()
     engine.leave_process_group()

@@ -30,7 +30,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
-    with reported(args, hold=True) as release:
+    with reported(args):
         from .. import engine
         from ..engine.config.options import read_run_config
         cfg = read_run_config(args)
@@ -40,5 +40,5 @@ def main(argv: list[str] | None = None) -> None:
                                 allow_mismatch=args.allow_mismatch,
                                 save_on_interrupt=not args.no_save_on_interrupt,
                                 trackers=args.trackers)
-        engine.build_runner(cfg, started=release).train()
+        engine.build_runner(cfg).train()
     engine.leave_process_group()

@@ -22,7 +22,7 @@ _MODULES = {
     'LayerDecayOptimWrapperConstructor': 'engine.training.layer_decay',
     'NotFinite': 'engine.training.finite',
     'NotFiniteHook': 'engine.training.finite',
-    'ProgressBarHook': 'engine.training.progress',
+    'ProgressBarHook': 'engine.console',
     'Runner': 'engine.training.runner',
     'SeedHook': 'engine.training.seeding',
     'browse': 'engine.apps.browse',

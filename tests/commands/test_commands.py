@@ -1,6 +1,7 @@
 """The console command: its table, its help, its errors, and the scripts of tools/ beside it."""
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -28,13 +29,6 @@ def said(capsys, run, words) -> tuple[object, str]:
     with pytest.raises(SystemExit) as stop:
         run(words)
     return stop.value.code, ''.join(capsys.readouterr())
-
-
-@pytest.mark.parametrize('name', COMMANDS)
-def test_help_of_a_command_names_it(capsys, name) -> None:
-    status, text = said(capsys, main, [name, '--help'])
-    assert status == 0 and text.startswith(f'usage: mmposenc {name} ')
-    assert '/' not in text.split()[2] and ' tools/' not in text
 
 
 @pytest.mark.parametrize('name', SCRIPTS)
@@ -101,7 +95,7 @@ for name in COMMANDS:
         assert not loaded, (name, words, loaded)
 """], capture_output=True, text=True, cwd=ROOT)
     assert run.returncode == 0, run.stderr
-    assert run.stdout.count('usage: mmposenc') == len(COMMANDS)
+    assert re.findall('^usage: mmposenc (\\S+)', run.stdout, re.M) == list(COMMANDS)
 
 
 def test_what_help_lists_is_what_the_commands_can_do() -> None:
@@ -133,14 +127,3 @@ def test_options_of_the_config_are_read_as_mmengine_reads_them(tmp_path, capsys)
     args.cfg_options = ['custom_hooks=[{type=EMAHook}]']
     with pytest.raises(SystemExit, match='must be written as in Python, such as'), reported(args):
         options.read_config(args)
-
-
-def test_without_openmmlab_it_says_what_to_install() -> None:
-    code = ("import sys\nfrom mmposenc.commands import main\n"
-            "for name in ('mmengine', 'mmcv'): sys.modules[name] = None\n"
-            "main(['train', 'config.py'])")
-    run = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, cwd=ROOT)
-    said = run.stderr.splitlines()
-    assert run.returncode == 1 and len(said) == 3, run.stderr
-    assert said[0].startswith('error: ImportError: mmposenc.engine.config needs mmengine and mmcv')
-    assert "pip install 'mmposenc[onedl]'" in said[1]

@@ -13,6 +13,7 @@ from tinytasks import classifier_config, segmentor_config
 
 from mmposenc.commands import usage
 
+pytestmark = pytest.mark.slow
 HERE = Path(__file__).parent
 RETINANET = 'mmposenc::detection/pvt/retinanet_pvt-t-peg_fpn_1x_coco.py'
 ENV = {**{key: value for key, value in os.environ.items() if key != 'PYTHONPATH'},

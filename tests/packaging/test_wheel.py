@@ -32,6 +32,7 @@ def relative_files(folder):
             if path.is_file() and '__pycache__' not in path.parts}
 
 
+@pytest.mark.slow
 def test_wheel_ships_configs_and_tools_and_every_module(wheel):
     shipped = wheel / 'mmposenc' / '.mim'
     for name in ('configs', 'tools'):
@@ -55,6 +56,7 @@ def test_model_index_names_configs_that_are_there():
     assert sorted(listed) == sorted(path for file in metafiles for path in file.parent.glob('*.py'))
 
 
+@pytest.mark.slow
 def test_metadata(wheel):
     metadata = next(wheel.glob('*.dist-info/METADATA')).read_text()
     required = [line for line in metadata.splitlines() if line.startswith('Requires-Dist')]
@@ -66,12 +68,14 @@ def test_metadata(wheel):
     assert openmmlab and not any('onedl' in line for line in openmmlab)
 
 
+@pytest.mark.slow
 def test_what_an_index_asks_of_them(sdist_file, wheel_file):
     """As `twine check --strict` does."""
     check = pytest.importorskip('twine.commands.check').check
     assert not check([str(sdist_file), str(wheel_file)], strict=True)
 
 
+@pytest.mark.slow
 def test_editable_install_links(editable, tree):
     shipped = tree / 'mmposenc' / '.mim'
     for name in ('configs', 'tools', 'model-index.yml'):
@@ -79,6 +83,7 @@ def test_editable_install_links(editable, tree):
     assert not (editable / 'mmposenc').exists()
 
 
+@pytest.mark.slow
 def test_config_names_resolve(editable, tree, tmp_path):
     """In an editable install; what a wheel's resolve to is trained in test_installed.py."""
     pytest.importorskip('mmdet')

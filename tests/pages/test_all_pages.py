@@ -35,7 +35,13 @@ def test_every_block_of_python_is_found():
         assert len(fences) == len(blocks(page)), (page, 'write ```python, at the line\'s start')
 
 
-@pytest.mark.parametrize('page', [page for page in all_pages() if blocks(page)])
+#: Pages that take seconds.
+LONG = ('docs/compared.md', 'docs/padding.md', 'docs/visualization.md')
+
+
+@pytest.mark.parametrize('page', [
+    pytest.param(page, marks=[pytest.mark.slow] * (page in LONG))
+    for page in all_pages() if blocks(page)])
 def test_a_page_runs(page, tmp_path):
     if test_of(page).exists():
         assert f"'{page}'" in test_of(page).read_text()
@@ -49,6 +55,7 @@ WITHOUT_WARM_UP = {'mmposenc.DETR', 'mmposenc.ConditionalDETR', 'Mask2Former'}
 CONFIGS = {f'{page}:{block.line}': block for page in all_pages() for block in configs(page)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('place', CONFIGS)
 def test_a_config_of_a_page_trains(place, tmp_path):
     """Loaded, checked and built as the tools do, and a loss that is finite and falls."""

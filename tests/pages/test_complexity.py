@@ -1,6 +1,7 @@
 """docs/complexity.md: its commands with a tiny model, then its Python."""
 from __future__ import annotations
 
+import pytest
 from running import ROOT, commands, inside, run_page
 from tinydata import detector_config
 
@@ -10,6 +11,7 @@ PAGE = 'docs/complexity.md'
 BASE = ROOT / 'configs' / 'detection' / 'pvt' / 'retinanet_pvt-t-peg_fpn_1x_coco.py'
 
 
+@pytest.mark.slow
 def test_the_page(tmp_path, capsys) -> None:
     config = detector_config(tmp_path / 'tiny.py', tmp_path, str(BASE))
     found = [words[2:] for words in commands('docs/complexity.md')

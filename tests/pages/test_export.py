@@ -17,6 +17,7 @@ NARROWER = [each for each in NARROW if each.startswith('model.')] + [
     'model.decode_head.channels=8']
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings('ignore')
 def test_page(tmp_path):
     """The labels are those of the model itself."""

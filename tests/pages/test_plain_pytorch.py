@@ -1,4 +1,5 @@
 """docs/plain-pytorch.md runs where torch is all there is, and its cross-attention is a loop's."""
+import pytest
 import torch
 from running import run_page
 from test_torch_alone import ROOT, run_alone
@@ -8,6 +9,7 @@ from mmposenc.functional import bucket_ids
 PAGE = 'docs/plain-pytorch.md'
 
 
+@pytest.mark.slow
 def test_with_torch_alone(tmp_path):
     run_alone(f"""
 from pathlib import Path

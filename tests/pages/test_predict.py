@@ -4,6 +4,7 @@ from __future__ import annotations
 import shutil
 
 import cv2
+import pytest
 import torch
 from running import ROOT, commands, inside, run_page
 from tinydata import detector_config, make_coco
@@ -16,6 +17,7 @@ PAGE = 'docs/predict.md'
 BASE = ROOT / 'configs' / 'detection' / 'pvt' / 'retinanet_pvt-t-peg_fpn_1x_coco.py'
 
 
+@pytest.mark.slow
 def test_the_page(tmp_path, capsys) -> None:
     config = detector_config(tmp_path / 'CONFIG.py', make_coco(tmp_path / 'data'), str(BASE))
     torch.save(build_model(engine.load_config(str(config))).state_dict(),

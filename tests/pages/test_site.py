@@ -16,6 +16,7 @@ from mmposenc import attention, backbones, checkpoint, detr, encodings, function
 from mmposenc.lab import figures as visualization
 from mmposenc.names import CLASSES
 
+pytestmark = pytest.mark.slow
 pytest.importorskip('myst_nb')
 pytest.importorskip('mmdet')
 
@@ -43,8 +44,8 @@ class Page(HTMLParser):
 def site(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp('site')
     result = subprocess.run(
-        [sys.executable, '-m', 'sphinx', '-q', '-W', '--keep-going', '-c', 'docs', '-d',
-         str(folder / 'doctrees'), '.', str(folder / 'html')],
+        [sys.executable, '-m', 'sphinx', '-q', '-W', '--keep-going', '-j', '2', '-c', 'docs',
+         '-d', str(folder / 'doctrees'), '.', str(folder / 'html')],
         cwd=ROOT, text=True, capture_output=True, env={**os.environ, 'OMP_NUM_THREADS': '1'})
     assert result.returncode == 0, result.stderr
     return folder / 'html'

@@ -76,6 +76,7 @@ def test_the_page_runs(tmp_path):
     assert names['model']['head']['num_classes'] == 2
 
 
+@pytest.mark.slow
 def test_detection(tmp_path):
     found = recipe('my_detector', tmp_path, 'model.neck.in_channels=24,24,24',
                    'model.neck.out_channels=8', 'model.bbox_head.in_channels=8',
@@ -95,6 +96,7 @@ def test_detection(tmp_path):
     assert 'coco/bbox_mAP' in measured(tmp_path / 'work_dirs' / 'my_detector')
 
 
+@pytest.mark.slow
 def test_segmentation(tmp_path):
     found = recipe('my_segmentor', tmp_path, 'model.neck.in_channels=24,24,24,24',
                    'model.decode_head.in_channels=96', 'model.decode_head.channels=96',
@@ -117,6 +119,7 @@ def test_segmentation(tmp_path):
     assert 'mIoU' in measured(tmp_path / 'work_dirs' / 'my_segmentor')
 
 
+@pytest.mark.slow
 def test_classification(tmp_path):
     found = recipe('my_classifier', tmp_path, 'model.head.in_channels=24')
     rng = np.random.default_rng(0)

@@ -46,7 +46,8 @@ env > "$NOTES.env"
 echo uv >> "$NOTES.env"
 exec "$FAKE" -m "$@"
 """
-# The steps without and with test tools.
+# The steps without and with test tools; of uv, whose files have been compared with their hashes,
+# without the last.
 MAIN = ['onedl', 'torch', 'opencv', 'editable', 'check']
 TESTS = ['onedl', 'torch', 'tests', 'opencv', 'editable', 'check']
 
@@ -134,13 +135,13 @@ def seen_by_uv(checkout):
 def test_uv_is_used_where_there_is_one(checkout):
     env = with_uv(checkout)
     result, done = run(checkout, '--tests', **env)
-    assert result.returncode == 0 and done == TESTS, result.stderr
+    assert result.returncode == 0 and done == TESTS[:-1], result.stderr
     assert 'uv' in seen_by_uv(checkout)
     change_a_lock(checkout)
     result, done = run(checkout, **env, BREAK='onedl.txt')
     assert 'installing OpenMMLab (the onedl set) failed: ERROR: no disk' in result.stderr
     assert '--reinstall' not in (checkout.parent / 'notes').read_text()
-    assert run(checkout, **env)[1] == TESTS  # and what was killed half way is installed anew
+    assert run(checkout, **env)[1] == TESTS[:-1]  # and what was killed half way is installed anew
     assert (checkout.parent / 'notes').read_text().count('--reinstall') == 3
 
 
@@ -152,7 +153,8 @@ def test_pip_fetches_uv_or_does_without(checkout, there):
         pytest.skip('uv lies beside bash')
     result, done = run(checkout, MMPOSENC_INSTALLER='', PATH=path,
                        **({} if there else {'BREAK': 'uv.txt'}))
-    assert result.returncode == 0 and done == ['uv', *MAIN], result.stderr
+    wanted = ['uv', *MAIN[:-1 if there else None]]
+    assert result.returncode == 0 and done == wanted, result.stderr
     assert (seen_by_uv(checkout) is not None) == there == ('going on with pip' not in result.stdout)
 
 

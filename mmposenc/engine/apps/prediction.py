@@ -1,6 +1,7 @@
 """Predictions on pictures and videos that belong to no data set."""
 from __future__ import annotations
 
+import contextlib
 import errno
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ from mmposenc.command_line import describe
 from ..config.checks import check_checkpoint, check_folder, check_num_classes, check_sections
 from ..config.models import build_model, device_of, image_channels, load_weights
 from ..config.testing import TASKS, VISUALIZERS_OF, scope_of
+from ..console import Bar
 from .pictures import (
     KeepPicture,
     Source,
@@ -152,7 +154,6 @@ class Prediction(NamedTuple):
 def predict(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
             score_thr: float | None = None, batch_size: int = 1, pictures: bool = True,
             device: str | None = None, overwrite: bool = False, strict: bool = False,
-            started: Callable[[], None] = lambda: None,
             say: Callable[[str], None] = print) -> Prediction:
     """Predicts pictures, folders of them or videos, and writes what was predicted.
 
@@ -167,8 +168,7 @@ def predict(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
         device: 'cpu', 'cuda:1'; None: an accelerator, where there is one.
         overwrite: replace the results in ``out``.
         strict: stop at the first file that can't be read, instead of passing it over.
-        started: called when everything is built and loaded.
-        say: takes a line about every second.
+        say: takes a line every ten seconds, where no bar is drawn in a terminal, and the last one.
 
     Returns:
         How many were predicted, and which files were passed over.
@@ -193,9 +193,11 @@ def predict(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
     (folder / 'predictions.json').unlink(missing_ok=True)
     about = {'task': TASKS[scope], 'config': str(cfg.filename), 'checkpoint': str(checkpoint),
              'classes': names, **({'score_thr': thr} if scope == 'mmdet' else {})}
-    progress = _Progress(sources, say)
-    started()
-    with PredictionsFile(folder, about) as file, _Outputs(folder, artist) as outputs:
+    number_of = {each.path: i for i, each in enumerate(sources, 1)}
+    start, boxes, bar = time.monotonic(), 0, Bar(say=say)
+    with (PredictionsFile(folder, about) as file, _Outputs(folder, artist) as outputs,
+          contextlib.closing(bar)):
+        bar.begin('files', len(sources))
         passed_over = _PassedOver(file, strict, say)
         for batch in batches(reader.items(sources, passed_over), batch_size):
             for item, sample in _predicted(model, batch, passed_over):
@@ -203,11 +205,17 @@ def predict(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
                     sample = sample.cpu()
                     record, labels = record_of(scope, sample, names, thr)
                     file.add({**item.about, **outputs.write(item, sample, labels), **record})
+                    boxes += len(record.get('objects', ()))
                 except Exception as error:  # numbers that are not finite, a path that is too long
                     passed_over(item.source, error)
-            progress.done(batch[-1].source, len(batch))
+            last = batch[-1].source
+            bar.advance('files', number_of[last.path], f'of {len(sources)}: {last.file}, '
+                        f'{file.number / (time.monotonic() - start):.2f} images/s')
         if not file.number:
             passed_over.refuse()
+    found = (f', {boxes} objects that score more than {thr:g}' if boxes else
+             f': nothing was found that scores more than {thr:g} (--score-thr)')
+    say(f'{file.number} image{"s" * (file.number != 1)} predicted{found * (scope == "mmdet")}')
     return Prediction(file.number, file.skipped)
 
 
@@ -344,21 +352,3 @@ class _Outputs:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._end(keep=kind is None)
-
-
-class _Progress:
-    """About a line a second: how far, which file, and how fast."""
-
-    def __init__(self, sources: list[Source], say: Callable[[str], None]) -> None:
-        self.say, self.number = say, 0
-        self.place = {source.path: i for i, source in enumerate(sources, 1)}
-        self.start = self.last = time.monotonic()
-
-    def done(self, source: Source, number: int) -> None:
-        """Counts pictures or frames that were predicted."""
-        self.number += number
-        now = time.monotonic()
-        if now - self.last >= 1:
-            self.last = now
-            self.say(f'{self.place[source.path]} of {len(self.place)} files: {source.file}, '
-                     f'{self.number / (now - self.start):.2f} images/s')

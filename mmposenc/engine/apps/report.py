@@ -47,7 +47,8 @@ def metrics_table(work_dirs: dict[str, str | Path]) -> str:
         missing = [key for _, key, _ in columns if key not in metrics]
         if missing:
             raise ValueError(f'the test in {work_dirs[name]} has no {", ".join(missing)}; '
-                             f'it has {", ".join(metrics) or "nothing"}')
+                             f'it has {", ".join(metrics) or "nothing"} (a detector that finds '
+                             'nothing has none: lower model.test_cfg.score_thr)')
         rows.append((name, *(format(metrics[key], style) for _, key, style in columns)))
     width = max(len(row[0]) for row in rows)
     return '\n'.join('  '.join((row[0].ljust(width), *(cell.rjust(6) for cell in row[1:])))

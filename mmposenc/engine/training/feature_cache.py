@@ -8,7 +8,7 @@ import logging
 import os
 import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ import mmposenc
 from mmposenc.functional.image_sizes import set_img_shapes
 
 from ..config.checks import check_folder
+from ..console import Bar
 from .processes import plain_model
 
 #: How many writes may pass before the folder is measured again: other processes write to it too.
@@ -336,14 +337,12 @@ def use_feature_cache(cfg: Config, folder: str | None = None) -> None:
         parent.dataset = dict(type='mmposenc.FewViews', views=views, dataset=parent.dataset)
 
 
-def fill(runner: Any, log: Callable[[str], None] = print,
-         started: Callable[[], None] = lambda: None) -> dict[str, int]:
+def fill(runner: Any, say: Callable[[str], None] = print) -> dict[str, int]:
     """Compute the features of all views of a training set.
 
     Args:
         runner: of a config with the hook, see :func:`use_feature_cache`; it trains nothing.
-        log: called with each line of progress.
-        started: called when everything is built and loaded.
+        say: takes a line every ten seconds, where no bar is drawn in a terminal.
 
     Returns:
         What became of the features.
@@ -362,14 +361,16 @@ def fill(runner: Any, log: Callable[[str], None] = print,
     runner.load_or_resume()
     model = runner.model.train()
     hook.attach(model, runner.cfg.model.get('backbone'))
-    started()
     total = len(dataset) * dataset.views
-    for done in range(total):
-        sample = dataset.view(*divmod(done, dataset.views))
-        model.backbone(model.data_preprocessor(pseudo_collate([sample]), True)['inputs'])
-        if (done + 1) % 100 == 0 or done + 1 == total:
-            log(f'{done + 1} of {total} views, {hook.store.used_bytes / GIGABYTE:.2f} GB in '
-                f'{hook.folder}')
+    say(f'features of {type(model.backbone).__name__} for {len(dataset)} images, {dataset.views} '
+        f'views of each, to {hook.folder}; log in {runner.logger.log_file}')
+    with closing(Bar(say=say)) as bar:
+        bar.begin('views', total, logger=runner.logger)
+        for done in range(total):
+            sample = dataset.view(*divmod(done, dataset.views))
+            model.backbone(model.data_preprocessor(pseudo_collate([sample]), True)['inputs'])
+            bar.advance('views', done + 1,
+                        f'of {total}, {hook.store.used_bytes / GIGABYTE:.2f} GB')
     hook.detach(model)
     return hook.store.counts
 

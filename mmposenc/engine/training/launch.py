@@ -1,12 +1,11 @@
 """Training, testing and filling a feature cache from a config; start reading here."""
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from mmengine.config import Config
 from mmengine.device import get_device
-from mmengine.hooks import Hook
 from mmengine.registry import RUNNERS
 from mmengine.runner import Runner as MMEngineRunner
 from torch import distributed as dist
@@ -31,28 +30,6 @@ from .feature_cache import fill, use_feature_cache
 from .lock import check_unlocked
 from .trackers import add_trackers
 
-
-class StartHook(Hook):
-    """Calls a function once, just before the first iteration of training, validation or testing.
-
-    Args:
-        started: what to call.
-    """
-    priority = 'LOWEST'
-
-    def __init__(self, started: Callable[[], None]) -> None:
-        self.started = started
-
-    def before_train(self, runner: Any) -> None:
-        self.started()
-
-    def before_val(self, runner: Any) -> None:
-        self.started()
-
-    def before_test(self, runner: Any) -> None:
-        self.started()
-
-
 DEFAULT_HOOKS = {'progress': {'type': 'mmposenc.ProgressBarHook'},
                  'epoch_seed': {'type': 'mmposenc.SeedHook'},
                  'not_finite': {'type': 'mmposenc.NotFiniteHook'},
@@ -60,21 +37,14 @@ DEFAULT_HOOKS = {'progress': {'type': 'mmposenc.ProgressBarHook'},
                  'gradient_check': {'type': 'mmposenc.GradientCheckHook'}}
 
 
-def build_runner(cfg: Config, started: Callable[[], None] | None = None) -> MMEngineRunner:
-    """The runner a config asks for, else this project's, with its hooks.
-
-    Args:
-        cfg: the whole config.
-        started: called when everything is built and loaded, before the first iteration.
-    """
+def build_runner(cfg: Config) -> MMEngineRunner:
+    """The runner a config asks for, else this project's, with its hooks."""
     cfg.setdefault('runner_type', 'mmposenc.Runner')
     cfg.setdefault('default_hooks', {})
     for name, hook in DEFAULT_HOOKS.items():
         if cfg.default_hooks.setdefault(name, dict(hook)) is None:
             del cfg.default_hooks[name]  # switched off; mmengine allows that for its own only
     runner: MMEngineRunner = RUNNERS.build(cfg)
-    if started is not None:
-        runner.register_hook(StartHook(started), priority='LOWEST')
     return runner
 
 
@@ -156,14 +126,12 @@ def train(cfg: Config, **options: Any) -> MMEngineRunner:
     return runner
 
 
-def cache_features(cfg: Config, folder: str | None = None,
-                   started: Callable[[], None] = lambda: None) -> dict[str, int]:
+def cache_features(cfg: Config, folder: str | None = None) -> dict[str, int]:
     """Computes the features of a frozen backbone for all views of the training set.
 
     Args:
         cfg: as :func:`prepare_training` takes it.
         folder: of the features; None: the one of the config's FeatureCacheHook.
-        started: called when everything is built and loaded.
 
     Returns:
         What became of them: how many were read, damaged, written, had no room or were not kept.
@@ -173,7 +141,7 @@ def cache_features(cfg: Config, folder: str | None = None,
             or there is no folder.
     """
     prepare_training(cfg, feature_cache=folder)
-    return fill(build_runner(cfg), started=started)
+    return fill(build_runner(cfg))
 
 
 def _use_amp(cfg: Config) -> None:

@@ -23,6 +23,7 @@ from mmposenc.checkpoint.integrity import put_in_place, seal
 from mmposenc.checkpoint.mismatch import mismatch
 from mmposenc.operators.deterministic import deterministic_forms
 
+from ..console import ConsoleHook, quiet
 from .checkpoints import INTERRUPTED, CheckpointHook, latest_checkpoint, not_finite, note_checkpoint
 from .interrupt import Interrupted, InterruptHook, StoppedAtOnce, ValidationHook
 from .lock import WorkDirLock
@@ -166,7 +167,7 @@ class Runner(CheckpointRunner):
         super().setup_env(env_cfg)
 
     def build_logger(self, *args: Any, **kwargs: Any) -> Any:
-        logger = super().build_logger(*args, **kwargs)
+        logger = quiet(super().build_logger(*args, **kwargs))
         if self.distributed:
             open_log(logger, self._log_dir, self.rank)
         return logger
@@ -193,6 +194,7 @@ class Runner(CheckpointRunner):
         self.validation, self.interrupt = ValidationHook(), InterruptHook()
         self.register_hook(self.validation)
         self.register_hook(self.interrupt, priority='LOWEST')
+        self.register_hook(ConsoleHook())
 
     def register_hook(self, hook: Hook | dict, priority: Any = None) -> None:
         if isinstance(hook, dict) and _plain(hook.get('type')) == 'CheckpointHook':

@@ -1,0 +1,210 @@
+"""The console: few lines before the first step, none of them lost to the log, and bars."""
+from __future__ import annotations
+
+import io
+import logging
+import re
+import sys
+import warnings
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from mmengine.logging import MMLogger, print_log
+from rich.console import Console
+from scripts import NARROW, named
+from tinydata import make_coco, make_nuclei
+from tinymodels import shrink
+from tinytasks import classifier_config
+
+from mmposenc import engine
+from mmposenc.command_line import reported
+from mmposenc.commands import main
+from mmposenc.engine import ProgressBarHook, console
+from mmposenc.engine.console import Bar, quiet, threshold
+
+
+def detector(name: str, folder: Path) -> str:
+    """A narrow one on four pictures, for an epoch; returns its config."""
+    data, cfg = make_coco(folder / 'data'), shrink(engine.load_config(f'mmposenc::{name}'))
+    cfg.model.bbox_head.num_classes = 2
+    for loader in (cfg.train_dataloader, cfg.val_dataloader):
+        loader.update(num_workers=0, persistent_workers=False)
+        loader.dataset.update(data_root=str(data), ann_file='annotations.json',
+                              data_prefix=dict(img='images/'), pipeline=[
+                                  dict(type='mmposenc.LoadImageFromFile'),
+                                  dict(type='Resize', scale=(64, 64), keep_ratio=True),
+                                  dict(type='LoadAnnotations', with_bbox=True),
+                                  dict(type='PackDetInputs', meta_keys=(
+                                      'img_id', 'img_path', 'ori_shape', 'img_shape',
+                                      'scale_factor'))],
+                              metainfo=dict(classes=('square', 'disc')))
+    cfg.test_dataloader = cfg.val_dataloader
+    cfg.val_evaluator.ann_file = cfg.test_evaluator.ann_file = str(data / 'annotations.json')
+    cfg.train_cfg.max_epochs = 1
+    cfg.dump(folder / 'config.py')
+    return str(folder / 'config.py')
+
+
+def segmentor(folder: Path) -> str:
+    make_nuclei(folder / 'data' / 'nuclei')
+    return 'mmposenc::segmentation/small/sem_fpn_pvt-micro-peg_nuclei.py'
+
+
+CASES = {
+    'PVT': lambda folder: detector('detection/pvt/retinanet_pvt-t-peg_fpn_1x_coco.py', folder),
+    'Swin': lambda folder: detector('detection/context_pool/retinanet_swin-t_fpn_1x_coco.py',
+                                    folder),
+    'DETR': lambda folder: detector('detection/detr/detr_r50_8xb2-150e_coco.py', folder),
+    'Semantic FPN': segmentor,
+    'classifier': lambda folder: str(classifier_config(folder))}
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ('Swin', 'Semantic FPN')]
+
+
+@pytest.mark.parametrize('name', ['PVT', 'DETR', 'classifier', *SLOW])
+def test_training_and_testing_take_few_lines(name, tmp_path, monkeypatch, capfd) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = CASES[name](tmp_path)
+    options = ['default_hooks.logger.interval=1']
+    run = name.replace(' ', '_')  # one name a run: mmengine keeps its visualizer
+    if name in ('PVT', 'Swin'):
+        options += ['model.test_cfg.score_thr=0']
+    if name == 'Semantic FPN':
+        options += [*NARROW, 'train_cfg.max_epochs=1', 'train_cfg.val_interval=1']
+    main(['train', config, '--work-dir', 'work', '--cfg-options', *options, *named(run)])
+    out, err = capfd.readouterr()
+    lines = out.splitlines()
+    first = next(i for i, line in enumerate(lines) if 'Epoch(train)' in line)
+    assert 4 <= first <= 20 and err == '', out + err
+    kinds = [re.sub(r'\S*[\d./]\S*', '', line) for line in lines if ' warning: ' in line]
+    assert len(kinds) == len(set(kinds)), out
+    told = '\n'.join(lines[:first])
+    begins = re.search(r' (training \w+ on \w+: [\d.]+ million parameters.*)', told)
+    assert 'steps' in told and 'images in batches of' in told and 'results in ' in told
+    last = ' '.join(line[9:] for line in lines[-3:])
+    assert re.match(r'result: .*\d.* weights: \S+\.pth log: \S+\.log', last), last
+    assert all('Average Precision' not in line and 'Config' not in line for line in lines)
+    log = next(Path('work').glob('*/*.log')).read_text()
+    for line in ('System environment:', 'Config:', 'Hooks will be executed', begins[1],
+                 *(['Average Precision', 'loading annotations'] if 'data/ann' in log else [])):
+        assert line in log
+    if name == 'DETR':
+        assert re.search(r' \d+ more like: backbone\S+ is skipped since', told)
+        assert log.count('is skipped since its requires_grad') > 20
+
+    checkpoint = re.search(r'weights: (\S+)', last)[1]
+    options += ['model.test_cfg.score_thr=0.9'] * (name == 'PVT')
+    main(['test', config, checkpoint, '--work-dir', 'test', '--show-dir', 'drawn', '--out',
+          'found.pkl', '--cfg-options', *[word for word in options if 'train' not in word],
+          *named(f'{run}_test')])
+    lines = capfd.readouterr().out.splitlines()
+    assert ' testing ' in ' '.join(lines[:3]) and len(lines) < 20, lines
+    last = [line[9:].partition(': ')[0] for line in lines[-4:]]
+    assert last[1:] == ['predictions', 'pictures', 'log'] and Path('found.pkl').is_file()
+    assert list(Path('drawn').rglob('*.*'))
+    if name == 'PVT':
+        assert last[0].startswith('warning') and lines[-4].endswith(
+            'nothing was found in any image: no box scores more than '
+            'model.test_cfg.score_thr=0.9; train for longer, or lower it'), lines
+
+
+def test_who_is_heard(tmp_path, capsys) -> None:
+    """Libraries are heard in the log alone, and this project and its users everywhere."""
+    log = tmp_path / 'run.log'
+    logger = quiet(MMLogger('heard', log_file=str(log)))
+    library = {'__name__': 'mmdet.evaluation.metrics', 'print_log': print_log, 'logger': logger}
+    own = {**library, '__name__': 'own_hooks'}
+    for speaker in (library, own):
+        exec("print_log('a note of ' + __name__, logger)\nlogger.error('an error of ' + __name__)"
+             "\nfor i in range(3): logger.warning(f'weight.{i} of {__name__.upper()} is odd')",
+             speaker)
+    out = capsys.readouterr().out.splitlines()
+    assert [line[9:] for line in out] == [
+        'error: an error of mmdet.evaluation.metrics',
+        'warning: weight.0 of MMDET.EVALUATION.METRICS is odd', 'a note of own_hooks',
+        'error: an error of own_hooks', 'warning: weight.0 of OWN_HOOKS is odd']
+    assert quiet.__module__ and logger.handlers[0].filters[0].again() == [
+        '2 more like: weight.0 of MMDET.EVALUATION.METRICS is odd',
+        '2 more like: weight.0 of OWN_HOOKS is odd']
+    assert logger.handlers[0].filters[0].again() == []
+    written = log.read_text()
+    assert all(f'{what} of {who}' in written for what in ('a note', 'an error')
+               for who in ('mmdet.evaluation.metrics', 'own_hooks'))
+    assert written.count('is odd') == 6
+
+
+def test_prints_of_libraries_go_to_the_log(tmp_path, capsys, monkeypatch) -> None:
+    logger = quiet(MMLogger('prints', log_file=str(tmp_path / 'run.log')))
+    monkeypatch.setattr(MMLogger, '_instance_dict', {'prints': logger})
+    with reported(SimpleNamespace()):
+        exec("print('creating index...')\nprint('a warning')", {'__name__': 'pycocotools.coco'})
+        print('a line of the user')
+        warnings.warn('odd sizes', stacklevel=1)
+        warnings.warn('old', DeprecationWarning, stacklevel=1)
+    assert capsys.readouterr().out.splitlines()[:2] == ['a warning', 'a line of the user']
+    written = (tmp_path / 'run.log').read_text()
+    assert written.startswith('creating index...\na warning\n')
+    assert 'odd sizes (' in written and 'old' not in written
+
+
+@pytest.mark.parametrize('test_cfg, told', [
+    (dict(rcnn=dict(score_thr=.05)), 'model.test_cfg.rcnn.score_thr=0.05'),
+    (dict(score_thr=.1), 'model.test_cfg.score_thr=0.1'), (dict(max_per_img=5), ''), (None, '')])
+def test_the_threshold_is_named(test_cfg, told) -> None:
+    from mmengine.config import Config
+    for model in (dict(test_cfg=test_cfg), dict(module=dict(test_cfg=test_cfg))):
+        said = threshold(Config(dict(model=model)))
+        assert told in said and bool(said) == bool(told)
+
+
+def runner(**kwargs) -> SimpleNamespace:
+    logger = logging.getLogger('test_progress')
+    logger.handlers = [logging.StreamHandler(sys.stderr)]
+    return SimpleNamespace(epoch=0, iter=0, max_epochs=2, max_iters=8, logger=logger,
+                           val_dataloader=[0] * 3, test_dataloader=[0] * 5, **kwargs)
+
+
+def drawn(console: Console) -> str:
+    return re.sub(r'\x1b\[[0-9;?]*[a-zA-Z]', '', console.file.getvalue())
+
+
+def test_terminal_shows_how_far_and_how_long() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=120)
+    hook, run = ProgressBarHook(console), runner()
+    stream = run.logger.handlers[0].stream
+    hook.before_train(run)
+    assert run.logger.handlers[0].stream is not stream  # lines go above the bar
+    run.logger.warning('a line')
+    run.iter, run.epoch = 5, 1
+    hook.after_train_iter(run, 1, outputs={'loss': torch.tensor(1.25, requires_grad=True)})
+    hook.before_val_epoch(run)
+    hook.after_val_iter(run, 1)
+    hook.bar.bar.refresh()
+    hook.after_val_epoch(run)
+    hook.after_train(run)
+    hook.after_run(run)
+    text = drawn(console)
+    assert re.search(r'train .*6/8 eta .*epoch 2/2 loss 1\.2500', text)
+    assert re.search(r'val .*2/3', text) and 'a line\n' in text.replace('\r', '')
+    assert run.logger.handlers[0].stream is stream
+    assert hook.bar.bar is None
+    assert '\x1b[?25h' in console.file.getvalue()  # the cursor is back
+
+
+def test_a_file_gets_nothing_or_a_line_every_ten_seconds(monkeypatch) -> None:
+    out = Console(file=io.StringIO())
+    hook, run = ProgressBarHook(out), runner()
+    hook.before_train(run)
+    hook.after_train_iter(run, 0, outputs={'loss': torch.tensor(1.0)})
+    hook.before_test_epoch(run)
+    hook.after_test_iter(run, 0)
+    hook.after_run(run)
+    assert out.file.getvalue() == ''
+    lines, now = [], [0.0]
+    monkeypatch.setattr(console.time, 'monotonic', lambda: now[0])
+    bar = Bar(out, lines.append)
+    for done in range(1, 26):
+        now[0] = float(done)
+        bar.advance('views', done, 'of 25')
+    assert lines == ['views 11 of 25', 'views 22 of 25']
