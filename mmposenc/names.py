@@ -41,7 +41,7 @@ CLASSES: dict[str, dict[str, str]] = {
     'dataset': {
         'ADE20KDataset': 'openmmlab.datasets.segmentation',
         'CocoDataset': 'openmmlab.datasets.coco',
-        'FewViews': 'engine.training.views',
+        'FewViews': 'engine.training.seeding',
         'SegDataset': 'openmmlab.datasets.segmentation',
     },
     'transform': {
@@ -55,10 +55,11 @@ CLASSES: dict[str, dict[str, str]] = {
         'CompileHook': 'engine.training.compiling',
         'EpochSeedHook': 'engine.training.seeding',
         'FeatureCacheHook': 'engine.training.feature_cache',
-        'GradientCheckHook': 'engine.training.gradients',
+        'GradientCheckHook': 'engine.training.processes',
         'KeepPaddingOut': 'engine.training.padding_out',
         'NotFiniteHook': 'engine.training.finite',
         'ProgressBarHook': 'engine.training.progress',
+        'SeedHook': 'engine.training.seeding',
         'SegVisualizationHook': 'engine.apps.seg_visualization',
         'TrackerHook': 'lab.figures.tracker_hook',
     },

@@ -55,15 +55,21 @@ def deform_case(hw, sizes, batch=2, dtype=torch.float64, outputs=6):
     return x, steps, torch.rand(batch, sizes.deform_groups * 9, rows, cols, dtype=dtype), weight
 
 
-def naive_nms(boxes, scores, iou_threshold, offset):
-    """The definition: take the best box left, drop what overlaps it by more."""
-    boxes, threshold = boxes.numpy(), boxes.numpy().dtype.type(iou_threshold)
-    left, kept = sorted(range(len(scores)), key=lambda i: -scores[i].item()), []
+def greedy(scores, joins):
+    """The definition: the best one left takes those that join it, which leaves groups of each."""
+    left, groups = sorted(range(len(scores)), key=lambda i: -scores[i].item()), []
     while left:
         best, *left = left
-        kept.append(best)
-        left = [i for i in left if not iou_by_hand(boxes[best], boxes[i], offset) > threshold]
-    return kept
+        groups.append([best, *(i for i in left if joins(best, i))])
+        left = [i for i in left if i not in groups[-1]]
+    return groups
+
+
+def naive_nms(boxes, scores, iou_threshold, offset):
+    """The best boxes of groups that overlap them by more."""
+    boxes, threshold = boxes.numpy(), boxes.numpy().dtype.type(iou_threshold)
+    return [best for best, *_ in greedy(scores, lambda i, j: iou_by_hand(
+        boxes[i], boxes[j], offset) > threshold)]
 
 
 def bilinear(image, y, x):

@@ -3,6 +3,8 @@ processes compare models that padding is kept out of with the models without pad
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import tinyfamilies as families
@@ -11,6 +13,7 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from mmposenc.padding import keep_padding_out, losses
 
@@ -21,10 +24,37 @@ EMPTY = (1,)
 Found = tuple[float, dict[str, Tensor]]
 
 
+class Doubled(TorchFunctionMode):
+    """Within it, what asks for float32 by name gets float64."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        def wide(value):
+            return torch.float64 if value is torch.float32 else value
+        func = torch.Tensor.double if func is torch.Tensor.float else func
+        return func(*map(wide, args), **{key: wide(each) for key, each in (kwargs or {}).items()})
+
+
+@contextmanager
+def float64() -> Iterator[None]:
+    """All of mmdet's and mmseg's code in float64. A gradient jumps where the input of a ReLU, or of
+    a sampling that is linear between cells, changes sides; in float32, two ways to one result round
+    to either side of one of a million such inputs, each processor its own."""
+    torch.set_default_dtype(torch.float64)
+    try:
+        with Doubled():
+            yield
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
 def build(name: str) -> nn.Module:
-    """A model that trains, without dropout, on a ResNet-50 whose BatchNorms do not."""
-    model = families.build(name, 'ResNet-50').train()
-    for module in model.modules():
+    """A model on a ResNet-50, as :func:`training` makes it."""
+    return training(families.build(name, 'ResNet-50'))
+
+
+def training(model: nn.Module) -> nn.Module:
+    """A model that trains, without dropout, and whose BatchNorms do not."""
+    for module in model.train().modules():
         if isinstance(module, nn.BatchNorm2d):
             module.eval()
         elif isinstance(module, nn.modules.dropout._DropoutNd):
@@ -74,12 +104,6 @@ def found(model: nn.Module, *args: Any, **kwargs: Any) -> Found:
                          for key, p in model.named_parameters()}
 
 
-def dtype_of(name: str) -> torch.dtype:
-    """float64 where mmdet's code takes it: float32 rounds gradients by 1e-6, each processor its
-    own way."""
-    return torch.float64 if name in ('ATSS', 'FCOS', 'RetinaNet') else torch.float32
-
-
 def assert_close(got: Found, want: Found, most: float = 1e-6) -> None:
     """Losses, and gradients by the norm of all."""
     norm = sum(grad.square().sum() for grad in want[1].values()) ** 0.5
@@ -95,9 +119,10 @@ def work(rank: int, out: str) -> None:
     sizes = [SIZES, [(64, 96, 2)]][rank]
     losses._one_size = lambda images: rank == 1  # type: ignore[assignment]
     for name in ('FCOS', 'Deformable DETR', 'Mask2Former'):
-        want = found(build(name).to(dtype_of(name)), sizes, EMPTY)
-        kept = keep_padding_out(build(name)).to(dtype_of(name))
-        assert_close(found(kept, sizes, EMPTY, border=32), want)
+        with float64():
+            want = found(build(name), sizes, EMPTY)
+            kept = keep_padding_out(build(name))
+            assert_close(found(kept, sizes, EMPTY, border=32), want)
     dist.barrier()
     dist.destroy_process_group()
 

@@ -18,3 +18,10 @@ def weight_decays(model: nn.Module, cfg: Config) -> dict[str, float]:
              for group in build_optimizer(model, cfg).optimizer.param_groups
              for p in group['params']}
     return {name: decay[id(p)] for name, p in model.named_parameters()}
+
+
+def without_gradient(model, data) -> list[str]:
+    """Names of the trained weights that a training step leaves without a gradient."""
+    losses = model.train()(**model.data_preprocessor(data, training=True), mode='loss')
+    model.parse_losses(losses)[0].backward()
+    return [name for name, p in model.named_parameters() if p.requires_grad and p.grad is None]

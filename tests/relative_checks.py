@@ -8,7 +8,7 @@ from unittest import mock
 import torch
 
 from mmposenc.attention.attend import attend
-from mmposenc.functional import Grid, key_grid, limits
+from mmposenc.functional import Grid, as_grid, key_grid, limits
 
 #: (query grid, key grid): square, not square, one cell wide, keys pooled, keys at a fraction.
 GRIDS = [
@@ -68,8 +68,8 @@ def random_inputs(encoding, q_grid, k_grid, *, batch=2, dtype=torch.float64, see
     generator = torch.Generator().manual_seed(seed)
     heads, dims = getattr(encoding, 'num_heads', 2), getattr(encoding, 'head_dims', 4)
     prefix = encoding.num_prefix_tokens
-    key = key_grid(q_grid, k_grid)
-    len_q, len_k = prefix + q_grid[0] * q_grid[1], prefix + key.num_cells
+    len_q = prefix + as_grid(q_grid, any_axes=True).num_cells
+    len_k = prefix + key_grid(q_grid, k_grid).num_cells
     encoding.to(dtype)
     with torch.no_grad():
         for parameter in encoding.parameters():
@@ -170,13 +170,14 @@ def results(encoding, inputs, q_grid, k_grid, **options):
                    for x, grad in zip([*leaves, *parameters], grads, strict=True))]
 
 
-def _some_padding(encoding, k, q_grid, k_grid):
-    """Half the keys of the first image; half the rows where each image's own grid counts, which
-    keys on another grid don't tell."""
-    prefix, length = encoding.num_prefix_tokens, k.shape[2]
-    padding = torch.zeros(k.shape[0], length, dtype=torch.bool)
+def some_padding(encoding, k, q_grid, k_grid):
+    """Of two images: the first is padding alone, the second's valid keys are no rectangle; half the
+    rows of the first where each image's own grid counts, and none if keys lie on another one, by
+    which that is not told."""
+    prefix = encoding.num_prefix_tokens
+    padding = torch.zeros(2, k.shape[2], dtype=torch.bool)
     if encoding.cellwise:
-        padding[0, math.ceil(length / 2):] = True
+        padding[0], padding[1, prefix + 1::3] = True, True
     elif k_grid is None:
         padding[0, prefix:].view(q_grid)[math.ceil(q_grid[0] / 2):] = True
     else:
@@ -184,32 +185,19 @@ def _some_padding(encoding, k, q_grid, k_grid):
     return padding
 
 
+def close(got, expected, **tolerance):
+    for one, other in zip(got, expected, strict=True):
+        torch.testing.assert_close(one, other, **(tolerance or dict(atol=1e-10, rtol=1e-8)))
+
+
 def check_forms(encoding, q_grid, k_grid):
     """Pieces of every size equal the definition, with and without padded keys, forward and
     backward; so does what attention chooses."""
     inputs = random_inputs(encoding, q_grid, k_grid)
-    for mask in (None, _some_padding(encoding, inputs[1], q_grid, k_grid)):
+    for mask in (None, some_padding(encoding, inputs[1], q_grid, k_grid)):
         expected = results(encoding, inputs, q_grid, k_grid, key_padding_mask=mask,
                            form='definition')
         for number, options in enumerate(PIECES):
             with pieces_of(**options):
-                got = results(encoding, inputs, q_grid, k_grid, key_padding_mask=mask,
-                              form='auto' if number == 0 else 'pieces')
-            for one, other in zip(got, expected, strict=True):
-                torch.testing.assert_close(one, other, atol=1e-10, rtol=1e-8)
-
-
-def check_autocast(encoding, q_grid, k_grid):
-    """bfloat16 and float16 stay finite and within 2e-2 of float32, in attention."""
-    q, k, v = (x.float() for x in random_inputs(encoding, q_grid, k_grid, dtype=torch.float32))
-    with torch.no_grad():
-        for parameter in encoding.parameters():
-            parameter.mul_(0.2)  # trained tables are of this size; 1.0 would saturate the softmax
-    expected, _ = attend(q, k, v, encoding, q_grid, k_grid)
-    for dtype in (torch.bfloat16, torch.float16):
-        for form in ('definition', 'pieces'):
-            with torch.autocast('cpu', dtype=dtype):
-                got, _ = attend(q.to(dtype), k.to(dtype), v.to(dtype), encoding, q_grid, k_grid,
-                                form=form)
-            assert got.isfinite().all()
-            torch.testing.assert_close(got.float(), expected, atol=2e-2, rtol=2e-2)
+                close(results(encoding, inputs, q_grid, k_grid, key_padding_mask=mask,
+                              form='auto' if number == 0 else 'pieces'), expected)

@@ -7,6 +7,7 @@ ever.
 from __future__ import annotations
 
 import sys
+from unittest import mock
 
 import torch
 import torch.distributed as dist
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 
 from mmposenc.padding import KeptOut
 from mmposenc.padding.layers import put_forms
+from mmposenc.padding.trial import what_reads_padding
 
 #: The images of each process, which has as many cells as it has, and the size of its batch.
 IMAGES = [[(11, 7), (6, 12)], [(1, 5), (9, 3), (4, 4)]]
@@ -70,7 +72,23 @@ def put_sums() -> None:
     torch.batch_norm_backward_reduce, torch.batch_norm_backward_elemt = reduced, passed
     torch.batch_norm_elemt = lambda x, weight, bias, mean, invstd, eps: (
         (x - along(mean)) * along(invstd * weight) + along(bias))
-    torch._C._get_privateuse1_backend_name = lambda: 'cpu'  # which devices it takes
+    forward = nn.SyncBatchNorm.forward
+
+    def on_a_cpu(self, x):
+        with mock.patch.object(torch._C, '_get_privateuse1_backend_name', lambda: 'cpu'):
+            return forward(self, x)
+    nn.SyncBatchNorm.forward = on_a_cpu
+
+
+def tried(net: nn.Module) -> str | None:
+    """What the trial says of a network whose norms train."""
+    model = nn.Sequential(nn.Conv2d(3, 4, 8, 8), net).double()
+    model.data_preprocessor = nn.Identity()  # type: ignore[assignment]
+
+    def maps(batch: Tensor, kept: KeptOut) -> list[Tensor]:
+        with kept:
+            return [model(batch)]
+    return what_reads_padding(model, maps)
 
 
 def work(rank: int, out: str) -> None:
@@ -79,6 +97,8 @@ def work(rank: int, out: str) -> None:
     put_sums()
     net = nn.Sequential(norm())
     put_forms(net)
+    if rank == 0:  # the first batch of several sizes that one process meets
+        assert tried(net) is None
     padded = batches()[rank][0].requires_grad_()
     with KeptOut(IMAGES[rank], FULL[rank]):
         maps = net(padded)

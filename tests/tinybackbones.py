@@ -1,4 +1,7 @@
 """The three transformers with few channels and blocks, and what is measured of them."""
+import contextlib
+
+import pytest
 import torch
 
 from mmposenc.backbones import PVT, Swin, ViT
@@ -24,9 +27,22 @@ def randomized(model, std=0.2):
     return model
 
 
+def randomize(model, std=0.2):
+    """Also what starts at zero or one: no part is without effect."""
+    torch.manual_seed(0)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=std)
+    return model
+
+
+def flat(outs):
+    """What a backbone gives, the two tokens of a distilled one apart."""
+    return [*outs[0]] if isinstance(outs[0], tuple) else [*outs]
+
+
 def total(outs):
     torch.manual_seed(1)
-    return sum((out * torch.randn_like(out)).sum() for out in outs)
+    return sum((out * torch.randn_like(out)).sum() for out in flat(outs))
 
 
 def images():
@@ -39,20 +55,56 @@ def with_gradients(model):
 
 
 def check_padding_is_not_seen(model, sizes, batch_hw):
-    """The maps of images in a batch, of strides 4, 8, ..., against those of each image alone; zero
-    beyond its cells."""
-    height, width = batch_hw
-    batch = torch.full((len(sizes), 3, height, width), 3.0, dtype=torch.float64)
+    """Outputs and gradients of images in a batch against those of each image alone; maps are zero
+    beyond its cells, and their sizes those of the batch."""
+    batch = torch.full((len(sizes), 3, *batch_hw), 3.0, dtype=torch.float64)
     for image, (h, w) in enumerate(sizes):
         batch[image, :, :h, :w] = torch.randn(3, h, w, dtype=torch.float64)
-    outs = model(batch, sizes)
+    whole = [out.shape[2:] for out in flat(model(batch, [batch_hw] * len(sizes)))]
+    batch.requires_grad_()
+    outs = flat(model(batch, sizes))
+    grads, = torch.autograd.grad(sum(out.square().sum() for out in outs), batch)
     for image, (h, w) in enumerate(sizes):
-        alone = model(batch[image:image + 1, :, :h, :w].clone())
-        for stage, (own, padded) in enumerate(zip(alone, outs, strict=True)):
-            rows, cols = own.shape[-2:]
-            step = 4 * 2 ** stage
-            assert (rows, cols) == (-(-h // step), -(-w // step))
-            assert padded.shape[-2:] == (height // step, width // step)
-            torch.testing.assert_close(padded[image, :, :rows, :cols], own[0])
-            assert padded[image, :, rows:].abs().sum() == 0
-            assert padded[image, :, :, cols:].abs().sum() == 0
+        own = batch[image:image + 1, :, :h, :w].detach().clone().requires_grad_()
+        alone = flat(model(own))
+        grad, = torch.autograd.grad(sum(out.square().sum() for out in alone), own)
+        torch.testing.assert_close(grads[image:image + 1, :, :h, :w], grad)
+        assert not grads[image, :, h:].any() and not grads[image, :, :, w:].any()
+        for stage, (one, out) in enumerate(zip(alone, outs, strict=True)):
+            if out.dim() == 2:
+                torch.testing.assert_close(out[image], one[0])
+                continue
+            (rows, cols), step = one.shape[-2:], model.strides[stage]
+            lost = -(-batch_hw[0] // step) - whole[stage][0]  # where an encoding takes rows away
+            assert out.shape[2:] == whole[stage]
+            assert (rows, cols) == (-(-h // step) - lost, -(-w // step) - lost)
+            torch.testing.assert_close(out[image, :, :rows, :cols], one[0])
+            assert not out[image, :, rows:].any() and not out[image, :, :, cols:].any()
+
+
+def results(model, run, x):
+    """Outputs, and gradients by name, that of the image by ''; every number weighs otherwise."""
+    image = x.clone().requires_grad_()
+    outs = list(run(image))
+    loss = sum((out * torch.arange(out.numel(), dtype=out.dtype).cos().view(out.shape)).sum()
+               for out in outs)
+    named = {'': image, **{name: p for name, p in model.named_parameters() if p.requires_grad}}
+    grads = torch.autograd.grad(loss, list(named.values()), allow_unused=True)
+    return outs, {name: torch.zeros_like(value) if grad is None else grad
+                  for (name, value), grad in zip(named.items(), grads, strict=True)}
+
+
+def close(got, expected, share, name=''):
+    assert got.shape == expected.shape, name
+    span = float(expected.detach().max() - expected.detach().min())
+    error = float((got - expected).detach().abs().max())
+    assert error <= share * max(span, 1e-3), (name, error / max(span, 1e-3))
+
+
+@contextlib.contextmanager
+def unfilled():
+    """Models of true shapes: on meta filling them is slow, and fills nothing."""
+    with torch.device('meta'), pytest.MonkeyPatch.context() as patch:
+        for fill in ('clamp_', 'uniform_', 'normal_'):
+            patch.setattr(torch.Tensor, fill, lambda tensor, *args, **kwargs: tensor)
+        yield

@@ -1,11 +1,13 @@
-"""Small models that figures are drawn of, and their attention computed anew."""
+"""Small models that figures are drawn of and that are diagnosed, and attention computed anew."""
 import math
 
 import numpy as np
 import torch
+from tinybackbones import randomized
 from torch import nn
 
-from mmposenc.backbones import DeiT
+from mmposenc.backbones import PVT, DeiT, Swin, ViT
+from mmposenc.lab.diagnose.features import Examined
 from mmposenc.lab.figures.paper_figures import Choice, Subject, draw_figure
 
 IRPE = dict(type='mmposenc.IRPE', method='product', rpe_on='k')
@@ -19,6 +21,32 @@ def deit(seed=0, **options):
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.4)
     return model.eval()
+
+
+def pvt(**options):
+    """Two stages, the first with keys of 2 x 2 cells: 4 pixels a cell, then 8."""
+    torch.manual_seed(0)
+    return PVT(embed_dims=(8, 8), num_layers=(1, 1), num_heads=(2, 1), sr_ratios=(2, 1),
+               mlp_ratios=(1, 1), patch_sizes=(4, 2), out_indices=(1,), **options).eval()
+
+
+def swin(layers, **options):
+    """One stage of windows of 4 cells, 4 pixels each."""
+    torch.manual_seed(0)
+    return Swin(embed_dims=8, num_layers=(layers,), num_heads=(2,), window_size=4,
+                out_indices=(0,), **options).eval()
+
+
+def vit(**options):
+    """Two blocks on cells of 8 pixels, no class token, no encoding."""
+    torch.manual_seed(0)
+    return randomized(ViT(**{**dict(embed_dims=16, num_layers=2, num_heads=2, patch_size=8,
+                                    img_size=64, pool='gap'), **options})).eval()
+
+
+def examined(model):
+    """A model as the measures of a diagnosis take it."""
+    return Examined(model.eval())
 
 
 def subject(model, size=(32, 40)):

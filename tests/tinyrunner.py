@@ -1,9 +1,15 @@
 """The smallest run there is: a linear layer, and two samples that are all ones."""
 from __future__ import annotations
 
+import itertools
+
 import torch
 from mmengine.model import BaseModel
 from torch import nn
+
+from mmposenc.engine import Runner
+
+_numbers = itertools.count()
 
 
 class Model(BaseModel):
@@ -21,3 +27,11 @@ class Data(torch.utils.data.Dataset):
 
     def __getitem__(self, index: int) -> dict:
         return {'inputs': torch.ones(2)}
+
+
+def runner(work_dir, epochs: int = 1, **options) -> Runner:
+    """Trains by epoch; runs of one process have different names."""
+    return Runner(Model(), str(work_dir), experiment_name=f'tiny_{next(_numbers)}',
+                  train_dataloader=torch.utils.data.DataLoader(Data()),
+                  train_cfg=dict(by_epoch=True, max_epochs=epochs),
+                  optim_wrapper=dict(optimizer=dict(type='SGD', lr=0.1)), **options)

@@ -17,6 +17,18 @@ class Mine(PEG):
     pass
 
 
+class Lost(PEG):
+    largest = 0
+
+    def forward(self, x, hw_shape, **kwargs):
+        x = super().forward(x, hw_shape, **kwargs)
+        return x if self.training or hw_shape[0] <= self.largest else x / 0
+
+
+class LostWhereLarge(Lost):
+    largest = 8
+
+
 class Broken(PEG):
     def forward(self, x, *args, **kwargs):
         raise RuntimeError('broken on purpose')
@@ -38,8 +50,8 @@ def tiny_study(folder: Path, names=('none', 'peg'), seeds=(0,), sizes=(1.0,), ep
     return study
 
 
-def in_another_folder(study: Study, name: str) -> Study:
-    """The same study, with nothing done yet."""
+def in_another_folder(study: Study, name: str | Path) -> Study:
+    """The same study beside it, or at a whole path, with nothing done yet."""
     other = replace(study, folder=study.folder.parent / name)
     write_study(other, study.base())
     return other

@@ -144,9 +144,8 @@ def _run(qkv: tuple[Tensor, ...], encoding: RelativeEncoding | None,
 def choose(problem: Problem) -> str:
     """The form of 'auto'. A compiler fuses look-ups itself; on the meta device the definition is
     what is counted."""
-    if torch.compiler.is_compiling() or problem.qkv[0].device.type == 'meta':
-        return 'definition' if problem.terms or problem.dropout_p > 0.0 else 'fused'
-    return fastest(problem)
+    by_definition = torch.compiler.is_compiling() or problem.qkv[0].device.type == 'meta'
+    return 'definition' if by_definition else fastest(problem)
 
 
 def definition(problem: Problem, need_weights: bool = False) -> tuple[Tensor, Tensor | None]:
@@ -158,7 +157,7 @@ def definition(problem: Problem, need_weights: bool = False) -> tuple[Tensor, Te
     bias = problem.mask(sum(logits[1:], logits[0]) if logits else None, q.dtype)
     if not (need_weights or on_values) and use_sdpa(bias, q):
         return F.scaled_dot_product_attention(
-            scaled, k, v, attn_mask=bias, dropout_p=problem.dropout_p, scale=1.0), None
+            q, k, v, attn_mask=bias, dropout_p=problem.dropout_p, scale=problem.scale), None
     scores = scaled @ k.transpose(-2, -1)
     if bias is not None:
         scores = (scores.masked_fill(~bias, float('-inf')) if bias.dtype == torch.bool

@@ -41,6 +41,21 @@ class QVLinear(Linear):
         return linear(x, self.weight, self.joint_bias())
 
 
+def check_heads(embed_dims: int, num_heads: int) -> None:
+    """Raise ValueError for channels that do not divide into heads."""
+    if num_heads < 1 or embed_dims < 1 or embed_dims % num_heads:
+        raise ValueError(f'embed_dims={embed_dims} must be a positive multiple of '
+                         f'num_heads={num_heads}')
+
+
+def qkv_projection(embed_dims: int, qkv_bias: bool | str) -> Linear:
+    """The joint projection; 'qv' leaves out the bias of the keys, and other names are an error."""
+    if qkv_bias not in (True, False, 'qv'):
+        raise ValueError(f"qkv_bias={qkv_bias!r} must be True, False or 'qv'")
+    return (QVLinear(embed_dims) if qkv_bias == 'qv' else
+            Linear(embed_dims, 3 * embed_dims, bias=bool(qkv_bias)))
+
+
 def some_channels(layer: nn.Module, x: Tensor, channels: slice) -> Tensor:
     """Some of the channels that a linear layer gives.
 

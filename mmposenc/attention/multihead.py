@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from ..functional.grids import GridLike, check_tokens
 from .attend import Options, attend, attend_joint, checked_form, join_heads
-from .linear import Linear, QVLinear, some_channels
+from .linear import Linear, check_heads, qkv_projection, some_channels
 
 if TYPE_CHECKING:  # encodings import terms, with this package
     from typing_extensions import Unpack
@@ -48,21 +48,16 @@ class MultiheadAttention(nn.Module):
                  attn_drop: float = 0.0, proj_drop: float = 0.0, form: str = 'auto',
                  norm_eps: float | None = None) -> None:
         super().__init__()
-        if num_heads < 1 or embed_dims < 1 or embed_dims % num_heads:
-            raise ValueError(f'embed_dims={embed_dims} must be a positive multiple of '
-                             f'num_heads={num_heads}')
+        check_heads(embed_dims, num_heads)
         if num_prefix_tokens < 0:
             raise ValueError(f'num_prefix_tokens={num_prefix_tokens} must be >= 0')
-        if qkv_bias not in (True, False, 'qv'):
-            raise ValueError(f"qkv_bias={qkv_bias!r} must be True, False or 'qv'")
         self.embed_dims = embed_dims
         self.num_heads = num_heads
         self.head_dims = embed_dims // num_heads
         self.num_prefix_tokens = num_prefix_tokens
         self.form = checked_form(form)
         self.attn_drop = attn_drop
-        self.qkv = (QVLinear(embed_dims) if qkv_bias == 'qv' else
-                    Linear(embed_dims, 3 * embed_dims, bias=bool(qkv_bias)))
+        self.qkv = qkv_projection(embed_dims, qkv_bias)
         self.norm = None if norm_eps is None else nn.LayerNorm(embed_dims, eps=norm_eps)
         self.proj = Linear(embed_dims, embed_dims)
         self.proj_drop = nn.Dropout(proj_drop)

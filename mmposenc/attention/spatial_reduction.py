@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from ..functional.grids import Grid, GridLike, as_grid, whole_cells
 from ..functional.masking import every_cell, map_to_tokens, pad_map, token_mask, tokens_to_map
 from .attend import attend, checked_form, join_heads
-from .linear import Linear, some_channels
+from .linear import Linear, check_heads, some_channels
 from .multihead import build_relative_encoding
 
 if TYPE_CHECKING:
@@ -49,9 +49,7 @@ class SpatialReductionAttention(nn.Module):
                  attn_drop: float = 0.0, proj_drop: float = 0.0,
                  sr_norm_eps: float = 1e-5, ceil_mode: bool = False, form: str = 'auto') -> None:
         super().__init__()
-        if num_heads < 1 or embed_dims < 1 or embed_dims % num_heads:
-            raise ValueError(f'embed_dims={embed_dims} must be a positive multiple of '
-                             f'num_heads={num_heads}')
+        check_heads(embed_dims, num_heads)
         if sr_ratio < 1:
             raise ValueError(f'sr_ratio={sr_ratio} must be at least 1')
         if num_prefix_tokens and sr_ratio > 1:

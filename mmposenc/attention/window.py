@@ -10,7 +10,7 @@ from ..functional.grids import GridLike, as_grid, check_tokens
 from ..functional.windows import Counts, Windows
 from .attend import Options, attend, attend_joint, checked_form, join_heads
 from .cosine import CosineScale
-from .linear import Linear, QVLinear
+from .linear import Linear, check_heads, qkv_projection
 from .multihead import MultiheadAttention, build_relative_encoding
 from .terms import split
 
@@ -50,18 +50,13 @@ class WindowAttention(nn.Module):
                  qkv_bias: bool | str = True, cosine: bool = False, attn_drop: float = 0.0,
                  proj_drop: float = 0.0, form: str = 'auto') -> None:
         super().__init__()
-        if num_heads < 1 or embed_dims < 1 or embed_dims % num_heads:
-            raise ValueError(f'embed_dims={embed_dims} must be a positive multiple of '
-                             f'num_heads={num_heads}')
-        if qkv_bias not in (True, False, 'qv'):
-            raise ValueError(f"qkv_bias={qkv_bias!r} must be True, False or 'qv'")
+        check_heads(embed_dims, num_heads)
         side = (window_size, window_size) if isinstance(window_size, int) else window_size
         self.window_size = as_grid(side, 'window_size').hw
         self.embed_dims, self.num_heads = embed_dims, num_heads
         self.head_dims = embed_dims // num_heads
         self.attn_drop, self.form = attn_drop, checked_form(form)
-        self.qkv = (QVLinear(embed_dims) if qkv_bias == 'qv' else
-                    Linear(embed_dims, 3 * embed_dims, bias=bool(qkv_bias)))
+        self.qkv = qkv_projection(embed_dims, qkv_bias)
         self.cosine = CosineScale(num_heads) if cosine else None
         self.proj = Linear(embed_dims, embed_dims)
         self.proj_drop = nn.Dropout(proj_drop)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ..checkpoint import convert_with_report, look_alikes, needed_options, recognise
 from ..checkpoint.encoding_names import BUT_ENCODINGS, is_encoding
-from ..checkpoint.eva_names import rounds_periods
+from ..checkpoint.eva import rounds_periods
 from ..checkpoint.files import WRAPPERS
 from ..checkpoint.recognition import looks_like
 from ..checkpoint.rules import shown

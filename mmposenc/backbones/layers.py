@@ -179,17 +179,6 @@ def check_sizes(patch_size: int, mlp_ratio: float) -> None:
                          f'positive')
 
 
-def check_parts(parts: str, count: int, out_indices: Sequence[int] | None, frozen_stages: int
-                ) -> None:
-    """Raise ValueError for maps of ``parts`` ('stages', 'blocks') that there are not, or for more
-    frozen ones than there are; ``out_indices`` None is no map."""
-    if out_indices is not None and (
-            not out_indices or not all(0 <= i < count for i in out_indices)):
-        raise ValueError(f'out_indices={tuple(out_indices)} must be {parts} from 0 to {count - 1}')
-    if not -1 <= frozen_stages <= count:
-        raise ValueError(f'frozen_stages={frozen_stages} must be from -1 to {count}')
-
-
 def rising_rates(last: float, count: int) -> list[float]:
     """``count`` drop path rates that rise evenly from 0 to ``last``."""
     # Plain numbers: torch.linspace would land on the meta device when a model is built there.

@@ -90,17 +90,13 @@ class OperatorCounter(TorchDispatchMode):
         kwargs = kwargs or {}
         packet = getattr(func, 'overloadpacket', func)
         if packet not in FORMULAS and hasattr(func, 'decompose'):
-            with self._again():
+            with _Mode(self):
                 made = func.decompose(*args, **kwargs)
             if made is not NotImplemented:
                 return made
         out = func(*args, **kwargs)
         self._count(func, packet, out, args, kwargs)
         return out
-
-    def _again(self) -> Any:
-        """The mode alone, for what an operator is composed of; hooks stay as they are."""
-        return _Mode(self)
 
     def _count(self, func: Any, packet: Any, out: Any, args: Any, kwargs: Any) -> None:
         if packet in FORMULAS:

@@ -7,15 +7,12 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ..encodings.placement import EncodingConfigs, PlacedEncodings, Positions
-from ..encodings.sharing import share_encodings, shared_encodings
+from ..encodings.sharing import shared_encodings
 from ..functional.image_sizes import ImgShapes, get_img_shapes, mask_images
 from ..functional.masking import every_cell, masked_mean, pad_map, tokens_to_map
-from .checkpoints import PretrainedMixin
-from .freezing import Freezing, freeze
-from .layer_depth import LayerDepths
-from .layers import PatchEmbed, check_parts, check_rates, init_transformer_weights, rising_rates
-from .modules import BaseModule
+from .base import Backbone, one_name
+from .freezing import freeze
+from .layers import PatchEmbed, init_transformer_weights
 from .pvt_layers import PVTBlock, PVTStage
 
 #: Blocks a stage.
@@ -23,48 +20,22 @@ ARCHS = {'tiny': (2, 2, 2, 2), 'small': (3, 4, 6, 3), 'medium': (3, 4, 18, 3),
          'large': (3, 8, 27, 3)}
 
 
-class PVT(Freezing, LayerDepths, PretrainedMixin, BaseModule):
+class PVT(Backbone):
     """Pyramid Vision Transformer (Wang et al., ICCV 2021) with any position encoding.
 
     Args:
         arch: 'tiny', 'small', 'medium' or 'large'; explicit sizes override it.
         embed_dims, num_layers, num_heads, sr_ratios, mlp_ratios: sizes of each stage.
+        depths: another name of ``num_layers``.
         patch_sizes: side of a patch of each stage, in cells of the stage before.
-        in_channels: channels of the image.
-        pos_encoding: a TokenEncoding config, several, or None; each stage gets its own.
-            ``dict(type='mmposenc.LearnedPositionEmbedding', interpolation='bilinear')`` is the
-            paper's, ``dict(type='mmposenc.PEG')`` that of CPVT and Twins.
-        positions: where in each stage: -1 before the first block, i after block i; 'every': after
-            all blocks but the very last; None for each encoding's usual place.
-        rel_pos_encoding: a RelativeEncoding config for every attention, or None.
-        rel_pos_sharing: 'layer' gives each attention an encoding of its own, 'stage' one to all
-            blocks of a stage, 'all' one to all blocks, which must have the same heads and sizes.
-        img_size: image side or (H, W) that learned tables are made for.
         qkv_bias: bias of queries, keys and values.
-        drop_rate, attn_drop_rate, drop_path_rate: dropout of outputs, attention weights, and
-            (rising over the blocks from 0) whole residual branches.
-        form: how attention is computed, see :func:`mmposenc.attention.attend`.
         norm_eps, embed_norm_eps: epsilon of the blocks' norms, and of those behind patch embeddings
             and spatial reductions (mmdet has 1e-6 for both).
         out_indices: stages to return as maps; ignored with ``pool``.
         pool: None returns maps; 'gap' the mean of the last stage's normed tokens, 'cls' its normed
             class token.
-        frozen_stages: the first so many stages are not trained; -1 trains all. An encoding they
-            share with others is trained.
-        trainable: parts of names of parameters that are trained though frozen, as
-            'pos_encodings.at.after0' or 'rel_pos_encoding'.
-        lora: ``dict(r=8)``: low-rank matrices beside those of frozen stages, which are trained; see
-            :func:`~mmposenc.backbones.lora.add_lora`. Needs peft.
-        frozen_dtype: 'bfloat16': frozen stages keep their matrices and compute in it, and give
-            float32 to what is trained.
-        with_cp: recompute blocks in the backward pass to save memory.
-        mask_padding: keep batch padding out: the maps of an image in a padded batch equal those of
-            the image alone on its valid cells and are zero elsewhere. Sizes are rounded up to whole
-            cells. Needs to know the images' sizes: ``forward(x, img_shapes)``, or
-            ``data_preprocessor=dict(type='mmposenc.DetDataPreprocessor')``. Off, as upstream.
-        init_cfg: ``dict(type='Pretrained', checkpoint=...)`` takes this project's, mmdet's and the
-            official PVT and Twins (PCPVT) files; a file that does not fit is an error unless
-            ``strict=False``.
+        shared: arguments of all backbones, see :class:`~mmposenc.backbones.base.Backbone`. With
+            ``mask_padding`` sizes are rounded up to whole cells.
 
     Raises:
         ValueError: for sizes, positions, encodings, stages or options that do not fit.
@@ -72,75 +43,46 @@ class PVT(Freezing, LayerDepths, PretrainedMixin, BaseModule):
 
     def __init__(self, arch: str | None = None, *,
                  embed_dims: Sequence[int] = (64, 128, 320, 512),
-                 num_layers: Sequence[int] | None = None,
-                 num_heads: Sequence[int] = (1, 2, 5, 8),
-                 sr_ratios: Sequence[int] = (8, 4, 2, 1),
+                 num_layers: Sequence[int] | None = None, depths: Sequence[int] | None = None,
+                 num_heads: Sequence[int] = (1, 2, 5, 8), sr_ratios: Sequence[int] = (8, 4, 2, 1),
                  mlp_ratios: Sequence[float] = (8, 8, 4, 4),
-                 patch_sizes: Sequence[int] = (4, 2, 2, 2),
-                 in_channels: int = 3,
-                 pos_encoding: EncodingConfigs = None,
-                 positions: Positions = None,
-                 rel_pos_encoding: dict[str, Any] | None = None,
-                 rel_pos_sharing: str = 'layer',
-                 img_size: int | tuple[int, int] = 224,
-                 qkv_bias: bool = True,
-                 drop_rate: float = 0.0,
-                 attn_drop_rate: float = 0.0,
-                 form: str = 'auto',
-                 drop_path_rate: float = 0.1,
-                 norm_eps: float = 1e-6,
-                 embed_norm_eps: float = 1e-5,
-                 out_indices: Sequence[int] = (0, 1, 2, 3),
-                 pool: str | None = None,
-                 frozen_stages: int = -1,
-                 trainable: Sequence[str] = (),
-                 lora: dict[str, Any] | None = None,
-                 frozen_dtype: str | None = None,
-                 with_cp: bool = False,
-                 mask_padding: bool = False,
-                 init_cfg: dict[str, Any] | None = None) -> None:
-        super().__init__(init_cfg=init_cfg)
-        check_rates(drop_rate=drop_rate, attn_drop_rate=attn_drop_rate,
-                    drop_path_rate=drop_path_rate)
-        num_layers = _num_layers(arch, num_layers)
+                 patch_sizes: Sequence[int] = (4, 2, 2, 2), qkv_bias: bool = True,
+                 norm_eps: float = 1e-6, embed_norm_eps: float = 1e-5,
+                 out_indices: Sequence[int] = (0, 1, 2, 3), pool: str | None = None,
+                 **shared: Any) -> None:
+        super().__init__(**shared)
+        num_layers = _num_layers(arch, one_name(num_layers=num_layers, depths=depths))
         _check_sizes(embed_dims=embed_dims, num_layers=num_layers, num_heads=num_heads,
                      sr_ratios=sr_ratios, mlp_ratios=mlp_ratios, patch_sizes=patch_sizes)
-        num_stages = len(num_layers)
         if pool not in (None, 'gap', 'cls'):
             raise ValueError(f"pool={pool!r} must be None, 'gap' or 'cls'")
-        check_parts('stages', num_stages, out_indices, frozen_stages)
-        self.out_indices = tuple(out_indices)
-        self.pool = pool
-        self.frozen_stages = frozen_stages
-        self.mask_padding = mask_padding
+        num_stages, given = len(num_layers), self._given
+        self._check_parts('stages', num_stages, out_indices)
+        self.out_indices, self.pool = tuple(out_indices), pool
         self.patch_sizes = tuple(patch_sizes)
 
-        drop_paths = rising_rates(drop_path_rate, sum(num_layers))
-        grid = (img_size, img_size) if isinstance(img_size, int) else tuple(img_size)
+        drop_paths, grid = iter(self._drop_paths(sum(num_layers))), given.side
         self.stages = nn.ModuleList()
         for i in range(num_stages):
-            patch_embed = PatchEmbed(in_channels if i == 0 else embed_dims[i - 1], embed_dims[i],
+            patch_embed = PatchEmbed(embed_dims[i - 1] if i else given.in_channels, embed_dims[i],
                                      patch_sizes[i], norm_eps=embed_norm_eps,
-                                     ceil_mode=mask_padding)
+                                     ceil_mode=self.mask_padding)
             grid = patch_embed.out_hw_shape(grid)
             has_cls = pool == 'cls' and i == num_stages - 1
-            first = sum(num_layers[:i])
             blocks = [PVTBlock(
-                embed_dims[i], num_heads[i], mlp_ratios[i], drop=drop_rate,
-                drop_path=drop_paths[first + j], norm_eps=norm_eps, sr_ratio=sr_ratios[i],
-                qkv_bias=qkv_bias, rel_pos_encoding=rel_pos_encoding,
-                attn_drop=attn_drop_rate, form=form,
-                num_prefix_tokens=int(has_cls), grid_shape=grid, ceil_mode=mask_padding,
-                sr_norm_eps=embed_norm_eps) for j in range(num_layers[i])]
-            pos_encodings = PlacedEncodings(
-                pos_encoding, positions, num_layers[i], embed_dims=embed_dims[i], grid_shape=grid,
-                num_prefix_embeds=int(has_cls), drop=drop_rate, followed=i + 1 < num_stages)
-            self.stages.append(PVTStage(patch_embed, blocks, pos_encodings, with_cp=with_cp,
+                embed_dims[i], num_heads[i], mlp_ratios[i], drop=given.drop,
+                drop_path=next(drop_paths), norm_eps=norm_eps, sr_ratio=sr_ratios[i],
+                qkv_bias=qkv_bias, num_prefix_tokens=int(has_cls), grid_shape=grid,
+                ceil_mode=self.mask_padding, sr_norm_eps=embed_norm_eps, **given.attention)
+                for _ in range(num_layers[i])]
+            pos_encodings = self._placed(
+                num_layers[i], embed_dims=embed_dims[i], grid_shape=grid,
+                num_prefix_embeds=int(has_cls), drop=given.drop, followed=i + 1 < num_stages)
+            self.stages.append(PVTStage(patch_embed, blocks, pos_encodings, with_cp=self.with_cp,
                                         cls_dims=embed_dims[i] if has_cls else None))
-        share_encodings(rel_pos_sharing, self, list(self.stages))
+        self._share(list(self.stages))
         self.norm = None if pool is None else nn.LayerNorm(embed_dims[-1], eps=norm_eps)
-        self.reset_parameters()
-        self._start_freezing(self.stages, trainable, lora, frozen_dtype)
+        self._finish(self.stages)
 
     def reset_parameters(self) -> None:
         """Initialise as the release."""

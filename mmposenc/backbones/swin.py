@@ -6,27 +6,17 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ..encodings.placement import EncodingConfigs, PlacedEncodings, Positions
-from ..encodings.sharing import share_encodings, shared_encodings
+from ..encodings.sharing import shared_encodings
 from ..functional.image_sizes import ImgShapes, get_img_shapes, mask_images
 from ..functional.masking import masked_mean, pad_map, tokens_to_map
-from .checkpoints import PretrainedMixin
-from .freezing import Freezing, freeze
-from .layer_depth import LayerDepths
-from .layers import (
-    PatchEmbed,
-    check_parts,
-    check_rates,
-    check_sizes,
-    init_transformer_weights,
-    rising_rates,
-)
-from .modules import BaseModule
+from .base import Backbone, one_name
+from .freezing import freeze
+from .layers import PatchEmbed, check_sizes, init_transformer_weights
 from .swin_archs import WindowSizes, resolve_arch
 from .swin_layers import PatchMerging, SwinBlock, SwinStage, Tokens, window_encoding
 
 
-class Swin(Freezing, LayerDepths, PretrainedMixin, BaseModule):
+class Swin(Backbone):
     """Swin Transformer (Liu et al., ICCV 2021) and Swin Transformer V2 (Liu et al., CVPR 2022) with
     any position encoding.
 
@@ -39,30 +29,17 @@ class Swin(Freezing, LayerDepths, PretrainedMixin, BaseModule):
             None below is as the arch says, else as V1; what is given overrides it.
         embed_dims: channels of the first stage; each stage has twice those of the one before.
         num_layers, num_heads: blocks and heads of each stage.
+        depths: another name of ``num_layers``.
         window_size: side of the windows, or (Wh, Ww); or a sequence of these, one a stage. V1: 7.
         mlp_ratio: hidden channels of the MLPs, in units of the stage's channels.
         patch_size: side of a patch in pixels.
-        in_channels: channels of the image.
-        pos_encoding: a TokenEncoding config, several, or None; each stage gets its own.
-        positions: where in each stage: -1 before the first block, i after block i; 'every': after
-            all blocks but the very last; None for each encoding's usual place, which for PEG is
-            after block 0.
         window_bias: Swin's own table of biases (True, V1), none (False), or 'log_cpb' (V2):
             :class:`~mmposenc.encodings.LogSpacedCPB`, a network that serves windows of any size.
         pretrained_window_size: window, as ``window_size``, that sets the unit of offsets of
             'log_cpb': that of training where weights go to larger windows. 0 is ``window_size``.
         cosine: attention by cosines with a learned scale (V2, Eq. 2).
         post_norm: norms behind attention, MLP and merging (V2, Sec. 3.2).
-        rel_pos_encoding: a RelativeEncoding config for every attention, whose grid is the window;
-            added to the window bias where that is on.
-        rel_pos_sharing: 'layer' gives each attention an encoding of its own, 'stage' one to all
-            blocks of a stage, 'all' one to all blocks, which must have the same heads and sizes,
-            window bias included.
-        img_size: image side or (H, W) that learned tables of ``pos_encoding`` are made for.
         qkv_bias: bias of queries, keys and values (True, V1), or of queries and values ('qv', V2).
-        drop_rate, attn_drop_rate, drop_path_rate: dropout of outputs, attention weights, and
-            (rising over the blocks from 0) whole residual branches.
-        form: how attention is computed, see :func:`mmposenc.attention.attend`.
         norm_eps: epsilon of the norms.
         out_indices: stages to return as maps, each through a norm of its own; later stages are
             neither run nor trained. Ignored with ``pool``.
@@ -72,16 +49,9 @@ class Swin(Freezing, LayerDepths, PretrainedMixin, BaseModule):
             classification (mmdet; mmpretrain by default).
         mask_window_padding: give the zeros that fill up the last windows no attention. The releases
             let tokens attend to them: off, those are met number for number on any size.
-        frozen_stages: 0 freezes the patch embedding, n also the first n stages; -1 trains all. An
-            encoding they share with others is trained.
-        trainable, lora, frozen_dtype: what of frozen stages is trained all the same, and the dtype
-            that they compute in; as those of :class:`~mmposenc.backbones.PVT`.
-        with_cp: recompute blocks in the backward pass to save memory.
-        mask_padding: keep batch padding out: an image in a padded batch gives what it gives alone;
-            maps are zero on its padding. Needs to know the images' sizes, see
-            :class:`~mmposenc.backbones.PVT`.
-        init_cfg: ``dict(type='Pretrained', checkpoint=...)`` takes this project's files, the
-            official ones, timm's, mmpretrain's and mmdet's.
+        shared: arguments of all backbones, see :class:`~mmposenc.backbones.base.Backbone`. The grid
+            of ``rel_pos_encoding`` is the window, and it is added to the window bias where that is
+            on. ``frozen_stages=0`` freezes the patch embedding, n also the first n stages.
 
     Raises:
         ValueError: for sizes, positions, encodings, stages or options that do not fit.
@@ -90,92 +60,64 @@ class Swin(Freezing, LayerDepths, PretrainedMixin, BaseModule):
     #: Norms of the maps are new where a classifier is loaded.
     may_be_new = r'norm\d\.(weight|bias)'
 
-    def __init__(self, arch: str | None = None, *,
-                 embed_dims: int | None = None,
-                 num_layers: Sequence[int] | None = None,
-                 num_heads: Sequence[int] | None = None,
-                 window_size: WindowSizes | None = None,
-                 mlp_ratio: float = 4.0,
-                 patch_size: int = 4,
-                 in_channels: int = 3,
-                 pos_encoding: EncodingConfigs = None,
-                 positions: Positions = None,
+    def __init__(self, arch: str | None = None, *, embed_dims: int | None = None,
+                 num_layers: Sequence[int] | None = None, depths: Sequence[int] | None = None,
+                 num_heads: Sequence[int] | None = None, window_size: WindowSizes | None = None,
+                 mlp_ratio: float = 4.0, patch_size: int = 4,
                  window_bias: bool | str | None = None,
-                 pretrained_window_size: WindowSizes | None = None,
-                 cosine: bool | None = None,
-                 post_norm: bool | None = None,
-                 rel_pos_encoding: dict[str, Any] | None = None,
-                 rel_pos_sharing: str = 'layer',
-                 img_size: int | tuple[int, int] = 224,
-                 qkv_bias: bool | str | None = None,
-                 drop_rate: float = 0.0,
-                 attn_drop_rate: float = 0.0,
-                 form: str = 'auto',
-                 drop_path_rate: float = 0.1,
-                 norm_eps: float = 1e-5,
-                 out_indices: Sequence[int] | None = None,
-                 pool: str | None = None,
-                 pad_small_map: bool | None = None,
-                 mask_window_padding: bool = True,
-                 frozen_stages: int = -1,
-                 trainable: Sequence[str] = (),
-                 lora: dict[str, Any] | None = None,
-                 frozen_dtype: str | None = None,
-                 with_cp: bool = False,
-                 mask_padding: bool = False,
-                 init_cfg: dict[str, Any] | None = None) -> None:
-        super().__init__(init_cfg=init_cfg)
-        check_rates(drop_rate=drop_rate, attn_drop_rate=attn_drop_rate,
-                    drop_path_rate=drop_path_rate)
+                 pretrained_window_size: WindowSizes | None = None, cosine: bool | None = None,
+                 post_norm: bool | None = None, qkv_bias: bool | str | None = None,
+                 norm_eps: float = 1e-5, out_indices: Sequence[int] | None = None,
+                 pool: str | None = None, pad_small_map: bool | None = None,
+                 mask_window_padding: bool = True, **shared: Any) -> None:
+        super().__init__(**shared)
         found = resolve_arch(
-            arch, embed_dims=embed_dims, num_layers=num_layers, num_heads=num_heads,
-            window_size=window_size, window_bias=window_bias, qkv_bias=qkv_bias, cosine=cosine,
-            pretrained_window_size=pretrained_window_size, post_norm=post_norm)
+            arch, embed_dims=embed_dims, num_layers=one_name(num_layers=num_layers, depths=depths),
+            num_heads=num_heads, window_size=window_size, window_bias=window_bias,
+            qkv_bias=qkv_bias, cosine=cosine, pretrained_window_size=pretrained_window_size,
+            post_norm=post_norm)
         dims, layers, heads = found['embed_dims'], found['num_layers'], found['num_heads']
         num_stages, self.post_norm = len(layers), found['post_norm']
         out_indices = tuple(range(num_stages)) if out_indices is None else tuple(out_indices)
         check_sizes(patch_size, mlp_ratio)
         if pool not in (None, 'gap'):
             raise ValueError(f"pool={pool!r} must be None or 'gap'; Swin has no class token")
-        check_parts('stages', num_stages, out_indices, frozen_stages)
-        self.pool, self.patch_size = pool, patch_size
+        self._check_parts('stages', num_stages, out_indices)
+        self.pool, self.patch_size, given = pool, patch_size, self._given
         self.out_indices = (num_stages - 1,) if pool else tuple(sorted(set(out_indices)))
-        self.frozen_stages, self.mask_padding = frozen_stages, mask_padding
 
-        self.patch_embed = PatchEmbed(in_channels, dims, patch_size, norm_eps=norm_eps,
+        self.patch_embed = PatchEmbed(given.in_channels, dims, patch_size, norm_eps=norm_eps,
                                       ceil_mode=True)
-        self.drop = nn.Dropout(drop_rate)
-        side = (img_size, img_size) if isinstance(img_size, int) else tuple(img_size)
-        grid = self.patch_embed.out_hw_shape(side)
+        self.drop = nn.Dropout(given.drop)
+        grid = self.patch_embed.out_hw_shape(given.side)
         common = dict(
-            qkv_bias=found['qkv_bias'], cosine=found['cosine'], attn_drop=attn_drop_rate, form=form,
+            given.attention, qkv_bias=found['qkv_bias'], cosine=found['cosine'], drop=given.drop,
             pad_small_map=pool is None if pad_small_map is None else pad_small_map,
-            mask_window_padding=mask_window_padding, drop=drop_rate, norm_eps=norm_eps,
-            post_norm=self.post_norm)
-        rates = iter(rising_rates(drop_path_rate, sum(layers)))
+            mask_window_padding=mask_window_padding, norm_eps=norm_eps, post_norm=self.post_norm)
+        rates = iter(self._drop_paths(sum(layers)))
         self.stages = nn.ModuleList()
         for i in range(num_stages):
             width, window = dims * 2 ** i, found['window_size'][i]
-            encoding = window_encoding(
-                found['window_bias'], found['pretrained_window_size'][i], rel_pos_encoding)
+            common['rel_pos_encoding'] = window_encoding(
+                found['window_bias'], found['pretrained_window_size'][i],
+                given.attention['rel_pos_encoding'])
             # Every second block is shifted by half a window.
             blocks = [SwinBlock(width, heads[i], mlp_ratio, drop_path=next(rates),
-                                window_size=window, rel_pos_encoding=encoding,
+                                window_size=window,
                                 shift_size=(window[0] // 2, window[1] // 2) if j % 2 else 0,
                                 **common) for j in range(layers[i])]
-            encodings = PlacedEncodings(pos_encoding, positions, layers[i], embed_dims=width,
-                                        grid_shape=grid, followed=i + 1 < num_stages)
+            encodings = self._placed(layers[i], embed_dims=width, grid_shape=grid,
+                                     followed=i + 1 < num_stages)
             encodings.refuse(query_key='attention in windows takes queries, keys and values from '
                                        'the same tokens')
             merging = (PatchMerging(width, norm_eps, post_norm=self.post_norm)
                        if i + 1 < num_stages else None)
-            self.stages.append(SwinStage(blocks, encodings, merging, with_cp))
+            self.stages.append(SwinStage(blocks, encodings, merging, self.with_cp))
             grid = grid if merging is None else merging.out_hw_shape(grid)
-        share_encodings(rel_pos_sharing, self, list(self.stages))
+        self._share(list(self.stages))
         for i in self.out_indices:
             self.add_module(f'norm{i}', nn.LayerNorm(dims * 2 ** i, eps=norm_eps))
-        self.reset_parameters()
-        self._start_freezing(self.stages, trainable, lora, frozen_dtype)
+        self._finish(self.stages)
 
     def reset_parameters(self) -> None:
         """Initialise as the releases: the patch projection as torch does, norms behind branches at

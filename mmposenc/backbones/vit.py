@@ -7,29 +7,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..encodings.placement import EncodingConfigs, PlacedEncodings, Positions
-from ..encodings.sharing import share_encodings, shared_encodings
+from ..encodings.sharing import shared_encodings
 from ..functional.image_sizes import ImgShapes, get_img_shapes, mask_images
 from ..functional.masking import pad_map, token_mask
-from .checkpoints import PretrainedMixin
-from .freezing import Freezing, freeze
-from .layer_depth import LayerDepths
-from .layers import (
-    PatchEmbed,
-    check_parts,
-    check_rates,
-    check_sizes,
-    init_transformer_weights,
-    rising_rates,
-    run_block,
-)
-from .modules import BaseModule
+from .base import Backbone
+from .freezing import freeze
+from .layers import PatchEmbed, check_sizes, init_transformer_weights, run_block
 from .vit_archs import takes_arch
 from .vit_layers import ViTBlock, check_blocks, check_mlp, check_tokens
 from .vit_output import ViTOutput, check_output
 
 
-class ViT(ViTOutput, Freezing, LayerDepths, PretrainedMixin, BaseModule):
+class ViT(ViTOutput, Backbone):
     """Plain vision transformer (ViT, Dosovitskiy et al., ICLR 2021; DeiT, Touvron et al., ICML
     2021) with any position encoding (with :class:`~mmposenc.encodings.PEG` it is CPVT); with its
     options DeiT III, DINOv2, BEiT, the towers of CLIP and SigLIP, ViTDet's and SAM's image encoder.
@@ -40,9 +29,7 @@ class ViT(ViTOutput, Freezing, LayerDepths, PretrainedMixin, BaseModule):
         arch: a model of :data:`mmposenc.checkpoint.vit_archs.ARCHS`: 'tiny', 'small', 'base' and
             'large' are sizes alone, 'dinov2-small-reg' and the like all arguments that the model
             differs by. Explicit arguments override it, None included.
-        img_size: image side or (H, W) that learned tables are made for.
         patch_size: side of a patch in pixels.
-        in_channels: channels of the image.
         embed_dims, num_layers, num_heads: sizes.
         mlp: 'mlp' or 'swiglu' (gated, Shazeer 2020).
         act: activation of 'mlp': 'gelu', 'gelu_tanh' (SigLIP), 'quick_gelu' (CLIP) or 'relu'.
@@ -59,15 +46,6 @@ class ViT(ViTOutput, Freezing, LayerDepths, PretrainedMixin, BaseModule):
         final_norm: norm of the last block's output; needed with ``pool``. 'every': of all maps of
             ``out_indices``, as DINOv2 takes features. 'pooled': of the mean that ``pool='gap'``
             returns (timm's fc_norm), and of no map.
-        pos_encoding: a TokenEncoding config, several, or None.
-            ``dict(type='mmposenc.LearnedPositionEmbedding')`` is DeiT's,
-            ``dict(type='mmposenc.PEG')`` CPVT's.
-        positions: where: -1 before the first block, i after block i; 'every': after all blocks but
-            the last; None for each encoding's usual place.
-        rel_pos_encoding: a RelativeEncoding config for every attention, or None.
-        rel_pos_sharing: 'layer' gives each attention an encoding of its own; 'stage' and 'all', the
-            same thing here, one to all blocks. (iRPE's "shared" is another: one table for the
-            heads of an attention, ``shared_heads``.)
         conv_projection: blocks whose queries, keys and values come from 3x3 convolutions of the
             tokens (CvT); (0,) is the form CPVT compares itself with.
         qkv_bias: bias of queries, keys and values; 'qv': of queries and values.
@@ -81,73 +59,32 @@ class ViT(ViTOutput, Freezing, LayerDepths, PretrainedMixin, BaseModule):
         neck_channels: SAM's two convolutions behind the last block, to so many channels; None has
             none.
         layer_scale_init_value: start of the factors of CaiT and DeiT III; None leaves them out.
-        drop_rate, attn_drop_rate, drop_path_rate: dropout of outputs, attention weights, and
-            (rising over the blocks from 0) whole residual branches.
-        form: how attention is computed, see :func:`mmposenc.attention.attend`.
         norm_eps: epsilon of the norms.
-        frozen_stages: 0 freezes all that comes before the first block, n also the first n blocks;
-            -1 trains all. An encoding they share with others is trained. ``num_layers`` is a full
-            freeze: nothing is left to train, the last norm and shared encodings included.
-        trainable, lora, frozen_dtype: what of frozen blocks is trained all the same, and the dtype
-            that they compute in; as those of :class:`~mmposenc.backbones.PVT`.
-        with_cp: recompute blocks in the backward pass to save memory.
-        mask_padding: keep batch padding out: an image in a padded batch gives what it gives alone;
-            maps are zero on its padding. Needs to know the images' sizes, see
-            :class:`~mmposenc.backbones.PVT`.
-        init_cfg: ``dict(type='Pretrained', checkpoint=...)`` takes this project's files, DeiT's,
-            iRPE's and timm's, and mmpretrain's VisionTransformer.
+        drop_path_rate: as that of all backbones, and off unless it is given.
+        shared: arguments of all backbones, see :class:`~mmposenc.backbones.base.Backbone`.
+            ``frozen_stages=0`` freezes all that comes before the first block, n also the first n
+            blocks; ``num_layers`` is a full freeze: nothing is left to train, the last norm and
+            shared encodings included.
 
     Raises:
         ValueError: for sizes, positions, encodings, blocks or options that do not fit.
     """
 
     @takes_arch
-    def __init__(self, arch: str | None = None, *,
-                 img_size: int | tuple[int, int] = 224,
-                 patch_size: int = 16,
-                 in_channels: int = 3,
-                 embed_dims: int | None = None,
-                 num_layers: int | None = None,
-                 num_heads: int | None = None,
-                 mlp: str = 'mlp',
-                 act: str = 'gelu',
-                 mlp_ratio: float = 4.0,
-                 mlp_hidden_dims: int | None = None,
-                 pool: str | None = 'cls',
-                 class_token: bool | None = None,
-                 distilled: bool = False,
-                 register_tokens: int = 0,
-                 out_indices: Sequence[int] | None = None,
-                 pre_norm: bool = False,
-                 final_norm: bool | str = True,
-                 pos_encoding: EncodingConfigs = None,
-                 positions: Positions = None,
-                 rel_pos_encoding: dict[str, Any] | None = None,
-                 rel_pos_sharing: str = 'layer',
-                 conv_projection: Sequence[int] = (),
-                 qkv_bias: bool | str = True,
-                 window_size: int | tuple[int, int] | None = None,
-                 global_blocks: Sequence[int] = (),
-                 mask_window_padding: bool = True,
-                 attn_norm: bool = False,
-                 mlp_norm: bool = False,
-                 neck_channels: int | None = None,
-                 layer_scale_init_value: float | None = None,
-                 drop_rate: float = 0.0,
-                 attn_drop_rate: float = 0.0,
-                 form: str = 'auto',
-                 drop_path_rate: float = 0.0,
-                 norm_eps: float = 1e-6,
-                 frozen_stages: int = -1,
-                 trainable: Sequence[str] = (),
-                 lora: dict[str, Any] | None = None,
-                 frozen_dtype: str | None = None,
-                 with_cp: bool = False,
-                 mask_padding: bool = False,
-                 init_cfg: dict[str, Any] | None = None) -> None:
-        super().__init__(init_cfg=init_cfg)
-        check_rates(drop_rate=drop_rate, attn_drop_rate=attn_drop_rate,
-                    drop_path_rate=drop_path_rate)
+    def __init__(self, arch: str | None = None, *, patch_size: int = 16,
+                 embed_dims: int | None = None, num_layers: int | None = None,
+                 num_heads: int | None = None, mlp: str = 'mlp', act: str = 'gelu',
+                 mlp_ratio: float = 4.0, mlp_hidden_dims: int | None = None,
+                 pool: str | None = 'cls', class_token: bool | None = None,
+                 distilled: bool = False, register_tokens: int = 0,
+                 out_indices: Sequence[int] | None = None, pre_norm: bool = False,
+                 final_norm: bool | str = True, conv_projection: Sequence[int] = (),
+                 qkv_bias: bool | str = True, window_size: int | tuple[int, int] | None = None,
+                 global_blocks: Sequence[int] = (), mask_window_padding: bool = True,
+                 attn_norm: bool = False, mlp_norm: bool = False,
+                 neck_channels: int | None = None, layer_scale_init_value: float | None = None,
+                 norm_eps: float = 1e-6, drop_path_rate: float = 0.0, **shared: Any) -> None:
+        super().__init__(drop_path_rate=drop_path_rate, **shared)
         dims, layers, heads = embed_dims, num_layers, num_heads  # numbers, by takes_arch
         class_token = pool == 'cls' if class_token is None else class_token
         prefix = class_token + distilled + register_tokens
@@ -155,38 +92,33 @@ class ViT(ViTOutput, Freezing, LayerDepths, PretrainedMixin, BaseModule):
         check_mlp(mlp, act, mlp_hidden_dims)
         check_tokens(pool, class_token, distilled, register_tokens)
         check_blocks(layers, window_size, global_blocks, conv_projection, prefix)
-        check_parts('blocks', layers, out_indices, frozen_stages)
+        self._check_parts('blocks', layers, out_indices)
         check_output(layers, pool, out_indices, final_norm, neck_channels)
-        self.patch_size, self.num_prefix_tokens = patch_size, prefix
-        self.frozen_stages, self.with_cp, self.mask_padding = frozen_stages, with_cp, mask_padding
+        self.patch_size, self.num_prefix_tokens, given = patch_size, prefix, self._given
 
         def token(count: int) -> nn.Parameter | None:
             return nn.Parameter(torch.zeros(1, count, dims)) if count else None
 
         self.cls_token, self.dist_token = token(class_token), token(distilled)
         self.register_tokens = token(register_tokens)
-        self.patch_embed = PatchEmbed(in_channels, dims, patch_size, norm_eps=None, ceil_mode=True,
-                                      bias=not pre_norm)
-        side = (img_size, img_size) if isinstance(img_size, int) else tuple(img_size)
-        grid = self.patch_embed.out_hw_shape(side)
+        self.patch_embed = PatchEmbed(given.in_channels, dims, patch_size, norm_eps=None,
+                                      ceil_mode=True, bias=not pre_norm)
+        grid = self.patch_embed.out_hw_shape(given.side)
         # Registers have no place: a table holds what it does without them.
-        self.pos_encodings = PlacedEncodings(
-            pos_encoding, positions, layers, embed_dims=dims, drop=drop_rate, grid_shape=grid,
-            num_prefix_embeds=class_token + distilled)
+        self.pos_encodings = self._placed(layers, embed_dims=dims, drop=given.drop, grid_shape=grid,
+                                          num_prefix_embeds=class_token + distilled)
         self.norm_pre = nn.LayerNorm(dims, eps=norm_eps) if pre_norm else nn.Identity()
         self.blocks = nn.ModuleList(ViTBlock(
-            dims, heads, mlp_hidden_dims or int(dims * mlp_ratio), drop=drop_rate, drop_path=rate,
+            dims, heads, mlp_hidden_dims or int(dims * mlp_ratio), drop=given.drop, drop_path=rate,
             norm_eps=norm_eps, layer_scale_init_value=layer_scale_init_value,
             act='swiglu' if mlp == 'swiglu' else act, attn_norm=attn_norm, mlp_norm=mlp_norm,
-            qkv_bias=qkv_bias, rel_pos_encoding=rel_pos_encoding, attn_drop=attn_drop_rate,
-            form=form, num_prefix_tokens=prefix, grid_shape=grid,
+            qkv_bias=qkv_bias, num_prefix_tokens=prefix, grid_shape=grid,
             conv_projection=index in conv_projection, mask_window_padding=mask_window_padding,
-            window_size=None if index in global_blocks else window_size)
-            for index, rate in enumerate(rising_rates(drop_path_rate, layers)))
-        share_encodings(rel_pos_sharing, self, [self.blocks])
+            window_size=None if index in global_blocks else window_size, **given.attention)
+            for index, rate in enumerate(self._drop_paths(layers)))
+        self._share([self.blocks])
         self._make_output(dims, layers, pool, out_indices, final_norm, norm_eps, neck_channels)
-        self.reset_parameters()
-        self._start_freezing(self.blocks, trainable, lora, frozen_dtype)
+        self._finish(self.blocks)
 
     def reset_parameters(self) -> None:
         """Initialise as DeiT: the patch projection as torch does, all else as

@@ -6,81 +6,51 @@ from collections.abc import Callable, Mapping
 
 from torch import Tensor
 
+from . import beit, detr, eva, pvt, sam, swin, vit, vit_names
 from .back import Family, back_to_timm
-from .beit import (
-    beit_pairs,
-    convert_beit,
-    convert_huggingface_beit,
-    convert_mm_beit,
-    convert_relpos,
-    relpos_pairs,
-)
-from .deformable_detr import convert_deformable_detr
-from .eva import MARK as EVA_MARK
-from .eva import eva_pairs
-from .eva_names import convert_eva
 from .files import read_checkpoint, write_checkpoint
 from .irpe import convert_attention
-from .irpe_detr import convert_irpe_detr
 from .loading import load_checkpoint
-from .look_alikes import look_alikes
-from .needs import needed_options
-from .pvt import convert_mmdet_pvt, convert_pvt, convert_twins, twins_pairs
+from .needs import look_alikes, needed_options
 from .recognition import recognise
 from .rules import Converted
-from .sam import convert_sam, sam_pairs
 from .shapes import check_shapes
-from .swin import convert_mm_swin, convert_swin, swin_pairs
-from .vit import (
-    TABLE,
-    convert_irpe_deit,
-    convert_mmpretrain_vit,
-    convert_vit,
-    vit_pairs,
-    without_row,
-)
-from .vit_names import (
-    convert_clip,
-    convert_dinov2,
-    convert_huggingface_clip,
-    convert_huggingface_vit,
-)
 
 #: Converters by the name of their source.
 SOURCES: dict[str, Callable[[Mapping[str, Tensor]], Converted]] = {
-    'pvt': convert_pvt,
-    'twins': convert_twins,
-    'deit': convert_vit,
-    'eva': convert_eva,
-    'dinov2': convert_dinov2,
-    'huggingface-vit': convert_huggingface_vit,
-    'huggingface-clip': convert_huggingface_clip,
-    'clip': convert_clip,
-    'irpe-deit': convert_irpe_deit,
-    'irpe-detr': convert_irpe_detr,
-    'deformable-detr': convert_deformable_detr,
-    'beit': convert_beit,
-    'huggingface-beit': convert_huggingface_beit,
-    'mmpretrain-beit': convert_mm_beit,
-    'relpos': convert_relpos,
-    'swin': convert_swin,
-    'sam': convert_sam,
-    'mmpretrain-vit': convert_mmpretrain_vit,
-    'mmpretrain-swin': convert_mm_swin,
-    'mmdet-swin': convert_mm_swin,
-    'mmdet-pvt': convert_mmdet_pvt,
+    'pvt': pvt.convert_pvt,
+    'twins': pvt.convert_twins,
+    'deit': vit.convert_vit,
+    'eva': eva.convert_eva,
+    'dinov2': vit_names.convert_dinov2,
+    'huggingface-vit': vit_names.convert_huggingface_vit,
+    'huggingface-clip': vit_names.convert_huggingface_clip,
+    'clip': vit_names.convert_clip,
+    'irpe-deit': vit.convert_irpe_deit,
+    'irpe-detr': detr.convert_irpe_detr,
+    'deformable-detr': detr.convert_deformable_detr,
+    'beit': beit.convert_beit,
+    'huggingface-beit': beit.convert_huggingface_beit,
+    'mmpretrain-beit': beit.convert_mm_beit,
+    'relpos': beit.convert_relpos,
+    'swin': swin.convert_swin,
+    'sam': sam.convert_sam,
+    'mmpretrain-vit': vit.convert_mmpretrain_vit,
+    'mmpretrain-swin': swin.convert_mm_swin,
+    'mmdet-swin': swin.convert_mm_swin,
+    'mmdet-pvt': pvt.convert_mmdet_pvt,
 }
 
 #: Classes of timm's models that this project's weights go back to, by the source that they come
 #: from; what has a mark of its own comes first.
 TIMM: dict[str, Family] = {
-    'swin': Family(swin_pairs, mark=r'backbone\.stages\.\d+\.blocks\.\d+\.attn\.w_msa\..*'),
-    'sam': Family(sam_pairs, r'backbone\.blocks\.\d+\.attn\.rel_pos_encoding\.row_table'),
-    'twins': Family(twins_pairs, r'backbone\.stages\.\d\.pos_encodings\.at\.after0\..*'),
-    'beit': Family(beit_pairs, mark=r'backbone\..*rel_pos_encoding\.prefix_bias'),
-    'relpos': Family(relpos_pairs, mark=r'backbone\..*rel_pos_encoding\..*'),
-    'deit': Family(vit_pairs, re.escape(TABLE), without_row),
-    'eva': Family(eva_pairs, EVA_MARK),
+    'swin': Family(swin.swin_pairs, mark=r'backbone\.stages\.\d+\.blocks\.\d+\.attn\.w_msa\..*'),
+    'sam': Family(sam.sam_pairs, r'backbone\.blocks\.\d+\.attn\.rel_pos_encoding\.row_table'),
+    'twins': Family(pvt.twins_pairs, r'backbone\.stages\.\d\.pos_encodings\.at\.after0\..*'),
+    'beit': Family(beit.beit_pairs, mark=r'backbone\..*rel_pos_encoding\.prefix_bias'),
+    'relpos': Family(beit.relpos_pairs, mark=r'backbone\..*rel_pos_encoding\..*'),
+    'deit': Family(vit.vit_pairs, re.escape(vit.TABLE), vit.without_row),
+    'eva': Family(eva.eva_pairs, eva.MARK),
 }
 
 

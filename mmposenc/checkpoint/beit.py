@@ -41,15 +41,15 @@ _BEIT = (
     _with_class_token('blocks.{n}.attn.relative_position_bias_table', 'backbone.blocks.{n}.attn.'),
     _with_class_token('rel_pos_bias.relative_position_bias_table', 'backbone.'),
 )
-_INDEX = Rule(r'(?:.*\.)?relative_position_index', None,
-              'offsets of the pairs on the grid, computed from its size')
-_PRETRAINING = (
+_DROPPED = (
+    Rule(r'(?:.*\.)?relative_position_index', None,
+         'offsets of the pairs on the grid, computed from its size'),
+    Rule(r'(decode_head|auxiliary_head|fpn\d)\..*', None,
+         'of a segmentor, whose parts behind the backbone are others here'),
     Rule(r'(?:embeddings\.)?mask_token', None, 'stands for masked patches, in pretraining alone'),
     Rule(r'lm_head\..*', None, 'the head of pretraining, which names visual words'),
     Rule(r'cls_pt_.*', None, 'layers of pretraining alone (BEiT v2, Sec. 2.4)'),
 )
-_HEADS = Rule(r'(decode_head|auxiliary_head|fpn\d)\..*', None,
-              'of a segmentor, whose parts behind the backbone are others here')
 
 
 def beit_pairs(names: Iterable[str]) -> tuple[Pair, ...]:
@@ -60,47 +60,38 @@ def beit_pairs(names: Iterable[str]) -> tuple[Pair, ...]:
 def convert_beit(state_dict: Mapping[str, Tensor]) -> Converted:
     """Convert the names of the releases of BEiT and BEiT v2, pretrained or fine-tuned, and of
     timm's Beit. Tables stay as large as they are; loading resizes them."""
-    return apply_rules(state_dict, (*to_ours(_BEIT), _INDEX, _HEADS, *_PRETRAINING), 'beit')
+    return apply_rules(state_dict, (*to_ours(_BEIT), *_DROPPED), 'beit')
 
 
-_HF_BLOCK = 'encoder.layer.{n}.'
-_HF_ATTENTION = f'{_HF_BLOCK}attention.attention.'
+_ATTENTION = 'attention.attention.'
 _HF = (
     Pair('embeddings.cls_token', 'cls_token'),
     Pair('embeddings.position_embeddings', 'pos_embed'),
     Pair('embeddings.patch_embeddings.projection.{p}', 'patch_embed.proj.{p}'),
-    Pair(f'{_HF_BLOCK}layernorm_before.{{p}}', 'blocks.{n}.norm1.{p}'),
-    Pair(f'{_HF_BLOCK}layernorm_after.{{p}}', 'blocks.{n}.norm2.{p}'),
-    joined(tuple(f'{_HF_ATTENTION}{part}.weight' for part in ('query', 'key', 'value')),
-           'blocks.{n}.attn.qkv.weight'),
-    Pair(f'{_HF_ATTENTION}query.bias', 'blocks.{n}.attn.q_bias'),
-    Pair(f'{_HF_ATTENTION}value.bias', 'blocks.{n}.attn.v_bias'),
-    Pair(f'{_HF_ATTENTION}relative_position_bias.relative_position_bias_table',
-         'blocks.{n}.attn.relative_position_bias_table'),
+    joined(tuple(f'encoder.layer.{{n}}.{_ATTENTION}{part}.weight'
+                 for part in ('query', 'key', 'value')), 'blocks.{n}.attn.qkv.weight'),
+    *(Pair(f'encoder.layer.{{n}}.{theirs}', f'blocks.{{n}}.{ours}') for theirs, ours in (
+        ('layernorm_before.{p}', 'norm1.{p}'), ('layernorm_after.{p}', 'norm2.{p}'),
+        (f'{_ATTENTION}query.bias', 'attn.q_bias'), (f'{_ATTENTION}value.bias', 'attn.v_bias'),
+        (f'{_ATTENTION}relative_position_bias.relative_position_bias_table',
+         'attn.relative_position_bias_table'),
+        ('attention.output.dense.{p}', 'attn.proj.{p}'),
+        ('intermediate.dense.{p}', 'mlp.fc1.{p}'), ('output.dense.{p}', 'mlp.fc2.{p}'),
+        ('lambda_{m}', 'gamma_{m}'))),
     Pair('encoder.relative_position_bias.relative_position_bias_table',
          'rel_pos_bias.relative_position_bias_table'),
-    Pair(f'{_HF_BLOCK}attention.output.dense.{{p}}', 'blocks.{n}.attn.proj.{p}'),
-    Pair(f'{_HF_BLOCK}intermediate.dense.{{p}}', 'blocks.{n}.mlp.fc1.{p}'),
-    Pair(f'{_HF_BLOCK}output.dense.{{p}}', 'blocks.{n}.mlp.fc2.{p}'),
-    Pair(f'{_HF_BLOCK}lambda_1', 'blocks.{n}.gamma_1'),
-    Pair(f'{_HF_BLOCK}lambda_2', 'blocks.{n}.gamma_2'),
     Pair('layernorm.{p}', 'norm.{p}'),
     Pair('pooler.layernorm.{p}', 'fc_norm.{p}'),
     Pair('classifier.{p}', 'head.{p}'),
 )
-
-_MM_BLOCK = 'layers.{n}.'
 _MM = (
     Pair('patch_embed.projection.{p}', 'patch_embed.proj.{p}'),
     *(Pair(name, name) for name in (
         'cls_token', 'pos_embed', 'rel_pos_bias.relative_position_bias_table')),
-    *(Pair(f'{_MM_BLOCK}{name}', 'blocks.{n}.' + name) for name in (
-        'attn.qkv.weight', 'attn.q_bias', 'attn.v_bias', 'attn.proj.{p}',
-        'attn.relative_position_bias_table', 'gamma_1', 'gamma_2')),
-    Pair(f'{_MM_BLOCK}ln1.{{p}}', 'blocks.{n}.norm1.{p}'),
-    Pair(f'{_MM_BLOCK}ln2.{{p}}', 'blocks.{n}.norm2.{p}'),
-    Pair(f'{_MM_BLOCK}ffn.layers.0.0.{{p}}', 'blocks.{n}.mlp.fc1.{p}'),
-    Pair(f'{_MM_BLOCK}ffn.layers.1.{{p}}', 'blocks.{n}.mlp.fc2.{p}'),
+    *(Pair(f'layers.{{n}}.{theirs}', f'blocks.{{n}}.{ours or theirs}') for theirs, ours in (
+        ('attn.qkv.weight', ''), ('attn.q_bias', ''), ('attn.v_bias', ''), ('attn.proj.{p}', ''),
+        ('attn.relative_position_bias_table', ''), ('gamma_{m}', ''), ('ln{m}.{p}', 'norm{m}.{p}'),
+        ('ffn.layers.0.0.{p}', 'mlp.fc1.{p}'), ('ffn.layers.1.{p}', 'mlp.fc2.{p}'))),
     Pair('ln1.{p}', 'norm.{p}'),
     Pair('ln2.{p}', 'fc_norm.{p}'),
     Pair('head.fc.{p}', 'head.{p}'),
@@ -109,20 +100,19 @@ _MM = (
 
 def convert_huggingface_beit(state_dict: Mapping[str, Tensor]) -> Converted:
     """Convert Hugging Face's BEiT and Data2VecVision, alone or under one of their heads."""
-    plain = {re.sub(r'^(beit|data2vec_vision)\.', '', name): value
-             for name, value in state_dict.items()}
-    return _through_timm(plain, to_ours(_HF), 'huggingface-beit')
+    return _through_timm(state_dict, r'^(beit|data2vec_vision)\.', _HF, 'huggingface-beit')
 
 
 def convert_mm_beit(state_dict: Mapping[str, Tensor]) -> Converted:
     """Convert mmpretrain's BEiTViT and mmseg's BEiT, alone or as the ``backbone.`` of a model."""
-    plain = {name.removeprefix('backbone.'): value for name, value in state_dict.items()}
-    return _through_timm(plain, to_ours(_MM), 'mmpretrain-beit')
+    return _through_timm(state_dict, r'^backbone\.', _MM, 'mmpretrain-beit')
 
 
-def _through_timm(state_dict: Mapping[str, Tensor], rules: tuple[Rule, ...], source: str
-                  ) -> Converted:
-    timm, dropped = apply_rules(state_dict, (*rules, _INDEX, _HEADS, *_PRETRAINING), source)
+def _through_timm(state_dict: Mapping[str, Tensor], prefix: str, pairs: Iterable[Pair],
+                  source: str) -> Converted:
+    names = {re.sub(prefix, '', name): name for name in state_dict}
+    plain = {name: state_dict[told] for name, told in names.items()}
+    timm, dropped = apply_rules(plain, (*to_ours(pairs), *_DROPPED), source, names)
     return Converted(convert_beit(timm).state_dict, dropped)
 
 

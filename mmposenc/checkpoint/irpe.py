@@ -1,25 +1,17 @@
 """Names of the iRPE release's attention, and where its parameters go."""
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from torch import Tensor
 
-#: rpe_k.lookup_table_weight, rpe_v.rp_rows.lookup_table_weight, rpe_q.lookup_table_bias, ...
-_TABLE = re.compile(r'rpe_([qkv])\.(?:rp_(rows|cols)\.)?lookup_table_(?:weight|bias)')
-_LINEAR = re.compile(r'(?:qkv|proj)\.(?:weight|bias)')
+from .rules import Pair, match_rules, to_ours
 
-
-def rename_attention_parameter(name: str) -> str | None:
-    """Our name of a parameter of the release's ``RPEAttention``, or None if it has no such."""
-    if _LINEAR.fullmatch(name):
-        return name
-    match = _TABLE.fullmatch(name)
-    if match is None:
-        return None
-    side, axis = match.groups()
-    return f'rel_pos_encoding.table_{side}' + (f'_{axis}' if axis else '')
+#: Tables of the release's ``RPEAttention`` and ours.
+TABLES = (('rpe_{s}.lookup_table_{p}', 'rel_pos_encoding.table_{s}'),
+          ('rpe_{s}.rp_{a}.lookup_table_{p}', 'rel_pos_encoding.table_{s}_{a}'))
+_RULES = to_ours(Pair(*names) for names in (
+    ('qkv.{p}', 'qkv.{p}'), ('proj.{p}', 'proj.{p}'), *TABLES))
 
 
 def convert_attention(params: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
@@ -35,11 +27,8 @@ def convert_attention(params: Mapping[str, Tensor], source: str) -> dict[str, Te
     """
     if source != 'irpe-deit':
         raise ValueError(f"source={source!r} must be 'irpe-deit'")
-    converted = {}
-    for name, value in params.items():
-        renamed = rename_attention_parameter(name)
-        if renamed is None:
-            raise ValueError(f'params has {name!r}, which an attention of the iRPE release does '
-                             f'not have')
-        converted[renamed] = value
-    return converted
+    converted, unknown = match_rules(params, _RULES, source)
+    if unknown:
+        raise ValueError(f'params has {unknown[0]!r}, which an attention of the iRPE release does '
+                         f'not have')
+    return converted.state_dict

@@ -7,31 +7,37 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from .rules import Converted, Pair, Rule, apply_rules, same, template, to_ours
+from .rules import Converted, Pair, Rule, apply_rules, same, to_ours
 
-#: Inside a block the release uses our names.
-_BLOCK_PART = r'((?:norm1|norm2|attn\.(?:q|kv|proj|sr|norm)|mlp\.(?:fc1|fc2))\.(?:weight|bias))'
+#: Parts of a block that have the same names in the releases and here.
+_PARTS = ('norm1', 'norm2', 'attn.q', 'attn.kv', 'attn.proj', 'attn.sr', 'attn.norm', 'mlp.fc1',
+          'mlp.fc2')
+_BLOCK = 'backbone.stages.{n}.blocks.{m}.'
+_TABLE = 'backbone.stages.{n}.pos_encodings.at.before.0.pos_embed'
+
+
+def _pvt(stage: int) -> tuple[Pair, ...]:
+    """A stage of PVT's release, which counts from 1."""
+    theirs, ours = stage + 1, f'backbone.stages.{stage}.'
+    return (Pair(f'patch_embed{theirs}.proj.{{p}}', f'{ours}patch_embed.projection.{{p}}'),
+            Pair(f'patch_embed{theirs}.norm.{{p}}', f'{ours}patch_embed.norm.{{p}}'),
+            Pair(f'pos_embed{theirs}', _TABLE.replace('{n}', str(stage))),
+            *(Pair(f'block{theirs}.{{m}}.{part}.{{p}}', f'{ours}blocks.{{m}}.{part}.{{p}}')
+              for part in _PARTS))
+
 
 _PVT = (
-    Rule(r'patch_embed(\d)\.proj\.(weight|bias)',
-         template('backbone.stages.{1}.patch_embed.projection.{2}', 1)),
-    Rule(r'patch_embed(\d)\.norm\.(weight|bias)',
-         template('backbone.stages.{1}.patch_embed.norm.{2}', 1)),
-    Rule(r'block(\d)\.(\d+)\.' + _BLOCK_PART, template('backbone.stages.{1}.blocks.{2}.{3}', 1)),
-    Rule(r'pos_embed(\d)', template('backbone.stages.{1}.pos_encodings.at.before.0.pos_embed', 1)),
+    *to_ours(pair for stage in range(9) for pair in _pvt(stage)),
     # The class token belongs to the last stage, whose number the token does not tell.
     Rule(r'cls_token', lambda match, tensor, source: {
         f'backbone.stages.{_last_stage(source)}.cls_token': tensor}),
-    Rule(r'norm\.(weight|bias)', r'backbone.norm.\1'),
-    Rule(r'head\.(weight|bias)', r'head.fc.\1'),
+    *to_ours((*same('norm.{p}'), Pair('head.{p}', 'head.fc.{p}'))),
 )
 
 _TWINS = (
     Pair('patch_embeds.{n}.proj.{p}', 'backbone.stages.{n}.patch_embed.projection.{p}'),
     Pair('patch_embeds.{n}.norm.{p}', 'backbone.stages.{n}.patch_embed.norm.{p}'),
-    *(Pair(f'blocks.{{n}}.{{m}}.{part}.{{p}}', f'backbone.stages.{{n}}.blocks.{{m}}.{part}.{{p}}')
-      for part in ('norm1', 'norm2', 'attn.q', 'attn.kv', 'attn.proj', 'attn.sr', 'attn.norm',
-                   'mlp.fc1', 'mlp.fc2')),
+    *(Pair(f'blocks.{{n}}.{{m}}.{part}.{{p}}', f'{_BLOCK}{part}.{{p}}') for part in _PARTS),
     Pair('pos_block.{n}.proj.{m}.{p}',
          'backbone.stages.{n}.pos_encodings.at.after0.0.proj.{m}.{p}'),
     *same('norm.{p}'),
@@ -54,6 +60,23 @@ def convert_twins(state_dict: Mapping[str, Tensor]) -> Converted:
     return apply_rules(state_dict, to_ours(_TWINS), 'twins')
 
 
+_THEIRS = 'layers.{n}.1.{m}.'
+_MMDET = to_ours((
+    Pair('layers.{n}.0.projection.{p}', 'backbone.stages.{n}.patch_embed.projection.{p}'),
+    Pair('layers.{n}.0.norm.{p}', 'backbone.stages.{n}.patch_embed.norm.{p}'),
+    Pair('layers.{n}.1.0.pos_embed', _TABLE),
+    Pair(f'{_THEIRS}attn.attn.in_proj_{{p}}', (f'{_BLOCK}attn.q.{{p}}', f'{_BLOCK}attn.kv.{{p}}'),
+         lambda tensor: tensor.split((len(tensor) // 3, len(tensor) - len(tensor) // 3))),
+    *(Pair(f'{_THEIRS}{theirs}.{{p}}', f'{_BLOCK}{ours}.{{p}}') for theirs, ours in (
+        ('norm1', 'norm1'), ('norm2', 'norm2'), ('attn.sr', 'attn.sr'), ('attn.norm', 'attn.norm'),
+        ('attn.attn.out_proj', 'attn.proj'))),
+    # The MLP's layers are 1x1 convolutions there and linear here.
+    *(Pair(f'{_THEIRS}ffn.layers.{theirs}.{{p}}', f'{_BLOCK}{ours}.{{p}}',
+           lambda tensor: tensor.flatten(1) if tensor.dim() == 4 else tensor)
+      for theirs, ours in ((0, 'mlp.fc1'), (3, 'mlp.fc2'))),
+))
+
+
 def convert_mmdet_pvt(state_dict: Mapping[str, Tensor]) -> Converted:
     """Convert mmdet's PyramidVisionTransformer (its v1 form: no convolution in the MLP).
 
@@ -62,41 +85,13 @@ def convert_mmdet_pvt(state_dict: Mapping[str, Tensor]) -> Converted:
     """
     with_table = {name.split('.')[1] for name in state_dict if name.endswith('.1.0.pos_embed')}
 
-    def block(rest: str) -> str:
-        return r'layers\.(\d)\.1\.(\d+)\.' + rest
+    def shifted(match: re.Match[str]) -> str:
+        return f'layers.{match[1]}.1.{int(match[2]) - (match[1] in with_table)}.'
 
-    def name_of(match: re.Match[str]) -> str:
-        stage, number = match.group(1), int(match.group(2)) - (match.group(1) in with_table)
-        return f'backbone.stages.{stage}.blocks.{number}'
-
-    def in_proj(match: re.Match[str], tensor: Tensor, _: Mapping[str, Tensor]
-                ) -> dict[str, Tensor]:
-        dims = tensor.shape[0] // 3
-        base = f'{name_of(match)}.attn'
-        return {f'{base}.q.{match.group(3)}': tensor[:dims],
-                f'{base}.kv.{match.group(3)}': tensor[dims:]}
-
-    def renamed(part: str) -> Rule:
-        pattern = {'attn.proj': r'attn\.attn\.out_proj', 'mlp.fc1': r'ffn\.layers\.0',
-                   'mlp.fc2': r'ffn\.layers\.3'}.get(part, part.replace('.', r'\.'))
-
-        def rename(match: re.Match[str], tensor: Tensor, _: Mapping[str, Tensor]
-                   ) -> dict[str, Tensor]:
-            # The MLP's layers are 1x1 convolutions there and linear here.
-            flat = tensor.flatten(1) if part.startswith('mlp') and tensor.dim() == 4 else tensor
-            return {f'{name_of(match)}.{part}.{match.group(3)}': flat}
-        return Rule(block(pattern + r'\.(weight|bias)'), rename)
-
-    rules = (
-        Rule(r'layers\.(\d)\.0\.(projection|norm)\.(weight|bias)',
-             r'backbone.stages.\1.patch_embed.\2.\3'),
-        Rule(r'layers\.(\d)\.1\.0\.pos_embed',
-             r'backbone.stages.\1.pos_encodings.at.before.0.pos_embed'),
-        Rule(block(r'attn\.attn\.in_proj_(weight|bias)'), in_proj),
-        *(renamed(part) for part in ('norm1', 'norm2', 'attn.sr', 'attn.norm', 'attn.proj',
-                                     'mlp.fc1', 'mlp.fc2')),
-    )
-    return apply_rules(state_dict, rules, 'mmdet-pvt')
+    names = {name if name.endswith('pos_embed')
+             else re.sub(r'^layers\.(\d)\.1\.(\d+)\.', shifted, name): name for name in state_dict}
+    plain = {new: state_dict[old] for new, old in names.items()}
+    return apply_rules(plain, _MMDET, 'mmdet-pvt', names)
 
 
 def _last_stage(state_dict: Mapping[str, Tensor]) -> int:

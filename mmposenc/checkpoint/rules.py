@@ -81,8 +81,10 @@ def match_rules(state_dict: Mapping[str, Tensor], rules: Sequence[Rule], source:
     return Converted(converted, dropped), sorted(unknown)
 
 
-#: What stands for a part of a name in a template: numbers n and m, a kind of parameter p.
-PLACES = {'n': r'\d+', 'm': r'\d+', 'p': 'weight|bias'}
+#: What stands for a part of a name in a template: numbers n and m, a kind of parameter p, encoder
+#: or decoder c, iRPE's sides s and axes a.
+PLACES = {'n': r'\d+', 'm': r'\d+', 'p': 'weight|bias', 'c': 'encoder|decoder', 's': '[qkv]',
+          'a': 'rows|cols'}
 Names = str | tuple[str, ...]
 
 
@@ -153,14 +155,3 @@ def shown(names: Sequence[str], most: int = 8) -> str:
     """The first of many names, and how many more there are."""
     rest = [f'and {len(names) - most} more'] * (len(names) > most)
     return ', '.join([*names[:most], *rest])
-
-
-def template(text: str, *shifted: int, by: int = -1) -> Rename:
-    """A target whose groups ``shifted`` are numbers to shift: ``template('a.{1}.{2}', 1)``."""
-    def rename(match: re.Match[str], tensor: Tensor, _: Mapping[str, Tensor]
-               ) -> Mapping[str, Tensor]:
-        groups = [match.group(0)] + [
-            str(int(group) + by) if number in shifted else group
-            for number, group in enumerate(match.groups(), start=1)]
-        return {text.format(*groups): tensor}
-    return rename

@@ -35,9 +35,9 @@ def check_shapes(state_dict: Mapping[str, Tensor], source: str) -> None:
 def _expected(state_dict: Mapping[str, Tensor], block: str, dims: int
               ) -> dict[str, tuple[int, ...]]:
     """Shapes of a block's parts of ``dims`` channels."""
-    shapes: dict[str, tuple[int, ...]] = {}
-    for norm in ('norm1', 'norm2'):
-        shapes |= {f'{block}.{norm}.weight': (dims,), f'{block}.{norm}.bias': (dims,)}
+    shapes: dict[str, tuple[int, ...]] = {
+        f'{block}.{vector}': (dims,) for vector in (
+            'norm1.weight', 'norm1.bias', 'norm2.weight', 'norm2.bias', 'ls1.gamma', 'ls2.gamma')}
     for attention in ('attn', 'attn.w_msa'):
         for part, times in (('qkv', 3), ('q', 1), ('kv', 2), ('proj', 1)):
             name = f'{block}.{attention}.{part}'
@@ -51,6 +51,4 @@ def _expected(state_dict: Mapping[str, Tensor], block: str, dims: int
         shapes |= {f'{block}.mlp.fc1.weight': (hidden.shape[0], dims),
                    f'{block}.mlp.fc2.weight': (dims, width),
                    f'{block}.mlp.fc2.bias': (dims,)}
-    for scale in ('ls1', 'ls2'):
-        shapes[f'{block}.{scale}.gamma'] = (dims,)
     return shapes

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from torch import Tensor
 
-from .irpe import rename_attention_parameter
+from .irpe import TABLES
 from .rules import Converted, Pair, Rule, apply_rules, same, to_ours
 
 TABLE = 'backbone.pos_encodings.at.before.0.pos_embed'
@@ -45,11 +45,8 @@ _LEFT_OUT = (
     Rule(r'attn_pool\..*', None, 'a head that pools by attention, which maps do not go through'),
 )
 
-_IRPE = Rule(
-    r'blocks\.(\d+)\.attn\.(rpe_[qkv]\.(?:rp_(?:rows|cols)\.)?lookup_table_(?:weight|bias))',
-    lambda match, tensor, _: {
-        f'backbone.blocks.{match.group(1)}.attn.{rename_attention_parameter(match.group(2))}':
-            tensor})
+_IRPE = tuple(Pair(f'blocks.{{n}}.attn.{theirs}', f'backbone.blocks.{{n}}.attn.{ours}')
+              for theirs, ours in TABLES)
 
 
 def _mmpretrain_head(match: re.Match[str], tensor: Tensor, state: Mapping[str, Tensor]
@@ -93,7 +90,7 @@ def convert_vit(state_dict: Mapping[str, Tensor]) -> Converted:
 
 def convert_irpe_deit(state_dict: Mapping[str, Tensor]) -> Converted:
     """Convert the iRPE release's DeiT: DeiT's names and ``blocks.0.attn.rpe_k``."""
-    return apply_rules(state_dict, (*to_ours(vit_pairs(state_dict)), _IRPE), 'irpe-deit')
+    return apply_rules(state_dict, to_ours((*vit_pairs(state_dict), *_IRPE)), 'irpe-deit')
 
 
 def convert_mmpretrain_vit(state_dict: Mapping[str, Tensor]) -> Converted:

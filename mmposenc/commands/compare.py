@@ -120,7 +120,7 @@ def run(args: argparse.Namespace, command: str) -> int:
 
     started, estimate = time.monotonic(), None
     if args.report_only:
-        study = read_study(args.out or planning.default_folder(args.config))
+        study = read_study(planning.folder_of(args))
     else:
         workers = planning.workers_of(args)
         planned = planning.plan(args, command, workers)

@@ -50,8 +50,7 @@ def main(argv: list[str] | None = None) -> None:
         from ..engine.config.checks import check_folder
         from ..engine.config.models import device_of
         from ..engine.config.options import read_config
-        from ..lab.figures.size_figures import plot_by_size
-        from ..lab.figures.writing import checked_path
+        from ..lab.figures.panels import checked_path, plot_by_size
         cfg = read_config(args)
         plot = None if args.plot is None else checked_path(args.plot, '--plot')
         if plot is not None:

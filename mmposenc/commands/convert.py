@@ -46,7 +46,7 @@ def main(argv: list[str] | None = None) -> None:
     output = Path(args.output)
     with reported(args):
         from ..checkpoint import look_alikes, needed_options, read_checkpoint, write_checkpoint
-        from ..checkpoint.eva_names import rounds_periods
+        from ..checkpoint.eva import rounds_periods
         from ..checkpoint.needs import BACKBONE
         from ..checkpoint.rules import shown
         if output.suffix not in ('.pth', '.safetensors'):

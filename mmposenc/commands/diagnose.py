@@ -56,7 +56,7 @@ def main(argv: list[str] | None = None) -> None:
         from ..engine.config.options import read_config
         from ..lab.diagnose import write_figures
         from ..lab.diagnose.config_models import measure_config
-        from ..lab.figures.figure_subjects import source_of
+        from ..lab.figures.encoding_figures import source_of
         cfg = read_config(args)
         if args.output_dir is not None:
             check_folder(args.output_dir, '--output-dir')

@@ -99,8 +99,11 @@ def main(argv: list[str] | None = None) -> None:
     with reported(args, hold=True):
         from .. import engine
         from ..engine.config.options import read_config
-        from ..lab.figures.encoding_figures import visualize_encodings, visualize_figure
-        from ..lab.figures.gallery import draw_gallery
+        from ..lab.figures.encoding_figures import (
+            draw_gallery,
+            visualize_encodings,
+            visualize_figure,
+        )
         from ..lab.figures.paper_figures import Choice
         choice = Choice(args.block, args.head, places, args.references, not args.no_prefix,
                         args.channels, args.width)

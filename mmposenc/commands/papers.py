@@ -99,9 +99,14 @@ def _config(name: str, out: str | None) -> None:
 
 
 def _check() -> None:
+    import contextlib
+    import logging
+
     from ..engine.apps.papers import differences
     from ..operators.papers import tables
-    found = list(differences())
+    logging.disable(logging.WARNING)  # what libraries say of each of hundreds of models
+    with contextlib.redirect_stdout(sys.stderr):
+        found = list(differences())
     for line in found:
         print(line)
     rows = sum(len(table.rows) for table in tables().values())

@@ -16,8 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..command_line import Parser, reported
-from ..engine.prepare.ade20k import check_ade20k
-from ..engine.prepare.coco import check_coco
+from ..engine.prepare.copies import check_ade20k, check_coco
 from ..engine.prepare.mnist import IDX_SOURCES, prepare_idx, prepare_mnist5k
 from ..engine.prepare.nuclei import prepare_nuclei
 from ..engine.prepare.pretrained import prepare_pretrained

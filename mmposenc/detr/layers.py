@@ -304,6 +304,8 @@ class DetrEncoderLayer(BaseModule):
         ValueError: for sizes that do not fit.
     """
 
+    attention_type: Any = MultiheadAttention
+
     def __init__(self, self_attn_cfg: dict[str, Any] | None = None,
                  ffn_cfg: dict[str, Any] | None = None, norm_cfg: dict[str, Any] | None = None,
                  init_cfg: dict[str, Any] | None = None) -> None:
@@ -315,7 +317,7 @@ class DetrEncoderLayer(BaseModule):
         self._init_layers()
 
     def _init_layers(self) -> None:
-        self.self_attn = MultiheadAttention(**self.self_attn_cfg)
+        self.self_attn = self.attention_type(**self.self_attn_cfg)
         self.embed_dims = self.self_attn.embed_dims
         self.ffn, self.norms = ffn_and_norms(self.ffn_cfg, self.norm_cfg, self.embed_dims, 2)
 
@@ -345,7 +347,7 @@ class DetrEncoderLayer(BaseModule):
 
 def ffn_and_norms(ffn_cfg: dict[str, Any], norm_cfg: dict[str, Any], embed_dims: int,
                    num_norms: int) -> tuple[FFN, ModuleList]:
-    """What every layer has beside its attention."""
+    """What every layer has behind its attention."""
     ffn = FFN(**ffn_cfg)
     if ffn.embed_dims != embed_dims:
         raise ValueError(f'ffn_cfg has embed_dims={ffn.embed_dims}, but the attention has '

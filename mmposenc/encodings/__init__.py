@@ -20,41 +20,20 @@ from .sharing import share_encodings
 from .shaw import ShawRPE
 from .transformer_xl import TransformerXLRPE
 
-#: Names registered in scope ``mmposenc``.
-ENCODINGS: tuple[str, ...] = (
-    'PEG',
-    'LearnedPositionEmbedding',
-    'SinCosPositionEncoding',
-    'IRPE',
-    'ShawRPE',
-    'TransformerXLRPE',
-    'HuangRPE',
-    'SASARPE',
-    'RelativePositionBias',
-    'QueryAbsolute1D',
-    'QueryRelative1D',
-    'QueryRelative2D',
-    'RotaryEmbedding',
-    'RotaryEmbedding2D',
-    'LogSpacedCPB',
-    'DecomposedRPE',
-    'CombinedRPE',
-    'ContextPool',
-)
-
 __all__ = [
     'ENCODINGS',
-    'IRPE',
-    'LearnedPositionEmbedding',
     'OffsetBiasEncoding',
-    'PEG',
     'PlacedEncodings',
     'RelativeEncoding',
-    'SinCosPositionEncoding',
     'TokenEncoding',
     'build_encoding',
     'position_tables',
     'share_encodings',
+    # Registered in scope ``mmposenc``:
+    'PEG',
+    'LearnedPositionEmbedding',
+    'SinCosPositionEncoding',
+    'IRPE',
     'ShawRPE',
     'TransformerXLRPE',
     'HuangRPE',
@@ -70,3 +49,5 @@ __all__ = [
     'CombinedRPE',
     'ContextPool',
 ]
+#: Names that a config's type may have: from the first encoding of the list above on.
+ENCODINGS: tuple[str, ...] = tuple(__all__[__all__.index('PEG'):])

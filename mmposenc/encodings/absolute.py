@@ -13,7 +13,7 @@ from ..functional.position_tables import (
     sincos_2d,
 )
 from .base import TokenEncoding
-from .checks import check_apply_to
+from .checks import check_apply_to, check_at_least, check_choices
 
 
 class _AddedTable(TokenEncoding):
@@ -75,13 +75,11 @@ class LearnedPositionEmbedding(_AddedTable):
                  interpolation_offset: float = 0.0, num_prefix_embeds: int = 0, drop: float = 0.0,
                  apply_to: str = 'qkv') -> None:
         super().__init__(apply_to)
-        if interpolation not in INTERPOLATIONS:
-            raise ValueError(f'interpolation={interpolation!r} must be one of {INTERPOLATIONS}')
+        check_choices(interpolation=(interpolation, INTERPOLATIONS))
+        check_at_least(0, num_prefix_embeds=num_prefix_embeds)
         if not 0.0 <= interpolation_offset < 1.0:
             raise ValueError(f'interpolation_offset={interpolation_offset} must be from 0 to below '
                              f'1')
-        if num_prefix_embeds < 0:
-            raise ValueError(f'num_prefix_embeds={num_prefix_embeds} must be >= 0')
         if not 0.0 <= drop <= 1.0:
             raise ValueError(f'drop={drop} must be from 0 to 1')
         self.grid_shape = as_grid(grid_shape, 'grid_shape').hw

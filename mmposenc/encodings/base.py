@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from ..attention.terms import Term
 from ..functional.grids import Grid, GridLike, as_grid, key_grid
+from .checks import check_at_least
 
 
 class TokenEncoding(nn.Module, ABC):
@@ -68,6 +69,13 @@ class RelativeEncoding(nn.Module, ABC):
     cellwise: bool = False
     #: True if it has an axis of time: grids may have frames.
     takes_frames: bool = False
+
+    def _set_sizes(self, head_dims: int, num_heads: int, num_prefix_tokens: int) -> None:
+        """Check and keep what an attention compares with its own sizes."""
+        check_at_least(1, head_dims=head_dims, num_heads=num_heads)
+        check_at_least(0, num_prefix_tokens=num_prefix_tokens)
+        self.head_dims, self.num_heads = head_dims, num_heads
+        self.num_prefix_tokens = num_prefix_tokens
 
     @abstractmethod
     def terms(self, q_grid: Grid, k_grid: Grid) -> Sequence[Term]:

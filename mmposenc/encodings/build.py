@@ -73,8 +73,7 @@ def wrong_contract(cls: type, contract: type, argument: str) -> ValueError:
 
 def _arguments(cls: type, cfg: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
     """Those of a config, else what the caller knows, else sizes of the grid that it knows."""
-    required = _required(cls)
-    sizes = {name: size for name, size in _grid_sizes(defaults).items() if name in required}
+    sizes = required_sizes(cls, defaults)
     known = {name: value for name, value in defaults.items() if _takes(cls, name)}
     given = {name: value for name, value in cfg.items() if name != 'type'}
     return {**sizes, **known, **given}
@@ -90,14 +89,15 @@ def _required(cls: type) -> list[str]:
             if p.default is p.empty and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
 
 
-def _grid_sizes(defaults: dict[str, Any]) -> dict[str, Any]:
-    """What relative encodings call the largest grid they are made for. An encoding that works
-    without such a size (LogSpacedCPB) does so outside windows."""
+def required_sizes(cls: type, defaults: dict[str, Any]) -> dict[str, Any]:
+    """What a relative encoding that requires the largest grid it is made for calls it, of a
+    'grid_shape'. One that works without such a size (LogSpacedCPB) does so outside windows."""
     if defaults.get('grid_shape') is None:
         return {}
     grid = as_grid(defaults['grid_shape'], 'grid_shape')
     tokens = defaults.get('num_prefix_tokens', 0) + grid.num_cells
-    return dict(window_size=grid.hw, max_size=grid.hw, max_tokens=tokens)
+    sizes = dict(window_size=grid.hw, max_size=grid.hw, grid_shape=grid.hw, max_tokens=tokens)
+    return {name: size for name, size in sizes.items() if name in _required(cls)}
 
 
 def _find_own(name: str) -> Any:

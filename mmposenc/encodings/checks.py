@@ -1,6 +1,8 @@
 """Checks and tables that several encodings share."""
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import nn
 
@@ -25,12 +27,20 @@ def as_limits(value: int | tuple[int, int], name: str) -> tuple[int, int]:
     return pair[0], pair[1]
 
 
-def check_sizes(head_dims: int, num_heads: int, num_prefix_tokens: int) -> None:
-    """Raise ValueError for sizes that no encoding can have."""
-    for name, value, least in (('head_dims', head_dims, 1), ('num_heads', num_heads, 1),
-                               ('num_prefix_tokens', num_prefix_tokens, 0)):
-        if value < least:
+def check_at_least(least: float, **numbers: float | None) -> None:
+    """Raise ValueError for a number below ``least``, by its argument's name; None is none."""
+    for name, value in numbers.items():
+        if value is not None and value < least:
             raise ValueError(f'{name}={value} must be >= {least}')
+
+
+def check_choices(**choices: tuple[object, Sequence[object]]) -> None:
+    """Raise ValueError for a value that is none of those known; both by the argument's name."""
+    for name, (value, known) in choices.items():
+        if value not in known:
+            texts = [repr(each) for each in known]
+            wanted = ' or '.join(texts) if len(texts) < 3 else f'one of {", ".join(texts)}'
+            raise ValueError(f'{name}={value!r} must be {wanted}')
 
 
 def check_apply_to(apply_to: str) -> str:
@@ -39,6 +49,5 @@ def check_apply_to(apply_to: str) -> str:
     Raises:
         ValueError: if it is neither 'qkv' nor 'qk'.
     """
-    if apply_to not in ('qkv', 'qk'):
-        raise ValueError(f"apply_to={apply_to!r} must be 'qkv' or 'qk'")
+    check_choices(apply_to=(apply_to, ('qkv', 'qk')))
     return apply_to

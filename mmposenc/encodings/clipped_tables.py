@@ -7,9 +7,7 @@ from torch import nn
 from ..functional.buckets import BucketParams, Buckets
 from ..functional.grids import Grid
 from .base import RelativeEncoding
-from .checks import check_sizes
-
-_METHODS = ('product', 'sequence')
+from .checks import check_at_least, check_choices
 
 
 class ClippedTables(RelativeEncoding):
@@ -20,15 +18,11 @@ class ClippedTables(RelativeEncoding):
     def __init__(self, head_dims: int, num_heads: int, max_offset: int, method: str,
                  shared_heads: bool, num_prefix_tokens: int) -> None:
         super().__init__()
-        check_sizes(head_dims, num_heads, num_prefix_tokens)
-        if max_offset < 0:
-            raise ValueError(f'max_offset={max_offset} must be >= 0')
-        if method not in _METHODS:
-            raise ValueError(f"method={method!r} must be 'product' or 'sequence'")
-        self.head_dims, self.num_heads = head_dims, num_heads
+        self._set_sizes(head_dims, num_heads, num_prefix_tokens)
+        check_at_least(0, max_offset=max_offset)
+        check_choices(method=(method, ('product', 'sequence')))
         self.max_offset, self.method = max_offset, method
         self.shared_heads = shared_heads
-        self.num_prefix_tokens = num_prefix_tokens
         self.cellwise = method == 'product'
         width = 2 * max_offset + 1
         #: Vectors of a table; with 'product' that of pairs with a prefix token is the last.

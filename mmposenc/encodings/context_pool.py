@@ -14,7 +14,7 @@ from ..functional.pooling.ablations import global_mean, nonlocal_pool, random_me
 from ..functional.pooling.adaptive import FORMS, context_pool, full_precision
 from ..functional.pooling.partition import cells_at_stride
 from .base import TokenEncoding
-from .context_pool_checks import check_choices, check_numbers, check_pairs
+from .checks import check_at_least, check_choices
 from .context_pool_predictors import PREDICTORS, build_predictor
 
 WEIGHTS = ('learned', 'unnormalized', 'uniform', 'nonlocal')
@@ -80,9 +80,13 @@ class ContextPool(TokenEncoding):
         check_choices(weights=(weights, WEIGHTS), locality=(locality, LOCALITIES),
                       predictor=(predictor, PREDICTORS), size_norm=(size_norm, SIZE_NORMS),
                       dims=(dims, (1, 2)), form=(form, FORMS))
-        check_numbers(embed_dims, hidden_dims, nonlocal_dims, ratio, window_size, num_random,
-                      truncate, stride)
-        check_pairs(stride, dims, causal, weights, locality, size_norm)
+        check_at_least(1, embed_dims=embed_dims, hidden_dims=hidden_dims, stride=stride,
+                       nonlocal_dims=nonlocal_dims, num_random=num_random)
+        if not (ratio > 0 and truncate > 0):
+            raise ValueError(f'ratio={ratio} and truncate={truncate} must be positive')
+        if window_size < 1 or window_size % 2 == 0:
+            raise ValueError(f'window_size={window_size} must be odd and positive')
+        _check_pairs(stride, dims, causal, weights, locality, size_norm)
         if isinstance(default_positions, str) and default_positions != 'every':
             raise ValueError(f"default_positions={default_positions!r} must be 'every', or numbers "
                              f"of blocks")
@@ -234,3 +238,18 @@ def _extents(like: Tensor, hw_shape: tuple[int, int], padding: Tensor | None) ->
         return torch.stack([torch.full_like(like[:, 0], side) for side in hw_shape], 1)
     valid = ~padding.view(like.shape[0], *hw_shape)
     return torch.stack((valid[:, :, 0].sum(1), valid[:, 0].sum(1)), 1).to(like.dtype)
+
+
+def _check_pairs(stride: int, dims: int, causal: bool, weights: str, locality: str, size_norm: str
+                 ) -> None:
+    """Raise ValueError for options that contradict each other."""
+    if stride > 1 and dims == 1:
+        raise ValueError(f'stride={stride} needs dims=2: a sequence of tokens keeps its length')
+    if causal and dims != 1:
+        raise ValueError(f'causal=True needs dims=1, not dims={dims}: a map has no order')
+    if causal and size_norm == 'softmax':
+        raise ValueError("causal=True with size_norm='softmax': a softmax over all tokens sees "
+                         "what comes later; use size_norm='sigmoid'")
+    if locality == 'random_sparse' and (causal or weights == 'nonlocal'):
+        raise ValueError("locality='random_sparse' takes neither causal=True nor "
+                         "weights='nonlocal'")

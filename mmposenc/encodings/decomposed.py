@@ -8,7 +8,7 @@ from ..attention.terms import AxisHalves, Term
 from ..functional.grids import Grid, GridLike, as_grid, pick_entries
 from ..functional.position_tables import resize_axis_table
 from .base import RelativeEncoding
-from .checks import axis_tables, check_sizes
+from .checks import axis_tables
 
 
 class DecomposedRPE(RelativeEncoding):
@@ -40,10 +40,8 @@ class DecomposedRPE(RelativeEncoding):
     def __init__(self, head_dims: int, num_heads: int, *, grid_shape: GridLike,
                  shared_heads: bool = True, num_prefix_tokens: int = 0) -> None:
         super().__init__()
-        check_sizes(head_dims, num_heads, num_prefix_tokens)
+        self._set_sizes(head_dims, num_heads, num_prefix_tokens)
         self.grid_shape = as_grid(grid_shape, 'grid_shape').hw
-        self.head_dims, self.num_heads = head_dims, num_heads
-        self.num_prefix_tokens = num_prefix_tokens
         lengths = (2 * self.grid_shape[0] - 1, 2 * self.grid_shape[1] - 1)
         self.row_table, self.col_table = axis_tables(lengths, head_dims, num_heads, shared_heads)
         self.reset_parameters()

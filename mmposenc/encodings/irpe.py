@@ -18,8 +18,7 @@ from ..functional.buckets import (
 )
 from ..functional.grids import Grid, GridLike, as_grid, key_grid, pick_entries
 from .base import RelativeEncoding
-
-MODES = ('contextual', 'bias')
+from .checks import check_choices
 
 
 class IRPE(RelativeEncoding):
@@ -62,16 +61,14 @@ class IRPE(RelativeEncoding):
                  *, alpha: float | None = None, beta: float | None = None,
                  gamma: float | None = None, quantization: str = 'squared') -> None:
         super().__init__()
-        _check_options(head_dims, num_heads, method, mode, rpe_on, num_prefix_tokens)
+        self._set_sizes(head_dims, num_heads, num_prefix_tokens)
+        _check_options(method, mode, rpe_on)
         if ratio is None and alpha is None and beta is None and gamma is None:
             ratio = 1.9
-        self.head_dims = head_dims
-        self.num_heads = num_heads
         self.method = method
         self.mode = mode
         self.rpe_on = ''.join(sorted(rpe_on))
         self.shared_heads = shared_heads
-        self.num_prefix_tokens = num_prefix_tokens
         self.params = bucket_params(ratio, alpha, beta, gamma, index, quantization)
         self.num_buckets = num_buckets(method, self.params)
         #: One table, or one for rows and one for columns.
@@ -186,18 +183,10 @@ class IRPE(RelativeEncoding):
                 f'shared_heads={self.shared_heads}, num_prefix_tokens={self.num_prefix_tokens}')
 
 
-def _check_options(head_dims: int, num_heads: int, method: str, mode: str, rpe_on: str,
-                   num_prefix_tokens: int) -> None:
-    if head_dims < 1 or num_heads < 1:
-        raise ValueError(f'head_dims={head_dims} and num_heads={num_heads} must be at least 1')
-    if method not in METHODS:
-        raise ValueError(f'method={method!r} must be one of {", ".join(METHODS)}')
-    if mode not in MODES:
-        raise ValueError(f'mode={mode!r} must be one of {", ".join(MODES)}')
+def _check_options(method: str, mode: str, rpe_on: str) -> None:
+    check_choices(method=(method, METHODS), mode=(mode, ('contextual', 'bias')))
     if not rpe_on or set(rpe_on) - set('qkv') or len(set(rpe_on)) != len(rpe_on):
         raise ValueError(f"rpe_on={rpe_on!r} must be one or more of the letters q, k, v, each once")
     if mode == 'bias' and 'v' in rpe_on:
         raise ValueError(f"rpe_on={rpe_on!r} with mode='bias': a bias can be added to the logits "
                          f"('q', 'k') but not to the values; use mode='contextual'")
-    if num_prefix_tokens < 0:
-        raise ValueError(f'num_prefix_tokens={num_prefix_tokens} must be >= 0')

@@ -7,6 +7,7 @@ from torch.utils.checkpoint import checkpoint
 
 from ..functional import limits
 from ..functional.grids import Grid, GridLike, as_grid
+from .checks import check_at_least, check_choices
 from .offset_bias import OffsetBiasEncoding
 
 
@@ -44,12 +45,8 @@ class LogSpacedCPB(OffsetBiasEncoding):
                  window_size: GridLike | None = None, num_prefix_tokens: int = 0,
                  mode: str = 'swin', prefix_bias: bool = True) -> None:
         super().__init__()
-        if mode not in ('swin', 'cr'):
-            raise ValueError(f"mode={mode!r} must be 'swin' or 'cr'")
-        for name, value, least in (('num_heads', num_heads, 1), ('hidden_dims', hidden_dims, 1),
-                                   ('num_prefix_tokens', num_prefix_tokens, 0)):
-            if value < least:
-                raise ValueError(f'{name}={value} must be >= {least}')
+        check_choices(mode=(mode, ('swin', 'cr')))
+        check_at_least(1, hidden_dims=hidden_dims)
         self._set_heads(num_heads, num_prefix_tokens, prefix_bias)
         self.mode = mode
         self.window_size = None if window_size is None else as_grid(window_size, 'window_size').hw

@@ -9,6 +9,7 @@ from torch import Tensor
 from ..attention.terms import OffsetBias, Term
 from ..functional.grids import Grid, grid_offsets
 from .base import RelativeEncoding
+from .checks import check_at_least
 
 
 class OffsetBiasEncoding(RelativeEncoding):
@@ -21,6 +22,8 @@ class OffsetBiasEncoding(RelativeEncoding):
 
     def _set_heads(self, num_heads: int, num_prefix_tokens: int, prefix_bias: bool = True) -> None:
         """Set sizes, and make ``prefix_bias`` if there are prefix tokens and it is wanted."""
+        check_at_least(1, num_heads=num_heads)
+        check_at_least(0, num_prefix_tokens=num_prefix_tokens)
         self.num_heads, self.num_prefix_tokens = num_heads, num_prefix_tokens
         if num_prefix_tokens and prefix_bias:
             self.prefix_bias = torch.nn.Parameter(torch.zeros(num_heads, 3))

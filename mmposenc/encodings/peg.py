@@ -2,25 +2,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..functional.grids import check_sides
+from ..functional.grids import Grid, check_tokens
 from ..functional.masking import (
     join_prefix,
+    known_equal,
     map_to_tokens,
     masked_batch_norm,
     split_prefix,
     tokens_to_map,
 )
 from .base import TokenEncoding
-from .checks import check_apply_to
+from .checks import check_apply_to, check_at_least, check_choices
 
-CONVOLUTIONS = ('depthwise', 'separable', 'dense')
 #: By the number of axes.
 _CONV: dict[int, type[nn.Conv1d | nn.Conv2d | nn.Conv3d]] = {
     1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
@@ -67,8 +66,7 @@ class PEG(TokenEncoding):
                  apply_to: str = 'qkv') -> None:
         super().__init__()
         _check(embed_dims, conv, kernel_size, num_layers, padding, apply_to)
-        if dims not in _CONV:
-            raise ValueError(f'dims={dims!r} must be 1, 2 or 3')
+        check_choices(dims=(dims, tuple(_CONV)))
         self.embed_dims, self.dims = embed_dims, dims
         self.conv = conv
         self.kernel_size = kernel_size
@@ -134,7 +132,7 @@ class PEG(TokenEncoding):
         Raises:
             ValueError: if L disagrees with the grid, or the grid is too small for padding='none'.
         """
-        sides = check_sides(x, hw_shape, self.dims, num_prefix_tokens)
+        sides = self._sides(x, hw_shape, num_prefix_tokens)
         self.out_hw_shape(sides)
         prefix, tokens = split_prefix(x, num_prefix_tokens)
         feature_map = tokens_to_map(tokens, sides)
@@ -146,6 +144,15 @@ class PEG(TokenEncoding):
             if self.padding == 'zeros':
                 out = torch.where(mask, feature_map, out)
         return join_prefix(prefix, map_to_tokens(out))
+
+    def _sides(self, x: Tensor, hw_shape: tuple[int, ...], num_prefix_tokens: int) -> Any:
+        """The sides of a grid of exactly ``dims`` axes, whose tokens x holds."""
+        given = hw_shape.shape if isinstance(hw_shape, Grid) else tuple(hw_shape)
+        if len(given) != self.dims:
+            wanted = ('(length,)', '(height, width)', '(frames, height, width)')[self.dims - 1]
+            raise ValueError(f'hw_shape={given} must be {wanted}')
+        grid = check_tokens(x, given, num_prefix_tokens, any_axes=True)
+        return (grid.frames, grid.height, grid.width)[3 - self.dims:]
 
     def out_hw_shape(self, hw_shape: tuple[int, ...]) -> Any:
         """Grid of the output: k - 1 smaller a layer without padding, else the same."""
@@ -180,13 +187,13 @@ class PEG(TokenEncoding):
                 x, conv.weight + self._identity_tap(conv.weight), conv.bias, padding=conv.padding,
                 groups=conv.groups)
         out = x
-        for first, layer in _with_first(self.proj):
+        for index, layer in enumerate(self.proj):
             if isinstance(layer, nn.BatchNorm2d | nn.SyncBatchNorm):
                 out = _norm_cells(layer, out, _fit(padding_mask, out))
                 continue
             spatial = isinstance(layer, _CONV[self.dims]) and max(layer.kernel_size) > 1
             mask = _fit(padding_mask, out)
-            if spatial and not first and mask is not None:
+            if spatial and index and mask is not None:
                 out = out.masked_fill(mask[:, None], 0)
             out = layer(out)
         return x + out if self.padding == 'zeros' else out
@@ -222,35 +229,24 @@ def _norm_cells(norm: nn.Module, x: Tensor, padding_mask: Tensor | None) -> Tens
     return masked_batch_norm(norm, x.flatten(2)[..., None], mask).view(x.shape)
 
 
-def _with_first(layers: nn.Sequential) -> Iterator[tuple[bool, nn.Module]]:
-    """Layers, each with whether it is the first."""
-    for index, layer in enumerate(layers):
-        yield index == 0, layer
-
-
 def _fit(padding_mask: Tensor | None, x: Tensor) -> Tensor | None:
     """The mask of a map that unpadded convolutions have made smaller."""
     if padding_mask is None:
         return None
-    lost = [old - new for old, new in zip(padding_mask.shape[1:], x.shape[2:], strict=True)]
-    if not torch.compiler.is_compiling() and not any(lost):
+    if known_equal(padding_mask.shape[1:], x.shape[2:]):
         return padding_mask  # with its note of the sizes
+    lost = [old - new for old, new in zip(padding_mask.shape[1:], x.shape[2:], strict=True)]
     return padding_mask[(slice(None), *(slice(count, None) for count in lost))]
 
 
 def _check(embed_dims: int, conv: str, kernel_size: int, num_layers: int, padding: str,
            apply_to: str) -> None:
-    if embed_dims < 1:
-        raise ValueError(f'embed_dims={embed_dims} must be at least 1')
-    if conv not in CONVOLUTIONS:
-        raise ValueError(f'conv={conv!r} must be one of {CONVOLUTIONS}')
+    check_at_least(1, embed_dims=embed_dims, num_layers=num_layers)
+    check_choices(conv=(conv, ('depthwise', 'separable', 'dense')),
+                  padding=(padding, ('zeros', 'none')))
     if kernel_size < 1 or kernel_size % 2 == 0:
         raise ValueError(f'kernel_size={kernel_size} must be odd and positive, so that a token '
                          f'is the centre of its window')
-    if num_layers < 1:
-        raise ValueError(f'num_layers={num_layers} must be at least 1')
-    if padding not in ('zeros', 'none'):
-        raise ValueError(f"padding={padding!r} must be 'zeros' or 'none'")
     if check_apply_to(apply_to) == 'qk' and padding == 'none':
         raise ValueError("apply_to='qk' with padding='none': keys would be fewer than values; "
                          "use padding='zeros'")

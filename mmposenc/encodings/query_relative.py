@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from ..attention.terms import AxisHalves, Term
 from ..functional.grids import Grid, GridLike, as_grid, pick_entries, table_entries
 from .base import RelativeEncoding
-from .checks import axis_tables, check_sizes
+from .checks import axis_tables
 from .sequence_table import SequenceTable, sequence_terms
 
 
@@ -75,10 +75,8 @@ class QueryRelative2D(RelativeEncoding):
     def __init__(self, head_dims: int, num_heads: int, *, max_size: GridLike,
                  shared_heads: bool = True, num_prefix_tokens: int = 0) -> None:
         super().__init__()
-        check_sizes(head_dims, num_heads, num_prefix_tokens)
+        self._set_sizes(head_dims, num_heads, num_prefix_tokens)
         self.max_size = as_grid(max_size, 'max_size').hw
-        self.head_dims, self.num_heads = head_dims, num_heads
-        self.num_prefix_tokens = num_prefix_tokens
         lengths = (2 * self.max_size[0] - 1, 2 * self.max_size[1] - 1)
         self.row_table, self.col_table = axis_tables(lengths, head_dims, num_heads, shared_heads)
         self.reset_parameters()

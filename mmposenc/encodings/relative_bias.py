@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from ..functional.bias_tables import RESIZINGS, resize_bias_table
 from ..functional.grids import Grid, GridLike, as_grid
+from .checks import check_choices
 from .offset_bias import OffsetBiasEncoding
 
 
@@ -40,14 +41,9 @@ class RelativePositionBias(OffsetBiasEncoding):
     def __init__(self, num_heads: int, *, window_size: GridLike, num_prefix_tokens: int = 0,
                  prefix_bias: bool = True, resize: str | None = None) -> None:
         super().__init__()
-        if num_heads < 1 or num_prefix_tokens < 0:
-            raise ValueError(f'num_heads={num_heads} must be >= 1 and '
-                             f'num_prefix_tokens={num_prefix_tokens} >= 0')
+        check_choices(resize=(resize, (None, *RESIZINGS)))
         self._set_heads(num_heads, num_prefix_tokens, prefix_bias)
         self.window_size = as_grid(window_size, 'window_size').hw
-        if resize not in (None, *RESIZINGS):
-            raise ValueError(f'resize={resize!r} must be None or one of '
-                             f'{", ".join(map(repr, RESIZINGS))}')
         if resize == 'geometric-cubic' and 2 in self.window_size:
             raise ValueError(f'window_size={self.window_size} with resize={resize!r}: sides must '
                              f'not be 2, whose three offsets make no cubic spline')

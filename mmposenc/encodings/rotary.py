@@ -11,6 +11,7 @@ from ..attention.terms import Term
 from ..functional.grids import Grid, GridLike, as_grid, key_grid
 from ..functional.rotary import NORMALIZATIONS, cell_coordinates, frame_coordinates, turn_planes
 from .base import RelativeEncoding
+from .checks import check_choices
 
 _THETA = {'axial': 100.0, 'mixed': 10.0}
 #: Of sequences and videos (RoFormer, V-JEPA 2).
@@ -80,11 +81,10 @@ class RotaryEmbedding(RelativeEncoding):
                  round_periods: bool = False, shift: float | None = None,
                  jitter: float | None = None, rescale: float | None = None) -> None:
         super().__init__()
-        for name, value, known in (('mode', mode, tuple(_THETA)), ('axes', axes, ('xy', 'yx')),
-                                   ('planes', planes, ('adjacent', 'halves')),
-                                   ('normalize', normalize, (None, *NORMALIZATIONS))):
-            if value not in known:
-                raise ValueError(f'{name}={value!r} must be {" or ".join(map(repr, known))}')
+        self._set_sizes(head_dims, num_heads, num_prefix_tokens)
+        check_choices(mode=(mode, tuple(_THETA)), axes=(axes, ('xy', 'yx')),
+                      planes=(planes, ('adjacent', 'halves')),
+                      normalize=(normalize, (None, *NORMALIZATIONS)), dims=(dims, (1, 2, 3)))
         _check_dims(dims, head_dims, mode=None if mode == 'axial' else mode, shift=shift,
                     normalize=normalize, reference_grid=reference_grid, jitter=jitter,
                     rescale=rescale)
@@ -93,11 +93,9 @@ class RotaryEmbedding(RelativeEncoding):
         if reference_grid is not None and normalize is not None:
             raise ValueError(f'reference_grid={reference_grid!r} and normalize={normalize!r}: '
                              f'coordinates are counted in one way; leave one of them out')
-        self.head_dims, self.num_heads = head_dims, num_heads
         self.dims, self.takes_frames = dims, dims == 3
         usual = _THETA[mode] if dims == 2 else _LONG_THETA
         self.mode, self.theta = mode, usual if theta is None else theta
-        self.num_prefix_tokens = num_prefix_tokens
         self.axes, self.planes, self.normalize = axes, planes, normalize
         self.reference_grid = (None if reference_grid is None
                                else as_grid(reference_grid, 'reference_grid').hw)
@@ -208,8 +206,6 @@ RotaryEmbedding2D = RotaryEmbedding
 
 
 def _check_dims(dims: int, head_dims: int, **of_maps: Any) -> None:
-    if dims not in (1, 2, 3):
-        raise ValueError(f'dims={dims!r} must be 1, 2 or 3')
     if dims == 2 and (head_dims < 4 or head_dims % 4):
         raise ValueError(f'head_dims={head_dims} must be a positive multiple of 4: two axes of '
                          f'planes of two channels')

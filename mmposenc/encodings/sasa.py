@@ -6,7 +6,7 @@ from torch import nn
 from ..attention.terms import AxisHalves, Term
 from ..functional.grids import Grid, pick_entries, table_entries
 from .base import RelativeEncoding
-from .checks import as_limits, axis_tables, check_sizes
+from .checks import as_limits, axis_tables
 
 
 class SASARPE(RelativeEncoding):
@@ -37,12 +37,10 @@ class SASARPE(RelativeEncoding):
     def __init__(self, head_dims: int, num_heads: int, *, max_offset: int | tuple[int, int] = 15,
                  shared_heads: bool = True, num_prefix_tokens: int = 0) -> None:
         super().__init__()
-        check_sizes(head_dims, num_heads, num_prefix_tokens)
+        self._set_sizes(head_dims, num_heads, num_prefix_tokens)
         if head_dims % 2:
             raise ValueError(f'head_dims={head_dims} must be even: a half for each axis')
         self.limits = as_limits(max_offset, 'max_offset')
-        self.head_dims, self.num_heads = head_dims, num_heads
-        self.num_prefix_tokens = num_prefix_tokens
         self.axis_dims = head_dims // 2
         lengths = (2 * self.limits[0] + 1, 2 * self.limits[1] + 1)
         self.row_table, self.col_table = axis_tables(lengths, self.axis_dims, num_heads,

@@ -10,7 +10,7 @@ from ..attention.terms import DenseBias, SkewedTable, TableByQuery, Term
 from ..functional.buckets import BucketParams, Buckets
 from ..functional.grids import Grid
 from .base import RelativeEncoding
-from .checks import check_sizes
+from .checks import check_at_least
 
 
 class SequenceTable(RelativeEncoding):
@@ -30,12 +30,9 @@ class SequenceTable(RelativeEncoding):
     def __init__(self, head_dims: int, num_heads: int, *, max_tokens: int,
                  shared_heads: bool = True, num_prefix_tokens: int = 0) -> None:
         super().__init__()
-        check_sizes(head_dims, num_heads, num_prefix_tokens)
-        if max_tokens < 1:
-            raise ValueError(f'max_tokens={max_tokens} must be >= 1')
+        self._set_sizes(head_dims, num_heads, num_prefix_tokens)
+        check_at_least(1, max_tokens=max_tokens)
         self.max_tokens = max_tokens
-        self.head_dims, self.num_heads = head_dims, num_heads
-        self.num_prefix_tokens = num_prefix_tokens
         lead = () if shared_heads else (num_heads,)
         self.table = nn.Parameter(torch.empty(*lead, self.num_rows(max_tokens), head_dims))
         self.reset_parameters()

@@ -9,10 +9,8 @@ from torch import Tensor, nn
 from ..attention.terms import AxisHalves, QueryVector, Term
 from ..functional.grids import Grid, grid_offsets, pick_entries
 from .base import RelativeEncoding
-from .checks import check_sizes
+from .checks import check_choices
 from .sequence_table import sequence_terms
-
-_METHODS = ('axes', 'sequence')
 
 
 class TransformerXLRPE(RelativeEncoding):
@@ -43,19 +41,17 @@ class TransformerXLRPE(RelativeEncoding):
     def __init__(self, head_dims: int, num_heads: int, *, method: str = 'axes',
                  temperature: float = 10000.0, num_prefix_tokens: int = 0) -> None:
         super().__init__()
-        check_sizes(head_dims, num_heads, num_prefix_tokens)
-        if method not in _METHODS:
-            raise ValueError(f"method={method!r} must be 'axes' or 'sequence'")
+        self._set_sizes(head_dims, num_heads, num_prefix_tokens)
+        check_choices(method=(method, ('axes', 'sequence')))
         if temperature <= 0:
             raise ValueError(f'temperature={temperature} must be positive')
         self.embed_dims = head_dims * num_heads
         if self.embed_dims % 4:
             raise ValueError(f'head_dims={head_dims} * num_heads={num_heads} must be a multiple of '
                              f'4: sine and cosine of rows and columns')
-        self.head_dims, self.num_heads, self.method = head_dims, num_heads, method
+        self.method = method
         self.cellwise = method == 'axes'
         self.temperature = temperature
-        self.num_prefix_tokens = num_prefix_tokens
         self.pos_proj = nn.Linear(self.embed_dims, self.embed_dims, bias=False)
         self.content_bias = nn.Parameter(torch.empty(num_heads, head_dims))
         self.position_bias = nn.Parameter(torch.empty(num_heads, head_dims))

@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 
 from .grid_cache import CACHE
+from .masking import known_equal
 from .position_tables import resampling
 
 #: How a table is resampled along each of its two axes.
@@ -34,7 +35,7 @@ def resize_bias_table(table: Tensor, grid: tuple[int, int], mode: str) -> Tensor
     """
     sizes = table.shape[-2], table.shape[-1]
     targets = 2 * grid[0] - 1, 2 * grid[1] - 1
-    if not torch.compiler.is_compiling() and sizes == targets:  # one graph for all sizes
+    if known_equal(sizes, targets):
         return table
     if table.is_meta:  # where products are counted; the papers' counts leave this out
         return table.new_empty(*table.shape[:-2], *targets)

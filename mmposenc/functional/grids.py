@@ -118,22 +118,6 @@ def check_tokens(x: Tensor, hw_shape: GridLike, num_prefix_tokens: int = 0, name
     return grid
 
 
-def check_sides(x: Tensor, sides: Sequence[int], dims: int, num_prefix_tokens: int = 0
-                ) -> tuple[int, ...]:
-    """:func:`check_tokens` for a grid of exactly ``dims`` axes; returns its sides.
-
-    Raises:
-        ValueError: as there; for another number of axes.
-    """
-    given = as_grid(sides, any_axes=True).shape if isinstance(sides, Grid) else tuple(sides)
-    if len(given) != dims:
-        names = ('length',), ('height', 'width'), ('frames', 'height', 'width')
-        wanted = f'({names[dims - 1][0]},)' if dims == 1 else f'({", ".join(names[dims - 1])})'
-        raise ValueError(f'hw_shape={given} must be {wanted}')
-    check_tokens(x, given, num_prefix_tokens, any_axes=True)
-    return tuple(_whole(side) for side in given)
-
-
 def axis_offsets(num_queries: int, num_keys: int, query_stride: float = 1.0,
                  key_stride: float = 1.0, device: torch.device | str | None = None
                  ) -> tuple[Tensor, Tensor]:

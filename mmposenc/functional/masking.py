@@ -2,12 +2,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .grids import whole_cells
+
+
+def known_equal(sizes: Any, others: Any) -> bool:
+    """Whether sizes are equal, so that there is nothing to do. Never while a model is compiled or
+    exported: whether they are would be part of the graph, which then is no graph for all sizes."""
+    return not torch.compiler.is_compiling() and bool(sizes == others)
 
 
 def split_prefix(x: Tensor, num_prefix_tokens: int) -> tuple[Tensor | None, Tensor]:
@@ -166,10 +173,9 @@ def masked_mean(tokens: Tensor, padding_mask: Tensor | None) -> Tensor:
 
 def pad_map(x: Tensor, hw_shape: tuple[int, int]) -> Tensor:
     """Zero-pad a map (..., H, W) to the right and below up to ``hw_shape``."""
-    pad_h, pad_w = hw_shape[0] - x.shape[-2], hw_shape[1] - x.shape[-1]
-    if torch.compiler.is_compiling() or pad_h or pad_w:  # one graph for all sizes
-        return F.pad(x, (0, pad_w, 0, pad_h))
-    return x
+    if known_equal(tuple(x.shape[-2:]), tuple(hw_shape)):
+        return x
+    return F.pad(x, (0, hw_shape[1] - x.shape[-1], 0, hw_shape[0] - x.shape[-2]))
 
 
 def extents_to_mask(extents: list[tuple[int, int]], hw_shape: tuple[int, int],

@@ -6,6 +6,8 @@ import math
 import torch
 from torch import Tensor
 
+from .masking import known_equal
+
 INTERPOLATIONS = ('bicubic', 'bilinear', 'bicubic_antialias')
 
 
@@ -26,7 +28,7 @@ def resize_position_table(table: Tensor, from_hw: tuple[int, int], to_hw: tuple[
     Returns:
         (1, H'*W', C); the table itself when the grid is the same.
     """
-    if not torch.compiler.is_compiling() and from_hw == to_hw:  # one graph for all sizes
+    if known_equal(from_hw, to_hw):
         return table
     if table.is_meta:  # where products are counted; the papers' counts leave this out
         return table.new_empty(1, to_hw[0] * to_hw[1], table.shape[-1])
@@ -77,7 +79,7 @@ def resize_axis_table(table: Tensor, length: int) -> Tensor:
         ([heads], length, C); the table itself if it has as many.
     """
     source = table.shape[-2]
-    if source == length and not torch.compiler.is_compiling():  # one graph for all sizes
+    if known_equal(source, length):
         return table
     if table.is_meta:
         return table.new_empty(*table.shape[:-2], length, table.shape[-1])

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .grids import whole_cells
+from .masking import known_equal
 
 #: Rows and columns of windows. Counted outside of compiled code, in which a quotient of sizes that
 #: are symbols takes minutes.
@@ -60,9 +61,10 @@ def _order(counts: Counts, window: tuple[int, int], shift: tuple[int, int],
 def _fill_up(x: Tensor, rows: int, cols: int) -> Tensor:
     """A map (B, H, W, C) with zeros to the right and below: (B, rows, cols, C)."""
     height, width = x.shape[1:3]
+    if known_equal((rows, cols), (height, width)):
+        return x
     if not torch.compiler.is_compiling():
-        full = (rows, cols) == (height, width)
-        return x if full else F.pad(x, (0, 0, 0, cols - width, 0, rows - height))
+        return F.pad(x, (0, 0, 0, cols - width, 0, rows - height))
     # Nothing to fill up would be a graph of its own, so there is always one row and column more.
     return _cut_off(F.pad(x, (0, 0, 0, cols - width + 1, 0, rows - height + 1)), rows, cols)
 
@@ -144,7 +146,7 @@ def absent_keys(padding_mask: Tensor | None, hw_shape: tuple[int, int], window: 
         occupied = cut.any(4).any(2)
         return ~occupied.repeat_interleave(window[0], 1).repeat_interleave(window[1], 2)
     if padding_mask is None:
-        if not torch.compiler.is_compiling() and (rows, cols) == hw_shape:
+        if known_equal((rows, cols), hw_shape):
             return None
         padding_mask = torch.zeros(1, *hw_shape, dtype=torch.bool, device=device)
     return ~_fill_up(~padding_mask[..., None], rows, cols)[..., 0]

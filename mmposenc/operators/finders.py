@@ -1,17 +1,132 @@
-"""Import finders: what happens lazily, when mmcv, torchvision or mmengine is imported."""
+"""What happens when mmcv, torchvision or mmengine is imported: import finders, and what is changed
+in modules of others right after."""
 import importlib
+import os
 import sys
 from collections.abc import Callable, Sequence
+from functools import wraps
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import TYPE_CHECKING
-
-from .hooks import HOOKS
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from importlib.abc import Loader, MetaPathFinder
 else:  # importing importlib.abc takes as long as all the rest; finders need no base class
     Loader = MetaPathFinder = object
+
+
+def hide_onedl_line(module: ModuleType) -> None:
+    """Wraps ``mmengine.logging.print_log`` so that it drops one line of the forks.
+
+    They report the absence of the optional package OneDL at level DEBUG without a logger, which
+    print_log prints whatever the level. Every other message goes through unchanged.
+    """
+    print_log = module.print_log
+
+    @wraps(print_log)
+    def filtered(msg: Any, *args: Any, **kwargs: Any) -> None:
+        if not (isinstance(msg, str) and msg.startswith('Could not import OneDL')):
+            print_log(msg, *args, **kwargs)
+
+    module.__dict__['print_log'] = filtered
+
+
+def provide_torchvision_operators(module: ModuleType) -> None:
+    """Gives torchvision its operators where ``torchvision.extension`` could not load them."""
+    if not module._has_ops():
+        importlib.import_module('mmposenc.operators.torchvision_ops').provide(module)
+
+
+def refuse_layers_without_operators(module: ModuleType) -> None:
+    """Lets layers of ``mmcv.ops`` that cannot run say so when they are built."""
+    importlib.import_module('mmposenc.operators.missing').refuse_layers(module)
+
+
+def know_this_package(module: ModuleType) -> None:
+    """Lets ``type='mmposenc.PVT'`` be found: mmengine knows a fixed list of packages."""
+    module.MODULE2PACKAGE.setdefault('mmposenc', 'mmposenc')
+
+
+def find_configs(module: ModuleType) -> None:
+    """``mmengine.config.config``: ``package::name`` in ``_base_`` and in ``Config.fromfile``.
+
+    mmengine marks all of a foreign base with the scope before the ``::``, where 'RetinaNet' would
+    be looked for in mmposenc. The configs of mmposenc are written in mmdet's, mmseg's or
+    mmpretrain's scope, which they set as default_scope, and name mmposenc's classes in full.
+    """
+    get_cfg_path, fromfile = module.Config._get_cfg_path, module.Config.fromfile
+
+    def by_package(cfg_path: str, filename: str) -> tuple[str, str | None]:
+        if '::' not in cfg_path:
+            return get_cfg_path(cfg_path, filename)  # type: ignore[no-any-return]
+        package = cfg_path.partition('::')[0]
+        return str(_configs().find_config(cfg_path)), None if package == 'mmposenc' else package
+
+    @wraps(fromfile)
+    def from_name(filename: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(filename, str) and '::' in filename and not os.path.exists(filename):
+            filename = str(_configs().find_config(filename))
+        return fromfile(filename, *args, **kwargs)
+
+    module.Config._get_cfg_path = staticmethod(by_package)
+    module.Config.fromfile = staticmethod(from_name)
+
+
+def install_nothing(module: ModuleType) -> None:
+    """``mmengine.hub.hub``: ``get_config`` finds packages as configs do, and never runs pip."""
+    def split(name: str) -> tuple[str, str]:
+        _configs().find_config(name)
+        package, _, relative = name.partition('::')
+        return package, relative
+
+    module.__dict__.update(
+        _get_package_and_cfg_path=split, install_package=lambda package: None,
+        get_installed_path=lambda package: str(_configs().package_folder(package)))
+
+
+#: What inferencers look for by name in a test pipeline, to put a loader in its place or drop it.
+LOADING = {'mmposenc.LoadImageFromFile': 'LoadImageFromFile',
+           'mmposenc.LoadSegAnnotations': 'LoadAnnotations'}
+
+
+def find_our_loading(owner: Any, name: str) -> None:
+    """Lets a function of mmdet, mmseg or mmpretrain, which finds a step of a pipeline by its name,
+    find this project's under the name of what it stands for.
+
+    Args:
+        owner: the module or class that has it.
+        name: of the function; its last arguments are the pipeline and the name to be found.
+    """
+    find = getattr(owner, name)
+
+    @wraps(find)
+    def find_ours(*args: Any) -> Any:
+        *before, pipeline, wanted = args
+        steps = [{**step, 'type': LOADING.get(step['type'], step['type'])}
+                 if isinstance(step, dict) else step for step in pipeline]
+        return find(*before, steps, wanted)
+
+    setattr(owner, name, find_ours)
+
+
+def _configs() -> ModuleType:
+    return importlib.import_module('mmposenc.operators.configs')
+
+
+HOOKS: dict[str, Callable[[ModuleType], None]] = {
+    'mmcv.ops': refuse_layers_without_operators,
+    'mmdet.apis.det_inferencer': lambda module: find_our_loading(
+        module.DetInferencer, '_get_transform_idx'),
+    'mmengine.config.config': find_configs,
+    'mmengine.config.utils': know_this_package,
+    'mmengine.hub.hub': install_nothing,
+    'mmengine.logging': hide_onedl_line,
+    'mmpretrain.datasets.transforms.utils': lambda module: find_our_loading(
+        module, 'get_transform_idx'),
+    'mmseg.apis.mmseg_inferencer': lambda module: find_our_loading(
+        module.MMSegInferencer, '_get_transform_idx'),
+    'torchvision.extension': provide_torchvision_operators,
+}
 
 
 class FallbackLoader(Loader):

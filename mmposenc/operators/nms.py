@@ -1,10 +1,9 @@
-"""Greedy non-maximum suppression."""
+"""Non-maximum suppression: greedy, soft, by groups, and of lanes."""
 import numpy as np
 import torch
 from torch import Tensor
 
-from .precision import compute_dtype
-from .torchvision_ops import has_kernel
+from .precision import compute_dtype, has_kernel
 
 BLOCK = 128  # boxes decided at once; small enough that a block against all stays in cache
 
@@ -105,3 +104,203 @@ def nms(boxes: Tensor, scores: Tensor, iou_threshold: float, offset: int) -> Ten
                 alive = ~overlaps(head[:, stays], left, threshold, offset).any(0)
                 order, left = order[alive], left[:, alive]
     return torch.from_numpy(np.concatenate(parts)).to(boxes.device)
+
+
+METHODS = ('naive', 'linear', 'gaussian')
+
+
+def iou_with(box: np.ndarray, area: np.floating, others: np.ndarray, areas: np.ndarray,
+             offset: int) -> np.ndarray:
+    """IoU of one box (4,) with others, given as rows x1, y1, x2, y2: (4, N)."""
+    size = np.minimum(box[2:, None], others[2:])
+    size -= np.maximum(box[:2, None], others[:2])
+    if offset:
+        size += offset
+    np.maximum(size, 0, out=size)
+    inter = size[0] * size[1]
+    return inter / (area + areas - inter)
+
+
+def decay(iou: np.ndarray, method: int, iou_threshold: float, sigma: float) -> np.ndarray:
+    """The factor of each score: 0 or 1 (naive), 1 - IoU (linear), exp(-IoU^2 / sigma)."""
+    if method == 2:
+        return np.exp(-(iou * iou) / iou.dtype.type(sigma))
+    over = iou >= iou.dtype.type(iou_threshold)
+    return np.where(over, 1 - iou if method == 1 else 0, 1).astype(iou.dtype)
+
+
+def close_gaps(table: np.ndarray, stays: np.ndarray) -> np.ndarray:
+    """Fills the columns that go with the last ones that stay, from the right; (rows, M).
+
+    The compiled kernel replaces a dropped box by the last box, over and over; the order that
+    leaves behind decides between equal scores later, so it is kept.
+    """
+    count = int(np.count_nonzero(stays))
+    gaps = np.flatnonzero(~stays[:count])
+    movers = count + np.flatnonzero(stays[count:])[::-1]
+    table[:, gaps] = table[:, movers]
+    return table[:, :count]
+
+
+def first_best(scores: np.ndarray) -> int:
+    """Index of the first largest score, found by ``<`` as in the compiled kernel.
+
+    A NaN (two empty boxes under the gaussian method) never exceeds and is never exceeded.
+    """
+    best = int(scores.argmax())
+    if np.isnan(scores[best]):
+        best = 0 if np.isnan(scores[0]) else int(np.nanargmax(scores))
+    return best
+
+
+def softnms(boxes: Tensor, scores: Tensor, dets: Tensor, iou_threshold: float, sigma: float,
+            min_score: float, method: int, offset: int) -> Tensor:
+    """Picks the best box and lowers the scores of those that overlap it, repeatedly.
+
+    Soft-NMS (ICCV 2017), equations 2 and 3.
+
+    Args:
+        boxes: (N, 4) as x1, y1, x2, y2, in pixels, on the CPU.
+        scores: (N,).
+        dets: (N, 5), overwritten: the first M rows become the picked boxes and their scores at
+            that time.
+        iou_threshold: overlap from which methods 0 and 1 act (greater or equal).
+        sigma: width of method 2.
+        min_score: a box whose score falls below this is dropped.
+        method: 0 naive, 1 linear, 2 gaussian.
+        offset: 0 or 1, added to widths and heights.
+
+    Returns:
+        Indices of the picked boxes, in the order of picking, long (M,).
+
+    Raises:
+        ValueError: when a score is NaN or the method is unknown.
+
+    The same as mmcv's CPU kernel, ties and order included; float64 is computed in float64.
+    """
+    if method not in range(len(METHODS)):
+        raise ValueError(f'method must be 0, 1 or 2 ({", ".join(METHODS)}), got {method}')
+    if boxes.numel() == 0:
+        return torch.empty(0, dtype=torch.long)
+    check_scores(scores)
+    dtype = compute_dtype(boxes)
+    x1, y1, x2, y2 = boxes.detach().cpu().to(dtype).numpy().T
+    areas = (x2 - x1 + offset) * (y2 - y1 + offset)
+    table = np.stack([x1, y1, x2, y2, areas, scores.detach().cpu().to(dtype).numpy()])
+    table = np.concatenate([table, np.arange(len(x1), dtype=table.dtype)[None]])
+    picked = []
+    with np.errstate(divide='ignore', invalid='ignore'):
+        while table.shape[1]:
+            best = first_best(table[5])
+            if best:
+                table[:, [0, best]] = table[:, [best, 0]]
+            head, rest = table[:, 0], table[:, 1:]
+            picked.append(head)
+            iou = iou_with(head[:4], head[4], rest[:4], rest[4], offset)
+            rest[5] *= decay(iou, method, iou_threshold, sigma)
+            stays = ~(rest[5] < rest.dtype.type(min_score))
+            table = rest if stays.all() else close_gaps(rest, stays)
+    result = np.stack(picked)
+    dets[:len(result)] = torch.from_numpy(result[:, [0, 1, 2, 3, 5]]).to(dets)
+    return torch.from_numpy(result[:, 6].astype(np.int64))
+
+
+def nms_match(dets: Tensor, iou_threshold: float) -> list[list[int]]:
+    """Runs greedy suppression and remembers who suppressed whom.
+
+    Args:
+        dets: (N, 5) as x1, y1, x2, y2, score; pixels.
+        iou_threshold: a box joins the group of the first kept box it overlaps by at least this.
+
+    Returns:
+        One list of indices per kept box, best first: the kept box, then those it suppressed, by
+        falling score.
+
+    Raises:
+        ValueError: when a score is NaN.
+
+    The same as mmcv's CPU kernel for float32; float64 is computed in float64.
+    """
+    if len(dets) == 0:
+        return []
+    check_scores(dets[:, 4])
+    dtype = compute_dtype(dets)
+    dets = dets.detach().cpu().to(dtype)
+    order = dets[:, 4].sort(dim=0, descending=True, stable=True).indices.numpy()
+    boxes = dets[:, :4].numpy().T[:, order]
+    areas = (boxes[2] - boxes[0]) * (boxes[3] - boxes[1])
+    threshold = areas.dtype.type(iou_threshold)
+    groups = []
+    with np.errstate(divide='ignore', invalid='ignore'):
+        while len(order):
+            best, order, rest = int(order[0]), order[1:], boxes[:, 1:]
+            joins = iou_with(boxes[:, 0], areas[0], rest, areas[1:], 0) >= threshold
+            groups.append([best, *order[joins].tolist()])
+            order, boxes, areas = order[~joins], rest[:, ~joins], areas[1:][~joins]
+    return groups
+
+
+OFFSETS = 72  # rows of a lane, as in the compiled kernel
+FIRST = 5  # numbers before them: two scores, where it starts (y, x), and how many rows it has
+
+
+def spans(lanes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """First and last row of each lane (N, 77), whole numbers (N,)."""
+    start = np.trunc(lanes[:, 2] * (OFFSETS - 1) + 0.5).astype(np.int64)
+    end = start + np.trunc(lanes[:, 4]).astype(np.int64) - 1
+    return start, end
+
+
+def close_to(lane: int, lanes: np.ndarray, start: np.ndarray, end: np.ndarray, overlap: float
+             ) -> np.ndarray:
+    """Which lanes lie nearer to one, by the mean distance over the rows of both, than ``overlap``:
+    bool (N,)."""
+    first = np.maximum(start[lane], start)
+    last = np.minimum(np.minimum(end[lane], end), OFFSETS - 1)
+    rows = np.arange(OFFSETS)
+    both = (rows >= first[:, None]) & (rows <= last[:, None])
+    distance = (np.abs(lanes[lane, FIRST:] - lanes[:, FIRST:]) * both).sum(1)
+    return (last >= first) & (first >= 0) & (distance < overlap * (last - first + 1))
+
+
+def line_nms_forward(boxes: Tensor, scores: Tensor, overlap: float, top_k: int) -> list[Tensor]:
+    """Keeps the best lane and drops those that lie near it, repeatedly.
+
+    CLRNet (Zheng et al., CVPR 2022), section 3.4.
+
+    Args:
+        boxes: (N, 77): two scores, the y of the start in [0, 1], its x, the number of rows, and x
+            in 72 rows.
+        scores: (N,).
+        overlap: lanes whose mean distance to a kept one is smaller are dropped.
+        top_k: keeps this many at most.
+
+    Returns:
+        Indices of the kept lanes, best first, then zeros, long (N,); how many are kept, long ();
+        for each lane the number (from 1) of the last kept one near it, 0 for none, long (N,).
+
+    Raises:
+        ValueError: for lanes of another size, and when a score is NaN.
+
+    mmcv has a kernel for CUDA alone, and that of onedl-mmcv 2.3.6 compares lanes in their own order
+    with lanes in order of their scores; here, as in CLRNet, both are in order of their scores.
+    """
+    if boxes.dim() != 2 or boxes.shape[1] != FIRST + OFFSETS:
+        raise ValueError(f'boxes must have shape (N, {FIRST + OFFSETS}), got {tuple(boxes.shape)}')
+    check_scores(scores)
+    order = scores.sort(dim=0, descending=True, stable=True).indices.cpu().numpy()
+    lanes = boxes.detach().cpu().to(compute_dtype(boxes)).numpy()[order]
+    start, end = spans(lanes)
+    alive, parent = np.ones(len(lanes), dtype=bool), np.zeros(len(lanes), dtype=np.int64)
+    kept: list[int] = []
+    for lane in range(len(lanes)):
+        if not alive[lane] or len(kept) == top_k:
+            continue
+        near = close_to(lane, lanes, start, end, overlap)
+        near[:lane], near[lane] = False, True
+        kept.append(lane)
+        parent[near], alive[near] = len(kept), False
+    keep, parents = np.zeros_like(parent), np.zeros_like(parent)
+    keep[:len(kept)], parents[order] = order[kept], parent
+    return [torch.from_numpy(each).to(boxes.device)
+            for each in (keep, np.array(len(kept)), parents)]

@@ -26,7 +26,7 @@ def over_valid_cells(norm: Callable[[Tensor], Tensor], x: Tensor, extents: Exten
     """
     # Contiguous: of a transposed view torch 2.13's backward pass is wrong on a CPU.
     normed = norm(_Picked.apply(x, extents)[None])[0]
-    out: Tensor = _Placed.apply(normed, extents, *_layout(x))
+    out: Tensor = _Spread.apply(normed, extents, *_layout(x))
     return out
 
 
@@ -35,7 +35,7 @@ class _Picked(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, extents: Extents) -> Tensor:
-        ctx.placed = (extents, *_layout(x))
+        ctx.layout = (extents, *_layout(x))
         cells = x.new_empty(x.shape[1], sum(rows * cols for rows, cols in extents))
         for image, own, (rows, cols) in zip(x, _images(cells, extents), extents, strict=True):
             own.copy_(image[:, :rows, :cols])
@@ -43,10 +43,10 @@ class _Picked(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return _Placed.apply(grad, *ctx.placed), None
+        return _Spread.apply(grad, *ctx.layout), None
 
 
-class _Placed(torch.autograd.Function):
+class _Spread(torch.autograd.Function):
     """A map (B, C, H, W) of valid cells (C, N), with zeros around them."""
 
     @staticmethod

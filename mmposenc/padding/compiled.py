@@ -9,8 +9,9 @@ from torch import Tensor, nn
 
 from .extents import KeptOut
 from .images import CELL
+from .layers import HEADS, parts
 from .masked import Steps, all_reached, shrunk
-from .models import HEADS, NETWORKS, MapHead, PaddingFree, note_maps, parts
+from .models import NETWORKS, MapHead, PaddingFree, note_maps
 
 #: Classes whose functions have forms for a tensor of sizes (:mod:`.masked`).
 FORMED = {f'{cls.__module__}.{cls.__qualname__}' for name in """
@@ -88,7 +89,7 @@ class _Compiled:
         maps, outs, steps = self.seen(model, heads, cells, None if whole else inputs, images,
                                        strides)
         for level, each in zip(maps, steps, strict=True):
-            kept.note(level, all_reached(kept.images, each))
+            kept.remember(level, all_reached(kept.images, each))
         return maps, {id(head): out for head, out in zip(heads, outs, strict=True)}
 
 
@@ -101,11 +102,11 @@ def _seen(model: Any, heads: list[nn.Module], cells: Tensor, inputs: Any, images
     kept = KeptOut(images, (batch.shape[-2], batch.shape[-1]))
     if strides is not None:
         for level, side in zip(inputs, strides, strict=True):
-            kept.note(level, shrunk(side))
+            kept.remember(level, shrunk(side))
     with kept:
         maps = model.network_maps(inputs)
         outs = [head(maps) for head in heads]
-    return maps, outs, [kept.noted(level) for level in maps]
+    return maps, outs, [kept.cells_of(level) for level in maps]
 
 
 def _left_out(network: nn.Module) -> bool:

@@ -108,19 +108,19 @@ class KeptOut(TorchFunctionMode):
         # torch hands a function from mode to mode, innermost first, until one of them answers.
         return handle_torch_function(KeptOut.current, (None,))  # type: ignore[no-any-return]
 
-    def at(self, hw_shape: tuple[int, int]) -> Any:
+    def cells_at(self, hw_shape: tuple[int, int]) -> Any:
         """Valid rows and columns of each image in maps of a size, or, with a tensor of sizes, the
         steps to them; None if none came yet."""
         # From the newest: of symbols each question that is not the same one again is a guard.
-        return next((noted for size, noted in reversed(self.sizes) if size == hw_shape), None)
+        return next((cells for size, cells in reversed(self.sizes) if size == hw_shape), None)
 
-    def noted(self, x: Tensor) -> Any:
+    def cells_of(self, x: Tensor) -> Any:
         """The same for a map (B, C, H, W).
 
         Raises:
             ValueError: for a map of a size that did not come from the batch.
         """
-        found = self.at((x.shape[-2], x.shape[-1]))
+        found = self.cells_at((x.shape[-2], x.shape[-1]))
         if found is None or x.dim() != 4 or len(x) != len(self.images):
             raise ValueError(f'a map of {tuple(x.shape)} did not come from the batch by layers '
                              f'that are known; sizes that did: '
@@ -134,20 +134,20 @@ class KeptOut(TorchFunctionMode):
         Raises:
             ValueError: for a map of a size that did not come from the batch.
         """
-        found = self.noted(x)
+        found = self.cells_of(x)
         if not isinstance(self.images, Tensor):
             return found
         return torch.stack([masked.reached(side, axis) for side, axis in zip(
             self.images.unbind(1), found, strict=True)], 1)
 
-    def note(self, x: Tensor, cells: Extents | Steps) -> Tensor:
+    def remember(self, x: Tensor, cells: Extents | Steps) -> Tensor:
         """Remember which cells of maps of this size are valid.
 
         Raises:
             ValueError: if other ones are for another map of the size.
         """
         hw_shape = (x.shape[-2], x.shape[-1])
-        known = self.at(hw_shape)
+        known = self.cells_at(hw_shape)
         if known is None:
             self.sizes.append((hw_shape, cells))
         elif known != cells and not masked.same(known, cells, hw_shape):
@@ -184,12 +184,12 @@ def conv2d(kept: KeptOut, func: Callable[..., Tensor], input: Tensor, weight: Te
            bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
            groups: int = 1) -> Tensor:
     """``F.conv2d`` that sees zeros beyond each image's cells."""
-    cells = kept.noted(input)
+    cells = kept.cells_of(input)
     padding = padding_cells(padding, weight.shape[2:], dilation)
     wide = any(side > 1 for side in weight.shape[2:]) or any(padding)
     out = func(kept.cleared(input) if wide else input, weight, bias, stride, padding, dilation,
                groups)
-    return kept.note(out, convolved(cells, weight.shape[2:], stride, padding, dilation))
+    return kept.remember(out, convolved(cells, weight.shape[2:], stride, padding, dilation))
 
 
 def convolved(cells: Any, kernel: Sequence[int], stride: Any, padding: Any, dilation: Any) -> Any:
@@ -209,7 +209,7 @@ def batch_norm(kept: KeptOut, func: Callable[..., Tensor], input: Tensor,
     if not training or input.dim() != 4 or kept.mask(input) is None:
         return norm(input)
     extents = kept.extents(input)
-    return kept.note(over_valid_cells(norm, input, extents), extents)
+    return kept.remember(over_valid_cells(norm, input, extents), extents)
 
 
 def by_image(kept: KeptOut, func: Callable[..., Tensor], input: Tensor, *args: Any, **kwargs: Any
@@ -229,7 +229,7 @@ def interpolate(kept: KeptOut, func: Callable[..., Tensor], input: Tensor, size:
     if size is None:
         return by_image(kept, func, input, None, scale_factor, *args, **kwargs)
     full = (int(pair(size)[0]), int(pair(size)[1]))
-    targets = kept.at(full)
+    targets = kept.cells_at(full)
     if targets is None:
         raise ValueError(f'a map of {tuple(input.shape)} is resized to {full}, at which the cells '
                          f'of the images are not known')
@@ -245,16 +245,16 @@ def _joined(kept: KeptOut, maps: list[Tensor], full: Sequence[int], *, pooled: b
     cells of every image is not cut; where other maps have its size, it gets another one."""
     hw_shape = (int(full[0]), int(full[1]))
     own = [(m.shape[-2], m.shape[-1]) for m in maps]
-    while pooled and kept.at(hw_shape) not in (None, own):
+    while pooled and kept.cells_at(hw_shape) not in (None, own):
         hw_shape = (hw_shape[0] + 1, hw_shape[1] + 1)
-    known = kept.at(hw_shape) or own
+    known = kept.cells_at(hw_shape) or own
     if not all(has[0] >= needs[0] and has[1] >= needs[1]
                for has, needs in zip(own, known, strict=True)):
         raise ValueError(f'maps of {own} cells are too small for the {known} that the images have '
                          f'in maps of {hw_shape}')
     padded = [pad_map(m[..., :rows, :cols], hw_shape)
               for m, (rows, cols) in zip(maps, known, strict=True)]
-    return kept.note(torch.cat(padded), known)
+    return kept.remember(torch.cat(padded), known)
 
 
 def _shape(x: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 class of its layer."""
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -11,8 +12,17 @@ from torch import Tensor, nn
 from .cells import over_valid_cells
 from .extents import KeptOut, convolved
 
+#: Heads whose ``forward`` maps maps to maps, by their names in a detector or segmentor.
+HEADS = ('bbox_head', 'rpn_head', 'mask_head', 'decode_head', 'auxiliary_head')
 #: mmcv's deformable convolutions that compute their steps themselves.
 DEFORMABLE = ('DeformConv2dPack', 'ModulatedDeformConv2dPack')
+
+
+def parts(model: nn.Module, names: Sequence[str]) -> list[nn.Module]:
+    """Modules of these names; those of a list one by one."""
+    found = [getattr(model, name, None) for name in names]
+    return [part for value in found if isinstance(value, nn.Module)
+            for part in (value if isinstance(value, nn.ModuleList) else [value])]
 
 
 def put_forms(model: nn.Module) -> None:
@@ -42,7 +52,7 @@ class SyncBatchNorm(nn.Module):
         if kept is None or not shared or kept.mask(input) is None:
             return super().forward(input)  # type: ignore[misc, no-any-return]
         extents = kept.extents(input)
-        return kept.note(over_valid_cells(super().forward, input, extents),  # type: ignore[misc]
+        return kept.remember(over_valid_cells(super().forward, input, extents),  # type: ignore[misc]
                          extents)
 
 
@@ -62,5 +72,5 @@ class DeformableConv(nn.Module):
         extents = kept.extents(x)
         with torch._C.DisableTorchFunction():  # the form in PyTorch has functions that are refused
             out: Tensor = super().forward(kept.cleared(x))  # type: ignore[misc]
-        return kept.note(out, convolved(extents, self.weight.shape[2:], self.stride, self.padding,
-                                        self.dilation))
+        return kept.remember(out, convolved(extents, self.weight.shape[2:], self.stride,
+                                            self.padding, self.dilation))

@@ -1,35 +1,36 @@
-"""The loss of a batch: mmdet's or mmseg's own, over the cells of its images alone."""
+"""The loss of a batch: mmdet's or mmseg's own, over the cells of its images alone.
+
+Images of one size, cut to their cells, are a batch without padding. Where sizes differ, what reads
+maps goes image by image, and what counts objects goes once over all: a head gets :class:`Several`
+in the place of each map, and a form in front of its class hands on what its own loss takes.
+"""
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 from unittest import mock
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from .layers import derived
+from .layers import HEADS, derived, parts
 
-#: Heads, and what makes features of boxes, by their names in a detector or segmentor.
-HEADS = ('bbox_head', 'rpn_head', 'mask_head', 'panoptic_head', 'decode_head', 'auxiliary_head')
+#: Heads with a loss, by their names.
+LOSS_HEADS = (*HEADS, 'panoptic_head')
 #: Scores of cells that no image has: neither a sigmoid's loss nor its gradient sees them.
 NOTHING = -1e4
-_MMDET = 'mmdet.models.'
-#: Losses of detectors and segmentors that hand maps to their heads and to nothing else; the last
-#: but one runs a transformer in between.
-_TRANSFORMER = f'{_MMDET}detectors.base_detr.DetectionTransformer'
-_MODELS = {f'{_MMDET}detectors.{name}.loss' for name in (
-    'single_stage.SingleStageDetector', 'two_stage.TwoStageDetector', 'maskformer.MaskFormer',
-    'single_stage_instance_seg.SingleStageInstanceSegmentor')} | {
-    f'{_TRANSFORMER}.loss', 'mmseg.models.segmentors.encoder_decoder.EncoderDecoder.loss'}
-#: Heads of boxes that read maps by their extractors alone.
-_ROI_HEADS = {f'{_MMDET}roi_heads.{name}' for name in (
-    'standard_roi_head.StandardRoIHead', 'cascade_roi_head.CascadeRoIHead',
-    'double_roi_head.DoubleHeadRoIHead', 'dynamic_roi_head.DynamicRoIHead',
-    'mask_scoring_roi_head.MaskScoringRoIHead')}
+#: Classes of mmdet and mmseg whose ``loss`` hands maps to their heads and to nothing else; the last
+#: one runs a transformer in between.
+MODELS = ('SingleStageDetector', 'RPN', 'TwoStageDetector', 'MaskFormer', 'EncoderDecoder',
+          'SingleStageInstanceSegmentor', 'DetectionTransformer')
+#: mmdet's heads of boxes that read maps by their extractors alone.
+ROI_HEADS = ('StandardRoIHead', 'CascadeRoIHead', 'DoubleHeadRoIHead', 'DynamicRoIHead',
+             'MaskScoringRoIHead')
 
 
 class Several:
@@ -46,35 +47,31 @@ def batch_loss(model: Any, loss: Callable[..., Any], alone: list[tuple[Tensor, A
                ) -> dict[str, Any]:
     """A model's own loss of a batch of images that are cut to their cells.
 
-    Images of one size are a batch without padding. Of several sizes, what reads maps goes image by
-    image, and what counts goes over all.
-
     Args:
         model: of mmdet or mmseg.
         loss: its own.
-        alone: each image as a batch of one, with its maps noted on it, and its sample.
+        alone: each image as a batch of one, with its maps in ``own_maps``, and its sample.
 
     Raises:
         ValueError: for a model whose loss has no form for several sizes.
     """
     images, samples = [image for image, _ in alone], [sample for _, sample in alone]
-    levels = list(zip(*(image.own_maps for image in images), strict=True))  # type: ignore[attr-defined]
+    maps = [image.own_maps for image in images]  # type: ignore[attr-defined]
     if _one_size(images):
         batch = torch.cat(images)
-        maps: list[Any] = [torch.cat(level) for level in levels]
-        if hasattr(levels[0][0], 'head_maps'):
-            maps[0].head_maps = {key: _cat([own.head_maps[key] for own in levels[0]])
-                                 for key in levels[0][0].head_maps}
-        batch.own_maps = tuple(maps)  # type: ignore[attr-defined]
+        batch.own_maps = _joined(maps, torch.cat)  # type: ignore[attr-defined]
+        if hasattr(maps[0][0], 'head_maps'):
+            batch.own_maps[0].head_maps = _joined(  # type: ignore[attr-defined]
+                [own[0].head_maps for own in maps], torch.cat)
         return loss(batch, samples)  # type: ignore[no-any-return]
     if (reason := why_not(model)) is not None:
         sizes = [sample.img_shape for sample in samples]
         raise ValueError(f'a batch of images of {sizes} pixels: {reason}')
-    if _defines(model, 'loss') == f'{_TRANSFORMER}.loss':
-        found = _transformed(model, levels, samples)
+    if _definer(model, 'loss') == 'DetectionTransformer':
+        found = _transformed(model, maps, samples)
         return model.bbox_head.loss(**found, batch_data_samples=samples)  # type: ignore[no-any-return]
     several: Any = Several(images)
-    several.own_maps = tuple(map(Several, levels))
+    several.own_maps = tuple(map(Several, zip(*maps, strict=True)))
     return loss(several, samples)  # type: ignore[no-any-return]
 
 
@@ -84,70 +81,69 @@ def _one_size(images: list[Tensor]) -> bool:
 
 def why_not(model: Any) -> str | None:
     """Why a model's loss has no form for images of several sizes; None if it has one."""
-    found = [(model, _defines(model, 'loss') in _MODELS)]
-    if _defines(model, 'loss') == f'{_TRANSFORMER}.loss':
+    known, heads = _definer(model, 'loss'), parts(model, LOSS_HEADS)
+    found = [(model, known in MODELS)]
+    if known == 'DetectionTransformer':
         dense = getattr(model, 'as_two_stage', False) and not hasattr(model, 'dn_query_generator')
         found += [(model, not dense and 'ddq' not in type(model).__module__)]
     else:
-        found += [(head, _form(head) is not None) for head in _heads(model)]
+        found += [(head, _form(head) is not None) for head in heads]
     if roi_head := getattr(model, 'roi_head', None):
-        found += [(roi_head, f'{type(roi_head).__module__}.{type(roi_head).__name__}'
-                   in _ROI_HEADS)]
+        found += [(roi_head, _name(type(roi_head)) in ROI_HEADS)]
     return next((f'the loss of {type(part).__name__} has no form for images of several sizes; '
                  f'train it on images of one size in each batch'
-                 for part, known in found if not known), None)
+                 for part, has in found if not has), None)
 
 
 def put_loss_forms(model: nn.Module) -> None:
-    """Put the forms in front of the classes of a model's heads, in place."""
+    """Put the forms in front of the classes of a model's heads and extractors, in place."""
+    forms = {head: _form(head) for head in parts(model, LOSS_HEADS)}
     for module in model.modules():
-        form: type | None = None
-        if any(module is head for head in _heads(model)):
-            form = _form(module)
-        elif any(base.__name__ == 'BaseRoIExtractor' for base in type(module).__mro__):
-            form = Extractor
-        elif type(module).__name__ == 'CdnQueryGenerator':
-            form = Denoising
+        if any(base.__name__ == 'BaseRoIExtractor' for base in type(module).__mro__):
+            forms[module] = Extractor
+    for module, form in forms.items():
         if form is not None:
             module.__class__ = derived(form, type(module))
 
 
-def _heads(model: Any) -> list[nn.Module]:
-    found = [getattr(model, name, None) for name in HEADS]
-    return [head for value in found if isinstance(value, nn.Module)
-            for head in (value if isinstance(value, nn.ModuleList) else [value])]
+def _name(cls: type) -> str:
+    """The name of a class of mmdet or mmseg; others have none."""
+    return cls.__name__ if cls.__module__.partition('.')[0] in ('mmdet', 'mmseg') else ''
 
 
-def _defines(module: Any, name: str) -> str:
-    """The class that defines a method, ours left out, and the method."""
-    for base in type(module).__mro__:
-        if name in vars(base) and not base.__module__.startswith(__package__):
-            return f'{base.__module__}.{base.__qualname__}.{name}'
-    return ''
+def _definers(module: Any, name: str) -> list[type]:
+    """The classes that define a method, ours left out."""
+    return [base for base in type(module).__mro__
+            if name in vars(base) and not base.__module__.startswith(__package__)]
+
+
+def _definer(module: Any, name: str) -> str:
+    return next(map(_name, _definers(module, name)), '')
 
 
 def _form(head: Any) -> type | None:
     """What goes in front of a head's class, by what its methods do."""
-    loss, by_feat = _defines(head, 'loss'), _defines(head, 'loss_by_feat')
-    if loss == f'{_MMDET}dense_heads.base_dense_head.BaseDenseHead.loss':
+    by_feat = _definer(head, 'loss_by_feat')
+    if _definer(head, 'loss') == 'BaseDenseHead':
         # It hands on which anchors lie in an image; or scores of points are sigmoids'.
-        codes = (vars(base)['loss_by_feat'].__code__ for base in type(head).__mro__
-                 if 'loss_by_feat' in vars(base) and not base.__module__.startswith(__package__))
+        codes = [vars(base)['loss_by_feat'].__code__ for base in _definers(head, 'loss_by_feat')]
         code = next(each for each in codes if 'super' not in each.co_names)
-        known = ('valid_flag_list' in code.co_varnames
-                 or by_feat.endswith('.FCOSHead.loss_by_feat')) and not hasattr(head, 'loss_mask')
-        return DenseHead if known else None
-    if by_feat.rpartition('.')[0] in (f'{_MMDET}dense_heads.maskformer_head.MaskFormerHead',
-                                      f'{_MMDET}dense_heads.solov2_head.SOLOV2Head'):
+        known = 'valid_flag_list' in code.co_varnames or by_feat == 'FCOSHead'
+        return DenseHead if known and not hasattr(head, 'loss_mask') else None
+    if by_feat in ('MaskFormerHead', 'SOLOV2Head'):
         return MaskHead
-    if by_feat.endswith('.decode_head.BaseDecodeHead.loss_by_feat') and head.sampler is None:
-        losses = head.loss_decode
-        losses = losses if isinstance(losses, nn.ModuleList) else [losses]
+    if by_feat == 'BaseDecodeHead' and head.sampler is None:
+        losses = _losses(head)
         if all(type(each).__name__ == 'CrossEntropyLoss' and each.class_weight is None
                and not each.use_sigmoid and not each.use_mask
                and each.avg_non_ignore == losses[0].avg_non_ignore for each in losses):
             return SegmentHead
     return None
+
+
+def _losses(head: Any) -> list[Any]:
+    found = head.loss_decode
+    return list(found) if isinstance(found, nn.ModuleList) else [found]
 
 
 class ByImage:
@@ -157,11 +153,7 @@ class ByImage:
         """Of maps of several sizes, those of each image by themselves."""
         if not isinstance(maps[0], Several):
             return super().forward(maps, *args, **kwargs)  # type: ignore[misc]
-        count = len(maps[0].images)
-        own = [self(*_own(i, count, (maps, *args)),  # type: ignore[operator]
-                    **{key: _own(i, count, part) for key, part in kwargs.items()})
-               for i in range(count)]
-        return self.gathered(own)
+        return self.gathered(_each(self, (maps, *args), kwargs))
 
     def gathered(self, outs: list[Any]) -> Any:
         """Of what the images have, what the head's loss takes."""
@@ -176,8 +168,8 @@ class DenseHead(ByImage):
 
     def gathered(self, outs: list[Any]) -> Any:
         """Scores are the first ones."""
-        found = tuple(_joined(list(parts), 0.0 if number else NOTHING)
-                      for number, parts in enumerate(zip(*outs, strict=True)))
+        found = tuple(_joined(own, partial(_filled, fill=0.0 if number else NOTHING))
+                      for number, own in enumerate(zip(*outs, strict=True)))
         found[0][0].of_images = outs
         return found
 
@@ -192,82 +184,66 @@ class DenseHead(ByImage):
 
 
 class MaskHead(ByImage):
-    """Of a head of masks, whose loss is a sum over objects: that of each image, over the numbers of
-    the batch."""
+    """Of a head of masks, whose losses are sums over objects by their number: the mean of the
+    images' own by these numbers."""
 
     loss_cls: nn.Module
 
     def loss_by_feat(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """Sums of the images' own losses over what mmdet divides those of a batch by."""
         own = super().loss_by_feat  # type: ignore[misc]
         if not isinstance(args[0], Several):
             return own(*args, **kwargs)  # type: ignore[no-any-return]
-        classes: list[Any] = []  # what its losses would be divided by, call by call
-        masks: list[Tensor] = []  # the same where processes average it first
+        classes: list[Any] = []  # what its losses are divided by, image by image, layer by layer
+        masks: list[Any] = []  # the same where processes average it first
 
-        def as_sum(module: Any, inputs: Any, named: dict[str, Any]) -> Any:
-            classes.append(named['avg_factor'])
-            return inputs, {**named, 'avg_factor': 1}
-
-        def as_one(number: Tensor) -> Tensor:
+        def counted(number: Tensor) -> Tensor:
             masks.append(number)
-            return torch.ones_like(number)
-        images = range(len(args[0].images))
+            return number
+        hook = self.loss_cls.register_forward_pre_hook(
+            lambda module, inputs, named: classes.append(named['avg_factor']), with_kwargs=True)
         with ExitStack() as stack:
-            for cls in type(self).__mro__:
-                if hasattr(sys.modules[cls.__module__], 'reduce_mean'):
-                    stack.enter_context(mock.patch.object(sys.modules[cls.__module__],
-                                                          'reduce_mean', as_one))
-            hook = self.loss_cls.register_forward_pre_hook(as_sum, with_kwargs=True)
             stack.callback(hook.remove)
-            found = [own(*_own(i, len(images), args),
-                         **{key: _own(i, len(images), part) for key, part in kwargs.items()})
-                     for i in images]
+            for module in {sys.modules[cls.__module__] for cls in type(self).__mro__}:
+                if hasattr(module, 'reduce_mean'):
+                    stack.enter_context(mock.patch.object(module, 'reduce_mean', counted))
+            found = _each(own, args, kwargs)
         names = [name for name in found[0] if name.endswith('loss_cls')]
+        layers = len(names)
         # Layers come in their order, the last one first by name.
-        calls = dict(zip(names[1:] + names[:1], zip(*(
-            classes[i * len(names):(i + 1) * len(names)] for i in images), strict=True),
-            strict=True))
+        numbers = {name: classes[layer::layers]
+                   for layer, name in enumerate([*names[1:], *names[:1]])}
         if masks:  # MaskFormer's; as many calls in every process, whatever its images
-            numbers, more = [1] * len(images), 0
             from mmdet.utils import reduce_mean
-            for call in range(len(names)):
-                whole = reduce_mean(torch.stack(masks[call::len(names)]).sum(0))
-            whole = whole.clamp(min=1).squeeze()
+            whole = [reduce_mean(sum(masks[layer::layers])) for layer in range(layers)][-1]
+            whole, more = whole.clamp(min=1).squeeze(), 0
+            objects = [number.clamp(min=1).squeeze() for number in masks[::layers]]
         else:  # SOLOv2's divides classes by one more
-            numbers, more = [number - 1 for number in calls['loss_cls']], 1
-            whole = max(sum(numbers), 1)
-        return {name: sum(each[name].sum() for each in found)
-                / (sum(number - more for number in calls[name]) + more) if name in calls else
-                sum(each[name].sum() * number for each, number in zip(found, numbers, strict=True))
-                / whole for name in found[0]}
+            objects, more = [number - 1 for number in classes], 1
+            whole = max(sum(objects), 1)
+        return {name: _mean(name, found, numbers[name],
+                            sum(number - more for number in numbers[name]) + more)
+                if name in numbers else _mean(name, found, objects, whole) for name in found[0]}
 
 
 class SegmentHead(ByImage):
     """Of a segmentor's head: the loss is a mean over the pixels of all images."""
 
     ignore_index: int
-    loss_decode: Any
 
     def loss_by_feat(self, seg_logits: Any, batch_data_samples: list[Any]) -> dict[str, Any]:
         """Means of each image, by its number of pixels."""
         own = super().loss_by_feat  # type: ignore[misc]
         if not isinstance(seg_logits, Several):
             return own(seg_logits, batch_data_samples)  # type: ignore[no-any-return]
-        found = []
-        for logits, sample in zip(seg_logits.images, batch_data_samples, strict=True):
-            labels = sample.gt_sem_seg.data
-            valid = (labels != self.ignore_index).sum()
-            counts = {True: valid, False: valid.new_tensor(labels.numel())}
-            found.append((own(logits, [sample]), counts))
-        loss = self.loss_decode[0] if isinstance(self.loss_decode, nn.ModuleList) else (
-            self.loss_decode)
+        found = _each(own, (seg_logits, batch_data_samples), {})
+        labels = [sample.gt_sem_seg.data for sample in batch_data_samples]
+        valid = [(each != self.ignore_index).sum() for each in labels]
+        every = [count.new_tensor(each.numel()) for each, count in zip(labels, valid, strict=True)]
         means = {}
-        for name in found[0][0]:
-            counted = [counts[bool(loss.avg_non_ignore) or not name.startswith('loss')]
-                       for _, counts in found]
-            means[name] = sum(each[name] * number for (each, _), number in zip(
-                found, counted, strict=True)) / sum(counted).clamp(min=1)  # type: ignore[union-attr]
+        for name in found[0]:
+            ignores = _losses(self)[0].avg_non_ignore or not name.startswith('loss')
+            counts = valid if ignores else every
+            means[name] = _mean(name, found, counts, sum(counts).clamp(min=1))  # type: ignore[union-attr]
         return means
 
 
@@ -288,53 +264,51 @@ class Extractor:
         return torch.cat(found)[torch.cat(places).argsort()]
 
 
-class Denoising:
-    """Of what makes queries of noise of a batch's objects."""
-
-    def __call__(self, batch_data_samples: Any) -> Any:
-        """Those of one image, where they were made with the batch's."""
-        made = getattr(batch_data_samples, 'queries', None)
-        return super().__call__(batch_data_samples) if made is None else made  # type: ignore[misc]
-
-
-class _Alone(list[Any]):
-    """The sample of one image, with the queries of noise of its objects."""
-
-    queries: Any = None
-
-
-def _transformed(model: Any, levels: list[Any], samples: list[Any]) -> dict[str, Any]:
+def _transformed(model: Any, maps: list[Any], samples: list[Any]) -> dict[str, Any]:
     """What a transformer gives for each image by itself, as its head takes it of a batch."""
-    generator = getattr(model, 'dn_query_generator', None)
-    made = None if generator is None else generator(samples)
-    found = []
-    for i, sample in enumerate(samples):
-        alone = _Alone([sample])
-        if made is not None:
-            alone.queries = (*(queries[i:i + 1] for queries in made[:2]), *made[2:])
-        found.append(model.forward_transformer(tuple(level[i] for level in levels), alone))
+    name, found = 'dn_query_generator', []
+    # Queries of noise of a batch's objects are drawn once.
+    made = getattr(model, name)(samples) if hasattr(model, name) else None
+    for i, (own, sample) in enumerate(zip(maps, samples, strict=True)):
+        with ExitStack() as stack:
+            if made is not None:
+                mine = (*(queries[i:i + 1] for queries in made[:2]), *made[2:])
+                stack.enter_context(mock.patch.dict(
+                    model._modules, {name: mock.Mock(return_value=mine)}))
+            found.append(model.forward_transformer(own, [sample]))
     # Those of each layer of a decoder are (L, B, Q, C).
-    return {key: _cat([each[key] for each in found], layers=4) for key in found[0]}
+    return _joined(found, lambda each: torch.cat(each, int(each[0].dim() == 4)))  # type: ignore[no-any-return]
 
 
-def _cat(values: Sequence[Any], layers: int = 5) -> Any:
-    """One batch of batches in nested lists, whose images are along the second dimension of tensors
-    with so many dimensions."""
-    first = values[0]
-    if isinstance(first, Tensor):
-        return torch.cat(list(values), int(first.dim() == layers))
-    if isinstance(first, (list, tuple)):
-        return type(first)(_cat(parts, layers) for parts in zip(*values, strict=True))
-    return first
+def _joined(values: Sequence[Any], join: Callable[[Any], Tensor]) -> Any:
+    """Nested lists of tensors, image by image, in one; what is no tensor is the first one's."""
+    leaves, forms = zip(*map(tree_flatten, values), strict=True)
+    return tree_unflatten([join(each) if isinstance(each[0], Tensor) else each[0]
+                           for each in zip(*leaves, strict=True)], forms[0])
 
 
-def _joined(values: list[Any], fill: float) -> Any:
-    """Maps (1, C, H', W') of images in one (B, C, H, W), in nested lists."""
-    if not isinstance(values[0], Tensor):
-        return type(values[0])(_joined(list(parts), fill) for parts in zip(*values, strict=True))
-    rows, cols = (max(x.shape[axis] for x in values) for axis in (-2, -1))
+def _filled(maps: Sequence[Tensor], fill: float) -> Tensor:
+    """Maps (1, C, H', W') of images as one (B, C, H, W)."""
+    rows, cols = (max(x.shape[axis] for x in maps) for axis in (-2, -1))
     return torch.cat([F.pad(x, (0, cols - x.shape[-1], 0, rows - x.shape[-2]), value=fill)
-                      for x in values])
+                      for x in maps])
+
+
+def _mean(name: str, found: list[Any], numbers: Sequence[Any], whole: Any) -> Any:
+    """The images' losses of a name, each times its number, over the number of all."""
+    return sum(each[name].sum() * number
+               for each, number in zip(found, numbers, strict=True)) / whole
+
+
+def _each(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    """What a function gives for what of its arguments is each image's."""
+    first = args[0][0] if isinstance(args[0], (list, tuple)) else args[0]
+    while not isinstance(first, Several):
+        first = first[0]
+    count = len(first.images)
+    return [function(*_own(i, count, args),
+                     **{key: _own(i, count, part) for key, part in kwargs.items()})
+            for i in range(count)]
 
 
 def _own(index: int, count: int, value: Any) -> Any:

@@ -84,11 +84,11 @@ def max_pool2d(kept: KeptOut, func: Callable[..., Tensor], input: Tensor, kernel
         raise _no_form('max_pool2d with ceil_mode or return_indices')
     kernel = pair(kernel_size)
     stride = kernel if stride is None else stride
-    steps = stepped(kept.noted(input), kernel, stride, padding, dilation)
+    steps = stepped(kept.cells_of(input), kernel, stride, padding, dilation)
     # Not -inf: compiled, the gradient of a window without a largest cell goes astray, and that of
     # a weight behind it would be 0 * inf.
     seen = input.masked_fill(_hidden(kept, input)[:, None], torch.finfo(input.dtype).min)
-    return kept.cleared(kept.note(func(seen, kernel, stride, padding, dilation), steps))
+    return kept.cleared(kept.remember(func(seen, kernel, stride, padding, dilation), steps))
 
 
 def interpolate(kept: KeptOut, func: Callable[..., Tensor], input: Tensor, size: Any = None,
@@ -97,11 +97,11 @@ def interpolate(kept: KeptOut, func: Callable[..., Tensor], input: Tensor, size:
     """``F.interpolate`` of a map to one that has twice its cells, to rounding: the nearest cell of
     i is then i // 2 in every image, whatever the batch's size. (With odd n = 2 k - 1, i k / n is
     less than i // 2 + 1 for all i below n.) To its own size nothing changes."""
-    targets = None if size is None else kept.at((pair(size)[0], pair(size)[1]))
-    if mode != 'nearest' or targets is None or kept.noted(input) not in (
+    targets = None if size is None else kept.cells_at((pair(size)[0], pair(size)[1]))
+    if mode != 'nearest' or targets is None or kept.cells_of(input) not in (
             targets, tuple(_joined(axis, -1, 2) for axis in targets)):
         raise _no_form(f'interpolate(mode={mode!r}) but from half as many cells to the nearest')
-    return kept.note(func(input, size, scale_factor, mode, *args, **kwargs), targets)
+    return kept.remember(func(input, size, scale_factor, mode, *args, **kwargs), targets)
 
 
 def _hidden(kept: KeptOut, x: Tensor) -> Tensor:

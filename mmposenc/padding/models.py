@@ -20,15 +20,13 @@ from .images import (
     own_sample,
     reached_pixels,
 )
-from .layers import derived, put_forms
+from .layers import HEADS, derived, parts, put_forms
 from .losses import batch_loss, put_loss_forms
 from .masked import all_reached, shrunk
 from .trial import what_reads_padding
 
 #: Parts of a model that map a batch of images to maps.
 NETWORKS = ('backbone', 'neck')
-#: Heads whose ``forward`` maps maps to maps.
-HEADS = ('bbox_head', 'rpn_head', 'mask_head', 'decode_head', 'auxiliary_head')
 #: Heads that make maps of pixels. mmdet's enlarge by whole factors, for which maps need the sides
 #: that an image alone is padded to.
 PIXELS = ('mask_head', 'semantic_head')
@@ -182,7 +180,7 @@ class PaddingFree:
         if kept is not None and hasattr(model.backbone, 'mask_padding'):
             given = model.backbone(batch, img_shapes=kept.images)  # keeps padding out by itself
             for level, side in zip(given, model.backbone.strides, strict=True):
-                kept.note(level, all_reached(kept.images, shrunk(side)))
+                kept.remember(level, all_reached(kept.images, shrunk(side)))
         if compiled and self.compiled is not None and kept is not None:
             return self.compiled(self, batch, batch if given is None else given, kept)
         heads = [head for head in _norm_heads(model)
@@ -222,13 +220,6 @@ def note_maps(head: nn.Module) -> None:
     """Put :class:`MapHead` in front of a head's class, in place."""
     if not isinstance(head, MapHead):
         head.__class__ = derived(MapHead, type(head))
-
-
-def parts(model: nn.Module, names: Sequence[str]) -> list[nn.Module]:
-    """Modules of these names; those of a list one by one."""
-    found = [getattr(model, name, None) for name in names]
-    return [part for value in found if isinstance(value, nn.Module)
-            for part in (value if isinstance(value, nn.ModuleList) else [value])]
 
 
 def _norm_heads(model: nn.Module) -> list[nn.Module]:

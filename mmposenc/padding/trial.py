@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import Tensor
@@ -23,9 +24,9 @@ class Poisoned(KeptOut):
     """With NaN in the padding of every map that a form gives: what reads it is NaN, even where its
     weight is zero."""
 
-    def note(self, x: Tensor, cells: Any) -> Tensor:
-        """The map, noted as ever, with NaN."""
-        mask = self.mask(super().note(x, cells))
+    def remember(self, x: Tensor, cells: Any) -> Tensor:
+        """The map, with NaN in its padding."""
+        mask = self.mask(super().remember(x, cells))
         return x if mask is None else x.masked_fill(mask[:, None], torch.nan)
 
     def own(self, maps: Any) -> list[Tensor]:
@@ -54,6 +55,8 @@ def what_reads_padding(model: Any, maps: Callable[[Tensor, KeptOut | None], Any]
     try:
         with ExitStack() as stack:
             for each in (torch.no_grad(), seen.watching(model),
+                         # Other processes may be at another batch, which needs no trial.
+                         mock.patch.object(torch.distributed, 'is_initialized', lambda: False),
                          torch.random.fork_rng([like.device] if like.is_cuda else []),
                          torch.autocast(like.device.type, enabled=False),
                          torch.backends.cudnn.flags(enabled=True, allow_tf32=False)):
@@ -62,7 +65,7 @@ def what_reads_padding(model: Any, maps: Callable[[Tensor, KeptOut | None], Any]
                 stack.enter_context(torch.compiler.set_stance('force_eager'))
             noise = torch.randn(len(IMAGES), 3 if mean is None else mean.numel(), *BATCH,
                                 generator=torch.Generator().manual_seed(0)).to(like)
-            batched = kept.own(maps(kept.note(noise.clone(), IMAGES), kept))
+            batched = kept.own(maps(kept.remember(noise.clone(), IMAGES), kept))
             for image, (rows, cols) in zip(noise, [] if model.training else IMAGES, strict=False):
                 one = as_alone(image[None, :, :rows, :cols], model.data_preprocessor)
                 full = (one.shape[-2], one.shape[-1])
@@ -107,6 +110,6 @@ class _Seen:
 
     def _leave(self, label: str, module: Any, args: Any, out: Any) -> None:
         maps = [x for x in tree_leaves(out) if isinstance(x, Tensor) and x.dim() == 4
-                and len(x) == len(IMAGES) and self.kept.at((x.shape[-2], x.shape[-1]))]
+                and len(x) == len(IMAGES) and self.kept.cells_at((x.shape[-2], x.shape[-1]))]
         if not self.reader and not all(own.isfinite().all() for own in self.kept.own(maps)):
             self.reader = label

@@ -23,51 +23,50 @@ LEARNED = dict(type='mmposenc.LearnedPositionEmbedding')
 NORM = dict(PEG, norm_act=True, bias=False)
 
 
-def pvt(**options):
-    return PVT(embed_dims=(16, 16), num_layers=(2, 1), num_heads=(1, 2), mlp_ratios=(2, 2),
-               sr_ratios=(4, 2), patch_sizes=(4, 2), out_indices=(0, 1), drop_path_rate=0.0,
-               **options)
+PVT_SIZES = dict(embed_dims=(16, 16), num_layers=(2, 1), num_heads=(1, 2), mlp_ratios=(2, 2),
+                 sr_ratios=(4, 2), patch_sizes=(4, 2), out_indices=(0, 1), drop_path_rate=0.0)
+VIT_SIZES = dict(embed_dims=32, num_layers=2, num_heads=2, mlp_ratio=2, img_size=64, pool=None)
+SWIN_SIZES = dict(embed_dims=16, num_layers=(2, 2), num_heads=(1, 2), window_size=4,
+                  drop_path_rate=0.0)
 
 
-def deit(**options):
-    return DeiT(embed_dims=32, num_layers=2, num_heads=2, mlp_ratio=2, img_size=64, pool=None,
-                **options)
+def ours(name, **options):
+    return dict(type=f'mmposenc.{name}', **options)
 
 
-def swin(**options):
-    return Swin(embed_dims=16, num_layers=(2, 2), num_heads=(1, 2), window_size=4,
-                drop_path_rate=0.0, **options)
+#: By kind of backbone: the class, its sizes, and the options of each.
+BACKBONES = {name: (kind, {**sizes, **options}) for kind, sizes, cases in (
+    (PVT, PVT_SIZES, {
+        'PVT': {}, 'PVT PEG': dict(pos_encoding=PEG),
+        'PVT PEG with BatchNorm': dict(pos_encoding=NORM),
+        'PVT PEG with SyncBatchNorm': dict(pos_encoding=NORM),
+        'PVT learned': dict(pos_encoding=LEARNED),
+        'PVT sin-cos': dict(pos_encoding=ours('SinCosPositionEncoding')),
+        'PVT IRPE': dict(rel_pos_encoding=IRPE), 'PVT SASA': dict(rel_pos_encoding=ours('SASARPE')),
+        'PVT log CPB': dict(rel_pos_encoding=ours('LogSpacedCPB')),
+        'PVT ContextPool': dict(pos_encoding=POOL),
+        'PVT with_cp': dict(pos_encoding=PEG, with_cp=True)}),
+    (DeiT, VIT_SIZES, {
+        'DeiT': dict(pos_encoding=LEARNED), 'CPVT': dict(pos_encoding=PEG),
+        'ViT with options': dict(
+            pos_encoding=dict(LEARNED, interpolation='bicubic_antialias', interpolation_offset=0.1),
+            register_tokens=2, mlp='swiglu', qkv_bias='qv', pre_norm=True, attn_norm=True,
+            mlp_norm=True),
+        'DeiT IRPE': dict(rel_pos_encoding=dict(IRPE, rpe_on='qkv')),
+        'DeiT on queries and keys': dict(pos_encoding=dict(PEG, apply_to='qk')),
+        'DeiT rotary': dict(rel_pos_encoding=ours('RotaryEmbedding2D', mode='mixed')),
+        'DeiT rotary of DINOv3': dict(rel_pos_encoding=ours(
+            'RotaryEmbedding2D', axes='yx', planes='halves', normalize='separate'))}),
+    (Swin, SWIN_SIZES, {
+        'Swin': {}, 'Swin IRPE': dict(rel_pos_encoding=IRPE), 'Swin PEG': dict(pos_encoding=PEG),
+        'Swin small maps': dict(pad_small_map=False), 'Swin V2': dict(arch='v2-tiny')}))
+    for name, options in cases.items()}
 
 
-BACKBONES = {
-    'PVT': lambda **k: pvt(**k), 'PVT PEG': lambda **k: pvt(pos_encoding=PEG, **k),
-    'PVT PEG with BatchNorm': lambda **k: pvt(pos_encoding=NORM, **k),
-    'PVT PEG with SyncBatchNorm': lambda **k: torch.nn.SyncBatchNorm.convert_sync_batchnorm(
-        pvt(pos_encoding=NORM, **k)),
-    'PVT learned': lambda **k: pvt(pos_encoding=LEARNED, **k),
-    'PVT sin-cos': lambda **k: pvt(pos_encoding=dict(type='mmposenc.SinCosPositionEncoding'), **k),
-    'PVT IRPE': lambda **k: pvt(rel_pos_encoding=IRPE, **k),
-    'PVT SASA': lambda **k: pvt(rel_pos_encoding=dict(type='mmposenc.SASARPE'), **k),
-    'PVT log CPB': lambda **k: pvt(rel_pos_encoding=dict(type='mmposenc.LogSpacedCPB'), **k),
-    'PVT ContextPool': lambda **k: pvt(pos_encoding=POOL, **k),
-    'PVT with_cp': lambda **k: pvt(pos_encoding=PEG, with_cp=True, **k),
-    'DeiT': lambda **k: deit(pos_encoding=LEARNED, **k),
-    'ViT with options': lambda **k: deit(
-        pos_encoding=dict(LEARNED, interpolation='bicubic_antialias', interpolation_offset=0.1),
-        register_tokens=2, mlp='swiglu', qkv_bias='qv', pre_norm=True, attn_norm=True,
-        mlp_norm=True, **k),
-    'CPVT': lambda **k: deit(pos_encoding=PEG, **k),
-    'DeiT IRPE': lambda **k: deit(rel_pos_encoding=dict(IRPE, rpe_on='qkv'), **k),
-    'DeiT on queries and keys': lambda **k: deit(pos_encoding=dict(PEG, apply_to='qk'), **k),
-    'DeiT rotary': lambda **k: deit(
-        rel_pos_encoding=dict(type='mmposenc.RotaryEmbedding2D', mode='mixed'), **k),
-    'DeiT rotary of DINOv3': lambda **k: deit(
-        rel_pos_encoding=dict(type='mmposenc.RotaryEmbedding2D', axes='yx', planes='halves',
-                              normalize='separate'), **k),
-    'Swin': lambda **k: swin(**k), 'Swin IRPE': lambda **k: swin(rel_pos_encoding=IRPE, **k),
-    'Swin PEG': lambda **k: swin(pos_encoding=PEG, **k),
-    'Swin small maps': lambda **k: swin(pad_small_map=False, **k),
-    'Swin V2': lambda **k: swin(arch='v2-tiny', **k)}
+def backbone(name, **options):
+    kind, given = BACKBONES[name]
+    model = kind(**given, **options)
+    return nn.SyncBatchNorm.convert_sync_batchnorm(model) if 'Sync' in name else model
 
 
 @pytest.mark.parametrize('name, masked', [
@@ -76,7 +75,7 @@ BACKBONES = {
 def test_backbones(name, masked):
     """One wait for the sizes of images that differ, and one for each ContextPool."""
     torch.manual_seed(0)
-    model = off_zero(BACKBONES[name](mask_padding=masked))
+    model = off_zero(backbone(name, mask_padding=masked))
     sizes = [(96, 128), (70, 100)] if masked else None
     waits = compare(model, lambda m, x: m(x, sizes), [draw(2, 3, 96, 128)])
     pools = 2 if name == 'PVT ContextPool' else 0
@@ -87,7 +86,7 @@ def test_backbones(name, masked):
 def test_swins_train_with_deterministic_algorithms(name, monkeypatch, deterministic):
     """In the forms of large maps, with dropout: no operator is refused."""
     monkeypatch.setattr(limits, 'ACCELERATOR_DEFINITION_BYTES', 0)
-    model = off_zero(BACKBONES[name](mask_padding=True, attn_drop_rate=0.1)).train()
+    model = off_zero(backbone(name, mask_padding=True, attn_drop_rate=0.1)).train()
     with Device() as gpu:
         outs = gpu.module(model)(gpu.tensor(draw(2, 3, 96, 128)), [(96, 128), (70, 100)])
         sum(out.square().mean() for out in outs).backward()
@@ -104,7 +103,7 @@ def test_half_precision(name, dtype, monkeypatch):
     monkeypatch.setattr(limits, 'ACCELERATOR_DEFINITION_BYTES', 0)
     monkeypatch.setattr(limits, 'WINDOW_PAIRS', 0)
     torch.manual_seed(0)
-    model = off_zero(BACKBONES[name](mask_padding=True))
+    model = off_zero(backbone(name, mask_padding=True))
     x, sizes = draw(2, 3, 96, 128), [(96, 128), (70, 100)]
     with Device() as gpu:
         moved = gpu.module(model)
@@ -293,7 +292,7 @@ def test_a_step_of_mixed_precision(dtype, monkeypatch):
     monkeypatch.setattr(theirs, 'is_cuda_available', lambda: True)
     torch.manual_seed(0)
     with Device() as gpu:
-        model = gpu.module(off_zero(BACKBONES['PVT IRPE'](mask_padding=True)))
+        model = gpu.module(off_zero(backbone('PVT IRPE', mask_padding=True)))
         optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, foreach=False)
         wrapper = AmpOptimWrapper(optimizer=optimizer, dtype=dtype, loss_scale=2.0 ** 10)
         assert wrapper.loss_scaler.is_enabled() == (dtype == 'float16')

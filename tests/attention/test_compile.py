@@ -8,13 +8,13 @@ from torch._dynamo.testing import CompileCounterWithBackend
 from mmposenc.attention import MultiheadAttention
 
 CONFIGS = [
-    None,
     dict(type='IRPE', method='product', rpe_on='qkv'),
-    dict(type='IRPE', method='cross', rpe_on='q'),
-    dict(type='IRPE', method='euclidean', rpe_on='k'),
-    dict(type='IRPE', method='quantization', quantization='rank', rpe_on='kv'),
-    dict(type='IRPE', mode='bias', rpe_on='qk'),
-]
+    *(pytest.param(config, marks=pytest.mark.slow) for config in (
+        None,
+        dict(type='IRPE', method='cross', rpe_on='q'),
+        dict(type='IRPE', method='euclidean', rpe_on='k'),
+        dict(type='IRPE', method='quantization', quantization='rank', rpe_on='kv'),
+        dict(type='IRPE', mode='bias', rpe_on='qk')))]
 
 
 def make(config):
@@ -50,6 +50,7 @@ def test_compile_fixed_shape(config):
     assert counter.frame_count == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('config', [None, dict(type='IRPE')])
 def test_compile_dynamic(config):
     """Not once for every grid."""

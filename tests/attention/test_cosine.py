@@ -4,7 +4,6 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from relative_checks import pieces_of
 
 from mmposenc.attention import ShiftWindowAttention, WindowAttention
 from mmposenc.attention.cosine import CosineScale, unit
@@ -83,37 +82,6 @@ def coordinates(window):
     offsets = torch.arange(1 - window, window, dtype=torch.float64) * 8 / (window - 1)
     log = offsets.sign() * (1 + offsets.abs()).log2() / 3
     return torch.stack(torch.meshgrid(log, log, indexing='ij'), -1)[None]
-
-
-@pytest.mark.parametrize('encoding', [None, CPB, dict(type='mmposenc.IRPE', rpe_on='qkv'),
-                                      dict(type='mmposenc.RotaryEmbedding2D')], ids=str)
-@pytest.mark.parametrize('with_regions', [False, True])
-def test_every_form_gives_the_same(encoding, with_regions):
-    x = torch.randn(6, 16, 12, dtype=torch.float64)
-    regions = torch.randint(2, (3, 16)) if with_regions else None
-    table = encoding is not None and encoding['type'].endswith('IRPE')
-    results = {}
-    for form in ('definition', 'pieces', 'auto') + ('fused',) * (not table):
-        module = build(window_size=4, encoding=encoding, form=form)
-        with pieces_of(2 * 3 * 16 ** 2, long=False, keep=False):
-            results[form] = gradients(module, x, regions)
-    out, dx, grads = results.pop('definition')
-    for form, (other, other_dx, other_grads) in results.items():
-        torch.testing.assert_close(other, out, msg=form)
-        torch.testing.assert_close(other_dx, dx, msg=form)
-        for name, grad in grads.items():
-            torch.testing.assert_close(other_grads[name], grad, msg=f'{form} {name}')
-
-
-def test_padding_is_left_out():
-    module = build(ShiftWindowAttention, 4, 2, pad_small_map=True, mask_window_padding=True)
-    x = torch.randn(1, 70, 12, dtype=torch.float64)
-    mask = torch.ones(1, 7, 10, dtype=torch.bool)
-    mask[:, :5, :6] = False
-    own = x.view(1, 7, 10, 12)[:, :5, :6].reshape(1, 30, 12)
-    padded = module(x, (7, 10), mask).view(7, 10, 12)
-    torch.testing.assert_close(padded[:5, :6].reshape(1, 30, 12), module(own, (5, 6)))
-    assert padded[5:].abs().sum() == padded[:, 6:].abs().sum() == 0
 
 
 def test_gradcheck():

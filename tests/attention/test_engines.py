@@ -5,7 +5,16 @@ from unittest import mock
 import examples
 import pytest
 import torch
-from relative_checks import PIECES, LargestStorage, pieces_of, random_inputs, results
+from relative_checks import (
+    PIECES,
+    LargestStorage,
+    check_forms,
+    close,
+    pieces_of,
+    random_inputs,
+    results,
+    some_padding,
+)
 
 from mmposenc.attention import attend, terms
 from mmposenc.attention.attend import FORMS, attend_joint
@@ -17,54 +26,29 @@ from mmposenc.encodings import RelativeEncoding
 from mmposenc.functional import Grid, limits
 from mmposenc.functional.dropout import Dropout
 
-GRIDS = [((3, 5), None), ((1, 6), None), ((4, 6), Grid(2, 3, 2.0, 2.0)),
+GRIDS = [((3, 5), None), ((1, 6), None), ((5, 1), None), ((4, 6), Grid(2, 3, 2.0, 2.0)),
          ((4, 6), Grid(3, 2, 4 / 3, 3.0))]
 
 
-def close(got, expected, **tolerance):
-    for one, other in zip(got, expected, strict=True):
-        torch.testing.assert_close(one, other, **(tolerance or dict(atol=1e-10, rtol=1e-8)))
+def in_turns(*others, period=2):
+    """Every encoding with all of the other arguments; in the short suite with each ``period``-th of
+    them, beginning further on for each encoding."""
+    return [pytest.param(name, *other,
+                         marks=() if (row - column) % period == 0 else pytest.mark.slow)
+            for row, name in enumerate(examples.RELATIVE) for column, other in enumerate(others)]
 
 
-def padded(k, prefix):
-    """Padding of two images: the second's cells are a rectangle no longer, the first is padding
-    alone."""
-    mask = torch.zeros(2, k.shape[2], dtype=torch.bool)
-    mask[0] = True
-    mask[1, prefix + 1::3] = True
-    return mask
-
-
-def masks(encoding, k):
-    """None, and padding; where images go one by one (test_own_extents.py) masks must be
-    rectangles."""
-    return (None, padded(k, encoding.num_prefix_tokens)) if encoding.cellwise else (None,)
-
-
-@pytest.mark.parametrize('prefix', [0, 2])
-@pytest.mark.parametrize('grids', GRIDS)
-@pytest.mark.parametrize('name', examples.RELATIVE)
+@pytest.mark.parametrize('name, grids, prefix', in_turns(
+    *((grids, prefix) for grids in GRIDS for prefix in (0, 2)), period=5))
 def test_pieces(name, grids, prefix):
-    encoding = examples.relative(name, grids[0], num_prefix_tokens=prefix)
-    inputs = random_inputs(encoding, *grids)
-    for mask in masks(encoding, inputs[1]):
-        expected = results(encoding, inputs, *grids, key_padding_mask=mask, form='definition')
-        for options in PIECES:
-            with pieces_of(**options):
-                close(results(encoding, inputs, *grids, key_padding_mask=mask, form='pieces'),
-                      expected)
+    check_forms(examples.relative(name, grids[0], num_prefix_tokens=prefix), *grids)
 
 
-@pytest.mark.parametrize('grids', [((4, 4), None), ((4, 6), Grid(2, 3, 2.0, 2.0))])
-@pytest.mark.parametrize('name', examples.RELATIVE)
+@pytest.mark.parametrize('name, grids', in_turns(
+    (((4, 4), None),), (((4, 6), Grid(2, 3, 2.0, 2.0)),)))
 def test_pieces_of_one_head(name, grids):
     """As in PVT's first stage; on a square grid a mixed-up axis would be no error."""
-    encoding = examples.relative(name, grids[0], num_heads=1)
-    inputs = random_inputs(encoding, *grids)
-    expected = results(encoding, inputs, *grids, form='definition')
-    for options in PIECES:
-        with pieces_of(**options):
-            close(results(encoding, inputs, *grids, form='pieces'), expected)
+    check_forms(examples.relative(name, grids[0], num_heads=1), *grids)
 
 
 def dropped(encoding, inputs, grids, mask, seed=3):
@@ -115,7 +99,7 @@ def test_dropout_equals_the_definition_under_the_same_mask(name, prefix):
     grids = ((3, 5), None)
     encoding = examples.relative(name, grids[0], num_prefix_tokens=prefix)
     inputs = random_inputs(encoding, *grids)
-    for mask in masks(encoding, inputs[1]):
+    for mask in (None, some_padding(encoding, inputs[1], *grids))[:1 + encoding.cellwise]:
         for options in PIECES:
             with pieces_of(**options):
                 found, kept = dropped(encoding, inputs, grids, mask)
@@ -205,8 +189,7 @@ def test_regions(encoding, joint):
         assert not torch.allclose(dropped, expected[0])
 
 
-@pytest.mark.parametrize('name', examples.RELATIVE)
-@pytest.mark.parametrize('form', ['definition', 'pieces'])
+@pytest.mark.parametrize('name, form', in_turns(('definition',), ('pieces',)))
 def test_autocast(name, form):
     """bfloat16 comes out as bfloat16, near float32, with finite gradients; float16 likewise."""
     encoding = examples.relative(name, (7, 9), head_dims=16)
@@ -227,9 +210,8 @@ def test_autocast(name, form):
                 assert float((one.float() - other).abs().max()) <= 4e-2 * max(scale, 0.5)
 
 
-@pytest.mark.parametrize('grids, prefix', [
-    (((3, 5), None), 0), (((4, 6), Grid(2, 3, 2.0, 2.0)), 1)])
-@pytest.mark.parametrize('name', examples.RELATIVE)
+@pytest.mark.parametrize('name, grids, prefix', in_turns(
+    (((3, 5), None), 0), (((4, 6), Grid(2, 3, 2.0, 2.0)), 1)))
 def test_score_mods(name, grids, prefix, monkeypatch):
     """FlexAttention, eager: the definition's output and gradients; with prefix tokens, of an image
     that is padded and one that is whole. The other pairs of grid and prefix:
@@ -245,7 +227,7 @@ def test_score_mods(name, grids, prefix, monkeypatch):
     inputs = random_inputs(encoding, *grids, dtype=torch.float32)
     mask = None
     if prefix and encoding.cellwise:
-        mask = padded(inputs[1], prefix)
+        mask = some_padding(encoding, inputs[1], *grids)
         mask[0] = False
     close(results(encoding, inputs, *grids, form='flex', key_padding_mask=mask),
           results(encoding, inputs, *grids, form='definition', key_padding_mask=mask),
@@ -260,7 +242,7 @@ def test_fused(name, prefix):
     for grids in GRIDS:
         encoding = examples.relative(name, grids[0], num_prefix_tokens=prefix)
         inputs = random_inputs(encoding, *grids)
-        mask = padded(inputs[1], prefix)
+        mask = some_padding(encoding, inputs[1], *grids)
         close(results(encoding, inputs, *grids, form='fused', key_padding_mask=mask),
               results(encoding, inputs, *grids, form='definition', key_padding_mask=mask))
 

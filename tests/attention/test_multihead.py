@@ -124,16 +124,6 @@ def test_equals_torch_multihead():
     torch.testing.assert_close(ours_weights, weights)
 
 
-def test_padding_invariance():
-    """An image attends as if its padding were not there, whatever that holds."""
-    torch.manual_seed(0)
-    module = MultiheadAttention(8, 2).eval()
-    alone = torch.randn(1, 6, 8)
-    padded = torch.cat([alone, torch.full((1, 6, 8), 1e4)], 1)
-    mask = torch.arange(12)[None] >= 6
-    torch.testing.assert_close(module(padded, (4, 3), mask)[:, :6], module(alone, (2, 3)))
-
-
 @pytest.mark.parametrize('kind', ['none', 'logits', 'values'])
 def test_image_of_padding_is_zero_and_finite(kind):
     encoding = None if kind == 'none' else DistanceDecay(has_values=kind == 'values')

@@ -16,7 +16,7 @@ from mmposenc.attention import (
 from mmposenc.attention import padded as padded_batches
 from mmposenc.attention.terms import DenseBias
 from mmposenc.backbones import PVT, DeiT
-from mmposenc.encodings import IRPE, CombinedRPE, RelativeEncoding
+from mmposenc.encodings import RelativeEncoding
 from mmposenc.engine.training.compiling import compile_regions
 from mmposenc.functional.grids import as_grid, key_grid
 from mmposenc.functional.masking import (
@@ -123,16 +123,11 @@ def test_weights_masks_and_an_image_of_padding():
             assert not weights[image][..., mask[image]].any()
 
 
-@pytest.mark.parametrize('kind', ['plain', 'convolved', 'combined'])
-def test_modules_equal_each_image_alone(kind):
+def test_convolved_tokens_equal_each_image_alone():
+    """Other attentions, models and sums of encodings: tests/encodings/test_cellwise.py."""
     torch.manual_seed(0)
-    encoding = ShareOfGrid(1)
-    if kind == 'combined':
-        encoding = CombinedRPE([encoding, IRPE(4, 2, num_prefix_tokens=1)], num_prefix_tokens=1,
-                               head_dims=4, num_heads=2)
-        assert not encoding.cellwise
-    build = ConvProjectionAttention if kind == 'convolved' else MultiheadAttention
-    module = build(8, 2, rel_pos_encoding=encoding, num_prefix_tokens=1).double().eval()
+    module = ConvProjectionAttention(8, 2, rel_pos_encoding=ShareOfGrid(1),
+                                     num_prefix_tokens=1).double().eval()
     for parameter in module.parameters():
         nn.init.normal_(parameter)
     mask = padded(1)
@@ -252,7 +247,8 @@ BLOCKS = {
     'DETR': detr_of_maps}
 
 
-@pytest.mark.parametrize('kind', BLOCKS)
+@pytest.mark.parametrize('kind', [
+    'DeiT', *(pytest.param(kind, marks=pytest.mark.slow) for kind in ('PVT', 'DETR'))])
 def test_blocks_are_compiled_around_it(kind, monkeypatch):
     """In parts, with the numbers of eager blocks; they know the images' sizes without looking at
     masks, for which a GPU's host would wait."""

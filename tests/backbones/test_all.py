@@ -1,37 +1,165 @@
-"""What every backbone must do, whatever it is."""
+"""What every backbone must do, whatever it is: one table of models, each test for all of them."""
+import inspect
+from functools import partial
+
 import pytest
 import torch
+from tinybackbones import BUILD, check_padding_is_not_seen, flat, randomize, total
 
-from mmposenc.backbones import PVT, DeiT, Swin
+from mmposenc import backbones
+from mmposenc.backbones import PVT, DeiT, Swin, ViT
+from mmposenc.backbones.base import Backbone
+from mmposenc.engine.config.options import accepted_arguments
 from mmposenc.functional.image_sizes import set_img_shapes
 
 PEG = dict(type='PEG')
-BUILD = {
-    'deit': lambda **o: DeiT(embed_dims=24, num_layers=2, num_heads=3, patch_size=8, pool=None,
-                             **o),
-    'pvt': lambda **o: PVT(embed_dims=(8, 16), num_layers=(1, 2), num_heads=(1, 2),
-                           sr_ratios=(4, 2), mlp_ratios=(2, 2), patch_sizes=(4, 2),
-                           out_indices=(0, 1), **o),
-    'swin': lambda **o: Swin(embed_dims=12, num_layers=(1, 2), num_heads=(2, 3), window_size=4,
-                             **o)}
+LEARNED = dict(type='LearnedPositionEmbedding')
+IRPE = dict(type='IRPE', rpe_on='qkv')
+_PVT = partial(PVT, embed_dims=(8, 16, 24, 32), num_layers=(1, 2, 1, 1), num_heads=(1, 2, 3, 4),
+               sr_ratios=(8, 4, 2, 1), mlp_ratios=(2, 2, 2, 2), drop_path_rate=0.0)
+_SWIN = partial(Swin, embed_dims=12, num_layers=(2, 2), num_heads=(2, 3), mlp_ratio=2,
+                window_size=4, drop_path_rate=0.0)
+_V2 = partial(_SWIN, cosine=True, post_norm=True, qkv_bias='qv', window_bias='log_cpb')
+_VIT = partial(ViT, embed_dims=24, num_layers=3, num_heads=3, mlp_ratio=2, patch_size=8,
+               img_size=32, out_indices=(0, 2))
+_ARCH = partial(_VIT, mlp_ratio=4.0, mlp_hidden_dims=20, final_norm='every')
+_SAM = partial(ViT, img_size=28, patch_size=4, embed_dims=16, num_layers=4, num_heads=2,
+               pool=None, window_size=3, global_blocks=(1, 3), final_norm=False,
+               pos_encoding=LEARNED, rel_pos_encoding=dict(type='DecomposedRPE'))
+#: Encodings of tokens, for all families.
+TOKEN = {
+    'peg': dict(pos_encoding=PEG, positions=(-1, 0)), 'learned': dict(pos_encoding=LEARNED),
+    'sincos': dict(pos_encoding=dict(type='SinCosPositionEncoding'))}
+#: And where queries and keys may be of other tokens than values.
+QUERY_KEY = {
+    'qk peg': dict(pos_encoding=dict(type='PEG', apply_to='qk'), positions=(-1,)),
+    'qk learned': dict(pos_encoding=dict(LEARNED, apply_to='qk')),
+    'several': dict(pos_encoding=[dict(type='PEG', num_layers=2, conv='separable'),
+                                  dict(type='SinCosPositionEncoding', normalize=True)])}
+MODELS = {
+    **{f'pvt {name}': partial(_PVT, **options) for name, options in {
+        'plain': {}, **TOKEN, **QUERY_KEY, 'irpe': dict(rel_pos_encoding=IRPE, pos_encoding=PEG),
+        'batch norm': dict(pos_encoding=dict(type='PEG', norm_act=True, bias=False)),
+        'gap': dict(pool='gap'), 'cls': dict(pool='cls', rel_pos_encoding=dict(
+            type='IRPE', mode='bias', rpe_on='k', shared_heads=False)),
+        'table': dict(rel_pos_encoding=dict(type='RelativePositionBias', window_size=(3, 5),
+                                            resize='geometric-cubic')),
+        'swin': dict(rel_pos_encoding=dict(type='LogSpacedCPB', hidden_dims=8)),
+        'cr': dict(rel_pos_encoding=dict(type='LogSpacedCPB', hidden_dims=8, mode='cr'))}.items()},
+    **{f'swin {name}': partial(_SWIN, **options) for name, options in {
+        'plain': {}, **TOKEN, 'no bias': dict(window_bias=False, mask_window_padding=False),
+        'irpe': dict(window_bias=False, rel_pos_encoding=IRPE, pad_small_map=False),
+        'bias and irpe': dict(rel_pos_encoding=dict(IRPE, rpe_on='k'), mask_window_padding=False),
+        'rotary': dict(window_bias=False, num_heads=(1, 3), pad_small_map=False,
+                       rel_pos_encoding=dict(type='RotaryEmbedding2D')),
+        'small maps': dict(pad_small_map=False), 'gap': dict(pool='gap'),
+        'gap irpe': dict(pool='gap', window_bias=False, rel_pos_encoding=IRPE),
+        'oblong': dict(window_size=(2, 6))}.items()},
+    **{f'v2 {name}': partial(_V2, **options) for name, options in {
+        'plain': {}, 'no bias': dict(window_bias=False, pad_small_map=False), 'gap': dict(
+            pool='gap'), 'table': dict(window_bias=True, mask_window_padding=False),
+        'irpe': dict(rel_pos_encoding=IRPE, mask_window_padding=False),
+        'wider': dict(window_size=((4, 4), (2, 6)), pretrained_window_size=3,
+                      pad_small_map=False)}.items()},
+    **{f'vit {name}': partial(_VIT, **options) for name, options in {
+        'plain': {}, **TOKEN, **QUERY_KEY, 'maps alone': dict(pool=None),
+        'irpe': dict(rel_pos_encoding=IRPE, pool=None), 'learned and irpe': dict(
+            pos_encoding=LEARNED, rel_pos_encoding=dict(IRPE, rpe_on='k'),
+            layer_scale_init_value=0.5),
+        'shrinking': dict(pos_encoding=dict(type='PEG', padding='none')),
+        'cls': dict(out_indices=None, pos_encoding=LEARNED),
+        'cls irpe': dict(out_indices=None, rel_pos_encoding=IRPE),
+        'distilled': dict(out_indices=None, distilled=True, pos_encoding=LEARNED),
+        'distilled qk': dict(out_indices=None, distilled=True, **QUERY_KEY['qk learned']),
+        'gap': dict(out_indices=None, pool='gap', pos_encoding=PEG),
+        'gap shrinking': dict(out_indices=None, pool='gap', pos_encoding=dict(
+            type='PEG', padding='none')),
+        'all of EVA': dict(mlp='swiglu', qkv_bias='qv', attn_norm=True, mlp_norm=True,
+                           rel_pos_encoding=dict(IRPE, rpe_on='k'), register_tokens=2)}.items()},
+    **{arch: partial(_ARCH, arch, rel_pos_encoding=dict(rescale=None))  # random in training
+       for arch in ('dinov3-small', 'dinov3-huge-plus')},
+    **{arch: partial(_ARCH, arch) for arch in (
+        'dinov2-small', 'dinov2-giant-reg', 'deit3-small', 'siglip-so400m', 'clip-large',
+        'eva02-small', 'eva02-base', 'rope-vit-small-axial',
+        'rope-vit-base-mixed', 'rope-vit-small-mixed-ape', 'beit-base', 'srelpos-small')},
+    'beit pooled': partial(_ARCH, 'beit-base', out_indices=None, final_norm='pooled'),
+    'relpos of tables': partial(_ARCH, 'relpos-base', rel_pos_encoding=dict(
+        type='RelativePositionBias', resize='geometric')),
+    'relpos as Swin V2': partial(_ARCH, 'relpos-base', rel_pos_encoding=dict(
+        type='LogSpacedCPB', hidden_dims=16, prefix_bias=False)),
+    'sam': partial(_SAM, out_indices=(0, 3), neck_channels=6, mask_window_padding=False),
+    'sam without neck': partial(_SAM, out_indices=(0, 3)),
+}
+#: One of each kind; the others are slow, all of them together.
+QUICK = ('pvt several', 'pvt qk learned', 'pvt irpe', 'pvt cls', 'pvt table', 'swin peg',
+         'swin irpe', 'swin bias and irpe', 'swin gap', 'swin oblong', 'v2 plain', 'v2 wider',
+         'vit learned and irpe', 'vit qk peg', 'vit shrinking', 'vit distilled', 'vit gap',
+         'vit all of EVA', 'dinov2-giant-reg', 'dinov3-small', 'eva02-base',
+         'rope-vit-base-mixed', 'beit pooled', 'relpos of tables', 'sam')
+NAMES = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in MODELS]
+#: Odd and landscape sizes, maps of one window, one row and one column.
+SIZES = [(101, 77), (37, 51), (9, 70), (90, 5)]
 
 
-def randomize(module, std=0.1):
-    torch.manual_seed(0)
-    for parameter in module.parameters():
-        torch.nn.init.normal_(parameter, std=std)
-    return module.eval()
+@pytest.mark.parametrize('train', [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.parametrize('name', NAMES)
+def test_an_image_in_a_padded_batch_gives_what_it_gives_alone(name, train):
+    if train and name == 'pvt batch norm':
+        pytest.skip('takes its statistics from the whole batch; see test_pvt.py')
+    model = randomize(MODELS[name](mask_padding=True)).double().train(train)
+    shrinks = 'shrinking' in name  # an image needs three cells
+    check_padding_is_not_seen(model, SIZES[:2] if shrinks else SIZES, (128, 96))
+
+
+@pytest.mark.parametrize('name', NAMES)
+def test_every_trained_parameter_gets_a_gradient_recomputed_or_not(name):
+    """And masking changes nothing where there is no padding, to the bit."""
+    x, grads = torch.randn(2, 3, 64, 96), []
+    for options in ({}, dict(with_cp=True)):
+        model = randomize(MODELS[name](**options)).train()
+        total(model(x)).backward()
+        grads.append({key: p.grad for key, p in model.named_parameters() if p.requires_grad})
+    for key, grad in grads[0].items():
+        assert grad is not None and grad.abs().sum() > 0, key
+        torch.testing.assert_close(grads[1][key], grad)
+    masking = MODELS[name](mask_padding=True).eval()
+    masking.load_state_dict(model.state_dict())
+    for one, other in zip(flat(model.eval()(x)), flat(masking(x, [(64, 96)] * 2)), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize('name', BUILD)
+def test_maps_are_chosen_and_what_is_never_run_is_not_trained(name):
+    plain = randomize(BUILD[name](drop_path_rate=0.0)).eval()
+    first = plain.out_indices[0]
+    one = BUILD[name](out_indices=(first,)).eval()
+    one.load_state_dict(plain.state_dict(), strict=False)
+    x = torch.randn(1, 3, 40, 64)
+    torch.testing.assert_close(one(x)[0], plain(x)[0])
+    if name != 'pvt':
+        last = (one.blocks if name == 'vit' else one.stages)[-1]
+        assert not any(p.requires_grad for p in last.parameters())
+
+
+@pytest.mark.parametrize('name', BUILD)
+def test_dropout_acts_in_training_alone_and_its_rates_rise(name):
+    model = BUILD[name](drop_rate=0.3, attn_drop_rate=0.3, drop_path_rate=0.5)
+    rates = [block.drop_path.drop_prob for stage in getattr(model, 'stages', [model])
+             for block in stage.blocks]
+    assert rates == pytest.approx([0.5 * i / (len(rates) - 1) for i in range(len(rates))])
+    x = torch.randn(4, 3, 32, 32)
+    assert not torch.equal(model.train()(x)[0], model(x)[0])
+    assert torch.equal(model.eval()(x)[0], model(x)[0])
 
 
 @pytest.mark.parametrize('name', BUILD)
 @pytest.mark.parametrize('dtype', [torch.bfloat16, torch.float16])
 def test_autocast_stays_close(name, dtype):
-    model = randomize(BUILD[name](pos_encoding=PEG, rel_pos_encoding=dict(type='IRPE',
-                                                                          rpe_on='qkv')))
+    model = randomize(BUILD[name](pos_encoding=PEG, rel_pos_encoding=IRPE), 0.1).eval()
     x = torch.randn(2, 3, 64, 96)
     expected = model(x)
     with torch.autocast('cpu', dtype):
-        outs = model.train()(x) if name == 'deit' else model(x)
+        outs = model(x)
     sum(out.float().square().mean() for out in outs).backward()
     for out, value in zip(outs, expected, strict=True):
         assert out.isfinite().all()
@@ -41,56 +169,40 @@ def test_autocast_stays_close(name, dtype):
 
 @pytest.mark.parametrize('name', BUILD)
 def test_sizes_noted_on_a_batch_are_used(name):
-    model = randomize(BUILD[name](mask_padding=True, pos_encoding=PEG)).double()
+    model = randomize(BUILD[name](mask_padding=True, pos_encoding=PEG)).double().eval()
     sizes = [(40, 64), (64, 33)]
     x = torch.randn(2, 3, 64, 64, dtype=torch.float64)
     for out, noted in zip(model(x, sizes), model(set_img_shapes(x.clone(), sizes)), strict=True):
         torch.testing.assert_close(out, noted, rtol=0, atol=0)
     assert not torch.allclose(model(x)[0], model(x, sizes)[0])
-
-
-@pytest.mark.parametrize('name', BUILD)
-@pytest.mark.parametrize('padding', ['zeros', 'none'])
-def test_maps_have_the_size_of_the_batch(name, padding):
-    """Whatever its images fill, and where encodings take rows and columns away too."""
-    encoding = dict(type='PEG', padding=padding)
-    model = randomize(BUILD[name](mask_padding=True, pos_encoding=encoding)).double()
-    x = torch.randn(1, 3, 96, 128, dtype=torch.float64)
-    whole = model(x, [(96, 128)])
-    for size in ((72, 80), (96, 128), (80, 128)):
-        for out, full in zip(model(x, [size]), whole, strict=True):
-            assert out.shape == full.shape
-        own = model(x[..., :size[0], :size[1]], [size])
-        for out, alone in zip(model(x, [size]), own, strict=True):
-            rows, cols = alone.shape[-2:]
-            torch.testing.assert_close(out[..., :rows, :cols], alone, rtol=0, atol=0)
-            assert not out[..., rows:, :].any() and not out[..., cols:].any()
+    for wrong, message in (([(65, 64), (64, 64)], 'must hold one'),
+                           ([(64, 64)], 'for each of 2 images')):
+        with pytest.raises(ValueError, match=message):
+            model(x, wrong)
+    with pytest.raises(ValueError, match='img_shapes is given, but .*mask_padding=False'):
+        BUILD[name]()(x.float(), sizes)
+    x[..., 40:] = 0
+    with pytest.warns(UserWarning, match='nothing says how far the images reach'):
+        model(x)
 
 
 @pytest.mark.parametrize('name', BUILD)
 def test_nothing_in_the_state_depends_on_the_last_image(name):
-    model = randomize(BUILD[name](pos_encoding=[PEG, dict(type='LearnedPositionEmbedding')],
-                                  rel_pos_encoding=dict(type='IRPE', rpe_on='k')))
+    """Nor on gradients being off."""
+    model = randomize(BUILD[name](pos_encoding=[PEG, LEARNED], rel_pos_encoding=dict(
+        type='IRPE', rpe_on='k'))).eval().double()
     before = {key: value.clone() for key, value in model.state_dict().items()}
-    x = torch.randn(1, 3, 64, 64)
+    x = torch.randn(1, 3, 64, 64, dtype=torch.float64)
     first = model(x)
-    model(torch.randn(2, 3, 96, 40))
-    for a, b in zip(first, model(x), strict=True):
+    model(torch.randn(2, 3, 96, 40, dtype=torch.float64))
+    with torch.inference_mode():
+        inferred = model(x)
+    for a, b, c in zip(first, model(x), inferred, strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=0)
+        torch.testing.assert_close(a, c)
     assert before.keys() == model.state_dict().keys()
     for key, value in model.state_dict().items():
         assert torch.equal(value, before[key])
-
-
-@pytest.mark.parametrize('name', BUILD)
-def test_works_without_gradients_and_in_float64(name):
-    model = randomize(BUILD[name](pos_encoding=PEG)).double()
-    x = torch.randn(1, 3, 64, 96, dtype=torch.float64)
-    with torch.inference_mode():
-        outs = model(x)
-    for out, value in zip(outs, model(x), strict=True):
-        torch.testing.assert_close(out, value)
-        assert out.dtype == torch.float64
 
 
 @pytest.mark.parametrize('name', BUILD)
@@ -99,7 +211,7 @@ def test_form_reaches_every_attention(name):
     x = torch.randn(2, 3, 64, 96)
     found = []
     for form in ('definition', 'pieces'):
-        model = randomize(BUILD[name](rel_pos_encoding=dict(type='IRPE', rpe_on='qkv'), form=form))
+        model = randomize(BUILD[name](rel_pos_encoding=IRPE, form=form), 0.1).eval()
         forms = [module.form for module in model.modules() if hasattr(module, 'form')]
         assert forms and set(forms) == {form}
         outs = model(x)
@@ -109,3 +221,124 @@ def test_form_reaches_every_attention(name):
         torch.testing.assert_close(one, other, atol=1e-4 * other.abs().max().item(), rtol=1e-4)
     with pytest.raises(ValueError, match="form='fast' must be one of auto, definition, fused"):
         BUILD[name](form='fast')
+
+
+@pytest.mark.parametrize('kind', [PVT, Swin, ViT])
+def test_arguments_of_all_backbones_are_those_of_each(kind):
+    """In its signature, by which configs are checked; a wrong name is told with those like it."""
+    names, own = (set(inspect.signature(each).parameters) for each in (kind, Backbone))
+    assert own - {'unknown'} < names and not any('kwargs' in name for name in names)
+    assert accepted_arguments(kind) == names | {'self'}
+
+    class Mine(kind):
+        def __init__(self, *, mine: int = 0, **others) -> None:
+            super().__init__(**others)
+
+    assert accepted_arguments(Mine) == names | {'self', 'mine'}
+    with pytest.raises(TypeError, match=f"{kind.__name__} got an unexpected keyword argument "
+                                        "'mask_paddin'; did you mean 'mask_padding'"):
+        kind('tiny', mask_paddin=True)
+    with pytest.raises(TypeError, match="'heads'; did you mean 'num_heads'"):
+        Mine(arch='tiny', heads=3)
+
+
+@pytest.mark.parametrize('kind', [PVT, Swin])
+def test_depths_is_a_name_of_num_layers(kind):
+    with torch.device('meta'):
+        model = kind('tiny', depths=(1, 1, 2, 1))
+        with pytest.raises(ValueError, match=r'num_layers=\(1,\) and depths=\(2,\) are names of'):
+            kind('tiny', num_layers=(1,), depths=(2,))
+    assert [len(stage.blocks) for stage in model.stages] == [1, 1, 2, 1]
+
+
+@pytest.mark.parametrize('scope', ['mmdet', 'mmseg', 'mmpretrain'])
+def test_names_resolve_from_every_scope(scope):
+    registry = pytest.importorskip(f'{scope}.registry')
+    for name, sizes in (('PVT', dict(arch='tiny')), ('Swin', dict(arch='tiny')),
+                        ('DeiT', dict(embed_dims=8, num_layers=1, num_heads=2))):
+        with torch.device('meta'):
+            model = registry.MODELS.build(dict(type=f'mmposenc.{name}', pos_encoding=dict(
+                type='mmposenc.PEG'), **sizes))
+        assert type(model) is getattr(backbones, name)
+
+
+PEG_AT_2 = dict(arch='tiny', pos_encoding=PEG, positions=(2,))
+COMMON = [
+    (dict(arch='tiny', patch_size=0), 'patch_size=0 must be at least 1'),
+    (dict(arch='tiny', mlp_ratio=0), 'mlp_ratio=0 positive'),
+    (dict(arch='tiny', rel_pos_encoding=dict(type='IRPE', rpe_on='x')), "rpe_on='x'")]
+BAD = {
+    PVT: [
+        (dict(arch='huge'), "arch='huge' must be one of 'tiny'"), ({}, 'arch=None must be one of'),
+        (dict(arch='tiny', num_heads=(1, 2)), 'num_heads: 2'),
+        (dict(arch='tiny', sr_ratios=(8, 4, 0, 1)), r'sr_ratios=\(8, 4, 0, 1\) must be positive'),
+        (dict(arch='tiny', out_indices=(4,)), r'out_indices=\(4,\) must be stages from 0 to 3'),
+        (dict(arch='tiny', out_indices=()), r'out_indices=\(\)'),
+        (dict(arch='tiny', frozen_stages=5), 'frozen_stages=5 must be from -1 to 4'),
+        (dict(arch='tiny', pool='max'), "pool='max' must be None"),
+        (dict(arch='tiny', drop_rate=1.0), r'drop_rate=1.0 must be in \[0, 1\)'),
+        (PEG_AT_2, r'positions=\(2,\) must be different numbers from -1 .* to 1'),
+        (dict(arch='tiny', pos_encoding=dict(type='NoPE')), "unknown encoding type='NoPE'"),
+        (dict(arch='tiny', num_heads=(3, 2, 5, 8)), 'embed_dims=64 must be a positive multiple')],
+    Swin: [
+        *COMMON, (dict(arch='huge'), "arch='huge' must be one of 'tiny', .*'v2-tiny'"),
+        ({}, 'arch=None needs embed_dims=None, num_layers=None'),
+        (dict(arch='tiny', num_heads=(1, 2)), r'num_heads=\(1, 2\) must hold one number a stage'),
+        (dict(arch='tiny', num_layers=(1, 0, 1, 1)), r'num_layers=\(1, 0, 1, 1\) must be positive'),
+        (dict(arch='tiny', num_heads=(5, 6, 12, 24)), 'embed_dims=96 must be a positive multiple'),
+        (dict(arch='tiny', window_size=0), 'window_size'),
+        (dict(arch='tiny', pool='cls'), "pool='cls' must be None or 'gap'"),
+        (dict(arch='tiny', out_indices=(4,)), r'out_indices=\(4,\) must be stages from 0 to 3'),
+        (dict(arch='tiny', out_indices=()), r'out_indices=\(\)'),
+        (dict(arch='tiny', frozen_stages=5), 'frozen_stages=5 must be from -1 to 4'),
+        (PEG_AT_2, r'positions=\(2,\)'),
+        *((dict(arch='tiny', pos_encoding=dict(each, apply_to='qk')), "apply_to='qk'")
+          for each in (PEG, LEARNED)),
+        (dict(arch='v2-tiny', window_bias='cpb'), "window_bias='cpb' must be True, False or"),
+        (dict(arch='v2-tiny', window_size=(8, 8, 8)), r'window_size=\(8, 8, 8\) must be a number'),
+        (dict(arch='v2-tiny', window_size=(8, 8, 8, 0)), 'window_size'),
+        (dict(arch='v2-tiny', pretrained_window_size=(12, 12, 12)), 'pretrained_window_size='),
+        (dict(arch='v2-tiny', pretrained_window_size=-1), 'window_size'),
+        (dict(arch='v2-tiny', qkv_bias='q'), "qkv_bias='q' must be True, False or 'qv'")],
+    DeiT: [
+        *COMMON, (dict(arch='huge'), "arch='huge' must be one of 'tiny', .*'dinov2-small-reg'"),
+        ({}, 'arch=None needs embed_dims, num_layers, num_heads'),
+        (dict(embed_dims=8), 'arch=None needs num_layers, num_heads'),
+        *((dict(options, arch='tiny'), message) for options, message in (
+            (dict(num_layers=0), 'num_layers=0 must be at least 1'),
+            (dict(num_heads=5), 'embed_dims=192 must be a positive multiple of num_heads=5'),
+            (dict(pool='max'), "pool='max' must be 'cls', 'gap' or None"),
+            (dict(pool='gap', distilled=True), "distilled=True with pool='gap'"),
+            (dict(out_indices=(12,)), r'out_indices=\(12,\) must be blocks from 0 to 11'),
+            (dict(out_indices=()), r'out_indices=\(\)'),
+            (dict(final_norm=False), "final_norm=False with pool='cls'"),
+            (dict(final_norm='pooled'), "final_norm='pooled' with pool='cls'"),
+            (dict(final_norm='all'), "final_norm='all' must be True, False, 'every' or 'pooled'"),
+            (dict(frozen_stages=13), 'frozen_stages=13 must be from -1 to 12'),
+            (dict(positions=(12,), pos_encoding=PEG), r'positions=\(12,\)'),
+            (dict(mlp='glu'), "mlp='glu' must be one of"),
+            (dict(act='silu'), "act='silu' must be one of"),
+            (dict(act='swiglu'), "act='swiglu' must be one of"),
+            (dict(act='quick_gelu', mlp='swiglu'), "act='quick_gelu' with mlp='swiglu'"),
+            (dict(mlp_hidden_dims=0), 'mlp_hidden_dims=0 must be at least 1, or None'),
+            (dict(class_token=False), "class_token=False with pool='cls'"),
+            (dict(register_tokens=-1), 'register_tokens=-1 must be at least 0'),
+            (dict(qkv_bias='q'), "qkv_bias='q' must be True, False or 'qv'")))],
+    _SAM: [
+        (dict(global_blocks=(4,)), r'global_blocks=\(4,\) must be blocks from 0 to 3'),
+        (dict(window_size=(3, 0)), r'window_size=\(3, 0\) must be at least \(1, 1\)'),
+        (dict(class_token=True), r'window_size=3 with 1 class tokens'),
+        (dict(register_tokens=4), r'window_size=3 with 4 class tokens'),
+        (dict(conv_projection=(0, 1)), r'conv_projection=\(0, 1\) must be among '
+                                       r'global_blocks=\(1, 3\)'),
+        (dict(neck_channels=0), r'neck_channels=0 must be at least 1'),
+        (dict(neck_channels=6, out_indices=(2,)), r'with out_indices=\(2,\).*put 3 into'),
+        (dict(neck_channels=6, pool='gap', final_norm=True), 'neck_channels=6 with out_indices=N')],
+}
+
+
+@pytest.mark.parametrize('kind, options, message', [
+    (kind, *case) for kind, cases in BAD.items() for case in cases])
+def test_bad_options_are_named(kind, options, message):
+    with torch.device('meta'), pytest.raises(ValueError, match=message):
+        kind(**options)

@@ -5,17 +5,7 @@ import pytest
 import torch
 from golden import load_golden
 
-from mmposenc.backbones import (
-    PVT,
-    DeiT,
-    Swin,
-    ViT,
-    checkpoints,
-    load_pretrained,
-)
-from mmposenc.backbones import (
-    checkpoints as checkpoint_tables,
-)
+from mmposenc.backbones import PVT, DeiT, Swin, ViT, checkpoints, load_pretrained
 from mmposenc.functional.position_tables import resize_position_table
 
 SIZES = dict(embed_dims=(8, 16, 24, 32), num_layers=(1, 2, 1, 1), num_heads=(1, 2, 3, 4),
@@ -159,16 +149,6 @@ def test_a_classifiers_swin_becomes_a_detectors_and_back():
         torch.testing.assert_close(back.state_dict()[name], value, rtol=0, atol=0)
 
 
-def test_plain_swin_weights_fit_where_an_encoding_is_added_to_the_bias():
-    plain = Swin(**SWIN, window_size=4, pool='gap').eval()
-    irpe = dict(type='IRPE', rpe_on='qkv')
-    both = Swin(**SWIN, window_size=4, pool='gap', rel_pos_encoding=irpe).eval()
-    load_pretrained(both, plain.state_dict())
-    x = torch.randn(2, 3, 64, 40)
-    # The new tables start at zero.
-    torch.testing.assert_close(both(x), plain(x))
-
-
 def test_safetensors_files_load(tmp_path):
     from mmposenc.checkpoint import write_checkpoint
     source = Swin(**SWIN)
@@ -184,9 +164,8 @@ def test_safetensors_files_load(tmp_path):
 def said(monkeypatch):
     """(level, text) of each line that loading weights logs."""
     lines = []
-    for module in (checkpoints, checkpoint_tables):
-        monkeypatch.setattr(module, 'print_log', lambda text, logger, level=logging.INFO:
-                            lines.append((level, text)))
+    monkeypatch.setattr(checkpoints, 'print_log', lambda text, logger, level=logging.INFO:
+                        lines.append((level, text)))
     return lines
 
 

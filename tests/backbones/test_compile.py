@@ -75,12 +75,15 @@ def randomized(kind):
     return model
 
 
-@pytest.mark.parametrize('kind', MODELS)
-def test_few_graphs_for_ten_batches(kind):
+@pytest.mark.parametrize('kind, backend', [('PVT', 'eager'), *(
+    pytest.param(*each, marks=pytest.mark.slow) for each in (
+        # What a compiler makes of backward passes, two of them show: it takes half of the time.
+        ('PVT', 'aot_eager'), ('Swin', 'aot_eager'), ('ViT', 'eager'), ('SAM', 'eager'),
+        ('DINOv3', 'eager')))])
+def test_few_graphs_for_ten_batches(kind, backend):
     model = randomized(kind)
     eager, names = copy.deepcopy(model), list(model.state_dict())
-    # What a compiler makes of backward passes, two of them show: it takes half of the time.
-    counter = CompileCounterWithBackend('aot_eager' if kind in ('PVT', 'Swin') else 'eager')
+    counter = CompileCounterWithBackend(backend)
     padded, whole = GRAPHS[kind]
     assert compile_regions(model, backend=counter, dynamic=True, fullgraph=padded < 3) == {
         f'{type(model).__name__}Block': 2}
@@ -95,6 +98,7 @@ def test_few_graphs_for_ten_batches(kind):
     assert counter.frame_count == padded + whole + RECOMPILED.get(kind, 0)
 
 
+@pytest.mark.slow
 def test_evaluation_in_between_and_copies():
     """Evaluation has a graph of its own, and what comes after it none; a copy, as an EMA keeps it,
     is not compiled."""
@@ -129,6 +133,7 @@ def test_rates_of_drop_path_share_a_graph():
     torch.testing.assert_close(drop(x), x)
 
 
+@pytest.mark.slow
 def test_recomputed_blocks_in_bfloat16():
     model = MODELS['PVT'](with_cp=True, rel_pos_encoding=None).train()
     eager = copy.deepcopy(model)
@@ -142,6 +147,7 @@ def test_recomputed_blocks_in_bfloat16():
     assert grads.keys() == expected_grads.keys()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which('g++') is None, reason='inductor needs g++ on a CPU')
 def test_a_step_by_inductor():
     model = MODELS['PVT'](rel_pos_encoding=None).train()

@@ -65,7 +65,7 @@ def difference(model, run, sizes=SIZES):
     return worst
 
 
-
+@pytest.mark.slow
 @pytest.mark.filterwarnings('ignore')
 def test_onnx(tmp_path):
     """Windows of maps that are no whole number of them."""
@@ -78,9 +78,11 @@ def test_onnx(tmp_path):
 
 @pytest.mark.filterwarnings('ignore')
 @pytest.mark.parametrize('backbone, encoding, strict, sizes', [
-    ('pvt', 'LearnedPositionEmbedding', True, SIZES), ('vit', 'ContextPool', False, SIZES),
+    pytest.param('pvt', 'LearnedPositionEmbedding', True, SIZES, marks=pytest.mark.slow),
+    ('vit', 'ContextPool', False, SIZES),
     # last maps of one window, of one row of them and of one column
-    ('swin', 'RelativePositionBias', False, ((20, 20), (16, 100), (100, 16)))])
+    pytest.param('swin', 'RelativePositionBias', False, ((20, 20), (16, 100), (100, 16)),
+                 marks=pytest.mark.slow)])
 def test_program(backbone, encoding, strict, sizes):
     model = build(backbone, encoding)
     program = exported(model, strict=strict)

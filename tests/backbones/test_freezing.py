@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import copy
+import re
 
 import pytest
 import torch
@@ -56,17 +57,25 @@ def test_a_new_encoding_trains_in_a_frozen_model(name, options, trainable, with_
                                    atol=1e-5 * float(wanted[key].grad.abs().max()))
 
 
-@pytest.mark.parametrize('name', BUILD)
-def test_the_last_blocks(name):
-    kept = STAGES[name] - 1
-    model = randomized(BUILD[name](frozen_stages=kept, drop_path_rate=0.5)).train()
+@pytest.mark.parametrize('name, kept', [(name, kept) for name in BUILD
+                                        for kept in range(STAGES[name])])
+def test_frozen_stages_stay_frozen_and_in_evaluation(name, kept):
+    """And nothing else does; 0 is what comes before the first block, which in PVT is a stage's."""
+    model = randomized(BUILD[name](frozen_stages=kept, drop_path_rate=0.5, positions=(-1, 0),
+                                   pos_encoding=dict(type='PEG', norm_act=True))).train()
     total(model(images())).backward()
-    last = f'{"blocks" if name == "vit" else "stages"}.{kept}.'
-    for key, parameter in model.named_parameters():
-        own = key.startswith((last, f'norm{kept}' if name == 'swin' else 'norm.'))
-        assert parameter.requires_grad == own, key
-    frozen = [module for key, module in model.named_modules() if 'drop_path' in key]
-    assert {module.training for module in frozen} == {True, False}
+    stage = re.compile(r'(?:blocks|stages)\.(\d)\.|norm(\d)|pos_encodings\.at\.after(\d)\.')
+    for key, module in model.named_modules():
+        if any(module.children()):
+            continue
+        first = key.startswith(('patch_embed', 'pos_encodings.at.before', 'norm_pre'))
+        found = stage.match(key)
+        number = -1 if first else int(found[found.lastindex]) if found else STAGES[name]
+        assert module.training == (number >= kept), key
+        assert all(p.requires_grad == (number >= kept) for p in module.parameters()), key
+    if name == 'vit':
+        assert not model.cls_token.requires_grad
+    assert with_gradients(model) <= {key for key, p in model.named_parameters() if p.requires_grad}
 
 
 @pytest.mark.parametrize('name', BUILD)

@@ -109,7 +109,8 @@ def test_values_and_gradients_are_those_of_copies(name):
 
 
 @pytest.mark.parametrize('backbone, sharing, name', [
-    *(('pvt', 'stage', name) for name in examples.RELATIVE),
+    *(pytest.param('pvt', 'stage', name, marks=() if name == 'IRPE cross qkv' else pytest.mark.slow)
+      for name in examples.RELATIVE),
     *(('swin', 'stage', name) for name in ('IRPE product qkv', 'SASARPE', 'CombinedRPE of masks')),
     *(('pvt', 'all', name) for name in ('IRPE product qkv', 'SASARPE', 'RotaryEmbedding2D mixed')),
     *(('swin', 'all', name) for name in ('RelativePositionBias', 'LogSpacedCPB'))])
@@ -225,6 +226,7 @@ def test_tables_start_and_stay_as_they_are_made():
     assert table.shape == (7 * 11, 2) and 0.01 < table.std() < 0.03
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('backbone', BUILD)
 def test_figures_and_counts_see_the_encoding_in_every_block(backbone, tmp_path):
     options = dict(rel_pos_encoding=IRPE_KV)
@@ -262,6 +264,7 @@ def test_a_checkpoint_loads_and_its_biases_fit_another_window():
         load_pretrained(small, BUILD['deit'](**options, img_size=32).state_dict())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('backbone, sharing', [('deit', 'all'), ('pvt', 'stage'), ('swin', 'all')])
 def test_models_compile_into_one_graph(backbone, sharing):
     torch._dynamo.reset()

@@ -1,8 +1,11 @@
-"""Every model of timm whose weights are recognised: what they are told to need builds, and gives
-the features of timm's model, or those of a look-alike that is named."""
+"""Models of timm whose weights are recognised: what they are told to need builds, and gives the
+features of timm's model, or those of a look-alike that is named.
+
+Some without ``--all``, with it one of each kind. MMPOSENC_ALL=1 takes every name that timm lists,
+which needs ten minutes.
+"""
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import re
@@ -10,6 +13,7 @@ import re
 import pytest
 import torch
 from mmengine.config import Config, DictAction
+from tinybackbones import unfilled
 
 import mmposenc  # noqa: F401  (before timm: it provides torchvision's operators)
 from mmposenc.backbones import PVT, Swin, ViT, load_pretrained
@@ -17,8 +21,7 @@ from mmposenc.checkpoint import convert, look_alikes, needed_options, recognise
 
 timm = pytest.importorskip('timm')
 
-
-#: One of each kind of weights. MMPOSENC_ALL=1 takes every name that timm lists (10 minutes).
+#: One of each kind of weights.
 NAMES = """
     beit_base_patch16_384 deit3_huge_patch14_224 deit3_small_patch16_384
     deit_tiny_distilled_patch16_224 eva02_base_patch16_clip_224 eva02_enormous_patch14_clip_224
@@ -39,6 +42,13 @@ NAMES = """
     vit_small_patch16_rope_mixed_ape_224 vit_so150m2_patch16_reg1_gap_256
     vit_so150m_patch16_reg4_map_256 vit_so400m_patch14_reg1_tipsv2 vit_srelpos_medium_patch16_224
     vit_tiny_patch16_dinov3_qkvb""".split()
+#: Those that are quick, and are told by other parts of the code than the archs of test_timm.py.
+QUICK = """
+    deit_tiny_distilled_patch16_224 eva02_base_patch16_clip_224 eva02_enormous_patch14_clip_224
+    samvit_base_patch16_224 twins_pcpvt_small vit_base_patch16_gap_224 vit_base_patch16_rpn_224
+    vit_base_patch32_clip_224 vit_pe_core_base_patch16_224 vit_relpos_base_patch16_clsgap_224
+    vit_small_patch16_rope_ape_224 vit_so150m2_patch16_reg1_gap_256
+    vit_srelpos_medium_patch16_224""".split()
 if os.environ.get('MMPOSENC_ALL'):
     NAMES = [name for name in timm.list_models() if not name.startswith('test_')]
 #: Modules of timm whose models are supported, and those of theirs that are refused.
@@ -47,15 +57,6 @@ MODULES = ('beit', 'deit', 'eva', 'swin_transformer', 'swin_transformer_v2', 'tw
 REFUSED = re.compile(r'(aimv2|beit3|eva02_enormous|twins_svt)_.*|vit_(.*_)?(18x2|d?p?wee|dlittle|'
                      r'pe_core|pe_lang|pe_spatial|rpn|sapiens2|xp)(_.*)?')
 TABLE = 'backbone.pos_encodings.at.before.0.pos_embed'
-
-
-@contextlib.contextmanager
-def unfilled():
-    """Models of true shapes: on meta filling them is slow, and fills nothing."""
-    with torch.device('meta'), pytest.MonkeyPatch.context() as patch:
-        for fill in ('clamp_', 'uniform_', 'normal_'):
-            patch.setattr(torch.Tensor, fill, lambda tensor, *args, **kwargs: tensor)
-        yield
 
 
 @functools.cache
@@ -158,7 +159,8 @@ def differences(name, *extra):
     return found
 
 
-@pytest.mark.parametrize('name', NAMES)
+@pytest.mark.parametrize('name', [
+    *QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in NAMES if name not in QUICK)])
 def test_features_are_timms(name) -> None:
     module = timm.models._registry._model_to_module[name]
     try:

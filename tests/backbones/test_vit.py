@@ -1,43 +1,36 @@
-"""ViT's archs and options: what is given wins, each option against what it says, and padding."""
-import inspect
-
+"""What is ViT's own: archs and how they are overridden, each option against what it says."""
 import pytest
 import torch
 import torch.nn.functional as F
+from tinybackbones import randomize
 
-import mmposenc  # noqa: F401  (before timm: it provides torchvision's operators)
+import mmposenc  # noqa: F401  (before mmpretrain)
 from mmposenc.attention import MultiheadAttention
 from mmposenc.attention.conv_projection import ConvProjectionAttention
 from mmposenc.backbones import DeiT, ViT, vit_archs
 from mmposenc.backbones.layers import MLP
 from mmposenc.backbones.vit_archs import ARCHS, arch_options
-from mmposenc.backbones.vit_layers import ViTBlock
+from mmposenc.checkpoint import convert
 from mmposenc.encodings import RotaryEmbedding2D
-from mmposenc.engine.config.options import accepted_arguments
 
 SIZES = dict(embed_dims=24, num_layers=3, num_heads=3, mlp_hidden_dims=20)
+DEIT = dict(embed_dims=24, num_layers=3, num_heads=3, mlp_ratio=2, patch_size=8, img_size=32)
+LEARNED = dict(type='mmposenc.LearnedPositionEmbedding')
 IRPE = dict(type='mmposenc.IRPE', rpe_on='k')
 #: Switches that no arch above has on, all of them together.
 EVA = dict(SIZES, patch_size=14, img_size=56, mlp='swiglu', qkv_bias='qv', attn_norm=True,
            mlp_norm=True, rel_pos_encoding=IRPE, register_tokens=2)
 
 
-def randomize(module, std=0.2):
-    torch.manual_seed(0)
-    for parameter in module.parameters():
-        torch.nn.init.normal_(parameter, std=std)
-    return module.double()
-
-
 def small(arch, **options):
-    return randomize(ViT(arch, **dict(SIZES, **options)))
+    return randomize(ViT(arch, **dict(SIZES, **options))).double()
 
 
 def test_an_arch_is_a_dict_of_arguments_which_given_ones_override():
-    names = set(inspect.signature(ViT).parameters)
-    assert all(set(options) <= names for options in ARCHS.values())
-    assert accepted_arguments(ViT) == names | {'self'}  # what configs are checked by
     assert DeiT is ViT
+    for arch in ARCHS:
+        with torch.device('meta'):
+            ViT(arch, num_layers=1, global_blocks=())
     model = ViT('dinov2-small-reg', **SIZES, register_tokens=1, layer_scale_init_value=None,
                 pos_encoding=None)
     assert model.register_tokens.shape == (1, 1, 24) and model.patch_size == 14
@@ -46,8 +39,6 @@ def test_an_arch_is_a_dict_of_arguments_which_given_ones_override():
     assert (options['num_heads'], options['num_layers'], options['mlp']) == (24, 2, 'swiglu')
     options['pos_encoding']['type'] = 'PEG'  # a copy
     assert arch_options('dinov2-giant', {})['pos_encoding']['type'] != 'PEG'
-    with pytest.raises(TypeError, match="unexpected keyword argument 'heads'"):
-        ViT('tiny', heads=3)
 
 
 def test_an_encoding_without_a_type_changes_the_archs(monkeypatch):
@@ -125,38 +116,9 @@ def test_no_bias_of_keys(kind, separate):
     torch.testing.assert_close(qv.qkv.weight.grad, full.qkv.weight.grad)
 
 
-def test_norms_inside_and_gates_are_evas():
-    """The block of timm's Eva with every switch on, values and gradients."""
-    eva = pytest.importorskip('timm.models.eva')
-    theirs = randomize(eva.EvaBlock(
-        24, 3, mlp_ratio=1.5, swiglu_mlp=True, scale_mlp=True, scale_attn_inner=True,
-        init_values=0.1, norm_layer=lambda dims, **_: torch.nn.LayerNorm(dims, eps=1e-6)))
-    own = ViTBlock(24, 3, 36, act='swiglu', attn_norm=True, mlp_norm=True, qkv_bias='qv',
-                   layer_scale_init_value=0.1).double()
-
-    def renamed(state):
-        state = {key.replace('gamma_1', 'ls1.gamma').replace('gamma_2', 'ls2.gamma')
-                 .replace('q_bias', 'qkv.q_bias').replace('v_bias', 'qkv.v_bias'): value
-                 for key, value in state.items()}
-        for kind in ('weight', 'bias'):
-            parts = [state.pop(f'mlp.fc1_{part}.{kind}') for part in 'gx']
-            state[f'mlp.fc1.{kind}'] = torch.cat(parts)
-        return state
-
-    own.load_state_dict(renamed(theirs.state_dict()))
-    x = torch.randn(2, 12, 24, dtype=torch.float64)
-    outs = own(x, (3, 4)), theirs(x)
-    torch.testing.assert_close(*outs)
-    for out in outs:
-        out.square().sum().backward()
-    grads = renamed({name: p.grad for name, p in theirs.named_parameters()})
-    for name, parameter in own.named_parameters():
-        torch.testing.assert_close(parameter.grad, grads[name], msg=name)
-
-
 @pytest.mark.parametrize('act, norm_eps', [('gelu_tanh', None), ('swiglu', 1e-6)])
 def test_dropout_of_an_mlp_is_behind_its_activation_and_its_end(act, norm_eps):
-    part = randomize(MLP(6, 8, drop=0.5, act=act, norm_eps=norm_eps)).train()
+    part = randomize(MLP(6, 8, drop=0.5, act=act, norm_eps=norm_eps)).double().train()
     x = torch.randn(3, 5, 6, dtype=torch.float64)
     torch.manual_seed(1)
     out = part(x)
@@ -168,31 +130,6 @@ def test_dropout_of_an_mlp_is_behind_its_activation_and_its_end(act, norm_eps):
     hidden = hidden if norm_eps is None else F.layer_norm(hidden, (8,), part.norm.weight,
                                                           part.norm.bias, norm_eps)
     torch.testing.assert_close(out, F.dropout(part.fc2(hidden), 0.5))
-
-
-PADDED = {**{arch: arch for arch in ('dinov2-small', 'dinov2-giant-reg', 'deit3-small',
-                                     'siglip-so400m', 'clip-large')}, 'options': None}
-
-
-@pytest.mark.parametrize('name', PADDED)
-@pytest.mark.parametrize('sizes', [[(37, 51), (50, 30)], [(56, 70), (14, 1)], [(56, 56), (61, 90)]],
-                         ids=str)
-def test_an_odd_size_in_a_batch_is_that_image_alone(name, sizes):
-    """Patches of 14 that no size is a multiple of; what is padding is junk."""
-    options = EVA if name == 'options' else dict(SIZES, patch_size=14, img_size=56)
-    model = randomize(ViT(PADDED[name], **options, mask_padding=True, out_indices=(0, 2),
-                          final_norm='every'))
-    batch = torch.full((len(sizes), 3, 63, 92), 7.0, dtype=torch.float64)
-    for image, (h, w) in enumerate(sizes):
-        batch[image, :, :h, :w] = torch.randn(3, h, w, dtype=torch.float64)
-    outs = model(batch, sizes)
-    for image, (h, w) in enumerate(sizes):
-        rows, cols = -(-h // 14), -(-w // 14)
-        for own, padded in zip(model(batch[image:image + 1, :, :h, :w].clone(), [(h, w)]), outs,
-                               strict=True):
-            assert own.shape[-2:] == (rows, cols)
-            torch.testing.assert_close(padded[image, :, :rows, :cols], own[0])
-            assert not padded[image, :, rows:].any() and not padded[image, :, :, cols:].any()
 
 
 @pytest.mark.parametrize('sharing', ['layer', 'all'])
@@ -211,16 +148,80 @@ def test_a_full_freeze_leaves_nothing_to_train(sharing):
     assert trained == {'blocks', 'norm'} | ({'rel_pos_encoding'} if sharing == 'all' else set())
 
 
-@pytest.mark.parametrize('options, message', [
-    (dict(arch='dinov2'), "arch='dinov2' must be one of 'tiny', .*'dinov2-small-reg'"),
-    (dict(mlp='glu'), "mlp='glu' must be one of"), (dict(act='silu'), "act='silu' must be one of"),
-    (dict(act='swiglu'), "act='swiglu' must be one of"),
-    (dict(act='quick_gelu', mlp='swiglu'), "act='quick_gelu' with mlp='swiglu'"),
-    (dict(mlp_hidden_dims=0), 'mlp_hidden_dims=0 must be at least 1, or None'),
-    (dict(class_token=False), "class_token=False with pool='cls'"),
-    (dict(register_tokens=-1), 'register_tokens=-1 must be at least 0'),
-    (dict(final_norm='all'), "final_norm='all' must be True, False, 'every' or 'pooled'"),
-    (dict(qkv_bias='q'), "qkv_bias='q' must be True, False or 'qv'")])
-def test_bad_options_are_named(options, message):
-    with torch.device('meta'), pytest.raises(ValueError, match=message):
-        ViT(**dict(dict(arch='tiny'), **options))
+def test_a_full_freeze_takes_the_norm_of_the_mean():
+    model = ViT(**SIZES, pool='gap', final_norm='pooled', frozen_stages=3)
+    assert not any(parameter.requires_grad for parameter in model.parameters())
+
+
+def count(model):
+    return sum(p.numel() for p in model.parameters())
+
+
+@pytest.mark.parametrize('arch, dims, plain, cpvt, irpe', [
+    ('tiny', 192, 5_717_416, 5_681_320, (5_755_816, 5_794_216, 5_832_616)),
+    ('small', 384, 22_050_664, 21_978_472, (22_089_064, 22_127_464, 22_165_864)),
+    ('base', 768, 86_567_656, 86_423_272, (86_606_056, 86_644_456, 86_682_856))])
+def test_parameter_counts(arch, dims, plain, cpvt, irpe):
+    head = 1000 * dims + 1000
+    with torch.device('meta'):
+        assert count(DeiT(arch, pos_encoding=LEARNED)) + head == plain
+        assert count(DeiT(arch, pos_encoding=dict(type='PEG', bias=False))) + head == cpvt
+        for rpe_on, total in zip(('k', 'qk', 'qkv'), irpe, strict=True):
+            encoding = dict(type='mmposenc.IRPE', rpe_on=rpe_on)
+            model = DeiT(arch, pos_encoding=LEARNED, rel_pos_encoding=encoding)
+            assert count(model) + head == total
+
+
+def test_partial_patches_are_filled_with_zeros():
+    model = randomize(DeiT(**DEIT, pos_encoding=dict(type='PEG'))).eval()
+    x = torch.randn(1, 3, 37, 51)
+    filled = torch.nn.functional.pad(x, (0, 5, 0, 3))
+    torch.testing.assert_close(model(x), model(filled))
+    assert model(torch.randn(1, 3, 1, 3))[0].isfinite().all()
+
+
+@pytest.mark.parametrize('encoding', ['PEG', 'LearnedPositionEmbedding', 'SinCosPositionEncoding'])
+@pytest.mark.parametrize('pool', ['cls', None])
+def test_query_key_encoding_reaches_queries_and_keys_only(encoding, pool):
+    """Against the same block with its attention written out."""
+    prefix = int(pool == 'cls')
+    model = randomize(DeiT(**{**DEIT, 'num_layers': 1}, pool=pool, final_norm=False,
+                           out_indices=(0,), pos_encoding=dict(type=encoding, apply_to='qk'),
+                           positions=(-1,))).double()
+    x = torch.randn(1, 3, 24, 16, dtype=torch.float64)
+    tokens, hw = model.patch_embed(x)
+    if prefix:
+        tokens = torch.cat((model.cls_token, tokens), 1)
+    encoded = model.pos_encodings.encodings(-1)[0](tokens, hw, num_prefix_tokens=prefix)
+    # DeiT's table has a vector for the class token too.
+    assert torch.equal(encoded[:, :prefix], tokens[:, :prefix]) == (
+        not prefix or encoding != 'LearnedPositionEmbedding')
+    block = model.blocks[0]
+    attn = block.attn
+    q, k, _ = attn.qkv(block.norm1(encoded)).view(-1, 3, 3, 8).permute(1, 2, 0, 3)
+    v = attn.qkv(block.norm1(tokens)).view(-1, 3, 3, 8).permute(1, 2, 0, 3)[2]
+    weights = (q @ k.transpose(-1, -2) * 8 ** -0.5).softmax(-1)
+    out = tokens + attn.proj((weights @ v).transpose(0, 1).reshape(1, -1, 24))
+    out = (out + block.mlp(block.norm2(out)))[:, prefix:]
+    torch.testing.assert_close(model(x)[0], out.view(1, 3, 2, 24).permute(0, 3, 1, 2))
+
+
+@pytest.mark.parametrize('distilled', [False, True])
+def test_works_in_mmpretrains_classifier(distilled):
+    registry = pytest.importorskip('mmpretrain.registry')
+    pytest.importorskip('mmpretrain.models')
+    from mmengine.registry import DefaultScope
+    head = (dict(type='DeiTClsHead', num_classes=5, in_channels=24) if distilled else
+            dict(type='LinearClsHead', num_classes=5, in_channels=24))
+    with DefaultScope.overwrite_default_scope('mmpretrain'):
+        model = registry.MODELS.build(dict(
+            type='ImageClassifier', head=head, backbone=dict(
+                type='mmposenc.DeiT', **DEIT, pos_encoding=LEARNED, distilled=distilled))).eval()
+    randomize(model)
+    x = torch.randn(2, 3, 32, 32)
+    assert model(x).shape == (2, 5)
+    official = {'head.weight': torch.randn(5, 24), 'head.bias': torch.zeros(5)}
+    if distilled:
+        official |= {f'head_dist.{k[5:]}': v + 1 for k, v in official.items()}
+    backbone = {f'backbone.{k}': v for k, v in model.backbone.state_dict().items()}
+    model.load_state_dict(backbone | convert(official, 'deit'))

@@ -9,7 +9,7 @@ from deformable_release import BLOCKS, HEADS, POINTS, Params, forward
 from scripts import load_tool
 
 from mmposenc.checkpoint import convert, convert_with_report
-from mmposenc.checkpoint.irpe_detr import COCO_IDS
+from mmposenc.checkpoint.detr import COCO_IDS
 
 DIMS, HIDDEN, QUERIES, LAYERS, WIDTH = 256, 24, 5, 2, 4
 
@@ -138,7 +138,8 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize('sizes', [((96, 128), (96, 128)), ((96, 96), (64, 128))])
+@pytest.mark.parametrize('sizes', [
+    pytest.param(((96, 128), (96, 128)), marks=pytest.mark.slow), ((96, 96), (64, 128))])
 @pytest.mark.parametrize('case', CASES)
 def test_scores_and_boxes_are_the_releases(case, sizes) -> None:
     pytest.importorskip('mmdet')

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from mmposenc.checkpoint import convert
-from mmposenc.checkpoint.irpe_detr import COCO_IDS
+from mmposenc.checkpoint.detr import COCO_IDS
 
 
 def release(num_classes: int = 92) -> dict[str, torch.Tensor]:

@@ -1,4 +1,4 @@
-"""SAM's and ViTDet's weights under every name that they go by."""
+"""SAM's and ViTDet's weights: tables, other sizes, what they need and what has no place."""
 from __future__ import annotations
 
 # Before timm: it provides torchvision's operators where they are not compiled.
@@ -15,23 +15,13 @@ from mmposenc.backbones import ViT, load_pretrained
 from mmposenc.checkpoint import (
     convert,
     convert_back,
-    convert_with_report,
     needed_options,
-    recognise,
 )
 
 SMALL = dict(patch_size=4, embed_dims=16, num_layers=2, num_heads=2, img_size=28, pool=None,
              final_norm=False, window_size=3, global_blocks=(1,), mask_window_padding=False,
              pos_encoding=dict(type='mmposenc.LearnedPositionEmbedding'),
              rel_pos_encoding=dict(type='mmposenc.DecomposedRPE'))
-#: Of SAM's decoders, in its release and in Hugging Face's.
-DECODERS = ('prompt_encoder.pe_layer.positional_encoding_gaussian_matrix',
-            'mask_decoder.mask_tokens.weight', 'mask_decoder.transformer.norm_final_attn.weight')
-HF_DECODERS = ('shared_image_embedding.positional_embedding', 'prompt_encoder.no_mask_embed.weight',
-               'mask_decoder.mask_tokens.weight')
-DETECTRON2 = ('backbone.simfp_2.0.weight', 'backbone.simfp_2.4.norm.weight',
-              'proposal_generator.rpn_head.conv.conv0.weight', 'roi_heads.box_head.fc1.weight')
-MMDET = ('neck.fpn1.0.weight', 'rpn_head.rpn_conv.0.conv.weight')
 
 
 def timms() -> dict[str, torch.Tensor]:
@@ -42,51 +32,6 @@ def timms() -> dict[str, torch.Tensor]:
     for parameter in model.parameters():
         nn.init.normal_(parameter)
     return model.state_dict()
-
-
-def official(name: str) -> str:
-    return 'image_encoder.' + name.replace('.mlp.fc', '.mlp.lin')
-
-
-def hugging_face(name: str) -> str:
-    for old, new in (('patch_embed.proj', 'patch_embed.projection'), ('blocks.', 'layers.'),
-                     ('.norm', '.layer_norm'), ('.mlp.fc', '.mlp.lin'), ('neck.0', 'neck.conv1'),
-                     ('neck.1', 'neck.layer_norm1'), ('neck.2', 'neck.conv2'),
-                     ('neck.3', 'neck.layer_norm2')):
-        name = name.replace(old, new)
-    return f'vision_encoder.{name}'
-
-
-#: How names come from timm's, and what else such a file has.
-KINDS = {
-    'timm': (str, ()),
-    'official': (official, DECODERS),
-    'official, its encoder alone': (lambda name: official(name).removeprefix('image_encoder.'), ()),
-    'hugging face': (hugging_face, HF_DECODERS),
-    'detectron2': (lambda name: f'backbone.net.{name}', DETECTRON2),
-    'mmdet': (lambda name: f'backbone.{name}', MMDET),
-}
-
-
-@pytest.mark.parametrize('kind', KINDS)
-def test_every_name_leads_to_the_same_weights(kind) -> None:
-    rename, others = KINDS[kind]
-    state = timms()
-    expected = convert(state, 'sam')
-    assert len(expected) == len(state)
-    file = {rename(name): value for name, value in state.items()}
-    file |= {name: torch.ones(1) for name in others}
-    assert recognise(file) == 'sam'
-    found = convert_with_report(file, 'sam')
-    assert set(found.dropped) == set(others)
-    assert set(found.dropped.values()) <= {'no part of the image encoder, which alone has a place '
-                                           'here'}
-    assert set(found.state_dict) == set(expected)
-    assert all(torch.equal(value, expected[name]) for name, value in found.state_dict.items())
-    model = ViT(**SMALL, neck_channels=6)
-    load_pretrained(model, {'model': file})
-    assert all(torch.equal(value, expected[f'backbone.{name}'])
-               for name, value in model.state_dict().items())
 
 
 def test_tables_of_vitdet() -> None:

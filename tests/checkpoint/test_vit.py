@@ -41,19 +41,6 @@ def test_tables_of_irpe():
         convert({'blocks.2.attn.rpe_x.lookup_table_weight': torch.zeros(1)}, 'irpe-deit')
 
 
-@pytest.mark.parametrize('prefix', ['', 'backbone.'])
-def test_mmpretrains_names_alone_and_in_a_classifier(prefix):
-    state = {f'{prefix}layers.0.ln1.weight': torch.ones(4),
-             f'{prefix}layers.0.ffn.layers.0.0.weight': torch.ones(8, 4),
-             f'{prefix}layers.0.ffn.layers.0.0.bias': torch.ones(8),
-             f'{prefix}layers.0.ffn.layers.1.weight': torch.ones(4, 8),
-             f'{prefix}ln1.bias': torch.ones(4), 'head.layers.head.bias': torch.ones(5)}
-    assert set(convert(state, 'mmpretrain-vit')) == {
-        'backbone.blocks.0.norm1.weight', 'backbone.blocks.0.mlp.fc1.weight',
-        'backbone.blocks.0.mlp.fc1.bias', 'backbone.blocks.0.mlp.fc2.weight',
-        'backbone.norm.bias', 'head.fc.bias'}
-
-
 @pytest.mark.parametrize('name, shape', [
     ('attn.qkv.weight', (12, 5)), ('attn.qkv.bias', (8,)), ('attn.proj.weight', (4, 3)),
     ('norm2.weight', (5,)), ('mlp.fc1.weight', (8, 3)), ('mlp.fc2.weight', (4, 7)),

@@ -15,7 +15,7 @@ from mmposenc.engine.config.models import build_model
 from mmposenc.lab.diagnose import config_models as diagnosis
 from mmposenc.lab.diagnose.config_models import _read, _size, diagnose_config, examined_of
 from mmposenc.lab.diagnose.table import diagnose
-from mmposenc.lab.figures.figure_subjects import input_size
+from mmposenc.lab.figures.encoding_figures import input_size
 
 RETINANET = 'mmposenc::detection/pvt/retinanet_pvt-t-peg_fpn_1x_coco.py'
 

@@ -1,4 +1,7 @@
-import os
+import multiprocessing
+import time
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 from mmengine.config import Config
@@ -6,10 +9,11 @@ from tinystudies import OWN, tiny_study
 
 from mmposenc.lab.compare.running import timing
 from mmposenc.lab.compare.running.timing import Cost, Estimate
+from mmposenc.lab.compare.running.workers import LocalWorkers
 from mmposenc.lab.compare.study.encodings import read_entries
-from mmposenc.lab.compare.study.files import read_json, write_json
+from mmposenc.lab.compare.study.files import read_json
 from mmposenc.lab.compare.study.lengths import Length
-from mmposenc.lab.compare.study.study import Run, Study
+from mmposenc.lab.compare.study.study import Study
 
 BASE = Config(dict(train_cfg=dict(by_epoch=True, max_epochs=10, val_interval=5)))
 COST = Cost(start=10.0, step=0.1, epoch_steps=100, validation=5.0, tests=4.0)
@@ -67,17 +71,26 @@ def test_a_budget_that_is_too_small_names_the_least(tmp_path, seconds, spent, le
         estimate(2).longest(study(tmp_path, seconds), spent=spent)
 
 
-def test_the_parts_are_timed(tmp_path):
-    tiny = tiny_study(tmp_path, sizes=(1.0, 2.0))
-    run, found = Run(tmp_path / 'timed', tiny.entries[1], 0, True), {}
-    timing.cost_of(tiny, run, 0.0, found, extras=True)
-    cost = Cost(**found.pop('peg'))
-    assert cost.epoch_steps == 2  # four pictures, two in a batch
+def answers_of(share, tiny, scratch):
+    """What a process would send that times some encodings."""
+    sent = []
+    timing.time_share(SimpleNamespace(send=sent.append), tiny.folder, scratch, share, time.time())
+    return sent
+
+
+def test_the_parts_are_timed_and_what_cannot_be_is_named(tmp_path):
+    (tmp_path / 'own.py').write_text(OWN)
+    tiny = tiny_study(tmp_path, names=['peg', f'{tmp_path}/own.py:Broken'], sizes=(1.0, 2.0))
+    (name, cost), (none, seconds) = answers_of([0], tiny, tmp_path / 'timed')
+    assert name == 'peg' and cost.epoch_steps == 2  # four pictures, two in a batch
     assert cost.epoch < 0.1  # no process loads data
     assert 0 < cost.step < 20
     assert 0 < cost.validation < cost.tests
-    assert found.pop('extras') > 0 and not found
-    assert [each['factor'] for each in read_json(run.folder / 'costs.json')['content']] == [1, 2]
+    assert none == timing.EXTRAS and seconds > 0
+    costs = read_json(tmp_path / 'timed' / 'peg' / 'costs.json')['content']
+    assert [each['factor'] for each in costs] == [1, 2]
+    (none, said), = answers_of([1], tiny, tmp_path / 'timed')
+    assert none is None and said.endswith('own.py:Broken: RuntimeError: broken on purpose')
 
 
 def test_steps_are_timed_without_the_validations_between_them(monkeypatch):
@@ -117,49 +130,48 @@ def test_processes_share_what_is_timed():
         assert {i for share in timing.shares(count, jobs) for i in share} == set(range(count))
 
 
-class Ended:
-    """A process that has done what it was asked, or has failed."""
+class Process:
+    """Does what it is asked when it is started."""
 
-    def __init__(self, command, *, stdout, env, **others):
-        self.returncode = 0
-        out, entries = command[4], command[command.index('--entries') + 1:]
-        if os.path.basename(out) == 'times2.json':
-            self.returncode = 1
-            stdout.write('a line\npeg: no memory\n\n')
-            return
-        held = {('none', 'peg')[int(i)]: COST._replace(step=int(i) + 1.0)._asdict()
-                for i in entries}
-        for each in held.values():
-            del each['extras']
-        write_json(type(self).folder / os.path.basename(out),
-                   {**held, 'extras': float(out[-6]) * 10 + 10})
+    def __init__(self, target, args):
+        self.start, self.exitcode = lambda: self.done(target(*args)), None
 
-    def poll(self):
-        return self.returncode
+    def done(self, status):
+        self.exitcode = status
 
     def kill(self):
         pass
 
-    wait = kill
+    join = kill
 
 
-def test_the_parts_of_all_are_put_together(tmp_path, monkeypatch):
-    Ended.folder = tmp_path
-    monkeypatch.setattr(timing.subprocess, 'Popen', Ended)
+@pytest.mark.parametrize('jobs, said', [(2, None), (3, 'peg: no memory'), (4, 'killed')])
+def test_the_parts_of_all_are_put_together(tmp_path, monkeypatch, jobs, said):
+    def share_timed(answers, folder, scratch, share, started):
+        number = int(scratch.name.removeprefix('times'))
+        if number == jobs - 1 and said:
+            return -9 if said == 'killed' else answers.send((None, said))
+        for each in share:
+            answers.send((('none', 'peg')[each], COST._replace(step=each + 1.0)))
+        answers.send((timing.EXTRAS, number * 10.0 + 10))
+        return 0
+    monkeypatch.setattr(timing, '_quietly', share_timed)
+    monkeypatch.setattr(timing.multiprocessing, 'get_context', lambda kind: SimpleNamespace(
+        Pipe=multiprocessing.Pipe, Process=Process))
     monkeypatch.setattr(Study, 'base', lambda self: BASE)
     told = []
-    found = timing.measure(study(tmp_path), type('Two', (), {'jobs': 2})(), told.append)
-    # Extras took 10 and 20 s.
-    assert found.costs == {'none': COST._replace(step=1.0, extras=15.0),
-                           'peg': COST._replace(step=2.0, extras=15.0)}
-    assert found.jobs == 2 and told == ['  2 of 2 encodings timed']
-    with pytest.raises(ValueError, match='a training could not be timed: peg: no memory$'):
-        timing.measure(study(tmp_path), type('Three', (), {'jobs': 3})(), told.append)
+    with nullcontext() if said is None else pytest.raises(
+            ValueError, match=f'a training could not be timed: {said}$'):
+        found = timing.measure(study(tmp_path), LocalWorkers(jobs), told.append)
+    if said is None:  # extras took 10 and 20 s
+        assert found.costs == {'none': COST._replace(step=1.0, extras=15.0),
+                               'peg': COST._replace(step=2.0, extras=15.0)}
+        assert found.jobs == 2 and told[-1] == '  2 of 2 encodings timed'
 
 
-def test_what_cannot_be_timed_is_named(tmp_path):
-    (tmp_path / 'own.py').write_text(OWN)
-    tiny = tiny_study(tmp_path, names=['none', f'{tmp_path}/own.py:Broken'])
-    with pytest.raises(SystemExit, match='own.py:Broken: RuntimeError: broken on purpose'):
-        timing.main([str(tiny.folder), str(tmp_path / 't.json'), '--started', '0', '--entries',
-                     '1'])
+@pytest.mark.slow
+def test_processes_of_their_own_time_what_they_are_given(tmp_path):
+    tiny = tiny_study(tmp_path, epochs=1)
+    found = timing.measure(tiny, LocalWorkers(2), print)
+    assert set(found.costs) == {'none', 'peg'}
+    assert all(cost.step > 0 and cost.start > 0 for cost in found.costs.values())

@@ -1,4 +1,4 @@
-"""The command, with runs in this process."""
+"""The command, with runs in this process or with runs that do nothing."""
 import csv
 import errno
 import io
@@ -8,8 +8,8 @@ import re
 import signal
 import sys
 import time
-from dataclasses import replace
 from importlib.util import find_spec
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -20,7 +20,7 @@ from tinytasks import classifier_config
 from mmposenc.commands import compare, train
 from mmposenc.engine.training.lock import WorkDirLock
 from mmposenc.lab.compare.page import report, results
-from mmposenc.lab.compare.running import extras, planning, progress, runs, schedule, timing, workers
+from mmposenc.lab.compare.running import planning, progress, runs, schedule, timing, workers
 from mmposenc.lab.compare.running.timing import Cost, Estimate
 from mmposenc.lab.compare.study import files
 from mmposenc.lab.compare.study.files import write_json
@@ -31,10 +31,10 @@ METRIC = Metric('accuracy/top1', 'top-1 accuracy', '%', True)
 
 
 class Here:
-    """Runs that are over when they are started."""
+    """Runs that are over when they are started; idle ones have done nothing."""
 
     def __init__(self, jobs=2):
-        self.jobs, self.started, self.idle = jobs, [], False
+        self.jobs, self.started, self.idle = jobs, [], True
 
     def start(self, run):
         self.started.append((run.entry.name, run.seed))
@@ -71,70 +71,72 @@ ASKED = ('cls.py', '--encodings', 'none', 'peg', '--out', 'out', '--pictures', '
 
 
 def test_a_study_is_made_grows_and_is_not_repeated(here, capsys):
-    call(*ASKED, '--seeds', '1')
-    assert here.started == [('none', 0), ('peg', 0)]
-    assert 'peg seed 0: finished, top-1 accuracy' in capsys.readouterr().out
+    here.idle = False
+    asked = [word for word in ASKED if word != 'peg']
+    call(*asked, '--seeds', '1')
+    assert here.started == [('none', 0)]
+    assert 'none seed 0: finished, top-1 accuracy' in capsys.readouterr().out
     assert {'results.json', 'results.csv', 'results.md', 'report.html', 'study.json', 'config.py'
-            } <= {path.name for path in planning.Path('out').iterdir()}
-    call(*ASKED, '--seeds', '1')
-    assert len(here.started) == 2
-    first = json.loads(planning.Path('out/results.json').read_text())['runs']
-    call(*ASKED, '--seeds', '2', '--sizes', '2')
-    assert sorted(here.started[2:]) == [('none', 0), ('none', 1), ('peg', 0), ('peg', 1)]
-    held = json.loads(planning.Path('out/results.json').read_text())['runs']
-    assert [[test['factor'] for test in run['tests']] for run in held] == [[1, 2]] * 4
+            } <= {path.name for path in Path('out').iterdir()}
+    call(*asked, '--seeds', '1')
+    assert len(here.started) == 1
+    first, = json.loads(Path('out/results.json').read_text())['runs']
+    call(*ASKED, '--seeds', '1', '--sizes', '2')
+    assert sorted(here.started[1:]) == [('none', 0), ('peg', 0)]
+    held = json.loads(Path('out/results.json').read_text())['runs']
+    assert [[test['factor'] for test in run['tests']] for run in held] == [[1, 2]] * 2
     # Sizes that are added train nothing.
-    assert [run['train_seconds'] for run in held if run['seed'] == 0] == [
-        run['train_seconds'] for run in first]
+    assert held[0]['train_seconds'] == first['train_seconds']
     call('--out', 'out', '--report-only')
-    assert len(here.started) == 6
+    assert len(here.started) == 3
 
 
-LABELS = ('[/x]', 'PEG [stage 1] :x:', '=1+1', 'one_word_that_is_longer_than_its_column_' * 3)
+LABELS = ('[/x]', 'PEG [stage 1] :x:', 'one_word_that_is_longer_than_its_column_' * 3)
 
 
-def test_labels_are_shown_as_they_are_and_nothing_else_writes_into_a_study(here, capsys):
-    planning.Path('e.yaml').write_text(json.dumps(
-        [{'name': f'e{i}', 'label': label} for i, label in enumerate(LABELS)]))
-    before = signal.getsignal(signal.SIGTERM)
-    call('cls.py', '--encodings', 'e.yaml', *ASKED[4:], '--seeds', '1')
-    assert signal.getsignal(signal.SIGTERM) == before
-    shown = re.sub(r'\s*│[^│]*│[^│]*│\n│ ', '', capsys.readouterr().out)  # folded lines
-    assert all(label in shown for label in LABELS)
-    rows = list(csv.DictReader(planning.Path('out/results.csv').open()))
-    assert [row['label'] for row in rows] == [*LABELS[:2], "'=1+1", LABELS[3]]
-    kept = planning.Path('out/runs/e0/seed0/train')
-    files = sorted(kept.rglob('*'))
-    for words in (), ('--work-dir', str(kept.parent / 'more')):
-        with pytest.raises(SystemExit, match="is a run of the study in .*/out, whose results a trai"
-                           "ning there would change. Give another --work-dir; mmposenc compare --"):
-            train.main([str(kept / 'config.py'), *words])
-    assert sorted(kept.rglob('*')) == files
-    train.main([str(kept / 'config.py'), '--work-dir', 'elsewhere'])
-    assert planning.Path('elsewhere/epoch_1.pth').is_file()
-
-
-def test_a_report_that_can_not_be_written_ends_no_study(here, monkeypatch, capsys):
+def test_labels_are_shown_as_they_are_and_a_report_that_can_not_be_written_ends_no_study(
+        here, monkeypatch, capsys):
     """As on a full disk: what is finished stays, and the next call writes it."""
-    write = files.write_text
+    Path('e.yaml').write_text(json.dumps(
+        [{'name': f'e{i}', 'label': label} for i, label in enumerate(LABELS)]))
+    asked = ['cls.py', '--encodings', 'e.yaml', *ASKED[4:], '--seeds', '1']
+    before, write = signal.getsignal(signal.SIGTERM), files.write_text
 
     def full(path, text, **options):
         if path.name in ('report.html', 'progress.json'):
             raise OSError(errno.ENOSPC, 'No space left on device', str(path))
         write(path, text, **options)
-    monkeypatch.setattr(report, 'write_text', full)
-    monkeypatch.setattr(files, 'write_text', full)
-    assert call(*ASKED, '--seeds', '1', status=None).splitlines()[0] == (
-        'error: out/report.html: No space left on device')
+    with monkeypatch.context() as patched:
+        patched.setattr(report, 'write_text', full)
+        patched.setattr(files, 'write_text', full)
+        assert call(*asked, status=None).splitlines()[0] == (
+            'error: out/report.html: No space left on device')
     told = capsys.readouterr().out
-    assert told.count('the report could not be written yet: out/report.html: No space left') == 2
-    assert len(here.started) == 2 and '│ PEG' in told
-    held = json.loads(planning.Path('out/results.json').read_text())
-    assert [run['status'] for run in held['runs']] == ['finished'] * 2 and held['summary']
+    assert told.count('the report could not be written yet: out/report.html: No space left') == 3
+    assert len(here.started) == 3 and json.loads(Path('out/results.json').read_text())['summary']
+    call(*asked, status=1)
+    assert signal.getsignal(signal.SIGTERM) == before and Path('out/report.html').is_file()
+    shown = re.sub(r'\s*│[^│]*│[^│]*│\n│ ', '', capsys.readouterr().out)  # folded lines
+    assert all(label in shown for label in LABELS)
+    rows = list(csv.DictReader(Path('out/results.csv').open()))
+    assert [row['label'] for row in rows] == list(LABELS)
+
+
+def test_nothing_else_writes_into_a_study(finished, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    kept = finished.runs()[0].folder / 'train'
+    before = sorted(kept.rglob('*'))
+    config, = kept.glob('*.py')
+    for words in (), ('--work-dir', str(kept.parent / 'more')):
+        with pytest.raises(SystemExit, match="is a run of the study in .*/study, whose results a t"
+                           "raining there would change. Give another --work-dir; mmposenc compare"):
+            train.main([str(config), *words])
+    assert sorted(kept.rglob('*')) == before
+    train.main([str(config), '--work-dir', 'elsewhere', '--cfg-options', 'train_cfg.max_epochs=1'])
+    assert Path('elsewhere/epoch_1.pth').is_file()
 
 
 def test_other_settings_are_refused(here):
-    here.idle = True
     call(*ASKED, '--seeds', '1', status=1)
     planned = ['--cfg-options', 'default_hooks.progress=None', 'train_cfg.max_epochs=1']
     for words, message in (
@@ -145,7 +147,6 @@ def test_other_settings_are_refused(here):
         with pytest.raises(SystemExit, match=f'--out out holds a study .* {message}'):
             compare.main([*ASKED, *words, *planned, *more])
     assert len(here.started) == 2
-
 
 
 @pytest.mark.parametrize('text, seconds', [('90s', 90), ('30min', 1800), ('2h', 7200),
@@ -166,7 +167,7 @@ def test_a_dry_run_lists_and_a_budget_chooses(here, monkeypatch, capsys):
     # Two runs each, two at once: 2 * (1 + 2 n + n / 2 + 1 / 2) is 53 for n = 10, and 57 fit.
     assert '4 runs of 10 epochs each: seeds 0, 1; sizes 1' in told
     assert 'about 53 s with 2 at once' in told
-    assert here.started == [] and not planning.Path('out/study.json').exists()
+    assert here.started == [] and not Path('out').exists()
 
 
 def test_all_that_does_not_fit_is_told_at_once(here, capsys):
@@ -192,14 +193,23 @@ def test_runs_get_gpus_and_cores_of_their_own(monkeypatch):
         workers.LocalWorkers(2, ['0', '3', '5', '7'], 3)
     with pytest.raises(ValueError, match='--gpus-per-run 2: there is no GPU here'):
         workers.LocalWorkers(1, [], 2)
+    # A run that is over leaves its slot to the next one.
+    over, given = SimpleNamespace(poll=lambda: 0), []
+    going = SimpleNamespace(poll=lambda: None)
+    processes = iter([going, over, going])
+    monkeypatch.setattr(workers, 'launch', lambda folder, gpus, environment: (
+        given.append(environment['CUDA_VISIBLE_DEVICES']), next(processes))[1])
+    for _ in range(3):
+        made.start(SimpleNamespace(folder=None))
+    assert given == ['0,3', '5,7', '5,7']
 
 
 def test_the_table_says_how_runs_stand(tmp_path):
     study = tiny_study(tmp_path, seeds=(0, 1, 2))
     done, running, failed, diverged, half, new = study.runs()
-    finished = {'status': 'finished', 'tests': [{'factor': 1.0, 'value': 97.5}],
-                'seconds': 100.0}
-    for run, changes in ((done, finished), (failed, {'status': 'failed', 'note': 'no room'}),
+    tests = {'tests': [{'factor': 1.0, 'value': 97.5}]}
+    for run, changes in ((done, {'status': 'finished', 'seconds': 100.0, **tests}),
+                         (failed, {'status': 'failed', 'note': 'no room'}),
                          (diverged, {'status': 'diverged'}), (half, {'status': 'running'})):
         write_json(run.record_file, {**runs.new_record(run), **changes})
     told = {'phase': 'train', 'done': 50, 'total': 200, 'epoch': 3, 'epochs': 10, 'loss': 0.25,
@@ -209,17 +219,12 @@ def test_the_table_says_how_runs_stand(tmp_path):
     states = progress.states(study)
     states[1] = states[1]._replace(taken=True)
     cells = [progress.cell(state, METRIC) for state in states]
-    for cell, part in zip(cells, ('97.50', '3/10', 'failed', 'diverged', '25%', ''), strict=True):
+    for cell, part in zip(cells, ('97.5', '3/10', 'failed', 'diverged', '25%', ''), strict=True):
         assert part in cell
     late = states[1]._replace(progress={**told, 'time': time.time() - 1200})
     assert 'no word for 20 min' in progress.cell(late, METRIC)
     # All runs take about 100 s; 75 are left of two, 100 of one; what failed is left out.
     assert progress.seconds_left(states, 2) == 125
-
-
-class Screen(io.StringIO):
-    def isatty(self):
-        return True
 
 
 def test_the_table_reads_what_was_written_alone(tmp_path, monkeypatch):
@@ -231,25 +236,25 @@ def test_the_table_reads_what_was_written_alone(tmp_path, monkeypatch):
         read.append(run)
         return runs.read_record(run)
     monkeypatch.setattr(progress, 'read_record', counted)
-    screen = Screen()
+    screen = io.StringIO()
     console = Console(file=screen, width=100, force_terminal=True)
     with progress.Display(study, METRIC, 1, console) as display:
         display.tick(at_once=True)
         assert read == study.runs()
         lock = WorkDirLock(first.folder)
         display.tick(at_once=True)
-        assert display.runs[0].taken and len(read) == 4
+        assert display.runs[first.folder].taken and len(read) == 4
         finished = {'status': 'finished', 'tests': [{'factor': 1.0, 'value': 43.21}]}
         write_json(first.record_file, {**runs.new_record(first), **finished})
         write_json(second.progress_file, {'done': 2, 'total': 5})
         lock.release()
         display.tick(at_once=True)
         display.tick(at_once=True)
-        assert read[4:] == [first, second] and not display.runs[0].taken
+        assert read[4:] == [first, second] and not display.runs[first.folder].taken
         write_json(second.record_file, {**runs.new_record(second), 'status': 'failed'})
         display.tell(second, 'ended')
         assert read[6:] == [second]
-    assert '43.21' in screen.getvalue() and 'failed' in screen.getvalue()
+    assert '43.2' in screen.getvalue() and 'failed' in screen.getvalue()
 
 
 @pytest.mark.parametrize('before, exit_status, after, note', [
@@ -271,7 +276,7 @@ def test_a_crash_is_noted_and_its_log_is_shown(tmp_path, before, exit_status, af
 def test_a_study_remembers_what_was_asked(tmp_path):
     study = tiny_study(tmp_path, names=['peg+irpe-k', 'none'], seeds=(3, 1), sizes=(0.5, 1.0),
                        seconds=60.0, pictures=3, extras=('figures',))
-    assert read_study(study.folder) == replace(study)
+    assert read_study(study.folder) == study
     assert study.base().to_dict()['default_scope'] == 'mmpretrain'
     with pytest.raises(FileNotFoundError, match='holds no study'):
         read_study(tmp_path)
@@ -285,45 +290,22 @@ def test_a_second_command_says_that_it_waits_for_the_first(tmp_path, monkeypatch
         assert 'another command checks and times the study in' in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(find_spec('submitit') is None, reason='submitit is not installed')
-def test_submitit_leaves_the_log_files_of_this_process_open(tmp_path, monkeypatch):
+def test_submitit_runs_jobs_and_leaves_the_log_files_of_this_process_open(tmp_path, monkeypatch):
     monkeypatch.delenv('SUBMITIT_LOG_LEVEL', raising=False)
     for name in [name for name in sys.modules if name.partition('.')[0] == 'submitit']:
         monkeypatch.delitem(sys.modules, name)
     log = logging.FileHandler(tmp_path / 'log')
-    workers.SubmittedWorkers(tmp_path / 'jobs', 'local', {})
+    jobs = workers.SubmittedWorkers(tmp_path / 'jobs', 'local', {'timeout_min': 5})
     assert log.stream is not None
     log.close()
-
-
-def test_submitit_runs_jobs(tmp_path):
-    submitit = pytest.importorskip('submitit')
     study = tiny_study(tmp_path, names=['none'], epochs=1)
     run, = study.runs()
-    jobs = workers.SubmittedWorkers(tmp_path / 'jobs', 'local', {'timeout_min': 5})
     ended = []
     schedule.carry_out_all(study, jobs, lambda each: runs.is_complete(study, each),
                            lambda which, event: ended.append(event) if which else None)
     assert ended == ['started', 'ended']
     assert runs.read_record(run)['status'] == 'finished'
-    assert submitit.AutoExecutor.which() in ('local', 'slurm')
     with pytest.raises(ValueError, match='--submitit local'):
         workers.SubmittedWorkers(tmp_path / 'jobs', 'local', {'no_such_option': 1})
-
-
-def test_what_cannot_be_made_is_a_note_and_is_tried_again(tmp_path, monkeypatch, capsys):
-    study = tiny_study(tmp_path, names=['none'], epochs=1, pictures=1)
-    run, = study.runs()
-
-    def broken(*args):
-        raise RuntimeError('no ink')
-    monkeypatch.setattr(extras, '_pictures', broken)
-    assert runs.carry_out(study, run)['status'] == 'finished'
-    kept, = results.collect(study)['runs']
-    assert (kept['status'], kept['note']) == ('finished', 'no pictures: RuntimeError: no ink')
-    assert runs.is_over(study, runs.read_record(run)) and not runs.is_complete(study, run)
-    monkeypatch.setattr(extras, '_pictures', lambda *args: [])
-    trained = runs.read_record(run)['train_seconds']
-    assert runs.carry_out(study, run)['train_seconds'] == trained
-    assert runs.is_complete(study, run)
-    assert results.collect(study)['runs'][0]['note'] == ''

@@ -11,7 +11,7 @@ from mmengine.evaluator import Evaluator
 from mmengine.registry import init_default_scope
 
 from mmposenc import engine
-from mmposenc.lab.compare.study.metrics import Metric, details, metric_of, task_of, with_details
+from mmposenc.lab.compare.study.metrics import Metric, details, metric_of, with_details
 
 DEIT = 'mmposenc::classification/small/deit-micro-none_mnist5k.py'
 CAMVID = 'mmposenc::segmentation/small/sem_fpn_pvt-micro-none_camvid.py'
@@ -28,15 +28,15 @@ def evaluate(cfg: Config, samples: list, classes: list[str]) -> dict:
     return evaluator.evaluate(len(samples))
 
 
-@pytest.mark.parametrize(('name', 'task', 'metric'), [
-    (DEIT, 'classification', Metric('accuracy/top1', 'top-1 accuracy', '%')),
-    (IMAGENET, 'classification', Metric('accuracy/top1', 'top-1 accuracy', '%')),
-    (CAMVID, 'segmentation', Metric('mIoU', 'mIoU', '%')),
-    (BCCD, 'detection', Metric('coco/bbox_mAP', 'AP of boxes')),
+@pytest.mark.parametrize(('name', 'metric'), [
+    (DEIT, Metric('accuracy/top1', 'top-1 accuracy', '%')),
+    (IMAGENET, Metric('accuracy/top1', 'top-1 accuracy', '%')),
+    (CAMVID, Metric('mIoU', 'mIoU', '%')),
+    (BCCD, Metric('coco/bbox_mAP', 'AP of boxes')),
 ])
-def test_task_and_metric(name, task, metric):
+def test_metric(name, metric):
     cfg = engine.load_config(name)
-    assert (task_of(cfg), metric_of(cfg)) == (task, metric)
+    assert metric_of(cfg) == metric
     assert metric_of(with_details(cfg)) == metric
 
 
@@ -153,5 +153,3 @@ def test_what_cannot_be_compared_is_named():
     with pytest.raises(ValueError, match='no test_dataloader .*that training does not see '
                                          r'\(test_dataloader = val_dataloader'):
         metric_of(cfg)
-    with pytest.raises(ValueError, match='default_scope=None'):
-        task_of(Config(dict()))

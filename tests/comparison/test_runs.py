@@ -1,7 +1,10 @@
+"""What a run does: trainings, tests, extras, and what becomes of kills and errors."""
 import json
 import os
+import re
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +16,7 @@ from mmposenc import engine
 from mmposenc.checkpoint import load_checkpoint
 from mmposenc.engine.training.lock import WorkDirLock
 from mmposenc.lab.compare.page.results import collect, write_results
-from mmposenc.lab.compare.running import progress, runs
+from mmposenc.lab.compare.running import extras, progress, runs
 from mmposenc.lab.compare.running.recording import cpu_seconds, read_progress
 from mmposenc.lab.compare.running.runs import (
     TAKEN,
@@ -44,25 +47,20 @@ def in_a_child(function):
     return os.waitpid(child, 0)[1]
 
 
-def outcome(study):
-    """What must not depend on kills: records but for time and memory, and the weights."""
-    records = [read_record(run) for run in study.runs()]
-    weights = [load_checkpoint(str(study.folder / each['checkpoint']))['state_dict']
-               for each in records]
-    return [{key: each[key] for key in ('encoding', 'seed', 'status', 'curve', 'tests',
-                                        'parameters')} for each in records], weights
-
-
 def assert_same(study, other):
-    (records, weights), (others, other_weights) = outcome(study), outcome(other)
-    assert records == others
-    for mine, its in zip(weights, other_weights, strict=True):
-        assert all(torch.equal(mine[name], its[name]) for name in mine | its)
+    """What must not depend on kills: records but for time and memory, and the weights."""
+    for mine, its in zip(study.runs(), other.runs(), strict=True):
+        one, two = read_record(mine), read_record(its)
+        for key in ('encoding', 'seed', 'status', 'curve', 'tests', 'parameters'):
+            assert one[key] == two[key]
+        one, two = (load_checkpoint(str(each.folder / record['checkpoint']))['state_dict']
+                    for each, record in ((study, one), (other, two)))
+        assert all(torch.equal(one[name], two[name]) for name in one | two)
 
 
-def test_a_study_of_two_encodings_and_two_seeds(tmp_path):
-    study = tiny_study(tmp_path, seeds=(0, 1), sizes=(1.0, 2.0), pictures=2)
-    records = all_of(study)
+def test_a_study_of_two_encodings_and_two_seeds(finished):
+    study = finished
+    records = [read_record(run) for run in study.runs()]
     assert [each['status'] for each in records] == ['finished'] * 4
     assert [(each['encoding'], each['seed']) for each in records] == [
         ('none', 0), ('peg', 0), ('none', 1), ('peg', 1)]
@@ -92,58 +90,59 @@ def test_a_study_of_two_encodings_and_two_seeds(tmp_path):
         assert picture['entries'][0]['text'] in ('bright', 'dark')
 
 
-def test_the_loss_of_the_curve_is_the_mean_of_the_logged_ones(tmp_path):
-    study = tiny_study(tmp_path, names=['peg'])
-    record, = all_of(study)
-    path, = study.runs()[0].folder.glob('train/*/vis_data/scalars.json')
+def test_the_loss_of_the_curve_is_the_mean_of_the_logged_ones(finished):
+    run = finished.runs()[1]
+    path, = run.folder.glob('train/*/vis_data/scalars.json')
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     # The log's numbers are rounded to nothing, but smoothed over the last ones: window 10, so all.
     losses = [line['loss'] for line in lines if 'loss' in line]
     single = [losses[0]] + [losses[i] * (i + 1) - losses[i - 1] * i
                             for i in range(1, len(losses))]
     expected = [sum(single[:2]) / 2, sum(single[2:]) / 2]
-    assert [point['loss'] for point in record['curve']] == pytest.approx(expected, abs=1e-5)
+    assert [point['loss'] for point in read_record(run)['curve']] == pytest.approx(
+        expected, abs=1e-5)
 
 
-def test_a_run_that_is_killed_ends_as_one_that_is_not(tmp_path):
-    study = tiny_study(tmp_path, names=['peg'], epochs=3)
-    all_of(study)
-    for moment in (('iteration', 3), ('validation', 3), ('write', 2)):
-        other = in_another_folder(study, moment[0])
-        run, = other.runs()
+@pytest.mark.parametrize('moment', [
+    ('iteration', 3), pytest.param(('validation', 3), marks=pytest.mark.slow),
+    pytest.param(('write', 2), marks=pytest.mark.slow)])
+def test_a_run_that_is_killed_ends_as_one_that_is_not(finished, tmp_path, moment):
+    one = replace(finished, entries=finished.entries[1:], seeds=(0,))
+    other = in_another_folder(one, tmp_path / moment[0])
+    run, = other.runs()
 
-        def killed(moment=moment, other=other, run=run):
-            arm(*moment)
-            carry_out(other, run)
-        assert in_a_child(killed) == signal.SIGKILL
-        assert collect(other)['runs'][0]['status'] == 'waiting'
-        assert carry_out(other, run)['status'] == 'finished'
-        assert_same(study, other)
-        assert 0 < read_record(run)['train_cpu_seconds'] < 60
-
-
-def test_a_run_that_diverges_is_kept(tmp_path, capfd):
-    study = tiny_study(tmp_path, names=['none'], options={'optim_wrapper.optimizer.lr': 1e30})
-    record, = all_of(study)
-    assert record['status'] == 'diverged'
-    assert 'is not finite; images: ' in record['note']
-    assert is_over(study, record)  # the next call does not try it again
-    kept, = collect(study)['runs']
-    assert (kept['status'], kept['note'], kept['tests']) == ('diverged', record['note'], [])
+    def killed():
+        arm(*moment)
+        carry_out(other, run)
+    assert in_a_child(killed) == signal.SIGKILL
+    assert collect(other)['runs'][0]['status'] == 'waiting'
+    assert carry_out(other, run)['status'] == 'finished'
+    assert_same(one, other)
+    assert 0 < read_record(run)['train_cpu_seconds'] < 60
 
 
-def test_a_run_that_fails_is_tried_again(tmp_path, monkeypatch, capfd):
+@pytest.mark.parametrize('word, options, status, note, sizes', [
+    ('none', {'optim_wrapper.optimizer.lr': 1e30}, 'diverged', 'is not finite; images: ', []),
+    # Finite in training, and the first class of all in evaluation; at the larger size alone.
+    ('own.py:Lost', {}, 'diverged', 'predictions are not finite: the output of backbone', []),
+    ('own.py:LostWhereLarge', {}, 'finished', 'no test at 2x: .*the output of backbone', [1]),
+    ('own.py:Broken', {}, 'failed', 'broken on purpose', [])])
+def test_what_is_not_finite_is_no_result_and_what_fails_is_tried_again(
+        tmp_path, monkeypatch, capfd, word, options, status, note, sizes):
     monkeypatch.chdir(tmp_path)
     Path('own.py').write_text(OWN)
-    study = tiny_study(tmp_path, names=['own.py:Broken'])
+    study = tiny_study(tmp_path, [word], sizes=(1.0, 2.0), epochs=1, options=options)
     record, = all_of(study)
-    assert (record['status'], 'broken on purpose' in record['note']) == ('failed', True)
-    assert not is_over(study, record)
+    assert record['status'] == status
+    assert re.search(note, record['note']), record['note']
+    assert is_over(study, record) == (status == 'diverged')  # the next call tries others again
+    kept, = collect(study)['runs']
+    assert (kept['status'], kept['note']) == (status, record['note'])
+    assert [test['factor'] for test in kept['tests']] == sizes
 
 
-def test_a_size_that_can_not_be_tested_costs_that_test_alone(tmp_path, capfd):
-    study = tiny_study(tmp_path, names=['none'], sizes=(0.5, 1.0, 2.0))
-    run, = study.runs()
+def test_a_size_that_can_not_be_tested_costs_that_test_alone(copied, capfd):
+    study = replace(copied, entries=copied.entries[:1], seeds=(0,), sizes=(0.5, 1.0, 2.0))
     record, = all_of(study)
     assert record['status'] == 'finished'
     assert record['note'].startswith('no test at 0.5x: hw_shape=(4, 4) is smaller than one cell')
@@ -152,22 +151,49 @@ def test_a_size_that_can_not_be_tested_costs_that_test_alone(tmp_path, capfd):
     assert [(row['factor'], row['n']) for row in results['summary']] == [(0.5, 0), (1, 1), (2, 1)]
     assert not is_over(study, record)  # the next call tries that test again
     state, = progress.states(study)
-    assert progress.cell(state, metric_of(study.base())) == f'{state.value:.2f}'
+    assert progress.cell(state, metric_of(study.base())) == f'{state.value:.1f}'
 
 
-def test_a_run_that_is_killed_while_figures_are_made_keeps_its_results(tmp_path, monkeypatch):
-    study = tiny_study(tmp_path, names=['none'], pictures=1)
-    run, = study.runs()
+def test_what_is_made_besides_can_be_killed_or_fail_and_is_made_by_the_next_call(
+        copied, monkeypatch, capsys):
+    study = replace(copied, pictures=1)
+    run = study.runs()[0]
+    trained = read_record(run)['train_seconds']
+    assert is_complete(copied, run) and not is_complete(study, run)
 
     def killed():
         monkeypatch.setattr(runs, 'make_extras', lambda *args: os.kill(os.getpid(), 9))
         carry_out(study, run)
-    for _ in range(2):  # also when the results are there
-        assert in_a_child(killed) == signal.SIGKILL
-        record = read_record(run)
-        assert record['status'] == 'finished' and is_over(study, record)
+    assert in_a_child(killed) == signal.SIGKILL
+    record = read_record(run)
+    assert record['status'] == 'finished' and is_over(study, record)
+
+    def broken(*args):
+        raise RuntimeError('no ink')
+    for draw, note in ((broken, 'no pictures: RuntimeError: no ink'), (lambda *args: [], '')):
+        monkeypatch.setattr(extras, 'draw_predictions', draw)
         assert not is_complete(study, run)
-    assert carry_out(study, run)['status'] == 'finished' and is_complete(study, run)
+        assert carry_out(study, run)['train_seconds'] == trained
+        kept = collect(study)['runs'][0]
+        assert (kept['status'], kept['note']) == ('finished', note)
+    assert is_complete(study, run)
+
+
+@pytest.mark.slow
+def test_figures_diagnosis_and_times_are_in_the_results_and_on_the_page(copied):
+    study = replace(copied, seeds=(0,), extras=('figures', 'diagnosis'))
+    all_of(study)
+    extras.time_models(study)
+    results = write_results(study)
+    assert [run['note'] for run in results['runs']] == ['', '']
+    assert 'peg' in {each['encoding'] for each in results['figures']}
+    assert [(each['encoding'], each['seed'], each['trained']) for each in results['diagnosis']] == [
+        ('none', 0, True), ('peg', 0, True)]
+    assert all(cost['seconds'] > 0 and cost['macs'] > 0
+               for each in results['encodings'] for cost in each['costs'])
+    page = (study.folder / 'report.html').read_text()
+    assert 'id="diagnosis"' in page and 'id="figures"' in page
+    assert "is not in the study" not in page and 'Against seconds an image' in page
 
 
 def test_damaged_files_are_named_and_progress_is_no_matter(tmp_path):
@@ -182,20 +208,16 @@ def test_damaged_files_are_named_and_progress_is_no_matter(tmp_path):
 
 
 def test_a_run_that_another_process_has_is_left_alone(tmp_path, capfd):
-    study = tiny_study(tmp_path, names=['none'])
-    run, = study.runs()
-
-    def with_lock():
-        lock = WorkDirLock(run.folder)
-        (tmp_path / 'locked').touch()
-        time.sleep(60)
-        lock.release()
+    run, = tiny_study(tmp_path, names=['none']).runs()
+    told, tells = os.pipe()
     child = os.fork()
     if child == 0:
-        with_lock()
+        lock = WorkDirLock(run.folder)
+        os.write(tells, b'x')
+        time.sleep(60)
+        lock.release()
     try:
-        while not (tmp_path / 'locked').exists():
-            time.sleep(0.01)
+        os.read(told, 1)
         assert is_taken(run)
         assert main([str(run.folder)]) == TAKEN
     finally:
@@ -204,16 +226,16 @@ def test_a_run_that_another_process_has_is_left_alone(tmp_path, capfd):
     assert not is_taken(run)
 
 
+@pytest.mark.slow
 def test_killing_the_command_ends_its_runs_and_the_next_one_goes_on(tmp_path, monkeypatch):
     """Two at once, one of them an encoding in a file of the user's, each in its own process."""
     monkeypatch.chdir(tmp_path)
     Path('own.py').write_text(OWN)
     study = tiny_study(tmp_path, names=['none', 'own.py:Mine'], epochs=30)
-    over = {run.folder for run in ()}
     command = os.fork()
     if command == 0:
         try:
-            carry_out_all(study, LocalWorkers(2), lambda run: run.folder in over, print)
+            carry_out_all(study, LocalWorkers(2), lambda run: False, print)
         finally:
             os._exit(1)
     end = time.monotonic() + 240

@@ -85,6 +85,7 @@ def test_a_file_may_be_called_like_a_config(tmp_path, monkeypatch):
     assert Config.fromfile('a::b.py').x == 1
 
 
+@pytest.mark.slow
 def test_where_mmengine_was_imported_first():
     """Even in the middle of an import."""
     code = ("import sys\n"

@@ -119,6 +119,7 @@ assert get_compiling_cuda_version() == 'not compiled (mmposenc.operators)'
     assert result.returncode == 0, result.stderr
 
 
+@pytest.mark.slow
 def test_a_compiled_module_is_not_touched(tmp_path):
     """A module of that name in mmcv's own folder wins, whatever the order of imports."""
     pytest.importorskip('mmcv')

@@ -12,6 +12,7 @@ pytest.importorskip('mmseg')
 import tinyfamilies  # noqa: E402
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', ['Mask R-CNN', 'Deformable DETR'])
 def test_detector_learns_and_predicts(name):
     """Ten steps on two images lower the loss; every parameter gets a finite gradient. NMS, RoIAlign

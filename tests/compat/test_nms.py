@@ -1,25 +1,19 @@
-"""Suppression of boxes, greedy, by groups and soft, against loops over one box at a time."""
+"""Suppression of boxes (greedy, by groups, soft) and of lanes, against loops over single ones."""
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 from compat_checks import DEVICES, DTYPES, disjoint_boxes, iou_by_hand, random_boxes
-from compat_loops import naive_nms
+from compat_loops import greedy, naive_nms
 
 from mmposenc.operators import nms as module
-from mmposenc.operators.nms import nms
-from mmposenc.operators.nms_match import nms_match
-from mmposenc.operators.soft_nms import softnms
+from mmposenc.operators.nms import line_nms_forward, nms, nms_match, softnms
 
 
 def naive_match(dets, iou_threshold):
     boxes, threshold = dets.numpy()[:, :4], dets.numpy().dtype.type(iou_threshold)
-    left, groups = sorted(range(len(dets)), key=lambda i: -dets[i, 4].item()), []
-    while left:
-        best, *left = left
-        joins = [i for i in left if iou_by_hand(boxes[best], boxes[i]) >= threshold]
-        groups.append([best, *joins])
-        left = [i for i in left if i not in joins]
-    return groups
+    return greedy(dets[:, 4], lambda i, j: iou_by_hand(boxes[i], boxes[j]) >= threshold)
 
 
 def naive_softnms(boxes, scores, iou_threshold, sigma, min_score, method, offset):
@@ -102,11 +96,8 @@ def test_half_precision_is_computed_in_single(dtype):
 
 def test_torchvisions_kernel_is_taken_where_it_has_loaded(monkeypatch):
     """On an accelerator, and for boxes without an offset: that kernel knows no other."""
-    from types import SimpleNamespace
-
-    from mmposenc.operators.torchvision_ops import has_kernel
     boxes, scores = random_boxes(5)
-    assert not has_kernel('nms', boxes)  # a CPU's ties are mmcv's
+    assert not module.has_kernel('nms', boxes)  # a CPU's ties are mmcv's
     expected, calls = nms(boxes, scores, 0.4, 0), []
     kernel = SimpleNamespace(nms=lambda *args: calls.append(args) or expected)
     monkeypatch.setattr(module, 'has_kernel', lambda name, like: name == 'nms')
@@ -130,38 +121,6 @@ def test_nan_scores_are_an_error(call):
     scores[3] = torch.nan
     with pytest.raises(ValueError, match='scores must not be NaN, got 1 NaN of 5 scores'):
         call(boxes, scores)
-
-
-def test_many_boxes_are_the_greedy_choice_in_few_steps(monkeypatch):
-    """Kept boxes do not overlap, and every other one overlaps a better kept one: only the greedy
-    choice has both properties. Groups and suppression without decay begin with the same boxes."""
-    calls = []
-
-    def counted(*args):
-        calls.append(args)
-        return overlaps(*args)
-
-    overlaps = module.overlaps
-    monkeypatch.setattr(module, 'overlaps', counted)
-    boxes, scores = random_boxes(4000, size=600.0)
-    kept = nms(boxes, scores, 0.5, 0)
-    assert len(calls) <= 2 * -(-4000 // module.BLOCK)
-    assert bool((scores[kept].diff() < 0).all())
-    assert 400 < len(kept) < 3600
-    table = torch.cat([boxes, (boxes[:, 2:] - boxes[:, :2]).prod(1, keepdim=True)], 1).T.numpy()
-    dropped = torch.ones(4000, dtype=torch.bool)
-    dropped[kept] = False
-    explained = torch.zeros_like(dropped)
-    for part in kept.split(1000):
-        over = torch.from_numpy(overlaps(table[:, part], table, 0.5, 0))
-        over[torch.arange(len(part)), part] = False
-        assert not over[:, ~dropped].any()
-        explained |= (over & (scores[part][:, None] > scores)).any(0)
-    assert torch.equal(explained, dropped)
-    groups = nms_match(torch.cat([boxes, scores[:, None]], 1), 0.5)
-    assert [group[0] for group in groups] == kept.tolist()
-    assert sorted(i for group in groups for i in group) == list(range(4000))
-    assert torch.equal(softnms(boxes, scores, torch.zeros(4000, 5), 0.5, 0.5, 1e-9, 0, 0), kept)
 
 
 @pytest.mark.parametrize('dtype', DTYPES)
@@ -218,3 +177,50 @@ def test_mmcvs_functions_use_them():
         expected, indices = naive_softnms(boxes, scores, 0.3, 0.5, 0.05, number, 0)
         assert kept.tolist() == indices
         torch.testing.assert_close(dets, expected)
+
+
+def lanes(count, seed=0):
+    """Lanes that start low or high and lie close to some others; scores with equal ones."""
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.rand(count, 1, generator=generator) * 60 + torch.rand(
+        count, 72, generator=generator) * 4
+    start = torch.rand(count, generator=generator) * 0.6
+    length = torch.randint(0, 60, (count,), generator=generator).float()
+    scores = (torch.rand(count, generator=generator) * 20).round() / 20
+    first = torch.stack([1 - scores, scores, start, x[:, 0], length], 1)
+    return torch.cat([first, x], 1), scores
+
+
+def near(a, b, overlap):
+    """Mean distance over the rows of both; false without such rows."""
+    spans = [(int(float(lane[2]) * 71 + 0.5), int(lane[4])) for lane in (a, b)]
+    first = max(start for start, _ in spans)
+    last = min(min(start + length - 1 for start, length in spans), 71)
+    if last < first:
+        return False
+    return float((a[5 + first:6 + last] - b[5 + first:6 + last]).abs().mean()) < overlap
+
+
+@pytest.mark.parametrize('count, overlap, top_k', [
+    (40, 3.0, 100), (40, 10.0, 100), (40, 3.0, 4), (40, 0.0, 100), (0, 3.0, 4)])
+def test_lanes_equal_the_greedy_loop(count, overlap, top_k):
+    boxes, scores = lanes(count)
+    kept = [best for best, *_ in greedy(scores, lambda i, j: near(boxes[i], boxes[j], overlap))]
+    kept = kept[:top_k]
+    rank = sorted(range(count), key=lambda i: -float(scores[i]))
+    parent = [0] * count
+    for number, best in enumerate(kept, 1):  # the last one kept that is near
+        for i in rank[rank.index(best):]:
+            if i == best or near(boxes[best], boxes[i], overlap):
+                parent[i] = number
+    keep, number, parents = line_nms_forward(boxes, scores, overlap, top_k)
+    assert int(number) == len(kept) and number.shape == ()
+    assert keep.tolist() == kept + [0] * (count - len(kept)) and parents.tolist() == parent
+
+
+@pytest.mark.parametrize('change, message', [
+    (lambda boxes, scores: (boxes[:, :-1], scores), r'boxes must have shape \(N, 77\)'),
+    (lambda boxes, scores: (boxes, scores * torch.nan), 'scores must not be NaN')])
+def test_bad_lanes(change, message):
+    with pytest.raises(ValueError, match=message):
+        line_nms_forward(*change(*lanes(3)), 3.0, 4)

@@ -173,28 +173,6 @@ def test_largest_of_equal_cells_is_the_first():
     assert out.tolist() == [[[[0]]]] * 2 and x.grad.nonzero().tolist() == [[0, 0, 0, 0]]
 
 
-def test_whole_numbers_land_on_pixels():
-    """Unaligned bins of one pixel sampled once, at half-way points: means of four pixels."""
-    x = torch.arange(20.).view(1, 1, 4, 5)
-    means = (x[..., :-1, :-1] + x[..., 1:, :-1] + x[..., :-1, 1:] + x[..., 1:, 1:]) / 4
-    found = mmcv.roi_align(x, torch.tensor([[0., 1, 1, 4, 3]]), (2, 3), 1.0, 1, 'avg', False)
-    torch.testing.assert_close(found, means[:, :, 1:3, 1:4])
-
-
-def test_10000_regions():
-    x, rois = random_case(4, torch.float32, (20, 30), count=10000)
-    x.requires_grad_()
-    output = mmcv.roi_align(x, rois, SIZE, SCALE, 2)
-    weights = torch.randn_like(output)
-    grad, = torch.autograd.grad(output, x, weights)
-    some = torch.arange(0, 10000, 500)
-    expected = naive_roi_align(x.detach(), rois[some], SIZE, SCALE, 2, 1, True)
-    torch.testing.assert_close(output[some].detach(), expected, atol=2e-5, rtol=1e-5)
-    # The adjoint: <weights, pool(x)> = <adjoint(weights), x>.
-    torch.testing.assert_close((output.double() * weights).sum(), (grad.double() * x).sum(),
-                               rtol=1e-4, atol=1e-2)
-
-
 @pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16])
 def test_half_precision_is_computed_in_single(dtype):
     x, rois = random_case(5, torch.float32, (6, 7))

@@ -6,13 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from compat_checks import random_boxes
-from compat_loops import (
-    CASES,
-    deform_case,
-    deform_loop,
-    naive_nms,
-    random_case,
-)
+from compat_loops import CASES, deform_case, deform_loop, naive_nms, random_case
 
 import mmposenc  # noqa: F401  (before torchvision)
 
@@ -60,7 +54,7 @@ def test_deform_conv2d(modulated):
     given = [each.requires_grad_() for each in (x, offset, weight, bias) + (mask,) * modulated]
     assert torch.autograd.gradcheck(
         lambda x, offset, weight, bias, *mask: ops.deform_conv2d(
-            x, offset, weight, bias, *sizes[:3], *mask), given)
+            x, offset, weight, bias, *sizes[:3], *mask), given, fast_mode=True)
 
 
 def calls():
@@ -125,6 +119,7 @@ def test_what_has_no_form_says_so():
         without_form('qnms')(torch.zeros(1, 4))
 
 
+@pytest.mark.slow
 def test_an_older_torchvision_gets_its_gradients_here():
     """Before 0.28 they were in the binary, and no file of torchvision registers them."""
     done = subprocess.run([sys.executable, '-c', '''

@@ -1,15 +1,12 @@
 """Data sets of strangers: every fault is named, counted or refused, and none takes the memory."""
 from __future__ import annotations
 
-import gzip
 import io
 import json
 import os
-import re
 import signal
 import struct
 import tracemalloc
-import zipfile
 import zlib
 
 import numpy as np
@@ -19,8 +16,6 @@ from PIL import Image
 from tinydata import make_coco, read_annotations
 
 import mmposenc  # noqa: F401
-from mmposenc.engine.prepare.common import read_member
-from mmposenc.engine.prepare.mnist import read_idx
 from mmposenc.openmmlab.datasets.image_files import breaks_off, broken, broken_file
 
 
@@ -57,21 +52,17 @@ def drop(section, index, key):
 REFUSED = [
     (put('annotations', 0, bbox=[float('nan'), 0, 5, 5]), r'annotation 1: bbox=\[nan'),
     (put('annotations', 1, bbox=[0, 0, float('inf'), 5]), r'annotation 2: bbox=.*inf'),
-    (put('annotations', 0, bbox=[0, 0, 1e300, 5]), 'annotation 1: bbox='),
     (put('annotations', 0, bbox=[0, 0, 5]), 'must be four finite numbers'),
     (put('annotations', 0, bbox=None), 'bbox=None must be four finite numbers'),
     (put('annotations', 0, bbox=['1', '2', '3', '4']), 'must be four finite numbers'),
     (put('annotations', 0, area=float('nan')), 'area=nan must be a finite number'),
     (put('annotations', 0, bbox=[0, 0, 10 ** 400, 5]), 'annotation 1: bbox='),
-    (put('annotations', 0, bbox={}), 'bbox={} must be four finite numbers'),
     (put('annotations', 0, area='5'), "area='5' must be a finite number"),
     (put('annotations', 0, iscrowd='0'), "annotation 1: iscrowd='0' must be 0 or 1"),
-    (put('annotations', 0, iscrowd=2), 'iscrowd=2 must be 0 or 1'),
     (put('annotations', 0, image_id=[1]), r'annotation 1: image_id=\[1\] must be a whole number'),
     (put('annotations', 0, category_id={}), 'category_id={} must be a whole number'),
     (put('annotations', 0, id=10 ** 30), 'id=1000.* must be a whole number of at most 64 bits'),
     (put('images', 0, id=[1]), r'id=\[1\] must be a whole number'),
-    (put('images', 0, width=10 ** 400), 'image 1: width=1000'),
     (put('images', 0, width=True), 'image 1: width=True'),
     (put('images', 0, file_name='a\0b'), 'embedded null'),
     (put('images', 0, file_name='.'), 'it is a folder, not a file'),
@@ -88,9 +79,7 @@ REFUSED = [
     (put('images', 0, id='one'), "image 'one': id='one' must be a whole number"),
     (put('images', 0, width=float('nan')), 'image 1: width=nan must be a whole number'),
     (put('images', 0, height=0), 'image 1: height=0'),
-    (put('images', 0, height='44'), "image 1: height='44'"),
     (put('images', 0, file_name=''), "image 1: file_name=''"),
-    (put('images', 0, file_name=7), 'image 1: file_name=7'),
     (put('categories', 1, name='square'), "2 categories have the name 'square'"),
     (put('categories', 1, id=1), "two entries of 'categories' have the id 1"),
     *[(drop(section, 0, key), rf'{section}\[0\] lacks {key}') for section, key in (
@@ -102,7 +91,6 @@ REFUSED = [
     (lambda data: data.update(images=[]), "'images' is empty"),
     (lambda data: data.update(categories=[]), "'categories' is empty"),
     (lambda data: data.update(annotations=[]), 'has no annotation to train on'),
-    (lambda data: data.pop('annotations') and None, 'has no annotation to train on'),
     (lambda data: data.update(images={}), "'images' is a dict; it must be a list"),
     (lambda data: data.update(annotations=[3]), r'annotations\[0\] lacks id'),
     (lambda data: dict(whole=[1, 2]), 'holds a list; a COCO file is a dict'),
@@ -429,32 +417,3 @@ def test_files_cut_short_are_found_among_many(masks) -> None:
             seg(masks)
         path.write_bytes(data)
     assert len(seg(masks)) == 40
-
-
-def test_a_gzip_bomb_is_refused(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr('mmposenc.engine.prepare.mnist.MAX_BYTES', 2_000_000)
-    header = bytes((0, 0, 8, 3)) + struct.pack('>III', 60_000, 1000, 1000)
-    path = tmp_path / 'train-images-idx3-ubyte.gz'
-    with gzip.open(path, 'wb', compresslevel=1) as file:
-        file.write(header)
-        file.write(bytes(30_000_000))
-    tracemalloc.start()
-    with pytest.raises(ValueError, match=rf'{re.escape(str(path))} unpacks to more than 2,000,000'):
-        read_idx(path, 3)
-    assert tracemalloc.get_traced_memory()[1] < 10e6  # not what the file would unpack to
-    tracemalloc.stop()
-
-
-def test_a_member_that_is_a_bomb_or_lies_outside(tmp_path) -> None:
-    path = tmp_path / 'a.zip'
-    with zipfile.ZipFile(path, 'w', zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr('bomb', bytes(5_000_000))
-        archive.writestr('../outside', b'x')
-        archive.writestr('text', b'hello' * 100)
-    before = sorted(tmp_path.rglob('*'))
-    with zipfile.ZipFile(path) as archive:
-        with pytest.raises(ValueError, match=r'bomb would unpack .* to 5,000,000'):
-            read_member(archive, 'bomb')
-        assert read_member(archive, 'text') == b'hello' * 100
-        assert read_member(archive, '../outside') == b'x'  # read; nothing is written anywhere
-    assert sorted(tmp_path.rglob('*')) == before

@@ -1,7 +1,6 @@
 """Label maps that do not fit their images or classes: what is said, and when."""
 import numpy as np
 import pytest
-from mmengine.dataset import RepeatDataset
 from PIL import Image
 from scopes import scope_fixture
 
@@ -60,18 +59,8 @@ def test_255_is_ignored(root):
     assert (build(root)[1]['gt_seg_map'] == 255).all()
 
 
-def test_a_missing_label_map_is_named_with_its_image(root):
-    (root / 'labels' / '2.png').unlink()
-    with pytest.raises(ValueError, match=r'1 of 4 label maps .*\n  \S*labels/2\.png: missing, for '
-                                         r'the image \S*images/2\.jpg\n\(check_images=False'):
-        build(root)
-
-
-def test_another_size_is_named_before_training_and_while_loading(root):
+def test_another_size_is_named_while_loading(root):
     save(root, 3, np.zeros((8, 11)))
-    with pytest.raises(ValueError, match=r'labels/3\.png: its size is 11x8, but \S*images/3\.jpg '
-                                         'has 12x8'):
-        build(root)
     for pipeline in (LOAD, RESIZED):
         dataset = build(root, pipeline, check_images=False)
         dataset[0]
@@ -93,16 +82,8 @@ def test_labels_outside_the_classes(root):
         dataset[0]
 
 
-def test_16_bits_are_refused_where_mmseg_cuts_them_to_8(root):
-    save(root, 1, np.full((8, 12), 257), np.uint16)
-    with pytest.raises(ValueError, match=r'1\.png: its mode is I.*; one channel of 8 bits'):
-        build(root)
-
-
 def test_colours_are_no_labels(root):
     Image.new('RGB', (12, 8)).save(root / 'labels' / '1.png')
-    with pytest.raises(ValueError, match=r'1\.png: its mode is RGB; one channel of 8 bits'):
-        build(root)
     with pytest.raises(ValueError, match=r'1\.png has shape \(8, 12, 3\); one channel'):
         build(root, check_images=False)[1]
 
@@ -124,17 +105,6 @@ def test_a_turned_photograph_has_the_size_it_is_shown_with(root):
 def test_no_image_says_where_it_looked(root):
     with pytest.raises(ValueError, match=r"there is no image \*\.png in \S*images \(img_suffix="):
         build(root, img_suffix='.png')
-
-
-def test_broken_files_are_named(root):
-    (root / 'labels' / '1.png').write_bytes(b'')
-    with pytest.raises(ValueError, match=r'labels/1\.png: the file is empty'):
-        build(root)
-
-
-def test_wrapped_in_repetition(root):
-    dataset = build(root)
-    assert len(RepeatDataset(dataset, times=3)) == 12
 
 
 def test_ade20k_has_its_classes(tmp_path):

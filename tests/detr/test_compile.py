@@ -10,6 +10,7 @@ from torch._dynamo.testing import CompileCounterWithBackend
 
 from mmposenc.engine.training.compiling import compile_regions
 
+pytestmark = pytest.mark.slow  # test_sharing.py compiles an encoder in the short suite
 #: Grids, and the rows and columns that the second image fills.
 BATCHES = (((4, 6), (3, 6)), ((5, 7), (2, 3)), ((7, 3), (7, 2)))
 

@@ -19,6 +19,7 @@ from tinydetr import (
     dino,
     images,
     predict,
+    short,
     total_loss,
 )
 
@@ -53,7 +54,8 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize('boxes', [True, False], ids=['boxes', 'no boxes'])
+@pytest.mark.parametrize('boxes', [
+    pytest.param(True, id='boxes'), pytest.param(False, id='no boxes', marks=pytest.mark.slow)])
 @pytest.mark.parametrize('way', WAYS)
 def test_a_training_step_reaches_every_parameter(way: str, boxes: bool) -> None:
     model = build(WAYS[way]).train()
@@ -70,7 +72,7 @@ def test_a_training_step_reaches_every_parameter(way: str, boxes: bool) -> None:
                 assert p.grad.abs().max() > 0, name
 
 
-@pytest.mark.parametrize('way', WAYS)
+@pytest.mark.parametrize('way', short(WAYS, 'several', 'deformable peg', 'dab peg qk'))
 def test_batches_of_one_size_have_no_mask(way: str) -> None:
     """The same images with and without a mask that says nothing."""
     model = build(WAYS[way]).eval()

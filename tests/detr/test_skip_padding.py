@@ -33,7 +33,8 @@ def run(encoder, mask, seed=0, **kwargs):
     return memory, {'tokens': tokens.grad, **{n: p.grad for n, p in encoder.named_parameters()}}
 
 
-@pytest.mark.parametrize('train', [False, True], ids=['eval', 'train'])
+@pytest.mark.parametrize('train', [
+    pytest.param(False, id='eval', marks=pytest.mark.slow), pytest.param(True, id='train')])
 @pytest.mark.parametrize('case', CASES)
 def test_memory_and_gradients(case: str, train: bool) -> None:
     mask = padding((4, 5), (2, 3), (4, 1))

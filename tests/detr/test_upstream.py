@@ -14,6 +14,7 @@ from tinydetr import (
     images,
     predict,
     resnet,
+    short,
     total_loss,
 )
 
@@ -50,7 +51,8 @@ def pair(case: str):
     return theirs, ours
 
 
-@pytest.mark.parametrize('sizes', [PADDED, FULL], ids=['padded', 'full'])
+@pytest.mark.parametrize('sizes', [
+    pytest.param(PADDED, id='padded'), pytest.param(FULL, id='full', marks=pytest.mark.slow)])
 @pytest.mark.parametrize('case', CASES)
 def test_loss_and_gradients(case: str, sizes) -> None:
     theirs, ours = pair(case)
@@ -70,7 +72,7 @@ def test_loss_and_gradients(case: str, sizes) -> None:
                                        msg=lambda text, name=name: f'{name}: {text}')
 
 
-@pytest.mark.parametrize('case', CASES)
+@pytest.mark.parametrize('case', short(CASES, 'DETR', 'DINO', 'DeformableDETR, refine'))
 def test_predictions(case: str) -> None:
     theirs, ours = pair(case)
     data = images(PADDED)

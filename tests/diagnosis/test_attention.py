@@ -1,71 +1,38 @@
-"""Distance and entropy of attention: loops, and weights whose numbers are arithmetic."""
+"""Distance and entropy of attention, and how alike positions are: loops, and weights whose numbers
+are arithmetic."""
 import math
 
 import numpy as np
 import pytest
 import torch
 from tinybackbones import BUILD, randomized
+from tinyfigures import examined, vit
 from torch import nn
 
-from mmposenc.backbones import PVT, Swin, ViT
-from mmposenc.functional import as_grid
-from mmposenc.functional.grids import Grid
+from mmposenc.backbones import PVT, Swin
+from mmposenc.lab.diagnose import attention as module
 from mmposenc.lab.diagnose.attention import (
-    centres,
-    entropy,
+    Positions,
+    by_distance,
     layers_of,
-    mean_distance,
     measure_attention,
+    measure_similarity,
+    positions_of,
 )
-from mmposenc.lab.diagnose.features import Examined
-from mmposenc.lab.diagnose.table import plain_run
-
-
-def examined(model):
-    return Examined(model.eval(), plain_run(model))
 
 
 def image(height=40, width=64, count=2):
     return torch.randn(count, 3, height, width, generator=torch.Generator().manual_seed(3))
 
 
-def vit(**options):
-    torch.manual_seed(0)
-    return randomized(ViT(**{**dict(embed_dims=16, num_layers=1, num_heads=2, patch_size=8,
-                                    img_size=64, pool='gap'), **options}))
-
-
 def far(i, j, width):
     return math.hypot(i // width - j // width, i % width - j % width)
-
-
-def test_distance_and_entropy_of_weights_by_a_loop():
-    weights = torch.rand(2, 3, 6, 6)
-    weights[0, 1, 2, 3] = 0
-    weights /= weights.sum(-1, keepdim=True)
-    counted = torch.tensor([[True, True, False, True, True, True], [True] * 6])
-    apart = (centres(as_grid((2, 3)))[:, None] - centres(as_grid((2, 3)))).norm(dim=-1)
-    found, bits = mean_distance(weights, apart, counted), entropy(weights)
-    for head in range(3):
-        reach = []
-        for b in range(2):
-            for i in range(6):
-                row = weights[b, head, i].tolist()
-                h = -sum(w * math.log2(w) for w in row if w)
-                assert float(bits[b, head, i]) == pytest.approx(h, rel=1e-5)
-                if counted[b, i]:
-                    reach.append(sum(w * far(i, j, 3) for j, w in enumerate(row)))
-        assert float(found[head]) == pytest.approx(sum(reach) / len(reach), rel=1e-5)
-
-
-def test_centres_of_reduced_keys_in_cells_of_the_queries():
-    assert centres(Grid(1, 2, 4.0, 2.0)).tolist() == [[1.5, 0.5], [1.5, 2.5]]
 
 
 def test_uniform_attention_is_arithmetic():
     """Without queries all logits are 0: log2 of all tokens, class token included; the mean distance
     of all pairs of cells."""
-    model = vit(pool='cls', rel_pos_encoding=None)
+    model = vit(pool='cls', num_layers=1)
     nn.init.zeros_(model.blocks[0].attn.qkv.weight)
     nn.init.zeros_(model.blocks[0].attn.qkv.bias)
     found = {each.name: each for each in measure_attention(examined(model), {'noise': image()})}
@@ -144,7 +111,7 @@ def _window(place, shift):
 
 
 def test_windows_of_a_plain_transformer_are_told_apart_too():
-    model = vit(window_size=3, num_layers=2, global_blocks=(1,), mask_window_padding=True)
+    model = vit(window_size=3, global_blocks=(1,), mask_window_padding=True)
     for block in model.blocks:
         nn.init.zeros_(block.attn.qkv.weight)
         nn.init.zeros_(block.attn.qkv.bias)
@@ -164,3 +131,69 @@ def test_heads_differ_in_number_and_what_has_no_attention_says_so():
         assert each.map['columns'] == ['head 0', 'head 1'] and each.map['values'][0][1] is None
     for each in measure_attention(examined(nn.Conv2d(3, 4, 3)), {'noise': image()}):
         assert not each.measured and each.text.startswith('Not measured: there is no attention')
+
+
+def grid(**options):
+    """On 4 x 6 cells."""
+    return vit(img_size=(32, 48), **options)
+
+
+def measured(model):
+    return measure_similarity(examined(model), torch.randn(1, 3, 32, 48))[0]
+
+
+@pytest.mark.parametrize('references', [14, 2])
+def test_means_by_distance_by_a_loop(references, monkeypatch):
+    monkeypatch.setattr(module, 'REFERENCES', references)
+    vectors = np.random.default_rng(0).normal(size=(15, 4))
+    means: dict = {}
+    chosen = range(15) if references == 14 else [5 * r + c for r in (0, 2) for c in (1, 3)]
+    for i in chosen:
+        for j in range(15):
+            d = round(math.hypot(i // 5 - j // 5, i % 5 - j % 5))
+            cos = vectors[i] @ vectors[j] / np.linalg.norm(vectors[i]) / np.linalg.norm(vectors[j])
+            means.setdefault(d, []).append(cos)
+    found = by_distance(Positions('x', (3, 5), vectors))
+    assert found == pytest.approx([np.mean(means[d]) for d in range(1, len(found) + 1)])
+    assert len(found) == max(means)
+
+
+def test_sines_and_cosines_of_known_positions():
+    """Their vectors have one length, so that the cosine is that of their own table."""
+    model = grid(pos_encoding=dict(type='mmposenc.SinCosPositionEncoding'))
+    with torch.no_grad():
+        table = model.pos_encodings.encodings(-1)[0](torch.zeros(1, 24, 16), (4, 6))[0].numpy()
+    assert measured(model).series[0]['y'] == pytest.approx(
+        by_distance(Positions('x', (4, 6), table)), abs=1e-5)
+
+
+def test_a_rotary_query_turns_by_the_distance_times_the_frequency():
+    model = grid(rel_pos_encoding=dict(type='mmposenc.RotaryEmbedding2D'))
+    encoding = model.blocks[0].attn.rel_pos_encoding
+    found = positions_of(examined(model), torch.randn(1, 3, 32, 48))
+    assert [each.name for each in found] == ['blocks.0.attn', 'blocks.1.attn']
+    # Turned vectors keep their length, and two cells' cosine is that of their offset alone.
+    vectors = found[0].vectors
+    assert np.linalg.norm(vectors, axis=1) == pytest.approx([4.0] * 24, rel=1e-5)
+    ones = torch.ones(1, 2, 24, encoding.head_dims)
+    q, k = encoding.rotate(ones, ones, (4, 6))
+    logits = (q @ k.transpose(-2, -1))[0].sum(0)
+    np.testing.assert_allclose(vectors @ vectors.T, logits.detach().numpy(), rtol=1e-4, atol=1e-4)
+    assert by_distance(found[0])[0] < 1
+
+
+def test_terms_of_all_heads_and_keys_are_a_cells_position():
+    model = grid(rel_pos_encoding=dict(type='mmposenc.RelativePositionBias', window_size=(4, 6)),
+                pool='cls')
+    bias = model.blocks[0].attn.rel_pos_encoding.bias_map((4, 6))[0].detach()[:, 1:, 1:]
+    expected = by_distance(Positions('x', (4, 6), bias.transpose(0, 1).flatten(1).numpy()))
+    assert measured(model).series[0]['y'] == pytest.approx(expected, abs=1e-5)
+
+
+def test_tables_at_zero_and_no_encoding_say_so():
+    model = grid(rel_pos_encoding=dict(type='mmposenc.RelativePositionBias', window_size=(4, 6)))
+    for block in model.blocks:
+        for table in block.attn.rel_pos_encoding.parameters():
+            nn.init.zeros_(table)
+    assert 'zero (blocks.0.attn, blocks.1.attn)' in measured(model).text
+    assert not measured(model).measured and not measured(grid()).measured

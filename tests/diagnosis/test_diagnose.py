@@ -6,14 +6,13 @@ import pytest
 import tinydetr
 import torch
 from tinybackbones import BUILD, images, randomized
+from tinyfigures import examined
 from torch import nn
 
 from mmposenc.backbones import ViT
 from mmposenc.lab.diagnose import Measure, diagnose, draw_measure, write_figures
 from mmposenc.lab.diagnose.config_models import examined_of
-from mmposenc.lab.diagnose.features import Examined
 from mmposenc.lab.diagnose.measure import line, table
-from mmposenc.lab.diagnose.table import plain_run
 
 NAMES = ['shift_view', 'shift_rolled', 'position_probe', 'attention_distance',
          'attention_distance_cells', 'attention_entropy', 'attention_entropy_share',
@@ -22,7 +21,7 @@ KEYS = {'name', 'title', 'definition', 'unit', 'value', 'series', 'map', 'xlabel
 
 
 def maps(model, x=None):
-    return Examined(model.eval(), plain_run(model)).maps(images() if x is None else x)
+    return examined(model).maps(images() if x is None else x)
 
 
 def check(measures):

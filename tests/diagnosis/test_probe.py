@@ -3,22 +3,20 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from tinybackbones import randomized
+from tinyfigures import examined, vit
 from torch import nn
 
-from mmposenc.backbones import ViT
 from mmposenc.encodings import PEG
-from mmposenc.lab.diagnose.borders import Borders, surround
-from mmposenc.lab.diagnose.features import Examined
 from mmposenc.lab.diagnose.probe import (
     CROPS,
+    Borders,
     measure_probe,
     r_squared,
     random_crops,
     read_position,
     ridge,
+    surround,
 )
-from mmposenc.lab.diagnose.table import plain_run
 
 COUNT = sum(CROPS)
 
@@ -65,21 +63,14 @@ def test_tokens_that_do_not_vary_or_lie_on_one_row():
     assert np.isnan(row) and col < 0.1
 
 
-def examined(**options):
-    torch.manual_seed(0)
-    model = randomized(ViT(**{**dict(embed_dims=16, num_layers=2, num_heads=2, patch_size=8,
-                                     img_size=48, pool='gap'), **options})).eval()
-    return Examined(model, plain_run(model))
-
-
 def measured(model, images):
-    return measure_probe(model, images)[0]
+    return measure_probe(examined(model), images)[0]
 
 
 def test_a_table_that_is_linear_in_the_row_is_read_and_no_table_is_not():
     images = {'noise': torch.randn(1, 3, 48, 48)}
-    table = examined(pos_encoding=dict(type='mmposenc.LearnedPositionEmbedding'))
-    (encoding,) = table.model.pos_encodings.encodings(-1)
+    table = vit(img_size=48, pos_encoding=dict(type='mmposenc.LearnedPositionEmbedding'))
+    (encoding,) = table.pos_encodings.encodings(-1)
     grid = torch.arange(6.0)[:, None].expand(6, 6).reshape(-1, 1) * torch.ones(16)
     (parameter,) = encoding.parameters()
     with torch.no_grad():
@@ -90,7 +81,7 @@ def test_a_table_that_is_linear_in_the_row_is_read_and_no_table_is_not():
     assert found.map['columns'] == ['row, zeros', 'column, zeros']
     assert 'No convolution of this model pads its map' in found.text
     assert found.value == pytest.approx(sum(found.map['values'][-1]) / 2, rel=1e-5)
-    nothing = measured(examined(), images)
+    nothing = measured(vit(), images)
     assert max(max(row) for row in nothing.map['values']) < 0.1
 
 
@@ -98,9 +89,9 @@ def test_position_comes_from_zeros_around_a_peg_and_is_gone_without_an_edge():
     """CPVT, Sec. 3.2, and Islam et al.: the border is what tells. Of equal tokens a kernel of 3
     tells the first row, the last and those between: of 6 rows at y = -2.5 ... 2.5, 1 - (1.5^2 +
     0.5^2 + 0.5^2 + 1.5^2) / 17.5 is read."""
-    peg = examined(pos_encoding=dict(type='mmposenc.PEG'))
-    nn.init.zeros_(peg.model.patch_embed.projection.weight)
-    nn.init.normal_(peg.model.patch_embed.projection.bias)
+    peg = vit(pos_encoding=dict(type='mmposenc.PEG'))
+    nn.init.zeros_(peg.patch_embed.projection.weight)
+    nn.init.normal_(peg.patch_embed.projection.bias)
     found = measured(peg, {'noise': torch.randn(1, 3, 48, 48)})
     by = {each['label']: each['y'] for each in found.series}
     assert by['noise, zeros'][0] == pytest.approx(0, abs=1e-6)  # before the PEG
@@ -114,7 +105,7 @@ def test_position_comes_from_zeros_around_a_peg_and_is_gone_without_an_edge():
 def test_what_pictures_show_says_nothing_of_the_place():
     """A bright sky above dark ground is flipped as often as not."""
     sky = torch.linspace(2, -2, 48)[:, None] + 0.1 * torch.randn(4, 3, 48, 48)
-    found = measured(examined(), {'pictures': sky})
+    found = measured(vit(), {'pictures': sky})
     assert max(row[0] for row in found.map['values']) < 0.35
     crops = random_crops(sky, COUNT, 0)
     assert crops.shape == (COUNT, 3, 48, 48)

@@ -62,24 +62,6 @@ def test_sincos_differs_between_rows_and_columns_and_is_stored_nowhere():
     assert not any(True for _ in encoding.buffers())
 
 
-def test_state_dict_does_not_depend_on_the_last_grid():
-    embedding = LearnedPositionEmbedding(4, (3, 3))
-    before = {k: v.clone() for k, v in embedding.state_dict().items()}
-    embedding(torch.zeros(1, 20, 4), (4, 5))
-    assert embedding.state_dict().keys() == before.keys() == {'pos_embed'}
-    torch.testing.assert_close(embedding.state_dict()['pos_embed'], before['pos_embed'])
-
-
-@pytest.mark.parametrize('hw', [(3, 3), (4, 5)])
-def test_gradients(hw):
-    embedding = LearnedPositionEmbedding(2, (3, 3), num_prefix_embeds=1).double()
-    x = torch.randn(1, 1 + hw[0] * hw[1], 2, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(
-        lambda t, p: torch.func.functional_call(
-            embedding, {'pos_embed': p}, (t, hw), {'num_prefix_tokens': 1}),
-        (x, embedding.pos_embed))
-
-
 def test_dropout_drops_while_training_only():
     embedding = LearnedPositionEmbedding(4, (8, 8), drop=0.5)
     x = torch.ones(1, 64, 4)
@@ -108,8 +90,3 @@ def test_half_precision_keeps_its_dtype():
 def test_bad_arguments_are_named(make, message):
     with pytest.raises(ValueError, match=message):
         make()
-
-
-def test_wrong_number_of_tokens_is_named():
-    with pytest.raises(ValueError, match='x has 5 tokens'):
-        SinCosPositionEncoding(4)(torch.zeros(1, 5, 4), (2, 2))

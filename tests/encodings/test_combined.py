@@ -74,12 +74,6 @@ def test_fits_an_attention_and_lists_its_tables():
     assert all(p.grad is not None for p in attention.parameters())
 
 
-def test_gradcheck():
-    both = build(dict(type='IRPE', rpe_on='qkv', ratio=1.0), ROTARY)
-    q, k, v = (x[:1].clone().requires_grad_() for x in tensors(4))
-    assert torch.autograd.gradcheck(lambda q, k, v: attend(q, k, v, both, (2, 2))[0], (q, k, v))
-
-
 def test_bad_encodings_are_named():
     with pytest.raises(ValueError, match=r'encodings=\[\] must hold at least one'):
         CombinedRPE([])

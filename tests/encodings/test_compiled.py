@@ -12,7 +12,9 @@ ENCODINGS = ['ShawRPE with values', 'TransformerXLRPE', 'HuangRPE', 'LogSpacedCP
              'RelativePositionBias geometric']
 
 
-@pytest.mark.parametrize('name', ENCODINGS)
+@pytest.mark.parametrize('name', [
+    pytest.param(name, marks=pytest.mark.slow if row else ()) for row, name in
+    enumerate(ENCODINGS)])
 def test_one_graph_for_many_grids(name):
     torch.manual_seed(0)
     torch._dynamo.reset()

@@ -2,9 +2,13 @@
 import examples
 import pytest
 import torch
-from relative_checks import random_inputs
+from relative_checks import check_gradients, random_inputs
 
 from mmposenc.attention import attend
+
+
+def shapes(module):
+    return {name: value.shape for name, value in module.state_dict().items()}
 
 
 def test_every_encoding_has_an_example():
@@ -18,6 +22,9 @@ def test_token_encodings_change_tokens(name):
     encoding = examples.token(name, (3, 5)).double().eval()
     for parameter in encoding.parameters():
         torch.nn.init.normal_(parameter, std=0.5)
+    before = shapes(encoding)
+    encoding(torch.randn(1, 8, 8, dtype=torch.double), (2, 4))
+    assert shapes(encoding) == before  # nothing depends on the size of the last input
     x = torch.randn(2, 16, 8, dtype=torch.double)
     out = encoding(x, (3, 5), num_prefix_tokens=1)
     assert torch.equal(out[:, :1], x[:, :1]) and not torch.allclose(out[:, 1:], x[:, 1:])
@@ -26,11 +33,20 @@ def test_token_encodings_change_tokens(name):
     assert all(p.grad is not None and p.grad.abs().max() > 0 for p in encoding.parameters())
 
 
+@pytest.mark.parametrize('name', examples.TOKEN)
+def test_wrong_number_of_tokens_is_named(name):
+    with pytest.raises(ValueError, match=r'x has 5 tokens, but hw_shape=\(2, 2\)'):
+        examples.token(name, (2, 2))(torch.zeros(1, 5, 8), (2, 2))
+
+
+@pytest.mark.parametrize('grids, prefix', [(((2, 3), None), 1), (((4, 4), (2, 2)), 0)])
 @pytest.mark.parametrize('name', examples.RELATIVE)
-def test_relative_encodings_change_attention(name):
-    encoding = examples.relative(name, (3, 5))
-    q, k, v = (x.requires_grad_() for x in random_inputs(encoding, (3, 5), None))
-    out, _ = attend(q, k, v, encoding, (3, 5))
+def test_relative_encodings_change_attention(name, grids, prefix):
+    """And gradients of inputs and parameters are right and none of them is left out."""
+    encoding = examples.relative(name, grids[0], num_prefix_tokens=prefix)
+    before = shapes(encoding)
+    q, k, v = random_inputs(encoding, *grids)
+    out, _ = attend(q, k, v, encoding, *grids)
+    assert shapes(encoding) == before
     assert not torch.allclose(out, attend(q, k, v)[0])
-    out.square().sum().backward()
-    assert all(p.grad is not None and p.grad.abs().max() > 0 for p in encoding.parameters())
+    check_gradients(encoding, *grids)

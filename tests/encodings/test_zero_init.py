@@ -133,8 +133,9 @@ def test_anything_else_that_is_missing_is_still_an_error():
         load_pretrained(BACKBONES['deit'](pos_encoding=dict(type='PEG', conv='separable')), half)
 
 
-def test_a_peg_of_ones_own_too():
-    peg = PEG(4)
+@pytest.mark.parametrize('shape', [(6,), (2, 3), (1, 2, 3)])
+def test_a_peg_of_ones_own_too(shape):
+    peg = PEG(4, dims=len(shape))
     peg.start_at_zero()
     x = torch.randn(1, 6, 4)
-    torch.testing.assert_close(peg(x, (2, 3)), x, rtol=0, atol=0)
+    torch.testing.assert_close(peg(x, shape), x, rtol=0, atol=0)

@@ -5,14 +5,11 @@ import contextlib
 import errno
 import os
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
-import torch
+import tinyrunner
 from mmengine.fileio import LocalBackend
-from tinyrunner import Data, Model
 
 from mmposenc.checkpoint import load_checkpoint
 from mmposenc.engine import CheckpointHook, Runner
@@ -20,12 +17,9 @@ from mmposenc.engine.training.checkpoints import latest_checkpoint
 from mmposenc.engine.training.lock import WorkDirLock, check_unlocked
 
 
-def runner(work_dir, name: str, epochs: int = 3, resume: bool = False, **hook) -> Runner:
-    return Runner(Model(), str(work_dir), experiment_name=f'hook_{name}', resume=resume,
-                  train_dataloader=torch.utils.data.DataLoader(Data()),
-                  train_cfg=dict(by_epoch=True, max_epochs=epochs),
-                  default_hooks=dict(checkpoint=dict(type='CheckpointHook', interval=1, **hook)),
-                  optim_wrapper=dict(optimizer=dict(type='SGD', lr=0.1)))
+def runner(work_dir, epochs: int = 3, resume: bool = False, **hook) -> Runner:
+    return tinyrunner.runner(work_dir, epochs, resume=resume, default_hooks=dict(
+        checkpoint=dict(type='CheckpointHook', interval=1, **hook)))
 
 
 def files(folder) -> list[str]:
@@ -39,7 +33,7 @@ def test_the_old_file_goes_after_the_new_one_is_there(tmp_path, monkeypatch) -> 
         seen.append(files(tmp_path))
         remove(self, path)
     monkeypatch.setattr(LocalBackend, 'remove', spy)
-    run = runner(tmp_path, 'prune', max_keep_ckpts=1)
+    run = runner(tmp_path, max_keep_ckpts=1)
     run.train()
     assert any(type(hook) is CheckpointHook for hook in run.hooks)
     assert seen == [['epoch_1.pth', 'epoch_2.pth'], ['epoch_2.pth', 'epoch_3.pth']]
@@ -47,7 +41,7 @@ def test_the_old_file_goes_after_the_new_one_is_there(tmp_path, monkeypatch) -> 
 
 
 def test_a_better_checkpoint_replaces_the_best_one_after_it_is_there(tmp_path, monkeypatch) -> None:
-    run = runner(tmp_path, 'best', epochs=1, save_best='acc')
+    run = runner(tmp_path, epochs=1, save_best='acc')
     run.train()
     hook = next(hook for hook in run.hooks if type(hook) is CheckpointHook)
     hook.after_val_epoch(run, {'acc': 0.5})
@@ -74,7 +68,7 @@ def test_a_full_disk_ends_the_run_with_one_line_and_the_old_file(tmp_path, monke
     monkeypatch.setattr(LocalBackend, 'put', full)
     with pytest.raises(OSError, match=r'epoch_2\.pth cannot be written: No space left on device; '
                                       'those before it are whole, and --resume') as error:
-        runner(tmp_path, 'full', max_keep_ckpts=1).train()
+        runner(tmp_path, max_keep_ckpts=1).train()
     assert '\n' not in str(error.value)
     assert files(tmp_path) == ['epoch_1.pth']
     assert latest_checkpoint(tmp_path) == str(tmp_path / 'epoch_1.pth')
@@ -82,7 +76,7 @@ def test_a_full_disk_ends_the_run_with_one_line_and_the_old_file(tmp_path, monke
 
 def test_what_a_killed_write_left_is_removed(tmp_path) -> None:
     (tmp_path / 'epoch_7.pth.partial').write_bytes(b'half')
-    runner(tmp_path, 'partial', epochs=1).train()
+    runner(tmp_path, epochs=1).train()
     assert files(tmp_path) == ['epoch_1.pth']
 
 
@@ -94,16 +88,16 @@ def test_an_old_file_that_a_kill_kept_goes_after_the_resume(tmp_path, monkeypatc
         raise Kill
     monkeypatch.setattr(LocalBackend, 'remove', kill)
     with pytest.raises(Kill):
-        runner(tmp_path, 'kept', max_keep_ckpts=1).train()
+        runner(tmp_path, max_keep_ckpts=1).train()
     assert files(tmp_path) == ['epoch_1.pth', 'epoch_2.pth']
     monkeypatch.undo()
     (tmp_path / 'epoch_0.pth').write_text('of somebody else')
-    runner(tmp_path, 'resumed', max_keep_ckpts=1, resume=True).train()
+    runner(tmp_path, max_keep_ckpts=1, resume=True).train()
     assert files(tmp_path) == ['epoch_0.pth', 'epoch_3.pth']
 
 
 def test_an_error_saves_the_last_complete_iteration(tmp_path) -> None:
-    run = runner(tmp_path, 'error')
+    run = runner(tmp_path)
     forward, calls = run.model.forward, []
 
     def fails(*args, **kwargs):
@@ -122,15 +116,18 @@ def test_an_error_saves_the_last_complete_iteration(tmp_path) -> None:
 def test_a_second_training_in_the_directory_is_refused(tmp_path) -> None:
     lock = WorkDirLock(tmp_path)
     with pytest.raises(ValueError, match='work_dir=.* process [0-9]+ on .* trains there'):
-        runner(tmp_path, 'second', epochs=1).train()
-    code = (f'import sys; sys.path.insert(0, ".")\nfrom mmposenc.engine.training.lock import *\n'
-            f'try:\n    check_unlocked({str(tmp_path)!r})\n'
-            f'except ValueError as error:\n    print(error)\n')
-    said = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True)
-    assert 'trains there; two trainings in one directory' in said.stdout, said.stderr
+        runner(tmp_path, epochs=1).train()
+    if not (other := os.fork()):
+        try:
+            check_unlocked(tmp_path)
+        except ValueError:
+            os._exit(0)
+        finally:
+            os._exit(1)  # it was not refused
+    assert os.waitpid(other, 0)[1] == 0
     lock.release()
     check_unlocked(tmp_path)
-    runner(tmp_path, 'third', epochs=1).train()
+    runner(tmp_path, epochs=1).train()
     check_unlocked(tmp_path)
 
 

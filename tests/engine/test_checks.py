@@ -6,12 +6,15 @@ from pathlib import Path
 import pytest
 from mmengine.config import Config
 
+from mmposenc.engine import load_config
 from mmposenc.engine.config.checks import (
     check_auto_scale_lr,
     check_class_folders,
     check_files,
     check_num_classes,
+    check_sections,
 )
+from mmposenc.engine.config.options import check_silent_arguments
 
 
 def config(root, **train) -> Config:
@@ -75,28 +78,21 @@ def test_auto_scale_lr_needs_a_batch_size() -> None:
             check_auto_scale_lr(cfg)
 
 
-def test_a_data_set_that_must_not_be_downloaded(root) -> None:
+@pytest.mark.parametrize('data, missing', [
+    (dict(type='MNIST', data_root='{}/digits'), False),  # would be downloaded
+    (dict(type='MNIST', data_root='{}/digits', download=False), True),
+    (dict(type='MNIST', data_root='{}', download=False), False),
+    (dict(type='CUB', data_root='{}/digits', split='train'), True),  # finds its files itself
+    (dict(type='CUB', data_root='{}', split='train'), False),
+    (dict(type='CUB', data_root='s3://bucket/digits'), False)])
+def test_a_data_set_that_is_named_by_its_root(root, data, missing) -> None:
     cfg = config(root)
-    data = dict(type='MNIST', data_root=f'{root}/digits')
-    cfg.train_dataloader.dataset = data
-    check_files(cfg, ('train',))
-    cfg.train_dataloader.dataset = dict(data, download=False)
+    cfg.train_dataloader.dataset = dict(data, data_root=data['data_root'].format(root))
+    if not missing:
+        check_files(cfg, ('train',))
+        return
     with pytest.raises(FileNotFoundError, match=r'train_dataloader\.dataset\.data_root: .*digits'):
         check_files(cfg, ('train',))
-    cfg.train_dataloader.dataset = dict(data, download=False, data_root=str(root))
-    check_files(cfg, ('train',))
-
-
-def test_a_data_set_that_finds_its_files_itself(root) -> None:
-    cfg = config(root)
-    for name in ('ImageNet', 'CUB', 'StanfordCars'):
-        cfg.train_dataloader.dataset = dict(type=name, data_root=f'{root}/{name}', split='train')
-        with pytest.raises(FileNotFoundError, match=rf'dataset\.data_root: .*/{name}'):
-            check_files(cfg, ('train',))
-    cfg.train_dataloader.dataset.data_root = str(root)
-    check_files(cfg, ('train',))
-    cfg.train_dataloader.dataset.data_root = 's3://bucket/cub'
-    check_files(cfg, ('train',))
 
 
 def segmentation(decode: object, classes: object = ('a', 'b', 'c'), **model) -> Config:
@@ -168,3 +164,48 @@ def test_folders_that_are_classes(tmp_path) -> None:
     for other in (dict(with_label=False), dict(ann_file='files.txt')):
         check_class_folders(classification(tmp_path, **other), ('train', 'val'))
     check_class_folders(classification(tmp_path / 'elsewhere'), ('train', 'val'))
+
+
+@pytest.fixture
+def whole() -> Config:
+    return load_config('mmposenc::detection/pvt/retinanet_pvt-t_fpn_1x_coco.py')
+
+
+@pytest.mark.parametrize('name', [
+    'mmposenc::detection/pvt/retinanet_pvt-t_fpn_1x_coco.py',
+    'mmposenc::classification/deit/deit-ti_in1k.py',
+    'mmdet::yolox/yolox_s_8xb8-300e_coco.py', 'mmseg::swin/swin-tiny-patch4-window7-in1k-'
+    'pre_upernet_8xb2-160k_ade20k-512x512.py',
+    'mmpretrain::resnet/resnet50_8xb256-rsb-a1-600e_in1k.py'])  # Lamb, its own optimizer
+def test_configs_that_are_right_pass(name: str) -> None:
+    cfg = load_config(name)
+    check_sections(cfg, ('train', 'val', 'test'))
+    check_silent_arguments(cfg)
+
+
+@pytest.mark.parametrize('slip, meant', [
+    ('optim_wraper', 'optim_wrapper'), ('modle', 'model'), ('train_cgf', 'train_cfg'),
+    ('defaults_hooks', 'default_hooks')])
+def test_a_section_that_nothing_reads(whole, slip, meant) -> None:
+    whole[slip] = dict(lr=1)
+    with pytest.raises(ValueError, match=f"'{slip}', which nothing reads; did you mean '{meant}'"):
+        check_sections(whole, ('train',))
+
+
+def test_a_section_that_is_missing(whole) -> None:
+    whole.val_evaluator = None
+    with pytest.raises(ValueError, match=r'the config has no val_evaluator \(phases: train, val'):
+        check_sections(whole, ('train', 'val'))
+
+
+def test_what_mmengine_would_pass_over_or_tell_after_an_epoch(whole) -> None:
+    whole.default_hooks.checkpoint.file_client_args = None  # handed on when it saves
+    check_silent_arguments(whole)
+    whole.default_hooks.checkpoint.save_bst = 'auto'
+    with pytest.raises(ValueError, match=r"default_hooks\.checkpoint\.save_bst.*mean 'save_best'"):
+        check_silent_arguments(whole)
+    whole.optim_wrapper = dict(
+        optimizer=dict(type='AdamW', lr=1e-4), paramwise_cfg=dict(layer_decay_rat=0.7),
+        constructor='mmposenc.LayerDecayOptimWrapperConstructor')
+    with pytest.raises(ValueError, match="did you mean 'layer_decay_rate'"):
+        check_silent_arguments(whole)

@@ -54,13 +54,10 @@ def test_the_same_type_and_delete_leave_nothing_to_say(capsys) -> None:
 
 @pytest.mark.parametrize('name, section', [
     (DEFORMABLE, 'model.encoder.pos_encoding'),
-    (DETR, 'model.encoder.pos_encoding'),
     (DETR, 'model.encoder.layer_cfg.self_attn_cfg.rel_pos_encoding'),
     ('mmposenc::detection/detr/detr_r50-none_8xb4-50e_coco.py', 'model.encoder.encoder_pos'),
     ('mmposenc::segmentation/sem_fpn/sem_fpn_pvt-t_512x512_80k_ade20k.py',
-     'model.backbone.rel_pos_encoding'),
-    ('mmposenc::detection/pvt/retinanet_pvt-t-gap_fpn_1x_coco.py', 'model.backbone.pos_encoding'),
-])
+     'model.backbone.rel_pos_encoding')])
 def test_an_encoding_is_switched_on_where_the_config_has_none(name, section) -> None:
     kind = 'IRPE' if section.endswith('rel_pos_encoding') else 'SinCosPositionEncoding'
     cfg = overridden(name, {f'{section}.type': f'mmposenc.{kind}'})
@@ -92,21 +89,6 @@ def test_other_parts_of_a_model_are_switched_likewise(capsys) -> None:
     cfg.model.neck = None  # as classifiers and plain detectors have it
     override(cfg, {'model.neck.type': 'FPN', 'model.neck.out_channels': 8})
     assert cfg.model.neck == dict(type='FPN', out_channels=8)
-
-
-def test_upernet_takes_deit_and_its_neck_by_options(capsys) -> None:
-    name = 'mmposenc::segmentation/upernet/upernet_pvt-s_512x512_160k_ade20k.py'
-    cfg = overridden(name, {
-        'model.backbone.type': 'mmposenc.DeiT', 'model.backbone.arch': 'tiny',
-        'model.backbone.img_size': 64, 'model.backbone.out_indices': [2, 5, 8, 11],
-        'model.backbone.init_cfg': None, 'model.neck.type': 'Feature2Pyramid',
-        'model.neck.embed_dim': 192, 'model.decode_head.in_channels': [192] * 4,
-        'model.auxiliary_head.in_channels': 192})
-    assert cfg.model.neck == dict(type='Feature2Pyramid', embed_dim=192)
-    init_default_scope('mmseg')
-    built = MODELS.build(cfg.model)
-    assert type(built.backbone).__name__ == 'ViT'
-    assert type(built.neck).__name__ == 'Feature2Pyramid'
 
 
 def test_an_arch_and_its_encoding_are_switched_by_options() -> None:

@@ -7,7 +7,8 @@ import kills
 import pytest
 import torch
 
-pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason='to the bit on a CPU')
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(torch.cuda.is_available(),
+                                                   reason='to the bit on a CPU')]
 
 #: 20 kills: of every schedule, in the middle of an iteration, of a write, of a validation, between
 #: a checkpoint and the note of it, and before the removal of an old one where there is any.

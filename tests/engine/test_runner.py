@@ -8,16 +8,9 @@ import torch
 from mmengine.fileio import LocalBackend
 from mmengine.registry import RUNNERS
 from safetensors.torch import save_file
-from tinyrunner import Data, Model
+from tinyrunner import runner
 
 from mmposenc.engine import Runner
-
-
-def runner(work_dir, name: str, **options) -> Runner:
-    return Runner(Model(), str(work_dir), experiment_name=name,
-                  train_dataloader=torch.utils.data.DataLoader(Data()),
-                  train_cfg=dict(by_epoch=True, max_epochs=1),
-                  optim_wrapper=dict(optimizer=dict(type='SGD', lr=0.1)), **options)
 
 
 def test_registered() -> None:
@@ -25,7 +18,7 @@ def test_registered() -> None:
 
 
 def test_a_save_that_fails_leaves_the_old_file(tmp_path, monkeypatch) -> None:
-    run = runner(tmp_path, 'atomic')
+    run = runner(tmp_path)
     run.train()
     path = tmp_path / 'epoch_1.pth'
     before = path.read_bytes()
@@ -43,7 +36,7 @@ def test_a_save_that_fails_leaves_the_old_file(tmp_path, monkeypatch) -> None:
 
 @pytest.mark.parametrize('wrapped', [False, True])
 def test_weights_alone_are_a_checkpoint_to_hooks_too(tmp_path, wrapped) -> None:
-    run = runner(tmp_path, f'average {wrapped}', custom_hooks=[dict(type='EMAHook')])
+    run = runner(tmp_path, custom_hooks=[dict(type='EMAHook')])
     run.call_hook('before_run')
     weights = {name: torch.randn_like(value) for name, value in run.model.state_dict().items()}
     path = str(tmp_path / ('all.pth' if wrapped else 'weights.safetensors'))
@@ -56,7 +49,7 @@ def test_weights_alone_are_a_checkpoint_to_hooks_too(tmp_path, wrapped) -> None:
 
 def test_an_error_gives_the_signals_back(tmp_path) -> None:
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    run = runner(tmp_path, 'signals')
+    run = runner(tmp_path)
     run.model.forward = lambda *args, **kwargs: 1 / 0
     with pytest.raises(ZeroDivisionError):
         run.train()

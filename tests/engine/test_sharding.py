@@ -18,6 +18,7 @@ from mmposenc.registry import STRATEGIES
 TESTS = Path(__file__).resolve().parents[1]
 CONFIG = TESTS.parent / 'configs/detection/pvt/retinanet_pvt-t-peg_fpn_1x_coco.py'
 on_a_cpu = pytest.mark.skipif(torch.cuda.is_available(), reason='processes on a CPU')
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope='module')

@@ -75,6 +75,7 @@ def run(tmp_path_factory) -> dict[str, object]:
     return dict(root=root, work=root / 'work', asked=proxy.asked)
 
 
+@pytest.mark.slow
 def test_training_is_the_same(run) -> None:
     tracked, plain = (torch.load(run['root'] / folder / 'epoch_2.pth', weights_only=False)
                       for folder in ('work', 'plain'))
@@ -94,6 +95,7 @@ def losses(run) -> dict[int, float]:
     return found
 
 
+@pytest.mark.slow
 def test_tensorboard(run) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -135,6 +137,7 @@ def log_records(data: bytes) -> Iterator[bytes]:
             parts = b''
 
 
+@pytest.mark.slow
 def test_wandb(run) -> None:
     from wandb.proto import wandb_internal_pb2 as pb
 
@@ -165,6 +168,7 @@ def test_wandb(run) -> None:
     assert run['asked'] == 0  # nobody connected to anything
 
 
+@pytest.mark.slow
 def test_mlflow(run) -> None:
     from mlflow.tracking import MlflowClient
 
@@ -215,6 +219,7 @@ def test_in_a_config_and_by_the_option_twice() -> None:
     assert len(cfg.custom_hooks) == 1 and cfg.default_hooks.logger.log_metric_by_epoch
 
 
+@pytest.mark.slow
 def test_mlflow_closed_resumed_and_elsewhere(tmp_path, monkeypatch) -> None:
     from mlflow.tracking import MlflowClient
 

@@ -7,6 +7,7 @@ from sizes import MODELS, sizes
 from sizes import run as run_sizes
 
 
+@pytest.mark.slow
 def test_options_build_and_run_or_are_refused_by_name() -> None:
     counts = run(120)
     assert counts['works'] > 60 and counts['refused'] > 6
@@ -26,6 +27,7 @@ def test_what_was_found(option, message) -> None:
     assert check(dict(backbone=backbone, head='none', size=(64, 64))) == message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', MODELS)
 def test_images_of_any_size(name) -> None:
     tried = sizes(1000)

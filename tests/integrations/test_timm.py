@@ -235,6 +235,7 @@ def test_recomputed_blocks_know_the_grid_of_their_own_images():
         torch.testing.assert_close(grad, expected)
 
 
+@pytest.mark.slow
 def test_compiled_as_one_graph():
     model = filled(add_encoding(build('vit_tiny_patch16_224'), dict(type='mmposenc.PEG'), IRPE))
     with torch.no_grad():

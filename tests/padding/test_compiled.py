@@ -76,6 +76,7 @@ def compiled_copy(model, backend, **options):
     return other
 
 
+@pytest.mark.slow
 def test_training_steps_are_one_graph_for_ten_batches():
     """Backbone, neck and head's maps, forward and backward."""
     eager, counter = retinanet().double(), CompileCounterWithBackend('aot_eager')
@@ -87,6 +88,7 @@ def test_training_steps_are_one_graph_for_ten_batches():
     assert counter.frame_count == 1
 
 
+@pytest.mark.slow
 def test_batch_norms_of_a_head_take_the_whole_batch():
     eager = retinanet(stacked_convs=1, norm_cfg=dict(type='BN')).double()
     counter = CompileCounterWithBackend('eager')

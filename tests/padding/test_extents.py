@@ -216,8 +216,9 @@ def test_batch_norm_takes_the_statistics_of_valid_cells(layout, affine):
         assert torch.allclose(buffer, other.get_buffer(name)), name
 
 
+@pytest.mark.slow
 def test_sync_batch_norm_of_two_processes_is_a_batch_norm_of_their_valid_cells(tmp_path):
-    """Values, gradients and running statistics."""
+    """Values, gradients and running statistics, where one of them tries its network first."""
     tests = Path(__file__).parents[1]
     run = subprocess.run(
         [sys.executable, tests / 'synced_norm.py', str(tmp_path)], text=True, capture_output=True,
@@ -261,7 +262,7 @@ def test_what_is_not_known_is_an_error():
         with pytest.raises(ValueError, match=r'resized to \(3, 3\), at which the cells'):
             F.interpolate(padded, size=3)
     with KeptOut(IMAGES, FULL) as kept, pytest.raises(ValueError, match='by one way and'):
-        kept.note(padded, [(1, 1)] * 3)
+        kept.remember(padded, [(1, 1)] * 3)
 
 
 class Other(TorchFunctionMode):

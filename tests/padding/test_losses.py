@@ -8,26 +8,32 @@ from types import SimpleNamespace
 import pytest
 import tinyfamilies as families
 import torch
-from losscases import EMPTY, PAIR, SIZES, assert_close, build, dtype_of, found, padded
-from mmdet.models import FreeAnchorRetinaHead, PanopticFPN, SoftTeacher
+from losscases import EMPTY, PAIR, SIZES, assert_close, build, float64, found, padded
+from mmdet import models as mm
 from mmdet.models.task_modules.samplers import RandomSampler
 from mmengine.model.efficient_conv_bn_eval import turn_on_efficient_conv_bn_eval
 from mmengine.registry import MODELS, DefaultScope
 from mmengine.runner.activation_checkpointing import turn_on_activation_checkpointing
+from mmseg.models import EncHead, EncoderDecoder
+from tinydetr import short
 
 from mmposenc.engine.training.padding_out import KeepPaddingOut
 from mmposenc.padding import keep_padding_out, losses
 
-FAMILIES = [*families.DETECTORS, *families.SEGMENTORS]
+
+@pytest.fixture(autouse=True)
+def wide():
+    with float64():
+        yield
 
 
-@pytest.mark.parametrize('name', FAMILIES)
+@pytest.mark.parametrize('name', short([*families.DETECTORS, *families.SEGMENTORS],
+                                       'ATSS', 'Faster R-CNN', 'Deformable DETR', 'SOLOv2'))
 def test_of_one_size_they_are_the_models_own(name, monkeypatch):
     """Loss and gradients, with a picture without objects; and so, without padding, is what is made
     for several sizes."""
-    dtype = dtype_of(name)
-    want = found(build(name).to(dtype), SIZES, EMPTY)
-    kept = keep_padding_out(build(name)).to(dtype)
+    want = found(build(name), SIZES, EMPTY)
+    kept = keep_padding_out(build(name))
     assert_close(found(kept, SIZES, EMPTY, border=32), want)
     monkeypatch.setattr(losses, '_one_size', lambda images: False)
     assert_close(found(kept, SIZES, EMPTY, border=32), want)
@@ -62,20 +68,22 @@ def assert_sums(model):
     loss, grads = found(model, PAIR, junk=1e3)
     alone = [found(model, [image]) for image in PAIR]
     assert_close((loss, grads), (sum(each[0] for each in alone), {
-        key: sum(each[1][key] for each in alone) for key in grads}), 2e-5)
+        key: sum(each[1][key] for each in alone) for key in grads}))
 
 
-@pytest.mark.parametrize('name', sorted({*families.DETECTORS} - {'SOLOv2', 'Mask2Former'}))
+@pytest.mark.parametrize('name', short(
+    sorted({*families.DETECTORS} - {'SOLOv2', 'Mask2Former'}), 'FCOS', 'Faster R-CNN', 'DINO'))
 def test_of_several_sizes_they_are_sums_over_the_images(name, sums):
     """(What they are divided by is the first test's.)"""
-    model = sums(keep_padding_out(build(name))).to(dtype_of(name))
+    model = sums(keep_padding_out(build(name)))
     if name == 'DINO':
         model.dn_query_generator.label_noise_scale = 1e-9
         model.dn_query_generator.box_noise_scale = 1e-9
     assert_sums(model)
 
 
-@pytest.mark.parametrize('name', ['SOLOv2', 'Mask2Former', *families.SEGMENTORS])
+@pytest.mark.parametrize('name', short(
+    ['SOLOv2', 'Mask2Former', *families.SEGMENTORS], 'Mask2Former', 'PSPNet'))
 def test_means_of_several_sizes_are_over_the_objects_and_pixels_of_all(name):
     model, factors = keep_padding_out(build(name)), []
     got = padded(model, PAIR, junk=1e3)
@@ -92,7 +100,7 @@ def test_means_of_several_sizes_are_over_the_objects_and_pixels_of_all(name):
         numbers = masks if key.endswith(('loss_mask', 'loss_dice')) else classes
         whole = sum(numbers) - int(name == 'SOLOv2' and numbers is classes)
         want = sum(each[key] * number for each, number in zip(alone, numbers, strict=True)) / whole
-        assert got[key].item() == pytest.approx(want.item(), rel=1e-5), key
+        assert got[key].item() == pytest.approx(want.item(), rel=1e-6), key
 
 
 def with_backbone(**options):
@@ -102,10 +110,10 @@ def with_backbone(**options):
     with DefaultScope.overwrite_default_scope('mmdet'):
         built.backbone = MODELS.build(dict(
             type='ResNet', **families.BACKBONES['ResNet-50'], norm_cfg=dict(type='BN'), **options))
-    return keep_padding_out(built).double().train()
+    return keep_padding_out(built).train()
 
 
-@pytest.mark.parametrize('kind', ['DCN', 'DCNv2'])
+@pytest.mark.parametrize('kind', short(['DCN', 'DCNv2']))
 def test_deformable_convolutions_see_zeros_beyond_each_image(kind, sums):
     model = with_backbone(dcn=dict(type=kind, deform_groups=2), norm_eval=True,
                           stage_with_dcn=(False, False, True, True))
@@ -116,8 +124,9 @@ def test_deformable_convolutions_see_zeros_beyond_each_image(kind, sums):
     assert_sums(sums(model))
 
 
-@pytest.mark.parametrize('how', ['with_cp', 'activation_checkpointing', 'efficient_conv_bn_eval'])
-@pytest.mark.parametrize('norm_eval', [True, False])
+@pytest.mark.parametrize('how', short(
+    ['with_cp', 'activation_checkpointing', 'efficient_conv_bn_eval'], 'activation_checkpointing'))
+@pytest.mark.parametrize('norm_eval', [pytest.param(True, marks=pytest.mark.slow), False])
 def test_what_is_computed_again_is_kept_out_again(how, norm_eval):
     """By a block's own option, and by mmengine's, which come after the hook."""
     want = found(with_backbone(norm_eval=norm_eval), PAIR, junk=1e3)
@@ -133,6 +142,7 @@ def test_what_is_computed_again_is_kept_out_again(how, norm_eval):
     assert how == 'efficient_conv_bn_eval' or len(calls) == 2
 
 
+@pytest.mark.slow
 def test_batch_norms_of_a_roi_head_see_the_batch():
     model = keep_padding_out(build('Faster R-CNN'))
     layers = model.roi_head.bbox_head.shared_fcs
@@ -155,31 +165,51 @@ def test_a_whole_network_that_is_computed_again_is_refused():
     refuse(model, again=['backbone.layer2'], one_size=True)
 
 
-@pytest.mark.parametrize('cls', [SoftTeacher, PanopticFPN])
-def test_losses_without_a_form_are_refused_before_a_run(cls):
-    model = cls.__new__(cls)
-    torch.nn.Module.__init__(model)
-    with pytest.raises(ValueError, match=rf'one_size=False\): the loss of {cls.__name__} has no'):
+def bare(cls, **attributes):
+    """A module of which nothing was built."""
+    made = cls.__new__(cls)
+    torch.nn.Module.__init__(made)
+    for name, value in attributes.items():
+        setattr(made, name, value)
+    return made
+
+
+def of_head(cls):
+    return bare(mm.SingleStageDetector, bbox_head=bare(cls))
+
+
+def of_roi_head(cls):
+    return bare(mm.TwoStageDetector, roi_head=bare(cls))
+
+
+@pytest.mark.parametrize(('name', 'model'), [
+    # They do not ask which anchors lie in an image, or have a loss of their own.
+    *((cls.__name__, of_head(cls)) for cls in (
+        mm.FreeAnchorRetinaHead, mm.VFNetHead, mm.YOLOXHead, mm.CondInstBboxHead)),
+    ('SOLOHead', bare(mm.SOLO, mask_head=bare(mm.SOLOHead))),
+    ('EncHead', bare(EncoderDecoder, decode_head=bare(EncHead, sampler=None))),
+    # They may read maps other than by extractors.
+    *((cls.__name__, of_roi_head(cls)) for cls in (
+        mm.HybridTaskCascadeRoIHead, mm.PISARoIHead, mm.SparseRoIHead,
+        type('Reads', (mm.StandardRoIHead,), {}))),
+    # They do more than to hand maps on.
+    *((cls.__name__, bare(cls)) for cls in (mm.SoftTeacher, mm.PanopticFPN, mm.DDQDETR)),
+    ('DeformableDETR', bare(mm.DeformableDETR, as_two_stage=True))])
+def test_losses_without_a_form_are_refused_before_a_run(name, model):
+    with pytest.raises(ValueError, match=rf'one_size=False\): the loss of {name} has no form'):
         refuse(model)
     refuse(model, one_size=True)
 
 
-@pytest.mark.parametrize('part', ['bbox_head', 'roi_head'])
-def test_heads_without_a_form_are_refused_before_a_run_and_in_a_batch(part):
-    model = keep_padding_out(build('RetinaNet' if part == 'bbox_head' else 'Faster R-CNN'))
+def test_a_batch_of_several_sizes_is_an_error_then():
+    model = keep_padding_out(build('RetinaNet'))
     refuse(model)
-    head = getattr(model, part)
-    if part == 'bbox_head':  # it does not ask which anchors lie in an image
-        head.__class__ = FreeAnchorRetinaHead
-    else:  # it might read maps
-        head.__class__ = type('Reads', (type(head),), {})
-    name = type(head).__name__
-    with pytest.raises(ValueError, match=rf'one_size=False\): the loss of {name} has no form'):
-        refuse(model)
-    with pytest.raises(ValueError, match=rf'\(97, 122\).*the loss of {name} has no form for'):
+    model.bbox_head.__class__ = mm.FreeAnchorRetinaHead
+    with pytest.raises(ValueError, match=r'\(97, 122\).*the loss of FreeAnchorRetinaHead has no'):
         found(model, PAIR)
 
 
+@pytest.mark.slow
 def test_two_processes_share_what_mmdet_shares(tmp_path):
     """With as many calls each, whatever their images."""
     tests = Path(__file__).parents[1]

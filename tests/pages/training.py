@@ -1,9 +1,12 @@
 """A config of a page, made small, and trained for some steps as it says."""
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
+from mmengine import registry
 from mmengine.config import Config
 from mmengine.model.utils import revert_sync_batchnorm
 from mmengine.registry import DefaultScope
@@ -14,7 +17,11 @@ from torch import nn
 
 from mmposenc.engine import load_config
 from mmposenc.engine.config.checks import check_sections
-from mmposenc.engine.config.options import check_arguments
+from mmposenc.engine.config.options import accepted_arguments, check_silent_arguments
+
+#: What mmengine takes out of a section, or adds to it, before it builds.
+TAKEN = {'type', '_scope_', 'priority', 'by_epoch', 'constructor', 'paramwise_cfg',
+         'convert_to_iter_based'}
 
 
 def load(block: Block, folder: Path) -> Config:
@@ -23,8 +30,25 @@ def load(block: Block, folder: Path) -> Config:
     path.write_text(block.code)
     cfg = load_config(str(path))
     check_sections(cfg, ('train', 'val', 'test'))
-    check_arguments(cfg, ('train', 'val', 'test'))
+    check_silent_arguments(cfg)
+    registries = [each for each in vars(registry).values() if isinstance(each, registry.Registry)]
+    for node in typed({key: value for key, value in cfg.items() if key != 'model'}):
+        found = None
+        for each in registries:
+            with each.switch_scope_and_registry(cfg.default_scope) as local:
+                found = found or local.get(node['type'])
+        accepted = accepted_arguments(found)
+        assert accepted is None or set(node) - TAKEN <= accepted, node
     return cfg
+
+
+def typed(node: Any) -> Iterator[dict]:
+    """The parts of a config that are built: hooks, pipelines, data sets, evaluators."""
+    if isinstance(node, dict) and isinstance(node.get('type'), str):
+        yield node
+    if isinstance(node, (dict, list, tuple)):
+        for child in node.values() if isinstance(node, dict) else node:
+            yield from typed(child)
 
 
 def train(cfg: Config, steps: int) -> tuple[nn.Module, list[float]]:

@@ -1,13 +1,13 @@
 """With a wheel and IDX files made here: no network."""
 import dataclasses
 import gzip
-import zipfile
+import tracemalloc
 
 import numpy as np
 import pytest
 
 from mmposenc.engine.prepare import mnist
-from mmposenc.engine.prepare.common import PrepareError, sha256_of
+from mmposenc.engine.prepare.common import PrepareError
 from mmposenc.engine.prepare.mnist import (
     FILES,
     IDX_SOURCES,
@@ -16,10 +16,18 @@ from mmposenc.engine.prepare.mnist import (
     prepare_idx,
     prepare_mnist5k,
     read_idx,
-    split_by_class,
     write_idx,
 )
 
+#: IDX files that are broken, and what is said of them.
+BROKEN = {
+    'empty': (b'', 'begins with nothing, required is 00000803'),
+    'labels': (b'\x00\x00\x08\x01\x00\x00\x00\x01' + bytes(20), 'begins with 00000801'),
+    'page': (b'<html>' + bytes(20), 'begins with 3c68746d'),
+    'short': (bytes([0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 1, 7]),
+              'says it holds 2x1x1 bytes and holds 1'),
+    'cut': (gzip.compress(bytes(1000))[:-9], 'no whole gzip file'),
+    'bomb': (gzip.compress(bytes(30_000_000), 1), 'unpacks to more than 2,000,000 bytes')}
 NAME = 'fakextend-1.0-py3-none-any.whl'
 TABLE = 'fakextend/data/mnist.csv.gz'
 LICENCE = 'fakextend-1.0.dist-info/licenses/LICENSE'
@@ -33,34 +41,22 @@ def digits():
     return images, np.repeat(np.arange(10, dtype=np.uint8), 4)
 
 
-def rows():
-    images, labels = digits()
-    return np.concatenate([images.reshape(40, -1), labels[:, None]], axis=1).astype(float)
-
-
-def table(numbers):
-    lines = (','.join(f'{value:g}' for value in row) for row in numbers)
-    return gzip.compress('\n'.join(lines).encode())
-
-
-def make_source(cache, members=None):
-    """A wheel in the cache, and where to find the digits in it."""
-    cache.mkdir(parents=True, exist_ok=True)
-    with zipfile.ZipFile(cache / NAME, 'w') as archive:
-        for name, content in {TABLE: table(rows()), LICENCE: b'BSD', **(members or {})}.items():
-            if content is not None:
-                archive.writestr(name, content)
-    return Mnist5kSource('fakextend==1.0', NAME, sha256_of(cache / NAME), TABLE, LICENCE,
-                         per_class=4, test_per_class=1)
-
-
 def quiet(line):
     pass
 
 
-def test_every_digit_is_in_one_split_with_its_own_label(tmp_path):
+@pytest.fixture
+def source(wheel):
+    images, labels = digits()
+    rows = np.concatenate([images.reshape(40, -1), labels[:, None]], axis=1)
+    table = '\n'.join(','.join(map(str, row)) for row in rows.tolist())
+    made = wheel(NAME, {TABLE: gzip.compress(table.encode()), LICENCE: b'BSD'})
+    return Mnist5kSource('fakextend==1.0', *made, TABLE, LICENCE, test_per_class=1)
+
+
+def test_every_digit_is_in_one_split_with_its_own_label(tmp_path, source):
     out = tmp_path / 'out'
-    counts = prepare_mnist5k(out, tmp_path / 'cache', quiet, make_source(tmp_path / 'cache'))
+    counts = prepare_mnist5k(out, tmp_path / 'cache', quiet, source)
     assert counts == {'train': 30, 'test': 10}
     images, labels = digits()
     seen = []
@@ -76,46 +72,17 @@ def test_every_digit_is_in_one_split_with_its_own_label(tmp_path):
     assert (out / 'LICENSE').read_bytes() == b'BSD'
 
 
-def test_a_second_run_changes_nothing_and_another_seed_splits_anew(tmp_path):
+def test_a_second_run_changes_nothing_and_another_seed_splits_anew(tmp_path, source):
     cache, out, lines = tmp_path / 'cache', tmp_path / 'out', []
-    source = make_source(cache)
     counts = prepare_mnist5k(out, cache, lines.append, source)
-    first = (out / FILES['test'][0]).read_bytes()
+    first, content = (out / FILES['test'][0]).read_bytes(), (cache / NAME).read_bytes()
     (cache / NAME).unlink()  # a finished result needs neither cache nor network
     assert prepare_mnist5k(out, cache, lines.append, source) == counts
     assert lines[-1] == f'{out} is complete already'
-    source = dataclasses.replace(make_source(cache), seed=1)
-    prepare_mnist5k(out, cache, lines.append, source)
+    (cache / NAME).write_bytes(content)
+    prepare_mnist5k(out, cache, lines.append, dataclasses.replace(source, seed=1))
     assert (out / FILES['test'][0]).read_bytes() != first
     assert sorted(path.name for path in tmp_path.iterdir()) == ['cache', 'out']
-
-
-def changed(row, column, value):
-    numbers = rows()
-    numbers[row, column] = value
-    return table(numbers)
-
-
-@pytest.mark.parametrize(('members', 'match'), [
-    ({TABLE: None}, 'lacks fakextend/data/mnist.csv.gz'),
-    ({TABLE: table(rows())[:-9]}, 'is damaged'),
-    ({TABLE: table(rows()[:, 1:])}, 'rows of 784 numbers, expected 784 pixels and a label'),
-    ({TABLE: changed(0, 3, 0.5)}, 'no whole numbers from 0 to 255'),
-    ({TABLE: changed(0, 3, 256)}, 'no whole numbers from 0 to 255'),
-    ({TABLE: changed(0, 784, 1)}, r'has \[3, 5, 4, .* expected 4 of each'),
-    ({TABLE: changed(0, 784, 10)}, r'has \[3, 4, 4, .* in 40 rows')])
-def test_a_wrong_table_is_refused_and_nothing_is_written(tmp_path, members, match):
-    source = make_source(tmp_path / 'cache', members)
-    with pytest.raises(PrepareError, match=match):
-        prepare_mnist5k(tmp_path / 'out', tmp_path / 'cache', quiet, source)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ['cache']
-
-
-@pytest.mark.parametrize('number', [0, 4])
-def test_a_split_without_training_images_is_refused(number):
-    images, labels = digits()
-    with pytest.raises(ValueError, match=f'test_per_class={number} must be from 1 to 3'):
-        split_by_class(images, labels, number, seed=0)
 
 
 CLOTHES = IdxSource('Clothes', {'train': (3, 1), 'test': (2, 9)}, {'train': 6, 'test': 4})
@@ -188,3 +155,23 @@ def test_mnist_given_as_fashion_is_recognised(clothes, tmp_path, monkeypatch):
     with pytest.raises(PrepareError, match='is not Hats: its labels begin with 3 1, as those of '
                                            'Clothes'):
         prepare_idx(clothes, tmp_path / 'out', hats, quiet)
+
+
+def test_the_bytes_on_disk_are_the_published_format(tmp_path):
+    array = np.random.default_rng(0).integers(0, 256, (2, 3), dtype=np.uint8)
+    write_idx(tmp_path / 'a', array)
+    assert (tmp_path / 'a').read_bytes() == bytes([0, 0, 8, 2, 0, 0, 0, 2, 0, 0, 0, 3]) \
+        + array.tobytes()
+    np.testing.assert_array_equal(read_idx(tmp_path / 'a', 2), array)
+
+
+@pytest.mark.parametrize('name', BROKEN)
+def test_a_broken_file_is_named(tmp_path, monkeypatch, name):
+    monkeypatch.setattr(mnist, 'MAX_BYTES', 2_000_000)
+    content, message = BROKEN[name]
+    (tmp_path / 'train-images').write_bytes(content)
+    tracemalloc.start()
+    with pytest.raises(ValueError, match=f'train-images.*{message}'):
+        read_idx(tmp_path / 'train-images', 3)
+    assert tracemalloc.get_traced_memory()[1] < 10e6  # not what the file would unpack to
+    tracemalloc.stop()

@@ -2,14 +2,13 @@
 import dataclasses
 import io
 import json
-import zipfile
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from mmposenc.engine.prepare import common
-from mmposenc.engine.prepare.common import PrepareError, sha256_of
+from mmposenc.engine.prepare.common import PrepareError
 from mmposenc.engine.prepare.nuclei import NUCLEI, NucleiSource, prepare_nuclei
 
 NAME = 'fakestar-1.0-cp311-cp311-manylinux_2_24_x86_64.manylinux_2_28_x86_64.whl'
@@ -34,25 +33,19 @@ def tiff(array):
     return buffer.getvalue()
 
 
-def make_source(cache, omit=(), **replace):
-    image, mask = arrays()
-    members = {'fakestar/img.tif': tiff(image), 'fakestar/mask.tif': tiff(mask), LICENCE: b'BSD',
-               **{f'fakestar/{name}.tif': tiff(array) for name, array in replace.items()}}
-    cache.mkdir(parents=True)
-    with zipfile.ZipFile(cache / NAME, 'w') as archive:
-        for name, content in members.items():
-            if name not in omit:
-                archive.writestr(name, content)
-    return NucleiSource('fakestar==1.0', NAME, sha256_of(cache / NAME), 'fakestar/img.tif',
-                        'fakestar/mask.tif', LICENCE,
+@pytest.fixture
+def source(wheel):
+    image, mask = map(tiff, arrays())
+    made = wheel(NAME, {'fakestar/img.tif': image, 'fakestar/mask.tif': mask, LICENCE: b'BSD'})
+    return NucleiSource('fakestar==1.0', *made, 'fakestar/img.tif', 'fakestar/mask.tif', LICENCE,
                         (('training', 0, 32, 8), ('validation', 32, None, 16)), tile=16,
                         disk_bytes=1000)
 
 
-def test_tiles_hold_the_pixels_and_labels_of_their_place(tmp_path):
+def test_tiles_hold_the_pixels_and_labels_of_their_place(tmp_path, source):
     image, mask = arrays()
     out, seen = tmp_path / 'nuclei', {}
-    counts = prepare_nuclei(out, tmp_path / 'cache', quiet, make_source(tmp_path / 'cache'))
+    counts = prepare_nuclei(out, tmp_path / 'cache', quiet, source)
     for split, rows in (('training', (0, 32)), ('validation', (32, 48))):
         seen[split] = np.zeros((48, 40), dtype=bool)
         files = sorted((out / 'images' / split).iterdir())
@@ -78,8 +71,8 @@ def test_the_real_source_shares_no_row():
     assert (first, end, held, last) == (0, 384, 384, None) and stride == NUCLEI.tile
 
 
-def test_the_wheel_of_one_system_is_asked_for_on_every_system(tmp_path, monkeypatch):
-    source = dataclasses.replace(make_source(tmp_path / 'cache'), sha256='0' * 64)
+def test_the_wheel_of_one_system_is_asked_for_on_every_system(tmp_path, source, monkeypatch):
+    source = dataclasses.replace(source, sha256='0' * 64)
     asked = []
 
     def offline(requirement, folder, tags):
@@ -91,14 +84,3 @@ def test_the_wheel_of_one_system_is_asked_for_on_every_system(tmp_path, monkeypa
     assert asked == ['--implementation', 'cp', '--python-version', '311', '--abi', 'cp311',
                      '--platform', 'manylinux_2_24_x86_64', '--platform', 'manylinux_2_28_x86_64']
 
-
-@pytest.mark.parametrize('changes, message', [
-    (dict(omit=('fakestar/mask.tif', LICENCE)), 'lacks fakestar-1.*LICENSE.txt, fakestar/mask.tif'),
-    (dict(mask=np.zeros((48, 39), dtype=np.uint16)), r'shape \(48, 40\), .* \(48, 39\)'),
-    (dict(img=np.full((48, 40), 300, dtype=np.uint16)), 'values up to 300, expected at most 255'),
-    (dict(img=np.zeros((48, 40, 3), dtype=np.uint8)), 'expected one channel')])
-def test_a_wheel_with_other_content_leaves_nothing_behind(tmp_path, changes, message):
-    source = make_source(tmp_path / 'cache', **changes)
-    with pytest.raises(PrepareError, match=message):
-        prepare_nuclei(tmp_path / 'out' / 'nuclei', tmp_path / 'cache', quiet, source)
-    assert list((tmp_path / 'out').iterdir()) == []

@@ -3,15 +3,19 @@ import dataclasses
 import importlib.metadata
 import io
 import json
-import zipfile
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from mmposenc.engine.prepare import common
-from mmposenc.engine.prepare.common import PrepareError, fetch_wheel, sha256_of
-from mmposenc.engine.prepare.trees import TREES, Region, TreesSource, prepare_trees
+from mmposenc.engine.prepare.common import (
+    PrepareError,
+    clip_boxes,
+    fetch_wheel,
+    tile_starts,
+)
+from mmposenc.engine.prepare.trees import TREES, Region, TreesSource, prepare_trees, read_voc
 
 NAME = 'fakeforest-1.0-py3-none-any.whl'
 BOXES = {'plot_a': [(1, 1, 20, 20), (31, 1, 50, 20), (70, 70, 90, 90), (35, 35, 44, 44)],
@@ -34,40 +38,28 @@ def annotation(name):
             '</annotation>').encode()
 
 
-def make_wheel(folder, omit=(), replace=()):
-    members = {'fakeforest-1.0.dist-info/licenses/LICENSE': b'MIT',
-               'fakeforest-1.0.dist-info/METADATA':
-                   b'Metadata-Version: 2.1\nName: fakeforest\nVersion: 1.0\n',
-               'fakeforest-1.0.dist-info/WHEEL':
-                   b'Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n',
-               'fakeforest-1.0.dist-info/RECORD': b'',
-               'fakeforest/data/unused.csv': b'a,b'}
+def members():
+    found = {'fakeforest-1.0.dist-info/licenses/LICENSE': b'MIT',
+             'fakeforest-1.0.dist-info/METADATA':
+                 b'Metadata-Version: 2.1\nName: fakeforest\nVersion: 1.0\n',
+             'fakeforest-1.0.dist-info/WHEEL':
+                 b'Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n',
+             'fakeforest-1.0.dist-info/RECORD': b''}
     for name in SIZES:
         buffer = io.BytesIO()
         Image.fromarray(picture(name)).save(buffer, 'PNG')
-        members[f'fakeforest/data/{name}.png'] = buffer.getvalue()
-        members[f'fakeforest/data/{name}.xml'] = annotation(name)
-    members.update(replace)
-    folder.mkdir(parents=True, exist_ok=True)
-    with zipfile.ZipFile(folder / NAME, 'w') as archive:
-        for name, content in members.items():
-            if name not in omit:
-                archive.writestr(name, content)
-    return folder / NAME
+        found[f'fakeforest/data/{name}.png'] = buffer.getvalue()
+        found[f'fakeforest/data/{name}.xml'] = annotation(name)
+    return found
 
 
 @pytest.fixture
-def setup(tmp_path):
+def setup(tmp_path, wheel):
     """A cache that holds the wheel already, where the result goes, and the source."""
-    return _setup(tmp_path)
-
-
-def _setup(tmp_path, **changes):
-    wheel = make_wheel(tmp_path / 'cache', **changes)
     splits = {'train': (Region('plot_a', stride=20, y1=70),),
               'val_block': (Region('plot_a', stride=40, y0=70),),
               'val': (Region('plot_b', stride=40),)}
-    source = TreesSource('fakeforest==1.0', NAME, sha256_of(wheel), splits,
+    source = TreesSource('fakeforest==1.0', *wheel(NAME, members()), splits,
                          folder='fakeforest/data',
                          licence='fakeforest-1.0.dist-info/licenses/LICENSE', tile=40,
                          disk_bytes=1000)
@@ -81,11 +73,13 @@ def read(out, split):
 def test_tiles_hold_the_pixels_and_boxes_of_their_place(setup):
     cache, out, source = setup
     counts = prepare_trees(out, cache, source=source, log=lambda line: None)
+    seen = {split: np.zeros((110, 100), dtype=bool) for split in counts}
     for split, count in counts.items():
         coco = read(out, split)
         assert len(coco['images']) == count['tiles'] and len(coco['annotations']) == count['boxes']
         for item in coco['images']:
             x, y = item['origin']
+            seen[split][y:y + 40, x:x + 40] = True
             tile = np.asarray(Image.open(out / 'images' / split / item['file_name']))
             np.testing.assert_array_equal(tile, picture(item['plot'])[y:y + 40, x:x + 40])
             found = {tuple(a['bbox']) for a in coco['annotations'] if a['image_id'] == item['id']}
@@ -99,18 +93,7 @@ def test_tiles_hold_the_pixels_and_boxes_of_their_place(setup):
         assert all(a['area'] == a['bbox'][2] * a['bbox'][3] for a in coco['annotations'])
         assert len({a['id'] for a in coco['annotations']}) == count['boxes']
     assert counts['val'] == {'tiles': 1, 'boxes': 1, 'most': 1}
-
-
-def test_no_training_tile_touches_the_held_out_block(setup):
-    cache, out, source = setup
-    prepare_trees(out, cache, source=source, log=lambda line: None)
-    seen = {split: np.zeros((110, 100), dtype=bool) for split in ('train', 'val_block')}
-    for split, pixels in seen.items():
-        for item in read(out, split)['images']:
-            x, y = item['origin']
-            pixels[y:y + 40, x:x + 40] = True
-    assert seen['train'].any() and seen['val_block'].any()
-    assert not (seen['train'] & seen['val_block']).any()
+    assert seen['train'].any() and not (seen['train'] & seen['val_block']).any()  # held out
 
 
 def test_the_real_source_holds_out_a_block_and_a_plot():
@@ -126,13 +109,13 @@ def test_a_second_run_changes_nothing_and_what_is_missing_is_made_again(setup):
     lines = []
     first = prepare_trees(out, cache, source=source, log=lines.append)
     before = {path: path.stat().st_mtime_ns for path in out.rglob('*')}
+    content = (cache / NAME).read_bytes()
     (cache / NAME).unlink()  # a finished result needs neither cache nor network
     assert prepare_trees(out, cache, source=source, log=lines.append) == first
     assert {path: path.stat().st_mtime_ns for path in out.rglob('*')} == before
     assert lines[-1] == f'{out} is complete already'
 
-    make_wheel(cache)
-    source = dataclasses.replace(source, sha256=sha256_of(cache / NAME))
+    (cache / NAME).write_bytes(content)
     victim = sorted((out / 'images' / 'val').iterdir())[0]
     content = victim.read_bytes()
     victim.unlink()
@@ -196,67 +179,90 @@ def test_files_added_or_changed_are_never_deleted(setup):
     assert [path.name for path in out.parent.iterdir()] == ['trees']
 
 
-@pytest.mark.parametrize('changes, message', [
-    ({'omit': ('fakeforest/data/plot_b.png', 'fakeforest/data/plot_a.xml')},
-     r'lacks fakeforest/data/plot_a\.xml, fakeforest/data/plot_b\.png'),
-    ({'replace': {'fakeforest/data/plot_b.xml': annotation('plot_b').replace(b'Tree', b'Bird')}},
-     r"plot_b\.xml, object 0: unknown category 'Bird'"),
-    ({'replace': {'fakeforest/data/plot_b.png': b'no picture'}}, 'cannot identify image')])
-def test_a_wheel_with_other_content_leaves_nothing_behind(tmp_path, changes, message):
-    cache, out, source = _setup(tmp_path, **changes)
-    with pytest.raises(PrepareError, match=message):
-        prepare_trees(out, cache, source=source)
-    assert list(out.parent.iterdir()) == []
-
-
 def test_a_full_disk_is_said_before_anything_is_fetched(setup):
     cache, out, source = setup
     with pytest.raises(PrepareError, match=r'has \d+ MB free, 1000000000000 MB are needed'):
         prepare_trees(out, cache, source=dataclasses.replace(source, disk_bytes=10**18))
 
 
-@pytest.fixture
-def offline_index(tmp_path, monkeypatch):
-    """pip sees one folder and no index."""
-    wheel = make_wheel(tmp_path / 'index')
-    monkeypatch.setenv('PIP_NO_INDEX', '1')
-    monkeypatch.setenv('PIP_FIND_LINKS', str(wheel.parent))
-    return wheel
-
-
 # Looking for the module instead makes setuptools hand distutils back to Python (before 3.12),
 # after which torch.compile can't import setuptools in this process.
 @pytest.mark.skipif(not any(importlib.metadata.distributions(name='pip')),
                     reason='pip is not installed')
-class TestFetch:
-    def test_pip_brings_the_wheel_once(self, offline_index, tmp_path, monkeypatch):
-        cache, lines = tmp_path / 'fetched', []
-        args = ('fakeforest==1.0', NAME, sha256_of(offline_index), cache, lines.append)
-        path = fetch_wheel(*args)
-        assert path.read_bytes() == offline_index.read_bytes()
-        assert [p.name for p in cache.iterdir()] == [NAME]
-        monkeypatch.setattr(common, '_pip_download', None)
-        assert fetch_wheel(*args) == path and 'already in' in lines[-1]
+def test_pip_brings_the_wheel_once_and_no_other_file(tmp_path, wheel, monkeypatch):
+    """From one folder and no index."""
+    _, sha256 = wheel(NAME, members())
+    index = (tmp_path / 'cache').rename(tmp_path / 'index')
+    monkeypatch.setenv('PIP_NO_INDEX', '1')
+    monkeypatch.setenv('PIP_FIND_LINKS', str(index))
+    cache, lines = tmp_path / 'fetched', []
+    with pytest.raises(PrepareError, match=f'has sha256 {sha256}, expected {"0" * 64}'):
+        fetch_wheel('fakeforest==1.0', NAME, '0' * 64, cache, print)
+    with pytest.raises(PrepareError, match=f'brought {NAME} instead of other.whl'):
+        fetch_wheel('fakeforest', 'other.whl', '0' * 64, cache, print)
+    with pytest.raises(PrepareError, match='could not download fakeforest==2.0 .*No matching'):
+        fetch_wheel('fakeforest==2.0', NAME, '0' * 64, cache, print)
+    assert list(cache.iterdir()) == []
+    (cache / NAME).write_bytes(b'half a wheel')
+    args = ('fakeforest==1.0', NAME, sha256, cache, lines.append)
+    assert fetch_wheel(*args).read_bytes() == (index / NAME).read_bytes()
+    assert 'does not have the expected hash' in lines[0]
+    assert [path.name for path in cache.iterdir()] == [NAME]
+    monkeypatch.setattr(common, '_pip_download', None)
+    assert fetch_wheel(*args) == cache / NAME and 'already in' in lines[-1]
 
-    def test_a_damaged_copy_in_the_cache_is_fetched_again(self, offline_index, tmp_path):
-        cache, lines = tmp_path / 'fetched', []
-        cache.mkdir()
-        (cache / NAME).write_bytes(b'half a wheel')
-        fetch_wheel('fakeforest==1.0', NAME, sha256_of(offline_index), cache, lines.append)
-        assert 'does not have the expected hash' in lines[0]
-        assert (cache / NAME).read_bytes() == offline_index.read_bytes()
 
-    def test_another_hash_names_both(self, offline_index, tmp_path):
-        cache = tmp_path / 'fetched'
-        with pytest.raises(PrepareError, match=f'has sha256 {sha256_of(offline_index)}, expected '
-                                               f'{"0" * 64}'):
-            fetch_wheel('fakeforest==1.0', NAME, '0' * 64, cache, print)
-        assert list(cache.iterdir()) == []
+def test_boxes_count_from_one_and_include_the_last_pixel():
+    box = '<object><name>{}</name><bndbox><xmin>{}</xmin><ymin>{}</ymin><xmax>{}</xmax>' \
+          '<ymax>{}</ymax></bndbox></object>'
+    text = f'<annotation>{box.format("Tree", 1, 2, 40, 30)}{box.format("Dead", 5, 6, 5, 6)}' \
+           '</annotation>'
+    np.testing.assert_array_equal(read_voc(text.encode()), [[0, 1, 40, 30], [4, 5, 5, 6]])
+    assert read_voc(b'<annotation/>').shape == (0, 4)
 
-    def test_another_file_is_named(self, offline_index, tmp_path):
-        with pytest.raises(PrepareError, match=f'brought {NAME} instead of other.whl'):
-            fetch_wheel('fakeforest', 'other.whl', '0' * 64, tmp_path / 'fetched', print)
 
-    def test_pips_own_words_are_passed_on(self, offline_index, tmp_path):
-        with pytest.raises(PrepareError, match='could not download fakeforest==2.0 .*No matching'):
-            fetch_wheel('fakeforest==2.0', NAME, '0' * 64, tmp_path / 'fetched', print)
+@pytest.mark.parametrize('start, stop, tile, stride', [
+    (0, 2299, 400, 400), (0, 2299, 400, 200), (2072, 2472, 400, 400), (0, 1249, 400, 400),
+    (7, 47, 40, 1), (3, 44, 40, 40)])
+def test_tiles_cover_every_pixel_and_stay_inside(start, stop, tile, stride):
+    starts = tile_starts(start, stop, tile, stride)
+    covered = np.zeros(stop, dtype=int)
+    for first in starts:
+        covered[first:first + tile] += 1
+    assert covered[start:].min() == 1 and not covered[:start].any()
+    assert starts == sorted(set(starts)) and starts[-1] + tile == stop
+    assert max(np.diff(starts), default=0) <= stride
+
+
+def test_a_multiple_of_the_tile_gives_a_plain_grid():
+    assert tile_starts(5, 125, 40, 40) == [5, 45, 85]
+
+
+def _clip_by_pixels(box, window, min_inside):
+    """The same for integer boxes, counting pixels."""
+    pixels = {(x, y) for x in range(box[0], box[2]) for y in range(box[1], box[3])}
+    inside = {(x, y) for x, y in pixels
+              if window[0] <= x < window[2] and window[1] <= y < window[3]}
+    if not inside or len(inside) < min_inside * len(pixels):
+        return None
+    xs, ys = zip(*inside, strict=True)
+    return [min(xs) - window[0], min(ys) - window[1],
+            max(xs) + 1 - window[0], max(ys) + 1 - window[1]]
+
+
+@pytest.mark.parametrize('min_inside', [0.0, 0.5, 1.0])
+def test_clipping_equals_counting_pixels(min_inside):
+    rng = np.random.default_rng(0)
+    window = (10, 15, 30, 30)
+    corners = rng.integers(0, 30, (200, 2))
+    boxes = np.concatenate((corners, corners + rng.integers(1, 12, (200, 2))), axis=1)
+    expected = [clipped for box in boxes.tolist()
+                if (clipped := _clip_by_pixels(box, window, min_inside)) is not None]
+    assert 0 < len(expected) < 200
+    np.testing.assert_array_equal(clip_boxes(boxes, window, min_inside), expected)
+
+
+def test_a_box_exactly_half_inside_stays_and_a_little_less_goes():
+    assert clip_boxes(np.array([[-10, 0, 10, 5]]), (0, 0, 20, 20)).tolist() == [[0, 0, 10, 5]]
+    assert clip_boxes(np.array([[-11, 0, 10, 5]]), (0, 0, 20, 20)).shape == (0, 4)
+    assert clip_boxes(np.zeros((0, 4)), (0, 0, 20, 20)).shape == (0, 4)

@@ -17,6 +17,7 @@ NEEDS = {'carafe': 'carafe', 'dcn': 'deform_conv', 'dcn-pool': 'deform_roi_pool'
          'vfnet': 'modulated_deform_conv'}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', NEEDS)
 def test_trains_a_step_and_predicts(name):
     done = load_script('tools', 'families').run(name, narrow=True)
@@ -24,6 +25,7 @@ def test_trains_a_step_and_predicts(name):
     assert done.predicted.startswith('maps') or int(done.predicted.split()[0]) > 0
 
 
+@pytest.mark.slow
 def test_no_code_of_mmdet_or_mmseg_lacks_an_operator():
     """In a process of its own, as all of their modules are imported."""
     done = subprocess.run([sys.executable, ROOT / 'tools/operators.py', '--code'], text=True,

@@ -57,6 +57,7 @@ def test_heads_train_from_kept_features(config, capsys) -> None:
         assert all(torch.equal(ours[name], others[name]) for name in ours)
 
 
+@pytest.mark.slow
 def test_the_head_becomes_what_it_becomes_without(config, monkeypatch) -> None:
     """A step on kept features against the same step on the backbone's."""
     from mmposenc.engine.training.feature_cache import FeatureCacheHook
@@ -73,9 +74,3 @@ def test_the_head_becomes_what_it_becomes_without(config, monkeypatch) -> None:
         else:
             change = max(change, (kept[name] - value).abs().max().item())
     assert change < 2e-4  # of bfloat16; the learning rate is 1e-4 after a warm-up
-
-
-def test_the_tool_needs_a_folder(config) -> None:
-    with pytest.raises(SystemExit, match='no mmposenc.FeatureCacheHook in custom_hooks'):
-        load_tool('cache_features').main([config, '--work-dir', 'work', '--cfg-options', *OPTIONS,
-                                          *named('cache_no_folder')])

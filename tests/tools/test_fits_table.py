@@ -1,7 +1,9 @@
 """The table of docs/compared.md is what is checked before a comparison."""
+import pytest
 from scripts import load_tool
 
 
+@pytest.mark.slow
 def test_rows_are_up_to_date():
     """One of each kind of rows; `python tools/fits_table.py --check` looks at all."""
     table = load_tool('fits_table')

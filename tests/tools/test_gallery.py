@@ -13,8 +13,7 @@ from tinytasks import deit_config
 
 from mmposenc.backbones import PVT, DeiT, Swin
 from mmposenc.engine import load_config
-from mmposenc.lab.figures.encoding_figures import figures_of
-from mmposenc.lab.figures.figure_subjects import cell_side, input_size
+from mmposenc.lab.figures.encoding_figures import cell_side, figures_of, input_size
 
 
 @pytest.fixture
@@ -39,6 +38,7 @@ def weights(config, tmp_path):
     return tmp_path / 'some.pth'
 
 
+@pytest.mark.slow
 def test_a_page_of_two_models(config, photo, weights, visualize, tmp_path, capsys):
     folder, page = tmp_path / 'pictures', tmp_path / 'docs' / 'page.md'
     visualize(config, '--gallery', folder, '--page', page, '--image', photo, '--size', 24,
@@ -62,6 +62,7 @@ def test_a_page_of_two_models(config, photo, weights, visualize, tmp_path, capsy
         assert image.size[0] == 770 and image.mode == 'P'
 
 
+@pytest.mark.slow
 def test_few_figures_for_a_report(config, photo, weights, tmp_path):
     cfg = load_config(str(config))
     found = figures_of(cfg, str(weights), tmp_path / 'out', str(photo), size=(24, 32))

@@ -69,12 +69,6 @@ def test_classification(classifier, test, tmp_path) -> None:
     assert 0 <= metrics(tmp_path / 'work')['accuracy/top1'] <= 100
 
 
-def test_classification_can_only_be_pickled(classifier, test, tmp_path) -> None:
-    with pytest.raises(SystemExit, match='a folder is possible in segmentation only'):
-        test(classifier['config'], classifier['checkpoint'], '--work-dir', tmp_path,
-             '--out', tmp_path / 'folder')
-
-
 def test_browse_segmentation(segmentor, browse, tmp_path) -> None:
     browse(segmentor['config'], '--output-dir', tmp_path)
     for i in range(3):

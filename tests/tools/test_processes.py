@@ -30,6 +30,7 @@ def test_two_processes_on_a_cpu(detector, tmp_path) -> None:
     assert not any(name.startswith('module.') for name in weights)
 
 
+@pytest.mark.slow
 def test_scripts_explain_themselves() -> None:
     for name in ('dist_train', 'dist_test', 'slurm_train', 'slurm_test'):
         run = subprocess.run(['bash', ROOT / 'tools' / f'{name}.sh'], capture_output=True,
@@ -65,6 +66,7 @@ def test_what_slurm_is_asked_for(tmp_path, tool, given, passed, gpus, per_node) 
         '--cfg-options', 'a=1', 'OMP_NUM_THREADS=1']
 
 
+@pytest.mark.slow
 def test_terminal_gets_a_bar_and_the_log_does_not(detector, tmp_path) -> None:
     main, terminal = pty.openpty()
     process = subprocess.Popen(

@@ -11,7 +11,8 @@ from packaging.requirements import Requirement
 
 tomllib = pytest.importorskip('tomllib')
 ROOT = Path(__file__).parents[2]
-pytestmark = pytest.mark.skipif(shutil.which('bash') is None, reason='needs bash')
+pytestmark = [pytest.mark.slow,
+              pytest.mark.skipif(shutil.which('bash') is None, reason='needs bash')]
 
 # In the place of Python: makes environments that hold itself, and notes what pip is asked for.
 FAKE = """#!/usr/bin/env bash
@@ -214,19 +215,22 @@ def test_an_environment_of_somebody_else_is_used_and_kept(checkout, pip):
     assert result.returncode != 0 and done == [] and precious.read_text() == 'work'
 
 
-def test_an_environment_that_can_not_be_used_is_refused(checkout):
-    precious = foreign(checkout, pip=False)
+def thesis(checkout):
+    (checkout / '.venv').mkdir()
+    (checkout / '.venv/thesis.tex').write_text('work')
+
+
+@pytest.mark.parametrize('make, said', [
+    (lambda checkout: foreign(checkout, pip=False), 'that this script did not make, without pip'),
+    (lambda checkout: (checkout / '.venv').write_text('work'), 'is a file'),
+    (thesis, 'is no virtual environment')])
+def test_a_place_that_can_not_be_used_is_left_alone(checkout, make, said):
+    make(checkout)
+    before = {path: path.read_bytes() for path in checkout.rglob('*') if path.is_file()}
     result, done = run(checkout, NO_ENSUREPIP='1')
-    assert result.returncode != 0 and done == [] and precious.exists()
-    assert 'that this script did not make, without pip' in result.stderr
-    assert len(result.stderr.splitlines()) == 1
-
-
-def test_a_file_in_its_place_is_left_alone(checkout):
-    (checkout / '.venv').write_text('work')
-    result, done = run(checkout)
-    assert result.returncode != 0 and done == [] and 'is a file' in result.stderr
-    assert (checkout / '.venv').read_text() == 'work'
+    assert result.returncode != 0 and done == [] and said in result.stderr
+    assert len(result.stderr.splitlines()) == 1 and (checkout / '.venv').exists()
+    assert before == {path: path.read_bytes() for path in before}
 
 
 @pytest.mark.parametrize('broken', ['venv', 'onedl.txt', 'torch.txt', 'tests.txt', 'opencv.txt',
@@ -260,15 +264,6 @@ def test_two_at_once_are_one(checkout):
     assert steps(notes) == MAIN
     assert sum('is ready' in text for text in said) == 1
     assert sum('waiting for it' in text and 'is up to date' in text for text in said) == 2
-
-
-def test_a_folder_that_is_no_environment_is_left_alone(checkout):
-    (checkout / '.venv').mkdir()
-    (checkout / '.venv/thesis.tex').write_text('work')
-    result, done = run(checkout)
-    assert result.returncode != 0 and done == []
-    assert 'is no virtual environment' in result.stderr
-    assert (checkout / '.venv/thesis.tex').exists()
 
 
 def test_a_python_out_of_range_is_named(checkout, tmp_path):

@@ -7,6 +7,7 @@ from scripts import ROOT
 from tinydata import DETECTOR, detector_config, make_coco
 
 TABLE = 'model.backbone.pos_encoding'
+pytestmark = pytest.mark.slow  # trainings; what is switched is in tests/engine/test_overrides.py
 
 
 @pytest.fixture(scope='module')

@@ -42,7 +42,8 @@ def test_checkpoint_is_read_and_must_fit(config, visualize, tmp_path):
         visualize(config, tmp_path / 'bad.pth', '--output-dir', tmp_path / 'out')
 
 
-@pytest.mark.parametrize('suffix', ['.svg', '.pdf', '.png'])
+@pytest.mark.parametrize('suffix', [
+    '.png', *(pytest.param(suffix, marks=pytest.mark.slow) for suffix in ('.svg', '.pdf'))])
 def test_one_figure_and_its_numbers(config, visualize, tmp_path, capsys, suffix):
     out, arrays = tmp_path / 'new' / f'buckets{suffix}', tmp_path / 'numbers' / 'buckets.npz'
     visualize(config, '--figure', 'buckets', '--size', 32, 40, '--at', 0, 0, '--at', 0.9, 0.5,
@@ -73,6 +74,7 @@ def test_models_side_by_side(config, visualize, tmp_path):
     assert 'tiny.py, untrained' in text and 'tiny.py, some.pth' in text
 
 
+@pytest.mark.slow
 def test_encoder_of_a_detector(visualize, tmp_path):
     """The layers of DETR's encoder, after those of its backbone; the decoder's have no grid."""
     import pprint

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from mmposenc.lab.figures import bucket_map
-from mmposenc.lab.figures.categories import PALETTE, color_categories
+from mmposenc.lab.figures.panels import PALETTE, color_categories
 
 
 def differ(categories, colors):

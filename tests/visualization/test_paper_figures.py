@@ -4,15 +4,15 @@ import math
 import numpy as np
 import pytest
 import torch
-from tinyfigures import IRPE, close, deit, draw, inputs_of, naive_weights, subject
+from tinyfigures import IRPE, close, deit, draw, inputs_of, naive_weights, pvt, subject, swin
 from torch import nn
 
-from mmposenc.backbones import PVT, count_macs
+from mmposenc.backbones import count_macs
 from mmposenc.encodings import PEG
-from mmposenc.lab.figures.muting import can_leave_out, without_encodings
+from mmposenc.lab.figures.attention_figures import can_leave_out, without_encodings
+from mmposenc.lab.figures.panels import tile_sheet, tile_ticks
 from mmposenc.lab.figures.paper_figures import FIGURES, Choice, Subject, draw_figure
-from mmposenc.lab.figures.subjects import reference_cells
-from mmposenc.lab.figures.tiles import tile_sheet, tile_ticks
+from mmposenc.lab.figures.subjects import NothingToShow, reference_cells
 from mmposenc.lab.figures.token_figures import cosine_similarity
 
 
@@ -158,9 +158,7 @@ def test_buckets_by_the_papers_formula(ratio):
 
 def test_buckets_of_reduced_keys():
     """Keys lie at the centres of the 2 x 2 cells that they pool; a ninth row has none."""
-    torch.manual_seed(0)
-    model = PVT(embed_dims=(8, 8), num_layers=(1, 1), num_heads=(2, 1), sr_ratios=(2, 1),
-                mlp_ratios=(1, 1), patch_sizes=(4, 2), out_indices=(1,), rel_pos_encoding=IRPE)
+    model = pvt(rel_pos_encoding=IRPE)
     drawing = draw('buckets', model, (36, 40), places=((0.99, 0.0),))
     found, = drawing.arrays['product']
     assert found.shape == (4, 5) and drawing.arrays['cells'].tolist() == [[8, 0]]
@@ -169,9 +167,7 @@ def test_buckets_of_reduced_keys():
                       for at, key in ((8, row), (0, col)))
         assert found[row, col] == rows * 7 + cols
     # What is added there, in its cell of the sheet.
-    biased = PVT(embed_dims=(8, 8), num_layers=(1, 1), num_heads=(2, 1), sr_ratios=(2, 1),
-                 mlp_ratios=(1, 1), patch_sizes=(4, 2), out_indices=(1,),
-                 rel_pos_encoding=dict(IRPE, mode='bias'))
+    biased = pvt(rel_pos_encoding=dict(IRPE, mode='bias'))
     table = biased.stages[0].blocks[0].attn.rel_pos_encoding.table_k
     nn.init.normal_(table)
     maps = draw('references', biased, (36, 40), references=9).arrays
@@ -233,8 +229,6 @@ def test_similarity_by_a_loop():
                 close(found.reshape(20, 20)[i, j], cosine(vectors[i], vectors[j]), 1e-5)
     few = draw('similarity', model, references=2).arrays
     np.testing.assert_array_equal(few['cells'][0], [(1, 1), (1, 3)])
-    with pytest.raises(ValueError, match=r'block=5 must be from 0 to 4, .*0 pos_encodings.at'):
-        draw('similarity', model, block=5)
 
 
 @pytest.mark.parametrize('on', ['k', 'qkv'])
@@ -249,9 +243,6 @@ def test_cost_is_what_the_model_is_counted_with(on):
         assert found['buckets'][place] == count_macs(model, size) - count_macs(plain, size)
         length = 1 + size[0] * size[1] // 64
         assert found['pairs'][place] == 3 * len(on) * length ** 2 * 16
-    bias = deit(rel_pos_encoding=dict(IRPE, mode='bias'))
-    with pytest.raises(ValueError, match="the model has no IRPE with mode='contextual'"):
-        draw('cost', bias)
 
 
 def test_similarity_of_a_zero_vector_is_zero():
@@ -270,25 +261,48 @@ def test_sheets_and_their_ticks():
     assert reference_cells((14, 3), 5) == [[(r, c) for c in range(3)] for r in (1, 4, 7, 9, 12)]
 
 
-@pytest.mark.parametrize('name,options,choice,match', [
+BIAS = dict(rel_pos_encoding=dict(IRPE, mode='bias', shared_heads=False))
+WITH_PEG = dict(pos_encoding=dict(type='mmposenc.PEG'))
+ROTARY = dict(rel_pos_encoding=dict(type='mmposenc.RotaryEmbedding'))
+
+
+@pytest.mark.parametrize('name, options, choice, said', [
     ('matrix', {}, dict(block=3), 'block=3 must be from 0 to 2'),
     ('matrix', {}, dict(block=-1), 'block=-1 must be from 0 to 2'),
-    ('matrix', {}, dict(head=2), 'head=2 must be from 0 to 1'),
-    ('similarity', dict(rel_pos_encoding=IRPE), dict(block=5), 'block=5 must be from 0 to'),
+    ('bias', BIAS, dict(head=2), 'head=2 must be from 0 to 1'),
+    ('similarity', WITH_PEG, dict(block=5), 'block=5 must be from 0 to 0, .*0 pos_encodings.at'),
     ('kernels', {}, {}, 'the model has no PEGs'),
     ('buckets', {}, {}, 'blocks.0.attn has no relative encoding'),
     ('index', dict(rel_pos_encoding=dict(type='mmposenc.SASARPE')), {}, 'has SASARPE, which has'),
-    ('references', {}, {}, r'block=0 \(blocks.0.attn\) has no relative encoding that adds'),
+    ('references', {}, {}, r'block.0 \(blocks.0.attn\) has no relative encoding that adds'),
     ('references', dict(rel_pos_encoding=dict(IRPE, rpe_on='v')), {}, 'has no relative encoding'),
-    ('references', dict(rel_pos_encoding=IRPE), dict(references=0), 'references=0 must be'),
+    ('references', BIAS, dict(references=0), 'references=0 must be'),
+    ('bias', ROTARY, dict(block=1), r'block.1 \(blocks.1.attn\) has no relative encoding'),
+    ('rotary', {}, {}, r'block.0 \(blocks.0.attn\) has no RotaryEmbedding'),
     ('similarity', {}, {}, 'the model has no encodings that add to tokens or logits'),
-    ('cost', dict(rel_pos_encoding=dict(IRPE, mode='bias')), {}, 'the model has no IRPE with'),
-    ('sizes', {}, {}, "figure='sizes': the model has no ContextPool"),
-    ('sizes of nothing', {}, {}, 'figure=.* must be one of matrix, attention'),
-])
-def test_bad_input(name, options, choice, match):
-    with pytest.raises(ValueError, match=match):
-        draw(name, deit(**options), **choice)
+    ('cost', BIAS, {}, 'the model has no IRPE with mode.*contextual'),
+    ('sizes', {}, {}, 'the model has no ContextPool that predicts sizes'),
+    ('pools', {}, {}, 'the model has no ContextPool that predicts weights'),
+    ('added', {}, {}, 'the model has no token encodings that keep'),
+    ('added', WITH_PEG, dict(channels=(16,)), r'channels=\[16\] must be from 0 to 15'),
+    ('overlay', {}, dict(size=(33, 40)), r'size=\(33, 40\) must be whole cells'),
+    ('rollout', {}, dict(places=((1.5, 0.0),)), r'at=\(1.5, 0.0\) must be two fractions'),
+    ('rollout', dict(pos_encoding=dict(type='mmposenc.PEG', padding='none')), {},
+     r'blocks.1.attn runs on \(2, 3\) cells and blocks.0'),
+    ('rollout', lambda: swin(1), {}, 'stages.0.blocks.0.attn.w_msa attends in windows'),
+    ('rollout', pvt, {}, 'reduced keys'),
+    ('rollout', lambda: nn.Conv2d(3, 3, 1), {}, 'no attention layers'),
+    ('sizes of nothing', {}, {}, 'figure=.* must be one of matrix, attention')])
+def test_what_can_not_be_drawn_is_named(name, options, choice, said):
+    """A choice that is wrong has '=' behind its name; all else is what a model has not."""
+    size = choice.get('size', (32, 40))
+    model = deit(**options) if isinstance(options, dict) else options()
+    shown = subject(model, size)
+    shown.size = size
+    with pytest.raises(ValueError, match=said) as error:
+        draw_figure(name, [shown], Choice(**{key: each for key, each in choice.items()
+                                             if key != 'size'}))
+    assert isinstance(error.value, NothingToShow) == ('=' not in said)
 
 
 def test_every_figure_names_its_source():
@@ -299,18 +313,3 @@ def test_every_figure_names_its_source():
         figure = draw(name, model).figure
         titles = [figure.get_suptitle(), *(each.get_title() for each in figure.axes)]
         assert any('test.py, untrained' in title for title in titles), name
-
-
-def test_sizes_are_those_that_each_layer_predicts():
-    model = deit(pos_encoding=dict(type='mmposenc.ContextPool'), positions=(0, 1))
-    drawing = draw('sizes', model)
-    names = [f'pos_encodings.at.after{place}.0' for place in (0, 1)]
-    assert list(drawing.arrays['layer']) == names
-    for place in (0, 1):
-        pool = model.pos_encodings.encodings(place)[0]
-        with torch.no_grad():
-            sizes = pool.predictor(*inputs_of(pool.predictor, model))[..., 1].sigmoid().numpy()
-        assert drawing.arrays['median'][place] == pytest.approx(np.median(sizes), abs=1e-5)
-        assert drawing.arrays['q75'][place] == pytest.approx(np.quantile(sizes, 0.75), abs=1e-5)
-    with pytest.raises(ValueError, match="figure='sizes': the model has no ContextPool that predi"):
-        draw('sizes', deit())

@@ -2,17 +2,19 @@
 import numpy as np
 import pytest
 import torch
-from tinyfigures import IRPE, close, deit, draw, inputs_of, naive_weights, subject
-from torch import nn
+from tinyfigures import IRPE, close, deit, draw, inputs_of, naive_weights, pvt, subject, swin
 
-from mmposenc.backbones import PVT, Swin
 from mmposenc.functional.windows import partition_windows
-from mmposenc.lab.figures import draw_panels, record_context_pools
+from mmposenc.lab.figures import draw_panels, record_context_pools, size_distributions
 from mmposenc.lab.figures.paper_figures import Choice, Subject, draw_figure
-from mmposenc.lab.figures.photo import PhotoPanel, on_photo, outline, query_box
+from mmposenc.lab.figures.photo_figures import (
+    PhotoPanel,
+    on_photo,
+    outline,
+    query_box,
+    rollout_step,
+)
 from mmposenc.lab.figures.recording import AttentionRecord, record_attention
-from mmposenc.lab.figures.rollout import rollout_step
-from mmposenc.lab.figures.subjects import NothingToShow
 
 PLACES = ((0.1, 0.9), (0.7, 0.25))
 
@@ -22,12 +24,6 @@ def photo_subject(model, size=(32, 40), photo=(60, 150)):
     found = subject(model, size)
     return Subject(model, found.run, found.source,
                    np.random.default_rng(0).random((*photo, 3)), size)
-
-
-def swin(layers):
-    torch.manual_seed(0)
-    return Swin(embed_dims=8, num_layers=(layers,), num_heads=(2,), window_size=4,
-                out_indices=(0,)).eval()
 
 
 def test_overlay_is_rows_of_the_attention():
@@ -66,13 +62,8 @@ def test_panels_lie_on_the_photo_at_its_own_aspect():
 @pytest.mark.parametrize('at', [(0.0, 0.0), (0.49, 0.51), (0.99, 0.3), (0.55, 0.99)])
 def test_the_querys_cell_holds_the_point(at):
     """In a plain model, reduced keys and shifted windows, on maps that are not square."""
-    torch.manual_seed(0)
-    models = [(deit(), (32, 40)),
-              (PVT(embed_dims=(8, 8), num_layers=(1, 1), num_heads=(2, 1), sr_ratios=(2, 1),
-                   mlp_ratios=(1, 1), patch_sizes=(4, 2), out_indices=(1,)), (32, 56)),
-              (swin(2), (96, 112))]
-    for model, size in models:
-        with record_attention(model.eval(), at) as records, torch.no_grad():
+    for model, size in ((deit(), (32, 40)), (pvt(), (32, 56)), (swin(2), (96, 112))):
+        with record_attention(model, at) as records, torch.no_grad():
             subject(model, size).run()
         for record in records:
             top, left, height, width = query_box(record)
@@ -144,27 +135,6 @@ def test_rollout_step_normalises_rows():
             assert found[i, j] == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.parametrize('name, build, choice, said', [
-    ('rollout', lambda: swin(1), dict(size=(32, 32)), "'rollout': stages.0.blocks.0.attn.w_msa"),
-    ('rollout', lambda: PVT(embed_dims=(8,), num_layers=(1,), num_heads=(2,), sr_ratios=(2,),
-                            mlp_ratios=(2,), patch_sizes=(4,), out_indices=(0,)),
-     dict(size=(32, 32)), 'reduced keys'),
-    ('rollout', lambda: deit(pos_encoding=dict(type='mmposenc.PEG', padding='none')), {},
-     r'blocks.1.attn runs on \(2, 3\) cells and blocks.0'),
-    ('rollout', lambda: nn.Conv2d(3, 3, 1), {}, 'no attention layers'),
-    ('rollout', deit, dict(places=((1.5, 0.0),)), r'at=\(1.5, 0.0\) must be two fractions'),
-    ('overlay', deit, dict(size=(33, 40)), r'size=\(33, 40\) must be whole cells'),
-    ('added', lambda: deit(pos_encoding=dict(type='mmposenc.PEG')), dict(channels=(16,)),
-     r'channels=\[16\] must be from 0 to 15'),
-    ('added', deit, {}, 'the model has no token encodings that keep'),
-    ('pools', deit, {}, "'pools': the model has no ContextPool")])
-def test_what_can_not_be_shown_is_named(name, build, choice, said):
-    size = choice.pop('size', (32, 40))
-    error = ValueError if '=' in said else NothingToShow  # a choice, or what the model has
-    with pytest.raises(error, match=said):
-        draw_figure(name, [photo_subject(build(), size)], Choice(**choice))
-
-
 @torch.no_grad()
 def test_what_a_peg_adds():
     model = deit(pos_encoding=dict(type='mmposenc.PEG'))
@@ -178,7 +148,7 @@ def test_what_a_peg_adds():
     assert most.tolist() == sorted(range(16), key=lambda each: -added[each].std())[:3]
 
 
-def test_pools_by_layer():
+def test_pools_and_sizes_by_layer():
     model = deit(pos_encoding=dict(type='mmposenc.ContextPool'), positions=(0, 1))
     with record_context_pools(model) as records, torch.no_grad():
         subject(model).run()
@@ -187,6 +157,9 @@ def test_pools_by_layer():
     for number, record in enumerate(records):
         np.testing.assert_array_equal(arrays[f'weights_{number}'], record.weights)
         np.testing.assert_array_equal(arrays[f'sizes_{number}'], record.sigma)
+    sizes = draw('sizes', model).arrays
+    for place, row in enumerate(size_distributions(records)):
+        assert {name: each[place] for name, each in sizes.items()} == row
 
 
 def test_outline_of_cells():

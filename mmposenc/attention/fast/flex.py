@@ -1,7 +1,7 @@
 """FlexAttention: terms as score_mods, whose look-ups are read inside its kernel.
 
-A type with a score_mod registers it, and the size of the largest tensor that it reads. Those of
-the output have none, and those of a sequence none that would save memory.
+A type with a score_mod registers it. Those of the output have none, and those of a sequence none
+that would save memory.
 """
 from __future__ import annotations
 
@@ -127,10 +127,18 @@ def score_mod(term: Term, q: Tensor, k: Tensor, scale: float) -> ScoreMod:
     raise NotImplementedError
 
 
-@functools.singledispatch
 def look_ups(term: Term, q: Tensor, k: Tensor) -> int:
     """Numbers of the largest tensor that a term's score_mod reads; those by offset are small."""
-    return 0
+    if isinstance(term, DenseBias):
+        return term.bias.numel()
+    if not (term.reads_queries or term.reads_keys):
+        return 0
+    each = 1
+    if isinstance(term, Table):
+        each = term.buckets.num
+    elif isinstance(term, AxisHalves):
+        each = max(term.rows.shape[-2], term.cols.shape[-2]) + (term.prefix > 0)
+    return math.prod((q if term.reads_queries else k).shape[:3]) * each
 
 
 def has_score_mod(term: Term) -> bool:
@@ -153,31 +161,16 @@ def _(term: DenseBias, q: Tensor, k: Tensor, scale: float) -> ScoreMod:
     return mod
 
 
-@look_ups.register(DenseBias)
-def _(term: DenseBias, q: Tensor, k: Tensor) -> int:
-    return term.bias.numel()
-
-
 @score_mod.register(TableByQuery)
 def _(term: TableByQuery, q: Tensor, k: Tensor, scale: float) -> ScoreMod:
     lookup, bucket = q @ (term.table * scale), _bucket_of(term.buckets, q.device)
     return lambda b, h, i, j: lookup[b, h, i, bucket(i, j)]
 
 
-@look_ups.register(TableByQuery)
-def _(term: TableByQuery, q: Tensor, k: Tensor) -> int:
-    return math.prod(q.shape[:3]) * term.buckets.num
-
-
 @score_mod.register(TableByKey)
 def _(term: TableByKey, q: Tensor, k: Tensor, scale: float) -> ScoreMod:
     lookup, bucket = k @ term.table, _bucket_of(term.buckets, q.device)
     return lambda b, h, i, j: lookup[b, h, j, bucket(i, j)]
-
-
-@look_ups.register(TableByKey)
-def _(term: TableByKey, q: Tensor, k: Tensor) -> int:
-    return math.prod(k.shape[:3]) * term.buckets.num
 
 
 @score_mod.register(OffsetBias)
@@ -204,21 +197,10 @@ def _(term: AxisHalves, q: Tensor, k: Tensor, scale: float) -> ScoreMod:
     return lambda b, h, i, j: rows[b, h, i, row_of[j]] + cols[b, h, i, col_of[j]]
 
 
-@look_ups.register(AxisHalves)
-def _(term: AxisHalves, q: Tensor, k: Tensor) -> int:
-    keys = max(term.rows.shape[-2], term.cols.shape[-2]) + (term.prefix > 0)
-    return math.prod(q.shape[:3]) * keys
-
-
 @score_mod.register(QueryVector)
 def _(term: QueryVector, q: Tensor, k: Tensor, scale: float) -> ScoreMod:
     found = term.dense(q, k)
     return lambda b, h, i, j: found[b, h, i * 0, j]
-
-
-@look_ups.register(QueryVector)
-def _(term: QueryVector, q: Tensor, k: Tensor) -> int:
-    return math.prod(k.shape[:3])
 
 
 def _bucket_of(buckets: Buckets, device: torch.device

@@ -55,8 +55,7 @@ def fused(problem: Problem) -> Tensor:
     biases = [term.dense(q, k) for term in problem.terms if is_mask(term)]
     bias = sum(biases[1:], biases[0]) if biases else None
     if (problem.regions is not None and on_cpu(problem) and problem.attn_mask is None
-            and problem.key_padding is None and problem.dropout_p == 0.0
-            and not torch.compiler.is_compiling()):  # which windows have regions is no code
+            and problem.key_padding is None and problem.dropout_p == 0.0):
         return run_by_region(q, k, v, bias, problem.regions, scale)[..., :dims]
     out = F.scaled_dot_product_attention(q, k, v, attn_mask=problem.mask(bias, q.dtype),
                                          dropout_p=problem.dropout_p, scale=scale)

@@ -16,7 +16,6 @@ from mmengine.runner import set_random_seed
 from ..config.checks import check_files, check_folder, check_sections
 from ..config.models import preprocessor_config
 from ..config.nodes import build_data_set
-from ..config.options import check_arguments
 from ..config.testing import VISUALIZERS_OF, scope_of
 from .pictures import draw
 
@@ -54,7 +53,6 @@ def browse(cfg: Config, output_dir: str | Path, *, phase: str = 'train', number:
         raise ValueError(f'seed={seed} must be from 0 to {2 ** 32 - 1}')
     check_folder(str(output_dir), 'output_dir')
     check_sections(cfg, ())
-    check_arguments(cfg, (phase,))
     check_files(cfg, (phase,))
     init_default_scope(scope)
     if seed is not None:

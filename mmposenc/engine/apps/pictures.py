@@ -1,4 +1,4 @@
-"""Pictures and videos on disk: which there are below a folder, and their frames."""
+"""Pictures and videos on disk, and what the visualizers of the three libraries draw onto them."""
 from __future__ import annotations
 
 import os
@@ -183,9 +183,6 @@ def write_picture(path: Path, pixels: np.ndarray) -> None:
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
-
-
-# Labels and predictions drawn onto images by the visualizers of the three libraries.
 
 
 #: Shorter side in pixels from which on pictures name their classes on the areas.

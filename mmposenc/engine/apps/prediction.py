@@ -1,4 +1,4 @@
-"""Pictures and frames as a model takes them: its test pipeline without annotations."""
+"""Predictions on pictures and videos that belong to no data set."""
 from __future__ import annotations
 
 import errno
@@ -20,7 +20,6 @@ from mmposenc.command_line import describe
 
 from ..config.checks import check_checkpoint, check_folder, check_num_classes, check_sections
 from ..config.models import build_model, device_of, image_channels, load_weights
-from ..config.options import check_arguments
 from ..config.testing import TASKS, VISUALIZERS_OF, scope_of
 from .pictures import (
     KeepPicture,
@@ -139,9 +138,6 @@ def batches(items: Iterator[Item], size: int) -> Iterator[list[Item]]:
         yield batch
 
 
-# Predictions on pictures that belong to no data set: the test pipeline without annotations.
-
-
 #: Errors of a disk that no further file can be written to.
 _NO_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
@@ -166,8 +162,7 @@ def predict(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
         source: a picture, a video, or a folder with any of them below.
         out: a folder for ``predictions.json``, ``pictures/`` and, in segmentation, ``masks/``.
         score_thr: boxes must score more; None is 0.3. Detection only.
-        batch_size: pictures that pass through the model at once; those of one batch have one size,
-            so that none is padded for another's sake.
+        batch_size: pictures of one size, so that none is padded, that pass the model at once.
         pictures: draw what was predicted.
         device: 'cpu', 'cuda:1'; None: an accelerator, where there is one.
         overwrite: replace the results in ``out``.
@@ -180,8 +175,7 @@ def predict(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
 
     Raises:
         ValueError: what the config or the model can't serve, a checkpoint that does not fit,
-            results in ``out`` already; no file that can be predicted; with ``strict``, the first
-            that can't.
+            results in ``out`` already; no file, or with ``strict`` not every file, can be read.
         FileNotFoundError: no such source or checkpoint.
     """
     folder = Path(out)
@@ -202,15 +196,7 @@ def predict(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
     progress = _Progress(sources, say)
     started()
     with PredictionsFile(folder, about) as file, _Outputs(folder, artist) as outputs:
-        def passed_over(each: Source, error: Exception) -> None:
-            if isinstance(error, OSError) and error.errno in _NO_DISK:
-                raise error
-            if strict:
-                raise ValueError(f'{each.path}: {describe(error)}') from error
-            if not file.skipped or file.skipped[-1]['file'] != each.file:  # once of a video
-                file.skipped.append({'file': each.file, 'reason': describe(error)})
-                say(f'skipped {each.path}: {describe(error)}')
-
+        passed_over = _PassedOver(file, strict, say)
         for batch in batches(reader.items(sources, passed_over), batch_size):
             for item, sample in _predicted(model, batch, passed_over):
                 try:
@@ -221,9 +207,31 @@ def predict(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
                     passed_over(item.source, error)
             progress.done(batch[-1].source, len(batch))
         if not file.number:
-            first, more = file.skipped[0], f' (and {len(file.skipped) - 1} more)'
-            raise ValueError(f'{first["file"]}{more * (len(file.skipped) > 1)}: {first["reason"]}')
+            passed_over.refuse()
     return Prediction(file.number, file.skipped)
+
+
+class _PassedOver:
+    """Takes note of files that can't be predicted; a full disk, or ``strict``, ends all of it."""
+
+    def __init__(self, file: PredictionsFile, strict: bool, say: Callable[[str], None]) -> None:
+        self.file, self.strict, self.say = file, strict, say
+
+    def __call__(self, source: Source, error: Exception) -> None:
+        if isinstance(error, OSError) and error.errno in _NO_DISK:
+            raise error
+        if self.strict:
+            raise ValueError(f'{source.path}: {describe(error)}') from error
+        skipped = self.file.skipped
+        if not skipped or skipped[-1]['file'] != source.file:  # once of a video
+            skipped.append({'file': source.file, 'reason': describe(error)})
+            self.say(f'skipped {source.path}: {describe(error)}')
+
+    def refuse(self) -> None:
+        """Raises ValueError, where no file is left."""
+        first, *others = self.file.skipped
+        more = f' (and {len(others)} more)' if others else ''
+        raise ValueError(f'{first["file"]}{more}: {first["reason"]}')
 
 
 def _predicted(model: nn.Module, batch: list[Item],
@@ -250,7 +258,6 @@ def _check(cfg: Config, checkpoint: str, folder: Path, score_thr: float | None, 
     if not (cfg.get('test_dataloader') or {}).get('dataset'):
         raise ValueError('the config has no test_dataloader.dataset, whose pipeline says how '
                          'pictures are read')
-    check_arguments(cfg, ('test',))
     check_num_classes(cfg, ('test',))
     check_checkpoint(checkpoint, 'checkpoint')
     check_folder(str(folder), 'out')
@@ -283,7 +290,9 @@ class Artist:
                    'name': 'predict', 'vis_backends': [self.kept]}
         # `_scope_` is written into what comes from a base of another library ('mmdet::...').
         with VISUALIZERS.switch_scope_and_registry(options.pop('_scope_', scope)) as registry:
-            chosen = registry.get(options.pop('type'))
+            chosen = registry.get(kind := options.pop('type'))
+        if chosen is None:
+            raise ValueError(f'visualizer.type={kind!r}: there is no such class')
         # Not built: the registry would keep it, and give it to whoever asks for the newest.
         self.visualizer = chosen(**options)
         self.visualizer.dataset_meta = {'classes': tuple(names), 'palette': palette(cfg, names)}

@@ -1,4 +1,4 @@
-"""What the labels of a model are called, and in which colours they are drawn."""
+"""What a model predicted for a picture, as json holds it; names and colours of its labels."""
 from __future__ import annotations
 
 import json
@@ -49,9 +49,6 @@ def _of_test_data(cfg: Config, key: str) -> Any:
         if value:
             return value
     return None
-
-
-# What a model predicted for a picture, as json holds it.
 
 
 #: Classes of a classifier that are listed.

@@ -1,4 +1,4 @@
-"""The device a command runs on."""
+"""The model of a config without a runner: its device, its weights, what it takes as input."""
 from __future__ import annotations
 
 import copy
@@ -37,9 +37,6 @@ def device_of(name: str | None) -> torch.device:
     except (RuntimeError, AssertionError) as error:
         raise ValueError(f'device={name!r} can not be used here: {describe(error)}') from error
     return device
-
-
-# The model of a config, a checkpoint in it, and what it takes as input, without a runner.
 
 
 def build_model(cfg: Config) -> nn.Module:
@@ -174,9 +171,6 @@ def pass_once(scope: str, model: Any, image: Tensor) -> None:
         model.encode_decode(image, image_metas(image))
     else:
         model(image, mode='tensor')
-
-
-# Pictures, and noise, as a model takes them, without a data set.
 
 
 def check_pictures(paths: Sequence[str]) -> None:

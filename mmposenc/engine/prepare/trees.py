@@ -1,75 +1,17 @@
-"""Pascal VOC annotation files."""
+"""Hand-annotated tree crowns in aerial images (NEON), out of the deepforest package (MIT)."""
 from __future__ import annotations
 
 import io
 import json
 import xml.etree.ElementTree as ElementTree
 import zipfile
-from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
-from .common import Log, prepare_from_wheel, read_member
-from .tiling import clip_boxes, tile_starts
-
-
-def read_voc(text: bytes, name: str, image_size: tuple[int, int],
-             categories: Collection[str]) -> np.ndarray:
-    """Boxes of one VOC annotation, as 0-based corners with an exclusive end.
-
-    VOC counts pixels from 1 and includes the last, so xmin loses one and xmax stays.
-
-    Args:
-        text: the XML.
-        name: what errors call the file.
-        image_size: width, height of the image the boxes belong to.
-        categories: names an object may have.
-
-    Returns:
-        (N, 4) float64 corners x0, y0, x1, y1.
-
-    Raises:
-        ValueError: If the XML can't be read, was made for an image of another size, names an
-            unknown category, or has a box without area or outside of the image.
-    """
-    try:
-        root = ElementTree.fromstring(text)
-    except ElementTree.ParseError as error:
-        raise ValueError(f'{name} is no readable XML: {error}') from error
-    declared = tuple(_number(root.find('size'), key, name) for key in ('width', 'height'))
-    if declared != image_size:
-        raise ValueError(f'{name} is for an image of {declared[0]:g}x{declared[1]:g} pixels, '
-                         f'the image has {image_size[0]}x{image_size[1]}')
-    boxes = []
-    for index, item in enumerate(root.findall('object')):
-        where = f'{name}, object {index}'
-        category = item.findtext('name', '').strip()
-        if category not in categories:
-            raise ValueError(f'{where}: unknown category {category!r}; '
-                             f'known: {", ".join(sorted(categories))}')
-        corners = item.find('bndbox')
-        xmin, ymin, xmax, ymax = (_number(corners, key, where)
-                                  for key in ('xmin', 'ymin', 'xmax', 'ymax'))
-        x0, y0 = xmin - 1, ymin - 1
-        if not (0 <= x0 < xmax <= image_size[0] and 0 <= y0 < ymax <= image_size[1]):
-            raise ValueError(f'{where}: box ({xmin:g}, {ymin:g}, {xmax:g}, {ymax:g}) has no area '
-                             f'or leaves the image of {image_size[0]}x{image_size[1]} pixels')
-        boxes.append((x0, y0, xmax, ymax))
-    return np.array(boxes, dtype=np.float64).reshape(-1, 4)
-
-
-def _number(parent: ElementTree.Element | None, key: str, where: str) -> float:
-    text = None if parent is None else parent.findtext(key)
-    try:
-        return float(text or '')
-    except ValueError:
-        raise ValueError(f'{where}: <{key}> is {text!r}, a number is required') from None
-
-
-# Hand-annotated tree crowns in aerial images (NEON), out of the deepforest package (MIT).
+from .common import Log, clip_boxes, prepare_from_wheel, tile_starts
 
 
 @dataclass(frozen=True)
@@ -94,8 +36,6 @@ class TreesSource:
     splits: dict[str, tuple[Region, ...]]
     folder: str = 'deepforest/data'
     licence: str = 'deepforest-2.1.0.dist-info/licenses/LICENSE'
-    #: SOAP_061 tells living from dead trees; the other plots say only 'Tree'.
-    categories: tuple[str, ...] = ('Tree', 'Alive', 'Dead')
     tile: int = 400
     min_inside: float = 0.5
     disk_bytes: int = 150_000_000
@@ -135,17 +75,14 @@ def prepare_trees(out: Path, cache: Path, log: Log = print, source: TreesSource 
     Raises:
         PrepareError: as that function.
     """
-    plots = {region.plot for regions in source.splits.values() for region in regions}
-    members = {source.licence} | {f'{source.folder}/{plot}.{ending}'
-                                  for plot in plots for ending in ('png', 'xml')}
-    return prepare_from_wheel(out, cache, log, source, members,
+    return prepare_from_wheel(out, cache, log, source,
                               lambda archive, folder: _build(archive, folder, source, log))
 
 
 def _build(archive: zipfile.ZipFile, folder: Path, source: TreesSource, log: Log
            ) -> dict[str, dict[str, int]]:
     counts = {}
-    (folder / 'LICENSE').write_bytes(read_member(archive, source.licence))
+    (folder / 'LICENSE').write_bytes(archive.read(source.licence))
     (folder / 'annotations').mkdir()
     for split, regions in source.splits.items():
         (folder / 'images' / split).mkdir(parents=True)
@@ -173,16 +110,26 @@ def _cut_region(archive: zipfile.ZipFile, region: Region, source: TreesSource, f
                 coco: dict) -> None:
     """Append the tiles of a region to ``coco`` and write their pictures."""
     stem = f'{source.folder}/{region.plot}'
-    image = np.asarray(Image.open(io.BytesIO(read_member(archive, f'{stem}.png'))).convert('RGB'))
+    image = np.asarray(Image.open(io.BytesIO(archive.read(f'{stem}.png'))).convert('RGB'))
     height, width = image.shape[:2]
-    boxes = read_voc(read_member(archive, f'{stem}.xml'), f'{region.plot}.xml', (width, height),
-                     source.categories)
+    boxes = read_voc(archive.read(f'{stem}.xml'))
     for y0 in tile_starts(region.y0, region.y1 or height, source.tile, region.stride):
         for x0 in tile_starts(region.x0, region.x1 or width, source.tile, region.stride):
             window = (x0, y0, x0 + source.tile, y0 + source.tile)
             name = f'{region.plot}_x{x0:04d}_y{y0:04d}.png'
             Image.fromarray(image[y0:window[3], x0:window[2]]).save(folder / name)
             _append(coco, name, region.plot, window, clip_boxes(boxes, window, source.min_inside))
+
+
+def read_voc(text: bytes) -> np.ndarray:
+    """Boxes of a Pascal VOC annotation, (N, 4): 0-based corners with an exclusive end.
+
+    VOC counts pixels from 1 and includes the last, so xmin loses one and xmax stays. SOAP_061 tells
+    living from dead trees; the other plots say only 'Tree': all are one class here.
+    """
+    return np.array([[float(box.findtext(key) or '') - (key in ('xmin', 'ymin'))
+                      for key in ('xmin', 'ymin', 'xmax', 'ymax')]
+                     for box in ElementTree.fromstring(text).iter('bndbox')]).reshape(-1, 4)
 
 
 def _append(coco: dict, name: str, plot: str, window: tuple[int, int, int, int],

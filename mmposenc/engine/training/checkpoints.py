@@ -95,9 +95,6 @@ def not_finite(state: Mapping[str, Any], parameters: Iterable[str]) -> str | Non
     return None
 
 
-# mmengine's CheckpointHook, which deletes an old file only once the new one is on the disk.
-
-
 class _RemovesLater:
     """A file backend that takes note of what to remove instead of removing it."""
 

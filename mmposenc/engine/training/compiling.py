@@ -1,8 +1,6 @@
 """torch.compile of the parts of a model that repeat."""
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Sequence
 from typing import Any
 
@@ -39,8 +37,7 @@ class CompileHook(Hook):
         options: further arguments of ``torch.compile``.
 
     Raises:
-        ValueError: when a run begins: the model has no module of ``regions``, or 'inductor' has no
-            C++ compiler on a CPU.
+        ValueError: when a run begins: the model has no module of ``regions``.
     """
 
     def __init__(self, regions: Sequence[str] = REGIONS, backend: str = 'inductor',
@@ -50,8 +47,6 @@ class CompileHook(Hook):
 
     def before_run(self, runner: Any) -> None:
         """Compile."""
-        if self.options['backend'] == 'inductor':
-            check_compiler(next(runner.model.parameters()).device.type)
         found = compile_regions(runner.model, self.regions, **self.options)
         runner.logger.info(f'Compiles {found} with {self.options["backend"]}; the first steps take '
                            f'longer')
@@ -93,18 +88,6 @@ def compile_regions(model: nn.Module, regions: Sequence[str] = REGIONS, **option
         raise ValueError(f'regions={tuple(regions)}: {type(model).__name__} has no module of these '
                          f'classes; name some of its own')
     return found
-
-
-def check_compiler(device: str) -> None:
-    """On a CPU, PyTorch's inductor needs a C++ compiler.
-
-    Raises:
-        ValueError: if there is none.
-    """
-    compilers = (os.environ.get('CXX'), 'g++', 'clang++')
-    if device == 'cpu' and not any(shutil.which(name) for name in compilers if name):
-        raise ValueError('compiling for a CPU needs a C++ compiler, and neither CXX nor g++ nor '
-                         'clang++ is there; install one, or leave compiling out')
 
 
 def add_compile_hook(cfg: Config) -> None:

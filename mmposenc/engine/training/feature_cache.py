@@ -1,4 +1,4 @@
-"""A bounded folder of features, each in a file that proves what it is."""
+"""Heads trained on features of a frozen backbone, which are computed once and kept in a folder."""
 from __future__ import annotations
 
 import copy
@@ -46,23 +46,17 @@ class FeatureStore:
             may pass it by a few files). Nothing is deleted to make room.
 
     Raises:
-        ValueError: for a limit that is not positive, or a folder that is a file.
+        ValueError: for a folder that is a file, or a link that leads nowhere.
     """
 
     def __init__(self, folder: str | Path, max_bytes: int) -> None:
         self.folder = Path(folder).expanduser()
-        if max_bytes <= 0:
-            raise ValueError(f'max_bytes={max_bytes} must be positive')
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:  # a file, or a link that leads nowhere
-            raise ValueError(f'folder={str(folder)!r} must be a folder, or a name for one: '
-                             f'{error.strerror}') from error
+        check_folder(str(self.folder), 'folder of kept features')
+        self.folder.mkdir(parents=True, exist_ok=True)
         self.max_bytes = max_bytes
         self.used_bytes = self._measured()
         #: What became of the features that were asked for.
-        self.counts = dict.fromkeys(('read', 'damaged', 'written', 'no room', 'not kept'),
-                                    0)
+        self.counts = dict.fromkeys(('read', 'damaged', 'written', 'no room', 'not kept'), 0)
 
     def path(self, weights: str, image: str) -> Path:
         """Where features lie."""
@@ -162,9 +156,6 @@ def _about(weights: str, image: str, tensors: Sequence[Tensor]) -> dict[str, str
             'checksum': hash_tensors(tensors, weights, image)}
 
 
-# Training heads on features of a frozen backbone that are computed once.
-
-
 GIGABYTE = 10 ** 9
 
 
@@ -174,7 +165,7 @@ class FeatureCacheHook(Hook):
     What is kept is keyed by the pixels that reach the backbone, so any pipeline, detector or
     segmentor works, and an image that is not in the folder is computed and put there. Validation
     and tests run the backbone itself. In a config of :mod:`mmposenc.engine`, the images of the
-    training set are cut and coloured in ``views`` ways (:class:`mmposenc.FewViews`).
+    training set are cut and coloured in ``views`` ways (:class:`~.seeding.FewViews`).
 
     Args:
         folder: of the features, for any number of models.
@@ -337,7 +328,6 @@ def use_feature_cache(cfg: Config, folder: str | None = None) -> None:
         hook = cfg.custom_hooks[-1]
     if folder is not None:
         hook['folder'] = folder
-    check_folder(hook.get('folder', 'work_dirs/features'), 'folder of kept features')
     parent = cfg.train_dataloader
     while isinstance(parent.dataset.get('dataset'), dict):
         parent = parent.dataset
@@ -365,7 +355,9 @@ def fill(runner: Any, log: Callable[[str], None] = print,
     if hook is None:
         raise ValueError('the config has no mmposenc.FeatureCacheHook in custom_hooks; name a '
                          'folder for the features')
-    dataset = _few_views(runner.train_dataloader.dataset)
+    dataset = runner.train_dataloader.dataset
+    while not hasattr(dataset, 'views'):
+        dataset = dataset.dataset
     runner._init_model_weights()
     runner.load_or_resume()
     model = runner.model.train()
@@ -380,12 +372,6 @@ def fill(runner: Any, log: Callable[[str], None] = print,
                 f'{hook.folder}')
     hook.detach(model)
     return hook.store.counts
-
-
-def _few_views(dataset: Any) -> Any:
-    while not hasattr(dataset, 'views'):
-        dataset = dataset.dataset
-    return dataset
 
 
 def _settings(settings: Any) -> str:

@@ -161,7 +161,7 @@ def _diagnosis(runner: Any, batch: Any) -> str:
     first: list[str] = []
     seed_all(iteration_seed(runner))
     try:
-        with torch.no_grad(), _watched(model, first), runner.optim_wrapper.optim_context(model):
+        with torch.no_grad(), watched(model, first), runner.optim_wrapper.optim_context(model):
             data = model.data_preprocessor(batch, True)
             losses = model(**data, mode='loss') if isinstance(data, dict) else model(*data,
                                                                                      mode='loss')
@@ -183,9 +183,10 @@ def _finite(value: Any) -> bool:
 
 
 @contextmanager
-def _watched(model: nn.Module, first: list[str]) -> Iterator[None]:
-    """Notes modules whose outputs are not finite, in the order in which they end."""
-    names = {module: name for name, module in model.named_modules() if name}
+def watched(model: nn.Module, first: list[str], depth: int | None = None) -> Iterator[None]:
+    """Notes the first module, down to so many levels, whose output is not finite."""
+    names = {module: name for name, module in model.named_modules()
+             if name and (depth is None or name.count('.') < depth)}
 
     def look(module: nn.Module, inputs: Any, output: Any) -> None:
         if not first and not _finite(output):

@@ -1,4 +1,4 @@
-"""The moment when everything is built and loaded and the first iteration is next."""
+"""Training, testing and filling a feature cache from a config; start reading here."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ from ..config.checks import (
     check_num_classes,
     check_sections,
 )
-from ..config.options import check_arguments
+from ..config.options import check_silent_arguments
 from ..config.testing import set_out, set_show_dir, set_tta
 from .checkpoints import latest_checkpoint
 from .compiling import add_compile_hook
@@ -53,11 +53,8 @@ class StartHook(Hook):
         self.started()
 
 
-# Training and testing from a config.
-
-
 DEFAULT_HOOKS = {'progress': {'type': 'mmposenc.ProgressBarHook'},
-                 'epoch_seed': {'type': 'mmposenc.EpochSeedHook'},
+                 'epoch_seed': {'type': 'mmposenc.SeedHook'},
                  'not_finite': {'type': 'mmposenc.NotFiniteHook'},
                  'average_loss': {'type': 'mmposenc.AverageLossHook'},
                  'gradient_check': {'type': 'mmposenc.GradientCheckHook'}}
@@ -139,7 +136,8 @@ def _check(cfg: Config, phases: tuple[str, ...]) -> None:
     """All that can be told from the config alone."""
     check_sections(cfg, phases)
     check_folder(cfg.work_dir, '--work-dir')
-    check_arguments(cfg, phases)
+    if 'train' in phases:
+        check_silent_arguments(cfg)
     check_files(cfg, phases)
     check_num_classes(cfg, phases)
     check_class_folders(cfg, phases)

@@ -15,6 +15,7 @@ from mmengine.hooks import Hook
 from mmengine.model import is_model_wrapper
 from mmengine.model.test_time_aug import BaseTTAModel
 from mmengine.runner import Runner as _Runner
+from torch import distributed as dist
 
 from mmposenc.checkpoint import mmengine_loading  # noqa: F401  (no checkpoint runs code)
 from mmposenc.checkpoint.encoding_names import BUT_ENCODINGS, is_encoding
@@ -139,10 +140,6 @@ class CheckpointRunner(_Runner):
         self._saved_iter = meta['iter']
 
 
-# mmengine's runner, safe to interrupt and at home on a CPU; its checkpoints are those of
-# runner_checkpoints.py.
-
-
 class Runner(CheckpointRunner):
     """mmengine's Runner, for trainings that nobody watches.
 
@@ -178,6 +175,9 @@ class Runner(CheckpointRunner):
                    ) -> torch.nn.Module:
         if self.distributed and not is_model_wrapper(model):
             synchronized(model)
+            if dist.get_debug_level() == dist.DebugLevel.OFF:
+                # DistributedDataParallel then names the weights that get no gradient.
+                dist.set_debug_level(dist.DebugLevel.INFO)
         if get_device() != 'cpu' or not self.distributed or is_model_wrapper(model):
             return super().wrap_model(model_wrapper_cfg, model)
         # mmengine passes device_ids, which a model on a CPU must not have.

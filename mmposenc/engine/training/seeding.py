@@ -7,22 +7,26 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from mmengine.dataset import RepeatDataset
 from mmengine.device import get_device
 from mmengine.hooks import Hook
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 
-class EpochSeedHook(Hook):
+class SeedHook(Hook):
     """Seeds every training iteration from (the run's seed, the iteration, the process).
 
     A run that was interrupted and resumed then draws the same drop paths and dropouts as one that
     was not, to the bit. What is drawn for a sample, such as a flip, has a seed of its own; see
-    :class:`SeededBatches`. (The name is from when seeds were by epoch.)
+    :class:`SeededBatches`.
     """
     priority = 'VERY_HIGH'
 
     def before_train_iter(self, runner: Any, batch_idx: int, data_batch: Any = None) -> None:
         seed_all(iteration_seed(runner))
+
+
+EpochSeedHook = SeedHook  # its name in configs, from when seeds were by epoch
 
 
 def iteration_seed(runner: Any) -> int:
@@ -162,3 +166,35 @@ def why_not_exact(loader: DataLoader) -> str | None:
 def _steps(dataset: Any) -> list[Any]:
     pipeline = getattr(dataset, 'pipeline', None)
     return list(getattr(pipeline, 'transforms', pipeline) or [])
+
+
+class FewViews(RepeatDataset):
+    """Draws the augmentation of an image from ``views`` that are always the same.
+
+    What a pipeline draws for a view has a seed of its own, from (``seed``, the image's number, the
+    view): the same in every epoch, run and process. So features of a frozen backbone can be kept
+    (:class:`~.feature_cache.FeatureCacheHook`). Which view an epoch takes is drawn as augmentations
+    are otherwise, and so depends on the run's seed.
+
+    Args:
+        dataset: a data set or its config.
+        views: ways to augment each image.
+        seed: of the views.
+
+    Raises:
+        ValueError: for less than one view.
+    """
+
+    def __init__(self, dataset: Any, views: int = 4, seed: int = 0) -> None:
+        if views < 1:
+            raise ValueError(f'views={views} must be at least 1')
+        super().__init__(dataset, times=1)
+        self.views, self.seed = views, seed
+
+    def __getitem__(self, idx: int) -> Any:
+        return self.view(idx, int(np.random.randint(self.views)))
+
+    def view(self, idx: int, number: int) -> Any:
+        """Image ``idx`` as augmented in way ``number``."""
+        seed_all(place_seed(self.seed, idx, number))
+        return super().__getitem__(idx)

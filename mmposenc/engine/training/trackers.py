@@ -165,13 +165,9 @@ class MLflowVisBackend(_Runs, visualization.MLflowVisBackend):
         return super()._flatten(d, parent_key, sep) if isinstance(d, dict) else {parent_key: d}
 
 
-# What ``--tracker`` puts into the config of a training; see tracker_backends.py.
-
-
-#: By name of a tracker: its backend here, its module and what `pip install` takes.
-TRACKERS = {'tensorboard': ('TensorboardVisBackend', 'tensorboard', 'tensorboard'),
-            'wandb': ('WandbVisBackend', 'wandb', 'wandb'),
-            'mlflow': ('MLflowVisBackend', 'mlflow', 'mlflow')}
+#: By name of a tracker, which is that of its package: its backend here.
+TRACKERS = {'tensorboard': 'TensorboardVisBackend', 'wandb': 'WandbVisBackend',
+            'mlflow': 'MLflowVisBackend'}
 
 
 def add_trackers(cfg: Config, names: Sequence[str]) -> None:
@@ -193,11 +189,10 @@ def add_trackers(cfg: Config, names: Sequence[str]) -> None:
     for name in dict.fromkeys(names):
         if name not in TRACKERS:
             raise ValueError(f'tracker={name!r} must be one of {", ".join(TRACKERS)}')
-        kind, module, package = TRACKERS[name]
-        if find_spec(module) is None:
+        if find_spec(name) is None:
             raise ValueError(f'tracker={name!r} needs a package that is not installed: '
-                             f'pip install {package}')
-        backends.append(dict(type=f'mmposenc.{kind}',
+                             f'pip install {name}')
+        backends.append(dict(type=f'mmposenc.{TRACKERS[name]}',
                              save_dir=str(Path(cfg.work_dir).absolute() / name)))
     cfg.visualizer = {'type': VISUALIZERS_OF[scope_of(cfg)], **(cfg.get('visualizer') or {})}
     before = cfg.visualizer.get('vis_backends') or [dict(type='LocalVisBackend')]

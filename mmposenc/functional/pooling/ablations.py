@@ -6,12 +6,8 @@ import math
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
-from .kernels import axis_distances, axis_logits
-
-#: Pairs of tokens that :func:`nonlocal_pool` looks at together.
-PAIRS = 2 ** 20
+from .kernels import STABLE_PAIRS, definition, definition_by_rows
 
 
 def global_mean(x: Tensor, weights: Tensor) -> Tensor:
@@ -104,26 +100,9 @@ def nonlocal_pool(x: Tensor, queries: Tensor, keys: Tensor, padding: Tensor | No
     Returns:
         (B, H*W, C). A few tokens at a time, computed again in the backward pass.
     """
-    args = (x, queries, keys, padding, sigma, hw_shape, kernel, causal)
-    step = max(1, PAIRS // x.shape[1])
-    if step >= x.shape[1]:
-        return _nonlocal_rows(*args, slice(None))
-    parts = [checkpoint(_nonlocal_rows, *args, slice(first, first + step), use_reentrant=False)
-             for first in range(0, x.shape[1], step)]
-    return torch.cat(parts, 1)
-
-
-def _nonlocal_rows(x: Tensor, queries: Tensor, keys: Tensor, padding: Tensor | None, sigma: Tensor,
-                   hw_shape: tuple[int, int], kernel: str, causal: bool, part: slice) -> Tensor:
-    height, width = hw_shape
-    at = torch.arange(height * width, device=x.device)[part]
-    some = sigma[:, part, None]
-    rows = axis_logits(kernel, axis_distances(height, sigma)[at // width], some, math.inf, False)
-    cols = axis_logits(kernel, axis_distances(width, sigma)[at % width], some, math.inf, causal)
-    pairs = (rows[..., None] + cols[..., None, :]).flatten(2)
-    pairs = pairs + queries[:, part] @ keys.transpose(1, 2)
-    if padding is None:
-        return torch.softmax(pairs, -1) @ x
-    own = padding[:, part, None]
-    pairs = pairs.masked_fill(padding[:, None], -math.inf).masked_fill(own, 0)
-    return torch.where(own, x[:, part], torch.softmax(pairs, -1) @ x)
+    logits = torch.zeros_like(sigma)
+    if padding is not None:
+        logits = logits.masked_fill(padding, -math.inf)
+    cells = torch.arange(x.shape[1], device=x.device)
+    run = definition if x.shape[1] ** 2 <= STABLE_PAIRS else definition_by_rows
+    return run(x, logits, sigma, hw_shape, cells, kernel, causal, queries_keys=(queries, keys))

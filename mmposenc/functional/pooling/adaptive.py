@@ -7,11 +7,17 @@ from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from ..grids import GridLike, as_grid, check_tokens
 from .blockwise import pool_in_blocks
-from .kernels import KERNELS, MIN_SIGMA, axis_distances, axis_logits
+from .kernels import (
+    KERNELS,
+    MIN_SIGMA,
+    STABLE_PAIRS,
+    axis_distances,
+    definition,
+    definition_by_rows,
+)
 from .partition import Group, cells_at_stride, find_groups
 
 FORMS = ('auto', 'definition', 'exact', 'windowed')
@@ -23,8 +29,6 @@ COMPILED_TOKENS = 1024
 #: small ones would vanish beside the large, and their tokens with them. So float64 takes over from
 #: float32, and sums of exponentials stabilised row by row from float64.
 MAX_RANGE = {torch.float32: 40.0, torch.float64: 300.0}
-#: Pairs of tokens that the form with logarithms looks at together.
-STABLE_PAIRS = 2 ** 20
 
 
 def context_pool(x: Tensor, weight_logits: Tensor, sigma: Tensor, hw_shape: GridLike, *,
@@ -74,7 +78,7 @@ def context_pool(x: Tensor, weight_logits: Tensor, sigma: Tensor, hw_shape: Grid
     with full_precision(x):
         if form == 'definition':
             _facts(weight_logits, sigma)
-            out = _definition(x.to(dtype), logits, sizes, (height, width), cells, kernel, causal)
+            out = definition(x.to(dtype), logits, sizes, (height, width), cells, kernel, causal)
         else:
             out = _by_value(x.to(dtype), logits, sizes, (height, width), stride, kernel, causal,
                             truncate if form == 'windowed' else None)
@@ -132,23 +136,6 @@ def _choose(x: Tensor) -> str:
     return 'exact' if x.shape[1] <= EXACT_TOKENS else 'windowed'
 
 
-def _definition(x: Tensor, logits: Tensor, sigma: Tensor, hw_shape: tuple[int, int], cells: Tensor,
-                kernel: str, causal: bool, part: slice = slice(None), cut: float = math.inf
-                ) -> Tensor:
-    """The rows of softmax(weight_logits + log g) x of some cells."""
-    height, width = hw_shape
-    at, some = cells[part], sigma[:, part, None]
-    row = at // width
-    col = at - row * width  # ONNX has no remainder by a symbol
-    rows = axis_logits(kernel, axis_distances(height, sigma)[row], some, cut, False)
-    cols = axis_logits(kernel, axis_distances(width, sigma)[col], some, cut, causal)
-    pairs = (rows[..., None] + cols[..., None, :]).flatten(2) + logits[:, None]
-    valid = torch.isfinite(logits[:, at, None])
-    # A token without weight may have no neighbour either: a softmax over nothing is NaN.
-    pooled = torch.softmax(torch.where(valid, pairs, 0), -1) @ x
-    return torch.where(valid, pooled, x[:, at])
-
-
 @torch.compiler.disable  # type: ignore[untyped-decorator]
 def _by_value(x: Tensor, logits: Tensor, sigma: Tensor, hw_shape: tuple[int, int], stride: int,
               kernel: str, causal: bool, truncate: float | None) -> Tensor:
@@ -165,12 +152,8 @@ def _by_value(x: Tensor, logits: Tensor, sigma: Tensor, hw_shape: tuple[int, int
         wide = x.dtype if spread <= MAX_RANGE[x.dtype] else torch.float64
         return pool_in_blocks(x.to(wide), (logits - top).to(wide).exp(), sigma.to(wide), hw_shape,
                               kernel, causal, cut, stride, every, groups).to(x.dtype)
-    cells = cells_at_stride(hw_shape, stride, x.device)
-    step = max(1, STABLE_PAIRS // x.shape[1])
-    parts = [checkpoint(_definition, x, logits, sigma, hw_shape, cells, kernel, causal,
-                        slice(first, first + step), cut, use_reentrant=False)
-             for first in range(0, len(cells), step)]
-    return torch.cat(parts, 1)
+    return definition_by_rows(x, logits, sigma, hw_shape,
+                              cells_at_stride(hw_shape, stride, x.device), kernel, causal, cut)
 
 
 def _check(x: Tensor, weight_logits: Tensor, sigma: Tensor, hw_shape: GridLike, form: str,

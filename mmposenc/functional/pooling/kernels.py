@@ -1,10 +1,12 @@
-"""How much a token counts for another by their distance along one axis of a map."""
+"""How much a token counts for another by their distance along the axes of a map, and the pooling
+that this defines."""
 from __future__ import annotations
 
 import math
 
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 KERNELS = ('gaussian', 'window')
 #: Sizes below count as this many cells: the nearest neighbour's exponent is -5e5 there already.
@@ -12,6 +14,8 @@ MIN_SIGMA = 1e-3
 #: Cells over which the edge of a window falls from 1 to 0, so that its size has a gradient
 #: (Sukhbaatar et al., ACL 2019, Eq. 4).
 RAMP = 1.0
+#: Pairs of tokens that :func:`definition_by_rows` looks at together.
+STABLE_PAIRS = 2 ** 20
 
 
 def axis_weights(kernel: str, distance: Tensor, sigma: Tensor, cut: float, causal: bool,
@@ -78,3 +82,42 @@ def axis_distances(length: int, like: Tensor) -> Tensor:
     """Query minus key of every pair along an axis, (length, length)."""
     at = torch.arange(length, device=like.device, dtype=like.dtype)
     return at[:, None] - at
+
+
+def definition(x: Tensor, logits: Tensor, sigma: Tensor, hw_shape: tuple[int, int], cells: Tensor,
+               kernel: str, causal: bool, cut: float = math.inf, part: slice = slice(None),
+               queries_keys: tuple[Tensor, Tensor] | None = None) -> Tensor:
+    """The rows of softmax(logits_j + log g_ij [+ q_i . k_j]) x of some cells.
+
+    Args:
+        x: (B, H*W, C); logits: (B, H*W), -inf for a token that takes no part and comes back.
+        sigma: (B, Lq) of the cells.
+        hw_shape: (H, W).
+        cells: (Lq,), their numbers; ``part`` of them is computed.
+        kernel, causal, cut: as for :func:`axis_weights`.
+        queries_keys: q (B, Lq, D) and k (B, H*W, D), or None.
+    """
+    height, width = hw_shape
+    at, some = cells[part], sigma[:, part, None]
+    row = at // width
+    col = at - row * width  # ONNX has no remainder by a symbol
+    rows = axis_logits(kernel, axis_distances(height, sigma)[row], some, cut, False)
+    cols = axis_logits(kernel, axis_distances(width, sigma)[col], some, cut, causal)
+    pairs = (rows[..., None] + cols[..., None, :]).flatten(2) + logits[:, None]
+    if queries_keys is not None:
+        pairs = pairs + queries_keys[0][:, part] @ queries_keys[1].transpose(1, 2)
+    valid = torch.isfinite(logits[:, at, None])
+    # A token without weight may have no neighbour either: a softmax over nothing is NaN.
+    pooled = torch.softmax(torch.where(valid, pairs, 0), -1) @ x
+    return torch.where(valid, pooled, x[:, at])
+
+
+def definition_by_rows(x: Tensor, logits: Tensor, sigma: Tensor, hw_shape: tuple[int, int],
+                       cells: Tensor, kernel: str, causal: bool, cut: float = math.inf,
+                       queries_keys: tuple[Tensor, Tensor] | None = None) -> Tensor:
+    """:func:`definition` of a few cells at a time, computed again in the backward pass."""
+    step = max(1, STABLE_PAIRS // x.shape[1])
+    return torch.cat([
+        checkpoint(definition, x, logits, sigma, hw_shape, cells, kernel, causal, cut,
+                   slice(first, first + step), queries_keys, use_reentrant=False)
+        for first in range(0, len(cells), step)], 1)

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from mmposenc.encodings.placement import PlacedEncodings
-from mmposenc.functional.image_sizes import ImgShapes
+from mmposenc.functional.image_sizes import ImgShapes, set_img_shapes
 from mmposenc.functional.masking import split_prefix, tokens_to_map
 
-from ..figures.subjects import Subject, run_once
-from ..figures.watching import given_arguments, watched
+from ..figures.recording import given_arguments, watched
+from ..figures.subjects import Subject
 
 #: One pass of a model over images (B, C, H, W), of which each fills (height, width) pixels.
 Run = Callable[[Tensor, ImgShapes], object]
@@ -44,11 +44,12 @@ class FeatureMap:
 class Examined:
     """A model, and how it is run.
 
-    model: a backbone or a detector. run: one pass, whatever it returns.
+    model: a backbone or a detector. run: one pass, whatever it returns; None is that of a model
+    that takes images alone.
     """
 
     model: nn.Module
-    run: Run
+    run: Run | None = None
 
     def maps(self, images: Tensor, shapes: ImgShapes | None = None) -> list[FeatureMap]:
         """The maps of images (B, C, H, W), in the order in which the blocks run, in evaluation
@@ -58,8 +59,9 @@ class Examined:
             ValueError: for a model without blocks or maps to look at.
         """
         whole = [tuple(images.shape[-2:])] * len(images) if shapes is None else shapes
-        with record_features(self.model, images.shape[-2:]) as found:
-            run_once(Subject(self.model, lambda: self.run(images, whole), ''))
+        run = self.run or (lambda images, shapes: self.model(set_img_shapes(images, shapes)))
+        found = Subject(self.model, lambda: run(images, whole), '').recorded(
+            record_features, images.shape[-2:])
         if not found:
             raise ValueError(f'model={type(self.model).__name__} has no blocks of this project and '
                              f'no backbone that returns maps (B, C, H, W)')

@@ -5,16 +5,11 @@ from collections.abc import Mapping
 
 from torch import Tensor, nn
 
-from mmposenc.functional.image_sizes import set_img_shapes
-
-from .attention import measure_attention
+from .attention import measure_attention, measure_similarity
+from .changes import measure_padding, measure_shifts, measure_sizes
 from .features import Examined, Run
 from .measure import Measure
-from .padding import measure_padding
 from .probe import measure_probe
-from .shifts import measure_shifts
-from .similarity import measure_similarity
-from .sizes import measure_sizes
 
 
 def diagnose(model: nn.Module, images: Mapping[str, Tensor], run: Run | None = None, *,
@@ -37,19 +32,12 @@ def diagnose(model: nn.Module, images: Mapping[str, Tensor], run: Run | None = N
     Raises:
         ValueError: no images, sides that are no multiple, or a model with nothing to look at.
     """
-    examined = Examined(model, run or plain_run(model))
+    examined = Examined(model, run)
     _check(examined, images)
     first = list(images.values())[-1][:1]
     return [*measure_shifts(examined, images), *measure_probe(examined, images, seed),
             *measure_attention(examined, images), *measure_sizes(examined, images),
             *measure_padding(examined, images), *measure_similarity(examined, first)]
-
-
-def plain_run(model: nn.Module) -> Run:
-    """One pass of a model that takes images alone."""
-    def run(images: Tensor, shapes: object) -> object:
-        return model(set_img_shapes(images, shapes))  # type: ignore[arg-type]
-    return run
 
 
 def _check(examined: Examined, images: Mapping[str, Tensor]) -> None:

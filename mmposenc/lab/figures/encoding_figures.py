@@ -1,24 +1,141 @@
-"""Figures of the encodings of a model that a config describes."""
+"""Figures of the encodings of the model of a config, and a gallery of all that suit it."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import json
+import math
+import os
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import mmcv
 import numpy as np
 from mmengine.config import Config
+from mmengine.registry import init_default_scope
+from torch import Tensor, nn
 
-from mmposenc.engine.config.checks import check_folder
+from mmposenc.engine.config.checks import check_checkpoint, check_folder
+from mmposenc.engine.config.models import (
+    as_inputs,
+    build_bare,
+    check_pictures,
+    image_samples,
+    load_weights,
+    noise,
+    read_picture,
+)
+from mmposenc.engine.config.nodes import usual_size
+from mmposenc.engine.config.testing import scope_of
 
 from . import save_figure
-from .captions import CAPTIONS
-from .figure_subjects import build_subject
 from .model_figures import draw_encodings
-from .paper_figures import Choice, Subject, draw_figure
+from .panels import checked_path
+from .paper_figures import FIGURES, Choice, Subject, Suiting, draw_figure, encodings_of, suiting
 from .subjects import NothingToShow
-from .suits import Suiting, suiting
-from .writing import checked_path
+
+#: Longer side of a photo as figures draw it, in pixels.
+_DRAWN = 800
+
+
+def build_subject(cfg: Config, checkpoint: str | None, image: str | None,
+                  size: Sequence[int] | None, *, whole: bool = False) -> tuple[Subject, Tensor]:
+    """What figures are drawn of: a backbone or a whole DETR with its image, and its input.
+
+    Args:
+        cfg: a config of mmdet, mmseg or mmpretrain.
+        checkpoint: weights of the whole model; None leaves them random, the same each time.
+        image: a picture, resized and normalised as the config says; None is noise.
+        size: (H, W) of the input; one number is the shorter side, and the longer one follows the
+            picture, both rounded to multiples of :func:`cell_side`; None is
+            :func:`.config_sizes.usual_size`, of a picture as many whole cells as fit into it.
+        whole: refuse a picture that is no whole number of cells, on which they would not lie where
+            they are drawn.
+
+    Raises:
+        ValueError: a size below 1 or refused, a checkpoint that does not fit, or no picture.
+        FileNotFoundError: no such image or checkpoint.
+    """
+    if size is not None and (len(size) not in (1, 2) or min(size) < 1):
+        raise ValueError(f'size={tuple(size)} must be at least (1, 1): height and width, or the '
+                         f'shorter side')
+    check_pictures([] if image is None else [image])
+    if checkpoint is not None:
+        check_checkpoint(checkpoint, 'checkpoint')
+    init_default_scope(scope_of(cfg))
+    pixels = None if image is None else read_picture(cfg, image)
+    model: Any = build_bare(cfg)
+    side = cell_side(model)
+    shape = input_size(cfg, size, None if pixels is None else pixels.shape[:2], side)
+    if whole and pixels is not None and any(each % side for each in shape):
+        raise ValueError(f'size={shape} must be multiples of {side}, the side of a cell in the '
+                         f'coarsest map or what images are padded to, so that cells lie where the '
+                         f'photo shows them; --size with one number takes the nearest')
+    inputs = noise(cfg, shape) if pixels is None else as_inputs(cfg, [pixels], shape)
+    if checkpoint is not None:
+        load_weights(model, checkpoint)
+    drawn, run = pass_of(model, inputs)
+    picture = None if pixels is None else _picture(pixels)
+    return Subject(drawn, run, source_of(cfg, checkpoint), picture, shape), inputs
+
+
+def source_of(cfg: Config, checkpoint: str | None) -> str:
+    """The files a model is from, for titles."""
+    file = Path(cfg.filename).name if cfg.filename else 'config'
+    return f'{file}, {"untrained" if checkpoint is None else Path(checkpoint).name}'
+
+
+def pass_of(model: Any, inputs: Tensor) -> tuple[nn.Module, Callable[[], object]]:
+    """What of a model figures are drawn of, its backbone or all of a DETR, and a pass of it."""
+    if isinstance(getattr(model, 'encoder', None), nn.Module):
+        return model, lambda: model(inputs, image_samples(inputs), mode='tensor')
+    return model.backbone, lambda: model.backbone(inputs)
+
+
+def cell_side(model: Any) -> int:
+    """Pixels that the sides of an image must be multiples of so that no map of a model holds cells
+    in part, nor its preprocessor pads: the side of a cell in the coarsest map, 32 where nothing
+    says it, and what images are padded to."""
+    backbone, side = model.backbone, 32
+    if hasattr(backbone, 'patch_sizes'):
+        side = math.prod(backbone.patch_sizes)
+    elif hasattr(backbone, 'patch_size'):
+        # A pyramid halves its map from stage to stage.
+        stages: Sequence[Any] = getattr(backbone, 'stages', ())
+        side = int(backbone.patch_size * 2 ** max(len(stages) - 1, 0))
+    preprocessor = getattr(model, 'data_preprocessor', None)
+    padded = [getattr(preprocessor, name, None) for name in ('pad_size_divisor', 'size_divisor')]
+    return math.lcm(side, *(int(each) for each in padded if each))
+
+
+def input_size(cfg: Config, size: Sequence[int] | None, photo: Sequence[int] | None, side: int
+               ) -> tuple[int, int]:
+    """(H, W) of the input, see :func:`build_subject`.
+
+    Args:
+        photo: (h, w) of the picture; None has the aspect 1.
+        side: of a cell.
+    """
+    if size is None:
+        size = usual_size(cfg)
+        if photo is not None:  # whole cells, and no more than tables are made for
+            size = [max(1, each // side) * side for each in size]
+    if len(size) == 2:
+        return int(size[0]), int(size[1])
+    shorter, sides = size[0], photo or (1, 1)
+    found = [max(1, round(shorter * each / min(sides) / side)) * side for each in sides]
+    return found[0], found[1]
+
+
+def _picture(pixels: np.ndarray) -> np.ndarray:
+    """(h, w, 3) red first, from 0 to 1."""
+    longest = max(pixels.shape[:2])
+    if longest > _DRAWN:
+        pixels = mmcv.imrescale(pixels, _DRAWN / longest)
+    colors = pixels[..., ::-1] if pixels.ndim == 3 else np.repeat(pixels[..., None], 3, 2)
+    return colors / 255.0
+
 
 #: Figures that put cells on the photo, so that the photo must be whole cells.
 ON_PHOTO = ('overlay', 'rollout', 'added', 'pools')
@@ -40,7 +157,7 @@ def visualize_encodings(cfg: Config, checkpoint: str | None, output_dir: str | P
         cfg: a config of mmdet, mmseg or mmpretrain.
         checkpoint: weights of the whole model; None leaves them random.
         output_dir: where the figures go; see :func:`mmposenc.lab.figures.draw_encodings`.
-        image, size: the input, see :func:`.figure_subjects.build_subject`.
+        image, size: the input, see :func:`.encoding_figures.build_subject`.
         at: where the query lies, as fractions of height and width.
 
     Returns:
@@ -144,10 +261,10 @@ def draw_suiting(subject: Subject, suits: Suiting, folder: Path, untrained: bool
         return []
     path = save_figure(drawing.figure, folder / f'{suits.figure}_{suits.block}.png', _PAGE_DPI,
                        small=True)
-    title, seen = CAPTIONS[suits.figure]
+    figure = FIGURES[suits.figure]
     about = f'{suits.encoding} in {suits.name}' if suits.encoding else suits.name
-    return [dict(title=f'{title}: {about}', file=str(path), untrained=untrained,
-                 text=f'{seen} Model: {subject.source}.')]
+    return [dict(title=f'{figure.title}: {about}', file=str(path), untrained=untrained,
+                 text=f'{figure.seen} Model: {subject.source}.')]
 
 
 def check_sizes(width: float | None, dpi: float) -> None:
@@ -160,3 +277,91 @@ def check_sizes(width: float | None, dpi: float) -> None:
         raise ValueError(f'width={width} must be from 1 to 50 inches')
     if not 10 <= dpi <= 2400:
         raise ValueError(f'dpi={dpi} must be from 10 to 2400 pixels an inch')
+
+
+#: What a model's folder says of its figures, from which the page is made.
+NOTES = 'figures.json'
+_HEAD = """# Gallery of encodings
+
+All figures that suit each model, drawn by `mmposenc figures --gallery`, one call a model. What a
+figure shows is said where it first appears.
+"""
+
+
+def draw_gallery(cfg: Config, checkpoint: str | None, folder: str | Path, *, command: str,
+                 name: str | None = None, page: str | Path | None = None,
+                 image: str | None = None, size: Sequence[int] | None = None,
+                 choice: Choice | None = None) -> list[Path]:
+    """Draws all figures that suit a model, and writes the page of all models in the folder.
+
+    Args:
+        cfg, checkpoint, image, size: as :func:`.encoding_figures.visualize_encodings`.
+        folder: PNG files and a note of them go into ``folder/name``, in place of what an earlier
+            call left there.
+        command: what was typed, for the page.
+        name: of the model, its heading; None: the config's.
+        page: the Markdown file, with all models of ``folder`` by name; None: its ``gallery.md``.
+        choice: places on the photo, and the number of reference cells.
+
+    Returns:
+        The files written, the page last.
+
+    Raises:
+        ValueError: a name that is no folder's; a page that is no ``.md``; as
+            :func:`.encoding_figures.figures_of`.
+        FileNotFoundError: no such image or checkpoint.
+    """
+    name = name or (Path(cfg.filename).stem if cfg.filename else 'model')
+    if not re.fullmatch(r'[\w.+-]*\w[\w.+-]*', name):
+        raise ValueError(f'name={name!r} must be letters, digits and . _ + -: it is a folder too')
+    folder = Path(folder)
+    written_to = folder / 'gallery.md' if page is None else Path(page)
+    if written_to.suffix != '.md' or written_to.is_dir():
+        raise ValueError(f'page={str(page)!r} must be a file that ends in .md')
+    check_folder(str(folder), '--gallery')
+    check_folder(str(written_to.parent), '--page')
+    subject, _ = build_subject(cfg, checkpoint, image, size, whole=True)
+    own = folder / name
+    figures = [figure for each in suiting(subject)
+               for figure in draw_suiting(subject, each, own, checkpoint is None, choice)]
+    kept = {Path(figure['file']).name for figure in figures}
+    for old in own.glob('*_*.png'):
+        if old.name not in kept:
+            old.unlink()
+    note = dict(
+        name=name, command=command, model=type(subject.model).__name__,
+        encodings=encodings_of(subject.model),
+        config=Path(cfg.filename).name if cfg.filename else None,
+        weights=None if checkpoint is None else Path(checkpoint).name,
+        image=None if image is None else Path(image).name, size=subject.size,
+        figures=[{**figure, 'file': Path(figure['file']).name} for figure in figures])
+    own.mkdir(parents=True, exist_ok=True)
+    (own / NOTES).write_text(json.dumps(note, indent=1) + '\n')
+    written_to.parent.mkdir(parents=True, exist_ok=True)
+    written_to.write_text(page_text(folder, written_to.parent))
+    return [own / figure for figure in sorted(kept)] + [written_to]
+
+
+def page_text(folder: Path, relative_to: Path) -> str:
+    """The page of all models whose notes lie in ``folder``, with links from ``relative_to``."""
+    parts = [_HEAD]
+    said: set[str] = set()
+    for path in sorted(folder.glob(f'*/{NOTES}')):
+        note = json.loads(path.read_text())
+        parts += [f'## {note["name"]}\n', f'{_about(note)}\n', f'    {note["command"]}\n']
+        for figure in note['figures']:
+            link = Path(os.path.relpath(path.parent / figure['file'], relative_to)).as_posix()
+            parts.append(f'![{figure["title"]}]({link})\n')
+            text = figure['text'].partition(' Model: ')[0]  # the model stands above its figures
+            parts.append(f'*{figure["title"]}.*' + ('\n' if text in said else f' {text}\n'))
+            said.add(text)
+    return '\n'.join(parts)
+
+
+def _about(note: dict[str, Any]) -> str:
+    weights = 'untrained, random weights' if note['weights'] is None else (
+        f'weights `{note["weights"]}`')
+    encodings = ', '.join(f'`{each}`' for each in note['encodings']) or 'none'
+    image = 'noise' if note['image'] is None else f'`{note["image"]}`'
+    return (f'`{note["model"]}` of `{note["config"]}`, encodings: {encodings}; {weights}; image: '
+            f'{image}, input {note["size"][0]} x {note["size"][1]}.')

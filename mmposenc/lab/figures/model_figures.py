@@ -9,15 +9,18 @@ from torch import Tensor, nn
 
 from mmposenc.encodings import IRPE
 
-from .attention_figures import window_text
-from .bucket_figures import bucket_panels
-from .figures import Panel, draw_panels
+from .irpe_figures import bucket_panels
 from .maps import Array
-from .pool_figures import draw_context_pool, draw_size_distributions
-from .pool_records import record_context_pools, size_distributions, write_size_distributions
+from .panels import Panel, draw_panels, save_figure
+from .pool_figures import (
+    draw_context_pool,
+    draw_size_distributions,
+    record_context_pools,
+    size_distributions,
+    write_size_distributions,
+)
 from .recording import AttentionRecord, record_attention
-from .subjects import Subject, head_names, run_once
-from .writing import save_figure
+from .subjects import Subject, head_names
 
 
 def draw_encodings(model: nn.Module, image: Tensor, output_dir: str | Path, *,
@@ -46,7 +49,7 @@ def draw_encodings(model: nn.Module, image: Tensor, output_dir: str | Path, *,
         ValueError: if neither attention nor a ContextPool of this project ran.
     """
     with record_attention(model, at) as records, record_context_pools(model, at) as pools:
-        run_once(Subject(model, run or (lambda: model(image)), source))
+        Subject(model, run or (lambda: model(image)), source).run_once()
     if not records and not pools:
         raise ValueError(f'{type(model).__name__} runs no attention of mmposenc.attention: there '
                          f'is nothing to draw')
@@ -54,7 +57,7 @@ def draw_encodings(model: nn.Module, image: Tensor, output_dir: str | Path, *,
     written: dict[Path, None] = {}
     for record in records:
         name = re.sub(r'\W+', '_', record.name)
-        about = f'{window_text(record)}\n{source}' if source else window_text(record)
+        about = f'{record.window_text}\n{source}' if source else record.window_text
         title = f'{record.name}: attention{about}'
         figure = draw_panels(attention_panels(record), title=title)
         written[save_figure(figure, folder / f'attention_{name}.png')] = None

@@ -2,8 +2,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import nn
@@ -39,6 +40,44 @@ class Subject:
     picture: Array | None = None
     size: tuple[int, int] | None = None
 
+    @torch.no_grad()
+    def run_once(self) -> None:
+        """One pass in evaluation mode; the model's mode stays what it was."""
+        was_training = self.model.training
+        self.model.eval()
+        try:
+            self.run()
+        finally:
+            self.model.train(was_training)
+
+    def recorded(self, record: Callable[..., AbstractContextManager[T]], *args: Any,
+                 **options: Any) -> T:
+        """What a context such as :func:`.record_attention` gathers of one pass."""
+        with record(self.model, *args, **options) as found:
+            self.run_once()
+        return found
+
+    def attention(self, block: int, at: tuple[float, float] = (0.5, 0.5)) -> AttentionRecord:
+        """The record of attention layer ``block``, with the weights of all queries.
+
+        Raises:
+            ValueError: if there is no such layer.
+        """
+        records = self.recorded(record_attention, at, whole=block)
+        return pick(records, block, [each.name for each in records], 'attention layers on a grid')
+
+    def encoding(self, record: AttentionRecord) -> RelativeEncoding | None:
+        """The relative encoding of a layer."""
+        encoding = self.model.get_submodule(record.name).rel_pos_encoding
+        assert encoding is None or isinstance(encoding, RelativeEncoding)
+        return encoding
+
+    def find_encoding(self, record: AttentionRecord, kind: type[Module]) -> Module | None:
+        """The encoding of a layer that is of a class, also inside a sum of encodings."""
+        encoding = self.encoding(record)
+        modules = () if encoding is None else encoding.modules()
+        return next((module for module in modules if isinstance(module, kind)), None)
+
 
 @dataclass
 class Choice:
@@ -50,7 +89,7 @@ class Choice:
     reference cells; None for each figure's usual one. prefix: keep prefix tokens in a matrix, and
     show the attention of the first one on the photo. channels: those that are shown of what is
     added to tokens; empty for the ones that vary most. width: of the figure in inches; None for
-    each figure's usual one.
+    each figure's usual one. against: further models, in figures that compare.
     """
 
     block: int = 0
@@ -60,6 +99,7 @@ class Choice:
     prefix: bool = True
     channels: Sequence[int] = ()
     width: float | None = None
+    against: Sequence[Subject] = ()
 
     @property
     def place(self) -> tuple[float, float]:
@@ -91,29 +131,6 @@ def pick(found: Sequence[T], block: int, names: Sequence[str], what: str) -> T:
     return found[block]
 
 
-@torch.no_grad()
-def run_once(subject: Subject) -> None:
-    """One pass in evaluation mode; the model's mode stays what it was."""
-    was_training = subject.model.training
-    subject.model.eval()
-    try:
-        subject.run()
-    finally:
-        subject.model.train(was_training)
-
-
-def attention_of(subject: Subject, block: int, at: tuple[float, float] = (0.5, 0.5)
-                 ) -> AttentionRecord:
-    """The record of attention layer ``block``, with the weights of all queries.
-
-    Raises:
-        ValueError: if there is no such layer.
-    """
-    with record_attention(subject.model, at, whole=block) as records:
-        run_once(subject)
-    return pick(records, block, [each.name for each in records], 'attention layers on a grid')
-
-
 def terms_of(record: AttentionRecord, block: int) -> Array:
     """What the encoding of layer ``block`` added to the logits, of all queries.
 
@@ -124,20 +141,6 @@ def terms_of(record: AttentionRecord, block: int) -> Array:
         raise NothingToShow(f'block={block} ({record.name}) has no relative encoding that adds to '
                             f'the logits: this figure has nothing to show')
     return record.all_terms
-
-
-def encoding_of(subject: Subject, record: AttentionRecord) -> RelativeEncoding | None:
-    """The relative encoding of a layer."""
-    encoding = subject.model.get_submodule(record.name).rel_pos_encoding
-    assert encoding is None or isinstance(encoding, RelativeEncoding)
-    return encoding
-
-
-def find_encoding(subject: Subject, record: AttentionRecord, kind: type[Module]) -> Module | None:
-    """The encoding of a layer that is of a class, also inside a sum of encodings."""
-    encoding = encoding_of(subject, record)
-    modules = () if encoding is None else encoding.modules()
-    return next((module for module in modules if isinstance(module, kind)), None)
 
 
 def of_head(by_head: Array, head: int | None) -> Array:

@@ -2,30 +2,67 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from torch import nn
+from torch import Tensor, nn
 
 from mmposenc.encodings import PEG
+from mmposenc.encodings.base import TokenEncoding
+from mmposenc.functional.grids import as_grid
+from mmposenc.functional.masking import split_prefix
 
-from .attention_figures import window_text
-from .contributions import record_contributions
-from .figures import Drawable, Panel, draw_panels
 from .maps import Array
+from .panels import Drawable, Panel, draw_panels, tile_axes, tile_sheet, tile_ticks
 from .photo_figures import bare, overlay
-from .recording import record_attention
-from .subjects import Choice, Drawing, Subject, attention_of, pick, reference_cells, run_once
-from .tiles import tile_axes, tile_sheet, tile_ticks
+from .recording import record_attention, watched
+from .subjects import Choice, Drawing, Subject, pick, reference_cells
 
 
-def draw_kernels(subjects: Sequence[Subject], choice: Choice) -> Drawing:
+@dataclass
+class TokenRecord:
+    """What one token encoding added in the first image.
+
+    name: of the module. hw_shape: (H, W). added: (H * W, C), its output minus its input.
+    """
+
+    name: str
+    hw_shape: tuple[int, int]
+    added: Array
+
+
+@contextmanager
+def record_contributions(model: nn.Module) -> Iterator[list[TokenRecord]]:
+    """Record what every token encoding that runs inside ``model`` adds to the tokens.
+
+    Yields:
+        The list that records are added to, in the order in which the encodings run. Those that
+        change the grid add nothing and are left out.
+    """
+    records: list[TokenRecord] = []
+
+    def note(name: str, module: TokenEncoding, given: dict[str, Any], out: Tensor) -> None:
+        grid = as_grid(given['hw_shape'])
+        before, after = (split_prefix(x[:1].detach(), given.get('num_prefix_tokens', 0))[1]
+                         for x in (given['x'], out))
+        if before.shape == after.shape:
+            added = (after - before)[0].float().cpu().numpy()
+            records.append(TokenRecord(name, grid.hw, added))
+
+    # mypy: TokenEncoding is abstract, and is only compared with.
+    with watched(model, TokenEncoding, note):  # type: ignore[type-abstract]
+        yield records
+
+
+def draw_kernels(subject: Subject, choice: Choice) -> Drawing:
     """The kernels of one PEG, a sheet for each of its layers (CPVT's first version, Fig. 7).
 
     Raises:
         ValueError: for a model without a PEG, or a block out of range.
     """
-    subject = subjects[0]
     pegs = [(name, module) for name, module in subject.model.named_modules()
             if isinstance(module, PEG)]
     name, peg = pick(pegs, choice.block, [each for each, _ in pegs], 'PEGs')
@@ -70,7 +107,7 @@ def _wrapped(kernels: Array, columns: int) -> Array:
     return wrapped
 
 
-def draw_added(subjects: Sequence[Subject], choice: Choice) -> Drawing:
+def draw_added(subject: Subject, choice: Choice) -> Drawing:
     """What one token encoding adds to the tokens of the photo: its length (the norm over channels)
     on the photo, and some channels as maps (what CPVT's PEG makes of an image, ICLR 2023, Sec. 3).
 
@@ -80,9 +117,7 @@ def draw_added(subjects: Sequence[Subject], choice: Choice) -> Drawing:
         ValueError: for a model without token encodings that add something, or a block or channel
             out of range.
     """
-    subject = subjects[0]
-    with record_contributions(subject.model) as found:
-        run_once(subject)
+    found = subject.recorded(record_contributions)
     record = pick(found, choice.block, [each.name for each in found],
                   'token encodings that keep the grid')
     channels = list(choice.channels)
@@ -102,7 +137,7 @@ def draw_added(subjects: Sequence[Subject], choice: Choice) -> Drawing:
                    dict(norm=norm, channels=np.array(channels), maps=maps))
 
 
-def draw_similarity(subjects: Sequence[Subject], choice: Choice) -> Drawing:
+def draw_similarity(subject: Subject, choice: Choice) -> Drawing:
     """Cosine similarity between the positions of one encoding, a tile for each reference cell (the
     AI Summer article on position embeddings; ViT, Fig. 7).
 
@@ -113,9 +148,8 @@ def draw_similarity(subjects: Sequence[Subject], choice: Choice) -> Drawing:
     Raises:
         ValueError: for a model without encodings that add something, or a block out of range.
     """
-    subject = subjects[0]
     with record_contributions(subject.model) as tokens, record_attention(subject.model) as layers:
-        run_once(subject)
+        subject.run_once()
     relative = [place for place, each in enumerate(layers) if each.terms is not None]
     names = [each.name for each in tokens] + [layers[place].name for place in relative]
     name = pick(names, choice.block, names, 'encodings that add to tokens or logits')
@@ -123,9 +157,9 @@ def draw_similarity(subjects: Sequence[Subject], choice: Choice) -> Drawing:
         hw_shape, where = tokens[choice.block].hw_shape, ''
         vectors, what = tokens[choice.block].added, 'added to the tokens'
     else:
-        record = attention_of(subject, relative[choice.block - len(tokens)], choice.place)
+        record = subject.attention(relative[choice.block - len(tokens)], choice.place)
         assert record.all_terms is not None
-        prefix, hw_shape, where = record.num_prefix_tokens, record.hw_shape, window_text(record)
+        prefix, hw_shape, where = record.num_prefix_tokens, record.hw_shape, record.window_text
         by_cell = record.all_terms[:, prefix:, prefix:].swapaxes(0, 1)
         vectors, what = by_cell.reshape(len(by_cell), -1), 'added to the logits'
     cells = reference_cells(hw_shape, 14 if choice.references is None else choice.references)

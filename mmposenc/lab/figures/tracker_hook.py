@@ -17,7 +17,7 @@ from mmposenc.engine.apps.browse import denormalized
 from mmposenc.engine.apps.pictures import draw
 from mmposenc.engine.training.processes import plain_model
 
-from .figure_subjects import pass_of
+from .encoding_figures import pass_of
 from .model_figures import draw_encodings
 
 

@@ -102,9 +102,11 @@ class MultiScaleDeformableAttention(MMCVDeformable):
 class DetrDecoderLayer(MMDecoderLayer):
     """mmdet's decoder layer without attention weights."""
 
+    cross_attn_type: Any = MultiheadAttention
+
     def _init_layers(self) -> None:
         self.self_attn = MultiheadAttention(**self.self_attn_cfg)
-        self.cross_attn = MultiheadAttention(**self.cross_attn_cfg)
+        self.cross_attn = self.cross_attn_type(**self.cross_attn_cfg)
         self.embed_dims = self.self_attn.embed_dims
         self.ffn, self.norms = ffn_and_norms(self.ffn_cfg, self.norm_cfg, self.embed_dims, 3)
 
@@ -116,27 +118,23 @@ class DeformableEncoderLayer(DetrEncoderLayer):
         ValueError: with a ``rel_pos_encoding``: its attention has no logits of pairs.
     """
 
+    attention_type = MultiScaleDeformableAttention
+
     def _init_layers(self) -> None:
-        if self.self_attn_cfg.get('rel_pos_encoding') is not None:
+        self.self_attn_cfg = dict(self.self_attn_cfg)
+        relative = self.self_attn_cfg.pop('rel_pos_encoding', None)
+        if relative is not None:
             raise ValueError(
-                f'encoder.layer_cfg.self_attn_cfg.rel_pos_encoding='
-                f'{self.self_attn_cfg["rel_pos_encoding"]!r}: deformable attention compares no '
-                f'pairs of tokens; use pos_encoding, or a detector with dense attention '
-                f'(mmposenc.DETR, ConditionalDETR, DABDETR)')
-        cfg = {k: v for k, v in self.self_attn_cfg.items() if k != 'rel_pos_encoding'}
-        self.self_attn = MultiScaleDeformableAttention(**cfg)
-        self.embed_dims = self.self_attn.embed_dims
-        self.ffn, self.norms = ffn_and_norms(self.ffn_cfg, self.norm_cfg, self.embed_dims, 2)
+                f'encoder.layer_cfg.self_attn_cfg.rel_pos_encoding={relative!r}: deformable '
+                f'attention compares no pairs of tokens; use pos_encoding, or a detector with '
+                f'dense attention (mmposenc.DETR, ConditionalDETR, DABDETR)')
+        super()._init_layers()
 
 
-class DeformableDecoderLayer(MMDeformableDecoderLayer):
-    """mmdet's decoder layer without attention weights."""
+class DeformableDecoderLayer(DetrDecoderLayer, MMDeformableDecoderLayer):
+    """mmdet's deformable decoder layer without attention weights."""
 
-    def _init_layers(self) -> None:
-        self.self_attn = MultiheadAttention(**self.self_attn_cfg)
-        self.cross_attn = MultiScaleDeformableAttention(**self.cross_attn_cfg)
-        self.embed_dims = self.self_attn.embed_dims
-        self.ffn, self.norms = ffn_and_norms(self.ffn_cfg, self.norm_cfg, self.embed_dims, 3)
+    cross_attn_type = MultiScaleDeformableAttention
 
 
 # mmdet's decoders on this project's attention; parameters have mmdet's names.

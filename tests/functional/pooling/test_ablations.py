@@ -3,7 +3,7 @@ import pytest
 import torch
 from pooling_checks import GRIDS, loop, make
 
-from mmposenc.functional.pooling import ablations
+from mmposenc.functional.pooling import ablations, kernels
 from mmposenc.functional.pooling.ablations import (
     global_mean,
     nonlocal_pool,
@@ -50,6 +50,7 @@ def test_nonlocal_pool(kernel, monkeypatch):
         own = (q[:, i:i + 1] * k).sum(-1)
         expected[:, i] = loop(x, own, sigma, (3, 4), kernel)[:, i]
     for pairs in (2 ** 20, 40):
-        monkeypatch.setattr(ablations, 'PAIRS', pairs)
+        for module in (ablations, kernels):
+            monkeypatch.setattr(module, 'STABLE_PAIRS', pairs)
         out = nonlocal_pool(x, q, k, None, sigma, (3, 4), kernel, False)
         torch.testing.assert_close(out, expected)

@@ -1,9 +1,8 @@
 """Pooling by blocks against the definition, and its own gradients."""
-import math
 
 import pytest
 import torch
-from pooling_checks import GRIDS, loop, make
+from pooling_checks import loop, make
 
 from mmposenc.functional import context_pool
 from mmposenc.functional.pooling import partition
@@ -17,15 +16,6 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(partition, 'GROUP', 16)
     monkeypatch.setattr(partition, 'REGION', 6)
     monkeypatch.setitem(partition.BLOCK_ELEMENTS, 'cpu', 700)
-
-
-@pytest.mark.parametrize('kernel', ['gaussian', 'window'])
-@pytest.mark.parametrize('hw', GRIDS)
-def test_equals_the_loop(hw, kernel):
-    x, logits, sigma = make(hw)
-    weights = logits.exp() / 20
-    out = pool_in_blocks(x, weights, sigma, hw, kernel, False, math.inf)
-    torch.testing.assert_close(out, loop(x, logits, sigma, hw, kernel), atol=1e-12, rtol=1e-12)
 
 
 @pytest.mark.parametrize('kernel', ['gaussian', 'window'])

@@ -11,7 +11,7 @@ import base64
 import io
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 WIDTH, HEIGHT = 360, 262
@@ -184,8 +184,7 @@ def finite(line: Line, positive_x: bool = False) -> Line:
 
     def kept(values: Sequence[Any]) -> list[Any]:
         return [values[n] for n in keep] if values else []
-    return Line(line.label, line.style, kept(line.x), kept(line.y), kept(line.low),
-                kept(line.high), line.markers, line.lost)
+    return replace(line, x=kept(line.x), y=kept(line.y), low=kept(line.low), high=kept(line.high))
 
 
 def extent(lines: Sequence[Line], axis: Axis) -> tuple[float, float]:

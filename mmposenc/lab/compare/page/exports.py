@@ -7,8 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mmposenc.lab.compare.statistics.formats import cost
-
+from ..statistics.formats import cost
 from ..statistics.summary import factors, labels
 from .tables import Cell, Table, differences, overview, parts, runs
 

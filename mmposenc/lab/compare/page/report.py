@@ -5,7 +5,9 @@ import base64
 import hashlib
 import math
 import mimetypes
+from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -76,15 +78,15 @@ def page(results: Mapping[str, Any], folder: Path) -> str:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader('mmposenc.lab.compare.page'), autoescape=True,
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters['first_upper'] = first_upper
+    environment.filters.update(first_upper=first_upper, address=partial(inlined, folder))
     script = (Path(__file__).parent / 'templates' / 'page.js').read_text(encoding='utf-8')
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return environment.get_template('report.html').render(
-        **view(results, folder), script=script, script_hash=digest, colors=COLORS,
+        **view(results), script=script, script_hash=digest, colors=COLORS,
         frame=FRAME)
 
 
-def view(results: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+def view(results: Mapping[str, Any]) -> dict[str, Any]:
     """All that the template shows; a section without content is empty or None."""
     sizes = factors(results)
     trained = trained_factor(results)
@@ -94,7 +96,7 @@ def view(results: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         results=results, title=results.get('title') or 'Encodings compared', label=label,
         legend=[(label[name], style[name], name in first) for name in style],
         answer=answer(results), by_size=best_by_size(results) if len(sizes) > 1 else [],
-        counts=counts(results), left_out=left_out(results),
+        counts=counts(results),
         overview=tables.overview(results),
         differences=[(factor == trained, tables.differences(results, factor))
                      for factor in sorted(sizes, key=lambda factor: (factor != trained, factor))],
@@ -102,9 +104,7 @@ def view(results: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         curve_charts=study_charts.curve_charts(results),
         parts=[table for table in (tables.parts(results, 'by_size', 'Object size'),
                                    tables.parts(results, 'by_class', 'Class')) if table],
-        pictures=pictures(results, folder),
-        figures=figures(results, folder), diagnosis=diagnosis(results),
-        runs=tables.runs(results), base=label[base_of(results)],
+        diagnosis=diagnosis(results), runs=tables.runs(results), base=label[base_of(results)],
         seeds=len({run['seed'] for run in results['runs']}))
 
 
@@ -123,34 +123,32 @@ def answer(results: Mapping[str, Any]) -> dict[str, Any]:
     """The recommendation, and the numbers that stand beside it."""
     advice, metric, trained = results['recommendation'], results['metric'], trained_factor(results)
     name = advice['encoding']
-    told: dict[str, Any] = dict(advice, word=CONFIDENCE[advice['confidence']], facts=[],
-                                head='No recommendation yet')
+    facts: list[tuple[str, str, str]] = []
+    told = dict(advice, word=CONFIDENCE[advice['confidence']], facts=facts,
+                head='No recommendation yet')
     if name is None:
         return told
-    tested = any(row['p'] is not None for row in results['differences']
-                 if row['factor'] == trained)
+    at = [row for row in results['differences'] if row['factor'] == trained]
+    tested = any(row['p'] is not None for row in at)
     told['head'] = f'{"Take" if tested else "So far:"} {labels(results)[name]}'
-    encoding = next(each for each in results['encodings'] if each['name'] == name)
     row = next(row for row in results['summary']
                if row['encoding'] == name and row['factor'] == trained)
     among = (f'95% interval {value_text(row["low"], metric)} to {value_text(row["high"], metric)}, '
              if row['low'] is not None else '')
-    told['facts'].append((first_upper(f'{metric["label"]} at the trained size'),
-                          value_text(row['mean'], metric, unit=True),
-                          f'{among}{row["n"]} seed{"s" * (row["n"] != 1)}'))
-    against = next((each for each in results['differences'] if each['role'] == 'base'
-                    and each['encoding'] == name and each['factor'] == trained), None)
-    if against and against['mean'] is not None:
-        p = f'p = {p_text(against["p"])}: ' if against['p'] is not None else ''
-        told['facts'].append((f'Minus {labels(results)[against["against"]]}',
-                              value_text(against['mean'], metric, sign=True),
-                              f'{p.replace("= <", "<")}{against["verdict"]}'))
-    macs = tables.cost(encoding, trained, 'macs')
-    for what, text, note in (
-            ('Parameters', tables.grouped(encoding.get('parameters')), ''),
-            ('Multiply-accumulates', count_text(macs), 'an image at the trained size')):
-        if text != UNKNOWN:
-            told['facts'].append((what, text, note))
+    facts.append((first_upper(f'{metric["label"]} at the trained size'),
+                  value_text(row['mean'], metric, unit=True),
+                  f'{among}{row["n"]} seed{"s" * (row["n"] != 1)}'))
+    for row in at:
+        if row['role'] == 'base' and row['encoding'] == name and row['mean'] is not None:
+            p = f'p = {p_text(row["p"])}: ' if row['p'] is not None else ''
+            facts.append((f'Minus {labels(results)[row["against"]]}',
+                          value_text(row['mean'], metric, sign=True),
+                          f'{p.replace("= <", "<")}{row["verdict"]}'))
+    encoding = next(each for each in results['encodings'] if each['name'] == name)
+    costs = (('Parameters', tables.grouped(encoding.get('parameters')), ''),
+             ('Multiply-accumulates', count_text(tables.cost(encoding, trained, 'macs')),
+              'an image at the trained size'))
+    facts.extend(fact for fact in costs if fact[1] != UNKNOWN)
     return told
 
 
@@ -173,19 +171,10 @@ def best_by_size(results: Mapping[str, Any]) -> list[dict[str, str]]:
     return rows
 
 
-def counts(results: Mapping[str, Any]) -> dict[str, int]:
+def counts(results: Mapping[str, Any]) -> Counter[str]:
     """How many runs have each status, and 'all'."""
-    statuses = [run['status'] for run in results['runs']]
-    return {**{status: statuses.count(status) for status in (
-        'finished', 'running', 'waiting', 'diverged', 'failed')}, 'all': len(statuses)}
-
-
-def left_out(results: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Runs that diverged or failed: they have no part in any mean."""
-    label = labels(results)
-    return [dict(label=label[run['encoding']], seed=run['seed'], status=run['status'],
-                 note=run.get('note') or 'no note', log=run.get('log') or [])
-            for run in results['runs'] if run['status'] in ('diverged', 'failed')]
+    return Counter({'all': len(results['runs'])}) + Counter(
+        run['status'] for run in results['runs'])
 
 
 def inlined(folder: Path, file: str) -> str | None:
@@ -196,31 +185,6 @@ def inlined(folder: Path, file: str) -> str | None:
     if not kind.startswith('image/') or not inside or not path.is_file():
         return None
     return data_uri(path.read_bytes(), kind)
-
-
-def pictures(results: Mapping[str, Any], folder: Path) -> list[dict[str, Any]]:
-    """Predictions on the same pictures: the truth first, then the encodings in their order."""
-    label = labels(results)
-    order = list(label)
-
-    def place(entry: Mapping[str, Any]) -> int:
-        return order.index(entry['encoding']) if entry.get('encoding') in order else -1
-    return [dict(title=each.get('title') or each['id'], source=each.get('source') or '', entries=[
-        dict(label=label.get(entry['encoding'], entry['encoding']) if entry.get('encoding')
-             else 'Truth', text=entry.get('text') or '',
-             file=entry['file'], address=inlined(folder, entry['file']))
-        for entry in sorted(each['entries'], key=place)]) for each in results.get('pictures') or []]
-
-
-def figures(results: Mapping[str, Any], folder: Path) -> list[dict[str, Any]]:
-    """What was learned: the figures of each encoding that has some."""
-    told = []
-    for name, label in labels(results).items():
-        own = [dict(title=each['title'], text=each.get('text') or each['title'], file=each['file'],
-                    untrained=each.get('untrained'), address=inlined(folder, each['file']))
-               for each in results.get('figures') or [] if each['encoding'] == name]
-        told += [dict(label=label, figures=own)] if own else []
-    return told
 
 
 def diagnosis(results: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -250,12 +214,11 @@ def _values(found: Mapping[str, Mapping[str, Any]], by_name: Mapping[str, Mappin
     for measures in by_name.values():
         first = next(iter(measures.values()))
         values = [measures.get(name, {}).get('value') for name in found]
-        if any(value is not None for value in values):
+        if values.count(None) < len(values):
             rows.append((tables.Cell(first['title'], first['title']),
                          tables.Cell(first.get('unit') or ''),
                          *(tables.numbered(value, '{:.3g}'.format) for value in values)))
-    heads = [label[name] if each['trained'] else f'{label[name]} (untrained)'
-             for name, each in found.items()]
+    heads = [label[name] + ' (untrained)' * (not each['trained']) for name, each in found.items()]
     return tables.Table('One number a measure', ('Measure', 'Unit', *heads), rows, words=(1,))
 
 
@@ -294,13 +257,9 @@ def _map(matrix: Mapping[str, Any]) -> dict[str, Any]:
         if value is None or not math.isfinite(value):
             return UNKNOWN, 0
         return f'{value:.3g}', round(100 * (value - low) / (high - low or 1))
-    rows = _names(matrix.get('rows'), len(values))
-    return dict(address=None, text=shape, columns=_names(matrix.get('columns'), len(values[0])),
+
+    def names(key: str, count: int) -> list[str]:
+        return list(map(str, matrix.get(key) or range(count)))
+    return dict(address=None, text=shape, columns=names('columns', len(values[0])),
                 cells=[(name, [cell(value) for value in row])
-                       for name, row in zip(rows, values, strict=True)])
-
-
-def _names(given: Any, count: int) -> list[str]:
-    """Names of rows or columns; their numbers where there are none."""
-    return [str(each) for each in given] if isinstance(given, (list, tuple)) else [
-        str(n) for n in range(count)]
+                       for name, row in zip(names('rows', len(values)), values, strict=True)])

@@ -10,44 +10,46 @@ import torch
 
 import mmposenc
 from mmposenc.engine.config.nodes import trained_size
+from mmposenc.engine.config.testing import TASKS, scope_of
 
 from ..running.runs import read_record
 from ..running.schedule import is_taken, last_lines
 from ..running.workers import cores
 from ..statistics.summary import summarize
 from ..study.files import read_json, write_json
-from ..study.metrics import metric_of, task_of
+from ..study.metrics import metric_of
 from ..study.study import SCHEMA, Run, Study
 from .report import write_summarized
 
-#: What is known of a cost before it is counted.
-_UNKNOWN: dict[str, Any] = dict.fromkeys(('hw', 'macs', 'activations', 'seconds', 'peak_bytes'))
+#: What may be known of a cost.
+_COSTS = ('hw', 'macs', 'activations', 'seconds', 'peak_bytes')
 
 
 def collect(study: Study) -> dict[str, Any]:
     """What results.json holds, without what the report adds; docs/report.md names every key."""
     base = study.base()
     records = [(run, read_record(run)) for run in study.runs()]
-    extras = [(run, name, read_json(run.folder / f'{name}.json') or {})
-              for run in study.runs() if run.first
-              for name in ('costs', 'pictures', 'figures', 'diagnosis')]
+    extras = {run.entry.name: {name: read_json(run.folder / f'{name}.json') or {} for name in (
+        'costs', 'pictures', 'figures', 'diagnosis', 'times')} for run, _ in records if run.first}
+    made = {what: [(name, own[what]['content']) for name, own in extras.items()
+                   if own[what].get('content')] for what in ('pictures', 'figures', 'diagnosis')}
     size = trained_size(base)
     return {
         'schema': SCHEMA, 'title': Path(study.config).stem, 'config': study.config,
-        'task': task_of(base), 'created': study.created, 'command': study.command,
+        'task': TASKS[scope_of(base)], 'created': study.created, 'command': study.command,
         'metric': asdict(metric_of(base)),
         'sizes': [{'factor': factor, 'trained': factor == 1, 'hw': None if size is None else
                    [round(side * factor) for side in size]} for factor in study.sizes],
         'budget': {study.length.unit: study.length.number, 'seconds': study.seconds},
         'environment': environment(),
-        'encodings': [_encoding(study, entry, records) for entry in study.entries],
-        'runs': [_run(run, record, _notes(extras, run)) for run, record in records],
-        'pictures': _pictures(extras),
-        'figures': [{'encoding': run.entry.name, **each} for run, name, held in extras
-                    if name == 'figures' for each in held.get('content') or []],
-        'diagnosis': [{'encoding': run.entry.name, 'seed': run.seed, **held['content']}
-                      for run, name, held in extras
-                      if name == 'diagnosis' and held.get('content')]}
+        'encodings': [_encoding(study, entry, records, extras[entry.name])
+                      for entry in study.entries],
+        'runs': [_run(run, record, extras[run.entry.name] if run.first else {})
+                 for run, record in records],
+        'pictures': _pictures(made['pictures']),
+        'figures': [{'encoding': name, **each} for name, held in made['figures'] for each in held],
+        'diagnosis': [{'encoding': name, 'seed': study.seeds[0], **held}
+                      for name, held in made['diagnosis']]}
 
 
 def environment() -> dict[str, Any]:
@@ -68,46 +70,39 @@ def _cpu_name() -> str:
     return names[0] if names else platform.machine()
 
 
-def _encoding(study: Study, entry: Any, records: list[tuple[Run, dict]]) -> dict[str, Any]:
-    own = [(run, record) for run, record in records if run.entry.name == entry.name]
-    counted = {each['factor']: each for run, _ in own if run.first
-               for each in (read_json(run.folder / 'costs.json') or {}).get('content') or []}
-    timed = {each['factor']: each for run, _ in own if run.first
-             for each in read_json(run.folder / 'times.json') or []}
-    parameters = [record['parameters'] for _, record in own if record['parameters']]
-    parameters += [each['parameters'] for each in counted.values() if each['parameters']]
-    costs = []
-    for factor in study.sizes:
-        known = {**counted.get(factor, {}), **timed.get(factor, {})}
-        costs.append({'factor': factor, **{key: known.get(key) for key in _UNKNOWN}})
-    return {**asdict(entry), 'parameters': parameters[0] if parameters else None, 'costs': costs}
+def _encoding(study: Study, entry: Any, records: list[tuple[Run, dict]], extras: dict[str, Any]
+              ) -> dict[str, Any]:
+    known: dict[float, dict[str, Any]] = {factor: {} for factor in study.sizes}
+    for each in [*(extras['costs'].get('content') or []), *extras['times']]:
+        known.setdefault(each['factor'], {}).update(each)
+    parameters = [each['parameters'] for each in (
+        *(record for run, record in records if run.entry.name == entry.name), *known.values())
+        if each.get('parameters')]
+    return {**asdict(entry), 'parameters': next(iter(parameters), None), 'costs': [
+        {'factor': factor, **{key: known[factor].get(key) for key in _COSTS}}
+        for factor in study.sizes]}
 
 
-def _run(run: Run, record: dict[str, Any], notes: list[str]) -> dict[str, Any]:
+def _run(run: Run, record: dict[str, Any], extras: dict[str, Any]) -> dict[str, Any]:
     status = record['status']
     if status == 'running' and not is_taken(run):
         status = 'waiting'  # it was killed, and goes on with the next call
     kept = {key: record[key] for key in (
         'encoding', 'seed', 'train_seconds', 'train_cpu_seconds', 'peak_bytes', 'curve', 'tests',
         'checkpoint')}
-    return {**kept, 'status': status, 'note': '; '.join(filter(None, [record['note'], *notes])),
+    notes = [record['note'], *(each['note'] for each in extras.values() if 'note' in each)]
+    return {**kept, 'status': status, 'note': '; '.join(filter(None, notes)),
             'log': last_lines(run) if status == 'failed' else []}
 
 
-def _notes(extras: list[tuple[Run, str, dict]], run: Run) -> list[str]:
-    return [held['note'] for owner, _, held in extras
-            if owner.folder == run.folder and held.get('note')]
-
-
-def _pictures(extras: list[tuple[Run, str, dict]]) -> list[dict[str, Any]]:
+def _pictures(made: list[tuple[str, list[dict]]]) -> list[dict[str, Any]]:
     """By image: the truth, then what each encoding predicts."""
     found: dict[str, dict[str, Any]] = {}
-    for run, name, held in extras:
-        for each in (held.get('content') or []) if name == 'pictures' else []:
-            picture = found.setdefault(each['id'], {
-                key: each[key] for key in ('id', 'title', 'source')} | {
-                    'entries': [{'truth': True, **each['truth']}]})
-            picture['entries'].append({'encoding': run.entry.name, **each['predicted']})
+    for name, each in ((name, each) for name, held in made for each in held):
+        picture = found.setdefault(each['id'], {
+            **{key: each[key] for key in ('id', 'title', 'source')},
+            'entries': [{'truth': True, **each['truth']}]})
+        picture['entries'].append({'encoding': name, **each['predicted']})
     return list(found.values())
 
 

@@ -3,13 +3,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from mmposenc.lab.compare.statistics.formats import cost
-
 from ..statistics.differences import LEAST_RUNS
-from ..statistics.formats import count_text, first_upper, interval_text, seconds_text, value_text
-from ..statistics.summary import factors, interval, labels, trained_factor
+from ..statistics.formats import (
+    cost,
+    count_text,
+    first_upper,
+    interval_text,
+    seconds_text,
+    value_text,
+)
+from ..statistics.summary import factors, labels, trained_factor
 from .charts import Axis, Chart, Line, Style, line_chart, thinned
 from .tables import Cell, Table, number, numbered, run_mean
 
@@ -70,39 +76,25 @@ def cost_charts(results: Mapping[str, Any]) -> list[Chart]:
     """The metric at the trained size against everything that is known of the costs."""
     trained = trained_factor(results)
 
-    def of(each: Mapping[str, Any]) -> dict[str, float | None]:
-        costs = {key: cost(each, trained, key) for key in ('macs', 'seconds', 'peak_bytes')}
-        trains = {key: run_mean(results, each['name'], key)
-                  for key in ('train_cpu_seconds', 'peak_bytes')}
-        return {'parameters': each.get('parameters'),
-                'multiply-accumulates an image': costs['macs'],
-                'seconds an image': costs['seconds'],
-                'peak memory of inference, MiB': mebibytes(costs['peak_bytes']),
-                'CPU time of a training': trains['train_cpu_seconds'],
-                'peak memory of a training, MiB': mebibytes(trains['peak_bytes'])}
+    def mebibytes(count: float | None) -> float | None:
+        return None if count is None else count / 2 ** 20
 
-    known = {each['name']: of(each) for each in results['encodings']}
-    texts: list[Callable[[float], str]] = [
-        large, large, seconds_text, small, seconds_text, small]
-    charts = [_cost_chart(results, f'cost-{n}', kind, text,
-                          {name: costs[kind] for name, costs in known.items()})
-              for n, (kind, text) in enumerate(zip(next(iter(known.values())), texts, strict=True))]
+    # Encodings may differ in the third digit.
+    large, small = partial(count_text, digits=4), '{:.4g}'.format
+    kinds: list[tuple[str, Callable[[float], str], Callable[[Any], float | None]]] = [
+        ('parameters', large, lambda each: each.get('parameters')),
+        ('multiply-accumulates an image', large, lambda each: cost(each, trained, 'macs')),
+        ('seconds an image', seconds_text, lambda each: cost(each, trained, 'seconds')),
+        ('peak memory of inference, MiB', small,
+         lambda each: mebibytes(cost(each, trained, 'peak_bytes'))),
+        ('CPU time of a training', seconds_text,
+         lambda each: run_mean(results, each['name'], 'train_cpu_seconds')),
+        ('peak memory of a training, MiB', small,
+         lambda each: mebibytes(run_mean(results, each['name'], 'peak_bytes')))]
+    charts = [_cost_chart(results, f'cost-{n}', label, text,
+                          {each['name']: of(each) for each in results['encodings']})
+              for n, (label, text, of) in enumerate(kinds)]
     return [chart for chart in charts if chart is not None]
-
-
-def mebibytes(count: float | None) -> float | None:
-    """Bytes in MiB."""
-    return None if count is None else count / 2 ** 20
-
-
-def large(value: float) -> str:
-    """A count in four digits, as encodings may differ in the third."""
-    return count_text(value, digits=4)
-
-
-def small(value: float) -> str:
-    """Any number in four digits."""
-    return f'{value:.4g}'
 
 
 def _cost_chart(results: Mapping[str, Any], id: str, label: str, text: Callable[[float], str],
@@ -137,26 +129,26 @@ def _curve_chart(results: Mapping[str, Any], key: str, title: str, y: Axis) -> C
     style, label = styles(results), labels(results)
     lines, means, step = [], {}, 'epoch'
     for name in style:
-        runs = [run for run in results['runs'] if run['encoding'] == name]
-        curves: dict[int, dict[float, float]] = {}
-        for run in runs:
-            curves[run['seed']] = {}
-            for point in run.get('curve') or []:
-                step = 'iteration' if 'iteration' in point else 'epoch'
-                if point.get(key) is not None:
-                    curves[run['seed']][point[step]] = point[key]
-        finished = [curves[run['seed']] for run in runs if run['status'] == 'finished']
+        finished: list[dict[float, float]] = []
+        lost = []
+        for run in results['runs']:
+            if run['encoding'] != name:
+                continue
+            points = run.get('curve') or []
+            step = 'iteration' if any('iteration' in point for point in points) else step
+            curve = {point[step]: point[key] for point in points if point.get(key) is not None}
+            if run['status'] == 'finished':
+                finished.append(curve)
+            elif run['status'] == 'diverged':
+                lost.append(Line(f'{label[name]}, seed {run["seed"]}, diverged', style[name],
+                                 list(curve), list(curve.values()), markers=False, lost=True))
         means[name] = {at: [curve[at] for curve in finished if at in curve]
                        for at in sorted({at for curve in finished for at in curve})}
-        lines.append(_mean_line(label[name], style[name], means[name]))
-        for run in runs:
-            if run['status'] == 'diverged':
-                points = sorted(curves[run['seed']].items())
-                lines.append(Line(f'{label[name]}, seed {run["seed"]}, diverged', style[name],
-                                  [at for at, _ in points], [value for _, value in points],
-                                  markers=False, lost=True))
-    return line_chart(f'curve-{key}', title, lines, Axis(step), y, bands=True,
-                      table=_curve_table(title, step, means, label, y),
+        lines += [_mean_line(label[name], style[name], means[name]), *lost]
+    table = numbers(f'{title}, mean over seeds', step, y.text, [
+        (label[name], {at: math.fsum(values) / len(values) for at, values in points.items()})
+        for name, points in means.items()])
+    return line_chart(f'curve-{key}', title, lines, Axis(step), y, bands=True, table=table,
                       note='Lines are means over seeds, areas reach from the least to the greatest '
                       'of them. Of a run that diverged there is a line of its own.')
 
@@ -169,14 +161,17 @@ def _mean_line(label: str, style: Style, points: Mapping[float, list[float]]) ->
                 [max(points[x]) for x in at] if several else (), markers=len(at) <= 12)
 
 
-def _curve_table(title: str, step: str, means: Mapping[str, Mapping[float, list[float]]],
-                 label: Mapping[str, str], y: Axis) -> Table:
-    steps = sorted({at for points in means.values() for at in points})
-    rows = [(number(at, f'{at:g}'), *(
-        numbered(interval(points.get(at, []))['mean'], y.text) for points in means.values()))
-        for at in (steps[n] for n in thinned(len(steps), MOST_ROWS))]
+def numbers(caption: str, head: str, text: Callable[[float], str],
+            lines: Sequence[tuple[str, Mapping[Any, float | None]]]) -> Table:
+    """The points of lines, by their names: a row for each x, a column for each line."""
+    steps = list(dict.fromkeys(at for _, points in lines for at in points))
+    if all(isinstance(at, (int, float)) for at in steps):
+        steps.sort()
+    rows = [(Cell(f'{at:g}' if isinstance(at, (int, float)) else str(at), at),
+             *(numbered(points.get(at), text) for _, points in lines))
+            for at in (steps[n] for n in thinned(len(steps), MOST_ROWS))]
     cut = f' ({len(rows)} of {len(steps)} rows)' if len(rows) < len(steps) else ''
-    return Table(f'{title}, mean over seeds{cut}', (step, *(label[name] for name in means)), rows)
+    return Table(caption + cut, (head, *(name for name, _ in lines)), rows)
 
 
 def measure_charts(results: Mapping[str, Any], id: str, measures: Mapping[str, Mapping[str, Any]],
@@ -196,30 +191,17 @@ def measure_charts(results: Mapping[str, Any], id: str, measures: Mapping[str, M
         found = {encoding: series for encoding, measure in measures.items()
                  for series in measure.get('series') or [] if series['label'] == name}
         measure = next(iter(measures.values()))
-        lines = [Line(label[encoding], style[encoding], *_numbers(series))
-                 for encoding, series in found.items()]
+        title, xlabel = measure['title'], measure.get('xlabel')
+        lines = []
+        for encoding, series in found.items():  # words along x are counted
+            named = not all(isinstance(at, (int, float)) for at in series['x'])
+            lines.append(Line(label[encoding], style[encoding],
+                              range(len(series['x'])) if named else series['x'], series['y']))
         chart = line_chart(
-            f'measure-{id}-{n}', name or measure['title'], lines,
-            Axis(measure.get('xlabel') or ''),
-            Axis(measure.get('ylabel') or measure.get('unit') or '', lambda v: f'{v:.3g}'),
-            table=_series_table(measure, name, found, label))
+            f'measure-{id}-{n}', name or title, lines, Axis(xlabel or ''),
+            Axis(measure.get('ylabel') or measure.get('unit') or '', '{:.3g}'.format),
+            table=numbers(f'{title}: {name}' if name else title, xlabel or 'x', '{:.4g}'.format, [
+                (label[encoding], dict(zip(series['x'], series['y'], strict=True)))
+                for encoding, series in found.items()]))
         charts += [chart] if chart else []
     return charts
-
-
-def _numbers(series: Mapping[str, Any]) -> tuple[Sequence[float], Sequence[float]]:
-    """x and y of a series; words along x are counted."""
-    x = series['x']
-    return (x if all(isinstance(at, (int, float)) for at in x) else range(len(x))), series['y']
-
-
-def _series_table(measure: Mapping[str, Any], name: str, found: Mapping[str, Mapping[str, Any]],
-                  label: Mapping[str, str]) -> Table:
-    steps = list(dict.fromkeys(x for series in found.values() for x in series['x']))
-    known = {encoding: dict(zip(series['x'], series['y'], strict=True))
-             for encoding, series in found.items()}
-    rows = [(Cell(f'{at:g}' if isinstance(at, (int, float)) else str(at), at), *(
-        numbered(values.get(at), small) for values in known.values()))
-        for at in (steps[n] for n in thinned(len(steps), MOST_ROWS))]
-    caption = f'{measure["title"]}: {name}' if name else measure['title']
-    return Table(caption, (measure.get('xlabel') or 'x', *(label[each] for each in found)), rows)

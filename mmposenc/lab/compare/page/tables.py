@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mmposenc.lab.compare.statistics.formats import cost
-
 from ..statistics.formats import (
     UNKNOWN,
+    cost,
     count_text,
     first_upper,
     interval_text,

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from mmengine.config import Config
 
-from mmposenc.engine.config.checks import check_files, check_sections
+from mmposenc.engine.config.checks import check_files, check_folder, check_sections
 from mmposenc.engine.config.nodes import tested_size
 from mmposenc.engine.config.options import read_config
 from mmposenc.engine.training.launch import prepare_training
@@ -42,9 +42,9 @@ class Plan(NamedTuple):
     estimate: Estimate | None
 
 
-def default_folder(config: str) -> Path:
-    """Where a study lies if nobody says."""
-    return Path('work_dirs') / f'compare_{Path(config).stem}'
+def folder_of(args: argparse.Namespace) -> Path:
+    """The study's folder."""
+    return args.out or Path('work_dirs') / f'compare_{Path(args.config).stem}'
 
 
 def workers_of(args: argparse.Namespace) -> Workers:
@@ -55,26 +55,16 @@ def workers_of(args: argparse.Namespace) -> Workers:
     """
     if args.submitit:
         cluster, *words = args.submitit
-        return SubmittedWorkers(folder_of(args) / 'submitit', cluster, _options(words),
-                                args.gpus_per_run)
+        options: dict[str, Any] = {}
+        for word in words:
+            key, equals, value = word.partition('=')
+            if not equals:
+                raise ValueError(f'--submitit: {word!r} is not KEY=VALUE')
+            options[key] = int(value) if value.isdecimal() else value
+        return SubmittedWorkers(folder_of(args) / 'submitit', cluster, options, args.gpus_per_run)
     gpus = visible_gpus()
-    jobs = args.jobs or max(1, len(gpus) // args.gpus_per_run)
-    return LocalWorkers(jobs, gpus, args.gpus_per_run)
-
-
-def folder_of(args: argparse.Namespace) -> Path:
-    """The study's folder."""
-    return args.out or default_folder(args.config)
-
-
-def _options(words: list[str]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for word in words:
-        key, equals, value = word.partition('=')
-        if not equals:
-            raise ValueError(f'--submitit: {word!r} is not KEY=VALUE')
-        found[key] = int(value) if value.isdecimal() else value
-    return found
+    return LocalWorkers(args.jobs or max(1, len(gpus) // args.gpus_per_run), gpus,
+                        args.gpus_per_run)
 
 
 def plan(args: argparse.Namespace, command: str, workers: Workers
@@ -95,41 +85,33 @@ def plan(args: argparse.Namespace, command: str, workers: Workers
         FileNotFoundError: a file that the config names is not there.
     """
     folder, started, load = folder_of(args), time.monotonic(), os.getloadavg()[0]
+    check_folder(str(folder), '--out')
     given = None if args.config is None else read_config(args)
     entries = read_entries(args.encodings) if args.encodings else []
-    if not folder.is_dir():
-        _check_first(args, entries)
+    if not (folder / 'study.json').is_file():  # before the lock, which makes the folder
+        if given is None:
+            raise FileNotFoundError(f'--out {args.out} holds no study yet: give a config')
+        if not entries:
+            raise ValueError('--encodings: name what is to be compared, such as none learned peg')
     with nullcontext() if args.dry_run else planning_lock(folder):
         old = read_study(folder) if (folder / 'study.json').is_file() else None
-        cfg: Any = given
-        if old is None:
-            _check_first(args, entries)
-        elif given is None:
-            cfg = old.base()
-        else:
+        cfg: Any = given if given is not None or old is None else old.base()
+        if old is not None and given is not None:
             check_same_config(old, given)
-        study = _asked(args, command, cfg, old, folder, entries)
-        _check(cfg, study, old, entries)
-        estimate = None
-        if args.dry_run or (study.seconds is not None and old is None):
-            if warning := _others(load):
-                print(warning, file=sys.stderr)
+        study, estimate = _asked(args, command, cfg, old, folder, entries), None
+        _check(cfg, study, old)
+        chosen = study.seconds is not None and old is None
+        if args.dry_run or chosen:
+            if load > cores() / 4:
+                print(f'other programs run here (a load of {load:.1f} on {cores()} cores): what is '
+                      'timed now holds while they do', file=sys.stderr)
             estimate = _measured(study, cfg, workers)
-        if study.seconds is not None and old is None:
-            assert estimate is not None
-            study = replace(study, length=estimate.longest(
-                study, time.monotonic() - started))
+            if chosen:
+                spent = time.monotonic() - started
+                study = replace(study, length=estimate.longest(study, spent))
         if not args.dry_run:
             write_study(study, cfg if old is None else None)
     return Plan(study, cfg, estimate)
-
-
-def _check_first(args: argparse.Namespace, entries: list[Entry]) -> None:
-    """What a first call names."""
-    if args.config is None:
-        raise FileNotFoundError(f'--out {args.out} holds no study yet: give a config')
-    if not entries:
-        raise ValueError('--encodings: name what is to be compared, such as none learned peg')
 
 
 def _asked(args: argparse.Namespace, command: str, cfg: Config, old: Study | None, folder: Path,
@@ -154,7 +136,7 @@ def _asked(args: argparse.Namespace, command: str, cfg: Config, old: Study | Non
     return new if old is None else joined(old, new)
 
 
-def _check(cfg: Config, study: Study, old: Study | None, entries: list[Entry]) -> None:
+def _check(cfg: Config, study: Study, old: Study | None) -> None:
     """All that can be told before any work: data, metric, sizes, encodings."""
     find_place(cfg)  # before files: who must fetch them first should know that it is worth it
     metric_of(cfg)
@@ -203,14 +185,6 @@ def _measured(study: Study, cfg: Config, workers: Workers) -> Estimate:
         trial = replace(study, folder=Path(folder))
         write_study(trial, cfg)
         return timing.measure(trial, workers, say)
-
-
-def _others(load: float) -> str:
-    """A warning where other programs use the machine, whose load they make; else nothing."""
-    if load <= cores() / 4:
-        return ''
-    return (f'other programs run here (a load of {load:.1f} on {cores()} cores): what is timed now '
-            f'holds while they do')
 
 
 def headline(planned: Plan) -> str:

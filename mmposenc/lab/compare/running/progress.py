@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import mean
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from ..statistics.formats import seconds_text
+from ..statistics.formats import seconds_text, value_text
 from ..study.metrics import Metric
 from ..study.study import Run, Study
 from .recording import read_progress
@@ -54,25 +54,25 @@ class State(NamedTuple):
         return min(1.0, self.progress.get('done', 0) / total) if total else 0.0
 
 
-def states(study: Study, before: Sequence[State] = ()) -> list[State]:
+def states(study: Study, known: dict[Path, State] | None = None) -> list[State]:
     """How all runs stand, from the disk: of other machines too.
 
     Args:
         study: whose runs.
-        before: how they stood; files that are as old as they were then are not read again.
+        known: how they stood, by folder, brought up to date here; files that are as old as they
+            were then are not read again.
     """
-    known = {each.run.folder: each for each in before}
-    return [_state(study, run, known.get(run.folder)) for run in study.runs()]
-
-
-def _state(study: Study, run: Run, before: State | None) -> State:
-    written = _written(run.record_file), _written(run.progress_file)  # before they are read
-    taken = is_taken(run)
-    if before is not None and before.written == written:
-        return before._replace(taken=taken)
-    record = read_record(run)
-    return State(run, record, read_progress(run), taken, is_over(study, record),
-                 written)
+    known = {} if known is None else known
+    for run in study.runs():
+        written = _written(run.record_file), _written(run.progress_file)  # before they are read
+        before, taken = known.get(run.folder), is_taken(run)
+        if before is not None and before.written == written:
+            known[run.folder] = before._replace(taken=taken)
+        else:
+            record = read_record(run)
+            known[run.folder] = State(run, record, read_progress(run), taken,
+                                      is_over(study, record), written)
+    return list(known.values())
 
 
 def _written(path: Path) -> int:
@@ -100,20 +100,13 @@ def seconds_left(runs: list[State], jobs: int) -> float | None:
     return max([sum(left) / max(1, jobs), *left], default=0.0)
 
 
-def value_text(metric: Metric, value: float | None) -> str:
-    """A value as tables show it."""
-    if value is None:
-        return '-'
-    return f'{value:.2f}' if metric.unit == '%' else f'{value:.3f}'
-
-
 def cell(state: State, metric: Metric) -> str:
     """What the table says of a run."""
     status = state.record['status']
     if status in ('diverged', 'failed') and not state.taken:
         return status
     if state.over or (status == 'finished' and not state.taken):
-        return value_text(metric, state.value)
+        return value_text(state.value, vars(metric))
     if not state.taken:
         return f'{state.share:.0%} done' if state.share else '...'
     told, parts = state.progress, []
@@ -123,7 +116,7 @@ def cell(state: State, metric: Metric) -> str:
         if told.get('loss') is not None:
             parts.append(f'loss {told["loss"]:.3g}')
         if told.get('metric') is not None:
-            parts.append(value_text(metric, told['metric']))
+            parts.append(value_text(told['metric'], vars(metric)))
     else:
         parts.append(str(told.get('phase', 'start')))
     silent = time.time() - told.get('time', time.time())
@@ -145,7 +138,7 @@ def table(study: Study, runs: list[State], metric: Metric, jobs: int) -> Table:
         done = [each.value for each in own
                 if each.record['status'] == 'finished' and each.value is not None]
         made.add_row(entry.label, *(cell(each, metric) for each in own),
-                     value_text(metric, mean(done)) if done else '-')
+                     value_text(mean(done) if done else None, vars(metric)))
     return made
 
 
@@ -183,7 +176,7 @@ class Display:
         self.console = console or plain_console(file=sys.stdout)
         self.live: Live | None = None
         self.looked = 0.0
-        self.runs: list[State] = []
+        self.runs: dict[Path, State] = {}
 
     def __enter__(self) -> Display:
         if self.console.is_terminal:
@@ -202,25 +195,24 @@ class Display:
         now = time.monotonic()
         if self.live is not None and (at_once or now - self.looked >= _LOOK):
             self.looked = now
-            self.runs = states(self.study, self.runs)
-            self.live.update(table(self.study, self.runs, self.metric, self.jobs))
+            runs = states(self.study, self.runs)
+            self.live.update(table(self.study, runs, self.metric, self.jobs))
 
     def tell(self, run: Run, event: str) -> None:
         """A line of what happened to a run, where there is no table."""
         if self.live is not None:
             self.tick(at_once=True)
             return
-        self.runs = states(self.study, self.runs)
-        state = next(each for each in self.runs if each.run.folder == run.folder)
-        text = event
+        runs = states(self.study, self.runs)
+        state, text = self.runs[run.folder], event
         if event == 'ended':
             status = state.record['status']
             if status == 'finished':
-                status += f', {self.metric.label} {value_text(self.metric, state.value)}'
+                status += f', {self.metric.label} {value_text(state.value, vars(self.metric))}'
             text = ': '.join(filter(None, [status, short_note(state.record)]))
         # A run that has just been started does not hold its lock yet, so none are counted.
         self.say(f'{run.entry.name} seed {run.seed}: {text} '
-                 f'({summary(self.runs, self.jobs, running=False)})')
+                 f'({summary(runs, self.jobs, running=False)})')
 
     def say(self, line: str) -> None:
         """A line, above the table."""

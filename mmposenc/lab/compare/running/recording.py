@@ -44,7 +44,6 @@ class RecordHook(Hook):
         self.before: dict[str, Any] = {'seconds': 0.0, 'cpu_seconds': 0.0, 'peak_bytes': 0}
         self.started = self.written = 0.0
         self.cpu_started: float | None = 0.0
-        self.pending: list[torch.Tensor] = []
 
     def before_train(self, runner: Any) -> None:
         self.started = time.monotonic()
@@ -53,7 +52,9 @@ class RecordHook(Hook):
     def after_train_iter(self, runner: Any, batch_idx: int, data_batch: Any = None,
                          outputs: Any = None) -> None:
         if outputs and 'loss' in outputs:
-            self.pending.append(torch.as_tensor(outputs['loss']).detach())
+            # mmengine's own hook waits for it as well.
+            self.loss_sum += torch.as_tensor(outputs['loss']).detach().item()
+            self.loss_count += 1
         done = runner.iter + 1
         if not self.by_epoch and (done % max(1, runner.max_iters // _POINTS) == 0
                                   or done == runner.max_iters):
@@ -70,7 +71,6 @@ class RecordHook(Hook):
         self._tell(runner, runner.iter, at_once=True)
 
     def before_save_checkpoint(self, runner: Any, checkpoint: dict) -> None:
-        self._settle()
         checkpoint['meta'][_KEY] = {'curve': [dict(point) for point in self.curve],
                                     'loss_sum': self.loss_sum, 'loss_count': self.loss_count,
                                     **self.costs()}
@@ -90,34 +90,28 @@ class RecordHook(Hook):
                 'cpu_seconds': None if unknown else before + now - start,
                 'peak_bytes': max(self.before['peak_bytes'], peak_bytes())}
 
-    def _add_point(self, unit: str, at: int) -> None:
-        self._settle()
-        loss = self.loss_sum / self.loss_count if self.loss_count else None
-        self.curve.append({unit: at, 'loss': loss, 'metric': None})
-        self.loss_sum, self.loss_count = 0.0, 0
+    def _loss(self) -> float | None:
+        """The mean since the last point of the curve."""
+        return self.loss_sum / self.loss_count if self.loss_count else None
 
-    def _settle(self) -> None:
-        """Sums the losses in their order; not in every iteration, which a GPU would wait for."""
-        for loss in self.pending:
-            self.loss_sum += float(loss)
-        self.loss_count += len(self.pending)
-        self.pending = []
+    def _last(self, key: str) -> Any:
+        return next((each[key] for each in reversed(self.curve) if each[key] is not None), None)
+
+    def _add_point(self, unit: str, at: int) -> None:
+        self.curve.append({unit: at, 'loss': self._loss(), 'metric': None})
+        self.loss_sum, self.loss_count = 0.0, 0
 
     def _tell(self, runner: Any, done: int, at_once: bool = False) -> None:
         now = time.monotonic()
         if not is_main_process() or (now - self.written < 1 and not at_once):
             return
         self.written = now
-        self._settle()
-        last: dict[str, Any] = next((point for point in reversed(self.curve)
-                                     if point['metric'] is not None), {})
-        loss = self.loss_sum / self.loss_count if self.loss_count else (
-            self.curve[-1]['loss'] if self.curve else None)
+        loss = self._loss() if self.loss_count else self._last('loss')
         write_progress(self.run, {
             'phase': 'train', 'done': done, 'total': runner.max_iters,
             'epochs': runner.max_epochs if self.by_epoch else None,
             'epoch': min(runner.epoch + 1, runner.max_epochs), 'loss': loss,
-            'metric': last.get('metric'), 'seconds': self.costs()['seconds'],
+            'metric': self._last('metric'), 'seconds': self.costs()['seconds'],
             'time': time.time()})
 
 

@@ -19,13 +19,14 @@ from pathlib import Path
 from typing import Any
 
 from mmengine.config import Config
-from mmengine.dist import is_main_process
+from mmengine.dist import all_gather_object, is_main_process
 
 from mmposenc import engine
 from mmposenc.command_line import in_a_line
 from mmposenc.engine.training.checkpoints import latest_checkpoint
-from mmposenc.engine.training.finite import NotFinite
+from mmposenc.engine.training.finite import NotFinite, watched
 from mmposenc.engine.training.lock import WorkDirLock
+from mmposenc.engine.training.processes import plain_model
 
 from ..study.applying import apply
 from ..study.files import read_json, write_json
@@ -38,6 +39,8 @@ from .recording import RecordHook, read_progress, write_progress
 
 #: Exit statuses: another process has the run; it is over, but not as it should be.
 TAKEN, NOT_FINISHED = 75, 4
+#: Levels of a model whose outputs are looked at in a test: backbone, neck, head and their parts.
+_DEPTH = 2
 #: Seconds that a run has to save itself when the command that started it is gone.
 _GRACE = 30
 
@@ -158,7 +161,7 @@ def _test_all(study: Study, run: Run, record: dict[str, Any], launcher: str) -> 
             continue
         try:
             _test(study, run, record, factor, launcher)
-        except Exception as error:
+        except (Exception, NotFinite) as error:
             if factor == 1:
                 raise
             traceback.print_exc()
@@ -170,8 +173,16 @@ def _test(study: Study, run: Run, record: dict[str, Any], factor: float, launche
     _tell(run, f'test at {factor:g}x')
     cfg = tested_config(study, run, factor)
     cfg.launcher = launcher
-    metrics = engine.test(cfg, str(study.folder / record['checkpoint']))
+    engine.prepare_testing(cfg, str(study.folder / record['checkpoint']))
+    runner = engine.build_runner(cfg)
+    bad: list[str] = []
+    with watched(plain_model(runner.model), bad, _DEPTH):
+        metrics = runner.test()
     value, by_class, by_size = details(cfg, metrics)
+    bad = [name for names in all_gather_object(bad) for name in names]
+    if bad or not math.isfinite(value):  # else the first class of all would be a prediction
+        raise NotFinite('predictions are not finite: '
+                        + (f'the output of {bad[0]}' if bad else f'{metric_of(cfg).name}={value}'))
     record['tests'] = sorted(
         [*record['tests'], {'factor': factor, 'value': value, 'by_class': by_class,
                             'by_size': by_size}], key=lambda test: test['factor'])
@@ -209,6 +220,7 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     if args.tied:
         end_with_parent()
+    lock = None
     if int(os.environ.get('RANK', 0)) == 0:
         try:
             lock = WorkDirLock(args.folder)
@@ -216,8 +228,9 @@ def main(argv: list[str] | None = None) -> int:
             print(error, file=sys.stderr)
             return TAKEN
     study = read_study(args.folder.parents[2])
-    record = carry_out(study, study.run_of(args.folder), args.launcher)
-    if int(os.environ.get('RANK', 0)) == 0:
+    run = next(each for each in study.runs() if each.folder.resolve() == args.folder.resolve())
+    record = carry_out(study, run, args.launcher)
+    if lock is not None:
         lock.release()
     return 0 if record['status'] == 'finished' else NOT_FINISHED
 

@@ -1,21 +1,18 @@
 """How long the runs of a study take, by timing their parts on this machine, and how long they may
-train to fit a time.
-
-    python -m mmposenc.lab.compare.running.timing FOLDER OUT --started TIME --entries 0 2 4
-"""
+train to fit a time."""
 from __future__ import annotations
 
-import argparse
+import bisect
 import math
+import multiprocessing
 import os
 import statistics
-import subprocess
-import sys
 import time
-import traceback
 from collections.abc import Callable, Sequence
+from multiprocessing import connection
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
+from unittest.mock import patch
 
 from mmengine.config import Config
 from mmengine.hooks import Hook
@@ -24,15 +21,16 @@ from mmposenc import engine
 from mmposenc.command_line import in_a_line
 
 from ..statistics.formats import seconds_text
-from ..study.files import read_json, write_json
 from ..study.lengths import Length, set_length
 from ..study.study import Run, Study, read_study
 from .extras import make_extras
 from .runs import run_config, tested_config
-from .workers import LocalWorkers, Workers
+from .workers import Workers
 
 #: Steps and batches that are timed, behind those that are not, and the seconds they may take.
 _STEPS, _UNTIMED, _SECONDS = 12, 2, 10.0
+#: What extras are sent as; no encoding has the name.
+EXTRAS = ''
 #: Of the budget; the rest is for what differs from run to run.
 _SHARE = 0.95
 
@@ -52,7 +50,7 @@ class Cost(NamedTuple):
 
     start: float
     step: float
-    epoch_steps: int
+    epoch_steps: float
     validation: float
     tests: float
     extras: float = 0.0
@@ -104,12 +102,9 @@ class Estimate(NamedTuple):
                 f'{Length(own.unit, 1)} with {self.jobs} at once; at least '
                 f'{_asked((least + spent) / _SHARE)} are required, {_asked(spent)} of them for '
                 f'checks and timing; or fewer --encodings, --seeds or --sizes')
-        low, high = 1, own.number
-        while low < high:
-            middle = (low + high + 1) // 2
-            fits = self.study_seconds(study, Length(own.unit, middle)) <= limit
-            low, high = (middle, high) if fits else (low, middle - 1)
-        return Length(own.unit, low)
+        return Length(own.unit, bisect.bisect_right(
+            range(1, own.number + 1), limit,
+            key=lambda number: self.study_seconds(study, Length(own.unit, number))))
 
 
 def _asked(seconds: float) -> str:
@@ -132,30 +127,43 @@ def measure(study: Study, workers: Workers, say: Callable[[str], None] = print) 
     Raises:
         ValueError: an encoding can't be trained or tested; names it, with the error.
     """
-    jobs, started = workers.jobs or 1, time.time()
-    outs = [study.folder / f'times{i}.json' for i in range(jobs)]
-    processes: list[subprocess.Popen] = []
+    jobs, begin, context = workers.jobs or 1, time.monotonic(), multiprocessing.get_context('spawn')
+    found: dict[str, list[Any]] = {}
+    processes: dict[Any, Any] = {}
     try:
-        for i, (out, share) in enumerate(zip(outs, shares(len(study.entries), jobs), strict=True)):
-            given = workers.environment(i) if isinstance(workers, LocalWorkers) else {}
-            with open(out.with_suffix('.log'), 'w') as log:
-                processes.append(subprocess.Popen(
-                    [sys.executable, '-m', __name__, str(study.folder), str(out), '--started',
-                     str(started), '--entries', *map(str, share)],
-                    stdout=log, stderr=subprocess.STDOUT, env={**os.environ, **given}))
-        _wait(processes, outs, len(study.entries), say)
+        for i, share in enumerate(shares(len(study.entries), jobs)):
+            answers, end = context.Pipe(duplex=False)
+            process = context.Process(target=_quietly, args=(
+                end, study.folder, study.folder / f'times{i}', share, time.time()))
+            with patch.dict(os.environ, workers.environment(i)):
+                process.start()
+            end.close()  # then answers end where the process does
+            processes[answers] = process
+        while processes:
+            for ready in connection.wait(list(processes)):
+                try:
+                    name, told = cast(Any, ready).recv()
+                except EOFError:
+                    process = processes.pop(ready)
+                    process.join()
+                    if not process.exitcode:
+                        continue
+                    name, told = None, 'killed'
+                if name is None:
+                    raise ValueError(f'a training could not be timed: {told}')
+                if name not in found and name != EXTRAS:
+                    done, count = len(found.keys() - {EXTRAS}) + 1, len(study.entries)
+                    left = (time.monotonic() - begin) / done * (count - done)
+                    say(f'  {done} of {count} encodings timed'
+                        + (f'; about {seconds_text(left)} left' if left else ''))
+                found.setdefault(name, []).append(told)
     finally:
-        for process in processes:
+        for process in processes.values():
             process.kill()
-            process.wait()
-    found = [read_json(out) for out in outs]
-    extras = statistics.mean(each.pop('extras') for each in found)
-    costs = {}
-    for entry in study.entries:
-        own = [each[entry.name] for each in found if entry.name in each]
-        parts = {part: statistics.mean(each[part] for each in own) for part in own[0]}
-        costs[entry.name] = Cost(**{**parts, 'epoch_steps': round(parts['epoch_steps'])},
-                                 extras=extras)
+            process.join()
+    extras = statistics.mean(found.pop(EXTRAS))
+    costs = {name: Cost(*map(statistics.mean, zip(*each, strict=True)))._replace(extras=extras)
+             for name, each in found.items()}
     return Estimate(costs, jobs, study.base())
 
 
@@ -165,26 +173,36 @@ def shares(count: int, jobs: int) -> list[list[int]]:
     return [list(range(i % count, count, jobs)) for i in range(jobs)]
 
 
-def _wait(processes: list[subprocess.Popen], outs: list[Path], count: int,
-          say: Callable[[str], None]) -> None:
-    """Until all have ended, or one has failed."""
-    told, started = 0, time.monotonic()
-    while True:
-        states = [process.poll() for process in processes]
-        for out, state in zip(outs, states, strict=True):
-            if state:
-                text = out.with_suffix('.log').read_text(errors='replace')
-                lines = [line for line in text.splitlines() if line.strip()]
-                raise ValueError('a training could not be timed: '
-                                 f'{lines[-1] if lines else "killed"}')
-        done = len({name for out in outs for name in read_json(out) or {} if name != 'extras'})
-        if done > told:
-            told, left = done, (time.monotonic() - started) / done * (count - done)
-            say(f'  {done} of {count} encodings timed'
-                + (f'; about {seconds_text(left)} left' if left else ''))
-        if None not in states:
-            return
-        time.sleep(0.2)
+def time_share(answers: Any, folder: Path, scratch: Path, share: Sequence[int], started: float
+               ) -> None:
+    """What a process does: times some encodings of a study, and sends the name and :class:`Cost` of
+    each, then the seconds of the extras of the last; or None and an error.
+
+    Args:
+        answers: the end of a pipe.
+        folder: of the study.
+        scratch: for all that is written.
+        share: numbers of the encodings.
+        started: when the process was, by time.time().
+    """
+    loading, study, name = time.time() - started, read_study(folder), ''
+    try:
+        for number in share:
+            entry = study.entries[number]
+            name, run = entry.name, Run(scratch / entry.slug, entry, 0, True)
+            cost, runner = cost_of(study, run, time.time() - loading)
+            answers.send((name, cost))
+        answers.send((EXTRAS, _extras_seconds(study, run, runner)))
+    except Exception as error:
+        answers.send((None, f'{name}: {in_a_line(error)}'))
+
+
+def _quietly(*args: Any) -> None:
+    """:func:`time_share` in a process that prints nothing."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
+    time_share(*args)
 
 
 class _Enough(BaseException):
@@ -233,15 +251,12 @@ class _Times(Hook):
         return max(0.0, self.gaps[0] - self.one)
 
 
-def cost_of(study: Study, run: Run, started: float, found: dict[str, Any], *,
-            extras: bool = False) -> None:
-    """Times the parts of a run in this process.
+def cost_of(study: Study, run: Run, started: float) -> tuple[Cost, Any]:
+    """Times the parts of a run in this process, but for the extras; these, and the runner.
 
     Args:
         study, run: what is trained; none of the files in the run's folder is wanted.
         started: when loading began, by time.time().
-        found: gets the numbers of a :class:`Cost` by the encoding's name,
-        extras: and with it those of 'extras'.
     """
     cfg = run_config(study, run, 'train')
     engine.prepare_training(cfg)
@@ -260,11 +275,9 @@ def cost_of(study: Study, run: Run, started: float, found: dict[str, Any], *,
     except _Enough:
         pass
     tests = {factor: _test_seconds(study, run, factor) for factor in study.sizes}
-    found[run.entry.name] = dict(
-        start=start + hook.first, step=hook.one, epoch_steps=len(loader), epoch=epoch,
-        validation=tests[1.0][1], tests=sum(sum(each) for each in tests.values()))
-    if extras:
-        found['extras'] = _extras_seconds(study, run, runner)
+    return Cost(start=start + hook.first, step=hook.one, epoch_steps=len(loader), epoch=epoch,
+                validation=tests[1.0][1],
+                tests=sum(sum(each) for each in tests.values())), runner
 
 
 def _test_seconds(study: Study, run: Run, factor: float) -> tuple[float, float]:
@@ -288,28 +301,3 @@ def _extras_seconds(study: Study, run: Run, runner: Any) -> float:
     begin = time.monotonic()
     make_extras(study, run, str(weights))
     return time.monotonic() - begin
-
-
-def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument('folder', type=Path)
-    parser.add_argument('out', type=Path)
-    parser.add_argument('--started', type=float, required=True)
-    parser.add_argument('--entries', type=int, nargs='+', required=True)
-    args = parser.parse_args(argv)
-    study = read_study(args.folder)
-    found: dict[str, Any] = {}
-    loading = time.time() - args.started
-    for number in args.entries:
-        entry = study.entries[number]
-        run = Run(args.out.with_suffix('') / entry.slug, entry, 0, True)
-        try:
-            cost_of(study, run, time.time() - loading, found, extras=number == args.entries[-1])
-        except Exception as error:
-            traceback.print_exc()
-            sys.exit(f'{entry.name}: {in_a_line(error)}')
-        write_json(args.out, found)
-
-
-if __name__ == '__main__':
-    main()

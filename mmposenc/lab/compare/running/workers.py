@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from mmposenc.command_line import in_a_line
 
@@ -45,32 +45,11 @@ def submitted(folder: str, processes: int) -> int:
     return launch(Path(folder), processes).wait()
 
 
-class Handle(Protocol):
-    """A run that was started."""
-
-    def poll(self) -> int | None:
-        """Its exit status; None while it runs."""
-
-    def stop(self, signum: int) -> None:
-        """Sends it a signal, where this command may end it."""
-
-
-class Workers(Protocol):
-    """Where runs are carried out."""
-
-    #: How many there may be at once; None: as many as there are.
-    jobs: int | None
-
-    def start(self, run: Run) -> Handle:
-        """Starts a run."""
-
-
 class _Process:
-    def __init__(self, process: subprocess.Popen, slot: int) -> None:
-        self.process, self.slot = process, slot
+    """A run that was started here; ``poll`` gives its exit status, None while it runs."""
 
-    def poll(self) -> int | None:
-        return self.process.poll()
+    def __init__(self, process: subprocess.Popen) -> None:
+        self.process, self.poll = process, process.poll
 
     def stop(self, signum: int) -> None:
         try:
@@ -97,10 +76,9 @@ class LocalWorkers:
                              f'{jobs * gpus_per_run} GPUs; there are {len(gpus)}')
         if gpus_per_run > 1 and not gpus:
             raise ValueError(f'--gpus-per-run {gpus_per_run}: there is no GPU here')
-        self.jobs: int | None = jobs
+        self.jobs = jobs
         self.gpus, self.gpus_per_run = tuple(gpus), gpus_per_run
-        self.free = list(range(jobs))
-        self.active: list[_Process] = []
+        self.slots: list[_Process | None] = [None] * jobs
 
     def environment(self, slot: int) -> dict[str, str]:
         """What a run in a slot gets: GPUs of its own, and its share of the cores."""
@@ -109,17 +87,15 @@ class LocalWorkers:
             start = slot * self.gpus_per_run
             given['CUDA_VISIBLE_DEVICES'] = ','.join(self.gpus[start:start + self.gpus_per_run])
         if 'OMP_NUM_THREADS' not in os.environ:
-            given['OMP_NUM_THREADS'] = str(max(1, cores() // (self.jobs or 1)))
+            given['OMP_NUM_THREADS'] = str(max(1, cores() // self.jobs))
         return given
 
     def start(self, run: Run) -> Handle:
-        for handle in [each for each in self.active if each.poll() is not None]:
-            self.active.remove(handle)
-            self.free.append(handle.slot)
-        slot = self.free.pop(0)
-        process = launch(run.folder, self.gpus_per_run, self.environment(slot))
-        self.active.append(_Process(process, slot))
-        return self.active[-1]
+        slot = next(i for i, each in enumerate(self.slots)
+                    if each is None or each.poll() is not None)
+        handle = _Process(launch(run.folder, self.gpus_per_run, self.environment(slot)))
+        self.slots[slot] = handle
+        return handle
 
 
 def cores() -> int:
@@ -168,7 +144,8 @@ class SubmittedWorkers:
         ValueError: submitit is not installed, or takes no such option.
     """
 
-    jobs: int | None = None
+    #: How many runs at once: as many as there are.
+    jobs = None
 
     def __init__(self, folder: Path, cluster: str, options: dict[str, Any], processes: int = 1
                  ) -> None:
@@ -186,6 +163,14 @@ class SubmittedWorkers:
             raise ValueError(f'--submitit {cluster} {options}: {in_a_line(error)}') from error
         self.cluster, self.processes = cluster, processes
 
+    def environment(self, slot: int) -> dict[str, str]:
+        return {}
+
     def start(self, run: Run) -> Handle:
         job = self.executor.submit(submitted, str(run.folder.resolve()), self.processes)
         return _Job(job, self.cluster != 'slurm')
+
+
+#: A run that was started, and where runs are carried out.
+Handle = _Process | _Job
+Workers = LocalWorkers | SubmittedWorkers

@@ -10,17 +10,13 @@ _MANY = 7
 _STEPS = ((1e12, 'T'), (1e9, 'G'), (1e6, 'M'), (1e3, 'k'))
 
 
-def decimals(metric: Mapping[str, Any]) -> int:
-    """Decimals of a metric: one of percents, three of shares."""
-    return 1 if metric.get('unit') == '%' else 3
-
-
 def value_text(value: float | None, metric: Mapping[str, Any], *, sign: bool = False,
                unit: bool = False) -> str:
     """A value of the metric; with its sign where it is a difference, with its unit on demand."""
     if value is None:
         return UNKNOWN
-    text = f'{value:{"+" if sign else ""}.{decimals(metric)}f}'.replace('-', _MINUS)
+    decimals = 1 if metric.get('unit') == '%' else 3
+    text = f'{value:{"+" if sign else ""}.{decimals}f}'.replace('-', _MINUS)
     return f'{text} {metric["unit"]}' if unit and metric.get('unit') else text
 
 

@@ -6,12 +6,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from statistics import fmean, stdev
 from typing import Any
 
-from mmposenc.lab.compare.statistics.formats import cost
-
 from .differences import BETTER, LEAST_RUNS, LEVEL, WORSE, Values, contrast, family
-from .formats import names_in_words, value_text
+from .formats import cost, names_in_words, value_text
 
 
 def summarize(results: Mapping[str, Any]) -> dict[str, Any]:
@@ -102,14 +101,13 @@ def interval(values: Sequence[float]) -> dict[str, Any]:
     too small for one."""
     from scipy import stats
     n = len(values)
-    if not n:
-        return dict(n=0, mean=None, std=None, low=None, high=None)
-    mean = math.fsum(values) / n
-    if n == 1:
-        return dict(n=1, mean=mean, std=None, low=None, high=None)
-    std = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (n - 1))
-    half = float(stats.t.ppf(1 - LEVEL / 2, n - 1)) * std / math.sqrt(n)
-    return dict(n=n, mean=mean, std=std, low=mean - half, high=mean + half)
+    told: dict[str, Any] = dict(n=n, mean=fmean(values) if n else None, std=None, low=None,
+                                high=None)
+    if n > 1:
+        std = stdev(values)
+        half = float(stats.t.ppf(1 - LEVEL / 2, n - 1)) * std / math.sqrt(n)
+        told.update(std=std, low=told['mean'] - half, high=told['mean'] + half)
+    return told
 
 
 def compare(values: Values, base: str, higher_is_better: bool, factor: float,

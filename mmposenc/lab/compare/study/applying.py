@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +12,7 @@ from mmposenc.backbones.checkpoints import PretrainedMixin
 from mmposenc.backbones.vit_archs import ARCHS
 from mmposenc.checkpoint.encoding_names import BUT_ENCODINGS
 from mmposenc.command_line import describe
+from mmposenc.encodings.build import required_sizes
 from mmposenc.engine.config.models import build_bare, image_channels, pass_once
 from mmposenc.engine.config.nodes import tested_size, trained_size
 from mmposenc.engine.config.options import override
@@ -67,7 +67,12 @@ def _into_backbone(cfg: Config, node: Any, place: Place, changes: dict[str, Any]
     node.update({key: copy.deepcopy(changes[key]) for key in
                  ('pos_encoding', 'positions', 'rel_pos_encoding', 'rel_pos_sharing')})
     if 'window_bias' in takes:  # Swin's own encoding
-        node.update(window_bias=False, rel_pos_encoding=_for_windows(changes['rel_pos_encoding']))
+        node['window_bias'] = False
+        for each in _parts(node['rel_pos_encoding']):
+            # All windows have the table's size, at the border of a map too, so that resizing
+            # changes nothing; compiled code would still do it.
+            if each['type'] == 'mmposenc.RelativePositionBias':
+                each.pop('resize', None)
     size, arch = trained_size(cfg), ARCHS.get(node.get('arch'), {})
     pretrained = _type_of(node.get('init_cfg')) == 'Pretrained'
     if 'img_size' in takes and size and not pretrained and 'img_size' not in {*node, *arch}:
@@ -85,16 +90,11 @@ def _type_of(section: Any) -> Any:
     return section.get('type') if isinstance(section, dict) else None
 
 
-def _for_windows(relative: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Without resizing: all windows have the table's size, at the border of a map too, so that it
-    changes nothing; compiled code would still resize."""
-    if relative is None:
-        return None
-    found = copy.deepcopy(relative)
-    for each in found.get('encodings', [found]):
-        if each['type'] == 'mmposenc.RelativePositionBias':
-            each.pop('resize', None)
-    return found
+def _parts(relative: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """The encodings of a config of one, or of the sum of several."""
+    if relative is None or 'encodings' not in relative:
+        return [relative] if relative else []
+    return [part for each in relative['encodings'] for part in _parts(each)]
 
 
 def _into_pool(cfg: Config, node: Any, place: Place, changes: dict[str, Any]) -> None:
@@ -131,24 +131,15 @@ def _into_encoder(cfg: Config, node: Any, place: Place, changes: dict[str, Any])
     attention = dict(layer.get('self_attn_cfg') or {})
     attention.pop('rel_pos_encoding', None)
     if changes['rel_pos_encoding']:
-        attention['rel_pos_encoding'] = _with_grid(changes['rel_pos_encoding'])
+        attention['rel_pos_encoding'] = copy.deepcopy(changes['rel_pos_encoding'])
+        for each in _parts(attention['rel_pos_encoding']):
+            # An encoder knows no grid: that of its learned table, 25x42 cells, is 800x1333 pixels
+            # at a stride of 32.
+            for key, size in required_sizes(MODELS.get(each['type']),
+                                            dict(grid_shape=LEARNED_GRID)).items():
+                each.setdefault(key, size)
         node['rel_pos_sharing'] = changes['rel_pos_sharing']
     node['layer_cfg'] = dict(layer, self_attn_cfg=attention)
-
-
-def _with_grid(relative: dict[str, Any]) -> dict[str, Any]:
-    """With the sizes that it requires: an encoder knows no grid, and those of its learned table are
-    made for 25x42 cells, 800x1333 pixels at a stride of 32."""
-    filled = copy.deepcopy(relative)
-    if 'encodings' in filled:
-        filled['encodings'] = [_with_grid(each) for each in filled['encodings']]
-        return filled
-    sizes = dict(window_size=LEARNED_GRID, max_size=LEARNED_GRID, grid_shape=LEARNED_GRID,
-                 max_tokens=LEARNED_GRID[0] * LEARNED_GRID[1])
-    parameters = inspect.signature(MODELS.get(relative['type'])).parameters
-    required = {key: size for key, size in sizes.items() if key in parameters
-                and parameters[key].default is inspect.Parameter.empty}
-    return {**required, **filled}
 
 
 def _leave_without_decay(cfg: Config, place: Place) -> None:
@@ -208,17 +199,17 @@ def check_builds(cfg: Config) -> None:
     Raises:
         ValueError: it can't, with the reason; or a DETR that could not tell what it found.
     """
-    try:
-        model = build_bare(cfg, 'meta')
-    except Exception:  # one that needs numbers even for that, or one that can't be built at all
+    for device in ('meta', 'cpu'):  # models that need numbers can't be built without
         try:
-            model = build_bare(cfg, 'cpu')
+            model = build_bare(cfg, device)
+            break
         except Exception as error:
-            # OpenMMLab's older way to name weights, which a base config of a ResNet still has.
-            old = cfg.model.get('pretrained') is not None
-            hint = ' (model.pretrained=None leaves out the weights of another backbone)' * old
-            raise ValueError(f'the model of the config can\'t be built: {describe(error)}{hint}'
-                             ) from error
+            reason = error
+    else:  # OpenMMLab's older way to name weights, which a base config of a ResNet still has
+        hint = (' (model.pretrained=None leaves out the weights of another backbone)'
+                * (cfg.model.get('pretrained') is not None))
+        raise ValueError(f'the model of the config can\'t be built: {describe(reason)}{hint}'
+                         ) from reason
     _check_queries(model)
 
 

@@ -16,14 +16,14 @@ from mmposenc.encodings import ENCODINGS, RelativeEncoding, TokenEncoding
 from mmposenc.encodings.build import wrong_contract
 from mmposenc.own_classes import class_by_name, class_of_file, is_file_class
 
-_TOKEN: dict[str, tuple[str, dict[str, Any]]] = {
+#: Every name: what people read, and the encoding; 'none' is none.
+NAMES: dict[str, tuple[str, dict[str, Any] | None]] = {
+    'none': ('none', None),
     'learned': ('learned table', dict(type='mmposenc.LearnedPositionEmbedding')),
     'sincos': ('sines and cosines', dict(type='mmposenc.SinCosPositionEncoding')),
     'peg': ('PEG', dict(type='mmposenc.PEG')),
     'peg-bn': ('PEG with BatchNorm', dict(type='mmposenc.PEG', norm_act=True, bias=False)),
     'contextpool': ('ContextPool', dict(type='mmposenc.ContextPool')),
-}
-_RELATIVE: dict[str, tuple[str, dict[str, Any]]] = {
     'irpe-k': ('iRPE on keys', dict(type='mmposenc.IRPE', rpe_on='k')),
     'irpe-q': ('iRPE on queries', dict(type='mmposenc.IRPE', rpe_on='q')),
     'irpe-v': ('iRPE on values', dict(type='mmposenc.IRPE', rpe_on='v')),
@@ -44,12 +44,8 @@ _RELATIVE: dict[str, tuple[str, dict[str, Any]]] = {
     'query-relative-1d': ('query-relative 1-D', dict(type='mmposenc.QueryRelative1D')),
     'query-relative-2d': ('query-relative 2-D', dict(type='mmposenc.QueryRelative2D')),
 }
-#: Every name: what people read, and the encoding; 'none' is none.
-NAMES: dict[str, tuple[str, dict[str, Any] | None]] = {'none': ('none', None), **_TOKEN,
-                                                      **_RELATIVE}
 #: Keys of an entry in a file.
 KEYS = ('name', 'label', 'pos_encoding', 'positions', 'rel_pos_encoding', 'rel_pos_sharing', 'cfg')
-SHARINGS = ('layer', 'stage', 'all')
 
 
 @dataclass(frozen=True)
@@ -128,16 +124,17 @@ def summed(word: str) -> tuple[str, dict[str, Any]]:
         raise ValueError('one encoding stands there twice')
     tokens = [cfg for _, kind, cfg in found if kind is TokenEncoding and cfg]
     relative = [cfg for _, kind, cfg in found if kind is RelativeEncoding and cfg]
-    return ' + '.join(label for label, _, _ in found), dict(
-        pos_encoding=tokens[0] if len(tokens) == 1 else tokens or None, positions=None,
-        rel_pos_encoding=combined(relative), rel_pos_sharing='layer', cfg={})
+    return ' + '.join(label for label, _, _ in found), changes_of(tokens, relative)
 
 
-def combined(relative: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    """One relative encoding of several."""
-    if len(relative) < 2:
-        return relative[0] if relative else None
-    return dict(type='mmposenc.CombinedRPE', encodings=list(relative))
+def changes_of(tokens: list[Any], relative: list[Any], positions: Any = None,
+               sharing: str = 'layer', cfg: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The changes of an :class:`Entry`, of configs of encodings of both contracts."""
+    if len(relative) > 1:
+        relative = [dict(type='mmposenc.CombinedRPE', encodings=relative)]
+    return dict(pos_encoding=tokens if len(tokens) > 1 else next(iter(tokens), None),
+                positions=positions, rel_pos_encoding=next(iter(relative), None),
+                rel_pos_sharing=sharing, cfg=dict(cfg or {}))
 
 
 def named(name: str, folder: Path = Path()) -> tuple[str, type, dict[str, Any] | None]:
@@ -151,20 +148,20 @@ def named(name: str, folder: Path = Path()) -> tuple[str, type, dict[str, Any] |
         ValueError: it is unknown, or no encoding.
         FileNotFoundError: there is no such file.
     """
-    if name in NAMES:
-        label, cfg = NAMES[name]
-        return label, RelativeEncoding if name in _RELATIVE else TokenEncoding, cfg and dict(cfg)
+    label, cfg = NAMES.get(name, ('', None))
+    if name == 'none':
+        return label, TokenEncoding, None
     if name.endswith('.py'):
         raise ValueError(f'{name!r} is a file; name the class in it, as {name}:MyEncoding')
-    if not is_file_class(name) and ('.' not in name or '/' in name):
+    if not (cfg or is_file_class(name)) and ('.' not in name or '/' in name):
         near = suggest(name.lower(), NAMES)
         raise ValueError(f'there is no encoding {name!r}{near}\n'
                          f'Known: {", ".join(NAMES)}; sums such as peg+irpe-k; own.py:MyEncoding; '
                          f'my_package.MyEncoding; my.yaml')
-    cls, full_name = class_and_type(name, folder)
+    cls, full_name = class_and_type(cfg['type'] if cfg else name, folder)
     for contract in (TokenEncoding, RelativeEncoding):
         if issubclass(cls, contract):
-            return cls.__name__, contract, dict(type=full_name)
+            return label or cls.__name__, contract, dict(cfg or {}, type=full_name)
     raise ValueError(f'{name!r}: {cls.__name__} must be a TokenEncoding or a '
                      f'RelativeEncoding of mmposenc.encodings')
 
@@ -227,8 +224,6 @@ def _entry(given: dict[str, Any], path: Path) -> Entry:
     label, sharing = given.get('label', name), given.get('rel_pos_sharing', 'layer')
     if not isinstance(label, str):
         raise ValueError(f'{where}: label={label!r} must be a text')
-    if sharing not in SHARINGS:
-        raise ValueError(f'{where}: rel_pos_sharing={sharing!r} must be one of {SHARINGS}')
     changed = given.get('cfg') or {}
     if not isinstance(changed, dict) or not all(isinstance(key, str) for key in changed):
         raise ValueError(f'{where}: cfg={changed!r} must map dotted keys of the config to values, '
@@ -236,20 +231,10 @@ def _entry(given: dict[str, Any], path: Path) -> Entry:
     tokens = _configs(given.get('pos_encoding'), TokenEncoding, f'{where}: pos_encoding', path)
     relative = _configs(given.get('rel_pos_encoding'), RelativeEncoding,
                         f'{where}: rel_pos_encoding', path)
-    positions = _positions(given.get('positions'), where)
+    positions = given.get('positions')
     if positions is not None and not tokens:
         raise ValueError(f'{where}: positions={positions!r} without a pos_encoding to place there')
-    return Entry(name, label, dict(
-        pos_encoding=tokens[0] if len(tokens) == 1 else tokens or None, positions=positions,
-        rel_pos_encoding=combined(relative), rel_pos_sharing=sharing, cfg=dict(changed)))
-
-
-def _positions(value: Any, where: str) -> Any:
-    numbers = isinstance(value, list) and value and all(type(each) is int for each in value)
-    if not (value is None or value == 'every' or numbers):
-        raise ValueError(f"{where}: positions={value!r} must be a list of numbers of blocks, such "
-                         f"as [0], or 'every'")
-    return value
+    return Entry(name, label, changes_of(tokens, relative, positions, sharing, changed))
 
 
 def _configs(value: Any, contract: type, where: str, path: Path) -> list[dict[str, Any]]:

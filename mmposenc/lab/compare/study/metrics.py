@@ -12,7 +12,7 @@ from mmposenc.command_line import suggest
 from mmposenc.engine.apps.records import class_names
 from mmposenc.engine.config.checks import check_sections
 from mmposenc.engine.config.nodes import bare_type
-from mmposenc.engine.config.testing import TASKS, scope_of
+from mmposenc.engine.config.testing import scope_of
 
 _IOU = ('IoUMetric', 'ClassIoUMetric')
 
@@ -46,15 +46,6 @@ _METRICS = {
     'IoUMetric': ('', 'mIoU', 'mIoU', '%'),
     'ClassIoUMetric': ('', 'mIoU', 'mIoU', '%'),
 }
-
-
-def task_of(cfg: Config) -> str:
-    """'classification', 'detection' or 'segmentation', by the config's default_scope.
-
-    Raises:
-        ValueError: it is none of the libraries'.
-    """
-    return TASKS[scope_of(cfg)]
 
 
 def metric_of(cfg: Config) -> Metric:
@@ -132,7 +123,7 @@ def details(cfg: Config, metrics: dict[str, Any]
         ValueError: the results lack the number.
     """
     metric = metric_of(cfg)
-    if not metrics and task_of(cfg) == 'detection':
+    if not metrics and scope_of(cfg) == 'mmdet':
         return 0.0, {}, {}  # not a single box: mmdet's metric then says nothing
     if metric.name not in metrics:
         raise ValueError(f'the test gave no {metric.name!r}; it gave '

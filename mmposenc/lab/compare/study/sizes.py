@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from mmengine.config import Config, ConfigDict
@@ -118,10 +118,13 @@ def _is_fixed(cfg: Config) -> bool:
     return not any(step.get('keep_ratio') for steps in pipelines(cfg, 'test') for step in steps)
 
 
-def _times(value: Any, factor: float) -> Any:
-    """Pixels, or pairs and lists of them, times a factor; what is no number stays."""
+def _times(value: Any, factor: float, whole: bool = True) -> Any:
+    """Numbers, or pairs and lists of them, times a factor; of pixels whole ones, and what is no
+    number of pixels stays."""
     if isinstance(value, (list, tuple)):
-        return type(value)(_times(each, factor) for each in value)
+        return type(value)(_times(each, factor, whole) for each in value)
+    if not whole:
+        return value * factor
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     return max(round(value * factor), 1) if number and 0 < value < math.inf else value
 
@@ -131,7 +134,7 @@ def _resized_steps(steps: Sequence[Any], factor: float) -> list[Any]:
     for step in steps:
         step, sizes = dict(step), bare_type(step) in _SIZING
         if sizes and step.get('scale_factor') is not None:
-            step['scale_factor'] = _scaled(step['scale_factor'], lambda each: each * factor)
+            step['scale_factor'] = _times(step['scale_factor'], factor, whole=False)
             found = True
         for key in _PIXELS if sizes else ():
             if step.get(key) is not None:
@@ -145,12 +148,6 @@ def _resized_steps(steps: Sequence[Any], factor: float) -> list[Any]:
         if 'meta_keys' in pack:  # boxes go back to the image's own size by it
             pack['meta_keys'] = tuple(dict.fromkeys((*pack['meta_keys'], 'scale_factor')))
     return changed
-
-
-def _scaled(value: Any, function: Callable[[float], float]) -> Any:
-    if isinstance(value, (list, tuple)):
-        return type(value)(_scaled(each, function) for each in value)
-    return function(value)
 
 
 def _resize_preprocessor(cfg: Config, factor: float, size: Size | None) -> None:

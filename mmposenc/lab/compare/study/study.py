@@ -64,17 +64,6 @@ class Study:
         return [Run(self.folder / 'runs' / entry.slug / f'seed{seed}', entry, seed,
                     seed == self.seeds[0]) for seed in self.seeds for entry in self.entries]
 
-    def run_of(self, folder: Path) -> Run:
-        """The run of a folder.
-
-        Raises:
-            ValueError: the study has none there.
-        """
-        for run in self.runs():
-            if run.folder.resolve() == folder.resolve():
-                return run
-        raise ValueError(f'{folder} is no run of the study in {self.folder}')
-
 
 @dataclass(frozen=True)
 class Run:
@@ -183,11 +172,7 @@ def _flat(node: Any, path: str = '') -> dict[str, Any]:
 
 @contextmanager
 def planning_lock(folder: Path, wait: float = 0.5) -> Iterator[None]:
-    """One command at a time plans a study; others say that they wait.
-
-    Raises:
-        ValueError: the folder can't be written to.
-    """
+    """One command at a time plans a study; others say that they wait."""
     told = False
     while True:
         try:
@@ -199,9 +184,6 @@ def planning_lock(folder: Path, wait: float = 0.5) -> Iterator[None]:
                       file=sys.stderr, flush=True)
             told = True
             time.sleep(wait)
-        except OSError as error:
-            raise ValueError(f'--out {folder}: {error.strerror or error}; it must be a folder that '
-                             'can be written to') from error
     try:
         yield
     finally:

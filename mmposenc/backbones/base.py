@@ -1,0 +1,178 @@
+"""What all backbones have in common: arguments, encodings, freezing, weights and depths."""
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from inspect import Parameter, Signature, signature
+from types import SimpleNamespace
+from typing import Any
+
+from torch import nn
+
+from ..command_line import suggest
+from ..encodings.placement import EncodingConfigs, PlacedEncodings, Positions
+from ..encodings.sharing import share_encodings
+from .checkpoints import PretrainedMixin
+from .freezing import Freezing
+from .layers import check_rates, rising_rates
+from .modules import BaseModule
+
+_STAGE = re.compile(r'stages\.(\d+)\.')
+_BLOCK = re.compile(r'blocks\.(\d+)\.|pos_encodings\.at\.after(\d+)\.')
+_BEFORE = re.compile(r'patch_embed\.|pos_encodings\.at\.before\.|norm_pre\.|[a-z]+_tokens?$')
+
+
+class Backbone(Freezing, PretrainedMixin, BaseModule):
+    """A backbone of ``blocks``, or of ``stages`` of them. Its subclasses take these arguments
+    besides their own, and hand them on.
+
+    Args:
+        in_channels: channels of the image.
+        img_size: image side or (H, W) that learned tables are made for.
+        pos_encoding: a TokenEncoding config, several, or None; each stage gets its own.
+            ``dict(type='mmposenc.LearnedPositionEmbedding')`` is the table of DeiT (with
+            ``interpolation='bilinear'`` that of PVT), ``dict(type='mmposenc.PEG')`` is CPVT's.
+        positions: where in each stage: -1 before the first block, i after block i; 'every': after
+            all blocks but the very last; None for each encoding's usual place, which for PEG is
+            after block 0.
+        rel_pos_encoding: a RelativeEncoding config for every attention, or None.
+        rel_pos_sharing: 'layer' gives each attention an encoding of its own, 'stage' one to all
+            blocks of a stage, 'all' one to all blocks, which must have the same heads and sizes.
+            (iRPE's "shared" is another: one table for the heads of an attention,
+            ``shared_heads``.)
+        drop_rate, attn_drop_rate, drop_path_rate: dropout of outputs, attention weights, and
+            (rising over the blocks from 0) whole residual branches.
+        form: how attention is computed, see :func:`mmposenc.attention.attend`.
+        frozen_stages: how many stages (of ViT: blocks) are not trained; -1 trains all. An encoding
+            they share with others is trained.
+        trainable: parts of names of parameters that are trained though frozen, as
+            'pos_encodings.at.after0' or 'rel_pos_encoding'.
+        lora: ``dict(r=8)``: low-rank matrices beside those of frozen stages, which are trained; see
+            :func:`~mmposenc.backbones.lora.add_lora`. Needs peft.
+        frozen_dtype: 'bfloat16': frozen stages keep their matrices and compute in it, and give
+            float32 to what is trained.
+        with_cp: recompute blocks in the backward pass to save memory.
+        mask_padding: keep batch padding out: the maps of an image in a padded batch equal those of
+            the image alone on its valid cells and are zero elsewhere. Needs to know the images'
+            sizes: ``forward(x, img_shapes)``, or
+            ``data_preprocessor=dict(type='mmposenc.DetDataPreprocessor')``. Off, as upstream.
+        init_cfg: ``dict(type='Pretrained', checkpoint=...)`` takes this project's files and those
+            of docs/weights.md; a file that does not fit is an error unless ``strict=False``.
+
+    Raises:
+        TypeError: for an argument that there is not, with those of a name like it.
+        ValueError: for sizes, positions, encodings, stages or options that do not fit.
+    """
+
+    def __init__(self, *, in_channels: int = 3, img_size: int | tuple[int, int] = 224,
+                 pos_encoding: EncodingConfigs = None, positions: Positions = None,
+                 rel_pos_encoding: dict[str, Any] | None = None, rel_pos_sharing: str = 'layer',
+                 drop_rate: float = 0.0, attn_drop_rate: float = 0.0, drop_path_rate: float = 0.1,
+                 form: str = 'auto', frozen_stages: int = -1, trainable: Sequence[str] = (),
+                 lora: dict[str, Any] | None = None, frozen_dtype: str | None = None,
+                 with_cp: bool = False, mask_padding: bool = False,
+                 init_cfg: dict[str, Any] | None = None, **unknown: Any) -> None:
+        for name in unknown:
+            raise TypeError(f'{type(self).__name__} got an unexpected keyword argument {name!r}'
+                            f'{suggest(name, signature(type(self)).parameters)}')
+        super().__init__(init_cfg=init_cfg)
+        check_rates(drop_rate=drop_rate, attn_drop_rate=attn_drop_rate,
+                    drop_path_rate=drop_path_rate)
+        self.frozen_stages, self.with_cp, self.mask_padding = frozen_stages, with_cp, mask_padding
+        # Dropped once the model is made: an encoding that is given as a module has one owner.
+        self._given = SimpleNamespace(
+            in_channels=in_channels, placed=(pos_encoding, positions), sharing=rel_pos_sharing,
+            side=(img_size, img_size) if isinstance(img_size, int) else tuple(img_size),
+            drop=drop_rate, drop_path=drop_path_rate,
+            attention=dict(rel_pos_encoding=rel_pos_encoding, attn_drop=attn_drop_rate, form=form),
+            freezing=(trainable, lora, frozen_dtype))
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """The signature shows all arguments, those that are handed on too."""
+        super().__init_subclass__(**kwargs)
+        found: dict[str, Parameter] = {}
+        for owner in cls.__mro__:
+            if issubclass(owner, Backbone) and '__init__' in vars(owner):
+                own = signature(vars(owner)['__init__']).parameters
+                found = {**found, **{name: own[name] for name in own if name not in found}}
+                if all(each.kind is not Parameter.VAR_KEYWORD for each in own.values()):
+                    break
+        shown = [each for name, each in found.items()
+                 if name != 'self' and each.kind is not Parameter.VAR_KEYWORD]
+        setattr(cls, '__signature__', Signature(  # noqa: B010  (unknown to mypy)
+            sorted(shown, key=lambda each: each.kind)))
+
+    def _check_parts(self, parts: str, count: int, out_indices: Sequence[int] | None) -> None:
+        """Raise ValueError for maps of ``parts`` ('stages', 'blocks') that there are not, or for
+        more frozen ones than there are; ``out_indices`` None is no map."""
+        if out_indices is not None and (
+                not out_indices or not all(0 <= i < count for i in out_indices)):
+            raise ValueError(f'out_indices={tuple(out_indices)} must be {parts} from 0 to '
+                             f'{count - 1}')
+        if not -1 <= self.frozen_stages <= count:
+            raise ValueError(f'frozen_stages={self.frozen_stages} must be from -1 to {count}')
+
+    def _drop_paths(self, count: int) -> list[float]:
+        """The rate of each block."""
+        return rising_rates(self._given.drop_path, count)
+
+    def _placed(self, num_blocks: int, **known: Any) -> PlacedEncodings:
+        """The token encodings of a stack of blocks."""
+        return PlacedEncodings(*self._given.placed, num_blocks, **known)
+
+    def _share(self, stacks: Sequence[nn.Module]) -> None:
+        share_encodings(self._given.sharing, self, stacks)
+
+    def _finish(self, parts: Sequence[nn.Module]) -> None:
+        """Initialise and freeze what was made; ``parts`` is all that ``frozen_stages`` count."""
+        freezing = self._given.freezing
+        del self._given
+        self.reset_parameters()
+        self._start_freezing(parts, *freezing)
+
+    def reset_parameters(self) -> None:
+        """Initialise all weights."""
+        raise NotImplementedError
+
+    def get_layer_depth(self, param_name: str, prefix: str = 'backbone.') -> tuple[int, int]:
+        """Depth of a parameter and the number of depths, as mmpretrain's backbones tell it (BEiT,
+        Bao et al., ICLR 2022, Appendix H).
+
+        Depth 0 is all that comes before the first block, n the n-th block (over all stages) with
+        what follows it, and the last depth what comes after all blocks, and what is no part of the
+        backbone. An encoding that blocks share lies where the first of them does.
+
+        Args:
+            param_name: its name in the model.
+            prefix: the backbone's name in the model, with a dot.
+        """
+        blocks = [len(stage.blocks) for stage in getattr(self, 'stages', None) or [self]]
+        last = sum(blocks) + 1
+        if not param_name.startswith(prefix):
+            return last, last + 1
+        name = param_name[len(prefix):]
+        stage = _STAGE.match(name)
+        index, rest = (int(stage[1]), name[stage.end():]) if stage else (0, name)
+        first = sum(blocks[:index])
+        if block := _BLOCK.match(rest):
+            depth = first + 1 + int(block[1] or block[2] or 0)
+        elif rest.startswith('rel_pos_encoding.'):
+            depth = first + 1
+        elif rest.startswith('downsample.'):
+            depth = first + blocks[index]
+        else:
+            depth = first if _BEFORE.match(rest) else last
+        return depth, last + 1
+
+
+def one_name(**given: Any) -> Any:
+    """The value of an argument that has two names.
+
+    Raises:
+        ValueError: if both are given.
+    """
+    found = {name: value for name, value in given.items() if value is not None}
+    if len(found) > 1:
+        raise ValueError(f'{" and ".join(f"{name}={value}" for name, value in found.items())} are '
+                         f'names of the same argument; give one')
+    return next(iter(found.values()), None)

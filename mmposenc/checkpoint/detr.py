@@ -1,0 +1,151 @@
+"""Weights of the official DETR, iRPE's DETR and Deformable DETR (fundamentalvision), for
+:class:`mmposenc.DETR` and :class:`mmposenc.DeformableDETR`, in mmdet's names."""
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from .irpe import TABLES
+from .rules import Converted, Pair, Rule, apply_rules, to_ours
+
+#: COCO's category numbers in use, 80 from 1 to 90.
+COCO_IDS = tuple(i for i in range(1, 91)
+                 if i not in (12, 26, 29, 30, 45, 66, 68, 69, 71, 83))
+_LAYER, _ENCODER, _DECODER = '{c}.layers.{n}.', 'encoder.layers.{n}.', 'decoder.layers.{n}.'
+
+
+def _attention(theirs: str, ours: str) -> tuple[Pair, ...]:
+    """torch's attention, which mmdet wraps."""
+    return tuple(Pair(f'{theirs}.{part}{{p}}', f'{ours}.attn.{part}{{p}}')
+                 for part in ('in_proj_', 'out_proj.'))
+
+
+_COMMON = (
+    *_attention(f'{_DECODER}self_attn', f'{_DECODER}self_attn'),
+    Pair(f'{_LAYER}linear1.{{p}}', f'{_LAYER}ffn.layers.0.0.{{p}}'),
+    Pair(f'{_LAYER}linear2.{{p}}', f'{_LAYER}ffn.layers.1.{{p}}'),
+    Pair(f'{_ENCODER}norm1.{{p}}', f'{_ENCODER}norms.0.{{p}}'),
+    Pair(f'{_ENCODER}norm2.{{p}}', f'{_ENCODER}norms.1.{{p}}'),
+    Pair('query_embed.weight', 'query_embedding.weight'),
+)
+#: ResNet of torchvision, which the releases wrap twice.
+_BODY = Rule(r'backbone\.0\.body\.(.*)', r'backbone.\1')
+
+
+def _rows(count: int, kept: Sequence[int], tensor: Tensor) -> Tensor:
+    """Classes of COCO out of the releases' category numbers; other class counts as they are."""
+    return tensor[torch.tensor(kept)] if tensor.shape[0] == count else tensor
+
+
+_DETR = (
+    *to_ours((
+        *_COMMON, *_attention(f'{_ENCODER}self_attn', f'{_ENCODER}self_attn'),
+        *_attention(f'{_DECODER}multihead_attn', f'{_DECODER}cross_attn'),
+        *(Pair(f'{_ENCODER}self_attn.{theirs}', f'{_ENCODER}self_attn.{ours}')
+          for theirs, ours in TABLES),
+        *(Pair(f'{_DECODER}norm{i + 1}.{{p}}', f'{_DECODER}norms.{i}.{{p}}') for i in range(3)),
+        Pair('decoder.norm.{p}', 'decoder.post_norm.{p}'),
+        Pair('input_proj.{p}', 'neck.convs.0.conv.{p}'),
+        # 91 is 'no object'.
+        Pair('class_embed.{p}', 'bbox_head.fc_cls.{p}',
+             lambda tensor: _rows(92, (*COCO_IDS, 91), tensor)),
+        Pair('bbox_embed.layers.0.{p}', 'bbox_head.reg_ffn.layers.0.0.{p}'),
+        Pair('bbox_embed.layers.1.{p}', 'bbox_head.reg_ffn.layers.1.{p}'),
+        Pair('bbox_embed.layers.2.{p}', 'bbox_head.fc_reg.{p}'))),
+    _BODY,
+    Rule(r'backbone\.1\.(?:row|col)_embed\.weight', None,
+         "a learned position table of rows and columns; 'learned' here is one of cells"),
+)
+
+
+def _projection(match: re.Match[str], tensor: Tensor, source: Mapping[str, Tensor]
+                ) -> dict[str, Tensor]:
+    """The backbone's maps go through 1 x 1 convolutions, coarser levels through 3 x 3 ones."""
+    level, part, kind = match.groups()
+    maps = sum(re.fullmatch(r'input_proj\.\d+\.0\.weight', name) is not None
+               and value.shape[-1] == 1 for name, value in source.items())
+    place = (f'convs.{level}' if int(level) < maps else f'extra_convs.{int(level) - maps}')
+    return {f'neck.{place}.{"conv" if part == "0" else "gn"}.{kind}': tensor}
+
+
+def _classes(match: re.Match[str], tensor: Tensor, source: Mapping[str, Tensor]
+             ) -> dict[str, Tensor]:
+    """Of two stages the last branch scores proposals by its first number alone, here and there:
+    that row stays first, though it is no class."""
+    number, kind = match.groups()
+    last = max(int(name.split('.')[1]) for name in source if name.startswith('class_embed.'))
+    proposals = 'enc_output.weight' in source and int(number) == last
+    kept = (0, *COCO_IDS[1:]) if proposals else COCO_IDS
+    return {f'bbox_head.cls_branches.{number}.{kind}': _rows(91, kept, tensor)}
+
+
+_ATTENTION = ('sampling_offsets', 'attention_weights', 'value_proj', 'output_proj')
+_DEFORMABLE = (
+    *to_ours((
+        *_COMMON,
+        *(Pair(f'{name}.{part}.{{p}}', f'{name}.{part}.{{p}}') for part in _ATTENTION
+          for name in (f'{_ENCODER}self_attn', f'{_DECODER}cross_attn')),
+        # It counts a decoder layer's norms as cross attention, self attention, MLP; mmdet as they
+        # run, self attention first.
+        *(Pair(f'{_DECODER}norm{theirs}.{{p}}', f'{_DECODER}norms.{ours}.{{p}}')
+          for theirs, ours in ((1, 1), (2, 0), (3, 2))),
+        Pair('level_embed', 'level_embed'),
+        *(Pair(f'{theirs}.{{p}}', f'{ours}.{{p}}') for theirs, ours in (
+            ('reference_points', 'reference_points_fc'), ('enc_output', 'memory_trans_fc'),
+            ('enc_output_norm', 'memory_trans_norm'), ('pos_trans', 'pos_trans_fc'),
+            ('pos_trans_norm', 'pos_trans_norm'))),
+        *(Pair(f'bbox_embed.{{n}}.layers.{layer}.{{p}}',
+               f'bbox_head.reg_branches.{{n}}.{2 * layer}.{{p}}') for layer in range(3)))),
+    Rule(r'input_proj\.(\d+)\.([01])\.(weight|bias)', _projection),
+    Rule(r'class_embed\.(\d+)\.(weight|bias)', _classes),
+    Rule(r'decoder\.(?:class|bbox)_embed\..*', None,
+         'the same tensors as bbox_embed and class_embed, which the decoder holds once more'),
+    _BODY,
+)
+
+
+def _plain(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix('module.').removeprefix('transformer.'): value
+            for name, value in state_dict.items()}
+
+
+def convert_irpe_detr(state_dict: Mapping[str, Tensor]) -> Converted:
+    """Convert the iRPE release's DETR, whole or its transformer alone, to mmdet's names.
+
+    ``transformer.encoder.*`` or ``encoder.*`` become ``encoder.*``; likewise the decoder. Of
+    DETR's 91 category numbers and 'no object' the 80 classes of COCO and 'no object' are kept.
+    """
+    return _count_batches(apply_rules(_plain(state_dict), _DETR, 'irpe-detr'))
+
+
+def convert_deformable_detr(state_dict: Mapping[str, Tensor]) -> Converted:
+    """Convert Deformable DETR's release (Zhu et al., ICLR 2021) to mmdet's names: on one level or
+    several, with box refinement and with two stages.
+
+    Of its 91 category numbers the 80 classes of COCO are kept.
+
+    Raises:
+        ValueError: for two stages without box refinement, where one shared branch scores both the
+            proposals by number 0 and the classes, and 80 rows have no place for number 0.
+    """
+    plain = _plain(state_dict)
+    refined = any(name.startswith('decoder.bbox_embed.') for name in plain)
+    classes = plain.get('class_embed.0.weight')
+    if ('enc_output.weight' in plain and not refined and classes is not None
+            and classes.shape[0] == 91):
+        raise ValueError("source='deformable-detr': two stages without box refinement score "
+                         'proposals and classes by one shared branch of 91 numbers, of which 80 '
+                         'would be kept; two stages with box refinement are supported')
+    return _count_batches(apply_rules(plain, _DEFORMABLE, 'deformable-detr'))
+
+
+def _count_batches(converted: Converted) -> Converted:
+    """With the counter of each BatchNorm: the release's frozen ones have none, mmdet's do."""
+    state = dict(converted.state_dict)
+    for name in converted.state_dict:
+        if name.endswith('.running_var'):
+            state.setdefault(name.replace('running_var', 'num_batches_tracked'), torch.tensor(0))
+    return Converted(state, converted.dropped)

@@ -1,0 +1,203 @@
+"""Images in, what the heads give out: a model without thresholds, suppression and resizing."""
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..config.models import image_samples
+
+
+class RawOutputs(nn.Module):
+    """Images in, what the heads give out, before any threshold, suppression or resizing.
+
+    Args:
+        model: a model of mmdet, mmseg or mmpretrain, in evaluation.
+        normalisation: (mean, standard deviation) of the channels, to be part of it; None: images
+            come normalised.
+
+    Images fill their batch: there is no padding. Detectors of one stage give maps of scores and
+    boxes for each level, the family of DETR what its last layer says of each query, segmentors
+    logits at the stride of their head, classifiers logits.
+    """
+
+    def __init__(self, model: nn.Module,
+                 normalisation: tuple[Sequence[float], Sequence[float]] | None = None) -> None:
+        super().__init__()
+        self.model = model
+        self.normalises = normalisation is not None
+        for name, values in zip(('mean', 'std'), normalisation or ((), ()), strict=True):
+            self.register_buffer(name, torch.tensor(list(values)).view(-1, 1, 1), persistent=False)
+        self.queries = hasattr(model, 'forward_transformer')
+        for module in model.modules():
+            if type(module).__module__.startswith('mmseg') and type(module).__name__ == 'Upsample':
+                module.forward = _Upsample(module)  # type: ignore[method-assign]
+
+    def forward(self, images: Tensor) -> tuple[Tensor, ...]:
+        """(B, C, H, W) float32 to tensors, in the order of :meth:`names`."""
+        return tuple(each for _, each in self._named(images))
+
+    @torch.no_grad()
+    def names(self, images: Tensor) -> list[str]:
+        """Names of the outputs of such images."""
+        return [name for name, _ in self._named(images)]
+
+    def differences(self, images: Tensor, ours: Sequence[Tensor], others: Sequence[Tensor]
+                    ) -> Iterator[tuple[str, float]]:
+        """By output, how far others' numbers are from ours: the largest difference over the span
+        of ours, or their largest value where that is more."""
+        for name, one, other in zip(self.names(images), ours, others, strict=True):
+            size = float(max(one.max() - one.min(), one.abs().max())) or 1.0
+            yield name, (float((one - other).abs().max()) / size if one.shape == other.shape
+                         else float('inf'))
+
+    def _normalised(self, images: Tensor) -> Tensor:
+        return (images - self.mean) / self.std if self.normalises else images
+
+    def _named(self, images: Tensor) -> Iterator[tuple[str, Tensor]]:
+        images = self._normalised(images)
+        if self.queries:
+            # While exporting there are no samples: images fill their batch.
+            samples = None if torch.compiler.is_exporting() else image_samples(images)
+            scores, boxes = self.model(images, samples, mode='tensor')[:2]
+            found: Any = (scores[-1], boxes[-1])
+        else:
+            found = self.model(images, mode='tensor')
+        if isinstance(found, Tensor):
+            yield 'logits', found
+            return
+        for name, part in zip(('cls_score', 'bbox_pred', 'centerness'), found, strict=False):
+            if isinstance(part, Tensor):
+                yield name, part
+            else:
+                yield from ((f'{name}_{level}', each) for level, each in enumerate(part))
+
+
+class Detections(RawOutputs):
+    """One image in, its boxes out, as mmdet's ``predict`` gives them: (n, 4) in pixels of the
+    input, their scores and labels (n,), best first.
+
+    What is exported is mmdet's own code but for two steps: boxes below ``score_thr`` stay, with a
+    score below 0, until :func:`suppress` takes those above it.
+
+    Raises:
+        ValueError: for a model whose head does not decode in mmdet's usual way.
+    """
+
+    def __init__(self, model: nn.Module, *args: Any) -> None:
+        super().__init__(model, *args)
+        head = getattr(model, 'bbox_head', None)
+        single = getattr(type(head), '_predict_by_feat_single', None)
+        if (single is None or hasattr(model, 'mask_head')
+                or not hasattr(sys.modules[single.__module__], 'filter_scores_and_topk')):
+            raise ValueError(f'--decode: {type(model).__name__} with {type(head).__name__} decodes '
+                             f'in a way of its own; RetinaNet, FCOS, ATSS, GFL and their like can')
+        kind = head.test_cfg.nms.get('type', 'nms')
+        if kind != 'nms':
+            raise ValueError(f"--decode: test_cfg.nms.type={kind!r} must be 'nms'")
+
+    def differences(self, images: Tensor, ours: Sequence[Tensor], others: Sequence[Tensor]
+                    ) -> Iterator[tuple[str, float]]:
+        """The largest distance of a box to the nearest of its label, in shares of the image's
+        longer side, or that of their scores. One box in twenty is left out: of two that
+        overlap and have the same score to rounding, each runtime may keep another."""
+        (boxes, scores, labels), (others_boxes, others_scores, others_labels) = ours, others
+        far = torch.maximum(
+            (boxes[:, None] - others_boxes).abs().amax(-1) / max(images.shape[-2:]),
+            (scores[:, None] - others_scores).abs())
+        far = far.masked_fill(labels[:, None] != others_labels, float('inf'))
+        if len(boxes) != len(others_boxes) and 0 in far.shape:
+            yield 'the number of boxes', float('inf')
+        elif len(boxes):
+            nearest = torch.cat((far.amin(0), far.amin(1))).sort().values
+            yield 'a box', float(nearest[-1 - len(nearest) // 20])
+
+    def _named(self, images: Tensor) -> Iterator[tuple[str, Tensor]]:
+        head: Any = self.model.bbox_head
+        features = self.model.extract_feat(self._normalised(images))  # type: ignore[operator]
+        sample = SimpleNamespace(metainfo=dict(img_shape=tuple(images.shape[-2:])))
+        with _exportable(head) if torch.compiler.is_exporting() else nullcontext():
+            found, = head.predict(features, [sample])
+        yield from (('boxes', found.bboxes), ('scores', found.scores), ('labels', found.labels))
+
+
+class _Found(SimpleNamespace):
+    """mmdet's InstanceData, which makes numbers of lengths."""
+
+    def __getitem__(self, index: Any) -> _Found:
+        if isinstance(index, slice):  # the best, which suppress has taken
+            return self
+        return _Found(**{name: value[index] for name, value in vars(self).items()})
+
+    def pop(self, name: str) -> Tensor:
+        return vars(self).pop(name)  # type: ignore[no-any-return]
+
+
+@contextmanager
+def _exportable(head: Any) -> Iterator[None]:
+    """Puts what can be exported in the place of mmdet's functions, where a head looks for them."""
+    cfg, own = head.test_cfg, type(head.test_cfg)
+    least = cfg.get('min_bbox_size', -1)
+
+    def pick(scores: Tensor, threshold: float, most: int, results: dict[str, Tensor]) -> Any:
+        flat = scores.flatten()
+        kept, index = flat.topk(torch.sym_min(most, flat.shape[0]) if most > 0 else flat.shape[0])
+        kept = torch.where(kept > threshold, kept, -1.0)
+        box = index // scores.shape[1]
+        return kept, index % scores.shape[1], box, {
+            name: value[box] for name, value in results.items()}
+
+    def best(boxes: Tensor, scores: Tensor, labels: Tensor, nms: dict[str, Any]) -> Any:
+        if least >= 0:
+            big = (boxes[:, 2:] - boxes[:, :2] > least).all(1)
+            scores = torch.where(big, scores, -1.0)
+        shift = 0 if nms.get('class_agnostic') else labels[:, None] * (boxes.max() + 1)
+        keep = suppress(boxes + shift, scores, nms['iou_threshold'], cfg.max_per_img)
+        return torch.cat((boxes[keep], scores[keep, None]), 1), keep
+
+    ours = dict(filter_scores_and_topk=pick, batched_nms=best, InstanceData=_Found)
+    modules = {sys.modules[base.__module__] for base in type(head).__mro__}
+    before = [(module, name, getattr(module, name))
+              for module in modules for name in ours if hasattr(module, name)]
+    head.test_cfg = own({**cfg, 'min_bbox_size': -1})
+    try:
+        for module, name, _ in before:
+            setattr(module, name, ours[name])
+        yield
+    finally:
+        head.test_cfg = cfg
+        for module, name, theirs in before:
+            setattr(module, name, theirs)
+
+
+@torch.library.custom_op('mmposenc::suppress', mutates_args=(), schema=(
+    '(Tensor boxes, Tensor scores, float iou_threshold, int most) -> Tensor'))
+def suppress(boxes: Tensor, scores: Tensor, iou_threshold: float, most: int) -> Tensor:
+    """Numbers of the boxes with a score above 0 that non-maximum suppression keeps, best first."""
+    raise NotImplementedError('a step of ONNX files; mmdet has its own')
+
+
+@suppress.register_fake
+def _numbers(boxes: Tensor, scores: Tensor, iou_threshold: float, most: int) -> Tensor:
+    return boxes.new_empty(torch.library.get_ctx().new_dynamic_size(), dtype=torch.long)
+
+
+class _Upsample:
+    """mmseg's Upsample without ``int()``, which makes a number of a symbol."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module
+
+    def __call__(self, x: Tensor) -> Tensor:
+        own: Any = self.module
+        factors = own.scale_factor if isinstance(own.scale_factor, tuple) else (
+            own.scale_factor,) * 2
+        size = own.size or [side * int(factor) if factor == int(factor) else int(side * factor)
+                            for side, factor in zip(x.shape[-2:], factors, strict=True)]
+        return F.interpolate(x, size, None, own.mode, own.align_corners)

@@ -1,0 +1,129 @@
+"""Every family against OpenMMLab's model with the same weights: values and gradients, any size."""
+import mmposenc  # noqa: F401  (before OpenMMLab's packages)
+
+# isort: split
+from functools import partial
+
+import pytest
+import torch
+from tinybackbones import close, flat, randomize, results
+
+from mmposenc.backbones import PVT, DeiT, Swin, ViT, load_pretrained
+from mmposenc.checkpoint import convert, recognise
+
+LEARNED = dict(type='mmposenc.LearnedPositionEmbedding')
+VIT = partial(DeiT, embed_dims=24, num_layers=3, num_heads=3, mlp_ratio=2, patch_size=8,
+              img_size=32, pos_encoding=LEARNED)
+SWIN = partial(Swin, embed_dims=12, num_layers=(2, 2), num_heads=(2, 3), mlp_ratio=2,
+               window_size=4, drop_path_rate=0.)
+PVTS = partial(PVT, embed_dims=(8, 16, 24, 32), num_layers=(1, 2, 1, 1), num_heads=(1, 2, 3, 4),
+               sr_ratios=(8, 4, 2, 1), mlp_ratios=(2, 2, 2, 2), img_size=64, embed_norm_eps=1e-6,
+               drop_path_rate=0.0)
+BEIT = partial(ViT, 'beit-base', img_size=32, patch_size=8, embed_dims=24, num_layers=2,
+               num_heads=3, norm_eps=1e-6)
+
+
+def vit(name='VisionTransformer', **options):
+    arch = dict(embed_dims=24, num_layers=3, num_heads=3, feedforward_channels=48)
+    return 'mmpretrain', name, dict(arch=arch, img_size=32, patch_size=8, **options)
+
+
+def swin(version, **options):
+    arch = dict(embed_dims=12, depths=[2, 2], num_heads=[2, 3])
+    if version:
+        arch['extra_norm_every_n_blocks'] = 0
+    return 'mmpretrain', f'SwinTransformer{version}', dict(
+        arch=arch, img_size=32, drop_path_rate=0., **options)
+
+
+MMDET_SWIN = ('mmdet', 'SwinTransformer', dict(
+    embed_dims=12, depths=(2, 2), num_heads=(2, 3), mlp_ratio=2, window_size=4, strides=(4, 2),
+    drop_path_rate=0., out_indices=(0, 1)))
+
+
+def pvt(table):
+    return 'mmdet', 'PyramidVisionTransformer', dict(
+        pretrain_img_size=64, embed_dims=8, num_layers=[1, 2, 1, 1], num_heads=[1, 2, 3, 4],
+        mlp_ratios=[2, 2, 2, 2], use_abs_pos_embed=table, drop_path_rate=0.0)
+
+
+V2 = partial(SWIN, mlp_ratio=4, cosine=True, post_norm=True, qkv_bias='qv', window_bias='log_cpb',
+             mask_window_padding=False)
+ODD = [(32, 48), (37, 51)]
+#: Their library, class and arguments, our model, and sizes of images. 'gap' is the mean of a map.
+CASES = {
+    'vit': (vit(), VIT, [(32, 32), (72, 24), *ODD]),
+    'vit, scaled': (vit(layer_scale_init_value=0.1), partial(VIT, layer_scale_init_value=0.1), ODD),
+    'vit, distilled': (vit('DistilledVisionTransformer'), partial(VIT, distilled=True), ODD),
+    'vit, gap': (vit(with_cls_token=False, out_type='featmap'), partial(VIT, pool='gap'), ODD),
+    **{f'vit, maps {indices} {norm}': (
+        vit(out_type='featmap', out_indices=list(indices), final_norm=norm),
+        partial(VIT, out_indices=indices, final_norm=norm), ODD)
+       for indices, norm in (((0, 2), True), ((0, 1, 2), False), ((1,), True))},
+    'swin of mmdet': (MMDET_SWIN, SWIN, [(32, 32), (64, 96), (160, 32)]),
+    'swin of mmdet, windows not masked': (
+        MMDET_SWIN, partial(SWIN, mask_window_padding=False), [(37, 70), (20, 64), (9, 9)]),
+    'swin, gap': (swin('', window_size=4, out_indices=(1,)),
+                  partial(SWIN, mlp_ratio=4, pool='gap'), [(32, 32), (64, 96), (32, 64)]),
+    # Zeros that fill up windows take attention, as there.
+    **{f'swin v2 {window}': (
+        swin('V2', window_size=window, pad_small_map=True, out_indices=(0, 1)),
+        partial(V2, window_size=tuple((side, side) for side in window)),
+        [(32, 32), (64, 96), (37, 70), (9, 20)]) for window in ([4, 4], [4, 2])},
+    'pvt': (pvt(True), partial(PVTS, pos_encoding=dict(LEARNED, interpolation='bilinear')),
+            [(64, 64), (64, 96), (160, 64)]),
+    'pvt without a table': (pvt(False), PVTS, [(64, 96)]),
+    'beit': (('mmpretrain', 'BEiTViT', dict(
+        arch=dict(embed_dims=24, num_layers=2, num_heads=3, feedforward_channels=96), img_size=32,
+        patch_size=8, final_norm=False, out_indices=[-1])), BEIT, [(32, 32)]),
+    'beit of mmseg': (('mmseg', 'BEiT', dict(
+        img_size=32, patch_size=8, embed_dims=24, num_layers=2, num_heads=3, out_indices=(0, 1),
+        qv_bias=True)), partial(BEIT, out_indices=(0, 1)), [(32, 32)]),
+}
+
+
+def build(library, name, options):
+    models = pytest.importorskip(f'{library}.models.backbones')
+    torch.manual_seed(0)
+    model = randomize(getattr(models, name)(**options)).double()
+    model.eval()
+    for module in model.modules():
+        if hasattr(module, 'relative_coords_table'):  # in float64: its own are rounded to float32
+            axes = []
+            for side in module.window_size:
+                offsets = torch.arange(1 - side, side, dtype=torch.float64) * 8 / (side - 1)
+                axes.append(offsets.sign() * (1 + offsets.abs()).log2() / 3)
+            module.relative_coords_table = torch.stack(
+                torch.meshgrid(*axes, indexing='ij'), -1)[None]
+    return model
+
+
+@pytest.mark.parametrize('name, size', [
+    pytest.param(name, size, marks=() if size == case[2][-1] else pytest.mark.slow)
+    for name, case in CASES.items() for size in case[2]], ids=str)
+def test_values_and_gradients(name, size):
+    theirs, ours = build(*CASES[name][0]), CASES[name][1]().double().eval()
+    load_pretrained(ours, theirs.state_dict())
+    if 'beit' in name:
+        eps = {module.eps for module in theirs.modules() if isinstance(module, torch.nn.LayerNorm)}
+        for module in ours.modules():
+            if isinstance(module, torch.nn.LayerNorm):
+                module.eps, = eps
+    x = torch.randn(2, 3, *size, dtype=torch.float64)
+
+    def run(image):
+        outs = flat(theirs(image))
+        return [out.mean((2, 3)) for out in outs] if name.endswith('gap') else outs
+
+    outs, grads = results(ours, lambda image: flat(ours(image)), x)
+    expected, their_grads = results(theirs, run, x)
+    # mmpretrain resizes a table in float32.
+    share = 1e-6 if name.startswith('vit') and size != (32, 32) else 1e-10
+    for got, value in zip(outs, expected, strict=True):
+        close(got, value, share)
+    close(grads.pop(''), their_grads.pop(''), share)
+    source = recognise(theirs.state_dict())
+    wanted = convert(their_grads, 'mmdet-swin' if 'swin of mmdet' in name else source)
+    for key, grad in grads.items():
+        close(grad, wanted.pop(f'backbone.{key}'), share, key)
+    assert not any(grad.any() for grad in wanted.values())

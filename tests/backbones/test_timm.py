@@ -1,0 +1,439 @@
+"""Every family against timm's model with the same weights: features and gradients at any size, and
+every arch against timm's model of that name."""
+# Before timm: it provides torchvision's operators where they are not compiled.
+import mmposenc  # noqa: F401
+
+# isort: split
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import pytest
+import timm
+import torch
+from timm.layers import LayerNorm, SwiGLUPacked
+from timm.layers.pos_embed_rel import RelPosMlp
+from timm.models import vision_transformer_sam
+from timm.models.beit import Beit
+from timm.models.eva import Eva
+from timm.models.swin_transformer import SwinTransformer
+from timm.models.swin_transformer_v2 import SwinTransformerV2
+from timm.models.vision_transformer import VisionTransformer
+from timm.models.vision_transformer_relpos import VisionTransformerRelPos
+from tinybackbones import close, randomize, results, unfilled
+from torch import nn
+
+from mmposenc.backbones import Swin, ViT, load_pretrained
+from mmposenc.backbones.vit_archs import ARCHS
+from mmposenc.checkpoint import (
+    convert,
+    convert_back,
+    convert_with_report,
+    needed_options,
+    recognise,
+)
+
+PATCH, NATIVE = 8, (32, 32)
+SIZES = dict(img_size=32, patch_size=PATCH, embed_dim=24, depth=2, num_heads=3, num_classes=0)
+OURS = dict(img_size=32, patch_size=PATCH, embed_dims=24, num_layers=2, num_heads=3)
+#: timm resizes every table so, whatever the release did.
+TABLE = dict(type='mmposenc.LearnedPositionEmbedding', interpolation='bicubic_antialias')
+
+
+class Case(NamedTuple):
+    """timm's model, ours, what is compared of timm's, the sizes of images, and how close."""
+
+    theirs: Callable[..., nn.Module]
+    ours: Callable[..., nn.Module]
+    features: Callable[[Any, torch.Tensor], Any]
+    sizes: list[tuple[int, int]] = [NATIVE]
+    resized: float = 1e-6  # of the span, at another size than the native
+    native: float = 1e-10
+
+
+def as_map(model, tokens, x):
+    cells = tokens[:, model.num_prefix_tokens:]
+    return cells.mT.unflatten(2, [side // PATCH for side in x.shape[-2:]])
+
+
+def maps(model, x, norm=True):
+    return model.forward_intermediates(x, indices=[0, 1], norm=norm, intermediates_only=True)
+
+
+def last_map(model, x):
+    return [as_map(model, model.forward_features(x), x)]
+
+
+def pooled(model, x):
+    return [model.forward_head(model.forward_features(x), pre_logits=True)]
+
+
+def swin_maps(model, x):
+    return [maps(model, x, norm=False)[0], model.forward_features(x).permute(0, 3, 1, 2)]
+
+
+SWIGLU = dict(mlp_layer=SwiGLUPacked, act_layer=nn.SiLU, mlp_ratio=3.0)
+VIT = {
+    'small': {}, 'dinov2-small': dict(init_values=1e-5), 'dinov2-giant': dict(
+        init_values=1e-5, **SWIGLU),
+    'dinov2-small-reg': dict(init_values=1e-5, reg_tokens=4, no_embed_class=True),
+    'dinov2-giant-reg': dict(init_values=1e-5, reg_tokens=4, no_embed_class=True, **SWIGLU),
+    'deit3-small': dict(init_values=1e-6, no_embed_class=True),
+    'siglip-so400m': dict(class_token=False, global_pool='avg', fc_norm=False,
+                          act_layer='gelu_tanh'),
+    'clip-base': dict(pre_norm=True, norm_layer=partial(nn.LayerNorm, eps=1e-5),
+                      act_layer='quick_gelu')}
+
+
+def vit(name, **view):
+    table = dict(TABLE, **({'num_prefix_embeds': 0} if name == 'deit3-small' else {}))
+    return (partial(VisionTransformer, **SIZES, dynamic_img_size=True, dynamic_img_pad=True,
+                    **VIT[name]),
+            partial(ViT, name, **OURS, pos_encoding=table, **view,
+                    mlp_hidden_dims=36 if 'giant' in name else 96))
+
+
+DINOV3 = dict(rope_type='dinov3', rope_temperature=100, rope_rotate_half=True, num_reg_tokens=4,
+              use_abs_pos_emb=False, use_fc_norm=False, init_values=1.0,
+              norm_layer=partial(LayerNorm, eps=1e-5))
+EVA02 = dict(swiglu_mlp=True, mlp_ratio=8 / 3, ref_feat_shape=(16, 16))
+ROPE_VIT = dict(attn_type='rope', init_values=1.0, use_abs_pos_emb=False, use_fc_norm=False,
+                rope_grid_indexing='xy', rope_temperature=100.0)
+APE = dict(ROPE_VIT, use_abs_pos_emb=True, no_embed_class=True)
+MIXED = dict(rope_type='mixed', rope_temperature=10.0)
+#: Our arch and what a small one of its kind needs besides, and timm's arguments.
+EVA = {
+    'dinov3': ('dinov3-small', {}, DINOV3),
+    'dinov3 without bias': ('dinov3-base', dict(qkv_bias=False), dict(DINOV3, qkv_bias=False)),
+    'dinov3 gated': ('dinov3-huge-plus', dict(mlp_hidden_dims=64),
+                     dict(DINOV3, swiglu_mlp=True, swiglu_align_to=8, mlp_ratio=8 / 3)),
+    'eva02 packed': ('eva02-small', dict(mlp_hidden_dims=64), EVA02),
+    'eva02 normed': ('eva02-base', dict(mlp_hidden_dims=64),
+                     dict(EVA02, qkv_fused=False, scale_mlp=True)),
+    'eva02 of CLIP': ('eva02-large', dict(mlp_hidden_dims=64, attn_norm=True),
+                      dict(EVA02, qkv_fused=False, scale_mlp=True, scale_attn_inner=True)),
+    'timm reg gap': ('tiny', dict(
+        class_token=False, register_tokens=1, layer_scale_init_value=1.0, rel_pos_encoding=dict(
+            type='RotaryEmbedding2D', axes='yx', theta=10000.0, reference_grid=(16, 16)),
+        qkv_bias='qv', final_norm='pooled'),
+        dict(class_token=False, num_reg_tokens=1, init_values=1.0, use_abs_pos_emb=False,
+             ref_feat_shape=(16, 16))),
+    'rope-vit axial': ('rope-vit-small-axial', {}, ROPE_VIT),
+    'rope-vit mixed': ('rope-vit-base-mixed', {}, dict(ROPE_VIT, **MIXED)),
+    'rope-vit axial ape': ('rope-vit-large-axial-ape', {}, APE),
+    'rope-vit mixed ape': ('rope-vit-small-mixed-ape', {}, dict(APE, **MIXED)),
+}
+
+
+def eva(kind, **view):
+    arch, own, options = EVA[kind]
+    if arch.startswith('eva02') or arch.endswith('ape'):
+        own = dict(own, pos_encoding=dict(TABLE, num_prefix_embeds=int('eva02' in arch)))
+    sizes = dict(embed_dims=24, num_heads=3)
+    return (partial(Eva, **SIZES, use_rot_pos_emb=True, dynamic_img_size=True, **options),
+            partial(ViT, arch, **{**OURS, **sizes, **own, **view}))
+
+
+BEIT = partial(Beit, **SIZES, init_values=0.1, use_abs_pos_emb=False)
+RELPOS = partial(VisionTransformerRelPos, **SIZES)
+SMALL = dict(type='mmposenc.LogSpacedCPB', mode='cr', hidden_dims=16, prefix_bias=False)
+TABLES = dict(type='mmposenc.RelativePositionBias', resize='geometric')
+RELATIVE = {
+    'beit': (partial(BEIT, use_rel_pos_bias=True), dict(arch='beit-base')),
+    'beit, pretrained': (partial(BEIT, use_shared_rel_pos_bias=True, use_fc_norm=False),
+                         dict(arch='beitv2-base', final_norm=True, rel_pos_sharing='all')),
+    'beit, class token': (partial(BEIT, use_rel_pos_bias=True, global_pool='token'),
+                          dict(arch='beit-large', final_norm=True, pool='cls')),
+    'relpos': (partial(RELPOS, qkv_bias=False, fc_norm=True, rel_pos_dim=16),
+               dict(arch='relpos-small', rel_pos_encoding=SMALL)),
+    'relpos, class token': (
+        partial(RELPOS, qkv_bias=False, fc_norm=True, class_token=True, rel_pos_dim=16),
+        dict(arch='relpos-base', class_token=True, rel_pos_encoding=SMALL)),
+    'srelpos': (partial(RELPOS, qkv_bias=False, shared_rel_pos=True, rel_pos_dim=16),
+                dict(arch='srelpos-small', rel_pos_encoding=SMALL)),
+    'relpos of tables': (partial(RELPOS, rel_pos_type='bias', fc_norm=True),
+                         dict(arch='relpos-base', qkv_bias=True, rel_pos_encoding=TABLES)),
+    'relpos of tables, class token': (
+        partial(RELPOS, rel_pos_type='bias', class_token=True, global_pool='token'),
+        dict(arch='relpos-base', qkv_bias=True, final_norm=True, pool='cls', class_token=True,
+             rel_pos_encoding=TABLES)),
+    'relpos as Swin V2': (
+        partial(RELPOS, rel_pos_type='mlpswin', rel_pos_dim=16, fc_norm=True),
+        dict(arch='relpos-base', qkv_bias=True,
+             rel_pos_encoding=dict(type='mmposenc.LogSpacedCPB', hidden_dims=16,
+                                   prefix_bias=False))),
+}
+SAM = partial(ViT, img_size=28, patch_size=4, embed_dims=16, num_layers=4, num_heads=2, pool=None,
+              final_norm=False, window_size=3, global_blocks=(1, 3), mask_window_padding=False,
+              norm_eps=1e-5, pos_encoding=TABLE,
+              rel_pos_encoding=dict(type='mmposenc.DecomposedRPE'))
+TIMM_SAM = partial(vision_transformer_sam.VisionTransformerSAM, img_size=28, patch_size=4,
+                   embed_dim=16, depth=4, num_heads=2, num_classes=0, use_rel_pos=True,
+                   window_size=3, global_attn_indexes=(1, 3))
+SWIN = dict(embed_dims=12, num_layers=(2, 2), num_heads=(2, 3), mlp_ratio=2, drop_path_rate=0.)
+TIMM_SWIN = dict(embed_dim=12, depths=(2, 2), num_heads=(2, 3), mlp_ratio=2, drop_path_rate=0.,
+                 num_classes=0)
+
+
+def swin_v2(size, window, unit, **options):
+    """ours and timm's; timm has no norm behind the first stage."""
+    return (partial(SwinTransformerV2, img_size=size, window_size=window,
+                    pretrained_window_sizes=unit, **TIMM_SWIN, **options),
+            partial(Swin, **SWIN, cosine=True, post_norm=True, qkv_bias='qv',
+                    window_bias='log_cpb', window_size=window, pretrained_window_size=unit,
+                    pad_small_map='always_partition' in options))
+
+
+NO_UNITS = ((0, 0), (0, 0))
+RESIZED = [NATIVE, (48, 32), (24, 64), (40, 56)]
+CASES = {
+    **{name: Case(*vit(name, out_indices=(0, 1), final_norm='every'), maps,
+                  [*RESIZED, (37, 51)]) for name in VIT},
+    **{f'{name}, pooled': Case(*vit(name), pooled) for name in VIT},
+    **{kind: Case(*eva(kind, pool=None), last_map, [*RESIZED, (72, 16)], native=1e-6)
+       for kind in EVA},
+    'eva02, pooled': Case(*eva('eva02 packed'), pooled, native=1e-6),
+    'dinov3, pooled': Case(*eva('dinov3'), lambda model, x: [model.forward_features(x)[:, 0]],
+                           native=1e-6),
+    **{name: Case(theirs, partial(ViT, **OURS, **own), lambda model, x: [model(x)],
+                  [NATIVE, (56, 56), (40, 24), (8, 64)])
+       for name, (theirs, own) in RELATIVE.items()},
+    **{f'{name}, maps': Case(RELATIVE[name][0], partial(ViT, **OURS, **RELATIVE[name][1],
+                                                        out_indices=(0, 1)),
+                             partial(maps, norm=name == 'beit, pretrained'), [(40, 24)])
+       for name in ('beit', 'relpos')},
+    'sam': Case(partial(TIMM_SAM, neck_chans=6), partial(SAM, neck_channels=6),
+                lambda model, x: [model.forward_features(x)],
+                [(28, 28), (32, 20), (12, 40), (44, 48)], resized=1e-10),
+    'sam, every block': Case(partial(TIMM_SAM, neck_chans=None), partial(
+        SAM, out_indices=(0, 1, 2, 3)), lambda model, x: model.forward_intermediates(
+            x, indices=4, intermediates_only=True), [(28, 28)]),
+    'v2': Case(*swin_v2(32, 4, NO_UNITS, always_partition=True, dynamic_img_size=True), swin_maps,
+               [(32, 32), (64, 64), (64, 96), (160, 32)], resized=1e-10),
+    **{f'v2 {size} {windows} {units}': Case(*swin_v2(size, windows, units), swin_maps, [size],
+                                            resized=1e-10) for size, windows, units in (
+        ((32, 32), ((4, 4), (4, 4)), NO_UNITS), ((64, 32), ((2, 2), (2, 2)), NO_UNITS),
+        ((48, 48), ((3, 3), (3, 3)), ((2, 2), (2, 2))),
+        ((64, 64), ((8, 8), (8, 8)), ((4, 4), (2, 2))),
+        ((64, 64), ((8, 8), (4, 4)), ((4, 4), (2, 2))),
+        ((64, 64), ((8, 4), (4, 2)), ((4, 2), (4, 2))))},
+    'swin with windows of their own in each stage': Case(  # as swin_s3 has
+        partial(SwinTransformer, img_size=64, window_size=((8, 8), (4, 4)), **TIMM_SWIN),
+        partial(Swin, **SWIN, window_size=((8, 8), (4, 4)), pool='gap'),
+        lambda model, x: [model(x)], [(64, 64)]),
+}
+
+
+@pytest.fixture(autouse=True)
+def in_float64(monkeypatch):
+    """SAM's table is resized in float64 too, which timm does in float32."""
+    monkeypatch.setattr(
+        vision_transformer_sam, 'resample_abs_pos_embed_nhwc',
+        lambda table, grid: nn.functional.interpolate(
+            table.permute(0, 3, 1, 2), grid, mode='bicubic', antialias=True).permute(0, 2, 3, 1))
+
+
+def exact(model):
+    """Coordinates, which timm keeps in float32."""
+    def coordinates(window, unit, logarithm):
+        axes = [torch.arange(1.0 - side, side, dtype=torch.float64) * scale
+                for side, scale in zip(window, unit, strict=True)]
+        logs = [axis.sign() * axis.abs().log1p() / math.log(logarithm) for axis in axes]
+        return torch.stack(torch.meshgrid(*logs, indexing='ij'), -1)
+
+    for module in model.modules():
+        if isinstance(module, RelPosMlp):
+            units, base = [1.0, 1.0], math.e
+            if module.mode == 'swin':
+                units, base = [8 / (side - 1) for side in module.window_size], 8
+            found = coordinates(module.window_size, units, base)
+            torch.testing.assert_close(module.rel_coords_log, found, atol=1e-6, rtol=0,
+                                       check_dtype=False)
+            module.rel_coords_log = found
+        if hasattr(module, 'relative_coords_table'):
+            sides = [u or w for u, w in zip(module.pretrained_window_size, module.window_size,
+                                            strict=True)]
+            module.relative_coords_table = coordinates(
+                module.window_size, [8 / (side - 1) for side in sides], 8)[None]
+    return model
+
+
+def pair(case, size):
+    """timm's model for images of a size, with random weights, and ours with the same."""
+    theirs = randomize(case.theirs(), 0.3).double().eval()
+    ours = case.ours().double().eval()
+    load_pretrained(ours, theirs.state_dict())
+    if isinstance(theirs, (Beit, VisionTransformerRelPos)):
+        theirs.set_input_size(img_size=size)
+    if case.features is swin_maps:
+        ours.norm0 = nn.Identity()  # timm has none behind the first stage
+    return exact(theirs), ours
+
+
+def source_of(theirs):
+    """RoPE-ViT with axial positions and a table has the names of DeiT III."""
+    source = recognise(theirs.state_dict())
+    assert not isinstance(theirs, Eva) or source in ('eva', 'deit')
+    return 'eva' if isinstance(theirs, Eva) else source
+
+
+@pytest.mark.parametrize('name, size', [
+    pytest.param(name, size, marks=() if size in case.sizes[:2] else pytest.mark.slow)
+    for name, case in CASES.items() for size in case.sizes], ids=str)
+def test_features_and_gradients(name, size):
+    """Of the image and of all weights; and names of weights go back as they came."""
+    case = CASES[name]
+    if name == 'relpos as Swin V2' and 8 in size:
+        pytest.skip('timm divides 0 by 0 on one row')
+    theirs, ours = pair(case, size)
+    native = size == case.sizes[0] and size in (NATIVE, (28, 28))
+    share = case.native if native else case.resized
+    x = torch.randn(2, 3, *size, dtype=torch.float64)
+    outs, grads = results(ours, ours, x)
+    expected, their_grads = results(theirs, lambda image: case.features(theirs, image), x)
+    for got, value in zip(outs, expected, strict=True):
+        close(got, value, share)
+    close(grads.pop(''), their_grads.pop(''), share)
+    source = source_of(theirs)
+    wanted = convert(their_grads, source)
+    for key, grad in grads.items():
+        value = wanted.pop(f'backbone.{key}')
+        if 'pos_embed' in key:  # timm keeps no place of the class token beside registers
+            grad = grad[:, -value.shape[1]:]
+        if grad.shape == value.shape:
+            close(grad, value, share, key)
+        else:  # tables of another grid: test_relative_bias.py
+            assert key.endswith('position_bias_table') and size != NATIVE
+    assert not any(grad.any() for grad in wanted.values())
+    state = theirs.state_dict()
+    converted = convert_with_report(state, source)
+    back = convert_back(converted.state_dict, source).state_dict
+    assert back.keys() == state.keys() - converted.dropped.keys()
+    assert all(torch.equal(value, state[key]) for key, value in back.items())
+
+
+def test_sams_classifier():
+    """Without a neck timm has a norm in its place, and a head."""
+    theirs = randomize(TIMM_SAM(neck_chans=None, num_classes=5, use_abs_pos=False), 0.2)
+    theirs = theirs.double().eval()
+    state = convert(theirs.state_dict(), 'sam')
+    ours = SAM(pos_encoding=None, final_norm=True, norm_eps=1e-6, pool='gap').double().eval()
+    load_pretrained(ours, state)
+    for module in theirs.modules():
+        if isinstance(module, nn.LayerNorm):
+            module.eps = 1e-6
+    x = torch.randn(2, 3, 28, 28, dtype=torch.float64)
+    close(ours(x)[0] @ state['head.fc.weight'].T + state['head.fc.bias'], theirs(x), 1e-10)
+
+
+def test_a_place_of_the_class_token_is_part_of_it():
+    """DINOv2's release has such a place beside registers; timm adds it to the class token."""
+    _, ours = pair(CASES['dinov2-small-reg, pooled'], NATIVE)
+    x = torch.randn(1, 3, 40, 32, dtype=torch.float64)
+    table = ours.pos_encodings.encodings(-1)[0].pos_embed
+    with torch.no_grad():
+        table[:, :1] = torch.randn(24)
+        expected = ours(x)[0]
+        ours.cls_token += table[:, :1]
+        table[:, :1] = 0
+        close(ours(x)[0], expected, 1e-10)
+
+
+V2_MODELS = {
+    'v2-tiny': 'tiny_window8_256', 'v2-tiny-w16': 'tiny_window16_256',
+    'v2-small': 'small_window8_256', 'v2-base-w16': 'base_window16_256',
+    'v2-base-w12to24': 'base_window12to24_192to384',
+    'v2-large-w12to16': 'large_window12to16_192to256'}
+#: Every arch, and timm's name of it.
+NAMES = {
+    **{size: f'vit_{size}_patch16_224' for size in ('tiny', 'small', 'base', 'large')},
+    **{f'dinov2-{size}{reg and "-reg"}': f'vit_{size}_patch14_{reg}dinov2'
+       for size in ('small', 'base', 'large', 'giant') for reg in ('', 'reg4_')},
+    **{f'deit3-{size}': f'deit3_{size}_patch16_224'
+       for size in ('small', 'medium', 'base', 'large')}, 'deit3-huge': 'deit3_huge_patch14_224',
+    'siglip-base': 'vit_base_patch16_siglip_224', 'siglip-large': 'vit_large_patch16_siglip_256',
+    'siglip-so400m': 'vit_so400m_patch14_siglip_224',
+    'clip-base': 'vit_base_patch16_clip_quickgelu_224',
+    'clip-large': 'vit_large_patch14_clip_quickgelu_224',
+    **{f'dinov3-{size.replace("_", "-")}': f'vit_{size}_patch16_dinov3_qkvb'
+       for size in ('small', 'small_plus', 'base', 'large', 'huge_plus')},
+    'dinov3-7b': 'vit_7b_patch16_dinov3',
+    **{f'eva02-{size}': f'eva02_{size}_patch14_224'
+       for size in ('tiny', 'small', 'base', 'large')},
+    **{f'rope-vit-{size}-{mode}{ape}': (
+        f'vit_{size}_patch16_rope_{mode}{ape}_224'.replace('-', '_').replace('_axial', ''))
+       for size in ('small', 'base', 'large') for mode in ('axial', 'mixed')
+       for ape in ('', '-ape')},
+    **{f'beit{v}-{size}': f'beit{v}_{size}_patch16_224' for v in ('', 'v2')
+       for size in ('base', 'large')},
+    **{f'relpos-{size}': f'vit_relpos_{size}_patch16_224' for size in ('small', 'medium', 'base')},
+    **{f'srelpos-{size}': f'vit_srelpos_{size}_patch16_224' for size in ('small', 'medium')},
+    **{f'sam-{size}': f'samvit_{size}_patch16' for size in ('base', 'large', 'huge')},
+    **{arch: f'swinv2_{name}' for arch, name in V2_MODELS.items()}}
+
+
+@pytest.mark.parametrize('arch', NAMES)
+def test_an_arch_is_timms_model_and_is_told_by_its_weights(arch):
+    """Shapes and names there and back, heads, epsilons, windows, and the options that are told."""
+    own: dict[str, Any] = {}
+    if arch in ('tiny', 'small', 'base', 'large'):
+        own = dict(pos_encoding=TABLE)
+    if arch.endswith('-reg'):  # timm keeps no place of the class token
+        own = dict(pos_encoding=dict(num_prefix_embeds=0))
+    swin, sam = arch.startswith('v2-'), arch.startswith('sam')
+    options: dict[str, Any] = {} if sam else dict(num_classes=0)
+    if 'siglip' in arch:
+        options |= dict(global_pool='')
+    if arch.startswith(('rope-vit', 'dinov3')):
+        options |= dict(global_pool='token')
+    with unfilled():
+        theirs = timm.create_model(NAMES[arch], **options)
+        ours = (Swin(arch, pool='gap') if swin else ViT(arch, neck_channels=256) if sam
+                else ViT(arch, **own))
+    state = theirs.state_dict()
+    report = convert_with_report(state, source_of(theirs))
+    assert {name.removeprefix('backbone.'): value.shape
+            for name, value in report.state_dict.items()} == {
+        name: value.shape for name, value in ours.state_dict().items()}
+    back = convert_back(report.state_dict, source_of(theirs)).state_dict
+    assert {name: value.shape for name, value in back.items()} == {
+        name: value.shape for name, value in state.items() if name not in report.dropped}
+    told = needed_options(report.state_dict)
+    alike = arch.replace('v2-', '-') if 'beit' in arch else arch.replace('rope-vit', 'deit3') \
+        .replace('-axial-ape', '') if arch.endswith('axial-ape') else arch.partition('-w')[0]
+    assert told[0] == f'model.backbone.arch={alike}'
+    if not swin:
+        assert ours.blocks[0].norm1.eps == theirs.blocks[0].norm1.eps or sam
+        assert ours.blocks[0].attn.num_heads == theirs.blocks[0].attn.num_heads
+        assert len(told) == 1 or own or sam, told
+        if 'beit' in arch:
+            assert ARCHS[arch]['layer_scale_init_value'] == theirs.blocks[0].init_values
+        return
+    for stage, layer in zip(ours.stages, theirs.layers, strict=True):
+        attention, other = stage.blocks[0].attn.w_msa, layer.blocks[0].attn
+        assert attention.window_size == other.window_size
+        unit = other.pretrained_window_size if any(other.pretrained_window_size) else (
+            other.window_size)
+        assert attention.rel_pos_encoding.window_size == unit
+
+
+def count(kind, arch, **options):
+    with torch.device('meta'):
+        return sum(p.numel() for p in kind(arch, **options).parameters())
+
+
+@pytest.mark.parametrize('arch, millions', [
+    ('dinov3-small', 21.6), ('dinov3-small-plus', 28.7), ('dinov3-base', 85.7),
+    ('dinov3-large', 303.1), ('dinov3-huge-plus', 840.6)])
+def test_parameters_of_dinov3(arch, millions):
+    """As its model card (rounded) and timm's table give them."""
+    assert round(count(ViT, arch) / 1e6, 1) == millions
+
+
+@pytest.mark.parametrize('arch, dims, millions', [
+    ('v2-tiny', 768, 28), ('v2-small', 768, 50), ('v2-base-w16', 1024, 88),
+    ('v2-large-w12to16', 1536, 197)])
+def test_parameters_of_swin_v2(arch, dims, millions):
+    """Its paper's, with the classifier."""
+    assert round((count(Swin, arch, pool='gap') + 1000 * dims + 1000) / 1e6) == millions

@@ -1,0 +1,324 @@
+"""Relative encodings against their papers' formulas, a pair of tokens at a time (iRPE, the rotary
+ones and sums have files of their own); the released ones' goldens; what they refuse."""
+import math
+
+import pytest
+import torch
+from golden import assert_released, load_golden
+from relative_checks import (
+    GRIDS,
+    check_logits,
+    clip,
+    clipped_row,
+    positions,
+    random_inputs,
+    sequence_positions,
+)
+
+from mmposenc.encodings import (
+    SASARPE,
+    DecomposedRPE,
+    HuangRPE,
+    LogSpacedCPB,
+    OffsetBiasEncoding,
+    QueryAbsolute1D,
+    QueryRelative1D,
+    QueryRelative2D,
+    RelativePositionBias,
+    ShawRPE,
+    TransformerXLRPE,
+)
+from mmposenc.functional import key_grid
+from mmposenc.functional.bias_tables import RESIZINGS, resize_bias_table
+
+#: Sizes at which small grids reach beyond the tables, where that is allowed.
+SIZES = {ShawRPE: dict(max_offset=2), HuangRPE: dict(max_offset=2),
+         SASARPE: dict(max_offset=(1, 3)), QueryRelative1D: dict(max_tokens=30),
+         QueryRelative2D: dict(max_size=(5, 6)), QueryAbsolute1D: dict(max_tokens=26),
+         DecomposedRPE: dict(grid_shape=(3, 5)),
+         LogSpacedCPB: dict(hidden_dims=5), RelativePositionBias: dict(window_size=(5, 6)),
+         TransformerXLRPE: {}}
+
+
+def build(cls, *, num_prefix_tokens=1, **options):
+    """Two heads of four channels."""
+    sizes = dict(num_heads=2) if issubclass(cls, OffsetBiasEncoding) else dict(head_dims=4,
+                                                                               num_heads=2)
+    encoding = cls(**{**sizes, **SIZES[cls], 'num_prefix_tokens': num_prefix_tokens, **options})
+    encoding.head_dims = 4  # for the checks
+    return encoding
+
+
+def of(table, head):
+    """The table of a head; without the dimension heads share it."""
+    return table if table.dim() == 2 else table[head]
+
+
+def by_offset(encoding, grids, of_cells, of_prefix=lambda head, kind: 0.0):
+    """A formula of query minus key of each axis. Kinds: prefix to cell, cell to prefix, both."""
+    queries, keys = positions(*grids, encoding.num_prefix_tokens)
+
+    def pair(q, k, head, i, j):
+        if queries[i] is None or keys[j] is None:
+            return of_prefix(head, 2 if queries[i] is keys[j] else int(queries[i] is not None))
+        return of_cells(q, k, head, [a - b for a, b in zip(queries[i], keys[j], strict=True)])
+    return pair
+
+
+def shaw(encoding, grids):
+    return lambda q, k, head, i, j: q @ of(encoding.key_table, head)[
+        clipped_row(encoding, *grids, i, j)]
+
+
+def huang(encoding, grids):
+    """((q + a) . (k + a) - a . a - q . k) / sqrt(d); the paper's queries are not scaled."""
+    def pair(q, k, head, i, j):
+        q, a = q * 2.0, of(encoding.table, head)[clipped_row(encoding, *grids, i, j)]
+        return ((q + a) @ (k + a) - a @ a - q @ k) / 2.0
+    return pair
+
+
+def sasa(encoding, grids):
+    def of_cells(q, k, head, offset):
+        return q @ torch.cat([
+            of(table, head)[clip(-d, limit) + limit] for table, d, limit in zip(
+                (encoding.row_table, encoding.col_table), offset, encoding.limits, strict=True)])
+    return by_offset(encoding, grids, of_cells)
+
+
+def relative_1d(encoding, grids):
+    queries, keys = sequence_positions(*grids, encoding.num_prefix_tokens)
+    return lambda q, k, head, i, j: q @ of(encoding.table, head)[keys[j] - queries[i] + 29]
+
+
+def relative_2d(encoding, grids):
+    return by_offset(encoding, grids, lambda q, k, head, offset: q @ (
+        of(encoding.row_table, head)[round(-offset[0]) + 4]
+        + of(encoding.col_table, head)[round(-offset[1]) + 5]))
+
+
+def absolute_1d(encoding, grids):
+    return lambda q, k, head, i, j: q @ of(encoding.table, head)[j]
+
+
+def sincos(offset, width):
+    angles = [offset / 10000 ** (2 * t / width) for t in range(width // 2)]
+    return [math.sin(a) for a in angles] + [math.cos(a) for a in angles]
+
+
+def transformer_xl(encoding, grids):
+    """Terms (b), (c) and (d); q comes scaled."""
+    scale, u, v = 4 ** -0.5, encoding.content_bias, encoding.position_bias
+
+    def term(q, k, head, encoded):
+        r = encoding.pos_proj.weight @ torch.tensor(encoded, dtype=q.dtype)
+        r = r[head * 4:head * 4 + 4]
+        return q @ r + u[head] @ k * scale + v[head] @ r * scale
+
+    if encoding.method == 'sequence':
+        queries, keys = sequence_positions(*grids, encoding.num_prefix_tokens)
+        return lambda q, k, head, i, j: term(q, k, head, sincos(queries[i] - keys[j], 8))
+    cells = by_offset(encoding, grids, lambda q, k, head, offset: term(
+        q, k, head, sincos(offset[0], 4) + sincos(offset[1], 4)), lambda head, kind: None)
+
+    def pair(q, k, head, i, j):
+        found = cells(q, k, head, i, j)
+        return u[head] @ k * scale if found is None else found
+    return pair
+
+
+def resized(table, length):
+    """Entry i of the new table lies at (i + .5) * old / new - .5 in the old one."""
+    rows = []
+    for i in range(length):
+        at = min(max((i + 0.5) * len(table) / length - 0.5, 0.0), len(table) - 1.0)
+        low = int(at)
+        rows.append(table[low] * (1 - at + low)
+                    + table[min(low + 1, len(table) - 1)] * (at - low))
+    return torch.stack(rows)
+
+
+def decomposed(encoding, grids):
+    """Offsets in cells of the finer grid, keys at the last query cell that they pool; the term is
+    that of the query as it is, and q comes scaled."""
+    q_grid, key, p = grids[0], key_grid(*grids), encoding.num_prefix_tokens
+    tables = [[resized(of(table, head), 2 * max(q_grid[axis], key[axis]) - 1) for head in range(2)]
+              for axis, table in enumerate((encoding.row_table, encoding.col_table))]
+
+    def pair(q, k, head, i, j):
+        if min(i, j) < p:
+            return 0.0
+        total = 0.0
+        for axis, (a, b) in enumerate(zip(divmod(i - p, q_grid[1]), divmod(j - p, key.width),
+                                          strict=True)):
+            finer, coarser = max(1 / key[2 + axis], 1), max(key[2 + axis], 1)
+            at = int(a * finer - b * coarser + (key[axis] - 1) * coarser + 1e-9)
+            table = tables[axis][head]
+            total = total + table[min(max(at, 0), len(table) - 1)]
+        return q * 2.0 @ total
+    return pair
+
+
+def bias_table(encoding, grids):
+    height, width = (5, 6) if encoding.resize is None else grids[0]
+    table = encoding.relative_position_bias_table.t().reshape(2, 9, 11)
+    if encoding.resize is not None:
+        table = resize_bias_table(table, grids[0], encoding.resize)
+    return by_offset(encoding, grids, lambda q, k, head, offset: table[
+        head, round(offset[0]) + height - 1, round(offset[1]) + width - 1],
+        lambda head, kind: encoding.prefix_bias[head, kind])
+
+
+def log_cpb(encoding, grids):
+    plain, unit = encoding.mode == 'cr', encoding.window_size or grids[0]
+
+    def coordinate(offset, length):
+        if plain:
+            return math.copysign(math.log(1 + abs(offset)), offset)
+        x = offset / max(length - 1, 1) * 8
+        return math.copysign(math.log2(1 + abs(x)) / math.log2(8), x)
+
+    def of_cells(q, k, head, offset):
+        x = [coordinate(*each) for each in zip(offset, unit, strict=True)]
+        out = encoding.cpb_mlp(torch.tensor(x, dtype=q.dtype))[head]
+        return out if plain else 16 * torch.sigmoid(out)
+    return by_offset(encoding, grids, of_cells, lambda head, kind: encoding.prefix_bias[head, kind])
+
+
+PER_HEAD = [dict(shared_heads=True), dict(shared_heads=False)]
+BY_METHOD = [dict(method=method, **heads) for method in ('product', 'sequence')
+             for heads in PER_HEAD]
+FORMULAS = {
+    ShawRPE: (shaw, BY_METHOD), HuangRPE: (huang, BY_METHOD), SASARPE: (sasa, PER_HEAD),
+    QueryRelative1D: (relative_1d, PER_HEAD), QueryRelative2D: (relative_2d, PER_HEAD),
+    QueryAbsolute1D: (absolute_1d, PER_HEAD), DecomposedRPE: (decomposed, PER_HEAD),
+    TransformerXLRPE: (transformer_xl, [dict(method='axes'), dict(method='sequence')]),
+    RelativePositionBias: (bias_table, [dict(resize=mode) for mode in (None, *RESIZINGS)]),
+    LogSpacedCPB: (log_cpb, [{}, dict(window_size=(3, 8)), dict(mode='cr')])}
+FINER = ((2, 3), (4, 3))  # keys on a finer grid than the queries
+#: Prefix tokens in turns, so that each class meets every grid with and without them.
+CASES = [pytest.param(cls, options, grids, 2 * ((first + second) % 2),
+                      id=f'{cls.__name__}-{options}-{grids}')
+         for cls, (_, choices) in FORMULAS.items() for first, options in enumerate(choices)
+         for second, grids in enumerate([*GRIDS, FINER] if cls is DecomposedRPE else GRIDS)]
+
+
+@pytest.mark.parametrize('cls, options, grids, prefix', CASES)
+def test_logits(cls, options, grids, prefix):
+    encoding = build(cls, num_prefix_tokens=prefix, **options)
+
+    def pair_term_of(q, k):
+        formula = FORMULAS[cls][0](encoding, grids)
+        return lambda b, h, i, j: formula(q[b, h, i], k[b, h, j], h, i, j)
+
+    check_logits(encoding, pair_term_of, *grids)
+
+
+@pytest.mark.parametrize('options', BY_METHOD, ids=str)
+@pytest.mark.parametrize('grids', GRIDS)
+def test_shaws_values(options, grids):
+    encoding = build(ShawRPE, on_keys=False, on_values=True, **options)
+    q, k, _ = random_inputs(encoding, *grids)
+    attn = torch.rand(2, 2, q.shape[2], k.shape[2], dtype=q.dtype)
+    expected = torch.zeros_like(q)
+    for h in range(2):
+        for i in range(q.shape[2]):
+            for j in range(k.shape[2]):
+                vector = of(encoding.value_table, h)[clipped_row(encoding, *grids, i, j)].detach()
+                expected[:, h, i] += attn[:, h, i, j, None] * vector
+    torch.testing.assert_close(encoding.values(attn, *grids), expected)
+    assert encoding.logits(q, k, *grids) is None
+    assert build(ShawRPE, **options).values(attn, *grids) is None
+
+
+def test_goldens_of_the_article():
+    _, data = load_golden('blog_1d_6')
+    q, table = data['q'], data['rel_table']
+    sizes = (q.shape[-1], q.shape[1])
+    absolute = QueryAbsolute1D(*sizes, max_tokens=q.shape[2])
+    absolute.load_state_dict({'table': data['abs_table']})
+    assert_released(absolute.logits(q, q, (2, 3)), data['abs'])
+    # Of a longer table a shorter sequence uses the middle.
+    for length, pad in ((q.shape[2], 0), (9, 3)):
+        relative = QueryRelative1D(*sizes, max_tokens=length)
+        relative.load_state_dict({'table': torch.nn.functional.pad(table, (0, 0, pad, pad))})
+        for grid in ((1, 6), (2, 3)):
+            assert_released(relative.logits(q, q, grid), data['rel'])
+
+
+def test_a_sequence_of_shaws_is_a_grid_of_one_row():
+    sequence, product = (build(ShawRPE, method=method, num_prefix_tokens=0)
+                         for method in ('sequence', 'product'))
+    q, k, _ = random_inputs(sequence, (1, 7), None)
+    with torch.no_grad():
+        product.double().key_table.zero_()
+        product.key_table[2 * 5:2 * 5 + 5] = sequence.key_table
+    torch.testing.assert_close(sequence.logits(q, k, (1, 7)), product.logits(q, k, (1, 7)))
+
+
+def test_one_cell():
+    """A grid of one cell has offset 0 on both axes, not 0 / 0."""
+    encoding = build(LogSpacedCPB, num_prefix_tokens=0)
+    q = torch.zeros(1, 2, 1, 4)
+    expected = 16 * torch.sigmoid(encoding.cpb_mlp(torch.zeros(2)))
+    torch.testing.assert_close(encoding.logits(q, q, (1, 1)).flatten(), expected)
+
+
+def test_what_they_start_from():
+    assert all(not table.any() for table in build(DecomposedRPE).parameters())
+    names = [name for name, _ in build(TransformerXLRPE).position_tables()]
+    assert names == ['content_bias', 'position_bias']  # the projection takes weight decay
+
+
+def test_a_bias_may_leave_prefix_tokens_alone():
+    encoding, whole = (build(RelativePositionBias, prefix_bias=each) for each in (False, True))
+    assert [name for name, _ in encoding.named_parameters()] == ['relative_position_bias_table']
+    whole.relative_position_bias_table.data = encoding.relative_position_bias_table.data
+    q = torch.zeros(1, 2, 7, 4)
+    logits = encoding.logits(q, q, (2, 3))
+    assert not logits[:, :, 0].any() and not logits[:, :, :, 0].any()
+    torch.testing.assert_close(logits[:, :, 1:, 1:], whole.logits(q, q, (2, 3))[:, :, 1:, 1:])
+
+
+@pytest.mark.parametrize('cls, options, message', [
+    (ShawRPE, dict(max_offset=-1), r'max_offset=-1 must be >= 0'),
+    (ShawRPE, dict(method='cross'), r"method='cross' must be 'product' or 'sequence'"),
+    (ShawRPE, dict(on_keys=False), r'on_keys=False and on_values=False'),
+    (ShawRPE, dict(num_prefix_tokens=-1), r'num_prefix_tokens=-1 must be >= 0'),
+    (HuangRPE, dict(max_offset=-1), r'max_offset=-1 must be >= 0'),
+    (HuangRPE, dict(method='rows'), r"method='rows' must be"),
+    (SASARPE, dict(head_dims=5), r'head_dims=5 must be even'),
+    (SASARPE, dict(max_offset=-1), r'max_offset=-1 must be a whole number >= 0'),
+    (SASARPE, dict(max_offset=(1, 2, 3)), r'max_offset=\(1, 2, 3\)'),
+    (SASARPE, dict(num_heads=0), r'num_heads=0 must be >= 1'),
+    (TransformerXLRPE, dict(head_dims=3), r'head_dims=3 \* num_heads=2 must be a multiple of 4'),
+    (TransformerXLRPE, dict(method='grid'), r"method='grid' must be 'axes' or 'sequence'"),
+    (QueryAbsolute1D, dict(max_tokens=0), r'max_tokens=0 must be >= 1'),
+    (QueryRelative1D, dict(max_tokens=0), r'max_tokens=0 must be >= 1'),
+    (QueryRelative2D, dict(max_size=(0, 3)), r'max_size=\(0, 3\)'),
+    (DecomposedRPE, dict(num_heads=0), r'num_heads=0 must be >= 1'),
+    (DecomposedRPE, dict(grid_shape=(0, 3)), r'grid_shape=\(0, 3\) must be at least \(1, 1\)'),
+    (DecomposedRPE, dict(num_prefix_tokens=-1), r'num_prefix_tokens=-1 must be >= 0'),
+    (LogSpacedCPB, dict(window_size=(0, 3)), r'window_size=\(0, 3\)'),
+    (LogSpacedCPB, dict(hidden_dims=0), r'hidden_dims=0 must be >= 1'),
+    (LogSpacedCPB, dict(mode='rw'), r"mode='rw' must be 'swin' or 'cr'"),
+    (RelativePositionBias, dict(window_size=(0, 3)), r'window_size=\(0, 3\) must be at least \(1'),
+    (RelativePositionBias, dict(num_heads=0), r'num_heads=0 must be >= 1'),
+    (RelativePositionBias, dict(resize='linear'), r"resize='linear' must be one of None, 'bicub"),
+    (RelativePositionBias, dict(resize='geometric-cubic', window_size=(2, 5)), 'sides must not be'),
+])
+def test_bad_options(cls, options, message):
+    with pytest.raises(ValueError, match=message):
+        build(cls, **options)
+
+
+@pytest.mark.parametrize('cls, grid, message', [
+    (QueryAbsolute1D, (5, 6), r'k_grid=\(5, 6\) and num_prefix_tokens=1 make 31 tokens'),
+    (QueryRelative1D, (5, 6), r'q_grid=\(5, 6\) and num_prefix_tokens=1 make 31 tokens; '
+                              r'the table has max_tokens=30'),
+    (QueryRelative2D, (6, 5), r'q_grid=\(6, 5\) must fit into max_size=\(5, 6\)'),
+    (RelativePositionBias, (6, 5), r'q_grid=\(6, 5\) must fit into window_size=\(5, 6\)')])
+def test_grids_beyond_the_tables(cls, grid, message):
+    q = torch.zeros(1, 2, 31, 4)
+    with pytest.raises(ValueError, match=message):
+        build(cls).logits(q, q, grid)

@@ -1,0 +1,164 @@
+"""The pyramids for backbones of one stride against loops over their cells."""
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+pytest.importorskip('mmengine')
+from mmposenc.openmmlab.necks import ConcatPyramid, SimpleFeaturePyramid  # noqa: E402
+
+
+def drawn(cls, *args, **kwargs):
+    torch.manual_seed(0)
+    neck = cls(*args, **kwargs).double()
+    for parameter in neck.parameters():
+        torch.nn.init.normal_(parameter)
+    return neck
+
+
+def maps(*channels, hw=(3, 5)):
+    # Of blocks whose values differ in size and mean, as those of a transformer do.
+    return [torch.randn(2, c, *hw, dtype=torch.float64) * 10 ** i + i
+            for i, c in enumerate(channels)]
+
+
+def norm(x, module):
+    """LayerNorm of one cell (C,)."""
+    centred = x - x.mean()
+    return (centred / (centred.square().mean() + module.eps).sqrt() * module.weight
+            + module.bias)
+
+
+def cells(x, function):
+    """A function of every cell's channels of (C, H, W)."""
+    return torch.stack([torch.stack([function(x[:, i, j]) for j in range(x.shape[2])], 1)
+                        for i in range(x.shape[1])], 1)
+
+
+def by_layer(x, module):
+    return torch.stack([cells(image, lambda cell: norm(cell, module)) for image in x])
+
+
+def by_batch(x, module):
+    """BatchNorm in training: statistics of a channel over images and cells."""
+    out = torch.empty_like(x)
+    for c in range(x.shape[1]):
+        centred = x[:, c] - x[:, c].mean()
+        scale = (centred.square().mean() + module.eps).sqrt()
+        out[:, c] = centred / scale * module.weight[c] + module.bias[c]
+    return out
+
+
+def finer(x, deconv):
+    """A transposed 2x2 convolution of stride 2: each cell becomes four."""
+    out = torch.zeros(deconv.out_channels, 2 * x.shape[1], 2 * x.shape[2], dtype=x.dtype)
+    for i in range(x.shape[1]):
+        for j in range(x.shape[2]):
+            block = torch.einsum('c,cokl->okl', x[:, i, j], deconv.weight)
+            out[:, 2 * i:2 * i + 2, 2 * j:2 * j + 2] = block + deconv.bias[:, None, None]
+    return out
+
+
+def convolution(x, weight):
+    """3x3 with zeros around."""
+    padded, out = F.pad(x, (1, 1, 1, 1)), torch.zeros(len(weight), *x.shape[1:], dtype=x.dtype)
+    for i in range(x.shape[1]):
+        for j in range(x.shape[2]):
+            out[:, i, j] = torch.einsum('cij,ocij->o', padded[:, i:i + 3, j:j + 3], weight)
+    return out
+
+
+def by_hand(level, scale, x):
+    modules = list(level)
+    if scale == 0.5:
+        x = torch.stack([torch.stack([
+            x[:, 2 * i:2 * i + 2, 2 * j:2 * j + 2].amax((1, 2)) for j in range(x.shape[2] // 2)], 1)
+            for i in range(x.shape[1] // 2)], 1)
+    if scale == 4:
+        x = cells(finer(x, modules[0]), lambda cell: F.gelu(norm(cell, modules[1])))
+    if scale >= 2:
+        x = finer(x, modules[-5])
+    one, norm_one, three, norm_three = modules[-4:]
+    x = cells(x, lambda cell: norm(one.weight[:, :, 0, 0] @ cell, norm_one))
+    return cells(convolution(x, three.weight), lambda cell: norm(cell, norm_three))
+
+
+@pytest.mark.parametrize('hw', [(4, 6), (5, 3), (2, 2)])
+def test_levels_are_the_papers(hw):
+    neck = drawn(SimpleFeaturePyramid, 8, 12, num_outs=6)
+    x = torch.randn(2, 8, *hw, dtype=torch.float64)
+    outs = neck((x,))
+    for level, scale, out in zip(neck.levels, (4, 2, 1, 0.5), outs, strict=False):
+        for image in range(2):
+            torch.testing.assert_close(out[image], by_hand(level, scale, x[image]),
+                                       rtol=1e-10, atol=1e-10)
+    for before, out in zip(outs[3:], outs[4:], strict=False):
+        assert torch.equal(out, before[:, :, ::2, ::2])
+
+
+@pytest.mark.parametrize('kind, by_hand', [
+    ('layer', by_layer), ('batch', by_batch), (None, lambda x, _: x)])
+def test_every_map_has_a_norm_of_its_own(kind, by_hand):
+    neck, inputs = drawn(ConcatPyramid, (8, 4), norm=kind), maps(8, 4)
+    out, = neck(inputs)
+    expected = torch.cat([by_hand(x, module)
+                          for x, module in zip(inputs, neck.norms, strict=True)], 1)
+    torch.testing.assert_close(out, expected, rtol=1e-10, atol=1e-10)
+
+
+def test_levels_are_the_simple_pyramid_of_a_projection():
+    neck = drawn(ConcatPyramid, (8, 4), 12, scales=(2, 1, 0.5), num_outs=4)
+    inputs = maps(8, 4, hw=(4, 6))
+    outs = neck(inputs)
+    x = torch.cat([by_layer(x, module)
+                   for x, module in zip(inputs, neck.norms, strict=True)], 1)
+    x = (torch.einsum('bchw,oc->bohw', x, neck.project.weight[:, :, 0, 0])
+         + neck.project.bias[:, None, None])
+    pyramid = SimpleFeaturePyramid(12, 12, scales=(2, 1, 0.5), num_outs=4).double()
+    pyramid.load_state_dict(neck.pyramid.state_dict())
+    for out, expected in zip(outs, pyramid((x,)), strict=True):
+        torch.testing.assert_close(out, expected, rtol=1e-10, atol=1e-10)
+    assert [tuple(out.shape[2:]) for out in outs] == [(8, 12), (4, 6), (2, 3), (1, 2)]
+
+
+@pytest.mark.parametrize('cls, channels, arguments', [
+    (SimpleFeaturePyramid, (8,), dict(out_channels=12, scales=(2, 1, 0.5), num_outs=5)),
+    (ConcatPyramid, (8, 8), dict()), (ConcatPyramid, (8, 8), dict(norm='batch')),
+    (ConcatPyramid, (8, 8), dict(out_channels=12, scales=(4, 2, 1, 0.5), num_outs=5))])
+def test_every_parameter_and_every_map_gets_a_gradient(cls, channels, arguments):
+    neck = drawn(cls, channels if cls is ConcatPyramid else channels[0], **arguments)
+    inputs = [x.requires_grad_() for x in maps(*channels, hw=(4, 4))]
+    sum((out * torch.randn_like(out)).sum() for out in neck(inputs)).backward()
+    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in neck.parameters())
+    assert all(x.grad.abs().sum() > 0 for x in inputs)
+
+
+@pytest.mark.parametrize('cls, arguments, message', [
+    (SimpleFeaturePyramid, dict(scales=(1, 2)),
+     r'scales=\(1, 2\) must be some of \(4.0, 2.0, 1.0, 0.5\), from fine'),
+    (SimpleFeaturePyramid, dict(scales=(3,)), r'scales=\(3,\) must be some of'),
+    (SimpleFeaturePyramid, dict(scales=()), r'scales=\(\) must be some of'),
+    (SimpleFeaturePyramid, dict(num_outs=3), 'num_outs=3 must be at least the 4 levels'),
+    (SimpleFeaturePyramid, dict(in_channels=6), 'in_channels=6 must be a multiple of 4'),
+    (ConcatPyramid, dict(in_channels=8), 'in_channels=8 must list the channels of every map'),
+    (ConcatPyramid, dict(in_channels=()), r'in_channels=\(\) must list'),
+    (ConcatPyramid, dict(norm='LN'), "norm='LN' must be 'layer', 'batch' or None"),
+    (ConcatPyramid, dict(scales=(2, 1)), r'scales=\(2, 1\), num_outs=None: .* need out_channels'),
+    (ConcatPyramid, dict(num_outs=2), r'num_outs=2: .* need out_channels'),
+    (ConcatPyramid, dict(out_channels=8, scales=(1, 2)), r'scales=\(1, 2\) must be some of')])
+def test_bad_arguments(cls, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        cls(**{'in_channels': (8, 8) if cls is ConcatPyramid else 8, **arguments})
+
+
+@pytest.mark.parametrize('inputs', [maps(8), maps(8, 4), maps(8, 8) + maps(8),
+                                    maps(8) + maps(8, hw=(3, 4))])
+def test_maps_that_do_not_fit(inputs):
+    with pytest.raises(ValueError, match=r'must be maps of one size with in_channels=\(8, 8\)'):
+        ConcatPyramid((8, 8)).double()(inputs)
+
+
+def test_one_map_is_required():
+    with pytest.raises(ValueError, match='inputs holds 2 maps.*one number in out_indices'):
+        SimpleFeaturePyramid(8)((torch.zeros(1, 8, 4, 4),) * 2)
