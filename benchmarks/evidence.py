@@ -125,19 +125,17 @@ def question_table(questions: Sequence[Mapping[str, Any]], asked: Sequence[Mappi
 
 
 def in_short(questions: Sequence[Mapping[str, Any]], told: Sequence[str]) -> str:
-    """The questions by their answer, for who reads no tables."""
-    kinds = {'Yes': ('**yes**', 'yes'),
-             'No: the other way round, or a difference where the paper has none': ('**no**', 'no'),
-             'Level, and no difference seen': ('yes: no difference seen',),
-             'Not seen': ('not seen',)}
-    lines = []
-    for kind, answers_of_it in kinds.items():
-        names = [f"{each['ask']} ({each['study']})" for each, answer in zip(
-            questions, told, strict=True) if answer in answers_of_it]
-        lines.append(f"- *{kind}*, {len(names)}: {'; '.join(names) or 'none'}.")
-    open_ones = sum(answer in ('not run', FEW) for answer in told)
-    lines.append(f'- *Not run, or too few runs*: {open_ones} of {len(told)}.')
-    return '\n'.join(lines) + '\n'
+    """How many questions of each paper have which answer."""
+    kinds = {'yes': ('**yes**', 'yes'), 'no': ('**no**', 'no'),
+             'no difference seen, as expected': ('yes: no difference seen',),
+             'not seen': ('not seen',), 'not run': ('not run', FEW)}
+    lines = [['of', *kinds]]
+    for paper in dict.fromkeys(each['of'] for each in questions):
+        own = [answer for each, answer in zip(questions, told, strict=True)
+               if each['of'] == paper]
+        lines.append([paper, *(str(sum(answer in kind for answer in own))
+                               for kind in kinds.values())])
+    return markdown_rows(lines)
 
 
 def tables(plan: Mapping[str, Any], studies: Mapping[str, Any]) -> dict[str, str]:

@@ -53,7 +53,8 @@ def test_a_page_of_two_models(config, photo, weights, visualize, tmp_path, capsy
     visualize(config, weights, '--gallery', folder, '--page', page, '--name', 'a.trained')
     both = page.read_text()
     assert both.index('## a.trained') < both.index('## tiny')
-    assert 'tiny.py, untrained' in both and 'tiny.py, some.pth' in both
+    assert 'untrained, random weights' in both and 'weights `some.pth`' in both
+    assert both.count(' every query (rows) ') == 1  # told once, for both models
     visualize(config, '--gallery', folder)
     assert not (folder / 'tiny' / 'kernels_3.png').exists()
     assert '(tiny/bias_0.png)' in (folder / 'gallery.md').read_text()

@@ -283,7 +283,8 @@ def check_sizes(width: float | None, dpi: float) -> None:
 NOTES = 'figures.json'
 _HEAD = """# Gallery of encodings
 
-All figures that suit each model, made by `mmposenc figures` with `--gallery`, a call a model.
+All figures that suit each model, drawn by `mmposenc figures --gallery`, one call a model. What a
+figure shows is said where it first appears.
 """
 
 
@@ -344,13 +345,16 @@ def draw_gallery(cfg: Config, checkpoint: str | None, folder: str | Path, *, com
 def page_text(folder: Path, relative_to: Path) -> str:
     """The page of all models whose notes lie in ``folder``, with links from ``relative_to``."""
     parts = [_HEAD]
+    said: set[str] = set()
     for path in sorted(folder.glob(f'*/{NOTES}')):
         note = json.loads(path.read_text())
         parts += [f'## {note["name"]}\n', f'{_about(note)}\n', f'    {note["command"]}\n']
         for figure in note['figures']:
             link = Path(os.path.relpath(path.parent / figure['file'], relative_to)).as_posix()
             parts.append(f'![{figure["title"]}]({link})\n')
-            parts.append(f'*{figure["title"]}.* {figure["text"]}\n')
+            text = figure['text'].partition(' Model: ')[0]  # the model stands above its figures
+            parts.append(f'*{figure["title"]}.*' + ('\n' if text in said else f' {text}\n'))
+            said.add(text)
     return '\n'.join(parts)
 
 

@@ -1,0 +1,52 @@
+"""docs/tutorial.md: from data to an exported file, with its own commands on tiny data."""
+from __future__ import annotations
+
+import json
+
+import pytest
+from running import commands, inside, run_page
+from scripts import NARROW, named
+from tinydata import make_coco, read_annotations
+
+from mmposenc.commands import main
+
+PAGE = 'docs/tutorial.md'
+NARROWER = [*NARROW, 'train_dataloader.dataset.times=1', 'train_cfg.max_epochs=1',
+            'param_scheduler.1.end=1', 'model.test_cfg.score_thr=0.0', 'model.test_cfg.nms_pre=20',
+            'model.neck.out_channels=8', 'model.bbox_head.in_channels=8',
+            'model.bbox_head.feat_channels=8']
+
+
+def make_trees(folder):
+    """The layout of `mmposenc prepare trees`, with shapes in place of trees."""
+    for seed, phase in enumerate(('train', 'val')):
+        made = read_annotations(make_coco(folder / phase, seed=seed))
+        (folder / 'images').mkdir(exist_ok=True)
+        (folder / phase / 'images').rename(folder / 'images' / phase)
+        made['categories'] = [dict(id=1, name='tree')]
+        made['annotations'] = [{**each, 'category_id': 1} for each in made['annotations']]
+        (folder / 'annotations').mkdir(exist_ok=True)
+        (folder / 'annotations' / f'{phase}.json').write_text(json.dumps(made))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings('ignore')
+def test_the_page(tmp_path):
+    make_trees(tmp_path / 'data' / 'trees')
+    found = [words[1:] for words in commands(PAGE) if words[0] == 'mmposenc']
+    assert [words[0] for words in found] == [
+        'prepare', 'browse', 'train', 'test', 'predict', 'export', 'train']
+    with inside(tmp_path):
+        for number, words in enumerate(found[1:]):
+            words = [word.replace('epoch_12', 'epoch_1') for word in words]
+            extra = named(f'tutorial_{number}') if words[0] in ('train', 'test') else []
+            given = '--cfg-options' in words
+            main([*words, *([] if given else ['--cfg-options']), *NARROWER, *extra])
+    predicted = json.loads((tmp_path / 'predicted' / 'predictions.json').read_text())
+    assert len(predicted['images']) == 4 and predicted['complete']
+    assert list((tmp_path / 'work_dirs' / 'pictures').rglob('*.*'))
+    names = run_page(PAGE, tmp_path)
+    # The file has predict's boxes: those of the same picture, best first.
+    first = sorted(predicted['images'], key=lambda each: each['file'])[0]
+    assert first['file'].endswith(min((tmp_path / 'data/trees/images/val').iterdir()).name)
+    assert names['boxes'].shape[1] == 4 and len(names['scores']) == len(names['boxes']) > 0
