@@ -17,6 +17,7 @@ from torch import nn
 
 from mmposenc.engine import load_config
 from mmposenc.engine.config.checks import check_sections
+from mmposenc.engine.config.config import LIVE_KEYS
 from mmposenc.engine.config.options import accepted_arguments, check_silent_arguments
 
 #: What mmengine takes out of a section, or adds to it, before it builds.
@@ -32,7 +33,7 @@ def load(block: Block, folder: Path) -> Config:
     check_sections(cfg, ('train', 'val', 'test'))
     check_silent_arguments(cfg)
     registries = [each for each in vars(registry).values() if isinstance(each, registry.Registry)]
-    for node in typed({key: value for key, value in cfg.items() if key != 'model'}):
+    for node in typed({key: value for key, value in cfg.items() if key in LIVE_KEYS - {'model'}}):
         found = None
         for each in registries:
             with each.switch_scope_and_registry(cfg.default_scope) as local:
