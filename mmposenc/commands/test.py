@@ -1,13 +1,15 @@
 """Test a detector, segmentor or classifier.
 
     mmposenc test CONFIG work_dirs/NAME/epoch_12.pth --show-dir pictures
+    mmposenc test CONFIG CHECKPOINT --sizes 160 224 384    # a table: the metrics by image size
     torchrun --nproc-per-node=8 -m mmposenc test CONFIG CHECKPOINT \\
         --launcher pytorch
 """
 import argparse
+from typing import Any
 
 from ..command_line import reported
-from ..command_options import add_run_options, config_parser, parse_run
+from ..command_options import SIDE, add_run_options, config_parser, parse_run
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -19,7 +21,12 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument('--show-dir', help='draw the predictions of each image into this folder')
     parser.add_argument('--tta', action='store_true', help='merge the predictions of several '
                         'views: tta_model and tta_pipeline of the config, else a flip')
-    return parse_run(parser, argv)
+    parser.add_argument('--sizes', type=SIDE, nargs='+', metavar='N', help='pixels of the shorter '
+                        'side: test at each size, tables resized; a table of the metrics')
+    args = parse_run(parser, argv)
+    if args.sizes and args.out:
+        parser.error('--sizes writes sizes.json into the work directory; leave --out away')
+    return args
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -28,8 +35,48 @@ def main(argv: list[str] | None = None) -> None:
         from .. import engine
         from ..engine.config.options import read_run_config
         cfg = read_run_config(args)
-        engine.prepare_testing(cfg, args.checkpoint, out=args.out, show_dir=args.show_dir,
-                               tta=args.tta, compiled=args.compile,
-                               allow_mismatch=args.allow_mismatch)
-        engine.build_runner(cfg).test()
+        if args.sizes:
+            _test_sizes(cfg, args)
+        else:
+            _test(cfg, args, args.show_dir)
     engine.leave_process_group()
+
+
+def _test(cfg: Any, args: argparse.Namespace, show_dir: str | None) -> dict[str, float]:
+    from .. import engine
+    engine.prepare_testing(cfg, args.checkpoint, out=args.out, show_dir=show_dir, tta=args.tta,
+                           compiled=args.compile, allow_mismatch=args.allow_mismatch)
+    metrics: dict[str, float] = engine.build_runner(cfg).test()
+    return metrics
+
+
+def _test_sizes(cfg: Any, args: argparse.Namespace) -> None:
+    import json
+    from pathlib import Path
+
+    from mmengine.dist import is_main_process
+
+    from ..engine.config.nodes import tested_size
+    from ..lab.compare.study.sizes import check_sizes, resized
+    own = tested_size(cfg)
+    if own is None:
+        raise ValueError('--sizes: no step of the test pipeline says a size that it could change')
+    factors = {size: size / min(own) for size in args.sizes}
+    check_sizes(cfg, list(factors.values()))
+    found = {}
+    for size, factor in factors.items():
+        one = resized(cfg, factor)
+        one.work_dir = str(Path(cfg.work_dir) / f'size-{size}')
+        one.experiment_name = one.visualizer.name = f'{Path(cfg.work_dir).name}-{size}'
+        show_dir = None if args.show_dir is None else str(Path(args.show_dir) / str(size))
+        found[size] = _test(one, args, show_dir)
+    if not is_main_process():
+        return
+    file = Path(cfg.work_dir) / 'sizes.json'
+    file.write_text(json.dumps(found, indent=2))
+    names = list(found[args.sizes[0]])
+    print('  '.join(['size', *names]))
+    for size, metrics in found.items():
+        values = [f'{metrics[name]:g}'.rjust(len(name)) for name in names]
+        print('  '.join([f'{size:>4}', *values]))
+    print(f'wrote {file}')

@@ -83,3 +83,25 @@ def test_browse_classification(classifier, browse, tmp_path) -> None:
     browse(classifier['config'], '--output-dir', tmp_path, '--phase', 'test', '--number', '3')
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         'image_0.png', 'image_1.png', 'image_2.png']
+
+
+def test_a_test_by_size(classifier, test, tmp_path, capsys) -> None:
+    """At the trained size it is the test itself; where the model can't go is said before."""
+    sized = tmp_path / 'sized.py'
+    sized.write_text(f"""_base_ = {str(classifier['config'])!r}
+test_dataloader = dict(dataset=dict(pipeline=[
+    dict(type='mmposenc.LoadImageFromFile'), dict(type='Resize', scale=(32, 32)),
+    dict(type='PackInputs')]))
+""")
+    test(sized, classifier['checkpoint'], '--work-dir', tmp_path / 'one')
+    once = metrics(tmp_path / 'one')
+    capsys.readouterr()
+    test(sized, classifier['checkpoint'], '--work-dir', tmp_path / 'work', '--sizes', 32, 64)
+    found = json.loads((tmp_path / 'work' / 'sizes.json').read_text())
+    assert list(found) == ['32', '64']
+    assert found['32']['accuracy/top1'] == once['accuracy/top1']
+    assert '\n  64 ' in capsys.readouterr().out
+    with pytest.raises(SystemExit, match='--sizes .*smaller than the 32 pixels'):
+        test(sized, classifier['checkpoint'], '--sizes', 16)
+    with pytest.raises(SystemExit, match='--sizes: no step of the test pipeline says a size'):
+        test(classifier['config'], classifier['checkpoint'], '--sizes', 64)
