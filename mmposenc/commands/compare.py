@@ -2,6 +2,7 @@
 
     mmposenc compare CONFIG --encodings none learned peg irpe-k --seeds 3 --sizes 0.75 1 1.5 \\
         --budget 2h --jobs 2 --out work_dirs/study
+    mmposenc compare CONFIG --table cpvt/table6    # the encodings of a paper's table
 
 Trains the config with each encoding and seed, tests at every size, and writes results.json, a CSV,
 Markdown and report.html. The same command again goes on where it was. docs/compare.md says more.
@@ -53,6 +54,9 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     what.add_argument('--encodings', nargs='+', metavar='NAME', default=[],
                       help='names, sums as peg+irpe-k, yaml files, own classes as '
                       'own.py:ALiBi; docs/compared.md lists them')
+    what.add_argument('--table', nargs='+', metavar='TABLE', default=[],
+                      help="the encodings of a paper's table, such as cpvt/table6 (mmposenc "
+                      'papers lists them)')
     what.add_argument('--seeds', type=COUNT, metavar='N', help='seeds 0 .. N-1; default 3')
     what.add_argument('--seed-list', type=SEED, nargs='+', metavar='SEED',
                       help='these seeds')
@@ -85,6 +89,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
         how.add_argument(f'--{name}', action=argparse.BooleanOptionalAction,
                          help=f'with or without the {name} of each encoding; default with')
     args = parser.parse_args(argv)
+    args.encodings += [f'paper::{table}' for table in args.table]
     if args.config is None and args.out is None:
         parser.error('give a config, or --out with a study to go on with')
     if args.config is None and args.cfg_options:

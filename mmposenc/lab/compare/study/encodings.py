@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml  # type: ignore[import-untyped]
+import yaml
 
 from mmposenc import encodings
 from mmposenc.command_line import suggest
 from mmposenc.encodings import ENCODINGS, RelativeEncoding, TokenEncoding
 from mmposenc.encodings.build import wrong_contract
+from mmposenc.engine.config.config import load_config
+from mmposenc.operators import papers
 from mmposenc.own_classes import class_by_name, class_of_file, is_file_class
 
 #: Every name: what people read, and the encoding; 'none' is none.
@@ -75,8 +77,9 @@ def read_entries(words: Sequence[str]) -> list[Entry]:
 
     Args:
         words: names of :data:`NAMES`, sums of them ('peg+irpe-k'), classes ('my_package.ALiBi',
-            'own.py:ALiBi'), which may stand in sums, and files of entries ('my.yaml'; docs/
-            compared.md). Paths and modules are looked for from the current folder.
+            'own.py:ALiBi'), which may stand in sums, files of entries ('my.yaml'; docs/
+            compared.md), and tables of papers ('paper::cpvt/table6'). Paths and modules are looked
+            for from the current folder.
 
     Returns:
         One entry a word, several for a file.
@@ -90,6 +93,8 @@ def read_entries(words: Sequence[str]) -> list[Entry]:
     for word in words:
         if word.endswith(('.yaml', '.yml')):
             entries += read_file(Path(word))
+        elif word.startswith('paper::'):
+            entries += rows_of(word.removeprefix('paper::'))
         else:
             try:
                 label, changes = summed(word)
@@ -210,6 +215,38 @@ def read_file(path: Path) -> list[Entry]:
     if not many or not all(isinstance(each, dict) for each in many):
         raise ValueError(f'{path} must hold an entry (a mapping with a name) or a list of them')
     return [_entry(each, path) for each in many]
+
+
+def rows_of(name: str) -> list[Entry]:
+    """The encodings of the rows of a paper's table, each once, to be asked of another model.
+
+    Args:
+        name: as ``mmposenc papers`` lists it; rows that are not here are left out.
+
+    Raises:
+        ValueError: there is no such table.
+    """
+    found: dict[str, Entry] = {}
+    for number, row in enumerate(papers.table(name).rows, 1):
+        if row.model is None:
+            continue
+        model = load_config(str(papers.config_of(row.model))).model.to_dict()
+        detr = 'encoder' in model
+        node = model['encoder'] if detr else model['backbone']
+        tokens = node.get('pos_encoding') or []
+        tokens = list(tokens) if isinstance(tokens, (list, tuple)) else [tokens]
+        if node.get('encoder_pos') == 'sine':
+            tokens.append(dict(type='mmposenc.SinCosPositionEncoding'))
+        holder = node['layer_cfg']['self_attn_cfg'] if detr else node
+        relative = holder.get('rel_pos_encoding')
+        cfg = {'model.backbone.pool': node['pool']} if node.get('pool') == 'gap' else {}
+        positions = node.get('positions')
+        positions = list(positions) if isinstance(positions, tuple) else positions
+        changes = changes_of(tokens, [relative] if relative else [], positions,
+                             node.get('rel_pos_sharing', 'layer'), cfg)
+        entry = Entry(f'{name.replace("/", "-")}-{number}', row.name, changes)
+        found.setdefault(repr(changes), entry)
+    return list(found.values())
 
 
 def _entry(given: dict[str, Any], path: Path) -> Entry:
