@@ -10,8 +10,7 @@ from scripts import load_tool, named
 from tinydata import make_nuclei
 
 from mmposenc.backbones import ViT
-from mmposenc.commands.quickstart import other_arch
-from mmposenc.engine import load_config, override
+from mmposenc.engine import load_config
 from mmposenc.engine.config.checks import check_num_classes
 
 pytest.importorskip('mmdet')
@@ -70,30 +69,3 @@ def test_train_and_test(tmp_path, monkeypatch):
     assert torch.equal(kept, load_file('mine.safetensors')['blocks.3.mlp.fc1.weight'])
     load_tool('test').main([NUCLEI, 'work/epoch_2.pth', '--work-dir', 'work/strip', '--cfg-options',
                             *narrow, *named('pretrained_test')])
-
-
-@pytest.mark.parametrize('config', [TREES, NUCLEI])
-def test_options_of_another_transformer(config):
-    """A model of 16-pixel patches and another width and depth, built and run by the options."""
-    from mmengine.config import DictAction
-    def options(arch):
-        words = (word.split('=') for word in other_arch(config, arch))
-        return {key: DictAction._parse_iterable(value) for key, value in words}
-    cfg = load_config(config)
-    override(cfg, options('dinov2-small'))
-    before, after = load_config(config).model, cfg.model
-    after.backbone.out_indices = tuple(after.backbone.out_indices)
-    assert after.to_dict() == before.to_dict()  # those of the config itself
-    override(cfg, options('large'))
-    assert cfg.model.backbone.out_indices[-1] == 23
-    cfg.model.backbone.update(embed_dims=8, num_heads=1)
-    cfg.model.neck.in_channels = [8] * len(cfg.model.neck.in_channels)
-    if config == NUCLEI:
-        assert cfg.model.decode_head.in_channels == cfg.model.decode_head.channels == 4096
-        cfg.model.decode_head.in_channels = cfg.model.decode_head.channels = 32
-    model = build(cfg).eval()
-    assert not any(p.requires_grad for p in model.backbone.parameters())
-    with torch.no_grad():
-        levels = model.extract_feat(torch.zeros(1, 3, 64, 96))
-    strides = (8, 16, 32) if config == TREES else (16,)
-    assert [tuple(each.shape[-2:]) for each in levels] == [(64 // s, 96 // s) for s in strides]
