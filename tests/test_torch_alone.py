@@ -49,6 +49,7 @@ assert not loaded, loaded
             torch.testing.assert_close(alone[key], value, msg=lambda text, k=key: f'{k}: {text}')
 
 
+@pytest.mark.slow
 def test_weights_load_and_what_mmengine_alone_does_is_refused():
     run_alone("""
 import logging, os, tempfile

@@ -46,6 +46,7 @@ def test_only_the_head_is_trained(config, trained):
     assert sum(p.numel() for p in model.backbone.parameters()) == 22_056_576 - 384 - 2 * 384
 
 
+@pytest.mark.slow
 def test_train_and_test(tmp_path, monkeypatch):
     """What the quickstart runs, on four tiles and a narrow backbone with weights of its own."""
     make_nuclei(tmp_path / 'data' / 'nuclei', side=32)
