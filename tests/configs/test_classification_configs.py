@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from mmengine.dataset import Compose
-from mmengine.registry import init_default_scope
+from mmengine.registry import DefaultScope, init_default_scope
 from optimizer_checks import build_optimizer, weight_decays
 from PIL import Image
 from tinymodels import build, shrink
@@ -48,9 +48,9 @@ def test_what_takes_no_weight_decay(name: str) -> None:
 
 def test_cpvt_b_trains_with_lamb() -> None:
     """Table 10 of CPVT; all else is DeiT's."""
-    init_default_scope('mmpretrain')
     cfg = shrink(load('cpvt/cpvt-b-0-5-gap_in1k.py'))
-    optimizer = build_optimizer(build(cfg, initialize=False), cfg).optimizer
+    with DefaultScope.overwrite_default_scope('mmpretrain'):
+        optimizer = build_optimizer(build(cfg, initialize=False), cfg).optimizer
     assert type(optimizer).__name__ == 'Lamb'
     assert {group['weight_decay'] for group in optimizer.param_groups} == {0.05, 0}
 

@@ -85,7 +85,8 @@ def test_predictions(case: str) -> None:
 @pytest.mark.parametrize('name', FAMILY)
 def test_weights_are_random_in_the_same_way(name: str) -> None:
     """Xavier where mmdet's detector has it, and encodings as they start."""
-    from mmengine.registry import MODELS
+    from mmengine.registry import MODELS, init_default_scope
+    init_default_scope('mmdet')
     relative = name in ('DETR', 'ConditionalDETR', 'DABDETR')
     attn = dict(rel_pos_encoding=dict(type='mmposenc.IRPE', ratio=2.0)) if relative else {}
     torch.manual_seed(0)
@@ -106,7 +107,8 @@ def test_weights_are_random_in_the_same_way(name: str) -> None:
 def test_checkpoint_of_the_whole_detector_is_not_overwritten(tmp_path) -> None:
     trained = build(detr(**RESNET))
     torch.save({'state_dict': trained.state_dict()}, tmp_path / 'trained.pth')
-    from mmengine.registry import MODELS
+    from mmengine.registry import MODELS, init_default_scope
+    init_default_scope('mmdet')
     model = MODELS.build(copy.deepcopy({**detr(**RESNET), 'init_cfg': dict(
         type='Pretrained', checkpoint=str(tmp_path / 'trained.pth'))}))
     model.init_weights()
