@@ -33,30 +33,28 @@ take](context_pool.md)). `mmposenc papers --check` builds and counts all of them
 | table | source | what | rows here |
 |---|---|---|---|
 """
-#: What metafiles call a column.
-NAMES = {'top1': 'Top 1 Accuracy', 'box AP': 'box AP', 'mask AP': 'mask AP', 'mIoU': 'mIoU',
-         'mIoU(ms+flip)': 'mIoU(ms+flip)'}
+#: Columns that metafiles have, and what they call them.
+NAMES = {'top1': 'Top 1 Accuracy', 'top1@224': 'Top 1 Accuracy',
+         **{name: name for name in ('box AP', 'mask AP', 'mIoU', 'mIoU(ms+flip)')}}
 
 
 def table_line(table: Table) -> str:
     """The line of a table in docs/models.md."""
     source = f'[{table.source}]({table.url})' if table.url else table.source
-    here = sum(row.model is not None for row in table.rows)
-    return f'| `{table.id}` | {source} | {table.title} | {here} of {len(table.rows)} |\n'
+    return f'| `{table.id}` | {source} | {table.title} | {table.here} |\n'
 
 
 def references() -> dict[str, dict[str, Any]]:
     """What sources say of each model: of a number the first, releases before papers."""
     found: dict[str, dict[str, Any]] = {}
     for table in sorted(tables().values(), key=lambda table: table.source != 'releases'):
-        source = table.title if table.source == 'releases' else \
-            f'{table.source}, {table.id.partition("/")[2]}'
+        release = table.source == 'releases'
+        source = table.title if release else f'{table.source}, {table.id.partition("/")[2]}'
         for row in table.rows:
-            said = {NAMES[column.removesuffix('@224')]: value
-                    for column, value in row.numbers.items()
-                    if column.removesuffix('@224') in NAMES and value is not None}
+            said = {NAMES[column]: value for column, value in row.numbers.items()
+                    if column in NAMES and value is not None}
             exact = as_number(row.numbers.get('params'))
-            if exact is not None and exact[1] == 1 and 'releases' == table.source:
+            if release and exact is not None and exact[1] == 1:
                 said['Parameters'] = exact[0]
             known = found.setdefault(row.model or '', {})
             if said and 'Source' not in known:

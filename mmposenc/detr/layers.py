@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..attention.attend import Options, attend, checked_form, join_heads
+from ..attention.linear import check_heads
 from ..attention.multihead import build_relative_encoding
 from ..backbones.layers import DropPath
 from ..backbones.modules import BaseModule, ModuleList
@@ -111,9 +112,7 @@ class MultiheadAttention(BaseModule):
                  dropout_layer: dict[str, Any] | None = None, bias: bool = True,
                  batch_first: bool = True, form: str = 'auto',
                  init_cfg: dict[str, Any] | None = None, **unknown: Any) -> None:
-        if num_heads < 1 or embed_dims < 1 or embed_dims % num_heads:
-            raise ValueError(f'embed_dims={embed_dims} must be a positive multiple of '
-                             f'num_heads={num_heads}')
+        check_heads(embed_dims, num_heads)
         check_batch_first(batch_first)
         if unknown:
             raise ValueError(f'attention takes no {", ".join(sorted(unknown))}')

@@ -43,11 +43,9 @@ def find_config(name: str) -> Path:
     if package == 'paper':
         return papers.config_of(str(papers.row(relative).model))
     try:
-        here = package_folder(package)
+        roots = papers.config_folders(package_folder(package))
     except FileNotFoundError as error:
         raise FileNotFoundError(f'no config {name!r}: {error}') from None
-    roots = [root for root in (here / '.mim' / 'configs', here.parent / 'configs')
-             if root.is_dir()]
     for root in roots:
         if (root / relative).is_file():
             return root / relative

@@ -27,6 +27,12 @@ class Row:
     not_here: str | None
     numbers: dict[str, Number]
 
+    @property
+    def counted(self) -> dict[str, int]:
+        """``params`` and ``macs`` of its model, where they were counted."""
+        found: dict[str, int] = models().get(self.model or '', {}).get('counted', {})
+        return found
+
 
 @dataclass(frozen=True)
 class Table:
@@ -40,12 +46,21 @@ class Table:
     rows: list[Row]
     notes: str = ''
 
+    @property
+    def here(self) -> str:
+        """How many of its rows are models of this project."""
+        return f'{sum(row.model is not None for row in self.rows)} of {len(self.rows)}'
+
+
+def config_folders(package: Path) -> list[Path]:
+    """Where a package may have its configs: of a wheel, then of a checkout."""
+    return [root for root in (package / '.mim' / 'configs', package.parent / 'configs')
+            if root.is_dir()]
+
 
 def folder() -> Path:
-    """Where the configs of this project are: of a wheel, or of a checkout."""
-    here = Path(__file__).resolve().parents[1]
-    shipped = here / '.mim' / 'configs'
-    return shipped if shipped.is_dir() else here.parent / 'configs'
+    """Where the configs of this project are."""
+    return config_folders(Path(__file__).resolve().parents[1])[0]
 
 
 @cache
@@ -55,11 +70,11 @@ def tables() -> dict[str, Table]:
     for path in sorted(folder().glob('papers/*.yaml')):
         paper = yaml.safe_load(path.read_text())
         for name, each in paper['tables'].items():
-            rows = [_row(f'{path.stem}/{name}', each['columns'], *row) for row in each['rows']]
-            found[f'{path.stem}/{name}'] = Table(
-                f'{path.stem}/{name}', each['title'], paper['venue'],
-                each.get('url') or paper.get('url', ''), each['columns'], rows,
-                each.get('notes', ''))
+            place = f'{path.stem}/{name}'
+            rows = [_row(place, each['columns'], *row) for row in each['rows']]
+            found[place] = Table(place, each['title'], paper['venue'],
+                                 each.get('url') or paper.get('url', ''), each['columns'], rows,
+                                 each.get('notes', ''))
     return found
 
 

@@ -44,17 +44,19 @@ def as_number(said: papers.Number) -> tuple[float, float] | None:
     return float(digits) * unit, unit / 10 ** len(digits.partition('.')[2])
 
 
-def differences() -> Iterator[str]:
-    """Counts of configs/models.yaml that are not those of the models, and of tables that are
-    further from them than a digit of their last place."""
+def stale_counts() -> Iterator[str]:
+    """Counts of configs/models.yaml that are not those of the models."""
     for name, entry in papers.models().items():
         said = entry.get('counted')
         if said is not None and (now := count(name)) != said:
             yield f'{name}: configs/models.yaml says {said}, the model has {now}'
+
+
+def differences_to_papers() -> Iterator[str]:
+    """Parameters of tables that are further from those here than a digit of their last place."""
     for table in papers.tables().values():
         for row in table.rows:
-            counted = papers.models().get(row.model or '', {}).get('counted', {})
             number = as_number(row.numbers.get('params'))
-            if number and counted and abs(counted['params'] - number[0]) > number[1]:
+            if number and row.counted and abs(row.counted['params'] - number[0]) > number[1]:
                 yield (f'{table.id}, {row.name}: {row.numbers["params"]} parameters there, '
-                       f'{counted["params"]:,} here')
+                       f'{row.counted["params"]:,} here')

@@ -11,6 +11,11 @@ from mmengine.registry import DATASETS
 from .checks import data_sets
 
 
+def listed(given: Any) -> list[Any]:
+    """One, or several in a list or tuple."""
+    return list(given) if isinstance(given, (list, tuple)) else [given]
+
+
 def type_name(node: Any) -> str:
     """The type of a config's node; of a class, its name."""
     kind = node.get('type') or ''

@@ -14,7 +14,7 @@ from mmposenc.checkpoint.encoding_names import BUT_ENCODINGS
 from mmposenc.command_line import describe
 from mmposenc.encodings.build import required_sizes
 from mmposenc.engine.config.models import build_bare, image_channels, pass_once
-from mmposenc.engine.config.nodes import tested_size, trained_size
+from mmposenc.engine.config.nodes import listed, tested_size, trained_size
 from mmposenc.engine.config.options import override
 from mmposenc.engine.config.testing import scope_of
 from mmposenc.functional.image_sizes import set_img_shapes
@@ -114,8 +114,7 @@ def _into_encoder(cfg: Config, node: Any, place: Place, changes: dict[str, Any])
     for key in place.path[:-1]:
         owner = owner[key]
     owner['type'] = f"mmposenc.{place.type.rpartition('.')[2]}"
-    tokens = changes['pos_encoding'] or []
-    tokens = list(tokens) if isinstance(tokens, (list, tuple)) else [tokens]
+    tokens = listed(changes['pos_encoding'] or [])
     absolute = [cfg for cfg in tokens if changes['positions'] is None
                 and MODELS.get(cfg['type']).default_positions == (-1,)]
     if len(absolute) > 1:

@@ -15,6 +15,7 @@ from mmposenc.command_line import suggest
 from mmposenc.encodings import ENCODINGS, RelativeEncoding, TokenEncoding
 from mmposenc.encodings.build import wrong_contract
 from mmposenc.engine.config.config import load_config
+from mmposenc.engine.config.nodes import listed
 from mmposenc.operators import papers
 from mmposenc.own_classes import class_by_name, class_of_file, is_file_class
 
@@ -230,11 +231,10 @@ def rows_of(name: str) -> list[Entry]:
     for number, row in enumerate(papers.table(name).rows, 1):
         if row.model is None:
             continue
-        model = load_config(str(papers.config_of(row.model))).model.to_dict()
+        model = load_config(f'paper::{name}/{number}').model.to_dict()
         detr = 'encoder' in model
         node = model['encoder'] if detr else model['backbone']
-        tokens = node.get('pos_encoding') or []
-        tokens = list(tokens) if isinstance(tokens, (list, tuple)) else [tokens]
+        tokens = listed(node.get('pos_encoding') or [])
         if node.get('encoder_pos') == 'sine':
             tokens.append(dict(type='mmposenc.SinCosPositionEncoding'))
         holder = node['layer_cfg']['self_attn_cfg'] if detr else node
@@ -278,8 +278,7 @@ def _configs(value: Any, contract: type, where: str, path: Path) -> list[dict[st
     """The configs of one encoding or of a list of them."""
     if value is None:
         return []
-    return [_config(each, contract, where, path)
-            for each in (value if isinstance(value, list) else [value])]
+    return [_config(each, contract, where, path) for each in listed(value)]
 
 
 def _config(value: Any, contract: type, where: str, path: Path) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from mmengine.config import Config
 
-from mmposenc.engine.config.nodes import bare_type
+from mmposenc.engine.config.nodes import bare_type, listed
 
 #: Schedulers that are a warm-up where they begin at 0 and end before the training does.
 _WARM_UPS = ('LinearLR', 'ConstantLR', 'LinearMomentum', 'ConstantMomentum', 'QuadraticWarmupLR',
@@ -89,8 +89,7 @@ def set_length(cfg: Config, length: Length) -> None:
 
 
 def _scale_schedules(cfg: Config, own: Length, length: Length) -> None:
-    given = cfg.get('param_scheduler') or []
-    many = given if isinstance(given, (list, tuple)) else [given]
+    many = listed(cfg.get('param_scheduler') or [])
     for by_epoch in (True, False):
         here = [each for each in many if isinstance(each, dict)
                 and each.get('by_epoch', True) == by_epoch]

@@ -11,7 +11,7 @@ from mmengine.config import Config, ConfigDict
 from mmposenc.command_line import suggest
 from mmposenc.engine.apps.records import class_names
 from mmposenc.engine.config.checks import check_sections
-from mmposenc.engine.config.nodes import bare_type
+from mmposenc.engine.config.nodes import bare_type, listed
 from mmposenc.engine.config.testing import scope_of
 
 _IOU = ('IoUMetric', 'ClassIoUMetric')
@@ -65,7 +65,7 @@ def metric_of(cfg: Config) -> Metric:
         key, label = key.replace('bbox', 'segm'), 'AP of masks'
     if kind == 'Accuracy':
         _check_topk(cfg)
-        best = min(_listed(first.get('topk', 1)))
+        best = min(listed(first.get('topk', 1)))
         key, label = f'top{best}', f'top-{best} accuracy'
     prefix = prefix if first.get('prefix') is None else first['prefix']
     return Metric(f'{prefix}/{key}' if prefix else key, label, unit)
@@ -75,9 +75,9 @@ def _check_topk(cfg: Config) -> None:
     """ImageNet's top 5 of fewer classes is an error of mmpretrain's, behind the first epoch."""
     classes = ((cfg.get('model') or {}).get('head') or {}).get('num_classes')
     for name in ('val_evaluator', 'test_evaluator'):
-        for each in _listed(cfg.get(name) or []):
+        for each in listed(cfg.get(name) or []):
             topk = each.get('topk', 1)
-            most = max(_listed(topk))
+            most = max(listed(topk))
             if bare_type(each) == 'Accuracy' and isinstance(classes, int) and most > classes:
                 raise ValueError(f'{name}.topk={topk} must be at most {classes}, which is '
                                  f'model.head.num_classes; {name}=dict(topk=(1,)) would do')
@@ -154,15 +154,10 @@ def _evaluators(cfg: Config) -> list[Any]:
             'val_dataloader') and not cfg.get('test_dataloader') else ''
         raise ValueError(f'{error}: encodings are compared on data that training does not see'
                          f'{hint}') from error
-    return _listed(cfg.test_evaluator)
-
-
-def _listed(given: Any) -> list[Any]:
-    """One, or several in a list or tuple."""
-    return list(given) if isinstance(given, (list, tuple)) else [given]
+    return listed(cfg.test_evaluator)
 
 
 def _boxes_or_masks(evaluator: Any) -> str:
     """What a COCO metric is asked for first: 'bbox' where boxes are among it."""
-    asked = _listed(evaluator.get('metric', 'bbox'))
+    asked = listed(evaluator.get('metric', 'bbox'))
     return 'bbox' if 'bbox' in asked else asked[0]
