@@ -127,7 +127,7 @@ part_c() {
 }
 
 part_d() {
-    local config=configs/detection/small/retinanet_pvt-micro-peg_trees work seed how name
+    local config=configs/detection/small/retinanet_pvt-micro-peg_fpn_1xb4-12e_trees work seed how name
     local epochs=() seeds=(0 1 2) more=(0 1 2 3 4) rows=()
     [ -z "$tiny" ] || { epochs=(--epochs 1); seeds=(0); more=(0); }
     for seed in "${seeds[@]}"; do
@@ -152,9 +152,9 @@ part_d() {
     local micro=classification/small/deit-micro-none
     local all=(none learned sincos shaw irpe-k rotary swin-bias peg peg+irpe-k contextpool
                peg+contextpool)
-    compare mnist5k ${micro}_mnist5k --sizes 0.75 1 1.5 2 --encodings "${all[@]}"
-    compare mnist5k-scales $micro-scales_mnist5k --sizes 0.75 1 1.5 2 --encodings "${all[@]}"
-    compare camvid segmentation/small/sem_fpn_pvt-micro-none_camvid --sizes 1 1.5 \
+    compare mnist5k ${micro}_1xb32-40e_mnist5k --sizes 0.75 1 1.5 2 --encodings "${all[@]}"
+    compare mnist5k-scales $micro-scales_1xb32-40e_mnist5k --sizes 0.75 1 1.5 2 --encodings "${all[@]}"
+    compare camvid segmentation/small/fpn_pvt-micro-none_1xb4-10e_camvid-192x256 --sizes 1 1.5 \
         --encodings none learned peg irpe-k contextpool peg+contextpool --cfg-options \
         {train,val,test}_dataloader.dataset.data_root="${CAMVID:-data/camvid}"
 }

@@ -42,15 +42,15 @@ FAMILIES = {
     'DETR, iRPE': ('detection/detr/detr_r50_irpe-ctx-9x9_8xb2-150e_coco.py', {}),
     'Deformable DETR': (
         'detection/deformable_detr/deformable-detr_r50-none-peg_16xb2-50e_coco.py', {}),
-    'Semantic FPN': ('segmentation/sem_fpn/sem_fpn_pvt-t-peg_512x512_80k_ade20k.py', {}),
-    'UperNet': ('segmentation/upernet/upernet_swin-t_512x512_160k_ade20k.py', {}),
-    'DeiT': ('classification/deit/deit-ti_in1k.py', {}),
-    'DeiT, shared bias': ('classification/deit/deit-ti-learned-rpe2d_in1k.py', {}),
+    'Semantic FPN': ('segmentation/sem_fpn/fpn_pvt-t-peg_8xb2-80k_ade20k-512x512.py', {}),
+    'UperNet': ('segmentation/upernet/upernet_swin-t_8xb2-160k_ade20k-512x512.py', {}),
+    'DeiT': ('classification/deit/deit-ti_8xb128_in1k.py', {}),
+    'DeiT, shared bias': ('classification/deit/deit-ti-learned-rpe2d_8xb128_in1k.py', {}),
     'DETR, shared iRPE': ('detection/detr/detr_r50_irpe-ctx-9x9_8xb2-150e_coco.py',
                           {'model.encoder.rel_pos_sharing': 'all'}),
-    'CPVT': ('classification/cpvt/cpvt-ti-gap_in1k.py', {}),
-    'Swin, iRPE': ('classification/swin/swin-t_irpe-qkv_in1k.py', {}),
-    'CPResNet': ('classification/context_pool/cp-resnet-44_cifar10.py',
+    'CPVT': ('classification/cpvt/cpvt-ti-gap_8xb128_in1k.py', {}),
+    'Swin, iRPE': ('classification/swin/swin-t_irpe-qkv_8xb128_in1k.py', {}),
+    'CPResNet': ('classification/context_pool/cp-resnet-44_1xb128_cifar10.py',
                  {'sync': True})}
 #: With maps of all four stages its first norm is read by nobody.
 IDLE = 'mmposenc::detection/context_pool/retinanet_swin-t_fpn_1x_coco.py'

@@ -53,18 +53,18 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     'DINO, Swin, PEG': (f'{DET}/dino/dino-4scale_swin-t-peg_8xb2-12e_coco.py', {}),
     'DDQ': (f'{DET}/ddq/ddq-detr-4scale_r50-peg_8xb2-12e_coco.py', {}),
     'Mask2Former': (f'{DET}/mask2former/mask2former_r50-peg_8xb2-lsj-50e_coco.py', {}),
-    'Semantic FPN': (f'{SEG}/sem_fpn/sem_fpn_deit-s_irpe-k_512x512_80k_ade20k.py', {}),
-    'UperNet': (f'{SEG}/upernet/upernet_swin-t_512x512_160k_ade20k.py', {}),
+    'Semantic FPN': (f'{SEG}/sem_fpn/fpn_deit-s_irpe-k_8xb2-80k_ade20k-512x512.py', {}),
+    'UperNet': (f'{SEG}/upernet/upernet_swin-t_8xb2-160k_ade20k-512x512.py', {}),
     'Mask2Former, ADE20K': (
-        f'{SEG}/mask2former/mask2former_r50-peg_512x512_160k_ade20k.py', {}),
-    'DeiT, recomputed': (f'{CLS}/deit/deit-ti_in1k.py', {'model.backbone.with_cp': True}),
-    'DeiT, shared bias': (f'{CLS}/deit/deit-ti-learned-rpe2d_in1k.py', {}),
-    'DeiT, distilled': (f'{CLS}/deit/deit-ti-distilled_in1k.py', {}),
+        f'{SEG}/mask2former/mask2former_r50-peg_8xb2-160k_ade20k-512x512.py', {}),
+    'DeiT, recomputed': (f'{CLS}/deit/deit-ti_8xb128_in1k.py', {'model.backbone.with_cp': True}),
+    'DeiT, shared bias': (f'{CLS}/deit/deit-ti-learned-rpe2d_8xb128_in1k.py', {}),
+    'DeiT, distilled': (f'{CLS}/deit/deit-ti-distilled_8xb128_in1k.py', {}),
     'CPVT, PEG with BatchNorm': (
-        f'{CLS}/cpvt/cpvt-ti-gap_in1k.py',
+        f'{CLS}/cpvt/cpvt-ti-gap_8xb128_in1k.py',
         {'model.backbone.pos_encoding': dict(type='mmposenc.PEG', norm_act=True)}),
-    'ViT, ContextPool': (f'{CLS}/context_pool/cp-vit-b-every-224_in1k.py', {}),
-    'CPResNet': (f'{CLS}/context_pool/cp-resnet-44_cifar10.py', {})}
+    'ViT, ContextPool': (f'{CLS}/context_pool/cp-vit-b-every_8xb128_in1k.py', {}),
+    'CPResNet': (f'{CLS}/context_pool/cp-resnet-44_1xb128_cifar10.py', {})}
 #: Options of DistributedDataParallel; none of them looks for unused parameters.
 WRAPPERS: dict[str, dict[str, bool]] = {
     'plain': {}, 'static graph, views': dict(static_graph=True, gradient_as_bucket_view=True)}

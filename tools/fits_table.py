@@ -27,20 +27,20 @@ SMALL = 'mmposenc::classification/small/'
 DETECTION = 'mmposenc::detection/'
 #: Column, config, and what makes its model small.
 MODELS: list[tuple[str, str, dict[str, Any]]] = [
-    ('PVT', SMALL + 'pvt-micro-none_mnist5k.py', {}),
-    ('DeiT', SMALL + 'deit-micro-none_mnist5k.py', {}),
-    ('DeiT, GAP', SMALL + 'deit-micro-none_mnist5k.py', {'model.backbone.pool': 'gap'}),
-    ('Swin', 'mmposenc::classification/swin/swin-t_in1k.py', {
+    ('PVT', SMALL + 'pvt-micro-none_1xb32-40e_mnist5k.py', {}),
+    ('DeiT', SMALL + 'deit-micro-none_1xb32-40e_mnist5k.py', {}),
+    ('DeiT, GAP', SMALL + 'deit-micro-none_1xb32-40e_mnist5k.py', {'model.backbone.pool': 'gap'}),
+    ('Swin', 'mmposenc::classification/swin/swin-t_8xb128_in1k.py', {
         'model.backbone.arch': None, 'model.backbone.embed_dims': 32,
         'model.backbone.num_layers': [2, 2], 'model.backbone.num_heads': [2, 4],
         'model.backbone.window_size': 7}),
-    ('CPResNet', 'mmposenc::classification/context_pool/cp-resnet-44_cifar10.py',
+    ('CPResNet', 'mmposenc::classification/context_pool/cp-resnet-44_1xb128_cifar10.py',
      {'model.backbone.depth': 20}),
     ('DETR', DETECTION + 'detr/detr_r50_8xb2-150e_coco.py', {
         'model.backbone.depth': 18, 'model.backbone.base_channels': 4,
         'model.backbone.stem_channels': 4, 'model.neck.in_channels': [32],
         'model.encoder.num_layers': 2, 'model.decoder.num_layers': 1}),
-    ('Deformable DETR', DETECTION + 'small/deformable-detr_r18-w16_bccd.py', {}),
+    ('Deformable DETR', DETECTION + 'small/deformable-detr_r18-w16_1xb4-50e_bccd.py', {}),
 ]
 
 

@@ -28,10 +28,10 @@ from ..command_options import SEED
 
 #: The configs of trees, beside which lies one with -block for another test and, of random weights,
 #: -quick for training, and of nuclei.
-RANDOM = ('mmposenc::detection/small/retinanet_pvt-micro-peg_trees.py',
-          'mmposenc::segmentation/small/sem_fpn_pvt-micro-peg_nuclei.py')
-FROZEN = ('mmposenc::detection/small/retinanet_vit-s14_trees.py',
-          'mmposenc::segmentation/small/linear_vit-s14_nuclei.py')
+RANDOM = ('mmposenc::detection/small/retinanet_pvt-micro-peg_fpn_1xb4-12e_trees.py',
+          'mmposenc::segmentation/small/fpn_pvt-micro-peg_1xb4-10e_nuclei-128x128.py')
+FROZEN = ('mmposenc::detection/small/retinanet_vit-s14_sfp_1xb4-10e_trees.py',
+          'mmposenc::segmentation/small/linear_vit-s14_1xb4-10e_nuclei-448x448.py')
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:

@@ -210,8 +210,8 @@ CONFIGS = (
     'detection/mask_rcnn/mask-rcnn_swin-t-peg_fpn_1x_coco.py',
     'detection/detr/detr_r50_irpe-ctx-9x9_8xb2-150e_coco.py',
     'detection/deformable_detr/deformable-detr_r50-none-peg_16xb2-50e_coco.py',
-    'segmentation/upernet/upernet_swin-t_irpe-qkv_512x512_160k_ade20k.py',
-    'segmentation/sem_fpn/sem_fpn_pvt-t_512x512_40k_ade20k.py')
+    'segmentation/upernet/upernet_swin-t_irpe-qkv_8xb2-160k_ade20k-512x512.py',
+    'segmentation/sem_fpn/fpn_pvt-t_8xb4-40k_ade20k-512x512.py')
 
 
 #: Lines whose waits are counted; data loading, losses and post-processing wait as upstream's do.
@@ -257,8 +257,8 @@ def test_whole_models(name, deterministic):
 
 #: Of each kind of model one that the list above has not.
 FAMILIES = (
-    'classification/context_pool/deform-resnet-50_in1k.py',
-    'classification/deit/deit-s_in1k.py',
+    'classification/context_pool/deform-resnet-50_8xb32_in1k.py',
+    'classification/deit/deit-s_8xb128_in1k.py',
     'detection/conditional_detr/conditional-detr_r50-peg_8xb2-50e_coco.py',
     'detection/dab_detr/dab-detr_r50_8xb2-50e_coco.py',
     'detection/ddq/ddq-detr-4scale_r50-peg_8xb2-12e_coco.py',
@@ -266,7 +266,7 @@ FAMILIES = (
     'detection/mask2former/mask2former_r50-peg_8xb2-lsj-50e_coco.py',
     'detection/mask_rcnn/mask-rcnn_deit-s-peg_sfp_1x_coco.py',
     'detection/context_pool/retinanet_cp-pvt-s_fpn_1x_coco.py',
-    'segmentation/mask2former/mask2former_r50-peg_512x512_160k_ade20k.py')
+    'segmentation/mask2former/mask2former_r50-peg_8xb2-160k_ade20k-512x512.py')
 
 
 @pytest.mark.parametrize('name', FAMILIES)

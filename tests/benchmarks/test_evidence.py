@@ -132,6 +132,6 @@ def test_entries_of_studies_fit_the_smallest_grid(entries):
     from mmposenc import engine
     from mmposenc.lab.compare.study.applying import check_fits
     cfg = engine.load_config(
-        str(ROOT / 'configs/classification/small/deit-micro-none_mnist5k.py'))
+        str(ROOT / 'configs/classification/small/deit-micro-none_1xb32-40e_mnist5k.py'))
     for entry in entries:
         check_fits(cfg, entry, [0.75])

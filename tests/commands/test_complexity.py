@@ -15,7 +15,7 @@ from mmposenc.commands.complexity import main
 from mmposenc.engine.apps import complexity
 from mmposenc.engine.apps.complexity import count
 
-SEM_FPN = 'mmposenc::segmentation/sem_fpn/sem_fpn_pvt-{}_512x512_80k_ade20k.py'
+SEM_FPN = 'mmposenc::segmentation/sem_fpn/fpn_pvt-{}_8xb2-80k_ade20k-512x512.py'
 RETINANET = 'mmposenc::detection/pvt/retinanet_pvt-t-peg_fpn_1x_coco.py'
 
 
@@ -23,7 +23,7 @@ RETINANET = 'mmposenc::detection/pvt/retinanet_pvt-t-peg_fpn_1x_coco.py'
     (SEM_FPN.format('t'), (512, 512), 17.0, 33.2),  # PVT, table 5
     (SEM_FPN.format('s'), (512, 512), 28.2, 44.5),
     ('mmpretrain::resnet/resnet50_8xb32_in1k.py', (224, 224), 25.56, 4.1),
-    ('mmposenc::classification/swin/swin-t_in1k.py', (224, 224), 28.3, 4.5)])
+    ('mmposenc::classification/swin/swin-t_8xb128_in1k.py', (224, 224), 28.3, 4.5)])
 def test_the_papers_figures(config, size, millions, billions) -> None:
     whole = count(engine.load_config(config), size).parts[0]
     assert whole.parameters / 1e6 == pytest.approx(millions, rel=0.003)

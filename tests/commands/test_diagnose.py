@@ -113,7 +113,7 @@ def test_sizes_by_the_config(tmp_path):
 @pytest.mark.parametrize('size', [(33, 32), (35, 35)])
 def test_cells_are_those_of_the_usual_size(size):
     """35 pixels are 5 cells of 8, the last one in part: no cells of 7."""
-    cfg = engine.load_config('mmposenc::classification/small/deit-micro-none_mnist5k.py')
+    cfg = engine.load_config('mmposenc::classification/small/deit-micro-none_1xb32-40e_mnist5k.py')
     with pytest.raises(ValueError, match='must be multiples of 8, the cells of the last map'):
         diagnose_config(cfg, size=size)
 
@@ -121,7 +121,7 @@ def test_cells_are_those_of_the_usual_size(size):
 
 def test_a_data_set_that_would_be_downloaded_is_not(tmp_path):
     init_default_scope('mmpretrain')
-    cfg = engine.load_config('mmposenc::classification/small/deit-micro-peg_mnist5k.py')
+    cfg = engine.load_config('mmposenc::classification/small/deit-micro-peg_1xb32-40e_mnist5k.py')
     for loader in (cfg.test_dataloader, cfg.val_dataloader):
         loader.dataset.update(data_root=str(tmp_path / 'mnist'), download=True)
     files, note = diagnosis._test_images(cfg)

@@ -35,7 +35,7 @@ def asked(tmp_path, monkeypatch):
 
 
 def test_detection_is_trained_once_and_tested_twice(asked, capsys):
-    work, small = 'work_dirs/quickstart-seed1', 'retinanet_pvt-micro-peg_trees'
+    work, small = 'work_dirs/quickstart-seed1', 'retinanet_pvt-micro-peg_fpn_1xb4-12e_trees'
     tests = [('test', f'{small}-block', f'{work}/epoch_12.pth', f'{work}/test_block',
               f'{work}/pictures/block'),
              ('test', small, f'{work}/epoch_12.pth', f'{work}/test_other_plot',

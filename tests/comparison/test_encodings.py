@@ -21,10 +21,10 @@ from mmposenc.lab.compare.study.applying import apply, check_builds, check_fits
 from mmposenc.lab.compare.study.encodings import NAMES, Entry, read_entries
 
 CLASSIFICATION = 'mmposenc::classification/'
-DEIT = CLASSIFICATION + 'small/deit-micro-none_mnist5k.py'
-PVT = CLASSIFICATION + 'small/pvt-micro-peg_mnist5k.py'
-SWIN = CLASSIFICATION + 'swin/swin-t_in1k.py'
-RESNET = CLASSIFICATION + 'context_pool/cp-resnet-44_cifar10.py'
+DEIT = CLASSIFICATION + 'small/deit-micro-none_1xb32-40e_mnist5k.py'
+PVT = CLASSIFICATION + 'small/pvt-micro-peg_1xb32-40e_mnist5k.py'
+SWIN = CLASSIFICATION + 'swin/swin-t_8xb128_in1k.py'
+RESNET = CLASSIFICATION + 'context_pool/cp-resnet-44_1xb128_cifar10.py'
 #: Of CONTRIBUTING.md.
 ALIBI = (Path(__file__).parents[2] / 'CONTRIBUTING.md').read_text().split('```python\n')[1].split(
     '```')[0]
@@ -150,7 +150,8 @@ def test_the_encodings_of_swin_and_of_archs_are_replaced():
 
 
 def test_tables_are_made_for_the_size_of_training():
-    camvid = engine.load_config('mmposenc::segmentation/small/sem_fpn_pvt-micro-none_camvid.py')
+    camvid = engine.load_config(
+        'mmposenc::segmentation/small/fpn_pvt-micro-none_1xb4-10e_camvid-192x256.py')
     assert apply(camvid, entry('learned')).model.backbone.img_size == (192, 256)
     pretrained = engine.load_config('mmposenc::detection/pvt/retinanet_pvt-t_fpn_1x_coco.py')
     assert 'img_size' not in apply(pretrained, entry('learned')).model.backbone
@@ -335,7 +336,8 @@ def test_a_papers_table_is_its_rows_encodings() -> None:
     assert detr[0].changes['pos_encoding'] == dict(type='mmposenc.SinCosPositionEncoding')
     with pytest.raises(ValueError, match="no table 'cpvt/table66'"):
         read_entries(['paper::cpvt/table66'])
-    small = engine.load_config('mmposenc::classification/small/deit-micro-none_mnist5k.py')
+    small = engine.load_config(
+        'mmposenc::classification/small/deit-micro-none_1xb32-40e_mnist5k.py')
     for row in rows[:3]:
         check_fits(small, row, (1.0,), None)
     with pytest.raises(ValueError, match='cpvt-table6-5.*positions'):

@@ -13,11 +13,11 @@ from mmengine.registry import init_default_scope
 from mmposenc import engine
 from mmposenc.lab.compare.study.metrics import Metric, details, metric_of, with_details
 
-DEIT = 'mmposenc::classification/small/deit-micro-none_mnist5k.py'
-CAMVID = 'mmposenc::segmentation/small/sem_fpn_pvt-micro-none_camvid.py'
-BCCD = 'mmposenc::detection/small/retinanet_pvt-micro-peg_bccd.py'
+DEIT = 'mmposenc::classification/small/deit-micro-none_1xb32-40e_mnist5k.py'
+CAMVID = 'mmposenc::segmentation/small/fpn_pvt-micro-none_1xb4-10e_camvid-192x256.py'
+BCCD = 'mmposenc::detection/small/retinanet_pvt-micro-peg_fpn_1xb4-12e_bccd.py'
 MASKS = 'mmposenc::detection/mask2former/mask2former_r50_8xb2-lsj-50e_coco.py'
-IMAGENET = 'mmposenc::classification/deit/deit-s_in1k.py'
+IMAGENET = 'mmposenc::classification/deit/deit-s_8xb128_in1k.py'
 
 
 def evaluate(cfg: Config, samples: list, classes: list[str]) -> dict:

@@ -17,14 +17,15 @@ from mmposenc.engine.config.nodes import trained_size
 from mmposenc.lab.compare.study.sizes import check_sizes, needed_multiple, resized
 
 SMALL = 'mmposenc::classification/small/'
-DEIT, PVT = SMALL + 'deit-micro-none_mnist5k.py', SMALL + 'pvt-micro-none_mnist5k.py'
-IMAGENET = 'mmposenc::classification/deit/deit-s_in1k.py'
-CIFAR = 'mmposenc::classification/context_pool/cp-resnet-44_cifar10.py'
-CAMVID = 'mmposenc::segmentation/small/sem_fpn_pvt-micro-none_camvid.py'
-NUCLEI = 'mmposenc::segmentation/small/sem_fpn_pvt-micro-peg_nuclei.py'
-ADE = 'mmposenc::segmentation/sem_fpn/sem_fpn_pvt-t_512x512_40k_ade20k.py'
-TREES = 'mmposenc::detection/small/retinanet_pvt-micro-peg_trees.py'
-BCCD = 'mmposenc::detection/small/retinanet_pvt-micro-peg_bccd.py'
+DEIT = SMALL + 'deit-micro-none_1xb32-40e_mnist5k.py'
+PVT = SMALL + 'pvt-micro-none_1xb32-40e_mnist5k.py'
+IMAGENET = 'mmposenc::classification/deit/deit-s_8xb128_in1k.py'
+CIFAR = 'mmposenc::classification/context_pool/cp-resnet-44_1xb128_cifar10.py'
+CAMVID = 'mmposenc::segmentation/small/fpn_pvt-micro-none_1xb4-10e_camvid-192x256.py'
+NUCLEI = 'mmposenc::segmentation/small/fpn_pvt-micro-peg_1xb4-10e_nuclei-128x128.py'
+ADE = 'mmposenc::segmentation/sem_fpn/fpn_pvt-t_8xb4-40k_ade20k-512x512.py'
+TREES = 'mmposenc::detection/small/retinanet_pvt-micro-peg_fpn_1xb4-12e_trees.py'
+BCCD = 'mmposenc::detection/small/retinanet_pvt-micro-peg_fpn_1xb4-12e_bccd.py'
 LSJ = 'mmposenc::detection/vitdet/mask-rcnn_vitdet-b_sfp_16xb4-lsj-100e_coco.py'
 
 

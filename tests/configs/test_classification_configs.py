@@ -23,9 +23,10 @@ def load(name: str):
 
 
 @pytest.mark.parametrize('name', [
-    'deit/deit-ti-distilled_in1k.py', 'deit/deit-ti-learned-rpe2d_in1k.py',
-    'cpvt/cpvt-s-0-5-gap_in1k.py', 'irpe/deit-s_transformer-xl_in1k.py',
-    'swinv2/swinv2-t-w16-256_in1k.py', 'pvt/pvt-s-peg_in1k.py', 'transfer/deit-b_irpe-k_cub.py'])
+    'deit/deit-ti-distilled_8xb128_in1k.py', 'deit/deit-ti-learned-rpe2d_8xb128_in1k.py',
+    'cpvt/cpvt-s-0-5-gap_8xb128_in1k.py', 'irpe/deit-s_transformer-xl_8xb128_in1k.py',
+    'swinv2/swinv2-t-w16_8xb128_in1k-256px.py', 'pvt/pvt-s-peg_8xb128_in1k.py',
+    'transfer/deit-b_irpe-k_8xb32_cub.py'])
 def test_what_takes_no_weight_decay(name: str) -> None:
     cfg = shrink(load(name))
     model = build(cfg, initialize=False)
@@ -48,7 +49,7 @@ def test_what_takes_no_weight_decay(name: str) -> None:
 
 def test_cpvt_b_trains_with_lamb() -> None:
     """Table 10 of CPVT; all else is DeiT's."""
-    cfg = shrink(load('cpvt/cpvt-b-0-5-gap_in1k.py'))
+    cfg = shrink(load('cpvt/cpvt-b-0-5-gap_8xb128_in1k.py'))
     with DefaultScope.overwrite_default_scope('mmpretrain'):
         optimizer = build_optimizer(build(cfg, initialize=False), cfg).optimizer
     assert type(optimizer).__name__ == 'Lamb'
@@ -57,10 +58,10 @@ def test_cpvt_b_trains_with_lamb() -> None:
 
 def test_a_peg_that_is_fixed_as_it_was_learned(tmp_path) -> None:
     """The header's command: only the PEG is the trained model's."""
-    trained = build(shrink(load('cpvt/cpvt-ti_in1k.py')), initialize=False)
+    trained = build(shrink(load('cpvt/cpvt-ti_8xb128_in1k.py')), initialize=False)
     torch.save({name: value for name, value in trained.state_dict().items()
                 if '.pos_encodings.' in name}, tmp_path / 'PEG.pth')
-    cfg = load('cpvt/cpvt-ti-fixed-learned_in1k.py')
+    cfg = load('cpvt/cpvt-ti-fixed-learned_8xb128_in1k.py')
     init = cfg.model.backbone.init_cfg
     shrink(cfg).model.backbone.init_cfg = {**init, 'checkpoint': str(tmp_path / 'PEG.pth')}
     model = build(cfg, seed=1)
@@ -78,14 +79,14 @@ def test_a_peg_that_is_fixed_as_it_was_learned(tmp_path) -> None:
 def test_buckets_in_use(name: str, used: list[int]) -> None:
     """iRPE's paper counts those that 14 x 14 patches use, and one for the class token, which
     Cross has in both of its tables: 20, 51, 56 and 50."""
-    model = build(load(f'irpe/deit-s_irpe-{name}_in1k.py'), initialize=False)
+    model = build(load(f'irpe/deit-s_irpe-{name}_8xb128_in1k.py'), initialize=False)
     ids = model.backbone.blocks[0].attn.rel_pos_encoding.bucket_ids((14, 14))
     assert [len(each.unique()) - 1 for each in ids] == used  # without that of the class token
 
 
 def test_schedule() -> None:
     """DeiT's release: from 1e-6 to 1e-3 in 5 epochs, then a cosine to 1e-5; 1024 images a step."""
-    cfg = load('deit/deit-ti_in1k.py')
+    cfg = load('deit/deit-ti_8xb128_in1k.py')
     assert cfg.train_cfg.max_epochs == 300
     assert cfg.train_dataloader.batch_size * 8 == cfg.auto_scale_lr.base_batch_size == 1024
     model = torch.nn.Linear(1, 1)
@@ -106,7 +107,7 @@ def test_schedule() -> None:
     assert rates[152] == pytest.approx((1e-3 + 1e-5) / 2, rel=0.02)
     last = 1e-5 + (1e-3 - 1e-5) / 2 * (1 - math.cos(math.pi / 295))  # an epoch before the end
     assert rates[299] == pytest.approx(last, rel=1e-6)
-    swin = load('swin/swin-t_in1k.py')
+    swin = load('swin/swin-t_8xb128_in1k.py')
     assert swin.param_scheduler[0].end == swin.param_scheduler[1].begin == 20
     assert swin.optim_wrapper.clip_grad.max_norm == 5.0
     assert [each.train_dataloader.sampler.type for each in (cfg, swin)] == [
@@ -114,8 +115,8 @@ def test_schedule() -> None:
 
 
 @pytest.mark.parametrize('name, classes', [
-    ('deit/deit-ti_in1k.py', 1000), ('transfer/deit-b_cars.py', 196),
-    ('transfer/deit-b_irpe-k_cub.py', 200)])
+    ('deit/deit-ti_8xb128_in1k.py', 1000), ('transfer/deit-b_8xb32_cars.py', 196),
+    ('transfer/deit-b_irpe-k_8xb32_cub.py', 200)])
 def test_data(name: str, classes: int, tmp_path) -> None:
     """The pipelines run, and make what the model takes."""
     cfg = load(name)
@@ -144,7 +145,7 @@ def test_one_epoch_from_files(tmp_path) -> None:
                 pixels = np.random.default_rng(i).integers(
                     100 * kind, 100 * kind + 100, (70, 80, 3), dtype=np.uint8)
                 Image.fromarray(pixels).save(tmp_path / split / str(kind) / f'{i}.png')
-    cfg = shrink(load('cpvt/cpvt-ti_in1k.py'))
+    cfg = shrink(load('cpvt/cpvt-ti_8xb128_in1k.py'))
     for split in ('train', 'val', 'test'):
         loader = cfg[f'{split}_dataloader']
         folder = 'train' if split == 'train' else 'val'

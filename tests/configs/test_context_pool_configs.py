@@ -32,23 +32,24 @@ def convs(dims: int, hidden: int, outputs: int = 2) -> int:
 
 
 PARAMETERS = {
-    'vit-b-224_in1k': 86_567_656, 'vit-b-384_in1k': VIT_B,
-    'cp-vit-b-384_in1k': VIT_B + 11 * convs(768, 26),
-    'cp-vit-b-weights-uniform-384_in1k': VIT_B + 11 * convs(768, 13, 1),
-    'cp-vit-b-weights-nonlocal-384_in1k': VIT_B + 11 * (
+    'vit-b_8xb128_in1k': 86_567_656, 'vit-b_8xb128_in1k-384px': VIT_B,
+    'cp-vit-b_8xb128_in1k-384px': VIT_B + 11 * convs(768, 26),
+    'cp-vit-b-weights-uniform_8xb128_in1k-384px': VIT_B + 11 * convs(768, 13, 1),
+    'cp-vit-b-weights-nonlocal_8xb128_in1k-384px': VIT_B + 11 * (
         convs(768, 13, 1) + 2 * 768 * 769),
-    'cp-vit-b-predictor-mlp-384_in1k': VIT_B + 11 * (192 * 769 + 2 * 193),
-    'cp-vit-b-wide-384_in1k': VIT_B + convs(768, 192),
-    'cp-vit-b-every-384_in1k': VIT_B + 11 * convs(768, 192),
-    'swin-b-224_in1k': 87_768_224, 'cp-swin-b-224_in1k': 87_768_224 + sum(
+    'cp-vit-b-predictor-mlp_8xb128_in1k-384px': VIT_B + 11 * (192 * 769 + 2 * 193),
+    'cp-vit-b-wide_8xb128_in1k-384px': VIT_B + convs(768, 192),
+    'cp-vit-b-every_8xb128_in1k-384px': VIT_B + 11 * convs(768, 192),
+    'swin-b_8xb128_in1k': 87_768_224, 'cp-swin-b_8xb128_in1k': 87_768_224 + sum(
         blocks * convs(dims, 18) for blocks, dims in ((2, 128), (2, 256), (18, 512), (1, 1024))),
-    'resnet-50_in1k': 25_557_032, 'resnet-101_in1k': 44_549_160, 'resnet-44_cifar10': 661_338,
-    'cp-resnet-50_in1k': 25_557_032 + sum(convs(dims, 16) for dims in (64, 256, 512, 1024)),
-    'deform-resnet-50_in1k': 25_557_032 + 3 * 18 * (9 * 512 + 1),  # the steps of three layers
-    'cp-resnet-44_cifar10': 661_338 + convs(16, 40) + convs(32, 40),
-    'cp-resnet-44-similarity_cifar10': 661_338 + sum(
+    'resnet-50_8xb32_in1k': 25_557_032, 'resnet-101_8xb32_in1k': 44_549_160,
+    'resnet-44_1xb128_cifar10': 661_338,
+    'cp-resnet-50_8xb32_in1k': 25_557_032 + sum(convs(dims, 16) for dims in (64, 256, 512, 1024)),
+    'deform-resnet-50_8xb32_in1k': 25_557_032 + 3 * 18 * (9 * 512 + 1),  # the steps of three layers
+    'cp-resnet-44_1xb128_cifar10': 661_338 + convs(16, 40) + convs(32, 40),
+    'cp-resnet-44-similarity_1xb128_cifar10': 661_338 + sum(
         convs(dims, 20, 1) + 2 * dims * (dims + 1) for dims in (16, 32)),
-    'resnet-46_cifar10': 661_338 + 2 * (9 * 32 * 32 + 2 * 32)}
+    'resnet-46_1xb128_cifar10': 661_338 + 2 * (9 * 32 * 32 + 2 * 32)}
 #: Columns of Tables 2, 3 and 6 that are met within 1 percent: million parameters, GFLOPs.
 COLUMNS = {
     'vit-b': (None, 55.4), 'cp-vit-b': (88, 56.7), 'cp-vit-b-10': (75, None),
@@ -76,10 +77,12 @@ def test_counts_are_the_papers_parameters() -> None:
 
 
 @pytest.mark.parametrize('name', [
-    'vit-b-224_in1k.py', 'cp-vit-b-384_in1k.py', 'cp-vit-b-10-384_in1k.py',
-    'cp-vit-b-wide-384_in1k.py', 'cp-vit-b-ratio-0.2-224_in1k.py', 'swin-b-224_in1k.py',
-    'cp-swin-b-384_in1k.py', 'cp-resnet-50_in1k.py', 'deform-resnet-50_in1k.py',
-    'cp-resnet-44-similarity_cifar10.py'])
+    'vit-b_8xb128_in1k.py', 'cp-vit-b_8xb128_in1k-384px.py', 'cp-vit-b-10_8xb128_in1k-384px.py',
+    'cp-vit-b-wide_8xb128_in1k-384px.py', 'cp-vit-b-ratio-0.2_8xb128_in1k.py',
+    'swin-b_8xb128_in1k.py',
+    'cp-swin-b_8xb128_in1k-384px.py', 'cp-resnet-50_8xb32_in1k.py',
+    'deform-resnet-50_8xb32_in1k.py',
+    'cp-resnet-44-similarity_1xb128_cifar10.py'])
 def test_classifiers_are_what_was_counted(name: str) -> None:
     cfg, stem = load(name), name.removesuffix('.py')
     with torch.device('cpu' if 'resnet' in name else 'meta'):
@@ -97,7 +100,7 @@ def test_classifiers_are_what_was_counted(name: str) -> None:
         window = model.backbone.stages[0].blocks[0].attn.w_msa.window_size
         assert tuple(window) == (side // 32,) * 2
     if 'vit-b' in stem:
-        assert len(model.backbone.blocks) == (10 if '-10-' in stem else 12)
+        assert len(model.backbone.blocks) == (10 if '-10_' in stem else 12)
         places = 1 if 'wide' in stem else len(model.backbone.blocks) - 1
         assert len(found) == (places if stem.startswith('cp-') else 0)
         assert len({id(pool) for pool in found}) == len(found)
@@ -105,7 +108,7 @@ def test_classifiers_are_what_was_counted(name: str) -> None:
 
 @pytest.mark.parametrize('name', COLUMNS)
 def test_costs_are_the_papers_within_a_percent(name: str) -> None:
-    counted = COUNTED[f'{name}-384_in1k']
+    counted = COUNTED[f'{name}_8xb128_in1k-384px']
     parameters, gflops = COLUMNS[name]
     if parameters:
         assert counted['params'] == pytest.approx(parameters * 1e6, rel=0.01)
@@ -114,11 +117,11 @@ def test_costs_are_the_papers_within_a_percent(name: str) -> None:
 
 
 def test_costs_of_convnets_are_the_papers() -> None:
-    assert {name: round(COUNTED[f'{name}_cifar10']['params'] / 1e6, 2)
+    assert {name: round(COUNTED[f'{name}_1xb128_cifar10']['params'] / 1e6, 2)
             for name in SMALL} == SMALL
     for depth, least, most in ((50, .1, .3), (101, .2, .4)):
         cp, deform, without = (
-            COUNTED[f'{kind}resnet-{depth}_in1k']['params'] / 1e6
+            COUNTED[f'{kind}resnet-{depth}_8xb32_in1k']['params'] / 1e6
             for kind in ('cp-', 'deform-', ''))
         assert least < cp - without < most and least < deform - without < most
 
@@ -126,8 +129,8 @@ def test_costs_of_convnets_are_the_papers() -> None:
 @pytest.mark.parametrize('ablation', ABLATIONS)
 def test_ablations_change_one_thing(ablation: str) -> None:
     """But for the width: 13 hidden channels an output of two convolutions."""
-    plain = load('cp-vit-b-224_in1k.py')
-    cfg = load(f'cp-vit-b-{ablation}-224_in1k.py')
+    plain = load('cp-vit-b_8xb128_in1k.py')
+    cfg = load(f'cp-vit-b-{ablation}_8xb128_in1k.py')
     pool = cfg.model.backbone.pos_encoding[1]
     outputs = 1 if ablation in ('weights-uniform', 'weights-nonlocal', 'locality-none',
                                 'locality-fixed', 'locality-random') else 2
@@ -139,12 +142,12 @@ def test_ablations_change_one_thing(ablation: str) -> None:
 
 
 @pytest.mark.parametrize('name', [
-    'vit-b-384_in1k.py', 'cp-vit-b-10-384_in1k.py', 'cp-vit-b-sequence-384_in1k.py',
-    'cp-swin-b-384_in1k.py'])
+    'vit-b_8xb128_in1k-384px.py', 'cp-vit-b-10_8xb128_in1k-384px.py',
+    'cp-vit-b-sequence_8xb128_in1k-384px.py', 'cp-swin-b_8xb128_in1k-384px.py'])
 def test_models_at_384_start_from_the_run_at_224(name: str) -> None:
     """Sec. 4.1: 300 epochs, 20 of warm-up, then 30; clipped at 1; the same model but its size."""
-    cfg, first = (load(each) for each in (name, name.replace('384', '224')))
-    start = f"work_dirs/{name.replace('384', '224')[:-3]}/epoch_300.pth"
+    cfg, first = (load(each) for each in (name, name.replace('-384px', '')))
+    start = f"work_dirs/{name.removesuffix('-384px.py')}/epoch_300.pth"
     for part in (cfg.model.backbone, cfg.model.head):
         assert part.init_cfg.type == 'Pretrained' and part.init_cfg.checkpoint == start
     kept = {'num_layers', 'pos_encoding', 'arch'}
@@ -164,8 +167,8 @@ def test_models_at_384_start_from_the_run_at_224(name: str) -> None:
 def test_a_small_model_goes_on_at_another_size(name: str, tmp_path: Path) -> None:
     """Head and pools come along as they are; tables are resized to the new grid."""
     models = []
-    for size in (224, 384):
-        cfg = shrink(load(f'{name}-{size}_in1k.py'))
+    for size, at in ((224, ''), (384, '-384px')):
+        cfg = shrink(load(f'{name}_8xb128_in1k{at}.py'))
         cfg.model.backbone.img_size = size // 7
         if 'swin' in name:
             cfg.model.backbone.window_size = size // 112

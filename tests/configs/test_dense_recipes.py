@@ -20,9 +20,9 @@ RECIPES = {
     'detection/pvt/retinanet_pvt-s-peg-gap_fpn_ms-480-800-crop-3x_coco': (1e-4, 0.05, 36, 16),
     'detection/retinanet/retinanet_deit-s_sfp_1x_coco': (1e-4, 0.1, 12, 16),
     'detection/mask_rcnn/mask-rcnn_swin-t_fpn_1x_coco': (1e-4, 0.05, 12, 16),
-    'segmentation/sem_fpn/sem_fpn_pvt-t_512x512_40k_ade20k': (2e-4, 1e-4, 40000, 32),
-    'segmentation/sem_fpn/sem_fpn_pvt-t_512x512_80k_ade20k': (1e-4, 1e-4, 80000, 16),
-    'segmentation/upernet/upernet_swin-t_512x512_160k_ade20k': (6e-5, 0.01, 160000, 16)}
+    'segmentation/sem_fpn/fpn_pvt-t_8xb4-40k_ade20k-512x512': (2e-4, 1e-4, 40000, 32),
+    'segmentation/sem_fpn/fpn_pvt-t_8xb2-80k_ade20k-512x512': (1e-4, 1e-4, 80000, 16),
+    'segmentation/upernet/upernet_swin-t_8xb2-160k_ade20k-512x512': (6e-5, 0.01, 160000, 16)}
 
 
 @pytest.mark.parametrize('name', RECIPES)
@@ -39,9 +39,9 @@ def test_recipe(name: str) -> None:
 
 @pytest.mark.parametrize('name', [
     'detection/pvt/retinanet_pvt-t_fpn_1x_coco',
-    'segmentation/sem_fpn/sem_fpn_pvt-m-peg_512x512_80k_ade20k',
-    'segmentation/sem_fpn/sem_fpn_deit-s_irpe-k_512x512_40k_ade20k',
-    'segmentation/upernet/upernet_swin-t_irpe-qkv_512x512_160k_ade20k'])
+    'segmentation/sem_fpn/fpn_pvt-m-peg_8xb2-80k_ade20k-512x512',
+    'segmentation/sem_fpn/fpn_deit-s_irpe-k_8xb4-40k_ade20k-512x512',
+    'segmentation/upernet/upernet_swin-t_irpe-qkv_8xb2-160k_ade20k-512x512'])
 def test_no_weight_decay_on_norms_and_encodings(name: str) -> None:
     cfg = shrink(load_config(f'mmposenc::{name}.py'))
     model = revert_sync_batchnorm(build(cfg))
@@ -55,7 +55,7 @@ def test_no_weight_decay_on_norms_and_encodings(name: str) -> None:
 
 
 def test_views_of_test_time_augmentation_are_rounded_to_the_last_stride() -> None:
-    cfg = load_config('mmposenc::segmentation/sem_fpn/sem_fpn_pvt-t_512x512_40k_ade20k.py')
+    cfg = load_config('mmposenc::segmentation/sem_fpn/fpn_pvt-t_8xb4-40k_ade20k-512x512.py')
     from mmseg.registry import TRANSFORMS
     views = TRANSFORMS.build(cfg.tta_pipeline[-1])
     assert len(views.subroutines) == 12
@@ -67,7 +67,7 @@ def test_views_of_test_time_augmentation_are_rounded_to_the_last_stride() -> Non
 
 def test_weights_of_a_command_line_replace_no_weights() -> None:
     """The headers' command."""
-    cfg = load_config('mmposenc::segmentation/sem_fpn/sem_fpn_pvt-t-peg_512x512_80k_ade20k.py')
+    cfg = load_config('mmposenc::segmentation/sem_fpn/fpn_pvt-t-peg_8xb2-80k_ade20k-512x512.py')
     override(cfg, {'model.backbone.init_cfg.type': 'Pretrained',
                    'model.backbone.init_cfg.checkpoint': 'mine.pth'})
     assert cfg.model.backbone.init_cfg == dict(type='Pretrained', checkpoint='mine.pth')

@@ -28,7 +28,8 @@ COCO = ('detr/detr_r50-dc5_8xb4-50e_coco.py', 'detr/detr_r50_irpe-clip-ctx-9x9_8
         'dab_detr/dab-detr_r50_irpe-ctx-9x9_8xb2-50e_coco.py',
         'dino/dino-4scale_swin-t-peg_8xb2-12e_coco.py',
         'ddq/ddq-detr-4scale_r50-peg_8xb2-12e_coco.py')
-SMALL = ('small/deformable-detr_r18-w16-none-peg_bccd.py', 'small/dino_r18-w16-peg_bccd.py')
+SMALL = ('small/deformable-detr_r18-w16-none-peg_1xb4-50e_bccd.py',
+         'small/dino_r18-w16-peg_1xb4-15e_bccd.py')
 
 
 def load(name: str):

@@ -19,12 +19,12 @@ from mmposenc.engine.config.models import build_bare
 ROOT = Path(__file__).resolve().parents[2] / 'configs'
 CONFIGS = ('detection/pretrained/retinanet_dinov2-s_sfp_1x_coco.py',
            'detection/pretrained/dino-4scale_dinov3-s_sfp_8xb2-12e_coco.py',
-           'segmentation/pretrained/linear_dinov2-s_512x512_40k_ade20k.py',
-           'segmentation/pretrained/fcn_dinov3-s_512x512_40k_ade20k.py',
-           'segmentation/pretrained/linear_dinov3-7b_fsdp2_512x512_40k_ade20k.py',
-           'segmentation/pretrained/mask2former_dinov3-s_512x512_160k_ade20k.py',
-           'segmentation/pretrained/upernet_eva02-b_512x512_60k_ade20k.py',
-           'segmentation/pretrained/upernet_beit-b_512x512_160k_ade20k.py')
+           'segmentation/pretrained/linear_dinov2-s_8xb2-40k_ade20k-512x512.py',
+           'segmentation/pretrained/fcn_dinov3-s_8xb2-40k_ade20k-512x512.py',
+           'segmentation/pretrained/linear_dinov3-7b_8xb2-fsdp2-40k_ade20k-512x512.py',
+           'segmentation/pretrained/mask2former_dinov3-s_8xb2-160k_ade20k-512x512.py',
+           'segmentation/pretrained/upernet_eva02-b_8xb4-60k_ade20k-512x512.py',
+           'segmentation/pretrained/upernet_beit-b_8xb2-160k_ade20k-512x512.py')
 FAMILY = {'dinov2': 'dinov2', 'dinov3': 'dinov3', 'eva02': 'eva02', 'beit': 'beit'}
 SIZE = {'s': 'small', 'b': 'base', 'l': 'large', '7b': '7b'}
 

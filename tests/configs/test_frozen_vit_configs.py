@@ -15,10 +15,10 @@ from mmposenc.engine.config.checks import check_num_classes
 
 pytest.importorskip('mmdet')
 pytest.importorskip('mmseg')
-TREES, BLOCK = (f'mmposenc::detection/small/retinanet_vit-s14_{name}.py'
+TREES, BLOCK = (f'mmposenc::detection/small/retinanet_vit-s14_sfp_1xb4-10e_{name}.py'
                 for name in ('trees', 'trees-block'))
-CAMVID, NUCLEI = (f'mmposenc::segmentation/small/linear_vit-s14_{name}.py'
-                  for name in ('camvid', 'nuclei'))
+CAMVID, NUCLEI = (f'mmposenc::segmentation/small/linear_vit-s14_1xb4-10e_{name}.py'
+                  for name in ('camvid-252x336', 'nuclei-448x448'))
 
 
 def build(cfg):

@@ -20,7 +20,7 @@ TWINS = ('https://github.com/huggingface/pytorch-image-models/releases/download/
 FILES = {'s': 'twins_pcpvt_small-e70e7e7a.pth', 'm': 'twins_pcpvt_base-e5ecb09b.pth'}
 FLAGSHIP = ('detection/mask_rcnn/mask-rcnn_pvt-s-peg-gap_fpn_1x_coco.py',
             'detection/pvt/retinanet_pvt-m-peg-gap_fpn_1x_coco.py',
-            'segmentation/upernet/upernet_pvt-m-peg-gap_512x512_160k_ade20k.py')
+            'segmentation/upernet/upernet_pvt-m-peg-gap_8xb2-160k_ade20k-512x512.py')
 
 
 @pytest.mark.parametrize('name', FLAGSHIP)

@@ -16,7 +16,7 @@ from mmposenc.engine.config.checks import check_num_classes
 ROOT = Path(__file__).resolve().parents[2] / 'configs'
 INSTANCES, SEMANTIC = (f'{folder}/mask2former/mask2former_r50{{}}_{recipe}.py'
                        for folder, recipe in (('detection', '8xb2-lsj-50e_coco'),
-                                              ('segmentation', '512x512_160k_ade20k')))
+                                              ('segmentation', '8xb2-160k_ade20k-512x512')))
 THEIRS = {INSTANCES: 'mmdet::mask2former/mask2former_r50_8xb2-lsj-50e_coco.py',
           SEMANTIC: 'mmseg::mask2former/mask2former_r50_8xb2-160k_ade20k-512x512.py'}
 

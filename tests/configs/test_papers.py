@@ -1,6 +1,8 @@
 """Papers' tables: rows are models, their counts are what the models have, and old names work."""
 from __future__ import annotations
 
+import warnings
+
 import pytest
 import torch
 from mmengine.config import Config
@@ -13,33 +15,37 @@ from mmposenc.operators import papers
 pytest.importorskip('mmpretrain')
 #: Published counts, or what a published count and the size of the encoding give.
 PARAMETERS = {
-    'cpvt-ti_in1k': 5_681_320, 'cpvt-s_in1k': 21_978_472, 'cpvt-b_in1k': 86_423_272,
-    'cpvt-ti-gap_in1k': 5_681_320 - 192,
-    'cpvt-ti-0-5_in1k': 5_681_320 + 4 * 9 * 192,
-    'cpvt-ti-0-11_in1k': 5_681_320 + 10 * 9 * 192,
-    'cpvt-ti-separable_in1k': 5_681_320 + 192 ** 2,
-    'cpvt-ti-dense_in1k': 5_681_320 + 9 * 192 * 191,
-    'cpvt-ti-stacked12-k1_in1k': 5_681_320 - 9 * 192 + 12 * (192 ** 2 + 3 * 192),
-    'cpvt-ti-4pegs-separable_in1k': 5_681_320 + 3 * 9 * 192 + 4 * 192 ** 2,
-    'cpvt-ti-stacked4-dense_in1k': 5_681_320 - 9 * 192 + 4 * (9 * 192 ** 2 + 2 * 192),
-    'cpvt-ti-stacked4_in1k': 5_681_320 + 3 * 9 * 192 + 4 * 2 * 192,
-    'cpvt-ti-k27_in1k': 5_681_320 + (27 ** 2 - 9) * 192,
-    'deit-ti-conv-projection_in1k': 5_685_352,
-    'deit-ti_in1k': 5_717_416, 'deit-ti-distilled_in1k': 5_910_800,
-    'deit-ti-gap_in1k': 5_717_416 - 2 * 192,  # the class token and its row of the table
-    'deit-ti-none_in1k': 5_717_416 - 197 * 192,
-    'deit-ti-learned-first5_in1k': 5_717_416 + 5 * 197 * 192,
-    'deit-ti-shaw8_in1k': 5_717_416 - 197 * 192 + 12 * 64 * (17 ** 2 + 1),
-    'deit-ti_irpe-k_in1k': 5_755_816, 'deit-s_irpe-k_in1k': 22_089_064,
-    'deit-s_irpe-qk_in1k': 22_127_464, 'deit-s_irpe-qkv_in1k': 22_165_864,
-    'deit-b_irpe-k_in1k': 86_606_056, 'deit-b_irpe-qkv_in1k': 86_682_856,
-    'pvt-t_in1k': 13_229_288, 'pvt-s_in1k': 24_485_864, 'pvt-m_in1k': 44_208_104,
-    'pvt-t-peg-gap_in1k': 12_849_640, 'pvt-s-peg-gap_in1k': 24_106_216,
-    'pvt-m-peg-gap_in1k': 43_828_456, 'swin-t_in1k': 28_288_354}
+    'cpvt-ti_8xb128_in1k': 5_681_320, 'cpvt-s_8xb128_in1k': 21_978_472,
+    'cpvt-b_8xb128_in1k': 86_423_272,
+    'cpvt-ti-gap_8xb128_in1k': 5_681_320 - 192,
+    'cpvt-ti-0-5_8xb128_in1k': 5_681_320 + 4 * 9 * 192,
+    'cpvt-ti-0-11_8xb128_in1k': 5_681_320 + 10 * 9 * 192,
+    'cpvt-ti-separable_8xb128_in1k': 5_681_320 + 192 ** 2,
+    'cpvt-ti-dense_8xb128_in1k': 5_681_320 + 9 * 192 * 191,
+    'cpvt-ti-stacked12-k1_8xb128_in1k': 5_681_320 - 9 * 192 + 12 * (192 ** 2 + 3 * 192),
+    'cpvt-ti-4pegs-separable_8xb128_in1k': 5_681_320 + 3 * 9 * 192 + 4 * 192 ** 2,
+    'cpvt-ti-stacked4-dense_8xb128_in1k': 5_681_320 - 9 * 192 + 4 * (9 * 192 ** 2 + 2 * 192),
+    'cpvt-ti-stacked4_8xb128_in1k': 5_681_320 + 3 * 9 * 192 + 4 * 2 * 192,
+    'cpvt-ti-k27_8xb128_in1k': 5_681_320 + (27 ** 2 - 9) * 192,
+    'deit-ti-conv-projection_8xb128_in1k': 5_685_352,
+    'deit-ti_8xb128_in1k': 5_717_416, 'deit-ti-distilled_8xb128_in1k': 5_910_800,
+    'deit-ti-gap_8xb128_in1k': 5_717_416 - 2 * 192,  # the class token and its row of the table
+    'deit-ti-none_8xb128_in1k': 5_717_416 - 197 * 192,
+    'deit-ti-learned-first5_8xb128_in1k': 5_717_416 + 5 * 197 * 192,
+    'deit-ti-shaw8_8xb128_in1k': 5_717_416 - 197 * 192 + 12 * 64 * (17 ** 2 + 1),
+    'deit-ti_irpe-k_8xb128_in1k': 5_755_816, 'deit-s_irpe-k_8xb128_in1k': 22_089_064,
+    'deit-s_irpe-qk_8xb128_in1k': 22_127_464, 'deit-s_irpe-qkv_8xb128_in1k': 22_165_864,
+    'deit-b_irpe-k_8xb128_in1k': 86_606_056, 'deit-b_irpe-qkv_8xb128_in1k': 86_682_856,
+    'pvt-t_8xb128_in1k': 13_229_288, 'pvt-s_8xb128_in1k': 24_485_864,
+    'pvt-m_8xb128_in1k': 44_208_104,
+    'pvt-t-peg-gap_8xb128_in1k': 12_849_640, 'pvt-s-peg-gap_8xb128_in1k': 24_106_216,
+    'pvt-m-peg-gap_8xb128_in1k': 43_828_456, 'swin-t_8xb128_in1k': 28_288_354}
 #: Of each kind of model one.
-KINDS = ('cpvt-ti-no-padding_in1k', 'deit-ti-distilled_in1k', 'deit-s_irpe-qkv_in1k',
-         'pvt-t-peg-gap_in1k', 'swin-t_in1k', 'swinv2-t-w8-256_in1k', 'deit-b_cars',
-         'cp-resnet-44-mlp_cifar10', 'vit-b-384_in1k')
+KINDS = ('cpvt-ti-no-padding_8xb128_in1k', 'deit-ti-distilled_8xb128_in1k',
+         'deit-s_irpe-qkv_8xb128_in1k',
+         'pvt-t-peg-gap_8xb128_in1k', 'swin-t_8xb128_in1k', 'swinv2-t-w8_8xb128_in1k-256px',
+         'deit-b_8xb32_cars',
+         'cp-resnet-44-mlp_1xb128_cifar10', 'vit-b_8xb128_in1k-384px')
 
 
 def test_counts_are_what_was_published() -> None:
@@ -68,8 +74,16 @@ def test_every_row_has_its_model() -> None:
             assert row.not_here or papers.config_of(row.model).is_file(), row.name
 
 
+def test_old_names_are_of_configs_and_stand_for_nothing_else() -> None:
+    """A model or a file has the new name, and none the old one."""
+    files = {path.stem for path in papers.folder().glob('*/*/*.py')}
+    for old, new in papers.old_names().items():
+        assert new in files | set(papers.models()), old
+        assert old not in files | set(papers.models()), old
+
+
 def test_a_row_changes_what_it_says_and_nothing_else() -> None:
-    base = load_config('mmposenc::classification/cpvt/cpvt-ti_in1k.py')
+    base = load_config('mmposenc::classification/cpvt/cpvt-ti_8xb128_in1k.py')
     row = load_config('paper::cpvt/table14/2')
     assert row.model.backbone.pos_encoding.kernel_size == 7
     row.model.backbone.pos_encoding.pop('kernel_size')
@@ -84,15 +98,23 @@ def test_a_dict_replaces_what_was_there() -> None:
 
 
 def test_old_file_names_are_found_and_inherited_from(tmp_path) -> None:
-    name = 'classification/cpvt/cpvt-ti-k7_in1k.py'
     by_row = load_config('paper::cpvt/table14/2').to_dict()
-    mine = tmp_path / 'mine.py'
-    mine.write_text(f"_base_ = 'mmposenc::{name}'\n")
-    for found in (load_config(f'configs/{name}'), load_config(f'mmposenc::{name}'),
-                  Config.fromfile(f'mmposenc::{name}'), Config.fromfile(mine)):
-        assert found.to_dict() == by_row
-    with pytest.raises(FileNotFoundError, match=r"no config file 'configs/other/cpvt-ti-k7_in1k"):
-        load_config('configs/other/cpvt-ti-k7_in1k.py')
+    for name in ('cpvt-ti-k7_8xb128_in1k', 'cpvt-ti-k7_in1k'):
+        name = f'classification/cpvt/{name}.py'
+        mine = tmp_path / 'mine.py'
+        mine.write_text(f"_base_ = 'mmposenc::{name}'\n")
+        for read, given in ((load_config, f'configs/{name}'), (load_config, f'mmposenc::{name}'),
+                            (Config.fromfile, f'mmposenc::{name}'), (Config.fromfile, mine)):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter('always')
+                assert read(given).to_dict() == by_row
+            told = [str(each.message) for each in caught if 'old name' in str(each.message)]
+            assert told == ([] if '8xb128' in name else [
+                'cpvt-ti-k7_in1k.py is called cpvt-ti-k7_8xb128_in1k.py now, and is found by its '
+                'old name in this version only'])
+    with pytest.raises(FileNotFoundError,
+                       match=r"no config file 'configs/other/cpvt-ti-k7_8xb128_in1k"):
+        load_config('configs/other/cpvt-ti-k7_8xb128_in1k.py')
 
 
 def test_numbers_of_iRPEs_two_without_positions_stand_on_two_models() -> None:
@@ -108,7 +130,7 @@ def test_the_command(tmp_path, capsys) -> None:
     assert 'cpvt/table6' in capsys.readouterr().out
     commands.main(['papers', 'cpvt/table6'])
     out = capsys.readouterr().out
-    assert '72.5' in out and '5,819,560' in out and 'cpvt-ti-pos-1-k27_in1k' in out
+    assert '72.5' in out and '5,819,560' in out and 'cpvt-ti-pos-1-k27_8xb128_in1k' in out
     file = tmp_path / 'mine.py'
     commands.main(['papers', 'cpvt/table6', '--row', '8', '--out', str(file)])
     assert Config.fromfile(file).model == load_config('paper::cpvt/table6/8').model
@@ -142,8 +164,8 @@ def test_metafiles_and_pages_are_up_to_date() -> None:
 def test_a_table_that_does_not_hold_together_is_named(monkeypatch, tmp_path) -> None:
     (tmp_path / 'papers').mkdir()
     text = (ROOT / 'configs/papers/cpvt.yaml').read_text()
-    (tmp_path / 'papers' / 'cpvt.yaml').write_text(text.replace('[0-1 tiny, cpvt-ti_in1k, 5.7M,',
-                                                                '[0-1 tiny, cpvt-ti_in1k,'))
+    (tmp_path / 'papers' / 'cpvt.yaml').write_text(
+        text.replace('[0-1 tiny, cpvt-ti_8xb128_in1k, 5.7M,', '[0-1 tiny, cpvt-ti_8xb128_in1k,'))
     monkeypatch.setattr(papers, 'folder', lambda: tmp_path)
     with pytest.raises(ValueError, match='cpvt/table12, 0-1 tiny: 2 numbers for 3 columns'):
         papers.tables.__wrapped__()

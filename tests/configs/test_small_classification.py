@@ -35,12 +35,12 @@ def parameters(name: str) -> int:
 
 @pytest.mark.parametrize('name', ADDED)
 def test_only_the_encoding_differs(name):
-    plain = f"{name.split('-')[0]}-micro-none_mnist5k.py"
-    assert parameters(f'{name}_mnist5k.py') - parameters(plain) == ADDED[name]
+    plain = f"{name.split('-')[0]}-micro-none_1xb32-40e_mnist5k.py"
+    assert parameters(f'{name}_1xb32-40e_mnist5k.py') - parameters(plain) == ADDED[name]
 
 
 def test_scale_augmentation_changes_scale_and_nothing_else():
-    plain, scaled = (load(f'deit-micro-none{kind}_mnist5k.py')
+    plain, scaled = (load(f'deit-micro-none{kind}_1xb32-40e_mnist5k.py')
                      for kind in ('', '-scales'))
     pipelines = [cfg.train_dataloader.dataset.pipeline for cfg in (plain, scaled)]
     steps = [[dict(step) for step in pipeline if 'RandomAffine' not in step['type']]
@@ -54,9 +54,10 @@ def test_scale_augmentation_changes_scale_and_nothing_else():
 
 
 @pytest.mark.parametrize('config', [
-    'deit-micro-cp-every_mnist5k.py', 'deit-micro-irpe-k_fashion.py', 'deit-micro-shaw_mnist5k.py',
-    'deit-micro-none-p4-scales_mnist5k.py', 'deit-micro-learned_mnist5k.py',
-    'pvt-micro-peg_mnist5k.py', 'pvt-micro-learned_fashion.py'])
+    'deit-micro-cp-every_1xb32-40e_mnist5k.py', 'deit-micro-irpe-k_1xb32-2e_fashion.py',
+    'deit-micro-shaw_1xb32-40e_mnist5k.py',
+    'deit-micro-none-p4-scales_1xb32-40e_mnist5k.py', 'deit-micro-learned_1xb32-40e_mnist5k.py',
+    'pvt-micro-peg_1xb32-40e_mnist5k.py', 'pvt-micro-learned_1xb32-2e_fashion.py'])
 def test_every_parameter_learns_and_other_sizes_pass(config):
     cfg = load(config)
     torch.manual_seed(0)

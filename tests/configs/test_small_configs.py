@@ -15,7 +15,7 @@ import mmposenc  # noqa: F401
 from mmposenc.engine import load_config
 
 ROOT = Path(__file__).resolve().parents[2]
-TREES, BLOCK, BCCD = (f'mmposenc::detection/small/retinanet_pvt-micro-peg_{name}.py'
+TREES, BLOCK, BCCD = (f'mmposenc::detection/small/retinanet_pvt-micro-peg_fpn_1xb4-12e_{name}.py'
                       for name in ('trees', 'trees-block', 'bccd'))
 
 

@@ -17,9 +17,9 @@ from mmposenc.engine.config.checks import check_num_classes
 pytest.importorskip('mmseg')
 scope = scope_fixture('mmseg')
 ROOT = Path(__file__).resolve().parents[2]
-SMALL = 'mmposenc::segmentation/small/sem_fpn_pvt-micro-'
-NUCLEI = f'{SMALL}peg_nuclei.py'
-CAMVID = {name: f'{SMALL}{name}_camvid.py'
+SMALL = 'mmposenc::segmentation/small/fpn_pvt-micro-'
+NUCLEI = f'{SMALL}peg_1xb4-10e_nuclei-128x128.py'
+CAMVID = {name: f'{SMALL}{name}_1xb4-10e_camvid-192x256.py'
           for name in ('none', 'learned', 'peg', 'cp', 'cp-peg', 'cp-every', 'cp-every-fixed',
                        'cp-every-uniform')}
 
@@ -39,8 +39,8 @@ def test_configs_of_a_comparison_differ_in_their_encoding_only():
             'peg': ['mmposenc.PEG'], 'cp': ['mmposenc.ContextPool'],
             'cp-peg': ['mmposenc.PEG', 'mmposenc.ContextPool']}[name]
     assert all(text == plain['none'] for text in plain.values())
-    block, trees = (load_config(f'mmposenc::detection/small/retinanet_pvt-micro-peg_{name}.py')
-                    for name in ('trees-block', 'trees'))
+    small = 'mmposenc::detection/small/retinanet_pvt-micro-peg_fpn_1xb4-12e_'
+    block, trees = (load_config(f'{small}{name}.py') for name in ('trees-block', 'trees'))
     for cfg, split in ((trees, 'val'), (block, 'val_block')):
         assert cfg.test_dataloader.dataset.ann_file == f'annotations/{split}.json'
         assert cfg.test_evaluator.ann_file == f'data/trees/annotations/{split}.json'

@@ -173,7 +173,7 @@ def whole() -> Config:
 
 @pytest.mark.parametrize('name', [
     'mmposenc::detection/pvt/retinanet_pvt-t_fpn_1x_coco.py',
-    'mmposenc::classification/deit/deit-ti_in1k.py',
+    'mmposenc::classification/deit/deit-ti_8xb128_in1k.py',
     'mmdet::yolox/yolox_s_8xb8-300e_coco.py', 'mmseg::swin/swin-tiny-patch4-window7-in1k-'
     'pre_upernet_8xb2-160k_ade20k-512x512.py',
     'mmpretrain::resnet/resnet50_8xb256-rsb-a1-600e_in1k.py'])  # Lamb, its own optimizer

@@ -49,7 +49,7 @@ def detector(name: str, folder: Path) -> str:
 
 def segmentor(folder: Path) -> str:
     make_nuclei(folder / 'data' / 'nuclei')
-    return 'mmposenc::segmentation/small/sem_fpn_pvt-micro-peg_nuclei.py'
+    return 'mmposenc::segmentation/small/fpn_pvt-micro-peg_1xb4-10e_nuclei-128x128.py'
 
 
 CASES = {

@@ -19,7 +19,7 @@ from mmposenc.engine.config.models import build_model
 BACKBONE = dict(type='mmposenc.PVT', embed_dims=(16,), num_layers=(1,), num_heads=(2,),
                 sr_ratios=(2,), mlp_ratios=(1,), patch_sizes=(16,), out_indices=(0,))
 IRPE = dict(rel_pos_encoding=dict(type='mmposenc.IRPE', rpe_on='k'))
-RETINA = 'mmposenc::detection/small/retinanet_pvt-micro-peg_trees.py'
+RETINA = 'mmposenc::detection/small/retinanet_pvt-micro-peg_fpn_1xb4-12e_trees.py'
 NARROW = [*(each for each in scripts.NARROW if each.startswith('model.')),
           'model.neck.out_channels=8', 'model.bbox_head.in_channels=8',
           'model.bbox_head.feat_channels=8']

@@ -143,7 +143,7 @@ def test_equal_to_mmpretrain(kind):
 
 @pytest.mark.parametrize('path, blocks', [
     ('detection/pvt/retinanet_pvt-t-peg_fpn_1x_coco.py', 4),
-    ('segmentation/upernet/upernet_swin-t_512x512_160k_ade20k.py', 4)])
+    ('segmentation/upernet/upernet_swin-t_8xb2-160k_ade20k-512x512.py', 4)])
 def test_in_configs_of_the_packages(path, blocks):
     cfg = load_config(f'mmposenc::{path}')
     cfg.optim_wrapper = dict(

@@ -8,7 +8,7 @@ from mmposenc.engine.config.models import build_bare
 
 
 def deformable_detr():
-    return engine.load_config('mmposenc::detection/small/deformable-detr_r18-w16_bccd.py')
+    return engine.load_config('mmposenc::detection/small/deformable-detr_r18-w16_1xb4-50e_bccd.py')
 
 
 def test_every_number_is_drawn_from_the_seed():

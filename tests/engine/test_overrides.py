@@ -56,7 +56,7 @@ def test_the_same_type_and_delete_leave_nothing_to_say(capsys) -> None:
     (DEFORMABLE, 'model.encoder.pos_encoding'),
     (DETR, 'model.encoder.layer_cfg.self_attn_cfg.rel_pos_encoding'),
     ('mmposenc::detection/detr/detr_r50-none_8xb4-50e_coco.py', 'model.encoder.encoder_pos'),
-    ('mmposenc::segmentation/sem_fpn/sem_fpn_pvt-t_512x512_80k_ade20k.py',
+    ('mmposenc::segmentation/sem_fpn/fpn_pvt-t_8xb2-80k_ade20k-512x512.py',
      'model.backbone.rel_pos_encoding')])
 def test_an_encoding_is_switched_on_where_the_config_has_none(name, section) -> None:
     kind = 'IRPE' if section.endswith('rel_pos_encoding') else 'SinCosPositionEncoding'
@@ -93,7 +93,7 @@ def test_other_parts_of_a_model_are_switched_likewise(capsys) -> None:
 
 def test_an_arch_and_its_encoding_are_switched_by_options() -> None:
     """Of an arch whose arguments are no part of the config; what the config says itself stays."""
-    name = 'mmposenc::segmentation/sem_fpn/sem_fpn_deit-s_512x512_40k_ade20k.py'
+    name = 'mmposenc::segmentation/sem_fpn/fpn_deit-s_8xb4-40k_ade20k-512x512.py'
     arch = {'model.backbone.arch': 'dinov2-small-reg', 'model.backbone.init_cfg': None,
             'model.backbone.num_layers': 3, 'model.backbone.out_indices': [0, 2]}
     backbone = MODELS.build(overridden(name, arch).model.backbone)

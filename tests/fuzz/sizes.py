@@ -34,7 +34,7 @@ from tinymodels import build, collated, shrink  # noqa: E402
 SHORTEST, LONGEST, RATIO = 32, 1333, 20
 WARM = 100
 MODELS = {'detector': 'detection/pvt/retinanet_pvt-t-peg_fpn_1x_coco.py',
-          'segmentor': 'segmentation/sem_fpn/sem_fpn_pvt-t-peg_512x512_80k_ade20k.py'}
+          'segmentor': 'segmentation/sem_fpn/fpn_pvt-t-peg_8xb2-80k_ade20k-512x512.py'}
 
 
 def sizes(number: int, seed: int = 0) -> list[tuple[int, int]]:

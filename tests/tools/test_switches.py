@@ -46,7 +46,7 @@ def test_on_off_and_to_another(config, train, test, visualize, tmp_path, capsys)
 
 def test_deformable_detr_takes_an_encoding_that_its_config_does_not_have(config, train, tmp_path
                                                                          ) -> None:
-    base = ROOT / 'configs' / 'detection' / 'small' / 'deformable-detr_r18-w16_bccd.py'
+    base = ROOT / 'configs' / 'detection' / 'small' / 'deformable-detr_r18-w16_1xb4-50e_bccd.py'
     data = DETECTOR[DETECTOR.index('pipeline = ['):].replace('{root}', str(config.parent / 'data'))
     small = tmp_path / 'deformable.py'
     small.write_text(f"""

@@ -1,6 +1,6 @@
 # Tree crowns in aerial images, 400x400 tiles: python tools/prepare_data.py trees
-# Tested on another plot than those trained on; retinanet_pvt-micro-peg_trees-block.py tests on a
-# held-out block of the training plots.
+# Tested on another plot than those trained on; retinanet_pvt-micro-peg_fpn_1xb4-12e_trees-block.py
+# tests on a held-out block of the training plots.
 default_scope = 'mmdet'
 data_root = 'data/trees/'
 metainfo = dict(classes=('tree',), palette=[(255, 60, 60)])

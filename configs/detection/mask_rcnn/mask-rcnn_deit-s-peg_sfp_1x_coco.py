@@ -3,7 +3,7 @@
 # encodings.
 # No number known to us from a paper; not trained here.
 #
-# CHECKPOINT is a classifier of configs/classification/cpvt/cpvt-s-gap_in1k.py. None was
+# CHECKPOINT is a classifier of configs/classification/cpvt/cpvt-s-gap_8xb128_in1k.py. None was
 # released: train one, or start from random weights by leaving the last two options out.
 #
 #     bash tools/dist_train.sh \

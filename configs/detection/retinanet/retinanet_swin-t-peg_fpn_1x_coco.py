@@ -2,7 +2,7 @@
 # Recipe: PVT's detection release, 1x; decays neither norms nor encodings.
 # No number known to us from a paper; not trained here.
 #
-# CHECKPOINT is a classifier of configs/classification/swin/swin-t-peg_in1k.py. None was
+# CHECKPOINT is a classifier of configs/classification/swin/swin-t-peg_8xb128_in1k.py. None was
 # released: train one, or start from random weights by leaving the last two options out.
 #
 #     bash tools/dist_train.sh configs/detection/retinanet/retinanet_swin-t-peg_fpn_1x_coco.py 8 \

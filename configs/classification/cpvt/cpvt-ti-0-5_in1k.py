@@ -1,6 +1,0 @@
-# CPVT-Ti(0-5): a PEG after each of blocks 0 to 4.
-# Reference: metafile.yml. Not trained here.
-#
-#     bash tools/dist_train.sh configs/classification/cpvt/cpvt-ti-0-5_in1k.py 8
-_base_ = 'cpvt-ti_in1k.py'
-model = dict(backbone=dict(positions=(0, 1, 2, 3, 4)))

@@ -1,0 +1,6 @@
+# DeiT-micro with no position encoding.
+#
+#     python tools/train.py configs/classification/small/deit-micro-none_1xb32-40e_mnist5k.py
+_base_ = [
+    '../../_base_/models/deit-micro.py', '../../_base_/datasets/mnist5k.py',
+    '../../_base_/schedules/adamw_micro.py', '../../_base_/default_runtime.py']

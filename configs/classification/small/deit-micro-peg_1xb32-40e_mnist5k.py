@@ -1,0 +1,7 @@
+# DeiT-micro with a PEG after the first block: CPVT.
+#
+#     python tools/train.py configs/classification/small/deit-micro-peg_1xb32-40e_mnist5k.py
+_base_ = [
+    '../../_base_/models/deit-micro.py', '../../_base_/datasets/mnist5k.py',
+    '../../_base_/schedules/adamw_micro.py', '../../_base_/default_runtime.py']
+model = dict(backbone=dict(pos_encoding=dict(type='mmposenc.PEG')))

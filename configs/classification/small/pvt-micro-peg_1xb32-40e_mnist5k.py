@@ -1,0 +1,8 @@
+# PVT-micro with a PEG after the first block of every stage.
+#
+#     python tools/train.py configs/classification/small/pvt-micro-peg_1xb32-40e_mnist5k.py
+_base_ = [
+    '../../_base_/models/pvt-micro.py', '../../_base_/datasets/mnist5k.py',
+    '../../_base_/schedules/adamw_micro.py', '../../_base_/default_runtime.py']
+model = dict(backbone=dict(pos_encoding=dict(type='mmposenc.PEG')))
+optim_wrapper = dict(optimizer=dict(lr=0.001))

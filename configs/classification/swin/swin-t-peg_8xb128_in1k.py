@@ -1,0 +1,8 @@
+# Swin-T with a PEG after the first block of each stage instead of its biases, and GAP as always.
+# Reference: metafile.yml. Not trained here.
+#
+#     bash tools/dist_train.sh configs/classification/swin/swin-t-peg_8xb128_in1k.py 8
+_base_ = [
+    '../../_base_/models/swin_cls.py', '../../_base_/datasets/imagenet.py',
+    '../../_base_/schedules/imagenet_swin_300e.py', '../../_base_/default_runtime.py']
+model = dict(backbone=dict(window_bias=False, pos_encoding=dict(type='mmposenc.PEG')))

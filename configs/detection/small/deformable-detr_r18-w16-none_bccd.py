@@ -1,3 +1,0 @@
-# The same without an encoding in the encoder.
-_base_ = 'deformable-detr_r18-w16_bccd.py'
-model = dict(encoder=dict(encoder_pos=None))

@@ -1,6 +1,0 @@
-# The quickstart's training: a picture after every third epoch, and a line of the log an epoch.
-_base_ = 'retinanet_pvt-micro-peg_trees.py'
-train_cfg = dict(val_interval=3)
-default_hooks = dict(
-    logger=dict(interval=100),
-    visualization=dict(type='DetVisualizationHook', draw=True, interval=12))  # of 12 images one

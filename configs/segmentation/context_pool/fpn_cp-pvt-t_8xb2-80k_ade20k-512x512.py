@@ -1,0 +1,15 @@
+# Semantic FPN on CP-PVT-tiny: PVT's position table, and ContextPool after the first block of
+# every stage.
+# It is the wide module: after every block, as in the paper, large maps make the means costly.
+# Recipe: the papers of PVT and Twins, 80k steps of 16 images; starts from PVT's classifier, which
+# has no ContextPool.
+# Beyond the paper, which has no segmentor; not trained here.
+#
+#     bash tools/dist_train.sh \
+#         configs/segmentation/context_pool/fpn_cp-pvt-t_8xb2-80k_ade20k-512x512.py 8
+_base_ = '../sem_fpn/fpn_pvt-t_8xb2-80k_ade20k-512x512.py'
+model = dict(backbone=dict(
+    pos_encoding=[
+        dict(type='mmposenc.LearnedPositionEmbedding', interpolation='bilinear'),
+        dict(type='mmposenc.ContextPool')],
+    init_cfg=dict(strict=False)))

@@ -1,0 +1,16 @@
+# Semantic FPN on Swin-T with a PEG after the first block of each stage instead of its biases;
+# Swin classifies by average pooling as it is.
+# Recipe: the papers of PVT and Twins, 80k steps of 16 images; decays neither norms nor
+# encodings.
+# No number known to us from a paper; not trained here.
+#
+# CHECKPOINT is a classifier of configs/classification/swin/swin-t-peg_8xb128_in1k.py. None was
+# released: train one, or start from random weights by leaving the last two options out.
+#
+#     bash tools/dist_train.sh \
+#         configs/segmentation/sem_fpn/fpn_swin-t-peg-gap_8xb2-80k_ade20k-512x512.py 8 \
+#         --cfg-options model.backbone.init_cfg.type=Pretrained \
+#         model.backbone.init_cfg.checkpoint=CHECKPOINT
+_base_ = 'fpn_swin-t_8xb2-80k_ade20k-512x512.py'
+model = dict(backbone=dict(
+    window_bias=False, pos_encoding=dict(type='mmposenc.PEG'), init_cfg=None))

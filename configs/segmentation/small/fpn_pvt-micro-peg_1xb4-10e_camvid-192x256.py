@@ -1,0 +1,5 @@
+# Semantic FPN on PVT-micro with a PEG after the first block of every stage, on CamVid.
+#
+#     python tools/train.py configs/segmentation/small/fpn_pvt-micro-peg_1xb4-10e_camvid-192x256.py
+_base_ = 'fpn_pvt-micro-none_1xb4-10e_camvid-192x256.py'
+model = dict(backbone=dict(pos_encoding=dict(_delete_=True, type='mmposenc.PEG')))

@@ -1,5 +1,0 @@
-# Semantic FPN on PVT-micro with a PEG after the first block of every stage, on CamVid.
-#
-#     python tools/train.py configs/segmentation/small/sem_fpn_pvt-micro-peg_camvid.py
-_base_ = 'sem_fpn_pvt-micro-none_camvid.py'
-model = dict(backbone=dict(pos_encoding=dict(_delete_=True, type='mmposenc.PEG')))

@@ -1,0 +1,15 @@
+# UperNet on Swin-T with its table of biases.
+# Recipe: Swin's segmentation release, 160k steps of 16 images; decays neither norms nor
+# encodings.
+# Reference: metafile.yml; not trained here.
+#
+#     bash tools/dist_train.sh \
+#         configs/segmentation/upernet/upernet_swin-t_8xb2-160k_ade20k-512x512.py 8
+_base_ = [
+    '../../_base_/models/upernet_swin.py', '../../_base_/datasets/ade20k_512x512.py',
+    '../../_base_/schedules/adamw_seg_160k.py']
+train_dataloader = dict(batch_size=2)
+model = dict(backbone=dict(init_cfg=dict(
+    type='Pretrained',
+    checkpoint='https://github.com/SwinTransformer/storage/releases/download/v1.0.0/'
+    'swin_tiny_patch4_window7_224.pth')))
