@@ -1,13 +1,17 @@
 """Position encodings as torch modules, one a file; nothing of OpenMMLab is imported here."""
 from .absolute import LearnedPositionEmbedding, SinCosPositionEncoding
+from .alibi import ALiBi2D
 from .base import RelativeEncoding, TokenEncoding, position_tables
 from .build import build_encoding
 from .combined import CombinedRPE
 from .context_pool import ContextPool
 from .decomposed import DecomposedRPE
+from .fire import FIRE
 from .huang import HuangRPE
 from .irpe import IRPE
+from .kerple import KERPLE
 from .log_cpb import LogSpacedCPB
+from .lookhere import LookHere
 from .offset_bias import OffsetBiasEncoding
 from .peg import PEG
 from .placement import PlacedEncodings
@@ -45,6 +49,10 @@ __all__ = [
     'RotaryEmbedding',
     'RotaryEmbedding2D',
     'LogSpacedCPB',
+    'FIRE',
+    'ALiBi2D',
+    'KERPLE',
+    'LookHere',
     'DecomposedRPE',
     'CombinedRPE',
     'ContextPool',

@@ -40,7 +40,7 @@ class TokenEncoding(nn.Module, ABC):
         Raises:
             ValueError: if there are none.
         """
-        _refuse_zeros(self)
+        refuse_zeros(self)
 
     def out_hw_shape(self, hw_shape: tuple[int, int]) -> tuple[int, int]:
         """Grid of the output; only unpadded convolutions change it."""
@@ -134,7 +134,7 @@ class RelativeEncoding(nn.Module, ABC):
             ValueError: if there are none.
         """
         if not any(True for _ in self.parameters()):
-            _refuse_zeros(self)
+            refuse_zeros(self)
         for parameter in self.parameters():
             nn.init.zeros_(parameter)
 
@@ -170,7 +170,8 @@ class RelativeEncoding(nn.Module, ABC):
         return q.new_zeros(1, 1, q.shape[2], k.shape[2]) if logits is None else logits
 
 
-def _refuse_zeros(encoding: nn.Module) -> None:
+def refuse_zeros(encoding: nn.Module) -> None:
+    """Raise the error of ``zero_init=True`` for an encoding that has no such weights."""
     raise ValueError(f'zero_init=True: {type(encoding).__name__} has no weights with which it '
                      f'changes nothing')
 

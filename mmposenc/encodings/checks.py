@@ -34,6 +34,13 @@ def check_at_least(least: float, **numbers: float | None) -> None:
             raise ValueError(f'{name}={value} must be >= {least}')
 
 
+def check_positive(**numbers: float | None) -> None:
+    """Raise ValueError for a number that is not above 0, by its argument's name; None is none."""
+    for name, value in numbers.items():
+        if value is not None and not value > 0:
+            raise ValueError(f'{name}={value} must be > 0')
+
+
 def check_choices(**choices: tuple[object, Sequence[object]]) -> None:
     """Raise ValueError for a value that is none of those known; both by the argument's name."""
     for name, (value, known) in choices.items():

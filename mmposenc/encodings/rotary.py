@@ -11,7 +11,7 @@ from ..attention.terms import Term
 from ..functional.grids import Grid, GridLike, as_grid, key_grid
 from ..functional.rotary import NORMALIZATIONS, cell_coordinates, frame_coordinates, turn_planes
 from .base import RelativeEncoding
-from .checks import check_choices
+from .checks import check_choices, check_positive
 
 _THETA = {'axial': 100.0, 'mixed': 10.0}
 #: Of sequences and videos (RoFormer, V-JEPA 2).
@@ -217,8 +217,7 @@ def _check_dims(dims: int, head_dims: int, **of_maps: Any) -> None:
 
 
 def _check_frequencies(theta: float | None, periods: tuple[float, float] | None) -> None:
-    if theta is not None and theta <= 0:
-        raise ValueError(f'theta={theta} must be > 0')
+    check_positive(theta=theta)
     if periods is None:
         return
     if theta is not None:

@@ -7,6 +7,7 @@ from typing import Any
 from torch import nn
 
 from .base import RelativeEncoding
+from .lookhere import LookHere
 
 SHARING = ('layer', 'stage', 'all')
 _NAME = 'rel_pos_encoding'
@@ -19,7 +20,8 @@ def share_encodings(sharing: str, model: nn.Module, stages: Sequence[nn.Module])
     A shared encoding belongs to the stage or the model, under the name ``rel_pos_encoding``: there
     its parameters are listed and saved, once. Attentions only refer to it, so that copies of the
     model (deepcopy, EMA) share theirs, and whatever walks over modules (optimizers,
-    ``init_weights``, FSDP) meets it once.
+    ``init_weights``, FSDP) meets it once. Where nothing is shared, :class:`LookHere` is told its
+    depth.
 
     Args:
         sharing: 'layer' (nothing is shared), 'stage' or 'all'.
@@ -37,6 +39,10 @@ def share_encodings(sharing: str, model: nn.Module, stages: Sequence[nn.Module])
     elif sharing == 'stage':
         for stage in stages:
             _share(stage, [stage])
+    else:
+        parts = [part for stage in stages for part in stage.modules() if isinstance(part, LookHere)]
+        for index, part in enumerate(parts):
+            part.at_depth(index, len(parts))
     owned = [module._modules[_NAME] for module in model.modules() if _owns(module)]
     if len(set(map(id, owned))) < len(owned):
         raise ValueError(f'rel_pos_encoding is a module and rel_pos_sharing={sharing!r}: it would '

@@ -150,4 +150,6 @@ def test_score_mods_read_each_trained_tensor_once_and_say_how_large_they_are(nam
             mod(index, index, index, index)
             by_image = [x.numel() for x in reads.read[before:] if x.dim() == 4]
             assert flex.look_ups(term, q, k) == max(by_image, default=0)
-    assert len(reads.trained) == len(set(reads.trained)) > 0
+    assert len(reads.trained) == len(set(reads.trained))
+    assert bool(reads.trained) == any(getattr(x, 'requires_grad', False) for term in problem.terms
+                                      for x in vars(term).values())

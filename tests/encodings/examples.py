@@ -30,6 +30,11 @@ RELATIVE: dict[str, dict] = {
     'RelativePositionBias geometric': dict(type='RelativePositionBias', window_size=(3, 4),
                                            resize='geometric'),
     'LogSpacedCPB': dict(type='LogSpacedCPB'),
+    'FIRE': dict(type='FIRE'),
+    'ALiBi2D': dict(type='ALiBi2D'),
+    **{f'KERPLE {method}': dict(type='KERPLE', method=method) for method in ('log', 'power')},
+    **{f'LookHere {angle}': dict(type='LookHere', field_of_view=angle, layer_slopes=(1.0, 1.0))
+       for angle in (180, 90, 45)},  # alike in all layers, to be shared by them
     'QueryAbsolute1D': dict(type='QueryAbsolute1D'),
     'QueryRelative1D': dict(type='QueryRelative1D'),
     'QueryRelative1D per head': dict(type='QueryRelative1D', shared_heads=False),
@@ -55,7 +60,9 @@ RELATIVE: dict[str, dict] = {
 #: What tests make smaller, so that small grids reach beyond it.
 SMALL: dict[str, dict] = {
     'ShawRPE': dict(max_offset=2), 'HuangRPE': dict(max_offset=2), 'SASARPE': dict(max_offset=3),
-    'LogSpacedCPB': dict(hidden_dims=8)}
+    'LogSpacedCPB': dict(hidden_dims=8),
+    # A threshold below the grid's longest distance has no gradient.
+    'FIRE': dict(hidden_dims=8, init_length=20.)}
 
 #: Configs of token encodings.
 TOKEN: dict[str, dict] = {

@@ -15,11 +15,16 @@ from relative_checks import (
     sequence_positions,
 )
 
+from mmposenc.backbones import ViT
 from mmposenc.encodings import (
+    FIRE,
+    KERPLE,
     SASARPE,
+    ALiBi2D,
     DecomposedRPE,
     HuangRPE,
     LogSpacedCPB,
+    LookHere,
     OffsetBiasEncoding,
     QueryAbsolute1D,
     QueryRelative1D,
@@ -37,7 +42,8 @@ SIZES = {ShawRPE: dict(max_offset=2), HuangRPE: dict(max_offset=2),
          QueryRelative2D: dict(max_size=(5, 6)), QueryAbsolute1D: dict(max_tokens=26),
          DecomposedRPE: dict(grid_shape=(3, 5)),
          LogSpacedCPB: dict(hidden_dims=5), RelativePositionBias: dict(window_size=(5, 6)),
-         TransformerXLRPE: {}}
+         TransformerXLRPE: {}, FIRE: dict(hidden_dims=5, init_length=4.0), ALiBi2D: {}, KERPLE: {},
+         LookHere: dict(num_heads=12)}
 
 
 def build(cls, *, num_prefix_tokens=1, **options):
@@ -185,6 +191,56 @@ def log_cpb(encoding, grids):
     return by_offset(encoding, grids, of_cells, lambda head, kind: encoding.prefix_bias[head, kind])
 
 
+def by_distance(encoding, grids, of_distance):
+    prefix = getattr(encoding, 'prefix_bias', None)
+    return by_offset(
+        encoding, grids, lambda q, k, head, offset: of_distance(head, math.hypot(*offset)),
+        lambda head, kind: 0.0 if prefix is None else prefix[head, kind])
+
+
+def fire(encoding, grids):
+    distances = [math.dist(a, b) for a in positions(*grids, 0)[0] for b in positions(*grids, 0)[1]]
+    most = max(*distances, abs(float(encoding.length_factor)) * 4.0)
+
+    def psi(x):
+        return math.log(1 + abs(float(encoding.c) * x))
+    return by_distance(encoding, grids, lambda head, d: encoding.mlp(torch.tensor(
+        [psi(d) / (psi(most) + 1e-6)], dtype=torch.float64))[head])
+
+
+def alibi(encoding, grids):
+    """Published slopes: 2 heads have 2^-4 and 2^-8; 6 have those of 4, then two of those of 8."""
+    slopes = {2: (4, 8), 6: (2, 4, 6, 8, 1, 3)}[encoding.num_heads]
+    return by_distance(encoding, grids, lambda head, d: -d * 2.0 ** -slopes[head])
+
+
+def kerple(encoding, grids):
+    r1, r2 = (x.exp() for x in (encoding.r1, encoding.r2))
+    if encoding.method == 'log':
+        return by_distance(encoding, grids, lambda head, d: -r1[head] * torch.log(1 + r2[head] * d))
+    return by_distance(encoding, grids,
+                       lambda head, d: -r1[head] * d ** (2 * r2[head] / (1 + r2[head])))
+
+
+#: Degrees from the right, counter-clockwise, at which the heads of LookHere look.
+LOOKS = {180: (90, 270, 180, 0, 45, 135, 315, 225), 90: (90, 270, 180, 0, 135, 45, 225, 315),
+         45: (112.5, 247.5, 157.5, 22.5, 67.5, 292.5, 202.5, 337.5)}
+
+
+def lookhere(encoding, grids):
+    angle = next(angle for angle in LOOKS if torch.equal(
+        encoding.sides, LookHere(12, field_of_view=angle).sides))
+    slopes = [0.5] * 8 + [4.0 ** -n for n in range(1, 5)]
+
+    def of_cells(q, k, head, offset):
+        up, right = offset[0], -offset[1]
+        away = math.degrees(math.atan2(up, right)) - LOOKS[angle][head] if head < 8 else 0
+        if any(offset) and abs((away + 180) % 360 - 180) > angle / 2 + 1e-9:
+            return -1e4
+        return -slopes[head] * math.hypot(*offset)
+    return by_offset(encoding, grids, of_cells)
+
+
 PER_HEAD = [dict(shared_heads=True), dict(shared_heads=False)]
 BY_METHOD = [dict(method=method, **heads) for method in ('product', 'sequence')
              for heads in PER_HEAD]
@@ -194,7 +250,10 @@ FORMULAS = {
     QueryAbsolute1D: (absolute_1d, PER_HEAD), DecomposedRPE: (decomposed, PER_HEAD),
     TransformerXLRPE: (transformer_xl, [dict(method='axes'), dict(method='sequence')]),
     RelativePositionBias: (bias_table, [dict(resize=mode) for mode in (None, *RESIZINGS)]),
-    LogSpacedCPB: (log_cpb, [{}, dict(window_size=(3, 8)), dict(mode='cr')])}
+    LogSpacedCPB: (log_cpb, [{}, dict(window_size=(3, 8)), dict(mode='cr')]),
+    FIRE: (fire, [{}]), ALiBi2D: (alibi, [{}, dict(num_heads=6)]),
+    KERPLE: (kerple, [dict(method='log'), dict(method='power')]),
+    LookHere: (lookhere, [dict(field_of_view=angle) for angle in LOOKS])}
 FINER = ((2, 3), (4, 3))  # keys on a finer grid than the queries
 #: Prefix tokens in turns, so that each class meets every grid with and without them.
 CASES = [pytest.param(cls, options, grids, 2 * ((first + second) % 2),
@@ -256,6 +315,14 @@ def test_a_sequence_of_shaws_is_a_grid_of_one_row():
     torch.testing.assert_close(sequence.logits(q, k, (1, 7)), product.logits(q, k, (1, 7)))
 
 
+def test_lookheres_slopes_fall_with_depth():
+    blocks = ViT(embed_dims=12, num_layers=3, num_heads=12, patch_size=8, img_size=16,
+                 rel_pos_encoding=dict(type='LookHere')).blocks
+    for block, factor in zip(blocks, (1.5, 1.0, 0.5), strict=True):
+        encoding = block.attn.rel_pos_encoding
+        torch.testing.assert_close(encoding.slopes, encoding.head_slopes * factor)
+
+
 def test_one_cell():
     """A grid of one cell has offset 0 on both axes, not 0 / 0."""
     encoding = build(LogSpacedCPB, num_prefix_tokens=0)
@@ -302,6 +369,13 @@ def test_a_bias_may_leave_prefix_tokens_alone():
     (LogSpacedCPB, dict(window_size=(0, 3)), r'window_size=\(0, 3\)'),
     (LogSpacedCPB, dict(hidden_dims=0), r'hidden_dims=0 must be >= 1'),
     (LogSpacedCPB, dict(mode='rw'), r"mode='rw' must be 'swin' or 'cr'"),
+    (FIRE, dict(hidden_dims=0), r'hidden_dims=0 must be >= 1'),
+    (FIRE, dict(init_c=0), r'init_c=0 must be > 0'),
+    (FIRE, dict(init_length=-1), r'init_length=-1 must be > 0'),
+    (ALiBi2D, dict(num_heads=0), r'num_heads=0 must be >= 1'),
+    (KERPLE, dict(method='exp'), r"method='exp' must be 'log' or 'power'"),
+    (LookHere, dict(field_of_view=60), r'field_of_view=60 must be one of 180, 90, 45'),
+    (LookHere, dict(undirected_heads=13), r'undirected_heads=13 must be at most num_heads=12'),
     (RelativePositionBias, dict(window_size=(0, 3)), r'window_size=\(0, 3\) must be at least \(1'),
     (RelativePositionBias, dict(num_heads=0), r'num_heads=0 must be >= 1'),
     (RelativePositionBias, dict(resize='linear'), r"resize='linear' must be one of None, 'bicub"),

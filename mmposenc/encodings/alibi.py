@@ -1,0 +1,42 @@
+"""ALiBi on a grid, as CROMA has it: heads fade with the distance at slopes of their own."""
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from ..functional.grids import Grid
+from .offset_bias import OffsetBiasEncoding
+
+
+class ALiBi2D(OffsetBiasEncoding):
+    """logit[i, j] -= m_head * d_ij, with d the Euclidean distance of two cells (Press et al., ICLR
+    2022, Sec. 3; on images CROMA, Fuller et al., NeurIPS 2023, Sec. 3).
+
+    Slopes are those of ALiBi's release: for n heads, a power of 2, 2^(-8 / n), 2^(-16 / n), ...,
+    2^-8; for other n those of the next lower power, then every other one of the next higher.
+    Nothing is learned, and nothing is added to pairs with a prefix token (CROMA has none).
+
+    Args:
+        num_heads: attention heads.
+        num_prefix_tokens: tokens in front of the grid.
+    """
+
+    cellwise = True
+    slopes: Tensor
+
+    def __init__(self, num_heads: int, *, num_prefix_tokens: int = 0) -> None:
+        super().__init__()
+        self._set_heads(num_heads, num_prefix_tokens, prefix_bias=False)
+        self.register_buffer('slopes', torch.tensor(_slopes(num_heads)), persistent=False)
+
+    def offset_table(self, rows: Tensor, cols: Tensor, query: Grid) -> Tensor:
+        """Minus slope times distance; see :class:`OffsetBiasEncoding`."""
+        return -self.slopes.to(rows.dtype)[:, None, None] * torch.hypot(rows[:, None], cols)
+
+
+def _slopes(heads: int) -> list[float]:
+    power = 2 ** int(math.log2(heads))
+    found = [2.0 ** (-8 * (i + 1) / power) for i in range(power)]
+    return found + [2.0 ** (-4 * (i + 1) / power) for i in range(0, 2 * (heads - power), 2)]

@@ -1,0 +1,64 @@
+"""FIRE: a learned function of the distance as a fraction of the grid's extent."""
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from ..functional.grids import Grid
+from ..functional.pooling.adaptive import full_precision
+from .checks import check_at_least, check_positive
+from .offset_bias import OffsetBiasEncoding
+
+
+class FIRE(OffsetBiasEncoding):
+    """logit[i, j] += f(psi(d_ij) / psi(max(L, D)))[head] with psi(x) = log(|c x| + 1) and f an MLP
+    of one hidden layer (Li et al., ICLR 2024, Sec. 3; c, L and f are learned).
+
+    On a grid d_ij is the Euclidean distance of two cells, so that f is one function of one number,
+    as in the paper, and no direction is preferred. D is the longest distance that the grid has.
+    The paper's D is the query's place i, the number of keys a causal query sees; here each query
+    sees all. So the argument of f stays in [0, 1] on grids of any size, and the bias depends on
+    the offset alone. L acts, and learns, on grids whose longest distance is below it.
+
+    Args:
+        num_heads: attention heads.
+        hidden_dims: channels of the MLP.
+        init_c: c at the start.
+        init_length: L at the start, in cells of the query grid; a factor of it is learned.
+        num_prefix_tokens: tokens in front of the grid; see :class:`OffsetBiasEncoding`.
+
+    Parameters: ``mlp``, ``c`` and ``length_factor`` (numbers), and ``prefix_bias``.
+
+    Raises:
+        ValueError: for sizes below 1, or ``init_c`` or ``init_length`` not above 0.
+    """
+
+    def __init__(self, num_heads: int, *, hidden_dims: int = 32, init_c: float = 0.1,
+                 init_length: float = 8.0, num_prefix_tokens: int = 0) -> None:
+        super().__init__()
+        self._set_heads(num_heads, num_prefix_tokens)
+        check_at_least(1, hidden_dims=hidden_dims)
+        check_positive(init_c=init_c, init_length=init_length)
+        self.mlp = nn.Sequential(nn.Linear(1, hidden_dims), nn.ReLU(),
+                                 nn.Linear(hidden_dims, num_heads))
+        self.c = nn.Parameter(torch.tensor(float(init_c)))
+        self.init_length = init_length
+        self.length_factor = nn.Parameter(torch.ones(()))
+
+    def start_at_zero(self) -> None:
+        """The MLP's last layer and the prefix biases; the rest keeps what trains them."""
+        for name, parameter in self.named_parameters():
+            if name.startswith(('mlp.2', 'prefix_bias')):
+                nn.init.zeros_(parameter)
+
+    def offset_table(self, rows: Tensor, cols: Tensor, query: Grid) -> Tensor:
+        """f of the distances; see :class:`OffsetBiasEncoding`."""
+        distance = torch.hypot(rows[:, None], cols)
+        extent = torch.maximum((self.length_factor * self.init_length).abs(), distance.amax())
+        fraction = self._psi(distance) / (self._psi(extent) + 1e-6)
+        with full_precision(fraction):  # bfloat16 has one fraction for several cells
+            bias: Tensor = self.mlp(fraction[..., None])
+        return bias.permute(2, 0, 1)
+
+    def _psi(self, distance: Tensor) -> Tensor:
+        return (self.c * distance).abs().log1p()

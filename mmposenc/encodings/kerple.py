@@ -1,0 +1,67 @@
+"""KERPLE: a learned kernel of the distance, logarithmic or a power."""
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from ..functional.grids import Grid
+from .base import refuse_zeros
+from .checks import check_choices
+from .offset_bias import OffsetBiasEncoding
+
+
+class KERPLE(OffsetBiasEncoding):
+    """logit[i, j] -= r1 log(1 + r2 d_ij), or r1 d_ij^r2 with 0 < r2 <= 2; each head learns its
+    r1, r2 > 0 (Chi et al., NeurIPS 2022, Sec. 4).
+
+    On a grid d is the Euclidean distance of two cells, of which both kernels stay conditionally
+    positive definite, as the paper asks.
+
+    Args:
+        num_heads: attention heads.
+        method: 'log' (the paper's best) or 'power'.
+        num_prefix_tokens: tokens in front of the grid; see :class:`OffsetBiasEncoding`.
+
+    Parameters: ``r1`` and ``r2`` (num_heads,) before the exponential function; before twice the
+    sigmoid for a power's r2. ``prefix_bias``.
+
+    Raises:
+        ValueError: for an unknown method.
+
+    Differs from the release: it clamps r1 and r2 to at least 0.01 in place, in every call.
+    """
+
+    cellwise = True
+
+    def __init__(self, num_heads: int, *, method: str = 'log', num_prefix_tokens: int = 0) -> None:
+        super().__init__()
+        self._set_heads(num_heads, num_prefix_tokens)
+        check_choices(method=(method, ('log', 'power')))
+        self.method = method
+        self.r1 = nn.Parameter(torch.empty(num_heads))
+        self.r2 = nn.Parameter(torch.empty(num_heads))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Uniform, as the release: a logarithm's r1 up to 2, r2 up to 1; a power's the reverse."""
+        log = self.method == 'log'
+        first, second = (torch.rand_like(r).clamp(0.01, 0.99) for r in (self.r1, self.r2))
+        with torch.no_grad():
+            self.r1.copy_((2 * first if log else first).log())
+            self.r2.copy_(second.log() if log else second.logit())
+
+    def start_at_zero(self) -> None:
+        """Attention fades with distance whatever the weights.
+
+        Raises:
+            ValueError: always.
+        """
+        refuse_zeros(self)
+
+    def offset_table(self, rows: Tensor, cols: Tensor, query: Grid) -> Tensor:
+        """The kernel of the distances; see :class:`OffsetBiasEncoding`."""
+        distance = torch.hypot(rows[:, None], cols)
+        r1, r2 = self.r1.exp()[:, None, None], self.r2[:, None, None]
+        if self.method == 'log':
+            return -r1 * (r2.exp() * distance).log1p()
+        return -r1 * distance ** (2 * r2.sigmoid())
