@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..functional.grids import Grid, GridLike, as_grid, key_grid
+from ..functional.tracing import is_compiling, is_exporting
 from .fast.choice import fastest, fold_vectors
 from .fast.flex import flex
 from .fast.fused import fused
@@ -82,7 +83,7 @@ def attend_joint(joint: Tensor, rel_pos_encoding: RelativeEncoding | None = None
 def join_heads(out: Tensor) -> Tensor:
     """(B, heads, L, head_dims) -> (B, L, heads * head_dims)."""
     out = out.transpose(1, 2)
-    if torch.compiler.is_exporting():
+    if is_exporting():
         # An exporter later puts other operators in attention's place, whose output has another
         # layout than the one that it has seen here.
         out = out.clone(memory_format=torch.contiguous_format)
@@ -136,7 +137,7 @@ def _run(qkv: tuple[Tensor, ...], encoding: RelativeEncoding | None,
     if options.get('need_weights', False):
         return definition(problem, need_weights=True)
     # Pieces are cut by numbers, which an exported program has none of.
-    form = 'auto' if torch.compiler.is_exporting() else options.get('form', 'auto')
+    form = 'auto' if is_exporting() else options.get('form', 'auto')
     problem = problem if form == 'definition' else fold_vectors(problem)
     return ENGINES[choose(problem) if form == 'auto' else form](problem), None
 
@@ -144,7 +145,7 @@ def _run(qkv: tuple[Tensor, ...], encoding: RelativeEncoding | None,
 def choose(problem: Problem) -> str:
     """The form of 'auto'. A compiler fuses look-ups itself; on the meta device the definition is
     what is counted."""
-    by_definition = torch.compiler.is_compiling() or problem.qkv[0].device.type == 'meta'
+    by_definition = is_compiling() or problem.qkv[0].device.type == 'meta'
     return 'definition' if by_definition else fastest(problem)
 
 

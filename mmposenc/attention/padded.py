@@ -11,6 +11,7 @@ from torch import Tensor
 from ..functional import limits
 from ..functional.grids import Grid
 from ..functional.masking import extents_of_several, noted_extents, valid_extents
+from ..functional.tracing import is_compiling
 
 if TYPE_CHECKING:
     from ..encodings.base import RelativeEncoding
@@ -77,7 +78,7 @@ def attend_on_own_extents(run: Run, qkv: tuple[Tensor, ...], encoding: RelativeE
             another grid; for valid cells that are no top-left rectangle.
     """
     name = type(encoding).__name__
-    if torch.compiler.is_compiling():
+    if is_compiling():
         raise ValueError(f'{name} depends on the size of each image: padded batches are computed '
                          f'image by image, which cannot be exported; leave the mask out')
     if max(grid.frames for grid in grids) > 1:
@@ -115,7 +116,7 @@ def valid_keys(q: Tensor, padding: Tensor, encoding: RelativeEncoding | None,
         padding: (B, Lk) bool, True = padding.
         encoding, grids: what is added, which is ``cellwise``.
     """
-    if q.device.type != 'cpu' or torch.compiler.is_compiling():
+    if q.device.type != 'cpu' or is_compiling():
         return None
     if (q.shape[2] * padding.shape[1] < limits.LEAVE_OUT_FROM
             or float(padding.float().mean()) < limits.LEAVE_OUT_SHARE):

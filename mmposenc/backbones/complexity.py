@@ -10,7 +10,6 @@ from ..attention.terms import Term
 from ..encodings.context_pool import ContextPool
 from ..encodings.irpe import IRPE
 from ..functional.grids import Grid
-from .operators import OperatorCounter
 
 
 def count_macs(model: nn.Module, hw_shape: tuple[int, int], *, in_channels: int = 3,
@@ -43,6 +42,7 @@ def count_macs(model: nn.Module, hw_shape: tuple[int, int], *, in_channels: int 
         if not pooled_means and isinstance(module, ContextPool) and module.weights != 'nonlocal':
             module._pool = _no_mean  # type: ignore[method-assign, assignment]
     image = torch.empty(1, in_channels, *hw_shape, device='meta')
+    from .operators import OperatorCounter  # torch before 2.3 has not what it needs
     with OperatorCounter(counted) as counter, torch.no_grad():
         counted(image)
     return sum(counter.macs.values()) + extra[0]

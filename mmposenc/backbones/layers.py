@@ -12,6 +12,7 @@ from torch.utils.checkpoint import checkpoint
 from ..functional.grids import whole_cells
 from ..functional.masking import map_to_tokens, pad_map
 from ..functional.mlp import activate, mlp
+from ..functional.tracing import is_compiling
 
 
 class DropPath(nn.Module):
@@ -45,7 +46,7 @@ class DropPath(nn.Module):
         """(B, ...) -> (B, ...)."""
         if not self.drops or not self.training:
             return x
-        keep = self.keep if torch.compiler.is_compiling() else 1.0 - self.drop_prob
+        keep = self.keep if is_compiling() else 1.0 - self.drop_prob
         kept = torch.rand(x.shape[0], *(1,) * (x.dim() - 1), dtype=x.dtype, device=x.device) < keep
         return x * (kept / keep).to(x.dtype)
 

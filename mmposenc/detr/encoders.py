@@ -13,6 +13,7 @@ from ..encodings.placement import EncodingConfigs, PlacedEncodings
 from ..encodings.sharing import share_encodings
 from ..functional.grids import as_grid
 from ..functional.packing import Packing, packing_of
+from ..functional.tracing import is_compiling
 from .layers import DetrEncoderLayer
 
 HWShapes = Sequence[tuple[int, int]]
@@ -252,4 +253,4 @@ class DetrEncoder(BaseModule):
     def _is_compiled(self) -> bool:
         """Numbers of tokens are part of packed layers' code: a graph each batch."""
         layers = [layer._compiled_call_impl for layer in self.layers]
-        return torch.compiler.is_compiling() or any(layer is not None for layer in layers)
+        return is_compiling() or any(layer is not None for layer in layers)

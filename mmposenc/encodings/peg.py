@@ -17,6 +17,7 @@ from ..functional.masking import (
     split_prefix,
     tokens_to_map,
 )
+from ..functional.tracing import autocast_dtype
 from .base import TokenEncoding
 from .checks import check_apply_to, check_at_least, check_choices
 
@@ -203,7 +204,7 @@ class PEG(TokenEncoding):
         # (There is no autocast on the meta device, and asking for it is an error.)
         return (len(self.proj) == 1 and self.padding == 'zeros'
                 and x.dtype in (torch.float32, torch.float64)
-                and (x.is_meta or not torch.is_autocast_enabled(x.device.type)))
+                and (x.is_meta or autocast_dtype(x.device.type) is None))
 
     def _identity_tap(self, weight: Tensor) -> Tensor:
         """The kernel whose convolution is the identity: (C, 1, k, k) or (C, C, k, k)."""

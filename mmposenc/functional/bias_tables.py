@@ -7,6 +7,7 @@ from torch import Tensor
 from .grid_cache import CACHE
 from .masking import known_equal
 from .position_tables import resampling
+from .tracing import is_compiling
 
 #: How a table is resampled along each of its two axes.
 RESIZINGS = ('bicubic', 'geometric', 'geometric-cubic')
@@ -42,7 +43,7 @@ def resize_bias_table(table: Tensor, grid: tuple[int, int], mode: str) -> Tensor
     dtype = torch.promote_types(table.dtype, torch.float32)
     rows, cols = (_axis(size, target, mode, dtype, table.device)
                   for size, target in zip(sizes, targets, strict=True))
-    if torch.compiler.is_compiling() and mode != 'bicubic':  # which changes nothing on its own grid
+    if is_compiling() and mode != 'bicubic':  # which changes nothing on its own grid
         own = torch.tensor(True, device=table.device)
         for size, target in zip(sizes, targets, strict=True):
             own = own & (torch.full((), target, device=table.device) == size)

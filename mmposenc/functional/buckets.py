@@ -14,6 +14,7 @@ from torch import Tensor
 
 from .grid_cache import CACHE
 from .grids import Grid, GridLike, as_grid, expand_offsets, grid_offsets, key_grid, sequence_places
+from .tracing import is_compiling
 
 METHODS = ('euclidean', 'quantization', 'cross', 'product')
 INDEX_FUNCTIONS = ('piecewise', 'clip')
@@ -125,7 +126,7 @@ def offset_buckets(method: str, rows: Tensor, cols: Tensor, params: BucketParams
         distance = squared
     else:
         # Whole strides: there are more offsets along an axis than the largest one is long.
-        compiling = torch.compiler.is_compiling()
+        compiling = is_compiling()
         distance = distance_rank(squared, rows.shape[0] + cols.shape[0] if compiling else None)
     return index_function(distance, params) + middle
 

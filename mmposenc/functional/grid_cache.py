@@ -13,6 +13,8 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from .tracing import is_compiling
+
 #: Bytes of all tensors that are kept, under 1 MiB; larger ones are computed each time.
 MAX_BYTES = 960 * 1024
 
@@ -72,5 +74,5 @@ CACHE = GridCache()
 
 def _may_keep() -> bool:
     """Not while compiling, tracing, or under a mode that replaces tensors (fakes, counters)."""
-    return not (torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack()
+    return not (is_compiling() or torch._C._len_torch_dispatch_stack()
                 or torch._C._get_tracing_state() or torch._C._are_functorch_transforms_active())

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from .tracing import is_compiling
+
 
 class Grid(NamedTuple):
     """A grid of tokens, placed in the coordinates of a query grid.
@@ -145,7 +147,7 @@ def axis_offsets(num_queries: int, num_keys: int, query_stride: float = 1.0,
     at_rows = (rows + 0.5) * query_stride
     at_cols = (cols + 0.5) * key_stride
     offsets = at_rows[:, None] - at_cols
-    if torch.compiler.is_compiling():  # can't know how many there are
+    if is_compiling():  # can't know how many there are
         return offsets.flatten(), rows[:, None] * num_keys + cols
     values, index = torch.unique(offsets, return_inverse=True)
     return values, index

@@ -14,6 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .tracing import autocast_dtype, is_compiling
+
 #: Multiply-adds from which a call of oneDNN pays: below, it costs more than it saves
 #: (measured of products 64x128x128 and 197x64x64).
 MIN_PRODUCT = 2 ** 20
@@ -46,7 +48,7 @@ def outer(a: Tensor, b: Tensor) -> Tensor:
 
 def _takes_onednn(x: Tensor, weight: Tensor) -> bool:
     """Whether oneDNN computes x W^T, and faster; not while a model is compiled or traced."""
-    if torch.compiler.is_compiling() or torch.jit.is_tracing():  # type: ignore[no-untyped-call]
+    if is_compiling() or torch.jit.is_tracing():  # type: ignore[no-untyped-call]
         return False
     if (x.dtype != torch.float32 or weight.dtype != torch.float32 or x.device.type != 'cpu'
             or weight.device.type != 'cpu' or x.numel() * weight.shape[0] < MIN_PRODUCT):
@@ -54,7 +56,7 @@ def _takes_onednn(x: Tensor, weight: Tensor) -> bool:
     if not (has_rows(x) and has_rows(weight)):
         return False
     return (onednn_is_faster() and bool(torch.backends.mkldnn.enabled)
-            and not torch.is_autocast_enabled('cpu')
+            and autocast_dtype('cpu') is None
             and type(weight) in (Tensor, torch.nn.Parameter))
 
 

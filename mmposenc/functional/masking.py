@@ -9,12 +9,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .grids import whole_cells
+from .tracing import is_compiling
 
 
 def known_equal(sizes: Any, others: Any) -> bool:
     """Whether sizes are equal, so that there is nothing to do. Never while a model is compiled or
     exported: whether they are would be part of the graph, which then is no graph for all sizes."""
-    return not torch.compiler.is_compiling() and bool(sizes == others)
+    return not is_compiling() and bool(sizes == others)
 
 
 def split_prefix(x: Tensor, num_prefix_tokens: int) -> tuple[Tensor | None, Tensor]:
@@ -215,7 +216,7 @@ def noted_extents(padding_mask: Tensor) -> list[tuple[int, int]] | None:
     """Rows and columns of each image's valid cells, where the mask was made from them: an
     accelerator that is asked for them has to be waited for. None while compiling, whose code would
     hold their numbers."""
-    if torch.compiler.is_compiling():
+    if is_compiling():
         return None
     return getattr(padding_mask, 'extents', None)
 
@@ -223,7 +224,7 @@ def noted_extents(padding_mask: Tensor) -> list[tuple[int, int]] | None:
 def note_extents(mask: Tensor, extents: list[tuple[int, int]] | None) -> Tensor:
     """A mask with a note of its extents (:func:`noted_extents`) on the very tensor, which cannot
     outlive it."""
-    if extents is not None and not torch.compiler.is_compiling():
+    if extents is not None and not is_compiling():
         mask.extents = list(extents)  # type: ignore[attr-defined]
     return mask
 
@@ -238,7 +239,7 @@ def extents_of(padding_mask: Tensor) -> Tensor:
         ValueError: as :func:`valid_extents`, on a CPU. An accelerator would have to wait for it,
             and masks of this project's models are rectangles by construction.
     """
-    if padding_mask.device.type == 'cpu' and not torch.compiler.is_compiling():
+    if padding_mask.device.type == 'cpu' and not is_compiling():
         valid_extents(padding_mask)
     valid = ~padding_mask
     return torch.stack((valid[:, :, 0].sum(1), valid[:, 0].sum(1)), 1)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from .dropout import Dropout
 from .linear import linear, outer
+from .tracing import autocast_dtype, is_compiling
 
 #: Rows of one chunk, and its hidden numbers at most: 1024 x 512 float32 values are 2 MiB, which
 #: stays in a core's cache; so do 256 x 2048 (DETR: benchmarks/detr.py --dropout 0.1).
@@ -124,9 +125,9 @@ def mlp(x: Tensor, weight1: Tensor, bias1: Tensor, weight2: Tensor, bias2: Tenso
 
 def _choose_form(x: Tensor, weight1: Tensor, dtype: torch.dtype, activation: str,
                  dropout_p: float) -> str:
-    if torch.compiler.is_compiling() or x.device.type != 'cpu' or dtype not in CHUNKED_DTYPES:
+    if is_compiling() or x.device.type != 'cpu' or dtype not in CHUNKED_DTYPES:
         return 'stored'
-    if dtype == x.dtype != weight1.dtype and not torch.is_autocast_enabled('cpu'):
+    if dtype == x.dtype != weight1.dtype and autocast_dtype('cpu') is None:
         return 'stored'  # which says that the two differ
     if x.numel() // x.shape[-1] * weight1.shape[0] >= (
             MIN_DROPPED if dropout_p else MIN_HIDDEN):
@@ -137,8 +138,8 @@ def _choose_form(x: Tensor, weight1: Tensor, dtype: torch.dtype, activation: str
 
 def _compute_dtype(x: Tensor) -> torch.dtype:
     """What autocast would compute in."""
-    casts = torch.is_autocast_enabled('cpu') and x.dtype != torch.float64
-    return torch.get_autocast_dtype('cpu') if casts and x.device.type == 'cpu' else x.dtype
+    casts = x.dtype != torch.float64 and x.device.type == 'cpu'
+    return autocast_dtype('cpu') or x.dtype if casts else x.dtype
 
 
 def _chunk_rows(rows: int, hidden: int) -> int:

@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 
 from .grids import Grid
+from .tracing import is_compiling
 
 #: What a side is divided by where coordinates go from -1 to 1.
 NORMALIZATIONS = ('separate', 'max', 'min')
@@ -59,7 +60,7 @@ def turn_planes(x: Tensor, cos: Tensor, sin: Tensor, *, halves: bool = False) ->
         first, second = x.to(cos.dtype).chunk(2, -1)
         return torch.cat((first * cos - second * sin, second * cos + first * sin), -1).to(x.dtype)
     planes = x.to(cos.dtype).reshape(*x.shape[:-1], -1, 2)
-    if torch.compiler.is_compiling():  # fuses real arithmetic, has no complex kernels
+    if is_compiling():  # fuses real arithmetic, has no complex kernels
         even, odd = planes.unbind(-1)
         turned = torch.stack((even * cos - odd * sin, even * sin + odd * cos), -1)
     else:  # one pass over memory; the real form takes six times as long

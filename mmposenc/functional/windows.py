@@ -9,6 +9,7 @@ from torch import Tensor
 
 from .grids import whole_cells
 from .masking import known_equal
+from .tracing import is_compiling, is_exporting
 
 #: Rows and columns of windows. Counted outside of compiled code, in which a quotient of sizes that
 #: are symbols takes minutes.
@@ -30,7 +31,7 @@ def partition_windows(x: Tensor, window: tuple[int, int], shift: tuple[int, int]
     down, across = counts or window_counts((height, width), window)
     rows, cols = down * window[0], across * window[1]
     x = _fill_up(x, rows, cols)
-    if torch.compiler.is_exporting():
+    if is_exporting():
         x = x.flatten(1, 2).index_select(1, _order((down, across), window, shift, x.device))
         return x.flatten(0, 1).view(-1, window[0] * window[1], channels)
     if any(shift):
@@ -63,7 +64,7 @@ def _fill_up(x: Tensor, rows: int, cols: int) -> Tensor:
     height, width = x.shape[1:3]
     if known_equal((rows, cols), (height, width)):
         return x
-    if not torch.compiler.is_compiling():
+    if not is_compiling():
         return F.pad(x, (0, 0, 0, cols - width, 0, rows - height))
     # Nothing to fill up would be a graph of its own, so there is always one row and column more.
     return _cut_off(F.pad(x, (0, 0, 0, cols - width + 1, 0, rows - height + 1)), rows, cols)
@@ -71,7 +72,7 @@ def _fill_up(x: Tensor, rows: int, cols: int) -> Tensor:
 
 def _cut_off(x: Tensor, height: int, width: int) -> Tensor:
     """The upper left of a map (B, H, W, C): (B, height, width, C)."""
-    if not torch.compiler.is_compiling():
+    if not is_compiling():
         return x[:, :height, :width]
     x = F.pad(x, (0, 0, 0, 1, 0, 1))  # as above: a slice of all is a graph of its own
     return F.pad(x, (0, 0, 0, width - x.shape[2], 0, height - x.shape[1]))
@@ -82,7 +83,7 @@ def join_windows(windows: Tensor, hw_shape: tuple[int, int], window: tuple[int, 
     """Undo :func:`partition_windows`: a map (B, H, W, C)."""
     down, across = counts or window_counts(hw_shape, window)
     channels = windows.shape[-1]
-    if torch.compiler.is_exporting():
+    if is_exporting():
         rows, cols = down * window[0], across * window[1]
         x = windows.flatten(0, 1).view(-1, rows * cols, channels).index_select(
             1, _order((down, across), window, shift, windows.device, back=True))
@@ -120,7 +121,7 @@ def window_regions(hw_shape: tuple[int, int], window: tuple[int, int], shift: tu
     top = torch.arange(rows, device=device) < shift[0]
     left = torch.arange(cols, device=device) < shift[1]
     regions = (top[:, None] * 2 + left.long())[None, :, :, None]
-    if torch.compiler.is_exporting():
+    if is_exporting():
         regions = regions.expand(images, -1, -1, -1)
     if absent is not None:
         regions = torch.where(absent[..., None], -1, regions)

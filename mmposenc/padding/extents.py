@@ -17,6 +17,7 @@ from torch.utils._pytree import tree_map_only
 
 from ..functional.convolutions import padding_cells, pair
 from ..functional.masking import outside, pad_map
+from ..functional.tracing import is_compiling
 from . import masked
 from .cells import Extents, over_valid_cells
 from .masked import Steps
@@ -47,7 +48,7 @@ class KeptOut(TorchFunctionMode):
     def __init__(self, images: Extents | Tensor, hw_shape: tuple[int, int]) -> None:
         super().__init__()
         if not isinstance(images, Tensor):
-            images = torch.tensor(images) if torch.compiler.is_compiling() else list(images)
+            images = torch.tensor(images) if is_compiling() else list(images)
         self.images: Any = images
         self.hw_shape = hw_shape
         # Lists: as keys of a table, sizes would be constants of code that is compiled.
@@ -59,7 +60,7 @@ class KeptOut(TorchFunctionMode):
     def __enter__(self) -> KeptOut:
         # What was compiled outside would hold every batch's numbers: a graph for each batch. Code
         # that enters it itself holds for all batches.
-        if not torch.compiler.is_compiling():
+        if not is_compiling():
             if hasattr(torch.compiler, 'set_stance'):
                 self.outside.enter_context(torch.compiler.set_stance('force_eager'))
             self.outside.enter_context(self.computed_again())

@@ -270,6 +270,6 @@ def test_blocks_are_compiled_around_it(kind, monkeypatch):
 
 def test_it_can_not_be_exported(monkeypatch):
     module, mask = MultiheadAttention(8, 2, rel_pos_encoding=ShareOfGrid()), padded(0)
-    monkeypatch.setattr(torch.compiler, 'is_compiling', lambda: True)
+    monkeypatch.setattr('mmposenc.attention.padded.is_compiling', lambda: True)
     with pytest.raises(ValueError, match='image by image, which cannot be exported'):
         module(torch.randn(4, 20, 8), GRID, mask)

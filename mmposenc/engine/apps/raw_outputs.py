@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ...functional.tracing import is_exporting
 from ..config.models import image_samples
 
 
@@ -64,7 +65,7 @@ class RawOutputs(nn.Module):
         images = self._normalised(images)
         if self.queries:
             # While exporting there are no samples: images fill their batch.
-            samples = None if torch.compiler.is_exporting() else image_samples(images)
+            samples = None if is_exporting() else image_samples(images)
             scores, boxes = self.model(images, samples, mode='tensor')[:2]
             found: Any = (scores[-1], boxes[-1])
         else:
@@ -122,7 +123,7 @@ class Detections(RawOutputs):
         head: Any = self.model.bbox_head
         features = self.model.extract_feat(self._normalised(images))  # type: ignore[operator]
         sample = SimpleNamespace(metainfo=dict(img_shape=tuple(images.shape[-2:])))
-        with _exportable(head) if torch.compiler.is_exporting() else nullcontext():
+        with _exportable(head) if is_exporting() else nullcontext():
             found, = head.predict(features, [sample])
         yield from (('boxes', found.bboxes), ('scores', found.scores), ('labels', found.labels))
 

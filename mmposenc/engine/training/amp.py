@@ -12,6 +12,8 @@ from mmengine.optim import OptimWrapper
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
+from mmposenc.functional.tracing import autocast_dtype
+
 
 class AmpOptimWrapper(_AmpOptimWrapper):
     """Mixed precision training that also runs on a CPU.
@@ -91,7 +93,7 @@ def _meets_only_padding(input: torch.Tensor, weight: torch.Tensor, bias: Any = N
                         stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
                         ) -> bool:
     """Whether some row or column of the kernel lies outside the map wherever it is put."""
-    if not _autocasts_on_cpu() or isinstance(padding, str):
+    if autocast_dtype('cpu') is None or isinstance(padding, str):
         return False
     for axis in (-2, -1):
         size, kernel = input.shape[axis], weight.shape[axis]
@@ -103,12 +105,6 @@ def _meets_only_padding(input: torch.Tensor, weight: torch.Tensor, bias: Any = N
             if not any(0 <= first + i * step < size for i in range(min(number, size + pad))):
                 return True
     return False
-
-
-def _autocasts_on_cpu() -> bool:
-    if hasattr(torch, 'get_autocast_dtype'):
-        return torch.is_autocast_enabled('cpu')
-    return torch.is_autocast_cpu_enabled()  # torch before 2.4
 
 
 def _no_scaler(device: str) -> Any:

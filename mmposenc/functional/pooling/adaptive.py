@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..grids import GridLike, as_grid, check_tokens
+from ..tracing import is_compiling, is_exporting
 from .blockwise import pool_in_blocks
 from .kernels import (
     KERNELS,
@@ -130,8 +131,8 @@ def full_precision(like: Tensor) -> AbstractContextManager[object]:
 
 def _choose(x: Tensor) -> str:
     # An exported program takes any number of tokens, and a comparison would fix which.
-    if x.is_meta or torch.compiler.is_exporting() or (
-            torch.compiler.is_compiling() and x.shape[1] <= COMPILED_TOKENS):
+    if x.is_meta or is_exporting() or (
+            is_compiling() and x.shape[1] <= COMPILED_TOKENS):
         return 'definition'
     return 'exact' if x.shape[1] <= EXACT_TOKENS else 'windowed'
 
@@ -184,7 +185,7 @@ def _facts(weight_logits: Tensor, sigma: Tensor, groups: Sequence[Group] = ()
     Raises:
         ValueError: for a bad value.
     """
-    if weight_logits.is_meta or torch.compiler.is_compiling():
+    if weight_logits.is_meta or is_compiling():
         return math.inf, False, list(groups)
     logits = weight_logits.detach()
     absent = logits == -math.inf

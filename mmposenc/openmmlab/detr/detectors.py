@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from mmposenc.detr.encoders import DetrEncoder
 from mmposenc.functional.masking import token_mask
 
+from ...functional.tracing import is_exporting
 from .decoders import DeformableDecoder, DetrDecoder, DinoDecoder
 from .encoders import DABEncoder, DeformableEncoder
 from .neck import ChannelMapper
@@ -93,7 +94,7 @@ class Encoded:
 
     def _masks(self: Any, features: Sequence[Tensor], samples: Sequence[Any] | None
                ) -> list[Tensor | None]:
-        if torch.compiler.is_exporting():  # images of an exported program fill their batch
+        if is_exporting():  # images of an exported program fill their batch
             return [None] * len(features)
         return padding_masks(samples, features, masks_exactly(self))
 
