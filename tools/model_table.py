@@ -23,6 +23,7 @@ is there, with all its numbers; none of these models was trained here ([what was
     mmposenc papers cpvt/table6                      # the table, and the counts of the models here
     mmposenc papers cpvt/table6 --row 3 --out my.py  # the whole config of a row
     mmposenc train paper::cpvt/table6/3              # or train it as it is
+    mmposenc compare CONFIG --table cpvt/table6      # ask its encodings of a small model
 
 Models that many people train have a file in `configs/`; the others are one of these with some keys
 changed (`configs/models.yaml`), and are found by their old file names, too. Parameters and

@@ -2,7 +2,7 @@
 
     mmposenc compare CONFIG --encodings none learned peg irpe-k --seeds 3 --sizes 0.75 1 1.5 \\
         --budget 2h --jobs 2 --out work_dirs/study
-    mmposenc compare CONFIG --table cpvt/table6    # the encodings of a paper's table
+    mmposenc compare CONFIG --table cpvt/table6    # a paper's table, asked of the model of CONFIG
 
 Trains the config with each encoding and seed, tests at every size, and writes results.json, a CSV,
 Markdown and report.html. The same command again goes on where it was. docs/compare.md says more.
@@ -56,7 +56,8 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
                       'own.py:ALiBi; docs/compared.md lists them')
     what.add_argument('--table', nargs='+', metavar='TABLE', default=[],
                       help="the encodings of a paper's table, such as cpvt/table6 (mmposenc "
-                      'papers lists them)')
+                      'papers lists them), asked of the model of the config; one row: '
+                      '--encodings paper::cpvt/table6/3')
     what.add_argument('--seeds', type=COUNT, metavar='N', help='seeds 0 .. N-1; default 3')
     what.add_argument('--seed-list', type=SEED, nargs='+', metavar='SEED',
                       help='these seeds')

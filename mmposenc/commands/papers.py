@@ -4,6 +4,7 @@
     mmposenc papers cpvt/table6                      # one, with the counts of the models here
     mmposenc papers cpvt/table6 --row 3 --out my.py  # the whole config of a row
     mmposenc train paper::cpvt/table6/3              # or train it as it is
+    mmposenc compare CONFIG --table cpvt/table6      # ask its encodings of a small model
     mmposenc papers --check                          # build every model and compare counts
 """
 from __future__ import annotations

@@ -321,24 +321,3 @@ def test_a_detr_with_fewer_queries_than_it_should_tell_is_named(sigmoid, most):
     said = f'max_per_img={most + 1} must be at most {most}, what model.num_queries=5 can give'
     with pytest.raises(ValueError, match=said):
         check_builds(cfg)
-
-
-def test_a_papers_table_is_its_rows_encodings() -> None:
-    rows = read_entries(['none', 'paper::cpvt/table6'])[1:]
-    assert [row.label for row in rows] == ['none', '-1', '0', '3', '6', '10', '-1, 27x27']
-    assert rows[0].changes['pos_encoding'] is None
-    assert rows[1].changes['positions'] == [-1]
-    assert rows[-1].changes['pos_encoding']['kernel_size'] == 27
-    relative = read_entries(['paper::irpe/table4'])
-    assert len(relative) == 12 and relative[-1].changes['rel_pos_encoding']['rpe_on'] == 'qkv'
-    detr = read_entries(['paper::cpvt_v1/table4'])
-    assert [entry.label for entry in detr] == ['DETR', 'DETR w/o PE', 'DETR w/o PE + PEG']
-    assert detr[0].changes['pos_encoding'] == dict(type='mmposenc.SinCosPositionEncoding')
-    with pytest.raises(ValueError, match="no table 'cpvt/table66'"):
-        read_entries(['paper::cpvt/table66'])
-    small = engine.load_config(
-        'mmposenc::classification/small/deit-micro-none_1xb32-40e_mnist5k.py')
-    for row in rows[:3]:
-        check_fits(small, row, (1.0,), None)
-    with pytest.raises(ValueError, match='cpvt-table6-5.*positions'):
-        check_fits(small, rows[4], (1.0,), None)

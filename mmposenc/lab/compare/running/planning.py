@@ -26,6 +26,7 @@ from ..study.encodings import Entry, read_entries
 from ..study.lengths import Length, length_of, set_length
 from ..study.metrics import metric_of
 from ..study.places import find_place
+from ..study.rows import PREFIX
 from ..study.sizes import check_sizes
 from ..study.study import Study, check_same_config, joined, planning_lock, read_study, write_study
 from . import timing
@@ -99,7 +100,7 @@ def plan(args: argparse.Namespace, command: str, workers: Workers
         if old is not None and given is not None:
             check_same_config(old, given)
         study, estimate = _asked(args, command, cfg, old, folder, entries), None
-        _check(cfg, study, old)
+        study = replace(study, entries=tuple(_check(cfg, study, old, args.encodings)))
         chosen = study.seconds is not None and old is None
         if args.dry_run or chosen:
             if load > cores() / 4:
@@ -136,8 +137,9 @@ def _asked(args: argparse.Namespace, command: str, cfg: Config, old: Study | Non
     return new if old is None else joined(old, new)
 
 
-def _check(cfg: Config, study: Study, old: Study | None) -> None:
-    """All that can be told before any work: data, metric, sizes, encodings."""
+def _check(cfg: Config, study: Study, old: Study | None, words: Sequence[str]) -> list[Entry]:
+    """All that can be told before any work: data, metric, sizes, encodings. Returns the entries
+    without rows of a table that the model can't have; those that a word names are refused."""
     find_place(cfg)  # before files: who must fetch them first should know that it is worth it
     metric_of(cfg)
     check_sections(cfg, ('test',))
@@ -146,15 +148,20 @@ def _check(cfg: Config, study: Study, old: Study | None) -> None:
     training.work_dir = str(study.folder)
     prepare_training(training)
     check_sizes(cfg, study.sizes)
-    known = () if old is None or old.sizes != study.sizes else [e.name for e in old.entries]
-    _check_all_fit(cfg, [each for each in study.entries if each.name not in known], study.sizes)
+    there = [] if old is None else [each.name for each in old.entries]
+    known = there if old is not None and old.sizes == study.sizes else []
+    left_out = _check_all_fit(cfg, [each for each in study.entries if each.name not in known],
+                              study.sizes, [*words, *there])
+    entries = [each for each in study.entries if each.name not in left_out]
     if old is None:
-        check_builds(apply(cfg, study.entries[0]))
+        check_builds(apply(cfg, entries[0]))
+    return entries
 
 
-def _check_all_fit(cfg: Config, entries: Sequence[Entry], sizes: Sequence[float]) -> None:
+def _check_all_fit(cfg: Config, entries: Sequence[Entry], sizes: Sequence[float],
+                   words: Sequence[str]) -> list[str]:
     """Looks at all entries before it says which do not fit: with each reason, those that have it.
-    """
+    Returns names of rows of a table among them, if there are others."""
     place = find_place(cfg).type
     size = first_size(cfg) if entries and tested_size(cfg) is None else None
     refused: dict[str, ValueError] = {}
@@ -163,15 +170,18 @@ def _check_all_fit(cfg: Config, entries: Sequence[Entry], sizes: Sequence[float]
             check_fits(cfg, entry, sizes, size)
         except ValueError as error:
             refused[entry.name] = error
-    if len(refused) < 2:
-        for only in refused.values():
-            raise only
-        return
+    asked = [name for name in refused if name in words or not name.startswith(PREFIX)]
+    if len(refused) == len(entries):
+        asked = list(refused)
+    if len(refused) == len(asked) == 1:
+        raise refused[asked[0]]
     reasons: dict[str, list[str]] = {}
     for name, reason in refused.items():
         reasons.setdefault(str(reason).removeprefix(f'encoding {name!r} '), []).append(name)
     for text, names in reasons.items():  # more lines than the end of a command has
-        print(f'{", ".join(names)}: {text}', file=sys.stderr)
+        print(f'{", ".join(names)}{"" if asked else " left out"}: {text}', file=sys.stderr)
+    if not asked:
+        return list(refused)
     fitting = [entry.name for entry in entries if entry.name not in refused]
     raise ValueError(f'--encodings: {len(refused)} of {len(entries)} do not fit {place}, for the '
                      f'reasons above; {" ".join(fitting) or "none of them"} would do')

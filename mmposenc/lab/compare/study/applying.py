@@ -178,12 +178,14 @@ def check_fits(cfg: Config, entry: Entry, sizes: Sequence[float],
     pixels = {factor: tested_size(resized(changed, factor))
               or (round(height * factor), round(width * factor)) for factor in sizes}
     changed.model.pop('init_cfg', None)
-    error = _first_error(changed, place, pixels, 'meta')
+    # What else an entry changes may be what a neck or head takes.
+    whole = place.kind == 'encoder' or bool(entry.changes['cfg'])
+    error = _first_error(changed, whole, pixels, 'meta')
     if error is not None and not isinstance(error[0], ValueError):
         # A model that needs numbers, as deformable attention does. No encoding that it takes has a
         # largest size, so that a small image shows the same.
         small = (min(height, SMALL), min(width, SMALL))
-        error = _first_error(changed, place, {1.0: small}, 'cpu')
+        error = _first_error(changed, whole, {1.0: small}, 'cpu')
     if error is not None:
         raise ValueError(f'encoding {entry.name!r} does not fit {place.type}{error[1]}: '
                          f'{describe(error[0])}') from error[0]
@@ -225,16 +227,16 @@ def _check_queries(model: Any) -> None:
                          f'model.num_queries={queries} can give')
 
 
-def _first_error(cfg: Config, place: Place, pixels: dict[float, tuple[int, int]], device: str
+def _first_error(cfg: Config, whole: bool, pixels: dict[float, tuple[int, int]], device: str
                  ) -> tuple[Exception, str] | None:
     where = ''
     try:
-        model: Any = (build_bare if place.kind == 'encoder' else build_backbone)(cfg, device)
+        model: Any = (build_bare if whole else build_backbone)(cfg, device)
         for factor, size in pixels.items():
             where = f' at {size[0]}x{size[1]} pixels (--sizes {factor:g})'
             image = torch.zeros(1, image_channels(cfg), *size, device=device)
             with torch.no_grad():
-                if place.kind == 'encoder':
+                if whole:
                     pass_once(scope_of(cfg), model, image)
                 else:
                     model(set_img_shapes(image, [size]))

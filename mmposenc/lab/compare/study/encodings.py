@@ -2,8 +2,10 @@
 has options of its own."""
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,10 +16,10 @@ from mmposenc import encodings
 from mmposenc.command_line import suggest
 from mmposenc.encodings import ENCODINGS, RelativeEncoding, TokenEncoding
 from mmposenc.encodings.build import wrong_contract
-from mmposenc.engine.config.config import load_config
 from mmposenc.engine.config.nodes import listed
-from mmposenc.operators import papers
 from mmposenc.own_classes import class_by_name, class_of_file, is_file_class
+
+from .rows import PREFIX, rows_of, said
 
 #: Every name: what people read, and the encoding; 'none' is none.
 NAMES: dict[str, tuple[str, dict[str, Any] | None]] = {
@@ -86,11 +88,11 @@ def read_entries(words: Sequence[str]) -> list[Entry]:
     Args:
         words: names of :data:`NAMES`, sums of them ('peg+irpe-k'), classes ('my_package.ALiBi',
             'own.py:ALiBi'), which may stand in sums, files of entries ('my.yaml'; docs/
-            compared.md), and tables of papers ('paper::cpvt/table6'). Paths and modules are looked
-            for from the current folder.
+            compared.md), and tables of papers or rows of them ('paper::cpvt/table6/3'). Paths and
+            modules are looked for from the current folder.
 
     Returns:
-        One entry a word, several for a file.
+        One entry a word, several for a file or a table; of rows of tables each encoding once.
 
     Raises:
         ValueError: for an unknown name, a sum that is none, a class that is no encoding, what
@@ -101,8 +103,8 @@ def read_entries(words: Sequence[str]) -> list[Entry]:
     for word in words:
         if word.endswith(('.yaml', '.yml')):
             entries += read_file(Path(word))
-        elif word.startswith('paper::'):
-            entries += rows_of(word.removeprefix('paper::'))
+        elif word.startswith(PREFIX):
+            entries += _rows(word)
         else:
             try:
                 label, changes = summed(word)
@@ -112,7 +114,7 @@ def read_entries(words: Sequence[str]) -> list[Entry]:
     if not entries:
         raise ValueError('--encodings: name at least one, such as none or peg')
     seen: dict[str, Entry] = {}
-    for entry in entries:
+    for entry in _each_once(entries):
         first = seen.setdefault(entry.slug.lower(), entry)
         if first is not entry:
             raise ValueError(f'--encodings: {entry.name!r} stands there twice' if
@@ -120,7 +122,20 @@ def read_entries(words: Sequence[str]) -> list[Entry]:
                              f'--encodings: {first.name!r} and {entry.name!r} would be kept in '
                              f'folders of one name, {entry.slug!r}; give one another name in a '
                              f'yaml file')
-    return entries
+    return list(seen.values())
+
+
+def _each_once(entries: list[Entry]) -> Iterator[Entry]:
+    """Rows of tables without those that are what came before them, which are printed."""
+    known: dict[str, str] = {}
+    for entry in entries:
+        key = str(_whole(entry.changes))
+        if key not in known or not entry.name.startswith(PREFIX):
+            known.setdefault(key, entry.name)
+            yield entry
+        elif known[key] != entry.name:
+            print(f'{entry.name} left out: its encodings are those of '
+                  f'{known[key]}', file=sys.stderr)
 
 
 def summed(word: str) -> tuple[str, dict[str, Any]]:
@@ -164,6 +179,8 @@ def named(name: str, folder: Path = Path()) -> tuple[str, type, dict[str, Any] |
     label, cfg = NAMES.get(name, ('', None))
     if name == 'none':
         return label, TokenEncoding, None
+    if name.startswith(PREFIX):
+        return _of_row(name)
     if name.endswith('.py'):
         raise ValueError(f'{name!r} is a file; name the class in it, as {name}:MyEncoding')
     if not (cfg or is_file_class(name)) and ('.' not in name or '/' in name):
@@ -177,6 +194,17 @@ def named(name: str, folder: Path = Path()) -> tuple[str, type, dict[str, Any] |
             return label or cls.__name__, contract, dict(cfg or {}, type=full_name)
     raise ValueError(f'{name!r}: {cls.__name__} must be a TokenEncoding or a '
                      f'RelativeEncoding of mmposenc.encodings')
+
+
+def _of_row(word: str) -> tuple[str, type, dict[str, Any] | None]:
+    """A row of a table as one encoding among others."""
+    rows, _ = rows_of(word)
+    _, label, row = rows[0]
+    if len(rows) > 1 or len(row.tokens) + len(row.relative) != 1 or row.settings or (
+            row.positions is not None or row.sharing != 'layer'):
+        raise ValueError(f'{word} is not one encoding in its usual place, so it can be no part '
+                         'of a sum or of a file')
+    return label, TokenEncoding if row.tokens else RelativeEncoding, (row.tokens + row.relative)[0]
 
 
 def class_and_type(name: str, folder: Path = Path()) -> tuple[type, str]:
@@ -225,35 +253,27 @@ def read_file(path: Path) -> list[Entry]:
     return [_entry(each, path) for each in many]
 
 
-def rows_of(name: str) -> list[Entry]:
-    """The encodings of the rows of a paper's table, each once, to be asked of another model.
+def _rows(word: str) -> list[Entry]:
+    """The entries of a paper's table, or of one row of it; which rows are left out is printed."""
+    rows, left_out = rows_of(word)
+    for line in said(left_out):
+        print(f'{word}: {line}', file=sys.stderr)
+    return [Entry(name, label, changes_of(each.tokens, each.relative, each.positions, each.sharing,
+                                          each.settings)) for name, label, each in rows]
 
-    Args:
-        name: as ``mmposenc papers`` lists it; rows that are not here are left out.
 
-    Raises:
-        ValueError: there is no such table.
-    """
-    found: dict[str, Entry] = {}
-    for number, row in enumerate(papers.table(name).rows, 1):
-        if row.model is None:
-            continue
-        model = load_config(f'paper::{name}/{number}').model.to_dict()
-        detr = 'encoder' in model
-        node = model['encoder'] if detr else model['backbone']
-        tokens = listed(node.get('pos_encoding') or [])
-        if node.get('encoder_pos') == 'sine':
-            tokens.append(dict(type='mmposenc.SinCosPositionEncoding'))
-        holder = node['layer_cfg']['self_attn_cfg'] if detr else node
-        relative = holder.get('rel_pos_encoding')
-        cfg = {'model.backbone.pool': node['pool']} if node.get('pool') == 'gap' else {}
-        positions = node.get('positions')
-        positions = list(positions) if isinstance(positions, tuple) else positions
-        changes = changes_of(tokens, [relative] if relative else [], positions,
-                             node.get('rel_pos_sharing', 'layer'), cfg)
-        entry = Entry(f'{name.replace("/", "-")}-{number}', row.name, changes)
-        found.setdefault(repr(changes), entry)
-    return list(found.values())
+def _whole(value: Any) -> Any:
+    """Configs with the defaults of their classes in them: what is the same looks the same."""
+    if isinstance(value, list):
+        return [_whole(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    given = {key: _whole(each) for key, each in value.items()}
+    if 'type' not in value:
+        return given
+    parameters = inspect.signature(class_and_type(value['type'])[0]).parameters.values()
+    return {**{each.name: each.default for each in parameters if each.default is not each.empty},
+            **given}
 
 
 def _entry(given: dict[str, Any], path: Path) -> Entry:

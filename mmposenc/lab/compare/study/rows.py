@@ -1,0 +1,176 @@
+"""The encodings of a model, and of the rows of papers' tables, in the words of an entry."""
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from typing import Any, NamedTuple
+
+from mmengine.config import Config
+
+from mmposenc.backbones.swin_archs import ARCHS as SWINS
+from mmposenc.backbones.vit_archs import arch_options
+from mmposenc.engine.config.config import load_config
+from mmposenc.engine.config.nodes import listed
+from mmposenc.engine.config.testing import scope_of
+from mmposenc.operators import papers
+
+from .places import arguments_of, find_place
+
+#: How a word of ``--encodings`` that names a table or a row begins.
+PREFIX = 'paper::'
+#: Arguments of backbones and encoders that are encodings, or say where they stand.
+_READ = {'type', 'pos_encoding', 'positions', 'rel_pos_encoding', 'rel_pos_sharing', 'window_bias',
+         'context_pool', 'encoder_pos', 'pool'}
+#: Those that make a model larger, or its training another. With any other one a row differs in
+#: something that no encoding says.
+_SIZES = {'arch', 'depth', 'stage_blocks', 'embed_dims', 'num_layers', 'depths', 'num_heads',
+          'mlp_ratio', 'mlp_ratios', 'sr_ratios', 'patch_size', 'patch_sizes', 'img_size',
+          'in_channels', 'window_size', 'out_indices', 'final_norm', 'drop_rate', 'attn_drop_rate',
+          'drop_path_rate', 'mask_padding', 'frozen_stages', 'frozen_dtype', 'with_cp', 'form',
+          'init_cfg', 'layer_cfg', 'num_cp', 'skip_padding'}
+#: Arguments of encodings that a model fills in, by its own sizes.
+_FILLED_IN = {'embed_dims', 'head_dims', 'num_heads', 'grid_shape', 'num_prefix_embeds',
+              'num_prefix_tokens', 'max_tokens'}
+_POOL = 'model.backbone.pool'
+#: Swin's own encodings by ``window_bias``.
+_WINDOW_BIASES: dict[Any, list[dict[str, Any]]] = {
+    False: [], True: [dict(type='mmposenc.RelativePositionBias', resize='geometric')],
+    'log_cpb': [dict(type='mmposenc.LogSpacedCPB')]}
+
+
+class Encodings(NamedTuple):
+    """What a model knows positions by: configs of both contracts, where they stand, and, by dotted
+    keys, what else of it an entry can say."""
+
+    tokens: list[dict[str, Any]]
+    relative: list[dict[str, Any]]
+    positions: Any = None
+    sharing: str = 'layer'
+    settings: dict[str, Any] = {}
+
+
+def encodings_of(cfg: Config) -> Encodings:
+    """The encodings of a config's model: those that it names, defaults, and what an ``arch``
+    brings.
+
+    Raises:
+        ValueError: nothing of the model takes encodings, or it differs in something that is none.
+    """
+    place = find_place(cfg)
+    node: Any = cfg.model
+    for key in place.path:
+        node = node[key]
+    given = {key: value for key, value in node.to_dict().items() if key != 'type'}
+    for key, value in given.items():
+        if key not in _READ | _SIZES:
+            raise ValueError(f'{".".join(place.path)}.{key}={value!r} is no encoding')
+    if place.kind == 'pool':
+        from mmposenc.openmmlab.resnet import CONTEXT_POOL
+        pool = given.get('context_pool', CONTEXT_POOL)
+        return Encodings([pool] if pool else [], [])
+    found = _of_encoder(cfg, given) if place.kind == 'encoder' else _of_backbone(cfg, given)
+    positions = list(found.positions) if isinstance(found.positions, tuple) else found.positions
+    return found._replace(tokens=[_of_any_size(each) for each in found.tokens],
+                          relative=[_of_any_size(each) for each in found.relative],
+                          positions=positions)
+
+
+def _of_backbone(cfg: Config, given: dict[str, Any]) -> Encodings:
+    takes, relative = arguments_of(cfg, cfg.model.backbone.type), []
+    if 'window_bias' in takes:
+        bias = given.get('window_bias')
+        if bias is None:
+            bias = SWINS.get(given.get('arch') or '', {}).get('window_bias', True)
+        relative += _WINDOW_BIASES[bias]
+    elif 'class_token' in takes:  # a ViT, whose arch may bring encodings
+        given = arch_options(given.pop('arch', None), given)
+    if given.get('rel_pos_encoding'):
+        relative.append(given['rel_pos_encoding'])
+    settings = {}
+    if 'window_bias' not in takes and scope_of(cfg) == 'mmpretrain':  # others have no choice
+        settings[_POOL] = given.get('pool', 'cls')
+    return Encodings(listed(given.get('pos_encoding') or []), relative, given.get('positions'),
+                     given.get('rel_pos_sharing', 'layer'), settings)
+
+
+def _of_encoder(cfg: Config, given: dict[str, Any]) -> Encodings:
+    absolute, tokens = given.get('encoder_pos', 'sine'), listed(given.get('pos_encoding') or [])
+    positions = given.get('positions')
+    names = {'sine': 'mmposenc.SinCosPositionEncoding',
+             'learned': 'mmposenc.LearnedPositionEmbedding'}
+    if absolute is not None:
+        # An entry has one list of places for all its encodings; the first layer is the usual one.
+        if positions is not None and list(positions) != [0]:
+            raise ValueError(f'encoder.positions={positions} beside encoder_pos={absolute!r}: an '
+                             'entry has one list of places')
+        positions = None
+        tokens.insert(0, dict(type=names[absolute]) if absolute in names else absolute)
+    attention = (given.get('layer_cfg') or {}).get('self_attn_cfg') or {}
+    relative = attention.get('rel_pos_encoding')
+    key_pos = (cfg.model.get('decoder') or {}).get('key_pos', 'sine')
+    return Encodings(tokens, [relative] if relative else [], positions,
+                     given.get('rel_pos_sharing', 'layer'),
+                     {'model.decoder.key_pos': key_pos} if key_pos != 'sine' else {})
+
+
+def _of_any_size(encoding: dict[str, Any]) -> dict[str, Any]:
+    return {key: list(value) if isinstance(value, tuple) else value
+            for key, value in encoding.items() if key not in _FILLED_IN}
+
+
+@cache
+def _of_model(name: str) -> Encodings | str:
+    """The encodings of a model of the tables; as a text why an entry cannot say them."""
+    try:
+        return encodings_of(load_config(str(papers.config_of(name))))
+    except ValueError as error:
+        return str(error).partition('. ')[0]
+
+
+def rows_of(word: str) -> tuple[list[tuple[str, str, Encodings]], dict[int, str]]:
+    """The rows that a word names: 'paper::cpvt/table6' all of a table, 'paper::cpvt/table6/3' one.
+
+    How tokens become one vector (``pool``) is said where rows of the table differ in it.
+
+    Returns:
+        The name of each row as a word, its label, its encodings; and by their numbers why others
+        are left out.
+
+    Raises:
+        ValueError: there is no such table or row, or the one row is left out.
+    """
+    place = word.removeprefix(PREFIX)
+    one = place not in papers.tables() and place.rpartition('/')[0] in papers.tables()
+    if one:
+        papers.row(place)
+        place = place.rpartition('/')[0]
+    found: dict[int, tuple[str, str, Encodings]] = {}
+    left_out: dict[int, str] = {}
+    for number, row in enumerate(papers.table(place).rows, 1):
+        read = _of_model(row.model) if row.model else f'{row.not_here}'
+        if isinstance(read, str):
+            left_out[number] = read
+        else:
+            found[number] = (f'{PREFIX}{place}/{number}', f'{row.name} (row {number})', read)
+    pools = {read.settings[_POOL] for _, _, read in found.values() if _POOL in read.settings}
+    for number, (name, label, read) in found.items():
+        # Where rows differ in it, those without a choice average.
+        settings = {_POOL: 'gap', **read.settings} if len(pools) > 1 else {
+            key: value for key, value in read.settings.items() if key != _POOL}
+        found[number] = (name, label, read._replace(settings=settings))
+    if not one:
+        return list(found.values()), left_out
+    number = int(word.rpartition('/')[2])
+    if number in left_out:
+        raise ValueError(f'--encodings {word}: {left_out[number]}')
+    return [found[number]], {}
+
+
+def said(left_out: dict[int, str]) -> Iterable[str]:
+    """One line for each reason."""
+    reasons: dict[str, list[int]] = {}
+    for number, reason in sorted(left_out.items()):
+        reasons.setdefault(reason, []).append(number)
+    for reason, numbers in reasons.items():
+        rows = ', '.join(map(str, numbers))
+        yield f'row{"s" * (len(numbers) > 1)} {rows} left out: {reason}'

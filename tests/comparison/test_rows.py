@@ -1,0 +1,177 @@
+"""Rows of papers' tables as entries: put into a row's own model an entry gives that model, and what
+is left out is said."""
+from __future__ import annotations
+
+import copy
+from functools import cache
+
+import pytest
+import torch
+
+from mmposenc import engine
+from mmposenc.encodings import RelativeEncoding, TokenEncoding
+from mmposenc.engine.config.models import build_model
+from mmposenc.lab.compare.running.planning import _check_all_fit
+from mmposenc.lab.compare.study.applying import apply, check_fits
+from mmposenc.lab.compare.study.encodings import read_entries
+from mmposenc.lab.compare.study.rows import rows_of
+from mmposenc.operators import papers
+
+SMALL = 'mmposenc::classification/small/deit-micro-none_mnist5k.py'
+#: Of each kind of model and of each way to leave a row out one.
+FEW = ('context_pool/tableS1', 'cpvt/table5', 'cpvt/table15', 'cpvt/table16', 'cpvt_v1/table4',
+       'irpe/table6', 'releases/swinv2', 'releases/mmdet', 'releases/vitdet')
+#: Options of encodings that are sizes, which models fill in.
+SIZES = ('grid_shape', 'table_size', 'window_size')
+#: Whose arch brings a table of another size than the images'.
+RELEASED_SIZES = ('releases/vitdet', 'releases/pretrained')
+
+
+def described(cfg) -> tuple[list, dict]:
+    """What stands in a model: its encodings with their options, where they stand, and what else
+    says how it knows positions; and the shapes of all parameters."""
+    cfg = copy.deepcopy(cfg)
+    cfg.model.pop('teacher', None)
+    # mmdet's ResNet reads numbers from tensors while it is built.
+    on_cpu = 'ResNet' in cfg.model.backbone.type
+    with torch.device('cpu' if on_cpu else 'meta'):
+        model = build_model(cfg)
+    found = []
+    for name, module in model.named_modules():
+        if isinstance(module, TokenEncoding | RelativeEncoding):
+            options = {key: value for key, value in vars(module).items() if isinstance(
+                value, bool | int | float | str | tuple) and key[0] != '_' and key not in SIZES}
+            frozen = not any(each.requires_grad for each in module.parameters())
+            parts = ' '.join(type(each).__name__ for each in module.modules())
+            found.append((name, parts, str(sorted(options.items())), frozen))
+        for key in ('encoder_pos', 'key_pos', 'pool', 'positions', 'conv_projection'):
+            value = vars(module).get(key)
+            if isinstance(value, str | type(None) | dict) and key in vars(module):
+                found.append((name, key, str(value), None))
+    return found, {name: each.shape for name, each in model.state_dict().items()}
+
+
+@cache
+def model_of(name: str):
+    return described(engine.load_config(str(papers.config_of(name))))
+
+
+def others(shapes: dict) -> dict:
+    """Parameters that are no encoding's."""
+    return {name: shape for name, shape in shapes.items()
+            if not any(part in name for part in ('pos_enc', 'context_pools'))}
+
+
+def every(tables):
+    return [name if name in FEW else pytest.param(name, marks=pytest.mark.slow)
+            for name in tables]
+
+
+@pytest.mark.parametrize('table', every(papers.tables()))
+def test_an_entry_in_a_rows_own_model_is_that_model(table, capsys):
+    entries = {entry.name: entry for entry in read_entries([f'paper::{table}'])}
+    for name, entry in entries.items():
+        row = papers.row(name.removeprefix('paper::'))
+        cfg = apply(engine.load_config(name), entry)
+        cfg.model.backbone.pop('trainable', None)
+        found, shapes = described(cfg)
+        wanted, wanted_shapes = model_of(row.model)
+        if table in RELEASED_SIZES:
+            assert [each[:2] for each in found] == [each[:2] for each in wanted], name
+        else:
+            assert found == wanted and shapes == wanted_shapes, name
+
+
+@pytest.mark.parametrize('table', every(papers.tables()))
+def test_rows_that_differ_in_an_encoding_have_entries_that_differ(table, capsys):
+    """And of rows that differ in something else alone there is one."""
+    entries = {entry.name: entry for entry in read_entries([f'paper::{table}'])}
+    said = capsys.readouterr().err
+    rows, left_out = rows_of(f'paper::{table}')
+    models = {name: model_of(papers.row(name.removeprefix('paper::')).model) for name, _, _ in rows}
+    stands_for = {line.partition(' ')[0]: line.rpartition(' ')[2]
+                  for line in said.splitlines() if ' those of ' in line}
+    assert not set(stands_for) & set(entries)
+    stands_for |= {name: name for name in entries}
+    assert set(stands_for) == set(models)
+    for number in left_out:
+        assert str(number) in said
+    names = list(models)
+    for index, one in enumerate(names):
+        for other in names[index + 1:]:
+            (first, shapes), (second, other_shapes) = models[one], models[other]
+            if others(shapes) == others(other_shapes):  # the same model but for its encodings
+                assert (stands_for[one] != stands_for[other]) == (first != second), (one, other)
+    for name, like in stands_for.items():
+        kinds = [{each[1] for each in models[each_name][0]} for each_name in (name, like)]
+        assert kinds[0] - {'pool', 'encoder_pos', 'key_pos'} == kinds[1] - {
+            'pool', 'encoder_pos', 'key_pos'}, (name, like)
+
+
+def test_what_no_entry_says_is_left_out_with_its_reason(capsys):
+    entries = read_entries(['paper::cpvt/table16'])
+    assert [entry.name for entry in entries] == ['paper::cpvt/table16/1']
+    assert 'row 2 left out: backbone.conv_projection=[0] is no encoding' in capsys.readouterr().err
+    with pytest.raises(ValueError, match='paper::cpvt/table16/2: backbone.conv_projection'):
+        read_entries(['paper::cpvt/table16/2'])
+    read_entries(['paper::cpvt/table5'])
+    assert ('paper::cpvt/table5/3 left out: its encodings are those of '
+            'paper::cpvt/table5/2') in capsys.readouterr().err
+    none, first = read_entries(['none', 'peg', 'paper::cpvt/table1/1', 'paper::cpvt/table1'])[:2]
+    assert none.name == 'none' and 'those of none' in capsys.readouterr().err
+    assert first.name == 'peg'
+
+
+@pytest.mark.parametrize('word, changes', [
+    ('paper::releases/swinv2/1', dict(rel_pos_encoding=dict(type='mmposenc.LogSpacedCPB'))),
+    ('paper::releases/swin/1', dict(rel_pos_encoding=dict(
+        type='mmposenc.RelativePositionBias', resize='geometric'))),
+    ('paper::releases/vitdet/1', dict(
+        pos_encoding=dict(type='mmposenc.LearnedPositionEmbedding'),
+        rel_pos_encoding=dict(type='mmposenc.DecomposedRPE'))),
+    ('paper::releases/mmdet/5', dict(pos_encoding=dict(type='mmposenc.SinCosPositionEncoding'))),
+    ('paper::context_pool/tableS1/8', dict(pos_encoding=dict(
+        type='mmposenc.ContextPool', ratio=.05, hidden_dims=20, weights='uniform'))),
+    ('paper::irpe/table6/2', dict(pos_encoding=None, cfg={'model.decoder.key_pos': None})),
+    ('paper::cpvt/table3/1', dict(cfg={'model.backbone.pool': 'cls'})),
+    ('paper::cpvt/table15/9', dict(cfg={'model.backbone.pool': 'gap'})),
+    ('paper::cpvt/table1/2', dict(cfg={})),
+    ('peg+paper::irpe/table4/3', dict(rel_pos_encoding=dict(type='mmposenc.IRPE', rpe_on='q')))])
+def test_a_row_is_a_word(word, changes):
+    entry, = read_entries([word])
+    assert entry.name == word
+    assert {key: entry.changes[key] for key in changes} == changes
+
+
+@pytest.mark.parametrize('word, said', [
+    ('paper::cpvt/table66', "no table 'cpvt/table66'"),
+    ('paper::cpvt/table6/9', "row '9' of cpvt/table6 must be a number from 1 to 8"),
+    ('paper::cpvt/table4/1', "'ResNet-50', is not here: a ConvNet of others"),
+    ('peg+paper::cpvt/table6/2', 'is not one encoding in its usual place'),
+    ('peg+paper::cpvt/table6/1', 'is not one encoding in its usual place')])
+def test_wrong_words(word, said):
+    with pytest.raises(ValueError, match=said):
+        read_entries([word])
+
+
+def test_what_else_a_row_sets_must_fit_the_whole_model():
+    """A segmentor needs maps; averaging gives none."""
+    seg = engine.load_config('mmposenc::segmentation/small/sem_fpn_pvt-micro-none_camvid.py')
+    with pytest.raises(ValueError, match='paper::cpvt/table13/4.*does not fit'):
+        check_fits(seg, read_entries(['paper::cpvt/table13/4'])[0], (1.0,))
+    check_fits(engine.load_config(SMALL), read_entries(['paper::cpvt/table13/4'])[0], (1.0,))
+
+
+def test_a_table_of_a_small_model_leaves_out_what_it_cannot_have(capsys):
+    """Block 3 of three; a row that is named by itself is refused."""
+    rows, small = read_entries(['paper::cpvt/table6']), engine.load_config(SMALL)
+    assert [row.label.partition(' (')[0] for row in rows] == [
+        'none', '-1', '0', '3', '6', '10', '-1, 27x27']
+    capsys.readouterr()
+    names = [row.name for row in rows]
+    assert _check_all_fit(small, rows, (1.0,), ['paper::cpvt/table6']) == names[3:6]
+    assert 'paper::cpvt/table6/4 left out: does not fit' in capsys.readouterr().err
+    with pytest.raises(ValueError, match='3 of 7 do not fit .*paper::cpvt/table6/8 would do'):
+        _check_all_fit(small, rows, (1.0,), [names[4]])
+    with pytest.raises(ValueError, match='paper::cpvt/table6/5.* does not fit mmposenc.DeiT'):
+        _check_all_fit(small, rows[4:5], (1.0,), [])
