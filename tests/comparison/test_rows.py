@@ -156,7 +156,8 @@ def test_wrong_words(word, said):
 
 def test_what_else_a_row_sets_must_fit_the_whole_model():
     """A segmentor needs maps; averaging gives none."""
-    seg = engine.load_config('mmposenc::segmentation/small/fpn_pvt-micro-none_1xb4-10e_camvid-192x256.py')
+    seg = engine.load_config(
+        'mmposenc::segmentation/small/fpn_pvt-micro-none_1xb4-10e_camvid-192x256.py')
     with pytest.raises(ValueError, match='paper::cpvt/table13/4.*does not fit'):
         check_fits(seg, read_entries(['paper::cpvt/table13/4'])[0], (1.0,))
     check_fits(engine.load_config(SMALL), read_entries(['paper::cpvt/table13/4'])[0], (1.0,))
