@@ -12,7 +12,7 @@ from .linear import Linear, check_heads, qkv_projection, some_channels
 if TYPE_CHECKING:  # encodings import terms, with this package
     from typing_extensions import Unpack
 
-    from ..encodings.base import RelativeEncoding
+    from ..encodings.base import RelativeConfig, RelativeEncoding
 
 
 class MultiheadAttention(nn.Module):
@@ -26,7 +26,7 @@ class MultiheadAttention(nn.Module):
             the keys (BEiT, Bao et al., ICLR 2022).
         rel_pos_encoding: a :class:`RelativeEncoding`, or the config of one
             (``dict(type='mmposenc.IRPE', ...)``; ``head_dims``, ``num_heads`` and
-            ``num_prefix_tokens`` are filled in).
+            ``num_prefix_tokens`` are filled in); of a list their sum.
         num_prefix_tokens: tokens in front of the grid (class, distillation).
         grid_shape: (H, W) for encodings that must know the largest grid and are not told it.
         attn_drop: dropout of the attention weights.
@@ -43,7 +43,7 @@ class MultiheadAttention(nn.Module):
     """
 
     def __init__(self, embed_dims: int, num_heads: int, *, qkv_bias: bool | str = True,
-                 rel_pos_encoding: RelativeEncoding | dict[str, Any] | None = None,
+                 rel_pos_encoding: RelativeConfig | None = None,
                  num_prefix_tokens: int = 0, grid_shape: GridLike | None = None,
                  attn_drop: float = 0.0, proj_drop: float = 0.0, form: str = 'auto',
                  norm_eps: float | None = None) -> None:
@@ -125,7 +125,7 @@ class MultiheadAttention(nn.Module):
         return q, k, v.reshape(batch, length, self.num_heads, -1).transpose(1, 2)
 
 
-def build_relative_encoding(cfg: RelativeEncoding | dict[str, Any], head_dims: int, num_heads: int,
+def build_relative_encoding(cfg: RelativeConfig, head_dims: int, num_heads: int,
                             num_prefix_tokens: int, **defaults: Any) -> RelativeEncoding:
     """Build an encoding for an attention module and check that the two agree.
 

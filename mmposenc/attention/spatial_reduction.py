@@ -1,7 +1,7 @@
 """Spatial-reduction attention of PVT, with padding masks and any relative encoding."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,7 @@ from .linear import Linear, check_heads, some_channels
 from .multihead import build_relative_encoding
 
 if TYPE_CHECKING:
-    from ..encodings.base import RelativeEncoding
+    from ..encodings.base import RelativeConfig, RelativeEncoding
 
 
 class SpatialReductionAttention(nn.Module):
@@ -44,7 +44,7 @@ class SpatialReductionAttention(nn.Module):
 
     def __init__(self, embed_dims: int, num_heads: int, *, sr_ratio: int = 1,
                  qkv_bias: bool = True,
-                 rel_pos_encoding: RelativeEncoding | dict[str, Any] | None = None,
+                 rel_pos_encoding: RelativeConfig | None = None,
                  num_prefix_tokens: int = 0, grid_shape: GridLike | None = None,
                  attn_drop: float = 0.0, proj_drop: float = 0.0,
                  sr_norm_eps: float = 1e-5, ceil_mode: bool = False, form: str = 'auto') -> None:

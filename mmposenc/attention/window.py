@@ -15,7 +15,7 @@ from .multihead import MultiheadAttention, build_relative_encoding
 from .terms import split
 
 if TYPE_CHECKING:
-    from ..encodings.base import RelativeEncoding
+    from ..encodings.base import RelativeConfig, RelativeEncoding
 
 
 class WindowAttention(nn.Module):
@@ -46,7 +46,7 @@ class WindowAttention(nn.Module):
     """
 
     def __init__(self, embed_dims: int, num_heads: int, window_size: int | tuple[int, int], *,
-                 rel_pos_encoding: RelativeEncoding | dict[str, Any] | None = None,
+                 rel_pos_encoding: RelativeConfig | None = None,
                  qkv_bias: bool | str = True, cosine: bool = False, attn_drop: float = 0.0,
                  proj_drop: float = 0.0, form: str = 'auto') -> None:
         super().__init__()
@@ -127,7 +127,7 @@ class ShiftWindowAttention(nn.Module):
 
     def __init__(self, embed_dims: int, num_heads: int, window_size: int | tuple[int, int],
                  shift_size: int | tuple[int, int] = 0, *,
-                 rel_pos_encoding: RelativeEncoding | dict[str, Any] | None = None,
+                 rel_pos_encoding: RelativeConfig | None = None,
                  qkv_bias: bool | str = True, cosine: bool = False, attn_drop: float = 0.0,
                  proj_drop: float = 0.0, form: str = 'auto', pad_small_map: bool = False,
                  mask_window_padding: bool = False) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from torch import nn
 
 from ..command_line import suggest
+from ..encodings.base import RelativeConfig
 from ..encodings.placement import EncodingConfigs, PlacedEncodings, Positions
 from ..encodings.sharing import share_encodings
 from .checkpoints import PretrainedMixin
@@ -35,7 +36,8 @@ class Backbone(Freezing, PretrainedMixin, BaseModule):
         positions: where in each stage: -1 before the first block, i after block i; 'every': after
             all blocks but the very last; None for each encoding's usual place, which for PEG is
             after block 0.
-        rel_pos_encoding: a RelativeEncoding config for every attention, or None.
+        rel_pos_encoding: a RelativeEncoding config for every attention, several to be added up, or
+            None.
         rel_pos_sharing: 'layer' gives each attention an encoding of its own, 'stage' one to all
             blocks of a stage, 'all' one to all blocks, which must have the same heads and sizes.
             (iRPE's "shared" is another: one table for the heads of an attention,
@@ -66,7 +68,7 @@ class Backbone(Freezing, PretrainedMixin, BaseModule):
 
     def __init__(self, *, in_channels: int = 3, img_size: int | tuple[int, int] = 224,
                  pos_encoding: EncodingConfigs = None, positions: Positions = None,
-                 rel_pos_encoding: dict[str, Any] | None = None, rel_pos_sharing: str = 'layer',
+                 rel_pos_encoding: RelativeConfig | None = None, rel_pos_sharing: str = 'layer',
                  drop_rate: float = 0.0, attn_drop_rate: float = 0.0, drop_path_rate: float = 0.1,
                  form: str = 'auto', frozen_stages: int = -1, trainable: Sequence[str] = (),
                  lora: dict[str, Any] | None = None, frozen_dtype: str | None = None,

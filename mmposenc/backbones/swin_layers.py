@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from ..attention.linear import Linear
 from ..attention.window import ShiftWindowAttention
+from ..encodings.base import RelativeConfig
 from ..encodings.placement import PlacedEncodings
 from ..functional.masking import every_cell, noted_extents, valid_extents
 from ..functional.windows import Counts, window_counts
@@ -151,7 +152,7 @@ class SwinStage(nn.Module):
 
 
 def window_encoding(window_bias: bool | str, pretrained: tuple[int, int],
-                    rel_pos_encoding: dict[str, Any] | None) -> dict[str, Any] | None:
+                    rel_pos_encoding: RelativeConfig | None) -> RelativeConfig | None:
     """What the attention in windows takes: Swin's own encoding, another one, or their sum.
 
     Raises:
@@ -168,4 +169,5 @@ def window_encoding(window_bias: bool | str, pretrained: tuple[int, int],
         return rel_pos_encoding
     if rel_pos_encoding is None:
         return own
-    return dict(type='mmposenc.CombinedRPE', encodings=[own, rel_pos_encoding])
+    others = rel_pos_encoding if isinstance(rel_pos_encoding, (list, tuple)) else [rel_pos_encoding]
+    return [own, *others]

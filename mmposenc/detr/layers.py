@@ -15,7 +15,7 @@ from ..attention.linear import check_heads
 from ..attention.multihead import build_relative_encoding
 from ..backbones.layers import DropPath
 from ..backbones.modules import BaseModule, ModuleList
-from ..encodings.base import RelativeEncoding
+from ..encodings.base import RelativeConfig, RelativeEncoding
 from ..functional.grids import GridLike
 from ..functional.mlp import mlp
 from ..functional.packing import Packing
@@ -107,7 +107,7 @@ class MultiheadAttention(BaseModule):
     """
 
     def __init__(self, embed_dims: int, num_heads: int, *,
-                 rel_pos_encoding: RelativeEncoding | dict[str, Any] | None = None,
+                 rel_pos_encoding: RelativeConfig | None = None,
                  dropout: float | None = None, attn_drop: float = 0.0, proj_drop: float = 0.0,
                  dropout_layer: dict[str, Any] | None = None, bias: bool = True,
                  batch_first: bool = True, form: str = 'auto',

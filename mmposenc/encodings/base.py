@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -181,6 +182,10 @@ def _add(found: Iterator[Tensor]) -> Tensor | None:
     for each in found:
         total = each if total is None else total + each
     return total
+
+
+#: A relative encoding, the config of one, or several, whose sum is meant.
+RelativeConfig = RelativeEncoding | dict[str, Any] | Sequence[RelativeEncoding | dict[str, Any]]
 
 
 def position_tables(model: nn.Module) -> dict[str, nn.Parameter]:

@@ -2,20 +2,20 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from torch import nn
 
 from ..functional.grids import as_grid
 from ..own_classes import class_of_file, is_file_class
-from .base import RelativeEncoding, TokenEncoding
+from .base import RelativeConfig, RelativeEncoding, TokenEncoding
 
 EncodingConfig = nn.Module | dict[str, Any]
 _Contract = TypeVar('_Contract', bound=TokenEncoding | RelativeEncoding)
 
 
-def build_encoding(cfg: EncodingConfig, contract: type[_Contract], argument: str,
+def build_encoding(cfg: EncodingConfig | RelativeConfig, contract: type[_Contract], argument: str,
                    **defaults: Any) -> _Contract:
     """Return ``cfg`` built.
 
@@ -23,7 +23,7 @@ def build_encoding(cfg: EncodingConfig, contract: type[_Contract], argument: str
         cfg: a module (returned as it is) or a dict with ``type`` ('mmposenc.PEG', 'PEG' or a
             class) and its arguments; ``zero_init=True`` besides starts any encoding that can from
             weights with which it changes nothing (``start_at_zero``), to be added to a model that
-            is trained already.
+            is trained already. A list of relative encodings is their sum (``CombinedRPE``).
         contract: the contract it must follow, TokenEncoding or RelativeEncoding.
         argument: name of the caller's argument, for error messages.
         defaults: arguments the caller knows (``embed_dims=``, ``head_dims=``, ...); a dict's own
@@ -34,6 +34,8 @@ def build_encoding(cfg: EncodingConfig, contract: type[_Contract], argument: str
         ValueError: for an unknown type, arguments that are missing or unknown, a module that does
             not follow the contract, or a config that is neither.
     """
+    if isinstance(cfg, (list, tuple)) and contract is RelativeEncoding:
+        cfg = _sum(cfg, argument)
     if isinstance(cfg, nn.Module):
         module = cfg
     elif isinstance(cfg, dict):
@@ -60,6 +62,21 @@ def build_encoding(cfg: EncodingConfig, contract: type[_Contract], argument: str
     if isinstance(cfg, dict) and zero_init:
         module.start_at_zero()
     return module
+
+
+def _sum(cfgs: Sequence[Any], argument: str) -> dict[str, Any]:
+    """The config of a sum.
+
+    Raises:
+        ValueError: an empty list, or one that holds something else than configs and modules.
+    """
+    if not cfgs:
+        raise ValueError(f'{argument}={cfgs!r} must hold at least one encoding')
+    for index, each in enumerate(cfgs):
+        if not isinstance(each, (dict, nn.Module)):
+            raise ValueError(f'{argument}[{index}]={each!r} must be a dict with a type, or a '
+                             f'module')
+    return dict(type='mmposenc.CombinedRPE', encodings=list(cfgs))
 
 
 def wrong_contract(cls: type, contract: type, argument: str) -> ValueError:

@@ -19,7 +19,7 @@ except ImportError as error:
                       f'torchvision: pip install -U timm ({error})') from error
 
 from ..attention.multihead import build_relative_encoding
-from ..encodings.base import RelativeEncoding, position_tables
+from ..encodings.base import RelativeConfig, position_tables
 from ..encodings.placement import EncodingConfigs, PlacedEncodings, Positions
 from ..encodings.sharing import share_encodings
 
@@ -28,7 +28,7 @@ _GRID = '_mmposenc_grid'
 
 
 def add_encoding(model: _Model, pos_encoding: EncodingConfigs = None,
-                 rel_pos_encoding: RelativeEncoding | dict[str, Any] | None = None,
+                 rel_pos_encoding: RelativeConfig | None = None,
                  positions: Positions = None, *, rel_pos_sharing: str = 'layer',
                  drop_pos_embed: bool = False, drop_rel_pos: bool = False) -> _Model:
     """Give a vision transformer of timm position encodings, besides its own or in their place.
@@ -38,8 +38,8 @@ def add_encoding(model: _Model, pos_encoding: EncodingConfigs = None,
             one (``features_only=True``, a detector). It is changed.
         pos_encoding: a TokenEncoding config, several, or None, as the backbones here take them;
             each stage of a Swin gets its own. A ready module can stand at one place only.
-        rel_pos_encoding: a RelativeEncoding config for every attention, or None, which leaves the
-            attentions alone. In Swins its grid is the window.
+        rel_pos_encoding: a RelativeEncoding config for every attention, several to be added up, or
+            None, which leaves the attentions alone. In Swins its grid is the window.
         positions: where: -1 before the first block (of a stage), i after block i; 'every'; None for
             each encoding's usual place.
         rel_pos_sharing: 'layer' gives each attention an encoding of its own, 'stage' one to all of
@@ -161,7 +161,7 @@ def _place(cfg: EncodingConfigs, positions: Positions, stacks: Sequence[Any], in
 
 
 def _encode_attention(model: nn.Module, stacks: Sequence[Any],
-                      cfg: RelativeEncoding | dict[str, Any], sharing: str) -> None:
+                      cfg: RelativeConfig, sharing: str) -> None:
     """A relative encoding in every attention, or in none if one can't be made."""
     attentions = [block.attn for stack in stacks for block in stack.blocks]
     built = []

@@ -2,6 +2,7 @@
 import pytest
 import torch
 
+import mmposenc
 from mmposenc.attention import MultiheadAttention
 from mmposenc.attention.attend import attend
 from mmposenc.encodings import IRPE, CombinedRPE, RotaryEmbedding2D, position_tables
@@ -72,6 +73,43 @@ def test_fits_an_attention_and_lists_its_tables():
     assert attention.rel_pos_encoding.encodings[0].table_q.abs().sum() == 0
     attention(torch.randn(2, 13, 8), (3, 4)).sum().backward()
     assert all(p.grad is not None for p in attention.parameters())
+
+
+@pytest.mark.parametrize('backbone', [
+    lambda **given: mmposenc.ViT(embed_dims=8, num_layers=2, num_heads=2, pool='gap', **given),
+    lambda **given: mmposenc.Swin(embed_dims=8, depths=(1, 1), num_heads=(2, 2), window_size=2,
+                                  pool='gap', window_bias=False, **given),
+    lambda **given: mmposenc.PVT(embed_dims=(8,), depths=(2,), num_heads=(2,), sr_ratios=(2,),
+                                 mlp_ratios=(2,), patch_sizes=(4,), out_indices=(0,),
+                                 pool='gap', **given)])
+def test_a_list_is_the_sum(backbone):
+    listed, named = (backbone(img_size=32, rel_pos_encoding=each).eval() for each in (
+        [IRPE_QKV, dict(type='RotaryEmbedding2D')],
+        dict(type='CombinedRPE', encodings=[IRPE_QKV, dict(type='RotaryEmbedding2D')])))
+    with torch.no_grad():
+        for parameter in listed.parameters():
+            torch.nn.init.normal_(parameter, std=0.3)
+    named.load_state_dict(listed.state_dict())
+    images = torch.randn(2, 3, 32, 48)
+    assert torch.equal(listed(images)[0], named(images)[0])
+
+
+def test_a_list_beside_swins_bias_is_one_sum():
+    model = mmposenc.Swin(embed_dims=8, depths=(1,), num_heads=(2,), window_size=2,
+                          rel_pos_encoding=[IRPE_QKV, SHAW])
+    kinds = [type(each).__name__ for each in
+             model.stages[0].blocks[0].attn.w_msa.rel_pos_encoding.encodings]
+    assert kinds == ['RelativePositionBias', 'IRPE', 'ShawRPE']
+
+
+@pytest.mark.parametrize(('given', 'told'), [
+    ([], r'rel_pos_encoding=\[\] must hold at least one encoding'),
+    ([IRPE_QKV, None], r'rel_pos_encoding\[1\]=None must be a dict with a type'),
+    ([IRPE_QKV, [SHAW]], r'rel_pos_encoding\[1\]=\[.* must be a dict with a type'),
+    ([IRPE_QKV, dict(type='PEG')], 'PEG is no RelativeEncoding, .*: give it as pos_encoding')])
+def test_bad_lists_are_named(given, told):
+    with pytest.raises(ValueError, match=told):
+        MultiheadAttention(8, 2, rel_pos_encoding=given)
 
 
 def test_bad_encodings_are_named():
