@@ -4,17 +4,31 @@ Importing this package imports neither torch nor OpenMMLab: it only arranges tha
 torchvision import when they come without their compiled operators (see :mod:`mmposenc.operators`).
 So it comes before them: ``import mmposenc`` first, or ``mmposenc run SCRIPT``.
 """
+from typing import Any
+
 from . import operators as compat
 
 __version__ = "0.1.0"
 
 
-def __getattr__(name: str) -> object:
-    """``mmposenc.PEG``, ``mmposenc.PVT``: every class as configs call it."""
-    if not name[:1].isupper():
+#: Functions, by the module that has them.
+_FUNCTIONS = {'load': 'engine.apps.results', 'predict': 'engine.apps.results'}
+
+
+def __getattr__(name: str) -> Any:
+    """``mmposenc.PEG``, ``mmposenc.PVT``: every class as configs call it; ``mmposenc.load``,
+    ``mmposenc.predict``."""
+    if name not in _FUNCTIONS and not name[:1].isupper():
         raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
-    from .names import class_of_name
-    return class_of_name(name)
+    from .names import class_of_name, load_class
+    return load_class(_FUNCTIONS[name], name) if name in _FUNCTIONS else class_of_name(name)
+
+
+def __dir__() -> list[str]:
+    from .encodings import ENCODINGS
+    from .names import CLASSES
+    classes = {name for table in CLASSES.values() for name in table}
+    return sorted({*globals(), *_FUNCTIONS, *classes, *ENCODINGS})
 
 
 compat.prepare()

@@ -55,6 +55,13 @@ def test_packages_offer_their_classes(package, names):
         module.Detr  # noqa: B018
 
 
+def test_dir_lists_what_there_is():
+    listed = dir(mmposenc)
+    assert {'PEG', 'PVT', 'DINO', 'load', 'predict', '__version__'} <= set(listed)
+    assert callable(mmposenc.load) and callable(mmposenc.predict)
+    assert all(getattr(mmposenc, name) is not None for name in listed)
+
+
 def test_a_class_can_be_inherited_from_and_asked_for_its_arguments():
     import mmposenc.detr
 

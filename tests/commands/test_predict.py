@@ -10,6 +10,7 @@ import pickle
 import signal
 import socket
 from pathlib import Path
+from types import SimpleNamespace
 
 import cv2
 import numpy as np
@@ -20,10 +21,12 @@ from scripts import ROOT, named
 from tinydata import detector_config, make_coco
 from tinytasks import classifier_config, segmentor_config
 
+import mmposenc
 from mmposenc import engine
 from mmposenc.commands.predict import main
 from mmposenc.commands.test import main as run_test
 from mmposenc.engine.apps.pictures import write_picture
+from mmposenc.engine.apps.results import Result
 from mmposenc.engine.config.models import build_model
 
 
@@ -328,6 +331,117 @@ def test_sources_and_results_that_can_not_be(detector, tmp_path, monkeypatch) ->
         assert message in str(stop.value.code)
     assert not json.loads((tmp_path / 'out' / 'predictions.json').read_text())['complete']
     assert predict(detector, one, tmp_path / 'old', '--overwrite')['complete']
+
+
+@pytest.mark.parametrize('task', ['detection', 'segmentation', 'classification'])
+def test_the_python_call_gives_what_the_command_does(task, detector, tmp_path) -> None:
+    made = {'detection': lambda root: detector, 'segmentation': segmentor,
+            'classification': classifier}[task](tmp_path / 'model')
+    words = ['--score-thr', '0'] * (task == 'detection')
+    told = predict(made, made['images'], tmp_path / 'out', *words)
+    model = mmposenc.load(made['config'], made['checkpoint'])
+    thr = dict(score_thr=0.0) if task == 'detection' else {}
+    results = mmposenc.predict(model, made['images'], batch_size=2, **thr)
+    assert [each.file for each in results] == [each['file'] for each in told['images']]
+    for result, record in zip(results, told['images'], strict=True):
+        listed = record.get('objects', record.get('areas', record.get('classes')))
+        assert len(result) == len(listed) > 0
+        assert result.classes.tolist() == [each['label'] for each in listed]
+        assert result.names == [each['name'] for each in listed]
+        assert result.scores.tolist() == pytest.approx(
+            [each.get('score', each.get('share')) for each in listed])
+        if task == 'detection':
+            left, top, width, height = np.array([each['bbox'] for each in listed]).T
+            np.testing.assert_allclose(
+                result.boxes, np.stack([left, top, left + width, top + height], 1), rtol=1e-6)
+        if task == 'segmentation':
+            mask = np.asarray(Image.open(tmp_path / 'out' / record['mask']))
+            assert np.array_equal(result.masks, mask)
+        drawn = cv2.imread(str(tmp_path / 'out' / record['picture']))
+        saved_again = cv2.imread(str(result.save(tmp_path / 'drawn.jpg')))
+        assert np.array_equal(saved_again, drawn)
+        assert result._repr_png_().startswith(b'\x89PNG') and record['file'] in repr(result)
+
+
+def test_pictures_that_the_python_call_takes(detector, tmp_path) -> None:
+    model = mmposenc.load(detector['config'], detector['checkpoint'])
+    path = shot(tmp_path / 'plain.png', np.asarray(Image.open(detector['images'] / 'shape_1.jpg')))
+    pixels = np.asarray(Image.open(path))
+    one = mmposenc.predict(model, path, score_thr=0.0)
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    shot(tmp_path / 'turned.png', np.rot90(pixels).copy(), exif=exif.tobytes())
+    turned = Image.open(tmp_path / 'turned.png')
+    alpha = np.dstack([pixels, np.full(pixels.shape[:2], 7, np.uint8)])
+    others = mmposenc.predict(
+        model, [str(path), pixels, alpha, turned, tmp_path / 'turned.png'], score_thr=0.0)
+    for other in others:
+        assert np.array_equal(other.picture, pixels)
+        assert np.array_equal(other.boxes, one.boxes) and len(one) > 0
+    grey = [mmposenc.predict(model, each, score_thr=0.0).boxes for each in (
+        pixels[..., 0], pixels[..., :1], shot(tmp_path / 'grey.png', pixels[..., 0]),
+        Image.fromarray(pixels[..., 0]))]
+    assert all(np.array_equal(boxes, grey[0]) for boxes in grey)
+    assert len(mmposenc.predict(detector['config'], tmp_path, detector['checkpoint'])) == 3
+
+
+def test_masks_of_objects_are_those_of_its_boxes() -> None:
+    from mmdet.structures import DetDataSample
+    from mmengine.structures import InstanceData
+
+    masks = torch.rand(3, 6, 8) > 0.5
+    sample = DetDataSample(pred_instances=InstanceData(
+        bboxes=torch.rand(3, 4), scores=torch.tensor([0.9, 0.2, 0.6]),
+        labels=torch.tensor([1, 0, 0]), masks=masks))
+    result = Result('one.jpg', np.zeros((6, 8, 3), np.uint8), sample, ['square', 'disc'],
+                    SimpleNamespace(scope='mmdet', score_thr=0.3))
+    assert np.array_equal(result.masks, masks[[0, 2]].numpy()) and result.masks.dtype == bool
+    assert result.names == ['disc', 'square'] and result.boxes.shape == (2, 4)
+    assert repr(result) == 'Result(one.jpg: disc 0.90, square 0.60)'
+
+
+def test_what_the_python_call_refuses(detector, tmp_path) -> None:
+    model = mmposenc.load(detector['config'], detector['checkpoint'])
+    (tmp_path / 'empty').mkdir()
+    (tmp_path / 'broken.png').write_bytes(b'no picture')
+    for source, told in [
+            (tmp_path / 'none.jpg', 'no such file'), (tmp_path / 'empty', 'neither a picture'),
+            (tmp_path / 'broken.png', 'broken.png: broken image'), (None, r'pictures\[0\]: None'),
+            (np.zeros((4, 4, 3)), r'pictures\[0\]: an array \(4, 4, 3\) of float64'),
+            (np.zeros((0, 4), np.uint8), 'is no picture'),
+            ([np.zeros((2, 4, 4, 3), np.uint8)], 'is no picture')]:
+        with pytest.raises((ValueError, FileNotFoundError), match=told):
+            mmposenc.predict(model, source)
+    with pytest.raises(ValueError, match='score_thr=1.5'):
+        mmposenc.predict(model, np.zeros((8, 8), np.uint8), score_thr=1.5)
+    with pytest.raises(ValueError, match='batch_size=0'):
+        mmposenc.predict(model, np.zeros((8, 8), np.uint8), batch_size=0)
+    with pytest.raises(ValueError, match='Linear has no cfg'):
+        mmposenc.predict(torch.nn.Linear(1, 1), np.zeros((8, 8), np.uint8))
+    result = mmposenc.predict(model, np.zeros((8, 8), np.uint8))
+    with pytest.raises(ValueError, match='must end in one of .bmp'):
+        result.save(tmp_path / 'drawn.txt')
+    with pytest.raises(RuntimeError, match='no display'):
+        result.show()
+
+
+def test_models_that_load_finds(detector, tmp_path, caplog) -> None:
+    work = tmp_path / 'work'
+    work.mkdir()
+    with pytest.raises(ValueError, match='is no folder of a training: it has 0 configs'):
+        mmposenc.load(work)
+    engine.load_config(str(detector['config'])).dump(work / 'tiny.py')
+    (work / 'epoch_1.pth').write_bytes(detector['checkpoint'].read_bytes())
+    model, named_one = mmposenc.load(work), mmposenc.load(
+        engine.load_config(str(detector['config'])), detector['checkpoint'])
+    for one, other in zip(model.state_dict().values(), named_one.state_dict().values(),
+                          strict=True):
+        assert torch.equal(one, other)
+    assert model.dataset_meta['classes'] == ('square', 'disc') and not model.training
+    with pytest.raises(FileNotFoundError, match='there is no checkpoint'):
+        mmposenc.load(detector['config'], tmp_path / 'none.pth')
+    with pytest.raises(ValueError, match="device='nonsense'"):
+        mmposenc.load(detector['config'], device='nonsense')
 
 
 def test_a_stop_leaves_what_was_done_or_nothing(detector, tmp_path, monkeypatch) -> None:

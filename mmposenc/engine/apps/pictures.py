@@ -28,12 +28,14 @@ class Source(NamedTuple):
         name: the same without the suffix, cut where it is very long, with a number where
             two files would share it.
         is_video: whether it has frames.
+        pixels: RGB or grey bytes of a picture that is in memory; None: it is read from the file.
     """
 
     path: Path
     file: str
     name: str
     is_video: bool
+    pixels: np.ndarray | None = None
 
 
 def find_sources(source: str, *, without: Path | None = None) -> list[Source]:

@@ -97,20 +97,24 @@ class Reader:
                 passed_over(source, error)
 
     def _picture(self, source: Source) -> Item:
-        loaded = self.load({'img_path': str(source.path), 'img_id': 0})
+        loaded = (self.load({'img_path': str(source.path), 'img_id': 0}) if source.pixels is None
+                  else self._loaded(source, 0, _bgr(source.pixels)))
         return self._item(source, {'file': source.file}, loaded)
 
     def _frames(self, source: Source) -> Iterator[Item]:
         video = Video(source.path)
         for number, frame in enumerate(video):
-            if self.load.color_type == 'grayscale':
-                frame = cv2.cvtColor(frame, cv2.COLOR_BGR2GRAY)
-            if self.load.to_float32:
-                frame = frame.astype(np.float32)
-            loaded = {'img_path': str(source.path), 'img_id': number, 'img': frame,
-                      'img_shape': frame.shape[:2], 'ori_shape': frame.shape[:2]}
             about = {'file': source.file, 'frame': number, 'seconds': number / video.rate}
-            yield self._item(source, about, loaded, rate=video.rate)
+            yield self._item(source, about, self._loaded(source, number, frame), rate=video.rate)
+
+    def _loaded(self, source: Source, number: int, image: np.ndarray) -> dict[str, Any]:
+        """BGR bytes (H, W, 3) as the first step of the pipeline leaves a file of them."""
+        if self.load.color_type == 'grayscale':
+            image = cv2.cvtColor(image, cv2.COLOR_BGR2GRAY)
+        if self.load.to_float32:
+            image = image.astype(np.float32)
+        return {'img_path': str(source.path), 'img_id': number, 'img': image,
+                'img_shape': image.shape[:2], 'ori_shape': image.shape[:2]}
 
     def _item(self, source: Source, about: dict[str, Any], loaded: dict[str, Any],
               rate: float = 0.0) -> Item:
@@ -125,6 +129,40 @@ class Reader:
 
 def _plain(step: Any) -> str:
     return str(step.get('type')).rpartition('.')[2]
+
+
+def _bgr(pixels: np.ndarray) -> np.ndarray:
+    """BGR bytes (H, W, 3) of grey, RGB or RGBA ones; transparency is left out."""
+    if pixels.ndim == 2:
+        pixels = np.repeat(pixels[..., None], 3, axis=2)
+    return np.ascontiguousarray(pixels[..., 2::-1])
+
+
+class Predictor:
+    """A model and how pictures are read for it: sources in, what the model predicts out.
+
+    Args:
+        model: with its weights; it is set to eval mode.
+        reader: of its config.
+        batch_size: pictures of one size that pass the model at once.
+    """
+
+    def __init__(self, model: nn.Module, reader: Reader, batch_size: int = 1) -> None:
+        if batch_size < 1:
+            raise ValueError(f'batch_size={batch_size} must be at least 1')
+        self.model, self.reader, self.batch_size = model.eval(), reader, batch_size
+
+    def __call__(self, sources: list[Source], passed_over: Callable[[Source, Exception], None]
+                 ) -> Iterator[tuple[Item, Any]]:
+        """Every picture and frame with the model's sample of it, on the CPU.
+
+        Args:
+            sources: files and arrays, in this order.
+            passed_over: called with each that can't be predicted, and why.
+        """
+        for batch in batches(self.reader.items(sources, passed_over), self.batch_size):
+            for item, sample in _predicted(self.model, batch, passed_over):
+                yield item, sample.cpu()
 
 
 def batches(items: Iterator[Item], size: int) -> Iterator[list[Item]]:
@@ -186,7 +224,7 @@ def predict(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
     reader = Reader(cfg)
     model = build_model(cfg)
     names = class_names(cfg, load_weights(model, checkpoint))
-    model.to(place).eval()
+    predictor = Predictor(model.to(place), reader, batch_size)
     thr = 0.3 if score_thr is None else score_thr
     artist = Artist(cfg, scope, names, thr) if pictures else None
     folder.mkdir(parents=True, exist_ok=True)
@@ -199,17 +237,15 @@ def predict(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
           contextlib.closing(bar)):
         bar.begin('files', len(sources))
         passed_over = _PassedOver(file, strict, say)
-        for batch in batches(reader.items(sources, passed_over), batch_size):
-            for item, sample in _predicted(model, batch, passed_over):
-                try:
-                    sample = sample.cpu()
-                    record, labels = record_of(scope, sample, names, thr)
-                    file.add({**item.about, **outputs.write(item, sample, labels), **record})
-                    boxes += len(record.get('objects', ()))
-                except Exception as error:  # numbers that are not finite, a path that is too long
-                    passed_over(item.source, error)
-            last = batch[-1].source
-            bar.advance('files', number_of[last.path], f'of {len(sources)}: {last.file}, '
+        for item, sample in predictor(sources, passed_over):
+            try:
+                record, labels = record_of(scope, sample, names, thr)
+                file.add({**item.about, **outputs.write(item, sample, labels), **record})
+                boxes += len(record.get('objects', ()))
+            except Exception as error:  # numbers that are not finite, a path that is too long
+                passed_over(item.source, error)
+            bar.advance('files', number_of[item.source.path],
+                        f'of {len(sources)}: {item.source.file}, '
                         f'{file.number / (time.monotonic() - start):.2f} images/s')
         if not file.number:
             passed_over.refuse()
@@ -269,17 +305,22 @@ def _check(cfg: Config, checkpoint: str, folder: Path, score_thr: float | None, 
     check_num_classes(cfg, ('test',))
     check_checkpoint(checkpoint, 'checkpoint')
     check_folder(str(folder), 'out')
-    if score_thr is not None and scope != 'mmdet':
-        raise ValueError(f'score_thr={score_thr}: {TASKS[scope]} predicts no boxes, which it is '
-                         'for')
-    if score_thr is not None and not 0 <= score_thr < 1:
-        raise ValueError(f'score_thr={score_thr} must be at least 0 and less than 1')
+    check_score_thr(scope, score_thr)
     if batch_size < 1:
         raise ValueError(f'batch_size={batch_size} must be at least 1')
     if (folder / 'predictions.json').exists() and not overwrite:
         raise ValueError(f'out={str(folder)!r} holds predictions.json of another run: give another '
                          'folder, or --overwrite')
     return scope
+
+
+def check_score_thr(scope: str, score_thr: float | None) -> None:
+    """Raises ValueError for a threshold that is none, or that a task has no boxes for."""
+    if score_thr is not None and scope != 'mmdet':
+        raise ValueError(f'score_thr={score_thr}: {TASKS[scope]} predicts no boxes, which it is '
+                         'for')
+    if score_thr is not None and not 0 <= score_thr < 1:
+        raise ValueError(f'score_thr={score_thr} must be at least 0 and less than 1')
 
 
 class Artist:

@@ -70,16 +70,16 @@ def build_bare(cfg: Config, device: str = 'cpu', *, seed: int = 0) -> nn.Module:
         torch.manual_seed(seed)
         model = build_model(cfg).eval()
         if device != 'meta':  # which holds no numbers
-            _start_from_scratch(model)
+            for module in model.modules():
+                if getattr(module, 'init_cfg', None):
+                    module.init_cfg = _without_pretrained(module.init_cfg)
+            start_weights(model)
     return model
 
 
-def _start_from_scratch(model: Any) -> None:
-    """Gives all parameters numbers: until then some of mmdet's (a level's embedding) are whatever
-    was in the memory before."""
-    for module in model.modules():
-        if getattr(module, 'init_cfg', None):
-            module.init_cfg = _without_pretrained(module.init_cfg)
+def start_weights(model: Any) -> None:
+    """Gives all parameters the numbers that training starts with: until then some of mmdet's (a
+    level's embedding) are whatever was in the memory before."""
     level = logging.root.manager.disable
     # mmengine tells of every parameter; who wants less than that told still gets less.
     logging.disable(max(level, logging.INFO))
