@@ -17,7 +17,7 @@ from .fast.flex import flex
 from .fast.fused import fused
 from .fast.pieces import pieces
 from .padded import attend_by_image, attend_on_own_extents, valid_keys
-from .terms import DenseBias, Problem, split
+from .terms import DenseBias, LocalValues, Problem, split
 
 if TYPE_CHECKING:  # encodings import terms, with this package
     from typing_extensions import Unpack
@@ -124,12 +124,24 @@ def _run(qkv: tuple[Tensor, ...], encoding: RelativeEncoding | None,
     """One form for all images."""
     problem = Problem(qkv, key_padding=padding, attn_mask=options.get('attn_mask'),
                       regions=options.get('regions'), dropout_p=options.get('dropout_p', 0.0))
+    beside: list[LocalValues] = []
     if encoding is not None and grids is not None:
         if encoding.has_rotation:
             q, k, v = split(qkv)
             problem = problem._replace(qkv=(*encoding.rotate(q, k, *grids), v))
-        problem = problem._replace(terms=list(encoding.terms(*grids)), query=grids[0],
-                                   key=grids[1], prefix=encoding.num_prefix_tokens)
+        terms = encoding.terms(*grids)
+        beside = [term for term in terms if isinstance(term, LocalValues)]
+        problem = problem._replace(terms=[term for term in terms if term.reads_weights],
+                                   query=grids[0], key=grids[1], prefix=encoding.num_prefix_tokens)
+    out, weights = _weighted(problem, options)
+    q, _, v = split(qkv)
+    for term in beside:
+        out = out + term.output(q, v, padding, problem.regions)
+    return out, weights
+
+
+def _weighted(problem: Problem, options: Options) -> tuple[Tensor, Tensor | None]:
+    """The sum of values by their weights, in the form that is asked for."""
     mask = problem.attn_mask
     if mask is not None and mask.is_floating_point():
         bias = DenseBias(mask[(None,) * (4 - mask.dim())])

@@ -6,10 +6,12 @@ from .build import build_encoding
 from .combined import CombinedRPE
 from .context_pool import ContextPool
 from .decomposed import DecomposedRPE
+from .dynamic_bias import DynamicPositionBias
 from .fire import FIRE
 from .huang import HuangRPE
 from .irpe import IRPE
 from .kerple import KERPLE
+from .local_values import CRPE, LePE
 from .log_cpb import LogSpacedCPB
 from .lookhere import LookHere
 from .offset_bias import OffsetBiasEncoding
@@ -23,6 +25,7 @@ from .sasa import SASARPE
 from .sharing import share_encodings
 from .shaw import ShawRPE
 from .transformer_xl import TransformerXLRPE
+from .undirected_bias import UndirectedPositionBias
 
 __all__ = [
     'ENCODINGS',
@@ -53,7 +56,11 @@ __all__ = [
     'ALiBi2D',
     'KERPLE',
     'LookHere',
+    'UndirectedPositionBias',
+    'DynamicPositionBias',
     'DecomposedRPE',
+    'LePE',
+    'CRPE',
     'CombinedRPE',
     'ContextPool',
 ]

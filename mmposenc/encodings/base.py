@@ -109,7 +109,7 @@ class RelativeEncoding(nn.Module, ABC):
 
     def values(self, attn: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
                ) -> Tensor | None:
-        """The terms of the attention output added up.
+        """The terms of the attention output that read the weights, added up.
 
         Args:
             attn: (B, heads, Lq, Lk) attention weights after softmax (and dropout).
@@ -118,7 +118,7 @@ class RelativeEncoding(nn.Module, ABC):
             (B, heads, Lq, head_dims), or None if there is no such term.
         """
         return _add(term.dense_values(attn) for term in self._terms(q_grid, k_grid)
-                    if term.on_values)
+                    if term.on_values and term.reads_weights)
 
     def _terms(self, q_grid: GridLike, k_grid: GridLike | None) -> Sequence[Term]:
         query = as_grid(q_grid, 'q_grid')

@@ -3,12 +3,10 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
-from ..functional import limits
 from ..functional.grids import Grid, GridLike, as_grid
 from .checks import check_at_least, check_choices
-from .offset_bias import OffsetBiasEncoding
+from .offset_bias import OffsetBiasEncoding, linear_of_offsets, table_of_network
 
 
 class LogSpacedCPB(OffsetBiasEncoding):
@@ -98,19 +96,11 @@ class LogSpacedCPB(OffsetBiasEncoding):
                 scaled = offset * (8.0 / max(length - 1, 1))
                 log = scaled.sign() * torch.log2(scaled.abs() + 1.0) / 3.0
             axes.append(log.to(self._layers()[0].weight.dtype))
-        size = axes[1].numel() * self._layers()[0].out_features * axes[0].element_size()
-        step = max(1, limits.OFFSET_FEATURES_BYTES // size)
-        if step >= len(axes[0]):
-            return self._rows(*axes).permute(2, 0, 1)
-        parts = [checkpoint(self._rows, some, axes[1], use_reentrant=False,
-                            preserve_rng_state=False) for some in torch.split(axes[0], step)]
-        return torch.cat(parts).permute(2, 0, 1)
+        rows, cols = axes
+        return table_of_network(self._rows, rows, cols, self._layers()[0].out_features)
 
     def _rows(self, row: Tensor, col: Tensor) -> Tensor:
         """Bias (rows, cols, heads) of scaled offsets."""
-        # The first layer is linear in each coordinate, so it is applied an axis at a time.
         hidden, out = self._layers()
-        features = row[:, None, None] * hidden.weight[:, 0]
-        features = features + (col[None, :, None] * hidden.weight[:, 1] + hidden.bias)
-        bias: Tensor = out(features.relu())
+        bias: Tensor = out(linear_of_offsets(hidden, row, col).relu())
         return bias if self.mode == 'cr' else 16.0 * torch.sigmoid(bias)

@@ -2,12 +2,16 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from ..attention.terms import OffsetBias, Term
+from ..functional import limits
 from ..functional.grids import Grid, grid_offsets
+from ..functional.pooling.adaptive import full_precision
 from .base import RelativeEncoding
 from .checks import check_at_least
 
@@ -42,3 +46,23 @@ class OffsetBiasEncoding(RelativeEncoding):
         rows, cols = rows.to(dtype), cols.to(dtype)
         return [OffsetBias(self.offset_table(rows, cols, q_grid), q_grid, k_grid,
                            getattr(self, 'prefix_bias', None), self.num_prefix_tokens)]
+
+
+def table_of_network(network: Callable[[Tensor, Tensor], Tensor], rows: Tensor, cols: Tensor,
+                     width: int) -> Tensor:
+    """(heads, rows, cols) of a network that gives (rows, cols, heads), some rows at a time where
+    its ``width`` features of all would be large; they are computed again backward. Autocast has no
+    part in it: there are few numbers, and many pairs read them."""
+    step = max(1, limits.OFFSET_FEATURES_BYTES // (cols.numel() * width * cols.element_size()))
+    with full_precision(rows):
+        if step >= len(rows):
+            return network(rows, cols).permute(2, 0, 1)
+        parts = [checkpoint(network, some, cols, use_reentrant=False, preserve_rng_state=False)
+                 for some in torch.split(rows, step)]
+    return torch.cat(parts).permute(2, 0, 1)
+
+
+def linear_of_offsets(layer: torch.nn.Linear, rows: Tensor, cols: Tensor) -> Tensor:
+    """A layer of 2 inputs, applied an axis at a time: (rows, cols, features)."""
+    by_row = rows[:, None, None] * layer.weight[:, 0]
+    return by_row + (cols[None, :, None] * layer.weight[:, 1] + layer.bias)

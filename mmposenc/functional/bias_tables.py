@@ -34,8 +34,12 @@ def resize_bias_table(table: Tensor, grid: tuple[int, int], mode: str) -> Tensor
     As in these releases a table of which one side alone changes is resampled along both, and
     'geometric' modes do change a side that keeps its length: ratios start at 1.01, not at 1.
     """
+    return resize_table(table, (2 * grid[0] - 1, 2 * grid[1] - 1), mode)
+
+
+def resize_table(table: Tensor, targets: tuple[int, int], mode: str) -> Tensor:
+    """:func:`resize_bias_table` of a table with any two axes, 'bicubic' or 'bicubic_antialias'."""
     sizes = table.shape[-2], table.shape[-1]
-    targets = 2 * grid[0] - 1, 2 * grid[1] - 1
     if known_equal(sizes, targets):
         return table
     if table.is_meta:  # where products are counted; the papers' counts leave this out
@@ -43,7 +47,7 @@ def resize_bias_table(table: Tensor, grid: tuple[int, int], mode: str) -> Tensor
     dtype = torch.promote_types(table.dtype, torch.float32)
     rows, cols = (_axis(size, target, mode, dtype, table.device)
                   for size, target in zip(sizes, targets, strict=True))
-    if is_compiling() and mode != 'bicubic':  # which changes nothing on its own grid
+    if is_compiling() and mode.startswith('geometric'):  # changes a table of its own grid, too
         own = torch.tensor(True, device=table.device)
         for size, target in zip(sizes, targets, strict=True):
             own = own & (torch.full((), target, device=table.device) == size)
@@ -57,7 +61,7 @@ def resize_bias_table(table: Tensor, grid: tuple[int, int], mode: str) -> Tensor
 def _axis(size: int, target: int, mode: str, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Weights (target, size) of the old offsets in the new ones."""
     def make() -> Tensor:
-        if mode == 'bicubic':
+        if mode.startswith('bicubic'):
             targets = torch.full((1,), target, dtype=torch.float64, device=device)
             return resampling(size, targets, target, mode, dtype)[0]
         return _geometric(size, target, mode == 'geometric-cubic', device).to(dtype)

@@ -314,7 +314,8 @@ FAST_FORMS = {
     'DenseBias': {'fused', 'pieces', 'flex'}, 'OffsetBias': {'fused', 'pieces', 'flex'},
     'TableByQuery': {'pieces', 'flex'}, 'TableByKey': {'pieces', 'flex'},
     'TableOnValues': {'pieces'}, 'AxisHalves': {'fused', 'pieces', 'flex'},
-    'SkewedTable': {'pieces'}, 'KeyVectors': set(), 'QueryVector': {'fused', 'flex'}}
+    'SkewedTable': {'pieces'}, 'KeyVectors': set(), 'QueryVector': {'fused', 'flex'},
+    'LocalValues': set()}
 
 
 def kinds_of_terms():

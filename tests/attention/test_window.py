@@ -23,6 +23,7 @@ ENCODINGS = {
     'irpe_cross': dict(type='mmposenc.IRPE', method='cross', rpe_on='k'),
     'shaw': dict(type='mmposenc.ShawRPE', on_values=True),
     'huang': dict(type='mmposenc.HuangRPE'),
+    'lepe': dict(type='mmposenc.LePE'),
     'sasa': dict(type='mmposenc.SASARPE'),
     'txl': dict(type='mmposenc.TransformerXLRPE'),
     'absolute_1d': dict(type='mmposenc.QueryAbsolute1D'),
@@ -154,7 +155,7 @@ def test_against_loops(hw_shape, window, shift, mask_window_padding):
 @pytest.mark.usefixtures('small_chunks')
 @pytest.mark.parametrize('mask_window_padding', [False, True])
 @pytest.mark.parametrize('shift', [0, 2])
-@pytest.mark.parametrize('encoding', ['swin', 'irpe', 'rope', 'cpb'])
+@pytest.mark.parametrize('encoding', ['swin', 'irpe', 'rope', 'cpb', 'lepe'])
 def test_padding_changes_nothing(mask_window_padding, shift, encoding):
     """Each image of a padded batch equals that image alone, forward and backward."""
     module = build((4, 4), shift, ENCODINGS[encoding], pad_small_map=True,

@@ -35,6 +35,10 @@ RELATIVE: dict[str, dict] = {
     **{f'KERPLE {method}': dict(type='KERPLE', method=method) for method in ('log', 'power')},
     **{f'LookHere {angle}': dict(type='LookHere', field_of_view=angle, layer_slopes=(1.0, 1.0))
        for angle in (180, 90, 45)},  # alike in all layers, to be shared by them
+    'UndirectedPositionBias': dict(type='UndirectedPositionBias'),
+    'UndirectedPositionBias resized': dict(type='UndirectedPositionBias', window_size=(3, 4),
+                                           resize='bicubic'),
+    'DynamicPositionBias': dict(type='DynamicPositionBias'),
     'QueryAbsolute1D': dict(type='QueryAbsolute1D'),
     'QueryRelative1D': dict(type='QueryRelative1D'),
     'QueryRelative1D per head': dict(type='QueryRelative1D', shared_heads=False),
@@ -47,12 +51,18 @@ RELATIVE: dict[str, dict] = {
                                         normalize='separate'),
     'RotaryEmbedding2D of EVA-02': dict(type='RotaryEmbedding', axes='yx', theta=10000.0,
                                         reference_grid=(16, 16)),
+    'LePE': dict(type='LePE'),
+    'CRPE': dict(type='CRPE'),
     'CombinedRPE': dict(type='CombinedRPE', encodings=[
         dict(type='IRPE', rpe_on='qkv'), dict(type='RelativePositionBias'),
         dict(type='QueryRelative1D'), dict(type='QueryAbsolute1D'), dict(type='SASARPE')]),
     'CombinedRPE of masks': dict(type='CombinedRPE', encodings=[
         dict(type='RotaryEmbedding2D'), dict(type='RelativePositionBias'),
         dict(type='LogSpacedCPB')]),
+    'CombinedRPE of convolutions': dict(type='CombinedRPE', encodings=[
+        dict(type='LePE'), dict(type='CRPE', windows=5),
+        dict(type='RotaryEmbedding2D', mode='mixed'),
+        dict(type='ShawRPE', on_values=True)]),
     'CombinedRPE of two': dict(type='CombinedRPE', encodings=[
         dict(type='IRPE', rpe_on='k'), dict(type='RelativePositionBias')]),
 }

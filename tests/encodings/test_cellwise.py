@@ -18,7 +18,8 @@ NOT_CELLWISE = {'ShawRPE sequence', 'HuangRPE sequence', 'TransformerXLRPE seque
                 'QueryAbsolute1D', 'QueryRelative1D', 'QueryRelative1D per head', 'CombinedRPE',
                 'LogSpacedCPB of any grid', 'RotaryEmbedding2D of DINOv3',
                 'RotaryEmbedding2D of EVA-02', 'DecomposedRPE', 'DecomposedRPE resized',
-                'RelativePositionBias geometric', 'FIRE'}
+                'RelativePositionBias geometric', 'FIRE',
+                'UndirectedPositionBias resized'}
 #: Every encoding, and more that could number tokens in sequence.
 CONFIGS = {**{name: dict(rel_pos_encoding=cfg) for name, cfg in examples.RELATIVE.items()},
            **{name: dict(pos_encoding=cfg) for name, cfg in {

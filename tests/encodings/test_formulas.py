@@ -7,6 +7,7 @@ import torch
 from golden import assert_released, load_golden
 from relative_checks import (
     GRIDS,
+    cells,
     check_logits,
     clip,
     clipped_row,
@@ -17,12 +18,15 @@ from relative_checks import (
 
 from mmposenc.backbones import ViT
 from mmposenc.encodings import (
+    CRPE,
     FIRE,
     KERPLE,
     SASARPE,
     ALiBi2D,
     DecomposedRPE,
+    DynamicPositionBias,
     HuangRPE,
+    LePE,
     LogSpacedCPB,
     LookHere,
     OffsetBiasEncoding,
@@ -32,8 +36,9 @@ from mmposenc.encodings import (
     RelativePositionBias,
     ShawRPE,
     TransformerXLRPE,
+    UndirectedPositionBias,
 )
-from mmposenc.functional import key_grid
+from mmposenc.functional import as_grid, key_grid
 from mmposenc.functional.bias_tables import RESIZINGS, resize_bias_table
 
 #: Sizes at which small grids reach beyond the tables, where that is allowed.
@@ -43,7 +48,9 @@ SIZES = {ShawRPE: dict(max_offset=2), HuangRPE: dict(max_offset=2),
          DecomposedRPE: dict(grid_shape=(3, 5)),
          LogSpacedCPB: dict(hidden_dims=5), RelativePositionBias: dict(window_size=(5, 6)),
          TransformerXLRPE: {}, FIRE: dict(hidden_dims=5, init_length=4.0), ALiBi2D: {}, KERPLE: {},
-         LookHere: dict(num_heads=12)}
+         LookHere: dict(num_heads=12), UndirectedPositionBias: dict(window_size=(5, 6)),
+         DynamicPositionBias: dict(head_dims=4, pos_dims=6), LePE: dict(kernel_size=5),
+         CRPE: dict(windows={3: 1, 5: 1})}
 
 
 def build(cls, *, num_prefix_tokens=1, **options):
@@ -175,6 +182,25 @@ def bias_table(encoding, grids):
         lambda head, kind: encoding.prefix_bias[head, kind])
 
 
+def undirected(encoding, grids):
+    table = encoding.attention_biases.view(2, 5, 6)
+    if encoding.resize is not None:
+        table = torch.nn.functional.interpolate(
+            table[None], grids[0], mode='bicubic', antialias='anti' in encoding.resize)[0]
+    return by_offset(encoding, grids, lambda q, k, head, offset: table[
+        head, round(abs(offset[0])), round(abs(offset[1]))],
+        lambda head, kind: encoding.prefix_bias[head, kind])
+
+
+def dynamic(encoding, grids):
+    def of_cells(q, k, head, offset):
+        x = encoding.pos_proj(torch.tensor(offset, dtype=q.dtype))
+        for layers in (encoding.pos1, encoding.pos2):
+            x = layers(x.clone()) + (x if encoding.residual else 0)
+        return encoding.pos3(x)[head]
+    return by_offset(encoding, grids, of_cells, lambda head, kind: encoding.prefix_bias[head, kind])
+
+
 def log_cpb(encoding, grids):
     plain, unit = encoding.mode == 'cr', encoding.window_size or grids[0]
 
@@ -250,6 +276,9 @@ FORMULAS = {
     QueryAbsolute1D: (absolute_1d, PER_HEAD), DecomposedRPE: (decomposed, PER_HEAD),
     TransformerXLRPE: (transformer_xl, [dict(method='axes'), dict(method='sequence')]),
     RelativePositionBias: (bias_table, [dict(resize=mode) for mode in (None, *RESIZINGS)]),
+    UndirectedPositionBias: (undirected, [
+        dict(resize=mode) for mode in (None, 'bicubic', 'bicubic_antialias')]),
+    DynamicPositionBias: (dynamic, [dict(residual=False), dict(residual=True)]),
     LogSpacedCPB: (log_cpb, [{}, dict(window_size=(3, 8)), dict(mode='cr')]),
     FIRE: (fire, [{}]), ALiBi2D: (alibi, [{}, dict(num_heads=6)]),
     KERPLE: (kerple, [dict(method='log'), dict(method='power')]),
@@ -288,6 +317,33 @@ def test_shaws_values(options, grids):
     torch.testing.assert_close(encoding.values(attn, *grids), expected)
     assert encoding.logits(q, k, *grids) is None
     assert build(ShawRPE, **options).values(attn, *grids) is None
+
+
+@pytest.mark.parametrize('cls', [LePE, CRPE])
+@pytest.mark.parametrize('grids', GRIDS)
+def test_convolutions_of_values(cls, grids):
+    """Padded cells and those of other regions are as zeros; prefix tokens stay out."""
+    encoding = build(cls, num_prefix_tokens=2 * (cls is CRPE))
+    q, _, v = random_inputs(encoding, *grids)
+    p, key = encoding.num_prefix_tokens, key_grid(*grids)
+    term, = encoding.terms(as_grid(grids[0]), key)
+    padding = torch.rand(2, v.shape[2]) < 0.3
+    regions = None if p else torch.randint(2, (1, key.num_cells))
+    expected = torch.zeros_like(q)
+    for b in range(2):
+        for i, (r, c) in enumerate(cells(grids[0])):
+            row, col = (min(int((at + 0.5) / stride), side - 1) for at, stride, side in zip(
+                (r, c), key[2:4], key.hw, strict=True))
+            out = term.bias.clone()
+            for dy in range(-2, 3):
+                for dx in range(-2, 3):
+                    at, own = (row + dy) * key.width + col + dx, row * key.width + col
+                    if 0 <= row + dy < key.height and 0 <= col + dx < key.width and not (
+                            padding[b, p + at] or regions is not None
+                            and regions[0, at] != regions[0, own]):
+                        out = out + term.weight[:, 0, dy + 2, dx + 2] * v[b, :, p + at].flatten()
+            expected[b, :, p + i] = out.view(2, 4) * (q[b, :, p + i] if cls is CRPE else 1)
+    torch.testing.assert_close(term.output(q, v, padding, regions), expected)
 
 
 def test_goldens_of_the_article():
@@ -366,6 +422,8 @@ def test_a_bias_may_leave_prefix_tokens_alone():
     (DecomposedRPE, dict(num_heads=0), r'num_heads=0 must be >= 1'),
     (DecomposedRPE, dict(grid_shape=(0, 3)), r'grid_shape=\(0, 3\) must be at least \(1, 1\)'),
     (DecomposedRPE, dict(num_prefix_tokens=-1), r'num_prefix_tokens=-1 must be >= 0'),
+    (LePE, dict(kernel_size=4), r'kernel_size=4 must be odd'),
+    (CRPE, dict(windows={3: 1}), r'windows=\{3: 1\} must share out num_heads=2'),
     (LogSpacedCPB, dict(window_size=(0, 3)), r'window_size=\(0, 3\)'),
     (LogSpacedCPB, dict(hidden_dims=0), r'hidden_dims=0 must be >= 1'),
     (LogSpacedCPB, dict(mode='rw'), r"mode='rw' must be 'swin' or 'cr'"),
@@ -376,6 +434,8 @@ def test_a_bias_may_leave_prefix_tokens_alone():
     (KERPLE, dict(method='exp'), r"method='exp' must be 'log' or 'power'"),
     (LookHere, dict(field_of_view=60), r'field_of_view=60 must be one of 180, 90, 45'),
     (LookHere, dict(undirected_heads=13), r'undirected_heads=13 must be at most num_heads=12'),
+    (UndirectedPositionBias, dict(resize='linear'), r"resize='linear' must be one of None, 'bic"),
+    (DynamicPositionBias, dict(pos_dims=0), r'pos_dims=0 must be >= 1'),
     (RelativePositionBias, dict(window_size=(0, 3)), r'window_size=\(0, 3\) must be at least \(1'),
     (RelativePositionBias, dict(num_heads=0), r'num_heads=0 must be >= 1'),
     (RelativePositionBias, dict(resize='linear'), r"resize='linear' must be one of None, 'bicub"),
@@ -391,6 +451,7 @@ def test_bad_options(cls, options, message):
     (QueryRelative1D, (5, 6), r'q_grid=\(5, 6\) and num_prefix_tokens=1 make 31 tokens; '
                               r'the table has max_tokens=30'),
     (QueryRelative2D, (6, 5), r'q_grid=\(6, 5\) must fit into max_size=\(5, 6\)'),
+    (UndirectedPositionBias, (6, 5), r'q_grid=\(6, 5\) must fit into window_size=\(5, 6\)'),
     (RelativePositionBias, (6, 5), r'q_grid=\(6, 5\) must fit into window_size=\(5, 6\)')])
 def test_grids_beyond_the_tables(cls, grid, message):
     q = torch.zeros(1, 2, 31, 4)

@@ -1,10 +1,17 @@
-"""Biases of windows and decomposed ones against mmpretrain's and timm's."""
+"""Biases of windows, decomposed ones and convolutions of values against mmpretrain's and timm's."""
 import pytest
 import torch
 from relative_checks import random_inputs
 
 import mmposenc  # noqa: F401  before timm
-from mmposenc.encodings import DecomposedRPE, LogSpacedCPB, RelativePositionBias
+from mmposenc.encodings import (
+    CRPE,
+    DecomposedRPE,
+    LogSpacedCPB,
+    RelativePositionBias,
+    UndirectedPositionBias,
+)
+from mmposenc.functional import as_grid
 
 
 @pytest.mark.parametrize('window_size', [(4, 4), (3, 5), (1, 6)])
@@ -98,3 +105,39 @@ def test_sams_decomposed_bias(q_grid, k_grid):
                                            q_grid, k_grid)
     got = encoding.logits(q * 4 ** -0.5, k, q_grid, k_grid)
     torch.testing.assert_close(got[:, 0], expected, atol=1e-12, rtol=1e-12)
+
+
+@pytest.mark.parametrize('grid', [(4, 4), (3, 8), (1, 9)])
+@pytest.mark.parametrize('windows', [None, 3])
+def test_coats_convolutions(grid, windows):
+    coat = pytest.importorskip('timm.models.coat')
+    theirs = coat.ConvRelPosEnc(4, 8, windows or {3: 2, 5: 3, 7: 3}).double()
+    ours = CRPE(4, 8, windows=windows, num_prefix_tokens=1).double()
+    ours.load_state_dict(theirs.state_dict())
+    q, _, v = random_inputs(ours, grid, None)
+    theirs.load_state_dict(ours.state_dict())
+    cells = as_grid(grid)
+    term, = ours.terms(cells, cells)
+    found = []
+    for module, run in ((theirs, lambda *x: theirs(*x, grid)), (ours, term.output)):
+        leaves = [x.clone().requires_grad_() for x in (q, v)]
+        out = run(*leaves)
+        grads = torch.autograd.grad(out.cos().sum(), [*leaves, *module.parameters()])
+        found.append([out, *grads])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize('window_size', [(4, 4), (3, 5), (1, 6)])
+@pytest.mark.parametrize(('module', 'name', 'sizes'), [
+    ('levit', 'Attention', (8, 4)), ('efficientformer', 'Attention', ()),
+    ('tiny_vit', 'Attention', (16, 8))])
+def test_undirected_tables(module, name, sizes, window_size):
+    theirs = getattr(pytest.importorskip(f'timm.models.{module}'), name)(
+        *sizes, num_heads=2, resolution=window_size)
+    ours = UndirectedPositionBias(2, window_size=window_size)
+    table = torch.nn.init.normal_(ours.attention_biases).detach()
+    theirs.load_state_dict({'attention_biases': table}, strict=False)
+    q = torch.zeros(1, 2, window_size[0] * window_size[1], 4)
+    torch.testing.assert_close(ours.logits(q, q, window_size)[0],
+                               theirs.get_attention_biases(q.device), atol=0, rtol=0)

@@ -47,6 +47,11 @@ NAMES: dict[str, tuple[str, dict[str, Any] | None]] = {
     'lookhere': ('LookHere, 180 degrees', dict(type='mmposenc.LookHere')),
     'lookhere-90': ('LookHere, 90 degrees', dict(type='mmposenc.LookHere', field_of_view=90)),
     'lookhere-45': ('LookHere, 45 degrees', dict(type='mmposenc.LookHere', field_of_view=45)),
+    'undirected-bias': ("LeViT's biases by distance", dict(
+        type='mmposenc.UndirectedPositionBias', resize='bicubic')),
+    'dpb': ("CrossFormer's network of biases", dict(type='mmposenc.DynamicPositionBias')),
+    'lepe': ('LePE (CSWin)', dict(type='mmposenc.LePE')),
+    'crpe': ('CRPE (CoaT)', dict(type='mmposenc.CRPE')),
     'shaw': ('Shaw', dict(type='mmposenc.ShawRPE')),
     'transformer-xl': ('Transformer-XL', dict(type='mmposenc.TransformerXLRPE')),
     'huang': ('Huang', dict(type='mmposenc.HuangRPE')),

@@ -1,0 +1,79 @@
+"""CrossFormer's bias, computed from the offset by a small network."""
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from ..functional.grids import Grid
+from .checks import check_at_least
+from .offset_bias import OffsetBiasEncoding, linear_of_offsets, table_of_network
+
+
+class DynamicPositionBias(OffsetBiasEncoding):
+    """logit + network(row offset, column offset), query minus key in cells (dynamic position bias,
+    CrossFormer, Wang et al., ICLR 2022, Sec. 3.2.2): 2 -> D -> D -> D -> heads, with a LayerNorm
+    and a ReLU before each layer but the first.
+
+    Args:
+        head_dims: channels of a head.
+        num_heads: attention heads.
+        pos_dims: D; None is a sixteenth of the attention's channels, as in the release, 4 at least.
+        residual: add the input of the second layer and of the third to what they give.
+        num_prefix_tokens: tokens in front of the grid. Pairs with one of them get a learned bias a
+            head: ``prefix_bias`` (heads, 3), see :class:`OffsetBiasEncoding`.
+        prefix_bias: False leaves these biases out.
+
+    Parameters: ``pos_proj``, ``pos1``, ``pos2`` and ``pos3``, named as in the release.
+
+    Raises:
+        ValueError: for bad sizes.
+
+    Differs from the release: any grid, and keys on a coarser one.
+    """
+
+    cellwise = True
+
+    def __init__(self, head_dims: int, num_heads: int, *, pos_dims: int | None = None,
+                 residual: bool = False, num_prefix_tokens: int = 0, prefix_bias: bool = True
+                 ) -> None:
+        super().__init__()
+        check_at_least(1, head_dims=head_dims, pos_dims=pos_dims)
+        self._set_heads(num_heads, num_prefix_tokens, prefix_bias)
+        self.pos_dims = max(head_dims * num_heads // 16, 4) if pos_dims is None else pos_dims
+        self.residual = residual
+        self.pos_proj = nn.Linear(2, self.pos_dims)
+        self.pos1, self.pos2, self.pos3 = (
+            nn.Sequential(nn.LayerNorm(self.pos_dims), nn.ReLU(inplace=True),
+                          nn.Linear(self.pos_dims, dims))
+            for dims in (self.pos_dims, self.pos_dims, num_heads))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Truncated normal, standard deviation 0.02, biases of 0 and norms of 1, as the release."""
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.trunc_normal_(module.weight, std=0.02)
+                nn.init.zeros_(module.bias)
+            elif isinstance(module, nn.LayerNorm):
+                module.reset_parameters()
+        if hasattr(self, 'prefix_bias'):
+            nn.init.zeros_(self.prefix_bias)
+
+    def start_at_zero(self) -> None:
+        """The last layer."""
+        for parameter in self.pos3[-1].parameters():
+            nn.init.zeros_(parameter)
+        if hasattr(self, 'prefix_bias'):
+            nn.init.zeros_(self.prefix_bias)
+
+    def offset_table(self, rows: Tensor, cols: Tensor, query: Grid) -> Tensor:
+        """The network's output; see :class:`OffsetBiasEncoding`."""
+        dtype = self.pos_proj.weight.dtype
+        return table_of_network(self._rows, rows.to(dtype), cols.to(dtype), self.pos_dims)
+
+    def _rows(self, row: Tensor, col: Tensor) -> Tensor:
+        """Bias (rows, cols, heads)."""
+        found = linear_of_offsets(self.pos_proj, row, col)
+        for layers in (self.pos1, self.pos2):
+            found = found + layers(found) if self.residual else layers(found)
+        bias: Tensor = self.pos3(found)
+        return bias
