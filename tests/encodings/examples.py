@@ -70,7 +70,7 @@ RELATIVE: dict[str, dict] = {
 #: What tests make smaller, so that small grids reach beyond it.
 SMALL: dict[str, dict] = {
     'ShawRPE': dict(max_offset=2), 'HuangRPE': dict(max_offset=2), 'SASARPE': dict(max_offset=3),
-    'LogSpacedCPB': dict(hidden_dims=8),
+    'LogSpacedCPB': dict(hidden_dims=8), 'DynamicPositionBias': dict(pos_dims=8),
     # A threshold below the grid's longest distance has no gradient.
     'FIRE': dict(hidden_dims=8, init_length=20.)}
 
