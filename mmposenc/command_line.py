@@ -1,6 +1,6 @@
 """How the tools speak: one way to read arguments, errors in a line, a start without noise.
 
-Only the standard library is imported, so that a wrong argument is told at once.
+Only the standard library is imported, so that a wrong argument is reported at once.
 """
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, TextIO
 
-#: Exceptions whose message says everything; of others the type is told too.
+#: Exceptions whose message says everything; of others the type is printed too.
 _PLAIN = (ValueError, FileNotFoundError, NotADirectoryError, IsADirectoryError, FileExistsError,
           PermissionError)
 _WIDTH = 600

@@ -1,6 +1,6 @@
 """Options that several commands share; what they describe is read by ``engine/config/options.py``.
 
-Only the standard library is imported: help and a wrong argument are told before torch is loaded.
+Only the standard library is imported: help and errors of arguments come before torch is loaded.
 """
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from .command_line import Parser
 
-#: What ``engine/config/nodes.py`` chooses where nobody says a size, in words.
+#: What ``engine/config/nodes.py`` chooses where no size is given, in words.
 USUAL = ('the size that the config trains with, or as many pixels as 512 x 512 has where that is '
          'more; 224 x 224 where nothing says it')
 

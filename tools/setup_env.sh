@@ -149,7 +149,7 @@ tests=
 case "$*" in
     '') ;;
     --tests) tests=yes ;;
-    *) fail "unknown arguments '$*'; there is --tests alone" ;;
+    *) fail "unknown arguments '$*'; the only one is --tests" ;;
 esac
 case ${MMPOSENC_INSTALLER:-uv} in
     uv | pip) ;;

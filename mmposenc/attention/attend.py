@@ -61,7 +61,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, rel_pos_encoding: RelativeEncoding |
         dropout_p: dropout of the attention weights; pass 0 outside training.
         need_weights: also return the attention weights (after dropout).
         form: 'auto', the fastest (:mod:`mmposenc.attention.fast`); 'definition', over all pairs;
-            'fused', 'pieces' or 'flex'. Weights come from the definition alone.
+            'fused', 'pieces' or 'flex'. Only the definition gives weights.
 
     Returns:
         (B, heads, Lq, head_dims) and the weights (B, heads, Lq, Lk) or None.
@@ -210,7 +210,7 @@ def checked_form(form: str) -> str:
 def _check_padding(k: Tensor, key_padding_mask: Tensor) -> tuple[Tensor, Tensor]:
     """Padded keys (B, Lk), and which images have a valid one (B,).
 
-    Images without one are told that all their keys are valid, so that nothing turns NaN.
+    In images without one all keys count as valid, so that nothing turns NaN.
     """
     if key_padding_mask.dtype != torch.bool:
         raise ValueError(f'key_padding_mask has dtype {key_padding_mask.dtype}; bool is required, '

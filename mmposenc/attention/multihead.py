@@ -28,7 +28,7 @@ class MultiheadAttention(nn.Module):
             (``dict(type='mmposenc.IRPE', ...)``; ``head_dims``, ``num_heads`` and
             ``num_prefix_tokens`` are filled in); of a list their sum.
         num_prefix_tokens: tokens in front of the grid (class, distillation).
-        grid_shape: (H, W) for encodings that must know the largest grid and are not told it.
+        grid_shape: (H, W) for encodings that must know the largest grid and get it nowhere else.
         attn_drop: dropout of the attention weights.
         proj_drop: dropout of the output.
         form: which formulation of the encoding runs, see :func:`mmposenc.attention.attend`.

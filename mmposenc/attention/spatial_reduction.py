@@ -28,7 +28,7 @@ class SpatialReductionAttention(nn.Module):
         rel_pos_encoding: relative encoding or its config; key positions are the centres of the
             R x R cells, in query-grid units.
         num_prefix_tokens: tokens in front of the grid; only without reduction.
-        grid_shape: (H, W) for encodings that must know the largest grid and are not told it.
+        grid_shape: (H, W) for encodings that must know the largest grid and get it nowhere else.
         attn_drop, proj_drop: dropout of the attention weights and of the output.
         sr_norm_eps: epsilon of the norm behind the reduction.
         ceil_mode: keep the last, partial R x R cell of a grid that R does not divide (what is

@@ -26,7 +26,7 @@ class Term:
     on_values = False
     #: False for terms of the output that the weights have no part in (:class:`LocalValues`).
     reads_weights = True
-    #: True if the term depends on the queries, or on the keys, and not on the grids alone.
+    #: True if the term depends on the queries, or on the keys, and not only on the grids.
     reads_queries = False
     reads_keys = False
 
@@ -225,7 +225,7 @@ def skew(lookup: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class KeyVectors(Term):
-    """q_i . vectors[j]: vectors ([heads], Lk, head_dims) added to the keys of the product alone;
+    """q_i . vectors[j]: vectors ([heads], Lk, head_dims) added only to the keys of the product;
     attention does just that where no other term reads the keys."""
 
     vectors: Tensor
@@ -239,7 +239,7 @@ class KeyVectors(Term):
 
 @dataclass(frozen=True, eq=False)
 class QueryVector(Term):
-    """vector . k_j: a vector ([heads], head_dims) added to the queries of the product alone."""
+    """vector . k_j: a vector ([heads], head_dims) added only to the queries of the product."""
 
     vector: Tensor
 

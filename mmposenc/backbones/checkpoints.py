@@ -85,7 +85,7 @@ def _fit_table(key: str, state: Mapping[str, Tensor], module: LearnedPositionEmb
     """A square table, with or without prefix tokens, on the module's grid, and the tokens that rows
     were added to; nothing where it is no such table.
 
-    A table of cells alone, as DeiT III's, adds nothing to prefix tokens: zeros stand for them.
+    A table of cells only, as DeiT III's, adds nothing to prefix tokens: zeros stand for them.
     """
     table, rows = state[key], module.num_prefix_embeds
     prefix_tokens = [(name, place) for name in ('cls_token', 'dist_token', 'register_tokens')

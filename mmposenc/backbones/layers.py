@@ -148,7 +148,7 @@ class MLP(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(B, L, C) -> (B, L, C)."""
         drops = self.drop.p > 0.0 and self.training
-        # LoRA wraps layers whose weights alone are not what they compute.
+        # LoRA wraps layers whose weights are not all of what they compute.
         plain = isinstance(self.fc1, nn.Linear) and isinstance(self.fc2, nn.Linear)
         if plain and not drops and self.norm is None:
             return mlp(x, self.fc1.weight, self.fc1.bias, self.fc2.weight, self.fc2.bias,

@@ -1,5 +1,5 @@
 """What models are made of: mmengine's BaseModule where mmengine is installed, else the same on
-torch alone. Chosen once, here; no class exists twice.
+only torch. Chosen once, here; no class exists twice.
 
 mmengine adds to a backbone the registry, ``init_cfg`` of any kind, and its log. Without it a
 backbone builds, runs, trains, saves and loads as with it.

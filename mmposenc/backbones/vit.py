@@ -27,7 +27,7 @@ class ViT(ViTOutput, Backbone):
 
     Args:
         arch: a model of :data:`mmposenc.checkpoint.vit_archs.ARCHS`: 'tiny', 'small', 'base' and
-            'large' are sizes alone, 'dinov2-small-reg' and the like all arguments that the model
+            'large' are only sizes, 'dinov2-small-reg' and the like all arguments that the model
             differs by. Explicit arguments override it, None included.
         patch_size: side of a patch in pixels.
         embed_dims, num_layers, num_heads: sizes.

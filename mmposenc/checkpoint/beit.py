@@ -46,9 +46,9 @@ _DROPPED = (
          'offsets of the pairs on the grid, computed from its size'),
     Rule(r'(decode_head|auxiliary_head|fpn\d)\..*', None,
          'of a segmentor, whose parts behind the backbone are others here'),
-    Rule(r'(?:embeddings\.)?mask_token', None, 'stands for masked patches, in pretraining alone'),
+    Rule(r'(?:embeddings\.)?mask_token', None, 'stands for masked patches, only in pretraining'),
     Rule(r'lm_head\..*', None, 'the head of pretraining, which names visual words'),
-    Rule(r'cls_pt_.*', None, 'layers of pretraining alone (BEiT v2, Sec. 2.4)'),
+    Rule(r'cls_pt_.*', None, 'layers of only pretraining (BEiT v2, Sec. 2.4)'),
 )
 
 

@@ -73,7 +73,7 @@ def _projection(match: re.Match[str], tensor: Tensor, source: Mapping[str, Tenso
 
 def _classes(match: re.Match[str], tensor: Tensor, source: Mapping[str, Tensor]
              ) -> dict[str, Tensor]:
-    """Of two stages the last branch scores proposals by its first number alone, here and there:
+    """Of two stages the last branch scores proposals only by its first number, here and there:
     that row stays first, though it is no class."""
     number, kind = match.groups()
     last = max(int(name.split('.')[1]) for name in source if name.startswith('class_embed.'))

@@ -30,8 +30,8 @@ def needed_options(state_dict: Mapping[str, Tensor]) -> list[str]:
     options = []
     patches = state_dict.get('backbone.patch_embed.projection.weight')
     if patches is not None and 'backbone.blocks.0.attn.qkv.weight' in state_dict:
-        told = sam_options(state_dict) or vit_options(state_dict)
-        options += [BACKBONE + option for option in told]
+        facts = sam_options(state_dict) or vit_options(state_dict)
+        options += [BACKBONE + option for option in facts]
     if patches is not None and any('.attn.w_msa.qkv.' in name for name in state_dict):
         options += [BACKBONE + option for option in _swin(state_dict)]
     if 'neck.convs.0.gn.weight' in state_dict and 'neck.convs.0.conv.bias' in state_dict:
@@ -77,7 +77,7 @@ def _tuple(numbers: Iterable[int]) -> str:
     return f'({"".join(f"{number}," for number in numbers)})'
 
 
-#: By the arch that weights are told: who else has such weights, and the options of theirs.
+#: By the arch that weights suggest: who else has such weights, and the options of theirs.
 _ALIKE = (
     (r'clip-.*', "CLIP with the exact GELU, as LAION's, DataComp's and timm's without quickgelu in "
                  'the name', ('act=gelu',)),
@@ -88,7 +88,7 @@ _ALIKE = (
 
 
 def look_alikes(state_dict: Mapping[str, Tensor]) -> dict[str, list[str]]:
-    """Models other than the one that :func:`needed_options` tells whose weights cannot be told from
+    """Models other than the one that :func:`needed_options` names whose weights look the same as
     these, as positions that turn queries and keys, activations, heads and windows leave no trace in
     a file.
 
@@ -96,18 +96,19 @@ def look_alikes(state_dict: Mapping[str, Tensor]) -> dict[str, list[str]]:
         state_dict: as :func:`mmposenc.checkpoint.convert` gives it.
 
     Returns:
-        For each model the options of ``backbone`` that it needs in place of the told ones.
+        For each model the options of ``backbone`` that it needs in place of the inferred ones.
     """
-    told = dict(option.removeprefix('model.backbone.').split('=', 1)
+    facts = dict(option.removeprefix('model.backbone.').split('=', 1)
                 for option in needed_options(state_dict))
-    arch = told.get('arch', '')
+    arch = facts.get('arch', '')
     found = {who: list(options) for pattern, who, options in _ALIKE if re.fullmatch(pattern, arch)}
     rope = arch.replace('deit3', 'rope-vit') + '-axial-ape'
     if arch.startswith('deit3-') and rope in ARCHS:
         found['RoPE-ViT with axial rotary positions and a table'] = [f'arch={rope}']
-    if 'pre_norm' in told:
+    if 'pre_norm' in facts:
         found['CLIP with QuickGELU, as DFN and MetaCLIP'] = ['act=quick_gelu']
-    if told.get('rel_pos_encoding.type') == 'mmposenc.DecomposedRPE' and 'window_size' not in told:
+    if ('window_size' not in facts
+            and facts.get('rel_pos_encoding.type') == 'mmposenc.DecomposedRPE'):
         found['a model with windows as large as the map of its images'] = [
             'window_size=14', 'global_blocks=2,5,8,11']
     if arch.startswith('v2-'):

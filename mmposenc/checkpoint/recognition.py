@@ -1,4 +1,4 @@
-"""Whose weights a state dict holds, told by its names; what has no place here is refused."""
+"""Whose weights a state dict holds, by its names; what has no place here is refused."""
 from __future__ import annotations
 
 import re
@@ -9,7 +9,7 @@ SUPPORTED = ('supported are files of DeiT, DeiT III, MAE, DINOv2, CLIP, SigLIP, 
              'iRPE-DETR and Deformable DETR, and the models of timm, mmpretrain, mmdet and '
              'Hugging Face that docs/weights.md lists')
 
-#: A name that files of one source alone have, and the source: these decide, whatever else there is.
+#: A name that only files of one source have, and the source: these decide, whatever else there is.
 _MARKS = (
     # Files of FSDP hold blocks in chunks, as Twins-SVT does without a layer scale.
     (r'(teacher\.)?(backbone\.)?blocks\.\d+\.\d+\.ls1\.gamma', 'dinov2'),
@@ -98,8 +98,8 @@ def recognise(names: Iterable[str]) -> str | None:
 
 
 def _by_absence(names: list[str]) -> str | None:
-    """A network that is told by what it has and has not. Its other parts (rotary positions, where
-    norms stand) leave no trace, and its weights would fit a model with other features."""
+    """A network that is recognised by what it has and lacks. Its other parts (rotary positions,
+    where norms stand) leave no trace, and its weights would fit a model with other features."""
     def has(pattern: str) -> bool:
         return _first(((pattern, 'found'),), names) is not None
 

@@ -42,18 +42,18 @@ def apply_rules(state_dict: Mapping[str, Tensor], rules: Sequence[Rule], source:
     """Convert by the first rule that matches each name.
 
     ``file_names`` are the names in the file, by those in ``state_dict``, where these were changed
-    before: what is dropped or unknown is told by them.
+    before: what is dropped or unknown is named as there.
 
     Raises:
         ValueError: naming every parameter that no rule matches, or names that collide.
     """
     (converted, dropped), unknown = match_rules(state_dict, rules, source)
-    told = {name: name for name in state_dict} | dict(file_names or {})
+    in_file = {name: name for name in state_dict} | dict(file_names or {})
     if unknown:
         raise ValueError(f'source={source!r} has no rule for {len(unknown)} of '
                          f'{len(state_dict)} parameters: '
-                         f'{shown(sorted(told[name] for name in unknown))}; {SUPPORTED}')
-    return Converted(converted, {told[name]: reason for name, reason in dropped.items()})
+                         f'{shown(sorted(in_file[name] for name in unknown))}; {SUPPORTED}')
+    return Converted(converted, {in_file[name]: reason for name, reason in dropped.items()})
 
 
 def match_rules(state_dict: Mapping[str, Tensor], rules: Sequence[Rule], source: str

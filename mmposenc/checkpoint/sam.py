@@ -11,7 +11,7 @@ from .rules import Converted, Pair, apply_rules, same, to_ours
 from .vit import TABLE
 from .vit_options import plain_arch, size_options
 
-_REASON = 'no part of the image encoder, which alone has a place here'
+_REASON = 'no part of the image encoder, and nothing else has a place here'
 #: What is before the names of the encoder: in SAM's release, Hugging Face's, detectron2's whole
 #: detector and its backbone, and mmdet's detector.
 _PREFIXES = ('image_encoder.', 'vision_encoder.', 'backbone.net.', 'net.', 'backbone.')

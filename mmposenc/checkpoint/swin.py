@@ -39,7 +39,7 @@ _ONE_WAY = (
          'offsets of the pairs in a window, computed from its size'),
     Rule(_BLOCK + r'(attn\.)?attn_mask', None,
          'mask of the shifted windows, computed from the size of the map'),
-    Rule(r'embeddings\.mask_token', None, 'stands for hidden patches in pretraining alone'),
+    Rule(r'embeddings\.mask_token', None, 'stands for hidden patches only in pretraining'),
     Rule(r'(norm\d\.(?:weight|bias))', r'backbone.\1'),  # of the maps of detectors
 )
 #: Parts of names of others than timm: the releases' head; Hugging Face's; mmpretrain's and mmdet's.

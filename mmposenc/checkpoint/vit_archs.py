@@ -46,7 +46,7 @@ for _name in ('small', 'base', 'large', 'giant'):
         _dinov2, register_tokens=4,
         pos_encoding=_table(num_prefix_embeds=1, interpolation='bicubic_antialias'))
 
-# DeiT III (Touvron et al., ECCV 2022): a table of the cells alone.
+# DeiT III (Touvron et al., ECCV 2022): a table of only the cells.
 for _name, _size in {**{name: _VIT[name] for name in ('small', 'base', 'large')},
                      'medium': _sizes(512, 12, 8),
                      'huge': dict(_sizes(1280, 32, 16), patch_size=14)}.items():
@@ -75,7 +75,7 @@ for _name in ('base', 'large'):
         rel_pos_encoding=dict(type='mmposenc.RelativePositionBias', resize='geometric'))
     ARCHS[f'beitv2-{_name}'] = dict(ARCHS[f'beit-{_name}'], layer_scale_init_value=1e-5)
 
-# timm's ViTs with relative positions alone (vit_relpos, and vit_srelpos, whose blocks share them).
+# timm's ViTs with only relative positions (vit_relpos, and vit_srelpos, whose blocks share them).
 for _name, _size in {'small': _VIT['small'], 'medium': _sizes(512, 12, 8),
                      'base': _VIT['base']}.items():
     _relpos = dict(_size, class_token=False, pool='gap', qkv_bias=False,
@@ -97,7 +97,7 @@ for _name, _size, _global in (('base', _VIT['base'], (2, 5, 8, 11)),
     ARCHS[f'vitdet-{_name}'] = dict(_sam, pos_encoding=_table(grid_shape=(14, 14)))
 
 # DINOv3 (Simeoni et al., 2025). Tokens in front of the patches have no place, and keys no bias; the
-# rescaling of coordinates acts in training alone.
+# rescaling of coordinates acts only in training.
 for _name, _size in {
         'small': _VIT['small'], 'base': _VIT['base'], 'large': _VIT['large'],
         'small-plus': dict(_VIT['small'], mlp='swiglu', mlp_hidden_dims=1536),

@@ -1,4 +1,4 @@
-"""What ViT must be built with for converted weights, told by their names and shapes: an arch, and
+"""What ViT must be built with for converted weights, by their names and shapes: an arch, and
 where the weights differ from it."""
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ State = Mapping[str, Tensor]
 
 #: Heads of models without an arch, by channels, where these are others than 64 a head.
 _HEADS = {1152: 16, 1280: 16, 1408: 16, 1536: 24, 1664: 16}
-#: Of ViT, where an arch says nothing else; in the order in which options are told.
+#: Of ViT, where an arch says nothing else; in the order of the options.
 _DEFAULTS: dict[str, Any] = dict(
     patch_size=16, img_size=224, pre_norm=False, register_tokens=0, layer_scale_init_value=None,
     mlp='mlp', qkv_bias=True, attn_norm=False, mlp_norm=False, rel_pos_sharing='layer',
@@ -32,17 +32,17 @@ def vit_options(state: State) -> list[str]:
 
     What no file tells is in :func:`mmposenc.checkpoint.look_alikes`.
     """
-    told = _told(state)
-    found = _arch(_kind(state, told), state, told)
+    facts = _facts(state)
+    found = _arch(_kind(state, facts), state, facts)
     arch = found or plain_arch(state)
-    base = {**_DEFAULTS, 'mlp_hidden_dims': 4 * told['embed_dims'], **ARCHS.get(arch or '', {})}
+    base = {**_DEFAULTS, 'mlp_hidden_dims': 4 * facts['embed_dims'], **ARCHS.get(arch or '', {})}
     base[_HIDDEN] = (base.get('rel_pos_encoding') or {}).get('hidden_dims')
-    if base['layer_scale_init_value'] and told['layer_scale_init_value']:
-        base['layer_scale_init_value'] = told['layer_scale_init_value']
-    base.setdefault('class_token', told['pool'] == 'cls')
+    if base['layer_scale_init_value'] and facts['layer_scale_init_value']:
+        base['layer_scale_init_value'] = facts['layer_scale_init_value']
+    base.setdefault('class_token', facts['pool'] == 'cls')
     return ([f'arch={arch}'] * bool(arch) + size_options(state, base)
-            + ([] if found else _without_kind(state, told))
-            + [f'{name}={value}' for name, value in told.items()
+            + ([] if found else _without_kind(state, facts))
+            + [f'{name}={value}' for name, value in facts.items()
                if name not in SIZES and base[name] != value])
 
 
@@ -65,7 +65,7 @@ def _sizes(state: State) -> tuple[int, int]:
     return state['backbone.patch_embed.projection.weight'].shape[0], num_blocks(state)
 
 
-def _told(state: State) -> dict[str, Any]:
+def _facts(state: State) -> dict[str, Any]:
     """Arguments of ViT that weights have, whatever the arch, by the names of options."""
     def has(name: str) -> bool:
         return f'backbone.{name}' in state
@@ -74,31 +74,31 @@ def _told(state: State) -> dict[str, Any]:
     patch = int(state['backbone.patch_embed.projection.weight'].shape[-1])
     registers, fc2 = (state.get(f'backbone.{name}') for name in (
         'register_tokens', 'blocks.0.mlp.fc2.weight'))
-    told: dict[str, Any] = dict(embed_dims=dims, num_layers=layers, patch_size=patch)
+    facts: dict[str, Any] = dict(embed_dims=dims, num_layers=layers, patch_size=patch)
     bias = _find(state, 'relative_position_bias_table')
     if TABLE in state:
-        told['img_size'] = int(state[TABLE].shape[1] ** 0.5) * patch
+        facts['img_size'] = int(state[TABLE].shape[1] ** 0.5) * patch
     elif bias is not None:
-        told['img_size'] = (round(bias.shape[0] ** 0.5) + 1) // 2 * patch
-    told |= dict(
+        facts['img_size'] = (round(bias.shape[0] ** 0.5) + 1) // 2 * patch
+    facts |= dict(
         pre_norm=has('norm_pre.weight'),
         register_tokens=0 if registers is None else registers.shape[1],
         layer_scale_init_value='1e-6' if has('blocks.0.ls1.gamma') else None,
         mlp='swiglu' if is_gated(state) else 'mlp')
     if fc2 is not None:
-        told['mlp_hidden_dims'] = fc2.shape[1]
-    told |= dict(
+        facts['mlp_hidden_dims'] = fc2.shape[1]
+    facts |= dict(
         qkv_bias='qv' if has('blocks.0.attn.qkv.q_bias') else has('blocks.0.attn.qkv.bias'),
         attn_norm=has('blocks.0.attn.norm.weight'), mlp_norm=has('blocks.0.mlp.norm.weight'),
         rel_pos_sharing='all' if any(name.startswith('backbone.rel_pos_encoding.')
                                      for name in state) else 'layer')
     if (network := _find(state, 'cpb_mlp.0.weight')) is not None:
-        told[_HIDDEN] = network.shape[0]
-    told |= dict(class_token=has('cls_token'), distilled=has('dist_token'))
+        facts[_HIDDEN] = network.shape[0]
+    facts |= dict(class_token=has('cls_token'), distilled=has('dist_token'))
     if has('norm.weight'):
-        return told | dict(pool='cls' if has('cls_token') else 'gap', final_norm=True)
+        return facts | dict(pool='cls' if has('cls_token') else 'gap', final_norm=True)
     pooled = has('fc_norm.weight')
-    return told | dict(pool='gap' if pooled else None, final_norm='pooled' if pooled else False)
+    return facts | dict(pool='gap' if pooled else None, final_norm='pooled' if pooled else False)
 
 
 def _find(state: State, name: str) -> Tensor | None:
@@ -107,59 +107,59 @@ def _find(state: State, name: str) -> Tensor | None:
                  if (key := f'backbone.{place}rel_pos_encoding.{name}') in state), None)
 
 
-def _kind(state: State, told: Mapping[str, Any]) -> str | None:
+def _kind(state: State, facts: Mapping[str, Any]) -> str | None:
     """The beginning of the archs' names that weights can belong to."""
-    table, scale, token = TABLE in state, told['layer_scale_init_value'], told['class_token']
-    bias, rows, gated = told['qkv_bias'], _rows(state, told), told['mlp'] == 'swiglu'
+    table, scale, token = TABLE in state, facts['layer_scale_init_value'], facts['class_token']
+    bias, rows, gated = facts['qkv_bias'], _rows(state, facts), facts['mlp'] == 'swiglu'
     if _find(state, 'cpb_mlp.2.bias') is not None:
-        return 'srelpos' if told['rel_pos_sharing'] == 'all' else 'relpos'
+        return 'srelpos' if facts['rel_pos_sharing'] == 'all' else 'relpos'
     if _find(state, 'relative_position_bias_table') is not None:
         return 'beit' if bias == 'qv' else None
-    if _find(state, 'freqs') is not None or not (table or told['register_tokens'] or gated):
+    if _find(state, 'freqs') is not None or not (table or facts['register_tokens'] or gated):
         return 'rope-vit' if scale and token and bias is True else None
-    if any('rel_pos_encoding' in name for name in state) or told['distilled']:
+    if any('rel_pos_encoding' in name for name in state) or facts['distilled']:
         return None
-    if told['pre_norm']:
-        return 'clip' if told['final_norm'] is True and token and not scale else None
+    if facts['pre_norm']:
+        return 'clip' if facts['final_norm'] is True and token and not scale else None
     if not table:
-        return 'dinov3' if scale and token and told['final_norm'] is True else None
+        return 'dinov3' if scale and token and facts['final_norm'] is True else None
     if gated and bias == 'qv':
         return 'eva02'
     if bias is not True or bool(scale) != token:
         return None
     if not scale:
-        return 'siglip' if told['final_norm'] is True and not told['register_tokens'] else None
-    if told['patch_size'] == 14 and (rows or told['register_tokens']):
+        return 'siglip' if facts['final_norm'] is True and not facts['register_tokens'] else None
+    if facts['patch_size'] == 14 and (rows or facts['register_tokens']):
         return 'dinov2'
-    return None if rows or told['register_tokens'] else 'deit3'
+    return None if rows or facts['register_tokens'] else 'deit3'
 
 
-def _arch(kind: str | None, state: State, told: Mapping[str, Any]) -> str | None:
+def _arch(kind: str | None, state: State, facts: Mapping[str, Any]) -> str | None:
     """The arch of a kind of the same sizes, or for some kinds the first of the same parts."""
     mixed = _find(state, 'freqs') is not None
     alike = [name for name, arch in ARCHS.items() if kind and name.startswith(f'{kind}-')
-             and arch.get('mlp', 'mlp') == told['mlp'] and ('-mixed' in name) == mixed
-             and bool(arch.get('register_tokens')) == bool(told['register_tokens'])
+             and arch.get('mlp', 'mlp') == facts['mlp'] and ('-mixed' in name) == mixed
+             and bool(arch.get('register_tokens')) == bool(facts['register_tokens'])
              and (kind != 'rope-vit' or ('pos_encoding' in arch) == (TABLE in state))]
     found = [name for name in alike if _sizes(state) == (
         ARCHS[name]['embed_dims'], ARCHS[name]['num_layers'])]
     return next(iter(found or (alike if kind in _ANY_SIZE else ())), None)
 
 
-def _rows(state: State, told: Mapping[str, Any]) -> int:
+def _rows(state: State, facts: Mapping[str, Any]) -> int:
     """Rows of the table for tokens in front of the patches."""
     length = state[TABLE].shape[1] if TABLE in state else 0
     return length - int(length ** 0.5) ** 2
 
 
-def _without_kind(state: State, told: Mapping[str, Any]) -> list[str]:
+def _without_kind(state: State, facts: Mapping[str, Any]) -> list[str]:
     """Encodings, and the epsilon of norms, of models that are of no known kind."""
     if TABLE in state:
         options = ['pos_encoding.type=mmposenc.LearnedPositionEmbedding']
-        if told['class_token'] and not _rows(state, told):
+        if facts['class_token'] and not _rows(state, facts):
             options.append('pos_encoding.num_prefix_embeds=0')
-        return options + ['norm_eps=1e-5'] * told['pre_norm']
-    if told['layer_scale_init_value'] and told['register_tokens']:  # timm's vit_*_rope_reg*_gap
+        return options + ['norm_eps=1e-5'] * facts['pre_norm']
+    if facts['layer_scale_init_value'] and facts['register_tokens']:  # timm's vit_*_rope_reg*_gap
         return [f'rel_pos_encoding.{option}' for option in (
             'type=mmposenc.RotaryEmbedding2D', 'axes=yx', 'theta=10000.0',
             'reference_grid=(16,16)')]

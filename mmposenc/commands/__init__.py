@@ -2,7 +2,7 @@
 
 Each module has ``parse_args(argv)`` and ``main(argv)``; scripts in tools/ call the same. Only the
 standard library is imported here, and neither torch nor OpenMMLab at the head of a command, so that
-help, a wrong name and a wrong argument are told at once.
+help, errors of names and arguments come at once.
 """
 from __future__ import annotations
 

@@ -71,8 +71,8 @@ def main(argv: list[str] | None = None) -> None:
             needs.append(f'{BACKBONE}rel_pos_encoding.round_periods=True')
         print(f'the model that takes them needs {" ".join(needs)}')
         for who, options in look_alikes(converted.state_dict).items():
-            told = ' '.join(f'{BACKBONE}{option}' for option in options)
-            print(f'if they are of {who}, which no file tells: {told}')
+            inferred = ' '.join(f'{BACKBONE}{option}' for option in options)
+            print(f'if they are of {who}, which the file does not say: {inferred}')
     if file.ignored:
         print(f'not weights, left out: {", ".join(file.ignored)}')
 

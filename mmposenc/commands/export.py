@@ -33,7 +33,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
                         help='of the example: height and width, or one number for both; default '
                         '256 320')
     parser.add_argument('--fixed-size', action='store_true',
-                        help='images of that one size alone; else of any')
+                        help='images of only that size; else of any')
     parser.add_argument('--normalise', action='store_true', help='the file takes pixels from 0 to '
                         '255 and normalises them; else they come normalised')
     parser.add_argument('--decode', action='store_true', help='give boxes, scores and labels of '

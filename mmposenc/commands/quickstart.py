@@ -119,7 +119,7 @@ def train(args: argparse.Namespace, config: str, work: Path) -> float:
     start = time.monotonic()
     say('2/3 training (stop it with Ctrl-C, go on with the same command)')
     if (work / 'trained').is_file():
-        print(f'already trained; delete {work} to train anew', flush=True)
+        print(f'already trained; delete {work} to train again', flush=True)
         return 0.
     options = [] if args.seed is None else [f'randomness.seed={args.seed}']
     if args.weights:

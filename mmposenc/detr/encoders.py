@@ -236,7 +236,7 @@ class DetrEncoder(BaseModule):
         return packing.pack(x), None if qk is None else packing.pack(qk)
 
     def _packing(self, mask: Tensor | None, hw_shapes: HWShapes | None) -> Packing | None:
-        """The valid tokens, where the layers shall go through them alone; else None."""
+        """The valid tokens, where the layers shall skip all others; else None."""
         if mask is None or self.skip_padding is False or self._is_compiled():
             return None
         encodings = [layer.self_attn.rel_pos_encoding for layer in self.layers]

@@ -129,7 +129,7 @@ class LearnedPositionEmbedding(_AddedTable):
 class SinCosPositionEncoding(_AddedTable):
     """Fixed 2-D sines and cosines (Vaswani et al. 2017, Sec. 3.5, on rows and columns).
 
-    Nothing is stored: the table is computed for the grid at hand, so state_dict never depends on
+    Nothing is stored: the table is computed for each grid, so state_dict never depends on
     the last input's size.
 
     Args:

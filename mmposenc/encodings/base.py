@@ -63,7 +63,7 @@ class RelativeEncoding(nn.Module, ABC):
     num_prefix_tokens: int = 0
     #: True if :meth:`rotate` changes queries and keys (rotary encodings).
     has_rotation: bool = False
-    #: True if terms and rotation depend on the two cells of a pair alone. False if they depend on
+    #: True if terms and rotation depend only on the two cells of a pair. False if they depend on
     #: the size of the grid too: positions as shares of it, tables resized to it, tokens numbered
     #: row by row. With padding, attention then takes each image on the grid of its own valid cells,
     #: so that it gives what it gives alone.

@@ -44,7 +44,7 @@ class ContextPool(TokenEncoding):
         dims: 2 pools on the map, 1 along the sequence of tokens, row by row.
         causal: tokens see themselves and those before only; with ``dims=1``.
         weights: 'learned': w = exp(logit), so weights are a softmax over the neighbourhood;
-            'unnormalized': 2 sigmoid(logit), and the sum is divided by that of g alone; 'uniform':
+            'unnormalized': 2 sigmoid(logit), and the sum is divided by that of g; 'uniform':
             1; 'nonlocal': exp(q_i . k_j / sqrt(D)) by pairs (Eq. 3, which has no root).
         nonlocal_dims: D, channels of q and k of 'nonlocal' weights; None is C, as in Eq. 3.
         locality: 'gaussian'; 'none': all tokens count alike; 'fixed_window': those within a square

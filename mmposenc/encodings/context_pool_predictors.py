@@ -40,7 +40,7 @@ class ConvPredictor(nn.Module):
 
 
 class MLPPredictor(nn.Module):
-    """Two linear layers with GELU between, on each token alone."""
+    """Two linear layers with GELU between, on each token by itself."""
 
     def __init__(self, embed_dims: int, hidden_dims: int, out_dims: int) -> None:
         super().__init__()

@@ -18,7 +18,7 @@ class FIRE(OffsetBiasEncoding):
     as in the paper, and no direction is preferred. D is the longest distance that the grid has.
     The paper's D is the query's place i, the number of keys a causal query sees; here each query
     sees all. So the argument of f stays in [0, 1] on grids of any size, and the bias depends on
-    the offset alone. L acts, and learns, on grids whose longest distance is below it.
+    only the offset. L acts, and learns, on grids whose longest distance is below it.
 
     Args:
         num_heads: attention heads.

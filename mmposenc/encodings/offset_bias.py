@@ -1,4 +1,4 @@
-"""Base of the encodings that add a number a head which depends on the offset alone."""
+"""Base of the encodings that add a number a head which depends only on the offset."""
 from __future__ import annotations
 
 from abc import abstractmethod

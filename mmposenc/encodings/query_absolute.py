@@ -7,7 +7,7 @@ from .sequence_table import SequenceTable
 
 
 class QueryAbsolute1D(SequenceTable):
-    """q_i . table[j]: the logit term of an absolute embedding of the keys alone ("Positional
+    """q_i . table[j]: the logit term of an absolute embedding of only the keys ("Positional
     embeddings in self-attention", AI Summer).
 
     Args:

@@ -20,7 +20,7 @@ _LONG_THETA = 10000.0
 
 class RotaryEmbedding(RelativeEncoding):
     """Queries and keys turned by angles that grow with their position, so that their product
-    depends on the offset alone (RoFormer, Eq. 13-16; RoPE-ViT, ECCV 2024, Eq. 9-14; EVA-02, Sec.
+    depends only on the offset (RoFormer, Eq. 13-16; RoPE-ViT, ECCV 2024, Eq. 9-14; EVA-02, Sec.
     2.1; DINOv3, Sec. 3.2).
 
     Planes of two channels of a head are turned at column c and row r by
@@ -57,7 +57,7 @@ class RotaryEmbedding(RelativeEncoding):
             Face's and timm's models do not).
         shift, jitter, rescale: while training, c and r are shifted by up to ``shift`` (in their own
             unit), then scaled by up to ``jitter`` or 1 / ``jitter``, each by its own, then both by
-            up to ``rescale`` (DINOv3). Drawn anew in every call, as DINOv3's release does in every
+            up to ``rescale`` (DINOv3). Drawn again in every call, as DINOv3's release does in every
             block; in a padded batch for every image.
 
     Shapes: as :class:`RelativeEncoding`; only :meth:`rotate` does something.

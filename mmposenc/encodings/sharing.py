@@ -20,7 +20,7 @@ def share_encodings(sharing: str, model: nn.Module, stages: Sequence[nn.Module])
     A shared encoding belongs to the stage or the model, under the name ``rel_pos_encoding``: there
     its parameters are listed and saved, once. Attentions only refer to it, so that copies of the
     model (deepcopy, EMA) share theirs, and whatever walks over modules (optimizers,
-    ``init_weights``, FSDP) meets it once. Where nothing is shared, :class:`LookHere` is told its
+    ``init_weights``, FSDP) meets it once. Where nothing is shared, :class:`LookHere` gets its
     depth.
 
     Args:

@@ -27,7 +27,7 @@ class TransformerXLRPE(RelativeEncoding):
         method: 'axes' or 'sequence'.
         temperature: base of the wavelengths.
         num_prefix_tokens: tokens in front of the grid. With 'axes' pairs with one of them have
-            term (c) alone.
+            only term (c).
 
     Parameters: ``pos_proj`` (W), ``content_bias`` (u) and ``position_bias`` (v), the last two
     (num_heads, head_dims). The scale of terms (c) and (d) is head_dims ** -0.5.

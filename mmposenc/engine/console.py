@@ -26,7 +26,7 @@ from ..command_line import Prints, of_a_library
 
 #: What LoggerHook logs in functions of these names is no line of an interval.
 _TOLD = 'after_test_epoch', 'after_run'
-#: Warnings and errors of libraries that nobody can act on, or that are told better here.
+#: Warnings and errors of libraries that no user can act on, or that are said better here.
 _FOR_THE_FILE = re.compile('deprecated|save_param_scheduler|has been overridden after|'
                            'prefix is not set in metric|out of bounds, the drawn')
 #: What mmdet's metrics say where no image has a box.

@@ -31,7 +31,7 @@ def resize_bias_table(table: Tensor, grid: tuple[int, int], mode: str) -> Tensor
     Returns:
         (..., 2 H' - 1, 2 W' - 1), of the table's dtype; the table itself for its own grid.
 
-    As in these releases a table of which one side alone changes is resampled along both, and
+    As in these releases a table of which only one side changes is resampled along both, and
     'geometric' modes do change a side that keeps its length: ratios start at 1.01, not at 1.
     """
     return resize_table(table, (2 * grid[0] - 1, 2 * grid[1] - 1), mode)

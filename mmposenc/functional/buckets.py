@@ -1,6 +1,6 @@
 """Buckets of 2-D offsets as in iRPE (Wu et al., ICCV 2021, Sec. 3.2).
 
-Buckets depend on the offset alone, so they are computed once for each distinct row and column
+Buckets depend only on the offset, so they are computed once for each distinct row and column
 offset, H + W values instead of (H W)^2, and spread from there.
 """
 from __future__ import annotations
@@ -239,7 +239,7 @@ class Buckets(NamedTuple):
             length = self.prefix + self.query.num_cells
             distance = torch.arange(length, device=device)[queries, None] - places
             return (-distance if self.reverse else distance).clamp(-limit, limit) + limit
-        # Only what depends on the offset alone is kept: ids are as large as Lq * Lk.
+        # Only what depends on nothing but the offset is kept: ids are as large as Lq * Lk.
         table, row_index, col_index = self.by_offset(device)
         ids = expand_offsets(table[None], row_index, col_index)[0]
         if self.prefix:

@@ -1,4 +1,4 @@
-"""A small memory for tensors that depend on grids and options alone.
+"""A small memory for tensors that depend only on grids and options.
 
 Grids that take turns from batch to batch then cost nothing twice. What is kept is bounded in bytes,
 is never handed out to be written to, and is a function of its key: results do not change.

@@ -50,7 +50,7 @@ DEFINITION_BYTES = 1024 * 1024
 ACCELERATOR_DEFINITION_BYTES = 11 * 1024 * 1024
 
 #: Pairs from which look-ups are read a row of keys at a time instead of by an index of all pairs:
-#: of the logits alone, and with a term on values (rows 577 and 1050).
+#: of the logits only, and with a term on values (rows 577 and 1050).
 RUNS_FROM = 600 * 600
 RUNS_WITH_VALUES_FROM = 400 * 400
 #: Pairs from which iRPE's 'cross' on keys is a half for each axis instead of one table of all pairs

@@ -1,6 +1,6 @@
 """Linear layers on a CPU by the faster of the two libraries that PyTorch holds.
 
-PyTorch computes float32 products with MKL, which uses AVX-512 on Intel's processors alone. oneDNN,
+PyTorch computes float32 products with MKL, which uses AVX-512 only on Intel's processors. oneDNN,
 which PyTorch has for convolutions, bfloat16 and compiled models, uses it on all: on an AMD EPYC
 (Zen 5) it takes half of the time.
 """

@@ -66,7 +66,7 @@ def masked_batch_norm(norm: nn.Module, x: Tensor, padding_mask: Tensor | None) -
 
 
 def over_valid_cells(norm: Callable[[Tensor], Tensor], x: Tensor, padding_mask: Tensor) -> Tensor:
-    """A norm of maps, of the valid cells of a map (B, C, H, W) and mask (B, H, W) alone; padded
+    """A norm of maps, of only the valid cells of a map (B, C, H, W) and mask (B, H, W); padded
     cells are zero."""
     cells, index = x.permute(0, 2, 3, 1), _valid_cells(padding_mask)
     picked = cells.flatten(0, 2).index_select(0, index)  # (N, C)

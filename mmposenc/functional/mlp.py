@@ -104,7 +104,7 @@ def mlp(x: Tensor, weight1: Tensor, bias1: Tensor, weight2: Tensor, bias2: Tenso
     """
     if dropout_p and activation != 'relu':
         raise ValueError(f"dropout_p={dropout_p} with activation={activation!r}: there is dropout "
-                         f"behind 'relu' alone; use dropout_p=0")
+                         f"only behind 'relu'; use dropout_p=0")
     if activation not in ACTIVATIONS:
         raise ValueError(f'activation={activation!r} must be one of {ACTIVATIONS}')
     dtype = _compute_dtype(x)
@@ -195,7 +195,7 @@ class _ChunkedMLP(torch.autograd.Function):
             part = slice(start, start + step)
             rows, grad_rows = x[part], grad_out[part]
             pre = linear(rows, weight1, bias1) if kept is None else kept[part]
-            # relu's derivative needs its output alone, which may take the input's place
+            # relu's derivative needs only its output, which may take the input's place
             act = activate(pre, ctx.activation) if ctx.activation != 'relu' else (
                 pre if kept is not None else pre.relu_())
             if drawn is not None:

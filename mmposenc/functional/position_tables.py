@@ -53,7 +53,7 @@ def resize_to_extents(table: Tensor, from_hw: tuple[int, int], extents: Tensor,
     Returns:
         (B, H'*W', C); cells outside an image's extent hold no meaningful numbers.
 
-    A resampled row is a sum of rows with weights that depend on its place alone, so both axes are
+    A resampled row is a sum of rows with weights that depend only on its place, so both axes are
     products with a small matrix: extents stay on their device, and the backward pass has one order
     of sums, which that of ``F.interpolate`` has not on a GPU.
     """

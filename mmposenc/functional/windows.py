@@ -101,13 +101,13 @@ def window_regions(hw_shape: tuple[int, int], window: tuple[int, int], shift: tu
     """Region of each token; tokens of a window attend to each other only inside one region.
 
     Rolling brings the top rows (left columns) into the windows of the bottom rows (right columns):
-    those are regions of their own. So are tokens nobody may attend to, which then have at least
+    those are regions of their own. So are tokens that none may attend to, which then have at least
     each other: no softmax is over nothing.
 
     Args:
         hw_shape: (H, W), not filled up.
         absent: (B, Hp, Wp) bool on the grid filled up to whole windows, True = not a key.
-        images: B; an exported model has the regions of all, as their windows alone may be one,
+        images: B; an exported model has the regions of all, as their windows only may be one,
             which would be part of the graph.
 
     Returns:
@@ -183,7 +183,7 @@ class Windows(NamedTuple):
     def regions(self, mask_window_padding: bool, device: torch.device, images: int = 1
                 ) -> Tensor | None:
         """Which tokens may meet, as :func:`window_regions`; with ``mask_window_padding`` the zeros
-        that fill up the last windows meet nobody else."""
+        that fill up the last windows meet no others."""
         absent = absent_keys(self.padding_mask, self.hw_shape, self.window, mask_window_padding,
                              device, self.counts)
         return window_regions(self.hw_shape, self.window, self.shift, absent, device, self.counts,

@@ -180,7 +180,7 @@ class DistilledClassifier(ImageClassifier):
                 raise ValueError("teacher has no init_cfg: with random weights it teaches nothing; "
                                  "add init_cfg=dict(type='Pretrained', checkpoint=...)")
         built: Any = MODELS.build(teacher) if isinstance(teacher, dict) else teacher
-        # In a list: no submodule, so that state_dict and parameters are the student's alone.
+        # In a list: no submodule, so that state_dict and parameters are only the student's.
         self._teacher: list[Any] = [] if built is None else [built.requires_grad_(False).eval()]
 
     def init_weights(self) -> None:

@@ -225,7 +225,7 @@ def first_numbers(tensor: Tensor, like: tuple[int, ...]) -> Tensor:
     DyHead passes: its weights were trained with it.
     """
     if tensor.shape == like or tensor[:1].numel() < math.prod(like[1:]):
-        return tensor  # too few are told by the check
+        return tensor  # the check reports too few
     return tensor.flatten(1)[:, :math.prod(like[1:])].reshape(like)
 
 

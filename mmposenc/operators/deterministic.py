@@ -20,7 +20,8 @@ def deterministic_forms() -> Iterator[None]:
     means, cumulative sums and the cross entropy of maps. Here they are computed as products with
     small matrices, by ``gather``, in whole numbers, and over rows of cells: the same numbers but
     for the order of the sums. Tensors on a CPU, and runs without deterministic algorithms, are left
-    alone. A backward pass has no modes of torch: what is computed anew in it must enter this there.
+    alone. A backward pass has no modes of torch: what is computed again in it must enter this
+    there.
     """
     if not torch.are_deterministic_algorithms_enabled():
         yield

@@ -6,7 +6,7 @@ from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 from typing import Any, NoReturn
 
-#: Operators that mmcv has kernels for on a CPU too; of all others it has them for CUDA alone.
+#: Operators that mmcv has kernels for on a CPU too; of all others only for CUDA.
 ON_CPU = {
     'active_rotated_filter_backward', 'active_rotated_filter_forward', 'bbox_overlaps',
     'bezier_align_backward', 'bezier_align_forward', 'box_iou_quadri', 'box_iou_rotated',
@@ -52,7 +52,7 @@ def refuse(operator: str, layer: str | None = None) -> NoReturn:
         cure = ('A build of mmcv with its operators has it, for a CPU too. It needs a C++ compiler '
                 '(for CUDA also nvcc and FORCE_CUDA=1) and half an hour or more:')
     else:
-        cure = ('mmcv has it for CUDA alone: on a CPU nothing runs it. For a GPU, build mmcv with '
+        cure = ('mmcv has it only for CUDA: on a CPU nothing runs it. For a GPU, build mmcv with '
                 'its operators, which needs a C++ compiler and nvcc, and half an hour or more:\n'
                 '    FORCE_CUDA=1 \\')
     raise NotImplementedError(

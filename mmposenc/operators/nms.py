@@ -282,7 +282,7 @@ def line_nms_forward(boxes: Tensor, scores: Tensor, overlap: float, top_k: int) 
     Raises:
         ValueError: for lanes of another size, and when a score is NaN.
 
-    mmcv has a kernel for CUDA alone, and that of onedl-mmcv 2.3.6 compares lanes in their own order
+    mmcv has a kernel only for CUDA, and that of onedl-mmcv 2.3.6 compares lanes in their own order
     with lanes in order of their scores; here, as in CLRNet, both are in order of their scores.
     """
     if boxes.dim() != 2 or boxes.shape[1] != FIRST + OFFSETS:

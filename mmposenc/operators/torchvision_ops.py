@@ -173,9 +173,9 @@ SCHEMAS = {
 def provide(extension: ModuleType) -> None:
     """Gives torchvision its operators, where ``torchvision.extension`` could not load them.
 
-    They are registered under its names for every device, and it is told that it has them; its own
-    shape functions, autograd and autocast then apply, so that ``torch.compile`` and
-    ``torch.export`` see what they always see.
+    They are registered under its names for every device, and torchvision is made to believe that it
+    has them; its own shape functions, autograd and autocast then apply, so that ``torch.compile``
+    and ``torch.export`` see what they always see.
     """
     missing = [name for name in SCHEMAS if not hasattr(torch.ops.torchvision, name)]
     for name in missing:

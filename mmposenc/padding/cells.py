@@ -11,7 +11,7 @@ Extents = list[tuple[int, int]]
 
 
 def over_valid_cells(norm: Callable[[Tensor], Tensor], x: Tensor, extents: Extents) -> Tensor:
-    """A norm whose statistics are the batch's, of the valid cells alone.
+    """A norm whose statistics are the batch's, of the valid cells only.
 
     Two copies of a map are a tenth of what sums with weights 0 and 1 take on a CPU, and extents are
     numbers that the host has: an accelerator is not waited for.

@@ -69,7 +69,7 @@ def compile_networks(model: nn.Module, **options: Any) -> list[nn.Module]:
 
 
 class _Compiled:
-    """Calls the graph, and says of its maps which cells are valid. It is told how many cells a
+    """Calls the graph, and says of its maps which cells are valid. It gets how many cells a
     batch has: a map of half the size then has 16 times as many, not a rounding within roundings,
     whose formulas keep a compiler busy for ever."""
 

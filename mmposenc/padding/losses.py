@@ -28,7 +28,7 @@ NOTHING = -1e4
 #: one runs a transformer in between.
 MODELS = ('SingleStageDetector', 'RPN', 'TwoStageDetector', 'MaskFormer', 'EncoderDecoder',
           'SingleStageInstanceSegmentor', 'DetectionTransformer')
-#: mmdet's heads of boxes that read maps by their extractors alone.
+#: mmdet's heads of boxes that read maps only by their extractors.
 ROI_HEADS = ('StandardRoIHead', 'CascadeRoIHead', 'DoubleHeadRoIHead', 'DynamicRoIHead',
              'MaskScoringRoIHead')
 

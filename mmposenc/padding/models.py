@@ -91,7 +91,7 @@ class PaddingFree:
     tried: dict[bool, str | None]
 
     def loss(self, batch_inputs: Tensor, batch_data_samples: list[Any]) -> dict[str, Any]:
-        """The model's own, over the cells of the images alone (:mod:`.losses`)."""
+        """The model's own, over only the cells of the images (:mod:`.losses`)."""
         whole = tuple(batch_inputs.shape[-2:])
         if self.compiled is None and all(
                 size == whole for size in image_sizes(batch_inputs, batch_data_samples)):

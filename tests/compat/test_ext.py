@@ -48,7 +48,7 @@ def test_the_advice_is_one_that_works(monkeypatch):
     """A build helps a CPU only where mmcv has a kernel for it."""
     with pytest.raises(NotImplementedError, match='has it, for a CPU too'):
         ext.get_op('box_iou_rotated')()
-    with pytest.raises(NotImplementedError, match='for CUDA alone: on a CPU nothing runs it'):
+    with pytest.raises(NotImplementedError, match='only for CUDA: on a CPU nothing runs it'):
         ext.get_op('prroi_pool_forward')()
     monkeypatch.setattr(missing, 'version', {'mmcv': '2.1.0'}.__getitem__)
     monkeypatch.setattr(missing, 'PackageNotFoundError', KeyError)

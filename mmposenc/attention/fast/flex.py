@@ -44,7 +44,7 @@ BLOCK = 128
 #: Queries (M) and keys (N) at a time for 16 to 128 channels. With torch's blocks kernels for sm_90
 #: spilled up to 3648 bytes a thread forward (bfloat16, 32 channels: iRPE on keys with a class token
 #: and padding) and 1772 backward (Huang there), 41,232 in float32 (iRPE on keys, 64 channels).
-#: Chosen by what spills alone: no kernel was run on a GPU.
+#: Chosen only by what spills: no kernel was run on a GPU.
 HALF = dict(fwd_BLOCK_M=64, fwd_BLOCK_N=32,
             bwd_BLOCK_M1=32, bwd_BLOCK_N1=64, bwd_BLOCK_M2=64, bwd_BLOCK_N2=32)
 FLOAT32 = dict(fwd_BLOCK_M=32, fwd_BLOCK_N=32)
@@ -311,7 +311,8 @@ def padding_blocks(key_padding: Tensor, len_q: int) -> Any:
         key_padding: (B, Lk) bool, True = padding.
         len_q: queries.
 
-    Differs from ``create_block_mask``: blocks are told by their keys, without a mask of all pairs.
+    Differs from ``create_block_mask``: blocks are chosen by their keys, without a mask of all
+    pairs.
     """
     from torch.nn.attention.flex_attention import BlockMask
     valid = ~key_padding

@@ -22,7 +22,7 @@ from .sizes import on_cpu, refuse
 
 
 def is_mask(term: Term) -> bool:
-    """Whether a term is numbers by grids alone, which a mask adds."""
+    """Whether a term is numbers that depend only on grids, which a mask adds."""
     return isinstance(term, OffsetBias | DenseBias)
 
 

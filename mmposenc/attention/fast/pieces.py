@@ -33,7 +33,7 @@ Hide = Callable[[Piece], Tensor | None]
 class Call(NamedTuple):
     """All of one attention that needs no gradient.
 
-    scale: factor of the product of queries and keys alone. keep: training keeps the weights.
+    scale: factor of the product of queries and keys only. keep: training keeps the weights.
     """
 
     writers: tuple[LogitWriter, ...]

@@ -25,7 +25,7 @@ def browse(cfg: Config, output_dir: str | Path, *, phase: str = 'train', number:
     """Draws the images of a data set as the network sees them, with their ground truth.
 
     The images pass through the pipeline and, batch by batch, through the model's data
-    preprocessor; then the normalisation alone is undone. So flips, crops, mosaics, padding and
+    preprocessor; then only the normalisation is undone. So flips, crops, mosaics, padding and
     swapped colour channels all show.
 
     Args:

@@ -89,7 +89,7 @@ def count(cfg: Config, hw_shape: tuple[int, int]) -> Complexity:
         if getattr(module, 'form', None) == 'auto' and not _in_backbone(name):
             setattr(module, 'form', 'definition')  # noqa: B010  (no declared attribute of a Module)
     counts = [_run(whole, lambda: pass_once(scope, whole, image))]
-    try:  # its definition may not fit into the memory, so the backbone alone is counted on meta
+    try:  # its definition may not fit into the memory, so only the backbone is counted on meta
         part: Any = build_bare(cfg, 'meta')
         own = _run(part, lambda: part.backbone(set_img_shapes(on_meta, [hw_shape])))
     except Exception:  # a backbone that needs numbers too, such as one upstream: none to define

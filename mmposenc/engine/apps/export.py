@@ -156,7 +156,7 @@ def _check(out: str | Path, checkpoint: str | None, size: tuple[int, int], overw
 
 def _check_example(raw: RawOutputs, size: tuple[int, int], channels: int) -> None:
     """Raises ValueError for an example with maps of one cell, which larger images have not: the
-    graph would hold for one cell alone."""
+    graph would hold only for one cell."""
     def single(size: tuple[int, int]) -> int:
         found = [0]
 
@@ -222,7 +222,7 @@ def _limits(program: torch.export.ExportedProgram) -> dict[str, Any]:
 
 
 def _sizes(size: tuple[int, int], fixed: bool, notes: dict[str, Any]) -> list[tuple[int, int]]:
-    """Sizes to compare at: that of the example and others, odd and lying ones among them, as far
+    """Sizes to compare at: that of the example and others, including odd and landscape ones, as far
     as the graph holds for them."""
     height, width = size
     if fixed:

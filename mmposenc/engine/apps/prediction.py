@@ -280,7 +280,7 @@ class _PassedOver:
 
 def _predicted(model: nn.Module, batch: list[Item],
                passed_over: Callable[[Source, Exception], None]) -> Iterator[tuple[Item, Any]]:
-    """What the model makes of each item; where it fails for all at once, of each alone."""
+    """What the model makes of each item; where it fails for all at once, of one at a time."""
     try:
         with torch.no_grad():
             samples = model.test_step(pseudo_collate([item.packed for item in batch]))
@@ -296,7 +296,7 @@ def _predicted(model: nn.Module, batch: list[Item],
 
 def _check(cfg: Config, checkpoint: str, folder: Path, score_thr: float | None, batch_size: int,
            overwrite: bool) -> str:
-    """All that can be told before anything is built."""
+    """All that can be checked before anything is built."""
     scope = scope_of(cfg)
     check_sections(cfg, ())
     if not (cfg.get('test_dataloader') or {}).get('dataset'):

@@ -27,8 +27,8 @@ def class_names(cfg: Config, meta: dict[str, Any]) -> list[str]:
     Returns:
         As many as the model has classes; those that nothing names are 'class 7'.
     """
-    told = _of_test_data(cfg, 'classes') or (meta.get('dataset_meta') or {}).get('classes') or ()
-    names = [str(name) for name in told]
+    given = _of_test_data(cfg, 'classes') or (meta.get('dataset_meta') or {}).get('classes') or ()
+    names = [str(name) for name in given]
     number = max([len(names), *(head['num_classes'] for _, head in heads_of(cfg)
                                 if head.get('num_classes') is not None)])
     return names + [f'class {i}' for i in range(len(names), number)]
@@ -36,9 +36,9 @@ def class_names(cfg: Config, meta: dict[str, Any]) -> list[str]:
 
 def palette(cfg: Config, names: list[str]) -> list[tuple[int, int, int]]:
     """An RGB colour a class: the test data's, else the same random ones each time."""
-    told = [tuple(colour) for colour in _of_test_data(cfg, 'palette') or ()]
+    given = [tuple(colour) for colour in _of_test_data(cfg, 'palette') or ()]
     drawn = np.random.default_rng(42).integers(0, 256, (len(names), 3)).tolist()
-    return told if len(told) == len(names) else [tuple(colour) for colour in drawn]
+    return given if len(given) == len(names) else [tuple(colour) for colour in drawn]
 
 
 def _of_test_data(cfg: Config, key: str) -> Any:

@@ -60,7 +60,7 @@ def data_sets(node: Any, key: str) -> Iterator[tuple[str, Any]]:
 def _missing_paths(key: str, node: Any) -> list[tuple[str, str]]:
     root = node.get('data_root') or ''
     if str(node.get('type')).endswith(('CIFAR10', 'CIFAR100', 'MNIST')):
-        # mmpretrain downloads these, unless told not to
+        # mmpretrain downloads these, unless download=False
         kept = node.get('download', True) or not root or '://' in root or osp.isdir(root)
         return [] if kept else [(f'{key}.data_root', root)]
     prefix = node.get('data_prefix') or {}

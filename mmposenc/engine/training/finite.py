@@ -135,7 +135,7 @@ class _Skip(Exception):
 
 
 def _agreed(finite: Tensor, several: bool) -> Tensor:
-    """What is finite in all processes: one that stopped alone would leave the others waiting."""
+    """What is finite in all processes: if one stopped, the others would wait."""
     finite = finite.int()
     if several:
         distributed.all_reduce(finite, distributed.ReduceOp.MIN)

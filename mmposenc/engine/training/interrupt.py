@@ -60,8 +60,9 @@ class InterruptHook(Hook):
     def agreed(self) -> int:
         """The signal that all processes know of, or 0.
 
-        A process that stopped alone would leave the others waiting for its gradients. They
-        exchange the signal in every iteration and read it in the next, when it has long arrived.
+        A process that stopped without the others would leave the others waiting for its gradients.
+        They exchange the signal in every iteration and read it in the next, when it has long
+        arrived.
         """
         if not is_distributed():
             return self.signum

@@ -48,7 +48,7 @@ class _Exact:
     def continue_at(self, meta: dict[str, Any]) -> None:
         """Takes the place from a checkpoint's meta, of mmengine's own too."""
         place = meta.get('data')
-        if place is None:  # nobody noted it: from the counters
+        if place is None:  # not noted: from the counters
             length = len(self.dataloader)
             if isinstance(self, _EpochBasedTrainLoop):
                 done = self._iter - self._epoch * length

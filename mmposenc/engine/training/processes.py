@@ -60,7 +60,7 @@ def join_on_a_cpu(launcher: str, timeout: float | None = None) -> None:
     """Joins the other processes through gloo, where there is no GPU.
 
     Args:
-        launcher: what started the processes; torchrun ('pytorch') alone will do.
+        launcher: what started the processes; only torchrun ('pytorch') will do.
         timeout: seconds to wait for another process in any exchange (``env_cfg.dist_cfg.timeout``);
             torch's half an hour by default.
 
@@ -84,7 +84,7 @@ def open_log(logger: logging.Logger, folder: str, rank: int) -> None:
     """Gives a process its log file, locked for as long as the process lives, however it ends.
 
     Args:
-        logger: of the run; mmengine opens a file for the first process alone.
+        logger: of the run; mmengine opens a file only for the first process.
         folder: of the run's logs.
         rank: of this process.
     """
@@ -94,7 +94,7 @@ def open_log(logger: logging.Logger, folder: str, rank: int) -> None:
         logger.addHandler(file)
     for handler in logger.handlers:
         if isinstance(handler, logging.FileHandler):
-            with suppress(OSError):  # a file system without locks: nobody will be named
+            with suppress(OSError):  # a file system without locks: no process will be named
                 fcntl.lockf(handler.stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
@@ -174,7 +174,7 @@ def plain_model(model: Any) -> Any:
 
 
 class AverageLossHook(Hook):
-    """Logs the mean of all processes' losses; mmengine logs those of the first process alone."""
+    """Logs the mean of all processes' losses; mmengine logs only those of the first process."""
     priority = 'HIGHEST'  # before anything reads them
 
     def after_train_iter(self, runner: Any, batch_idx: int, data_batch: Any = None,

@@ -66,7 +66,7 @@ class CheckpointRunner(_Runner):
 
     def call_hook(self, fn_name: str, **kwargs: Any) -> None:
         if fn_name == 'after_load_checkpoint' and 'state_dict' not in kwargs['checkpoint']:
-            # Of weights alone, as .safetensors holds them: EMAHook asks for this name.
+            # Of weights only, as .safetensors holds them: EMAHook asks for this name.
             kwargs['checkpoint'] = {'state_dict': kwargs['checkpoint']}
         super().call_hook(fn_name, **kwargs)
         if fn_name == 'after_load_checkpoint':  # the last moment before the weights go in
@@ -142,12 +142,12 @@ class CheckpointRunner(_Runner):
 
 
 class Runner(CheckpointRunner):
-    """mmengine's Runner, for trainings that nobody watches.
+    """mmengine's Runner, for trainings without supervision.
 
     - No checkpoint runs code; see :mod:`mmposenc.checkpoint.loading`.
     - A checkpoint that does not fit the model is an error that lists what does not fit, unless
       the config says ``load_strict=False`` (mmengine logs it and goes on with random weights) or
-      ``'but encodings'``, which lets position encodings alone differ.
+      ``'but encodings'``, which lets only position encodings differ.
     - A resumed run equals one that was not interrupted, to the bit on a CPU: by epoch, by
       iteration and from the middle of an epoch. Both train loops and CheckpointHook are this
       project's, whatever their name in the config.
@@ -251,7 +251,7 @@ class Runner(CheckpointRunner):
             raise Interrupted(128 + signum)
 
     def _rescue(self, error: BaseException) -> None:
-        """Saves the last complete iteration when a run ends early, if nobody has yet."""
+        """Saves the last complete iteration when a run ends early, if it is not saved yet."""
         asked = isinstance(error, Interrupted) and not isinstance(error, StoppedAtOnce)
         if not asked and not isinstance(error, Exception):
             return  # such as a loss that is not finite, which would come again

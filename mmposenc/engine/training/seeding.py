@@ -1,4 +1,4 @@
-"""Randomness that depends on the place in the training alone, so that a resumed run repeats it."""
+"""Randomness that depends only on the place in the training, so that a resumed run repeats it."""
 from __future__ import annotations
 
 import random

@@ -127,7 +127,7 @@ class MLflowVisBackend(_Runs, visualization.MLflowVisBackend):
     def _init_env(self) -> None:
         root, server = self._folder.parent, os.environ.get('MLFLOW_TRACKING_URI')
         if not server:
-            # MLflow wants to be told that a folder is meant, and no database; and it would report
+            # MLflow must know that a folder is meant, not a database; and it would report
             # its use to a server.
             os.environ.setdefault('MLFLOW_ALLOW_FILE_STORE', 'true')
             os.environ.setdefault('MLFLOW_DISABLE_TELEMETRY', 'true')

@@ -77,7 +77,7 @@ def random_mean(x: Tensor, weights: Tensor, hw_shape: tuple[int, int], extents: 
 
 
 def _hash(rows: Tensor, cols: Tensor, draw: int) -> Tensor:
-    """Numbers in [0, 1) that depend on the cell and the draw alone, so padding changes none."""
+    """Numbers in [0, 1) that depend only on the cell and the draw, so padding changes none."""
     value = (rows * 73856093) ^ (cols * 19349663) ^ (draw * 83492791 + 1)
     for _ in range(2):
         value = ((value ^ (value >> 15)) * 0x2C1B3C6D) & 0x7FFFFFFF

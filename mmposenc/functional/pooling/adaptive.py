@@ -94,7 +94,7 @@ def context_pool_error_bound(weight_logits: Tensor, sigma: Tensor, hw_shape: Gri
     sum. So y_i is (1 - e_i) times the windowed output plus e_i times a mean of tokens left out: the
     two differ by at most e_i times the span of a channel, its largest minus its smallest value in
     the image. With weights all alike e_i is at most 4 exp(-truncate^2 / 2) (1 + sqrt(2 pi) sigma)
-    (1 + sqrt(pi / 2) sigma); this function adds up the weights at hand instead.
+    (1 + sqrt(pi / 2) sigma); this function adds up the weights it has instead.
 
     Args:
         weight_logits, sigma, hw_shape, truncate: as for :func:`context_pool`.

@@ -91,7 +91,7 @@ def _in_one(sigma: Tensor, hw_shape: tuple[int, int]) -> bool:
 
 
 def _is_grouped(sigma: Tensor, hw_shape: tuple[int, int]) -> bool:
-    """By sizes alone: nothing is read from the device."""
+    """From sizes only: nothing is read from the device."""
     return not _in_one(sigma, hw_shape) and (
         sigma.device.type == 'cpu' or sigma.shape[1] > GROUPED_FROM)
 
@@ -113,7 +113,7 @@ def block_elements(like: Tensor) -> int:
 
 def find_groups(sigma: Tensor, hw_shape: tuple[int, int], stride: int) -> list[Group]:
     """Queries of a region, those with the smallest neighbourhoods first; empty where queries are
-    not grouped. How many a group has is known from the grid alone, so an accelerator need not be
+    not grouped. How many a group has follows from the grid, so an accelerator need not be
     waited for: the corners stay there, to be read with other numbers."""
     if not _is_grouped(sigma, hw_shape):
         return []

@@ -101,7 +101,7 @@ def broken_file(path: str, size: Size | None = None) -> str:
     Args:
         path: the file.
         size: (width, height) that the picture must have, as it is shown: cameras store pictures
-            lying and note the turn, which is applied when they are read.
+            on their side with an EXIF orientation, which is applied when they are read.
     """
     try:
         check_file(path)

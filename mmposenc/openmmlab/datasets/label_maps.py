@@ -1,4 +1,4 @@
-"""Whether label maps fit their images and classes, from the files alone."""
+"""Whether label maps fit their images and classes, from the files only."""
 from __future__ import annotations
 
 import os.path as osp

@@ -85,7 +85,7 @@ class Encoded:
         reset_encodings(self.encoder)
 
     def extract_feat(self: Any, batch_inputs: Tensor) -> tuple[Tensor, ...]:
-        """As mmdet; this project's ChannelMapper is told the images' sizes."""
+        """As mmdet; this project's ChannelMapper gets the images' sizes."""
         if self.with_neck and isinstance(self.neck, ChannelMapper) and masks_exactly(self):
             shapes = getattr(batch_inputs, 'img_shapes', None)
             return self.neck(  # type: ignore[no-any-return]
