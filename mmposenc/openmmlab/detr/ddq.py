@@ -22,6 +22,8 @@ class DDQDETR(Deformable, MMDDQDETR):
     """
 
     decoder_type = DDQDecoder
+    no_relations = {**Deformable.no_relations, 'relation': 'DDQ picks other queries in each layer, '
+                    'whose boxes are not those of the layer before; leave it out'}
 
 
 __all__ = ['DDQDETR']

@@ -11,6 +11,7 @@ from mmengine.config import ConfigDict
 from mmengine.model import BaseModule
 from torch import Tensor, nn
 
+from mmposenc.detr.boxes import BoxRPB, PositionRelation
 from mmposenc.detr.encoders import DetrEncoder
 from mmposenc.functional.masking import token_mask
 
@@ -26,6 +27,7 @@ from .positions import (
     position_tokens,
     reset_encodings,
 )
+from .relation import Boxes, add_relations, filled
 
 
 class Encoded:
@@ -41,6 +43,10 @@ class Encoded:
     decoder_type: type[nn.Module] | None = None
     #: Why the encoder or the decoder's keys cannot do without an absolute encoding.
     needs_encoder_pos = needs_key_pos = ''
+    #: Whether boxes of the queries are known before the first layer of the decoder.
+    decoder_knows_boxes = False
+    #: Biases by boxes that its decoder has no place for, and why.
+    no_relations: dict[str, str] = {}
 
     def _init_layers(self: Any) -> None:
         encoder_cfg, decoder_cfg = copy.copy(self.encoder), copy.copy(self.decoder)
@@ -50,6 +56,10 @@ class Encoded:
                                   ('decoder.key_pos', self.key_pos, self.needs_key_pos)):
             if kind is None and needs:
                 raise ValueError(f'{name}=None: {needs}')
+        relations = {name: decoder_cfg.pop(name, None) for name in ('relation', 'box_bias')}
+        for name, cfg in relations.items():
+            if cfg is not None and name in self.no_relations:
+                raise ValueError(f'decoder.{name}={cfg!r}: {self.no_relations[name]}')
         _check_decoder(decoder_cfg)
         encoder = self.encoder_type(**encoder_cfg)
         self._check_encoder(encoder)
@@ -63,6 +73,8 @@ class Encoded:
         if self.decoder.embed_dims != encoder.embed_dims:
             raise ValueError(f'the encoder has embed_dims={encoder.embed_dims} and the decoder '
                              f'{self.decoder.embed_dims}; they must be equal')
+        add_relations(self.decoder, **relations, starts=self.decoder_knows_boxes)
+        self.uses_boxes = any(relations.values())
         # The name is the one that configs keep weight decay off.
         self.encoder_pos_encodings = build_position(
             self.encoder_pos, self.embed_dims, 'encoder.encoder_pos')
@@ -83,6 +95,26 @@ class Encoded:
             return
         super().init_weights()  # type: ignore[misc]
         reset_encodings(self.encoder)
+        for module in self.decoder.modules():
+            if isinstance(module, BoxRPB | PositionRelation):
+                module.reset_parameters()
+
+    def forward_decoder(self: Any, hw_shape: tuple[int, int] | None = None, **kwargs: Any
+                        ) -> dict[str, Any]:
+        """As mmdet's; with ``relation`` or ``box_bias`` the decoder's attention gets boxes."""
+        if not self.uses_boxes:
+            return super().forward_decoder(**kwargs)  # type: ignore[misc, no-any-return]
+        cells = None if hw_shape is None else (hw_shape, filled(
+            hw_shape, kwargs['memory_mask'], kwargs['query'].device))
+        boxes = Boxes(self.decoder, self.bbox_head, self._reference(kwargs),
+                      getattr(self, 'with_box_refine', self.decoder_knows_boxes), cells)
+        with boxes.given():
+            return super().forward_decoder(**kwargs)  # type: ignore[misc, no-any-return]
+
+    def _reference(self: Any, decoded: dict[str, Any]) -> Tensor | None:
+        """Boxes or points of the queries in front of the decoder, as shares of the image, from what
+        it takes."""
+        return decoded.get('reference_points')
 
     def extract_feat(self: Any, batch_inputs: Tensor) -> tuple[Tensor, ...]:
         """As mmdet; this project's ChannelMapper gets the images' sizes."""
@@ -123,7 +155,8 @@ class Dense(Encoded):
         flat_mask = None if mask is None else token_mask(mask)
         return (dict(feat=flat(feature), feat_mask=flat_mask, feat_pos=encoder_pos,
                      spatial_shapes=[(feature.shape[-2], feature.shape[-1])]),
-                dict(memory_mask=flat_mask, memory_pos=key_pos))
+                dict(memory_mask=flat_mask, memory_pos=key_pos,
+                     **{'hw_shape': feature.shape[-2:]} if self.uses_boxes else {}))
 
     def forward_encoder(self: Any, feat: Tensor, feat_mask: Tensor | None,
                         feat_pos: Tensor | None,
@@ -137,6 +170,8 @@ class Deformable(Encoded):
     of it."""
 
     encoder_type = DeformableEncoder
+    no_relations = {'box_bias': 'deformable attention compares no pairs of queries and cells; use '
+                                'decoder.relation'}
 
     def _pop_key_pos(self, decoder_cfg: dict[str, Any]) -> None:
         if 'key_pos' in decoder_cfg:
@@ -258,8 +293,14 @@ class DETR(Dense, mm.DETR):
             the encoder's queries and keys: 'sine' (mmdet's, the detector's
             ``positional_encoding``), 'learned' (a table resized to each image), the config of an
             absolute encoding, or None ('w/o PE').
-        decoder: arguments of mmdet's decoder, and ``key_pos``: the same choice for the keys that
-            the object queries meet, 'sine' by default whatever the encoder has.
+        decoder: arguments of mmdet's decoder, and
+
+            - ``key_pos``: the same choice for the keys that the object queries meet, 'sine' by
+              default whatever the encoder has;
+            - ``relation``: the config of a :class:`PositionRelation`, one of all layers, in the
+              self-attention of each layer but the first;
+            - ``box_bias``: the config of a :class:`BoxRPB`, one a layer, in the attention to the
+              keys, from the boxes of the layer before.
         Others as of mmdet's DETR.
 
     With no encoding and the same weights, results equal mmdet's. Without attention weights it is
@@ -275,8 +316,8 @@ class DETR(Dense, mm.DETR):
 class ConditionalDETR(Dense, mm.ConditionalDETR):
     """Conditional DETR (Meng et al., ICCV 2021) with encodings in its encoder.
 
-    Arguments are those of mmdet's ConditionalDETR, with ``encoder`` and ``decoder.key_pos`` as of
-    :class:`DETR`; the decoder is mmdet's.
+    Arguments are those of mmdet's ConditionalDETR, with ``encoder`` and the decoder's ``key_pos``,
+    ``relation`` and ``box_bias`` as of :class:`DETR`; the decoder is mmdet's.
 
     Raises:
         ValueError: as DETR; for ``decoder.key_pos=None``.
@@ -285,12 +326,17 @@ class ConditionalDETR(Dense, mm.ConditionalDETR):
     needs_key_pos = ('object queries find what they look for by the positions of keys, which '
                      'attention meets beside their contents')
 
+    def _reference(self: Any, decoded: dict[str, Any]) -> Tensor:
+        points: Tensor = self.decoder.ref_point_head(decoded['query_pos']).sigmoid()
+        return points
+
 
 class DABDETR(Dense, mm.DABDETR):
     """DAB-DETR (Liu et al., ICLR 2022) with encodings in its encoder.
 
-    Arguments are those of mmdet's DABDETR, with ``encoder`` and ``decoder.key_pos`` as of
-    :class:`DETR`; the decoder is mmdet's.
+    Arguments are those of mmdet's DABDETR, with ``encoder`` and the decoder's ``key_pos``,
+    ``relation`` and ``box_bias`` (of its anchors, in every layer) as of :class:`DETR`; the decoder
+    is mmdet's.
 
     Raises:
         ValueError: as DETR; for ``decoder.key_pos=None`` and ``encoder.encoder_pos=None``.
@@ -300,6 +346,11 @@ class DABDETR(Dense, mm.DABDETR):
     needs_encoder_pos = ('every layer of the encoder of DAB-DETR scales its absolute encoding '
                          '(query_scale), which would have nothing to scale')
     needs_key_pos = ConditionalDETR.needs_key_pos
+    decoder_knows_boxes = True
+
+    def _reference(self: Any, decoded: dict[str, Any]) -> Tensor:
+        boxes: Tensor = decoded['query_pos'].sigmoid()
+        return boxes
 
 
 class DeformableDETR(Deformable, mm.DeformableDETR):
@@ -308,8 +359,9 @@ class DeformableDETR(Deformable, mm.DeformableDETR):
     Args:
         encoder: arguments of :class:`DeformableEncoder`, and ``encoder_pos`` as of :class:`DETR`;
             the embedding of the level stays with None.
-        Others as of mmdet's DeformableDETR. Its decoder samples the memory and has no key
-        encoding.
+        decoder: arguments of mmdet's, and ``relation`` as of :class:`DETR`. It samples the memory
+            and has no key encoding.
+        Others as of mmdet's DeformableDETR.
 
     Raises:
         ValueError: for options that contradict each other; for a relative encoding, as deformable
@@ -322,7 +374,8 @@ class DeformableDETR(Deformable, mm.DeformableDETR):
 class DINO(Deformable, mm.DINO):
     """DINO (Zhang et al., ICLR 2023) with PEG in its encoder.
 
-    Arguments are those of mmdet's DINO, with ``encoder`` as of :class:`DeformableDETR`.
+    Arguments are those of mmdet's DINO, with ``encoder`` and ``decoder.relation`` as of
+    :class:`DeformableDETR`; denoising queries keep to their groups.
 
     Raises:
         ValueError: as DeformableDETR.

@@ -1,0 +1,148 @@
+"""Biases of a decoder's attention by the boxes that its queries stand for."""
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from ..encodings.checks import check_at_least, check_choices
+
+#: Numbers of the sines of pairs of boxes that are kept at once.
+_PAIRS = 2 ** 24
+
+
+class PositionRelation(nn.Module):
+    """A bias of the self-attention of object queries from the boxes of every two of them (Relation
+    DETR, Hou et al., ECCV 2024, Eq. 2-4).
+
+    Of boxes (x, y, w, h) of queries i and, a layer later, j: log(|x_i - x_j| / w_i + 1),
+    log(|y_i - y_j| / h_i + 1), log(w_i / w_j), log(h_i / h_j); their sines and cosines; a linear
+    layer and a ReLU, which give a number a head. No gradient passes to the boxes.
+
+    Args:
+        num_heads: attention heads.
+        embed_dims: sines and cosines of each of the four numbers, even.
+        temperature: ratio of the longest to the shortest wave.
+        scale: factor of the numbers.
+
+    Parameters: ``pos_proj.0``, a convolution of 1 x 1 named as in the release.
+
+    Raises:
+        ValueError: for bad sizes.
+
+    Differs from the release: sines are computed again backward, some queries at a time.
+    """
+
+    def __init__(self, num_heads: int, *, embed_dims: int = 16, temperature: float = 10000.0,
+                 scale: float = 100.0) -> None:
+        super().__init__()
+        check_at_least(1, num_heads=num_heads)
+        if embed_dims < 2 or embed_dims % 2:
+            raise ValueError(f'embed_dims={embed_dims} must be even and at least 2')
+        self.embed_dims, self.temperature, self.scale = embed_dims, temperature, scale
+        self.pos_proj = nn.Sequential(nn.Conv2d(4 * embed_dims, num_heads, 1), nn.ReLU())
+
+    def reset_parameters(self) -> None:
+        """As ``nn.Conv2d``."""
+        self.pos_proj[0].reset_parameters()
+
+    def forward(self, boxes: Tensor, later: Tensor) -> Tensor:
+        """The bias.
+
+        Args:
+            boxes: (B, n, 4) of the rows, centre, width and height.
+            later: (B, m, 4) of the columns.
+
+        Returns:
+            (B, heads, n, m), at least 0.
+        """
+        boxes, later = boxes.detach().float(), later.detach().float()
+        step = max(1, _PAIRS // (len(later) * later.shape[1] * 4 * self.embed_dims))
+        if step >= boxes.shape[1]:
+            return self._rows(boxes, later)
+        return torch.cat([checkpoint(self._rows, some, later, use_reentrant=False,
+                                     preserve_rng_state=False)
+                          for some in boxes.split(step, 1)], 2)
+
+    def _rows(self, boxes: Tensor, later: Tensor) -> Tensor:
+        with torch.no_grad():
+            places, sizes = boxes[:, :, None].split(2, -1)
+            others, other_sizes = later[:, None].split(2, -1)
+            near = 1e-5
+            apart = torch.log((places - others).abs() / (sizes + near) + 1.0)
+            larger = torch.log((sizes + near) / (other_sizes + near))
+            numbers = torch.cat((apart, larger), -1)
+            waves = torch.arange(0, self.embed_dims, 2, device=boxes.device) / self.embed_dims
+            angles = numbers[..., None] * self.scale / self.temperature ** waves
+            sines = torch.stack((angles.sin(), angles.cos()), -1).flatten(-3)
+        linear = self.pos_proj[0]
+        found = nn.functional.linear(sines.to(linear.weight.dtype), linear.weight.flatten(1),
+                                     linear.bias)
+        return found.permute(0, 3, 1, 2).relu()
+
+
+class BoxRPB(nn.Module):
+    """A bias of the attention of object queries to the cells of a map, from the edges of a query's
+    box to the centre of a cell (box-to-pixel relative position bias, Plain-DETR, Lin et al., ICCV
+    2023, Sec. 4.1), an axis at a time: network_x(x1 - x, x2 - x) + network_y(y1 - y, y2 - y), in
+    pixels.
+
+    Args:
+        num_heads: attention heads.
+        hidden_dims: width of the two networks.
+        stride: pixels between the centres of neighbouring cells; 16 in the release.
+        mode: 'linear', or 'log': sign(d) * log2(1 + abs(d)) / 3 of each distance ('abs_log8').
+
+    Parameters: ``cpb_mlp1`` of columns and ``cpb_mlp2`` of rows, named as in the release.
+
+    Raises:
+        ValueError: for bad sizes or an unknown mode.
+    """
+
+    def __init__(self, num_heads: int, *, hidden_dims: int = 512, stride: float = 32,
+                 mode: str = 'linear') -> None:
+        super().__init__()
+        check_at_least(1, num_heads=num_heads, hidden_dims=hidden_dims, stride=stride)
+        check_choices(mode=(mode, ('linear', 'log')))
+        self.stride, self.mode = stride, mode
+        self.cpb_mlp1, self.cpb_mlp2 = (nn.Sequential(
+            nn.Linear(2, hidden_dims), nn.ReLU(inplace=True),
+            nn.Linear(hidden_dims, num_heads, bias=False)) for _ in range(2))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Truncated normal, standard deviation 0.02, and biases of 0."""
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.trunc_normal_(module.weight, std=0.02)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+
+    def forward(self, boxes: Tensor, hw_shape: tuple[int, int], extents: Tensor) -> Tensor:
+        """The bias.
+
+        Args:
+            boxes: (B, n, 4), centre, width and height as shares of the image.
+            hw_shape: (H, W) of the map.
+            extents: (B, 2) or (2,), rows and columns of the map that the image fills.
+
+        Returns:
+            (B, heads, n, H * W).
+        """
+        centres, sizes = boxes.float().split(2, -1)
+        whole = extents.flip(-1).float().view(-1, 1, 2) * self.stride
+        edges = torch.stack((centres - sizes / 2, centres + sizes / 2), -1) * whole[..., None]
+        found = []
+        for axis, network in enumerate((self.cpb_mlp1, self.cpb_mlp2)):
+            cells = torch.arange(hw_shape[1 - axis], device=boxes.device) + 0.5
+            away = edges[:, :, None, axis] - cells[:, None] * self.stride  # (B, n, cells, 2)
+            if self.mode == 'log':
+                away = away.sign() * torch.log2(away.abs() + 1.0) / math.log2(8)
+            found.append(network(away.to(network[0].weight.dtype)).permute(0, 3, 1, 2))
+        columns, rows = found
+        return (rows[..., :, None] + columns[..., None, :]).flatten(-2)
+
+
+__all__ = ['BoxRPB', 'PositionRelation']

@@ -1,0 +1,168 @@
+"""Decoders whose attention gets the boxes of the queries, layer after layer."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from mmdet.models.layers.transformer import inverse_sigmoid
+from mmdet.models.layers.transformer.conditional_detr_layers import (
+    ConditionalDetrTransformerDecoderLayer,
+)
+from mmdet.models.layers.transformer.dab_detr_layers import DABDetrTransformerDecoderLayer
+from mmengine.model import ModuleList
+from torch import Tensor, nn
+
+from mmposenc.registry import MODELS
+
+from .decoders import DeformableDecoderLayer, DetrDecoderLayer
+
+
+class Boxed:
+    """Before a decoder layer's own class: asks :class:`Boxes` for masks and shows it the queries.
+    Outside of what is compiled."""
+
+    def __call__(self: Any, query: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        boxes: Boxes
+        boxes, number = self.__dict__['given_boxes']
+        kwargs = boxes.masks(number, kwargs)
+        query = super().__call__(query, *args, **kwargs)  # type: ignore[misc]
+        boxes.move(number, query)
+        return query
+
+
+class BoxedDetrLayer(Boxed, DetrDecoderLayer):
+    """Of DETR."""
+
+
+class BoxedDeformableLayer(Boxed, DeformableDecoderLayer):
+    """Of Deformable DETR and DINO."""
+
+
+class BoxedConditionalLayer(Boxed, ConditionalDetrTransformerDecoderLayer):  # type: ignore[misc]
+    """Of Conditional DETR."""
+
+
+class BoxedDABLayer(Boxed, DABDetrTransformerDecoderLayer):  # type: ignore[misc]
+    """Of DAB-DETR."""
+
+
+#: The class with boxes, of each decoder layer.
+BOXED = {DetrDecoderLayer: BoxedDetrLayer, DeformableDecoderLayer: BoxedDeformableLayer,
+        ConditionalDetrTransformerDecoderLayer: BoxedConditionalLayer,
+        DABDetrTransformerDecoderLayer: BoxedDABLayer}
+
+
+def add_relations(decoder: Any, relation: dict[str, Any] | None, box_bias: dict[str, Any] | None,
+                  starts: bool) -> None:
+    """Give a decoder ``relation``, one of all layers, and ``box_bias``, one a layer.
+
+    Args:
+        starts: whether the first layer knows boxes.
+    """
+    if relation is None and box_bias is None:
+        return
+    layers = decoder.layers
+    heads = dict(num_heads=layers[0].self_attn.num_heads)
+    if relation is not None:
+        decoder.relation = MODELS.build({**heads, **relation})
+    if box_bias is not None:
+        decoder.box_bias = ModuleList(
+            MODELS.build({**heads, **box_bias}) if starts or number else nn.Identity()
+            for number in range(len(layers)))
+    for layer in layers:
+        layer.__class__ = BOXED[type(layer)]
+
+
+class Boxes:
+    """The boxes of the queries in one pass of a decoder, and what attention adds by them.
+
+    Args:
+        decoder: of :func:`add_relations`.
+        head: the detector's, which turns queries into boxes.
+        reference: (B, queries, 4 or 2) of the first layer, as shares of the image; None where the
+            detector has none.
+        refines: whether each layer moves the reference.
+        cells: (H, W) of the keys' map, and (B, 2) or (2,) rows and columns that images fill; for
+            ``box_bias``.
+    """
+
+    def __init__(self, decoder: Any, head: Any, reference: Tensor | None, refines: bool,
+                 cells: tuple[tuple[int, int], Tensor] | None) -> None:
+        self.decoder, self.head, self.refines, self.cells = decoder, head, refines, cells
+        self.relation = getattr(decoder, 'relation', None)
+        self.box_bias = getattr(decoder, 'box_bias', None)
+        self.norm = getattr(decoder, 'post_norm', None) or getattr(decoder, 'norm', None)
+        self.reference = None if reference is None else reference.detach()
+        self.boxes = self.before = self.reference if self._has_boxes() else None
+
+    def _has_boxes(self) -> bool:
+        return self.reference is not None and self.reference.shape[-1] == 4
+
+    @contextmanager
+    def given(self) -> Iterator[None]:
+        """While the decoder runs."""
+        for number, layer in enumerate(self.decoder.layers):
+            layer.__dict__['given_boxes'] = self, number
+        try:
+            yield
+        finally:
+            for layer in self.decoder.layers:
+                del layer.__dict__['given_boxes']
+
+    def masks(self, number: int, kwargs: dict[str, Any]) -> dict[str, Any]:
+        """The arguments of a layer with the biases of its attentions."""
+        plural = 's' * isinstance(self.decoder.layers[0], (BoxedConditionalLayer, BoxedDABLayer))
+        if self.relation is not None and number:
+            name = f'self_attn_mask{plural}'
+            kwargs = {**kwargs, name: _hidden(
+                self.relation(self.before, self.boxes), kwargs.get(name))}
+        boxes = self.reference if self._has_boxes() else self.boxes
+        if self.box_bias is not None and boxes is not None:
+            assert self.cells is not None
+            bias = self.box_bias[number](boxes, *self.cells)
+            kwargs = {**kwargs, f'cross_attn_mask{plural}': bias.flatten(0, 1)}
+        return kwargs
+
+    @torch.no_grad()
+    def move(self, number: int, query: Tensor) -> None:
+        """The boxes behind a layer, which are those that the detector predicts there."""
+        if number == len(self.decoder.layers) - 1:
+            return
+        normed = query if self.norm is None else self.norm(query)
+        boxes = self._moved(number, normed)
+        self.before, self.boxes = boxes if self.boxes is None else self.boxes, boxes
+        if self.refines:
+            self.reference = self._moved(number, query)
+
+    def _moved(self, number: int, query: Tensor) -> Tensor:
+        head = self.head
+        if hasattr(head, 'reg_branches'):
+            found = head.reg_branches[number](query)
+        elif hasattr(head, 'reg_ffn'):
+            found = head.fc_reg(head.activate(head.reg_ffn(query)))
+        else:
+            found = head.fc_reg(query)
+        if self.reference is not None:
+            start = inverse_sigmoid(self.reference, eps=1e-3)
+            found = found + F.pad(start, (0, 4 - start.shape[-1]))
+        return found.sigmoid()
+
+
+def filled(hw_shape: tuple[int, int], mask: Tensor | None, device: torch.device) -> Tensor:
+    """Rows and columns of a map that images fill, (B, 2) or (2,), by a mask (B, H * W)."""
+    if mask is None:
+        return torch.tensor(hw_shape, device=device)
+    valid = ~mask.view(-1, *hw_shape)
+    return torch.stack((valid.any(2).sum(1), valid.any(1).sum(1)), 1)
+
+
+def _hidden(bias: Tensor, mask: Tensor | None) -> Tensor:
+    """(B * heads, queries, queries) of a bias and a mask that is True where none may attend: as of
+    denoising queries, whose groups neither see each other nor are seen."""
+    bias = bias.flatten(0, 1)
+    if mask is None:
+        return bias
+    return bias.masked_fill(mask, float('-inf')) if mask.dtype == torch.bool else bias + mask
