@@ -89,6 +89,8 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     """What training and testing have in common."""
     parser.add_argument('--work-dir', help='for logs and results; else the config\'s own, else '
                         'work_dirs/<name of the config>')
+    parser.add_argument('--data', metavar='DIR', help='your own data set, as mmposenc prepare '
+                        '--from writes it; names and number of classes are filled in')
     parser.add_argument('--allow-mismatch', action='store_true', help='load what fits of a '
                         'checkpoint that does not fit the model, instead of stopping')
     parser.add_argument('--compile', action='store_true', help='torch.compile for the blocks of '

@@ -25,7 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     'diagnose': ('diagnose', 'measure what a model knows of places, without training'),
     'complexity': ('complexity', 'count parameters, multiply-accumulates and activations'),
     'browse': ('browse', 'draw what goes into the network'),
-    'prepare': ('prepare', 'fetch small data sets, or check a local copy of a large one'),
+    'prepare': ('prepare', 'fetch data sets, check a copy of one, or convert your own labels'),
     'cache': ('cache', 'compute the features of a frozen backbone beforehand'),
     'export': ('export', 'write a model as an ONNX file or an exported program'),
     'run': ('run', 'run a script, of mmdet for example, with mmposenc imported first'),

@@ -1,4 +1,4 @@
-"""Fetches the small data sets and pretrained weights, or checks a local copy of a large one.
+"""Fetches small data sets and weights, checks a copy of a large one, or converts your own labels.
 
     mmposenc prepare trees [--out data/trees]
     mmposenc prepare mnist5k [--out data/mnist5k]
@@ -8,17 +8,22 @@
     mmposenc prepare mnist DOWNLOADS/mnist [--out data/mnist]
     mmposenc prepare coco data/coco
     mmposenc prepare ade20k data/ade/ADEChallengeData2016
+    mmposenc prepare --from yolo|voc|labelme|masks YOUR_FOLDER --out data/mine
 """
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from ..command_line import Parser, reported
+from ..command_options import SEED
 from ..engine.prepare.copies import check_ade20k, check_coco
+from ..engine.prepare.labels import KINDS
 from ..engine.prepare.mnist import IDX_SOURCES, prepare_idx, prepare_mnist5k
 from ..engine.prepare.nuclei import prepare_nuclei
+from ..engine.prepare.own import GROUPS, prepare_own
 from ..engine.prepare.pretrained import prepare_pretrained
 from ..engine.prepare.trees import prepare_trees
 
@@ -34,6 +39,8 @@ FETCHES: dict[str, tuple[Callable[[Path, Path], object], str]] = {
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser = Parser(__doc__, prog='mmposenc prepare')
+    if any(word.partition('=')[0] == '--from' for word in (sys.argv[1:] if argv is None else argv)):
+        return _parse_own(parser, argv)
     commands = parser.add_subparsers(dest='command', required=True)
     for name, (_, what) in FETCHES.items():
         command = commands.add_parser(name, help=what)
@@ -50,11 +57,35 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
+def _parse_own(parser: argparse.ArgumentParser, argv: list[str] | None) -> argparse.Namespace:
+    parser.add_argument('--from', choices=KINDS, dest='command', help='who wrote the labels')
+    parser.add_argument('path', type=Path, help='a folder of pictures and labels; only read')
+    parser.add_argument('--out', type=Path, required=True, help='a new folder')
+    parser.add_argument('--classes', type=lambda text: text.split(','), metavar='A,B',
+                        help='names in the order of the labels; else those in the folder')
+    parser.add_argument('--val', type=_share, default=0.2, help='share to validate with, where no '
+                        'folders train and val are there (%(default)s)')
+    parser.add_argument('--group-by', choices=GROUPS, help="keep together what is in one folder, "
+                        "or has one name before its last '_' or '-'")
+    parser.add_argument('--seed', type=SEED, default=0, help='of the split')
+    parser.add_argument('--skip-bad', action='store_true', help='leave out what is reported')
+    return parser.parse_args(argv)
+
+
+def _share(text: str) -> float:
+    if not 0 < float(text) < 1:
+        raise argparse.ArgumentTypeError(f'{text!r} must be between 0 and 1')
+    return float(text)
+
+
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     with reported(args):
         if args.command in FETCHES:
             FETCHES[args.command][0](args.out, args.cache)
+        elif args.command in KINDS:
+            prepare_own(args.command, args.path, args.out, args.classes, args.val, args.group_by,
+                        args.seed, args.skip_bad)
         elif args.command in IDX_SOURCES:
             prepare_idx(args.path, args.out, IDX_SOURCES[args.command])
         else:

@@ -18,6 +18,7 @@ from mmposenc.encodings import RelativeEncoding, TokenEncoding
 from mmposenc.registry import MODELS
 
 from .config import LIVE_KEYS, load_config, set_work_dir
+from .data import use_data
 
 #: Of mmengine's DefaultOptimWrapperConstructor, which passes over any other key in silence.
 _PARAMWISE = {'lr_mult', 'decay_mult', 'custom_keys', 'bias_lr_mult', 'bias_decay_mult',
@@ -192,6 +193,8 @@ def _child(node: Any, part: str) -> Any:
 def read_config(args: argparse.Namespace) -> Config:
     """The config that the arguments of ``add_config`` name, with what they override."""
     cfg = load_config(args.config)
+    if getattr(args, 'data', None):
+        use_data(cfg, args.data)
     # Not while arguments are parsed: this loads torch.
     override(cfg, dict(map(_key_and_value, args.cfg_options or ())))
     if not isinstance(cfg.get('model', {}), dict):

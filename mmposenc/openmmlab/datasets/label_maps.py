@@ -30,7 +30,7 @@ def check_pairs(pairs: Sequence[tuple[str, str]], num_labels: int | None = None,
         ValueError: lists up to 20 files and what is wrong with each.
     """
     with ThreadPoolExecutor(max_workers=16) as pool:  # it waits for the disk
-        found = [text for text in pool.map(_pair_problem, pairs, chunksize=64) if text]
+        found = [text for text in pool.map(pair_problem, pairs, chunksize=64) if text]
     if not found and num_labels is not None:
         for path in sample([path for _, path in pairs]):
             try:
@@ -57,7 +57,8 @@ def label_problem(labels: np.ndarray, num_labels: int, ignore_index: int = 255) 
             f'pixels; labels must be from 0 to {num_labels - 1}, or {ignore_index} to be ignored')
 
 
-def _pair_problem(pair: tuple[str, str]) -> str:
+def pair_problem(pair: tuple[str, str]) -> str:
+    """What is wrong with an image or its label map, from their ends; an empty string: nothing."""
     image_path, label_path = pair
     if not osp.exists(label_path):
         return f'{label_path}: missing, for the image {image_path}'

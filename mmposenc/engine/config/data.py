@@ -1,0 +1,107 @@
+"""A config trained on the user's folder: ``mmposenc train CONFIG --data DIR``."""
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from mmengine.config import Config
+
+from ..prepare.own import ADE_PARTS
+from .checks import data_sets, heads_of
+
+_SCOPES = {'mmdet': 'train.json and val.json with the folders train and val',
+           'mmseg': 'images and annotations with the folders training and validation, and '
+                    'classes.txt',
+           'mmpretrain': 'train and val with a folder a class'}
+
+
+def use_data(cfg: Config, folder: str) -> None:
+    """Points data sets and metrics to a folder, and fills in the names and number of classes.
+
+    Args:
+        cfg: changed in place.
+        folder: in the layout of :data:`_SCOPES`, as ``mmposenc prepare --from`` writes it. Tests
+            use its ``test`` where there is one, else ``val``.
+
+    Raises:
+        ValueError: the folder has another layout, its parts have other classes, or a head of the
+            model has no ``num_classes``.
+    """
+    root, scope = Path(folder), str(cfg.get('default_scope'))
+    if scope not in _SCOPES:
+        raise ValueError(f'--data {folder}: default_scope={scope!r} must be one of '
+                         f'{", ".join(_SCOPES)}')
+    parts = {part: part for part in ('train', 'val')}
+    parts['test'] = 'test' if _has(root, scope, 'test') else 'val'
+    lacking = [part for part in ('train', 'val') if not _has(root, scope, part)]
+    if lacking:
+        raise ValueError(f'--data {folder}: {" and ".join(lacking)} not found; {scope} needs '
+                         f'{_SCOPES[scope]}')
+    named = {part: _classes(root, scope, part) for part in dict.fromkeys(parts.values())}
+    classes = named['train']
+    for part, names in named.items():
+        if names != classes:
+            raise ValueError(f'--data {folder}: the classes of {part} are {names}, those of train '
+                             f'{classes}; they must be the same in the same order')
+    colours = np.random.default_rng(42).integers(0, 256, (len(classes), 3)).tolist()
+    for phase, part in parts.items():
+        for _, node in data_sets((cfg.get(f'{phase}_dataloader') or {}).get('dataset'), ''):
+            if not {'dataset', 'datasets'} & set(node):  # no wrapper
+                for key in ('split', 'download'):
+                    node.pop(key, None)
+                node.update(_places(root, scope, part))
+                node['metainfo'] = dict(classes=tuple(classes), palette=colours)
+        metrics = cfg.get(f'{phase}_evaluator') or []
+        for metric in metrics if isinstance(metrics, list) else [metrics]:
+            if metric.get('ann_file'):
+                metric['ann_file'] = str(root / f'{part}.json')
+            if scope == 'mmpretrain' and 'topk' in metric:
+                metric['topk'] = tuple(k for k in np.atleast_1d(metric['topk']).tolist()
+                                       if k <= len(classes))
+    heads = dict(heads_of(cfg)) or {'model': {}}
+    for key, head in heads.items():
+        if head.get('num_classes') is None:
+            raise ValueError(f'--data {folder}: {key} has no num_classes to fill in; write the '
+                             'classes into the config instead')
+        head['num_classes'] = len(classes)
+    if (cfg.get('data_preprocessor') or {}).get('num_classes'):
+        cfg.data_preprocessor.num_classes = len(classes)
+    print(f'{folder}: {len(classes)} classes: {", ".join(classes)}')
+
+
+def _has(root: Path, scope: str, part: str) -> bool:
+    if scope == 'mmseg':
+        return (root / 'images' / ADE_PARTS[part]).is_dir()
+    return (root / part).is_dir() and (scope == 'mmpretrain' or (root / f'{part}.json').is_file())
+
+
+def _classes(root: Path, scope: str, part: str) -> list[str]:
+    if scope == 'mmpretrain':
+        return sorted(path.name for path in (root / part).iterdir() if path.is_dir())
+    path = root / (f'{part}.json' if scope == 'mmdet' else 'classes.txt')
+    try:
+        text = path.read_text(encoding='utf-8')
+        return [each['name'] for each in json.loads(text)['categories']] if scope == 'mmdet' else [
+            line.strip() for line in text.splitlines() if line.strip()]
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise ValueError(f'{path} does not name the classes: {error}') from error
+
+
+def _places(root: Path, scope: str, part: str) -> dict[str, Any]:
+    """What a data set of one part gets."""
+    if scope == 'mmdet':
+        return dict(type='mmposenc.CocoDataset', data_root=f'{root}/', ann_file=f'{part}.json',
+                    data_prefix=dict(img=f'{part}/'))
+    if scope == 'mmpretrain':
+        return dict(type='CustomDataset', data_root=str(root), ann_file='', data_prefix=part)
+    name = ADE_PARTS[part]
+    suffixes = sorted({path.suffix for path in (root / 'images' / name).rglob('*')
+                       if path.is_file()})
+    if len(suffixes) != 1:
+        raise ValueError(f'--data {root}: images/{name} has files {", ".join(suffixes) or "none"}; '
+                         'they must have one ending')
+    prefix = dict(img_path=f'images/{name}', seg_map_path=f'annotations/{name}')
+    return dict(type='mmposenc.SegDataset', data_root=f'{root}/', ann_file='', data_prefix=prefix,
+                img_suffix=suffixes[0], seg_map_suffix='.png', reduce_zero_label=False)

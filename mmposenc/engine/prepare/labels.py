@@ -1,0 +1,281 @@
+"""Labels as tools write them, YOLO, VOC, labelme and PNG masks, read without trust.
+
+Nothing raises for a label: each that can't be used is a line with its file.
+"""
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+from xml.etree import ElementTree
+
+import numpy as np
+from PIL import Image
+
+from mmposenc.openmmlab.datasets.image_files import Size, broken_file, size_shown
+from mmposenc.openmmlab.datasets.label_maps import label_problem, pair_problem
+
+from .common import PrepareError
+
+PICTURES = {'.bmp', '.jpeg', '.jpg', '.png', '.tif', '.tiff', '.webp'}
+#: Folders that say what a file is, not which picture it belongs to.
+_ROLES = {'images', 'img', 'imgs', 'jpegimages'}
+_LABEL_ROLES = {'annotations', 'labels', 'masks', 'segmentationclass'}
+_LISTS = {'classes.txt', 'labels.txt', 'readme.txt', 'train.txt', 'val.txt', 'test.txt'}
+#: Of pixels without a label.
+VOID = 255
+
+
+class Thing(NamedTuple):
+    """An object: its class, left, top, width and height in pixels, its outline, whether evaluation
+    passes over it."""
+    name: str
+    box: tuple[float, ...]
+    polygon: list[float] | None = None
+    crowd: bool = False
+
+
+@dataclass
+class Picture:
+    """A picture; ``key`` is its path below the source, without suffix and folders of roles."""
+    key: str
+    path: Path
+    size: Size
+    labels: Path | None = None
+    things: list[Thing] = field(default_factory=list)
+
+
+@dataclass
+class Found:
+    """What a folder holds; each of ``problems`` begins with a file."""
+    classes: list[str]
+    pictures: list[Picture] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def read_labels(kind: str, source: Path, classes: list[str] | None = None) -> Found:
+    """Reads a folder of pictures and labels; changes nothing in it.
+
+    A label file belongs to the picture of the same path and name, but for folders such as
+    ``images``, ``labels`` and ``Annotations``.
+
+    Args:
+        kind: one of :data:`KINDS`.
+        source: the folder.
+        classes: names in the order of the labels; None: those of a data.yaml or classes.txt in the
+            source, else those that occur, by the alphabet.
+
+    Raises:
+        PrepareError: no such folder, no pictures or labels in it, or numbers without names.
+    """
+    if not source.is_dir():
+        raise PrepareError(f'{source} is not a folder')
+    told = classes or _told_classes(source)
+    if not told and kind in ('yolo', 'masks'):
+        raise PrepareError(f'{source}: its labels are numbers; name the classes by --classes, or '
+                           'in a data.yaml or classes.txt there')
+    found = Found(told)
+    pictures, labels = _files(kind, source, found.problems)
+    if not pictures or not labels:
+        where = ' in a folder annotations, labels or masks' * (kind == 'masks')
+        raise PrepareError(f'{source} holds {len(pictures)} pictures and {len(labels)} '
+                           f'{KINDS[kind]} files of labels{where}')
+    found.problems += [f'{labels[key]}: there is no picture of this name'
+                       for key in labels.keys() - pictures.keys()]
+    bare = 0
+    for key, path in pictures.items():
+        if problem := broken_file(str(path)):
+            found.problems.append(f'{path}: {problem}')
+            continue
+        with open(path, 'rb') as file:
+            picture = Picture(key, path, size_shown(file), labels.get(key))
+        if picture.labels is None and kind != 'yolo':  # there no file means that nothing is shown
+            bare += 1
+        elif picture.labels is None or _fits(kind, picture, found):
+            found.pictures.append(picture)
+    found.notes += [f'{bare} pictures without labels are left out'] * bool(bare)
+    if not told:
+        found.classes = sorted({each.name for picture in found.pictures
+                                for each in picture.things})
+    return found
+
+
+def _told_classes(source: Path) -> list[str]:
+    for path in (*source.glob('*.yaml'), *source.glob('*.yml')):
+        import yaml
+        try:
+            names = (yaml.safe_load(path.read_text(encoding='utf-8')) or {}).get('names') or []
+            return [str(names[key]) for key in sorted(names)] if isinstance(names, dict) else [
+                str(name) for name in names]
+        except (yaml.YAMLError, UnicodeDecodeError, AttributeError, TypeError) as error:
+            raise PrepareError(f'{path}: names must be a list of classes ({error})') from error
+    path = source / 'classes.txt'
+    lines = path.read_text(encoding='utf-8').splitlines() if path.is_file() else []
+    return [line.strip() for line in lines if line.strip()]
+
+
+def _files(kind: str, source: Path, problems: list[str]) -> tuple[dict[str, Path], ...]:
+    """Pictures and label files by key; two of one key are a problem."""
+    pictures: dict[str, Path] = {}
+    labels: dict[str, Path] = {}
+    for path in sorted(source.rglob('*')):
+        *folders, name = path.relative_to(source).parts
+        if not path.is_file() or any(part.startswith('.') for part in (*folders, name)):
+            continue
+        suffix, roles = path.suffix.lower(), {folder.lower() for folder in folders}
+        is_map = kind == 'masks' and bool(roles & _LABEL_ROLES)
+        if suffix == KINDS[kind] and name.lower() not in _LISTS and (kind != 'masks' or is_map):
+            among = labels
+        elif suffix in PICTURES and not is_map:
+            among = pictures
+        else:
+            continue
+        kept = [folder for folder in folders if folder.lower() not in _ROLES | _LABEL_ROLES]
+        key = '/'.join([*kept, path.stem])
+        if key in among:
+            problems.append(f'{path}: has the name of {among[key]}, so that labels fit both')
+        among.setdefault(key, path)
+    return pictures, labels
+
+
+def _fits(kind: str, picture: Picture, found: Found) -> bool:
+    """Whether a file of labels can be used; what can't be is added to the problems."""
+    if kind != 'masks':
+        return _read_things(kind, picture, found)
+    problem = pair_problem((str(picture.path), str(picture.labels)))
+    if not problem and (problem := label_problem(label_map(picture), len(found.classes), VOID)):
+        problem = f'{picture.labels}: {problem}'
+    found.problems += [problem] * bool(problem)
+    return not problem
+
+
+def label_map(picture: Picture) -> np.ndarray:
+    """(H, W) of its labels; of a palette the indices."""
+    with Image.open(str(picture.labels)) as image:
+        return np.asarray(image).astype(np.uint8)
+
+
+def _read_things(kind: str, picture: Picture, found: Found) -> bool:
+    assert picture.labels is not None
+    try:
+        text = picture.labels.read_bytes().decode('utf-8-sig')
+        for where, read in READERS[kind](text, picture.size, found.classes):
+            try:
+                thing = read()
+                if found.classes and thing.name not in found.classes:
+                    raise ValueError(f'class {thing.name!r} is not among {found.classes}')
+                picture.things.append(_inside(thing, picture.size))
+            except (ValueError, TypeError, LookupError, AttributeError) as error:
+                found.problems.append(f'{picture.labels}{where}: {error}')
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError,
+            ElementTree.ParseError) as error:
+        found.problems.append(f'{picture.labels}: {error or type(error).__name__}')
+        return False
+    return True
+
+
+def _inside(thing: Thing, size: Size) -> Thing:
+    """Cut at the picture's edges, where what is cut is no more than half of it."""
+    left, top, width, height = thing.box
+    if not all(map(math.isfinite, thing.box)) or width <= 0 or height <= 0:
+        raise ValueError(f'box of width {width:g} and height {height:g} at {left:g}, {top:g}; it '
+                         'must have finite numbers and an area')
+    right, bottom = min(left + width, size[0]), min(top + height, size[1])
+    left, top = max(left, 0), max(top, 0)
+    area = max(right - left, 0) * max(bottom - top, 0)
+    if area < width * height / 2 or right - left < 1 or bottom - top < 1:
+        raise ValueError(f'box {", ".join(f"{each:g}" for each in thing.box)} (left, top, width, '
+                         f'height) is more than half outside the picture of {size[0]}x{size[1]}, '
+                         'or thinner than a pixel')
+    polygon = thing.polygon and [min(max(each, 0), size[i % 2])
+                                 for i, each in enumerate(thing.polygon)]
+    return thing._replace(box=(left, top, right - left, bottom - top), polygon=polygon)
+
+
+def _of_corners(name: Any, numbers: list[float], outline: bool) -> Thing:
+    """Of corners x1, y1, x2, y2, ...; of two, their box."""
+    if not isinstance(name, str) or not name.strip():
+        raise ValueError(f'class {name!r} must be a word')
+    if len(numbers) % 2 or len(numbers) < 4 + 2 * outline:
+        raise ValueError(f'{len(numbers)} numbers are no outline: x and y of three corners or more')
+    if not all(map(math.isfinite, numbers)):
+        raise ValueError('holds a number that is not finite')
+    xs, ys = numbers[::2], numbers[1::2]
+    if not outline and (xs[0] > xs[1] or ys[0] > ys[1]):
+        raise ValueError(f'corners {numbers}: the second must be right of and below the first')
+    return Thing(name.strip(), (min(xs), min(ys), max(xs) - min(xs), max(ys) - min(ys)),
+                 numbers if outline else None)
+
+
+_Reads = Iterator[tuple[str, Callable[[], Thing]]]
+
+
+def _check_size(told: tuple[Any, Any], size: Size) -> None:
+    if all(told) and tuple(map(float, told)) != size:
+        raise ValueError(f'is for a picture of {told[0]}x{told[1]}, which is {size[0]}x{size[1]}')
+
+
+def _read_yolo(text: str, size: Size, classes: list[str]) -> _Reads:
+    """Class number, then centre, width and height or an outline, as shares of the picture."""
+    def read(words: list[str]) -> Thing:
+        number, values = int(words[0]), [float(word) for word in words[1:]]
+        if not 0 <= number < len(classes):
+            raise ValueError(f'class {number} is not among 0 to {len(classes) - 1}')
+        scaled = [value * size[i % 2] for i, value in enumerate(values)]
+        if len(values) > 5:
+            return _of_corners(classes[number], scaled, True)
+        if len(values) != 4:
+            raise ValueError(f'{len(values)} numbers; centre, width and height are four')
+        x, y, width, height = scaled
+        return Thing(classes[number], (x - width / 2, y - height / 2, width, height))
+
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip():
+            yield f':{number}', lambda line=line: read(line.split())
+
+
+def _read_voc(text: str, size: Size, classes: list[str]) -> _Reads:
+    """Corners from 1 on, the last included."""
+    if '<!DOCTYPE' in text or '<!ENTITY' in text:  # which can grow without end
+        raise ValueError('has a DOCTYPE or entities, which are not read')
+    root = ElementTree.fromstring(text)
+
+    def read(each: ElementTree.Element) -> Thing:
+        corners = [float(each.findtext(f'bndbox/{key}') or 'no number') - (key[1:] == 'min')
+                   for key in ('xmin', 'ymin', 'xmax', 'ymax')]
+        thing = _of_corners(each.findtext('name'), corners, False)
+        return thing._replace(crowd=(each.findtext('difficult') or '').strip() == '1')
+
+    _check_size((float(root.findtext('size/width') or 0), float(root.findtext('size/height') or 0)),
+                size)
+    for number, each in enumerate(root.iter('object'), 1):
+        yield f': object {number}', lambda each=each: read(each)
+
+
+def _read_labelme(text: str, size: Size, classes: list[str]) -> _Reads:
+    """Polygons, and rectangles of two corners."""
+    told = json.loads(text)
+
+    def read(each: dict[str, Any]) -> Thing:
+        kind, corners = each.get('shape_type', 'polygon'), each['points']
+        if kind not in ('polygon', 'rectangle'):
+            raise ValueError(f'shape_type={kind!r} is not read; polygon and rectangle are')
+        numbers = [float(number) for x, y in corners for number in (x, y)]
+        if kind == 'rectangle' and len(numbers) == 4:  # drawn from any corner
+            xs, ys = sorted(numbers[::2]), sorted(numbers[1::2])
+            return _of_corners(each['label'], [xs[0], ys[0], xs[1], ys[1]], False)
+        return _of_corners(each['label'], numbers, True)
+
+    _check_size((told.get('imageWidth'), told.get('imageHeight')), size)
+    for number, each in enumerate(told['shapes'], 1):
+        yield f': shape {number}', lambda each=each: read(each)
+
+
+READERS: dict[str, Callable[[str, Size, list[str]], _Reads]] = {
+    'yolo': _read_yolo, 'voc': _read_voc, 'labelme': _read_labelme}
+#: What labels come as, and the suffix of their files.
+KINDS = {'yolo': '.txt', 'voc': '.xml', 'labelme': '.json', 'masks': '.png'}

@@ -1,0 +1,113 @@
+"""--data: a config of another data set trains on a prepared folder."""
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from mmengine.registry import DATASETS, DefaultScope
+from scripts import load_tool
+from tinydata import detector_config, make_coco
+from tinytasks import picture
+
+from mmposenc.engine import load_config
+from mmposenc.engine.config.checks import check_num_classes, data_sets, heads_of
+from mmposenc.engine.config.data import use_data
+from mmposenc.engine.prepare.own import prepare_own
+
+PHASES = ('train', 'val', 'test')
+NAMES = ['square', 'disc', 'ring']
+
+
+def labelled(root: Path, kind: str, parts: tuple[str, ...] = ()) -> Path:
+    """A folder as ``prepare --from`` makes it, of four pictures with one of three classes each."""
+    source = root / 'source'
+    for i, part in enumerate([*parts, 'train', 'val', 'train', 'val']):
+        labels = picture(source / 'images' / part / f'p{i}.jpg', i)
+        place = source / 'labels' / part / f'p{i}'
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if kind == 'masks':
+            from PIL import Image
+            Image.fromarray(labels * 2).save(f'{place}.png')
+        else:
+            Path(f'{place}.txt').write_text(f'{i % 3} 0.375 0.5 0.5 0.5\n')
+    prepare_own(kind, source, root / 'mine', NAMES, log=lambda line: None)
+    return root / 'mine'
+
+
+def folders_of_classes(root: Path) -> Path:
+    for i, part in enumerate(('train', 'val') * 3):
+        picture(root / 'mine' / part / NAMES[i // 2] / f'p{i}.png', i)
+    return root / 'mine'
+
+
+@pytest.mark.parametrize('config, kind', [
+    ('detection/small/retinanet_pvt-micro-peg_trees.py', 'yolo'),  # in a RepeatDataset
+    ('detection/small/dino_r18-w16_bccd.py', 'yolo'),
+    ('segmentation/small/sem_fpn_pvt-micro-none_camvid.py', 'masks'),
+    ('segmentation/small/linear_vit-s14_nuclei.py', 'masks'),
+    ('classification/small/deit-micro-peg_mnist5k.py', 'folders'),
+    ('classification/cpvt/cpvt-s-gap_in1k.py', 'folders')])
+def test_the_folder_is_read_with_its_names(tmp_path, config, kind) -> None:
+    cfg = load_config(f'mmposenc::{config}')
+    folder = folders_of_classes(tmp_path) if kind == 'folders' else labelled(tmp_path, kind)
+    use_data(cfg, str(folder))
+    assert {head.num_classes for _, head in heads_of(cfg)} == {3}
+    check_num_classes(cfg, PHASES)
+    expected = sorted(NAMES) if kind == 'folders' else NAMES
+    for phase, part in zip(PHASES, ('train', 'val', 'val'), strict=True):
+        *_, (_, node) = data_sets(cfg[f'{phase}_dataloader'].dataset, '')
+        with DefaultScope.overwrite_default_scope(cfg.default_scope):
+            built = DATASETS.build(node)
+        built.full_init()
+        assert list(built.metainfo['classes']) == expected
+        paths = [built.get_data_info(i)['img_path'] for i in range(len(built))]
+        assert len(paths) == (3 if kind == 'folders' else 2)
+        assert all(Path(path).is_file() and part in path for path in paths)
+    if kind == 'yolo':
+        boxes = [each['bbox'] for i in range(2) for each in built.get_data_info(i)['instances']]
+        assert boxes == [[4, 8, 20, 24]] * 2
+        file = str(folder / 'val.json')
+        assert cfg.val_evaluator.ann_file == cfg.test_evaluator.ann_file == file
+    if kind == 'folders':
+        assert max(cfg.val_evaluator.topk) <= 3
+
+
+def test_a_part_to_test_with_is_taken(tmp_path) -> None:
+    cfg = load_config('mmposenc::detection/small/retinanet_pvt-micro-peg_bccd.py')
+    folder = labelled(tmp_path, 'yolo', ('test',))
+    use_data(cfg, str(folder))
+    assert cfg.test_evaluator.ann_file == str(folder / 'test.json')
+    assert cfg.val_evaluator.ann_file == str(folder / 'val.json')
+    assert cfg.val_dataloader.dataset.ann_file == 'val.json'
+
+
+@pytest.mark.parametrize('config, spoil, said', [
+    ('retinanet_pvt-micro-peg_bccd.py', lambda folder: shutil.rmtree(folder / 'val'),
+     'val not found; mmdet needs train.json and val.json with'),
+    ('retinanet_pvt-micro-peg_bccd.py', lambda folder: (folder / 'val.json').write_text('{}'),
+     'does not name the classes'),
+    ('retinanet_pvt-micro-peg_bccd.py', lambda folder: (folder / 'val.json').write_text(json.dumps(
+        dict(categories=[dict(id=1, name='other')]))), "the classes of val are ['other']"),
+    ('../mask2former/mask2former_r50_8xb2-lsj-50e_coco.py', lambda folder: None,
+     'model has no num_classes to fill in')])
+def test_what_cannot_be_filled_in_is_refused(tmp_path, config, spoil, said) -> None:
+    folder = labelled(tmp_path, 'yolo')
+    spoil(folder)
+    with pytest.raises(ValueError) as error:
+        use_data(load_config(f'configs/detection/small/{config}'), str(folder))
+    assert said in str(error.value)
+
+
+@pytest.mark.slow
+def test_it_trains_and_tests(tmp_path, capsys, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = detector_config(tmp_path / 'tiny.py', make_coco(tmp_path / 'other'),
+                             'mmposenc::detection/pvt/retinanet_pvt-t-peg_fpn_1x_coco.py')
+    folder = labelled(tmp_path, 'yolo')
+    options = [str(config), '--data', str(folder), '--work-dir', 'work']
+    load_tool('train').main([*options, '--cfg-options', 'train_dataloader.batch_size=1'])
+    assert 'mine: 3 classes: square, disc, ring' in capsys.readouterr().out
+    load_tool('test').main([str(config), 'work/epoch_1.pth', *options[1:]])
+    assert list(Path('work').glob('*/*.json'))

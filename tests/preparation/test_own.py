@@ -1,0 +1,253 @@
+"""Labels of other tools: the same boxes from each, and nothing hostile gets through."""
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from mmposenc.commands.prepare import main
+from mmposenc.engine.prepare.common import PrepareError
+from mmposenc.engine.prepare.labels import Picture, read_labels
+from mmposenc.engine.prepare.own import prepare_own, split
+
+VOC = ('<annotation><size><width>64</width><height>48</height></size><object><name>disc</name>'
+       '<bndbox><xmin>25</xmin><ymin>13</ymin><xmax>40</xmax><ymax>36</ymax></bndbox></object>'
+       '</annotation>')
+LABELME = json.dumps(dict(imageWidth=64, imageHeight=48, shapes=[
+    dict(label='disc', shape_type='rectangle', points=[[40, 12], [24, 36]])]))
+GOOD = {'yolo': ('txt', '1 0.5 0.5 0.25 0.5\n'), 'voc': ('xml', VOC), 'labelme': ('json', LABELME)}
+
+
+def snapshot(root):
+    return {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in root.rglob('*')
+            if path.is_file()}
+
+
+def write(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+
+
+def picture(path, size=(64, 48), mode='RGB', value=0):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new(mode, size, value).save(path)
+
+
+def folder(tmp_path, kind, texts, folders=('images', 'labels')):
+    """A source with a picture a text; None has no file."""
+    source, (suffix, _) = tmp_path / 'source', GOOD[kind]
+    for name, text in texts.items():
+        picture(source / folders[0] / f'{name}.jpg')
+        if text is not None:
+            write(source / folders[1] / f'{name}.{suffix}', text)
+    if kind == 'yolo':
+        write(source / 'data.yaml', 'names: {1: disc, 0: square}\n')
+    return source
+
+
+@pytest.mark.parametrize('kind', GOOD)
+@pytest.mark.parametrize('folders', [('images', 'labels'), ('JPEGImages', 'Annotations'), ('', '')])
+def test_the_same_box_comes_out_of_each(tmp_path, kind, folders):
+    text = GOOD[kind][1]
+    source = folder(tmp_path, kind, {'a/1': text, 'b/1': text, 'c': text}, folders)
+    before, out = snapshot(source), tmp_path / 'out'
+    counts = prepare_own(kind, source, out, val=0.4, log=lambda line: None)
+    assert snapshot(source) == before
+    assert counts['train']['disc'] == 2 and counts['val']['disc'] == 1
+    names = {}
+    for part in ('train', 'val'):
+        told = json.loads((out / f'{part}.json').read_text())
+        classes = {each['id']: each['name'] for each in told['categories']}
+        names |= {each['file_name']: part for each in told['images']}
+        for each in told['annotations']:
+            assert each['bbox'] == [24, 12, 16, 24] and classes[each['category_id']] == 'disc'
+    assert set(names) == {'a/1.jpg', 'b/1.jpg', 'c.jpg'}
+    for name, part in names.items():
+        original = source / folders[0] / name
+        assert (out / part / name).read_bytes() == original.read_bytes()
+
+
+def voc(**changes):
+    text = VOC
+    for key, value in changes.items():
+        text = text.replace(f'<{key}>{dict(xmin=25, xmax=40, width=64, name="disc")[key]}<',
+                            f'<{key}>{value}<')
+    return text
+
+
+def labelme(**changes):
+    told = json.loads(LABELME)
+    told['shapes'][0].update(changes)
+    return json.dumps(told)
+
+
+BOMB = '<!DOCTYPE a [<!ENTITY b "bbbb">' + ''.join(
+    f'<!ENTITY c{i} "&b;&b;&b;">' for i in range(9)) + ']><annotation>&c8;</annotation>'
+#: What a file holds, and what is said behind its name.
+BAD = {
+    'yolo': [('1 .5 .5 -.25 .5', ':1: box of width -16'), ('1 nan .5 .25 .5', ':1: box of'),
+             ('1 .5 .5 inf .5', ':1: box of'), ('7 .5 .5 .25 .5', ':1: class 7 is not among 0 to'),
+             ('-1 .5 .5 .25 .5', ':1: class -1'), ('1 .5 .5', ':1: 2 numbers'),
+             ('\n1 .5 .5 .2 .2 .9', ':2: 5 numbers'), ('disc .5 .5 .2 .2', ':1: invalid literal'),
+             ('1 24 12 16 24', ':1: box'), ('1 .5 .5 .001 .5', 'thinner than a pixel'),
+             ('1 .1 .1 .2 .2 .3', ':1: 5 numbers'), ('1 .1 .1 .2 .2 .3 .1 .4', 'no outline'),
+             ('1 .1 .1 nan .2 .3 .1', 'not finite'), (b'\xff\xfe1', "can't decode byte")],
+    'voc': [(voc(xmin=45), 'object 1: corners'), (voc(xmin='nan'), 'not finite'),
+            (voc(xmin=''), 'object 1: could not convert'), (voc(name=''), 'class'),
+            (voc(name='ring'), "class 'ring' is not among"), (voc(width=48), 'is for a picture of'),
+            (voc(xmax='1e400'), 'not finite'), ('', 'no element found'), (VOC[:80], 'unclosed'),
+            (BOMB, 'DOCTYPE'), (VOC.encode('utf-16'), "can't decode")],
+    'labelme': [(labelme(points=[[1, 1]]), 'are no outline'), (labelme(label=7), 'class 7 must be'),
+                (labelme(shape_type='circle'), "shape_type='circle' is not read"),
+                (labelme(points=[[1, 2], [float('nan'), 3]]), 'not finite'),
+                (labelme(points='ab'), 'shape 1'), (labelme(label='ring'), "class 'ring'"),
+                ('[]', 'list'), ('', 'Expecting value'), ('[' * 100_000, 'recursion'),
+                (LABELME.replace('48', '40'), 'is for a picture of 64x40')]}
+
+
+@pytest.mark.parametrize('kind, text, said', [(kind, *each) for kind in BAD for each in BAD[kind]])
+def test_a_bad_label_is_reported_with_its_file(tmp_path, kind, text, said):
+    suffix, good = GOOD[kind]
+    source = folder(tmp_path, kind, {'a': good, 'b': text, 'c': good})
+    lines, out = [], tmp_path / 'out'
+    arguments = dict(classes=['square', 'disc'], val=0.3, log=lines.append)
+    with pytest.raises(PrepareError, match='^1 problems in'):
+        prepare_own(kind, source, out, **arguments)
+    assert lines[0].startswith(f'{source}/labels/b.{suffix}:') and said in lines[0]
+    assert len(lines) == 1 and not out.exists()
+    counts = prepare_own(kind, source, out, skip_bad=True, **arguments)
+    assert sum(part['disc'] for part in counts.values()) == 2
+
+
+def test_boxes_are_cut_at_the_edge_and_outlines_kept(tmp_path):
+    text = '0 0.1 0.5 0.25 0.5\n\n1 0.25 0.25 0.5 0.25 0.5 1.01\n'
+    source = folder(tmp_path, 'yolo', {'a': text, 'empty': '', 'none': None})
+    found = read_labels('yolo', source)
+    assert not found.problems and found.classes == ['square', 'disc']
+    first, second = found.pictures[0].things
+    np.testing.assert_allclose(first.box, (0, 12, 14.4, 24))
+    np.testing.assert_allclose(second.polygon, [16, 12, 32, 12, 32, 48])
+    np.testing.assert_allclose(second.box, (16, 12, 16, 36))
+    assert [len(each.things) for each in found.pictures] == [2, 0, 0]  # nothing is in two of them
+
+
+def test_difficult_objects_are_passed_over_in_evaluation(tmp_path):
+    text = VOC.replace('<bndbox>', '<difficult>1</difficult><bndbox>')
+    source = folder(tmp_path, 'voc', {'a': text, 'b': VOC, 'without': None})
+    found = read_labels('voc', source)
+    assert [each.things[0].crowd for each in found.pictures] == [True, False]
+    assert found.notes == ['1 pictures without labels are left out']
+
+
+def maps(tmp_path, **bad):
+    source = tmp_path / 'source'
+    for name in 'abc':
+        picture(source / 'images' / f'{name}.jpg')
+        values = np.zeros((48, 64), np.uint8)
+        values[:10], values[10:12] = 1, 255
+        image = bad.get(name, Image.fromarray(values))
+        (source / 'masks').mkdir(exist_ok=True)
+        image.save(source / 'masks' / f'{name}.png')
+    write(source / 'classes.txt', 'ground\ncell\n')
+    return source
+
+
+def test_masks_keep_their_labels(tmp_path):
+    values = Image.new('P', (64, 48), 1)
+    values.putpalette([0, 0, 0, 200, 0, 0])
+    source = maps(tmp_path, c=values)
+    lines = []
+    counts = prepare_own('masks', source, tmp_path / 'out', val=0.4, log=lines.append)
+    for name in ('training', 'validation'):
+        for path in (tmp_path / 'out' / 'annotations' / name).iterdir():
+            expected = np.asarray(Image.open(source / 'masks' / path.name))
+            np.testing.assert_array_equal(np.asarray(Image.open(path)), expected)
+            assert Image.open(path).mode == 'L'
+    total = sum(part['cell'] for part in counts.values())
+    assert total == 2 * 640 + 48 * 64 and sum(part['pictures'] for part in counts.values()) == 3
+    assert (tmp_path / 'out' / 'classes.txt').read_text() == 'ground\ncell\n'
+    assert lines[0] == '2 classes: ground, cell'
+
+
+@pytest.mark.parametrize('bad, said', [
+    (Image.new('RGB', (64, 48)), 'mode is RGB'), (Image.new('L', (48, 64)), 'its size is 48x64'),
+    (Image.new('L', (64, 48), 2), 'holds the label 2'), (Image.new('I;16', (64, 48)), 'mode is I')])
+def test_a_bad_mask_is_reported(tmp_path, bad, said):
+    source, lines = maps(tmp_path, b=bad), []
+    with pytest.raises(PrepareError, match='1 problems'):
+        prepare_own('masks', source, tmp_path / 'out', log=lines.append)
+    assert lines[0].startswith(f'{source}/masks/b.png: ') and said in lines[0]
+    counts = prepare_own('masks', source, tmp_path / 'out', skip_bad=True, log=lines.append)
+    assert sum(part['pictures'] for part in counts.values()) == 2
+
+
+def pictures(*keys):
+    return [Picture(key, None, (1, 1)) for key in keys]
+
+
+def test_groups_stay_together_and_parts_of_the_source_are_kept():
+    many = pictures(*(f'{place}/{plot}_{number}' for place in 'ab' for plot in ('x-1', 'y', 'z')
+                      for number in range(4)))
+    for group_by, group in ((None, lambda key: key), ('folder', lambda key: key[0]),
+                            ('prefix', lambda key: key.rpartition('_')[0])):
+        for seed in range(5):
+            parts = split(many, 0.3, group_by, seed)
+            keys = {part: {each.key for each in held} for part, held in parts.items()}
+            assert len(keys['train']) + len(keys['val']) == 24 and min(map(len, keys.values())) > 0
+            assert not {*map(group, keys['train'])} & {*map(group, keys['val'])}
+            again = split(many[::-1], 0.3, group_by, seed)  # the order of files means nothing
+            assert keys == {part: {each.key for each in held} for part, held in again.items()}
+        number = {None: 7, 'folder': 12, 'prefix': 4}[group_by]
+        assert len(split(many, 0.3, group_by)['val']) == number
+    told = split(pictures('train/x_1', 'training/x_2', 'valid/x_3', 'test/x_4'))
+    assert {part: len(held) for part, held in told.items()} == {'train': 2, 'val': 1, 'test': 1}
+    with pytest.raises(PrepareError, match='1 groups; two are needed'):
+        split(pictures('a_1', 'a_2'), group_by='prefix')
+
+
+def test_two_pictures_of_one_name(tmp_path):
+    source = folder(tmp_path, 'yolo', {'a': GOOD['yolo'][1], 'b': ''})
+    picture(source / 'images' / 'a.png')
+    with pytest.raises(PrepareError, match='1 problems'):
+        prepare_own('yolo', source, tmp_path / 'out')
+    (source / 'images' / 'a.png').unlink()
+    for part in ('train', 'training', 'val'):
+        picture(source / 'images' / part / 'A.jpg')
+    for name in 'ab':
+        (source / 'images' / f'{name}.jpg').unlink()
+        (source / 'labels' / f'{name}.txt').unlink()
+    write(source / 'labels/val/A.txt', GOOD['yolo'][1])
+    with pytest.raises(PrepareError, match='would have one name, a.jpg'):
+        prepare_own('yolo', source, tmp_path / 'out')
+    assert not (tmp_path / 'out').exists()
+
+
+def test_nothing_is_overwritten_and_broken_pictures_are_reported(tmp_path, capsys):
+    text = GOOD['yolo'][1]
+    source = folder(tmp_path, 'yolo', {'a': text, 'b': text, 'c': text, 'd': text})
+    (source / 'images/c.jpg').write_bytes((source / 'images/c.jpg').read_bytes()[:200])
+    write(source / 'labels/lost.txt', text)
+    command = ['--from', 'yolo', str(source), '--out']
+    for out, said in ((source / 'out', 'must not lie in each other'),
+                      (tmp_path, 'must not lie in each other')):
+        with pytest.raises(SystemExit, match=said):
+            main([*command, str(out)])
+    write(tmp_path / 'full' / 'file', '')
+    with pytest.raises(SystemExit, match='is there already'):
+        main([*command, str(tmp_path / 'full')])
+    with pytest.raises(SystemExit, match='2 problems'):
+        main([*command, str(tmp_path / 'out')])
+    printed = capsys.readouterr().out
+    assert 'c.jpg: ' in printed and 'lost.txt: there is no picture' in printed
+    main([*command, str(tmp_path / 'out'), '--skip-bad', '--val', '0.4'])
+    assert 'train: 2 pictures, 0 square, 2 disc' in capsys.readouterr().out
+
+
+def test_numbers_need_names(tmp_path):
+    source = folder(tmp_path, 'yolo', {'a': '', 'b': ''})
+    (source / 'data.yaml').write_text('names: 3\n')
+    with pytest.raises(PrepareError, match='names must be a list'):
+        read_labels('yolo', source)
+    (source / 'data.yaml').unlink()
+    with pytest.raises(PrepareError, match='name the classes by --classes'):
+        read_labels('yolo', source)
