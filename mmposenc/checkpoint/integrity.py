@@ -88,7 +88,13 @@ def put_in_place(partial: Path, path: Path) -> None:
 
 def flush(path: str | Path) -> None:
     """Have a file, or the names in a folder, on the disk and not only in the system's memory."""
-    descriptor = os.open(path, os.O_RDONLY)
+    folder = os.path.isdir(path)
+    try:
+        descriptor = os.open(path, os.O_RDONLY if folder else os.O_RDWR)
+    except PermissionError:
+        if not folder:
+            raise
+        return  # Windows opens no folders
     try:
         os.fsync(descriptor)
     finally:

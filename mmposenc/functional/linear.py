@@ -79,8 +79,11 @@ def onednn_is_faster() -> bool:
             and torch.backends.cpu.get_cpu_capability() == 'AVX512'
             and hasattr(torch.ops.mkldnn, '_linear_pointwise')):
         return False
-    info = Path('/proc/cpuinfo')
-    return info.exists() and 'AuthenticAMD' in info.read_text(encoding='utf-8', errors='ignore')
+    try:
+        info = Path('/proc/cpuinfo').read_text(encoding='utf-8', errors='ignore')
+    except OSError:  # no Linux
+        return False
+    return 'AuthenticAMD' in info
 
 
 class _Linear(torch.autograd.Function):

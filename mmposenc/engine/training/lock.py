@@ -5,6 +5,7 @@ import errno
 import logging
 import os
 import socket
+from contextlib import suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -32,7 +33,8 @@ class WorkDirLock:
         self._lock = _acquire(work_dir, seconds=1)
         if self._lock.is_locked:
             holder = f'process {os.getpid()} on {socket.gethostname()}'
-            Path(self._lock.lock_file).write_text(holder)
+            with suppress(PermissionError):  # Windows lets nobody write or read a locked file
+                Path(self._lock.lock_file).write_text(holder)
         else:
             print_log(f'{work_dir}: its file system has no locks, so that a second training in '
                       'this directory would not be noticed', 'current', logging.WARNING)
@@ -48,14 +50,22 @@ def check_unlocked(work_dir: str | Path) -> None:
         _acquire(work_dir, seconds=0.1).release()
 
 
+def file_lock(path: Path, seconds: float = 0) -> FileLock:
+    """A lock that the system lets go of when the process ends; not taken yet."""
+    return FileLock(path, seconds, thread_local=False, poll_interval=0.005, fallback_to_soft=False)
+
+
 def _acquire(work_dir: str | Path, seconds: float) -> FileLock:
     """The lock; not held where the file system has none."""
     path = (Path(work_dir) / _NAME).resolve()
-    lock = FileLock(path, seconds, thread_local=False, poll_interval=0.005, fallback_to_soft=False)
+    lock = file_lock(path, seconds)
     try:
         lock.acquire()
     except Timeout:
-        holder = path.read_text(errors='replace').strip() or 'another process'
+        holder = ''
+        with suppress(PermissionError):
+            holder = path.read_text(errors='replace').strip()
+        holder = holder or 'another process'
         raise ValueError(
             f'work_dir={str(work_dir)!r}: {holder} trains there; two trainings in one directory '
             "would overwrite each other's checkpoints. Give this one another --work-dir") from None

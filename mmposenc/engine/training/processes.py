@@ -1,7 +1,6 @@
 """What makes several processes equal one process on the same images."""
 from __future__ import annotations
 
-import fcntl
 import logging
 import re
 import time
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from filelock import FileLock
 from mmengine.device import get_device
 from mmengine.hooks import Hook
 from mmengine.model import is_model_wrapper
@@ -21,6 +21,10 @@ from torch.distributed.nn.functional import all_reduce
 
 from mmposenc.encodings import PEG
 
+from .lock import file_lock
+
+#: Of this process: each is let go of when it is forgotten, or the process ends.
+_HELD: list[FileLock] = []
 #: What torch's backends say where another process is gone.
 _DISCONNECTED = re.compile('gloo|nccl|connection|timed out', re.I)
 
@@ -81,7 +85,7 @@ class ProcessLost(RuntimeError):
 
 
 def open_log(logger: logging.Logger, folder: str, rank: int) -> None:
-    """Gives a process its log file, locked for as long as the process lives, however it ends.
+    """Gives a process its log file, and a lock for as long as it lives, however it ends.
 
     Args:
         logger: of the run; mmengine opens a file only for the first process.
@@ -92,10 +96,10 @@ def open_log(logger: logging.Logger, folder: str, rank: int) -> None:
         file = logging.FileHandler(_log(folder, rank))
         file.setFormatter(logging.Formatter('%(asctime)s - %(levelname)s - %(message)s'))
         logger.addHandler(file)
-    for handler in logger.handlers:
-        if isinstance(handler, logging.FileHandler):
-            with suppress(OSError):  # a file system without locks: no process will be named
-                fcntl.lockf(handler.stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    lock = file_lock(_lock(folder, rank))
+    with suppress(OSError):  # a file system without locks: no process will be named
+        lock.acquire()
+        _HELD.append(lock)
 
 
 @contextmanager
@@ -114,7 +118,7 @@ def naming_the_lost(folder: str, patience: float = 5.0) -> Iterator[None]:
             raise
         others = [rank for rank in range(dist.get_world_size()) if rank != dist.get_rank()]
         until = time.monotonic() + patience
-        while not (gone := [rank for rank in others if _ended(_log(folder, rank))]):
+        while not (gone := [rank for rank in others if _ended(folder, rank)]):
             if time.monotonic() > until:
                 raise
             time.sleep(0.1)
@@ -125,9 +129,12 @@ def _log(folder: str, rank: int) -> Path:
     return Path(folder, f'process_{rank}.txt' if rank else f'{Path(folder).name}.log')
 
 
-def _ended(log: Path) -> bool:
-    with suppress(OSError), open(log, 'a') as file:
-        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+def _lock(folder: str, rank: int) -> Path:
+    return Path(folder, f'process_{rank}.lock')
+
+
+def _ended(folder: str, rank: int) -> bool:
+    with suppress(OSError), file_lock(_lock(folder, rank)):
         return True
     return False
 

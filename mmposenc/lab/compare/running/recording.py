@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import sys
 import time
 from contextlib import suppress
@@ -88,7 +87,7 @@ class RecordHook(Hook):
         unknown = before is None or start is None or now is None
         return {'seconds': self.before['seconds'] + time.monotonic() - self.started,
                 'cpu_seconds': None if unknown else before + now - start,
-                'peak_bytes': max(self.before['peak_bytes'], peak_bytes())}
+                'peak_bytes': max(self.before['peak_bytes'] or 0, peak_bytes()) or None}
 
     def _loss(self) -> float | None:
         """The mean since the last point of the curve."""
@@ -133,10 +132,10 @@ def cpu_seconds() -> float | None:
     """CPU time of this process and its children, of those that still run too; None without /proc.
     """
     ended = os.times()
-    total, ticks = sum(ended[:4]), os.sysconf('SC_CLK_TCK')
     lists = list(Path('/proc/self/task').glob('*/children'))
     if not lists:
         return None
+    total, ticks = sum(ended[:4]), os.sysconf('SC_CLK_TCK')
     for child in {pid for path in lists for pid in path.read_text().split()}:
         try:  # behind the name in brackets: utime and stime are the 14th and 15th of all fields
             fields = Path('/proc', child, 'stat').read_text().rpartition(')')[2].split()
@@ -147,8 +146,13 @@ def cpu_seconds() -> float | None:
 
 
 def peak_bytes() -> int:
-    """Of this process: of its accelerator's memory, where there is one, else of the machine's."""
+    """Of this process: of its accelerator's memory, where there is one, else of the machine's; 0
+    where the system does not say."""
     if torch.cuda.is_available():
         return int(torch.cuda.max_memory_allocated())
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak * (1 if sys.platform == 'darwin' else 1024)

@@ -36,6 +36,7 @@ from ..study.sizes import resized
 from ..study.study import Run, Study, read_study
 from .extras import make_extras, missing
 from .recording import RecordHook, read_progress, write_progress
+from .workers import KILL
 
 #: Exit statuses: another process has the run; it is over, but not as it should be.
 TAKEN, NOT_FINISHED = 75, 4
@@ -208,7 +209,8 @@ def end_with_parent() -> None:
             pass
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(_GRACE)
-        os.killpg(0, signal.SIGKILL)
+        if hasattr(os, 'killpg'):
+            os.killpg(0, KILL)
     threading.Thread(target=watch, daemon=True).start()
 
 

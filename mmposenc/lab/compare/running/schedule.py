@@ -15,7 +15,7 @@ from mmposenc.engine.training.lock import check_unlocked
 from ..study.files import write_json
 from ..study.study import Run, Study
 from .runs import TAKEN, read_record
-from .workers import Handle, Workers
+from .workers import KILL, Handle, Workers
 
 _LAST_LINES = 12
 #: Seconds that runs have to save themselves before they are killed.
@@ -97,7 +97,7 @@ def _stop(handles: list[Handle]) -> None:
     finally:
         for handle in handles:
             if handle.poll() is None:
-                handle.stop(signal.SIGKILL)
+                handle.stop(KILL)
 
 
 def _is_decided(run: Run) -> bool:
@@ -112,7 +112,7 @@ def _note_crash(run: Run, status: int) -> None:
     if record['status'] in ('waiting', 'running') or (over and status not in (0, TAKEN)):
         how = (f'killed by {signal.Signals(-status).name}' if status < 0
                else f'ended with status {status}')
-        how += ' (the system kills so where memory runs out)' * (status == -signal.SIGKILL)
+        how += ' (the system kills so where memory runs out)' * (status == -KILL)
         how += ', its results are kept' * over
         said = [line.strip() for line in last_lines(run) if line.strip()] if status > 0 else []
         how = ': '.join([how, *said[-1:]])

@@ -5,9 +5,11 @@ Only the standard library is imported: a job of a cluster begins here.
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +17,9 @@ from mmposenc.command_line import in_a_line
 
 if TYPE_CHECKING:
     from ..study.study import Run
+
+#: What ends a process at once; Windows has no other than SIGTERM.
+KILL: int = getattr(signal, 'SIGKILL', signal.SIGTERM)
 
 
 def launch(folder: Path, processes: int = 1, environment: Mapping[str, str] | None = None
@@ -52,10 +57,11 @@ class _Process:
         self.process, self.poll = process, process.poll
 
     def stop(self, signum: int) -> None:
-        try:
-            os.killpg(self.process.pid, signum)
-        except ProcessLookupError:
-            pass
+        with suppress(ProcessLookupError):
+            if hasattr(os, 'killpg'):
+                os.killpg(self.process.pid, signum)
+            else:  # Windows, which asks nobody
+                self.process.terminate()
 
 
 class LocalWorkers:
