@@ -1,8 +1,6 @@
 """--data: a config of another data set trains on a prepared folder."""
 from __future__ import annotations
 
-import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -43,12 +41,12 @@ def folders_of_classes(root: Path) -> Path:
 
 
 @pytest.mark.parametrize('config, kind', [
-    ('detection/small/retinanet_pvt-micro-peg_trees.py', 'yolo'),  # in a RepeatDataset
-    ('detection/small/dino_r18-w16_bccd.py', 'yolo'),
-    ('segmentation/small/sem_fpn_pvt-micro-none_camvid.py', 'masks'),
-    ('segmentation/small/linear_vit-s14_nuclei.py', 'masks'),
-    ('classification/small/deit-micro-peg_mnist5k.py', 'folders'),
-    ('classification/cpvt/cpvt-s-gap_in1k.py', 'folders')])
+    ('detection/small/retinanet_pvt-micro-peg_fpn_1xb4-12e_trees.py', 'yolo'),  # in a RepeatDataset
+    ('detection/small/dino_r18-w16_1xb4-15e_bccd.py', 'yolo'),
+    ('segmentation/small/fpn_pvt-micro-none_1xb4-10e_camvid-192x256.py', 'masks'),
+    ('segmentation/small/linear_vit-s14_1xb4-10e_nuclei-448x448.py', 'masks'),
+    ('classification/small/deit-micro-peg_1xb32-40e_mnist5k.py', 'folders'),
+    ('classification/cpvt/cpvt-s-0-5-gap_8xb128_in1k.py', 'folders')])
 def test_the_folder_is_read_with_its_names(tmp_path, config, kind) -> None:
     cfg = load_config(f'mmposenc::{config}')
     folder = folders_of_classes(tmp_path) if kind == 'folders' else labelled(tmp_path, kind)
@@ -75,7 +73,7 @@ def test_the_folder_is_read_with_its_names(tmp_path, config, kind) -> None:
 
 
 def test_a_part_to_test_with_is_taken(tmp_path) -> None:
-    cfg = load_config('mmposenc::detection/small/retinanet_pvt-micro-peg_bccd.py')
+    cfg = load_config('mmposenc::detection/small/retinanet_pvt-micro-peg_fpn_1xb4-12e_bccd.py')
     folder = labelled(tmp_path, 'yolo', ('test',))
     use_data(cfg, str(folder))
     assert cfg.test_evaluator.ann_file == str(folder / 'test.json')
@@ -83,20 +81,20 @@ def test_a_part_to_test_with_is_taken(tmp_path) -> None:
     assert cfg.val_dataloader.dataset.ann_file == 'val.json'
 
 
-@pytest.mark.parametrize('config, spoil, said', [
-    ('retinanet_pvt-micro-peg_bccd.py', lambda folder: shutil.rmtree(folder / 'val'),
-     'val not found; mmdet needs train.json and val.json with'),
-    ('retinanet_pvt-micro-peg_bccd.py', lambda folder: (folder / 'val.json').write_text('{}'),
-     'does not name the classes'),
-    ('retinanet_pvt-micro-peg_bccd.py', lambda folder: (folder / 'val.json').write_text(json.dumps(
-        dict(categories=[dict(id=1, name='other')]))), "the classes of val are ['other']"),
-    ('../mask2former/mask2former_r50_8xb2-lsj-50e_coco.py', lambda folder: None,
-     'model has no num_classes to fill in')])
-def test_what_cannot_be_filled_in_is_refused(tmp_path, config, spoil, said) -> None:
+@pytest.mark.parametrize('name, text, said', [
+    ('val.json', None, 'val not found; mmdet needs train.json and val.json with'),
+    ('val.json', '{}', 'does not name the classes'),
+    ('val.json', '{"categories": [{"id": 1, "name": "other"}]}', "the classes of val are ['other'"),
+    ('left', '', 'model has no num_classes to fill in')])
+def test_what_cannot_be_filled_in_is_refused(tmp_path, name, text, said) -> None:
     folder = labelled(tmp_path, 'yolo')
-    spoil(folder)
+    (folder / name).unlink(missing_ok=True)
+    if text is not None:
+        (folder / name).write_text(text)
+    config = ('mask2former/mask2former_r50_8xb2-lsj-50e_coco' if name == 'left' else
+              'small/retinanet_pvt-micro-peg_fpn_1xb4-12e_bccd')
     with pytest.raises(ValueError) as error:
-        use_data(load_config(f'configs/detection/small/{config}'), str(folder))
+        use_data(load_config(f'mmposenc::detection/{config}.py'), str(folder))
     assert said in str(error.value)
 
 
