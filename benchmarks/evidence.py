@@ -17,10 +17,21 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from holm import corrected
+from scipy import stats
 
 from mmposenc.lab.compare.page.exports import markdown_rows
-from mmposenc.lab.compare.statistics.differences import FEW, LEAST_RUNS, LEVEL, contrast, row
+from mmposenc.lab.compare.statistics.differences import (
+    BETTER,
+    ERROR,
+    LEAST_RUNS,
+    MARGIN,
+    SAME,
+    WORSE,
+    contrast,
+    judged,
+    seeds_needed,
+)
+from mmposenc.lab.compare.statistics.formats import verdict_text
 from mmposenc.lab.compare.statistics.summary import factors, interval, values_at
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -28,6 +39,7 @@ KEPT, PAGE = ROOT / 'docs' / 'studies', ROOT / 'docs' / 'evidence.md'
 PLAN = ROOT / 'benchmarks' / 'evidence.yaml'
 #: What a paper says of the first of two -> the sign that agrees with it.
 EXPECTED = {'more': 1, 'less': -1, 'same': 0}
+PERCENT = {'unit': '%'}
 
 
 def kept(results: Mapping[str, Any]) -> dict[str, Any]:
@@ -55,7 +67,7 @@ def one_line_each(results: Mapping[str, Any]) -> str:
 
 
 def study_table(results: Mapping[str, Any]) -> str:
-    """Every encoding: parameters, seeds, and mean and standard deviation at every size."""
+    """Every encoding: parameters, seeds, and mean (and standard deviation) at every size."""
     sizes = factors(results)
     lines = [['encoding', 'parameters', 'seeds',
               *(f'{size:g}x' + (' (trained)' if size == 1 else '') for size in sizes)]]
@@ -67,10 +79,10 @@ def study_table(results: Mapping[str, Any]) -> str:
 
 
 def spread(told: Mapping[str, Any]) -> str:
-    """'93.1 ± 0.4', or less where there are fewer runs."""
+    """'93.1 (0.4)', or less where there are fewer runs."""
     if told['mean'] is None:
         return '-'
-    return f"{told['mean']:.1f}" + ('' if told['std'] is None else f" ± {told['std']:.1f}")
+    return f"{told['mean']:.1f}" + ('' if told['std'] is None else f" ({told['std']:.1f})")
 
 
 def mean_of(names: str | Sequence[str]) -> dict[str, float]:
@@ -79,39 +91,61 @@ def mean_of(names: str | Sequence[str]) -> dict[str, float]:
     return {name: 1 / len(names) for name in names}
 
 
+def effect(paper: str) -> float | None:
+    """The difference that a paper has, from its two numbers (or two groups of them, parted by a
+    semicolon); None where it was not asked."""
+    plain = re.sub(r'\(.*?\)', '', paper)
+    sides = [[float(each) for each in re.findall(r'\d+\.\d+', side)]
+             for side in plain.split(';' if ';' in plain else ',')[:2]]
+    if len(sides) < 2 or not all(sides):
+        return None
+    one, other = (sum(side) / len(side) for side in sides)
+    return round(abs(one - other), 4)
+
+
 def ask(question: Mapping[str, Any], results: Mapping[str, Any]) -> dict[str, Any]:
-    """The numbers of a question: both means and their difference, with its own test."""
+    """The numbers of a question: both means, their difference and what it says by itself."""
     values = values_at(results, question['at'])
     one, other = (mean_of(question[key]) for key in ('one', 'other'))
     # An encoding may be in both.
     both = contrast(values, {name: one.get(name, 0) - other.get(name, 0)
                              for name in {**one, **other}})
     means = [contrast(values, each).mean if both.n else None for each in (one, other)]
-    return {**row(both), 'means': means, 'expect': EXPECTED[question['expect']]}
+    expect = EXPECTED[question['expect']]
+    margin = max(MARGIN, effect(question['paper']) or 0)
+    tested = both.n >= LEAST_RUNS and both.error
+    p = 2 * stats.t.sf(abs(both.mean) / both.error, both.freedom) if tested else None
+    return {**judged(both, True, margin), 'p': p, 'means': means, 'expect': expect,
+            'needs': seeds_needed(both, margin, same=not expect) if tested else None}
 
 
 def answers(asked: Sequence[Mapping[str, Any]]) -> list[str]:
-    """'**yes**' or '**no**' where the difference is seen when every question of the page is
-    corrected for (Holm), 'yes' or 'no' where it is by its own test, else 'not seen'."""
+    """'yes' or 'no' where a difference is found, bold where it is so when all questions of the page
+    are corrected for (false discovery rate, Benjamini and Hochberg 1995); else 'level within m',
+    which is a 'yes' where the paper says the same; else 'cannot tell: +-x'."""
     tested = [index for index, each in enumerate(asked) if each['p'] is not None]
-    strict = dict(zip(tested, corrected([asked[index]['p'] for index in tested]), strict=True))
+    sure = dict(zip(tested, stats.false_discovery_control([asked[i]['p'] for i in tested])
+                    if tested else (), strict=True))
     found = []
     for index, each in enumerate(asked):
-        if each['p'] is None:
-            found.append('not run' if not each['n'] else FEW if each['n'] < LEAST_RUNS
-                         else 'not seen')
-        elif each['p'] >= LEVEL:
-            found.append('yes: no difference seen' if not each['expect'] else 'not seen')
-        else:
-            word = 'yes' if each['mean'] * each['expect'] > 0 else 'no'
-            found.append(f'**{word}**' if strict[index] < LEVEL else word)
+        text = verdict_text(each, PERCENT)
+        word = 'yes' if (each['mean'] or 0) * each['expect'] > 0 else 'no'
+        if not each['n']:
+            text = 'not run'
+        elif each['verdict'] in (BETTER, WORSE):
+            text = f'{f"**{word}**" if sure[index] < ERROR else word}: {text}'
+        elif each['verdict'] == SAME and not each['expect']:
+            text = f'yes: {text}'
+        found.append(text)
     return found
 
 
 def question_table(questions: Sequence[Mapping[str, Any]], asked: Sequence[Mapping[str, Any]],
                    told: Sequence[str]) -> str:
-    """A row a question: what the paper has, both means, the difference, p, n and the answer."""
-    lines = [['asked', 'the paper', 'study, size', 'here', 'difference', 'p', 'n', 'answer']]
+    """A row a question: what the paper has, both means, the difference, n, the answer, and the
+    seeds that it would take."""
+    lines = [['asked', 'the paper', 'study, size', 'here', 'difference', 'seeds', 'answer',
+              'seeds needed']]
     for question, each, answer in zip(questions, asked, told, strict=True):
         known = each['means'][0] is not None
         lines.append([
@@ -119,23 +153,23 @@ def question_table(questions: Sequence[Mapping[str, Any]], asked: Sequence[Mappi
             f"{each['means'][0]:.1f}, {each['means'][1]:.1f}" if known else '-',
             '-' if not known else f"{each['mean']:+.1f}" + (
                 '' if each['low'] is None else f" ({each['low']:+.1f} to {each['high']:+.1f})"),
-            '-' if each['p'] is None else f"{each['p']:.3f}" if each['p'] >= .001 else '< .001',
-            str(each['n']), answer])
-    return markdown_rows(lines, words=(0, 1, 2))
+            str(each['n']), answer,
+            f"{each['needs']} for {each['margin']:.2g}" if 'cannot tell' in answer
+            and each['needs'] else ''])
+    return markdown_rows(lines, words=(0, 1, 2, 6))
 
 
 def in_short(questions: Sequence[Mapping[str, Any]], told: Sequence[str]) -> str:
-    """How many questions of each paper have which answer."""
-    kinds = {'yes': ('**yes**', 'yes'), 'no': ('**no**', 'no'),
-             'no difference seen, as expected': ('yes: no difference seen',),
-             'not seen': ('not seen',), 'not run': ('not run', FEW)}
-    lines = [['of', *kinds]]
-    for paper in dict.fromkeys(each['of'] for each in questions):
-        own = [answer for each, answer in zip(questions, told, strict=True)
-               if each['of'] == paper]
-        lines.append([paper, *(str(sum(answer in kind for answer in own))
-                               for kind in kinds.values())])
-    return markdown_rows(lines)
+    """How many questions of each paper have which answer; those that no paper asks stand alone."""
+    kinds = ('yes', 'no', 'level', 'cannot tell', 'not run')
+    groups: dict[str, list[str]] = {}
+    for question, answer in zip(questions, told, strict=True):
+        asked = effect(question['paper']) is not None
+        groups.setdefault(question['of'] if asked else 'asked by no paper', []).append(answer)
+    return markdown_rows([['of', *kinds], *(
+        [paper, *(str(sum(re.match(rf'\W*{kind}\b', answer) is not None for answer in own))
+                  for kind in kinds)]
+        for paper, own in sorted(groups.items(), key=lambda item: item[0].startswith('asked')))])
 
 
 def tables(plan: Mapping[str, Any], studies: Mapping[str, Any]) -> dict[str, str]:

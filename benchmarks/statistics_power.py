@@ -1,266 +1,198 @@
-"""How often tests of `mmposenc compare` find a difference, and how often one that is not there.
+"""How often the statistics of `mmposenc compare` are wrong, and how often they find what is there.
 
-Studies are drawn with spreads of docs/studies (and with others), and each way of testing them is
-counted: the one of mmposenc/lab/compare/statistics/differences.py, and those that were tried
-before it.
+Studies are drawn with the spreads of docs/studies (and with others), and judged by the package's
+own functions.
 
-    python benchmarks/statistics_power.py              # the tables of docs/report.md
-    python benchmarks/statistics_power.py --studies work_dirs/evidence --draws 1000
-
-It prints how much seeds have in common in the studies; the share of studies with a false
-difference, the worst of 4, 8 and 13 encodings with 3, 5 and 10 seeds, against the best and against
-two bases; the same of a question by itself; and the share of differences found of 8 encodings.
+    python benchmarks/statistics_power.py              # the tables of docs/report.md; 10 minutes
+    python benchmarks/statistics_power.py --draws 200
 """
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Sequence
-from functools import cache
-from itertools import combinations
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from statistics import fmean, stdev
+from unittest import mock
 
 import numpy as np
-from holm import corrected
-from scipy import interpolate, special, stats
+from scipy import stats
 
 from mmposenc.lab.compare.page.exports import markdown_rows
-from mmposenc.lab.compare.statistics.differences import LEVEL, POOLED, critical
+from mmposenc.lab.compare.statistics import differences
+from mmposenc.lab.compare.statistics.differences import ERROR, Values, contrast, judged, places
+from mmposenc.lab.compare.statistics.rounds import replay, rounds_of
 from mmposenc.lab.compare.statistics.summary import factors, values_at
 
-ENCODINGS, SEEDS, APART = (4, 8, 13), (3, 5, 10), (2, 5, 10, 30)
-#: How studies are drawn for the first table: name -> spread of the K encodings, share of the
-#: variance that all encodings of a seed have in common, and how far the first encoding is apart.
-NULLS = {'equal': ('equal', 0, 0), 'of the studies': ('real', 0, 0),
-         'one 10 times': ('one wide', 0, 0), 'one a tenth': ('one narrow', 0, 0),
-         'half and half': ('half', 0, 0), 'half of a seed': ('real', .5, 0),
-         'all but one equal': ('real', 0, 30)}
-#: Degrees of freedom between which critical values are interpolated.
-GRID = np.geomspace(1, 300, 25)
+STUDIES = Path(__file__).resolve().parents[1] / 'docs' / 'studies'
+COUNTS, SEEDS = (2, 4, 8, 27), (3, 5, 10)
+#: Standard deviations of k encodings, of which the first is the true best.
+SPREADS = {'equal': lambda k: np.ones(k), '.4 to 7': lambda k: np.geomspace(.4, 7, k),
+           'best 7, others .4': lambda k: np.r_[7, np.full(k - 1, .4)],
+           'best .4, others 7': lambda k: np.r_[.4, np.full(k - 1, 7.)],
+           'every second 7, others .4': lambda k: np.where(np.arange(k) % 2, 7, .4)}
+REAL = 'those of the studies'
 
 
-class Tests(NamedTuple):
-    """t and its degrees of freedom of each pair of encodings, (studies, pairs)."""
-
-    t: np.ndarray
-    freedom: np.ndarray
-
-
-def pairs_of(count: int) -> tuple[np.ndarray, np.ndarray]:
-    """The first and the second encoding of every pair."""
-    first, second = np.array(list(combinations(range(count), 2))).T
-    return first, second
-
-
-def paired(values: np.ndarray) -> Tests:
-    """Student's test of the differences of each pair."""
-    one, other = pairs_of(values.shape[1])
-    gaps = values[:, one] - values[:, other]
-    t = gaps.mean(2) / np.sqrt(gaps.var(2, ddof=1) / gaps.shape[2])
-    return Tests(t, np.full_like(t, gaps.shape[2] - 1))
-
-
-def two_way(values: np.ndarray) -> Tests:
-    """One variance for all, of what is left of analysis of variance by encoding and seed."""
-    _, count, seeds = values.shape
-    one, other = pairs_of(count)
-    means = values.mean(2)
-    left = values - means[:, :, None] - values.mean(1, keepdims=True) + values.mean(
-        (1, 2), keepdims=True)
-    freedom = (count - 1) * (seeds - 1)
-    error = np.sqrt(2 * (left ** 2).sum((1, 2)) / freedom / seeds)
-    t = (means[:, one] - means[:, other]) / error[:, None]
-    return Tests(t, np.full_like(t, freedom))
-
-
-def logit(values: np.ndarray) -> Tests:
-    """The same of the logarithm of the odds."""
-    return two_way(special.logit(np.clip(values, .1, 99.9) / 100))
-
-
-def moderated(values: np.ndarray) -> Tests:
-    """Smyth's (2004): the variance of each pair's differences, moved to a prior of all pairs'."""
-    _, count, seeds = values.shape
-    one, other = pairs_of(count)
-    gaps, own = values[:, one] - values[:, other], seeds - 1
-    squares = gaps.var(2, ddof=1)
-    logs = np.log(squares)
-    # His section 6.2: log s^2 has a mean and variance that give the prior's s0^2 and freedom d0.
-    more = logs.var(1, ddof=1) - special.polygamma(1, own / 2)
-    half = np.geomspace(1e-3, 1e4, 4000)
-    prior = 2 * np.interp(-more, -special.polygamma(1, half), half)[:, None]
-    scale = np.exp(logs.mean(1, keepdims=True) - special.digamma(own / 2) + np.log(own / 2)
-                   + special.digamma(prior / 2) - np.log(prior / 2))
-    t = gaps.mean(2) / np.sqrt((prior * scale + own * squares) / (prior + own) / seeds)
-    return Tests(t, np.minimum(prior + own, (count - 1) * own) + np.zeros_like(t))
-
-
-def shared(values: np.ndarray, pooled: float = POOLED) -> Tests:
-    """As contrast of mmposenc.lab.compare.statistics.differences, of many studies; nothing
-    pooled: Welch's."""
-    _, count, seeds = values.shape
-    one, other = pairs_of(count)
-    means, squares, own = values.mean(2), values.var(2, ddof=1), seeds - 1
-    all_of, fourth = squares.sum(1, keepdims=True), (squares ** 2).sum(1, keepdims=True)
-    alone, common = 1 - pooled, 2 * pooled / count
-    square = alone * (squares[:, one] + squares[:, other]) + common * all_of
-    # Of the sum of (a_j s_j^2)^2: all have `common`, and the two of the pair `alone` besides.
-    below = common ** 2 * fourth + (alone ** 2 + 2 * alone * common) * (
-        squares[:, one] ** 2 + squares[:, other] ** 2)
-    return Tests((means[:, one] - means[:, other]) / np.sqrt(square / seeds),
-                 own * square ** 2 / below)
-
-
-@cache
-def _criticals(count: int) -> np.ndarray:
-    return np.array([critical(freedom, count) for freedom in GRID])
-
-
-@cache
-def _ranges(count: int) -> np.ndarray:
-    return np.array([stats.studentized_range.ppf(1 - LEVEL, count, each) for each in GRID])
-
-
-def _between(table: np.ndarray, freedom: np.ndarray) -> np.ndarray:
-    spline = interpolate.CubicSpline(np.log(GRID), np.log(table))
-    return np.asarray(np.exp(spline(np.log(freedom))))
-
-
-def t3(tests: Tests, encodings: int) -> np.ndarray:
-    """Which pairs are told apart, all together; of a part of them the correction is for so many."""
-    return np.abs(tests.t) > _between(_criticals(tests.t.shape[1]), tests.freedom)
-
-
-def tukey(tests: Tests, encodings: int) -> np.ndarray:
-    """The same by the studentized range (Games and Howell's where freedoms differ); by Holm, of
-    comparisons with one encoding."""
-    if tests.t.shape[1] < encodings * (encodings - 1) // 2:
-        return holm(tests, encodings)
-    return np.abs(tests.t) > _between(_ranges(encodings), tests.freedom) / np.sqrt(2)
-
-
-def holm(tests: Tests, encodings: int) -> np.ndarray:
-    """The same by Holm."""
-    return corrected(2 * stats.t.sf(np.abs(tests.t), tests.freedom)) < LEVEL
-
-
-Way = tuple[Callable[[np.ndarray], Tests], Callable[[Tests, int], np.ndarray]]
-WAYS: dict[str, Way] = {
-    'paired t, Holm': (paired, holm),
-    'one variance (two-way), Tukey': (two_way, tukey),
-    'the same of logits': (logit, tukey),
-    'moderated paired t (Smyth), Holm': (moderated, holm),
-    'own variances (Welch), Games-Howell': (lambda values: shared(values, 0), tukey),
-    'half pooled, Games-Howell': (shared, tukey),
-    'half pooled, Holm': (shared, holm),
-    '**half pooled, T3**': (shared, t3)}
-
-
-def draw(noise: np.random.Generator, spreads: Sequence[np.ndarray], kind: str, common: float,
-         apart: float, shape: tuple[int, int, int]) -> np.ndarray:
-    """Values of (studies, encodings, seeds) around 60, of which the first encoding is apart."""
-    studies, count, seeds = shape
-    spread = np.full((studies, count), 5.0 if kind == 'one narrow' else 0.5)
-    if kind == 'real':
-        for row in spread:
-            row[:] = noise.choice(spreads[noise.integers(len(spreads))], count)
-    elif kind != 'equal':
-        spread[:, count // 2 if kind == 'half' else -1:] = 0.5 if kind == 'one narrow' else 5.0
-    own = noise.standard_normal(shape)
-    seed = noise.standard_normal((studies, 1, seeds))
-    values = 60 + spread[:, :, None] * (np.sqrt(1 - common) * own + np.sqrt(common) * seed)
-    values[:, 0] += apart
-    return values
-
-
-def shares(values: np.ndarray, way: Way, apart: bool) -> dict[str, tuple[float, float]]:
-    """family -> share of studies with a false difference, and in which the first encoding is told
-    from the second, which is the base; or else the last is, whose spread may be another."""
-    test, correct = way
-    tests, count = test(values), values.shape[1]
-    one, other = pairs_of(count)
-    found = {}
-    for family, of in (('best', one >= 0), ('base', (one == 1) | (other == 1)),
-                       ('last', other == count - 1)):
-        told = correct(Tests(tests.t[:, of], tests.freedom[:, of]), count)
-        same = one[of] > 0 if apart else one[of] >= 0
-        found[family] = (float(told[:, same].any(1).mean()),
-                         float(told[:, (one[of] == 0) & (other[of] == 1)].any(1).mean()))
-    return found
-
-
-def alone(values: np.ndarray) -> tuple[float, float]:
-    """Of a question by itself, the share of false differences: of all pairs, and of those with the
-    last encoding, whose spread may be another."""
-    tests = shared(values)
-    told = 2 * stats.t.sf(np.abs(tests.t), tests.freedom) < LEVEL
-    last = pairs_of(values.shape[1])[1] == values.shape[1] - 1
-    return float(told.mean()), float(told[:, last].mean())
-
-
-def read(folder: Path) -> list[np.ndarray]:
-    """(encodings, seeds) of every study and size, of encodings that have all seeds."""
+def read(folder: Path) -> list[list[list[float]]]:
+    """The values of every study and size: a list an encoding, of those with three runs or more."""
     found = []
-    for path in sorted({*folder.glob('*.json'), *folder.glob('*/results.json')}):
+    for path in sorted(folder.glob('*.json')):
         results = json.loads(path.read_text())
-        for factor in factors(results):
-            rows = [list(seeds.values()) for seeds in values_at(results, factor).values()]
-            found.append(np.array([row for row in rows if len(row) == max(map(len, rows))]))
+        found += [[list(seeds.values()) for seeds in values_at(results, factor).values()
+                   if len(seeds) >= 3] for factor in factors(results)]
     return found
 
 
-def seeds_in_common(values: np.ndarray) -> float:
-    """The share of the variance within encodings that is the seed's (two-way, may be negative)."""
-    count, seeds = values.shape
-    means = values.mean(0)
-    left = values - values.mean(1, keepdims=True) - means + means.mean()
-    within = (left ** 2).sum() / ((count - 1) * (seeds - 1))
-    between = count * means.var(ddof=1)
-    return float((between - within) / (between + (count - 1) * within))
+def seed_share(values: Sequence[Sequence[float]]) -> float:
+    """The share of the variance of runs that all encodings of a seed have in common."""
+    table = np.array([each[:3] for each in values])
+    left = table - table.mean(1, keepdims=True)
+    _, seeds = left.shape
+    within = (left ** 2).sum() / (len(table) * (seeds - 1))
+    return float((left.mean(0).var(ddof=1) - within / len(table)) / within)
+
+
+def drawn(noise: np.random.Generator, spreads: np.ndarray, seeds: int, gaps: Sequence[float] = (0,),
+          ) -> Values:
+    """A study of encodings e0, e1, ...; the first ones are so much better."""
+    means = np.r_[gaps, np.zeros(len(spreads) - len(gaps))]
+    table = noise.standard_normal((len(spreads), seeds)) * spreads[:, None] + means[:, None]
+    return {f'e{n}': dict(enumerate(map(float, row))) for n, row in enumerate(table)}
+
+
+class Spreads:
+    """Draws spreads of one kind."""
+
+    def __init__(self, kind: str, seed: int = 0) -> None:
+        self.noise, self.kind = np.random.default_rng(seed), kind
+        self.known = np.array([stdev(each) for study in read(STUDIES) for each in study])
+
+    def __call__(self, count: int) -> np.ndarray:
+        if self.kind == REAL:
+            return self.noise.choice(self.known, count)
+        return np.asarray(SPREADS[self.kind](count), float)
+
+
+def studies(kind: str, count: int, seeds: int, gaps: Sequence[float], draws: int,
+            ) -> Iterator[Values]:
+    """So many studies."""
+    spreads, noise = Spreads(kind), np.random.default_rng(1)
+    for _ in range(draws):
+        yield drawn(noise, spreads(count), seeds, gaps)
+
+
+def lost(values: Values) -> tuple[bool, bool]:
+    """Whether the first encoding, which is the best, is ruled out: by the package, and by Welch's
+    test of each pair with Šidák's correction."""
+    reach = differences.reaches(values, ['e0'], 1)['e0']
+    pairs = [contrast(values, {other: 1, 'e0': -1}) for other in values if other != 'e0']
+    t = np.array([each.mean / each.error for each in pairs])
+    own = 1 - (1 - ERROR) ** (1 / len(pairs))
+    return bool(t.max() > reach), bool(
+        (stats.t.sf(t, [each.freedom for each in pairs]) < own).any())
+
+
+def errors(draws: int) -> str:
+    """How often the true best is ruled out, where all means are equal."""
+    lines = [['spreads of the encodings', *(f'{k} encodings' for k in COUNTS)]]
+    for kind in (*SPREADS, REAL):
+        cells = []
+        for count in COUNTS:
+            found = [np.mean([lost(each) for each in studies(kind, count, n, (0,), draws)], 0)
+                     for n in SEEDS]
+            cells.append('; '.join(f'{100 * ours:.1f} ({100 * welch:.1f})'
+                                   for ours, welch in found))
+        lines.append([kind, *cells])
+    return markdown_rows(lines)
+
+
+def power(draws: int) -> str:
+    """Of 8 encodings one is ahead: how many others are ruled out, and how often all are."""
+    lines = [['ahead by', *(f'{n} seeds' for n in SEEDS)]]
+    for gap in (2, 5, 10):
+        cells = []
+        for n in SEEDS:
+            found = [[place.by is not None for place in list(places(each, True).values())[1:]]
+                     for each in studies(REAL, 8, n, (gap,), draws)]
+            cells.append(f'{100 * np.mean(found):.0f}; {100 * np.mean(np.all(found, 1)):.0f}')
+        lines.append([f'{gap} points', *cells])
+    return markdown_rows(lines)
+
+
+def questions(draws: int) -> str:
+    """A question by itself: a false difference, a false 'level' (the truth is the margin)."""
+    lines = [['spreads', *(f'{n} seeds' for n in SEEDS)]]
+    for spreads in ((1., 1.), (.4, 7.), (.3, .3)):
+        cells = []
+        for n in SEEDS:
+            noise, found = np.random.default_rng(2), []
+            for _ in range(draws):
+                told = [judged(contrast(drawn(noise, np.array(spreads), n, (gap,)),
+                                        {'e0': 1, 'e1': -1}), True, 1.)['verdict']
+                        for gap in (0, 1, 0)]
+                found.append((told[0] in ('better', 'worse'), told[1] == 'level',
+                              told[2] == 'level'))
+            cells.append('; '.join(f'{100 * share:.1f}' for share in np.mean(found, 0)))
+        lines.append([' and '.join(f'{each:g}' for each in spreads), *cells])
+    return markdown_rows(lines)
+
+
+def until(values: Values, rounds: Sequence[int], margin: float = 1.) -> tuple[str, list[str], int]:
+    """A study that adds seeds until it is decided: why it ended, what was left, how many runs."""
+    left, runs = list(values), []
+    for n in rounds:
+        runs += [dict(encoding=name, seed=seed, status='finished') for seed in range(n)
+                 for name in left if dict(encoding=name, seed=seed, status='finished') not in runs]
+        results = dict(rounds=rounds, metric=dict(higher_is_better=True), runs=runs)
+        told = replay(results, {name: {run['seed']: own[run['seed']] for run in runs
+                                       if run['encoding'] == name}
+                                for name, own in values.items()}, margin)
+        left = [name for name, place in told.places.items() if place.by is None]
+        if told.reason:
+            break
+    return told.reason, left, len(runs)
+
+
+def stopping(draws: int) -> str:
+    """--until-decided with 3 to 10 seeds: how often the best is lost, or level said falsely."""
+    lines = [['encodings; spreads; the truth', 'best lost, %', 'level, %', 'one left, %',
+              'seeds an encoding']]
+    rounds = rounds_of(3, 10)
+    for count, kind, gaps, truth in (
+            (4, 'equal', (0,), 'all the same'), (8, 'equal', (0,), 'all the same'),
+            (8, REAL, (0,), 'all the same'), (8, 'best .4, others 7', (0,), 'all the same'),
+            (4, 'equal', (1,), 'one ahead by the margin'),
+            (8, REAL, (5,), 'one ahead by 5'), (8, REAL, (10,), 'one ahead by 10')):
+        told = [until(each, rounds) for each in studies(kind, count, rounds[-1], gaps, draws)]
+        shares = [np.mean(['e0' not in left for _, left, _ in told]),
+                  np.mean(['level' in reason for reason, _, _ in told]),
+                  np.mean([len(left) == 1 for _, left, _ in told])]
+        lines.append([f'{count}; {kind}; {truth}', *(f'{100 * share:.1f}' for share in shares),
+                      f'{fmean(runs for _, _, runs in told) / count:.1f}'])
+    return markdown_rows(lines)
+
+
+TABLES = {
+    'errors': ('the true best ruled out, %: 3; 5; 10 seeds (in brackets Welch and Šidák)', errors),
+    'power': ('others ruled out, %; all of them, %', power),
+    'questions': ('a false difference, a false level, a true level, %', questions),
+    'until': ('until decided', stopping)}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('--studies', type=Path,
-                        default=Path(__file__).resolve().parents[1] / 'docs' / 'studies')
-    parser.add_argument('--draws', type=int, default=4000, help='studies a number')
+    parser.add_argument('--draws', type=int, default=2000, help='studies of each kind')
+    parser.add_argument('--tables', nargs='+', choices=TABLES, default=list(TABLES))
     args = parser.parse_args()
-    studies = read(args.studies)
-    spreads = [values.std(1, ddof=1) for values in studies]
-    common = [seeds_in_common(values) for values in studies]
-    print(f'of a seed, share of the variance: median {np.median(common):.2f} '
+    common = [seed_share(values) for values in read(STUDIES)]
+    print(f'the share of the variance that is the seed\'s: median {np.median(common):.2f} '
           f'({min(common):.2f} to {max(common):.2f}) of {len(common)} tables\n')
-    noise = np.random.default_rng(0)
-    worst = {way: dict.fromkeys(NULLS, 0.0) for way in WAYS}
-    power: dict[str, list[str]] = {way: [] for way in WAYS}
-    one: dict[str, list[tuple[float, float]]] = {null: [] for null, given in NULLS.items()
-                                             if not given[2]}
-    for seeds in SEEDS:
-        for count in ENCODINGS:
-            for null, given in NULLS.items():
-                values = draw(noise, spreads, *given, (args.draws, count, seeds))
-                if null in one:
-                    one[null].append(alone(values))
-                for name, way in WAYS.items():
-                    false = (each[0] for each in shares(values, way, given[2] > 0).values())
-                    worst[name][null] = max(worst[name][null], *false)
-        for apart in APART:
-            values = draw(noise, spreads, 'real', 0, apart, (args.draws, 8, seeds))
-            for name, way in WAYS.items():
-                told = shares(values, way, True)
-                power[name].append(' / '.join(f'{100 * told[each][1]:.0f}'
-                                              for each in ('best', 'base')))
-    print(markdown_rows([['false, %', *NULLS], *(
-        [name, *(f'{100 * each:.1f}' for each in found.values())]
-        for name, found in worst.items())]))
-    print(markdown_rows([['false of a question alone, %', *one], *(
-        [what, *(f'{100 * max(each[n] for each in found):.1f}' for found in one.values())]
-        for n, what in enumerate(('all pairs', 'pairs with the last')))]))
-    heads = [f'{seeds} seeds, {apart}' for seeds in SEEDS for apart in APART]
-    print(markdown_rows([['found, % (of the best / of the base)', *heads], *(
-        [name, *found] for name, found in power.items())]))
+    with mock.patch.object(differences, 'DRAWS', 1000):
+        for name in args.tables:
+            title, table = TABLES[name]
+            print(f'{title}\n\n{table(args.draws)}', flush=True)
 
 
 if __name__ == '__main__':

@@ -63,10 +63,16 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
                       help='these seeds')
     what.add_argument('--sizes', type=size_of, nargs='+', metavar='FACTOR', default=[],
                       help='test at these multiples of the trained size too; default 1')
+    what.add_argument('--margin', type=size_of, metavar='POINTS',
+                      help='encodings closer than that are level; default 1')
+    what.add_argument('--until-decided', action='store_true', help='add seeds to what can still be '
+                      'best, until one is left or all left are level')
+    what.add_argument('--most-seeds', type=COUNT, metavar='N', default=10,
+                      help='--until-decided ends with so many; default 10')
+    parser.add_argument('--budget', type=seconds_of, metavar='TIME', help='90s, 30min, 2h: the '
+                        'wall time of the whole study on this machine with its --jobs; the length '
+                        'of the trainings is chosen to fit, or with --until-decided the seeds')
     long = parser.add_mutually_exclusive_group()
-    long.add_argument('--budget', type=seconds_of, metavar='TIME', help='90s, 30min, 2h: the '
-                      'wall time of the whole study on this machine with its --jobs; the length '
-                      'of the trainings is chosen to fit')
     long.add_argument('--epochs', type=COUNT, metavar='N', help='train for so long instead of '
                       "the config's, its schedule scaled")
     long.add_argument('--iterations', type=COUNT, metavar='N', help='the same for a config '
@@ -97,6 +103,10 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
         parser.error('--cfg-options changes a config: give it too')
     if args.seeds is not None and args.seed_list is not None:
         parser.error('give --seeds or --seed-list')
+    if args.budget and (args.epochs or args.iterations) and not args.until_decided:
+        parser.error('--budget chooses the length of trainings: give it, --epochs or --iterations')
+    if args.until_decided and args.seed_list:
+        parser.error('--until-decided counts seeds from 0: give --seeds, how many it begins with')
     if args.submitit and args.jobs:
         parser.error('--jobs is for this machine; with --submitit the cluster decides')
     return args
@@ -121,6 +131,7 @@ def main(argv: list[str] | None = None) -> None:
 def run(args: argparse.Namespace, command: str) -> int:
     """Plans and carries out what the arguments ask; the exit status."""
     from ..lab.compare.running import planning
+    from ..lab.compare.running.deciding import next_round
     from ..lab.compare.statistics.formats import seconds_text
     from ..lab.compare.study.study import read_study
 
@@ -136,6 +147,13 @@ def run(args: argparse.Namespace, command: str) -> int:
             return 0
         print(planning.headline(planned), flush=True)
         carry_out(study, workers)
+        while study.rounds:
+            more, reason = next_round(study, workers.jobs or len(study.runs()))
+            print(reason, flush=True)
+            if more is None:
+                break
+            study = more
+            carry_out(study, workers)
     if args.time and not args.report_only:
         from ..lab.compare.running.extras import time_models
         time_models(study)

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import json
-from statistics import mean, variance
+from statistics import variance
 
 import pytest
 import yaml
@@ -32,31 +32,32 @@ def results(values=VALUES, **more):
 
 
 def asked(evidence, **question):
-    return evidence.ask({'at': 1, 'expect': 'more', **question}, results())
+    return evidence.ask({'at': 1, 'expect': 'more', 'paper': '2.0, 1.0', **question}, results())
 
 
-def test_a_question_is_a_t_test_of_the_study(evidence):
+def test_a_question_is_welchs_test(evidence):
     found = asked(evidence, one='peg', other='none')
-    known = {name: VALUES[name] for name in ('peg', 'none', 'wide')}
-    own = {name: variance(each) for name, each in known.items()}
-    parts = {name: own[name] * ((name != 'wide') / 2 + 1 / 3) / 3 for name in known}
-    error = sum(parts.values()) ** .5
-    assert error == pytest.approx(((own['peg'] + own['none']) / 2 / 3 + mean(own.values()) / 3)
-                                  ** .5)
-    freedom = error ** 4 / sum(part ** 2 / 2 for part in parts.values())
+    expected = stats.ttest_ind(VALUES['peg'], VALUES['none'], equal_var=False)
     assert found['mean'] == pytest.approx((30 + 29 + 31.5) / 3) and found['n'] == 3
-    assert found['p'] == pytest.approx(2 * stats.t.sf(found['mean'] / error, freedom), abs=1e-9)
-    assert found['low'] == pytest.approx(found['mean'] - stats.t.isf(.025, freedom) * error)
+    assert found['p'] == pytest.approx(expected.pvalue)
+    assert found['low'] == pytest.approx(expected.confidence_interval(.95).low)
     assert found['means'] == pytest.approx([273.5 / 3, 61.0])
+
+
+@pytest.mark.parametrize('paper, expected', [
+    ('72.4, 68.2 (Table 5)', 4.2), ('not asked', None), ('80.05, 80.54 (Table 2)', .49),
+    ('80.8 and 80.9; 80.4 and 80.5 (Table 1)', .4), ('66.8, 65.6 at 160 of 224 (Table 2)', 1.2),
+    ('not asked; it is after every block', None), ('72.3 (block 3), 72.4 (Table 6)', .1)])
+def test_the_effect_of_a_paper(evidence, paper, expected):
+    assert evidence.effect(paper) == expected
 
 
 def test_several_encodings_are_one_mean(evidence):
     found = asked(evidence, one=['peg', 'wide'], other='none')
     assert found['means'] == pytest.approx([(273.5 + 244.5) / 6, 61.0])
-    own = [variance(VALUES[name]) for name in ('peg', 'wide', 'none')]
-    pooled = mean(own)
     assert found['error'] ** 2 == pytest.approx(sum(
-        weight * (each + pooled) / 2 / 3 for weight, each in zip((.25, .25, 1), own, strict=True)))
+        weight * variance(VALUES[name]) / 3
+        for weight, name in zip((.25, .25, 1), ('peg', 'wide', 'none'), strict=True)))
 
 
 def test_an_encoding_of_both_sides_counts_on_both(evidence):
@@ -68,22 +69,27 @@ def test_an_encoding_of_both_sides_counts_on_both(evidence):
 
 
 def test_answers_say_how_sure_they_are(evidence):
-    def told(p, mean, expect=1, n=3):
-        return dict(p=p, mean=mean, expect=expect, n=n)
+    def told(p, verdict, mean, expect=1, n=3):
+        return dict(p=p, mean=mean, expect=expect, n=n, verdict=verdict, low=-2., high=2.,
+                    margin=1., error=1.)
     assert evidence.answers([
-        told(.001, 5), told(.001, -5), told(.04, 5), told(.04, -5, -1), told(.04, -5), told(.2, 5),
-        told(.5, 1, 0), told(.03, 1, 0), told(None, 1, n=2), told(None, None, n=0)]) == [
-        '**yes**', '**no**', 'yes', 'yes', 'no', 'not seen', 'yes: no difference seen', 'no',
-        'too few runs', 'not run']
+        told(.001, 'better', 5), told(.001, 'worse', -5), told(.04, 'better', 5),
+        told(.04, 'worse', -5, -1), told(.2, 'cannot tell', 5), told(.5, 'level', 1, 0),
+        told(.5, 'level', 1), told(.03, 'better', 1, 0), told(None, 'cannot tell', 1, n=2),
+        told(None, 'cannot tell', None, n=0)]) == [
+        '**yes**: better by 5.0', '**no**: worse by 5.0', 'yes: better by 5.0',
+        'yes: worse by 5.0', 'cannot tell: ±2.0', 'yes: level within 1', 'level within 1',
+        'no: better by 1.0', 'cannot tell: ±2.0', 'not run']
 
 
 def test_unfinished_runs_and_missing_encodings_have_no_answer(evidence):
     assert asked(evidence, one='peg', other='gone')['n'] == 0
-    assert evidence.answers([asked(evidence, one='peg', other='one')]) == ['too few runs']
+    assert evidence.answers([asked(evidence, one='peg', other='one')]) == [
+        'cannot tell: too few runs']
     plan = {'questions': [dict(of='a', study='x', ask='q', paper='1', at=1, one='peg',
                                other='none', expect='more')]}
     assert evidence.tables(plan, {})['questions a'].splitlines()[2] == (
-        '| q | 1 | x, 1x | - | - | - | 0 | not run |')
+        '| q | 1 | x, 1x | - | - | 0 | not run |  |')
     assert evidence.tables(plan, {'x': results()})['questions a'].splitlines()[2].startswith(
         '| q | 1 | x, 1x | 91.2, 61.0 | +30.2 (+')
 
@@ -96,7 +102,7 @@ def test_a_study_is_kept_without_what_tables_do_not_need(evidence):
     assert [each['name'] for each in kept['encodings']] == ['peg', 'none', 'wide']
     assert len(kept['runs']) == 8 and 'curve' not in kept['runs'][0]
     assert evidence.study_table(kept).splitlines()[2:4] == [
-        '| PEG | 1,234 | 2 | 91.8 ± 1.1 |', '| NONE | 1,234 | 3 | 61.0 ± 1.0 |']
+        '| PEG | 1,234 | 2 | 91.8 (1.1) |', '| NONE | 1,234 | 3 | 61.0 (1.0) |']
 
 
 def test_the_page_holds_the_tables_of_the_studies_that_are_kept(evidence):

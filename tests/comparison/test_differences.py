@@ -4,91 +4,143 @@ import random
 
 import numpy as np
 import pytest
-from scipy import integrate, stats
+from scipy import stats
 
-from mmposenc.lab.compare.statistics.differences import beyond, contrast, critical, row
+from mmposenc.lab.compare.statistics import differences
+from mmposenc.lab.compare.statistics.differences import (
+    Contrast,
+    contrast,
+    judged,
+    places,
+    reaches,
+    seeds_needed,
+    visible,
+)
 
 
 def seeded(*values, first=0):
     return dict(enumerate(values, first))
 
 
+def drawn(noise, spreads, count, means=None):
+    means = means if means is not None else [90] * len(spreads)
+    return {f'e{n}': seeded(*(noise.gauss(mean, spread) for _ in range(count)))
+            for n, (mean, spread) in enumerate(zip(means, spreads, strict=True))}
+
+
 @pytest.mark.parametrize('count', [3, 12])
-def test_two_encodings_of_as_many_runs_are_welchs_test(count):
+def test_two_encodings_are_welchs_test(count):
     """Whatever their seeds are: nothing is paired."""
-    noise = random.Random(count)
-    one, other = ([noise.gauss(90, spread) for _ in range(count)] for spread in (1, 2))
+    values = drawn(random.Random(count), (1, 2), count)
+    one, other = (list(each.values()) for each in values.values())
     expected = stats.ttest_ind(one, other, equal_var=False)
-    told = row(contrast({'a': seeded(*one), 'b': seeded(*other, first=7)}, {'a': 1, 'b': -1}))
-    bounds = expected.confidence_interval(.95)
-    assert told['p'] == pytest.approx(expected.pvalue, rel=1e-9)
+    values['e1'] = seeded(*other, first=7)
+    found = contrast(values, {'e0': 1, 'e1': -1})
+    told, bounds = judged(found, True, 1.), expected.confidence_interval(.95)
     assert (told['low'], told['high']) == pytest.approx((bounds.low, bounds.high), rel=1e-9)
+    assert found.mean / found.error == pytest.approx(expected.statistic)
+    assert (told['verdict'] in ('better', 'worse')) == (expected.pvalue < .05)
     assert told['n'] == count and told['mean'] == pytest.approx(np.mean(one) - np.mean(other))
 
 
-def naive(values, weights, draws):
-    """Error and freedom of a contrast, with what is known of each variance written out."""
-    own = {name: np.var(list(each.values()), ddof=1) for name, each in values.items()}
-    free = {name: len(each) - 1 for name, each in values.items()}
-    pooled = sum(own[name] * free[name] for name in own) / sum(free.values())
-    square = sum(weight ** 2 * (own[name] + pooled) / 2 / len(values[name])
-                 for name, weight in weights.items())
-    # The variance of that estimate, were the variances the true ones: by drawing each s^2.
-    noise = np.random.default_rng(0)
-    drawn = {name: own[name] * noise.chisquare(free[name], draws) / free[name] for name in own}
-    common = sum(drawn[name] * free[name] for name in own) / sum(free.values())
-    squares = sum(weight ** 2 * (drawn[name] + common) / 2 / len(values[name])
-                  for name, weight in weights.items())
-    return math.sqrt(square), 2 * square ** 2 / squares.var()
+def test_a_mean_of_several_against_one():
+    values = {'a': seeded(91., 92.5, 90.2), 'b': seeded(80., 81., 78.5, 84.),
+              'c': seeded(70., 70.5, 71., 70.1, 69.), 'd': seeded(1., 4.)}
+    found = contrast(values, {'a': .5, 'c': .5, 'b': -1})
+    parts = {name: weight ** 2 * np.var(list(values[name].values()), ddof=1) / len(values[name])
+             for name, weight in (('a', .5), ('c', .5), ('b', 1))}
+    assert found.error == pytest.approx(math.sqrt(sum(parts.values())))
+    assert found.freedom == pytest.approx(sum(parts.values()) ** 2 / sum(
+        part ** 2 / (len(values[name]) - 1) for name, part in parts.items()))
+    assert found.n == 3
 
 
-@pytest.mark.parametrize('weights', [{'a': 1, 'b': -1}, {'a': .5, 'c': .5, 'b': -1}])
-def test_a_variance_is_half_its_own_and_half_of_all(weights):
-    values = {'a': seeded(91., 92.5, 90.2), 'b': seeded(80., 81., 78.5, 84.), 'd': seeded(1., 4.),
-              'c': seeded(70., 70.5, 71., 70.1, 69.), 'e': seeded(0., 9., 3., 5., 2., 1.)}
-    error, freedom = naive(values, weights, 400_000)
-    told = contrast({**values, 'once': seeded(1000.)}, weights)
-    assert told.error == pytest.approx(error, rel=1e-12)
-    # 2 E² / Var of the drawn squares is what Satterthwaite's freedom stands for; 1% is 3 standard
-    # deviations of a variance of so many draws.
-    assert told.freedom == pytest.approx(freedom, rel=.01)
-    assert told.n == 3
-
-
-def test_two_runs_have_an_error_and_no_test_one_has_a_mean_and_none_nothing():
-    told = row(contrast({'a': seeded(90, 92), 'b': seeded(80, 81)}, {'a': 1, 'b': -1}))
-    assert (told['n'], told['p'], told['verdict']) == (2, None, 'too few runs')
-    assert told['mean'] == 10.5 and told['low'] < 10.5 < told['high']
+def test_few_runs_have_no_verdict():
+    told = judged(contrast({'a': seeded(90, 92), 'b': seeded(80, 81)}, {'a': 1, 'b': -1}), True, 1)
+    assert (told['n'], told['verdict'], told['mean']) == (2, 'cannot tell', 10.5)
+    assert told['low'] < 10.5 < told['high']
     values = {'a': seeded(90.), 'b': seeded(80., 81., 82.), 'c': {}}
     assert contrast(values, {'a': 1, 'b': -1}) == (1, 9, None, None)
     for name in ('c', 'gone'):
-        told = row(contrast(values, {name: 1, 'b': -1}))
-        assert (told['n'], told['mean'], told['verdict']) == (0, None, 'too few runs')
+        assert contrast(values, {name: 1, 'b': -1}) == (0, None, None, None)
 
 
 @pytest.mark.parametrize('values', [[.8, .8, .8], [.8, .8 + 1e-9, .8 + 2e-9],
                                     np.float32([.8, .8, .8]).astype(float).tolist()])
 def test_values_without_spread_are_not_tested(values):
-    told = row(contrast({'a': seeded(*values), 'b': seeded(.7, .7, .7)}, {'a': 1, 'b': -1}))
-    assert told['p'] is None and told['verdict'] == 'no difference seen'
-    assert 'no spread' in told['test'] and told['low'] == told['mean'] == told['high']
+    study = {'a': seeded(*values), 'b': seeded(.7, .7, .7)}
+    told = judged(contrast(study, {'a': 1, 'b': -1}), True, 1.)
+    assert (told['verdict'], told['low'], told['error']) == ('cannot tell', None, 0)
+    assert {place.by for place in places(study, True).values()} == {None}
 
 
-@pytest.mark.parametrize('freedom', [1, 2, 3.7, 20, 400])
-def test_of_one_comparison_it_is_students(freedom):
-    for t in (0, .5, 2.5, -7, 60):
-        assert beyond(t, freedom) == pytest.approx(2 * stats.t.sf(abs(t), freedom), abs=1e-8)
-    assert critical(freedom) == pytest.approx(stats.t.isf(.025, freedom), rel=1e-6)
+@pytest.mark.parametrize('mean, error, verdict', [
+    (.3, .2, 'level'), (.3, .5, 'cannot tell'), (1.2, .2, 'better'), (-.8, .2, 'worse')])
+def test_level_is_two_one_sided_tests(mean, error, verdict):
+    """Of a study of 6 runs each: bounds of 90% within the margin; a difference that is found is
+    told as one, be it small."""
+    told = judged(Contrast(6, mean, error, 10), True, 1.)
+    assert told['verdict'] == verdict
+    inside = stats.t.cdf((1 - abs(mean)) / error, 10) > .95
+    assert (verdict == 'level') == (inside and abs(mean) / error < stats.t.isf(.025, 10))
 
 
-@pytest.mark.parametrize('count', [3, 66])
-@pytest.mark.parametrize('freedom', [2.5, 9])
-def test_the_largest_of_several_by_another_integral(count, freedom):
-    """Over the distribution function of the spread instead of its logarithm."""
-    def inside(share):
-        s = math.sqrt(stats.chi2.ppf(share, freedom) / freedom)
-        return 1 - (1 - 2 * stats.norm.sf(6 * s)) ** count
-    expected = integrate.quad(inside, 0, 1, limit=200, epsabs=1e-8)[0]
-    assert beyond(6, freedom, count) == pytest.approx(expected, abs=1e-6)
-    assert beyond(critical(freedom, count), freedom, count) == pytest.approx(.05, abs=1e-9)
-    assert critical(freedom, 2 * count) > critical(freedom, count)
+@pytest.mark.parametrize('tails', [1, 2])
+def test_of_two_encodings_the_reach_is_welchs_t(tails):
+    values = drawn(random.Random(3), (2, 2), 40)
+    found = contrast(values, {'e0': 1, 'e1': -1})
+    reach = reaches(values, values, tails)
+    assert list(reach.values()) == pytest.approx(
+        [stats.t.isf(.05 / tails, found.freedom)] * 2, rel=.03)
+    assert reaches({'a': seeded(1, 2, 3), 'b': seeded(1, 2)}, ['a'], 1) == {}
+
+
+def test_the_reach_is_dunnetts_where_spreads_are_equal():
+    """One against five others, many runs each: the critical value of scipy's multivariate t."""
+    values = drawn(random.Random(3), (1,) * 6, 200)
+    reach = reaches(values, ['e0'], 2)['e0']
+    cover = stats.multivariate_normal(cov=(np.eye(5) + 1) / 2).cdf(
+        np.full(5, reach), lower_limit=np.full(5, -reach))
+    assert cover == pytest.approx(.95, abs=.006)
+
+
+@pytest.mark.parametrize('higher', [True, False])
+def test_what_is_out_is_out_by_its_row(higher):
+    noise, out = random.Random(0), 0
+    for _ in range(8):
+        values = drawn(noise, (1, .2, 3, 1), 3, (80, 84, 86, 79))
+        stand = places(values, higher)
+        best = (max if higher else min)(values, key=lambda name: np.mean(
+            list(values[name].values())))  # noqa: B023
+        assert stand[best].by is None
+        for name, place in stand.items():
+            if name != best:
+                told = judged(contrast(values, {name: 1, place.by or best: -1}), higher, 1.,
+                              place.reach)
+                assert (told['verdict'] == 'worse') == (place.by is not None)
+                out += place.by is not None
+    assert out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('spreads', [(1,) * 8, (7,) + (.4,) * 7, (.4,) + (7,) * 7])
+@pytest.mark.parametrize('count', [3, 10])
+def test_the_true_best_is_out_in_one_study_of_twenty_at_most(spreads, count, monkeypatch):
+    monkeypatch.setattr(differences, 'DRAWS', 1000)
+    noise, lost, total = random.Random(0), 0, 1500
+    for _ in range(total):
+        values = drawn(noise, spreads, count)
+        reach = reaches(values, ['e0'], 1)['e0']
+        lost += any(found.mean / found.error > reach for found in (
+            contrast(values, {name: 1, 'e0': -1}) for name in values if name != 'e0'))
+    assert lost / total < .05 + 3 * math.sqrt(.05 * .95 / total)
+
+
+def test_how_much_can_be_seen():
+    """As textbooks have it: 17 runs a group for .8 power at one standard deviation, two-sided."""
+    assert visible(17) == pytest.approx(1., abs=.01)
+    assert visible(10, tails=1) < visible(10) < visible(10, tests=8) < visible(3, tests=8)
+    found = Contrast(3, 0., math.sqrt(2 / 3), 4.)  # a standard deviation of 1
+    assert seeds_needed(found, 1.) == 17 and seeds_needed(found, 3.) == 4
+    assert seeds_needed(found, 1., same=True) == 18
+    assert seeds_needed(Contrast(3, 0., 0., None), 1.) is None

@@ -153,7 +153,7 @@ def test_the_page_holds_everything_and_no_foreign_script(pages):
     assert "gone.png is not in the study" in page
     assert "../secret.png is not in the study" in page
     results = summarize(full(pages['full'].parent))
-    for rows, key in ((results['summary'], 'mean'), (results['differences'], 'p')):
+    for rows, key in ((results['summary'], 'mean'), (results['differences'], 'mean')):
         assert all(f'data-sort="{row[key]}"' in page for row in rows)
 
 

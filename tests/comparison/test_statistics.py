@@ -1,7 +1,4 @@
-"""Statistics of a study: means, families of differences, what is left out.
-
-How often they are wrong is counted in tests/benchmarks/test_statistics_power.py.
-"""
+"""Statistics of a study: means, differences, what can still be best, what is left out."""
 import copy
 import math
 
@@ -9,12 +6,14 @@ import pytest
 from madeup_studies import drawn, run, study
 from scipy import stats
 
-from mmposenc.lab.compare.statistics.differences import beyond, contrast, critical
+from mmposenc.lab.compare.statistics.differences import contrast, places, reaches
 from mmposenc.lab.compare.statistics.summary import (
     base_of,
     best_of,
+    candidates,
     compare,
     interval,
+    ranked,
     summarize,
     trained_factor,
     values_at,
@@ -39,54 +38,71 @@ def test_interval_is_students():
                                      high=None)
 
 
-def test_families_base_and_best():
-    """Of the base one comparison for each other; of the best, which the values choose, all pairs.
-    An encoding with one run is in no family."""
+def test_intervals_stay_within_what_can_be():
+    percent, share = dict(unit='%'), dict(unit='')
+    told = interval([99., 100., 99.5], percent)
+    assert told['high'] == 100 and told['low'] == interval([99., 100., 99.5])['low']
+    assert interval([.01, .2, .1], share)['low'] == 0
+    assert interval([1., 3., 2.], share) == interval([1., 3., 2.])  # not a share after all
+
+
+def test_roles_base_and_best():
+    """Of the base both sides, of the best one; an encoding with one run is in no family."""
     values = {'none': seeded(80, 81.5, 80.2), 'peg': seeded(95, 96.1, 95.4),
-              'learned': seeded(90.2, 92, 90.1), 'irpe': seeded(94, 96.5, 95.2)}
-    rows = compare({**values, 'once': seeded(50.)}, 'none', True, 1.0)
-    base = {row['encoding']: row for row in rows if row['role'] == 'base'}
-    best = {row['encoding']: row for row in rows if row['role'] == 'best'}
-    assert set(base) == {'peg', 'learned', 'irpe', 'once'}
-    assert set(best) == {'none', 'learned', 'irpe', 'once'}
-    assert {row['against'] for row in best.values()} == {'peg'}
-    for family, count in ((base, 3), (best, 6)):
-        for name, row in family.items():
-            if name == 'once':
-                assert (row['n'], row['p'], row['verdict']) == (1, None, 'too few runs')
-                continue
-            found = contrast(values, {name: 1, row['against']: -1})
-            assert (row['mean'], row['error']) == (found.mean, found.error)
-            assert row['p'] == pytest.approx(
-                beyond(found.mean / found.error, found.freedom, count), rel=1e-12)
-            assert row['high'] == pytest.approx(
-                found.mean + critical(found.freedom, count) * found.error)
-            assert row['test'].endswith(f'T3 over {count}')
-    assert base['peg']['verdict'] == 'better' and best['none']['verdict'] == 'worse'
-    assert best['none']['mean'] == pytest.approx(-base['peg']['mean'])
-    assert best['irpe']['verdict'] == 'no difference seen'
+              'learned': seeded(90.2, 92, 90.1), 'irpe': seeded(94, 96.5, 95.2),
+              'once': seeded(50.)}
+    stand = places(values, True)
+    rows = {(row['role'], row['encoding']): row
+            for row in compare(values, 'none', True, 1.0, 1.0, stand)}
+    assert {name for role, name in rows if role == 'base'} == {'peg', 'learned', 'irpe', 'once'}
+    assert {name for role, name in rows if role == 'best'} == {'none', 'learned', 'irpe', 'once'}
+    assert {row['against'] for (role, _), row in rows.items() if role == 'best'} == {'peg'}
+    for (role, name), row in rows.items():
+        if name == 'once':
+            assert (row['n'], row['verdict'], row['low']) == (1, 'cannot tell', None)
+            continue
+        found = contrast(values, {name: 1, row['against']: -1})
+        reach = reaches(values, ['none'], 2)['none'] if role == 'base' else stand[name].reach
+        assert (row['mean'], row['error']) == (found.mean, found.error)
+        assert row['high'] == pytest.approx(found.mean + reach * found.error)
+    assert rows['base', 'peg']['verdict'] == 'better' and rows['best', 'none']['verdict'] == 'worse'
+    assert rows['best', 'irpe']['verdict'] == 'cannot tell'
 
 
 def test_verdicts_and_intervals_say_the_same():
     seen = set()
     for number in range(24):
-        values = drawn({'none': {1.0: 80.}, 'a': {1.0: 83.}, 'b': {1.0: 86.}}, seed=number)
-        for row in compare({name: seeded(*at[1.0]) for name, at in values.items()}, 'none',
-                           number % 2 == 0, 1.0):
-            assert (row['verdict'] == 'no difference seen') == (row['low'] <= 0 <= row['high'])
-            assert (row['verdict'] == 'better') == (
-                row['low'] > 0 if number % 2 == 0 else row['high'] < 0)
+        values = {name: seeded(*at[1.0]) for name, at in drawn(
+            {'none': {1.0: 80.}, 'a': {1.0: 83.}, 'b': {1.0: 80.}}, std=.2, shared=.2,
+            seed=number).items()}
+        higher = number % 2 == 0
+        for row in compare(values, 'none', higher, 1.0, 1.0, places(values, higher)):
+            assert (row['verdict'] in ('better', 'worse')) == (not row['low'] <= 0 <= row['high'])
+            assert (row['verdict'] == 'better') == (row['low'] > 0 if higher else row['high'] < 0)
+            assert (row['verdict'] == 'level') == (
+                row['low'] <= 0 <= row['high'] and row['low'] > -1 and row['high'] < 1)
             seen.add(row['verdict'])
-    assert seen == {'better', 'worse', 'no difference seen'}
+    assert seen == {'better', 'worse', 'level', 'cannot tell'}
 
 
 def test_lower_may_be_better_and_the_base_the_best():
     values = {'none': seeded(4.0, 4.2, 4.1), 'peg': seeded(2.0, 2.3, 2.1)}
     assert best_of(values, False) == 'peg'
-    assert [(row['role'], row['verdict']) for row in compare(values, 'none', False, 1.0)] == [
-        ('base', 'better'), ('best', 'worse')]
-    assert [(row['role'], row['verdict']) for row in compare(values, 'none', True, 1.0)] == [
-        ('base', 'worse')]
+    for higher, told in ((False, [('best', 'none', 'worse'), ('base', 'peg', 'better')]),
+                         (True, [('base', 'peg', 'worse'), ('best', 'peg', 'worse')])):
+        assert [(row['role'], row['encoding'], row['verdict']) for row in compare(
+            values, 'none', higher, 1.0, .01, places(values, higher))] == told
+
+
+def test_how_each_stands_at_each_size():
+    results = summarize(study(drawn({
+        'none': {1.0: 80., 2.0: 60.}, 'peg': {1.0: 95., 2.0: 60.}, 'table': {1.0: 70., 2.0: 61.}},
+        std=.5)))
+    assert {(row['encoding'], row['factor']): row['standing'] for row in results['summary']} == {
+        ('none', 1.0): 'worse', ('peg', 1.0): 'best', ('table', 1.0): 'worse',
+        **{(name, 2.0): 'can still be best' for name in ('none', 'peg', 'table')}}
+    assert candidates(results, 1.0) == ['peg'] and len(candidates(results, 2.0)) == 3
+    assert ranked(results, 1.0) == ['peg', 'none', 'table']
 
 
 def test_summarize_adds_three_keys_and_changes_nothing():
@@ -110,7 +126,7 @@ def test_runs_that_did_not_finish_have_no_part_in_means():
     assert {name: sorted(seeds) for name, seeds in values_at(results, 1.0).items()} == {
         'none': [2], 'peg': [0, 1, 2]}
     rows = summarize(results)['differences']
-    assert {row['verdict'] for row in rows} == {'too few runs'}
+    assert {row['verdict'] for row in rows} == {'cannot tell'}
 
 
 def test_base_and_trained_size():

@@ -9,10 +9,10 @@ from mmposenc.lab.compare.page import exports, tables
 from mmposenc.lab.compare.statistics.formats import (
     count_text,
     names_in_words,
-    p_text,
     seconds_text,
     size_text,
     value_text,
+    verdict_text,
 )
 from mmposenc.lab.compare.statistics.summary import summarize
 
@@ -27,7 +27,6 @@ def test_values(value, metric, more, expected):
 
 
 @pytest.mark.parametrize('format, values, expected', [
-    (p_text, (None, .0002, .0123, .84, 1.), ('–', '<\xa0.001', '.012', '.84', '1.00')),
     (count_text, (None, 61450, 1.03e9, 12), ('–', '61.5 k', '1.03 G', '12')),
     (seconds_text, (.0083, 12.3, 250, 840, 7500), ('8.3 ms', '12.3 s', '250 s', '14 min',
                                                    '2 h 5 min')),
@@ -37,6 +36,17 @@ def test_values(value, metric, more, expected):
      ('a', 'a and b', 'a, b, c, d, e, f and 3 more', 'none; RoPE, axial; and PEG'))])
 def test_numbers_as_people_read_them(format, values, expected):
     assert tuple(map(format, values)) == expected
+
+
+@pytest.mark.parametrize('row, expected', [
+    (dict(verdict='worse', mean=-3.14), 'worse by 3.1'),
+    (dict(verdict='better', mean=2.), 'better by 2.0'),
+    (dict(verdict='level', margin=1.0), 'level within 1'),
+    (dict(verdict='cannot tell', low=-1.5, high=3.1), 'cannot tell: ±2.3'),
+    (dict(verdict='cannot tell', low=None, error=None), 'cannot tell: too few runs'),
+    (dict(verdict='cannot tell', low=None, error=0.), 'cannot tell: no spread')])
+def test_verdicts(row, expected):
+    assert verdict_text(row, METRIC) == expected
 
 
 def test_cells_that_a_spreadsheet_would_run_are_text_and_numbers_stay_numbers():

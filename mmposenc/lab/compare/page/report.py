@@ -11,19 +11,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ..statistics.differences import LEAST_RUNS
 from ..statistics.formats import (
+    BEST,
     UNKNOWN,
     count_text,
     first_upper,
     names_in_words,
-    p_text,
     size_text,
     value_text,
+    verdict_text,
 )
 from ..statistics.summary import (
     base_of,
-    beside,
     best_of,
+    candidates,
     factors,
     labels,
     summarize,
@@ -34,9 +36,6 @@ from ..study.files import write_text
 from . import exports, study_charts, tables
 from .charts import COLORS, FRAME, data_uri, heat_map
 
-CONFIDENCE = dict(shown='Shown: every other is worse by its test',
-                  likely='Likely: it leads, but not every test says so',
-                  open='Open: no best was shown')
 #: Lines of a chart that can be told apart.
 _LINES = 8
 #: Matrices with more cells are pictures, and not tables.
@@ -122,15 +121,16 @@ def stand_out(results: Mapping[str, Any]) -> set[str]:
 def answer(results: Mapping[str, Any]) -> dict[str, Any]:
     """The recommendation, and the numbers that stand beside it."""
     advice, metric, trained = results['recommendation'], results['metric'], trained_factor(results)
-    name = advice['encoding']
+    name, label = advice['encoding'], labels(results)
     facts: list[tuple[str, str, str]] = []
-    told = dict(advice, word=CONFIDENCE[advice['confidence']], facts=facts,
-                head='No recommendation yet')
+    told = dict(advice, facts=facts, head='No recommendation yet',
+                word='Best: every other is worse' if advice['confidence'] == BEST else
+                f'{len(advice["candidates"])} of {len(label)} can still be best')
     if name is None:
         return told
     at = [row for row in results['differences'] if row['factor'] == trained]
-    tested = any(row['p'] is not None for row in at)
-    told['head'] = f'{"Take" if tested else "So far:"} {labels(results)[name]}'
+    tested = any(row['n'] >= LEAST_RUNS for row in at)
+    told['head'] = f'{"Take" if tested else "So far:"} {label[name]}'
     row = next(row for row in results['summary']
                if row['encoding'] == name and row['factor'] == trained)
     among = (f'95% interval {value_text(row["low"], metric)} to {value_text(row["high"], metric)}, '
@@ -138,12 +138,9 @@ def answer(results: Mapping[str, Any]) -> dict[str, Any]:
     facts.append((first_upper(f'{metric["label"]} at the trained size'),
                   value_text(row['mean'], metric, unit=True),
                   f'{among}{row["n"]} seed{"s" * (row["n"] != 1)}'))
-    for row in at:
-        if row['role'] == 'base' and row['encoding'] == name and row['mean'] is not None:
-            p = f'p = {p_text(row["p"])}: ' if row['p'] is not None else ''
-            facts.append((f'Minus {labels(results)[row["against"]]}',
-                          value_text(row['mean'], metric, sign=True),
-                          f'{p.replace("= <", "<")}{row["verdict"]}'))
+    facts += [(f'Minus {label[row["against"]]}', value_text(row['mean'], metric, sign=True),
+               verdict_text(row, metric)) for row in at
+              if row['role'] == 'base' and row['encoding'] == name and row['mean'] is not None]
     encoding = next(each for each in results['encodings'] if each['name'] == name)
     costs = (('Parameters', tables.grouped(encoding.get('parameters')), ''),
              ('Multiply-accumulates', count_text(tables.cost(encoding, trained, 'macs')),
@@ -153,15 +150,14 @@ def answer(results: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def best_by_size(results: Mapping[str, Any]) -> list[dict[str, str]]:
-    """At every size the best mean, and which encodings were not shown to be worse."""
+    """At every size the best mean, and which other encodings can still be best."""
     label, metric = labels(results), results['metric']
     rows = []
     for size in sorted(results['sizes'], key=lambda size: size['factor']):
-        values = values_at(results, size['factor'])
-        best = best_of(values, metric['higher_is_better'])
+        best = best_of(values_at(results, size['factor']), metric['higher_is_better'])
         if best is None:
             continue
-        near = [label[name] for name in beside(results, size['factor'], best)[1]]
+        near = [label[name] for name in candidates(results, size['factor']) if name != best]
         told = next(row for row in results['summary']
                     if row['encoding'] == best and row['factor'] == size['factor'])
         trained = ', trained' if size['factor'] == trained_factor(results) else ''

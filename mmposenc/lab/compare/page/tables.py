@@ -7,15 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..statistics.formats import (
+    BEST,
+    CAN_BE,
     UNKNOWN,
     cost,
     count_text,
     first_upper,
     interval_text,
-    p_text,
     seconds_text,
     size_text,
     value_text,
+    verdict_text,
 )
 from ..statistics.summary import (
     base_of,
@@ -23,6 +25,7 @@ from ..statistics.summary import (
     factors,
     interval,
     labels,
+    ranked,
     trained_factor,
     values_at,
 )
@@ -64,71 +67,62 @@ def run_mean(results: Mapping[str, Any], name: str, key: str) -> float | None:
 
 
 def overview(results: Mapping[str, Any]) -> Table:
-    """Every encoding with its mean and interval at every size, and what it costs."""
-    metric, trained = results['metric'], trained_factor(results)
-    sizes = factors(results)
+    """Every encoding with its mean and interval at every size, and what it costs; the best mean at
+    the trained size first."""
+    metric, trained, sizes = results['metric'], trained_factor(results), factors(results)
     told = {(row['encoding'], row['factor']): row for row in results['summary']}
-    best = {factor: best_of(values_at(results, factor), metric['higher_is_better'])
-            for factor in sizes}
+    known = {each['name']: each for each in results['encodings']}
     rows = []
-    for each in results['encodings']:
-        name = each['name']
-        cells = [Cell(each['label'], each['label'])]
-        for factor in sizes:
-            row = told[name, factor]
-            half = None if row['low'] is None else (row['high'] - row['low']) / 2
-            text = value_text(row['mean'], metric)
-            cells.append(number(row['mean'], text if half is None
-                                else f'{text} ± {value_text(half, metric)}',
-                                'best' if best[factor] == name else ''))
+    for name in ranked(results, trained):
+        each, at = known[name], [told[name, factor] for factor in sizes]
         macs, seconds = cost(each, trained, 'macs'), run_mean(results, name, 'train_cpu_seconds')
-        cells += [number(told[name, trained]['n'], str(told[name, trained]['n'])),
-                  number(each.get('parameters'), grouped(each.get('parameters'))),
-                  number(macs, count_text(macs)), number(seconds, seconds_text(seconds))]
-        rows.append(tuple(cells))
+        rows.append((
+            Cell(each['label'], each['label']),
+            *(number(row['mean'], interval_text(row, metric),
+                     'best' if row['standing'] in (BEST, CAN_BE) else '') for row in at),
+            number(told[name, trained]['n'], str(told[name, trained]['n'])),
+            number(each.get('parameters'), grouped(each.get('parameters'))),
+            number(macs, count_text(macs)), number(seconds, seconds_text(seconds))))
     unit = f', {metric["unit"]}' if metric.get('unit') else ''
     heads = [f'{factor:g}×' + (' (trained)' if factor == trained else '') for factor in sizes]
-    return Table(first_upper(f'{metric["label"]}{unit} by image size: mean over seeds ± half of '
-                             'its 95% interval'),
+    return Table(first_upper(f'{metric["label"]}{unit} by image size: mean over seeds (its 95% '
+                             'interval); bold: can still be best'),
                  ('Encoding', *heads, 'Seeds', 'Parameters', 'MACs', 'Training, CPU'), rows)
 
 
 def differences(results: Mapping[str, Any], factor: float) -> Table:
-    """Every encoding at one size against the base and against the best, with p and verdict."""
-    metric, base = results['metric'], base_of(results)
+    """Every encoding at one size against the best and against the base, the best mean first."""
+    metric, base, label = results['metric'], base_of(results), labels(results)
     best = best_of(values_at(results, factor), metric['higher_is_better'])
-    rows = {(row['encoding'], row['against']): row for row in results['differences']
+    rows = {(row['encoding'], row['role']): row for row in results['differences']
             if row['factor'] == factor}
-    label = labels(results)
     told = {row['encoding']: row for row in results['summary'] if row['factor'] == factor}
-    against = [base] + [best] * (best not in (None, base))
     lines = []
-    for name, own in told.items():
-        std = f' ({value_text(own["std"], metric)})' if own['std'] is not None else ''
-        cells = [Cell(label[name], label[name]),
-                 number(own['mean'], value_text(own['mean'], metric) + std)]
-        for other in against:
-            cells += _difference(rows.get((name, other)), metric,
-                                 'the best' if other == best else 'the base')
-        lines.append(tuple(cells))
-    heads = [head for other in against
-             for head in (f'minus {label[str(other)]} (95% interval)', 'Seeds', 'p', 'Verdict')]
+    for name in ranked(results, factor):
+        own, cells = told[name], []
+        for role, itself in (('best', 'the best mean'), ('base', 'the base')):
+            row = rows.get((name, role))
+            if row is None:
+                cells += [Cell(UNKNOWN), Cell(itself, itself)]
+                continue
+            text = verdict_text(row, metric)
+            if role == 'best' and row['against'] != best:
+                text += f' than {label[row["against"]]}'
+            cells += [number(row['mean'], interval_text(row, metric, sign=True)),
+                      Cell(text, text, row['verdict'] if row['verdict'] in ('better', 'worse')
+                           else 'same')]
+        lines.append((Cell(label[name], label[name]),
+                      number(own['mean'], interval_text(own, metric)),
+                      number(own['n'], str(own['n'])),
+                      Cell(own['standing'], own['standing'],
+                           'best' if own['standing'] in (BEST, CAN_BE) else ''), *cells))
     size = next(each for each in results['sizes'] if each['factor'] == factor)
     trained = ', the trained size' if factor == trained_factor(results) else ''
-    return Table(f'Means and their differences at {size_text(size)}{trained}',
-                 ('Encoding', 'Mean (std)', *heads), lines,
-                 words=tuple(5 + 4 * n for n in range(len(against))))
-
-
-def _difference(row: Mapping[str, Any] | None, metric: Mapping[str, Any], itself: str,
-                ) -> list[Cell]:
-    """Four cells of one comparison."""
-    if row is None:
-        return [Cell(UNKNOWN)] * 3 + [Cell(itself, itself)]
-    mark = {'better': 'better', 'worse': 'worse'}.get(row['verdict'], 'same')
-    return [number(row['mean'], interval_text(row, metric, sign=True)),
-            number(row['n'], str(row['n'])),
-            number(row['p'], p_text(row['p'])), Cell(row['verdict'], row['verdict'], mark)]
+    return Table(f'What can be best, and differences, at {size_text(size)}{trained}',
+                 ('Encoding', 'Mean (95% interval)', 'Seeds', 'Stands',
+                  'Minus the best (95% bounds)', 'Against the best',
+                  f'Minus {label[base]} (95% interval)', f'Against {label[base]}'),
+                 lines, words=(3, 5, 7))
 
 
 def grouped(count: int | None) -> str:

@@ -1,21 +1,23 @@
-"""Differences between means over seeds, their errors, intervals and tests; pure functions.
+"""Differences between means over seeds: their errors, what they say, what can still be best.
 
-Why they are made so is in docs/report.md; benchmarks/statistics_power.py counts how often they err.
+Pure functions. Why they are made so is in docs/report.md; benchmarks/statistics_power.py counts how
+often they err.
 """
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from statistics import fmean, variance
 from typing import Any, NamedTuple
 
 import numpy as np
 
-LEVEL = 0.05      # of a family of tests, and what 95% intervals leave out
+ERROR = 0.05      # the chance of a false statement, in a family of comparisons
 LEAST_RUNS = 3    # fewer runs of an encoding than this are not tested
 SPREAD = 1e-6     # of the values: what is less is the rounding of metrics in float32
-POOLED = 0.5      # of an encoding's variance: the part that is the mean of all encodings
-BETTER, WORSE, SAME, FEW = 'better', 'worse', 'no difference seen', 'too few runs'
+DRAWS = 10_000    # of a parametric bootstrap
+MARGIN = 1.0      # points: what is closer than this is level
+BETTER, WORSE, SAME, OPEN = 'better', 'worse', 'level', 'cannot tell'
 
 #: encoding -> seed -> value
 Values = dict[str, dict[int, float]]
@@ -32,96 +34,149 @@ class Contrast(NamedTuple):
 
 
 def contrast(values: Values, weights: Mapping[str, float]) -> Contrast:
-    r"""A weighted sum of encodings' means, such as one minus another, with its standard error.
+    r"""A weighted sum of encodings' means, such as one minus another, with Welch's standard error.
 
-    The variance of encoding i is half its own and half the mean of all, :math:`\bar s^2` (by
-    degrees of freedom :math:`f_j`): :math:`v_i = (s_i^2 + \bar s^2) / 2`, and the square of the
-    error :math:`\sum_i w_i^2 v_i / n_i`. That is a sum :math:`\sum_j a_j s_j^2` over all encodings,
-    whose degrees of freedom are Satterthwaite's (1946), :math:`(\sum_j a_j s_j^2)^2 / \sum_j (a_j
-    s_j^2)^2 / f_j`. Of two encodings with as many runs each it is Welch's t test.
+    The square of the error is :math:`\sum_i w_i^2 s_i^2 / n_i`; its degrees of freedom are
+    Satterthwaite's (1946). Seeds are not paired: in docs/studies they have nothing in common.
 
     Args:
-        values: at one size, of all encodings; those with a single run say nothing of a variance.
-        weights: encoding -> its weight; the others have 0.
+        values: at one size.
+        weights: encoding -> its weight.
     """
-    runs = {name: list(seeds.values()) for name, seeds in values.items()}
-    n = min(len(runs.get(name, ())) for name in weights)
+    runs = [(weight, list(values.get(name, {}).values())) for name, weight in weights.items()]
+    n = min(len(each) for _, each in runs)
     if not n:
         return Contrast(0, None, None, None)
-    mean = math.fsum(weight * fmean(runs[name]) for name, weight in weights.items())
+    mean = math.fsum(weight * fmean(each) for weight, each in runs)
     if n == 1:
         return Contrast(1, mean, None, None)
-    spare = {name: len(each) - 1 for name, each in runs.items() if len(each) > 1}
-    own = {name: weight ** 2 / len(runs[name]) for name, weight in weights.items()}
-    shared = POOLED * sum(own.values()) / sum(spare.values())
-    parts = {name: ((1 - POOLED) * own.get(name, 0) + shared * spare[name]) * variance(runs[name])
-             for name in spare}
-    square = math.fsum(parts.values())
-    largest = max(abs(value) for name in weights for value in runs[name])
+    parts = [(weight ** 2 * variance(each) / len(each), len(each) - 1) for weight, each in runs]
+    square = math.fsum(part for part, _ in parts)
+    largest = max(abs(value) for _, each in runs for value in each)
     if square <= (SPREAD * largest) ** 2:
         # Values in steps (one image more or less) may all be the same: t would be infinite, and
         # says nothing.
         return Contrast(n, mean, 0.0, None)
-    below = math.fsum(part ** 2 / spare[name] for name, part in parts.items())
-    return Contrast(n, mean, math.sqrt(square), square ** 2 / below)
+    return Contrast(n, mean, math.sqrt(square),
+                    square ** 2 / math.fsum(part ** 2 / free for part, free in parts))
 
 
-def row(found: Contrast, count: int = 1, correction: str = '') -> dict[str, Any]:
-    """What is told of a contrast that is one of several: n, mean, error, low, high, p, test and
-    verdict, of which the direction is not known here.
+class Place(NamedTuple):
+    """How an encoding stands among others: which one rules it out, if any, and how many standard
+    errors its bounds against the others reach (None where it was not tested)."""
+
+    by: str | None
+    reach: float | None
+
+
+def judged(found: Contrast, higher_is_better: bool, margin: float,
+           reach: float | None = None) -> dict[str, Any]:
+    """A row of what a contrast says: n, mean, error, low, high, margin and verdict.
+
+    'better' and 'worse' where the interval leaves out 0; else 'level' where it lies within the
+    margin (two one-sided tests, TOST); else 'cannot tell'.
 
     Args:
         found: the contrast.
-        count: how many p and the interval are corrected for; 1: it alone.
-        correction: the same in words.
+        higher_is_better: of the metric.
+        margin: what is closer is level.
+        reach: standard errors of the interval, of one of several contrasts. If None it stands
+            alone: 95% by Student's t, and 90% within the margin, so that either errs in 5%.
     """
-    told = dict(n=found.n, mean=found.mean, error=found.error, low=None, high=None, p=None,
-                test='none: too few runs', verdict=FEW)
-    if found.mean is None or found.error is None:
-        return told
-    half = critical(found.freedom, count) * found.error if found.freedom else 0.0
-    told.update(low=found.mean - half, high=found.mean + half)
-    if found.n < LEAST_RUNS:
-        return told
-    if not found.freedom:
-        return {**told, 'test': 'none: the values have no spread', 'verdict': SAME}
-    return {**told, 'p': beyond(found.mean / found.error, found.freedom, count),
-            'test': f't test, half of the variance of all encodings{correction}', 'verdict': SAME}
+    from scipy import stats
+    row: dict[str, Any] = dict(n=found.n, mean=found.mean, error=found.error, low=None, high=None,
+                               margin=margin, verdict=OPEN)
+    if found.mean is None or not found.error:
+        return row
+    wide, inner = (reach, reach) if reach is not None else (
+        float(stats.t.isf(tail, found.freedom)) for tail in (ERROR / 2, ERROR))
+    row.update(low=found.mean - wide * found.error, high=found.mean + wide * found.error)
+    if found.n >= LEAST_RUNS:
+        if abs(found.mean) > wide * found.error:
+            row['verdict'] = BETTER if (found.mean > 0) == higher_is_better else WORSE
+        elif abs(found.mean) + inner * found.error < margin:
+            row['verdict'] = SAME
+    return row
 
 
-def family(values: Values, against: str, count: int, higher_is_better: bool,
-           ) -> list[dict[str, Any]]:
-    """Rows of every other encoding minus one, corrected for so many comparisons."""
-    rows = [dict(encoding=name, against=against, **row(
-        contrast(values, {name: 1, against: -1}), count, f', T3 over {count}'))
-        for name in values if name != against]
-    for each in rows:
-        if each['p'] is not None and each['p'] < LEVEL:
-            each['verdict'] = BETTER if (each['mean'] > 0) == higher_is_better else WORSE
-    return rows
+def places(values: Values, higher_is_better: bool, error: float = ERROR) -> dict[str, Place]:
+    """How each encoding stands: multiple comparisons with the best (Hsu 1981).
 
+    One is ruled out where the upper bound of its mean minus another's is below 0. The chance that
+    the true best is ruled out is at most ``error``. What has fewer than three runs never is.
 
-def beyond(t: float, freedom: float, count: int = 1) -> float:
-    r"""The chance that the largest of several :math:`|t|` is at least so large where there is no
-    difference: the studentized maximum modulus, :math:`\int 1 - (2 \Phi(t s) - 1)^m dF(s)` with
-    :math:`s^2 \sim \chi^2_f / f`. Of one comparison it is Student's, two-sided.
-
-    Dunnett (1980) corrects so for all pairs with variances that need not be equal ("T3").
+    Args:
+        values: at one size.
+        higher_is_better: of the metric.
+        error: of all comparisons with the best together.
     """
-    from scipy import integrate, special, stats
-    low, high = stats.chi2.ppf(1e-12, freedom), stats.chi2.isf(1e-14, freedom)
+    sign, found = 1 if higher_is_better else -1, {}
+    reach = reaches(values, values, 1, error)
+    for name in values:
+        bounds = {}
+        for other in reach if name in reach else ():
+            gap = contrast(values, {name: sign, other: -sign})
+            if other != name and gap.error and gap.mean is not None:
+                bounds[other] = gap.mean + reach[name] * gap.error
+        by = min(bounds, key=lambda other: bounds[other], default=None)
+        found[name] = Place(by if by is not None and bounds[by] < 0 else None, reach.get(name))
+    return found
 
-    def inside(log: Any) -> Any:
-        square = np.exp(log)
-        within = 1 - 2 * special.ndtr(-abs(t) * np.sqrt(square / freedom))
-        return (1 - within ** count) * square * stats.chi2.pdf(square, freedom)
 
-    return float(integrate.fixed_quad(inside, math.log(low), math.log(high), n=96)[0])
+def reaches(values: Values, names: Iterable[str], tails: int, error: float = ERROR,
+            ) -> dict[str, float]:
+    r"""encoding -> how many standard errors the bounds of its differences from all others reach.
+
+    So many that, were all means equal, the largest :math:`(\bar x_j - \bar x_i) /
+    \sqrt{s_i^2 / n_i + s_j^2 / n_j}` over all j would be beyond it with a chance of ``error``.
+    That is drawn with the spreads seen (parametric bootstrap: Krishnamoorthy, Lu and Mathew 2007),
+    always with the same random numbers.
+
+    Args:
+        values: at one size; encodings with fewer than three runs are left out.
+        names: for which of them.
+        tails: 1, or 2 for the largest :math:`|t|`.
+        error: as above.
+    """
+    runs = {name: list(seeds.values()) for name, seeds in values.items()
+            if len(seeds) >= LEAST_RUNS}
+    if len(runs) < 2:
+        return {}
+    draws, free = np.random.default_rng(0), [len(each) - 1 for each in runs.values()]
+    squares = np.array([variance(each) / len(each) for each in runs.values()])
+    means = draws.standard_normal((DRAWS, len(runs))) * np.sqrt(squares)
+    drawn = draws.chisquare(free, means.shape) / free * squares
+    found = {}
+    for index, name in enumerate(runs):
+        if name in names:
+            with np.errstate(invalid='ignore'):  # two encodings without any spread
+                t = (means - means[:, [index]]) / np.sqrt(drawn + drawn[:, [index]])
+            t = np.nan_to_num(np.abs(t) if tails == 2 else t)
+            found[name] = float(np.quantile(np.delete(t, index, 1).max(1), 1 - error))
+    return found
 
 
-def critical(freedom: float, count: int = 1) -> float:
-    """How many standard errors a difference must be from 0 for :func:`beyond` to be the level."""
+def visible(n: int, tests: int = 1, tails: int = 2, error: float = ERROR, power: float = .8,
+            ) -> float:
+    """The smallest difference of two means of ``n`` runs each that is found with a chance of
+    ``power``, in standard deviations of a run; of several tests by Šidák's correction."""
     from scipy import optimize, stats
-    return float(optimize.brentq(lambda t: beyond(t, freedom, count) - LEVEL,
-                                 stats.t.isf(LEVEL / 1.9, freedom),
-                                 stats.t.isf(LEVEL / 2.1 / count, freedom)))
+    freedom = 2 * (n - 1)
+    t = stats.t.isf((1 - (1 - error) ** (1 / tests)) / tails, freedom)
+    most = 2 * (t + 40) / math.sqrt(n)
+    return float(optimize.brentq(
+        lambda gap: stats.nct.sf(t, freedom, gap * math.sqrt(n / 2)) - power, 0, most))
+
+
+def seeds_needed(found: Contrast, gap: float, same: bool = False) -> int | None:
+    """So many seeds of each encoding find a gap in four of five studies with the spreads seen (or,
+    with ``same``, find that a true difference of 0 is within the gap); None where the spread is not
+    known."""
+    if not found.error or not gap:
+        return None
+    spread = found.error * math.sqrt(found.n / 2)
+    tails, power = (1, .9) if same else (2, .8)
+    n = LEAST_RUNS
+    while spread * visible(n, tails=tails, power=power) > gap:
+        n = max(n + 1, int(n * 1.02))
+    return n

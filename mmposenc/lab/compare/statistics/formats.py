@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 UNKNOWN = '–'
+#: How an encoding stands at a size; one that is neither is 'worse'.
+BEST, CAN_BE = 'best', 'can still be best'
 _MINUS = '\N{MINUS SIGN}'
 _MANY = 7
 _STEPS = ((1e12, 'T'), (1e9, 'G'), (1e6, 'M'), (1e3, 'k'))
@@ -29,11 +31,20 @@ def interval_text(row: Mapping[str, Any], metric: Mapping[str, Any], *, sign: bo
     return f'{text} ({" to ".join(ends)})'
 
 
-def p_text(p: float | None) -> str:
-    """A p value: two digits, and nothing finer than .001."""
-    if p is None:
-        return UNKNOWN
-    return '<\N{NO-BREAK SPACE}.001' if p < .001 else f'{p:.{3 if p < .1 else 2}f}'.lstrip('0')
+def margin_text(margin: float, metric: Mapping[str, Any]) -> str:
+    """A margin with no more digits than it has: '1', '0.5', '0.013'."""
+    return f'{margin:.4g}'
+
+
+def verdict_text(row: Mapping[str, Any], metric: Mapping[str, Any]) -> str:
+    """What a row of 'differences' says: 'worse by 3.1', 'level within 1', 'cannot tell: ±2.3'."""
+    if row['verdict'] in ('better', 'worse'):
+        return f'{row["verdict"]} by {value_text(abs(row["mean"]), metric)}'
+    if row['verdict'] == 'level':
+        return f'level within {margin_text(row["margin"], metric)}'
+    if row['low'] is None:
+        return 'cannot tell: ' + ('no spread' if row['error'] is not None else 'too few runs')
+    return f'cannot tell: ±{value_text((row["high"] - row["low"]) / 2, metric)}'
 
 
 def count_text(value: float | None, digits: int = 3) -> str:

@@ -36,6 +36,9 @@ class Study:
         seconds: the budget from which the length was chosen; None where it was given.
         pictures: test images that are drawn with predictions.
         extras: of 'diagnosis' and 'figures'.
+        margin: points; encodings closer than that are level.
+        rounds: of a study that goes on until it is decided, how many seeds there are at each look.
+        left_out: (encoding, seeds) of those that got no more seeds.
     """
 
     folder: Path
@@ -49,6 +52,9 @@ class Study:
     seconds: float | None = None
     pictures: int = 0
     extras: tuple[str, ...] = ()
+    margin: float = 1.0
+    rounds: tuple[int, ...] = ()
+    left_out: tuple[tuple[str, int], ...] = ()
 
     @property
     def config_file(self) -> Path:
@@ -61,8 +67,10 @@ class Study:
 
     def runs(self) -> list[Run]:
         """All trainings, those of the first seed first: all encodings are seen early."""
-        return [Run(self.folder / 'runs' / entry.slug / f'seed{seed}', entry, seed,
-                    seed == self.seeds[0]) for seed in self.seeds for entry in self.entries]
+        most = dict(self.left_out)
+        return [Run(self.folder / 'runs' / entry.slug / f'seed{seed}', entry, seed, index == 0)
+                for index, seed in enumerate(self.seeds) for entry in self.entries
+                if index < most.get(entry.name, len(self.seeds))]
 
 
 @dataclass(frozen=True)
@@ -100,6 +108,7 @@ def read_study(folder: Path) -> Study:
             raise ValueError(f'it is of another schema than {SCHEMA}')
         told['entries'] = tuple(Entry(**each) for each in told['entries'])
         told['length'] = Length(*told['length'])
+        told['left_out'] = tuple(map(tuple, told.get('left_out', ())))
         given: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value
                                  for key, value in told.items()}
         return Study(folder=folder, **given)
@@ -136,7 +145,8 @@ def joined(old: Study, new: Study) -> Study:
     return replace(
         old, entries=old.entries + tuple(e for e in new.entries if e.name not in known),
         seeds=tuple(dict.fromkeys((*old.seeds, *new.seeds))),
-        sizes=tuple(sorted({*old.sizes, *new.sizes})), pictures=new.pictures, extras=new.extras)
+        sizes=tuple(sorted({*old.sizes, *new.sizes})), pictures=new.pictures, extras=new.extras,
+        margin=new.margin, rounds=new.rounds)
 
 
 def check_same_config(study: Study, cfg: Config) -> None:
