@@ -14,6 +14,7 @@ from .kerple import KERPLE
 from .local_values import CRPE, LePE
 from .log_cpb import LogSpacedCPB
 from .lookhere import LookHere
+from .matrix_rotary import ComRoPE, LieRE
 from .offset_bias import OffsetBiasEncoding
 from .peg import PEG
 from .placement import PlacedEncodings
@@ -58,6 +59,8 @@ __all__ = [
     'LookHere',
     'UndirectedPositionBias',
     'DynamicPositionBias',
+    'LieRE',
+    'ComRoPE',
     'DecomposedRPE',
     'LePE',
     'CRPE',

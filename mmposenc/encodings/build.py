@@ -108,13 +108,15 @@ def _required(cls: type) -> list[str]:
 
 def required_sizes(cls: type, defaults: dict[str, Any]) -> dict[str, Any]:
     """What a relative encoding that requires the largest grid it is made for calls it, of a
-    'grid_shape'. One that works without such a size (LogSpacedCPB) does so outside windows."""
+    'grid_shape', which is also given where it may be left out. One that works without another such
+    size (LogSpacedCPB) does so outside windows."""
     if defaults.get('grid_shape') is None:
         return {}
     grid = as_grid(defaults['grid_shape'], 'grid_shape')
     tokens = defaults.get('num_prefix_tokens', 0) + grid.num_cells
     sizes = dict(window_size=grid.hw, max_size=grid.hw, grid_shape=grid.hw, max_tokens=tokens)
-    return {name: size for name, size in sizes.items() if name in _required(cls)}
+    return {name: size for name, size in sizes.items()
+            if name in _required(cls) or name == 'grid_shape' and _takes(cls, name)}
 
 
 def _find_own(name: str) -> Any:

@@ -9,7 +9,17 @@ from torch import Tensor, nn
 
 from ..attention.terms import Term
 from ..functional.grids import Grid, GridLike, as_grid, key_grid
-from ..functional.rotary import NORMALIZATIONS, cell_coordinates, frame_coordinates, turn_planes
+from ..functional.rotary import (
+    NORMALIZATIONS,
+    SCALINGS,
+    TEMPERATURES,
+    cell_coordinates,
+    frame_coordinates,
+    planes_that_turn,
+    sharper,
+    stretched,
+    turn_planes,
+)
 from .base import RelativeEncoding
 from .checks import check_choices, check_positive
 
@@ -59,6 +69,16 @@ class RotaryEmbedding(RelativeEncoding):
             unit), then scaled by up to ``jitter`` or 1 / ``jitter``, each by its own, then both by
             up to ``rescale`` (DINOv3). Drawn again in every call, as DINOv3's release does in every
             block; in a padded batch for every image.
+        scaling: for grids longer than ``grid_shape``, each axis by its own: 'linear' divides all
+            frequencies by the side over the trained one (position interpolation), 'ntk' the slower
+            ones more than the faster, 'yarn' those that turn seldom on the trained side.
+        turns: planes that turn less often on the trained side than the first number are divided
+            with 'yarn', those that turn more often than the second stay; (1, 32) is the release's.
+        temperature: logits for grids of other sizes than ``grid_shape``: 'yarn' times (0.1 log s +
+            1)^2 for sides s >= 1 times as long, 'log' times log n / log m for n keys where m were
+            trained, 'entropy' times its root.
+        grid_shape: (H, W) trained on; read with ``scaling`` and ``temperature`` alone, which need
+            it.
 
     Shapes: as :class:`RelativeEncoding`; only :meth:`rotate` does something.
 
@@ -79,12 +99,16 @@ class RotaryEmbedding(RelativeEncoding):
                  planes: str = 'adjacent', reference_grid: GridLike | None = None,
                  normalize: str | None = None, periods: tuple[float, float] | None = None,
                  round_periods: bool = False, shift: float | None = None,
-                 jitter: float | None = None, rescale: float | None = None) -> None:
+                 jitter: float | None = None, rescale: float | None = None,
+                 scaling: str | None = None, turns: tuple[float, float] = (1.0, 32.0),
+                 temperature: str | None = None, grid_shape: GridLike | None = None) -> None:
         super().__init__()
         self._set_sizes(head_dims, num_heads, num_prefix_tokens)
         check_choices(mode=(mode, tuple(_THETA)), axes=(axes, ('xy', 'yx')),
                       planes=(planes, ('adjacent', 'halves')),
-                      normalize=(normalize, (None, *NORMALIZATIONS)), dims=(dims, (1, 2, 3)))
+                      normalize=(normalize, (None, *NORMALIZATIONS)), dims=(dims, (1, 2, 3)),
+                      scaling=(scaling, (None, *SCALINGS)),
+                      temperature=(temperature, (None, *TEMPERATURES)))
         _check_dims(dims, head_dims, mode=None if mode == 'axial' else mode, shift=shift,
                     normalize=normalize, reference_grid=reference_grid, jitter=jitter,
                     rescale=rescale)
@@ -101,7 +125,10 @@ class RotaryEmbedding(RelativeEncoding):
                                else as_grid(reference_grid, 'reference_grid').hw)
         self.periods, self.round_periods = periods, round_periods
         self.shift, self.jitter, self.rescale = shift, jitter, rescale
-        self.cellwise = normalize is None and reference_grid is None
+        self.cellwise = (normalize, reference_grid, scaling, temperature) == (None,) * 4
+        self.scaling, self.temperature, self.turns = scaling, temperature, turns
+        if scaling is not None or temperature is not None:
+            self.grid_shape = self._trained_on(grid_shape)
         if mode == 'mixed':
             self.freqs = nn.Parameter(torch.empty(2, num_heads, head_dims // 2))
             self.reset_parameters()
@@ -117,8 +144,26 @@ class RotaryEmbedding(RelativeEncoding):
         with torch.no_grad():
             self.freqs.copy_(torch.stack((magnitude * angle.cos(), magnitude * angle.sin())))
 
-    def _axis_freqs(self, like: Tensor) -> Tensor:
-        """f (planes of an axis,)."""
+    def _trained_on(self, grid_shape: GridLike | None) -> tuple[int, int]:
+        """The trained grid, after a check of what needs it."""
+        if grid_shape is None or self.dims == 3:
+            raise ValueError(f'grid_shape={grid_shape!r} and dims={self.dims}: '
+                             f'scaling={self.scaling!r} and temperature={self.temperature!r} need '
+                             f'the grid trained on, and know no frames')
+        given = [name for name in ('normalize', 'reference_grid', 'periods')
+                 if getattr(self, name) is not None] + ['mode'] * (self.mode == 'mixed')
+        if self.scaling is not None and given:
+            raise ValueError(f'scaling={self.scaling!r} and {given[0]}='
+                             f'{getattr(self, given[0])!r}: it scales axial frequencies of theta, '
+                             f'and cells')
+        if not 0 < self.turns[0] < self.turns[1]:
+            raise ValueError(f'turns={self.turns!r} must be (less, more), both > 0')
+        if self.scaling is not None and self.theta <= 1:
+            raise ValueError(f'theta={self.theta} must be > 1 with scaling={self.scaling!r}')
+        return as_grid(grid_shape, 'grid_shape', any_axes=True).hw
+
+    def _axis_freqs(self, like: Tensor, side: tuple[int, int] = (1, 1)) -> Tensor:
+        """f (planes of an axis,), on an axis of so many cells where so many were trained."""
         planes = self.head_dims // (2 * self.dims)
         numbers = torch.arange(planes, device=like.device, dtype=torch.float64)
         if self.periods is None:
@@ -130,7 +175,14 @@ class RotaryEmbedding(RelativeEncoding):
         if self.round_periods:
             periods = periods.bfloat16().double()
         turn = 1.0 if self.periods is None and self.normalize is None else 2 * math.pi
-        return (turn / periods).to(like.dtype)
+        freqs = (turn / periods).to(like.dtype)
+        if self.scaling is None:
+            return freqs
+        # A tensor, for sides that are symbols.
+        scale = (like.new_ones(()) * side[0] / side[1]).clamp_min(1)
+        ramp = (planes_that_turn(planes, self.theta, side[1], self.turns)
+                if self.scaling == 'yarn' else (0.0, 0.0))
+        return stretched(freqs, self.scaling, scale, ramp)
 
     def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
         """None: the encoding lies in the turned queries and keys."""
@@ -151,6 +203,11 @@ class RotaryEmbedding(RelativeEncoding):
         turn = self._turn(query, query, change, like)
         other = turn if key == query else self._turn(key, query, change, like)
         halves = self.planes == 'halves'
+        if self.temperature is not None:
+            height, width = self.grid_shape
+            cells = like.new_ones(()) * key.num_cells
+            trained = like.new_ones(()) * height * width / (key.stride_h * key.stride_w)
+            q = (q * sharper(self.temperature, cells, trained, self.dims)).to(q.dtype)
         return turn_planes(q, *turn, halves=halves), turn_planes(k, *other, halves=halves)
 
     def _augmentation(self, like: Tensor) -> tuple[Tensor, Tensor] | None:
@@ -180,7 +237,9 @@ class RotaryEmbedding(RelativeEncoding):
             along = {'t': frame_coordinates(grid, like)[:, None, None, None],
                      'y': rows[:, None, None], 'x': cols[:, None]}
             order = ('x', self.axes, f't{self.axes}')[self.dims - 1]
-            angles = [along[axis] * self._axis_freqs(like) for axis in order]
+            sides = (dict.fromkeys(order, (1, 1)) if self.scaling is None else
+                     dict(zip('yx', zip(query.hw, self.grid_shape, strict=True), strict=True)))
+            angles = [along[axis] * self._axis_freqs(like, sides[axis]) for axis in order]
             left = self.head_dims // 2 - sum(angle.shape[-1] for angle in angles)
             angles += [like.new_zeros(left)] if left else []
             size = (grid.frames, grid.height, grid.width, -1)

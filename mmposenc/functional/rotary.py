@@ -1,6 +1,8 @@
 """Rotary positions: where cells lie, and planes of channels turned by angles."""
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -9,6 +11,9 @@ from .tracing import is_compiling
 
 #: What a side is divided by where coordinates go from -1 to 1.
 NORMALIZATIONS = ('separate', 'max', 'min')
+#: For sides longer, and numbers of keys other, than trained.
+SCALINGS = ('linear', 'ntk', 'yarn')
+TEMPERATURES = ('yarn', 'entropy', 'log')
 
 
 def cell_coordinates(grid: Grid, query: Grid, *, normalize: str | None = None,
@@ -48,6 +53,50 @@ def frame_coordinates(grid: Grid, like: Tensor) -> Tensor:
     return (frames + 0.5) * grid.stride_t - 0.5
 
 
+def stretched(freqs: Tensor, scaling: str, scale: Tensor, planes: tuple[float, float]) -> Tensor:
+    """Frequencies of an axis for a side longer than the trained one.
+
+    Args:
+        freqs: (planes,), from the fastest to the slowest.
+        scaling: 'linear' divides all by the scale (Chen et al. 2023); 'ntk' the slowest, the others
+            by less and less, the fastest by 1; 'yarn' those from the first of ``planes`` on, none
+            up to the second, those between in part (Peng et al., ICLR 2024, Sec. 3.2).
+        scale: 0-dim, the side over the trained one, at least 1.
+        planes: of :func:`planes_that_turn`.
+    """
+    numbers = torch.arange(len(freqs), device=freqs.device, dtype=freqs.dtype)
+    if scaling == 'linear':
+        return freqs / scale
+    if scaling == 'ntk':
+        return freqs * scale ** (-numbers / max(len(freqs) - 1, 1))
+    slow, fast = planes
+    divided = ((numbers - fast) / (slow - fast)).clamp(0, 1)
+    return freqs * (1 - divided + divided / scale)
+
+
+def planes_that_turn(planes: int, theta: float, side: float, turns: tuple[float, float]
+                     ) -> tuple[float, float]:
+    """Numbers of the planes, of ``theta ** (-i / planes)``, that turn so often on a side: whole
+    ones, rounded apart, as YaRN's release."""
+    slow, fast = (planes * math.log(side / (2 * math.pi * each)) / math.log(theta)
+                  for each in turns)
+    low, high = max(math.floor(fast), 0), min(math.ceil(slow), 2 * planes - 1)
+    return (high if high > low else low + 1e-3), low
+
+
+def sharper(temperature: str, cells: Tensor, trained: Tensor, axes: int) -> Tensor:
+    """Factor of the logits of queries that see so many keys instead of ``trained``.
+
+    'log': log n / log m (Chiang and Cholak, ACL 2022); 'entropy': its root (Jin et al., NeurIPS
+    2023, Eq. 8); 'yarn': (0.1 log s + 1)^2 with s >= 1 the scale of a side (Peng et al., Eq. 15).
+    """
+    if temperature == 'yarn':
+        side = (cells / trained).clamp_min(1).log() / axes
+        return (0.1 * side + 1) ** 2
+    factor = (cells.log() / trained.log()).where(trained > 1, 1.0)
+    return factor if temperature == 'log' else factor.sqrt()
+
+
 def turn_planes(x: Tensor, cos: Tensor, sin: Tensor, *, halves: bool = False) -> Tensor:
     """Turn each plane of x (B, heads, L, 2 * planes) by an angle.
 
@@ -73,3 +122,19 @@ def _as_complex(planes: Tensor) -> Tensor:
     viewable = (planes.stride(-1) == 1 and planes.storage_offset() % 2 == 0
                 and all(stride % 2 == 0 for stride in planes.stride()[:-1]))
     return torch.view_as_complex(planes if viewable else planes.contiguous())
+
+
+def matrix_exp(matrices: Tensor) -> Tensor:
+    """exp of matrices (..., n, n); for an exporter, whose formats have no such operator, in
+    products: of the matrix over 2^10 by its series, squared ten times."""
+    if not torch.compiler.is_exporting():
+        exact: Tensor = torch.linalg.matrix_exp(matrices)
+        return exact
+    small = matrices / 1024
+    total = term = torch.eye(small.shape[-1], dtype=small.dtype, device=small.device)
+    for order in range(1, 9):
+        term = term @ small / order
+        total = total + term
+    for _ in range(10):
+        total = total @ total
+    return total

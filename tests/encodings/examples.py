@@ -53,6 +53,12 @@ RELATIVE: dict[str, dict] = {
                                         reference_grid=(16, 16)),
     'LePE': dict(type='LePE'),
     'CRPE': dict(type='CRPE'),
+    'RotaryEmbedding2D stretched': dict(type='RotaryEmbedding2D', scaling='yarn', grid_shape=(2, 2),
+                                        temperature='entropy', turns=(0.01, 0.3)),
+    'LieRE': dict(type='LieRE'),
+    'LieRE shared': dict(type='LieRE', shared_heads=True),
+    'ComRoPE linear': dict(type='ComRoPE'),
+    'ComRoPE partition': dict(type='ComRoPE', method='ap', block_size=2),
     'CombinedRPE': dict(type='CombinedRPE', encodings=[
         dict(type='IRPE', rpe_on='qkv'), dict(type='RelativePositionBias'),
         dict(type='QueryRelative1D'), dict(type='QueryAbsolute1D'), dict(type='SASARPE')]),
@@ -72,7 +78,8 @@ SMALL: dict[str, dict] = {
     'ShawRPE': dict(max_offset=2), 'HuangRPE': dict(max_offset=2), 'SASARPE': dict(max_offset=3),
     'LogSpacedCPB': dict(hidden_dims=8), 'DynamicPositionBias': dict(pos_dims=8),
     # A threshold below the grid's longest distance has no gradient.
-    'FIRE': dict(hidden_dims=8, init_length=20.)}
+    'FIRE': dict(hidden_dims=8, init_length=20.),
+    'LieRE': dict(block_size=4), 'ComRoPE': dict(block_size=2)}
 
 #: Configs of token encodings.
 TOKEN: dict[str, dict] = {

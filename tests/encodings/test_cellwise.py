@@ -19,7 +19,9 @@ NOT_CELLWISE = {'ShawRPE sequence', 'HuangRPE sequence', 'TransformerXLRPE seque
                 'LogSpacedCPB of any grid', 'RotaryEmbedding2D of DINOv3',
                 'RotaryEmbedding2D of EVA-02', 'DecomposedRPE', 'DecomposedRPE resized',
                 'RelativePositionBias geometric', 'FIRE',
-                'UndirectedPositionBias resized'}
+                'UndirectedPositionBias resized',
+                'RotaryEmbedding2D stretched', 'LieRE', 'LieRE shared', 'ComRoPE linear',
+                'ComRoPE partition'}
 #: Every encoding, and more that could number tokens in sequence.
 CONFIGS = {**{name: dict(rel_pos_encoding=cfg) for name, cfg in examples.RELATIVE.items()},
            **{name: dict(pos_encoding=cfg) for name, cfg in {

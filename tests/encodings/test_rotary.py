@@ -20,6 +20,10 @@ KINDS = {
     'eva02': dict(axes='yx', theta=10000.0, reference_grid=(4, 6)),
     'max': dict(normalize='max', periods=(0.5, 90.0)),
     'min': dict(mode='mixed', axes='yx', planes='halves', normalize='min', round_periods=True),
+    **{scaling: dict(scaling=scaling, grid_shape=(3, 2), temperature='yarn', turns=(0.01, 0.2))
+       for scaling in ('linear', 'ntk', 'yarn')},
+    'log': dict(temperature='log', grid_shape=(3, 2)),
+    'entropy': dict(mode='mixed', temperature='entropy', grid_shape=(9, 9)),
     'periods in cells': dict(planes='halves', periods=(2.0, 50.0), round_periods=True),
 }
 
@@ -45,8 +49,19 @@ def places(grid, dims, num_prefix_tokens):
     return [None] * num_prefix_tokens + [place[3 - dims:] for place in itertools.product(*axes)]
 
 
-def frequency(encoding, plane, count):
-    """f of a plane of an axis that has so many."""
+def frequency(encoding, plane, count, side, trained):
+    """f of a plane of an axis that has so many, and so many cells where so many were trained."""
+    scale, theta = max(side / trained, 1), encoding.theta
+    if encoding.scaling == 'ntk':  # another base
+        return (theta * scale ** (count / (count - 1))) ** (-plane / count)
+    if encoding.scaling == 'yarn':
+        low, high = (count * math.log(trained / (turns * 2 * math.pi)) / math.log(theta)
+                     for turns in (0.2, 0.01))
+        low, high = max(math.floor(low), 0), min(math.ceil(high), 2 * count - 1)
+        share = min(max((plane - low) / (high - low), 0), 1)
+        return theta ** (-plane / count) * (1 - share + share / scale)
+    if encoding.scaling == 'linear':
+        return theta ** (-plane / count) / scale
     if encoding.periods is None:
         period = encoding.theta ** (plane / count)
     else:
@@ -80,7 +95,9 @@ def turned(encoding, x, tokens, q_grid):
             continue
         along = coordinates(encoding, place, q_grid)
         along = [along[axis] for axis in order]
-        angle = (along[plane // count] * frequency(encoding, plane % count, count)
+        sides = getattr(encoding, 'grid_shape', (1, 1)), q_grid[-2:] if dims > 1 else (1, *q_grid)
+        trained, side = (each[order[plane // count] if dims == 2 else 1] for each in sides)
+        angle = (along[plane // count] * frequency(encoding, plane % count, count, side, trained)
                  if encoding.mode == 'axial' else
                  sum(a * f for a, f in zip(along, encoding.freqs[:, h, plane].tolist(),
                                            strict=True)))
@@ -90,6 +107,19 @@ def turned(encoding, x, tokens, q_grid):
             value = complex(x[b, h, token, real], x[b, h, token, imag]) * cmath.exp(1j * angle)
             out[b, h, token, real], out[b, h, token, imag] = value.real, value.imag
     return out
+
+
+def sharpness(encoding, query, key):
+    """What the logits are multiplied by, with n keys instead of m."""
+    if encoding.temperature is None:
+        return 1
+    height, width = encoding.grid_shape
+    share = key.num_cells / query.num_cells
+    n, m = query.num_cells * share, height * width * share
+    if encoding.temperature == 'yarn':
+        return (0.1 * math.log(max((n / m) ** 0.5, 1)) + 1) ** 2
+    return 1 if m <= 1 else (math.log(n) / math.log(m)) ** (
+        1 if encoding.temperature == 'log' else 0.5)
 
 
 @pytest.mark.parametrize('options, q_grid, k_grid, prefix', [
@@ -102,7 +132,8 @@ def test_rotate(options, q_grid, k_grid, prefix):
     q, k, _ = random_inputs(encoding, q_grid, k_grid)
     query, key = as_grid(q_grid, any_axes=True), key_grid(q_grid, k_grid)
     got_q, got_k = encoding.rotate(q, k, q_grid, k_grid)
-    torch.testing.assert_close(got_q, turned(encoding, q, places(query, dims, prefix), q_grid))
+    torch.testing.assert_close(got_q, turned(encoding, q, places(query, dims, prefix), q_grid)
+                               * sharpness(encoding, query, key))
     torch.testing.assert_close(got_k, turned(encoding, k, places(key, dims, prefix), q_grid))
     assert not encoding.terms(query, key)
 
@@ -245,6 +276,12 @@ def test_compiles(mode, backend):
     ((8, 2), dict(normalize='max', reference_grid=(4, 4)),
      r"reference_grid=\(4, 4\) and normalize='max'"),
     ((8, 2), dict(reference_grid=(4, 0)), r'reference_grid=\(4, 0\) must be at least \(1, 1\)'),
+    ((8, 2), dict(scaling='dynamic'), r"scaling='dynamic' must be one of None, 'linear', 'ntk'"),
+    ((8, 2), dict(temperature='sqrt'), r"temperature='sqrt' must be one of None, 'yarn'"),
+    ((8, 2), dict(scaling='ntk'), r"grid_shape=None and dims=2: scaling='ntk'"),
+    ((8, 2), dict(scaling='ntk', grid_shape=(4, 4), mode='mixed'), r"'ntk' and mode='mixed'"),
+    ((8, 2), dict(scaling='yarn', grid_shape=(4, 4), turns=(2, 1)), r'turns=\(2, 1\) must be'),
+    ((8, 2), dict(scaling='yarn', grid_shape=(4, 4), theta=1), r'theta=1 must be > 1'),
     ((8, 2), dict(theta=10, periods=(1, 2)), r'theta=10 and periods=\(1, 2\)'),
     ((8, 2), dict(periods=(2, 1)), r'periods=\(2, 1\) must be \(shortest, longest\)'),
     ((8, 2), dict(shift=-1), r'shift=-1 must be at least 0'),

@@ -11,6 +11,7 @@ from torch import nn
 
 from mmposenc.encodings import RotaryEmbedding
 from mmposenc.encodings.base import TokenEncoding
+from mmposenc.encodings.matrix_rotary import MatrixRotary
 from mmposenc.functional.grids import Grid, grid_offsets
 
 from .maps import Array
@@ -199,7 +200,7 @@ def draw_rotary(subject: Subject, choice: Choice) -> Drawing:
         ValueError: for a layer without rotary positions.
     """
     record = subject.attention(choice.block, choice.place)
-    rotary = subject.find_encoding(record, RotaryEmbedding)
+    rotary = subject.find_encoding(record, (RotaryEmbedding, MatrixRotary))
     if rotary is None:
         raise NothingToShow(f'block={choice.block} ({record.name}) has no RotaryEmbedding: '
                             f'this figure has nothing to show')
@@ -217,7 +218,7 @@ def draw_rotary(subject: Subject, choice: Choice) -> Drawing:
 
 
 @torch.no_grad()
-def rotary_products(rotary: RotaryEmbedding, record: AttentionRecord) -> Array:
+def rotary_products(rotary: RotaryEmbedding | MatrixRotary, record: AttentionRecord) -> Array:
     """(heads, L, Lk): products of one vector, of length 1, at every query with itself at every key.
 
     All channels of it are equal, so that each plane has the same share.

@@ -113,6 +113,8 @@ SUITS: dict[str, tuple[str, ...]] = {
     'QueryAbsolute1D': ('references', 'bias'),
     'RotaryEmbedding': ('rotary',),
     'RotaryEmbedding2D': ('rotary',),
+    'LieRE': ('rotary',),
+    'ComRoPE': ('rotary',),
 }
 OTHER_TOKENS, OTHER_RELATIVE = ('added', 'similarity'), _BY_OFFSET
 #: Of attention, with any encoding or none.

@@ -72,8 +72,9 @@ class Subject:
         assert encoding is None or isinstance(encoding, RelativeEncoding)
         return encoding
 
-    def find_encoding(self, record: AttentionRecord, kind: type[Module]) -> Module | None:
-        """The encoding of a layer that is of a class, also inside a sum of encodings."""
+    def find_encoding(self, record: AttentionRecord, kind: type[Module] | tuple[type[Module], ...]
+                      ) -> Module | None:
+        """The encoding of a layer that is of a class or of several, also inside a sum."""
         encoding = self.encoding(record)
         modules = () if encoding is None else encoding.modules()
         return next((module for module in modules if isinstance(module, kind)), None)

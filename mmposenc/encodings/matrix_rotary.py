@@ -1,0 +1,210 @@
+"""Rotations of more than two channels: LieRE's, and ComRoPE's that commute."""
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+
+import torch
+from torch import Tensor, nn
+
+from ..attention.terms import Term
+from ..functional.grids import Grid, GridLike, as_grid, key_grid
+from ..functional.pooling.adaptive import full_precision
+from ..functional.rotary import cell_coordinates, matrix_exp
+from .base import RelativeEncoding
+from .checks import check_choices
+
+
+class MatrixRotary(RelativeEncoding):
+    """Blocks of channels of queries and keys times exp(r A + c B), with r and c the place of a
+    token and A and B learned skew-symmetric matrices, so that exp() is a rotation."""
+
+    has_rotation = True
+    #: Whether A and B commute, so that exp(r A + c B) = exp(r A) exp(c B).
+    commutes = False
+    generators: nn.Parameter
+
+    def __init__(self, head_dims: int, num_heads: int, block_size: int, num_prefix_tokens: int
+                 ) -> None:
+        super().__init__()
+        self._set_sizes(head_dims, num_heads, num_prefix_tokens)
+        if block_size < 2 or head_dims % block_size:
+            raise ValueError(f'block_size={block_size} must be at least 2 and divide '
+                             f'head_dims={head_dims}')
+        self.block_size, self.num_blocks = block_size, head_dims // block_size
+
+    def start_at_zero(self) -> None:
+        """No rotation."""
+        nn.init.zeros_(self.generators)
+
+    @abstractmethod
+    def skew(self) -> tuple[Tensor, Tensor]:
+        """A and B, each (heads or 1, blocks, block_size, block_size)."""
+
+    @abstractmethod
+    def places(self, grid: Grid, query: Grid, like: Tensor) -> tuple[Tensor, Tensor]:
+        """r (H,) and c (W,) of a grid."""
+
+    def prefix_places(self) -> tuple[float, float]:
+        """r and c of prefix tokens."""
+        return 0.0, 0.0
+
+    def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
+        """None: the encoding lies in the turned queries and keys."""
+        return []
+
+    def rotate(self, q: Tensor, k: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
+               ) -> tuple[Tensor, Tensor]:
+        """Turn queries (B, heads, Lq, head_dims) and keys (B, heads, Lk, head_dims)."""
+        query, key = as_grid(q_grid, 'q_grid'), key_grid(q_grid, k_grid)
+        with full_precision(q):
+            turn = self.matrices(query, query)
+            other = turn if key == query else self.matrices(key, query)
+            return self._turned(q, turn), self._turned(k, other)
+
+    def matrices(self, grid: Grid, query: Grid) -> Tensor:
+        """Rotations of every token, (heads or 1, P + H * W, blocks, block_size, block_size)."""
+        dtype = torch.promote_types(self.generators.dtype, torch.float32)
+        by_row, by_col = (x.to(dtype)[:, None, None] for x in self.skew())
+        rows, cols = (x[..., None, None, None] for x in self.places(grid, query, by_row[0, 0, 0]))
+        rows = rows[:, None]
+        if self.commutes:
+            found = matrix_exp(rows * by_row) @ matrix_exp(cols * by_col)
+        else:
+            found = matrix_exp(rows * by_row + cols * by_col)
+        found = found.flatten(1, 2)
+        if self.num_prefix_tokens:
+            row, col = self.prefix_places()
+            first = matrix_exp(row * by_row + col * by_col)[:, 0]
+            found = torch.cat((first.expand(-1, self.num_prefix_tokens, -1, -1, -1), found), 1)
+        return found
+
+    def _turned(self, x: Tensor, turn: Tensor) -> Tensor:
+        blocks = x.to(turn.dtype).reshape(*x.shape[:-1], self.num_blocks, self.block_size)
+        if len(turn) == 1:
+            out = torch.einsum('tnij,bhtnj->bhtni', turn[0], blocks)
+        else:
+            out = torch.einsum('htnij,bhtnj->bhtni', turn, blocks)
+        return out.flatten(-2).to(x.dtype)
+
+
+class LieRE(MatrixRotary):
+    """Queries and keys times exp(r A + c B) of their row r and column c, with A and B learned
+    skew-symmetric matrices that need not commute (Ostmeier et al., ICML 2025, Sec. 4).
+
+    r and c go from 0 to 1 along the sides of the grid trained on, and on with as many cells as a
+    side has more; prefix tokens are not turned.
+
+    Args:
+        head_dims: channels of a head.
+        num_heads: attention heads.
+        grid_shape: (H, W) of the grid trained on.
+        block_size: channels turned together: 8 is the paper's LieRE-8, head_dims LieRE-64. All
+            tokens have a matrix of block_size * head_dims numbers a head.
+        shared_heads: the same matrices for all heads.
+        num_prefix_tokens: tokens in front of the grid.
+
+    Parameters: ``generators`` (2, heads or 1, head_dims / block_size, block_size, block_size), of
+    which upper triangles count; uniform from 0 to 2 pi, as the release.
+
+    Raises:
+        ValueError: for blocks that do not divide the channels, or a bad grid.
+
+    Differs from the release: keys may lie on a coarser grid, and channels that are left of the
+    blocks are refused there instead of left as they are.
+    """
+
+    def __init__(self, head_dims: int, num_heads: int, *, grid_shape: GridLike, block_size: int = 8,
+                 shared_heads: bool = False, num_prefix_tokens: int = 0) -> None:
+        super().__init__(head_dims, num_heads, block_size, num_prefix_tokens)
+        self.grid_shape = as_grid(grid_shape, 'grid_shape').hw
+        self.generators = nn.Parameter(torch.empty(
+            2, 1 if shared_heads else num_heads, self.num_blocks, block_size, block_size))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """As the release."""
+        nn.init.uniform_(self.generators, 0.0, 2 * math.pi)
+
+    def skew(self) -> tuple[Tensor, Tensor]:
+        """See :class:`MatrixRotary`."""
+        upper = self.generators.triu(1)
+        by_row, by_col = upper - upper.transpose(-2, -1)
+        return by_row, by_col
+
+    def places(self, grid: Grid, query: Grid, like: Tensor) -> tuple[Tensor, Tensor]:
+        """0 to side / trained side."""
+        along = cell_coordinates(grid, query, like=like)
+        sides = (like.new_ones(()) * side for side in query.hw)  # sides may be symbols
+        rows, cols = (x * side / trained / (side - 1).clamp_min(1) for x, side, trained in
+                      zip(along, sides, self.grid_shape, strict=True))
+        return rows, cols
+
+
+class ComRoPE(MatrixRotary):
+    """Queries and keys times exp(r A + c B) of their row r and column c, with A and B learned
+    skew-symmetric matrices that commute, so that a product depends on the offset alone (Yu et al.,
+    CVPR 2025, Sec. 4).
+
+    r and c are shares of the sides, from 0 to 1; prefix tokens lie in the middle, as the release's
+    class token.
+
+    Args:
+        head_dims: channels of a head.
+        num_heads: attention heads.
+        method: 'ld' (linearly dependent: A and B are one matrix of each block, times a factor of
+            the axis) or 'ap' (axial partition: blocks turn by rows and by columns in turns).
+        block_size: channels turned together.
+        num_prefix_tokens: tokens in front of the grid.
+
+    Parameters: ``generators`` (heads, head_dims / block_size, block_size, block_size), from which
+    their transposes are subtracted; with 'ld' ``factors`` (2, head_dims / block_size). Normal with
+    standard deviation 1, as the release.
+
+    Raises:
+        ValueError: for blocks that do not divide the channels, with 'ap' in two halves, or an
+            unknown method.
+
+    Differs from the release: it shifts places at random while training.
+    """
+
+    commutes = True
+
+    def __init__(self, head_dims: int, num_heads: int, *, method: str = 'ld', block_size: int = 8,
+                 num_prefix_tokens: int = 0) -> None:
+        super().__init__(head_dims, num_heads, block_size, num_prefix_tokens)
+        check_choices(method=(method, ('ld', 'ap')))
+        if method == 'ap' and self.num_blocks % 2:
+            raise ValueError(f"method='ap' needs an even number of blocks; head_dims={head_dims} "
+                             f'has {self.num_blocks} of block_size={block_size}')
+        self.method = method
+        self.generators = nn.Parameter(torch.empty(
+            num_heads, self.num_blocks, block_size, block_size))
+        if method == 'ld':
+            self.factors = nn.Parameter(torch.empty(2, self.num_blocks))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """As the release."""
+        for parameter in self.parameters():
+            nn.init.normal_(parameter)
+
+    def skew(self) -> tuple[Tensor, Tensor]:
+        """See :class:`MatrixRotary`."""
+        whole = self.generators - self.generators.transpose(-2, -1)
+        if self.method == 'ld':
+            by_row, by_col = self.factors[..., None, None]
+        else:
+            by_col = (torch.arange(self.num_blocks, device=whole.device) % 2).to(whole.dtype)
+            by_col = by_col[:, None, None]
+            by_row = 1 - by_col
+        return whole * by_row, whole * by_col
+
+    def places(self, grid: Grid, query: Grid, like: Tensor) -> tuple[Tensor, Tensor]:
+        """Shares of the sides."""
+        rows, cols = cell_coordinates(grid, query, like=like)
+        return (rows + 0.5) / query.height, (cols + 0.5) / query.width
+
+    def prefix_places(self) -> tuple[float, float]:
+        """The middle."""
+        return 0.5, 0.5
