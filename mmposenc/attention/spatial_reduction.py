@@ -4,10 +4,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..functional.grids import Grid, GridLike, as_grid, whole_cells
-from ..functional.masking import every_cell, map_to_tokens, pad_map, token_mask, tokens_to_map
+from ..functional.masking import (
+    adaptive_means,
+    every_cell,
+    map_to_tokens,
+    noted_extents,
+    pad_map,
+    token_mask,
+    tokens_to_map,
+    valid_extents,
+)
 from .attend import attend, checked_form, join_heads
 from .linear import Linear, check_heads, some_channels
 from .multihead import build_relative_encoding
@@ -31,6 +41,9 @@ class SpatialReductionAttention(nn.Module):
         grid_shape: (H, W) for encodings that must know the largest grid and get it nowhere else.
         attn_drop, proj_drop: dropout of the attention weights and of the output.
         sr_norm_eps: epsilon of the norm behind the reduction.
+        key_cells: keys and values are so many rows and columns of means instead, whatever the
+            grid, through a 1x1 convolution, norm and GELU (PVT v2's linear attention, Wang et al.,
+            CVM 2022, Sec. 3.1: 7); ``sr_ratio`` is not used then.
         ceil_mode: keep the last, partial R x R cell of a grid that R does not divide (what is
             missing counts as zero), instead of dropping its tokens from the keys as PVT does.
         form: which formulation runs, see :func:`mmposenc.attention.attend`.
@@ -47,17 +60,22 @@ class SpatialReductionAttention(nn.Module):
                  rel_pos_encoding: RelativeConfig | None = None,
                  num_prefix_tokens: int = 0, grid_shape: GridLike | None = None,
                  attn_drop: float = 0.0, proj_drop: float = 0.0,
-                 sr_norm_eps: float = 1e-5, ceil_mode: bool = False, form: str = 'auto') -> None:
+                 sr_norm_eps: float = 1e-5, key_cells: int | None = None, ceil_mode: bool = False,
+                 form: str = 'auto') -> None:
         super().__init__()
         check_heads(embed_dims, num_heads)
         if sr_ratio < 1:
             raise ValueError(f'sr_ratio={sr_ratio} must be at least 1')
-        if num_prefix_tokens and sr_ratio > 1:
-            raise ValueError(f'num_prefix_tokens={num_prefix_tokens} with sr_ratio={sr_ratio}: '
-                             f'prefix tokens lie on no grid to reduce; use sr_ratio=1')
+        if key_cells is not None and key_cells < 1:
+            raise ValueError(f'key_cells={key_cells} must be at least 1, or None')
+        if num_prefix_tokens and (key_cells or sr_ratio > 1):
+            raise ValueError(f'num_prefix_tokens={num_prefix_tokens} with sr_ratio={sr_ratio} and '
+                             f'key_cells={key_cells}: prefix tokens lie on no grid to reduce; use '
+                             f'sr_ratio=1 and key_cells=None')
         self.embed_dims = embed_dims
         self.num_heads = num_heads
-        self.sr_ratio = sr_ratio
+        self.sr_ratio = 1 if key_cells else sr_ratio
+        self.key_cells = key_cells
         self.num_prefix_tokens = num_prefix_tokens
         self.attn_drop, self.form = attn_drop, checked_form(form)
         self.ceil_mode = ceil_mode
@@ -65,8 +83,8 @@ class SpatialReductionAttention(nn.Module):
         self.kv = Linear(embed_dims, 2 * embed_dims, bias=qkv_bias)
         self.proj = Linear(embed_dims, embed_dims)
         self.proj_drop = nn.Dropout(proj_drop)
-        if sr_ratio > 1:
-            self.sr = nn.Conv2d(embed_dims, embed_dims, sr_ratio, stride=sr_ratio)
+        if key_cells or sr_ratio > 1:
+            self.sr = nn.Conv2d(embed_dims, embed_dims, self.sr_ratio, stride=self.sr_ratio)
             self.norm = nn.LayerNorm(embed_dims, eps=sr_norm_eps)
         self.rel_pos_encoding: RelativeEncoding | None = None
         if rel_pos_encoding is not None:
@@ -95,6 +113,8 @@ class SpatialReductionAttention(nn.Module):
         """
         grid = as_grid(hw_shape)
         key_grid = self.reduced_grid(grid)
+        if self.key_cells and padding_mask is not None and self.rel_pos_encoding is not None:
+            return self._each_alone(x, grid, padding_mask, x_qk)
         queries = x if x_qk is None else x_qk
         reduced = self._reduce(x, grid, key_grid, padding_mask)
         if x_qk is None:
@@ -112,7 +132,9 @@ class SpatialReductionAttention(nn.Module):
 
     def reduced_grid(self, hw_shape: GridLike) -> Grid:
         """The key grid, placed in query units."""
-        grid, ratio = as_grid(hw_shape), self.sr_ratio
+        grid, ratio, cells = as_grid(hw_shape), self.sr_ratio, self.key_cells
+        if cells:
+            return Grid(cells, cells, grid.height / cells, grid.width / cells)
         if ratio == 1:
             return grid
         if self.ceil_mode:
@@ -126,6 +148,9 @@ class SpatialReductionAttention(nn.Module):
 
     def _reduce(self, x: Tensor, grid: Grid, key_grid: Grid, padding_mask: Tensor | None) -> Tensor:
         """Tokens of the keys and values, (B, P + Hk*Wk, C)."""
+        if self.key_cells:
+            means = adaptive_means(tokens_to_map(x, grid.hw), self.key_cells, padding_mask)
+            return F.gelu(self.norm(map_to_tokens(self.sr(means))))
         if self.sr_ratio == 1:
             return x
         feature_map = tokens_to_map(x, grid.hw)
@@ -141,7 +166,7 @@ class SpatialReductionAttention(nn.Module):
                ) -> tuple[Tensor | None, Tensor | None]:
         """Padding masks of the keys, (B, P + Hk*Wk), and, for an encoding that depends on their
         grid, of the queries, (B, P + H*W)."""
-        if padding_mask is None:
+        if padding_mask is None or self.key_cells:  # all of these see valid tokens
             return None, None
         encoding = self.rel_pos_encoding
         if encoding is None or encoding.cellwise:
@@ -163,6 +188,20 @@ class SpatialReductionAttention(nn.Module):
             if not self.ceil_mode:
                 padding_mask = padding_mask[:, :key_grid.height, :key_grid.width]
         return token_mask(padding_mask, self.num_prefix_tokens)
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def _each_alone(self, x: Tensor, grid: Grid, padding_mask: Tensor, x_qk: Tensor | None
+                    ) -> Tensor:
+        """Attention of each image by itself: the places of ``key_cells`` depend on its size."""
+        out = x.new_zeros(x.shape[0], *grid.hw, x.shape[-1])
+        extents = noted_extents(padding_mask) or valid_extents(padding_mask)
+        for index, (height, width) in enumerate(extents):
+            cells, qk = (None if each is None else each[index].view(*grid.hw, -1)[:height, :width]
+                         .reshape(1, height * width, -1) for each in (x, x_qk))
+            if height and width:
+                alone = self(cells, (height, width), x_qk=qk)
+                out[index, :height, :width] = alone.view(height, width, -1)
+        return out.flatten(1, 2)
 
     def _heads(self, x: Tensor, parts: int) -> tuple[Tensor, ...]:
         """(B, L, parts*C) to ``parts`` tensors (B, heads, L, head_dims)."""

@@ -11,7 +11,7 @@ from torch import nn
 
 from ..command_line import suggest
 from ..encodings.base import RelativeConfig
-from ..encodings.placement import EncodingConfigs, PlacedEncodings, Positions
+from ..encodings.placement import EncodingConfigs, PlacedEncodings, Positions, split_places
 from ..encodings.sharing import share_encodings
 from .checkpoints import PretrainedMixin
 from .freezing import Freezing
@@ -34,8 +34,8 @@ class Backbone(Freezing, PretrainedMixin, BaseModule):
             ``dict(type='mmposenc.LearnedPositionEmbedding')`` is the table of DeiT (with
             ``interpolation='bilinear'`` that of PVT), ``dict(type='mmposenc.PEG')`` is CPVT's.
         positions: where in each stage: -1 before the first block, i after block i; 'every': after
-            all blocks but the very last; None for each encoding's usual place, which for PEG is
-            after block 0.
+            all blocks but the very last; 'mlp': between the two layers of every MLP; None for each
+            encoding's usual place, which for PEG is after block 0, for ConvMLP always 'mlp'.
         rel_pos_encoding: a RelativeEncoding config for every attention, several to be added up, or
             None.
         rel_pos_sharing: 'layer' gives each attention an encoding of its own, 'stage' one to all
@@ -81,9 +81,10 @@ class Backbone(Freezing, PretrainedMixin, BaseModule):
         check_rates(drop_rate=drop_rate, attn_drop_rate=attn_drop_rate,
                     drop_path_rate=drop_path_rate)
         self.frozen_stages, self.with_cp, self.mask_padding = frozen_stages, with_cp, mask_padding
+        *placed, mlps = split_places(pos_encoding, positions)
         # Dropped once the model is made: an encoding that is given as a module has one owner.
         self._given = SimpleNamespace(
-            in_channels=in_channels, placed=(pos_encoding, positions), sharing=rel_pos_sharing,
+            in_channels=in_channels, placed=placed, mlps=mlps, sharing=rel_pos_sharing,
             side=(img_size, img_size) if isinstance(img_size, int) else tuple(img_size),
             drop=drop_rate, drop_path=drop_path_rate,
             attention=dict(rel_pos_encoding=rel_pos_encoding, attn_drop=attn_drop_rate, form=form),
@@ -160,7 +161,7 @@ class Backbone(Freezing, PretrainedMixin, BaseModule):
             depth = first + 1 + int(block[1] or block[2] or 0)
         elif rest.startswith('rel_pos_encoding.'):
             depth = first + 1
-        elif rest.startswith('downsample.'):
+        elif rest.startswith('downsample.') or stage and rest.startswith('norm.'):
             depth = first + blocks[index]
         else:
             depth = first if _BEFORE.match(rest) else last

@@ -9,7 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from ..functional.grids import whole_cells
+from ..encodings.base import RelativeEncoding, TokenEncoding
+from ..encodings.build import EncodingConfig, build_encoding
+from ..functional.grids import GridLike, whole_cells
 from ..functional.masking import map_to_tokens, pad_map
 from ..functional.mlp import activate, mlp
 from ..functional.tracing import is_compiling
@@ -64,16 +66,19 @@ class PatchEmbed(nn.Module):
         norm_eps: epsilon of the LayerNorm; None leaves the norm out.
         ceil_mode: zero-pad to whole patches; else the last partial patch is dropped, as in PVT.
         bias: bias of the projection.
+        overlap: a patch reaches ``patch_size - 1`` cells to each side of its first one, beyond the
+            map into zeros (PVT v2, Sec. 3.2); there are as many as with ``ceil_mode``.
     """
 
     def __init__(self, in_channels: int, embed_dims: int, patch_size: int, *,
-                 norm_eps: float | None = 1e-5, ceil_mode: bool = False, bias: bool = True
-                 ) -> None:
+                 norm_eps: float | None = 1e-5, ceil_mode: bool = False, bias: bool = True,
+                 overlap: bool = False) -> None:
         super().__init__()
         self.patch_size = patch_size
-        self.ceil_mode = ceil_mode
-        self.projection = nn.Conv2d(in_channels, embed_dims, patch_size, stride=patch_size,
-                                    bias=bias)
+        self.ceil_mode = ceil_mode or overlap
+        reach = patch_size - 1 if overlap else 0
+        self.projection = nn.Conv2d(in_channels, embed_dims, patch_size + reach, stride=patch_size,
+                                    padding=reach, bias=bias)
         self.norm: nn.Module = (nn.Identity() if norm_eps is None
                                 else nn.LayerNorm(embed_dims, eps=norm_eps))
 
@@ -134,26 +139,50 @@ class MLP(nn.Module):
         act: activation, see :func:`~mmposenc.functional.mlp.activate`; with 'swiglu' ``fc1`` gives
             2 * hidden_dims channels, gates first.
         norm_eps: epsilon of a LayerNorm of what was activated (EVA-02); None has none.
+        pos_encodings: configs of TokenEncodings of the hidden layer, before its activation.
+        grid_shape: (H, W) for encodings that must know the largest grid.
+        num_prefix_tokens: tokens in front of the grid.
+
+    Raises:
+        ValueError: for an encoding that changes the grid, or queries and keys alone.
     """
 
     def __init__(self, embed_dims: int, hidden_dims: int, drop: float = 0.0, *, act: str = 'gelu',
-                 norm_eps: float | None = None) -> None:
+                 norm_eps: float | None = None, pos_encodings: Sequence[EncodingConfig] = (),
+                 grid_shape: GridLike | None = None, num_prefix_tokens: int = 0) -> None:
         super().__init__()
         self.act = act
         self.fc1 = nn.Linear(embed_dims, hidden_dims * (2 if act == 'swiglu' else 1))
         self.norm = None if norm_eps is None else nn.LayerNorm(hidden_dims, eps=norm_eps)
         self.fc2 = nn.Linear(hidden_dims, embed_dims)
         self.drop = nn.Dropout(drop)
+        self.num_prefix_tokens = num_prefix_tokens
+        # mypy: TokenEncoding is abstract, and is only compared with here.
+        built = [build_encoding(cfg, TokenEncoding, 'pos_encoding',  # type: ignore[type-abstract]
+                                embed_dims=self.fc1.out_features, grid_shape=grid_shape)
+                 for cfg in pos_encodings]
+        self.pos_encodings = nn.ModuleList(built) if built else None
+        for encoding in built:
+            if not encoding.keeps_grid or encoding.apply_to == 'qk':
+                raise ValueError(f"positions='mlp' with {type(encoding).__name__}"
+                                 f'({encoding.extra_repr()}): inside an MLP an encoding keeps the '
+                                 f"grid and has apply_to='qkv'")
 
-    def forward(self, x: Tensor) -> Tensor:
-        """(B, L, C) -> (B, L, C)."""
+    def forward(self, x: Tensor, hw_shape: tuple[int, int] | None = None,
+                padding_mask: Tensor | None = None) -> Tensor:
+        """(B, L, C) -> (B, L, C); encodings need the grid (H, W), and are told padding (B, H, W).
+        """
         drops = self.drop.p > 0.0 and self.training
         # LoRA wraps layers whose weights are not all of what they compute.
         plain = isinstance(self.fc1, nn.Linear) and isinstance(self.fc2, nn.Linear)
-        if plain and not drops and self.norm is None:
+        if plain and not drops and self.norm is None and self.pos_encodings is None:
             return mlp(x, self.fc1.weight, self.fc1.bias, self.fc2.weight, self.fc2.bias,
                        activation=self.act)
-        hidden = self.drop(activate(self.fc1(x), self.act))
+        hidden = self.fc1(x)
+        for encoding in self.pos_encodings or ():
+            hidden = encoding(hidden, hw_shape, num_prefix_tokens=self.num_prefix_tokens,
+                              padding_mask=padding_mask)
+        hidden = self.drop(activate(hidden, self.act))
         hidden = hidden if self.norm is None else self.norm(hidden)
         return self.drop(self.fc2(hidden))  # type: ignore[no-any-return]
 
@@ -189,7 +218,6 @@ def rising_rates(last: float, count: int) -> list[float]:
 def init_transformer_weights(module: nn.Module) -> None:
     """Initialise as DeiT, PVT and Twins: linear layers truncated normal of 0.02, norms 1 and 0,
     convolutions normal of variance 2 / fan_out. Encodings initialise themselves."""
-    from ..encodings.base import RelativeEncoding, TokenEncoding
     for child in module.children():
         if isinstance(child, (TokenEncoding, RelativeEncoding)):
             continue

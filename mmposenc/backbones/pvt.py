@@ -7,27 +7,41 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from ..checkpoint.pvt_archs import ARCHS, SIZES
 from ..encodings.sharing import shared_encodings
 from ..functional.image_sizes import ImgShapes, get_img_shapes, mask_images
 from ..functional.masking import every_cell, masked_mean, pad_map, tokens_to_map
-from .base import Backbone, one_name
+from .archs import takes_arch
+from .base import Backbone
 from .freezing import freeze
 from .layers import PatchEmbed, init_transformer_weights
 from .pvt_layers import PVTBlock, PVTStage
 
-#: Blocks a stage.
-ARCHS = {'tiny': (2, 2, 2, 2), 'small': (3, 4, 6, 3), 'medium': (3, 4, 18, 3),
-         'large': (3, 8, 27, 3)}
-
 
 class PVT(Backbone):
-    """Pyramid Vision Transformer (Wang et al., ICCV 2021) with any position encoding.
+    """Pyramid Vision Transformer (Wang et al., ICCV 2021) with any position encoding; with its
+    options PVT v2 (Wang et al., CVM 2022), SegFormer's MiT (Xie et al., NeurIPS 2021) and Twins
+    (Chu et al., NeurIPS 2021).
 
     Args:
-        arch: 'tiny', 'small', 'medium' or 'large'; explicit sizes override it.
+        arch: a model of :data:`mmposenc.checkpoint.pvt_archs.ARCHS`: 'tiny', 'small', 'medium' or
+            'large' of PVT; 'v2-b0' to 'v2-b5' and 'v2-b2-linear'; 'mit-b0' to 'mit-b5';
+            'pcpvt-small', 'pcpvt-base', 'pcpvt-large', 'svt-small', 'svt-base' and 'svt-large' of
+            Twins. Explicit arguments override it, None included: without ``pos_encoding`` PVT v2
+            has no convolution in its MLPs.
         embed_dims, num_layers, num_heads, sr_ratios, mlp_ratios: sizes of each stage.
         depths: another name of ``num_layers``.
         patch_sizes: side of a patch of each stage, in cells of the stage before.
+        overlap: patches reach over half of their neighbours: 7x7 for a side of 4, 3x3 for 2
+            (PVT v2, MiT).
+        stage_norm: norm what each stage gives, also to the next one (PVT v2, MiT; Twins where its
+            maps are used, in mmseg's files). With ``pool`` there is no other norm then.
+        key_cells: keys are so many rows and columns of means in every stage (PVT v2's linear
+            attention), whatever ``sr_ratios``.
+        window_sizes: side of the windows that every second block of a stage attends in, the first
+            among them (Twins-SVT); None: every block attends to the whole map.
+        mask_window_padding: give the zeros that fill up the last windows no attention. The release
+            and timm let tokens attend to them: off, those are met on any size.
         qkv_bias: bias of queries, keys and values.
         norm_eps, embed_norm_eps: epsilon of the blocks' norms, and of those behind patch embeddings
             and spatial reductions (mmdet has 1e-6 for both).
@@ -41,19 +55,26 @@ class PVT(Backbone):
         ValueError: for sizes, positions, encodings, stages or options that do not fit.
     """
 
+    #: Norms of maps are new where a classifier is loaded.
+    may_be_new = r'stages\.\d+\.norm\.(weight|bias)'
+
+    @takes_arch(ARCHS, SIZES, depths='num_layers')
     def __init__(self, arch: str | None = None, *,
                  embed_dims: Sequence[int] = (64, 128, 320, 512),
                  num_layers: Sequence[int] | None = None, depths: Sequence[int] | None = None,
                  num_heads: Sequence[int] = (1, 2, 5, 8), sr_ratios: Sequence[int] = (8, 4, 2, 1),
                  mlp_ratios: Sequence[float] = (8, 8, 4, 4),
-                 patch_sizes: Sequence[int] = (4, 2, 2, 2), qkv_bias: bool = True,
-                 norm_eps: float = 1e-6, embed_norm_eps: float = 1e-5,
+                 patch_sizes: Sequence[int] = (4, 2, 2, 2), overlap: bool = False,
+                 stage_norm: bool = False, key_cells: int | None = None,
+                 window_sizes: Sequence[int] | None = None, mask_window_padding: bool = True,
+                 qkv_bias: bool = True, norm_eps: float = 1e-6, embed_norm_eps: float = 1e-5,
                  out_indices: Sequence[int] = (0, 1, 2, 3), pool: str | None = None,
                  **shared: Any) -> None:
         super().__init__(**shared)
-        num_layers = _num_layers(arch, one_name(num_layers=num_layers, depths=depths))
+        assert num_layers is not None  # by takes_arch, as depths is None
         _check_sizes(embed_dims=embed_dims, num_layers=num_layers, num_heads=num_heads,
-                     sr_ratios=sr_ratios, mlp_ratios=mlp_ratios, patch_sizes=patch_sizes)
+                     sr_ratios=sr_ratios, mlp_ratios=mlp_ratios, patch_sizes=patch_sizes,
+                     **({} if window_sizes is None else dict(window_sizes=window_sizes)))
         if pool not in (None, 'gap', 'cls'):
             raise ValueError(f"pool={pool!r} must be None, 'gap' or 'cls'")
         num_stages, given = len(num_layers), self._given
@@ -66,22 +87,28 @@ class PVT(Backbone):
         for i in range(num_stages):
             patch_embed = PatchEmbed(embed_dims[i - 1] if i else given.in_channels, embed_dims[i],
                                      patch_sizes[i], norm_eps=embed_norm_eps,
-                                     ceil_mode=self.mask_padding)
+                                     ceil_mode=self.mask_padding, overlap=overlap)
             grid = patch_embed.out_hw_shape(grid)
             has_cls = pool == 'cls' and i == num_stages - 1
             blocks = [PVTBlock(
                 embed_dims[i], num_heads[i], mlp_ratios[i], drop=given.drop,
-                drop_path=next(drop_paths), norm_eps=norm_eps, sr_ratio=sr_ratios[i],
-                qkv_bias=qkv_bias, num_prefix_tokens=int(has_cls), grid_shape=grid,
-                ceil_mode=self.mask_padding, sr_norm_eps=embed_norm_eps, **given.attention)
-                for _ in range(num_layers[i])]
+                drop_path=next(drop_paths), norm_eps=norm_eps, qkv_bias=qkv_bias,
+                num_prefix_tokens=int(has_cls), grid_shape=grid, mlp_encodings=given.mlps,
+                window_size=None if window_sizes is None or j % 2 else window_sizes[i],
+                mask_window_padding=mask_window_padding, reduction=dict(
+                    sr_ratio=sr_ratios[i], ceil_mode=self.mask_padding,
+                    sr_norm_eps=embed_norm_eps, key_cells=key_cells), **given.attention)
+                for j in range(num_layers[i])]
             pos_encodings = self._placed(
                 num_layers[i], embed_dims=embed_dims[i], grid_shape=grid,
                 num_prefix_embeds=int(has_cls), drop=given.drop, followed=i + 1 < num_stages)
-            self.stages.append(PVTStage(patch_embed, blocks, pos_encodings, with_cp=self.with_cp,
-                                        cls_dims=embed_dims[i] if has_cls else None))
+            self.stages.append(PVTStage(
+                patch_embed, blocks, pos_encodings, with_cp=self.with_cp,
+                cls_dims=embed_dims[i] if has_cls else None,
+                norm=nn.LayerNorm(embed_dims[i], eps=norm_eps) if stage_norm else None))
         self._share(list(self.stages))
-        self.norm = None if pool is None else nn.LayerNorm(embed_dims[-1], eps=norm_eps)
+        self.norm = None if pool is None or stage_norm else nn.LayerNorm(embed_dims[-1],
+                                                                         eps=norm_eps)
         self._finish(self.stages)
 
     def reset_parameters(self) -> None:
@@ -108,7 +135,7 @@ class PVT(Backbone):
         Raises:
             ValueError: for an image smaller than a patch, or sizes that do not fit the batch.
         """
-        if min(x.shape[-2:]) < self.patch_sizes[0]:
+        if min(x.shape[-2:]) < self.patch_sizes[0] and not self.stages[0].patch_embed.ceil_mode:
             raise ValueError(f'an image of {x.shape[-2]}x{x.shape[-1]} is smaller than the patch '
                              f'of {self.patch_sizes[0]}x{self.patch_sizes[0]}')
         full_hw = tuple(x.shape[-2:])
@@ -138,10 +165,9 @@ class PVT(Backbone):
         return tuple(math.prod(self.patch_sizes[:i + 1]) for i in sorted(self.out_indices))
 
     def _pool(self, tokens: Tensor, mask: Tensor | None) -> Tensor:
-        assert self.norm is not None
-        if self.pool == 'cls':
-            return self.norm(tokens[:, 0])  # type: ignore[no-any-return]
-        return masked_mean(self.norm(tokens), mask)
+        tokens = tokens[:, :1] if self.pool == 'cls' else tokens
+        tokens = tokens if self.norm is None else self.norm(tokens)
+        return tokens[:, 0] if self.pool == 'cls' else masked_mean(tokens, mask)
 
     def _freeze(self) -> None:
         frozen: list[nn.Module] = [*self.stages[:max(self.frozen_stages, 0)]]
@@ -150,13 +176,49 @@ class PVT(Backbone):
         freeze(self, frozen, trainable=self.trainable)
 
 
-def _num_layers(arch: str | None, num_layers: Sequence[int] | None) -> tuple[int, ...]:
-    if num_layers is not None:
-        return tuple(num_layers)
-    if arch not in ARCHS:
-        raise ValueError(f'arch={arch!r} must be one of {", ".join(map(repr, ARCHS))}, or give '
-                         f'num_layers')
-    return ARCHS[arch]
+class PVTv2(PVT):
+    """PVT v2 (Wang et al., CVM 2022) by the arguments of mmdet's PyramidVisionTransformerV2, whose
+    weights load and are equal; ``mmposenc.PVT`` with ``arch='v2-b0'`` is the same model.
+
+    Args:
+        embed_dims: channels of a head; a stage has ``num_heads`` times as many.
+        num_layers, num_heads, mlp_ratios: sizes of each stage; of b2 by default.
+        embed_norm_eps: mmdet's; 1e-5 for files of the release and timm.
+        options: further arguments of :class:`PVT`.
+    """
+
+    def __init__(self, embed_dims: int = 64, num_layers: Sequence[int] = (3, 4, 6, 3),
+                 num_heads: Sequence[int] = (1, 2, 5, 8),
+                 mlp_ratios: Sequence[float] = (8, 8, 4, 4), *, embed_norm_eps: float = 1e-6,
+                 **options: Any) -> None:
+        super().__init__('v2-b0', embed_dims=[embed_dims * heads for heads in num_heads],
+                         num_layers=num_layers, num_heads=num_heads, mlp_ratios=mlp_ratios,
+                         embed_norm_eps=embed_norm_eps, **options)
+
+
+class MixVisionTransformer(PVTv2):
+    """SegFormer's MiT (Xie et al., NeurIPS 2021) by the arguments of mmseg's class of this name,
+    whose weights load and are equal; ``mmposenc.PVT`` with ``arch='mit-b0'`` is the same model.
+
+    Args:
+        mlp_ratio: hidden channels of every MLP, in units of the stage's channels.
+        num_stages, patch_sizes, strides: mmseg's; only what MiT has.
+        options: further arguments of :class:`PVTv2`.
+
+    Raises:
+        ValueError: for other stages, patches or strides than MiT's.
+    """
+
+    def __init__(self, embed_dims: int = 64, num_stages: int = 4, *, mlp_ratio: float = 4,
+                 patch_sizes: Sequence[int] = (7, 3, 3, 3), strides: Sequence[int] = (4, 2, 2, 2),
+                 num_heads: Sequence[int] = (1, 2, 4, 8), **options: Any) -> None:
+        given = dict(num_stages=num_stages, patch_sizes=tuple(patch_sizes), strides=tuple(strides))
+        for name, wanted in (('num_stages', len(num_heads)), ('patch_sizes', (7, 3, 3, 3)),
+                             ('strides', (4, 2, 2, 2))):
+            if given[name] != wanted:
+                raise ValueError(f'{name}={given[name]} must be {wanted}; mmposenc.PVT takes others')
+        super().__init__(embed_dims, num_heads=num_heads, mlp_ratios=[mlp_ratio] * num_stages,
+                         **options)
 
 
 def _check_sizes(**sizes: Sequence[float]) -> None:

@@ -8,7 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from ..attention.spatial_reduction import SpatialReductionAttention
+from ..attention.window import PlainWindowAttention
+from ..encodings.build import EncodingConfig
 from ..encodings.placement import PlacedEncodings
+from ..functional.windows import Counts, window_counts
 from .layers import MLP, DropPath, PatchEmbed, run_block
 
 
@@ -19,45 +22,76 @@ class PVTBlock(nn.Module):
         embed_dims, num_heads, mlp_ratio: sizes.
         drop, drop_path: dropout rates of the outputs and of whole branches.
         norm_eps: epsilon of the two norms.
-        attention: further arguments of :class:`SpatialReductionAttention`.
+        mlp_encodings: configs of encodings inside the MLP.
+        window_size: attend inside windows of this side instead (Twins-SVT, Chu et al., NeurIPS
+            2021, Sec. 3.2), see :class:`~mmposenc.attention.PlainWindowAttention`; None attends to
+            the whole map, reduced.
+        mask_window_padding: as there.
+        reduction: arguments of :class:`SpatialReductionAttention` alone.
+        attention: arguments of either attention.
     """
 
     def __init__(self, embed_dims: int, num_heads: int, mlp_ratio: float, *, drop: float = 0.0,
-                 drop_path: float = 0.0, norm_eps: float = 1e-6, **attention: Any) -> None:
+                 drop_path: float = 0.0, norm_eps: float = 1e-6,
+                 mlp_encodings: Sequence[EncodingConfig] = (), window_size: int | None = None,
+                 mask_window_padding: bool = True, reduction: dict[str, Any] | None = None,
+                 **attention: Any) -> None:
         super().__init__()
         self.norm1 = nn.LayerNorm(embed_dims, eps=norm_eps)
-        self.attn = SpatialReductionAttention(embed_dims, num_heads, proj_drop=drop, **attention)
+        self.attn: Any
+        if window_size is None:
+            self.attn = SpatialReductionAttention(embed_dims, num_heads, proj_drop=drop,
+                                                  **attention, **(reduction or {}))
+        else:
+            self.attn = PlainWindowAttention(embed_dims, num_heads, window_size, proj_drop=drop,
+                                             mask_window_padding=mask_window_padding, **attention)
         self.norm2 = nn.LayerNorm(embed_dims, eps=norm_eps)
-        self.mlp = MLP(embed_dims, int(embed_dims * mlp_ratio), drop)
+        self.mlp = MLP(embed_dims, int(embed_dims * mlp_ratio), drop, pos_encodings=mlp_encodings,
+                       grid_shape=attention.get('grid_shape'),
+                       num_prefix_tokens=attention.get('num_prefix_tokens', 0))
         self.drop_path = DropPath(drop_path)
 
     def forward(self, x: Tensor, hw_shape: tuple[int, int], padding_mask: Tensor | None = None,
-                x_qk: Tensor | None = None) -> Tensor:
-        """(B, L, C) -> (B, L, C); ``x_qk`` replaces ``x`` for queries and keys."""
+                x_qk: Tensor | None = None, counts: Counts | None = None) -> Tensor:
+        """(B, L, C) -> (B, L, C); ``x_qk`` replaces ``x`` for queries and keys, and ``counts`` are
+        what :meth:`window_counts` gives."""
         normed_qk = None if x_qk is None else self.norm1(x_qk)
-        x = x + self.drop_path(self.attn(self.norm1(x), hw_shape, padding_mask, x_qk=normed_qk))
-        return x + self.drop_path(self.mlp(self.norm2(x)))
+        if counts is None:
+            out = self.attn(self.norm1(x), hw_shape, padding_mask, x_qk=normed_qk)
+        else:
+            key_mask = None if padding_mask is None else padding_mask.flatten(1)
+            out = self.attn(self.norm1(x), hw_shape, key_mask, x_qk=normed_qk, counts=counts)
+        x = x + self.drop_path(out)
+        return x + self.drop_path(self.mlp(self.norm2(x), hw_shape, padding_mask))
+
+    def window_counts(self, hw_shape: tuple[int, int]) -> Counts | None:
+        """Windows of a grid, which compiled code does not count; None for attention to all."""
+        if not isinstance(self.attn, PlainWindowAttention):
+            return None
+        return window_counts(hw_shape, self.attn.window_size)
 
 
 class PVTStage(nn.Module):
-    """Patch embedding, blocks, and the encodings between them.
+    """Patch embedding, blocks, the encodings between them, and a norm of what comes out.
 
     Args:
         patch_embed: what makes the tokens.
         blocks: the blocks.
         pos_encodings: the encodings by position.
         cls_dims: channels of a class token put before the tokens, or None.
+        norm: of the tokens that come out, or None.
         with_cp: recompute the blocks in the backward pass instead of storing what is inside.
     """
 
     def __init__(self, patch_embed: PatchEmbed, blocks: Sequence[PVTBlock],
                  pos_encodings: PlacedEncodings, *, cls_dims: int | None = None,
-                 with_cp: bool = False) -> None:
+                 norm: nn.Module | None = None, with_cp: bool = False) -> None:
         super().__init__()
         self.patch_embed = patch_embed
         self.pos_encodings = pos_encodings
         self.blocks = nn.ModuleList(blocks)
         self.cls_token = None if cls_dims is None else nn.Parameter(torch.zeros(1, 1, cls_dims))
+        self.norm = norm
         self.with_cp = with_cp
 
     def out_hw_shape(self, hw_shape: Sequence[int]) -> tuple[int, int]:
@@ -80,7 +114,8 @@ class PVTStage(nn.Module):
                     tokens, hw_shape, position - 1, num_prefix_tokens=prefix,
                     padding_mask=padding_mask)
                 tokens = run_block(block, tokens, hw_shape, padding_mask, x_qk,
+                                   block.window_counts(hw_shape),
                                    recompute=self.with_cp and self.training)
             tokens, hw_shape, padding_mask = self.pos_encodings(
                 tokens, hw_shape, position, num_prefix_tokens=prefix, padding_mask=padding_mask)
-        return tokens, hw_shape, padding_mask
+        return tokens if self.norm is None else self.norm(tokens), hw_shape, padding_mask

@@ -91,7 +91,8 @@ class Swin(Backbone):
         self.drop = nn.Dropout(given.drop)
         grid = self.patch_embed.out_hw_shape(given.side)
         common = dict(
-            given.attention, qkv_bias=found['qkv_bias'], cosine=found['cosine'], drop=given.drop,
+            given.attention, mlp_encodings=given.mlps, qkv_bias=found['qkv_bias'],
+            cosine=found['cosine'], drop=given.drop,
             pad_small_map=pool is None if pad_small_map is None else pad_small_map,
             mask_window_padding=mask_window_padding, norm_eps=norm_eps, post_norm=self.post_norm)
         rates = iter(self._drop_paths(sum(layers)))
@@ -105,7 +106,7 @@ class Swin(Backbone):
             blocks = [SwinBlock(width, heads[i], mlp_ratio, drop_path=next(rates),
                                 window_size=window,
                                 shift_size=(window[0] // 2, window[1] // 2) if j % 2 else 0,
-                                **common) for j in range(layers[i])]
+                                grid_shape=grid, **common) for j in range(layers[i])]
             encodings = self._placed(layers[i], embed_dims=width, grid_shape=grid,
                                      followed=i + 1 < num_stages)
             encodings.refuse(query_key='attention in windows takes queries, keys and values from '

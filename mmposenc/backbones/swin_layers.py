@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from ..attention.linear import Linear
 from ..attention.window import ShiftWindowAttention
 from ..encodings.base import RelativeConfig
+from ..encodings.build import EncodingConfig
 from ..encodings.placement import PlacedEncodings
 from ..functional.masking import every_cell, noted_extents, valid_extents
 from ..functional.windows import Counts, window_counts
@@ -26,18 +27,21 @@ class SwinBlock(nn.Module):
         drop, drop_path: dropout rates of the outputs and of whole branches.
         norm_eps: epsilon of the two norms.
         post_norm: normalise what a branch gives, not what it takes.
+        mlp_encodings, grid_shape: configs of encodings inside the MLP, and the grid of the stage.
         attention: further arguments of :class:`~mmposenc.attention.ShiftWindowAttention`.
     """
 
     def __init__(self, embed_dims: int, num_heads: int, mlp_ratio: float, *, drop: float = 0.0,
                  drop_path: float = 0.0, norm_eps: float = 1e-5, post_norm: bool = False,
-                 **attention: Any) -> None:
+                 mlp_encodings: Sequence[EncodingConfig] = (),
+                 grid_shape: tuple[int, int] | None = None, **attention: Any) -> None:
         super().__init__()
         self.post_norm = post_norm
         self.norm1 = nn.LayerNorm(embed_dims, eps=norm_eps)
         self.attn = ShiftWindowAttention(embed_dims, num_heads, proj_drop=drop, **attention)
         self.norm2 = nn.LayerNorm(embed_dims, eps=norm_eps)
-        self.mlp = MLP(embed_dims, int(embed_dims * mlp_ratio), drop)
+        self.mlp = MLP(embed_dims, int(embed_dims * mlp_ratio), drop, pos_encodings=mlp_encodings,
+                       grid_shape=grid_shape)
         self.drop_path = DropPath(drop_path)
 
     def forward(self, x: Tensor, hw_shape: tuple[int, int], padding_mask: Tensor | None = None,
@@ -45,9 +49,9 @@ class SwinBlock(nn.Module):
         """(B, H*W, C) -> (B, H*W, C)."""
         if self.post_norm:
             x = x + self.drop_path(self.norm1(self._attend(x, hw_shape, padding_mask, counts)))
-            return x + self.drop_path(self.norm2(self.mlp(x)))
+            return x + self.drop_path(self.norm2(self.mlp(x, hw_shape, padding_mask)))
         x = x + self.drop_path(self._attend(self.norm1(x), hw_shape, padding_mask, counts))
-        return x + self.drop_path(self.mlp(self.norm2(x)))
+        return x + self.drop_path(self.mlp(self.norm2(x), hw_shape, padding_mask))
 
     def _attend(self, x: Tensor, hw_shape: tuple[int, int], padding_mask: Tensor | None,
                 counts: Counts | None) -> Tensor:

@@ -7,13 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..checkpoint.vit_archs import ARCHS, SIZES
 from ..encodings.sharing import shared_encodings
 from ..functional.image_sizes import ImgShapes, get_img_shapes, mask_images
 from ..functional.masking import pad_map, token_mask
+from .archs import takes_arch
 from .base import Backbone
 from .freezing import freeze
 from .layers import PatchEmbed, check_sizes, init_transformer_weights, run_block
-from .vit_archs import takes_arch
 from .vit_layers import ViTBlock, check_blocks, check_mlp, check_tokens
 from .vit_output import ViTOutput, check_output
 
@@ -70,7 +71,7 @@ class ViT(ViTOutput, Backbone):
         ValueError: for sizes, positions, encodings, blocks or options that do not fit.
     """
 
-    @takes_arch
+    @takes_arch(ARCHS, SIZES)
     def __init__(self, arch: str | None = None, *, patch_size: int = 16,
                  embed_dims: int | None = None, num_layers: int | None = None,
                  num_heads: int | None = None, mlp: str = 'mlp', act: str = 'gelu',
@@ -114,7 +115,8 @@ class ViT(ViTOutput, Backbone):
             act='swiglu' if mlp == 'swiglu' else act, attn_norm=attn_norm, mlp_norm=mlp_norm,
             qkv_bias=qkv_bias, num_prefix_tokens=prefix, grid_shape=grid,
             conv_projection=index in conv_projection, mask_window_padding=mask_window_padding,
-            window_size=None if index in global_blocks else window_size, **given.attention)
+            window_size=None if index in global_blocks else window_size,
+            mlp_encodings=given.mlps, **given.attention)
             for index, rate in enumerate(self._drop_paths(layers)))
         self._share([self.blocks])
         self._make_output(dims, layers, pool, out_indices, final_norm, norm_eps, neck_channels)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from ..attention.conv_projection import ConvProjectionAttention
 from ..attention.multihead import MultiheadAttention
 from ..attention.window import PlainWindowAttention
+from ..encodings.build import EncodingConfig
 from ..functional.mlp import ACTIVATIONS
 from ..functional.windows import Counts, window_counts
 from .layers import MLP, DropPath, LayerNorm2d, LayerScale
@@ -29,6 +30,7 @@ class ViTBlock(nn.Module):
         conv_projection: take :class:`~mmposenc.attention.ConvProjectionAttention`.
         window_size, mask_window_padding: attend inside windows, see
             :class:`~mmposenc.attention.PlainWindowAttention`; None attends to the whole grid.
+        mlp_encodings: configs of encodings inside the MLP.
         attention: further arguments of :class:`~mmposenc.attention.MultiheadAttention`.
     """
 
@@ -37,7 +39,8 @@ class ViTBlock(nn.Module):
                  layer_scale_init_value: float | None = None, act: str = 'gelu',
                  attn_norm: bool = False, mlp_norm: bool = False, conv_projection: bool = False,
                  window_size: int | tuple[int, int] | None = None,
-                 mask_window_padding: bool = True, **attention: Any) -> None:
+                 mask_window_padding: bool = True, mlp_encodings: Sequence[EncodingConfig] = (),
+                 **attention: Any) -> None:
         super().__init__()
 
         def scale() -> nn.Module:
@@ -54,7 +57,9 @@ class ViTBlock(nn.Module):
         self.ls1 = scale()
         self.norm2 = nn.LayerNorm(embed_dims, eps=norm_eps)
         self.mlp = MLP(embed_dims, hidden_dims, drop, act=act,
-                       norm_eps=norm_eps if mlp_norm else None)
+                       norm_eps=norm_eps if mlp_norm else None, pos_encodings=mlp_encodings,
+                       grid_shape=attention.get('grid_shape'),
+                       num_prefix_tokens=attention.get('num_prefix_tokens', 0))
         self.ls2 = scale()
         self.drop_path = DropPath(drop_path)
 
@@ -66,7 +71,11 @@ class ViTBlock(nn.Module):
         counted = {} if counts is None else {'counts': counts}
         out = self.attn(self.norm1(x), hw_shape, key_mask, x_qk=normed_qk, **counted)
         x = x + self.drop_path(self.ls1(out))
-        return x + self.drop_path(self.ls2(self.mlp(self.norm2(x))))
+        mask = None
+        if key_mask is not None and self.mlp.pos_encodings is not None:
+            cells = key_mask[:, self.mlp.num_prefix_tokens:]
+            mask = cells.reshape(cells.shape[0], *hw_shape)
+        return x + self.drop_path(self.ls2(self.mlp(self.norm2(x), hw_shape, mask)))
 
     def window_counts(self, hw_shape: tuple[int, int]) -> Counts | None:
         """Windows of a grid, which compiled code does not count; None for attention to all."""
@@ -132,6 +141,8 @@ def check_blocks(num_layers: int, window_size: int | tuple[int, int] | None,
                  global_blocks: Sequence[int], conv_projection: Sequence[int],
                  num_prefix_tokens: int) -> None:
     """Raise ValueError for blocks that there are not, or that can't attend in windows."""
+    if num_layers < 1:
+        raise ValueError(f'num_layers={num_layers} must be at least 1')
     for name, blocks in (('conv_projection', conv_projection), ('global_blocks', global_blocks)):
         if not all(0 <= block < num_layers for block in blocks):
             raise ValueError(f'{name}={tuple(blocks)} must be blocks from 0 to {num_layers - 1}')

@@ -20,6 +20,8 @@ from .shapes import check_shapes
 SOURCES: dict[str, Callable[[Mapping[str, Tensor]], Converted]] = {
     'pvt': pvt.convert_pvt,
     'twins': pvt.convert_twins,
+    'timm-pvt-v2': pvt.convert_timm_v2,
+    'huggingface-segformer': pvt.convert_huggingface_segformer,
     'deit': vit.convert_vit,
     'eva': eva.convert_eva,
     'dinov2': vit_names.convert_dinov2,
@@ -39,6 +41,7 @@ SOURCES: dict[str, Callable[[Mapping[str, Tensor]], Converted]] = {
     'mmpretrain-swin': swin.convert_mm_swin,
     'mmdet-swin': swin.convert_mm_swin,
     'mmdet-pvt': pvt.convert_mmdet_pvt,
+    'mm-twins': pvt.convert_mm_twins,
 }
 
 #: Classes of timm's models that this project's weights go back to, by the source that they come
@@ -46,6 +49,7 @@ SOURCES: dict[str, Callable[[Mapping[str, Tensor]], Converted]] = {
 TIMM: dict[str, Family] = {
     'swin': Family(swin.swin_pairs, mark=r'backbone\.stages\.\d+\.blocks\.\d+\.attn\.w_msa\..*'),
     'sam': Family(sam.sam_pairs, r'backbone\.blocks\.\d+\.attn\.rel_pos_encoding\.row_table'),
+    'timm-pvt-v2': Family(pvt.timm_v2_pairs, r'backbone\.stages\.\d\.norm\..*'),
     'twins': Family(pvt.twins_pairs, r'backbone\.stages\.\d\.pos_encodings\.at\.after0\..*'),
     'beit': Family(beit.beit_pairs, mark=r'backbone\..*rel_pos_encoding\.prefix_bias'),
     'relpos': Family(beit.relpos_pairs, mark=r'backbone\..*rel_pos_encoding\..*'),
@@ -106,9 +110,11 @@ def convert(state_dict: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
             DeiTClsHead, ``head.layers.*``), 'dinov2', 'huggingface-vit' (also DeiT and Dinov2),
             'huggingface-clip' (also SigLIP), 'clip' (OpenAI's and open_clip's), 'eva' (DINOv3,
             EVA-02 and RoPE-ViT, also timm's and DINOv3 of Hugging Face), 'sam' (also timm's,
-            Hugging Face's, and ViTDet's), 'irpe-deit', 'pvt', 'twins' (PVT + PEG + GAP, also
-            timm's), 'swin' (V1 and V2, also timm's and Hugging Face's), or OpenMMLab's own
-            'mmpretrain-vit', 'mmpretrain-swin', 'mmdet-swin' and 'mmdet-pvt'. 'irpe-detr' (also
+            Hugging Face's, and ViTDet's), 'irpe-deit', 'pvt' (also PVT v2 and SegFormer), 'twins'
+            (also timm's), 'timm-pvt-v2', 'huggingface-segformer', 'swin' (V1 and V2, also timm's
+            and Hugging Face's), or OpenMMLab's own 'mmpretrain-vit', 'mmpretrain-swin',
+            'mmdet-swin', 'mmdet-pvt' (also PVT v2, and mmseg's MixVisionTransformer) and
+            'mm-twins' (mmseg's and mmpretrain's). 'irpe-detr' (also
             plain DETR's release) and 'deformable-detr' give a detector's state dict:
             ``encoder.*``, ``decoder.*`` and what else the file has.
 

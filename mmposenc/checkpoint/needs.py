@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 import torch
 from torch import Tensor
 
+from .pvt_archs import ARCHS as PVT_ARCHS
 from .sam import sam_options
 from .vit_archs import ARCHS
 from .vit_options import vit_options
@@ -34,6 +35,8 @@ def needed_options(state_dict: Mapping[str, Tensor]) -> list[str]:
         options += [BACKBONE + option for option in facts]
     if patches is not None and any('.attn.w_msa.qkv.' in name for name in state_dict):
         options += [BACKBONE + option for option in _swin(state_dict)]
+    if 'backbone.stages.0.patch_embed.projection.weight' in state_dict:
+        options += [BACKBONE + option for option in _pvt(state_dict)]
     if 'neck.convs.0.gn.weight' in state_dict and 'neck.convs.0.conv.bias' in state_dict:
         options.append('model.neck.bias=True')
     first, second = (state_dict.get(f'bbox_head.reg_branches.{i}.0.weight') for i in (0, 1))
@@ -70,6 +73,34 @@ def _swin(state: Mapping[str, Tensor]) -> list[str]:
     if set(windows) - {7}:
         options.append(f'window_size={windows[0] if len(set(windows)) == 1 else _tuple(windows)}')
     return options
+
+
+def _pvt(state: Mapping[str, Tensor]) -> list[str]:
+    """The arch, where it is one, and norms of the stages that it has not."""
+    def stages(name: str) -> list[Tensor]:
+        return [state[key] for key in (f'backbone.stages.{i}.{name}' for i in range(4))
+                if key in state]
+
+    embeds, hidden = stages('patch_embed.norm.weight'), stages('blocks.0.mlp.fc1.bias')
+    layers = Counter(int(match[1]) for name in state if (match := re.fullmatch(
+        r'backbone\.stages\.(\d)\.blocks\.\d+\.norm1\.weight', name)))
+    pegs = stages('pos_encodings.at.after0.0.proj.0.weight')
+    found = dict(
+        embed_dims=tuple(len(each) for each in embeds),
+        num_layers=tuple(layers[stage] for stage in sorted(layers)),
+        mlp_ratios=tuple(len(wide) // len(each) for wide, each in zip(hidden, embeds, strict=True)),
+        overlap=state['backbone.stages.0.patch_embed.projection.weight'].shape[-1] == 7,
+        peg=bool(pegs), windows=bool(stages('blocks.0.attn.qkv.weight')),
+        linear=any(each.shape[-1] == 1 for each in stages('blocks.0.attn.sr.weight')))
+    defaults = dict(embed_dims=(64, 128, 320, 512), mlp_ratios=(8, 8, 4, 4), overlap=False)
+    for name, arch in PVT_ARCHS.items():
+        kind = arch.get('pos_encoding', {}).get('type')
+        if found == {**{key: arch.get(key, value) for key, value in defaults.items()},
+                     'num_layers': arch['num_layers'], 'peg': kind == 'mmposenc.PEG',
+                     'windows': 'window_sizes' in arch, 'linear': 'key_cells' in arch}:
+            own = stages('norm.weight') and not arch.get('stage_norm')
+            return [f'arch={name}', *['stage_norm=True'] * bool(own)]
+    return []
 
 
 def _tuple(numbers: Iterable[int]) -> str:
@@ -111,7 +142,7 @@ def look_alikes(state_dict: Mapping[str, Tensor]) -> dict[str, list[str]]:
             and facts.get('rel_pos_encoding.type') == 'mmposenc.DecomposedRPE'):
         found['a model with windows as large as the map of its images'] = [
             'window_size=14', 'global_blocks=2,5,8,11']
-    if arch.startswith('v2-'):
+    if arch.startswith('v2-') and arch.removeprefix('v2-') in _SWINS.values():
         found |= {f'Swin V2 with windows {end[2:]}': [f'arch={arch}{end}'] for end in (
             '-w12', '-w16', '-w12to16', '-w12to24')}
     return found

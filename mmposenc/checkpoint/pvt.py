@@ -1,5 +1,6 @@
-"""Weights of the official PVT and Twins (PCPVT, the PVT + PEG + GAP of CPVT) releases, and of
-mmdet's PyramidVisionTransformer, for :class:`mmposenc.backbones.PVT` in an ImageClassifier."""
+"""Weights of the releases of PVT, PVT v2, SegFormer and Twins, and of the models of timm, mmdet,
+mmseg, mmpretrain and Hugging Face made after them, for :class:`mmposenc.backbones.PVT` in an
+ImageClassifier."""
 from __future__ import annotations
 
 import re
@@ -7,21 +8,28 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from .rules import Converted, Pair, Rule, apply_rules, same, to_ours
+from .rules import Converted, Pair, Rule, apply_rules, joined, same, to_ours
 
-#: Parts of a block that have the same names in the releases and here.
+#: Parts of a block that have the same names in the releases and here; 'qkv' in windows.
 _PARTS = ('norm1', 'norm2', 'attn.q', 'attn.kv', 'attn.proj', 'attn.sr', 'attn.norm', 'mlp.fc1',
-          'mlp.fc2')
+          'mlp.fc2', 'attn.qkv')
 _BLOCK = 'backbone.stages.{n}.blocks.{m}.'
+_CONV = 'mlp.pos_encodings.0.proj.0'
+_EMBED = 'backbone.stages.{n}.patch_embed.'
+_PEG = 'backbone.stages.{n}.pos_encodings.at.after0.0.proj.'
+_NORM = 'backbone.stages.{n}.norm.{p}'
+_HEAD = (*same('norm.{p}'), Pair('head.{p}', 'head.fc.{p}'))
 _TABLE = 'backbone.stages.{n}.pos_encodings.at.before.0.pos_embed'
 
 
 def _pvt(stage: int) -> tuple[Pair, ...]:
-    """A stage of PVT's release, which counts from 1."""
+    """A stage of the releases of PVT, PVT v2 and SegFormer, which count from 1."""
     theirs, ours = stage + 1, f'backbone.stages.{stage}.'
     return (Pair(f'patch_embed{theirs}.proj.{{p}}', f'{ours}patch_embed.projection.{{p}}'),
             Pair(f'patch_embed{theirs}.norm.{{p}}', f'{ours}patch_embed.norm.{{p}}'),
             Pair(f'pos_embed{theirs}', _TABLE.replace('{n}', str(stage))),
+            Pair(f'norm{theirs}.{{p}}', f'{ours}norm.{{p}}'),
+            Pair(f'block{theirs}.{{m}}.mlp.dwconv.dwconv.{{p}}', f'{ours}blocks.{{m}}.{_CONV}.{{p}}'),
             *(Pair(f'block{theirs}.{{m}}.{part}.{{p}}', f'{ours}blocks.{{m}}.{part}.{{p}}')
               for part in _PARTS))
 
@@ -31,54 +39,110 @@ _PVT = (
     # The class token belongs to the last stage, whose number the token does not tell.
     Rule(r'cls_token', lambda match, tensor, source: {
         f'backbone.stages.{_last_stage(source)}.cls_token': tensor}),
-    *to_ours((*same('norm.{p}'), Pair('head.{p}', 'head.fc.{p}'))),
+    *to_ours(_HEAD),
 )
 
 _TWINS = (
-    Pair('patch_embeds.{n}.proj.{p}', 'backbone.stages.{n}.patch_embed.projection.{p}'),
-    Pair('patch_embeds.{n}.norm.{p}', 'backbone.stages.{n}.patch_embed.norm.{p}'),
+    Pair('patch_embeds.{n}.proj.{p}', f'{_EMBED}projection.{{p}}'),
+    Pair('patch_embeds.{n}.norm.{p}', f'{_EMBED}norm.{{p}}'),
     *(Pair(f'blocks.{{n}}.{{m}}.{part}.{{p}}', f'{_BLOCK}{part}.{{p}}') for part in _PARTS),
-    Pair('pos_block.{n}.proj.{m}.{p}',
-         'backbone.stages.{n}.pos_encodings.at.after0.0.proj.{m}.{p}'),
-    *same('norm.{p}'),
+    Pair('pos_block.{n}.proj.{m}.{p}', f'{_PEG}{{m}}.{{p}}'),
+    *_HEAD,
+)
+_TIMM_V2 = (
+    Pair('patch_embed.proj.{p}', 'backbone.stages.0.patch_embed.projection.{p}'),
+    Pair('patch_embed.norm.{p}', 'backbone.stages.0.patch_embed.norm.{p}'),
+    Pair('stages.{n}.downsample.proj.{p}', f'{_EMBED}projection.{{p}}'),
+    Pair('stages.{n}.downsample.norm.{p}', f'{_EMBED}norm.{{p}}'),
+    Pair('stages.{n}.norm.{p}', _NORM),
+    *(Pair(f'stages.{{n}}.blocks.{{m}}.{theirs}.{{p}}', f'{_BLOCK}{ours}.{{p}}')
+      for theirs, ours in (*zip(_PARTS, _PARTS, strict=True), ('mlp.dwconv', _CONV))),
     Pair('head.{p}', 'head.fc.{p}'),
 )
 
 
 def twins_pairs(_: Mapping[str, Tensor]) -> tuple[Pair, ...]:
-    """The names of Twins' PCPVT, which timm's have too, and ours."""
+    """The names of Twins' release, which timm's have too, and ours."""
     return _TWINS
 
 
+def timm_v2_pairs(_: Mapping[str, Tensor]) -> tuple[Pair, ...]:
+    """The names of timm's PVT v2, and ours."""
+    return _TIMM_V2
+
+
+def convert_timm_v2(state_dict: Mapping[str, Tensor]) -> Converted:
+    """Convert the names of timm's PVT v2 (``stages.1.downsample.proj``, ``mlp.dwconv``)."""
+    return apply_rules(state_dict, to_ours(_TIMM_V2), 'timm-pvt-v2')
+
+
 def convert_pvt(state_dict: Mapping[str, Tensor]) -> Converted:
-    """Convert the PVT release's names (``block1.0.attn.q.weight``, ``pos_embed1``)."""
+    """Convert the names of the releases of PVT, PVT v2 and SegFormer's MiT
+    (``block1.0.attn.q.weight``, ``pos_embed1``, ``norm1``)."""
     return apply_rules(state_dict, _PVT, 'pvt')
 
 
 def convert_twins(state_dict: Mapping[str, Tensor]) -> Converted:
-    """Convert the PVT + PEG + GAP names of the Twins release (``blocks.0.0``, ``pos_block.0``)."""
+    """Convert the names of the Twins release, PCPVT's and SVT's (``blocks.0.0``,
+    ``pos_block.0``)."""
     return apply_rules(state_dict, to_ours(_TWINS), 'twins')
 
 
-_THEIRS = 'layers.{n}.1.{m}.'
-_MMDET = to_ours((
-    Pair('layers.{n}.0.projection.{p}', 'backbone.stages.{n}.patch_embed.projection.{p}'),
-    Pair('layers.{n}.0.norm.{p}', 'backbone.stages.{n}.patch_embed.norm.{p}'),
+def _openmmlab(block: str, mlp: str) -> tuple[Pair, ...]:
+    """What blocks of mmdet, mmseg and mmpretrain share: a template of their names, and that of the
+    two layers of their MLP."""
+    first, second = mlp.split()
+    return (
+        Pair(f'{block}attn.attn.in_proj_{{p}}', (f'{_BLOCK}attn.q.{{p}}', f'{_BLOCK}attn.kv.{{p}}'),
+             lambda tensor: tensor.split((len(tensor) // 3, len(tensor) - len(tensor) // 3))),
+        *(Pair(f'{block}{theirs}.{{p}}', f'{_BLOCK}{ours}.{{p}}') for theirs, ours in (
+            *((part, part) for part in _PARTS if 'mlp' not in part),
+            ('attn.attn.out_proj', 'attn.proj'))),
+        # The MLP's layers are 1x1 convolutions in mmdet and mmseg, and linear here.
+        *(Pair(f'{block}{theirs}.{{p}}', f'{_BLOCK}{ours}.{{p}}',
+               lambda tensor: tensor.flatten(1) if tensor.dim() == 4 else tensor)
+          for theirs, ours in ((first, 'mlp.fc1'), (second, 'mlp.fc2'))))
+
+
+_MMDET_STAGE = (
+    Pair('layers.{n}.0.projection.{p}', f'{_EMBED}projection.{{p}}'),
+    Pair('layers.{n}.0.norm.{p}', f'{_EMBED}norm.{{p}}'),
     Pair('layers.{n}.1.0.pos_embed', _TABLE),
-    Pair(f'{_THEIRS}attn.attn.in_proj_{{p}}', (f'{_BLOCK}attn.q.{{p}}', f'{_BLOCK}attn.kv.{{p}}'),
-         lambda tensor: tensor.split((len(tensor) // 3, len(tensor) - len(tensor) // 3))),
-    *(Pair(f'{_THEIRS}{theirs}.{{p}}', f'{_BLOCK}{ours}.{{p}}') for theirs, ours in (
-        ('norm1', 'norm1'), ('norm2', 'norm2'), ('attn.sr', 'attn.sr'), ('attn.norm', 'attn.norm'),
-        ('attn.attn.out_proj', 'attn.proj'))),
-    # The MLP's layers are 1x1 convolutions there and linear here.
-    *(Pair(f'{_THEIRS}ffn.layers.{theirs}.{{p}}', f'{_BLOCK}{ours}.{{p}}',
-           lambda tensor: tensor.flatten(1) if tensor.dim() == 4 else tensor)
-      for theirs, ours in ((0, 'mlp.fc1'), (3, 'mlp.fc2'))),
-))
+    Pair('layers.{n}.2.{p}', _NORM),
+)
+_MMDET = to_ours((*_MMDET_STAGE, *_openmmlab('layers.{n}.1.{m}.', 'ffn.layers.0 ffn.layers.3')))
+_MMDET_V2 = to_ours((
+    *_MMDET_STAGE, Pair('layers.{n}.1.{m}.ffn.layers.1.{p}', f'{_BLOCK}{_CONV}.{{p}}'),
+    *_openmmlab('layers.{n}.1.{m}.', 'ffn.layers.0 ffn.layers.4')))
+_MM_TWINS = (
+    *to_ours((
+        Pair('patch_embeds.{n}.projection.{p}', f'{_EMBED}projection.{{p}}'),
+        Pair('patch_embeds.{n}.norm.{p}', f'{_EMBED}norm.{{p}}'),
+        Pair('position_encodings.{n}.proj.{p}', f'{_PEG}0.{{p}}'),
+        *same('norm.{p}'), Pair('norm_list.{n}.{p}', _NORM), Pair('norm_after_stage{n}.{p}', _NORM),
+        *_openmmlab('layers.{n}.{m}.', 'ffn.layers.0.0 ffn.layers.1'),
+        *_openmmlab('stages.{n}.{m}.', 'ffn.layers.0.0 ffn.layers.1'))),
+    Rule(r'norm1\.(weight|bias)', None, 'mmseg makes this norm and never runs it'),
+)
+_SELF = 'attention.self.'
+_HUGGINGFACE = (*to_ours((
+    Pair('patch_embeddings.{n}.proj.{p}', f'{_EMBED}projection.{{p}}'),
+    Pair('patch_embeddings.{n}.layer_norm.{p}', f'{_EMBED}norm.{{p}}'),
+    Pair('layer_norm.{n}.{p}', _NORM),
+    joined((f'block.{{n}}.{{m}}.{_SELF}key.{{p}}', f'block.{{n}}.{{m}}.{_SELF}value.{{p}}'),
+           f'{_BLOCK}attn.kv.{{p}}'),
+    *(Pair(f'block.{{n}}.{{m}}.{theirs}.{{p}}', f'{_BLOCK}{ours}.{{p}}') for theirs, ours in (
+        ('layer_norm_1', 'norm1'), ('layer_norm_2', 'norm2'), (f'{_SELF}query', 'attn.q'),
+        (f'{_SELF}sr', 'attn.sr'), (f'{_SELF}layer_norm', 'attn.norm'),
+        ('attention.output.dense', 'attn.proj'), ('mlp.dense1', 'mlp.fc1'),
+        ('mlp.dwconv.dwconv', _CONV), ('mlp.dense2', 'mlp.fc2'))),
+    Pair('classifier.{p}', 'head.fc.{p}'),
+)), Rule(r'decode_head\..*', None, "the segmentor's head: the backbone alone is here"))
 
 
 def convert_mmdet_pvt(state_dict: Mapping[str, Tensor]) -> Converted:
-    """Convert mmdet's PyramidVisionTransformer (its v1 form: no convolution in the MLP).
+    """Convert mmdet's PyramidVisionTransformer and PyramidVisionTransformerV2, and mmseg's
+    MixVisionTransformer.
 
     mmdet numbers a stage's position embedding among its blocks, so blocks are shifted by one where
     the stage has an embedding, and only there.
@@ -91,7 +155,25 @@ def convert_mmdet_pvt(state_dict: Mapping[str, Tensor]) -> Converted:
     names = {name if name.endswith('pos_embed')
              else re.sub(r'^layers\.(\d)\.1\.(\d+)\.', shifted, name): name for name in state_dict}
     plain = {new: state_dict[old] for new, old in names.items()}
-    return apply_rules(plain, _MMDET, 'mmdet-pvt', names)
+    with_conv = any(name.endswith('ffn.layers.4.weight') for name in state_dict)
+    return apply_rules(plain, _MMDET_V2 if with_conv else _MMDET, 'mmdet-pvt', names)
+
+
+def convert_mm_twins(state_dict: Mapping[str, Tensor]) -> Converted:
+    """Convert PCPVT and SVT of mmseg and mmpretrain. A norm behind one stage alone, as classifiers
+    have it, is that of what is pooled."""
+    last = {name.split('.')[0] for name in state_dict if name.startswith('norm_after_stage')}
+    names = {re.sub(r'^norm_after_stage\d', 'norm', name) if len(last) == 1 else name: name
+             for name in state_dict}
+    plain = {new: state_dict[old] for new, old in names.items()}
+    return apply_rules(plain, _MM_TWINS, 'mm-twins', names)
+
+
+def convert_huggingface_segformer(state_dict: Mapping[str, Tensor]) -> Converted:
+    """Convert Hugging Face's SegFormer; the head of a segmentor is left out."""
+    names = {re.sub(r'^(segformer\.)?encoder\.', '', name): name for name in state_dict}
+    plain = {new: state_dict[old] for new, old in names.items()}
+    return apply_rules(plain, _HUGGINGFACE, 'huggingface-segformer', names)
 
 
 def _last_stage(state_dict: Mapping[str, Tensor]) -> int:

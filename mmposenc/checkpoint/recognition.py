@@ -5,13 +5,13 @@ import re
 from collections.abc import Iterable
 
 SUPPORTED = ('supported are files of DeiT, DeiT III, MAE, DINOv2, CLIP, SigLIP, DINOv3, EVA-02, '
-             'RoPE-ViT, BEiT, SAM, ViTDet, iRPE-DeiT, PVT (v1), Twins-PCPVT, Swin, DETR, '
-             'iRPE-DETR and Deformable DETR, and the models of timm, mmpretrain, mmdet and '
+             'RoPE-ViT, BEiT, SAM, ViTDet, iRPE-DeiT, PVT, PVT v2, SegFormer, Twins, Swin, '
+             'DETR, iRPE-DETR and Deformable DETR, and the models of timm, mmpretrain, mmdet and '
              'Hugging Face that docs/weights.md lists')
 
 #: A name that only files of one source have, and the source: these decide, whatever else there is.
 _MARKS = (
-    # Files of FSDP hold blocks in chunks, as Twins-SVT does without a layer scale.
+    # Files of FSDP hold blocks in chunks, as Twins does without a layer scale.
     (r'(teacher\.)?(backbone\.)?blocks\.\d+\.\d+\.ls1\.gamma', 'dinov2'),
     (r'layers\.\d+\.attn\.relative_position_bias_table', 'mmpretrain-beit'),
     (r'(?:\w+\.)?encoder\.(?:layer\.\d+\.attention\.attention\.)?'
@@ -28,6 +28,9 @@ _SIGNS = (
     (r'(?:image_encoder\.|vision_encoder\.|net\.)?(?:blocks|layers)\.\d+\.attn\.rel_pos_h', 'sam'),
     (r'patch_embed1\.proj\.weight', 'pvt'),
     (r'patch_embeds\.0\.proj\.weight', 'twins'),
+    (r'patch_embeds\.0\.projection\.weight', 'mm-twins'),
+    (r'stages\.0\.blocks\.0\.mlp\.dwconv\.weight', 'timm-pvt-v2'),
+    (r'(segformer\.)?encoder\.patch_embeddings\.0\.proj\.weight', 'huggingface-segformer'),
     (r'layers\.0\.0\.projection\.weight', 'mmdet-pvt'),
     (r'layers\.\d\.blocks\.\d+\.attn\.qkv\.weight', 'swin'),
     (r'(swin(v2)?\.)?encoder\.layers\.\d\.blocks\.\d+\.attention\.self\.query\.weight', 'swin'),
@@ -48,15 +51,8 @@ _SIGNS = (
 _FOREIGN = (
     (r'label_enc\.weight|transformer\.decoder\.layers\.0\.sa_qcontent_proj\.weight',
      "a release of DINO, DN-DETR, DAB-DETR or Conditional DETR, for which there is no converter"),
-    (r'.*\.mlp\.dwconv\..*|layers\.\d\.1\.\d+\.ffn\.layers\.4\.weight',
-     'PVT v2 (or SegFormer), whose patches overlap and whose MLPs hold a convolution; '
-     'mmposenc.PVT is PVT v1'),
     (r'stages\.\d\.blocks\.\d+\.attn\.(logit_scale|meta_mlp\..*)',
      "timm's own Swin V2 (swinv2_cr); of Swin V2, the release's loads, timm's swinv2_* too"),
-    (r'(blocks|stages|layers)\.\d\.\d+\.attn\.(qkv\..*|qkv)',
-     'Twins-SVT, whose attention alternates between windows and the map; of Twins, PCPVT loads'),
-    (r'patch_embeds\.\d\.projection\.weight',
-     "PCPVT in the names of mmpretrain or mmseg; take the Twins release's file, or timm's"),
     (r'blocks\.\d+\.attn\.[qk]_norm\..*', 'a ViT with norms of queries and keys (qk_norm)'),
     (r'(.*\.)?encoder\.layer\.\d+\.lambda_1', "Hugging Face's BEiT or Data2Vec"),
     (r'layers\.\d+\.attn\.attn\.in_proj_weight', "mmseg's VisionTransformer"),

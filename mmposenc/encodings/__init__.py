@@ -5,6 +5,7 @@ from .base import RelativeEncoding, TokenEncoding, position_tables
 from .build import build_encoding
 from .combined import CombinedRPE
 from .context_pool import ContextPool
+from .conv_mlp import ConvMLP
 from .decomposed import DecomposedRPE
 from .dynamic_bias import DynamicPositionBias
 from .fire import FIRE
@@ -39,6 +40,7 @@ __all__ = [
     'share_encodings',
     # Registered in scope ``mmposenc``:
     'PEG',
+    'ConvMLP',
     'LearnedPositionEmbedding',
     'SinCosPositionEncoding',
     'IRPE',

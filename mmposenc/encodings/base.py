@@ -24,7 +24,8 @@ class TokenEncoding(nn.Module, ABC):
     #: 'qkv' replaces the tokens; 'qk' leaves them and encodes only what the next attention
     #: computes its queries and keys from.
     apply_to: str = 'qkv'
-    #: Where a backbone places it when its own ``positions`` is None: numbers of blocks, or 'every'.
+    #: Where a backbone places it when its own ``positions`` is None: numbers of blocks, 'every', or
+    #: 'mlp', which ``positions`` do not change.
     default_positions: tuple[int, ...] | str = (0,)
     #: False where :meth:`out_hw_shape` gives another grid: a DETR's encoder takes none of these.
     keeps_grid: bool = True

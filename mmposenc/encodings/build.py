@@ -42,7 +42,7 @@ def build_encoding(cfg: EncodingConfig | RelativeConfig, contract: type[_Contrac
         if 'type' not in cfg:
             raise ValueError(f"{argument}={cfg!r} has no 'type'; name an encoding, for example "
                              f"dict(type='mmposenc.PEG')")
-        cls = _resolve(cfg['type'], argument)
+        cls = resolve(cfg['type'], argument)
         if not issubclass(cls, contract):
             raise wrong_contract(cls, contract, argument)
         arguments = _arguments(cls, cfg, defaults)
@@ -133,8 +133,12 @@ def _find_own(name: str) -> Any:
 find_class: Callable[[str], Any] = _find_own
 
 
-def _resolve(name: Any, argument: str) -> type:
-    """The class of a type name."""
+def resolve(name: Any, argument: str) -> type:
+    """The class of a type name.
+
+    Raises:
+        ValueError: there is none.
+    """
     from .. import encodings
     cls = name if isinstance(name, type) else find_class(name)
     if not isinstance(cls, type):

@@ -59,7 +59,9 @@ class PEG(TokenEncoding):
     pass fewer); the release has no mask.
     """
 
-    default_positions = (0,)
+    default_positions: tuple[int, ...] | str = (0,)
+    #: Whether the tokens are added to what the convolutions give.
+    residual = True
 
     def __init__(self, embed_dims: int, *, dims: int = 2, conv: str = 'depthwise',
                  kernel_size: int = 3, num_layers: int = 1, norm_act: bool = False,
@@ -181,7 +183,8 @@ class PEG(TokenEncoding):
         return shrunk
 
     def _branch(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
-        """x + layers(x), or layers(x) without padding; padded cells of x are zero already."""
+        """x + layers(x), or layers(x) without padding or residual; padded cells of x are zero
+        already."""
         if self._folds(x):
             conv: Any = self.proj[0]
             return _CONVOLVE[self.dims](
@@ -197,12 +200,12 @@ class PEG(TokenEncoding):
             if spatial and index and mask is not None:
                 out = out.masked_fill(mask[:, None], 0)
             out = layer(out)
-        return x + out if self.padding == 'zeros' else out
+        return x + out if self.padding == 'zeros' and self.residual else out
 
     def _folds(self, x: Tensor) -> bool:
         # w + 1 would round w away in half precision, so the sum is kept apart there.
         # (There is no autocast on the meta device, and asking for it is an error.)
-        return (len(self.proj) == 1 and self.padding == 'zeros'
+        return (len(self.proj) == 1 and self.padding == 'zeros' and self.residual
                 and x.dtype in (torch.float32, torch.float64)
                 and (x.is_meta or autocast_dtype(x.device.type) is None))
 

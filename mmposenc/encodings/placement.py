@@ -7,10 +7,11 @@ from typing import Any
 from torch import Tensor, nn
 
 from .base import TokenEncoding
-from .build import EncodingConfig, build_encoding
+from .build import EncodingConfig, build_encoding, resolve
 
 EncodingConfigs = EncodingConfig | Sequence[EncodingConfig] | None
-#: Numbers of blocks; 'every': behind each block that another attention follows; None: usual places.
+#: Numbers of blocks; 'every': behind each block that another attention follows; 'mlp': inside every
+#: MLP (:func:`split_places`); None: usual places.
 Positions = Sequence[int] | str | None
 
 
@@ -37,15 +38,9 @@ class PlacedEncodings(nn.Module):
     def __init__(self, pos_encoding: EncodingConfigs, positions: Positions, num_blocks: int, *,
                  followed: bool = False, **defaults: Any) -> None:
         super().__init__()
-        if pos_encoding is None:
-            configs: list[EncodingConfig] = []
-        elif isinstance(pos_encoding, (list, tuple)):
-            configs = list(pos_encoding)
-        else:
-            configs = [pos_encoding]  # type: ignore[list-item]
         self.num_blocks, self.followed = num_blocks, followed
         self.at = nn.ModuleDict()
-        for cfg in configs:
+        for cfg in _listed(pos_encoding):
             self._place(cfg, positions, num_blocks, defaults)
 
     def _place(self, cfg: EncodingConfig, positions: Positions, num_blocks: int,
@@ -72,8 +67,11 @@ class PlacedEncodings(nn.Module):
             # Behind the last block of a stack comes no attention that takes other queries and keys.
             last = self.followed and module.apply_to == 'qkv'
             return tuple(range(self.num_blocks if last else self.num_blocks - 1))
+        if wanted == 'mlp' or module.default_positions == 'mlp':
+            raise ValueError(f"{type(module).__name__} stands inside MLPs (positions='mlp'), which "
+                             f'there is in the backbones of mmposenc alone: PVT, Swin and ViT')
         if isinstance(wanted, str):
-            raise ValueError(f"positions={wanted!r} must be 'every', or numbers of blocks")
+            raise ValueError(f"positions={wanted!r} must be 'every', 'mlp', or numbers of blocks")
         _check_positions(tuple(wanted), self.num_blocks)
         return tuple(wanted)
 
@@ -133,6 +131,38 @@ class PlacedEncodings(nn.Module):
             x = encoding(x, hw_shape, num_prefix_tokens=num_prefix_tokens,
                          padding_mask=padding_mask)
         return x if encodings else None
+
+
+def split_places(pos_encoding: EncodingConfigs, positions: Positions
+                 ) -> tuple[list[EncodingConfig], Positions, list[EncodingConfig]]:
+    """The encodings between blocks with their positions, and those inside of MLPs: all of them with
+    ``positions='mlp'``, else those whose usual place that is.
+
+    Raises:
+        ValueError: for an unknown type; for a module inside of MLPs, which blocks would share.
+    """
+    def inside(cfg: EncodingConfig) -> bool:
+        if positions == 'mlp':
+            return True
+        known = isinstance(cfg, dict) and 'type' in cfg
+        kind = resolve(cfg['type'], 'pos_encoding') if known else type(cfg)  # type: ignore[index]
+        return getattr(kind, 'default_positions', None) == 'mlp'
+
+    configs = _listed(pos_encoding)
+    within = [cfg for cfg in configs if inside(cfg)]
+    if any(isinstance(cfg, nn.Module) for cfg in within):
+        raise ValueError('pos_encoding is a module and would be shared by the MLPs of all blocks; '
+                         'give a config dict')
+    return ([cfg for cfg in configs if cfg not in within],
+            None if positions == 'mlp' else positions, within)
+
+
+def _listed(pos_encoding: EncodingConfigs) -> list[EncodingConfig]:
+    if pos_encoding is None:
+        return []
+    if isinstance(pos_encoding, (list, tuple)):
+        return list(pos_encoding)
+    return [pos_encoding]  # type: ignore[list-item]
 
 
 def _build(cfg: EncodingConfig, defaults: dict[str, Any]) -> TokenEncoding:

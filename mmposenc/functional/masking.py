@@ -172,6 +172,30 @@ def masked_mean(tokens: Tensor, padding_mask: Tensor | None) -> Tensor:
     return torch.einsum('bl,blc->bc', weight, tokens) / weight.sum(1, keepdim=True)
 
 
+def adaptive_means(x: Tensor, cells: int, padding_mask: Tensor | None = None) -> Tensor:
+    """Means of a map (B, C, H, W) over ``cells`` rows and columns of boxes, as
+    ``F.adaptive_avg_pool2d``, of each image's own extent with a mask (B, H, W).
+
+    Two products with weights that depend on the sizes alone: for exported programs too.
+    """
+    batch, _, height, width = x.shape
+    rows: Any = torch.full((batch,), height, device=x.device)
+    cols: Any = torch.full((batch,), width, device=x.device)
+    if padding_mask is not None:
+        rows, cols = (~padding_mask[:, :, 0]).sum(1), (~padding_mask[:, 0]).sum(1)
+    return torch.einsum('bih,bchw,bjw->bcij', _boxes(rows, height, cells, x.dtype), x,
+                        _boxes(cols, width, cells, x.dtype))
+
+
+def _boxes(count: Tensor, length: int, cells: int, dtype: torch.dtype) -> Tensor:
+    """Weights (B, cells, length) of the means of ``count`` (B,) of ``length`` places."""
+    place = torch.arange(length, device=count.device)
+    cell = torch.arange(cells, device=count.device)[:, None]
+    count = count[:, None, None]
+    start, end = cell * count // cells, ((cell + 1) * count + cells - 1) // cells
+    return ((place >= start) & (place < end)).to(dtype) / (end - start).clamp(min=1)
+
+
 def pad_map(x: Tensor, hw_shape: tuple[int, int]) -> Tensor:
     """Zero-pad a map (..., H, W) to the right and below up to ``hw_shape``."""
     if known_equal(tuple(x.shape[-2:]), tuple(hw_shape)):

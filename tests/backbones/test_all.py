@@ -5,9 +5,10 @@ from functools import partial
 import pytest
 import torch
 from tinybackbones import BUILD, check_padding_is_not_seen, flat, randomize, total
+from torch import nn
 
 from mmposenc import backbones
-from mmposenc.backbones import PVT, DeiT, Swin, ViT
+from mmposenc.backbones import PVT, DeiT, MixVisionTransformer, Swin, ViT
 from mmposenc.backbones.base import Backbone
 from mmposenc.engine.config.options import accepted_arguments
 from mmposenc.functional.image_sizes import set_img_shapes
@@ -36,10 +37,19 @@ QUERY_KEY = {
     'qk learned': dict(pos_encoding=dict(LEARNED, apply_to='qk')),
     'several': dict(pos_encoding=[dict(type='PEG', num_layers=2, conv='separable'),
                                   dict(type='SinCosPositionEncoding', normalize=True)])}
+MLPS = dict(pos_encoding=dict(type='ConvMLP'))
+V2 = dict(overlap=True, stage_norm=True, **MLPS)
+LINEAR = dict(V2, key_cells=3, pos_encoding=dict(type='ConvMLP', relu=True))
+SVT = dict(num_layers=(2, 3, 1, 1), window_sizes=(4, 3, 2, 2), pos_encoding=PEG)
 MODELS = {
     **{f'pvt {name}': partial(_PVT, **options) for name, options in {
         'plain': {}, **TOKEN, **QUERY_KEY, 'irpe': dict(rel_pos_encoding=IRPE, pos_encoding=PEG),
         'batch norm': dict(pos_encoding=dict(type='PEG', norm_act=True, bias=False)),
+        'v2': V2, 'v2 irpe': dict(V2, rel_pos_encoding=IRPE), 'v2 gap': dict(V2, pool='gap'),
+        'linear': LINEAR, 'linear irpe': dict(LINEAR, rel_pos_encoding=IRPE),
+        'svt': SVT, 'svt irpe': dict(SVT, rel_pos_encoding=IRPE, mask_window_padding=False,
+                                     stage_norm=True),
+        'svt qk': dict(SVT, **QUERY_KEY['qk peg']),
         'gap': dict(pool='gap'), 'cls': dict(pool='cls', rel_pos_encoding=dict(
             type='IRPE', mode='bias', rpe_on='k', shared_heads=False)),
         'table': dict(rel_pos_encoding=dict(type='RelativePositionBias', window_size=(3, 5),
@@ -52,7 +62,7 @@ MODELS = {
         'bias and irpe': dict(rel_pos_encoding=dict(IRPE, rpe_on='k'), mask_window_padding=False),
         'rotary': dict(window_bias=False, num_heads=(1, 3), pad_small_map=False,
                        rel_pos_encoding=dict(type='RotaryEmbedding2D')),
-        'small maps': dict(pad_small_map=False), 'gap': dict(pool='gap'),
+        'conv mlp': MLPS, 'small maps': dict(pad_small_map=False), 'gap': dict(pool='gap'),
         'gap irpe': dict(pool='gap', window_bias=False, rel_pos_encoding=IRPE),
         'oblong': dict(window_size=(2, 6))}.items()},
     **{f'v2 {name}': partial(_V2, **options) for name, options in {
@@ -69,6 +79,8 @@ MODELS = {
         'shrinking': dict(pos_encoding=dict(type='PEG', padding='none')),
         'cls': dict(out_indices=None, pos_encoding=LEARNED),
         'cls irpe': dict(out_indices=None, rel_pos_encoding=IRPE),
+        'conv mlp': MLPS, 'gap conv mlp': dict(out_indices=None, pool='gap', **MLPS),
+        'peg in mlps': dict(pool=None, pos_encoding=[PEG, LEARNED], positions='mlp'),
         'distilled': dict(out_indices=None, distilled=True, pos_encoding=LEARNED),
         'distilled qk': dict(out_indices=None, distilled=True, **QUERY_KEY['qk learned']),
         'gap': dict(out_indices=None, pool='gap', pos_encoding=PEG),
@@ -91,7 +103,8 @@ MODELS = {
     'sam without neck': partial(_SAM, out_indices=(0, 3)),
 }
 #: One of each kind; the others are slow, all of them together.
-QUICK = ('pvt several', 'pvt qk learned', 'pvt irpe', 'pvt cls', 'pvt table', 'swin peg',
+QUICK = ('pvt v2', 'pvt linear irpe', 'pvt svt irpe', 'swin conv mlp', 'vit conv mlp',
+         'pvt several', 'pvt qk learned', 'pvt irpe', 'pvt cls', 'pvt table', 'swin peg',
          'swin irpe', 'swin bias and irpe', 'swin gap', 'swin oblong', 'v2 plain', 'v2 wider',
          'vit learned and irpe', 'vit qk peg', 'vit shrinking', 'vit distilled', 'vit gap',
          'vit all of EVA', 'dinov2-giant-reg', 'dinov3-small', 'eva02-base',
@@ -269,7 +282,7 @@ COMMON = [
     (dict(arch='tiny', rel_pos_encoding=dict(type='IRPE', rpe_on='x')), "rpe_on='x'")]
 BAD = {
     PVT: [
-        (dict(arch='huge'), "arch='huge' must be one of 'tiny'"), ({}, 'arch=None must be one of'),
+        (dict(arch='huge'), "arch='huge' must be one of 'tiny'"), ({}, 'arch=None needs num_layers'),
         (dict(arch='tiny', num_heads=(1, 2)), 'num_heads: 2'),
         (dict(arch='tiny', sr_ratios=(8, 4, 0, 1)), r'sr_ratios=\(8, 4, 0, 1\) must be positive'),
         (dict(arch='tiny', out_indices=(4,)), r'out_indices=\(4,\) must be stages from 0 to 3'),
@@ -279,7 +292,18 @@ BAD = {
         (dict(arch='tiny', drop_rate=1.0), r'drop_rate=1.0 must be in \[0, 1\)'),
         (PEG_AT_2, r'positions=\(2,\) must be different numbers from -1 .* to 1'),
         (dict(arch='tiny', pos_encoding=dict(type='NoPE')), "unknown encoding type='NoPE'"),
-        (dict(arch='tiny', num_heads=(3, 2, 5, 8)), 'embed_dims=64 must be a positive multiple')],
+        (dict(arch='tiny', num_heads=(3, 2, 5, 8)), 'embed_dims=64 must be a positive multiple'),
+        (dict(arch='v2-b0', key_cells=0), 'key_cells=0 must be at least 1, or None'),
+        (dict(arch='v2-b0', key_cells=7, pool='cls'), 'num_prefix_tokens=1 with sr_ratio=1 and'),
+        (dict(arch='svt-small', pool='cls'), 'num_prefix_tokens=1 with window_size=7 must be 0'),
+        (dict(arch='tiny', window_sizes=(7, 7)), 'window_sizes: 2'),
+        (dict(arch='tiny', positions='mlp', pos_encoding=dict(PEG, padding='none')),
+         "positions='mlp' with PEG"),
+        (dict(arch='tiny', positions='mlp', pos_encoding=dict(PEG, apply_to='qk')),
+         "positions='mlp' with PEG.*apply_to='qk'"),
+        (dict(arch='tiny', positions='mlp', pos_encoding=nn.Identity()), 'pos_encoding is a modu')],
+    MixVisionTransformer: [
+        (dict(patch_sizes=(4, 2, 2, 2)), r'patch_sizes=\(4, 2, 2, 2\) must be \(7, 3, 3, 3\)')],
     Swin: [
         *COMMON, (dict(arch='huge'), "arch='huge' must be one of 'tiny', .*'v2-tiny'"),
         ({}, 'arch=None needs embed_dims=None, num_layers=None'),

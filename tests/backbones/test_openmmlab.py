@@ -8,7 +8,15 @@ import pytest
 import torch
 from tinybackbones import close, flat, randomize, results
 
-from mmposenc.backbones import PVT, DeiT, Swin, ViT, load_pretrained
+from mmposenc.backbones import (
+    PVT,
+    DeiT,
+    MixVisionTransformer,
+    PVTv2,
+    Swin,
+    ViT,
+    load_pretrained,
+)
 from mmposenc.checkpoint import convert, recognise
 
 LEARNED = dict(type='mmposenc.LearnedPositionEmbedding')
@@ -19,6 +27,8 @@ SWIN = partial(Swin, embed_dims=12, num_layers=(2, 2), num_heads=(2, 3), mlp_rat
 PVTS = partial(PVT, embed_dims=(8, 16, 24, 32), num_layers=(1, 2, 1, 1), num_heads=(1, 2, 3, 4),
                sr_ratios=(8, 4, 2, 1), mlp_ratios=(2, 2, 2, 2), img_size=64, embed_norm_eps=1e-6,
                drop_path_rate=0.0)
+TWINS = partial(PVTS, norm_eps=1e-5, embed_norm_eps=1e-5, pos_encoding=dict(type='mmposenc.PEG'))
+SVT = partial(TWINS, num_layers=(2, 2, 1, 1), window_sizes=(3, 3, 3, 3), stage_norm=True)
 BEIT = partial(ViT, 'beit-base', img_size=32, patch_size=8, embed_dims=24, num_layers=2,
                num_heads=3, norm_eps=1e-6)
 
@@ -47,6 +57,18 @@ def pvt(table):
         mlp_ratios=[2, 2, 2, 2], use_abs_pos_embed=table, drop_path_rate=0.0)
 
 
+def pyramid(library, name, **options):
+    sizes = dict(embed_dims=[8, 16, 24, 32], depths=[1, 2, 1, 1], num_heads=[1, 2, 3, 4],
+                 mlp_ratios=[2, 2, 2, 2], sr_ratios=[8, 4, 2, 1])
+    if name == 'SVT':
+        window = {'window_sizes' if library == 'mmpretrain' else 'windiow_sizes': [3, 3, 3, 3]}
+        sizes.update(depths=[2, 2, 1, 1], **window)
+    if library == 'mmpretrain':
+        arch = dict(sizes, patch_sizes=[4, 2, 2, 2], strides=[4, 2, 2, 2])
+        return library, name, dict(arch=arch, out_indices=(0, 1, 2, 3), qkv_bias=True, **options)
+    return library, name, dict(sizes, qkv_bias=True, drop_path_rate=0.0, **options)
+
+
 V2 = partial(SWIN, mlp_ratio=4, cosine=True, post_norm=True, qkv_bias='qv', window_bias='log_cpb',
              mask_window_padding=False)
 ODD = [(32, 48), (37, 51)]
@@ -73,6 +95,20 @@ CASES = {
     'pvt': (pvt(True), partial(PVTS, pos_encoding=dict(LEARNED, interpolation='bilinear')),
             [(64, 64), (64, 96), (160, 64)]),
     'pvt without a table': (pvt(False), PVTS, [(64, 96)]),
+    'pvt v2': (('mmdet', 'PyramidVisionTransformerV2', dict(
+        embed_dims=8, num_layers=[1, 2, 1, 1], num_heads=[1, 2, 3, 4], mlp_ratios=[2] * 4,
+        drop_path_rate=0.0)), partial(PVTv2, 8, [1, 2, 1, 1], [1, 2, 3, 4], [2] * 4),
+        [(64, 96), (101, 77)]),
+    'mit': (('mmseg', 'MixVisionTransformer', dict(
+        embed_dims=8, num_layers=[1, 2, 1, 1], num_heads=[1, 2, 3, 4], mlp_ratio=2)),
+        partial(MixVisionTransformer, 8, num_layers=[1, 2, 1, 1], num_heads=[1, 2, 3, 4],
+                mlp_ratio=2), [(64, 64), (50, 141)]),
+    # Theirs masks what fills up windows where both rows and columns are filled up, or neither.
+    **{f'svt of {library}': (pyramid(library, 'SVT', norm_after_stage=True), SVT,
+                             [(192, 96), (128, 64)]) for library in ('mmseg', 'mmpretrain')},
+    **{f'pcpvt of {library}': (pyramid(library, 'PCPVT', norm_after_stage=norm),
+                               partial(TWINS, stage_norm=norm), [(64, 96)])
+       for library, norm in (('mmseg', False), ('mmpretrain', True))},
     'beit': (('mmpretrain', 'BEiTViT', dict(
         arch=dict(embed_dims=24, num_layers=2, num_heads=3, feedforward_channels=96), img_size=32,
         patch_size=8, final_norm=False, out_indices=[-1])), BEIT, [(32, 32)]),

@@ -17,15 +17,17 @@ from timm.layers.pos_embed_rel import RelPosMlp
 from timm.models import vision_transformer_sam
 from timm.models.beit import Beit
 from timm.models.eva import Eva
+from timm.models.pvt_v2 import PyramidVisionTransformerV2
 from timm.models.swin_transformer import SwinTransformer
 from timm.models.swin_transformer_v2 import SwinTransformerV2
+from timm.models.twins import Twins
 from timm.models.vision_transformer import VisionTransformer
 from timm.models.vision_transformer_relpos import VisionTransformerRelPos
 from tinybackbones import close, randomize, results, unfilled
 from torch import nn
 
-from mmposenc.backbones import Swin, ViT, load_pretrained
-from mmposenc.backbones.vit_archs import ARCHS
+from mmposenc.backbones import PVT, Swin, ViT, load_pretrained
+from mmposenc.checkpoint.vit_archs import ARCHS
 from mmposenc.checkpoint import (
     convert,
     convert_back,
@@ -171,6 +173,21 @@ SAM = partial(ViT, img_size=28, patch_size=4, embed_dims=16, num_layers=4, num_h
 TIMM_SAM = partial(vision_transformer_sam.VisionTransformerSAM, img_size=28, patch_size=4,
                    embed_dim=16, depth=4, num_heads=2, num_classes=0, use_rel_pos=True,
                    window_size=3, global_attn_indexes=(1, 3))
+PVTS = dict(embed_dims=(8, 16, 24, 32), num_heads=(1, 2, 3, 4), mlp_ratios=(2, 2, 2, 2))
+SIZES_OF_PVT = dict(embed_dims=PVTS['embed_dims'], num_heads=PVTS['num_heads'], num_classes=0,
+                    mlp_ratios=PVTS['mlp_ratios'], depths=(2, 2, 1, 2))
+
+
+def stages(model, x):
+    return model.forward_intermediates(x, intermediates_only=True)
+
+
+def pyramid(theirs, arch, features=stages, **view):
+    return Case(partial(*theirs, **SIZES_OF_PVT), partial(
+        PVT, arch, **PVTS, num_layers=(2, 2, 1, 2), drop_path_rate=0.0, **view), features,
+        [(64, 96), (101, 77), (32, 200)], resized=1e-10)
+
+
 SWIN = dict(embed_dims=12, num_layers=(2, 2), num_heads=(2, 3), mlp_ratio=2, drop_path_rate=0.)
 TIMM_SWIN = dict(embed_dim=12, depths=(2, 2), num_heads=(2, 3), mlp_ratio=2, drop_path_rate=0.,
                  num_classes=0)
@@ -218,6 +235,12 @@ CASES = {
         ((64, 64), ((8, 8), (8, 8)), ((4, 4), (2, 2))),
         ((64, 64), ((8, 8), (4, 4)), ((4, 4), (2, 2))),
         ((64, 64), ((8, 4), (4, 2)), ((4, 2), (4, 2))))},
+    'pvt v2': pyramid([PyramidVisionTransformerV2], 'v2-b0'),
+    'pvt v2, linear, pooled': pyramid([partial(PyramidVisionTransformerV2, linear=True)],
+                                      'v2-b2-linear', pooled, pool='gap'),
+    'twins svt': pyramid([partial(Twins, wss=(4, 3, 2, 2))], 'svt-small', window_sizes=(4, 3, 2, 2),
+                         mask_window_padding=False),
+    'twins pcpvt, pooled': pyramid([Twins], 'pcpvt-small', pooled, pool='gap'),
     'swin with windows of their own in each stage': Case(  # as swin_s3 has
         partial(SwinTransformer, img_size=64, window_size=((8, 8), (4, 4)), **TIMM_SWIN),
         partial(Swin, **SWIN, window_size=((8, 8), (4, 4)), pool='gap'),

@@ -1,4 +1,6 @@
 """What is ViT's own: archs and how they are overridden, each option against what it says."""
+from functools import partial
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -7,10 +9,10 @@ from tinybackbones import randomize
 import mmposenc  # noqa: F401  (before mmpretrain)
 from mmposenc.attention import MultiheadAttention
 from mmposenc.attention.conv_projection import ConvProjectionAttention
-from mmposenc.backbones import DeiT, ViT, vit_archs
+from mmposenc.backbones import DeiT, ViT, archs
 from mmposenc.backbones.layers import MLP
-from mmposenc.backbones.vit_archs import ARCHS, arch_options
-from mmposenc.checkpoint import convert
+from mmposenc.checkpoint import convert, vit_archs
+from mmposenc.checkpoint.vit_archs import ARCHS
 from mmposenc.encodings import RotaryEmbedding2D
 
 SIZES = dict(embed_dims=24, num_layers=3, num_heads=3, mlp_hidden_dims=20)
@@ -20,6 +22,7 @@ IRPE = dict(type='mmposenc.IRPE', rpe_on='k')
 #: Switches that no arch above has on, all of them together.
 EVA = dict(SIZES, patch_size=14, img_size=56, mlp='swiglu', qkv_bias='qv', attn_norm=True,
            mlp_norm=True, rel_pos_encoding=IRPE, register_tokens=2)
+arch_options = partial(archs.arch_options, ARCHS, vit_archs.SIZES)
 
 
 def small(arch, **options):
@@ -43,7 +46,7 @@ def test_an_arch_is_a_dict_of_arguments_which_given_ones_override():
 
 def test_an_encoding_without_a_type_changes_the_archs(monkeypatch):
     said = []
-    monkeypatch.setattr(vit_archs, 'print_log', lambda text, logger, level: said.append(text))
+    monkeypatch.setattr(archs, 'print_log', lambda text, logger, level: said.append(text))
     own = ARCHS['dinov3-small']['rel_pos_encoding']
     part = arch_options('dinov3-small', dict(rel_pos_encoding=dict(rescale=None)))
     assert part['rel_pos_encoding'] == {**own, 'rescale': None} and own['rescale'] == 2.0

@@ -3,7 +3,7 @@ import pytest
 from tinybackbones import unfilled
 
 from mmposenc.backbones import ViT
-from mmposenc.backbones.vit_archs import ARCHS
+from mmposenc.checkpoint.vit_archs import ARCHS
 from mmposenc.checkpoint import needed_options
 
 

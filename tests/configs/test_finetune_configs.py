@@ -12,7 +12,7 @@ from optimizer_checks import build_optimizer
 from tinymodels import collated, samples, shrink
 
 import mmposenc  # noqa: F401
-from mmposenc.backbones.vit_archs import ARCHS
+from mmposenc.checkpoint.vit_archs import ARCHS
 from mmposenc.engine import load_config
 from mmposenc.engine.config.models import build_bare
 

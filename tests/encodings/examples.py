@@ -84,6 +84,7 @@ SMALL: dict[str, dict] = {
 #: Configs of token encodings.
 TOKEN: dict[str, dict] = {
     'PEG': dict(type='PEG'),
+    'ConvMLP': dict(type='ConvMLP'),
     'LearnedPositionEmbedding': dict(type='LearnedPositionEmbedding'),
     'SinCosPositionEncoding': dict(type='SinCosPositionEncoding'),
     'ContextPool': dict(type='ContextPool'),

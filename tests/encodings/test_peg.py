@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from mmposenc.backbones.layers import MLP
 from mmposenc.encodings import PEG
 
 SHAPES = [(4, 6), (1, 7), (5, 1), (3, 3), (7,), (2, 3, 4)]
@@ -43,7 +44,7 @@ def loop(peg, x, shape):
             cells = convolved(layer, cells, tuple(1 + max(each) for each in zip(*cells,
                                                                                 strict=True)))
     out = torch.stack(list(cells.values()))
-    return x + out if peg.padding == 'zeros' else out
+    return x + out if peg.padding == 'zeros' and peg.residual else out
 
 
 def randomize(module):
@@ -65,6 +66,31 @@ def test_equals_the_loop(shape, options):
     torch.testing.assert_close(out[:, :1], x[:, :1], rtol=0, atol=0)
     for image, result in zip(x[:, 1:], out[:, 1:], strict=True):
         torch.testing.assert_close(result, loop(peg, image, shape))
+
+
+@pytest.mark.parametrize('relu', [False, True])
+@pytest.mark.parametrize('shape', SHAPES[:4])
+def test_in_an_mlp_it_is_the_papers_formula(shape, relu):
+    """fc2(act(conv(fc1(x)))), and its gradients."""
+    mlp = randomize(MLP(3, 5, num_prefix_tokens=1, pos_encodings=[dict(type='ConvMLP', relu=relu)]))
+    x = torch.randn(2, math.prod(shape) + 1, 3, dtype=torch.float64, requires_grad=True)
+    hidden = mlp.fc1(x)
+    cells = [loop(mlp.pos_encodings[0], image[1:].relu() if relu else image[1:], shape)
+             for image in hidden]
+    expected = mlp.fc2(nn.functional.gelu(torch.cat((hidden[:, :1], torch.stack(cells)), 1)))
+    torch.testing.assert_close(mlp(x, shape), expected)
+    assert torch.autograd.gradcheck(lambda tokens, *weights: mlp(tokens, shape),
+                                    (x, *mlp.parameters()))
+
+
+def test_an_mlp_that_starts_at_zero_is_a_plain_one():
+    plain = randomize(MLP(3, 5))
+    mlp = MLP(3, 5, pos_encodings=[dict(type='ConvMLP', zero_init=True)]).double()
+    mlp.load_state_dict(plain.state_dict(), strict=False)
+    x = torch.randn(2, 12, 3, dtype=torch.float64)
+    torch.testing.assert_close(mlp(x, (3, 4)), plain(x), rtol=0, atol=0)
+    with pytest.raises(ValueError, match='zero_init=True with relu=True'):
+        MLP(3, 5, pos_encodings=[dict(type='ConvMLP', relu=True, zero_init=True)])
 
 
 @pytest.mark.parametrize('shape', [(6, 7), (7,), (5, 5, 6)])

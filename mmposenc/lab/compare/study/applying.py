@@ -9,7 +9,7 @@ import torch
 from mmengine.config import Config
 
 from mmposenc.backbones.checkpoints import PretrainedMixin
-from mmposenc.backbones.vit_archs import ARCHS
+from mmposenc.checkpoint.vit_archs import ARCHS
 from mmposenc.checkpoint.encoding_names import BUT_ENCODINGS
 from mmposenc.command_line import describe
 from mmposenc.encodings.build import required_sizes

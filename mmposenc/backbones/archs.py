@@ -1,27 +1,28 @@
-"""How an arch of ViT and explicit arguments go together."""
+"""How an arch of a backbone and explicit arguments go together."""
 from __future__ import annotations
 
 import copy
 import functools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..checkpoint.vit_archs import ARCHS, SIZES
 from ..encodings import build
+from .base import one_name
 from .modules import print_log
-
-__all__ = ['ARCHS', 'arch_options', 'takes_arch']
 
 _Options = dict[str, Any]
 
 
-def arch_options(arch: str | None, given: _Options) -> _Options:
-    """Arguments of ViT: those of an arch, and the given ones in their place.
+def arch_options(archs: Mapping[str, _Options], sizes: Sequence[str], arch: str | None,
+                 given: _Options) -> _Options:
+    """Arguments of a backbone: those of an arch, and the given ones in their place.
 
     Args:
-        arch: a name out of :data:`ARCHS`, or None.
-        given: explicit arguments. Of the three sizes None stands for the arch's own. The dict of an
+        archs: the arguments of each arch.
+        sizes: arguments that are required.
+        arch: a name out of ``archs``, or None.
+        given: explicit arguments. Of the sizes None stands for the arch's own. The dict of an
             encoding without a ``type`` changes single settings of the arch's encoding; one with a
             type replaces it whole, which is logged as a warning where it leaves out settings of the
             same type.
@@ -29,23 +30,21 @@ def arch_options(arch: str | None, given: _Options) -> _Options:
     Raises:
         ValueError: for an unknown arch, or sizes that are missing without one.
     """
-    names = ', '.join(map(repr, ARCHS))
-    if arch is not None and arch not in ARCHS:
+    names = ', '.join(map(repr, archs))
+    if arch is not None and arch not in archs:
         raise ValueError(f'arch={arch!r} must be one of {names}, or None with '
-                         f'{", ".join(SIZES)}')
+                         f'{", ".join(sizes)}')
     given = {name: value for name, value in given.items()
-             if name not in SIZES or value is not None}
-    options = copy.deepcopy(ARCHS.get(arch or '', {}))
+             if name not in sizes or value is not None}
+    options = copy.deepcopy(archs.get(arch or '', {}))
     for name, value in given.items():
         own = options.get(name)
         if isinstance(own, dict) and isinstance(value, dict):
             value = _encoding(f'arch={arch!r}: {name}', own, value)
         options[name] = value
-    missing = [name for name in SIZES if name not in options]
+    missing = [name for name in sizes if name not in options]
     if missing:
         raise ValueError(f'arch=None needs {", ".join(missing)}; or give arch, one of {names}')
-    if options['num_layers'] < 1:
-        raise ValueError(f'num_layers={options["num_layers"]} must be at least 1')
     return options
 
 
@@ -63,13 +62,23 @@ def _encoding(where: str, own: _Options, given: _Options) -> _Options:
     return given
 
 
-def takes_arch(init: Callable[..., None]) -> Callable[..., None]:
+def takes_arch(archs: Mapping[str, _Options], sizes: Sequence[str], **aliases: str
+               ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Let ``__init__(self, arch, *, ...)`` see the arguments of an arch as if they were given.
 
     In the body a preset and an explicit argument are the same thing; the signature stays, which
     configs are checked by.
+
+    Args:
+        archs, sizes: as of :func:`arch_options`.
+        aliases: other names of arguments, and theirs.
     """
-    @functools.wraps(init)
-    def wrapped(self: Any, arch: str | None = None, **given: Any) -> None:
-        init(self, arch, **arch_options(arch, given))
-    return wrapped
+    def decorated(init: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(init)
+        def wrapped(self: Any, arch: str | None = None, **given: Any) -> None:
+            for alias, name in aliases.items():
+                both = {each: given.pop(each, None) for each in (name, alias)}
+                given[name] = one_name(**both)
+            init(self, arch, **arch_options(archs, sizes, arch, given))
+        return wrapped
+    return decorated

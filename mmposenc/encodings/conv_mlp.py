@@ -1,0 +1,52 @@
+"""A convolution between the two layers of the MLP."""
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from .peg import PEG
+
+
+class ConvMLP(PEG):
+    """fc2(act(conv(fc1(x)))): a depthwise convolution of the hidden layer of every MLP, the only
+    positions of PVT v2 (Wang et al., CVM 2022, Sec. 3.3) and SegFormer (Xie et al., NeurIPS 2021,
+    Eq. 3).
+
+    Zero padding at the border of the image is what it tells places by; batch padding is never seen,
+    as in :class:`PEG`. Prefix tokens pass by it, as in CeiT (Yuan et al., ICCV 2021, Sec. 3.2).
+
+    Args:
+        embed_dims: channels of the hidden layer, which the backbone knows; (k * k + 1) parameters
+            each.
+        kernel_size: odd k, in tokens.
+        relu: ReLU before the convolution (PVT v2's linear form).
+        bias: give the convolution a bias.
+
+    Raises:
+        ValueError: for an even kernel.
+
+    Differs from the releases in nothing but the mask.
+    """
+
+    default_positions = 'mlp'
+    residual = False
+
+    def __init__(self, embed_dims: int, *, kernel_size: int = 3, relu: bool = False,
+                 bias: bool = True) -> None:
+        super().__init__(embed_dims, kernel_size=kernel_size, bias=bias)
+        self.relu = relu
+
+    def start_at_zero(self) -> None:
+        """The convolution as the identity: the MLP is a plain one.
+
+        Raises:
+            ValueError: with ``relu``, which changes what it passes on.
+        """
+        if self.relu:
+            raise ValueError('zero_init=True with relu=True: no kernel undoes a ReLU; use '
+                             'relu=False')
+        nn.init.dirac_(self.proj[0].weight, groups=self.embed_dims)
+        if self.proj[0].bias is not None:
+            nn.init.zeros_(self.proj[0].bias)
+
+    def _branch(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
+        return super()._branch(x.relu() if self.relu else x, padding_mask)
