@@ -150,7 +150,8 @@ class SpatialReductionAttention(nn.Module):
         """Tokens of the keys and values, (B, P + Hk*Wk, C)."""
         if self.key_cells:
             means = adaptive_means(tokens_to_map(x, grid.hw), self.key_cells, padding_mask)
-            return F.gelu(self.norm(map_to_tokens(self.sr(means))))
+            x = self.norm(map_to_tokens(self.sr(means)))
+            return F.gelu(x)
         if self.sr_ratio == 1:
             return x
         feature_map = tokens_to_map(x, grid.hw)

@@ -216,7 +216,7 @@ class MixVisionTransformer(PVTv2):
         for name, wanted in (('num_stages', len(num_heads)), ('patch_sizes', (7, 3, 3, 3)),
                              ('strides', (4, 2, 2, 2))):
             if given[name] != wanted:
-                raise ValueError(f'{name}={given[name]} must be {wanted}; mmposenc.PVT takes others')
+                raise ValueError(f'{name}={given[name]} must be {wanted}; PVT takes others')
         super().__init__(embed_dims, num_heads=num_heads, mlp_ratios=[mlp_ratio] * num_stages,
                          **options)
 

@@ -29,9 +29,8 @@ def _pvt(stage: int) -> tuple[Pair, ...]:
             Pair(f'patch_embed{theirs}.norm.{{p}}', f'{ours}patch_embed.norm.{{p}}'),
             Pair(f'pos_embed{theirs}', _TABLE.replace('{n}', str(stage))),
             Pair(f'norm{theirs}.{{p}}', f'{ours}norm.{{p}}'),
-            Pair(f'block{theirs}.{{m}}.mlp.dwconv.dwconv.{{p}}', f'{ours}blocks.{{m}}.{_CONV}.{{p}}'),
-            *(Pair(f'block{theirs}.{{m}}.{part}.{{p}}', f'{ours}blocks.{{m}}.{part}.{{p}}')
-              for part in _PARTS))
+            *(Pair(f'block{theirs}.{{m}}.{part}.{{p}}', f'{ours}blocks.{{m}}.{own}.{{p}}')
+              for part, own in (*zip(_PARTS, _PARTS, strict=True), ('mlp.dwconv.dwconv', _CONV))))
 
 
 _PVT = (

@@ -1,6 +1,8 @@
 """A convolution between the two layers of the MLP."""
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor, nn
 
 from .peg import PEG
@@ -44,9 +46,10 @@ class ConvMLP(PEG):
         if self.relu:
             raise ValueError('zero_init=True with relu=True: no kernel undoes a ReLU; use '
                              'relu=False')
-        nn.init.dirac_(self.proj[0].weight, groups=self.embed_dims)
-        if self.proj[0].bias is not None:
-            nn.init.zeros_(self.proj[0].bias)
+        conv: Any = self.proj[0]
+        nn.init.dirac_(conv.weight, groups=self.embed_dims)
+        if conv.bias is not None:
+            nn.init.zeros_(conv.bias)
 
     def _branch(self, x: Tensor, padding_mask: Tensor | None) -> Tensor:
         return super()._branch(x.relu() if self.relu else x, padding_mask)

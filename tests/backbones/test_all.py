@@ -282,7 +282,7 @@ COMMON = [
     (dict(arch='tiny', rel_pos_encoding=dict(type='IRPE', rpe_on='x')), "rpe_on='x'")]
 BAD = {
     PVT: [
-        (dict(arch='huge'), "arch='huge' must be one of 'tiny'"), ({}, 'arch=None needs num_layers'),
+        (dict(arch='huge'), "arch='huge' must be one of 'tiny'"), ({}, 'arch=None needs num_lay'),
         (dict(arch='tiny', num_heads=(1, 2)), 'num_heads: 2'),
         (dict(arch='tiny', sr_ratios=(8, 4, 0, 1)), r'sr_ratios=\(8, 4, 0, 1\) must be positive'),
         (dict(arch='tiny', out_indices=(4,)), r'out_indices=\(4,\) must be stages from 0 to 3'),

@@ -28,6 +28,12 @@ MODELS = {
     'PVT': lambda **options: PVT(
         embed_dims=(8,), num_layers=(2,), num_heads=(2,), sr_ratios=(2,), mlp_ratios=(2,),
         patch_sizes=(8,), out_indices=(0,), **OPTIONS, **{**IRPE, **options}),
+    'PVT v2': lambda: PVT(embed_dims=(8,), num_layers=(2,), num_heads=(2,), sr_ratios=(2,),
+                          mlp_ratios=(2,), patch_sizes=(4,), out_indices=(0,), overlap=True,
+                          key_cells=3, **{**OPTIONS, 'pos_encoding': dict(type='ConvMLP')}),
+    'SVT': lambda: PVT(embed_dims=(8,), num_layers=(2,), num_heads=(2,), sr_ratios=(2,),
+                       mlp_ratios=(2,), patch_sizes=(4,), out_indices=(0,), window_sizes=(3,),
+                       **OPTIONS),
     'ViT': lambda: ViT(embed_dims=16, num_layers=2, num_heads=2, patch_size=8, pool='cls',
                        out_indices=(0, 1), register_tokens=1, mlp='swiglu', qkv_bias='qv',
                        attn_norm=True, mlp_norm=True, **OPTIONS, **IRPE),
@@ -40,7 +46,8 @@ MODELS = {
         type='RotaryEmbedding2D', axes='yx', planes='halves', normalize='separate'), **PLAIN)}
 #: Graphs of batches with padding, then without: Swin's windows are shifted or not. Blocks whose
 #: encoding follows each image's extent are compiled in seven parts round their attention.
-GRAPHS = {'PVT': (1, 1), 'ViT': (1, 1), 'Swin': (2, 2), 'SAM': (1 + 7, 2), 'DINOv3': (7, 1)}
+GRAPHS = {'PVT': (1, 1), 'PVT v2': (1, 1), 'SVT': (2, 2), 'ViT': (1, 1), 'Swin': (2, 2),
+          'SAM': (1 + 7, 2), 'DINOv3': (7, 1)}
 
 
 @pytest.fixture(autouse=True)
@@ -77,7 +84,7 @@ def randomized(kind):
     pytest.param(*each, marks=pytest.mark.slow) for each in (
         # What a compiler makes of backward passes, two of them show: it takes half of the time.
         ('PVT', 'aot_eager'), ('Swin', 'aot_eager'), ('ViT', 'eager'), ('SAM', 'eager'),
-        ('DINOv3', 'eager')))])
+        ('DINOv3', 'eager'), ('PVT v2', 'eager'), ('SVT', 'eager')))])
 def test_few_graphs_for_ten_batches(kind, backend):
     model = randomized(kind)
     eager, names = copy.deepcopy(model), list(model.state_dict())

@@ -13,6 +13,11 @@ BACKBONES = {
     'pvt': lambda **o: PVT(embed_dims=(8, 16), num_layers=(1, 1), num_heads=(1, 2),
                            sr_ratios=(4, 2), mlp_ratios=(2, 2), patch_sizes=(4, 2),
                            out_indices=(0, 1), img_size=32, **o),
+    'pvt v2': lambda **o: PVT(
+        embed_dims=(8, 16), num_layers=(1, 2), num_heads=(1, 2), sr_ratios=(4, 2),
+        mlp_ratios=(2, 2), patch_sizes=(4, 2), out_indices=(0, 1), overlap=True, stage_norm=True,
+        **{'key_cells': 3, **o}),
+    'svt': lambda **o: BACKBONES['pvt v2'](key_cells=None, window_sizes=(3, 2), **o),
     'vit': lambda **o: ViT(embed_dims=16, num_layers=2, num_heads=2, patch_size=8, img_size=32,
                            out_indices=(1,), **o),
     'swin': lambda **o: Swin(embed_dims=16, num_layers=(2, 1), num_heads=(2, 2), window_size=4,
@@ -24,6 +29,7 @@ ENCODINGS = {
     'none': {},
     'LearnedPositionEmbedding': dict(pos_encoding={}),
     'PEG': dict(pos_encoding={}),
+    'ConvMLP': dict(pos_encoding={}),
     TABLE: dict(rel_pos_encoding=dict(resize='bicubic')),
     'ContextPool': dict(pos_encoding={}),
 }
@@ -67,9 +73,11 @@ def difference(model, run, sizes=SIZES):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings('ignore')
-def test_onnx(tmp_path):
+@pytest.mark.parametrize('backbone, encoding', [
+    ('swin', 'RelativePositionBias'), ('pvt v2', 'ConvMLP'), ('svt', 'ConvMLP')])
+def test_onnx(backbone, encoding, tmp_path):
     """Windows of maps that are no whole number of them."""
-    model = build('swin', 'RelativePositionBias')
+    model = build(backbone, encoding)
     made = torch.onnx.export(exported(model), (), dynamo=True, verbose=False,
                              input_names=['images'])
     made.save(tmp_path / 'model.onnx', external_data=False)
@@ -79,7 +87,8 @@ def test_onnx(tmp_path):
 @pytest.mark.filterwarnings('ignore')
 @pytest.mark.parametrize('backbone, encoding, strict, sizes', [
     pytest.param('pvt', 'LearnedPositionEmbedding', True, SIZES, marks=pytest.mark.slow),
-    ('vit', 'ContextPool', False, SIZES),
+    ('vit', 'ContextPool', False, SIZES), ('pvt v2', 'ConvMLP', False, SIZES),
+    pytest.param('svt', 'ConvMLP', False, SIZES, marks=pytest.mark.slow),
     # last maps of one window, of one row of them and of one column
     pytest.param('swin', 'RelativePositionBias', False, ((20, 20), (16, 100), (100, 16)),
                  marks=pytest.mark.slow)])

@@ -27,7 +27,6 @@ from tinybackbones import close, randomize, results, unfilled
 from torch import nn
 
 from mmposenc.backbones import PVT, Swin, ViT, load_pretrained
-from mmposenc.checkpoint.vit_archs import ARCHS
 from mmposenc.checkpoint import (
     convert,
     convert_back,
@@ -35,6 +34,7 @@ from mmposenc.checkpoint import (
     needed_options,
     recognise,
 )
+from mmposenc.checkpoint.vit_archs import ARCHS
 
 PATCH, NATIVE = 8, (32, 32)
 SIZES = dict(img_size=32, patch_size=PATCH, embed_dim=24, depth=2, num_heads=3, num_classes=0)

@@ -26,6 +26,7 @@ NAMES = """
     beit_base_patch16_384 deit3_huge_patch14_224 deit3_small_patch16_384
     deit_tiny_distilled_patch16_224 eva02_base_patch16_clip_224 eva02_enormous_patch14_clip_224
     eva02_tiny_patch14_336 eva_giant_patch14_clip_224 eva_large_patch14_196 flexivit_small
+    pvt_v2_b0 pvt_v2_b2_li pvt_v2_b5 twins_svt_small
     samvit_base_patch16 samvit_base_patch16_224 swin_s3_tiny_224 swin_tiny_patch4_window7_224
     swinv2_base_window12_192 swinv2_tiny_window8_256 twins_pcpvt_small vit_7b_patch16_dinov3
     vit_base_patch14_dinov2 vit_base_patch16_224_miil vit_base_patch16_clip_quickgelu_224
@@ -45,16 +46,17 @@ NAMES = """
 #: Those that are quick, and are told by other parts of the code than the archs of test_timm.py.
 QUICK = """
     deit_tiny_distilled_patch16_224 eva02_base_patch16_clip_224 eva02_enormous_patch14_clip_224
-    samvit_base_patch16_224 twins_pcpvt_small vit_base_patch16_gap_224 vit_base_patch16_rpn_224
+    pvt_v2_b2_li samvit_base_patch16_224 twins_svt_small
+    vit_base_patch16_gap_224 vit_base_patch16_rpn_224
     vit_base_patch32_clip_224 vit_pe_core_base_patch16_224 vit_relpos_base_patch16_clsgap_224
     vit_small_patch16_rope_ape_224 vit_so150m2_patch16_reg1_gap_256
     vit_srelpos_medium_patch16_224""".split()
 if os.environ.get('MMPOSENC_ALL'):
     NAMES = [name for name in timm.list_models() if not name.startswith('test_')]
 #: Modules of timm whose models are supported, and those of theirs that are refused.
-MODULES = ('beit', 'deit', 'eva', 'swin_transformer', 'swin_transformer_v2', 'twins',
+MODULES = ('beit', 'deit', 'eva', 'pvt_v2', 'swin_transformer', 'swin_transformer_v2', 'twins',
            'vision_transformer', 'vision_transformer_relpos', 'vision_transformer_sam')
-REFUSED = re.compile(r'(aimv2|beit3|eva02_enormous|twins_svt)_.*|vit_(.*_)?(18x2|d?p?wee|dlittle|'
+REFUSED = re.compile(r'(aimv2|beit3|eva02_enormous)_.*|vit_(.*_)?(18x2|d?p?wee|dlittle|'
                      r'pe_core|pe_lang|pe_spatial|rpn|sapiens2|xp)(_.*)?')
 TABLE = 'backbone.pos_encodings.at.before.0.pos_embed'
 
@@ -87,13 +89,13 @@ def shrunk(name, model, **options):
         theirs = timm.create_model(name, embed_dim=8 * heads[0], depths=(2,) * 4, **options)
         return theirs, Swin, dict(embed_dims=8 * heads[0], num_layers=(2,) * 4, out_indices=(3,),
                                   pad_small_map=False, mask_window_padding=False)
-    if stem == 'Twins':
-        heads = [stage[0].attn.num_heads for stage in model.blocks]
+    if stem in ('Twins', 'PyramidVisionTransformerV2'):
+        blocks = model.blocks if stem == 'Twins' else [stage.blocks for stage in model.stages]
+        heads = [stage[0].attn.num_heads for stage in blocks]
         sizes = dict(embed_dims=[8 * each for each in heads])
         theirs = timm.create_model(name, depths=(2,) * 4, **sizes)
-        return theirs, PVT, dict(
-            **sizes, num_layers=(2,) * 4, num_heads=heads, mlp_ratios=(8, 8, 4, 4),
-            sr_ratios=(8, 4, 2, 1), pool='gap', pos_encoding=dict(type='mmposenc.PEG'))
+        return theirs, PVT, dict(**sizes, num_layers=(2,) * 4, num_heads=heads, pool='gap',
+                                 mask_window_padding=False)
     dims = model.embed_dim // 8
     patch = model.patch_embed.patch_size[0]
     small = dict(embed_dims=dims, num_layers=2, out_indices=(1,),
@@ -114,6 +116,8 @@ def features(model, x):
     out = model.forward_features(x)
     if type(model).__name__ == 'Twins':
         return out.mean(1)
+    if type(model).__name__ == 'PyramidVisionTransformerV2':
+        return out.mean((2, 3))
     if out.dim() == 4:
         return out if hasattr(model, 'neck') else out.permute(0, 3, 1, 2)
     cells = out[:, getattr(model, 'num_prefix_tokens', 1):]
@@ -132,8 +136,9 @@ def differences(name, *extra):
         torch.nn.init.normal_(parameter, std=0.3)
     found: list[float] = []
     state = {key: value.clone() for key, value in theirs.state_dict().items()}
-    embed = getattr(theirs, 'patch_embed', None)  # Twins has several
-    patch, native = (embed.patch_size[0], embed.img_size[0]) if embed else (32, 224)
+    embed = getattr(theirs, 'patch_embed', None)  # Twins has several, and PVT v2's has no size
+    patch, native = (embed.patch_size[0], embed.img_size[0]) if hasattr(
+        embed, 'img_size') else (32, 224)
     other = (2 * native,) * 2 if kind is Swin else (native + 2 * patch, native - 3 * patch)
     for size in ((native, native), other):
         resized = size != (native, native)
@@ -172,9 +177,10 @@ def test_features_are_timms(name) -> None:
         assert module not in MODULES
         return
     options = needed_options(converted)
-    if options and hasattr(model, 'blocks'):
+    pyramid = module in ('pvt_v2', 'twins')
+    if options and (pyramid or hasattr(model, 'blocks')):
         with unfilled():
-            own = build(ViT, options).state_dict()
+            own = (build(PVT, options, pool='gap') if pyramid else build(ViT, options)).state_dict()
         expected = {key.removeprefix('backbone.'): value.shape for key, value in converted.items()
                     if key.startswith('backbone.') and key != TABLE}
         assert {key: value.shape for key, value in own.items()

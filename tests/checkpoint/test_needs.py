@@ -3,8 +3,8 @@ import pytest
 from tinybackbones import unfilled
 
 from mmposenc.backbones import ViT
-from mmposenc.checkpoint.vit_archs import ARCHS
 from mmposenc.checkpoint import needed_options
+from mmposenc.checkpoint.vit_archs import ARCHS
 
 
 def needs(*args, **kwargs) -> list[str]:

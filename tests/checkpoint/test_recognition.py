@@ -12,13 +12,7 @@ from mmposenc.checkpoint import SOURCES, convert, needed_options, recognise
 #: Names by which random-weight models of timm 1.0.31, onedl-mmpretrain 1.3.6, onedl-mmdetection
 #: 3.5.1, onedl-mmsegmentation 1.4.2 and transformers are told, and what the message says.
 FOREIGN = {
-    'timm pvt_v2': ('stages.0.blocks.0.mlp.dwconv.weight', 'PVT v2'),
-    'official pvt_v2': ('block1.0.mlp.dwconv.dwconv.weight', 'PVT v2'),
-    'mmdet pvt_v2': ('layers.0.1.0.ffn.layers.4.weight', 'PVT v2'),
     'timm swinv2_cr': ('stages.0.blocks.0.attn.meta_mlp.fc1.weight', 'Swin V2'),
-    'timm twins_svt': ('blocks.0.0.attn.qkv.weight', 'Twins-SVT'),
-    'mmpretrain SVT': ('stages.0.0.attn.qkv.weight', 'Twins-SVT'),
-    'mmpretrain PCPVT': ('patch_embeds.0.projection.weight', 'PCPVT in the names of mmpretrain'),
     'timm qk_norm': ('blocks.0.attn.q_norm.weight', 'qk_norm'),
     'transformers BEiT': ('encoder.layer.0.lambda_1', "Hugging Face's BEiT"),
     'mmseg VisionTransformer': ('layers.0.attn.attn.in_proj_weight', "mmseg's VisionTransformer"),

@@ -16,6 +16,7 @@ import pytest
 import timm.models.beit
 import timm.models.deit
 import timm.models.eva
+import timm.models.pvt_v2
 import timm.models.swin_transformer
 import timm.models.swin_transformer_v2
 import timm.models.twins
@@ -51,8 +52,11 @@ EXAMPLES: dict[str, Callable[[], nn.Module]] = {
     'swin': partial(models.swin_transformer.SwinTransformer, **Swin),
     'swinv2': partial(models.swin_transformer_v2.SwinTransformerV2, **Swin),
     'twins': partial(models.twins.Twins, img_size=64, embed_dims=(8, 8, 16, 16),
-                     num_heads=(1, 1, 2, 2), mlp_ratios=(2, 2, 2, 2), depths=(1, 1, 1, 1),
-                     sr_ratios=(8, 4, 2, 1), num_classes=5),
+                     num_heads=(1, 1, 2, 2), mlp_ratios=(2, 2, 2, 2), depths=(2, 1, 1, 1),
+                     sr_ratios=(8, 4, 2, 1), num_classes=5, wss=(7, 7, 7, 7)),
+    'pvt v2': partial(models.pvt_v2.PyramidVisionTransformerV2, depths=(1, 1, 1, 1),
+                      embed_dims=(8, 8, 16, 16), num_heads=(1, 1, 2, 2), mlp_ratios=(2, 2, 2, 2),
+                      num_classes=5),
 }
 
 

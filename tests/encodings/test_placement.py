@@ -105,8 +105,10 @@ def test_every_with_others_and_with_queries_and_keys_alone():
     placed = PlacedEncodings(dict(type='PEG', apply_to='qk'), 'every', 2, embed_dims=4,
                              followed=True)
     assert list(placed.at) == ['after0']
-    with pytest.raises(ValueError, match="positions='all' must be 'every', or numbers of blocks"):
+    with pytest.raises(ValueError, match="positions='all' must be 'every', 'mlp', or num"):
         PlacedEncodings(dict(type='PEG'), 'all', 2, embed_dims=4)
+    with pytest.raises(ValueError, match='ConvMLP stands inside MLPs .* in the backbones of mmpos'):
+        PlacedEncodings(dict(type='ConvMLP'), None, 2, embed_dims=4)
 
 
 @pytest.mark.parametrize('positions', [(2,), (-2,), (0, 0), ()])

@@ -9,8 +9,8 @@ import torch
 from mmengine.config import Config
 
 from mmposenc.backbones.checkpoints import PretrainedMixin
-from mmposenc.checkpoint.vit_archs import ARCHS
 from mmposenc.checkpoint.encoding_names import BUT_ENCODINGS
+from mmposenc.checkpoint.vit_archs import ARCHS
 from mmposenc.command_line import describe
 from mmposenc.encodings.build import required_sizes
 from mmposenc.engine.config.models import build_bare, image_channels, pass_once

@@ -27,6 +27,7 @@ NAMES: dict[str, tuple[str, dict[str, Any] | None]] = {
     'learned': ('learned table', dict(type='mmposenc.LearnedPositionEmbedding')),
     'sincos': ('sines and cosines', dict(type='mmposenc.SinCosPositionEncoding')),
     'peg': ('PEG', dict(type='mmposenc.PEG')),
+    'conv-mlp': ('convolution in the MLP', dict(type='mmposenc.ConvMLP')),
     'peg-bn': ('PEG with BatchNorm', dict(type='mmposenc.PEG', norm_act=True, bias=False)),
     'contextpool': ('ContextPool', dict(type='mmposenc.ContextPool')),
     'irpe-k': ('iRPE on keys', dict(type='mmposenc.IRPE', rpe_on='k')),
