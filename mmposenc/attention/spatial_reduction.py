@@ -114,7 +114,8 @@ class SpatialReductionAttention(nn.Module):
         grid = as_grid(hw_shape)
         key_grid = self.reduced_grid(grid)
         if self.key_cells and padding_mask is not None and self.rel_pos_encoding is not None:
-            return self._each_alone(x, grid, padding_mask, x_qk)
+            alone: Tensor = self._each_alone(x, grid, padding_mask, x_qk)
+            return alone
         queries = x if x_qk is None else x_qk
         reduced = self._reduce(x, grid, key_grid, padding_mask)
         if x_qk is None:
