@@ -12,6 +12,7 @@ import torch
 from timm.layers import SwiGLUPacked
 from timm.models.beit import Beit
 from timm.models.eva import Eva
+from timm.models.pvt_v2 import PyramidVisionTransformerV2
 from timm.models.swin_transformer import SwinTransformer
 from timm.models.swin_transformer_v2 import SwinTransformerV2
 from timm.models.vision_transformer import VisionTransformer
@@ -220,6 +221,44 @@ def mm_swin(state: State) -> State:
                    (r'mlp\.fc2', 'ffn.layers.1'), (r'^(?!head)', 'backbone.'))
 
 
+def pvt_v2_release(state: State) -> State:
+    """whai362/PVT and NVlabs/SegFormer: stages are counted from 1."""
+    changes = [(r'^patch_embed\.', 'stages.0.downsample.'), ('dwconv', 'dwconv.dwconv')]
+    for stage in range(4):
+        changes += [(rf'^stages\.{stage}\.{theirs}', f'{name}{stage + 1}') for theirs, name in (
+            ('downsample', 'patch_embed'), ('blocks', 'block'), ('norm', 'norm'))]
+    return renamed(state, *changes)
+
+
+def hf_segformer(*changes: tuple[str, str], key: str, value: str):
+    def rename(state: State) -> State:
+        state = renamed(state, (r'^patch_embed\.', 'stages.0.downsample.'),
+                        (r'downsample\.norm', 'downsample.layer_norm'),
+                        (r'^(stages\.\d)\.norm\.', r'\1.layer_norm.'), ('dwconv', 'dwconv.dwconv'),
+                        ('^head', 'classifier'), *changes)
+        parts = {name: tensor.chunk(2) for name, tensor in state.items() if '.attn.kv.' in name}
+        state = {name: tensor for name, tensor in state.items() if name not in parts}
+        for name, both in parts.items():
+            state |= {name.replace('attn.kv', new): part
+                      for new, part in zip((key, value), both, strict=True)}
+        return renamed(state, (r'^(?!classifier)', 'segformer.'))
+    return rename
+
+
+HF_FILE = hf_segformer(
+    (r'^stages\.(\d)\.downsample', r'encoder.patch_embeddings.\1'),
+    (r'^stages\.(\d)\.blocks', r'encoder.block.\1'),
+    (r'^stages\.(\d)\.layer_norm', r'encoder.layer_norm.\1'), (r'\.norm(\d)', r'.layer_norm_\1'),
+    (r'attn\.norm', 'attention.self.layer_norm'), (r'attn\.proj', 'attention.output.dense'),
+    (r'attn\.(q|sr)\.', r'attention.self.\1.'), (r'self\.q\.', 'self.query.'),
+    (r'mlp\.fc', 'mlp.dense'), key='attention.self.key', value='attention.self.value')
+HF_MODEL = hf_segformer(
+    (r'\.downsample', '.patch_embeddings'), (r'\.norm1', '.layernorm_before'),
+    (r'\.norm2', '.layernorm_after'), (r'attn\.q\.', 'attention.q_proj.'),
+    (r'attn\.proj', 'attention.o_proj'),
+    (r'attn\.sr', 'attention.sequence_reduction.sequence_reduction'),
+    (r'attn\.norm', 'attention.sequence_reduction.layer_norm'),
+    key='attention.k_proj', value='attention.v_proj')
 SAM_LIN = (r'mlp\.fc', 'mlp.lin')
 SAM_HF = ((r'^patch_embed\.proj', 'patch_embed.projection'), (r'^blocks', 'layers'),
           (r'\.norm', '.layer_norm'), SAM_LIN, (r'neck\.0', 'neck.conv1'),
@@ -256,6 +295,8 @@ HF_TEXT = r'text_model\..*|logit_scale'
 PRETRAINING = r'.*(mask|periods|local_cls|lm_head|freqs_).*'
 BUFFERS = r'.*(mask_token|lm_head\.weight|cls_pt_.*|relative_position_index)'
 SWIN_BUFFERS = r'.*(attn_mask|position_index|coords_table|mask_token)'
+PVT_V2 = partial(PyramidVisionTransformerV2, depths=(1, 2, 1, 1), embed_dims=(8, 8, 16, 16),
+                 num_heads=(1, 1, 2, 2), mlp_ratios=(2, 2, 2, 2), num_classes=5)
 #: timm's model, how its names are changed, the source, and which names are dropped.
 CASES = {
     'dinov2': (SCALED, dinov2, 'dinov2', 'mask_token'),
@@ -282,6 +323,9 @@ CASES = {
     'rope-vit release, axial': (ROPE_VIT, rope_vit_release, 'eva', PRETRAINING),
     'rope-vit release, mixed': (partial(ROPE_VIT, rope_type='mixed'), rope_vit_release, 'eva',
                                 PRETRAINING),
+    **{f'pvt v2 {name}': (PVT_V2, rename, source, '') for name, rename, source in (
+        ('release', pvt_v2_release, 'pvt'), ('of a file', HF_FILE, 'huggingface-segformer'),
+        ('of a model', HF_MODEL, 'huggingface-segformer'))},
     'beit release': (TABLES, with_buffers, 'beit', BUFFERS),
     'beit release, shared': (SHARED, with_buffers, 'beit', BUFFERS),
     'hf beit': (TABLES, lambda state: hf_beit(with_buffers(state)), 'huggingface-beit', BUFFERS),

@@ -123,20 +123,37 @@ _MM_TWINS = (
         *_openmmlab('stages.{n}.{m}.', 'ffn.layers.0.0 ffn.layers.1'))),
     Rule(r'norm1\.(weight|bias)', None, 'mmseg makes this norm and never runs it'),
 )
-_SELF = 'attention.self.'
-_HUGGINGFACE = (*to_ours((
-    Pair('patch_embeddings.{n}.proj.{p}', f'{_EMBED}projection.{{p}}'),
-    Pair('patch_embeddings.{n}.layer_norm.{p}', f'{_EMBED}norm.{{p}}'),
-    Pair('layer_norm.{n}.{p}', _NORM),
-    joined((f'block.{{n}}.{{m}}.{_SELF}key.{{p}}', f'block.{{n}}.{{m}}.{_SELF}value.{{p}}'),
-           f'{_BLOCK}attn.kv.{{p}}'),
-    *(Pair(f'block.{{n}}.{{m}}.{theirs}.{{p}}', f'{_BLOCK}{ours}.{{p}}') for theirs, ours in (
-        ('layer_norm_1', 'norm1'), ('layer_norm_2', 'norm2'), (f'{_SELF}query', 'attn.q'),
-        (f'{_SELF}sr', 'attn.sr'), (f'{_SELF}layer_norm', 'attn.norm'),
-        ('attention.output.dense', 'attn.proj'), ('mlp.dense1', 'mlp.fc1'),
-        ('mlp.dwconv.dwconv', _CONV), ('mlp.dense2', 'mlp.fc2'))),
-    Pair('classifier.{p}', 'head.fc.{p}'),
-)), Rule(r'decode_head\..*', None, "the segmentor's head: the backbone alone is here"))
+#: Parts of a block, and Hugging Face's names of them: of its files, and of its models since 5.0.
+_OURS = ('norm1', 'norm2', 'attn.q', 'attn.sr', 'attn.norm', 'attn.proj', 'mlp.fc1', _CONV,
+         'mlp.fc2')
+_SELF, _REDUCTION = 'attention.self.', 'attention.sequence_reduction.'
+_IN_FILES = ('layer_norm_1', 'layer_norm_2', f'{_SELF}query', f'{_SELF}sr', f'{_SELF}layer_norm',
+             'attention.output.dense', 'mlp.dense1', 'mlp.dwconv.dwconv', 'mlp.dense2')
+_IN_MODELS = ('layernorm_before', 'layernorm_after', 'attention.q_proj',
+              f'{_REDUCTION}sequence_reduction', f'{_REDUCTION}layer_norm', 'attention.o_proj',
+              'mlp.fc1', 'mlp.dwconv.dwconv', 'mlp.fc2')
+
+
+def _huggingface(embed: str, norm: str, block: str, parts: tuple[str, ...], *key_value: str
+                 ) -> tuple[Pair, ...]:
+    """Of templates of the names of Hugging Face's SegFormer."""
+    return (Pair(f'{embed}.proj.{{p}}', f'{_EMBED}projection.{{p}}'),
+            Pair(f'{embed}.layer_norm.{{p}}', f'{_EMBED}norm.{{p}}'),
+            Pair(f'{norm}.{{p}}', _NORM),
+            joined(tuple(f'{block}.{name}.{{p}}' for name in key_value), f'{_BLOCK}attn.kv.{{p}}'),
+            *(Pair(f'{block}.{theirs}.{{p}}', f'{_BLOCK}{ours}.{{p}}')
+              for theirs, ours in zip(parts, _OURS, strict=True)))
+
+
+_HUGGINGFACE = (
+    *to_ours((
+        *_huggingface('patch_embeddings.{n}', 'layer_norm.{n}', 'block.{n}.{m}', _IN_FILES,
+                      f'{_SELF}key', f'{_SELF}value'),
+        *_huggingface('stages.{n}.patch_embeddings', 'stages.{n}.layer_norm',
+                      'stages.{n}.blocks.{m}', _IN_MODELS, 'attention.k_proj', 'attention.v_proj'),
+        Pair('classifier.{p}', 'head.fc.{p}'))),
+    Rule(r'decode_head\..*', None, "the segmentor's head: the backbone alone is here"),
+)
 
 
 def convert_mmdet_pvt(state_dict: Mapping[str, Tensor]) -> Converted:
@@ -170,7 +187,7 @@ def convert_mm_twins(state_dict: Mapping[str, Tensor]) -> Converted:
 
 def convert_huggingface_segformer(state_dict: Mapping[str, Tensor]) -> Converted:
     """Convert Hugging Face's SegFormer; the head of a segmentor is left out."""
-    names = {re.sub(r'^(segformer\.)?encoder\.', '', name): name for name in state_dict}
+    names = {re.sub(r'^(segformer\.)?(encoder\.)?', '', name): name for name in state_dict}
     plain = {new: state_dict[old] for new, old in names.items()}
     return apply_rules(plain, _HUGGINGFACE, 'huggingface-segformer', names)
 
