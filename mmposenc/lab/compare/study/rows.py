@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 
 from mmengine.config import Config
 
+from mmposenc.backbones.archs import arch_options
 from mmposenc.backbones.swin_archs import ARCHS as SWINS
-from mmposenc.backbones.vit_archs import arch_options
+from mmposenc.checkpoint.pvt_archs import ARCHS as PVTS
+from mmposenc.checkpoint.vit_archs import ARCHS as VITS
 from mmposenc.engine.config.config import load_config
 from mmposenc.engine.config.nodes import listed
 from mmposenc.engine.config.testing import scope_of
@@ -82,8 +84,9 @@ def _of_backbone(cfg: Config, given: dict[str, Any]) -> Encodings:
         if bias is None:
             bias = SWINS.get(given.get('arch') or '', {}).get('window_bias', True)
         relative += _WINDOW_BIASES[bias]
-    elif 'class_token' in takes:  # a ViT, whose arch may bring encodings
-        given = arch_options(given.pop('arch', None), given)
+    elif {'class_token', 'sr_ratios'} & takes:  # a ViT or PVT, whose arch may bring encodings
+        archs = VITS if 'class_token' in takes else PVTS
+        given = arch_options(archs, (), given.pop('arch', None), given)
     if given.get('rel_pos_encoding'):
         relative.append(given['rel_pos_encoding'])
     settings = {}
