@@ -71,7 +71,7 @@ class PlacedEncodings(nn.Module):
             raise ValueError(f"{type(module).__name__} stands inside MLPs (positions='mlp'), which "
                              f'there is in the backbones of mmposenc alone: PVT, Swin and ViT')
         if isinstance(wanted, str):
-            raise ValueError(f"positions={wanted!r} must be 'every', or 'mlp', or numbers of blocks")
+            raise ValueError(f"positions={wanted!r} must be 'every', or 'mlp', or block numbers")
         _check_positions(tuple(wanted), self.num_blocks)
         return tuple(wanted)
 
