@@ -1,5 +1,10 @@
 """Position encodings as torch modules, one a file; nothing of OpenMMLab is imported here."""
-from .absolute import LearnedPositionEmbedding, SinCosPositionEncoding
+from .absolute import (
+    FactorizedPositionEmbedding,
+    LearnedPositionEmbedding,
+    SinCosPositionEncoding,
+    WindowedPositionEmbedding,
+)
 from .alibi import ALiBi2D
 from .base import RelativeEncoding, TokenEncoding, position_tables
 from .build import build_encoding
@@ -43,6 +48,8 @@ __all__ = [
     'ConvMLP',
     'LearnedPositionEmbedding',
     'SinCosPositionEncoding',
+    'FactorizedPositionEmbedding',
+    'WindowedPositionEmbedding',
     'IRPE',
     'ShawRPE',
     'TransformerXLRPE',

@@ -1,13 +1,15 @@
-"""Absolute encodings added to the tokens: a learned table, or sines and cosines."""
+"""Absolute encodings added to the tokens: learned tables, or sines and cosines."""
 from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
 
 from ..functional.grids import GridLike, as_grid, check_tokens
-from ..functional.masking import extents_of, join_prefix, split_prefix
+from ..functional.masking import extents_of, join_prefix, known_equal, split_prefix
+from ..functional.pooling.adaptive import full_precision
 from ..functional.position_tables import (
     INTERPOLATIONS,
+    resampling,
     resize_position_table,
     resize_to_extents,
     sincos_2d,
@@ -25,6 +27,24 @@ class _AddedTable(TokenEncoding):
         super().__init__()
         self.apply_to = check_apply_to(apply_to)
 
+    def start_at_zero(self) -> None:
+        """Tables of zeros."""
+        if not any(True for _ in self.parameters()):
+            super().start_at_zero()  # raises
+        for table in self.parameters():
+            nn.init.zeros_(table)
+
+    def forward(self, x: Tensor, hw_shape: tuple[int, int], *, num_prefix_tokens: int = 0,
+                padding_mask: Tensor | None = None) -> Tensor:
+        """Add the encoding of each cell; prefix tokens are returned unchanged.
+
+        Args, Returns, Raises: as TokenEncoding.
+        """
+        grid = check_tokens(x, hw_shape, num_prefix_tokens)
+        prefix, tokens = split_prefix(x, num_prefix_tokens)
+        table = self._grid_table(grid.hw, padding_mask, tokens)
+        return join_prefix(prefix, tokens + table.to(tokens.dtype))
+
     def _table(self, hw_shape: tuple[int, int], extents: Tensor | None, like: Tensor) -> Tensor:
         """The table (1, H*W, C) of a grid, or (B, H*W, C) of images that fill ``extents`` (B, 2)
         of it."""
@@ -38,13 +58,6 @@ class _AddedTable(TokenEncoding):
         table = self._table(hw_shape, extents_of(padding_mask), like)
         return table.masked_fill(padding_mask.flatten(1)[..., None], 0)
 
-    def _add(self, x: Tensor, hw_shape: tuple[int, int], num_prefix_tokens: int,
-             padding_mask: Tensor | None) -> Tensor:
-        grid = check_tokens(x, hw_shape, num_prefix_tokens)
-        prefix, tokens = split_prefix(x, num_prefix_tokens)
-        table = self._grid_table(grid.hw, padding_mask, tokens)
-        return join_prefix(prefix, tokens + table.to(tokens.dtype))
-
 
 class LearnedPositionEmbedding(_AddedTable):
     """A learned vector for each cell of a training grid, resized to any other grid (ViT, Sec. 3.1).
@@ -57,6 +70,8 @@ class LearnedPositionEmbedding(_AddedTable):
         interpolation_offset: DINOv2's without registers is 0.1: an (H, W) grid steps through the
             table as one of (H + 0.1, W + 0.1) would, from its first cell on. That is an artefact of
             its release, and weights are used to it.
+        keep_aspect: resize to a square of the longer side and cut the shorter one off, so that
+            cells stay square (NaFlexViT's in timm); a grid of the table's size gets the table.
         num_prefix_embeds: prefix tokens that have a learned vector too (DeiT: its class token);
             they come first in the table, and such a model must be called with at least as many
             prefix tokens.
@@ -72,8 +87,8 @@ class LearnedPositionEmbedding(_AddedTable):
     """
 
     def __init__(self, embed_dims: int, grid_shape: GridLike, *, interpolation: str = 'bicubic',
-                 interpolation_offset: float = 0.0, num_prefix_embeds: int = 0, drop: float = 0.0,
-                 apply_to: str = 'qkv') -> None:
+                 interpolation_offset: float = 0.0, keep_aspect: bool = False,
+                 num_prefix_embeds: int = 0, drop: float = 0.0, apply_to: str = 'qkv') -> None:
         super().__init__(apply_to)
         check_choices(interpolation=(interpolation, INTERPOLATIONS))
         check_at_least(0, num_prefix_embeds=num_prefix_embeds)
@@ -84,7 +99,7 @@ class LearnedPositionEmbedding(_AddedTable):
             raise ValueError(f'drop={drop} must be from 0 to 1')
         self.grid_shape = as_grid(grid_shape, 'grid_shape').hw
         self.interpolation, self.interpolation_offset = interpolation, interpolation_offset
-        self.num_prefix_embeds = num_prefix_embeds
+        self.keep_aspect, self.num_prefix_embeds = keep_aspect, num_prefix_embeds
         cells = self.grid_shape[0] * self.grid_shape[1]
         self.pos_embed = nn.Parameter(torch.empty(1, num_prefix_embeds + cells, embed_dims))
         self.drop = nn.Dropout(drop)
@@ -94,13 +109,13 @@ class LearnedPositionEmbedding(_AddedTable):
         """Truncated normal, standard deviation 0.02, as DeiT and PVT."""
         nn.init.trunc_normal_(self.pos_embed, std=0.02)
 
-    def start_at_zero(self) -> None:
-        """A table of zeros."""
-        nn.init.zeros_(self.pos_embed)
-
     def _table(self, hw_shape: tuple[int, int], extents: Tensor | None, like: Tensor) -> Tensor:
         cells = self.pos_embed[:, self.num_prefix_embeds:]
         how = (self.interpolation, self.interpolation_offset)
+        if self.keep_aspect and not (extents is None and known_equal(hw_shape, self.grid_shape)):
+            sides = _sides(hw_shape, extents, cells.device)
+            own = (sides == sides.new_tensor(self.grid_shape)).all(1, keepdim=True)
+            extents = torch.where(own, sides, sides.amax(1, keepdim=True))
         if extents is not None:
             return resize_to_extents(cells, self.grid_shape, extents, hw_shape, *how)
         return resize_position_table(cells, self.grid_shape, hw_shape, *how)
@@ -111,7 +126,8 @@ class LearnedPositionEmbedding(_AddedTable):
 
         Args, Returns, Raises: as TokenEncoding.
         """
-        out = self._add(x, hw_shape, num_prefix_tokens, padding_mask)
+        out = super().forward(x, hw_shape, num_prefix_tokens=num_prefix_tokens,
+                              padding_mask=padding_mask)
         if self.num_prefix_embeds:
             if num_prefix_tokens < self.num_prefix_embeds:
                 raise ValueError(f'num_prefix_tokens={num_prefix_tokens}, but the table has '
@@ -124,6 +140,120 @@ class LearnedPositionEmbedding(_AddedTable):
     def extra_repr(self) -> str:
         return (f'grid_shape={self.grid_shape}, interpolation={self.interpolation!r}, '
                 f'apply_to={self.apply_to!r}')
+
+
+class FactorizedPositionEmbedding(_AddedTable):
+    """x + row table[r] + column table[c], so that images of any aspect ratio have positions that
+    were trained (NaViT, Dehghani et al., NeurIPS 2023, Sec. 2.1; NaFlexViT in timm).
+
+    Args:
+        embed_dims: C.
+        grid_shape: (H, W), lengths of the two tables.
+        coordinates: 'fractional', shares of each side: a table is resized linearly to the side;
+            'aspect', shares of the longer side, so that cells stay square (timm's
+            ``pos_embed_ar_preserving``); 'absolute', numbers of cells, up to the tables' lengths.
+        apply_to: as of :class:`LearnedPositionEmbedding`.
+
+    Parameters: ``pos_embed_y`` (1, H, C) and ``pos_embed_x`` (1, W, C), timm's names.
+
+    Raises:
+        ValueError: for a bad grid, or an unknown name; with 'absolute' in use for a larger grid.
+
+    Differs from NaViT: tables are added up, as in timm; the paper also tries products and
+    concatenation.
+    """
+
+    def __init__(self, embed_dims: int, grid_shape: GridLike, *, coordinates: str = 'fractional',
+                 apply_to: str = 'qkv') -> None:
+        super().__init__(apply_to)
+        check_choices(coordinates=(coordinates, ('fractional', 'aspect', 'absolute')))
+        self.grid_shape = as_grid(grid_shape, 'grid_shape').hw
+        self.coordinates = coordinates
+        self.pos_embed_y, self.pos_embed_x = (
+            nn.Parameter(torch.empty(1, side, embed_dims)) for side in self.grid_shape)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Normal, standard deviation 0.02, as timm."""
+        for table in self.parameters():
+            nn.init.normal_(table, std=0.02)
+
+    def _table(self, hw_shape: tuple[int, int], extents: Tensor | None, like: Tensor) -> Tensor:
+        if like.is_meta:
+            return like.new_empty(1, hw_shape[0] * hw_shape[1], like.shape[-1])
+        sides = _sides(hw_shape, extents, like.device)
+        if self.coordinates == 'aspect':
+            sides = sides.amax(1, keepdim=True).expand(-1, 2)
+        parts = []
+        for axis, table in enumerate((self.pos_embed_y, self.pos_embed_x)):
+            length = hw_shape[axis]
+            if self.coordinates == 'absolute':
+                if length > table.shape[1]:
+                    raise ValueError(f'hw_shape={hw_shape} must fit into grid_shape='
+                                     f'{self.grid_shape}; set that to the largest grid, or give '
+                                     f'coordinates')
+                parts.append(table[:, :length])
+                continue
+            weights = resampling(table.shape[1], sides[:, axis].double(), length, 'bilinear',
+                                 table.dtype)
+            with full_precision(table):
+                parts.append(weights @ table)
+        return (parts[0][:, :, None] + parts[1][:, None]).flatten(1, 2)
+
+
+class WindowedPositionEmbedding(_AddedTable):
+    """x + table of the image[cell] + table of a window[cell in its window] (absolute windows,
+    Window Attention is Bugged, Bolya et al., ICLR 2024, Eq. 3; Hiera, SAM 2). The first is resized
+    to each grid and the second repeated, so that windows keep what pretraining gave them.
+
+    Args:
+        embed_dims: C.
+        grid_shape: (H, W) of the table of the image; 7 x 7 in Hiera, 14 x 14 in Hiera-B+.
+        window_shape: (Wh, Ww) of the table of a window, 8 x 8 there. The first begins at the first
+            cell, and the last may be cut off.
+        interpolation: 'bicubic' (SAM 2's release), 'bilinear' or 'bicubic_antialias' (timm's Hiera
+            and its release).
+        apply_to: as of :class:`LearnedPositionEmbedding`.
+
+    Parameters: ``pos_embed`` (1, C, H, W) and ``pos_embed_win`` (1, C, Wh, Ww), timm's names.
+
+    Raises:
+        ValueError: for bad sizes or an unknown name.
+    """
+
+    def __init__(self, embed_dims: int, grid_shape: GridLike, *, window_shape: GridLike = (8, 8),
+                 interpolation: str = 'bicubic', apply_to: str = 'qkv') -> None:
+        super().__init__(apply_to)
+        check_choices(interpolation=(interpolation, INTERPOLATIONS))
+        self.grid_shape = as_grid(grid_shape, 'grid_shape').hw
+        self.window_shape = as_grid(window_shape, 'window_shape').hw
+        self.interpolation = interpolation
+        self.pos_embed, self.pos_embed_win = (
+            nn.Parameter(torch.empty(1, embed_dims, *sides))
+            for sides in (self.grid_shape, self.window_shape))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Truncated normal, standard deviation 0.02."""
+        for table in self.parameters():
+            nn.init.trunc_normal_(table, std=0.02)
+
+    def _table(self, hw_shape: tuple[int, int], extents: Tensor | None, like: Tensor) -> Tensor:
+        cells = self.pos_embed.flatten(2).transpose(1, 2)
+        image = (resize_position_table(cells, self.grid_shape, hw_shape, self.interpolation)
+                 if extents is None else resize_to_extents(
+                     cells, self.grid_shape, extents, hw_shape, self.interpolation))
+        rows, cols = (torch.arange(side, device=like.device) % window
+                      for side, window in zip(hw_shape, self.window_shape, strict=True))
+        windows = self.pos_embed_win.index_select(2, rows).index_select(3, cols)
+        return image + windows.flatten(2).transpose(1, 2)
+
+
+def _sides(hw_shape: tuple[int, int], extents: Tensor | None, device: torch.device) -> Tensor:
+    """Rows and columns of images (B, 2), those of the grid where nothing else is known."""
+    if extents is not None:
+        return extents
+    return torch.stack([torch.full((1,), side, device=device) for side in hw_shape], 1)
 
 
 class SinCosPositionEncoding(_AddedTable):
@@ -159,14 +289,6 @@ class SinCosPositionEncoding(_AddedTable):
                          normalize=self.normalize, layout=self.layout, device=like.device,
                          extents=extents,
                          dtype=like.dtype if like.dtype.is_floating_point else torch.float32)
-
-    def forward(self, x: Tensor, hw_shape: tuple[int, int], *, num_prefix_tokens: int = 0,
-                padding_mask: Tensor | None = None) -> Tensor:
-        """Add the encoding of each cell; prefix tokens are returned unchanged.
-
-        Args, Returns, Raises: as TokenEncoding.
-        """
-        return self._add(x, hw_shape, num_prefix_tokens, padding_mask)
 
     def extra_repr(self) -> str:
         return (f'{self.embed_dims}, temperature={self.temperature}, normalize={self.normalize}, '

@@ -87,6 +87,8 @@ TOKEN: dict[str, dict] = {
     'ConvMLP': dict(type='ConvMLP'),
     'LearnedPositionEmbedding': dict(type='LearnedPositionEmbedding'),
     'SinCosPositionEncoding': dict(type='SinCosPositionEncoding'),
+    'FactorizedPositionEmbedding': dict(type='FactorizedPositionEmbedding'),
+    'WindowedPositionEmbedding': dict(type='WindowedPositionEmbedding', window_shape=(2, 3)),
     'ContextPool': dict(type='ContextPool'),
 }
 

@@ -1,9 +1,16 @@
 """Absolute encodings: the right vector for every cell, on every grid and in every batch."""
+from types import SimpleNamespace
+
 import pytest
 import torch
 import torch.nn.functional as F
 
-from mmposenc.encodings import LearnedPositionEmbedding, SinCosPositionEncoding
+from mmposenc.encodings import (
+    FactorizedPositionEmbedding,
+    LearnedPositionEmbedding,
+    SinCosPositionEncoding,
+    WindowedPositionEmbedding,
+)
 from mmposenc.functional.position_tables import sincos_2d
 
 GRIDS = [(3, 4), (1, 6), (5, 1), (6, 8)]
@@ -37,6 +44,9 @@ def test_learned_prefix_vectors():
 
 @pytest.mark.parametrize('encoding', [
     LearnedPositionEmbedding(4, (3, 3)), SinCosPositionEncoding(4),
+    LearnedPositionEmbedding(4, (2, 7), keep_aspect=True), WindowedPositionEmbedding(4, (3, 3)),
+    *(FactorizedPositionEmbedding(4, (5, 8), coordinates=way)
+      for way in ('fractional', 'aspect', 'absolute')),
     SinCosPositionEncoding(4, normalize=True, layout='interleaved')], ids=repr)
 def test_an_image_keeps_its_positions_in_any_batch(encoding):
     x = torch.randn(2, 5, 7, 4)
@@ -50,6 +60,63 @@ def test_an_image_keeps_its_positions_in_any_batch(encoding):
         torch.testing.assert_close(out[image, :height, :width].reshape(1, -1, 4),
                                    encoding(alone, (height, width)))
     torch.testing.assert_close(out[mask], x[mask], rtol=0, atol=0)
+
+
+def gradients(out, parameters):
+    return torch.autograd.grad((out.cos() * torch.arange(out.numel()).view_as(out)).sum(),
+                               list(parameters))
+
+
+@pytest.mark.parametrize('hw', [*GRIDS, (4, 4)])
+@pytest.mark.parametrize('kind', ['factorized', 'learned'])
+@pytest.mark.parametrize('aspect', [False, True])
+def test_tables_of_naflex(hw, kind, aspect):
+    """timm's, of whole batches and of images that fill a part of them, by their coordinates."""
+    naflex = pytest.importorskip('timm.models.naflexvit')
+    theirs = naflex.NaFlexEmbeds(
+        patch_size=2, embed_dim=3, class_token=False, pos_embed=kind, pos_embed_grid_size=(3, 4),
+        pos_embed_ar_preserving=aspect)
+    ours = (FactorizedPositionEmbedding(3, (3, 4), coordinates='aspect' if aspect else 'fractional')
+            if kind == 'factorized' else LearnedPositionEmbedding(
+                3, (3, 4), keep_aspect=aspect, interpolation='bicubic_antialias'))
+    for name, table in ours.named_parameters():
+        getattr(theirs, name).data = table.data.view_as(getattr(theirs, name))
+    tables = [getattr(theirs, name) for name, _ in ours.named_parameters()]
+    cells = torch.zeros(1, hw[0] * hw[1], 3)
+    expected = cells.clone()
+    getattr(theirs, f'_apply_{kind}_pos_embed')(expected, grid_size=list(hw))
+    out = ours(cells, hw)
+    torch.testing.assert_close(out, expected, atol=1e-6, rtol=1e-5)
+    for got, wanted in zip(gradients(out, ours.parameters()), gradients(expected, tables),
+                           strict=True):
+        torch.testing.assert_close(got, wanted.view_as(got), atol=1e-3, rtol=1e-4)
+    at = torch.stack(torch.meshgrid(*map(torch.arange, hw), indexing='ij'), -1).flatten(0, 1)
+    by_coordinates = cells.clone()
+    getattr(theirs, f'_apply_{kind}_naflex_pos_embed')(by_coordinates, patch_coord=at[None])
+    padded = ours(torch.zeros(1, 8 * 9, 3), (8, 9), padding_mask=torch.ones(
+        8, 9).index_put(tuple(at.T), torch.zeros(())).bool()[None])
+    torch.testing.assert_close(padded.view(1, 8, 9, 3)[:, at[:, 0], at[:, 1]], by_coordinates,
+                               atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize('windows', [(1, 1), (2, 3), (4, 1)])
+def test_hieras_windows(windows):
+    hiera = pytest.importorskip('timm.models.hiera').Hiera
+    ours = WindowedPositionEmbedding(3, (5, 4), window_shape=(3, 2),
+                                     interpolation='bicubic_antialias')
+    hw = (3 * windows[0], 2 * windows[1])
+    x = torch.randn(2, hw[0] * hw[1], 3)
+    expected = hiera._pos_embed(SimpleNamespace(
+        pos_embed=ours.pos_embed, pos_embed_win=ours.pos_embed_win, mask_spatial_shape=windows), x)
+    out = ours(x, hw)
+    torch.testing.assert_close(out, expected, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(gradients(out, ours.parameters()),
+                               gradients(expected, ours.parameters()), atol=1e-3, rtol=1e-4)
+    # A window that is cut off is the beginning of one.
+    zero = torch.zeros(1, 1, 3)
+    ours.pos_embed.data.zero_()
+    torch.testing.assert_close(ours(zero.expand(1, 20, 3), (4, 5))[0, 3 * 5 + 4],
+                               ours.pos_embed_win[0, :, 0, 0])
 
 
 def test_sincos_differs_between_rows_and_columns_and_is_stored_nowhere():
@@ -84,6 +151,10 @@ def test_half_precision_keeps_its_dtype():
     (lambda: LearnedPositionEmbedding(4, (3, 3), interpolation='nearest'), "interpolation='nea"),
     (lambda: LearnedPositionEmbedding(4, (3, 3), interpolation_offset=-0.1), 'offset=-0.1 must be'),
     (lambda: LearnedPositionEmbedding(4, (3, 3), num_prefix_embeds=-1), 'num_prefix_embeds=-1'),
+    (lambda: FactorizedPositionEmbedding(4, (3, 3), coordinates='xy'), "coordinates='xy' must be"),
+    (lambda: FactorizedPositionEmbedding(4, (2, 3), coordinates='absolute')(
+        torch.zeros(1, 9, 4), (3, 3)), r'hw_shape=\(3, 3\) must fit into grid_shape=\(2, 3\)'),
+    (lambda: WindowedPositionEmbedding(4, (3, 3), window_shape=(0, 1)), r'window_shape=\(0, 1\)'),
     (lambda: SinCosPositionEncoding(10), 'embed_dims=10 must be a multiple of 4'),
     (lambda: SinCosPositionEncoding(8, temperature=0), 'temperature=0 must be positive'),
     (lambda: SinCosPositionEncoding(8, layout='xy'), "layout='xy'")])

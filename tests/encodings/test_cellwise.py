@@ -26,7 +26,8 @@ NOT_CELLWISE = {'ShawRPE sequence', 'HuangRPE sequence', 'TransformerXLRPE seque
 CONFIGS = {**{name: dict(rel_pos_encoding=cfg) for name, cfg in examples.RELATIVE.items()},
            **{name: dict(pos_encoding=cfg) for name, cfg in {
                **examples.TOKEN,
-               'LearnedPositionEmbedding': dict(type='LearnedPositionEmbedding', grid_shape=WHOLE),
+               **{name: dict(examples.TOKEN[name], grid_shape=WHOLE)  # DETR knows no grid
+                  for name in examples.TOKEN if name.endswith('PositionEmbedding')},
                'LearnedPositionEmbedding of a row': dict(type='LearnedPositionEmbedding',
                                                          grid_shape=(1, 24)),
                'ContextPool of a sequence': dict(type='ContextPool', dims=1),

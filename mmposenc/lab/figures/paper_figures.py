@@ -101,6 +101,8 @@ _BY_OFFSET = ('bias', 'references')
 SUITS: dict[str, tuple[str, ...]] = {
     'PEG': ('kernels', 'added', 'similarity'),
     'LearnedPositionEmbedding': ('similarity', 'added'),
+    'FactorizedPositionEmbedding': ('similarity', 'added'),
+    'WindowedPositionEmbedding': ('similarity', 'added'),
     'SinCosPositionEncoding': ('similarity', 'added'),
     'ContextPool': ('pools', 'sizes', 'added', 'similarity'),
     'IRPE': ('buckets', 'bias', 'references', 'index'),

@@ -25,6 +25,10 @@ from .rows import PREFIX, rows_of, said
 NAMES: dict[str, tuple[str, dict[str, Any] | None]] = {
     'none': ('none', None),
     'learned': ('learned table', dict(type='mmposenc.LearnedPositionEmbedding')),
+    'factorized': ('tables of rows and columns (NaViT)',
+                   dict(type='mmposenc.FactorizedPositionEmbedding')),
+    'windowed-table': ('tables of the image and of windows (Hiera)',
+                       dict(type='mmposenc.WindowedPositionEmbedding')),
     'sincos': ('sines and cosines', dict(type='mmposenc.SinCosPositionEncoding')),
     'peg': ('PEG', dict(type='mmposenc.PEG')),
     'conv-mlp': ('convolution in the MLP', dict(type='mmposenc.ConvMLP')),
