@@ -33,8 +33,9 @@ class ContextPool(TokenEncoding):
     """y_i = sum_j w_j g_ij x_j / sum_j w_j g_ij, g_ij a Gaussian of the distance between i and j
     whose deviation each token predicts, as it does its weight (Huang et al., ICML 2022, Sec. 3).
 
-    sigma_i = ratio * s_i * (H + W) / 2 cells on a map, ratio * L * s_i along a sequence of L. In a
-    backbone it stands between blocks, after block 0 unless ``positions`` says otherwise.
+    sigma_i = ratio * s_i * (H + W) / 2 cells on a map, ratio * L * s_i along a sequence of L. A
+    backbone has a module of its own after each block whose output another attention takes (Sec.
+    3.2), unless ``positions`` or ``default_positions`` says otherwise.
 
     Args:
         embed_dims: C.
@@ -59,8 +60,7 @@ class ContextPool(TokenEncoding):
         stride: pool for every so many-th row and column only, so the grid shrinks: what replaces
             a ConvNet's pooling and strides.
         default_positions: where a backbone puts it when its own ``positions`` is None; each of
-            several encodings can so have its own. The paper's is 'every': a module of its own
-            after each attention block whose output another takes.
+            several encodings can so have its own. (0,) is after the first block alone.
 
     Raises:
         ValueError: for unknown or contradicting options.
@@ -75,7 +75,7 @@ class ContextPool(TokenEncoding):
                  predictor: str = 'conv', size_norm: str = 'sigmoid',
                  window_size: int = 7, num_random: int = 32, form: str = 'auto',
                  truncate: float = 5.0, stride: int = 1,
-                 default_positions: Sequence[int] | str = (0,)) -> None:
+                 default_positions: Sequence[int] | str = 'every') -> None:
         super().__init__()
         check_choices(weights=(weights, WEIGHTS), locality=(locality, LOCALITIES),
                       predictor=(predictor, PREDICTORS), size_norm=(size_norm, SIZE_NORMS),

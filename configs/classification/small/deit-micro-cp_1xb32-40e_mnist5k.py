@@ -4,4 +4,5 @@
 _base_ = [
     '../../_base_/models/deit-micro.py', '../../_base_/datasets/mnist5k.py',
     '../../_base_/schedules/adamw_micro.py', '../../_base_/default_runtime.py']
-model = dict(backbone=dict(pos_encoding=dict(type='mmposenc.ContextPool')))
+model = dict(backbone=dict(
+    pos_encoding=dict(type='mmposenc.ContextPool', default_positions=(0,))))

@@ -8,5 +8,5 @@ _base_ = '../pvt/retinanet_pvt-t_fpn_1x_coco.py'
 model = dict(backbone=dict(
     pos_encoding=[
         dict(type='mmposenc.LearnedPositionEmbedding', interpolation='bilinear'),
-        dict(type='mmposenc.ContextPool')],
+        dict(type='mmposenc.ContextPool', default_positions=(0,))],
     init_cfg=dict(strict=False)))

@@ -6,4 +6,5 @@
 #     bash tools/dist_train.sh configs/detection/context_pool/retinanet_cp-swin-t_fpn_1x_coco.py 8
 _base_ = 'retinanet_swin-t_fpn_1x_coco.py'
 model = dict(backbone=dict(
-    pos_encoding=dict(type='mmposenc.ContextPool'), init_cfg=dict(strict=False)))
+    pos_encoding=dict(type='mmposenc.ContextPool', default_positions=(0,)),
+    init_cfg=dict(strict=False)))

@@ -11,5 +11,5 @@ _base_ = '../sem_fpn/fpn_pvt-t_8xb2-80k_ade20k-512x512.py'
 model = dict(backbone=dict(
     pos_encoding=[
         dict(type='mmposenc.LearnedPositionEmbedding', interpolation='bilinear'),
-        dict(type='mmposenc.ContextPool')],
+        dict(type='mmposenc.ContextPool', default_positions=(0,))],
     init_cfg=dict(strict=False)))

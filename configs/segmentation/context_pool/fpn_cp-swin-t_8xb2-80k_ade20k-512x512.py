@@ -8,4 +8,5 @@
 #         configs/segmentation/context_pool/fpn_cp-swin-t_8xb2-80k_ade20k-512x512.py 8
 _base_ = '../sem_fpn/fpn_swin-t_8xb2-80k_ade20k-512x512.py'
 model = dict(backbone=dict(
-    pos_encoding=dict(type='mmposenc.ContextPool'), init_cfg=dict(strict=False)))
+    pos_encoding=dict(type='mmposenc.ContextPool', default_positions=(0,)),
+    init_cfg=dict(strict=False)))

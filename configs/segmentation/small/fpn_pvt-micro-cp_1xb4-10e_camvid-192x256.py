@@ -2,4 +2,5 @@
 #
 #     python tools/train.py configs/segmentation/small/fpn_pvt-micro-cp_1xb4-10e_camvid-192x256.py
 _base_ = 'fpn_pvt-micro-none_1xb4-10e_camvid-192x256.py'
-model = dict(backbone=dict(pos_encoding=dict(_delete_=True, type='mmposenc.ContextPool')))
+model = dict(backbone=dict(pos_encoding=dict(
+    _delete_=True, type='mmposenc.ContextPool', default_positions=(0,))))
