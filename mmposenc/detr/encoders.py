@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from ..backbones.layers import run_block
 from ..backbones.modules import BaseModule, ModuleList
+from ..encodings import build
 from ..encodings.placement import EncodingConfigs, PlacedEncodings
 from ..encodings.sharing import share_encodings
 from ..functional.grids import as_grid
@@ -114,8 +115,8 @@ class DetrEncoder(BaseModule):
 
     Args:
         num_layers: layers.
-        layer_cfg: arguments of :class:`DetrEncoderLayer`;
-            ``self_attn_cfg=dict(rel_pos_encoding=...)`` goes into every layer.
+        layer_cfg: arguments of :class:`DetrEncoderLayer`, or with a ``type`` of a class derived
+            from it; ``self_attn_cfg=dict(rel_pos_encoding=...)`` goes into every layer.
         rel_pos_sharing: 'layer' gives each layer a relative encoding of its own; 'stage' and 'all',
             the same thing here, one to all layers.
         pos_encoding: a TokenEncoding config, several, or None.
@@ -159,7 +160,13 @@ class DetrEncoder(BaseModule):
                                             self.pos_encoding_shared, self.embed_dims)
 
     def _init_layers(self) -> None:
-        self.layers = ModuleList(self.layer_type(**self.layer_cfg) for _ in range(self.num_layers))
+        arguments = dict(self.layer_cfg)
+        name = arguments.pop('type', self.layer_type)
+        layer_type = name if isinstance(name, type) else build.find_class(name)
+        if not (isinstance(layer_type, type) and issubclass(layer_type, self.layer_type)):
+            raise ValueError(f'encoder.layer_cfg.type={name!r} must be '
+                             f'mmposenc.{self.layer_type.__name__}, or a class derived from it')
+        self.layers = ModuleList(layer_type(**arguments) for _ in range(self.num_layers))
         self.embed_dims = self.layers[0].embed_dims
 
     def forward(self, query: Tensor, query_pos: Tensor | None = None,

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from torch import nn
 
 from ..functional.grids import as_grid
+from ..names import class_of_name
 from ..own_classes import class_of_file, is_file_class
 from .base import RelativeConfig, RelativeEncoding, TokenEncoding
 
@@ -125,7 +126,12 @@ def _find_own(name: str) -> Any:
     if is_file_class(name):
         return class_of_file(name)
     own = name.removeprefix('mmposenc.')
-    return getattr(encodings, own) if own in encodings.__all__ else None
+    if own in encodings.__all__:
+        return getattr(encodings, own)
+    try:
+        return class_of_name(own)
+    except AttributeError:
+        return None
 
 
 #: Finds the class of a type's name. With OpenMMLab the registry puts its own search here, which

@@ -334,3 +334,29 @@ def test_gradients_of_the_encoder(hw: tuple[int, int]) -> None:
             dict(spatial_shapes=hw))
 
     assert torch.autograd.gradcheck(run, (tokens, pos, *parameters), fast_mode=True)
+
+
+def test_layers_of_a_config_by_name(tmp_path) -> None:
+    """mmdet's DETR around the layers that a config names, and around a layer of a user's file."""
+    from mmposenc.detr import DeformableEncoderLayer, DetrEncoderLayer
+    dense = dict(layer_cfg=dict(type='mmposenc.DetrEncoderLayer', **detr()['encoder']['layer_cfg']))
+    models = [build(detr()), build({**detr(), 'encoder': {**detr()['encoder'], **dense}})]
+    assert [type(layer) for layer in models[1].encoder.layers] == 2 * [DetrEncoderLayer]
+    losses = [total_loss(model, images(((64, 64), (45, 61)))) for model in models]
+    torch.testing.assert_close(*losses, rtol=0, atol=0)
+    cfg = deformable()
+    cfg['encoder']['layer_cfg']['type'] = 'mmposenc.DeformableEncoderLayer'
+    assert type(build(cfg).encoder.layers[0]) is DeformableEncoderLayer
+    own = tmp_path / 'own.py'
+    own.write_text('from mmposenc.detr import DetrEncoderLayer\n\n\n'
+                   'class Doubled(DetrEncoderLayer):\n'
+                   '    def forward(self, query, *args, **kwargs):\n'
+                   '        return 2 * super().forward(query, *args, **kwargs)\n')
+    dense['layer_cfg']['type'] = f'{own}:Doubled'
+    doubled = build({**detr(), 'encoder': {**detr()['encoder'], **dense}})
+    tokens = torch.randn(1, 6, 16)
+    torch.testing.assert_close(doubled.encoder.layers[0](tokens),
+                               2 * models[0].encoder.layers[0](tokens))
+    dense['layer_cfg']['type'] = 'mmposenc.PEG'
+    with pytest.raises(ValueError, match="type='mmposenc.PEG' must be mmposenc.DetrEncoderLayer"):
+        build({**detr(), 'encoder': {**detr()['encoder'], **dense}})
