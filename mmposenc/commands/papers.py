@@ -68,7 +68,9 @@ def _table(name: str) -> None:
                          justify='left' if column in ('row', 'model') else 'right')
     for number, row in enumerate(shown.rows, 1):
         counted = row.counted
-        macs = f', {counted["macs"] // 10 ** 6:,}M MACs' if counted else ''
+        macs = f', {counted["macs"] // 10 ** 6:,}M MACs' if 'macs' in counted else ''
+        if 'macs_with_means' in counted:
+            macs += f' ({counted["macs_with_means"] // 10 ** 6:,}M with the means)'
         cells = ['-' if value is None else str(value) for value in row.numbers.values()]
         drawn.add_row(*map(Text, (
             str(number), row.name, *cells, f'{counted["params"]:,}{macs}' if counted else '-',
@@ -77,6 +79,8 @@ def _table(name: str) -> None:
     console.print(drawn)
     if shown.notes:
         print(shown.notes)
+    for row_name, decision in shown.decisions.items():
+        print(f'{row_name}: {decision}')
     print(f'A row is trained by mmposenc train paper::{name}/N. Numbers are the source\'s: none '
           'of these models was trained here.')
 

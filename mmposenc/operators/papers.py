@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import atexit
+import re
 import shutil
 import tempfile
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,14 @@ import yaml
 from ..command_line import suggest
 
 Number = int | float | str | None
+#: Keys of files, of tables and of models, those that must be there first; and what each holds.
+PAPER = ({'title': str, 'venue': str, 'tables': dict}, {'url': str, 'notes': str})
+TABLE = ({'title': str, 'columns': list, 'rows': list},
+         {'url': str, 'notes': str, 'decisions': dict})
+MODEL = ({}, {'base': str, 'changes': dict, 'counted': dict})
+COUNTED = ({'params': int}, {'macs': int, 'macs_with_means': int})
+#: Numbers that are no plain ones: 5.7M, 80.5 ± 0.1, 9x9.
+WRITTEN = re.compile(r'\d+(\.\d+)?([MG]|x\d+| ± \d+(\.\d+)?)?')
 
 
 @dataclass(frozen=True)
@@ -30,14 +39,15 @@ class Row:
 
     @property
     def counted(self) -> dict[str, int]:
-        """``params`` and ``macs`` of its model, where they were counted."""
+        """``params``, ``macs`` and ``macs_with_means`` of its model, where they were counted."""
         found: dict[str, int] = models().get(self.model or '', {}).get('counted', {})
         return found
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table of a paper; ``id`` is like ``cpvt/table6``."""
+    """A table of a paper; ``id`` is like ``cpvt/table6``; ``decisions`` say of rows by their names
+    how the paper was read."""
 
     id: str
     title: str
@@ -46,6 +56,7 @@ class Table:
     columns: list[str]
     rows: list[Row]
     notes: str = ''
+    decisions: dict[str, str] = field(default_factory=dict)
 
     @property
     def here(self) -> str:
@@ -69,21 +80,64 @@ def tables() -> dict[str, Table]:
     """Every table, by its id."""
     found = {}
     for path in sorted(folder().glob('papers/*.yaml')):
-        paper = yaml.safe_load(path.read_text())
+        paper = _checked(yaml.safe_load(path.read_text()), PAPER, path.name)
         for name, each in paper['tables'].items():
-            place = f'{path.stem}/{name}'
-            rows = [_row(place, each['columns'], *row) for row in each['rows']]
-            found[place] = Table(place, each['title'], paper['venue'],
-                                 each.get('url') or paper.get('url', ''), each['columns'], rows,
-                                 each.get('notes', ''))
+            found[f'{path.stem}/{name}'] = _table(path, name, paper, each)
     return found
 
 
-def _row(table: str, columns: list[str], name: str, model: Any, *numbers: Number) -> Row:
+def _table(path: Path, name: str, paper: dict[str, Any], given: Any) -> Table:
+    where = f'{path.name}, {name}'
+    each = _checked(given, TABLE, where)
+    rows = [_row(f'{where}, row {index}', each['columns'], row)
+            for index, row in enumerate(each['rows'], 1)]
+    decisions = each.get('decisions', {})
+    for decided in decisions:
+        if decided not in {row.name for row in rows}:
+            raise ValueError(f'{where}, decisions: there is no row {decided!r}')
+    return Table(f'{path.stem}/{name}', each['title'], paper['venue'],
+                 each.get('url') or paper.get('url', ''), each['columns'], rows,
+                 each.get('notes', ''), decisions)
+
+
+def _checked(given: Any, keys: tuple[dict[str, type], dict[str, type]], where: str
+             ) -> dict[str, Any]:
+    """A mapping of a file.
+
+    Raises:
+        ValueError: it is none, or a key is missing, unknown or holds something else.
+    """
+    needed, known = keys[0], {**keys[0], **keys[1]}
+    if not isinstance(given, dict):
+        raise ValueError(f'{where}: {given!r} must be a mapping with {", ".join(known)}')
+    for key in needed:
+        if key not in given:
+            raise ValueError(f'{where}: there is no {key!r}')
+    for key, value in given.items():
+        if key not in known:
+            raise ValueError(f'{where}: unknown key {key!r}{suggest(str(key), known)}')
+        if not isinstance(value, known[key]):
+            raise ValueError(f'{where}: {key}={value!r} must be a {known[key].__name__}')
+    return given
+
+
+def _row(where: str, columns: list[str], given: Any) -> Row:
+    if not isinstance(given, list) or len(given) < 2:
+        raise ValueError(f'{where}: {given!r} must be a list: a name, a model, and a number for '
+                         'each column')
+    name, model, *numbers = given
+    where = f'{where} ({name})'
     if len(numbers) != len(columns):
-        raise ValueError(f'{table}, {name}: {len(numbers)} numbers for {len(columns)} columns')
-    here, why = (None, model['not here']) if isinstance(model, dict) else (model, None)
-    return Row(str(name), here, why, dict(zip(columns, numbers, strict=True)))
+        raise ValueError(f'{where}: {len(numbers)} numbers for {len(columns)} columns')
+    for column, number in zip(columns, numbers, strict=True):
+        if isinstance(number, bool | list | dict) or (
+                isinstance(number, str) and not WRITTEN.fullmatch(number)):
+            raise ValueError(f'{where}: {column}={number!r} must be a number such as 72.4, 5.7M or '
+                             f'"80.5 ± 0.1", or null')
+    if isinstance(model, str):
+        return Row(str(name), model, None, dict(zip(columns, numbers, strict=True)))
+    why = _checked(model, ({'not here': str}, {}), where)['not here']
+    return Row(str(name), None, why, dict(zip(columns, numbers, strict=True)))
 
 
 def table(name: str) -> Table:
@@ -118,9 +172,14 @@ def row(name: str) -> Row:
 def models() -> dict[str, dict[str, Any]]:
     """By name: ``folder``; for models that stand in no file ``base`` and ``changes``; ``counted``
     where parameters and multiply-accumulates were."""
-    read = yaml.safe_load((folder() / 'models.yaml').read_text())
-    return {name: {'folder': place, **entry}
-            for place, entries in read.items() for name, entry in entries.items()}
+    found = {}
+    for place, entries in yaml.safe_load((folder() / 'models.yaml').read_text()).items():
+        for name, entry in entries.items():
+            _checked(entry, MODEL, f'models.yaml, {name}')
+            if 'counted' in entry:
+                _checked(entry['counted'], COUNTED, f'models.yaml, {name}, counted')
+            found[name] = {'folder': place, **entry}
+    return found
 
 
 def changed_names() -> list[str]:

@@ -1,6 +1,7 @@
 """Papers' tables: rows are models, their counts are what the models have, and old names work."""
 from __future__ import annotations
 
+import re
 import warnings
 
 import pytest
@@ -161,14 +162,38 @@ def test_metafiles_and_pages_are_up_to_date() -> None:
     load_tool('model_table').main(['--check'])
 
 
-def test_a_table_that_does_not_hold_together_is_named(monkeypatch, tmp_path) -> None:
+@pytest.mark.parametrize('old, new, message', [
+    ('[0-1 tiny, cpvt-ti_8xb128_in1k, 5.7M,', '[0-1 tiny, cpvt-ti_8xb128_in1k,',
+     'cpvt.yaml, table12, row 1 (0-1 tiny): 2 numbers for 3 columns'),
+    ('[0-1 tiny, cpvt-ti_8xb128_in1k, 5.7M,', '[0-1 tiny, cpvt-ti_8xb128_in1k, 5;7M,',
+     "row 1 (0-1 tiny): params='5;7M' must be a number such as"),
+    ('[0-1 tiny, cpvt-ti_8xb128_in1k, 5.7M,', '[0-1 tiny, {nothere: no}, 5.7M,',
+     "row 1 (0-1 tiny): there is no 'not here'"),
+    ('title: One PEG or several', 'titel: One PEG or several', "table12: there is no 'title'"),
+    ('title: One PEG or several', 'title: One\n    note: PEG', "table12: unknown key 'note'; did you"),
+    ('title: One PEG or several', 'title: One\n    decisions: {tiny: PEG}',
+     "cpvt.yaml, table12, decisions: there is no row 'tiny'"),
+    ('title: One PEG or several', 'title: [One]', "cpvt.yaml, table12: title=['One'] must be a str"),
+    ('venue: CPVT (ICLR 2023)', 'venu: CPVT', "cpvt.yaml: there is no 'venue'")])
+def test_a_table_that_does_not_hold_together_is_named(old, new, message, monkeypatch, tmp_path
+                                                      ) -> None:
     (tmp_path / 'papers').mkdir()
     text = (ROOT / 'configs/papers/cpvt.yaml').read_text()
-    (tmp_path / 'papers' / 'cpvt.yaml').write_text(
-        text.replace('[0-1 tiny, cpvt-ti_8xb128_in1k, 5.7M,', '[0-1 tiny, cpvt-ti_8xb128_in1k,'))
+    (tmp_path / 'papers' / 'cpvt.yaml').write_text(text.replace(old, new, 1))
     monkeypatch.setattr(papers, 'folder', lambda: tmp_path)
-    with pytest.raises(ValueError, match='cpvt/table12, 0-1 tiny: 2 numbers for 3 columns'):
+    with pytest.raises(ValueError, match=re.escape(message)):
         papers.tables.__wrapped__()
+
+
+@pytest.mark.parametrize('entry, message', [
+    ('{bases: x}', "models.yaml, a: unknown key 'bases'; did you mean 'base'"),
+    ('{counted: {macs: 1}}', "models.yaml, a, counted: there is no 'params'")])
+def test_a_model_that_does_not_hold_together_is_named(entry, message, monkeypatch, tmp_path
+                                                      ) -> None:
+    (tmp_path / 'models.yaml').write_text(f'folder:\n  a: {entry}\n')
+    monkeypatch.setattr(papers, 'folder', lambda: tmp_path)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        papers.models.__wrapped__()
 
 
 def test_shapes_of_the_encodings_of_table_8() -> None:

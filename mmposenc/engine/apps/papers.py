@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import torch
 
 from mmposenc.backbones import count_macs
+from mmposenc.encodings import ContextPool
 from mmposenc.operators import papers
 
 from ..config.config import load_config
@@ -16,7 +17,8 @@ UNITS = {'M': 10 ** 6, 'G': 10 ** 9}
 
 def count(name: str) -> dict[str, int]:
     """Parameters of a model, and of a classifier the multiply-accumulates of one image, to a
-    million: values of iRPE as in its release, means of ContextPool left out as in its paper."""
+    million: values of iRPE as in its release, means of ContextPool left out as in its paper, and
+    with them besides."""
     cfg = load_config(str(papers.config_of(name)))
     cfg.model.pop('teacher', None)
     # mmdet's ResNet reads numbers from tensors while it is built.
@@ -28,8 +30,10 @@ def count(name: str) -> dict[str, int]:
     size = next((step.crop_size for step in dataset.get('pipeline', ())
                  if step.type == 'CenterCrop'), 32 if dataset.type == 'CIFAR10' else None)
     if size is not None:
-        macs = count_macs(model, (size, size), values_as_released=True, pooled_means=False)
-        counted['macs'] = round(macs / 1e6) * 10 ** 6
+        pooled = any(isinstance(module, ContextPool) for module in model.modules())
+        for name, means in (('macs', False), ('macs_with_means', True))[:1 + pooled]:
+            macs = count_macs(model, (size, size), values_as_released=True, pooled_means=means)
+            counted[name] = round(macs / 1e6) * 10 ** 6
     return counted
 
 
