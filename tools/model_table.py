@@ -23,13 +23,14 @@ is there, with all its numbers; none of these models was trained here ([what was
     mmposenc papers cpvt/table6                      # the table, and the counts of the models here
     mmposenc papers cpvt/table6 --row 3 --out my.py  # the whole config of a row
     mmposenc train paper::cpvt/table6/3              # or train it as it is
+    mmposenc test paper::cpvt/table2/4 CHECKPOINT --sizes 160 224 384 448 512  # its columns
     mmposenc compare CONFIG --table cpvt/table6      # ask its encodings of a small model
 
 Models that many people train have a file in `configs/`; the others are one of these with some keys
-changed (`configs/models.yaml`), and are found by their old file names, too. Parameters and
+changed (`configs/models.yaml`), named as a file would be (`mmposenc::folder/name.py`). Parameters and
 multiply-accumulates are counted on the model, head included, for one image: values of iRPE as in
-its release, means of ContextPool left out, as by its paper's numbers ([what they
-take](context_pool.md)). `mmposenc papers --check` builds and counts all of them.
+its release, means of ContextPool left out, as by its paper's numbers, and with them beside
+([what they take](context_pool.md)). `mmposenc papers --check` builds and counts all of them.
 
 | table | source | what | rows here |
 |---|---|---|---|

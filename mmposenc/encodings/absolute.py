@@ -66,7 +66,8 @@ class LearnedPositionEmbedding(_AddedTable):
         embed_dims: C.
         grid_shape: (H, W) of the table.
         interpolation: for grids other than the table's: 'bicubic', 'bilinear' or
-            'bicubic_antialias' (timm's).
+            'bicubic_antialias' (timm's). 'cut' numbers the cells row by row and takes the first
+            vectors, as a table of a sequence (AI Summer: ``pos_emb1D[:current_seq_tokens]``).
         interpolation_offset: DINOv2's without registers is 0.1: an (H, W) grid steps through the
             table as one of (H + 0.1, W + 0.1) would, from its first cell on. That is an artefact of
             its release, and weights are used to it.

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from .masking import known_equal
 
-INTERPOLATIONS = ('bicubic', 'bilinear', 'bicubic_antialias')
+INTERPOLATIONS = ('bicubic', 'bilinear', 'bicubic_antialias', 'cut')
 
 
 def resize_position_table(table: Tensor, from_hw: tuple[int, int], to_hw: tuple[int, int],
@@ -21,7 +21,7 @@ def resize_position_table(table: Tensor, from_hw: tuple[int, int], to_hw: tuple[
         to_hw: (H', W') wanted.
         mode: 'bicubic' (DeiT's and CPVT's fine-tuning), 'bilinear' (PVT's) or 'bicubic_antialias'
             (timm's, and DINOv2's with registers); all as ``F.interpolate`` with
-            align_corners=False.
+            align_corners=False. 'cut': nothing is resized, cells take vectors row by row.
         offset: added to the wanted sides where the step from cell to cell is computed: 0.1 in
             DINOv2 without registers.
 
@@ -57,6 +57,8 @@ def resize_to_extents(table: Tensor, from_hw: tuple[int, int], extents: Tensor,
     products with a small matrix: extents stay on their device, and the backward pass has one order
     of sums, which that of ``F.interpolate`` has not on a GPU.
     """
+    if mode == 'cut':
+        return _cut(table, extents, hw_shape)
     sizes = extents.double()
     if offset:
         native = (extents[:, 0] == from_hw[0]) & (extents[:, 1] == from_hw[1])
@@ -66,6 +68,21 @@ def resize_to_extents(table: Tensor, from_hw: tuple[int, int], extents: Tensor,
     with torch.autocast(table.device.type, enabled=False):
         by_col = torch.einsum('bxv,uvc->buxc', cols, table.view(*from_hw, -1))
         return torch.einsum('byu,buxc->byxc', rows, by_col).flatten(1, 2)
+
+
+def _cut(table: Tensor, extents: Tensor, hw_shape: tuple[int, int]) -> Tensor:
+    """Vector r * W' + c for the cell (r, c) of an image of W' columns.
+
+    Raises:
+        ValueError: an image has more cells than the table vectors.
+    """
+    length = table.shape[1]
+    if not torch.compiler.is_compiling() and int(extents.prod(1).max()) > length:
+        raise ValueError(f"interpolation='cut': a table of {length} vectors is too short for "
+                         f'images of {extents.tolist()} rows and columns of cells')
+    rows, cols = (torch.arange(side, device=extents.device) for side in hw_shape)
+    places = rows[:, None] * extents[:, 1, None, None] + cols
+    return table[0, places.flatten(1).clamp(max=length - 1)]
 
 
 def resize_axis_table(table: Tensor, length: int) -> Tensor:

@@ -170,10 +170,12 @@ def test_metafiles_and_pages_are_up_to_date() -> None:
     ('[0-1 tiny, cpvt-ti_8xb128_in1k, 5.7M,', '[0-1 tiny, {nothere: no}, 5.7M,',
      "row 1 (0-1 tiny): there is no 'not here'"),
     ('title: One PEG or several', 'titel: One PEG or several', "table12: there is no 'title'"),
-    ('title: One PEG or several', 'title: One\n    note: PEG', "table12: unknown key 'note'; did you"),
+    ('title: One PEG or several', 'title: One\n    note: PEG',
+     "table12: unknown key 'note'; did you"),
     ('title: One PEG or several', 'title: One\n    decisions: {tiny: PEG}',
      "cpvt.yaml, table12, decisions: there is no row 'tiny'"),
-    ('title: One PEG or several', 'title: [One]', "cpvt.yaml, table12: title=['One'] must be a str"),
+    ('title: One PEG or several', 'title: [One]',
+     "cpvt.yaml, table12: title=['One'] must be a str"),
     ('venue: CPVT (ICLR 2023)', 'venu: CPVT', "cpvt.yaml: there is no 'venue'")])
 def test_a_table_that_does_not_hold_together_is_named(old, new, message, monkeypatch, tmp_path
                                                       ) -> None:

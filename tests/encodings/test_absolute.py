@@ -161,3 +161,23 @@ def test_half_precision_keeps_its_dtype():
 def test_bad_arguments_are_named(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize('hw', [(3, 4), (2, 3), (6, 2), (1, 5), (4, 1)])
+def test_a_cut_table_is_of_the_sequence(hw: tuple[int, int]) -> None:
+    """AI Summer's one line; padding changes no number, and every vector used has a gradient."""
+    embedding = LearnedPositionEmbedding(3, (3, 4), interpolation='cut')
+    cells = hw[0] * hw[1]
+    x = torch.randn(1, cells, 3)
+    expected = x + embedding.pos_embed[:, :cells]
+    torch.testing.assert_close(embedding(x, hw), expected, rtol=0, atol=0)
+    wide = torch.zeros(1, hw[0] + 2, hw[1] + 3, 3)
+    wide[:, :hw[0], :hw[1]] = x.view(1, *hw, 3)
+    mask = torch.ones(1, hw[0] + 2, hw[1] + 3, dtype=torch.bool)
+    mask[:, :hw[0], :hw[1]] = False
+    padded = embedding(wide.flatten(1, 2), mask.shape[1:], padding_mask=mask)
+    torch.testing.assert_close(padded[~mask.flatten(1)], expected[0], rtol=0, atol=0)
+    padded[~mask.flatten(1)].sum().backward()
+    assert embedding.pos_embed.grad[0, :, 0].tolist() == [1.0] * cells + [0.0] * (12 - cells)
+    with pytest.raises(ValueError, match=r"a table of 12 vectors is too short .* \[\[4, 4\]\]"):
+        embedding(torch.randn(1, 16, 3), (4, 4))

@@ -283,7 +283,7 @@ def test_in_backbones(backbone, options):
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.1)
     pools = [module for module in model.modules() if isinstance(module, ContextPool)]
-    assert len(pools) == (1 if backbone == 'DeiT' else 2)
+    assert len(pools) == 2
     x = torch.randn(2, 3, 64, 96, dtype=torch.float64)
     sizes = [(64, 96), (40, 56)]
     outs = model(x, sizes)
@@ -303,7 +303,7 @@ def test_after_every_block(backbone, places):
     pytest.importorskip('mmengine', reason='backbones need mmengine')
     import mmposenc.backbones as backbones
     torch.manual_seed(0)
-    pool = dict(CP, default_positions='every', hidden_dims=2)
+    pool = dict(CP, hidden_dims=2)
     model = getattr(backbones, backbone)(**BACKBONES[backbone], pos_encoding=pool).double().eval()
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.1)

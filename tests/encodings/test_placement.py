@@ -87,7 +87,7 @@ def test_a_module_can_be_given():
 
 @pytest.mark.parametrize('followed', [False, True])
 @pytest.mark.parametrize('asked', [
-    (dict(type='ContextPool', default_positions='every'), None), (dict(type='PEG'), 'every')])
+    (dict(type='ContextPool'), None), (dict(type='PEG'), 'every')])
 def test_every_is_behind_each_block_that_an_attention_follows(asked, followed):
     placed = PlacedEncodings(*asked, 3, embed_dims=4, followed=followed)
     assert list(placed.at) == ['after0', 'after1', 'after2'][:2 + followed]
@@ -98,8 +98,7 @@ def test_every_is_behind_each_block_that_an_attention_follows(asked, followed):
 
 def test_every_with_others_and_with_queries_and_keys_alone():
     placed = PlacedEncodings(
-        [dict(type='PEG'), dict(type='ContextPool', default_positions='every')], None, 3,
-        embed_dims=4, followed=True)
+        [dict(type='PEG'), dict(type='ContextPool')], None, 3, embed_dims=4, followed=True)
     assert [[type(e) for e in placed.encodings(i)] for i in range(-1, 3)] == [
         [], [PEG, ContextPool], [ContextPool], [ContextPool]]
     placed = PlacedEncodings(dict(type='PEG', apply_to='qk'), 'every', 2, embed_dims=4,
