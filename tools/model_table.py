@@ -27,9 +27,9 @@ is there, with all its numbers; none of these models was trained here ([what was
     mmposenc compare CONFIG --table cpvt/table6      # ask its encodings of a small model
 
 Models that many people train have a file in `configs/`; the others are one of these with some keys
-changed (`configs/models.yaml`), named as a file would be (`mmposenc::folder/name.py`). Parameters and
-multiply-accumulates are counted on the model, head included, for one image: values of iRPE as in
-its release, means of ContextPool left out, as by its paper's numbers, and with them beside
+changed (`configs/models.yaml`), named as a file would be (`mmposenc::folder/name.py`). Parameters
+and multiply-accumulates are counted on the model, head included, for one image: values of iRPE as
+in its release, means of ContextPool left out, as by its paper's numbers, and with them beside
 ([what they take](context_pool.md)). `mmposenc papers --check` builds and counts all of them.
 
 | table | source | what | rows here |
