@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ..checkpoint.hub import is_name
 from ..encodings import build
 from .base import one_name
 from .modules import print_log
@@ -62,7 +63,8 @@ def _encoding(where: str, own: _Options, given: _Options) -> _Options:
     return given
 
 
-def takes_arch(archs: Mapping[str, _Options], sizes: Sequence[str], **aliases: str
+def takes_arch(archs: Mapping[str, _Options], sizes: Sequence[str],
+               told: Callable[[str], _Options] | None = None, **aliases: str
                ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Let ``__init__(self, arch, *, ...)`` see the arguments of an arch as if they were given.
 
@@ -71,6 +73,8 @@ def takes_arch(archs: Mapping[str, _Options], sizes: Sequence[str], **aliases: s
 
     Args:
         archs, sizes: as of :func:`arch_options`.
+        told: gives the arguments, ``arch`` among them, for weights of a repository ('hf://...'),
+            where neither arch nor sizes are given.
         aliases: other names of arguments, and theirs.
     """
     def decorated(init: Callable[..., None]) -> Callable[..., None]:
@@ -79,6 +83,21 @@ def takes_arch(archs: Mapping[str, _Options], sizes: Sequence[str], **aliases: s
             for alias, name in aliases.items():
                 both = {each: given.pop(each, None) for each in (name, alias)}
                 given[name] = one_name(**both)
+            if told and arch is None and all(given.get(name) is None for name in sizes):
+                given = _of_repository(given, told)
+                arch = given.pop('arch', None)
             init(self, arch, **arch_options(archs, sizes, arch, given))
         return wrapped
     return decorated
+
+
+def _of_repository(given: _Options, told: Callable[[str], _Options]) -> _Options:
+    """The given arguments on top of those told by the repository of the weights, if they are of
+    one."""
+    init_cfg = given.get('init_cfg')
+    name = init_cfg.get('checkpoint') if isinstance(init_cfg, dict) else None
+    if name is None or not is_name(name):
+        return given
+    found = told(name)
+    print_log(f'{name}: {", ".join(f"{key}={value!r}" for key, value in found.items())}', 'current')
+    return {**found, **given}

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from ..checkpoint import load_checkpoint
+from ..checkpoint.hub import is_name
 from ..installed import require
 
 if TYPE_CHECKING or find_spec('mmengine') is None:
@@ -62,15 +63,15 @@ if TYPE_CHECKING or find_spec('mmengine') is None:
         logging.getLogger('mmposenc').log(level, message)
 
     def read_checkpoint(name: str) -> Any:
-        """What a file holds.
+        """What a file, or weights of a name such as 'hf://...', hold.
 
         Raises:
             ValueError: for an address such as https://; see also
                 :func:`mmposenc.checkpoint.load_checkpoint`.
         """
-        if '://' in str(name):
-            raise ValueError(f'checkpoint={name!r}: without mmengine only files are read; download '
-                             f'it and name the file')
+        if '://' in str(name) and not is_name(name):
+            raise ValueError(f'checkpoint={name!r}: without mmengine only files, hf:// and timm:// '
+                             f'are read; download it and name the file')
         return load_checkpoint(name)
 else:
     require(__name__)

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..checkpoint.config_json import vit_of
 from ..checkpoint.vit_archs import ARCHS, SIZES
 from ..encodings.sharing import shared_encodings
 from ..functional.image_sizes import ImgShapes, get_img_shapes, mask_images
@@ -71,7 +72,7 @@ class ViT(ViTOutput, Backbone):
         ValueError: for sizes, positions, encodings, blocks or options that do not fit.
     """
 
-    @takes_arch(ARCHS, SIZES)
+    @takes_arch(ARCHS, SIZES, vit_of)
     def __init__(self, arch: str | None = None, *, patch_size: int = 16,
                  embed_dims: int | None = None, num_layers: int | None = None,
                  num_heads: int | None = None, mlp: str = 'mlp', act: str = 'gelu',

@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import save_file as save_safetensors
 from torch import Tensor
 
+from .hub import is_name
 from .integrity import put_in_place, seal
 from .loading import load_checkpoint
 
@@ -28,15 +29,17 @@ def read_checkpoint(path: str | Path) -> CheckpointFile:
     """Read the weights of a checkpoint without running any code it may hold.
 
     Args:
-        path: .safetensors, or .pth, .pt, .bin, .tar of torch.save. Weights may lie under
-            'state_dict', 'model', 'module' or 'teacher'; a prefix 'module.' of all of them is left
-            out.
+        path: ``hf://owner/name``, ``timm://model``, .safetensors, or .pth, .pt, .bin, .tar of
+            torch.save. Weights may lie under 'state_dict', 'model', 'module' or 'teacher'; a prefix
+            'module.' of all of them is left out.
 
     Raises:
         FileNotFoundError: if there is no such file.
         ValueError: for another kind of file, one that is cut short, one that cannot be read
             without running code, or one without weights.
     """
+    if is_name(path):
+        return _unwrap(load_checkpoint(path), path)
     path = Path(path).expanduser()
     if not path.is_file():
         raise FileNotFoundError(f'{path} is no file')
@@ -45,7 +48,7 @@ def read_checkpoint(path: str | Path) -> CheckpointFile:
     return _unwrap(load_checkpoint(path), path)
 
 
-def _unwrap(loaded: Mapping, path: Path) -> CheckpointFile:
+def _unwrap(loaded: Mapping, path: str | Path) -> CheckpointFile:
     ignored: list[str] = []
     for wrapper in WRAPPERS:
         if isinstance(loaded.get(wrapper), Mapping):

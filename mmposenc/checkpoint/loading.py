@@ -14,6 +14,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file as load_safetensors
 
+from . import hub
 from .integrity import damage
 
 _HISTORY = 'mmengine.logging.history_buffer'
@@ -31,7 +32,8 @@ def load_checkpoint(path: str | Path, map_location: Any = 'cpu', *, mmap: bool =
     training script (argparse.Namespace), which releases save beside their weights, are passed over.
 
     Args:
-        path: the file. A name that ends in .safetensors is read as such.
+        path: the file. A name that ends in .safetensors is read as such; ``hf://owner/name`` and
+            ``timm://model`` are found and downloaded (:mod:`.hub`).
         map_location: as of torch.load.
         mmap: leave tensors in the file until they are used.
 
@@ -43,6 +45,9 @@ def load_checkpoint(path: str | Path, map_location: Any = 'cpu', *, mmap: bool =
         ValueError: a damaged file, one that cannot be read without running code, or that holds
             something else than a dict.
     """
+    if hub.is_name(path):
+        files = [load_checkpoint(file, map_location) for file in hub.weights(str(path))]
+        return {key: value for file in files for key, value in file.items()}
     path = Path(path).expanduser()
     if not path.is_file():
         raise FileNotFoundError(f'{path} is no file')

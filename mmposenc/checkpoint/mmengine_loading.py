@@ -17,12 +17,20 @@ from mmengine.logging import HistoryBuffer, print_log  # noqa: F401  (files may 
 from mmengine.runner import checkpoint as _mmengine
 from mmengine.runner.checkpoint import CheckpointLoader
 
-from . import load_checkpoint
+from . import hub, load_checkpoint
 
 
-@CheckpointLoader.register_scheme(prefixes='', force=True)
+def _log(line: str) -> None:
+    print_log(line, 'current')
+
+
+hub.say = _log
+
+
+@CheckpointLoader.register_scheme(prefixes=('', 'hf://', 'timm://'), force=True)
 def load_from_local(filename: str, map_location: Any = None) -> Any:
-    """As mmengine's function of this name: what has no scheme such as https:// is a path."""
+    """As mmengine's function of this name: what has no scheme such as https:// is a path,
+    and hf:// and timm:// are names of weights."""
     return load_checkpoint(filename, map_location)
 
 

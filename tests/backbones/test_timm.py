@@ -28,6 +28,7 @@ from torch import nn
 
 from mmposenc.backbones import PVT, Swin, ViT, load_pretrained
 from mmposenc.checkpoint import (
+    config_json,
     convert,
     convert_back,
     convert_with_report,
@@ -397,7 +398,7 @@ NAMES = {
 
 
 @pytest.mark.parametrize('arch', NAMES)
-def test_an_arch_is_timms_model_and_is_told_by_its_weights(arch):
+def test_an_arch_is_timms_model_and_is_told_by_its_weights(arch, monkeypatch):
     """Shapes and names there and back, heads, epsilons, windows, and the options that are told."""
     own: dict[str, Any] = {}
     if arch in ('tiny', 'small', 'base', 'large'):
@@ -427,6 +428,15 @@ def test_an_arch_is_timms_model_and_is_told_by_its_weights(arch):
         .replace('-axial-ape', '') if arch.endswith('axial-ape') else arch.partition('-w')[0]
     assert told[0] == f'model.backbone.arch={alike}'
     if not swin:
+        # A repository on the hub says as much in its config.json.
+        monkeypatch.setattr(config_json, 'config', lambda name: dict(
+            architecture=NAMES[arch], pretrained_cfg=theirs.pretrained_cfg))
+        found = config_json.vit_of('timm://model')
+        assert found.pop('arch') == arch
+        with unfilled():
+            again = ViT(arch, **found, neck_channels=256 if sam else None)
+        assert {name: value.shape for name, value in again.state_dict().items()} == {
+            name: value.shape for name, value in ours.state_dict().items()}
         assert ours.blocks[0].norm1.eps == theirs.blocks[0].norm1.eps or sam
         assert ours.blocks[0].attn.num_heads == theirs.blocks[0].attn.num_heads
         assert len(told) == 1 or own or sam, told

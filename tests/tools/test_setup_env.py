@@ -22,7 +22,7 @@ case "$*" in
                  cp "$0" "$3/bin/python"; touch "$3/pyvenv.cfg" "$3/pip" ;;
     '-m pip --version') [ -e "$(dirname "$0")/../pip" ] ;;
     '-m ensurepip') [ -z "${NO_ENSUREPIP:-}" ] && touch "$(dirname "$0")/../pip" ;;
-    '-m pip check') echo 'timm 1.0.31 requires huggingface-hub, which is not installed.'
+    '-m pip check') echo 'mmcv 2.3.6 requires opencv-python, which is not installed.'
                     echo 'twine 7.0.0 requires keyring, which is not installed.'
                     [ "${BREAK:-}" != check ] || echo 'a 1.0 requires b, which is not there'
                     exit 1 ;;

@@ -1,0 +1,100 @@
+"""Which ViT a repository of timm or Hugging Face holds, told by its config.json."""
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from .hub import config
+from .vit_archs import ARCHS, SIZES
+
+#: timm's architectures, and the arch.
+_TIMM = {
+    r'vit_(\w+?)_patch14_dinov2': 'dinov2-{}',
+    r'vit_(\w+?)_patch14_reg4_dinov2': 'dinov2-{}-reg',
+    r'vit_(\w+?)_patch16_dinov3(_qkvb)?': 'dinov3-{}',
+    r'deit3_(\w+?)_patch\d+_\d+': 'deit3-{}',
+    r'vit_(\w+?)_patch\d+_siglip_\d+': 'siglip-{}',
+    r'vit_(\w+?)_patch\d+_clip_(quickgelu_)?\d+': 'clip-{}',
+    r'eva02_(\w+?)_patch14_\d+': 'eva02-{}',
+    r'vit_(\w+?)_patch16_rope_224': 'rope-vit-{}-axial',
+    r'vit_(\w+?)_patch16_rope_ape_224': 'rope-vit-{}-axial-ape',
+    r'vit_(\w+?)_patch16_rope_mixed_224': 'rope-vit-{}-mixed',
+    r'vit_(\w+?)_patch16_rope_mixed_ape_224': 'rope-vit-{}-mixed-ape',
+    r'beit_(\w+?)_patch16_\d+': 'beit-{}',
+    r'beitv2_(\w+?)_patch16_\d+': 'beitv2-{}',
+    r'vit_relpos_(\w+?)_patch16_\d+': 'relpos-{}',
+    r'vit_srelpos_(\w+?)_patch16_\d+': 'srelpos-{}',
+    r'samvit_(\w+?)_patch16': 'sam-{}',
+    r'(?:vit|deit)_(tiny|small|base|large)_patch\d+_\d+': '{}',
+}
+#: Hugging Face's model types, and the archs, of which sizes choose one.
+_TYPES = {'dinov2': r'dinov2-\w+', 'dinov2_with_registers': r'dinov2-\w+-reg',
+          'dinov3_vit': r'dinov3-[\w-]+', 'siglip': r'siglip-\w+', 'clip': r'clip-\w+',
+          'beit': r'beit-\w+', 'vit': r'tiny|small|base|large', 'deit': r'tiny|small|base|large'}
+_ACTS = {'gelu': 'gelu', 'quick_gelu': 'quick_gelu', 'gelu_pytorch_tanh': 'gelu_tanh'}
+
+
+def vit_of(name: str) -> dict[str, Any]:
+    """Arguments of ViT for the weights of ``hf://owner/name`` or ``timm://model``: its arch, and
+    where they differ from it.
+
+    Raises:
+        ValueError: it is another model, or one that is not known here; give ``arch`` and sizes.
+        OSError: there is no config.json, or it is not reached (:func:`.hub.weights`).
+    """
+    told = config(name)
+    if 'architecture' in told:
+        what = found = str(told['architecture'])
+        options = _of_timm(found, told.get('pretrained_cfg') or {})
+    else:
+        told = {**told, **(told.get('vision_config') or {})}
+        what = f'model_type={told.get("model_type")!r}'
+        options = _of_type(told)
+    if options is None:
+        raise ValueError(f'{name}: which ViT {what} is, is not known here; give arch, or sizes')
+    arch, own = options['arch'], ARCHS[options['arch']]
+    defaults = {'patch_size': 16, 'img_size': 224, **own}
+    if arch in ('tiny', 'small', 'base', 'large'):
+        options |= dict(class_token=True, pos_encoding=dict(
+            type='mmposenc.LearnedPositionEmbedding', num_prefix_embeds=1))
+    return {key: value for key, value in options.items() if defaults.get(key) != value}
+
+
+def _of_timm(architecture: str, published: dict[str, Any]) -> dict[str, Any] | None:
+    for pattern, arch in _TIMM.items():
+        found = re.fullmatch(pattern, architecture)
+        name = arch.format(found[1].replace('_', '-')) if found else None
+        if name not in ARCHS:
+            continue
+        options: dict[str, Any] = dict(arch=name)
+        if 'input_size' in published:
+            options['img_size'] = published['input_size'][-1]
+        if patch := re.search(r'_patch(\d+)', architecture):
+            options['patch_size'] = int(patch[1])
+        if name.startswith('clip-') and 'quickgelu' not in architecture:
+            options['act'] = 'gelu'
+        if name.startswith('dinov3-') and 'qkvb' not in architecture:
+            options['qkv_bias'] = False
+        if name.endswith('-reg'):  # timm's class token has no place
+            options['pos_encoding'] = dict(num_prefix_embeds=0)
+        return options
+    return None
+
+
+def _of_type(told: dict[str, Any]) -> dict[str, Any] | None:
+    kind = str(told.get('model_type')).removesuffix('_vision_model')
+    sizes = tuple(told.get(key) for key in (
+        'hidden_size', 'num_hidden_layers', 'num_attention_heads'))
+    gated = bool(told.get('use_gated_mlp') or told.get('use_swiglu_ffn'))
+    arch = next((name for name, own in ARCHS.items() if re.fullmatch(_TYPES.get(kind, ''), name)
+                 and tuple(own[key] for key in SIZES) == sizes
+                 and (own.get('mlp') == 'swiglu') == gated), None)
+    if arch is None:
+        return None
+    options: dict[str, Any] = dict(arch=arch)
+    for key in ('patch_size', 'image_size'):
+        if isinstance(told.get(key), int):
+            options[key.replace('image', 'img')] = told[key]
+    if kind in ('clip', 'siglip') and told.get('hidden_act') in _ACTS:
+        options['act'] = _ACTS[told['hidden_act']]
+    return options

@@ -1,0 +1,235 @@
+"""Weights by name, ``hf://owner/name`` and ``timm://model``, through huggingface_hub.
+
+Its cache, tokens (``HF_TOKEN``, ``hf auth login``), mirrors (``HF_ENDPOINT``), resumed downloads
+and offline mode (``HF_HUB_OFFLINE=1``) hold. Only safetensors are read, which hold no code, and the
+checksum that the repository publishes is compared each time.
+"""
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+from ..command_line import describe
+
+#: Takes lines for the log; with mmengine its logger.
+say: Callable[[str], None] = logging.getLogger('mmposenc').info
+
+_NAME = re.compile(r'(?:hf://(?P<repo>[^/@]+/[^/@]+)|timm://(?P<model>[^/@]+))'
+                   r'(?:@(?P<revision>[^/]+))?(?:/(?P<file>.+))?')
+#: Where repositories have their weights, in this order.
+WEIGHTS = ('model.safetensors', 'model.safetensors.index.json', 'open_clip_model.safetensors')
+_LOG_IN = 'set HF_TOKEN or run `hf auth login`'
+_PICKLES = ('.bin', '.pth', '.pt', '.ckpt', '.pkl', '.tar')
+
+
+class Name(NamedTuple):
+    """A repository, its revision (None: main) and a file in it (None: its weights)."""
+
+    repo: str
+    revision: str | None
+    file: str | None
+
+
+def is_name(name: object) -> bool:
+    """Whether weights are named, ``'hf://...'``, and not a file."""
+    return str(name).startswith(('hf://', 'timm://'))
+
+
+def read_name(name: str) -> Name:
+    """The parts of ``hf://owner/name@revision/folder/file.safetensors``; all behind the name may be
+    left out. ``timm://model.tag`` is ``hf://timm/model.tag``.
+
+    Raises:
+        ValueError: it is no such name, or its file is no .safetensors.
+    """
+    found = _NAME.fullmatch(name)
+    if found is None:
+        raise ValueError(f'{name!r} must be hf://OWNER/NAME or timm://MODEL, with @REVISION and '
+                         f'/FILE.safetensors behind it if need be')
+    file = found['file']
+    if file is not None and not file.endswith('.safetensors'):
+        raise ValueError(f'{name!r}: only .safetensors are read by name; other files may hold code')
+    revision = found['revision'] and unquote(found['revision'])
+    return Name(found['repo'] or f'timm/{found["model"]}', revision, file)
+
+
+def weights(name: str) -> list[Path]:
+    """The files of the weights, in the cache; several of a model that is cut into pieces.
+
+    Raises:
+        ImportError: huggingface_hub is not installed.
+        ValueError: no such name, or a repository without safetensors.
+        OSError: no such repository, revision or file, no right to read it, no connection and no
+            copy in the cache, or a file that is not the published one.
+    """
+    wanted = read_name(name)
+    for file in (wanted.file,) if wanted.file else WEIGHTS:
+        path = fetch(name, file, required=False)
+        if path is None:
+            continue
+        if file.endswith('.json'):
+            pieces = json.loads(path.read_text())['weight_map'].values()
+            return [_named(name, piece) for piece in sorted(set(pieces))]
+        return [path]
+    raise ValueError(_nothing_found(name, wanted))
+
+
+def _named(name: str, piece: str) -> Path:
+    if not piece.endswith('.safetensors'):
+        raise ValueError(f'{name}: its index names {piece!r}, which is no .safetensors')
+    path = fetch(name, piece)
+    assert path is not None
+    return path
+
+
+def config(name: str) -> dict[str, Any]:
+    """What ``config.json`` of a repository says; errors are those of :func:`weights`."""
+    path = fetch(name, 'config.json')
+    assert path is not None
+    found = json.loads(path.read_text())
+    if not isinstance(found, dict):
+        raise ValueError(f'{name}: config.json holds no dict')
+    return found
+
+
+def fetch(name: str, file: str, *, required: bool = True) -> Path | None:
+    """A file of a repository, in the cache; with ``required=False`` None where it has none."""
+    hub, errors = library(name)
+    wanted = read_name(name)
+    try:
+        path = Path(hub.hf_hub_download(wanted.repo, file, revision=wanted.revision))
+    except errors.LocalEntryNotFoundError as error:
+        if not required:
+            return None
+        raise OSError(_not_reached(name, hub)) from error
+    except errors.EntryNotFoundError as error:
+        if not required:
+            return None
+        raise OSError(f'{name}: {wanted.repo} has no file {file!r}') from error
+    except Exception as error:  # its HTTP library has errors of its own
+        raise OSError(_refused(name, wanted, hub, errors, error)) from error
+    _compare(name, path)
+    return path
+
+
+def library(name: str) -> tuple[Any, Any]:
+    """huggingface_hub and its errors.
+
+    Raises:
+        ImportError: with what to install.
+    """
+    try:
+        import huggingface_hub
+        from huggingface_hub import errors
+    except ImportError as error:
+        raise ImportError(f"{name} needs huggingface_hub: `pip install 'mmposenc[hub]'`, or "
+                          f'download the file and name it') from error
+    return huggingface_hub, errors
+
+
+def check_upload(name: str) -> None:
+    """Looks, before a model is built, whether it can be uploaded.
+
+    Raises:
+        ValueError: a name with a revision or a file, or of timm.
+        OSError: there is no token.
+    """
+    wanted = read_name(name)
+    if wanted[1:] != (None, None) or not name.startswith('hf://'):
+        raise ValueError(f'{name!r} must be hf://OWNER/NAME to upload to')
+    if library(name)[0].get_token() is None:
+        raise OSError(f'{name}: to upload, {_LOG_IN}')
+
+
+def upload(name: str, folder: str, *, private: bool = False) -> str:
+    """Upload the files of a folder as a new version of a repository, which is made where there is
+    none; returns its address.
+
+    Raises:
+        OSError: the server refuses it.
+    """
+    hub, errors = library(name)
+    wanted, api = read_name(name), hub.HfApi()
+    try:
+        api.create_repo(wanted.repo, private=private, exist_ok=True)
+        api.upload_folder(repo_id=wanted.repo, folder_path=folder,
+                          commit_message='Upload by mmposenc')
+    except Exception as error:  # its HTTP library has errors of its own
+        raise OSError(f'{name} could not be uploaded: {describe(error)}') from error
+    return f'{hub.constants.ENDPOINT}/{wanted.repo}'
+
+
+def _not_reached(name: str, hub: Any) -> str:
+    place = hub.constants.HF_HUB_CACHE
+    if hub.constants.HF_HUB_OFFLINE:
+        return f'{name} is not in the cache ({place}), and HF_HUB_OFFLINE forbids to download it'
+    return f'{name} is not in the cache ({place}), and {hub.constants.ENDPOINT} is not reached'
+
+
+def _nothing_found(name: str, wanted: Name) -> str:
+    hub, _ = library(name)
+    if hub.constants.HF_HUB_OFFLINE:
+        raise OSError(_not_reached(name, hub))
+    try:
+        files = hub.HfApi().list_repo_files(wanted.repo, revision=wanted.revision)
+    except Exception as error:
+        raise OSError(_not_reached(name, hub)) from error
+    if wanted.file:
+        return f'{name}: {wanted.repo} has no file {wanted.file!r}, but {", ".join(files)}'
+    others = [file for file in files if file.endswith('.safetensors')]
+    pickles = [file for file in files if file.endswith(_PICKLES)]
+    if others:
+        return f'{name}: which weights? Add one of /{", /".join(others)}'
+    if pickles:
+        return (f'{name} has no safetensors, only {", ".join(pickles)}, which may hold code and is '
+                f'not read by name; if you trust it, download it and name the file')
+    return f'{name}: the repository has no weights, only {", ".join(files) or "nothing"}'
+
+
+def _refused(name: str, wanted: Name, hub: Any, errors: Any, error: Exception) -> str:
+    """What to do about an error of the server."""
+    if isinstance(error, errors.GatedRepoError):
+        return (f'{name} is given to those who agreed to its licence: do so at '
+                f'{hub.constants.ENDPOINT}/{wanted.repo}, then {_LOG_IN}')
+    if isinstance(error, errors.RevisionNotFoundError):
+        return f'{name}: {wanted.repo} has no revision {wanted.revision!r}'
+    status = getattr(getattr(error, 'response', None), 'status_code', None)
+    if isinstance(error, errors.RepositoryNotFoundError) or status in (401, 403):
+        return (f'{name}: there is no repository {wanted.repo}, or you may not read it; if it is '
+                f'private, {_LOG_IN}')
+    return (f'{name} could not be downloaded: {describe(error)}. Try again, or '
+            f'download it yourself and name the file')
+
+
+def _compare(name: str, path: Path) -> None:
+    """Logs the checksum, and compares it with the published one, which is what the cache calls the
+    file: SHA-256, or git's SHA-1 of small files.
+
+    Raises:
+        OSError: it differs; the file is removed.
+    """
+    blob = path.resolve()
+    with open(blob, 'rb') as file:
+        found = hashlib.file_digest(file, 'sha256').hexdigest() if hasattr(
+            hashlib, 'file_digest') else hashlib.sha256(file.read()).hexdigest()
+        published, kind = blob.name, 'SHA-256'
+        if re.fullmatch('[0-9a-f]{40}', published):
+            file.seek(0)
+            content, kind = file.read(), "git's SHA-1"
+            known = hashlib.sha1(b'blob %d\0%b' % (len(content), content)).hexdigest()
+        else:
+            known = found
+    if re.fullmatch('[0-9a-f]{40}|[0-9a-f]{64}', published) and known != published:
+        with contextlib.suppress(OSError):
+            path.unlink()
+            blob.unlink()
+        raise OSError(f'{name}: {path.name} has {kind} {known}, and {published} is published; it '
+                      f'was damaged on its way or on disk, and is removed: try again')
+    say(f'{name}: {path.name}, SHA-256 {found}')

@@ -1,0 +1,287 @@
+"""Weights by name: huggingface_hub itself against its protocol on the loopback address."""
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from hub_server import serving
+from safetensors.torch import save
+from scripts import ROOT
+
+import mmposenc
+from mmposenc.checkpoint import hub, load_checkpoint
+from mmposenc.checkpoint.config_json import vit_of
+from mmposenc.checkpoint.files import read_checkpoint
+from mmposenc.checkpoint.vit_archs import ARCHS
+from mmposenc.commands.convert import main as convert
+
+pytest.importorskip('huggingface_hub', minversion='1.0')
+from huggingface_hub import constants  # noqa: E402
+
+STATE = {'a': torch.arange(50_000.0), 'b': torch.ones(3)}
+NAME = 'hf://me/model'
+SMALL = dict(embed_dims=8, num_layers=1, num_heads=2, patch_size=4, img_size=8, pool='gap')
+
+
+@pytest.fixture
+def server(monkeypatch, tmp_path):
+    with serving(monkeypatch, tmp_path / 'cache') as made:
+        made.repos['me/model'] = {'model.safetensors': save(STATE), 'README.md': b'a model'}
+        yield made
+
+
+@pytest.fixture
+def log(monkeypatch):
+    lines = []
+    monkeypatch.setattr(hub, 'say', lines.append)
+    return lines
+
+
+def loads(name=NAME):
+    return all(torch.equal(STATE[key], value) for key, value in load_checkpoint(name).items())
+
+
+def refusal(name=NAME, kind=OSError):
+    with pytest.raises(kind) as error:
+        load_checkpoint(name)
+    return str(error.value)
+
+
+def gets(server, ending='.safetensors'):
+    return [asked for asked in server.asked if asked[0] == 'GET' and asked[1].endswith(ending)]
+
+
+def test_a_file_is_downloaded_once_and_its_checksum_logged(server, log):
+    assert loads() and loads() and loads('hf://me/model@v1/model.safetensors')
+    assert len(gets(server)) == 1
+    assert len(log) == 3 and f'SHA-256 {server.etag("me/model", "model.safetensors")}' in log[0]
+
+
+def test_timms_models_have_an_owner(server):
+    server.repos['timm/vit.tag'] = server.repos['me/model']
+    assert loads('timm://vit.tag')
+    assert hub.read_name('timm://vit.tag@v1') == ('timm/vit.tag', 'v1', None)
+    assert hub.read_name('hf://a/b@refs%2Fpr%2F1/c/d.safetensors') == (
+        'a/b', 'refs/pr/1', 'c/d.safetensors')
+
+
+def test_a_model_in_pieces(server):
+    first, second = ({key: STATE[key]} for key in 'ab')
+    server.repos['me/pieces'] = {
+        'one.safetensors': save(first), 'two.safetensors': save(second),
+        'model.safetensors.index.json': json.dumps(
+            dict(weight_map=dict(a='one.safetensors', b='two.safetensors'))).encode()}
+    assert loads('hf://me/pieces') and len(load_checkpoint('hf://me/pieces')) == 2
+    server.repos['me/bin'] = {'model.safetensors.index.json': json.dumps(
+        dict(weight_map=dict(a='one.bin'))).encode()}
+    assert "'one.bin', which is no .safetensors" in refusal('hf://me/bin', ValueError)
+
+
+def no_waiting(monkeypatch):
+    monkeypatch.setattr('huggingface_hub.file_download.time.sleep', lambda seconds: None)
+    monkeypatch.setattr(constants, 'DOWNLOAD_CHUNK_SIZE', 10_000)  # what goes to disk at once
+
+
+def test_an_interrupted_download_goes_on_where_it_was(server, monkeypatch):
+    no_waiting(monkeypatch)
+    server.cut['model.safetensors'] = 2
+    assert loads()
+    starts = [asked[2] for asked in gets(server)]
+    assert starts[0] in (None, 'bytes=0-') and len(starts) == 3
+    assert 0 < int(starts[1][6:-1]) < int(starts[2][6:-1]) < len(
+        server.repos['me/model']['model.safetensors'])
+
+
+def test_a_download_that_never_ends_is_told(server, monkeypatch):
+    no_waiting(monkeypatch)
+    server.cut['model.safetensors'] = 99
+    assert 'could not be downloaded' in refusal()
+    server.cut.clear()
+    assert loads()
+
+
+def test_what_may_not_be_read(server, monkeypatch):
+    assert 'no repository me/none, or you may not read it' in refusal('hf://me/none')
+    server.private.add('me/model')
+    assert 'set HF_TOKEN or run `hf auth login`' in refusal()
+    monkeypatch.setenv('HF_TOKEN', 'hf_wrong')
+    assert 'there is no repository me/model' in refusal()
+    monkeypatch.setenv('HF_TOKEN', server.token)
+    assert loads()
+    server.gated.add('me/model')
+    said = refusal('hf://me/model@v1')
+    assert f'agreed to its licence: do so at {constants.ENDPOINT}/me/model' in said
+
+
+def test_names_that_lead_nowhere(server):
+    assert "me/model has no revision 'v2'" in refusal('hf://me/model@v2')
+    assert 'but model.safetensors, README.md' in refusal(
+        'hf://me/model/other.safetensors', ValueError)
+    server.repos['me/two'] = dict.fromkeys(('a.safetensors', 'b.safetensors'), save(STATE))
+    assert 'Add one of /a.safetensors, /b.safetensors' in refusal('hf://me/two', ValueError)
+    server.repos['me/text'] = {'README.md': b''}
+    assert 'has no weights, only README.md' in refusal('hf://me/text', ValueError)
+    for name in ('hf://me', 'hf://me/model@', 'timm://', 'hf://a/b/c.bin', 'timm://a/b.pth'):
+        refusal(name, ValueError)
+    assert hub.is_name(NAME) and not hub.is_name('work/hf.pth') and not hub.is_name(Path('a'))
+
+
+def test_offline(server, monkeypatch):
+    monkeypatch.setattr(constants, 'HF_HUB_OFFLINE', True)
+    assert 'HF_HUB_OFFLINE forbids to download it' in refusal()
+    assert not server.asked
+    monkeypatch.setattr(constants, 'HF_HUB_OFFLINE', False)
+    assert loads()
+    monkeypatch.setattr(constants, 'HF_HUB_OFFLINE', True)
+    server.asked.clear()
+    assert loads() and not server.asked
+
+
+def test_without_a_connection(server, monkeypatch):
+    assert loads()
+    for name, value in dict(ENDPOINT='http://127.0.0.1:9', HUGGINGFACE_CO_URL_TEMPLATE=(
+            'http://127.0.0.1:9/{repo_id}/resolve/{revision}/{filename}')).items():
+        monkeypatch.setattr(constants, name, value)
+    assert loads()  # from the cache
+    assert 'http://127.0.0.1:9 is not reached' in refusal('hf://me/other')
+
+
+class Evil:
+    def __reduce__(self):
+        return Path.touch, (Path('executed'),)
+
+
+def test_a_pickle_is_refused_and_nothing_of_it_runs(server, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    server.repos['me/pickle'] = {'pytorch_model.bin': pickle.dumps({'a': Evil()})}
+    said = refusal('hf://me/pickle', ValueError)
+    assert 'no safetensors, only pytorch_model.bin, which may hold code' in said
+    assert 'only .safetensors are read' in refusal('hf://me/pickle/pytorch_model.bin', ValueError)
+    server.repos['me/pickle']['model.safetensors'] = pickle.dumps({'a': Evil()})
+    assert 'no safetensors file' in refusal('hf://me/pickle', ValueError)
+    assert not gets(server, '.bin') and not Path('executed').exists()
+
+
+def test_a_wrong_checksum_is_told_and_the_file_removed(server, tmp_path):
+    server.published['model.safetensors'] = '0' * 64
+    assert f'and {"0" * 64} is published' in refusal()
+    assert not [path for path in (tmp_path / 'cache').rglob('*') if path.name == '0' * 64]
+    server.published.clear()
+    assert loads()
+    (blob,) = [path for path in (tmp_path / 'cache').rglob('blobs/*') if path.is_file()]
+    blob.write_bytes(blob.read_bytes()[:-1] + b'x')  # by a disk, later
+    assert 'was damaged on its way or on disk' in refusal()
+    assert loads()
+
+
+def test_a_small_file_is_compared_too(server):
+    server.repos['me/model']['config.json'] = b'{"architecture": "vit_small_patch14_dinov2"}'
+    assert hub.config(NAME)['architecture']
+    server.repos['me/bad'] = {'config.json': b'[]'}
+    with pytest.raises(ValueError, match='config.json holds no dict'):
+        hub.config('hf://me/bad')
+    with pytest.raises(OSError, match="me/bad has no file 'other.json'"):
+        hub.fetch('hf://me/bad', 'other.json')
+
+
+def test_without_the_package(monkeypatch):
+    monkeypatch.setitem(sys.modules, 'huggingface_hub', None)
+    with pytest.raises(ImportError, match=r"pip install 'mmposenc\[hub\]'"):
+        load_checkpoint(NAME)
+
+
+def test_every_way_in(server, tmp_path, monkeypatch, capsys):
+    """init_cfg of a backbone, mmengine's loader, the converter, and a process without mmengine."""
+    from mmengine.runner.checkpoint import CheckpointLoader
+
+    torch.manual_seed(0)
+    state = mmposenc.ViT(**SMALL).state_dict()
+    server.repos['me/vit'] = {'model.safetensors': save(state)}
+    model = mmposenc.ViT(**SMALL, init_cfg=dict(type='Pretrained', checkpoint='hf://me/vit'))
+    model.init_weights()
+    assert all(torch.equal(value, state[key]) for key, value in model.state_dict().items())
+    assert CheckpointLoader.load_checkpoint('hf://me/vit').keys() == state.keys()
+    assert read_checkpoint('hf://me/vit').state_dict.keys() == state.keys()
+    with pytest.raises(SystemExit, match='no repository me/none'):
+        convert(['auto', 'hf://me/none', str(tmp_path / 'out.pth')])
+    env = dict(HF_ENDPOINT=constants.ENDPOINT, HF_HUB_CACHE=str(tmp_path / 'two'),
+               PATH='', PYTHONPATH=str(ROOT))
+    code = f'''if True:
+        import sys
+        sys.modules['mmengine'] = None
+        import importlib.util as util
+        find = util.find_spec
+        util.find_spec = lambda name, *rest: None if name == 'mmengine' else find(name, *rest)
+        from mmposenc.backbones import ViT
+        model = ViT(**{SMALL!r}, init_cfg=dict(type='Pretrained', checkpoint='hf://me/vit'))
+        model.init_weights()
+        print(sum(value.double().sum().item() for value in model.state_dict().values()))
+    '''
+    done = subprocess.run([sys.executable, '-c', code], env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) == sum(value.double().sum().item() for value in state.values())
+
+
+def test_the_arch_is_that_of_the_repository(server, monkeypatch):
+    """One line of config: no arch, which config.json tells; what is given goes before it."""
+    monkeypatch.setitem(ARCHS, 'dinov2-small', dict(
+        ARCHS['dinov2-small'], embed_dims=8, num_layers=1, num_heads=2, img_size=28))
+    torch.manual_seed(0)
+    state = mmposenc.ViT('dinov2-small', pool=None).state_dict()
+    for file, told in [
+            ('timm', dict(architecture='vit_small_patch14_dinov2')),
+            ('hf', dict(model_type='dinov2', hidden_size=8, num_hidden_layers=1, patch_size=14,
+                        num_attention_heads=2, image_size=28))]:
+        server.repos[f'me/{file}'] = {'model.safetensors': save(state),
+                                      'config.json': json.dumps(told).encode()}
+        model = mmposenc.ViT(pool=None, final_norm='every', drop_path_rate=0.0, init_cfg=dict(
+            type='Pretrained', checkpoint=f'hf://me/{file}'))
+        model.init_weights()
+        assert {key: value.shape for key, value in model.state_dict().items()} == {
+            key: value.shape for key, value in state.items()}
+        assert torch.equal(model.cls_token, state['cls_token'])
+    with pytest.raises(ValueError, match='arch=None needs embed_dims'):
+        mmposenc.ViT(init_cfg=dict(type='Pretrained', checkpoint='me/none.pth'))
+
+
+DINOV3 = dict(model_type='dinov3_vit', num_hidden_layers=12, patch_size=16, image_size=224)
+SIZE = dict(hidden_size=768, num_hidden_layers=12, num_attention_heads=12)
+
+
+@pytest.mark.parametrize(('told', 'found'), [
+    (dict(DINOV3, hidden_size=384, num_attention_heads=6, use_gated_mlp=False),
+     dict(arch='dinov3-small')),
+    (dict(DINOV3, hidden_size=384, num_attention_heads=6, use_gated_mlp=True),
+     dict(arch='dinov3-small-plus')),
+    (dict(model_type='dinov2_with_registers', **SIZE, patch_size=14, image_size=518),
+     dict(arch='dinov2-base-reg')),
+    (dict(model_type='clip', vision_config=dict(
+        model_type='clip_vision_model', **SIZE, patch_size=32, image_size=224,
+        hidden_act='quick_gelu')), dict(arch='clip-base', patch_size=32)),
+    (dict(model_type='siglip', vision_config=dict(
+        model_type='siglip_vision_model', **SIZE, patch_size=16, image_size=384,
+        hidden_act='gelu_pytorch_tanh')), dict(arch='siglip-base', img_size=384)),
+    (dict(model_type='vit', **SIZE, patch_size=16, image_size=224), dict(
+        arch='base', class_token=True, pos_encoding=dict(
+            type='mmposenc.LearnedPositionEmbedding', num_prefix_embeds=1))),
+    (dict(architecture='vit_base_patch32_clip_448', pretrained_cfg=dict(
+        input_size=[3, 448, 448])), dict(
+        arch='clip-base', img_size=448, patch_size=32, act='gelu')),
+    (dict(architecture='vit_small_patch16_dinov3', pretrained_cfg=dict(
+        input_size=[3, 256, 256])), dict(arch='dinov3-small', img_size=256, qkv_bias=False))])
+def test_what_a_config_json_says(told, found, server):
+    server.repos['me/told'] = {'config.json': json.dumps(told).encode()}
+    assert vit_of('hf://me/told') == found
+
+
+def test_an_arch_that_is_not_known(server):
+    server.repos['me/cait'] = {'config.json': b'{"architecture": "cait_s24_224"}'}
+    server.repos['me/bert'] = {'config.json': b'{"model_type": "bert", "hidden_size": 384}'}
+    for name, what in (('cait', 'cait_s24_224'), ('bert', "model_type='bert'")):
+        with pytest.raises(ValueError, match=f'which ViT {what} is, is not known here; give arch'):
+            vit_of(f'hf://me/{name}')

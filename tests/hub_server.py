@@ -1,0 +1,184 @@
+"""The hub's protocol on the loopback address, as much of it as its client asks for."""
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import unquote, urlsplit
+
+COMMIT = '0123456789abcdef0123456789abcdef01234567'
+
+
+class Hub:
+    """Repositories by name, each a dict of files; what was asked for; and faults to come.
+
+    Attributes:
+        private: repositories that only ``token`` reads.
+        gated: those whose licence nobody agreed to.
+        published: checksums by file, in place of the right ones.
+        cut: by file, how many answers break off half way.
+    """
+
+    token = 'hf_right'
+
+    def __init__(self):
+        self.repos, self.private, self.gated = {}, set(), set()
+        self.published, self.cut, self.asked, self.blobs = {}, {}, [], {}
+
+    def etag(self, repo, file):
+        data = self.repos[repo][file]
+        if not file.endswith('.safetensors'):
+            return hashlib.sha1(b'blob %d\0%b' % (len(data), data)).hexdigest()
+        return self.published.get(file, hashlib.sha256(data).hexdigest())
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = 'HTTP/1.1'
+
+    def log_message(self, *args):
+        pass
+
+    @property
+    def hub(self):
+        return self.server.hub
+
+    def answer(self, status, data=b'', **headers):
+        body = data if isinstance(data, bytes) else json.dumps(data).encode()
+        self.send_response(status)
+        for name, value in {'Content-Length': str(len(body)), **headers}.items():
+            self.send_header(name.replace('_', '-'), value)
+        self.end_headers()
+        if self.command != 'HEAD':
+            self.wfile.write(body)
+
+    def refused(self, repo):
+        """Answers as the hub does where a repository is not there, or not for this reader."""
+        hub, allowed = self.hub, self.headers.get('Authorization') == f'Bearer {self.hub.token}'
+        if repo in hub.gated:
+            self.answer(403, X_Error_Code='GatedRepo', X_Error_Message='agree first')
+        elif repo not in hub.repos or (repo in hub.private and not allowed):
+            self.answer(404 if allowed else 401, X_Error_Code='RepoNotFound')
+        else:
+            return False
+        return True
+
+    def do_HEAD(self):
+        self.do_GET()
+
+    def do_GET(self):
+        path = unquote(urlsplit(self.path).path)
+        self.hub.asked.append((self.command, path, self.headers.get('Range')))
+        if path.startswith('/api/models/'):
+            repo = '/'.join(path.split('/')[3:5])
+            if not self.refused(repo):
+                files = self.hub.repos[repo].items()
+                self.answer(200, [dict(type='file', path=file, size=len(data), oid='0' * 40)
+                                  for file, data in files] if '/tree/' in path else dict(
+                    id=repo, sha=COMMIT, siblings=[dict(rfilename=file) for file, _ in files]))
+            return
+        if '/resolve/' not in path:  # what the client asks for besides
+            self.answer(404)
+            return
+        owner, name, _, revision, file = path[1:].split('/', 4)
+        repo = f'{owner}/{name}'
+        if self.refused(repo):
+            return
+        if revision not in ('main', 'v1', COMMIT):
+            self.answer(404, X_Error_Code='RevisionNotFound', X_Repo_Commit=COMMIT)
+        elif file not in self.hub.repos[repo]:
+            self.answer(404, X_Error_Code='EntryNotFound', X_Repo_Commit=COMMIT)
+        else:
+            self.send_file(repo, file)
+
+    def send_file(self, repo, file):
+        data, etag = self.hub.repos[repo][file], self.hub.etag(repo, file)
+        first = int((self.headers.get('Range') or 'bytes=0-')[6:].split('-')[0])
+        headers = dict(ETag=f'"{etag}"', X_Repo_Commit=COMMIT, Accept_Ranges='bytes')
+        if first:
+            headers['Content-Range'] = f'bytes {first}-{len(data) - 1}/{len(data)}'
+        rest = data[first:]
+        if self.command == 'GET' and self.hub.cut.get(file, 0) > 0:
+            self.hub.cut[file] -= 1
+            self.send_response(206 if first else 200)
+            for name, value in {'Content-Length': str(len(rest)), **headers}.items():
+                self.send_header(name.replace('_', '-'), value)
+            self.end_headers()
+            self.wfile.write(rest[:len(rest) // 2])
+            self.wfile.flush()
+            self.close_connection = True
+            self.connection.close()
+        else:
+            self.answer(206 if first else 200, rest, **headers)
+
+    def do_PUT(self):
+        data = self.rfile.read(int(self.headers['Content-Length']))
+        self.hub.blobs[hashlib.sha256(data).hexdigest()] = data
+        self.answer(200)
+
+    def do_POST(self):
+        path = unquote(urlsplit(self.path).path)
+        sent = self.rfile.read(int(self.headers.get('Content-Length') or 0))
+        self.hub.asked.append(('POST', path, None))
+        if self.headers.get('Authorization') != f'Bearer {self.hub.token}':
+            self.answer(401)
+        elif path == '/api/repos/create':
+            told = json.loads(sent)
+            repo = f'{told["organization"]}/{told["name"]}'
+            self.hub.repos.setdefault(repo, {})
+            if told.get('private') or told.get('visibility') == 'private':
+                self.hub.private.add(repo)
+            self.answer(200, dict(url=f'{self.server.address}/{repo}', name=repo))
+        elif path == '/api/validate-yaml':
+            self.answer(200, dict(errors=[], warnings=[]))
+        elif '/preupload/' in path:
+            self.answer(200, dict(files=[
+                dict(path=each['path'], shouldIgnore=False, uploadMode='lfs' if each[
+                    'path'].endswith('.safetensors') else 'regular')
+                for each in json.loads(sent)['files']]))
+        elif path.endswith('/info/lfs/objects/batch'):
+            self.answer(200, dict(transfer='basic', objects=[
+                dict(each, actions=dict(upload=dict(href=f'{self.server.address}/blobs/put')))
+                for each in json.loads(sent)['objects']]),
+                **{'Content-Type': 'application/vnd.git-lfs+json'})
+        elif '/commit/' in path:
+            self.commit('/'.join(path.split('/')[3:5]), sent)
+        else:
+            self.answer(404)
+
+    def commit(self, repo, sent):
+        import base64
+        for line in sent.decode().splitlines():
+            told = json.loads(line)
+            if told['key'] == 'file':
+                self.hub.repos[repo][told['value']['path']] = base64.b64decode(
+                    told['value']['content'])
+            if told['key'] == 'lfsFile':
+                self.hub.repos[repo][told['value']['path']] = self.hub.blobs[told['value']['oid']]
+        self.answer(200, dict(success=True, commitOid=COMMIT,
+                              commitUrl=f'{self.server.address}/{repo}/commit/{COMMIT}'))
+
+
+@contextmanager
+def serving(monkeypatch, cache):
+    """A hub that huggingface_hub takes for its own, with a cache of its own and without a token."""
+    from huggingface_hub import constants
+
+    server = ThreadingHTTPServer(('127.0.0.1', 0), Handler)
+    server.daemon_threads = True
+    server.hub, server.address = Hub(), f'http://127.0.0.1:{server.server_port}'
+    for name, value in dict(ENDPOINT=server.address, HF_HUB_CACHE=str(cache),
+                            HF_HUB_OFFLINE=False, HF_TOKEN_PATH=str(cache / 'token'),
+                            HF_HUB_DISABLE_PROGRESS_BARS=True,
+                            HF_HUB_DISABLE_XET=True).items():  # its storage is another protocol
+        monkeypatch.setattr(constants, name, value)
+    monkeypatch.setattr(constants, 'HUGGINGFACE_CO_URL_TEMPLATE',
+                        server.address + '/{repo_id}/resolve/{revision}/{filename}')
+    monkeypatch.delenv('HF_TOKEN', raising=False)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield server.hub
+    finally:
+        server.shutdown()
+        server.server_close()
