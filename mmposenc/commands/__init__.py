@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     'prepare': ('prepare', 'fetch data sets, check a copy of one, or convert your own labels'),
     'cache': ('cache', 'compute the features of a frozen backbone beforehand'),
     'export': ('export', 'write a model as an ONNX file or an exported program'),
+    'push': ('push', 'write a model as a repository, or upload it'),
     'run': ('run', 'run a script, of mmdet for example, with mmposenc imported first'),
     'show-metrics': ('show_metrics', 'print what tests left behind as a table'),
 }

@@ -14,6 +14,7 @@ from mmengine.registry import init_default_scope
 from PIL import Image, ImageOps
 from torch import nn
 
+from mmposenc.checkpoint import hub
 from mmposenc.command_line import describe
 
 from ..config.checks import check_checkpoint
@@ -21,6 +22,7 @@ from ..config.config import load_config
 from ..config.models import build_model, device_of, load_weights, start_weights
 from ..config.testing import scope_of
 from ..training.checkpoints import latest_checkpoint
+from . import repository
 from .pictures import PICTURES, Source, find_sources, write_picture
 from .prediction import Artist, Predictor, Reader, check_score_thr
 from .records import class_names, palette, record_of
@@ -34,7 +36,8 @@ def load(model: str | Path | Config | dict[str, Any], checkpoint: str | Path | N
 
     Args:
         model: a config (a file, ``mmposenc::...``, a ``Config`` or dict), or the folder of a
-            training, whose newest checkpoint is taken.
+            training, whose newest checkpoint is taken; or what ``mmposenc push`` left: a folder or
+            ``hf://owner/name``, of which no code runs.
         checkpoint: the weights; None: those of the folder, of a config as training starts.
         device: 'cpu', 'cuda:1'; None: an accelerator, where there is one.
 
@@ -49,6 +52,9 @@ def load(model: str | Path | Config | dict[str, Any], checkpoint: str | Path | N
     place = device_of(device)
     if isinstance(model, (dict, Config)):
         cfg = model if isinstance(model, Config) else Config(model)
+    elif hub.is_name(model) or (Path(model) / repository.WEIGHTS).is_file():
+        cfg, weights = repository.read(model)
+        checkpoint = checkpoint or weights
     elif Path(model).is_dir():
         config, newest = _of_training(Path(model))
         cfg, checkpoint = load_config(config), checkpoint or newest

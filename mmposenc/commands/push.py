@@ -1,0 +1,53 @@
+"""Write a model as the folder of a repository, or upload it to the Hugging Face hub.
+
+    mmposenc push work_dirs/trees trees-peg                        # a folder
+    mmposenc push work_dirs/trees hf://OWNER/trees-peg --private   # needs a token: HF_TOKEN
+    mmposenc push CONFIG hf://OWNER/NAME --checkpoint epoch_12.pth --metrics test.json
+
+mmposenc.load('hf://OWNER/NAME'), or of the folder, takes it back.
+"""
+from __future__ import annotations
+
+import argparse
+import tempfile
+
+from ..command_line import Parser, reported
+
+
+def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
+    parser = Parser(__doc__, prog='mmposenc push')
+    parser.add_argument('model', metavar='MODEL',
+                        help='the folder of a training, or a config with --checkpoint')
+    parser.add_argument('target', metavar='TARGET', help='a folder, or hf://OWNER/NAME')
+    parser.add_argument('--checkpoint', metavar='FILE',
+                        help='the weights; by default the newest of the folder')
+    parser.add_argument('--metrics', metavar='FILE',
+                        help='json that mmposenc test left: its numbers go into the card')
+    parser.add_argument('--private', action='store_true', help='a new repository is private')
+    parser.add_argument('--overwrite', action='store_true', help='replace files in the folder')
+    return parser.parse_args(argv)
+
+
+def main(argv: list[str] | None = None) -> None:
+    args = parse_args(argv)
+    with reported(args):
+        from pathlib import Path
+
+        from ..checkpoint import hub
+        from ..engine.apps import repository
+        from ..engine.apps.results import load
+        named = hub.is_name(args.target)
+        if named:
+            hub.check_upload(args.target)
+        if args.checkpoint is None and not Path(args.model).is_dir():
+            raise ValueError(f'MODEL={args.model!r} is no folder of a training: give its weights '
+                             f'by --checkpoint')
+        metrics = repository.read_metrics(args.metrics) if args.metrics else None
+        model = load(args.model, args.checkpoint)
+        if not named:
+            repository.write(model, args.target, args.target, metrics, overwrite=args.overwrite)
+            print(f'written: {args.target}')
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            repository.write(model, folder, hub.read_name(args.target).repo, metrics)
+            print(f'uploaded: {hub.upload(args.target, folder, private=args.private)}')
