@@ -72,6 +72,12 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument('--budget', type=seconds_of, metavar='TIME', help='90s, 30min, 2h: the '
                         'wall time of the whole study on this machine with its --jobs; the length '
                         'of the trainings is chosen to fit, or with --until-decided the seeds')
+    what.add_argument('--lengths', type=size_of, nargs='+', metavar='FACTOR', default=[],
+                      help='train each encoding for these multiples of the length: 1 2 shows what '
+                      'is only learned faster')
+    what.add_argument('--tune', nargs='+', metavar='WORD', help='lr: try 3 to 5 learning rates '
+                      'for each encoding, each with one seed, and train with the best by the '
+                      'validation; factors may follow: lr 0.3 1 3 (default: a third, 1, 3)')
     long = parser.add_mutually_exclusive_group()
     long.add_argument('--epochs', type=COUNT, metavar='N', help='train for so long instead of '
                       "the config's, its schedule scaled")
@@ -172,6 +178,7 @@ def carry_out(study: Any, workers: Any) -> None:
     from ..lab.compare.running.schedule import carry_out_all
     from ..lab.compare.study.metrics import metric_of
 
+    tune(study, workers)
     jobs = workers.jobs or len(study.runs())
     with Display(study, metric_of(study.base()), jobs) as display:
         def tell(which: Any, event: str) -> None:
@@ -185,6 +192,25 @@ def carry_out(study: Any, workers: Any) -> None:
                 except Exception as error:  # the last one of this command is not caught
                     display.say(f'the report could not be written yet: {in_a_line(error)}')
         carry_out_all(study, workers, lambda each: is_complete(study, each), tell)
+
+
+def tune(study: Any, workers: Any) -> None:
+    """Trains what chooses the learning rates, and says what came out."""
+    from ..lab.compare.running.progress import short_note
+    from ..lab.compare.running.runs import is_complete, read_record
+    from ..lab.compare.running.schedule import carry_out_all
+
+    def tell(which: Any, event: str) -> None:
+        if which is not None:
+            record = read_record(which)
+            values = [point['metric'] for point in record['curve'] if point['metric'] is not None]
+            value = f': {values[-1]:.4g} in the validation' if values else ''
+            note = f' ({short_note(record)})' if record['note'] else ''
+            text = f'{record["status"]}{value}{note}' if event == 'ended' else event
+            print(f'{which.entry.name}, {which.rate:.3g} times the learning rate: {text}',
+                  flush=True)
+    carry_out_all(study, workers, lambda each: is_complete(study, each), tell,
+                  runs=study.tunings())
 
 
 def finish(study: Any) -> int:

@@ -7,12 +7,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..statistics.formats import cost
+from ..statistics.formats import cost, value_text
 from ..statistics.summary import factors, labels
 from .tables import Cell, Table, differences, overview, parts, runs
 
 CSV_COLUMNS = ('encoding', 'label', 'seed', 'status', 'factor', 'height', 'width', 'metric', 'unit',
-               'value', 'parameters', 'macs', 'inference_seconds', 'train_seconds',
+               'value', 'rate', 'parameters', 'macs', 'inference_seconds', 'train_seconds',
                'train_cpu_seconds', 'train_peak_bytes', 'note')
 
 
@@ -53,7 +53,15 @@ def results_md(results: Mapping[str, Any]) -> str:
         f'## {escaped(results.get("title") or "Encodings compared")}', '',
         f'**{taken}** ({advice["confidence"]}). {escaped(advice["reason"])} '
         f'{escaped(advice["sure"])}', '',
-        *(markdown(table) for table in tables if table is not None and table.rows)])
+        *(markdown(table) for table in tables if table is not None and table.rows),
+        *(f'- {escaped(line)}' for line in tuning(results))])
+
+
+def tuning(results: Mapping[str, Any]) -> list[str]:
+    """A line an encoding of how its learning rate was chosen, where it was."""
+    return [f'{each["label"]}: {told["rate"] or 0:.3g} times the learning rate, of ' + ', '.join(
+        f'{rate:.3g} ({value_text(value, results["metric"])})' for rate, value in told['values'])
+        for each in results['encodings'] if (told := each.get('tuning')) and told['rate']]
 
 
 def safe_cell(value: Any) -> Any:
@@ -87,7 +95,8 @@ def results_csv(results: Mapping[str, Any]) -> str:
             row: dict[str, Any] = dict(
                 encoding=own['name'], label=own['label'], seed=run['seed'], status=run['status'],
                 factor=factor, height=height, width=width, metric=metric['name'],
-                unit=metric.get('unit'), value=test['value'], parameters=own.get('parameters'),
+                unit=metric.get('unit'), value=test['value'],
+                rate=(own.get('tuning') or {}).get('rate'), parameters=own.get('parameters'),
                 macs=cost(own, factor, 'macs'), inference_seconds=cost(own, factor, 'seconds'),
                 train_seconds=run.get('train_seconds'),
                 train_cpu_seconds=run.get('train_cpu_seconds'),

@@ -12,7 +12,7 @@ import mmposenc
 from mmposenc.engine.config.nodes import trained_size
 from mmposenc.engine.config.testing import TASKS, scope_of
 
-from ..running.runs import read_record
+from ..running.runs import read_record, tuned
 from ..running.schedule import is_taken, last_lines
 from ..running.workers import cores
 from ..statistics.summary import summarize
@@ -79,9 +79,13 @@ def _encoding(study: Study, entry: Any, records: list[tuple[Run, dict]], extras:
     parameters = [each['parameters'] for each in (
         *(record for run, record in records if run.entry.name == entry.name), *known.values())
         if each.get('parameters')]
-    return {**asdict(entry), 'parameters': next(iter(parameters), None), 'costs': [
-        {'factor': factor, **{key: known[factor].get(key) for key in _COSTS}}
-        for factor in study.sizes]}
+    rates = [record.get('rate') for run, record in records if run.entry.name == entry.name]
+    tuning = {'values': [[rate, value] for rate, value in tuned(study, entry).items()],
+              'rate': next(filter(None, rates), None)} if study.rates else None
+    costs = [{'factor': factor, **{key: known[factor].get(key) for key in _COSTS}}
+             for factor in study.sizes]
+    return {**asdict(entry), 'tuning': tuning, 'parameters': next(iter(parameters), None),
+            'costs': costs}
 
 
 def _run(run: Run, record: dict[str, Any], extras: dict[str, Any]) -> dict[str, Any]:

@@ -24,10 +24,11 @@ from ..statistics.differences import ERROR, LEAST_RUNS, visible
 from ..statistics.formats import seconds_text
 from ..statistics.rounds import rounds_of, shares
 from ..study.applying import apply, check_builds, check_fits
-from ..study.encodings import Entry, read_entries
+from ..study.encodings import Entry, lengthened, read_entries
 from ..study.lengths import Length, length_of, set_length
 from ..study.metrics import metric_of
 from ..study.places import find_place
+from ..study.rates import check_tunable, read_tune
 from ..study.rows import PREFIX
 from ..study.sizes import check_sizes
 from ..study.study import Study, check_same_config, joined, planning_lock, read_study, write_study
@@ -90,7 +91,7 @@ def plan(args: argparse.Namespace, command: str, workers: Workers
     folder, started, load = folder_of(args), time.monotonic(), os.getloadavg()[0]
     check_folder(str(folder), '--out')
     given = None if args.config is None else read_config(args)
-    entries = read_entries(args.encodings) if args.encodings else []
+    entries = lengthened(read_entries(args.encodings), args.lengths) if args.encodings else []
     if not (folder / 'study.json').is_file():  # before the lock, which makes the folder
         if given is None:
             raise FileNotFoundError(f'--out {args.out} holds no study yet: give a config')
@@ -139,13 +140,16 @@ def _asked(args: argparse.Namespace, command: str, cfg: Config, old: Study | Non
     new = Study(
         folder, args.config or (old.config if old else ''), command,
         time.strftime('%Y-%m-%dT%H:%M:%S%z'), tuple(entries), tuple(dict.fromkeys(seeds)),
-        tuple(sorted({1.0, *args.sizes})), length, args.budget, pictures, extras, margin, rounds)
+        tuple(sorted({1.0, *args.sizes})), length, args.budget, pictures, extras, margin, rounds,
+        rates=read_tune(args.tune))
     return new if old is None else joined(old, new)
 
 
 def _check(cfg: Config, study: Study, old: Study | None, words: Sequence[str]) -> list[Entry]:
     """All that can be told before any work: data, metric, sizes, encodings. Returns the entries
     without rows of a table that the model can't have; those that a word names are refused."""
+    if study.rates:
+        check_tunable(cfg)
     find_place(cfg)  # before files: who must fetch them first should know that it is worth it
     metric_of(cfg)
     check_sections(cfg, ('test',))
@@ -206,7 +210,12 @@ def _measured(study: Study, cfg: Config, workers: Workers) -> Estimate:
 def headline(planned: Plan) -> str:
     """The runs of a study, and how long they take where that was measured."""
     study, _, estimate = planned
-    text = (f'{len(study.runs())} runs of {study.length} each: '
+    tuned = ''
+    if study.rates:
+        rates = ', '.join(f'{rate:.3g}' for rate in study.rates)
+        tuned = (f'{len(study.tunings())} runs of one seed choose the learning rates, of {rates} '
+                 "times the config's; then ")
+    text = (f'{tuned}{len(study.runs())} runs of {study.length} each: '
             f'seeds {", ".join(map(str, study.seeds))}; sizes '
             f'{", ".join(f"{factor:g}" for factor in study.sizes)}')
     if estimate is None:
@@ -226,7 +235,7 @@ def listing(planned: Plan) -> str:
         macs = ''.join(f'{each["macs"] / 1e6:>16,.1f}' if each['macs'] else f'{"-":>16}'
                        for each in counted)
         taken = '-' if estimate is None else seconds_text(
-            estimate.run_seconds(entry.name, study.length))
+            estimate.run_seconds(entry.name, study.length_of(entry)))
         lines.append(f'{entry.name:<28}{counted[0]["parameters"] or 0:>14,}{macs}{taken:>10}')
     if estimate is not None:
         extras = max(cost.extras for cost in estimate.costs.values())

@@ -29,11 +29,13 @@ from mmposenc.engine.training.lock import WorkDirLock
 from mmposenc.engine.training.processes import plain_model
 
 from ..study.applying import apply
+from ..study.encodings import Entry
 from ..study.files import read_json, write_json
 from ..study.lengths import set_length
 from ..study.metrics import details, metric_of, with_details
+from ..study.rates import set_rate
 from ..study.sizes import resized
-from ..study.study import Run, Study, read_study
+from ..study.study import TUNING_SEED, Run, Study, read_study
 from .extras import make_extras, missing
 from .recording import RecordHook, read_progress, write_progress
 from .workers import KILL
@@ -50,7 +52,7 @@ def new_record(run: Run) -> dict[str, Any]:
     """What run.json holds before anything is known."""
     return {'encoding': run.entry.name, 'seed': run.seed, 'status': 'waiting', 'note': '',
             'parameters': None, 'seconds': None, 'train_seconds': None, 'train_cpu_seconds': None,
-            'peak_bytes': None, 'curve': [], 'tests': [], 'checkpoint': None}
+            'peak_bytes': None, 'curve': [], 'tests': [], 'checkpoint': None, 'rate': run.rate}
 
 
 def read_record(run: Run) -> dict[str, Any]:
@@ -61,8 +63,9 @@ def read_record(run: Run) -> dict[str, Any]:
 def is_over(study: Study, record: dict[str, Any]) -> bool:
     """Whether nothing is left to do: finished at all sizes, or diverged."""
     tested = {test['factor'] for test in record['tests']}
+    tuning = record['seed'] == TUNING_SEED
     return record['status'] == 'diverged' or (
-        record['status'] == 'finished' and tested.issuperset(study.sizes))
+        record['status'] == 'finished' and (tuning or tested.issuperset(study.sizes)))
 
 
 def is_complete(study: Study, run: Run) -> bool:
@@ -81,7 +84,8 @@ def run_config(study: Study, run: Run, purpose: str) -> Config:
         purpose: 'train', or the name of a test; the work directory below the run's folder.
     """
     cfg = apply(study.base(), run.entry)
-    set_length(cfg, study.length)
+    set_length(cfg, study.length_of(run.entry))
+    set_rate(cfg, chosen_rate(study, run.entry) if run.rate is None else run.rate)
     # mmengine keeps one logger and one visualizer a name.
     name = str(run.folder.resolve() / purpose).strip(os.sep).replace(os.sep, '_')
     cfg.experiment_name = name
@@ -90,6 +94,41 @@ def run_config(study: Study, run: Run, purpose: str) -> Config:
     cfg.randomness = {**(cfg.get('randomness') or {}), 'seed': run.seed}
     cfg.work_dir = str(run.folder / purpose)
     return cfg
+
+
+def tuned(study: Study, entry: Entry) -> dict[float, float | None]:
+    """The validation's metric by the learning rates that were tried for an encoding, as factors;
+    None where the training diverged. Those that are not over are missing."""
+    found: dict[float, float | None] = {}
+    for run in study.tunings():
+        record = read_record(run)
+        if run.entry.name == entry.name and is_over(study, record):
+            values = [point['metric'] for point in record['curve'] if point['metric'] is not None]
+            finished = record['status'] == 'finished' and values
+            found[run.rate or 1.0] = values[-1] if finished else None
+    return found
+
+
+def chosen_rate(study: Study, entry: Entry) -> float:
+    """The factor of the learning rate that an encoding trains with: the best of those that were
+    tried, by the validation; of equal ones the smallest. 1 where nothing is tuned.
+
+    Raises:
+        ValueError: a rate is not tried yet, or none gave a value.
+    """
+    if not study.rates:
+        return 1.0
+    found = tuned(study, entry)
+    left = [rate for rate in study.rates if rate not in found]
+    if left:
+        raise ValueError(f'the learning rate of {entry.name!r} is not chosen: the training with '
+                         f'{left[0]:.4g} times the rate is not over; see '
+                         f'{study.folder / "tuning" / entry.slug}')
+    values = {rate: value for rate, value in found.items() if value is not None}
+    if not values:
+        raise ValueError(f'no learning rate of {entry.name!r} gave a value in the validation')
+    sign = 1 if metric_of(study.base()).higher_is_better else -1
+    return max(sorted(values), key=lambda rate: sign * values[rate])
 
 
 def tested_config(study: Study, run: Run, factor: float) -> Config:
@@ -112,7 +151,8 @@ def carry_out(study: Study, run: Run, launcher: str = 'none') -> dict[str, Any]:
     try:
         if record['checkpoint'] is None:
             _train(study, run, record, launcher)
-        _test_all(study, run, record, launcher)
+        if run.seed != TUNING_SEED:
+            _test_all(study, run, record, launcher)
         record['status'] = 'finished'
     except NotFinite as error:
         record.update(status='diverged', note=error.report)
@@ -132,6 +172,8 @@ def carry_out(study: Study, run: Run, launcher: str = 'none') -> dict[str, Any]:
 
 def _train(study: Study, run: Run, record: dict[str, Any], launcher: str) -> None:
     _tell(run, 'start')
+    if run.rate is None and study.rates:
+        record['rate'] = chosen_rate(study, run.entry)
     cfg = run_config(study, run, 'train')
     cfg.launcher = launcher
     metric = metric_of(cfg).name
@@ -230,7 +272,8 @@ def main(argv: list[str] | None = None) -> int:
             print(error, file=sys.stderr)
             return TAKEN
     study = read_study(args.folder.parents[2])
-    run = next(each for each in study.runs() if each.folder.resolve() == args.folder.resolve())
+    run = next(each for each in (*study.runs(), *study.tunings())
+               if each.folder.resolve() == args.folder.resolve())
     record = carry_out(study, run, args.launcher)
     if lock is not None:
         lock.release()

@@ -65,22 +65,24 @@ class Estimate(NamedTuple):
     jobs: int
     base: Config
 
-    def run_seconds(self, name: str, length: Length, *, first: bool = False) -> float:
+    def run_seconds(self, name: str, length: Length, *, first: bool = False, tests: bool = True
+                    ) -> float:
         """Of a run of one encoding; of its first one with the extras."""
         cost = self.costs[name]
         cfg = Config(dict(train_cfg=dict(self.base.train_cfg)))
         set_length(cfg, length)
         validations = -(-length.number // cfg.train_cfg['val_interval'])
         one = cost.epoch + cost.epoch_steps * cost.step if length.unit == 'epochs' else cost.step
-        return (cost.start + length.number * one + validations * cost.validation + cost.tests
-                + cost.extras * first)
+        return (cost.start + length.number * one + validations * cost.validation
+                + cost.tests * tests + cost.extras * first)
 
     def study_seconds(self, study: Study, length: Length) -> float:
         """Of all runs, in their order, each taken by whoever is free."""
         free = [0.0] * self.jobs
-        for run in study.runs():
+        for run in (*study.tunings(), *study.runs()):
             free.sort()
-            free[0] += self.run_seconds(run.entry.name, length, first=run.first)
+            free[0] += self.run_seconds(run.entry.name, study.length_of(run.entry, length),
+                                        first=run.first, tests=run.rate is None)
         return max(free)
 
     def longest(self, study: Study, spent: float = 0.0) -> Length:
@@ -98,7 +100,8 @@ class Estimate(NamedTuple):
         least = self.study_seconds(study, Length(own.unit, 1))
         if least > limit:
             raise ValueError(
-                f'--budget: {study.seconds:.0f} s are too few for {len(study.runs())} runs of '
+                f'--budget: {study.seconds:.0f} s are too few for '
+                f'{len(study.runs()) + len(study.tunings())} runs of '
                 f'{Length(own.unit, 1)} with {self.jobs} at once; at least '
                 f'{_asked((least + spent) / _SHARE)} are required, {_asked(spent)} of them for '
                 f'checks and timing; or fewer --encodings, --seeds or --sizes')
@@ -189,7 +192,7 @@ def time_share(answers: Any, folder: Path, scratch: Path, share: Sequence[int], 
     try:
         for number in share:
             entry = study.entries[number]
-            name, run = entry.name, Run(scratch / entry.slug, entry, 0, True)
+            name, run = entry.name, Run(scratch / entry.slug, entry, 0, True, 1.0)
             cost, runner = cost_of(study, run, time.time() - loading)
             answers.send((name, cost))
         answers.send((EXTRAS, _extras_seconds(study, run, runner)))

@@ -88,7 +88,7 @@ class Entry:
         label: for people.
         changes: what :func:`apply` sets: 'pos_encoding', 'positions', 'rel_pos_encoding',
             'rel_pos_sharing' as a backbone takes them, and 'cfg', dotted keys of the config and
-            their values, for all else.
+            their values, for all else; and 'length', a factor of the study's, where it is not 1.
     """
 
     name: str
@@ -142,6 +142,14 @@ def read_entries(words: Sequence[str]) -> list[Entry]:
                              f'folders of one name, {entry.slug!r}; give one another name in a '
                              f'yaml file')
     return list(seen.values())
+
+
+def lengthened(entries: list[Entry], factors: Sequence[float]) -> list[Entry]:
+    """Each entry trained for each multiple of the study's length, as an entry of its own."""
+    return [entry if factor == 1 else Entry(
+        f'{entry.name}@{factor:g}x', f'{entry.label}, {factor:g} times as long',
+        {**entry.changes, 'length': factor})
+        for entry in entries for factor in dict.fromkeys(factors or [1.0])]
 
 
 def _each_once(entries: list[Entry]) -> Iterator[Entry]:

@@ -18,6 +18,8 @@ from .files import finite, read_json, write_json, write_text
 from .lengths import Length
 
 SCHEMA = 1
+#: Of trainings that choose a learning rate: none of those that are compared.
+TUNING_SEED = 10_000
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ class Study:
         margin: points; encodings closer than that are level.
         rounds: of a study that goes on until it is decided, how many seeds there are at each look.
         left_out: (encoding, seeds) of those that got no more seeds.
+        rates: factors of the learning rate that are tried for each encoding; () tunes nothing.
     """
 
     folder: Path
@@ -55,6 +58,7 @@ class Study:
     margin: float = 1.0
     rounds: tuple[int, ...] = ()
     left_out: tuple[tuple[str, int], ...] = ()
+    rates: tuple[float, ...] = ()
 
     @property
     def config_file(self) -> Path:
@@ -72,15 +76,27 @@ class Study:
                 for index, seed in enumerate(self.seeds) for entry in self.entries
                 if index < most.get(entry.name, len(self.seeds))]
 
+    def tunings(self) -> list[Run]:
+        """The trainings that choose a learning rate for each encoding, which come first."""
+        return [Run(self.folder / 'tuning' / entry.slug / f'lr{rate:.4g}', entry, TUNING_SEED,
+                    False, rate) for rate in self.rates for entry in self.entries]
+
+    def length_of(self, entry: Entry, length: Length | None = None) -> Length:
+        """How long an encoding is trained, by ``--lengths``."""
+        length = length or self.length
+        return length._replace(number=max(1, round(length.number * entry.changes.get('length', 1))))
+
 
 @dataclass(frozen=True)
 class Run:
-    """One training: its folder, encoding and seed, and whether it is the encoding's first."""
+    """One training: its folder, encoding and seed, and whether it is the encoding's first; of one
+    that chooses a learning rate the factor that it tries."""
 
     folder: Path
     entry: Entry
     seed: int
     first: bool
+    rate: float | None = None
 
     @property
     def record_file(self) -> Path:
@@ -139,6 +155,8 @@ def joined(old: Study, new: Study) -> Study:
                            known[entry.name].changes, entry.changes)
     if old.length != new.length:
         raise _refusal(old, 'the length', str(old.length), str(new.length))
+    if new.rates and old.rates != new.rates:
+        raise _refusal(old, '--tune', old.rates, new.rates)
     if old.seconds != new.seconds and new.seconds is not None:
         raise _refusal(old, 'the budget', f'{old.seconds or "no"} seconds',
                        f'{new.seconds:g} seconds')
