@@ -1,5 +1,6 @@
 """Charts: where points lie, what they say, and colours that can be told apart."""
 import base64
+import csv
 import io
 import itertools
 import math
@@ -11,6 +12,7 @@ from PIL import Image
 
 from mmposenc.lab.compare.page import charts, study_charts
 from mmposenc.lab.compare.page.charts import Axis, Line, Style, line_chart
+from mmposenc.lab.compare.page.exports import results_csv
 from mmposenc.lab.compare.statistics.summary import summarize
 
 #: Machado et al. 2009, severity 1, on linear RGB.
@@ -182,3 +184,20 @@ def test_charts_of_a_measure_are_one_for_each_line():
     assert [line['label'] for line in rows.lines] == ['none', 'peg']
     assert [[cell.text for cell in row] for row in heads.table.rows] == [['a', '0.1', '0.1'],
                                                                         ['b', '–', '–']]
+
+
+def test_what_is_kept_of_the_trained_sizes_value() -> None:
+    results = summarize(study({
+        'none': {1.0: [50.0, 40.0], 4.0: [25.0, 10.0]},
+        'peg': {1.0: [80.0, 0.0], 4.0: [88.0, 1.0]}}))
+    chart = study_charts.retention_chart(results)
+    assert chart is not None
+    rows = [[cell.text for cell in row] for row in chart.table.rows]
+    assert rows[0][1].startswith('1.000 ') and rows[0][2].startswith('0.375 ')
+    assert rows[1] == ['peg', '1.000', '1.100']
+    found = list(csv.DictReader(io.StringIO(results_csv(results))))
+    assert [row['retention'] for row in found] == [
+        '1.0', '0.5', '1.0', '0.25', '1.0', '1.1', '', '']
+    less = {**results, 'metric': {**results['metric'], 'higher_is_better': False}}
+    assert study_charts.retention_chart(less) is None
+    assert study_charts.retention_chart(summarize(study({'none': {1.0: [50.0]}}))) is None

@@ -12,8 +12,8 @@ from ..statistics.summary import factors, labels
 from .tables import Cell, Table, differences, overview, parts, runs
 
 CSV_COLUMNS = ('encoding', 'label', 'seed', 'status', 'factor', 'height', 'width', 'metric', 'unit',
-               'value', 'rate', 'parameters', 'macs', 'inference_seconds', 'train_seconds',
-               'train_cpu_seconds', 'train_peak_bytes', 'note')
+               'value', 'retention', 'rate', 'parameters', 'macs', 'inference_seconds',
+               'train_seconds', 'train_cpu_seconds', 'train_peak_bytes', 'note')
 
 
 def markdown(table: Table) -> str:
@@ -89,6 +89,7 @@ def results_csv(results: Mapping[str, Any]) -> str:
     writer.writeheader()
     for run in results['runs']:
         own = encodings[run['encoding']]
+        trained = next((test['value'] for test in run['tests'] if test['factor'] == 1.0), None)
         for test in run['tests'] or [dict(factor=None, value=None)]:
             factor = test['factor']
             height, width = hw.get(factor, (None, None))
@@ -96,6 +97,8 @@ def results_csv(results: Mapping[str, Any]) -> str:
                 encoding=own['name'], label=own['label'], seed=run['seed'], status=run['status'],
                 factor=factor, height=height, width=width, metric=metric['name'],
                 unit=metric.get('unit'), value=test['value'],
+                retention=test['value'] / trained if trained and test['value'] is not None
+                else None,
                 rate=(own.get('tuning') or {}).get('rate'), parameters=own.get('parameters'),
                 macs=cost(own, factor, 'macs'), inference_seconds=cost(own, factor, 'seconds'),
                 train_seconds=run.get('train_seconds'),

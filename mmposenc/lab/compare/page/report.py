@@ -99,7 +99,9 @@ def view(results: Mapping[str, Any]) -> dict[str, Any]:
         overview=tables.overview(results), tuning=exports.tuning(results),
         differences=[(factor == trained, tables.differences(results, factor))
                      for factor in sorted(sizes, key=lambda factor: (factor != trained, factor))],
-        size_chart=study_charts.size_chart(results), cost_charts=study_charts.cost_charts(results),
+        size_chart=study_charts.size_chart(results),
+        retention_chart=study_charts.retention_chart(results),
+        cost_charts=study_charts.cost_charts(results),
         curve_charts=study_charts.curve_charts(results),
         parts=[table for table in (tables.parts(results, 'by_size', 'Object size'),
                                    tables.parts(results, 'by_class', 'Class')) if table],

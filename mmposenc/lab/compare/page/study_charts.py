@@ -15,7 +15,7 @@ from ..statistics.formats import (
     seconds_text,
     value_text,
 )
-from ..statistics.summary import factors, labels, trained_factor
+from ..statistics.summary import factors, interval, labels, trained_factor, values_at
 from .charts import Axis, Chart, Line, Style, line_chart, thinned
 from .tables import Cell, Table, number, numbered, run_mean
 
@@ -47,27 +47,43 @@ def bar(row: Mapping[str, Any]) -> tuple[float | None, float | None]:
     return (row['low'], row['high']) if row['n'] >= LEAST_RUNS else (None, None)
 
 
-def size_chart(results: Mapping[str, Any]) -> Chart | None:
+def retention_chart(results: Mapping[str, Any]) -> Chart | None:
+    """What each run keeps of its value at the trained size, over the image size; None of a single
+    size, and where less is better."""
+    if not results['metric']['higher_is_better']:
+        return None
+    trained, summary = values_at(results, trained_factor(results)), []
+    for factor in factors(results):
+        for name, seeds in values_at(results, factor).items():
+            shares = [value / trained[name][seed] for seed, value in seeds.items()
+                      if trained[name].get(seed, 0) > 0]
+            summary.append(dict(encoding=name, factor=factor, **interval(shares)))
+    metric = dict(name='retention', label="share of the trained size's value", unit='',
+                  higher_is_better=True)
+    return size_chart({**results, 'summary': summary, 'metric': metric}, 'retention')
+
+
+def size_chart(results: Mapping[str, Any], name: str = 'over-size') -> Chart | None:
     """The metric over the image size; None of a single size."""
     sizes = factors(results)
     if len(sizes) < 2:
         return None
     style, label = styles(results), labels(results)
-    by_name: dict[str, list[Any]] = {name: [] for name in style}
+    by_name: dict[str, list[Any]] = {each: [] for each in style}
     for row in sorted(results['summary'], key=lambda row: row['factor']):
         by_name[row['encoding']].append(row)
-    lines = [Line(label[name], style[name], [row['factor'] for row in rows],
+    lines = [Line(label[each], style[each], [row['factor'] for row in rows],
                   [row['mean'] for row in rows], [bar(row)[0] for row in rows],
-                  [bar(row)[1] for row in rows]) for name, rows in by_name.items()]
+                  [bar(row)[1] for row in rows]) for each, rows in by_name.items()]
     x = Axis('image size, as a multiple of the trained one', lambda value: f'{value:g}×',
              ticks=sizes)
     metric = results['metric']
     title = first_upper(f'{metric["label"]} over image size')
     heads = ('Encoding', *(f'{each:g}×' for each in sizes))
     table = Table(f'{title}: mean (95% interval)', heads, [
-        (Cell(label[name]), *(number(row['mean'], interval_text(row, metric)) for row in rows))
-        for name, rows in by_name.items()])
-    return line_chart('over-size', title, lines, x, metric_axis(results), dodge=True, table=table,
+        (Cell(label[each]), *(number(row['mean'], interval_text(row, metric)) for row in rows))
+        for each, rows in by_name.items()])
+    return line_chart(name, title, lines, x, metric_axis(results), dodge=True, table=table,
                       note='Bars are 95% intervals of the mean over 3 or more seeds; long ones are '
                       'cut at the edge of the chart.')
 
