@@ -128,12 +128,15 @@ def _run(qkv: tuple[Tensor, ...], encoding: RelativeEncoding | None,
     if encoding is not None and grids is not None:
         if encoding.has_rotation:
             q, k, v = split(qkv)
+            v = encoding.turn_values(v, *grids)
             problem = problem._replace(qkv=(*encoding.rotate(q, k, *grids), v))
         terms = encoding.terms(*grids)
         beside = [term for term in terms if isinstance(term, LocalValues)]
         problem = problem._replace(terms=[term for term in terms if term.reads_weights],
                                    query=grids[0], key=grids[1], prefix=encoding.num_prefix_tokens)
     out, weights = _weighted(problem, options)
+    if encoding is not None and grids is not None and encoding.has_rotation:
+        out = encoding.turn_back(out, *grids)
     q, _, v = split(qkv)
     for term in beside:
         out = out + term.output(q, v, padding, problem.regions)

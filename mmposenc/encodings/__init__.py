@@ -11,9 +11,11 @@ from .build import build_encoding
 from .combined import CombinedRPE
 from .context_pool import ContextPool
 from .conv_mlp import ConvMLP
+from .cope import CoPE
 from .decomposed import DecomposedRPE
 from .dynamic_bias import DynamicPositionBias
 from .fire import FIRE
+from .fourier import LearnableFourierFeatures
 from .huang import HuangRPE
 from .irpe import IRPE
 from .kerple import KERPLE
@@ -27,7 +29,7 @@ from .placement import PlacedEncodings
 from .query_absolute import QueryAbsolute1D
 from .query_relative import QueryRelative1D, QueryRelative2D
 from .relative_bias import RelativePositionBias
-from .rotary import RotaryEmbedding, RotaryEmbedding2D
+from .rotary import GTA, RotaryEmbedding, RotaryEmbedding2D
 from .sasa import SASARPE
 from .sharing import share_encodings
 from .shaw import ShawRPE
@@ -70,6 +72,9 @@ __all__ = [
     'DynamicPositionBias',
     'LieRE',
     'ComRoPE',
+    'CoPE',
+    'GTA',
+    'LearnableFourierFeatures',
     'DecomposedRPE',
     'LePE',
     'CRPE',

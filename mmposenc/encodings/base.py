@@ -94,6 +94,15 @@ class RelativeEncoding(nn.Module, ABC):
         product, of the same shapes."""
         return q, k
 
+    def turn_values(self, v: Tensor, q_grid: GridLike, k_grid: GridLike | None = None) -> Tensor:
+        """Values (B, heads, Lk, head_dims) as they are added up; asked with a rotation."""
+        return v
+
+    def turn_back(self, out: Tensor, q_grid: GridLike, k_grid: GridLike | None = None) -> Tensor:
+        """The sum of values (B, heads, Lq, head_dims), with what terms on values add, as the query
+        sees it: the inverse of :meth:`turn_values` at the query's place."""
+        return out
+
     def logits(self, q: Tensor, k: Tensor, q_grid: GridLike, k_grid: GridLike | None = None
                ) -> Tensor | None:
         """The terms of the logits added up, over all pairs.

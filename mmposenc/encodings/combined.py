@@ -65,6 +65,18 @@ class CombinedRPE(RelativeEncoding):
                 q, k = encoding.rotate(q, k, q_grid, k_grid)
         return q, k
 
+    def turn_values(self, v: Tensor, q_grid: GridLike, k_grid: GridLike | None = None) -> Tensor:
+        """All, in order."""
+        for encoding in self._members():
+            v = encoding.turn_values(v, q_grid, k_grid)
+        return v
+
+    def turn_back(self, out: Tensor, q_grid: GridLike, k_grid: GridLike | None = None) -> Tensor:
+        """All, in reverse."""
+        for encoding in reversed(self._members()):
+            out = encoding.turn_back(out, q_grid, k_grid)
+        return out
+
     def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
         """All terms."""
         return [term for encoding in self._members() for term in encoding.terms(q_grid, k_grid)]

@@ -197,8 +197,7 @@ class RotaryEmbedding(RelativeEncoding):
             if grid.frames > 1 and self.dims < 3 or grid.height > 1 and self.dims < 2:
                 raise ValueError(f'{name}={grid.shape} has more axes than dims={self.dims} of '
                                  f'{type(self).__name__}')
-        # In at least float32: a half-precision 200 * f is off by 0.1 rad.
-        like = torch.empty(0, device=q.device, dtype=torch.promote_types(q.dtype, torch.float32))
+        like = _precise(q)
         change = self._augmentation(like)
         turn = self._turn(query, query, change, like)
         other = turn if key == query else self._turn(key, query, change, like)
@@ -260,8 +259,53 @@ class RotaryEmbedding(RelativeEncoding):
         return cos, sin
 
 
+class GTA(RotaryEmbedding):
+    """Queries, keys and values turned by angles that grow with their position, and each output back
+    by its query's: out_i = R_i^-1 sum_j a_ij R_j v_j (geometric transform attention, Miyato et al.,
+    ICLR 2024, Eq. 6, for the rotations SO(2) of rows and columns of an image).
+
+    Places are shares of the sides; the planes of an axis turn once along a side, half as often, and
+    so on, as the release.
+
+    Args:
+        head_dims: channels of a head: a multiple of 4, the first half for rows.
+        num_heads: attention heads.
+        max_freq: turns along a side of the fastest planes.
+        num_prefix_tokens: tokens in front of the grid; they are not turned.
+
+    Raises:
+        ValueError: for head_dims that do not divide, or max_freq not above 0.
+
+    Differs from the release: its planes of rows and columns take turns, from the slowest on;
+    cameras (SE(3)) are left out.
+    """
+
+    def __init__(self, head_dims: int, num_heads: int, *, max_freq: float = 1.0,
+                 num_prefix_tokens: int = 0) -> None:
+        check_positive(max_freq=max_freq)
+        slowest = 2.0 ** max(head_dims // 4 - 1, 0)
+        super().__init__(head_dims, num_heads, num_prefix_tokens=num_prefix_tokens, axes='yx',
+                         reference_grid=(1, 1), periods=(1 / max_freq, slowest / max_freq))
+
+    def turn_values(self, v: Tensor, q_grid: GridLike, k_grid: GridLike | None = None) -> Tensor:
+        """Values turned as keys."""
+        query, like = as_grid(q_grid, 'q_grid'), _precise(v)
+        return turn_planes(v, *self._turn(key_grid(q_grid, k_grid), query, None, like))
+
+    def turn_back(self, out: Tensor, q_grid: GridLike, k_grid: GridLike | None = None) -> Tensor:
+        """Turned back as queries were turned."""
+        query = as_grid(q_grid, 'q_grid')
+        cos, sin = self._turn(query, query, None, _precise(out))
+        return turn_planes(out, cos, -sin)
+
+
 #: The name from before there were other axes than a map's.
 RotaryEmbedding2D = RotaryEmbedding
+
+
+def _precise(x: Tensor) -> Tensor:
+    """A tensor of at least float32: a half-precision 200 * f is off by 0.1 rad."""
+    return torch.empty(0, device=x.device, dtype=torch.promote_types(x.dtype, torch.float32))
 
 
 def _check_dims(dims: int, head_dims: int, **of_maps: Any) -> None:

@@ -316,7 +316,7 @@ FAST_FORMS = {
     'TableByQuery': {'pieces', 'flex'}, 'TableByKey': {'pieces', 'flex'},
     'TableOnValues': {'pieces'}, 'AxisHalves': {'fused', 'pieces', 'flex'},
     'SkewedTable': {'pieces'}, 'KeyVectors': set(), 'QueryVector': {'fused', 'flex'},
-    'LocalValues': set()}
+    'LocalValues': set(), 'ContextualTable': set()}
 
 
 def kinds_of_terms():

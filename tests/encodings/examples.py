@@ -59,6 +59,9 @@ RELATIVE: dict[str, dict] = {
     'LieRE shared': dict(type='LieRE', shared_heads=True),
     'ComRoPE linear': dict(type='ComRoPE'),
     'ComRoPE partition': dict(type='ComRoPE', method='ap', block_size=2),
+    'GTA': dict(type='GTA'),
+    'CoPE': dict(type='CoPE'),
+    'CoPE per head': dict(type='CoPE', shared_heads=False),
     'CombinedRPE': dict(type='CombinedRPE', encodings=[
         dict(type='IRPE', rpe_on='qkv'), dict(type='RelativePositionBias'),
         dict(type='QueryRelative1D'), dict(type='QueryAbsolute1D'), dict(type='SASARPE')]),
@@ -79,7 +82,8 @@ SMALL: dict[str, dict] = {
     'LogSpacedCPB': dict(hidden_dims=8), 'DynamicPositionBias': dict(pos_dims=8),
     # A threshold below the grid's longest distance has no gradient.
     'FIRE': dict(hidden_dims=8, init_length=20.),
-    'LieRE': dict(block_size=4), 'ComRoPE': dict(block_size=2)}
+    'CoPE': dict(max_positions=4), 'LieRE': dict(block_size=4),
+    'ComRoPE': dict(block_size=2)}
 
 #: Configs of token encodings.
 TOKEN: dict[str, dict] = {
@@ -89,6 +93,7 @@ TOKEN: dict[str, dict] = {
     'SinCosPositionEncoding': dict(type='SinCosPositionEncoding'),
     'FactorizedPositionEmbedding': dict(type='FactorizedPositionEmbedding'),
     'WindowedPositionEmbedding': dict(type='WindowedPositionEmbedding', window_shape=(2, 3)),
+    'LearnableFourierFeatures': dict(type='LearnableFourierFeatures'),
     'ContextPool': dict(type='ContextPool'),
 }
 

@@ -1,4 +1,5 @@
 """Absolute encodings: the right vector for every cell, on every grid and in every batch."""
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -7,6 +8,7 @@ import torch.nn.functional as F
 
 from mmposenc.encodings import (
     FactorizedPositionEmbedding,
+    LearnableFourierFeatures,
     LearnedPositionEmbedding,
     SinCosPositionEncoding,
     WindowedPositionEmbedding,
@@ -181,3 +183,42 @@ def test_a_cut_table_is_of_the_sequence(hw: tuple[int, int]) -> None:
     assert embedding.pos_embed.grad[0, :, 0].tolist() == [1.0] * cells + [0.0] * (12 - cells)
     with pytest.raises(ValueError, match=r"a table of 12 vectors is too short .* \[\[4, 4\]\]"):
         embedding(torch.randn(1, 16, 3), (4, 4))
+
+
+@pytest.mark.parametrize('hw_shape', [(3, 5), (1, 4), (5, 1)])
+def test_fourier_features(hw_shape):
+    """Algorithm 1 of the paper, a cell at a time."""
+    torch.manual_seed(0)
+    encoding = LearnableFourierFeatures(6, fourier_dims=8, hidden_dims=5, gamma=2.0).double()
+    x = torch.randn(2, 1 + hw_shape[0] * hw_shape[1], 6, dtype=torch.float64)
+    expected = x.clone()
+    first, _, last = encoding.mlp
+    for row in range(hw_shape[0]):
+        for col in range(hw_shape[1]):
+            angles = [row * w[0] + col * w[1] for w in encoding.frequencies.tolist()]
+            features = torch.tensor([f(a) / 8 ** 0.5 for f in (math.cos, math.sin) for a in angles],
+                                    dtype=torch.float64)
+            hidden = F.gelu(first.weight @ features + first.bias)
+            expected[:, 1 + row * hw_shape[1] + col] += last.weight @ hidden + last.bias
+    out = encoding(x, hw_shape, num_prefix_tokens=1)
+    torch.testing.assert_close(out, expected)
+    mask = torch.zeros(2, *hw_shape, dtype=torch.bool)
+    mask[1, -1:] = hw_shape[0] > 1
+    masked = encoding(x, hw_shape, num_prefix_tokens=1, padding_mask=mask)
+    valid = torch.cat((mask.new_ones(2, 1), ~mask.flatten(1)), 1)
+    torch.testing.assert_close(masked[valid], out[valid])
+
+
+def test_fourier_frequencies_start_as_the_paper_says():
+    torch.manual_seed(0)
+    features = LearnableFourierFeatures(4096, gamma=5.0).frequencies
+    assert features.shape == (2048, 2)
+    torch.testing.assert_close(features.std(), torch.tensor(0.2), atol=0.005, rtol=0)
+
+
+@pytest.mark.parametrize('options, message', [
+    (dict(fourier_dims=7), r'fourier_dims=7 must be even'), (dict(gamma=0), r'gamma=0 must be > 0'),
+    (dict(hidden_dims=0), r'hidden_dims=0 must be >= 1')])
+def test_bad_fourier_options(options, message):
+    with pytest.raises(ValueError, match=message):
+        LearnableFourierFeatures(6, **options)

@@ -20,7 +20,9 @@ NOT_CELLWISE = {'ShawRPE sequence', 'HuangRPE sequence', 'TransformerXLRPE seque
                 'RotaryEmbedding2D of EVA-02', 'DecomposedRPE', 'DecomposedRPE resized',
                 'RelativePositionBias geometric', 'FIRE',
                 'UndirectedPositionBias resized',
-                'RotaryEmbedding2D stretched', 'LieRE', 'LieRE shared', 'ComRoPE linear',
+                'RotaryEmbedding2D stretched', 'LieRE', 'LieRE shared', 'GTA', 'CoPE',
+                'CoPE per head',
+                'ComRoPE linear',
                 'ComRoPE partition'}
 #: Every encoding, and more that could number tokens in sequence.
 CONFIGS = {**{name: dict(rel_pos_encoding=cfg) for name, cfg in examples.RELATIVE.items()},

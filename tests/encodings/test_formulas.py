@@ -23,6 +23,7 @@ from mmposenc.encodings import (
     KERPLE,
     SASARPE,
     ALiBi2D,
+    CoPE,
     DecomposedRPE,
     DynamicPositionBias,
     HuangRPE,
@@ -48,7 +49,8 @@ SIZES = {ShawRPE: dict(max_offset=2), HuangRPE: dict(max_offset=2),
          DecomposedRPE: dict(grid_shape=(3, 5)),
          LogSpacedCPB: dict(hidden_dims=5), RelativePositionBias: dict(window_size=(5, 6)),
          TransformerXLRPE: {}, FIRE: dict(hidden_dims=5, init_length=4.0), ALiBi2D: {}, KERPLE: {},
-         LookHere: dict(num_heads=12), UndirectedPositionBias: dict(window_size=(5, 6)),
+         CoPE: dict(max_positions=4), LookHere: dict(num_heads=12),
+         UndirectedPositionBias: dict(window_size=(5, 6)),
          DynamicPositionBias: dict(head_dims=4, pos_dims=6), LePE: dict(kernel_size=5),
          CRPE: dict(windows={3: 1, 5: 1})}
 
@@ -267,6 +269,32 @@ def lookhere(encoding, grids):
     return by_offset(encoding, grids, of_cells)
 
 
+def cope(encoding, grids):
+    """Counts a token at a time: before the query from the key up to the query, else behind it."""
+    q_places, k_places = sequence_positions(*grids, encoding.num_prefix_tokens)
+
+    def pair_of(q_all, k_all):
+        def pair(b, h, i, j):
+            past = k_places[j] <= q_places[i]
+            between = [n for n, place in enumerate(k_places) if (place <= q_places[i]) == past
+                       and (n >= j if past else n <= j)]
+            count = sum(float(torch.sigmoid(q_all[b, h, i] @ k_all[b, h, n])) for n in between)
+            count, table = min(count, 3.0), encoding.table if encoding.table.dim() == 3 else (
+                encoding.table[h])
+            vectors, low = table[0 if past else 1], int(count)
+            vector = vectors[low] + (count - low) * (vectors[min(low + 1, 3)] - vectors[low])
+            return q_all[b, h, i] * 2.0 @ vector
+        return pair
+    return pair_of
+
+
+@pytest.mark.parametrize('options', [dict(shared_heads=True), dict(shared_heads=False)], ids=str)
+@pytest.mark.parametrize('number', range(len(GRIDS)))
+def test_cope(options, number):
+    encoding = build(CoPE, num_prefix_tokens=number % 2, **options)
+    check_logits(encoding, cope(encoding, GRIDS[number]), *GRIDS[number])
+
+
 PER_HEAD = [dict(shared_heads=True), dict(shared_heads=False)]
 BY_METHOD = [dict(method=method, **heads) for method in ('product', 'sequence')
              for heads in PER_HEAD]
@@ -427,6 +455,7 @@ def test_a_bias_may_leave_prefix_tokens_alone():
     (LogSpacedCPB, dict(window_size=(0, 3)), r'window_size=\(0, 3\)'),
     (LogSpacedCPB, dict(hidden_dims=0), r'hidden_dims=0 must be >= 1'),
     (LogSpacedCPB, dict(mode='rw'), r"mode='rw' must be 'swin' or 'cr'"),
+    (CoPE, dict(max_positions=1), r'max_positions=1 must be >= 2'),
     (FIRE, dict(hidden_dims=0), r'hidden_dims=0 must be >= 1'),
     (FIRE, dict(init_c=0), r'init_c=0 must be > 0'),
     (FIRE, dict(init_length=-1), r'init_length=-1 must be > 0'),

@@ -8,8 +8,9 @@ import torch
 from relative_checks import GRIDS, check_gradients, random_inputs
 
 from mmposenc.attention import MultiheadAttention
+from mmposenc.attention.attend import attend
 from mmposenc.backbones import DeiT
-from mmposenc.encodings import RotaryEmbedding
+from mmposenc.encodings import GTA, RotaryEmbedding
 from mmposenc.functional import as_grid, key_grid
 
 #: Options of every kind: RoPE-ViT's two, DINOv3's, EVA-02's, and the rest of the choices.
@@ -154,6 +155,30 @@ def test_product_depends_on_the_offset_alone(kind):
                 torch.testing.assert_close(value, values[0])
 
 
+@pytest.mark.parametrize('q_grid, k_grid', GRIDS)
+def test_gta(q_grid, k_grid):
+    """A value at a time, turned by its offset from the query."""
+    encoding = GTA(8, 2, num_prefix_tokens=1)
+    q, k, v = random_inputs(encoding, q_grid, k_grid)
+    out, weights = attend(q, k, v, encoding, q_grid, k_grid, need_weights=True)
+    sides = [places(grid, 2, 1) for grid in (as_grid(q_grid), key_grid(q_grid, k_grid))]
+    expected, plain = torch.zeros_like(out), torch.zeros_like(weights)
+    for i, j in itertools.product(range(out.shape[2]), range(v.shape[2])):
+        ends = [[x / side for x, side in zip(each[n] or (0, 0), q_grid, strict=True)]
+                for each, n in zip(sides, (i, j), strict=True)]
+        for plane in range(4):
+            turns = (ends[1][plane // 2] - ends[0][plane // 2]) / 2 ** (plane % 2)
+            turn = cmath.exp(2j * math.pi * turns)
+            channels = slice(2 * plane, 2 * plane + 2)
+            value = torch.view_as_complex(v[..., j, channels].contiguous()) * turn
+            key = torch.view_as_complex(k[..., j, channels].contiguous()) * turn
+            query = torch.view_as_complex(q[..., i, channels].contiguous())
+            plain[..., i, j] += (query.conj() * key).real * 8 ** -0.5
+            expected[..., i, channels] += weights[..., i, j, None] * torch.view_as_real(value)
+    torch.testing.assert_close(weights, plain.softmax(-1))
+    torch.testing.assert_close(out, expected)
+
+
 def test_mixed_starts_as_two_perpendicular_axes():
     freqs = RotaryEmbedding(16, 3, mode='mixed').freqs
     assert freqs.shape == (2, 3, 8)
@@ -291,3 +316,5 @@ def test_compiles(mode, backend):
 def test_bad_input(sizes, options, message):
     with pytest.raises(ValueError, match=message):
         RotaryEmbedding(*sizes, **options)
+    with pytest.raises(ValueError, match='max_freq=0 must be > 0'):
+        GTA(8, 2, max_freq=0)

@@ -14,7 +14,7 @@ GRID, PREFIX, DIMS = (4, 5), 2, 16
 #: Rotations by fixed angles, and kernels of the distance that are never flat.
 NO_ZEROS = [name for name in examples.RELATIVE if name == 'CombinedRPE of masks'
             or name.startswith('RotaryEmbedding2D') and 'mixed' not in name
-            or name.startswith(('ALiBi2D', 'KERPLE', 'LookHere'))]
+            or name.startswith(('ALiBi2D', 'GTA', 'KERPLE', 'LookHere'))]
 
 
 def attention(cfg):

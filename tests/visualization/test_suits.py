@@ -34,7 +34,7 @@ def test_every_encoding_has_a_figure(name):
     model = subject(encoded(name))
     found = [each for each in suiting(model) if each.encoding]
     kinds = {each.encoding for each in found}
-    rotary = name.startswith(('Rotary', 'LieRE', 'ComRoPE'))
+    rotary = name.startswith(('Rotary', 'LieRE', 'ComRoPE', 'GTA'))
     usual = 'similarity' if name in {cfg['type'] for cfg in TOKEN.values()} else (
         'rotary' if rotary else 'bias')
     assert usual in {each.figure for each in found}

@@ -117,6 +117,7 @@ SUITS: dict[str, tuple[str, ...]] = {
     'RotaryEmbedding2D': ('rotary',),
     'LieRE': ('rotary',),
     'ComRoPE': ('rotary',),
+    'GTA': ('rotary',),
 }
 OTHER_TOKENS, OTHER_RELATIVE = ('added', 'similarity'), _BY_OFFSET
 #: Of attention, with any encoding or none.

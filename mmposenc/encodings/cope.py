@@ -1,0 +1,56 @@
+"""CoPE: positions counted by gates of the content."""
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from ..attention.terms import ContextualTable, Term
+from ..functional.grids import Grid, sequence_places
+from .base import RelativeEncoding
+from .checks import check_at_least
+
+
+class CoPE(RelativeEncoding):
+    """logit + q_i . e[p_ij] with p_ij = sum_l sigmoid(q_i . k_l / sqrt(head_dims)) over the tokens
+    l from j to i: a query counts what it cares for (Golovneva et al., 2024, Eq. 3-5). Of p between
+    two whole numbers, e is between theirs; from the last one on it is the last.
+
+    The paper's queries see the past alone. On a grid tokens are counted in raster order, prefix
+    tokens first: those before the query from j up to and with the query, as in the paper, those
+    behind it from the next one to j, with vectors of their own. So rows are told by what lies
+    between, and a query counts each token once. Keys on a coarser grid count where their centre
+    lies. Tokens that a mask of attention leaves out (not padding) are counted.
+
+    Args:
+        head_dims: channels of a head.
+        num_heads: attention heads.
+        max_positions: vectors a direction.
+        shared_heads: one table for all heads, as in the paper, or one a head.
+        num_prefix_tokens: tokens in front of the grid.
+
+    Parameters: ``table`` ([num_heads], 2, max_positions, head_dims): before the query, behind it;
+    zeros at the start, as the paper.
+
+    Raises:
+        ValueError: for sizes below 1, or fewer than 2 positions.
+    """
+
+    def __init__(self, head_dims: int, num_heads: int, *, max_positions: int = 64,
+                 shared_heads: bool = True, num_prefix_tokens: int = 0) -> None:
+        super().__init__()
+        self._set_sizes(head_dims, num_heads, num_prefix_tokens)
+        check_at_least(2, max_positions=max_positions)
+        lead = () if shared_heads else (num_heads,)
+        self.table = nn.Parameter(torch.zeros(*lead, 2, max_positions, head_dims))
+
+    def reset_parameters(self) -> None:
+        """Zeros."""
+        nn.init.zeros_(self.table)
+
+    def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
+        """A table read by counts; see :class:`RelativeEncoding`."""
+        device, prefix = self.table.device, self.num_prefix_tokens
+        keys = sequence_places(q_grid, k_grid, prefix, device)
+        queries = torch.arange(prefix + q_grid.num_cells, device=device)
+        # Terms meet scaled queries, the paper's table queries as they are.
+        return [ContextualTable(self.table * self.head_dims ** 0.5, keys <= queries[:, None])]
