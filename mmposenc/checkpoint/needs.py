@@ -136,6 +136,13 @@ def look_alikes(state_dict: Mapping[str, Tensor]) -> dict[str, list[str]]:
     rope = arch.replace('deit3', 'rope-vit') + '-axial-ape'
     if arch.startswith('deit3-') and rope in ARCHS:
         found['RoPE-ViT with axial rotary positions and a table'] = [f'arch={rope}']
+    patches = state_dict.get('backbone.patch_embed.projection.weight')
+    for size in ('tiny', 'small', 'base', 'large'):
+        core = ARCHS[f'pe-core-{size}']
+        if (facts.get('pre_norm') or arch.startswith('clip-')) and patches is not None and (
+                patches.shape[0], patches.shape[-1]) == (
+                core['embed_dims'], core.get('patch_size', 16)):
+            found["Perception Encoder's core"] = [f'arch=pe-core-{size}', 'act=gelu']
     if 'pre_norm' in facts:
         found['CLIP with QuickGELU, as DFN and MetaCLIP'] = ['act=quick_gelu']
     if ('window_size' not in facts

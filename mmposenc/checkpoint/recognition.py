@@ -5,9 +5,9 @@ import re
 from collections.abc import Iterable
 
 SUPPORTED = ('supported are files of DeiT, DeiT III, MAE, DINOv2, CLIP, SigLIP, DINOv3, EVA-02, '
-             'RoPE-ViT, BEiT, SAM, ViTDet, iRPE-DeiT, PVT, PVT v2, SegFormer, Twins, Swin, '
-             'DETR, iRPE-DETR and Deformable DETR, and the models of timm, mmpretrain, mmdet and '
-             'Hugging Face that docs/weights.md lists')
+             'Perception Encoder, RoPE-ViT, BEiT, SAM, ViTDet, iRPE-DeiT, PVT, PVT v2, SegFormer, '
+             'Twins, Swin, DETR, iRPE-DETR and Deformable DETR, and the models of timm, '
+             'mmpretrain, mmdet and Hugging Face that docs/weights.md lists')
 
 #: A name that only files of one source have, and the source: these decide, whatever else there is.
 _MARKS = (
@@ -80,6 +80,9 @@ def recognise(names: Iterable[str]) -> str | None:
     marked = _first(_MARKS, plain)
     if marked is not None:
         return marked
+    perception_encoder = _perception_encoder(plain)
+    if perception_encoder is not None:
+        return perception_encoder
     foreign = _first(_FOREIGN, plain) or _by_absence(plain)
     if foreign is not None:
         raise ValueError(f'these are weights of {foreign}; {SUPPORTED}')
@@ -94,6 +97,21 @@ def recognise(names: Iterable[str]) -> str | None:
     return source
 
 
+def _perception_encoder(names: list[str]) -> str | None:
+    """The source of timm's file or the release's: a norm before the blocks, a table, and a head
+    that pools by attention or no norm behind the blocks."""
+    for source, before, table, behind, pool in (
+            ('eva', 'norm_pre', 'pos_embed', 'norm|fc_norm', 'attn_pool'),
+            ('clip', 'ln_pre', 'positional_embedding', 'ln_post', r'attn_pool\.probe')):
+        def has(pattern: str) -> bool:
+            return _first(((rf'(visual\.)?(?:{pattern})', 'found'),), names) is not None
+
+        if has(rf'{before}\.weight') and has(table) and (
+                has(rf'{pool}.*') or not has(rf'(?:{behind})\.weight|attn_pool\..*')):
+            return source
+    return None
+
+
 def _by_absence(names: list[str]) -> str | None:
     """A network that is recognised by what it has and lacks. Its other parts (rotary positions,
     where norms stand) leave no trace, and its weights would fit a model with other features."""
@@ -102,8 +120,7 @@ def _by_absence(names: list[str]) -> str | None:
 
     pools, ends = has(r'(.*\.)?attn_pool\..*'), has(r'(.*\.)?(norm|ln_post)\.weight')
     if has(r'(.*\.)?(norm_pre|ln_pre)\.weight') and (pools or not ends):
-        return ('Perception Encoder or CoCa (a norm before the blocks, and a head that pools by '
-                'attention or no last norm)')
+        return 'CoCa (a norm before the blocks, and a head that pools by attention)'
     if has(r'fc_norm\.weight') and has(r'pos_embed') and not has(
             r'cls_token|reg_token|blocks\.0\.(ls1\.gamma|gamma_1|attn\.(qkv\.bias|q_bias))'):
         return 'a ViT with its norms behind attention and MLP (vit_base_patch16_rpn)'

@@ -121,6 +121,29 @@ for _name, _size in {
         pos_encoding=_table(num_prefix_embeds=1),
         rel_pos_encoding=_rotary(axes='yx', theta=10000.0, reference_grid=(16, 16)))
 
+# Perception Encoder (Bolya et al., 2025): core without its attention pooling, lang and spatial
+# without a last norm. Positions are counted on the grid of pretraining whatever the image is, and
+# tables resized, as in timm; the release counts cells, and resizes bilinearly.
+for _name, _size, _core, _grid in (
+        ('tiny', _VIT['tiny'], 24, 32), ('small', _VIT['small'], 24, 32),
+        ('base', _VIT['base'], 14, 32), ('large', dict(_VIT['large'], patch_size=14), 24, 32),
+        ('gigantic', dict(_sizes(1536, 50, 16), patch_size=14, mlp_hidden_dims=8960), 32, 32)):
+    for _kind, _side in (('core', _core), ('spatial', _grid), ('lang', _grid)):
+        _token, _patch = _name != 'gigantic', _size.get('patch_size', 16)
+        _pe: _Options = dict(
+            _size, img_size=_side * _patch, class_token=_token, pre_norm=True, norm_eps=1e-5,
+            pool=('cls' if _token else 'gap') if _kind == 'core' else None,
+            final_norm=_kind == 'core', pos_encoding=_table(
+                num_prefix_embeds=int(_token), interpolation='bicubic_antialias'),
+            rel_pos_encoding=_rotary(theta=10000.0, reference_grid=(_side, _side),
+                                     first=float(_token)))
+        if _kind == 'lang':
+            _pe['num_layers'] = 23 if _name == 'large' else 47
+        if _kind == 'lang' or (_kind, _name) == ('spatial', 'gigantic'):
+            _pe['layer_scale_init_value'] = 0.1
+        if _kind != 'lang' or _patch == 14:
+            ARCHS[f'pe-{_kind}-{_name}'] = _pe
+
 # RoPE-ViT (Heo et al., ECCV 2024): DeiT III with rotary positions, with or without its table.
 for _name in ('small', 'base', 'large'):
     for _mode in ('axial', 'mixed'):

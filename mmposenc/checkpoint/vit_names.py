@@ -97,7 +97,8 @@ _CLIP = (
     Pair('transformer.resblocks.{n}.mlp.c_proj.{p}', 'blocks.{n}.mlp.fc2.{p}'),
     Pair('transformer.resblocks.{n}.ls_{m}.gamma', 'blocks.{n}.ls{m}.gamma'),
 )
-_CLIP_RULES = (*to_ours(_CLIP), Rule('proj', None, _PROJECTION))
+_CLIP_RULES = (*to_ours(_CLIP), Rule('proj', None, _PROJECTION),
+               Rule(r'attn_pool\..*', None, _POOL))  # Perception Encoder's
 
 
 def convert_dinov2(state_dict: Mapping[str, Tensor]) -> Converted:
@@ -130,7 +131,9 @@ def convert_huggingface_clip(state_dict: Mapping[str, Tensor]) -> Converted:
 def convert_clip(state_dict: Mapping[str, Tensor]) -> Converted:
     """Convert the image tower of OpenAI's CLIP and of open_clip, where it may be one of timm's."""
     timm = any(name.endswith('trunk.patch_embed.proj.weight') for name in state_dict)
-    encoder = _encoder(state_dict, 'patch_embed.proj.weight' if timm else 'class_embedding')
+    token = any(name.endswith('class_embedding') for name in state_dict)
+    encoder = _encoder(state_dict, 'patch_embed.proj.weight' if timm else
+                       'class_embedding' if token else 'ln_pre.weight')
     return _by_timm(encoder, None if timm else _CLIP_RULES, 'clip')
 
 

@@ -120,7 +120,9 @@ def _kind(state: State, facts: Mapping[str, Any]) -> str | None:
     if any('rel_pos_encoding' in name for name in state) or facts['distilled']:
         return None
     if facts['pre_norm']:
-        return 'clip' if facts['final_norm'] is True and token and not scale else None
+        if facts['final_norm'] is True:
+            return None if scale else 'clip' if token else 'pe-core'
+        return 'pe-lang' if scale and facts['num_layers'] != 50 else 'pe-spatial'
     if not table:
         return 'dinov3' if scale and token and facts['final_norm'] is True else None
     if gated and bias == 'qv':

@@ -59,6 +59,8 @@ class RotaryEmbedding(RelativeEncoding):
         planes: 'adjacent', channels (2i, 2i + 1); 'halves', (i, head_dims / 2 + i).
         reference_grid: (H, W) on which c and r are counted, whatever the size of the grid: its
             side is the reference's. None counts cells.
+        first: c and r of the first cell; 1 in Perception Encoder, whose class token lies at 0. Only
+            products of cells with tokens in front of them tell.
         normalize: c and r go from -1 to 1, along each side for 'separate', along the longer one for
             'max', the shorter one for 'min'; f is then 2 pi times as large.
         periods: (shortest, longest) instead of ``theta``: ``f[i]`` is 2 pi by periods that rise
@@ -97,6 +99,7 @@ class RotaryEmbedding(RelativeEncoding):
     def __init__(self, head_dims: int, num_heads: int, *, dims: int = 2, mode: str = 'axial',
                  theta: float | None = None, num_prefix_tokens: int = 0, axes: str = 'xy',
                  planes: str = 'adjacent', reference_grid: GridLike | None = None,
+                 first: float = 0.0,
                  normalize: str | None = None, periods: tuple[float, float] | None = None,
                  round_periods: bool = False, shift: float | None = None,
                  jitter: float | None = None, rescale: float | None = None,
@@ -114,6 +117,9 @@ class RotaryEmbedding(RelativeEncoding):
                     rescale=rescale)
         _check_frequencies(theta, periods)
         _check_augmentation(shift, jitter, rescale)
+        if first and (normalize is not None or dims != 2):
+            raise ValueError(f'first={first} with normalize={normalize!r} and dims={dims}: only '
+                             f'cells of a map are counted from it')
         if reference_grid is not None and normalize is not None:
             raise ValueError(f'reference_grid={reference_grid!r} and normalize={normalize!r}: '
                              f'coordinates are counted in one way; leave one of them out')
@@ -123,7 +129,7 @@ class RotaryEmbedding(RelativeEncoding):
         self.axes, self.planes, self.normalize = axes, planes, normalize
         self.reference_grid = (None if reference_grid is None
                                else as_grid(reference_grid, 'reference_grid').hw)
-        self.periods, self.round_periods = periods, round_periods
+        self.periods, self.round_periods, self.first = periods, round_periods, first
         self.shift, self.jitter, self.rescale = shift, jitter, rescale
         self.cellwise = (normalize, reference_grid, scaling, temperature) == (None,) * 4
         self.scaling, self.temperature, self.turns = scaling, temperature, turns
@@ -227,7 +233,7 @@ class RotaryEmbedding(RelativeEncoding):
         """Cosine and sine (1 or heads, L, head_dims / 2) of every token's angles, computed only
         along each axis: the rest are copies or products."""
         rows, cols = cell_coordinates(grid, query, normalize=self.normalize,
-                                      reference=self.reference_grid, like=like)
+                                      reference=self.reference_grid, first=self.first, like=like)
         if change is not None:
             shift, scale = change
             rows, cols = (rows + shift[0]) * scale[0], (cols + shift[1]) * scale[1]

@@ -17,7 +17,7 @@ TEMPERATURES = ('yarn', 'entropy', 'log')
 
 
 def cell_coordinates(grid: Grid, query: Grid, *, normalize: str | None = None,
-                     reference: tuple[int, int] | None = None, like: Tensor
+                     reference: tuple[int, int] | None = None, first: float = 0.0, like: Tensor
                      ) -> tuple[Tensor, Tensor]:
     """Coordinates of rows (H,) and columns (W,) of a grid placed in units of the query grid.
 
@@ -28,6 +28,7 @@ def cell_coordinates(grid: Grid, query: Grid, *, normalize: str | None = None,
             twice the share of each side, of the longer or of the shorter one, less 1 (DINOv3).
         reference: (H, W) of a grid that the first row and column are those of and whose side stands
             for the side of the query grid (EVA-02); None takes the query grid's own cells.
+        first: of the first row and column, in cells of the query grid, where they are counted.
         like: a tensor of the device and dtype.
     """
     sides = query.hw
@@ -41,9 +42,9 @@ def cell_coordinates(grid: Grid, query: Grid, *, normalize: str | None = None,
         if normalize is not None:
             found.append(2 * (centres / sides[axis]) - 1)
         elif reference is not None:
-            found.append((centres - 0.5) / sides[axis] * reference[axis])
+            found.append((centres - 0.5 + first) / sides[axis] * reference[axis])
         else:
-            found.append(centres - 0.5)
+            found.append(centres - 0.5 + first)
     return found[0], found[1]
 
 

@@ -105,6 +105,9 @@ ROPE_VIT = dict(attn_type='rope', init_values=1.0, use_abs_pos_emb=False, use_fc
                 rope_grid_indexing='xy', rope_temperature=100.0)
 APE = dict(ROPE_VIT, use_abs_pos_emb=True, no_embed_class=True)
 MIXED = dict(rope_type='mixed', rope_temperature=10.0)
+PE = dict(attn_type='rope', use_pre_transformer_norm=True, use_post_transformer_norm=False,
+          use_fc_norm=False, ref_feat_shape=(3, 5), rope_grid_offset=1., rope_grid_indexing='xy',
+          init_values=0.1, norm_layer=partial(LayerNorm, eps=1e-5))
 #: Our arch and what a small one of its kind needs besides, and timm's arguments.
 EVA = {
     'dinov3': ('dinov3-small', {}, DINOV3),
@@ -122,6 +125,8 @@ EVA = {
         qkv_bias='qv', final_norm='pooled'),
         dict(class_token=False, num_reg_tokens=1, init_values=1.0, use_abs_pos_emb=False,
              ref_feat_shape=(16, 16))),
+    'perception encoder': (
+        'pe-lang-large', dict(rel_pos_encoding=dict(reference_grid=(3, 5))), PE),
     'rope-vit axial': ('rope-vit-small-axial', {}, ROPE_VIT),
     'rope-vit mixed': ('rope-vit-base-mixed', {}, dict(ROPE_VIT, **MIXED)),
     'rope-vit axial ape': ('rope-vit-large-axial-ape', {}, APE),

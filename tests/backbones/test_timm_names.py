@@ -57,7 +57,7 @@ if os.environ.get('MMPOSENC_ALL'):
 MODULES = ('beit', 'deit', 'eva', 'pvt_v2', 'swin_transformer', 'swin_transformer_v2', 'twins',
            'vision_transformer', 'vision_transformer_relpos', 'vision_transformer_sam')
 REFUSED = re.compile(r'(aimv2|beit3|eva02_enormous)_.*|vit_(.*_)?(18x2|d?p?wee|dlittle|'
-                     r'pe_core|pe_lang|pe_spatial|rpn|sapiens2|xp)(_.*)?')
+                     r'rpn|sapiens2|xp)(_.*)?')
 TABLE = 'backbone.pos_encodings.at.before.0.pos_embed'
 
 

@@ -6,7 +6,7 @@ import torch
 from golden import load_golden
 from scripts import load_tool
 
-from mmposenc.backbones import PVT, DeiT, Swin, load_pretrained
+from mmposenc.backbones import PVT, DeiT, Swin, ViT, load_pretrained
 from mmposenc.checkpoint import SOURCES, convert, needed_options, recognise
 
 #: Names by which random-weight models of timm 1.0.31, onedl-mmpretrain 1.3.6, onedl-mmdetection
@@ -152,6 +152,32 @@ def test_needs_of_plain_models() -> None:
     assert {'model.backbone.qkv_bias=False', 'model.backbone.pool=gap'} <= set(
         needed_options(without))
     assert needed_options(convert(load_golden('pvt_peg_gap_11')[0], 'twins')) == []
+
+
+@pytest.mark.parametrize('prefix', ['', 'visual.'])
+@pytest.mark.parametrize('arch', ['pe-core-large', 'pe-core-gigantic', 'pe-spatial-base',
+                                  'pe-lang-large'])
+def test_the_release_of_perception_encoder(arch, prefix) -> None:
+    """By its names, made of ours; a core's head that pools is left out."""
+    sizes = dict(embed_dims=12, num_layers=2, num_heads=3, patch_size=8, img_size=32,
+                 mlp_hidden_dims=24)
+    ours, other = ViT(arch, **sizes), ViT(arch, **sizes)
+    renamings = (('patch_embed.projection', 'conv1'), ('cls_token', 'class_embedding'),
+                 ('pos_encodings.at.before.0.pos_embed', 'positional_embedding'),
+                 ('norm_pre', 'ln_pre'), ('blocks', 'transformer.resblocks'), ('norm1', 'ln_1'),
+                 ('norm2', 'ln_2'), ('qkv.', 'in_proj_'), ('attn.proj', 'attn.out_proj'),
+                 ('fc1', 'c_fc'), ('fc2', 'c_proj'), ('ls1', 'ls_1'), ('ls2', 'ls_2'))
+    state = {'attn_pool.probe': torch.zeros(1, 1, 12)} if 'core' in arch else {}
+    for name, value in ours.state_dict().items():
+        for before, after in renamings:
+            name = name.replace(before, after)
+        name = name.replace('norm.', 'ln_post.')
+        state[name] = value.flatten(0, -2) if 'embedding' in name else value
+    state = {f'{prefix}{name}': value for name, value in state.items()}
+    assert recognise(state) == 'clip'
+    load_pretrained(other, state)
+    for name, value in ours.state_dict().items():
+        torch.testing.assert_close(other.state_dict()[name], value, rtol=0, atol=0)
 
 
 def test_sources_have_signs() -> None:
