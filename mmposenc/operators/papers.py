@@ -18,11 +18,12 @@ from ..command_line import suggest
 
 Number = int | float | str | None
 #: Keys of files, of tables and of models, those that must be there first; and what each holds.
-PAPER = ({'title': str, 'venue': str, 'tables': dict}, {'url': str, 'notes': str})
-TABLE = ({'title': str, 'columns': list, 'rows': list},
-         {'url': str, 'notes': str, 'decisions': dict})
-MODEL = ({}, {'base': str, 'changes': dict, 'counted': dict})
-COUNTED = ({'params': int}, {'macs': int, 'macs_with_means': int})
+Keys = tuple[dict[str, type], dict[str, type]]
+PAPER: Keys = ({'title': str, 'venue': str, 'tables': dict}, {'url': str, 'notes': str})
+TABLE: Keys = ({'title': str, 'columns': list, 'rows': list},
+               {'url': str, 'notes': str, 'decisions': dict})
+MODEL: Keys = ({}, {'base': str, 'changes': dict, 'counted': dict})
+COUNTED: Keys = ({'params': int}, {'macs': int, 'macs_with_means': int})
 #: Numbers that are no plain ones: 5.7M, 80.5 ± 0.1, 9x9.
 WRITTEN = re.compile(r'\d+(\.\d+)?([MG]|x\d+| ± \d+(\.\d+)?)?')
 
@@ -100,8 +101,7 @@ def _table(path: Path, name: str, paper: dict[str, Any], given: Any) -> Table:
                  each.get('notes', ''), decisions)
 
 
-def _checked(given: Any, keys: tuple[dict[str, type], dict[str, type]], where: str
-             ) -> dict[str, Any]:
+def _checked(given: Any, keys: Keys, where: str) -> dict[str, Any]:
     """A mapping of a file.
 
     Raises:
