@@ -2,6 +2,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -100,6 +103,16 @@ def test_through_a_hub(tmp_path, monkeypatch, capsys) -> None:
         backbone.init_weights()
         for name, value in backbone.state_dict().items():
             assert torch.equal(value, weights[f'backbone.{name}'])
+
+
+def test_a_fresh_process_takes_a_folder(tmp_path) -> None:
+    """Registries of the libraries are not there before somebody asks for them."""
+    config, checkpoint = trained('detection', tmp_path / 'made')
+    push([str(config), str(tmp_path / 'out'), '--checkpoint', str(checkpoint)])
+    code = f"import mmposenc; print(type(mmposenc.load({str(tmp_path / 'out')!r})).__name__)"
+    done = subprocess.run([sys.executable, '-W', 'ignore', '-c', code], text=True,
+                          capture_output=True, env={**os.environ, 'PYTHONPATH': str(ROOT)})
+    assert done.stdout.split()[-1:] == ['RetinaNet'], done.stderr
 
 
 EVIL = {

@@ -2,13 +2,13 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import mmengine.registry
 import yaml
 from mmengine.config import Config
 from mmengine.registry import Registry, init_default_scope
@@ -27,11 +27,11 @@ WEIGHTS, CONFIG, CARD = 'model.safetensors', 'config.py', 'README.md'
 _KEYS = ('default_scope', 'model', 'data_preprocessor', 'visualizer')
 _PIPELINES = {'mmdet': 'object-detection', 'mmseg': 'image-segmentation',
               'mmpretrain': 'image-classification'}
-#: Functions of mmcv that an nms section names.
-_SUPPRESSION = ('nms', 'soft_nms', 'nms_match', 'nms_rotated')
+#: Operators of mmcv that sections name which ask no registry.
+_OPERATORS = ('nms', 'soft_nms', 'nms_match', 'nms_rotated', 'RoIAlign', 'RoIPool')
 #: Registered classes that read pickles or hand an argument to eval.
 _REFUSED = ('CameraMotionCompensation', 'ImageToImageRetriever', 'RAM', 'RAMNormal', 'RAMOpenset')
-_SCOPES = ('mmposenc', 'mmdet', 'mmseg', 'mmpretrain', 'mmengine', 'mmcv')
+_SCOPES = ('mmposenc', 'mmdet', 'mmseg', 'mmpretrain', 'mmengine')
 
 
 def write(model: Any, folder: str | Path, name: str, metrics: dict[str, float] | None = None, *,
@@ -206,19 +206,18 @@ def check_types(cfg: Config) -> None:
 
 def _registered(kind: str, scope: str) -> bool:
     owner, _, name = kind.rpartition('.')
-    if kind in _SUPPRESSION:
+    if kind in _OPERATORS:
         return True
     if name in _REFUSED or owner and owner not in _SCOPES:
         return False
     if owner == 'mmposenc':
         return name in ENCODINGS or any(name in table for table in CLASSES.values())
-    for root in vars(mmengine.registry).values():
-        if isinstance(root, Registry):
-            for each in (root, *root.children.values()):
-                if each.scope in ((owner,) if owner else (scope, 'mmengine', 'mmcv')):
-                    each.import_from_location()
-                    if name in each.module_dict:
-                        return True
+    for library in (owner,) if owner else (scope, 'mmengine'):  # which has mmcv's classes, too
+        for each in vars(importlib.import_module(f'{library}.registry')).values():
+            if isinstance(each, Registry):
+                each.import_from_location()
+                if name in each.module_dict:
+                    return True
     return False
 
 
