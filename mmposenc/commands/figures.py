@@ -53,6 +53,8 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument('--dpi', type=float, default=160, help='pixels an inch; default 160')
     parser.add_argument('--page', metavar='FILE', help='of the gallery; default DIR/gallery.md')
     parser.add_argument('--name', help="the model's heading in the gallery; default the config's")
+    parser.add_argument('--title', nargs='+', default=[], metavar='TEXT', help='the name of the '
+                        'model in titles, and of each one of --against; default their files')
     _add_input(parser)
     parser.add_argument('--block', type=INDEX, default=0, help='which layer (of "kernels", "added" '
                         'and "similarity": which encoding), counted from 0 as they run')
@@ -65,6 +67,8 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument('--against', nargs='+', action='append', default=[],
                         metavar='CONFIG [CHECKPOINT]', help='"matrix": a model to compare with')
     args = parser.parse_args(argv)
+    if len(args.title) > 1 + len(args.against):
+        parser.error(f'--title has {len(args.title)} names of {1 + len(args.against)} models')
     if args.figure and not args.out:
         parser.error(f'--figure {args.figure} needs --out FILE')
     if not args.figure:
@@ -112,7 +116,8 @@ def main(argv: list[str] | None = None) -> None:
             if len(places) > 1:
                 raise ValueError(f'at={places}: one place is required without --figure')
             at = places[0] if places else (0.5, 0.5)
-            written = visualize_encodings(cfg, args.checkpoint, args.output_dir, at=at, **shared)
+            written = visualize_encodings(cfg, args.checkpoint, args.output_dir, at=at,
+                                          title=next(iter(args.title), None), **shared)
         elif args.gallery is not None:
             command = shlex.join(['mmposenc', 'figures', *(sys.argv[1:] if argv is None else argv)])
             written = draw_gallery(cfg, args.checkpoint, args.gallery, command=command,
@@ -122,7 +127,7 @@ def main(argv: list[str] | None = None) -> None:
             for config, *checkpoint in args.against:
                 sources.append((engine.load_config(config), *(checkpoint or [None])))
             written = visualize_figure(args.figure, sources, args.out, choice=choice, dpi=args.dpi,
-                                       save_arrays=args.save_arrays, **shared)
+                                       save_arrays=args.save_arrays, titles=args.title, **shared)
     if args.figure is None:
         print(f'wrote {len(written)} figures to {args.output_dir or args.gallery}')
     else:

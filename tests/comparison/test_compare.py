@@ -85,7 +85,9 @@ def test_a_study_is_made_grows_and_is_not_repeated(here, capsys):
     first, = json.loads(Path('out/results.json').read_text())['runs']
     call(*ASKED, '--seeds', '1', '--sizes', '2')
     assert sorted(here.started[1:]) == [('none', 0), ('peg', 0)]
-    held = json.loads(Path('out/results.json').read_text())['runs']
+    told = json.loads(Path('out/results.json').read_text())
+    assert ['peg' in line.split() for line in told['command'].splitlines()] == [False, True]
+    held = told['runs']
     assert [[test['factor'] for test in run['tests']] for run in held] == [[1, 2]] * 2
     # Sizes that are added train nothing.
     assert held[0]['train_seconds'] == first['train_seconds']

@@ -151,6 +151,8 @@ def test_the_page_holds_everything_and_no_foreign_script(pages):
     assert "default-src 'none'; img-src data:" in page
     assert 'data:image/svg+xml;base64' in page and 'alt="Truth: a dog"' in page
     assert "gone.png is not in the study" in page
+    assert page.count('<circle class="mark"') == 9  # a dot for each finished run
+    assert page.index('>PEG<title>') > page.index('&lt;script&gt;window.ha…<title>')  # sorted
     assert "../secret.png is not in the study" in page
     results = summarize(full(pages['full'].parent))
     for rows, key in ((results['summary'], 'mean'), (results['differences'], 'mean')):
@@ -239,12 +241,25 @@ def test_first_stop_of_the_keyboard_is_the_answer(pages, browser):
 def test_legend_fades_what_is_not_chosen_in_every_chart(pages, browser):
     browser.open(pages['full'])
     browser.run("document.querySelector('.legend button').click()")
-    faded = "[...new Set([...document.querySelectorAll('svg .faded')].map(e => e.dataset.style))]"
+    faded = ("[...new Set([...document.querySelectorAll('svg .faded')]"
+             ".map(e => e.dataset.style))].sort()")
     assert browser.run(faded) == ['1', '2']
     same = "[...document.querySelectorAll('.legend li:first-child button')].map(e => e.ariaPressed)"
     assert set(browser.run(same)) == {'true'}
     browser.run("document.querySelector('.legend button').click()")
     assert browser.run(faded) == []
+
+
+@needs_browser
+def test_pictures_open_large_by_keyboard(pages, browser):
+    browser.open(pages['full'], 1600)
+    width = "document.querySelector('#figures img').getBoundingClientRect().width"
+    small = browser.run(width)
+    browser.run("document.querySelector('#figures .enlarge').focus()")
+    browser.press('Enter')
+    assert browser.run(width) > 1.5 * small
+    browser.press('Space')
+    assert browser.run(width) == small
 
 
 @needs_browser

@@ -14,7 +14,9 @@ from tinystudies import OWN, in_another_folder, tiny_study
 
 from mmposenc import engine
 from mmposenc.checkpoint import load_checkpoint
+from mmposenc.commands import train
 from mmposenc.engine.training.lock import WorkDirLock
+from mmposenc.lab.compare.page import results
 from mmposenc.lab.compare.page.results import collect, write_results
 from mmposenc.lab.compare.running import extras, progress, runs
 from mmposenc.lab.compare.running.recording import cpu_seconds, read_progress
@@ -29,6 +31,7 @@ from mmposenc.lab.compare.running.runs import (
 )
 from mmposenc.lab.compare.running.schedule import carry_out_all, is_taken
 from mmposenc.lab.compare.running.workers import LocalWorkers
+from mmposenc.lab.compare.study.applying import apply
 from mmposenc.lab.compare.study.metrics import metric_of
 
 
@@ -88,6 +91,31 @@ def test_a_study_of_two_encodings_and_two_seeds(finished):
             'truth', 'none', 'peg']
         assert all((study.folder / entry['file']).is_file() for entry in picture['entries'])
         assert picture['entries'][0]['text'] in ('bright', 'dark')
+
+
+def test_the_recommended_config_is_the_users_and_trains(copied, tmp_path, monkeypatch):
+    take = write_results(copied)['take']
+    monkeypatch.chdir(tmp_path)
+    best = copied.folder / take['file']
+    head, text = best.read_text().split('\n', 2)[::2]
+    assert head.startswith('# cls.py with the encoding ') and str(copied.folder) not in text
+    entry, = (each for each in copied.entries if f'encoding {each.label}, ' in head)
+    cfg = engine.load_config(str(best))
+    assert cfg.model.to_dict() == apply(copied.base(), entry).model.to_dict()
+    assert cfg.train_dataloader.to_dict() == copied.base().train_dataloader.to_dict()
+    assert take['command'] == f'mmposenc train {best} --work-dir work_dirs/best'
+    train.main([*take['command'].split()[2:], '--cfg-options', 'train_cfg.max_epochs=1'])
+    assert Path('work_dirs/best/epoch_1.pth').is_file()
+
+
+def test_pictures_on_which_encodings_disagree_are_shown():
+    def drawn(answers):
+        return [dict(id=str(n), title='', source='', truth=dict(file='', text='cat'),
+                     predicted=dict(file='', text=text)) for n, text in enumerate(answers)]
+    made = [('none', drawn(['cat (97%)', 'dog (50%)', 'dog (60%)', 'cat (50%)'])),
+            ('peg', drawn(['cat (51%)', 'cat (90%)', 'dog (90%)', 'hen (40%)']))]
+    for number, shown in ((0, []), (2, ['1', '3']), (3, ['1', '2', '3']), (9, list('0123'))):
+        assert [each['id'] for each in results._pictures(made, number)] == shown
 
 
 def test_the_loss_of_the_curve_is_the_mean_of_the_logged_ones(finished):

@@ -64,14 +64,14 @@ def test_models_side_by_side(config, visualize, tmp_path):
     arrays = tmp_path / 'x.npz'
     visualize(config, '--figure', 'matrix', '--block', 1, '--size', 32, 32, '--out',
               tmp_path / 'x.svg', '--save-arrays', arrays, '--against', config,
-              '--against', config, tmp_path / 'some.pth')
+              '--against', config, tmp_path / 'some.pth', '--title', 'No encoding')
     with np.load(arrays) as found:
         first, second, third = (found[f'weights_{i}'] for i in range(3))
     assert first.shape == (17, 17)
     np.testing.assert_array_equal(first, second)
     assert not np.allclose(first, third)
     text = (tmp_path / 'x.svg').read_text()
-    assert 'tiny.py, untrained' in text and 'tiny.py, some.pth' in text
+    assert 'No encoding' in text and 'tiny.py, untrained' in text and 'tiny.py, some.pth' in text
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,8 @@ _DRAWN = 800
 
 
 def build_subject(cfg: Config, checkpoint: str | None, image: str | None,
-                  size: Sequence[int] | None, *, whole: bool = False) -> tuple[Subject, Tensor]:
+                  size: Sequence[int] | None, *, whole: bool = False, title: str | None = None,
+                  ) -> tuple[Subject, Tensor]:
     """What figures are drawn of: a backbone or a whole DETR with its image, and its input.
 
     Args:
@@ -52,6 +54,7 @@ def build_subject(cfg: Config, checkpoint: str | None, image: str | None,
             :func:`.config_sizes.usual_size`, of a picture as many whole cells as fit into it.
         whole: refuse a picture that is no whole number of cells, on which they would not lie where
             they are drawn.
+        title: the model's name in titles; its files if None.
 
     Raises:
         ValueError: a size below 1 or refused, a checkpoint that does not fit, or no picture.
@@ -77,7 +80,7 @@ def build_subject(cfg: Config, checkpoint: str | None, image: str | None,
         load_weights(model, checkpoint)
     drawn, run = pass_of(model, inputs)
     picture = None if pixels is None else _picture(pixels)
-    return Subject(drawn, run, source_of(cfg, checkpoint), picture, shape), inputs
+    return Subject(drawn, run, title or source_of(cfg, checkpoint), picture, shape), inputs
 
 
 def source_of(cfg: Config, checkpoint: str | None) -> str:
@@ -150,14 +153,15 @@ _PAGE_REFERENCES = 8
 
 def visualize_encodings(cfg: Config, checkpoint: str | None, output_dir: str | Path, *,
                         image: str | None = None, size: Sequence[int] | None = None,
-                        at: tuple[float, float] = (0.5, 0.5)) -> list[Path]:
+                        at: tuple[float, float] = (0.5, 0.5),
+                        title: str | None = None) -> list[Path]:
     """Builds the model of a config and draws its encodings.
 
     Args:
         cfg: a config of mmdet, mmseg or mmpretrain.
         checkpoint: weights of the whole model; None leaves them random.
         output_dir: where the figures go; see :func:`mmposenc.lab.figures.draw_encodings`.
-        image, size: the input, see :func:`.encoding_figures.build_subject`.
+        image, size, title: see :func:`.encoding_figures.build_subject`.
         at: where the query lies, as fractions of height and width.
 
     Returns:
@@ -169,14 +173,15 @@ def visualize_encodings(cfg: Config, checkpoint: str | None, output_dir: str | P
         FileNotFoundError: no such image or checkpoint.
     """
     check_folder(str(output_dir), '--output-dir')
-    subject, inputs = build_subject(cfg, checkpoint, image, size)
+    subject, inputs = build_subject(cfg, checkpoint, image, size, title=title)
     return draw_encodings(subject.model, inputs, output_dir, at=at, run=subject.run,
                           source=subject.source)
 
 
 def visualize_figure(name: str, sources: Sequence[tuple[Config, str | None]], out: str | Path, *,
                      choice: Choice, image: str | None = None, size: Sequence[int] | None = None,
-                     save_arrays: str | Path | None = None, dpi: float = 160) -> list[Path]:
+                     save_arrays: str | Path | None = None, dpi: float = 160,
+                     titles: Sequence[str] = ()) -> list[Path]:
     """Draws one figure of the papers, see :data:`mmposenc.lab.figures.paper_figures.FIGURES`.
 
     Args:
@@ -187,6 +192,7 @@ def visualize_figure(name: str, sources: Sequence[tuple[Config, str | None]], ou
         image, size: as :func:`visualize_encodings`, the same for all models.
         save_arrays: an .npz file for the numbers that the figure shows.
         dpi: pixels an inch.
+        titles: a name for each model; its files if there is none.
 
     Returns:
         The files written.
@@ -203,8 +209,8 @@ def visualize_figure(name: str, sources: Sequence[tuple[Config, str | None]], ou
     if arrays is not None:
         check_folder(str(arrays.parent), '--save-arrays')
     check_sizes(choice.width, dpi)
-    subjects = [build_subject(cfg, checkpoint, image, size, whole=name in ON_PHOTO)[0]
-                for cfg, checkpoint in sources]
+    subjects = [build_subject(cfg, checkpoint, image, size, whole=name in ON_PHOTO, title=title)[0]
+                for (cfg, checkpoint), title in zip_longest(sources, titles)]
     drawing = draw_figure(name, subjects, choice)
     written = [save_figure(drawing.figure, path, dpi=dpi)]
     if arrays is not None:
@@ -215,13 +221,13 @@ def visualize_figure(name: str, sources: Sequence[tuple[Config, str | None]], ou
 
 
 def figures_of(cfg: Config, checkpoint: str | None, folder: str | Path,
-               image: str | None = None, *, size: Sequence[int] | None = None
-               ) -> list[dict[str, Any]]:
+               image: str | None = None, *, size: Sequence[int] | None = None,
+               title: str | None = None) -> list[dict[str, Any]]:
     """Draws a few figures that suit a model's encodings, for a page: at most three of encodings,
     the first layer of each, and attention on the photo.
 
     Args:
-        cfg, checkpoint, image, size: as :func:`visualize_encodings`.
+        cfg, checkpoint, image, size, title: as :func:`build_subject`.
         folder: where the PNG files go.
 
     Returns:
@@ -232,7 +238,7 @@ def figures_of(cfg: Config, checkpoint: str | None, folder: str | Path,
         ValueError: as :func:`visualize_encodings`; a size that is no whole number of cells.
         FileNotFoundError: no such image or checkpoint.
     """
-    subject, _ = build_subject(cfg, checkpoint, image, size, whole=True)
+    subject, _ = build_subject(cfg, checkpoint, image, size, whole=True, title=title)
     once: dict[str, Suiting] = {}
     for each in suiting(subject):
         once.setdefault(each.figure, each)

@@ -96,7 +96,8 @@ def view(results: Mapping[str, Any]) -> dict[str, Any]:
         legend=[(label[name], style[name], name in first) for name in style],
         answer=answer(results), by_size=best_by_size(results) if len(sizes) > 1 else [],
         counts=counts(results),
-        overview=tables.overview(results), tuning=exports.tuning(results),
+        overview=tables.overview(results), dots=study_charts.dot_chart(results),
+        tuning=exports.tuning(results),
         differences=[(factor == trained, tables.differences(results, factor))
                      for factor in sorted(sizes, key=lambda factor: (factor != trained, factor))],
         size_chart=study_charts.size_chart(results),

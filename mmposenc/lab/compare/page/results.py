@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import platform
+import re
+import shlex
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,12 +14,15 @@ import mmposenc
 from mmposenc.engine.config.nodes import trained_size
 from mmposenc.engine.config.testing import TASKS, scope_of
 
-from ..running.runs import read_record, tuned
+from ..running.runs import chosen_rate, read_record, tuned
 from ..running.schedule import is_taken, last_lines
 from ..running.workers import cores
 from ..statistics.summary import summarize
-from ..study.files import read_json, write_json
+from ..study.applying import apply
+from ..study.files import read_json, write_json, write_text
+from ..study.lengths import length_of, set_length
 from ..study.metrics import metric_of
+from ..study.rates import set_rate
 from ..study.study import SCHEMA, Run, Study
 from .report import write_summarized
 
@@ -47,7 +52,7 @@ def collect(study: Study) -> dict[str, Any]:
                       for entry in study.entries],
         'runs': [_run(run, record, extras[run.entry.name] if run.first else {})
                  for run, record in records],
-        'pictures': _pictures(made['pictures']),
+        'pictures': _pictures(made['pictures'], study.pictures),
         'figures': [{'encoding': name, **each} for name, held in made['figures'] for each in held],
         'diagnosis': [{'encoding': name, 'seed': study.seeds[0], **held}
                       for name, held in made['diagnosis']]}
@@ -100,15 +105,40 @@ def _run(run: Run, record: dict[str, Any], extras: dict[str, Any]) -> dict[str, 
             'log': last_lines(run) if status == 'failed' else []}
 
 
-def _pictures(made: list[tuple[str, list[dict]]]) -> list[dict[str, Any]]:
-    """By image: the truth, then what each encoding predicts."""
+def _pictures(made: list[tuple[str, list[dict]]], number: int) -> list[dict[str, Any]]:
+    """By image: the truth, then what each encoding predicts; those on which they disagree most."""
     found: dict[str, dict[str, Any]] = {}
     for name, each in ((name, each) for name, held in made for each in held):
         picture = found.setdefault(each['id'], {
             **{key: each[key] for key in ('id', 'title', 'source')},
             'entries': [{'truth': True, **each['truth']}]})
         picture['entries'].append({'encoding': name, **each['predicted']})
-    return list(found.values())
+    chosen = sorted(found.values(), key=_disagreement, reverse=True)[:number]
+    return [each for each in found.values() if each in chosen]
+
+
+def _disagreement(picture: dict[str, Any]) -> tuple[int, int]:
+    """How many answers encodings give for a picture, and how many of these are wrong."""
+    truth, *answers = (re.sub(r' \(\d+%\)$', '', entry['text']) for entry in picture['entries'])
+    return len(set(answers)), sum(answer != truth for answer in answers)
+
+
+def write_best(study: Study, name: str | None) -> dict[str, str] | None:
+    """Writes best.py, the study's config with the recommended encoding, and its learning rate and
+    share of the length where these were compared, and all else its own; returns its name and the command that trains it. None where nothing is recommended."""
+    if name is None:
+        return None
+    entry = next(each for each in study.entries if each.name == name)
+    path = study.folder / 'best.py'
+    command = shlex.join(['mmposenc', 'train', str(path), '--work-dir', 'work_dirs/best'])
+    cfg, own = apply(study.base(), entry), length_of(study.base())
+    share = study.length_of(entry).number / study.length.number
+    set_length(cfg, own._replace(number=round(own.number * share)))
+    set_rate(cfg, chosen_rate(study, entry))
+    head = f'{Path(study.config).name} with the encoding {" ".join(entry.label.split())}'
+    write_text(path, f'# {head}, made by mmposenc compare.\n# {command}\n'
+               f'{cfg.pretty_text}')
+    return {'file': path.name, 'command': command}
 
 
 def write_results(study: Study) -> dict[str, Any]:
@@ -120,6 +150,7 @@ def write_results(study: Study) -> dict[str, Any]:
     results = collect(study)
     try:
         results = summarize(results)
+        results['take'] = write_best(study, results['recommendation']['encoding'])
     finally:
         write_json(study.folder / 'results.json', results, safe=False)
     write_summarized(results, study.folder)

@@ -15,8 +15,20 @@ from ..statistics.formats import (
     seconds_text,
     value_text,
 )
-from ..statistics.summary import factors, interval, labels, trained_factor, values_at
-from .charts import Axis, Chart, Line, Style, line_chart, thinned
+from ..statistics.summary import factors, interval, labels, ranked, trained_factor, values_at
+from .charts import (
+    RIGHT,
+    WIDTH,
+    Axis,
+    Chart,
+    Line,
+    Style,
+    extent,
+    line_chart,
+    scale,
+    thinned,
+    ticks_in_words,
+)
 from .tables import Cell, Table, number, numbered, run_mean
 
 #: Charts of one measure beside each other; more are in a list that opens.
@@ -45,6 +57,38 @@ def bar(row: Mapping[str, Any]) -> tuple[float | None, float | None]:
     """The ends of an interval that a chart can show: those of two seeds are 18 standard deviations
     long, and hide all else."""
     return (row['low'], row['high']) if row['n'] >= LEAST_RUNS else (None, None)
+
+
+def dot_chart(results: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Every seed's value at the trained size, with the mean and its interval: a row an encoding,
+    the best mean first. None where no run has finished."""
+    trained, label, style = trained_factor(results), labels(results), styles(results)
+    values, axis, left, row_height = values_at(results, trained), metric_axis(results), 126, 20
+    told = {row['encoding']: row for row in results['summary'] if row['factor'] == trained}
+    lines = {name: Line(label[name], style[name], [0] * len(values[name]),
+                        list(values[name].values()), *([end] for end in bar(told[name])))
+             for name in ranked(results, trained) if values[name]}
+    if not lines:
+        return None
+    across = scale(axis, *extent(list(lines.values()), axis), left, WIDTH - RIGHT)
+    rows = [dict(
+        label=line.label if len(line.label) <= 18 else f'{line.label[:17]}…', whole=line.label,
+        style=line.style, y=24 + row_height * n, mean=across(told[name]['mean']),
+        dots=[dict(x=across(value), text=f'{line.label}, seed {seed}: {axis.text(value)}')
+              for seed, value in values[name].items()],
+        bar=[min(max(across(end), left), WIDTH - RIGHT) for end in bar(told[name])
+             if end is not None])
+        for n, (name, line) in enumerate(lines.items())]
+    seeds = sorted({seed for own in values.values() for seed in own})
+    table = Table('Every seed at the trained size', ('Encoding', *map(str, seeds)), [
+        (Cell(label[name]), *(numbered(values[name].get(seed), axis.text) for seed in seeds))
+        for name in lines])
+    return dict(rows=rows, table=table, left=left, axis=axis.label,
+                bottom=24 + row_height * len(rows),
+                ticks=[dict(at=across(value), text=words)
+                       for value, words in ticks_in_words(axis, *across.ends)],
+                text='; '.join(f'{line.label}: {", ".join(map(axis.text, line.y))}'
+                               for line in list(lines.values())[:12]))
 
 
 def retention_chart(results: Mapping[str, Any]) -> Chart | None:

@@ -34,6 +34,9 @@ from ..study.files import read_json, write_json
 from ..study.sizes import resized
 from ..study.study import Run, Study
 
+#: So many times as many pictures are looked at as are shown, so that the page can show those on
+#: which encodings disagree. Small ones cost little.
+_LOOKED_AT = {'mmpretrain': 6}
 #: Boxes must score more to be drawn, and pictures are not longer.
 _SCORE, _LONGEST = 0.3, 640
 
@@ -137,7 +140,8 @@ def _figures(study: Study, run: Run, cfg: Config, checkpoint: str) -> Any:
     folder.mkdir(parents=True, exist_ok=True)
     photo = folder / 'photo.png'
     write_picture(photo, original(test_set(cfg), 0)[0])
-    made = encoding_figures.figures_of(cfg, checkpoint, folder, str(photo))
+    made = encoding_figures.figures_of(cfg, checkpoint, folder, str(photo),
+                                       title=f'{run.entry.label}, seed {run.seed}')
     return [{**each, 'file': str((folder / Path(each['file']).name).relative_to(study.folder))}
             for each in made]
 
@@ -149,7 +153,7 @@ def draw_predictions(cfg: Config, checkpoint: str, number: int, folder: Path, na
     Args:
         cfg: whose test set and model.
         checkpoint: the weights.
-        number: of images.
+        number: of images that are shown; more of them are drawn, see :data:`_LOOKED_AT`.
         folder: of the study; pictures go to ``pictures/`` in it.
         name: of the encoding, as a part of file names.
 
@@ -163,7 +167,7 @@ def draw_predictions(cfg: Config, checkpoint: str, number: int, folder: Path, na
     names = class_names(cfg, load_weights(model, checkpoint))
     model.to(place).eval()
     artist = Artist(cfg, scope, names, _SCORE)
-    total, made = min(number, len(dataset)), []
+    total, made = min(number * _LOOKED_AT.get(scope, 2), len(dataset)), []
     for index in (i * len(dataset) // total for i in range(total)):
         with torch.no_grad():
             sample = model.test_step(pseudo_collate([dataset[index]]))[0].cpu()

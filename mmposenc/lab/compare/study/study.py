@@ -29,7 +29,7 @@ class Study:
     Attributes:
         folder: where all of it lies.
         config: the name of the base config, as it was given.
-        command: the first call, as a line.
+        command: the calls that asked for something, a line each.
         created: when, in ISO form.
         entries: the encodings.
         seeds: each encoding is trained with each.
@@ -160,11 +160,14 @@ def joined(old: Study, new: Study) -> Study:
     if old.seconds != new.seconds and new.seconds is not None:
         raise _refusal(old, 'the budget', f'{old.seconds or "no"} seconds',
                        f'{new.seconds:g} seconds')
-    return replace(
+    both = replace(
         old, entries=old.entries + tuple(e for e in new.entries if e.name not in known),
         seeds=tuple(dict.fromkeys((*old.seeds, *new.seeds))),
         sizes=tuple(sorted({*old.sizes, *new.sizes})), pictures=new.pictures, extras=new.extras,
         margin=new.margin, rounds=new.rounds)
+    if (both.entries, both.seeds, both.sizes) == (old.entries, old.seeds, old.sizes):
+        return both
+    return replace(both, command=f'{old.command}\n{new.command}')
 
 
 def check_same_config(study: Study, cfg: Config) -> None:

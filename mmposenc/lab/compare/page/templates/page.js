@@ -67,6 +67,25 @@
   }
   draw();
 
+  // Pictures and figures: chosen ones take a row of their own.
+  for (const picture of all('.pictures img, .figures img')) {
+    const figure = picture.closest('figure');
+    const made = document.createElement('button');
+    made.type = 'button';
+    made.className = 'enlarge';
+    picture.replaceWith(made);
+    const name = document.createElement('span');
+    name.className = 'unseen';
+    name.textContent = `Enlarge: ${picture.alt}`;
+    made.append(picture, name);
+    const draw = (large) => {
+      figure.classList.toggle('large', large);
+      made.setAttribute('aria-expanded', String(large));
+    };
+    made.addEventListener('click', () => draw(!figure.classList.contains('large')));
+    draw(false);
+  }
+
   // Paper opens nothing: what belongs on it is opened before.
   let opened = [];
   addEventListener('beforeprint', () => {
