@@ -125,15 +125,16 @@ def _disagreement(picture: dict[str, Any]) -> tuple[int, int]:
 
 def write_best(study: Study, name: str | None) -> dict[str, str] | None:
     """Writes best.py, the study's config with the recommended encoding, and its learning rate and
-    share of the length where these were compared, and all else its own; returns its name and the command that trains it. None where nothing is recommended."""
+    length where these were compared; returns its name and the command that trains it. None where
+    nothing is recommended."""
     if name is None:
         return None
     entry = next(each for each in study.entries if each.name == name)
     path = study.folder / 'best.py'
     command = shlex.join(['mmposenc', 'train', str(path), '--work-dir', 'work_dirs/best'])
     cfg, own = apply(study.base(), entry), length_of(study.base())
-    share = study.length_of(entry).number / study.length.number
-    set_length(cfg, own._replace(number=round(own.number * share)))
+    if study.length_of(entry, own) != own:
+        set_length(cfg, study.length_of(entry, own))
     set_rate(cfg, chosen_rate(study, entry))
     head = f'{Path(study.config).name} with the encoding {" ".join(entry.label.split())}'
     write_text(path, f'# {head}, made by mmposenc compare.\n# {command}\n'

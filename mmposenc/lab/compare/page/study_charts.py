@@ -66,7 +66,7 @@ def dot_chart(results: Mapping[str, Any]) -> dict[str, Any] | None:
     values, axis, left, row_height = values_at(results, trained), metric_axis(results), 126, 20
     told = {row['encoding']: row for row in results['summary'] if row['factor'] == trained}
     lines = {name: Line(label[name], style[name], [0] * len(values[name]),
-                        list(values[name].values()), *([end] for end in bar(told[name])))
+                        list(values[name].values()), [bar(told[name])[0]], [bar(told[name])[1]])
              for name in ranked(results, trained) if values[name]}
     if not lines:
         return None
