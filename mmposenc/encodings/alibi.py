@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ..functional.grids import Grid
-from .offset_bias import OffsetBiasEncoding
+from .offset_bias import OffsetBiasEncoding, distances
 
 
 class ALiBi2D(OffsetBiasEncoding):
@@ -33,7 +33,7 @@ class ALiBi2D(OffsetBiasEncoding):
 
     def offset_table(self, rows: Tensor, cols: Tensor, query: Grid) -> Tensor:
         """Minus slope times distance; see :class:`OffsetBiasEncoding`."""
-        return -self.slopes.to(rows.dtype)[:, None, None] * torch.hypot(rows[:, None], cols)
+        return -self.slopes.to(rows.dtype)[:, None, None] * distances(rows, cols)
 
 
 def _slopes(heads: int) -> list[float]:

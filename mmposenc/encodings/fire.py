@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from ..functional.grids import Grid
 from ..functional.pooling.adaptive import full_precision
 from .checks import check_at_least, check_positive
-from .offset_bias import OffsetBiasEncoding
+from .offset_bias import OffsetBiasEncoding, distances
 
 
 class FIRE(OffsetBiasEncoding):
@@ -53,8 +53,9 @@ class FIRE(OffsetBiasEncoding):
 
     def offset_table(self, rows: Tensor, cols: Tensor, query: Grid) -> Tensor:
         """f of the distances; see :class:`OffsetBiasEncoding`."""
-        distance = torch.hypot(rows[:, None], cols)
-        extent = torch.maximum((self.length_factor * self.init_length).abs(), distance.amax())
+        distance = distances(rows, cols)
+        longest = distance.flatten().amax(0)  # ONNX wants an axis
+        extent = torch.maximum((self.length_factor * self.init_length).abs(), longest)
         fraction = self._psi(distance) / (self._psi(extent) + 1e-6)
         with full_precision(fraction):  # bfloat16 has one fraction for several cells
             bias: Tensor = self.mlp(fraction[..., None])

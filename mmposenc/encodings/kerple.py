@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from ..functional.grids import Grid
 from .base import refuse_zeros
 from .checks import check_choices
-from .offset_bias import OffsetBiasEncoding
+from .offset_bias import OffsetBiasEncoding, distances
 
 
 class KERPLE(OffsetBiasEncoding):
@@ -60,7 +60,7 @@ class KERPLE(OffsetBiasEncoding):
 
     def offset_table(self, rows: Tensor, cols: Tensor, query: Grid) -> Tensor:
         """The kernel of the distances; see :class:`OffsetBiasEncoding`."""
-        distance = torch.hypot(rows[:, None], cols)
+        distance = distances(rows, cols)
         r1, r2 = self.r1.exp()[:, None, None], self.r2[:, None, None]
         if self.method == 'log':
             return -r1 * (r2.exp() * distance).log1p()

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from ..functional.grids import Grid
 from .checks import check_at_least, check_choices
-from .offset_bias import OffsetBiasEncoding
+from .offset_bias import OffsetBiasEncoding, distances
 
 #: Unit vectors (down, right), towards which keys lie.
 _COMPASS = {'n': (-1, 0), 's': (1, 0), 'w': (0, -1), 'e': (0, 1),
@@ -78,5 +78,5 @@ class LookHere(OffsetBiasEncoding):
         sides, slopes = self.sides.to(rows.dtype), self.slopes.to(rows.dtype)
         # Offsets are query minus key, the compass is key minus query.
         along = -(rows[:, None] * sides[..., 0, None, None] + cols * sides[..., 1, None, None])
-        bias = -slopes[:, None, None] * torch.hypot(rows[:, None], cols)
+        bias = -slopes[:, None, None] * distances(rows, cols)
         return bias.masked_fill((along < 0).any(1), _UNSEEN)

@@ -66,3 +66,8 @@ def linear_of_offsets(layer: torch.nn.Linear, rows: Tensor, cols: Tensor) -> Ten
     """A layer of 2 inputs, applied an axis at a time: (rows, cols, features)."""
     by_row = rows[:, None, None] * layer.weight[:, 0]
     return by_row + (cols[None, :, None] * layer.weight[:, 1] + layer.bias)
+
+
+def distances(rows: Tensor, cols: Tensor) -> Tensor:
+    """Euclidean distances (Dr, Dc) of offsets (Dr,) and (Dc,). (ONNX has no ``hypot``.)"""
+    return (rows[:, None] ** 2 + cols ** 2).sqrt()

@@ -9,7 +9,8 @@ from mmposenc.attention import MultiheadAttention
 #: One of each kind of term; the 43 of ``examples.RELATIVE`` passed once, which took three minutes.
 ENCODINGS = ['ShawRPE with values', 'TransformerXLRPE', 'HuangRPE', 'LogSpacedCPB',
              'QueryRelative2D', 'RotaryEmbedding2D', 'CombinedRPE',
-             'RelativePositionBias geometric']
+             'RelativePositionBias geometric', 'FIRE', 'RotaryEmbedding2D stretched', 'LieRE',
+             'ComRoPE linear', 'GTA', 'CoPE']
 
 
 @pytest.mark.parametrize('name', [
