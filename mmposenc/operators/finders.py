@@ -84,7 +84,7 @@ def install_nothing(module: ModuleType) -> None:
         get_installed_path=lambda package: str(_configs().package_folder(package)))
 
 
-#: What inferencers look for by name in a test pipeline, to put a loader in its place or drop it.
+#: What inferencers and tools look for by name in a pipeline, to replace it or keep nothing else.
 LOADING = {'mmposenc.LoadImageFromFile': 'LoadImageFromFile',
            'mmposenc.LoadSegAnnotations': 'LoadAnnotations'}
 
@@ -95,16 +95,15 @@ def find_our_loading(owner: Any, name: str) -> None:
 
     Args:
         owner: the module or class that has it.
-        name: of the function; its last arguments are the pipeline and the name to be found.
+        name: of the function; those of its arguments that are lists are pipelines.
     """
     find = getattr(owner, name)
 
     @wraps(find)
     def find_ours(*args: Any) -> Any:
-        *before, pipeline, wanted = args
-        steps = [{**step, 'type': LOADING.get(step['type'], step['type'])}
-                 if isinstance(step, dict) else step for step in pipeline]
-        return find(*before, steps, wanted)
+        return find(*([{**step, 'type': LOADING.get(step['type'], step['type'])}
+                       if isinstance(step, dict) else step for step in each]
+                      if isinstance(each, list) else each for each in args))
 
     setattr(owner, name, find_ours)
 
@@ -117,6 +116,7 @@ HOOKS: dict[str, Callable[[ModuleType], None]] = {
     'mmcv.ops': refuse_layers_without_operators,
     'mmdet.apis.det_inferencer': lambda module: find_our_loading(
         module.DetInferencer, '_get_transform_idx'),
+    'mmdet.datasets.utils': lambda module: find_our_loading(module, 'get_loading_pipeline'),
     'mmengine.config.config': find_configs,
     'mmengine.config.utils': know_this_package,
     'mmengine.hub.hub': install_nothing,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -49,17 +49,22 @@ def configs(page: str) -> list[Block]:
     return [block for block in blocks(page) if block.is_config]
 
 
-def run_page(page: str, folder: Path, names: dict[str, Any] | None = None) -> dict[str, Any]:
+def run_page(page: str, folder: Path, names: dict[str, Any] | None = None,
+             without: Sequence[str] = ()) -> dict[str, Any]:
     """Runs all Python of a page, and returns the names that it leaves.
 
     Args:
         page: its path from the root, 'docs/encodings.md'.
         folder: an empty folder, where it runs.
         names: what a page says that its reader brings along, and nothing else.
+        without: packages that are not installed: blocks that import one are left out.
     """
     names = dict(names or {})
+    absent = re.compile(rf'^(import|from) ({"|".join(without)})\b' if without else '(?!)', re.M)
     with inside(folder):
         for block in blocks(page):
+            if absent.search(block.code):
+                continue
             # A traceback names the line of the page.
             exec(compile('\n' * block.line + block.code, str(ROOT / page), 'exec'), names)
     return names

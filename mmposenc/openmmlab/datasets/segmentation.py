@@ -68,6 +68,8 @@ class SegDataset(NamedErrors, BaseSegDataset):
     def __init__(self, *args: Any, check_images: bool = True, **kwargs: Any) -> None:
         self.check_images = check_images
         super().__init__(*args, **kwargs)
+        if not self.METAINFO.get('classes'):  # where mmseg's tools read names
+            self.METAINFO = self.metainfo
 
     def load_data_list(self) -> list[dict]:
         data_list: list[dict] = super().load_data_list()

@@ -1,0 +1,77 @@
+"""Without what only Linux has (tests/machines.py): imports, the core's tests, a training."""
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+
+
+def run(*words):
+    paths = os.pathsep.join([str(TESTS.parent), str(TESTS)])
+    result = subprocess.run([sys.executable, '-W', 'ignore', *map(str, words)], text=True,
+                            capture_output=True, timeout=600, cwd=TESTS.parent,
+                            env={**os.environ, 'PYTHONPATH': paths})
+    assert result.returncode == 0, result.stderr + result.stdout
+    return result.stdout
+
+
+def test_the_core_computes_and_writes(tmp_path):
+    run('-c', f"""
+import machines, os, pathlib
+for name in ('fcntl', 'resource'):
+    try:
+        __import__(name)
+    except ImportError:
+        continue
+    raise AssertionError(name)
+assert not hasattr(os, 'fork') and not hasattr(os, 'killpg')
+import torch
+from mmposenc.backbones import ViT
+from mmposenc.checkpoint.integrity import put_in_place
+vit = ViT(img_size=32, patch_size=8, embed_dims=16, num_layers=2, num_heads=2,
+          pos_encoding=dict(type='PEG'), rel_pos_encoding=dict(type='IRPE'))
+vit(torch.randn(1, 3, 40, 32))[0].sum().backward()
+folder = pathlib.Path({str(tmp_path)!r})
+(folder / 'a').write_text('x')
+put_in_place(folder / 'a', folder / 'b')
+assert (folder / 'b').read_text() == 'x'
+""")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec('mmdet') is None, reason='needs OpenMMLab')
+def test_every_module_imports():
+    """All but one, for which torch's build for Linux itself asks for SIGKILL."""
+    run('-c', """
+import machines, importlib, pkgutil, mmposenc
+for module in pkgutil.walk_packages(mmposenc.__path__, 'mmposenc.'):
+    if not module.name.endswith(('__main__', 'training.sharding')):
+        importlib.import_module(module.name)
+""")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('tests', ['functional', 'encodings/test_formulas.py',
+                                   'checkpoint/test_integrity.py', 'preparation/test_own.py'])
+def test_tests_of_the_core(tests):
+    run('-m', 'pytest', '-p', 'machines', '-q', '-x', TESTS / tests)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec('mmdet') is None, reason='needs OpenMMLab')
+def test_a_training(tmp_path):
+    out = run('-c', f"""
+import machines
+from pathlib import Path
+from mmposenc.commands import main
+from tinydata import detector_config, make_coco
+root = Path({str(tmp_path)!r})
+config = detector_config(root / 'tiny.py', make_coco(root / 'data'),
+                         'mmposenc::detection/pvt/retinanet_pvt-t-peg_fpn_1x_coco.py')
+main(['train', str(config), '--work-dir', str(root / 'work')])
+""")
+    assert (tmp_path / 'work' / 'epoch_1.pth').is_file() and 'weights: ' in out
