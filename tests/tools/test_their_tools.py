@@ -11,6 +11,8 @@ from PIL import Image
 from tinydata import detector_config, make_coco
 from tinytasks import segmentor_config
 
+import mmposenc  # noqa: F401  (before mmdet)
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
