@@ -12,6 +12,7 @@ from ..attention.terms import OffsetBias, Term
 from ..functional import limits
 from ..functional.grids import Grid, grid_offsets
 from ..functional.pooling.adaptive import full_precision
+from ..functional.tracing import is_exporting
 from .base import RelativeEncoding
 from .checks import check_at_least
 
@@ -53,8 +54,10 @@ def table_of_network(network: Callable[[Tensor, Tensor], Tensor], rows: Tensor, 
     """(heads, rows, cols) of a network that gives (rows, cols, heads), some rows at a time where
     its ``width`` features of all would be large; they are computed again backward. Autocast has no
     part in it: there are few numbers, and many pairs read them."""
-    step = max(1, limits.OFFSET_FEATURES_BYTES // (cols.numel() * width * cols.element_size()))
     with full_precision(rows):
+        if is_exporting():  # how many parts there are would be part of the program
+            return network(rows, cols).permute(2, 0, 1)
+        step = max(1, limits.OFFSET_FEATURES_BYTES // (cols.numel() * width * cols.element_size()))
         if step >= len(rows):
             return network(rows, cols).permute(2, 0, 1)
         parts = [checkpoint(network, some, cols, use_reentrant=False, preserve_rng_state=False)

@@ -29,3 +29,24 @@ def test_one_graph_for_many_grids(name):
         torch.testing.assert_close(compiled(x, grid), module(x, grid), atol=1e-5, rtol=1e-5)
     # Once for (3, 5), once with symbolic sizes, and once more where a guard of the first two fails.
     assert counter.frame_count <= 3
+
+
+@pytest.mark.parametrize('name', ['DynamicPositionBias', 'CRPE'])
+def test_one_program_for_many_grids(name):
+    """Biases of a network, which are computed in parts elsewhere, and convolutions of values."""
+    encoding = examples.relative(name, (9, 11), head_dims=8, num_prefix_tokens=1)
+    module = MultiheadAttention(16, 2, num_prefix_tokens=1, rel_pos_encoding=encoding).eval()
+
+    class OfMaps(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attention = module
+
+        def forward(self, x):
+            tokens = torch.cat((x.new_zeros(1, 1, 16), x.flatten(2).transpose(1, 2)), 1)
+            return self.attention(tokens, tuple(x.shape[2:]))
+
+    sides = {axis: torch.export.Dim(f'side{axis}', min=2, max=30) for axis in (2, 3)}
+    program = torch.export.export(OfMaps(), (torch.randn(1, 16, 5, 7),), dynamic_shapes=(sides,))
+    x = torch.randn(1, 16, 4, 9)
+    torch.testing.assert_close(program.module()(x), OfMaps()(x))
