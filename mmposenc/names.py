@@ -28,6 +28,7 @@ CLASSES: dict[str, dict[str, str]] = {
         'SegDataPreProcessor': 'openmmlab.segmentation',
         'BoxRPB': 'detr.boxes',
         'ChannelMapper': 'openmmlab.detr.neck',
+        'HybridEncoder': 'detr.hybrid',
         'ConditionalDETR': 'openmmlab.detr.detectors',
         'DABDETR': 'openmmlab.detr.detectors',
         'DDQDETR': 'openmmlab.detr.ddq',

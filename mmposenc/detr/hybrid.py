@@ -1,0 +1,218 @@
+"""RT-DETR's hybrid encoder, on torch alone."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..backbones.modules import BaseModule, ModuleList
+from ..encodings.base import TokenEncoding
+from ..encodings.build import EncodingConfig, build_encoding
+from ..functional.masking import (
+    every_cell,
+    map_to_tokens,
+    masked_batch_norm,
+    token_mask,
+    tokens_to_map,
+)
+from .encoders import DetrEncoder
+from .layers import build_activation
+
+
+class HybridEncoder(BaseModule):
+    """Neck of RT-DETR (Zhao et al., CVPR 2024, Sec. 4.2) with any position encoding: attention
+    inside coarse maps (AIFI), then a pyramid down and up again, joined by blocks of convolutions
+    (CCFF).
+
+    Args:
+        in_channels: of each map, from fine to coarse, each half as large as the one before, sides
+            rounded up.
+        out_channels: C, of all maps that come out.
+        encoder: arguments of :class:`~mmposenc.detr.DetrEncoder`: ``layer_cfg`` with relative
+            encodings, ``pos_encoding``, ``positions``; one of the release's layers by default.
+        encoder_pos: added where queries and keys are computed: 'sine' (the release's: sines and
+            cosines of rows, then of columns), the config of a TokenEncoding, or None.
+        levels: numbers of the maps that tokens attend in; the last by default.
+        num_blocks: blocks of a fusion.
+        expansion: their channels, in units of ``out_channels`` (RT-DETR-R18: .5).
+        act_cfg: activation of the convolutions.
+        init_cfg: as of mmengine's BaseModule.
+
+    Raises:
+        ValueError: for levels that there are not, or encodings that do not fit.
+
+    Equal to the release and to Hugging Face's model on square maps, and to the latter on all (the
+    former numbers positions of other maps column by column). Sides need not be even; with
+    ``padding_mask`` an image comes out as it does alone, and BatchNorm counts its own cells only.
+    """
+
+    def __init__(self, in_channels: Sequence[int] = (512, 1024, 2048), out_channels: int = 256, *,
+                 encoder: dict[str, Any] | None = None,
+                 encoder_pos: EncodingConfig | str | None = 'sine',
+                 levels: Sequence[int] | None = None, num_blocks: int = 3, expansion: float = 1.0,
+                 act_cfg: dict[str, Any] | None = None,
+                 init_cfg: dict[str, Any] | None = None) -> None:
+        super().__init__(init_cfg)
+        count, dims = len(in_channels), out_channels
+        self.levels = (count - 1,) if levels is None else tuple(levels)
+        if not all(0 <= level < count for level in self.levels):
+            raise ValueError(f'levels={self.levels} must be maps from 0 to {count - 1}')
+        act = dict(type='SiLU') if act_cfg is None else act_cfg
+        self.in_channels, self.out_channels = tuple(in_channels), dims
+        self.input_proj = ModuleList(ConvNorm(channels, dims, 1) for channels in in_channels)
+        default = dict(num_layers=1, layer_cfg=dict(
+            self_attn_cfg=dict(embed_dims=dims, num_heads=8),
+            ffn_cfg=dict(embed_dims=dims, feedforward_channels=4 * dims,
+                         act_cfg=dict(type='GELU'))))
+        self.encoders = ModuleList(DetrEncoder(**{**default, **(encoder or {})})
+                                   for _ in self.levels)
+        self.sine = encoder_pos == 'sine'
+        cfg = dict(type='mmposenc.SinCosPositionEncoding') if self.sine else encoder_pos
+        # The name is the one that configs keep weight decay off.
+        self.encoder_pos_encodings = None if cfg is None else ModuleList(
+            build_encoding(cfg, TokenEncoding, 'encoder_pos',  # type: ignore[type-abstract, arg-type]
+                           embed_dims=dims, grid_shape=(20, 20)) for _ in self.levels)
+        self.lateral_convs = ModuleList(ConvNorm(dims, dims, 1, act=act) for _ in range(count - 1))
+        self.downsample_convs = ModuleList(ConvNorm(dims, dims, 3, 2, act=act)
+                                           for _ in range(count - 1))
+        self.fpn_blocks, self.pan_blocks = (ModuleList(
+            Fusion(2 * dims, dims, num_blocks, expansion, act) for _ in range(count - 1))
+            for _ in range(2))
+
+    def forward(self, inputs: Sequence[Tensor], padding_mask: Tensor | None = None
+                ) -> tuple[Tensor, ...]:
+        """Mix what the maps hold.
+
+        Args:
+            inputs: maps (B, C_i, H_i, W_i), from fine to coarse.
+            padding_mask: (B, H_0, W_0) bool of the finest map, True = padding, to the right and
+                below.
+
+        Returns:
+            Maps (B, out_channels, H_i, W_i), zero where padded.
+
+        Raises:
+            ValueError: for another number of maps, or sides that are not halves.
+        """
+        self._check(inputs)
+        masks: list[Tensor | None] = [padding_mask]
+        for _ in inputs[1:]:
+            masks.append(None if padding_mask is None else every_cell(masks[-1], 2))
+        maps = [proj(x if mask is None else x.masked_fill(mask[:, None], 0), mask)
+                for proj, x, mask in zip(self.input_proj, inputs, masks, strict=True)]
+        for index, level in enumerate(self.levels):
+            maps[level] = self._attend(index, maps[level], masks[level])
+        outs = [maps[-1]]
+        for index, (lateral, block) in enumerate(zip(self.lateral_convs, self.fpn_blocks,
+                                                     strict=True)):
+            level = len(maps) - 2 - index
+            outs[0] = lateral(outs[0], masks[level + 1])
+            finer = maps[level]
+            upper = F.interpolate(outs[0], scale_factor=2.0, mode='nearest')
+            upper = upper[..., :finer.shape[-2], :finer.shape[-1]]
+            if masks[level] is not None:  # a cell's half beyond an odd side
+                upper = upper.masked_fill(masks[level][:, None], 0)  # type: ignore[index]
+            outs.insert(0, block(torch.cat((upper, finer), 1), masks[level]))
+        for level, (down, block) in enumerate(zip(self.downsample_convs, self.pan_blocks,
+                                                  strict=True)):
+            mask = masks[level + 1]
+            lower = down(outs[level], mask)
+            outs[level + 1] = block(torch.cat((lower, outs[level + 1]), 1), mask)
+        return tuple(outs)
+
+    def _attend(self, index: int, x: Tensor, mask: Tensor | None) -> Tensor:
+        hw_shape = (x.shape[-2], x.shape[-1])
+        tokens, position = map_to_tokens(x), None
+        if self.encoder_pos_encodings is not None:
+            position = self.encoder_pos_encodings[index](torch.zeros_like(tokens), hw_shape,
+                                                         padding_mask=mask)
+            if self.sine:  # rows first
+                position = position.roll(position.shape[-1] // 2, -1)
+        out = self.encoders[index](tokens, position, None if mask is None else token_mask(mask),
+                                   spatial_shapes=hw_shape)
+        out = tokens_to_map(out, hw_shape)
+        return out if mask is None else out.masked_fill(mask[:, None], 0)
+
+    def _check(self, inputs: Sequence[Tensor]) -> None:
+        if len(inputs) != len(self.in_channels):
+            raise ValueError(f'inputs holds {len(inputs)} maps, but in_channels='
+                             f'{self.in_channels} are {len(self.in_channels)}')
+        sizes = [tuple(x.shape[-2:]) for x in inputs]
+        for fine, coarse in zip(sizes, sizes[1:], strict=False):
+            if not torch.compiler.is_compiling() and coarse != tuple(
+                    (side + 1) // 2 for side in fine):
+                raise ValueError(f'inputs have sizes {sizes}; each must be half of the one before, '
+                                 f'rounded up')
+
+
+class ConvNorm(nn.Module):
+    """Convolution, BatchNorm and an activation; padded cells come out zero.
+
+    Args:
+        in_channels, out_channels, kernel_size, stride: of the convolution, which keeps sides.
+        act: config of the activation, or None.
+    """
+
+    def __init__(self, in_channels: int, out_channels: int, kernel_size: int, stride: int = 1, *,
+                 act: dict[str, Any] | None = None) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(in_channels, out_channels, kernel_size, stride,
+                              padding=kernel_size // 2, bias=False)
+        self.norm = nn.BatchNorm2d(out_channels)
+        self.act = nn.Identity() if act is None else build_activation(act)
+
+    def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
+        """(B, in_channels, H, W) -> (B, out_channels, H', W'); the mask (B, H', W') is that of what
+        comes out."""
+        x = self.act(masked_batch_norm(self.norm, self.conv(x), padding_mask))
+        return x if padding_mask is None else x.masked_fill(padding_mask[:, None], 0)
+
+
+class Fusion(nn.Module):
+    """Two 1x1 convolutions, one of them with RepVGG blocks behind it, added up (RT-DETR, Fig. 5).
+
+    Args:
+        in_channels, out_channels: of the maps.
+        num_blocks: RepVGG blocks.
+        expansion: channels inside, in units of ``out_channels``.
+        act: config of the activation.
+    """
+
+    def __init__(self, in_channels: int, out_channels: int, num_blocks: int, expansion: float,
+                 act: dict[str, Any]) -> None:
+        super().__init__()
+        hidden = int(out_channels * expansion)
+        self.conv1 = ConvNorm(in_channels, hidden, 1, act=act)
+        self.conv2 = ConvNorm(in_channels, hidden, 1, act=act)
+        self.bottlenecks = nn.ModuleList(RepBlock(hidden, act) for _ in range(num_blocks))
+        self.conv3 = None if hidden == out_channels else ConvNorm(hidden, out_channels, 1, act=act)
+
+    def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
+        """(B, in_channels, H, W) -> (B, out_channels, H, W)."""
+        out = self.conv1(x, padding_mask)
+        for block in self.bottlenecks:
+            out = block(out, padding_mask)
+        out = out + self.conv2(x, padding_mask)
+        return out if self.conv3 is None else self.conv3(out, padding_mask)
+
+
+class RepBlock(nn.Module):
+    """A 3x3 and a 1x1 convolution added up (RepVGG, Ding et al., CVPR 2021).
+
+    Args:
+        channels: of the map.
+        act: config of the activation.
+    """
+
+    def __init__(self, channels: int, act: dict[str, Any]) -> None:
+        super().__init__()
+        self.conv1, self.conv2 = ConvNorm(channels, channels, 3), ConvNorm(channels, channels, 1)
+        self.act = build_activation(act)
+
+    def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
+        """(B, channels, H, W) -> the same."""
+        x = self.act(self.conv1(x, padding_mask) + self.conv2(x, padding_mask))
+        return x if padding_mask is None else x.masked_fill(padding_mask[:, None], 0)
