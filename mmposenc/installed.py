@@ -27,7 +27,8 @@ FIRST_REFUSED_MMCV = '2.2.0'
 ALWAYS_NEEDED = ('mmengine', 'mmcv')
 #: Rooms and modules that torch is enough for; mmengine is used where it is installed.
 NEEDS_NONE = ('mmposenc.backbones.modules', 'mmposenc.backbones.layers', 'mmposenc.backbones.pvt',
-              'mmposenc.backbones.swin', 'mmposenc.backbones.vit', 'mmposenc.detr.boxes')
+              'mmposenc.backbones.swin', 'mmposenc.backbones.vit', 'mmposenc.detr.boxes',
+              'mmposenc.detr.hybrid')
 #: What the modules of classes need besides.
 ALSO_NEEDED = {
     'mmposenc.engine.apps.cls_visualization': 'mmpretrain',

@@ -159,10 +159,13 @@ DETECTORS = {
     'multi, GroupNorm': lambda: deformable(
         levels=4, encoder=dict(pos_encoding=PEG), neck=dict(
             type='mmposenc.ChannelMapper', norm_cfg=dict(type='GN', num_groups=4))),
+    'multi, hybrid encoder': lambda: {**deformable(levels=2), 'neck': dict(
+        type='mmposenc.HybridEncoder', in_channels=[16, 16], out_channels=16, encoder=dict(
+            pos_encoding=dict(type='mmposenc.PEG')))},
 }
 
 
-@pytest.mark.parametrize('case', short(DETECTORS, 'detr', 'multi, refine', 'dab'))
+@pytest.mark.parametrize('case', short(DETECTORS, 'detr', 'multi, hybrid encoder', 'dab'))
 def test_boxes_of_an_image_do_not_depend_on_its_batch(case: str) -> None:
     model = build(DETECTORS[case]())
     small, sizes = (45, 61), ((45, 61), (91, 140))

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from mmposenc.detr.boxes import BoxRPB, PositionRelation
 from mmposenc.detr.encoders import DetrEncoder
+from mmposenc.detr.hybrid import HybridEncoder
 from mmposenc.functional.masking import token_mask
 
 from ...functional.tracing import is_exporting
@@ -21,6 +22,7 @@ from .encoders import DABEncoder, DeformableEncoder
 from .neck import ChannelMapper
 from .positions import (
     build_position,
+    exact_mask,
     flat,
     masks_exactly,
     padding_masks,
@@ -117,11 +119,15 @@ class Encoded:
         return decoded.get('reference_points')
 
     def extract_feat(self: Any, batch_inputs: Tensor) -> tuple[Tensor, ...]:
-        """As mmdet; this project's ChannelMapper gets the images' sizes."""
-        if self.with_neck and isinstance(self.neck, ChannelMapper) and masks_exactly(self):
-            shapes = getattr(batch_inputs, 'img_shapes', None)
-            return self.neck(  # type: ignore[no-any-return]
-                self.backbone(batch_inputs), shapes, tuple(batch_inputs.shape[-2:]))
+        """As mmdet; this project's necks get the images' sizes."""
+        neck = self.neck if self.with_neck and masks_exactly(self) else None
+        shapes, full_hw = getattr(batch_inputs, 'img_shapes', None), tuple(batch_inputs.shape[-2:])
+        if isinstance(neck, ChannelMapper):
+            return neck(self.backbone(batch_inputs), shapes, full_hw)
+        if isinstance(neck, HybridEncoder):
+            maps = self.backbone(batch_inputs)
+            return neck(maps, None if shapes is None else exact_mask(
+                maps[0], full_hw, list(shapes)))  # type: ignore[arg-type]
         return super().extract_feat(batch_inputs)  # type: ignore[misc, no-any-return]
 
     def _masks(self: Any, features: Sequence[Tensor], samples: Sequence[Any] | None
