@@ -26,7 +26,7 @@ from mmposenc.lab.compare.statistics.summary import summarize
 from mmposenc.lab.compare.study.encodings import lengthened, read_entries
 from mmposenc.lab.compare.study.files import write_json
 from mmposenc.lab.compare.study.rates import check_tunable, read_tune, set_rate
-from mmposenc.lab.compare.study.study import joined, read_study
+from mmposenc.lab.compare.study.study import TUNING_SEED, joined, read_study
 
 RATES = (.1, 1.0, 10.0)
 
@@ -80,6 +80,13 @@ def test_a_training_that_tunes_tests_nothing_and_goes_on_where_it_was(tmp_path):
     assert set(tuned(study, study.entries[0])) == set(RATES)
     assert read_record(run)['curve'][-1]['metric'] is not None
     assert run.folder.parents[2] == study.folder and read_study(study.folder) == study
+
+
+def test_a_seed_of_the_users_is_tested_whatever_its_number(tmp_path):
+    study = tiny_study(tmp_path, names=('none',), seeds=(TUNING_SEED,), epochs=1, rates=RATES)
+    ended(study, {.1: 1., 1.: 2., 10.: None})
+    record = carry_out(study, study.runs()[0])
+    assert record['status'] == 'finished' and len(record['tests']) == 1 and record['rate'] == 1
 
 
 def test_each_choice_is_said_and_stands_in_the_csv(tmp_path):

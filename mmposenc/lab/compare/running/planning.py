@@ -180,7 +180,8 @@ def _check_all_fit(cfg: Config, entries: Sequence[Entry], sizes: Sequence[float]
             check_fits(cfg, entry, sizes, size)
         except ValueError as error:
             refused[entry.name] = error
-    asked = [name for name in refused if name in words or not name.startswith(PREFIX)]
+    asked = [name for name in refused
+             if name.partition('@')[0] in words or not name.startswith(PREFIX)]
     if len(refused) == len(entries):
         asked = list(refused)
     if len(refused) == len(asked) == 1:

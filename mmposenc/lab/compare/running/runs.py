@@ -35,7 +35,7 @@ from ..study.lengths import set_length
 from ..study.metrics import details, metric_of, with_details
 from ..study.rates import set_rate
 from ..study.sizes import resized
-from ..study.study import TUNING_SEED, Run, Study, read_study
+from ..study.study import Run, Study, read_study
 from .extras import make_extras, missing
 from .recording import RecordHook, read_progress, write_progress
 from .workers import KILL
@@ -52,7 +52,8 @@ def new_record(run: Run) -> dict[str, Any]:
     """What run.json holds before anything is known."""
     return {'encoding': run.entry.name, 'seed': run.seed, 'status': 'waiting', 'note': '',
             'parameters': None, 'seconds': None, 'train_seconds': None, 'train_cpu_seconds': None,
-            'peak_bytes': None, 'curve': [], 'tests': [], 'checkpoint': None, 'rate': run.rate}
+            'peak_bytes': None, 'curve': [], 'tests': [], 'checkpoint': None, 'rate': run.rate,
+            'tuning': run.rate is not None}
 
 
 def read_record(run: Run) -> dict[str, Any]:
@@ -63,9 +64,8 @@ def read_record(run: Run) -> dict[str, Any]:
 def is_over(study: Study, record: dict[str, Any]) -> bool:
     """Whether nothing is left to do: finished at all sizes, or diverged."""
     tested = {test['factor'] for test in record['tests']}
-    tuning = record['seed'] == TUNING_SEED
-    return record['status'] == 'diverged' or (
-        record['status'] == 'finished' and (tuning or tested.issuperset(study.sizes)))
+    return record['status'] == 'diverged' or (record['status'] == 'finished' and (
+        record.get('tuning', False) or tested.issuperset(study.sizes)))
 
 
 def is_complete(study: Study, run: Run) -> bool:
@@ -151,7 +151,7 @@ def carry_out(study: Study, run: Run, launcher: str = 'none') -> dict[str, Any]:
     try:
         if record['checkpoint'] is None:
             _train(study, run, record, launcher)
-        if run.seed != TUNING_SEED:
+        if run.rate is None:
             _test_all(study, run, record, launcher)
         record['status'] = 'finished'
     except NotFinite as error:
