@@ -288,6 +288,9 @@ def _rows(word: str) -> list[Entry]:
     rows, left_out = rows_of(word)
     for line in said(left_out):
         print(f'{word}: {line}', file=sys.stderr)
+    if not rows:
+        raise ValueError(f'--encodings {word}: no row of it is an encoding here; the reasons are '
+                         'above')
     return [Entry(name, label, changes_of(each.tokens, each.relative, each.positions, each.sharing,
                                           each.settings)) for name, label, each in rows]
 
