@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ..encodings.checks import check_at_least, check_choices
+from ..functional.tracing import is_exporting
 
 #: Numbers of the sines of pairs of boxes that are kept at once.
 _PAIRS = 2 ** 24
@@ -59,6 +60,8 @@ class PositionRelation(nn.Module):
             (B, heads, n, m), at least 0.
         """
         boxes, later = boxes.detach().float(), later.detach().float()
+        if is_exporting():  # how many parts there are would be part of the program
+            return self._rows(boxes, later)
         step = max(1, _PAIRS // (len(later) * later.shape[1] * 4 * self.embed_dims))
         if step >= boxes.shape[1]:
             return self._rows(boxes, later)
