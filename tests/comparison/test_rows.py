@@ -43,6 +43,8 @@ def described(cfg) -> tuple[list, dict]:
                 value, bool | int | float | str | tuple) and key[0] != '_' and key not in SIZES}
             frozen = not any(each.requires_grad for each in module.parameters())
             parts = ' '.join(type(each).__name__ for each in module.modules())
+            # A table for each head has a dimension more.
+            parts += str([each.ndim for each in module.parameters()])
             found.append((name, parts, str(sorted(options.items())), frozen))
         for key in ('encoder_pos', 'key_pos', 'pool', 'positions', 'conv_projection'):
             value = vars(module).get(key)
