@@ -99,7 +99,7 @@ _BY_OFFSET = ('bias', 'references')
 #: By class of an encoding, the figures that show it, the one that says most first. A sum's are
 #: those of its parts; those of others, such as a user's own, are below.
 SUITS: dict[str, tuple[str, ...]] = {
-    'PEG': ('kernels', 'added', 'similarity'),
+    'PEG': ('kernels', 'added', 'similarity'), 'ConvMLP': ('kernels', 'added', 'similarity'),
     'LearnedPositionEmbedding': ('similarity', 'added'),
     'FactorizedPositionEmbedding': ('similarity', 'added'),
     'WindowedPositionEmbedding': ('similarity', 'added'),
@@ -150,12 +150,13 @@ def suiting(subject: Subject) -> list[Suiting]:
     places: dict[str, list[tuple[int, str]]] = {}
     for place, token in enumerate(tokens):
         places.setdefault(type(modules[token.name]).__name__, []).append((place, token.name))
-    kernels = [(place, name) for place, name in enumerate(
-        name for name, module in modules.items() if isinstance(module, PEG))]
+    kernels: dict[str, list[tuple[int, str]]] = {}
+    for place, name in enumerate(n for n, module in modules.items() if isinstance(module, PEG)):
+        kernels.setdefault(type(modules[name]).__name__, []).append((place, name))
     found = []
-    for kind in dict.fromkeys([*places, *(['PEG'] if kernels else [])]):
+    for kind in dict.fromkeys([*places, *kernels]):
         for figure in SUITS.get(kind, OTHER_TOKENS):
-            own = kernels if figure == 'kernels' else places.get(kind, [])
+            own = (kernels if figure == 'kernels' else places).get(kind, [])
             # These show all layers at once.
             own = own[:1] if figure in ('pools', 'sizes') else own
             found += [Suiting(figure, *each, kind) for each in _ends(own)]
