@@ -231,7 +231,8 @@ def finish(study: Any) -> int:
     advice = (results.get('recommendation') or {}).get('reason')
     if advice:
         print(advice)
-    files = [name for name in ('report.html', 'results.md', 'results.csv', 'results.json')
+    files = [name for name in ('report.html', 'results.md', 'results.csv', 'results.json',
+                               'best.py')
              if (study.folder / name).is_file()]
     print(f'{study.folder}: {", ".join(files)} ({time.strftime("%H:%M")})')
     return int(any(each['status'] == 'failed' or each['status'] == 'finished'
