@@ -63,7 +63,7 @@ def load_checkpoint(path: str | Path, map_location: Any = 'cpu', *, mmap: bool =
     is_zip = _is_zip(path)
     try:
         with safe_types():
-            found = torch.load(path, map_location=map_location, weights_only=True,
+            found = torch.load(str(path), map_location=map_location, weights_only=True,
                                mmap=(mmap and is_zip) or None)
     except pickle.UnpicklingError as error:
         raise ValueError(_refusal(path, str(error))) from error

@@ -68,7 +68,7 @@ def _progress(path: Path) -> tuple[int, int]:
     number = re.search(r'\d+', path.name)
     try:
         with safe_types():
-            iteration = torch.load(path, 'cpu', weights_only=True, mmap=True)['meta']['iter']
+            iteration = torch.load(str(path), 'cpu', weights_only=True, mmap=True)['meta']['iter']
     except Exception:  # damaged in any way, or another kind of file
         iteration = -1
     return int(iteration), int(number[0]) if number else 0
