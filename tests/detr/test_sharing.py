@@ -18,9 +18,12 @@ def model_of(sharing, encoding=IRPE, **encoder):
 def sized(name):
     """An encoding of the examples for grids of up to 3 x 4 tokens."""
     cfg = dict(examples.RELATIVE[name])
-    sizes = {'RelativePositionBias': dict(window_size=(3, 4)), 'QueryRelative2D': dict(
-        max_size=(3, 4)), 'DecomposedRPE': dict(grid_shape=(3, 4)), **{kind: dict(max_tokens=12)
-                             for kind in ('QueryAbsolute1D', 'QueryRelative1D')}}
+    sizes = {
+        'QueryRelative2D': dict(max_size=(3, 4)),
+        **dict.fromkeys(('RelativePositionBias', 'UndirectedPositionBias'),
+                        dict(window_size=(3, 4))),
+        **dict.fromkeys(('DecomposedRPE', 'LieRE'), dict(grid_shape=(3, 4))),
+        **dict.fromkeys(('QueryAbsolute1D', 'QueryRelative1D'), dict(max_tokens=12))}
     if 'encodings' in cfg:
         cfg['encodings'] = [{**sizes.get(part['type'], {}), **part} for part in cfg['encodings']]
     return {**sizes.get(cfg['type'], {}), **cfg}
