@@ -72,7 +72,8 @@ def config_parser(description: str | None, example: str, prog: str | None = None
 def add_config(parser: argparse.ArgumentParser, example: str, *, optional: bool = False) -> None:
     """``config`` and ``--cfg-options``, behind what a parser has already."""
     parser.add_argument('config', nargs='?' if optional else None,
-                        help='a file, or mmposenc::<name>, or mmdet::<name>')
+                        help='a file, or mmposenc::<name>, mmdet::<name>, or timm:<model>, a '
+                        'classifier on the folder of --data')
     parser.add_argument('--cfg-options', nargs='+', action='extend', type=_key_value,
                         metavar='KEY=VALUE',
                         help=f'override the config: {example}, key="[a,b]" or key=a,b for lists')

@@ -24,6 +24,7 @@ CLASSES: dict[str, dict[str, str]] = {
         'DistillationHead': 'openmmlab.classification',
         'DistilledClassifier': 'openmmlab.classification',
         'TorchvisionClassifier': 'openmmlab.classification',
+        'TimmBackbone': 'openmmlab.timm_backbone',
         'DetDataPreprocessor': 'openmmlab.detection',
         'SegDataPreProcessor': 'openmmlab.segmentation',
         'BoxRPB': 'detr.boxes',

@@ -3,6 +3,7 @@
     mmposenc compare CONFIG --encodings none learned peg irpe-k --seeds 3 --sizes 0.75 1 1.5 \\
         --budget 2h --jobs 2 --out work_dirs/study
     mmposenc compare CONFIG --table cpvt/table6    # a paper's table, asked of the model of CONFIG
+    mmposenc compare timm:vit_small_patch16_224 --data DIR --encodings none learned peg
 
 Trains the config with each encoding and seed, tests at every size, and writes results.json, a CSV,
 Markdown and report.html. The same command again goes on where it was. docs/compare.md says more.
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ..command_line import Parser, in_a_line, reported
-from ..command_options import COUNT, INDEX, SEED, add_config
+from ..command_options import COUNT, INDEX, SEED, SIDE, add_config
 
 #: Seconds of the units of a time.
 _UNITS = {'s': 1, 'min': 60, 'm': 60, 'h': 3600, 'd': 86400}
@@ -50,6 +51,12 @@ def size_of(text: str) -> float:
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser = Parser(__doc__, prog='mmposenc compare')
     add_config(parser, 'train_dataloader.batch_size=16', optional=True)
+    parser.add_argument('--data', metavar='DIR', help='your own data set, as for mmposenc train')
+    parser.add_argument('--img-size', type=SIDE, metavar='PIXELS', help="for timm:NAME; timm's "
+                        'for it by default')
+    parser.add_argument('--checkpoint', metavar='FILE', dest='timm_weights', help='for timm:NAME: '
+                        "begin with a file of timm's, or timm://MODEL or hf://OWNER/NAME, instead "
+                        'of random weights')
     what = parser.add_argument_group('what is compared')
     what.add_argument('--encodings', nargs='+', metavar='NAME', default=[],
                       help='names, sums as peg+irpe-k, yaml files, own classes as '
@@ -105,8 +112,13 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     args.encodings += [f'paper::{table}' for table in args.table]
     if args.config is None and args.out is None:
         parser.error('give a config, or --out with a study to go on with')
-    if args.config is None and args.cfg_options:
-        parser.error('--cfg-options changes a config: give it too')
+    for option in ('cfg_options', 'data', 'img_size', 'timm_weights'):
+        if args.config is None and getattr(args, option):
+            name = option.replace('timm_weights', 'checkpoint').replace('_', '-')
+            parser.error(f'--{name} changes a config: give it too')
+    if args.config is not None and args.config.startswith('timm:') and not args.data:
+        parser.error(f'{args.config} needs --data: a folder with train and val, and a folder for '
+                     'each class in them')
     if args.seeds is not None and args.seed_list is not None:
         parser.error('give --seeds or --seed-list')
     if args.budget and (args.epochs or args.iterations) and not args.until_decided:

@@ -61,10 +61,8 @@ def add_encoding(model: _Model, pos_encoding: EncodingConfigs = None,
         raise ValueError(f'positions={positions!r} without a pos_encoding to place there')
     if pos_encoding is None and rel_pos_encoding is None and not (drop_pos_embed or drop_rel_pos):
         raise ValueError('pos_encoding=None and rel_pos_encoding=None: there is nothing to add')
-    plain, stages = _modules(model, VisionTransformer, Eva), _modules(
-        model, SwinTransformerStage, SwinTransformerV2Stage)
+    plain, stages = parts_of(model)
     stacks = [*plain, *stages]
-    _check_model(model, plain, stages)
     _check_drops(model, plain, stages, drop_pos_embed, drop_rel_pos)
     changes_attention = rel_pos_encoding is not None or (drop_rel_pos and bool(stages))
     attentions = _attentions(model, stacks) if changes_attention else []
@@ -91,6 +89,18 @@ def add_encoding(model: _Model, pos_encoding: EncodingConfigs = None,
             names = partial(_no_weight_decay, each, each.no_weight_decay)
             setattr(each, 'no_weight_decay', names)  # noqa: B010  (no parameter, to mypy)
     return model
+
+
+def parts_of(model: nn.Module) -> tuple[list[Any], list[Any]]:
+    """The one ViT or Eva of a model, or the stages of its Swin.
+
+    Raises:
+        ValueError: as :func:`add_encoding`, for the model.
+    """
+    plain = _modules(model, VisionTransformer, Eva)
+    stages = _modules(model, SwinTransformerStage, SwinTransformerV2Stage)
+    _check_model(model, plain, stages)
+    return plain, stages
 
 
 def _modules(model: nn.Module, *kinds: type[nn.Module]) -> list[Any]:

@@ -11,6 +11,8 @@ from mmposenc.command_line import describe
 from mmposenc.operators.configs import find_config
 from mmposenc.operators.papers import find_changed
 
+from .timm import PREFIX, timm_config
+
 #: What mmengine's runner and the tools read from the top level of a config. Everything else at
 #: the top level is a variable of the config file, already substituted when the file was read.
 LIVE_KEYS = (set(inspect.signature(Runner.__init__).parameters) - {'self', 'cfg'}) | {
@@ -24,12 +26,15 @@ def load_config(name: str) -> Config:
 
     Args:
         name: a file, ``mmposenc::detection/pvt/retinanet_pvt-t_fpn_1x_coco.py`` for one of this
-            project's, ``mmdet::...`` for one of another installed package, or
+            project's, ``mmdet::...`` for one of another installed package,
+            ``timm:vit_small_patch16_224`` for a classifier of timm, or
             ``paper::cpvt/table6/3`` for a row of a paper's table (``mmposenc papers``).
 
     Raises:
         FileNotFoundError: there is no such config.
     """
+    if name.startswith(PREFIX):
+        return timm_config(name)
     if '::' in name:
         return _read(find_config(name))
     if not Path(name).is_file():

@@ -41,6 +41,8 @@ def use_data(cfg: Config, folder: str) -> None:
                          f'{_SCOPES[scope]}')
     named = {part: _classes(root, scope, part) for part in dict.fromkeys(parts.values())}
     classes = named['train']
+    if not classes:
+        raise ValueError(f'--data {folder}: train holds no folders; {scope} needs {_SCOPES[scope]}')
     for part, names in named.items():
         if names != classes:
             raise ValueError(f'--data {folder}: the classes of {part} are {names}, those of train '

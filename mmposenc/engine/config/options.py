@@ -19,6 +19,7 @@ from mmposenc.registry import MODELS
 
 from .config import LIVE_KEYS, load_config, set_work_dir
 from .data import use_data
+from .timm import PREFIX, timm_config
 
 #: Of mmengine's DefaultOptimWrapperConstructor, which passes over any other key in silence.
 _PARAMWISE = {'lr_mult', 'decay_mult', 'custom_keys', 'bias_lr_mult', 'bias_decay_mult',
@@ -192,7 +193,14 @@ def _child(node: Any, part: str) -> Any:
 
 def read_config(args: argparse.Namespace) -> Config:
     """The config that the arguments of ``add_config`` name, with what they override."""
-    cfg = load_config(args.config)
+    size, weights = getattr(args, 'img_size', None), getattr(args, 'timm_weights', None)
+    if args.config.startswith(PREFIX):
+        cfg = timm_config(args.config, size, weights)
+    elif size or weights:
+        raise ValueError(f'--img-size and --checkpoint are for timm:NAME; {args.config} says both '
+                         'itself')
+    else:
+        cfg = load_config(args.config)
     if getattr(args, 'data', None):
         use_data(cfg, args.data)
     # Not while arguments are parsed: this loads torch.

@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -115,7 +116,17 @@ def record_features(model: nn.Module, hw_shape: tuple[int, ...]) -> Iterator[lis
             found.append(FeatureMap(label.replace('.input', ' input'), tokens_to_map(
                 cells.contiguous(), grid), stride, prefix))
 
+    def note_block(name: str, module: nn.Module, args: Any, out: Tensor) -> None:
+        values, prefix = blocks.block_map(out.detach(), hw_shape)
+        found.append(FeatureMap(name, values, _stride(values, hw_shape), prefix))
+
+    blocks: Any = getattr(model, 'backbone', model)
     with ExitStack() as stack:
+        if hasattr(blocks, 'block_map'):  # timm's, which have no encodings where none are asked
+            for name, block in blocks.blocks():
+                stack.callback(block.register_forward_hook(partial(note_block, name)).remove)
+            yield found
+            return
         stack.enter_context(watched(model, PlacedEncodings, note))
         for name, module in model.named_modules():
             if is_encoder(module):

@@ -48,7 +48,12 @@ class Plan(NamedTuple):
 
 def folder_of(args: argparse.Namespace) -> Path:
     """The study's folder."""
-    return args.out or Path('work_dirs') / f'compare_{Path(args.config).stem}'
+    return args.out or Path('work_dirs') / f'compare_{_stem(args.config)}'
+
+
+def _stem(config: str) -> str:
+    """Of a file's name; a model of timm has dots of its own."""
+    return config.replace(':', '_') if config.startswith('timm:') else Path(config).stem
 
 
 def workers_of(args: argparse.Namespace) -> Workers:

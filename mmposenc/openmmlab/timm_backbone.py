@@ -1,0 +1,136 @@
+"""timm's vision transformers as backbones of a classifier."""
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from mmengine.model import BaseModule
+from torch import Tensor
+
+from ..checkpoint import hub
+from ..checkpoint.rules import shown
+from ..command_line import suggest
+from ..encodings.base import RelativeConfig
+from ..encodings.placement import EncodingConfigs, Positions
+from ..functional.masking import split_prefix, tokens_to_map
+from ..integrations import timm as integration
+
+import timm  # isort: skip  (behind what provides torchvision's operators)
+
+_SWINS = ['swin_transformer', 'swin_transformer_v2']
+#: timm's modules, and the encoding here that is what its attention has.
+_OWN_BIASES = {'swin_transformer': 'RelativePositionBias', 'swin_transformer_v2': 'LogSpacedCPB'}
+
+
+class TimmBackbone(BaseModule):
+    """A ViT, Eva or Swin of timm, pooled as timm does, with any encodings in place of its own.
+
+    Args:
+        name: as of ``timm.create_model``.
+        img_size: side in pixels of the images that its tables are made for. Other sizes work, too.
+        pos_encoding, positions, rel_pos_encoding, rel_pos_sharing: as
+            :func:`mmposenc.integrations.timm.add_encoding` takes them. An encoding without
+            ``positions`` that the model has itself stays timm's: a LearnedPositionEmbedding its
+            ``pos_embed``, a RelativePositionBias the table of Swin, LogSpacedCPB that of Swin V2.
+        keep_own: leave timm's encodings where they are, beside those that are asked.
+        options: more of ``timm.create_model``, such as ``dict(drop_path_rate=0.1)``.
+        init_cfg: ``dict(type='Pretrained', checkpoint=...)``, a file of timm's or 'hf://OWNER/NAME'
+            or 'timm://MODEL', read by timm, which resizes tables. Encodings that the file has not
+            stay as they are.
+
+    Raises:
+        ValueError: there is no such model, or it takes no encodings.
+    """
+
+    def __init__(self, name: str, img_size: int = 224, pos_encoding: EncodingConfigs = None,
+                 positions: Positions = None, rel_pos_encoding: RelativeConfig | None = None,
+                 rel_pos_sharing: str = 'layer', keep_own: bool = False,
+                 options: dict[str, Any] | None = None,
+                 init_cfg: dict[str, Any] | None = None) -> None:
+        super().__init__(init_cfg)
+        self.name, self.options = name, dict(options or {}, img_size=img_size)
+        self.model = self._create()
+        plain, stages = integration.parts_of(self.model)
+        blocks = {block for stack in (*plain, *stages) for block in stack.blocks}
+        self.block_names = [name for name, each in self.named_modules() if each in blocks]
+        table = bool(plain) and plain[0].pos_embed is not None
+        bias = bool(stages) or getattr(plain[0], 'rope', None) is not None
+        keeps_table = keeps_bias = keep_own
+        if table and positions is None:
+            tokens: Any = (pos_encoding if isinstance(pos_encoding, (list, tuple))
+                           else [pos_encoding])
+            others: Any = [each for each in tokens if not _is(each, 'LearnedPositionEmbedding')]
+            if len(others) < len(tokens):
+                keeps_table, pos_encoding = True, others or None
+        module = next((each for each in _SWINS if _in_modules(name, [each])), '')
+        if _is(rel_pos_encoding, _OWN_BIASES.get(module, '')):
+            keeps_bias, rel_pos_encoding = True, None
+        drops = dict(drop_pos_embed=table and not keeps_table, drop_rel_pos=bias and not keeps_bias)
+        if pos_encoding or rel_pos_encoding or any(drops.values()):
+            integration.add_encoding(self.model, pos_encoding, rel_pos_encoding, positions,
+                                     rel_pos_sharing=rel_pos_sharing, **drops)
+        self.out_channels = int(self.model.head_hidden_size)
+        self.patch_size = int(self.model.feature_info[-1]['reduction'])  # of the coarsest map
+        self.strides: tuple[int, ...] = ()
+
+    def _create(self) -> Any:
+        if not timm.is_model(self.name):
+            near = suggest(self.name.partition('.')[0], timm.list_models())
+            raise ValueError(f'timm has no model {self.name!r}{near}')
+        sizes = 'strict_img_size' if _in_modules(self.name, _SWINS) else 'dynamic_img_size'
+        try:
+            return timm.create_model(self.name, num_classes=0, **{
+                sizes: sizes == 'dynamic_img_size', **self.options})
+        except (TypeError, RuntimeError) as error:
+            raise ValueError(f'timm:{self.name} takes no encodings (ViTs, Eva and Swins do) or '
+                             f'these options: {error}') from error
+
+    def init_weights(self) -> None:
+        """timm's own initial values stay, or the weights of ``init_cfg`` are loaded.
+
+        Raises:
+            ValueError: they do not fit.
+        """
+        cfg = self.init_cfg
+        if not (isinstance(cfg, dict) and cfg.get('type') == 'Pretrained') or self._is_init:
+            return
+        file = str(cfg['checkpoint'])
+        path = hub.weights(file)[0] if hub.is_name(file) else file
+        plain = self._create()  # with its own encodings, as the file has them
+        try:
+            resize = sys.modules[type(plain).__module__].checkpoint_filter_fn
+            found = timm.models.load_checkpoint(plain, str(path), strict=False, filter_fn=resize)
+        except (KeyError, RuntimeError) as error:
+            raise ValueError(f'{file} does not fit timm:{self.name}: {error}') from error
+        others = [key for key in found.unexpected_keys if not key.startswith('head')]
+        for what, keys in (('missing', found.missing_keys), ('unexpected', others)):
+            if keys:
+                raise ValueError(f'{file} does not fit timm:{self.name}: {what}: {shown(keys)}')
+        self.model.load_state_dict(plain.state_dict(), strict=False)
+        self._is_init = True
+
+    def forward(self, x: Tensor) -> tuple[Tensor]:
+        """Images (B, 3, H, W) to timm's pooled features (B, C), in a tuple."""
+        return (self.model(x),)
+
+    def blocks(self) -> list[tuple[str, Any]]:
+        """timm's blocks, in the order in which they run, with their names."""
+        return [(name, self.get_submodule(name)) for name in self.block_names]
+
+    def block_map(self, out: Tensor, image_size: tuple[int, ...]) -> tuple[Tensor, Tensor | None]:
+        """What a block returns as a map (B, C, H, W), and its prefix tokens."""
+        if out.dim() == 4:  # Swin's (B, H, W, C)
+            return out.permute(0, 3, 1, 2), None
+        grid = self.model.patch_embed.dynamic_feat_size(tuple(image_size))
+        prefix, cells = split_prefix(out, self.model.num_prefix_tokens)
+        return tokens_to_map(cells.contiguous(), grid), prefix
+
+
+def _is(cfg: Any, name: str) -> bool:
+    """Whether a config is of an encoding; how a table is resized does not matter, timm decides."""
+    return (isinstance(cfg, dict) and cfg['type'] in (name, f'mmposenc.{name}')
+            and not set(cfg) - {'type', 'resize'})
+
+
+def _in_modules(name: str, modules: list[str]) -> bool:
+    return bool(timm.models.is_model_in_modules(name.partition('.')[0], modules))
