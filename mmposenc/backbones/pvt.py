@@ -187,11 +187,14 @@ class PVTv2(PVT):
         options: further arguments of :class:`PVT`.
     """
 
+    #: What its options stand on.
+    arch = 'v2-b0'
+
     def __init__(self, embed_dims: int = 64, num_layers: Sequence[int] = (3, 4, 6, 3),
                  num_heads: Sequence[int] = (1, 2, 5, 8),
                  mlp_ratios: Sequence[float] = (8, 8, 4, 4), *, embed_norm_eps: float = 1e-6,
                  **options: Any) -> None:
-        super().__init__('v2-b0', embed_dims=[embed_dims * heads for heads in num_heads],
+        super().__init__(self.arch, embed_dims=[embed_dims * heads for heads in num_heads],
                          num_layers=num_layers, num_heads=num_heads, mlp_ratios=mlp_ratios,
                          embed_norm_eps=embed_norm_eps, **options)
 

@@ -14,7 +14,7 @@ from mmposenc.engine.config.models import build_model
 from mmposenc.lab.compare.running.planning import _check_all_fit
 from mmposenc.lab.compare.study.applying import apply, check_fits
 from mmposenc.lab.compare.study.encodings import read_entries
-from mmposenc.lab.compare.study.rows import rows_of
+from mmposenc.lab.compare.study.rows import encodings_of, rows_of
 from mmposenc.operators import papers
 
 SMALL = 'mmposenc::classification/small/deit-micro-none_1xb32-40e_mnist5k.py'
@@ -108,6 +108,21 @@ def test_rows_that_differ_in_an_encoding_have_entries_that_differ(table, capsys)
         kinds = [{each[1] for each in models[each_name][0]} for each_name in (name, like)]
         assert kinds[0] - {'pool', 'encoder_pos', 'key_pos'} == kinds[1] - {
             'pool', 'encoder_pos', 'key_pos'}, (name, like)
+
+
+@pytest.mark.parametrize('backbone, tokens', [
+    (dict(type='mmposenc.PVTv2'), [dict(type='mmposenc.ConvMLP')]),
+    (dict(type='mmposenc.MixVisionTransformer', embed_dims=32), [dict(type='mmposenc.ConvMLP')]),
+    (dict(type='mmposenc.PVTv2', pos_encoding=None), []),
+    (dict(type='mmposenc.PVTv2', pos_encoding=dict(type='mmposenc.PEG')),
+     [dict(type='mmposenc.PEG')]),
+    (dict(type='mmposenc.PVT', arch='v2-b2-linear', norm_eps=1e-5),
+     [dict(type='mmposenc.ConvMLP', relu=True)])])
+def test_encodings_that_a_class_brings(backbone, tokens):
+    cfg = engine.load_config(
+        'mmposenc::segmentation/segformer/segformer_mit-b0_8xb2-160k_ade20k-512x512.py')
+    cfg.model.backbone = backbone
+    assert encodings_of(cfg).tokens == tokens
 
 
 def test_what_no_entry_says_is_left_out_with_its_reason(capsys):

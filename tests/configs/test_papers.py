@@ -40,7 +40,13 @@ PARAMETERS = {
     'pvt-t_8xb128_in1k': 13_229_288, 'pvt-s_8xb128_in1k': 24_485_864,
     'pvt-m_8xb128_in1k': 44_208_104,
     'pvt-t-peg-gap_8xb128_in1k': 12_849_640, 'pvt-s-peg-gap_8xb128_in1k': 24_106_216,
-    'pvt-m-peg-gap_8xb128_in1k': 43_828_456, 'swin-t_8xb128_in1k': 28_288_354}
+    'pvt-m-peg-gap_8xb128_in1k': 43_828_456, 'swin-t_8xb128_in1k': 28_288_354,
+    # timm's models
+    'pvt-l-peg-gap_8xb128_in1k': 60_989_672, 'svt-s_8xb128_in1k': 24_060_776,
+    'svt-b_8xb128_in1k': 56_070_952, 'svt-l_8xb128_in1k': 99_271_400,
+    'pvt-v2-b0_8xb128_in1k': 3_666_760, 'pvt-v2-b1_8xb128_in1k': 14_009_000,
+    'pvt-v2-b2_8xb128_in1k': 25_362_856, 'pvt-v2-b3_8xb128_in1k': 45_238_696,
+    'pvt-v2-b4_8xb128_in1k': 62_556_072, 'pvt-v2-b5_8xb128_in1k': 81_956_008}
 #: Of each kind of model one.
 KINDS = ('cpvt-ti-no-padding_8xb128_in1k', 'deit-ti-distilled_8xb128_in1k',
          'deit-s_irpe-qkv_8xb128_in1k',

@@ -16,7 +16,7 @@ from mmposenc.engine.config.nodes import listed
 from mmposenc.engine.config.testing import scope_of
 from mmposenc.operators import papers
 
-from .places import arguments_of, find_place
+from .places import arguments_of, class_of, find_place
 
 #: How a word of ``--encodings`` that names a table or a row begins.
 PREFIX = 'paper::'
@@ -29,7 +29,8 @@ _SIZES = {'arch', 'depth', 'stage_blocks', 'embed_dims', 'num_layers', 'depths',
           'mlp_ratio', 'mlp_ratios', 'sr_ratios', 'patch_size', 'patch_sizes', 'img_size',
           'in_channels', 'window_size', 'out_indices', 'final_norm', 'drop_rate', 'attn_drop_rate',
           'drop_path_rate', 'mask_padding', 'frozen_stages', 'frozen_dtype', 'with_cp', 'form',
-          'init_cfg', 'layer_cfg', 'num_cp', 'skip_padding'}
+          'init_cfg', 'layer_cfg', 'num_cp', 'skip_padding', 'stage_norm', 'window_sizes',
+          'mask_window_padding', 'key_cells', 'norm_eps', 'embed_norm_eps', 'num_stages', 'strides'}
 #: Arguments of encodings that a model fills in, by its own sizes.
 _FILLED_IN = {'embed_dims', 'head_dims', 'num_heads', 'grid_shape', 'num_prefix_embeds',
               'num_prefix_tokens', 'max_tokens'}
@@ -86,7 +87,8 @@ def _of_backbone(cfg: Config, given: dict[str, Any]) -> Encodings:
         relative += _WINDOW_BIASES[bias]
     elif {'class_token', 'sr_ratios'} & takes:  # a ViT or PVT, whose arch may bring encodings
         archs = VITS if 'class_token' in takes else PVTS
-        given = arch_options(archs, (), given.pop('arch', None), given)
+        of_class = getattr(class_of(cfg, cfg.model.backbone.type), 'arch', None)
+        given = arch_options(archs, (), given.pop('arch', of_class), given)
     if given.get('rel_pos_encoding'):
         relative.append(given['rel_pos_encoding'])
     settings = {}
