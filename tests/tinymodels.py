@@ -32,7 +32,7 @@ def _shrink_backbone(backbone: Any) -> list[int]:
     if kind == 'PVT' and len(backbone.get('embed_dims', [0] * 4)) == 2:
         return list(backbone.embed_dims)  # small as it is
     if kind == 'PVT':
-        backbone.update(arch=None, embed_dims=[8] * 4, num_layers=[1] * 4, num_heads=[1] * 4,
+        backbone.update(embed_dims=[8] * 4, num_layers=[1] * 4, num_heads=[1] * 4,
                         mlp_ratios=[1] * 4)
         return [8] * 4
     if kind == 'Swin':

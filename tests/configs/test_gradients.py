@@ -13,6 +13,7 @@ from tinymodels import build, collated, samples, shrink
 
 import mmposenc  # noqa: F401
 from mmposenc.engine import load_config
+from mmposenc.operators import papers
 
 ROOT = Path(__file__).resolve().parents[2] / 'configs'
 #: Of each family (a base model with a recipe) one; of those that are missing here a step is in the
@@ -42,6 +43,7 @@ FAMILIES = (
     'detection/mask_rcnn/mask-rcnn_swinv2-t_fpn_1x_coco',
     'detection/pvt/retinanet_pvt-t-peg-gap_fpn_1x_coco',
     'detection/pvt/retinanet_pvt-t_fpn_1x_coco',
+    'detection/pvt/retinanet_pvt-v2-b0_fpn_1x_coco',
     'detection/retinanet/retinanet_deit-s-peg_sfp_1x_coco',
     'detection/retinanet/retinanet_pvt-s_irpe-k_fpn_1x_coco',
     'detection/retinanet/retinanet_swin-t_irpe-qkv_fpn_1x_coco',
@@ -54,7 +56,9 @@ FAMILIES = (
     'segmentation/sem_fpn/fpn_pvt-t-peg-gap_8xb4-40k_ade20k-512x512',
     'segmentation/small/linear_vit-s14_1xb4-10e_nuclei-448x448',
     'segmentation/small/fpn_pvt-micro-cp_1xb4-10e_camvid-192x256',
+    'segmentation/segformer/segformer_mit-b1_8xb2-160k_ade20k-512x512',
     'segmentation/upernet/upernet_pvt-s-peg-gap_8xb2-160k_ade20k-512x512',
+    'segmentation/upernet/upernet_svt-s_8xb2-160k_ade20k-512x512',
     'segmentation/upernet/upernet_swinv2-t_8xb2-160k_ade20k-512x512')
 OWN = {f'detection/{name}' for name in (
     'conditional_detr', 'dab_detr', 'ddq', 'deformable_detr', 'detr', 'dino', 'mask2former',
@@ -77,6 +81,7 @@ def step(model, data) -> tuple[list[str], bool]:
 def test_no_folder_is_forgotten() -> None:
     folders = {str(path.parent.relative_to(ROOT)) for path in ROOT.glob('*/*/*.py')
                if '_base_' not in path.parts}
+    folders |= {entry['folder'] for entry in papers.models().values()}
     assert {name.rpartition('/')[0] for name in FAMILIES} | OWN == folders
 
 
