@@ -10,6 +10,9 @@ from tinytasks import picture
 from mmposenc.commands import compare
 from mmposenc.engine.config.timm import timm_config
 from mmposenc.lab.compare.running import planning, runs
+from mmposenc.lab.compare.study.applying import apply, check_fits
+from mmposenc.lab.compare.study.encodings import read_entries
+from mmposenc.lab.compare.study.places import build_backbone
 from mmposenc.lab.compare.study.study import read_study
 from mmposenc.lab.diagnose.features import Examined
 from mmposenc.openmmlab.timm_backbone import TimmBackbone
@@ -143,7 +146,7 @@ def test_sizes_and_numbers_are_timms():
 
 
 @pytest.mark.parametrize('name, less', [
-    ('vit_tiny_patch16_224', ['--no-figures', '--pictures', '0']),
+    ('vit_tiny_patch16_224', ['--no-figures', '--no-diagnosis', '--pictures', '0']),
     pytest.param('vit_tiny_patch16_224', [], marks=pytest.mark.slow),
     pytest.param('swin_tiny_patch4_window7_224', [], marks=pytest.mark.slow)])
 def test_the_command_trains_and_compares(folder, name, less, monkeypatch):
@@ -159,3 +162,17 @@ def test_the_command_trains_and_compares(folder, name, less, monkeypatch):
     told = json.loads(Path(f'work_dirs/compare_timm_{name}/results.json').read_text())
     assert [(run['status'], len(run['tests']), run['note']) for run in told['runs']] == [
         ('finished', 2, '')] * 2
+
+
+def test_an_entry_keeps_timms_beside_its_own(tmp_path):
+    """As docs/timm.md says it, and what the others replace."""
+    (tmp_path / 'e.yaml').write_text(
+        '{name: both, rel_pos_encoding: irpe-k, cfg: {model.backbone.keep_own: true}}')
+    cfg = timm_config('timm:vit_tiny_patch16_224', 32)
+    found = {}
+    for entry in read_entries([str(tmp_path / 'e.yaml'), 'none', 'irpe-k', 'learned']):
+        check_fits(cfg, entry, [1, 2])
+        keys = build_backbone(apply(cfg, entry)).state_dict()
+        found[entry.name] = ('model.pos_embed' in keys, any('rel_pos' in key for key in keys))
+    assert found == {'both': (True, True), 'none': (False, False), 'irpe-k': (False, True),
+                     'learned': (True, False)}
