@@ -169,6 +169,7 @@ def test_an_entry_keeps_timms_beside_its_own(tmp_path):
     (tmp_path / 'e.yaml').write_text(
         '{name: both, rel_pos_encoding: irpe-k, cfg: {model.backbone.keep_own: true}}')
     cfg = timm_config('timm:vit_tiny_patch16_224', 32)
+    cfg.model.backbone.options, cfg.model.head.in_channels = VIT, 32
     found = {}
     for entry in read_entries([str(tmp_path / 'e.yaml'), 'none', 'irpe-k', 'learned']):
         check_fits(cfg, entry, [1, 2])
