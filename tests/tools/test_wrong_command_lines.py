@@ -162,7 +162,7 @@ CLASSIFIER = {
         ('--sizes inf', "--sizes: 'inf' must"),
         ('--sizes 0.01', '(--sizes 0.01): an image of 0x0 is smaller'),
         ('--budget "2 hours"', "--budget: '2 hours' is no time"),
-        ('--budget 2h --epochs 3', '--epochs: not allowed with argument --budget'),
+        ('--budget 2h --epochs 3', '--budget chooses the length of trainings: give it'),
         ('--iterations 5', '--iterations 5: the config'), ('--jobs two', "--jobs: 'two' must"),
         ('--submitit slrum', '--submitit slrum'), ('--submitit local x', "'x' is not KEY=VALUE"),
         ('--submitit local no_such=1', '--submitit local'),
