@@ -139,7 +139,9 @@ def _write_coco(folder: Path, part: str, pictures: list[Picture], classes: list[
                 id=len(annotations) + 1, image_id=number,
                 category_id=classes.index(thing.name) + 1, bbox=[*thing.box],
                 area=thing.box[2] * thing.box[3], iscrowd=int(thing.crowd), **outline))
-    categories = [dict(id=number, name=name) for number, name in enumerate(classes, 1)]
+    # mmdet's curves of precision and recall ask for a supercategory.
+    categories = [dict(id=number, name=name, supercategory='object')
+                  for number, name in enumerate(classes, 1)]
     (folder / f'{part}.json').write_text(json.dumps(
         dict(images=images, annotations=annotations, categories=categories), allow_nan=False))
     objects = Counter(each['category_id'] for each in annotations)
