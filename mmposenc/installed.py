@@ -38,6 +38,7 @@ ALSO_NEEDED = {
     'mmposenc.openmmlab.datasets.segmentation': 'mmseg',
     'mmposenc.openmmlab.detection': 'mmdet',
     'mmposenc.openmmlab.detr.ddq': 'mmdet',
+    'mmposenc.openmmlab.detr.decoders': 'mmdet',
     'mmposenc.openmmlab.detr.detectors': 'mmdet',
     'mmposenc.openmmlab.detr.neck': 'mmdet',
     'mmposenc.openmmlab.detr.pixel_decoders': 'mmdet',

@@ -11,8 +11,8 @@ from .offset_bias import OffsetBiasEncoding, distances
 
 
 class FIRE(OffsetBiasEncoding):
-    """logit[i, j] += f(psi(d_ij) / psi(max(L, D)))[head] with psi(x) = log(|c x| + 1) and f an MLP
-    of one hidden layer (Li et al., ICLR 2024, Sec. 3; c, L and f are learned).
+    """logit[i, j] += f(psi(d_ij) / psi(max(L, D)))[head] with psi(x) = log(abs(c x) + 1) and f an
+    MLP of one hidden layer (Li et al., ICLR 2024, Sec. 3; c, L and f are learned).
 
     On a grid d_ij is the Euclidean distance of two cells, so that f is one function of one number,
     as in the paper, and no direction is preferred. D is the longest distance that the grid has.

@@ -49,7 +49,7 @@ def test_every_encoding_with_class_tokens(name):
     if name == 'QueryAbsolute1D':
         options['rel_pos_encoding'] = {**options['rel_pos_encoding'], 'max_tokens': 17}
     torch.manual_seed(0)
-    model = ViT(embed_dims=16, num_layers=1, num_heads=2, patch_size=8, img_size=32, pool='cls',
+    model = ViT(embed_dims=16, num_layers=2, num_heads=2, patch_size=8, img_size=32, pool='cls',
                 **options)
     for parameter in model.parameters():  # tables that start at zero too
         nn.init.normal_(parameter, std=0.2)

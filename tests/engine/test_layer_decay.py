@@ -83,7 +83,7 @@ def test_every_part_has_the_rate_of_its_depth(name, sharing):
 def test_no_encoding_has_weight_decay_or_a_rate_of_no_layer(cfg):
     """Tables of all encodings; what is a network of its own decays as networks do."""
     relative = cfg in examples.RELATIVE.values()
-    model = model_of(DeiT(embed_dims=24, num_layers=2, num_heads=2, patch_size=8, img_size=32,
+    model = model_of(DeiT(embed_dims=32, num_layers=2, num_heads=2, patch_size=8, img_size=32,
                           **{'rel_pos_encoding' if relative else 'pos_encoding': cfg}))
     found = groups(model, OURS, layer_decay_rate=0.5)
     for name, (rate, decay) in found.items():
