@@ -18,6 +18,7 @@ from ..functional.masking import (
     token_mask,
     tokens_to_map,
 )
+from ..functional.tracing import is_compiling
 from .encoders import DetrEncoder
 from .layers import build_activation
 
@@ -142,7 +143,7 @@ class HybridEncoder(BaseModule):
                              f'{self.in_channels} are {len(self.in_channels)}')
         sizes = [tuple(x.shape[-2:]) for x in inputs]
         for fine, coarse in zip(sizes, sizes[1:], strict=False):
-            if not torch.compiler.is_compiling() and coarse != tuple(
+            if not is_compiling() and coarse != tuple(
                     (side + 1) // 2 for side in fine):
                 raise ValueError(f'inputs have sizes {sizes}; each must be half of the one before, '
                                  f'rounded up')

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from .grids import Grid
-from .tracing import is_compiling
+from .tracing import is_compiling, is_exporting
 
 #: What a side is divided by where coordinates go from -1 to 1.
 NORMALIZATIONS = ('separate', 'max', 'min')
@@ -128,7 +128,7 @@ def _as_complex(planes: Tensor) -> Tensor:
 def matrix_exp(matrices: Tensor) -> Tensor:
     """exp of matrices (..., n, n); for an exporter, whose formats have no such operator, in
     products: of the matrix over 2^10 by its series, squared ten times."""
-    if not torch.compiler.is_exporting():
+    if not is_exporting():
         exact: Tensor = torch.linalg.matrix_exp(matrices)
         return exact
     small = matrices / 1024
