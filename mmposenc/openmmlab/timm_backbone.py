@@ -7,7 +7,7 @@ from typing import Any
 from mmengine.model import BaseModule
 from torch import Tensor
 
-from ..checkpoint import hub
+from ..checkpoint.files import read_checkpoint
 from ..checkpoint.rules import shown
 from ..command_line import suggest
 from ..encodings.base import RelativeConfig
@@ -35,7 +35,7 @@ class TimmBackbone(BaseModule):
         keep_own: leave timm's encodings where they are, beside those that are asked.
         options: more of ``timm.create_model``, such as ``dict(drop_path_rate=0.1)``.
         init_cfg: ``dict(type='Pretrained', checkpoint=...)``, a file of timm's or 'hf://OWNER/NAME'
-            or 'timm://MODEL', read by timm, which resizes tables. Encodings that the file has not
+            or 'timm://MODEL', whose tables timm resizes. Encodings that the file has not
             stay as they are.
 
     Raises:
@@ -95,11 +95,11 @@ class TimmBackbone(BaseModule):
         if not (isinstance(cfg, dict) and cfg.get('type') == 'Pretrained') or self._is_init:
             return
         file = str(cfg['checkpoint'])
-        path = hub.weights(file)[0] if hub.is_name(file) else file
+        state = read_checkpoint(file).state_dict  # timm's own reader may run code, by its version
         plain = self._create()  # with its own encodings, as the file has them
         try:
             resize = sys.modules[type(plain).__module__].checkpoint_filter_fn
-            found = timm.models.load_checkpoint(plain, str(path), strict=False, filter_fn=resize)
+            found = plain.load_state_dict(resize(state, plain), strict=False)
         except (KeyError, RuntimeError) as error:
             raise ValueError(f'{file} does not fit timm:{self.name}: {error}') from error
         others = [key for key in found.unexpected_keys if not key.startswith('head')]

@@ -1,5 +1,6 @@
 """Models of timm: the backbone is timm's to the bit, and the command compares them on a folder."""
 import json
+import os
 import re
 from pathlib import Path
 
@@ -62,8 +63,15 @@ def test_without_any_nothing_tells_where_a_patch_lies(name):
         assert moved[0].abs().max() < 1e-12 < 1e-6 < moved[1].abs().max()
 
 
+class RunsCode:
+    """What a pickle can hold."""
+
+    def __reduce__(self):
+        return os.getenv, ('HOME',)
+
+
 def test_weights_of_timm_are_read_and_new_encodings_stay(tmp_path):
-    """By timm, with its head and its table of another size."""
+    """As timm does, with its head and its table of another size."""
     name = 'vit_tiny_patch16_224'
     torch.manual_seed(1)
     trained = timm.create_model(name, img_size=64, num_classes=3, **VIT).eval()
@@ -84,6 +92,9 @@ def test_weights_of_timm_are_read_and_new_encodings_stay(tmp_path):
     assert torch.equal(without.model.cls_token, trained.cls_token)
     torch.save({'cls_token': trained.cls_token}, tmp_path / 'w.pth')
     with pytest.raises(ValueError, match='w.pth does not fit timm:vit_tiny_patch16_224: missing: '):
+        backbone(name, init_cfg=init).init_weights()
+    torch.save({'cls_token': RunsCode()}, tmp_path / 'w.pth')
+    with pytest.raises(ValueError, match='code that it holds would have to run'):
         backbone(name, init_cfg=init).init_weights()
 
 
