@@ -18,8 +18,8 @@ class PositionRelation(nn.Module):
     """A bias of the self-attention of object queries from the boxes of every two of them (Relation
     DETR, Hou et al., ECCV 2024, Eq. 2-4).
 
-    Of boxes (x, y, w, h) of queries i and, a layer later, j: log(|x_i - x_j| / w_i + 1),
-    log(|y_i - y_j| / h_i + 1), log(w_i / w_j), log(h_i / h_j); their sines and cosines; a linear
+    Of boxes (x, y, w, h) of queries i and, a layer later, j: log(abs(x_i - x_j) / w_i + 1),
+    log(abs(y_i - y_j) / h_i + 1), log(w_i / w_j), log(h_i / h_j); their sines and cosines; a linear
     layer and a ReLU, which give a number a head. No gradient passes to the boxes.
 
     Args:
