@@ -4,9 +4,9 @@
 """
 import ast
 import random
+import re
 import shlex
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +16,9 @@ from cosmic_ray.plugins import get_operator, operator_names
 from cosmic_ray.testing import run_tests
 from cosmic_ray.work_item import MutationSpec, TestOutcome
 
-ROOMS = ('functional', 'encodings', 'attention')
+ROOMS = ('functional', 'attention', 'encodings', 'padding', 'backbones', 'checkpoint', 'engine')
+#: Seconds after which a change counts as one that hangs.
+LIMIT = 1200
 Position = tuple[int, int]
 
 
@@ -50,40 +52,60 @@ def mutations(path: Path) -> Iterator[MutationSpec]:
                                    occurrence=occurrence, start_pos=start, end_pos=end)
 
 
-def test_command(python: str, path: Path, tests: str) -> str:
-    """First the test file of a file's own name, where there is one, then all."""
-    pytest = f'{shlex.quote(python)} -m pytest -x -q -p no:cacheprovider'
-    own = Path('tests', *path.parts[1:-1], f'test_{path.stem}.py')
-    commands = [f'{pytest} {own}'] if own.is_file() else []
-    return f'bash -c {shlex.quote(" && ".join([*commands, f"{pytest} {tests}"]))}'
+def stages(path: Path, tests: str) -> Iterator[tuple[str, str]]:
+    """Who may notice a change, the cheapest first: the test file of its file's own name, its room's
+    tests, TESTS, and with the slow tests the room's again."""
+    room = Path('tests', path.parts[1])
+    own = room / f'test_{path.stem}.py'
+    if own.is_file():
+        yield 'own', str(own)
+    if room.is_dir():
+        yield 'room', str(room)
+    yield 'rest', f'{tests} --ignore {room}'
+    if room.is_dir():
+        yield 'slow', f'{room} --all'
+
+
+def drawn(files: dict[str, list[Path]], number: int, seed: int) -> list[MutationSpec]:
+    """As many changes from each target, in turns."""
+    source = random.Random(seed)
+    every = [[spec for file in found for spec in mutations(file)] for found in files.values()]
+    if not any(every):
+        sys.exit(f'mutation_run: nothing to change in {" ".join(files)}')
+    print(f'{sum(map(len, every))} changes are possible', flush=True)
+    turns = [source.sample(specs, min(number, len(specs))) for specs in every]
+    return [specs[turn] for turn in range(number) for specs in turns if turn < len(specs)][:number]
 
 
 def main(python: str, seed: str, tests: str, number: str = '30', *targets: str) -> None:
+    pytest = f'{shlex.quote(python)} -m pytest -x -q -p no:cacheprovider'
     paths = [Path(target) for target in targets] or [Path('mmposenc', room) for room in ROOMS]
-    files = [file for path in paths
-             for file in ([path] if path.is_file() else sorted(path.rglob('*.py')))]
-    every = [spec for file in files for spec in mutations(file)]
-    if not every:
-        sys.exit(f'mutation_run: nothing to change in {" ".join(map(str, paths))}')
-    # Without a change the tests must pass, and their time says when a changed one hangs.
-    start = time.monotonic()
-    outcome, output = run_tests(test_command(python, Path('none.py'), tests), 3600)
-    if outcome != TestOutcome.SURVIVED:
-        sys.exit(f'mutation_run: the tests fail without any change:\n{output[-2000:]}')
-    timeout = 3 * (time.monotonic() - start) + 60
-    chosen = random.Random(int(seed)).sample(every, min(int(number), len(every)))
-    alive = []
+    files = {str(path): [path] if path.is_file() else sorted(path.rglob('*.py'))
+             for path in paths}
+    chosen = drawn(files, int(number), int(seed))
+    alive, counts, noticed = [], dict.fromkeys(['own', 'room', 'rest', 'slow', 'ALIVE'], 0), set()
     for count, spec in enumerate(chosen, 1):
-        result = mutate_and_test([spec], test_command(python, spec.module_path, tests), timeout)
-        lives = result.test_outcome == TestOutcome.SURVIVED
-        alive += [result.diff] if lives else []
-        print(f'{count}/{len(chosen)} {"ALIVE " if lives else "killed"} {spec.module_path}:'
-              f'{spec.start_pos[0]} {spec.operator_name.partition("/")[2]}', flush=True)
-        if result.test_outcome == TestOutcome.INCOMPETENT:
-            sys.exit(f'mutation_run: {result.output}')
+        by = 'ALIVE'
+        for stage, where in stages(spec.module_path, tests):
+            result = mutate_and_test([spec], f'{pytest} {where}', LIMIT)
+            if result.test_outcome == TestOutcome.INCOMPETENT:
+                sys.exit(f'mutation_run: {result.output}')
+            if result.test_outcome == TestOutcome.KILLED:
+                by = stage
+                break
+        counts[by] += 1
+        failed = re.findall(r'^(?:FAILED|ERROR) (tests/\S+)', result.output, re.MULTILINE)
+        noticed.update(failed)
+        alive += [result.diff] if by in ('slow', 'ALIVE') else []
+        print(f'{count}/{len(chosen)} {by:5} {spec.module_path}:{spec.start_pos[0]} '
+              f'{spec.operator_name.partition("/")[2]} {" ".join(failed)}', flush=True)
     print('\n\n'.join(['', *alive]))
-    print(f'{len(alive)} of {len(chosen)} changes live, of {len(every)} possible in '
-          f'{len(files)} files')
+    print(f'of {len(chosen)} changes: {counts}')
+    # Without a change the tests that noticed one must pass.
+    names = ' '.join(map(shlex.quote, sorted({name.partition('[')[0] for name in noticed})))
+    outcome, output = run_tests(f'{pytest} --all {names}', 2 * LIMIT)
+    if names and outcome != TestOutcome.SURVIVED:
+        sys.exit(f'mutation_run: these tests fail without any change:\n{output[-2000:]}')
 
 
 if __name__ == '__main__':

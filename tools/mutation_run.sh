@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Usage: bash tools/mutation_run.sh [N [FILE or FOLDER ...]]
-# Changes the code in N places (default 30), one at a time, drawn from the files (default: all of
-# functional/, encodings/ and attention/), and says which changes no test notices.
+# Changes the code in N places (default 30), one at a time, drawn from the files in turns (default:
+# the seven rooms of tools/mutation_run.py), and says which tests notice a change: the file of its
+# own name, its room's, the rest (TESTS), the room's slow ones, or none.
 #   MMPOSENC_VENV   the environment that runs the tests (default: .venv; see setup_env.sh)
 #   SEED            another number draws other places (default 0)
-#   TESTS           what a change must get past besides the test file of its own name (default: the
-#                   tests of the three rooms)
+#   TESTS           the rest (default: the tests of the core)
 # It works on a copy of the checkout. A change that the test file of its own name notices costs
-# seconds, one that lives all of TESTS, minutes.
+# seconds, one that lives all of them, minutes. At the end it runs, without a change, the tests that
+# noticed one.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 venv=${MMPOSENC_VENV:-$root/.venv}
@@ -29,4 +30,5 @@ git ls-files -z --cached --others --exclude-standard |
     xargs -0 cp --parents -t "$copy"
 cd "$copy"
 "$own/bin/python" tools/mutation_run.py "$venv/bin/python" "${SEED:-0}" \
-    "${TESTS:-tests/functional tests/encodings tests/attention}" "$@"
+    "${TESTS:-tests/functional tests/attention tests/encodings tests/padding tests/backbones
+    tests/checkpoint tests/detr}" "$@"

@@ -50,19 +50,6 @@ def test_compile_fixed_shape(config):
     assert counter.frame_count == 1
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize('config', [None, dict(type='IRPE')])
-def test_compile_dynamic(config):
-    """Not once for every grid."""
-    module = make(config)
-    counter = CompileCounterWithBackend('eager')
-    compiled = torch.compile(module, fullgraph=True, dynamic=True, backend=counter)
-    for hw in ((4, 5), (5, 7), (6, 4), (3, 9)):
-        x = torch.randn(2, 1 + hw[0] * hw[1], 16)
-        torch.testing.assert_close(compiled(x, hw), module(x, hw))
-    assert counter.frame_count <= 2
-
-
 @pytest.mark.parametrize('config', CONFIGS)
 def test_export(config):
     """For one grid, any batch size; saved and loaded."""

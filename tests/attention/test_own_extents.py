@@ -178,24 +178,6 @@ def test_backbones_tell_extents_without_looking(name, monkeypatch):
             torch.testing.assert_close(out[image:image + 1, :, :rows, :cols], own)
 
 
-@pytest.mark.parametrize('skip_padding', [False, True])
-def test_detr_encoder(skip_padding):
-    from mmposenc.detr.encoders import DetrEncoder
-    torch.manual_seed(0)
-    encoder = DetrEncoder(2, dict(
-        self_attn_cfg=dict(embed_dims=8, num_heads=2, dropout=0.0,
-                           rel_pos_encoding=dict(type=ShareOfGrid)),
-        ffn_cfg=dict(embed_dims=8, feedforward_channels=8, num_fcs=2, ffn_drop=0.0)),
-        skip_padding=skip_padding).double().eval()
-    x = torch.randn(4, 20, 8, dtype=torch.float64)
-    out = encoder(x, None, padded(0), spatial_shapes=GRID)
-    for image, size in enumerate(SIZES):
-        own = corner(size, 0)
-        torch.testing.assert_close(
-            out[image:image + 1, own],
-            encoder(x[image:image + 1, own], None, None, spatial_shapes=size))
-
-
 def test_extents_are_noted_on_masks():
     mask = extents_to_mask([(9, 12), (5, 7)], (9, 12), torch.device('cpu'))
     for made, scale in ((mask, 1), (every_cell(mask, 4), 4)):

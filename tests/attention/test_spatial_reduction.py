@@ -35,7 +35,8 @@ def loop(module, x, hw, x_qk=None):
                 cells.append(value)
         return module.norm(torch.stack(cells))
 
-    dims, heads = module.embed_dims, module.num_heads
+    dims, heads, encoding = module.embed_dims, module.num_heads, module.rel_pos_encoding
+    keys = hw if ratio == 1 else module.reduced_grid(hw)
     x_qk = x if x_qk is None else x_qk
     q = module.q(x_qk)
     k = module.kv(reduce(x_qk))[:, :dims]
@@ -45,19 +46,33 @@ def loop(module, x, hw, x_qk=None):
     for head in range(heads):
         part = slice(head * size, (head + 1) * size)
         for index in range(len(x)):
-            weights = ((k[:, part] @ q[index, part]) * size ** -0.5).softmax(0)
+            logits = (k[:, part] @ q[index, part]) * size ** -0.5
+            if encoding is not None:
+                logits = logits + encoding.logits(*(
+                    x.view(1, -1, heads, size).transpose(1, 2) * scale
+                    for x, scale in ((q, size ** -0.5), (k, 1))), hw, keys)[0, head, index]
+            weights = logits.softmax(0)
             out[index, part] = weights @ v[:, part]
+            if encoding is not None:
+                pairs = torch.zeros(1, heads, len(x), len(k), dtype=x.dtype)
+                pairs[0, head, index] = weights
+                out[index, part] += encoding.values(pairs, hw, keys)[0, head, index]
     return module.proj(out)
 
 
 @pytest.mark.parametrize('hw, options', [
     ((4, 6), dict(sr_ratio=2)), ((4, 6), dict(sr_ratio=1)), ((5, 7), dict(sr_ratio=2)),
     ((5, 7), dict(sr_ratio=2, ceil_mode=True)), ((1, 7), dict(sr_ratio=4, ceil_mode=True)),
-    ((6, 1), dict(sr_ratio=1)), ((8, 8), dict(sr_ratio=4, qkv_bias=False))], ids=str)
+    ((6, 1), dict(sr_ratio=1)), ((8, 8), dict(sr_ratio=4, qkv_bias=False)),
+    *((hw, dict(sr_ratio=ratio, ceil_mode=ceil, dims=8, rel_pos_encoding=dict(
+        type='IRPE', method=method, rpe_on='qkv'))) for hw, ratio, ceil, method in (
+            ((6, 4), 2, False, 'product'), ((7, 5), 2, True, 'cross'),
+            ((7, 5), 3, False, 'product'), ((4, 9), 4, True, 'euclidean'),
+            ((1, 6), 1, False, 'cross')))], ids=str)
 @pytest.mark.parametrize('own_qk', [False, True])
 def test_equals_the_loop(hw, options, own_qk):
     module = make(**options)
-    x = torch.randn(2, hw[0] * hw[1], 6, dtype=torch.float64)
+    x = torch.randn(2, hw[0] * hw[1], module.embed_dims, dtype=torch.float64)
     x_qk = torch.randn_like(x) if own_qk else None
     out = module(x, hw, x_qk=x_qk)
     for image in range(2):

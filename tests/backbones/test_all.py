@@ -30,7 +30,9 @@ _SAM = partial(ViT, img_size=28, patch_size=4, embed_dims=16, num_layers=4, num_
 #: Encodings of tokens, for all families.
 TOKEN = {
     'peg': dict(pos_encoding=PEG, positions=(-1, 0)), 'learned': dict(pos_encoding=LEARNED),
-    'sincos': dict(pos_encoding=dict(type='SinCosPositionEncoding'))}
+    'sincos': dict(pos_encoding=dict(type='SinCosPositionEncoding')),
+    'peg and pool': dict(pos_encoding=[PEG, dict(type='ContextPool', ratio=0.3)],
+                         rel_pos_encoding=IRPE)}
 #: And where queries and keys may be of other tokens than values.
 QUERY_KEY = {
     'qk peg': dict(pos_encoding=dict(type='PEG', apply_to='qk'), positions=(-1,)),
@@ -105,6 +107,7 @@ MODELS = {
 #: One of each kind; the others are slow, all of them together.
 QUICK = ('pvt v2', 'pvt linear irpe', 'pvt svt irpe', 'swin conv mlp', 'vit conv mlp',
          'pvt several', 'pvt qk learned', 'pvt irpe', 'pvt cls', 'pvt table', 'swin peg',
+         'vit peg and pool', 'swin peg and pool',
          'swin irpe', 'swin bias and irpe', 'swin gap', 'swin oblong', 'v2 plain', 'v2 wider',
          'vit learned and irpe', 'vit qk peg', 'vit shrinking', 'vit distilled', 'vit gap',
          'vit all of EVA', 'dinov2-giant-reg', 'dinov3-small', 'eva02-base',

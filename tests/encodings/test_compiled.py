@@ -10,7 +10,8 @@ from mmposenc.attention import MultiheadAttention
 ENCODINGS = ['ShawRPE with values', 'TransformerXLRPE', 'HuangRPE', 'LogSpacedCPB',
              'QueryRelative2D', 'RotaryEmbedding2D', 'CombinedRPE',
              'RelativePositionBias geometric', 'FIRE', 'RotaryEmbedding2D stretched', 'LieRE',
-             'ComRoPE linear', 'GTA', 'CoPE']
+             'ComRoPE linear', 'GTA', 'CoPE', 'IRPE product qkv', 'RotaryEmbedding2D mixed',
+             'RotaryEmbedding2D of DINOv3', 'RotaryEmbedding2D of EVA-02']
 
 
 @pytest.mark.parametrize('name', [

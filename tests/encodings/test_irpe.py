@@ -157,7 +157,9 @@ def test_bias_map():
     torch.testing.assert_close(contextual.bias_map((2, 3), q=q, k=k),
                                contextual.logits(q, k, (2, 3)).detach())
     assert contextual.bias_map((2, 3), q=q, k=k).requires_grad is False
-    assert bool((make(rpe_on='v').bias_map((2, 3), q=q, k=k) == 0).all())
+    q, k, _ = tokens(0, (4, 6), Grid(2, 3, 2.0, 2.0))
+    nothing = make(rpe_on='v').bias_map((4, 6), Grid(2, 3, 2.0, 2.0), q=q, k=k)
+    assert nothing.shape == (1, 1, 24, 6) and not nothing.any()
 
 
 @pytest.mark.parametrize('kwargs,match', [

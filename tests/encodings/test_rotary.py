@@ -7,7 +7,6 @@ import pytest
 import torch
 from relative_checks import GRIDS, check_gradients, random_inputs
 
-from mmposenc.attention import MultiheadAttention
 from mmposenc.attention.attend import attend
 from mmposenc.backbones import DeiT
 from mmposenc.encodings import GTA, RotaryEmbedding
@@ -276,19 +275,6 @@ def test_half_precision_angles_far_from_the_origin(mode):
     got, _ = encoding.rotate(q.bfloat16(), k.bfloat16(), (1, 201))
     assert got.dtype == torch.bfloat16
     torch.testing.assert_close(got.float(), expected, atol=5e-2, rtol=2e-2)
-
-
-@pytest.mark.parametrize(('mode', 'backend'), [
-    ('axial', 'eager'), ('dinov3', 'eager'), ('eva02', 'eager'),
-    pytest.param('mixed', 'inductor', marks=pytest.mark.slow)])
-def test_compiles(mode, backend):
-    torch.manual_seed(0)
-    module = MultiheadAttention(16, 2, num_prefix_tokens=1, rel_pos_encoding=build(mode)).eval()
-    x = torch.randn(2, 13, 16)
-    with torch.no_grad():
-        compiled = torch.compile(module, fullgraph=True, backend=backend)
-        torch.testing.assert_close(compiled(x, (3, 4)),
-                                   module(x, (3, 4)), atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize(('sizes', 'options', 'message'), [

@@ -1,13 +1,16 @@
 """Mixed precision without a GPU."""
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
+import torch.nn.functional as F
 from mmengine.registry import OPTIM_WRAPPERS
 from torch import nn
 
 from mmposenc.engine import AmpOptimWrapper
-from mmposenc.engine.training.amp import NarrowMaps
+from mmposenc.engine.training.amp import NarrowMaps, _meets_only_padding
 
 cpu_only = pytest.mark.skipif(torch.cuda.is_available(), reason='for machines without a GPU')
 
@@ -53,6 +56,24 @@ def test_scaling_on_a_gpu_is_for_float16_alone() -> None:
     model = nn.Linear(4, 2).cuda()
     assert wrapper(model).loss_scaler.is_enabled()
     assert not wrapper(model, dtype='bfloat16').loss_scaler.is_enabled()
+
+
+@cpu_only
+def test_which_kernels_have_a_side_that_meets_padding_alone() -> None:
+    """By kernels with a single one, whose sums are zero then."""
+    for size, taps, step, pad, gap in itertools.product(
+            range(1, 7), (1, 2, 3, 5), (1, 2, 3), range(4), (1, 2)):
+        if size + 2 * pad <= gap * (taps - 1):
+            continue
+        met = F.conv1d(torch.ones(1, 1, size), torch.eye(taps)[:, None], None, step, pad, gap)
+        sides = (met.amax((0, 2))[[0, -1]] == 0).any()
+        for swap in (False, True):
+            given = [each[::-1] if swap else each for each in (
+                (1, size), (1, taps), (1, step), (0, pad), (1, gap))]
+            with torch.autocast('cpu', torch.bfloat16):
+                assert _meets_only_padding(
+                    torch.ones(1, 1, *given[0]), torch.ones(1, 1, *given[1]), None,
+                    *given[2:]) == sides, given
 
 
 @pytest.mark.parametrize('shape, kernel, stride', [((7, 1), 3, 2), ((1, 1), 3, 2), ((1, 7), 5, 1),
