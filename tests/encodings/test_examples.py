@@ -12,7 +12,7 @@ def shapes(module):
 
 
 def test_every_encoding_has_an_example():
-    assert not examples.missing()
+    assert not examples.missing(), 'add a config of each to RELATIVE or TOKEN of examples.py'
 
 
 @pytest.mark.parametrize('name', examples.TOKEN)

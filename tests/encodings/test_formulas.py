@@ -48,8 +48,8 @@ SIZES = {ShawRPE: dict(max_offset=2), HuangRPE: dict(max_offset=2),
          QueryRelative2D: dict(max_size=(5, 6)), QueryAbsolute1D: dict(max_tokens=26),
          DecomposedRPE: dict(grid_shape=(3, 5)),
          LogSpacedCPB: dict(hidden_dims=5), RelativePositionBias: dict(window_size=(5, 6)),
-         TransformerXLRPE: {}, FIRE: dict(hidden_dims=5, init_length=4.0), ALiBi2D: {}, KERPLE: {},
-         CoPE: dict(max_positions=4), LookHere: dict(num_heads=12),
+         FIRE: dict(hidden_dims=5, init_length=4.0), CoPE: dict(max_positions=4),
+         LookHere: dict(num_heads=12),
          UndirectedPositionBias: dict(window_size=(5, 6)),
          DynamicPositionBias: dict(head_dims=4, pos_dims=6), LePE: dict(kernel_size=5),
          CRPE: dict(windows={3: 1, 5: 1})}
@@ -59,7 +59,8 @@ def build(cls, *, num_prefix_tokens=1, **options):
     """Two heads of four channels."""
     sizes = dict(num_heads=2) if issubclass(cls, OffsetBiasEncoding) else dict(head_dims=4,
                                                                                num_heads=2)
-    encoding = cls(**{**sizes, **SIZES[cls], 'num_prefix_tokens': num_prefix_tokens, **options})
+    sizes = {**sizes, **SIZES.get(cls, {}), 'num_prefix_tokens': num_prefix_tokens}
+    encoding = cls(**{**sizes, **options})
     encoding.head_dims = 4  # for the checks
     return encoding
 

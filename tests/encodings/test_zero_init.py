@@ -17,20 +17,21 @@ NO_ZEROS = [name for name in examples.RELATIVE if name == 'CombinedRPE of masks'
             or name.startswith(('ALiBi2D', 'GTA', 'KERPLE', 'LookHere'))]
 
 
-def attention(cfg):
-    return MultiheadAttention(DIMS, 2, rel_pos_encoding=cfg, num_prefix_tokens=PREFIX,
+def attention(cfg, prefix=PREFIX):
+    return MultiheadAttention(DIMS, 2, rel_pos_encoding=cfg, num_prefix_tokens=prefix,
                               grid_shape=GRID).double()
 
 
 @pytest.mark.parametrize('name', [name for name in examples.RELATIVE if name not in NO_ZEROS])
-def test_attention_is_what_it_was_and_the_encoding_trains(name):
+@pytest.mark.parametrize('prefix', [0, PREFIX])  # alone, `prefix_bias` would train too
+def test_attention_is_what_it_was_and_the_encoding_trains(name, prefix):
     torch.manual_seed(0)
     cfg = examples.RELATIVE[name] if isinstance(name, str) else name
-    with_it = attention(dict(cfg, zero_init=True))
-    without = attention(None)
+    with_it = attention(dict(cfg, zero_init=True), prefix)
+    without = attention(None, prefix)
     without.load_state_dict({key: value for key, value in with_it.state_dict().items()
                              if 'rel_pos_encoding' not in key})
-    x = torch.randn(2, PREFIX + 20, DIMS, dtype=torch.float64)
+    x = torch.randn(2, prefix + 20, DIMS, dtype=torch.float64)
     expected, out = without(x, GRID), with_it(x, GRID)
     torch.testing.assert_close(out, expected, atol=1e-12, rtol=0)
     (out * torch.randn_like(out)).sum().backward()
@@ -38,7 +39,8 @@ def test_attention_is_what_it_was_and_the_encoding_trains(name):
     with torch.no_grad():
         for parameter in encoding.parameters():
             parameter -= parameter.grad
-    assert (with_it(x, GRID) - expected).abs().max() > 1e-4
+    changed = float((with_it(x, GRID) - expected).detach().abs().max())
+    assert changed > 1e-4, f'{name} does not train from zeros; start_at_zero must set others'
 
 
 @pytest.mark.parametrize('cfg', [
@@ -80,7 +82,7 @@ def test_what_cannot_start_so(cfg, message):
 
 def test_timms_network_of_offsets_and_one_that_cannot():
     test_attention_is_what_it_was_and_the_encoding_trains(
-        dict(type='LogSpacedCPB', mode='cr', prefix_bias=False))
+        dict(type='LogSpacedCPB', mode='cr', prefix_bias=False), PREFIX)
     with pytest.raises(ValueError, match='LogSpacedCPB with prefix_bias=False and prefix tok'):
         attention(dict(type='LogSpacedCPB', prefix_bias=False, zero_init=True))
 
