@@ -1,14 +1,16 @@
-"""The tables of docs/evidence.md, from studies made by mmposenc compare.
+"""The tables of docs/evidence.md and docs/studies, from studies made by mmposenc compare.
 
-Which studies there are, and what is asked of them, is in benchmarks/evidence.yaml. What a study
-measured is kept without its curves in docs/studies, so that the tables can be made anywhere.
+benchmarks/evidence.yaml lists the studies and the questions. docs/studies keeps what a study
+measured without its curves, so that the tables can be made anywhere.
 
-    python benchmarks/evidence.py --studies work_dirs/evidence    # take over what is finished
-    python benchmarks/evidence.py                                 # fill in docs/evidence.md again
+    python benchmarks/evidence.py --studies work_dirs/evidence    # copy what is finished
+    python benchmarks/evidence.py                                 # write the tables again
 """
 from __future__ import annotations
 
 import argparse
+import csv
+import io
 import json
 import re
 import shutil
@@ -66,16 +68,35 @@ def one_line_each(results: Mapping[str, Any]) -> str:
     return '{\n' + ',\n'.join(parts) + '\n}\n'
 
 
-def study_table(results: Mapping[str, Any]) -> str:
+def study_rows(results: Mapping[str, Any]) -> list[list[str]]:
     """Every encoding: parameters, seeds, and mean (and standard deviation) at every size."""
     sizes = factors(results)
-    lines = [['encoding', 'parameters', 'seeds',
-              *(f'{size:g}x' + (' (trained)' if size == 1 else '') for size in sizes)]]
+    rows = [['name', 'encoding', 'parameters', 'seeds',
+             *(f'{size:g}x' + (' (trained)' if size == 1 else '') for size in sizes)]]
     for each in results['encodings']:
-        told = [interval(list(values_at(results, size)[each['name']].values())) for size in sizes]
-        lines.append([each['label'], f"{each['parameters']:,}", str(told[0]['n']),
-                      *(spread(cell) for cell in told)])
-    return markdown_rows(lines)
+        cells = [interval(list(values_at(results, size)[each['name']].values())) for size in sizes]
+        rows.append([each['name'], each['label'], str(each['parameters']), str(cells[0]['n']),
+                     *(spread(cell) for cell in cells)])
+    return rows
+
+
+def overview(plan: Mapping[str, Any], studies: Mapping[str, Any]) -> str:
+    """The encodings of several studies, at the columns of the plan: (study, size) pairs."""
+    columns = [(name, size) for name, size in plan['columns'] if name in studies]
+    values = [values_at(studies[name], size) for name, size in columns]
+    labels = {each['name']: each['label'] for results in studies.values()
+              for each in results['encodings']}
+    rows = [['encoding', *(f'{name}, {size:g}x' for name, size in columns)]]
+    rows += [[labels[name], *(spread(interval(list(each.get(name, {}).values())))
+                              for each in values)]
+             for name in plan['encodings'] if name in labels]
+    return markdown_rows(rows)
+
+
+def csv_text(rows: Sequence[Sequence[str]]) -> str:
+    file = io.StringIO()
+    csv.writer(file, lineterminator='\n').writerows(rows)
+    return file.getvalue()
 
 
 def spread(told: Mapping[str, Any]) -> str:
@@ -140,23 +161,35 @@ def answers(asked: Sequence[Mapping[str, Any]]) -> list[str]:
     return found
 
 
-def question_table(questions: Sequence[Mapping[str, Any]], asked: Sequence[Mapping[str, Any]],
-                   told: Sequence[str]) -> str:
+def question_rows(questions: Sequence[Mapping[str, Any]], asked: Sequence[Mapping[str, Any]],
+                  told: Sequence[str]) -> list[list[str]]:
     """A row a question: what the paper has, both means, the difference, n, the answer, and the
     seeds that it would take."""
-    lines = [['asked', 'the paper', 'study, size', 'here', 'difference', 'seeds', 'answer',
-              'seeds needed']]
+    rows = [['of', 'claim', 'the paper', 'study, size', 'here', 'difference', 'seeds', 'answer',
+             'seeds needed']]
     for question, each, answer in zip(questions, asked, told, strict=True):
         known = each['means'][0] is not None
-        lines.append([
-            question['ask'], question['paper'], f"{question['study']}, {question['at']:g}x",
-            f"{each['means'][0]:.1f}, {each['means'][1]:.1f}" if known else '-',
-            '-' if not known else f"{each['mean']:+.1f}" + (
-                '' if each['low'] is None else f" ({each['low']:+.1f} to {each['high']:+.1f})"),
+        rows.append([
+            question['of'], question['ask'], question['paper'],
+            f"{question['study']}, {question['at']:g}x",
+            f"{each['means'][0]:.1f}, {each['means'][1]:.1f}" if known else '',
+            '' if not known else f"{each['mean']:+.1f}" + (
+                '' if each['low'] is None else f" ± {each['high'] - each['mean']:.1f}"),
             str(each['n']), answer,
             f"{each['needs']} for {each['margin']:.2g}" if 'cannot tell' in answer
             and each['needs'] else ''])
-    return markdown_rows(lines, words=(0, 1, 2, 6))
+    return rows
+
+
+def answered(rows: Sequence[Sequence[str]]) -> str:
+    """The table of the page: questions whose answer is yes or no, and what tells them apart."""
+    lines = [['claim, and the paper\'s numbers', 'study', 'here', 'difference', 'answer']]
+    for _, claim, paper, study, here, difference, _, answer, _ in rows:
+        if word := re.match(r'(\W*(?:yes|no)\W*):', answer):
+            numbers = re.sub(r' *\(.*?\)| at .*|, both with a table', '', paper)
+            lines.append([f'{claim} ({numbers})', study.removesuffix(', 1x'), here, difference,
+                          word[1]])
+    return markdown_rows(lines, words=(0, 1, 4))
 
 
 def in_short(questions: Sequence[Mapping[str, Any]], told: Sequence[str]) -> str:
@@ -165,24 +198,26 @@ def in_short(questions: Sequence[Mapping[str, Any]], told: Sequence[str]) -> str
     groups: dict[str, list[str]] = {}
     for question, answer in zip(questions, told, strict=True):
         asked = effect(question['paper']) is not None
-        groups.setdefault(question['of'] if asked else 'asked by no paper', []).append(answer)
+        group = groups.setdefault(question['of'] if asked else 'asked by no paper', [])
+        group.append(next(kind for kind in kinds if re.match(rf'\W*{kind}\b', answer)))
+    kinds = tuple(kind for kind in kinds if any(kind in own for own in groups.values()))
     return markdown_rows([['of', *kinds], *(
-        [paper, *(str(sum(re.match(rf'\W*{kind}\b', answer) is not None for answer in own))
-                  for kind in kinds)]
+        [paper, *(str(own.count(kind)) for kind in kinds)]
         for paper, own in sorted(groups.items(), key=lambda item: item[0].startswith('asked')))])
 
 
 def tables(plan: Mapping[str, Any], studies: Mapping[str, Any]) -> dict[str, str]:
-    """name of a place in the page -> its table."""
-    found = {f'study {name}': study_table(results) for name, results in studies.items()}
+    """name of a place in the page, or of a file in docs/studies -> its table."""
+    found = {f'{name}.csv': csv_text(study_rows(results)) for name, results in studies.items()}
     empty = {'runs': [], 'encodings': [{'name': ''}], 'sizes': []}
     asked = [ask(each, studies.get(each['study'], empty)) for each in plan['questions']]
     told = answers(asked)
+    rows = question_rows(plan['questions'], asked, told)
+    found['questions.csv'] = csv_text(
+        [[re.sub(r'\*\*(\w+)\*\*', r'\1, also corrected', cell) for cell in row] for row in rows])
+    found['overview'] = overview(plan, studies)
     found['in short'] = in_short(plan['questions'], told)
-    for paper in dict.fromkeys(each['of'] for each in plan['questions']):
-        chosen = [i for i, each in enumerate(plan['questions']) if each['of'] == paper]
-        found[f'questions {paper}'] = question_table(
-            *([rows[i] for i in chosen] for rows in (plan['questions'], asked, told)))
+    found['answered'] = answered(rows[1:])
     return found
 
 
@@ -209,11 +244,15 @@ def main() -> None:
             results = kept(json.loads(path.read_text()))
             if results['runs']:
                 (KEPT / f'{name}.json').write_text(one_line_each(results))
-    if args.studies:  # one report as compare wrote it, for those who want to see what it gives
+    if args.studies:  # one whole report, as an example
         shutil.copy(args.studies / plan['report'] / 'report.html', KEPT / f"{plan['report']}.html")
     studies = {name: json.loads((KEPT / f'{name}.json').read_text()) for name in plan['studies']
                if (KEPT / f'{name}.json').is_file()}
-    PAGE.write_text(filled(PAGE.read_text(), tables(plan, studies)))
+    found = tables(plan, studies)
+    for name, text in found.items():
+        if name.endswith('.csv'):
+            (KEPT / name).write_text(text)
+    PAGE.write_text(filled(PAGE.read_text(), found))
 
 
 if __name__ == '__main__':
