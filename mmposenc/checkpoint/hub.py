@@ -37,6 +37,10 @@ class Name(NamedTuple):
     file: str | None
 
 
+class NotReached(OSError):
+    """There is no connection, and no copy in the cache."""
+
+
 def is_name(name: object) -> bool:
     """Whether weights are named, ``'hf://...'``, and not a file."""
     return str(name).startswith(('hf://', 'timm://'))
@@ -70,14 +74,21 @@ def weights(name: str) -> list[Path]:
             copy in the cache, or a file that is not the published one.
     """
     wanted = read_name(name)
+    unreached: NotReached | None = None
     for file in (wanted.file,) if wanted.file else WEIGHTS:
-        path = fetch(name, file, required=False)
+        try:  # huggingface_hub waits half a minute for a connection: once, then only the cache
+            path = fetch(name, file, required=False, cached=unreached is not None)
+        except NotReached as error:
+            unreached = unreached or error
+            continue
         if path is None:
             continue
         if file.endswith('.json'):
             pieces = json.loads(path.read_text())['weight_map'].values()
             return [_named(name, piece) for piece in sorted(set(pieces))]
         return [path]
+    if unreached is not None:
+        raise unreached
     raise ValueError(_nothing_found(name, wanted))
 
 
@@ -99,16 +110,21 @@ def config(name: str) -> dict[str, Any]:
     return found
 
 
-def fetch(name: str, file: str, *, required: bool = True) -> Path | None:
-    """A file of a repository, in the cache; with ``required=False`` None where it has none."""
+def fetch(name: str, file: str, *, required: bool = True, cached: bool = False) -> Path | None:
+    """A file of a repository, in the cache; with ``required=False`` None where it has none. With
+    ``cached`` nothing is asked of the network.
+
+    Raises:
+        NotReached: no connection, and no copy in the cache.
+        OSError: no such repository, revision or file, no right to read it, or a damaged file.
+    """
     hub, errors = library(name)
     wanted = read_name(name)
     try:
-        path = Path(hub.hf_hub_download(wanted.repo, file, revision=wanted.revision))
+        path = Path(hub.hf_hub_download(wanted.repo, file, revision=wanted.revision,
+                                        local_files_only=cached))
     except errors.LocalEntryNotFoundError as error:
-        if not required:
-            return None
-        raise OSError(_not_reached(name, hub)) from error
+        raise NotReached(_not_reached(name, hub)) from error
     except errors.EntryNotFoundError as error:
         if not required:
             return None
@@ -175,12 +191,10 @@ def _not_reached(name: str, hub: Any) -> str:
 
 def _nothing_found(name: str, wanted: Name) -> str:
     hub, _ = library(name)
-    if hub.constants.HF_HUB_OFFLINE:
-        raise OSError(_not_reached(name, hub))
     try:
         files = hub.HfApi().list_repo_files(wanted.repo, revision=wanted.revision)
     except Exception as error:
-        raise OSError(_not_reached(name, hub)) from error
+        raise NotReached(_not_reached(name, hub)) from error
     if wanted.file:
         return f'{name}: {wanted.repo} has no file {wanted.file!r}, but {", ".join(files)}'
     others = [file for file in files if file.endswith('.safetensors')]

@@ -108,6 +108,7 @@ def test_a_study_is_kept_without_what_tables_do_not_need(evidence):
         ['peg', 'PEG', '1234', '2', '91.8 (1.1)'], ['none', 'NONE', '1234', '3', '61.0 (1.0)']]
 
 
+@pytest.mark.slow
 def test_the_page_holds_the_tables_of_the_studies_that_are_kept(evidence):
     studies = {path.stem: json.loads(path.read_text())
                for path in (ROOT / 'docs' / 'studies').glob('*.json')}

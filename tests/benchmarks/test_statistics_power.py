@@ -37,6 +37,7 @@ def test_a_clear_study_ends_early_and_an_open_one_does_not(power):
     assert (left, runs) == (['e0', 'e1'], 20) and reason.startswith('The largest number')
 
 
+@pytest.mark.slow
 def test_its_tables(power):
     for _, table in power.TABLES.values():
         if table is not power.errors:

@@ -147,8 +147,11 @@ def test_without_a_connection(server, monkeypatch):
     for name, value in dict(ENDPOINT='http://127.0.0.1:9', HUGGINGFACE_CO_URL_TEMPLATE=(
             'http://127.0.0.1:9/{repo_id}/resolve/{revision}/{filename}')).items():
         monkeypatch.setattr(constants, name, value)
-    assert loads()  # from the cache
+    waits = []
+    monkeypatch.setattr('huggingface_hub.utils._http.time.sleep', waits.append)
+    assert loads() and not waits  # from the cache
     assert 'http://127.0.0.1:9 is not reached' in refusal('hf://me/other')
+    assert waits == [1, 2, 4, 8, 8]  # of one file; the others are looked for in the cache alone
 
 
 class Evil:

@@ -105,6 +105,7 @@ def test_through_a_hub(tmp_path, monkeypatch, capsys) -> None:
             assert torch.equal(value, weights[f'backbone.{name}'])
 
 
+@pytest.mark.slow
 def test_a_fresh_process_takes_a_folder(tmp_path) -> None:
     """Registries of the libraries are not there before somebody asks for them."""
     config, checkpoint = trained('detection', tmp_path / 'made')

@@ -182,8 +182,11 @@ UNTIL = ('cls.py', '--encodings', 'none', 'peg', 'sincos', 'learned', '--out', '
 
 
 @pytest.mark.parametrize('spread, margin, budget, ends', [
-    (1.0, 1, None, 'The largest number of seeds'), (.1, .5, None, 'all that can be best are level'),
-    (.001, .01, None, 'no other can be the best'), (1.0, 1, '7min', 'do not fit in the budget')])
+    (.1, .5, None, 'all that can be best are level'),
+    *(pytest.param(*case, marks=pytest.mark.slow) for case in (
+        (1.0, 1, None, 'The largest number of seeds'),
+        (.001, .01, None, 'no other can be the best'),
+        (1.0, 1, '7min', 'do not fit in the budget')))])
 def test_until_it_is_decided_and_killed_between(
         monkeypatch, here, capsys, spread, margin, budget, ends):
     asked = [*UNTIL, '--margin', str(margin), *(['--budget', budget] if budget else [])]
