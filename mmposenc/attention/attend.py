@@ -17,7 +17,7 @@ from .fast.flex import flex
 from .fast.fused import fused
 from .fast.pieces import pieces
 from .padded import attend_by_image, attend_on_own_extents, valid_keys
-from .terms import DenseBias, LocalValues, Problem, split
+from .terms import DenseBias, Problem, Term, split
 
 if TYPE_CHECKING:  # encodings import terms, with this package
     from typing_extensions import Unpack
@@ -124,14 +124,14 @@ def _run(qkv: tuple[Tensor, ...], encoding: RelativeEncoding | None,
     """One form for all images."""
     problem = Problem(qkv, key_padding=padding, attn_mask=options.get('attn_mask'),
                       regions=options.get('regions'), dropout_p=options.get('dropout_p', 0.0))
-    beside: list[LocalValues] = []
+    beside: list[Term] = []
     if encoding is not None and grids is not None:
         if encoding.has_rotation:
             q, k, v = split(qkv)
             v = encoding.turn_values(v, *grids)
             problem = problem._replace(qkv=(*encoding.rotate(q, k, *grids), v))
         terms = encoding.terms(*grids)
-        beside = [term for term in terms if isinstance(term, LocalValues)]
+        beside = [term for term in terms if not term.reads_weights]
         problem = problem._replace(terms=[term for term in terms if term.reads_weights],
                                    query=grids[0], key=grids[1], prefix=encoding.num_prefix_tokens)
     out, weights = _weighted(problem, options)

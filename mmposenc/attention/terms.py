@@ -1,4 +1,5 @@
-"""What relative encodings add to attention: every kind of term, by its definition over all pairs.
+"""What relative encodings add to attention: kinds of terms, by their definitions over all pairs.
+A kind that one encoding alone has stands in its file.
 
 A term says what is added, not how it is computed. :mod:`.fast` has faster forms by the term's type;
 a type that it does not know runs by its definition.
@@ -24,7 +25,7 @@ class Term:
 
     #: True for terms of the output instead of the logits.
     on_values = False
-    #: False for terms of the output that the weights have no part in (:class:`LocalValues`).
+    #: False for terms of the output that the weights have no part in.
     reads_weights = True
     #: True if the term depends on the queries, or on the keys, and not only on the grids.
     reads_queries = False
@@ -36,6 +37,12 @@ class Term:
 
     def dense_values(self, weights: Tensor) -> Tensor:
         """The definition of a term of the output (B, heads, Lq, head_dims), by the weights."""
+        raise NotImplementedError
+
+    def output(self, q: Tensor, v: Tensor, padding: Tensor | None, regions: Tensor | None
+               ) -> Tensor:
+        """The definition of one of the output that does not read the weights, of queries and
+        values (B, heads, L, head_dims) and the masks of a :class:`Problem`."""
         raise NotImplementedError
 
 
@@ -248,102 +255,6 @@ class QueryVector(Term):
     def dense(self, q: Tensor, k: Tensor) -> Tensor:
         """See :class:`Term`."""
         return (k @ self.vector[..., None].to(k.dtype)).transpose(-2, -1)
-
-
-@dataclass(frozen=True, eq=False)
-class LocalValues(Term):
-    """conv(v), or q_i * conv(v), added to the output: a depthwise convolution of the map of values,
-    zeros beyond its border. It reads neither padded values nor those of other regions. A query
-    takes what lies at the key cell that it is in, one beyond them that of the last.
-
-    Args:
-        weight: (heads * head_dims, 1, n, n), n odd. bias: (heads * head_dims,).
-        query, key: the grids.
-        prefix: tokens in front of either grid; they give nothing and get nothing.
-        by_query: multiply by the query, as it is before it is scaled or rotated.
-    """
-
-    weight: Tensor
-    bias: Tensor
-    query: Grid
-    key: Grid
-    prefix: int = 0
-    by_query: bool = False
-
-    on_values = True
-    reads_weights = False
-
-    def output(self, q: Tensor, v: Tensor, padding: Tensor | None = None,
-               regions: Tensor | None = None) -> Tensor:
-        """The definition: (B, heads, Lq, head_dims), of queries and values (B, heads, L, head_dims)
-        and the masks of a :class:`Problem`."""
-        cells = v[:, :, self.prefix:].transpose(1, 2)
-        batch, _, heads, dims = cells.shape
-        cells = cells.flatten(2)
-        if padding is not None:
-            cells = cells.masked_fill(padding[:, self.prefix:, None], 0.0)
-        cells = cells.view(batch, *self.key.hw, heads * dims)
-        found = (self._within(cells, regions) if regions is not None else F.conv2d(
-            cells.permute(0, 3, 1, 2), self.weight.to(v.dtype), self.bias.to(v.dtype),
-            padding=self.weight.shape[-1] // 2, groups=len(self.weight)).permute(0, 2, 3, 1))
-        if self.key != self.query:
-            for axis, (queries, keys, stride) in enumerate(zip(
-                    self.query.hw, self.key.hw, (self.key.stride_h, self.key.stride_w),
-                    strict=True), 1):
-                at = ((torch.arange(queries, device=v.device) + 0.5) / stride).long()
-                found = found.index_select(axis, at.clamp(max=keys - 1))
-        found = found.reshape(batch, -1, heads, dims).transpose(1, 2)
-        if self.by_query:
-            found = found * q[:, :, self.prefix:]
-        return F.pad(found, (0, 0, self.prefix, 0))
-
-    def _within(self, cells: Tensor, regions: Tensor) -> Tensor:
-        """The convolution of (B, H, W, C), each cell reading those of its own region."""
-        (height, width), side = self.key.hw, self.weight.shape[-1]
-        reach = side // 2
-        regions = regions.view(-1, height, width).repeat(len(cells) // len(regions), 1, 1)
-        around = F.pad(cells, (0, 0, *(reach,) * 4))
-        beside = F.pad(regions, (reach,) * 4)  # where no cell is, its value is zero
-        out = self.bias.to(cells.dtype).expand_as(cells)
-        for row in range(side):
-            for col in range(side):
-                rows, cols = slice(row, row + height), slice(col, col + width)
-                other = (beside[:, rows, cols] != regions)[..., None]
-                read = around[:, rows, cols] * self.weight[:, 0, row, col].to(cells.dtype)
-                out = out + read.masked_fill(other, 0.0)
-        return out
-
-
-@dataclass(frozen=True, eq=False)
-class ContextualTable(Term):
-    """q_i . table[p_ij] with p_ij the sum of the gates sigmoid(q_i . k_l) of the keys l from j to
-    the query (CoPE), between whole numbers in proportion.
-
-    Args:
-        table: ([heads], 2, n, head_dims), for keys up to the query and for later ones.
-        before: (Lq, Lk) bool, the keys up to the query.
-    """
-
-    table: Tensor
-    before: Tensor
-
-    reads_queries = True
-    reads_keys = True
-
-    def dense(self, q: Tensor, k: Tensor) -> Tensor:
-        """See :class:`Term`."""
-        dtype, n = torch.promote_types(q.dtype, torch.float32), self.table.shape[-2]
-        gates = (q @ k.transpose(-2, -1)).to(dtype).sigmoid()
-        past = gates * self.before
-        along = past.cumsum(-1)
-        past = along[..., -1:] - along + past  # from key j to the query
-        count = torch.where(self.before, past, (gates * ~self.before).cumsum(-1)).clamp(max=n - 1)
-        lower = count.detach().floor()
-        first = (~self.before).long() * n
-        lookup = (q @ self.table.flatten(-3, -2).transpose(-2, -1).to(q.dtype)).to(dtype)
-        low = lookup.gather(-1, lower.long() + first)
-        high = lookup.gather(-1, (lower.long() + 1).clamp(max=n - 1) + first)
-        return low + (high - low) * (count - lower)
 
 
 class Problem(NamedTuple):

@@ -1,13 +1,47 @@
 """CoPE: positions counted by gates of the content."""
 from __future__ import annotations
 
-import torch
-from torch import nn
+from dataclasses import dataclass
 
-from ..attention.terms import ContextualTable, Term
+import torch
+from torch import Tensor, nn
+
+from ..attention.terms import Term
 from ..functional.grids import Grid, sequence_places
 from .base import RelativeEncoding
 from .checks import check_at_least
+
+
+@dataclass(frozen=True, eq=False)
+class ContextualTable(Term):
+    """q_i . table[p_ij] with p_ij the sum of the gates sigmoid(q_i . k_l) of the keys l from j to
+    the query (CoPE), between whole numbers in proportion.
+
+    Args:
+        table: ([heads], 2, n, head_dims), for keys up to the query and for later ones.
+        before: (Lq, Lk) bool, the keys up to the query.
+    """
+
+    table: Tensor
+    before: Tensor
+
+    reads_queries = True
+    reads_keys = True
+
+    def dense(self, q: Tensor, k: Tensor) -> Tensor:
+        """See :class:`Term`."""
+        dtype, n = torch.promote_types(q.dtype, torch.float32), self.table.shape[-2]
+        gates = (q @ k.transpose(-2, -1)).to(dtype).sigmoid()
+        past = gates * self.before
+        along = past.cumsum(-1)
+        past = along[..., -1:] - along + past  # from key j to the query
+        count = torch.where(self.before, past, (gates * ~self.before).cumsum(-1)).clamp(max=n - 1)
+        lower = count.detach().floor()
+        first = (~self.before).long() * n
+        lookup = (q @ self.table.flatten(-3, -2).transpose(-2, -1).to(q.dtype)).to(dtype)
+        low = lookup.gather(-1, lower.long() + first)
+        high = lookup.gather(-1, (lower.long() + 1).clamp(max=n - 1) + first)
+        return low + (high - low) * (count - lower)
 
 
 class CoPE(RelativeEncoding):

@@ -2,17 +2,83 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import torch
-from torch import nn
+import torch.nn.functional as F
+from torch import Tensor, nn
 
-from ..attention.terms import LocalValues, Term
+from ..attention.terms import Term
 from ..functional.grids import Grid
 from .base import RelativeEncoding
 from .checks import check_at_least
 
 #: Heads of CoaT's eight by the side of their kernels.
 _COAT = {3: 2, 5: 3, 7: 3}
+
+
+@dataclass(frozen=True, eq=False)
+class LocalValues(Term):
+    """conv(v), or q_i * conv(v), added to the output: a depthwise convolution of the map of values,
+    zeros beyond its border. It reads neither padded values nor those of other regions. A query
+    takes what lies at the key cell that it is in, one beyond them that of the last.
+
+    Args:
+        weight: (heads * head_dims, 1, n, n), n odd. bias: (heads * head_dims,).
+        query, key: the grids.
+        prefix: tokens in front of either grid; they give nothing and get nothing.
+        by_query: multiply by the query, as it is before it is scaled or rotated.
+    """
+
+    weight: Tensor
+    bias: Tensor
+    query: Grid
+    key: Grid
+    prefix: int = 0
+    by_query: bool = False
+
+    on_values = True
+    reads_weights = False
+
+    def output(self, q: Tensor, v: Tensor, padding: Tensor | None = None,
+               regions: Tensor | None = None) -> Tensor:
+        """The definition: (B, heads, Lq, head_dims), of queries and values (B, heads, L, head_dims)
+        and the masks of a :class:`~..attention.terms.Problem`."""
+        cells = v[:, :, self.prefix:].transpose(1, 2)
+        batch, _, heads, dims = cells.shape
+        cells = cells.flatten(2)
+        if padding is not None:
+            cells = cells.masked_fill(padding[:, self.prefix:, None], 0.0)
+        cells = cells.view(batch, *self.key.hw, heads * dims)
+        found = (self._within(cells, regions) if regions is not None else F.conv2d(
+            cells.permute(0, 3, 1, 2), self.weight.to(v.dtype), self.bias.to(v.dtype),
+            padding=self.weight.shape[-1] // 2, groups=len(self.weight)).permute(0, 2, 3, 1))
+        if self.key != self.query:
+            for axis, (queries, keys, stride) in enumerate(zip(
+                    self.query.hw, self.key.hw, (self.key.stride_h, self.key.stride_w),
+                    strict=True), 1):
+                at = ((torch.arange(queries, device=v.device) + 0.5) / stride).long()
+                found = found.index_select(axis, at.clamp(max=keys - 1))
+        found = found.reshape(batch, -1, heads, dims).transpose(1, 2)
+        if self.by_query:
+            found = found * q[:, :, self.prefix:]
+        return F.pad(found, (0, 0, self.prefix, 0))
+
+    def _within(self, cells: Tensor, regions: Tensor) -> Tensor:
+        """The convolution of (B, H, W, C), each cell reading those of its own region."""
+        (height, width), side = self.key.hw, self.weight.shape[-1]
+        reach = side // 2
+        regions = regions.view(-1, height, width).repeat(len(cells) // len(regions), 1, 1)
+        around = F.pad(cells, (0, 0, *(reach,) * 4))
+        beside = F.pad(regions, (reach,) * 4)  # where no cell is, its value is zero
+        out = self.bias.to(cells.dtype).expand_as(cells)
+        for row in range(side):
+            for col in range(side):
+                rows, cols = slice(row, row + height), slice(col, col + width)
+                other = (beside[:, rows, cols] != regions)[..., None]
+                read = around[:, rows, cols] * self.weight[:, 0, row, col].to(cells.dtype)
+                out = out + read.masked_fill(other, 0.0)
+        return out
 
 
 class LePE(RelativeEncoding):
@@ -32,7 +98,7 @@ class LePE(RelativeEncoding):
         ValueError: for bad sizes or an even kernel.
 
     Differs from the release: any grid, keys on a coarser one
-    (:class:`~mmposenc.attention.terms.LocalValues`), padding and the regions of shifted windows.
+    (:class:`LocalValues`), padding and the regions of shifted windows.
     Dropout of the weights and ``attn_mask`` leave it as it is.
     """
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from ..attention.terms import AxisHalves, Term
-from ..functional.grids import Grid, GridLike, as_grid, pick_entries, table_entries
+from ..functional.bias_tables import table_entries
+from ..functional.grids import Grid, GridLike, as_grid, pick_entries
 from .base import RelativeEncoding
 from .checks import axis_tables
 from .sequence_table import SequenceTable, sequence_terms

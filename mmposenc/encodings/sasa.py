@@ -4,7 +4,8 @@ from __future__ import annotations
 from torch import nn
 
 from ..attention.terms import AxisHalves, Term
-from ..functional.grids import Grid, pick_entries, table_entries
+from ..functional.bias_tables import table_entries
+from ..functional.grids import Grid, pick_entries
 from .base import RelativeEncoding
 from .checks import as_limits, axis_tables
 

@@ -1,10 +1,11 @@
-"""Tables of biases by offset, resized to the offsets of another grid."""
+"""Tables by offset: the entries of pairs of cells, and biases resized to another grid."""
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
 from .grid_cache import CACHE
+from .grids import Grid, grid_offsets
 from .masking import known_equal
 from .position_tables import resampling
 from .tracing import is_compiling
@@ -13,6 +14,20 @@ from .tracing import is_compiling
 RESIZINGS = ('bicubic', 'geometric', 'geometric-cubic')
 #: Halvings after which BEiT's search for a ratio between 1.01 and 1.5 is within 1e-6.
 _HALVINGS = 19
+
+
+def table_entries(query: Grid, key: Grid, limits: tuple[int, int], device: torch.device
+                  ) -> tuple[Tensor, Tensor]:
+    """Which entry of a table of the offsets -limit .. limit, by key minus query, pairs of rows
+    (Hq, Hk) and of columns (Wq, Wk) have.
+
+    Real offsets of keys on a coarser grid go to the nearest whole number (halves to the even one,
+    as ``torch.round``), longer ones than the limit to the last entry.
+    """
+    rows, row_index, cols, col_index = grid_offsets(query, key, device)
+    rows, cols = ((-offsets).round().long().clamp(-limit, limit) + limit
+                  for offsets, limit in zip((rows, cols), limits, strict=True))
+    return rows[row_index], cols[col_index]
 
 
 def resize_bias_table(table: Tensor, grid: tuple[int, int], mode: str) -> Tensor:

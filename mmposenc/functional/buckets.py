@@ -49,11 +49,9 @@ def bucket_params(ratio: float | None = None, alpha: float | None = None, beta: 
         if any(value is not None for value in explicit):
             raise ValueError(f'ratio={ratio} and alpha={alpha}, beta={beta}, gamma={gamma}: give '
                              f'either ratio or the three, not both')
-        if not ratio > 0 or not math.isfinite(ratio):
-            raise ValueError(f'ratio={ratio} must be a positive number')
-        if ratio < 0.5:
-            raise ValueError(f'ratio={ratio} must be at least 0.5, so that beta = 2 ratio is at '
-                             'least 1')
+        if not 0.5 <= ratio < math.inf:
+            raise ValueError(f'ratio={ratio} must be a finite number of at least 0.5, so that '
+                             'beta = 2 ratio is at least 1')
         alpha, beta, gamma = 1 * ratio, 2 * ratio, 8 * ratio
     elif alpha is None or beta is None or gamma is None:
         raise ValueError(f'alpha={alpha}, beta={beta}, gamma={gamma}: give all three, or ratio')
@@ -126,8 +124,8 @@ def offset_buckets(method: str, rows: Tensor, cols: Tensor, params: BucketParams
         distance = squared
     else:
         # Whole strides: there are more offsets along an axis than the largest one is long.
-        compiling = is_compiling()
-        distance = distance_rank(squared, rows.shape[0] + cols.shape[0] if compiling else None)
+        longest = rows.shape[0] + cols.shape[0] if is_compiling() else None
+        distance = distance_rank(squared, longest)
     return index_function(distance, params) + middle
 
 

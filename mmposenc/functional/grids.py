@@ -3,7 +3,7 @@ cells, one axis at a time."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -58,25 +58,22 @@ def as_grid(grid: GridLike, name: str = 'hw_shape', *, any_axes: bool = False) -
     Raises:
         ValueError: if it is not so many positive whole numbers (strides are left as they are).
     """
-    if not isinstance(grid, Grid) and len(grid) != 2 and not (any_axes and len(grid) in (1, 3)):
+    if isinstance(grid, Grid):
+        checked = grid
+    elif len(grid) == 2 or (any_axes and len(grid) in (1, 3)):
+        # A symbol of a compiler or an exporter stays one.
+        sides = tuple(x if isinstance(x, int | torch.SymInt) else int(x) for x in grid)
+        frames, height, width = (1,) * (3 - len(sides)) + sides
+        checked = Grid(height, width, frames=frames)
+    else:
         wanted = '(length,), (height, width) or (frames, height, width)' if any_axes else (
             '(height, width)')
         raise ValueError(f'{name}={tuple(grid)!r} must be {wanted}')
-    if isinstance(grid, Grid):
-        checked = grid
-    else:
-        frames, height, width = (1,) * (3 - len(grid)) + tuple(_whole(side) for side in grid)
-        checked = Grid(height, width, frames=frames)
     if any(side < 1 for side in checked.shape):
         raise ValueError(f'{name}={checked.shape} must be at least {(1,) * len(checked.shape)}')
     if checked.frames > 1 and not any_axes:
         raise ValueError(f'{name}={checked.shape} has frames; (height, width) is required')
     return checked
-
-
-def _whole(side: Any) -> Any:
-    """A side as a number; a symbol of a compiler or an exporter stays one."""
-    return side if isinstance(side, int | torch.SymInt) else int(side)
 
 
 def whole_cells(side: int, cell: int) -> int:
@@ -178,20 +175,6 @@ def expand_offsets(table: Tensor, row_index: Tensor, col_index: Tensor) -> Tenso
     which = row_index[:, None, :] + starts
     full: Tensor = runs.index_select(1, which.flatten()).view(heads, hq * wq, hk * wk)
     return full
-
-
-def table_entries(query: Grid, key: Grid, limits: tuple[int, int], device: torch.device
-                  ) -> tuple[Tensor, Tensor]:
-    """Which entry of a table of the offsets -limit .. limit, by key minus query, pairs of rows
-    (Hq, Hk) and of columns (Wq, Wk) have.
-
-    Real offsets of keys on a coarser grid go to the nearest whole number (halves to the even one,
-    as ``torch.round``), longer ones than the limit to the last entry.
-    """
-    rows, row_index, cols, col_index = grid_offsets(query, key, device)
-    rows, cols = ((-offsets).round().long().clamp(-limit, limit) + limit
-                  for offsets, limit in zip((rows, cols), limits, strict=True))
-    return rows[row_index], cols[col_index]
 
 
 def pick_entries(table: Tensor, index: Tensor) -> Tensor:

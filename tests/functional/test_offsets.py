@@ -4,8 +4,9 @@ import torch
 
 from mmposenc.attention.fast.flex import pair_places, with_prefix
 from mmposenc.functional import Grid
+from mmposenc.functional.bias_tables import table_entries
 from mmposenc.functional.buckets import BucketParams, Buckets
-from mmposenc.functional.grids import axis_offsets, grid_offsets, sequence_places, table_entries
+from mmposenc.functional.grids import axis_offsets, grid_offsets, sequence_places
 
 
 @pytest.mark.parametrize('sizes', [(4, 4, 1.0, 1.0), (6, 3, 1.0, 2.0), (3, 6, 2.0, 1.0),
