@@ -41,9 +41,20 @@ class FIRE(OffsetBiasEncoding):
         check_positive(init_c=init_c, init_length=init_length)
         self.mlp = nn.Sequential(nn.Linear(1, hidden_dims), nn.ReLU(),
                                  nn.Linear(hidden_dims, num_heads))
-        self.c = nn.Parameter(torch.tensor(float(init_c)))
-        self.init_length = init_length
-        self.length_factor = nn.Parameter(torch.ones(()))
+        self.c = nn.Parameter(torch.empty(()))
+        self.init_c, self.init_length = init_c, init_length
+        self.length_factor = nn.Parameter(torch.empty(()))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Linear layers as PyTorch's, the numbers as given; no bias of prefix tokens."""
+        for layer in self.mlp:
+            if isinstance(layer, nn.Linear):
+                layer.reset_parameters()
+        nn.init.constant_(self.c, self.init_c)
+        nn.init.ones_(self.length_factor)
+        if self.num_prefix_tokens:
+            nn.init.zeros_(self.prefix_bias)
 
     def start_at_zero(self) -> None:
         """The MLP's last layer and the prefix biases; the rest keeps what trains them."""

@@ -49,6 +49,8 @@ class KERPLE(OffsetBiasEncoding):
         with torch.no_grad():
             self.r1.copy_((2 * first if log else first).log())
             self.r2.copy_(second.log() if log else second.logit())
+            if self.num_prefix_tokens:
+                self.prefix_bias.zero_()
 
     def start_at_zero(self) -> None:
         """Attention fades with distance whatever the weights.

@@ -33,6 +33,26 @@ def test_token_encodings_change_tokens(name):
     assert all(p.grad is not None and p.grad.abs().max() > 0 for p in encoding.parameters())
 
 
+@pytest.mark.parametrize('name', [*examples.RELATIVE, *examples.TOKEN])
+def test_from_junk_parameters_are_reset_to_what_a_new_encoding_has(name):
+    """The same numbers where they are constant, else numbers that are spread alike."""
+    torch.manual_seed(0)
+    drawn = {}
+    for number in range(60):
+        encoding = (examples.relative(name, (3, 4), num_prefix_tokens=1)
+                    if name in examples.RELATIVE else examples.token(name, (3, 4)))
+        if number % 2:
+            for parameter in encoding.parameters():
+                torch.nn.init.constant_(parameter, 5.0)
+            getattr(encoding, 'reset_parameters', lambda: None)()
+        for key, parameter in encoding.named_parameters():
+            drawn.setdefault(key, ([], []))[number % 2].append(parameter.detach().flatten())
+    for key, kinds in drawn.items():
+        new, reset = (torch.cat(numbers).sort().values for numbers in kinds)
+        apart = (new - reset).abs().mean() / (new.std() + 1e-6)
+        assert apart < 0.2 + 3 / len(new) ** 0.5, f'{name}: reset_parameters does not reset {key}'
+
+
 @pytest.mark.parametrize('name', examples.TOKEN)
 def test_wrong_number_of_tokens_is_named(name):
     with pytest.raises(ValueError, match=r'x has 5 tokens, but hw_shape=\(2, 2\)'):
