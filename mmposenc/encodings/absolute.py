@@ -23,8 +23,9 @@ class _AddedTable(TokenEncoding):
 
     default_positions = (-1,)
 
-    def __init__(self, apply_to: str) -> None:
+    def __init__(self, embed_dims: int, apply_to: str) -> None:
         super().__init__()
+        check_at_least(1, embed_dims=embed_dims)
         self.apply_to = check_apply_to(apply_to)
 
     def start_at_zero(self) -> None:
@@ -90,7 +91,7 @@ class LearnedPositionEmbedding(_AddedTable):
     def __init__(self, embed_dims: int, grid_shape: GridLike, *, interpolation: str = 'bicubic',
                  interpolation_offset: float = 0.0, keep_aspect: bool = False,
                  num_prefix_embeds: int = 0, drop: float = 0.0, apply_to: str = 'qkv') -> None:
-        super().__init__(apply_to)
+        super().__init__(embed_dims, apply_to)
         check_choices(interpolation=(interpolation, INTERPOLATIONS))
         check_at_least(0, num_prefix_embeds=num_prefix_embeds)
         if not 0.0 <= interpolation_offset < 1.0:
@@ -166,7 +167,7 @@ class FactorizedPositionEmbedding(_AddedTable):
 
     def __init__(self, embed_dims: int, grid_shape: GridLike, *, coordinates: str = 'fractional',
                  apply_to: str = 'qkv') -> None:
-        super().__init__(apply_to)
+        super().__init__(embed_dims, apply_to)
         check_choices(coordinates=(coordinates, ('fractional', 'aspect', 'absolute')))
         self.grid_shape = as_grid(grid_shape, 'grid_shape').hw
         self.coordinates = coordinates
@@ -224,7 +225,7 @@ class WindowedPositionEmbedding(_AddedTable):
 
     def __init__(self, embed_dims: int, grid_shape: GridLike, *, window_shape: GridLike = (8, 8),
                  interpolation: str = 'bicubic', apply_to: str = 'qkv') -> None:
-        super().__init__(apply_to)
+        super().__init__(embed_dims, apply_to)
         check_choices(interpolation=(interpolation, INTERPOLATIONS))
         self.grid_shape = as_grid(grid_shape, 'grid_shape').hw
         self.window_shape = as_grid(window_shape, 'window_shape').hw
@@ -276,7 +277,7 @@ class SinCosPositionEncoding(_AddedTable):
 
     def __init__(self, embed_dims: int, *, temperature: float = 10000.0, normalize: bool = False,
                  layout: str = 'split', apply_to: str = 'qkv') -> None:
-        super().__init__(apply_to)
+        super().__init__(embed_dims, apply_to)
         if temperature <= 0:
             raise ValueError(f'temperature={temperature} must be positive')
         sincos_2d((1, 1), embed_dims, layout=layout)  # checks the arguments

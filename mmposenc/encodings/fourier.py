@@ -32,9 +32,9 @@ class LearnableFourierFeatures(_AddedTable):
 
     def __init__(self, embed_dims: int, *, fourier_dims: int | None = None, hidden_dims: int = 32,
                  gamma: float = 10.0, apply_to: str = 'qkv') -> None:
-        super().__init__(apply_to)
+        super().__init__(embed_dims, apply_to)
         features = embed_dims if fourier_dims is None else fourier_dims
-        check_at_least(1, embed_dims=embed_dims, hidden_dims=hidden_dims)
+        check_at_least(1, hidden_dims=hidden_dims)
         check_positive(gamma=gamma)
         if features < 2 or features % 2:
             raise ValueError(f'fourier_dims={features} must be even: cosines and sines')

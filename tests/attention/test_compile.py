@@ -1,5 +1,4 @@
 """torch.compile and torch.export of attention modules."""
-import io
 
 import pytest
 import torch
@@ -48,19 +47,3 @@ def test_compile_fixed_shape(config):
         torch.testing.assert_close(ours, other, atol=1e-5, rtol=1e-4)
     compiled(x, (4, 5))
     assert counter.frame_count == 1
-
-
-@pytest.mark.parametrize('config', CONFIGS)
-def test_export(config):
-    """For one grid, any batch size; saved and loaded."""
-    module = make(config).eval()
-    x = torch.randn(3, 21, 16)
-    batch = torch.export.Dim('batch', min=2, max=64)
-    program = torch.export.export(module, (x, (4, 5)),
-                                  dynamic_shapes={'x': {0: batch}, 'hw_shape': (None, None)})
-    file = io.BytesIO()
-    torch.export.save(program, file)
-    file.seek(0)
-    other = torch.randn(5, 21, 16)
-    torch.testing.assert_close(torch.export.load(file).module()(other, (4, 5)),
-                               module(other, (4, 5)))

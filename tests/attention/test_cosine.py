@@ -106,11 +106,3 @@ def test_bfloat16_is_as_rough_as_mmpretrains():
                        for a, b in zip(rough[:2], exact[:2], strict=True)])
     for own, their in zip(*errors, strict=True):
         assert own < 1.25 * their
-
-
-@pytest.mark.parametrize('options, message', [
-    (dict(qkv_bias='q'), "qkv_bias='q' must be True, False or 'qv'"),
-    (dict(qkv_bias=None), 'qkv_bias=None must be')])
-def test_bad_options_are_named(options, message):
-    with pytest.raises(ValueError, match=message):
-        WindowAttention(12, 3, 4, **options)

@@ -1,4 +1,4 @@
-"""Attention modules against the formula written out, and against torch's own module."""
+"""Attention modules against torch's own, and with masks; with encodings: test_irpe.py."""
 import math
 import sys
 
@@ -8,104 +8,8 @@ import torch
 from torch import nn
 
 from mmposenc.attention import MultiheadAttention, attend
-from mmposenc.attention.terms import DenseBias, Term
-from mmposenc.encodings import RelativeEncoding
+from mmposenc.encodings import IRPE
 from mmposenc.functional import limits
-
-
-class DistanceDecay(RelativeEncoding):
-    """Minus the cell distance on the logits, and (optionally) the mean key row as a value."""
-
-    cellwise = True
-
-    def __init__(self, num_prefix_tokens=0, has_values=False):
-        super().__init__()
-        self.num_prefix_tokens = num_prefix_tokens
-        self.has_values = has_values
-        self.slope = nn.Parameter(torch.ones(()))
-
-    def terms(self, q_grid, k_grid):
-        prefix = self.num_prefix_tokens
-        out = torch.zeros(prefix + q_grid.num_cells, prefix + k_grid.num_cells)
-        for i in range(q_grid.num_cells):
-            for j in range(k_grid.num_cells):
-                rows = i // q_grid.width - j // k_grid.width
-                cols = i % q_grid.width - j % k_grid.width
-                out[prefix + i, prefix + j] = -math.hypot(rows, cols)
-        found = [DenseBias((out * self.slope)[None, None])]
-        return [*found, MeanRow(k_grid, prefix)] if self.has_values else found
-
-
-class MeanRow(Term):
-    """The mean row of the keys in every channel: a term of somebody else's."""
-
-    on_values = True
-
-    def __init__(self, grid, prefix):
-        self.grid, self.prefix = grid, prefix
-
-    def dense_values(self, weights):
-        rows = torch.arange(self.grid.num_cells) // self.grid.width
-        rows = torch.cat([rows.new_zeros(self.prefix), rows]).to(weights)
-        return (weights @ rows)[..., None].expand(*weights.shape[:3], 4)
-
-
-def naive(module, x, grid, mask=None):
-    """softmax(q k / sqrt(d) + logits) v one query at a time."""
-    heads, dims = module.num_heads, module.head_dims
-    encoding = module.rel_pos_encoding
-    outs = []
-    for b in range(x.shape[0]):
-        qkv = x[b] @ module.qkv.weight.T + module.qkv.bias
-        q, k, v = (part.view(-1, heads, dims).transpose(0, 1)
-                   for part in qkv.split(heads * dims, 1))
-        rows = []
-        for i in range(x.shape[1]):
-            scores = torch.stack([k[h] @ q[h, i] / math.sqrt(dims) for h in range(heads)])
-            if encoding is not None:
-                scores = scores + encoding.logits(q[None], k[None], grid, grid)[0, 0, i]
-            if mask is not None:
-                scores[:, mask[b]] = -math.inf
-            weights = scores.softmax(-1)
-            out = torch.stack([weights[h] @ v[h] for h in range(heads)])
-            if encoding is not None and encoding.has_values:
-                out = out + encoding.values(weights[None, :, None], grid, grid)[0, :, 0]
-            rows.append(out.flatten())
-        outs.append(torch.stack(rows) @ module.proj.weight.T + module.proj.bias)
-    return torch.stack(outs)
-
-
-@pytest.mark.parametrize('prefix', [0, 2])
-@pytest.mark.parametrize('hw', [(3, 5), (1, 4), (4, 1)])
-@pytest.mark.parametrize('kind', ['none', 'logits', 'values'])
-@pytest.mark.parametrize('masked', [False, True])
-def test_equals_formula(prefix, hw, kind, masked):
-    from mmposenc.functional import Grid
-    torch.manual_seed(0)
-    encoding = None if kind == 'none' else DistanceDecay(prefix, has_values=kind == 'values')
-    module = MultiheadAttention(8, 2, rel_pos_encoding=encoding, num_prefix_tokens=prefix).double()
-    x = torch.randn(2, prefix + hw[0] * hw[1], 8, dtype=torch.double, requires_grad=True)
-    mask = None
-    if masked:
-        mask = torch.zeros(2, x.shape[1], dtype=torch.bool)
-        mask[1, -1] = True
-    expected = naive(module, x, Grid(*hw), mask)
-    torch.testing.assert_close(module(x, hw, mask), expected)
-    out, weights = module(x, hw, mask, need_weights=True)
-    torch.testing.assert_close(out, expected)
-    torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights[..., 0]))
-    if masked:
-        assert bool((weights[1, :, :, -1] == 0).all())
-    with torch.no_grad():  # the mask needs no gradient: F.scaled_dot_product_attention
-        torch.testing.assert_close(module(x, hw, mask), expected)
-
-
-def test_gradients_reach_everything():
-    module = MultiheadAttention(8, 2, rel_pos_encoding=DistanceDecay()).double()
-    x = torch.randn(2, 6, 8, dtype=torch.double, requires_grad=True)
-    module(x, (2, 3)).square().sum().backward()
-    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in module.parameters())
-    assert torch.autograd.gradcheck(lambda t: module(t, (2, 3)), (x,))
 
 
 def test_equals_torch_multihead():
@@ -124,9 +28,9 @@ def test_equals_torch_multihead():
     torch.testing.assert_close(ours_weights, weights)
 
 
-@pytest.mark.parametrize('kind', ['none', 'logits', 'values'])
-def test_image_of_padding_is_zero_and_finite(kind):
-    encoding = None if kind == 'none' else DistanceDecay(has_values=kind == 'values')
+@pytest.mark.parametrize('name', [None, 'RelativePositionBias', 'ShawRPE with values'])
+def test_image_of_padding_is_zero_and_finite(name):
+    encoding = None if name is None else examples.relative(name, (2, 3))
     module = MultiheadAttention(8, 2, rel_pos_encoding=encoding)
     x = torch.randn(2, 6, 8, requires_grad=True)
     mask = torch.zeros(2, 6, dtype=torch.bool)
@@ -160,16 +64,12 @@ def test_attn_mask(bool_mask):
     scores = (q @ q.transpose(-2, -1) / 2).masked_fill(~keep, -math.inf)
     expected = scores.softmax(-1) @ q
     torch.testing.assert_close(attend(q, q, q, attn_mask=mask)[0], expected)
-    encoding = DistanceDecay().double()
-    scores = scores + encoding.logits(q, q, *(_grid(2, 3),) * 2)
+    encoding = examples.relative('RelativePositionBias', (2, 3), num_heads=3).double()
+    torch.nn.init.normal_(encoding.relative_position_bias_table)
+    scores = scores + encoding.logits(q, q, (2, 3))
     out, weights = attend(q, q, q, encoding, (2, 3), attn_mask=mask, need_weights=True)
     torch.testing.assert_close(out, scores.softmax(-1) @ q)
     torch.testing.assert_close(weights, scores.softmax(-1))
-
-
-def _grid(height, width):
-    from mmposenc.functional import Grid
-    return Grid(height, width)
 
 
 def test_dropout_only_in_training():
@@ -198,7 +98,7 @@ def test_bad_input():
     with pytest.raises(ValueError, match='num_prefix_tokens=-1'):
         MultiheadAttention(8, 2, num_prefix_tokens=-1)
     with pytest.raises(ValueError, match='rel_pos_encoding has num_prefix_tokens=2'):
-        MultiheadAttention(8, 2, rel_pos_encoding=DistanceDecay(2))
+        MultiheadAttention(8, 2, rel_pos_encoding=IRPE(4, 2, num_prefix_tokens=2))
     with pytest.raises(ValueError, match='rel_pos_encoding: Linear is no RelativeEncoding'):
         MultiheadAttention(8, 2, rel_pos_encoding=nn.Linear(1, 1))
     with pytest.raises(ValueError, match='rel_pos_encoding: PEG is no RelativeEncoding, it is a '
@@ -206,11 +106,9 @@ def test_bad_input():
         MultiheadAttention(8, 2, rel_pos_encoding=dict(type='PEG'))
     q = torch.randn(1, 2, 6, 4)
     with pytest.raises(ValueError, match='q_grid=None'):
-        attend(q, q, q, DistanceDecay())
+        attend(q, q, q, IRPE(4, 2))
     with pytest.raises(ValueError, match=r'k has 6 tokens, but k_grid=\(2, 2\)'):
-        attend(q, q, q, DistanceDecay(), (2, 3), (2, 2))
-    with pytest.raises(ValueError, match="form='pieces' cannot compute terms of the kind MeanRow"):
-        attend(q, q, q, DistanceDecay(has_values=True), (2, 3), form='pieces')
+        attend(q, q, q, IRPE(4, 2), (2, 3), (2, 2))
 
 
 @pytest.mark.parametrize('train', [False, True])

@@ -1,36 +1,24 @@
-"""Window attention against mmpretrain's and mmdet's, loops over pairs of tokens, and itself."""
+"""Window attention against loops over pairs of tokens, and itself. (Swin's against mmdet's and
+mmpretrain's: tests/backbones/test_openmmlab.py.)"""
 import math
 
+import examples
 import pytest
 import torch
 from relative_checks import pieces_of
 
 from mmposenc.attention import MultiheadAttention, ShiftWindowAttention, WindowAttention
-from mmposenc.attention.fast.fused import _slices, run_by_region
 from mmposenc.encodings import RelativePositionBias
 from mmposenc.functional import windows
 from mmposenc.functional.windows import join_windows, partition_windows, window_regions
 
 SWIN = dict(type='mmposenc.RelativePositionBias')
-ENCODINGS = {
-    'none': None,
-    'swin': SWIN,
-    'cpb': dict(type='mmposenc.LogSpacedCPB', hidden_dims=8),
-    'rope': dict(type='mmposenc.RotaryEmbedding2D', mode='mixed'),
-    'rope of dinov3': dict(type='mmposenc.RotaryEmbedding2D', axes='yx', planes='halves',
-                           normalize='separate'),
-    'irpe': dict(type='mmposenc.IRPE', rpe_on='qkv'),
-    'irpe_bias': dict(type='mmposenc.IRPE', mode='bias', shared_heads=False),
-    'irpe_cross': dict(type='mmposenc.IRPE', method='cross', rpe_on='k'),
-    'shaw': dict(type='mmposenc.ShawRPE', on_values=True),
-    'huang': dict(type='mmposenc.HuangRPE'),
-    'lepe': dict(type='mmposenc.LePE'),
-    'sasa': dict(type='mmposenc.SASARPE'),
-    'txl': dict(type='mmposenc.TransformerXLRPE'),
-    'absolute_1d': dict(type='mmposenc.QueryAbsolute1D'),
-    'relative_1d': dict(type='mmposenc.QueryRelative1D'),
-    'relative_2d': dict(type='mmposenc.QueryRelative2D'),
-}
+#: One of each kind of term, by its name in the examples.
+NAMES = ('RelativePositionBias', 'LogSpacedCPB', 'RotaryEmbedding2D mixed',
+         'RotaryEmbedding2D of DINOv3', 'IRPE product qkv', 'IRPE product bias', 'IRPE cross k',
+         'ShawRPE with values', 'HuangRPE', 'LePE', 'SASARPE', 'TransformerXLRPE',
+         'QueryAbsolute1D', 'QueryRelative1D', 'QueryRelative2D')
+ENCODINGS = {'none': None, **{name: examples.RELATIVE[name] for name in NAMES}}
 
 
 @pytest.fixture(params=[False, True], ids=['recompute', 'keep'])
@@ -55,40 +43,6 @@ def run(module, x, *args):
     out = module(x, *args)
     out.square().sum().backward()
     return out.detach(), x.grad, {n: p.grad.clone() for n, p in module.named_parameters()}
-
-
-def load_into(upstream, module):
-    state = {name.replace('rel_pos_encoding.', ''): value
-             for name, value in module.state_dict().items()}
-    missing, unexpected = upstream.load_state_dict(state, strict=False)
-    assert not unexpected
-    assert all(name.endswith('relative_position_index') for name in missing)
-    return upstream.double()
-
-
-def assert_equals_upstream(module, upstream, x, hw_shape):
-    expected, expected_dx, expected_grads = run(upstream, x, hw_shape)
-    out, dx, grads = run(module, x, hw_shape)
-    torch.testing.assert_close(out, expected, atol=1e-10, rtol=1e-8)
-    torch.testing.assert_close(dx, expected_dx, atol=1e-9, rtol=1e-7)
-    for name, grad in grads.items():
-        theirs = expected_grads[name.replace('rel_pos_encoding.', '')]
-        torch.testing.assert_close(grad, theirs, atol=1e-8, rtol=1e-7)
-    with torch.no_grad():
-        torch.testing.assert_close(module(x, hw_shape), expected, atol=1e-10, rtol=1e-8)
-
-
-@pytest.mark.usefixtures('small_chunks')
-@pytest.mark.parametrize('hw_shape', [(8, 8), (8, 12), (5, 9), (7, 4), (4, 4), (13, 5)])
-@pytest.mark.parametrize('shift', [0, 2])
-@pytest.mark.parametrize('pad_small_map', [False, True])
-def test_equals_mmpretrain(hw_shape, shift, pad_small_map):
-    attention = pytest.importorskip('mmpretrain.models.utils.attention')
-    module = build(shift=shift, pad_small_map=pad_small_map)
-    upstream = load_into(attention.ShiftWindowMSA(24, 3, 4, shift, pad_small_map=pad_small_map),
-                         module)
-    x = torch.randn(2, hw_shape[0] * hw_shape[1], 24, dtype=torch.float64)
-    assert_equals_upstream(module, upstream, x, hw_shape)
 
 
 def naive(module, x, hw_shape, padding_mask=None):
@@ -145,11 +99,12 @@ def test_against_loops(hw_shape, window, shift, mask_window_padding):
 @pytest.mark.usefixtures('small_chunks')
 @pytest.mark.parametrize('mask_window_padding', [False, True])
 @pytest.mark.parametrize('shift', [0, 2])
-@pytest.mark.parametrize('encoding', ['swin', 'irpe', 'rope', 'cpb', 'lepe'])
+@pytest.mark.parametrize('encoding', [
+    'RelativePositionBias', 'IRPE product qkv', 'RotaryEmbedding2D mixed', 'LogSpacedCPB', 'LePE'])
 def test_padding_changes_nothing(mask_window_padding, shift, encoding):
     """Each image of a padded batch equals that image alone, forward and backward."""
     module = build((4, 4), shift, ENCODINGS[encoding], pad_small_map=True,
-                   mask_window_padding=mask_window_padding, cosine=encoding == 'cpb')
+                   mask_window_padding=mask_window_padding, cosine=encoding == 'LogSpacedCPB')
     sizes, batch_hw = [(7, 10), (9, 5), (3, 11), (4, 4)], (9, 13)
     padding_mask = torch.ones(4, *batch_hw, dtype=torch.bool)
     batched = torch.randn(4, *batch_hw, 24, dtype=torch.float64)  # padding holds garbage
@@ -212,43 +167,6 @@ def test_fast_form_equals_the_weights(name):
     assert weights[(split[:, :, None] != split[:, None, :])[:, None].expand_as(weights)].max() == 0
 
 
-@pytest.mark.parametrize('has_bias', [True, False])
-@pytest.mark.parametrize('images,own', [(1, False), (3, False), (30, False), (2, True)])
-def test_inference_by_kinds_of_windows(images, own, has_bias):
-    """Each kind in all images at once, or neighbours of one kind; regions of each image or of all.
-    """
-    torch.manual_seed(0)
-    regions = window_regions((6, 10), (2, 3), (1, 1))
-    assert regions.shape == (12, 6)
-    if own:
-        regions = torch.cat([regions, regions.flip(0)])
-    joint = torch.randn(images * 12, 6, 3, 2, 4, dtype=torch.float64)
-    bias = torch.randn(2, 6, 6, dtype=torch.float64) if has_bias else None
-    q, k, v = joint.unbind(2)
-    out = run_by_region(*(x.transpose(1, 2) for x in (q, k, v)),
-                        None if bias is None else bias[None], regions, 0.7).transpose(1, 2)
-    for window in range(len(joint)):
-        where = regions[window % len(regions)]
-        for head in range(2):
-            logits = q[window, :, head] @ k[window, :, head].T * 0.7
-            logits = logits if bias is None else logits + bias[head]
-            logits[where[:, None] != where] = -math.inf
-            expected = logits.softmax(-1) @ v[window, :, head]
-            torch.testing.assert_close(out[window, :, head], expected)
-
-
-@pytest.mark.parametrize('kinds,windows,calls', [
-    ([-1, 0, 1, 2], 32, 4), ([-1, -1, 0, -1, -1, 0, 1, 1, 2], 9, 6), ([-1, -1], 8, 1),
-    ([-1, 0], 2, 2), ([0, -1, -1, 0], 8, 4)])
-def test_runs_take_every_window_once(kinds, windows, calls):
-    runs = _slices(kinds, windows)
-    assert len(runs) == calls
-    taken = [window for part, _ in runs for window in range(windows)[part]]
-    assert sorted(taken) == list(range(windows))
-    for part, kind in runs:
-        assert all(kinds[window % len(kinds)] == kind for window in range(windows)[part])
-
-
 @pytest.mark.parametrize('shift', [(0, 0), (1, 2)])
 def test_join_undoes_partition_and_export_has_the_same_windows(shift, monkeypatch):
     x, found = torch.randn(2, 5, 7, 3), []
@@ -257,23 +175,6 @@ def test_join_undoes_partition_and_export_has_the_same_windows(shift, monkeypatc
         found.append(partition_windows(x, (2, 4), shift))
         assert torch.equal(join_windows(found[-1], (5, 7), (2, 4), shift), x)
     assert found[0].shape == (2 * 3 * 2, 8, 3) and torch.equal(*found)
-
-
-@pytest.mark.parametrize('dtype', [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize('name', ['swin', 'irpe', 'rope'])
-def test_autocast(name, dtype):
-    module = build((4, 4), 2, ENCODINGS[name]).float()
-    x = torch.randn(1, 64, 24)
-    expected = module(x, (8, 8))
-    with torch.autocast('cpu', dtype=dtype):
-        got = module(x, (8, 8))
-        with torch.no_grad():
-            inferred = module(x, (8, 8))
-    got.float().square().sum().backward()
-    scale = expected.abs().max()
-    assert got.isfinite().all() and all(p.grad.isfinite().all() for p in module.parameters())
-    assert (got.float() - expected).abs().max() < 2e-2 * scale
-    assert (inferred.float() - expected).abs().max() < 2e-2 * scale
 
 
 def test_compiles():

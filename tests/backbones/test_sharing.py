@@ -9,11 +9,9 @@ from mmengine.optim import DefaultOptimWrapperConstructor
 from torch import nn
 
 from mmposenc.attention import MultiheadAttention
-from mmposenc.backbones import PVT, DeiT, Swin, count_macs
+from mmposenc.backbones import PVT, DeiT, Swin
 from mmposenc.backbones.checkpoints import load_pretrained
 from mmposenc.encodings import IRPE, position_tables
-from mmposenc.lab.figures.model_figures import draw_encodings
-from mmposenc.lab.figures.recording import record_attention
 
 SIZE = (32, 48)
 IRPE_KV = dict(type='IRPE', rpe_on='kv')
@@ -167,18 +165,6 @@ def test_copies_of_the_model_share_their_own(backbone, sharing):
     assert not torch.allclose(outputs(average, x), before)
 
 
-def test_the_average_of_the_weights_is_of_the_shared_ones():
-    model = randomize(BUILD['deit'](rel_pos_encoding=IRPE_KV, rel_pos_sharing='all'))
-    average = ExponentialMovingAverage(model, momentum=0.25)
-    average.update_parameters(model)
-    start = model.rel_pos_encoding.table_k.detach().clone()
-    with torch.no_grad():
-        model.rel_pos_encoding.table_k.add_(1.0)
-    average.update_parameters(model)
-    for attention in attentions(average.module):
-        torch.testing.assert_close(attention.rel_pos_encoding.table_k, start + 0.25)
-
-
 @pytest.mark.parametrize('backbone, sharing', SHARED)
 def test_recomputed_blocks_give_the_same_gradients(backbone, sharing):
     plain, recomputed = (randomize(build(backbone, sharing, with_cp=cp)).double()
@@ -219,34 +205,6 @@ def test_blocks_that_are_never_run_do_not_count():
         assert trained(build('swin', 'all', out_indices=(0,), frozen_stages=frozen - 1)) == wanted
 
 
-def test_tables_start_and_stay_as_they_are_made():
-    model = BUILD['deit'](rel_pos_encoding=BIAS, rel_pos_sharing='all')
-    model.init_weights()
-    table = model.rel_pos_encoding.relative_position_bias_table
-    assert table.shape == (7 * 11, 2) and 0.01 < table.std() < 0.03
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize('backbone', BUILD)
-def test_figures_and_counts_see_the_encoding_in_every_block(backbone, tmp_path):
-    options = dict(rel_pos_encoding=IRPE_KV)
-    shared = randomize(BUILD[backbone](**options, rel_pos_sharing='stage')).eval()
-    copies = with_copies(backbone, shared, **options).float().eval()
-    x = torch.randn(1, 3, *SIZE)
-    with record_attention(shared) as records, record_attention(copies) as expected:
-        shared(x), copies(x)
-    assert [record.name for record in records] == [record.name for record in expected]
-    for record, other in zip(records, expected, strict=True):
-        torch.testing.assert_close(torch.from_numpy(record.terms), torch.from_numpy(other.terms),
-                                   rtol=1e-5, atol=1e-5)
-    assert all('terms' not in vars(each.rel_pos_encoding) for each in attentions(shared))
-    names = {path.name for path in draw_encodings(shared, x, tmp_path)}
-    assert len([name for name in names if name.startswith('logits_')]) == len(attentions(shared))
-    for released in (False, True):
-        assert (count_macs(shared, SIZE, values_as_released=released)
-                == count_macs(copies, SIZE, values_as_released=released))
-
-
 def test_a_checkpoint_loads_and_its_biases_fit_another_window():
     options = dict(rel_pos_encoding=BIAS, rel_pos_sharing='all', pool='gap')
     small = randomize(BUILD['deit'](**options, img_size=32))
@@ -262,21 +220,6 @@ def test_a_checkpoint_loads_and_its_biases_fit_another_window():
     options['rel_pos_sharing'] = 'layer'
     with pytest.raises(ValueError, match=r'missing: rel_pos_encoding\.rel.*unexpected: blocks\.0'):
         load_pretrained(small, BUILD['deit'](**options, img_size=32).state_dict())
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize('backbone, sharing', [('deit', 'all'), ('pvt', 'stage'), ('swin', 'all')])
-def test_models_compile_into_one_graph(backbone, sharing):
-    torch._dynamo.reset()
-    model = randomize(build(backbone, sharing))
-    x = torch.randn(1, 3, *SIZE)
-    grads = []
-    for function in (torch.compile(model, fullgraph=True, backend='eager'), model):
-        model.zero_grad()
-        outputs(function, x).square().mean().backward()
-        grads.append([table.grad.clone() for table in position_tables(model).values()])
-    for grad, expected in zip(*grads, strict=True):
-        torch.testing.assert_close(grad, expected, rtol=1e-4, atol=1e-6)
 
 
 def test_stages_of_several_sizes_cannot_share():

@@ -3,10 +3,8 @@ import pytest
 import torch
 from tinybackbones import randomize
 
-from mmposenc.attention import WindowAttention
 from mmposenc.backbones import Swin, load_pretrained
 from mmposenc.backbones.swin_archs import ARCHS
-from mmposenc.functional.bias_tables import resize_bias_table
 
 V1 = dict(embed_dims=12, num_layers=(2, 2), num_heads=(2, 3), mlp_ratio=2, window_size=4,
           drop_path_rate=0.)
@@ -47,11 +45,6 @@ def test_a_window_wider_than_the_map_is_one_of_its_size(options):
     large.load_state_dict(small.state_dict())
     x = torch.randn(2, 3, 12, 12)
     torch.testing.assert_close(small(x), large(x))
-
-
-def test_windows_need_not_be_square():
-    model = Swin(**dict(V1, window_size=(2, 6)))
-    assert model.stages[0].blocks[1].attn.shift_size == (1, 3)
 
 
 def test_branches_of_v2_start_as_nothing():
@@ -95,17 +88,3 @@ def test_plain_weights_fit_where_an_encoding_is_added_to_the_bias(options):
 def test_weights_of_v2_go_to_any_window():
     state = Swin(**V2).state_dict()
     load_pretrained(Swin(**dict(V2, window_size=((6, 3), (2, 5)), pretrained_window_size=4)), state)
-
-
-def test_a_resized_table_in_swins_windows():
-    """A window is a grid of its own: the table of another window is resized to it."""
-    attention = WindowAttention(12, 3, (4, 6), rel_pos_encoding=dict(
-        type='mmposenc.RelativePositionBias', window_size=(7, 7), resize='bicubic'))
-    table = attention.rel_pos_encoding.relative_position_bias_table
-    plain = WindowAttention(12, 3, (4, 6), rel_pos_encoding=dict(
-        type='mmposenc.RelativePositionBias'))
-    plain.load_state_dict({
-        **attention.state_dict(), 'rel_pos_encoding.relative_position_bias_table':
-        resize_bias_table(table.t().reshape(3, 13, 13), (4, 6), 'bicubic').flatten(1).t()})
-    x = torch.randn(5, 24, 12)
-    torch.testing.assert_close(attention(x), plain(x), atol=1e-6, rtol=0)

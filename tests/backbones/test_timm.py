@@ -16,6 +16,7 @@ from timm.layers import LayerNorm, SwiGLUPacked
 from timm.layers.pos_embed_rel import RelPosMlp
 from timm.models import vision_transformer_sam
 from timm.models.beit import Beit
+from timm.models.deit import VisionTransformerDistilled
 from timm.models.eva import Eva
 from timm.models.pvt_v2 import PyramidVisionTransformerV2
 from timm.models.swin_transformer import SwinTransformer
@@ -23,7 +24,7 @@ from timm.models.swin_transformer_v2 import SwinTransformerV2
 from timm.models.twins import Twins
 from timm.models.vision_transformer import VisionTransformer
 from timm.models.vision_transformer_relpos import VisionTransformerRelPos
-from tinybackbones import close, randomize, results, unfilled
+from tinybackbones import close, flat, randomize, results, unfilled
 from torch import nn
 
 from mmposenc.backbones import PVT, Swin, ViT, load_pretrained
@@ -38,7 +39,7 @@ from mmposenc.checkpoint import (
 from mmposenc.checkpoint.vit_archs import ARCHS
 
 PATCH, NATIVE = 8, (32, 32)
-SIZES = dict(img_size=32, patch_size=PATCH, embed_dim=24, depth=2, num_heads=3, num_classes=0)
+SIZES = dict(img_size=32, patch_size=PATCH, embed_dim=24, depth=2, num_heads=3, num_classes=5)
 OURS = dict(img_size=32, patch_size=PATCH, embed_dims=24, num_layers=2, num_heads=3)
 #: timm resizes every table so, whatever the release did.
 TABLE = dict(type='mmposenc.LearnedPositionEmbedding', interpolation='bicubic_antialias')
@@ -180,7 +181,7 @@ TIMM_SAM = partial(vision_transformer_sam.VisionTransformerSAM, img_size=28, pat
                    embed_dim=16, depth=4, num_heads=2, num_classes=0, use_rel_pos=True,
                    window_size=3, global_attn_indexes=(1, 3))
 PVTS = dict(embed_dims=(8, 16, 24, 32), num_heads=(1, 2, 3, 4), mlp_ratios=(2, 2, 2, 2))
-SIZES_OF_PVT = dict(embed_dims=PVTS['embed_dims'], num_heads=PVTS['num_heads'], num_classes=0,
+SIZES_OF_PVT = dict(embed_dims=PVTS['embed_dims'], num_heads=PVTS['num_heads'], num_classes=5,
                     mlp_ratios=PVTS['mlp_ratios'], depths=(2, 2, 1, 2))
 
 
@@ -196,7 +197,7 @@ def pyramid(theirs, arch, features=stages, **view):
 
 SWIN = dict(embed_dims=12, num_layers=(2, 2), num_heads=(2, 3), mlp_ratio=2, drop_path_rate=0.)
 TIMM_SWIN = dict(embed_dim=12, depths=(2, 2), num_heads=(2, 3), mlp_ratio=2, drop_path_rate=0.,
-                 num_classes=0)
+                 num_classes=5)
 
 
 def swin_v2(size, window, unit, **options):
@@ -219,7 +220,7 @@ CASES = {
     'eva02, pooled': Case(*eva('eva02 packed'), pooled, native=1e-6),
     'dinov3, pooled': Case(*eva('dinov3'), lambda model, x: [model.forward_features(x)[:, 0]],
                            native=1e-6),
-    **{name: Case(theirs, partial(ViT, **OURS, **own), lambda model, x: [model(x)],
+    **{name: Case(theirs, partial(ViT, **OURS, **own), pooled,
                   [NATIVE, (56, 56), (40, 24), (8, 64)])
        for name, (theirs, own) in RELATIVE.items()},
     **{f'{name}, maps': Case(RELATIVE[name][0], partial(ViT, **OURS, **RELATIVE[name][1],
@@ -250,7 +251,10 @@ CASES = {
     'swin with windows of their own in each stage': Case(  # as swin_s3 has
         partial(SwinTransformer, img_size=64, window_size=((8, 8), (4, 4)), **TIMM_SWIN),
         partial(Swin, **SWIN, window_size=((8, 8), (4, 4)), pool='gap'),
-        lambda model, x: [model(x)], [(64, 64)]),
+        pooled, [(64, 64)]),
+    'distilled': Case(partial(VisionTransformerDistilled, **SIZES), partial(
+        ViT, 'tiny', **OURS, pos_encoding=dict(TABLE, num_prefix_embeds=2), distilled=True),
+        lambda model, x: model.forward_features(x)[:, :2].unbind(1)),
 }
 
 
@@ -319,7 +323,7 @@ def test_features_and_gradients(name, size):
     native = size == case.sizes[0] and size in (NATIVE, (28, 28))
     share = case.native if native else case.resized
     x = torch.randn(2, 3, *size, dtype=torch.float64)
-    outs, grads = results(ours, ours, x)
+    outs, grads = results(ours, lambda image: flat(ours(image)), x)
     expected, their_grads = results(theirs, lambda image: case.features(theirs, image), x)
     for got, value in zip(outs, expected, strict=True):
         close(got, value, share)

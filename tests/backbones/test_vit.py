@@ -7,8 +7,6 @@ import torch.nn.functional as F
 from tinybackbones import randomize
 
 import mmposenc  # noqa: F401  (before mmpretrain)
-from mmposenc.attention import MultiheadAttention
-from mmposenc.attention.conv_projection import ConvProjectionAttention
 from mmposenc.backbones import DeiT, ViT, archs
 from mmposenc.backbones.layers import MLP
 from mmposenc.checkpoint import convert, vit_archs
@@ -18,10 +16,6 @@ from mmposenc.encodings import RotaryEmbedding2D
 SIZES = dict(embed_dims=24, num_layers=3, num_heads=3, mlp_hidden_dims=20)
 DEIT = dict(embed_dims=24, num_layers=3, num_heads=3, mlp_ratio=2, patch_size=8, img_size=32)
 LEARNED = dict(type='mmposenc.LearnedPositionEmbedding')
-IRPE = dict(type='mmposenc.IRPE', rpe_on='k')
-#: Switches that no arch above has on, all of them together.
-EVA = dict(SIZES, patch_size=14, img_size=56, mlp='swiglu', qkv_bias='qv', attn_norm=True,
-           mlp_norm=True, rel_pos_encoding=IRPE, register_tokens=2)
 arch_options = partial(archs.arch_options, ARCHS, vit_archs.SIZES)
 
 
@@ -96,29 +90,6 @@ def test_a_class_token_stays_where_it_is_not_returned(pool):
     assert small('dinov2-small-reg', pool=pool, class_token=False).num_prefix_tokens == 4
 
 
-def attention_of(kind, qkv_bias, **options):
-    torch.manual_seed(0)
-    return kind(24, 3, qkv_bias=qkv_bias, rel_pos_encoding=IRPE, **options).double()
-
-
-@pytest.mark.parametrize('kind', [MultiheadAttention, ConvProjectionAttention])
-@pytest.mark.parametrize('separate', [False, True], ids=['one input', 'x_qk'])
-def test_no_bias_of_keys(kind, separate):
-    """As a bias whose part for the keys is zero, gradients included."""
-    qv, full = randomize(attention_of(kind, 'qv')), attention_of(kind, True)
-    state = qv.state_dict()
-    q_bias, v_bias = state.pop('qkv.q_bias'), state.pop('qkv.v_bias')
-    full.load_state_dict({**state, 'qkv.bias': torch.cat((q_bias, 0 * q_bias, v_bias))})
-    x, x_qk = torch.randn(2, 2, 12, 24, dtype=torch.float64)
-    outs = [each(x, (3, 4), x_qk=x_qk if separate else None) for each in (qv, full)]
-    torch.testing.assert_close(*outs)
-    for out in outs:
-        out.square().sum().backward()
-    torch.testing.assert_close(torch.cat((qv.qkv.q_bias.grad, qv.qkv.v_bias.grad)),
-                               full.qkv.bias.grad[[*range(24), *range(48, 72)]])
-    torch.testing.assert_close(qv.qkv.weight.grad, full.qkv.weight.grad)
-
-
 @pytest.mark.parametrize('act, norm_eps', [('gelu_tanh', None), ('swiglu', 1e-6)])
 def test_dropout_of_an_mlp_is_behind_its_activation_and_its_end(act, norm_eps):
     part = randomize(MLP(6, 8, drop=0.5, act=act, norm_eps=norm_eps)).double().train()
@@ -133,27 +104,6 @@ def test_dropout_of_an_mlp_is_behind_its_activation_and_its_end(act, norm_eps):
     hidden = hidden if norm_eps is None else F.layer_norm(hidden, (8,), part.norm.weight,
                                                           part.norm.bias, norm_eps)
     torch.testing.assert_close(out, F.dropout(part.fc2(hidden), 0.5))
-
-
-@pytest.mark.parametrize('sharing', ['layer', 'all'])
-def test_a_full_freeze_leaves_nothing_to_train(sharing):
-    options = dict(EVA, out_indices=(0, 1), final_norm='every', rel_pos_sharing=sharing,
-                   pos_encoding=[dict(type='mmposenc.LearnedPositionEmbedding'),
-                                 dict(type='mmposenc.PEG')])
-    model = ViT(**options, frozen_stages=3).train()
-    assert not any(p.requires_grad for p in model.parameters())
-    assert not any(module.training for module in model.children() if module is not model.blocks
-                   and module is not model.pos_encodings)
-    assert not model(torch.randn(1, 3, 28, 28))[0].requires_grad
-    # One block less: the last that is run, what it shares and the norm are trained.
-    trained = {name.split('.')[0] for name, p in ViT(**options, frozen_stages=1).named_parameters()
-               if p.requires_grad}
-    assert trained == {'blocks', 'norm'} | ({'rel_pos_encoding'} if sharing == 'all' else set())
-
-
-def test_a_full_freeze_takes_the_norm_of_the_mean():
-    model = ViT(**SIZES, pool='gap', final_norm='pooled', frozen_stages=3)
-    assert not any(parameter.requires_grad for parameter in model.parameters())
 
 
 def count(model):

@@ -89,17 +89,6 @@ def test_needs_and_back() -> None:
         convert_back({**ours, table: torch.ones(1, 45, 16)})
 
 
-@pytest.mark.parametrize(('arch', 'options', 'expected'), [
-    ('sam-base', {}, ['arch=sam-base']), ('vitdet-large', {}, ['arch=vitdet-large']),
-    ('sam-huge', dict(img_size=512, neck_channels=256),
-     ['arch=sam-huge', 'img_size=512', 'neck_channels=256'])])
-def test_archs_are_told_by_shapes(arch, options, expected) -> None:
-    with torch.device('meta'):
-        state = ViT(arch, **options).state_dict()
-    assert needed_options({f'backbone.{name}': value for name, value in state.items()}) == [
-        f'model.backbone.{option}' for option in expected]
-
-
 def test_what_has_no_place_is_named() -> None:
     with pytest.raises(ValueError, match="'sam' has no rule for 1 of .*blocks.0.attn.rel_pos_d"):
         convert({**timms(), 'blocks.0.attn.rel_pos_d': torch.ones(1)}, 'sam')

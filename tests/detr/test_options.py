@@ -29,6 +29,7 @@ from tinydetr import (
 from mmposenc.engine import load_config
 
 PEG_QK = dict(type='mmposenc.PEG', apply_to='qk')
+POOL = dict(type='mmposenc.ContextPool', ratio=0.5)
 #: Every way to encode, with the levels it runs on.
 WAYS = {
     'sine': detr(),
@@ -40,6 +41,8 @@ WAYS = {
     'irpe': detr(attn=dict(rel_pos_encoding=IRPE)),
     'several': detr(encoder=dict(pos_encoding=[PEG, dict(type='mmposenc.PEG')], positions=(-1, 1)),
                     attn=dict(rel_pos_encoding={**IRPE, 'rpe_on': 'qkv'})),
+    'pools': detr(encoder=dict(pos_encoding=[PEG, POOL], positions=(-1, 0))),
+    'deformable pools': deformable(levels=3, encoder=dict(pos_encoding=POOL)),
     'deformable peg': deformable(levels=3, encoder=dict(encoder_pos=None, pos_encoding=PEG)),
     'deformable shared': deformable(levels=3, encoder=dict(pos_encoding=PEG,
                                                            pos_encoding_shared=True)),
@@ -310,33 +313,6 @@ def test_half_precision(way: str) -> None:
         loss = total_loss(model, data)
     loss.backward()
     torch.testing.assert_close(loss, expected, atol=0.05, rtol=0.05)
-
-
-@pytest.mark.parametrize('hw', [(2, 3), (1, 4), (3, 1)])
-def test_gradients_of_the_encoder(hw: tuple[int, int]) -> None:
-    """In float64, by differences, in tokens, positions and every table."""
-    from mmposenc.detr.encoders import DetrEncoder
-    torch.manual_seed(0)
-    ffn = dict(embed_dims=4, feedforward_channels=6, act_cfg=dict(type='GELU'))
-    encoder = DetrEncoder(1, dict(
-        self_attn_cfg=dict(embed_dims=4, num_heads=2,
-                           rel_pos_encoding={**IRPE, 'rpe_on': 'qkv'}), ffn_cfg=ffn),
-        pos_encoding=[PEG, dict(type='mmposenc.PEG')], positions=(-1, 0)).double().eval()
-    cells = hw[0] * hw[1]
-    mask = torch.zeros(2, *hw, dtype=torch.bool)
-    mask[1, 1 if hw[0] > 1 else hw[0]:] = True  # the second image is a part of the first row
-    mask[1, :, 1 if hw[1] > 1 else hw[1]:] = True
-    names = [n for n, _ in encoder.named_parameters()]
-    tokens, pos = (torch.randn(2, cells, 4, dtype=torch.float64, requires_grad=True)
-                   for _ in range(2))
-    parameters = [torch.randn_like(p).mul_(0.5).requires_grad_() for p in encoder.parameters()]
-
-    def run(tokens, pos, *values):
-        return torch.func.functional_call(
-            encoder, dict(zip(names, values, strict=True)), (tokens, pos, mask.flatten(1)),
-            dict(spatial_shapes=hw))
-
-    assert torch.autograd.gradcheck(run, (tokens, pos, *parameters), fast_mode=True)
 
 
 def test_layers_of_a_config_by_name(tmp_path) -> None:

@@ -5,7 +5,7 @@ import torch
 import mmposenc
 from mmposenc.attention import MultiheadAttention
 from mmposenc.attention.attend import attend
-from mmposenc.encodings import IRPE, CombinedRPE, RotaryEmbedding2D, position_tables
+from mmposenc.encodings import IRPE, CombinedRPE, RotaryEmbedding2D
 from mmposenc.functional import Grid
 
 IRPE_QKV = dict(type='mmposenc.IRPE', rpe_on='qkv')
@@ -51,28 +51,6 @@ def test_rotation_comes_before_the_logit_terms():
     turned_q, turned_k = rotary.rotate(q * 0.5, k, (3, 4))
     scores = turned_q @ turned_k.transpose(-1, -2) + irpe.logits(turned_q, turned_k, (3, 4))
     torch.testing.assert_close(attend(q, k, v, both, (3, 4))[0], scores.softmax(-1) @ v)
-
-
-def test_one_encoding_alone_is_itself():
-    both = build(IRPE_QKV)
-    q, k, v = tensors(12)
-    torch.testing.assert_close(attend(q, k, v, both, (3, 4))[0],
-                               attend(q, k, v, both.encodings[0], (3, 4))[0])
-    rotary = build(ROTARY)
-    assert rotary.logits(q, k, (3, 4)) is None and rotary.values(q, (3, 4)) is None
-
-
-def test_fits_an_attention_and_lists_its_tables():
-    attention = MultiheadAttention(8, 2, rel_pos_encoding=dict(
-        type='mmposenc.CombinedRPE', encodings=[IRPE_QKV, SHAW]), num_prefix_tokens=1)
-    names = {name for name, _ in attention.rel_pos_encoding.position_tables()}
-    assert {'encodings.0.table_q', 'encodings.0.table_k', 'encodings.0.table_v'} < names
-    assert all(f'rel_pos_encoding.{name}' in position_tables(attention) for name in names)
-    torch.nn.init.normal_(attention.rel_pos_encoding.encodings[0].table_q)
-    attention.rel_pos_encoding.reset_parameters()
-    assert attention.rel_pos_encoding.encodings[0].table_q.abs().sum() == 0
-    attention(torch.randn(2, 13, 8), (3, 4)).sum().backward()
-    assert all(p.grad is not None for p in attention.parameters())
 
 
 @pytest.mark.parametrize('backbone', [

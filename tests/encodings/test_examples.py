@@ -1,9 +1,12 @@
 """The examples that other tests run over."""
+import inspect
+
 import examples
 import pytest
 import torch
 from relative_checks import check_gradients, random_inputs
 
+from mmposenc import encodings
 from mmposenc.attention import attend
 
 
@@ -51,6 +54,37 @@ def test_from_junk_parameters_are_reset_to_what_a_new_encoding_has(name):
         new, reset = (torch.cat(numbers).sort().values for numbers in kinds)
         apart = (new - reset).abs().mean() / (new.std() + 1e-6)
         assert apart < 0.2 + 3 / len(new) ** 0.5, f'{name}: reset_parameters does not reset {key}'
+
+
+#: For arguments without a default.
+SIZES = dict(head_dims=8, num_heads=2, embed_dims=8, window_size=(3, 3), grid_shape=(3, 3),
+             max_size=(3, 3), max_tokens=9, window_shape=(3, 3))
+#: What may be below zero.
+ANY_NUMBER = ('first', 'turns', 'layer_slopes')
+
+
+@pytest.mark.parametrize('name', [name for name in encodings.ENCODINGS if name != 'CombinedRPE'])
+def test_every_bad_number_and_unknown_name_is_told(name):
+    """Numbers below zero, sides of zero and names that there are not, an argument at a time."""
+    cls = getattr(encodings, name)
+    arguments = inspect.signature(cls).parameters
+    good = {key: SIZES[key] for key, each in arguments.items()
+            if each.default is each.empty and key in SIZES}
+    for key, each in arguments.items():
+        value, kinds = {**{key: each.default}, **good}[key], str(each.annotation)
+        if key in ANY_NUMBER or isinstance(value, bool):
+            continue
+        values = []
+        if isinstance(value, (int, float)):
+            values = [-type(value)(1), *([type(value)(0)] if value and key != 'max_offset' else [])]
+        elif isinstance(value, str) or value is None and 'str' in kinds:
+            values = ['nonsense']
+        elif isinstance(value, tuple) or value is None and 'tuple' in kinds:
+            values = [(0, 0)]
+        for bad in values:
+            with pytest.raises(ValueError) as error:
+                cls(**{**good, key: bad})
+            assert f'{key}={bad!r}' in str(error.value)
 
 
 @pytest.mark.parametrize('name', examples.TOKEN)

@@ -72,16 +72,6 @@ def test_rotate(cls, options, q_grid, k_grid, prefix):
             torch.testing.assert_close(one, turned(encoding, x, tokens, q_grid))
 
 
-def test_comrope_depends_on_the_offset_alone():
-    for cls, options in CASES[3:]:
-        encoding = build(cls, 0, **options)
-        q, k, _ = random_inputs(encoding, (4, 5), None, batch=1)
-        q, k = encoding.rotate(*(x[:, :, :1].expand_as(x) for x in (q, k)), (4, 5))
-        product = (q @ k.transpose(-2, -1)).reshape(2, 4, 5, 4, 5)
-        torch.testing.assert_close(product[:, 1:, 2:, :-1, 1:][:, 0, 0, 0, 0],
-                                   product[:, 3, 3, 2, 2])
-
-
 def test_what_they_start_from():
     lie, com = build(LieRE, block_size=8), build(ComRoPE, block_size=8)
     assert 0 <= lie.generators.min() and 6 < lie.generators.max() < 2 * math.pi
@@ -101,7 +91,6 @@ def test_exponentials_for_exporters():
     (lambda: build(LieRE, block_size=3), r'block_size=3 must be at least 2 and divide head_dims=8'),
     (lambda: build(ComRoPE, block_size=1), r'block_size=1 must be at least 2'),
     (lambda: build(ComRoPE, block_size=8, method='ap'), r"method='ap' needs an even number of blo"),
-    (lambda: build(ComRoPE, method='a'), r"method='a' must be 'ld' or 'ap'"),
     (lambda: LieRE(8, 2, grid_shape=(0, 1)), r'grid_shape=\(0, 1\) must be at least')])
 def test_bad_options(build_it, message):
     with pytest.raises(ValueError, match=message):

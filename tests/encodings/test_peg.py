@@ -143,20 +143,6 @@ def test_valid_tokens_do_not_see_padding(options, training, shape):
             torch.testing.assert_close(a, b)
 
 
-def test_the_papers_snippet_leaks_and_this_does_not():
-    """Restoring padded outputs alone, as the paper's snippet, lets padded inputs in."""
-    peg = randomize(PEG(2))
-    x = torch.randn(1, 12, 2, dtype=torch.float64)
-    mask = torch.zeros(1, 3, 4, dtype=torch.bool)
-    mask[:, :, 2:] = True
-    changed = x.clone()
-    changed[:, mask.flatten()] += 1
-    valid = ~mask.flatten()
-    assert (peg(x, (3, 4)) - peg(changed, (3, 4)))[:, valid].abs().max() > 1e-2
-    torch.testing.assert_close(peg(x, (3, 4), padding_mask=mask)[:, valid],
-                               peg(changed, (3, 4), padding_mask=mask)[:, valid])
-
-
 @pytest.mark.parametrize('options', [dict(), dict(conv='separable'), dict(conv='dense'),
                                      dict(norm_act=True), dict(num_layers=2)], ids=str)
 @pytest.mark.parametrize('shape', [(6,), (2, 3), (1, 2, 3)])
@@ -172,18 +158,6 @@ def test_gradients(options, shape):
                 and name.endswith('0.bias'):
             continue  # a bias in front of BatchNorm has no effect
         assert parameter.grad is not None and parameter.grad.abs().sum() > 0, name
-
-
-@pytest.mark.parametrize('dims', [8, 64])
-def test_parameter_counts(dims):
-    def count(**options):
-        return sum(p.numel() for p in PEG(dims, **options).parameters())
-    assert count(bias=False) == dims * 9
-    assert count() == dims * 9 + dims
-    assert count(kernel_size=27, bias=False) == dims * 27 ** 2
-    assert count(conv='separable', bias=False) == dims * dims + 9 * dims
-    assert count(conv='dense', bias=False) == 9 * dims * dims
-    assert count(num_layers=4, bias=False) == 4 * 9 * dims
 
 
 def test_frozen_keeps_its_random_weights():
@@ -207,19 +181,8 @@ def test_half_precision_keeps_small_weights():
                                rtol=0.5, atol=4e-3)
 
 
-def test_compiles_without_breaks():
-    peg = PEG(4)
-    x = torch.randn(2, 12, 4)
-    compiled = torch.compile(peg, fullgraph=True, backend='aot_eager')
-    torch.testing.assert_close(compiled(x, (3, 4)), peg(x, (3, 4)))
-
-
 @pytest.mark.parametrize('options, message', [
-    (dict(conv='circular'), "conv='circular' must be one of"),
     (dict(kernel_size=4), 'kernel_size=4 must be odd'),
-    (dict(num_layers=0), 'num_layers=0'),
-    (dict(padding='same'), "padding='same' must be 'zeros' or 'none'"),
-    (dict(apply_to='k'), "apply_to='k' must be"),
     (dict(apply_to='qk', padding='none'), "apply_to='qk' with padding='none'")])
 def test_bad_arguments_are_named(options, message):
     with pytest.raises(ValueError, match=message):

@@ -4,9 +4,10 @@ from __future__ import annotations
 import examples
 import pytest
 import torch
+from tinybackbones import BUILD, randomize
 
 from mmposenc.attention import MultiheadAttention
-from mmposenc.backbones import PVT, DeiT, Swin, checkpoints
+from mmposenc.backbones import checkpoints
 from mmposenc.backbones.checkpoints import load_pretrained
 from mmposenc.encodings import IRPE, PEG, TokenEncoding, build_encoding
 
@@ -93,28 +94,16 @@ def test_some_cannot(name):
         attention(dict(examples.RELATIVE[name], zero_init=True))
 
 
-BACKBONES = {
-    'deit': lambda **o: DeiT(embed_dims=16, num_layers=2, num_heads=2, patch_size=8, img_size=32,
-                             **o),
-    'pvt': lambda **o: PVT(embed_dims=(8, 16), num_layers=(1, 2), num_heads=(1, 2),
-                           sr_ratios=(4, 2), mlp_ratios=(2, 2), patch_sizes=(4, 2),
-                           out_indices=(0, 1), img_size=32, **o),
-    'swin': lambda **o: Swin(embed_dims=16, num_layers=(1, 2), num_heads=(2, 2), window_size=4,
-                             img_size=32, **o)}
-
-
 @pytest.mark.parametrize('options', [
     dict(pos_encoding=dict(type='PEG', zero_init=True)),
     dict(rel_pos_encoding=dict(type='IRPE', rpe_on='qkv')),
     dict(rel_pos_encoding=dict(type='ShawRPE', zero_init=True), rel_pos_sharing='stage')], ids=str)
-@pytest.mark.parametrize('name', BACKBONES)
+@pytest.mark.parametrize('name', BUILD)
 def test_a_file_without_the_encoding_loads_and_says_so(name, options, monkeypatch):
-    plain = BACKBONES[name]().eval()
-    for parameter in plain.parameters():
-        torch.nn.init.normal_(parameter, std=0.2)
+    plain = randomize(BUILD[name]()).eval()
     if name == 'swin' and 'rel_pos_sharing' in options:
         options = {**options, 'rel_pos_sharing': 'layer'}  # the biases of the file are a layer's
-    model = BACKBONES[name](**options).eval()
+    model = BUILD[name](**options).eval()
     said = []
     monkeypatch.setattr(checkpoints, 'print_log', lambda text, _: said.append(text))
     load_pretrained(model, plain.state_dict(), name='file.pth')
@@ -125,15 +114,15 @@ def test_a_file_without_the_encoding_loads_and_says_so(name, options, monkeypatc
 
 
 def test_anything_else_that_is_missing_is_still_an_error():
-    model = BACKBONES['deit'](pos_encoding=dict(type='PEG'))
-    state = BACKBONES['deit']().state_dict()
+    model = BUILD['vit'](pos_encoding=dict(type='PEG'))
+    state = BUILD['vit']().state_dict()
     del state['blocks.1.norm1.bias']
     with pytest.raises(ValueError, match=r'missing: blocks\.1\.norm1\.bias'):
         load_pretrained(model, state)
-    half = BACKBONES['deit'](pos_encoding=dict(type='PEG', conv='separable')).state_dict()
+    half = BUILD['vit'](pos_encoding=dict(type='PEG', conv='separable')).state_dict()
     del half['pos_encodings.at.after0.0.proj.1.weight']
     with pytest.raises(ValueError, match=r'missing: pos_encodings\.at\.after0\.0\.proj\.1\.weight'):
-        load_pretrained(BACKBONES['deit'](pos_encoding=dict(type='PEG', conv='separable')), half)
+        load_pretrained(BUILD['vit'](pos_encoding=dict(type='PEG', conv='separable')), half)
 
 
 @pytest.mark.parametrize('shape', [(6,), (2, 3), (1, 2, 3)])

@@ -33,16 +33,6 @@ def beit_offsets(side, new_side):
 
 
 @pytest.mark.parametrize(('old', 'new'), GRIDS)
-def test_geometric_equals_timm(old, new):
-    resize = pytest.importorskip('timm.layers.pos_embed_rel').resize_rel_pos_bias_table
-    table = table_of(old)
-    shape = ((2 * new[0] - 1) * (2 * new[1] - 1), 2)
-    expected = resize(table.flatten(1).t(), new, shape, old_window_size=old)  # in float32
-    got = resize_bias_table(table, new, 'geometric').flatten(1).t()
-    torch.testing.assert_close(got, expected, atol=1e-5, rtol=0)
-
-
-@pytest.mark.parametrize(('old', 'new'), GRIDS)
 def test_geometric_by_a_loop(old, new):
     """Linear between the two old offsets around each new one, the last one's value beyond them."""
     table = table_of(old)[:1]

@@ -76,25 +76,6 @@ def test_alternating_grids_are_made_once(method, grids, monkeypatch):
     assert CACHE.bytes <= MAX_BYTES
 
 
-def test_options_dtypes_and_grids_do_not_meet():
-    """Everything a value depends on is part of its key."""
-    results = {}
-    for _ in range(2):
-        for ratio in (0.6, 1.9):
-            for prefix in (0, 1):
-                for dtype in (torch.float, torch.double):
-                    torch.manual_seed(0)
-                    encoding = IRPE(4, 2, rpe_on='qk', ratio=ratio, num_prefix_tokens=prefix)
-                    for table in encoding.parameters():
-                        torch.nn.init.normal_(table)
-                    q, k, v = (torch.randn(1, 2, prefix + 12, 4).to(dtype) for _ in range(3))
-                    out, _ = attend(q, k, v, encoding.to(dtype), (3, 4), form='pieces')
-                    expected, _ = attend(q, k, v, encoding, (3, 4), form='definition')
-                    torch.testing.assert_close(out, expected)
-                    results.setdefault((ratio, prefix, dtype), []).append(out)
-    assert all(torch.equal(first, second) for first, second in results.values())
-
-
 def test_made_in_inference_mode_serves_training():
     encoding = IRPE(4, 2, rpe_on='qkv').double()
     with torch.inference_mode():

@@ -12,6 +12,7 @@ from mmposenc.functional.masking import (
     pad_map,
     tokens_to_map,
 )
+from mmposenc.functional.packing import packing_of
 
 
 def test_tokens_to_map_is_a_channels_last_view():
@@ -117,3 +118,14 @@ def test_group_norm_sees_valid_cells_only():
     leaf = x[:1, :, :4, :4].clone().requires_grad_()
     assert torch.autograd.gradcheck(
         lambda value: masked_group_norm(norm, value, mask[:1, :4, :4]), (leaf,), fast_mode=True)
+
+
+def test_cells_that_are_no_rectangle_have_no_grid_to_pack():
+    for cell in ((0, 0), (1, 1), (1, 2)):
+        mask = extents_to_mask([(2, 3), (2, 2)], (2, 3), torch.device('cpu'))
+        mask[0, cell[0], cell[1]] = True
+        assert packing_of(mask.flatten(1), (2, 3)).grids is None, cell
+    assert packing_of(mask.flatten(1)).grids is None
+    right = torch.ones(1, 2, 3, dtype=torch.bool)
+    right[:, :, 1:] = False  # a rectangle, but not at the first cell
+    assert packing_of(right.flatten(1), (2, 3)).grids is None

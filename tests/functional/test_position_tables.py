@@ -38,13 +38,6 @@ def test_sincos_is_the_formula(hw, layout, normalize):
 
 RESIZING = [mode for mode in INTERPOLATIONS if mode != 'cut']
 
-def test_sincos_equals_mmdets_sine_encoding():
-    mmdet_layers = pytest.importorskip('mmdet.models.layers')
-    theirs = mmdet_layers.SinePositionalEncoding(num_feats=8, normalize=True)
-    expected = theirs(torch.zeros(1, 5, 7, dtype=torch.bool))  # (1, 16, 5, 7)
-    own = sincos_2d((5, 7), 16, normalize=True, layout='interleaved')
-    torch.testing.assert_close(own, expected.flatten(2).transpose(1, 2), atol=1e-5, rtol=1e-5)
-
 
 def interpolate(table, hw, to_hw, mode):
     """(1, C, H, W) by PyTorch."""

@@ -88,17 +88,6 @@ def test_training_steps_are_one_graph_for_ten_batches():
     assert counter.frame_count == 1
 
 
-@pytest.mark.slow
-def test_batch_norms_of_a_head_take_the_whole_batch():
-    eager = retinanet(stacked_convs=1, norm_cfg=dict(type='BN')).double()
-    counter = CompileCounterWithBackend('eager')
-    compiled = compiled_copy(eager, counter)
-    for number in range(2):
-        torch.testing.assert_close(step(compiled, number), step(eager, number), rtol=1e-6,
-                                   atol=1e-6)
-    assert counter.frame_count == 1
-
-
 def test_predictions_are_one_graph():
     eager, counter = retinanet(), CompileCounterWithBackend('eager')
     compiled = compiled_copy(eager, counter)

@@ -57,3 +57,22 @@ def test_several_images_share_a_block():
     alone = [context_pool(x[i:i + 1], logits[i:i + 1], sigma[i:i + 1], (4, 5), form='exact')
              for i in range(9)]
     torch.testing.assert_close(together, torch.cat(alone))
+
+
+def test_small_neighbourhoods_are_together(monkeypatch):
+    """One large size must not make all of its region reach far."""
+    monkeypatch.setattr(partition, 'WHOLE_PAIRS', 0)
+    monkeypatch.setattr(partition, 'GROUP', 16)
+    monkeypatch.setitem(partition.BLOCK_ELEMENTS, 'cpu', 700)
+    sigma = torch.full((1, 400), 0.1)
+    sigma[0, ::25] = 5.0
+    large = [block for block in partition.blocks(
+                 sigma, partition.Options((20, 20), 'window', False, 8.0, 1))
+             if float(sigma[0, block.queries].max()) > 1]
+    assert len(large) == 1 and len(large[0].queries) == 16
+
+
+def test_buffers_by_device():
+    assert partition.block_elements(torch.ones(1)) == partition.BLOCK_ELEMENTS['cpu']
+    elsewhere = partition.block_elements(torch.ones(1, device='meta'))
+    assert elsewhere == partition.BLOCK_ELEMENTS['cuda']
