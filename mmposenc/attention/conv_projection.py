@@ -7,8 +7,7 @@ from torch import Tensor, nn
 
 from ..functional.grids import Grid, GridLike, check_tokens
 from ..functional.masking import join_prefix, map_to_tokens, split_prefix, tokens_to_map
-from .attend import attend
-from .linear import some_channels
+from .linear import some_channels, split_heads
 from .multihead import MultiheadAttention
 
 
@@ -52,15 +51,14 @@ class ConvProjectionAttention(MultiheadAttention):
             raise ValueError(f'x_qk has shape {tuple(x_qk.shape)}; that of x, {tuple(x.shape)}, '
                              f'is required')
         x_qk = x if x_qk is None else x_qk
-        sources = ((self.conv_q, x_qk), (self.conv_k, x_qk), (self.conv_v, x))
-        q, k, v = (self._heads(index, self._convolve(conv, source, grid, key_padding_mask))
-                   for index, (conv, source) in enumerate(sources))
-        out, weights = attend(
-            q, k, v, self.rel_pos_encoding, grid, key_padding_mask=key_padding_mask,
-            dropout_p=self.attn_drop if self.training else 0.0, need_weights=need_weights,
-            form=self.form)
-        out = self._output(out)
-        return out if weights is None else (out, weights)
+        qkv: list[Tensor] = []
+        for index, (conv, source) in enumerate((
+                (self.conv_q, x_qk), (self.conv_k, x_qk), (self.conv_v, x))):
+            channels = slice(index * self.embed_dims, (index + 1) * self.embed_dims)
+            convolved = self._convolve(conv, source, grid, key_padding_mask)
+            qkv += split_heads(some_channels(self.qkv, convolved, channels), self.num_heads)
+        return self._attend(tuple(qkv), grid, key_padding_mask=key_padding_mask,
+                            need_weights=need_weights)
 
     def _convolve(self, conv: nn.Module, x: Tensor, grid: Grid, key_padding_mask: Tensor | None
                   ) -> Tensor:
@@ -71,9 +69,3 @@ class ConvProjectionAttention(MultiheadAttention):
             tokens = tokens.masked_fill(padding, 0)
         convolved = map_to_tokens(conv(tokens_to_map(tokens.contiguous(), grid.hw)))
         return join_prefix(prefix, convolved)
-
-    def _heads(self, index: int, x: Tensor) -> Tensor:
-        """The linear projection to queries (0), keys (1) or values (2): (B, heads, L, d)."""
-        rows = slice(index * self.embed_dims, (index + 1) * self.embed_dims)
-        out = some_channels(self.qkv, x, rows)
-        return out.reshape(*x.shape[:2], self.num_heads, -1).transpose(1, 2)

@@ -72,3 +72,8 @@ def some_channels(layer: nn.Module, x: Tensor, channels: slice) -> Tensor:
         return layer(x)[..., channels]  # type: ignore[no-any-return]
     bias = layer.joint_bias() if isinstance(layer, QVLinear) else layer.bias
     return F.linear(x, layer.weight[channels], None if bias is None else bias[channels])
+
+
+def split_heads(x: Tensor, num_heads: int, parts: int = 1) -> tuple[Tensor, ...]:
+    """(B, L, parts * C) to ``parts`` tensors (B, heads, L, head_dims)."""
+    return x.reshape(*x.shape[:2], parts, num_heads, -1).permute(2, 0, 3, 1, 4).unbind(0)

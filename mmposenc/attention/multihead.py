@@ -7,7 +7,9 @@ from torch import Tensor, nn
 
 from ..functional.grids import GridLike, check_tokens
 from .attend import Options, attend, attend_joint, checked_form, join_heads
-from .linear import Linear, check_heads, qkv_projection, some_channels
+from .cosine import CosineScale
+from .linear import Linear, check_heads, qkv_projection, some_channels, split_heads
+from .terms import split
 
 if TYPE_CHECKING:  # encodings import terms, with this package
     from typing_extensions import Unpack
@@ -34,9 +36,12 @@ class MultiheadAttention(nn.Module):
         form: which formulation of the encoding runs, see :func:`mmposenc.attention.attend`.
         norm_eps: epsilon of a LayerNorm of what the heads give, before the output projection
             (EVA-02, Fang et al. 2023, Sec. 2.1); None has none.
+        cosine: logits are cosines with a learned scale a head, see
+            :class:`~mmposenc.attention.cosine.CosineScale`.
 
-    Parameters are named ``qkv``, ``norm``, ``proj`` and ``rel_pos_encoding``. Unlike the iRPE
-    release, which takes floor(sqrt(L)) for the grid, the grid is an argument and any (H, W) works.
+    Parameters are named ``qkv``, ``cosine``, ``norm``, ``proj`` and ``rel_pos_encoding``. Unlike
+    the iRPE release, which takes floor(sqrt(L)) for the grid, the grid is an argument and any
+    (H, W) works.
 
     Raises:
         ValueError: for sizes that do not divide, or an encoding of another number of prefix tokens.
@@ -46,7 +51,7 @@ class MultiheadAttention(nn.Module):
                  rel_pos_encoding: RelativeConfig | None = None,
                  num_prefix_tokens: int = 0, grid_shape: GridLike | None = None,
                  attn_drop: float = 0.0, proj_drop: float = 0.0, form: str = 'auto',
-                 norm_eps: float | None = None) -> None:
+                 norm_eps: float | None = None, cosine: bool = False) -> None:
         super().__init__()
         check_heads(embed_dims, num_heads)
         if num_prefix_tokens < 0:
@@ -58,14 +63,12 @@ class MultiheadAttention(nn.Module):
         self.form = checked_form(form)
         self.attn_drop = attn_drop
         self.qkv = qkv_projection(embed_dims, qkv_bias)
+        self.cosine = CosineScale(num_heads) if cosine else None
         self.norm = None if norm_eps is None else nn.LayerNorm(embed_dims, eps=norm_eps)
         self.proj = Linear(embed_dims, embed_dims)
         self.proj_drop = nn.Dropout(proj_drop)
-        self.rel_pos_encoding: RelativeEncoding | None = None
-        if rel_pos_encoding is not None:
-            self.rel_pos_encoding = build_relative_encoding(
-                rel_pos_encoding, self.head_dims, num_heads, num_prefix_tokens,
-                grid_shape=grid_shape)
+        self.rel_pos_encoding = build_relative_encoding(
+            rel_pos_encoding, self.head_dims, num_heads, num_prefix_tokens, grid_shape=grid_shape)
 
     def forward(self, x: Tensor, hw_shape: GridLike, key_padding_mask: Tensor | None = None,
                 need_weights: bool = False, *, x_qk: Tensor | None = None
@@ -90,44 +93,38 @@ class MultiheadAttention(nn.Module):
                 dtype is wrong.
         """
         grid = check_tokens(x, hw_shape, self.num_prefix_tokens, any_axes=True)
-        return self._attend(x, x_qk, grid, key_padding_mask=key_padding_mask,
+        return self._attend(self._project(x, x_qk), grid, key_padding_mask=key_padding_mask,
                             need_weights=need_weights)
 
-    def _attend(self, x: Tensor, x_qk: Tensor | None, grid: GridLike, **options: Unpack[Options]
+    def _project(self, x: Tensor, x_qk: Tensor | None) -> tuple[Tensor, ...]:
+        """q, k, v, each (B, heads, L, head_dims), or one (B, L, 3, heads, head_dims)."""
+        if x_qk is not None:
+            if x_qk.shape != x.shape:
+                raise ValueError(f'x_qk has shape {tuple(x_qk.shape)}; that of x, '
+                                 f'{tuple(x.shape)}, is required')
+            qk = some_channels(self.qkv, x_qk, slice(2 * self.embed_dims))
+            v = some_channels(self.qkv, x, slice(2 * self.embed_dims, None))
+            return (*split_heads(qk, self.num_heads, 2), *split_heads(v, self.num_heads))
+        return (self.qkv(x).view(*x.shape[:2], 3, self.num_heads, self.head_dims),)
+
+    def _attend(self, qkv: tuple[Tensor, ...], grid: GridLike, **options: Unpack[Options]
                 ) -> Tensor | tuple[Tensor, Tensor]:
-        """:meth:`forward` with arguments that were checked, and further options of attention."""
+        """The output (B, L, embed_dims) of what :meth:`_project` gives, or that and the weights."""
+        if self.cosine is not None:
+            q, k, v = split(qkv)
+            qkv = (*self.cosine(q, k), v)
         options['form'] = self.form
         options['dropout_p'] = self.attn_drop if self.training else 0.0
-        if x_qk is None:
-            joint = self.qkv(x).view(*x.shape[:2], 3, self.num_heads, self.head_dims)
-            out, weights = attend_joint(joint, self.rel_pos_encoding, grid, **options)
-        else:
-            out, weights = attend(*self._project(x, x_qk), self.rel_pos_encoding, grid, **options)
-        out = self._output(out)
+        run: Any = attend if len(qkv) == 3 else attend_joint
+        out, weights = run(*qkv, self.rel_pos_encoding, grid, **options)
+        out = join_heads(out)
+        out = self.proj_drop(self.proj(out if self.norm is None else self.norm(out)))
         return out if weights is None else (out, weights)
 
-    def _output(self, out: Tensor) -> Tensor:
-        """(B, heads, L, head_dims) -> (B, L, embed_dims)."""
-        out = join_heads(out)
-        out = self.proj(out if self.norm is None else self.norm(out))
-        return self.proj_drop(out)  # type: ignore[no-any-return]
 
-    def _project(self, x: Tensor, x_qk: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """q, k, v, each (B, heads, L, head_dims)."""
-        batch, length, _ = x.shape
-        if x_qk.shape != x.shape:
-            raise ValueError(f'x_qk has shape {tuple(x_qk.shape)}; that of x, {tuple(x.shape)}, '
-                             f'is required')
-        split = 2 * self.embed_dims
-        qk = some_channels(self.qkv, x_qk, slice(split))
-        q, k = qk.reshape(batch, length, 2, self.num_heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
-        v = some_channels(self.qkv, x, slice(split, None))
-        return q, k, v.reshape(batch, length, self.num_heads, -1).transpose(1, 2)
-
-
-def build_relative_encoding(cfg: RelativeConfig, head_dims: int, num_heads: int,
-                            num_prefix_tokens: int, **defaults: Any) -> RelativeEncoding:
-    """Build an encoding for an attention module and check that the two agree.
+def build_relative_encoding(cfg: RelativeConfig | None, head_dims: int, num_heads: int,
+                            num_prefix_tokens: int, **defaults: Any) -> RelativeEncoding | None:
+    """Build an encoding for an attention module and check that the two agree; None stays None.
 
     ``defaults`` are further arguments for a config, used where the encoding takes them.
 
@@ -137,6 +134,8 @@ def build_relative_encoding(cfg: RelativeConfig, head_dims: int, num_heads: int,
     from ..encodings.base import RelativeEncoding
     from ..encodings.build import build_encoding
 
+    if cfg is None:
+        return None
     # mypy: RelativeEncoding is abstract, and is only compared with here.
     encoding = build_encoding(
         cfg, RelativeEncoding, 'rel_pos_encoding',  # type: ignore[type-abstract]

@@ -19,11 +19,11 @@ from ..functional.masking import (
     valid_extents,
 )
 from .attend import attend, checked_form, join_heads
-from .linear import Linear, check_heads, some_channels
+from .linear import Linear, check_heads, some_channels, split_heads
 from .multihead import build_relative_encoding
 
 if TYPE_CHECKING:
-    from ..encodings.base import RelativeConfig, RelativeEncoding
+    from ..encodings.base import RelativeConfig
 
 
 class SpatialReductionAttention(nn.Module):
@@ -86,11 +86,9 @@ class SpatialReductionAttention(nn.Module):
         if key_cells or sr_ratio > 1:
             self.sr = nn.Conv2d(embed_dims, embed_dims, self.sr_ratio, stride=self.sr_ratio)
             self.norm = nn.LayerNorm(embed_dims, eps=sr_norm_eps)
-        self.rel_pos_encoding: RelativeEncoding | None = None
-        if rel_pos_encoding is not None:
-            self.rel_pos_encoding = build_relative_encoding(
-                rel_pos_encoding, embed_dims // num_heads, num_heads, num_prefix_tokens,
-                grid_shape=grid_shape)
+        self.rel_pos_encoding = build_relative_encoding(
+            rel_pos_encoding, embed_dims // num_heads, num_heads, num_prefix_tokens,
+            grid_shape=grid_shape)
 
     def forward(self, x: Tensor, hw_shape: GridLike, padding_mask: Tensor | None = None,
                 need_weights: bool = False, *, x_qk: Tensor | None = None
@@ -116,18 +114,19 @@ class SpatialReductionAttention(nn.Module):
         if self.key_cells and padding_mask is not None and self.rel_pos_encoding is not None:
             alone: Tensor = self._each_alone(x, grid, padding_mask, x_qk)
             return alone
-        queries = x if x_qk is None else x_qk
+        q, = split_heads(self.q(x if x_qk is None else x_qk), self.num_heads)
         reduced = self._reduce(x, grid, key_grid, padding_mask)
         if x_qk is None:
-            k, v = self._heads(self.kv(reduced), 2)
+            k, v = split_heads(self.kv(reduced), self.num_heads, 2)
         else:
-            k, v = self._split_key_value(reduced, self._reduce(x_qk, grid, key_grid, padding_mask))
+            other, dims = self._reduce(x_qk, grid, key_grid, padding_mask), self.embed_dims
+            k, = split_heads(some_channels(self.kv, other, slice(dims)), self.num_heads)
+            v, = split_heads(some_channels(self.kv, reduced, slice(dims, None)), self.num_heads)
         key_mask, query_mask = self._masks(padding_mask, key_grid)
         out, weights = attend(
-            self._heads(self.q(queries), 1)[0], k, v, self.rel_pos_encoding, grid, key_grid,
-            key_padding_mask=key_mask, query_padding_mask=query_mask,
-            dropout_p=self.attn_drop if self.training else 0.0, need_weights=need_weights,
-            form=self.form)
+            q, k, v, self.rel_pos_encoding, grid, key_grid, key_padding_mask=key_mask,
+            query_padding_mask=query_mask, need_weights=need_weights, form=self.form,
+            dropout_p=self.attn_drop if self.training else 0.0)
         out = self.proj_drop(self.proj(join_heads(out)))
         return out if weights is None else (out, weights)
 
@@ -204,15 +203,3 @@ class SpatialReductionAttention(nn.Module):
                 alone = self(cells, (height, width), x_qk=qk)
                 out[index, :height, :width] = alone.view(height, width, -1)
         return out.flatten(1, 2)
-
-    def _heads(self, x: Tensor, parts: int) -> tuple[Tensor, ...]:
-        """(B, L, parts*C) to ``parts`` tensors (B, heads, L, head_dims)."""
-        split = x.reshape(*x.shape[:2], parts, self.num_heads, -1).permute(2, 0, 3, 1, 4)
-        return split.unbind(0)
-
-    def _split_key_value(self, x: Tensor, x_qk: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys from one set of tokens, values from the other."""
-        dims = self.embed_dims
-        k = some_channels(self.kv, x_qk, slice(dims))
-        v = some_channels(self.kv, x, slice(dims, None))
-        return self._heads(k, 1)[0], self._heads(v, 1)[0]

@@ -8,17 +8,13 @@ from torch import Tensor, nn
 
 from ..functional.grids import GridLike, as_grid, check_tokens
 from ..functional.windows import Counts, Windows
-from .attend import Options, attend, attend_joint, checked_form, join_heads
-from .cosine import CosineScale
-from .linear import Linear, check_heads, qkv_projection
 from .multihead import MultiheadAttention, build_relative_encoding
-from .terms import split
 
 if TYPE_CHECKING:
-    from ..encodings.base import RelativeConfig, RelativeEncoding
+    from ..encodings.base import RelativeConfig
 
 
-class WindowAttention(nn.Module):
+class WindowAttention(MultiheadAttention):
     """Self-attention inside windows (Swin Transformer, ICCV 2021, Sec. 3.2) that takes a relative
     encoding, whose grid is the window.
 
@@ -30,44 +26,25 @@ class WindowAttention(nn.Module):
             ``num_heads`` and the size (``window_size``, ``max_size``, ``max_tokens``) are filled
             in. None is no position at all; Swin itself is
             ``dict(type='mmposenc.RelativePositionBias')``.
-        qkv_bias: bias of the joint projection to queries, keys and values; 'qv' leaves out that of
-            the keys.
-        cosine: logits are cosines with a learned scale a head, see
-            :class:`~mmposenc.attention.cosine.CosineScale`.
-        attn_drop: dropout of the attention weights.
-        proj_drop: dropout of the output.
-        form: which formulation runs, see :func:`mmposenc.attention.attend`.
+        attention: further arguments of :class:`MultiheadAttention`.
 
-    Parameters are named ``qkv``, ``proj``, ``rel_pos_encoding`` and ``cosine``. An encoding that
-    reads queries and keys reads those that enter the product.
+    Parameters are named as there. An encoding that reads queries and keys reads those that enter
+    the product.
 
     Raises:
         ValueError: for sizes that do not divide, or an encoding with prefix tokens.
     """
 
     def __init__(self, embed_dims: int, num_heads: int, window_size: int | tuple[int, int], *,
-                 rel_pos_encoding: RelativeConfig | None = None,
-                 qkv_bias: bool | str = True, cosine: bool = False, attn_drop: float = 0.0,
-                 proj_drop: float = 0.0, form: str = 'auto') -> None:
-        super().__init__()
-        check_heads(embed_dims, num_heads)
-        side = (window_size, window_size) if isinstance(window_size, int) else window_size
-        self.window_size = as_grid(side, 'window_size').hw
-        self.embed_dims, self.num_heads = embed_dims, num_heads
-        self.head_dims = embed_dims // num_heads
-        self.attn_drop, self.form = attn_drop, checked_form(form)
-        self.qkv = qkv_projection(embed_dims, qkv_bias)
-        self.cosine = CosineScale(num_heads) if cosine else None
-        self.proj = Linear(embed_dims, embed_dims)
-        self.proj_drop = nn.Dropout(proj_drop)
-        self.rel_pos_encoding: RelativeEncoding | None = None
-        if rel_pos_encoding is not None:
-            self.rel_pos_encoding = build_relative_encoding(
-                rel_pos_encoding, self.head_dims, num_heads, 0, window_size=self.window_size,
-                grid_shape=self.window_size)
+                 rel_pos_encoding: RelativeConfig | None = None, **attention: Any) -> None:
+        super().__init__(embed_dims, num_heads, **attention)
+        self.window_size = _checked(window_size, self.num_prefix_tokens)
+        self.rel_pos_encoding = build_relative_encoding(
+            rel_pos_encoding, self.head_dims, num_heads, 0, window_size=self.window_size,
+            grid_shape=self.window_size)
 
-    def forward(self, x: Tensor, regions: Tensor | None = None, *, need_weights: bool = False
-                ) -> Tensor | tuple[Tensor, Tensor]:
+    def forward(self, x: Tensor, regions: Tensor | None = None, *,  # type: ignore[override]
+                need_weights: bool = False) -> Tensor | tuple[Tensor, Tensor]:
         """Attend inside each window.
 
         Args:
@@ -91,18 +68,8 @@ class WindowAttention(nn.Module):
             raise ValueError(f'regions has shape {tuple(regions.shape)}, which does not fit x of '
                              f'shape {tuple(x.shape)}: (n, {length}) is required, n a divisor of '
                              f'the windows')
-        joint = self.qkv(x).view(x.shape[0], length, 3, self.num_heads, self.head_dims)
-        options: Options = {
-            'need_weights': need_weights, 'form': self.form,
-            'regions': regions, 'dropout_p': self.attn_drop if self.training else 0.0}
-        if self.cosine is None:
-            out, weights = attend_joint(joint, self.rel_pos_encoding, self.window_size, **options)
-        else:
-            q, k, v = split((joint,))
-            q, k = self.cosine(q, k)
-            out, weights = attend(q, k, v, self.rel_pos_encoding, self.window_size, **options)
-        out = self.proj_drop(self.proj(join_heads(out)))
-        return out if weights is None else (out, weights)
+        return self._attend(self._project(x, None), self.window_size, regions=regions,
+                            need_weights=need_weights)
 
 
 class ShiftWindowAttention(nn.Module):
@@ -110,14 +77,14 @@ class ShiftWindowAttention(nn.Module):
     2021, Sec. 3.2).
 
     Args:
-        embed_dims, num_heads, window_size, rel_pos_encoding: as :class:`WindowAttention`.
-        qkv_bias, cosine, attn_drop, proj_drop, form: as there.
+        embed_dims, num_heads, window_size: as :class:`WindowAttention`.
         shift_size: cells by which windows are shifted down and right, less than the window.
         pad_small_map: shift also where one window spans the smaller side of the map, as for
             detection and segmentation in mmdet and mmseg; without it such maps are not shifted, as
             for classification.
         mask_window_padding: give the zeros that fill up the last windows no attention. Off, they
             are keys like any other, as in the releases.
+        attention: further arguments of :class:`WindowAttention`.
 
     Its parameters are those of ``w_msa``, a :class:`WindowAttention`. Equal to mmpretrain's
     ShiftWindowMSA (with ``cosine`` and ``qkv_bias='qv'`` to that of its WindowMSAV2) and to
@@ -126,16 +93,10 @@ class ShiftWindowAttention(nn.Module):
     """
 
     def __init__(self, embed_dims: int, num_heads: int, window_size: int | tuple[int, int],
-                 shift_size: int | tuple[int, int] = 0, *,
-                 rel_pos_encoding: RelativeConfig | None = None,
-                 qkv_bias: bool | str = True, cosine: bool = False, attn_drop: float = 0.0,
-                 proj_drop: float = 0.0, form: str = 'auto', pad_small_map: bool = False,
-                 mask_window_padding: bool = False) -> None:
+                 shift_size: int | tuple[int, int] = 0, *, pad_small_map: bool = False,
+                 mask_window_padding: bool = False, **attention: Any) -> None:
         super().__init__()
-        self.w_msa = WindowAttention(embed_dims, num_heads, window_size,
-                                     rel_pos_encoding=rel_pos_encoding, qkv_bias=qkv_bias,
-                                     cosine=cosine, attn_drop=attn_drop, proj_drop=proj_drop,
-                                     form=form)
+        self.w_msa = WindowAttention(embed_dims, num_heads, window_size, **attention)
         self.window_size = self.w_msa.window_size
         shift = (shift_size, shift_size) if isinstance(shift_size, int) else tuple(shift_size)
         if len(shift) != 2 or any(not 0 <= step < side
@@ -203,12 +164,7 @@ class PlainWindowAttention(MultiheadAttention):
 
     def __init__(self, embed_dims: int, num_heads: int, window_size: int | tuple[int, int], *,
                  mask_window_padding: bool = False, **options: Any) -> None:
-        side = (window_size, window_size) if isinstance(window_size, int) else window_size
-        window = as_grid(side, 'window_size').hw
-        if options.get('num_prefix_tokens', 0):
-            raise ValueError(f"num_prefix_tokens={options['num_prefix_tokens']} with "
-                             f'window_size={window_size!r} must be 0: class tokens and registers '
-                             f'lie in no window')
+        window = _checked(window_size, options.get('num_prefix_tokens', 0))
         super().__init__(embed_dims, num_heads, **{**options, 'grid_shape': window})
         self.window_size, self.mask_window_padding = window, mask_window_padding
 
@@ -240,8 +196,17 @@ class PlainWindowAttention(MultiheadAttention):
         windows = Windows(grid.hw, self.window_size, padding_mask=mask, counts=counts)
         regions = windows.regions(self.mask_window_padding, x.device, x.shape[0])
         found = self._attend(
-            windows.cut(x), None if x_qk is None else windows.cut(x_qk), self.window_size,
-            need_weights=need_weights, regions=regions)
+            self._project(windows.cut(x), None if x_qk is None else windows.cut(x_qk)),
+            self.window_size, need_weights=need_weights, regions=regions)
         if isinstance(found, tuple):
             return windows.join(found[0]), found[1]
         return windows.join(found)
+
+
+def _checked(window_size: int | tuple[int, int], num_prefix_tokens: int) -> tuple[int, int]:
+    """(Wh, Ww), after a check that all tokens lie in a window."""
+    if num_prefix_tokens:
+        raise ValueError(f'num_prefix_tokens={num_prefix_tokens} with window_size={window_size!r} '
+                         f'must be 0: class tokens and registers lie in no window')
+    side = (window_size, window_size) if isinstance(window_size, int) else window_size
+    return as_grid(side, 'window_size').hw

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ..attention.linear import Linear
 from ..attention.window import ShiftWindowAttention
 from ..encodings.base import RelativeConfig
-from ..encodings.build import EncodingConfig
+from ..encodings.build import EncodingConfig, listed
 from ..encodings.placement import PlacedEncodings
 from ..functional.masking import every_cell, noted_extents, valid_extents
 from ..functional.windows import Counts, window_counts
@@ -171,7 +171,4 @@ def window_encoding(window_bias: bool | str, pretrained: tuple[int, int],
             own['window_size'] = pretrained
     if not window_bias:
         return rel_pos_encoding
-    if rel_pos_encoding is None:
-        return own
-    others = rel_pos_encoding if isinstance(rel_pos_encoding, (list, tuple)) else [rel_pos_encoding]
-    return [own, *others]
+    return own if rel_pos_encoding is None else [own, *listed(rel_pos_encoding)]

@@ -125,10 +125,8 @@ class MultiheadAttention(BaseModule):
         self.proj_drop = nn.Dropout(proj_drop)
         self.dropout_layer = build_dropout(dropout_layer)
         self.form = checked_form(form)
-        self.rel_pos_encoding: RelativeEncoding | None = None
-        if rel_pos_encoding is not None:
-            self.rel_pos_encoding = build_relative_encoding(
-                rel_pos_encoding, embed_dims // num_heads, num_heads, 0)
+        self.rel_pos_encoding = build_relative_encoding(
+            rel_pos_encoding, embed_dims // num_heads, num_heads, 0)
 
     def forward(self, query: Tensor, key: Tensor | None = None, value: Tensor | None = None,
                 identity: Tensor | None = None, query_pos: Tensor | None = None,

@@ -15,7 +15,7 @@ from ..functional.position_tables import (
     sincos_2d,
 )
 from .base import TokenEncoding
-from .checks import check_apply_to, check_at_least, check_choices
+from .checks import check_at_least, check_choices
 
 
 class _AddedTable(TokenEncoding):
@@ -26,7 +26,8 @@ class _AddedTable(TokenEncoding):
     def __init__(self, embed_dims: int, apply_to: str) -> None:
         super().__init__()
         check_at_least(1, embed_dims=embed_dims)
-        self.apply_to = check_apply_to(apply_to)
+        check_choices(apply_to=(apply_to, ('qkv', 'qk')))
+        self.apply_to = apply_to
 
     def start_at_zero(self) -> None:
         """Tables of zeros."""
@@ -43,21 +44,17 @@ class _AddedTable(TokenEncoding):
         """
         grid = check_tokens(x, hw_shape, num_prefix_tokens)
         prefix, tokens = split_prefix(x, num_prefix_tokens)
-        table = self._grid_table(grid.hw, padding_mask, tokens)
+        # A table resized to the padded grid would give an image other positions in every batch.
+        extents = None if padding_mask is None else extents_of(padding_mask)
+        table = self._table(grid.hw, extents, tokens)
+        if padding_mask is not None:
+            table = table.masked_fill(padding_mask.flatten(1)[..., None], 0)
         return join_prefix(prefix, tokens + table.to(tokens.dtype))
 
     def _table(self, hw_shape: tuple[int, int], extents: Tensor | None, like: Tensor) -> Tensor:
         """The table (1, H*W, C) of a grid, or (B, H*W, C) of images that fill ``extents`` (B, 2)
         of it."""
         raise NotImplementedError
-
-    def _grid_table(self, hw_shape: tuple[int, int], padding_mask: Tensor | None,
-                    like: Tensor) -> Tensor:
-        if padding_mask is None:
-            return self._table(hw_shape, None, like)
-        # A table resized to the padded grid would give an image other positions in every batch.
-        table = self._table(hw_shape, extents_of(padding_mask), like)
-        return table.masked_fill(padding_mask.flatten(1)[..., None], 0)
 
 
 class LearnedPositionEmbedding(_AddedTable):

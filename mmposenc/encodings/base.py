@@ -79,6 +79,10 @@ class RelativeEncoding(nn.Module, ABC):
         self.head_dims, self.num_heads = head_dims, num_heads
         self.num_prefix_tokens = num_prefix_tokens
 
+    def _empty_table(self, *shape: int, shared_heads: bool) -> nn.Parameter:
+        """An uninitialized table, one of all heads or (num_heads, ...)."""
+        return nn.Parameter(torch.empty(*(() if shared_heads else (self.num_heads,)), *shape))
+
     @abstractmethod
     def terms(self, q_grid: Grid, k_grid: Grid) -> Sequence[Term]:
         """What is added (:mod:`mmposenc.attention.terms`), for queries and keys on these

@@ -16,6 +16,11 @@ EncodingConfig = nn.Module | dict[str, Any]
 _Contract = TypeVar('_Contract', bound=TokenEncoding | RelativeEncoding)
 
 
+def listed(given: Any) -> list[Any]:
+    """One, or several in a list or tuple; None is none."""
+    return list(given) if isinstance(given, (list, tuple)) else [] if given is None else [given]
+
+
 def build_encoding(cfg: EncodingConfig | RelativeConfig, contract: type[_Contract], argument: str,
                    **defaults: Any) -> _Contract:
     """Return ``cfg`` built.

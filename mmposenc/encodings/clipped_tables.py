@@ -1,7 +1,6 @@
 """Base of the encodings with learned vectors of clipped offsets (Shaw, Huang)."""
 from __future__ import annotations
 
-import torch
 from torch import nn
 
 from ..functional.buckets import BucketParams, Buckets
@@ -30,8 +29,7 @@ class ClippedTables(RelativeEncoding):
 
     def _new_table(self) -> nn.Parameter:
         """An uninitialized table (n, head_dims), or one a head."""
-        lead = () if self.shared_heads else (self.num_heads,)
-        return nn.Parameter(torch.empty(*lead, self.num_vectors, self.head_dims))
+        return self._empty_table(self.num_vectors, self.head_dims, shared_heads=self.shared_heads)
 
     def reset_parameters(self) -> None:
         """Truncated normal, standard deviation 0.02."""

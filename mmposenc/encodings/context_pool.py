@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..functional.grids import check_tokens, whole_cells
-from ..functional.masking import join_prefix, split_prefix
+from ..functional.masking import join_prefix, map_to_tokens, split_prefix, tokens_to_map
 from ..functional.pooling.ablations import global_mean, nonlocal_pool, random_mean, window_mean
 from ..functional.pooling.adaptive import FORMS, context_pool, full_precision
 from ..functional.pooling.partition import cells_at_stride
 from .base import TokenEncoding
 from .checks import check_at_least, check_choices
-from .context_pool_predictors import PREDICTORS, build_predictor
 
 WEIGHTS = ('learned', 'unnormalized', 'uniform', 'nonlocal')
 LOCALITIES = ('gaussian', 'none', 'fixed_window', 'adaptive_window', 'random_sparse')
@@ -27,6 +27,76 @@ class Pooling(NamedTuple):
 
     weight_logits: Tensor  # (B, H*W), -inf at padding
     sigma: Tensor | None  # (B, H*W) in cells
+
+
+class ConvPredictor(nn.Module):
+    """Two convolutions of size 3 with GELU between, on a map or along a sequence.
+
+    Args:
+        embed_dims, hidden_dims, out_dims: channels.
+        dims: 2 for 3 x 3 on the map, 1 for 3 along the sequence.
+        causal: see a token and those before it only.
+    """
+
+    def __init__(self, embed_dims: int, hidden_dims: int, out_dims: int, dims: int,
+                 causal: bool) -> None:
+        super().__init__()
+        kernel = (3, 3) if dims == 2 else (1, 3)
+        # A causal convolution is padded on one side, in forward.
+        padding = (0, 0) if causal else (kernel[0] // 2, 1)
+        self.causal = causal
+        self.conv1 = nn.Conv2d(embed_dims, hidden_dims, kernel, padding=padding)
+        self.conv2 = nn.Conv2d(hidden_dims, out_dims, kernel, padding=padding)
+
+    def forward(self, x: Tensor, hw_shape: tuple[int, int], padding_mask: Tensor | None) -> Tensor:
+        """(B, H*W, C), zero where padded, and (B, H*W) or None -> (B, H*W, out_dims)."""
+        hidden = F.gelu(self.conv1(self._pad(tokens_to_map(x.contiguous(), hw_shape))))
+        if padding_mask is not None:
+            hidden = hidden.masked_fill(padding_mask.view(x.shape[0], 1, *hw_shape), 0)
+        return map_to_tokens(self.conv2(self._pad(hidden)))
+
+    def _pad(self, x: Tensor) -> Tensor:
+        return F.pad(x, (2, 0)) if self.causal else x
+
+
+class MLPPredictor(nn.Module):
+    """Two linear layers with GELU between, on each token by itself."""
+
+    def __init__(self, embed_dims: int, hidden_dims: int, out_dims: int, dims: int,
+                 causal: bool) -> None:
+        super().__init__()
+        self.fc1 = nn.Linear(embed_dims, hidden_dims)
+        self.fc2 = nn.Linear(hidden_dims, out_dims)
+
+    def forward(self, x: Tensor, hw_shape: tuple[int, int], padding_mask: Tensor | None) -> Tensor:
+        """As :meth:`ConvPredictor.forward`."""
+        return self.fc2(F.gelu(self.fc1(x)))  # type: ignore[no-any-return]
+
+
+class AttentionPredictor(nn.Module):
+    """Attention of one head over all tokens, GELU, and a linear layer."""
+
+    def __init__(self, embed_dims: int, hidden_dims: int, out_dims: int, dims: int,
+                 causal: bool) -> None:
+        super().__init__()
+        self.causal = causal
+        self.qkv = nn.Linear(embed_dims, 3 * hidden_dims)
+        self.proj = nn.Linear(hidden_dims, out_dims)
+
+    def forward(self, x: Tensor, hw_shape: tuple[int, int], padding_mask: Tensor | None) -> Tensor:
+        """As :meth:`ConvPredictor.forward`."""
+        q, k, v = self.qkv(x)[:, None].chunk(3, -1)
+        mask = None if padding_mask is None else ~padding_mask[:, None, None]
+        if self.causal:
+            # Padding stands behind the sequence, so no valid token sees it.
+            mask = None
+        hidden = F.scaled_dot_product_attention(q, k, v, mask, is_causal=self.causal)[:, 0]
+        return self.proj(F.gelu(hidden))  # type: ignore[no-any-return]
+
+
+#: What predicts weights and sizes from the tokens.
+PREDICTORS: dict[str, type[nn.Module]] = {
+    'conv': ConvPredictor, 'mlp': MLPPredictor, 'attention': AttentionPredictor}
 
 
 class ContextPool(TokenEncoding):
@@ -78,7 +148,7 @@ class ContextPool(TokenEncoding):
                  default_positions: Sequence[int] | str = 'every') -> None:
         super().__init__()
         check_choices(weights=(weights, WEIGHTS), locality=(locality, LOCALITIES),
-                      predictor=(predictor, PREDICTORS), size_norm=(size_norm, SIZE_NORMS),
+                      predictor=(predictor, tuple(PREDICTORS)), size_norm=(size_norm, SIZE_NORMS),
                       dims=(dims, (1, 2)), form=(form, FORMS))
         check_at_least(1, embed_dims=embed_dims, hidden_dims=hidden_dims, stride=stride,
                        nonlocal_dims=nonlocal_dims, num_random=num_random)
@@ -101,8 +171,8 @@ class ContextPool(TokenEncoding):
         self.has_weights = weights in ('learned', 'unnormalized')
         self.has_sizes = locality in ('gaussian', 'adaptive_window')
         outputs = self.has_weights + self.has_sizes
-        self.predictor = (build_predictor(predictor, embed_dims, hidden, outputs, dims, causal)
-                          if outputs else None)
+        made = PREDICTORS[predictor]
+        self.predictor = made(embed_dims, hidden, outputs, dims, causal) if outputs else None
         pair_dims = embed_dims if nonlocal_dims is None else nonlocal_dims
         self.query_key = nn.Linear(embed_dims, 2 * pair_dims) if weights == 'nonlocal' else None
         self.reset_parameters()

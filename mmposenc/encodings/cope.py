@@ -4,7 +4,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..attention.terms import Term
 from ..functional.grids import Grid, sequence_places
@@ -74,12 +74,12 @@ class CoPE(RelativeEncoding):
         super().__init__()
         self._set_sizes(head_dims, num_heads, num_prefix_tokens)
         check_at_least(2, max_positions=max_positions)
-        lead = () if shared_heads else (num_heads,)
-        self.table = nn.Parameter(torch.zeros(*lead, 2, max_positions, head_dims))
+        self.table = self._empty_table(2, max_positions, head_dims, shared_heads=shared_heads)
+        self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Zeros."""
-        nn.init.zeros_(self.table)
+        self.start_at_zero()
 
     def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
         """A table read by counts; see :class:`RelativeEncoding`."""

@@ -2,13 +2,12 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..attention.terms import AxisHalves, Term
 from ..functional.grids import Grid, GridLike, as_grid, pick_entries
 from ..functional.position_tables import resize_axis_table
 from .base import RelativeEncoding
-from .checks import axis_tables
 
 
 class DecomposedRPE(RelativeEncoding):
@@ -42,14 +41,14 @@ class DecomposedRPE(RelativeEncoding):
         super().__init__()
         self._set_sizes(head_dims, num_heads, num_prefix_tokens)
         self.grid_shape = as_grid(grid_shape, 'grid_shape').hw
-        lengths = (2 * self.grid_shape[0] - 1, 2 * self.grid_shape[1] - 1)
-        self.row_table, self.col_table = axis_tables(lengths, head_dims, num_heads, shared_heads)
+        self.row_table, self.col_table = (
+            self._empty_table(2 * side - 1, head_dims, shared_heads=shared_heads)
+            for side in self.grid_shape)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Zeros."""
-        nn.init.zeros_(self.row_table)
-        nn.init.zeros_(self.col_table)
+        self.start_at_zero()
 
     def terms(self, q_grid: Grid, k_grid: Grid) -> list[Term]:
         """One :class:`AxisHalves`; see :class:`RelativeEncoding`."""

@@ -10,11 +10,12 @@ from torch.utils.checkpoint import checkpoint
 
 from ..attention.terms import OffsetBias, Term
 from ..functional import limits
-from ..functional.grids import Grid, grid_offsets
+from ..functional.bias_tables import resize_table
+from ..functional.grids import Grid, GridLike, as_grid, grid_offsets
 from ..functional.pooling.adaptive import full_precision
 from ..functional.tracing import is_exporting
 from .base import RelativeEncoding
-from .checks import check_at_least
+from .checks import check_at_least, check_choices
 
 
 class OffsetBiasEncoding(RelativeEncoding):
@@ -47,6 +48,49 @@ class OffsetBiasEncoding(RelativeEncoding):
         rows, cols = rows.to(dtype), cols.to(dtype)
         return [OffsetBias(self.offset_table(rows, cols, q_grid), q_grid, k_grid,
                            getattr(self, 'prefix_bias', None), self.num_prefix_tokens)]
+
+
+class WindowTable(OffsetBiasEncoding):
+    """Base of learned tables for the offsets in a window, with or without their signs.
+
+    Args: as of :class:`RelativePositionBias`.
+    """
+
+    #: What ``resize`` may be besides None.
+    resizings: tuple[str, ...]
+    #: Whether offsets have signs; else there is an entry for each distance.
+    signed = True
+
+    def __init__(self, num_heads: int, *, window_size: GridLike, num_prefix_tokens: int = 0,
+                 prefix_bias: bool = True, resize: str | None = None) -> None:
+        super().__init__()
+        check_choices(resize=(resize, (None, *self.resizings)))
+        self._set_heads(num_heads, num_prefix_tokens, prefix_bias)
+        self.window_size = as_grid(window_size, 'window_size').hw
+        self.resize, self.cellwise = resize, resize is None
+        self.table_size = self._sides(self.window_size)
+        self._make_table()
+        self.reset_parameters()
+
+    @abstractmethod
+    def _make_table(self) -> None:
+        """Make the uninitialized table."""
+
+    def _sides(self, window: tuple[int, int]) -> tuple[int, int]:
+        return (2 * window[0] - 1, 2 * window[1] - 1) if self.signed else window
+
+    def _entries(self, table: Tensor, rows: Tensor, cols: Tensor, query: Grid) -> Tensor:
+        """The entries of the nearest whole offsets out of a table (heads, *table_size)."""
+        window = self.window_size
+        if self.resize is not None:
+            window, table = query.hw, resize_table(table, self._sides(query.hw), self.resize)
+        elif query.height > window[0] or query.width > window[1]:
+            raise ValueError(f'q_grid=({query.height}, {query.width}) must fit into '
+                             f'window_size={window}; set that to the largest grid, or give resize')
+        for axis, (offsets, side) in enumerate(zip((rows, cols), window, strict=True), 1):
+            at = offsets.round().long().clamp(1 - side, side - 1)
+            table = table.index_select(axis, at + side - 1 if self.signed else at.abs())
+        return table
 
 
 def table_of_network(network: Callable[[Tensor, Tensor], Tensor], rows: Tensor, cols: Tensor,

@@ -19,7 +19,7 @@ from ..functional.masking import (
 )
 from ..functional.tracing import autocast_dtype
 from .base import TokenEncoding
-from .checks import check_apply_to, check_at_least, check_choices
+from .checks import check_at_least, check_choices
 
 #: By the number of axes.
 _CONV: dict[int, type[nn.Conv1d | nn.Conv2d | nn.Conv3d]] = {
@@ -247,10 +247,10 @@ def _check(embed_dims: int, conv: str, kernel_size: int, num_layers: int, paddin
            apply_to: str) -> None:
     check_at_least(1, embed_dims=embed_dims, num_layers=num_layers)
     check_choices(conv=(conv, ('depthwise', 'separable', 'dense')),
-                  padding=(padding, ('zeros', 'none')))
+                  padding=(padding, ('zeros', 'none')), apply_to=(apply_to, ('qkv', 'qk')))
     if kernel_size < 1 or kernel_size % 2 == 0:
         raise ValueError(f'kernel_size={kernel_size} must be odd and positive, so that a token '
                          f'is the centre of its window')
-    if check_apply_to(apply_to) == 'qk' and padding == 'none':
+    if apply_to == 'qk' and padding == 'none':
         raise ValueError("apply_to='qk' with padding='none': keys would be fewer than values; "
                          "use padding='zeros'")

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from .base import TokenEncoding
-from .build import EncodingConfig, build_encoding, resolve
+from .build import EncodingConfig, build_encoding, listed, resolve
 
 EncodingConfigs = EncodingConfig | Sequence[EncodingConfig] | None
 #: Numbers of blocks; 'every': behind each block that another attention follows; 'mlp': inside every
@@ -40,7 +40,7 @@ class PlacedEncodings(nn.Module):
         super().__init__()
         self.num_blocks, self.followed = num_blocks, followed
         self.at = nn.ModuleDict()
-        for cfg in _listed(pos_encoding):
+        for cfg in listed(pos_encoding):
             self._place(cfg, positions, num_blocks, defaults)
 
     def _place(self, cfg: EncodingConfig, positions: Positions, num_blocks: int,
@@ -148,21 +148,13 @@ def split_places(pos_encoding: EncodingConfigs, positions: Positions
         kind = resolve(cfg['type'], 'pos_encoding') if known else type(cfg)  # type: ignore[index]
         return getattr(kind, 'default_positions', None) == 'mlp'
 
-    configs = _listed(pos_encoding)
+    configs = listed(pos_encoding)
     within = [cfg for cfg in configs if inside(cfg)]
     if any(isinstance(cfg, nn.Module) for cfg in within):
         raise ValueError('pos_encoding is a module and would be shared by the MLPs of all blocks; '
                          'give a config dict')
     return ([cfg for cfg in configs if cfg not in within],
             None if positions == 'mlp' else positions, within)
-
-
-def _listed(pos_encoding: EncodingConfigs) -> list[EncodingConfig]:
-    if pos_encoding is None:
-        return []
-    if isinstance(pos_encoding, (list, tuple)):
-        return list(pos_encoding)
-    return [pos_encoding]  # type: ignore[list-item]
 
 
 def _build(cfg: EncodingConfig, defaults: dict[str, Any]) -> TokenEncoding:

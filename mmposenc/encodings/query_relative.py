@@ -7,7 +7,6 @@ from ..attention.terms import AxisHalves, Term
 from ..functional.bias_tables import table_entries
 from ..functional.grids import Grid, GridLike, as_grid, pick_entries
 from .base import RelativeEncoding
-from .checks import axis_tables
 from .sequence_table import SequenceTable, sequence_terms
 
 
@@ -78,8 +77,9 @@ class QueryRelative2D(RelativeEncoding):
         super().__init__()
         self._set_sizes(head_dims, num_heads, num_prefix_tokens)
         self.max_size = as_grid(max_size, 'max_size').hw
-        lengths = (2 * self.max_size[0] - 1, 2 * self.max_size[1] - 1)
-        self.row_table, self.col_table = axis_tables(lengths, head_dims, num_heads, shared_heads)
+        self.row_table, self.col_table = (
+            self._empty_table(2 * side - 1, head_dims, shared_heads=shared_heads)
+            for side in self.max_size)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

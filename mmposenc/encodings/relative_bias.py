@@ -4,13 +4,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ..functional.bias_tables import RESIZINGS, resize_bias_table
-from ..functional.grids import Grid, GridLike, as_grid
-from .checks import check_choices
-from .offset_bias import OffsetBiasEncoding
+from ..functional.bias_tables import RESIZINGS
+from ..functional.grids import Grid
+from .offset_bias import WindowTable
 
 
-class RelativePositionBias(OffsetBiasEncoding):
+class RelativePositionBias(WindowTable):
     """One learned number a head for each offset inside a window, added to the logits (Swin
     Transformer, ICCV 2021, Eq. 4; with numbers of the class token, BEiT, ICLR 2022, Sec. 2.4).
 
@@ -38,21 +37,14 @@ class RelativePositionBias(OffsetBiasEncoding):
             table that is not resized.
     """
 
-    def __init__(self, num_heads: int, *, window_size: GridLike, num_prefix_tokens: int = 0,
-                 prefix_bias: bool = True, resize: str | None = None) -> None:
-        super().__init__()
-        check_choices(resize=(resize, (None, *RESIZINGS)))
-        self._set_heads(num_heads, num_prefix_tokens, prefix_bias)
-        self.window_size = as_grid(window_size, 'window_size').hw
-        if resize == 'geometric-cubic' and 2 in self.window_size:
-            raise ValueError(f'window_size={self.window_size} with resize={resize!r}: sides must '
-                             f'not be 2, whose three offsets make no cubic spline')
-        self.resize = resize
-        self.cellwise = resize is None
-        self.table_size = (2 * self.window_size[0] - 1, 2 * self.window_size[1] - 1)
+    resizings = RESIZINGS
+
+    def _make_table(self) -> None:
+        if self.resize == 'geometric-cubic' and 2 in self.window_size:
+            raise ValueError(f'window_size={self.window_size} with resize={self.resize!r}: sides '
+                             f'must not be 2, whose three offsets make no cubic spline')
         self.relative_position_bias_table = nn.Parameter(
-            torch.empty(self.table_size[0] * self.table_size[1], num_heads))
-        self.reset_parameters()
+            torch.empty(self.table_size[0] * self.table_size[1], self.num_heads))
 
     def reset_parameters(self) -> None:
         """Truncated normal, standard deviation 0.02."""
@@ -62,12 +54,4 @@ class RelativePositionBias(OffsetBiasEncoding):
     def offset_table(self, rows: Tensor, cols: Tensor, query: Grid) -> Tensor:
         """Entries of the nearest whole offsets; see :class:`OffsetBiasEncoding`."""
         table = self.relative_position_bias_table.t().reshape(-1, *self.table_size)
-        side = self.window_size
-        if self.resize is not None:
-            table, side = resize_bias_table(table, query.hw, self.resize), query.hw
-        elif query.height > side[0] or query.width > side[1]:
-            raise ValueError(f'q_grid=({query.height}, {query.width}) must fit into '
-                             f'window_size={side}; set that to the largest grid, or give resize')
-        entries = [offsets.round().long().clamp(1 - length, length - 1) + length - 1
-                   for offsets, length in zip((rows, cols), side, strict=True)]
-        return table.index_select(1, entries[0]).index_select(2, entries[1])
+        return self._entries(table, rows, cols, query)

@@ -7,7 +7,6 @@ from ..attention.terms import AxisHalves, Term
 from ..functional.bias_tables import table_entries
 from ..functional.grids import Grid, pick_entries
 from .base import RelativeEncoding
-from .checks import as_limits, axis_tables
 
 
 class SASARPE(RelativeEncoding):
@@ -41,11 +40,14 @@ class SASARPE(RelativeEncoding):
         self._set_sizes(head_dims, num_heads, num_prefix_tokens)
         if head_dims % 2:
             raise ValueError(f'head_dims={head_dims} must be even: a half for each axis')
-        self.limits = as_limits(max_offset, 'max_offset')
-        self.axis_dims = head_dims // 2
-        lengths = (2 * self.limits[0] + 1, 2 * self.limits[1] + 1)
-        self.row_table, self.col_table = axis_tables(lengths, self.axis_dims, num_heads,
-                                                     shared_heads)
+        limits = (max_offset,) * 2 if isinstance(max_offset, int) else tuple(max_offset)
+        if len(limits) != 2 or any(not isinstance(x, int) or x < 0 for x in limits):
+            raise ValueError(f'max_offset={max_offset!r} must be a whole number >= 0, or two: '
+                             f'(rows, columns)')
+        self.limits = (limits[0], limits[1])
+        self.row_table, self.col_table = (
+            self._empty_table(2 * limit + 1, head_dims // 2, shared_heads=shared_heads)
+            for limit in limits)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
-import torch
 from torch import Tensor, nn
 
 from ..attention.terms import DenseBias, SkewedTable, TableByQuery, Term
@@ -33,8 +32,8 @@ class SequenceTable(RelativeEncoding):
         self._set_sizes(head_dims, num_heads, num_prefix_tokens)
         check_at_least(1, max_tokens=max_tokens)
         self.max_tokens = max_tokens
-        lead = () if shared_heads else (num_heads,)
-        self.table = nn.Parameter(torch.empty(*lead, self.num_rows(max_tokens), head_dims))
+        self.table = self._empty_table(self.num_rows(max_tokens), head_dims,
+                                       shared_heads=shared_heads)
         self.reset_parameters()
 
     @staticmethod

@@ -20,6 +20,7 @@ except ImportError as error:
 
 from ..attention.multihead import build_relative_encoding
 from ..encodings.base import RelativeConfig, position_tables
+from ..encodings.build import listed
 from ..encodings.placement import EncodingConfigs, PlacedEncodings, Positions
 from ..encodings.sharing import share_encodings
 
@@ -151,8 +152,7 @@ def _attentions(model: nn.Module, stacks: Sequence[Any]) -> list[Any]:
 def _place(cfg: EncodingConfigs, positions: Positions, stacks: Sequence[Any], in_stages: bool
            ) -> list[PlacedEncodings]:
     """The encodings of each stack of blocks."""
-    ready = [each for each in (cfg if isinstance(cfg, (list, tuple)) else [cfg])
-             if isinstance(each, nn.Module)]
+    ready = [each for each in listed(cfg) if isinstance(each, nn.Module)]
     if ready and len(stacks) > 1:
         raise ValueError(f'pos_encoding holds a module, {type(ready[0]).__name__}, but the model '
                          f'has {len(stacks)} stages; give a config dict')

@@ -11,6 +11,7 @@ from ..checkpoint.files import read_checkpoint
 from ..checkpoint.rules import shown
 from ..command_line import suggest
 from ..encodings.base import RelativeConfig
+from ..encodings.build import listed
 from ..encodings.placement import EncodingConfigs, Positions
 from ..functional.masking import split_prefix, tokens_to_map
 from ..integrations import timm as integration
@@ -57,8 +58,7 @@ class TimmBackbone(BaseModule):
         bias = bool(stages) or getattr(plain[0], 'rope', None) is not None
         keeps_table = keeps_bias = keep_own
         if table and positions is None:
-            tokens: Any = (pos_encoding if isinstance(pos_encoding, (list, tuple))
-                           else [pos_encoding])
+            tokens = listed(pos_encoding)
             others: Any = [each for each in tokens if not _is(each, 'LearnedPositionEmbedding')]
             if len(others) < len(tokens):
                 keeps_table, pos_encoding = True, others or None
