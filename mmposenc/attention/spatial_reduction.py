@@ -112,8 +112,7 @@ class SpatialReductionAttention(nn.Module):
         grid = as_grid(hw_shape)
         key_grid = self.reduced_grid(grid)
         if self.key_cells and padding_mask is not None and self.rel_pos_encoding is not None:
-            alone: Tensor = self._each_alone(x, grid, padding_mask, x_qk)
-            return alone
+            return self._each_alone(x, grid, padding_mask, x_qk)  # type: ignore[no-any-return]
         q, = split_heads(self.q(x if x_qk is None else x_qk), self.num_heads)
         reduced = self._reduce(x, grid, key_grid, padding_mask)
         if x_qk is None:
@@ -160,8 +159,7 @@ class SpatialReductionAttention(nn.Module):
         if self.ceil_mode:
             feature_map = pad_map(feature_map, (key_grid.height * self.sr_ratio,
                                                 key_grid.width * self.sr_ratio))
-        out: Tensor = self.norm(map_to_tokens(self.sr(feature_map)))
-        return out
+        return self.norm(map_to_tokens(self.sr(feature_map)))  # type: ignore[no-any-return]
 
     def _masks(self, padding_mask: Tensor | None, key_grid: Grid
                ) -> tuple[Tensor | None, Tensor | None]:
@@ -172,8 +170,7 @@ class SpatialReductionAttention(nn.Module):
         encoding = self.rel_pos_encoding
         if encoding is None or encoding.cellwise:
             return self._key_mask(padding_mask, key_grid), None
-        masks: tuple[Tensor, Tensor] = self._noted_masks(padding_mask, key_grid)
-        return masks
+        return self._noted_masks(padding_mask, key_grid)  # type: ignore[no-any-return]
 
     # Compiled code would lose the notes of the images' sizes, for which an accelerator would then
     # be waited for; such blocks are compiled in parts anyway.

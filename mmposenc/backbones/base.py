@@ -3,27 +3,31 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from inspect import Parameter, Signature, signature
 from types import SimpleNamespace
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from ..command_line import suggest
 from ..encodings.base import RelativeConfig
 from ..encodings.placement import EncodingConfigs, PlacedEncodings, Positions, split_places
 from ..encodings.sharing import share_encodings
-from .checkpoints import PretrainedMixin
-from .freezing import Freezing
+from .checkpoints import load_pretrained
+from .freezing import store_matrices
 from .layers import check_rates, rising_rates
+from .lora import add_lora
 from .modules import BaseModule
 
+_DTYPES = (None, 'bfloat16')
 _STAGE = re.compile(r'stages\.(\d+)\.')
 _BLOCK = re.compile(r'blocks\.(\d+)\.|pos_encodings\.at\.after(\d+)\.')
 _BEFORE = re.compile(r'patch_embed\.|pos_encodings\.at\.before\.|norm_pre\.|[a-z]+_tokens?$')
 
 
-class Backbone(Freezing, PretrainedMixin, BaseModule):
+class Backbone(BaseModule):
     """A backbone of ``blocks``, or of ``stages`` of them. Its subclasses take these arguments
     besides their own, and hand them on.
 
@@ -65,6 +69,11 @@ class Backbone(Freezing, PretrainedMixin, BaseModule):
         TypeError: for an argument that there is not, with those of a name like it.
         ValueError: for sizes, positions, encodings, stages or options that do not fit.
     """
+
+    #: Parts of names of parameters that are trained though their stage is frozen.
+    trainable: tuple[str, ...] = ()
+    #: What frozen blocks keep their matrices and compute in; None: as the others.
+    frozen_dtype: str | None = None
 
     def __init__(self, *, in_channels: int = 3, img_size: int | tuple[int, int] = 224,
                  pos_encoding: EncodingConfigs = None, positions: Positions = None,
@@ -133,9 +142,78 @@ class Backbone(Freezing, PretrainedMixin, BaseModule):
         self.reset_parameters()
         self._start_freezing(parts, *freezing)
 
+    def _start_freezing(self, blocks: Sequence[nn.Module], trainable: Sequence[str],
+                        lora: dict[str, Any] | None, frozen_dtype: str | None) -> None:
+        """Check and set the options, and freeze; ``blocks`` is all that ``frozen_stages`` count.
+
+        Raises:
+            ValueError: for a dtype there is not, a name that nothing has, or nothing frozen.
+            ImportError: for ``lora`` without peft.
+        """
+        for name, value in (('trainable', tuple(trainable)), ('lora', lora),
+                            ('frozen_dtype', frozen_dtype)):
+            if value and self.frozen_stages < 0:
+                raise ValueError(f'{name}={value!r} with frozen_stages=-1: nothing is frozen; set '
+                                 f'frozen_stages')
+        if frozen_dtype not in _DTYPES:
+            raise ValueError(f'frozen_dtype={frozen_dtype!r} must be one of {_DTYPES}')
+        for part in trainable:
+            if not part or not any(part in name for name, _ in self.named_parameters()):
+                raise ValueError(f'trainable={tuple(trainable)}: {part!r} is in the name of no '
+                                 f'parameter; such a name is '
+                                 f'{next(name for name, _ in self.named_parameters())!r}')
+        self.trainable, self.frozen_dtype = tuple(trainable), frozen_dtype
+        frozen = list(blocks[:self.frozen_stages]) if self.frozen_stages > 0 else []
+        if lora is not None:
+            add_lora(self, frozen, **lora)
+            self.trainable += ('.lora_',)
+        self._freeze()
+        if frozen_dtype is not None:
+            for block in frozen:
+                store_matrices(block, getattr(torch, frozen_dtype))
+
+    def _precision(self, stage: int, x: Tensor) -> AbstractContextManager[Any]:
+        """What a stage is computed in."""
+        if self.frozen_dtype is None or stage >= self.frozen_stages:
+            return nullcontext()
+        return torch.autocast(x.device.type, getattr(torch, self.frozen_dtype))
+
+    def _full(self, x: Tensor, stage: int) -> Tensor:
+        """What a stage gives, in float32 where it was computed in less."""
+        return x if self.frozen_dtype is None or stage >= self.frozen_stages else x.float()
+
+    def _freeze(self) -> None:
+        """Call :func:`.freezing.freeze` with what ``frozen_stages`` cover."""
+        raise NotImplementedError
+
+    def train(self, mode: bool = True) -> Any:
+        """Set the mode; what is frozen stays in evaluation."""
+        super().train(mode)
+        self._freeze()
+        return self
+
     def reset_parameters(self) -> None:
         """Initialise all weights."""
         raise NotImplementedError
+
+    def init_weights(self) -> None:
+        """Initialise as mmengine does; a Pretrained checkpoint is converted and checked.
+
+        Raises:
+            ValueError: if the checkpoint does not fit, unless ``strict=False``.
+        """
+        cfg = self.init_cfg
+        if not (isinstance(cfg, dict) and cfg.get('type') == 'Pretrained'):
+            super().init_weights()
+            return
+        options = {key: value for key, value in cfg.items() if key != 'type'}
+        unknown = sorted(set(options) - {'checkpoint', 'prefix', 'strict', 'map_location'})
+        if unknown or 'checkpoint' not in options:
+            raise ValueError(f"init_cfg={dict(cfg)!r} must have a checkpoint, and may have prefix "
+                             f'and strict; unknown: {unknown}')
+        load_pretrained(self, options['checkpoint'], prefix=options.get('prefix'),
+                        strict=options.get('strict', True))
+        self._is_init = True
 
     def get_layer_depth(self, param_name: str, prefix: str = 'backbone.') -> tuple[int, int]:
         """Depth of a parameter and the number of depths, as mmpretrain's backbones tell it (BEiT,

@@ -133,33 +133,6 @@ _CLASSIFIER = re.compile(
     r'(fc_)?norm\d?\.(weight|bias)|(.*\.)?(cls|dist)_token|neck\.\d\.(weight|bias)')
 
 
-class PretrainedMixin:
-    """Gives a backbone ``init_cfg=dict(type='Pretrained', checkpoint=..., strict=True)``."""
-
-    init_cfg: Any
-    _is_init: bool
-
-    def init_weights(self) -> None:
-        """Initialise as mmengine does; a Pretrained checkpoint is converted and checked.
-
-        Raises:
-            ValueError: if the checkpoint does not fit, unless ``strict=False``.
-        """
-        cfg = self.init_cfg
-        if not (isinstance(cfg, dict) and cfg.get('type') == 'Pretrained'):
-            super().init_weights()  # type: ignore[misc]
-            return
-        options = {key: value for key, value in cfg.items() if key != 'type'}
-        unknown = sorted(set(options) - {'checkpoint', 'prefix', 'strict', 'map_location'})
-        if unknown or 'checkpoint' not in options:
-            raise ValueError(f"init_cfg={dict(cfg)!r} must have a checkpoint, and may have prefix "
-                             f'and strict; unknown: {unknown}')
-        assert isinstance(self, nn.Module)
-        load_pretrained(self, options['checkpoint'], prefix=options.get('prefix'),
-                        strict=options.get('strict', True))
-        self._is_init = True
-
-
 def load_pretrained(backbone: nn.Module, checkpoint: Mapping[str, Any] | str | Path, *,
                     prefix: str | None = None, strict: bool | str = True,
                     name: str | None = None) -> None:

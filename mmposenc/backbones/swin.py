@@ -7,12 +7,14 @@ from typing import Any
 from torch import Tensor, nn
 
 from ..encodings.sharing import shared_encodings
+from ..functional.grids import as_grid
 from ..functional.image_sizes import ImgShapes, get_img_shapes, mask_images
 from ..functional.masking import masked_mean, pad_map, tokens_to_map
-from .base import Backbone, one_name
+from .archs import takes_arch
+from .base import Backbone
 from .freezing import freeze
 from .layers import PatchEmbed, check_sizes, init_transformer_weights
-from .swin_archs import WindowSizes, resolve_arch
+from .swin_archs import ARCHS, SIZES, WindowSizes, by_stage
 from .swin_layers import PatchMerging, SwinBlock, SwinStage, Tokens, window_encoding
 
 
@@ -25,12 +27,12 @@ class Swin(Backbone):
 
     Args:
         arch: 'tiny', 'small', 'base' or 'large'; 'v2-tiny', ... for V2 with windows of 8, and with
-            '-w12', '-w16', '-w12to16' or '-w12to24' behind it with those of its releases. What is
-            None below is as the arch says, else as V1; what is given overrides it.
+            '-w12', '-w16', '-w12to16' or '-w12to24' behind it with those of its releases. It sets
+            what is not given; defaults below are V1's.
         embed_dims: channels of the first stage; each stage has twice those of the one before.
         num_layers, num_heads: blocks and heads of each stage.
         depths: another name of ``num_layers``.
-        window_size: side of the windows, or (Wh, Ww); or a sequence of these, one a stage. V1: 7.
+        window_size: side of the windows, or (Wh, Ww); or a sequence of these, one a stage.
         mlp_ratio: hidden channels of the MLPs, in units of the stage's channels.
         patch_size: side of a patch in pixels.
         window_bias: Swin's own table of biases (True, V1), none (False), or 'log_cpb' (V2):
@@ -60,24 +62,28 @@ class Swin(Backbone):
     #: Norms of the maps are new where a classifier is loaded.
     may_be_new = r'norm\d\.(weight|bias)'
 
+    @takes_arch(ARCHS, SIZES, depths='num_layers')
     def __init__(self, arch: str | None = None, *, embed_dims: int | None = None,
                  num_layers: Sequence[int] | None = None, depths: Sequence[int] | None = None,
-                 num_heads: Sequence[int] | None = None, window_size: WindowSizes | None = None,
-                 mlp_ratio: float = 4.0, patch_size: int = 4,
-                 window_bias: bool | str | None = None,
-                 pretrained_window_size: WindowSizes | None = None, cosine: bool | None = None,
-                 post_norm: bool | None = None, qkv_bias: bool | str | None = None,
-                 norm_eps: float = 1e-5, out_indices: Sequence[int] | None = None,
-                 pool: str | None = None, pad_small_map: bool | None = None,
-                 mask_window_padding: bool = True, **shared: Any) -> None:
+                 num_heads: Sequence[int] | None = None, window_size: WindowSizes = 7,
+                 mlp_ratio: float = 4.0, patch_size: int = 4, window_bias: bool | str = True,
+                 pretrained_window_size: WindowSizes = 0, cosine: bool = False,
+                 post_norm: bool = False, qkv_bias: bool | str = True, norm_eps: float = 1e-5,
+                 out_indices: Sequence[int] | None = None, pool: str | None = None,
+                 pad_small_map: bool | None = None, mask_window_padding: bool = True,
+                 **shared: Any) -> None:
         super().__init__(**shared)
-        found = resolve_arch(
-            arch, embed_dims=embed_dims, num_layers=one_name(num_layers=num_layers, depths=depths),
-            num_heads=num_heads, window_size=window_size, window_bias=window_bias,
-            qkv_bias=qkv_bias, cosine=cosine, pretrained_window_size=pretrained_window_size,
-            post_norm=post_norm)
-        dims, layers, heads = found['embed_dims'], found['num_layers'], found['num_heads']
-        num_stages, self.post_norm = len(layers), found['post_norm']
+        dims: Any = embed_dims  # these are given, by takes_arch
+        layers, heads = (tuple(each or ()) for each in (num_layers, num_heads))
+        if len(layers) != len(heads) or not layers:
+            raise ValueError(f'num_layers={layers} and num_heads={heads} must hold one number a '
+                             f'stage')
+        if min(layers) < 1:
+            raise ValueError(f'num_layers={layers} must be positive')
+        num_stages, self.post_norm = len(layers), post_norm
+        windows = [as_grid(side, 'window_size').hw
+                   for side in by_stage(window_size, 'window_size', num_stages)]
+        trained = by_stage(pretrained_window_size, 'pretrained_window_size', num_stages)
         out_indices = tuple(range(num_stages)) if out_indices is None else tuple(out_indices)
         check_sizes(patch_size, mlp_ratio)
         if pool not in (None, 'gap'):
@@ -91,17 +97,15 @@ class Swin(Backbone):
         self.drop = nn.Dropout(given.drop)
         grid = self.patch_embed.out_hw_shape(given.side)
         common = dict(
-            given.attention, mlp_encodings=given.mlps, qkv_bias=found['qkv_bias'],
-            cosine=found['cosine'], drop=given.drop,
-            pad_small_map=pool is None if pad_small_map is None else pad_small_map,
-            mask_window_padding=mask_window_padding, norm_eps=norm_eps, post_norm=self.post_norm)
+            given.attention, mlp_encodings=given.mlps, qkv_bias=qkv_bias, cosine=cosine,
+            drop=given.drop, pad_small_map=pool is None if pad_small_map is None else pad_small_map,
+            mask_window_padding=mask_window_padding, norm_eps=norm_eps, post_norm=post_norm)
         rates = iter(self._drop_paths(sum(layers)))
         self.stages = nn.ModuleList()
         for i in range(num_stages):
-            width, window = dims * 2 ** i, found['window_size'][i]
-            common['rel_pos_encoding'] = window_encoding(
-                found['window_bias'], found['pretrained_window_size'][i],
-                given.attention['rel_pos_encoding'])
+            width, window = dims * 2 ** i, windows[i]
+            common['rel_pos_encoding'] = window_encoding(window_bias, trained[i],
+                                                         given.attention['rel_pos_encoding'])
             # Every second block is shifted by half a window.
             blocks = [SwinBlock(width, heads[i], mlp_ratio, drop_path=next(rates),
                                 window_size=window,

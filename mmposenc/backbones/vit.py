@@ -11,16 +11,22 @@ from ..checkpoint.config_json import vit_of
 from ..checkpoint.vit_archs import ARCHS, SIZES
 from ..encodings.sharing import shared_encodings
 from ..functional.image_sizes import ImgShapes, get_img_shapes, mask_images
-from ..functional.masking import pad_map, token_mask
+from ..functional.masking import masked_mean, pad_map, token_mask, tokens_to_map
 from .archs import takes_arch
 from .base import Backbone
 from .freezing import freeze
 from .layers import PatchEmbed, check_sizes, init_transformer_weights, run_block
-from .vit_layers import ViTBlock, check_blocks, check_mlp, check_tokens
-from .vit_output import ViTOutput, check_output
+from .vit_layers import (
+    SAMNeck,
+    ViTBlock,
+    check_blocks,
+    check_mlp,
+    check_output,
+    check_tokens,
+)
 
 
-class ViT(ViTOutput, Backbone):
+class ViT(Backbone):
     """Plain vision transformer (ViT, Dosovitskiy et al., ICLR 2021; DeiT, Touvron et al., ICML
     2021) with any position encoding (with :class:`~mmposenc.encodings.PEG` it is CPVT); with its
     options DeiT III, DINOv2, BEiT, the towers of CLIP and SigLIP, ViTDet's and SAM's image encoder.
@@ -123,6 +129,23 @@ class ViT(ViTOutput, Backbone):
         self._make_output(dims, layers, pool, out_indices, final_norm, norm_eps, neck_channels)
         self._finish(self.blocks)
 
+    def _make_output(self, embed_dims: int, num_layers: int, pool: str | None,
+                     out_indices: Sequence[int] | None, final_norm: bool | str, norm_eps: float,
+                     neck_channels: int | None) -> None:
+        """Set ``pool`` and ``out_indices``, and make ``norm``, ``fc_norm`` and ``neck``."""
+        if out_indices is None and pool is None:
+            out_indices = (num_layers - 1,)
+        self.pool = pool
+        self.out_indices = None if out_indices is None else tuple(sorted(set(out_indices)))
+        self._last = num_layers - 1 if self.out_indices is None else max(self.out_indices)
+        self._normed = tuple(range(num_layers)) if final_norm == 'every' else (
+            (num_layers - 1,) if final_norm is True else ())
+        has_norm = final_norm == 'every' or self._last in self._normed
+        self.norm = nn.LayerNorm(embed_dims, eps=norm_eps) if has_norm else None
+        norms_mean = final_norm == 'pooled' and self.out_indices is None
+        self.fc_norm = nn.LayerNorm(embed_dims, eps=norm_eps) if norms_mean else None
+        self.neck = None if neck_channels is None else SAMNeck(embed_dims, neck_channels)
+
     def reset_parameters(self) -> None:
         """Initialise as DeiT: the patch projection as torch does, all else as
         :func:`init_transformer_weights`, tokens truncated normal of 0.02."""
@@ -171,6 +194,26 @@ class ViT(ViTOutput, Backbone):
     def strides(self) -> tuple[int, ...]:
         """Pixels of a side of a cell in each of the maps."""
         return (self.patch_size,) * len(self.out_indices or ())
+
+    def _map(self, tokens: Tensor, hw_shape: tuple[int, int], mask: Tensor | None, index: int
+             ) -> Tensor:
+        tokens = tokens[:, self.num_prefix_tokens:]
+        if self.norm is not None and index in self._normed:
+            tokens = self.norm(tokens)
+        # contiguous: without the prefix tokens the rest is no view of whole rows.
+        out = tokens_to_map(tokens.contiguous(), hw_shape)
+        if self.neck is not None and index == len(self.blocks) - 1:
+            out = self.neck(out, mask)
+        return out if mask is None else out.masked_fill(mask[:, None], 0)
+
+    def _pool(self, tokens: Tensor, mask: Tensor | None) -> Any:
+        if self.fc_norm is not None:
+            return self.fc_norm(masked_mean(tokens[:, self.num_prefix_tokens:], mask))
+        assert self.norm is not None
+        if self.pool == 'gap':
+            return masked_mean(self.norm(tokens[:, self.num_prefix_tokens:]), mask)
+        normed = self.norm(tokens[:, :2])
+        return normed[:, 0] if self.dist_token is None else (normed[:, 0], normed[:, 1])
 
     def _prefix(self) -> list[nn.Parameter]:
         """Tokens in front of the patches, in their order."""

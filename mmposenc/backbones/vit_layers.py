@@ -156,3 +156,24 @@ def check_blocks(num_layers: int, window_size: int | tuple[int, int] | None,
         raise ValueError(f'conv_projection={tuple(conv_projection)} must be among '
                          f'global_blocks={tuple(global_blocks)}: convolutions of tokens do not end '
                          f'at windows')
+
+
+def check_output(num_layers: int, pool: str | None, out_indices: Sequence[int] | None,
+                 final_norm: bool | str, neck_channels: int | None) -> None:
+    """Raise ValueError for a norm or a neck that does not fit to what is returned."""
+    if final_norm not in (True, False, 'every', 'pooled'):
+        raise ValueError(f"final_norm={final_norm!r} must be True, False, 'every' or 'pooled'")
+    pooled = out_indices is None and pool is not None
+    if pooled and pool == 'cls' and final_norm == 'pooled':
+        raise ValueError("final_norm='pooled' with pool='cls': it is the norm of the mean of "
+                         "pool='gap'; use final_norm=True")
+    if pooled and not final_norm:
+        raise ValueError(f'final_norm=False with pool={pool!r}: what is pooled is normed; use '
+                         f'out_indices for maps that are not')
+    if neck_channels is None:
+        return
+    if neck_channels < 1:
+        raise ValueError(f'neck_channels={neck_channels} must be at least 1, or None')
+    if pooled or (out_indices is not None and num_layers - 1 not in out_indices):
+        raise ValueError(f'neck_channels={neck_channels} with out_indices={out_indices}: the neck '
+                         f"takes the last block's map; put {num_layers - 1} into out_indices")

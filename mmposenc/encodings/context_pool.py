@@ -10,7 +10,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..functional.grids import check_tokens, whole_cells
-from ..functional.masking import join_prefix, map_to_tokens, split_prefix, tokens_to_map
+from ..functional.masking import (
+    filled,
+    join_prefix,
+    map_to_tokens,
+    split_prefix,
+    tokens_to_map,
+)
 from ..functional.pooling.ablations import global_mean, nonlocal_pool, random_mean, window_mean
 from ..functional.pooling.adaptive import FORMS, context_pool, full_precision
 from ..functional.pooling.partition import cells_at_stride
@@ -306,8 +312,7 @@ def _extents(like: Tensor, hw_shape: tuple[int, int], padding: Tensor | None) ->
     """Rows and columns of each image (B, 2)."""
     if padding is None:
         return torch.stack([torch.full_like(like[:, 0], side) for side in hw_shape], 1)
-    valid = ~padding.view(like.shape[0], *hw_shape)
-    return torch.stack((valid[:, :, 0].sum(1), valid[:, 0].sum(1)), 1).to(like.dtype)
+    return filled(padding.view(like.shape[0], *hw_shape)).to(like.dtype)
 
 
 def _check_pairs(stride: int, dims: int, causal: bool, weights: str, locality: str, size_norm: str

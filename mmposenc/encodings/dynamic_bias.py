@@ -75,5 +75,4 @@ class DynamicPositionBias(OffsetBiasEncoding):
         found = linear_of_offsets(self.pos_proj, row, col)
         for layers in (self.pos1, self.pos2):
             found = found + layers(found) if self.residual else layers(found)
-        bias: Tensor = self.pos3(found)
-        return bias
+        return self.pos3(found)  # type: ignore[no-any-return]

@@ -226,11 +226,16 @@ class PEG(TokenEncoding):
 
 
 def _norm_cells(norm: nn.Module, x: Tensor, padding_mask: Tensor | None) -> Tensor:
-    """BatchNorm, which knows no places: grids of other axes are a map of one column to it."""
+    """BatchNorm, which knows no frames: a sequence is a map of one column to it, and each frame
+    one of its own."""
     if x.dim() == 4:
         return masked_batch_norm(norm, x, padding_mask)
-    mask = None if padding_mask is None else padding_mask.flatten(1)[..., None]
-    return masked_batch_norm(norm, x.flatten(2)[..., None], mask).view(x.shape)
+    if x.dim() == 3:
+        mask = None if padding_mask is None else padding_mask[..., None]
+        return masked_batch_norm(norm, x[..., None], mask)[..., 0]
+    mask = None if padding_mask is None else padding_mask.flatten(0, 1)
+    maps = masked_batch_norm(norm, x.transpose(1, 2).flatten(0, 1), mask)
+    return maps.unflatten(0, (x.shape[0], x.shape[2])).transpose(1, 2)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def _fit(padding_mask: Tensor | None, x: Tensor) -> Tensor | None:

@@ -45,8 +45,7 @@ class QueryRelative1D(SequenceTable):
         """Vectors of the offsets 1 - length .. length - 1 of a sequence of queries."""
         length = self.sequence_length(query, 'q_grid')
         # Only offsets 1 - length .. length - 1 occur: a short sequence pays for no others.
-        used: Tensor = self.table.narrow(-2, self.max_tokens - length, 2 * length - 1)
-        return used
+        return self.table.narrow(-2, self.max_tokens - length, 2 * length - 1)
 
 
 class QueryRelative2D(RelativeEncoding):

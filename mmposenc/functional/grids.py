@@ -173,8 +173,7 @@ def expand_offsets(table: Tensor, row_index: Tensor, col_index: Tensor) -> Tenso
     runs = by_col.transpose(1, 2).reshape(heads, -1, wk)  # (heads, Wq * rows, Wk)
     starts = torch.arange(wq, device=table.device)[:, None] * table.shape[1]
     which = row_index[:, None, :] + starts
-    full: Tensor = runs.index_select(1, which.flatten()).view(heads, hq * wq, hk * wk)
-    return full
+    return runs.index_select(1, which.flatten()).view(heads, hq * wq, hk * wk)
 
 
 def pick_entries(table: Tensor, index: Tensor) -> Tensor:

@@ -35,8 +35,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if not _takes_onednn(x, weight):
         return F.linear(x, weight, bias)
     if torch.is_grad_enabled():
-        out: Tensor = _Linear.apply(x, weight, bias)  # type: ignore[no-untyped-call]
-        return out
+        return _Linear.apply(x, weight, bias)  # type: ignore[no-any-return, no-untyped-call]
     return onednn_product(x, weight, bias)
 
 
@@ -62,8 +61,7 @@ def _takes_onednn(x: Tensor, weight: Tensor) -> bool:
 
 def onednn_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """x W^T + bias by oneDNN, whatever else; without gradients."""
-    out: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, 'none', [], '')
-    return out
+    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, 'none', [], '')  # type: ignore[no-any-return]
 
 
 def has_rows(x: Tensor) -> bool:

@@ -1,13 +1,14 @@
 """Maths that must not see padding, and how far images reach on padded grids."""
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .cells import over_valid_cells
 from .grids import whole_cells
 from .tracing import is_compiling
 
@@ -51,42 +52,20 @@ def masked_batch_norm(norm: nn.Module, x: Tensor, padding_mask: Tensor | None) -
     Args:
         norm: BatchNorm2d or SyncBatchNorm.
         x: (B, C, H, W).
-        padding_mask: (B, H, W) bool, True = padding, or None.
+        padding_mask: (B, H, W) bool, True = padding, to the right and below, or None.
 
     Returns:
         (B, C, H, W); padded cells are zero while training with a mask.
     """
     if padding_mask is None or not norm.training:
         return norm(x)  # type: ignore[no-any-return]
-    if type(norm) is nn.BatchNorm2d:  # others gather what all processes hold, by a way of their own
+    if type(norm) is nn.BatchNorm2d:
         momentum = _count_batch(norm)
         return weighted_batch_norm(x, padding_mask, norm.running_mean, norm.running_var,
                                    norm.weight, norm.bias, momentum, norm.eps)
-    return over_valid_cells(norm, x, padding_mask)
-
-
-def over_valid_cells(norm: Callable[[Tensor], Tensor], x: Tensor, padding_mask: Tensor) -> Tensor:
-    """A norm of maps, of only the valid cells of a map (B, C, H, W) and mask (B, H, W); padded
-    cells are zero."""
-    cells, index = x.permute(0, 2, 3, 1), _valid_cells(padding_mask)
-    picked = cells.flatten(0, 2).index_select(0, index)  # (N, C)
-    # (N, C, 1, 1): for (1, C, N, 1), a transposed view, torch 2.13's CPU backward pass is wrong.
-    normed = norm(picked[:, :, None, None])[:, :, 0, 0]
-    out: Tensor = normed.new_zeros(padding_mask.numel(), normed.shape[1])
-    out = out.index_copy(0, index, normed)
-    return out.view(cells.shape).permute(0, 3, 1, 2)
-
-
-def _valid_cells(padding_mask: Tensor) -> Tensor:
-    """Numbers of the valid cells of a mask (B, H, W), image by image; an accelerator is waited for
-    only where the mask was not made from sizes."""
-    noted = noted_extents(padding_mask)
-    if noted is None:
-        return (~padding_mask).flatten().nonzero()[:, 0]
-    height, width = padding_mask.shape[1:]
-    rows, cols = (torch.arange(side, device=padding_mask.device) for side in (height, width))
-    return torch.cat([((image * height + rows[:down, None]) * width + cols[:across]).flatten()
-                      for image, (down, across) in enumerate(noted)])
+    # Others gather what all processes hold, by a way of their own.
+    extents = noted_extents(padding_mask) or filled(padding_mask).tolist()
+    return over_valid_cells(lambda cells: norm(cells[..., None])[..., 0], x, extents)
 
 
 @torch.no_grad()
@@ -182,7 +161,7 @@ def adaptive_means(x: Tensor, cells: int, padding_mask: Tensor | None = None) ->
     rows: Any = torch.full((batch,), height, device=x.device)
     cols: Any = torch.full((batch,), width, device=x.device)
     if padding_mask is not None:
-        rows, cols = (~padding_mask[:, :, 0]).sum(1), (~padding_mask[:, 0]).sum(1)
+        rows, cols = filled(padding_mask).unbind(1)
     return torch.einsum('bih,bchw,bjw->bcij', _boxes(rows, height, cells, x.dtype), x,
                         _boxes(cols, width, cells, x.dtype))
 
@@ -265,6 +244,11 @@ def extents_of(padding_mask: Tensor) -> Tensor:
     """
     if padding_mask.device.type == 'cpu' and not is_compiling():
         valid_extents(padding_mask)
+    return filled(padding_mask)
+
+
+def filled(padding_mask: Tensor) -> Tensor:
+    """Rows and columns (B, 2) that images fill of a grid (B, H, W), if it is the top left."""
     valid = ~padding_mask
     return torch.stack((valid[:, :, 0].sum(1), valid[:, 0].sum(1)), 1)
 
@@ -289,12 +273,11 @@ def extents_of_several(padding_masks: Sequence[Tensor]) -> list[list[tuple[int, 
     for once."""
     tables = []
     for mask in padding_masks:
-        valid = ~mask
-        rows, cols = valid[:, :, 0].sum(1), valid[:, 0].sum(1)
-        down, across = (torch.arange(side, device=valid.device) for side in valid.shape[1:])
-        corner = (down < rows[:, None])[:, :, None] & (across < cols[:, None])[:, None]
-        wrong = (valid != corner).flatten(1).any(1) | (rows * cols == 0)
-        tables.append(torch.stack((rows, cols, valid.flatten(1).sum(1), wrong.long()), 1))
+        sides = filled(mask)
+        other = mask != outside(sides, (mask.shape[1], mask.shape[2]))
+        wrong = other.flatten(1).any(1) | (sides.prod(1) == 0)
+        counted = torch.stack(((~mask).flatten(1).sum(1), wrong.long()), 1)
+        tables.append(torch.cat((sides, counted), 1))
     found: list[list[list[int]]] = torch.stack(tables).tolist()
     for index, (_, _, area, is_wrong) in enumerate(row for table in found for row in table):
         if is_wrong:

@@ -129,8 +129,7 @@ def matrix_exp(matrices: Tensor) -> Tensor:
     """exp of matrices (..., n, n); for an exporter, whose formats have no such operator, in
     products: of the matrix over 2^10 by its series, squared ten times."""
     if not is_exporting():
-        exact: Tensor = torch.linalg.matrix_exp(matrices)
-        return exact
+        return torch.linalg.matrix_exp(matrices)  # type: ignore[no-any-return]
     small = matrices / 1024
     total = term = torch.eye(small.shape[-1], dtype=small.dtype, device=small.device)
     for order in range(1, 9):

@@ -70,8 +70,7 @@ class TorchvisionClassifier(BaseModule):
 
     def forward(self, inputs: Tensor, data_samples: Any = None, mode: str = 'tensor') -> Tensor:
         """Images (B, 3, H, W) to logits (B, num_classes)."""
-        out: Tensor = self.model(inputs)
-        return out
+        return self.model(inputs)  # type: ignore[no-any-return]
 
 
 def rename_timm_regnet(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -108,8 +107,7 @@ def hard_labels(teacher: torch.nn.Module, inputs: Tensor, num_classes: int) -> T
     if logits.dim() != 2 or logits.shape[1] != num_classes:
         raise ValueError(f'the teacher returns {tuple(logits.shape)}; ({len(inputs)}, '
                          f'{num_classes}), logits of the same classes, is required')
-    labels: Tensor = logits.argmax(dim=1)
-    return labels
+    return logits.argmax(dim=1)  # type: ignore[no-any-return]
 
 
 # Hard distillation through a token, DeiT's way.

@@ -15,11 +15,11 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode, handle_torch_function, has_torch_function
 from torch.utils._pytree import tree_map_only
 
+from ..functional.cells import Extents, over_valid_cells
 from ..functional.convolutions import padding_cells, pair
 from ..functional.masking import outside, pad_map
 from ..functional.tracing import is_compiling
 from . import masked
-from .cells import Extents, over_valid_cells
 from .masked import Steps
 
 

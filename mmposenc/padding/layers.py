@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from .cells import over_valid_cells
+from ..functional.cells import over_valid_cells
 from .extents import KeptOut, convolved
 
 #: Heads whose ``forward`` maps maps to maps, by their names in a detector or segmentor.

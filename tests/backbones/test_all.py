@@ -309,7 +309,7 @@ BAD = {
         (dict(patch_sizes=(4, 2, 2, 2)), r'patch_sizes=\(4, 2, 2, 2\) must be \(7, 3, 3, 3\)')],
     Swin: [
         *COMMON, (dict(arch='huge'), "arch='huge' must be one of 'tiny', .*'v2-tiny'"),
-        ({}, 'arch=None needs embed_dims=None, num_layers=None'),
+        ({}, 'arch=None needs embed_dims, num_layers, num_heads'),
         (dict(arch='tiny', num_heads=(1, 2)), r'num_heads=\(1, 2\) must hold one number a stage'),
         (dict(arch='tiny', num_layers=(1, 0, 1, 1)), r'num_layers=\(1, 0, 1, 1\) must be positive'),
         (dict(arch='tiny', num_heads=(5, 6, 12, 24)), 'embed_dims=96 must be a positive multiple'),

@@ -74,7 +74,7 @@ def test_norms_that_gather_over_processes_do_so_themselves():
     mask[0, 2:] = True
     norm, plain = Gathering(3), nn.BatchNorm2d(3)
     torch.testing.assert_close(masked_batch_norm(norm, x, mask), masked_batch_norm(plain, x, mask))
-    assert norm.seen == (30, 3, 1, 1)
+    assert norm.seen == (1, 3, 30, 1)
     for one, other in zip(norm.buffers(), plain.buffers(), strict=True):
         torch.testing.assert_close(one, other)
 

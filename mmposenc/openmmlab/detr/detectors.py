@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from mmposenc.detr.boxes import BoxRPB, PositionRelation
 from mmposenc.detr.encoders import DetrEncoder
 from mmposenc.detr.hybrid import HybridEncoder
-from mmposenc.functional.masking import token_mask
+from mmposenc.functional.masking import filled, token_mask
 
 from ...functional.tracing import is_exporting
 from .decoders import DeformableDecoder, DetrDecoder, DinoDecoder
@@ -29,7 +29,7 @@ from .positions import (
     position_tokens,
     reset_encodings,
 )
-from .relation import Boxes, add_relations, filled
+from .relation import Boxes, add_relations
 
 
 class Encoded:
@@ -106,8 +106,11 @@ class Encoded:
         """As mmdet's; with ``relation`` or ``box_bias`` the decoder's attention gets boxes."""
         if not self.uses_boxes:
             return super().forward_decoder(**kwargs)  # type: ignore[misc, no-any-return]
-        cells = None if hw_shape is None else (hw_shape, filled(
-            hw_shape, kwargs['memory_mask'], kwargs['query'].device))
+        cells, mask = None, kwargs.get('memory_mask')
+        if hw_shape is not None:
+            sides = (torch.tensor(hw_shape, device=kwargs['query'].device) if mask is None
+                     else filled(mask.view(-1, *hw_shape)))
+            cells = (hw_shape, sides)
         boxes = Boxes(self.decoder, self.bbox_head, self._reference(kwargs),
                       getattr(self, 'with_box_refine', self.decoder_knows_boxes), cells)
         with boxes.given():
@@ -333,8 +336,7 @@ class ConditionalDETR(Dense, mm.ConditionalDETR):
                      'attention meets beside their contents')
 
     def _reference(self: Any, decoded: dict[str, Any]) -> Tensor:
-        points: Tensor = self.decoder.ref_point_head(decoded['query_pos']).sigmoid()
-        return points
+        return self.decoder.ref_point_head(decoded['query_pos']).sigmoid()  # type: ignore[no-any-return]
 
 
 class DABDETR(Dense, mm.DABDETR):
@@ -355,8 +357,7 @@ class DABDETR(Dense, mm.DABDETR):
     decoder_knows_boxes = True
 
     def _reference(self: Any, decoded: dict[str, Any]) -> Tensor:
-        boxes: Tensor = decoded['query_pos'].sigmoid()
-        return boxes
+        return decoded['query_pos'].sigmoid()  # type: ignore[no-any-return]
 
 
 class DeformableDETR(Deformable, mm.DeformableDETR):

@@ -151,14 +151,6 @@ class Boxes:
         return found.sigmoid()
 
 
-def filled(hw_shape: tuple[int, int], mask: Tensor | None, device: torch.device) -> Tensor:
-    """Rows and columns of a map that images fill, (B, 2) or (2,), by a mask (B, H * W)."""
-    if mask is None:
-        return torch.tensor(hw_shape, device=device)
-    valid = ~mask.view(-1, *hw_shape)
-    return torch.stack((valid.any(2).sum(1), valid.any(1).sum(1)), 1)
-
-
 def _hidden(bias: Tensor, mask: Tensor | None) -> Tensor:
     """(B * heads, queries, queries) of a bias and a mask that is True where none may attend: as of
     denoising queries, whose groups neither see each other nor are seen."""

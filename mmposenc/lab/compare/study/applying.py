@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from mmengine.config import Config
 
-from mmposenc.backbones.checkpoints import PretrainedMixin
+from mmposenc.backbones.base import Backbone
 from mmposenc.checkpoint.encoding_names import BUT_ENCODINGS
 from mmposenc.checkpoint.vit_archs import ARCHS
 from mmposenc.command_line import describe
@@ -77,7 +77,7 @@ def _into_backbone(cfg: Config, node: Any, place: Place, changes: dict[str, Any]
     pretrained = _type_of(node.get('init_cfg')) == 'Pretrained'
     if 'img_size' in takes and size and not pretrained and 'img_size' not in {*node, *arch}:
         node['img_size'] = size  # the grid that tables are made for
-    own = issubclass(class_of(cfg, node['type']), PretrainedMixin)
+    own = issubclass(class_of(cfg, node['type']), Backbone)
     if pretrained and own and node['init_cfg'].get('strict', True):
         node['init_cfg'] = dict(node['init_cfg'], strict=BUT_ENCODINGS)
     if 'trainable' in takes and node.get('frozen_stages', -1) >= 0:

@@ -25,9 +25,10 @@ def over_valid_cells(norm: Callable[[Tensor], Tensor], x: Tensor, extents: Exten
         (B, C, H, W), zero on padding.
     """
     # Contiguous: of a transposed view torch 2.13's backward pass is wrong on a CPU.
-    normed = norm(_Picked.apply(x, extents)[None])[0]
-    out: Tensor = _Spread.apply(normed, extents, *_layout(x))
-    return out
+    cells = _Picked.apply(x, extents)  # type: ignore[no-untyped-call]
+    normed = norm(cells[None])[0]
+    return _Spread.apply(  # type: ignore[no-any-return, no-untyped-call]
+        normed, extents, *_layout(x))
 
 
 class _Picked(torch.autograd.Function):
@@ -43,7 +44,7 @@ class _Picked(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return _Spread.apply(grad, *ctx.layout), None
+        return _Spread.apply(grad, *ctx.layout), None  # type: ignore[no-untyped-call]
 
 
 class _Spread(torch.autograd.Function):
@@ -62,12 +63,13 @@ class _Spread(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
-        return _Picked.apply(grad, ctx.extents), None, None, None
+        picked = _Picked.apply(grad, ctx.extents)  # type: ignore[no-untyped-call]
+        return picked, None, None, None
 
 
 def _images(cells: Tensor, extents: Extents) -> list[Tensor]:
     """Maps (C, rows, cols) of each image, in the memory of cells (C, N)."""
-    parts = cells.split([rows * cols for rows, cols in extents], 1)
+    parts = torch.split(cells, [rows * cols for rows, cols in extents], 1)
     return [part.view(-1, *extent) for part, extent in zip(parts, extents, strict=True)]
 
 
