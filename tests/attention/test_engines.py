@@ -31,21 +31,21 @@ GRIDS = [((3, 5), None), ((1, 6), None), ((5, 1), None), ((4, 6), Grid(2, 3, 2.0
 
 
 def in_turns(*others, period=2):
-    """Every encoding with all of the other arguments; in the short suite with each ``period``-th of
-    them, beginning further on for each encoding."""
+    """Every encoding with all of the other arguments; in the short suite each ``period``-th case,
+    beginning further on for each encoding: with a longer period than there are, some encodings."""
     return [pytest.param(name, *other,
                          marks=() if (row - column) % period == 0 else pytest.mark.slow)
             for row, name in enumerate(examples.RELATIVE) for column, other in enumerate(others)]
 
 
 @pytest.mark.parametrize('name, grids, prefix', in_turns(
-    *((grids, prefix) for grids in GRIDS for prefix in (0, 2)), period=5))
+    *((grids, prefix) for grids in GRIDS for prefix in (0, 2)), period=10))
 def test_pieces(name, grids, prefix):
     check_forms(examples.relative(name, grids[0], num_prefix_tokens=prefix), *grids)
 
 
 @pytest.mark.parametrize('name, grids', in_turns(
-    (((4, 4), None),), (((4, 6), Grid(2, 3, 2.0, 2.0)),)))
+    (((4, 4), None),), (((4, 6), Grid(2, 3, 2.0, 2.0)),), period=4))
 def test_pieces_of_one_head(name, grids):
     """As in PVT's first stage; on a square grid a mixed-up axis would be no error."""
     check_forms(examples.relative(name, grids[0], num_heads=1), *grids)
@@ -212,7 +212,8 @@ def test_autocast(name, form):
 
 
 @pytest.mark.parametrize('name, grids, prefix', in_turns(
-    (((3, 5), None), 0), (((4, 6), Grid(2, 3, 2.0, 2.0)), 1)))
+    (((3, 5), None), 0), (((4, 6), Grid(2, 3, 2.0, 2.0)), 1),
+    (((4, 6), Grid(3, 2, 4 / 3, 3.0)), 1), period=6))
 def test_score_mods(name, grids, prefix, monkeypatch):
     """FlexAttention, eager: the definition's output and gradients; with prefix tokens, of an image
     that is padded and one that is whole. The other pairs of grid and prefix:

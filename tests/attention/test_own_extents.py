@@ -14,11 +14,9 @@ from mmposenc.attention import (
     attend,
 )
 from mmposenc.attention import padded as padded_batches
-from mmposenc.attention.terms import DenseBias
 from mmposenc.backbones import PVT, DeiT
-from mmposenc.encodings import RelativeEncoding
+from mmposenc.encodings import CombinedRPE
 from mmposenc.engine.training.compiling import compile_regions
-from mmposenc.functional.grids import as_grid, key_grid
 from mmposenc.functional.masking import (
     every_cell,
     extents_to_mask,
@@ -31,30 +29,16 @@ SIZES = [(4, 5), (3, 2), (4, 1), (2, 5)]
 GRID = (4, 5)
 
 
-class ShareOfGrid(RelativeEncoding):
-    """Positions as shares of the grid: tokens are scaled by theirs, pairs get their distance."""
+#: Positions as shares of the grid turn tokens, and pairs get a bias of theirs.
+SHARES = dict(type='CombinedRPE', encodings=[
+    dict(type='RotaryEmbedding2D', axes='yx', planes='halves', normalize='separate'),
+    dict(type='FIRE', init_length=0.1)])
 
-    has_rotation = True
 
-    def __init__(self, num_prefix_tokens=0):
-        super().__init__()
-        self.num_prefix_tokens = num_prefix_tokens
-        self.slope = nn.Parameter(torch.tensor([1.5, -0.7]))
-
-    def _places(self, grid, query):
-        rows = (torch.arange(grid.height) + 0.5) * grid.stride_h / query.height
-        cols = (torch.arange(grid.width) + 0.5) * grid.stride_w / query.width
-        places = torch.stack(torch.meshgrid(rows, cols, indexing='ij'), -1).flatten(0, 1)
-        return torch.cat((torch.zeros(self.num_prefix_tokens, 2), places)).to(self.slope.dtype)
-
-    def rotate(self, q, k, q_grid, k_grid=None):
-        query, key = as_grid(q_grid), key_grid(q_grid, k_grid)
-        return tuple(x * (1 + self._places(grid, query).sum(1))[:, None]
-                     for x, grid in ((q, query), (k, key)))
-
-    def terms(self, q_grid, k_grid):
-        apart = self._places(q_grid, q_grid)[:, None] - self._places(k_grid, q_grid)
-        return [DenseBias((apart.abs() @ self.slope)[None, None])]
+def shares(prefix=0):
+    torch.manual_seed(0)
+    return CombinedRPE(**{key: value for key, value in SHARES.items() if key != 'type'},
+                       head_dims=4, num_heads=2, num_prefix_tokens=prefix).double()
 
 
 def corner(size, prefix):
@@ -74,30 +58,32 @@ def padded(prefix, noted=True):
 def test_attend_equals_each_image_alone(prefix, noted, form):
     """Output and gradients; what padding holds makes no difference."""
     torch.manual_seed(0)
-    encoding = ShareOfGrid(prefix).double()
+    encoding = shares(prefix)
     qkv = torch.randn(3, 4, 2, prefix + 20, 4, dtype=torch.float64)
     mask = padded(prefix, noted)
     # Junk in the padding.
     qkv = qkv.masked_fill(mask[None, :, None, :, None], 1e3).requires_grad_()
     out, _ = attend(*qkv, encoding, GRID, key_padding_mask=mask, form=form)
-    got = torch.autograd.grad(out.square().sum(), [qkv, encoding.slope])
-    grads = [torch.zeros_like(qkv), torch.zeros_like(encoding.slope)]
+    leaves = list(encoding.parameters())
+    got = torch.autograd.grad(out.square().sum(), [qkv, *leaves])
+    grads = [torch.zeros_like(each) for each in (qkv, *leaves)]
     for image, size in enumerate(SIZES):
         own = corner(size, prefix)
         part = qkv[:, image:image + 1][..., own, :].detach().requires_grad_()
         alone, _ = attend(*part, encoding, size, form=form)
         torch.testing.assert_close(out[image:image + 1, :, own], alone)
         assert not out[image].square().sum((0, 2))[mask[image]].any()
-        x, slope = torch.autograd.grad(alone.square().sum(), [part, encoding.slope])
+        x, *others = torch.autograd.grad(alone.square().sum(), [part, *leaves])
         grads[0][:, image:image + 1, :, own] = x
-        grads[1] += slope
+        for total, other in zip(grads[1:], others, strict=True):
+            total += other
     torch.testing.assert_close(got, tuple(grads))
 
 
 def test_weights_masks_and_an_image_of_padding():
     torch.manual_seed(0)
     prefix = 1
-    encoding = ShareOfGrid(prefix).double()
+    encoding = shares(prefix)
     q, k, v = torch.randn(3, 4, 2, prefix + 20, 4, dtype=torch.float64)
     mask = padded(prefix, noted=False)
     mask[3] = True
@@ -126,7 +112,7 @@ def test_weights_masks_and_an_image_of_padding():
 def test_convolved_tokens_equal_each_image_alone():
     """Other attentions, models and sums of encodings: tests/encodings/test_cellwise.py."""
     torch.manual_seed(0)
-    module = ConvProjectionAttention(8, 2, rel_pos_encoding=ShareOfGrid(1),
+    module = ConvProjectionAttention(8, 2, rel_pos_encoding=SHARES,
                                      num_prefix_tokens=1).double().eval()
     for parameter in module.parameters():
         nn.init.normal_(parameter)
@@ -143,7 +129,7 @@ def test_convolved_tokens_equal_each_image_alone():
 def test_reduced_keys_lie_on_the_image(ratio):
     torch.manual_seed(0)
     module = SpatialReductionAttention(8, 2, sr_ratio=ratio, ceil_mode=True,
-                                       rel_pos_encoding=ShareOfGrid()).double().eval()
+                                       rel_pos_encoding=SHARES).double().eval()
     mask = extents_to_mask(SIZES, GRID, torch.device('cpu'))
     x = torch.randn(4, 20, 8, dtype=torch.float64)
     out = module(x, GRID, mask)
@@ -161,10 +147,10 @@ def test_backbones_tell_extents_without_looking(name, monkeypatch):
         raise AssertionError('an accelerator would have been waited for')
 
     torch.manual_seed(0)
-    cfg = dict(rel_pos_encoding=dict(type=ShareOfGrid), mask_padding=True)
+    cfg = dict(rel_pos_encoding=SHARES, mask_padding=True)
     model = (DeiT(embed_dims=12, num_layers=2, num_heads=3, patch_size=8, out_indices=(0, 1), **cfg)
              if name == 'deit' else
-             PVT(embed_dims=(8, 12), num_layers=(1, 1), num_heads=(1, 2), sr_ratios=(2, 1),
+             PVT(embed_dims=(8, 16), num_layers=(1, 1), num_heads=(2, 2), sr_ratios=(2, 1),
                  mlp_ratios=(2, 2), patch_sizes=(4, 2), out_indices=(0, 1), **cfg))
     model = model.double().eval()
     sizes = [(40, 64), (33, 20)]
@@ -192,13 +178,13 @@ def test_extents_are_noted_on_masks():
 def test_bad_input():
     q = torch.randn(4, 2, 20, 4)
     mask = padded(0, noted=False)
-    with pytest.raises(ValueError, match='query_padding_mask=None, but ShareOfGrid depends on'):
-        attend(q, q[:, :, :6], q[:, :, :6], ShareOfGrid(), GRID, (2, 3),
+    with pytest.raises(ValueError, match='query_padding_mask=None, but CombinedRPE depends on'):
+        attend(q, q[:, :, :6], q[:, :, :6], shares(), GRID, (2, 3),
                key_padding_mask=mask[:, :6])
     mask[0, 3] = True
     with pytest.raises(ValueError, match='padding_mask of image 0 has 19 valid cells'):
-        attend(q, q, q, ShareOfGrid(), GRID, key_padding_mask=mask)
-    video = ShareOfGrid()
+        attend(q, q, q, shares(), GRID, key_padding_mask=mask)
+    video = shares()
     video.takes_frames = True
     with pytest.raises(ValueError, match=r'key_padding_mask of videos \(q_grid=\(2, 2, 5\)\)'):
         attend(q, q, q, video, (2, 2, 5), key_padding_mask=mask)
@@ -208,7 +194,7 @@ def test_blocks_are_compiled_around_it(monkeypatch):
     """In parts, with the numbers of eager blocks; they know the images' sizes without looking at
     masks, for which a GPU's host would wait."""
     eager = DeiT(embed_dims=12, num_layers=1, num_heads=3, out_indices=(0,), patch_size=8,
-                 mask_padding=True, rel_pos_encoding=dict(type=ShareOfGrid)).eval()
+                 mask_padding=True, rel_pos_encoding=SHARES).eval()
     model, parts, counts = copy.deepcopy(eager), CompileCounter(), []
     with torch._dynamo.config.patch(specialize_float=False), shape_config.patch(
             use_duck_shape=True), torch.no_grad():
@@ -225,7 +211,7 @@ def test_blocks_are_compiled_around_it(monkeypatch):
 
 
 def test_it_can_not_be_exported(monkeypatch):
-    module, mask = MultiheadAttention(8, 2, rel_pos_encoding=ShareOfGrid()), padded(0)
+    module, mask = MultiheadAttention(8, 2, rel_pos_encoding=SHARES), padded(0)
     monkeypatch.setattr('mmposenc.attention.padded.is_compiling', lambda: True)
     with pytest.raises(ValueError, match='image by image, which cannot be exported'):
         module(torch.randn(4, 20, 8), GRID, mask)

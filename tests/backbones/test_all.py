@@ -279,24 +279,34 @@ def test_names_resolve_from_every_scope(scope):
 
 
 PEG_AT_2 = dict(arch='tiny', pos_encoding=PEG, positions=(2,))
-COMMON = [
-    (dict(arch='tiny', patch_size=0), 'patch_size=0 must be at least 1'),
-    (dict(arch='tiny', mlp_ratio=0), 'mlp_ratio=0 positive'),
-    (dict(arch='tiny', rel_pos_encoding=dict(type='IRPE', rpe_on='x')), "rpe_on='x'")]
+#: Beside the archs, wherever an argument has that name.
+WRONG = dict(
+    patch_size=0, mlp_ratio=0, num_layers=0, mlp_hidden_dims=0, register_tokens=-1, key_cells=0,
+    neck_channels=0, window_size=(0, 0), drop_rate=1.0, attn_drop_rate=-0.1, drop_path_rate=1.0,
+    out_indices=(12,), frozen_stages=13, global_blocks=(12,), num_heads=(1, 2), pool='max',
+    mlp='glu', act='silu', qkv_bias='q', window_bias='cpb', form='fast', rel_pos_sharing='blocks')
+
+
+@pytest.mark.parametrize('kind, others', [
+    (PVT, {'num_layers', 'num_heads', 'qkv_bias'}), (Swin, {'num_layers'}), (ViT, {'num_heads'})])
+def test_wrong_numbers_and_names_are_told(kind, others):
+    """All but others, which mean something else or are told otherwise."""
+    arguments = inspect.signature(kind).parameters
+    for name in (WRONG.keys() & arguments.keys()) - others:
+        with torch.device('meta'), pytest.raises(ValueError) as error:
+            kind('tiny', **{name: WRONG[name]})
+        assert f'{name}={WRONG[name]!r}' in str(error.value)
+
+
 BAD = {
     PVT: [
         (dict(arch='huge'), "arch='huge' must be one of 'tiny'"), ({}, 'arch=None needs num_lay'),
         (dict(arch='tiny', num_heads=(1, 2)), 'num_heads: 2'),
         (dict(arch='tiny', sr_ratios=(8, 4, 0, 1)), r'sr_ratios=\(8, 4, 0, 1\) must be positive'),
-        (dict(arch='tiny', out_indices=(4,)), r'out_indices=\(4,\) must be stages from 0 to 3'),
         (dict(arch='tiny', out_indices=()), r'out_indices=\(\)'),
-        (dict(arch='tiny', frozen_stages=5), 'frozen_stages=5 must be from -1 to 4'),
-        (dict(arch='tiny', pool='max'), "pool='max' must be None"),
-        (dict(arch='tiny', drop_rate=1.0), r'drop_rate=1.0 must be in \[0, 1\)'),
         (PEG_AT_2, r'positions=\(2,\) must be different numbers from -1 .* to 1'),
         (dict(arch='tiny', pos_encoding=dict(type='NoPE')), "unknown encoding type='NoPE'"),
         (dict(arch='tiny', num_heads=(3, 2, 5, 8)), 'embed_dims=64 must be a positive multiple'),
-        (dict(arch='v2-b0', key_cells=0), 'key_cells=0 must be at least 1, or None'),
         (dict(arch='v2-b0', key_cells=7, pool='cls'), 'num_prefix_tokens=1 with sr_ratio=1 and'),
         (dict(arch='svt-small', pool='cls'), 'num_prefix_tokens=1 with window_size=7 must be 0'),
         (dict(arch='tiny', window_sizes=(7, 7)), 'window_sizes: 2'),
@@ -308,57 +318,39 @@ BAD = {
     MixVisionTransformer: [
         (dict(patch_sizes=(4, 2, 2, 2)), r'patch_sizes=\(4, 2, 2, 2\) must be \(7, 3, 3, 3\)')],
     Swin: [
-        *COMMON, (dict(arch='huge'), "arch='huge' must be one of 'tiny', .*'v2-tiny'"),
+        (dict(arch='huge'), "arch='huge' must be one of 'tiny', .*'v2-tiny'"),
         ({}, 'arch=None needs embed_dims, num_layers, num_heads'),
-        (dict(arch='tiny', num_heads=(1, 2)), r'num_heads=\(1, 2\) must hold one number a stage'),
         (dict(arch='tiny', num_layers=(1, 0, 1, 1)), r'num_layers=\(1, 0, 1, 1\) must be positive'),
         (dict(arch='tiny', num_heads=(5, 6, 12, 24)), 'embed_dims=96 must be a positive multiple'),
-        (dict(arch='tiny', window_size=0), 'window_size'),
-        (dict(arch='tiny', pool='cls'), "pool='cls' must be None or 'gap'"),
-        (dict(arch='tiny', out_indices=(4,)), r'out_indices=\(4,\) must be stages from 0 to 3'),
         (dict(arch='tiny', out_indices=()), r'out_indices=\(\)'),
-        (dict(arch='tiny', frozen_stages=5), 'frozen_stages=5 must be from -1 to 4'),
         (PEG_AT_2, r'positions=\(2,\)'),
         *((dict(arch='tiny', pos_encoding=dict(each, apply_to='qk')), "apply_to='qk'")
           for each in (PEG, LEARNED)),
-        (dict(arch='v2-tiny', window_bias='cpb'), "window_bias='cpb' must be True, False or"),
         (dict(arch='v2-tiny', window_size=(8, 8, 8)), r'window_size=\(8, 8, 8\) must be a number'),
         (dict(arch='v2-tiny', window_size=(8, 8, 8, 0)), 'window_size'),
         (dict(arch='v2-tiny', pretrained_window_size=(12, 12, 12)), 'pretrained_window_size='),
-        (dict(arch='v2-tiny', pretrained_window_size=-1), 'window_size'),
-        (dict(arch='v2-tiny', qkv_bias='q'), "qkv_bias='q' must be True, False or 'qv'")],
+        (dict(arch='v2-tiny', pretrained_window_size=-1), 'window_size')],
     DeiT: [
-        *COMMON, (dict(arch='huge'), "arch='huge' must be one of 'tiny', .*'dinov2-small-reg'"),
+        (dict(arch='huge'), "arch='huge' must be one of 'tiny', .*'dinov2-small-reg'"),
         ({}, 'arch=None needs embed_dims, num_layers, num_heads'),
         (dict(embed_dims=8), 'arch=None needs num_layers, num_heads'),
         *((dict(options, arch='tiny'), message) for options, message in (
-            (dict(num_layers=0), 'num_layers=0 must be at least 1'),
             (dict(num_heads=5), 'embed_dims=192 must be a positive multiple of num_heads=5'),
-            (dict(pool='max'), "pool='max' must be 'cls', 'gap' or None"),
             (dict(pool='gap', distilled=True), "distilled=True with pool='gap'"),
-            (dict(out_indices=(12,)), r'out_indices=\(12,\) must be blocks from 0 to 11'),
             (dict(out_indices=()), r'out_indices=\(\)'),
             (dict(final_norm=False), "final_norm=False with pool='cls'"),
             (dict(final_norm='pooled'), "final_norm='pooled' with pool='cls'"),
             (dict(final_norm='all'), "final_norm='all' must be True, False, 'every' or 'pooled'"),
-            (dict(frozen_stages=13), 'frozen_stages=13 must be from -1 to 12'),
             (dict(positions=(12,), pos_encoding=PEG), r'positions=\(12,\)'),
-            (dict(mlp='glu'), "mlp='glu' must be one of"),
-            (dict(act='silu'), "act='silu' must be one of"),
             (dict(act='swiglu'), "act='swiglu' must be one of"),
             (dict(act='quick_gelu', mlp='swiglu'), "act='quick_gelu' with mlp='swiglu'"),
-            (dict(mlp_hidden_dims=0), 'mlp_hidden_dims=0 must be at least 1, or None'),
-            (dict(class_token=False), "class_token=False with pool='cls'"),
-            (dict(register_tokens=-1), 'register_tokens=-1 must be at least 0'),
-            (dict(qkv_bias='q'), "qkv_bias='q' must be True, False or 'qv'")))],
+            (dict(class_token=False), "class_token=False with pool='cls'")))],
     _SAM: [
-        (dict(global_blocks=(4,)), r'global_blocks=\(4,\) must be blocks from 0 to 3'),
         (dict(window_size=(3, 0)), r'window_size=\(3, 0\) must be at least \(1, 1\)'),
         (dict(class_token=True), r'window_size=3 with 1 class tokens'),
         (dict(register_tokens=4), r'window_size=3 with 4 class tokens'),
         (dict(conv_projection=(0, 1)), r'conv_projection=\(0, 1\) must be among '
                                        r'global_blocks=\(1, 3\)'),
-        (dict(neck_channels=0), r'neck_channels=0 must be at least 1'),
         (dict(neck_channels=6, out_indices=(2,)), r'with out_indices=\(2,\).*put 3 into'),
         (dict(neck_channels=6, pool='gap', final_norm=True), 'neck_channels=6 with out_indices=N')],
 }

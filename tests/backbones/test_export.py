@@ -87,7 +87,8 @@ def test_onnx(backbone, encoding, tmp_path):
 @pytest.mark.filterwarnings('ignore')
 @pytest.mark.parametrize('backbone, encoding, strict, sizes', [
     pytest.param('pvt', 'LearnedPositionEmbedding', True, SIZES, marks=pytest.mark.slow),
-    ('vit', 'ContextPool', False, SIZES), ('pvt v2', 'ConvMLP', False, SIZES),
+    pytest.param('vit', 'ContextPool', False, SIZES, marks=pytest.mark.slow),
+    ('pvt v2', 'ConvMLP', False, SIZES),
     pytest.param('svt', 'ConvMLP', False, SIZES, marks=pytest.mark.slow),
     # last maps of one window, of one row of them and of one column
     pytest.param('swin', 'RelativePositionBias', False, ((20, 20), (16, 100), (100, 16)),

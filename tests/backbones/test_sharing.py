@@ -5,7 +5,7 @@ import examples
 import pytest
 import torch
 from mmengine.model import ExponentialMovingAverage
-from mmengine.optim import DefaultOptimWrapperConstructor
+from tinybackbones import randomize
 from torch import nn
 
 from mmposenc.attention import MultiheadAttention
@@ -41,13 +41,6 @@ def config(name):
 def build(backbone, sharing, **options):
     """With an encoding that all its stages can share."""
     return BUILD[backbone](rel_pos_encoding=ENCODINGS[backbone], rel_pos_sharing=sharing, **options)
-
-
-def randomize(model, std=0.3):
-    torch.manual_seed(0)
-    for parameter in model.parameters():
-        nn.init.normal_(parameter, std=std)
-    return model
 
 
 def attentions(model):
@@ -132,20 +125,6 @@ def test_what_is_shared_is_listed_and_saved_once(backbone, sharing, names):
     assert {key for key, _ in model.named_parameters(remove_duplicate=False)
             if 'rel_pos' in key} == tables
     assert set(position_tables(model)) == tables
-
-
-@pytest.mark.parametrize('backbone, sharing', SHARED)
-def test_optimizers_of_mmengine_get_every_parameter_once(backbone, sharing):
-    model = build(backbone, sharing)
-    constructor = DefaultOptimWrapperConstructor(
-        dict(type='OptimWrapper', optimizer=dict(type='SGD', lr=0.1, weight_decay=0.05)),
-        dict(custom_keys={'rel_pos_encoding': dict(decay_mult=0.0)}))
-    groups = constructor(model).optimizer.param_groups
-    found = [id(p) for group in groups for p in group['params']]
-    assert sorted(found) == sorted(map(id, model.parameters()))
-    tables = {id(p) for p in position_tables(model).values()}
-    assert tables == {id(p) for group in groups if group['weight_decay'] == 0.0
-                      for p in group['params']}
 
 
 @pytest.mark.parametrize('backbone, sharing', SHARED)

@@ -5,6 +5,7 @@ import mmposenc  # noqa: F401
 
 # isort: split
 import math
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -378,6 +379,7 @@ V2_MODELS = {
     'v2-small': 'small_window8_256', 'v2-base-w16': 'base_window16_256',
     'v2-base-w12to24': 'base_window12to24_192to384',
     'v2-large-w12to16': 'large_window12to16_192to256'}
+LARGE = 'large|huge|giant|gigantic|7b|so400m|medium|-small-|-w16'
 #: Every arch, and timm's name of it.
 NAMES = {
     **{size: f'vit_{size}_patch16_224' for size in ('tiny', 'small', 'base', 'large')},
@@ -406,7 +408,8 @@ NAMES = {
     **{arch: f'swinv2_{name}' for arch, name in V2_MODELS.items()}}
 
 
-@pytest.mark.parametrize('arch', NAMES)
+@pytest.mark.parametrize('arch', [
+    pytest.param(arch, marks=pytest.mark.slow if re.search(LARGE, arch) else ()) for arch in NAMES])
 def test_an_arch_is_timms_model_and_is_told_by_its_weights(arch, monkeypatch):
     """Shapes and names there and back, heads, epsilons, windows, and the options that are told."""
     own: dict[str, Any] = {}
@@ -460,7 +463,9 @@ def test_an_arch_is_timms_model_and_is_told_by_its_weights(arch, monkeypatch):
         assert attention.rel_pos_encoding.window_size == unit
 
 
-@pytest.mark.parametrize('name', timm.list_models('vit_pe_*'))
+@pytest.mark.parametrize('name', [
+    pytest.param(name, marks=pytest.mark.slow if re.search(LARGE, name) else ())
+    for name in timm.list_models('vit_pe_*')])
 def test_perception_encoders_have_timms_shapes(name):
     """Which is all that their archs are: of timm's files some go back under other names."""
     kind, size = name.split('_')[2:4]

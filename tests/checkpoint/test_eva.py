@@ -1,5 +1,4 @@
 """DINOv3, EVA-02 and RoPE-ViT: rounded periods, what files need, and what has no rule."""
-import re
 from functools import partial
 
 import pytest
@@ -9,7 +8,7 @@ from tinybackbones import randomize
 from torch import nn
 
 from mmposenc.backbones import ViT, checkpoints, load_pretrained
-from mmposenc.checkpoint import convert, needed_options, recognise
+from mmposenc.checkpoint import convert
 from mmposenc.commands.convert import main
 
 timm = pytest.importorskip('timm')
@@ -40,28 +39,6 @@ def test_periods_of_dinov3s_release_are_rounded(rounded, monkeypatch, tmp_path, 
     torch.save(state, tmp_path / 'in.pth')
     main(['auto', str(tmp_path / 'in.pth'), str(tmp_path / 'out.pth')])
     assert (f'model.backbone.{option}' in capsys.readouterr().out) == rounded
-
-
-def test_needs():
-    """The arch, and where the file is another than the arch."""
-    with torch.device('meta'):
-        big = timm.create_model('eva02_large_patch14_448', num_classes=5)
-        clip = timm.create_model('eva02_base_patch16_clip_224', num_classes=0)
-        dinov3 = timm.create_model('vit_small_plus_patch16_dinov3')
-        others = [timm.create_model(name) for name in (
-            'beit_base_patch16_224', 'deit3_small_patch16_224', 'vit_relpos_small_patch16_224')]
-    assert needed_options(convert(clip.state_dict(), 'eva')) == [
-        'model.backbone.arch=eva02-base', 'model.backbone.patch_size=16',
-        'model.backbone.attn_norm=True', 'model.backbone.pool=cls',
-        'model.backbone.final_norm=True']
-    assert needed_options(convert(dinov3.state_dict(), 'eva')) == [
-        'model.backbone.arch=dinov3-small-plus', 'model.backbone.qkv_bias=False']
-    assert needed_options(convert(big.state_dict(), 'eva'))[:2] == [
-        'model.backbone.arch=eva02-large', 'model.backbone.img_size=448']
-    for model in others:
-        state = model.state_dict()
-        needs = needed_options(convert(state, recognise(state)))
-        assert not re.search('dinov3|eva|rope', str(needs))
 
 
 def test_bad_input():

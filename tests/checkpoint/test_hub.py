@@ -199,7 +199,7 @@ def test_without_the_package(monkeypatch):
 
 
 def test_every_way_in(server, tmp_path, monkeypatch, capsys):
-    """init_cfg of a backbone, mmengine's loader, the converter, and a process without mmengine."""
+    """init_cfg of a backbone, mmengine's loader and the converter."""
     from mmengine.runner.checkpoint import CheckpointLoader
 
     torch.manual_seed(0)
@@ -212,6 +212,12 @@ def test_every_way_in(server, tmp_path, monkeypatch, capsys):
     assert read_checkpoint('hf://me/vit').state_dict.keys() == state.keys()
     with pytest.raises(SystemExit, match='no repository me/none'):
         convert(['auto', 'hf://me/none', str(tmp_path / 'out.pth')])
+
+
+@pytest.mark.slow
+def test_a_process_without_mmengine(server, tmp_path):
+    state = mmposenc.ViT(**SMALL).state_dict()
+    server.repos['me/vit'] = {'model.safetensors': save(state)}
     env = dict(HF_ENDPOINT=constants.ENDPOINT, HF_HUB_CACHE=str(tmp_path / 'two'),
                PATH='', PYTHONPATH=str(ROOT))
     code = f'''if True:

@@ -1,10 +1,8 @@
 """What a model must be built with, told by the shapes of converted weights."""
-import pytest
 from tinybackbones import unfilled
 
 from mmposenc.backbones import ViT
 from mmposenc.checkpoint import needed_options
-from mmposenc.checkpoint.vit_archs import ARCHS
 
 
 def needs(*args, **kwargs) -> list[str]:
@@ -15,27 +13,11 @@ def needs(*args, **kwargs) -> list[str]:
         {f'backbone.{name}': value for name, value in state.items()})]
 
 
-@pytest.mark.parametrize('arch', ['dinov2-small', 'dinov2-giant-reg', 'deit3-medium',
-                                  'siglip-so400m', 'clip-large', 'vitdet-large'])
-def test_the_arch_is_told_and_another_grid(arch) -> None:
-    assert needs(arch) == [f'arch={arch}']
-    patch = ARCHS[arch].get('patch_size', 16)
-    assert needs(arch, img_size=25 * patch) == [f'arch={arch}', f'img_size={25 * patch}']
-
-
 def test_another_patch_than_the_archs() -> None:
     assert needs('clip-base', patch_size=32) == ['arch=clip-base', 'patch_size=32']
 
 
 TABLE = 'pos_encoding.type=mmposenc.LearnedPositionEmbedding'
-
-
-@pytest.mark.parametrize('arch', ['tiny', 'small', 'base', 'large'])
-def test_deits_archs(arch) -> None:
-    learned = dict(type='LearnedPositionEmbedding')
-    assert needs(arch, pos_encoding=learned) == [f'arch={arch}', TABLE]
-    assert needs(arch, pos_encoding=learned, distilled=True) == [
-        f'arch={arch}', TABLE, 'distilled=True']
 
 
 def test_options_where_no_arch_fits() -> None:

@@ -7,7 +7,7 @@ from golden import load_golden
 from scripts import load_tool
 
 from mmposenc.backbones import PVT, DeiT, Swin, ViT, load_pretrained
-from mmposenc.checkpoint import SOURCES, convert, needed_options, recognise
+from mmposenc.checkpoint import SOURCES, convert, recognise
 
 #: Names by which random-weight models of timm 1.0.31, onedl-mmpretrain 1.3.6, onedl-mmdetection
 #: 3.5.1, onedl-mmsegmentation 1.4.2 and transformers are told, and what the message says.
@@ -141,17 +141,6 @@ def test_deit_iii_says_what_it_needs_and_loads_with_it(tmp_path, capsys) -> None
         'embed_dims=12', 'num_layers=2', 'pos_encoding.type=mmposenc.LearnedPositionEmbedding',
         'pos_encoding.num_prefix_embeds=0', 'patch_size=8', 'img_size=32',
         'layer_scale_init_value=1e-6'))) in capsys.readouterr().out
-
-
-def test_needs_of_plain_models() -> None:
-    params, _ = load_golden('deit_plain')
-    converted = convert(params, 'deit')
-    assert not any('prefix' in need or 'scale' in need for need in needed_options(converted))
-    without = {name: value for name, value in converted.items()
-               if not name.endswith(('qkv.bias', 'cls_token'))}
-    assert {'model.backbone.qkv_bias=False', 'model.backbone.pool=gap'} <= set(
-        needed_options(without))
-    assert needed_options(convert(load_golden('pvt_peg_gap_11')[0], 'twins')) == []
 
 
 @pytest.mark.parametrize('prefix', ['', 'visual.'])

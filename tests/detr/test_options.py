@@ -112,16 +112,6 @@ def test_absolute_positions_are_those_asked_for() -> None:
     assert torch.equal(keys, expected)
 
 
-def test_level_embedding_stays_without_positions() -> None:
-    from mmdet.structures import DetDataSample
-    sample = DetDataSample(metainfo=dict(img_shape=(64, 96), batch_input_shape=(64, 96)))
-    model = build(deformable(levels=2, encoder=dict(encoder_pos=None)))
-    maps = (torch.randn(1, 16, 4, 6), torch.randn(1, 16, 2, 3))
-    pos = model.pre_transformer(maps, [sample])[0]['feat_pos'][0]
-    expected = model.level_embed.repeat_interleave(torch.tensor([24, 6]), 0)
-    assert torch.equal(pos, expected)
-
-
 def test_attention_weights_when_asked() -> None:
     model = build(detr(attn=dict(rel_pos_encoding=IRPE), encoder=dict(pos_encoding=PEG))).eval()
     tokens = torch.randn(2, 12, 16)

@@ -111,18 +111,6 @@ def test_encoder_of_deformable_detr(levels: int, shared: bool, encoder_pos) -> N
         torch.testing.assert_close(valid_tokens(memory, grids, own), alone, atol=2e-5, rtol=1e-4)
 
 
-def test_levels_meet_in_attention_only() -> None:
-    """A PEG of one level sees nothing of the others."""
-    model = build(deformable(levels=3, encoder=dict(pos_encoding=PEG)))
-    encodings = model.encoder.pos_encodings.eval()
-    grids = [(4, 5), (2, 3), (1, 2)]
-    tokens = torch.randn(1, 28, 16)
-    other = tokens.clone()
-    other[:, 20:26] += 1
-    changed = (encodings(tokens, grids, 0) != encodings(other, grids, 0)).any(-1)[0]
-    assert changed[20:26].any() and not changed[:20].any() and not changed[26:].any()
-
-
 def test_statistics_of_a_peg_see_no_padding() -> None:
     """In training: a batch in a frame of padding equals the batch alone, running mean included."""
     results = []
@@ -251,14 +239,6 @@ def test_masks_by_whole_cells() -> None:
         assert (~mask[0, :, 0]).sum() == rows
     full = [DetDataSample(metainfo=dict(img_shape=(64, 64), batch_input_shape=(64, 64)))]
     assert padding_masks(full, [torch.zeros(1, 1, 2, 2)], exact=True) == [None]
-
-
-def test_a_mask_that_pads_nothing_changes_nothing() -> None:
-    model = build(detr(encoder=dict(pos_encoding=PEG), attn=dict(rel_pos_encoding=IRPE))).eval()
-    tokens, pos = torch.randn(2, 12, 16), torch.randn(2, 12, 16)
-    without = model.encoder(tokens, pos, None, spatial_shapes=(3, 4))
-    mask = torch.zeros(2, 12, dtype=torch.bool)
-    torch.testing.assert_close(model.encoder(tokens, pos, mask, spatial_shapes=(3, 4)), without)
 
 
 def test_an_image_of_padding_alone_leaves_the_others_as_they_are() -> None:

@@ -28,26 +28,6 @@ def test_learned_prefix_vectors():
         embedding(x[:, 2:], (2, 3))
 
 
-@pytest.mark.parametrize('encoding', [
-    LearnedPositionEmbedding(4, (3, 3)), SinCosPositionEncoding(4),
-    LearnedPositionEmbedding(4, (2, 7), keep_aspect=True), WindowedPositionEmbedding(4, (3, 3)),
-    *(FactorizedPositionEmbedding(4, (5, 8), coordinates=way)
-      for way in ('fractional', 'aspect', 'absolute')),
-    SinCosPositionEncoding(4, normalize=True, layout='interleaved')], ids=repr)
-def test_an_image_keeps_its_positions_in_any_batch(encoding):
-    x = torch.randn(2, 5, 7, 4)
-    mask = torch.ones(2, 5, 7, dtype=torch.bool)
-    extents = [(2, 7), (5, 3)]
-    for image, (height, width) in enumerate(extents):
-        mask[image, :height, :width] = False
-    out = encoding(x.flatten(1, 2), (5, 7), padding_mask=mask).view(2, 5, 7, 4)
-    for image, (height, width) in enumerate(extents):
-        alone = x[image, :height, :width].reshape(1, -1, 4)
-        torch.testing.assert_close(out[image, :height, :width].reshape(1, -1, 4),
-                                   encoding(alone, (height, width)))
-    torch.testing.assert_close(out[mask], x[mask], rtol=0, atol=0)
-
-
 def gradients(out, parameters):
     return torch.autograd.grad((out.cos() * torch.arange(out.numel()).view_as(out)).sum(),
                                list(parameters))

@@ -3,7 +3,7 @@ import math
 
 import pytest
 import torch
-from torch import nn
+from tinybackbones import randomize
 
 from mmposenc.attention import MultiheadAttention, attend
 from mmposenc.encodings import IRPE, PEG, CombinedRPE, RotaryEmbedding, ShawRPE
@@ -11,13 +11,6 @@ from mmposenc.functional import Grid
 
 SHAPES = {1: (5,), 2: (2, 4), 3: (3, 2, 4)}
 EVERY = pytest.mark.parametrize('dims', SHAPES)
-
-
-def randomize(module):
-    torch.manual_seed(1)
-    for parameter in module.parameters():
-        nn.init.normal_(parameter, std=0.5)
-    return module.double()
 
 
 def padded(cells, shape, full, value):
@@ -36,7 +29,7 @@ def test_attention_depends_on_offsets_alone_and_not_on_padding(dims, form):
     shape, full = SHAPES[dims], tuple(side + 1 for side in SHAPES[dims])
     attention = randomize(MultiheadAttention(
         24, 2, rel_pos_encoding=dict(type='mmposenc.RotaryEmbedding', dims=dims),
-        num_prefix_tokens=1, form=form))
+        num_prefix_tokens=1, form=form), 0.5).double()
     x = torch.randn(math.prod(shape) + 1, 24, dtype=torch.float64)
     alone = attention(x[None], shape)[0]
     tokens, mask = padded(x[1:], shape, full, 5.0)
@@ -48,7 +41,7 @@ def test_attention_depends_on_offsets_alone_and_not_on_padding(dims, form):
 
 def test_a_sequence_is_a_grid_of_one_row_for_every_relative_encoding():
     """Shaw's, by a loop over pairs of places."""
-    encoding = randomize(ShawRPE(4, 2, max_offset=3))
+    encoding = randomize(ShawRPE(4, 2, max_offset=3), 0.5).double()
     q, k, v = (torch.randn(1, 2, 6, 4, dtype=torch.float64) for _ in range(3))
     out, weights = attend(q, k, v, encoding, (6,), need_weights=True)
     again, _ = attend(q, k, v, encoding, (1, 6))

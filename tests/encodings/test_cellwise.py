@@ -3,6 +3,7 @@ it says, an image in a padded batch gets what it gets alone."""
 import examples
 import pytest
 import torch
+from tinybackbones import randomize
 
 from mmposenc.attention import MultiheadAttention
 from mmposenc.attention.attend import attend
@@ -32,23 +33,22 @@ CONFIGS = {**{name: dict(rel_pos_encoding=cfg) for name, cfg in examples.RELATIV
                   for name in examples.TOKEN if name.endswith('PositionEmbedding')},
                'LearnedPositionEmbedding of a row': dict(type='LearnedPositionEmbedding',
                                                          grid_shape=(1, 24)),
+               'LearnedPositionEmbedding of any aspect': dict(
+                   type='LearnedPositionEmbedding', grid_shape=(2, 7), keep_aspect=True),
+               **{f'FactorizedPositionEmbedding {way}': dict(
+                   type='FactorizedPositionEmbedding', grid_shape=(5, 8), coordinates=way)
+                  for way in ('aspect', 'absolute')},
+               'SinCosPositionEncoding of shares': dict(
+                   type='SinCosPositionEncoding', normalize=True, layout='interleaved'),
                'ContextPool of a sequence': dict(type='ContextPool', dims=1),
                'ContextPool causal': dict(type='ContextPool', dims=1, causal=True)}.items()}}
-
-
-def randomize(module):
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.copy_(torch.randn(parameter.shape, generator=generator) * .5)
-    return module.double().eval()
 
 
 @pytest.mark.parametrize('name', [*examples.RELATIVE, 'LogSpacedCPB of any grid'])
 def test_part_of_a_grid(name: str) -> None:
     encoding = randomize(
         LogSpacedCPB(HEADS, hidden_dims=8) if name == 'LogSpacedCPB of any grid' else
-        examples.relative(name, WHOLE, head_dims=DIMS, num_heads=HEADS))
+        examples.relative(name, WHOLE, head_dims=DIMS, num_heads=HEADS), 0.5).double()
     said = encoding.cellwise
     encoding.cellwise = True  # else attention takes the part by itself
     generator = torch.Generator().manual_seed(0)
@@ -69,7 +69,7 @@ def test_part_of_a_grid(name: str) -> None:
 
 def attention_of(config):
     module = randomize(MultiheadAttention(
-        16, HEADS, num_prefix_tokens=1, grid_shape=WHOLE, **config))
+        16, HEADS, num_prefix_tokens=1, grid_shape=WHOLE, **config), 0.5).double().eval()
 
     def run(cells, mask):
         tokens = torch.cat((cells.new_ones(2, 1, 16)[:len(cells)], cells.flatten(1, 2)), 1)
@@ -81,7 +81,7 @@ def attention_of(config):
 def vit_of(config):
     model = randomize(ViT(embed_dims=16, num_layers=2, num_heads=HEADS, patch_size=2, in_channels=4,
                           pool=None, img_size=(8, 12), mask_padding=True, out_indices=(0, 1),
-                          **config))
+                          **config), 0.5).double().eval()
 
     def run(cells, mask):
         pixels = torch.nn.functional.pixel_shuffle(cells.permute(0, 3, 1, 2), 2)
@@ -98,7 +98,8 @@ def detr_of(config):
                                       rel_pos_encoding=relative).rel_pos_encoding
     model = randomize(DetrEncoder(1, dict(
         self_attn_cfg=dict(embed_dims=16, num_heads=HEADS, dropout=0.0, rel_pos_encoding=relative),
-        ffn_cfg=dict(embed_dims=16, feedforward_channels=8, num_fcs=2, ffn_drop=0.0)), **config))
+        ffn_cfg=dict(embed_dims=16, feedforward_channels=8, num_fcs=2, ffn_drop=0.0)), **config),
+                      0.5).double().eval()
 
     def run(cells, mask):
         out = model(cells.flatten(1, 2), None, None if mask is None else mask.flatten(1),

@@ -282,7 +282,8 @@ FORMULAS = {
     LookHere: (lookhere, [dict(field_of_view=angle) for angle in LOOKS])}
 #: Prefix tokens in turns, so that each class meets every grid with and without them.
 CASES = [pytest.param(cls, options, grids, 2 * ((first + second) % 2),
-                      id=f'{cls.__name__}-{options}-{grids}')
+                      id=f'{cls.__name__}-{options}-{grids}',
+                      marks=pytest.mark.slow if first and (first + second) % 2 else ())
          for cls, (_, choices) in FORMULAS.items() for first, options in enumerate(choices)
          for second, grids in enumerate(GRIDS)]
 

@@ -124,13 +124,6 @@ def test_no_pairwise_tensor():
     assert 0 < largest.bytes < 4 * 1600 * 1600 * 4 / 5
 
 
-@pytest.mark.parametrize('rpe_on,extra', [('k', 3200), ('qk', 6400), ('qkv', 9600)])
-def test_parameter_count(rpe_on, extra):
-    """DeiT: 50 buckets of 64 channels a side, shared by the heads (iRPE table 2)."""
-    encoding = IRPE(64, 3, 'product', rpe_on=rpe_on, num_prefix_tokens=1)
-    assert sum(p.numel() for p in encoding.parameters()) == extra
-
-
 def test_bias_map():
     encoding = make(mode='bias', rpe_on='qk', prefix=1, shared=False)
     expected = encoding.logits(*tokens(1, (2, 3), None)[:2], (2, 3))

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from tinybackbones import randomize
 from torch import nn
 
 from mmposenc.backbones.layers import MLP
@@ -47,20 +48,13 @@ def loop(peg, x, shape):
     return x + out if peg.padding == 'zeros' and peg.residual else out
 
 
-def randomize(module):
-    torch.manual_seed(1)
-    for parameter in module.parameters():
-        nn.init.normal_(parameter, std=0.5)
-    return module.double()
-
-
 @pytest.mark.parametrize('shape', SHAPES)
 @pytest.mark.parametrize('options', [
     dict(), dict(kernel_size=5, bias=False), dict(kernel_size=1), dict(kernel_size=9),
     dict(conv='separable'), dict(conv='dense', num_layers=2), dict(num_layers=3),
     dict(norm_act=True, bias=False), dict(conv='separable', num_layers=2, norm_act=True)], ids=str)
 def test_equals_the_loop(shape, options):
-    peg = randomize(PEG(3, dims=len(shape), **options)).eval()
+    peg = randomize(PEG(3, dims=len(shape), **options), 0.5).double().eval()
     x = torch.randn(2, math.prod(shape) + 1, 3, dtype=torch.float64)
     out = peg(x, shape, num_prefix_tokens=1)
     torch.testing.assert_close(out[:, :1], x[:, :1], rtol=0, atol=0)
@@ -72,7 +66,8 @@ def test_equals_the_loop(shape, options):
 @pytest.mark.parametrize('shape', SHAPES[:4])
 def test_in_an_mlp_it_is_the_papers_formula(shape, relu):
     """fc2(act(conv(fc1(x)))), and its gradients."""
-    mlp = randomize(MLP(3, 5, num_prefix_tokens=1, pos_encodings=[dict(type='ConvMLP', relu=relu)]))
+    convolution = dict(type='ConvMLP', relu=relu)
+    mlp = randomize(MLP(3, 5, num_prefix_tokens=1, pos_encodings=[convolution]), 0.5).double()
     x = torch.randn(2, math.prod(shape) + 1, 3, dtype=torch.float64, requires_grad=True)
     hidden = mlp.fc1(x)
     cells = [loop(mlp.pos_encodings[0], image[1:].relu() if relu else image[1:], shape)
@@ -84,7 +79,7 @@ def test_in_an_mlp_it_is_the_papers_formula(shape, relu):
 
 
 def test_an_mlp_that_starts_at_zero_is_a_plain_one():
-    plain = randomize(MLP(3, 5))
+    plain = randomize(MLP(3, 5), 0.5).double()
     mlp = MLP(3, 5, pos_encodings=[dict(type='ConvMLP', zero_init=True)]).double()
     mlp.load_state_dict(plain.state_dict(), strict=False)
     x = torch.randn(2, 12, 3, dtype=torch.float64)
@@ -96,7 +91,7 @@ def test_an_mlp_that_starts_at_zero_is_a_plain_one():
 @pytest.mark.parametrize('shape', [(6, 7), (7,), (5, 5, 6)])
 @pytest.mark.parametrize('options', [dict(), dict(num_layers=2), dict(conv='dense')], ids=str)
 def test_without_padding_the_grid_shrinks_and_nothing_is_added(options, shape):
-    peg = randomize(PEG(3, dims=len(shape), padding='none', **options))
+    peg = randomize(PEG(3, dims=len(shape), padding='none', **options), 0.5).double()
     x = torch.randn(1, math.prod(shape), 3, dtype=torch.float64)
     torch.testing.assert_close(peg(x, shape)[0], loop(peg, x[0], shape))
     assert peg.out_hw_shape(shape) == tuple(side - 2 * peg.num_layers for side in shape)
@@ -126,7 +121,7 @@ def test_valid_tokens_do_not_see_padding(options, training, shape):
     image, results = torch.randn(2, *shape, 4, dtype=torch.float64), []
     corner = (slice(None), *map(slice, shape))
     for more, fill in ((0, 0.0), (2, 7.0), (1, float('nan'))):
-        peg = randomize(PEG(4, dims=len(shape), **options)).train(training)
+        peg = randomize(PEG(4, dims=len(shape), **options), 0.5).double().train(training)
         full = (shape[0] + more, *shape[1:-1], *(side + 3 - more for side in shape[1:][-1:]))
         x = torch.full((2, *full, 4), fill, dtype=torch.float64)
         mask = torch.ones(2, *full, dtype=torch.bool)
@@ -147,7 +142,7 @@ def test_valid_tokens_do_not_see_padding(options, training, shape):
                                      dict(norm_act=True), dict(num_layers=2)], ids=str)
 @pytest.mark.parametrize('shape', [(6,), (2, 3), (1, 2, 3)])
 def test_gradients(options, shape):
-    peg = randomize(PEG(2, dims=len(shape), **options)).train()
+    peg = randomize(PEG(2, dims=len(shape), **options), 0.5).double().train()
     x = torch.randn(2, 6, 2, dtype=torch.float64, requires_grad=True)
     mask = torch.zeros(2, *shape, dtype=torch.bool)
     mask[1, ..., 2:] = True

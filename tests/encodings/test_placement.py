@@ -34,15 +34,6 @@ def test_positions_get_modules_of_their_own_and_run_in_order():
     assert same is x
 
 
-def test_unpadded_peg_shrinks_grid_and_mask():
-    placed = PlacedEncodings(dict(type='PEG', padding='none'), (0,), 1, embed_dims=4)
-    mask = torch.zeros(2, 5, 6, dtype=torch.bool)
-    mask[1, 4:] = True
-    out, hw, new_mask = placed(torch.randn(2, 30, 4), (5, 6), 0, padding_mask=mask)
-    assert hw == (3, 4) and out.shape == (2, 12, 4)
-    assert new_mask[1, 2:].all() and not new_mask[1, :2].any() and not new_mask[0].any()
-
-
 def test_what_becomes_of_a_grid():
     """One after the other: (9, 11) loses 2 rows and columns, is halved, and loses 2 again."""
     placed = PlacedEncodings(

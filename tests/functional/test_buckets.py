@@ -8,10 +8,8 @@ from golden import load_golden
 from mmposenc.functional import Grid, bucket_ids
 from mmposenc.functional.buckets import (
     METHODS,
-    Buckets,
     bucket_params,
     distance_rank,
-    index_function,
     num_buckets,
 )
 
@@ -92,11 +90,6 @@ def test_other_key_grid(method, key, swap):
                 naive(method, *pair, 1.9, 3.8, 15.2, 'piecewise'))
 
 
-def test_plain_key_grid_covers_the_query_grid():
-    assert torch.equal(bucket_ids('product', (4, 6), (2, 3), ratio=2),
-                       bucket_ids('product', (4, 6), Grid(2, 3, 2.0, 2.0), ratio=2))
-
-
 @pytest.mark.parametrize('hw', [(3, 5), (1, 9), (7, 2)])
 def test_rank(hw):
     grid = Grid(*hw)
@@ -107,28 +100,6 @@ def test_rank(hw):
     assert torch.equal(distance_rank(squared), expected)
     assert torch.equal(distance_rank(squared, 20), expected)
     assert torch.equal(distance_rank(squared + 0.3), expected)
-
-
-def test_offsets_only():
-    """Equal offsets share a bucket, and the ids of a grid are those of a larger one, cut out."""
-    large = bucket_ids('product', (6, 7), ratio=1.9).view(6, 7, 6, 7)
-    small = bucket_ids('product', (4, 5), ratio=1.9).view(4, 5, 4, 5)
-    assert torch.equal(large[2:, 2:, 2:, 2:], small)
-    assert torch.equal(large[:4, :5, :4, :5], small)
-
-
-def test_release_quirk_of_ratio_1_9():
-    """beta = 3.8: the value 4 is clipped to 3.8, then truncated to 3, so there are 7 buckets."""
-    params = bucket_params(1.9)
-    far = index_function(torch.tensor([100., -100.]), params)
-    assert far.tolist() == [3, -3] and num_buckets('product', params) == 49
-
-
-def test_prefix_bucket():
-    ids = Buckets('product', bucket_params(1), Grid(2, 3), Grid(2, 3), prefix=2).ids('cpu')
-    assert ids.shape == (8, 8)
-    assert bool((ids[:2] == 25).all()) and bool((ids[:, :2] == 25).all())
-    assert torch.equal(ids[2:, 2:], bucket_ids('product', (2, 3), ratio=1))
 
 
 @pytest.mark.parametrize('kwargs,match', [

@@ -5,7 +5,7 @@ import torch.nn.functional as F
 
 from mmposenc.attention.fast.products import add_product
 from mmposenc.functional import linear as module
-from mmposenc.functional.linear import linear, outer
+from mmposenc.functional.linear import linear
 
 SIZES = [((3, 5), 4), ((2, 7, 8), 3), ((1, 1, 6), 6), ((0, 4), 2)]
 
@@ -62,13 +62,6 @@ def test_frozen_arguments_get_no_gradient(frozen, onednn):
     assert [arg.grad is None for arg in args] == [index == frozen for index in range(3)]
 
 
-@pytest.mark.parametrize('widths', [(3, 8), (8, 3), (4, 4)])
-def test_outer_is_the_product_of_transposed_rows(widths, onednn):
-    a, b = (torch.randn(6, width) for width in widths)
-    torch.testing.assert_close(outer(a, b), a.t() @ b)
-    assert len(onednn) == 1
-
-
 def test_views_that_are_not_contiguous(onednn):
     x, weight = torch.randn(5, 4, 6)[:, 1], torch.randn(6, 3).t()
     torch.testing.assert_close(linear(x, weight), F.linear(x, weight))
@@ -105,12 +98,6 @@ def test_autocast_compile_and_the_switch_of_pytorch_are_kept(onednn):
     assert len(onednn) == 1
     assert torch.compile(linear, backend='eager', fullgraph=True)(x, weight).shape == (4, 3)
     assert len(onednn) == 1
-
-
-def test_small_products_are_pytorchs():
-    size = module.MIN_PRODUCT
-    x = torch.ones(1, 4)
-    assert not module._takes_onednn(x, torch.ones(size // 4 - 1, 4))
 
 
 @pytest.mark.parametrize('vendor, capability, faster', [

@@ -35,33 +35,6 @@ def test_extents_to_mask_marks_the_padding():
     assert extents_to_mask([(3, 4)], (3, 4), torch.device('cpu')) is None
 
 
-@pytest.mark.parametrize('hw', [(4, 6), (1, 7), (5, 1)])
-def test_masked_batch_norm_uses_valid_cells_only(hw):
-    torch.manual_seed(0)
-    x = torch.randn(3, 2, *hw, dtype=torch.float64)
-    mask = torch.zeros(3, *hw, dtype=torch.bool)
-    mask[0, hw[0] // 2 + 1:] = True
-    mask[1, :, hw[1] // 2 + 1:] = True
-    norm = nn.BatchNorm2d(2).double()
-    with torch.no_grad():
-        norm.weight.uniform_(0.5, 2)
-        norm.bias.uniform_(-1, 1)
-    out = masked_batch_norm(norm, x, mask)
-    for channel in range(2):
-        valid = torch.stack([x[b, channel, r, c] for b in range(3) for r in range(hw[0])
-                             for c in range(hw[1]) if not mask[b, r, c]])
-        mean, var = valid.mean(), valid.var(unbiased=False)
-        expected = (x[:, channel] - mean) / (var + norm.eps).sqrt()
-        expected = expected * norm.weight[channel] + norm.bias[channel]
-        torch.testing.assert_close(out[:, channel][~mask], expected[~mask])
-        torch.testing.assert_close(norm.running_mean[channel], 0.1 * mean)
-        torch.testing.assert_close(norm.running_var[channel], 0.9 + 0.1 * valid.var())
-    assert (out.permute(0, 2, 3, 1)[mask] == 0).all()
-    # What the padding holds changes neither the output nor the statistics.
-    torch.testing.assert_close(masked_batch_norm(norm, x.masked_fill(mask[:, None], 1e6), mask)
-                               .permute(0, 2, 3, 1)[~mask], out.permute(0, 2, 3, 1)[~mask])
-
-
 def test_norms_that_gather_over_processes_do_so_themselves():
     """A class of its own may know more than its own cells: it is called, with the valid ones."""
     class Gathering(nn.BatchNorm2d):

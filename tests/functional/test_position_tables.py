@@ -108,10 +108,3 @@ def test_sincos_of_extents_is_that_of_each_image(layout):
     for image, (height, width) in enumerate(extents):
         own = sincos_2d((height, width), 8, normalize=True, layout=layout)
         assert torch.equal(out[image].view(3, 5, 8)[:height, :width], own.view(height, width, 8))
-
-
-def test_bad_sincos_arguments_are_named():
-    with pytest.raises(ValueError, match='embed_dims=6 must be a multiple of 4'):
-        sincos_2d((2, 2), 6)
-    with pytest.raises(ValueError, match="layout='rows'"):
-        sincos_2d((2, 2), 8, layout='rows')

@@ -28,7 +28,7 @@ def wide():
 
 
 @pytest.mark.parametrize('name', short([*families.DETECTORS, *families.SEGMENTORS],
-                                       'ATSS', 'Faster R-CNN', 'Deformable DETR', 'SOLOv2'))
+                                       'ATSS', 'Faster R-CNN', 'Deformable DETR'))
 def test_of_one_size_they_are_the_models_own(name, monkeypatch):
     """Loss and gradients, with a picture without objects; and so, without padding, is what is made
     for several sizes."""

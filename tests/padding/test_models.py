@@ -19,9 +19,9 @@ from mmposenc.padding.images import image_sizes
 
 PAIR = [(97, 122, 0), (128, 86, 1)]
 FAMILIES = [*families.DETECTORS, *families.SEGMENTORS]
-#: Each family on each backbone; without ``--all``, on one of them. (SOLOv2 computes long.)
+#: Each family on each backbone; without ``--all``, on one of them. (Two compute long.)
 PAIRS = [pytest.param(name, backbone, marks=(
-    () if (i + j) % 3 == 0 and name != 'SOLOv2' else pytest.mark.slow))
+    () if (i + j) % 3 == 0 and name not in ('SOLOv2', 'Mask R-CNN') else pytest.mark.slow))
          for i, name in enumerate(FAMILIES) for j, backbone in enumerate(families.BACKBONES)]
 
 
