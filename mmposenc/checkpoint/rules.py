@@ -6,6 +6,7 @@ directions come: :func:`to_ours`, :func:`to_theirs`.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -118,8 +119,9 @@ class Source(NamedTuple):
             new = {old: named[name] for old, name in new.items() if name in named}
         in_file = {name: old for old, name in new.items()}
         if len(in_file) < len(new):
-            same = shown([old for old, name in new.items() if in_file[name] != old])
-            raise ValueError(f'{same} are names of the same weights as others')
+            counts = Counter(new.values())
+            same = shown([old for old, name in new.items() if counts[name] > 1])
+            raise ValueError(f'{same} are names of the same weights')
         state: State = {name: state_dict[old] for name, old in in_file.items()}
         rules = self.rules(state) if callable(self.rules) else self.rules
         converted, dropped = apply_rules(state, rules, self.name, in_file)

@@ -89,11 +89,7 @@ def _timm_names(state: State) -> dict[str, str]:
 def _from_unfold(tensor: Tensor) -> Tensor:
     """mmpretrain and mmdet join 2 x 2 cells by unfolding: channel, row, column. Here and in the
     release: column, row, channel."""
-    if tensor.shape[-1] % 4:
-        raise ValueError(f'weights of a merging have shape {tuple(tensor.shape)}; a multiple of 4 '
-                         f'channels, those of 2 x 2 cells, is required')
-    cells = tensor.unflatten(-1, (-1, 2, 2))
-    return cells.transpose(-1, -3).flatten(-3)
+    return tensor.unflatten(-1, (-1, 2, 2)).transpose(-1, -3).flatten(-3)
 
 
 def _rules(state: State) -> Sequence[Rule]:
@@ -104,6 +100,10 @@ def _mm_rules(state: State) -> Sequence[Rule]:
     # V2 normalises what the reduction gives, whose channels have one order everywhere.
     is_v2 = any(name.endswith('.logit_scale') for name in state)
     parts = '.downsample.reduction.' if is_v2 else '.downsample.'
+    for name, tensor in state.items():
+        if parts in name and tensor.shape[-1] % 4:
+            raise ValueError(f'{name} has shape {tuple(tensor.shape)}; a multiple of 4 channels, '
+                             f'those of 2 x 2 cells, is required')
     pairs = (pair._replace(there=_from_unfold) if parts in str(pair.theirs) else pair
              for pair in swin_pairs(state))
     return (*to_ours(pairs), *_ONE_WAY)
