@@ -74,9 +74,9 @@ part_a() {
     local only=()
     item a-environment "$python" -m torch.utils.collect_env
     [ -z "$tiny" ] || only=(-k memory)
-    item a-encodings "$python" -m pytest -q tests/accelerator -k "${only[1]:-encodings}"
+    item a-encodings "$python" -m pytest -q --all tests/accelerator -k "${only[1]:-encodings}"
     [ -z "$tiny" ] || return 0
-    item a-models "$python" -m pytest -q tests/accelerator -k models
+    item a-models "$python" -m pytest -q --all tests/accelerator -k models
     # mmengine trains on a GPU where there is one.
     item a-engine "$python" -m pytest -q tests/engine
     item a-tools "$python" -m pytest -q tests/tools/test_detection.py tests/tools/test_other_tasks.py

@@ -30,14 +30,17 @@ from mmposenc.engine import Runner, load_config
 from mmposenc.engine.training.processes import AverageLossHook, synchronized
 from mmposenc.engine.training.sharding import shard
 
+#: Keys of what is changed that are no config's: SyncBatchNorm, options of the wrapper.
+OPTIONS = ('sync', 'wrapper')
 #: Name to config and what is changed in it.
 FAMILIES = {
     'RetinaNet': ('detection/pvt/retinanet_pvt-t-peg_fpn_1x_coco.py', {}),
     'RetinaNet, PEG with BatchNorm': (
         'detection/pvt/retinanet_pvt-t-peg_fpn_1x_coco.py',
         {'model.backbone.pos_encoding': dict(type='mmposenc.PEG', norm_act=True)}),
-    'RetinaNet, Swin, ContextPool': (
-        'detection/context_pool/retinanet_cp-swin-t_fpn_1x_coco.py', {}),
+    'RetinaNet, Swin, ContextPool, recomputed': (
+        'detection/context_pool/retinanet_cp-swin-t_fpn_1x_coco.py',
+        {'model.backbone.with_cp': True}),
     'DETR': ('detection/detr/detr_pvt-t_8xb2-150e_coco.py', {}),
     'DETR, iRPE': ('detection/detr/detr_r50_irpe-ctx-9x9_8xb2-150e_coco.py', {}),
     'Deformable DETR': (
@@ -46,9 +49,12 @@ FAMILIES = {
     'UperNet': ('segmentation/upernet/upernet_swin-t_8xb2-160k_ade20k-512x512.py', {}),
     'DeiT': ('classification/deit/deit-ti_8xb128_in1k.py', {}),
     'DeiT, shared bias': ('classification/deit/deit-ti-learned-rpe2d_8xb128_in1k.py', {}),
-    'DETR, shared iRPE': ('detection/detr/detr_r50_irpe-ctx-9x9_8xb2-150e_coco.py',
-                          {'model.encoder.rel_pos_sharing': 'all'}),
-    'CPVT': ('classification/cpvt/cpvt-ti-gap_8xb128_in1k.py', {}),
+    'DETR, shared iRPE, recomputed': (
+        'detection/detr/detr_r50_irpe-ctx-9x9_8xb2-150e_coco.py',
+        {'model.encoder.num_layers': 2, 'model.encoder.rel_pos_sharing': 'all',
+         'model.encoder.num_cp': 2}),
+    'CPVT': ('classification/cpvt/cpvt-ti-gap_8xb128_in1k.py',
+             {'wrapper': dict(static_graph=True, gradient_as_bucket_view=True)}),
     'Swin, iRPE': ('classification/swin/swin-t_irpe-qkv_8xb128_in1k.py', {}),
     'CPResNet': ('classification/context_pool/cp-resnet-44_1xb128_cifar10.py',
                  {'sync': True})}
@@ -56,7 +62,7 @@ FAMILIES = {
 IDLE = 'mmposenc::detection/context_pool/retinanet_swin-t_fpn_1x_coco.py'
 IMAGES, STEPS = 8, 2
 #: Those whose weights are also spread over two processes; gradients are clipped to their norm.
-SPREAD = ('RetinaNet, PEG with BatchNorm', 'RetinaNet, Swin, ContextPool', 'DETR',
+SPREAD = ('RetinaNet, PEG with BatchNorm', 'RetinaNet, Swin, ContextPool, recomputed', 'DETR',
           'Deformable DETR', 'Semantic FPN', 'DeiT', 'DeiT, shared bias', 'CPVT')
 
 
@@ -76,7 +82,7 @@ def start(name: str) -> tuple[Config, torch.nn.Module]:
     """A family's config and model; all of them are made before there are processes."""
     path, changes = FAMILIES[name]
     cfg = shrink(load_config(f'mmposenc::{path}'))
-    cfg.merge_from_dict({key: value for key, value in changes.items() if key != 'sync'})
+    cfg.merge_from_dict({key: value for key, value in changes.items() if key not in OPTIONS})
     cfg.model.train_cfg = {**(cfg.model.get('train_cfg') or {}), 'augments': None}
     model = build(cfg).double()  # rounding does not tell which ReLU or which anchor it is
     model.backbone.register_forward_pre_hook(_double)
@@ -92,7 +98,7 @@ def train(name: str, world: int, rank: int, spread: bool = False) -> dict[str, t
             model = torch.nn.SyncBatchNorm.convert_sync_batchnorm(model)
         model = synchronized(model)
         model = shard(model, 100) if spread else MMDistributedDataParallel(
-            model, broadcast_buffers=False)
+            model, broadcast_buffers=False, **FAMILIES[name][1].get('wrapper', {}))
     else:
         model = revert_sync_batchnorm(model)
     assert spread == any(isinstance(p, DTensor) for p in model.parameters())

@@ -22,7 +22,6 @@ from typing import Any
 from unittest import mock
 
 ROOT = Path(__file__).resolve().parents[1]
-CONFIG = ROOT / 'configs' / 'detection' / 'pvt' / 'retinanet_pvt-t-peg_fpn_1x_coco.py'
 EMA = dict(type='EMAHook', momentum=0.1)
 ASPECT = dict(type='AspectRatioBatchSampler')
 BY_ITER = {'type': 'IterBasedTrainLoop', 'max_iters': 12, 'val_interval': 4}
@@ -184,10 +183,9 @@ class Children:
     """Trainings in processes of their own, on one small data set."""
 
     def __init__(self, root: Path) -> None:
-        from tinydata import detector_config, make_coco
+        from tinydata import tiny_detector
         self.root = root
-        data = make_coco(root / 'data', images=6, size=56, tall=True)
-        detector_config(root / 'tiny.py', data, str(CONFIG))
+        tiny_detector(root, images=6, size=56, tall=True)
         self.context = multiprocessing.get_context('forkserver')
         self.context.set_forkserver_preload(['kills_imports'])
         # The server keeps the path for its children; other tests of this process must not see it.

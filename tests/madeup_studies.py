@@ -40,6 +40,11 @@ def study(values, *, encodings=None, metric=METRIC, **more):
         pictures=[], figures=[], diagnosis=[]), **more)
 
 
+def seeded(*values, first=0):
+    """Values by seed."""
+    return dict(enumerate(values, first))
+
+
 def drawn(means, seeds=3, std=1.0, shared=1.0, seed=0):
     """Values around means: a part of each seed's deviation is every encoding's."""
     noise = random.Random(seed)

@@ -16,14 +16,12 @@ import torch
 import torch.multiprocessing as mp
 from mmengine.hooks import Hook
 from mmengine.registry import HOOKS
-from tinydata import detector_config, make_coco
+from tinydata import tiny_detector
 
 import mmposenc  # noqa: F401
 from mmposenc import engine
 from mmposenc.engine.training import sharding  # noqa: F401
 
-ROOT = Path(__file__).resolve().parents[1]
-CONFIG = ROOT / 'configs' / 'detection' / 'pvt' / 'retinanet_pvt-t-peg_fpn_1x_coco.py'
 #: mmengine's FlexibleRunner seeds by the process, our loops by the image: nothing is drawn.
 OPTIONS = {'optim_wrapper.optimizer.lr': 0.01, 'param_scheduler': None, 'randomness.seed': 1,
            'train_cfg.max_epochs': 2, 'model.backbone.drop_path_rate': 0.0,
@@ -78,7 +76,7 @@ def work(rank: int, name: str, port: int) -> None:
 def main(folder: Path) -> None:
     kills.prepare()  # imports, in this process
     os.chdir(folder)
-    detector_config(folder / 'tiny.py', make_coco(folder / 'data'), str(CONFIG))
+    tiny_detector(folder)
     HOOKS.register_module(module=BadGradient)
     for name, (_, resume) in RUNS.items():
         if resume:

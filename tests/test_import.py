@@ -1,12 +1,9 @@
 """What `import mmposenc` and its rooms bring along, each in a fresh interpreter."""
-import subprocess
-import sys
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
+from scripts import ROOT, run_python
 
-ROOT = Path(__file__).parents[1]
 MM = ('mmengine', 'mmcv', 'mmdet', 'mmseg', 'mmpretrain')
 TORCH_ONLY = ('functional', 'encodings', 'attention', 'checkpoint', 'padding', 'engine.prepare',
               'openmmlab.datasets', 'lab.figures', 'lab.diagnose')
@@ -20,10 +17,7 @@ has_openmmlab = pytest.mark.skipif(any(find_spec(name) is None for name in MM),
 
 
 def run(code):
-    result = subprocess.run([sys.executable, '-c', code], cwd=ROOT, text=True,
-                            capture_output=True, timeout=300)
-    assert result.returncode == 0, result.stderr + result.stdout
-    return result.stdout + result.stderr
+    return run_python('-c', code)
 
 
 def test_plain_import_is_light_and_quiet():

@@ -1,22 +1,12 @@
 """Without what only Linux has (tests/machines.py): imports, the core's tests, a training."""
-import os
-import subprocess
-import sys
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
-
-TESTS = Path(__file__).parent
+from scripts import ROOT, run_python
 
 
 def run(*words):
-    paths = os.pathsep.join([str(TESTS.parent), str(TESTS)])
-    result = subprocess.run([sys.executable, '-W', 'ignore', *map(str, words)], text=True,
-                            capture_output=True, timeout=600, cwd=TESTS.parent,
-                            env={**os.environ, 'PYTHONPATH': paths})
-    assert result.returncode == 0, result.stderr + result.stdout
-    return result.stdout
+    return run_python('-W', 'ignore', *words)
 
 
 def test_the_core_computes_and_writes(tmp_path):
@@ -58,7 +48,7 @@ for module in pkgutil.walk_packages(mmposenc.__path__, 'mmposenc.'):
 @pytest.mark.parametrize('tests', ['functional', 'encodings/test_formulas.py',
                                    'checkpoint/test_integrity.py', 'preparation/test_own.py'])
 def test_tests_of_the_core(tests):
-    run('-m', 'pytest', '-p', 'machines', '-q', '-x', TESTS / tests)
+    run('-m', 'pytest', '-p', 'machines', '-q', '-x', ROOT / 'tests' / tests)
 
 
 @pytest.mark.slow
@@ -69,10 +59,9 @@ import machines, sys
 del sys.modules['resource']  # mmengine leaves it out only where the platform is Windows
 from pathlib import Path
 from mmposenc.commands import main
-from tinydata import detector_config, make_coco
+from tinydata import tiny_detector
 root = Path({str(tmp_path)!r})
-config = detector_config(root / 'tiny.py', make_coco(root / 'data'),
-                         'mmposenc::detection/pvt/retinanet_pvt-t-peg_fpn_1x_coco.py')
+config = tiny_detector(root)
 main(['train', str(config), '--work-dir', str(root / 'work')])
 """)
     assert (tmp_path / 'work' / 'epoch_1.pth').is_file() and 'weights: ' in out

@@ -32,21 +32,6 @@ def test_a_ring_by_hand(gpus: int, seconds: float) -> None:
     assert scale.all_reduce_seconds(1000.0, gpus, MACHINE) == pytest.approx(seconds)
 
 
-def test_a_ring_agrees_with_one_that_is_walked_through() -> None:
-    """Every GPU hands a part to the next, first to add, then to copy."""
-    for gpus in (2, 3, 4):
-        held = [{part: {gpu} for part in range(gpus)} for gpu in range(gpus)]
-        seconds = 0.0
-        for turn in range(2 * (gpus - 1)):
-            sent = [(gpu, (gpu - turn) % gpus) for gpu in range(gpus)]
-            passed = [(gpu, part, set(held[gpu][part])) for gpu, part in sent]
-            for gpu, part, summed in passed:
-                held[(gpu + 1) % gpus][part] |= summed
-            seconds += MACHINE.latency + 1000.0 / gpus / MACHINE.nvlink
-        assert all(summed == set(range(gpus)) for parts in held for summed in parts.values())
-        assert scale.all_reduce_seconds(1000.0, gpus, MACHINE) == pytest.approx(seconds)
-
-
 def model(flops: float, *buckets: int):
     return scale.Model(flops, kept=7, parameters=10, buckets=buckets)
 
@@ -83,32 +68,3 @@ def test_the_inputs_are_the_configs_own() -> None:
         assert scale.INPUTS[name].parameters == sum(p.numel() for p in built.parameters())
         sizes = [4 * p.numel() for p in built.parameters() if p.requires_grad]
         assert list(scale.INPUTS[name].buckets) == scale.bucket_bytes(sizes[::-1])
-
-
-def test_attention_of_a_cpu_is_counted() -> None:
-    """Two products forward; backward five, of which the first is one of those again."""
-    q, k, v = (torch.randn(2, 3, n, 16, requires_grad=True) for n in (10, 7, 7))
-    product = 2 * 2 * 3 * 10 * 7 * 16
-    with scale.counted() as counter:
-        out = torch.nn.functional.scaled_dot_product_attention(q, k, v)
-        assert counter.get_total_flops() == 2 * product
-        out.sum().backward()
-    assert counter.get_total_flops() == 7 * product
-
-
-def test_a_spread_transformer_by_hand() -> None:
-    """Ten parameters a block, three blocks and six more, on two GPUs; two blocks are gathered."""
-    vit = dict(block=10, blocks=3, rest=6)
-    assert scale.spread_bytes(vit, 'nothing, in bfloat16', 1) == 36 * 2
-    assert scale.spread_bytes(vit, 'nothing, in bfloat16', 2) == 36 * 2 / 2 + 20 * 2
-    assert scale.spread_bytes(vit, 'everything', 4) == 36 * 16 / 4 + 20 * 4
-
-
-def test_the_size_of_dinov3_7b_is_that_of_the_model() -> None:
-    from mmposenc.backbones import ViT
-    with torch.device('meta'):
-        model = ViT('dinov3-7b', out_indices=(39,))
-    counted = sum(p.numel() for p in model.parameters())
-    block = sum(p.numel() for p in model.blocks[0].parameters())
-    assert scale.VIT_7B == dict(block=block, blocks=len(model.blocks),
-                                rest=counted - block * len(model.blocks))

@@ -1,13 +1,10 @@
 """Backbones and DETR's encoder with torch alone: the same numbers as beside OpenMMLab."""
-import subprocess
-import sys
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 import torch
+from scripts import run_python
 
-ROOT = Path(__file__).parents[1]
 ABSENT = ('mmengine', 'mmcv', 'mmdet', 'mmseg', 'mmpretrain', 'torchvision')
 BLOCK = f"""
 import sys
@@ -18,16 +15,12 @@ class Absent:
 for name in {ABSENT}:
     sys.modules[name] = None
 sys.meta_path.insert(0, Absent())
-sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / 'tests')!r}]
 """
 
 
 def run_alone(code):
     """Runs code in a process where torch is all that mmposenc finds."""
-    result = subprocess.run([sys.executable, '-c', BLOCK + code], text=True, capture_output=True,
-                            timeout=300)
-    assert result.returncode == 0, result.stderr + result.stdout
-    return result.stdout
+    return run_python('-c', BLOCK + code)
 
 
 @pytest.mark.skipif(find_spec('mmengine') is None, reason='needs OpenMMLab to compare with')

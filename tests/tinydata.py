@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -87,10 +88,18 @@ default_hooks = dict(logger=dict(interval=1))
 """
 
 
-def detector_config(path: Path, data: Path, config: str) -> Path:
+RETINANET = 'mmposenc::detection/pvt/retinanet_pvt-t-peg_fpn_1x_coco.py'
+
+
+def detector_config(path: Path, data: Path, config: str = RETINANET) -> Path:
     """Writes a tiny version of one of the project's detection configs, on the given data."""
     path.write_text(DETECTOR.format(config=config, root=data))
     return path
+
+
+def tiny_detector(root: Path, **shapes: Any) -> Path:
+    """Writes a data set to ``root/data`` and the config of a detector of it; returns the config."""
+    return detector_config(root / 'tiny.py', make_coco(root / 'data', **shapes))
 
 
 def make_nuclei(folder: Path, side: int = 64) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-import pytest
 import torch
 from mmdet import __version__ as mmdet_version
 from mmengine.registry import MODELS, init_default_scope
 from mmengine.utils import digit_version
+from scripts import short  # noqa: F401
 from torch import Tensor, nn
 
 import mmposenc  # noqa: F401
@@ -159,11 +159,6 @@ def ddq(type_: str = 'mmposenc.DDQDETR', **kwargs: Any) -> dict:
     cfg.update(dense_topk_ratio=1.5, dqs_cfg=dict(type='nms', iou_threshold=0.8))
     return cfg
 
-
-
-def short(names: Any, *kept: str) -> list[Any]:
-    """Cases of a test by name; without ``--all``, some of them."""
-    return [name if name in kept else pytest.param(name, marks=pytest.mark.slow) for name in names]
 
 
 #: A config function of each detector.

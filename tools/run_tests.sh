@@ -15,4 +15,4 @@ workers=$("$python" -c 'import os; print(min(len(os.sched_getaffinity(0)), 8))' 
 echo "== ruff";   "$python" -m ruff check .
 echo "== imports"; "$venv/bin/lint-imports" --no-cache --no-logo
 echo "== mypy";   "$python" -m mypy
-echo "== pytest"; "$python" -m pytest -n "$workers" "$@"
+echo "== pytest"; "$python" -m pytest -n "$workers" --dist worksteal "$@"

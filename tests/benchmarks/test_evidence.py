@@ -141,11 +141,12 @@ def test_questions_name_encodings_that_there_are(entries):
             'more', 'less', 'same')
 
 
-def test_entries_of_studies_fit_the_smallest_grid(entries):
+@pytest.mark.parametrize('step', [pytest.param(1, marks=pytest.mark.slow), 8])
+def test_entries_of_studies_fit_the_smallest_grid(entries, step):
     pytest.importorskip('mmpretrain')
     from mmposenc import engine
     from mmposenc.lab.compare.study.applying import check_fits
     cfg = engine.load_config(
         str(ROOT / 'configs/classification/small/deit-micro-none_1xb32-40e_mnist5k.py'))
-    for entry in entries:
+    for entry in entries[::step]:
         check_fits(cfg, entry, [0.75])

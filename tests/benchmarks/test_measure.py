@@ -55,19 +55,6 @@ def test_a_row_that_cannot_be_made_is_a_row(measure, capsys):
     assert capsys.readouterr().out == '| case | 3 | failed: ValueError: no such form |\n'
 
 
-def test_a_row_forgets_what_was_compiled(measure):
-    graphs = []
-
-    def backend(graph, inputs):
-        graphs.append(graph)
-        return graph.forward
-    double = torch.compile(lambda x: 2 * x, backend=backend, dynamic=False)
-    for _ in range(2):
-        with measure.row('case'):
-            assert double(torch.ones(3)).tolist() == [2, 2, 2]
-    assert len(graphs) == 2
-
-
 def parsed(measure, *options):
     parser = argparse.ArgumentParser()
     measure.add_arguments(parser, repeats=7)
@@ -155,16 +142,3 @@ def test_a_threshold_is_where_it_starts_to_pay():
     assert found.best_switch({1: nan, 4: 0.9}, up_to=True) is None
     assert found.best_buffer({1: 2.0, 4: 1.04, 16: 1.0, 64: nan}) == 4
     assert found.best_buffer({1: nan}) is None
-
-
-def test_every_threshold_is_one_of_the_package():
-    found = load_script('benchmarks', 'thresholds')
-    for sweep in (*found.BUFFERS, *found.SWITCHES):
-        assert isinstance(getattr(found.limits, sweep.constant), int)
-
-
-def test_constants_hold_during_a_call_alone():
-    found = load_script('benchmarks', 'thresholds')
-    before, seen = found.limits.FLEX_FROM, []
-    found.with_limits(lambda: seen.append(found.limits.FLEX_FROM), FLEX_FROM=5)()
-    assert seen == [5] and found.limits.FLEX_FROM == before

@@ -2,11 +2,10 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 
 import pytest
-from scripts import ROOT, load_tool
+from scripts import ROOT, load_tool, run_python
 
 import mmposenc
 from mmposenc import command_options
@@ -76,13 +75,12 @@ def test_as_a_module_it_imports_nothing_heavy() -> None:
     code = ("import runpy, sys\nsys.argv = ['mmposenc', '--version']\n"
             "runpy.run_module('mmposenc', run_name='__main__')\n"
             "assert not {'torch', 'numpy', 'mmengine', 'argparse'} & set(sys.modules)")
-    run = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, cwd=ROOT)
-    assert (run.returncode, run.stdout) == (0, f'{mmposenc.__version__}\n'), run.stderr
+    assert run_python('-c', code) == f'{mmposenc.__version__}\n'
 
 
 def test_help_and_wrong_arguments_load_neither_torch_nor_openmmlab() -> None:
     """Loading them takes seconds, and help is there where they are not installed."""
-    run = subprocess.run([sys.executable, '-c', """
+    said = run_python('-c', """
 import sys
 from mmposenc.commands import COMMANDS, main
 for name in COMMANDS:
@@ -93,9 +91,8 @@ for name in COMMANDS:
             assert stop.code == status, (name, words)
         loaded = {'torch', 'mmengine', 'mmcv', 'matplotlib'} & set(sys.modules)
         assert not loaded, (name, words, loaded)
-"""], capture_output=True, text=True, cwd=ROOT)
-    assert run.returncode == 0, run.stderr
-    assert re.findall('^usage: mmposenc (\\S+)', run.stdout, re.M) == list(COMMANDS)
+""")
+    assert re.findall('^usage: mmposenc (\\S+)', said, re.M) == list(COMMANDS)
 
 
 def test_what_help_lists_is_what_the_commands_can_do() -> None:

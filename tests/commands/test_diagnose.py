@@ -17,8 +17,6 @@ from mmposenc.lab.diagnose.config_models import _read, _size, diagnose_config, e
 from mmposenc.lab.diagnose.table import diagnose
 from mmposenc.lab.figures.encoding_figures import input_size
 
-RETINANET = 'mmposenc::detection/pvt/retinanet_pvt-t-peg_fpn_1x_coco.py'
-
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
@@ -60,7 +58,7 @@ def test_json_of_a_segmentor_on_pictures_of_its_own(tmp_path, capsys):
 
 def test_a_detector_without_its_data_and_with_it(tmp_path):
     """Pictures pass through the config's own preprocessor; noise comes besides."""
-    path = detector_config(tmp_path / 'tiny.py', tmp_path / 'coco', RETINANET)
+    path = detector_config(tmp_path / 'tiny.py', tmp_path / 'coco')
     cfg = engine.load_config(str(path))
     found = diagnose_config(cfg, size=(64, 64))
     assert found['images'] == ['noise'] and found['note'].startswith('the test data is not there')
@@ -79,7 +77,7 @@ def test_a_detector_without_its_data_and_with_it(tmp_path):
 
 
 def test_padding_is_masked_where_the_preprocessor_tells_the_sizes(tmp_path):
-    path = detector_config(tmp_path / 'tiny.py', tmp_path, RETINANET)
+    path = detector_config(tmp_path / 'tiny.py', tmp_path)
     found = []
     for kind in ('mmposenc.DetDataPreprocessor', 'DetDataPreprocessor'):
         cfg = engine.load_config(str(path))

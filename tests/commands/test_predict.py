@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from scripts import ROOT, named
-from tinydata import detector_config, make_coco
+from scripts import named
+from tinydata import tiny_detector
 from tinytasks import classifier_config, segmentor_config
 
 import mmposenc
@@ -46,8 +46,7 @@ def saved(config: Path, path: Path, classes: list[str] | None = None) -> Path:
 @pytest.fixture(scope='module')
 def detector(tmp_path_factory) -> dict[str, Path]:
     root = tmp_path_factory.mktemp('predict')
-    base = ROOT / 'configs' / 'detection' / 'pvt' / 'retinanet_pvt-t-peg_fpn_1x_coco.py'
-    config = detector_config(root / 'tiny.py', make_coco(root / 'data'), str(base))
+    config = tiny_detector(root)
     return dict(config=config, checkpoint=saved(config, root / 'tiny.pth'),
                 images=root / 'data' / 'images')
 
@@ -301,28 +300,12 @@ def test_a_video(detector, tmp_path) -> None:
     assert 'picture' not in alone['images'][0] and not (tmp_path / 'one' / 'pictures').exists()
 
 
-@pytest.mark.parametrize('words, message', [
-    (['--score-thr', '1'], 'score_thr=1.0 must be at least 0 and less than 1'),
-    (['--cfg-options', 'model.bbox_head.num_classes=3'], 'num_classes of the heads and ')])
-def test_bad_input_is_told_before_the_model_is_built(detector, tmp_path, monkeypatch, words,
-                                                     message) -> None:
-    monkeypatch.setattr('mmposenc.engine.apps.prediction.build_model', None)
-    with pytest.raises(SystemExit) as stop:
-        predict(detector, detector['images'], tmp_path / 'out', *words)
-    assert message in str(stop.value.code) and not (tmp_path / 'out').exists()
-
-
 def test_sources_and_results_that_can_not_be(detector, tmp_path, monkeypatch) -> None:
-    (tmp_path / 'empty').mkdir()
-    (tmp_path / 'notes.txt').write_text('text')
     (tmp_path / 'old').mkdir()
     (tmp_path / 'old' / 'predictions.json').write_text('{}')
     (tmp_path / 'broken.png').write_bytes(b'\x89PNG nothing')
     one = detector['images'] / 'shape_0.jpg'
     for source, out, words, message in [
-            (tmp_path / 'none', 'out', [], 'there is no such file or folder'),
-            (tmp_path / 'empty', 'out', [], 'the folder has neither a picture nor a video'),
-            (tmp_path / 'notes.txt', 'out', [], 'must be a folder, a picture or a video'),
             (one, 'old', [], 'holds predictions.json of another run'),
             (tmp_path / 'broken.png', 'out', ['--strict'], f'{tmp_path}/broken.png: '),
             (tmp_path / 'broken.png', 'two', [], 'broken.png: broken image')]:

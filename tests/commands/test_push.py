@@ -2,9 +2,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +9,8 @@ import pytest
 import torch
 import yaml
 from hub_server import serving
-from scripts import ROOT
-from tinydata import detector_config, make_coco
+from scripts import run_python
+from tinydata import tiny_detector
 from tinytasks import classifier_config, segmentor_config
 
 import mmposenc
@@ -24,14 +21,8 @@ from mmposenc.engine.apps import repository
 from mmposenc.engine.config.models import build_model
 
 TASKS = {
-    'detection': lambda root: detector_config(root / 'tiny.py', make_coco(root / 'data'),
-                                              str(mmposenc_config())),
+    'detection': tiny_detector,
     'segmentation': segmentor_config, 'classification': classifier_config}
-
-
-def mmposenc_config() -> Path:
-    (found,) = sorted((ROOT / 'configs' / 'detection' / 'pvt').glob('retinanet_pvt-t-peg_fpn*'))[:1]
-    return found
 
 
 def trained(task: str, root: Path) -> tuple[Path, Path]:
@@ -111,9 +102,7 @@ def test_a_fresh_process_takes_a_folder(tmp_path) -> None:
     config, checkpoint = trained('detection', tmp_path / 'made')
     push([str(config), str(tmp_path / 'out'), '--checkpoint', str(checkpoint)])
     code = f"import mmposenc; print(type(mmposenc.load({str(tmp_path / 'out')!r})).__name__)"
-    done = subprocess.run([sys.executable, '-W', 'ignore', '-c', code], text=True,
-                          capture_output=True, env={**os.environ, 'PYTHONPATH': str(ROOT)})
-    assert done.stdout.split()[-1:] == ['RetinaNet'], done.stderr
+    assert run_python('-W', 'ignore', '-c', code).split()[-1:] == ['RetinaNet']
 
 
 EVIL = {

@@ -4,6 +4,7 @@ import random
 
 import numpy as np
 import pytest
+from madeup_studies import seeded
 from scipy import stats
 
 from mmposenc.lab.compare.statistics import differences
@@ -16,10 +17,6 @@ from mmposenc.lab.compare.statistics.differences import (
     seeds_needed,
     visible,
 )
-
-
-def seeded(*values, first=0):
-    return dict(enumerate(values, first))
 
 
 def drawn(noise, spreads, count, means=None):

@@ -1,8 +1,6 @@
 """Entries by name, sum, file and class, put into the configs of all tasks."""
 from __future__ import annotations
 
-import subprocess
-import sys
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -12,6 +10,7 @@ import torch
 from mmengine.config import Config, ConfigDict
 from mmengine.optim import build_optim_wrapper
 from mmengine.registry import MODELS, init_default_scope
+from scripts import run_python
 from tinytasks import classifier_config, segmentor_config
 
 from mmposenc import engine, own_classes
@@ -296,10 +295,8 @@ def test_an_encoding_of_a_file_trains_in_another_process(tmp_path, monkeypatch):
     cfg = apply(engine.load_config(str(classifier_config(tmp_path))), by_name)
     cfg.dump(str(tmp_path / 'run.py'))
     (tmp_path / 'elsewhere').mkdir()
-    done = subprocess.run(
-        [sys.executable, '-m', 'mmposenc', 'train', str(tmp_path / 'run.py'), '--work-dir', 'out'],
-        cwd=tmp_path / 'elsewhere', capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
+    run_python('-m', 'mmposenc', 'train', tmp_path / 'run.py', '--work-dir', 'out',
+               folder=tmp_path / 'elsewhere')
     assert (tmp_path / 'elsewhere' / 'out' / 'epoch_1.pth').is_file()
 
 

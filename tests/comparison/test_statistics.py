@@ -3,7 +3,7 @@ import copy
 import math
 
 import pytest
-from madeup_studies import drawn, run, study
+from madeup_studies import drawn, run, seeded, study
 from scipy import stats
 
 from mmposenc.lab.compare.statistics.differences import contrast, places, reaches
@@ -18,10 +18,6 @@ from mmposenc.lab.compare.statistics.summary import (
     trained_factor,
     values_at,
 )
-
-
-def seeded(*values, first=0):
-    return dict(enumerate(values, first))
 
 
 def test_interval_is_students():

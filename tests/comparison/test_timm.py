@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 import torch
+from tinystudies import Here
 from tinytasks import picture
 
 from mmposenc.commands import compare
 from mmposenc.engine.config.timm import timm_config
-from mmposenc.lab.compare.running import planning, runs
+from mmposenc.lab.compare.running import planning
 from mmposenc.lab.compare.study.applying import apply, check_fits
 from mmposenc.lab.compare.study.encodings import read_entries
 from mmposenc.lab.compare.study.places import build_backbone
-from mmposenc.lab.compare.study.study import read_study
 from mmposenc.lab.diagnose.features import Examined
 from mmposenc.openmmlab.timm_backbone import TimmBackbone
 
@@ -107,19 +107,6 @@ def test_a_diagnosis_sees_the_map_behind_each_block(name):
         [8, 8, 4, 4] if 'swin' in name else [4, 4]) and len(maps) == blocks
 
 
-class Here:
-    """Runs in this process."""
-
-    jobs = 1
-
-    def start(self, run):
-        runs.carry_out(read_study(run.folder.parents[2]), run)
-        return self
-
-    def poll(self):
-        return 0
-
-
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -161,7 +148,7 @@ def test_sizes_and_numbers_are_timms():
     pytest.param('vit_tiny_patch16_224', [], marks=pytest.mark.slow),
     pytest.param('swin_tiny_patch4_window7_224', [], marks=pytest.mark.slow)])
 def test_the_command_trains_and_compares(folder, name, less, monkeypatch):
-    monkeypatch.setattr(planning, 'workers_of', lambda args: Here())
+    monkeypatch.setattr(planning, 'workers_of', lambda args: Here(1))
     sizes = [f'model.backbone.options={MODELS[name]!r}', 'default_hooks.progress=None',
              'train_dataloader.num_workers=0', 'val_dataloader.num_workers=0',
              'test_dataloader.num_workers=0', 'model.head.in_channels=32']

@@ -1,9 +1,9 @@
 """``package::name``, in everything of mmengine that reads configs; nothing runs pip."""
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from scripts import run_python
 
 pytest.importorskip('mmseg')
 pytest.importorskip('mmdet')
@@ -15,7 +15,6 @@ from mmengine.hub import get_config, hub  # noqa: E402
 from mmposenc.installed import how_to_get  # noqa: E402
 from mmposenc.operators.configs import find_config, package_folder  # noqa: E402
 
-ROOT = Path(__file__).resolve().parents[2]
 NAMES = {'mmdet': 'retinanet/retinanet_r50_fpn_1x_coco.py',
          'mmseg': 'fcn/fcn_r50-d8_4xb2-40k_cityscapes-512x1024.py',
          'mmpretrain': 'resnet/resnet18_8xb16_cifar10.py',
@@ -98,5 +97,4 @@ def test_where_mmengine_was_imported_first():
             "import mmposenc\n"
             f"name = 'mmseg::{NAMES['mmseg']}'\n"
             "assert get_config(name).to_dict() == Config.fromfile(name).to_dict()\n")
-    run = subprocess.run([sys.executable, '-c', code], cwd=ROOT, text=True, capture_output=True)
-    assert run.returncode == 0, run.stderr
+    run_python('-c', code)

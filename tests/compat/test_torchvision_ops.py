@@ -1,18 +1,14 @@
 """torchvision's operators, where its binary does not load: numbers, autograd, shapes, compiling."""
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 from compat_checks import random_boxes
 from compat_loops import CASES, deform_case, deform_loop, naive_nms, random_case
+from scripts import run_python
 
 import mmposenc  # noqa: F401  (before torchvision)
 
 torchvision = pytest.importorskip('torchvision')
 ops = torchvision.ops
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize('iou_threshold', [0.3, 0.5, 0.7])
@@ -122,7 +118,7 @@ def test_what_has_no_form_says_so():
 @pytest.mark.slow
 def test_an_older_torchvision_gets_its_gradients_here():
     """Before 0.28 they were in the binary, and no file of torchvision registers them."""
-    done = subprocess.run([sys.executable, '-c', '''
+    run_python('-c', '''
 import importlib.util, sys, types
 import mmposenc, torch
 find = importlib.util.find_spec
@@ -147,7 +143,4 @@ weight = torch.randn(1, 6, 2, 2, dtype=torch.float64, requires_grad=True)
 mask = torch.rand(2, 4, 4, 5, dtype=torch.float64, requires_grad=True)
 assert check(lambda x, *rest: ops.deform_conv2d(x[:, :, :, :], *rest[:2], padding=1, dilation=2,
                                                mask=rest[2]), (x, offset, weight, mask))
-'''], cwd=ROOT, text=True, capture_output=True, timeout=300)
-    if done.returncode == 77:
-        pytest.skip('torchvision has its kernels')
-    assert done.returncode == 0, done.stderr
+''')

@@ -1,13 +1,11 @@
 """The ImageNet recipes: what papers count, decays, schedules and data. Steps: test_gradients.py."""
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 import torch
 from mmengine.dataset import Compose
-from mmengine.registry import DefaultScope, init_default_scope
+from mmengine.registry import init_default_scope
 from optimizer_checks import build_optimizer, weight_decays
 from PIL import Image
 from tinymodels import build, shrink
@@ -23,8 +21,7 @@ def load(name: str):
 
 
 @pytest.mark.parametrize('name', [
-    'deit/deit-ti-distilled_8xb128_in1k.py', 'deit/deit-ti-learned-rpe2d_8xb128_in1k.py',
-    'cpvt/cpvt-s-0-5-gap_8xb128_in1k.py', 'irpe/deit-s_transformer-xl_8xb128_in1k.py',
+    'deit/deit-ti-distilled_8xb128_in1k.py', 'irpe/deit-s_transformer-xl_8xb128_in1k.py',
     'swinv2/swinv2-t-w16_8xb128_in1k-256px.py', 'pvt/pvt-s-peg_8xb128_in1k.py',
     'transfer/deit-b_irpe-k_8xb32_cub.py'])
 def test_what_takes_no_weight_decay(name: str) -> None:
@@ -47,15 +44,6 @@ def test_what_takes_no_weight_decay(name: str) -> None:
     assert {group['lr'] for group in groups} == {rate}
 
 
-def test_cpvt_b_trains_with_lamb() -> None:
-    """Table 10 of CPVT; all else is DeiT's."""
-    cfg = shrink(load('cpvt/cpvt-b-0-5-gap_8xb128_in1k.py'))
-    with DefaultScope.overwrite_default_scope('mmpretrain'):
-        optimizer = build_optimizer(build(cfg, initialize=False), cfg).optimizer
-    assert type(optimizer).__name__ == 'Lamb'
-    assert {group['weight_decay'] for group in optimizer.param_groups} == {0.05, 0}
-
-
 def test_a_peg_that_is_fixed_as_it_was_learned(tmp_path) -> None:
     """The header's command: only the PEG is the trained model's."""
     trained = build(shrink(load('cpvt/cpvt-ti_8xb128_in1k.py')), initialize=False)
@@ -75,43 +63,14 @@ def test_a_peg_that_is_fixed_as_it_was_learned(tmp_path) -> None:
 
 @pytest.mark.parametrize('name, used', [
     ('euc-ctx-shared', [19]), ('quant-ctx-shared', [50]), ('cross-ctx-shared', [27, 27]),
-    ('k', [49]), ('k-10', [9]), ('k-170', [169]), ('clip-ctx', [49])])
+    ('k', [49])])
 def test_buckets_in_use(name: str, used: list[int]) -> None:
     """iRPE's paper counts those that 14 x 14 patches use, and one for the class token, which
     Cross has in both of its tables: 20, 51, 56 and 50."""
-    model = build(load(f'irpe/deit-s_irpe-{name}_8xb128_in1k.py'), initialize=False)
+    with torch.device('meta'):
+        model = build(load(f'irpe/deit-s_irpe-{name}_8xb128_in1k.py'), initialize=False)
     ids = model.backbone.blocks[0].attn.rel_pos_encoding.bucket_ids((14, 14))
     assert [len(each.unique()) - 1 for each in ids] == used  # without that of the class token
-
-
-def test_schedule() -> None:
-    """DeiT's release: from 1e-6 to 1e-3 in 5 epochs, then a cosine to 1e-5; 1024 images a step."""
-    cfg = load('deit/deit-ti_8xb128_in1k.py')
-    assert cfg.train_cfg.max_epochs == 300
-    assert cfg.train_dataloader.batch_size * 8 == cfg.auto_scale_lr.base_batch_size == 1024
-    model = torch.nn.Linear(1, 1)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=cfg.optim_wrapper.optimizer.lr)
-    from mmengine.registry import PARAM_SCHEDULERS
-    warm, cosine = (dict(each) for each in cfg.param_scheduler)
-    assert warm.pop('convert_to_iter_based')
-    schedulers = [PARAM_SCHEDULERS.build({**each, 'optimizer': optimizer})
-                  for each in (warm, cosine)]
-    rates = []
-    for _ in range(300):
-        rates.append(optimizer.param_groups[0]['lr'])
-        optimizer.step()
-        for scheduler in schedulers:
-            scheduler.step()
-    assert rates[0] == pytest.approx(1e-6)
-    assert max(rates) == pytest.approx(1e-3) and rates.index(max(rates)) in (4, 5)
-    assert rates[152] == pytest.approx((1e-3 + 1e-5) / 2, rel=0.02)
-    last = 1e-5 + (1e-3 - 1e-5) / 2 * (1 - math.cos(math.pi / 295))  # an epoch before the end
-    assert rates[299] == pytest.approx(last, rel=1e-6)
-    swin = load('swin/swin-t_8xb128_in1k.py')
-    assert swin.param_scheduler[0].end == swin.param_scheduler[1].begin == 20
-    assert swin.optim_wrapper.clip_grad.max_norm == 5.0
-    assert [each.train_dataloader.sampler.type for each in (cfg, swin)] == [
-        'RepeatAugSampler', 'DefaultSampler']
 
 
 @pytest.mark.parametrize('name, classes', [

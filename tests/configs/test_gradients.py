@@ -2,13 +2,16 @@
 trained weight, as several processes need it."""
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 import torch
+from mmengine.config import Config
 from mmengine.model.utils import revert_sync_batchnorm
 from mmengine.registry import DefaultScope
 from optimizer_checks import build_optimizer, without_gradient
+from scripts import short
 from tinymodels import build, collated, samples, shrink
 
 import mmposenc  # noqa: F401
@@ -78,6 +81,20 @@ def step(model, data) -> tuple[list[str], bool]:
     return names, bool(loss.isfinite())
 
 
+def check_name(name: str, cfg: Config) -> None:
+    """A config trains as its name says: GPUs x images, epochs or thousands of steps."""
+    if said := re.search(r'_(\d+)xb(\d+)', name):
+        gpus, images = map(int, said.groups())
+        assert cfg.train_dataloader.batch_size == images
+        assert cfg.get('auto_scale_lr', {}).get('base_batch_size', gpus * images) == gpus * images
+    if said := re.search(r'-(\d+)([ek])[_-]', name):
+        length, unit = int(said[1]), said[2]
+        assert (cfg.train_cfg.max_epochs == length if unit == 'e'
+                else cfg.train_cfg.max_iters == 1000 * length)
+        assert cfg.param_scheduler[-1].get('end', cfg.train_cfg.get('max_epochs')) in (
+            length, 1000 * length)
+
+
 def test_no_folder_is_forgotten() -> None:
     folders = {str(path.parent.relative_to(ROOT)) for path in ROOT.glob('*/*/*.py')
                if '_base_' not in path.parts}
@@ -85,9 +102,18 @@ def test_no_folder_is_forgotten() -> None:
     assert {name.rpartition('/')[0] for name in FAMILIES} | OWN == folders
 
 
-@pytest.mark.parametrize('name', FAMILIES)
+#: Of each folder one, and of what its folder has besides.
+SHORT = {*{name.rpartition('/')[0]: name for name in FAMILIES}.values(),
+         'classification/deit/deit-ti-distilled_8xb128_in1k',
+         'classification/context_pool/cp-vit-b-weights-nonlocal_8xb128_in1k',
+         'detection/mask_rcnn/mask-rcnn_deit-s_irpe-k_sfp_1x_coco'}
+
+
+@pytest.mark.parametrize('name', short(FAMILIES, *SHORT))
 def test_a_family_trains_a_step_and_predicts(name: str) -> None:
-    cfg = shrink(load_config(f'mmposenc::{name}.py'))
+    cfg = load_config(f'mmposenc::{name}.py')
+    check_name(name, cfg)
+    shrink(cfg)
     # A detector's memory that nobody has written may hold NaN, which can't be matched.
     model = revert_sync_batchnorm(build(cfg, initialize=cfg.default_scope != 'mmpretrain'))
     assert step(model, collated(samples(cfg, 2))) == ([], True)

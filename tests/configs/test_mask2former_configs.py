@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 import torch
 from mmengine.model.utils import revert_sync_batchnorm
-from optimizer_checks import weight_decays
 from tinymodels import build, collated, samples, shrink
 
 import mmposenc  # noqa: F401
@@ -97,14 +96,3 @@ def test_mmdets_configs_take_the_pixel_decoders(upstream: str, name: str) -> Non
         losses.append(model.parse_losses(model(**batch, mode='loss'))[0])
     torch.testing.assert_close(losses[1], losses[0], atol=1e-5, rtol=1e-5)
     assert losses[2].isfinite() and abs(losses[2] - losses[0]) > 1e-4
-
-
-@pytest.mark.parametrize('name', THEIRS)
-def test_pegs_take_no_weight_decay(name: str) -> None:
-    cfg = shrink(load(name, peg=True))
-    model = revert_sync_batchnorm(build(cfg))
-    model.backbone.requires_grad_(True)  # frozen norms are in no group
-    decays = weight_decays(model, cfg)
-    pegs = [n for n in decays if '.pos_encodings' in n]
-    assert pegs and not any(decays[n] for n in pegs)
-    assert any(decay == 0.05 for n, decay in decays.items() if '.encoder.layers' in n)

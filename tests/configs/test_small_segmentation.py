@@ -1,4 +1,4 @@
-"""The small segmentation configs, and what tools/quickstart.sh segmentation does with them."""
+"""What tools/quickstart.sh segmentation does with its config, and its pictures."""
 from __future__ import annotations
 
 import json
@@ -11,42 +11,9 @@ from scopes import scope_fixture
 from scripts import NARROW, load_tool, named
 from tinydata import make_nuclei
 
-from mmposenc.engine import load_config, override
-from mmposenc.engine.config.checks import check_num_classes
-
 pytest.importorskip('mmseg')
 scope = scope_fixture('mmseg')
-ROOT = Path(__file__).resolve().parents[2]
-SMALL = 'mmposenc::segmentation/small/fpn_pvt-micro-'
-NUCLEI = f'{SMALL}peg_1xb4-10e_nuclei-128x128.py'
-CAMVID = {name: f'{SMALL}{name}_1xb4-10e_camvid-192x256.py'
-          for name in ('none', 'learned', 'peg', 'cp', 'cp-peg', 'cp-every', 'cp-every-fixed',
-                       'cp-every-uniform')}
-
-
-def test_configs_of_a_comparison_differ_in_their_encoding_only():
-    plain = {}
-    for name, config in CAMVID.items():
-        cfg = load_config(config)
-        check_num_classes(cfg, ('train', 'val', 'test'))
-        text = cfg._cfg_dict.to_dict()
-        encoding = text['model']['backbone'].pop('pos_encoding')
-        text['model']['backbone'].pop('img_size', None)  # of the table
-        plain[name] = text
-        encodings = encoding if isinstance(encoding, list) else [encoding] if encoding else []
-        assert name.startswith('cp-every') or [each['type'] for each in encodings] == {
-            'none': [], 'learned': ['mmposenc.LearnedPositionEmbedding'],
-            'peg': ['mmposenc.PEG'], 'cp': ['mmposenc.ContextPool'],
-            'cp-peg': ['mmposenc.PEG', 'mmposenc.ContextPool']}[name]
-    assert all(text == plain['none'] for text in plain.values())
-    small = 'mmposenc::detection/small/retinanet_pvt-micro-peg_fpn_1xb4-12e_'
-    block, trees = (load_config(f'{small}{name}.py') for name in ('trees-block', 'trees'))
-    for cfg, split in ((trees, 'val'), (block, 'val_block')):
-        assert cfg.test_dataloader.dataset.ann_file == f'annotations/{split}.json'
-        assert cfg.test_evaluator.ann_file == f'data/trees/annotations/{split}.json'
-        for key in ('val_dataloader', 'test_dataloader', 'val_evaluator', 'test_evaluator'):
-            cfg.pop(key)
-    assert block._cfg_dict == trees._cfg_dict
+NUCLEI = 'mmposenc::segmentation/small/fpn_pvt-micro-peg_1xb4-10e_nuclei-128x128.py'
 
 
 def test_train_test_and_table(tmp_path, monkeypatch, capsys):
@@ -80,29 +47,6 @@ def test_train_test_and_table(tmp_path, monkeypatch, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ['mIoU', 'mAcc', 'aAcc']
     assert [line.split()[0] for line in lines[1:]] == ['strip', 'views']
-
-
-def test_mistakes_are_found_before_training(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit, match='dataset.data_prefix.seg_map_path: data/nuclei/annota'):
-        load_tool('train').main([NUCLEI])
-    make_nuclei(tmp_path / 'data' / 'nuclei')
-    with pytest.raises(SystemExit, match='model.decode_head.num_classes: 7'):
-        load_tool('train').main([NUCLEI, '--cfg-options', 'model.decode_head.num_classes=7'])
-    with pytest.raises(SystemExit, match='model.decode_head.num_classes: 7'):
-        load_tool('test').main([NUCLEI, 'none.pth', '--cfg-options',
-                                'model.decode_head.num_classes=7'])
-
-
-def test_data_elsewhere_is_named_by_the_user():
-    cfg = load_config(CAMVID['peg'])
-    override(cfg, {f'{phase}_dataloader.dataset.data_root': '/elsewhere/'
-                   for phase in ('train', 'val', 'test')})
-    assert {cfg[f'{phase}_dataloader'].dataset.data_root for phase in (
-        'train', 'val', 'test')} == {'/elsewhere/'}
-    nuclei = load_config(NUCLEI)
-    override(nuclei, {'train_dataloader.dataset.dataset.data_root': '/elsewhere/'})
-    assert nuclei.train_dataloader.dataset.dataset.data_root == '/elsewhere/'
 
 
 @pytest.mark.parametrize('side, option, named', [

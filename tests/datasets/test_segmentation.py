@@ -54,11 +54,6 @@ def test_zero_is_a_class_unless_it_is_removed(root):
     assert dataset[0]['gt_seg_map'].max() == 3
 
 
-def test_255_is_ignored(root):
-    save(root, 1, np.full((8, 12), 255))
-    assert (build(root)[1]['gt_seg_map'] == 255).all()
-
-
 def test_another_size_is_named_while_loading(root):
     save(root, 3, np.zeros((8, 11)))
     for pipeline in (LOAD, RESIZED):
@@ -86,13 +81,6 @@ def test_colours_are_no_labels(root):
     Image.new('RGB', (12, 8)).save(root / 'labels' / '1.png')
     with pytest.raises(ValueError, match=r'1\.png has shape \(8, 12, 3\); one channel'):
         build(root, check_images=False)[1]
-
-
-def test_a_palette_is_read_as_its_indices(root):
-    image = Image.fromarray(np.full((8, 12), 2, dtype=np.uint8), mode='P')
-    image.putpalette([0, 0, 0, 9, 9, 9, 200, 0, 0])
-    image.save(root / 'labels' / '1.png')
-    assert (build(root)[1]['gt_seg_map'] == 1).all()
 
 
 def test_a_turned_photograph_has_the_size_it_is_shown_with(root):

@@ -10,17 +10,15 @@ from torch import nn
 
 from mmposenc.lab.diagnose.changes import (
     FACTORS,
-    compared,
     correlation,
     measure_padding,
     measure_shifts,
     measure_sizes,
     moved_back,
     seen_twice,
-    shift_error,
     view,
 )
-from mmposenc.lab.diagnose.features import Examined, FeatureMap
+from mmposenc.lab.diagnose.features import Examined
 
 IMAGES = {'noise': torch.randn(2, 3, 32, 48, generator=torch.Generator().manual_seed(0))}
 LARGE = {'noise': torch.randn(2, 3, 64, 96, generator=torch.Generator().manual_seed(0))}
@@ -51,11 +49,6 @@ def test_moved_back_and_its_cells_by_a_loop(shift):
                         weight = max(0, 1 - abs(at[0] - r)) * max(0, 1 - abs(at[1] - c))
                         expected += weight * values[:, r, c]
                 torch.testing.assert_close(found[:, row, col], expected)
-
-
-def test_no_cell_that_is_seen_twice_has_no_error():
-    values = torch.randn(2, 3, 4, 6)
-    assert shift_error(values, values, (4, 0), seen_twice((4, 6), (4, 0))) is None
 
 
 def test_a_view_holds_the_same_pixels_elsewhere():
@@ -133,21 +126,6 @@ def test_correlation_is_numpys():
     found = correlation(torch.tensor(a), torch.tensor(b))
     assert found == pytest.approx(np.corrcoef(a.ravel(), b.ravel())[0, 1])
     assert np.isnan(correlation(torch.ones(3, 7), torch.tensor(a)))
-
-
-def test_what_is_compared_by_a_loop():
-    one = FeatureMap('x', torch.randn(2, 3, 4, 6), 8, torch.randn(2, 2, 3))
-    double = one.values.repeat_interleave(2, -1).repeat_interleave(2, -2)
-    pairs = compared(FeatureMap('x', double, 8, one.prefix * 2), one)
-    assert list(pairs) == ['mean of cells', 'class token', 'map']
-    torch.testing.assert_close(pairs['map'][0].mean(), one.values.mean(), atol=0.05, rtol=0)
-    assert torch.equal(pairs['class token'][0], one.prefix[:, 0] * 2)
-    mean = pairs['mean of cells'][0]
-    assert mean.shape == (2, 3)
-    for image in range(2):
-        for channel in range(3):
-            cells = [float(one.values[image, channel, r, c]) for r in range(4) for c in range(6)]
-            assert float(mean[image, channel]) == pytest.approx(sum(cells) / 24, abs=1e-6)
 
 
 def test_sizes_that_round_to_the_same_cells_are_measured_once():

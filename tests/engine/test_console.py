@@ -13,8 +13,8 @@ import pytest
 import torch
 from mmengine.logging import MMLogger, print_log
 from rich.console import Console
-from scripts import NARROW, named
-from tinydata import make_coco, make_nuclei
+from scripts import named
+from tinydata import make_coco
 from tinymodels import shrink
 from tinytasks import classifier_config
 
@@ -47,32 +47,20 @@ def detector(name: str, folder: Path) -> str:
     return str(folder / 'config.py')
 
 
-def segmentor(folder: Path) -> str:
-    make_nuclei(folder / 'data' / 'nuclei')
-    return 'mmposenc::segmentation/small/fpn_pvt-micro-peg_1xb4-10e_nuclei-128x128.py'
-
-
 CASES = {
     'PVT': lambda folder: detector('detection/pvt/retinanet_pvt-t-peg_fpn_1x_coco.py', folder),
-    'Swin': lambda folder: detector('detection/context_pool/retinanet_swin-t_fpn_1x_coco.py',
-                                    folder),
     'DETR': lambda folder: detector('detection/detr/detr_r50_8xb2-150e_coco.py', folder),
-    'Semantic FPN': segmentor,
     'classifier': lambda folder: str(classifier_config(folder))}
-SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ('Swin', 'Semantic FPN')]
 
 
-@pytest.mark.parametrize('name', ['PVT', 'DETR', 'classifier', *SLOW])
+@pytest.mark.parametrize('name', CASES)
 def test_training_and_testing_take_few_lines(name, tmp_path, monkeypatch, capfd) -> None:
     monkeypatch.chdir(tmp_path)
     config = CASES[name](tmp_path)
     options = ['default_hooks.logger.interval=1']
-    run = name.replace(' ', '_')  # one name a run: mmengine keeps its visualizer
-    if name in ('PVT', 'Swin'):
+    if name == 'PVT':
         options += ['model.test_cfg.score_thr=0']
-    if name == 'Semantic FPN':
-        options += [*NARROW, 'train_cfg.max_epochs=1', 'train_cfg.val_interval=1']
-    main(['train', config, '--work-dir', 'work', '--cfg-options', *options, *named(run)])
+    main(['train', config, '--work-dir', 'work', '--cfg-options', *options, *named(name)])
     out, err = capfd.readouterr()
     lines = out.splitlines()
     first = next(i for i, line in enumerate(lines) if 'Epoch(train)' in line)
@@ -97,7 +85,7 @@ def test_training_and_testing_take_few_lines(name, tmp_path, monkeypatch, capfd)
     options += ['model.test_cfg.score_thr=0.9'] * (name == 'PVT')
     main(['test', config, checkpoint, '--work-dir', 'test', '--show-dir', 'drawn', '--out',
           'found.pkl', '--cfg-options', *[word for word in options if 'train' not in word],
-          *named(f'{run}_test')])
+          *named(f'{name}_test')])
     lines = capfd.readouterr().out.splitlines()
     assert ' testing ' in ' '.join(lines[:3]) and len(lines) < 20, lines
     last = [line[9:].partition(': ')[0] for line in lines[-4:]]

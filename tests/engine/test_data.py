@@ -101,8 +101,7 @@ def test_what_cannot_be_filled_in_is_refused(tmp_path, name, text, said) -> None
 @pytest.mark.slow
 def test_it_trains_and_tests(tmp_path, capsys, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    config = detector_config(tmp_path / 'tiny.py', make_coco(tmp_path / 'other'),
-                             'mmposenc::detection/pvt/retinanet_pvt-t-peg_fpn_1x_coco.py')
+    config = detector_config(tmp_path / 'tiny.py', make_coco(tmp_path / 'other'))
     folder = labelled(tmp_path, 'yolo')
     options = [str(config), '--data', str(folder), '--work-dir', 'work']
     load_tool('train').main([*options, '--cfg-options', 'train_dataloader.batch_size=1'])

@@ -159,8 +159,6 @@ def test_a_wrong_file_is_not_kept(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize('model, out, options, match', [
-    (detr(), 'model.pb', {}, r'must end in \.onnx, or in \.pt2'),
-    (detr(), 'model.pt2', dict(size=(8, 64)), r'size=\(8, 64\) must be at least \(32, 32\)'),
     (detr(), 'none/model.pt2', {}, 'none'),
     (detr(), 'model.pt2', dict(tolerance=1.5), r'tolerance=1.5 must be above 0 and below 1'),
     (detr(), 'model.pt2', dict(decode=True), r'--decode: .*model.pt2 must end in .onnx'),

@@ -2,9 +2,7 @@
 from __future__ import annotations
 
 import examples
-import optimizer_checks
 import pytest
-import tinymodels
 from mmengine.optim import build_optim_wrapper
 from mmengine.registry import DefaultScope
 from mmpretrain.registry import MODELS
@@ -12,7 +10,6 @@ from torch import nn
 
 from mmposenc.backbones import PVT, DeiT, Swin
 from mmposenc.encodings import position_tables
-from mmposenc.engine import load_config
 from mmposenc.engine.training.layer_decay import layer_scales
 
 OURS = 'mmposenc.LayerDecayOptimWrapperConstructor'
@@ -139,25 +136,6 @@ def test_equal_to_mmpretrain(kind):
     for name, (rate, decay) in found.items():
         assert rate == pytest.approx(expected[name][0], rel=1e-12), name
         assert decay == expected[name][1], name
-
-
-@pytest.mark.parametrize('path, blocks', [
-    ('detection/pvt/retinanet_pvt-t-peg_fpn_1x_coco.py', 4),
-    ('segmentation/upernet/upernet_swin-t_8xb2-160k_ade20k-512x512.py', 4)])
-def test_in_configs_of_the_packages(path, blocks):
-    cfg = load_config(f'mmposenc::{path}')
-    cfg.optim_wrapper = dict(
-        optimizer=dict(type='AdamW', lr=1e-2, weight_decay=0.1), constructor=OURS,
-        paramwise_cfg=dict(layer_decay_rate=0.5, num_layers=blocks))
-    model = tinymodels.build(tinymodels.shrink(cfg), initialize=False)
-    optimizer = optimizer_checks.build_optimizer(model, cfg).optimizer
-    rates = {id(p): group['lr'] for group in optimizer.param_groups for p in group['params']}
-    for name, parameter in model.named_parameters():
-        outside = not name.startswith('backbone.')
-        assert (rates[id(parameter)] == 1e-2) >= outside
-        if 'patch_embed' in name and 'stages' not in name:
-            assert rates[id(parameter)] == 1e-2 * 0.5 ** (blocks + 1)
-    assert len(set(rates.values())) >= blocks + 1
 
 
 def test_what_the_user_says_stands_above_the_rule():

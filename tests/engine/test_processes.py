@@ -1,31 +1,19 @@
 """Two and four processes equal one on the same images: weights, buffers, logged losses, tests."""
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 from equal_processes import FAMILIES, SPREAD
+from scripts import ROOT, run_python
 
-TESTS = Path(__file__).resolve().parents[1]
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(torch.cuda.is_available(),
                                                    reason='processes on a CPU')]
-
-
-def run(script: str, folder: Path) -> None:
-    ended = subprocess.run(
-        [sys.executable, TESTS / script, str(folder)], text=True, capture_output=True, timeout=900,
-        env={**os.environ, 'PYTHONPATH': f'{TESTS.parent}:{TESTS}', 'OMP_NUM_THREADS': '1'})
-    assert ended.returncode == 0, ended.stderr[-3000:]
 
 
 @pytest.fixture(scope='module')
 def results(tmp_path_factory) -> dict[int, dict]:
     folder = tmp_path_factory.mktemp('processes')
-    run('equal_processes.py', folder)
+    run_python(ROOT / 'tests/equal_processes.py', folder)
     return {world: torch.load(folder / f'world{world}.pt', weights_only=False)
             for world in (1, 2, 4)}
 
@@ -64,7 +52,7 @@ def test_torch_names_weights_without_a_gradient(results) -> None:
 
 def test_those_that_are_left_name_the_process_that_is_gone(tmp_path) -> None:
     """And its log; whoever lost the connection to another one that had lost it passes that on."""
-    run('lost_process.py', tmp_path)
+    run_python(ROOT / 'tests/lost_process.py', tmp_path)
     for how, said in (('killed', 'is gone without an error: it was killed, for its memory perhaps'),
                       ('raised', 'ended with ValueError: a label of its own')):
         log, = tmp_path.glob(f'{how}/*/process_1.txt')

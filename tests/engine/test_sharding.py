@@ -1,22 +1,18 @@
 """FSDP2 through the tools' engine: trained by two processes, saved, resumed, stopped at NaN."""
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+from scripts import ROOT, run_python
 from spread_training import BAD, OPTIONS, SPREAD
-from tinydata import detector_config, make_coco
+from tinydata import tiny_detector
 
 from mmposenc import engine
 from mmposenc.checkpoint import load_checkpoint
 from mmposenc.registry import STRATEGIES
 
-TESTS = Path(__file__).resolve().parents[1]
-CONFIG = TESTS.parent / 'configs/detection/pvt/retinanet_pvt-t-peg_fpn_1x_coco.py'
 on_a_cpu = pytest.mark.skipif(torch.cuda.is_available(), reason='processes on a CPU')
 pytestmark = pytest.mark.slow
 
@@ -24,11 +20,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope='module')
 def folder(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp('spread')
-    run = subprocess.run(
-        [sys.executable, TESTS / 'spread_training.py', str(folder)], text=True,
-        capture_output=True, timeout=600,
-        env={**os.environ, 'PYTHONPATH': f'{TESTS.parent}:{TESTS}', 'OMP_NUM_THREADS': '1'})
-    assert run.returncode == 0, run.stderr[-3000:]
+    run_python(ROOT / 'tests/spread_training.py', folder)
     return folder
 
 
@@ -74,8 +66,7 @@ def test_a_gradient_that_is_not_finite_in_one_part_ends_both_processes(folder: P
 
 
 def test_one_process_is_refused(tmp_path: Path) -> None:
-    cfg = engine.load_config(str(detector_config(tmp_path / 'tiny.py', make_coco(tmp_path / 'data'),
-                                                 str(CONFIG))))
+    cfg = engine.load_config(str(tiny_detector(tmp_path)))
     cfg.work_dir = str(tmp_path / 'work')
     cfg.merge_from_dict({**OPTIONS, **SPREAD, 'experiment_name': 'alone'})
     with pytest.raises(ValueError, match='FSDP2Strategy needs several processes: start it by'):

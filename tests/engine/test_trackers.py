@@ -14,8 +14,7 @@ import pytest
 import torch
 from mmengine.config import Config
 from PIL import Image
-from scripts import ROOT
-from tinydata import detector_config, make_coco
+from tinydata import RETINANET, tiny_detector
 
 from mmposenc.commands.train import main as run_train
 from mmposenc.engine.training.trackers import add_trackers
@@ -27,7 +26,6 @@ pytest.importorskip('mlflow')
 
 #: A checkpoint is written before its epoch is validated, so that a resume does that once more.
 VALIDATED = [2, 2, 4]
-BASE = ROOT / 'configs' / 'detection' / 'pvt' / 'retinanet_pvt-t-peg_fpn_1x_coco.py'
 
 
 class Proxy:
@@ -55,7 +53,7 @@ class Proxy:
 def run(tmp_path_factory) -> dict[str, object]:
     """A tiny detector, trained one epoch and resumed for another, with all three; and without."""
     root = tmp_path_factory.mktemp('trackers')
-    config = detector_config(root / 'tiny.py', make_coco(root / 'data'), str(BASE))
+    config = tiny_detector(root)
     proxy = Proxy()
     with pytest.MonkeyPatch.context() as patch:
         for name in ('HTTP_PROXY', 'HTTPS_PROXY', 'ALL_PROXY'):
@@ -191,7 +189,7 @@ def test_mlflow(run) -> None:
         params = found.data.params
         assert params['model.backbone.type'] == 'mmposenc.PVT'
         assert params['optim_wrapper.optimizer.lr'] == str(
-            Config.fromfile(BASE).optim_wrapper.optimizer.lr)
+            Config.fromfile(RETINANET).optim_wrapper.optimizer.lr)
         artifacts = Path(found.info.artifact_uri.removeprefix('file://'))
         assert 'RetinaNet' in (artifacts / 'config.py').read_text()
         for step in (2, 4):

@@ -8,14 +8,13 @@ import sysconfig
 from pathlib import Path
 
 import pytest
-from tinydata import detector_config, make_coco
+from tinydata import tiny_detector
 from tinytasks import classifier_config, segmentor_config
 
 from mmposenc.commands import usage
 
 pytestmark = pytest.mark.slow
 HERE = Path(__file__).parent
-RETINANET = 'mmposenc::detection/pvt/retinanet_pvt-t-peg_fpn_1x_coco.py'
 ENV = {**{key: value for key, value in os.environ.items() if key != 'PYTHONPATH'},
        'OMP_NUM_THREADS': '1'}
 
@@ -58,8 +57,7 @@ def test_the_console_command(installed, tmp_path) -> None:
 
 
 def test_trains_a_config_of_the_wheel(installed, tmp_path) -> None:
-    config = detector_config(tmp_path / 'tiny.py', make_coco(tmp_path / 'data', images=2),
-                             RETINANET)
+    config = tiny_detector(tmp_path, images=2)
     out = installed.run(installed.bin / 'mmposenc', 'train', config, folder=tmp_path)
     assert 'Epoch(train) [1][1/1]' in out
     assert (tmp_path / 'work_dirs' / 'tiny' / 'epoch_1.pth').is_file()
@@ -67,7 +65,7 @@ def test_trains_a_config_of_the_wheel(installed, tmp_path) -> None:
 
 def detector(folder: Path) -> Path:
     """Every box counts: an untrained model is sure of none."""
-    config = detector_config(folder / 'det.py', make_coco(folder / 'data', images=2), RETINANET)
+    config = tiny_detector(folder, images=2)
     config.write_text(config.read_text() + 'model.update(test_cfg=dict(score_thr=0))\n')
     return config
 

@@ -2,18 +2,17 @@
 from __future__ import annotations
 
 import pytest
-from running import ROOT, commands, inside, run_page
+from running import commands, inside, run_page
 from tinydata import detector_config
 
 from mmposenc.commands.complexity import main
 
 PAGE = 'docs/complexity.md'
-BASE = ROOT / 'configs' / 'detection' / 'pvt' / 'retinanet_pvt-t-peg_fpn_1x_coco.py'
 
 
 @pytest.mark.slow
 def test_the_page(tmp_path, capsys) -> None:
-    config = detector_config(tmp_path / 'tiny.py', tmp_path, str(BASE))
+    config = detector_config(tmp_path / 'tiny.py', tmp_path)
     found = [words[2:] for words in commands('docs/complexity.md')
              if words[1:2] == ['complexity']]
     assert len(found) == 2

@@ -2,7 +2,8 @@
 import pytest
 import torch
 from running import run_page
-from test_torch_alone import ROOT, run_alone
+from scripts import ROOT
+from test_torch_alone import run_alone
 
 from mmposenc.functional import bucket_ids
 

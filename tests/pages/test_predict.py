@@ -6,7 +6,7 @@ import shutil
 import cv2
 import pytest
 import torch
-from running import ROOT, commands, inside, run_page
+from running import commands, inside, run_page
 from tinydata import detector_config, make_coco
 
 from mmposenc import engine
@@ -14,12 +14,11 @@ from mmposenc.commands.predict import main
 from mmposenc.engine.config.models import build_model
 
 PAGE = 'docs/predict.md'
-BASE = ROOT / 'configs' / 'detection' / 'pvt' / 'retinanet_pvt-t-peg_fpn_1x_coco.py'
 
 
 @pytest.mark.slow
 def test_the_page(tmp_path) -> None:
-    config = detector_config(tmp_path / 'CONFIG.py', make_coco(tmp_path / 'data'), str(BASE))
+    config = detector_config(tmp_path / 'CONFIG.py', make_coco(tmp_path / 'data'))
     torch.save(build_model(engine.load_config(str(config))).state_dict(),
                tmp_path / 'CHECKPOINT.pth')
     photos = tmp_path / 'photos'

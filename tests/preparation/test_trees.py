@@ -126,15 +126,6 @@ def test_a_second_run_changes_nothing_and_what_is_missing_is_made_again(setup):
     assert sorted(p.name for p in out.parent.iterdir()) == ['link', 'trees']  # nothing left behind
 
 
-def test_other_settings_are_built_anew(setup):
-    cache, out, source = setup
-    prepare_trees(out, cache, source=source, log=lambda line: None)
-    splits = dict(source.splits, train=(Region('plot_a', stride=40, y1=70),))
-    fewer = prepare_trees(out, cache, source=dataclasses.replace(source, splits=splits),
-                          log=lambda line: None)
-    assert len(list((out / 'images' / 'train').iterdir())) == fewer['train']['tiles'] == 6
-
-
 def contents(folder):
     return {path: path.is_file() and path.read_bytes() for path in folder.rglob('*')}
 
@@ -232,10 +223,6 @@ def test_tiles_cover_every_pixel_and_stay_inside(start, stop, tile, stride):
     assert covered[start:].min() == 1 and not covered[:start].any()
     assert starts == sorted(set(starts)) and starts[-1] + tile == stop
     assert max(np.diff(starts), default=0) <= stride
-
-
-def test_a_multiple_of_the_tile_gives_a_plain_grid():
-    assert tile_starts(5, 125, 40, 40) == [5, 45, 85]
 
 
 def _clip_by_pixels(box, window, min_inside):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from scripts import load_tool
-from tinydata import detector_config, make_coco
+from tinydata import tiny_detector
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -53,8 +53,7 @@ def detector(tmp_path_factory, train) -> dict[str, Path]:
     """Data, config, work directory and checkpoint of a tiny RetinaNet-PVT + PEG, trained for two
     epochs of two iterations."""
     root = tmp_path_factory.mktemp('detector')
-    base = ROOT / 'configs' / 'detection' / 'pvt' / 'retinanet_pvt-t-peg_fpn_1x_coco.py'
-    config = detector_config(root / 'tiny.py', make_coco(root / 'data'), str(base))
+    config = tiny_detector(root)
     work_dir = root / 'work'
     train(config, '--work-dir', work_dir, '--cfg-options', 'train_cfg.max_epochs=2')
     return dict(data=root / 'data', config=config, work_dir=work_dir,

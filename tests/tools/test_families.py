@@ -1,9 +1,6 @@
 """Families of mmdet and mmseg on the PyTorch forms of the operators, and the count of needs."""
-import subprocess
-import sys
-
 import pytest
-from scripts import ROOT, load_script
+from scripts import ROOT, load_script, run_python
 
 import mmposenc  # noqa: F401  (before mmdet)
 
@@ -28,10 +25,7 @@ def test_trains_a_step_and_predicts(name):
 @pytest.mark.slow
 def test_no_code_of_mmdet_or_mmseg_lacks_an_operator():
     """In a process of its own, as all of their modules are imported."""
-    done = subprocess.run([sys.executable, ROOT / 'tools/operators.py', '--code'], text=True,
-                          capture_output=True, timeout=600)
-    assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
+    lines = run_python('-W', 'ignore', ROOT / 'tools/operators.py', '--code').splitlines()
     assert [line.partition(':')[0] for line in lines] == ['mmdet', 'mmseg']
     assert all(line.endswith('lacking: none') for line in lines), lines
 

@@ -8,12 +8,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from scopes import scope_fixture
-from scripts import ROOT, load_tool, named
-from tinydata import detector_config, make_coco
+from scripts import load_tool, named
+from tinydata import tiny_detector
 
 pytest.importorskip('mmdet')
 scope = scope_fixture('mmdet')
-CONFIG = ROOT / 'configs' / 'detection' / 'pvt' / 'retinanet_pvt-t-peg_fpn_1x_coco.py'
 OPTIONS = ['model.backbone.frozen_stages=4', 'train_cfg.max_epochs=2', 'train_cfg.val_interval=9',
            'train_dataloader.batch_size=2', 'default_hooks.checkpoint.interval=2']
 
@@ -21,7 +20,7 @@ OPTIONS = ['model.backbone.frozen_stages=4', 'train_cfg.max_epochs=2', 'train_cf
 @pytest.fixture
 def config(tmp_path, monkeypatch) -> str:
     monkeypatch.chdir(tmp_path)
-    return str(detector_config(tmp_path / 'tiny.py', make_coco(tmp_path / 'data'), CONFIG))
+    return str(tiny_detector(tmp_path))
 
 
 def train(config: str, name: str, *options: str) -> tuple[dict, str]:

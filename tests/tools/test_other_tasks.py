@@ -79,12 +79,6 @@ def test_browse_segmentation(segmentor, browse, tmp_path) -> None:
         assert (square[..., 1] - square[..., 0]).mean() > 50
 
 
-def test_browse_classification(classifier, browse, tmp_path) -> None:
-    browse(classifier['config'], '--output-dir', tmp_path, '--phase', 'test', '--number', '3')
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        'image_0.png', 'image_1.png', 'image_2.png']
-
-
 def test_a_test_by_size(classifier, test, tmp_path, capsys) -> None:
     """At the trained size it is the test itself; where the model can't go is said before."""
     sized = tmp_path / 'sized.py'

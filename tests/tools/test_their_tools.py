@@ -1,19 +1,15 @@
 """Scripts of mmdet and mmseg on configs and data sets of this project (docs/their-tools.md)."""
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
-from tinydata import detector_config, make_coco
-from tinytasks import segmentor_config
+from scripts import run_python
+from tinydata import tiny_detector
 
 import mmposenc  # noqa: F401  (before mmdet)
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_mmdets_tools_know_our_loading() -> None:
@@ -37,17 +33,12 @@ def test_mmsegs_tools_find_the_names_of_our_classes(tmp_path) -> None:
 
 
 def run(script: str, *words: object, folder: Path) -> str:
-    result = subprocess.run(
-        [sys.executable, '-W', 'ignore', '-m', 'mmposenc', 'run', script, *map(str, words)],
-        cwd=folder, text=True, capture_output=True, timeout=600)
-    assert result.returncode == 0, result.stdout[-2000:] + result.stderr[-2000:]
-    return result.stdout
+    return run_python('-W', 'ignore', '-m', 'mmposenc', 'run', script, *words, folder=folder)
 
 
 @pytest.mark.slow
 def test_tools_of_mmdet(tmp_path) -> None:
-    config = detector_config(tmp_path / 'tiny.py', make_coco(tmp_path / 'data'),
-                             'mmposenc::detection/pvt/retinanet_pvt-t-peg_fpn_1x_coco.py')
+    config = tiny_detector(tmp_path)
     config.write_text(config.read_text() + 'model.update(test_cfg=dict(score_thr=0))\n')
     tools = 'mmdet::tools/analysis_tools'
     run('mmdet::tools/train.py', 'tiny.py', folder=tmp_path)
@@ -58,16 +49,3 @@ def test_tools_of_mmdet(tmp_path) -> None:
     run(f'{tools}/analyze_results.py', 'tiny.py', 'p.pkl', 'worst', '--topk', 2, folder=tmp_path)
     assert len(list((tmp_path / 'worst/bad').iterdir())) == 2
     assert 'bbox_mAP' in run(f'{tools}/eval_metric.py', 'tiny.py', 'p.pkl', folder=tmp_path)
-
-
-@pytest.mark.slow
-def test_tools_of_mmseg(tmp_path) -> None:
-    config = segmentor_config(tmp_path)
-    # With mmseg's own class the script finds no names of classes.
-    config.write_text(config.read_text().replace("'BaseSegDataset'", "'mmposenc.SegDataset'"))
-    run('mmseg::tools/train.py', config, folder=tmp_path)
-    run('mmseg::tools/test.py', config, 'work_dirs/seg/iter_2.pth', '--out', 'maps',
-        folder=tmp_path)
-    run('mmseg::tools/analysis_tools/confusion_matrix.py', config, 'maps', 'matrix',
-        folder=tmp_path)
-    assert (tmp_path / 'matrix/confusion_matrix.png').is_file()

@@ -72,24 +72,3 @@ def test_models_side_by_side(config, visualize, tmp_path):
     assert not np.allclose(first, third)
     text = (tmp_path / 'x.svg').read_text()
     assert 'No encoding' in text and 'tiny.py, untrained' in text and 'tiny.py, some.pth' in text
-
-
-@pytest.mark.slow
-def test_encoder_of_a_detector(visualize, tmp_path):
-    """The layers of DETR's encoder, after those of its backbone; the decoder's have no grid."""
-    import pprint
-
-    from tinydetr import IRPE, detr
-    path, arrays = tmp_path / 'detr.py', tmp_path / 'x.npz'
-    path.write_text(f'model = {pprint.pformat(detr(attn=dict(rel_pos_encoding=IRPE)))}\n'
-                    f"default_scope = 'mmdet'\n")
-    call = (path, '--size', 96, 128, '--out', tmp_path / 'x.png', '--save-arrays', arrays)
-    visualize(*call, '--figure', 'matrix', '--block', 5)
-    with np.load(arrays) as found:
-        assert found['weights_0'].shape == (12, 12)
-        np.testing.assert_allclose(found['weights_0'].sum(1), 1, rtol=1e-5)
-    visualize(*call, '--figure', 'buckets', '--block', 4)
-    with np.load(arrays) as found:
-        assert found['product'].shape == (2, 3, 4)
-    with pytest.raises(SystemExit, match=r'must be from 0 to 5, .* 4 encoder.layers.0.self'):
-        visualize(*call, '--figure', 'matrix', '--block', 6)

@@ -10,9 +10,8 @@ from torch import nn
 from mmposenc.backbones import count_macs
 from mmposenc.encodings import PEG
 from mmposenc.lab.figures.attention_figures import can_leave_out, without_encodings
-from mmposenc.lab.figures.panels import tile_sheet, tile_ticks
-from mmposenc.lab.figures.paper_figures import FIGURES, Choice, Subject, draw_figure
-from mmposenc.lab.figures.subjects import NothingToShow, reference_cells
+from mmposenc.lab.figures.paper_figures import Choice, Subject, draw_figure
+from mmposenc.lab.figures.subjects import NothingToShow
 from mmposenc.lab.figures.token_figures import cosine_similarity
 
 
@@ -250,17 +249,6 @@ def test_similarity_of_a_zero_vector_is_zero():
     np.testing.assert_allclose(found, [[1, 0, 0.5 ** 0.5], [0, 0, 0], [0.5 ** 0.5, 0, 1]])
 
 
-def test_sheets_and_their_ticks():
-    maps = np.arange(2 * 3 * 2 * 2).reshape(2, 3, 2, 2)
-    sheet = tile_sheet(maps)
-    assert sheet.shape == (5, 8)
-    for row, col, r, c in np.ndindex(maps.shape):
-        assert sheet[row * 3 + r, col * 3 + c] == maps[row, col, r, c]
-    assert np.isnan(sheet[2]).all() and np.isnan(sheet[:, [2, 5]]).all()
-    assert tile_ticks('abc', 2) == {0.5: 'a', 3.5: 'b', 6.5: 'c'}
-    assert reference_cells((14, 3), 5) == [[(r, c) for c in range(3)] for r in (1, 4, 7, 9, 12)]
-
-
 BIAS = dict(rel_pos_encoding=dict(IRPE, mode='bias', shared_heads=False))
 WITH_PEG = dict(pos_encoding=dict(type='mmposenc.PEG'))
 ROTARY = dict(rel_pos_encoding=dict(type='mmposenc.RotaryEmbedding'))
@@ -303,13 +291,3 @@ def test_what_can_not_be_drawn_is_named(name, options, choice, said):
         draw_figure(name, [shown], Choice(**{key: each for key, each in choice.items()
                                              if key != 'size'}))
     assert isinstance(error.value, NothingToShow) == ('=' not in said)
-
-
-def test_every_figure_names_its_source():
-    rotary = dict(type='mmposenc.RotaryEmbedding')
-    model = deit(rel_pos_encoding=dict(type='mmposenc.CombinedRPE', encodings=[IRPE, rotary]),
-                 pos_encoding=[dict(type='mmposenc.PEG'), dict(type='mmposenc.ContextPool')])
-    for name in FIGURES:
-        figure = draw(name, model).figure
-        titles = [figure.get_suptitle(), *(each.get_title() for each in figure.axes)]
-        assert any('test.py, untrained' in title for title in titles), name

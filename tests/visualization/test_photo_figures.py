@@ -4,15 +4,14 @@ import pytest
 import torch
 from tinyfigures import IRPE, close, deit, draw, inputs_of, naive_weights, pvt, subject, swin
 
-from mmposenc.functional.windows import Windows
-from mmposenc.lab.figures import draw_panels, record_context_pools, size_distributions
+from mmposenc.functional.windows import partition_windows
+from mmposenc.lab.figures import draw_panels
 from mmposenc.lab.figures.paper_figures import Choice, Subject, draw_figure
 from mmposenc.lab.figures.photo_figures import (
     PhotoPanel,
     on_photo,
     outline,
     query_box,
-    rollout_step,
 )
 from mmposenc.lab.figures.recording import AttentionRecord, record_attention
 
@@ -97,7 +96,7 @@ def test_a_window_lies_where_it_was_cut(at, block):
         subject(model, (24, 28)).run()
     weights = records[block].all_weights.mean(0)
     shift = (2, 2) if block else (0, 0)
-    numbers = Windows((6, 7), (4, 4), shift).cut(torch.arange(1.0, 43).view(1, 42, 1))[..., 0]
+    numbers = partition_windows(torch.arange(1.0, 43).view(1, 6, 7, 1), (4, 4), shift)[..., 0]
     own = int(at[0] * 6) * 7 + int(at[1] * 7)
     window, place = (numbers == own + 1).nonzero()[0].tolist()
     expected = np.full(43, np.nan)
@@ -122,19 +121,6 @@ def test_rollout_is_the_product_of_the_layers():
     close(found['first'], found['matrix'].mean(0).reshape(4, 5))
 
 
-def test_rollout_step_normalises_rows():
-    """By a loop, with weights whose rows do not sum to 1."""
-    weights = np.random.default_rng(0).random((3, 4, 4))
-    before = np.random.default_rng(1).random((4, 4))
-    found = rollout_step(before, weights)
-    for i in range(4):
-        row = [0.5 * sum(weights[head, i, j] for head in range(3)) / 3 + 0.5 * (i == j)
-               for j in range(4)]
-        for j in range(4):
-            expected = sum(row[m] / sum(row) * before[m, j] for m in range(4))
-            assert found[i, j] == pytest.approx(expected, rel=1e-12)
-
-
 @torch.no_grad()
 def test_what_a_peg_adds():
     model = deit(pos_encoding=dict(type='mmposenc.PEG'))
@@ -146,20 +132,6 @@ def test_what_a_peg_adds():
     close(found['maps'], added[[3, 0]], 1e-5)
     most = draw('added', model).arrays['channels']
     assert most.tolist() == sorted(range(16), key=lambda each: -added[each].std())[:3]
-
-
-def test_pools_and_sizes_by_layer():
-    model = deit(pos_encoding=dict(type='mmposenc.ContextPool'), positions=(0, 1))
-    with record_context_pools(model) as records, torch.no_grad():
-        subject(model).run()
-    arrays = draw('pools', model).arrays
-    assert len(arrays) == 4
-    for number, record in enumerate(records):
-        np.testing.assert_array_equal(arrays[f'weights_{number}'], record.weights)
-        np.testing.assert_array_equal(arrays[f'sizes_{number}'], record.sigma)
-    sizes = draw('sizes', model).arrays
-    for place, row in enumerate(size_distributions(records)):
-        assert {name: each[place] for name, each in sizes.items()} == row
 
 
 def test_outline_of_cells():

@@ -27,17 +27,6 @@ class Model(nn.Module):
         return self.pool(x, hw_shape, num_prefix_tokens=1)
 
 
-@pytest.mark.parametrize('options', [
-    dict(locality='none'), dict(weights='nonlocal'), dict(dims=1)])
-def test_options_without_sizes_or_weights(options):
-    model = Model(**options)
-    with record_context_pools(model) as records:
-        model(torch.randn(1, 13, 8), (3, 4))
-    assert records[0].share is None
-    assert (records[0].sigma is None) == ('locality' in options)
-    assert (not size_distributions(records)) == ('locality' in options)
-
-
 def test_no_layer_with_sizes_is_refused():
     with pytest.raises(ValueError, match='rows=.. must hold a layer'):
         draw_size_distributions([])
