@@ -2,115 +2,49 @@
 from __future__ import annotations
 
 import argparse
+import json
+import math
+import re
 
 import numpy as np
 import pytest
 import torch
-from golden import load_golden
+from golden import GOLDEN_DIR, load_golden
 from scripts import load_tool
 
 from mmposenc.checkpoint import convert, convert_with_report
 from mmposenc.checkpoint.detr import COCO_IDS
 from mmposenc.functional.masking import extents_to_mask
 
-DIMS, HIDDEN, QUERIES, LAYERS, WIDTH, HEADS, POINTS = 256, 24, 5, 2, 4, 4, 2
+HIDDEN, QUERIES, LAYERS, WIDTH, HEADS, POINTS = 24, 5, 2, 4, 4, 2
 Params = dict[str, torch.Tensor]
+ONE_BRANCH = ('single scale', 'multi-scale', 'two stages, one branch', 'twenty classes')
+UNSCALED = ('transformer.level_embed', 'query_embed.weight')
 
 
 def numbers(rng: np.random.RandomState, *shape: int) -> torch.Tensor:
     return torch.from_numpy(rng.standard_normal(shape)).float()
 
 
-def release(levels: int = 4, *, refine: bool = False, two_stage: bool = False,
-            classes: int = 91) -> Params:
+def release(case: str) -> Params:
     """A file as the release saves it, of a small model with random weights."""
+    shapes = json.loads((GOLDEN_DIR / 'deformable_detr.json').read_text())
+    shapes = {**shapes['all'], **shapes[case]}
     rng = np.random.RandomState(0)  # whose numbers are the same everywhere
     p: Params = {}
-
-    def draw(name: str, *shape: int, scale: float = 1.0) -> None:
-        fan = max(1, torch.Size(shape[1:]).numel())
-        p[name] = numbers(rng, *shape) * (scale / fan ** 0.5)
-
-    def linear(name: str, rows: int, cols: int) -> None:
-        draw(f'{name}.weight', rows, cols)
-        draw(f'{name}.bias', rows, scale=0.3)
-
-    def norm(name: str, dims: int, running: bool = False) -> None:
-        p[f'{name}.weight'] = 1 + 0.2 * numbers(rng, dims)
-        draw(f'{name}.bias', dims, scale=0.2)
-        if running:
-            draw(f'{name}.running_mean', dims, scale=0.2)
-            p[f'{name}.running_var'] = 1 + numbers(rng, dims).abs()
-
-    def attention(name: str) -> None:
-        samples = HEADS * levels * POINTS
-        for part, rows in (('sampling_offsets', 2 * samples), ('attention_weights', samples),
-                           ('value_proj', DIMS), ('output_proj', DIMS)):
-            linear(f'{name}.{part}', rows, DIMS)
-
-    def layer(name: str, norms: int) -> None:
-        linear(f'{name}.linear1', HIDDEN, DIMS)
-        linear(f'{name}.linear2', DIMS, HIDDEN)
-        for i in range(norms):
-            norm(f'{name}.norm{i + 1}', DIMS)
-
-    _resnet(draw, norm)
-    for i in range(LAYERS):
-        attention(f'transformer.encoder.layers.{i}.self_attn')
-        layer(f'transformer.encoder.layers.{i}', 2)
-        name = f'transformer.decoder.layers.{i}'
-        attention(f'{name}.cross_attn')
-        draw(f'{name}.self_attn.in_proj_weight', 3 * DIMS, DIMS)
-        draw(f'{name}.self_attn.in_proj_bias', 3 * DIMS, scale=0.3)
-        linear(f'{name}.self_attn.out_proj', DIMS, DIMS)
-        layer(name, 3)
-    draw('transformer.level_embed', levels, DIMS, scale=DIMS ** 0.5)
-    if two_stage:
-        linear('transformer.enc_output', DIMS, DIMS)
-        norm('transformer.enc_output_norm', DIMS)
-        linear('transformer.pos_trans', 2 * DIMS, 2 * DIMS)
-        norm('transformer.pos_trans_norm', 2 * DIMS)
-    else:
-        draw('query_embed.weight', QUERIES, 2 * DIMS, scale=DIMS ** 0.5)
-        linear('transformer.reference_points', 2, DIMS)
-    channels = [4 * WIDTH * 2 ** stage for stage in (1, 2, 3)][-levels:]
-    convolutions = [(dims, 1) for dims in channels]
-    convolutions += [(channels[-1], 3), (DIMS, 3)][:levels - len(channels)]
-    for i, (dims, kernel) in enumerate(convolutions):
-        draw(f'input_proj.{i}.0.weight', DIMS, dims, kernel, kernel)
-        draw(f'input_proj.{i}.0.bias', DIMS, scale=0.3)
-        norm(f'input_proj.{i}.1', DIMS)
-    for i in range(LAYERS + two_stage):
-        fresh = i == 0 or refine
-        linear(f'class_embed.{i}', classes, DIMS)
-        for j, rows in enumerate((DIMS, DIMS, 4)):
-            linear(f'bbox_embed.{i}.layers.{j}', rows, DIMS)
-        if not fresh:  # one branch for all layers
-            for name in [name for name in p if '_embed.0.' in name]:
-                p[name.replace('.0.', f'.{i}.', 1)] = p[name]
-    held = ['bbox_embed'] * refine + ['class_embed'] * two_stage
-    p |= {f'transformer.decoder.{name}': value for name, value in p.items()
-          if name.split('.')[0] in held}
+    for name, shape in shapes.items():
+        module, _, kind = name.rpartition('.')
+        first = re.sub(r'_embed\.\d', '_embed.0', name).removeprefix('transformer.decoder.')
+        if name.startswith('transformer.decoder.') and '_embed.' in name:  # held twice
+            p[name] = p[name.removeprefix('transformer.decoder.')]
+        elif case in ONE_BRANCH and first in p:  # for all layers
+            p[name] = p[first]
+        elif len(shapes.get(f'{module}.weight', ())) == 1:  # a norm's
+            p[name] = 0.2 * numbers(rng, *shape) + (kind in ('weight', 'running_var'))
+        else:
+            fan = 1 if name in UNSCALED else math.prod(shape[1:])
+            p[name] = numbers(rng, *shape) * ((1.0 if len(shape) > 1 else 0.3) / fan ** 0.5)
     return p
-
-
-def _resnet(draw, norm) -> None:
-    """ResNet-50 with a sixteenth of its channels."""
-    body, inplanes = 'backbone.0.body', WIDTH
-    draw(f'{body}.conv1.weight', WIDTH, 3, 7, 7)
-    norm(f'{body}.bn1', WIDTH, True)
-    for stage, blocks in enumerate((3, 4, 6, 3)):
-        planes = WIDTH * 2 ** stage
-        for block in range(blocks):
-            name = f'{body}.layer{stage + 1}.{block}'
-            for i, shape in enumerate(((planes, inplanes, 1, 1), (planes, planes, 3, 3),
-                                       (4 * planes, planes, 1, 1)), start=1):
-                draw(f'{name}.conv{i}.weight', *shape)
-                norm(f'{name}.bn{i}', shape[0], True)
-            if block == 0:
-                draw(f'{name}.downsample.0.weight', 4 * planes, inplanes, 1, 1)
-                norm(f'{name}.downsample.1', 4 * planes, True)
-            inplanes = 4 * planes
 
 
 def detector(name: str, **kwargs: bool) -> torch.nn.Module:
@@ -136,15 +70,11 @@ def detector(name: str, **kwargs: bool) -> torch.nn.Module:
     return MODELS.build(cfg).eval()
 
 
+#: The config, and the release's names and shapes of the case; those of dilation are as without.
 CASES = {
-    'single scale': ('deformable-detr_r50-ss', dict(levels=1)),
-    'dc5': ('deformable-detr_r50-dc5', dict(levels=1)),
-    'multi-scale': ('deformable-detr_r50', dict(levels=4)),
-    'refinement': ('deformable-detr_r50', dict(levels=4, refine=True)),
-    'two stages': ('deformable-detr_r50', dict(levels=4, refine=True, two_stage=True)),
-}
-
-
+    'single scale': ('deformable-detr_r50-ss', 'single scale'),
+    'dc5': ('deformable-detr_r50-dc5', 'single scale'),
+    **{case: ('deformable-detr_r50', case) for case in ('multi-scale', 'refinement', 'two stages')}}
 SIZES = ((96, 96), (64, 128))
 
 
@@ -153,11 +83,10 @@ def test_scores_and_boxes_are_the_releases(case) -> None:
     """Of two images, of which one is padded in height and one in width."""
     pytest.importorskip('mmdet')
     from mmdet.structures import DetDataSample
-    name, options = CASES[case]
-    model = detector(name, with_box_refine=options.get('refine', False),
-                     as_two_stage=options.get('two_stage', False))
-    source = release(**options)
-    model.load_state_dict(convert(source, 'deformable-detr'))
+    config, names = CASES[case]
+    model = detector(config, with_box_refine=case in ('refinement', 'two stages'),
+                     as_two_stage=case == 'two stages')
+    model.load_state_dict(convert(release(names), 'deformable-detr'))
     height, width = (max(sides) for sides in zip(*SIZES, strict=True))
     padding = extents_to_mask(list(SIZES), (height, width), torch.device('cpu'))
     images = numbers(np.random.RandomState(1), 2, 3, height, width)
@@ -175,7 +104,7 @@ def test_scores_and_boxes_are_the_releases(case) -> None:
 
 
 def test_the_row_that_scores_proposals_stays_first() -> None:
-    source = release(refine=True, two_stage=True)
+    source = release('two stages')
     converted = convert(source, 'deformable-detr')
     rows = converted[f'bbox_head.cls_branches.{LAYERS}.weight']
     assert torch.equal(rows[0], source[f'class_embed.{LAYERS}.weight'][0])
@@ -185,13 +114,13 @@ def test_the_row_that_scores_proposals_stays_first() -> None:
 
 
 def test_other_numbers_of_classes_stay() -> None:
-    source = release(classes=20, two_stage=True)
+    source = release('twenty classes')
     assert torch.equal(convert(source, 'deformable-detr')['bbox_head.cls_branches.2.weight'],
                        source['class_embed.2.weight'])
 
 
 def test_what_the_decoder_holds_once_more_is_dropped_with_a_reason() -> None:
-    source = release(refine=True)
+    source = release('refinement')
     report = convert_with_report(source, 'deformable-detr')
     assert set(report.dropped) == {name.removeprefix('transformer.') for name in source
                                    if name.startswith('transformer.decoder.bbox_embed.')}
@@ -200,10 +129,10 @@ def test_what_the_decoder_holds_once_more_is_dropped_with_a_reason() -> None:
 def test_a_file_as_the_release_saves_it(tmp_path, capsys) -> None:
     """With its options beside the weights; what the model needs is printed."""
     main = load_tool('convert_checkpoint').main
-    for options, needs in ((dict(levels=1), 'model.neck.bias=True\n'),
-                           (dict(refine=True, two_stage=True), 'model.neck.bias=True '
-                            'model.with_box_refine=True model.as_two_stage=True\n')):
-        torch.save({'model': release(**options), 'epoch': 49,
+    for case, needs in (('single scale', 'model.neck.bias=True\n'),
+                        ('two stages', 'model.neck.bias=True model.with_box_refine=True '
+                                       'model.as_two_stage=True\n')):
+        torch.save({'model': release(case), 'epoch': 49,
                     'args': argparse.Namespace(lr=2e-4, device='cuda')}, tmp_path / 'in.pth')
         main(['auto', str(tmp_path / 'in.pth'), str(tmp_path / 'out.pth'), '--overwrite'])
         printed = capsys.readouterr().out
@@ -211,15 +140,16 @@ def test_a_file_as_the_release_saves_it(tmp_path, capsys) -> None:
         assert 'not weights, left out: epoch, args' in printed
     written = torch.load(tmp_path / 'out.pth')
     assert written['meta']['source'] == 'deformable-detr'
-    assert set(written['state_dict']) == set(convert(release(**options), 'deformable-detr'))
+    assert set(written['state_dict']) == set(convert(release(case), 'deformable-detr'))
 
 
 def test_two_stages_with_one_branch_are_refused() -> None:
     with pytest.raises(ValueError, match='two stages without box refinement score proposals and '
                                          'classes by one shared branch of 91 numbers'):
-        convert(release(two_stage=True), 'deformable-detr')
+        convert(release('two stages, one branch'), 'deformable-detr')
 
 
 def test_unknown_names_are_listed() -> None:
+    source = {**release('multi-scale'), 'mask_head.lay1.weight': torch.zeros(1)}
     with pytest.raises(ValueError, match='has no rule for 1 of .*mask_head.lay1.weight'):
-        convert({**release(), 'mask_head.lay1.weight': torch.zeros(1)}, 'deformable-detr')
+        convert(source, 'deformable-detr')

@@ -3,47 +3,33 @@ from __future__ import annotations
 
 import pytest
 import torch
+from golden import load_golden
 
 from mmposenc.checkpoint import convert
 from mmposenc.checkpoint.detr import COCO_IDS
 
 
 def release(num_classes: int = 92) -> dict[str, torch.Tensor]:
-    """Every kind of name that the release's file has, one layer each, 8 channels."""
-    torch.manual_seed(0)
-    shapes = {'query_embed.weight': (5, 8), 'input_proj.weight': (8, 32, 1, 1),
-              'input_proj.bias': (8,), 'class_embed.weight': (num_classes, 8),
-              'class_embed.bias': (num_classes,),
-              'backbone.0.body.conv1.weight': (4, 3, 7, 7),
+    """The release's transformer, and all else that its file has, of 32 channels."""
+    params, _ = load_golden('detr_irpe_31_rpe-2.0-product-ctx-1-k')
+    shapes = {'query_embed.weight': (5, 32), 'input_proj.weight': (32, 32, 1, 1),
+              'input_proj.bias': (32,), 'class_embed.weight': (num_classes, 32),
+              'class_embed.bias': (num_classes,), 'backbone.0.body.conv1.weight': (4, 3, 7, 7),
               'backbone.0.body.layer4.1.bn2.running_var': (32,)}
-    for i, (rows, cols) in enumerate(((8, 8), (8, 8), (4, 8))):
-        shapes |= {f'bbox_embed.layers.{i}.weight': (rows, cols),
-                   f'bbox_embed.layers.{i}.bias': (rows,)}
-    for coder, parts, norms in (('encoder', ('self_attn',), 2),
-                                ('decoder', ('self_attn', 'multihead_attn'), 3)):
-        name = f'transformer.{coder}.layers.0'
-        for part in parts:
-            shapes |= {f'{name}.{part}.in_proj_weight': (24, 8),
-                       f'{name}.{part}.in_proj_bias': (24,),
-                       f'{name}.{part}.out_proj.weight': (8, 8),
-                       f'{name}.{part}.out_proj.bias': (8,)}
-        for i, (rows, cols) in ((1, (12, 8)), (2, (8, 12))):
-            shapes |= {f'{name}.linear{i}.weight': (rows, cols), f'{name}.linear{i}.bias': (rows,)}
-        for i in range(norms):
-            shapes |= {f'{name}.norm{i + 1}.weight': (8,), f'{name}.norm{i + 1}.bias': (8,)}
-    shapes |= {'transformer.decoder.norm.weight': (8,), 'transformer.decoder.norm.bias': (8,),
-               'transformer.encoder.layers.0.self_attn.rpe_k.lookup_table_weight': (1, 4, 81)}
-    return {name: torch.randn(shape) for name, shape in shapes.items()}
+    for i, rows in enumerate((32, 32, 4)):
+        shapes |= {f'bbox_embed.layers.{i}.weight': (rows, 32), f'bbox_embed.layers.{i}.bias': (
+            rows,)}
+    return {**{f'transformer.{name}': value for name, value in params.items()},
+            **{name: torch.randn(shape) for name, shape in shapes.items()}}
 
 
 def test_whole_detector_fits_ours() -> None:
     pytest.importorskip('mmdet')
     from tinydetr import IRPE, build, detr, resnet
-    cfg = detr(dims=8, backbone=resnet(out_indices=(3,)), channels=32, attn=dict(
-        rel_pos_encoding=IRPE))
+    cfg = detr(dims=32, backbone=resnet(out_indices=(3,)), channels=32, attn=dict(
+        rel_pos_encoding=IRPE, num_heads=4))
     for coder in ('encoder', 'decoder'):
-        cfg[coder]['num_layers'] = 1
-        cfg[coder]['layer_cfg']['ffn_cfg'].update(feedforward_channels=12)
+        cfg[coder]['layer_cfg']['ffn_cfg'].update(feedforward_channels=48)
     cfg['bbox_head'].update(num_classes=80)
     model = build(cfg)
     own = model.state_dict()
@@ -68,7 +54,7 @@ def test_whole_detector_fits_ours() -> None:
 def test_classes_are_cocos_eighty_and_no_object() -> None:
     source = release()
     rows = convert(source, 'irpe-detr')['bbox_head.fc_cls.weight']
-    assert rows.shape == (81, 8) and len(COCO_IDS) == 80
+    assert rows.shape == (81, 32) and len(COCO_IDS) == 80
     assert torch.equal(rows[0], source['class_embed.weight'][1])  # person
     assert torch.equal(rows[79], source['class_embed.weight'][90])  # toothbrush
     assert torch.equal(rows[80], source['class_embed.weight'][91])  # no object
