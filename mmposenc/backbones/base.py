@@ -17,7 +17,6 @@ from ..encodings.placement import EncodingConfigs, PlacedEncodings, Positions, s
 from ..encodings.sharing import share_encodings
 from .checkpoints import load_pretrained
 from .freezing import store_matrices
-from .layers import check_rates, rising_rates
 from .lora import add_lora
 from .modules import BaseModule
 
@@ -87,8 +86,10 @@ class Backbone(BaseModule):
             raise TypeError(f'{type(self).__name__} got an unexpected keyword argument {name!r}'
                             f'{suggest(name, signature(type(self)).parameters)}')
         super().__init__(init_cfg=init_cfg)
-        check_rates(drop_rate=drop_rate, attn_drop_rate=attn_drop_rate,
-                    drop_path_rate=drop_path_rate)
+        for name, rate in (('drop_rate', drop_rate), ('attn_drop_rate', attn_drop_rate),
+                           ('drop_path_rate', drop_path_rate)):
+            if not 0.0 <= rate < 1.0:
+                raise ValueError(f'{name}={rate} must be in [0, 1)')
         self.frozen_stages, self.with_cp, self.mask_padding = frozen_stages, with_cp, mask_padding
         *placed, mlps = split_places(pos_encoding, positions)
         # Dropped once the model is made: an encoding that is given as a module has one owner.
@@ -125,8 +126,9 @@ class Backbone(BaseModule):
             raise ValueError(f'frozen_stages={self.frozen_stages} must be from -1 to {count}')
 
     def _drop_paths(self, count: int) -> list[float]:
-        """The rate of each block."""
-        return rising_rates(self._given.drop_path, count)
+        """The rate of each block, rising evenly from 0."""
+        # Plain numbers: torch.linspace would land on the meta device when a model is built there.
+        return [self._given.drop_path * index / max(count - 1, 1) for index in range(count)]
 
     def _placed(self, num_blocks: int, **known: Any) -> PlacedEncodings:
         """The token encodings of a stack of blocks."""

@@ -9,12 +9,14 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from ..attention.window import PlainWindowAttention
 from ..encodings.base import RelativeEncoding, TokenEncoding
 from ..encodings.build import EncodingConfig, build_encoding
 from ..functional.grids import GridLike, whole_cells
 from ..functional.masking import map_to_tokens, pad_map
 from ..functional.mlp import activate, mlp
 from ..functional.tracing import is_compiling
+from ..functional.windows import Counts, window_counts
 
 
 class DropPath(nn.Module):
@@ -195,11 +197,11 @@ def run_block(block: nn.Module, *args: Any, recompute: bool, **kwargs: Any) -> A
     return block(*args, **kwargs)
 
 
-def check_rates(**rates: float) -> None:
-    """Raise ValueError for a rate that is no probability below 1, by its name."""
-    for name, rate in rates.items():
-        if not 0.0 <= rate < 1.0:
-            raise ValueError(f'{name}={rate} must be in [0, 1)')
+def block_counts(block: Any, hw_shape: tuple[int, int]) -> Counts | None:
+    """Windows of a grid, which compiled code does not count; None for attention to all."""
+    if not isinstance(block.attn, PlainWindowAttention):
+        return None
+    return window_counts(hw_shape, block.attn.window_size)
 
 
 def check_sizes(patch_size: int, mlp_ratio: float) -> None:
@@ -207,12 +209,6 @@ def check_sizes(patch_size: int, mlp_ratio: float) -> None:
     if patch_size < 1 or mlp_ratio <= 0:
         raise ValueError(f'patch_size={patch_size} must be at least 1 and mlp_ratio={mlp_ratio} '
                          f'positive')
-
-
-def rising_rates(last: float, count: int) -> list[float]:
-    """``count`` drop path rates that rise evenly from 0 to ``last``."""
-    # Plain numbers: torch.linspace would land on the meta device when a model is built there.
-    return [last * index / max(count - 1, 1) for index in range(count)]
 
 
 def init_transformer_weights(module: nn.Module) -> None:

@@ -11,8 +11,8 @@ from ..attention.spatial_reduction import SpatialReductionAttention
 from ..attention.window import PlainWindowAttention
 from ..encodings.build import EncodingConfig
 from ..encodings.placement import PlacedEncodings
-from ..functional.windows import Counts, window_counts
-from .layers import MLP, DropPath, PatchEmbed, run_block
+from ..functional.windows import Counts
+from .layers import MLP, DropPath, PatchEmbed, block_counts, run_block
 
 
 class PVTBlock(nn.Module):
@@ -54,7 +54,7 @@ class PVTBlock(nn.Module):
     def forward(self, x: Tensor, hw_shape: tuple[int, int], padding_mask: Tensor | None = None,
                 x_qk: Tensor | None = None, counts: Counts | None = None) -> Tensor:
         """(B, L, C) -> (B, L, C); ``x_qk`` replaces ``x`` for queries and keys, and ``counts`` are
-        what :meth:`window_counts` gives."""
+        what :func:`.layers.block_counts` gives."""
         normed_qk = None if x_qk is None else self.norm1(x_qk)
         if counts is None:
             out = self.attn(self.norm1(x), hw_shape, padding_mask, x_qk=normed_qk)
@@ -63,12 +63,6 @@ class PVTBlock(nn.Module):
             out = self.attn(self.norm1(x), hw_shape, key_mask, x_qk=normed_qk, counts=counts)
         x = x + self.drop_path(out)
         return x + self.drop_path(self.mlp(self.norm2(x), hw_shape, padding_mask))
-
-    def window_counts(self, hw_shape: tuple[int, int]) -> Counts | None:
-        """Windows of a grid, which compiled code does not count; None for attention to all."""
-        if not isinstance(self.attn, PlainWindowAttention):
-            return None
-        return window_counts(hw_shape, self.attn.window_size)
 
 
 class PVTStage(nn.Module):
@@ -114,7 +108,7 @@ class PVTStage(nn.Module):
                     tokens, hw_shape, position - 1, num_prefix_tokens=prefix,
                     padding_mask=padding_mask)
                 tokens = run_block(block, tokens, hw_shape, padding_mask, x_qk,
-                                   block.window_counts(hw_shape),
+                                   block_counts(block, hw_shape),
                                    recompute=self.with_cp and self.training)
             tokens, hw_shape, padding_mask = self.pos_encodings(
                 tokens, hw_shape, position, num_prefix_tokens=prefix, padding_mask=padding_mask)

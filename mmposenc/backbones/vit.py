@@ -15,7 +15,7 @@ from ..functional.masking import masked_mean, pad_map, token_mask, tokens_to_map
 from .archs import takes_arch
 from .base import Backbone
 from .freezing import freeze
-from .layers import PatchEmbed, check_sizes, init_transformer_weights, run_block
+from .layers import PatchEmbed, block_counts, check_sizes, init_transformer_weights, run_block
 from .vit_layers import (
     SAMNeck,
     ViTBlock,
@@ -230,7 +230,7 @@ class ViT(Backbone):
         # The mask and the counts are made outside of compiled code, which would neither keep the
         # note of the images' sizes nor divide by a window in reasonable time.
         key_mask = None if mask is None else token_mask(mask, self.num_prefix_tokens)
-        args = (tokens, hw_shape, key_mask, x_qk, block.window_counts(hw_shape))
+        args = (tokens, hw_shape, key_mask, x_qk, block_counts(block, hw_shape))
         with self._precision(index, tokens):
             return run_block(  # type: ignore[no-any-return]
                 block, *args, recompute=self.with_cp and self.training)

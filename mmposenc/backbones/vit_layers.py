@@ -11,7 +11,7 @@ from ..attention.multihead import MultiheadAttention
 from ..attention.window import PlainWindowAttention
 from ..encodings.build import EncodingConfig
 from ..functional.mlp import ACTIVATIONS
-from ..functional.windows import Counts, window_counts
+from ..functional.windows import Counts
 from .layers import MLP, DropPath, LayerNorm2d, LayerScale
 
 MLPS = ('mlp', 'swiglu')
@@ -66,7 +66,7 @@ class ViTBlock(nn.Module):
     def forward(self, x: Tensor, hw_shape: tuple[int, int], key_mask: Tensor | None = None,
                 x_qk: Tensor | None = None, counts: Counts | None = None) -> Tensor:
         """(B, L, C) -> (B, L, C). ``key_mask`` (B, L) is True for padding, ``x_qk`` replaces ``x``
-        for queries and keys, and ``counts`` are what :meth:`window_counts` gives."""
+        for queries and keys, and ``counts`` are what :func:`.layers.block_counts` gives."""
         normed_qk = None if x_qk is None else self.norm1(x_qk)
         counted = {} if counts is None else {'counts': counts}
         out = self.attn(self.norm1(x), hw_shape, key_mask, x_qk=normed_qk, **counted)
@@ -76,12 +76,6 @@ class ViTBlock(nn.Module):
             cells = key_mask[:, self.mlp.num_prefix_tokens:]
             mask = cells.reshape(cells.shape[0], *hw_shape)
         return x + self.drop_path(self.ls2(self.mlp(self.norm2(x), hw_shape, mask)))
-
-    def window_counts(self, hw_shape: tuple[int, int]) -> Counts | None:
-        """Windows of a grid, which compiled code does not count; None for attention to all."""
-        if not isinstance(self.attn, PlainWindowAttention):
-            return None
-        return window_counts(hw_shape, self.attn.window_size)
 
 
 class SAMNeck(nn.Sequential):

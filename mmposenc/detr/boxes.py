@@ -5,10 +5,9 @@ import math
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from ..encodings.checks import check_at_least, check_choices
-from ..functional.tracing import is_exporting
+from ..functional.parts import by_rows
 
 #: Numbers of the sines of pairs of boxes that are kept at once.
 _PAIRS = 2 ** 24
@@ -60,14 +59,8 @@ class PositionRelation(nn.Module):
             (B, heads, n, m), at least 0.
         """
         boxes, later = boxes.detach().float(), later.detach().float()
-        if is_exporting():  # how many parts there are would be part of the program
-            return self._rows(boxes, later)
-        step = max(1, _PAIRS // (len(later) * later.shape[1] * 4 * self.embed_dims))
-        if step >= boxes.shape[1]:
-            return self._rows(boxes, later)
-        return torch.cat([checkpoint(self._rows, some, later, use_reentrant=False,
-                                     preserve_rng_state=False)
-                          for some in boxes.split(step, 1)], 2)
+        step = _PAIRS // (len(later) * later.shape[1] * 4 * self.embed_dims)
+        return by_rows(lambda some: self._rows(some, later), boxes, step, dim=1, out_dim=2)
 
     def _rows(self, boxes: Tensor, later: Tensor) -> Tensor:
         with torch.no_grad():

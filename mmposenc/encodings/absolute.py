@@ -14,7 +14,7 @@ from ..functional.position_tables import (
     resize_to_extents,
     sincos_2d,
 )
-from .base import TokenEncoding
+from .base import TokenEncoding, set_zeros
 from .checks import check_at_least, check_choices
 
 
@@ -31,10 +31,7 @@ class _AddedTable(TokenEncoding):
 
     def start_at_zero(self) -> None:
         """Tables of zeros."""
-        if not any(True for _ in self.parameters()):
-            super().start_at_zero()  # raises
-        for table in self.parameters():
-            nn.init.zeros_(table)
+        set_zeros(self)
 
     def forward(self, x: Tensor, hw_shape: tuple[int, int], *, num_prefix_tokens: int = 0,
                 padding_mask: Tensor | None = None) -> Tensor:

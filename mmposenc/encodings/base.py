@@ -148,10 +148,7 @@ class RelativeEncoding(nn.Module, ABC):
         Raises:
             ValueError: if there are none.
         """
-        if not any(True for _ in self.parameters()):
-            refuse_zeros(self)
-        for parameter in self.parameters():
-            nn.init.zeros_(parameter)
+        set_zeros(self)
 
     def position_tables(self) -> Iterator[tuple[str, nn.Parameter]]:
         """Names and parameters that take no weight decay and no initialization from outside."""
@@ -183,6 +180,14 @@ class RelativeEncoding(nn.Module, ABC):
             q, k = (some.new_zeros(1, heads, self.num_prefix_tokens + n, dims) for n in cells)
         logits = self.logits(q, k, q_grid, k_grid)
         return q.new_zeros(1, 1, q.shape[2], k.shape[2]) if logits is None else logits
+
+
+def set_zeros(encoding: nn.Module) -> None:
+    """Set all parameters to zero; an error where there are none."""
+    if not any(True for _ in encoding.parameters()):
+        refuse_zeros(encoding)
+    for parameter in encoding.parameters():
+        nn.init.zeros_(parameter)
 
 
 def refuse_zeros(encoding: nn.Module) -> None:

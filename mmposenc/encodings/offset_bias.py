@@ -6,14 +6,13 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from ..attention.terms import OffsetBias, Term
 from ..functional import limits
 from ..functional.bias_tables import resize_table
 from ..functional.grids import Grid, GridLike, as_grid, grid_offsets
+from ..functional.parts import by_rows
 from ..functional.pooling.adaptive import full_precision
-from ..functional.tracing import is_exporting
 from .base import RelativeEncoding
 from .checks import check_at_least, check_choices
 
@@ -99,14 +98,9 @@ def table_of_network(network: Callable[[Tensor, Tensor], Tensor], rows: Tensor, 
     its ``width`` features of all would be large; they are computed again backward. Autocast has no
     part in it: there are few numbers, and many pairs read them."""
     with full_precision(rows):
-        if is_exporting():  # how many parts there are would be part of the program
-            return network(rows, cols).permute(2, 0, 1)
-        step = max(1, limits.OFFSET_FEATURES_BYTES // (cols.numel() * width * cols.element_size()))
-        if step >= len(rows):
-            return network(rows, cols).permute(2, 0, 1)
-        parts = [checkpoint(network, some, cols, use_reentrant=False, preserve_rng_state=False)
-                 for some in torch.split(rows, step)]
-    return torch.cat(parts).permute(2, 0, 1)
+        found = by_rows(lambda some: network(some, cols), rows, limits.OFFSET_FEATURES_BYTES
+                        // (cols.numel() * width * cols.element_size()))
+    return found.permute(2, 0, 1)
 
 
 def linear_of_offsets(layer: torch.nn.Linear, rows: Tensor, cols: Tensor) -> Tensor:
