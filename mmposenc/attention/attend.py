@@ -69,15 +69,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, rel_pos_encoding: RelativeEncoding |
     Raises:
         ValueError: when shapes, grids, a mask or the form do not fit together.
     """
-    return _attend((q, k, v), rel_pos_encoding, q_grid, k_grid, options)
-
-
-def attend_joint(joint: Tensor, rel_pos_encoding: RelativeEncoding | None = None,
-                 grid: GridLike | None = None, **options: Unpack[Options]
-                 ) -> tuple[Tensor, Tensor | None]:
-    """:func:`attend` for queries, keys and values as one projection gives them, (B, L, 3, heads,
-    head_dims): their gradient then needs no putting together."""
-    return _attend((joint,), rel_pos_encoding, grid, None, options)
+    return attend_qkv((q, k, v), rel_pos_encoding, q_grid, k_grid, options)
 
 
 def join_heads(out: Tensor) -> Tensor:
@@ -90,8 +82,10 @@ def join_heads(out: Tensor) -> Tensor:
     return out.flatten(2)
 
 
-def _attend(qkv: tuple[Tensor, ...], encoding: RelativeEncoding | None, q_grid: GridLike | None,
-            k_grid: GridLike | None, options: Options) -> tuple[Tensor, Tensor | None]:
+def attend_qkv(qkv: tuple[Tensor, ...], encoding: RelativeEncoding | None, q_grid: GridLike | None,
+               k_grid: GridLike | None, options: Options) -> tuple[Tensor, Tensor | None]:
+    """:func:`attend` for three tensors, or for one (B, L, 3, heads, head_dims) as one projection
+    gives it, whose gradient then needs no putting together."""
     refuse_tracing()
     q, k, v = split(qkv)
     form, need_weights = options.get('form', 'auto'), options.get('need_weights', False)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 
 from ..functional.grids import GridLike, check_tokens
-from .attend import Options, attend, attend_joint, checked_form, join_heads
+from .attend import Options, attend_qkv, checked_form, join_heads
 from .cosine import CosineScale
 from .linear import Linear, check_heads, qkv_projection, some_channels, split_heads
 from .terms import split
@@ -115,8 +115,7 @@ class MultiheadAttention(nn.Module):
             qkv = (*self.cosine(q, k), v)
         options['form'] = self.form
         options['dropout_p'] = self.attn_drop if self.training else 0.0
-        run: Any = attend if len(qkv) == 3 else attend_joint
-        out, weights = run(*qkv, self.rel_pos_encoding, grid, **options)
+        out, weights = attend_qkv(qkv, self.rel_pos_encoding, grid, None, options)
         out = join_heads(out)
         out = self.proj_drop(self.proj(out if self.norm is None else self.norm(out)))
         return out if weights is None else (out, weights)

@@ -17,7 +17,7 @@ from relative_checks import (
 )
 
 from mmposenc.attention import attend, terms
-from mmposenc.attention.attend import FORMS, attend_joint
+from mmposenc.attention.attend import FORMS, attend_qkv
 from mmposenc.attention.fast import choice, flex, fused, pieces, writers
 from mmposenc.attention.fast.fused import add_channels
 from mmposenc.attention.fast.layout import groups
@@ -162,7 +162,8 @@ def test_regions(encoding, joint):
 
     def run(form, grad=True, **masks):
         if joint and not masks.get('attn_mask', None) is not None:
-            out, _ = attend_joint(qkv, made, None if made is None else grid, form=form, **masks)
+            out, _ = attend_qkv((qkv,), made, None if made is None else grid, None,
+                                dict(form=form, **masks))
         else:
             q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind()
             out, _ = attend(q, k, v, made, None if made is None else grid, form=form, **masks)
