@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from torch import Tensor
 
@@ -13,45 +13,21 @@ from .irpe import convert_attention
 from .loading import load_checkpoint
 from .needs import look_alikes, needed_options
 from .recognition import recognise
-from .rules import Converted
+from .rules import Converted, Source
 from .shapes import check_shapes
 
-#: Converters by the name of their source.
-SOURCES: dict[str, Callable[[Mapping[str, Tensor]], Converted]] = {
-    'pvt': pvt.convert_pvt,
-    'twins': pvt.convert_twins,
-    'timm-pvt-v2': pvt.convert_timm_v2,
-    'huggingface-segformer': pvt.convert_huggingface_segformer,
-    'deit': vit.convert_vit,
-    'eva': eva.convert_eva,
-    'dinov2': vit_names.convert_dinov2,
-    'huggingface-vit': vit_names.convert_huggingface_vit,
-    'huggingface-clip': vit_names.convert_huggingface_clip,
-    'clip': vit_names.convert_clip,
-    'irpe-deit': vit.convert_irpe_deit,
-    'irpe-detr': detr.convert_irpe_detr,
-    'deformable-detr': detr.convert_deformable_detr,
-    'beit': beit.convert_beit,
-    'huggingface-beit': beit.convert_huggingface_beit,
-    'mmpretrain-beit': beit.convert_mm_beit,
-    'relpos': beit.convert_relpos,
-    'swin': swin.convert_swin,
-    'sam': sam.convert_sam,
-    'mmpretrain-vit': vit.convert_mmpretrain_vit,
-    'mmpretrain-swin': swin.convert_mm_swin,
-    'mmdet-swin': swin.convert_mm_swin,
-    'mmdet-pvt': pvt.convert_mmdet_pvt,
-    'mm-twins': pvt.convert_mm_twins,
-}
+#: By their names.
+SOURCES: dict[str, Source] = {source.name: source for each in (
+    pvt, vit, eva, vit_names, detr, beit, swin, sam) for source in each.SOURCES}
 
 #: Classes of timm's models that this project's weights go back to, by the source that they come
 #: from; what has a mark of its own comes first.
 TIMM: dict[str, Family] = {
     'swin': Family(swin.swin_pairs, mark=r'backbone\.stages\.\d+\.blocks\.\d+\.attn\.w_msa\..*'),
-    'sam': Family(sam.sam_pairs, r'backbone\.blocks\.\d+\.attn\.rel_pos_encoding\.row_table'),
-    'timm-pvt-v2': Family(pvt.timm_v2_pairs, r'backbone\.stages\.\d\.norm\..*'),
-    'twins': Family(pvt.twins_pairs, r'backbone\.stages\.\d\.pos_encodings\.at\.after0\..*'),
-    'beit': Family(beit.beit_pairs, mark=r'backbone\..*rel_pos_encoding\.prefix_bias'),
+    'sam': Family(sam.PAIRS, r'backbone\.blocks\.\d+\.attn\.rel_pos_encoding\.row_table'),
+    'timm-pvt-v2': Family(pvt.TIMM_V2, r'backbone\.stages\.\d\.norm\..*'),
+    'twins': Family(pvt.TWINS, r'backbone\.stages\.\d\.pos_encodings\.at\.after0\..*'),
+    'beit': Family(beit.BEIT, mark=r'backbone\..*rel_pos_encoding\.prefix_bias'),
     'relpos': Family(beit.relpos_pairs, mark=r'backbone\..*rel_pos_encoding\..*'),
     'deit': Family(vit.vit_pairs, re.escape(vit.TABLE), vit.without_row),
     'eva': Family(eva.eva_pairs, eva.MARK),
@@ -93,7 +69,7 @@ def convert_with_report(state_dict: Mapping[str, Tensor], source: str) -> Conver
     try:
         converted = SOURCES[source](state_dict)
     except ValueError as error:
-        if found is None or SOURCES[found] is SOURCES[source]:
+        if found is None or SOURCES[found].rules is SOURCES[source].rules:
             raise
         raise ValueError(f'{error}. The names are those of source {found!r}') from error
     check_shapes(converted.state_dict, source)

@@ -16,12 +16,12 @@ class Family(NamedTuple):
     """A class of timm's models.
 
     Args:
-        pairs: its names and ours, given a state dict of either side.
+        pairs: its names and ours, whatever the state dict, or given one of either side.
         mark: what a name of ours must match for this class to be meant; '' for any.
         finish: what is left to do to the converted weights.
     """
 
-    pairs: Callable[[Mapping[str, Tensor]], Sequence[Pair]]
+    pairs: Sequence[Pair] | Callable[[Mapping[str, Tensor]], Sequence[Pair]]
     mark: str = ''
     finish: Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]] = dict
 
@@ -38,8 +38,8 @@ def back_to_timm(state_dict: Mapping[str, Tensor], families: Mapping[str, Family
     for source, family in families.items():
         if family.mark and not any(re.fullmatch(family.mark, name) for name in state_dict):
             continue
-        rules = to_theirs(family.pairs(state_dict))
-        converted, unknown = match_rules(state_dict, rules, source)
+        pairs = family.pairs(state_dict) if callable(family.pairs) else family.pairs
+        converted, unknown = match_rules(state_dict, to_theirs(pairs), source)
         others = [name for name in unknown if not name.startswith('backbone.')]
         homeless = [name for name in unknown if name.startswith('backbone.')]
         if not homeless:

@@ -3,13 +3,11 @@ Face and mmpretrain; and of timm's ViTs with relative positions (vit_relpos, vit
 :class:`mmposenc.backbones.ViT` in an ImageClassifier."""
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import torch
-from torch import Tensor
 
-from .rules import Converted, Pair, Rule, apply_rules, joined, same, to_ours
+from .rules import Pair, Rule, Source, State, joined, same, to_ours
 from .vit import TABLE
 
 _BIAS = 'rel_pos_encoding.relative_position_bias_table'
@@ -30,7 +28,7 @@ _COMMON = (
           'blocks.{n}.attn.proj.{p}', 'blocks.{n}.mlp.fc1.{p}', 'blocks.{n}.mlp.fc2.{p}'),
     Pair('head.{p}', 'head.fc.{p}'),
 )
-_BEIT = (
+BEIT = (
     *_COMMON,
     Pair('pos_embed', TABLE),
     *same('blocks.{n}.attn.qkv.weight'),
@@ -50,17 +48,6 @@ _DROPPED = (
     Rule(r'lm_head\..*', None, 'the head of pretraining, which names visual words'),
     Rule(r'cls_pt_.*', None, 'layers of only pretraining (BEiT v2, Sec. 2.4)'),
 )
-
-
-def beit_pairs(names: Iterable[str]) -> tuple[Pair, ...]:
-    """The names of timm's Beit, and ours."""
-    return _BEIT
-
-
-def convert_beit(state_dict: Mapping[str, Tensor]) -> Converted:
-    """Convert the names of the releases of BEiT and BEiT v2, pretrained or fine-tuned, and of
-    timm's Beit. Tables stay as large as they are; loading resizes them."""
-    return apply_rules(state_dict, (*to_ours(_BEIT), *_DROPPED), 'beit')
 
 
 _ATTENTION = 'attention.attention.'
@@ -98,24 +85,6 @@ _MM = (
 )
 
 
-def convert_huggingface_beit(state_dict: Mapping[str, Tensor]) -> Converted:
-    """Convert Hugging Face's BEiT and Data2VecVision, alone or under one of their heads."""
-    return _through_timm(state_dict, r'^(beit|data2vec_vision)\.', _HF, 'huggingface-beit')
-
-
-def convert_mm_beit(state_dict: Mapping[str, Tensor]) -> Converted:
-    """Convert mmpretrain's BEiTViT and mmseg's BEiT, alone or as the ``backbone.`` of a model."""
-    return _through_timm(state_dict, r'^backbone\.', _MM, 'mmpretrain-beit')
-
-
-def _through_timm(state_dict: Mapping[str, Tensor], prefix: str, pairs: Iterable[Pair],
-                  source: str) -> Converted:
-    names = {re.sub(prefix, '', name): name for name in state_dict}
-    plain = {name: state_dict[told] for name, told in names.items()}
-    timm, dropped = apply_rules(plain, (*to_ours(pairs), *_DROPPED), source, names)
-    return Converted(convert_beit(timm).state_dict, dropped)
-
-
 def relpos_pairs(names: Iterable[str]) -> tuple[Pair, ...]:
     """The names of timm's VisionTransformerRelPos, and ours.
 
@@ -135,14 +104,23 @@ def relpos_pairs(names: Iterable[str]) -> tuple[Pair, ...]:
     return tuple(pairs)
 
 
-def convert_relpos(state_dict: Mapping[str, Tensor]) -> Converted:
-    """Convert timm's VisionTransformerRelPos, of networks or of tables, shared by blocks or not.
-
-    Raises:
-        ValueError: for one with its norms behind attention and MLP (``rpn``), which has no scale
-            of layers; and as :func:`.rules.apply_rules`.
-    """
-    if not any('.ls1.' in name for name in state_dict):
+def _relpos_rules(state: State) -> tuple[Rule, ...]:
+    if not any('.ls1.' in name for name in state):
         raise ValueError("source='relpos' with no blocks.0.ls1.gamma: a vit_relpos with its norms "
                          'behind attention and MLP (rpn), for which there is no model here')
-    return apply_rules(state_dict, to_ours(relpos_pairs(state_dict)), 'relpos')
+    return to_ours(relpos_pairs(state))
+
+
+#: The releases of BEiT and BEiT v2, and timm's. Tables stay as large as they are; loading resizes
+#: them.
+_TIMM = Source('beit', (*to_ours(BEIT), *_DROPPED))
+SOURCES = (
+    _TIMM,
+    # Also Data2VecVision, alone or under a head.
+    Source('huggingface-beit', (*to_ours(_HF), *_DROPPED), [(r'^(beit|data2vec_vision)\.', '')],
+           then=_TIMM),
+    # BEiTViT, and mmseg's BEiT.
+    Source('mmpretrain-beit', (*to_ours(_MM), *_DROPPED), [(r'^backbone\.', '')], then=_TIMM),
+    # VisionTransformerRelPos, of networks or of tables, shared by blocks or not.
+    Source('relpos', _relpos_rules),
+)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from .irpe import TABLES
-from .rules import Converted, Pair, Rule, apply_rules, to_ours
+from .rules import Pair, Rule, Source, State, to_ours
 
 #: COCO's category numbers in use, 80 from 1 to 90.
 COCO_IDS = tuple(i for i in range(1, 91)
@@ -31,8 +31,20 @@ _COMMON = (
     Pair(f'{_ENCODER}norm2.{{p}}', f'{_ENCODER}norms.1.{{p}}'),
     Pair('query_embed.weight', 'query_embedding.weight'),
 )
-#: ResNet of torchvision, which the releases wrap twice.
-_BODY = Rule(r'backbone\.0\.body\.(.*)', r'backbone.\1')
+
+
+def _body(match: re.Match[str], tensor: Tensor, state: State) -> dict[str, Tensor]:
+    """ResNet of torchvision, which the releases wrap twice; with the counter of each BatchNorm:
+    the release's frozen ones have none, mmdet's do."""
+    name = f'backbone.{match[1]}'
+    made = {name: tensor}
+    counter = match[0].replace('running_var', 'num_batches_tracked')
+    if name.endswith('.running_var') and counter not in state:
+        made[name.replace('running_var', 'num_batches_tracked')] = torch.tensor(0)
+    return made
+
+
+_BODY = Rule(r'backbone\.0\.body\.(.*)', _body)
 
 
 def _rows(count: int, kept: Sequence[int], tensor: Tensor) -> Tensor:
@@ -107,45 +119,22 @@ _DEFORMABLE = (
 )
 
 
-def _plain(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name.removeprefix('module.').removeprefix('transformer.'): value
-            for name, value in state_dict.items()}
-
-
-def convert_irpe_detr(state_dict: Mapping[str, Tensor]) -> Converted:
-    """Convert the iRPE release's DETR, whole or its transformer alone, to mmdet's names.
-
-    ``transformer.encoder.*`` or ``encoder.*`` become ``encoder.*``; likewise the decoder. Of
-    DETR's 91 category numbers and 'no object' the 80 classes of COCO and 'no object' are kept.
-    """
-    return _count_batches(apply_rules(_plain(state_dict), _DETR, 'irpe-detr'))
-
-
-def convert_deformable_detr(state_dict: Mapping[str, Tensor]) -> Converted:
-    """Convert Deformable DETR's release (Zhu et al., ICLR 2021) to mmdet's names: on one level or
-    several, with box refinement and with two stages.
-
-    Of its 91 category numbers the 80 classes of COCO are kept.
-
-    Raises:
-        ValueError: for two stages without box refinement, where one shared branch scores both the
-            proposals by number 0 and the classes, and 80 rows have no place for number 0.
-    """
-    plain = _plain(state_dict)
-    refined = any(name.startswith('decoder.bbox_embed.') for name in plain)
-    classes = plain.get('class_embed.0.weight')
-    if ('enc_output.weight' in plain and not refined and classes is not None
+def _deformable_rules(state: State) -> Sequence[Rule]:
+    refined = any(name.startswith('decoder.bbox_embed.') for name in state)
+    classes = state.get('class_embed.0.weight')
+    if ('enc_output.weight' in state and not refined and classes is not None
             and classes.shape[0] == 91):
         raise ValueError("source='deformable-detr': two stages without box refinement score "
                          'proposals and classes by one shared branch of 91 numbers, of which 80 '
                          'would be kept; two stages with box refinement are supported')
-    return _count_batches(apply_rules(plain, _DEFORMABLE, 'deformable-detr'))
+    return _DEFORMABLE
 
 
-def _count_batches(converted: Converted) -> Converted:
-    """With the counter of each BatchNorm: the release's frozen ones have none, mmdet's do."""
-    state = dict(converted.state_dict)
-    for name in converted.state_dict:
-        if name.endswith('.running_var'):
-            state.setdefault(name.replace('running_var', 'num_batches_tracked'), torch.tensor(0))
-    return Converted(state, converted.dropped)
+_WRAPPERS = ((r'^module\.', ''), (r'^transformer\.', ''))
+SOURCES = (
+    # Whole or its transformer alone. Of DETR's 91 category numbers and 'no object' the 80 classes
+    # of COCO and 'no object' are kept.
+    Source('irpe-detr', _DETR, _WRAPPERS),
+    # On one level or several, with box refinement and with two stages; the 80 classes of COCO.
+    Source('deformable-detr', _deformable_rules, _WRAPPERS),
+)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .rules import Converted, Pair, Rule, apply_rules, joined, same, to_ours
+from .rules import Pair, Rule, Source, State, joined, same, to_ours
 from .vit import TABLE
 from .vit_options import is_gated
 
@@ -129,26 +129,24 @@ _POOL = Rule(r'attn_pool\..*', None,
              'a head that pools by attention, which maps do not go through')
 
 
-def convert_eva(state_dict: Mapping[str, Tensor]) -> Converted:
-    """Convert DINOv3 (its release's, Hugging Face's and timm's), EVA-02 and RoPE-ViT (their
-    releases' and timm's).
-
-    A key's bias, where DINOv3's file holds one, is dropped: the release masks it.
-    """
-    plain = {name.removeprefix('model.'): value for name, value in state_dict.items()}
+def _as_timm(state: State) -> tuple[Rule, ...]:
+    """From the names of a release, or of Hugging Face's DINOv3, to timm's, which stay."""
     rules: tuple[Rule, ...] = ()
-    if 'storage_tokens' in plain:
+    if 'storage_tokens' in state:
         rules = _DINOV3
-    elif 'layer.0.attention.q_proj.weight' in plain:
+    elif 'layer.0.attention.q_proj.weight' in state:
         rules = _HUGGINGFACE
-    elif 'freqs' in plain:
+    elif 'freqs' in state:
         rules = _ROPE_VIT
-    elif any(re.search(r'rope\.freqs_cos|mlp\.w\d+\.|mlp\.ffn_ln\.', name) for name in plain):
+    elif any(re.search(r'rope\.freqs_cos|mlp\.w\d+\.|mlp\.ffn_ln\.', name) for name in state):
         rules = _EVA02
-    renamed = apply_rules(plain, (*rules, Rule(r'.*', r'\g<0>')), 'eva')
-    timm = renamed.state_dict
-    converted = apply_rules(timm, (*to_ours(eva_pairs(timm)), _POOL), 'eva')
-    return Converted(converted.state_dict, renamed.dropped | converted.dropped)
+    return (*rules, Rule(r'.*', r'\g<0>'))
+
+
+#: DINOv3, EVA-02 and RoPE-ViT, also timm's. A key's bias, where DINOv3's file holds one, is
+#: dropped: the release masks it.
+SOURCES = (Source('eva', _as_timm, [(r'^model\.', '')], then=Source(
+    'eva', lambda timm: (*to_ours(eva_pairs(timm)), _POOL))),)
 
 
 def rounds_periods(state_dict: Mapping[str, Any]) -> bool:

@@ -4,11 +4,8 @@ ImageClassifier."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
-from torch import Tensor
-
-from .rules import Converted, Pair, Rule, apply_rules, joined, same, to_ours
+from .rules import Pair, Rule, Source, State, joined, same, to_ours
 
 #: Parts of a block that have the same names in the releases and here; 'qkv' in windows.
 _PARTS = ('norm1', 'norm2', 'attn.q', 'attn.kv', 'attn.proj', 'attn.sr', 'attn.norm', 'mlp.fc1',
@@ -41,14 +38,14 @@ _PVT = (
     *to_ours(_HEAD),
 )
 
-_TWINS = (
+TWINS = (
     Pair('patch_embeds.{n}.proj.{p}', f'{_EMBED}projection.{{p}}'),
     Pair('patch_embeds.{n}.norm.{p}', f'{_EMBED}norm.{{p}}'),
     *(Pair(f'blocks.{{n}}.{{m}}.{part}.{{p}}', f'{_BLOCK}{part}.{{p}}') for part in _PARTS),
     Pair('pos_block.{n}.proj.{m}.{p}', f'{_PEG}{{m}}.{{p}}'),
     *_HEAD,
 )
-_TIMM_V2 = (
+TIMM_V2 = (
     Pair('patch_embed.proj.{p}', 'backbone.stages.0.patch_embed.projection.{p}'),
     Pair('patch_embed.norm.{p}', 'backbone.stages.0.patch_embed.norm.{p}'),
     Pair('stages.{n}.downsample.proj.{p}', f'{_EMBED}projection.{{p}}'),
@@ -58,33 +55,6 @@ _TIMM_V2 = (
       for theirs, ours in (*zip(_PARTS, _PARTS, strict=True), ('mlp.dwconv', _CONV))),
     Pair('head.{p}', 'head.fc.{p}'),
 )
-
-
-def twins_pairs(_: Mapping[str, Tensor]) -> tuple[Pair, ...]:
-    """The names of Twins' release, which timm's have too, and ours."""
-    return _TWINS
-
-
-def timm_v2_pairs(_: Mapping[str, Tensor]) -> tuple[Pair, ...]:
-    """The names of timm's PVT v2, and ours."""
-    return _TIMM_V2
-
-
-def convert_timm_v2(state_dict: Mapping[str, Tensor]) -> Converted:
-    """Convert the names of timm's PVT v2 (``stages.1.downsample.proj``, ``mlp.dwconv``)."""
-    return apply_rules(state_dict, to_ours(_TIMM_V2), 'timm-pvt-v2')
-
-
-def convert_pvt(state_dict: Mapping[str, Tensor]) -> Converted:
-    """Convert the names of the releases of PVT, PVT v2 and SegFormer's MiT
-    (``block1.0.attn.q.weight``, ``pos_embed1``, ``norm1``)."""
-    return apply_rules(state_dict, _PVT, 'pvt')
-
-
-def convert_twins(state_dict: Mapping[str, Tensor]) -> Converted:
-    """Convert the names of the Twins release, PCPVT's and SVT's (``blocks.0.0``,
-    ``pos_block.0``)."""
-    return apply_rules(state_dict, to_ours(_TWINS), 'twins')
 
 
 def _openmmlab(block: str, mlp: str) -> tuple[Pair, ...]:
@@ -156,43 +126,39 @@ _HUGGINGFACE = (
 )
 
 
-def convert_mmdet_pvt(state_dict: Mapping[str, Tensor]) -> Converted:
-    """Convert mmdet's PyramidVisionTransformer and PyramidVisionTransformerV2, and mmseg's
-    MixVisionTransformer.
-
-    mmdet numbers a stage's position embedding among its blocks, so blocks are shifted by one where
-    the stage has an embedding, and only there.
-    """
-    with_table = {name.split('.')[1] for name in state_dict if name.endswith('.1.0.pos_embed')}
+def _mmdet_names(state: State) -> dict[str, str]:
+    """mmdet numbers a stage's position embedding among its blocks, so blocks are shifted by one
+    where the stage has an embedding, and only there."""
+    with_table = {name.split('.')[1] for name in state if name.endswith('.1.0.pos_embed')}
 
     def shifted(match: re.Match[str]) -> str:
         return f'layers.{match[1]}.1.{int(match[2]) - (match[1] in with_table)}.'
 
-    names = {name if name.endswith('pos_embed')
-             else re.sub(r'^layers\.(\d)\.1\.(\d+)\.', shifted, name): name for name in state_dict}
-    plain = {new: state_dict[old] for new, old in names.items()}
-    with_conv = any(name.endswith('ffn.layers.4.weight') for name in state_dict)
-    return apply_rules(plain, _MMDET_V2 if with_conv else _MMDET, 'mmdet-pvt', names)
+    return {name: name if name.endswith('pos_embed')
+            else re.sub(r'^layers\.(\d)\.1\.(\d+)\.', shifted, name) for name in state}
 
 
-def convert_mm_twins(state_dict: Mapping[str, Tensor]) -> Converted:
-    """Convert PCPVT and SVT of mmseg and mmpretrain. A norm behind one stage alone, as classifiers
-    have it, is that of what is pooled."""
-    last = {name.split('.')[0] for name in state_dict if name.startswith('norm_after_stage')}
-    names = {re.sub(r'^norm_after_stage\d', 'norm', name) if len(last) == 1 else name: name
-             for name in state_dict}
-    plain = {new: state_dict[old] for new, old in names.items()}
-    return apply_rules(plain, _MM_TWINS, 'mm-twins', names)
+def _twins_names(state: State) -> dict[str, str]:
+    """A norm behind one stage alone, as classifiers have it, is that of what is pooled."""
+    last = {name.split('.')[0] for name in state if name.startswith('norm_after_stage')}
+    return {name: re.sub(r'^norm_after_stage\d', 'norm', name) if len(last) == 1 else name
+            for name in state}
 
 
-def convert_huggingface_segformer(state_dict: Mapping[str, Tensor]) -> Converted:
-    """Convert Hugging Face's SegFormer; the head of a segmentor is left out."""
-    names = {re.sub(r'^(segformer\.)?(encoder\.)?', '', name): name for name in state_dict}
-    plain = {new: state_dict[old] for new, old in names.items()}
-    return apply_rules(plain, _HUGGINGFACE, 'huggingface-segformer', names)
-
-
-def _last_stage(state_dict: Mapping[str, Tensor]) -> int:
+def _last_stage(state_dict: State) -> int:
     numbers = [int(m.group(1)) for m in (re.match(r'block(\d)\.', name) for name in state_dict)
                if m]
     return max(numbers) - 1
+
+
+SOURCES = (
+    Source('pvt', _PVT),  # PVT, PVT v2 and SegFormer's MiT: block1.0.attn.q.weight, norm1
+    Source('twins', to_ours(TWINS)),  # PCPVT and SVT, also timm's: blocks.0.0, pos_block.0
+    Source('timm-pvt-v2', to_ours(TIMM_V2)),  # stages.1.downsample.proj, mlp.dwconv
+    Source('huggingface-segformer', _HUGGINGFACE, [(r'^(segformer\.)?(encoder\.)?', '')]),
+    # PyramidVisionTransformer and PyramidVisionTransformerV2, and mmseg's MixVisionTransformer.
+    Source('mmdet-pvt', lambda state: (
+        _MMDET_V2 if any(name.endswith('ffn.layers.4.weight') for name in state) else _MMDET),
+        names=_mmdet_names),
+    Source('mm-twins', _MM_TWINS, names=_twins_names),  # mmseg's and mmpretrain's
+)

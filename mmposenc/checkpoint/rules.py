@@ -6,6 +6,7 @@ directions come: :func:`to_ours`, :func:`to_theirs`.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -79,6 +80,56 @@ def match_rules(state_dict: Mapping[str, Tensor], rules: Sequence[Rule], source:
                                  f'parameter became before')
             converted.update(made)
     return Converted(converted, dropped), sorted(unknown)
+
+
+State = Mapping[str, Tensor]
+
+
+class Source(NamedTuple):
+    """How the weights of a source become this project's.
+
+    Args:
+        name: a key of ``SOURCES``.
+        rules: for its names, or made from a state dict.
+        parts: parts of names and what takes their place before, one after the other: a wrapper's,
+            or another library's.
+        names: what names become after that, given the state dict; what is left out is ``outside``.
+        outside: why there is no place for it.
+        then: the source whose names the rules make; None: they make this project's.
+    """
+
+    name: str
+    rules: Sequence[Rule] | Callable[[State], Sequence[Rule]]
+    parts: Sequence[tuple[str, str]] = ()
+    names: Callable[[State], Mapping[str, str]] | None = None
+    outside: str = ''
+    then: Source | None = None
+
+    def __call__(self, state_dict: State) -> Converted:
+        """Convert.
+
+        Raises:
+            ValueError: as :func:`apply_rules`.
+        """
+        new = {name: name for name in state_dict}
+        for pattern, text in self.parts:
+            new = {old: re.sub(pattern, text, name) for old, name in new.items()}
+        if self.names is not None:
+            named = self.names({name: state_dict[old] for old, name in new.items()})
+            new = {old: named[name] for old, name in new.items() if name in named}
+        in_file = {name: old for old, name in new.items()}
+        if len(in_file) < len(new):
+            counts = Counter(new.values())
+            same = shown([old for old, name in new.items() if counts[name] > 1])
+            raise ValueError(f'{same} are names of the same weights')
+        state: State = {name: state_dict[old] for name, old in in_file.items()}
+        rules = self.rules(state) if callable(self.rules) else self.rules
+        converted, dropped = apply_rules(state, rules, self.name, in_file)
+        if self.then is not None:
+            converted, others = self.then(converted)
+            dropped |= {in_file.get(name, name): reason for name, reason in others.items()}
+        outside = [name for name in state_dict if name not in new]
+        return Converted(converted, dict.fromkeys(outside, self.outside) | dropped)
 
 
 #: What stands for a part of a name in a template: numbers n and m, a kind of parameter p, encoder

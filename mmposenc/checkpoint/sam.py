@@ -3,11 +3,11 @@ mmdet's copies, for :class:`mmposenc.backbones.ViT`."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from torch import Tensor
 
-from .rules import Converted, Pair, apply_rules, same, to_ours
+from .rules import Pair, Source, State, same, to_ours
 from .vit import TABLE
 from .vit_options import plain_arch, size_options
 
@@ -43,7 +43,7 @@ def _map(table: Tensor) -> Tensor:
     return table.unflatten(1, (side, side))
 
 
-_PAIRS = (
+PAIRS = (
     Pair('patch_embed.proj.{p}', 'backbone.patch_embed.projection.{p}'),
     Pair('pos_embed', TABLE, _cells, _map),
     Pair('blocks.{n}.attn.rel_pos_h', 'backbone.blocks.{n}.attn.rel_pos_encoding.row_table'),
@@ -58,27 +58,21 @@ _PAIRS = (
 )
 
 
-def sam_pairs(names: Iterable[str]) -> tuple[Pair, ...]:
-    """The names of timm's VisionTransformerSAM, and ours, whatever the state dict."""
-    return _PAIRS
-
-
-def convert_sam(state_dict: Mapping[str, Tensor]) -> Converted:
-    """Convert SAM's release, ViTDet's of detectron2 (whose files hold arrays: as tensors), and the
-    copies of timm, Hugging Face and mmdet's ViTDet project."""
-    prefix = next((each for each in _PREFIXES
-                   if any(name.startswith(each) for name in state_dict)), '')
-    inner = {_timm_name(name.removeprefix(prefix)): value for name, value in state_dict.items()
-             if name.startswith(prefix)}
-    converted, dropped = apply_rules(inner, to_ours(_PAIRS), 'sam')
-    others = {name: _REASON for name in state_dict if not name.startswith(prefix)}
-    return Converted(converted, {**dropped, **others})
+def _encoder(state: State) -> dict[str, str]:
+    prefix = next((each for each in _PREFIXES if any(name.startswith(each) for name in state)), '')
+    return {name: _timm_name(name.removeprefix(prefix)) for name in state
+            if name.startswith(prefix)}
 
 
 def _timm_name(name: str) -> str:
     for pattern, text in _PARTS:
         name = re.sub(pattern, text, name)
     return name
+
+
+#: SAM's release, ViTDet's of detectron2 (whose files hold arrays: as tensors), and the copies of
+#: timm, Hugging Face and mmdet's ViTDet project.
+SOURCES = (Source('sam', to_ours(PAIRS), names=_encoder, outside=_REASON),)
 
 
 def sam_options(state_dict: Mapping[str, Tensor]) -> list[str]:

@@ -6,12 +6,11 @@ All names are first made timm's; one table leads from there to ours and back.
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 
 from torch import Tensor
 
-from .rules import Converted, Pair, Rule, apply_rules, joined, shown, to_ours
+from .rules import Pair, Rule, Source, State, joined, to_ours
 
 _THEIRS, _OURS = 'layers.{n}.blocks.{m}.', 'backbone.stages.{n}.blocks.{m}.'
 _PAIRS = (
@@ -43,7 +42,7 @@ _ONE_WAY = (
     Rule(r'(norm\d\.(?:weight|bias))', r'backbone.\1'),  # of the maps of detectors
 )
 #: Parts of names of others than timm: the releases' head; Hugging Face's; mmpretrain's and mmdet's.
-_AS_TIMM = tuple((re.compile(pattern), timm) for pattern, timm in (
+_AS_TIMM = (
     (r'^head\.(weight|bias)', r'head.fc.\1'),
     (r'^swin(v2)?\.', ''), (r'^encoder\.', ''), (r'^layernorm\.', 'norm.'),
     (r'^classifier\.', 'head.fc.'), (r'^embeddings\.norm\.', 'patch_embed.norm.'),
@@ -54,7 +53,7 @@ _AS_TIMM = tuple((re.compile(pattern), timm) for pattern, timm in (
     (r'\.intermediate\.dense\.', '.mlp.fc1.'), (r'\.output\.dense\.', '.mlp.fc2.'),
     (r'^stages\.', 'layers.'), (r'^patch_embed\.projection\.', 'patch_embed.proj.'),
     (r'\.attn\.w_msa\.', '.attn.'), (r'\.ffn\.layers\.0\.0\.', '.mlp.fc1.'),
-    (r'\.ffn\.layers\.1\.', '.mlp.fc2.')))
+    (r'\.ffn\.layers\.1\.', '.mlp.fc2.'))
 
 
 def swin_pairs(names: Iterable[str]) -> tuple[Pair, ...]:
@@ -73,62 +72,44 @@ def swin_pairs(names: Iterable[str]) -> tuple[Pair, ...]:
               for stage in range(last) for part in ('norm', 'reduction')))
 
 
-def convert_swin(state_dict: Mapping[str, Tensor]) -> Converted:
-    """Convert the names of the releases, for classification and detection, timm's and Hugging
-    Face's."""
-    return _convert(state_dict, 'swin')
-
-
-def convert_mm_swin(state_dict: Mapping[str, Tensor]) -> Converted:
-    """Convert mmpretrain's SwinTransformer and SwinTransformerV2 and mmdet's SwinTransformer, alone
-    or as a ``backbone.``."""
-    plain = {name.removeprefix('backbone.'): value for name, value in state_dict.items()}
-    is_v2 = any(name.endswith('.logit_scale') for name in plain)
-    for name, tensor in plain.items():
-        # V2 normalises what the reduction gives, whose channels have one order everywhere.
-        if '.downsample.reduction.' in name or '.downsample.norm.' in name and not is_v2:
-            plain[name] = _from_unfold(name, tensor)
-    return _convert(plain, 'mmpretrain-swin')
-
-
-def _convert(state_dict: Mapping[str, Tensor], source: str) -> Converted:
-    timm = _timm_names(state_dict)
-    renamed = {timm[name]: tensor for name, tensor in state_dict.items()}
-    rules = (*to_ours(swin_pairs(renamed)), *_ONE_WAY)
-    return apply_rules(renamed, rules, source, {new: old for old, new in timm.items()})
-
-
-def _timm_names(names: Iterable[str]) -> dict[str, str]:
-    """timm's name of each.
-
-    Raises:
-        ValueError: if two are the same.
-    """
-    renamed = {}
-    for name in names:
-        renamed[name] = name
-        for pattern, timm in _AS_TIMM:
-            renamed[name] = pattern.sub(timm, renamed[name])
+def _timm_names(state: State) -> dict[str, str]:
+    """Mergings as timm counts them, and V2's biases, which have no third one."""
     merged = re.compile(r'layers\.(\d+)\.downsample\.(.*)')
-    found = {name: match for name in renamed if (match := merged.fullmatch(renamed[name]))}
+    names = {name: name for name in state}
+    found = {name: match for name in names if (match := merged.fullmatch(name))}
     if any(match[1] == '0' for match in found.values()):  # counted to the stage before
-        renamed |= {name: f'layers.{int(match[1]) + 1}.downsample.{match[2]}'
-                    for name, match in found.items()}
-    if not any(name.endswith('.attn.key.bias') for name in renamed.values()):  # V2
-        renamed = {old: re.sub(r'\.attn\.(q|v)(uery|alue)\.bias', r'.attn.\1_bias', new)
-                   for old, new in renamed.items()}
-    if len(set(renamed.values())) < len(renamed):
-        counts = Counter(renamed.values())
-        same = shown([old for old, new in renamed.items() if counts[new] > 1])
-        raise ValueError(f'{same} are names of the same weights')
-    return renamed
+        names |= {name: f'layers.{int(match[1]) + 1}.downsample.{match[2]}'
+                  for name, match in found.items()}
+    if not any(name.endswith('.attn.key.bias') for name in names):  # V2
+        names = {old: re.sub(r'\.attn\.(q|v)(uery|alue)\.bias', r'.attn.\1_bias', new)
+                 for old, new in names.items()}
+    return names
 
 
-def _from_unfold(name: str, tensor: Tensor) -> Tensor:
+def _from_unfold(tensor: Tensor) -> Tensor:
     """mmpretrain and mmdet join 2 x 2 cells by unfolding: channel, row, column. Here and in the
     release: column, row, channel."""
-    if tensor.shape[-1] % 4:
-        raise ValueError(f'{name} has shape {tuple(tensor.shape)}; a multiple of 4 '
-                         f'channels, those of 2 x 2 cells, is required')
-    cells = tensor.unflatten(-1, (-1, 2, 2))
-    return cells.transpose(-1, -3).flatten(-3)
+    return tensor.unflatten(-1, (-1, 2, 2)).transpose(-1, -3).flatten(-3)
+
+
+def _rules(state: State) -> Sequence[Rule]:
+    return (*to_ours(swin_pairs(state)), *_ONE_WAY)
+
+
+def _mm_rules(state: State) -> Sequence[Rule]:
+    # V2 normalises what the reduction gives, whose channels have one order everywhere.
+    is_v2 = any(name.endswith('.logit_scale') for name in state)
+    parts = '.downsample.reduction.' if is_v2 else '.downsample.'
+    for name, tensor in state.items():
+        if parts in name and tensor.shape[-1] % 4:
+            raise ValueError(f'{name} has shape {tuple(tensor.shape)}; a multiple of 4 channels, '
+                             f'those of 2 x 2 cells, is required')
+    pairs = (pair._replace(there=_from_unfold) if parts in str(pair.theirs) else pair
+             for pair in swin_pairs(state))
+    return (*to_ours(pairs), *_ONE_WAY)
+
+
+_MM = Source('mmpretrain-swin', _mm_rules, [(r'^backbone\.', ''), *_AS_TIMM], _timm_names)
+#: The releases for classification and detection, timm's and Hugging Face's; mmpretrain's
+#: SwinTransformer and SwinTransformerV2, and mmdet's SwinTransformer, alone or as a backbone.
+SOURCES = (Source('swin', _rules, _AS_TIMM, _timm_names), _MM, _MM._replace(name='mmdet-swin'))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from torch import Tensor
 
 from .irpe import TABLES
-from .rules import Converted, Pair, Rule, apply_rules, same, to_ours
+from .rules import Pair, Rule, Source, same, to_ours
 
 TABLE = 'backbone.pos_encodings.at.before.0.pos_embed'
 
@@ -83,18 +83,11 @@ def without_row(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {**state, 'cls_token': token + table[:, :1], 'pos_embed': table[:, 1:]}
 
 
-def convert_vit(state_dict: Mapping[str, Tensor]) -> Converted:
-    """Convert the names of DeiT, distilled or not, DeiT III, and timm's VisionTransformer."""
-    return apply_rules(state_dict, (*to_ours(vit_pairs(state_dict)), _GAMMA, *_LEFT_OUT), 'deit')
-
-
-def convert_irpe_deit(state_dict: Mapping[str, Tensor]) -> Converted:
-    """Convert the iRPE release's DeiT: DeiT's names and ``blocks.0.attn.rpe_k``."""
-    return apply_rules(state_dict, to_ours((*vit_pairs(state_dict), *_IRPE)), 'irpe-deit')
-
-
-def convert_mmpretrain_vit(state_dict: Mapping[str, Tensor]) -> Converted:
-    """Convert mmpretrain's VisionTransformer and DistilledVisionTransformer, alone or as the
-    ``backbone.`` of a classifier."""
-    plain = {name.removeprefix('backbone.'): value for name, value in state_dict.items()}
-    return apply_rules(plain, _MMPRETRAIN, 'mmpretrain-vit')
+#: DeiT, distilled or not, DeiT III, MAE and timm's VisionTransformer.
+VIT = Source('deit', lambda state: (*to_ours(vit_pairs(state)), _GAMMA, *_LEFT_OUT))
+SOURCES = (
+    VIT,
+    Source('irpe-deit', lambda state: to_ours((*vit_pairs(state), *_IRPE))),
+    # VisionTransformer and DistilledVisionTransformer, alone or as the backbone of a classifier.
+    Source('mmpretrain-vit', _MMPRETRAIN, [(r'^backbone\.', '')]),
+)

@@ -2,13 +2,10 @@
 timm's, and then read by timm's table (:mod:`mmposenc.checkpoint.vit`)."""
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
 
-from torch import Tensor
-
-from .rules import Converted, Pair, Rule, apply_rules, joined, to_ours
-from .vit import convert_vit
+from .rules import Pair, Rule, Source, State, joined, to_ours
+from .vit import VIT
 
 _MASK = 'it stood for masked patches in pretraining, and no image has any'
 _OUTSIDE = 'not of the image encoder'
@@ -101,64 +98,44 @@ _CLIP_RULES = (*to_ours(_CLIP), Rule('proj', None, _PROJECTION),
                Rule(r'attn_pool\..*', None, _POOL))  # Perception Encoder's
 
 
-def convert_dinov2(state_dict: Mapping[str, Tensor]) -> Converted:
-    """Convert DINOv2's release, with or without registers, and its training's files."""
-    return _by_timm(_encoder(state_dict, 'patch_embed.proj.weight'), _DINOV2_RULES, 'dinov2')
+def _behind(*anchors: str) -> Callable[[State], dict[str, str]]:
+    """Names without the prefix of the first one that ends in an anchor; others are left out."""
+    def names(state: State) -> dict[str, str]:
+        prefix = next((name[:-len(anchor)] for anchor in anchors for name in state
+                       if name == anchor or name.endswith(f'.{anchor}')), '')
+        return {name: name[len(prefix):] for name in state if name.startswith(prefix)}
+    return names
 
 
-def convert_huggingface_vit(state_dict: Mapping[str, Tensor]) -> Converted:
-    """Convert Hugging Face's ViT, DeiT, Dinov2 and Dinov2WithRegisters, alone or in a classifier.
-
-    A linear head that takes the class token and the mean of the patches, as Dinov2's, is dropped.
-    """
-    anchor = 'embeddings.patch_embeddings.projection.weight'
-    encoder = _encoder(state_dict, anchor)
-    dims = encoder.weights[anchor].shape[0] if anchor in encoder.weights else 0
+def _huggingface_names(state: State) -> dict[str, str]:
+    """With linear heads. One that takes the class token and the mean of the patches, as Dinov2's,
+    is left out."""
+    patches = 'embeddings.patch_embeddings.projection.weight'
+    names = _behind(patches)(state)
+    dims = next((state[name].shape[0] for name, new in names.items() if new == patches), 0)
     for head in ('classifier', 'cls_classifier', 'distillation_classifier'):
-        if f'{head}.weight' in encoder.outside and state_dict[f'{head}.weight'].shape[1] == dims:
-            for name in (f'{head}.weight', f'{head}.bias'):
-                encoder.weights[name] = state_dict[name]
-                encoder.outside.remove(name)
-    return _by_timm(encoder, _HF_RULES, 'huggingface-vit')
+        if f'{head}.weight' in state and state[f'{head}.weight'].shape[1] == dims:
+            names |= {name: name for name in (f'{head}.weight', f'{head}.bias')}
+    return names
 
 
-def convert_huggingface_clip(state_dict: Mapping[str, Tensor]) -> Converted:
-    """Convert the image tower of Hugging Face's CLIP and SigLIP."""
-    encoder = _encoder(state_dict, 'embeddings.patch_embedding.weight')
-    return _by_timm(encoder, _HF_CLIP_RULES, 'huggingface-clip')
+def _clip_rules(state: State) -> Sequence[Rule]:
+    """Of OpenAI's and open_clip's own tower; timm's has its names already."""
+    return _AS_IS if 'patch_embed.proj.weight' in state else _CLIP_RULES
 
 
-def convert_clip(state_dict: Mapping[str, Tensor]) -> Converted:
-    """Convert the image tower of OpenAI's CLIP and of open_clip, where it may be one of timm's."""
-    timm = any(name.endswith('trunk.patch_embed.proj.weight') for name in state_dict)
-    token = any(name.endswith('class_embedding') for name in state_dict)
-    encoder = _encoder(state_dict, 'patch_embed.proj.weight' if timm else
-                       'class_embedding' if token else 'ln_pre.weight')
-    return _by_timm(encoder, None if timm else _CLIP_RULES, 'clip')
-
-
-class _Encoder(NamedTuple):
-    """An image encoder's weights, the prefix they had in the file, and names of all others."""
-
-    weights: dict[str, Tensor]
-    prefix: str
-    outside: list[str]
-
-
-def _encoder(state_dict: Mapping[str, Tensor], anchor: str) -> _Encoder:
-    """What has the prefix of the one name that ends in ``anchor``."""
-    prefix = next((name[:-len(anchor)] for name in state_dict
-                   if name == anchor or name.endswith(f'.{anchor}')), '')
-    return _Encoder({name[len(prefix):]: value for name, value in state_dict.items()
-                     if name.startswith(prefix)}, prefix,
-                    [name for name in state_dict if not name.startswith(prefix)])
-
-
-def _by_timm(encoder: _Encoder, rules: Sequence[Rule] | None, source: str) -> Converted:
-    """Through timm's names, which weights have already where there are no rules."""
-    renamed = (Converted(encoder.weights, {}) if rules is None
-               else apply_rules(encoder.weights, rules, source))
-    converted = convert_vit(renamed.state_dict)
-    inside = {f'{encoder.prefix}{name}': reason
-              for name, reason in (renamed.dropped | converted.dropped).items()}
-    return Converted(converted.state_dict, dict.fromkeys(encoder.outside, _OUTSIDE) | inside)
+_AS_IS = (Rule(r'.*', r'\g<0>'),)
+SOURCES = (
+    # With or without registers, and files of its training.
+    Source('dinov2', _DINOV2_RULES, names=_behind('patch_embed.proj.weight'), outside=_OUTSIDE,
+           then=VIT),
+    # ViT, DeiT, Dinov2 and Dinov2WithRegisters, alone or in a classifier.
+    Source('huggingface-vit', _HF_RULES, names=_huggingface_names, outside=_OUTSIDE, then=VIT),
+    # The image tower of CLIP and SigLIP.
+    Source('huggingface-clip', _HF_CLIP_RULES, names=_behind('embeddings.patch_embedding.weight'),
+           outside=_OUTSIDE, then=VIT),
+    # The image tower of OpenAI's CLIP and of open_clip, where it may be one of timm's.
+    Source('clip', _clip_rules, names=_behind(
+        'patch_embed.proj.weight', 'class_embedding', 'ln_pre.weight'), outside=_OUTSIDE,
+        then=VIT),
+)

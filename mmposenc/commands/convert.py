@@ -21,11 +21,10 @@ if TYPE_CHECKING:
     from ..checkpoint import Converted
 
 #: Those of ``checkpoint/``.
-SOURCES = ('pvt', 'twins', 'timm-pvt-v2', 'huggingface-segformer', 'deit', 'eva', 'dinov2',
-           'huggingface-vit', 'huggingface-clip', 'clip',
-           'irpe-deit', 'irpe-detr', 'deformable-detr', 'beit', 'huggingface-beit',
-           'mmpretrain-beit', 'relpos', 'swin', 'sam', 'mmpretrain-vit', 'mmpretrain-swin',
-           'mmdet-swin', 'mmdet-pvt', 'mm-twins')
+SOURCES = ('pvt', 'twins', 'timm-pvt-v2', 'huggingface-segformer', 'mmdet-pvt', 'mm-twins', 'deit',
+           'irpe-deit', 'mmpretrain-vit', 'eva', 'dinov2', 'huggingface-vit', 'huggingface-clip',
+           'clip', 'irpe-detr', 'deformable-detr', 'beit', 'huggingface-beit', 'mmpretrain-beit',
+           'relpos', 'swin', 'mmpretrain-swin', 'mmdet-swin', 'sam')
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:

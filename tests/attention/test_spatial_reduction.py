@@ -1,63 +1,37 @@
-"""Spatial-reduction attention against explicit sums over reduced cells."""
+"""Spatial-reduction attention against its steps written out."""
 import pytest
 import torch
+import torch.nn.functional as F
+from tinybackbones import randomize
 
-from mmposenc.attention import SpatialReductionAttention
+from mmposenc.attention import SpatialReductionAttention, attend
 
 
 def make(dims=6, heads=2, **options):
-    torch.manual_seed(0)
-    module = SpatialReductionAttention(dims, heads, **options).double()
-    for parameter in module.parameters():
-        torch.nn.init.normal_(parameter, std=0.5)
-    return module
+    return randomize(SpatialReductionAttention(dims, heads, **options), 0.5).double()
 
 
-def loop(module, x, hw, x_qk=None):
-    """One image (L, C): pool R x R cells one by one, then attend one head and query at a time."""
-    ratio, (height, width) = module.sr_ratio, hw
+def written_out(module, x, hw, x_qk=None):
+    """Keys and values of cells of R x R tokens, zeros beyond the map; then attention by its
+    definition, on the grid of the cells."""
+    ratio, keys = module.sr_ratio, hw if module.sr_ratio == 1 else module.reduced_grid(hw)
 
     def reduce(tokens):
         if ratio == 1:
             return tokens
-        grid = tokens.view(height, width, -1)
-        rows = -(-height // ratio) if module.ceil_mode else height // ratio
-        cols = -(-width // ratio) if module.ceil_mode else width // ratio
-        cells = []
-        for row in range(rows):
-            for col in range(cols):
-                value = module.sr.bias.clone()
-                for i in range(ratio):
-                    for j in range(ratio):
-                        r, c = row * ratio + i, col * ratio + j
-                        if r < height and c < width:
-                            value = value + module.sr.weight[:, :, i, j] @ grid[r, c]
-                cells.append(value)
-        return module.norm(torch.stack(cells))
+        maps = tokens.transpose(1, 2).unflatten(2, hw)
+        if module.ceil_mode:
+            maps = F.pad(maps, (0, -hw[1] % ratio, 0, -hw[0] % ratio))
+        return module.norm(F.conv2d(maps, module.sr.weight, module.sr.bias, ratio).flatten(2).mT)
 
-    dims, heads, encoding = module.embed_dims, module.num_heads, module.rel_pos_encoding
-    keys = hw if ratio == 1 else module.reduced_grid(hw)
-    x_qk = x if x_qk is None else x_qk
-    q = module.q(x_qk)
-    k = module.kv(reduce(x_qk))[:, :dims]
-    v = module.kv(reduce(x))[:, dims:]
-    out = torch.empty_like(x)
-    size = dims // heads
-    for head in range(heads):
-        part = slice(head * size, (head + 1) * size)
-        for index in range(len(x)):
-            logits = (k[:, part] @ q[index, part]) * size ** -0.5
-            if encoding is not None:
-                logits = logits + encoding.logits(*(
-                    x.view(1, -1, heads, size).transpose(1, 2) * scale
-                    for x, scale in ((q, size ** -0.5), (k, 1))), hw, keys)[0, head, index]
-            weights = logits.softmax(0)
-            out[index, part] = weights @ v[:, part]
-            if encoding is not None:
-                pairs = torch.zeros(1, heads, len(x), len(k), dtype=x.dtype)
-                pairs[0, head, index] = weights
-                out[index, part] += encoding.values(pairs, hw, keys)[0, head, index]
-    return module.proj(out)
+    def heads(tokens):
+        return tokens.unflatten(2, (module.num_heads, -1)).transpose(1, 2)
+
+    x_qk, dims, encoding = x if x_qk is None else x_qk, module.embed_dims, module.rel_pos_encoding
+    grids = () if encoding is None else (encoding, hw, keys)
+    out, _ = attend(heads(module.q(x_qk)), heads(module.kv(reduce(x_qk))[..., :dims]),
+                    heads(module.kv(reduce(x))[..., dims:]), *grids, form='definition')
+    return module.proj(out.transpose(1, 2).flatten(2))
 
 
 @pytest.mark.parametrize('hw, options', [
@@ -70,14 +44,11 @@ def loop(module, x, hw, x_qk=None):
             ((7, 5), 3, False, 'product'), ((4, 9), 4, True, 'euclidean'),
             ((1, 6), 1, False, 'cross')))], ids=str)
 @pytest.mark.parametrize('own_qk', [False, True])
-def test_equals_the_loop(hw, options, own_qk):
+def test_equals_attention_written_out(hw, options, own_qk):
     module = make(**options)
     x = torch.randn(2, hw[0] * hw[1], module.embed_dims, dtype=torch.float64)
     x_qk = torch.randn_like(x) if own_qk else None
-    out = module(x, hw, x_qk=x_qk)
-    for image in range(2):
-        qk = None if x_qk is None else x_qk[image]
-        torch.testing.assert_close(out[image], loop(module, x[image], hw, qk))
+    torch.testing.assert_close(module(x, hw, x_qk=x_qk), written_out(module, x, hw, x_qk))
 
 
 @pytest.mark.parametrize('ratio', [1, 2, 3])

@@ -10,7 +10,7 @@ from relative_checks import pieces_of
 from mmposenc.attention import MultiheadAttention, ShiftWindowAttention, WindowAttention
 from mmposenc.encodings import RelativePositionBias
 from mmposenc.functional import windows
-from mmposenc.functional.windows import join_windows, partition_windows, window_regions
+from mmposenc.functional.windows import Windows
 
 SWIN = dict(type='mmposenc.RelativePositionBias')
 #: One of each kind of term, by its name in the examples.
@@ -155,9 +155,9 @@ def test_fast_form_equals_the_weights(name):
     """Output and weights on request are one and the same attention, with regions."""
     module = build((4, 4), 2, ENCODINGS[name], pad_small_map=True)
     hw_shape = (6, 9)
-    regions = window_regions(hw_shape, (4, 4), (2, 2))
-    x = torch.randn(2, 6, 9, 24, dtype=torch.float64)
-    windows = partition_windows(x, (4, 4), (2, 2))
+    cutting = Windows(hw_shape, (4, 4), (2, 2))
+    windows = cutting.cut(torch.randn(2, 6 * 9, 24, dtype=torch.float64))
+    regions = cutting.regions(mask_window_padding=False)
     with torch.no_grad():
         out, weights = module.w_msa(windows, regions, need_weights=True)
         torch.testing.assert_close(module.w_msa(windows, regions), out)
@@ -169,11 +169,11 @@ def test_fast_form_equals_the_weights(name):
 
 @pytest.mark.parametrize('shift', [(0, 0), (1, 2)])
 def test_join_undoes_partition_and_export_has_the_same_windows(shift, monkeypatch):
-    x, found = torch.randn(2, 5, 7, 3), []
+    x, found, cutting = torch.randn(2, 5 * 7, 3), [], Windows((5, 7), (2, 4), shift)
     for exporting in (False, True):
         monkeypatch.setattr(windows, 'is_exporting', lambda exporting=exporting: exporting)
-        found.append(partition_windows(x, (2, 4), shift))
-        assert torch.equal(join_windows(found[-1], (5, 7), (2, 4), shift), x)
+        found.append(cutting.cut(x))
+        assert torch.equal(cutting.join(found[-1]), x)
     assert found[0].shape == (2 * 3 * 2, 8, 3) and torch.equal(*found)
 
 

@@ -31,16 +31,6 @@ def test_own_weights_load(tmp_path, wrap, prefix):
         torch.testing.assert_close(value, source.state_dict()[key], rtol=0, atol=0)
 
 
-def test_learned_tables_are_resized():
-    source = PVT(**SIZES, pos_encoding=LEARNED, img_size=64)
-    model = PVT(**SIZES, pos_encoding=LEARNED, img_size=(96, 160))
-    load_pretrained(model, source.state_dict())
-    key = 'stages.0.pos_encodings.at.before.0.pos_embed'
-    torch.testing.assert_close(
-        model.state_dict()[key],
-        resize_position_table(source.state_dict()[key], (16, 16), (24, 40)))
-
-
 def test_another_architecture_is_an_error_that_names_everything(tmp_path):
     state = PVT(**SIZES, pos_encoding=dict(type='PEG')).state_dict()
     state['stages.0.blocks.0.attn.q.weight'] = torch.zeros(4, 4)

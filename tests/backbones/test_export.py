@@ -4,24 +4,16 @@ iRPE, PEG and sizes as an input are exported with whole models and by the page.
 """
 import pytest
 import torch
+from tinybackbones import BUILD
 
-from mmposenc.backbones import PVT, Swin, ViT
 from mmposenc.engine.apps.export import read_onnx
 
 SIZES = ((33, 47), (56, 40))
 BACKBONES = {
-    'pvt': lambda **o: PVT(embed_dims=(8, 16), num_layers=(1, 1), num_heads=(1, 2),
-                           sr_ratios=(4, 2), mlp_ratios=(2, 2), patch_sizes=(4, 2),
-                           out_indices=(0, 1), img_size=32, **o),
-    'pvt v2': lambda **o: PVT(
-        embed_dims=(8, 16), num_layers=(1, 2), num_heads=(1, 2), sr_ratios=(4, 2),
-        mlp_ratios=(2, 2), patch_sizes=(4, 2), out_indices=(0, 1), overlap=True, stage_norm=True,
-        **{'key_cells': 3, **o}),
+    **BUILD,
+    'pvt v2': lambda **o: BUILD['pvt'](overlap=True, stage_norm=True, **{'key_cells': 3, **o}),
     'svt': lambda **o: BACKBONES['pvt v2'](key_cells=None, window_sizes=(3, 2), **o),
-    'vit': lambda **o: ViT(embed_dims=16, num_layers=2, num_heads=2, patch_size=8, img_size=32,
-                           out_indices=(1,), **o),
-    'swin': lambda **o: Swin(embed_dims=16, num_layers=(2, 1), num_heads=(2, 2), window_size=4,
-                             img_size=32, **{'window_bias': False, **o}),
+    'swin': lambda **o: BUILD['swin'](num_layers=(2, 1), **{'window_bias': False, **o}),
 }
 TABLE = 'RelativePositionBias'
 #: By the name of the table: of tokens, or of attention.

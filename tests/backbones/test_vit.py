@@ -9,7 +9,7 @@ from tinybackbones import randomize
 import mmposenc  # noqa: F401  (before mmpretrain)
 from mmposenc.backbones import DeiT, ViT, archs
 from mmposenc.backbones.layers import MLP
-from mmposenc.checkpoint import convert, vit_archs
+from mmposenc.checkpoint import vit_archs
 from mmposenc.checkpoint.vit_archs import ARCHS
 from mmposenc.encodings import RotaryEmbedding2D
 
@@ -157,24 +157,3 @@ def test_query_key_encoding_reaches_queries_and_keys_only(encoding, pool):
     out = tokens + attn.proj((weights @ v).transpose(0, 1).reshape(1, -1, 24))
     out = (out + block.mlp(block.norm2(out)))[:, prefix:]
     torch.testing.assert_close(model(x)[0], out.view(1, 3, 2, 24).permute(0, 3, 1, 2))
-
-
-@pytest.mark.parametrize('distilled', [False, True])
-def test_works_in_mmpretrains_classifier(distilled):
-    registry = pytest.importorskip('mmpretrain.registry')
-    pytest.importorskip('mmpretrain.models')
-    from mmengine.registry import DefaultScope
-    head = (dict(type='DeiTClsHead', num_classes=5, in_channels=24) if distilled else
-            dict(type='LinearClsHead', num_classes=5, in_channels=24))
-    with DefaultScope.overwrite_default_scope('mmpretrain'):
-        model = registry.MODELS.build(dict(
-            type='ImageClassifier', head=head, backbone=dict(
-                type='mmposenc.DeiT', **DEIT, pos_encoding=LEARNED, distilled=distilled))).eval()
-    randomize(model)
-    x = torch.randn(2, 3, 32, 32)
-    assert model(x).shape == (2, 5)
-    official = {'head.weight': torch.randn(5, 24), 'head.bias': torch.zeros(5)}
-    if distilled:
-        official |= {f'head_dist.{k[5:]}': v + 1 for k, v in official.items()}
-    backbone = {f'backbone.{k}': v for k, v in model.backbone.state_dict().items()}
-    model.load_state_dict(backbone | convert(official, 'deit'))

@@ -111,22 +111,6 @@ def test_encoder_of_deformable_detr(levels: int, shared: bool, encoder_pos) -> N
         torch.testing.assert_close(valid_tokens(memory, grids, own), alone, atol=2e-5, rtol=1e-4)
 
 
-def test_statistics_of_a_peg_see_no_padding() -> None:
-    """In training: a batch in a frame of padding equals the batch alone, running mean included."""
-    results = []
-    for grid, fill in (((4, 5), 0.0), ((6, 9), 7.0)):
-        model = build(detr(encoder=dict(pos_encoding=PEG))).train()
-        own = maps([(4, 5)], batch=2)[0]
-        batch = torch.full((2, 16, *grid), fill)
-        batch[:, :, :4, :5] = own
-        image, full = (128, 160), (grid[0] * 32, grid[1] * 32)
-        memory = encode(model, (batch,), [image] * 2, full)
-        norm = model.encoder.pos_encodings[0].encodings(0)[0].proj[1]
-        results.append((memory.unflatten(1, grid)[:, :4, :5], norm.running_mean, norm.running_var))
-    for a, b in zip(*results, strict=True):
-        torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-5)
-
-
 DETECTORS = {
     'detr': lambda: detr(encoder=dict(encoder_pos=None, pos_encoding=PEG),
                          attn=dict(rel_pos_encoding=IRPE)),
@@ -198,14 +182,6 @@ def test_proposals_of_two_stages_train(case: str) -> None:
     assert loss.isfinite()
     assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
     assert not any(branch._forward_hooks for branch in model.bbox_head.cls_branches)
-
-
-def test_mmdets_neck_lets_padding_into_its_statistics() -> None:
-    """Why there is a ChannelMapper of this project."""
-    model = build(deformable(neck=dict(norm_cfg=dict(type='GN', num_groups=4))))
-    alone = predict(model, images(((45, 61),)))[0]
-    together = predict(model, images(((45, 61), (91, 140))))[0]
-    assert (alone.bboxes - together.bboxes).abs().max() > 0.01
 
 
 def test_neck_without_sizes_is_mmdets() -> None:

@@ -114,9 +114,3 @@ def test_checkpoint_of_the_whole_detector_is_not_overwritten(tmp_path) -> None:
     model.init_weights()
     for name, value in trained.state_dict().items():
         assert torch.equal(model.state_dict()[name], value), name
-
-
-def test_ours_is_a_subclass() -> None:
-    from mmdet.models import detectors
-    for name, config in FAMILY.items():
-        assert isinstance(build(config()), getattr(detectors, name))

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 from tinybackbones import BUILD
 from torch import nn
 
@@ -43,34 +44,17 @@ def pad_mask(hw, extents):
     return mask
 
 
-def conv_loop(conv, x, hw):
-    """A 3 x 3 convolution, zero outside the map, one window at a time."""
-    out = torch.zeros(hw[0] * hw[1], conv.out_channels, dtype=x.dtype)
-    for i, j in itertools.product(range(out.shape[0]), range(9)):
-        row, col = i // hw[1] + j // 3 - 1, i % hw[1] + j % 3 - 1
-        if 0 <= row < hw[0] and 0 <= col < hw[1]:
-            out[i] += conv.weight[:, :, j // 3, j % 3] @ x[row * hw[1] + col]
-    return out + conv.bias
-
-
 @pytest.mark.parametrize('hw', [(3, 4), (1, 5), (4, 1)])
-def test_equals_the_paper_in_loops(hw):
+def test_is_the_papers_formula(hw):
     """(w, s) by two convolutions, sigma = r s (H + W) / 2, then the weighted mean."""
     module = build(ratio=0.5)
-    length = hw[0] * hw[1]
-    x = torch.randn(2, length, 8, dtype=torch.float64)
-    out = module(x, hw)
-    for image in range(2):
-        hidden = torch.nn.functional.gelu(conv_loop(module.predictor.conv1, x[image], hw))
-        w, s = conv_loop(module.predictor.conv2, hidden, hw).unbind(-1)
-        for i in range(length):
-            sigma = 0.5 / (1 + math.exp(-s[i].item())) * sum(hw) / 2
-            total, sums = 0.0, torch.zeros(8, dtype=torch.float64)
-            for j in range(length):
-                squared = (i // hw[1] - j // hw[1]) ** 2 + (i % hw[1] - j % hw[1]) ** 2
-                share = math.exp(w[j].item() - squared / (2 * sigma ** 2))
-                total, sums = total + share, sums + share * x[image, j]
-            torch.testing.assert_close(out[image, i], sums / total)
+    x = torch.randn(2, hw[0] * hw[1], 8, dtype=torch.float64)
+    maps = x.mT.unflatten(2, hw)
+    for conv, act in ((module.predictor.conv1, F.gelu), (module.predictor.conv2, nn.Identity())):
+        maps = act(F.conv2d(maps, conv.weight, conv.bias, padding=1))
+    w, s = maps.flatten(2).unbind(1)
+    torch.testing.assert_close(module(x, hw), context_pool(
+        x, w, 0.5 * s.sigmoid() * sum(hw) / 2, hw, form='definition'))
 
 
 @pytest.mark.parametrize('options', OPTIONS, ids=name)

@@ -1,9 +1,9 @@
-"""PEG against a loop over windows on one axis, two and three, and its promises about padding."""
-import itertools
+"""PEG written out on one axis, two and three, and its promises about padding."""
 import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 from tinybackbones import randomize
 from torch import nn
 
@@ -13,38 +13,18 @@ from mmposenc.encodings import PEG
 SHAPES = [(4, 6), (1, 7), (5, 1), (3, 3), (7,), (2, 3, 4)]
 
 
-def places(shape):
-    return list(itertools.product(*map(range, shape)))
-
-
-def convolved(layer, x, shape):
-    """Sums over windows, an entry at a time; zero outside. x: {place: (C,)}."""
-    kernel, pad, found = layer.kernel_size[0], layer.padding[0], {}
-    lost = 0 if pad or kernel == 1 else kernel - 1
-    for place in places([side - lost for side in shape]):
-        value = torch.zeros(layer.out_channels, dtype=torch.float64)
-        for offset in places([kernel] * len(shape)):
-            other = tuple(p + o - pad for p, o in zip(place, offset, strict=True))
-            if other in x:
-                weight = layer.weight[(slice(None), slice(None), *offset)]
-                value += weight[:, 0] * x[other] if layer.groups > 1 else weight @ x[other]
-        found[place] = value if layer.bias is None else value + layer.bias
-    return found
-
-
-def loop(peg, x, shape):
-    """y = x + conv(x) written from the paper; without padding conv(x)."""
-    cells = dict(zip(places(shape), x, strict=True))
+def written_out(peg, x, shape):
+    """y = x + conv(x) of the paper; without padding conv(x). x: (tokens, C)."""
+    maps, convolve = x.T.unflatten(1, shape)[None], (F.conv1d, F.conv2d, F.conv3d)[len(shape) - 1]
     for layer in peg.proj:
         if isinstance(layer, nn.BatchNorm2d):
-            joined = layer(torch.stack(list(cells.values()))[:, :, None, None])
-            cells = dict(zip(cells, joined[:, :, 0, 0], strict=True))
+            maps = layer(maps.flatten(2)[..., None]).view(maps.shape)
         elif isinstance(layer, nn.ReLU):
-            cells = {place: cell.clamp(min=0) for place, cell in cells.items()}
+            maps = maps.relu()
         else:
-            cells = convolved(layer, cells, tuple(1 + max(each) for each in zip(*cells,
-                                                                                strict=True)))
-    out = torch.stack(list(cells.values()))
+            maps = convolve(maps, layer.weight, layer.bias, padding=layer.padding[0],
+                            groups=layer.groups)
+    out = maps[0].flatten(1).T
     return x + out if peg.padding == 'zeros' and peg.residual else out
 
 
@@ -53,13 +33,13 @@ def loop(peg, x, shape):
     dict(), dict(kernel_size=5, bias=False), dict(kernel_size=1), dict(kernel_size=9),
     dict(conv='separable'), dict(conv='dense', num_layers=2), dict(num_layers=3),
     dict(norm_act=True, bias=False), dict(conv='separable', num_layers=2, norm_act=True)], ids=str)
-def test_equals_the_loop(shape, options):
+def test_equals_the_written_out(shape, options):
     peg = randomize(PEG(3, dims=len(shape), **options), 0.5).double().eval()
     x = torch.randn(2, math.prod(shape) + 1, 3, dtype=torch.float64)
     out = peg(x, shape, num_prefix_tokens=1)
     torch.testing.assert_close(out[:, :1], x[:, :1], rtol=0, atol=0)
     for image, result in zip(x[:, 1:], out[:, 1:], strict=True):
-        torch.testing.assert_close(result, loop(peg, image, shape))
+        torch.testing.assert_close(result, written_out(peg, image, shape))
 
 
 @pytest.mark.parametrize('relu', [False, True])
@@ -70,7 +50,7 @@ def test_in_an_mlp_it_is_the_papers_formula(shape, relu):
     mlp = randomize(MLP(3, 5, num_prefix_tokens=1, pos_encodings=[convolution]), 0.5).double()
     x = torch.randn(2, math.prod(shape) + 1, 3, dtype=torch.float64, requires_grad=True)
     hidden = mlp.fc1(x)
-    cells = [loop(mlp.pos_encodings[0], image[1:].relu() if relu else image[1:], shape)
+    cells = [written_out(mlp.pos_encodings[0], image[1:].relu() if relu else image[1:], shape)
              for image in hidden]
     expected = mlp.fc2(nn.functional.gelu(torch.cat((hidden[:, :1], torch.stack(cells)), 1)))
     torch.testing.assert_close(mlp(x, shape), expected)
@@ -93,7 +73,7 @@ def test_an_mlp_that_starts_at_zero_is_a_plain_one():
 def test_without_padding_the_grid_shrinks_and_nothing_is_added(options, shape):
     peg = randomize(PEG(3, dims=len(shape), padding='none', **options), 0.5).double()
     x = torch.randn(1, math.prod(shape), 3, dtype=torch.float64)
-    torch.testing.assert_close(peg(x, shape)[0], loop(peg, x[0], shape))
+    torch.testing.assert_close(peg(x, shape)[0], written_out(peg, x[0], shape))
     assert peg.out_hw_shape(shape) == tuple(side - 2 * peg.num_layers for side in shape)
     mask = torch.zeros(1, *shape, dtype=torch.bool)
     mask[..., -1] = True  # a cell is valid when its whole window is

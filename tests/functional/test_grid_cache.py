@@ -1,5 +1,5 @@
 """What is kept of grids: bounded, equal to what is computed afresh, and usable everywhere."""
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -100,29 +100,15 @@ def test_fake_tensors_are_not_kept():
 
 def test_threads():
     encoding = IRPE(4, 2, rpe_on='qk').double()
-    expected = {grid: run(encoding, grid, False)[0] for grid in ((3, 5), (5, 3), (4, 4))}
+    inputs = {grid: torch.randn(3, 1, 2, grid[0] * grid[1], 4, dtype=torch.double)
+              for grid in ((3, 5), (5, 3), (4, 4))}
+    expected = {grid: attend(*qkv, encoding, grid)[0] for grid, qkv in inputs.items()}
     CACHE.clear()
-    wrong = []
 
-    def work():
-        for _ in range(20):
-            for grid, want in expected.items():
-                q, k, v = _tokens(grid)
-                if not torch.equal(attend(q, k, v, encoding, grid)[0], want):
-                    wrong.append(grid)
+    def right(_):
+        return all(torch.equal(attend(*qkv, encoding, grid)[0], expected[grid])
+                   for _ in range(20) for grid, qkv in inputs.items())
 
-    tokens = {}
-    for grid in expected:
-        torch.manual_seed(1)
-        tokens[grid] = [torch.randn(1, 2, grid[0] * grid[1], 4, dtype=torch.double)
-                        for _ in range(3)]
-
-    def _tokens(grid):
-        return tokens[grid]
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(right, range(4)))
     assert CACHE.bytes == sum(size for _, size in CACHE._values.values())

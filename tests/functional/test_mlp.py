@@ -110,9 +110,6 @@ def test_unknown_form_is_named():
         mlp(*make((2,)), form='fast')
     with pytest.raises(ValueError, match="activation='relu', 'kept'"):
         mlp(*make((2,)), form='kept')
-
-
-def test_unknown_activation_is_named():
     with pytest.raises(ValueError, match="activation='elu' must be one of"):
         mlp(*make((2,)), activation='elu')
 

@@ -7,7 +7,7 @@ from PIL import Image
 from mmposenc.attention import MultiheadAttention, ShiftWindowAttention
 from mmposenc.encodings import IRPE
 from mmposenc.functional import bucket_ids
-from mmposenc.functional.windows import partition_windows, window_regions
+from mmposenc.functional.windows import Windows
 from mmposenc.lab.figures import (
     Panel,
     bias_map,
@@ -86,12 +86,12 @@ def test_record_of_the_window_that_holds_a_place(at, shift):
     record, = records
     assert record.hw_shape == (4, 4) and record.name == 'w_msa'
     number = int(at[0] * 7) * 8 + int(at[1] * 8)
-    numbers = partition_windows(torch.arange(1.0, 57).view(1, 7, 8, 1), (4, 4), (shift, shift))
+    cutting = Windows((7, 8), (4, 4), (shift, shift))
+    numbers = cutting.cut(torch.arange(1.0, 57).view(1, 7 * 8, 1))
     window, place = (numbers[..., 0] == 1 + number).nonzero()[0].tolist()
     assert record.window == (window // 2, window % 2) and record.cell == (place // 4, place % 4)
-    windows = partition_windows(x[:1].view(1, 7, 8, 8), (4, 4), (shift, shift))
-    regions = window_regions((7, 8), (4, 4), (shift, shift))
-    weights = module.w_msa(windows, regions, need_weights=True)[1][window].detach()
+    regions = cutting.regions(mask_window_padding=False)
+    weights = module.w_msa(cutting.cut(x[:1]), regions, need_weights=True)[1][window].detach()
     for found, expected in (
             (record.all_weights, weights), (record.weights, weights[:, place].view(2, 4, 4)),
             (record.all_terms, module.w_msa.rel_pos_encoding.bias_map((4, 4))[0])):

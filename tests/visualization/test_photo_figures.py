@@ -4,7 +4,7 @@ import pytest
 import torch
 from tinyfigures import IRPE, close, deit, draw, inputs_of, naive_weights, pvt, subject, swin
 
-from mmposenc.functional.windows import partition_windows
+from mmposenc.functional.windows import Windows
 from mmposenc.lab.figures import draw_panels
 from mmposenc.lab.figures.paper_figures import Choice, Subject, draw_figure
 from mmposenc.lab.figures.photo_figures import (
@@ -96,7 +96,7 @@ def test_a_window_lies_where_it_was_cut(at, block):
         subject(model, (24, 28)).run()
     weights = records[block].all_weights.mean(0)
     shift = (2, 2) if block else (0, 0)
-    numbers = partition_windows(torch.arange(1.0, 43).view(1, 6, 7, 1), (4, 4), shift)[..., 0]
+    numbers = Windows((6, 7), (4, 4), shift).cut(torch.arange(1.0, 43).view(1, 42, 1))[..., 0]
     own = int(at[0] * 6) * 7 + int(at[1] * 7)
     window, place = (numbers == own + 1).nonzero()[0].tolist()
     expected = np.full(43, np.nan)
