@@ -19,7 +19,7 @@ from mmposenc.operators import papers
 
 SMALL = 'mmposenc::classification/small/deit-micro-none_1xb32-40e_mnist5k.py'
 #: Of each kind of model and of each way to leave a row out one.
-FEW = ('context_pool/tableS1', 'cpvt/table16', 'releases/swin', 'releases/vitdet')
+FEW = ('context_pool/tableS1', 'cpvt/table16', 'irpe/table6', 'releases/swin', 'releases/vitdet')
 #: Options of encodings that are sizes, which models fill in.
 SIZES = ('grid_shape', 'table_size', 'window_size')
 #: Whose arch brings a table of another size than the images'.
