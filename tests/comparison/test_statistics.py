@@ -13,8 +13,8 @@ from mmposenc.lab.compare.statistics.summary import (
     candidates,
     compare,
     interval,
-    ranked,
     summarize,
+    summary_at,
     trained_factor,
     values_at,
 )
@@ -98,7 +98,7 @@ def test_how_each_stands_at_each_size():
         ('none', 1.0): 'worse', ('peg', 1.0): 'best', ('table', 1.0): 'worse',
         **{(name, 2.0): 'can still be best' for name in ('none', 'peg', 'table')}}
     assert candidates(results, 1.0) == ['peg'] and len(candidates(results, 2.0)) == 3
-    assert ranked(results, 1.0) == ['peg', 'none', 'table']
+    assert list(summary_at(results, 1.0)) == ['peg', 'none', 'table']
 
 
 def test_summarize_adds_three_keys_and_changes_nothing():

@@ -12,6 +12,7 @@ import io
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from typing import Any
 
 WIDTH, HEIGHT = 360, 262
@@ -153,8 +154,7 @@ def line_chart(id: str, title: str, lines: Sequence[Line], x: Axis, y: Axis, *, 
         bands: intervals are areas and not bars.
         dodge: lines have the same x, and their bars are moved a little apart.
     """
-    lines = [finite(line, x.logarithmic) for line in lines]
-    lines = [line for line in lines if line.x]
+    lines = [line for line in (finite(line, x.logarithmic) for line in lines) if line.x]
     if not lines:
         return None
     bottom, top = extent([line for line in lines if not line.lost] or lines, y)
@@ -177,14 +177,12 @@ def line_chart(id: str, title: str, lines: Sequence[Line], x: Axis, y: Axis, *, 
 
 
 def finite(line: Line, positive_x: bool = False) -> Line:
-    """A line without the points that have no number."""
-    keep = [n for n, (x, y) in enumerate(zip(line.x, line.y, strict=True))
-            if x is not None and y is not None and math.isfinite(x) and math.isfinite(y)
-            and (x > 0 or not positive_x)]
-
-    def kept(values: Sequence[Any]) -> list[Any]:
-        return [values[n] for n in keep] if values else []
-    return replace(line, x=kept(line.x), y=kept(line.y), low=kept(line.low), high=kept(line.high))
+    """A line without the points that have no number; ends of intervals that it lacks are None."""
+    points = [point for point in zip_longest(line.x, line.y, line.low, line.high)
+              if None not in point[:2] and all(map(math.isfinite, point[:2]))
+              and (point[0] > 0 or not positive_x)]
+    x, y, low, high = zip(*points, strict=True) if points else ((), (), (), ())
+    return replace(line, x=x, y=y, low=low, high=high)
 
 
 def extent(lines: Sequence[Line], axis: Axis) -> tuple[float, float]:
@@ -215,24 +213,19 @@ def describe(title: str, lines: Sequence[Line], x: Axis, y: Axis) -> str:
 def _drawn(line: Line, across: Scale, up: Scale, x: Axis, y: Axis, bands: bool, shift: float,
            ) -> dict[str, Any]:
     """One line in units of the picture."""
-    points = [(round(across(a) + shift, 1), up(b)) for a, b in zip(line.x, line.y, strict=True)]
-    known = line.low and line.high
-    ends = [(up(low), up(high)) if low is not None and high is not None else None
-            for low, high in zip(line.low, line.high, strict=True)] if known else []
-    marks = []
-    for n, (left, top) in enumerate(points):
-        span = (f' ({y.text(float(line.low[n] or 0))} to {y.text(float(line.high[n] or 0))})'
-                if ends and ends[n] else '')
-        marks.append(dict(x=left, y=top, bar=ends[n] if ends and not bands else None,
-                          text=f'{line.label}: {y.text(line.y[n])}{span} at {x.text(line.x[n])}'))
-    band = ''
-    if bands and ends and all(ends):
-        edge = [f'{px},{end[1]}' for (px, _), end in zip(points, ends, strict=True) if end]
-        back = [f'{px},{end[0]}' for (px, _), end in zip(points, ends, strict=True) if end]
-        band = ' '.join(edge + back[::-1])
-    return dict(label=line.label, style=line.style, marks=marks, band=band, markers=line.markers,
-                lost=line.lost,
-                path=' '.join(f'{left},{top}' for left, top in points) if len(points) > 1 else '')
+    marks, upper, lower = [], [], []
+    for at, value, low, high in zip(line.x, line.y, line.low, line.high, strict=True):
+        left, bar, span = round(across(at) + shift, 1), None, ''
+        if low is not None and high is not None:
+            bar, span = (up(low), up(high)), f' ({y.text(low)} to {y.text(high)})'
+            upper.append(f'{left},{bar[1]}')
+            lower.append(f'{left},{bar[0]}')
+        marks.append(dict(x=left, y=up(value), bar=None if bands else bar,
+                          text=f'{line.label}: {y.text(value)}{span} at {x.text(at)}'))
+    whole = bands and len(upper) == len(marks)
+    path = ' '.join(f'{mark["x"]},{mark["y"]}' for mark in marks) if len(marks) > 1 else ''
+    return dict(label=line.label, style=line.style, marks=marks, markers=line.markers,
+                lost=line.lost, path=path, band=' '.join(upper + lower[::-1]) if whole else '')
 
 
 def heat_map(values: Sequence[Sequence[float | None]]) -> tuple[str, float, float] | None:

@@ -24,13 +24,14 @@ from ..statistics.formats import (
 )
 from ..statistics.summary import (
     base_of,
-    best_of,
+    best_at,
     candidates,
+    encoding_of,
     factors,
     labels,
     summarize,
+    summary_at,
     trained_factor,
-    values_at,
 )
 from ..study.files import write_text
 from . import exports, study_charts, tables
@@ -115,10 +116,8 @@ def stand_out(results: Mapping[str, Any]) -> set[str]:
     recommended one, and the best at each size."""
     if len(results['encodings']) <= _LINES:
         return set()
-    higher = results['metric']['higher_is_better']
-    best = [best_of(values_at(results, factor), higher) for factor in factors(results)]
-    return {name for name in (base_of(results), results['recommendation']['encoding'], *best)
-            if name is not None}
+    best = (best_at(results, factor) for factor in factors(results))
+    return {base_of(results), results['recommendation']['encoding'], *best} - {None}
 
 
 def answer(results: Mapping[str, Any]) -> dict[str, Any]:
@@ -134,8 +133,7 @@ def answer(results: Mapping[str, Any]) -> dict[str, Any]:
     at = [row for row in results['differences'] if row['factor'] == trained]
     tested = any(row['n'] >= LEAST_RUNS for row in at)
     told['head'] = f'{"Take" if tested else "So far:"} {label[name]}'
-    row = next(row for row in results['summary']
-               if row['encoding'] == name and row['factor'] == trained)
+    row = summary_at(results, trained)[name]
     among = (f'95% interval {value_text(row["low"], metric)} to {value_text(row["high"], metric)}, '
              if row['low'] is not None else '')
     facts.append((first_upper(f'{metric["label"]} at the trained size'),
@@ -144,7 +142,7 @@ def answer(results: Mapping[str, Any]) -> dict[str, Any]:
     facts += [(f'Minus {label[row["against"]]}', value_text(row['mean'], metric, sign=True),
                verdict_text(row, metric)) for row in at
               if row['role'] == 'base' and row['encoding'] == name and row['mean'] is not None]
-    encoding = next(each for each in results['encodings'] if each['name'] == name)
+    encoding = encoding_of(results, name)
     costs = (('Parameters', tables.grouped(encoding.get('parameters')), ''),
              ('Multiply-accumulates', count_text(tables.cost(encoding, trained, 'macs')),
               'an image at the trained size'))
@@ -157,15 +155,14 @@ def best_by_size(results: Mapping[str, Any]) -> list[dict[str, str]]:
     label, metric = labels(results), results['metric']
     rows = []
     for size in sorted(results['sizes'], key=lambda size: size['factor']):
-        best = best_of(values_at(results, size['factor']), metric['higher_is_better'])
+        best = best_at(results, size['factor'])
         if best is None:
             continue
         near = [label[name] for name in candidates(results, size['factor']) if name != best]
-        told = next(row for row in results['summary']
-                    if row['encoding'] == best and row['factor'] == size['factor'])
+        mean = summary_at(results, size['factor'])[best]['mean']
         trained = ', trained' if size['factor'] == trained_factor(results) else ''
         rows.append(dict(size=size_text(size) + trained, best=label[best],
-                         value=value_text(told['mean'], metric, unit=True),
+                         value=value_text(mean, metric, unit=True),
                          near=names_in_words(near) if near else 'no other'))
     return rows
 
@@ -214,9 +211,8 @@ def _values(found: Mapping[str, Mapping[str, Any]], by_name: Mapping[str, Mappin
         first = next(iter(measures.values()))
         values = [measures.get(name, {}).get('value') for name in found]
         if values.count(None) < len(values):
-            rows.append((tables.Cell(first['title'], first['title']),
-                         tables.Cell(first.get('unit') or ''),
-                         *(tables.numbered(value, '{:.3g}'.format) for value in values)))
+            rows.append((tables.named(first['title']), tables.Cell(first.get('unit') or ''),
+                         *(tables.number(value, '{:.3g}'.format) for value in values)))
     heads = [label[name] + ' (untrained)' * (not each['trained']) for name, each in found.items()]
     return tables.Table('One number a measure', ('Measure', 'Unit', *heads), rows, words=(1,))
 

@@ -15,7 +15,7 @@ from ..statistics.formats import (
     seconds_text,
     value_text,
 )
-from ..statistics.summary import factors, interval, labels, ranked, trained_factor, values_at
+from ..statistics.summary import factors, interval, labels, summary_at, trained_factor, values_at
 from .charts import (
     RIGHT,
     WIDTH,
@@ -29,7 +29,7 @@ from .charts import (
     thinned,
     ticks_in_words,
 )
-from .tables import Cell, Table, number, numbered, run_mean
+from .tables import Cell, Table, named, number, run_mean
 
 #: Charts of one measure beside each other; more are in a list that opens.
 MOST_CHARTS = 12
@@ -53,10 +53,11 @@ def metric_axis(results: Mapping[str, Any]) -> Axis:
                         100 if percent else math.inf))
 
 
-def bar(row: Mapping[str, Any]) -> tuple[float | None, float | None]:
-    """The ends of an interval that a chart can show: those of two seeds are 18 standard deviations
-    long, and hide all else."""
-    return (row['low'], row['high']) if row['n'] >= LEAST_RUNS else (None, None)
+def ends(rows: Sequence[Mapping[str, Any]]) -> list[list[float | None]]:
+    """The low and the high ends of intervals that a chart can show: those of two seeds are 18
+    standard deviations long, and hide all else."""
+    return [[row[end] if row['n'] >= LEAST_RUNS else None for row in rows]
+            for end in ('low', 'high')]
 
 
 def dot_chart(results: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -64,25 +65,24 @@ def dot_chart(results: Mapping[str, Any]) -> dict[str, Any] | None:
     the best mean first. None where no run has finished."""
     trained, label, style = trained_factor(results), labels(results), styles(results)
     values, axis, left, row_height = values_at(results, trained), metric_axis(results), 126, 20
-    told = {row['encoding']: row for row in results['summary'] if row['factor'] == trained}
-    lines = {name: Line(label[name], style[name], [0] * len(values[name]),
-                        list(values[name].values()), [bar(told[name])[0]], [bar(told[name])[1]])
-             for name in ranked(results, trained) if values[name]}
+    summary = summary_at(results, trained)
+    lines = {each: Line(label[each], style[each], (), list(values[each].values()), *ends([row]))
+             for each, row in summary.items() if values[each]}
     if not lines:
         return None
     across = scale(axis, *extent(list(lines.values()), axis), left, WIDTH - RIGHT)
     rows = [dict(
         label=line.label if len(line.label) <= 18 else f'{line.label[:17]}…', whole=line.label,
-        style=line.style, y=24 + row_height * n, mean=across(told[name]['mean']),
+        style=line.style, y=24 + row_height * n, mean=across(summary[each]['mean']),
         dots=[dict(x=across(value), text=f'{line.label}, seed {seed}: {axis.text(value)}')
-              for seed, value in values[name].items()],
-        bar=[min(max(across(end), left), WIDTH - RIGHT) for end in bar(told[name])
+              for seed, value in values[each].items()],
+        bar=[min(max(across(end), left), WIDTH - RIGHT) for end in (*line.low, *line.high)
              if end is not None])
-        for n, (name, line) in enumerate(lines.items())]
+        for n, (each, line) in enumerate(lines.items())]
     seeds = sorted({seed for own in values.values() for seed in own})
     table = Table('Every seed at the trained size', ('Encoding', *map(str, seeds)), [
-        (Cell(label[name]), *(numbered(values[name].get(seed), axis.text) for seed in seeds))
-        for name in lines])
+        (Cell(label[each]), *(number(values[each].get(seed), axis.text) for seed in seeds))
+        for each in lines])
     return dict(rows=rows, table=table, left=left, axis=axis.label,
                 bottom=24 + row_height * len(rows),
                 ticks=[dict(at=across(value), text=words)
@@ -107,7 +107,7 @@ def retention_chart(results: Mapping[str, Any]) -> Chart | None:
     return size_chart({**results, 'summary': summary, 'metric': metric}, 'retention')
 
 
-def size_chart(results: Mapping[str, Any], name: str = 'over-size') -> Chart | None:
+def size_chart(results: Mapping[str, Any], id: str = 'over-size') -> Chart | None:
     """The metric over the image size; None of a single size."""
     sizes = factors(results)
     if len(sizes) < 2:
@@ -117,8 +117,7 @@ def size_chart(results: Mapping[str, Any], name: str = 'over-size') -> Chart | N
     for row in sorted(results['summary'], key=lambda row: row['factor']):
         by_name[row['encoding']].append(row)
     lines = [Line(label[each], style[each], [row['factor'] for row in rows],
-                  [row['mean'] for row in rows], [bar(row)[0] for row in rows],
-                  [bar(row)[1] for row in rows]) for each, rows in by_name.items()]
+                  [row['mean'] for row in rows], *ends(rows)) for each, rows in by_name.items()]
     x = Axis('image size, as a multiple of the trained one', lambda value: f'{value:g}×',
              ticks=sizes)
     metric = results['metric']
@@ -127,7 +126,7 @@ def size_chart(results: Mapping[str, Any], name: str = 'over-size') -> Chart | N
     table = Table(f'{title}: mean (95% interval)', heads, [
         (Cell(label[each]), *(number(row['mean'], interval_text(row, metric)) for row in rows))
         for each, rows in by_name.items()])
-    return line_chart(name, title, lines, x, metric_axis(results), dodge=True, table=table,
+    return line_chart(id, title, lines, x, metric_axis(results), dodge=True, table=table,
                       note='Bars are 95% intervals of the mean over 3 or more seeds; long ones are '
                       'cut at the edge of the chart.')
 
@@ -159,19 +158,16 @@ def cost_charts(results: Mapping[str, Any]) -> list[Chart]:
 
 def _cost_chart(results: Mapping[str, Any], id: str, label: str, text: Callable[[float], str],
                 known: Mapping[str, float | None]) -> Chart | None:
-    told = {row['encoding']: row for row in results['summary']
-            if row['factor'] == trained_factor(results)}
-    style = styles(results)
-    lines = [Line(each['label'], style[each['name']], [value], [row['mean']], [bar(row)[0]],
-                  [bar(row)[1]]) for each in results['encodings']
-             for row, value in [(told[each['name']], known[each['name']])] if value is not None]
+    summary = summary_at(results, trained_factor(results))
+    style, labeled = styles(results), labels(results)
+    lines = [Line(labeled[each], style[each], [value], [summary[each]['mean']],
+                  *ends([summary[each]])) for each, value in known.items() if value is not None]
     values = [value for value in known.values() if value]
     axis = Axis(label, text, logarithmic=bool(values) and max(values) > 20 * min(values))
-    y, metric = metric_axis(results), results['metric']
-    table = Table(f'{y.label}, and {label}', ('Encoding', metric['label'], label), [
-        (Cell(each['label'], each['label']),
-         number(told[each['name']]['mean'], value_text(told[each['name']]['mean'], metric)),
-         numbered(known[each['name']], text)) for each in results['encodings']])
+    y = metric_axis(results)
+    table = Table(f'{y.label}, and {label}', ('Encoding', results['metric']['label'], label), [
+        (named(labeled[each]), number(summary[each]['mean'], y.text), number(value, text))
+        for each, value in known.items()])
     return line_chart(id, f'Against {label}', lines, axis, y, table=table)
 
 
@@ -188,11 +184,11 @@ def curve_charts(results: Mapping[str, Any]) -> list[Chart]:
 def _curve_chart(results: Mapping[str, Any], key: str, title: str, y: Axis) -> Chart | None:
     style, label = styles(results), labels(results)
     lines, means, step = [], {}, 'epoch'
-    for name in style:
+    for each in style:
         finished: list[dict[float, float]] = []
         lost = []
         for run in results['runs']:
-            if run['encoding'] != name:
+            if run['encoding'] != each:
                 continue
             points = run.get('curve') or []
             step = 'iteration' if any('iteration' in point for point in points) else step
@@ -200,14 +196,14 @@ def _curve_chart(results: Mapping[str, Any], key: str, title: str, y: Axis) -> C
             if run['status'] == 'finished':
                 finished.append(curve)
             elif run['status'] == 'diverged':
-                lost.append(Line(f'{label[name]}, seed {run["seed"]}, diverged', style[name],
+                lost.append(Line(f'{label[each]}, seed {run["seed"]}, diverged', style[each],
                                  list(curve), list(curve.values()), markers=False, lost=True))
-        means[name] = {at: [curve[at] for curve in finished if at in curve]
+        means[each] = {at: [curve[at] for curve in finished if at in curve]
                        for at in sorted({at for curve in finished for at in curve})}
-        lines += [_mean_line(label[name], style[name], means[name]), *lost]
+        lines += [_mean_line(label[each], style[each], means[each]), *lost]
     table = numbers(f'{title}, mean over seeds', step, y.text, [
-        (label[name], {at: math.fsum(values) / len(values) for at, values in points.items()})
-        for name, points in means.items()])
+        (label[each], {at: math.fsum(values) / len(values) for at, values in points.items()})
+        for each, points in means.items()])
     return line_chart(f'curve-{key}', title, lines, Axis(step), y, bands=True, table=table,
                       note='Lines are means over seeds, areas reach from the least to the greatest '
                       'of them. Of a run that diverged there is a line of its own.')
@@ -228,7 +224,7 @@ def numbers(caption: str, head: str, text: Callable[[float], str],
     if all(isinstance(at, (int, float)) for at in steps):
         steps.sort()
     rows = [(Cell(f'{at:g}' if isinstance(at, (int, float)) else str(at), at),
-             *(numbered(points.get(at), text) for _, points in lines))
+             *(number(points.get(at), text) for _, points in lines))
             for at in (steps[n] for n in thinned(len(steps), MOST_ROWS))]
     cut = f' ({len(rows)} of {len(steps)} rows)' if len(rows) < len(steps) else ''
     return Table(caption + cut, (head, *(name for name, _ in lines)), rows)
@@ -244,14 +240,13 @@ def measure_charts(results: Mapping[str, Any], id: str, measures: Mapping[str, M
         measures: encoding -> the measure of that name.
     """
     style, label = styles(results), labels(results)
-    names = list(dict.fromkeys(series['label'] for measure in measures.values()
-                               for series in measure.get('series') or []))
-    charts = []
-    for n, name in enumerate(names):
-        found = {encoding: series for encoding, measure in measures.items()
-                 for series in measure.get('series') or [] if series['label'] == name}
-        measure = next(iter(measures.values()))
-        title, xlabel = measure['title'], measure.get('xlabel')
+    by_name: dict[str, dict[str, Any]] = {}
+    for encoding, each in measures.items():
+        for series in each.get('series') or []:
+            by_name.setdefault(series['label'], {})[encoding] = series
+    measure, charts = next(iter(measures.values())), []
+    title, xlabel = measure['title'], measure.get('xlabel')
+    for n, (name, found) in enumerate(by_name.items()):
         lines = []
         for encoding, series in found.items():  # words along x are counted
             named = not all(isinstance(at, (int, float)) for at in series['x'])

@@ -21,13 +21,12 @@ from ..statistics.formats import (
 )
 from ..statistics.summary import (
     base_of,
-    best_of,
+    best_at,
     factors,
     interval,
     labels,
-    ranked,
+    summary_at,
     trained_factor,
-    values_at,
 )
 
 
@@ -49,19 +48,21 @@ class Table:
     words: tuple[int, ...] = ()
 
 
-def number(value: float | None, text: str, mark: str = '') -> Cell:
-    """A cell that is sorted by its number."""
-    return Cell(text, value if value is None else float(value), mark)
+def named(text: str, mark: str = '') -> Cell:
+    """A cell that is sorted by its text."""
+    return Cell(text, text, mark)
 
 
-def numbered(value: float | None, text: Callable[[float], str]) -> Cell:
-    """A number by its text, or that it is not known."""
-    return number(value, UNKNOWN if value is None else text(value))
+def number(value: float | None, text: str | Callable[[float], str] = str, mark: str = '') -> Cell:
+    """A cell that is sorted by its number; a function makes the text of a known one."""
+    if not isinstance(text, str):
+        text = UNKNOWN if value is None else text(value)
+    return Cell(text, None if value is None else float(value), mark)
 
 
-def run_mean(results: Mapping[str, Any], name: str, key: str) -> float | None:
+def run_mean(results: Mapping[str, Any], encoding: str, key: str) -> float | None:
     """The mean of 'train_seconds', ... over the finished runs of an encoding that know it."""
-    known = [run[key] for run in results['runs'] if run['encoding'] == name
+    known = [run[key] for run in results['runs'] if run['encoding'] == encoding
              and run['status'] == 'finished' and run.get(key) is not None]
     return interval(known)['mean']
 
@@ -69,20 +70,17 @@ def run_mean(results: Mapping[str, Any], name: str, key: str) -> float | None:
 def overview(results: Mapping[str, Any]) -> Table:
     """Every encoding with its mean and interval at every size, and what it costs; the best mean at
     the trained size first."""
-    metric, trained, sizes = results['metric'], trained_factor(results), factors(results)
-    told = {(row['encoding'], row['factor']): row for row in results['summary']}
+    metric, trained = results['metric'], trained_factor(results)
+    sizes = {factor: summary_at(results, factor) for factor in factors(results)}
     known = {each['name']: each for each in results['encodings']}
-    rows = []
-    for name in ranked(results, trained):
-        each, at = known[name], [told[name, factor] for factor in sizes]
-        macs, seconds = cost(each, trained, 'macs'), run_mean(results, name, 'train_cpu_seconds')
-        rows.append((
-            Cell(each['label'], each['label']),
-            *(number(row['mean'], interval_text(row, metric),
-                     'best' if row['standing'] in (BEST, CAN_BE) else '') for row in at),
-            number(told[name, trained]['n'], str(told[name, trained]['n'])),
-            number(each.get('parameters'), grouped(each.get('parameters'))),
-            number(macs, count_text(macs)), number(seconds, seconds_text(seconds))))
+    rows = [(named(known[each]['label']),
+             *(number(at[each]['mean'], interval_text(at[each], metric), best_mark(at[each]))
+               for at in sizes.values()),
+             number(row['n']),
+             number(known[each].get('parameters'), grouped),
+             number(cost(known[each], trained, 'macs'), count_text),
+             number(run_mean(results, each, 'train_cpu_seconds'), seconds_text))
+            for each, row in sizes[trained].items()]
     unit = f', {metric["unit"]}' if metric.get('unit') else ''
     heads = [f'{factor:g}×' + (' (trained)' if factor == trained else '') for factor in sizes]
     return Table(first_upper(f'{metric["label"]}{unit} by image size: mean over seeds (its 95% '
@@ -93,29 +91,25 @@ def overview(results: Mapping[str, Any]) -> Table:
 def differences(results: Mapping[str, Any], factor: float) -> Table:
     """Every encoding at one size against the best and against the base, the best mean first."""
     metric, base, label = results['metric'], base_of(results), labels(results)
-    best = best_of(values_at(results, factor), metric['higher_is_better'])
+    best = best_at(results, factor)
     rows = {(row['encoding'], row['role']): row for row in results['differences']
             if row['factor'] == factor}
-    told = {row['encoding']: row for row in results['summary'] if row['factor'] == factor}
     lines = []
-    for name in ranked(results, factor):
-        own, cells = told[name], []
+    for each, own in summary_at(results, factor).items():
+        cells = []
         for role, itself in (('best', 'the best mean'), ('base', 'the base')):
-            row = rows.get((name, role))
+            row = rows.get((each, role))
             if row is None:
-                cells += [Cell(UNKNOWN), Cell(itself, itself)]
+                cells += [Cell(UNKNOWN), named(itself)]
                 continue
             text = verdict_text(row, metric)
             if role == 'best' and row['against'] != best:
                 text += f' than {label[row["against"]]}'
             cells += [number(row['mean'], interval_text(row, metric, sign=True)),
-                      Cell(text, text, row['verdict'] if row['verdict'] in ('better', 'worse')
+                      named(text, row['verdict'] if row['verdict'] in ('better', 'worse')
                            else 'same')]
-        lines.append((Cell(label[name], label[name]),
-                      number(own['mean'], interval_text(own, metric)),
-                      number(own['n'], str(own['n'])),
-                      Cell(own['standing'], own['standing'],
-                           'best' if own['standing'] in (BEST, CAN_BE) else ''), *cells))
+        lines.append((named(label[each]), number(own['mean'], interval_text(own, metric)),
+                      number(own['n']), named(own['standing'], best_mark(own)), *cells))
     size = next(each for each in results['sizes'] if each['factor'] == factor)
     trained = ', the trained size' if factor == trained_factor(results) else ''
     return Table(f'What can be best, and differences, at {size_text(size)}{trained}',
@@ -125,8 +119,13 @@ def differences(results: Mapping[str, Any], factor: float) -> Table:
                  lines, words=(3, 5, 7))
 
 
-def grouped(count: int | None) -> str:
-    """A count with its thousands apart."""
+def best_mark(row: Mapping[str, Any]) -> str:
+    """Of a row of the summary, whether its encoding can be the best."""
+    return 'best' if row['standing'] in (BEST, CAN_BE) else ''
+
+
+def grouped(count: float | None) -> str:
+    """A count with commas between thousands."""
     return UNKNOWN if count is None else f'{count:,}'
 
 
@@ -158,7 +157,7 @@ def parts(results: Mapping[str, Any], key: str, what: str) -> Table | None:
         have = [mean for mean in means.values() if mean is not None]
         best = (max if metric['higher_is_better'] else min)(have, default=None)
         spread = max(have) - min(have) if have else None
-        rows.append((Cell(part, part),
+        rows.append((named(part),
                      *(number(mean, value_text(mean, metric),
                               'best' if mean is not None and mean == best and spread else '')
                        for mean in means.values()),
@@ -174,14 +173,12 @@ def runs(results: Mapping[str, Any]) -> Table:
     label = labels(results)
     rows = []
     for run in results['runs']:
+        mark = 'worse' if run['status'] in ('diverged', 'failed') else ''
         value = next((test['value'] for test in run['tests'] if test['factor'] == trained), None)
-        seconds, cpu = run.get('train_seconds'), run.get('train_cpu_seconds')
-        rows.append((Cell(label[run['encoding']], label[run['encoding']]),
-                     number(run['seed'], str(run['seed'])),
-                     Cell(run['status'], run['status'],
-                          'worse' if run['status'] in ('diverged', 'failed') else ''),
-                     number(value, value_text(value, metric)),
-                     number(seconds, seconds_text(seconds)), number(cpu, seconds_text(cpu)),
+        rows.append((named(label[run['encoding']]), number(run['seed']),
+                     named(run['status'], mark), number(value, value_text(value, metric)),
+                     number(run.get('train_seconds'), seconds_text),
+                     number(run.get('train_cpu_seconds'), seconds_text),
                      Cell(run.get('note') or '', run.get('note') or None)))
     return Table('Every run of this study', (
         'Encoding', 'Seed', 'Status', first_upper(metric['label']), 'Training, wall',

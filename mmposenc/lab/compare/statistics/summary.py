@@ -105,24 +105,34 @@ def base_of(results: Mapping[str, Any]) -> str:
     return 'none' if 'none' in names else str(names[0])
 
 
-def ranked(results: Mapping[str, Any], factor: float) -> list[str]:
-    """Encodings, the best mean at a size first; those without one last."""
+def summary_at(results: Mapping[str, Any], factor: float) -> dict[str, Mapping[str, Any]]:
+    """encoding -> its row of 'summary' at a size; the best mean first, those without one last."""
     sign = -1 if results['metric']['higher_is_better'] else 1
     rows = [row for row in results['summary'] if row['factor'] == factor]
-    return [row['encoding'] for row in sorted(
-        rows, key=lambda row: math.inf if row['mean'] is None else sign * row['mean'])]
+    rows.sort(key=lambda row: math.inf if row['mean'] is None else sign * row['mean'])
+    return {row['encoding']: row for row in rows}
+
+
+def best_at(results: Mapping[str, Any], factor: float) -> str | None:
+    """The encoding with the best mean at a size; None where no mean is known."""
+    return next((name for name, row in summary_at(results, factor).items()
+                 if row['mean'] is not None), None)
 
 
 def candidates(results: Mapping[str, Any], factor: float) -> list[str]:
     """What can still be best at a size, the best mean first."""
-    out = {row['encoding'] for row in results['summary']
-           if row['factor'] == factor and row['standing'] == WORSE}
-    return [name for name in ranked(results, factor) if name not in out]
+    return [name for name, row in summary_at(results, factor).items() if row['standing'] != WORSE]
 
 
 def labels(results: Mapping[str, Any]) -> dict[str, str]:
     """encoding -> its name for people, in the order of the study."""
     return {each['name']: each['label'] for each in results['encodings']}
+
+
+def encoding_of(results: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """What results say of an encoding: its label, parameters and costs."""
+    found: Mapping[str, Any] = next(each for each in results['encodings'] if each['name'] == name)
+    return found
 
 
 def values_at(results: Mapping[str, Any], factor: float) -> Values:
@@ -259,7 +269,7 @@ def _lost(results: Mapping[str, Any], name: str) -> str:
 
 def _cost(results: Mapping[str, Any], name: str) -> tuple[float, float]:
     """Multiply-accumulates at the trained size, then parameters; what is not known comes last."""
-    encoding = next(each for each in results['encodings'] if each['name'] == name)
+    encoding = encoding_of(results, name)
     macs, unknown = cost(encoding, trained_factor(results), 'macs'), float('inf')
     return (unknown if macs is None else macs,
             unknown if encoding.get('parameters') is None else encoding['parameters'])
