@@ -6,7 +6,9 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
+from unittest.mock import patch
 
 from torch import Tensor, nn
 
@@ -176,12 +178,19 @@ def watch_attention(model: nn.Module, note: Callable[[AttentionCall], None]) -> 
         ValueError: while the model runs, for layers that leave padded tokens out.
     """
     maps: dict[nn.Module, Placed] = {}
+    terms: list[Tensor] = []  # of the attention that runs
+    encodings: dict[RelativeEncoding, None] = {}  # several attentions may share one
     with ExitStack() as stack:
         for name, module in model.named_modules():
             if isinstance(module, ShiftWindowAttention):
                 _watch_map(module, maps, stack)
             elif is_attention(module):
-                _watch(name, module, maps, note, stack)
+                _watch(name, module, maps, terms, note, stack)
+                if module.rel_pos_encoding is not None:
+                    encodings[module.rel_pos_encoding] = None
+        for encoding in encodings:
+            stack.enter_context(patch.object(
+                encoding, 'terms', partial(_recorded_terms, encoding.terms, terms)))
         yield
 
 
@@ -195,10 +204,8 @@ def _watch_map(module: ShiftWindowAttention, maps: dict[nn.Module, Placed], stac
     stack.callback(module.register_forward_pre_hook(remember, with_kwargs=True).remove)
 
 
-def _watch(name: str, module: nn.Module, maps: dict[nn.Module, Placed],
+def _watch(name: str, module: nn.Module, maps: dict[nn.Module, Placed], terms: list[Tensor],
            note: Callable[[AttentionCall], None], stack: ExitStack) -> None:
-    terms: list[Tensor] = []
-
     def ask(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         terms.clear()
         given = given_arguments(module, args, kwargs)
@@ -215,9 +222,6 @@ def _watch(name: str, module: nn.Module, maps: dict[nn.Module, Placed],
         note(AttentionCall(name, module, given, weights.detach(), list(terms), maps.get(module)))
         return out
 
-    encoding = getattr(module, 'rel_pos_encoding', None)
-    if encoding is not None:
-        stack.enter_context(_listen(encoding, terms))
     stack.callback(module.register_forward_pre_hook(ask, with_kwargs=True).remove)
     stack.callback(module.register_forward_hook(take, with_kwargs=True).remove)
 
@@ -227,29 +231,15 @@ def _has_grid(module: nn.Module, given: dict[str, Any]) -> bool:
     return isinstance(module, WindowAttention) or given.get('hw_shape') is not None
 
 
-@contextmanager
-def _listen(encoding: RelativeEncoding, terms: list[Tensor]) -> Iterator[None]:
-    """Add what the terms of ``encoding`` give the logits to ``terms``."""
-    original = encoding.terms
-
-    def listened(q_grid: Grid, k_grid: Grid) -> list[Term]:
-        return [each if each.on_values else _Heard(each, terms)
-                for each in original(q_grid, k_grid)]
-
-    # Attentions that share an encoding listen to it one inside the other.
-    before = encoding.__dict__.get('terms')
-    encoding.__dict__['terms'] = listened
-    try:
-        yield
-    finally:
-        if before is None:
-            del encoding.__dict__['terms']
-        else:
-            encoding.__dict__['terms'] = before
+def _recorded_terms(original: Callable[[Grid, Grid], list[Term]], found: list[Tensor],
+                    q_grid: Grid, k_grid: Grid) -> list[Term]:
+    """The terms of an encoding; what they give the logits is added to ``found``."""
+    return [each if each.on_values else _RecordedTerm(each, found)
+            for each in original(q_grid, k_grid)]
 
 
-class _Heard(Term):
-    """A term whose definition is noted."""
+class _RecordedTerm(Term):
+    """A term whose definition is recorded, for every query and key."""
 
     def __init__(self, term: Term, found: list[Tensor]) -> None:
         self.term, self.found = term, found
@@ -257,9 +247,7 @@ class _Heard(Term):
     def dense(self, q: Tensor, k: Tensor) -> Tensor:
         """See :class:`Term`."""
         logits = self.term.dense(q, k)
-        # A term that is the same for all queries, or all keys, may be one row or column.
-        every = logits.detach().expand(-1, -1, q.shape[-2], k.shape[-2])
-        self.found.append(every)
+        self.found.append(logits.detach().expand(-1, -1, q.shape[-2], k.shape[-2]))
         return logits
 
 

@@ -53,11 +53,12 @@ def metric_axis(results: Mapping[str, Any]) -> Axis:
                         100 if percent else math.inf))
 
 
-def ends(rows: Sequence[Mapping[str, Any]]) -> list[list[float | None]]:
+def ends(rows: Sequence[Mapping[str, Any]]
+         ) -> tuple[list[float | None], list[float | None]]:
     """The low and the high ends of intervals that a chart can show: those of two seeds are 18
     standard deviations long, and hide all else."""
-    return [[row[end] if row['n'] >= LEAST_RUNS else None for row in rows]
-            for end in ('low', 'high')]
+    known = [row if row['n'] >= LEAST_RUNS else dict(low=None, high=None) for row in rows]
+    return [row['low'] for row in known], [row['high'] for row in known]
 
 
 def dot_chart(results: Mapping[str, Any]) -> dict[str, Any] | None:
