@@ -1,4 +1,4 @@
-"""The tables of docs/evidence.md and docs/studies, from studies made by mmposenc compare.
+"""The tables in docs/studies, which docs/evidence.md shows, from studies made by mmposenc compare.
 
 benchmarks/evidence.yaml lists the studies and the questions. docs/studies keeps what a study
 measured without its curves, so that the tables can be made anywhere.
@@ -9,8 +9,6 @@ measured without its curves, so that the tables can be made anywhere.
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import json
 import re
 import shutil
@@ -21,7 +19,7 @@ from typing import Any
 import yaml
 from scipy import stats
 
-from mmposenc.lab.compare.page.exports import markdown_rows
+from mmposenc.lab.compare.page.exports import csv_rows
 from mmposenc.lab.compare.statistics.differences import (
     BETTER,
     ERROR,
@@ -37,7 +35,7 @@ from mmposenc.lab.compare.statistics.formats import verdict_text
 from mmposenc.lab.compare.statistics.summary import factors, interval, values_at
 
 ROOT = Path(__file__).resolve().parents[1]
-KEPT, PAGE = ROOT / 'docs' / 'studies', ROOT / 'docs' / 'evidence.md'
+KEPT = ROOT / 'docs' / 'studies'
 PLAN = ROOT / 'benchmarks' / 'evidence.yaml'
 #: What a paper says of the first of two -> the sign that agrees with it.
 EXPECTED = {'more': 1, 'less': -1, 'same': 0}
@@ -80,7 +78,7 @@ def study_rows(results: Mapping[str, Any]) -> list[list[str]]:
     return rows
 
 
-def overview(plan: Mapping[str, Any], studies: Mapping[str, Any]) -> str:
+def overview(plan: Mapping[str, Any], studies: Mapping[str, Any]) -> list[list[str]]:
     """The encodings of several studies, at the columns of the plan: (study, size) pairs."""
     columns = [(name, size) for name, size in plan['columns'] if name in studies]
     values = [values_at(studies[name], size) for name, size in columns]
@@ -90,19 +88,13 @@ def overview(plan: Mapping[str, Any], studies: Mapping[str, Any]) -> str:
     rows += [[labels[name], *(spread(interval(list(each.get(name, {}).values())))
                               for each in values)]
              for name in plan['encodings'] if name in labels]
-    return markdown_rows(rows)
-
-
-def csv_text(rows: Sequence[Sequence[str]]) -> str:
-    file = io.StringIO()
-    csv.writer(file, lineterminator='\n').writerows(rows)
-    return file.getvalue()
+    return rows
 
 
 def spread(told: Mapping[str, Any]) -> str:
     """'93.1 (0.4)', or less where there are fewer runs."""
     if told['mean'] is None:
-        return '-'
+        return ''
     return f"{told['mean']:.1f}" + ('' if told['std'] is None else f" ({told['std']:.1f})")
 
 
@@ -181,18 +173,19 @@ def question_rows(questions: Sequence[Mapping[str, Any]], asked: Sequence[Mappin
     return rows
 
 
-def answered(rows: Sequence[Sequence[str]]) -> str:
-    """The table of the page: questions whose answer is yes or no, and what tells them apart."""
+def answered(rows: Sequence[Sequence[str]]) -> list[list[str]]:
+    """The claims of the page: questions whose answer is yes or no, and what tells them apart."""
     lines = [['claim, and the paper\'s numbers', 'study', 'here', 'difference', 'answer']]
     for _, claim, paper, study, here, difference, _, answer, _ in rows:
         if word := re.match(r'(\W*(?:yes|no)\W*):', answer):
             numbers = re.sub(r' *\(.*?\)| at .*|, both with a table', '', paper)
             lines.append([f'{claim} ({numbers})', study.removesuffix(', 1x'), here, difference,
                           word[1]])
-    return markdown_rows(lines, words=(0, 1, 4))
+    return lines
 
 
-def in_short(questions: Sequence[Mapping[str, Any]], told: Sequence[str]) -> str:
+def in_short(questions: Sequence[Mapping[str, Any]], told: Sequence[str],
+             ) -> list[list[str]]:
     """How many questions of each paper have which answer; those that no paper asks stand alone."""
     kinds = ('yes', 'no', 'level', 'cannot tell', 'not run')
     groups: dict[str, list[str]] = {}
@@ -201,33 +194,24 @@ def in_short(questions: Sequence[Mapping[str, Any]], told: Sequence[str]) -> str
         group = groups.setdefault(question['of'] if asked else 'asked by no paper', [])
         group.append(next(kind for kind in kinds if re.match(rf'\W*{kind}\b', answer)))
     kinds = tuple(kind for kind in kinds if any(kind in own for own in groups.values()))
-    return markdown_rows([['of', *kinds], *(
+    return [['of', *kinds], *(
         [paper, *(str(own.count(kind)) for kind in kinds)]
-        for paper, own in sorted(groups.items(), key=lambda item: item[0].startswith('asked')))])
+        for paper, own in sorted(groups.items(), key=lambda item: item[0].startswith('asked')))]
 
 
 def tables(plan: Mapping[str, Any], studies: Mapping[str, Any]) -> dict[str, str]:
-    """name of a place in the page, or of a file in docs/studies -> its table."""
-    found = {f'{name}.csv': csv_text(study_rows(results)) for name, results in studies.items()}
+    """name of a file in docs/studies -> its table."""
     empty = {'runs': [], 'encodings': [{'name': ''}], 'sizes': []}
     asked = [ask(each, studies.get(each['study'], empty)) for each in plan['questions']]
     told = answers(asked)
     rows = question_rows(plan['questions'], asked, told)
-    found['questions.csv'] = csv_text(
-        [[re.sub(r'\*\*(\w+)\*\*', r'\1, also corrected', cell) for cell in row] for row in rows])
+    found = {name: study_rows(results) for name, results in studies.items()}
+    found['questions'] = [[re.sub(r'\*\*(\w+)\*\*', r'\1, also corrected', cell) for cell in row]
+                          for row in rows]
     found['overview'] = overview(plan, studies)
-    found['in short'] = in_short(plan['questions'], told)
+    found['answers'] = in_short(plan['questions'], told)
     found['answered'] = answered(rows[1:])
-    return found
-
-
-def filled(page: str, found: Mapping[str, str]) -> str:
-    """The page with each table between its two marks; a place without a table stays as it is."""
-    for name, table in found.items():
-        page = re.sub(rf'(<!-- {re.escape(name)} -->\n).*?(\n<!-- end -->)',
-                      lambda marks, table=table: f'{marks[1]}\n{table}{marks[2]}', page,
-                      flags=re.DOTALL)
-    return page
+    return {f'{name}.csv': csv_rows(each) for name, each in found.items()}
 
 
 def main() -> None:
@@ -248,11 +232,8 @@ def main() -> None:
         shutil.copy(args.studies / plan['report'] / 'report.html', KEPT / f"{plan['report']}.html")
     studies = {name: json.loads((KEPT / f'{name}.json').read_text()) for name in plan['studies']
                if (KEPT / f'{name}.json').is_file()}
-    found = tables(plan, studies)
-    for name, text in found.items():
-        if name.endswith('.csv'):
-            (KEPT / name).write_text(text)
-    PAGE.write_text(filled(PAGE.read_text(), found))
+    for name, text in tables(plan, studies).items():
+        (KEPT / name).write_text(text)
 
 
 if __name__ == '__main__':

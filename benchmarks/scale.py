@@ -23,6 +23,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
 
+from mmposenc.lab.compare.page.exports import csv_rows
+
 #: Images of COCO's train2017, and epochs of the 3x schedule.
 IMAGES, EPOCHS = 118_287, 36
 #: Limits of DistributedDataParallel's buckets: the first message is small, so that it leaves early.
@@ -273,25 +275,25 @@ def main() -> None:
             print(f'{name!r}: {measure(config)},', flush=True)
         return
     machine = Machine(*(getattr(args, name) for name in Machine._fields))
-    print('| model | GPUs | images a step | steps | compute | messages | not hidden | loading | '
-          'step, ms | hours | GPU hours | efficiency |\n' + '|---' * 12 + '|')
+    steps = [['model', 'GPUs', 'images a step', 'steps', 'compute', 'messages', 'not hidden',
+              'loading', 'step, ms', 'hours', 'GPU hours', 'efficiency']]
     for name, model in INPUTS.items():
         for gpus in args.gpus:
             row = training(model, gpus, machine)
-            times = ' | '.join(f"{1e3 * row[part]:.1f}" for part in (
-                'compute', 'messages', 'exposed', 'loading', 'step'))
-            print(f"| {name} | {gpus} | {row['batch']:,.0f} | {row['steps']:,.0f} | {times} | "
-                  f"{row['hours']:.2f} | {row['gpu hours']:.0f} | {row['efficiency']:.2f} |")
-    print('\n| model | ' + ' | '.join(f'{batch} images' for batch in (1, 2, 4, 8)) + ' |')
-    print('|---' * 5 + '|')
-    for name, model in INPUTS.items():
-        print(f'| {name} | ' + ' | '.join(
-            f'{gpu_bytes(model, batch) / 2 ** 30:.1f}' for batch in (1, 2, 4, 8)) + ' |')
-    print('\n| ViT-7B trained | ' + ' | '.join(f'{gpus} GPUs' for gpus in args.gpus) + ' |')
-    print('|---' * (1 + len(args.gpus)) + '|')
-    for trained in SPREAD:
-        print(f'| {trained} | ' + ' | '.join(
-            f'{spread_bytes(VIT_7B, trained, gpus) / 2 ** 30:.1f}' for gpus in args.gpus) + ' |')
+            steps.append([
+                name, str(gpus), f"{row['batch']:,.0f}", f"{row['steps']:,.0f}",
+                *(f'{1e3 * row[part]:.1f}' for part in (
+                    'compute', 'messages', 'exposed', 'loading', 'step')),
+                f"{row['hours']:.2f}", f"{row['gpu hours']:.0f}", f"{row['efficiency']:.2f}"])
+    batches = (1, 2, 4, 8)
+    memory = [['model', *(f'{batch} images' for batch in batches)]]
+    memory += [[name, *(f'{gpu_bytes(model, batch) / 2 ** 30:.1f}' for batch in batches)]
+               for name, model in INPUTS.items()]
+    spread = [['ViT-7B trained', *(f'{gpus} GPUs' for gpus in args.gpus)]]
+    spread += [[trained, *(f'{spread_bytes(VIT_7B, trained, gpus) / 2 ** 30:.1f}'
+                           for gpus in args.gpus)] for trained in SPREAD]
+    for name, rows in (('steps', steps), ('memory', memory), ('vit-7b', spread)):
+        print(f'scale-{name}.csv\n{csv_rows(rows)}')
 
 
 if __name__ == '__main__':

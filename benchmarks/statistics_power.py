@@ -3,8 +3,8 @@
 Studies are drawn with the spreads of docs/studies (and with others), and judged by the package's
 own functions.
 
-    python benchmarks/statistics_power.py              # the tables of docs/report.md; 10 minutes
-    python benchmarks/statistics_power.py --draws 200
+    python benchmarks/statistics_power.py         # writes the tables of docs/report.md; 10 minutes
+    python benchmarks/statistics_power.py --draws 200 --out FOLDER
 """
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from unittest import mock
 import numpy as np
 from scipy import stats
 
-from mmposenc.lab.compare.page.exports import markdown_rows
+from mmposenc.lab.compare.page.exports import csv_rows
 from mmposenc.lab.compare.statistics import differences
 from mmposenc.lab.compare.statistics.differences import ERROR, Values, contrast, judged, places
 from mmposenc.lab.compare.statistics.rounds import replay, rounds_of
 from mmposenc.lab.compare.statistics.summary import factors, values_at
 
-STUDIES = Path(__file__).resolve().parents[1] / 'docs' / 'studies'
+DOCS = Path(__file__).resolve().parents[1] / 'docs'
 COUNTS, SEEDS = (2, 4, 8, 27), (3, 5, 10)
 #: Standard deviations of k encodings, of which the first is the true best.
 SPREADS = {'equal': lambda k: np.ones(k), '.4 to 7': lambda k: np.geomspace(.4, 7, k),
@@ -66,7 +66,7 @@ class Spreads:
 
     def __init__(self, kind: str, seed: int = 0) -> None:
         self.noise, self.kind = np.random.default_rng(seed), kind
-        self.known = np.array([stdev(each) for study in read(STUDIES) for each in study])
+        self.known = np.array([stdev(each) for study in read(DOCS / 'studies') for each in study])
 
     def __call__(self, count: int) -> np.ndarray:
         if self.kind == REAL:
@@ -104,7 +104,7 @@ def errors(draws: int) -> str:
             cells.append('; '.join(f'{100 * ours:.1f} ({100 * welch:.1f})'
                                    for ours, welch in found))
         lines.append([kind, *cells])
-    return markdown_rows(lines)
+    return csv_rows(lines)
 
 
 def power(draws: int) -> str:
@@ -117,7 +117,7 @@ def power(draws: int) -> str:
                      for each in studies(REAL, 8, n, (gap,), draws)]
             cells.append(f'{100 * np.mean(found):.0f}; {100 * np.mean(np.all(found, 1)):.0f}')
         lines.append([f'{gap} points', *cells])
-    return markdown_rows(lines)
+    return csv_rows(lines)
 
 
 def questions(draws: int) -> str:
@@ -135,7 +135,7 @@ def questions(draws: int) -> str:
                               told[2] == 'level'))
             cells.append('; '.join(f'{100 * share:.1f}' for share in np.mean(found, 0)))
         lines.append([' and '.join(f'{each:g}' for each in spreads), *cells])
-    return markdown_rows(lines)
+    return csv_rows(lines)
 
 
 def until(values: Values, rounds: Sequence[int], margin: float = 1.) -> tuple[str, list[str], int]:
@@ -170,14 +170,12 @@ def stopping(draws: int) -> str:
                   np.mean([len(left) == 1 for _, left, _ in told])]
         lines.append([f'{count}; {kind}; {truth}', *(f'{100 * share:.1f}' for share in shares),
                       f'{fmean(runs for _, _, runs in told) / count:.1f}'])
-    return markdown_rows(lines)
+    return csv_rows(lines)
 
 
-TABLES = {
-    'errors': ('the true best ruled out, %: 3; 5; 10 seeds (in brackets Welch and Šidák)', errors),
-    'power': ('others ruled out, %; all of them, %', power),
-    'questions': ('a false difference, a false level, a true level, %', questions),
-    'until': ('until decided', stopping)}
+#: Names of files -> what makes them.
+TABLES = {'errors-best': errors, 'errors-power': power, 'errors-two': questions,
+          'errors-until-decided': stopping}
 
 
 def main() -> None:
@@ -185,14 +183,16 @@ def main() -> None:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--draws', type=int, default=2000, help='studies of each kind')
     parser.add_argument('--tables', nargs='+', choices=TABLES, default=list(TABLES))
+    parser.add_argument('--out', type=Path, default=DOCS / 'tables', help='folder of the csv files')
     args = parser.parse_args()
-    common = [seed_share(values) for values in read(STUDIES)]
+    common = [seed_share(values) for values in read(DOCS / 'studies')]
     print(f'the share of the variance that is the seed\'s: median {np.median(common):.2f} '
           f'({min(common):.2f} to {max(common):.2f}) of {len(common)} tables\n')
     with mock.patch.object(differences, 'DRAWS', 1000):
         for name in args.tables:
-            title, table = TABLES[name]
-            print(f'{title}\n\n{table(args.draws)}', flush=True)
+            path = args.out / f'{name}.csv'
+            path.write_text(TABLES[name](args.draws))
+            print(f'wrote {path}', flush=True)
 
 
 if __name__ == '__main__':

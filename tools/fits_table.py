@@ -1,4 +1,4 @@
-"""Write the table of docs/compared.md: which encoding can be compared in which model.
+"""Write docs/tables/fits.csv, which docs/compared.md shows: which encoding can be compared in which model.
 
     python tools/fits_table.py            # write it
     python tools/fits_table.py --check    # change nothing; fail where it is out of date
@@ -16,13 +16,12 @@ from mmengine.config import Config
 
 from mmposenc import engine
 from mmposenc.command_line import Parser, reported
-from mmposenc.lab.compare.page.exports import markdown_rows
+from mmposenc.lab.compare.page.exports import csv_rows
 from mmposenc.lab.compare.study.applying import check_fits
 from mmposenc.lab.compare.study.encodings import NAMES, read_entries
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / 'docs' / 'compared.md'
-BEGIN, END = '<!-- fits: tools/fits_table.py -->\n', '<!-- end of fits -->\n'
+TABLE = ROOT / 'docs' / 'tables' / 'fits.csv'
 SMALL = 'mmposenc::classification/small/'
 DETECTION = 'mmposenc::detection/'
 #: Column, config, and what makes its model small.
@@ -69,10 +68,10 @@ def row(models: list[tuple[str, Config]], name: str) -> list[str]:
 
 
 def table() -> str:
-    """The table as Markdown."""
+    """The table as CSV."""
     models = list(small_models())
     head = ['name', 'encoding', *(title for title, _ in models)]
-    return markdown_rows([head, *(row(models, name) for name in NAMES)], words=range(len(head)))
+    return csv_rows([head, *(row(models, name) for name in NAMES)])
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -80,13 +79,10 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument('--check', action='store_true', help='write nothing')
     args = parser.parse_args(argv)
     with reported(args):
-        text = PAGE.read_text()
-        before, rest = text.split(BEGIN)
-        _, after = rest.split(END)
-        made = before + BEGIN + table() + END + after
-        if args.check and made != text:
-            raise ValueError(f'{PAGE.name} is out of date: run `python tools/fits_table.py`')
-        PAGE.write_text(made)
+        made = table()
+        if args.check and made != TABLE.read_text():
+            raise ValueError(f'{TABLE.name} is out of date: run `python tools/fits_table.py`')
+        TABLE.write_text(made)
 
 
 if __name__ == '__main__':

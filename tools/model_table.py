@@ -1,4 +1,4 @@
-"""Write docs/models.md, the metafiles and model-index.yml from the tables of
+"""Write docs/tables/models.csv, the metafiles and model-index.yml from the tables of
 configs/papers and from configs/models.yaml.
 
     python tools/model_table.py            # write them
@@ -12,38 +12,19 @@ import yaml
 
 from mmposenc.command_line import Parser, reported
 from mmposenc.engine.apps.papers import as_number
+from mmposenc.lab.compare.page.exports import csv_rows
 from mmposenc.operators.papers import Table, models, tables
 
 ROOT = Path(__file__).resolve().parents[1]
-INTRO = """# Models of the papers
-
-Made by `python tools/model_table.py` from `configs/papers`; don't edit. Every table of the papers
-is there, with all its numbers; none of these models was trained here ([what was](results.md)).
-
-    mmposenc papers cpvt/table6                      # the table, and the counts of the models here
-    mmposenc papers cpvt/table6 --row 3 --out my.py  # the whole config of a row
-    mmposenc train paper::cpvt/table6/3              # or train it as it is
-    mmposenc test paper::cpvt/table2/4 CHECKPOINT --sizes 160 224 384 448 512  # its columns
-    mmposenc compare CONFIG --table cpvt/table6      # ask its encodings of a small model
-
-Models that many people train have a file in `configs/`; the others are one of these with some keys
-changed (`configs/models.yaml`), named as a file would be (`mmposenc::folder/name.py`). Parameters
-and multiply-accumulates are counted on the model, head included, for one image: values of iRPE as
-in its release, means of ContextPool left out, as by its paper's numbers, and with them beside
-([what they take](context_pool.md)). `mmposenc papers --check` builds and counts all of them.
-
-| table | source | what | rows here |
-|---|---|---|---|
-"""
 #: Columns that metafiles have, and what they call them.
 NAMES = {'top1': 'Top 1 Accuracy', 'top1@224': 'Top 1 Accuracy',
          **{name: name for name in ('box AP', 'mask AP', 'mIoU', 'mIoU(ms+flip)')}}
 
 
-def table_line(table: Table) -> str:
-    """The line of a table in docs/models.md."""
+def row(table: Table) -> tuple[str, str, str, str]:
+    """The row of a table in docs/tables/models.csv."""
     source = f'[{table.source}]({table.url})' if table.url else table.source
-    return f'| `{table.id}` | {source} | {table.title} | {table.here} |\n'
+    return f'`{table.id}`', source, table.title, str(table.here)
 
 
 def references() -> dict[str, dict[str, Any]]:
@@ -92,7 +73,8 @@ def main(argv: list[str] | None = None) -> None:
         metafiles = sorted((ROOT / 'configs').glob('*/*/metafile.yml'))
         said = references()
         texts = {path: metafile(path, said) for path in metafiles}
-        texts[ROOT / 'docs' / 'models.md'] = INTRO + ''.join(map(table_line, tables().values()))
+        texts[ROOT / 'docs' / 'tables' / 'models.csv'] = csv_rows([
+            ('table', 'source', 'what', 'rows here'), *map(row, tables().values())])
         texts[ROOT / 'model-index.yml'] = 'Import:\n' + ''.join(
             f'  - {path.relative_to(ROOT)}\n' for path in metafiles)
     stale = [path for path, text in texts.items()

@@ -4,7 +4,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..statistics.formats import cost, value_text
@@ -30,6 +30,13 @@ def markdown_rows(rows: Sequence[Sequence[str]], words: Sequence[int] = (0,)) ->
     """A table of Markdown: the first row is its header; columns but for ``words`` hold numbers."""
     rule = ['---' if n in words else '---:' for n in range(len(rows[0]))]
     return ''.join(f'| {" | ".join(row)} |\n' for row in (rows[0], rule, *rows[1:]))
+
+
+def csv_rows(rows: Iterable[Sequence[str]]) -> str:
+    """A table as CSV: the first row is its header."""
+    file = io.StringIO()
+    csv.writer(file, lineterminator='\n').writerows(rows)
+    return file.getvalue()
 
 
 def escaped(text: str) -> str:
