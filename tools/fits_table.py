@@ -1,4 +1,4 @@
-"""Write docs/tables/fits.csv, which docs/compared.md shows: which encoding can be compared in which model.
+"""Write docs/tables/fits.csv: which encoding `mmposenc compare` can put into which model.
 
     python tools/fits_table.py            # write it
     python tools/fits_table.py --check    # change nothing; fail where it is out of date
