@@ -47,7 +47,8 @@ def write_reports(results: Mapping[str, Any], folder: str | Path) -> list[Path]:
     """Writes results.csv, results.md and report.html, each whole or not at all.
 
     Args:
-        results: as in results.json (docs/study-files.md); what :func:`summarize` adds is computed anew.
+        results: as in results.json (docs/study-files.md); what :func:`summarize` adds is computed
+            anew.
         folder: of the study; files of pictures and figures are relative to it.
 
     Returns:

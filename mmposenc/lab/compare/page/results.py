@@ -31,7 +31,7 @@ _COSTS = ('hw', 'macs', 'activations', 'seconds', 'peak_bytes')
 
 
 def collect(study: Study) -> dict[str, Any]:
-    """What results.json holds, without what the report adds; docs/study-files.md names every key."""
+    """results.json without what the report adds; docs/study-files.md names every key."""
     base = study.base()
     records = [(run, read_record(run)) for run in study.runs()]
     extras = {run.entry.name: {name: read_json(run.folder / f'{name}.json') or {} for name in (

@@ -27,7 +27,8 @@ from .rounds import replay
 
 
 def summarize(results: Mapping[str, Any]) -> dict[str, Any]:
-    """The results of a study with 'summary', 'differences' and 'recommendation' (docs/study-files.md).
+    """The results of a study with 'summary', 'differences' and 'recommendation'
+    (docs/study-files.md).
 
     Args:
         results: as in results.json, schema 1; it is not changed.
