@@ -29,8 +29,7 @@ _FORMS: dict[ModuleType, str] = {
     deform_attn: 'ms_deform_attn_forward ms_deform_attn_backward',
     deform_conv: 'deform_conv_forward deform_conv_backward_input deform_conv_backward_parameters '
                  'modulated_deform_conv_forward modulated_deform_conv_backward',
-    focal_loss: 'sigmoid_focal_loss_forward sigmoid_focal_loss_backward '
-                'softmax_focal_loss_forward softmax_focal_loss_backward',
+    focal_loss: 'sigmoid_focal_loss_forward sigmoid_focal_loss_backward',
     masked_conv: 'masked_im2col_forward masked_col2im_forward',
     nms: 'nms softnms nms_match line_nms_forward',
     psa_mask: 'psamask_forward psamask_backward',

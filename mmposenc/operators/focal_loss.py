@@ -1,4 +1,4 @@
-"""Focal loss, of sigmoids and of softmax."""
+"""Focal loss of sigmoids."""
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -61,54 +61,3 @@ def sigmoid_focal_loss_backward(input: Tensor, target: Tensor, weight: Tensor,
     if weight.numel():
         grad = grad * class_weight(weight, target)
     grad_input.copy_(grad)
-
-
-def target_probability(softmax: Tensor, target: Tensor) -> Tensor:
-    """The probability of each row's class, (N,); of ignored rows that of the first.
-
-    Raises:
-        ValueError: when a class is too large; on an accelerator, where looking would wait,
-            ``gather`` finds it.
-    """
-    if target.device.type == 'cpu' and bool((target >= softmax.shape[1]).any()):
-        raise ValueError(f'target must lie below {softmax.shape[1]}, the number of classes, got '
-                         f'{int(target.max())}')
-    return softmax.gather(1, target.clamp(min=0)[:, None])[:, 0]
-
-
-def softmax_factor(loss: Tensor, target: Tensor, weight: Tensor) -> Tensor:
-    """What belongs to each row, by the weight of its class; zero where the class is negative."""
-    if weight.numel():
-        loss = loss * weight[target.clamp(min=0)]
-    return loss.masked_fill(target < 0, 0)
-
-
-def softmax_focal_loss_forward(input: Tensor, target: Tensor, weight: Tensor, output: Tensor,
-                               gamma: float, alpha: float) -> None:
-    """Writes the loss of every row into ``output``: -alpha (1 - p)^gamma log p.
-
-    Args:
-        input: probabilities (N, C), which mmcv's layer computes.
-        target: class of each row, long (N,); rows of a negative class have no loss.
-        weight: a weight per class (C,), or empty.
-        output: (N,), overwritten.
-
-    Raises:
-        ValueError: for a class that is too large.
-    """
-    p = target_probability(input, target)
-    least = torch.finfo(torch.float32).tiny  # FLT_MIN, as in the compiled kernel
-    loss = -alpha * (1 - p).pow(gamma) * p.clamp(min=least).log()
-    output.copy_(softmax_factor(loss, target, weight))
-
-
-def softmax_focal_loss_backward(input: Tensor, target: Tensor, weight: Tensor, buff: Tensor,
-                                grad_input: Tensor, gamma: float, alpha: float) -> None:
-    """Writes the derivative of every row's loss by its logits into ``grad_input`` (N, C)."""
-    p = target_probability(input, target)
-    least = torch.finfo(torch.float32).tiny
-    rest = 1 - p
-    slope = gamma * rest.clamp(min=least).pow(gamma - 1) * p * p.clamp(min=least).log()
-    buff.copy_(softmax_factor(alpha * (slope - rest.pow(gamma)), target, weight))
-    classes = torch.arange(input.shape[1], device=input.device)
-    grad_input.copy_(buff[:, None] * ((target[:, None] == classes).to(input.dtype) - input))

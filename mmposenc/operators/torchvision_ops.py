@@ -74,33 +74,6 @@ def _roi_max_backward(grad: Tensor, rois: Tensor, argmax: Tensor, spatial_scale:
     return roi_pool.spread(grad, rois[:, 0].long(), argmax, shape)
 
 
-def ps_roi_align(input: Tensor, rois: Tensor, spatial_scale: float, pooled_height: int,
-                 pooled_width: int, sampling_ratio: int) -> tuple[Tensor, Tensor]:
-    check_rois(rois)
-    return roi_pool.ps_forward(input, rois, (pooled_height, pooled_width), spatial_scale,
-                               max(sampling_ratio, 0))
-
-
-def _ps_roi_align_backward(grad: Tensor, rois: Tensor, channel_mapping: Tensor,
-                           spatial_scale: float, pooled_height: int, pooled_width: int,
-                           sampling_ratio: int, *shape: int) -> Tensor:
-    return roi_pool.ps_backward(grad, rois, shape, (pooled_height, pooled_width), spatial_scale,
-                                max(sampling_ratio, 0))
-
-
-def ps_roi_pool(input: Tensor, rois: Tensor, spatial_scale: float, pooled_height: int,
-                pooled_width: int) -> tuple[Tensor, Tensor]:
-    check_rois(rois)
-    return roi_pool.ps_forward(input, rois, (pooled_height, pooled_width), spatial_scale, None)
-
-
-def _ps_roi_pool_backward(grad: Tensor, rois: Tensor, channel_mapping: Tensor,
-                          spatial_scale: float, pooled_height: int, pooled_width: int,
-                          *shape: int) -> Tensor:
-    return roi_pool.ps_backward(grad, rois, shape, (pooled_height, pooled_width), spatial_scale,
-                                None)
-
-
 def deform_conv2d(input: Tensor, weight: Tensor, offset: Tensor, mask: Tensor, bias: Tensor,
                   *options: Any) -> Tensor:
     sizes, use_mask = _options(options)
@@ -129,8 +102,6 @@ FORMS: dict[str, Callable[..., Any]] = {
     'nms': nms, '_cuda_version': lambda: -1,  # built without CUDA
     'roi_align': roi_align, '_roi_align_backward': _roi_align_backward,
     'roi_pool': roi_max, '_roi_pool_backward': _roi_max_backward,
-    'ps_roi_align': ps_roi_align, '_ps_roi_align_backward': _ps_roi_align_backward,
-    'ps_roi_pool': ps_roi_pool, '_ps_roi_pool_backward': _ps_roi_pool_backward,
     'deform_conv2d': deform_conv2d, '_deform_conv2d_backward': _deform_conv2d_backward,
 }
 
@@ -143,6 +114,7 @@ _SHAPE = 'SymInt batch_size, SymInt channels, SymInt height, SymInt width'
 _CONV = ('Tensor input, Tensor weight, Tensor offset, Tensor mask, Tensor bias, SymInt stride_h, '
          'SymInt stride_w, SymInt pad_h, SymInt pad_w, SymInt dilation_h, SymInt dilation_w, '
          'SymInt groups, SymInt offset_groups, bool use_mask')
+#: Those that FORMS has not are registered too: torchvision's own code asks for them.
 SCHEMAS = {
     'nms': '(Tensor dets, Tensor scores, float iou_threshold) -> Tensor',
     'roi_align': f'(Tensor input, {_ROI}, int sampling_ratio, bool aligned) -> Tensor',
@@ -161,7 +133,6 @@ SCHEMAS = {
     '_deform_conv2d_backward': f'(Tensor grad, {_CONV}) -> '
                                '(Tensor, Tensor, Tensor, Tensor, Tensor)',
     '_cuda_version': '() -> int',
-    # Without a form here: quantized and rotated boxes.
     'qnms': '(Tensor dets, Tensor scores, float iou_threshold) -> Tensor',
     'qroi_align': '(Tensor input, Tensor rois, float input_scale, int input_zero_point, float '
                   'rois_scale, int rois_zero_point, float spatial_scale, SymInt pooled_height, '
@@ -196,8 +167,8 @@ def without_form(name: str) -> Callable[..., Any]:
     def missing(*args: Any) -> Any:
         raise NotImplementedError(
             f'torchvision::{name} is not available: the binary of this torchvision does not load '
-            'beside this torch, and mmposenc has no PyTorch form of operators on quantized or '
-            'rotated boxes. Install the torchvision that was built for this torch '
+            'beside this torch, and mmposenc has PyTorch forms only of what mmdet, mmseg and '
+            'mmpretrain use. Install the torchvision that was built for this torch '
             '(https://pytorch.org/get-started)')
     return missing
 

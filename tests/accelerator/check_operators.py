@@ -68,14 +68,3 @@ def test_nms_waits_for_boxes_scores_and_what_is_kept_alone():
     assert to_cpu(found).tolist() == ops.nms(boxes, scores, 0.5)[1].tolist()
     own = {each: count for each, count in waits.items() if 'operators/nms' in each.where}
     assert 0 < sum(own.values()) <= 3, waits
-
-
-def test_softmax_focal_loss():
-    target = torch.tensor([0, 3, 1, -1])
-
-    class Loss(nn.Module):
-        def forward(self, x):
-            return ops.softmax_focal_loss(x, target.to(x.device))
-
-    waits = compare(Loss(), lambda m, x: m(x), [draw(4, 5)])
-    assert not [each for each in waits if 'mmposenc/operators' in each.where], waits

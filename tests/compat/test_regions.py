@@ -51,8 +51,7 @@ def mmcv_cells(roi, hw, dtype):
 
 
 def vision_cells(roi, hw, dtype):
-    """R-FCN's, of corners that are rounded; position-sensitive ones without the map's last row and
-    column, as in torchvision's kernel (``hw`` is smaller then)."""
+    """Of corners that are rounded, as in torchvision's kernel."""
     left, top, right, bottom = (int(math.copysign(math.floor(abs(v * SCALE) + 0.5), v * SCALE))
                                 for v in roi[1:])
     bins = []
@@ -64,29 +63,16 @@ def vision_cells(roi, hw, dtype):
     return bins
 
 
-def loop_over_cells(x, rois, cells, reduce, sensitive=False):
-    """Zero where a bin has no cell; position-sensitive bins have channels of their own."""
-    bins, hw = SIZE[0] * SIZE[1] if sensitive else 1, x.shape[2:]
-    out = torch.zeros(len(rois), x.shape[1] // bins, *SIZE, dtype=x.dtype)
+def loop_over_cells(x, rois, cells):
+    """The largest cell of each bin; zero where a bin has no cell."""
+    out = torch.zeros(len(rois), x.shape[1], *SIZE, dtype=x.dtype)
     for k, roi in enumerate(rois.tolist()):
-        rows, cols = cells(roi, hw, x.dtype)
+        rows, cols = cells(roi, x.shape[2:], x.dtype)
         for c, i, j in itertools.product(range(out.shape[1]), *map(range, SIZE)):
-            plane = x[int(roi[0]), c * bins + i * SIZE[1] + j if sensitive else c]
-            part = plane[rows[i].start:rows[i].stop, cols[j].start:cols[j].stop]
+            part = x[int(roi[0]), c, rows[i].start:rows[i].stop, cols[j].start:cols[j].stop]
             if part.numel():
-                out[k, c, i, j] = reduce(part)
+                out[k, c, i, j] = part.max()
     return out
-
-
-def sensitive_cells(roi, hw, dtype):
-    shorter = [*roi[:3], *(v - 1 / SCALE for v in roi[3:])]
-    return vision_cells(shorter, [side - 1 for side in hw], dtype)
-
-
-def bins_own_channels(x, rois, ratio):
-    """Position-sensitive align is align of each bin's channels."""
-    every = naive_roi_align(x, rois, SIZE, SCALE, max(ratio, 0), 1, True)
-    return torch.einsum('kcijij->kcij', every.view(len(rois), -1, *SIZE, *SIZE))
 
 
 MOVES = torch.randn(8, 2, *SIZE, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
@@ -108,16 +94,10 @@ OPERATORS = {
             x, rois, moves[:len(rois)].to(x), SIZE, SCALE, ratio, 0.3),
         lambda x, rois, ratio, moves: deform_loop(x, rois, moves, ratio, 0.3),
         (ratio, scale * MOVES)) for scale in (0, 1, 20) for ratio in (0, 2)},
-    **{f'position-sensitive align {ratio}': (
-        lambda x, rois, ratio: vision.ps_roi_align(x, rois, SIZE, SCALE, ratio),
-        bins_own_channels, (ratio,)) for ratio in (-1, 2)},
     'mmcv pool': (lambda x, rois: mmcv.roi_pool(x, rois, SIZE, SCALE),
-                  lambda x, rois: loop_over_cells(x, rois, mmcv_cells, torch.max), ()),
+                  lambda x, rois: loop_over_cells(x, rois, mmcv_cells), ()),
     'torchvision pool': (lambda x, rois: vision.roi_pool(x, rois, SIZE, SCALE),
-                         lambda x, rois: loop_over_cells(x, rois, vision_cells, torch.max), ()),
-    'position-sensitive pool': (
-        lambda x, rois: vision.ps_roi_pool(x, rois, SIZE, SCALE),
-        lambda x, rois: loop_over_cells(x, rois, sensitive_cells, torch.mean, True), ())}
+                         lambda x, rois: loop_over_cells(x, rois, vision_cells), ())}
 
 
 def case(seed, dtype, hw):
@@ -200,8 +180,6 @@ def test_arguments_that_do_not_fit_are_errors():
     rois = rois[:1]
     with pytest.raises(ValueError, match=r'offset must have shape \(1, 2, 3, 2\), got'):
         mmcv.deform_roi_pool(x, rois, MOVES[:1, :, :2], SIZE)
-    with pytest.raises(ValueError, match='input must have a multiple of 6 channels'):
-        vision.ps_roi_align(x, rois, SIZE)
     rois[0, 1] = rois[0, 3] + 1
     with pytest.raises(ValueError, match='rois must have x2 >= x1 and y2 >= y1'):
         mmcv.roi_align(x, rois, SIZE)
