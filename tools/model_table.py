@@ -4,13 +4,14 @@ configs/papers and from configs/models.yaml.
     python tools/model_table.py            # write them
     python tools/model_table.py --check    # change nothing; fail where one is out of date
 """
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from mmposenc.command_line import Parser, reported
+from mmposenc.command_line import Parser, reported, suggest
 from mmposenc.engine.apps.papers import as_number
 from mmposenc.lab.compare.page.exports import csv_rows
 from mmposenc.operators.papers import Table, models, tables
@@ -19,6 +20,75 @@ ROOT = Path(__file__).resolve().parents[1]
 #: Columns that metafiles have, and what they call them.
 NAMES = {'top1': 'Top 1 Accuracy', 'top1@224': 'Top 1 Accuracy',
          **{name: name for name in ('box AP', 'mask AP', 'mIoU', 'mIoU(ms+flip)')}}
+
+#: Keys of files, of tables and of models, the required ones first; and the type of each value.
+Keys = tuple[dict[str, type], dict[str, type]]
+PAPER: Keys = ({'title': str, 'venue': str, 'tables': dict}, {'url': str, 'notes': str})
+TABLE: Keys = ({'title': str, 'columns': list, 'rows': list},
+               {'url': str, 'notes': str, 'decisions': dict})
+MODEL: Keys = ({}, {'base': str, 'changes': dict, 'counted': dict})
+COUNTED: Keys = ({'params': int}, {'macs': int, 'macs_with_means': int})
+#: Numbers that YAML reads as text: 5.7M, 80.5 ± 0.1, 9x9.
+WRITTEN = re.compile(r'\d+(\.\d+)?([MG]|x\d+| ± \d+(\.\d+)?)?')
+
+
+def check_files(configs: Path) -> None:
+    """Checks configs/papers/*.yaml and configs/models.yaml.
+
+    Raises:
+        ValueError: names the file, table, row or key, and what is wrong with it.
+    """
+    for path in sorted(configs.glob('papers/*.yaml')):
+        paper = checked(yaml.safe_load(path.read_text()), PAPER, path.name)
+        for name, each in paper['tables'].items():
+            check_table(f'{path.name}, {name}', checked(each, TABLE, f'{path.name}, {name}'))
+    for entries in yaml.safe_load((configs / 'models.yaml').read_text()).values():
+        for name, entry in entries.items():
+            checked(entry, MODEL, f'models.yaml, {name}')
+            if 'counted' in entry:
+                checked(entry['counted'], COUNTED, f'models.yaml, {name}, counted')
+
+
+def check_table(where: str, table: dict[str, Any]) -> None:
+    for index, row in enumerate(table['rows'], 1):
+        check_row(f'{where}, row {index}', table['columns'], row)
+    for decided in table.get('decisions', {}):
+        if decided not in {str(row[0]) for row in table['rows']}:
+            raise ValueError(f'{where}, decisions: there is no row {decided!r}')
+
+
+def check_row(where: str, columns: list[str], row: Any) -> None:
+    if not isinstance(row, list) or len(row) < 2:
+        raise ValueError(f'{where}: {row!r} must be a list: a name, a model, and a number for '
+                         'each column')
+    name, model, *numbers = row
+    where = f'{where} ({name})'
+    if len(numbers) != len(columns):
+        raise ValueError(f'{where}: {len(numbers)} numbers for {len(columns)} columns')
+    for column, number in zip(columns, numbers, strict=True):
+        if isinstance(number, bool | list | dict) or (
+                isinstance(number, str) and not WRITTEN.fullmatch(number)):
+            raise ValueError(f'{where}: {column}={number!r} must be a number such as 72.4, 5.7M or '
+                             '"80.5 ± 0.1", or null')
+    if not isinstance(model, str):
+        checked(model, ({'not here': str}, {}), where)
+
+
+def checked(given: Any, keys: Keys, where: str) -> dict[str, Any]:
+    """A mapping of a file, if it has the required keys, no other than the known, and their types.
+    """
+    needed, known = keys[0], {**keys[0], **keys[1]}
+    if not isinstance(given, dict):
+        raise ValueError(f'{where}: {given!r} must be a mapping with {", ".join(known)}')
+    for key in needed:
+        if key not in given:
+            raise ValueError(f'{where}: there is no {key!r}')
+    for key, value in given.items():
+        if key not in known:
+            raise ValueError(f'{where}: unknown key {key!r}{suggest(str(key), known)}')
+        if not isinstance(value, known[key]):
+            raise ValueError(f'{where}: {key}={value!r} must be a {known[key].__name__}')
+    return given
 
 
 def row(table: Table) -> tuple[str, str, str, str]:
@@ -70,6 +140,7 @@ def main(argv: list[str] | None = None) -> None:
                         'not what the tables give')
     args = parser.parse_args(argv)
     with reported(args):
+        check_files(ROOT / 'configs')
         metafiles = sorted((ROOT / 'configs').glob('*/*/metafile.yml'))
         said = references()
         texts = {path: metafile(path, said) for path in metafiles}

@@ -1,9 +1,11 @@
-"""Tables of papers (configs/papers/*.yaml) and models that stand in no file of their own
-(configs/models.yaml): a config of this project with some keys set."""
+"""Tables of papers (configs/papers/*.yaml) and models that have no file of their own
+(configs/models.yaml): a config of this project with some keys changed.
+
+tools/model_table.py checks these files.
+"""
 from __future__ import annotations
 
 import atexit
-import re
 import shutil
 import tempfile
 import warnings
@@ -17,15 +19,6 @@ import yaml
 from ..command_line import suggest
 
 Number = int | float | str | None
-#: Keys of files, of tables and of models, those that must be there first; and what each holds.
-Keys = tuple[dict[str, type], dict[str, type]]
-PAPER: Keys = ({'title': str, 'venue': str, 'tables': dict}, {'url': str, 'notes': str})
-TABLE: Keys = ({'title': str, 'columns': list, 'rows': list},
-               {'url': str, 'notes': str, 'decisions': dict})
-MODEL: Keys = ({}, {'base': str, 'changes': dict, 'counted': dict})
-COUNTED: Keys = ({'params': int}, {'macs': int, 'macs_with_means': int})
-#: Numbers that are no plain ones: 5.7M, 80.5 ± 0.1, 9x9.
-WRITTEN = re.compile(r'\d+(\.\d+)?([MG]|x\d+| ± \d+(\.\d+)?)?')
 
 
 @dataclass(frozen=True)
@@ -81,63 +74,21 @@ def tables() -> dict[str, Table]:
     """Every table, by its id."""
     found = {}
     for path in sorted(folder().glob('papers/*.yaml')):
-        paper = _checked(yaml.safe_load(path.read_text()), PAPER, path.name)
+        paper = yaml.safe_load(path.read_text())
         for name, each in paper['tables'].items():
-            found[f'{path.stem}/{name}'] = _table(path, name, paper, each)
+            rows = [_row(each['columns'], *row) for row in each['rows']]
+            found[f'{path.stem}/{name}'] = Table(
+                f'{path.stem}/{name}', each['title'], paper['venue'],
+                each.get('url') or paper.get('url', ''), each['columns'], rows,
+                each.get('notes', ''), each.get('decisions', {}))
     return found
 
 
-def _table(path: Path, name: str, paper: dict[str, Any], given: Any) -> Table:
-    where = f'{path.name}, {name}'
-    each = _checked(given, TABLE, where)
-    rows = [_row(f'{where}, row {index}', each['columns'], row)
-            for index, row in enumerate(each['rows'], 1)]
-    decisions = each.get('decisions', {})
-    for decided in decisions:
-        if decided not in {row.name for row in rows}:
-            raise ValueError(f'{where}, decisions: there is no row {decided!r}')
-    return Table(f'{path.stem}/{name}', each['title'], paper['venue'],
-                 each.get('url') or paper.get('url', ''), each['columns'], rows,
-                 each.get('notes', ''), decisions)
-
-
-def _checked(given: Any, keys: Keys, where: str) -> dict[str, Any]:
-    """A mapping of a file.
-
-    Raises:
-        ValueError: it is none, or a key is missing, unknown or holds something else.
-    """
-    needed, known = keys[0], {**keys[0], **keys[1]}
-    if not isinstance(given, dict):
-        raise ValueError(f'{where}: {given!r} must be a mapping with {", ".join(known)}')
-    for key in needed:
-        if key not in given:
-            raise ValueError(f'{where}: there is no {key!r}')
-    for key, value in given.items():
-        if key not in known:
-            raise ValueError(f'{where}: unknown key {key!r}{suggest(str(key), known)}')
-        if not isinstance(value, known[key]):
-            raise ValueError(f'{where}: {key}={value!r} must be a {known[key].__name__}')
-    return given
-
-
-def _row(where: str, columns: list[str], given: Any) -> Row:
-    if not isinstance(given, list) or len(given) < 2:
-        raise ValueError(f'{where}: {given!r} must be a list: a name, a model, and a number for '
-                         'each column')
-    name, model, *numbers = given
-    where = f'{where} ({name})'
-    if len(numbers) != len(columns):
-        raise ValueError(f'{where}: {len(numbers)} numbers for {len(columns)} columns')
-    for column, number in zip(columns, numbers, strict=True):
-        if isinstance(number, bool | list | dict) or (
-                isinstance(number, str) and not WRITTEN.fullmatch(number)):
-            raise ValueError(f'{where}: {column}={number!r} must be a number such as 72.4, 5.7M or '
-                             f'"80.5 ± 0.1", or null')
+def _row(columns: list[str], name: Any, model: str | dict[str, str], *numbers: Number) -> Row:
+    by_column = dict(zip(columns, numbers, strict=True))
     if isinstance(model, str):
-        return Row(str(name), model, None, dict(zip(columns, numbers, strict=True)))
-    why = _checked(model, ({'not here': str}, {}), where)['not here']
-    return Row(str(name), None, why, dict(zip(columns, numbers, strict=True)))
+        return Row(str(name), model, None, by_column)
+    return Row(str(name), None, model['not here'], by_column)
 
 
 def table(name: str) -> Table:
@@ -175,9 +126,6 @@ def models() -> dict[str, dict[str, Any]]:
     found = {}
     for place, entries in yaml.safe_load((folder() / 'models.yaml').read_text()).items():
         for name, entry in entries.items():
-            _checked(entry, MODEL, f'models.yaml, {name}')
-            if 'counted' in entry:
-                _checked(entry['counted'], COUNTED, f'models.yaml, {name}, counted')
             found[name] = {'folder': place, **entry}
     return found
 
