@@ -22,10 +22,8 @@ def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     with reported(args):
         from .. import engine
-        from ..engine.config.checks import check_files
         from ..engine.config.options import read_config
         cfg = read_config(args)
-        check_files(cfg, (args.phase,))
         written = engine.browse(cfg, args.output_dir, phase=args.phase, number=args.number,
                                 seed=args.seed)
     print(f'wrote {len(written)} pictures to {args.output_dir}')

@@ -7,24 +7,16 @@
 
 The names below are what commands and scripts call. Each is imported when it is asked for.
 """
-from ..names import lazy
+from ..names import CLASSES, lazy
 
+#: The classes of this package that configs name, what else is called, and the module of each.
 _MODULES = {
-    'AmpOptimWrapper': 'engine.training.amp',
-    'AverageLossHook': 'engine.training.processes',
-    'CheckpointHook': 'engine.training.checkpoints',
-    'DumpSegResults': 'engine..openmmlab.segmentation',
+    **{name: module for table in CLASSES.values() for name, module in table.items()
+       if module.startswith('engine.')},
+    'DumpSegResults': 'openmmlab.segmentation',
     'EpochBasedTrainLoop': 'engine.training.loops',
-    'EpochSeedHook': 'engine.training.seeding',
-    'FeatureCacheHook': 'engine.training.feature_cache',
-    'GradientCheckHook': 'engine.training.processes',
     'IterBasedTrainLoop': 'engine.training.loops',
-    'LayerDecayOptimWrapperConstructor': 'engine.training.layer_decay',
     'NotFinite': 'engine.training.finite',
-    'NotFiniteHook': 'engine.training.finite',
-    'ProgressBarHook': 'engine.console',
-    'Runner': 'engine.training.runner',
-    'SeedHook': 'engine.training.seeding',
     'browse': 'engine.apps.browse',
     'build_runner': 'engine.training.launch',
     'cache_features': 'engine.training.launch',
@@ -33,7 +25,7 @@ _MODULES = {
     'override': 'engine.config.options',
     'prepare_testing': 'engine.training.launch',
     'prepare_training': 'engine.training.launch',
-    'require': 'engine..installed',
+    'require': 'installed',
     'set_work_dir': 'engine.config.config',
     'test': 'engine.training.launch',
     'train': 'engine.training.launch',

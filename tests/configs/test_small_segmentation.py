@@ -49,18 +49,17 @@ def test_train_test_and_table(tmp_path, monkeypatch, capsys):
     assert [line.split()[0] for line in lines[1:]] == ['strip', 'views']
 
 
-@pytest.mark.parametrize('side, option, named', [
-    (64, None, False), (256, None, True), (64, True, True), (256, False, False)])
-def test_small_pictures_are_not_covered_by_names(tmp_path, side, option, named):
+@pytest.mark.parametrize('side, named', [(64, False), (256, True)])
+def test_small_pictures_are_not_covered_by_names(tmp_path, side, named):
     from types import SimpleNamespace
 
     from mmengine.visualization import Visualizer
 
     from mmposenc.engine.apps.seg_visualization import SegVisualizationHook
-    Visualizer.get_instance(f'seg_small_pictures_{side}_{option}')
+    Visualizer.get_instance(f'seg_small_pictures_{side}')
     Image.new('RGB', (300, side)).save(tmp_path / 'a.png')
     drawn = []
-    hook = SegVisualizationHook(draw=True, test_out_dir=str(tmp_path), with_labels=option)
+    hook = SegVisualizationHook(draw=True, test_out_dir=str(tmp_path))
     hook._visualizer = SimpleNamespace(add_datasample=lambda *args, **kwargs: drawn.append(kwargs))
     hook.after_test_iter(None, 0, {}, [SimpleNamespace(img_path=str(tmp_path / 'a.png'))])
     assert drawn[0]['with_labels'] is named

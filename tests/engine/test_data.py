@@ -10,8 +10,9 @@ from tinydata import detector_config, make_coco
 from tinytasks import picture
 
 from mmposenc.engine import load_config
-from mmposenc.engine.config.checks import check_num_classes, data_sets, heads_of
+from mmposenc.engine.config.checks import check_num_classes
 from mmposenc.engine.config.data import use_data
+from mmposenc.engine.config.nodes import data_sets, heads_of
 from mmposenc.engine.prepare.own import prepare_own
 
 PHASES = ('train', 'val', 'test')
@@ -55,7 +56,7 @@ def test_the_folder_is_read_with_its_names(tmp_path, config, kind) -> None:
     check_num_classes(cfg, PHASES)
     expected = sorted(NAMES) if kind == 'folders' else NAMES
     for phase, part in zip(PHASES, ('train', 'val', 'val'), strict=True):
-        *_, (_, node) = data_sets(cfg[f'{phase}_dataloader'].dataset, '')
+        *_, (_, node) = data_sets(cfg, phase)
         with DefaultScope.overwrite_default_scope(cfg.default_scope):
             built = DATASETS.build(node)
         built.full_init()

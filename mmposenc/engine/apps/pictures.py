@@ -92,35 +92,25 @@ def _named(files: list[tuple[Path, Path]]) -> list[Source]:
     return sources
 
 
-class Video:
-    """The frames of a video as OpenCV decodes them.
-
-    Args:
-        path: the file.
+def read_video(path: Path) -> tuple[float, Iterator[np.ndarray]]:
+    """Frames a second, 25 where the file does not say, and the frames: BGR bytes (H, W, 3).
 
     Raises:
-        ValueError: OpenCV finds no frames in it.
+        ValueError: OpenCV finds no frames in it; of a file without any, when they are asked for.
     """
+    check_file(str(path))
+    capture = cv2.VideoCapture(str(path))
+    if not capture.isOpened():
+        raise ValueError('OpenCV can not read it as a video')
 
-    def __init__(self, path: Path) -> None:
-        check_file(str(path))
-        self.path, self._capture = path, cv2.VideoCapture(str(path))
-        if not self._capture.isOpened():
-            raise ValueError('OpenCV can not read it as a video')
-        #: Frames a second; 25 where the file does not say.
-        self.rate = self._capture.get(cv2.CAP_PROP_FPS) or 25.0
-
-    def __iter__(self) -> Iterator[np.ndarray]:
-        """BGR bytes (H, W, 3), frame by frame."""
-        number = 0
-        try:
-            while (frame := self._capture.read()[1]) is not None:
-                number += 1
-                yield frame
-        finally:
-            self._capture.release()
-        if not number:
+    def frames() -> Iterator[np.ndarray]:
+        found = False
+        while (frame := capture.read()[1]) is not None:
+            found = True
+            yield frame
+        if not found:
             raise ValueError('OpenCV finds no frame in it')
+    return capture.get(cv2.CAP_PROP_FPS) or 25.0, frames()
 
 
 class VideoWriter:

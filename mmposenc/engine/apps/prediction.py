@@ -21,15 +21,16 @@ from mmposenc.command_line import describe
 
 from ..config.checks import check_checkpoint, check_folder, check_num_classes, check_sections
 from ..config.models import build_model, device_of, image_channels, load_weights
+from ..config.nodes import bare_type, pipelines, type_name
 from ..config.testing import TASKS, VISUALIZERS_OF, scope_of
 from ..console import Bar
 from .pictures import (
     KeepPicture,
     Source,
-    Video,
     VideoWriter,
     draw,
     find_sources,
+    read_video,
     rgb_bytes,
     write_picture,
 )
@@ -65,16 +66,13 @@ class Reader:
     """
 
     def __init__(self, cfg: Config) -> None:
-        dataset = cfg.test_dataloader.dataset
-        while 'pipeline' not in dataset and 'dataset' in dataset:
-            dataset = dataset.dataset
-        steps = [step for step in deepcopy(list(dataset.get('pipeline') or []))
-                 if 'Annotation' not in str(step.get('type'))]
+        outermost = [[], *pipelines(cfg, 'test')][-1]
+        steps = [step for step in deepcopy(outermost) if 'Annotation' not in type_name(step)]
         # Data sets such as CIFAR hold their pictures in memory, as RGB or as grey.
-        self.held = not steps or not _plain(steps[0]).startswith('Load')
+        self.held = not steps or not bare_type(steps[0]).startswith('Load')
         grey = {'color_type': 'grayscale'} if image_channels(cfg) == 1 else {}
         loading = grey if self.held else dict(steps.pop(0))
-        if not self.held and _plain(loading) != 'LoadImageFromFile':
+        if not self.held and bare_type(loading) != 'LoadImageFromFile':
             raise ValueError(f'the test pipeline begins with {loading["type"]!r}: predict reads '
                              'pictures by LoadImageFromFile')
         # This project's tells a file that is cut short; of a whole one it gives the same pixels.
@@ -102,10 +100,10 @@ class Reader:
         return self._item(source, {'file': source.file}, loaded)
 
     def _frames(self, source: Source) -> Iterator[Item]:
-        video = Video(source.path)
-        for number, frame in enumerate(video):
-            about = {'file': source.file, 'frame': number, 'seconds': number / video.rate}
-            yield self._item(source, about, self._loaded(source, number, frame), rate=video.rate)
+        rate, frames = read_video(source.path)
+        for number, frame in enumerate(frames):
+            about = {'file': source.file, 'frame': number, 'seconds': number / rate}
+            yield self._item(source, about, self._loaded(source, number, frame), rate=rate)
 
     def _loaded(self, source: Source, number: int, image: np.ndarray) -> dict[str, Any]:
         """BGR bytes (H, W, 3) as the first step of the pipeline leaves a file of them."""
@@ -127,10 +125,6 @@ class Reader:
                      self.steps(loaded), rate)
 
 
-def _plain(step: Any) -> str:
-    return str(step.get('type')).rpartition('.')[2]
-
-
 def _bgr(pixels: np.ndarray) -> np.ndarray:
     """BGR bytes (H, W, 3) of grey, RGB or RGBA ones; transparency is left out."""
     if pixels.ndim == 2:
@@ -148,8 +142,7 @@ class Predictor:
     """
 
     def __init__(self, model: nn.Module, reader: Reader, batch_size: int = 1) -> None:
-        if batch_size < 1:
-            raise ValueError(f'batch_size={batch_size} must be at least 1')
+        check_batch_size(batch_size)
         self.model, self.reader, self.batch_size = model.eval(), reader, batch_size
 
     def __call__(self, sources: list[Source], passed_over: Callable[[Source, Exception], None]
@@ -299,19 +292,21 @@ def _check(cfg: Config, checkpoint: str, folder: Path, score_thr: float | None, 
     """All that can be checked before anything is built."""
     scope = scope_of(cfg)
     check_sections(cfg, ())
-    if not (cfg.get('test_dataloader') or {}).get('dataset'):
-        raise ValueError('the config has no test_dataloader.dataset, whose pipeline says how '
-                         'pictures are read')
     check_num_classes(cfg, ('test',))
     check_checkpoint(checkpoint, 'checkpoint')
     check_folder(str(folder), 'out')
     check_score_thr(scope, score_thr)
-    if batch_size < 1:
-        raise ValueError(f'batch_size={batch_size} must be at least 1')
+    check_batch_size(batch_size)
     if (folder / 'predictions.json').exists() and not overwrite:
         raise ValueError(f'out={str(folder)!r} holds predictions.json of another run: give another '
                          'folder, or --overwrite')
     return scope
+
+
+def check_batch_size(batch_size: int) -> None:
+    """Raises ValueError for a batch without a picture."""
+    if batch_size < 1:
+        raise ValueError(f'batch_size={batch_size} must be at least 1')
 
 
 def check_score_thr(scope: str, score_thr: float | None) -> None:

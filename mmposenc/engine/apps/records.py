@@ -13,7 +13,7 @@ from torch import Tensor
 
 from mmposenc.checkpoint.integrity import put_in_place
 
-from ..config.checks import data_sets, heads_of, known_metainfo
+from ..config.nodes import data_sets, heads_of, known_metainfo
 from ..config.testing import scope_of
 
 
@@ -26,7 +26,13 @@ def class_names(cfg: Config, meta: dict[str, Any]) -> list[str]:
 
     Returns:
         As many as the model has classes; those that nothing names are 'class 7'.
+
+    Raises:
+        ValueError: the config has no test data.
     """
+    if not (cfg.get('test_dataloader') or {}).get('dataset'):
+        raise ValueError('the config has no test_dataloader.dataset, whose pipeline says how '
+                         'pictures are read')
     given = _of_test_data(cfg, 'classes') or (meta.get('dataset_meta') or {}).get('classes') or ()
     names = [str(name) for name in given]
     number = max([len(names), *(head['num_classes'] for _, head in heads_of(cfg)
@@ -43,7 +49,7 @@ def palette(cfg: Config, names: list[str]) -> list[tuple[int, int, int]]:
 
 def _of_test_data(cfg: Config, key: str) -> Any:
     """An entry of the first test data set's metainfo that has it, or of its type's."""
-    for _, node in data_sets(cfg.test_dataloader.dataset, ''):
+    for _, node in data_sets(cfg, 'test'):
         value = ((node.get('metainfo') or {}).get(key)
                  or known_metainfo(node, scope_of(cfg)).get(key))
         if value:

@@ -60,9 +60,6 @@ def load(model: str | Path | Config | dict[str, Any], checkpoint: str | Path | N
         cfg, checkpoint = load_config(config), checkpoint or newest
     else:
         cfg = load_config(str(model))
-    if not (cfg.get('test_dataloader') or {}).get('dataset'):
-        raise ValueError('the config has no test_dataloader.dataset, whose pipeline says how '
-                         'pictures are read')
     meta: dict[str, Any] = {}
     if checkpoint is not None:
         check_checkpoint(str(checkpoint), 'checkpoint')

@@ -1,14 +1,14 @@
 """Pictures of predicted label maps, under the names of the images."""
 from __future__ import annotations
 
-import os.path as osp
+from pathlib import Path
 from typing import Any
 
 import mmcv
 from mmengine.fileio import get
 from mmseg.engine.hooks import SegVisualizationHook as _SegVisualizationHook
 
-from .pictures import LABELLED_SIDE
+from .pictures import draw
 
 
 class SegVisualizationHook(_SegVisualizationHook):
@@ -18,16 +18,12 @@ class SegVisualizationHook(_SegVisualizationHook):
 
     Args:
         test_out_dir: folder for the pictures of a test; None leaves them to the visualizer.
-        with_labels: write the names of the classes onto the areas; None: only onto images of at
-            least :data:`LABELLED_SIDE` pixels, smaller ones would vanish under them.
         **kwargs: to mmseg's SegVisualizationHook.
     """
 
-    def __init__(self, *args: Any, test_out_dir: str | None = None,
-                 with_labels: bool | None = None, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, test_out_dir: str | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.test_out_dir = test_out_dir
-        self.with_labels = with_labels
 
     def after_test_iter(self, runner: Any, batch_idx: int, data_batch: dict,
                         outputs: Any) -> None:
@@ -35,11 +31,8 @@ class SegVisualizationHook(_SegVisualizationHook):
             super().after_test_iter(runner, batch_idx, data_batch, outputs)
             return
         for sample in outputs:
-            name = osp.splitext(osp.basename(sample.img_path))[0]
+            name = Path(sample.img_path).stem
             image = mmcv.imfrombytes(get(sample.img_path, backend_args=self.backend_args),
                                      channel_order='rgb')
-            named = self.with_labels
-            self._visualizer.add_datasample(
-                name, image, data_sample=sample, show=self.show,
-                with_labels=min(image.shape[:2]) >= LABELLED_SIDE if named is None else named,
-                out_file=osp.join(self.test_out_dir, f'{name}.png'))
+            draw('mmseg', self._visualizer, name, image, sample, truth=True, predicted=True,
+                 out_file=str(Path(self.test_out_dir, f'{name}.png')))

@@ -3,15 +3,14 @@ from __future__ import annotations
 
 import os
 import os.path as osp
-from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from mmengine.config import Config
-from mmengine.registry import DATASETS
 
 from .config import LIVE_KEYS
+from .nodes import class_folders, data_sets, heads_of, known_metainfo, numbered
 
 #: Keys that must be dicts where they are given, and numbers with the least of each: of all that
 #: may be wrong what would be taken in silence, stop a run after hours or say no name.
@@ -33,28 +32,13 @@ def check_files(cfg: Config, phases: tuple[str, ...]) -> None:
     """
     missing = []
     for phase in phases:
-        dataset = (cfg.get(f'{phase}_dataloader') or {}).get('dataset')
-        for key, node in data_sets(dataset, f'{phase}_dataloader.dataset'):
+        for key, node in (*data_sets(cfg, phase),
+                          *numbered(f'{phase}_evaluator', cfg.get(f'{phase}_evaluator') or [])):
             missing += _missing_paths(key, node)
-        evaluators = cfg.get(f'{phase}_evaluator') or []
-        many = isinstance(evaluators, (list, tuple))
-        for i, metric in enumerate(evaluators if many else [evaluators]):
-            key = f'{phase}_evaluator.{i}' if many else f'{phase}_evaluator'
-            missing += _missing_paths(key, metric)
     if missing:
         shown = '; '.join(f'{key}: {path}' for key, path in missing)
         raise FileNotFoundError('the config names files that do not exist (relative paths are '
                                 f'looked up from {osp.abspath(".")}):\n{shown}')
-
-
-def data_sets(node: Any, key: str) -> Iterator[tuple[str, Any]]:
-    """The data sets inside wrappers such as RepeatDataset and ConcatDataset, with their keys."""
-    if not isinstance(node, dict):
-        return
-    yield key, node
-    yield from data_sets(node.get('dataset'), f'{key}.dataset')
-    for i, child in enumerate(node.get('datasets') or []):
-        yield from data_sets(child, f'{key}.datasets.{i}')
 
 
 def _missing_paths(key: str, node: Any) -> list[tuple[str, str]]:
@@ -95,8 +79,7 @@ def check_num_classes(cfg: Config, phases: tuple[str, ...]) -> None:
              if head.get('num_classes') is not None}
     counts = {}
     for phase in phases:
-        dataset = (cfg.get(f'{phase}_dataloader') or {}).get('dataset')
-        for key, node in data_sets(dataset, f'{phase}_dataloader.dataset'):
+        for key, node in data_sets(cfg, phase):
             classes = ((node.get('metainfo') or {}).get('classes')
                        or known_metainfo(node, scope).get('classes') or class_folders(node))
             if classes:
@@ -125,8 +108,7 @@ def check_class_folders(cfg: Config, phases: tuple[str, ...]) -> None:
     """
     found = {}
     for phase in dict.fromkeys(('train', *phases)):
-        dataset = (cfg.get(f'{phase}_dataloader') or {}).get('dataset')
-        for key, node in data_sets(dataset, f'{phase}_dataloader.dataset'):
+        for key, node in data_sets(cfg, phase):
             if folders := class_folders(node):
                 found[key] = folders
     for key, folders in found.items():
@@ -134,41 +116,6 @@ def check_class_folders(cfg: Config, phases: tuple[str, ...]) -> None:
         if differ := sorted({*folders} ^ {*found[first]}):
             raise ValueError(f'{first} and {key} must have the same folders, whose order is that '
                              f'of the labels; only one has {", ".join(map(repr, differ[:10]))}')
-
-
-def class_folders(dataset: Any) -> list[str]:
-    """The folders that mmpretrain's CustomDataset takes for classes, in their order."""
-    if (str(dataset.get('type')).rpartition('.')[2] != 'CustomDataset' or dataset.get('ann_file')
-            or not dataset.get('with_label', True)):
-        return []
-    prefix = dataset.get('data_prefix') or ''
-    prefix = prefix.get('img_path', '') if isinstance(prefix, dict) else prefix
-    folder = osp.join(dataset.get('data_root') or '', prefix)
-    return sorted(entry.name for entry in os.scandir(folder) if entry.is_dir()) \
-        if osp.isdir(folder) else []
-
-
-def heads_of(cfg: Config) -> Iterator[tuple[str, Any]]:
-    """The heads that name classes, with their keys; a region proposal head has no classes."""
-    names = {'mmseg': ('decode_head', 'auxiliary_head'), 'mmpretrain': ('head',),
-             'mmdet': ('bbox_head', 'roi_head.bbox_head', 'roi_head.mask_head')}
-    for name in names.get(cfg.get('default_scope'), ()):
-        node: Any = cfg.model
-        for part in name.split('.'):
-            node = node.get(part) if isinstance(node, dict) else None
-        many = isinstance(node, (list, tuple))
-        for i, head in enumerate(node if many else [node]):
-            if isinstance(head, dict):
-                yield f'model.{name}.{i}' if many else f'model.{name}', head
-
-
-def known_metainfo(dataset: Any, scope: str | None) -> dict[str, Any]:
-    """What a data set's type says by itself, as ADE20KDataset says its classes and colours."""
-    if not isinstance(dataset.get('type'), str):
-        return {}
-    with DATASETS.switch_scope_and_registry(scope) as registry:
-        found = registry.get(dataset['type'])
-    return getattr(found, 'METAINFO', None) or {}
 
 
 def check_sections(cfg: Config, phases: tuple[str, ...]) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from mmengine.config import Config
 
 from ..prepare.own import ADE_PARTS
-from .checks import data_sets, heads_of
+from .nodes import data_sets, heads_of, listed
 
 _SCOPES = {'mmdet': 'train.json and val.json with the folders train and val',
            'mmseg': 'images and annotations with the folders training and validation, and '
@@ -49,14 +49,13 @@ def use_data(cfg: Config, folder: str) -> None:
                              f'{classes}; they must be the same in the same order')
     colours = np.random.default_rng(42).integers(0, 256, (len(classes), 3)).tolist()
     for phase, part in parts.items():
-        for _, node in data_sets((cfg.get(f'{phase}_dataloader') or {}).get('dataset'), ''):
+        for _, node in data_sets(cfg, phase):
             if not {'dataset', 'datasets'} & set(node):  # no wrapper
                 for key in ('split', 'download'):
                     node.pop(key, None)
                 node.update(_places(root, scope, part))
                 node['metainfo'] = dict(classes=tuple(classes), palette=colours)
-        metrics = cfg.get(f'{phase}_evaluator') or []
-        for metric in metrics if isinstance(metrics, list) else [metrics]:
+        for metric in listed(cfg.get(f'{phase}_evaluator') or []):
             if metric.get('ann_file'):
                 metric['ann_file'] = str(root / f'{part}.json')
             if scope == 'mmpretrain' and 'topk' in metric:

@@ -22,6 +22,7 @@ from mmposenc.checkpoint.mismatch import mismatch
 from mmposenc.command_line import describe
 from mmposenc.functional.image_sizes import ImgShapes, set_img_shapes
 
+from .nodes import listed
 from .testing import scope_of
 
 
@@ -91,7 +92,7 @@ def start_weights(model: Any) -> None:
 
 def _without_pretrained(init_cfg: Any) -> Any:
     """What is left of how a module starts; None where nothing is."""
-    cfgs = init_cfg if isinstance(init_cfg, (list, tuple)) else [init_cfg]
+    cfgs = listed(init_cfg)
     left = [cfg for cfg in cfgs if cfg.get('type') not in ('Pretrained', PretrainedInit)]
     return init_cfg if len(left) == len(cfgs) else left or None
 

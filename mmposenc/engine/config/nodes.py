@@ -1,19 +1,25 @@
-"""Parts of a config: their types, and the data sets that have a pipeline."""
+"""Parts of a config: their types, its data sets, its heads, and the sizes of its images."""
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator
 from typing import Any
 
 from mmengine.config import Config
 from mmengine.registry import DATASETS
 
-from .checks import data_sets
-
 
 def listed(given: Any) -> list[Any]:
     """One, or several in a list or tuple."""
     return list(given) if isinstance(given, (list, tuple)) else [given]
+
+
+def numbered(key: str, given: Any) -> Iterator[tuple[str, Any]]:
+    """The same, each with its key; several are numbered in theirs."""
+    many = isinstance(given, (list, tuple))
+    for i, each in enumerate(listed(given)):
+        yield f'{key}.{i}' if many else key, each
 
 
 def type_name(node: Any) -> str:
@@ -27,10 +33,68 @@ def bare_type(node: Any) -> str:
     return type_name(node).rpartition('.')[2]
 
 
+def custom_hook(cfg: Config, name: str, *, add: bool = True) -> Any:
+    """The hook ``mmposenc.NAME`` among a config's custom hooks, put there if ``add``; or None."""
+    hooks = cfg.get('custom_hooks') or []
+    for hook in hooks:
+        if isinstance(hook, dict) and bare_type(hook) == name.rpartition('.')[2]:
+            return hook
+    if add:
+        cfg.custom_hooks = [*hooks, dict(type=name)]
+    return cfg.custom_hooks[-1] if add else None
+
+
+def data_sets(cfg: Config, phase: str) -> Iterator[tuple[str, Any]]:
+    """The data set of a phase and those inside its wrappers, such as RepeatDataset and
+    ConcatDataset, with their keys."""
+    dataset = (cfg.get(f'{phase}_dataloader') or {}).get('dataset')
+    yield from _data_sets(f'{phase}_dataloader.dataset', dataset)
+
+
+def _data_sets(key: str, node: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(node, dict):
+        yield key, node
+        yield from _data_sets(f'{key}.dataset', node.get('dataset'))
+        for i, child in enumerate(node.get('datasets') or []):
+            yield from _data_sets(f'{key}.datasets.{i}', child)
+
+
+def known_metainfo(dataset: Any, scope: str | None) -> dict[str, Any]:
+    """What a data set's type says by itself, as ADE20KDataset says its classes and colours."""
+    if not isinstance(dataset.get('type'), str):
+        return {}
+    with DATASETS.switch_scope_and_registry(scope) as registry:
+        found = registry.get(dataset['type'])
+    return getattr(found, 'METAINFO', None) or {}
+
+
+def class_folders(dataset: Any) -> list[str]:
+    """The folders that mmpretrain's CustomDataset takes for classes, in their order."""
+    if (bare_type(dataset) != 'CustomDataset' or dataset.get('ann_file')
+            or not dataset.get('with_label', True)):
+        return []
+    prefix = dataset.get('data_prefix') or ''
+    prefix = prefix.get('img_path', '') if isinstance(prefix, dict) else prefix
+    folder = os.path.join(dataset.get('data_root') or '', prefix)
+    return sorted(entry.name for entry in os.scandir(folder) if entry.is_dir()) \
+        if os.path.isdir(folder) else []
+
+
+def heads_of(cfg: Config) -> Iterator[tuple[str, Any]]:
+    """The heads that name classes, with their keys; a region proposal head has no classes."""
+    names = {'mmseg': ('decode_head', 'auxiliary_head'), 'mmpretrain': ('head',),
+             'mmdet': ('bbox_head', 'roi_head.bbox_head', 'roi_head.mask_head')}
+    for name in names.get(cfg.get('default_scope'), ()):
+        node: Any = cfg.model
+        for part in name.split('.'):
+            node = node.get(part) if isinstance(node, dict) else None
+        yield from ((key, head) for key, head in numbered(f'model.{name}', node)
+                    if isinstance(head, dict))
+
+
 def with_pipelines(cfg: Config, phase: str) -> Iterator[Any]:
     """The data sets of a phase that have a pipeline: in wrappers, the outermost last."""
-    dataset = (cfg.get(f'{phase}_dataloader') or {}).get('dataset')
-    found = {id(node): node for _, node in data_sets(dataset, '') if node.get('pipeline')}
+    found = {id(node): node for _, node in data_sets(cfg, phase) if node.get('pipeline')}
     yield from reversed(list(found.values()))
 
 

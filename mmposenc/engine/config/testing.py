@@ -8,6 +8,7 @@ from typing import Any
 from mmengine.config import Config, ConfigDict
 
 from .checks import check_folder
+from .nodes import bare_type, listed, with_pipelines
 
 #: By scope: the library's visualizer.
 VISUALIZERS_OF = {'mmdet': 'DetLocalVisualizer', 'mmseg': 'SegLocalVisualizer',
@@ -49,8 +50,7 @@ def set_out(cfg: Config, out: str) -> None:
         ValueError: neither.
     """
     scope, pickled = scope_of(cfg), out.endswith(('.pkl', '.pickle'))
-    evaluators = cfg.test_evaluator
-    evaluators = list(evaluators) if isinstance(evaluators, (list, tuple)) else [evaluators]
+    evaluators = listed(cfg.test_evaluator)
     check_folder(osp.dirname(out) if pickled else out, '--out')
     if pickled and osp.isdir(out):
         raise ValueError(f'--out {out} is a folder; give a file in it')
@@ -84,9 +84,7 @@ def set_show_dir(cfg: Config, show_dir: str) -> None:
 def set_tta(cfg: Config) -> None:
     """Tests on several views of each image and merges them: the config's, or else a flip."""
     scope = scope_of(cfg)
-    dataset = cfg.test_dataloader.dataset
-    while 'dataset' in dataset:
-        dataset = dataset.dataset
+    dataset = next(with_pipelines(cfg, 'test'))
     if 'tta_pipeline' not in cfg:
         cfg.tta_pipeline = _flip_pipeline(dataset.pipeline)
     if 'tta_model' not in cfg:
@@ -103,8 +101,7 @@ def set_tta(cfg: Config) -> None:
 def _flip_pipeline(pipeline: list[Any]) -> list[Any]:
     """The test pipeline, its end seen twice: as it is and flipped."""
     *start, pack = deepcopy(list(pipeline))
-    if not str(pack.get('type', '')).startswith(('Pack', 'mmdet.Pack', 'mmseg.Pack',
-                                                 'mmpretrain.Pack')):
+    if not bare_type(pack).startswith('Pack'):
         raise ValueError(f"--tta: the test pipeline ends in {pack.get('type')!r}, not in a Pack* "
                          'transform; give the config a tta_pipeline')
     if 'meta_keys' in pack:

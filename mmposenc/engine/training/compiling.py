@@ -12,6 +12,8 @@ from torch import nn
 
 from mmposenc.padding.compiled import compile_networks
 
+from ..config.nodes import custom_hook
+
 #: Classes whose modules are compiled, each on its own: one graph takes all sizes and paddings, and
 #: modules of one size share it. Larger parts compile for minutes: sizes become nested formulas.
 #: Blocks that take padded batches image by image (encodings that follow each image's extent, with
@@ -93,6 +95,4 @@ def compile_regions(model: nn.Module, regions: Sequence[str] = REGIONS, **option
 def add_compile_hook(cfg: Config) -> None:
     """Put the hook into a config, as ``--compile`` asks for it; one that is there keeps its
     options."""
-    hooks = cfg.get('custom_hooks') or []
-    if not any('CompileHook' in str(hook.get('type')) for hook in hooks):
-        cfg.custom_hooks = [*hooks, dict(type='mmposenc.CompileHook')]
+    custom_hook(cfg, 'mmposenc.CompileHook')

@@ -26,6 +26,7 @@ import mmposenc
 from mmposenc.functional.image_sizes import set_img_shapes
 
 from ..config.checks import check_folder
+from ..config.nodes import custom_hook
 from ..console import Bar
 from .processes import plain_model
 
@@ -318,15 +319,9 @@ def use_feature_cache(cfg: Config, folder: str | None = None) -> None:
         cfg: changed in place. Without the hook and without ``folder`` nothing is.
         folder: of the features.
     """
-    hooks = cfg.get('custom_hooks') or []
-    hook = next((each for each in hooks if isinstance(each, dict)
-                 and 'FeatureCacheHook' in str(each.get('type'))), None)
-    if hook is None and folder is None:
-        return
+    hook = custom_hook(cfg, 'mmposenc.FeatureCacheHook', add=folder is not None)
     if hook is None:
-        hook = dict(type='mmposenc.FeatureCacheHook')
-        cfg.custom_hooks = [*hooks, hook]
-        hook = cfg.custom_hooks[-1]
+        return
     if folder is not None:
         hook['folder'] = folder
     parent = cfg.train_dataloader

@@ -19,6 +19,7 @@ import numpy as np
 from mmengine import visualization
 from mmengine.config import Config, ConfigDict
 
+from ..config.nodes import custom_hook, listed
 from ..config.testing import VISUALIZERS_OF, scope_of
 
 #: Sections of a config whose values are MLflow's parameters; all of it is the artifact config.py.
@@ -195,12 +196,10 @@ def add_trackers(cfg: Config, names: Sequence[str]) -> None:
         backends.append(dict(type=f'mmposenc.{TRACKERS[name]}',
                              save_dir=str(Path(cfg.work_dir).absolute() / name)))
     cfg.visualizer = {'type': VISUALIZERS_OF[scope_of(cfg)], **(cfg.get('visualizer') or {})}
-    before = cfg.visualizer.get('vis_backends') or [dict(type='LocalVisBackend')]
-    cfg.visualizer.vis_backends = [*(before if isinstance(before, list) else [before]), *backends]
+    before = cfg.visualizer.get('vis_backends') or dict(type='LocalVisBackend')
+    cfg.visualizer.vis_backends = [*listed(before), *backends]
     hooks = cfg.setdefault('default_hooks', ConfigDict())
     if hooks.get('logger', {}) is not None:
         hooks.logger = {'type': 'LoggerHook', 'log_metric_by_epoch': False,
                         **(hooks.get('logger') or {})}
-    kept = cfg.get('custom_hooks') or []
-    if not any(hook.get('type') == 'mmposenc.TrackerHook' for hook in kept):
-        cfg.custom_hooks = [*kept, dict(type='mmposenc.TrackerHook')]
+    custom_hook(cfg, 'mmposenc.TrackerHook')

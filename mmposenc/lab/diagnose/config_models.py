@@ -14,7 +14,7 @@ from mmengine.registry import DATASETS, init_default_scope
 from torch import Tensor, nn
 
 from mmposenc.command_line import in_a_line
-from mmposenc.engine.config.checks import check_checkpoint, check_files, data_sets
+from mmposenc.engine.config.checks import check_checkpoint, check_files
 from mmposenc.engine.config.models import (
     as_inputs,
     build_bare,
@@ -26,7 +26,7 @@ from mmposenc.engine.config.models import (
     noise,
     read_picture,
 )
-from mmposenc.engine.config.nodes import build_data_set, usual_size
+from mmposenc.engine.config.nodes import build_data_set, data_sets, usual_size
 from mmposenc.engine.config.testing import scope_of
 from mmposenc.functional.image_sizes import set_img_shapes
 
@@ -132,17 +132,16 @@ def _size(cfg: Config, examined: Examined, size: tuple[int, int] | None) -> tupl
 def _test_images(cfg: Config) -> tuple[list[Any], str]:
     """Some pictures of the test data, spread over it, as files or pixels; or none and why."""
     phase = 'test' if cfg.get('test_dataloader') else 'val'
-    loader = cfg.get(f'{phase}_dataloader')
-    if not loader:
+    if not cfg.get(f'{phase}_dataloader'):
         return [], 'the config has no test_dataloader'
-    described = copy.deepcopy(loader.dataset)
+    offline = copy.deepcopy(cfg)
     with DATASETS.switch_scope_and_registry(scope_of(cfg)) as registry:
-        for _, node in data_sets(described, ''):
+        for _, node in data_sets(offline, phase):
             if 'download' in inspect.signature(registry.get(node.type)).parameters:
                 node.download = False  # nothing is fetched for a figure
     try:
         check_files(cfg, (phase,))
-        dataset = build_data_set(described)
+        dataset = build_data_set(offline[f'{phase}_dataloader'].dataset)
     except (FileNotFoundError, RuntimeError) as error:  # RuntimeError: what was not downloaded
         return [], f'the test data is not there ({in_a_line(error)})'
     count = min(PICTURES, len(dataset))
