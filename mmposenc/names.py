@@ -37,6 +37,7 @@ CLASSES: dict[str, dict[str, str]] = {
         'DetrEncoderLayer': 'detr.layers',
         'DINO': 'openmmlab.detr.detectors',
         'DeformableDETR': 'openmmlab.detr.detectors',
+        'GroundingDINO': 'openmmlab.detr.grounding',
         'DeformableEncoderLayer': 'openmmlab.detr.decoders',
         'MSDeformAttnPixelDecoder': 'openmmlab.detr.pixel_decoders',
         'TransformerEncoderPixelDecoder': 'openmmlab.detr.pixel_decoders',

@@ -2,10 +2,12 @@
 from __future__ import annotations
 
 import copy
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 from mmdet import __version__ as mmdet_version
+from mmengine.config import ConfigDict
 from mmengine.registry import MODELS, init_default_scope
 from mmengine.utils import digit_version
 from scripts import short  # noqa: F401
@@ -150,6 +152,40 @@ def dino(type_: str = 'mmposenc.DINO', *, levels: int = 2, dims: int = max(16, L
     cfg['dn_cfg'] = dict(label_noise_scale=0.5, box_noise_scale=1.0,
                          group_cfg=dict(dynamic=True, num_groups=None, num_dn_queries=8))
     return cfg
+
+
+@MODELS.register_module()
+class TinyWords(nn.Module):
+    """Stands for BERT where a text is given as tokens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.language_backbone = SimpleNamespace(body=SimpleNamespace(language_dim=8))
+
+
+def grounding(type_: str = 'mmposenc.GroundingDINO', **kwargs: Any) -> dict:
+    """A Grounding DINO config of two encoder layers."""
+    cfg = dino(type_, dims=256, **kwargs)
+    attention = ConfigDict(embed_dims=256, num_heads=2, dropout=0.0)
+    cfg['bbox_head'] = {**cfg['bbox_head'], 'type': 'GroundingDINOHead',
+                        'contrastive_cfg': dict(max_text_len=9)}
+    cfg['encoder'].update(
+        text_layer_cfg=dict(self_attn_cfg=attention, ffn_cfg=_ffn(256)),
+        fusion_layer_cfg=dict(v_dim=256, l_dim=256, embed_dim=16, num_heads=2, dropout=0.0,
+                              init_values=0.5))
+    cfg['decoder']['layer_cfg']['cross_attn_text_cfg'] = dict(attention)
+    cfg['train_cfg']['assigner']['match_costs'][0] = dict(type='BinaryFocalLossCost', weight=2.0)
+    return {**cfg, 'language_model': dict(type='TinyWords')}
+
+
+def words(batch: int = 2) -> dict[str, Tensor]:
+    """A text of seven tokens, two phrases and padding, as a language model gives it."""
+    generator = torch.Generator().manual_seed(5)
+    phrase = torch.tensor([0, 0, 0, 1, 1, 2, 2])
+    return dict(embedded=torch.randn(batch, 7, 256, generator=generator),
+                text_token_mask=(phrase < 2).expand(batch, -1),
+                masks=(phrase[:, None] == phrase).expand(batch, -1, -1),
+                position_ids=torch.tensor([0., 1, 2, 0, 1, 0, 1]).expand(batch, -1))
 
 
 def ddq(type_: str = 'mmposenc.DDQDETR', **kwargs: Any) -> dict:

@@ -14,24 +14,26 @@ from tinydetr import (
     deformable,
     detr,
     dino,
+    grounding,
     images,
     predict,
     pvt,
     scatter,
     short,
     total_loss,
+    words,
 )
 
 from mmposenc.openmmlab.detr.positions import padding_masks
 
 
-def encode(model, features, sizes, full, stride=32):
+def encode(model, features, sizes, full, **inputs_too):
     """Memory of maps, with images of ``sizes`` pixels in a batch of ``full``."""
     from mmdet.structures import DetDataSample
     samples = [DetDataSample(metainfo=dict(img_shape=size, batch_input_shape=full))
                for size in sizes]
     inputs, _ = model.pre_transformer(features, samples)
-    return model.forward_encoder(**inputs)['memory']
+    return model.forward_encoder(**inputs, **inputs_too)['memory']
 
 
 def maps(grids, channels=16, batch=1, seed=0):
@@ -108,6 +110,18 @@ def test_encoder_of_deformable_detr(levels: int, shared: bool, encoder_pos) -> N
     alone = encode(model, maps(own), [image], image)[0]
     for fill in (0.0, 50.0):
         memory = encode(model, padded(maps(own), grids, fill), [image, full], full)[0]
+        torch.testing.assert_close(valid_tokens(memory, grids, own), alone, atol=2e-5, rtol=1e-4)
+
+
+def test_encoder_of_grounding_dino() -> None:
+    model = build(grounding(levels=3, encoder=dict(pos_encoding=PEG, positions=(-1, 0, 1)))).eval()
+    image, full = (100, 150), (161, 230)
+    own, grids = ([tuple(-(-side // s) for side in size) for s in (16, 32, 64)]
+                  for size in (image, full))
+    alone = encode(model, maps(own, 256), [image], image, text_dict=words(1))[0]
+    for fill in (0.0, 50.0):
+        memory = encode(model, padded(maps(own, 256), grids, fill), [image, full], full,
+                        text_dict=words())[0]
         torch.testing.assert_close(valid_tokens(memory, grids, own), alone, atol=2e-5, rtol=1e-4)
 
 

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import copy
+from functools import partial
 
 import pytest
 import torch
@@ -11,11 +12,13 @@ from tinydetr import (
     dab,
     deformable,
     detr,
+    grounding,
     images,
     predict,
     resnet,
     short,
     total_loss,
+    words,
 )
 
 from mmposenc.detr import DetrEncoder
@@ -80,6 +83,42 @@ def test_predictions(case: str) -> None:
         torch.testing.assert_close(b.scores, a.scores, atol=1e-5, rtol=1e-5)
         torch.testing.assert_close(b.bboxes, a.bboxes, atol=1e-3, rtol=1e-5)
         assert torch.equal(a.labels, b.labels)
+
+
+@pytest.mark.parametrize('num_cp', [-1, 1])
+@pytest.mark.parametrize('sizes', [PADDED, FULL])
+def test_grounding_dino(sizes, num_cp, monkeypatch) -> None:
+    """Losses and all gradients, the words' included, are mmdet's, also where layers are computed
+    again."""
+    from mmdet.models.layers.transformer import coordinate_to_encoding, dino_layers
+    # mmdet 3.5 gives its decoder 256 sines a coordinate where it takes 128, as 3.3 has them.
+    monkeypatch.setattr(dino_layers, 'coordinate_to_encoding',
+                        lambda boxes, **_: coordinate_to_encoding(boxes, num_feats=128))
+    cfg = partial(grounding, num_queries=7, **LEVELS)
+    theirs, ours = build(cfg('GroundingDINO')), build({**cfg(), 'encoder': {
+        **cfg()['encoder'], 'num_cp': num_cp}}, seed=1)
+    ours.load_state_dict(theirs.state_dict())
+    found = []
+    for model in (theirs, ours):
+        model.train()
+        torch.manual_seed(3)
+        text = words()
+        text['embedded'].requires_grad_()
+        data = model.data_preprocessor(images(sizes), training=True)
+        for sample in data['data_samples']:
+            boxes = sample.gt_instances
+            boxes.positive_maps = torch.eye(9)[boxes.labels]
+            boxes.text_token_mask = text['text_token_mask'][0].expand(len(boxes), -1)
+        outputs = model.forward_transformer(
+            model.extract_feat(data['inputs']), text, data['data_samples'])
+        losses = model.bbox_head.loss(**outputs, batch_data_samples=data['data_samples'])
+        loss, _ = model.parse_losses(losses)
+        loss.backward()
+        found.append((loss, text['embedded'].grad, {
+            name: p.grad for name, p in model.named_parameters() if p.grad is not None}))
+    torch.testing.assert_close(found[1], found[0], atol=1e-4, rtol=1e-3)
+    assert {name.split('.')[1] for name in found[1][2] if name.startswith('encoder')} == {
+        'layers', 'text_layers', 'fusion_layers'}
 
 
 @pytest.mark.parametrize('name', FAMILY)

@@ -153,11 +153,13 @@ class DetrDecoder(DetrTransformerDecoder):
 class DeformableDecoder(DeformableDetrTransformerDecoder):
     """Deformable DETR's decoder without attention weights."""
 
+    layer_type: type[nn.Module] = DeformableDecoderLayer
+
     def _init_layers(self) -> None:
         if self.post_norm_cfg is not None:
             raise ValueError(f'decoder.post_norm_cfg={self.post_norm_cfg!r} must be None: a '
                              f'deformable decoder has no norm behind it')
-        self.layers = ModuleList(DeformableDecoderLayer(**self.layer_cfg)
+        self.layers = ModuleList(self.layer_type(**self.layer_cfg)
                                  for _ in range(self.num_layers))
         self.embed_dims = self.layers[0].embed_dims
 

@@ -178,7 +178,7 @@ class Deformable(Encoded):
     """Detectors with deformable attention on one level or several: Deformable DETR and those made
     of it."""
 
-    encoder_type = DeformableEncoder
+    encoder_type: type[DetrEncoder] = DeformableEncoder
     no_relations = {'box_bias': 'deformable attention compares no pairs of queries and cells; use '
                                 'decoder.relation'}
 
@@ -263,7 +263,8 @@ def one_layer(coder: Any, cfg: dict[str, Any]) -> ConfigDict:
 
     Args:
         coder: the encoder or decoder that will stand there.
-        cfg: its own config; mmdet wants to know of a decoder whether it ends with a norm.
+        cfg: its own config; mmdet wants to know of a decoder whether it ends with a norm, and of
+            Grounding DINO's encoder how it reads words.
     """
     dims, attention = coder.embed_dims, coder.layers[0].self_attn
     sizes = dict(embed_dims=dims, num_heads=attention.num_heads)
@@ -273,8 +274,8 @@ def one_layer(coder: Any, cfg: dict[str, Any]) -> ConfigDict:
         layer['self_attn_cfg']['num_levels'] = attention.num_levels
     if hasattr(coder.layers[0], 'cross_attn'):
         layer['cross_attn_cfg'] = dict(sizes)
-    norm = {k: v for k, v in cfg.items() if k == 'post_norm_cfg'}
-    return ConfigDict(num_layers=1, layer_cfg=layer, **norm)
+    kept = {k: cfg[k] for k in ('post_norm_cfg', 'text_layer_cfg', 'fusion_layer_cfg') if k in cfg}
+    return ConfigDict(num_layers=1, layer_cfg=layer, **kept)
 
 
 def _check_decoder(cfg: dict[str, Any]) -> None:
