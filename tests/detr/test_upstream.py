@@ -114,10 +114,14 @@ def test_grounding_dino(sizes, num_cp, monkeypatch) -> None:
         losses = model.bbox_head.loss(**outputs, batch_data_samples=data['data_samples'])
         loss, _ = model.parse_losses(losses)
         loss.backward()
-        found.append((loss, text['embedded'].grad, {
-            name: p.grad for name, p in model.named_parameters() if p.grad is not None}))
-    torch.testing.assert_close(found[1], found[0], atol=1e-4, rtol=1e-3)
-    assert {name.split('.')[1] for name in found[1][2] if name.startswith('encoder')} == {
+        found.append((loss, {'words': text['embedded'].grad, **{
+            name: p.grad for name, p in model.named_parameters() if p.grad is not None}}))
+    torch.testing.assert_close(found[1][0], found[0][0], atol=1e-5, rtol=1e-5)
+    for name, theirs in found[0][1].items():
+        torch.testing.assert_close(
+            found[1][1][name], theirs, atol=1e-4 * float(theirs.abs().max()) + 1e-7, rtol=1e-3,
+            msg=lambda text, name=name: f'{name}: {text}')
+    assert {name.split('.')[1] for name in found[1][1] if name.startswith('encoder')} == {
         'layers', 'text_layers', 'fusion_layers'}
 
 
