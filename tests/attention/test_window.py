@@ -8,6 +8,7 @@ import torch
 from relative_checks import pieces_of
 
 from mmposenc.attention import MultiheadAttention, ShiftWindowAttention, WindowAttention
+from mmposenc.attention.window import PlainWindowAttention
 from mmposenc.encodings import RelativePositionBias
 from mmposenc.functional import windows
 from mmposenc.functional.windows import Windows
@@ -94,6 +95,20 @@ def test_against_loops(hw_shape, window, shift, mask_window_padding):
         expected = naive(module, x, hw_shape)
         torch.testing.assert_close(module(x, hw_shape), expected)
     torch.testing.assert_close(module(x, hw_shape).detach(), expected)
+
+
+def test_windows_take_queries_and_keys_of_other_tokens():
+    """Of two windows side by side, each is attention on its own cells."""
+    torch.manual_seed(0)
+    plain = PlainWindowAttention(24, 2, window_size=(3, 2)).double()
+    whole = MultiheadAttention(24, 2).double()
+    whole.load_state_dict(plain.state_dict())
+    x, x_qk = torch.randn(2, 1, 12, 24, dtype=torch.float64)
+    cells = torch.arange(12).view(3, 2, 2).transpose(0, 1).flatten(1)
+    out = plain(x, (3, 4), x_qk=x_qk)
+    for window in cells:
+        torch.testing.assert_close(out[:, window],
+                                   whole(x[:, window], (3, 2), x_qk=x_qk[:, window]))
 
 
 @pytest.mark.usefixtures('small_chunks')

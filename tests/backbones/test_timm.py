@@ -474,3 +474,21 @@ def test_perception_encoders_have_timms_shapes(name):
     state = convert_with_report(theirs.state_dict(), source_of(theirs)).state_dict
     assert {key.removeprefix('backbone.'): value.shape for key, value in state.items()} == {
         key: value.shape for key, value in ours.state_dict().items()}
+
+
+PYRAMIDS = {**{f'{kind}-{size}': f'twins_{kind}_{size}' for kind in ('pcpvt', 'svt')
+               for size in ('small', 'base', 'large')},
+            **{f'v2-b{number}': f'pvt_v2_b{number}' for number in range(6)},
+            'v2-b2-linear': 'pvt_v2_b2_li'}
+
+
+@pytest.mark.parametrize('arch', PYRAMIDS)
+def test_archs_of_pyramids_have_timms_shapes_and_heads(arch):
+    with unfilled():
+        theirs, ours = timm.create_model(PYRAMIDS[arch], num_classes=0), PVT(arch, pool='gap')
+    state = convert_with_report(theirs.state_dict(), source_of(theirs)).state_dict
+    assert {key.removeprefix('backbone.'): value.shape for key, value in state.items()} == {
+        key: value.shape for key, value in ours.state_dict().items()}
+    heads = [[each.num_heads for name, each in model.named_modules() if name.endswith('.attn')]
+             for model in (theirs, ours)]
+    assert heads[0] == heads[1]
