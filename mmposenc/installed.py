@@ -40,6 +40,7 @@ ALSO_NEEDED = {
     'mmposenc.openmmlab.detr.ddq': 'mmdet',
     'mmposenc.openmmlab.detr.decoders': 'mmdet',
     'mmposenc.openmmlab.detr.detectors': 'mmdet',
+    'mmposenc.openmmlab.detr.grounding': 'mmdet',
     'mmposenc.openmmlab.detr.neck': 'mmdet',
     'mmposenc.openmmlab.detr.pixel_decoders': 'mmdet',
     'mmposenc.openmmlab.resnet': 'mmpretrain',

@@ -113,7 +113,6 @@ class SpatialReductionAttention(nn.Module):
         key_grid = self.reduced_grid(grid)
         if self.key_cells and padding_mask is not None and self.rel_pos_encoding is not None:
             return self._each_alone(x, grid, padding_mask, x_qk)  # type: ignore[no-any-return]
-        q, = split_heads(self.q(x if x_qk is None else x_qk), self.num_heads)
         reduced = self._reduce(x, grid, key_grid, padding_mask)
         if x_qk is None:
             k, v = split_heads(self.kv(reduced), self.num_heads, 2)
@@ -121,6 +120,8 @@ class SpatialReductionAttention(nn.Module):
             other, dims = self._reduce(x_qk, grid, key_grid, padding_mask), self.embed_dims
             k, = split_heads(some_channels(self.kv, other, slice(dims)), self.num_heads)
             v, = split_heads(some_channels(self.kv, reduced, slice(dims, None)), self.num_heads)
+        # Behind keys and values: in front of them, inductor cannot order strides of any size.
+        q, = split_heads(self.q(x if x_qk is None else x_qk), self.num_heads)
         key_mask, query_mask = self._masks(padding_mask, key_grid)
         out, weights = attend(
             q, k, v, self.rel_pos_encoding, grid, key_grid, key_padding_mask=key_mask,

@@ -47,7 +47,7 @@ MODELS = {
 #: Graphs of batches with padding, then without: Swin's windows are shifted or not. Blocks whose
 #: encoding follows each image's extent are compiled in seven parts round their attention.
 GRAPHS = {'PVT': (1, 1), 'PVT v2': (1, 1), 'SVT': (2, 2), 'ViT': (1, 1), 'Swin': (2, 2),
-          'SAM': (1 + 7, 2), 'DINOv3': (7, 1)}
+          'SAM': (1 + 6, 2), 'DINOv3': (6, 1)}
 
 
 @pytest.fixture(autouse=True)
