@@ -14,9 +14,9 @@ from ..encodings.base import RelativeEncoding, TokenEncoding
 from ..encodings.build import EncodingConfig, build_encoding
 from ..functional.grids import GridLike, whole_cells
 from ..functional.masking import map_to_tokens, pad_map
-from ..functional.mlp import activate, mlp
 from ..functional.tracing import is_compiling
 from ..functional.windows import Counts, window_counts
+from .mlp import activate, mlp
 
 
 class DropPath(nn.Module):
@@ -138,7 +138,7 @@ class MLP(nn.Module):
         embed_dims: C.
         hidden_dims: channels of the hidden layer.
         drop: dropout behind both layers.
-        act: activation, see :func:`~mmposenc.functional.mlp.activate`; with 'swiglu' ``fc1`` gives
+        act: activation, see :func:`~mmposenc.backbones.mlp.activate`; with 'swiglu' ``fc1`` gives
             2 * hidden_dims channels, gates first.
         norm_eps: epsilon of a LayerNorm of what was activated (EVA-02); None has none.
         pos_encodings: configs of TokenEncodings of the hidden layer, before its activation.

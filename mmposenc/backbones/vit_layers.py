@@ -10,9 +10,9 @@ from ..attention.conv_projection import ConvProjectionAttention
 from ..attention.multihead import MultiheadAttention
 from ..attention.window import PlainWindowAttention
 from ..encodings.build import EncodingConfig
-from ..functional.mlp import ACTIVATIONS
 from ..functional.windows import Counts
 from .layers import MLP, DropPath, LayerNorm2d, LayerScale
+from .mlp import ACTIVATIONS
 
 MLPS = ('mlp', 'swiglu')
 

@@ -14,10 +14,10 @@ from ..attention.attend import Options, attend, checked_form, join_heads
 from ..attention.linear import check_heads
 from ..attention.multihead import build_relative_encoding
 from ..backbones.layers import DropPath
+from ..backbones.mlp import mlp
 from ..backbones.modules import BaseModule, ModuleList
 from ..encodings.base import RelativeConfig, RelativeEncoding
 from ..functional.grids import GridLike
-from ..functional.mlp import mlp
 from ..functional.packing import Packing
 
 
@@ -228,7 +228,7 @@ class FFN(BaseModule):
         layer_scale_init_value: start of a learned factor for each channel; 0 has none.
 
     Parameters are named as in mmcv's class, so mmdet's checkpoints load as they are. Unlike mmcv's,
-    it keeps no hidden layer where that pays (:func:`mmposenc.functional.mlp.mlp`).
+    it keeps no hidden layer where that pays (:func:`mmposenc.backbones.mlp.mlp`).
 
     Raises:
         ValueError: for fewer than two linear layers.

@@ -19,12 +19,12 @@ from relative_checks import (
 from mmposenc.attention import attend, terms
 from mmposenc.attention.attend import FORMS, attend_qkv
 from mmposenc.attention.fast import choice, flex, fused, pieces, writers
+from mmposenc.attention.fast.dropout import Dropout
 from mmposenc.attention.fast.fused import add_channels
 from mmposenc.attention.fast.layout import groups
 from mmposenc.attention.terms import Problem
 from mmposenc.encodings import RelativeEncoding
 from mmposenc.functional import Grid, limits
-from mmposenc.functional.dropout import Dropout
 
 GRIDS = [((3, 5), None), ((1, 6), None), ((5, 1), None), ((4, 6), Grid(2, 3, 2.0, 2.0)),
          ((4, 6), Grid(3, 2, 4 / 3, 3.0))]

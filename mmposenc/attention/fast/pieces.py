@@ -15,9 +15,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from mmposenc.functional import limits
-from mmposenc.functional.dropout import Dropout
 
 from ..terms import Problem, of_one_region, split
+from .dropout import Dropout
 from .layout import Cut, Layout, Piece, groups
 from .products import add_product
 from .sizes import bytes_of, is_reduced, is_trained, on_cpu, pairs_of, refuse

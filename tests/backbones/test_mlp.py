@@ -3,9 +3,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from mmposenc.functional import mlp as module
-from mmposenc.functional.dropout import Dropout
-from mmposenc.functional.mlp import mlp
+from mmposenc.attention.fast.dropout import Dropout
+from mmposenc.backbones import mlp as module
+from mmposenc.backbones.mlp import mlp
 
 
 def make(rows, dims=5, hidden=7, out=4, gated=False):

@@ -7,9 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .dropout import Dropout
-from .linear import linear, outer
-from .tracing import autocast_dtype, is_compiling
+from ..attention.fast.dropout import Dropout
+from ..functional.linear import linear, outer
+from ..functional.tracing import autocast_dtype, is_compiling
 
 #: Rows of one chunk, and its hidden numbers at most: 1024 x 512 float32 values are 2 MiB, which
 #: stays in a core's cache; so do 256 x 2048 (DETR: benchmarks/detr.py --dropout 0.1).
