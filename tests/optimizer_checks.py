@@ -13,11 +13,11 @@ def build_optimizer(model: nn.Module, cfg: Config) -> OptimWrapper:
 
 
 def weight_decays(model: nn.Module, cfg: Config) -> dict[str, float]:
-    """Weight decay of every parameter by its name."""
+    """Weight decay of every parameter that is trained, by its name."""
     decay = {id(p): group['weight_decay']
              for group in build_optimizer(model, cfg).optimizer.param_groups
              for p in group['params']}
-    return {name: decay[id(p)] for name, p in model.named_parameters()}
+    return {name: decay[id(p)] for name, p in model.named_parameters() if id(p) in decay}
 
 
 def without_gradient(model, data) -> list[str]:

@@ -6,42 +6,15 @@ import pytest
 import torch
 from mmengine.dataset import Compose
 from mmengine.registry import init_default_scope
-from optimizer_checks import build_optimizer, weight_decays
 from PIL import Image
 from tinymodels import build, shrink
 
 import mmposenc  # noqa: F401
-from mmposenc.encodings import TokenEncoding
-from mmposenc.encodings.base import position_tables
 from mmposenc.engine import load_config
 
 pytest.importorskip('mmpretrain')
 def load(name: str):
     return load_config(f'mmposenc::classification/{name}')
-
-
-@pytest.mark.parametrize('name', [
-    'deit/deit-ti-distilled_8xb128_in1k.py', 'irpe/deit-s_transformer-xl_8xb128_in1k.py',
-    'swinv2/swinv2-t-w16_8xb128_in1k-256px.py', 'pvt/pvt-s-peg_8xb128_in1k.py',
-    'transfer/deit-b_irpe-k_8xb32_cub.py'])
-def test_what_takes_no_weight_decay(name: str) -> None:
-    cfg = shrink(load(name))
-    model = build(cfg, initialize=False)
-    decay = weight_decays(model, cfg)
-    found = {n for n, value in decay.items() if value == 0}
-    expected = {n for n, p in model.named_parameters()
-                if p.dim() == 1 or n.endswith(('cls_token', 'dist_token', 'logit_scale'))}
-    expected |= set(position_tables(model))
-    for prefix, module in model.named_modules():
-        if isinstance(module, TokenEncoding):
-            expected |= {f'{prefix}.{n}' for n, _ in module.named_parameters()}
-    assert found == expected
-    assert {decay[n] for n in decay if n not in found} == {0.05}
-    if 'transformer-xl' in name:
-        assert 'backbone.blocks.0.attn.rel_pos_encoding.pos_proj.weight' not in found
-    rate = 2.5e-5 if name.startswith('transfer') else 1e-3
-    groups = build_optimizer(model, cfg).optimizer.param_groups
-    assert {group['lr'] for group in groups} == {rate}
 
 
 def test_a_peg_that_is_fixed_as_it_was_learned(tmp_path) -> None:

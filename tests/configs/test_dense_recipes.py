@@ -5,11 +5,8 @@ from functools import partial
 
 import pytest
 import torch
-from mmengine.model.utils import revert_sync_batchnorm
-from optimizer_checks import weight_decays
 from scopes import scope_fixture
 from scripts import short
-from tinymodels import build, shrink
 
 import mmposenc  # noqa: F401
 from mmposenc.engine import load_config
@@ -53,20 +50,3 @@ def test_models_and_recipes_of_openmmlab(name: str, monkeypatch) -> None:
                       if type(each).__name__ == 'DropPath' and each.drop_prob])
     assert parameters[0] == parameters[1] and recipes[0] == recipes[1]
     assert sorted({*rates[0]}) == sorted({*rates[1]}) and rates[0]
-
-
-@pytest.mark.parametrize('name', [
-    'detection/pvt/retinanet_pvt-t_fpn_1x_coco',
-    'segmentation/sem_fpn/fpn_pvt-m-peg_8xb2-80k_ade20k-512x512',
-    'segmentation/sem_fpn/fpn_deit-s_irpe-k_8xb4-40k_ade20k-512x512',
-    'segmentation/upernet/upernet_swin-t_irpe-qkv_8xb2-160k_ade20k-512x512'])
-def test_no_weight_decay_on_norms_and_encodings(name: str) -> None:
-    cfg = shrink(load_config(f'mmposenc::{name}.py'))
-    model = revert_sync_batchnorm(build(cfg))
-    free = {name for name, decay in weight_decays(model, cfg).items() if decay == 0}
-    norms = {f'{n}.{p}' for n, m in model.named_modules() for p, _ in m.named_parameters()
-             if isinstance(m, (torch.nn.LayerNorm, torch.nn.modules.batchnorm._BatchNorm))}
-    encodings = {n for n, _ in model.named_parameters()
-                 if '.pos_encodings.' in n or '.rel_pos_encoding.' in n}
-    tokens = {n for n, _ in model.named_parameters() if 'cls_token' in n}
-    assert encodings and norms and free == norms | encodings | tokens

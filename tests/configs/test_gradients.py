@@ -1,5 +1,6 @@
-"""Families of configs, with few channels, train a step: a finite loss, and a gradient for every
-trained weight, as several processes need it."""
+"""Families of configs, with few channels, train a step and predict: a finite loss, a gradient for
+every trained weight, as several processes need it, and for no other; encodings learn and take no
+weight decay."""
 from __future__ import annotations
 
 import re
@@ -10,17 +11,18 @@ import torch
 from mmengine.config import Config
 from mmengine.model.utils import revert_sync_batchnorm
 from mmengine.registry import DefaultScope
-from optimizer_checks import build_optimizer, without_gradient
+from optimizer_checks import build_optimizer, weight_decays, without_gradient
 from scripts import short
 from tinymodels import build, collated, samples, shrink
+from torch import nn
 
 import mmposenc  # noqa: F401
+from mmposenc.encodings import TokenEncoding, position_tables
 from mmposenc.engine import load_config
 from mmposenc.operators import papers
 
 ROOT = Path(__file__).resolve().parents[2] / 'configs'
-#: Of each family (a base model with a recipe) one; of those that are missing here a step is in the
-#: test of their own folder.
+#: Of each family (a base model with a recipe) one.
 FAMILIES = (
     'classification/context_pool/cp-resnet-44_1xb128_cifar10',
     'classification/context_pool/cp-resnet-50_8xb32_in1k',
@@ -35,15 +37,31 @@ FAMILIES = (
     'classification/irpe/deit-s_transformer-xl_8xb128_in1k',
     'classification/large/deit-l_8xb128-fsdp2_in1k',
     'classification/pvt/pvt-t-peg-gap_8xb128_in1k',
+    'classification/small/deit-micro-cp-every_1xb32-40e_mnist5k',
     'classification/small/deit-micro-cp-peg_1xb32-40e_mnist5k',
+    'classification/small/deit-micro-irpe-k_1xb32-2e_fashion',
     'classification/small/pvt-micro-learned_1xb32-2e_fashion',
+    'classification/small/pvt-micro-peg_1xb32-40e_mnist5k',
     'classification/swin/swin-t-bias-peg_8xb128_in1k',
     'classification/swinv2/swinv2-t-w8_8xb128_in1k-256px',
     'classification/transfer/deit-b_irpe-k_8xb32_cars',
+    'detection/conditional_detr/conditional-detr_r50-peg_8xb2-50e_coco',
     'detection/context_pool/retinanet_cp-pvt-t_fpn_1x_coco',
     'detection/context_pool/retinanet_cp-swin-t_fpn_1x_coco',
+    'detection/dab_detr/dab-detr_r50_irpe-ctx-9x9_8xb2-50e_coco',
+    'detection/ddq/ddq-detr-4scale_r50-peg_8xb2-12e_coco',
+    'detection/deformable_detr/deformable-detr_r50-ss-none-peg_16xb2-50e_coco',
+    'detection/detr/detr_r50-dc5_8xb4-50e_coco',
+    'detection/detr/detr_r50-none-anywhere_8xb2-150e_coco',
+    'detection/detr/detr_r50_irpe-clip-ctx-9x9_8xb2-150e_coco',
+    'detection/detr/detr_r50_irpe-ctx-9x9_8xb2-300e_coco',
+    'detection/detr/detr_swin-t_8xb2-150e_coco',
+    'detection/dino/dino-4scale_swin-t-peg_8xb2-12e_coco',
+    'detection/mask2former/mask2former_r50-peg_8xb2-lsj-50e_coco',
     'detection/mask_rcnn/mask-rcnn_deit-s_irpe-k_sfp_1x_coco',
     'detection/mask_rcnn/mask-rcnn_swinv2-t_fpn_1x_coco',
+    'detection/pretrained/dino-4scale_dinov3-s_sfp_8xb2-12e_coco',
+    'detection/pretrained/retinanet_dinov2-s_sfp_1x_coco',
     'detection/pvt/retinanet_pvt-t-peg-gap_fpn_1x_coco',
     'detection/pvt/retinanet_pvt-t_fpn_1x_coco',
     'detection/pvt/retinanet_pvt-v2-b0_fpn_1x_coco',
@@ -51,11 +69,22 @@ FAMILIES = (
     'detection/retinanet/retinanet_pvt-s_irpe-k_fpn_1x_coco',
     'detection/retinanet/retinanet_swin-t_irpe-qkv_fpn_1x_coco',
     'detection/small/conditional-detr_r18-w16_1xb4-50e_bccd',
+    'detection/small/deformable-detr_r18-w16-none-peg_1xb4-50e_bccd',
+    'detection/small/dino_r18-w16-peg_1xb4-15e_bccd',
     'detection/small/retinanet_pvt-micro-peg_fpn_1xb4-12e_trees',
     'detection/small/retinanet_r18-w16_fpn_1xb4-12e_bccd',
     'detection/small/retinanet_vit-s14_sfp_1xb4-10e_trees',
+    'detection/vitdet/mask-rcnn_vitdet-b_sfp_16xb4-lsj-100e_coco',
     'segmentation/context_pool/fpn_cp-pvt-t_8xb2-80k_ade20k-512x512',
+    'segmentation/mask2former/mask2former_r50-peg_8xb2-160k_ade20k-512x512',
+    'segmentation/pretrained/fcn_dinov3-s_8xb2-40k_ade20k-512x512',
+    'segmentation/pretrained/linear_dinov2-s_8xb2-40k_ade20k-512x512',
+    'segmentation/pretrained/linear_dinov3-7b_8xb2-fsdp2-40k_ade20k-512x512',
+    'segmentation/pretrained/mask2former_dinov3-s_8xb2-160k_ade20k-512x512',
+    'segmentation/pretrained/upernet_beit-b_8xb2-160k_ade20k-512x512',
+    'segmentation/pretrained/upernet_eva02-b_8xb4-60k_ade20k-512x512',
     'segmentation/sem_fpn/fpn_deit-s_irpe-k_8xb4-40k_ade20k-512x512',
+    'segmentation/sem_fpn/fpn_pvt-m-peg_8xb2-80k_ade20k-512x512',
     'segmentation/sem_fpn/fpn_pvt-t-peg-gap_8xb4-40k_ade20k-512x512',
     'segmentation/small/linear_vit-s14_1xb4-10e_nuclei-448x448',
     'segmentation/small/fpn_pvt-micro-cp_1xb4-10e_camvid-192x256',
@@ -63,9 +92,6 @@ FAMILIES = (
     'segmentation/upernet/upernet_pvt-s-peg-gap_8xb2-160k_ade20k-512x512',
     'segmentation/upernet/upernet_svt-s_8xb2-160k_ade20k-512x512',
     'segmentation/upernet/upernet_swinv2-t_8xb2-160k_ade20k-512x512')
-OWN = {f'detection/{name}' for name in (
-    'conditional_detr', 'dab_detr', 'ddq', 'deformable_detr', 'detr', 'dino', 'mask2former',
-    'pretrained', 'vitdet')} | {'segmentation/mask2former', 'segmentation/pretrained'}
 
 
 def step(model, data) -> tuple[list[str], bool]:
@@ -89,6 +115,10 @@ def check_name(name: str, cfg: Config) -> None:
         assert cfg.get('auto_scale_lr', {}).get('base_batch_size', gpus * images) == gpus * images
     if said := re.search(r'-(\d+)([ek])[_-]', name):
         length, unit = int(said[1]), said[2]
+        if '-lsj-' in name:  # whose epochs are told in steps
+            batch = cfg.train_dataloader.batch_size * (16 if '16xb' in name else 8)
+            assert cfg.train_cfg.max_iters == pytest.approx(length * 118_287 / batch, rel=0.01)
+            return
         assert (cfg.train_cfg.max_epochs == length if unit == 'e'
                 else cfg.train_cfg.max_iters == 1000 * length)
         assert cfg.param_scheduler[-1].get('end', cfg.train_cfg.get('max_epochs')) in (
@@ -99,14 +129,38 @@ def test_no_folder_is_forgotten() -> None:
     folders = {str(path.parent.relative_to(ROOT)) for path in ROOT.glob('*/*/*.py')
                if '_base_' not in path.parts}
     folders |= {entry['folder'] for entry in papers.models().values()}
-    assert {name.rpartition('/')[0] for name in FAMILIES} | OWN == folders
+    assert {name.rpartition('/')[0] for name in FAMILIES} == folders
 
 
 #: Of each folder one, and of what its folder has besides.
 SHORT = {*{name.rpartition('/')[0]: name for name in FAMILIES}.values(),
          'classification/deit/deit-ti-distilled_8xb128_in1k',
          'classification/context_pool/cp-vit-b-weights-nonlocal_8xb128_in1k',
-         'detection/mask_rcnn/mask-rcnn_deit-s_irpe-k_sfp_1x_coco'}
+         'detection/detr/detr_r50_irpe-clip-ctx-9x9_8xb2-150e_coco',
+         'detection/mask_rcnn/mask-rcnn_deit-s_irpe-k_sfp_1x_coco',
+         'segmentation/pretrained/fcn_dinov3-s_8xb2-40k_ade20k-512x512'}
+
+
+def check_decays(model, cfg: Config) -> None:
+    """Encodings have none, nor norms and tokens where the recipe says so, and no matrix besides."""
+    decays, options = weight_decays(model, cfg), cfg.optim_wrapper.get('paramwise_cfg', {})
+    own = options.get('custom_keys', {})
+    free = {name for name, decay in decays.items() if decay == 0}
+    tokens = {name for name in decays if name.endswith(('cls_token', 'dist_token', 'logit_scale'))}
+    bare = tokens if any('cls_token' in key for key in own) else set()
+    if 'vitdet' not in cfg.filename:  # whose relative tables have it, as in the release
+        bare |= set(position_tables(model))
+    for key, module in model.named_modules():
+        norm = isinstance(module, (nn.LayerNorm, nn.modules.batchnorm._BatchNorm)) and (
+            options.get('norm_decay_mult') == 0 and not any(part in key for part in own))
+        if isinstance(module, TokenEncoding) or norm:
+            bare |= {f'{key}.{name}' for name, _ in module.named_parameters()}
+    bare &= decays.keys()
+    assert bare <= free
+    if max(decays.values()) > 0:
+        others = [name for name in free - bare - tokens if model.get_parameter(name).dim() > 1]
+        assert not [name for name in others if not name.endswith((  # Mask2Former's
+            'level_embed.weight', 'query_embed.weight', 'query_feat.weight'))]
 
 
 @pytest.mark.parametrize('name', short(FAMILIES, *SHORT))
@@ -114,21 +168,30 @@ def test_a_family_trains_a_step_and_predicts(name: str) -> None:
     cfg = load_config(f'mmposenc::{name}.py')
     check_name(name, cfg)
     shrink(cfg)
+    if 'drop_path_rate' in cfg.model.backbone:
+        cfg.model.backbone.drop_path_rate = 0.0  # a block dropped for all images has no gradient
+    if 'num_layers' in cfg.optim_wrapper.get('paramwise_cfg', {}):
+        cfg.optim_wrapper.paramwise_cfg.num_layers = cfg.model.backbone.num_layers
     # A detector's memory that nobody has written may hold NaN, which can't be matched.
     model = revert_sync_batchnorm(build(cfg, initialize=cfg.default_scope != 'mmpretrain'))
+    check_decays(model, cfg)
+    rates = {group['lr'] for group in build_optimizer(model, cfg).optimizer.param_groups}
+    assert (len(rates) > 3) == ('LayerDecay' in str(cfg.optim_wrapper.get('constructor')))
     assert step(model, collated(samples(cfg, 2))) == ([], True)
-    decays = {id(group['params'][0]): group['weight_decay']
-              for group in build_optimizer(model, cfg).optimizer.param_groups}
     for key, parameter in model.named_parameters():
-        if 'pos_proj' in key or not parameter.requires_grad:
-            continue  # Transformer-XL's projection is a layer like others
-        if 'pos_encoding' in key or 'logit_scale' in key:
-            assert decays[id(parameter)] == 0, key
+        assert parameter.requires_grad or parameter.grad is None, key
+        # Behind norms of Swin V2, which start at zero, and beside Transformer-XL's projection.
+        if 'pos_enc' in key and not any(
+                part in key for part in ('cpb_mlp', 'position_bias', 'pos_proj')):
+            assert not parameter.requires_grad or parameter.grad.any(), key
     with DefaultScope.overwrite_default_scope(cfg.default_scope), torch.no_grad():
         data = model.eval().data_preprocessor(collated(samples(cfg, 2)), training=False)
         found = model(**data, mode='predict')
     assert len(found) == 2
-    assert ('masks' in found[0].get('pred_instances', {})) == ('mask_rcnn' in name)
+    masks = found[0].get('pred_instances', {}).get('masks')
+    assert (masks is not None) == ('mask_rcnn' in name or 'mask-rcnn' in name
+                                   or 'detection/mask2former' in name)
+    assert masks is None or masks.shape[-2:] == (64, 64)
 
 
 def test_a_weight_without_a_gradient_is_found() -> None:

@@ -5,11 +5,13 @@ import re
 import warnings
 
 import pytest
+import torch
 from mmengine.config import Config
 from scripts import ROOT, load_tool
 
 from mmposenc import commands
 from mmposenc.engine import load_config
+from mmposenc.engine.config.models import build_model
 from mmposenc.operators import papers
 
 pytest.importorskip('mmpretrain')
@@ -18,11 +20,28 @@ PARAMETERS = {
     'cpvt-ti_8xb128_in1k': 5_681_320, 'cpvt-ti-0-5_8xb128_in1k': 5_681_320 + 4 * 9 * 192,
     'cpvt-ti-separable_8xb128_in1k': 5_681_320 + 192 ** 2,
     'cpvt-ti-stacked4-dense_8xb128_in1k': 5_681_320 - 9 * 192 + 4 * (9 * 192 ** 2 + 2 * 192),
-    'deit-ti-distilled_8xb128_in1k': 5_910_800, 'deit-s_irpe-qk_8xb128_in1k': 22_127_464,
+    'cpvt-s_8xb128_in1k': 21_978_472, 'cpvt-b_8xb128_in1k': 86_423_272,
+    'deit-ti_8xb128_in1k': 5_717_416, 'deit-s_8xb128_in1k': 22_050_664,
+    'deit-b_8xb128_in1k': 86_567_656, 'deit-ti-distilled_8xb128_in1k': 5_910_800,
     'deit-ti-gap_8xb128_in1k': 5_717_416 - 2 * 192,  # the class token and its row of the table
+    'deit-ti-conv-projection_8xb128_in1k': 5_685_352,
     'deit-ti-shaw8_8xb128_in1k': 5_717_416 - 197 * 192 + 12 * 64 * (17 ** 2 + 1),
-    'pvt-s-peg-gap_8xb128_in1k': 24_106_216, 'swin-t_8xb128_in1k': 28_288_354,
+    'deit-ti_irpe-k_8xb128_in1k': 5_755_816, 'deit-s_irpe-k_8xb128_in1k': 22_089_064,
+    'deit-s_irpe-qk_8xb128_in1k': 22_127_464, 'deit-s_irpe-qkv_8xb128_in1k': 22_165_864,
+    'deit-b_irpe-k_8xb128_in1k': 86_606_056, 'deit-b_irpe-qkv_8xb128_in1k': 86_682_856,
+    'pvt-t_8xb128_in1k': 13_229_288, 'pvt-t-peg-gap_8xb128_in1k': 12_849_640,
+    'pvt-s_8xb128_in1k': 24_485_864, 'pvt-s-peg-gap_8xb128_in1k': 24_106_216,
+    'pvt-m_8xb128_in1k': 44_208_104, 'pvt-m-peg-gap_8xb128_in1k': 43_828_456,
+    'swin-t_8xb128_in1k': 28_288_354, 'swin-s_8xb128_in1k': 49_606_258,
+    'swin-b_8xb128_in1k': 87_768_224,
+    'swin-t-none_8xb128_in1k': 28_288_354 - 13 ** 2 * (2 * 3 + 2 * 6 + 6 * 12 + 2 * 24),
+    'swin-t-bias-peg_8xb128_in1k': 28_288_354 + 10 * (96 + 192 + 384 + 768),
     'svt-b_8xb128_in1k': 56_070_952, 'pvt-v2-b2_8xb128_in1k': 25_362_856}  # timm's
+#: Multiply-accumulates that papers publish, to the digits they have.
+MACS = {'deit-ti_8xb128_in1k': '1.3G', 'deit-b_8xb128_in1k': '17.6G', 'swin-t_8xb128_in1k': '4.5G',
+        'swin-b_8xb128_in1k': '15.4G', 'pvt-t_8xb128_in1k': '1.9G', 'pvt-s_8xb128_in1k': '3.8G',
+        'deit-s_8xb128_in1k': '4.6G', 'deit-s_irpe-k_8xb128_in1k': '4.66G',
+        'deit-s_irpe-qkv_8xb128_in1k': '4.89G'}
 #: Of each kind of model one.
 KINDS = ('cpvt-ti-no-padding_8xb128_in1k', 'deit-ti-distilled_8xb128_in1k',
          'deit-s_irpe-qkv_8xb128_in1k',
@@ -31,10 +50,21 @@ KINDS = ('cpvt-ti-no-padding_8xb128_in1k', 'deit-ti-distilled_8xb128_in1k',
          'cp-resnet-44-mlp_1xb128_cifar10', 'vit-b_8xb128_in1k-384px')
 
 
-def test_counts_are_what_was_published() -> None:
-    counted = {name: entry.get('counted', {}).get('params')
-               for name, entry in papers.models().items()}
-    assert {name: counted[name] for name in PARAMETERS} == PARAMETERS
+@pytest.mark.parametrize('name', PARAMETERS)
+def test_models_have_the_published_parameters(name: str) -> None:
+    with torch.device('meta'):
+        model = load_config(str(papers.config_of(name))).model
+        model.pop('teacher', None)
+        found = sum(p.numel() for p in build_model(Config(dict(
+            default_scope='mmpretrain', model=model))).parameters())
+    assert found == PARAMETERS[name] == papers.models()[name]['counted']['params']
+
+
+@pytest.mark.parametrize('name', MACS)
+def test_counted_products_are_those_that_papers_publish(name: str) -> None:
+    from mmposenc.engine.apps.papers import as_number
+    published, digit = as_number(MACS[name])
+    assert abs(papers.models()[name]['counted']['macs'] - published) < 2.5 * digit
 
 
 @pytest.mark.parametrize('name', KINDS)
