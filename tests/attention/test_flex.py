@@ -5,7 +5,7 @@ from unittest import mock
 import examples
 import pytest
 import torch
-from relative_checks import random_inputs
+from relative_checks import positions, random_inputs
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from torch.overrides import TorchFunctionMode
 
@@ -14,6 +14,7 @@ from mmposenc.attention.fast import flex
 from mmposenc.attention.fast.choice import fold_vectors
 from mmposenc.attention.terms import Problem
 from mmposenc.functional import Grid
+from mmposenc.functional.grids import grid_offsets
 
 GRIDS = [(3, 5), (4, 6), (12, 14), (13, 9)]
 
@@ -58,6 +59,24 @@ def test_blocks_of_padding_are_those_of_the_mask(keys):
         assert torch.equal(count, getattr(expected, f'{kind}_num_blocks'))
         assert torch.equal(index, getattr(expected, f'{kind}_indices'))
     assert found.seq_lengths == (200, keys)
+
+
+@pytest.mark.parametrize('key', [Grid(4, 6), Grid(2, 3, 2.0, 2.0), Grid(3, 2, 4 / 3, 3.0)], ids=str)
+@pytest.mark.parametrize('prefix', [0, 2])
+def test_places_of_pairs_hold_their_offsets(key, prefix):
+    """And three numbers of their own where one of them, or both, are prefix tokens."""
+    query, cpu = Grid(4, 6), torch.device('cpu')
+    place, behind = flex.pair_places(query, key, prefix, cpu)
+    rows, _, cols, _ = grid_offsets(query, key, cpu)
+    table = flex.with_prefix((100.0 * rows[:, None] + cols).flatten(),
+                             torch.tensor([1e4, 2e4, 3e4]), behind)
+    sides = positions(query, key, prefix)
+    found = table[place(torch.arange(len(sides[0]))[:, None], torch.arange(len(sides[1])))]
+    for i, one in enumerate(sides[0]):
+        for j, other in enumerate(sides[1]):
+            expected = (3e4 if one is other else 1e4 if one is None else 2e4) if (
+                one is None or other is None) else 100 * (one[0] - other[0]) + one[1] - other[1]
+            assert found[i, j].item() == pytest.approx(expected, abs=1e-3), (i, j)
 
 
 def test_at_the_limit_of_recompilations_pieces_take_over():

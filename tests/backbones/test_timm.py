@@ -452,8 +452,6 @@ def test_an_arch_is_timms_model_and_is_told_by_its_weights(arch, monkeypatch):
         assert ours.blocks[0].norm1.eps == theirs.blocks[0].norm1.eps or sam
         assert ours.blocks[0].attn.num_heads == theirs.blocks[0].attn.num_heads
         assert len(told) == 1 or own or sam, told
-        if 'beit' in arch:
-            assert ARCHS[arch]['layer_scale_init_value'] == theirs.blocks[0].init_values
         return
     for stage, layer in zip(ours.stages, theirs.layers, strict=True):
         attention, other = stage.blocks[0].attn.w_msa, layer.blocks[0].attn
@@ -461,6 +459,15 @@ def test_an_arch_is_timms_model_and_is_told_by_its_weights(arch, monkeypatch):
         unit = other.pretrained_window_size if any(other.pretrained_window_size) else (
             other.window_size)
         assert attention.rel_pos_encoding.window_size == unit
+
+
+@pytest.mark.parametrize('arch', [arch for arch in NAMES if arch in ARCHS and ARCHS[arch].get(
+    'layer_scale_init_value')])
+def test_factors_of_branches_start_as_timms(arch):
+    theirs = timm.create_model(NAMES[arch], depth=1, num_classes=0, img_size=56,
+                               embed_dim=16 * ARCHS[arch]['num_heads']).blocks[0]
+    found = theirs.ls1.gamma if hasattr(theirs, 'ls1') else theirs.gamma_1
+    assert found.unique().item() == pytest.approx(ARCHS[arch]['layer_scale_init_value'])
 
 
 @pytest.mark.parametrize('name', [

@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -103,6 +104,15 @@ def test_a_download_that_never_ends_is_told(server, monkeypatch):
     assert 'could not be downloaded' in refusal()
     server.cut.clear()
     assert loads()
+
+
+@pytest.mark.parametrize('status', [401, 403])
+def test_an_answer_without_a_reason_says_what_may_be_missing(status):
+    import huggingface_hub
+    error = OSError('refused')
+    error.response = SimpleNamespace(status_code=status)
+    said = hub._refused(NAME, hub.read_name(NAME), huggingface_hub, huggingface_hub.errors, error)
+    assert 'there is no repository me/model, or you may not read it' in said
 
 
 def test_what_may_not_be_read(server, monkeypatch):

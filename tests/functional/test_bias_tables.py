@@ -78,6 +78,15 @@ def test_own_grid_dtype_and_meta(mode):
     assert resize_bias_table(table.to('meta'), (7, 3), mode).shape == (2, 13, 5)
 
 
+@pytest.mark.parametrize('mode', ['geometric', 'geometric-cubic'])
+def test_a_graph_for_many_grids_leaves_a_table_of_its_own_grid(mode):
+    torch._dynamo.reset()
+    table, resize = table_of((5, 4)), torch.compile(
+        resize_bias_table, dynamic=True, backend='eager')
+    for grid in ((7, 3), (5, 6), (9, 4), (5, 4)):
+        torch.testing.assert_close(resize(table, grid, mode), resize_bias_table(table, grid, mode))
+
+
 @pytest.mark.parametrize('mode', RESIZINGS)
 def test_a_constant_stays_and_gradients(mode):
     table = torch.ones(1, 9, 7, dtype=torch.float64)

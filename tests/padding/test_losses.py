@@ -14,7 +14,7 @@ from mmdet.models.task_modules.samplers import RandomSampler
 from mmengine.model.efficient_conv_bn_eval import turn_on_efficient_conv_bn_eval
 from mmengine.registry import MODELS, DefaultScope
 from mmengine.runner.activation_checkpointing import turn_on_activation_checkpointing
-from mmseg.models import EncHead, EncoderDecoder
+from mmseg.models import CrossEntropyLoss, EncHead, EncoderDecoder, FCNHead
 from tinydetr import short
 
 from mmposenc.engine.training.padding_out import KeepPaddingOut
@@ -188,6 +188,9 @@ def of_roi_head(cls):
         mm.FreeAnchorRetinaHead, mm.VFNetHead, mm.YOLOXHead, mm.CondInstBboxHead)),
     ('SOLOHead', bare(mm.SOLO, mask_head=bare(mm.SOLOHead))),
     ('EncHead', bare(EncoderDecoder, decode_head=bare(EncHead, sampler=None))),
+    # Means of weighted pixels.
+    ('FCNHead', bare(EncoderDecoder, decode_head=bare(
+        FCNHead, sampler=None, loss_decode=CrossEntropyLoss(class_weight=[1.0, 2.0])))),
     # They may read maps other than by extractors.
     *((cls.__name__, of_roi_head(cls)) for cls in (
         mm.HybridTaskCascadeRoIHead, mm.PISARoIHead, mm.SparseRoIHead,
