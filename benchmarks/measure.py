@@ -200,6 +200,14 @@ def _sample(run: Run, device: str, calls: int) -> float:
 
 def peak_memory(run: Run, device: str) -> float:
     """Bytes that ``run`` needs beyond what is held before it. On a CPU, Linux alone."""
+    try:
+        return _peak_memory(run, device)
+    finally:
+        if device == 'cpu':
+            _keep_freed_memory()
+
+
+def _peak_memory(run: Run, device: str) -> float:
     if device == 'cpu':
         _return_freed_memory()
     failed = _warm_up(run, device)  # so that one-time buffers of the libraries are not counted
@@ -221,8 +229,17 @@ def peak_memory(run: Run, device: str) -> float:
     return _status('VmHWM') - before
 
 
+def _keep_freed_memory() -> None:
+    """The largest thresholds that malloc chooses by itself, so that what is timed after a peak does
+    not pay for memory that went back to the system."""
+    libc = ctypes.CDLL(None)
+    libc.mallopt(-3, 32 * 2 ** 20)  # M_MMAP_THRESHOLD
+    libc.mallopt(-1, 64 * 2 ** 20)  # M_TRIM_THRESHOLD
+
+
 def _return_freed_memory() -> None:
     libc = ctypes.CDLL(None)
+    libc.mallopt(-1, 128 * 1024)  # M_TRIM_THRESHOLD
     libc.mallopt(-3, 256 * 1024)  # M_MMAP_THRESHOLD: larger blocks go back when freed
     libc.malloc_trim(0)
 

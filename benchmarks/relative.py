@@ -3,6 +3,7 @@ against attention without an encoding.
 
     python benchmarks/relative.py targets            # iRPE against the release's formulation
     python benchmarks/relative.py forms              # encodings in every form of attention
+    python benchmarks/relative.py cost --rows 197 1050 > docs/tables/encoding-cost.csv
     options: --rows 1050 --repeats 7 --threads 1 --device cpu|cuda --dtype float32|bfloat16|float16
 
 Everything is measured in one process in turn (A, B, A, B, ...); a number is the median over the
@@ -17,10 +18,16 @@ forms: times are multiples of scaled_dot_product_attention without an encoding; 
 largest difference from the definition over the largest output. A form that cannot run, or that
 gives something else, is a row that says so. On a CPU FlexAttention is not compiled and has no
 backward pass.
+
+cost: every encoding in turn with attention without one and with iRPE on keys. A token encoding is
+called once before attention, on the tokens of all heads (ConvMLP on a hidden layer four times as
+wide); biases by boxes are of a decoder's 300 queries.
 """
 from __future__ import annotations
 
 import argparse
+import csv
+import itertools
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -44,6 +51,7 @@ from measure import (
 from torch import Tensor
 
 from mmposenc.attention import attend
+from mmposenc.detr import boxes as box_biases
 from mmposenc.encodings import IRPE, RelativeEncoding
 from mmposenc.functional import Grid
 
@@ -307,13 +315,102 @@ def measure(name: str, size: Size, args: argparse.Namespace) -> None:
               + ('none' if form == 'SDPA' else f'{differs[form]:.0e}') + ' |', flush=True)
 
 
+#: Ends of the names of examples that have no row in 'cost': they are like a row that is there.
+ALIKE = ('sequence', 'per head', 'resized', 'geometric', 'stretched', 'of cells', 'of DINOv3',
+         'of EVA-02', 'of masks', 'of convolutions', 'CombinedRPE', '90', '45', ' q', ' v')
+#: Of a DETR's decoder, and its queries.
+BOX_BIASES, QUERIES = ('PositionRelation', 'BoxRPB'), 300
+#: Runs of inference and of training by name: attention without an encoding, with iRPE on keys, and
+#: what is measured.
+Trio = list[dict[str, Run]]
+
+
+def cost_names() -> list[str]:
+    """Rows of the table 'cost'."""
+    names = (name for name in (*examples.RELATIVE, *examples.TOKEN) if not name.endswith(ALIKE))
+    return ['explicit product', *names, *BOX_BIASES]
+
+
+def in_attention(name: str, size: Size, args: argparse.Namespace) -> Trio:
+    """A relative encoding, or none as releases write it."""
+    encoding = None if name == 'explicit product' else make_encoding(name, size, args)
+    key = make_encoding('IRPE product k', size, args)
+    inputs = make_inputs(size, args)
+    base = both({'none': F.scaled_dot_product_attention, 'iRPE k': ours(key, size)}, inputs, key)
+    own = both({'own': explicit if encoding is None else ours(encoding, size)}, inputs, encoding)
+    return [{**others, **mine} for others, mine in zip(base, own, strict=True)]
+
+
+def before_attention(name: str, size: Size, args: argparse.Namespace) -> Trio:
+    """A token encoding alone: the table adds the time of attention to it."""
+    width = size.heads * size.dims * (4 if name == 'ConvMLP' else 1)
+    grid = (size.height, size.width)
+    encoding = examples.token(name, grid, embed_dims=width)
+    dtype = getattr(torch, args.dtype)
+    encoding.to(args.device, dtype)
+    tokens = torch.randn(size.batch, size.length, width, device=args.device, dtype=dtype,
+                         requires_grad=True)
+    own = kinds({'own': lambda: encoding(tokens, grid, num_prefix_tokens=size.prefix)},
+                [tokens, *encoding.parameters()], torch.randn_like(tokens))
+    return [{**others, **mine} for others, mine in zip(
+        in_attention('explicit product', size, args), own.values(), strict=True)]
+
+
+def by_boxes(name: str, size: Size, args: argparse.Namespace) -> Trio:
+    """A decoder's attention of queries to each other, or to the cells of the map; iRPE has no
+    place there."""
+    queries = size._replace(height=1, width=QUERIES, prefix=0, key=None)
+    if name == 'BoxRPB':
+        queries = queries._replace(key=Grid(size.height, size.width))
+    inputs = make_inputs(queries, args)
+    module = getattr(box_biases, name)(size.heads).to(args.device, getattr(torch, args.dtype))
+    places = torch.rand(size.batch, QUERIES, 4, device=args.device)
+    extents = torch.tensor([size.height, size.width], device=args.device)
+
+    def own(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        bias = (module(places, places) if name == 'PositionRelation'
+                else module(places, (size.height, size.width), extents))
+        return F.scaled_dot_product_attention(q, k, v, bias)
+    return both({'none': F.scaled_dot_product_attention, 'own': own}, inputs, module)
+
+
+def cost(args: argparse.Namespace) -> None:
+    """All encodings beside none and beside iRPE on keys, as lines of a csv file."""
+    print(header(args), file=sys.stderr)
+    sizes = chosen(args)
+    write = csv.writer(sys.stdout, lineterminator='\n').writerow
+    write(['encoding', *(f'{length}{of}' for length in sizes for of in ('', ': of iRPE k'))])
+    for name in cost_names():
+        if not args.only or any(part in name for part in args.only):
+            write([name, *itertools.chain(*(cost_cells(name, size, args)
+                                            for size in sizes.values()))])
+            sys.stdout.flush()
+
+
+def cost_cells(name: str, size: Size, args: argparse.Namespace) -> tuple[str, str]:
+    """'forward/training (MiB/MiB)' in multiples of none's time, and in multiples of iRPE's."""
+    before = name in examples.TOKEN
+    make = before_attention if before else by_boxes if name in BOX_BIASES else in_attention
+    none, other, peaks = [], [], []
+    for runs in make(name, size, args):
+        times = paired_times(runs, args.repeats, args.device)
+        none.append(times['own'].ratio + before)
+        if 'iRPE k' in times:
+            other.append(none[-1] / times['iRPE k'].ratio)
+        peaks.append(peak_memory(runs['own'], args.device) / 2 ** 20)
+    ratios, others, memory = ('/'.join(format(each, how) for each in cells) for cells, how in (
+        (none, '.2f'), (other, '.2f'), (peaks, '.0f')))
+    return f'{ratios} ({memory})', others
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    tables = dict(targets=targets, forms=forms)
+    tables = dict(targets=targets, forms=forms, cost=cost)
     add_arguments(parser, repeats=7)
     parser.add_argument('table', choices=tables)
     parser.add_argument('--rows', type=int, nargs='*', choices=list(FORM_SIZES))
-    parser.add_argument('--only', nargs='*', help='parts of the names of encodings, for forms')
+    parser.add_argument('--only', nargs='*', help='parts of the names of encodings, for forms and '
+                        'cost')
     parser.add_argument('--batch', type=int, help="images, instead of the row's")
     parser.add_argument('--form', default='auto', help='form of the attention, for targets')
     args = parse(parser)

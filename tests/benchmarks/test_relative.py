@@ -1,10 +1,12 @@
 """Tables of benchmarks/relative.py at the smallest sizes."""
 import argparse
+import csv
 import sys
 
 import pytest
 from scripts import load_script
 
+from mmposenc import encodings
 from mmposenc.functional import Grid
 
 
@@ -45,3 +47,20 @@ def test_the_table_of_targets_runs(forms, monkeypatch, capsys):
     forms.main()
     out = capsys.readouterr().out
     assert out.splitlines()[2].startswith('|') and 'failed' not in out and '`python ' in out
+
+
+def test_every_encoding_has_a_cost(forms):
+    """``RotaryEmbedding2D`` is another name of ``RotaryEmbedding``."""
+    configs = {**forms.examples.RELATIVE, **forms.examples.TOKEN}
+    found = {configs[name]['type'] for name in forms.cost_names() if name in configs}
+    assert found == set(encodings.ENCODINGS) - {'RotaryEmbedding'}
+
+
+def test_costs_of_what_is_added_to_attention(forms, monkeypatch, capsys):
+    monkeypatch.setattr(sys, 'argv', [forms.__file__, 'cost', '--tiny', '--only', 'PEG', 'SASA',
+                                      'BoxRPB', 'PositionRelation'])
+    forms.main()
+    rows = {row['encoding']: row for row in csv.DictReader(capsys.readouterr().out.splitlines())}
+    assert list(rows) == ['SASARPE', 'PEG', 'PositionRelation', 'BoxRPB']
+    assert rows['BoxRPB']['13: of iRPE k'] == ''
+    assert all(float(each) > 1 for each in rows['PEG']['13'].partition(' ')[0].split('/'))
