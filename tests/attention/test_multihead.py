@@ -72,16 +72,6 @@ def test_attn_mask(bool_mask):
     torch.testing.assert_close(weights, scores.softmax(-1))
 
 
-def test_dropout_only_in_training():
-    module = MultiheadAttention(8, 2, attn_drop=0.5)
-    x = torch.randn(2, 6, 8)
-    torch.manual_seed(0)
-    first = module(x, (2, 3))
-    assert not torch.equal(first, module(x, (2, 3)))
-    module.eval()
-    torch.testing.assert_close(module(x, (2, 3)), module(x, (2, 3)))
-
-
 def test_bad_input():
     module = MultiheadAttention(8, 2, num_prefix_tokens=1)
     x = torch.randn(2, 7, 8)

@@ -4,13 +4,10 @@ import copy
 import pytest
 import torch
 import torch.fx.experimental._config as shape_config
-from torch import nn
 from torch._dynamo.testing import CompileCounter
 
 from mmposenc.attention import (
-    ConvProjectionAttention,
     MultiheadAttention,
-    SpatialReductionAttention,
     attend,
 )
 from mmposenc.attention import padded as padded_batches
@@ -107,37 +104,6 @@ def test_weights_masks_and_an_image_of_padding():
             torch.testing.assert_close(out[image:image + 1][:, :, own], alone)
             torch.testing.assert_close(weights[image][:, own][..., own], alone_weights[0])
             assert not weights[image][..., mask[image]].any()
-
-
-def test_convolved_tokens_equal_each_image_alone():
-    """Other attentions, models and sums of encodings: tests/encodings/test_cellwise.py."""
-    torch.manual_seed(0)
-    module = ConvProjectionAttention(8, 2, rel_pos_encoding=SHARES,
-                                     num_prefix_tokens=1).double().eval()
-    for parameter in module.parameters():
-        nn.init.normal_(parameter)
-    mask = padded(1)
-    x = torch.randn(4, 21, 8, dtype=torch.float64).masked_fill(mask[..., None], 1e3)
-    out = module(x, GRID, mask)
-    for image, size in enumerate(SIZES):
-        own = corner(size, 1)
-        torch.testing.assert_close(out[image:image + 1, own],
-                                   module(x[image:image + 1, own], size))
-
-
-@pytest.mark.parametrize('ratio', [1, 2, 3])
-def test_reduced_keys_lie_on_the_image(ratio):
-    torch.manual_seed(0)
-    module = SpatialReductionAttention(8, 2, sr_ratio=ratio, ceil_mode=True,
-                                       rel_pos_encoding=SHARES).double().eval()
-    mask = extents_to_mask(SIZES, GRID, torch.device('cpu'))
-    x = torch.randn(4, 20, 8, dtype=torch.float64)
-    out = module(x, GRID, mask)
-    torch.testing.assert_close(module(x, GRID, mask.clone()), out)
-    for image, size in enumerate(SIZES):
-        own = corner(size, 0)
-        torch.testing.assert_close(out[image:image + 1, own],
-                                   module(x[image:image + 1, own], size))
 
 
 @pytest.mark.parametrize('name', ['deit', 'pvt'])

@@ -51,22 +51,6 @@ def test_equals_attention_written_out(hw, options, own_qk):
     torch.testing.assert_close(module(x, hw, x_qk=x_qk), written_out(module, x, hw, x_qk))
 
 
-@pytest.mark.parametrize('ratio', [1, 2, 3])
-def test_valid_tokens_do_not_see_padding(ratio):
-    module = make(sr_ratio=ratio, ceil_mode=True)
-    x = torch.randn(2, 7, 8, 6, dtype=torch.float64)
-    extents = [(7, 3), (4, 8)]
-    mask = torch.ones(2, 7, 8, dtype=torch.bool)
-    for image, (height, width) in enumerate(extents):
-        mask[image, :height, :width] = False
-    for fill in (x, x.masked_fill(mask[..., None], 1e3)):
-        out = module(fill.flatten(1, 2), (7, 8), mask).view(2, 7, 8, 6)
-        for image, (height, width) in enumerate(extents):
-            alone = x[image, :height, :width].reshape(1, -1, 6)
-            torch.testing.assert_close(out[image, :height, :width].reshape(1, -1, 6),
-                                       module(alone, (height, width)))
-
-
 def test_gradients_and_weights():
     module = make(sr_ratio=2)
     x = torch.randn(1, 8, 6, dtype=torch.float64, requires_grad=True)

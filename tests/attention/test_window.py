@@ -1,5 +1,6 @@
 """Window attention against loops over pairs of tokens, and itself. (Swin's against mmdet's and
 mmpretrain's: tests/backbones/test_openmmlab.py.)"""
+import itertools
 import math
 
 import examples
@@ -97,18 +98,25 @@ def test_against_loops(hw_shape, window, shift, mask_window_padding):
     torch.testing.assert_close(module(x, hw_shape).detach(), expected)
 
 
-def test_windows_take_queries_and_keys_of_other_tokens():
-    """Of two windows side by side, each is attention on its own cells."""
-    torch.manual_seed(0)
-    plain = PlainWindowAttention(24, 2, window_size=(3, 2)).double()
-    whole = MultiheadAttention(24, 2).double()
+@pytest.mark.parametrize('own_qk', [False, True])
+def test_masked_windows_end_at_the_map(own_qk):
+    """Each is attention on a map of its own, also where queries and keys are of other tokens."""
+    options = dict(rel_pos_encoding=dict(type='mmposenc.QueryRelative2D'))
+    plain = PlainWindowAttention(24, 2, (2, 3), mask_window_padding=True, **options).double()
+    whole = MultiheadAttention(24, 2, grid_shape=(2, 3), **options).double()
     whole.load_state_dict(plain.state_dict())
-    x, x_qk = torch.randn(2, 1, 12, 24, dtype=torch.float64)
-    cells = torch.arange(12).view(3, 2, 2).transpose(0, 1).flatten(1)
-    out = plain(x, (3, 4), x_qk=x_qk)
-    for window in cells:
-        torch.testing.assert_close(out[:, window],
-                                   whole(x[:, window], (3, 2), x_qk=x_qk[:, window]))
+    x, other = torch.randn(2, 2, 5, 7, 24, dtype=torch.float64)
+    given = dict(x_qk=other.flatten(1, 2)) if own_qk else {}
+    got = plain(x.flatten(1, 2), (5, 7), **given).unflatten(1, (5, 7))
+    weights = plain(x.flatten(1, 2), (5, 7), None, True, **given)[1].unflatten(0, (2, 3, 3))
+    for row, col in itertools.product(range(3), range(3)):
+        part = slice(None), slice(2 * row, 2 * row + 2), slice(3 * col, 3 * col + 3)
+        given = dict(x_qk=other[part].flatten(1, 2)) if own_qk else {}
+        hw = tuple(x[part].shape[1:3])
+        expected, own = whole(x[part].flatten(1, 2), hw, need_weights=True, **given)
+        torch.testing.assert_close(got[part], expected.unflatten(1, hw))
+        if hw == (2, 3):
+            torch.testing.assert_close(weights[:, row, col], own)
 
 
 @pytest.mark.usefixtures('small_chunks')
@@ -229,3 +237,8 @@ def test_bad_inputs():
         module.w_msa(torch.zeros(1, 9, 24))
     with pytest.raises(ValueError, match=r'regions has shape \(2, 16\)'):
         module.w_msa(x, torch.zeros(2, 16))
+    plain = PlainWindowAttention(24, 2, 2)
+    with pytest.raises(ValueError, match=r'key_padding_mask has shape \(1, 5\)'):
+        plain(torch.randn(1, 6, 24), (2, 3), torch.zeros(1, 5, dtype=torch.bool))
+    with pytest.raises(ValueError, match=r'num_prefix_tokens=1 with window_size=2 must be 0'):
+        PlainWindowAttention(8, 2, 2, num_prefix_tokens=1)

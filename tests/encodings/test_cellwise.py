@@ -5,7 +5,11 @@ import pytest
 import torch
 from tinybackbones import randomize
 
-from mmposenc.attention import MultiheadAttention
+from mmposenc.attention import (
+    ConvProjectionAttention,
+    MultiheadAttention,
+    SpatialReductionAttention,
+)
 from mmposenc.attention.attend import attend
 from mmposenc.backbones import ViT
 from mmposenc.detr.encoders import DetrEncoder
@@ -26,7 +30,8 @@ NOT_CELLWISE = {'ShawRPE sequence', 'HuangRPE sequence', 'TransformerXLRPE seque
                 'ComRoPE linear',
                 'ComRoPE partition'}
 #: Every encoding, and more that could number tokens in sequence.
-CONFIGS = {**{name: dict(rel_pos_encoding=cfg) for name, cfg in examples.RELATIVE.items()},
+CONFIGS = {'none': dict(rel_pos_encoding=None),
+           **{name: dict(rel_pos_encoding=cfg) for name, cfg in examples.RELATIVE.items()},
            **{name: dict(pos_encoding=cfg) for name, cfg in {
                **examples.TOKEN,
                **{name: dict(examples.TOKEN[name], grid_shape=WHOLE)  # DETR knows no grid
@@ -67,8 +72,8 @@ def test_part_of_a_grid(name: str) -> None:
         f'{name}: cellwise={said}; NOT_CELLWISE must list what has False, and nothing else')
 
 
-def attention_of(config):
-    module = randomize(MultiheadAttention(
+def attention_of(config, kind=MultiheadAttention):
+    module = randomize(kind(
         16, HEADS, num_prefix_tokens=1, grid_shape=WHOLE, **config), 0.5).double().eval()
 
     def run(cells, mask):
@@ -76,6 +81,24 @@ def attention_of(config):
         out = module(tokens, cells.shape[1:3], None if mask is None else token_mask(mask, 1))
         return out[:, :1], out[:, 1:].unflatten(1, cells.shape[1:3])
     return run
+
+
+def convolved(config):
+    return attention_of(config, ConvProjectionAttention)
+
+
+def reduced(config, ratio=2):
+    """Cells of several tokens, those at the border cut off."""
+    module = randomize(SpatialReductionAttention(16, HEADS, sr_ratio=ratio, ceil_mode=True,
+                                                 grid_shape=WHOLE, **config), 0.5).double().eval()
+
+    def run(cells, mask):
+        return (module(cells.flatten(1, 2), cells.shape[1:3], mask).unflatten(1, cells.shape[1:3]),)
+    return run
+
+
+def reduced_more(config):
+    return reduced(config, 3)
 
 
 def vit_of(config):
@@ -109,9 +132,11 @@ def detr_of(config):
 
 
 @pytest.mark.parametrize('build, name', [
-    (build, name) for build in (attention_of, vit_of, detr_of) for name in CONFIGS
+    *((build, name) for build in (convolved, reduced, reduced_more) for name in (
+        'none', 'IRPE product qkv', 'FIRE', 'RotaryEmbedding2D of DINOv3')),
+    *((build, name) for build in (attention_of, vit_of, detr_of) for name in CONFIGS
     if (build is not attention_of or 'rel_pos_encoding' in CONFIGS[name])
-    and (build is not detr_of or name != 'ConvMLP')])  # which stands in no MLP of a DETR
+    and (build is not detr_of or name != 'ConvMLP'))])  # which stands in no MLP of a DETR
 def test_an_image_in_a_padded_batch(build, name: str) -> None:
     """It equals the image alone, whatever lies in the padding."""
     run = build(CONFIGS[name])
