@@ -3,7 +3,7 @@ import pytest
 import torch
 from tinybackbones import randomize
 
-from mmposenc.attention import MultiheadAttention
+from mmposenc.attention import MultiheadAttention, PlainWindowAttention
 from mmposenc.backbones import ViT
 from mmposenc.lab.figures import record_attention
 
