@@ -102,6 +102,18 @@ def tiny_detector(root: Path, **shapes: Any) -> Path:
     return detector_config(root / 'tiny.py', make_coco(root / 'data', **shapes))
 
 
+def make_trees(folder: Path, phases: tuple[str, ...]) -> None:
+    """The layout of `mmposenc prepare trees`, with shapes in place of trees."""
+    for seed, phase in enumerate(phases):
+        made = read_annotations(make_coco(folder / phase, seed=seed))
+        (folder / 'images').mkdir(exist_ok=True)
+        (folder / phase / 'images').rename(folder / 'images' / phase)
+        made['categories'] = [dict(id=1, name='tree')]
+        made['annotations'] = [{**each, 'category_id': 1} for each in made['annotations']]
+        (folder / 'annotations').mkdir(exist_ok=True)
+        (folder / 'annotations' / f'{phase}.json').write_text(json.dumps(made))
+
+
 def make_nuclei(folder: Path, side: int = 64) -> None:
     """A data set in the layout of prepare_data.py nuclei: bright squares on noise."""
     rng = np.random.default_rng(0)

@@ -184,39 +184,39 @@ def build(cfg: Config, seed: int = 0, *, initialize: bool = True) -> nn.Module:
     return built
 
 
-def samples(cfg: Config, number: int, seed: int = 0) -> list[dict]:
-    """Items of a data set: random pictures of one size, each with another number of objects."""
+def samples(cfg: Config, number: int, seed: int = 0,
+            sizes: list[tuple[int, int]] | None = None) -> list[dict]:
+    """Items of a data set: random pictures of one size, or of those (height, width), each with
+    another number of objects."""
     side = cfg.model.backbone.get('img_size', 64) if cfg.default_scope == 'mmpretrain' else 64
     side = 32 if str(cfg.model.backbone.get('depth', 50)) in ('20',) else side
     channels = cfg.model.backbone.get('in_channels', 3)
     generator = torch.Generator().manual_seed(seed)
     made = []
-    for i in range(number):
-        image = torch.randint(0, 256, (channels, side, side), dtype=torch.uint8,
-                              generator=generator)
-        made.append(dict(inputs=image, data_samples=_sample(cfg.default_scope, i, side, generator)))
+    for i, size in enumerate(sizes or [(side, side)] * number):
+        image = torch.randint(0, 256, (channels, *size), dtype=torch.uint8, generator=generator)
+        made.append(dict(inputs=image, data_samples=_sample(cfg.default_scope, i, size, generator)))
     return made
 
 
-def _sample(scope: str, i: int, side: int, generator: torch.Generator) -> Any:
-    meta = dict(img_shape=(side, side), ori_shape=(side, side), pad_shape=(side, side),
-                scale_factor=(1.0, 1.0))
+def _sample(scope: str, i: int, size: tuple[int, int], generator: torch.Generator) -> Any:
+    meta = dict(img_shape=size, ori_shape=size, pad_shape=size, scale_factor=(1.0, 1.0))
     if scope == 'mmdet':
         from mmdet.structures import DetDataSample
         from mmdet.structures.mask import BitmapMasks
         from mmengine.structures import InstanceData
-        corners = torch.rand(1 + 2 * i, 2, generator=generator) * side / 2
+        corners = torch.rand(1 + 2 * i, 2, generator=generator) * torch.tensor(size[::-1]) / 2
         boxes = torch.cat([corners, corners + 8 + corners.flip(0) / 2], 1)
         labels = torch.arange(len(boxes)) % CLASSES['mmdet']
-        cells = torch.arange(side) + 0.5
-        inside = ((cells > boxes[:, :1]) & (cells < boxes[:, 2:3]))[:, None] & (
-            (cells > boxes[:, 1:2]) & (cells < boxes[:, 3:]))[:, :, None]
+        rows, cols = (torch.arange(side) + 0.5 for side in size)
+        inside = ((cols > boxes[:, :1]) & (cols < boxes[:, 2:3]))[:, None] & (
+            (rows > boxes[:, 1:2]) & (rows < boxes[:, 3:]))[:, :, None]
         return DetDataSample(metainfo=meta, gt_instances=InstanceData(
-            bboxes=boxes, labels=labels, masks=BitmapMasks(inside.byte().numpy(), side, side)))
+            bboxes=boxes, labels=labels, masks=BitmapMasks(inside.byte().numpy(), *size)))
     if scope == 'mmseg':
         from mmengine.structures import PixelData
         from mmseg.structures import SegDataSample
-        labels = torch.randint(0, CLASSES['mmseg'], (1, side, side), generator=generator)
+        labels = torch.randint(0, CLASSES['mmseg'], (1, *size), generator=generator)
         return SegDataSample(metainfo=meta, gt_sem_seg=PixelData(data=labels))
     from mmpretrain.structures import DataSample
     return DataSample().set_gt_label(i % CLASSES['mmpretrain'])

@@ -131,8 +131,7 @@ def test_padded_keys_are_left_out_where_that_pays(train, name, prefix, monkeypat
         if train:
             results[-1] += torch.autograd.grad(out.square().sum(), [*leaves, *own])
     assert images[0] is None and len(images[1]) == 3 and not results[1][0][2].any()
-    for a, b in zip(*results, strict=True):
-        torch.testing.assert_close(a, b)
+    torch.testing.assert_close(*results)
 
 
 def test_padded_keys_stay_where_regions_say_which_tokens_meet(monkeypatch):

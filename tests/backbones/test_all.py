@@ -217,8 +217,7 @@ def test_nothing_in_the_state_depends_on_the_last_image(name):
         torch.testing.assert_close(a, b, rtol=0, atol=0)
         torch.testing.assert_close(a, c)
     assert before.keys() == model.state_dict().keys()
-    for key, value in model.state_dict().items():
-        assert torch.equal(value, before[key])
+    torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize('name', BUILD)

@@ -27,8 +27,7 @@ def test_own_weights_load(tmp_path, wrap, prefix):
         state['neck.weight'] = torch.zeros(1)
     model = PVT(**SIZES, pos_encoding=dict(type='PEG'), init_cfg=save(tmp_path, state, wrap))
     model.init_weights()
-    for key, value in model.state_dict().items():
-        torch.testing.assert_close(value, source.state_dict()[key], rtol=0, atol=0)
+    torch.testing.assert_close(model.state_dict(), source.state_dict(), rtol=0, atol=0)
 
 
 def test_another_architecture_is_an_error_that_names_everything(tmp_path):
@@ -44,8 +43,7 @@ def test_another_architecture_is_an_error_that_names_everything(tmp_path):
     assert 'missing: stages.3.blocks.1.' in message
     assert 'unexpected: stages.0.pos_encodings.at.after0.0.proj.0.bias' in message
     assert 'stages.0.blocks.0.attn.q.weight: (4, 4) in the file, (8, 8) here' in message
-    for key, value in model.state_dict().items():
-        torch.testing.assert_close(value, before[key], rtol=0, atol=0)
+    torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)
 
 
 def test_not_strict_loads_what_fits(tmp_path):
@@ -53,8 +51,8 @@ def test_not_strict_loads_what_fits(tmp_path):
     cfg = save(tmp_path, source.state_dict())
     model = PVT(**SIZES, pos_encoding=dict(type='PEG'), init_cfg=dict(**cfg, strict=False))
     model.init_weights()
-    for key, value in source.state_dict().items():
-        torch.testing.assert_close(model.state_dict()[key], value, rtol=0, atol=0)
+    found = {key: model.state_dict()[key] for key in source.state_dict()}
+    torch.testing.assert_close(found, dict(source.state_dict()), rtol=0, atol=0)
 
 
 def test_unknown_options_are_named(tmp_path):
@@ -123,12 +121,11 @@ def test_a_classifiers_swin_becomes_a_detectors_and_back():
     fresh = detector.norm0.weight.clone()
     load_pretrained(detector, classifier.state_dict())
     torch.testing.assert_close(detector.norm0.weight, fresh)
-    for name, value in classifier.state_dict().items():
-        torch.testing.assert_close(detector.state_dict()[name], value, rtol=0, atol=0)
+    found = {key: detector.state_dict()[key] for key in classifier.state_dict()}
+    torch.testing.assert_close(found, dict(classifier.state_dict()), rtol=0, atol=0)
     back = Swin(**SWIN, window_size=4, pool='gap')
     load_pretrained(back, detector.state_dict())
-    for name, value in classifier.state_dict().items():
-        torch.testing.assert_close(back.state_dict()[name], value, rtol=0, atol=0)
+    torch.testing.assert_close(back.state_dict(), classifier.state_dict(), rtol=0, atol=0)
 
 
 @pytest.fixture
@@ -198,5 +195,4 @@ def test_a_row_without_a_place_is_added_to_its_token():
                  pos_encoding=dict(**LEARNED, num_prefix_embeds=0)).eval()
     load_pretrained(model, source.state_dict())
     x = torch.randn(2, 3, 32, 32)
-    for ours, theirs in zip(model(x)[0], source(x)[0], strict=True):
-        torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(model(x)[0], source(x)[0])

@@ -74,8 +74,7 @@ def test_maps_are_normed_every_one_or_the_last(hw):
     for normed, raw in zip(every(x), plain(x), strict=True):
         torch.testing.assert_close(normed, every.norm(raw.movedim(1, -1)).movedim(-1, 1))
     maps['every'].load_state_dict(every.state_dict())
-    for part, whole in zip(maps['every'](x), every(x), strict=False):
-        torch.testing.assert_close(part, whole)
+    torch.testing.assert_close(maps['every'](x), every(x)[:2])
 
 
 @pytest.mark.parametrize('pool', ['gap', None])

@@ -1,15 +1,14 @@
 """The quickstart's configs, trained and tested; the command is in tests/commands."""
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from mmengine.registry import TASK_UTILS, init_default_scope
 from PIL import Image
 from scripts import NARROW, load_tool, named
+from tinydata import make_trees
 
 import mmposenc  # noqa: F401
 from mmposenc.engine import load_config
@@ -40,29 +39,9 @@ def test_every_object_gets_an_anchor():
         assert side < 24 or worst >= assigner.pos_iou_thr, side
 
 
-def make_trees(folder: Path) -> None:
-    """A data set in the layout of prepare_data.py trees: bright squares on noise."""
-    rng = np.random.default_rng(0)
-    (folder / 'annotations').mkdir(parents=True)
-    for split, count in (('train', 4), ('val_block', 2), ('val', 2)):
-        (folder / 'images' / split).mkdir(parents=True)
-        images, annotations = [], []
-        for index in range(1, count + 1):
-            pixels = rng.integers(0, 60, (96, 96, 3), dtype=np.uint8)
-            x, y = (int(v) for v in rng.integers(0, 70, 2))
-            pixels[y:y + 20, x:x + 20] = 230
-            Image.fromarray(pixels).save(folder / 'images' / split / f'{index}.png')
-            images.append({'id': index, 'file_name': f'{index}.png', 'width': 96, 'height': 96})
-            annotations.append({'id': index, 'image_id': index, 'category_id': 1, 'iscrowd': 0,
-                                'bbox': [x, y, 20, 20], 'area': 400})
-        (folder / 'annotations' / f'{split}.json').write_text(json.dumps({
-            'images': images, 'annotations': annotations,
-            'categories': [{'id': 1, 'name': 'tree'}]}))
-
-
 def test_train_test_and_table(tmp_path, monkeypatch, capsys):
     """What the quickstart runs, on four tiles and a narrow model."""
-    make_trees(tmp_path / 'data' / 'trees')
+    make_trees(tmp_path / 'data' / 'trees', ('train', 'val_block', 'val'))
     monkeypatch.chdir(tmp_path)
     load_tool('train').main([TREES, '--work-dir', 'work', '--cfg-options', *NARROW,
                         'train_dataloader.dataset.times=1', 'train_cfg.max_epochs=1',
@@ -74,9 +53,9 @@ def test_train_test_and_table(tmp_path, monkeypatch, capsys):
                            f'pictures/{name}', '--cfg-options', 'model.test_cfg.score_thr=0.0',
                            *NARROW, *named(f'small_{name}')])
     pictures = sorted(Path('pictures').rglob('*.*'))
-    assert len(pictures) == 4
+    assert len(pictures) == 8
     with Image.open(pictures[0]) as picture:  # ground truth and predictions side by side
-        assert picture.size == (2 * 96, 96)
+        assert picture.size == (2 * 64, 44)
     capsys.readouterr()
     load_tool('show_metrics').main(['block=work/block', 'other plot=work/plot'])
     lines = capsys.readouterr().out.splitlines()

@@ -1,11 +1,16 @@
-"""COCO data sets with something wrong in them."""
+"""COCO data sets with something wrong in them: every fault is named, counted or refused."""
 from __future__ import annotations
 
+import json
 import logging
+import os
+import signal
 
+import numpy as np
 import pytest
-from mmengine.registry import DATASETS
-from tinydata import make_coco, read_annotations, write_annotations
+from mmengine.registry import DATASETS, TRANSFORMS
+from PIL import Image
+from tinydata import make_coco, read_annotations
 
 import mmposenc  # noqa: F401
 
@@ -20,13 +25,7 @@ def build(root, classes=('square', 'disc'), **kwargs):
     return DATASETS.build(dict(
         type='mmposenc.CocoDataset', data_root=str(root), ann_file='annotations.json',
         data_prefix=dict(img='images/'), metainfo=dict(classes=classes),
-        pipeline=[dict(type='mmposenc.LoadImageFromFile')], **kwargs))
-
-
-def change(root, index=0, **values) -> None:
-    data = read_annotations(root)
-    data['annotations'][index].update(values)
-    write_annotations(root, data['images'], data['annotations'])
+        **{'pipeline': [dict(type='mmposenc.LoadImageFromFile')], **kwargs}))
 
 
 @pytest.fixture
@@ -53,23 +52,15 @@ def test_a_good_data_set_equals_mmdets(root, warnings) -> None:
 
 
 def test_boxes_without_area_are_dropped_and_counted(root, warnings) -> None:
-    change(root, 0, bbox=[5, 5, 0, 10])
-    change(root, 2, bbox=[5, 5, 10, -1])
-    change(root, 3, bbox=[5, 5, 0.5, 10])
-    change(root, 4, bbox=[500, 5, 10, 10])
+    for index, box in {0: [5, 5, 0, 10], 2: [5, 5, 10, -1], 3: [5, 5, 0.5, 10],
+                       4: [500, 5, 10, 10]}.items():
+        rewrite(root, put('annotations', index, bbox=box))
     dataset = build(root)
     assert sum(len(dataset.get_data_info(i)['instances']) for i in range(4)) == 4
     assert len(warnings()) == 1
     for part in ('annotations.json: dropped annotations:', '2 with a box of zero area',
                  '1 with a box thinner than a pixel', '1 with a box outside the image'):
         assert part in warnings()[0]
-
-
-def test_unknown_category_id_is_named(root) -> None:
-    change(root, 3, category_id=99)
-    with pytest.raises(ValueError, match=r"annotation 4 of image 'shape_1\.jpg' in .*annotations"
-                                         r"\.json: category_id 99 .*\{1: 'square', 2: 'disc'\}"):
-        build(root)
 
 
 def test_category_that_is_not_a_class(root, warnings) -> None:
@@ -103,10 +94,218 @@ def test_truncated_image(root, warnings) -> None:
 
     with pytest.raises(ValueError, match=r'broken image .*shape_2\.jpg: .*truncated'):
         build(root, check_images=False)[2]
-    from mmengine.registry import TRANSFORMS
     load = TRANSFORMS.build(dict(type='mmposenc.LoadImageFromFile', ignore_empty=True))
     assert load(dict(img_path=str(path))) is None
     assert load(dict(img_path=str(root / 'images' / 'shape_1.jpg')))['img'].shape == (64, 64, 3)
     path.unlink()
     with pytest.raises(ValueError, match=r'shape_2\.jpg: No such file'):
         build(root)
+
+
+def rewrite(root, change) -> None:
+    data = read_annotations(root)
+    changed = change(data)
+    (root / 'annotations.json').write_text(
+        json.dumps(data if changed is None or isinstance(changed, dict) and changed is not data
+                   and not changed.get('whole') else changed['whole']))
+
+
+def put(section, index, **values):
+    return lambda data: data[section][index].update(values)
+
+
+def drop(section, index, key):
+    return lambda data: data[section][index].pop(key) and None
+
+
+#: What a file may hold, and what the error says.
+REFUSED = [
+    (put('annotations', 0, bbox=[float('nan'), 0, 5, 5]), r'annotation 1: bbox=\[nan'),
+    (put('annotations', 1, bbox=[0, 0, float('inf'), 5]), r'annotation 2: bbox=.*inf'),
+    (put('annotations', 0, bbox=[0, 0, 5]), 'must be four finite numbers'),
+    (put('annotations', 0, bbox=None), 'bbox=None must be four finite numbers'),
+    (put('annotations', 0, bbox=['1', '2', '3', '4']), 'must be four finite numbers'),
+    (put('annotations', 0, area=float('nan')), 'area=nan must be a finite number'),
+    (put('annotations', 0, bbox=[0, 0, 10 ** 400, 5]), 'annotation 1: bbox='),
+    (put('annotations', 0, area='5'), "area='5' must be a finite number"),
+    (put('annotations', 0, iscrowd='0'), "annotation 1: iscrowd='0' must be 0 or 1"),
+    (put('annotations', 0, image_id=[1]), r'annotation 1: image_id=\[1\] must be a whole number'),
+    (put('annotations', 0, category_id={}), 'category_id={} must be a whole number'),
+    (put('annotations', 3, category_id=99), r"annotation 4 of image 'shape_1\.jpg' in .*annotations"
+     r"\.json: category_id 99 .*\{1: 'square', 2: 'disc'\}"),
+    (put('annotations', 0, id=10 ** 30), 'id=1000.* must be a whole number of at most 64 bits'),
+    (put('images', 0, id=[1]), r'id=\[1\] must be a whole number'),
+    (put('images', 0, width=True), 'image 1: width=True'),
+    (put('images', 0, file_name='a\0b'), 'embedded null'),
+    (put('images', 0, file_name='.'), 'it is a folder, not a file'),
+    (put('images', 0, file_name='\udc80.jpg'), 'No such file'),
+    (put('categories', 0, name=7), 'category 1: name=7 must be a word'),
+    (put('categories', 0, name=''), "category 1: name='' must be a word"),
+    (put('categories', 0, name='square '), "'square'] are not among the categories"),
+    (lambda data: data['annotations'].append(None), r'annotations\[8\] lacks id'),
+    (lambda data: data.update(annotations=None), "'annotations' is a NoneType"),
+    (put('annotations', 0, image_id='1'), "annotation 1: image_id='1' must be a whole number"),
+    (put('annotations', 0, category_id='1'), "category_id='1' must be a whole number"),
+    (put('annotations', 1, id=1), "two entries of 'annotations' have the id 1"),
+    (put('images', 1, id=1), "two entries of 'images' have the id 1"),
+    (put('images', 0, id='one'), "image 'one': id='one' must be a whole number"),
+    (put('images', 0, width=float('nan')), 'image 1: width=nan must be a whole number'),
+    (put('images', 0, height=0), 'image 1: height=0'),
+    (put('images', 0, file_name=''), "image 1: file_name=''"),
+    (put('categories', 1, name='square'), "2 categories have the name 'square'"),
+    (put('categories', 1, id=1), "two entries of 'categories' have the id 1"),
+    *[(drop(section, 0, key), rf'{section}\[0\] lacks {key}') for section, key in (
+        ('images', 'id'), ('images', 'file_name'), ('images', 'height'), ('images', 'width'),
+        ('annotations', 'id'), ('annotations', 'image_id'), ('annotations', 'category_id'),
+        ('annotations', 'bbox'), ('categories', 'id'), ('categories', 'name'))],
+    (lambda data: data.pop('images') and None, "'images' is missing"),
+    (lambda data: data.pop('categories') and None, "'categories' is missing"),
+    (lambda data: data.update(images=[]), "'images' is empty"),
+    (lambda data: data.update(categories=[]), "'categories' is empty"),
+    (lambda data: data.update(annotations=[]), 'has no annotation to train on'),
+    (lambda data: data.update(images={}), "'images' is a dict; it must be a list"),
+    (lambda data: data.update(annotations=[3]), r'annotations\[0\] lacks id'),
+    (lambda data: dict(whole=[1, 2]), 'holds a list; a COCO file is a dict'),
+    (put('images', 1, height=60), r'the picture is 64x64, the annotations say 64x60'),
+    (lambda data: [ann.update(image_id=99) for ann in data['annotations']] and None,
+     'no annotation to train on; dropped: 8 of an image that the file does not have')]
+
+
+@pytest.mark.parametrize('number', range(len(REFUSED)))
+def test_refused(root, number) -> None:
+    change, message = REFUSED[number]
+    rewrite(root, change)
+    with pytest.raises(ValueError, match=message) as error:
+        build(root)
+    assert 'annotations.json' in str(error.value)
+
+
+#: Masks that are none for an image of 64 x 44 pixels, with what the error says.
+RLE = {'size': [44, 64], 'counts': [100, 50, 44 * 64 - 150]}
+NO_MASKS = [(mask, 'segmentation=.* must be a list of polygons') for mask in (
+    None, [], 'abc', 5, [None], [['1', '2', '3', '4', '5', '6']], [[[1, 2], [3, 4], [5, 6]]],
+    [5, 5, 20, 5, 20, 20], [[1, 2, float('nan'), 4, 5, 6]], [[1, 2, float('inf'), 4, 5, 6]],
+    [[1e9, 0, 20, 0, 20, 20]])] + [({**RLE, **changes}, message) for changes, message in (
+        (dict(size=[30, 30]), r'size=\[30, 30\] must be the image\'s, \[44, 64\]'),
+        (dict(size=[64, 44]), 'must be the image'), (dict(size='44'), 'must be the image'),
+        (dict(size=None), 'must be the image'), (dict(size=[10 ** 6] * 2), 'must be the image'),
+        *((dict(counts=counts), r'segmentation: counts=.* that cover 44x64 pixels') for counts in (
+            [100, 50], [100, 50, 10 ** 6], [100, -50, 44 * 64 - 50], [10 ** 12], [10 ** 30], [],
+            [2 ** 62] * 3 + [2 ** 62 + 44 * 64], [1.5, 44 * 64 - 1.5], ['1'],
+            None, 5, '', 'zzzz!!~~', 'é猫', 'o' * 50)))]
+
+
+@pytest.mark.parametrize('number', range(len(NO_MASKS)))
+def test_masks_that_are_none_are_refused_where_masks_are_loaded(root, number) -> None:
+    masks = [dict(type='mmposenc.LoadImageFromFile'),
+             dict(type='mmdet.LoadAnnotations', with_bbox=True, with_mask=True)]
+    square = [[5, 5, 20, 5, 20, 20, 5, 20]]
+    rewrite(root, lambda data: [each.update(segmentation=square) for each in data['annotations']]
+            and None)
+    rewrite(root, put('annotations', 1, segmentation=RLE))
+    loaded = build(root, pipeline=masks)[0]['gt_masks'].masks
+    assert [int(mask.sum()) for mask in loaded] == [225, 50]
+    mask, message = NO_MASKS[number]
+    rewrite(root, put('annotations', 0, segmentation=mask))
+    with pytest.raises(ValueError, match=f"annotation 1 of image 'shape_0.jpg' in .*: .*{message}"):
+        build(root, pipeline=masks)
+    assert len(build(root)) == 4  # boxes alone do not need them
+
+
+def test_objects_without_a_mask_are_counted(root, warnings) -> None:
+    """mmdet ignores what has no polygon of three corners."""
+    rewrite(root, lambda data: [each.update(segmentation=[[1, 2, 3, 4], [1, 2, 3, 4, 5, 6, 7]])
+                                for each in data['annotations']] and None)
+    rewrite(root, put('annotations', 3, ignore=1))
+    build(root, pipeline=[dict(type='mmdet.LoadAnnotations', with_bbox=True, with_mask=True)])
+    assert warnings() == [f'{root}/annotations.json: dropped annotations: 7 with a polygon of less '
+                          'than three corners, 1 marked to be ignored']
+
+
+def test_compressed_run_lengths_must_cover_the_image() -> None:
+    """pycocotools reads one that is cut short, and leaves the rest as it was in memory."""
+    from pycocotools import mask as tools
+
+    from mmposenc.openmmlab.datasets.coco import has_area
+    rng = np.random.default_rng(0)
+    for number in range(24):
+        size = [int(side) for side in rng.integers(1, 90, 2)]
+        pixels = (rng.random(size) < rng.random()).astype(np.uint8)
+        if number % 3 == 0:
+            pixels[:] = number % 2
+        counts = tools.encode(np.asfortranarray(pixels))['counts'].decode()
+        assert has_area({'size': size, 'counts': counts}, tuple(size))
+        for kept in range(len(counts)):
+            with pytest.raises(ValueError, match='that cover'):
+                has_area({'size': size, 'counts': counts[:kept]}, tuple(size))
+
+
+@pytest.mark.parametrize('encoding', ['utf-8-sig', 'utf-16', 'utf-32'])
+def test_another_encoding_is_read(root, encoding) -> None:
+    text = (root / 'annotations.json').read_text()
+    (root / 'annotations.json').write_text(text, encoding=encoding)
+    assert len(build(root)) == 4
+
+
+def test_a_pipe_in_the_place_of_a_file_is_named_and_never_opened(root) -> None:
+    signal.alarm(60)  # a pipe that is opened waits for ever
+    path, pipe = root / 'images' / 'shape_1.jpg', 'it is a pipe, not a file'
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(ValueError, match=rf'shape_1\.jpg: {pipe}'):
+        build(root)
+    with pytest.raises(ValueError, match=rf'broken image .*shape_1\.jpg: {pipe}'):
+        build(root, check_images=False)[1]
+    (root / 'annotations.json').unlink()
+    os.mkfifo(root / 'annotations.json')
+    with pytest.raises(ValueError, match=rf'annotations\.json .*{pipe}'):
+        build(root)
+    signal.alarm(0)
+
+
+@pytest.mark.parametrize('text', ['', '{"images": [', '[' * 100_000, '\x00'])
+def test_no_json(root, text) -> None:
+    (root / 'annotations.json').write_text(text)
+    with pytest.raises(ValueError, match=r'annotations\.json is no whole JSON file'):
+        build(root)
+
+
+def test_foreign_annotations_are_counted_and_a_missing_area_is_the_boxs(root, capsys) -> None:
+    whole = build(root)
+    rewrite(root, lambda data: data['annotations'].append(
+        dict(data['annotations'][0], id=100, image_id=99)))
+    rewrite(root, drop('annotations', 0, 'area'))
+    dataset = build(root)
+    assert [dataset.get_data_info(i) for i in range(4)] == [whole.get_data_info(i)
+                                                            for i in range(4)]
+    assert 'loading annotations' not in capsys.readouterr().out
+    from mmposenc.openmmlab.datasets.coco import CheckedCOCO
+    counted = CheckedCOCO(str(root / 'annotations.json')).dropped
+    assert counted == {'of an image that the file does not have': 1}
+
+
+def test_a_test_set_needs_no_annotations(root) -> None:
+    rewrite(root, lambda data: data.pop('annotations') and None)
+    assert len(build(root, test_mode=True)) == 4
+
+
+def test_a_turned_picture_is_turned_and_its_size_is_checked(root) -> None:
+    path, exif = root / 'images' / 'shape_0.jpg', Image.Exif()
+    exif[0x0112] = 6  # 64 x 44 as stored, 44 x 64 as shown
+    Image.open(path).save(path, exif=exif)
+    with pytest.raises(ValueError, match=r'shape_0\.jpg: the picture is 44x64 \(its EXIF '
+                                         r'orientation is applied\), the annotations say 64x44'):
+        build(root)
+    rewrite(root, put('images', 0, width=44, height=64))
+    assert build(root)[0]['img'].shape[:2] == (64, 44)
+
+
+def test_an_image_that_a_step_can_not_take_is_named(root) -> None:
+    Image.fromarray(np.zeros((1, 10_000, 3), np.uint8)).save(root / 'images' / 'shape_1.jpg')
+    rewrite(root, put('images', 1, width=10_000, height=1))
+    dataset = build(root, pipeline=[
+        dict(type='mmposenc.LoadImageFromFile'),
+        dict(type='mmdet.Resize', scale=(1333, 800), keep_ratio=True)])
+    with pytest.raises(ValueError, match=r'images/shape_1\.jpg: '):
+        dataset[1]
+    assert dataset[0]['img'].shape[0] > 1

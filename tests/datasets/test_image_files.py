@@ -2,16 +2,27 @@
 from __future__ import annotations
 
 import io
+import struct
+import tracemalloc
+import zlib
 
 import numpy as np
 import pytest
+from mmengine.registry import TRANSFORMS
 from PIL import Image
 
-from mmposenc.openmmlab.datasets.image_files import broken, broken_file, broken_files
+import mmposenc  # noqa: F401
+from mmposenc.openmmlab.datasets.image_files import (
+    breaks_off,
+    broken,
+    broken_file,
+    broken_files,
+)
 
 
-def encoded(kind: str, **options) -> bytes:
-    pixels = np.random.default_rng(0).integers(0, 256, (40, 60, 3), dtype=np.uint8)
+def encoded(kind: str, pixels=None, **options) -> bytes:
+    if pixels is None:
+        pixels = np.random.default_rng(0).integers(0, 256, (40, 60, 3), dtype=np.uint8)
     buffer = io.BytesIO()
     Image.fromarray(pixels).save(buffer, kind, **options)
     return buffer.getvalue()
@@ -59,3 +70,70 @@ def test_files(tmp_path) -> None:
     assert found[missing] == 'No such file or directory'
     assert found[empty] == 'the file is empty'
     assert broken(b'no image at all') != ''
+
+
+def decoded(data) -> np.ndarray:
+    return np.asarray(Image.open(io.BytesIO(data)))
+
+
+@pytest.fixture(scope='module')
+def photo() -> np.ndarray:
+    """Smooth and rough parts, as in a photograph."""
+    rng = np.random.default_rng(0)
+    rough = rng.normal(0, 20, (400, 500, 3))
+    smooth = np.add.outer(np.linspace(0, 100, 400), np.linspace(0, 100, 500))[..., None]
+    return (smooth + rough).clip(0, 255).astype(np.uint8)
+
+
+@pytest.mark.parametrize('options', [{}, dict(quality=95), dict(quality=20, optimize=True),
+                                     dict(subsampling=0)])
+@pytest.mark.parametrize('kept', [0.2, 0.5, 0.75])
+def test_a_cut_jpeg_that_ends_well(photo, options, kept, tmp_path) -> None:
+    data = encoded('JPEG', photo, **options)
+    cut = data[:int(len(data) * kept)] + b'\xff\xd9'
+    assert broken(cut) == ''  # from its ends it looks whole
+    assert breaks_off(cut, decoded(cut)) and not breaks_off(data, decoded(data))
+    (tmp_path / 'cut.jpg').write_bytes(cut)
+    load = TRANSFORMS.build(dict(type='mmposenc.LoadImageFromFile'))
+    with pytest.raises(ValueError, match=r'cut\.jpg: it breaks off in the middle'):
+        load(dict(img_path=str(tmp_path / 'cut.jpg')))
+
+
+@pytest.mark.parametrize('options', [{}, dict(quality=95), dict(quality=20, optimize=True),
+                                     dict(subsampling=0), dict(progressive=True)])
+@pytest.mark.parametrize('value', [0, 128, 255])
+def test_an_honest_picture_may_end_in_one_colour(photo, options, value) -> None:
+    for rows in (200, 400):
+        pixels = photo.copy()
+        pixels[-rows:] = value
+        data = encoded('JPEG', pixels, **options)
+        assert not breaks_off(data, decoded(data))
+
+
+def test_a_cut_png_that_ends_well(photo) -> None:
+    data = encoded('PNG', photo)
+    assert broken(data) == ''
+    assert broken(data[:len(data) // 2] + data[-12:]) != ''
+
+
+def png_header(width: int, height: int) -> bytes:
+    """A PNG whose head promises that many pixels."""
+    def piece(name: bytes, content: bytes) -> bytes:
+        return (struct.pack('>I', len(content)) + name + content
+                + struct.pack('>I', zlib.crc32(name + content)))
+    head = struct.pack('>IIBBBBB', width, height, 8, 2, 0, 0, 0)
+    return (b'\x89PNG\r\n\x1a\n' + piece(b'IHDR', head)
+            + piece(b'IDAT', zlib.compress(bytes(1000))) + piece(b'IEND', b''))
+
+
+@pytest.mark.parametrize('size', [(30_000, 30_000), (100_000, 100_000)])
+def test_a_gigapixel_image_is_refused_before_it_is_decoded(tmp_path, size) -> None:
+    path = tmp_path / 'large.png'
+    path.write_bytes(png_header(*size))
+    tracemalloc.start()
+    assert 'pixels' in broken_file(str(path))
+    load = TRANSFORMS.build(dict(type='mmposenc.LoadImageFromFile'))
+    with pytest.raises(ValueError, match=r'broken image .*large\.png: .*pixels'):
+        load(dict(img_path=str(path)))
+    assert tracemalloc.get_traced_memory()[1] < 20e6
+    tracemalloc.stop()

@@ -1,4 +1,7 @@
 """Label maps that do not fit their images or classes: what is said, and when."""
+import os
+import signal
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -124,3 +127,99 @@ def test_label_problem_counts_pixels():
     assert label_problem(np.array([0, 2, 255]), 3) == ''
     assert label_problem(np.array([0, 7, 7]), 3, ignore_index=7) == ''
     assert label_problem(np.arange(20), 3).startswith('holds labels 3, 4, 5, 6, 7, 8, 9, 10, ...')
+
+
+@pytest.fixture
+def masks(tmp_path):
+    for folder in ('images', 'labels'):
+        (tmp_path / folder).mkdir()
+    rng = np.random.default_rng(0)
+    for i in range(3):
+        Image.fromarray(rng.integers(0, 256, (60, 80, 3), dtype=np.uint8)).save(
+            tmp_path / 'images' / f'{i}.jpg')
+        Image.fromarray(rng.integers(0, 2, (60, 80), dtype=np.uint8)).save(
+            tmp_path / 'labels' / f'{i}.png')
+    return tmp_path
+
+
+def two_classes(root, **options):
+    return build(root, metainfo=dict(classes=('a', 'b')), reduce_zero_label=False, **options)
+
+
+def test_a_pipe_in_the_place_of_a_label_map_is_named_and_never_opened(masks) -> None:
+    signal.alarm(60)  # a pipe that is opened waits for ever
+    path = masks / 'labels' / '1.png'
+    path.unlink()
+    os.mkfifo(path)
+    for check_images in (True, False):
+        with pytest.raises(ValueError, match=r'labels/1\.png: it is a pipe, not a file'):
+            two_classes(masks, check_images=check_images)[1]
+    signal.alarm(0)
+
+
+def test_a_label_map_that_breaks_off_is_named(masks) -> None:
+    path = masks / 'labels' / '1.png'
+    path.write_bytes(path.read_bytes()[:200])
+    with pytest.raises(ValueError, match=r'1 of 3 label maps .*\n  .*labels/1\.png: '):
+        two_classes(masks)
+    dataset = two_classes(masks, check_images=False)
+    with pytest.raises(ValueError, match=r'labels/1\.png'):
+        dataset[1]
+
+
+def png(path, pixels, mode=None, **options) -> None:
+    Image.fromarray(pixels).convert(mode).save(path, 'PNG', **options)
+
+
+LABELS = np.tile(np.arange(80, dtype=np.uint8) % 2, (60, 1))
+#: What may lie in the place of a label map, and what the error says; None where it is right.
+MAPS = [
+    (lambda path: png(path, LABELS.astype(np.uint16)), 'one channel of 8 bits is required'),
+    (lambda path: png(path, LABELS, 'RGB'), 'its mode is RGB; one channel'),
+    (lambda path: png(path, LABELS, 'RGBA'), 'its mode is RGBA; one channel'),
+    (lambda path: png(path, LABELS, 'LA'), 'its mode is LA; one channel'),
+    (lambda path: png(path, LABELS[:44]), 'its size is 80x44, but'),
+    (lambda path: png(path, LABELS.T.copy()), 'its size is 60x80, but'),
+    (lambda path: png(path, LABELS + 2), 'holds labels 2, 3 in 4800 pixels'),
+    (lambda path: png(path, LABELS * 200), 'holds the label 200 in'),
+    (lambda path: path.write_bytes(b''), 'the file is empty'),
+    (lambda path: path.write_bytes(b'\x89PNG\r\n\x1a\n'), 'labels/1.png'),
+    (lambda path: path.write_text('no picture'), 'cannot identify image'),
+    (lambda path: path.write_bytes(path.read_bytes()[:-60]), 'labels/1.png'),
+    (lambda path: path.unlink(), 'missing, for the image'),
+    (lambda path: [path.unlink(), path.mkdir()], 'it is a folder, not a file'),
+    (lambda path: [path.unlink(), path.symlink_to('nowhere')], 'missing, for the image'),
+    (lambda path: png(path, LABELS * 255), None),  # to be ignored
+    (lambda path: png(path, LABELS * 255, '1'), None),  # one bit a pixel: 0 and 1
+    (lambda path: png(path, LABELS, 'L', optimize=True), None),
+    (lambda path: Image.fromarray(LABELS, 'P').save(path, 'PNG', bits=1), None),
+    (lambda path: Image.fromarray(LABELS, 'P').save(path, 'PNG', transparency=0), None)]
+
+
+@pytest.mark.parametrize('number', range(len(MAPS)))
+def test_label_maps_are_right_or_named(masks, number) -> None:
+    put_map, message = MAPS[number]
+    path = masks / 'labels' / '1.png'
+    put_map(path)
+    if message is None:
+        labels = two_classes(masks)[1]['gt_seg_map']
+        assert np.array_equal(labels % 254, LABELS)
+        return
+    with pytest.raises(ValueError, match=f'1 of 3 label maps (.|\n)*labels/1.png.*{message}|'
+                                         f'1 of 3 label maps .*\n  .*{message}'):
+        two_classes(masks)
+
+
+def test_files_cut_short_are_found_among_many(masks) -> None:
+    """Also those that are not in the sample whose labels are read."""
+    paths = [masks / 'images' / '0.jpg', masks / 'labels' / '0.png']
+    for path in paths:
+        for i in range(1, 40):
+            path.with_stem(str(i)).write_bytes(path.read_bytes())
+    for path in (each.with_stem('33') for each in paths):
+        data = path.read_bytes()
+        path.write_bytes(data[:len(data) // 2])
+        with pytest.raises(ValueError, match=rf'1 of 40 .*\n  {path}: '):
+            two_classes(masks)
+        path.write_bytes(data)
+    assert len(two_classes(masks)) == 40

@@ -107,8 +107,7 @@ def test_training_does_not_see_how_much_padding_there_is():
         outs = twin(batch, mask if more else None)
         found.append([out[:, :, :side] for out, side in zip(outs, (9, 5, 3), strict=True)]
                      + [value for key, value in twin.state_dict().items() if 'running' in key])
-    for one, other in zip(*found, strict=True):
-        torch.testing.assert_close(one, other)
+    torch.testing.assert_close(*found)
 
 
 def test_a_program_for_any_size():
@@ -118,8 +117,7 @@ def test_a_program_for_any_size():
         [{0: dynamic, 2: dynamic, 3: dynamic}] * 3,)).module()
     for size in ((20, 28), (16, 12)):
         x = maps(1, *size)
-        for one, other in zip(program(x), model(x), strict=True):
-            torch.testing.assert_close(one, other)
+        torch.testing.assert_close(program(x), model(x))
 
 
 @pytest.mark.parametrize('options, message', [

@@ -18,7 +18,6 @@ from tinydetr import (
     images,
     predict,
     pvt,
-    scatter,
     short,
     total_loss,
     words,
@@ -148,10 +147,14 @@ DETECTORS = {
     'multi, hybrid encoder': lambda: {**deformable(levels=2), 'neck': dict(
         type='mmposenc.HybridEncoder', in_channels=[16, 16], out_channels=16, encoder=dict(
             pos_encoding=dict(type='mmposenc.PEG')))},
+    'detr, biases by boxes': lambda: detr(decoder=dict(
+        relation=dict(type='mmposenc.PositionRelation'),
+        box_bias=dict(type='mmposenc.BoxRPB', hidden_dims=8))),
 }
 
 
-@pytest.mark.parametrize('case', short(DETECTORS, 'detr', 'multi, hybrid encoder', 'dab'))
+@pytest.mark.parametrize('case', short(
+    DETECTORS, 'detr', 'multi, hybrid encoder', 'dab', 'detr, biases by boxes'))
 def test_boxes_of_an_image_do_not_depend_on_its_batch(case: str) -> None:
     model = build(DETECTORS[case]())
     small, sizes = (45, 61), ((45, 61), (91, 140))
@@ -229,20 +232,6 @@ def test_masks_by_whole_cells() -> None:
         assert (~mask[0, :, 0]).sum() == rows
     full = [DetDataSample(metainfo=dict(img_shape=(64, 64), batch_input_shape=(64, 64)))]
     assert padding_masks(full, [torch.zeros(1, 1, 2, 2)], exact=True) == [None]
-
-
-def test_an_image_of_padding_alone_leaves_the_others_as_they_are() -> None:
-    model = build(detr(encoder=dict(pos_encoding=PEG), attn=dict(rel_pos_encoding=IRPE)))
-    scatter(model)
-    model.eval()
-    tokens = torch.randn(2, 12, 16, requires_grad=True)
-    mask = torch.zeros(2, 12, dtype=torch.bool)
-    mask[1] = True
-    memory = model.encoder(tokens, None, mask, spatial_shapes=(3, 4))
-    assert memory.isfinite().all()
-    torch.testing.assert_close(memory[:1], model.encoder(tokens[:1], None, spatial_shapes=(3, 4)))
-    memory.sum().backward()
-    assert tokens.grad.isfinite().all()
 
 
 def test_masked_backbone_is_recognised() -> None:

@@ -62,8 +62,7 @@ def test_without_encodings_it_is_mmdets(name: str) -> None:
     assert list(ours.state_dict()) == list(theirs.state_dict())
     assert isinstance(ours.encoder, DetrEncoder)
     results = [run(model.train(), features()) for model in (theirs, ours)]
-    for a, b in zip(*results, strict=True):
-        torch.testing.assert_close(b, a, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(*results, atol=1e-5, rtol=1e-5)
     for outs in results:
         sum(out.square().sum() for out in outs).backward()
     for (n, a), (_, b) in zip(theirs.named_parameters(), ours.named_parameters(), strict=True):

@@ -109,16 +109,6 @@ def test_a_detector_trains_them(name):
     torch.testing.assert_close(predict(model, data)[0].scores, without)
 
 
-@pytest.mark.parametrize('name', short(NAMES[:-1], 'DETR'))  # DINO's never does
-def test_an_image_of_a_padded_batch_gets_what_it_gets_alone(name):
-    model = build(with_both(name)).eval()
-    sizes = ((96, 128), (50, 70))
-    for index, together in enumerate(predict(model, images(sizes))):
-        alone, = predict(model, images(sizes[index:index + 1]))
-        torch.testing.assert_close(together.scores, alone.scores, atol=1e-4, rtol=1e-4)
-        torch.testing.assert_close(together.bboxes, alone.bboxes, atol=1e-2, rtol=1e-3)
-
-
 def test_denoising_queries_are_not_seen():
     """Whatever their boxes are, the others give what they give without them."""
     model = build(with_both('DINO')).eval()

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from mmposenc import encodings
 from mmposenc.encodings import RelativeEncoding, TokenEncoding, build_encoding
+from mmposenc.encodings.context_pool import LOCALITIES, WEIGHTS
 from mmposenc.functional import as_grid
 
 #: Configs of relative encodings, several of a class where its options lead to other terms.
@@ -98,6 +99,25 @@ TOKEN: dict[str, dict] = {
 }
 
 
+#: Options of ContextPool, by themselves and in pairs.
+POOLS: dict[str, dict] = {'-'.join(map(str, options.values())): options for options in (
+    *(dict(weights=weights, locality=locality) for weights in WEIGHTS for locality in LOCALITIES
+      if (weights, locality) != ('nonlocal', 'random_sparse')),
+    dict(predictor='mlp'), dict(predictor='attention'), dict(size_norm='softmax'),
+    dict(dims=1), dict(dims=1, causal=True), dict(dims=1, locality='random_sparse'),
+    dict(dims=1, causal=True, locality='fixed_window', window_size=3),
+    dict(dims=1, causal=True, locality='none'), dict(dims=1, causal=True, predictor='attention'),
+    dict(dims=1, causal=True, weights='nonlocal'), dict(form='windowed', truncate=2.0),
+    dict(form='definition'), dict(weights='nonlocal', nonlocal_dims=3, hidden_dims=1))}
+#: Token encodings with options that change what they compute.
+TOKEN_OPTIONS: dict[str, dict] = {
+    **TOKEN, **{f'ContextPool {name}': dict(type='ContextPool', ratio=1.0, **options)
+                for name, options in POOLS.items()},
+    **{f'PEG {name}': dict(type='PEG', **options) for name, options in {
+        'separable': dict(conv='separable'), 'dense': dict(conv='dense'),
+        'of two': dict(num_layers=2), 'normed': dict(norm_act=True)}.items()}}
+
+
 def relative(name: str, q_grid, *, head_dims: int = 4, num_heads: int = 2,
              num_prefix_tokens: int = 0, full_size: bool = False) -> RelativeEncoding:
     """A relative encoding for queries on ``q_grid``; ``full_size`` with its papers' sizes."""
@@ -116,7 +136,7 @@ def relative(name: str, q_grid, *, head_dims: int = 4, num_heads: int = 2,
 
 def token(name: str, grid, *, embed_dims: int = 8) -> TokenEncoding:
     """A token encoding for a grid."""
-    return build_encoding(dict(TOKEN[name]), TokenEncoding, name, embed_dims=embed_dims,
+    return build_encoding(dict(TOKEN_OPTIONS[name]), TokenEncoding, name, embed_dims=embed_dims,
                           grid_shape=as_grid(grid).hw)
 
 

@@ -13,7 +13,7 @@ from mmposenc.attention import (
 from mmposenc.attention.attend import attend
 from mmposenc.backbones import ViT
 from mmposenc.detr.encoders import DetrEncoder
-from mmposenc.encodings import LogSpacedCPB
+from mmposenc.encodings import LogSpacedCPB, TokenEncoding, build_encoding
 from mmposenc.functional.masking import token_mask
 
 WHOLE, PART = (4, 6), (3, 4)
@@ -83,6 +83,22 @@ def attention_of(config, kind=MultiheadAttention):
     return run
 
 
+def tokens_of(config):
+    """A token encoding by itself; prefix and padding come back as they were."""
+    encoding = randomize(build_encoding(dict(config['pos_encoding']), TokenEncoding, 'pos_encoding',
+                                        embed_dims=16, grid_shape=WHOLE), 0.5).double().eval()
+
+    def run(cells, mask):
+        hw = cells.shape[1:3]
+        tokens = torch.cat((cells.new_ones(len(cells), 1, 16), cells.flatten(1, 2)), 1)
+        out = encoding(tokens, hw, num_prefix_tokens=1, padding_mask=mask)
+        assert torch.equal(out[:, :1], tokens[:, :1])
+        out = out[:, 1:].unflatten(1, hw)
+        assert mask is None or torch.equal(out[mask], cells[mask])
+        return (out,)
+    return run
+
+
 def convolved(config):
     return attention_of(config, ConvProjectionAttention)
 
@@ -132,6 +148,7 @@ def detr_of(config):
 
 
 @pytest.mark.parametrize('build, name', [
+    *((tokens_of, name) for name in examples.TOKEN_OPTIONS),
     *((build, name) for build in (convolved, reduced, reduced_more) for name in (
         'none', 'IRPE product qkv', 'FIRE', 'RotaryEmbedding2D of DINOv3')),
     *((build, name) for build in (attention_of, vit_of, detr_of) for name in CONFIGS
@@ -139,7 +156,8 @@ def detr_of(config):
     and (build is not detr_of or name != 'ConvMLP'))])  # which stands in no MLP of a DETR
 def test_an_image_in_a_padded_batch(build, name: str) -> None:
     """It equals the image alone, whatever lies in the padding."""
-    run = build(CONFIGS[name])
+    run = build(dict(pos_encoding=examples.TOKEN_OPTIONS[name]) if build is tokens_of else
+                CONFIGS[name])
     torch.manual_seed(1)
     batch = torch.randn(2, *WHOLE, 16, dtype=torch.float64)
     mask = torch.zeros(2, *WHOLE, dtype=torch.bool)

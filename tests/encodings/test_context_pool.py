@@ -1,7 +1,8 @@
-"""ContextPool as a token encoding: options, padding, sequences, precision, backbones."""
-import itertools
+"""ContextPool as a token encoding: options, sequences, precision, backbones. Padding and gradients:
+test_cellwise.py and test_examples.py."""
 import math
 
+import examples
 import pytest
 import torch
 import torch.nn.functional as F
@@ -9,24 +10,7 @@ from tinybackbones import BUILD
 from torch import nn
 
 from mmposenc.encodings import ContextPool
-from mmposenc.encodings.context_pool import LOCALITIES, WEIGHTS
 from mmposenc.functional import context_pool
-
-PAIRS = [dict(weights=weights, locality=locality)
-         for weights, locality in itertools.product(WEIGHTS, LOCALITIES)
-         if (weights, locality) != ('nonlocal', 'random_sparse')]
-OTHERS = [dict(predictor='mlp'), dict(predictor='attention'), dict(size_norm='softmax'),
-          dict(dims=1), dict(dims=1, causal=True), dict(dims=1, locality='random_sparse'),
-          dict(dims=1, causal=True, locality='fixed_window', window_size=3),
-          dict(dims=1, causal=True, locality='none'),
-          dict(dims=1, causal=True, predictor='attention'),
-          dict(dims=1, causal=True, weights='nonlocal'), dict(form='windowed', truncate=2.0),
-          dict(form='definition'), dict(weights='nonlocal', nonlocal_dims=3, hidden_dims=1)]
-OPTIONS = PAIRS + OTHERS
-
-
-def name(options):
-    return '-'.join(str(value) for value in options.values())
 
 
 def build(**options):
@@ -57,53 +41,8 @@ def test_is_the_papers_formula(hw):
         x, w, 0.5 * s.sigmoid() * sum(hw) / 2, hw, form='definition'))
 
 
-@pytest.mark.parametrize('options', OPTIONS, ids=name)
-def test_padding_changes_nothing_and_prefix_tokens_stay(options):
-    module = build(**options)
-    x = torch.randn(3, 2 + 35, 8, dtype=torch.float64)
-    extents = [(5, 7), (3, 4), (1, 6)]
-    mask = pad_mask((5, 7), extents)
-    out = module(x, (5, 7), num_prefix_tokens=2, padding_mask=mask)
-    assert torch.equal(out[:, :2], x[:, :2])
-    assert torch.equal(out[:, 2:][mask.flatten(1)], x[:, 2:][mask.flatten(1)])
-    for image, (rows, cols) in enumerate(extents):
-        own = x[image:image + 1, 2:].view(1, 5, 7, 8)[:, :rows, :cols].flatten(1, 2)
-        part = out[image, 2:].view(5, 7, 8)[:rows, :cols].flatten(0, 1)
-        torch.testing.assert_close(part, module(own, (rows, cols))[0], atol=1e-10, rtol=1e-8)
-    other = x.clone()
-    other[:, 2:][mask.flatten(1)] = 1e6
-    again = module(other, (5, 7), num_prefix_tokens=2, padding_mask=mask)
-    assert torch.equal(again[:, 2:][~mask.flatten(1)], out[:, 2:][~mask.flatten(1)])
-
-
-@pytest.mark.parametrize('options', OPTIONS, ids=name)
-def test_gradients(options):
-    """By finite differences, padding included, and none is missing."""
-    module = build(**options)
-    x = torch.randn(2, 1 + 6, 8, dtype=torch.float64, requires_grad=True)
-    mask = pad_mask((2, 3), [(2, 3), (2, 2)])
-    parameters = list(module.parameters())
-    direction = torch.randn(2, 7, 8, dtype=torch.float64)
-
-    def value():
-        return (module(x, (2, 3), num_prefix_tokens=1, padding_mask=mask) * direction).sum()
-
-    grads = torch.autograd.grad(value(), (x, *parameters))
-    for leaf, grad in zip((x, *parameters), grads, strict=True):
-        # A constant added to all weight logits changes no mean: that bias has no gradient.
-        assert bool(grad.abs().sum() > 0) or leaf.shape == (1,)
-        step = torch.randn_like(leaf)
-        with torch.no_grad():
-            leaf += 1e-6 * step
-            above = value()
-            leaf -= 2e-6 * step
-            below = value()
-            leaf += 1e-6 * step
-        torch.testing.assert_close((above - below) / 2e-6, (grad * step).sum(), atol=1e-6,
-                                   rtol=1e-5)
-
-
-@pytest.mark.parametrize('options', [o for o in OPTIONS if o.get('causal')], ids=name)
+@pytest.mark.parametrize('options', [o for o in examples.POOLS.values() if o.get('causal')],
+                         ids=str)
 def test_causal_tokens_do_not_see_what_comes_later(options):
     module = build(**options)
     x = torch.randn(1, 12, 8, dtype=torch.float64, requires_grad=True)
@@ -125,7 +64,7 @@ def test_one_dimension_is_the_sequence():
 
 
 @pytest.mark.parametrize('options', [dict(), dict(locality='fixed_window'),
-                                     dict(weights='nonlocal')], ids=name)
+                                     dict(weights='nonlocal')], ids=str)
 def test_stride_shrinks_the_grid(options):
     module, every = build(stride=2, **options), build(**options)
     x = torch.randn(2, 1 + 35, 8, dtype=torch.float64)
@@ -188,7 +127,7 @@ def test_weights_by_pairs_in_loops():
 @pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize('options', [dict(), dict(weights='nonlocal'),
                                      dict(locality='adaptive_window'),
-                                     dict(locality='fixed_window')], ids=name)
+                                     dict(locality='fixed_window')], ids=str)
 def test_half_precision(options, dtype):
     """Weights and sizes far out of half precision's comfort, by autocast and by conversion."""
     module = build(**options).float()

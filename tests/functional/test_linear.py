@@ -50,8 +50,7 @@ def test_second_gradients_are_those_of_pytorch(onednn):
         args = make((3, 5), 4)
         grads = torch.autograd.grad(function(*args).pow(3).sum(), args, create_graph=True)
         return torch.autograd.grad(sum(grad.square().sum() for grad in grads), args)
-    for own, right in zip(second(linear), second(F.linear), strict=True):
-        torch.testing.assert_close(own, right, atol=1e-3, rtol=1e-4)
+    torch.testing.assert_close(second(linear), second(F.linear), atol=1e-3, rtol=1e-4)
 
 
 @pytest.mark.parametrize('frozen', range(3))
@@ -149,6 +148,5 @@ def test_attention_by_onednn_equals_the_definition(onednn, monkeypatch):
                         dict(elements=10 ** 6, long=False, keep=True)):
             with pieces_of(**options):
                 found = results(encoding, inputs, (4, 6), None, form='pieces')
-            for one, other in zip(found, expected, strict=True):
-                torch.testing.assert_close(one, other, atol=2e-4, rtol=1e-3)
+            torch.testing.assert_close(found, expected, atol=2e-4, rtol=1e-3)
         assert len(onednn) > before

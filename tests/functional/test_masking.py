@@ -48,8 +48,7 @@ def test_norms_that_gather_over_processes_do_so_themselves():
     norm, plain = Gathering(3), nn.BatchNorm2d(3)
     torch.testing.assert_close(masked_batch_norm(norm, x, mask), masked_batch_norm(plain, x, mask))
     assert norm.seen == (1, 3, 30, 1)
-    for one, other in zip(norm.buffers(), plain.buffers(), strict=True):
-        torch.testing.assert_close(one, other)
+    torch.testing.assert_close([*norm.buffers()], [*plain.buffers()])
 
 
 @pytest.mark.parametrize('options', [dict(momentum=None), dict(affine=False),
@@ -63,8 +62,7 @@ def test_options_of_batch_norm_hold_under_a_mask(options):
         x = torch.randn(2, 3, 4, 5)
         out = masked_batch_norm(norm, x, mask)
         torch.testing.assert_close(out[:, :, :2], reference(x[:, :, :2]))
-    for one, other in zip(norm.buffers(), reference.buffers(), strict=True):
-        torch.testing.assert_close(one, other)
+    torch.testing.assert_close([*norm.buffers()], [*reference.buffers()])
 
 
 def test_masked_mean_and_pad_map():

@@ -117,8 +117,7 @@ def test_levels_are_the_simple_pyramid_of_a_projection():
          + neck.project.bias[:, None, None])
     pyramid = SimpleFeaturePyramid(12, 12, scales=(2, 1, 0.5), num_outs=4).double()
     pyramid.load_state_dict(neck.pyramid.state_dict())
-    for out, expected in zip(outs, pyramid((x,)), strict=True):
-        torch.testing.assert_close(out, expected, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(outs, pyramid((x,)), rtol=1e-10, atol=1e-10)
     assert [tuple(out.shape[2:]) for out in outs] == [(8, 12), (4, 6), (2, 3), (1, 2)]
 
 

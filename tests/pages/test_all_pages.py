@@ -1,10 +1,13 @@
 """No page is left out: each runs from top to bottom, here or in the test of its name."""
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 from running import ROOT, all_pages, blocks, commands, configs, run_page
 from training import load, train
+
+from mmposenc.commands import COMMANDS
 
 
 def test_of(page: str) -> Path:
@@ -33,6 +36,14 @@ def test_every_block_of_python_is_found():
     for page in all_pages():
         fences = re.findall(r'(?im)^ *```+ *\{?py', (ROOT / page).read_text())
         assert len(fences) == len(blocks(page)), (page, 'write ```python, at the line\'s start')
+
+
+@pytest.mark.parametrize('page', [  # that of commands says what each takes
+    page for page in all_pages() if commands(page) and page != 'docs/commands.md'])
+def test_commands_of_a_page_are_understood(page):
+    for name, *words in [words[1:] for words in commands(page) if words[0] == 'mmposenc']:
+        if name in COMMANDS:
+            import_module(f'mmposenc.commands.{COMMANDS[name][0]}').parse_args(words)
 
 
 #: Pages that take seconds.

@@ -6,7 +6,7 @@ import json
 import pytest
 from running import commands, inside, run_page
 from scripts import NARROW, named
-from tinydata import make_coco, read_annotations
+from tinydata import make_trees
 
 from mmposenc.commands import main
 
@@ -17,22 +17,10 @@ NARROWER = [*NARROW, 'train_dataloader.dataset.times=1', 'train_cfg.max_epochs=1
             'model.bbox_head.feat_channels=8']
 
 
-def make_trees(folder):
-    """The layout of `mmposenc prepare trees`, with shapes in place of trees."""
-    for seed, phase in enumerate(('train', 'val')):
-        made = read_annotations(make_coco(folder / phase, seed=seed))
-        (folder / 'images').mkdir(exist_ok=True)
-        (folder / phase / 'images').rename(folder / 'images' / phase)
-        made['categories'] = [dict(id=1, name='tree')]
-        made['annotations'] = [{**each, 'category_id': 1} for each in made['annotations']]
-        (folder / 'annotations').mkdir(exist_ok=True)
-        (folder / 'annotations' / f'{phase}.json').write_text(json.dumps(made))
-
-
 @pytest.mark.slow
 @pytest.mark.filterwarnings('ignore')
 def test_the_page(tmp_path):
-    make_trees(tmp_path / 'data' / 'trees')
+    make_trees(tmp_path / 'data' / 'trees', ('train', 'val'))
     found = [words[1:] for words in commands(PAGE) if words[0] == 'mmposenc']
     assert [words[0] for words in found] == [
         'prepare', 'browse', 'train', 'test', 'predict', 'export', 'train']

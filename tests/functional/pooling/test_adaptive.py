@@ -119,8 +119,7 @@ def test_far_apart_weights_are_cut_into_rows(rows, monkeypatch):
     leaves = [each.requires_grad_() for each in make((4, 5), spread=200.0)]
     outs = [context_pool(*leaves, (4, 5), form=form) for form in FORMS]
     grads = [torch.autograd.grad(out.square().sum(), leaves) for out in outs]
-    for a, b in zip((outs[0], *grads[0]), (outs[1], *grads[1]), strict=True):
-        torch.testing.assert_close(a, b)
+    torch.testing.assert_close((outs[0], *grads[0]), (outs[1], *grads[1]))
 
 
 @pytest.mark.parametrize('form', ['definition', 'exact', 'windowed'])
@@ -150,8 +149,7 @@ def test_autocast_changes_nothing(form, dtype):
         out = context_pool(*leaves, (5, 6), form=form)
     found = torch.autograd.grad(out.square().sum(), leaves)
     assert torch.equal(out, expected)
-    for a, b in zip(grads, found, strict=True):
-        torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(grads, found, atol=1e-5, rtol=1e-5)
 
 
 def test_auto_is_exact_where_that_is_affordable(monkeypatch):

@@ -29,8 +29,7 @@ def test_values_and_gradients_of_the_definition(hw, stride, causal, kernel):
             for form in ('definition', 'exact')]
     grad = torch.randn_like(outs[0])
     grads = [torch.autograd.grad(out, leaves, grad) for out in outs]
-    for a, b in zip((outs[0], *grads[0]), (outs[1], *grads[1]), strict=True):
-        torch.testing.assert_close(a, b, atol=1e-11, rtol=1e-9)
+    torch.testing.assert_close((outs[0], *grads[0]), (outs[1], *grads[1]), atol=1e-11, rtol=1e-9)
 
 
 @pytest.mark.usefixtures('small_blocks')
