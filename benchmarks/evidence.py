@@ -29,6 +29,7 @@ from mmposenc.lab.compare.statistics.differences import (
     WORSE,
     contrast,
     judged,
+    places,
     seeds_needed,
 )
 from mmposenc.lab.compare.statistics.formats import verdict_text
@@ -43,12 +44,13 @@ PERCENT = {'unit': '%'}
 
 
 def kept(results: Mapping[str, Any]) -> dict[str, Any]:
-    """What tables need of results.json, in points: no curves, no values by class, no pictures."""
+    """What tables need of results.json, in points: no losses, no values by class, no pictures."""
     points = 1 if results['metric'].get('unit') == '%' else 100  # COCO's AP is a share of 1
     runs = [{'encoding': run['encoding'], 'seed': run['seed'], 'status': run['status'],
              'note': run['note'], 'train_cpu_seconds': run['train_cpu_seconds'],
              'tests': [{'factor': each['factor'], 'value': round(points * each['value'], 4)}
-                       for each in run['tests']]}
+                       for each in run['tests']],
+             **({'by_epoch': run['by_epoch']} if 'by_epoch' in run else {})}
             for run in results['runs'] if run['status'] in ('finished', 'diverged')]
     known = {run['encoding'] for run in runs}
     encodings = [{key: each[key] for key in ('name', 'label', 'changes', 'parameters')}
@@ -67,15 +69,31 @@ def one_line_each(results: Mapping[str, Any]) -> str:
 
 
 def study_rows(results: Mapping[str, Any]) -> list[list[str]]:
-    """Every encoding: parameters, seeds, and mean (and standard deviation) at every size."""
+    """Every encoding: parameters, seeds, mean (and standard deviation) at every size, and the sizes
+    at which no other is surely better."""
     sizes = factors(results)
     rows = [['name', 'encoding', 'parameters', 'seeds',
-             *(f'{size:g}x' + (' (trained)' if size == 1 else '') for size in sizes)]]
+             *(f'{size:g}x' + (' (trained)' if size == 1 else '') for size in sizes),
+             'can still be best at']]
+    leading = {size: places(values_at(results, size), True) for size in sizes}
     for each in results['encodings']:
         cells = [interval(list(values_at(results, size)[each['name']].values())) for size in sizes]
+        best = [f'{size:g}x' for size in sizes if leading[size][each['name']].by is None]
         rows.append([each['name'], each['label'], str(each['parameters']), str(cells[0]['n']),
-                     *(spread(cell) for cell in cells)])
+                     *(spread(cell) for cell in cells), ' '.join(best)])
     return rows
+
+
+def learning_rows(results: Mapping[str, Any]) -> list[list[str]]:
+    """Every encoding: the mean (and standard deviation) at the trained size after some epochs."""
+    found: dict[str, dict[int, list[float]]] = {}
+    for run in results['runs']:
+        for epoch, value in run['by_epoch']:
+            found.setdefault(run['encoding'], {}).setdefault(epoch, []).append(value)
+    epochs = sorted({epoch for own in found.values() for epoch in own})
+    return [['name', *(f'{epoch} epochs' for epoch in epochs)], *(
+        [name, *(spread(interval(own.get(epoch, []))) for epoch in epochs)]
+        for name, own in found.items())]
 
 
 def overview(plan: Mapping[str, Any], studies: Mapping[str, Any]) -> list[list[str]]:
@@ -87,7 +105,7 @@ def overview(plan: Mapping[str, Any], studies: Mapping[str, Any]) -> list[list[s
     rows = [['encoding', *(f'{name}, {size:g}x' for name, size in columns)]]
     rows += [[labels[name], *(spread(interval(list(each.get(name, {}).values())))
                               for each in values)]
-             for name in plan['encodings'] if name in labels]
+             for name in plan['encodings'] if any(name in each for each in values)]
     return rows
 
 
@@ -132,6 +150,15 @@ def ask(question: Mapping[str, Any], results: Mapping[str, Any]) -> dict[str, An
             'needs': seeds_needed(both, margin, same=not expect) if tested else None}
 
 
+def placed(question: Mapping[str, Any], studies: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A question, asked of the shorter study where the longer one can not be tested."""
+    longer = studies.get(question['study'])
+    if 'before' not in question or (longer and ask(question, longer)['n'] >= LEAST_RUNS):
+        return question
+    return {**{key: question[key] for key in question if key != 'before'},
+            'study': question['before']}
+
+
 def answers(asked: Sequence[Mapping[str, Any]]) -> list[str]:
     """'yes' or 'no' where a difference is found, bold where it is so when all questions of the page
     are corrected for (false discovery rate, Benjamini and Hochberg 1995); else 'level within m',
@@ -154,12 +181,12 @@ def answers(asked: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def question_rows(questions: Sequence[Mapping[str, Any]], asked: Sequence[Mapping[str, Any]],
-                  told: Sequence[str]) -> list[list[str]]:
-    """A row a question: what the paper has, both means, the difference, n, the answer, and the
-    seeds that it would take."""
+                  told: Sequence[str], before: Sequence[str]) -> list[list[str]]:
+    """A row a question: what the paper has, both means, the difference, n, the answer, the
+    seeds that it would take, and what the study before said."""
     rows = [['of', 'claim', 'the paper', 'study, size', 'here', 'difference', 'seeds', 'answer',
-             'seeds needed']]
-    for question, each, answer in zip(questions, asked, told, strict=True):
+             'seeds needed', 'in the shorter study']]
+    for question, each, answer, earlier in zip(questions, asked, told, before, strict=True):
         known = each['means'][0] is not None
         rows.append([
             question['of'], question['ask'], question['paper'],
@@ -169,19 +196,39 @@ def question_rows(questions: Sequence[Mapping[str, Any]], asked: Sequence[Mappin
                 '' if each['low'] is None else f" ± {each['high'] - each['mean']:.1f}"),
             str(each['n']), answer,
             f"{each['needs']} for {each['margin']:.2g}" if 'cannot tell' in answer
-            and each['needs'] else ''])
+            and each['needs'] else '', earlier])
     return rows
 
 
 def answered(rows: Sequence[Sequence[str]]) -> list[list[str]]:
-    """The claims of the page: questions whose answer is yes or no, and what tells them apart."""
+    """The claims of the page: questions whose answer is yes, no, or level."""
     lines = [['claim, and the paper\'s numbers', 'study', 'here', 'difference', 'answer']]
-    for _, claim, paper, study, here, difference, _, answer, _ in rows:
-        if word := re.match(r'(\W*(?:yes|no)\W*):', answer):
+    for _, claim, paper, study, here, difference, _, answer, *_ in rows:
+        if word := re.match(r'(\W*(?:yes|no)\b\W*?)(?::|$)|level', answer):
             numbers = re.sub(r' *\(.*?\)| at .*|, both with a table', '', paper)
+            short = answer if 'level' in answer else word[1]
             lines.append([f'{claim} ({numbers})', study.removesuffix(', 1x'), here, difference,
-                          word[1]])
+                          short])
     return lines
+
+
+def first_rows(plan: Sequence[Mapping[str, Any]], studies: Mapping[str, Any]) -> list[list[str]]:
+    """What a reader asks first: what the difference of two encodings says by itself, their means,
+    and the seeds of each. Some rows hold several pairs."""
+    rows = [['question', 'answer here', 'means', 'seeds']]
+    for each in plan:
+        found = {name: ask({'at': at, 'one': one, 'other': other, 'expect': 'more', 'paper': ''},
+                           studies[study])
+                 for name, (study, at, one, other) in each['says'].items() if study in studies}
+        found = {name: known for name, known in found.items() if known['n'] >= LEAST_RUNS}
+        if not found:
+            continue
+        rows.append([
+            each['ask'], '; '.join(f'{name}: ' * bool(name) + verdict_text(known, PERCENT)
+                                   for name, known in found.items()),
+            '; '.join('{:.1f}, {:.1f}'.format(*known['means']) for known in found.values()),
+            ', '.join(dict.fromkeys(str(known['n']) for known in found.values()))])
+    return rows
 
 
 def in_short(questions: Sequence[Mapping[str, Any]], told: Sequence[str],
@@ -202,14 +249,20 @@ def in_short(questions: Sequence[Mapping[str, Any]], told: Sequence[str],
 def tables(plan: Mapping[str, Any], studies: Mapping[str, Any]) -> dict[str, str]:
     """name of a file in docs/studies -> its table."""
     empty = {'runs': [], 'encodings': [{'name': ''}], 'sizes': []}
-    asked = [ask(each, studies.get(each['study'], empty)) for each in plan['questions']]
+    questions = [placed(each, studies) for each in plan['questions']]
+    asked = [ask(each, studies.get(each['study'], empty)) for each in questions]
     told = answers(asked)
-    rows = question_rows(plan['questions'], asked, told)
+    before = [each.get('before', '') and f"{each['before']}: " + verdict_text(
+        ask(each, studies.get(each['before'], empty)), PERCENT) for each in questions]
+    rows = question_rows(questions, asked, told, before)
     found = {name: study_rows(results) for name, results in studies.items()}
+    found.update({f'{name}-epochs': learning_rows(results) for name, results in studies.items()
+                  if 'by_epoch' in results['runs'][0]})
     found['questions'] = [[re.sub(r'\*\*(\w+)\*\*', r'\1, also corrected', cell) for cell in row]
                           for row in rows]
     found['overview'] = overview(plan, studies)
-    found['answers'] = in_short(plan['questions'], told)
+    found['first'] = first_rows(plan.get('first', ()), studies)
+    found['answers'] = in_short(questions, told)
     found['answered'] = answered(rows[1:])
     return {f'{name}.csv': csv_rows(each) for name, each in found.items()}
 

@@ -90,7 +90,7 @@ def test_unfinished_runs_and_missing_encodings_have_no_answer(evidence):
                                other='none', expect='more')],
             'columns': [['x', 1], ['gone', 1]], 'encodings': ['peg', 'one', 'gone']}
     without = evidence.tables(plan, {})
-    assert without['questions.csv'].splitlines()[1] == 'a,q,1,"x, 1x",,,0,not run,'
+    assert without['questions.csv'].splitlines()[1] == 'a,q,1,"x, 1x",,,0,not run,,'
     assert len(without['answered.csv'].splitlines()) == 1
     found = evidence.tables(plan, {'x': results()})
     assert found['answered.csv'].splitlines()[1].startswith('q (1),x,"91.2, 61.0",+30.2 ± ')
@@ -105,7 +105,43 @@ def test_a_study_is_kept_without_what_tables_do_not_need(evidence):
     assert [each['name'] for each in kept['encodings']] == ['peg', 'none', 'wide']
     assert len(kept['runs']) == 8 and 'curve' not in kept['runs'][0]
     assert evidence.study_rows(kept)[1:3] == [
-        ['peg', 'PEG', '1234', '2', '91.8 (1.1)'], ['none', 'NONE', '1234', '3', '61.0 (1.0)']]
+        ['peg', 'PEG', '1234', '2', '91.8 (1.1)', '1x'], ['none', 'NONE', '1234', '3', '61.0 (1.0)',
+                                                        '']]
+
+
+def test_curves_that_a_study_has_are_kept_as_a_table(evidence):
+    given = results()
+    for run in given['runs']:
+        run['by_epoch'] = [[5, 10.0 * run['seed']], [10, 50.0]]
+    kept = json.loads(evidence.one_line_each(evidence.kept(given)))
+    assert evidence.learning_rows(kept)[:2] == [
+        ['name', '5 epochs', '10 epochs'], ['peg', '10.0 (10.0)', '50.0 (0.0)']]
+    made = evidence.tables({'questions': [], 'columns': [], 'encodings': []}, {'x': kept})
+    assert len(made['x-epochs.csv'].splitlines()) == 5
+
+
+def test_the_claims_with_an_answer_and_what_a_shorter_study_said(evidence):
+    question = dict(of='a', ask='q', paper='1.0, 2.0', at=1, one='peg', other='none', expect='more')
+    close = dict(one=[50., 50.1, 49.9], other=[50., 50.1, 50.2])
+    plan = {'columns': [], 'encodings': [], 'questions': [
+        {**question, 'study': 'long', 'before': 'x'},
+        *({**question, 'study': 'close', 'one': 'one', 'other': 'other', 'expect': each}
+          for each in ('more', 'same'))]}
+    made = evidence.tables(plan, {'x': results(), 'long': results(), 'close': results(close)})
+    assert [line.rpartition(',')[2] for line in made['answered.csv'].splitlines()[1:]] == [
+        '**yes**', 'level within 1', 'yes: level within 1']
+    assert made['questions.csv'].splitlines()[1].endswith(',x: better by 30.2')
+    made = evidence.tables(plan, {'x': results(), 'close': results(close),
+                                  'long': results({'peg': [1., 2.], 'none': [1., 2.]})})
+    assert made['questions.csv'].splitlines()[1].startswith('a,q,"1.0, 2.0","x, 1x"')
+
+
+def test_the_first_table_of_the_page(evidence):
+    plan = [{'ask': 'Which?', 'says': {
+        '': ['x', 1, 'peg', 'none'], 'wide': ['x', 1, 'wide', 'none'],
+        'late': ['gone', 1, 'peg', 'none']}}]
+    assert evidence.first_rows(plan, {'x': results()})[1] == [
+        'Which?', 'better by 30.2; wide: better by 20.5', '91.2, 61.0; 81.5, 61.0', '3']
 
 
 @pytest.mark.slow
@@ -123,6 +159,17 @@ def test_the_page_shows_the_tables_of_the_studies_that_are_kept(evidence):
 def entries():
     from mmposenc.lab.compare.study.encodings import read_entries
     return read_entries(sorted(map(str, (ROOT / 'configs' / 'studies').glob('*.yaml'))))
+
+
+def test_questions_are_asked_of_the_longest_study():
+    longest = {'digits': 'digits-long', 'digits-scales': 'digits-long-scales',
+               'grid8': 'digits-long'}
+    asked = [(each['study'], each['at'], each['one'], each['other']) for each in PLAN['questions']]
+    for study, at, one, other in asked:
+        if study in longest:
+            kept = json.loads((ROOT / 'docs' / 'studies' / f'{longest[study]}.json').read_text())
+            known = {each['name'] for each in kept['encodings']}
+            assert (longest[study], at, one, other) in asked or not {one, other} <= known
 
 
 def test_questions_name_encodings_that_there_are(entries):
