@@ -3,8 +3,7 @@ import math
 
 import numpy as np
 import torch
-from tinybackbones import randomized
-from torch import nn
+from tinybackbones import randomize, randomized
 
 from mmposenc.backbones import PVT, DeiT, Swin, ViT
 from mmposenc.lab.diagnose.features import Examined
@@ -18,8 +17,7 @@ def deit(seed=0, **options):
     torch.manual_seed(seed)
     model = DeiT(**{**dict(img_size=(32, 40), patch_size=8, embed_dims=16, num_layers=3,
                            num_heads=2, mlp_ratio=2, pool='cls'), **options})
-    for parameter in model.parameters():
-        nn.init.normal_(parameter, std=0.4)
+    randomize(model, 0.4)
     return model.eval()
 
 

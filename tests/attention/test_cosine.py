@@ -4,6 +4,7 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
+from tinybackbones import randomize
 
 from mmposenc.attention import WindowAttention
 from mmposenc.attention.cosine import CosineScale, unit
@@ -12,11 +13,9 @@ CPB = dict(type='mmposenc.LogSpacedCPB', hidden_dims=8)
 
 
 def build(kind=WindowAttention, *args, encoding=CPB, largest=5.0, **options):
-    torch.manual_seed(0)
     module = kind(12, 3, *args, rel_pos_encoding=encoding, cosine=True,
                   **{'qkv_bias': 'qv', **options}).double()
-    for parameter in module.parameters():
-        torch.nn.init.normal_(parameter, std=0.4)
+    randomize(module, 0.4)
     scales = next(p for n, p in module.named_parameters() if n.endswith('logit_scale'))
     with torch.no_grad():  # the last is beyond the most that counts
         scales.copy_(torch.tensor([0.5, 2.0, largest]).view(3, 1, 1))
@@ -90,8 +89,7 @@ def test_bfloat16_is_as_rough_as_mmpretrains():
                              cosine=True, qkv_bias=False)
     theirs = attention.WindowMSAV2(96, (8, 8), 3, qkv_bias=False)
     torch.manual_seed(0)
-    for parameter in module.parameters():
-        torch.nn.init.normal_(parameter, std=0.2)
+    randomize(module, 0.2)
     torch.nn.init.constant_(module.cosine.logit_scale, math.log(100.0))
     theirs.load_state_dict({
         name.replace('cosine.', '').replace('rel_pos_encoding.', ''): value

@@ -5,6 +5,7 @@ import sys
 import examples
 import pytest
 import torch
+from tinybackbones import randomize
 from torch import nn
 
 from mmposenc.attention import MultiheadAttention, attend
@@ -109,8 +110,7 @@ def test_padded_keys_are_left_out_where_that_pays(train, name, prefix, monkeypat
     encoding = None if name is None else examples.relative(name, (4, 5), num_prefix_tokens=prefix)
     torch.manual_seed(0)
     if encoding is not None:
-        for parameter in encoding.double().parameters():
-            torch.nn.init.normal_(parameter)
+        randomize(encoding.double(), 1.0)
     q, k, v = torch.randn(3, 3, 2, prefix + 20, 4, dtype=torch.float64).unbind()
     mask = torch.ones(3, 4, 5, dtype=torch.bool)
     mask[0], mask[1, :3, :2] = False, False

@@ -7,6 +7,7 @@ import examples
 import pytest
 import torch
 from relative_checks import pieces_of
+from tinybackbones import randomize
 
 from mmposenc.attention import MultiheadAttention, ShiftWindowAttention, WindowAttention
 from mmposenc.attention.window import PlainWindowAttention
@@ -33,8 +34,7 @@ def small_chunks(request):
 def build(window=(4, 4), shift=0, encoding=SWIN, dims=24, heads=3, seed=0, **options):
     torch.manual_seed(seed)
     module = ShiftWindowAttention(dims, heads, window, shift, rel_pos_encoding=encoding, **options)
-    for parameter in module.parameters():
-        torch.nn.init.normal_(parameter, std=0.3)
+    randomize(module, 0.3)
     return module.double()
 
 
@@ -153,10 +153,8 @@ def test_padding_changes_nothing(mask_window_padding, shift, encoding):
 @pytest.mark.parametrize('name', ENCODINGS)
 def test_one_window_is_attention_on_its_grid(name):
     """Any encoding sees the window as its grid; every parameter has a gradient."""
-    torch.manual_seed(0)
     window = WindowAttention(24, 2, (3, 5), rel_pos_encoding=ENCODINGS[name]).double()
-    for parameter in window.parameters():
-        torch.nn.init.normal_(parameter, std=0.3)
+    randomize(window, 0.3)
     whole = MultiheadAttention(24, 2, rel_pos_encoding=window.rel_pos_encoding).double()
     whole.load_state_dict(window.state_dict())
     x = torch.randn(4, 15, 24, dtype=torch.float64)

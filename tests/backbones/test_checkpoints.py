@@ -3,6 +3,7 @@ import logging
 
 import pytest
 import torch
+from tinybackbones import randomize
 
 from mmposenc.backbones import PVT, DeiT, Swin, ViT, checkpoints, load_pretrained
 from mmposenc.functional.position_tables import resize_position_table
@@ -179,8 +180,7 @@ def test_rows_of_registers_are_added_to_them():
     theirs = pytest.importorskip('timm').models.vision_transformer.VisionTransformer(
         img_size=32, patch_size=8, embed_dim=24, depth=1, num_heads=3, class_token=False,
         reg_tokens=4, global_pool='avg', fc_norm=False).eval()
-    for parameter in theirs.parameters():
-        torch.nn.init.normal_(parameter)
+    randomize(theirs, 1.0)
     own = ViT(embed_dims=24, num_layers=1, num_heads=3, patch_size=8, img_size=32, pool='gap',
               register_tokens=4, pos_encoding=LEARNED).eval()
     load_pretrained(own, theirs.state_dict())

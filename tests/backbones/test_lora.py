@@ -6,7 +6,7 @@ import sys
 import pytest
 import torch
 from mmengine.runner.checkpoint import _load_checkpoint_to_model, get_state_dict
-from tinybackbones import BUILD, STAGES, images, randomized, total, with_gradients
+from tinybackbones import BUILD, STAGES, images, randomize, randomized, total, with_gradients
 
 from mmposenc.attention import ConvProjectionAttention, MultiheadAttention
 from mmposenc.attention.linear import Linear, QVLinear, some_channels
@@ -106,8 +106,7 @@ def test_beside_bfloat16_matrices_and_in_frozen_blocks_alone():
 
 @pytest.mark.parametrize('layer', [Linear(4, 12), QVLinear(4), Linear(4, 12, bias=False)], ids=str)
 def test_some_channels_of_a_layer_and_of_one_that_is_wrapped(layer):
-    for parameter in layer.parameters():
-        torch.nn.init.normal_(parameter)
+    randomize(layer, 1.0)
     x = torch.randn(2, 3, 4)
     for rows in (slice(4), slice(4, 12), slice(8, None)):
         for each in (layer, torch.nn.Sequential(layer)):

@@ -13,7 +13,7 @@ import re
 import pytest
 import torch
 from mmengine.config import Config, DictAction
-from tinybackbones import unfilled
+from tinybackbones import randomize, unfilled
 
 import mmposenc  # noqa: F401  (before timm: it provides torchvision's operators)
 from mmposenc.backbones import PVT, Swin, ViT, load_pretrained
@@ -110,11 +110,9 @@ def differences(name, *extra):
     """Of the span, at the model's size and at another."""
     model, converted = told(name)
     options = [*needed_options(converted), *extra]
-    torch.manual_seed(0)
     theirs, kind, small = shrunk(name, model)
     theirs = theirs.double().eval()
-    for parameter in theirs.parameters():
-        torch.nn.init.normal_(parameter, std=0.3)
+    randomize(theirs, 0.3)
     found: list[float] = []
     state = {key: value.clone() for key, value in theirs.state_dict().items()}
     embed = getattr(theirs, 'patch_embed', None)  # Twins has several, and PVT v2's has no size

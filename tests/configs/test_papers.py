@@ -15,6 +15,14 @@ from mmposenc.engine.config.models import build_model
 from mmposenc.operators import papers
 
 pytest.importorskip('mmpretrain')
+VIT_B = 86_567_656 + (577 - 197) * 768
+
+
+def convs(dims: int, hidden: int, outputs: int = 2) -> int:
+    """Parameters of two 3x3 convolutions."""
+    return hidden * (9 * dims + 1) + outputs * (9 * hidden + 1)
+
+
 #: Published counts, or what a published count and the size of the encoding give.
 PARAMETERS = {
     'cpvt-ti_8xb128_in1k': 5_681_320, 'cpvt-ti-0-5_8xb128_in1k': 5_681_320 + 4 * 9 * 192,
@@ -36,7 +44,17 @@ PARAMETERS = {
     'swin-b_8xb128_in1k': 87_768_224,
     'swin-t-none_8xb128_in1k': 28_288_354 - 13 ** 2 * (2 * 3 + 2 * 6 + 6 * 12 + 2 * 24),
     'swin-t-bias-peg_8xb128_in1k': 28_288_354 + 10 * (96 + 192 + 384 + 768),
-    'svt-b_8xb128_in1k': 56_070_952, 'pvt-v2-b2_8xb128_in1k': 25_362_856}  # timm's
+    'svt-b_8xb128_in1k': 56_070_952, 'pvt-v2-b2_8xb128_in1k': 25_362_856,  # timm's
+    'vit-b_8xb128_in1k': 86_567_656, 'vit-b_8xb128_in1k-384px': VIT_B,
+    'cp-vit-b_8xb128_in1k-384px': VIT_B + 11 * convs(768, 26),
+    'cp-vit-b-weights-nonlocal_8xb128_in1k-384px': VIT_B + 11 * (
+        convs(768, 13, 1) + 2 * 768 * 769),
+    'cp-vit-b-wide_8xb128_in1k-384px': VIT_B + convs(768, 192),
+    'cp-swin-b_8xb128_in1k': 87_768_224 + sum(
+        blocks * convs(dims, 18) for blocks, dims in ((2, 128), (2, 256), (18, 512), (1, 1024))),
+    'cp-resnet-50_8xb32_in1k': 25_557_032 + sum(convs(dims, 16) for dims in (64, 256, 512, 1024)),
+    'deform-resnet-50_8xb32_in1k': 25_557_032 + 3 * 18 * (9 * 512 + 1),  # the steps of three layers
+    'cp-resnet-44_1xb128_cifar10': 661_338 + convs(16, 40) + convs(32, 40)}
 #: Multiply-accumulates that papers publish, to the digits they have.
 MACS = {'deit-ti_8xb128_in1k': '1.3G', 'deit-b_8xb128_in1k': '17.6G', 'swin-t_8xb128_in1k': '4.5G',
         'swin-b_8xb128_in1k': '15.4G', 'pvt-t_8xb128_in1k': '1.9G', 'pvt-s_8xb128_in1k': '3.8G',
@@ -52,7 +70,7 @@ KINDS = ('cpvt-ti-no-padding_8xb128_in1k', 'deit-ti-distilled_8xb128_in1k',
 
 @pytest.mark.parametrize('name', PARAMETERS)
 def test_models_have_the_published_parameters(name: str) -> None:
-    with torch.device('meta'):
+    with torch.device('cpu' if 'resnet' in name else 'meta'):
         model = load_config(str(papers.config_of(name))).model
         model.pop('teacher', None)
         found = sum(p.numel() for p in build_model(Config(dict(

@@ -7,6 +7,7 @@ import re
 import pytest
 import torch
 from golden import assert_released, load_golden
+from tinybackbones import randomize
 
 from mmposenc.detr import HybridEncoder
 
@@ -20,10 +21,8 @@ def layers(**attention):
 
 
 def build(encoder=None, **options):
-    torch.manual_seed(0)
     model = HybridEncoder(**SIZES, encoder=encoder or layers(), **options).double()
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.3)
+    randomize(model, 0.3)
     return model
 
 

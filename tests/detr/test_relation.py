@@ -5,6 +5,7 @@ import math
 
 import pytest
 import torch
+from tinybackbones import randomize
 from tinydetr import FAMILY, build, images, predict, short, total_loss
 
 from mmposenc.detr import boxes as module
@@ -47,8 +48,7 @@ def test_relations_of_boxes(monkeypatch):
 @pytest.mark.parametrize('mode', ['linear', 'log'])
 def test_biases_from_the_edges_of_boxes(mode):
     bias = BoxRPB(3, hidden_dims=5, stride=8, mode=mode).double()
-    for parameter in bias.parameters():
-        torch.nn.init.normal_(parameter)
+    randomize(bias, 1.0)
     boxes, extents = some_boxes(2, 3), torch.tensor([[2, 4], [3, 5]])
 
     def delta(edge, cell):

@@ -6,7 +6,7 @@ import pytest
 import tinydetr
 import torch
 from scripts import short
-from tinybackbones import BUILD, images, randomized
+from tinybackbones import BUILD, images, randomize, randomized
 from tinyfigures import examined
 from torch import nn
 
@@ -51,11 +51,9 @@ def test_every_encoding_with_class_tokens(name):
     options = dict(KINDS[name])
     if name == 'QueryAbsolute1D':
         options['rel_pos_encoding'] = {**options['rel_pos_encoding'], 'max_tokens': 17}
-    torch.manual_seed(0)
     model = ViT(embed_dims=16, num_layers=2, num_heads=2, patch_size=8, img_size=32, pool='cls',
                 **options)
-    for parameter in model.parameters():  # tables that start at zero too
-        nn.init.normal_(parameter, std=0.2)
+    randomize(model, 0.2)
     measures = diagnose(model, {'noise': torch.randn(1, 3, 32, 32)})
     check(measures)
     lacks = {'position_similarity'} if name in ('LePE', 'CRPE') else set()  # they add to values

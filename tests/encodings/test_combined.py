@@ -1,6 +1,7 @@
 """The sum of several relative encodings."""
 import pytest
 import torch
+from tinybackbones import randomize
 
 import mmposenc
 from mmposenc.attention import MultiheadAttention
@@ -14,10 +15,8 @@ ROTARY = dict(type='RotaryEmbedding2D', mode='mixed')
 
 
 def build(*encodings, **options):
-    torch.manual_seed(0)
     encoding = CombinedRPE(list(encodings), head_dims=4, num_heads=2, **options).double()
-    for parameter in encoding.parameters():
-        torch.nn.init.normal_(parameter)
+    randomize(encoding, 1.0)
     return encoding
 
 
@@ -65,8 +64,7 @@ def test_a_list_is_the_sum(backbone):
         [IRPE_QKV, dict(type='RotaryEmbedding2D')],
         dict(type='CombinedRPE', encodings=[IRPE_QKV, dict(type='RotaryEmbedding2D')])))
     with torch.no_grad():
-        for parameter in listed.parameters():
-            torch.nn.init.normal_(parameter, std=0.3)
+        randomize(listed, 0.3)
     named.load_state_dict(listed.state_dict())
     images = torch.randn(2, 3, 32, 48)
     assert torch.equal(listed(images)[0], named(images)[0])

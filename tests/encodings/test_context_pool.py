@@ -6,7 +6,7 @@ import examples
 import pytest
 import torch
 import torch.nn.functional as F
-from tinybackbones import BUILD
+from tinybackbones import BUILD, randomize
 from torch import nn
 
 from mmposenc.encodings import ContextPool
@@ -14,10 +14,8 @@ from mmposenc.functional import context_pool
 
 
 def build(**options):
-    torch.manual_seed(0)
     module = ContextPool(8, **options).double()
-    for parameter in module.parameters():
-        nn.init.normal_(parameter, std=0.5)
+    randomize(module, 0.5)
     return module
 
 

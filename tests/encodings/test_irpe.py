@@ -5,6 +5,7 @@ import pytest
 import torch
 from golden import assert_released, golden_names, load_golden
 from relative_checks import LargestStorage
+from tinybackbones import randomize
 
 from mmposenc.attention import MultiheadAttention, attend
 from mmposenc.checkpoint import convert_attention
@@ -50,8 +51,7 @@ GRIDS = [((3, 5), None), ((1, 4), None), ((4, 1), None), ((1, 1), None),
 def make(method='product', mode='contextual', rpe_on='k', prefix=0, shared=True, **kwargs):
     """An encoding of 2 heads of 4 channels with random tables, in double precision."""
     encoding = IRPE(4, 2, method, mode, rpe_on, shared, num_prefix_tokens=prefix, **kwargs).double()
-    for table in encoding.parameters():
-        torch.nn.init.normal_(table)
+    randomize(encoding, 1.0)
     return encoding
 
 

@@ -21,14 +21,6 @@ def build(cls, num_prefix_tokens=1, **options):
     return cls(8, 2, num_prefix_tokens=num_prefix_tokens, **sizes, **options)
 
 
-def series(matrix):
-    total = term = torch.eye(len(matrix), dtype=matrix.dtype)
-    for order in range(1, 60):
-        term = term @ matrix / order
-        total = total + term
-    return total
-
-
 def generators(encoding, head, block):
     """A and B."""
     if isinstance(encoding, LieRE):
@@ -55,7 +47,7 @@ def turned(encoding, x, tokens, q_grid):
             range(2), enumerate(tokens), range(8 // size)):
         along, (by_row, by_col) = place(encoding, token, q_grid), generators(encoding, head, block)
         channels = slice(block * size, block * size + size)
-        turn = series(along[0] * by_row + along[1] * by_col)
+        turn = torch.linalg.matrix_exp(along[0] * by_row + along[1] * by_col)
         out[:, head, number, channels] = x[:, head, number, channels] @ turn.t()
     return out
 

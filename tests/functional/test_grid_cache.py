@@ -3,6 +3,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from tinybackbones import randomize
 
 from mmposenc.attention import attend
 from mmposenc.encodings import IRPE
@@ -59,8 +60,7 @@ def run(encoding, grid, train):
 def test_alternating_grids_are_made_once(method, grids, monkeypatch):
     """Indexed (small) and chunked (large) attention give the same whether kept or computed."""
     encoding = IRPE(4, 2, method, rpe_on='qk').double()
-    for table in encoding.parameters():
-        torch.nn.init.normal_(table)
+    randomize(encoding, 1.0)
     with monkeypatch.context() as patch:
         patch.setattr(grid_cache, '_may_keep', lambda: False)
         expected = [run(encoding, grid, True) for grid in grids]

@@ -6,6 +6,7 @@ import re
 import pytest
 import torch
 from running import run_page
+from tinybackbones import randomize
 
 from mmposenc.backbones import ViT, load_pretrained
 
@@ -33,8 +34,7 @@ def test_what_is_trained(names, name, trained):
     if 'lora' in options:
         pytest.importorskip('peft', exc_type=ImportError)
     plain = backbone()
-    for parameter in plain.parameters():
-        torch.nn.init.normal_(parameter, std=0.1)
+    randomize(plain, 0.1)
     model = backbone(**options)
     load_pretrained(model, plain.state_dict())
     assert {key for key, p in model.named_parameters() if p.requires_grad} == {
