@@ -30,6 +30,19 @@ def pytest_configure(config):
         yapf_api.FormatCode = lambda text, **options: (text, False)
 
 
+@pytest.fixture
+def fresh_compiler():
+    """Nothing is compiled before, nor after; its options are as compile_regions sets them, and go
+    back."""
+    import torch
+    import torch.fx.experimental._config as shape_config
+    torch._dynamo.reset()
+    with torch._dynamo.config.patch(specialize_float=True), shape_config.patch(
+            use_duck_shape=False):
+        yield
+    torch._dynamo.reset()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
     """Modules are no garbage: OpenMMLab's data sets look for garbage among all objects when they

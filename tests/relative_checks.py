@@ -99,6 +99,14 @@ def check_logits(encoding, pair_term_of, q_grid, k_grid):
     torch.testing.assert_close(got.expand_as(expected), expected, atol=1e-10, rtol=1e-8)
 
 
+def check_formula(encoding, formula_of, q_grid, k_grid):
+    """The same, where ``formula_of(encoding, grids)`` is one of (query, key, head, i, j)."""
+    def pair_term_of(q, k):
+        formula = formula_of(encoding, (q_grid, k_grid))
+        return lambda b, h, i, j: formula(q[b, h, i], k[b, h, j], h, i, j)
+    check_logits(encoding, pair_term_of, q_grid, k_grid)
+
+
 def check_gradients(encoding, q_grid, k_grid):
     """Gradcheck of attention in the inputs and every parameter, and none of them is left out."""
     inputs = [x.requires_grad_() for x in random_inputs(encoding, q_grid, k_grid, batch=1)]

@@ -82,6 +82,15 @@ def check_padding_is_not_seen(model, sizes, batch_hw):
             assert not out[image, :, rows:].any() and not out[image, :, :, cols:].any()
 
 
+def run(module, x, *args):
+    """Output, gradient of the input and gradients of the parameters."""
+    x = x.clone().requires_grad_()
+    module.zero_grad()
+    out = module(x, *args)
+    out.square().sum().backward()
+    return out.detach(), x.grad, {n: p.grad.clone() for n, p in module.named_parameters()}
+
+
 def results(model, run, x):
     """Outputs, and gradients by name, that of the image by ''; every number weighs otherwise."""
     image = x.clone().requires_grad_()

@@ -4,7 +4,7 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from tinybackbones import randomize
+from tinybackbones import randomize, run
 
 from mmposenc.attention import WindowAttention
 from mmposenc.attention.cosine import CosineScale, unit
@@ -41,14 +41,6 @@ def test_against_loops():
     expected = expected @ module.proj.weight.T + module.proj.bias
     torch.testing.assert_close(module(x), expected)
     assert bias[12:24].abs().sum() == 0
-
-
-def gradients(module, x, *args):
-    x = x.clone().requires_grad_()
-    module.zero_grad()
-    out = module(x, *args)
-    out.square().sum().backward()
-    return out.detach(), x.grad, {n: p.grad.clone() for n, p in module.named_parameters()}
 
 
 def test_gradcheck():
@@ -97,9 +89,9 @@ def test_bfloat16_is_as_rough_as_mmpretrains():
     x = torch.randn(32, 64, 96)
     errors = []
     for each in (module, theirs):
-        exact = gradients(each, x)
+        exact = run(each, x)
         with torch.autocast('cpu', torch.bfloat16):
-            rough = gradients(each, x)
+            rough = run(each, x)
         errors.append([float((a.float() - b).square().mean() / b.square().mean()) ** 0.5
                        for a, b in zip(rough[:2], exact[:2], strict=True)])
     for own, their in zip(*errors, strict=True):

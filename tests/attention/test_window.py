@@ -7,7 +7,7 @@ import examples
 import pytest
 import torch
 from relative_checks import pieces_of
-from tinybackbones import randomize
+from tinybackbones import randomize, run
 
 from mmposenc.attention import MultiheadAttention, ShiftWindowAttention, WindowAttention
 from mmposenc.attention.window import PlainWindowAttention
@@ -36,15 +36,6 @@ def build(window=(4, 4), shift=0, encoding=SWIN, dims=24, heads=3, seed=0, **opt
     module = ShiftWindowAttention(dims, heads, window, shift, rel_pos_encoding=encoding, **options)
     randomize(module, 0.3)
     return module.double()
-
-
-def run(module, x, *args):
-    """Output, gradient of the input and gradients of the parameters."""
-    x = x.clone().requires_grad_()
-    module.zero_grad()
-    out = module(x, *args)
-    out.square().sum().backward()
-    return out.detach(), x.grad, {n: p.grad.clone() for n, p in module.named_parameters()}
 
 
 def naive(module, x, hw_shape, padding_mask=None):

@@ -304,7 +304,6 @@ BAD = {
         (dict(arch='tiny', sr_ratios=(8, 4, 0, 1)), r'sr_ratios=\(8, 4, 0, 1\) must be positive'),
         (dict(arch='tiny', out_indices=()), r'out_indices=\(\)'),
         (PEG_AT_2, r'positions=\(2,\) must be different numbers from -1 .* to 1'),
-        (dict(arch='tiny', pos_encoding=dict(type='NoPE')), "unknown encoding type='NoPE'"),
         (dict(arch='tiny', num_heads=(3, 2, 5, 8)), 'embed_dims=64 must be a positive multiple'),
         (dict(arch='v2-b0', key_cells=7, pool='cls'), 'num_prefix_tokens=1 with sr_ratio=1 and'),
         (dict(arch='svt-small', pool='cls'), 'num_prefix_tokens=1 with window_size=7 must be 0'),
@@ -322,7 +321,6 @@ BAD = {
         (dict(arch='tiny', num_layers=(1, 0, 1, 1)), r'num_layers=\(1, 0, 1, 1\) must be positive'),
         (dict(arch='tiny', num_heads=(5, 6, 12, 24)), 'embed_dims=96 must be a positive multiple'),
         (dict(arch='tiny', out_indices=()), r'out_indices=\(\)'),
-        (PEG_AT_2, r'positions=\(2,\)'),
         *((dict(arch='tiny', pos_encoding=dict(each, apply_to='qk')), "apply_to='qk'")
           for each in (PEG, LEARNED)),
         (dict(arch='v2-tiny', window_size=(8, 8, 8)), r'window_size=\(8, 8, 8\) must be a number'),
@@ -340,8 +338,6 @@ BAD = {
             (dict(final_norm=False), "final_norm=False with pool='cls'"),
             (dict(final_norm='pooled'), "final_norm='pooled' with pool='cls'"),
             (dict(final_norm='all'), "final_norm='all' must be True, False, 'every' or 'pooled'"),
-            (dict(positions=(12,), pos_encoding=PEG), r'positions=\(12,\)'),
-            (dict(act='swiglu'), "act='swiglu' must be one of"),
             (dict(act='quick_gelu', mlp='swiglu'), "act='quick_gelu' with mlp='swiglu'"),
             (dict(class_token=False), "class_token=False with pool='cls'")))],
     _SAM: [

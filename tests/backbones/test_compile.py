@@ -7,7 +7,6 @@ import shutil
 
 import pytest
 import torch
-import torch.fx.experimental._config as shape_config
 from torch._dynamo.testing import CompileCounterWithBackend
 
 from mmposenc.backbones import PVT, Swin, ViT
@@ -15,6 +14,7 @@ from mmposenc.backbones.layers import DropPath
 from mmposenc.engine.training.compiling import compile_regions
 from mmposenc.functional.image_sizes import set_img_shapes
 
+pytestmark = pytest.mark.usefixtures('fresh_compiler')
 #: Height and width of both images of each batch; two batches have nothing to mask.
 BATCHES = [((64, 96), (50, 64)), ((72, 88), (72, 61)), ((61, 93), (61, 93)), ((96, 64), (40, 64)),
            ((80, 80), (48, 80)), ((64, 64), (64, 32)), ((97, 65), (90, 60)), ((88, 72), (88, 70)),
@@ -48,15 +48,6 @@ MODELS = {
 #: encoding follows each image's extent are compiled in seven parts round their attention.
 GRAPHS = {'PVT': (1, 1), 'PVT v2': (1, 1), 'SVT': (2, 2), 'ViT': (1, 1), 'Swin': (2, 2),
           'SAM': (1 + 6, 2), 'DINOv3': (6, 1)}
-
-
-@pytest.fixture(autouse=True)
-def reset():
-    torch._dynamo.reset()
-    with torch._dynamo.config.patch(specialize_float=False), shape_config.patch(
-            use_duck_shape=True):  # compile_regions sets them
-        yield
-    torch._dynamo.reset()
 
 
 def outputs(model, sizes, seed):

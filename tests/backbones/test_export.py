@@ -2,9 +2,12 @@
 
 iRPE, PEG and sizes as an input are exported with whole models and by the page.
 """
+from functools import partial
+
 import pytest
 import torch
-from tinybackbones import BUILD
+from scripts import short
+from tinybackbones import BUILD, randomize
 
 from mmposenc.engine.apps.export import read_onnx
 
@@ -15,32 +18,13 @@ BACKBONES = {
     'svt': lambda **o: BACKBONES['pvt v2'](key_cells=None, window_sizes=(3, 2), **o),
     'swin': lambda **o: BUILD['swin'](num_layers=(2, 1), **{'window_bias': False, **o}),
 }
-TABLE = 'RelativePositionBias'
-#: By the name of the table: of tokens, or of attention.
-ENCODINGS = {
-    'none': {},
-    'LearnedPositionEmbedding': dict(pos_encoding={}),
-    'PEG': dict(pos_encoding={}),
-    'ConvMLP': dict(pos_encoding={}),
-    TABLE: dict(rel_pos_encoding=dict(resize='bicubic')),
-    'ContextPool': dict(pos_encoding={}),
-}
+CASES = {
+    'pvt, learned': partial(BACKBONES['pvt'], pos_encoding=dict(type='LearnedPositionEmbedding')),
+    'vit, pool': partial(BACKBONES['vit'], pos_encoding=dict(type='ContextPool')),
+    'pvt v2': partial(BACKBONES['pvt v2'], pos_encoding=dict(type='ConvMLP')),
+    'svt': partial(BACKBONES['svt'], pos_encoding=dict(type='ConvMLP')),
+    'swin': partial(BACKBONES['swin'], window_bias=True)}
 DYNAMIC = torch.export.Dim.DYNAMIC
-
-
-def build(backbone, encoding, **options):
-    """A small model whose weights are all of one size, so that every part counts."""
-    for section, arguments in ENCODINGS[encoding].items():
-        options[section] = dict(type=f'mmposenc.{encoding}', **arguments)
-    if backbone == 'swin' and encoding == TABLE:  # its own, on windows of one size
-        options.pop('rel_pos_encoding')
-        options['window_bias'] = True
-    torch.manual_seed(0)
-    model = BACKBONES[backbone](**options).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.copy_(torch.randn_like(parameter) * 0.2)
-    return model
 
 
 def exported(model, strict=False):
@@ -65,11 +49,10 @@ def difference(model, run, sizes=SIZES):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings('ignore')
-@pytest.mark.parametrize('backbone, encoding', [
-    ('swin', 'RelativePositionBias'), ('pvt v2', 'ConvMLP'), ('svt', 'ConvMLP')])
-def test_onnx(backbone, encoding, tmp_path):
+@pytest.mark.parametrize('name', ['swin', 'pvt v2', 'svt'])
+def test_onnx(name, tmp_path):
     """Windows of maps that are no whole number of them."""
-    model = build(backbone, encoding)
+    model = randomize(CASES[name]()).eval()
     made = torch.onnx.export(exported(model), (), dynamo=True, verbose=False,
                              input_names=['images'])
     made.save(tmp_path / 'model.onnx', external_data=False)
@@ -77,16 +60,11 @@ def test_onnx(backbone, encoding, tmp_path):
 
 
 @pytest.mark.filterwarnings('ignore')
-@pytest.mark.parametrize('backbone, encoding, strict, sizes', [
-    pytest.param('pvt', 'LearnedPositionEmbedding', True, SIZES, marks=pytest.mark.slow),
-    pytest.param('vit', 'ContextPool', False, SIZES, marks=pytest.mark.slow),
-    ('pvt v2', 'ConvMLP', False, SIZES),
-    pytest.param('svt', 'ConvMLP', False, SIZES, marks=pytest.mark.slow),
-    # last maps of one window, of one row of them and of one column
-    pytest.param('swin', 'RelativePositionBias', False, ((20, 20), (16, 100), (100, 16)),
-                 marks=pytest.mark.slow)])
-def test_program(backbone, encoding, strict, sizes):
-    model = build(backbone, encoding)
+@pytest.mark.parametrize('name', short(CASES, 'pvt v2'))
+def test_program(name):
+    model, strict = randomize(CASES[name]()).eval(), name == 'pvt, learned'
+    # Last maps of one window, of one row of them and of one column.
+    sizes = ((20, 20), (16, 100), (100, 16)) if name == 'swin' else SIZES
     program = exported(model, strict=strict)
     assert difference(model, program.module(), sizes=sizes) < 1e-5
 
@@ -94,7 +72,7 @@ def test_program(backbone, encoding, strict, sizes):
 @pytest.mark.parametrize('backbone', BACKBONES)
 def test_sizes_as_a_tensor(backbone):
     """They mask what sizes as numbers mask, in a batch that is not cut to its largest image."""
-    model = build(backbone, 'PEG', mask_padding=True)
+    model = randomize(BACKBONES[backbone](pos_encoding=dict(type='PEG'), mask_padding=True)).eval()
     torch.manual_seed(1)
     images, sizes = torch.randn(2, 3, 56, 48), [[56, 30], [33, 48]]
     with torch.no_grad():
@@ -103,6 +81,6 @@ def test_sizes_as_a_tensor(backbone):
 
 
 def test_wrong_sizes():
-    model = build('pvt', 'none', mask_padding=True)
+    model = BUILD['pvt'](mask_padding=True).eval()
     with pytest.raises(ValueError, match=r'img_shapes has shape \(3, 2\); \(B, 2\) = \(2, 2\)'):
         model(torch.randn(2, 3, 32, 32), torch.ones(3, 2, dtype=torch.long))

@@ -31,13 +31,6 @@ ENCODINGS = {'deit': IRPE_KV, 'pvt': IRPE_KV, 'swin': BIAS}
 SHARED = [(name, sharing) for name in BUILD for sharing in ('stage', 'all')]
 
 
-def config(name):
-    """An encoding of the examples, small."""
-    cfg = dict(examples.RELATIVE[name])
-    parts = [{**examples.SMALL.get(part['type'], {}), **part} for part in cfg.get('encodings', ())]
-    return {**examples.SMALL.get(cfg['type'], {}), **cfg, **({'encodings': parts} if parts else {})}
-
-
 def build(backbone, sharing, **options):
     """With an encoding that all its stages can share."""
     return BUILD[backbone](rel_pos_encoding=ENCODINGS[backbone], rel_pos_sharing=sharing, **options)
@@ -95,7 +88,7 @@ def check_against_copies(name, sharing, encoding, **options):
 @pytest.mark.parametrize('name', examples.RELATIVE)
 def test_values_and_gradients_are_those_of_copies(name):
     """The gradient of what is shared is the sum over the blocks that use it."""
-    groups = check_against_copies('deit', 'all', config(name))
+    groups = check_against_copies('deit', 'all', examples.small(name))
     assert [len(parts) for parts in groups.values()] == [3]
 
 
@@ -106,7 +99,7 @@ def test_values_and_gradients_are_those_of_copies(name):
     *(('pvt', 'all', name) for name in ('IRPE product qkv', 'SASARPE', 'RotaryEmbedding2D mixed')),
     *(('swin', 'all', name) for name in ('RelativePositionBias', 'LogSpacedCPB'))])
 def test_values_and_gradients_in_stages(backbone, sharing, name):
-    groups = check_against_copies(backbone, sharing, config(name))
+    groups = check_against_copies(backbone, sharing, examples.small(name))
     assert [len(parts) for parts in groups.values()] == ([2, 2] if sharing == 'stage' else [4])
 
 

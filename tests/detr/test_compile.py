@@ -4,24 +4,15 @@ import copy
 
 import pytest
 import torch
-import torch.fx.experimental._config as shape_config
 from tinydetr import build, detr
 from torch._dynamo.testing import CompileCounterWithBackend
 
 from mmposenc.engine.training.compiling import compile_regions
 
-pytestmark = pytest.mark.slow  # test_sharing.py compiles an encoder in the short suite
+# test_sharing.py compiles an encoder in the short suite
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('fresh_compiler')]
 #: Grids, and the rows and columns that the second image fills.
 BATCHES = (((4, 6), (3, 6)), ((5, 7), (2, 3)), ((7, 3), (7, 2)))
-
-
-@pytest.fixture(autouse=True)
-def reset():
-    torch._dynamo.reset()
-    with torch._dynamo.config.patch(specialize_float=False), shape_config.patch(
-            use_duck_shape=True):  # compile_regions sets them
-        yield
-    torch._dynamo.reset()
 
 
 def compare(eager, compiled, call):

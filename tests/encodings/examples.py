@@ -118,20 +118,23 @@ TOKEN_OPTIONS: dict[str, dict] = {
         'of two': dict(num_layers=2), 'normed': dict(norm_act=True)}.items()}}
 
 
+def small(name: str) -> dict:
+    """The config of a relative encoding, smaller than in its paper."""
+    cfg = {**SMALL.get(RELATIVE[name]['type'], {}), **RELATIVE[name]}
+    if 'encodings' in cfg:
+        cfg['encodings'] = [{**SMALL.get(each['type'], {}), **each} for each in cfg['encodings']]
+    return cfg
+
+
 def relative(name: str, q_grid, *, head_dims: int = 4, num_heads: int = 2,
              num_prefix_tokens: int = 0, full_size: bool = False) -> RelativeEncoding:
     """A relative encoding for queries on ``q_grid``; ``full_size`` with its papers' sizes."""
     grid = as_grid(q_grid)
-    cfg = dict(RELATIVE[name])
-    if not full_size:
-        cfg = {**SMALL.get(cfg['type'], {}), **cfg}
-        if 'encodings' in cfg:
-            cfg['encodings'] = [{**SMALL.get(each['type'], {}), **each}
-                                for each in cfg['encodings']]
     return build_encoding(
-        cfg, RelativeEncoding, name, head_dims=head_dims, num_heads=num_heads,
-        num_prefix_tokens=num_prefix_tokens, window_size=grid.hw, max_size=grid.hw,
-        grid_shape=grid.hw, max_tokens=num_prefix_tokens + grid.num_cells)
+        dict(RELATIVE[name]) if full_size else small(name), RelativeEncoding, name,
+        head_dims=head_dims, num_heads=num_heads, num_prefix_tokens=num_prefix_tokens,
+        window_size=grid.hw, max_size=grid.hw, grid_shape=grid.hw,
+        max_tokens=num_prefix_tokens + grid.num_cells)
 
 
 def token(name: str, grid, *, embed_dims: int = 8) -> TokenEncoding:

@@ -4,48 +4,28 @@ import math
 import torch
 from relative_checks import clip, clipped_row, positions, sequence_positions
 
-from mmposenc.encodings import (
-    CRPE,
-    FIRE,
-    KERPLE,
-    SASARPE,
-    ALiBi2D,
-    CoPE,
-    DecomposedRPE,
-    DynamicPositionBias,
-    HuangRPE,
-    LePE,
-    LogSpacedCPB,
-    LookHere,
-    OffsetBiasEncoding,
-    QueryAbsolute1D,
-    QueryRelative1D,
-    QueryRelative2D,
-    RelativePositionBias,
-    ShawRPE,
-    TransformerXLRPE,
-    UndirectedPositionBias,
-)
+from mmposenc import encodings
 from mmposenc.functional.bias_tables import RESIZINGS, resize_bias_table
 
 #: Sizes at which small grids reach beyond the tables, where that is allowed.
-SIZES = {ShawRPE: dict(max_offset=2), HuangRPE: dict(max_offset=2),
-         SASARPE: dict(max_offset=(1, 3)), QueryRelative1D: dict(max_tokens=30),
-         QueryRelative2D: dict(max_size=(5, 6)), QueryAbsolute1D: dict(max_tokens=26),
-         DecomposedRPE: dict(grid_shape=(3, 5)),
-         LogSpacedCPB: dict(hidden_dims=5), RelativePositionBias: dict(window_size=(5, 6)),
-         FIRE: dict(hidden_dims=5, init_length=4.0), CoPE: dict(max_positions=4),
-         LookHere: dict(num_heads=12),
-         UndirectedPositionBias: dict(window_size=(5, 6)),
-         DynamicPositionBias: dict(head_dims=4, pos_dims=6), LePE: dict(kernel_size=5),
-         CRPE: dict(windows={3: 1, 5: 1})}
+SIZES = {'ShawRPE': dict(max_offset=2), 'HuangRPE': dict(max_offset=2),
+         'SASARPE': dict(max_offset=(1, 3)), 'QueryRelative1D': dict(max_tokens=30),
+         'QueryRelative2D': dict(max_size=(5, 6)), 'QueryAbsolute1D': dict(max_tokens=26),
+         'DecomposedRPE': dict(grid_shape=(3, 5)),
+         'LogSpacedCPB': dict(hidden_dims=5), 'RelativePositionBias': dict(window_size=(5, 6)),
+         'FIRE': dict(hidden_dims=5, init_length=4.0), 'CoPE': dict(max_positions=4),
+         'LookHere': dict(num_heads=12),
+         'UndirectedPositionBias': dict(window_size=(5, 6)),
+         'DynamicPositionBias': dict(head_dims=4, pos_dims=6), 'LePE': dict(kernel_size=5),
+         'CRPE': dict(windows={3: 1, 5: 1})}
 
 
-def build(cls, *, num_prefix_tokens=1, **options):
+def build(name, *, num_prefix_tokens=1, **options):
     """Two heads of four channels."""
-    sizes = dict(num_heads=2) if issubclass(cls, OffsetBiasEncoding) else dict(head_dims=4,
-                                                                               num_heads=2)
-    sizes = {**sizes, **SIZES.get(cls, {}), 'num_prefix_tokens': num_prefix_tokens}
+    cls, sizes = getattr(encodings, name), dict(num_heads=2)
+    if not issubclass(cls, encodings.OffsetBiasEncoding):
+        sizes['head_dims'] = 4
+    sizes = {**sizes, **SIZES.get(name, {}), 'num_prefix_tokens': num_prefix_tokens}
     encoding = cls(**{**sizes, **options})
     encoding.head_dims = 4  # for the checks
     return encoding
@@ -212,7 +192,7 @@ LOOKS = {180: (90, 270, 180, 0, 45, 135, 315, 225), 90: (90, 270, 180, 0, 135, 4
 
 def lookhere(encoding, grids):
     angle = next(angle for angle in LOOKS if torch.equal(
-        encoding.sides, LookHere(12, field_of_view=angle).sides))
+        encoding.sides, build('LookHere', field_of_view=angle).sides))
     slopes = [0.5] * 8 + [4.0 ** -n for n in range(1, 5)]
 
     def of_cells(q, k, head, offset):
@@ -247,15 +227,15 @@ PER_HEAD = [dict(shared_heads=True), dict(shared_heads=False)]
 BY_METHOD = [dict(method=method, **heads) for method in ('product', 'sequence')
              for heads in PER_HEAD]
 FORMULAS = {
-    ShawRPE: (shaw, BY_METHOD), HuangRPE: (huang, BY_METHOD), SASARPE: (sasa, PER_HEAD),
-    QueryRelative1D: (relative_1d, PER_HEAD), QueryRelative2D: (relative_2d, PER_HEAD),
-    QueryAbsolute1D: (absolute_1d, PER_HEAD),
-    TransformerXLRPE: (transformer_xl, [dict(method='axes'), dict(method='sequence')]),
-    RelativePositionBias: (bias_table, [dict(resize=mode) for mode in (None, *RESIZINGS)]),
-    UndirectedPositionBias: (undirected, [
+    'ShawRPE': (shaw, BY_METHOD), 'HuangRPE': (huang, BY_METHOD), 'SASARPE': (sasa, PER_HEAD),
+    'QueryRelative1D': (relative_1d, PER_HEAD), 'QueryRelative2D': (relative_2d, PER_HEAD),
+    'QueryAbsolute1D': (absolute_1d, PER_HEAD),
+    'TransformerXLRPE': (transformer_xl, [dict(method='axes'), dict(method='sequence')]),
+    'RelativePositionBias': (bias_table, [dict(resize=mode) for mode in (None, *RESIZINGS)]),
+    'UndirectedPositionBias': (undirected, [
         dict(resize=mode) for mode in (None, 'bicubic', 'bicubic_antialias')]),
-    DynamicPositionBias: (dynamic, [dict(residual=False), dict(residual=True)]),
-    LogSpacedCPB: (log_cpb, [{}, dict(window_size=(3, 8)), dict(mode='cr')]),
-    FIRE: (fire, [{}]), ALiBi2D: (alibi, [{}, dict(num_heads=6)]),
-    KERPLE: (kerple, [dict(method='log'), dict(method='power')]),
-    LookHere: (lookhere, [dict(field_of_view=angle) for angle in LOOKS])}
+    'DynamicPositionBias': (dynamic, [dict(residual=False), dict(residual=True)]),
+    'LogSpacedCPB': (log_cpb, [{}, dict(window_size=(3, 8)), dict(mode='cr')]),
+    'FIRE': (fire, [{}]), 'ALiBi2D': (alibi, [{}, dict(num_heads=6)]),
+    'KERPLE': (kerple, [dict(method='log'), dict(method='power')]),
+    'LookHere': (lookhere, [dict(field_of_view=angle) for angle in LOOKS])}

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import pytest
 import tinyfamilies as families
 import torch
-import torch.fx.experimental._config as shape_config
 from mmengine.hooks import Hook
 from mmengine.registry import MODELS, DefaultScope
 from torch._dynamo.testing import CompileCounterWithBackend
@@ -16,19 +15,11 @@ from mmposenc.engine.training.padding_out import KeepPaddingOut
 from mmposenc.padding import keep_padding_out
 from mmposenc.padding.compiled import compile_networks
 
+pytestmark = pytest.mark.usefixtures('fresh_compiler')
 #: Height and width of both images of each batch; two batches have nothing to keep out.
 BATCHES = [((64, 96), (50, 64)), ((72, 88), (72, 61)), ((61, 93), (61, 93)), ((96, 64), (40, 64)),
            ((80, 80), (48, 80)), ((64, 64), (64, 48)), ((97, 65), (90, 60)), ((88, 72), (88, 70)),
            ((50, 99), (41, 44)), ((66, 70), (66, 70))]
-
-
-@pytest.fixture(autouse=True)
-def reset():
-    torch._dynamo.reset()
-    with torch._dynamo.config.patch(specialize_float=True), shape_config.patch(
-            use_duck_shape=False):  # as compile_regions sets them
-        yield
-    torch._dynamo.reset()
 
 
 def retinanet(**head):

@@ -4,47 +4,31 @@ from __future__ import annotations
 import copy
 
 import pytest
+import tinymodels
 import torch
-from mmengine import ConfigDict
+from mmengine.model.utils import revert_sync_batchnorm
 from scopes import scope_fixture
+from tinymodels import shrink
 
 import mmposenc  # noqa: F401  (before mmseg)
+from mmposenc.engine import load_config
 
 pytest.importorskip('mmseg')
 scope = scope_fixture('mmseg')
 SIZES = [(50, 90), (90, 41), (33, 33)]
-PEG, TABLE = (dict(type=f'mmposenc.{name}') for name in ('PEG', 'LearnedPositionEmbedding'))
-BACKBONES = {
-    'pvt-peg': dict(type='mmposenc.PVT', embed_dims=[8] * 4, num_layers=[1] * 4,
-                    num_heads=[1] * 4, mlp_ratios=[1] * 4, pos_encoding=PEG),
-    'pvt-table': dict(type='mmposenc.PVT', embed_dims=[8] * 4, num_layers=[1] * 4,
-                      num_heads=[1] * 4, mlp_ratios=[1] * 4, pos_encoding=TABLE),
-    'swin': dict(type='mmposenc.Swin', embed_dims=4, num_layers=[2] * 4, num_heads=[1] * 4,
-                 window_size=4, mlp_ratio=1.0),
-    'deit-irpe': dict(type='mmposenc.DeiT', img_size=64, embed_dims=8, num_layers=4, num_heads=2,
-                      pool='cls', out_indices=(0, 1, 2, 3), pos_encoding=TABLE,
-                      rel_pos_encoding=dict(type='mmposenc.IRPE'))}
+CONFIGS = {name: f'mmposenc::segmentation/sem_fpn/fpn_{stem}_ade20k-512x512.py' for name, stem in {
+    'pvt-peg': 'pvt-t-peg_8xb2-80k', 'pvt-table': 'pvt-t_8xb2-80k', 'swin': 'swin-t_8xb2-80k',
+    'deit-irpe': 'deit-s_irpe-k_8xb2-80k'}.items()}
 
 
-def build(backbone='pvt-peg', mask_padding=True, **test_cfg):
-    torch.manual_seed(0)
-    from mmseg.registry import MODELS
-    dims = [4, 8, 16, 32] if backbone == 'swin' else [8] * 4
-    fpn = dict(type='FPN', in_channels=dims, out_channels=8, num_outs=4)
-    pyramid = dict(type='Feature2Pyramid', embed_dim=8, norm_cfg=dict(type='BN'))
-    model = MODELS.build(ConfigDict(
-        type='mmposenc.EncoderDecoder',
-        data_preprocessor=dict(type='mmposenc.SegDataPreProcessor', mean=[120.] * 3,
-                               std=[60.] * 3, bgr_to_rgb=True, size_divisor=32,
-                               test_cfg=dict(size_divisor=32)),
-        backbone=dict(BACKBONES[backbone], mask_padding=mask_padding),
-        neck=[pyramid, fpn] if backbone.startswith('deit') else fpn,
-        decode_head=dict(type='FPNHead', in_channels=[8] * 4, in_index=[0, 1, 2, 3],
-                         feature_strides=[4, 8, 16, 32], channels=8, num_classes=3,
-                         dropout_ratio=0.0, norm_cfg=dict(type='BN'), align_corners=False,
-                         loss_decode=dict(type='CrossEntropyLoss', avg_non_ignore=True)),
-        test_cfg={'mode': 'whole', **test_cfg}))
-    return model.eval()
+def build(name='pvt-peg', mask_padding=True, **test_cfg):
+    cfg = shrink(load_config(CONFIGS[name]))
+    cfg.model.backbone.update(mask_padding=mask_padding, drop_path_rate=0.0)
+    cfg.model.data_preprocessor.update(size=None, size_divisor=32, test_cfg=dict(size_divisor=32))
+    cfg.model.decode_head.update(dropout_ratio=0.0)
+    cfg.model.decode_head.loss_decode.avg_non_ignore = True
+    cfg.model.test_cfg.update(test_cfg)
+    return revert_sync_batchnorm(tinymodels.build(cfg)).eval()
 
 
 def items(sizes=SIZES, fill=None):
@@ -70,7 +54,7 @@ def alone(data):
 
 
 @pytest.mark.parametrize('training', [False, True])
-@pytest.mark.parametrize('backbone', BACKBONES)
+@pytest.mark.parametrize('backbone', CONFIGS)
 def test_maps_of_an_image_in_a_padded_batch_are_those_of_the_image_alone(backbone, training):
     """The batch that the segmentor's own preprocessor makes, in training and in a test."""
     model, data = build(backbone), items()
