@@ -126,7 +126,7 @@ def test_many_problems_are_counted_and_some_are_shown(tmp_path):
 def test_label_problem_counts_pixels():
     assert label_problem(np.array([0, 2, 255]), 3) == ''
     assert label_problem(np.array([0, 7, 7]), 3, ignore_index=7) == ''
-    assert label_problem(np.arange(20), 3).startswith('holds labels 3, 4, 5, 6, 7, 8, 9, 10, ...')
+    assert label_problem(np.arange(12), 3).startswith('holds labels 3, 4, 5, 6, 7, 8, 9, 10, ...')
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from mmengine.structures import PixelData
 from tinydetr import short
 
 from mmposenc.padding import keep_padding_out
-from mmposenc.padding.images import image_sizes
+from mmposenc.padding.images import as_alone, image_sizes
 
 PAIR = [(97, 122, 0), (128, 86, 1)]
 FAMILIES = [*families.DETECTORS, *families.SEGMENTORS]
@@ -222,3 +222,12 @@ def test_sizes_that_do_not_fit_the_batch_are_told():
     for samples, sizes in (([sample], r'\[\(9, 8\)\]'), ([sample] * 2, r'\[\(9, 8\), \(9, 8\)\]')):
         with pytest.raises(ValueError, match=f'img_shapes={sizes} must hold one'):
             image_sizes(batch, samples)
+
+
+@pytest.mark.parametrize('options, shape', [
+    (dict(pad_size_divisor=4, pad_value=2.0), (8, 12)),
+    (dict(test_cfg=dict(size=(6, 20)), pad_val=2.0), (6, 20))])
+def test_an_image_alone_is_filled_up_as_its_preprocessor_does(options, shape):
+    out = as_alone(torch.ones(1, 1, 5, 9), SimpleNamespace(**options))
+    assert out.shape[2:] == shape and out[..., :5, :9].eq(1).all()
+    assert out.sum() == 45 + 2 * (out.numel() - 45)
