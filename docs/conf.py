@@ -1,4 +1,4 @@
-"""The site: `sphinx-build -c docs . site`; MMPOSENC_NOTEBOOKS=off leaves the notebooks out.
+"""The site: `sphinx-build -j auto -c docs . site`; MMPOSENC_NOTEBOOKS=off leaves the notebooks out.
 
 Sphinx with MyST: Material for MkDocs had its last fixes in November 2026; its successor, still at
 0.0, takes no hooks. The root of the repository is the source, so that every link of a
@@ -25,7 +25,8 @@ html_title = f'mmposenc {version}'
 extensions = ['sphinx.ext.autodoc', 'sphinx.ext.napoleon', 'sphinx_copybutton', 'myst_nb', 'hooks']
 root_doc = 'docs/index'
 include_patterns = ['CONTRIBUTING.md', 'CHANGELOG.md', 'docs/**', 'configs/**/README.md']
-exclude_patterns = ['docs/_*', 'docs/conf.py', 'docs/hooks.py', '**/.ipynb_checkpoints']
+# Sphinx walks through every folder that is not left out, .venv and what it links to as well.
+exclude_patterns = ['.*', 'docs/_*', 'docs/conf.py', 'docs/hooks.py', '**/.ipynb_checkpoints']
 templates_path = ['_templates']
 html_additional_pages = {'index': 'redirect.html'}  # the site's first page is docs/index.html
 
