@@ -1,8 +1,8 @@
 """Any position encoding, in any backbone or DETR encoder, by one line of config.
 
-Importing this package imports neither torch nor OpenMMLab: it only arranges that mmcv and
-torchvision import when they come without their compiled operators (see :mod:`mmposenc.operators`).
-So it comes before them: ``import mmposenc`` first, or ``mmposenc run SCRIPT``.
+Importing this package imports neither torch nor OpenMMLab. It installs an import hook, so that mmcv
+and torchvision can be imported without their compiled operators (see :mod:`mmposenc.operators`).
+Import it before them: ``import mmposenc`` first, or start a script by ``mmposenc run SCRIPT``.
 """
 from typing import Any
 
@@ -11,7 +11,7 @@ from . import operators as compat
 __version__ = "0.1.0"
 
 
-#: Functions, by the module that has them.
+#: Functions of the package, and the module that defines each.
 _FUNCTIONS = {'load': 'engine.apps.results', 'predict': 'engine.apps.results'}
 
 

@@ -1,4 +1,4 @@
-"""How the tools speak: one way to read arguments, errors in a line, a start without noise.
+"""What all commands share: the argument parser, short error messages and a quiet console.
 
 Only the standard library is imported, so that a wrong argument is reported at once.
 """
@@ -17,26 +17,27 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, TextIO
 
-#: Exceptions whose message says everything; of others the type is printed too.
+#: Exceptions whose message is enough; for others the type is printed too.
 _PLAIN = (ValueError, FileNotFoundError, NotADirectoryError, IsADirectoryError, FileExistsError,
           PermissionError)
 _WIDTH = 600
-#: Packages whose prints and notes are for the log file.
+#: Packages whose output goes to the log file, not to the console.
 LIBRARIES = {'mmengine', 'mmcv', 'mmdet', 'mmseg', 'mmpretrain', 'pycocotools',
              'faster_coco_eval'}
-#: Modules between who says something and where it is said.
+#: Modules that only pass a message on; the caller behind them is the one that logs.
 _BETWEEN = {'logging', 'mmengine.logging', 'mmengine.logging.logger',
             'mmposenc.operators.finders'}
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse's, with the docstring as it is, ``--traceback``, and errors of two lines."""
+    """An ArgumentParser that keeps the docstring's line breaks, has ``--traceback``, and reports an
+    error in two lines."""
 
     def __init__(self, description: str | None = None, **kwargs: Any) -> None:
         kwargs.setdefault('formatter_class', argparse.RawDescriptionHelpFormatter)
         super().__init__(description=description, **kwargs)
         self.add_argument('--traceback', action='store_true', default=argparse.SUPPRESS,
-                          help='show where an error comes from; else the log file has it')
+                          help='print the traceback of an error (the log file always has it)')
 
     def error(self, message: str) -> Any:
         script = 'python ' if self.prog.endswith('.py') else ''
@@ -44,8 +45,10 @@ class Parser(argparse.ArgumentParser):
 
 
 class Prints:
-    """A standard output. What libraries print goes to the log file of the run instead, or nowhere
-    where there is none, unless it is called a warning or an error."""
+    """A standard output that sends what libraries print to the log file of the run.
+
+    Without a log file it is dropped. Lines that contain 'warning' or 'error' are printed.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         self.stream, self.passed = stream, False
@@ -55,7 +58,7 @@ class Prints:
             for handler in _log_handlers(_loggers()[-1:]):
                 if handler.stream is not None:
                     handler.stream.write(text)
-            # print() writes the end of a line by itself.
+            # print() writes the line end in a separate call.
             self.passed = bool(re.search('warning|error', text, re.I)) or (
                 self.passed and not text.strip())
             if not self.passed:
@@ -67,8 +70,8 @@ class Prints:
 
 
 def of_a_library(frame: FrameType | None) -> bool:
-    """Whether a line of code that prints or logs is one of :data:`LIBRARIES`; what it calls to do
-    so is left out."""
+    """Whether the code that prints or logs belongs to one of :data:`LIBRARIES`; frames of the
+    logging modules themselves are skipped."""
     while frame and frame.f_globals.get('__name__') in _BETWEEN:
         frame = frame.f_back
     name = str(frame.f_globals.get('__name__')) if frame else ''
@@ -77,7 +80,7 @@ def of_a_library(frame: FrameType | None) -> bool:
 
 def _warn(message: Warning | str, category: type[Warning], filename: str, lineno: int,
           *rest: Any) -> None:
-    """A warning of Python's in a line: through the logger of the run, where there is one."""
+    """Show a Python warning in one line, through the logger of the run if there is one."""
     if issubclass(category, (DeprecationWarning, FutureWarning)):
         return
     text = f'{str(message).strip()} ({filename}:{lineno})'
@@ -89,13 +92,13 @@ def _warn(message: Warning | str, category: type[Warning], filename: str, lineno
 
 @contextmanager
 def reported(args: argparse.Namespace) -> Iterator[None]:
-    """Ends the program with ``error: ...`` in at most three lines and status 1 when a step raises;
-    keeps what libraries print off the console.
+    """End the program with ``error: ...`` in at most three lines and status 1 if the body raises,
+    and keep the output of libraries off the console.
 
     The traceback goes to the log file of the run, when there is one; ``--traceback`` shows it.
     """
     before, stdout, showwarning = _log_files(), sys.stdout, warnings.showwarning
-    if hasattr(stdout, 'reconfigure'):  # file names need not be text of any encoding
+    if hasattr(stdout, 'reconfigure'):  # a file name may not be valid in the console's encoding
         stdout.reconfigure(errors='backslashreplace')
     sys.stdout, warnings.showwarning = Prints(stdout), _warn  # type: ignore[assignment]
     try:
@@ -117,9 +120,9 @@ def _report(error: Exception, args: argparse.Namespace, logs: set[str]) -> str:
     rank = os.environ.get('RANK', '0')
     lines[0] = f'error: {lines[0]}' if rank == '0' else f'error in process {rank}: {lines[0]}'
     if logs:
-        most, where = 2, f'all of it is in {sorted(logs)[0]}'
+        most, where = 2, f'the full message is in {sorted(logs)[0]}'
     else:
-        most, where = 2 if len(lines) > 3 else 3, '--traceback shows all of it'
+        most, where = 2 if len(lines) > 3 else 3, '--traceback shows the full message'
     cut = [line if len(line) <= _WIDTH else f'{line[:_WIDTH]} ...' for line in lines[:most]]
     if len(lines) > most:
         left = len(lines) - most
@@ -128,11 +131,11 @@ def _report(error: Exception, args: argparse.Namespace, logs: set[str]) -> str:
 
 
 def describe(error: BaseException) -> str:
-    """What an exception says, without what its travels added to it."""
+    """The message of an exception, without the text that worker processes and registries add."""
     text = str(error).strip()
     kind = type(error).__name__
     told = list(re.finditer(r'^(?:[\w.]+\.)?(\w+(?:Error|Exception|Warning)): ', text, re.M))
-    if 'Traceback (most recent call last)' in text and told:  # a worker of a data loader sent it
+    if 'Traceback (most recent call last)' in text and told:  # raised in a data loader's worker
         kind, text = told[-1][1], text[told[-1].end():].strip()
     text = re.sub(r'^(class `\w+` in \S+\.py: )+', '', text)  # mmengine's registries add these
     plain = isinstance(error, _PLAIN) or kind in ('PrepareError', 'ProcessLost', 'ValueError')
@@ -144,18 +147,18 @@ def describe(error: BaseException) -> str:
 
 
 def in_a_line(error: BaseException) -> str:
-    """What an exception says, on one line."""
+    """The message of an exception on one line."""
     return ' '.join(describe(error).split())
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """What is known and comes close, as the end of a message."""
+    """The end of an error message that suggests known names similar to ``name``."""
     close = difflib.get_close_matches(name, known, n=3)
     return f'; did you mean {" or ".join(map(repr, close))}?' if close else ''
 
 
 def _loggers() -> list[logging.Logger]:
-    """mmengine's of this process, the newest last."""
+    """mmengine's loggers of this process, the newest last."""
     module = sys.modules.get('mmengine.logging')
     loggers = getattr(getattr(module, 'MMLogger', None), '_instance_dict', {})
     return list(loggers.values())

@@ -1,4 +1,4 @@
-"""Which OpenMMLab is installed, and whether it can work: asked before a room that needs it runs."""
+"""Checks which OpenMMLab packages are installed and whether they work together."""
 import re
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError
@@ -25,11 +25,11 @@ LOWEST_TORCH = '2.1.0'
 # OpenMMLab's own mmdet and mmseg refuse to be imported with this mmcv or a later one.
 FIRST_REFUSED_MMCV = '2.2.0'
 ALWAYS_NEEDED = ('mmengine', 'mmcv')
-#: Rooms and modules that torch is enough for; mmengine is used where it is installed.
+#: Modules that need only torch; mmengine is used where it is installed.
 NEEDS_NONE = ('mmposenc.backbones.modules', 'mmposenc.backbones.layers', 'mmposenc.backbones.pvt',
               'mmposenc.backbones.swin', 'mmposenc.backbones.vit', 'mmposenc.detr.boxes',
               'mmposenc.detr.hybrid')
-#: What the modules of classes need besides.
+#: What modules need besides mmengine and mmcv.
 ALSO_NEEDED = {
     'mmposenc.engine.apps.cls_visualization': 'mmpretrain',
     'mmposenc.engine.apps.seg_visualization': 'mmseg',
@@ -68,8 +68,8 @@ def look_up(distribution: str) -> str | None:
 
 
 def how_to_get(package: str, look_up: Callable[[str], str | None] = look_up) -> str:
-    """The end of a message: what to type for a package of the set that is installed; nothing for
-    packages that are of neither."""
+    """The end of an error message: the command that installs a package from the set in use; empty
+    for packages of neither set."""
     if package not in RELEASES:
         return ''
     if any(look_up(release.onedl) for release in RELEASES.values()):
@@ -84,7 +84,7 @@ def is_importable(module: str) -> bool:
 
 
 def check_sets(found: dict[str, str]) -> None:
-    """Raises where distributions of both sets are installed: they write to the same folders."""
+    """Raise ImportError if packages of both sets are installed: they write to the same folders."""
     onedl = [f'{release.onedl} {found[release.onedl]}' for release in RELEASES.values()
              if release.onedl in found]
     openmmlab = [f'{name} {found[name]}' for release in RELEASES.values()
@@ -93,12 +93,12 @@ def check_sets(found: dict[str, str]) -> None:
         names = ' '.join(entry.split()[0] for entry in (*onedl, *openmmlab))
         raise ImportError(
             f'two sets of OpenMMLab packages are installed over each other: {", ".join(onedl)} '
-            f'and {", ".join(openmmlab)}. They share folders, so neither is whole now. Remove '
+            f'and {", ".join(openmmlab)}. They share folders, so both are broken now. Remove '
             f'all of them with `pip uninstall {names}`.\n{HOW_TO_INSTALL}')
 
 
 def check_versions(found: dict[str, str]) -> None:
-    """Raises where an installed version is known not to work."""
+    """Raise ImportError if an installed version is known not to work."""
     torch, numpy, mmcv = found.get('torch'), found.get('numpy'), found.get('mmcv')
     if torch is not None and number(torch) < number(LOWEST_TORCH):
         raise ImportError(f'mmposenc needs torch >= {LOWEST_TORCH}, and torch {torch} is '
@@ -119,15 +119,15 @@ def check_versions(found: dict[str, str]) -> None:
 
 def require(room: str = 'mmposenc', look_up: Callable[[str], str | None] = look_up,
             is_importable: Callable[[str], bool] = is_importable) -> None:
-    """Checks that what a room of mmposenc needs is installed and can work together.
+    """Check that the packages which a part of mmposenc needs are installed and work together.
 
     Args:
-        room: full name of the room or module about to be imported, 'mmposenc.backbones'.
-        look_up: gives the installed version of a distribution, or None.
-        is_importable: tells whether a module can be found, installed or not.
+        room: full name of the package or module about to be imported, 'mmposenc.backbones'.
+        look_up: returns the installed version of a distribution, or None.
+        is_importable: returns whether a module can be found, installed or not.
 
     Raises:
-        ImportError: with what to install or remove.
+        ImportError: it says what to install or remove.
     """
     names = ['torch', 'numpy', *(name for release in RELEASES.values()
                                  for name in (release.onedl, *release.openmmlab))]
@@ -137,6 +137,6 @@ def require(room: str = 'mmposenc', look_up: Callable[[str], str | None] = look_
         *ALWAYS_NEEDED, *([ALSO_NEEDED[room]] if room in ALSO_NEEDED else [])]
     missing = [module for module in needed if not is_importable(module)]
     if missing:
-        raise ImportError(f'{room} needs {" and ".join(missing)} of OpenMMLab, and cannot find '
-                          f'{"it" if len(missing) == 1 else "them"}. {HOW_TO_INSTALL}')
+        raise ImportError(f'{room} needs {" and ".join(missing)} of OpenMMLab, which '
+                          f'{"is" if len(missing) == 1 else "are"} not installed. {HOW_TO_INSTALL}')
     check_versions(found)

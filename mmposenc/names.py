@@ -1,8 +1,7 @@
-"""Where each class that a config may name lives; none is imported before it is asked for.
+"""The module of each class that a config may name; a class is imported when it is first used.
 
-The registries (registry.py) and the packages read this one table. Classes of mmdet, mmseg and
-mmpretrain are behind it: a user of one of these libraries neither waits for the others nor needs
-them.
+The registries (registry.py) and the packages read this one table. Thus a user of mmdet does not
+need mmseg or mmpretrain, and does not wait for their import.
 """
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
-#: By name of the registry, the module of each class of mmposenc. Encodings are registered besides.
+#: For each registry, the module of each class. registry.py adds the encodings.
 CLASSES: dict[str, dict[str, str]] = {
     'model': {
         'CPResNet': 'openmmlab.resnet',
@@ -94,10 +93,10 @@ CLASSES: dict[str, dict[str, str]] = {
 
 
 def load_class(module: str, name: str) -> Any:
-    """A class of a module of mmposenc, 'openmmlab.detr.detectors'.
+    """Import a class from a module of mmposenc, 'openmmlab.detr.detectors'.
 
     Raises:
-        ImportError: with what to install, where the library that the module needs is absent.
+        ImportError: the library that the module needs is not installed; it says what to install.
     """
     from .installed import require
     full_name = f'{__package__}.{module}'
@@ -106,11 +105,11 @@ def load_class(module: str, name: str) -> Any:
 
 
 def lazy_classes(package: str, *modules: str) -> tuple[list[str], Callable[[str], Any]]:
-    """Names, and ``__getattr__``, of a package that offers the table's classes of some modules.
+    """``__all__`` and ``__getattr__`` of a package that exports the classes of some modules.
 
     Args:
         package: full name of the package.
-        modules: beginnings of modules, 'openmmlab.detr'.
+        modules: prefixes of module names, 'openmmlab.detr'.
     """
     found = {name: module for table in CLASSES.values() for name, module in table.items()
              if module.startswith(modules)}
@@ -118,7 +117,7 @@ def lazy_classes(package: str, *modules: str) -> tuple[list[str], Callable[[str]
 
 
 def lazy(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
-    """``__getattr__`` of a package whose names are imported when they are asked for."""
+    """``__getattr__`` of a package whose names are imported on first use."""
     def __getattr__(name: str) -> Any:
         if name not in modules:
             raise AttributeError(f'module {package!r} has no attribute {name!r}')
@@ -131,7 +130,7 @@ def class_of_name(name: str) -> Any:
     """The class that a config calls ``mmposenc.NAME``.
 
     Raises:
-        AttributeError: there is none.
+        AttributeError: no class has this name.
     """
     for table in CLASSES.values():
         if name in table:

@@ -1,7 +1,7 @@
-"""Classes in files of the user's: ``type='encodings/alibi.py:ALiBi'`` in a config.
+"""Classes in a user's own files: ``type='encodings/alibi.py:ALiBi'`` in a config.
 
-A config that is written to a file and read in another process names its classes as text. A class
-of an installed package has a dotted name; one of a file beside the config has this.
+A config that another process reads from a file names its classes as text. A class of an installed
+package has a dotted name; a class of any other file is named by its path.
 """
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _MARK = '.py:'
 
 
 def is_file_class(name: object) -> bool:
-    """Whether a type of a config names a class of a file."""
+    """Whether ``type`` of a config names a class by the path of its file."""
     return isinstance(name, str) and _MARK in name
 
 
 def class_of_file(name: str) -> type:
-    """The class that ``'folder/file.py:Class'`` names; the same one each time.
+    """The class that ``'folder/file.py:Class'`` names; every call returns the same object.
 
     Args:
         name: a path, from the current folder or absolute, a colon, and the name of the class.
@@ -39,17 +39,17 @@ def class_of_file(name: str) -> type:
         raise FileNotFoundError(f'{name!r}: there is no file {str(path)!r}')
     try:
         module = _module(path)
-    except Exception as error:  # a file of the user's raises what it likes
+    except Exception as error:  # a user's file may raise anything
         raise ValueError(f'{name!r}: {path.name} cannot be imported: {describe(error)}') from error
     return _class_in(module, name, path.name)
 
 
 def class_by_name(name: str) -> tuple[type, str]:
-    """The class of a dotted name, ``'my_package.encodings.ALiBi'``, and the name by which any
-    process finds it.
+    """The class of a dotted name, ``'my_package.encodings.ALiBi'``, and a name that works in any
+    process.
 
-    The current folder is looked through as well. What is found only there is named by its file,
-    since another process may be started elsewhere.
+    The current folder is searched as well. A class found only there is named by its file, since
+    another process may run in another folder.
 
     Raises:
         ValueError: there is no such module or class.
@@ -70,7 +70,7 @@ def class_by_name(name: str) -> tuple[type, str]:
 
 
 def _class_in(module: ModuleType, name: str, where: str) -> type:
-    """The class that ``name`` ends with."""
+    """The class of a module that the last part of ``name`` names."""
     cls_name = name.replace(':', '.').rpartition('.')[2]
     found = getattr(module, cls_name, None)
     if not isinstance(found, type):
@@ -84,8 +84,8 @@ def _is_installed(file: Path) -> bool:
 
 
 def _module(path: Path) -> ModuleType:
-    """The module of a file: in a package by its dotted name, so that relative imports work; by
-    itself under a name that no other file has."""
+    """The module of a file. In a package it has its dotted name, so that relative imports work;
+    otherwise a name that no other file has."""
     root, parts = path.parent, [path.stem]
     while (root / '__init__.py').is_file():
         parts.insert(0, root.name)
@@ -96,15 +96,15 @@ def _module(path: Path) -> ModuleType:
             if Path(module.__file__ or '').resolve() != path:
                 raise ImportError(f'{".".join(parts)} is already imported from {module.__file__}')
             return module
-        for module in list(sys.modules.values()):  # what a dotted name imported, or this function
+        for module in list(sys.modules.values()):  # imported before, here or by a dotted name
             if str(path) == getattr(module, '__file__', None):
                 return module
         name = f'{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}'
         spec = importlib.util.spec_from_file_location(name, path)
         if spec is None or spec.loader is None:
-            raise ImportError('it is no Python file')
+            raise ImportError('it is not a Python file')
         module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module  # a dataclass looks its module up while it is made
+        sys.modules[name] = module  # dataclasses look up their module while they are created
         try:
             spec.loader.exec_module(module)
         except BaseException:
@@ -115,7 +115,7 @@ def _module(path: Path) -> ModuleType:
 
 @contextmanager
 def _first_on_path(folder: Path) -> Iterator[None]:
-    """While a file is imported, its neighbours are found."""
+    """Let a file import its neighbours: its folder comes first on ``sys.path``."""
     sys.path.insert(0, str(folder))
     try:
         yield

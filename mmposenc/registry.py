@@ -1,5 +1,5 @@
-"""Registries of scope ``mmposenc``: ``type='mmposenc.PVT'`` resolves from mmdet, mmseg and
-mmpretrain configs without custom_imports."""
+"""Registries of scope ``mmposenc``: configs of mmdet, mmseg and mmpretrain may say
+``type='mmposenc.PVT'`` without ``custom_imports``."""
 from typing import Any
 
 from .installed import require
@@ -25,8 +25,8 @@ from .own_classes import class_of_file, is_file_class
 
 
 class LazyRegistry(Registry):
-    """A registry that imports a class of mmposenc when it is asked for, and one of a file,
-    ``type='own.py:ALiBi'``, as encodings are (other libraries' registries know no files)."""
+    """A registry that imports a class on first use, also a class of a user's file such as
+    ``type='own.py:ALiBi'``, which other libraries' registries cannot look up."""
 
     def get(self, key: str) -> Any:
         if is_file_class(key):
@@ -38,11 +38,11 @@ class LazyRegistry(Registry):
         return super().get(key)
 
     def import_from_location(self) -> None:
-        """There is nothing to import at once: see :meth:`get`."""
+        """Do nothing: :meth:`get` imports each class."""
 
 
 def _registry(parent: Registry) -> LazyRegistry:
-    """Child registries are searched by scope; this one has the name of mmengine's."""
+    """A child of one of mmengine's registries with the same name; mmengine searches by scope."""
     return LazyRegistry(parent.name, parent=parent, scope='mmposenc')
 
 
@@ -57,7 +57,7 @@ RUNNERS = _registry(MMENGINE_RUNNERS)
 STRATEGIES = _registry(MMENGINE_STRATEGIES)
 VISBACKENDS = _registry(MMENGINE_VISBACKENDS)
 
-# encodings/ stays free of OpenMMLab, so its classes are registered here.
+# encodings/ does not depend on OpenMMLab, so its classes are registered here.
 for _name in encodings.ENCODINGS:
     MODELS.register_module(name=_name, module=getattr(encodings, _name))
 build.find_class = MODELS.get

@@ -16,7 +16,7 @@ def test_errors_are_short_whatever_they_say() -> None:
         raise RuntimeError('x' * 5000 + '\nsecond' * 10)
     lines = str(stop.value).splitlines()
     assert len(lines) == 3 and lines[0].startswith('error: RuntimeError: xxx')
-    assert max(map(len, lines)) < 700 and '9 more lines; --traceback shows all' in lines[2]
+    assert max(map(len, lines)) < 700 and '9 more lines; --traceback shows the full' in lines[2]
 
 
 def test_the_traceback_is_shown_where_it_is_asked_for(capsys) -> None:
@@ -28,7 +28,7 @@ def test_the_traceback_is_shown_where_it_is_asked_for(capsys) -> None:
 def test_one_line_more_is_counted_as_one(tmp_path) -> None:
     log = str(tmp_path / 'run.log')
     said = command_line._report(ValueError('first\nsecond\nthird'), ARGS, {log})
-    assert said == f'error: first\nsecond\n(1 more line; all of it is in {log})'
+    assert said == f'error: first\nsecond\n(1 more line; the full message is in {log})'
     assert 'third' in open(log).read()
 
 

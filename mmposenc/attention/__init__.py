@@ -1,4 +1,4 @@
-"""Attention modules that take encodings."""
+"""Attention modules with relative encodings."""
 from .attend import attend
 from .conv_projection import ConvProjectionAttention
 from .multihead import MultiheadAttention, build_relative_encoding

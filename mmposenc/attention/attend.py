@@ -1,5 +1,5 @@
-"""Attention with a relative encoding, which every attention module calls: checks, grids, padding,
-the choice of a form, and the definition that all forms are held to."""
+"""Attention with a relative encoding, for all attention modules: checks, grids, padding, the choice
+of a form, and the definition that all forms must equal."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -40,34 +40,33 @@ class Options(TypedDict, total=False):
 def attend(q: Tensor, k: Tensor, v: Tensor, rel_pos_encoding: RelativeEncoding | None = None,
            q_grid: GridLike | None = None, k_grid: GridLike | None = None,
            **options: Unpack[Options]) -> tuple[Tensor, Tensor | None]:
-    """Attention softmax(q k^T * head_dims ** -0.5 + encoding) v, in the cheapest form that does.
+    """Attention softmax(q k^T * head_dims ** -0.5 + encoding) v, by default in the fastest form.
 
     Args:
         q: (B, heads, Lq, head_dims), not scaled.
         k, v: (B, heads, Lk, head_dims).
-        rel_pos_encoding: terms and rotation; None is plain attention.
-        q_grid, k_grid: grids of the query and key cells, prefix tokens left out. Needed with an
-            encoding; ``k_grid=None`` puts the keys on the query grid, (Hk, Wk) on one of the same
-            area. (length,) is a sequence; (frames, H, W) a video, for encodings that
-            ``takes_frames``.
-        key_padding_mask: (B, Lk) bool, True = padding. An image without a single valid key gives
-            zeros.
-        query_padding_mask: (B, Lq) bool, of the queries; read only if the encoding
-            is not ``cellwise``, and needed then if keys lie on another grid and are padded.
-        attn_mask: added to the logits if it is floating, keys that may be attended to if it is
-            bool (as in ``F.scaled_dot_product_attention``); broadcastable to (B, heads, Lq, Lk).
-        regions: (n, L) whole numbers of the tokens, those of image b in row b % n: tokens attend to
-            those of their own number.
-        dropout_p: dropout of the attention weights; pass 0 outside training.
+        rel_pos_encoding: the encoding, with its terms and rotation; None: plain attention.
+        q_grid, k_grid: grids of the query and key cells, without prefix tokens; required with an
+            encoding. ``k_grid=None``: the query grid; (Hk, Wk): a grid over the same area.
+            (length,) is a sequence; (frames, H, W) a video, for encodings with ``takes_frames``.
+        key_padding_mask: (B, Lk) bool, True = padding. The output of an image without valid keys is
+            zero.
+        query_padding_mask: (B, Lq) bool, True = padding; used only if the encoding is not
+            ``cellwise``, and required then if padded keys have another grid.
+        attn_mask: if floating, added to the logits; if bool, True = may attend (as in
+            ``F.scaled_dot_product_attention``); broadcastable to (B, heads, Lq, Lk).
+        regions: (n, L) whole numbers, row b % n for image b: tokens attend only to tokens with
+            their own number.
+        dropout_p: dropout rate of the attention weights; use 0 outside of training.
         need_weights: also return the attention weights (after dropout).
-        form: 'auto', the fastest (:mod:`mmposenc.attention.fast`); 'definition', over all pairs;
-            'fused', 'pieces' or 'flex'. Only the definition gives weights.
+        form: 'auto': the fastest (:mod:`mmposenc.attention.fast`); 'definition': over all pairs;
+            'fused', 'pieces' or 'flex'. Weights need 'auto' or 'definition'.
 
     Returns:
-        (B, heads, Lq, head_dims) and the weights (B, heads, Lq, Lk) or None.
+        (B, heads, Lq, head_dims), and the weights (B, heads, Lq, Lk) or None.
 
     Raises:
-        ValueError: when shapes, grids, a mask or the form do not fit together.
+        ValueError: shapes, grids, a mask or the form do not fit.
     """
     return attend_qkv((q, k, v), rel_pos_encoding, q_grid, k_grid, options)
 
@@ -76,16 +75,15 @@ def join_heads(out: Tensor) -> Tensor:
     """(B, heads, L, head_dims) -> (B, L, heads * head_dims)."""
     out = out.transpose(1, 2)
     if is_exporting():
-        # An exporter later puts other operators in attention's place, whose output has another
-        # layout than the one that it has seen here.
+        # An exporter later replaces attention by operators whose output has another memory layout.
         out = out.clone(memory_format=torch.contiguous_format)
     return out.flatten(2)
 
 
 def attend_qkv(qkv: tuple[Tensor, ...], encoding: RelativeEncoding | None, q_grid: GridLike | None,
                k_grid: GridLike | None, options: Options) -> tuple[Tensor, Tensor | None]:
-    """:func:`attend` for three tensors, or for one (B, L, 3, heads, head_dims) as one projection
-    gives it, whose gradient then needs no putting together."""
+    """:func:`attend` for three tensors, or for one joint tensor (B, L, 3, heads, head_dims), whose
+    gradient then needs no concatenation."""
     refuse_tracing()
     q, k, v = split(qkv)
     form, need_weights = options.get('form', 'auto'), options.get('need_weights', False)
@@ -106,7 +104,7 @@ def attend_qkv(qkv: tuple[Tensor, ...], encoding: RelativeEncoding | None, q_gri
         out, weights = attend_by_image(_run, (q, k, v), encoding, parts, options)
     else:
         out, weights = _run(qkv, encoding, grids, padding, options)
-    # An image of padding alone: no gradient passes.
+    # An image of only padding gets no gradient.
     nobody = ~has_key[:, None, None, None]
     return (out.masked_fill(nobody, 0.0),
             None if weights is None else weights.masked_fill(nobody, 0.0))
@@ -138,28 +136,28 @@ def _run(qkv: tuple[Tensor, ...], encoding: RelativeEncoding | None,
 
 
 def _weighted(problem: Problem, options: Options) -> tuple[Tensor, Tensor | None]:
-    """The sum of values by their weights, in the form that is asked for."""
+    """The weighted sum of values, in the requested form."""
     mask = problem.attn_mask
     if mask is not None and mask.is_floating_point():
         bias = DenseBias(mask[(None,) * (4 - mask.dim())])
         problem = problem._replace(terms=[*problem.terms, bias], attn_mask=None)
     if options.get('need_weights', False):
         return definition(problem, need_weights=True)
-    # Pieces are cut by numbers, which an exported program has none of.
+    # The sizes of pieces are numbers, which an exported program does not know.
     form = 'auto' if is_exporting() else options.get('form', 'auto')
     problem = problem if form == 'definition' else fold_vectors(problem)
     return ENGINES[choose(problem) if form == 'auto' else form](problem), None
 
 
 def choose(problem: Problem) -> str:
-    """The form of 'auto'. A compiler fuses look-ups itself; on the meta device the definition is
-    what is counted."""
+    """The form of 'auto'. A compiler fuses look-ups itself; on the meta device operations of the
+    definition are counted."""
     by_definition = is_compiling() or problem.qkv[0].device.type == 'meta'
     return 'definition' if by_definition else fastest(problem)
 
 
 def definition(problem: Problem, need_weights: bool = False) -> tuple[Tensor, Tensor | None]:
-    """Softmax of all logits, (B, heads, Lq, Lk) numbers; the other forms are held to it."""
+    """Attention by all logits (B, heads, Lq, Lk); the other forms must equal it."""
     q, k, v = split(problem.qkv)
     scaled = q * problem.scale
     logits = [term.dense(scaled, k) for term in problem.terms if not term.on_values]
@@ -182,22 +180,22 @@ def definition(problem: Problem, need_weights: bool = False) -> tuple[Tensor, Te
 
 
 def use_sdpa(bias: Tensor | None, q: Tensor) -> bool:
-    """A mask that needs a gradient sends SDPA to its slow path on a CPU."""
+    """Whether to use SDPA: on a CPU it is slow for a mask that needs a gradient."""
     return bias is None or not bias.requires_grad or q.device.type != 'cpu'
 
 
 ENGINES: dict[str, Callable[[Problem], Tensor]] = {
     'definition': lambda problem: definition(problem)[0], 'fused': fused, 'pieces': pieces,
     'flex': flex}
-#: What ``form`` may be.
+#: Values of ``form``.
 FORMS = ('auto', *ENGINES)
 
 
 def checked_form(form: str) -> str:
-    """The form, if there is such a one.
+    """The form, after a check.
 
     Raises:
-        ValueError: if there is not.
+        ValueError: there is no such form.
     """
     if form not in FORMS:
         raise ValueError(f'form={form!r} must be one of {", ".join(FORMS)}')
@@ -207,21 +205,21 @@ def checked_form(form: str) -> str:
 def _check_padding(k: Tensor, key_padding_mask: Tensor) -> tuple[Tensor, Tensor]:
     """Padded keys (B, Lk), and which images have a valid one (B,).
 
-    In images without one all keys count as valid, so that nothing turns NaN.
+    In an image without valid keys all keys count as valid, to avoid NaN.
     """
     if key_padding_mask.dtype != torch.bool:
-        raise ValueError(f'key_padding_mask has dtype {key_padding_mask.dtype}; bool is required, '
+        raise ValueError(f'key_padding_mask has dtype {key_padding_mask.dtype}; it must be bool, '
                          f'True = padding')
     if key_padding_mask.shape != (k.shape[0], k.shape[2]):
         raise ValueError(f'key_padding_mask has shape {tuple(key_padding_mask.shape)}; '
-                         f'(B, Lk) = {(k.shape[0], k.shape[2])} is required')
+                         f'it must be (B, Lk) = {(k.shape[0], k.shape[2])}')
     has_key = ~key_padding_mask.all(-1)
     return key_padding_mask & has_key[:, None], has_key
 
 
 def _check_grids(q: Tensor, k: Tensor, encoding: RelativeEncoding, q_grid: GridLike | None,
                  k_grid: GridLike | None) -> tuple[Grid, Grid]:
-    """Grids in query units, after checking that they hold as many tokens as q and k have."""
+    """Grids in query units, after a check that they have as many tokens as q and k."""
     if q_grid is None:
         raise ValueError(f'q_grid=None, but {type(encoding).__name__} needs the query grid')
     query = as_grid(q_grid, 'q_grid', any_axes=True)
@@ -229,7 +227,7 @@ def _check_grids(q: Tensor, k: Tensor, encoding: RelativeEncoding, q_grid: GridL
     prefix = encoding.num_prefix_tokens
     if max(query.frames, key.frames) > 1 and not encoding.takes_frames:
         raise ValueError(f'{type(encoding).__name__} has no axis of time, but q_grid={query.shape} '
-                         f'and k_grid={key.shape} have frames; RotaryEmbedding with dims=3 has one')
+                         f'and k_grid={key.shape} have frames; use RotaryEmbedding with dims=3')
     for name, tokens, grid in (('q', q.shape[2], query), ('k', k.shape[2], key)):
         if tokens != prefix + grid.num_cells:
             raise ValueError(
@@ -240,20 +238,19 @@ def _check_grids(q: Tensor, k: Tensor, encoding: RelativeEncoding, q_grid: GridL
 
 
 def refuse_tracing() -> None:
-    """Raise where ``torch.jit.trace`` or the TorchScript exporter records a model.
+    """Raise an error if ``torch.jit.trace`` or the TorchScript exporter traces a model.
 
-    They keep the numbers of one example: which tokens meet, how far they are apart, how the work
-    was cut. At other sizes the result is wrong, and nothing says so. (What counts operations of one
-    pass, such as mmengine's ``get_model_complexity_info``, records too, and may: nothing of it is
-    run.)
+    They store the sizes of the example as constants, so results at other sizes would be wrong
+    without a message. (Tools that only count operations by tracing, such as mmengine's
+    ``get_model_complexity_info``, are allowed: they do not run the trace.)
 
     Raises:
-        RuntimeError: while one of them records.
+        RuntimeError: the model is being traced.
     """
     if not torch.jit.is_tracing():  # type: ignore[no-untyped-call]
         return
     if torch.onnx.is_in_onnx_export() or torch.jit._trace._trace_module_map is not None:
         raise RuntimeError(
-            'torch.jit.trace and torch.onnx.export(dynamo=False) keep the numbers of one example, '
+            'torch.jit.trace and torch.onnx.export(dynamo=False) store the sizes of the example, '
             'and are wrong at other sizes; use torch.export, torch.onnx.export(dynamo=True) or '
             '`mmposenc export` (docs/export.md)')

@@ -1,4 +1,4 @@
-"""Self-attention whose queries, keys and values come from convolutions of the tokens."""
+"""Self-attention with queries, keys and values from convolutions of the tokens (CvT)."""
 from __future__ import annotations
 
 from typing import Any
@@ -12,24 +12,23 @@ from .multihead import MultiheadAttention
 
 
 class ConvProjectionAttention(MultiheadAttention):
-    """Self-attention whose queries, keys and values are projected from the tokens after a depthwise
-    convolution each (CvT, Wu et al., ICCV 2021, Eq. 2, without striding), the form CPVT (Sec. 5)
-    compares its encoding with.
+    """Self-attention with a depthwise convolution before each of the projections to queries, keys
+    and values (CvT, Wu et al., ICCV 2021, Eq. 2, without striding), the baseline of CPVT (Sec. 5).
 
     Args:
-        embed_dims, num_heads: as :class:`MultiheadAttention`.
+        embed_dims, num_heads: as in :class:`MultiheadAttention`.
         kernel_size: odd side of the kernels, in tokens.
         attention: further arguments of :class:`MultiheadAttention`.
 
-    Further parameters: ``conv_q``, ``conv_k`` and ``conv_v``, depthwise with bias and zero padding:
-    3 * C * (k * k + 1). Prefix tokens go past the convolutions. Padded tokens are zero where a
-    convolution reads them.
+    Additional parameters: ``conv_q``, ``conv_k`` and ``conv_v``, depthwise with bias and zero
+    padding, 3 * C * (k * k + 1). Prefix tokens skip the convolutions; padded tokens are zero in
+    them.
 
     Raises:
-        ValueError: for an even kernel, or what MultiheadAttention refuses.
+        ValueError: the kernel is even, or as in MultiheadAttention.
 
-    Differs from CvT: no BatchNorm between the two projections. That leaves CPVT's number of
-    parameters, 5,685,352 with a tiny model.
+    Difference from CvT: no BatchNorm between the two projections, which gives CPVT's number of
+    parameters, 5,685,352 for the tiny model.
     """
 
     def __init__(self, embed_dims: int, num_heads: int, *, kernel_size: int = 3,
@@ -45,11 +44,11 @@ class ConvProjectionAttention(MultiheadAttention):
     def forward(self, x: Tensor, hw_shape: GridLike, key_padding_mask: Tensor | None = None,
                 need_weights: bool = False, *, x_qk: Tensor | None = None
                 ) -> Tensor | tuple[Tensor, Tensor]:
-        """Attend; arguments, result and errors as :class:`MultiheadAttention`."""
+        """Attend; arguments, result and errors are those of :class:`MultiheadAttention`."""
         grid = check_tokens(x, hw_shape, self.num_prefix_tokens)
         if x_qk is not None and x_qk.shape != x.shape:
-            raise ValueError(f'x_qk has shape {tuple(x_qk.shape)}; that of x, {tuple(x.shape)}, '
-                             f'is required')
+            raise ValueError(f'x_qk has shape {tuple(x_qk.shape)}; it must be that of x, '
+                             f'{tuple(x.shape)}')
         x_qk = x if x_qk is None else x_qk
         qkv: list[Tensor] = []
         for index, (conv, source) in enumerate((

@@ -1,4 +1,4 @@
-"""Cosine attention: angles of queries and keys in place of products (Swin V2, CVPR 2022)."""
+"""Cosine attention: cosines of queries and keys instead of products (Swin V2, CVPR 2022)."""
 from __future__ import annotations
 
 import math
@@ -6,25 +6,24 @@ import math
 import torch
 from torch import Tensor, nn
 
-#: A head's logits are at most this, as in the release (a temperature of at least 0.01).
+#: Largest scale, and so largest logit, as in the release (a temperature of at least 0.01).
 MAX_SCALE = 100.0
 
 
 class CosineScale(nn.Module):
-    """Queries and keys of cosine attention (Swin Transformer V2, CVPR 2022, Eq. 2): their product,
-    divided by sqrt(head_dims) as in any attention, is cos(q, k) * scale, with a learned scale a
-    head.
+    """Scales queries and keys for cosine attention (Swin Transformer V2, CVPR 2022, Eq. 2): their
+    product divided by sqrt(head_dims) is cos(q, k) * scale, with a learned scale for each head.
 
     Args:
         num_heads: attention heads.
 
-    The parameter ``logit_scale`` (heads, 1, 1) is the logarithm of the scale; it starts at log(10),
-    counts up to log(100), and takes no weight decay.
+    The parameter ``logit_scale`` (heads, 1, 1) is the logarithm of the scale. It starts at log(10),
+    is limited to log(100), and has no weight decay.
 
-    Differs from the release: lengths are taken in float32. A vector of zeros, as a key without bias
-    is where zeros fill a window up, passes no gradient (there 1e12 times what reaches it, which
-    half precision cannot hold). What may not meet gets no weight at all (there 100 is taken off the
-    logits, which is not enough at a scale near 100).
+    Differences from the release: norms of vectors are computed in float32. A zero vector (a key
+    without bias in the padding of a window) gets no gradient; in the release its gradient is
+    multiplied by 1e12, which overflows in half precision. Masked pairs have a weight of zero; the
+    release subtracts 100 from their logits, which is not enough for scales near 100.
     """
 
     def __init__(self, num_heads: int) -> None:
@@ -32,12 +31,12 @@ class CosineScale(nn.Module):
         self.logit_scale = nn.Parameter(torch.full((num_heads, 1, 1), math.log(10.0)))
 
     def forward(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        """(B, heads, L, head_dims) each, of the same shapes and dtypes as they came."""
+        """Queries and keys, each (B, heads, L, head_dims), with unchanged shapes and dtypes."""
         return scaled_cosines(q, k, self.logit_scale)
 
 
 def scaled_cosines(q: Tensor, k: Tensor, logit_scale: Tensor) -> tuple[Tensor, Tensor]:
-    """What :class:`CosineScale` makes of queries and keys, by its parameter."""
+    """The queries and keys of :class:`CosineScale` for a given parameter."""
     scale = logit_scale.clamp(max=math.log(MAX_SCALE)).exp() * q.shape[-1] ** 0.5
     return (unit(q) * scale).to(q.dtype), unit(k).to(k.dtype)
 

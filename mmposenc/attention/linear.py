@@ -18,11 +18,10 @@ class Linear(nn.Linear):
 
 
 class QVLinear(Linear):
-    """A joint projection to queries, keys and values where keys have no bias (BEiT, EVA-02,
-    DINOv3).
+    """A joint projection to queries, keys and values without a bias of keys (BEiT, EVA-02, DINOv3).
 
     Args:
-        embed_dims: C.
+        embed_dims: channels C.
 
     Parameters: ``weight`` (3 C, C), ``q_bias`` and ``v_bias`` (C,).
     """
@@ -42,14 +41,14 @@ class QVLinear(Linear):
 
 
 def check_heads(embed_dims: int, num_heads: int) -> None:
-    """Raise ValueError for channels that do not divide into heads."""
+    """Raise ValueError if ``embed_dims`` is not a multiple of ``num_heads``."""
     if num_heads < 1 or embed_dims < 1 or embed_dims % num_heads:
         raise ValueError(f'embed_dims={embed_dims} must be a positive multiple of '
                          f'num_heads={num_heads}')
 
 
 def qkv_projection(embed_dims: int, qkv_bias: bool | str) -> Linear:
-    """The joint projection; 'qv' leaves out the bias of the keys, and other names are an error."""
+    """The joint projection to queries, keys and values; 'qv': without a bias of the keys."""
     if qkv_bias not in (True, False, 'qv'):
         raise ValueError(f"qkv_bias={qkv_bias!r} must be True, False or 'qv'")
     return (QVLinear(embed_dims) if qkv_bias == 'qv' else
@@ -57,13 +56,12 @@ def qkv_projection(embed_dims: int, qkv_bias: bool | str) -> Linear:
 
 
 def some_channels(layer: nn.Module, x: Tensor, channels: slice) -> Tensor:
-    """Some of the channels that a linear layer gives.
+    """Some of the output channels of a linear layer.
 
     Args:
-        layer: a linear layer, or what wraps one: LoRA's is computed whole, whose own matrices the
-            weight does not hold.
+        layer: a linear layer, or a wrapper of one, such as LoRA's, which is computed completely.
         x: (..., in_features).
-        channels: which.
+        channels: the channels.
 
     Returns:
         (..., number of channels).

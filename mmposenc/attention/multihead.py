@@ -18,33 +18,34 @@ if TYPE_CHECKING:  # encodings import terms, with this package
 
 
 class MultiheadAttention(nn.Module):
-    """Self-attention of a vision transformer (Dosovitskiy et al., ICLR 2021) that takes a relative
+    """Self-attention of a vision transformer (Dosovitskiy et al., ICLR 2021) with a relative
     encoding (Wu et al., ICCV 2021).
 
     Args:
         embed_dims: channels of the tokens; a multiple of ``num_heads``.
         num_heads: attention heads.
-        qkv_bias: bias of the joint projection to queries, keys and values; 'qv' leaves out that of
+        qkv_bias: bias of the joint projection to queries, keys and values; 'qv': without a bias of
             the keys (BEiT, Bao et al., ICLR 2022).
-        rel_pos_encoding: a :class:`RelativeEncoding`, or the config of one
+        rel_pos_encoding: a :class:`RelativeEncoding`, its config
             (``dict(type='mmposenc.IRPE', ...)``; ``head_dims``, ``num_heads`` and
-            ``num_prefix_tokens`` are filled in); of a list their sum.
-        num_prefix_tokens: tokens in front of the grid (class, distillation).
-        grid_shape: (H, W) for encodings that must know the largest grid and get it nowhere else.
-        attn_drop: dropout of the attention weights.
-        proj_drop: dropout of the output.
-        form: which formulation of the encoding runs, see :func:`mmposenc.attention.attend`.
-        norm_eps: epsilon of a LayerNorm of what the heads give, before the output projection
-            (EVA-02, Fang et al. 2023, Sec. 2.1); None has none.
-        cosine: logits are cosines with a learned scale a head, see
+            ``num_prefix_tokens`` are added), or a list of these to be summed.
+        num_prefix_tokens: number of tokens before those of the grid (class, distillation).
+        grid_shape: (H, W) for encodings that need the largest grid.
+        attn_drop: dropout rate of the attention weights.
+        proj_drop: dropout rate of the output.
+        form: how attention is computed, see :func:`mmposenc.attention.attend`.
+        norm_eps: epsilon of a LayerNorm before the output projection (EVA-02, Fang et al. 2023,
+            Sec. 2.1); None: no norm.
+        cosine: cosine attention with a learned scale for each head, see
             :class:`~mmposenc.attention.cosine.CosineScale`.
 
-    Parameters are named ``qkv``, ``cosine``, ``norm``, ``proj`` and ``rel_pos_encoding``. Unlike
-    the iRPE release, which takes floor(sqrt(L)) for the grid, the grid is an argument and any
-    (H, W) works.
+    Parameters are named ``qkv``, ``cosine``, ``norm``, ``proj`` and ``rel_pos_encoding``.
+    Difference from iRPE's release: the grid is an argument with any (H, W); there it is a square of
+    side floor(sqrt(L)).
 
     Raises:
-        ValueError: for sizes that do not divide, or an encoding of another number of prefix tokens.
+        ValueError: ``embed_dims`` is not a multiple of ``num_heads``, or the encoding has another
+            number of prefix tokens.
     """
 
     def __init__(self, embed_dims: int, num_heads: int, *, qkv_bias: bool | str = True,
@@ -78,19 +79,19 @@ class MultiheadAttention(nn.Module):
         Args:
             x: (B, L, embed_dims), L = num_prefix_tokens + H * W, prefix tokens first.
             hw_shape: (H, W) of the grid; (length,) of a sequence; (frames, H, W) of a video, for
-                encodings that ``takes_frames``.
-            key_padding_mask: (B, L) bool, True = padding. An image of padding alone attends to
-                nothing: its output is ``proj``'s bias.
+                encodings with ``takes_frames``.
+            key_padding_mask: (B, L) bool, True = padding. The output for an image of only padding
+                is ``proj``'s bias.
             need_weights: also return the attention weights (B, heads, L, L), for figures.
-            x_qk: tokens that queries and keys are computed from, where they differ from ``x``
-                (encodings with ``apply_to='qk'``).
+            x_qk: tokens for queries and keys if they differ from ``x`` (encodings with
+                ``apply_to='qk'``).
 
         Returns:
             (B, L, embed_dims), with ``need_weights`` a pair (output, weights).
 
         Raises:
-            ValueError: if L does not match the grid and the prefix tokens, or a mask's shape or
-                dtype is wrong.
+            ValueError: L does not match the grid and the prefix tokens, or a mask has a wrong shape
+                or dtype.
         """
         grid = check_tokens(x, hw_shape, self.num_prefix_tokens, any_axes=True)
         return self._attend(self._project(x, x_qk), grid, key_padding_mask=key_padding_mask,
@@ -100,8 +101,8 @@ class MultiheadAttention(nn.Module):
         """q, k, v, each (B, heads, L, head_dims), or one (B, L, 3, heads, head_dims)."""
         if x_qk is not None:
             if x_qk.shape != x.shape:
-                raise ValueError(f'x_qk has shape {tuple(x_qk.shape)}; that of x, '
-                                 f'{tuple(x.shape)}, is required')
+                raise ValueError(f'x_qk has shape {tuple(x_qk.shape)}; it must be that of x, '
+                                 f'{tuple(x.shape)}')
             qk = some_channels(self.qkv, x_qk, slice(2 * self.embed_dims))
             v = some_channels(self.qkv, x, slice(2 * self.embed_dims, None))
             return (*split_heads(qk, self.num_heads, 2), *split_heads(v, self.num_heads))
@@ -109,7 +110,8 @@ class MultiheadAttention(nn.Module):
 
     def _attend(self, qkv: tuple[Tensor, ...], grid: GridLike, **options: Unpack[Options]
                 ) -> Tensor | tuple[Tensor, Tensor]:
-        """The output (B, L, embed_dims) of what :meth:`_project` gives, or that and the weights."""
+        """The output (B, L, embed_dims) for the result of :meth:`_project`, or output and
+        weights."""
         if self.cosine is not None:
             q, k, v = split(qkv)
             qkv = (*self.cosine(q, k), v)
@@ -123,19 +125,19 @@ class MultiheadAttention(nn.Module):
 
 def build_relative_encoding(cfg: RelativeConfig | None, head_dims: int, num_heads: int,
                             num_prefix_tokens: int, **defaults: Any) -> RelativeEncoding | None:
-    """Build an encoding for an attention module and check that the two agree; None stays None.
+    """Build an encoding for an attention module and check that both fit; None stays None.
 
-    ``defaults`` are further arguments for a config, used where the encoding takes them.
+    ``defaults`` are further arguments, added to the config if the encoding has them.
 
     Raises:
-        ValueError: if the encoding was made for other heads or prefix tokens.
+        ValueError: the encoding has other numbers of heads or prefix tokens.
     """
     from ..encodings.base import RelativeEncoding
     from ..encodings.build import build_encoding
 
     if cfg is None:
         return None
-    # mypy: RelativeEncoding is abstract, and is only compared with here.
+    # For mypy: RelativeEncoding is abstract, but is only compared here.
     encoding = build_encoding(
         cfg, RelativeEncoding, 'rel_pos_encoding',  # type: ignore[type-abstract]
         head_dims=head_dims, num_heads=num_heads, num_prefix_tokens=num_prefix_tokens, **defaults)

@@ -1,5 +1,4 @@
-"""Padded batches an image at a time: on the part of the grids that it fills, or without its padded
-keys."""
+"""Attention of padded batches by image: on the valid part of its grids, or without padded keys."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -22,8 +21,8 @@ Run = Callable[[tuple[Tensor, ...], Any, tuple[Grid, Grid] | None, Tensor | None
 
 
 class Part(NamedTuple):
-    """What one image computes: its grids, numbers of its queries and keys (None for all), and those
-    of the keys (1, keys) that are padding still."""
+    """The part of one image: its grids, indices of its queries and keys (None for all), and a mask
+    of the keys (1, keys) that are still padding."""
 
     grids: tuple[Grid, Grid] | None
     queries: Tensor | None
@@ -33,18 +32,18 @@ class Part(NamedTuple):
 
 def attend_by_image(run: Run, qkv: tuple[Tensor, ...], encoding: RelativeEncoding | None,
                     parts: Sequence[Part], options: Any) -> tuple[Tensor, Tensor | None]:
-    """Attention of each image on its own.
+    """Attention of each image separately.
 
     Args:
-        run: attention of one image.
+        run: computes attention of one image.
         qkv: q (B, heads, Lq, head_dims); k, v (B, heads, Lk, head_dims).
-        encoding: of all images.
-        parts: of each image.
-        options: of :func:`mmposenc.attention.attend`.
+        encoding: the encoding.
+        parts: the part of each image.
+        options: options of :func:`mmposenc.attention.attend`.
 
     Returns:
-        (B, heads, Lq, head_dims), zero at queries that are left out, and the weights (B, heads, Lq,
-        Lk), zero there too, if ``run`` gives them.
+        (B, heads, Lq, head_dims), and the weights (B, heads, Lq, Lk) if ``run`` returns them. Both
+        are zero for queries that are left out.
     """
     outs, all_weights = [], []
     # Tokens first, as projections hold them: nothing is copied but tokens that are taken.
@@ -66,16 +65,17 @@ def attend_by_image(run: Run, qkv: tuple[Tensor, ...], encoding: RelativeEncodin
 def attend_on_own_extents(run: Run, qkv: tuple[Tensor, ...], encoding: RelativeEncoding,
                           grids: tuple[Grid, Grid], options: Any
                           ) -> tuple[Tensor, Tensor | None]:
-    """:func:`attend_by_image` on the part of the grids that each image fills.
+    """:func:`attend_by_image` on the valid part of each image's grids.
 
     Args:
-        encoding: one that is not ``cellwise``.
-        grids: of queries and keys of the whole batch.
-        options: ``key_padding_mask`` among them.
+        run, qkv: as in :func:`attend_by_image`.
+        encoding: an encoding that is not ``cellwise``.
+        grids: grids of queries and keys of the whole batch.
+        options: options that include ``key_padding_mask``.
 
     Raises:
-        ValueError: while exporting; for videos; without a mask of the queries where keys lie on
-            another grid; for valid cells that are no top-left rectangle.
+        ValueError: in an export; for videos; if keys have another grid and there is no mask of the
+            queries; if valid cells are not a rectangle at the top left.
     """
     name = type(encoding).__name__
     if is_compiling():
@@ -108,13 +108,13 @@ def attend_on_own_extents(run: Run, qkv: tuple[Tensor, ...], encoding: RelativeE
 
 def valid_keys(q: Tensor, padding: Tensor, encoding: RelativeEncoding | None,
                grids: tuple[Grid, Grid] | None) -> list[Part] | None:
-    """All queries and the valid keys of each image, where leaving the others out pays: on a CPU a
-    masked key costs as much as a valid one. (A GPU would have to wait for their number.)
+    """All queries and the valid keys of each image if this is faster; else None. On a CPU a masked
+    key takes as much time as a valid one. (On a GPU their number would need a synchronisation.)
 
     Args:
         q: (B, heads, Lq, head_dims).
         padding: (B, Lk) bool, True = padding.
-        encoding, grids: what is added, which is ``cellwise``.
+        encoding, grids: a ``cellwise`` encoding and its grids, or None.
     """
     if q.device.type != 'cpu' or is_compiling():
         return None
@@ -136,8 +136,8 @@ def valid_keys(q: Tensor, padding: Tensor, encoding: RelativeEncoding | None,
 
 
 def _extents(masks: Sequence[tuple[Tensor, Grid]], prefix: int) -> list[list[tuple[int, int]]]:
-    """Rows and columns that each image fills of each mask's grid; all of them for an image of
-    padding alone, whose output the caller drops."""
+    """Valid rows and columns of each image in each mask's grid; all of them for an image of only
+    padding, whose output the caller discards."""
     noted = [noted_extents(mask) for mask, _ in masks]
     if None not in noted:
         return noted  # type: ignore[return-value]
@@ -148,7 +148,7 @@ def _extents(masks: Sequence[tuple[Tensor, Grid]], prefix: int) -> list[list[tup
 
 
 def _places(grid: Grid, own: Grid, prefix: int, device: torch.device) -> Tensor | None:
-    """Numbers of the tokens of a part of the grid, prefix tokens included; None for all."""
+    """Indices of the tokens of a part of the grid, including prefix tokens; None for all."""
     if own.hw == grid.hw:
         return None
     rows = torch.arange(own.height, device=device)

@@ -33,26 +33,26 @@ class SpatialReductionAttention(nn.Module):
     Args:
         embed_dims: channels C; a multiple of ``num_heads``.
         num_heads: attention heads.
-        sr_ratio: R; keys and values are R x R cells each (no reduction at 1).
+        sr_ratio: R; R x R tokens are reduced to one key and value (1: no reduction).
         qkv_bias: bias of the projections to queries, keys and values.
-        rel_pos_encoding: relative encoding or its config; key positions are the centres of the
-            R x R cells, in query-grid units.
-        num_prefix_tokens: tokens in front of the grid; only without reduction.
-        grid_shape: (H, W) for encodings that must know the largest grid and get it nowhere else.
-        attn_drop, proj_drop: dropout of the attention weights and of the output.
-        sr_norm_eps: epsilon of the norm behind the reduction.
-        key_cells: keys and values are so many rows and columns of means instead, whatever the
-            grid, through a 1x1 convolution, norm and GELU (PVT v2's linear attention, Wang et al.,
-            CVM 2022, Sec. 3.1: 7); ``sr_ratio`` is not used then.
-        ceil_mode: keep the last, partial R x R cell of a grid that R does not divide (what is
-            missing counts as zero), instead of dropping its tokens from the keys as PVT does.
-        form: which formulation runs, see :func:`mmposenc.attention.attend`.
+        rel_pos_encoding: relative encoding or its config; keys have the positions of the centres of
+            the R x R cells, in units of the query grid.
+        num_prefix_tokens: number of tokens before those of the grid; only without reduction.
+        grid_shape: (H, W) for encodings that need the largest grid.
+        attn_drop, proj_drop: dropout rates of the attention weights and of the output.
+        sr_norm_eps: epsilon of the norm after the reduction.
+        key_cells: average keys and values to this number of rows and columns for any grid, followed
+            by a 1x1 convolution, norm and GELU (PVT v2's linear attention, Wang et al., CVM 2022,
+            Sec. 3.1: 7); ``sr_ratio`` is not used then.
+        ceil_mode: keep the last, partial R x R cell of a grid that is not a multiple of R, padded
+            with zeros. False: its tokens are no keys, as in PVT.
+        form: how attention is computed, see :func:`mmposenc.attention.attend`.
 
     Raises:
-        ValueError: for sizes that do not divide.
+        ValueError: sizes are not multiples or not positive.
 
-    Differs from mmdet's: runs on scaled_dot_product_attention, so no (L, Lk) tensor is stored;
-    keeps tokens channels_last instead of copying them to NCHW; masks padding.
+    Differences from mmdet's: it uses scaled_dot_product_attention, so no (L, Lk) tensor is stored;
+    tokens stay channels_last and are not copied to NCHW; padding is masked.
     """
 
     def __init__(self, embed_dims: int, num_heads: int, *, sr_ratio: int = 1,
@@ -70,7 +70,7 @@ class SpatialReductionAttention(nn.Module):
             raise ValueError(f'key_cells={key_cells} must be at least 1, or None')
         if num_prefix_tokens and (key_cells or sr_ratio > 1):
             raise ValueError(f'num_prefix_tokens={num_prefix_tokens} with sr_ratio={sr_ratio} and '
-                             f'key_cells={key_cells}: prefix tokens lie on no grid to reduce; use '
+                             f'key_cells={key_cells}: prefix tokens have no grid to reduce; use '
                              f'sr_ratio=1 and key_cells=None')
         self.embed_dims = embed_dims
         self.num_heads = num_heads
@@ -98,16 +98,16 @@ class SpatialReductionAttention(nn.Module):
         Args:
             x: (B, P + H*W, C), P prefix tokens first.
             hw_shape: (H, W).
-            padding_mask: (B, H, W) bool, True = padding; a reduced cell is a key when any of its
-                tokens is valid.
+            padding_mask: (B, H, W) bool, True = padding; a reduced cell is valid if one of its
+                tokens is.
             need_weights: also return the weights (B, heads, L, Lk), for figures.
-            x_qk: tokens that queries and keys are computed from, where they differ from ``x``.
+            x_qk: tokens for queries and keys if they differ from ``x``.
 
         Returns:
             (B, P + H*W, C), with ``need_weights`` a pair (output, weights).
 
         Raises:
-            ValueError: if the grid is smaller than one R x R cell, unless ``ceil_mode``.
+            ValueError: the grid is smaller than one R x R cell, unless ``ceil_mode``.
         """
         grid = as_grid(hw_shape)
         key_grid = self.reduced_grid(grid)
@@ -120,7 +120,7 @@ class SpatialReductionAttention(nn.Module):
             other, dims = self._reduce(x_qk, grid, key_grid, padding_mask), self.embed_dims
             k, = split_heads(some_channels(self.kv, other, slice(dims)), self.num_heads)
             v, = split_heads(some_channels(self.kv, reduced, slice(dims, None)), self.num_heads)
-        # Behind keys and values: in front of them, inductor cannot order strides of any size.
+        # After keys and values: before them, inductor cannot order symbolic strides.
         q, = split_heads(self.q(x if x_qk is None else x_qk), self.num_heads)
         key_mask, query_mask = self._masks(padding_mask, key_grid)
         out, weights = attend(
@@ -131,7 +131,7 @@ class SpatialReductionAttention(nn.Module):
         return out if weights is None else (out, weights)
 
     def reduced_grid(self, hw_shape: GridLike) -> Grid:
-        """The key grid, placed in query units."""
+        """The key grid in units of the query grid."""
         grid, ratio, cells = as_grid(hw_shape), self.sr_ratio, self.key_cells
         if cells:
             return Grid(cells, cells, grid.height / cells, grid.width / cells)
@@ -173,8 +173,8 @@ class SpatialReductionAttention(nn.Module):
             return self._key_mask(padding_mask, key_grid), None
         return self._noted_masks(padding_mask, key_grid)  # type: ignore[no-any-return]
 
-    # Compiled code would lose the notes of the images' sizes, for which an accelerator would then
-    # be waited for; such blocks are compiled in parts anyway.
+    # Compiled code would lose the stored image sizes and synchronise with an accelerator; such
+    # blocks are compiled in parts anyway.
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _noted_masks(self, padding_mask: Tensor, key_grid: Grid) -> tuple[Tensor, Tensor]:
         return (self._key_mask(padding_mask, key_grid),
@@ -182,7 +182,7 @@ class SpatialReductionAttention(nn.Module):
 
     def _key_mask(self, padding_mask: Tensor, key_grid: Grid) -> Tensor:
         if self.sr_ratio > 1:
-            # Padding lies to the right and below: the first token of a cell is its last to go.
+            # Padding is at the right and bottom: a cell is padding if its first token is.
             padding_mask = every_cell(padding_mask, self.sr_ratio)
             if not self.ceil_mode:
                 padding_mask = padding_mask[:, :key_grid.height, :key_grid.width]
@@ -191,7 +191,7 @@ class SpatialReductionAttention(nn.Module):
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _each_alone(self, x: Tensor, grid: Grid, padding_mask: Tensor, x_qk: Tensor | None
                     ) -> Tensor:
-        """Attention of each image by itself: the places of ``key_cells`` depend on its size."""
+        """Attention of each image separately: positions of ``key_cells`` depend on its size."""
         out = x.new_zeros(x.shape[0], *grid.hw, x.shape[-1])
         extents = noted_extents(padding_mask) or valid_extents(padding_mask)
         for index, (height, width) in enumerate(extents):

@@ -1,8 +1,8 @@
-"""What relative encodings add to attention: kinds of terms, by their definitions over all pairs.
-A kind that one encoding alone has stands in its file.
+"""The terms that relative encodings add to attention, with their definitions over all pairs. A term
+that only one encoding uses is defined in the file of that encoding.
 
-A term says what is added, not how it is computed. :mod:`.fast` has faster forms by the term's type;
-a type that it does not know runs by its definition.
+A term defines what is added, not how it is computed. :mod:`.fast` has faster forms for types of
+terms; other types are computed by their definition.
 """
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from ..functional.grids import Grid, expand_offsets, grid_offsets
 
 
 class Term:
-    """Base. Queries ``q`` (B, heads, Lq, head_dims) are scaled, keys ``k`` (B, heads, Lk,
-    head_dims) are not; both start with their prefix tokens. Tables are ([heads], ...): without the
-    first dimension, or with 1 in it, heads share them."""
+    """The base class. Queries ``q`` (B, heads, Lq, head_dims) are scaled, keys ``k`` (B, heads, Lk,
+    head_dims) are not; both start with their prefix tokens. Tables are ([heads], ...): if the first
+    dimension is missing or 1, all heads share them."""
 
     #: True for terms of the output instead of the logits.
     on_values = False
-    #: False for terms of the output that the weights have no part in.
+    #: False for terms of the output that do not depend on the attention weights.
     reads_weights = True
     #: True if the term depends on the queries, or on the keys, and not only on the grids.
     reads_queries = False
@@ -41,8 +41,8 @@ class Term:
 
     def output(self, q: Tensor, v: Tensor, padding: Tensor | None, regions: Tensor | None
                ) -> Tensor:
-        """The definition of one of the output that does not read the weights, of queries and
-        values (B, heads, L, head_dims) and the masks of a :class:`Problem`."""
+        """The definition of a term of the output without attention weights, from queries and values
+        (B, heads, L, head_dims) and the masks of a :class:`Problem`."""
         raise NotImplementedError
 
 
@@ -93,8 +93,8 @@ class OffsetBias(Term):
 
 @dataclass(frozen=True, eq=False)
 class Table(Term):
-    """Base of vectors by the bucket of a pair (iRPE, Shaw, Huang): table ([heads], head_dims,
-    buckets), or ([heads], buckets, head_dims) on values."""
+    """The base class of vectors by the bucket of a pair (iRPE, Shaw, Huang): table ([heads],
+    head_dims, buckets), or ([heads], buckets, head_dims) for values."""
 
     table: Tensor
     buckets: Buckets
@@ -111,7 +111,7 @@ class TableByQuery(Table):
 
 
 class TableByKey(Table):
-    """k_j . table[b(i, j)]; a scale of the keys is the table's."""
+    """k_j . table[b(i, j)]; a scale of the keys is included in the table."""
 
     reads_keys = True
 
@@ -122,7 +122,7 @@ class TableByKey(Table):
 
 
 class TableOnValues(Table):
-    """sum_j a_ij table[b(i, j)], by adding the weights up in buckets first."""
+    """sum_j a_ij table[b(i, j)], computed by summing the weights of each bucket first."""
 
     on_values = True
 
@@ -152,10 +152,10 @@ class AxisHalves(Term):
     Args:
         rows: ([heads], Hq, Hk, d) vectors; cols: ([heads], Wq, Wk, d).
         prefix: tokens in front of either grid.
-        halves: the rows meet the first half of the channels and the columns the second, instead of
-            both meeting all.
+        halves: rows are multiplied with the first half of the channels and columns with the second;
+            False: both with all channels.
         row_bias, col_bias: (heads, Hq, Hk) and (heads, Wq, Wk), added; or None.
-        prefix_vector: ([heads], d) that queries meet in pairs with a prefix token; None is zero.
+        prefix_vector: ([heads], d), multiplied with queries for prefix keys; None: zero.
     """
 
     rows: Tensor
@@ -218,10 +218,10 @@ class SkewedTable(Term):
 
 
 def skew(lookup: Tensor) -> Tensor:
-    """Turn products by offset (..., L, 2 L - 1) into products by key (..., L, L).
+    """Convert products by offset (..., L, 2 L - 1) to products by key (..., L, L).
 
-    Row i starts at offset -i, so in memory key 0 of the next row lies 2 L - 2 places on: a view
-    with that stride is all it takes, no index and no copy.
+    Row i starts at offset -i, so in memory key 0 of the next row is 2 L - 2 places further: a view
+    with that stride, without an index or a copy.
     """
     length = lookup.shape[-2]
     if length == 1:
@@ -232,8 +232,8 @@ def skew(lookup: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class KeyVectors(Term):
-    """q_i . vectors[j]: vectors ([heads], Lk, head_dims) added only to the keys of the product;
-    attention does just that where no other term reads the keys."""
+    """q_i . vectors[j]: vectors ([heads], Lk, head_dims) added to the keys of the dot product only.
+    Attention adds them to the keys if no other term uses the keys."""
 
     vectors: Tensor
 
@@ -246,7 +246,7 @@ class KeyVectors(Term):
 
 @dataclass(frozen=True, eq=False)
 class QueryVector(Term):
-    """vector . k_j: a vector ([heads], head_dims) added only to the queries of the product."""
+    """vector . k_j: a vector ([heads], head_dims) added to the queries of the dot product only."""
 
     vector: Tensor
 
@@ -258,14 +258,18 @@ class QueryVector(Term):
 
 
 class Problem(NamedTuple):
-    """One attention, as every form takes it.
+    """One attention, the input of every form.
 
-    qkv: q (B, heads, Lq, head_dims), rotated, not scaled; k, v (B, heads, Lk, head_dims). Or all
-    three in one tensor (B, L, 3, heads, head_dims). terms: what encodings add. query, key, prefix:
-    grids of the cells and tokens in front of them, if there are terms. key_padding: (B, Lk) bool,
-    True = padding; every image has a valid key. attn_mask: bool, True = may attend, broadcastable
-    to (B, heads, Lq, Lk). regions: (n, L) whole numbers, image b has those of b % n; tokens meet
-    within one number. dropout_p: of the weights.
+    Attributes:
+        qkv: q (B, heads, Lq, head_dims), rotated, not scaled; k, v (B, heads, Lk, head_dims); or
+            one joint tensor (B, L, 3, heads, head_dims).
+        terms: the terms of the encodings.
+        query, key, prefix: grids of the cells, and number of prefix tokens, if there are terms.
+        key_padding: (B, Lk) bool, True = padding; every image has a valid key.
+        attn_mask: bool, True = may attend, broadcastable to (B, heads, Lq, Lk).
+        regions: (n, L) whole numbers, row b % n for image b; tokens attend only to tokens with
+            their own number.
+        dropout_p: dropout rate of the weights.
     """
 
     qkv: tuple[Tensor, ...]
@@ -280,11 +284,11 @@ class Problem(NamedTuple):
 
     @property
     def scale(self) -> float:
-        """Of the queries."""
+        """The scale of the queries."""
         return float(self.qkv[0].shape[-1] ** -0.5)
 
     def mask(self, bias: Tensor | None, dtype: torch.dtype) -> Tensor | None:
-        """What is added to the logits, with all masks; bool (True = attend) where nothing is."""
+        """A bias with all masks, to be added to the logits; without a bias bool (True = attend)."""
         keep = self.attn_mask
         if self.key_padding is not None:
             valid = ~self.key_padding[:, None, None]
@@ -299,7 +303,7 @@ class Problem(NamedTuple):
 
 
 def of_one_region(regions: Tensor) -> Tensor:
-    """(windows, L) -> (windows, L, L) bool: tokens that may meet."""
+    """(windows, L) -> (windows, L, L) bool: pairs of tokens with the same number."""
     return regions[:, :, None] == regions[:, None, :]
 
 

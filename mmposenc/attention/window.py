@@ -1,4 +1,4 @@
-"""Attention in windows, Swin's shifted ones and ViTDet's, with any relative encoding."""
+"""Window attention of Swin (shifted) and ViTDet, with any relative encoding."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
@@ -15,24 +15,24 @@ if TYPE_CHECKING:
 
 
 class WindowAttention(MultiheadAttention):
-    """Self-attention inside windows (Swin Transformer, ICCV 2021, Sec. 3.2) that takes a relative
-    encoding, whose grid is the window.
+    """Self-attention in windows (Swin Transformer, ICCV 2021, Sec. 3.2) with a relative encoding,
+    whose grid is the window.
 
     Args:
         embed_dims: channels of the tokens; a multiple of ``num_heads``.
         num_heads: attention heads.
         window_size: side of the windows, or (Wh, Ww).
-        rel_pos_encoding: a :class:`RelativeEncoding` or the config of one; ``head_dims``,
-            ``num_heads`` and the size (``window_size``, ``max_size``, ``max_tokens``) are filled
-            in. None is no position at all; Swin itself is
-            ``dict(type='mmposenc.RelativePositionBias')``.
+        rel_pos_encoding: a :class:`RelativeEncoding` or its config, to which ``head_dims``,
+            ``num_heads`` and the size (``window_size``, ``max_size``, ``max_tokens``) are added.
+            None: no encoding; Swin has ``dict(type='mmposenc.RelativePositionBias')``.
         attention: further arguments of :class:`MultiheadAttention`.
 
-    Parameters are named as there. An encoding that reads queries and keys reads those that enter
-    the product.
+    Parameters have the names of :class:`MultiheadAttention`. With ``cosine=True`` encodings use the
+    scaled queries and keys.
 
     Raises:
-        ValueError: for sizes that do not divide, or an encoding with prefix tokens.
+        ValueError: ``embed_dims`` is not a multiple of ``num_heads``, or the encoding has prefix
+            tokens.
     """
 
     def __init__(self, embed_dims: int, num_heads: int, window_size: int | tuple[int, int], *,
@@ -45,19 +45,19 @@ class WindowAttention(MultiheadAttention):
 
     def forward(self, x: Tensor, regions: Tensor | None = None, *,  # type: ignore[override]
                 need_weights: bool = False) -> Tensor | tuple[Tensor, Tensor]:
-        """Attend inside each window.
+        """Attend in each window.
 
         Args:
             x: (B * windows, Wh * Ww, embed_dims), windows of an image one after the other.
-            regions: (n, Wh * Ww) whole numbers, those of window i in row i % n; tokens attend to
-                those of their own number. None lets all tokens of a window meet.
+            regions: (n, Wh * Ww) whole numbers, row i % n for window i: tokens attend only to
+                tokens with their own number. None: to all tokens of the window.
             need_weights: also return the weights (B * windows, heads, L, L), for figures.
 
         Returns:
-            The same shape as x, with ``need_weights`` a pair (output, weights).
+            A tensor of the shape of x, with ``need_weights`` a pair (output, weights).
 
         Raises:
-            ValueError: if x does not hold whole windows, or regions do not fit it.
+            ValueError: x does not consist of windows, or regions do not fit.
         """
         length = self.window_size[0] * self.window_size[1]
         if x.dim() != 3 or x.shape[1:] != (length, self.embed_dims):
@@ -73,23 +73,22 @@ class WindowAttention(MultiheadAttention):
 
 
 class ShiftWindowAttention(nn.Module):
-    """Swin's attention of a whole map: cut into windows, shifted or not (Swin Transformer, ICCV
-    2021, Sec. 3.2).
+    """Swin's attention in windows of a map, shifted or not (Swin Transformer, ICCV 2021, Sec. 3.2).
 
     Args:
-        embed_dims, num_heads, window_size: as :class:`WindowAttention`.
-        shift_size: cells by which windows are shifted down and right, less than the window.
-        pad_small_map: shift also where one window spans the smaller side of the map, as for
-            detection and segmentation in mmdet and mmseg; without it such maps are not shifted, as
-            for classification.
-        mask_window_padding: give the zeros that fill up the last windows no attention. Off, they
-            are keys like any other, as in the releases.
+        embed_dims, num_heads, window_size: as in :class:`WindowAttention`.
+        shift_size: number of cells by which windows are shifted down and right, less than the
+            window.
+        pad_small_map: shift also if one window spans the smaller side of the map, as in mmdet and
+            mmseg. False: such maps are not shifted, as in classification.
+        mask_window_padding: tokens do not attend to the zeros that fill the last windows. False:
+            they do, as in the releases.
         attention: further arguments of :class:`WindowAttention`.
 
-    Its parameters are those of ``w_msa``, a :class:`WindowAttention`. Equal to mmpretrain's
-    ShiftWindowMSA (with ``cosine`` and ``qkv_bias='qv'`` to that of its WindowMSAV2) and to
-    mmdet's; unlike these it takes maps smaller than a window in either setting, windows that are
-    not square, and a padding mask.
+    The parameters are in ``w_msa``, a :class:`WindowAttention`. Results equal mmpretrain's
+    ShiftWindowMSA (with ``cosine`` and ``qkv_bias='qv'``: its WindowMSAV2) and mmdet's.
+    Differences: maps smaller than a window in both settings, windows that are not square, and a
+    padding mask.
     """
 
     def __init__(self, embed_dims: int, num_heads: int, window_size: int | tuple[int, int],
@@ -114,17 +113,17 @@ class ShiftWindowAttention(nn.Module):
         Args:
             x: (B, H * W, embed_dims).
             hw_shape: (H, W), any size.
-            padding_mask: (B, H, W) bool, True = padding, to the right and below. An image comes
-                out as it does alone; its padded tokens come out zero. (With
-                ``pad_small_map=False`` the shift depends on the size of the batch's map, so there
-                this holds as long as that is larger than a window, or the image not.)
-            counts: rows and columns of windows, where they are counted already.
+            padding_mask: (B, H, W) bool, True = padding, at the right and bottom. Valid tokens have
+                the results of the image alone; padded tokens are zero. (With
+                ``pad_small_map=False`` the shift depends on the size of the map, so this holds if
+                the map and the image are both larger than a window, or both not.)
+            counts: numbers of rows and columns of windows, if known.
 
         Returns:
             (B, H * W, embed_dims).
 
         Raises:
-            ValueError: if H * W is not the number of tokens, or the mask's shape or dtype is wrong.
+            ValueError: x does not have H * W tokens, or the mask has a wrong shape or dtype.
         """
         grid = check_tokens(x, hw_shape)
         if padding_mask is not None:
@@ -146,20 +145,20 @@ class ShiftWindowAttention(nn.Module):
 
 
 class PlainWindowAttention(MultiheadAttention):
-    """Attention of a plain transformer inside windows that are not shifted (ViTDet, Li et al., ECCV
-    2022, Sec. 3), in the place of :class:`MultiheadAttention`.
+    """Attention of a plain transformer in windows without shifts (ViTDet, Li et al., ECCV 2022,
+    Sec. 3), used instead of :class:`MultiheadAttention`.
 
     Args:
-        embed_dims, num_heads: as there.
+        embed_dims, num_heads: as in :class:`MultiheadAttention`.
         window_size: side of the windows, or (Wh, Ww); the grid of the relative encoding.
-        mask_window_padding: give the zeros that fill up the last windows no attention. Off, they
-            are keys like any other, as in the releases of ViTDet and SAM.
+        mask_window_padding: tokens do not attend to the zeros that fill the last windows. False:
+            they do, as in the releases of ViTDet and SAM.
         options: further arguments of :class:`MultiheadAttention`.
 
-    Parameters are named as there.
+    Parameters have the names of :class:`MultiheadAttention`.
 
     Raises:
-        ValueError: as there; for prefix tokens, which lie in no window.
+        ValueError: as in MultiheadAttention, or there are prefix tokens, which are in no window.
     """
 
     def __init__(self, embed_dims: int, num_heads: int, window_size: int | tuple[int, int], *,
@@ -174,16 +173,16 @@ class PlainWindowAttention(MultiheadAttention):
         """Attend in the windows of a map.
 
         Args:
-            x, hw_shape, key_padding_mask, x_qk: as of :class:`MultiheadAttention`; an image comes
-                out as it does alone, and its padded tokens come out zero.
+            x, hw_shape, key_padding_mask, x_qk: as in :class:`MultiheadAttention`; valid tokens
+                have the results of the image alone, padded tokens are zero.
             need_weights: also return the weights (B * windows, heads, Wh * Ww, Wh * Ww).
-            counts: rows and columns of windows, where they are counted already.
+            counts: numbers of rows and columns of windows, if known.
 
         Returns:
             (B, L, embed_dims), with ``need_weights`` a pair (output, weights).
 
         Raises:
-            ValueError: as there.
+            ValueError: as in MultiheadAttention.
         """
         grid = check_tokens(x, hw_shape)
         mask = key_padding_mask

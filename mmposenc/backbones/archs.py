@@ -1,4 +1,4 @@
-"""How an arch of a backbone and explicit arguments go together."""
+"""Combines the arguments of a backbone's ``arch`` with explicit arguments."""
 from __future__ import annotations
 
 import copy
@@ -17,19 +17,21 @@ _Options = dict[str, Any]
 
 def arch_options(archs: Mapping[str, _Options], sizes: Sequence[str], arch: str | None,
                  given: _Options) -> _Options:
-    """Arguments of a backbone: those of an arch, and the given ones in their place.
+    """Arguments of a backbone: those of an arch, overridden by explicit ones.
 
     Args:
         archs: the arguments of each arch.
-        sizes: arguments that are required.
-        arch: a name out of ``archs``, or None.
-        given: explicit arguments. Of the sizes None stands for the arch's own. The dict of an
-            encoding without a ``type`` changes single settings of the arch's encoding; one with a
-            type replaces it whole, which is logged as a warning where it leaves out settings of the
-            same type.
+        sizes: names of the required arguments.
+        arch: a key of ``archs``, or None.
+        given: explicit arguments. A size of None means that of the arch. The dict of an encoding
+            without ``type`` changes single settings of the arch's encoding; a dict with ``type``
+            replaces it. If a dict of the same type leaves settings out, a warning is logged.
+
+    Returns:
+        The arguments.
 
     Raises:
-        ValueError: for an unknown arch, or sizes that are missing without one.
+        ValueError: the arch is unknown, or it is None and sizes are missing.
     """
     names = ', '.join(map(repr, archs))
     if arch is not None and arch not in archs:
@@ -50,7 +52,7 @@ def arch_options(archs: Mapping[str, _Options], sizes: Sequence[str], arch: str 
 
 
 def _encoding(where: str, own: _Options, given: _Options) -> _Options:
-    """An encoding's config: the arch's with single settings changed, or another in its place."""
+    """An encoding's config: that of the arch with single settings changed, or another one."""
     if 'type' not in given:
         return {**own, **given}
     left_out = {key: value for key, value in own.items() if key not in given}
@@ -66,16 +68,16 @@ def _encoding(where: str, own: _Options, given: _Options) -> _Options:
 def takes_arch(archs: Mapping[str, _Options], sizes: Sequence[str],
                told: Callable[[str], _Options] | None = None, **aliases: str
                ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Let ``__init__(self, arch, *, ...)`` see the arguments of an arch as if they were given.
+    """A decorator that passes the arguments of an arch to ``__init__(self, arch, *, ...)``.
 
-    In the body a preset and an explicit argument are the same thing; the signature stays, which
-    configs are checked by.
+    The body need not distinguish them from explicit arguments. The signature, by which configs are
+    checked, does not change.
 
     Args:
-        archs, sizes: as of :func:`arch_options`.
-        told: gives the arguments, ``arch`` among them, for weights of a repository ('hf://...'),
-            where neither arch nor sizes are given.
-        aliases: other names of arguments, and theirs.
+        archs, sizes: as in :func:`arch_options`.
+        told: returns the arguments, including ``arch``, for weights of a repository ('hf://...') if
+            neither arch nor sizes are given.
+        aliases: second names of arguments.
     """
     def decorated(init: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(init)
@@ -92,7 +94,7 @@ def takes_arch(archs: Mapping[str, _Options], sizes: Sequence[str],
 
 
 def _of_repository(given: _Options, told: Callable[[str], _Options]) -> _Options:
-    """The given arguments on top of those told by the repository of the weights, if they are of
+    """The given arguments, and those that the repository of the weights defines, if there is
     one."""
     init_cfg = given.get('init_cfg')
     name = init_cfg.get('checkpoint') if isinstance(init_cfg, dict) else None

@@ -1,4 +1,4 @@
-"""What all backbones have in common: arguments, encodings, freezing, weights and depths."""
+"""The base class of all backbones: arguments, encodings, freezing, weights and layer depths."""
 from __future__ import annotations
 
 import re
@@ -27,51 +27,52 @@ _BEFORE = re.compile(r'patch_embed\.|pos_encodings\.at\.before\.|norm_pre\.|[a-z
 
 
 class Backbone(BaseModule):
-    """A backbone of ``blocks``, or of ``stages`` of them. Its subclasses take these arguments
-    besides their own, and hand them on.
+    """The base class of all backbones: ``blocks``, or ``stages`` of blocks. Subclasses take these
+    arguments in addition to their own.
 
     Args:
         in_channels: channels of the image.
-        img_size: image side or (H, W) that learned tables are made for.
-        pos_encoding: a TokenEncoding config, several, or None; each stage gets its own.
+        img_size: side or (H, W), in pixels, of the image that learned tables are created for.
+        pos_encoding: a TokenEncoding config, a list of them, or None; each stage gets its own.
             ``dict(type='mmposenc.LearnedPositionEmbedding')`` is the table of DeiT (with
             ``interpolation='bilinear'`` that of PVT), ``dict(type='mmposenc.PEG')`` is CPVT's.
-        positions: where in each stage: -1 before the first block, i after block i; 'every': after
-            all blocks but the very last; 'mlp': between the two layers of every MLP; None for each
-            encoding's usual place, which for PEG is after block 0, for ConvMLP always 'mlp'.
-        rel_pos_encoding: a RelativeEncoding config for every attention, several to be added up, or
-            None.
-        rel_pos_sharing: 'layer' gives each attention an encoding of its own, 'stage' one to all
-            blocks of a stage, 'all' one to all blocks, which must have the same heads and sizes.
-            (iRPE's "shared" is another: one table for the heads of an attention,
-            ``shared_heads``.)
-        drop_rate, attn_drop_rate, drop_path_rate: dropout of outputs, attention weights, and
-            (rising over the blocks from 0) whole residual branches.
+        positions: where ``pos_encoding`` is applied in each stage: -1 before the first block, i
+            after block i; 'every': after all blocks except the last of the model; 'mlp': between
+            the two layers of every MLP; None: the usual place of each encoding (PEG: after block
+            0; ConvMLP: always 'mlp').
+        rel_pos_encoding: a RelativeEncoding config for every attention, a list of them to be
+            summed, or None.
+        rel_pos_sharing: 'layer': each attention has its own encoding; 'stage': the blocks of a
+            stage share one; 'all': all blocks share one, and must have the same heads and sizes.
+            (iRPE's "shared" means one table for all heads of an attention: ``shared_heads``.)
+        drop_rate, attn_drop_rate, drop_path_rate: dropout rates of outputs, of attention weights,
+            and of residual branches (stochastic depth, rising from 0 over the blocks).
         form: how attention is computed, see :func:`mmposenc.attention.attend`.
-        frozen_stages: how many stages (of ViT: blocks) are not trained; -1 trains all. An encoding
-            they share with others is trained.
-        trainable: parts of names of parameters that are trained though frozen, as
-            'pos_encodings.at.after0' or 'rel_pos_encoding'.
-        lora: ``dict(r=8)``: low-rank matrices beside those of frozen stages, which are trained; see
+        frozen_stages: number of stages (ViT: blocks) that are not trained; -1 trains all. An
+            encoding that they share with later stages is trained.
+        trainable: parts of names of parameters that are trained although their stage is frozen,
+            such as 'pos_encodings.at.after0' or 'rel_pos_encoding'.
+        lora: ``dict(r=8)`` adds trained low-rank matrices to frozen stages, see
             :func:`~mmposenc.backbones.lora.add_lora`. Needs peft.
-        frozen_dtype: 'bfloat16': frozen stages keep their matrices and compute in it, and give
-            float32 to what is trained.
+        frozen_dtype: 'bfloat16': frozen stages store their matrices and compute in this dtype;
+            their output is float32.
         with_cp: recompute blocks in the backward pass to save memory.
-        mask_padding: keep batch padding out: the maps of an image in a padded batch equal those of
-            the image alone on its valid cells and are zero elsewhere. Needs to know the images'
-            sizes: ``forward(x, img_shapes)``, or
-            ``data_preprocessor=dict(type='mmposenc.DetDataPreprocessor')``. Off, as upstream.
-        init_cfg: ``dict(type='Pretrained', checkpoint=...)`` takes this project's files and those
+        mask_padding: mask the padding of a batch: on valid cells the maps of an image equal those
+            of the image alone; other cells are zero. The images' sizes must be known:
+            ``forward(x, img_shapes)``, or
+            ``data_preprocessor=dict(type='mmposenc.DetDataPreprocessor')``. False, as in mmdet, by
+            default.
+        init_cfg: ``dict(type='Pretrained', checkpoint=...)`` loads files of this project and those
             of docs/weights.md; a file that does not fit is an error unless ``strict=False``.
 
     Raises:
-        TypeError: for an argument that there is not, with those of a name like it.
-        ValueError: for sizes, positions, encodings, stages or options that do not fit.
+        TypeError: an unknown argument; the message suggests similar names.
+        ValueError: sizes, positions, encodings, stages or options do not fit.
     """
 
-    #: Parts of names of parameters that are trained though their stage is frozen.
+    #: Parts of names of parameters that are trained although their stage is frozen.
     trainable: tuple[str, ...] = ()
-    #: What frozen blocks keep their matrices and compute in; None: as the others.
+    #: The dtype in which frozen blocks store their matrices and compute; None: the model's.
     frozen_dtype: str | None = None
 
     def __init__(self, *, in_channels: int = 3, img_size: int | tuple[int, int] = 224,
@@ -92,7 +93,7 @@ class Backbone(BaseModule):
                 raise ValueError(f'{name}={rate} must be in [0, 1)')
         self.frozen_stages, self.with_cp, self.mask_padding = frozen_stages, with_cp, mask_padding
         *placed, mlps = split_places(pos_encoding, positions)
-        # Dropped once the model is made: an encoding that is given as a module has one owner.
+        # Deleted after the model is built: an encoding given as a module must have one owner.
         self._given = SimpleNamespace(
             in_channels=in_channels, placed=placed, mlps=mlps, sharing=rel_pos_sharing,
             side=(img_size, img_size) if isinstance(img_size, int) else tuple(img_size),
@@ -101,7 +102,7 @@ class Backbone(BaseModule):
             freezing=(trainable, lora, frozen_dtype))
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """The signature shows all arguments, those that are handed on too."""
+        """Let the signature show all arguments, including those of this base class."""
         super().__init_subclass__(**kwargs)
         found: dict[str, Parameter] = {}
         for owner in cls.__mro__:
@@ -116,8 +117,8 @@ class Backbone(BaseModule):
             sorted(shown, key=lambda each: each.kind)))
 
     def _check_parts(self, parts: str, count: int, out_indices: Sequence[int] | None) -> None:
-        """Raise ValueError for maps of ``parts`` ('stages', 'blocks') that there are not, or for
-        more frozen ones than there are; ``out_indices`` None is no map."""
+        """Raise ValueError if ``out_indices`` or ``frozen_stages`` exceed the number of ``parts``
+        ('stages' or 'blocks')."""
         if out_indices is not None and (
                 not out_indices or not all(0 <= i < count for i in out_indices)):
             raise ValueError(f'out_indices={tuple(out_indices)} must be {parts} from 0 to '
@@ -127,7 +128,7 @@ class Backbone(BaseModule):
 
     def _drop_paths(self, count: int) -> list[float]:
         """The rate of each block, rising evenly from 0."""
-        # Plain numbers: torch.linspace would land on the meta device when a model is built there.
+        # Python numbers: torch.linspace would be on the meta device when a model is built there.
         return [self._given.drop_path * index / max(count - 1, 1) for index in range(count)]
 
     def _placed(self, num_blocks: int, **known: Any) -> PlacedEncodings:
@@ -138,7 +139,8 @@ class Backbone(BaseModule):
         share_encodings(self._given.sharing, self, stacks)
 
     def _finish(self, parts: Sequence[nn.Module]) -> None:
-        """Initialise and freeze what was made; ``parts`` is all that ``frozen_stages`` count."""
+        """Initialise and freeze the model; ``parts`` are the modules that ``frozen_stages``
+        counts."""
         freezing = self._given.freezing
         del self._given
         self.reset_parameters()
@@ -146,16 +148,16 @@ class Backbone(BaseModule):
 
     def _start_freezing(self, blocks: Sequence[nn.Module], trainable: Sequence[str],
                         lora: dict[str, Any] | None, frozen_dtype: str | None) -> None:
-        """Check and set the options, and freeze; ``blocks`` is all that ``frozen_stages`` count.
+        """Check and set the options, and freeze; ``blocks`` are what ``frozen_stages`` counts.
 
         Raises:
-            ValueError: for a dtype there is not, a name that nothing has, or nothing frozen.
-            ImportError: for ``lora`` without peft.
+            ValueError: an unknown dtype, a name of no parameter, or options without frozen stages.
+            ImportError: ``lora`` without peft.
         """
         for name, value in (('trainable', tuple(trainable)), ('lora', lora),
                             ('frozen_dtype', frozen_dtype)):
             if value and self.frozen_stages < 0:
-                raise ValueError(f'{name}={value!r} with frozen_stages=-1: nothing is frozen; set '
+                raise ValueError(f'{name}={value!r} needs frozen stages, but frozen_stages=-1; set '
                                  f'frozen_stages')
         if frozen_dtype not in _DTYPES:
             raise ValueError(f'frozen_dtype={frozen_dtype!r} must be one of {_DTYPES}')
@@ -175,21 +177,21 @@ class Backbone(BaseModule):
                 store_matrices(block, getattr(torch, frozen_dtype))
 
     def _precision(self, stage: int, x: Tensor) -> AbstractContextManager[Any]:
-        """What a stage is computed in."""
+        """The autocast context of a stage."""
         if self.frozen_dtype is None or stage >= self.frozen_stages:
             return nullcontext()
         return torch.autocast(x.device.type, getattr(torch, self.frozen_dtype))
 
     def _full(self, x: Tensor, stage: int) -> Tensor:
-        """What a stage gives, in float32 where it was computed in less."""
+        """The output of a stage, in float32 if it was computed in ``frozen_dtype``."""
         return x if self.frozen_dtype is None or stage >= self.frozen_stages else x.float()
 
     def _freeze(self) -> None:
-        """Call :func:`.freezing.freeze` with what ``frozen_stages`` cover."""
+        """Call :func:`.freezing.freeze` for the stages that ``frozen_stages`` counts."""
         raise NotImplementedError
 
     def train(self, mode: bool = True) -> Any:
-        """Set the mode; what is frozen stays in evaluation."""
+        """Set the mode; frozen stages stay in evaluation."""
         super().train(mode)
         self._freeze()
         return self
@@ -202,7 +204,7 @@ class Backbone(BaseModule):
         """Initialise as mmengine does; a Pretrained checkpoint is converted and checked.
 
         Raises:
-            ValueError: if the checkpoint does not fit, unless ``strict=False``.
+            ValueError: the checkpoint does not fit, unless ``strict=False``.
         """
         cfg = self.init_cfg
         if not (isinstance(cfg, dict) and cfg.get('type') == 'Pretrained'):
@@ -218,16 +220,16 @@ class Backbone(BaseModule):
         self._is_init = True
 
     def get_layer_depth(self, param_name: str, prefix: str = 'backbone.') -> tuple[int, int]:
-        """Depth of a parameter and the number of depths, as mmpretrain's backbones tell it (BEiT,
-        Bao et al., ICLR 2022, Appendix H).
+        """Depth of a parameter and the number of depths, for layer-wise learning rates, as in
+        mmpretrain's backbones (BEiT, Bao et al., ICLR 2022, Appendix H).
 
-        Depth 0 is all that comes before the first block, n the n-th block (over all stages) with
-        what follows it, and the last depth what comes after all blocks, and what is no part of the
-        backbone. An encoding that blocks share lies where the first of them does.
+        Depth 0 is everything before the first block, n is the n-th block (over all stages) and the
+        modules that follow it, and the last depth is everything after the blocks and outside of the
+        backbone. A shared encoding has the depth of the first block that uses it.
 
         Args:
-            param_name: its name in the model.
-            prefix: the backbone's name in the model, with a dot.
+            param_name: name of the parameter in the model.
+            prefix: name of the backbone in the model, with a dot.
         """
         blocks = [len(stage.blocks) for stage in getattr(self, 'stages', None) or [self]]
         last = sum(blocks) + 1
@@ -252,7 +254,7 @@ def one_name(**given: Any) -> Any:
     """The value of an argument that has two names.
 
     Raises:
-        ValueError: if both are given.
+        ValueError: both names are given.
     """
     found = {name: value for name, value in given.items() if value is not None}
     if len(found) > 1:

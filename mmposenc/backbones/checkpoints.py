@@ -138,32 +138,31 @@ def load_pretrained(backbone: nn.Module, checkpoint: Mapping[str, Any] | str | P
                     name: str | None = None) -> None:
     """Load a checkpoint of this project or of a release it can convert.
 
-    Learned position tables are resized to the backbone's grid, which is logged, Swin's biases to
-    its window. Weights of a classifier's head, last norm and class token that the backbone has no
-    place for are left out and logged, a token as a warning; so are norms that only the other kind
-    of a model has. Where a table here has no row for a token that its file has one for, the row is
-    added to the token. An encoding that is the only thing a file lacks is new: it is left as it was
-    built, which is logged.
+    Learned position tables are resized to the backbone's grid, and Swin's biases to its window;
+    this is logged. A classifier's head, last norm and class token are left out if the backbone has
+    none, with a log entry (a warning for a token). If the file's table has a row for a token and
+    the table here has none, the row is added to the token. If only encodings are missing in the
+    file, they keep their initial values, which is logged.
 
     Args:
-        backbone: what to load into.
-        checkpoint: a file, a state dict, or a dict that holds one under 'state_dict', 'model',
-            'module' or 'teacher'.
-        prefix: load only the names that start with it, without it; 'backbone.' is recognised.
-        strict: raise where names or shapes differ; False: load what fits and log the rest; 'but
-            encodings': let encodings differ, for a model that had others when it was trained.
-        name: for messages; that of the file by default.
+        backbone: the backbone.
+        checkpoint: a file, a state dict, or a dict with one under 'state_dict', 'model', 'module'
+            or 'teacher'.
+        prefix: load only names with this prefix, and remove it; 'backbone.' is recognised.
+        strict: True: raise if names or shapes differ; False: load what fits and log the rest; 'but
+            encodings': only encodings may differ.
+        name: name for messages; by default that of the file.
 
     Raises:
-        FileNotFoundError: no such file.
-        ValueError: naming what is missing, unexpected or of another shape.
+        FileNotFoundError: the file does not exist.
+        ValueError: weights are missing, unexpected or of another shape; they are named.
     """
     if isinstance(checkpoint, (str, Path)):
         name = str(checkpoint) if name is None else name
         checkpoint = read_checkpoint(str(checkpoint))
     name = 'checkpoint' if name is None else name
     state = _converted(checkpoint, prefix, name)
-    # Before tokens are left out, to which rows of a table belong.
+    # Before tokens are removed: rows of a table belong to them.
     state = fit_encodings(backbone, state, name)
     state = _leave_out_classifier(backbone, state, name)
     if rounds_periods(_select(checkpoint, '')) and any(
@@ -193,14 +192,14 @@ def load_pretrained(backbone: nn.Module, checkpoint: Mapping[str, Any] | str | P
     if report:
         print_log(f'{name}: {len(fitting)} of {len(own)} weights loaded; {report}', 'current')
     if new:
-        print_log(f'{name}: not in the file, left as initialised: {", ".join(new)}', 'current')
+        print_log(f'{name}: not in the file, initial values are kept: {", ".join(new)}', 'current')
     if encodings:
-        print_log(f'{name} was trained without {shown(encodings)}: with zero_init=True an encoding '
-                  f'changes nothing before it is trained', 'current')
+        print_log(f'{name} was trained without {shown(encodings)}: with zero_init=True a new '
+                  f'encoding does not change the outputs at first', 'current')
 
 
 def _converted(checkpoint: Mapping[str, Any], prefix: str | None, name: str) -> dict[str, Tensor]:
-    """The backbone's weights; those of a release in this project's names."""
+    """The backbone's weights under this project's names."""
     state = _select(checkpoint, prefix)
     try:
         source = recognise(_select(checkpoint, '') if prefix is None else state)
@@ -212,8 +211,8 @@ def _converted(checkpoint: Mapping[str, Any], prefix: str | None, name: str) -> 
         converted = convert_with_report(state, source).state_dict
         if alike := '; '.join(f'{who} ({" ".join(options)})'
                               for who, options in look_alikes(converted).items()):
-            print_log(f'{name}: other models have weights of the same names and shapes and other '
-                      f'features, by options that no file tells: {alike}', 'current',
+            print_log(f'{name}: models with the same names and shapes of weights but other options '
+                      f'exist; check that these options are yours: {alike}', 'current',
                       logging.WARNING)
         return _select(converted, 'backbone.')
     except ValueError as error:
@@ -221,7 +220,7 @@ def _converted(checkpoint: Mapping[str, Any], prefix: str | None, name: str) -> 
 
 
 def _advice(own: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> str:
-    """What to do about weights that do not fit: build another model, or take another file."""
+    """Advice for weights that do not fit: options of the model, or another file."""
     needs = needed_options({f'backbone.{key}': value for key, value in state.items()})
     common = len(set(own) & set(state))
     return ''.join((f' ({looks_like(state)})' if 2 * common < max(len(own), len(state)) else '',
@@ -231,16 +230,17 @@ def _advice(own: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> str:
 
 def _leave_out_encodings(own: Mapping[str, Tensor], state: dict[str, Tensor], name: str
                          ) -> dict[str, Tensor]:
-    """The weights without those of encodings that the backbone has not, or in another shape."""
+    """The weights without encodings that the backbone does not have, or has in another shape."""
     left_out = [key for key, value in state.items() if is_encoding(key)
                 and (key not in own or own[key].shape != value.shape)]
     if left_out:
-        print_log(f'{name}: left out, of encodings that are not here: {shown(left_out)}', 'current')
+        print_log(f'{name}: left out, as the model lacks these encodings: {shown(left_out)}',
+                  'current')
     return {key: value for key, value in state.items() if key not in left_out}
 
 
 def _new_encodings(backbone: nn.Module, missing: list[str]) -> list[str]:
-    """Names of the encodings of which a file holds nothing at all."""
+    """Names of the encodings for which a file has no weights at all."""
     found: list[str] = []
     for prefix, module in backbone.named_modules():
         names = [f'{prefix}.{name}' for name in module.state_dict()]
@@ -252,7 +252,8 @@ def _new_encodings(backbone: nn.Module, missing: list[str]) -> list[str]:
 
 def _split_new(backbone: nn.Module, missing: list[str], encodings: list[str]
                ) -> tuple[list[str], list[str]]:
-    """Missing names, and those that may be new: as the backbone says, LoRA, new encodings."""
+    """Split missing names: required ones, and those that may be new (``may_be_new`` of the
+    backbone, LoRA, new encodings)."""
     pattern = getattr(backbone, 'may_be_new', None)
     new = [name for name in missing if name.startswith(tuple(encodings)) or '.lora_' in name
            or (pattern and re.fullmatch(pattern, name))]
@@ -260,7 +261,7 @@ def _split_new(backbone: nn.Module, missing: list[str], encodings: list[str]
 
 
 def _select(checkpoint: Mapping[str, Any], prefix: str | None) -> dict[str, Tensor]:
-    """The tensors under a prefix, out of whatever wraps them."""
+    """The tensors with a prefix, unwrapped from outer dicts."""
     for wrapper in WRAPPERS:
         if isinstance(checkpoint.get(wrapper), Mapping):
             checkpoint = checkpoint[wrapper]
@@ -287,7 +288,7 @@ def _leave_out_classifier(backbone: nn.Module, state: dict[str, Tensor], name: s
                              for token, option in (('cls_token', 'class_token'),
                                                    ('dist_token', 'distilled'))
                              if any(key.endswith(token) for key in tokens))
-        print_log(f'{name}: {", ".join(tokens)} left out, which {type(backbone).__name__} has not: '
-                  f'patches attended to it when these weights were trained, and their features '
-                  f'differ without it; {keeps} keeps it', 'current', logging.WARNING)
+        print_log(f'{name}: {", ".join(tokens)} left out, as {type(backbone).__name__} has none: '
+                  f'in training patches attended to it, so their features differ without it; '
+                  f'{keeps} keeps it', 'current', logging.WARNING)
     return {key: value for key, value in state.items() if key not in left_out}

@@ -1,4 +1,4 @@
-"""Multiply-accumulates of a model, counted without computing anything."""
+"""Counts the multiply-accumulates of a model without computing its outputs."""
 from __future__ import annotations
 
 import copy
@@ -14,25 +14,25 @@ from ..functional.grids import Grid
 
 def count_macs(model: nn.Module, hw_shape: tuple[int, int], *, in_channels: int = 3,
                values_as_released: bool = False, pooled_means: bool = True) -> int:
-    """Multiply-accumulates of matrix products and convolutions for one image, the "FLOPs" of the
-    papers' tables.
+    """Count multiply-accumulates of matrix products and convolutions for one image (the "FLOPs" of
+    the papers' tables).
 
-    Relative encodings are counted by their definition, whichever form a device would pick; iRPE's
-    'cross' as one table of all pairs of a row and a column bucket.
+    Relative encodings are counted by their definition, not by the form that a device uses; iRPE's
+    'cross' counts as one table of all pairs of a row and a column bucket.
 
     Args:
-        model: takes (1, in_channels, H, W); its weights are not read, and it may be on the meta
-            device.
+        model: a model that takes (1, in_channels, H, W). Its weights are not used; it may be on the
+            meta device.
         hw_shape: (H, W) of the image in pixels.
         in_channels: channels of the image.
-        values_as_released: count iRPE on values as in its release and paper: a vector for each
-            pair of tokens, Lq * Lk * embed_dims in each attention. Here attention weights are
-            summed up in buckets first, which needs Lq * buckets * embed_dims.
+        values_as_released: count iRPE on values as in its paper and release: a vector for each
+            pair of tokens, Lq * Lk * embed_dims in each attention. This project sums attention
+            weights by bucket first, which takes Lq * buckets * embed_dims.
         pooled_means: count the means of a ContextPool with weights by token as a product, L * L *
-            embed_dims. The paper's table can only be without them (docs/context_pool.md).
+            embed_dims. The paper's table does not include them (docs/context_pool.md).
 
     Returns:
-        Their number; norms, activations, sums and the softmax count nothing.
+        The number; norms, activations, sums and softmax count zero.
     """
     counted = copy.deepcopy(model).to('meta').eval()
     extra = [0]
@@ -49,12 +49,12 @@ def count_macs(model: nn.Module, hw_shape: tuple[int, int], *, in_channels: int 
 
 
 def _no_mean(x: Tensor, *args: object) -> Tensor:
-    """In place of :meth:`ContextPool._pool`."""
+    """A replacement of :meth:`ContextPool._pool` that computes no mean."""
     return x
 
 
 def _watch_values(encoding: IRPE, extra: list[int]) -> None:
-    """Add to ``extra`` what the released value terms take more than the bucket sums."""
+    """Append to ``extra`` how many more MACs the released form of value terms takes."""
     terms = encoding.terms
 
     def watched(q_grid: Grid, k_grid: Grid) -> list[Term]:
@@ -65,7 +65,7 @@ def _watch_values(encoding: IRPE, extra: list[int]) -> None:
 
 
 class _AsReleased(Term):
-    """A term on values that notes what its release would have computed."""
+    """A term on values that records the MACs of the released form."""
 
     on_values = True
 

@@ -1,4 +1,4 @@
-"""Parts of a backbone that are not trained."""
+"""Freezes parts of a backbone."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
@@ -11,13 +11,13 @@ from ..encodings.base import RelativeEncoding, TokenEncoding
 
 def freeze(backbone: nn.Module, modules: Iterable[nn.Module],
            parameters: Iterable[nn.Parameter] = (), trainable: Sequence[str] = ()) -> None:
-    """Take gradients from modules and parameters and put the modules into evaluation, except for
-    what ``trainable`` names: that trains, in the backbone's mode.
+    """Freeze modules and parameters: no gradients, and modules in evaluation mode. Parameters named
+    in ``trainable`` are trained, and their modules keep the backbone's mode.
 
     Args:
-        backbone: whose names ``trainable`` means.
-        modules, parameters: parts of it.
-        trainable: parts of names.
+        backbone: the backbone.
+        modules, parameters: parts of it to freeze.
+        trainable: parts of names of parameters in the backbone.
     """
     def trains(name: str) -> bool:
         return any(part in name for part in trainable)
@@ -37,8 +37,8 @@ def freeze(backbone: nn.Module, modules: Iterable[nn.Module],
 
 
 def store_matrices(module: nn.Module, dtype: torch.dtype) -> None:
-    """Weights of linear layers and convolutions that are not trained; encodings stay as they are,
-    which compute positions in full precision."""
+    """Store frozen weights of linear layers and convolutions in ``dtype``; encodings are not
+    changed, as they compute positions in full precision."""
     if isinstance(module, (RelativeEncoding, TokenEncoding)):
         return
     if isinstance(module, (nn.Linear, nn.Conv2d)) and not module.weight.requires_grad:

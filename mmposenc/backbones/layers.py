@@ -20,7 +20,7 @@ from .mlp import activate, mlp
 
 
 class DropPath(nn.Module):
-    """Drop the residual branch of whole images while training (stochastic depth, Huang et al. 2016)
+    """Stochastic depth (Huang et al. 2016): in training, drop the residual branch of random images
     and scale the others by 1 / (1 - drop_prob).
 
     Args:
@@ -31,7 +31,7 @@ class DropPath(nn.Module):
         super().__init__()
         if not 0.0 <= drop_prob < 1.0:
             raise ValueError(f'drop_prob={drop_prob} must be in [0, 1)')
-        # For compiled code, which blocks share though each has a rate of its own.
+        # A tensor: blocks share compiled code although their rates differ.
         self.keep: Tensor
         self.register_buffer('keep', torch.ones(()), persistent=False)
         self.drop_prob = drop_prob
@@ -59,17 +59,17 @@ class DropPath(nn.Module):
 
 
 class PatchEmbed(nn.Module):
-    """Cut a map into patches and project each to a token, then normalise if asked to.
+    """Split a map into patches and project each to a token, with an optional norm.
 
     Args:
         in_channels: channels of the map.
         embed_dims: channels of the tokens.
         patch_size: side of a patch, in pixels or cells.
-        norm_eps: epsilon of the LayerNorm; None leaves the norm out.
-        ceil_mode: zero-pad to whole patches; else the last partial patch is dropped, as in PVT.
-        bias: bias of the projection.
-        overlap: a patch reaches ``patch_size - 1`` cells to each side of its first one, beyond the
-            map into zeros (PVT v2, Sec. 3.2); there are as many as with ``ceil_mode``.
+        norm_eps: epsilon of the LayerNorm; None: no norm.
+        ceil_mode: zero-pad to whole patches; False: drop a last partial patch, as in PVT.
+        bias: whether the projection has a bias.
+        overlap: overlapping patches of side 2 * patch_size - 1 with zero padding (PVT v2, Sec.
+            3.2); their number is that with ``ceil_mode``.
     """
 
     def __init__(self, in_channels: int, embed_dims: int, patch_size: int, *,
@@ -88,7 +88,7 @@ class PatchEmbed(nn.Module):
         """Grid of tokens of a map (H, W).
 
         Raises:
-            ValueError: if there is not a single token.
+            ValueError: the map is smaller than one patch.
         """
         size = self.patch_size
         if self.ceil_mode:
@@ -118,8 +118,8 @@ class LayerScale(nn.Module):
     """A learned factor for each channel of a residual branch (CaiT, Touvron et al. 2021, Eq. 5).
 
     Args:
-        embed_dims: C.
-        init_value: what the factors start from.
+        embed_dims: channels C.
+        init_value: initial value of the factors.
     """
 
     def __init__(self, embed_dims: int, init_value: float = 1e-5) -> None:
@@ -132,21 +132,21 @@ class LayerScale(nn.Module):
 
 
 class MLP(nn.Module):
-    """Two linear layers with an activation between, over tokens.
+    """Two linear layers over tokens with an activation between them.
 
     Args:
-        embed_dims: C.
+        embed_dims: channels C.
         hidden_dims: channels of the hidden layer.
-        drop: dropout behind both layers.
-        act: activation, see :func:`~mmposenc.backbones.mlp.activate`; with 'swiglu' ``fc1`` gives
-            2 * hidden_dims channels, gates first.
-        norm_eps: epsilon of a LayerNorm of what was activated (EVA-02); None has none.
-        pos_encodings: configs of TokenEncodings of the hidden layer, before its activation.
-        grid_shape: (H, W) for encodings that must know the largest grid.
-        num_prefix_tokens: tokens in front of the grid.
+        drop: dropout after both layers.
+        act: activation, see :func:`~mmposenc.backbones.mlp.activate`; with 'swiglu' ``fc1`` has
+            2 * hidden_dims outputs, gates first.
+        norm_eps: epsilon of a LayerNorm after the activation (EVA-02); None: no norm.
+        pos_encodings: configs of TokenEncodings for the hidden layer, before the activation.
+        grid_shape: (H, W) for encodings that need the largest grid.
+        num_prefix_tokens: number of tokens before those of the grid.
 
     Raises:
-        ValueError: for an encoding that changes the grid, or queries and keys alone.
+        ValueError: an encoding changes the grid, or changes only queries and keys.
     """
 
     def __init__(self, embed_dims: int, hidden_dims: int, drop: float = 0.0, *, act: str = 'gelu',
@@ -159,7 +159,7 @@ class MLP(nn.Module):
         self.fc2 = nn.Linear(hidden_dims, embed_dims)
         self.drop = nn.Dropout(drop)
         self.num_prefix_tokens = num_prefix_tokens
-        # mypy: TokenEncoding is abstract, and is only compared with here.
+        # For mypy: TokenEncoding is abstract, but is only compared here.
         built = [build_encoding(cfg, TokenEncoding, 'pos_encoding',  # type: ignore[type-abstract]
                                 embed_dims=self.fc1.out_features, grid_shape=grid_shape)
                  for cfg in pos_encodings]
@@ -172,10 +172,9 @@ class MLP(nn.Module):
 
     def forward(self, x: Tensor, hw_shape: tuple[int, int] | None = None,
                 padding_mask: Tensor | None = None) -> Tensor:
-        """(B, L, C) -> (B, L, C); encodings need the grid (H, W), and are told padding (B, H, W).
-        """
+        """(B, L, C) -> (B, L, C); encodings need the grid (H, W) and get the mask (B, H, W)."""
         drops = self.drop.p > 0.0 and self.training
-        # LoRA wraps layers whose weights are not all of what they compute.
+        # LoRA wraps layers, which then compute more than the product with their weight.
         plain = isinstance(self.fc1, nn.Linear) and isinstance(self.fc2, nn.Linear)
         if plain and not drops and self.norm is None and self.pos_encodings is None:
             return mlp(x, self.fc1.weight, self.fc1.bias, self.fc2.weight, self.fc2.bias,
@@ -190,15 +189,16 @@ class MLP(nn.Module):
 
 
 def run_block(block: nn.Module, *args: Any, recompute: bool, **kwargs: Any) -> Any:
-    """What a block gives; where a gradient is wanted and with ``recompute``, what is inside of it
-    is not stored but computed again in the backward pass."""
+    """Run a block; with ``recompute``, and if gradients are needed, its activations are recomputed
+    in the backward pass instead of stored."""
     if recompute and torch.is_grad_enabled():
         return checkpoint(block, *args, use_reentrant=False, **kwargs)
     return block(*args, **kwargs)
 
 
 def block_counts(block: Any, hw_shape: tuple[int, int]) -> Counts | None:
-    """Windows of a grid, which compiled code does not count; None for attention to all."""
+    """Numbers of windows of a grid, computed outside of compiled code; None for global
+    attention."""
     if not isinstance(block.attn, PlainWindowAttention):
         return None
     return window_counts(hw_shape, block.attn.window_size)
@@ -212,8 +212,9 @@ def check_sizes(patch_size: int, mlp_ratio: float) -> None:
 
 
 def init_transformer_weights(module: nn.Module) -> None:
-    """Initialise as DeiT, PVT and Twins: linear layers truncated normal of 0.02, norms 1 and 0,
-    convolutions normal of variance 2 / fan_out. Encodings initialise themselves."""
+    """Initialise as DeiT, PVT and Twins: linear layers by a truncated normal distribution of
+    standard deviation 0.02, norms by 1 and 0, convolutions by a normal distribution of variance
+    2 / fan_out. Encodings initialise themselves."""
     for child in module.children():
         if isinstance(child, (TokenEncoding, RelativeEncoding)):
             continue

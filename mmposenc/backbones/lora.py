@@ -1,4 +1,4 @@
-"""Low-rank matrices beside those of frozen blocks, by peft."""
+"""LoRA for frozen blocks, by peft."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -13,50 +13,50 @@ _BASE = '.base_layer.'
 
 def add_lora(backbone: nn.Module, blocks: Sequence[nn.Module], *, r: int,
              target: Sequence[str] = TARGET, **options: Any) -> None:
-    """Put ``x A^T B^T * alpha / r`` beside linear layers (LoRA, Hu et al., ICLR 2022, Eq. 3), as
-    peft does: B starts at zero, so nothing changes at first.
+    """Add ``x A^T B^T * alpha / r`` to linear layers (LoRA, Hu et al., ICLR 2022, Eq. 3) by peft. B
+    starts at zero, so outputs do not change at first.
 
-    In the state dict the layers keep their names, and the matrices are ``lora_A`` and ``lora_B``
-    beside ``weight``: pretrained files load as without LoRA, and its own load again.
+    In the state dict the layers keep their names; the matrices are ``lora_A`` and ``lora_B`` next
+    to ``weight``. Pretrained files load as without LoRA.
 
     Args:
-        backbone: what the names belong to.
+        backbone: the backbone.
         blocks: parts of it that get the matrices.
         r: rank.
-        target: ends of the names of linear layers.
+        target: endings of the names of linear layers.
         options: further arguments of ``peft.LoraConfig``, such as ``lora_alpha`` (8) and
             ``lora_dropout`` (0).
 
     Raises:
-        ImportError: without peft, with how to install it.
-        ValueError: if no linear layer has such a name.
+        ImportError: peft is not installed; it says how to install it.
+        ValueError: no linear layer has such a name.
     """
     try:
         from peft import LoraConfig, inject_adapter_in_model
     except ImportError as error:
-        raise ImportError(f"lora=... needs peft and what it needs: pip install peft "
-                          f"'transformers<5' ({error})") from error
+        raise ImportError(f"lora=... needs peft: pip install peft 'transformers<5' "
+                          f'({error})') from error
     inside = {id(module) for block in blocks for module in block.modules()}
     ends = tuple(f'.{end}' for end in target)
     names = [name for name, module in backbone.named_modules() if id(module) in inside
              and isinstance(module, nn.Linear) and f'.{name}'.endswith(ends)]
     if not names:
         raise ValueError(f'lora.target={tuple(target)}: no linear layer of a frozen block has a '
-                         f'name that ends so')
+                         f'name with such an ending')
     trained = {name: p.requires_grad for name, p in backbone.named_parameters()}
     inject_adapter_in_model(LoraConfig(r=r, target_modules=names, **options), backbone)
-    for name, parameter in backbone.named_parameters():  # peft froze all but its own
+    for name, parameter in backbone.named_parameters():  # peft freezes all other parameters
         parameter.requires_grad_(trained.get(name.replace(_BASE, '.'), True))
     _keep_names(backbone)
 
 
 @torch.no_grad()
 def merge_lora(model: nn.Module) -> None:
-    """Add the low-rank matrices to the weights they stand beside, and take them out: the model then
-    has the names and the speed of one without LoRA.
+    """Add the low-rank matrices to the weights and remove them: the model then has the names and
+    the speed of a model without LoRA.
 
     Args:
-        model: a backbone, or a model with one.
+        model: a backbone, or a model with one; it is changed in place.
     """
     for module in list(model.modules()):
         for name, child in list(module.named_children()):
@@ -66,7 +66,7 @@ def merge_lora(model: nn.Module) -> None:
 
 
 def _keep_names(backbone: nn.Module) -> None:
-    """Weights are saved and loaded under the names they have without LoRA."""
+    """Save and load weights under the names that they have without LoRA."""
     backbone.register_state_dict_post_hook(_without_base)
     backbone.register_load_state_dict_pre_hook(_with_base)
 

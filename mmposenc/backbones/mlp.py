@@ -1,4 +1,4 @@
-"""Two-layer perceptron over tokens that never stores its hidden layer."""
+"""A two-layer perceptron over tokens that need not store its hidden layer."""
 from __future__ import annotations
 
 from typing import Any
@@ -11,17 +11,17 @@ from ..attention.fast.dropout import Dropout
 from ..functional.linear import linear, outer
 from ..functional.tracing import autocast_dtype, is_compiling
 
-#: Rows of one chunk, and its hidden numbers at most: 1024 x 512 float32 values are 2 MiB, which
-#: stays in a core's cache; so do 256 x 2048 (DETR: benchmarks/detr.py --dropout 0.1).
+#: Rows of a chunk, and its largest number of hidden values: 1024 x 512 float32 values are 2 MiB,
+#: which fit in a core's cache; so do 256 x 2048 (DETR: benchmarks/detr.py --dropout 0.1).
 CHUNK_ROWS = 1024
 CHUNK_NUMBERS = 2 ** 19
-#: Hidden layers of fewer numbers are computed at once: storing them is cheaper than redoing
-#: (benchmarks/models.py, Swin-T 224: stage 1 has 9.6 million and gains, stage 2 half and loses).
+#: Smaller hidden layers are stored, which is faster than recomputing (benchmarks/models.py, Swin-T
+#: at 224: stage 1 with 9.6 million values gets faster by chunks, stage 2 with half as many slower).
 MIN_HIDDEN = 2 ** 23
-#: The same with dropout: no slower from here on, and a third of the memory less
+#: The same limit with dropout: from here on it is not slower and takes a third less memory
 #: (benchmarks/detr.py --rows 25x42 --dropout 0.1).
 MIN_DROPPED = 2 ** 21
-#: What the chunked form computes in.
+#: Data types that the chunked form supports.
 CHUNKED_DTYPES = (torch.float32, torch.float64, torch.bfloat16)
 ACTIVATIONS = ('gelu', 'relu', 'gelu_tanh', 'quick_gelu', 'swiglu')
 #: The factor of CLIP's approximation of GELU, x * sigmoid(1.702 x).
@@ -29,7 +29,7 @@ QUICK = 1.702
 
 
 def activate(hidden: Tensor, activation: str) -> Tensor:
-    """What stands between the two layers.
+    """The activation between the two layers.
 
     Args:
         hidden: (..., hidden); for 'swiglu' (..., 2 * hidden), gates first.
@@ -52,8 +52,8 @@ def activate(hidden: Tensor, activation: str) -> Tensor:
 
 
 def _activated(hidden: Tensor, activation: str) -> Tensor:
-    """:func:`activate` without gradients, in the memory of ``hidden`` where there is such a call: a
-    second chunk would not stay in cache."""
+    """:func:`activate` without gradients, in place if possible: a second chunk would not fit in the
+    cache."""
     ops = torch.ops.aten
     if activation in ('gelu', 'gelu_tanh'):
         return ops.gelu_(  # type: ignore[no-any-return]
@@ -62,7 +62,7 @@ def _activated(hidden: Tensor, activation: str) -> Tensor:
 
 
 def _gradient(grad: Tensor, pre: Tensor, activation: str) -> Tensor:
-    """Gradient of what was activated, from that of the result, whose memory it may take."""
+    """Gradient of the activation's input from that of its output, whose memory it may reuse."""
     ops = torch.ops.aten
     if activation == 'relu':
         return ops.threshold_backward.grad_input(  # type: ignore[no-any-return]
@@ -86,25 +86,26 @@ def mlp(x: Tensor, weight1: Tensor, bias1: Tensor, weight2: Tensor, bias2: Tenso
         weight1, bias1: (hidden, C), (hidden,); twice as many rows for 'swiglu', see
             :func:`activate`.
         weight2, bias2: (C', hidden), (C',).
-        form: 'stored' keeps the hidden layer for the backward pass; 'chunked' computes a few rows
-            at a time and again in the backward pass: the extra matrix product costs less than
-            writing and reading two hidden layers on a CPU. 'kept', for relu, keeps the hidden layer
-            and goes through the backward pass by rows. 'auto' takes 'chunked' for large inputs on
-            a CPU, outside torch.compile, and 'kept' for smaller ones with relu, outside autocast.
-            Under autocast rows are computed in its dtype, and gradients of the weights summed up
-            in float32.
+        form: 'stored': the hidden layer is stored for the backward pass. 'chunked': it is computed
+            for some rows at a time, and again in the backward pass; on a CPU the additional matrix
+            product takes less time than writing and reading two hidden layers. 'kept' (only relu):
+            it is stored, and the backward pass runs by rows. 'auto': 'chunked' for large inputs on
+            a CPU outside of torch.compile, 'kept' for smaller ones with relu outside of autocast,
+            else 'stored'. Under autocast rows are computed in its dtype, and gradients of weights
+            are summed in float32.
         activation: one of :data:`ACTIVATIONS`.
-        dropout_p: dropout behind relu, drawn by rows (:class:`~.dropout.Dropout`); no mask is kept.
+        dropout_p: rate of dropout after relu, drawn by rows (:class:`~.dropout.Dropout`) without
+            storing a mask.
 
     Returns:
         (..., C').
 
     Raises:
-        ValueError: for an unknown form or activation, or dropout behind another than relu.
+        ValueError: an unknown form or activation, or dropout with another activation than relu.
     """
     if dropout_p and activation != 'relu':
-        raise ValueError(f"dropout_p={dropout_p} with activation={activation!r}: there is dropout "
-                         f"only behind 'relu'; use dropout_p=0")
+        raise ValueError(f"dropout_p={dropout_p} with activation={activation!r}: dropout is "
+                         f"supported only with 'relu'; use dropout_p=0")
     if activation not in ACTIVATIONS:
         raise ValueError(f'activation={activation!r} must be one of {ACTIVATIONS}')
     dtype = _compute_dtype(x)
@@ -128,7 +129,7 @@ def _choose_form(x: Tensor, weight1: Tensor, dtype: torch.dtype, activation: str
     if is_compiling() or x.device.type != 'cpu' or dtype not in CHUNKED_DTYPES:
         return 'stored'
     if dtype == x.dtype != weight1.dtype and autocast_dtype('cpu') is None:
-        return 'stored'  # which says that the two differ
+        return 'stored'  # it raises the error for different dtypes
     if x.numel() // x.shape[-1] * weight1.shape[0] >= (
             MIN_DROPPED if dropout_p else MIN_HIDDEN):
         return 'chunked'
@@ -137,25 +138,25 @@ def _choose_form(x: Tensor, weight1: Tensor, dtype: torch.dtype, activation: str
 
 
 def _compute_dtype(x: Tensor) -> torch.dtype:
-    """What autocast would compute in."""
+    """The dtype in which autocast computes."""
     casts = x.dtype != torch.float64 and x.device.type == 'cpu'
     return autocast_dtype('cpu') or x.dtype if casts else x.dtype
 
 
 def _chunk_rows(rows: int, hidden: int) -> int:
-    """About CHUNK_ROWS, so that no chunk is much smaller than the others."""
+    """Rows of a chunk: about CHUNK_ROWS, such that no chunk is much smaller than the others."""
     most = max(1, min(CHUNK_ROWS, CHUNK_NUMBERS // hidden))
     return max(1, -(-rows // max(1, round(rows / most))))
 
 
 def _drop(hidden: Tensor, drawn: Dropout) -> None:
-    """Set to zero what is drawn to be, and scale the rest."""
+    """Apply dropout in place."""
     hidden.mul_(drawn.draw(torch.empty_like(hidden))).mul_(drawn.scale)
 
 
 class _ChunkedMLP(torch.autograd.Function):
-    """mlp() by rows, in x's dtype; saves its input and, where it keeps that, the hidden layer
-    behind relu. Gradients of the weights are summed up in float32 at least."""
+    """mlp() by rows, in x's dtype. It saves its input and, for 'kept', the hidden layer after relu.
+    Gradients of weights are summed in at least float32."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight1: Tensor, bias1: Tensor, weight2: Tensor,
@@ -185,17 +186,17 @@ class _ChunkedMLP(torch.autograd.Function):
         grad_out = grad_out.contiguous()
         need_x, need_1, _, need_2, *_ = ctx.needs_input_grad
         grad_x = torch.empty_like(x) if need_x else None
-        total = torch.promote_types(x.dtype, torch.float32)  # what chunks are summed up in
+        total = torch.promote_types(x.dtype, torch.float32)  # dtype of the sums over chunks
         grad_w1, grad_b1, grad_w2 = (torch.zeros_like(w, dtype=total)
                                      for w in (weight1, bias1, weight2))
-        # What is kept holds zeros where it was dropped.
+        # A stored hidden layer already has zeros from dropout.
         drawn = None if ctx.dropout is None or kept is not None else ctx.dropout.start()
         step = _chunk_rows(x.shape[0], weight1.shape[0])
         for start in range(0, x.shape[0], step):
             part = slice(start, start + step)
             rows, grad_rows = x[part], grad_out[part]
             pre = linear(rows, weight1, bias1) if kept is None else kept[part]
-            # relu's derivative needs only its output, which may take the input's place
+            # relu's derivative needs only its output, which may overwrite the input
             act = activate(pre, ctx.activation) if ctx.activation != 'relu' else (
                 pre if kept is not None else pre.relu_())
             if drawn is not None:

@@ -1,8 +1,7 @@
-"""What models are made of: mmengine's BaseModule where mmengine is installed, else the same on
-only torch. Chosen once, here; no class exists twice.
+"""BaseModule, ModuleList and logging: mmengine's if it is installed, else replacements on torch.
 
-mmengine adds to a backbone the registry, ``init_cfg`` of any kind, and its log. Without it a
-backbone builds, runs, trains, saves and loads as with it.
+With mmengine a backbone also has the registry, ``init_cfg`` of any kind, and mmengine's log.
+Without it, a backbone is built, run, trained, saved and loaded in the same way.
 """
 from __future__ import annotations
 
@@ -22,29 +21,29 @@ if TYPE_CHECKING or find_spec('mmengine') is None:
         """A module with mmengine's ``init_cfg`` and ``init_weights``, without mmengine.
 
         Args:
-            init_cfg: None, or ``dict(type='Pretrained', checkpoint=...)``, which backbones read.
+            init_cfg: None, or ``dict(type='Pretrained', checkpoint=...)``, which backbones use.
 
         Raises:
-            ValueError: for any other ``init_cfg``: its initializers are mmengine's.
+            ValueError: any other ``init_cfg``, which needs mmengine.
         """
 
         def __init__(self, init_cfg: dict[str, Any] | None = None) -> None:
             super().__init__()
             if init_cfg and not (isinstance(init_cfg, dict)
                                  and init_cfg.get('type') == 'Pretrained'):
-                raise ValueError(f'init_cfg={init_cfg!r}: without mmengine there is only '
+                raise ValueError(f'init_cfg={init_cfg!r}: without mmengine it must be '
                                  f"dict(type='Pretrained', checkpoint=...)")
             self.init_cfg = copy.deepcopy(init_cfg)
             self._is_init = False
 
         def init_weights(self) -> None:
-            """Call ``init_weights`` of what is inside; own weights start in ``__init__``.
+            """Call ``init_weights`` of the children; own weights are initialised in ``__init__``.
 
             Raises:
-                ValueError: for a checkpoint, which only backbones read.
+                ValueError: ``init_cfg`` has a checkpoint, but this is not a backbone.
             """
             if self.init_cfg:
-                raise ValueError(f'init_cfg={self.init_cfg!r}: {type(self).__name__} reads no '
+                raise ValueError(f'init_cfg={self.init_cfg!r}: {type(self).__name__} loads no '
                                  f'checkpoint without mmengine; use load_state_dict')
             for child in self.children():
                 if hasattr(child, 'init_weights') and not getattr(child, '_is_init', False):
@@ -63,15 +62,15 @@ if TYPE_CHECKING or find_spec('mmengine') is None:
         logging.getLogger('mmposenc').log(level, message)
 
     def read_checkpoint(name: str) -> Any:
-        """What a file, or weights of a name such as 'hf://...', hold.
+        """The content of a file, or of weights with a name such as 'hf://...'.
 
         Raises:
-            ValueError: for an address such as https://; see also
+            ValueError: an address such as https://; see also
                 :func:`mmposenc.checkpoint.load_checkpoint`.
         """
         if '://' in str(name) and not is_name(name):
-            raise ValueError(f'checkpoint={name!r}: without mmengine only files, hf:// and timm:// '
-                             f'are read; download it and name the file')
+            raise ValueError(f'checkpoint={name!r}: without mmengine it must be a file, hf:// or '
+                             f'timm://; download it and give the file')
         return load_checkpoint(name)
 else:
     require(__name__)
@@ -81,7 +80,7 @@ else:
     from ..checkpoint.mmengine_loading import CheckpointLoader
 
     def read_checkpoint(name: str) -> Any:
-        """What a file or an address holds, read without running its code."""
+        """The content of a file or an address, read without running code from it."""
         return CheckpointLoader.load_checkpoint(name, map_location='cpu')
 
 __all__ = ['BaseModule', 'ModuleList', 'print_log', 'read_checkpoint']

@@ -1,4 +1,4 @@
-"""Which operators a model runs, in which module, and what they multiply and accumulate."""
+"""Records which operators a model runs in which module, and counts their multiply-accumulates."""
 from __future__ import annotations
 
 from collections import Counter
@@ -16,13 +16,13 @@ def _linear(x: Tensor, *_: Any, out_val: Tensor, **__: Any) -> int:
     return 2 * out_val.numel() * x.shape[-1]
 
 
-#: torch's formulas, and one for what only a CPU runs.
+#: torch's formulas, and one for an operator that only a CPU uses.
 FORMULAS = dict(flop_registry)
 if hasattr(torch.ops.mkldnn, '_linear_pointwise'):
     FORMULAS[torch.ops.mkldnn._linear_pointwise] = _linear
 
-#: What the papers count nothing for and torch does not mark as working element by element: norms,
-#: activations, softmax, sums, comparisons, pools, and what fills, copies, picks or puts numbers.
+#: Operators that count zero in the papers and that torch does not mark as elementwise: norms,
+#: activations, softmax, sums, comparisons, pooling, fills, copies, gathers and scatters.
 UNCOUNTED_BY_CONVENTION = frozenset(
     """_log_softmax _softmax _to_copy all amax amin any arange argmax argmin argsort bernoulli
     bernoulli_ cat clone constant_pad_nd contiguous copy_ cumsum detach empty empty_like
@@ -40,22 +40,21 @@ UNCOUNTED_BY_CONVENTION = frozenset(
 
 
 class OperatorCounter(TorchDispatchMode):
-    """A context that counts what a model's pass runs.
+    """A context that counts the operators of a model's forward pass.
 
-    Matrix products and convolutions are counted by torch's own formulas, a multiplication and an
-    addition together as one. Activations are the elements that these operators give out: RegNet's
-    definition, which is of convolutions, extended to products. Attention that torch would fuse runs
-    as its two products, so that its logits are activations wherever it is counted.
+    Matrix products and convolutions are counted by torch's formulas; a multiplication and an
+    addition count as one. Activations are the elements of their outputs: RegNet's definition for
+    convolutions, extended to matrix products. Fused attention runs as two products, so that its
+    logits count as activations on every device.
 
     Args:
-        model: the names of its modules are those of the counts.
+        model: counts are named by its modules.
 
     Attributes:
-        macs: by name of the innermost module ('' is the model itself).
-        activations: the same.
-        by_convention: by module and operator, how often those ran that the papers' tables count
-            nothing for.
-        uncounted: the same of others that no formula is known for.
+        macs: number by name of the innermost module ('' is the model itself).
+        activations: number by name of the innermost module.
+        by_convention: calls, by module and operator, of operators that count zero in the papers.
+        uncounted: calls of other operators without a formula.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -117,7 +116,7 @@ class OperatorCounter(TorchDispatchMode):
 
 
 class _Mode(TorchDispatchMode):
-    """What :class:`OperatorCounter` does with an operator, without entering it once more."""
+    """Passes operators to an :class:`OperatorCounter` without activating it again."""
 
     def __init__(self, counter: OperatorCounter) -> None:
         super().__init__()

@@ -27,35 +27,34 @@ class PVT(Backbone):
         arch: a model of :data:`mmposenc.checkpoint.pvt_archs.ARCHS`: 'tiny', 'small', 'medium' or
             'large' of PVT; 'v2-b0' to 'v2-b5' and 'v2-b2-linear'; 'mit-b0' to 'mit-b5';
             'pcpvt-small', 'pcpvt-base', 'pcpvt-large', 'svt-small', 'svt-base' and 'svt-large' of
-            Twins. Explicit arguments override it, None included: without ``pos_encoding`` PVT v2
-            has no convolution in its MLPs.
+            Twins. Explicit arguments override it, also None: with ``pos_encoding=None`` PVT v2 has
+            no convolution in its MLPs.
         embed_dims, num_layers, num_heads, sr_ratios, mlp_ratios: sizes of each stage.
         depths: another name of ``num_layers``.
-        patch_sizes: side of a patch of each stage, in cells of the stage before.
-        overlap: patches reach over half of their neighbours: 7x7 for a side of 4, 3x3 for 2
-            (PVT v2, MiT).
-        stage_norm: norm what each stage gives, also to the next one (PVT v2, MiT; Twins where its
-            maps are used, in mmseg's files). With ``pool`` there is no other norm then.
-        key_cells: keys are so many rows and columns of means in every stage (PVT v2's linear
-            attention), whatever ``sr_ratios``.
-        window_sizes: side of the windows that every second block of a stage attends in, the first
-            among them (Twins-SVT); None: every block attends to the whole map.
-        mask_window_padding: give the zeros that fill up the last windows no attention. The release
-            and timm let tokens attend to them: off, those are met on any size.
+        patch_sizes: side of a patch in each stage, in cells of the stage before.
+        overlap: overlapping patches: 7x7 for a side of 4, 3x3 for 2 (PVT v2, MiT).
+        stage_norm: apply a norm to the output of each stage (PVT v2, MiT; Twins in mmseg). With
+            ``pool`` there is no further norm.
+        key_cells: average keys to this number of rows and columns in every stage (PVT v2's linear
+            attention), instead of ``sr_ratios``.
+        window_sizes: side of the windows of each stage; blocks 0, 2, ... of a stage attend in
+            windows (Twins-SVT). None: every block attends to the whole map.
+        mask_window_padding: tokens do not attend to the zeros that fill the last windows. In the
+            release and in timm they do; False equals those for any size.
         qkv_bias: bias of queries, keys and values.
-        norm_eps, embed_norm_eps: epsilon of the blocks' norms, and of those behind patch embeddings
-            and spatial reductions (mmdet has 1e-6 for both).
-        out_indices: stages to return as maps; ignored with ``pool``.
-        pool: None returns maps; 'gap' the mean of the last stage's normed tokens, 'cls' its normed
-            class token.
+        norm_eps, embed_norm_eps: epsilon of the blocks' norms, and of the norms after patch
+            embeddings and spatial reductions (mmdet: 1e-6 for both).
+        out_indices: stages whose maps are returned; ignored with ``pool``.
+        pool: None: return maps; 'gap': the mean of the last stage's tokens after the norm; 'cls':
+            its class token after the norm.
         shared: arguments of all backbones, see :class:`~mmposenc.backbones.base.Backbone`. With
-            ``mask_padding`` sizes are rounded up to whole cells.
+            ``mask_padding`` the size of each image is rounded up to whole cells.
 
     Raises:
-        ValueError: for sizes, positions, encodings, stages or options that do not fit.
+        ValueError: sizes, positions, encodings, stages or options do not fit.
     """
 
-    #: Norms of maps are new where a classifier is loaded.
+    #: A classifier's checkpoint has no norms of maps.
     may_be_new = r'stages\.\d+\.norm\.(weight|bias)'
 
     @takes_arch(ARCHS, SIZES, depths='num_layers')
@@ -71,7 +70,7 @@ class PVT(Backbone):
                  out_indices: Sequence[int] = (0, 1, 2, 3), pool: str | None = None,
                  **shared: Any) -> None:
         super().__init__(**shared)
-        assert num_layers is not None  # by takes_arch, as depths is None
+        assert num_layers is not None  # takes_arch replaces depths
         _check_sizes(embed_dims=embed_dims, num_layers=num_layers, num_heads=num_heads,
                      sr_ratios=sr_ratios, mlp_ratios=mlp_ratios, patch_sizes=patch_sizes,
                      **({} if window_sizes is None else dict(window_sizes=window_sizes)))
@@ -112,7 +111,7 @@ class PVT(Backbone):
         self._finish(self.stages)
 
     def reset_parameters(self) -> None:
-        """Initialise as the release."""
+        """Initialise as in the release."""
         init_transformer_weights(self)
         for stage in self.stages:
             if stage.cls_token is not None:
@@ -123,17 +122,17 @@ class PVT(Backbone):
         """Extract features.
 
         Args:
-            x: images (B, in_channels, H, W), padded to the right and below.
-            img_shapes: height and width in pixels that each image fills, for ``mask_padding``;
-                taken from the batch where a data preprocessor of this project made it. A tensor
-                (B, 2) where they shall be an input of an exported program.
+            x: images (B, in_channels, H, W), padded at the right and bottom.
+            img_shapes: (height, width) of each image in pixels, for ``mask_padding``; by default
+                those that a data preprocessor of this project stored on the batch. A tensor (B, 2)
+                if they are an input of an exported program.
 
         Returns:
             Maps (B, embed_dims[i], H_i, W_i) of the stages in ``out_indices``; with ``pool`` one
             (B, embed_dims[-1]).
 
         Raises:
-            ValueError: for an image smaller than a patch, or sizes that do not fit the batch.
+            ValueError: an image is smaller than a patch, or sizes do not fit the batch.
         """
         if min(x.shape[-2:]) < self.patch_sizes[0] and not self.stages[0].patch_embed.ceil_mode:
             raise ValueError(f'an image of {x.shape[-2]}x{x.shape[-1]} is smaller than the patch '
@@ -152,7 +151,7 @@ class PVT(Backbone):
             x = tokens_to_map(tokens, hw_shape)
             if mask is not None:
                 x = x.masked_fill(mask[:, None], 0)
-                # Padding lies to the right and below: a cell is padding when its first part is.
+                # Padding is at the right and bottom: a cell is padding if its first part is.
             if index in self.out_indices:
                 outs.append(pad_map(x, full_hw))
             if mask is not None and index + 1 < len(self.stages):
@@ -161,7 +160,7 @@ class PVT(Backbone):
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """Pixels of a side of a cell in each of the maps."""
+        """Stride of each map in pixels."""
         return tuple(math.prod(self.patch_sizes[:i + 1]) for i in sorted(self.out_indices))
 
     def _pool(self, tokens: Tensor, mask: Tensor | None) -> Tensor:
@@ -177,17 +176,17 @@ class PVT(Backbone):
 
 
 class PVTv2(PVT):
-    """PVT v2 (Wang et al., CVM 2022) by the arguments of mmdet's PyramidVisionTransformerV2, whose
-    weights load and are equal; ``mmposenc.PVT`` with ``arch='v2-b0'`` is the same model.
+    """PVT v2 (Wang et al., CVM 2022) with the arguments of mmdet's PyramidVisionTransformerV2,
+    whose weights load with equal results; ``mmposenc.PVT`` with ``arch='v2-b0'`` is the same model.
 
     Args:
         embed_dims: channels of a head; a stage has ``num_heads`` times as many.
-        num_layers, num_heads, mlp_ratios: sizes of each stage; of b2 by default.
-        embed_norm_eps: mmdet's; 1e-5 for files of the release and timm.
+        num_layers, num_heads, mlp_ratios: sizes of each stage; by default those of b2.
+        embed_norm_eps: by default mmdet's; use 1e-5 for files of the release and of timm.
         options: further arguments of :class:`PVT`.
     """
 
-    #: What its options stand on.
+    #: The arch whose arguments the options override.
     arch = 'v2-b0'
 
     def __init__(self, embed_dims: int = 64, num_layers: Sequence[int] = (3, 4, 6, 3),
@@ -200,16 +199,17 @@ class PVTv2(PVT):
 
 
 class MixVisionTransformer(PVTv2):
-    """SegFormer's MiT (Xie et al., NeurIPS 2021) by the arguments of mmseg's class of this name,
-    whose weights load and are equal; ``mmposenc.PVT`` with ``arch='mit-b0'`` is the same model.
+    """SegFormer's MiT (Xie et al., NeurIPS 2021) with the arguments of mmseg's class of this name,
+    whose weights load with equal results; ``mmposenc.PVT`` with ``arch='mit-b0'`` is the same
+    model.
 
     Args:
-        mlp_ratio: hidden channels of every MLP, in units of the stage's channels.
-        num_stages, patch_sizes, strides: mmseg's; only what MiT has.
+        mlp_ratio: ratio of hidden channels to channels in every MLP.
+        num_stages, patch_sizes, strides: as in mmseg; only MiT's values are possible.
         options: further arguments of :class:`PVTv2`.
 
     Raises:
-        ValueError: for other stages, patches or strides than MiT's.
+        ValueError: other stages, patches or strides than MiT's.
     """
 
     def __init__(self, embed_dims: int = 64, num_stages: int = 4, *, mlp_ratio: float = 4,

@@ -20,15 +20,15 @@ class PVTBlock(nn.Module):
 
     Args:
         embed_dims, num_heads, mlp_ratio: sizes.
-        drop, drop_path: dropout rates of the outputs and of whole branches.
+        drop, drop_path: dropout rates of the outputs and of residual branches.
         norm_eps: epsilon of the two norms.
         mlp_encodings: configs of encodings inside the MLP.
-        window_size: attend inside windows of this side instead (Twins-SVT, Chu et al., NeurIPS
-            2021, Sec. 3.2), see :class:`~mmposenc.attention.PlainWindowAttention`; None attends to
-            the whole map, reduced.
-        mask_window_padding: as there.
-        reduction: arguments of :class:`SpatialReductionAttention` alone.
-        attention: arguments of either attention.
+        window_size: side of windows to attend in (Twins-SVT, Chu et al., NeurIPS 2021, Sec. 3.2),
+            see :class:`~mmposenc.attention.PlainWindowAttention`; None: attend to the whole map
+            with spatial reduction.
+        mask_window_padding: see :class:`~mmposenc.attention.PlainWindowAttention`.
+        reduction: arguments only of :class:`SpatialReductionAttention`.
+        attention: arguments of both kinds of attention.
     """
 
     def __init__(self, embed_dims: int, num_heads: int, mlp_ratio: float, *, drop: float = 0.0,
@@ -53,8 +53,8 @@ class PVTBlock(nn.Module):
 
     def forward(self, x: Tensor, hw_shape: tuple[int, int], padding_mask: Tensor | None = None,
                 x_qk: Tensor | None = None, counts: Counts | None = None) -> Tensor:
-        """(B, L, C) -> (B, L, C); ``x_qk`` replaces ``x`` for queries and keys, and ``counts`` are
-        what :func:`.layers.block_counts` gives."""
+        """(B, L, C) -> (B, L, C); ``x_qk`` replaces ``x`` for queries and keys; ``counts`` is the
+        result of :func:`.layers.block_counts`."""
         normed_qk = None if x_qk is None else self.norm1(x_qk)
         if counts is None:
             out = self.attn(self.norm1(x), hw_shape, padding_mask, x_qk=normed_qk)
@@ -66,15 +66,15 @@ class PVTBlock(nn.Module):
 
 
 class PVTStage(nn.Module):
-    """Patch embedding, blocks, the encodings between them, and a norm of what comes out.
+    """Patch embedding, blocks, the encodings between them, and a norm of the output.
 
     Args:
-        patch_embed: what makes the tokens.
+        patch_embed: the patch embedding.
         blocks: the blocks.
         pos_encodings: the encodings by position.
-        cls_dims: channels of a class token put before the tokens, or None.
-        norm: of the tokens that come out, or None.
-        with_cp: recompute the blocks in the backward pass instead of storing what is inside.
+        cls_dims: channels of a class token before the other tokens, or None.
+        norm: norm of the output tokens, or None.
+        with_cp: recompute the blocks in the backward pass to save memory.
     """
 
     def __init__(self, patch_embed: PatchEmbed, blocks: Sequence[PVTBlock],
@@ -89,13 +89,13 @@ class PVTStage(nn.Module):
         self.with_cp = with_cp
 
     def out_hw_shape(self, hw_shape: Sequence[int]) -> tuple[int, int]:
-        """Grid of the output of a map (H, W)."""
+        """Grid of the output for a map (H, W)."""
         return self.pos_encodings.out_hw_shape(self.patch_embed.out_hw_shape(hw_shape))
 
     def forward(self, x: Tensor, padding_mask: Tensor | None
                 ) -> tuple[Tensor, tuple[int, int], Tensor | None]:
-        """Map (B, C, H, W), zero where padded, and the padding mask of the tokens it makes; returns
-        tokens, class token first, with their grid and mask."""
+        """Run the stage on a map (B, C, H, W), zero on padding, with the padding mask of its
+        tokens; returns tokens, class token first, with their grid and mask."""
         tokens, hw_shape = self.patch_embed(x)
         prefix = 0
         if self.cls_token is not None:

@@ -22,44 +22,43 @@ class Swin(Backbone):
     """Swin Transformer (Liu et al., ICCV 2021) and Swin Transformer V2 (Liu et al., CVPR 2022) with
     any position encoding.
 
-    Any image size works: patches, merged cells and windows are filled up with zeros to the right
-    and below.
+    Any image size works: patches, merged cells and windows are zero-padded at the right and bottom.
 
     Args:
-        arch: 'tiny', 'small', 'base' or 'large'; 'v2-tiny', ... for V2 with windows of 8, and with
-            '-w12', '-w16', '-w12to16' or '-w12to24' behind it with those of its releases. It sets
-            what is not given; defaults below are V1's.
-        embed_dims: channels of the first stage; each stage has twice those of the one before.
+        arch: 'tiny', 'small', 'base' or 'large'; for V2 'v2-tiny', ... with windows of 8, or with
+            '-w12', '-w16', '-w12to16' or '-w12to24' appended for the windows of its releases. It
+            sets the arguments that are not given; the defaults below are V1's.
+        embed_dims: channels of the first stage; each further stage has twice as many.
         num_layers, num_heads: blocks and heads of each stage.
         depths: another name of ``num_layers``.
-        window_size: side of the windows, or (Wh, Ww); or a sequence of these, one a stage.
-        mlp_ratio: hidden channels of the MLPs, in units of the stage's channels.
+        window_size: side of the windows, or (Wh, Ww); or a sequence with one of these per stage.
+        mlp_ratio: ratio of hidden channels to channels in the MLPs.
         patch_size: side of a patch in pixels.
-        window_bias: Swin's own table of biases (True, V1), none (False), or 'log_cpb' (V2):
-            :class:`~mmposenc.encodings.LogSpacedCPB`, a network that serves windows of any size.
-        pretrained_window_size: window, as ``window_size``, that sets the unit of offsets of
-            'log_cpb': that of training where weights go to larger windows. 0 is ``window_size``.
-        cosine: attention by cosines with a learned scale (V2, Eq. 2).
-        post_norm: norms behind attention, MLP and merging (V2, Sec. 3.2).
-        qkv_bias: bias of queries, keys and values (True, V1), or of queries and values ('qv', V2).
+        window_bias: True: Swin's table of biases (V1); False: none; 'log_cpb': a network for
+            windows of any size (V2), :class:`~mmposenc.encodings.LogSpacedCPB`.
+        pretrained_window_size: the window, as in ``window_size``, that defines the unit of offsets
+            in 'log_cpb'. For weights trained with smaller windows, give those. 0: ``window_size``.
+        cosine: cosine attention with a learned scale (V2, Eq. 2).
+        post_norm: norms after attention, MLP and merging (V2, Sec. 3.2).
+        qkv_bias: True: bias of queries, keys and values (V1); 'qv': of queries and values (V2).
         norm_eps: epsilon of the norms.
-        out_indices: stages to return as maps, each through a norm of its own; later stages are
-            neither run nor trained. Ignored with ``pool``.
-        pool: None returns maps; 'gap' the mean of the last stage's normed tokens.
-        pad_small_map: shift windows also where one of them spans the smaller side of the map. None
-            shifts them for maps and not for 'gap', as the releases for detection and for
-            classification (mmdet; mmpretrain by default).
-        mask_window_padding: give the zeros that fill up the last windows no attention. The releases
-            let tokens attend to them: off, those are met number for number on any size.
+        out_indices: stages whose maps are returned, each with its own norm; later stages are not
+            run or trained. Ignored with ``pool``.
+        pool: None: return maps; 'gap': the mean of the last stage's tokens after the norm.
+        pad_small_map: shift windows also if one of them spans the smaller side of the map. None:
+            True for maps and False for 'gap', as in the releases for detection (mmdet) and for
+            classification (mmpretrain's default).
+        mask_window_padding: tokens do not attend to the zeros that fill the last windows. In the
+            releases they do; False equals the releases for any size.
         shared: arguments of all backbones, see :class:`~mmposenc.backbones.base.Backbone`. The grid
-            of ``rel_pos_encoding`` is the window, and it is added to the window bias where that is
-            on. ``frozen_stages=0`` freezes the patch embedding, n also the first n stages.
+            of ``rel_pos_encoding`` is the window; its bias is added to the window bias.
+            ``frozen_stages=0`` freezes the patch embedding, n also the first n stages.
 
     Raises:
-        ValueError: for sizes, positions, encodings, stages or options that do not fit.
+        ValueError: sizes, positions, encodings, stages or options do not fit.
     """
 
-    #: Norms of the maps are new where a classifier is loaded.
+    #: A classifier's checkpoint has no norms of maps.
     may_be_new = r'norm\d\.(weight|bias)'
 
     @takes_arch(ARCHS, SIZES, depths='num_layers')
@@ -73,11 +72,11 @@ class Swin(Backbone):
                  pad_small_map: bool | None = None, mask_window_padding: bool = True,
                  **shared: Any) -> None:
         super().__init__(**shared)
-        dims: Any = embed_dims  # these are given, by takes_arch
+        dims: Any = embed_dims  # takes_arch requires it
         layers, heads = (tuple(each or ()) for each in (num_layers, num_heads))
         if len(layers) != len(heads) or not layers:
-            raise ValueError(f'num_layers={layers} and num_heads={heads} must hold one number a '
-                             f'stage')
+            raise ValueError(f'num_layers={layers} and num_heads={heads} must have one number for '
+                             f'each stage')
         if min(layers) < 1:
             raise ValueError(f'num_layers={layers} must be positive')
         num_stages, self.post_norm = len(layers), post_norm
@@ -125,8 +124,8 @@ class Swin(Backbone):
         self._finish(self.stages)
 
     def reset_parameters(self) -> None:
-        """Initialise as the releases: the patch projection as torch does, norms behind branches at
-        zero."""
+        """Initialise as in the releases: the patch projection as in torch, norms after residual
+        branches with zeros."""
         init_transformer_weights(self)
         self.patch_embed.projection.reset_parameters()
         for module in self.modules():
@@ -139,16 +138,16 @@ class Swin(Backbone):
         """Extract features.
 
         Args:
-            x: images (B, in_channels, H, W), padded to the right and below.
-            img_shapes: height and width in pixels that each image fills, as
-                :meth:`mmposenc.backbones.PVT.forward` takes them.
+            x: images (B, in_channels, H, W), padded at the right and bottom.
+            img_shapes: (height, width) of each image in pixels, as in
+                :meth:`mmposenc.backbones.PVT.forward`.
 
         Returns:
             Maps (B, embed_dims * 2^i, H_i, W_i) of the stages in ``out_indices``; with ``pool`` one
             (B, channels of the last stage).
 
         Raises:
-            ValueError: for sizes that do not fit the batch.
+            ValueError: sizes do not fit the batch.
         """
         full_hw = self.patch_embed.out_hw_shape(x.shape[-2:])
         shapes = get_img_shapes(x, img_shapes, self.mask_padding)
@@ -171,7 +170,7 @@ class Swin(Backbone):
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """Pixels of a side of a cell in each of the maps."""
+        """Stride of each map in pixels."""
         return tuple(self.patch_size * 2 ** i for i in self.out_indices)
 
     def _out(self, tokens: Tokens, index: int, full_hw: tuple[int, int]) -> Tensor:
@@ -184,7 +183,7 @@ class Swin(Backbone):
 
     def _freeze(self) -> None:
         last = max(self.out_indices)
-        # What is never run would break distributed training if it were trained.
+        # In distributed training, trained parameters that are not used raise an error.
         for module in (*self.stages[last + 1:], self.stages[last].downsample):
             if module is not None:
                 module.requires_grad_(False)

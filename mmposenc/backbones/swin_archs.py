@@ -14,8 +14,8 @@ _SIZES: dict[str, dict[str, Any]] = {
     'large': dict(embed_dims=192, num_layers=(2, 2, 18, 2), num_heads=(6, 12, 24, 48))}
 _V2: dict[str, Any] = dict(
     window_size=8, window_bias='log_cpb', qkv_bias='qv', cosine=True, post_norm=True)
-#: WindowSizes of Swin V2's releases. Of its last stage, whose map at the size trained on is smaller
-#: than a window, the window is that map.
+#: WindowSizes of Swin V2's releases. In the last stage the map at the training size is smaller than
+#: a window; there the window is the map.
 _WINDOWS: dict[str, dict[str, Any]] = {
     '': {}, '-w12': dict(window_size=(12, 12, 12, 6)), '-w16': dict(window_size=(16, 16, 16, 8)),
     '-w12to16': dict(window_size=(16, 16, 16, 8), pretrained_window_size=(12, 12, 12, 6)),
@@ -32,11 +32,11 @@ SIZES = ('embed_dims', 'num_layers', 'num_heads')
 
 
 def by_stage(sides: WindowSizes, name: str, num_stages: int) -> list[tuple[int, int]]:
-    """(Wh, Ww) a stage: of one number, of two (Wh, Ww) for all stages, or of one entry a stage,
-    a number or two.
+    """(Wh, Ww) of each stage, from a number, from (Wh, Ww) for all stages, or from a sequence with
+    one of these per stage.
 
     Raises:
-        ValueError: for another number of entries.
+        ValueError: another number of entries.
     """
     if isinstance(sides, int):
         return [(sides, sides)] * num_stages

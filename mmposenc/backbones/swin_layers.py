@@ -24,9 +24,9 @@ class SwinBlock(nn.Module):
 
     Args:
         embed_dims, num_heads, mlp_ratio: sizes.
-        drop, drop_path: dropout rates of the outputs and of whole branches.
+        drop, drop_path: dropout rates of the outputs and of residual branches.
         norm_eps: epsilon of the two norms.
-        post_norm: normalise what a branch gives, not what it takes.
+        post_norm: apply the norms to the outputs of the branches, not to their inputs.
         mlp_encodings, grid_shape: configs of encodings inside the MLP, and the grid of the stage.
         attention: further arguments of :class:`~mmposenc.attention.ShiftWindowAttention`.
     """
@@ -58,7 +58,7 @@ class SwinBlock(nn.Module):
         out: Tensor = self.attn(x, hw_shape, padding_mask, counts)
         if padding_mask is None or not any(self.attn.shift_size) or self.attn.pad_small_map:
             return out
-        # An image that one window spans is not shifted when it is alone, so not here either.
+        # Alone, an image that fits into one window is not shifted, so it is not shifted here.
         window = self.attn.window_size
         if hw_shape[0] <= window[0] or hw_shape[1] <= window[1]:
             return out
@@ -81,13 +81,13 @@ Tokens = tuple[Tensor, tuple[int, int], Tensor | None]
 class PatchMerging(nn.Module):
     """Join 2 x 2 cells into one of twice the channels (Swin Transformer, Sec. 3.1).
 
-    The four cells are laid out column by column, as in the release (mmdet's unfold has another
-    order). An odd last row or column is joined with zeros.
+    The four cells are concatenated column by column, as in the release (mmdet's unfold has another
+    order). An odd last row or column is padded with zeros.
 
     Args:
         embed_dims: channels C of the input.
         norm_eps: epsilon of the norm.
-        post_norm: normalise the 2 C channels that come out, as Swin V2, not the 4 C that go in.
+        post_norm: apply the norm to the 2 C output channels (Swin V2), not to the 4 C inputs.
     """
 
     def __init__(self, embed_dims: int, norm_eps: float = 1e-5, *, post_norm: bool = False
@@ -98,7 +98,7 @@ class PatchMerging(nn.Module):
         self.reduction = Linear(4 * embed_dims, 2 * embed_dims, bias=False)
 
     def forward(self, x: Tensor, hw_shape: tuple[int, int]) -> tuple[Tensor, tuple[int, int]]:
-        """(B, H*W, C), zero where padded, to (B, H'*W', 2 C) and (H', W'), halves rounded up."""
+        """(B, H*W, C), zero on padding, to (B, H'*W', 2 C) and (H', W'), halves rounded up."""
         height, width = self.out_hw_shape(hw_shape)
         cells = x.view(x.shape[0], *hw_shape, -1)
         cells = F.pad(cells, (0, 0, 0, 2 * width - hw_shape[1], 0, 2 * height - hw_shape[0]))
@@ -114,13 +114,13 @@ class PatchMerging(nn.Module):
 
 
 class SwinStage(nn.Module):
-    """Blocks, the encodings between them, and the merging that leads to the next stage.
+    """Blocks, the encodings between them, and patch merging before the next stage.
 
     Args:
         blocks: the blocks.
         pos_encodings: the encodings by position.
-        downsample: the merging, or None in the last stage.
-        with_cp: recompute the blocks in the backward pass instead of storing what is inside.
+        downsample: patch merging, or None in the last stage.
+        with_cp: recompute the blocks in the backward pass to save memory.
     """
 
     def __init__(self, blocks: Sequence[SwinBlock], pos_encodings: PlacedEncodings,
@@ -133,8 +133,8 @@ class SwinStage(nn.Module):
 
     def forward(self, x: Tensor, hw_shape: tuple[int, int], padding_mask: Tensor | None, *,
                 merge: bool) -> tuple[Tokens, Tokens]:
-        """Tokens (B, H*W, C) through the blocks, with their grid and mask; and the same for the
-        next stage, merged if asked to."""
+        """Run the blocks on tokens (B, H*W, C). Returns tokens, grid and mask of this stage, and
+        those for the next stage, merged if ``merge``."""
         for index, block in enumerate((None, *self.blocks)):
             if block is not None:
                 counts = window_counts(hw_shape, block.attn.window_size)
@@ -143,24 +143,24 @@ class SwinStage(nn.Module):
             x, hw_shape, padding_mask = self.pos_encodings(x, hw_shape, index - 1,
                                                            padding_mask=padding_mask)
         out = x, hw_shape, padding_mask
-        # Merged in the same call: FSDP holds the weights of a stage for as long as that.
+        # Merged in the same call, while FSDP holds the weights of the stage.
         return out, self._merge(*out) if merge else out
 
     def _merge(self, x: Tensor, hw_shape: tuple[int, int], mask: Tensor | None) -> Tokens:
         assert self.downsample is not None
         if mask is not None:
             x = x.masked_fill(mask.flatten(1)[..., None], 0)
-            # Padding lies to the right and below: a cell is padding when its first part is.
+            # Padding is at the right and bottom: a cell is padding if its first part is.
             mask = every_cell(mask, 2)
         return *self.downsample(x, hw_shape), mask
 
 
 def window_encoding(window_bias: bool | str, pretrained: tuple[int, int],
                     rel_pos_encoding: RelativeConfig | None) -> RelativeConfig | None:
-    """What the attention in windows takes: Swin's own encoding, another one, or their sum.
+    """The encoding of window attention: Swin's own, another one, or their sum.
 
     Raises:
-        ValueError: for a ``window_bias`` that there is not.
+        ValueError: ``window_bias`` is unknown.
     """
     if window_bias not in (True, False, 'log_cpb'):
         raise ValueError(f"window_bias={window_bias!r} must be True, False or 'log_cpb'")

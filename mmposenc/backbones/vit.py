@@ -1,4 +1,4 @@
-"""ViT and what became of it: the plain vision transformer with any position encoding."""
+"""The plain vision transformer (ViT and its successors) with any position encoding."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -28,54 +28,54 @@ from .vit_layers import (
 
 class ViT(Backbone):
     """Plain vision transformer (ViT, Dosovitskiy et al., ICLR 2021; DeiT, Touvron et al., ICML
-    2021) with any position encoding (with :class:`~mmposenc.encodings.PEG` it is CPVT); with its
-    options DeiT III, DINOv2, BEiT, the towers of CLIP and SigLIP, ViTDet's and SAM's image encoder.
+    2021) with any position encoding (with :class:`~mmposenc.encodings.PEG` it is CPVT). Its options
+    cover DeiT III, DINOv2, BEiT, the image encoders of CLIP, SigLIP and SAM, and ViTDet.
 
-    Any image size works: the last row and column of patches are filled up with zeros.
+    Any image size works: the last row and column of patches are padded with zeros.
 
     Args:
-        arch: a model of :data:`mmposenc.checkpoint.vit_archs.ARCHS`: 'tiny', 'small', 'base' and
-            'large' are only sizes, 'dinov2-small-reg' and the like all arguments that the model
-            differs by. Explicit arguments override it, None included.
+        arch: a model of :data:`mmposenc.checkpoint.vit_archs.ARCHS`. 'tiny', 'small', 'base' and
+            'large' set only sizes; names such as 'dinov2-small-reg' set all arguments of the model.
+            Explicit arguments override it, also None.
         patch_size: side of a patch in pixels.
         embed_dims, num_layers, num_heads: sizes.
         mlp: 'mlp' or 'swiglu' (gated, Shazeer 2020).
         act: activation of 'mlp': 'gelu', 'gelu_tanh' (SigLIP), 'quick_gelu' (CLIP) or 'relu'.
-        mlp_ratio, mlp_hidden_dims: width of the MLP's hidden layer, relative to ``embed_dims`` or,
-            where given, in channels ('swiglu': behind the gates).
-        pool: 'cls' returns the class token, normed; 'gap' the mean of the normed patches; None
-            maps.
-        class_token: whether a class token stands before the patches; None: with ``pool='cls'``.
-        distilled: a second, distillation token behind the class token (DeiT, Sec. 4).
-        register_tokens: so many registers behind these (Darcet et al., ICLR 2024).
-        out_indices: return maps of these blocks instead, whatever ``pool``; later blocks are
-            neither run nor trained. None: with ``pool=None`` the last block.
+        mlp_ratio, mlp_hidden_dims: width of the MLP's hidden layer, relative to ``embed_dims``, or
+            in channels if given ('swiglu': after the gates).
+        pool: 'cls': return the class token after the norm; 'gap': the mean of the patches after the
+            norm; None: maps.
+        class_token: whether there is a class token before the patches; None: if ``pool='cls'``.
+        distilled: add a distillation token after the class token (DeiT, Sec. 4).
+        register_tokens: number of registers after these tokens (Darcet et al., ICLR 2024).
+        out_indices: return maps of these blocks, with any ``pool``; later blocks are not run or
+            trained. None: with ``pool=None`` the map of the last block.
         pre_norm: a norm before the first block (CLIP); patches are then projected without bias.
-        final_norm: norm of the last block's output; needed with ``pool``. 'every': of all maps of
-            ``out_indices``, as DINOv2 takes features. 'pooled': of the mean that ``pool='gap'``
-            returns (timm's fc_norm), and of no map.
-        conv_projection: blocks whose queries, keys and values come from 3x3 convolutions of the
-            tokens (CvT); (0,) is the form CPVT compares itself with.
+        final_norm: True: norm of the last block's output, required with ``pool``; 'every': of all
+            maps of ``out_indices``, as in DINOv2; 'pooled': only of the mean that ``pool='gap'``
+            returns (timm's fc_norm).
+        conv_projection: blocks whose queries, keys and values are 3x3 convolutions of the tokens
+            (CvT); (0,) is the baseline in CPVT.
         qkv_bias: bias of queries, keys and values; 'qv': of queries and values.
-        window_size: blocks attend inside windows of this side, or (Wh, Ww), which are not shifted
-            (ViTDet, Li et al., ECCV 2022); without prefix tokens only. None: to the whole grid.
-        global_blocks: blocks that attend to the whole grid nevertheless.
-        mask_window_padding: give the zeros that fill up the last windows no attention. The releases
-            let tokens attend to them: off, those are met number for number on any size.
+        window_size: side of the windows, or (Wh, Ww), in which blocks attend, without shifts
+            (ViTDet, Li et al., ECCV 2022); only without prefix tokens. None: attend to the whole
+            grid.
+        global_blocks: blocks that attend to the whole grid although ``window_size`` is set.
+        mask_window_padding: tokens do not attend to the zeros that fill the last windows. In the
+            releases they do; False equals the releases for any size.
         attn_norm, mlp_norm: norms inside attention and MLP, before their last layers (EVA-02, Fang
             et al. 2023, Sec. 2.1).
-        neck_channels: SAM's two convolutions behind the last block, to so many channels; None has
-            none.
-        layer_scale_init_value: start of the factors of CaiT and DeiT III; None leaves them out.
+        neck_channels: output channels of SAM's two convolutions after the last block; None: no
+            neck.
+        layer_scale_init_value: initial value of LayerScale (CaiT, DeiT III); None: no LayerScale.
         norm_eps: epsilon of the norms.
-        drop_path_rate: as that of all backbones, and off unless it is given.
+        drop_path_rate: stochastic depth as in all backbones, by default 0.
         shared: arguments of all backbones, see :class:`~mmposenc.backbones.base.Backbone`.
-            ``frozen_stages=0`` freezes all that comes before the first block, n also the first n
-            blocks; ``num_layers`` is a full freeze: nothing is left to train, the last norm and
-            shared encodings included.
+            ``frozen_stages=0`` freezes everything before the first block, n also the first n
+            blocks, and ``num_layers`` the whole backbone, including last norm and shared encodings.
 
     Raises:
-        ValueError: for sizes, positions, encodings, blocks or options that do not fit.
+        ValueError: sizes, positions, encodings, blocks or options do not fit.
     """
 
     @takes_arch(ARCHS, SIZES, vit_of)
@@ -93,7 +93,7 @@ class ViT(Backbone):
                  neck_channels: int | None = None, layer_scale_init_value: float | None = None,
                  norm_eps: float = 1e-6, drop_path_rate: float = 0.0, **shared: Any) -> None:
         super().__init__(drop_path_rate=drop_path_rate, **shared)
-        dims, layers, heads = embed_dims, num_layers, num_heads  # numbers, by takes_arch
+        dims, layers, heads = embed_dims, num_layers, num_heads  # takes_arch requires them
         class_token = pool == 'cls' if class_token is None else class_token
         prefix = class_token + distilled + register_tokens
         check_sizes(patch_size, mlp_ratio)
@@ -112,7 +112,7 @@ class ViT(Backbone):
         self.patch_embed = PatchEmbed(given.in_channels, dims, patch_size, norm_eps=None,
                                       ceil_mode=True, bias=not pre_norm)
         grid = self.patch_embed.out_hw_shape(given.side)
-        # Registers have no place: a table holds what it does without them.
+        # Registers have no position: a table has no rows for them.
         self.pos_encodings = self._placed(layers, embed_dims=dims, drop=given.drop, grid_shape=grid,
                                           num_prefix_embeds=class_token + distilled)
         self.norm_pre = nn.LayerNorm(dims, eps=norm_eps) if pre_norm else nn.Identity()
@@ -132,7 +132,7 @@ class ViT(Backbone):
     def _make_output(self, embed_dims: int, num_layers: int, pool: str | None,
                      out_indices: Sequence[int] | None, final_norm: bool | str, norm_eps: float,
                      neck_channels: int | None) -> None:
-        """Set ``pool`` and ``out_indices``, and make ``norm``, ``fc_norm`` and ``neck``."""
+        """Set ``pool`` and ``out_indices``, and build ``norm``, ``fc_norm`` and ``neck``."""
         if out_indices is None and pool is None:
             out_indices = (num_layers - 1,)
         self.pool = pool
@@ -147,8 +147,9 @@ class ViT(Backbone):
         self.neck = None if neck_channels is None else SAMNeck(embed_dims, neck_channels)
 
     def reset_parameters(self) -> None:
-        """Initialise as DeiT: the patch projection as torch does, all else as
-        :func:`init_transformer_weights`, tokens truncated normal of 0.02."""
+        """Initialise as DeiT: the patch projection as in torch, other layers by
+        :func:`init_transformer_weights`, tokens by a truncated normal of standard deviation
+        0.02."""
         init_transformer_weights(self)
         self.patch_embed.projection.reset_parameters()
         for token in self._prefix():
@@ -159,16 +160,17 @@ class ViT(Backbone):
         """Extract features.
 
         Args:
-            x: images (B, in_channels, H, W), padded to the right and below.
-            img_shapes: height and width in pixels that each image fills, as
-                :meth:`mmposenc.backbones.PVT.forward` takes them.
+            x: images (B, in_channels, H, W), padded at the right and bottom.
+            img_shapes: (height, width) of each image in pixels, as in
+                :meth:`mmposenc.backbones.PVT.forward`.
 
         Returns:
-            One (B, embed_dims); with ``distilled`` one pair of them, class token first, which is
-            what mmpretrain's DeiTClsHead takes. With ``out_indices`` maps (B, embed_dims, H', W').
+            A tuple with (B, embed_dims); with ``distilled`` with a pair (class token, distillation
+            token) for mmpretrain's DeiTClsHead; with ``out_indices`` of maps (B, embed_dims, H',
+            W').
 
         Raises:
-            ValueError: for sizes that do not fit the batch.
+            ValueError: sizes do not fit the batch.
         """
         full_hw = self.patch_embed.out_hw_shape(x.shape[-2:])
         shapes = get_img_shapes(x, img_shapes, self.mask_padding)
@@ -192,7 +194,7 @@ class ViT(Backbone):
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """Pixels of a side of a cell in each of the maps."""
+        """Stride of each map in pixels."""
         return (self.patch_size,) * len(self.out_indices or ())
 
     def _map(self, tokens: Tensor, hw_shape: tuple[int, int], mask: Tensor | None, index: int
@@ -200,7 +202,7 @@ class ViT(Backbone):
         tokens = tokens[:, self.num_prefix_tokens:]
         if self.norm is not None and index in self._normed:
             tokens = self.norm(tokens)
-        # contiguous: without the prefix tokens the rest is no view of whole rows.
+        # contiguous: without prefix tokens the rest is not contiguous.
         out = tokens_to_map(tokens.contiguous(), hw_shape)
         if self.neck is not None and index == len(self.blocks) - 1:
             out = self.neck(out, mask)
@@ -216,19 +218,19 @@ class ViT(Backbone):
         return normed[:, 0] if self.dist_token is None else (normed[:, 0], normed[:, 1])
 
     def _prefix(self) -> list[nn.Parameter]:
-        """Tokens in front of the patches, in their order."""
+        """Tokens before the patches, in order."""
         tokens = (self.cls_token, self.dist_token, self.register_tokens)
         return [token for token in tokens if token is not None]
 
     def _run(self, index: int, tokens: Tensor, hw_shape: tuple[int, int], mask: Tensor | None
              ) -> Tensor:
-        """Block ``index``."""
+        """Run block ``index``."""
         x_qk = self.pos_encodings.query_key_tokens(
             tokens, hw_shape, index - 1, num_prefix_tokens=self.num_prefix_tokens,
             padding_mask=mask)
         block = self.blocks[index]
-        # The mask and the counts are made outside of compiled code, which would neither keep the
-        # note of the images' sizes nor divide by a window in reasonable time.
+        # Mask and counts are computed outside of compiled code, which would lose the stored image
+        # sizes, and which takes very long to compile divisions by a window.
         key_mask = None if mask is None else token_mask(mask, self.num_prefix_tokens)
         args = (tokens, hw_shape, key_mask, x_qk, block_counts(block, hw_shape))
         with self._precision(index, tokens):
@@ -236,7 +238,7 @@ class ViT(Backbone):
                 block, *args, recompute=self.with_cp and self.training)
 
     def _freeze(self) -> None:
-        # Blocks that are never run would break distributed training if they were trained.
+        # In distributed training, trained parameters that are not used raise an error.
         for block in self.blocks[self._last + 1:]:
             block.requires_grad_(False)
         for position in range(self._last + 1, len(self.blocks)):
@@ -254,5 +256,5 @@ class ViT(Backbone):
         freeze(self, frozen, self._prefix(), self.trainable)
 
 
-#: The name from before there were other models of this class.
+#: The first name of this class, kept for configs.
 DeiT = ViT

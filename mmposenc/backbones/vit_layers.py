@@ -1,4 +1,4 @@
-"""The block of the plain vision transformer, SAM's neck, and checks of what blocks are given."""
+"""The block of the plain vision transformer, SAM's neck, and checks of arguments."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -22,14 +22,14 @@ class ViTBlock(nn.Module):
 
     Args:
         embed_dims, num_heads, hidden_dims: sizes; ``hidden_dims`` is that of the MLP.
-        drop, drop_path: dropout rates of the outputs and of whole branches.
+        drop, drop_path: dropout rates of the outputs and of residual branches.
         norm_eps: epsilon of all norms.
-        layer_scale_init_value: what the two scales start from; None leaves them out.
+        layer_scale_init_value: initial value of the two scales; None: no scales.
         act: activation of the MLP, see :class:`~mmposenc.backbones.layers.MLP`.
         attn_norm, mlp_norm: norms inside attention and MLP, before their last layers (EVA-02).
-        conv_projection: take :class:`~mmposenc.attention.ConvProjectionAttention`.
-        window_size, mask_window_padding: attend inside windows, see
-            :class:`~mmposenc.attention.PlainWindowAttention`; None attends to the whole grid.
+        conv_projection: use :class:`~mmposenc.attention.ConvProjectionAttention`.
+        window_size, mask_window_padding: attend in windows, see
+            :class:`~mmposenc.attention.PlainWindowAttention`; None: attend to the whole grid.
         mlp_encodings: configs of encodings inside the MLP.
         attention: further arguments of :class:`~mmposenc.attention.MultiheadAttention`.
     """
@@ -65,8 +65,8 @@ class ViTBlock(nn.Module):
 
     def forward(self, x: Tensor, hw_shape: tuple[int, int], key_mask: Tensor | None = None,
                 x_qk: Tensor | None = None, counts: Counts | None = None) -> Tensor:
-        """(B, L, C) -> (B, L, C). ``key_mask`` (B, L) is True for padding, ``x_qk`` replaces ``x``
-        for queries and keys, and ``counts`` are what :func:`.layers.block_counts` gives."""
+        """(B, L, C) -> (B, L, C). ``key_mask`` (B, L) is True for padding; ``x_qk`` replaces ``x``
+        for queries and keys; ``counts`` is the result of :func:`.layers.block_counts`."""
         normed_qk = None if x_qk is None else self.norm1(x_qk)
         counted = {} if counts is None else {'counts': counts}
         out = self.attn(self.norm1(x), hw_shape, key_mask, x_qk=normed_qk, **counted)
@@ -83,9 +83,9 @@ class SAMNeck(nn.Sequential):
     2023, App. A).
 
     Args:
-        in_channels, out_channels: of the map.
+        in_channels, out_channels: channels of the input and the output map.
 
-    Differs from the release in that the second convolution sees zeros at padding, as at the border.
+    Difference from the release: the second convolution reads zeros on padding, as at the border.
     """
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
@@ -104,7 +104,7 @@ class SAMNeck(nn.Sequential):
 
 
 def check_mlp(mlp: str, act: str, hidden_dims: int | None) -> None:
-    """Raise ValueError for options of the MLP that there are not."""
+    """Raise ValueError for unknown options of the MLP."""
     if hidden_dims is not None and hidden_dims < 1:
         raise ValueError(f'mlp_hidden_dims={hidden_dims} must be at least 1, or None')
     if mlp not in MLPS:
@@ -118,15 +118,15 @@ def check_mlp(mlp: str, act: str, hidden_dims: int | None) -> None:
 
 def check_tokens(pool: str | None, class_token: bool, distilled: bool, register_tokens: int
                  ) -> None:
-    """Raise ValueError for prefix tokens that do not fit to what is returned."""
+    """Raise ValueError for prefix tokens that do not match ``pool``."""
     if pool not in (None, 'gap', 'cls'):
         raise ValueError(f"pool={pool!r} must be 'cls', 'gap' or None")
     if pool == 'cls' and not class_token:
         raise ValueError("class_token=False with pool='cls', which returns it; use pool='gap' or "
                          'None')
     if distilled and pool != 'cls':
-        raise ValueError(f"distilled=True with pool={pool!r}: a distillation token stands beside a "
-                         f"class token; use pool='cls'")
+        raise ValueError(f"distilled=True with pool={pool!r}: a distillation token needs a class "
+                         f"token; use pool='cls'")
     if register_tokens < 0:
         raise ValueError(f'register_tokens={register_tokens} must be at least 0')
 
@@ -134,7 +134,7 @@ def check_tokens(pool: str | None, class_token: bool, distilled: bool, register_
 def check_blocks(num_layers: int, window_size: int | tuple[int, int] | None,
                  global_blocks: Sequence[int], conv_projection: Sequence[int],
                  num_prefix_tokens: int) -> None:
-    """Raise ValueError for blocks that there are not, or that can't attend in windows."""
+    """Raise ValueError for blocks that do not exist or cannot attend in windows."""
     if num_layers < 1:
         raise ValueError(f'num_layers={num_layers} must be at least 1')
     for name, blocks in (('conv_projection', conv_projection), ('global_blocks', global_blocks)):
@@ -144,17 +144,17 @@ def check_blocks(num_layers: int, window_size: int | tuple[int, int] | None,
         return
     if num_prefix_tokens:
         raise ValueError(f'window_size={window_size!r} with {num_prefix_tokens} class tokens, '
-                         f'distillation tokens or registers, which lie in no window; leave them '
+                         f'distillation tokens or registers, which are in no window; leave them '
                          f"out (class_token=False, register_tokens=0, pool='gap' or None)")
     if not set(conv_projection) <= set(global_blocks):
         raise ValueError(f'conv_projection={tuple(conv_projection)} must be among '
-                         f'global_blocks={tuple(global_blocks)}: convolutions of tokens do not end '
-                         f'at windows')
+                         f'global_blocks={tuple(global_blocks)}: the convolutions cross the '
+                         f'borders of windows')
 
 
 def check_output(num_layers: int, pool: str | None, out_indices: Sequence[int] | None,
                  final_norm: bool | str, neck_channels: int | None) -> None:
-    """Raise ValueError for a norm or a neck that does not fit to what is returned."""
+    """Raise ValueError for a norm or a neck that does not match the output."""
     if final_norm not in (True, False, 'every', 'pooled'):
         raise ValueError(f"final_norm={final_norm!r} must be True, False, 'every' or 'pooled'")
     pooled = out_indices is None and pool is not None
@@ -162,8 +162,8 @@ def check_output(num_layers: int, pool: str | None, out_indices: Sequence[int] |
         raise ValueError("final_norm='pooled' with pool='cls': it is the norm of the mean of "
                          "pool='gap'; use final_norm=True")
     if pooled and not final_norm:
-        raise ValueError(f'final_norm=False with pool={pool!r}: what is pooled is normed; use '
-                         f'out_indices for maps that are not')
+        raise ValueError(f'final_norm=False with pool={pool!r}: pooling needs the norm; use '
+                         f'final_norm=True, or out_indices for maps without it')
     if neck_channels is None:
         return
     if neck_channels < 1:

@@ -1,8 +1,8 @@
-"""The console command ``mmposenc``: one module a command, imported when it is asked for.
+"""The console command ``mmposenc``: each command is a module, imported when it is used.
 
-Each module has ``parse_args(argv)`` and ``main(argv)``; scripts in tools/ call the same. Only the
-standard library is imported here, and neither torch nor OpenMMLab at the head of a command, so that
-help, errors of names and arguments come at once.
+Each module has ``parse_args(argv)`` and ``main(argv)``. Only the standard library is imported here,
+and no command imports torch or OpenMMLab at its top, so that help and argument errors appear at
+once.
 """
 from __future__ import annotations
 
@@ -12,43 +12,44 @@ from collections.abc import Callable
 
 import mmposenc
 
-#: By name: the module in this folder, and what ``mmposenc --help`` says of it.
+#: For each command: its module in this folder, and its line in ``mmposenc --help``.
 COMMANDS: dict[str, tuple[str, str]] = {
     'quickstart': ('quickstart', 'fetch data, train, test and draw: a first run in minutes'),
     'train': ('train', 'train a detector, segmentor or classifier'),
-    'test': ('test', 'test one, and draw its predictions'),
-    'predict': ('predict', 'predict pictures, folders or videos'),
+    'test': ('test', 'test a trained model, and draw its predictions'),
+    'predict': ('predict', 'predict images, folders of them, or videos'),
     'compare': ('compare', 'compare position encodings on a data set'),
     'papers': ('papers', "list papers' tables, write the config of a row, check counts"),
-    'convert': ('convert', "convert an official checkpoint, or weights of ours to timm's names"),
+    'convert': ('convert', "convert an official checkpoint, or write weights under timm's names"),
     'figures': ('figures', 'draw what position encodings do'),
-    'diagnose': ('diagnose', 'measure what a model knows of places, without training'),
+    'diagnose': ('diagnose', 'measure how a model depends on position, without training'),
     'complexity': ('complexity', 'count parameters, multiply-accumulates and activations'),
-    'browse': ('browse', 'draw what goes into the network'),
-    'prepare': ('prepare', 'fetch data sets, check a copy of one, or convert your own labels'),
-    'cache': ('cache', 'compute the features of a frozen backbone beforehand'),
+    'browse': ('browse', 'draw the training images after augmentation'),
+    'prepare': ('prepare', 'download a data set, check a local one, or convert your own labels'),
+    'cache': ('cache', 'compute the features of a frozen backbone before training'),
     'export': ('export', 'write a model as an ONNX file or an exported program'),
-    'push': ('push', 'write a model as a repository, or upload it'),
-    'run': ('run', 'run a script, of mmdet for example, with mmposenc imported first'),
-    'show-metrics': ('show_metrics', 'print what tests left behind as a table'),
+    'push': ('push', 'write a model as a repository folder, or upload it'),
+    'run': ('run', "run a script, such as one of mmdet's tools, with mmposenc imported first"),
+    'show-metrics': ('show_metrics', 'print the results of tests as a table'),
 }
 
 
 def usage() -> str:
-    """What ``mmposenc --help`` prints."""
+    """The text of ``mmposenc --help``."""
     lines = [f'    {name:<14}{line}' for name, (_, line) in COMMANDS.items()]
     return '\n'.join(['usage: mmposenc COMMAND ...', '', *lines, '',
-                      'mmposenc COMMAND --help says more; mmposenc --version says the version.'])
+                      'mmposenc COMMAND --help explains a command; mmposenc --version prints the '
+                      'version.'])
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Runs a command.
+    """Run a command.
 
     Args:
-        argv: its name and its arguments; None: those of the process.
+        argv: name and arguments of the command; None: those of the process.
 
     Raises:
-        SystemExit: with status 2 where there is no such command.
+        SystemExit: with status 2 if there is no such command.
     """
     name, *words = (sys.argv[1:] if argv is None else argv) or ['']
     if name in ('', '-h', '--help'):
@@ -66,7 +67,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def _load(name: str, words: list[str]) -> Callable[[list[str]], None]:
-    """The function of a command; what it needs and is not installed ends the program in a line."""
+    """The function of a command. If a package is missing, the program ends with one line."""
     import argparse
 
     from ..command_line import reported

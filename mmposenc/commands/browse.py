@@ -1,4 +1,4 @@
-"""Draw what goes into the network: images after augmentation, padding and preprocessing.
+"""Draw the input of the network: training images after augmentation, padding and preprocessing.
 
     mmposenc browse CONFIG --output-dir pictures --number 20
 """
@@ -10,11 +10,11 @@ from ..command_options import config_parser
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser = config_parser(__doc__, 'train_dataloader.batch_size=4', prog='mmposenc browse')
-    parser.add_argument('--output-dir', required=True, help='where the pictures go')
+    parser.add_argument('--output-dir', required=True, help='folder of the pictures')
     parser.add_argument('--number', type=int, default=20,
                         help='how many images, spread over the data set; -1 for all')
     parser.add_argument('--phase', choices=['train', 'val', 'test'], default='train')
-    parser.add_argument('--seed', type=int, default=0, help='of the augmentations')
+    parser.add_argument('--seed', type=int, default=0, help='seed of the augmentations')
     return parser.parse_args(argv)
 
 

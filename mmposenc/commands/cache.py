@@ -3,8 +3,9 @@
     mmposenc cache CONFIG --folder work_dirs/features
     mmposenc train CONFIG --feature-cache work_dirs/features
 
-Training computes what is not in the folder by itself; this does it beforehand. Views and the
-folder's largest size are options of mmposenc.FeatureCacheHook in custom_hooks.
+Training computes missing features by itself; this command computes all of them before it. The
+number of views and the largest size of the folder are options of mmposenc.FeatureCacheHook in
+custom_hooks.
 """
 import argparse
 
@@ -14,10 +15,10 @@ from ..command_options import config_parser
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser = config_parser(__doc__, 'custom_hooks.0.views=2', prog='mmposenc cache')
-    parser.add_argument('--folder', help="of the features; else the config's own, else "
-                        'work_dirs/features')
-    parser.add_argument('--work-dir', help="for logs; else the config's own, else "
-                        'work_dirs/<name of the config>')
+    parser.add_argument('--folder', help='folder of the features (default: that of the config, or '
+                        'work_dirs/features)')
+    parser.add_argument('--work-dir', help='folder of the log (default: work_dir of the config, or '
+                        'work_dirs/<name of the config>)')
     return parser.parse_args(argv)
 
 

@@ -2,11 +2,11 @@
 
     mmposenc compare CONFIG --encodings none learned peg irpe-k --seeds 3 --sizes 0.75 1 1.5 \\
         --budget 2h --jobs 2 --out work_dirs/study
-    mmposenc compare CONFIG --table cpvt/table6    # a paper's table, asked of the model of CONFIG
+    mmposenc compare CONFIG --table cpvt/table6    # the encodings of a paper's table
     mmposenc compare timm:vit_small_patch16_224 --data DIR --encodings none learned peg
 
 Trains the config with each encoding and seed, tests at every size, and writes results.json, a CSV,
-Markdown and report.html. The same command again goes on where it was. docs/compare.md says more.
+Markdown and report.html. Run the same command again to resume. docs/compare.md says more.
 """
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def seconds_of(text: str) -> float:
     """'90s', '30min', '2h', '1.5d', '1h30m' in seconds."""
     parts = re.findall(r'(\d+(?:\.\d+)?)(min|[smhd])', text)
     if not parts or ''.join(number + unit for number, unit in parts) != text:
-        raise argparse.ArgumentTypeError(f'{text!r} is no time such as 90s, 30min, 2h or 1h30m')
+        raise argparse.ArgumentTypeError(f'{text!r} must be a time such as 90s, 30min, 2h or 1h30m')
     seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
     if not seconds:
         raise argparse.ArgumentTypeError(f'{text!r} must be a time above 0')
@@ -52,42 +52,42 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser = Parser(__doc__, prog='mmposenc compare')
     add_config(parser, 'train_dataloader.batch_size=16', optional=True)
     parser.add_argument('--data', metavar='DIR', help='your own data set, as for mmposenc train')
-    parser.add_argument('--img-size', type=SIDE, metavar='PIXELS', help="for timm:NAME; timm's "
-                        'for it by default')
-    parser.add_argument('--checkpoint', metavar='FILE', dest='timm_weights', help='for timm:NAME: '
-                        "begin with a file of timm's, or timm://MODEL or hf://OWNER/NAME, instead "
-                        'of random weights')
+    parser.add_argument('--img-size', type=SIDE, metavar='PIXELS', help="size of images for "
+                        "timm:NAME (default: timm's)")
+    parser.add_argument('--checkpoint', metavar='FILE', dest='timm_weights', help='initial weights '
+                        "for timm:NAME: a file of timm, timm://MODEL or hf://OWNER/NAME "
+                        '(default: random)')
     what = parser.add_argument_group('what is compared')
     what.add_argument('--encodings', nargs='+', metavar='NAME', default=[],
                       help='names, sums as peg+irpe-k, yaml files, own classes as '
                       'own.py:ALiBi; docs/compared.md lists them')
     what.add_argument('--table', nargs='+', metavar='TABLE', default=[],
                       help="the encodings of a paper's table, such as cpvt/table6 (mmposenc "
-                      'papers lists them), asked of the model of the config; one row: '
+                      'papers lists them), in the model of the config; one row: '
                       '--encodings paper::cpvt/table6/3')
     what.add_argument('--seeds', type=COUNT, metavar='N', help='seeds 0 .. N-1; default 3')
     what.add_argument('--seed-list', type=SEED, nargs='+', metavar='SEED',
                       help='these seeds')
     what.add_argument('--sizes', type=size_of, nargs='+', metavar='FACTOR', default=[],
-                      help='test at these multiples of the trained size too; default 1')
+                      help='test at these multiples of the training size; default 1')
     what.add_argument('--margin', type=size_of, metavar='POINTS',
-                      help='encodings closer than that are level; default 1')
-    what.add_argument('--until-decided', action='store_true', help='add seeds to what can still be '
-                      'best, until one is left or all left are level')
+                      help='smaller differences count as equal; default 1')
+    what.add_argument('--until-decided', action='store_true', help='add seeds to encodings that '
+                      'can still be best, until one is left or all that are left count as equal')
     what.add_argument('--most-seeds', type=COUNT, metavar='N', default=10,
-                      help='--until-decided ends with so many; default 10')
+                      help='largest number of seeds for --until-decided; default 10')
     parser.add_argument('--budget', type=seconds_of, metavar='TIME', help='90s, 30min, 2h: the '
                         'wall time of the whole study on this machine with its --jobs; the length '
-                        'of the trainings is chosen to fit, or with --until-decided the seeds')
+                        'of training (with --until-decided the number of seeds) is chosen to fit')
     what.add_argument('--lengths', type=size_of, nargs='+', metavar='FACTOR', default=[],
-                      help='train each encoding for these multiples of the length: 1 2 shows what '
-                      'is only learned faster')
+                      help='train each encoding for these multiples of the length: 1 2 shows '
+                      'whether an encoding only learns faster')
     what.add_argument('--tune', nargs='+', metavar='WORD', help='lr: try 3 to 5 learning rates '
-                      'for each encoding, each with one seed, and train with the best by the '
-                      'validation; factors may follow: lr 0.3 1 3 (default: a third, 1, 3)')
+                      'for each encoding with one seed, and train with the best on the validation '
+                      'set; factors may follow: lr 0.3 1 3 (default: a third, 1, 3)')
     long = parser.add_mutually_exclusive_group()
-    long.add_argument('--epochs', type=COUNT, metavar='N', help='train for so long instead of '
-                      "the config's, its schedule scaled")
+    long.add_argument('--epochs', type=COUNT, metavar='N', help='number of epochs instead of that '
+                      "of the config; the schedule is scaled")
     long.add_argument('--iterations', type=COUNT, metavar='N', help='the same for a config '
                       'that counts iterations')
     how = parser.add_argument_group('how')
@@ -98,24 +98,24 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     how.add_argument('--gpus-per-run', type=COUNT, metavar='N', default=1)
     how.add_argument('--submitit', nargs='+', metavar='WORD', help='slurm (or local), then '
                      'options of submitit: slurm_partition=gpu timeout_min=600')
-    how.add_argument('--dry-run', action='store_true', help='list the runs and what they cost')
-    how.add_argument('--report-only', action='store_true', help='train nothing; write the report '
-                     'of what there is in --out, whatever else is asked')
-    how.add_argument('--time', action='store_true', help='time the models when all is trained, '
-                     'one after the other')
-    how.add_argument('--pictures', type=INDEX, metavar='N', help='test images drawn with '
-                     'predictions; default 4')
+    how.add_argument('--dry-run', action='store_true', help='list the runs and their time')
+    how.add_argument('--report-only', action='store_true', help='train nothing; only write the '
+                     'report of the results in --out')
+    how.add_argument('--time', action='store_true', help='measure the speed of the models, one '
+                     'after the other, when all are trained')
+    how.add_argument('--pictures', type=INDEX, metavar='N', help='number of test images to draw '
+                     'with predictions; default 4')
     for name in ('diagnosis', 'figures'):
         how.add_argument(f'--{name}', action=argparse.BooleanOptionalAction,
                          help=f'with or without the {name} of each encoding; default with')
     args = parser.parse_args(argv)
     args.encodings += [f'paper::{table}' for table in args.table]
     if args.config is None and args.out is None:
-        parser.error('give a config, or --out with a study to go on with')
+        parser.error('give a config, or --out with a study to resume')
     for option in ('cfg_options', 'data', 'img_size', 'timm_weights'):
         if args.config is None and getattr(args, option):
             name = option.replace('timm_weights', 'checkpoint').replace('_', '-')
-            parser.error(f'--{name} changes a config: give it too')
+            parser.error(f'--{name} changes a config: give the config too')
     if args.config is not None and args.config.startswith('timm:') and not args.data:
         parser.error(f'{args.config} needs --data: a folder with train and val, and a folder for '
                      'each class in them')
@@ -139,7 +139,7 @@ def main(argv: list[str] | None = None) -> None:
         with reported(args):
             status = run(args, command)
     except KeyboardInterrupt:
-        print('stopped; the same command goes on from here', file=sys.stderr)
+        print('stopped; run the same command again to resume', file=sys.stderr)
         status = 130
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -147,7 +147,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def run(args: argparse.Namespace, command: str) -> int:
-    """Plans and carries out what the arguments ask; the exit status."""
+    """Plan and run the study; returns the exit status."""
     from ..lab.compare.running import planning
     from ..lab.compare.running.deciding import next_round
     from ..lab.compare.statistics.formats import seconds_text
@@ -176,14 +176,14 @@ def run(args: argparse.Namespace, command: str) -> int:
         from ..lab.compare.running.extras import time_models
         time_models(study)
     status = finish(study)
-    if study.seconds is not None and estimate is not None:  # all of it in this call
+    if study.seconds is not None and estimate is not None:  # the study was not resumed
         print(f'{seconds_text(time.monotonic() - started)} in all; the budget was '
               f'{seconds_text(study.seconds)}')
     return status
 
 
 def carry_out(study: Any, workers: Any) -> None:
-    """Trains and tests what is left, and keeps results.json and the report up to date."""
+    """Train and test the remaining runs, and keep results.json and the report up to date."""
     from ..lab.compare.page.results import write_results
     from ..lab.compare.running.progress import Display
     from ..lab.compare.running.runs import is_complete
@@ -201,13 +201,13 @@ def carry_out(study: Any, workers: Any) -> None:
             if event == 'ended':
                 try:
                     write_results(study)
-                except Exception as error:  # the last one of this command is not caught
+                except Exception as error:  # an error of the last report is not caught
                     display.say(f'the report could not be written yet: {in_a_line(error)}')
         carry_out_all(study, workers, lambda each: is_complete(study, each), tell)
 
 
 def tune(study: Any, workers: Any) -> None:
-    """Trains what chooses the learning rates, and says what came out."""
+    """Run the trainings that choose the learning rates, and print the result."""
     from ..lab.compare.running.progress import short_note
     from ..lab.compare.running.runs import is_complete, read_record
     from ..lab.compare.running.schedule import carry_out_all
@@ -226,15 +226,15 @@ def tune(study: Any, workers: Any) -> None:
 
 
 def finish(study: Any) -> int:
-    """Prints how all runs ended, writes the results and prints what they say; status 1 where a run
-    failed, or a test of one."""
+    """Print how all runs ended, write the results and print their summary; returns status 1 if a
+    run or a test failed."""
     from ..lab.compare.page.results import collect, write_results
     from ..lab.compare.running.progress import plain_console, short_note, states, table
     from ..lab.compare.study.metrics import metric_of
 
     plain_console(file=sys.stdout).print(table(study, states(study), metric_of(study.base()), 1))
-    kinds = {'failed': 'failed', 'diverged': 'diverged, and no part of the means',
-             'finished': 'finished, but not all of it'}
+    kinds = {'failed': 'failed', 'diverged': 'diverged, left out of the means',
+             'finished': 'finished, but some tests are missing'}
     for each in collect(study)['runs']:
         if each['note'] and each['status'] in kinds:
             print(f'{kinds[each["status"]]}: {each["encoding"]} seed {each["seed"]}: '

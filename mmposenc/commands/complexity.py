@@ -3,8 +3,8 @@
     mmposenc complexity CONFIG --size 800 1344
     mmposenc complexity CONFIG --size 224 --size 448 --size 800 1344 --time --plot by_size.svg
 
-For one image, heads included, attention and encodings by their definition; several sizes give a
-table by size. docs/complexity.md says what is counted.
+Counts are for one image and include heads; attention and encodings count by their definition.
+Several sizes give a table. docs/complexity.md says what is counted.
 """
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ if TYPE_CHECKING:
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser = config_parser(__doc__, 'model.backbone.arch=small', prog='mmposenc complexity')
     parser.add_argument('--size', type=SIDE, nargs='+', action='append', required=True,
-                        metavar='N', help="H W, or one number for a square; of the model's input, "
-                        'after padding; may be repeated')
-    parser.add_argument('--depth', type=INDEX, default=2, help='of the tree of modules; default 2')
+                        metavar='N', help="size of the model's input after padding: H W, or one "
+                        'number for a square; may be repeated')
+    parser.add_argument('--depth', type=INDEX, default=2, help='depth of the tree of modules; '
+                        'default 2')
     parser.add_argument('--time', action='store_true', help='time passes with random weights')
-    parser.add_argument('--device', help="to time on: 'cpu', 'cuda:1'; default: a GPU, where there "
-                        'is one')
-    parser.add_argument('--json', action='store_true', help='print all of it as json')
-    parser.add_argument('--plot', metavar='FILE', help='.png, .pdf or .svg: by size')
+    parser.add_argument('--device', help="device for --time: 'cpu', 'cuda:1'; default: a GPU if "
+                        'there is one')
+    parser.add_argument('--json', action='store_true', help='print the counts as json')
+    parser.add_argument('--plot', metavar='FILE', help='plot by size: .png, .pdf or .svg')
     args = parser.parse_args(argv)
     args.size = [sides(parser, size) for size in args.size]
     if args.plot and len(args.size) < 2:
@@ -44,7 +45,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
-    # What libraries say while they build a model must not get between the lines of json.
+    # The output of libraries must not mix with the json on standard output.
     with reported(args), contextlib.redirect_stdout(sys.stderr):
         from ..engine.apps.complexity import count, measure_time
         from ..engine.config.checks import check_folder

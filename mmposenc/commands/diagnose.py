@@ -1,13 +1,12 @@
-"""Measure what a model knows of places, without training it.
+"""Measure how a model depends on position, without training it.
 
     mmposenc diagnose CONFIG [CHECKPOINT]
     mmposenc diagnose CONFIG [CHECKPOINT] --image a.jpg b.jpg --output-dir diagnosis --json
 
-Error under shifts, what a linear probe reads of the position from each block, how far attention
-reaches and how spread it is, how outputs change with image size and with padding, and how alike
-positions are: docs/diagnose.md defines each. Without a checkpoint the weights are random. Pictures
-are those of --image, else some of the config's test data where it is there; noise is measured
-besides.
+The measures: error under shifts, accuracy of a linear probe for position in each block, distance
+and entropy of attention, change of outputs with image size and with padding, and similarity of
+positions. docs/diagnose.md defines them. Without a checkpoint the weights are random. The images
+are those of --image, by default some of the config's test data, and also noise.
 """
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ from ..command_options import SEED, SIDE, USUAL, config_parser, refuse_without, 
 if TYPE_CHECKING:
     from ..lab.diagnose import Measure
 
-#: Numbers of a line that the terminal shows.
+#: How many lines of a measure the terminal shows.
 _SHOWN = 8
 
 
@@ -33,14 +32,15 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument('checkpoint', nargs='?', help='weights of the model')
     parser.add_argument('--image', nargs='+', default=[], metavar='FILE', help='pictures')
     parser.add_argument('--size', type=SIDE, nargs='+', metavar='N',
-                        help='H W, or one number for a square, that pictures are resized to; '
+                        help='size that images are resized to: H W, or one number for a square; '
                         f'default {USUAL}')
-    parser.add_argument('--seed', type=SEED, default=0, help='of noise, crops and random weights')
+    parser.add_argument('--seed', type=SEED, default=0, help='seed of noise, crops and random '
+                        'weights')
     parser.add_argument('--output-dir', metavar='DIR',
                         help='write a figure of each measure, and diagnosis.json')
     parser.add_argument('--format', choices=('png', 'svg', 'pdf'), default='png',
-                        help='of the figures; default png')
-    parser.add_argument('--json', action='store_true', help='print all of it as json')
+                        help='format of the figures; default png')
+    parser.add_argument('--json', action='store_true', help='print all measures as json')
     args = parser.parse_args(argv)
     args.size = None if args.size is None else sides(parser, args.size)
     if args.output_dir is None:
@@ -50,7 +50,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
-    # What libraries say while they build a model must not get between the lines of json.
+    # The output of libraries must not mix with the json on standard output.
     with reported(args), contextlib.redirect_stdout(sys.stderr):
         from ..engine.config.checks import check_folder
         from ..engine.config.options import read_config
@@ -76,7 +76,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def as_text(about: dict[str, Any], measures: list[Measure], source: str) -> str:
-    """What the terminal shows: the value of each measure, and its lines."""
+    """The text for the terminal: the value of each measure, and its lines."""
     height, width = about['size']
     lines = [f'{source}; {height} x {width} pixels; {", ".join(about["images"])}'
              + (f'; {about["note"]}' if about['note'] else '')]

@@ -3,8 +3,8 @@
     mmposenc export CONFIG work_dirs/NAME/epoch_12.pth retinanet.onnx
     mmposenc export CONFIG CHECKPOINT model.pt2 --size 512 512 --fixed-size
 
-It takes any number of images of any size; what was written is compared with the model at several
-sizes before it gets its name (docs/export.md).
+The exported model takes any number of images of any size. Before the file gets its name, its
+outputs are compared with the model at several sizes (docs/export.md).
 """
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from ..command_options import (
     whole_number,
 )
 
-#: What torch's exporter writes as it is asked to, and ONNX Runtime reads.
+#: First and last opset that torch's exporter writes and ONNX Runtime reads.
 OPSETS = 18, 22
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser = config_parser(__doc__, 'model.backbone.form=definition', 'mmposenc export')
-    parser.add_argument('checkpoint', help="the weights; 'none' leaves them random")
-    parser.add_argument('out', help='.onnx, or .pt2 for torch.export.load')
+    parser.add_argument('checkpoint', help="the weights; 'none': random weights")
+    parser.add_argument('out', help='the file: .onnx, or .pt2 for torch.export.load')
     parser.add_argument('--size', type=SIDE, nargs='+', default=(256, 320), metavar='N',
-                        help='of the example: height and width, or one number for both; default '
-                        '256 320')
+                        help='size of the example: height and width, or one number for both; '
+                        'default 256 320')
     parser.add_argument('--fixed-size', action='store_true',
-                        help='images of only that size; else of any')
-    parser.add_argument('--normalise', action='store_true', help='the file takes pixels from 0 to '
-                        '255 and normalises them; else they come normalised')
-    parser.add_argument('--decode', action='store_true', help='give boxes, scores and labels of '
-                        'one image, suppressed as predict does: an ONNX file of a detector of one '
-                        'stage')
-    parser.add_argument('--tolerance', type=float, default=TOLERANCE, help='the largest difference '
-                        f"from the model, in shares of an output's size; default {TOLERANCE:g}")
+                        help='take images of only that size (default: of any size)')
+    parser.add_argument('--normalise', action='store_true', help='take pixels from 0 to 255 and '
+                        'normalise them (default: the caller normalises)')
+    parser.add_argument('--decode', action='store_true', help='return boxes, scores and labels of '
+                        'one image after NMS, as predict does; for ONNX files of one-stage '
+                        'detectors')
+    parser.add_argument('--tolerance', type=float, default=TOLERANCE, help='largest allowed '
+                        f'difference from the model, relative to the output; default {TOLERANCE:g}')
     parser.add_argument('--opset', type=whole_number(*OPSETS), default=OPSET,
-                        help=f'of ONNX; default {OPSET}')
+                        help=f'opset of ONNX; default {OPSET}')
     parser.add_argument('--overwrite', action='store_true', help='replace an existing file')
     args = parser.parse_args(argv)
     args.size = sides(parser, args.size)
@@ -70,5 +70,5 @@ def main(argv: list[str] | None = None) -> None:
         least, most = notes[name]
         print(f'{name}: {least} to {"any" if most is None else most}')
     print(f"gives {', '.join(notes['outputs'])}")
-    print(f'differs from the model by {found.difference:.1e} of an output\'s size at most, in '
+    print(f'largest difference from the model: {found.difference:.1e}, relative to the output, in '
           f'{len(found.sizes)} batches: {", ".join("x".join(map(str, s)) for s in found.sizes)}')

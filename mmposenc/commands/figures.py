@@ -4,27 +4,27 @@
     mmposenc figures CONFIG [CHECKPOINT] --figure NAME --out figure.svg
     mmposenc figures CONFIG [CHECKPOINT] --gallery gallery --image photo.jpg
 
-The first draws all that a model has, for one query: buckets, what is added to the logits,
-attention, ContextPool. The second draws one figure, fit for a paper (docs/visualization.md):
+The first draws all encodings of a model for one query: buckets, biases of the logits, attention,
+ContextPool. The second draws one figure for a paper (docs/visualization.md):
 
     matrix       attention of all queries and keys, with and without encodings
-    attention    the same as a map for each of 14 x 14 reference cells
-    overlay      attention of points on the photo; in windows the window too
-    rollout      attention of all layers multiplied, on the photo (not of PVT and Swin)
-    bias         what is added to the logits by offset, head by head
-    references   what an encoding adds to the logits of 5 x 5 reference cells
-    rotary       what rotary positions leave of a product, by offset
+    attention    attention of 14 x 14 queries, each as a map
+    overlay      attention of points on the photo; in windows also the window
+    rollout      attention of all layers multiplied, on the photo (not for PVT and Swin)
+    bias         bias of the logits by offset, for each head
+    references   bias of the logits for 5 x 5 queries
+    rotary       factor of the product of query and key under rotary encoding, by offset
     buckets      the buckets of iRPE's four methods
-    index        iRPE's index function beside the clip function
+    index        iRPE's index function and the clip function
     kernels      the kernels of a PEG
     added        what a PEG, or another token encoding, adds to the tokens
-    similarity   how alike the positions of an encoding are
+    similarity   similarity of the positions of an encoding
     pools        weights and sizes of ContextPool on the photo, by layer
     sizes        the sizes of ContextPool by layer
-    cost         multiply-accumulates that iRPE adds, by the size of the image
+    cost         multiply-accumulates that iRPE adds, by image size
 
-The third draws all of these that suit the model, and a page of them.
-Without a checkpoint the weights are random, without an image the input is noise.
+The third draws all figures that apply to the model, and a page of them.
+Without a checkpoint the weights are random; without an image the input is noise.
 """
 import argparse
 import shlex
@@ -33,7 +33,7 @@ import sys
 from ..command_line import reported
 from ..command_options import COUNT, INDEX, SIDE, USUAL, config_parser, refuse_without
 
-#: Those of ``lab/figures/paper_figures.py``.
+#: The figures of ``lab/figures/paper_figures.py``.
 FIGURES = ('matrix', 'attention', 'kernels', 'index', 'buckets', 'references', 'similarity', 'cost',
            'sizes', 'bias', 'rotary', 'added', 'pools', 'overlay', 'rollout')
 
@@ -42,33 +42,33 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser = config_parser(__doc__, 'model.backbone.drop_path_rate=0', prog='mmposenc figures')
     parser.add_argument('checkpoint', nargs='?', help='weights of the model')
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument('--output-dir', help='draw all, into this folder')
+    what.add_argument('--output-dir', help='draw all encodings into this folder')
     what.add_argument('--figure', choices=FIGURES, help='draw one figure')
-    what.add_argument('--gallery', metavar='DIR', help='draw all that suit, and a page of all '
-                      'models that were drawn into this folder')
-    parser.add_argument('--out', metavar='FILE', help='of the figure: .png, .pdf or .svg')
-    parser.add_argument('--save-arrays', metavar='FILE', help='.npz of the numbers it shows')
-    parser.add_argument('--width', type=float, metavar='INCHES', help='of the figure; a column of '
-                        'a paper is about 3.3, a page 7')
-    parser.add_argument('--dpi', type=float, default=160, help='pixels an inch; default 160')
-    parser.add_argument('--page', metavar='FILE', help='of the gallery; default DIR/gallery.md')
-    parser.add_argument('--name', help="the model's heading in the gallery; default the config's")
-    parser.add_argument('--title', nargs='+', default=[], metavar='TEXT', help='the name of the '
-                        'model in titles, and of each one of --against; default their files')
+    what.add_argument('--gallery', metavar='DIR', help='draw all figures that apply, and a page of '
+                      'all models in this folder')
+    parser.add_argument('--out', metavar='FILE', help='the figure: .png, .pdf or .svg')
+    parser.add_argument('--save-arrays', metavar='FILE', help='write the numbers shown, as .npz')
+    parser.add_argument('--width', type=float, metavar='INCHES', help='width of the figure; a '
+                        'column of a paper is about 3.3, a page 7')
+    parser.add_argument('--dpi', type=float, default=160, help='pixels per inch; default 160')
+    parser.add_argument('--page', metavar='FILE', help='the page; default DIR/gallery.md')
+    parser.add_argument('--name', help='heading of the model in the gallery; default: its config')
+    parser.add_argument('--title', nargs='+', default=[], metavar='TEXT', help='name of the model '
+                        'in titles, and of each model of --against; default: their files')
     _add_input(parser)
-    parser.add_argument('--block', type=INDEX, default=0, help='which layer (of "kernels", "added" '
-                        'and "similarity": which encoding), counted from 0 as they run')
+    parser.add_argument('--block', type=INDEX, default=0, help='index of the layer (for "kernels", '
+                        '"added" and "similarity": of the encoding), from 0 in order of execution')
     parser.add_argument('--head', type=INDEX, help='one head; default the mean of all')
     parser.add_argument('--references', type=COUNT, metavar='N', help='N x N reference cells')
     parser.add_argument('--channels', type=INDEX, nargs='+', default=(), metavar='C',
-                        help='of "added"; default the three that vary most')
+                        help='channels of "added"; default the three that vary most')
     parser.add_argument('--no-prefix', action='store_true', help='leave class and distillation '
                         'tokens out of "matrix" and "overlay"')
     parser.add_argument('--against', nargs='+', action='append', default=[],
                         metavar='CONFIG [CHECKPOINT]', help='"matrix": a model to compare with')
     args = parser.parse_args(argv)
     if len(args.title) > 1 + len(args.against):
-        parser.error(f'--title has {len(args.title)} names of {1 + len(args.against)} models')
+        parser.error(f'--title has {len(args.title)} names for {1 + len(args.against)} models')
     if args.figure and not args.out:
         parser.error(f'--figure {args.figure} needs --out FILE')
     if not args.figure:
@@ -89,11 +89,11 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 def _add_input(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--image', help='a picture')
     parser.add_argument('--size', type=SIDE, nargs='+', metavar='N',
-                        help='of the input: height and width, or the shorter side of the picture '
-                             f'at its own aspect; default {USUAL}')
+                        help='size of the input: height and width, or the shorter side (the '
+                             f"picture's aspect ratio is kept); default {USUAL}")
     parser.add_argument('--at', type=float, nargs=2, action='append', metavar=('Y', 'X'),
-                        help='where a query lies, as fractions of height and width; default the '
-                             'middle; several for "overlay", "rollout" and "buckets"')
+                        help='position of the query as fractions of height and width; default the '
+                             'centre; several for "overlay", "rollout" and "buckets"')
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -1,10 +1,10 @@
-"""Tables of the papers: what stands in them, which config each row is, and what was counted.
+"""Tables of the papers: their numbers, the config of each row, and counted parameters and MACs.
 
     mmposenc papers                                  # every table
-    mmposenc papers cpvt/table6                      # one, with the counts of the models here
-    mmposenc papers cpvt/table6 --row 3 --out my.py  # the whole config of a row
-    mmposenc train paper::cpvt/table6/3              # or train it as it is
-    mmposenc compare CONFIG --table cpvt/table6      # ask its encodings of a small model
+    mmposenc papers cpvt/table6                      # one table, with the counts of the models here
+    mmposenc papers cpvt/table6 --row 3 --out my.py  # the complete config of a row
+    mmposenc train paper::cpvt/table6/3              # train a row
+    mmposenc compare CONFIG --table cpvt/table6      # compare its encodings in a small model
     mmposenc papers --check                          # build every model and compare counts
 """
 from __future__ import annotations
@@ -20,17 +20,17 @@ from ..command_options import COUNT, refuse_without
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser = Parser(__doc__, prog='mmposenc papers')
     parser.add_argument('table', nargs='?', help="such as 'cpvt/table6'; default: list them")
-    parser.add_argument('--row', type=COUNT, help='of the table, from 1: print its config')
+    parser.add_argument('--row', type=COUNT, help='row of the table, from 1: print its config')
     parser.add_argument('--out', metavar='FILE', help='write the config of --row there')
     parser.add_argument('--check', action='store_true',
-                        help='build the models and compare counts with what is written here')
+                        help='build the models and compare their counts with the stored ones')
     args = parser.parse_args(argv)
     if args.row is None:
         refuse_without(parser, args, '--row', 'out')
     if args.row is not None and args.table is None:
         parser.error('--row needs a table')
     if args.check and args.table is not None:
-        parser.error('--check is of all tables')
+        parser.error('--check checks all tables: leave TABLE out')
     return args
 
 
@@ -81,8 +81,8 @@ def _table(name: str) -> None:
         print(shown.notes)
     for row_name, decision in shown.decisions.items():
         print(f'{row_name}: {decision}')
-    print(f'A row is trained by mmposenc train paper::{name}/N. Numbers are the source\'s: none '
-          'of these models was trained here.')
+    print(f'Train a row with: mmposenc train paper::{name}/N. The results are those of the paper; '
+          'none of these models was trained here.')
 
 
 def _config(name: str, out: str | None) -> None:
@@ -92,7 +92,7 @@ def _config(name: str, out: str | None) -> None:
         if Path(out).suffix != '.py':
             raise ValueError(f'--out {out} must end in .py')
         if Path(out).exists():
-            raise ValueError(f'--out {out} is there already')
+            raise ValueError(f'--out {out} exists; give another name')
         check_folder(str(Path(out).parent), '--out')
     cfg = load_config(f'paper::{name}')
     if out is None:
@@ -111,4 +111,4 @@ def _check() -> None:
     rows = sum(len(table.rows) for table in tables().values())
     print(f'{len(stale) + len(others)} differences in {len(tables())} tables of {rows} rows')
     if stale:
-        sys.exit('error: configs/models.yaml says other counts than the models have')
+        sys.exit('error: counts in configs/models.yaml differ from those of the models')

@@ -1,4 +1,4 @@
-"""Fetches small data sets and weights, checks a copy of a large one, or converts your own labels.
+"""Download small data sets and weights, check a local data set, or convert your own labels.
 
     mmposenc prepare trees [--out data/trees]
     mmposenc prepare mnist5k [--out data/mnist5k]
@@ -31,10 +31,10 @@ CHECKS: dict[str, tuple[Callable[[Path], list[str]], str]] = {
     'coco': (check_coco, 'the folder with train2017, val2017 and annotations'),
     'ade20k': (check_ade20k, 'the folder with images and annotations')}
 FETCHES: dict[str, tuple[Callable[[Path, Path], object], str]] = {
-    'trees': (prepare_trees, 'fetch and cut the tree crowns (20.6 MB, MIT)'),
-    'mnist5k': (prepare_mnist5k, 'fetch 5,000 digits of MNIST (1.4 MB)'),
-    'nuclei': (prepare_nuclei, 'fetch and cut an image of nuclei (3.1 MB, BSD-3-Clause)'),
-    'pretrained': (prepare_pretrained, 'fetch the weights of a ViT-S/14 (90 MB, MIT)')}
+    'trees': (prepare_trees, 'download and cut the tree crowns (20.6 MB, MIT)'),
+    'mnist5k': (prepare_mnist5k, 'download 5,000 digits of MNIST (1.4 MB)'),
+    'nuclei': (prepare_nuclei, 'download and cut an image of nuclei (3.1 MB, BSD-3-Clause)'),
+    'pretrained': (prepare_pretrained, 'download the weights of a ViT-S/14 (90 MB, MIT)')}
 
 
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
@@ -46,7 +46,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
         command = commands.add_parser(name, help=what)
         command.add_argument('--out', type=Path, default=Path('data', name))
         command.add_argument('--cache', type=Path, default=Path('.cache', 'downloads'),
-                             help='where the downloaded package is kept')
+                             help='folder of the downloaded package')
     for name, source in IDX_SOURCES.items():
         command = commands.add_parser(name, help=f'check and convert a local {source.name}')
         command.add_argument('path', type=Path, help='the folder with its four IDX files')
@@ -58,17 +58,17 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 
 
 def _parse_own(parser: argparse.ArgumentParser, argv: list[str] | None) -> argparse.Namespace:
-    parser.add_argument('--from', choices=KINDS, dest='command', help='who wrote the labels')
-    parser.add_argument('path', type=Path, help='a folder of pictures and labels; only read')
+    parser.add_argument('--from', choices=KINDS, dest='command', help='format of the labels')
+    parser.add_argument('path', type=Path, help='folder of pictures and labels; it is not changed')
     parser.add_argument('--out', type=Path, required=True, help='a new folder')
     parser.add_argument('--classes', type=lambda text: text.split(','), metavar='A,B',
-                        help='names in the order of the labels; else those in the folder')
-    parser.add_argument('--val', type=_share, default=0.2, help='share to validate with, where no '
-                        'folders train and val are there (%(default)s)')
-    parser.add_argument('--group-by', choices=GROUPS, help="keep together what is in one folder, "
-                        "or has one name before its last '_' or '-'")
+                        help='class names in the order of the labels (default: as in the folder)')
+    parser.add_argument('--val', type=_share, default=0.2, help='share for validation if there are '
+                        'no folders train and val (%(default)s)')
+    parser.add_argument('--group-by', choices=GROUPS, help='do not split images of one folder, or '
+                        "with one name before their last '_' or '-', between train and val")
     parser.add_argument('--seed', type=SEED, default=0, help='of the split')
-    parser.add_argument('--skip-bad', action='store_true', help='leave out what is reported')
+    parser.add_argument('--skip-bad', action='store_true', help='leave out files with errors')
     return parser.parse_args(argv)
 
 
@@ -93,7 +93,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def say_problems(path: Path, problems: list[str]) -> None:
-    """Prints what is wrong with a data set and ends with status 1, or that nothing is."""
+    """Print what is wrong with a data set and end with status 1, or print that nothing is."""
     for problem in problems:
         print(problem)
     print(f'{path}: ' + (f'{len(problems)} problems' if problems else 'complete'))

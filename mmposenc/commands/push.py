@@ -1,10 +1,10 @@
-"""Write a model as the folder of a repository, or upload it to the Hugging Face hub.
+"""Write a model as a repository folder, or upload it to the Hugging Face hub.
 
     mmposenc push work_dirs/trees trees-peg                        # a folder
     mmposenc push work_dirs/trees hf://OWNER/trees-peg --private   # needs a token: HF_TOKEN
     mmposenc push CONFIG hf://OWNER/NAME --checkpoint epoch_12.pth --metrics test.json
 
-mmposenc.load('hf://OWNER/NAME'), or of the folder, takes it back.
+mmposenc.load('hf://OWNER/NAME'), or load of the folder, loads the model again.
 """
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ..command_line import Parser, reported
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser = Parser(__doc__, prog='mmposenc push')
     parser.add_argument('model', metavar='MODEL',
-                        help='the folder of a training, or a config with --checkpoint')
+                        help='work directory of a training, or a config with --checkpoint')
     parser.add_argument('target', metavar='TARGET', help='a folder, or hf://OWNER/NAME')
     parser.add_argument('--checkpoint', metavar='FILE',
-                        help='the weights; by default the newest of the folder')
+                        help='the weights (default: the newest in the folder)')
     parser.add_argument('--metrics', metavar='FILE',
-                        help='json that mmposenc test left: its numbers go into the card')
-    parser.add_argument('--private', action='store_true', help='a new repository is private')
+                        help='json of mmposenc test; its numbers go into the model card')
+    parser.add_argument('--private', action='store_true', help='make a new repository private')
     parser.add_argument('--overwrite', action='store_true', help='replace files in the folder')
     return parser.parse_args(argv)
 
@@ -40,8 +40,8 @@ def main(argv: list[str] | None = None) -> None:
         if named:
             hub.check_upload(args.target)
         if args.checkpoint is None and not Path(args.model).is_dir():
-            raise ValueError(f'MODEL={args.model!r} is no folder of a training: give its weights '
-                             f'by --checkpoint')
+            raise ValueError(f'MODEL={args.model!r} is not the folder of a training: give the '
+                             f'weights by --checkpoint')
         metrics = repository.read_metrics(args.metrics) if args.metrics else None
         model = load(args.model, args.checkpoint)
         if not named:

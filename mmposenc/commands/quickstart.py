@@ -1,4 +1,4 @@
-"""Fetch a small data set, train a small model on it, test it, and draw what it finds.
+"""Download a small data set, train a small model, test it, and draw its predictions.
 
     mmposenc quickstart [detection|segmentation|pretrained] [--seed N]
     mmposenc quickstart pretrained --weights FILE
@@ -6,12 +6,12 @@
 detection     (the default) tree crowns: RetinaNet on PVT + PEG from random weights, tested on a
               block of the training plots and on another plot; COCO AP
 segmentation  nuclei: Semantic FPN on PVT + PEG from random weights, tested on a strip of the
-              image, as it is and with several sizes and flips merged; mIoU
+              image, with and without test-time augmentation (sizes and flips); mIoU
 pretrained    both data sets with a frozen, pretrained ViT-S/14, whose features are computed once:
-              RetinaNet for the trees, a linear head for the nuclei; 90 MB more to fetch
+              RetinaNet for the trees, a linear head for the nuclei; downloads 90 MB more
 
-Data go to data/, results to work_dirs/, both in the current folder; pictures show ground truth on
-the left and predictions on the right. Stop it with Ctrl-C: the same command goes on there.
+Data go to data/, results to work_dirs/, both in the current folder. Pictures show ground truth on
+the left and predictions on the right. Stop it with Ctrl-C; the same command resumes.
 """
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from pathlib import Path
 from ..command_line import Parser, reported
 from ..command_options import SEED
 
-#: The configs of trees, beside which lies one with -block for another test and, of random weights,
-#: -quick for training, and of nuclei.
+#: The configs for trees and nuclei. In the same folder lie configs with -block, for another test of
+#: the trees, and with -quick, for training from random weights.
 RANDOM = ('mmposenc::detection/small/retinanet_pvt-micro-peg_fpn_1xb4-12e_trees.py',
           'mmposenc::segmentation/small/fpn_pvt-micro-peg_1xb4-10e_nuclei-128x128.py')
 FROZEN = ('mmposenc::detection/small/retinanet_vit-s14_sfp_1xb4-10e_trees.py',
@@ -38,12 +38,12 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser = Parser(__doc__, prog='mmposenc quickstart')
     parser.add_argument('task', nargs='?', default='detection',
                         choices=['detection', 'segmentation', 'pretrained'])
-    parser.add_argument('--seed', type=SEED, metavar='N', help='of the training')
-    parser.add_argument('--weights', type=_file, metavar='FILE', help="for 'pretrained': any file "
-                        "in the layout of DINOv2's ViT-S/14 (its own, timm's or Hugging Face's "
-                        'names) in place of the one that is fetched')
-    parser.add_argument('--out', type=Path, metavar='FOLDER', help='where results go (default: '
-                        'work_dirs/quickstart, with the task and the seed behind it)')
+    parser.add_argument('--seed', type=SEED, metavar='N', help='seed of the training')
+    parser.add_argument('--weights', type=_file, metavar='FILE', help="for 'pretrained': weights "
+                        "of DINOv2's ViT-S/14 (names of DINOv2, timm or Hugging Face) instead of "
+                        'a download')
+    parser.add_argument('--out', type=Path, metavar='FOLDER', help='folder of results (default: '
+                        'work_dirs/quickstart, followed by the task and the seed)')
     args = parser.parse_args(argv)
     if args.weights and args.task != 'pretrained':
         parser.error("--weights is for 'pretrained'")
@@ -52,7 +52,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
 
 def _file(text: str) -> Path:
     if not Path(text).is_file():
-        raise argparse.ArgumentTypeError(f'needs a file, got {text!r}')
+        raise argparse.ArgumentTypeError(f'{text!r} must be an existing file')
     return Path(text).resolve()
 
 
@@ -83,7 +83,7 @@ def say(text: str) -> None:
 
 
 def fetch(args: argparse.Namespace) -> None:
-    """What is there already is left as it is."""
+    """Download the data and weights that are missing."""
     from . import prepare
     names = {'detection': ['trees'], 'segmentation': ['nuclei'],
              'pretrained': ['trees', 'nuclei'] + ['pretrained'] * (not args.weights)}[args.task]
@@ -111,13 +111,13 @@ def segmentation(args: argparse.Namespace, config: str, work: Path, pictures: Pa
     if args.task != 'pretrained':
         tests['the same, 3 sizes and flips'] = 'strip_tta'
         test(config, work, 'strip_tta', '--tta')
-    table('mIoU, mean and whole pixel accuracy, in percent', work, tests, trained, start)
+    table('mIoU, mean accuracy and pixel accuracy, in percent', work, tests, trained, start)
 
 
 def train(args: argparse.Namespace, config: str, work: Path) -> float:
-    """Trains unless that is done, and returns how many seconds it took."""
+    """Train unless the training is complete; returns the seconds it took."""
     start = time.monotonic()
-    say('2/3 training (stop it with Ctrl-C, go on with the same command)')
+    say('2/3 training (stop it with Ctrl-C; the same command resumes)')
     if (work / 'trained').is_file():
         print(f'already trained; delete {work} to train again', flush=True)
         return 0.
@@ -137,18 +137,19 @@ def test(config: str, work: Path, folder: str, *words: str) -> None:
 
 
 def run(command: str, options: list[str], *words: str) -> None:
-    """A command in a process of its own, to its end: Ctrl-C reaches it too, and it saves then.
+    """Run a command in another process and wait for it; Ctrl-C reaches that process too, which then
+    saves a checkpoint.
 
     Args:
         command: 'train' or 'test'.
-        options: KEY=VALUE of its config.
+        options: KEY=VALUE changes of its config.
         words: its other arguments.
 
     Raises:
-        SystemExit: with its status, where that is not 0.
+        SystemExit: with the status of the process if it is not 0.
     """
-    # Threads that spin while they wait for each other lose far more on a busy machine than they
-    # gain on an idle one.
+    # Threads wait passively: spinning threads are much slower on a busy machine, and hardly faster
+    # on an idle one.
     process = subprocess.Popen(
         [sys.executable, '-m', 'mmposenc', command, *words,
          *(['--cfg-options', *options] if options else [])],

@@ -3,9 +3,9 @@
     mmposenc run own_train.py CONFIG --work-dir work
     mmposenc run mmdet::tools/analysis_tools/browse_dataset.py CONFIG
 
-mmcv and torchvision without their compiled operators can be imported once mmposenc is, and a config
-may then name mmposenc's classes. A script of your own needs no more than `import mmposenc` as its
-first import. Everything behind the script is the script's own.
+After mmposenc is imported, mmcv and torchvision can be imported without their compiled operators,
+and a config may name mmposenc's classes. In a script of your own, `import mmposenc` as the first
+import is enough. All arguments after the script belong to the script.
 """
 import argparse
 import runpy
@@ -19,7 +19,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser = Parser(__doc__, prog='mmposenc run')
     parser.add_argument('script', help='a Python file, or PACKAGE::FILE of an installed package, '
                         'as in mmdet::tools/train.py')
-    parser.add_argument('arguments', nargs=argparse.REMAINDER, help='of the script')
+    parser.add_argument('arguments', nargs=argparse.REMAINDER, help='arguments of the script')
     return parser.parse_args(argv)
 
 
@@ -33,7 +33,8 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def find_script(name: str) -> Path:
-    """A file, or of a package what its .mim folder, its own folder or the one around it holds."""
+    """The path of a script: a file, or PACKAGE::FILE, which is searched in the package's .mim
+    folder, in the package and in the folder that contains it."""
     if '::' not in name:
         if not Path(name).is_file():
             raise FileNotFoundError(f'there is no script {name!r}')

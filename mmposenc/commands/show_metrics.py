@@ -1,4 +1,4 @@
-"""Print the COCO AP or mIoU that tests left in their work directories, as a table.
+"""Print the COCO AP or mIoU of tests as a table, from their work directories.
 
     mmposenc show-metrics "other plot=work_dirs/a/test" "block=work_dirs/b/test"
 """
@@ -26,5 +26,6 @@ def main(argv: list[str] | None = None) -> None:
         from ..engine.apps.report import metrics_table
         tests = dict(args.tests)
         if len(tests) < len(args.tests):
-            raise ValueError(f'{len(args.tests)} tests have {len(tests)} names; give each another')
+            raise ValueError(f'{len(args.tests)} tests have {len(tests)} names; give each test '
+                             'its own name')
         print(metrics_table(tests))

@@ -17,15 +17,16 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     add_run_options(parser)
     parser.add_argument('checkpoint', help='the weights')
     parser.add_argument('--out', metavar='FILE.pkl', help='write the predictions to a pickle; '
-                        'in segmentation a folder instead takes the label maps')
+                        'in segmentation a folder for label maps is possible too')
     parser.add_argument('--show-dir', help='draw the predictions of each image into this folder')
     parser.add_argument('--tta', action='store_true', help='merge the predictions of several '
-                        'views: tta_model and tta_pipeline of the config, else a flip')
-    parser.add_argument('--sizes', type=SIDE, nargs='+', metavar='N', help='pixels of the shorter '
-                        'side: test at each size, tables resized; a table of the metrics')
+                        'views: tta_model and tta_pipeline of the config, by default a flip')
+    parser.add_argument('--sizes', type=SIDE, nargs='+', metavar='N', help='test at several sizes '
+                        '(pixels of the shorter side) and print a table of the metrics; encodings '
+                        'with tables are resized')
     args = parse_run(parser, argv)
     if args.sizes and args.out:
-        parser.error('--sizes writes sizes.json into the work directory; leave --out away')
+        parser.error('--sizes writes sizes.json into the work directory; leave --out out')
     return args
 
 
@@ -60,7 +61,7 @@ def _test_sizes(cfg: Any, args: argparse.Namespace) -> None:
     from ..lab.compare.study.sizes import check_sizes, resized
     own = tested_size(cfg)
     if own is None:
-        raise ValueError('--sizes: no step of the test pipeline says a size that it could change')
+        raise ValueError('--sizes: no step of the test pipeline has a size that can be changed')
     factors = {size: size / min(own) for size in args.sizes}
     check_sizes(cfg, list(factors.values()))
     found = {}

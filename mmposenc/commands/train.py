@@ -15,16 +15,16 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument('--amp', action='store_true',
                         help='mixed precision: float16 on a GPU, bfloat16 on a CPU')
     parser.add_argument('--auto-scale-lr', action='store_true', help='scale the learning rate by '
-                        'the total batch size over auto_scale_lr.base_batch_size')
-    parser.add_argument('--feature-cache', metavar='FOLDER', help='keep the features of the frozen '
-                        'backbone there (mmposenc.FeatureCacheHook)')
+                        'the total batch size / auto_scale_lr.base_batch_size')
+    parser.add_argument('--feature-cache', metavar='FOLDER', help='store the features of the '
+                        'frozen backbone there (mmposenc.FeatureCacheHook)')
     parser.add_argument('--resume', nargs='?', const='auto', metavar='auto|CHECKPOINT',
-                        help="continue a run; 'auto', the default: its latest checkpoint")
+                        help="resume a run from a checkpoint; 'auto', the default: from its latest")
     parser.add_argument('--no-save-on-interrupt', action='store_true',
-                        help='let SIGINT and SIGTERM end the run without a checkpoint')
+                        help='end the run on SIGINT and SIGTERM without a checkpoint')
     parser.add_argument('--tracker', action='append', default=[], dest='trackers',
-                        choices=['tensorboard', 'wandb', 'mlflow'], help='write scalars, config '
-                        'and images there too (docs/trackers.md); may be repeated')
+                        choices=['tensorboard', 'wandb', 'mlflow'], help='also write scalars, '
+                        'config and images to this tracker (docs/trackers.md); may be repeated')
     return parse_run(parser, argv)
 
 

@@ -1,5 +1,4 @@
-"""The DETR family with position encodings in its encoders: the encoder of DETR on torch alone, all
-else on mmdet."""
+"""DETR's encoder with position encodings, on torch; the detectors need mmdet."""
 from ..names import lazy_classes
 from .boxes import BoxRPB, PositionRelation
 from .encoders import DetrEncoder

@@ -1,4 +1,4 @@
-"""Biases of a decoder's attention by the boxes that its queries stand for."""
+"""Biases of a decoder's attention, computed from the boxes of its queries."""
 from __future__ import annotations
 
 import math
@@ -9,30 +9,32 @@ from torch import Tensor, nn
 from ..encodings.checks import check_at_least, check_choices
 from ..functional.parts import by_rows
 
-#: Numbers of the sines of pairs of boxes that are kept at once.
+#: Largest number of sines of pairs of boxes that are in memory at once.
 _PAIRS = 2 ** 24
 
 
 class PositionRelation(nn.Module):
-    """A bias of the self-attention of object queries from the boxes of every two of them (Relation
-    DETR, Hou et al., ECCV 2024, Eq. 2-4).
+    """A bias of the self-attention of object queries from the boxes of each pair (Relation DETR,
+    Hou et al., ECCV 2024, Eq. 2-4).
 
-    Of boxes (x, y, w, h) of queries i and, a layer later, j: log(abs(x_i - x_j) / w_i + 1),
-    log(abs(y_i - y_j) / h_i + 1), log(w_i / w_j), log(h_i / h_j); their sines and cosines; a linear
-    layer and a ReLU, which give a number a head. No gradient passes to the boxes.
+    For the box (x, y, w, h) of query i and, one layer later, of query j, the numbers
+    log(abs(x_i - x_j) / w_i + 1), log(abs(y_i - y_j) / h_i + 1), log(w_i / w_j), log(h_i / h_j) are
+    encoded by sines and cosines. A linear layer and a ReLU give one bias for each head. Boxes get
+    no gradient.
 
     Args:
         num_heads: attention heads.
-        embed_dims: sines and cosines of each of the four numbers, even.
-        temperature: ratio of the longest to the shortest wave.
+        embed_dims: number of sines and cosines for each of the four numbers, even.
+        temperature: ratio of the longest to the shortest wavelength.
         scale: factor of the numbers.
 
-    Parameters: ``pos_proj.0``, a convolution of 1 x 1 named as in the release.
+    Parameters: ``pos_proj.0``, a 1 x 1 convolution named as in the release.
 
     Raises:
-        ValueError: for bad sizes.
+        ValueError: sizes are out of range.
 
-    Differs from the release: sines are computed again backward, some queries at a time.
+    Difference from the release: sines are recomputed in the backward pass, for some queries at a
+    time.
     """
 
     def __init__(self, num_heads: int, *, embed_dims: int = 16, temperature: float = 10000.0,
@@ -45,15 +47,15 @@ class PositionRelation(nn.Module):
         self.pos_proj = nn.Sequential(nn.Conv2d(4 * embed_dims, num_heads, 1), nn.ReLU())
 
     def reset_parameters(self) -> None:
-        """As ``nn.Conv2d``."""
+        """Initialise as ``nn.Conv2d``."""
         self.pos_proj[0].reset_parameters()
 
     def forward(self, boxes: Tensor, later: Tensor) -> Tensor:
         """The bias.
 
         Args:
-            boxes: (B, n, 4) of the rows, centre, width and height.
-            later: (B, m, 4) of the columns.
+            boxes: (B, n, 4), boxes of the rows: centre, width and height.
+            later: (B, m, 4), boxes of the columns, one layer later.
 
         Returns:
             (B, heads, n, m), at least 0.
@@ -80,21 +82,20 @@ class PositionRelation(nn.Module):
 
 
 class BoxRPB(nn.Module):
-    """A bias of the attention of object queries to the cells of a map, from the edges of a query's
-    box to the centre of a cell (box-to-pixel relative position bias, Plain-DETR, Lin et al., ICCV
-    2023, Sec. 4.1), an axis at a time: network_x(x1 - x, x2 - x) + network_y(y1 - y, y2 - y), in
-    pixels.
+    """A bias of cross-attention from the distances between the edges of a query's box and the
+    centre of a cell (box-to-pixel relative position bias, Plain-DETR, Lin et al., ICCV 2023, Sec.
+    4.1): network_x(x1 - x, x2 - x) + network_y(y1 - y, y2 - y), in pixels.
 
     Args:
         num_heads: attention heads.
         hidden_dims: width of the two networks.
-        stride: pixels between the centres of neighbouring cells; 16 in the release.
+        stride: distance of neighbouring cells in pixels; 16 in the release.
         mode: 'linear', or 'log': sign(d) * log2(1 + abs(d)) / 3 of each distance ('abs_log8').
 
-    Parameters: ``cpb_mlp1`` of columns and ``cpb_mlp2`` of rows, named as in the release.
+    Parameters: ``cpb_mlp1`` for columns and ``cpb_mlp2`` for rows, named as in the release.
 
     Raises:
-        ValueError: for bad sizes or an unknown mode.
+        ValueError: sizes are out of range, or the mode is unknown.
     """
 
     def __init__(self, num_heads: int, *, hidden_dims: int = 512, stride: float = 32,
@@ -109,7 +110,7 @@ class BoxRPB(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Truncated normal, standard deviation 0.02, and biases of 0."""
+        """Initialise by a truncated normal of standard deviation 0.02, and biases by 0."""
         for module in self.modules():
             if isinstance(module, nn.Linear):
                 nn.init.trunc_normal_(module.weight, std=0.02)
@@ -122,7 +123,7 @@ class BoxRPB(nn.Module):
         Args:
             boxes: (B, n, 4), centre, width and height as shares of the image.
             hw_shape: (H, W) of the map.
-            extents: (B, 2) or (2,), rows and columns of the map that the image fills.
+            extents: (B, 2) or (2,), valid rows and columns of the map.
 
         Returns:
             (B, heads, n, H * W).

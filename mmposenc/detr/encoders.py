@@ -1,4 +1,4 @@
-"""Token encodings between encoder layers, on one or several feature levels."""
+"""DETR's encoder with position encodings, for one or several feature levels."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -23,18 +23,18 @@ HWShapes = Sequence[tuple[int, int]]
 class LevelEncodings(nn.ModuleList):
     """The encodings of an encoder whose tokens are those of all levels, one after the other.
 
-    Every level is encoded on its own grid with its own padding, so nothing passes between levels.
+    Each level is encoded on its own grid with its own padding, so levels do not mix.
 
     Args:
-        pos_encoding, positions: as of a backbone, see :class:`PlacedEncodings`.
-        num_layers: encoder layers.
-        num_levels: feature levels.
-        shared: one set of encodings for all levels instead of one each.
+        pos_encoding, positions: as in a backbone, see :class:`PlacedEncodings`.
+        num_layers: number of encoder layers.
+        num_levels: number of feature levels.
+        shared: all levels share their encodings; False: each has its own.
         embed_dims: channels.
 
     Raises:
-        ValueError: as PlacedEncodings; for an encoding that changes the grid, or a module for
-            several levels.
+        ValueError: as in PlacedEncodings, or an encoding changes the grid, or ``pos_encoding`` is a
+            module and there are several levels.
     """
 
     def __init__(self, pos_encoding: EncodingConfigs, positions: Sequence[int] | None,
@@ -49,7 +49,7 @@ class LevelEncodings(nn.ModuleList):
         self[0].refuse(other_grid='a DETR encoder must keep it: the decoder reads the memory by it')
 
     def at(self, position: int) -> bool:
-        """Whether anything stands at a position."""
+        """Whether there is an encoding at a position."""
         return bool(self[0].encodings(position))
 
     def forward(self, x: Tensor, hw_shapes: HWShapes | None, position: int,
@@ -63,7 +63,7 @@ class LevelEncodings(nn.ModuleList):
 
     def query_key_tokens(self, x: Tensor, hw_shapes: HWShapes | None, position: int,
                          padding_mask: Tensor | None = None) -> Tensor | None:
-        """Tokens for the queries and keys of the next layer, or None where they are x."""
+        """Tokens for the queries and keys of the next layer, or None if they are x."""
         if not any(e.apply_to == 'qk' for e in self[0].encodings(position)):
             return None
         parts = [placed.query_key_tokens(part, hw, position, padding_mask=mask)
@@ -84,10 +84,11 @@ class LevelEncodings(nn.ModuleList):
 
 
 def check_levels(x: Tensor, hw_shapes: HWShapes | None, num_levels: int) -> list[tuple[int, int]]:
-    """The grids of the levels, after checking that they hold the tokens x (B, L, C).
+    """The grids of the levels, after a check that they have as many cells as x (B, L, C) has
+    tokens.
 
     Raises:
-        ValueError: naming grids and tokens where they disagree.
+        ValueError: they do not; it names both.
     """
     if hw_shapes is None:
         raise ValueError('spatial_shapes=None, but the encoder has encodings that need the grid '
@@ -103,10 +104,10 @@ def check_levels(x: Tensor, hw_shapes: HWShapes | None, num_levels: int) -> list
     return shapes
 
 
-# Encoder of DETR that takes position encodings; torch is enough for it.
+# DETR's encoder; it needs only torch.
 
 
-#: Share of padded tokens from which packing the others saves more than it costs.
+#: Share of padded tokens from which packing the valid ones is faster.
 SKIP_SHARE = 0.05
 
 
@@ -114,24 +115,23 @@ class DetrEncoder(BaseModule):
     """Encoder of DETR with encodings between its layers and inside its attention.
 
     Args:
-        num_layers: layers.
-        layer_cfg: arguments of :class:`DetrEncoderLayer`, or with a ``type`` of a class derived
-            from it; ``self_attn_cfg=dict(rel_pos_encoding=...)`` goes into every layer.
-        rel_pos_sharing: 'layer' gives each layer a relative encoding of its own; 'stage' and 'all',
-            the same thing here, one to all layers.
-        pos_encoding: a TokenEncoding config, several, or None.
-        positions: where: -1 before the first layer, i after layer i; None for each encoding's
-            usual place (after layer 0 for PEG).
-        num_cp: the first so many layers are computed again in the backward pass.
-        skip_padding: whether the layers leave out padded tokens; they are zero in the memory then,
-            and valid ones are what they are with them. None: on a CPU, where at least 5 % of the
-            tokens are padding.
-        init_cfg: as of mmengine's BaseModule.
+        num_layers: number of layers.
+        layer_cfg: arguments of :class:`DetrEncoderLayer`, or of a subclass given by ``type``;
+            ``self_attn_cfg=dict(rel_pos_encoding=...)`` sets the relative encoding of every layer.
+        rel_pos_sharing: 'layer': each layer has its own relative encoding; 'stage' or 'all': all
+            layers share one.
+        pos_encoding: a TokenEncoding config, a list of them, or None.
+        positions: where ``pos_encoding`` is applied: -1 before the first layer, i after layer i;
+            None: the usual place of each encoding (PEG: after layer 0).
+        num_cp: number of layers, from the first, that are recomputed in the backward pass.
+        skip_padding: whether the layers skip padded tokens, which are then zero in the memory;
+            valid tokens do not change. None: on a CPU if at least 5 % of the tokens are padding.
+        init_cfg: mmengine's.
 
-    Parameters are named as in mmdet's encoder, whose results it gives without encodings.
+    Parameters have the names of mmdet's encoder. Without encodings the results equal mmdet's.
 
     Raises:
-        ValueError: for positions or encodings that do not fit.
+        ValueError: positions or encodings do not fit.
     """
 
     layer_type: type[DetrEncoderLayer] = DetrEncoderLayer
@@ -149,7 +149,7 @@ class DetrEncoder(BaseModule):
             raise ValueError(f'num_layers={num_layers} must be at least 1, and num_cp={num_cp} at '
                              f'most num_layers')
         if pos_encoding is None and positions is not None:
-            raise ValueError(f'positions={tuple(positions)} without a pos_encoding to place there')
+            raise ValueError(f'positions={tuple(positions)} needs a pos_encoding')
         super().__init__(init_cfg)
         self.num_layers, self.layer_cfg, self.num_cp = num_layers, layer_cfg, num_cp
         self._init_layers()
@@ -178,16 +178,15 @@ class DetrEncoder(BaseModule):
         Args:
             query: tokens (B, H * W, C).
             query_pos: absolute encoding added to queries and keys, same shape, or None.
-            key_padding_mask: (B, H * W) bool, True = padding to the right and below.
-            spatial_shapes: (H, W), or [(H, W)] as mmdet writes it; may be left out where no
-                encoding needs it.
+            key_padding_mask: (B, H * W) bool, True = padding, at the right and bottom.
+            spatial_shapes: (H, W), or [(H, W)] as in mmdet; optional if no encoding needs it.
             need_weights: also return the attention weights of every layer, for figures.
 
         Returns:
             Memory (B, H * W, C); with ``need_weights`` also a list of (B, heads, L, L).
 
         Raises:
-            ValueError: if the grid is missing or does not hold the tokens.
+            ValueError: the grid is missing or does not have L cells.
         """
         shapes: Any = spatial_shapes
         if isinstance(shapes, Tensor):
@@ -200,7 +199,7 @@ class DetrEncoder(BaseModule):
     def _run(self, x: Tensor, query_pos: Tensor | None, mask: Tensor | None,
              hw_shapes: HWShapes | None, need_weights: bool, kwargs: dict[str, Any]
              ) -> Tensor | tuple[Tensor, list[Tensor]]:
-        """All layers, each with ``kwargs``, and the encodings between them."""
+        """Run all layers, each with ``kwargs``, and the encodings between them."""
         weights: list[Tensor] = []
         if mask is not None and (mask.dtype != torch.bool or mask.shape != x.shape[:2]):
             raise ValueError(f'key_padding_mask has shape {tuple(mask.shape)} and dtype '
@@ -224,13 +223,13 @@ class DetrEncoder(BaseModule):
         return (x, weights) if need_weights else x
 
     def _layer_pos(self, x: Tensor, query_pos: Tensor | None) -> Tensor | None:
-        """What a layer adds to its tokens x where it computes queries and keys."""
+        """The encoding that a layer adds to its tokens x to compute queries and keys."""
         return query_pos
 
     def _encode(self, x: Tensor, position: int, hw_shapes: HWShapes | None, mask: Tensor | None,
                 packing: Packing | None) -> tuple[Tensor, Tensor | None]:
-        """The tokens after the encodings at a position, and those for the next queries and keys
-        where they differ."""
+        """The tokens after the encodings at a position, and those for the next queries and keys if
+        they differ."""
         if not self.pos_encodings.at(position):
             return x, None
         x = x if packing is None else packing.unpack(x)
@@ -243,12 +242,12 @@ class DetrEncoder(BaseModule):
         return packing.pack(x), None if qk is None else packing.pack(qk)
 
     def _packing(self, mask: Tensor | None, hw_shapes: HWShapes | None) -> Packing | None:
-        """The valid tokens, where the layers shall skip all others; else None."""
+        """The valid tokens if the layers skip padded ones; else None."""
         if mask is None or self.skip_padding is False or self._is_compiled():
             return None
         encodings = [layer.self_attn.rel_pos_encoding for layer in self.layers]
         if self.skip_padding is None:
-            # A GPU would have to wait for the number of tokens.
+            # On a GPU the number of tokens would need a synchronisation.
             if mask.device.type != 'cpu' or float(mask.float().mean()) < SKIP_SHARE:
                 return None
         needs_grids = any(encoding is not None for encoding in encodings)
@@ -258,6 +257,6 @@ class DetrEncoder(BaseModule):
         return packing
 
     def _is_compiled(self) -> bool:
-        """Numbers of tokens are part of packed layers' code: a graph each batch."""
+        """Whether a layer is compiled: packed layers would need a graph for each batch."""
         layers = [layer._compiled_call_impl for layer in self.layers]
         return is_compiling() or any(layer is not None for layer in layers)

@@ -1,4 +1,4 @@
-"""RT-DETR's hybrid encoder, on torch alone."""
+"""RT-DETR's hybrid encoder; it needs only torch."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -25,29 +25,29 @@ from .layers import build_activation
 
 class HybridEncoder(BaseModule):
     """Neck of RT-DETR (Zhao et al., CVPR 2024, Sec. 4.2) with any position encoding: attention
-    inside coarse maps (AIFI), then a pyramid down and up again, joined by blocks of convolutions
-    (CCFF).
+    within coarse maps (AIFI), then a top-down and a bottom-up pyramid with fusion blocks of
+    convolutions (CCFF).
 
     Args:
-        in_channels: of each map, from fine to coarse, each half as large as the one before, sides
-            rounded up.
-        out_channels: C, of all maps that come out.
-        encoder: arguments of :class:`~mmposenc.detr.DetrEncoder`: ``layer_cfg`` with relative
-            encodings, ``pos_encoding``, ``positions``; one of the release's layers by default.
-        encoder_pos: added where queries and keys are computed: 'sine' (the release's: sines and
-            cosines of rows, then of columns), the config of a TokenEncoding, or None.
-        levels: numbers of the maps that tokens attend in; the last by default.
-        num_blocks: blocks of a fusion.
-        expansion: their channels, in units of ``out_channels`` (RT-DETR-R18: .5).
+        in_channels: channels of each map, from fine to coarse; each map has half the size of the
+            one before, rounded up.
+        out_channels: channels C of all output maps.
+        encoder: arguments of :class:`~mmposenc.detr.DetrEncoder` (``layer_cfg`` with relative
+            encodings, ``pos_encoding``, ``positions``); by default one layer as in the release.
+        encoder_pos: absolute encoding of queries and keys: 'sine' (the release's: sines and cosines
+            of rows, then of columns), the config of a TokenEncoding, or None.
+        levels: indices of the maps with attention; by default the last.
+        num_blocks: number of blocks in a fusion.
+        expansion: ratio of their channels to ``out_channels`` (RT-DETR-R18: .5).
         act_cfg: activation of the convolutions.
-        init_cfg: as of mmengine's BaseModule.
+        init_cfg: mmengine's.
 
     Raises:
-        ValueError: for levels that there are not, or encodings that do not fit.
+        ValueError: a level does not exist, or encodings do not fit.
 
-    Equal to the release and to Hugging Face's model on square maps, and to the latter on all (the
-    former numbers positions of other maps column by column). Sides need not be even; with
-    ``padding_mask`` an image comes out as it does alone, and BatchNorm counts its own cells only.
+    On square maps the results equal the release's and Hugging Face's; on other maps Hugging Face's
+    (the release numbers positions column by column there). Sides may be odd. With ``padding_mask``
+    an image has the results that it has alone, and BatchNorm uses only valid cells.
     """
 
     def __init__(self, in_channels: Sequence[int] = (512, 1024, 2048), out_channels: int = 256, *,
@@ -72,7 +72,7 @@ class HybridEncoder(BaseModule):
                                    for _ in self.levels)
         self.sine = encoder_pos == 'sine'
         cfg = dict(type='mmposenc.SinCosPositionEncoding') if self.sine else encoder_pos
-        # The name is the one that configs keep weight decay off.
+        # Configs exclude parameters of this name from weight decay.
         self.encoder_pos_encodings = None if cfg is None else ModuleList(
             build_encoding(cfg, TokenEncoding, 'encoder_pos',  # type: ignore[type-abstract, arg-type]
                            embed_dims=dims, grid_shape=(20, 20)) for _ in self.levels)
@@ -85,18 +85,18 @@ class HybridEncoder(BaseModule):
 
     def forward(self, inputs: Sequence[Tensor], padding_mask: Tensor | None = None
                 ) -> tuple[Tensor, ...]:
-        """Mix what the maps hold.
+        """Encode and fuse the maps.
 
         Args:
             inputs: maps (B, C_i, H_i, W_i), from fine to coarse.
-            padding_mask: (B, H_0, W_0) bool of the finest map, True = padding, to the right and
-                below.
+            padding_mask: (B, H_0, W_0) bool for the finest map, True = padding, at the right and
+                bottom.
 
         Returns:
-            Maps (B, out_channels, H_i, W_i), zero where padded.
+            Maps (B, out_channels, H_i, W_i), zero on padding.
 
         Raises:
-            ValueError: for another number of maps, or sides that are not halves.
+            ValueError: another number of maps, or a map is not half the size of the one before.
         """
         self._check(inputs)
         masks: list[Tensor | None] = [padding_mask]
@@ -139,8 +139,8 @@ class HybridEncoder(BaseModule):
 
     def _check(self, inputs: Sequence[Tensor]) -> None:
         if len(inputs) != len(self.in_channels):
-            raise ValueError(f'inputs holds {len(inputs)} maps, but in_channels='
-                             f'{self.in_channels} are {len(self.in_channels)}')
+            raise ValueError(f'inputs has {len(inputs)} maps, but in_channels='
+                             f'{self.in_channels} needs {len(self.in_channels)}')
         sizes = [tuple(x.shape[-2:]) for x in inputs]
         for fine, coarse in zip(sizes, sizes[1:], strict=False):
             if not is_compiling() and coarse != tuple(
@@ -150,10 +150,11 @@ class HybridEncoder(BaseModule):
 
 
 class ConvNorm(nn.Module):
-    """Convolution, BatchNorm and an activation; padded cells come out zero.
+    """Convolution, BatchNorm and an activation; the output is zero on padding.
 
     Args:
-        in_channels, out_channels, kernel_size, stride: of the convolution, which keeps sides.
+        in_channels, out_channels, kernel_size, stride: arguments of the convolution, which is
+            padded by half its kernel.
         act: config of the activation, or None.
     """
 
@@ -166,19 +167,19 @@ class ConvNorm(nn.Module):
         self.act = nn.Identity() if act is None else build_activation(act)
 
     def forward(self, x: Tensor, padding_mask: Tensor | None = None) -> Tensor:
-        """(B, in_channels, H, W) -> (B, out_channels, H', W'); the mask (B, H', W') is that of what
-        comes out."""
+        """(B, in_channels, H, W) -> (B, out_channels, H', W'); the mask (B, H', W') is that of the
+        output."""
         x = self.act(masked_batch_norm(self.norm, self.conv(x), padding_mask))
         return x if padding_mask is None else x.masked_fill(padding_mask[:, None], 0)
 
 
 class Fusion(nn.Module):
-    """Two 1x1 convolutions, one of them with RepVGG blocks behind it, added up (RT-DETR, Fig. 5).
+    """The sum of two 1x1 convolutions, one of them followed by RepVGG blocks (RT-DETR, Fig. 5).
 
     Args:
-        in_channels, out_channels: of the maps.
-        num_blocks: RepVGG blocks.
-        expansion: channels inside, in units of ``out_channels``.
+        in_channels, out_channels: channels of input and output.
+        num_blocks: number of RepVGG blocks.
+        expansion: ratio of inner channels to ``out_channels``.
         act: config of the activation.
     """
 
@@ -201,10 +202,10 @@ class Fusion(nn.Module):
 
 
 class RepBlock(nn.Module):
-    """A 3x3 and a 1x1 convolution added up (RepVGG, Ding et al., CVPR 2021).
+    """The sum of a 3x3 and a 1x1 convolution (RepVGG, Ding et al., CVPR 2021).
 
     Args:
-        channels: of the map.
+        channels: channels of the map.
         act: config of the activation.
     """
 

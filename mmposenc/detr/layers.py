@@ -1,4 +1,5 @@
-"""Norms, activations and dropout of DETR by mmcv's configs: torch's own where they are the same."""
+"""DETR's encoder layer, and norms, activations and dropout from mmcv's configs; torch is enough for
+the usual ones."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -22,10 +23,10 @@ from ..functional.packing import Packing
 
 
 def build_norm(cfg: dict[str, Any], embed_dims: int) -> nn.Module:
-    """A norm of tokens, ``dict(type='LN')``; others by mmcv.
+    """A norm of tokens, ``dict(type='LN')``; other types need mmcv.
 
     Raises:
-        ValueError: for another type without mmcv.
+        ValueError: another type, and mmcv is not installed.
     """
     if cfg.get('type') != 'LN':
         _need_mmcv('norm_cfg', cfg, "dict(type='LN')")
@@ -36,10 +37,10 @@ def build_norm(cfg: dict[str, Any], embed_dims: int) -> nn.Module:
 
 
 def build_activation(cfg: dict[str, Any]) -> nn.Module:
-    """An activation of torch.nn by its name, ``dict(type='ReLU')``; others by mmcv.
+    """An activation of torch.nn by its name, ``dict(type='ReLU')``; other types need mmcv.
 
     Raises:
-        ValueError: for another type without mmcv.
+        ValueError: another type, and mmcv is not installed.
     """
     kind = getattr(nn.modules.activation, str(cfg.get('type')), None)
     if kind is None:
@@ -50,10 +51,11 @@ def build_activation(cfg: dict[str, Any]) -> nn.Module:
 
 
 def build_dropout(cfg: dict[str, Any] | None) -> nn.Module:
-    """``dict(type='Dropout' or 'DropPath', drop_prob=...)``, nothing for None; others by mmcv.
+    """``dict(type='Dropout' or 'DropPath', drop_prob=...)``, the identity for None; other types
+    need mmcv.
 
     Raises:
-        ValueError: for another type without mmcv.
+        ValueError: another type, and mmcv is not installed.
     """
     if not cfg:
         return nn.Identity()
@@ -69,16 +71,16 @@ def build_dropout(cfg: dict[str, Any] | None) -> nn.Module:
 
 def _need_mmcv(name: str, cfg: dict[str, Any], known: str) -> None:
     if find_spec('mmcv') is None:
-        raise ValueError(f'{name}={cfg!r}: without mmcv there is only {known}')
+        raise ValueError(f'{name}={cfg!r}: without mmcv it must be {known}')
 
 
 def check_batch_first(batch_first: bool) -> None:
-    """Raise ValueError for tokens in front of batches."""
+    """Raise ValueError for ``batch_first=False``."""
     if not batch_first:
-        raise ValueError('batch_first=False: batches come first in all of mmdet; leave it out')
+        raise ValueError('batch_first=False must be True, as everywhere in mmdet; leave it out')
 
 
-# Attention and feed-forward network of DETR under mmcv's names, on this project's forms.
+# DETR's attention and feed-forward network with mmcv's names of parameters.
 
 
 if TYPE_CHECKING:
@@ -86,24 +88,26 @@ if TYPE_CHECKING:
 
 
 class MultiheadAttention(BaseModule):
-    """Residual attention of DETR (Carion et al., ECCV 2020, Sec. A.4) that takes a relative
-    encoding (iRPE, ICCV 2021, Sec. 4.4).
+    """Residual attention of DETR (Carion et al., ECCV 2020, Sec. A.4) with a relative encoding
+    (iRPE, ICCV 2021, Sec. 4.4).
 
-    Parameters are named as in mmcv's class (``attn.in_proj_weight``, ``attn.out_proj.weight``), so
-    mmdet's checkpoints load as they are; only ``rel_pos_encoding`` is new. Unlike mmcv's, no
-    attention weights are computed unless asked for, and batches come first.
+    Parameters have the names of mmcv's class (``attn.in_proj_weight``, ``attn.out_proj.weight``),
+    so mmdet's checkpoints load; only ``rel_pos_encoding`` is new. Differences from mmcv's class:
+    attention weights are computed only with ``need_weights``, and tensors are batch-first.
 
     Args:
         embed_dims, num_heads: channels and heads.
         rel_pos_encoding: config of a :class:`RelativeEncoding`, or None.
-        dropout: mmdet's short form, of the weights and of the output; instead of the three below.
-        attn_drop, proj_drop, dropout_layer: dropout of the weights, of the projected output, and
-            of the residual branch.
+        dropout: mmdet's short form for dropout of attention weights and output, instead of the
+            next three arguments.
+        attn_drop, proj_drop, dropout_layer: dropout of attention weights, of the projected output,
+            and of the residual branch.
         bias: bias of the projections.
-        form: which formulation runs, see :func:`mmposenc.attention.attend`.
+        form: how attention is computed, see :func:`mmposenc.attention.attend`.
 
     Raises:
-        ValueError: for sizes that do not divide, or options mmcv's class takes and this one not.
+        ValueError: ``embed_dims`` is not a multiple of ``num_heads``, or an option of mmcv's class
+            is not supported.
     """
 
     def __init__(self, embed_dims: int, num_heads: int, *,
@@ -120,7 +124,7 @@ class MultiheadAttention(BaseModule):
             attn_drop, dropout_layer = dropout, dict(type='Dropout', drop_prob=dropout)
         super().__init__(init_cfg)
         self.embed_dims, self.num_heads, self.batch_first = embed_dims, num_heads, True
-        # For its parameters: names and initial values are those of mmcv's class.
+        # Only for its parameters, with names and initial values of mmcv's class.
         self.attn = nn.MultiheadAttention(embed_dims, num_heads, attn_drop, bias=bias)
         self.proj_drop = nn.Dropout(proj_drop)
         self.dropout_layer = build_dropout(dropout_layer)
@@ -138,20 +142,21 @@ class MultiheadAttention(BaseModule):
 
         Args:
             query: (B, Lq, C).
-            key, value: (B, Lk, C); the query and the key by default.
-            identity: what the result is added to, the query by default.
-            query_pos, key_pos: added to query and key; one that is missing is taken from the other
-                where they have one shape, as mmcv does.
-            attn_mask: (Lq, Lk) or (B * heads, Lq, Lk); bool with True = not allowed, or added.
-            key_padding_mask: (B, Lk) bool, True = padding. An image of padding alone attends to
-                nothing.
-            hw_shape: (H, W) of queries and keys; needed with a relative encoding.
-            packing: tells that queries and keys are (1, N, C), the valid tokens of several images,
-                each of which attends to its own; instead of the masks and ``hw_shape``.
+            key, value: (B, Lk, C); by default the query, and the key.
+            identity: tensor to which the result is added; by default the query.
+            query_pos, key_pos: added to query and key; if one is missing and both have the same
+                shape, it is taken from the other, as in mmcv.
+            attn_mask: (Lq, Lk) or (B * heads, Lq, Lk); bool with True = masked, or added to the
+                logits.
+            key_padding_mask: (B, Lk) bool, True = padding. For an image of only padding the
+                attention is zero.
+            hw_shape: (H, W) of queries and keys; required with a relative encoding.
+            packing: queries and keys are (1, N, C), the valid tokens of several images, each of
+                which attends to itself; given instead of masks and ``hw_shape``.
             need_weights: also return the weights (B, heads, Lq, Lk).
 
         Raises:
-            ValueError: if the grid is missing or does not hold the tokens, or a mask does not fit.
+            ValueError: the grid is missing or has another number of cells, or a mask does not fit.
         """
         key = query if key is None else key
         value = key if value is None else value
@@ -178,7 +183,7 @@ class MultiheadAttention(BaseModule):
 
     def _project(self, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor]:
         """q, k, v, each (B, heads, L, head_dims)."""
-        # Three products: the gradient of one joint product would first have to be put together.
+        # Three products: for one joint product the gradients would have to be concatenated.
         weights = self.attn.in_proj_weight.chunk(3)
         biases = (None,) * 3 if self.attn.in_proj_bias is None else self.attn.in_proj_bias.chunk(3)
         return [F.linear(x, weight, bias).view(*x.shape[:2], self.num_heads, -1).transpose(1, 2)
@@ -188,15 +193,16 @@ class MultiheadAttention(BaseModule):
 def attend_packed(q: Tensor, k: Tensor, v: Tensor, packing: Packing,
                   rel_pos_encoding: RelativeEncoding | None = None, **options: Unpack[Options]
                   ) -> Tensor:
-    """Attention of the valid tokens of several images in one row: each attends to its own.
+    """Attention of the valid tokens of several images in one sequence; each image attends to
+    itself.
 
     Args:
         q, k, v: (1, heads, N, head_dims), N = sum(packing.lengths).
-        packing: of which image the tokens are; with an encoding also their grids.
-        rel_pos_encoding: one that is ``cellwise``, or None.
+        packing: numbers of tokens of the images, and for an encoding also their grids.
+        rel_pos_encoding: a ``cellwise`` encoding, or None.
 
     Returns:
-        (1, heads, N, head_dims), tokens first in memory, as projections hold them.
+        (1, heads, N, head_dims), with tokens as the outer dimension in memory, as in projections.
     """
     grids: Sequence[GridLike | None] = packing.grids or [None] * len(packing.lengths)
     images = zip(*(torch.split(x.transpose(1, 2), packing.lengths, 1) for x in (q, k, v)),
@@ -207,7 +213,7 @@ def attend_packed(q: Tensor, k: Tensor, v: Tensor, packing: Packing,
 
 
 def _allowed(attn_mask: Tensor | None, num_heads: int) -> Tensor | None:
-    """nn.MultiheadAttention's mask in the form of ``F.scaled_dot_product_attention``."""
+    """nn.MultiheadAttention's mask converted for ``F.scaled_dot_product_attention``."""
     if attn_mask is None:
         return None
     if attn_mask.dim() == 3:
@@ -220,18 +226,18 @@ class FFN(BaseModule):
 
     Args:
         embed_dims, feedforward_channels: channels of the tokens and of the hidden layers.
-        num_fcs: linear layers, at least 2.
-        act_cfg: activation, :func:`~mmposenc.detr.layers.build_activation`.
-        ffn_drop: dropout behind each linear layer.
+        num_fcs: number of linear layers, at least 2.
+        act_cfg: activation, see :func:`~mmposenc.detr.layers.build_activation`.
+        ffn_drop: dropout after each linear layer.
         dropout_layer: dropout of the residual branch.
         add_identity: whether the input is added.
-        layer_scale_init_value: start of a learned factor for each channel; 0 has none.
+        layer_scale_init_value: initial value of a learned factor for each channel; 0: no factors.
 
-    Parameters are named as in mmcv's class, so mmdet's checkpoints load as they are. Unlike mmcv's,
-    it keeps no hidden layer where that pays (:func:`mmposenc.backbones.mlp.mlp`).
+    Parameters have the names of mmcv's class, so mmdet's checkpoints load. Difference from mmcv's
+    class: the hidden layer is not stored if that is faster (:func:`mmposenc.backbones.mlp.mlp`).
 
     Raises:
-        ValueError: for fewer than two linear layers.
+        ValueError: there are fewer than two linear layers.
     """
 
     def __init__(self, embed_dims: int = 256, feedforward_channels: int = 1024, num_fcs: int = 2,
@@ -273,7 +279,7 @@ class FFN(BaseModule):
 
 
 class _Factors(nn.Module):
-    """mmcv's LayerScale: the parameter's name and shape are those of its files."""
+    """mmcv's LayerScale, with its name and shape of the parameter."""
 
     def __init__(self, embed_dims: int, init_value: float) -> None:
         super().__init__()
@@ -283,22 +289,22 @@ class _Factors(nn.Module):
         return x * self.weight
 
 
-# Encoder layer of DETR on this project's attention; torch is enough for it.
+# DETR's encoder layer; it needs only torch.
 
 
 class DetrEncoderLayer(BaseModule):
     """Encoder layer of DETR (Carion et al., ECCV 2020, Fig. 10) with a relative encoding.
 
     Args:
-        self_attn_cfg: arguments of :class:`MultiheadAttention`; ``rel_pos_encoding`` among them.
+        self_attn_cfg: arguments of :class:`MultiheadAttention`, including ``rel_pos_encoding``.
         ffn_cfg: arguments of :class:`FFN`.
-        norm_cfg: of the two norms, :func:`~mmposenc.detr.layers.build_norm`.
-        init_cfg: as of mmengine's BaseModule.
+        norm_cfg: config of the two norms, see :func:`~mmposenc.detr.layers.build_norm`.
+        init_cfg: mmengine's.
 
-    Parameters are named as in mmdet's layer; torch is enough for it.
+    Parameters have the names of mmdet's layer.
 
     Raises:
-        ValueError: for sizes that do not fit.
+        ValueError: sizes of attention and FFN differ.
     """
 
     attention_type: Any = MultiheadAttention
@@ -325,11 +331,11 @@ class DetrEncoderLayer(BaseModule):
 
         Args:
             query: tokens (B, L, C).
-            query_pos: added to the tokens where queries and keys are computed, or None.
+            query_pos: added to the tokens to compute queries and keys, or None.
             key_padding_mask: (B, L) bool, True = padding.
-            x_qk: tokens for queries and keys, where they differ from ``query``.
-            kwargs: ``hw_shape`` for a relative encoding, ``need_weights``; what a deformable
-                attention takes.
+            x_qk: tokens for queries and keys if they differ from ``query``.
+            kwargs: ``hw_shape`` for a relative encoding, ``need_weights``, or arguments of a
+                deformable attention.
 
         Returns:
             (B, L, C), with ``need_weights`` also the weights (B, heads, L, L).
@@ -344,7 +350,7 @@ class DetrEncoderLayer(BaseModule):
 
 def ffn_and_norms(ffn_cfg: dict[str, Any], norm_cfg: dict[str, Any], embed_dims: int,
                    num_norms: int) -> tuple[FFN, ModuleList]:
-    """What every layer has behind its attention."""
+    """The FFN and the norms of a layer."""
     ffn = FFN(**ffn_cfg)
     if ffn.embed_dims != embed_dims:
         raise ValueError(f'ffn_cfg has embed_dims={ffn.embed_dims}, but the attention has '

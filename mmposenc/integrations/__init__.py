@@ -1,2 +1,1 @@
-"""Encodings in models of other libraries, one library a file; nothing is imported before it is
-asked for."""
+"""Encodings in models of other libraries, one file for each; a file is imported on first use."""

@@ -15,7 +15,7 @@ try:
 
     from .timm_attention import ENCODED, GridNote, drop_own_bias
 except ImportError as error:
-    raise ImportError(f'mmposenc.integrations.timm needs timm, 1.0.31 or what is like it, and '
+    raise ImportError(f'mmposenc.integrations.timm needs timm (1.0.31 or a compatible release) and '
                       f'torchvision: pip install -U timm ({error})') from error
 
 from ..attention.multihead import build_relative_encoding
@@ -32,34 +32,34 @@ def add_encoding(model: _Model, pos_encoding: EncodingConfigs = None,
                  rel_pos_encoding: RelativeConfig | None = None,
                  positions: Positions = None, *, rel_pos_sharing: str = 'layer',
                  drop_pos_embed: bool = False, drop_rel_pos: bool = False) -> _Model:
-    """Give a vision transformer of timm position encodings, besides its own or in their place.
+    """Add position encodings to a vision transformer of timm, or replace its own.
 
     Args:
-        model: timm's VisionTransformer, Eva, SwinTransformer or SwinTransformerV2, or what holds
-            one (``features_only=True``, a detector). It is changed.
-        pos_encoding: a TokenEncoding config, several, or None, as the backbones here take them;
-            each stage of a Swin gets its own. A ready module can stand at one place only.
-        rel_pos_encoding: a RelativeEncoding config for every attention, several to be added up, or
-            None, which leaves the attentions alone. In Swins its grid is the window.
-        positions: where: -1 before the first block (of a stage), i after block i; 'every'; None for
-            each encoding's usual place.
-        rel_pos_sharing: 'layer' gives each attention an encoding of its own, 'stage' one to all of
-            a stage, 'all' one to all.
-        drop_pos_embed: take away the model's own table (``pos_embed``).
-        drop_rel_pos: take away what the model has in its attention: Eva's rotary positions, Swin's
-            biases.
+        model: timm's VisionTransformer, Eva, SwinTransformer or SwinTransformerV2, or a module that
+            contains one (``features_only=True``, a detector). It is changed in place.
+        pos_encoding: a TokenEncoding config, a list of them, or None, as in the backbones here;
+            each stage of a Swin gets its own. A module instead of a config can be used at only one
+            place.
+        rel_pos_encoding: a RelativeEncoding config for every attention, a list of them to be
+            summed, or None. In Swins its grid is the window.
+        positions: where ``pos_encoding`` is applied: -1 before the first block (of a stage), i
+            after block i, 'every'; None: the usual place of each encoding.
+        rel_pos_sharing: 'layer': each attention has its own encoding; 'stage': all attentions of a
+            stage share one; 'all': all attentions share one.
+        drop_pos_embed: remove the model's own table (``pos_embed``).
+        drop_rel_pos: remove the model's own relative encoding: Eva's rotary encoding, Swin's bias.
 
     Returns:
-        The model. timm's weights keep their names; new ones stand under ``pos_encodings`` of the
-        model or stage and ``rel_pos_encoding`` of the attentions. With ``zero_init=True`` in the
-        configs it gives what it gave before.
+        The model. timm's weights keep their names; new weights are under ``pos_encodings`` of the
+        model or stage, and ``rel_pos_encoding`` of the attentions. With ``zero_init=True`` in the
+        configs the outputs do not change.
 
     Raises:
-        ValueError: for a model without such a transformer, or that has encodings already; for an
-            encoding, place or option that does not fit. The model is then as it was.
+        ValueError: the model has no such transformer or already has encodings, or an encoding,
+            place or option does not fit. The model is not changed then.
     """
     if pos_encoding is None and positions is not None:
-        raise ValueError(f'positions={positions!r} without a pos_encoding to place there')
+        raise ValueError(f'positions={positions!r} needs a pos_encoding')
     if pos_encoding is None and rel_pos_encoding is None and not (drop_pos_embed or drop_rel_pos):
         raise ValueError('pos_encoding=None and rel_pos_encoding=None: there is nothing to add')
     plain, stages = parts_of(model)
@@ -88,15 +88,15 @@ def add_encoding(model: _Model, pos_encoding: EncodingConfigs = None,
     for each in model.modules():
         if hasattr(each, 'no_weight_decay'):
             names = partial(_no_weight_decay, each, each.no_weight_decay)
-            setattr(each, 'no_weight_decay', names)  # noqa: B010  (no parameter, to mypy)
+            setattr(each, 'no_weight_decay', names)  # noqa: B010  (mypy expects a parameter)
     return model
 
 
 def parts_of(model: nn.Module) -> tuple[list[Any], list[Any]]:
-    """The one ViT or Eva of a model, or the stages of its Swin.
+    """The one ViT or Eva in a model, or the stages of its Swin.
 
     Raises:
-        ValueError: as :func:`add_encoding`, for the model.
+        ValueError: the model does not have exactly one of them.
     """
     plain = _modules(model, VisionTransformer, Eva)
     stages = _modules(model, SwinTransformerStage, SwinTransformerV2Stage)
@@ -118,12 +118,12 @@ def _check_model(model: nn.Module, plain: Sequence[Any], stages: Sequence[Any]) 
         if hasattr(stack, 'pos_encodings') or any(
                 hasattr(module, 'rel_pos_encoding') for module in stack.modules()):
             raise ValueError(f'model={name} has encodings of mmposenc already; add all of them in '
-                             f'one call, as lists')
+                             f'one call, as a list')
     for stack in plain:
         drops = getattr(stack, 'patch_drop', None)
         if drops is not None and not isinstance(drops, nn.Identity):
-            raise ValueError(f'model={name} has patch_drop_rate > 0: tokens that are left lie on '
-                             f'no grid; make it with patch_drop_rate=0')
+            raise ValueError(f'model={name} has patch_drop_rate > 0, which leaves tokens without a '
+                             f'grid; create it with patch_drop_rate=0')
 
 
 def _check_drops(model: nn.Module, plain: Sequence[Any], stages: Sequence[Any],
@@ -133,10 +133,10 @@ def _check_drops(model: nn.Module, plain: Sequence[Any], stages: Sequence[Any],
         raise ValueError(f'drop_pos_embed=True, but {name} has no pos_embed')
     if drop_pos_embed and type(plain[0])._pos_embed not in (VisionTransformer._pos_embed,
                                                             Eva._pos_embed):
-        raise ValueError(f'drop_pos_embed=True, but {type(plain[0]).__name__} adds its pos_embed '
-                         f'in a way of its own, which cannot do without')
+        raise ValueError(f'drop_pos_embed=True, but {type(plain[0]).__name__} cannot run without '
+                         f'its pos_embed; leave the option out')
     if drop_rel_pos and not stages and getattr(plain[0], 'rope', None) is None:
-        raise ValueError(f'drop_rel_pos=True, but {name} has nothing in its attention')
+        raise ValueError(f'drop_rel_pos=True, but {name} has no relative encoding')
 
 
 def _attentions(model: nn.Module, stacks: Sequence[Any]) -> list[Any]:
@@ -172,7 +172,7 @@ def _place(cfg: EncodingConfigs, positions: Positions, stacks: Sequence[Any], in
 
 def _encode_attention(model: nn.Module, stacks: Sequence[Any],
                       cfg: RelativeConfig, sharing: str) -> None:
-    """A relative encoding in every attention, or in none if one can't be made."""
+    """Add a relative encoding to every attention, or to none if one cannot be built."""
     attentions = [block.attn for stack in stacks for block in stack.blocks]
     built = []
     for stack in stacks:
@@ -205,14 +205,14 @@ def _note_grid(note: GridNote, patch_embed: Any, args: tuple[Any, ...]) -> None:
 
 
 def _recall_grid(note: GridNote, block: nn.Module, args: tuple[Any, ...]) -> None:
-    """A block that is computed again in the backward pass gets the tensor it had, but other images
-    may have been noted since: the tensor keeps its grid."""
+    """Store the grid on the tensor: a block that is recomputed in the backward pass gets the same
+    tensor, while the model may have seen other images since."""
     note.grid = getattr(args[0], _GRID, note.grid)
     setattr(args[0], _GRID, note.grid)
 
 
 def _install(stack: Any, placed: PlacedEncodings, note: GridNote) -> None:
-    """Encodings run behind the blocks' calls, so that whatever calls the blocks meets them."""
+    """Apply encodings in hooks of the blocks, so that they run whatever code calls the blocks."""
     stack.pos_encodings = placed
     plain = hasattr(stack, 'patch_embed')
     encode: Callable[..., Tensor] = partial(_encode_tokens, placed, note,
@@ -244,11 +244,11 @@ def _encode_tokens(placed: PlacedEncodings, note: GridNote, num_prefix_tokens: i
 
 
 def _encode_map(placed: PlacedEncodings, x: Tensor, position: int) -> Tensor:
-    """Of Swin's maps (B, H, W, C)."""
+    """Apply encodings to Swin's maps (B, H, W, C)."""
     out: Tensor = placed(x.flatten(1, 2), tuple(x.shape[1:3]), position)[0]
     return out.view(x.shape)
 
 
 def _no_weight_decay(model: nn.Module, own: Callable[[], Any]) -> set[str]:
-    """timm's names, and the tables of relative encodings."""
+    """timm's names of parameters without weight decay, and the tables of relative encodings."""
     return {*own(), *position_tables(model)}

@@ -19,13 +19,13 @@ from ..encodings.base import RelativeEncoding
 
 @dataclass
 class GridNote:
-    """The grid of the images a model sees: timm hands its blocks tokens and nothing else."""
+    """The grid of the current images; timm's blocks get only tokens."""
 
     grid: tuple[int, int] | None = None
 
 
 class Encoded:
-    """What timm's attentions with an encoding have in common."""
+    """A mixin for timm's attention classes with an encoding."""
 
     rel_pos_encoding: RelativeEncoding | None
 
@@ -37,9 +37,10 @@ class Encoded:
 
 
 class GridAttention(Encoded):
-    """Attention of timm's ViT and Eva to the whole grid; ``fused_attn`` is not read.
+    """Attention of timm's ViT and Eva over the whole grid.
 
-    Differs from timm's in that ``is_causal`` and ``attn_mask`` may be given together.
+    Unlike in timm, ``is_causal`` and ``attn_mask`` may be given together. ``fused_attn`` is
+    ignored.
     """
 
     note: GridNote
@@ -48,8 +49,8 @@ class GridAttention(Encoded):
                 is_causal: bool = False) -> Tensor:
         """(B, L, C) -> (B, L, C); arguments are timm's."""
         if self.note.grid is None:
-            raise ValueError('the grid of the tokens is not known yet: call the whole model, which '
-                             'sees the images, not its blocks')
+            raise ValueError('the grid of the tokens is not known yet: call the whole model on '
+                             'images, not a single block')
         q, k, v = _project(self, x)
         q, k = self.q_norm(q), self.k_norm(k)
         if rope is not None:
@@ -66,7 +67,7 @@ class GridAttention(Encoded):
 
 
 class EncodedWindows(Encoded):
-    """Attention of timm's Swins in windows, whose grid is the window."""
+    """Window attention of timm's Swins; the grid is the window."""
 
     def forward(self: Any, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """(B * windows, Wh * Ww, C) -> the same; ``mask`` (windows, L, L) is timm's."""
@@ -80,7 +81,7 @@ class EncodedWindows(Encoded):
         return self.proj_drop(self.proj(out))  # type: ignore[no-any-return]
 
     def _compared(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        """Queries and keys as they enter the product."""
+        """Queries and keys of the dot product."""
         return q, k
 
 
@@ -97,7 +98,7 @@ class _EvaAttention(GridAttention, EvaAttention):  # type: ignore[misc]
 
 
 class _WindowAttention(EncodedWindows, WindowAttention):  # type: ignore[misc]
-    #: What :func:`drop_own_bias` takes away.
+    #: What :func:`drop_own_bias` removes.
     own_bias = ('relative_position_bias_table',)
 
     def _own_bias(self) -> Tensor | None:
@@ -106,7 +107,7 @@ class _WindowAttention(EncodedWindows, WindowAttention):  # type: ignore[misc]
         return self._get_rel_pos_bias()  # type: ignore[no-any-return]
 
     def set_window_size(self, window_size: tuple[int, int]) -> None:
-        """As timm's, which resizes a table that may be gone."""
+        """As in timm, but the table to resize may have been removed."""
         if self.relative_position_bias_table is not None:
             super().set_window_size(window_size)
         else:
@@ -127,14 +128,14 @@ class _WindowAttentionV2(EncodedWindows, WindowAttentionV2):  # type: ignore[mis
         return 16 * table[:, self.relative_position_index].sigmoid()[None]
 
 
-#: The class with an encoding, of each of timm's that can have one.
+#: For each attention class of timm, the class with an encoding.
 ENCODED: dict[type, type] = {
     Attention: _Attention, AttentionRope: _AttentionRope, EvaAttention: _EvaAttention,
     WindowAttention: _WindowAttention, WindowAttentionV2: _WindowAttentionV2}
 
 
 def drop_own_bias(attention: Any) -> None:
-    """Take from an attention in windows the bias that timm gives it."""
+    """Remove timm's own bias from a window attention."""
     for name in attention.own_bias:
         setattr(attention, name, None)
 
@@ -155,7 +156,7 @@ def _project(attn: Any, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _rotated(attn: Any, x: Tensor, rope: Tensor) -> Tensor:
-    """The model's own rotary positions; prefix tokens are not turned."""
+    """Apply the model's own rotary encoding; prefix tokens are not rotated."""
     prefix, cells = x.split((attn.num_prefix_tokens, x.shape[2] - attn.num_prefix_tokens), 2)
     half = getattr(attn, 'rotate_half', False)
     return torch.cat((prefix, apply_rot_embed_cat(cells, rope, half=half)), 2)

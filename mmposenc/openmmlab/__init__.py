@@ -2,8 +2,8 @@
 
     detection.py, segmentation.py, classification.py   data preprocessors, heads and models
     detr/        the DETR family: start at detectors.py; its encoder is in mmposenc.detr
-    datasets/    data sets and transforms that say what is wrong with their files
+    datasets/    data sets and transforms that check their files
     necks.py, resnet.py   pyramids for backbones of one stride, and CPResNet
 
-A config names a class as ``mmposenc.NAME``; the registries import its file when it is asked for.
+A config names a class as ``mmposenc.NAME``; the registries import its file on first use.
 """

@@ -1,4 +1,4 @@
-"""Teachers for distillation."""
+"""Distillation of classifiers: the teacher, the head of the student and the model (DeiT)."""
 from __future__ import annotations
 
 import re
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ..checkpoint.mmengine_loading import CheckpointLoader
 from ..registry import MODELS
 
-#: Modules of timm's RegNet, and what torchvision calls them.
+#: Modules of timm's RegNet and their names in torchvision.
 _TIMM_REGNET = (
     (r'stem\.conv', 'stem.0'), (r'stem\.bn', 'stem.1'),
     (r's(\d+)\.b(\d+)\.conv([123])\.conv', r'{block}.f.{conv}.0'),
@@ -25,14 +25,17 @@ _TIMM_REGNET = (
 
 
 class TorchvisionClassifier(BaseModule):
-    """A classifier of torchvision, to teach others.
+    """A classifier of torchvision, used as the teacher in distillation.
 
     Args:
-        name: as of ``torchvision.models.get_model``; 'regnet_y_16gf' is RegNetY-160, the teacher of
-            DeiT.
-        num_classes: outputs of its last layer.
-        init_cfg: ``dict(type='Pretrained', checkpoint=...)`` takes torchvision's files and, for
-            RegNets, timm's, of which DeiT's teacher is one. It must fit whole.
+        name: a name of ``torchvision.models.get_model``; 'regnet_y_16gf' is RegNetY-160, the
+            teacher of DeiT.
+        num_classes: number of classes.
+        init_cfg: ``dict(type='Pretrained', checkpoint=...)``, a file of torchvision or, for
+            RegNets, of timm (DeiT's teacher is one). All weights must match.
+
+    Raises:
+        ValueError: torchvision has no such model.
     """
 
     def __init__(self, name: str, num_classes: int = 1000,
@@ -43,7 +46,7 @@ class TorchvisionClassifier(BaseModule):
             list_models,
         )
         if name not in list_models():
-            raise ValueError(f'name={name!r} is no model of torchvision.models, such as '
+            raise ValueError(f'name={name!r} must be a model of torchvision.models, such as '
                              f"'regnet_y_16gf' or 'resnet50'")
         self.model = get_model(name, weights=None, num_classes=num_classes)
 
@@ -51,7 +54,7 @@ class TorchvisionClassifier(BaseModule):
         """Load the checkpoint of ``init_cfg``.
 
         Raises:
-            ValueError: if it does not fit.
+            ValueError: the checkpoint does not fit the model.
         """
         cfg = self.init_cfg
         if not (isinstance(cfg, dict) and cfg.get('type') == 'Pretrained'):
@@ -77,7 +80,7 @@ def rename_timm_regnet(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Weights of timm's RegNet under torchvision's names.
 
     Raises:
-        ValueError: naming a weight that timm's RegNet does not have.
+        ValueError: a name is not one of timm's RegNet.
     """
     return {_torchvision_name(name): value for name, value in state.items()}
 
@@ -93,24 +96,24 @@ def _torchvision_name(name: str) -> str:
                 block = f'trunk_output.block{groups[0]}.block{groups[0]}-{int(groups[1]) - 1}'
             conv = dict(zip('123', 'abc', strict=True)).get(groups[2], '')
             return target.format(block=block, conv=conv, part=groups[2]) + '.' + parameter
-    raise ValueError(f"'{name}' is no weight of timm's RegNet")
+    raise ValueError(f"'{name}' is not a weight of timm's RegNet")
 
 
 @torch.no_grad()
 def hard_labels(teacher: torch.nn.Module, inputs: Tensor, num_classes: int) -> Tensor:
-    """What the teacher takes the images for: (B,) long.
+    """The class (B,) long that the teacher predicts for each image.
 
     Raises:
-        ValueError: if it does not tell the student's classes apart.
+        ValueError: the teacher has another number of classes than the student.
     """
     logits = teacher(inputs, mode='tensor')
     if logits.dim() != 2 or logits.shape[1] != num_classes:
-        raise ValueError(f'the teacher returns {tuple(logits.shape)}; ({len(inputs)}, '
-                         f'{num_classes}), logits of the same classes, is required')
+        raise ValueError(f'the teacher returns logits of shape {tuple(logits.shape)}; it must have '
+                         f"the student's classes, shape ({len(inputs)}, {num_classes})")
     return logits.argmax(dim=1)  # type: ignore[no-any-return]
 
 
-# Hard distillation through a token, DeiT's way.
+# Hard distillation through a distillation token, as in DeiT.
 
 
 class DistillationHead(DeiTClsHead):
@@ -118,11 +121,14 @@ class DistillationHead(DeiTClsHead):
     Eq. 3): (1 - alpha) CE(class token, label) + alpha CE(distillation token, teacher's decision).
 
     Args:
-        alpha: weight of the teacher, in [0, 1].
-        kwargs: arguments of DeiTClsHead; ``loss`` is that of the class token.
+        alpha: weight of the teacher's loss, in [0, 1].
+        kwargs: arguments of DeiTClsHead; ``loss`` is the loss of the class token.
 
-    Predictions are the mean of both tokens' logits, as DeiTClsHead's. Its weights start from a
-    truncated normal of 0.02, as the release's.
+    Raises:
+        ValueError: ``alpha`` is outside [0, 1].
+
+    Predictions are the mean of both tokens' logits, as in DeiTClsHead. Weights are drawn from a
+    truncated normal distribution of standard deviation 0.02, as in the authors' release.
     """
 
     def __init__(self, alpha: float = 0.5, **kwargs: Any) -> None:
@@ -137,34 +143,38 @@ class DistillationHead(DeiTClsHead):
         """Both losses, weighted.
 
         Args:
-            feats: of the backbone; the last is a pair (class token, distillation token).
-            data_samples: with labels, or scores where the batch is mixed.
-            teacher_labels: (B,) long.
+            feats: outputs of the backbone; the last is a pair (class token, distillation token).
+            data_samples: samples with labels, or with scores if the batch is mixed (Mixup).
+            teacher_labels: (B,) long, the teacher's classes.
+
+        Returns:
+            The losses by name.
         """
         cls_token, dist_token = self.pre_logits(feats)
         losses = self._get_loss(self.layers.head(cls_token), data_samples)
         scores = self.layers.head_dist(dist_token)
         taught = nn.functional.cross_entropy(scores.float(), teacher_labels)
-        # mmengine logs the sum under 'loss', the name mmpretrain gives to this part.
+        # mmpretrain calls this part 'loss', the name under which mmengine logs the sum.
         losses['loss_cls'] = (1 - self.alpha) * losses.pop('loss')
         return {**losses, 'loss_distill': self.alpha * taught}
 
 
 class DistilledClassifier(ImageClassifier):
-    """mmpretrain's ImageClassifier, taught by another classifier (DeiT, Sec. 4).
+    """mmpretrain's ImageClassifier trained by distillation from a teacher (DeiT, Sec. 4).
 
-    The teacher sees the student's batches, mixed images included; it is frozen, in evaluation, and
-    no part of the model: neither of its parameters nor of its checkpoints. Testing needs none.
+    The teacher sees the student's batches, including mixed images. It is frozen and in evaluation
+    mode. Its weights are not in ``parameters()`` or ``state_dict()``. Testing needs no teacher.
 
     Args:
-        teacher: config of a classifier with weights in its ``init_cfg``, loaded by
-            ``init_weights`` (the runner calls it before training), or a ready module; called as
-            ``teacher(inputs, mode='tensor')``, it returns logits. None: only for testing.
-        kwargs: arguments of ImageClassifier; its backbone returns two tokens
-            (``distilled=True``), its head is a :class:`DistillationHead`.
+        teacher: config of a classifier with weights in its ``init_cfg``, which ``init_weights``
+            loads (the runner calls it before training), or a module.
+            ``teacher(inputs, mode='tensor')`` must return logits. None: the model can only be
+            tested.
+        kwargs: arguments of ImageClassifier; the backbone must return two tokens
+            (``distilled=True``), and the head must be a :class:`DistillationHead`.
 
     Raises:
-        ValueError: for a head that distils nothing, or a teacher without weights.
+        ValueError: the head is another one, or the teacher has no weights.
     """
 
     def __init__(self, teacher: nn.Module | dict[str, Any] | None = None, **kwargs: Any) -> None:
@@ -178,11 +188,11 @@ class DistilledClassifier(ImageClassifier):
                 raise ValueError("teacher has no init_cfg: with random weights it teaches nothing; "
                                  "add init_cfg=dict(type='Pretrained', checkpoint=...)")
         built: Any = MODELS.build(teacher) if isinstance(teacher, dict) else teacher
-        # In a list: no submodule, so that state_dict and parameters are only the student's.
+        # In a list it is not a submodule: state_dict and parameters are those of the student.
         self._teacher: list[Any] = [] if built is None else [built.requires_grad_(False).eval()]
 
     def init_weights(self) -> None:
-        """Initialise the student; load the teacher."""
+        """Initialise the student and load the teacher."""
         super().init_weights()
         if not self._ready and self._teacher:
             self._teacher[0].init_weights()
@@ -190,7 +200,7 @@ class DistilledClassifier(ImageClassifier):
             self._ready = True
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> DistilledClassifier:
-        """Moves the teacher along with the student."""
+        """Move the teacher to the device and dtype of the student."""
         for teacher in self._teacher:
             teacher._apply(fn, recurse)
         super()._apply(fn, recurse)
@@ -200,10 +210,10 @@ class DistilledClassifier(ImageClassifier):
         """Losses of a batch, see :class:`DistillationHead`.
 
         Raises:
-            RuntimeError: without a teacher, or before ``init_weights``.
+            RuntimeError: there is no teacher, or ``init_weights`` was not called.
         """
         if not self._teacher or not self._ready:
-            why = 'was never loaded: call init_weights()' if self._teacher else 'is None'
+            why = 'is not loaded: call init_weights()' if self._teacher else 'is None'
             raise RuntimeError(f'the teacher {why}')
         with torch.no_grad():
             labels = hard_labels(self._teacher[0], inputs, self.head.num_classes)

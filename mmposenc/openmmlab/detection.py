@@ -1,4 +1,4 @@
-"""mmdet's data preprocessor, with the images' sizes noted on the batch."""
+"""mmdet's data preprocessor and RetinaNet head, for padded batches and several processes."""
 from __future__ import annotations
 
 from typing import Any
@@ -11,22 +11,25 @@ from ..functional.image_sizes import note_img_shapes
 
 
 class DetDataPreprocessor(MMDetDataPreprocessor):
-    """mmdet's DetDataPreprocessor (same arguments), whose batches carry their images' sizes."""
+    """mmdet's DetDataPreprocessor (same arguments), which stores the images' sizes on the batch.
+
+    Backbones with ``mask_padding=True`` need it.
+    """
 
     def forward(self, data: dict[str, Any], training: bool = False) -> dict[str, Any]:
-        """As mmdet's; the batch's ``img_shapes`` are the samples' ``img_shape``."""
+        """As in mmdet; the tensor's attribute ``img_shapes`` lists the samples' ``img_shape``."""
         return note_img_shapes(super().forward(data, training))
 
 
-# RetinaNet's head with a loss that is one whatever the number of processes.
+# RetinaNet's head with a loss that does not depend on the number of processes.
 
 
 class RetinaHead(_RetinaHead):  # type: ignore[misc]
-    """mmdet's RetinaHead (same arguments, same weights), divided by the mean of the processes'
-    numbers of positive anchors.
+    """mmdet's RetinaHead (same arguments and weights) with a loss divided by the mean number of
+    positive anchors over all processes.
 
-    mmdet divides each process's loss by its own number, so that an image's weight depends on which
-    images happen to share its process: by 8 % at two processes. One process gives the same.
+    mmdet divides by the number in each process, so the weight of an image depends on the images
+    that share its process: with two processes by 8 %. With one process the results are equal.
     """
 
     def get_targets(self, *args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""ViTDet's pyramid out of one map."""
+"""Pyramids for backbones whose maps all have one stride."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ..backbones.layers import LayerNorm2d
 
-#: Of the map: four, two and one times as fine, and half.
+#: Sizes of the levels relative to the map.
 SCALES = (4.0, 2.0, 1.0, 0.5)
 
 
@@ -19,23 +19,23 @@ class SimpleFeaturePyramid(BaseModule):
     """Simple feature pyramid of ViTDet (Li et al., ECCV 2022, Sec. 3): every level comes from the
     last map of a plain transformer, and nothing passes between the levels.
 
-    A scale of 4 is two transposed 2x2 convolutions of stride 2 with norm and GELU between them, 2
-    is one of them, 1 nothing, 0.5 a maximum over 2x2 cells. Each level goes through a 1x1 and a 3x3
-    convolution, both with a norm and without an activation. Norms are LayerNorms of a cell's
-    channels, so that no cell depends on others through them.
+    A scale of 4 is two transposed 2x2 convolutions of stride 2 with norm and GELU between them; 2
+    is one of them; 1 is the identity; 0.5 is 2x2 max pooling. Then follow a 1x1 and a 3x3
+    convolution, each with a norm and without activation. Norms are LayerNorms over the channels of
+    a cell.
 
     Args:
         in_channels: channels of the map.
         out_channels: channels of every level.
-        scales: size of each level by the map's: 4, 2, 1 or 0.5, from fine to coarse. (4, 2, 1, 0.5)
-            are strides 4 to 32 of patches of 16, as in Mask R-CNN; (2, 1, 0.5) what RetinaNet
-            starts from.
-        num_outs: levels to return; those beyond ``scales`` take every second cell of the last.
+        scales: size of each level relative to the map: 4, 2, 1 or 0.5, from fine to coarse. With
+            patches of 16, (4, 2, 1, 0.5) are strides 4 to 32, for Mask R-CNN, and (2, 1, 0.5)
+            strides 8 to 32, for RetinaNet.
+        num_outs: number of levels; those beyond ``scales`` take every second cell of the last.
         norm_eps: epsilon of the norms.
-        init_cfg: as of every module of mmengine; by default convolutions start as PyTorch's.
+        init_cfg: mmengine's; by default PyTorch's initialisation.
 
     Raises:
-        ValueError: for other scales, or fewer outputs than scales.
+        ValueError: other scales, or fewer outputs than scales.
     """
 
     def __init__(self, in_channels: int, out_channels: int = 256, *,
@@ -56,19 +56,19 @@ class SimpleFeaturePyramid(BaseModule):
             _level(in_channels, out_channels, scale, norm_eps) for scale in scales)
 
     def forward(self, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """Make the pyramid.
+        """Build the pyramid.
 
         Args:
-            inputs: one map (B, in_channels, H, W), in a tuple as backbones return it.
+            inputs: one map (B, in_channels, H, W) in a tuple, as backbones return it.
 
         Returns:
             ``num_outs`` maps (B, out_channels, ., .), from fine to coarse.
 
         Raises:
-            ValueError: for several maps.
+            ValueError: ``inputs`` has several maps.
         """
         if len(inputs) != 1:
-            raise ValueError(f'inputs holds {len(inputs)} maps, but the pyramid is made out of '
+            raise ValueError(f'inputs holds {len(inputs)} maps, but the pyramid is built from '
                              f'one; give the backbone one number in out_indices')
         outs = [level(inputs[0]) for level in self.levels]
         while len(outs) < self.num_outs:
@@ -95,35 +95,35 @@ def _level(channels: int, out_channels: int, scale: float, norm_eps: float) -> n
         LayerNorm2d(out_channels, eps=norm_eps))
 
 
-# A pyramid out of several maps of one stride, each normed.
+# A pyramid of several maps of one stride, each with a norm.
 
 
 _NORMS: dict[str, type[nn.Module]] = {'layer': LayerNorm2d, 'batch': nn.BatchNorm2d}
 
 
 class ConcatPyramid(BaseModule):
-    """Several blocks' maps of a plain transformer, normed and concatenated, for any head.
+    """Normalise and concatenate the maps of several blocks of a plain transformer.
 
-    The maps are those that DINOv2 (Oquab et al., TMLR 2024, Sec. 7.4) hands to its segmentation
-    heads. Values of different blocks differ in size, so each map has a norm of its own. With
-    ``out_channels`` a 1x1 convolution and :class:`SimpleFeaturePyramid` make levels of them;
-    without, the concatenation is returned, to which a 1x1 convolution is DINOv2's linear head. (Its
-    release norms the concatenation in one BatchNorm: the same as ``norm='batch'``.)
+    The maps are those that DINOv2 (Oquab et al., TMLR 2024, Sec. 7.4) uses for segmentation. Blocks
+    have features of different magnitude, so each map has its own norm. With ``out_channels``, a 1x1
+    convolution and :class:`SimpleFeaturePyramid` follow. Without it, the concatenation is returned;
+    a 1x1 convolution on it is DINOv2's linear head. (The authors' release has one BatchNorm of the
+    concatenation, which equals ``norm='batch'``.)
 
     Args:
-        in_channels: channels of every map.
-        out_channels: channels of every level; None: one map, the concatenation.
-        scales: size of each level by the maps', from fine to coarse: 4, 2, 1 or 0.5; with patches
-            of 14 pixels (2, 1, 0.5) are strides 7, 14 and 28.
-        num_outs: levels to return, None for as many as ``scales``; those beyond take every second
-            cell of the last.
-        norm: of each map: 'layer' (of the channels of a cell), 'batch', or None where the backbone
-            norms its maps.
+        in_channels: channels of each map.
+        out_channels: channels of each level; None: one map, the concatenation.
+        scales: size of each level relative to the maps, from fine to coarse: 4, 2, 1 or 0.5; with
+            patches of 14 pixels (2, 1, 0.5) are strides 7, 14 and 28.
+        num_outs: number of levels, by default that of ``scales``; those beyond ``scales`` take
+            every second cell of the last.
+        norm: norm of each map: 'layer' (over the channels of a cell), 'batch', or None if the
+            backbone has a norm for its maps.
         norm_eps: epsilon of the norms.
-        init_cfg: as of every module of mmengine.
+        init_cfg: mmengine's.
 
     Raises:
-        ValueError: for other scales or norms, no map, or scales without ``out_channels``.
+        ValueError: other scales or norms, no map, or scales without ``out_channels``.
     """
 
     def __init__(self, in_channels: Sequence[int], out_channels: int | None = None, *,
@@ -132,7 +132,7 @@ class ConcatPyramid(BaseModule):
                  init_cfg: dict[str, Any] | None = None) -> None:
         super().__init__(init_cfg=init_cfg)
         if isinstance(in_channels, int) or not in_channels:
-            raise ValueError(f'in_channels={in_channels} must list the channels of every map')
+            raise ValueError(f'in_channels={in_channels} must list the channels of each map')
         if norm is not None and norm not in _NORMS:
             raise ValueError(f"norm={norm!r} must be 'layer', 'batch' or None")
         if out_channels is None and (tuple(scales) != (1,) or num_outs not in (None, 1)):
@@ -150,22 +150,22 @@ class ConcatPyramid(BaseModule):
                 num_outs=len(scales) if num_outs is None else num_outs, norm_eps=norm_eps)
 
     def forward(self, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """Norm, concatenate, and make the levels.
+        """Normalise, concatenate and build the levels.
 
         Args:
-            inputs: a map (B, C_i, H, W) for each of ``in_channels``, all of one size.
+            inputs: a map (B, C_i, H, W) for each of ``in_channels``, all of the same size.
 
         Returns:
             ``num_outs`` maps (B, out_channels, ., .), from fine to coarse; without ``out_channels``
             one (B, sum of C_i, H, W).
 
         Raises:
-            ValueError: for another number of maps, or maps of several sizes or other channels.
+            ValueError: another number of maps, different sizes, or other channels.
         """
         shapes = [tuple(each.shape[1:]) for each in inputs]
         if (tuple(shape[0] for shape in shapes) != self.in_channels
                 or len({shape[1:] for shape in shapes}) != 1):
-            raise ValueError(f'inputs of shapes {shapes} must be maps of one size with '
+            raise ValueError(f'inputs of shapes {shapes} must be maps of the same size with '
                              f'in_channels={self.in_channels}')
         x = torch.cat([norm(each) for norm, each in zip(self.norms, inputs, strict=True)], dim=1)
         if self.project is None or self.pyramid is None:

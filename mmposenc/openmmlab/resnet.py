@@ -1,4 +1,4 @@
-"""ResNet with ContextPool in place of its pooling: max pooling and strides."""
+"""ResNet with ContextPool instead of max pooling and strides."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -11,38 +11,38 @@ from ..encodings.base import TokenEncoding
 from ..encodings.build import EncodingConfig, build_encoding
 from ..functional.masking import map_to_tokens, tokens_to_map
 
-#: Blocks a stage of the ResNets for CIFAR: 6 n + 2 layers, and one more block of two.
+#: Blocks in each stage of the ResNets for CIFAR with 6 n + 2 layers; 46 has one more block.
 SMALL = {20: (3, 3, 3), 32: (5, 5, 5), 44: (7, 7, 7), 46: (8, 7, 7), 56: (9, 9, 9)}
 
 CONTEXT_POOL = dict(type='mmposenc.ContextPool', ratio=0.05)
 
 
 class CPResNet(ResNet):  # type: ignore[misc]
-    """ResNet (He et al., CVPR 2016) where ContextPool replaces pooling (Huang et al., ICML 2022,
-    App. A, Eq. 6): wherever a map is halved behind the first convolution, each cell first becomes
-    the mean of a neighbourhood of its own size, and every second one is kept.
+    """ResNet (He et al., CVPR 2016) with ContextPool instead of pooling (Huang et al., ICML 2022,
+    App. A, Eq. 6): each cell becomes a mean over a neighbourhood of learned size, then every second
+    cell is kept.
 
-    That is the max pooling of the stem and the stride of each later stage, whose first block then
-    has stride 1. Weights of mmpretrain's, mmdet's and torchvision's ResNets have the same names.
+    It replaces the max pooling of the stem, and the stride of each later stage, whose first block
+    then has stride 1. Parameters have the names of mmpretrain's, mmdet's and torchvision's ResNets.
 
     Args:
-        depth: 50, 101, ... (and 18, 34, 152) as upstream; 20, 32, 44, 46 or 56 for small images:
+        depth: 18, 34, 50, 101 or 152 as in mmpretrain; 20, 32, 44, 46 or 56 for small images, with
             a 3 x 3 stem without pooling and three stages of 16, 32 and 64 channels.
-        stage_blocks: blocks of each stage in place of the depth's.
-        context_pool: config of the TokenEncoding, ContextPool with ratio 0.05 as it stands; its
-            ``embed_dims`` and ``stride`` are filled in. None gives the upstream model.
-        pool_at: where: 0 is the stem's max pooling, i the stride of stage i (counted from 0).
-            None is everywhere. Maps of detectors are large: there (1, 2, 3) leaves out the most
-            costly one.
-        kwargs: of mmpretrain's ResNet (``out_indices``, ``frozen_stages``, ``norm_eval``, ...).
+        stage_blocks: number of blocks in each stage; by default that of ``depth``.
+        context_pool: config of the TokenEncoding, by default ContextPool with ratio 0.05;
+            ``embed_dims`` and ``stride`` are added. None gives mmpretrain's ResNet.
+        pool_at: where to pool: 0 is the max pooling of the stem, i the stride of stage i (counted
+            from 0); None is everywhere. Detectors have large maps; (1, 2, 3) leaves out the
+            slowest place.
+        kwargs: arguments of mmpretrain's ResNet (``out_indices``, ``frozen_stages``, ...).
 
     Raises:
-        ValueError: for a depth that is not known, other than one number of blocks a stage, and
-            places where nothing is halved.
+        ValueError: an unknown depth, a wrong number of stages in ``stage_blocks``, or a place in
+            ``pool_at`` that has no pooling or stride.
 
-    There is no release. That strides count as pooling is a decision of this project; so is where 46
-    layers have their additional block: in the first stage, and in the second in the config, as the
-    paper's parameters ask (docs/context_pool.md). Batch padding is not masked: ResNet's
+    There is no release. This project decided that strides count as pooling, and that 46 layers have
+    their additional block in the first stage (in the second in the config, which matches the
+    paper's number of parameters, see docs/context_pool.md). Batch padding is not masked; ResNet's
     convolutions do not mask it either.
     """
 
@@ -73,7 +73,7 @@ class CPResNet(ResNet):  # type: ignore[misc]
         self._freeze_stages()
 
     def _channels(self, place: int) -> int:
-        """Channels of the map that is pooled."""
+        """Channels of the map at a place."""
         if place == 0:
             return int(self.stem_channels)
         return int(self.base_channels * self.expansion * 2 ** (place - 1))
@@ -85,7 +85,7 @@ class CPResNet(ResNet):  # type: ignore[misc]
             self.maxpool = nn.Identity()
 
     def init_weights(self) -> None:
-        """Initialise as upstream; ContextPool initialises itself, unless weights are loaded."""
+        """Initialise as in mmpretrain; ContextPool is reset unless weights are loaded."""
         super().init_weights()
         configs = self.init_cfg if isinstance(self.init_cfg, list) else [self.init_cfg]
         if any(cfg and cfg.get('type') == 'Pretrained' for cfg in configs):
@@ -95,7 +95,7 @@ class CPResNet(ResNet):  # type: ignore[misc]
                 pool.reset_parameters()
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
-        """Images (B, in_channels, H, W) to the maps of ``out_indices``."""
+        """The maps of ``out_indices`` for images (B, in_channels, H, W)."""
         x = self.stem(x) if self.deep_stem else self.relu(self.norm1(self.conv1(x)))
         x = self._pool(x, 0) if '0' in self.context_pools else self.maxpool(x)
         outs = []
@@ -114,13 +114,13 @@ class CPResNet(ResNet):  # type: ignore[misc]
                              pool.out_hw_shape(hw_shape))  # type: ignore[operator]
 
     def train(self, mode: bool = True) -> CPResNet:
-        """Set the mode; what is frozen stays in evaluation. (Upstream's returns None.)"""
+        """Set the mode; frozen stages stay in evaluation. (mmpretrain's method returns None.)"""
         super().train(mode)
         return self
 
     def _freeze_stages(self) -> None:
         super()._freeze_stages()
-        # The upstream constructor calls this before there is anything of ours.
+        # mmpretrain's constructor calls this before context_pools exists.
         for place, pool in getattr(self, 'context_pools', nn.ModuleDict()).items():
             if int(place) <= self.frozen_stages:
                 pool.eval()

@@ -1,4 +1,4 @@
-"""mmseg's data preprocessor, with the images' sizes noted on the batch."""
+"""mmseg's data preprocessor, model and metrics, for padded batches and results by class."""
 from __future__ import annotations
 
 from typing import Any
@@ -16,11 +16,14 @@ from ..functional.masking import pad_map
 
 
 class SegDataPreProcessor(MMSegDataPreProcessor):
-    """mmseg's SegDataPreProcessor (same arguments), whose batches carry their images' sizes."""
+    """mmseg's SegDataPreProcessor (same arguments), which stores the images' sizes on the batch.
+
+    Backbones with ``mask_padding=True`` need it.
+    """
 
     def forward(self, data: dict[str, Any], training: bool = False) -> dict[str, Any]:
-        """As mmseg's, but images of several sizes may form a batch in a test too: they are padded
-        to the largest. The batch's ``img_shapes`` are the samples' sizes before batching."""
+        """As in mmseg, but a test batch may also have images of several sizes: they are padded to
+        the largest. The tensor's attribute ``img_shapes`` lists the sizes before padding."""
         shapes = [tuple(image.shape[-2:]) for image in data['inputs']]
         if training or len(set(shapes)) == 1:
             return note_img_shapes(super().forward(data, training), shapes)
@@ -28,9 +31,9 @@ class SegDataPreProcessor(MMSegDataPreProcessor):
 
     def _padded_test_batch(self, data: dict[str, Any], shapes: list[tuple[int, ...]]
                            ) -> dict[str, Any]:
-        """A test batch of several sizes; each sample says what of it is padding."""
+        """A test batch of several sizes; each sample stores its padding."""
         samples = data.get('data_samples')
-        # mmseg's own code converts channels and normalises one image; its padding is cut off.
+        # mmseg converts channels and normalises each image; then its padding is removed.
         alone = [super(SegDataPreProcessor, self).forward(
             {'inputs': [image], 'data_samples': samples and samples[i:i + 1]}, False)
             for i, image in enumerate(data['inputs'])]
@@ -47,24 +50,24 @@ class SegDataPreProcessor(MMSegDataPreProcessor):
         return {'inputs': inputs, 'data_samples': samples}
 
 
-# mmseg's EncoderDecoder, whose sliding windows stay inside each image.
+# Sliding windows.
 
 
 class EncoderDecoder(MMSegEncoderDecoder):
-    """mmseg's EncoderDecoder (same arguments), for batches of images of several sizes.
+    """mmseg's EncoderDecoder (same arguments) for batches of images of several sizes.
 
-    Its sliding windows cover each image's own pixels, so every image of a padded batch gets what
-    it gets alone, whatever its backbone and head. mmseg lays one set of windows over the batch,
-    padding included, and overwrites the first sample's ``img_shape`` with a window's.
+    Its sliding windows cover the pixels of each image, so an image in a padded batch has the same
+    result as in a batch of one, with any backbone and head. mmseg lays the windows over the batch
+    with its padding, and overwrites the first sample's ``img_shape`` with that of a window.
     """
 
     def slide_inference(self, inputs: Tensor, batch_img_metas: list[dict]) -> Tensor:
         """Logits (B, num_classes, H, W) of images (B, C, H, W), zero on padding.
 
         Args:
-            inputs: the batch; its ``img_shapes`` say how far each image reaches, and without them
-                all of it is image.
-            batch_img_metas: one dict an image; left as they are.
+            inputs: the batch; its ``img_shapes`` are the images' sizes; without them there is no
+                padding.
+            batch_img_metas: one dict for each image; they are not changed.
         """
         metas = [dict(meta) for meta in batch_img_metas]
         full_hw = (inputs.shape[-2], inputs.shape[-1])
@@ -78,16 +81,16 @@ class EncoderDecoder(MMSegEncoderDecoder):
         return torch.cat(logits)
 
 
-# Intersection over union by class, as numbers of a test and not only in its log.
+# Metrics.
 
 
 class ClassIoUMetric(IoUMetric):
-    """mmseg's IoUMetric, whose results have 'IoU.<class>' of each class besides (in %; nan where
-    neither labels nor predictions have it)."""
+    """mmseg's IoUMetric, whose results also have 'IoU.<class>' for each class, in %; nan if neither
+    labels nor predictions contain the class."""
 
     def compute_metrics(self, results: list[Any]) -> dict[str, float]:
-        """As mmseg's; (intersections, unions, predicted, labelled) pixels by class, an image
-        each."""
+        """As in mmseg. ``results`` has for each image the numbers of pixels by class: in the
+        intersection, in the union, predicted and labelled."""
         metrics: dict[str, float] = super().compute_metrics(results)
         if self.format_only:
             return metrics
@@ -97,11 +100,11 @@ class ClassIoUMetric(IoUMetric):
         return metrics
 
 
-# Predictions written to a file for offline evaluation.
+# Predictions in a file, for evaluation later.
 
 
 class DumpSegResults(DumpResults):
-    """mmengine's DumpResults without the logits, which are float maps of every class per image."""
+    """mmengine's DumpResults without the logits, a float map for each class and image."""
 
     def process(self, data_batch: Any, predictions: Any) -> None:
         kept = [{key: value for key, value in sample.items() if key != 'seg_logits'}

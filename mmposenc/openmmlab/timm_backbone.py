@@ -1,4 +1,4 @@
-"""timm's vision transformers as backbones of a classifier."""
+"""timm's vision transformers as backbones of mmpretrain's classifiers."""
 from __future__ import annotations
 
 import sys
@@ -16,31 +16,32 @@ from ..encodings.placement import EncodingConfigs, Positions
 from ..functional.masking import split_prefix, tokens_to_map
 from ..integrations import timm as integration
 
-import timm  # isort: skip  (behind what provides torchvision's operators)
+import timm  # isort: skip  (after mmposenc has provided torchvision's operators)
 
 _SWINS = ['swin_transformer', 'swin_transformer_v2']
-#: timm's modules, and the encoding here that is what its attention has.
+#: timm's modules, and the encoding here that equals the bias in their attention.
 _OWN_BIASES = {'swin_transformer': 'RelativePositionBias', 'swin_transformer_v2': 'LogSpacedCPB'}
 
 
 class TimmBackbone(BaseModule):
-    """A ViT, Eva or Swin of timm, pooled as timm does, with any encodings in place of its own.
+    """A ViT, Eva or Swin of timm with timm's pooling and any encodings instead of its own.
 
     Args:
-        name: as of ``timm.create_model``.
-        img_size: side in pixels of the images that its tables are made for. Other sizes work, too.
-        pos_encoding, positions, rel_pos_encoding, rel_pos_sharing: as
-            :func:`mmposenc.integrations.timm.add_encoding` takes them. An encoding without
-            ``positions`` that the model has itself stays timm's: a LearnedPositionEmbedding its
-            ``pos_embed``, a RelativePositionBias the table of Swin, LogSpacedCPB that of Swin V2.
-        keep_own: leave timm's encodings where they are, beside those that are asked.
-        options: more of ``timm.create_model``, such as ``dict(drop_path_rate=0.1)``.
-        init_cfg: ``dict(type='Pretrained', checkpoint=...)``, a file of timm's or 'hf://OWNER/NAME'
-            or 'timm://MODEL', whose tables timm resizes. Encodings that the file has not
-            stay as they are.
+        name: a name of ``timm.create_model``.
+        img_size: side in pixels of the images that its tables are created for; other sizes work.
+        pos_encoding, positions, rel_pos_encoding, rel_pos_sharing: as in
+            :func:`mmposenc.integrations.timm.add_encoding`. If the model already has the encoding,
+            and ``positions`` is None, timm's module is kept: ``pos_embed`` for
+            LearnedPositionEmbedding, Swin's table for RelativePositionBias, Swin V2's for
+            LogSpacedCPB.
+        keep_own: keep timm's encodings and add these.
+        options: further arguments of ``timm.create_model``, such as ``dict(drop_path_rate=0.1)``.
+        init_cfg: ``dict(type='Pretrained', checkpoint=...)``, a file of timm, 'hf://OWNER/NAME' or
+            'timm://MODEL'; timm resizes its tables. Encodings that the file does not have keep
+            their initial values.
 
     Raises:
-        ValueError: there is no such model, or it takes no encodings.
+        ValueError: timm has no such model, or encodings cannot be added to it.
     """
 
     def __init__(self, name: str, img_size: int = 224, pos_encoding: EncodingConfigs = None,
@@ -82,21 +83,21 @@ class TimmBackbone(BaseModule):
             return timm.create_model(self.name, num_classes=0, **{
                 sizes: sizes == 'dynamic_img_size', **self.options})
         except (TypeError, RuntimeError) as error:
-            raise ValueError(f'timm:{self.name} takes no encodings (ViTs, Eva and Swins do) or '
+            raise ValueError(f'timm:{self.name} takes no encodings (ViT, Eva and Swin do) or '
                              f'these options: {error}') from error
 
     def init_weights(self) -> None:
-        """timm's own initial values stay, or the weights of ``init_cfg`` are loaded.
+        """Load the weights of ``init_cfg``; without it, keep timm's initial values.
 
         Raises:
-            ValueError: they do not fit.
+            ValueError: the weights do not fit.
         """
         cfg = self.init_cfg
         if not (isinstance(cfg, dict) and cfg.get('type') == 'Pretrained') or self._is_init:
             return
         file = str(cfg['checkpoint'])
-        state = read_checkpoint(file).state_dict  # timm's own reader may run code, by its version
-        plain = self._create()  # with its own encodings, as the file has them
+        state = read_checkpoint(file).state_dict  # some versions of timm's reader may run code
+        plain = self._create()  # the file has the model's original encodings
         try:
             resize = sys.modules[type(plain).__module__].checkpoint_filter_fn
             found = plain.load_state_dict(resize(state, plain), strict=False)
@@ -110,15 +111,15 @@ class TimmBackbone(BaseModule):
         self._is_init = True
 
     def forward(self, x: Tensor) -> tuple[Tensor]:
-        """Images (B, 3, H, W) to timm's pooled features (B, C), in a tuple."""
+        """timm's pooled features (B, C), in a tuple, for images (B, 3, H, W)."""
         return (self.model(x),)
 
     def blocks(self) -> list[tuple[str, Any]]:
-        """timm's blocks, in the order in which they run, with their names."""
+        """Names and modules of timm's blocks, in the order in which they run."""
         return [(name, self.get_submodule(name)) for name in self.block_names]
 
     def block_map(self, out: Tensor, image_size: tuple[int, ...]) -> tuple[Tensor, Tensor | None]:
-        """What a block returns as a map (B, C, H, W), and its prefix tokens."""
+        """The output of a block as a map (B, C, H, W), and its prefix tokens."""
         if out.dim() == 4:  # Swin's (B, H, W, C)
             return out.permute(0, 3, 1, 2), None
         grid = self.model.patch_embed.dynamic_feat_size(tuple(image_size))
@@ -127,7 +128,7 @@ class TimmBackbone(BaseModule):
 
 
 def _is(cfg: Any, name: str) -> bool:
-    """Whether a config is of an encoding; how a table is resized does not matter, timm decides."""
+    """Whether a config is of an encoding; options of resizing are ignored, since timm resizes."""
     return (isinstance(cfg, dict) and cfg['type'] in (name, f'mmposenc.{name}')
             and not set(cfg) - {'type', 'resize'})
 

@@ -1,4 +1,4 @@
-"""Padding kept out of networks that are not ours: a batch changes nothing.
+"""Keeps padding out of networks of mmdet and mmseg: results do not depend on the batch.
 
 :func:`keep_padding_out` changes a model of mmdet or mmseg; in a config,
 ``custom_hooks=[dict(type='mmposenc.KeepPaddingOut')]`` does so for a run.

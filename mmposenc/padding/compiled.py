@@ -1,4 +1,4 @@
-"""Backbone, neck and head of a model that padding is kept out of, as one graph for all batches."""
+"""Compiles backbone, neck and head of a model without padding into one graph for all batches."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from .layers import HEADS, parts
 from .masked import Steps, all_reached, shrunk
 from .models import NETWORKS, MapHead, PaddingFree, note_maps
 
-#: Classes whose functions have forms for a tensor of sizes (:mod:`.masked`).
+#: Classes whose functions have a form in :mod:`.masked`, for image sizes in a tensor.
 FORMED = {f'{cls.__module__}.{cls.__qualname__}' for name in """
 Conv2d BatchNorm2d MaxPool2d Sequential ModuleList ModuleDict Identity Dropout Dropout2d ReLU ReLU6
 LeakyReLU PReLU ELU GELU SiLU Mish Sigmoid Hardsigmoid Hardswish Tanh Softplus
@@ -36,28 +36,27 @@ LeakyReLU PReLU ELU GELU SiLU Mish Sigmoid Hardsigmoid Hardswish Tanh Softplus
 
 
 def compile_networks(model: nn.Module, **options: Any) -> list[nn.Module]:
-    """Compile what of a model :func:`~mmposenc.padding.keep_padding_out` lets see a whole batch.
+    """Compile the networks of a model that see a whole batch: backbone, neck and the head's maps.
 
-    That is backbone, neck and the head's maps, in one graph, if every layer of them has a form that
-    looks at no number (:data:`FORMED`); a backbone of this project is no part of it, whose
-    blocks are compiled by themselves. Sizes of images are a tensor, so that the graph holds for
-    those of all batches; whose height and width are symbols with ``dynamic=True``.
+    They become one graph if each layer has a form for image sizes in a tensor (:data:`FORMED`). A
+    backbone of this project is not part of it; its blocks are compiled separately. Since image
+    sizes are a tensor, the graph is valid for all batches; with ``dynamic=True`` also height and
+    width of the batch are symbols.
 
     Args:
-        model: as :func:`keep_padding_out` returns it, changed in place.
-        options: of ``torch.compile``.
+        model: a model changed by :func:`keep_padding_out`; it is changed in place.
+        options: options of ``torch.compile``.
 
     Returns:
-        The networks of the graph; none, and the model left as it is, where a layer of what sees a
-        whole batch (backbone, neck, heads with BatchNorms) has no such form. Those of a model that
-        is compiled stay.
+        The networks in the graph. If a layer of backbone, neck or a head with BatchNorms has no
+        such form, the list is empty and the model is not changed. A compiled model keeps its graph.
     """
     if not isinstance(model, PaddingFree):
         return []
     if model.compiled is not None:
         return model.compiled.networks
     networks = [part for part in parts(model, NETWORKS) if not hasattr(part, 'mask_padding')]
-    # One with BatchNorms sees a whole batch while it trains, compiled or not: not without it.
+    # In training, a head with BatchNorms sees the whole batch, so it must be in the graph.
     heads = [head for head in parts(model, HEADS)
              if isinstance(head, MapHead) or not _left_out(head)]
     if any(_left_out(part) for part in networks + heads) or not networks + heads:
@@ -69,20 +68,23 @@ def compile_networks(model: nn.Module, **options: Any) -> list[nn.Module]:
 
 
 class _Compiled:
-    """Calls the graph, and says of its maps which cells are valid. It gets how many cells a
-    batch has: a map of half the size then has 16 times as many, not a rounding within roundings,
-    whose formulas keep a compiler busy for ever."""
+    """Calls the graph, and records which cells of its maps are valid.
+
+    The graph gets the size of the batch in cells of :data:`.images.CELL` pixels, so that a map of
+    stride 2 has 16 times as many. From pixels the sizes would be nested roundings, for which the
+    compiler takes very long.
+    """
 
     def __init__(self, seen: Callable[..., Any], networks: list[nn.Module]) -> None:
         self.seen, self.networks = seen, networks
 
     def __reduce__(self) -> Any:
-        return type(None), ()  # a copy of the model, as an EMA keeps it, is not compiled
+        return type(None), ()  # a copy of the model, such as an EMA's, is not compiled
 
     def __call__(self, model: Any, batch: Tensor, inputs: Any, kept: KeptOut
                  ) -> tuple[Sequence[Tensor], dict[int, Any]]:
         heads = [head for head in parts(model, HEADS) if isinstance(head, MapHead)]
-        whole = isinstance(inputs, Tensor)  # the backbone is part of it
+        whole = isinstance(inputs, Tensor)  # the backbone is in the graph
         strides = None if whole else tuple(model.backbone.strides)
         cells = batch.unflatten(3, (-1, CELL)).unflatten(2, (-1, CELL))
         images = torch.tensor(kept.images).to(batch.device, non_blocking=True)
@@ -95,8 +97,8 @@ class _Compiled:
 
 def _seen(model: Any, heads: list[nn.Module], cells: Tensor, inputs: Any, images: Tensor,
           strides: tuple[int, ...] | None) -> tuple[Sequence[Tensor], list[Any], list[Steps]]:
-    """Maps of backbone and neck, of the heads, and the steps to those of the neck."""
-    assert cells.shape[3] == cells.shape[5] == CELL  # which makes numbers of these two symbols
+    """Maps of backbone and neck, maps of the heads, and the steps to the maps of the neck."""
+    assert cells.shape[3] == cells.shape[5] == CELL  # tells the compiler these two sizes
     batch = cells.flatten(4).flatten(2, 3)
     inputs = batch if strides is None else inputs
     kept = KeptOut(images, (batch.shape[-2], batch.shape[-1]))
@@ -110,11 +112,11 @@ def _seen(model: Any, heads: list[nn.Module], cells: Tensor, inputs: Any, images
 
 
 def _left_out(network: nn.Module) -> bool:
-    """Whether a layer of it has no form for a tensor of sizes, or is computed twice. A class that
-    inherits ``forward`` from one that has, has it too."""
+    """Whether a layer of a network has no form for image sizes in a tensor, or is recomputed. A
+    class that inherits ``forward`` from a class with a form has that form."""
     again = any(getattr(layer, 'with_cp', False) for layer in network.modules())
     resized = getattr(network, 'upsample_cfg', None) or {'mode': 'nearest'}
-    # Losses see no map.
+    # Losses are not applied to maps.
     layers = [type(part) for key, part in network.named_modules()
               if not any(name.startswith('loss') for name in key.split('.'))]
     return again or resized != {'mode': 'nearest'} or not all(any(

@@ -1,4 +1,4 @@
-"""Layers that are not ours, on a padded batch: each image's cells as if it were alone."""
+"""Runs layers of other libraries on padded batches: each image gets the result it has alone."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,25 +24,24 @@ from .masked import Steps
 
 
 class KeptOut(TorchFunctionMode):
-    """Within it, what torch's spatial functions give for an image's cells is what they give for
-    that image alone: padding lies to the right and below, and nothing reads it.
+    """A context in which torch's spatial functions ignore padding: the valid cells of each image
+    get the values that they get for the image alone. Padding is at the right and bottom.
 
-    Convolutions see zeros beyond each image's cells. BatchNorm that trains takes its statistics
-    over the valid cells of the batch. Other functions that look at more than a cell (pooling,
-    resizing, GroupNorm) go image by image over its own cells. All others work cell by cell and are
-    left alone; :mod:`.trial` finds networks with a layer for which that is wrong.
+    Convolutions read zeros on padding. BatchNorm in training takes statistics over the valid cells
+    of the batch. Other functions that combine cells (pooling, resizing, GroupNorm) run on the valid
+    cells of one image at a time. All other functions work cell by cell and are not changed;
+    :mod:`.trial` finds networks with a layer for which this is wrong.
 
-    Which cells are an image's is known by the size of a map: maps of one size have the same cells,
-    whatever way they came, as strides round up.
+    The size of a map determines its valid cells, because strides round up: all maps of one size
+    have the same valid cells.
 
-    With a tensor of sizes no number of them is looked at (:mod:`.masked`), so that code compiled
-    with it holds for all batches; some functions have no form then, and say so. What is known of a
-    map are the steps from a batch to it, not its cells.
+    If the image sizes are a tensor, its values are not read (:mod:`.masked`), so that compiled code
+    is valid for all batches. Some functions have no such form and raise NotImplementedError. Then
+    the steps from the batch to a map are recorded instead of its valid cells.
 
     Args:
-        images: pixels (rows, columns) that each image fills; or a tensor (B, 2), which numbers
-            become within code that is compiled.
-        hw_shape: those of the batch.
+        images: (rows, columns) of each image in pixels; in compiled code a tensor (B, 2).
+        hw_shape: (rows, columns) of the batch in pixels.
     """
 
     def __init__(self, images: Extents | Tensor, hw_shape: tuple[int, int]) -> None:
@@ -51,15 +50,15 @@ class KeptOut(TorchFunctionMode):
             images = torch.tensor(images) if is_compiling() else list(images)
         self.images: Any = images
         self.hw_shape = hw_shape
-        # Lists: as keys of a table, sizes would be constants of code that is compiled.
+        # Lists, since sizes as keys of a dict would be constants in compiled code.
         self.sizes: list[tuple[tuple[int, int], Any]] = [
             (hw_shape, masked.BATCH if isinstance(images, Tensor) else images)]
         self.masks: list[tuple[tuple[int, int], Tensor]] = []
         self.outside = ExitStack()
 
     def __enter__(self) -> KeptOut:
-        # What was compiled outside would hold every batch's numbers: a graph for each batch. Code
-        # that enters it itself holds for all batches.
+        # Code compiled outside would contain the numbers of a batch, with a graph for each batch.
+        # Compiled code that enters the context itself is valid for all batches.
         if not is_compiling():
             if hasattr(torch.compiler, 'set_stance'):
                 self.outside.enter_context(torch.compiler.set_stance('force_eager'))
@@ -71,7 +70,7 @@ class KeptOut(TorchFunctionMode):
         self.outside.close()
 
     def computed_again(self) -> AbstractContextManager[Any]:
-        """What is checkpointed meanwhile, by whatever wrapper, is computed again within this."""
+        """Recompute checkpointed activations, of any wrapper, within this context."""
         library: Any = torch.utils.checkpoint
         checkpoint, generator = library.checkpoint, library._checkpoint_without_reentrant_generator
 
@@ -80,9 +79,9 @@ class KeptOut(TorchFunctionMode):
                 return function(*args, **kwargs)
 
         def apply(function: Callable[..., Any], preserve: bool, *args: Any) -> Any:
-            # The reentrant kind gives nothing for maps in a tuple, as a neck's, a gradient.
+            # The reentrant form gives no gradient to maps in a tuple, such as a neck's.
             return checkpoint(function, *args, use_reentrant=False, preserve_rng_state=preserve)
-        return mock.patch.multiple(  # all that calls of either kind come to
+        return mock.patch.multiple(  # every call ends in one of these functions
             library, CheckpointFunction=SimpleNamespace(apply=apply),
             _checkpoint_without_reentrant_generator=lambda function, *args, **kwargs: generator(
                 partial(run, function), *args, **kwargs))
@@ -93,8 +92,8 @@ class KeptOut(TorchFunctionMode):
             return self
         if func in REFUSED:
             raise NotImplementedError(
-                f'{getattr(func, "__name__", func)} reads beyond an image of a padded batch, and '
-                f'has no form that does not')
+                f'{getattr(func, "__name__", func)} reads the padding of a batch, and has no form '
+                f'that ignores it')
         form = FORMS.get(func)
         if form is not None and isinstance(self.images, Tensor):
             form = MASKED.get(func, masked.refused)
@@ -103,37 +102,37 @@ class KeptOut(TorchFunctionMode):
 
     @staticmethod
     def current() -> KeptOut | None:
-        """The innermost one, within which this is called."""
+        """The innermost active context, or None."""
         if not has_torch_function((None,)):  # no mode at all
             return None
-        # torch hands a function from mode to mode, innermost first, until one of them answers.
+        # torch passes a function to each active mode, innermost first, until one returns a result.
         return handle_torch_function(KeptOut.current, (None,))  # type: ignore[no-any-return]
 
     def cells_at(self, hw_shape: tuple[int, int]) -> Any:
-        """Valid rows and columns of each image in maps of a size, or, with a tensor of sizes, the
-        steps to them; None if none came yet."""
-        # From the newest: of symbols each question that is not the same one again is a guard.
+        """Valid rows and columns of each image in maps of a size, or the steps to them if image
+        sizes are a tensor; None for a size that did not occur yet."""
+        # The newest first: for symbolic sizes each new comparison adds a guard.
         return next((cells for size, cells in reversed(self.sizes) if size == hw_shape), None)
 
     def cells_of(self, x: Tensor) -> Any:
-        """The same for a map (B, C, H, W).
+        """:meth:`cells_at` for a map (B, C, H, W).
 
         Raises:
-            ValueError: for a map of a size that did not come from the batch.
+            ValueError: no map of this size was computed from the batch.
         """
         found = self.cells_at((x.shape[-2], x.shape[-1]))
         if found is None or x.dim() != 4 or len(x) != len(self.images):
-            raise ValueError(f'a map of {tuple(x.shape)} did not come from the batch by layers '
-                             f'that are known; sizes that did: '
+            raise ValueError(f'a map of {tuple(x.shape)} was not computed from the batch by '
+                             f'supported layers; known sizes: '
                              f'{[hw_shape for hw_shape, _ in self.sizes]}')
         return found
 
     def extents(self, x: Tensor) -> Any:
-        """Valid rows and columns of a map (B, C, H, W), image by image: a list, or a tensor (B, 2)
-        where sizes are one.
+        """Valid (rows, columns) of each image in a map (B, C, H, W): a list, or a tensor (B, 2) if
+        image sizes are a tensor.
 
         Raises:
-            ValueError: for a map of a size that did not come from the batch.
+            ValueError: no map of this size was computed from the batch.
         """
         found = self.cells_of(x)
         if not isinstance(self.images, Tensor):
@@ -142,22 +141,22 @@ class KeptOut(TorchFunctionMode):
             self.images.unbind(1), found, strict=True)], 1)
 
     def remember(self, x: Tensor, cells: Extents | Steps) -> Tensor:
-        """Remember which cells of maps of this size are valid.
+        """Record which cells of maps of this size are valid.
 
         Raises:
-            ValueError: if other ones are for another map of the size.
+            ValueError: another map of this size has other valid cells.
         """
         hw_shape = (x.shape[-2], x.shape[-1])
         known = self.cells_at(hw_shape)
         if known is None:
             self.sizes.append((hw_shape, cells))
         elif known != cells and not masked.same(known, cells, hw_shape):
-            raise ValueError(f'maps of {hw_shape} hold {known} cells of the images by one way and '
-                             f'{cells} by another')
+            raise ValueError(f'two maps of size {hw_shape} have different valid cells: {known} and '
+                             f'{cells}')
         return x
 
     def mask(self, x: Tensor) -> Tensor | None:
-        """Padding mask (B, H, W) of a map; None where all of it is valid, as far as is known."""
+        """Padding mask (B, H, W) of a map, True = padding; None if there is no known padding."""
         hw_shape = (x.shape[-2], x.shape[-1])
         symbols = isinstance(self.images, Tensor)
         if not symbols and all(each == hw_shape for each in self.extents(x)):
@@ -170,7 +169,7 @@ class KeptOut(TorchFunctionMode):
             mask = outside(extents.to(x.device), hw_shape)
         else:
             mask = torch.ones(len(extents), *hw_shape, dtype=torch.bool, device=x.device)
-            for image, (rows, cols) in enumerate(extents):  # numbers that no device is waited for
+            for image, (rows, cols) in enumerate(extents):  # Python numbers: no synchronisation
                 mask[image, :rows, :cols] = False
         self.masks.append((hw_shape, mask))
         return mask
@@ -184,7 +183,7 @@ class KeptOut(TorchFunctionMode):
 def conv2d(kept: KeptOut, func: Callable[..., Tensor], input: Tensor, weight: Tensor,
            bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
            groups: int = 1) -> Tensor:
-    """``F.conv2d`` that sees zeros beyond each image's cells."""
+    """``F.conv2d`` that reads zeros on padding."""
     cells = kept.cells_of(input)
     padding = padding_cells(padding, weight.shape[2:], dilation)
     wide = any(side > 1 for side in weight.shape[2:]) or any(padding)
@@ -194,7 +193,7 @@ def conv2d(kept: KeptOut, func: Callable[..., Tensor], input: Tensor, weight: Te
 
 
 def convolved(cells: Any, kernel: Sequence[int], stride: Any, padding: Any, dilation: Any) -> Any:
-    """Extents behind a convolution, or the steps to them."""
+    """Valid (rows, columns) after a convolution, or the steps to them."""
     steps = masked.stepped(cells if isinstance(cells, tuple) else masked.BATCH, kernel, stride,
                            padding, dilation)
     return steps if isinstance(cells, tuple) else masked.all_reached(cells, steps)
@@ -215,7 +214,7 @@ def batch_norm(kept: KeptOut, func: Callable[..., Tensor], input: Tensor,
 
 def by_image(kept: KeptOut, func: Callable[..., Tensor], input: Tensor, *args: Any, **kwargs: Any
              ) -> Tensor:
-    """Any function from maps to maps, over each image's own cells."""
+    """Any function from maps to maps, on the valid cells of one image at a time."""
     extents = kept.extents(input)
     shapes, options = tree_map_only(Tensor, _shape, (args, kwargs))
     full = func(_shape(input), *shapes, **options).shape[-2:]
@@ -226,14 +225,14 @@ def by_image(kept: KeptOut, func: Callable[..., Tensor], input: Tensor, *args: A
 
 def interpolate(kept: KeptOut, func: Callable[..., Tensor], input: Tensor, size: Any = None,
                 scale_factor: Any = None, *args: Any, **kwargs: Any) -> Tensor:
-    """``F.interpolate`` of each image to the cells that it has at that size."""
+    """``F.interpolate`` of each image to its valid cells at the new size."""
     if size is None:
         return by_image(kept, func, input, None, scale_factor, *args, **kwargs)
     full = (int(pair(size)[0]), int(pair(size)[1]))
     targets = kept.cells_at(full)
     if targets is None:
-        raise ValueError(f'a map of {tuple(input.shape)} is resized to {full}, at which the cells '
-                         f'of the images are not known')
+        raise ValueError(f'a map of {tuple(input.shape)} is resized to {full}, but valid cells are '
+                         f'not known at this size')
     return _joined(kept, [func(input[i:i + 1, :, :rows, :cols], target, None, *args, **kwargs)
                           for i, ((rows, cols), target)
                           in enumerate(zip(kept.extents(input), targets, strict=True))], full)
@@ -241,9 +240,9 @@ def interpolate(kept: KeptOut, func: Callable[..., Tensor], input: Tensor, size:
 
 def _joined(kept: KeptOut, maps: list[Tensor], full: Sequence[int], *, pooled: bool = False
             ) -> Tensor:
-    """One batch (B, C, H, W) of maps (1, C, H', W'), each cut to the cells that its image has at
-    this size: enlarged by two, a map that was halved has one too many. What is pooled to as many
-    cells of every image is not cut; where other maps have its size, it gets another one."""
+    """Join maps (1, C, H', W') to a batch (B, C, H, W), each cut to its image's valid cells at this
+    size (a map of odd size, halved and enlarged by two, has one cell too many). Maps pooled to the
+    same number of cells are not cut; if other maps have that size, they get a different one."""
     hw_shape = (int(full[0]), int(full[1]))
     own = [(m.shape[-2], m.shape[-1]) for m in maps]
     while pooled and kept.cells_at(hw_shape) not in (None, own):
@@ -251,29 +250,29 @@ def _joined(kept: KeptOut, maps: list[Tensor], full: Sequence[int], *, pooled: b
     known = kept.cells_at(hw_shape) or own
     if not all(has[0] >= needs[0] and has[1] >= needs[1]
                for has, needs in zip(own, known, strict=True)):
-        raise ValueError(f'maps of {own} cells are too small for the {known} that the images have '
-                         f'in maps of {hw_shape}')
+        raise ValueError(f'maps of {own} cells are too small: images have {known} valid cells in '
+                         f'maps of size {hw_shape}')
     padded = [pad_map(m[..., :rows, :cols], hw_shape)
               for m, (rows, cols) in zip(maps, known, strict=True)]
     return kept.remember(torch.cat(padded), known)
 
 
 def _shape(x: Tensor) -> Tensor:
-    """A tensor without numbers: nothing is computed, and no device is waited for."""
+    """A tensor on the meta device: it computes shapes only."""
     return torch.empty_like(x, device='meta')
 
 
-#: Functions that give as many cells of every image.
+#: Functions whose output has the same number of cells for every image.
 POOLED = {F.adaptive_avg_pool2d, F.adaptive_max_pool2d}
-#: Functions that look at more than one cell, and their forms here.
+#: Functions that combine cells, and their forms here.
 FORMS: dict[Any, Callable[..., Tensor]] = {
     F.conv2d: conv2d, F.batch_norm: batch_norm, F.interpolate: interpolate,
     **dict.fromkeys((
         *POOLED, F.max_pool2d, F.avg_pool2d, F.lp_pool2d,
         F.conv_transpose2d, F.group_norm, F.instance_norm, F.pixel_shuffle, F.pixel_unshuffle),
         by_image)}
-#: Functions that look at more than one cell, for which there is none.
+#: Functions that combine cells and have no form here.
 REFUSED = {F.pad, F.conv1d, F.conv3d, F.unfold, F.fold, F.grid_sample, F.max_unpool2d, torch.roll,
            F.local_response_norm, torch.stft}
-#: Those for a tensor of sizes.
+#: The forms for image sizes in a tensor.
 MASKED = {F.conv2d: conv2d, **masked.FORMS}

@@ -1,4 +1,4 @@
-"""What of a padded batch belongs to one image: its size, its cells, its sample."""
+"""The parts of a padded batch that belong to one image: its size, its cells, its sample."""
 from __future__ import annotations
 
 import copy
@@ -14,17 +14,17 @@ from ..functional.image_sizes import checked_img_shapes
 from ..functional.masking import pad_map
 from .extents import Extents, KeptOut
 
-#: A batch is filled up to whole cells of so many pixels (what is filled up is padding, which
-#: nothing reads), for networks that enlarge maps by whole factors and for compiled code.
+#: A batch is padded to a multiple of this number of pixels, for networks that enlarge maps by whole
+#: factors, and for compiled code.
 CELL = 32
 
 
 def image_sizes(batch: Tensor, samples: Sequence[Any]) -> Extents:
-    """Pixels (rows, columns) that each image of a batch fills: noted on it by a data preprocessor
-    of this project, or ``img_shape`` of its sample.
+    """(rows, columns) of each image of a batch in pixels, as stored by a data preprocessor of this
+    project, else ``img_shape`` of its sample.
 
     Raises:
-        ValueError: if they do not fit the batch.
+        ValueError: a size does not fit the batch.
     """
     sizes = getattr(batch, 'img_shapes', None) or [sample.metainfo['img_shape']
                                                    for sample in samples]
@@ -32,14 +32,15 @@ def image_sizes(batch: Tensor, samples: Sequence[Any]) -> Extents:
 
 
 def of_whole_cells(batch: Tensor) -> Tensor:
-    """A batch (B, C, H, W) with zeros to the right and below, up to multiples of :data:`CELL`."""
+    """A batch (B, C, H, W), zero-padded at the right and bottom to multiples of :data:`CELL`."""
     height, width = (whole_cells(side, CELL) * CELL for side in batch.shape[-2:])
     return pad_map(batch, (height, width))
 
 
 def reached_pixels(image: tuple[int, int], full: Sequence[int], finest: Tensor
                    ) -> tuple[int, int]:
-    """Pixels of the cells that an image reaches on the finest map: masks are enlarged from it.
+    """(rows, columns) in pixels of the cells that an image covers in the finest map; masks are
+    enlarged from that map.
 
     Args:
         image: pixels (rows, columns) of the image.
@@ -51,12 +52,12 @@ def reached_pixels(image: tuple[int, int], full: Sequence[int], finest: Tensor
 
 
 def own_cells(maps: Any, index: int, kept: KeptOut | None) -> Any:
-    """Maps of one image, cut to its own cells, in nested lists, tuples and dicts.
+    """Maps of one image, cut to its valid cells, in nested lists, tuples and dicts.
 
     Args:
-        maps: of the batch, (B, C, H, W).
-        index: which image.
-        kept: what knows its cells; None where all images fill the batch.
+        maps: maps of the batch, (B, C, H, W).
+        index: index of the image.
+        kept: the context that knows the valid cells; None if there is no padding.
     """
     def own(x: Tensor) -> Tensor:
         if kept is None:
@@ -67,9 +68,8 @@ def own_cells(maps: Any, index: int, kept: KeptOut | None) -> Any:
 
 
 def as_alone(image: Tensor, preprocessor: Any) -> Tensor:
-    """An image (1, C, H, W), filled up as the data preprocessor does that gets it alone in a test.
-    """
-    preprocessor = getattr(preprocessor, 'data_preprocessor', preprocessor)  # of mmdet's several
+    """An image (1, C, H, W), padded as the data preprocessor pads it in a test batch of one."""
+    preprocessor = getattr(preprocessor, 'data_preprocessor', preprocessor)  # mmdet's wrapper
     rule = getattr(preprocessor, 'test_cfg', None) or {}  # mmseg's
     divisor = getattr(preprocessor, 'pad_size_divisor', None) or rule.get('size_divisor') or 1
     height, width = (max(whole_cells(side, divisor) * divisor, least) for side, least in zip(
@@ -80,14 +80,14 @@ def as_alone(image: Tensor, preprocessor: Any) -> Tensor:
 
 def filled_up(maps: Sequence[Tensor], index: int, kept: KeptOut, sides: Sequence[int]
               ) -> tuple[Tensor, ...]:
-    """Maps of one image, filled up with zeros to the sizes that they have of the image alone, for
+    """Maps of one image, padded with zeros to the sizes that they have for the image alone, for
     heads that enlarge maps by whole factors.
 
     Args:
-        maps: of the batch, (B, C, H, W), from fine to coarse.
-        index: which image.
-        kept: what knows its cells.
-        sides: pixels (rows, columns) of the image alone, filled up.
+        maps: maps of the batch, (B, C, H, W), from fine to coarse.
+        index: index of the image.
+        kept: the context that knows the valid cells.
+        sides: (rows, columns) in pixels of the image alone, after padding.
     """
     full = kept.hw_shape
     out: list[Tensor] = []
@@ -102,14 +102,14 @@ def filled_up(maps: Sequence[Tensor], index: int, kept: KeptOut, sides: Sequence
 
 def own_sample(sample: Any, size: tuple[int, int], *, targets: bool,
                padding: tuple[int, int, int, int] = (0, 0, 0, 0)) -> Any:
-    """The sample of an image that is a batch of its own.
+    """The sample of an image in a batch of one.
 
     Args:
-        sample: of mmdet or mmseg; left as it is.
-        size: pixels (rows, columns) of that batch.
-        targets: cut masks and label maps, which the batch was padded with, to that size. (Those of
-            a test may have the size of the picture as it was loaded.)
-        padding: what of that size is padding, to the left, right, above and below.
+        sample: a sample of mmdet or mmseg; it is not changed.
+        size: (rows, columns) of that batch in pixels.
+        targets: cut masks and label maps, which are padded with the batch, to that size. (In a test
+            they may have the size of the original image.)
+        padding: padding within that size: left, right, top, bottom.
     """
     own = sample.new()
     own.set_metainfo({'batch_input_shape': size, 'pad_shape': size})
@@ -129,7 +129,7 @@ def own_sample(sample: Any, size: tuple[int, int], *, targets: bool,
 
 
 def _cut_masks(masks: Any, size: tuple[int, int]) -> Any:
-    """mmdet's masks of instances on a canvas of another size."""
+    """mmdet's instance masks on a canvas of another size."""
     if isinstance(masks, Tensor):
         return masks[..., :size[0], :size[1]]
     if isinstance(masks.masks, list):  # polygons

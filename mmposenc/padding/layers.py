@@ -1,5 +1,5 @@
-"""Forms of layers whose work is no function of torch that a mode sees; each is put in front of the
-class of its layer."""
+"""Forms of layers that do not call torch functions which a mode can replace; each is a mixin before
+the class of its layer."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -12,21 +12,21 @@ from torch import Tensor, nn
 from ..functional.cells import over_valid_cells
 from .extents import KeptOut, convolved
 
-#: Heads whose ``forward`` maps maps to maps, by their names in a detector or segmentor.
+#: Attributes of a detector or segmentor that hold heads whose ``forward`` maps maps to maps.
 HEADS = ('bbox_head', 'rpn_head', 'mask_head', 'decode_head', 'auxiliary_head')
-#: mmcv's deformable convolutions that compute their steps themselves.
+#: mmcv's deformable convolutions that compute their offsets themselves.
 DEFORMABLE = ('DeformConv2dPack', 'ModulatedDeformConv2dPack')
 
 
 def parts(model: nn.Module, names: Sequence[str]) -> list[nn.Module]:
-    """Modules of these names; those of a list one by one."""
+    """The modules in these attributes; a list of modules gives each of them."""
     found = [getattr(model, name, None) for name in names]
     return [part for value in found if isinstance(value, nn.Module)
             for part in (value if isinstance(value, nn.ModuleList) else [value])]
 
 
 def put_forms(model: nn.Module) -> None:
-    """Put the forms in front of the classes of a model's layers, in place."""
+    """Replace the classes of a model's layers by classes with these forms, in place."""
     for module in model.modules():
         form: type[nn.Module] | None = None
         if type(module) is nn.SyncBatchNorm:
@@ -38,13 +38,13 @@ def put_forms(model: nn.Module) -> None:
 
 
 def derived(first: type, cls: type) -> type:
-    """A class of both, so that a module is changed in nothing but its class, and can be copied."""
+    """A class that inherits from both: only the class of a module changes, and it can be copied."""
     return type(cls.__name__, (first, cls), {'__module__': cls.__module__})
 
 
 class SyncBatchNorm(nn.Module):
-    """Of torch's, with the statistics of valid cells while processes share them. (One process calls
-    ``F.batch_norm``.)"""
+    """The form of torch's SyncBatchNorm: statistics of valid cells over all processes. (A single
+    process calls ``F.batch_norm``.)"""
 
     def forward(self, input: Tensor) -> Tensor:
         kept = KeptOut.current()
@@ -57,8 +57,8 @@ class SyncBatchNorm(nn.Module):
 
 
 class DeformableConv(nn.Module):
-    """Of mmcv's deformable convolutions, with and without modulation, that see zeros beyond each
-    image's cells, as they do beyond a map."""
+    """The form of mmcv's deformable convolutions, with and without modulation: they read zeros on
+    padding, as they do outside of a map."""
 
     stride: Any
     padding: Any
@@ -70,7 +70,7 @@ class DeformableConv(nn.Module):
         if kept is None:
             return super().forward(x)  # type: ignore[misc, no-any-return]
         extents = kept.extents(x)
-        with torch._C.DisableTorchFunction():  # the form in PyTorch has functions that are refused
+        with torch._C.DisableTorchFunction():  # the form in PyTorch uses refused functions
             out: Tensor = super().forward(kept.cleared(x))  # type: ignore[misc]
         return kept.remember(out, convolved(extents, self.weight.shape[2:], self.stride,
                                             self.padding, self.dilation))

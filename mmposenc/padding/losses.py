@@ -1,8 +1,8 @@
-"""The loss of a batch: mmdet's or mmseg's own, over the cells of its images alone.
+"""The loss of mmdet's or mmseg's model over the valid cells of a padded batch.
 
-Images of one size, cut to their cells, are a batch without padding. Where sizes differ, what reads
-maps goes image by image, and what counts objects goes once over all: a head gets :class:`Several`
-in the place of each map, and a form in front of its class hands on what its own loss takes.
+Images of one size, cut to their valid cells, are a batch without padding. For different sizes,
+functions that read maps run on each image, and functions that count objects run once over all: a
+head gets :class:`Several` instead of each map, and a mixin passes on what its own loss needs.
 """
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from .layers import HEADS, derived, parts
 
-#: Heads with a loss, by their names.
+#: Attributes of a model that hold heads with a loss.
 LOSS_HEADS = (*HEADS, 'panoptic_head')
-#: Scores of cells that no image has: neither a sigmoid's loss nor its gradient sees them.
+#: Score of cells outside of an image: a sigmoid's loss and its gradient are zero there.
 NOTHING = -1e4
-#: Classes of mmdet and mmseg whose ``loss`` hands maps to their heads and to nothing else; the last
-#: one runs a transformer in between.
+#: Classes of mmdet and mmseg whose ``loss`` passes maps only to their heads; in the last one a
+#: transformer comes between.
 MODELS = ('SingleStageDetector', 'RPN', 'TwoStageDetector', 'MaskFormer', 'EncoderDecoder',
           'SingleStageInstanceSegmentor', 'DetectionTransformer')
-#: mmdet's heads of boxes that read maps only by their extractors.
+#: mmdet's box heads that read maps only through their extractors.
 ROI_HEADS = ('StandardRoIHead', 'CascadeRoIHead', 'DoubleHeadRoIHead', 'DynamicRoIHead',
              'MaskScoringRoIHead')
 
 
 class Several:
-    """In the place of a tensor of a batch whose images differ in size: the tensor of each."""
+    """The tensors of images of different sizes, in place of the tensor of a batch."""
 
     def __init__(self, images: Sequence[Any]) -> None:
         self.images = list(images)
@@ -45,15 +45,15 @@ class Several:
 
 def batch_loss(model: Any, loss: Callable[..., Any], alone: list[tuple[Tensor, Any]]
                ) -> dict[str, Any]:
-    """A model's own loss of a batch of images that are cut to their cells.
+    """A model's own loss of a batch of images that are cut to their valid cells.
 
     Args:
-        model: of mmdet or mmseg.
-        loss: its own.
+        model: a model of mmdet or mmseg.
+        loss: its own loss function.
         alone: each image as a batch of one, with its maps in ``own_maps``, and its sample.
 
     Raises:
-        ValueError: for a model whose loss has no form for several sizes.
+        ValueError: the loss of this model has no form for images of several sizes.
     """
     images, samples = [image for image, _ in alone], [sample for _, sample in alone]
     maps = [image.own_maps for image in images]  # type: ignore[attr-defined]
@@ -96,7 +96,7 @@ def why_not(model: Any) -> str | None:
 
 
 def put_loss_forms(model: nn.Module) -> None:
-    """Put the forms in front of the classes of a model's heads and extractors, in place."""
+    """Replace the classes of a model's heads and extractors by classes with these forms."""
     forms = {head: _form(head) for head in parts(model, LOSS_HEADS)}
     for module in model.modules():
         if any(base.__name__ == 'BaseRoIExtractor' for base in type(module).__mro__):
@@ -107,12 +107,12 @@ def put_loss_forms(model: nn.Module) -> None:
 
 
 def _name(cls: type) -> str:
-    """The name of a class of mmdet or mmseg; others have none."""
+    """The name of a class of mmdet or mmseg; an empty string for other classes."""
     return cls.__name__ if cls.__module__.partition('.')[0] in ('mmdet', 'mmseg') else ''
 
 
 def _definers(module: Any, name: str) -> list[type]:
-    """The classes that define a method, ours left out."""
+    """The classes that define a method, without those of this project."""
     return [base for base in type(module).__mro__
             if name in vars(base) and not base.__module__.startswith(__package__)]
 
@@ -122,10 +122,10 @@ def _definer(module: Any, name: str) -> str:
 
 
 def _form(head: Any) -> type | None:
-    """What goes in front of a head's class, by what its methods do."""
+    """The mixin for a head's class, chosen by its methods."""
     by_feat = _definer(head, 'loss_by_feat')
     if _definer(head, 'loss') == 'BaseDenseHead':
-        # It hands on which anchors lie in an image; or scores of points are sigmoids'.
+        # It passes on which anchors lie in an image, or has sigmoid scores of points.
         codes = [vars(base)['loss_by_feat'].__code__ for base in _definers(head, 'loss_by_feat')]
         code = next(each for each in codes if 'super' not in each.co_names)
         known = 'valid_flag_list' in code.co_varnames or by_feat == 'FCOSHead'
@@ -147,34 +147,34 @@ def _losses(head: Any) -> list[Any]:
 
 
 class ByImage:
-    """Of a head that reads maps."""
+    """The form of a head that reads maps."""
 
     def forward(self, maps: Any, *args: Any, **kwargs: Any) -> Any:
-        """Of maps of several sizes, those of each image by themselves."""
+        """Run the head on each image if maps have several sizes."""
         if not isinstance(maps[0], Several):
             return super().forward(maps, *args, **kwargs)  # type: ignore[misc]
         return self.gathered(_each(self, (maps, *args), kwargs))
 
     def gathered(self, outs: list[Any]) -> Any:
-        """Of what the images have, what the head's loss takes."""
+        """Join the outputs of the images to the arguments of the head's loss."""
         if isinstance(outs[0], tuple):
             return tuple(map(Several, zip(*outs, strict=True)))
         return Several(outs)
 
 
 class DenseHead(ByImage):
-    """Of a detector's head with scores and boxes for every cell: its loss sees maps as large as the
-    largest, and leaves out cells that an image does not have."""
+    """The form of a detector's head with scores and boxes for every cell: its loss gets maps of the
+    largest size and leaves out cells outside of an image."""
 
     def gathered(self, outs: list[Any]) -> Any:
-        """Scores are the first ones."""
+        """Join the outputs, of which the scores come first."""
         found = tuple(_joined(own, partial(_filled, fill=0.0 if number else NOTHING))
                       for number, own in enumerate(zip(*outs, strict=True)))
         found[0][0].of_images = outs
         return found
 
     def predict_by_feat(self, *outs: Any, batch_img_metas: list[Any], **kwargs: Any) -> Any:
-        """Proposals of each image by itself."""
+        """Proposals of each image separately."""
         images = getattr(outs[0][0], 'of_images', None)
         own = super().predict_by_feat  # type: ignore[misc]
         if images is None:
@@ -184,8 +184,8 @@ class DenseHead(ByImage):
 
 
 class MaskHead(ByImage):
-    """Of a head of masks, whose losses are sums over objects by their number: the mean of the
-    images' own by these numbers."""
+    """The form of a mask head, whose losses are sums over objects divided by their number: the mean
+    of the images' losses, weighted by these numbers."""
 
     loss_cls: nn.Module
 
@@ -193,8 +193,8 @@ class MaskHead(ByImage):
         own = super().loss_by_feat  # type: ignore[misc]
         if not isinstance(args[0], Several):
             return own(*args, **kwargs)  # type: ignore[no-any-return]
-        classes: list[Any] = []  # what its losses are divided by, image by image, layer by layer
-        masks: list[Any] = []  # the same where processes average it first
+        classes: list[Any] = []  # divisors of the losses, by image and layer
+        masks: list[Any] = []  # divisors that are averaged over processes first
 
         def counted(number: Tensor) -> Tensor:
             masks.append(number)
@@ -209,10 +209,10 @@ class MaskHead(ByImage):
             found = _each(own, args, kwargs)
         names = [name for name in found[0] if name.endswith('loss_cls')]
         layers = len(names)
-        # Layers come in their order, the last one first by name.
+        # The calls come in the order of layers; in the names the last layer is first.
         numbers = {name: classes[layer::layers]
                    for layer, name in enumerate([*names[1:], *names[:1]])}
-        if masks:  # MaskFormer's; as many calls in every process, whatever its images
+        if masks:  # MaskFormer's; every process makes the same number of calls
             from mmdet.utils import reduce_mean
             whole = [reduce_mean(sum(masks[layer::layers])) for layer in range(layers)][-1]
             whole, more = whole.clamp(min=1).squeeze(), 0
@@ -226,12 +226,12 @@ class MaskHead(ByImage):
 
 
 class SegmentHead(ByImage):
-    """Of a segmentor's head: the loss is a mean over the pixels of all images."""
+    """The form of a segmentor's head: the loss is a mean over the pixels of all images."""
 
     ignore_index: int
 
     def loss_by_feat(self, seg_logits: Any, batch_data_samples: list[Any]) -> dict[str, Any]:
-        """Means of each image, by its number of pixels."""
+        """The mean of the images' losses, weighted by their numbers of pixels."""
         own = super().loss_by_feat  # type: ignore[misc]
         if not isinstance(seg_logits, Several):
             return own(seg_logits, batch_data_samples)  # type: ignore[no-any-return]
@@ -248,10 +248,10 @@ class SegmentHead(ByImage):
 
 
 class Extractor:
-    """Of what makes features of boxes."""
+    """The form of an extractor of box features."""
 
     def forward(self, feats: Any, rois: Tensor, *args: Any, **kwargs: Any) -> Any:
-        """Those of each image out of its own maps."""
+        """Extract the features of each image from its own maps."""
         own = super().forward  # type: ignore[misc]
         if not isinstance(feats[0], Several):
             return own(feats, rois, *args, **kwargs)
@@ -265,9 +265,9 @@ class Extractor:
 
 
 def _transformed(model: Any, maps: list[Any], samples: list[Any]) -> dict[str, Any]:
-    """What a transformer gives for each image by itself, as its head takes it of a batch."""
+    """The outputs of a transformer for each image, joined to a batch for the head."""
     name, found = 'dn_query_generator', []
-    # Queries of noise of a batch's objects are drawn once.
+    # Denoising queries are drawn once for the batch.
     made = getattr(model, name)(samples) if hasattr(model, name) else None
     for i, (own, sample) in enumerate(zip(maps, samples, strict=True)):
         with ExitStack() as stack:
@@ -276,32 +276,32 @@ def _transformed(model: Any, maps: list[Any], samples: list[Any]) -> dict[str, A
                 stack.enter_context(mock.patch.dict(
                     model._modules, {name: mock.Mock(return_value=mine)}))
             found.append(model.forward_transformer(own, [sample]))
-    # Those of each layer of a decoder are (L, B, Q, C).
+    # Outputs of a decoder's layers are (L, B, Q, C).
     return _joined(found, lambda each: torch.cat(each, int(each[0].dim() == 4)))  # type: ignore[no-any-return]
 
 
 def _joined(values: Sequence[Any], join: Callable[[Any], Tensor]) -> Any:
-    """Nested lists of tensors, image by image, in one; what is no tensor is the first one's."""
+    """Join nested lists of tensors of the images; other values are taken from the first image."""
     leaves, forms = zip(*map(tree_flatten, values), strict=True)
     return tree_unflatten([join(each) if isinstance(each[0], Tensor) else each[0]
                            for each in zip(*leaves, strict=True)], forms[0])
 
 
 def _filled(maps: Sequence[Tensor], fill: float) -> Tensor:
-    """Maps (1, C, H', W') of images as one (B, C, H, W)."""
+    """Maps (1, C, H', W') of the images as one map (B, C, H, W), filled up with ``fill``."""
     rows, cols = (max(x.shape[axis] for x in maps) for axis in (-2, -1))
     return torch.cat([F.pad(x, (0, cols - x.shape[-1], 0, rows - x.shape[-2]), value=fill)
                       for x in maps])
 
 
 def _mean(name: str, found: list[Any], numbers: Sequence[Any], whole: Any) -> Any:
-    """The images' losses of a name, each times its number, over the number of all."""
+    """The sum of the images' losses, each times its number, divided by the total number."""
     return sum(each[name].sum() * number
                for each, number in zip(found, numbers, strict=True)) / whole
 
 
 def _each(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-    """What a function gives for what of its arguments is each image's."""
+    """The results of a function for each image's part of the arguments."""
     first = args[0][0] if isinstance(args[0], (list, tuple)) else args[0]
     while not isinstance(first, Several):
         first = first[0]
@@ -312,7 +312,7 @@ def _each(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[
 
 
 def _own(index: int, count: int, value: Any) -> Any:
-    """What of an argument is one image's."""
+    """One image's part of an argument."""
     if isinstance(value, Several):
         return value.images[index]
     if isinstance(value, list) and len(value) == count and not isinstance(value[0], Several):

@@ -27,39 +27,40 @@ from .trial import what_reads_padding
 
 #: Parts of a model that map a batch of images to maps.
 NETWORKS = ('backbone', 'neck')
-#: Heads that make maps of pixels. mmdet's enlarge by whole factors, for which maps need the sides
-#: that an image alone is padded to.
+#: Heads that predict maps of pixels. mmdet's heads enlarge by whole factors, so maps need the
+#: padded size of the image alone.
 PIXELS = ('mask_head', 'semantic_head')
-#: What takes the place of a transformer, which padding can not be kept out of from outside.
+#: Backbones of this project that replace transformers, for which this module cannot mask padding.
 OURS = {'SwinTransformer': 'Swin', 'SwinTransformerV2': 'Swin', 'PyramidVisionTransformer': 'PVT',
         'VisionTransformer': 'ViT', 'BEiT': 'ViT', 'BEiTViT': 'ViT'}
-#: What a prediction says of its batch.
+#: Keys of a prediction that depend on its batch.
 _OF_BATCH = ('batch_input_shape', 'pad_shape', 'padding_size', 'img_padding_size', 'img_shape')
 
 
 def keep_padding_out(model: nn.Module) -> nn.Module:
-    """Make predictions of each image of a batch those of the image alone, and losses those of the
-    batch without padding.
+    """Change a model so that each image of a batch has the predictions of the image alone, and a
+    batch has the loss without padding.
 
-    Backbone and neck see the whole batch, with padding kept out of their layers
-    (:class:`~mmposenc.padding.KeptOut`); from there on, each image's maps, cut to its own cells, go
-    through the head and the post-processing by themselves. So no anchor, point or query lies in
-    padding, and any head of mmdet or mmseg works. The loss is the model's own, of the batch
-    (:mod:`~mmposenc.padding.losses`). BatchNorm that trains takes statistics over the valid cells
-    of the batch, in heads too. Weights and their names stay.
+    Backbone and neck process the whole batch and ignore padding
+    (:class:`~mmposenc.padding.KeptOut`). Then the maps of each image, cut to its valid cells, go
+    through the head and the post-processing separately. So no anchor, point or query lies in
+    padding, and any head of mmdet or mmseg works. The loss is the model's own loss of the batch
+    (:mod:`~mmposenc.padding.losses`). BatchNorm in training takes statistics over the valid cells
+    of the batch, in heads too. Weights and their names do not change.
 
-    Where backbone or neck read padding all the same, which is tried on noise (:mod:`.trial`) when
-    it is first needed, images are predicted one by one, and a loss of several sizes is refused.
+    When it is first needed, a trial on noise (:mod:`.trial`) finds whether backbone or neck read
+    padding nevertheless. If so, images are predicted one by one, and training on images of several
+    sizes raises an error.
 
     Args:
-        model: a detector of mmdet or a segmentor of mmseg, changed in place; or what merges
+        model: a detector of mmdet or a segmentor of mmseg, changed in place, or a model that merges
             predictions of one (``DetTTAModel``).
 
     Returns:
         The model.
 
     Raises:
-        ValueError: for another model.
+        ValueError: the model is neither of them.
     """
     if hasattr(model, 'merge_preds'):
         keep_padding_out(model.module)  # type: ignore[arg-type]
@@ -68,8 +69,8 @@ def keep_padding_out(model: nn.Module) -> nn.Module:
         return model
     needed = ('extract_feat', 'loss', 'predict')
     if not all(callable(getattr(model, name, None)) for name in needed):
-        raise ValueError(f'{type(model).__name__} is no detector of mmdet and no segmentor of '
-                         f'mmseg: it needs {", ".join(needed)}')
+        raise ValueError(f'{type(model).__name__} must be a detector of mmdet or a segmentor of '
+                         f'mmseg, with {", ".join(needed)}')
     for head in _norm_heads(model):
         note_maps(head)
     put_forms(model)
@@ -83,15 +84,15 @@ def keep_padding_out(model: nn.Module) -> nn.Module:
 
 
 class PaddingFree:
-    """What :func:`keep_padding_out` puts in front of a model's class."""
+    """The mixin that :func:`keep_padding_out` adds to a model's class."""
 
-    #: What :func:`.compiled.compile_networks` makes of its networks.
+    #: The compiled networks, by :func:`.compiled.compile_networks`.
     compiled: Any = None
-    #: What :meth:`reads_padding` found, in training and not.
+    #: Results of :meth:`reads_padding` in training and in evaluation mode.
     tried: dict[bool, str | None]
 
     def loss(self, batch_inputs: Tensor, batch_data_samples: list[Any]) -> dict[str, Any]:
-        """The model's own, over only the cells of the images (:mod:`.losses`)."""
+        """The model's own loss over the valid cells of the images (:mod:`.losses`)."""
         whole = tuple(batch_inputs.shape[-2:])
         if self.compiled is None and all(
                 size == whole for size in image_sizes(batch_inputs, batch_data_samples)):
@@ -116,13 +117,13 @@ class PaddingFree:
         return found
 
     def extract_feat(self, batch_inputs: Tensor) -> Any:
-        """The maps noted on an image; without a note, as the model's."""
+        """The maps stored on an image, if there are any; otherwise as in the model."""
         noted = getattr(batch_inputs, 'own_maps', None)
         return super().extract_feat(batch_inputs) if noted is None else noted  # type: ignore[misc]
 
     def _images(self, batch: Tensor, samples: list[Any], *, targets: bool
                 ) -> Iterator[tuple[Tensor, Any]]:
-        """Each image as a batch of one, with its maps noted on it, and its sample."""
+        """Each image as a batch of one, on which its maps are stored, and its sample."""
         model: Any = self
         images = image_sizes(batch, samples)
         segments = hasattr(model, 'decode_head')
@@ -130,7 +131,7 @@ class PaddingFree:
         if targets:
             self.refuse_training()
         kept = None
-        if padded or self.compiled is not None:  # which is one graph for all batches
+        if padded or self.compiled is not None:  # the graph is compiled for padded batches
             batch = of_whole_cells(batch)
             kept = KeptOut(images, (batch.shape[-2], batch.shape[-1]))
         maps, heads = self._maps(batch, kept)
@@ -150,8 +151,8 @@ class PaddingFree:
             yield own, own_sample(samples[i], size, targets=targets)
 
     def reads_padding(self) -> str | None:
-        """What makes the maps of backbone and neck depend on padding, in words; None if nothing
-        does. (Told once where images are therefore predicted one by one.)"""
+        """Why maps of backbone and neck depend on padding, in words; None if they do not. If images
+        are therefore predicted one by one, it is logged once."""
         model: Any = self
         if model.training not in self.tried:
             found = self.tried[model.training] = _mistaken(model) or what_reads_padding(
@@ -163,22 +164,22 @@ class PaddingFree:
         return self.tried[model.training]
 
     def refuse_training(self) -> None:
-        """Raise a ValueError where padding can not be kept out of the networks as they train."""
+        """Raise a ValueError if the networks read padding in training."""
         if (found := self.reads_padding()) is not None:
             name = type(getattr(self, 'backbone', None)).__name__
-            instead = (f'; mmposenc.{OURS[name]} with mask_padding=True takes the place of {name}'
+            instead = (f'; use mmposenc.{OURS[name]} with mask_padding=True instead of {name}'
                        if name in OURS else '')
-            raise ValueError(f'{found}: KeepPaddingOut can not train {type(self).__name__}'
+            raise ValueError(f'{found}: KeepPaddingOut cannot train {type(self).__name__}'
                              f'{instead}')
 
     def _maps(self, batch: Tensor, kept: KeptOut | None, *, compiled: bool = True
               ) -> tuple[Any, dict[int, Any]]:
-        """What ``extract_feat`` gives for the batch; and, by the head's id, maps of the heads that
-        see the batch: those whose BatchNorms train, and those that are compiled."""
+        """The outputs of ``extract_feat`` for the batch; and, by the head's id, maps of heads that
+        process the whole batch: heads with BatchNorms in training, and compiled heads."""
         model: Any = self
         given = None
         if kept is not None and hasattr(model.backbone, 'mask_padding'):
-            given = model.backbone(batch, img_shapes=kept.images)  # keeps padding out by itself
+            given = model.backbone(batch, img_shapes=kept.images)  # masks padding itself
             for level, side in zip(given, model.backbone.strides, strict=True):
                 kept.remember(level, all_reached(kept.images, shrunk(side)))
         if compiled and self.compiled is not None and kept is not None:
@@ -192,38 +193,37 @@ class PaddingFree:
             return maps, {id(head): head(maps) for head in heads}
 
     def network_maps(self, inputs: Any) -> Sequence[Tensor]:
-        """What ``extract_feat`` gives, of a batch, or of maps that its backbone gave."""
+        """The outputs of ``extract_feat`` for a batch, or for maps of its backbone."""
         return super().extract_feat(inputs)  # type: ignore[misc, no-any-return]
 
 
 class Backbone:
-    """What :func:`keep_padding_out` puts in front of a backbone that masks padding."""
+    """The mixin that :func:`keep_padding_out` adds to a backbone that masks padding."""
 
     def forward(self, x: Any, *args: Any, **kwargs: Any) -> Any:
-        """The maps that it gave for a batch, noted on it or in its place; else as the backbone's.
-        """
+        """The maps stored on a batch or passed instead of it, if any; otherwise as the backbone."""
         given = getattr(x, 'given', None) if isinstance(x, Tensor) else x
         return super().forward(x, *args, **kwargs) if given is None else given  # type: ignore[misc]
 
 
 class MapHead:
-    """What :func:`keep_padding_out` puts in front of the class of a head with BatchNorms."""
+    """The mixin that :func:`keep_padding_out` adds to a head with BatchNorms."""
 
     def forward(self, maps: Any, *args: Any, **kwargs: Any) -> Any:
-        """The head's own maps where they are noted on what it gets; else as the head's."""
+        """The head's maps stored on its input, if any; otherwise as the head."""
         noted = getattr(tree_leaves(maps)[0], 'head_maps', {})
         return noted[id(self)] if id(self) in noted else (
             super().forward(maps, *args, **kwargs))  # type: ignore[misc]
 
 
 def note_maps(head: nn.Module) -> None:
-    """Put :class:`MapHead` in front of a head's class, in place."""
+    """Add the mixin :class:`MapHead` to a head's class, in place."""
     if not isinstance(head, MapHead):
         head.__class__ = derived(MapHead, type(head))
 
 
 def _norm_heads(model: nn.Module) -> list[nn.Module]:
-    """Heads with a BatchNorm, whose statistics are the batch's."""
+    """Heads with a BatchNorm, whose statistics in training are those of the batch."""
     return [head for head in parts(model, HEADS)
             if any(isinstance(module, _BatchNorm) for module in head.modules())]
 
@@ -233,7 +233,7 @@ def _takes_whole(model: nn.Module) -> bool:
 
 
 def _slides(model: Any) -> bool:
-    """Whether a segmentor predicts windows, which are each image's own."""
+    """Whether a segmentor predicts sliding windows, which are laid over each image."""
     return hasattr(model, 'decode_head') and model.test_cfg.get('mode') == 'slide'
 
 
@@ -249,7 +249,7 @@ def _one_by_one(model: Any, batch: Tensor, images: Extents, samples: list[Any]
 
 
 def _mistaken(model: nn.Module) -> str | None:
-    """What is known without a trial."""
+    """Why the networks read padding if this is known without a trial, or None."""
     if not parts(model, NETWORKS):
         return f'{type(model).__name__} has no backbone of its own'
     return next((f'{type(part).__name__} has mask_padding=False; set mask_padding=True'

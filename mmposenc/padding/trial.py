@@ -1,4 +1,4 @@
-"""Whether padding is kept out of a model's networks: it is tried, not looked up."""
+"""Finds by a trial on noise whether the networks of a model read padding."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -14,15 +14,15 @@ from torch.utils._pytree import tree_leaves
 from .extents import KeptOut
 from .images import as_alone, own_cells
 
-#: Pixels (rows, columns) of two images, whose halves are rounded at every stride, and of a batch of
-#: them, in which even a map of stride 128 has padding.
+#: Sizes in pixels of two images, whose halves are rounded at every stride, and of a batch of them,
+#: in which even a map of stride 128 has padding.
 IMAGES = [(97, 250), (225, 122)]
 BATCH = (256, 256)
 
 
 class Poisoned(KeptOut):
-    """With NaN in the padding of every map that a form gives: what reads it is NaN, even where its
-    weight is zero."""
+    """A :class:`KeptOut` that writes NaN into the padding of every map: a layer that reads padding
+    returns NaN, even with a weight of zero."""
 
     def remember(self, x: Tensor, cells: Any) -> Tensor:
         """The map, with NaN in its padding."""
@@ -30,22 +30,22 @@ class Poisoned(KeptOut):
         return x if mask is None else x.masked_fill(mask[:, None], torch.nan)
 
     def own(self, maps: Any) -> list[Tensor]:
-        """Each image's cells of maps in nested lists."""
+        """The valid cells of each image in nested lists of maps."""
         return [own for i in range(len(self.images))
                 for own in tree_leaves(own_cells(maps, i, self))]
 
 
 def what_reads_padding(model: Any, maps: Callable[[Tensor, KeptOut | None], Any]) -> str | None:
-    """What makes the maps of an image in a batch others than those of the image alone, in words;
-    None if nothing does.
+    """Why maps of an image in a batch differ from those of the image alone, in words; None if they
+    do not.
 
-    Noise goes through the model's networks: two images in a batch, whose padding is NaN; and, as no
-    layer draws numbers then, each alone if the model is not in training. Statistics and random
-    numbers stay as they were.
+    Two images of noise go through the model's networks in a batch with NaN as padding. In
+    evaluation mode, where no layer is random, each also goes through alone. Statistics and random
+    states do not change.
 
     Args:
-        model: of mmdet or mmseg.
-        maps: those that its networks make of a batch (B, C, H, W), in nested lists.
+        model: a model of mmdet or mmseg.
+        maps: computes the maps of its networks for a batch (B, C, H, W), in nested lists.
     """
     like, mean = next(model.parameters()), getattr(model.data_preprocessor, 'mean', None)
     before = [(buffer, buffer.clone()) for buffer in model.buffers()]
@@ -55,7 +55,7 @@ def what_reads_padding(model: Any, maps: Callable[[Tensor, KeptOut | None], Any]
     try:
         with ExitStack() as stack:
             for each in (torch.no_grad(), seen.watching(model),
-                         # Other processes may be at another batch, which needs no trial.
+                         # Other processes may not run the trial now.
                          mock.patch.object(torch.distributed, 'is_initialized', lambda: False),
                          torch.random.fork_rng([like.device] if like.is_cuda else []),
                          torch.autocast(like.device.type, enabled=False),
@@ -71,7 +71,7 @@ def what_reads_padding(model: Any, maps: Callable[[Tensor, KeptOut | None], Any]
                 full = (one.shape[-2], one.shape[-1])
                 by = KeptOut([(rows, cols)], full) if full != (rows, cols) else None
                 alone += tree_leaves(own_cells(maps(one, by), 0, by))
-    except Exception as error:  # whatever a layer can not do
+    except Exception as error:  # a layer may raise anything
         return f'{seen.last}: {error}'
     finally:
         for buffer, value in before:
@@ -86,7 +86,7 @@ def what_reads_padding(model: Any, maps: Callable[[Tensor, KeptOut | None], Any]
 
 
 class _Seen:
-    """The layer that was entered last, and the first one that made NaN of an image's cells."""
+    """Records the layer that was called last, and the first layer with NaN in valid cells."""
 
     def __init__(self, kept: Poisoned) -> None:
         self.kept = kept

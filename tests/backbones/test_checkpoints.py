@@ -144,7 +144,7 @@ def test_a_token_that_is_left_out_is_a_warning_with_the_option_that_keeps_it(sai
                     name='deit.pth')
     warnings = [text for level, text in said if level == logging.WARNING]
     assert len(warnings) == 1 and warnings[0].startswith(
-        'deit.pth: cls_token, dist_token left out, which ViT has not: ')
+        'deit.pth: cls_token, dist_token left out, as ViT has none: ')
     assert warnings[0].endswith('class_token=True and distilled=True keeps it')
     said.clear()
     load_pretrained(DeiT(**DEIT, img_size=32, pos_encoding=LEARNED, distilled=True), state)

@@ -162,8 +162,8 @@ def test_it_is_spread_as_any_model(options):
 
 
 @pytest.mark.parametrize('options, message', [
-    (dict(trainable=['norm']), r"trainable=\('norm',\) with frozen_stages=-1"),
-    (dict(frozen_dtype='bfloat16'), "frozen_dtype='bfloat16' with frozen_stages=-1"),
+    (dict(trainable=['norm']), r"trainable=\('norm',\) needs frozen stages"),
+    (dict(frozen_dtype='bfloat16'), "frozen_dtype='bfloat16' needs frozen stages"),
     (dict(frozen_dtype='float16', frozen_stages=2), "frozen_dtype='float16' must be one of"),
     (dict(trainable=['pegs'], frozen_stages=2), "'pegs' is in the name of no parameter"),
     (dict(trainable=[''], frozen_stages=2), "'' is in the name of no")])

@@ -127,12 +127,12 @@ def test_attention_calls_a_wrapped_projection(kind):
 
 def test_without_peft_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, 'peft', None)
-    with pytest.raises(ImportError, match=r'lora=\.\.\. needs peft .*pip install peft'):
+    with pytest.raises(ImportError, match=r'lora=\.\.\. needs peft: pip install peft'):
         BUILD['vit'](frozen_stages=4, lora=dict(r=2))
 
 
 def test_wrong_options():
-    with pytest.raises(ValueError, match='lora=.* with frozen_stages=-1: nothing is frozen'):
+    with pytest.raises(ValueError, match='lora=.* needs frozen stages'):
         BUILD['vit'](lora=dict(r=2))
     with pytest.raises(ValueError, match=r"lora.target=\('attn.kqv',\): no linear layer"):
         with_lora('vit', lora=dict(target=['attn.kqv']))

@@ -136,7 +136,7 @@ def test_a_file_as_the_release_saves_it(tmp_path, capsys) -> None:
                     'args': argparse.Namespace(lr=2e-4, device='cuda')}, tmp_path / 'in.pth')
         main(['auto', str(tmp_path / 'in.pth'), str(tmp_path / 'out.pth'), '--overwrite'])
         printed = capsys.readouterr().out
-        assert f'the model that takes them needs {needs}' in printed
+        assert f'the model for these weights needs {needs}' in printed
         assert 'not weights, left out: epoch, args' in printed
     written = torch.load(tmp_path / 'out.pth')
     assert written['meta']['source'] == 'deformable-detr'

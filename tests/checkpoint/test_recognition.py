@@ -47,7 +47,7 @@ def test_a_network_without_a_name_of_ours_is_refused(tmp_path) -> None:
                                          'it looks like a ResNet; supported are files of DeiT'):
         load_pretrained(PVT(arch='tiny'), state, strict=False, name='ResNet.pth')
     torch.save(state, tmp_path / 'in.pth')
-    with pytest.raises(SystemExit, match='in.pth is of no source known here: it has layer1.0.conv1'
+    with pytest.raises(SystemExit, match='in.pth is of an unknown source: it has layer1.0.conv1'
                                          '.*and 12 more; it looks like a ResNet; supported are'):
         load_tool('convert_checkpoint').main(['auto', str(tmp_path / 'in.pth'),
                                               str(tmp_path / 'out.pth')])

@@ -112,7 +112,7 @@ def test_sizes_by_the_config(tmp_path):
 def test_cells_are_those_of_the_usual_size(size):
     """35 pixels are 5 cells of 8, the last one in part: no cells of 7."""
     cfg = engine.load_config('mmposenc::classification/small/deit-micro-none_1xb32-40e_mnist5k.py')
-    with pytest.raises(ValueError, match='must be multiples of 8, the cells of the last map'):
+    with pytest.raises(ValueError, match='must be multiples of 8, the stride of the last map'):
         diagnose_config(cfg, size=size)
 
 

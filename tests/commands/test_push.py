@@ -143,7 +143,7 @@ def test_what_push_refuses(tmp_path, monkeypatch) -> None:
     (tmp_path / 'out' / 'README.md').write_text('mine')
     given = ['--checkpoint', str(checkpoint)]
     for words, told in [
-            ([str(config), 'out'], 'give its weights by --checkpoint'),
+            ([str(config), 'out'], 'give the weights by --checkpoint'),
             ([str(config), str(tmp_path / 'out'), *given], 'holds README.md: give another folder'),
             ([str(config), 'new', *given, '--metrics', str(tmp_path / 'text.json')], 'no json'),
             ([str(config), 'new', *given, '--metrics', str(tmp_path / 'none.json')], 'no number')]:

@@ -165,8 +165,8 @@ REFUSED = [
     (lambda data: data.update(annotations=[]), 'has no annotation to train on'),
     (lambda data: data.update(images={}), "'images' is a dict; it must be a list"),
     (lambda data: data.update(annotations=[3]), r'annotations\[0\] lacks id'),
-    (lambda data: dict(whole=[1, 2]), 'holds a list; a COCO file is a dict'),
-    (put('images', 1, height=60), r'the picture is 64x64, the annotations say 64x60'),
+    (lambda data: dict(whole=[1, 2]), 'holds a list; a COCO file must be a dict'),
+    (put('images', 1, height=60), r'the picture is 64x64, but the annotations say 64x60'),
     (lambda data: [ann.update(image_id=99) for ann in data['annotations']] and None,
      'no annotation to train on; dropped: 8 of an image that the file does not have')]
 
@@ -266,7 +266,7 @@ def test_a_pipe_in_the_place_of_a_file_is_named_and_never_opened(root) -> None:
 @pytest.mark.parametrize('text', ['', '{"images": [', '[' * 100_000, '\x00'])
 def test_no_json(root, text) -> None:
     (root / 'annotations.json').write_text(text)
-    with pytest.raises(ValueError, match=r'annotations\.json is no whole JSON file'):
+    with pytest.raises(ValueError, match=r'annotations\.json is not a complete JSON file'):
         build(root)
 
 
@@ -294,7 +294,7 @@ def test_a_turned_picture_is_turned_and_its_size_is_checked(root) -> None:
     exif[0x0112] = 6  # 64 x 44 as stored, 44 x 64 as shown
     Image.open(path).save(path, exif=exif)
     with pytest.raises(ValueError, match=r'shape_0\.jpg: the picture is 44x64 \(its EXIF '
-                                         r'orientation is applied\), the annotations say 64x44'):
+                                         r'orientation is applied\), but the annotations say'):
         build(root)
     rewrite(root, put('images', 0, width=44, height=64))
     assert build(root)[0]['img'].shape[:2] == (64, 44)

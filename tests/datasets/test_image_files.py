@@ -95,7 +95,7 @@ def test_a_cut_jpeg_that_ends_well(photo, options, kept, tmp_path) -> None:
     assert breaks_off(cut, decoded(cut)) and not breaks_off(data, decoded(data))
     (tmp_path / 'cut.jpg').write_bytes(cut)
     load = TRANSFORMS.build(dict(type='mmposenc.LoadImageFromFile'))
-    with pytest.raises(ValueError, match=r'cut\.jpg: it breaks off in the middle'):
+    with pytest.raises(ValueError, match=r'cut\.jpg: it is truncated in the middle'):
         load(dict(img_path=str(tmp_path / 'cut.jpg')))
 
 

@@ -129,7 +129,7 @@ def test_bad_options_are_named(options, message):
 
 
 def test_bad_maps_are_named():
-    with pytest.raises(ValueError, match=r'inputs holds 2 maps, but in_channels=\(4, 6, 8\)'):
+    with pytest.raises(ValueError, match=r'inputs has 2 maps, but in_channels=\(4, 6, 8\)'):
         build()(maps(1, 8, 8)[:2])
     with pytest.raises(ValueError, match=r'inputs have sizes .* half of the one before'):
         build()([*maps(1, 8, 8)[:2], maps(1, 16, 16)[2]])

@@ -152,19 +152,19 @@ def test_an_image_of_one_token(cfg: dict) -> None:
 
 
 BAD = {
-    'rel_pos_encoding.*deformable attention compares no pairs': deformable(
+    'rel_pos_encoding.*deformable attention has no logits of pairs': deformable(
         attn=dict(rel_pos_encoding=IRPE)),
     'key_pos=None: the decoder of DeformableDETR has no keys': {
         **deformable(), 'decoder': {**deformable()['decoder'], 'key_pos': None}},
-    'rel_pos_encoding.*deformable attention compares no pairs of tokens; use pos_enc': dino(
+    'rel_pos_encoding.*deformable attention has no logits of pairs of tokens; use pos_enc': dino(
         attn=dict(rel_pos_encoding=IRPE)),
     "key_pos='sine': the decoder of DDQDETR has no keys": {
         **ddq(), 'decoder': {**ddq()['decoder'], 'key_pos': 'sine'}},
     'encoder.encoder_pos=None: every layer of the encoder of DAB-DETR': dab(
         encoder=dict(encoder_pos=None)),
-    'decoder.key_pos=None: object queries find what they look for': conditional(
+    'decoder.key_pos=None: cross-attention of Conditional DETR compares': conditional(
         key=dict(key_pos=None)),
-    'decoder.pos_encoding=.*object queries lie on no grid': detr(
+    'decoder.pos_encoding=.*object queries have no grid': detr(
         decoder=dict(pos_encoding=PEG)),
     'num_feature_levels=2, but the decoder has num_levels=3': {
         **dino(), 'decoder': dino(levels=3)['decoder']},
@@ -175,10 +175,10 @@ BAD = {
     "decoder.key_pos=True must be 'sine'": detr(decoder=dict(key_pos=True)),
     "encoder.encoder_pos={'type': 'mmposenc.PEG'} must be": detr(
         encoder=dict(encoder_pos=dict(type='mmposenc.PEG'))),
-    r'positions=\(0,\) without a pos_encoding': detr(encoder=dict(positions=(0,))),
+    r'positions=\(0,\) needs a pos_encoding': detr(encoder=dict(positions=(0,))),
     'PEG changes the grid': detr(encoder=dict(
         pos_encoding=dict(type='mmposenc.PEG', padding='none'))),
-    'object queries lie on no grid': {**detr(), 'decoder': {
+    'object queries have no grid': {**detr(), 'decoder': {
         **detr()['decoder'], 'layer_cfg': {
             **detr()['decoder']['layer_cfg'],
             'cross_attn_cfg': dict(embed_dims=16, num_heads=2, rel_pos_encoding=IRPE)}}},

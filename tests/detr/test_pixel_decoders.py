@@ -135,9 +135,9 @@ def test_positions_are_those_asked_for() -> None:
 
 
 @pytest.mark.parametrize('name, options, message', [
-    (SPARSE, dict(attn=dict(rel_pos_encoding=IRPE)), 'deformable attention compares no pairs'),
+    (SPARSE, dict(attn=dict(rel_pos_encoding=IRPE)), 'deformable attention has no logits of pairs'),
     (SPARSE, dict(skip_padding=True), 'deformable attention samples whole maps'),
-    (DENSE, dict(skip_padding=True), 'convolutions behind the encoder read padded tokens'),
+    (DENSE, dict(skip_padding=True), 'convolutions after the encoder read padded tokens'),
     (DENSE, dict(encoder_pos='cosine'), "encoder.encoder_pos='cosine' must be"),
     (DENSE, dict(pos_encoding=dict(type='mmposenc.PEG', padding='none')), 'changes the grid')])
 def test_contradictions_are_named(name: str, options: dict, message: str) -> None:

@@ -136,8 +136,8 @@ def test_denoising_queries_are_not_seen():
 
 
 @pytest.mark.parametrize('name, told, message', [
-    ('DINO', dict(box_bias=BIAS), 'deformable attention compares no pairs'),
-    ('DDQDETR', dict(relation=RELATION), 'DDQ picks other queries in each layer'),
+    ('DINO', dict(box_bias=BIAS), 'deformable attention has no logits'),
+    ('DDQDETR', dict(relation=RELATION), 'DDQ selects other queries in each layer'),
     ('DETR', dict(relation=dict(RELATION, embed_dims=3)), 'embed_dims=3 must be even'),
     ('DETR', dict(box_bias=dict(BIAS, mode='abs')), "mode='abs' must be 'linear' or 'log'")])
 def test_what_cannot_be(name, told, message):

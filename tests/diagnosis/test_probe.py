@@ -79,7 +79,7 @@ def test_a_table_that_is_linear_in_the_row_is_read_and_no_table_is_not():
     row, col = found.map['values'][0]
     assert row > 0.99 and col < 0.1  # pictures are noise beside it
     assert found.map['columns'] == ['row, zeros', 'column, zeros']
-    assert 'No convolution of this model pads its map' in found.text
+    assert 'No convolution of this model has padding' in found.text
     assert found.value == pytest.approx(sum(found.map['values'][-1]) / 2, rel=1e-5)
     nothing = measured(vit(), images)
     assert max(max(row) for row in nothing.map['values']) < 0.1

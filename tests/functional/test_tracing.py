@@ -1,4 +1,4 @@
-"""Recorders that keep the numbers of one example are refused."""
+"""Recorders that store the sizes of the example are refused."""
 import io
 
 import pytest
@@ -13,7 +13,7 @@ def model():
 
 
 def test_torch_jit_trace(model):
-    with pytest.raises(RuntimeError, match='keep the numbers of one example'):
+    with pytest.raises(RuntimeError, match='store the sizes of the example'):
         torch.jit.trace(model, torch.randn(2, 3, 32, 48))
 
 

@@ -265,7 +265,7 @@ def test_tables_take_no_weight_decay():
 
 BAD = {
     'nothing to add': dict(),
-    'positions=(0,) without a pos_encoding': dict(positions=(0,), rel_pos_encoding=IRPE),
+    'positions=(0,) needs a pos_encoding': dict(positions=(0,), rel_pos_encoding=IRPE),
     "apply_to='qk'": dict(pos_encoding=dict(type='mmposenc.PEG', apply_to='qk')),
     'changes the grid': dict(pos_encoding=dict(type='mmposenc.PEG', padding='none')),
     'positions=(7,)': dict(pos_encoding=dict(type='mmposenc.PEG'), positions=(7,)),
@@ -275,7 +275,7 @@ BAD = {
     "rel_pos_sharing='some'": dict(rel_pos_encoding=IRPE, rel_pos_sharing='some'),
     'num_heads=3': dict(rel_pos_encoding=RelativePositionBias(
         3, window_size=(4, 4), num_prefix_tokens=1)),
-    'nothing in its attention': dict(drop_rel_pos=True),
+    'has no relative encoding': dict(drop_rel_pos=True),
 }
 
 

@@ -102,7 +102,7 @@ def test_every_parameter_and_every_map_gets_a_gradient(cls, channels, arguments)
     (SimpleFeaturePyramid, dict(scales=()), r'scales=\(\) must be some of'),
     (SimpleFeaturePyramid, dict(num_outs=3), 'num_outs=3 must be at least the 4 levels'),
     (SimpleFeaturePyramid, dict(in_channels=6), 'in_channels=6 must be a multiple of 4'),
-    (ConcatPyramid, dict(in_channels=8), 'in_channels=8 must list the channels of every map'),
+    (ConcatPyramid, dict(in_channels=8), 'in_channels=8 must list the channels of each map'),
     (ConcatPyramid, dict(in_channels=()), r'in_channels=\(\) must list'),
     (ConcatPyramid, dict(norm='LN'), "norm='LN' must be 'layer', 'batch' or None"),
     (ConcatPyramid, dict(scales=(2, 1)), r'scales=\(2, 1\), num_outs=None: .* need out_channels'),
@@ -116,7 +116,7 @@ def test_bad_arguments(cls, arguments, message):
 @pytest.mark.parametrize('inputs', [maps(8), maps(8, 4), maps(8, 8) + maps(8),
                                     maps(8) + maps(8, hw=(3, 4))])
 def test_maps_that_do_not_fit(inputs):
-    with pytest.raises(ValueError, match=r'must be maps of one size with in_channels=\(8, 8\)'):
+    with pytest.raises(ValueError, match=r'must be maps of the same size with in_channels=\(8'):
         ConcatPyramid((8, 8)).double()(inputs)
 
 

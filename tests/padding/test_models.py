@@ -65,7 +65,7 @@ def test_any_head_predicts(name):
 OWN = {'PIDNet': r'BatchNorm2d\): The size of tensor', 'HRNet': '^EncoderDecoder: maps of an image',
        'CenterNet': '^CenterNet: maps of an image',
        'ERFNet': r'MaxPool2d\): maps of .* are too small',
-       'EfficientDet': r'Conv2dAdaptivePadding\): pad reads beyond an image'}
+       'EfficientDet': r'Conv2dAdaptivePadding\): pad reads the padding'}
 
 
 @pytest.mark.parametrize('name', short(OWN))
@@ -207,13 +207,13 @@ def test_what_padding_can_not_be_kept_out_of_predicts_and_does_not_train():
     with DefaultScope.overwrite_default_scope('mmdet'):
         model.backbone = MODELS.build(dict(type='PyramidVisionTransformer', num_layers=[1] * 4,
                                            embed_dims=8, num_heads=[1, 2, 4, 8])).eval()
-    refused(model, r'^backbone.* did not come from .* mmposenc.PVT with mask_padding=True takes '
-                   r'the place of PyramidVisionTransformer')
+    refused(model, r'^backbone.* was not computed from .* use mmposenc.PVT with mask_padding=True '
+                   'instead of PyramidVisionTransformer')
     model = kept_out('Semantic FPN', 'ResNet-50')
     model.decode_head.register_forward_pre_hook(
         lambda module, maps: ([x + x.mean((2, 3), True) for x in maps[0]],))
-    refused(model, r'^decode_head.* reads padding: KeepPaddingOut can not train EncoderDecoder')
-    with pytest.raises(ValueError, match='Linear is no detector'):
+    refused(model, r'^decode_head.* reads padding: KeepPaddingOut cannot train EncoderDecoder')
+    with pytest.raises(ValueError, match='Linear must be a detector'):
         keep_padding_out(torch.nn.Linear(1, 1))
 
 

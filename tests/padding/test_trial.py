@@ -69,7 +69,7 @@ def test_what_reads_padding_is_found_and_named(name):
 
 def test_a_function_without_a_form_and_maps_that_depend_on_the_size():
     rolled = Function(lambda x: torch.roll(x, 1, 2))
-    assert trial(rolled).startswith(f'1 ({__name__}.Function): roll reads beyond an image')
+    assert trial(rolled).startswith(f'1 ({__name__}.Function): roll reads the padding')
     table = Function(lambda x: x + torch.linspace(0, 1, x.shape[3]))
     assert trial(table) == 'maps of an image are others where its batch is larger'
 

@@ -49,7 +49,7 @@ def test_there_and_back_to_timms_names(main, tmp_path, capsys):
         back = read_checkpoint(out).state_dict
         assert set(back) == set(params)
         assert all(torch.equal(back[name], value) for name, value in params.items())
-    assert 'the model that takes them needs' not in capsys.readouterr().out.splitlines()[-1]
+    assert 'the model for these weights needs' not in capsys.readouterr().out.splitlines()[-1]
 
 
 def test_a_trained_detector_gives_its_backbone_to_timm(main, tmp_path, capsys):
@@ -67,7 +67,7 @@ def test_what_does_not_go_to_timm_is_said(main, tmp_path):
     torch.save(params, tmp_path / 'timm.pth')
     peg = {**DEIT().state_dict(), 'pos_encodings.at.after0.0.proj.0.bias': torch.zeros(24)}
     torch.save(peg, tmp_path / 'peg.pth')
-    cases = [('auto', 'timm.pth', "has names of source 'deit'; --to timm takes weights in the nam"),
+    cases = [('auto', 'timm.pth', "has names of source 'deit'; --to timm needs weights with"),
              ('auto', 'peg.pth', 'after0.0.proj.0.bias.* have no place in any of the models of'),
              ('pvt', 'peg.pth', "source='pvt' does not go back to timm's names; .*'deit'")]
     for source, file, said in cases:

@@ -97,5 +97,5 @@ test_dataloader = dict(dataset=dict(pipeline=[
     assert '\n  64 ' in capsys.readouterr().out
     with pytest.raises(SystemExit, match='--sizes .*smaller than the 32 pixels'):
         test(sized, classifier['checkpoint'], '--sizes', 16)
-    with pytest.raises(SystemExit, match='--sizes: no step of the test pipeline says a size'):
+    with pytest.raises(SystemExit, match='--sizes: no step of the test pipeline has a size'):
         test(classifier['config'], classifier['checkpoint'], '--sizes', 64)

@@ -126,7 +126,7 @@ CLASSIFIER = {
         ('--seed-list 1 --seeds 2', '--seeds or --seed-list'),
         ('--sizes inf', "--sizes: 'inf' must"),
         ('--sizes 0.01', '(--sizes 0.01): an image of 0x0 is smaller'),
-        ('--budget "2 hours"', "--budget: '2 hours' is no time"),
+        ('--budget "2 hours"', "--budget: '2 hours' must be a time"),
         ('--budget 2h --epochs 3', '--budget chooses the length of trainings: give it'),
         ('--iterations 5', '--iterations 5: the config'), ('--submitit slrum', '--submitit slrum'),
         ('--submitit local no_such=1', '--submitit local'),
@@ -176,10 +176,10 @@ CLASSIFIER = {
         ('cls.py --size 32 --size 64 --plot x.txt', "--plot='x.txt'")],
     'convert': [
         ('auto no.pth x.pth', 'no.pth is no file'), ('auto text.pth x.pth', 'text.pth cannot be'),
-        ('auto other.pth x.pth', 'other.pth is of no source'),
+        ('auto other.pth x.pth', 'other.pth is of an unknown source'),
         ('deit other.pth x.pth', "source='deit' has no rule"),
         ('auto w.pth x.txt', 'x.txt must end in'),
-        ('auto w.pth nofolder/x.pth', 'nofolder is no folder'),
+        ('auto w.pth nofolder/x.pth', 'nofolder is not a folder'),
         ('auto w.pth w.pth', 'w.pth exists; give --overwrite'),
         ('auto other.pth x.pth --to timm', 'none of the models of timm')],
     'export': [

@@ -1,9 +1,9 @@
-"""What a model knows of places, measured without training: shifts, probes, attention, sizes,
-padding and similarity.
+"""Measures how a model depends on position, without training: shifts, probes, attention, image
+sizes, padding and similarity of positions.
 
-Start at ``diagnose`` in table.py, which calls what measures (changes.py, probe.py, attention.py).
-measure.py says what a measure is and draws it; features.py notes the maps behind a model's blocks.
-With OpenMMLab, config_models.py does it for the model of a config.
+Start at ``diagnose`` in table.py. It calls the measures in changes.py, probe.py and attention.py.
+measure.py defines and draws a measure; features.py records the maps after a model's blocks;
+config_models.py (with OpenMMLab) measures the model of a config.
 """
 from .measure import Measure, draw_measure, write_figures
 from .table import diagnose

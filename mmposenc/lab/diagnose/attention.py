@@ -1,4 +1,4 @@
-"""How far attention reaches, how spread it is, and how alike the positions of an encoding are."""
+"""Measures of attention (distance, entropy) and of encodings (similarity of positions)."""
 from __future__ import annotations
 
 import re
@@ -23,34 +23,34 @@ from .features import Examined, grids_of, is_encoder
 from .measure import Measure, Series, line, table
 
 _DISTANCE = (
-    'd = mean over cells i of sum_j a_ij |p_i - p_j| / sum_j a_ij, where a_ij is the weight that '
-    'cell i gives cell j and p are the centres of cells (ViT, Dosovitskiy et al., ICLR 2021, '
-    'Fig. 7). Class tokens and zeros that fill up windows have no place and are left out. Keys of '
-    'a reduced grid lie at the centres of their cells. "uniform": all keys that a cell may attend '
-    'to have the same weight. ')
+    'd = mean over cells i of sum_j a_ij |p_i - p_j| / sum_j a_ij, where a_ij is the attention '
+    'weight of query cell i and key cell j, and p are the centres of cells (ViT, Dosovitskiy et '
+    'al., ICLR 2021, Fig. 7). Class tokens and padding of windows have no position and are left '
+    'out. Keys of a reduced grid lie at the centres of their cells. "uniform": all keys that a '
+    'cell may attend to have the same weight. ')
 _ENTROPY = (
     'H = mean over cells i of - sum_j a_ij log2 a_ij, over all keys that cell i may attend to, '
     'class tokens included. ')
 
 DISTANCE = Measure(
     'attention_distance', 'Mean attention distance', _DISTANCE + 'In pixels of the input.',
-    'pixels', 'attention layer, as they run', 'mean distance, pixels')
+    'pixels', 'attention layer, in order', 'mean distance, pixels')
 DISTANCE_CELLS = Measure(
     'attention_distance_cells', 'Mean attention distance in cells', _DISTANCE + 'In cells of the '
-    "layer's own grid.", 'cells', 'attention layer, as they run', 'mean distance, cells')
+    "layer's grid.", 'cells', 'attention layer, in order', 'mean distance, cells')
 ENTROPY = Measure(
-    'attention_entropy', 'Entropy of attention', _ENTROPY + '0: one key has all; log2 n: n keys '
-    'have the same.', 'bits', 'attention layer, as they run', 'entropy, bits')
+    'attention_entropy', 'Entropy of attention', _ENTROPY + '0: all weight on one key; log2 n: n '
+    'keys with equal weights.', 'bits', 'attention layer, in order', 'entropy, bits')
 ENTROPY_SHARE = Measure(
     'attention_entropy_share', 'Entropy of attention, share of the largest', _ENTROPY + 'Divided '
     'by log2 n of the n keys that the cell may attend to; cells with one key are left out.',
-    'share of log2 n', 'attention layer, as they run', 'share of the largest entropy')
+    'share of log2 n', 'attention layer, in order', 'share of the largest entropy')
 _ALL = (DISTANCE, DISTANCE_CELLS, ENTROPY, ENTROPY_SHARE)
 
 
 @dataclass
 class Layer:
-    """Means of one layer by head: (heads,) each; ``uniform`` as if all keys weighed the same."""
+    """Means of one layer, each (heads,); ``uniform``: the mean distance with equal weights."""
 
     name: str
     values: dict[str, Tensor] = field(default_factory=dict)
@@ -58,19 +58,19 @@ class Layer:
 
 
 def centres(grid: Grid) -> Tensor:
-    """(H * W, 2) rows and columns of a grid's cells, in cells of the queries."""
+    """Row and column (H * W, 2) of the centre of each cell, in cells of the queries."""
     rows, cols = (((torch.arange(side) + 0.5) * stride - 0.5) for side, stride in
                   ((grid.height, grid.stride_h), (grid.width, grid.stride_w)))
     return torch.stack(torch.meshgrid(rows, cols, indexing='ij'), -1).view(-1, 2)
 
 
 def mean_distance(weights: Tensor, apart: Tensor, counted: Tensor) -> Tensor:
-    """Mean distance (heads,) that weights reach.
+    """Mean attention distance (heads,).
 
     Args:
         weights: (B, heads, L, Lk).
         apart: (L, Lk) distance of each query to each key.
-        counted: (1 or B, L) bool, the queries that count.
+        counted: (1 or B, L) bool, the queries in the mean.
     """
     sums = weights.sum(-1)
     reach = (weights * apart).sum(-1) / sums
@@ -83,16 +83,16 @@ def entropy(weights: Tensor) -> Tensor:
 
 
 def _over(values: Tensor, counted: Tensor) -> Tensor:
-    """(B, heads, L) to the mean (heads,) over what is counted."""
+    """Mean (heads,) of values (B, heads, L) over the counted queries."""
     counted = counted.expand_as(values)
     return torch.where(counted, values, 0.0).sum((0, 2)) / counted.sum((0, 2))
 
 
 def layer_of(call: AttentionCall, hw_shape: tuple[int, int]) -> Layer:
-    """What one attention did.
+    """Distances and entropies of one call of attention.
 
     Args:
-        call: as :func:`~mmposenc.lab.figures.recording.watch_attention` gives it.
+        call: recorded by :func:`~mmposenc.lab.figures.recording.watch_attention`.
         hw_shape: (H, W) of the images in pixels.
     """
     query, key = call.grids
@@ -121,8 +121,8 @@ def layer_of(call: AttentionCall, hw_shape: tuple[int, int]) -> Layer:
 
 
 def _keys(call: AttentionCall, query: Grid, key: Grid, prefix: int) -> tuple[Tensor, Tensor]:
-    """Queries (1 or B, L) that are cells of the map, and keys (1 or B, L, P + Lk) that they may
-    attend to: in windows, those of their own region."""
+    """Masks of the queries (1 or B, L) that are cells of the map, and of the keys
+    (1 or B, L, P + Lk) that they may attend to (in windows, those of the same region)."""
     length, keys = query.num_cells, prefix + key.num_cells
     real = torch.ones(1, length, dtype=torch.bool)
     allowed = torch.ones(1, length, keys, dtype=torch.bool)
@@ -141,7 +141,7 @@ def _keys(call: AttentionCall, query: Grid, key: Grid, prefix: int) -> tuple[Ten
 
 
 def layers_of(examined: Examined, images: Tensor) -> list[Layer]:
-    """All attention layers that run on images (B, C, H, W), in their order."""
+    """The attention layers of a pass over images (B, C, H, W), in order of execution."""
     found: list[Layer] = []
 
     def note(call: AttentionCall) -> None:
@@ -157,15 +157,15 @@ def measure_attention(examined: Examined, images: Mapping[str, Tensor]) -> list[
 
     Args:
         examined: the model.
-        images: (B, C, H, W) by what they are; the map is of the last.
+        images: (B, C, H, W) by name; the map is of the last.
     """
     series: dict[str, list[Series]] = {each.name: [] for each in _ALL}
     layers: list[Layer] = []
     for kind, batch in images.items():
         layers = layers_of(examined, batch)
         if not layers:
-            reason = ('there is no attention of this project with weights on a grid (convolutions '
-                      'have none; deformable attention samples points)')
+            reason = ('there is no attention of this project over a grid (deformable '
+                      'attention samples points)')
             return [each.missing(reason) for each in _ALL]
         for name, lines in series.items():
             lines.append(line(f'{kind}, mean of heads', range(len(layers)),
@@ -179,29 +179,29 @@ def measure_attention(examined: Examined, images: Mapping[str, Tensor]) -> list[
         rows = [each.values[measure.name].tolist() for each in layers]
         value = sum(float(each.values[measure.name].mean()) for each in layers) / len(layers)
         found.append(measure.of(
-            f'The value is the mean of all layers and heads on {list(images)[-1]}, and so is the '
-            f'map, by layer and head.', value, lines,
+            f'Value: mean over all layers and heads on {list(images)[-1]}. Map: each layer and '
+            f'head.', value, lines,
             table([each.name for each in layers], [f'head {head}' for head in range(most)],
                   [row + [None] * (most - len(row)) for row in rows])))
     return found
 
 
-#: Rows and columns of cells that are compared with all cells.
+#: At most this number of rows and columns of cells is compared with all cells.
 REFERENCES = 14
 
 SIMILARITY = Measure(
     'position_similarity', 'Similarity of positions by distance',
     's(d) = mean of cos(v_i, v_j) = v_i . v_j / (|v_i| |v_j|) over all pairs of different cells '
-    f'whose distance rounds to d; i are {REFERENCES} x {REFERENCES} cells at most. v_i is what an '
-    "encoding gives cell i of the first image: a token encoding's is what it adds to the cell's "
-    "token; a relative encoding's all that it adds to the cell's logits, every head and key (of "
-    "the first window, where there are windows); a rotary encoding's a query of ones, as it is "
-    "turned there; a DETR's what it adds to queries and keys.",
+    f'whose distance rounds to d; i are {REFERENCES} x {REFERENCES} cells at most. v_i is the code '
+    'of cell i in the first image. For a token encoding: the vector added to the token. For a '
+    "relative encoding: everything added to the cell's logits, of all heads and keys (with "
+    'windows: of the first one). For a rotary encoding: a query of ones after its rotation. For '
+    'a DETR: the vector added to queries and keys.',
     'cosine', 'distance, cells', 'cosine similarity')
 
 
 class Positions(NamedTuple):
-    """What one encoding gives each cell: (H * W, C) on a grid (H, W)."""
+    """The codes (H * W, C) that one encoding gives to the cells of a grid (H, W)."""
 
     name: str
     hw_shape: tuple[int, int]
@@ -209,8 +209,8 @@ class Positions(NamedTuple):
 
 
 def positions_of(examined: Examined, image: Tensor) -> list[Positions]:
-    """What every encoding gives the cells of an image (1, C, H, W): token encodings first, then a
-    DETR's positions, then attention layers, each in the order in which they run."""
+    """The codes of all encodings for an image (1, C, H, W): first of token encodings, then of a
+    DETR's positions, then of attention layers, each in order of execution."""
     absolute: list[Positions] = []
     relative: list[Positions] = []
 
@@ -239,7 +239,7 @@ def positions_of(examined: Examined, image: Tensor) -> list[Positions]:
 
 
 def _relative(call: AttentionCall) -> Positions | None:
-    """Of one attention layer; None without an encoding that changes logits."""
+    """The codes of one attention layer; None if no encoding changes its logits."""
     encoding: Any = call.module.rel_pos_encoding
     if encoding is None:
         return None
@@ -260,8 +260,8 @@ def _relative(call: AttentionCall) -> Positions | None:
 
 
 def by_distance(positions: Positions) -> list[float]:
-    """Mean cosine similarity of cells at distance 1, 2, ..., NaN where no two are so far apart; of
-    reference cells to all."""
+    """Mean cosine similarity of reference cells and all cells at distance 1, 2, ...; NaN for a
+    distance that does not occur."""
     height, width = positions.hw_shape
     chosen = np.array([row * width + col for line in reference_cells((height, width), REFERENCES)
                        for row, col in line])
@@ -285,16 +285,16 @@ def measure_similarity(examined: Examined, image: Tensor) -> list[Measure]:
     found = [each for each in present if each.vectors.any()]
     zeros = ', '.join(each.name for each in present if not each.vectors.any())
     if not found:
-        return [SIMILARITY.missing(f'all that encodings add is zero ({zeros})' if zeros else
-                                   'no encoding of this project adds to tokens or logits of more '
+        return [SIMILARITY.missing(f'the encodings add zero ({zeros})' if zeros else
+                                   'no encoding of this project changes tokens or logits of more '
                                    'than one cell')]
     means = [by_distance(each) for each in found]
     longest = max(map(len, means))
     names = [each.name for each in found]
     neighbours = [each[0] for each in means]
     return [SIMILARITY.of(
-        f'The value is that of neighbours (d = 1), mean of {len(found)} encodings.'
-        + (f' These add zero: {zeros}.' if zeros else ''),
+        f'Value: neighbours (d = 1), mean of {len(found)} encodings.'
+        + (f' These encodings add zero: {zeros}.' if zeros else ''),
         sum(neighbours) / len(neighbours),
         [line(name, range(1, len(each) + 1), each)
          for name, each in zip(names, means, strict=True)],

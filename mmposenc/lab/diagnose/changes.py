@@ -1,5 +1,4 @@
-"""How far a model's output is from moving with its input, and how much it changes with the size of
-the picture and in a padded batch."""
+"""Measures of equivariance under shifts, and of changes with image size and with padding."""
 from __future__ import annotations
 
 import math
@@ -13,19 +12,19 @@ from .features import Examined, FeatureMap
 from .measure import Measure, Series, line, table
 
 _DEFINITION = (
-    'e(d) = ||f(x moved by d) - f(x) moved by d|| / ||f(x)||, over the cells that are in both '
-    'pictures, all channels and images together; f is the map of tokens behind a block, d pixels '
-    'down and as many to the right. By parts of a cell, f(x moved) is read between its cells, '
-    'linearly. Inner cells are a quarter of the side or more from the border in both.')
+    'e(d) = ||f(x shifted by d) - f(x) shifted by d|| / ||f(x)||, over the cells that are in both '
+    'pictures, over all channels and images; f is the map of tokens after a block, and d pixels '
+    'are down and to the right. For parts of a cell, f(x shifted) is interpolated linearly. Inner '
+    'cells are at least a quarter of the side from the border in both.')
 
 VIEW = Measure(
-    'shift_view', 'Error when the view moves', _DEFINITION + ' The moved picture is another crop '
-    'of a larger one: other pixels come in, and attention that reaches them sees others.',
+    'shift_view', 'Error when the view moves', _DEFINITION + ' The shifted picture is another crop '
+    'of a larger one, so new pixels enter at the border and change the context.',
     'share of ||f(x)||', 'shift, pixels', 'relative error')
 ROLLED = Measure(
-    'shift_rolled', 'Error when the picture is rolled', _DEFINITION + ' What leaves on one side '
-    'comes in on the other, so that the content stays the same: what is left is what the model '
-    'knows of places.', 'share of ||f(x)||', 'shift, pixels', 'relative error')
+    'shift_rolled', 'Error when the picture is rolled', _DEFINITION + ' Pixels that leave on one '
+    'side enter on the other, so the content does not change: the error comes only from absolute '
+    'position.', 'share of ||f(x)||', 'shift, pixels', 'relative error')
 
 
 def relative_error(found: Tensor, expected: Tensor) -> float:
@@ -34,8 +33,8 @@ def relative_error(found: Tensor, expected: Tensor) -> float:
 
 
 def moved_back(values: Tensor, shift: tuple[float, float]) -> Tensor:
-    """The map (..., H, W) whose cell i is what lies at i + ``shift``, linearly between cells; what
-    lies outside is repeated from the border."""
+    """The map (..., H, W) whose cell i is the value at i + ``shift``, interpolated linearly; values
+    outside are those of the border."""
     for dim, step in zip((-2, -1), shift, strict=True):
         side = values.shape[dim]
         place = torch.arange(side, device=values.device) + step // 1
@@ -48,8 +47,8 @@ def moved_back(values: Tensor, shift: tuple[float, float]) -> Tensor:
 
 def seen_twice(hw_shape: tuple[int, int], shift: tuple[float, float], margin: int | Sequence[int]
                = 0) -> Tensor:
-    """Cells (H, W) bool of a map that are ``margin`` or more cells from its border, and are still
-    so when they have moved by ``shift``."""
+    """Mask (H, W) of cells that are at least ``margin`` cells from the border, before and after a
+    shift by ``shift``."""
     margins = (margin, margin) if isinstance(margin, int) else tuple(margin)
     lines = []
     for side, step, edge in zip(hw_shape, shift, margins, strict=True):
@@ -62,8 +61,8 @@ def seen_twice(hw_shape: tuple[int, int], shift: tuple[float, float], margin: in
 
 def shift_error(still: Tensor, moved: Tensor, shift: tuple[float, float], cells: Tensor
                 ) -> float | None:
-    """The relative error between a map (..., H, W) and that of the moved picture, moved back, on
-    some cells (H, W); None where there are none of them."""
+    """The relative error between a map (..., H, W) and that of the shifted picture, shifted back,
+    on a mask of cells (H, W); None if the mask is empty."""
     if not cells.any():
         return None
     return relative_error(moved_back(moved, shift)[..., cells.to(still.device)],
@@ -71,8 +70,8 @@ def shift_error(still: Tensor, moved: Tensor, shift: tuple[float, float], cells:
 
 
 def view(images: Tensor, most: int, shift: int) -> Tensor:
-    """Crops of images (B, C, H, W) made ``most`` pixels larger, in which the content lies
-    ``shift`` pixels further down and to the right than without a shift."""
+    """Crops of images (B, C, H, W) that were enlarged by ``most`` pixels; the content is ``shift``
+    pixels further down and to the right."""
     height, width = images.shape[-2:]
     large = F.interpolate(images, (height + most, width + most), mode='bilinear',
                           align_corners=False)
@@ -85,13 +84,13 @@ def measure_shifts(examined: Examined, images: Mapping[str, Tensor]) -> list[Mea
 
     Args:
         examined: the model.
-        images: (B, C, H, W) by what they are; the map is of the last.
+        images: (B, C, H, W) by name; the map is of the last.
     """
     first = next(iter(images.values()))
     last = examined.maps(first)[-1]
     cell, cells = last.stride, min(last.values.shape[-2:])
     if cells < 2:
-        reason = f'the last map has {cells} cell on a side, so none is seen twice'
+        reason = f'the last map has {cells} cell on a side, so no cell is in both pictures'
         return [VIEW.missing(reason), ROLLED.missing(reason)]
     whole = [cell * count for count in range(1, 1 + max(1, min(3, cells // 3)))]
     parts = sorted({part for part in (1, cell // 4, cell // 2) if 0 < part < cell})
@@ -115,15 +114,15 @@ def measure_shifts(examined: Examined, images: Mapping[str, Tensor]) -> list[Mea
             value = errors[cell][-1][0]
             rows = {each.name: [errors[d][i][0] for d in errors] for i, each in enumerate(still)}
         found.append(measure.of(
-            f'{text} The value is that of one cell, on all cells of {kind}; the map: all cells of '
-            f'{kind} behind each block, by shift.', value, series,
+            f'{text} Value: shift by one cell, all cells, on {kind}. Map: all cells, after each '
+            f'block, by shift.', value, series,
             table(list(rows), [f'{d} px' for d in sorted(shifts)], list(rows.values()))))
     return found
 
 
 def _errors(still: FeatureMap, moved: FeatureMap, shift: int
             ) -> tuple[float | None, float | None]:
-    """On all cells that are in both, and on the inner ones."""
+    """The errors on all cells that are in both pictures, and on the inner cells."""
     height, width = still.values.shape[-2:]
     step = (shift / still.stride,) * 2
     return tuple(shift_error(  # type: ignore[return-value]
@@ -140,24 +139,24 @@ def _series(kind: str, errors: dict[int, tuple[float | None, float | None]], who
     return lines
 
 
-#: Sides of the pictures, in those of the first.
+#: Sides of the pictures relative to those of the first.
 FACTORS = (0.5, 0.75, 1.0, 1.25, 1.5, 2.0)
 
-_WHAT = ('f is the last map; f_s that of the same picture resized to s times its sides (rounded to '
-         'whole cells). "mean of cells": f averaged over its cells; "class token": its first; '
-         '"map": f_s resized to the cells of f (linearly). All images together. ')
+_WHAT = ('f is the last map; f_s is that of the same picture resized to s times its sides (rounded '
+         'to whole cells). "mean of cells": f averaged over its cells; "class token": the first '
+         'token; "map": f_s resized linearly to the grid of f. Over all images. ')
 SIZE_DISTANCE = Measure(
     'size_distance', 'Change of the output with image size',
-    _WHAT + 'D(s) = ||f_s - f|| / ||f||.', 'share of ||f||', 'size, in sides of the first',
+    _WHAT + 'D(s) = ||f_s - f|| / ||f||.', 'share of ||f||', 'size, relative to the first',
     'relative distance')
 SIZE_CORRELATION = Measure(
     'size_correlation', 'Correlation of outputs between image sizes',
     _WHAT + 'r(s): Pearson correlation of the numbers of f_s and f.', 'correlation',
-    'size, in sides of the first', 'correlation')
+    'size, relative to the first', 'correlation')
 
 
 def correlation(found: Tensor, expected: Tensor) -> float:
-    """Pearson correlation of all numbers of two tensors; NaN where one of them does not vary."""
+    """Pearson correlation of two tensors of the same shape; NaN if one of them is constant."""
     a, b = (each.double().flatten() - each.double().mean() for each in (found, expected))
     return float((a * b).sum() / (a.norm() * b.norm()))
 
@@ -167,7 +166,7 @@ def measure_sizes(examined: Examined, images: Mapping[str, Tensor]) -> list[Meas
 
     Args:
         examined: the model.
-        images: (B, C, H, W) by what they are.
+        images: (B, C, H, W) by name.
     """
     distances: list[Series] = []
     correlations: list[Series] = []
@@ -194,21 +193,21 @@ def measure_sizes(examined: Examined, images: Mapping[str, Tensor]) -> list[Meas
             correlations.append(line(f'{kind}, {name}', x, alike))
         ends = tuple(value if value is not None else math.nan  # type: ignore[assignment]
                      for value in lines['mean of cells'][-1][1:])
-    text = (f'The value is that of the mean of cells at {FACTORS[-1]:g} times the size, of '
+    text = (f'Value: mean of cells at {FACTORS[-1]:g} times the size, on '
             f'{list(images)[-1]}.{refused}')
     return [SIZE_DISTANCE.of(text, ends[0], distances),
             SIZE_CORRELATION.of(text, ends[1], correlations)]
 
 
 def _sizes(batch: Tensor, cell: int) -> list[tuple[int, ...]]:
-    """(H, W) in whole cells for each factor; several that round to one are one."""
+    """(H, W), multiples of a cell, for each factor, without duplicates."""
     return list(dict.fromkeys(
         tuple(max(1, round(side * factor / cell)) * cell for side in batch.shape[-2:])
         for factor in FACTORS))
 
 
 def compared(other: FeatureMap, one: FeatureMap) -> dict[str, tuple[Tensor, Tensor] | None]:
-    """What of two maps of the same picture is compared: pairs of equal shape."""
+    """The pairs of tensors of equal shape by which two maps of the same picture are compared."""
     pairs: dict[str, tuple[Tensor, Tensor] | None] = {
         'mean of cells': (other.values.mean((-2, -1)), one.values.mean((-2, -1)))}
     if one.prefix is not None and other.prefix is not None:
@@ -222,18 +221,18 @@ def compared(other: FeatureMap, one: FeatureMap) -> dict[str, tuple[Tensor, Tens
 
 PADDING = Measure(
     'padding_error', 'Change of the output in a padded batch',
-    'e(n) = ||f(x padded) - f(x)|| / ||f(x)|| over the cells of x and all channels, all images '
-    'together; f is the last map. x is padded with zeros by n pixels to the right and below, in a '
-    'batch with a picture that fills it. 0 with mask_padding that is told the sizes.',
+    'e(n) = ||f(x padded) - f(x)|| / ||f(x)|| over the cells of x, all channels and all images; f '
+    'is the last map. x is padded with zeros by n pixels at the right and bottom, in a batch with '
+    'a picture of the full size. With mask_padding=True and known image sizes it is 0.',
     'share of ||f(x)||', 'padding, pixels', 'relative error')
 
 
 def measure_padding(examined: Examined, images: Mapping[str, Tensor]) -> list[Measure]:
-    """:data:`PADDING`, with ``mask_padding`` as the model has it.
+    """:data:`PADDING`, with the model's setting of ``mask_padding``.
 
     Args:
         examined: the model.
-        images: (B, C, H, W) by what they are.
+        images: (B, C, H, W) by name.
     """
     series: list[Series] = []
     value, refused = None, ''
@@ -253,18 +252,18 @@ def measure_padding(examined: Examined, images: Mapping[str, Tensor]) -> list[Me
     masks = {str(module.mask_padding) for module in examined.model.modules()
              if hasattr(module, 'mask_padding')}
     setting = f'mask_padding={" and ".join(sorted(masks))}' if masks else 'no mask_padding'
-    text = f'The model has {setting}. The value is that of the largest padding, of {kind}.{refused}'
+    text = f'The model has {setting}. Value: the largest padding, on {kind}.{refused}'
     return [PADDING.of(text, value, series)]
 
 
 def padded_error(examined: Examined, images: Tensor, alone: Tensor, padding: int) -> float:
-    """The relative error of the last map on each image's own cells.
+    """The relative error of the last map on the images' valid cells.
 
     Args:
         examined: the model.
-        images: (B, C, H, W), all to be padded.
+        images: (B, C, H, W), to be padded.
         alone: (B, C', h, w), their last map without padding.
-        padding: pixels to the right and below.
+        padding: number of pixels to add at the right and bottom.
     """
     height, width = images.shape[-2:]
     full = (height + padding, width + padding)

@@ -1,4 +1,4 @@
-"""Measures of the model that a config describes: what it knows of places, without training."""
+"""Measures the model of a config: how it depends on position, without training."""
 from __future__ import annotations
 
 import copy
@@ -33,34 +33,34 @@ from mmposenc.functional.image_sizes import set_img_shapes
 from . import Measure, diagnose
 from .features import Examined, is_encoder
 
-#: Pictures of noise, and of the config's test data where it is there.
+#: Number of noise images, and of images from the config's test data.
 NOISE, PICTURES = 2, 4
-#: Rows and columns of the last map that shifts need.
+#: Smallest number of rows and columns of the last map for measuring shifts.
 LEAST_CELLS = 2
 
 
 def diagnose_config(cfg: Config, checkpoint: str | None = None, *, images: Sequence[str] = (),
                     size: tuple[int, int] | None = None, seed: int = 0) -> dict[str, Any]:
-    """Measures the model of a config, see :func:`mmposenc.lab.diagnose.diagnose`.
+    """Measure the model of a config, see :func:`mmposenc.lab.diagnose.diagnose`.
 
     Args:
         cfg: a config of mmdet, mmseg or mmpretrain.
-        checkpoint: weights of the whole model; None leaves them random.
-        images: pictures; without any, some of the config's test data where it is on disk. Noise is
-            measured besides.
-        size: (H, W) that pictures are resized to; None: :func:`.config_sizes.usual_size`, rounded
+        checkpoint: weights of the whole model; None: random weights.
+        images: files of pictures; by default some of the config's test data, if it is on disk.
+            Noise is measured too.
+        size: (H, W) in pixels that pictures are resized to; None: the config's usual size, rounded
             to whole cells of the last map.
-        seed: of noise, crops and random weights.
+        seed: seed of noise, crops and random weights.
 
     Returns:
-        ``trained``: whether there was a checkpoint; ``size``: [H, W]; ``images``: what was looked
-        at; ``note``: why no test data was; ``measures``: one dict each, see
+        A dict. ``trained``: whether there is a checkpoint; ``size``: [H, W]; ``images``: the images
+        used; ``note``: why there is no test data; ``measures``: a dict for each measure, see
         :meth:`mmposenc.lab.diagnose.Measure.json`.
 
     Raises:
-        ValueError: a checkpoint or a size that does not fit, a picture that can't be read, a model
-            with nothing to look at.
-        FileNotFoundError: no such picture or checkpoint.
+        ValueError: the checkpoint or the size does not fit, a picture cannot be read, or the model
+            has nothing to measure.
+        FileNotFoundError: a picture or the checkpoint does not exist.
     """
     result, found = measure_config(cfg, checkpoint, images=images, size=size, seed=seed)
     return {**result, 'measures': [each.json() for each in found]}
@@ -69,7 +69,7 @@ def diagnose_config(cfg: Config, checkpoint: str | None = None, *, images: Seque
 def measure_config(cfg: Config, checkpoint: str | None = None, *, images: Sequence[str] = (),
                    size: tuple[int, int] | None = None, seed: int = 0
                    ) -> tuple[dict[str, Any], list[Measure]]:
-    """As :func:`diagnose_config`, with the measures as they are, for figures."""
+    """As :func:`diagnose_config`; it returns Measure objects, for figures."""
     if size is not None and min(size) < 1:
         raise ValueError(f'size={tuple(size)} must be at least (1, 1)')
     check_pictures(images)
@@ -93,13 +93,13 @@ def measure_config(cfg: Config, checkpoint: str | None = None, *, images: Sequen
 
 
 def examined_of(model: Any, scope: str) -> Examined:
-    """What of a model is measured, its backbone or, where an encoder of this project follows, all
-    of it; and a pass of that."""
+    """The part of a model that is measured, and how it is run: the backbone, or the whole model if
+    it has an encoder of this project."""
     tells = type(getattr(model, 'data_preprocessor', None)).__module__.startswith('mmposenc.')
     whole = any(map(is_encoder, model.modules()))
 
     def run(images: Tensor, shapes: Any) -> object:
-        if tells:  # else the model never learns how far images reach
+        if tells:  # otherwise image sizes are not passed to the model
             set_img_shapes(images, shapes)
         if not whole:
             return model.backbone(images)
@@ -118,19 +118,19 @@ def _backbone(model: Any) -> nn.Module:
 
 
 def _size(cfg: Config, examined: Examined, size: tuple[int, int] | None) -> tuple[int, int]:
-    """Sides of whole cells of the last map."""
+    """(H, W) as multiples of a cell of the last map."""
     usual = usual_size(cfg)
-    # Not at the given size: of a small one whose last cells are not whole, sides by cells say less.
+    # Not at the given size: at a small one with partial cells the ratio of sides is less accurate.
     cell = examined.maps(torch.zeros(1, image_channels(cfg), *usual))[-1].stride
     if size is not None and any(side % cell for side in size):
-        raise ValueError(f'size={tuple(size)} must be multiples of {cell}, the cells of the last '
+        raise ValueError(f'size={tuple(size)} must be multiples of {cell}, the stride of the last '
                          f'map')
     height, width = (max(LEAST_CELLS, round(side / cell)) * cell for side in size or usual)
     return height, width
 
 
 def _test_images(cfg: Config) -> tuple[list[Any], str]:
-    """Some pictures of the test data, spread over it, as files or pixels; or none and why."""
+    """Some pictures, spread over the test data, as files or pixels; or none and the reason."""
     phase = 'test' if cfg.get('test_dataloader') else 'val'
     if not cfg.get(f'{phase}_dataloader'):
         return [], 'the config has no test_dataloader'
@@ -138,11 +138,11 @@ def _test_images(cfg: Config) -> tuple[list[Any], str]:
     with DATASETS.switch_scope_and_registry(scope_of(cfg)) as registry:
         for _, node in data_sets(offline, phase):
             if 'download' in inspect.signature(registry.get(node.type)).parameters:
-                node.download = False  # nothing is fetched for a figure
+                node.download = False  # a figure does not start a download
     try:
         check_files(cfg, (phase,))
         dataset = build_data_set(offline[f'{phase}_dataloader'].dataset)
-    except (FileNotFoundError, RuntimeError) as error:  # RuntimeError: what was not downloaded
+    except (FileNotFoundError, RuntimeError) as error:  # RuntimeError: not downloaded
         return [], f'the test data is not there ({in_a_line(error)})'
     count = min(PICTURES, len(dataset))
     infos = [dataset.get_data_info(index * len(dataset) // count) for index in range(count)]
@@ -151,14 +151,14 @@ def _test_images(cfg: Config) -> tuple[list[Any], str]:
 
 
 def _read(cfg: Config, pictures: Sequence[str | np.ndarray], hw_shape: tuple[int, int]) -> Tensor:
-    """(B, in_channels, H, W) as the model takes them, each resized to one size."""
+    """Preprocessed pictures (B, in_channels, H, W), each resized to ``hw_shape``."""
     pixels = []
     for picture in pictures:
         if isinstance(picture, str):
             pixels.append(read_picture(cfg, picture))
-        else:  # data sets that hold their pictures hold RGB
+        else:  # data sets that store pixels store RGB
             pixels.append(picture[..., ::-1] if picture.ndim == 3 else picture)
     batch = as_inputs(cfg, pixels, hw_shape)
     right, below = hw_shape[1] - batch.shape[-1], hw_shape[0] - batch.shape[-2]
-    # A preprocessor may fill up to a multiple of its own.
+    # A preprocessor may pad to a multiple of some number.
     return F.pad(batch, (0, right, 0, below)) if min(right, below) < 0 else batch

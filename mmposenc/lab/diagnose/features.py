@@ -1,4 +1,4 @@
-"""The map of tokens behind each block, noted while a model runs."""
+"""Records the map of tokens after each block while a model runs."""
 from __future__ import annotations
 
 import math
@@ -18,16 +18,19 @@ from mmposenc.functional.masking import split_prefix, tokens_to_map
 from ..figures.recording import given_arguments, watched
 from ..figures.subjects import Subject
 
-#: One pass of a model over images (B, C, H, W), of which each fills (height, width) pixels.
+#: Runs a model on images (B, C, H, W) with their sizes (height, width) in pixels.
 Run = Callable[[Tensor, ImgShapes], object]
 
 
 @dataclass
 class FeatureMap:
-    """The tokens behind one block, with the encodings that stand there.
+    """The tokens after one block, including the encodings there.
 
-    name: of the block's module; 'input' is what the first block gets. values: (B, C, H, W).
-    stride: pixels of a side of a cell. prefix: (B, P, C) of class tokens and the like, or None.
+    Attributes:
+        name: name of the block's module; 'input' is the input of the first block.
+        values: (B, C, H, W).
+        stride: side of a cell in pixels.
+        prefix: prefix tokens (B, P, C) such as the class token, or None.
     """
 
     name: str
@@ -36,7 +39,7 @@ class FeatureMap:
     prefix: Tensor | None = None
 
     def __post_init__(self) -> None:
-        if self.values.dtype in (torch.float16, torch.bfloat16):  # of frozen stages
+        if self.values.dtype in (torch.float16, torch.bfloat16):  # frozen stages
             self.values = self.values.float()
             self.prefix = None if self.prefix is None else self.prefix.float()
 
@@ -45,19 +48,20 @@ class FeatureMap:
 class Examined:
     """A model, and how it is run.
 
-    model: a backbone or a detector. run: one pass, whatever it returns; None is that of a model
-    that takes images alone.
+    Attributes:
+        model: a backbone or a detector.
+        run: runs the model once, with any result; None: ``model(images)``.
     """
 
     model: nn.Module
     run: Run | None = None
 
     def maps(self, images: Tensor, shapes: ImgShapes | None = None) -> list[FeatureMap]:
-        """The maps of images (B, C, H, W), in the order in which the blocks run, in evaluation
-        mode; ``shapes``: height and width that each fills, by default all of it.
+        """The maps of images (B, C, H, W) in evaluation mode, in the order of the blocks;
+        ``shapes``: (height, width) of each image, by default (H, W).
 
         Raises:
-            ValueError: for a model without blocks or maps to look at.
+            ValueError: the model has no blocks of this project and returns no maps.
         """
         whole = [tuple(images.shape[-2:])] * len(images) if shapes is None else shapes
         run = self.run or (lambda images, shapes: self.model(set_img_shapes(images, shapes)))
@@ -70,14 +74,14 @@ class Examined:
 
 
 def is_encoder(module: nn.Module) -> bool:
-    """Whether a module is an encoder of this project's DETR family, which has encodings for each of
-    its levels (and whose class brings OpenMMLab along)."""
+    """Whether a module is a DETR encoder of this project, by its attributes: importing its class
+    would import OpenMMLab."""
     levels = getattr(module, 'pos_encodings', None)
     return isinstance(levels, nn.ModuleList) and isinstance(levels[0], PlacedEncodings)
 
 
 def grids_of(given: dict[str, Any]) -> list[tuple[int, int]]:
-    """(H, W) of each level, from the arguments of a call of such an encoder; [] without any."""
+    """(H, W) of each level from the arguments of a call of a DETR encoder; [] if there are none."""
     grids: Any = given.get('hw_shapes') or given.get('spatial_shapes')
     if grids is None:
         return []
@@ -87,21 +91,20 @@ def grids_of(given: dict[str, Any]) -> list[tuple[int, int]]:
 
 @contextmanager
 def record_features(model: nn.Module, hw_shape: tuple[int, ...]) -> Iterator[list[FeatureMap]]:
-    """Note the map behind each block of this project's backbones and DETR encoders and of ResNets
-    while ``model`` runs; of other backbones, the maps that they return.
+    """Record the map after each block of this project's backbones and DETR encoders and of ResNets
+    while ``model`` runs; for other backbones, the maps that they return.
 
     Args:
         model: a backbone or a detector.
         hw_shape: (H, W) of the images in pixels.
 
     Yields:
-        The list that maps are added to. Of several levels the finest comes last, so that the last
-        map is what an encoder, or a backbone without one, ends with.
+        The list to which maps are added. With several levels the finest comes last.
     """
     found: list[FeatureMap] = []
     inside = {placed for module in model.modules() if is_encoder(module)
               for placed in module.pos_encodings}
-    strides: dict[str, tuple[int, int]] = {}  # by stage: stride, and rows of what it put out
+    strides: dict[str, tuple[int, int]] = {}  # by stage: stride and rows of its output
 
     def note(name: str, module: PlacedEncodings, given: dict[str, Any], out: Any) -> None:
         if module not in inside:
@@ -122,7 +125,7 @@ def record_features(model: nn.Module, hw_shape: tuple[int, ...]) -> Iterator[lis
 
     blocks: Any = getattr(model, 'backbone', model)
     with ExitStack() as stack:
-        if hasattr(blocks, 'block_map'):  # timm's, which have no encodings where none are asked
+        if hasattr(blocks, 'block_map'):  # timm's models may have no encodings of this project
             for name, block in blocks.blocks():
                 stack.callback(block.register_forward_hook(partial(note_block, name)).remove)
             yield found
@@ -137,33 +140,33 @@ def record_features(model: nn.Module, hw_shape: tuple[int, ...]) -> Iterator[lis
 
 def _next_stride(strides: dict[str, tuple[int, int]], stage: str, grid: tuple[int, int],
                  hw_shape: tuple[int, ...]) -> tuple[int, int]:
-    """The stride of a stage's cells, from that of the stage before: an encoding without padding
-    makes maps smaller, not their cells larger. (Rounded: a last patch may be one in part.)"""
+    """The stride of a stage, from that of the stage before: an encoding without padding makes maps
+    smaller but does not change the stride. (Rounded, since a last patch may be partial.)"""
     before, rows = list(strides.values())[-1] if strides else (1, hw_shape[0])
     return before * max(1, round(rows / grid[0])), grid[0]
 
 
 def _stride(values: Tensor, hw_shape: tuple[int, ...]) -> int:
-    """Of a map whose way is not known: the ratio of the sides, or else the nearest power of 2."""
+    """The stride of any other map: the ratio of the sides, else the nearest power of 2."""
     side, cells = max(hw_shape), max(values.shape[-2:])
     return side // cells if side % cells == 0 else 2 ** round(math.log2(side / cells))
 
 
 def _watch_encoder(name: str, encoder: Any, found: list[FeatureMap],
                    hw_shape: tuple[int, ...], stack: ExitStack) -> None:
-    """What each layer gets, which is what the one before gave and the encodings behind it; and the
+    """Record the input of each layer (the output of the one before, after encodings) and the
     memory."""
     inputs: list[Tensor] = []
 
     def collect(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         given = given_arguments(module, args, kwargs)
-        if given.get('kwargs', {}).get('packing') is None:  # its tokens lie on no grid
+        if given.get('kwargs', {}).get('packing') is None:  # packed tokens have no grid
             inputs.append(given['query'].detach())
 
     def give(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
         given = given_arguments(module, args, kwargs)
         grids = grids_of(given)
-        assert grids, f'{name} was not told its grid'
+        assert grids, f'{name} got no grid'
         memory = (out[0] if isinstance(out, tuple) else out).detach()
         names = [f'{name}.layers.{index - 1}' if index else f'{name} input'
                  for index in range(len(inputs))] + [f'{name}.layers.{len(encoder.layers) - 1}']
@@ -182,7 +185,7 @@ def _watch_encoder(name: str, encoder: Any, found: list[FeatureMap],
 
 def _watch_others(model: nn.Module, found: list[FeatureMap], hw_shape: tuple[int, ...],
                   stack: ExitStack) -> None:
-    """Blocks of a ResNet; else, where a backbone has no encodings to stop at, what it returns."""
+    """Record the blocks of a ResNet, or the outputs of a backbone without encodings."""
     backbone: Any = getattr(model, 'backbone', model)
     if any(isinstance(module, PlacedEncodings) for module in backbone.modules()):
         return

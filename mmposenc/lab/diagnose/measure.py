@@ -1,4 +1,4 @@
-"""What a measure is: its definition, its unit, its numbers, what they say, and its figure."""
+"""A measure: its definition, unit, numbers, explanation and figure."""
 from __future__ import annotations
 
 import math
@@ -21,13 +21,18 @@ Series = dict[str, Any]
 
 @dataclass(frozen=True)
 class Measure:
-    """One measure of a model, with all that a page needs to show it.
+    """One measure of a model, with everything that a page shows.
 
-    name, title: for programs and for people. definition: the formula in words and symbols. unit: of
-    all its numbers. value: the one number to tell, or None. series: lines, each ``dict(label, x,
-    y)`` with numbers or None, or None. map: ``dict(rows, columns, values)``, labels and a list a
-    row, or None. xlabel, ylabel: the axes of ``series``. text: what the numbers are of, and why
-    some are missing.
+    Attributes:
+        name: identifier for programs.
+        title: heading for readers.
+        definition: the formula in words and symbols.
+        unit: unit of all numbers.
+        value: the main number, or None.
+        series: lines of a plot, each ``dict(label, x, y)`` with numbers or None; or None.
+        map: ``dict(rows, columns, values)``, labels and a list for each row; or None.
+        xlabel, ylabel: labels of the axes of ``series``.
+        text: what the numbers are measured on, and why some are missing.
     """
 
     name: str
@@ -43,7 +48,7 @@ class Measure:
 
     @property
     def measured(self) -> bool:
-        """Whether there is any number."""
+        """Whether the measure has numbers."""
         return self.value is not None or bool(self.series) or self.map is not None
 
     def of(self, text: str, value: float | None = None, series: list[Series] | None = None,
@@ -53,7 +58,7 @@ class Measure:
                        series=series, map=table)
 
     def missing(self, reason: str) -> Measure:
-        """This measure of a model that has none of it, and why."""
+        """This measure for a model to which it does not apply, with the reason."""
         return replace(self, text=f'Not measured: {reason}.')
 
     def json(self) -> dict[str, Any]:
@@ -62,8 +67,7 @@ class Measure:
 
 
 def number(value: float | None) -> float | None:
-    """Six digits of a number; None where there is none (a 0 / 0, for example), which json can't
-    hold."""
+    """A number rounded to six digits; None for NaN and infinity, which json cannot store."""
     if value is None or not math.isfinite(value):
         return None
     return float(f'{float(value):.6g}')
@@ -76,24 +80,24 @@ def line(label: str, x: Sequence[float], y: Sequence[float | None]) -> Series:
 
 def table(rows: Sequence[object], columns: Sequence[object],
           values: Sequence[Sequence[float | None]]) -> dict[str, Any]:
-    """A map: labels, and a list of numbers a row."""
+    """A map: labels, and a list of numbers for each row."""
     return dict(rows=[str(each) for each in rows], columns=[str(each) for each in columns],
                 values=[[number(each) for each in row] for row in values])
 
 
-#: Lines that a legend still tells apart; more are told by the map.
+#: Largest number of lines with a legend; with more lines only the map is labelled.
 _LEGEND = 10
 
 
 def draw_measure(measure: Measure, source: str) -> Figure:
-    """A measure's lines, and its map beside them.
+    """A figure with a measure's lines and its map.
 
     Args:
-        measure: with numbers.
-        source: the files that the model is from, 'untrained' among them where it is.
+        measure: a measure with numbers.
+        source: config and checkpoint of the model, or 'untrained', for the title.
 
     Raises:
-        ValueError: for a measure without numbers.
+        ValueError: the measure has no numbers.
     """
     from matplotlib.figure import Figure  # draws without a display and without global state
 
@@ -146,16 +150,19 @@ def _draw_map(axes: Axes, measure: Measure) -> None:
 
 def write_figures(measures: Sequence[Measure], folder: str | Path, source: str, *,
                   suffix: str = '.png') -> list[Path]:
-    """Draws all measures that have numbers, each as a file of its name.
+    """Draw all measures that have numbers, each into a file of its name.
 
     Args:
-        measures: what :func:`~mmposenc.lab.diagnose.diagnose` gives.
-        folder: where they go; made where it is missing.
-        source: as of :func:`draw_measure`.
+        measures: results of :func:`~mmposenc.lab.diagnose.diagnose`.
+        folder: folder of the files; it is created if it does not exist.
+        source: as in :func:`draw_measure`.
         suffix: '.png', '.pdf' or '.svg'.
 
+    Returns:
+        The files.
+
     Raises:
-        ValueError: for another suffix.
+        ValueError: another suffix.
     """
     if suffix not in SUFFIXES:
         raise ValueError(f'suffix={suffix!r} must be one of {", ".join(SUFFIXES)}')

@@ -1,4 +1,4 @@
-"""What a linear probe reads of the absolute position from the tokens of each block."""
+"""A linear probe that predicts the absolute position from the tokens of each block."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,24 +14,24 @@ from mmposenc.functional.convolutions import padding_cells
 from .features import Examined
 from .measure import Measure, Series, line, table
 
-#: By name: what takes the place of zeros around a map.
+#: Ways to pad a map in convolutions.
 BORDERS = ('zeros', 'replicate', 'circular')
 _CONVOLUTIONS: set[Callable[..., Any]] = {F.conv2d, torch.conv2d}
 
 
 class Borders(TorchFunctionMode):
-    """While it is entered, 2-D convolutions that pad their map with zeros pad it otherwise, with
-    the same weights; those that pad nothing stay as they are.
+    """A context in which 2-D convolutions with zero padding pad in another way, with the same
+    weights; convolutions without padding are not changed.
 
     Args:
-        border: 'zeros' changes nothing; 'replicate' repeats the outermost cells; 'circular' goes on
-            at the other side. Of maps smaller than the padding too.
+        border: 'zeros' changes nothing; 'replicate' repeats the outermost cells; 'circular'
+            continues at the opposite side, also for maps smaller than the padding.
 
     Attributes:
-        padded: how many convolutions have padded something.
+        padded: number of calls of convolutions with padding.
 
     Raises:
-        ValueError: for another border.
+        ValueError: another border.
     """
 
     def __init__(self, border: str) -> None:
@@ -58,7 +58,7 @@ class Borders(TorchFunctionMode):
 
 
 def surround(x: Tensor, pads: tuple[int, int], border: str) -> Tensor:
-    """A map (..., H, W) with rows and columns around it that 'replicate' or go on 'circular'."""
+    """A map (..., H, W) padded by rows and columns, 'replicate' or 'circular'."""
     for dim, pad in zip((-2, -1), pads, strict=True):
         side = x.shape[dim]
         place = torch.arange(-pad, side + pad, device=x.device)
@@ -66,45 +66,45 @@ def surround(x: Tensor, pads: tuple[int, int], border: str) -> Tensor:
     return x
 
 
-#: Crops that are fitted, that choose the penalty, and that are tested.
+#: Number of crops to fit the probe, to choose the penalty, and to test.
 CROPS = (12, 6, 6)
 #: Weights of the penalty, for channels of variance 1.
 PENALTIES = (1e-6, 1e-4, 1e-2, 1.0)
-#: Rows and columns of a map that are read at most.
+#: Largest number of rows and columns of a map that the probe uses.
 CELLS = 14
 
 PROBE = Measure(
-    'position_probe', 'Position that a linear probe reads',
-    'R2 = 1 - sum (y - y_hat)^2 / sum (y - mean y)^2 on crops that were not fitted. y is the row '
-    '(column) of a cell; y_hat = w . z + b of its token z, channels brought to mean 0 and variance '
-    '1, with w of least sum (y - y_hat)^2 + n lambda |w|^2; lambda is chosen on further crops. The '
-    'pictures are random crops, flipped at random in both directions, so that what they show says '
-    'nothing of the place (after Islam et al., ICLR 2020). 1: all of it is read; 0 or less: '
-    'nothing. Beside the model as it is (zeros), its convolutions pad with the outermost cells '
-    '(replicate) or go on at the other side (circular), with the same weights.',
-    'R2, mean of rows and columns', 'block, as they run (0 is the first map)', 'R2')
+    'position_probe', 'Position that a linear probe predicts',
+    'R2 = 1 - sum (y - y_hat)^2 / sum (y - mean y)^2 on test crops. y is the row (column) of a '
+    'cell; y_hat = w . z + b for its token z, with channels scaled to mean 0 and variance 1, and w '
+    'that minimises sum (y - y_hat)^2 + n lambda |w|^2; lambda is chosen on validation crops. The '
+    'pictures are random crops, flipped at random in both directions, so that their content is '
+    'independent of the position (after Islam et al., ICLR 2020). 1: the position is predicted '
+    'exactly; 0 or less: not at all. "zeros" is the model itself; "replicate" and "circular" '
+    'change the padding of its convolutions, with the same weights.',
+    'R2, mean of rows and columns', 'block, in order (0 is the first map)', 'R2')
 
 
 def ridge(x: Tensor, y: Tensor, penalty: float) -> Tensor:
-    """Weights (C, T) of least squares ||y - x w||^2 / n + penalty |w|^2, for x (n, C), y (n, T)."""
+    """Weights (C, T) that minimise ||y - x w||^2 / n + penalty |w|^2, for x (n, C), y (n, T)."""
     gram = x.T @ x / len(x) + penalty * torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
     return torch.linalg.solve(gram, x.T @ y / len(x))
 
 
 def r_squared(found: Tensor, wanted: Tensor) -> Tensor:
-    """(T,) of predictions (n, T): 1 - residual / variance; NaN where nothing varies."""
+    """R2 (T,) of predictions (n, T): 1 - residual / variance; NaN for a constant target."""
     return 1 - (wanted - found).square().sum(0) / (wanted - wanted.mean(0)).square().sum(0)
 
 
 def read_position(tokens: Tensor, splits: Sequence[int] = CROPS) -> tuple[float, float]:
-    """R2 of row and column that a linear probe reads.
+    """R2 of a linear probe for row and column.
 
     Args:
-        tokens: (crops, C, H, W), those to fit first, then those that choose, then those to test.
-        splits: how many of each.
+        tokens: (crops, C, H, W): crops to fit, then to choose the penalty, then to test.
+        splits: number of crops of each kind.
 
     Returns:
-        Of rows, of columns; NaN for a map of one row (column).
+        R2 of rows and of columns; NaN for a map of one row (column).
     """
     count, channels, height, width = tokens.shape
     rows, cols = torch.meshgrid(*((torch.arange(side, dtype=torch.float64) + 0.5) / side
@@ -119,7 +119,7 @@ def read_position(tokens: Tensor, splits: Sequence[int] = CROPS) -> tuple[float,
     centre = y.mean(0)
     weights = [ridge(x, y - centre, penalty) for penalty in PENALTIES]
     scores = torch.stack([r_squared(x_choice @ w + centre, y_choice) for w in weights])
-    best = scores.nan_to_num(-torch.inf).argmax(0)  # (2,): rows and columns each have their own
+    best = scores.nan_to_num(-torch.inf).argmax(0)  # (2,): for rows and for columns
     chosen = torch.stack([weights[index][:, target] for target, index in
                           enumerate(best.tolist())], 1)
     row, col = r_squared(x_test @ chosen + centre, y_test).tolist()
@@ -127,15 +127,15 @@ def read_position(tokens: Tensor, splits: Sequence[int] = CROPS) -> tuple[float,
 
 
 def random_crops(images: Tensor, count: int, seed: int) -> Tensor:
-    """Random crops of images, image after image, at the size of the images.
+    """Random crops of images in turn, resized to the size of the images.
 
     Args:
         images: (B, C, H, W).
-        count: how many.
-        seed: of where they lie and how they are flipped.
+        count: number of crops.
+        seed: seed of their positions, sizes and flips.
 
     Returns:
-        (count, C, H, W); a side is half to all of the image's, and each crop is flipped in either
+        (count, C, H, W). A side is half to all of the image's side; each crop is flipped in each
         direction with probability 1/2.
     """
     generator = torch.Generator().manual_seed(seed)
@@ -159,9 +159,8 @@ def measure_probe(examined: Examined, images: Mapping[str, Tensor], seed: int = 
 
     Args:
         examined: the model.
-        images: (B, C, H, W) by what they are, 'noise' drawn anew for each crop; the map is of the
-            last.
-        seed: of the crops.
+        images: (B, C, H, W) by name; for 'noise' each crop is new noise. The map is of the last.
+        seed: seed of the crops.
     """
     series: list[Series] = []
     columns: dict[str, list[float]] = {}
@@ -182,17 +181,17 @@ def measure_probe(examined: Examined, images: Mapping[str, Tensor], seed: int = 
                 columns[f'{which}, {border}'] = [each[target] for each in scores]
             if not padded:
                 break
-    text = (f'Read from {CELLS} x {CELLS} cells at most, {sum(CROPS)} crops. The value is that of '
-            f'the last map, {names[-1]}, with zeros, of {kind}, and so is the map by block.')
+    text = (f'At most {CELLS} x {CELLS} cells, {sum(CROPS)} crops. Value: the last map, '
+            f'{names[-1]}, with zeros, on {kind}. Map: each block, with zeros, on {kind}.')
     if not padded:
-        text += ' No convolution of this model pads its map, so there is nothing to replace.'
+        text += ' No convolution of this model has padding, so there is nothing to replace.'
     grid = table(names, list(columns), list(zip(*columns.values(), strict=True)))
     return [PROBE.of(text, value, series, grid)]
 
 
 def _scores(examined: Examined, crops: Tensor, border: str
             ) -> tuple[list[str], list[tuple[float, float]], bool]:
-    """By block: its name, R2 of rows and columns; and whether any convolution pads."""
+    """Names of the blocks, R2 of rows and columns for each, and whether any convolution pads."""
     kept: dict[str, list[Tensor]] = {}
     with Borders(border) as mode:
         for part in crops.split(8):
@@ -203,7 +202,7 @@ def _scores(examined: Examined, crops: Tensor, border: str
 
 
 def _some_cells(values: Tensor) -> Tensor:
-    """(B, C, H, W) at no more than CELLS rows and columns, spread evenly."""
+    """At most CELLS rows and columns of a map (B, C, H, W), spread evenly."""
     for dim in (-2, -1):
         side = values.shape[dim]
         count = min(side, CELLS)

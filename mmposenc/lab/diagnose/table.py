@@ -1,4 +1,4 @@
-"""All measures of a model."""
+"""Runs all measures of a model."""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -14,23 +14,24 @@ from .probe import measure_probe
 
 def diagnose(model: nn.Module, images: Mapping[str, Tensor], run: Run | None = None, *,
              seed: int = 0) -> list[Measure]:
-    """Measures what a model knows of places, without training it.
+    """Measure how a model depends on position, without training it.
 
     Args:
-        model: a backbone or a detector, trained or not; other modules that hold a backbone of this
-            project need ``run``.
-        images: what it looks at, (B, C, H, W) as it takes them, by names for the legends: 'noise'
-            is drawn anew where many images are needed. Sides are multiples of the cells of the last
-            map. Values and maps are of the last entry.
-        run: one pass over images (B, C, H, W), of which each fills (height, width) pixels; by
-            default ``model(images)``, with the sizes noted for ``mask_padding``.
-        seed: of random crops.
+        model: a backbone or a detector, trained or not; other modules that contain a backbone of
+            this project need ``run``.
+        images: preprocessed images (B, C, H, W) by name, for the legends; more images named 'noise'
+            are drawn if many are needed. Sides must be multiples of the stride of the last map.
+            Values and maps are of the last entry.
+        run: runs the model on images (B, C, H, W) with their sizes (height, width) in pixels; by
+            default ``model(images)``, with the sizes stored for ``mask_padding``.
+        seed: seed of random crops.
 
     Returns:
-        The measures in a fixed order; those that do not apply have no numbers and say why.
+        The measures in a fixed order; a measure that does not apply has no numbers and says why.
 
     Raises:
-        ValueError: no images, sides that are no multiple, or a model with nothing to look at.
+        ValueError: there are no images, a side is not a multiple, or the model has nothing to
+            measure.
     """
     examined = Examined(model, run)
     _check(examined, images)
@@ -45,9 +46,9 @@ def _check(examined: Examined, images: Mapping[str, Tensor]) -> None:
         raise ValueError('images={} must hold at least one batch (B, C, H, W)')
     for kind, batch in images.items():
         if batch.dim() != 4 or not len(batch):
-            raise ValueError(f'images[{kind!r}] has shape {tuple(batch.shape)}; (B, C, H, W) with '
-                             f'at least one image is required')
+            raise ValueError(f'images[{kind!r}] has shape {tuple(batch.shape)}; it must be '
+                             f'(B, C, H, W) with at least one image')
         cell = examined.maps(batch[:1])[-1].stride
         if any(side % cell for side in batch.shape[-2:]):
             raise ValueError(f'images[{kind!r}] are {batch.shape[-2]} x {batch.shape[-1]} pixels; '
-                             f'multiples of {cell}, the cells of the last map, are required')
+                             f'they must be multiples of {cell}, the stride of the last map')

@@ -1,6 +1,6 @@
-"""Data sets and transforms that say what is wrong with their files.
+"""Data sets and transforms that check their files and name what is wrong.
 
-Checking files needs no OpenMMLab; the classes, which are imported on first use, do.
+The checks need no OpenMMLab. The classes need it; they are imported on first use.
 """
 from mmposenc.names import lazy_classes
 

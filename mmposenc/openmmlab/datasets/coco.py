@@ -1,4 +1,4 @@
-"""A COCO annotation file, refused when something in it would train on nothing or on wrong boxes."""
+"""COCO annotation files, with checks for errors that mmdet would train on without a message."""
 from __future__ import annotations
 
 import contextlib
@@ -18,10 +18,10 @@ from .loading import NamedErrors
 
 
 class CheckedCOCO(COCO):
-    """mmdet's COCO, read in silence and checked first.
+    """mmdet's COCO with checks of the file and without its prints.
 
     Attributes:
-        dropped: how many annotations of which kind were left out.
+        dropped: number of annotations left out, by reason.
     """
 
     def __init__(self, annotation_file: str | None = None) -> None:
@@ -36,25 +36,24 @@ class CheckedCOCO(COCO):
 
 
 def read_coco(path: str, dropped: Counter[str]) -> dict[str, Any]:
-    """Reads an annotation file and checks everything that training takes from it.
+    """Read an annotation file and check everything that training uses.
 
     Args:
         path: the file.
-        dropped: annotations of images that the file does not have are left out and counted here.
+        dropped: counts annotations of images that are not in the file; they are left out.
 
     Raises:
-        ValueError: names the file, the entry and what is wrong with it: no JSON, a section or a key
-            that is missing, ids that occur twice or are of another type, boxes that are not four
-            finite numbers.
+        ValueError: it names the file, the entry and the error: no JSON, a missing section or key,
+            an id that occurs twice or is not a whole number, a box that is not four finite numbers.
     """
     try:
         check_file(path)
         with open(path, 'rb') as file:
             data = json.load(file)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f'{path} is no whole JSON file: {error}') from error
+        raise ValueError(f'{path} is not a complete JSON file: {error}') from error
     if not isinstance(data, dict):
-        raise ValueError(f'{path} holds a {type(data).__name__}; a COCO file is a dict with '
+        raise ValueError(f'{path} holds a {type(data).__name__}; a COCO file must be a dict with '
                          'images, annotations and categories')
     for section in ('images', 'categories', 'annotations'):
         if section != 'annotations' or section in data:
@@ -74,7 +73,7 @@ def read_coco(path: str, dropped: Counter[str]) -> dict[str, Any]:
     return data
 
 
-#: Section, name of an entry, keys that it must have.
+#: For each section: the name of an entry, and the keys that it must have.
 _ENTRIES = {'images': ('image', ('id', 'file_name', 'height', 'width')),
             'categories': ('category', ('id', 'name')),
             'annotations': ('annotation', ('id', 'image_id', 'category_id', 'bbox'))}
@@ -140,25 +139,25 @@ def _check_annotation(path: str, ann: dict) -> None:
 
 
 def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and abs(value) < 1e15  # not of NaN
+    return type(value) in (int, float) and abs(value) < 1e15  # False for NaN
 
 
 def has_area(mask: Any, size: tuple[int, int]) -> bool:
-    """Whether a segmentation is a mask that mmdet takes: of polygons too small it makes none.
+    """Whether mmdet makes a mask of a segmentation; it makes none of polygons that are too small.
 
     Args:
-        mask: polygons, or a dict of run lengths, as COCO has them.
-        size: (height, width) of the image.
+        mask: polygons or a dict of run lengths, in COCO's format.
+        size: (height, width) of the image in pixels.
 
     Raises:
-        ValueError: it is neither, or not of this image.
+        ValueError: it is neither of them, or its size is not the image's.
     """
     if isinstance(mask, dict):
         counts, pixels = mask.get('counts'), size[0] * size[1]
         if mask.get('size') != [*size]:
             raise ValueError(f"segmentation: size={mask.get('size')!r} must be the image's, "
                              f'{[*size]}')
-        # pycocotools leaves pixels that no run covers as they were in memory.
+        # pycocotools does not initialise pixels that no run covers.
         try:
             runs = np.asarray(counts) if isinstance(counts, list) else _runs(counts)
             whole = (runs.dtype.kind == 'i' and runs.min() >= 0 and runs.max() <= pixels
@@ -182,8 +181,8 @@ def has_area(mask: Any, size: tuple[int, int]) -> bool:
 
 
 def _runs(text: str) -> np.ndarray:
-    """Lengths of runs out of COCO's compressed form: five bits a letter, and from the fourth number
-    on the difference to the number before the last."""
+    """Lengths of runs from COCO's compressed form: five bits a letter; from the fourth number on it
+    stores the difference from the number two places before."""
     letters = np.frombuffer(text.encode('ascii'), np.uint8).astype(np.int64) - 48
     ends = np.flatnonzero(letters & 32 == 0)
     if not len(ends) or ends[-1] != len(letters) - 1 or letters.min() < 0 or letters.max() > 63:
@@ -200,32 +199,36 @@ def _runs(text: str) -> np.ndarray:
     return numbers
 
 
-# COCO-style data sets that say what is wrong with them.
+# Data sets in COCO's format.
 
 
 class CocoDataset(NamedErrors, _CocoDataset):
-    """mmdet's CocoDataset with its silent losses reported.
+    """mmdet's CocoDataset with checks of the annotation file and the images.
 
-    mmdet drops annotations of categories that ``metainfo`` does not list, and boxes without
-    area; it numbers labels in the order of the file, whatever the order of ``metainfo``; and a
-    broken image is found when training reaches it, or never. Here the first and the last two are
-    errors, raised when the data set is built, and dropped boxes are counted in a warning. So are
-    annotations of images that the file does not have; boxes that are not finite, ids that occur
-    twice, missing keys and empty lists are errors (:mod:`.coco_file`), and so are an image of
-    another size than its annotations say and, where the pipeline loads masks, one that can't be.
+    mmdet silently drops annotations of categories that ``metainfo`` does not list, and boxes
+    without area. It numbers labels in the order of the file, even if ``metainfo`` has another
+    order. It finds a broken image when training reaches it, or never. Here these are errors when
+    the data set is built:
+
+    - a category or class that ``metainfo`` and the file do not share, or another order of classes;
+    - a missing or broken image, or one of another size than its annotations say;
+    - a box that is not finite, an id that occurs twice, a missing key, an empty list;
+    - a mask that cannot be read, if the pipeline loads masks.
+
+    Boxes without area and annotations of images that are not in the file are left out; a warning
+    counts them.
 
     Args:
-        unknown_categories: 'error', or 'drop' to train on some of the file's categories on
-            purpose; what is dropped is counted in a warning.
-        check_images: look, before training starts, whether every image file is there, whole and
-            of the size that its annotations say. It reads both ends of each file.
-        skip_broken_images: leave out images that are missing or broken, and say which and how
-            many; False makes them an error. In validation, their boxes still count as missed.
-        **kwargs: to mmdet's CocoDataset.
+        unknown_categories: 'error', or 'drop' to train on some of the file's categories; a warning
+            counts the dropped annotations.
+        check_images: check before training that every image file exists, is complete and has the
+            size that its annotations say. It reads the beginning and the end of each file.
+        skip_broken_images: leave out images that are missing or broken, with a warning that names
+            them; False makes them an error. In validation their boxes still count as missed.
+        **kwargs: arguments of mmdet's CocoDataset.
 
     Raises:
-        ValueError: for an unknown category (named, with an annotation that has it), for classes
-            that the file does not have or has in another order, for broken images.
+        ValueError: a check failed; it names the file and the entry.
     """
 
     COCOAPI = CheckedCOCO

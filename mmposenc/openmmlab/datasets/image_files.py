@@ -1,4 +1,4 @@
-"""Whether an image file is whole and of the size it should have, from its bytes."""
+"""Checks from an image file's bytes: is it complete, and does it have the expected size?"""
 from __future__ import annotations
 
 import io
@@ -13,19 +13,19 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from PIL import Image
 
-#: How many files of a folder are opened where opening all would take too long.
+#: How many files of a folder are opened if opening all would take too long.
 SAMPLES = 16
-#: First bytes of a format, and the marker behind its last pixel.
+#: First bytes of a format, and the marker at its end.
 ENDS = {b'\xff\xd8': b'\xff\xd9', b'\x89PNG': b'IEND'}
-#: More pixels than this are refused: a gigapixel takes 5.6 GB before it is scaled down.
+#: Larger images are refused: decoding a gigapixel takes 5.6 GB.
 MAX_PIXELS = 178_956_970  # PIL's own limit
 _ORIENTATION, _TURNED = 0x0112, (5, 6, 7, 8)
 Size = tuple[int, int]
 
 
 def check_file(path: str) -> None:
-    """Raises ValueError for a pipe, a socket, a device or a folder, which are never to be opened:
-    reading a pipe waits for ever, and a device may do anything."""
+    """Raise ValueError for a pipe, a socket, a device or a folder. They must not be opened: reading
+    a pipe may wait forever."""
     mode = os.stat(path).st_mode
     if not stat.S_ISREG(mode):
         kind = {stat.S_IFDIR: 'folder', stat.S_IFIFO: 'pipe', stat.S_IFSOCK: 'socket'}.get(
@@ -34,11 +34,11 @@ def check_file(path: str) -> None:
 
 
 def broken(data: bytes, max_pixels: int = MAX_PIXELS) -> str:
-    """Says what is wrong with an image's bytes; an empty string when nothing is.
+    """What is wrong with an image's bytes; an empty string if nothing is.
 
-    A JPEG that ends with its end marker, and a PNG whose pieces fit together, are taken as whole;
-    see :func:`breaks_off` for a JPEG cut in the middle with an end marker behind. Others are
-    decoded: PIL refuses what OpenCV fills with grey.
+    A JPEG that ends with its end marker and a PNG with all its chunks count as complete (see
+    :func:`breaks_off` for a JPEG that was cut but has an end marker). Other formats are decoded:
+    PIL raises for missing pixels, which OpenCV would fill with grey.
     """
     if not data:
         return 'the file is empty'
@@ -60,7 +60,7 @@ def _ends_well(data: bytes) -> bool:
     if end != b'IEND':
         return True
     at = 8
-    while at + 12 <= len(data):  # the length, the name, the content and the check sum of a piece
+    while at + 12 <= len(data):  # length, name, content and checksum of a chunk
         length = int.from_bytes(data[at:at + 4], 'big')
         if data[at + 4:at + 8] == b'IEND':
             return True
@@ -69,16 +69,16 @@ def _ends_well(data: bytes) -> bool:
 
 
 def breaks_off(data: bytes, pixels: np.ndarray) -> bool:
-    """Whether a JPEG was cut and given an end marker: decoders paint what is missing in one colour.
+    """Whether a JPEG was cut but has an end marker; decoders fill the missing part with one colour.
 
-    An honest picture may end in one colour too. Its last blocks are then stored as a few bits
-    each, the same again and again; in a cut file the last bytes are those of the picture's middle,
-    which do not compress. Told are files with at least 32,768 missing pixels in whole rows; not
-    progressive ones, whose missing parts only blur the picture.
+    A complete image may end in one colour too. Its last blocks then repeat the same few bits, while
+    the last bytes of a cut file come from the middle of the image and do not compress. Only cut
+    files with at least 32,768 missing pixels in full rows are found, and no progressive ones, whose
+    missing part only blurs the image.
 
     Args:
         data: the file.
-        pixels: (H, W, ...) as a decoder gave them.
+        pixels: (H, W, ...), the decoded image.
     """
     if not data.startswith(b'\xff\xd8') or pixels.size == 0:
         return False
@@ -87,7 +87,7 @@ def breaks_off(data: bytes, pixels: np.ndarray) -> bool:
         return False
     flat = (pixels == last).reshape(len(pixels), -1).all(1)
     rows = len(flat) if flat.all() else int(flat[::-1].argmin())
-    # Two bits a block of 8 x 8 are the least that Huffman codes can take.
+    # A Huffman-coded block of 8 x 8 pixels takes at least two bits.
     num_bytes = min((rows // 16 * 2) * (pixels.shape[1] // 8) * 2 // 8, 1024)
     if num_bytes < 128 or 'progressive' in Image.open(io.BytesIO(data)).info:
         return False
@@ -96,12 +96,11 @@ def breaks_off(data: bytes, pixels: np.ndarray) -> bool:
 
 
 def broken_file(path: str, size: Size | None = None) -> str:
-    """:func:`broken` for a file, of which only both ends are read where they tell enough.
+    """:func:`broken` for a file; it reads only the beginning and the end if they are enough.
 
     Args:
         path: the file.
-        size: (width, height) that the picture must have, as it is shown: cameras store pictures
-            on their side with an EXIF orientation, which is applied when they are read.
+        size: expected (width, height) after the EXIF orientation is applied, or None.
     """
     try:
         check_file(path)
@@ -125,30 +124,30 @@ def broken_file(path: str, size: Size | None = None) -> str:
         return reason(error)
     if size is not None and found != tuple(size):
         turned = ' (its EXIF orientation is applied)' if found == tuple(size)[::-1] else ''
-        return (f'the picture is {found[0]}x{found[1]}{turned}, the annotations say '
-                f'{size[0]}x{size[1]}, so boxes would lie elsewhere')
+        return (f'the picture is {found[0]}x{found[1]}{turned}, but the annotations say '
+                f'{size[0]}x{size[1]}, so boxes would be misplaced')
     return ''
 
 
 def broken_files(paths: Sequence[str], sizes: Sequence[Size] | None = None) -> dict[str, str]:
-    """Path to what is wrong with it, for those of many files that are not as they must be."""
+    """For each broken file among many: its path, and what is wrong."""
     wanted: Sequence[Size | None] = sizes or [None] * len(paths)
-    with ThreadPoolExecutor(max_workers=16) as pool:  # it waits for the disk, not the processor
+    with ThreadPoolExecutor(max_workers=16) as pool:  # limited by the disk, not the processor
         found = zip(paths, pool.map(broken_file, paths, wanted, chunksize=64), strict=True)
         return {path: problem for path, problem in found if problem}
 
 
 def sample(names: Collection[str], seed: int = 0) -> list[str]:
-    """Up to :data:`SAMPLES` names, the same ones on every run."""
+    """Up to :data:`SAMPLES` names, the same in every run."""
     names = sorted(names)
     return sorted(random.Random(seed).sample(names, min(SAMPLES, len(names))))
 
 
 def size_shown(file: io.IOBase, max_pixels: int = MAX_PIXELS) -> Size:
-    """(width, height) as the picture is shown, from the head of a file.
+    """(width, height) after the EXIF orientation is applied, from the header of a file.
 
     Raises:
-        ValueError: for more pixels.
+        ValueError: the image has more than ``max_pixels`` pixels.
     """
     with warnings.catch_warnings():
         warnings.simplefilter('ignore', Image.DecompressionBombWarning)
@@ -161,7 +160,7 @@ def size_shown(file: io.IOBase, max_pixels: int = MAX_PIXELS) -> Size:
 
 
 def reason(error: Exception) -> str:
-    """What an error says beside the name of the file."""
+    """The message of an error without the name of the file."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error) if isinstance(error, ValueError) else f'{type(error).__name__}: {error}'

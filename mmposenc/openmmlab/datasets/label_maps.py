@@ -1,4 +1,4 @@
-"""Whether label maps fit their images and classes, from the files only."""
+"""Checks of label map files: do they fit their images and the classes?"""
 from __future__ import annotations
 
 import os.path as osp
@@ -10,26 +10,26 @@ from PIL import Image
 
 from .image_files import broken_file, sample, size_shown
 
-#: PIL modes of one channel of 8 bits; of a palette the indices are the labels.
+#: PIL modes with one channel of 8 bits; with a palette, the indices are the labels.
 MODES = ('L', 'P', '1')
 
 
 def check_pairs(pairs: Sequence[tuple[str, str]], num_labels: int | None = None,
                 ignore_index: int = 255) -> None:
-    """Check label maps against their images: there, whole, of the same size and of 8 bits.
+    """Check that label maps exist, are complete, have 8 bits and the size of their images.
 
-    Of each file both ends are read; of a sample of the maps all pixels, for labels outside the
-    classes.
+    The beginning and the end of each file are read, and all pixels of a sample of the maps, to find
+    labels outside the classes.
 
     Args:
         pairs: paths of an image and its label map.
-        num_labels: labels 0 to ``num_labels - 1`` may occur; None leaves them unchecked.
+        num_labels: the labels are 0 to ``num_labels - 1``; None: they are not checked.
         ignore_index: a label that may occur too.
 
     Raises:
-        ValueError: lists up to 20 files and what is wrong with each.
+        ValueError: it lists up to 20 files and what is wrong with each.
     """
-    with ThreadPoolExecutor(max_workers=16) as pool:  # it waits for the disk
+    with ThreadPoolExecutor(max_workers=16) as pool:  # limited by the disk
         found = [text for text in pool.map(pair_problem, pairs, chunksize=64) if text]
     if not found and num_labels is not None:
         for path in sample([path for _, path in pairs]):
@@ -42,12 +42,12 @@ def check_pairs(pairs: Sequence[tuple[str, str]], num_labels: int | None = None,
                 found.append(f'{path}: {text}')
     if found:
         shown = '\n'.join(f'  {text}' for text in found[:20])
-        raise ValueError(f'{len(found)} of {len(pairs)} label maps are not as they must be:\n'
+        raise ValueError(f'{len(found)} of {len(pairs)} label maps cannot be used:\n'
                          f'{shown}\n(check_images=False in the data set skips this check)')
 
 
 def label_problem(labels: np.ndarray, num_labels: int, ignore_index: int = 255) -> str:
-    """Says which labels are outside the classes; an empty string when none is."""
+    """Which labels are outside the classes; an empty string if none is."""
     outside = labels[(labels >= num_labels) & (labels != ignore_index)]
     if not outside.size:
         return ''
@@ -58,7 +58,8 @@ def label_problem(labels: np.ndarray, num_labels: int, ignore_index: int = 255) 
 
 
 def pair_problem(pair: tuple[str, str]) -> str:
-    """What is wrong with an image or its label map, from their ends; an empty string: nothing."""
+    """What is wrong with an image or its label map; an empty string if nothing is. It reads the
+    beginning and the end of the files."""
     image_path, label_path = pair
     if not osp.exists(label_path):
         return f'{label_path}: missing, for the image {image_path}'

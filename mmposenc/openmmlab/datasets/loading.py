@@ -1,4 +1,4 @@
-"""Errors of a pipeline that say which image they are about."""
+"""Loading images: errors name the image, and truncated files are refused."""
 from __future__ import annotations
 
 import os
@@ -13,13 +13,13 @@ from .image_files import MAX_PIXELS, breaks_off, broken, check_file, reason
 
 
 class NamedErrors:
-    """Put before a data set of OpenMMLab in the list of bases.
+    """A mixin for OpenMMLab's data sets: errors of the pipeline name the image.
 
-    A step of a pipeline that meets what it can't do (an image one pixel high that is scaled to
-    none, a label map that breaks off) raises from deep inside OpenCV, PIL or torch.
+    Without it an image that a step cannot process (one pixel high and scaled to none, a truncated
+    label map) raises an error inside OpenCV, PIL or torch that names no file.
 
     Raises:
-        ValueError: names the image.
+        ValueError: a step of the pipeline failed; it names the image.
     """
 
     def prepare_data(self, idx: int) -> Any:
@@ -38,17 +38,17 @@ class NamedErrors:
 
 
 class LoadImageFromFile(_LoadImageFromFile):
-    """mmcv's LoadImageFromFile, refusing files that are cut short.
+    """mmcv's LoadImageFromFile, which refuses truncated files.
 
-    OpenCV decodes half a JPEG to a picture whose rest is grey, and training goes on with it.
-    With ``ignore_empty=True`` such an image is passed over (in training, another one is drawn).
+    OpenCV decodes half a JPEG to an image whose rest is grey, and training would use it. With
+    ``ignore_empty=True`` such an image is skipped (training draws another one).
 
     Args:
-        max_pixels: more are refused before they are decoded.
-        **kwargs: to mmcv's.
+        max_pixels: larger images are refused before they are decoded.
+        **kwargs: arguments of mmcv's LoadImageFromFile.
 
     Raises:
-        ValueError: names the file and what is wrong with it.
+        ValueError: the image is broken; it names the file and what is wrong.
     """
 
     def __init__(self, *args: Any, max_pixels: int = MAX_PIXELS, **kwargs: Any) -> None:
@@ -59,15 +59,15 @@ class LoadImageFromFile(_LoadImageFromFile):
         path = results['img_path']
         problem, loaded = '', None
         try:
-            if os.path.exists(path):  # not of another storage
+            if os.path.exists(path):  # on this disk, not in another file backend
                 check_file(path)
             data = fileio.get(path, backend_args=self.backend_args)
             problem = broken(data, self.max_pixels)
             if not problem:
                 loaded = super().transform(results)
                 if loaded is not None and breaks_off(data, loaded['img']):
-                    problem = 'it breaks off in the middle, and an end marker follows'
-        except Exception as error:  # OpenCV and mmcv raise what they like
+                    problem = 'it is truncated in the middle, although it has an end marker'
+        except Exception as error:  # OpenCV and mmcv may raise anything
             problem = reason(error)
         if not problem:
             return loaded

@@ -1,4 +1,4 @@
-"""Reading label maps."""
+"""Data sets of label maps and their loading, with checks."""
 from __future__ import annotations
 
 import os.path as osp
@@ -14,18 +14,18 @@ from .loading import NamedErrors
 
 
 class LoadSegAnnotations(LoadAnnotations):
-    """mmseg's LoadAnnotations (same arguments), refusing label maps that do not fit.
+    """mmseg's LoadAnnotations (same arguments), which refuses label maps that do not fit.
 
-    What a map is held to comes from :class:`mmposenc.SegDataset`; with another data
-    set only its size is checked.
+    :class:`mmposenc.SegDataset` gives it the classes; with another data set only the size is
+    checked.
 
     Raises:
-        ValueError: names the file: its size is not its image's, it has several channels, or it
-            holds labels outside the classes.
+        ValueError: a map has another size than its image, several channels, or labels outside the
+            classes; it names the file.
     """
 
     def _load_seg_map(self, results: dict) -> None:
-        if osp.exists(results['seg_map_path']):  # not of another storage
+        if osp.exists(results['seg_map_path']):  # on this disk, not in another file backend
             check_file(results['seg_map_path'])
         super()._load_seg_map(results)
         labels, path = results['gt_seg_map'], results['seg_map_path']
@@ -44,31 +44,31 @@ class LoadSegAnnotations(LoadAnnotations):
             raise ValueError(f'{path} {problem}{zero}')
 
 
-# Data sets of label maps that say what is wrong with them.
+# Data sets.
 
 
 class SegDataset(NamedErrors, BaseSegDataset):
-    """mmseg's BaseSegDataset with its silent losses reported.
+    """mmseg's BaseSegDataset with checks of the files.
 
-    mmseg finds a missing label map when training reaches it, takes a label outside the classes
-    for one that never occurs or stops with an index error, and resizes a map of another size
-    along with its image. ``classes`` and ``palette`` come from ``metainfo``. Use it with
+    mmseg finds a missing label map when training reaches it, ignores a label outside the classes or
+    stops with an index error, and resizes a map of another size along with its image. ``classes``
+    and ``palette`` come from ``metainfo``. Use it with
     :class:`~mmposenc.openmmlab.datasets.LoadSegAnnotations`, which checks every map that it reads.
 
     Args:
-        check_images: look, before training starts, whether every image has a label map of its
-            size with one channel of 8 bits, and whether a sample of the maps has only labels of
-            the classes. Of each file but the sample only both ends are read.
-        **kwargs: to mmseg's data set.
+        check_images: check before training that every image has a label map of its size with one
+            channel of 8 bits, and that a sample of the maps has only labels of the classes. Only
+            the sample is read completely.
+        **kwargs: arguments of mmseg's data set.
 
     Raises:
-        ValueError: names the files and what is wrong with each; or says that there is no image.
+        ValueError: there is no image, or files do not fit; it names them.
     """
 
     def __init__(self, *args: Any, check_images: bool = True, **kwargs: Any) -> None:
         self.check_images = check_images
         super().__init__(*args, **kwargs)
-        if not self.METAINFO.get('classes'):  # where mmseg's tools read names
+        if not self.METAINFO.get('classes'):  # mmseg's tools read class names there
             self.METAINFO = self.metainfo
 
     def load_data_list(self) -> list[dict]:
@@ -76,13 +76,13 @@ class SegDataset(NamedErrors, BaseSegDataset):
         if not data_list:
             raise ValueError(self._no_images())
         classes = self._metainfo.get('classes')
-        for info in data_list:  # what a loaded label map is held to travels with it
+        for info in data_list:  # LoadSegAnnotations checks the map with this
             info['num_classes'] = classes and len(classes)
             info['ignore_index'] = self.ignore_index
         pairs = [(info['img_path'], info['seg_map_path']) for info in data_list
                  if 'seg_map_path' in info]
         if self.check_images and pairs and '://' not in pairs[0][0]:
-            # In the files there are all labels of METAINFO, before zero is removed.
+            # Files hold all labels of METAINFO, before reduce_zero_label.
             names = self.METAINFO.get('classes') or classes
             num_labels = len(names) + self.reduce_zero_label if names else None
             check_pairs(pairs, num_labels, self.ignore_index)

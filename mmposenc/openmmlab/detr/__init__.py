@@ -1,3 +1,1 @@
-"""Detectors and decoders of the DETR family: mmdet's, around this project's encoder. Start at
-detectors.py.
-"""
+"""mmdet's detectors of the DETR family with this project's encoder. Start at detectors.py."""

@@ -1,4 +1,4 @@
-"""DDQ DETR; a file of its own, as mmdet before 3.2 has none and the others need not wait for it."""
+"""DDQ DETR, in a separate file because mmdet before 3.2 does not have it."""
 from __future__ import annotations
 
 from mmdet.models.detectors import DDQDETR as MMDDQDETR
@@ -15,15 +15,15 @@ class DDQDecoder(DDQTransformerDecoder, DeformableDecoder):
 class DDQDETR(Deformable, MMDDQDETR):
     """DDQ DETR (Zhang et al., CVPR 2023) with PEG in its encoder.
 
-    Arguments are those of mmdet's DDQDETR, with ``encoder`` as of :class:`DeformableDETR`.
+    Arguments are those of mmdet's DDQDETR, with ``encoder`` as in :class:`DeformableDETR`.
 
     Raises:
         ValueError: as DeformableDETR.
     """
 
     decoder_type = DDQDecoder
-    no_relations = {**Deformable.no_relations, 'relation': 'DDQ picks other queries in each layer, '
-                    'whose boxes are not those of the layer before; leave it out'}
+    no_relations = {**Deformable.no_relations, 'relation': 'DDQ selects other queries in each '
+                    'layer, and the boxes of the layer before are not theirs; leave it out'}
 
 
 __all__ = ['DDQDETR']

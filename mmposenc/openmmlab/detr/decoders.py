@@ -1,4 +1,4 @@
-"""Multi-scale deformable attention with batches first."""
+"""Deformable attention, and decoders and their layers of the DETR family, batch first."""
 from __future__ import annotations
 
 from typing import Any
@@ -32,8 +32,12 @@ from mmposenc.operators.deform_attn import host_shapes, ms_deform_attn_forward
 
 
 class MultiScaleDeformableAttention(MMCVDeformable):
-    """mmcv's module (Deformable DETR, Zhu et al., ICLR 2021, Eq. 3) with batches first, which waits
-    for a GPU once a model instead of once a module: sizes of levels are read one time."""
+    """mmcv's multi-scale deformable attention (Deformable DETR, Zhu et al., ICLR 2021, Eq. 3) with
+    batch-first tensors.
+
+    The sizes of the levels are read once for all modules, so a GPU is synchronised once a model
+    instead of once a module.
+    """
 
     def __init__(self, *args: Any, batch_first: bool = True, **kwargs: Any) -> None:
         check_batch_first(batch_first)
@@ -47,7 +51,7 @@ class MultiScaleDeformableAttention(MMCVDeformable):
         """Attend.
 
         Args:
-            query: (B, queries, C); value: (B, keys, C), by default the queries; key is not read.
+            query: (B, queries, C); value: (B, keys, C), by default the queries; key is not used.
             identity: added to the output, by default the queries.
             query_pos: added to the queries, or None.
             key_padding_mask: (B, keys) bool, True = padding.
@@ -58,7 +62,8 @@ class MultiScaleDeformableAttention(MMCVDeformable):
             (B, queries, C).
 
         Raises:
-            ValueError: if the levels do not hold the keys, or for other reference points.
+            ValueError: the sizes of the levels do not match the number of keys, or reference points
+                have neither 2 nor 4 coordinates.
         """
         assert reference_points is not None and spatial_shapes is not None
         value = query if value is None else value
@@ -79,7 +84,7 @@ class MultiScaleDeformableAttention(MMCVDeformable):
         args = (value, spatial_shapes, level_start_index,
                 self._locations(offsets, reference_points, spatial_shapes), weights,
                 self.im2col_step)
-        if value.device.type == 'cpu' or value.dtype == torch.bfloat16:  # no kernel of mmcv's
+        if value.device.type == 'cpu' or value.dtype == torch.bfloat16:  # mmcv has no kernel
             out = ms_deform_attn_forward(*args)
         else:
             out = MultiScaleDeformableAttnFunction.apply(*args)
@@ -88,19 +93,19 @@ class MultiScaleDeformableAttention(MMCVDeformable):
     def _locations(self, offsets: Tensor, points: Tensor, spatial_shapes: Tensor) -> Tensor:
         """Where to sample, (B, queries, heads, levels, points, 2)."""
         if points.shape[-1] not in (2, 4):
-            raise ValueError(f'reference_points has {points.shape[-1]} numbers a point; 2 or 4 are '
-                             f'required')
+            raise ValueError(f'reference_points has {points.shape[-1]} numbers a point; it must '
+                             f'have 2 or 4')
         points = points[:, :, None, :, None]
         if points.shape[-1] == 2:
             return points + offsets / spatial_shapes.flip(1)[:, None]
         return points[..., :2] + offsets / self.num_points * points[..., 2:] * 0.5
 
 
-# Layers of DETR's and Deformable DETR's decoders and of Deformable DETR's encoder; need mmdet.
+# Layers of DETR's and Deformable DETR's decoders, and of Deformable DETR's encoder.
 
 
 class DetrDecoderLayer(MMDecoderLayer):
-    """mmdet's decoder layer without attention weights."""
+    """mmdet's decoder layer, whose attention returns no attention weights."""
 
     cross_attn_type: Any = MultiheadAttention
 
@@ -115,7 +120,7 @@ class DeformableEncoderLayer(DetrEncoderLayer):
     """Encoder layer of Deformable DETR (Zhu et al., ICLR 2021, Sec. 4.1).
 
     Raises:
-        ValueError: with a ``rel_pos_encoding``: its attention has no logits of pairs.
+        ValueError: ``rel_pos_encoding`` is given: deformable attention has no logits of pairs.
     """
 
     attention_type = MultiScaleDeformableAttention
@@ -126,22 +131,22 @@ class DeformableEncoderLayer(DetrEncoderLayer):
         if relative is not None:
             raise ValueError(
                 f'encoder.layer_cfg.self_attn_cfg.rel_pos_encoding={relative!r}: deformable '
-                f'attention compares no pairs of tokens; use pos_encoding, or a detector with '
+                f'attention has no logits of pairs of tokens; use pos_encoding, or a detector with '
                 f'dense attention (mmposenc.DETR, ConditionalDETR, DABDETR)')
         super()._init_layers()
 
 
 class DeformableDecoderLayer(DetrDecoderLayer, MMDeformableDecoderLayer):
-    """mmdet's deformable decoder layer without attention weights."""
+    """mmdet's deformable decoder layer; see :class:`DetrDecoderLayer`."""
 
     cross_attn_type = MultiScaleDeformableAttention
 
 
-# mmdet's decoders on this project's attention; parameters have mmdet's names.
+# mmdet's decoders with this project's attention; parameters keep mmdet's names.
 
 
 class DetrDecoder(DetrTransformerDecoder):
-    """DETR's decoder without attention weights."""
+    """DETR's decoder of :class:`DetrDecoderLayer`."""
 
     def _init_layers(self) -> None:
         self.layers = ModuleList(DetrDecoderLayer(**self.layer_cfg)
@@ -151,26 +156,26 @@ class DetrDecoder(DetrTransformerDecoder):
 
 
 class DeformableDecoder(DeformableDetrTransformerDecoder):
-    """Deformable DETR's decoder without attention weights."""
+    """Deformable DETR's decoder of :class:`DeformableDecoderLayer`."""
 
     layer_type: type[nn.Module] = DeformableDecoderLayer
 
     def _init_layers(self) -> None:
         if self.post_norm_cfg is not None:
             raise ValueError(f'decoder.post_norm_cfg={self.post_norm_cfg!r} must be None: a '
-                             f'deformable decoder has no norm behind it')
+                             f'deformable decoder has no final norm')
         self.layers = ModuleList(self.layer_type(**self.layer_cfg)
                                  for _ in range(self.num_layers))
         self.embed_dims = self.layers[0].embed_dims
 
 
 class DinoDecoder(DinoTransformerDecoder, DeformableDecoder):
-    """DINO's decoder on the layers of :class:`DeformableDecoder`.
+    """DINO's decoder with the layers of :class:`DeformableDecoder`.
 
     Args:
-        coordinate_feats: sines and cosines of each of a box's four coordinates, which make the
-            positions of queries. 128 in the release and in the weights that mmdet published; None:
-            as many as the installed mmdet takes, which is ``embed_dims`` in 3.5 and 128 in 3.3.
+        coordinate_feats: number of sines and cosines that encode each of a box's four coordinates
+            as positions of queries. 128 in the authors' release and in mmdet's published weights;
+            None: the number of the installed mmdet, ``embed_dims`` in 3.5 and 128 in 3.3.
 
     Raises:
         ValueError: ``coordinate_feats`` is odd or below 2.
@@ -179,7 +184,7 @@ class DinoDecoder(DinoTransformerDecoder, DeformableDecoder):
     def __init__(self, *args: Any, coordinate_feats: int | None = None, **kwargs: Any) -> None:
         if coordinate_feats is not None and (coordinate_feats < 2 or coordinate_feats % 2):
             raise ValueError(f'decoder.coordinate_feats={coordinate_feats} must be even and at '
-                             f'least 2: a sine and a cosine each')
+                             f'least 2: half of them are sines, half cosines')
         self.coordinate_feats = coordinate_feats
         super().__init__(*args, **kwargs)
 
@@ -189,20 +194,20 @@ class DinoDecoder(DinoTransformerDecoder, DeformableDecoder):
         if self.coordinate_feats is None:
             taken = self.ref_point_head.layers[0].in_features
             self.coordinate_feats = dims if taken == 4 * dims else 128
-        # Also where mmdet's would do: with one head less, a seed gives other weights to all that is
-        # made behind it.
+        # Built even if mmdet's has this size: otherwise modules built later would get other random
+        # weights from the same seed.
         self.ref_point_head = MLP(4 * self.coordinate_feats, dims, dims, 2)
 
     def forward(self, query: Tensor, *, reference_points: Tensor, valid_ratios: Tensor,
                 reg_branches: nn.ModuleList, **kwargs: Any) -> tuple[Tensor, Tensor]:
-        """As mmdet, which has a fixed number of ``coordinate_feats``.
+        """Decode as in mmdet, with the number of ``coordinate_feats`` as an argument.
 
         Args:
             query: (B, num_queries, C).
-            reference_points: boxes (B, num_queries, 4), as (cx, cy, w, h) of the images.
-            valid_ratios: (B, num_levels, 2), of the padded maps the part that is image.
-            reg_branches: what a layer's queries add to the boxes, one for each layer.
-            kwargs: of the layers.
+            reference_points: boxes (B, num_queries, 4), (cx, cy, w, h) as shares of the images.
+            valid_ratios: (B, num_levels, 2), valid share of the padded maps (width, height).
+            reg_branches: for each layer, the module that predicts the change of the boxes.
+            kwargs: arguments of the layers.
 
         Returns:
             Queries (num_layers, B, num_queries, C) and boxes (num_layers + 1, B, num_queries, 4).
@@ -215,8 +220,8 @@ class DinoDecoder(DinoTransformerDecoder, DeformableDecoder):
             query = layer(query, query_pos=self.ref_point_head(encoded), valid_ratios=valid_ratios,
                           reference_points=of_levels, **kwargs)
             moved = branch(query) + inverse_sigmoid(reference_points, eps=1e-3)
-            # The next layer looks at this box, and is not learned from by it ("look forward twice":
-            # the loss of the next box is).
+            # The next layer uses this box without gradients, while the loss of the next box has
+            # gradients through it ("look forward twice").
             boxes.append(moved.sigmoid())
             queries.append(self.norm(query))
             reference_points = boxes[-1].detach()

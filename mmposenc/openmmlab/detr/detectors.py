@@ -1,4 +1,4 @@
-"""How every class of mmdet's DETR family gets this project's encoder: one mixin before its own."""
+"""mmdet's DETR family with this project's encoder: a mixin before each of mmdet's classes."""
 from __future__ import annotations
 
 import copy
@@ -33,21 +33,21 @@ from .relation import Boxes, add_relations
 
 
 class Encoded:
-    """A detector of mmdet whose ``_init_layers`` builds everything but the encoder.
+    """A mixin that replaces the encoder (and the decoder) of one of mmdet's detectors.
 
-    mmdet's detectors build their encoder from a config in the middle of ``_init_layers``. Here it
-    gets the config of one small layer, and what it made of it is replaced: names in the state dict
-    and their order stay mmdet's, and nothing else that mmdet builds is written down again.
+    mmdet's detectors build their encoder inside ``_init_layers``. Here mmdet builds one of a single
+    small layer, which is then replaced. So the names in the state dict and their order stay
+    mmdet's, and no other code of mmdet is copied.
     """
 
     encoder_type: type[DetrEncoder]
-    #: This project's decoder; None leaves mmdet's.
+    #: This project's decoder; None keeps mmdet's.
     decoder_type: type[nn.Module] | None = None
-    #: Why the encoder or the decoder's keys cannot do without an absolute encoding.
+    #: Why the encoder or the decoder's keys need an absolute encoding; empty: they do not.
     needs_encoder_pos = needs_key_pos = ''
-    #: Whether boxes of the queries are known before the first layer of the decoder.
+    #: Whether the queries have boxes before the first layer of the decoder.
     decoder_knows_boxes = False
-    #: Biases by boxes that its decoder has no place for, and why.
+    #: The arguments for biases by boxes that the decoder does not support, and why.
     no_relations: dict[str, str] = {}
 
     def _init_layers(self: Any) -> None:
@@ -77,7 +77,7 @@ class Encoded:
                              f'{self.decoder.embed_dims}; they must be equal')
         add_relations(self.decoder, **relations, starts=self.decoder_knows_boxes)
         self.uses_boxes = any(relations.values())
-        # The name is the one that configs keep weight decay off.
+        # Configs exclude parameters of this name from weight decay.
         self.encoder_pos_encodings = build_position(
             self.encoder_pos, self.embed_dims, 'encoder.encoder_pos')
         self.key_pos_encodings = build_position(self.key_pos, self.embed_dims, 'decoder.key_pos')
@@ -89,8 +89,8 @@ class Encoded:
                              f"encoder's embed_dims={encoder.embed_dims}")
 
     def init_weights(self: Any) -> None:
-        """As mmdet, except that encodings keep what they start from, and a checkpoint of the whole
-        detector (``init_cfg``) is not overwritten."""
+        """Initialise as mmdet does, except that encodings keep their own initial values and a
+        checkpoint of the whole detector (``init_cfg``) is not overwritten."""
         cfg = self.init_cfg
         if isinstance(cfg, dict) and cfg.get('type') == 'Pretrained':
             BaseModule.init_weights(self)
@@ -103,7 +103,7 @@ class Encoded:
 
     def forward_decoder(self: Any, hw_shape: tuple[int, int] | None = None, **kwargs: Any
                         ) -> dict[str, Any]:
-        """As mmdet's; with ``relation`` or ``box_bias`` the decoder's attention gets boxes."""
+        """Decode as in mmdet; ``relation`` and ``box_bias`` add biases to its attention."""
         if not self.uses_boxes:
             return super().forward_decoder(**kwargs)  # type: ignore[misc, no-any-return]
         cells, mask = None, kwargs.get('memory_mask')
@@ -117,12 +117,11 @@ class Encoded:
             return super().forward_decoder(**kwargs)  # type: ignore[misc, no-any-return]
 
     def _reference(self: Any, decoded: dict[str, Any]) -> Tensor | None:
-        """Boxes or points of the queries in front of the decoder, as shares of the image, from what
-        it takes."""
+        """Boxes or points of the queries before the first layer, as shares of the image."""
         return decoded.get('reference_points')
 
     def extract_feat(self: Any, batch_inputs: Tensor) -> tuple[Tensor, ...]:
-        """As mmdet; this project's necks get the images' sizes."""
+        """Extract as in mmdet; this project's necks also get the images' sizes."""
         neck = self.neck if self.with_neck and masks_exactly(self) else None
         shapes, full_hw = getattr(batch_inputs, 'img_shapes', None), tuple(batch_inputs.shape[-2:])
         if isinstance(neck, ChannelMapper):
@@ -135,13 +134,13 @@ class Encoded:
 
     def _masks(self: Any, features: Sequence[Tensor], samples: Sequence[Any] | None
                ) -> list[Tensor | None]:
-        if is_exporting():  # images of an exported program fill their batch
+        if is_exporting():  # an exported model has no padding
             return [None] * len(features)
         return padding_masks(samples, features, masks_exactly(self))
 
 
 class Dense(Encoded):
-    """Detectors whose encoder attends to all tokens of one map: DETR and those made of it."""
+    """Detectors whose encoder attends to all tokens of one map: DETR and its direct variants."""
 
     encoder_type = DetrEncoder
 
@@ -170,16 +169,16 @@ class Dense(Encoded):
     def forward_encoder(self: Any, feat: Tensor, feat_mask: Tensor | None,
                         feat_pos: Tensor | None,
                         spatial_shapes: list[tuple[int, int]] | None = None) -> dict[str, Tensor]:
-        """As mmdet's, with the grid."""
+        """Encode as in mmdet, with the grid as a further argument."""
         return dict(memory=self.encoder(feat, feat_pos, feat_mask, spatial_shapes=spatial_shapes))
 
 
 class Deformable(Encoded):
-    """Detectors with deformable attention on one level or several: Deformable DETR and those made
-    of it."""
+    """Detectors with deformable attention on one level or several: Deformable DETR and its
+    variants."""
 
     encoder_type: type[DetrEncoder] = DeformableEncoder
-    no_relations = {'box_bias': 'deformable attention compares no pairs of queries and cells; use '
+    no_relations = {'box_bias': 'deformable attention has no logits of queries and cells; use '
                                 'decoder.relation'}
 
     def _pop_key_pos(self, decoder_cfg: dict[str, Any]) -> None:
@@ -232,21 +231,21 @@ class Deformable(Encoded):
     def forward_encoder(self: Any, feat: Tensor, feat_mask: Tensor | None, feat_pos: Tensor,
                         spatial_shapes: Tensor, level_start_index: Tensor, valid_ratios: Tensor,
                         hw_shapes: list[tuple[int, int]] | None = None) -> dict[str, Any]:
-        """As mmdet's, with the grids."""
+        """Encode as in mmdet, with the grids as a further argument."""
         memory = self.encoder(feat, feat_pos, feat_mask, spatial_shapes, level_start_index,
                               valid_ratios, hw_shapes=hw_shapes)
         return dict(memory=memory, memory_mask=feat_mask, spatial_shapes=spatial_shapes)
 
     def pre_decoder(self: Any, memory: Tensor, memory_mask: Tensor | None, spatial_shapes: Tensor,
                     **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        """As mmdet's; with two stages and a backbone that keeps padding out, no padded token is
-        picked as a proposal before the last valid one."""
+        """As in mmdet; with two stages and a backbone that masks padding, padded tokens become
+        proposals only after all valid ones."""
         if not self.as_two_stage or memory_mask is None or not masks_exactly(self):
             return super().pre_decoder(  # type: ignore[misc, no-any-return]
                 memory, memory_mask, spatial_shapes, **kwargs)
         branches = self.bbox_head.cls_branches
-        # DDQ has a second one, of its dense queries. Finite: the loss multiplies logits by labels
-        # of zero.
+        # DDQ has a second branch for its dense queries. The logits must be finite: the loss
+        # multiplies them by labels of zero.
         hooks = [branch.register_forward_hook(
             lambda module, args, out: out.masked_fill(memory_mask[..., None], -1e4))
             for branch in {branches[self.decoder.num_layers], branches[-1]}]
@@ -259,12 +258,13 @@ class Deformable(Encoded):
 
 
 def one_layer(coder: Any, cfg: dict[str, Any]) -> ConfigDict:
-    """A config of one layer in the sizes of an encoder or decoder, for mmdet to build in its place.
+    """A config of one layer with the sizes of an encoder or decoder; mmdet builds it as a
+    placeholder.
 
     Args:
-        coder: the encoder or decoder that will stand there.
-        cfg: its own config; mmdet wants to know of a decoder whether it ends with a norm, and of
-            Grounding DINO's encoder how it reads words.
+        coder: the encoder or decoder that will replace it.
+        cfg: the config of ``coder``; mmdet also reads ``post_norm_cfg`` of a decoder and the text
+            layers of Grounding DINO's encoder.
     """
     dims, attention = coder.embed_dims, coder.layers[0].self_attn
     sizes = dict(embed_dims=dims, num_heads=attention.num_heads)
@@ -281,13 +281,13 @@ def one_layer(coder: Any, cfg: dict[str, Any]) -> ConfigDict:
 def _check_decoder(cfg: dict[str, Any]) -> None:
     for name in ('pos_encoding', 'positions', 'encoder_pos'):
         if name in cfg:
-            raise ValueError(f'decoder.{name}={cfg[name]!r}: object queries lie on no grid; it '
-                             f'belongs to the encoder')
+            raise ValueError(f'decoder.{name}={cfg[name]!r}: object queries have no grid; write it '
+                             f'into the encoder')
     for name in ('self_attn_cfg', 'cross_attn_cfg'):
         relative = cfg.get('layer_cfg', {}).get(name, {}).get('rel_pos_encoding')
         if relative is not None:
             raise ValueError(f'decoder.layer_cfg.{name}.rel_pos_encoding={relative!r}: object '
-                             f'queries lie on no grid; it belongs to '
+                             f'queries have no grid; write it into '
                              f'encoder.layer_cfg.self_attn_cfg')
 
 
@@ -299,25 +299,23 @@ class DETR(Dense, mm.DETR):
     2021, Table 6) in its encoder.
 
     Args:
-        encoder: arguments of :class:`DetrEncoder`, and ``encoder_pos``: the absolute encoding of
-            the encoder's queries and keys: 'sine' (mmdet's, the detector's
-            ``positional_encoding``), 'learned' (a table resized to each image), the config of an
-            absolute encoding, or None ('w/o PE').
+        encoder: arguments of :class:`DetrEncoder`, and ``encoder_pos``, the absolute encoding of
+            the encoder's queries and keys: 'sine' (mmdet's ``positional_encoding``), 'learned' (a
+            table resized to each image), the config of an absolute encoding, or None ('w/o PE').
         decoder: arguments of mmdet's decoder, and
 
-            - ``key_pos``: the same choice for the keys that the object queries meet, 'sine' by
-              default whatever the encoder has;
-            - ``relation``: the config of a :class:`PositionRelation`, one of all layers, in the
+            - ``key_pos``: the same choice for the keys of cross-attention, by default 'sine';
+            - ``relation``: the config of a :class:`PositionRelation`, shared by all layers, for the
               self-attention of each layer but the first;
-            - ``box_bias``: the config of a :class:`BoxRPB`, one a layer, in the attention to the
-              keys, from the boxes of the layer before.
-        Others as of mmdet's DETR.
+            - ``box_bias``: the config of a :class:`BoxRPB`, one for each layer, for
+              cross-attention, from the boxes of the layer before.
+        kwargs: arguments of mmdet's DETR.
 
-    With no encoding and the same weights, results equal mmdet's. Without attention weights it is
-    faster; masks go by whole cells where the backbone keeps padding out (``mask_padding``).
+    Without encodings, and with the same weights, results equal mmdet's. If the backbone masks
+    padding (``mask_padding``), a cell counts as valid if it contains a valid pixel.
 
     Raises:
-        ValueError: for options that contradict each other.
+        ValueError: options contradict each other.
     """
 
     decoder_type = DetrDecoder
@@ -327,14 +325,14 @@ class ConditionalDETR(Dense, mm.ConditionalDETR):
     """Conditional DETR (Meng et al., ICCV 2021) with encodings in its encoder.
 
     Arguments are those of mmdet's ConditionalDETR, with ``encoder`` and the decoder's ``key_pos``,
-    ``relation`` and ``box_bias`` as of :class:`DETR`; the decoder is mmdet's.
+    ``relation`` and ``box_bias`` as in :class:`DETR`; the decoder is mmdet's.
 
     Raises:
-        ValueError: as DETR; for ``decoder.key_pos=None``.
+        ValueError: as in DETR, and for ``decoder.key_pos=None``.
     """
 
-    needs_key_pos = ('object queries find what they look for by the positions of keys, which '
-                     'attention meets beside their contents')
+    needs_key_pos = ('cross-attention of Conditional DETR compares positions of queries and keys '
+                     'apart from their contents')
 
     def _reference(self: Any, decoded: dict[str, Any]) -> Tensor:
         return self.decoder.ref_point_head(decoded['query_pos']).sigmoid()  # type: ignore[no-any-return]
@@ -344,11 +342,11 @@ class DABDETR(Dense, mm.DABDETR):
     """DAB-DETR (Liu et al., ICLR 2022) with encodings in its encoder.
 
     Arguments are those of mmdet's DABDETR, with ``encoder`` and the decoder's ``key_pos``,
-    ``relation`` and ``box_bias`` (of its anchors, in every layer) as of :class:`DETR`; the decoder
-    is mmdet's.
+    ``relation`` and ``box_bias`` as in :class:`DETR`; biases use the anchors and are in every
+    layer. The decoder is mmdet's.
 
     Raises:
-        ValueError: as DETR; for ``decoder.key_pos=None`` and ``encoder.encoder_pos=None``.
+        ValueError: as in DETR, and for ``decoder.key_pos=None`` or ``encoder.encoder_pos=None``.
     """
 
     encoder_type = DABEncoder
@@ -365,15 +363,15 @@ class DeformableDETR(Deformable, mm.DeformableDETR):
     """Deformable DETR (Zhu et al., ICLR 2021), on one level or several, with PEG in its encoder.
 
     Args:
-        encoder: arguments of :class:`DeformableEncoder`, and ``encoder_pos`` as of :class:`DETR`;
-            the embedding of the level stays with None.
-        decoder: arguments of mmdet's, and ``relation`` as of :class:`DETR`. It samples the memory
-            and has no key encoding.
-        Others as of mmdet's DeformableDETR.
+        encoder: arguments of :class:`DeformableEncoder`, and ``encoder_pos`` as in :class:`DETR`;
+            with None the embedding of the level is still added.
+        decoder: arguments of mmdet's decoder, and ``relation`` as in :class:`DETR`. It samples the
+            memory, so there is no ``key_pos``.
+        kwargs: arguments of mmdet's DeformableDETR.
 
     Raises:
-        ValueError: for options that contradict each other; for a relative encoding, as deformable
-            attention compares no pairs of tokens.
+        ValueError: options contradict each other, or a relative encoding is given: deformable
+            attention has no logits of pairs of tokens.
     """
 
     decoder_type = DeformableDecoder
@@ -382,11 +380,11 @@ class DeformableDETR(Deformable, mm.DeformableDETR):
 class DINO(Deformable, mm.DINO):
     """DINO (Zhang et al., ICLR 2023) with PEG in its encoder.
 
-    Arguments are those of mmdet's DINO, with ``encoder`` and ``decoder.relation`` as of
-    :class:`DeformableDETR`; denoising queries keep to their groups.
+    Arguments are those of mmdet's DINO, with ``encoder`` and ``decoder.relation`` as in
+    :class:`DeformableDETR`; denoising queries attend only to their own group.
 
     Raises:
-        ValueError: as DeformableDETR.
+        ValueError: as in DeformableDETR.
     """
 
     decoder_type = DinoDecoder

@@ -1,4 +1,4 @@
-"""Encoders of the DETR family that stand on parts of mmdet."""
+"""Encoders of the DETR family that use layers of mmdet."""
 from __future__ import annotations
 
 from typing import Any
@@ -14,7 +14,7 @@ from .decoders import DeformableEncoderLayer
 
 class DABEncoder(DetrEncoder):
     """Encoder of DAB-DETR (Liu et al., ICLR 2022): each layer scales the absolute encoding by an
-    MLP of its tokens; the layers share the MLP.
+    MLP of its tokens; all layers share the MLP.
 
     Arguments and results are those of :class:`DetrEncoder`.
     """
@@ -31,12 +31,12 @@ class DeformableEncoder(DetrEncoder):
     """Encoder of Deformable DETR with encodings between its layers.
 
     Args:
-        pos_encoding_shared: one set of encodings for all levels; by default each has its own.
-        Others as :class:`DetrEncoder`; ``layer_cfg`` takes no ``rel_pos_encoding``, and padded
-            tokens are not skipped.
+        pos_encoding_shared: all levels share their encodings; by default each level has its own.
+        args, kwargs: arguments of :class:`DetrEncoder`; ``layer_cfg`` takes no
+            ``rel_pos_encoding``, and padded tokens are not skipped.
 
     Raises:
-        ValueError: as DetrEncoder; for ``skip_padding=True``.
+        ValueError: as in DetrEncoder, and for ``skip_padding=True``.
     """
 
     layer_type = DeformableEncoderLayer
@@ -46,12 +46,12 @@ class DeformableEncoder(DetrEncoder):
     def __init__(self, *args: Any, pos_encoding_shared: bool = False, **kwargs: Any) -> None:
         self.pos_encoding_shared = pos_encoding_shared
         if kwargs.get('skip_padding'):
-            raise ValueError('encoder.skip_padding=True: deformable attention samples whole maps; '
-                             'leave it out')
+            raise ValueError('encoder.skip_padding=True: deformable attention samples whole maps, '
+                             'padding included; leave it out')
         super().__init__(*args, **kwargs)
 
     def _packing(self, mask: Tensor | None, hw_shapes: HWShapes | None) -> None:
-        """Deformable attention samples whole maps, padding included."""
+        """None: deformable attention samples whole maps, padding included."""
 
     def forward(self, query: Tensor, query_pos: Tensor | None,  # type: ignore[override]
                 key_padding_mask: Tensor | None, spatial_shapes: Tensor, level_start_index: Tensor,
@@ -62,19 +62,20 @@ class DeformableEncoder(DetrEncoder):
         Args:
             query: tokens (B, L, C) of all levels, one after the other.
             query_pos: encoding of position and level added to the queries, same shape, or None.
-            key_padding_mask: (B, L) bool, True = padding to the right and below.
+            key_padding_mask: (B, L) bool, True = padding, at the right and bottom.
             spatial_shapes: (levels, 2) long, (H, W) of the levels.
             level_start_index: (levels,) long.
-            valid_ratios: (B, levels, 2), valid part of each level's width and height.
-            reference_points: (B, L, levels, 2), where each token looks, or None: at its own cell's
-                centre.
-            hw_shapes: ``spatial_shapes`` as numbers; saves waiting for a GPU.
+            valid_ratios: (B, levels, 2), valid share of each level's width and height.
+            reference_points: (B, L, levels, 2) in [0, 1], around which each token samples; None:
+                the centre of its own cell.
+            hw_shapes: ``spatial_shapes`` as Python numbers, which saves a synchronisation with a
+                GPU.
 
         Returns:
             Memory (B, L, C).
 
         Raises:
-            ValueError: if the grids do not hold the tokens.
+            ValueError: the grids do not have L cells.
         """
         shapes = check_levels(query, spatial_shapes.tolist() if hw_shapes is None else hw_shapes,
                               self.num_levels)

@@ -1,4 +1,4 @@
-"""Grounding DINO, whose encoder and decoder read a text beside the picture."""
+"""Grounding DINO: a detector whose encoder and decoder also attend to a text."""
 from __future__ import annotations
 
 from typing import Any, NamedTuple
@@ -25,7 +25,7 @@ from .encoders import DeformableEncoder
 
 
 class _Words(NamedTuple):
-    """What the layers need of a text besides its tokens."""
+    """Masks and positions of a text's tokens."""
 
     padding: Tensor
     blocked: Tensor
@@ -33,17 +33,17 @@ class _Words(NamedTuple):
 
 
 class GroundingEncoder(DeformableEncoder):
-    """Encoder of Grounding DINO (Liu et al., ECCV 2024, Sec. 3.2) with encodings of the picture.
+    """Encoder of Grounding DINO (Liu et al., ECCV 2024, Sec. 3.2) with encodings of the image.
 
-    Before each layer, tokens of picture and text attend to each other (``fusion_layers``) and the
-    words to each other (``text_layers``). Token encodings of a place come after this fusion.
+    Before each layer, image and text tokens attend to each other (``fusion_layers``), and text
+    tokens to each other (``text_layers``). Token encodings are applied after this fusion.
 
     Args:
-        text_layer_cfg: of mmdet's DetrTransformerEncoderLayer, for the words.
-        fusion_layer_cfg: of mmdet's SingleScaleBiAttentionBlock.
-        Others as :class:`DeformableEncoder`.
+        text_layer_cfg: config of mmdet's DetrTransformerEncoderLayer for the text.
+        fusion_layer_cfg: config of mmdet's SingleScaleBiAttentionBlock.
+        args, kwargs: arguments of :class:`DeformableEncoder`.
 
-    Parameters are named as in mmdet's encoder, whose results it gives without encodings.
+    Parameters have mmdet's names. Without encodings the results equal mmdet's.
     """
 
     def __init__(self, *args: Any, text_layer_cfg: dict[str, Any],
@@ -62,20 +62,20 @@ class GroundingEncoder(DeformableEncoder):
     def forward(self, *args: Any, memory_text: Tensor,  # type: ignore[override]
                 text_attention_mask: Tensor, text_self_attention_masks: Tensor,
                 position_ids: Tensor | None = None, **kwargs: Any) -> tuple[Tensor, Tensor]:
-        """Encode picture and text.
+        """Encode image and text.
 
         Args:
-            args, kwargs: of :class:`DeformableEncoder`.
-            memory_text: words (B, T, C).
+            args, kwargs: arguments of :class:`DeformableEncoder`.
+            memory_text: text tokens (B, T, C).
             text_attention_mask: (B, T) bool, True = padding.
-            text_self_attention_masks: (B, T, T) bool, True where a word may attend to another.
-            position_ids: (B, T) number of each word in its phrase; None: in the text.
+            text_self_attention_masks: (B, T, T) bool, True where a token may attend to another.
+            position_ids: (B, T), index of each token in its phrase; None: its index in the text.
 
         Returns:
-            Memory of the picture (B, L, C) and of the text (B, T, C).
+            Memory of the image (B, L, C) and of the text (B, T, C).
 
         Raises:
-            ValueError: if the grids do not hold the tokens.
+            ValueError: the grids do not have L cells.
         """
         if position_ids is None:
             position_ids = torch.arange(memory_text.shape[1], device=memory_text.device).float()
@@ -104,7 +104,7 @@ class GroundingEncoder(DeformableEncoder):
 
 
 class GroundingDecoderLayer(GroundingDinoTransformerDecoderLayer):
-    """mmdet's decoder layer of Grounding DINO without attention weights."""
+    """mmdet's decoder layer of Grounding DINO; see :class:`DetrDecoderLayer`."""
 
     def _init_layers(self) -> None:
         self.self_attn = MultiheadAttention(**self.self_attn_cfg)
@@ -115,11 +115,11 @@ class GroundingDecoderLayer(GroundingDinoTransformerDecoderLayer):
 
 
 class GroundingDecoder(DinoDecoder):
-    """Grounding DINO's decoder: DINO's, whose queries attend to the words as well.
+    """Grounding DINO's decoder: DINO's, whose queries also attend to the text.
 
     Args:
-        coordinate_feats: as of :class:`DinoDecoder`; None: half of ``embed_dims``, as in the
-            weights that mmdet published (onedl-mmdetection 3.5.1's own decoder does not run).
+        coordinate_feats: as in :class:`DinoDecoder`; None: half of ``embed_dims``, as in mmdet's
+            published weights (the decoder of onedl-mmdetection 3.5.1 itself does not run).
     """
 
     layer_type = GroundingDecoderLayer
@@ -133,22 +133,22 @@ class GroundingDecoder(DinoDecoder):
 class GroundingDINO(Deformable, MMGroundingDINO):
     """Grounding DINO (Liu et al., ECCV 2024) with PEG in its encoder.
 
-    Arguments are those of mmdet's GroundingDINO, with ``encoder`` as of :class:`GroundingEncoder`
-    and ``encoder_pos`` as of :class:`DETR`.
+    Arguments are those of mmdet's GroundingDINO, with ``encoder`` as in :class:`GroundingEncoder`
+    and ``encoder_pos`` as in :class:`DETR`.
 
     Raises:
-        ValueError: as DeformableDETR.
+        ValueError: as in DeformableDETR.
     """
 
     encoder_type = GroundingEncoder
     decoder_type = GroundingDecoder
-    no_relations = {**Deformable.no_relations, 'relation': 'queries of Grounding DINO attend to '
-                    'words as well, and no release has both; leave it out'}
+    no_relations = {**Deformable.no_relations, 'relation': 'it is not defined for queries of '
+                    'Grounding DINO, which also attend to the text; leave it out'}
 
     def forward_encoder(  # type: ignore[override]
             self, feat: Tensor, feat_mask: Tensor | None, feat_pos: Tensor, spatial_shapes: Tensor,
             text_dict: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        """As mmdet's, with the grids."""
+        """Encode as in mmdet, with the grids as a further argument."""
         valid = text_dict['text_token_mask']
         memory, memory_text = self.encoder(
             feat, feat_pos, feat_mask, spatial_shapes, memory_text=text_dict['embedded'],

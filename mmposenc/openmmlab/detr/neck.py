@@ -1,4 +1,4 @@
-"""mmdet's ChannelMapper, keeping padding out."""
+"""mmdet's ChannelMapper with masked padding."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -12,20 +12,20 @@ from .positions import exact_mask
 
 
 class ChannelMapper(MMChannelMapper):
-    """mmdet's ChannelMapper, same arguments and parameters, whose GroupNorms take an image's
-    statistics over its own cells, and whose outputs are zero where padded.
+    """mmdet's ChannelMapper (same arguments and parameters), whose GroupNorms exclude padding, and
+    whose outputs are zero on padding.
 
-    The detectors of this room tell it the images' sizes when their backbone masks padding
-    (``mask_padding=True``); otherwise, and in other detectors, it is mmdet's.
+    The detectors of this package pass the images' sizes if their backbone masks padding
+    (``mask_padding=True``). Otherwise, and in other detectors, results equal mmdet's.
     """
 
     def forward(self, inputs: tuple[Tensor, ...],
                 img_shapes: Sequence[tuple[int, int]] | None = None,
                 full_hw: tuple[int, int] | None = None) -> tuple[Tensor, ...]:
-        """Map every level to ``out_channels``, and make the further levels.
+        """Map every level to ``out_channels``, and add the further levels.
 
         Args:
-            inputs: maps (B, C_i, H_i, W_i), zero where padded.
+            inputs: maps (B, C_i, H_i, W_i), zero on padding.
             img_shapes, full_hw: (height, width) in pixels of the images and of the batch.
 
         Returns:

@@ -1,4 +1,4 @@
-"""The pixel decoders of MaskFormer and Mask2Former whose encoders take position encodings."""
+"""Pixel decoders of MaskFormer and Mask2Former with position encodings in their encoders."""
 from __future__ import annotations
 
 import copy
@@ -17,11 +17,11 @@ from .positions import build_position, position_tokens, reset_encodings
 
 
 class _Encoded:
-    """A pixel decoder of mmdet's with this project's encoder where mmdet builds its own, as
-    :class:`mmposenc.openmmlab.detr.detectors.Encoded` does it for detectors."""
+    """A mixin that replaces the encoder of one of mmdet's pixel decoders; for detectors see
+    :class:`mmposenc.openmmlab.detr.detectors.Encoded`."""
 
     encoder_type: type[DetrEncoder]
-    #: mmdet's name of the module that gives positions.
+    #: mmdet's name of the module that computes positions.
     sine_name: str
 
     def __init__(self: Any, *args: Any, encoder: dict[str, Any], **kwargs: Any) -> None:
@@ -35,12 +35,12 @@ class _Encoded:
             setattr(self, self.sine_name, MapPositions(encoder_pos, built.embed_dims))
 
     def init_weights(self: Any) -> None:
-        """As mmdet, except that encodings keep what they start from."""
+        """Initialise as mmdet does, except that encodings keep their own initial values."""
         super().init_weights()  # type: ignore[misc]
         reset_encodings(self.encoder)
 
     def forward(self: Any, feats: list[Tensor], *args: Any) -> tuple[Tensor, Any]:
-        """As mmdet's, with the grids for the encoder."""
+        """As in mmdet; the encoder also gets the grids."""
         told = self._grids(feats)
         hook = self.encoder.register_forward_pre_hook(
             lambda module, args, kwargs: (args, {**kwargs, **told}), with_kwargs=True)
@@ -54,12 +54,12 @@ class TransformerEncoderPixelDecoder(_Encoded, MMTransformerEncoderPixelDecoder)
     """Pixel decoder of MaskFormer (Cheng et al., NeurIPS 2021) with encodings in its encoder.
 
     Args:
-        encoder: arguments of :class:`DetrEncoder`, relative encodings among them, and
-            ``encoder_pos`` as of :class:`DETR`.
-        Others as of mmdet's.
+        encoder: arguments of :class:`DetrEncoder`, including relative encodings, and
+            ``encoder_pos`` as in :class:`DETR`.
+        args, kwargs: arguments of mmdet's class.
 
     Raises:
-        ValueError: for positions or encodings that do not fit; for ``skip_padding=True``.
+        ValueError: positions or encodings do not fit, or ``skip_padding=True``.
     """
 
     encoder_type = DetrEncoder
@@ -67,7 +67,7 @@ class TransformerEncoderPixelDecoder(_Encoded, MMTransformerEncoderPixelDecoder)
 
     def __init__(self, *args: Any, encoder: dict[str, Any], **kwargs: Any) -> None:
         if encoder.get('skip_padding'):
-            raise ValueError('encoder.skip_padding=True: the convolutions behind the encoder read '
+            raise ValueError('encoder.skip_padding=True: the convolutions after the encoder read '
                              'padded tokens too; leave it out')
         super().__init__(*args, encoder={**encoder, 'skip_padding': False}, **kwargs)
 
@@ -78,17 +78,17 @@ class TransformerEncoderPixelDecoder(_Encoded, MMTransformerEncoderPixelDecoder)
 class MSDeformAttnPixelDecoder(_Encoded, MMMSDeformAttnPixelDecoder):
     """Pixel decoder of Mask2Former (Cheng et al., CVPR 2022) with PEG in its encoder.
 
-    mmdet tells this pixel decoder nothing of padding, as the authors' code does: padded cells are
-    part of the map for attention, and for encodings too.
+    mmdet passes no padding mask to this pixel decoder, nor does the authors' code: padded cells
+    take part in attention, and encodings treat them as image.
 
     Args:
-        encoder: arguments of :class:`DeformableEncoder`, and ``encoder_pos`` as of :class:`DETR`;
-            the embedding of the level stays with None.
-        Others as of mmdet's.
+        encoder: arguments of :class:`DeformableEncoder`, and ``encoder_pos`` as in :class:`DETR`;
+            with None the embedding of the level is still added.
+        args, kwargs: arguments of mmdet's class.
 
     Raises:
-        ValueError: for positions or encodings that do not fit; for a relative encoding, as
-            deformable attention compares no pairs of tokens.
+        ValueError: positions or encodings do not fit, or a relative encoding is given: deformable
+            attention has no logits of pairs of tokens.
     """
 
     encoder_type = DeformableEncoder
@@ -96,25 +96,25 @@ class MSDeformAttnPixelDecoder(_Encoded, MMMSDeformAttnPixelDecoder):
 
     def _grids(self: Any, feats: list[Tensor]) -> dict[str, Any]:
         maps = feats[::-1][:self.num_encoder_levels]
-        # mmdet's mask says of every token that it is none; without it nothing is masked.
+        # mmdet's mask is False everywhere; None has the same effect.
         return dict(hw_shapes=[tuple(x.shape[-2:]) for x in maps], key_padding_mask=None)
 
 
 class MapPositions(nn.Module):
-    """An absolute encoding as a map, in place of mmdet's sines and cosines.
+    """An absolute encoding as a map, instead of mmdet's sines and cosines.
 
     Args:
         kind: 'learned', None, or the config of an absolute encoding.
         embed_dims: channels.
 
     Raises:
-        ValueError: for anything else.
+        ValueError: ``kind`` is something else.
     """
 
     def __init__(self, kind: Any, embed_dims: int) -> None:
         super().__init__()
         self.kind, self.embed_dims = kind, embed_dims
-        # The name is the one that configs keep weight decay off.
+        # Configs exclude parameters of this name from weight decay.
         self.encoder_pos_encodings = build_position(kind, embed_dims, 'encoder.encoder_pos')
 
     def forward(self, mask: Tensor) -> Tensor:

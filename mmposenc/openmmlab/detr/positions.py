@@ -14,27 +14,27 @@ from mmposenc.encodings.build import build_encoding
 from mmposenc.functional.grids import whole_cells
 from mmposenc.functional.masking import extents_to_mask, note_extents
 
-#: Grid of the learned table; other grids get it resized, each image to its own extent.
+#: Grid of the learned table; it is resized to the valid grid of each image.
 LEARNED_GRID = (25, 42)
 
 
 def build_position(kind: Any, embed_dims: int, argument: str) -> nn.Module | None:
-    """The module of a learned position, or None for 'sine' and None.
+    """The module of an absolute encoding, or None for 'sine' and None.
 
     Args:
         kind: 'sine', 'learned', None, or the config of an absolute encoding.
         embed_dims: channels.
-        argument: name of the caller's argument, for messages.
+        argument: name of the caller's argument, for error messages.
 
     Raises:
-        ValueError: for anything else.
+        ValueError: ``kind`` is something else.
     """
     if kind is None or kind == 'sine':
         return None
     if kind == 'learned':
         return LearnedPositionEmbedding(embed_dims, LEARNED_GRID)
     if isinstance(kind, dict):
-        # mypy: TokenEncoding is abstract, and is only compared with here.
+        # For mypy: TokenEncoding is abstract, but is only compared here.
         module = build_encoding(kind, TokenEncoding, argument,  # type: ignore[type-abstract]
                                 embed_dims=embed_dims, grid_shape=LEARNED_GRID)
         if module.default_positions == (-1,):
@@ -48,7 +48,7 @@ def position_tokens(kind: Any, module: nn.Module | None, sine: nn.Module, featur
     """Positions of a map.
 
     Args:
-        kind, module: what :func:`build_position` was called with, and its result.
+        kind, module: the argument of :func:`build_position`, and its result.
         sine: mmdet's SinePositionalEncoding.
         feature: (B, C, H, W).
         mask: (B, H, W) bool, True = padding, or None.
@@ -69,7 +69,7 @@ def image_sizes(samples: Sequence[Any] | None) -> tuple[tuple[int, int], list[tu
     """(height, width) of the batch and of its images.
 
     Raises:
-        ValueError: without samples, or for an image that is empty or does not fit the batch.
+        ValueError: there are no samples, or an image is empty or larger than the batch.
     """
     if not samples:
         raise ValueError('batch_data_samples is empty: a DETR needs the sizes of its images')
@@ -78,23 +78,23 @@ def image_sizes(samples: Sequence[Any] | None) -> tuple[tuple[int, int], list[tu
     for index, size in enumerate(sizes):
         if not all(0 < side <= limit for side, limit in zip(size, full, strict=True)):
             raise ValueError(f'img_shape={size} of image {index} must be from (1, 1) to the size '
-                             f'of the batch, {full}: an image of padding alone has no boxes')
+                             f'of the batch, {full}: an image of only padding has no boxes')
     return full, sizes  # type: ignore[return-value]
 
 
 def padding_masks(samples: Sequence[Any] | None, features: Sequence[Tensor], exact: bool
                   ) -> list[Tensor | None]:
-    """Padding mask (B, H, W) of every map, True = padding, or None where there is none.
+    """Padding mask (B, H, W) of every map, True = padding, or None for a map without padding.
 
     Args:
-        samples: with ``batch_input_shape`` and ``img_shape``.
+        samples: samples with ``batch_input_shape`` and ``img_shape``.
         features: maps (B, C, H, W).
-        exact: a cell is valid when it holds a valid pixel, however large the batch is. Else as
-            mmdet: the nearest pixel of a mask resized to the map, which for sizes that are no
-            multiple of the stride depends on the batch.
+        exact: a cell is valid if it contains a valid pixel. False: as in mmdet, the mask of pixels
+            is resized to the map by the nearest pixel; for sizes that are not multiples of the
+            stride this depends on the size of the batch.
 
     Raises:
-        ValueError: as :func:`image_sizes`.
+        ValueError: as in :func:`image_sizes`.
     """
     full, sizes = image_sizes(samples)
     if all(size == full for size in sizes):
@@ -110,8 +110,8 @@ def padding_masks(samples: Sequence[Any] | None, features: Sequence[Tensor], exa
 
 def nearest_extents(full: tuple[int, int], grid: tuple[int, int], sizes: list[tuple[int, int]]
                     ) -> list[tuple[int, int]]:
-    """Rows and columns of a grid whose nearest pixels of a batch are each image's: computed on the
-    host, which need not wait for a mask then."""
+    """For each image, the rows and columns of the grid whose nearest pixels belong to it. Computed
+    from numbers, without reading a mask from the device."""
     rows, cols = (F.interpolate(torch.arange(float(side), device='cpu')[None, None], cells)[0, 0]
                   for side, cells in zip(full, grid, strict=True))
     return [(int((rows < height).sum()), int((cols < width).sum())) for height, width in sizes]
@@ -119,14 +119,15 @@ def nearest_extents(full: tuple[int, int], grid: tuple[int, int], sizes: list[tu
 
 def exact_mask(feature: Tensor, full: tuple[int, int], sizes: list[tuple[int, int]]
                ) -> Tensor | None:
-    """Padding mask (B, H, W) of a map (B, C, H, W) by whole cells, or None where there is none."""
+    """Padding mask (B, H, W) of a map (B, C, H, W): a cell is valid if it contains a valid pixel;
+    None if there is no padding."""
     grid = (feature.shape[-2], feature.shape[-1])
     stride = _stride(full, grid)
     extents = []
     for size in sizes:
         if stride is not None:
             cells = [whole_cells(side, stride) for side in size]
-        else:  # no common stride: cells of equal shares
+        else:  # no common stride: all cells have the same size
             cells = [whole_cells(side * n, total)
                      for side, n, total in zip(size, grid, full, strict=True)]
         extents.append((min(cells[0], grid[0]), min(cells[1], grid[1])))
@@ -134,10 +135,10 @@ def exact_mask(feature: Tensor, full: tuple[int, int], sizes: list[tuple[int, in
 
 
 def _stride(full: tuple[int, int], grid: tuple[int, int]) -> int | None:
-    """Pixels of a cell's side, a power of two, or None where there is no such.
+    """The stride of a grid in pixels, a power of two, or None if there is none.
 
-    The smallest whose cells cover the image, where the grid was rounded up (or the division is
-    exact), as this project's backbones and ResNet do; the next smaller where it was rounded down.
+    If the grid is rounded up (or the division is exact), as in this project's backbones and ResNet,
+    it is the smallest power whose cells cover the image; if rounded down, the next smaller one.
     """
     least = max(-(-side // cells) for side, cells in zip(full, grid, strict=True))
     stride = 1 << (least - 1).bit_length()
@@ -148,7 +149,7 @@ def _stride(full: tuple[int, int], grid: tuple[int, int]) -> int | None:
 
 
 def masks_exactly(detector: nn.Module) -> bool:
-    """Whether the backbone keeps padding out itself, by whole cells."""
+    """Whether the backbone masks padding (``mask_padding=True``)."""
     return bool(getattr(detector.backbone, 'mask_padding', False))
 
 
@@ -158,7 +159,7 @@ def flat(feature: Tensor) -> Tensor:
 
 
 def reset_encodings(module: nn.Module) -> None:
-    """Give encodings back what they start from, after something initialised the whole model."""
+    """Reset encodings to their own initial values after the whole model was initialised."""
     from mmposenc.encodings.base import RelativeEncoding
     with torch.no_grad():
         for child in module.modules():

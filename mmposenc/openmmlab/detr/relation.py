@@ -1,4 +1,4 @@
-"""Decoders whose attention gets the boxes of the queries, layer after layer."""
+"""Decoders whose attention has biases by the boxes that the layer before predicts."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -21,8 +21,8 @@ from .decoders import DeformableDecoderLayer, DetrDecoderLayer
 
 
 class Boxed:
-    """Before a decoder layer's own class: asks :class:`Boxes` for masks and shows it the queries.
-    Outside of what is compiled."""
+    """A mixin for decoder layers: it takes masks from :class:`Boxes` and passes it the queries.
+    ``__call__`` is outside the compiled graph."""
 
     def __call__(self: Any, query: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         boxes: Boxes
@@ -38,18 +38,18 @@ class BoxedDetrLayer(Boxed, DetrDecoderLayer):
 
 
 class BoxedDeformableLayer(Boxed, DeformableDecoderLayer):
-    """Of Deformable DETR and DINO."""
+    """The layer of Deformable DETR and DINO."""
 
 
 class BoxedConditionalLayer(Boxed, ConditionalDetrTransformerDecoderLayer):  # type: ignore[misc]
-    """Of Conditional DETR."""
+    """The layer of Conditional DETR."""
 
 
 class BoxedDABLayer(Boxed, DABDetrTransformerDecoderLayer):  # type: ignore[misc]
     """Of DAB-DETR."""
 
 
-#: The class with boxes, of each decoder layer.
+#: For each decoder layer, its class with biases by boxes.
 BOXED = {DetrDecoderLayer: BoxedDetrLayer, DeformableDecoderLayer: BoxedDeformableLayer,
         ConditionalDetrTransformerDecoderLayer: BoxedConditionalLayer,
         DABDetrTransformerDecoderLayer: BoxedDABLayer}
@@ -57,10 +57,10 @@ BOXED = {DetrDecoderLayer: BoxedDetrLayer, DeformableDecoderLayer: BoxedDeformab
 
 def add_relations(decoder: Any, relation: dict[str, Any] | None, box_bias: dict[str, Any] | None,
                   starts: bool) -> None:
-    """Give a decoder ``relation``, one of all layers, and ``box_bias``, one a layer.
+    """Add ``relation``, shared by all layers, and ``box_bias``, one for each layer, to a decoder.
 
     Args:
-        starts: whether the first layer knows boxes.
+        starts: whether queries have boxes before the first layer.
     """
     if relation is None and box_bias is None:
         return
@@ -77,15 +77,15 @@ def add_relations(decoder: Any, relation: dict[str, Any] | None, box_bias: dict[
 
 
 class Boxes:
-    """The boxes of the queries in one pass of a decoder, and what attention adds by them.
+    """The boxes of the queries in one pass of a decoder, and the biases computed from them.
 
     Args:
-        decoder: of :func:`add_relations`.
-        head: the detector's, which turns queries into boxes.
-        reference: (B, queries, 4 or 2) of the first layer, as shares of the image; None where the
+        decoder: a decoder changed by :func:`add_relations`.
+        head: the detector's head, which predicts boxes from queries.
+        reference: (B, queries, 4 or 2) before the first layer, as shares of the image; None if the
             detector has none.
-        refines: whether each layer moves the reference.
-        cells: (H, W) of the keys' map, and (B, 2) or (2,) rows and columns that images fill; for
+        refines: whether each layer refines the reference.
+        cells: (H, W) of the keys' map, and (B, 2) or (2,) valid rows and columns; for
             ``box_bias``.
     """
 
@@ -103,7 +103,7 @@ class Boxes:
 
     @contextmanager
     def given(self) -> Iterator[None]:
-        """While the decoder runs."""
+        """Make this object known to the layers while the decoder runs."""
         for number, layer in enumerate(self.decoder.layers):
             layer.__dict__['given_boxes'] = self, number
         try:
@@ -128,7 +128,7 @@ class Boxes:
 
     @torch.no_grad()
     def move(self, number: int, query: Tensor) -> None:
-        """The boxes behind a layer, which are those that the detector predicts there."""
+        """Update the boxes to those that the detector predicts after a layer."""
         if number == len(self.decoder.layers) - 1:
             return
         normed = query if self.norm is None else self.norm(query)
@@ -152,8 +152,8 @@ class Boxes:
 
 
 def _hidden(bias: Tensor, mask: Tensor | None) -> Tensor:
-    """(B * heads, queries, queries) of a bias and a mask that is True where none may attend: as of
-    denoising queries, whose groups neither see each other nor are seen."""
+    """A bias (B * heads, queries, queries) that is -inf where a mask is True: groups of denoising
+    queries do not attend to each other."""
     bias = bias.flatten(0, 1)
     if mask is None:
         return bias
