@@ -10,7 +10,7 @@ from safetensors.torch import save_file as save_safetensors
 from torch import Tensor
 
 from .hub import is_name
-from .integrity import put_in_place, seal
+from .integrity import seal, whole_file
 from .loading import load_checkpoint
 
 _PICKLES = ('.pth', '.pt', '.bin', '.tar')
@@ -74,18 +74,14 @@ def write_checkpoint(path: str | Path, state_dict: Mapping[str, Tensor],
         ValueError: for another ending.
     """
     path = Path(path).expanduser()
-    partial = path.with_name(f'{path.name}.partial')
     if path.suffix not in ('.safetensors', '.pth'):
         raise ValueError(f'{path} must end in .safetensors or .pth')
     # Clones: a view would write the whole of what it is a view of.
     weights = {key: value.detach().cpu().contiguous().clone()
                for key, value in state_dict.items()}
-    try:
+    with whole_file(path) as partial:
         if path.suffix == '.safetensors':
             save_safetensors(weights, partial, {'format': 'pt', **(metadata or {})})
         else:
             torch.save(dict(state_dict=weights, meta=dict(metadata or {})), partial)
             seal(partial)
-        put_in_place(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)

@@ -6,6 +6,8 @@ import re
 import struct
 import zipfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -84,6 +86,27 @@ def put_in_place(partial: Path, path: Path) -> None:
     flush(partial)
     os.replace(partial, path)
     flush(path.absolute().parent)
+
+
+@contextmanager
+def whole_file(path: str | Path, *, durable: bool = True) -> Iterator[Path]:
+    """Gives the block another name to write to, ``<name>.partial``. The file takes its own name
+    when the block ends well, and is deleted after an error.
+
+    Args:
+        path: the file.
+        durable: wait until the disk has it, so that a power cut cannot damage it.
+    """
+    path = Path(path)
+    partial = path.with_name(f'{path.name}.partial')
+    try:
+        yield partial
+        if durable:
+            put_in_place(partial, path)
+        else:
+            os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def flush(path: str | Path) -> None:

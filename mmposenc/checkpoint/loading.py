@@ -5,6 +5,7 @@ import contextlib
 import importlib
 import pickle
 import sys
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -60,11 +61,10 @@ def load_checkpoint(path: str | Path, map_location: Any = 'cpu', *, mmap: bool =
                              f'{error}') from error
     if reason := damage(path):
         raise ValueError(f'{path} cannot be read, {reason}')
-    is_zip = _is_zip(path)
     try:
         with safe_types():
             found = torch.load(str(path), map_location=map_location, weights_only=True,
-                               mmap=(mmap and is_zip) or None)
+                               mmap=(mmap and zipfile.is_zipfile(path)) or None)
     except pickle.UnpicklingError as error:
         raise ValueError(_refusal(path, str(error))) from error
     except (RuntimeError, EOFError, OSError, ValueError, LookupError, TypeError, AttributeError,
@@ -74,11 +74,6 @@ def load_checkpoint(path: str | Path, map_location: Any = 'cpu', *, mmap: bool =
     if not isinstance(found, Mapping):
         raise ValueError(f'{path} holds a {type(found).__name__}; a dict of weights is required')
     return found
-
-
-def _is_zip(path: Path) -> bool:
-    with open(path, 'rb') as file:
-        return file.read(2) == b'PK'
 
 
 def _refusal(path: Path, error: str) -> str:

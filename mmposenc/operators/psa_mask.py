@@ -3,13 +3,6 @@ import torch
 from torch import Tensor
 
 
-def _shifted(length: int, count: int, half: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """For i of ``length`` and j of ``count``: i + j - half, and whether it is in [0, length)."""
-    at = (torch.arange(length, device=device)[:, None] - half
-          + torch.arange(count, device=device))
-    return at.clamp(0, length - 1), (at >= 0) & (at < length)
-
-
 def _difference(length: int, count: int, half: int, device: torch.device
                 ) -> tuple[Tensor, Tensor]:
     """For i and j of ``length``: i - j + half, and whether it is in [0, count)."""
@@ -32,6 +25,13 @@ def psamask_forward(input: Tensor, output: Tensor, psa_type: int, num_: int, h_f
         psa_type: 0 collect: (other cell, cell); 1 distribute: (cell, other cell).
         num_: N.
     """
+    output.copy_(_spread(input, psa_type, num_, h_feature, w_feature, h_mask, w_mask, half_h_mask,
+                         half_w_mask).reshape(output.shape))
+
+
+def _spread(input: Tensor, psa_type: int, num_: int, h_feature: int, w_feature: int, h_mask: int,
+            w_mask: int, half_h_mask: int, half_w_mask: int) -> Tensor:
+    """The output as (N, H, W, H, W)."""
     weights = input.reshape(num_, h_mask, w_mask, h_feature, w_feature)
     i, near_h = _difference(h_feature, h_mask, half_h_mask, input.device)  # (H of others, H)
     j, near_w = _difference(w_feature, w_mask, half_w_mask, input.device)
@@ -40,22 +40,16 @@ def psamask_forward(input: Tensor, output: Tensor, psa_type: int, num_: int, h_f
     # (N, other rows, other columns, rows, columns)
     pairs = weights[:, i[:, None, :, None], j[None, :, None], h, w]
     pairs = pairs * (near_h[:, None, :, None] & near_w[None, :, None])
-    if psa_type == 1:
-        pairs = pairs.permute(0, 3, 4, 1, 2)
-    output.copy_(pairs.reshape(output.shape))
+    return pairs.permute(0, 3, 4, 1, 2) if psa_type == 1 else pairs
 
 
 def psamask_backward(grad_output: Tensor, grad_input: Tensor, psa_type: int, num_: int,
                      h_feature: int, w_feature: int, h_mask: int, w_mask: int, half_h_mask: int,
                      half_w_mask: int) -> None:
     """Writes the gradient of the weights: each is read at one pair at most."""
-    pairs = grad_output.reshape(num_, h_feature, w_feature, h_feature, w_feature)
-    if psa_type == 1:
-        pairs = pairs.permute(0, 3, 4, 1, 2)
-    y, inside_h = _shifted(h_feature, h_mask, half_h_mask, grad_output.device)  # (H, h_mask)
-    x, inside_w = _shifted(w_feature, w_mask, half_w_mask, grad_output.device)
-    h = torch.arange(h_feature, device=grad_output.device)[:, None]
-    w = torch.arange(w_feature, device=grad_output.device)
-    found = pairs[:, y.T[:, None, :, None], x.T[None, :, None], h, w]
-    found = found * (inside_h.T[:, None, :, None] & inside_w.T[None, :, None])
-    grad_input.copy_(found.reshape(grad_input.shape))
+    weights = torch.zeros_like(grad_input, requires_grad=True)
+    with torch.enable_grad():
+        pairs = _spread(weights, psa_type, num_, h_feature, w_feature, h_mask, w_mask,
+                        half_h_mask, half_w_mask)
+    grad, = torch.autograd.grad(pairs, weights, grad_output.reshape(pairs.shape))
+    grad_input.copy_(grad)

@@ -1,7 +1,6 @@
 """Pictures of what goes into the network: after augmentation, batch padding and normalisation."""
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from ..config.checks import check_files, check_folder, check_sections
 from ..config.models import preprocessor_config
 from ..config.nodes import build_data_set
 from ..config.testing import VISUALIZERS_OF, scope_of
-from .pictures import draw
+from .pictures import draw, unused_name
 
 
 def browse(cfg: Config, output_dir: str | Path, *, phase: str = 'train', number: int = 20,
@@ -64,15 +63,16 @@ def browse(cfg: Config, output_dir: str | Path, *, phase: str = 'train', number:
     visualizer.dataset_meta = dataset.metainfo
     batch = loader.get('batch_size') or 1
     total = len(dataset) if number < 0 else min(number, len(dataset))
-    names = _unique_names(Path(output_dir))
     Path(output_dir).mkdir(parents=True, exist_ok=True)
+    taken: set[str] = set()
     written = []
     # Spread, since files are often sorted: the first ones may all be of one class or scene.
     items = (dataset[i * len(dataset) // total] for i in range(total))
     while chunk := list(islice(items, batch)):
         data = preprocessor(pseudo_collate(chunk), training=phase == 'train')
         for image, sample in zip(data['inputs'], data['data_samples'], strict=True):
-            path = names(sample)
+            stem = Path(str(sample.get('img_path') or 'image')).stem
+            path = Path(output_dir, f'{unused_name(stem, taken)}.png')
             pixels, sample = denormalized(image, preprocessor), sample.cpu()
             if scope == 'mmdet':
                 _plain_boxes_and_masks(sample, pixels.shape[:2])
@@ -90,18 +90,6 @@ def denormalized(image: torch.Tensor, preprocessor: Any) -> np.ndarray:
     pixels = image.round().clamp(0, 255).byte().permute(1, 2, 0).numpy()
     to_rgb = getattr(preprocessor, '_channel_conversion', getattr(preprocessor, 'to_rgb', False))
     return np.ascontiguousarray(pixels if to_rgb else pixels[..., ::-1])
-
-
-def _unique_names(folder: Path) -> Callable[[Any], Path]:
-    """Name of a sample's picture; images of the same name get a number."""
-    seen: dict[str, int] = {}
-
-    def name(sample: Any) -> Path:
-        path = Path(str(sample.get('img_path') or 'image'))
-        count = seen[path.stem] = seen.get(path.stem, 0) + 1
-        number = f'_{count}' if count > 1 else ''
-        return folder / f'{path.stem}{number}.png'
-    return name
 
 
 def _plain_boxes_and_masks(sample: Any, hw_shape: tuple[int, int]) -> None:

@@ -11,6 +11,7 @@ import cv2
 import numpy as np
 from mmengine.visualization import BaseVisBackend
 
+from mmposenc.checkpoint.integrity import whole_file
 from mmposenc.openmmlab.datasets.image_files import check_file
 
 PICTURES = ('.bmp', '.gif', '.jpeg', '.jpg', '.png', '.tif', '.tiff', '.webp')
@@ -80,16 +81,22 @@ def _named(files: list[tuple[Path, Path]]) -> list[Source]:
     sources = []
     for path, relative in files:
         file = relative.as_posix()
-        last, number = os.fsencode(relative.stem), 1
+        last = os.fsencode(relative.stem)
         if len(last) > _LONGEST:
             relative = relative.with_name(last[:_LONGEST].decode(errors='ignore') + '.cut')
-        name = stem = relative.with_suffix('').as_posix()
-        while name in taken:
-            number += 1
-            name = f'{stem}_{number}'
-        taken.add(name)
+        name = unused_name(relative.with_suffix('').as_posix(), taken)
         sources.append(Source(path, file, name, path.suffix.lower() in VIDEOS))
     return sources
+
+
+def unused_name(name: str, taken: set[str]) -> str:
+    """The name, with a number where it is taken already; it is then taken too."""
+    found, number = name, 1
+    while found in taken:
+        number += 1
+        found = f'{name}_{number}'
+    taken.add(found)
+    return found
 
 
 def read_video(path: Path) -> tuple[float, Iterator[np.ndarray]]:
@@ -168,13 +175,8 @@ def write_picture(path: Path, pixels: np.ndarray) -> None:
     done, data = cv2.imencode(path.suffix, np.ascontiguousarray(ordered))
     if not done:
         raise OSError(f'{path}: OpenCV can not write {pixels.shape} of {pixels.dtype}')
-    partial = path.with_name(f'{path.name}.partial')
-    try:
+    with whole_file(path, durable=False) as partial:  # else each picture waits for the disk
         partial.write_bytes(data.tobytes())
-        # No flush to the disk, which would be waited for at every picture.
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 #: Shorter side in pixels from which on pictures name their classes on the areas.

@@ -16,7 +16,7 @@ from torch import nn
 
 import mmposenc
 from mmposenc.checkpoint import hub, write_checkpoint
-from mmposenc.checkpoint.integrity import put_in_place
+from mmposenc.checkpoint.integrity import whole_file
 from mmposenc.encodings import ENCODINGS
 from mmposenc.names import CLASSES
 
@@ -59,9 +59,8 @@ def write(model: Any, folder: str | Path, name: str, metrics: dict[str, float] |
     folder.mkdir(parents=True, exist_ok=True)
     write_checkpoint(folder / WEIGHTS, model.state_dict(), {'library': 'mmposenc'})
     for file, content in ((CONFIG, text), (CARD, _card(model, name, metrics or {}))):
-        partial = folder / f'{file}.partial'
-        partial.write_text(content)
-        put_in_place(partial, folder / file)
+        with whole_file(folder / file) as partial:
+            partial.write_text(content)
 
 
 def _config(model: Any) -> Config:

@@ -10,7 +10,7 @@ from typing import Any
 from mmengine.config import Config
 
 from .config import LIVE_KEYS
-from .nodes import class_folders, data_sets, heads_of, known_metainfo, numbered
+from .nodes import at, class_folders, data_sets, heads_of, known_metainfo, numbered
 
 #: Keys that must be dicts where they are given, and numbers with the least of each: of all that
 #: may be wrong what would be taken in silence, stop a run after hours or say no name.
@@ -155,20 +155,12 @@ def _check_values(cfg: Config) -> None:
             isinstance(hook, dict) or hasattr(hook, 'before_run') for hook in hooks):
         raise ValueError(f'custom_hooks={hooks!r} must be a list of dicts')
     for key in _DICTS:
-        if isinstance(value := _at(cfg, key), (str, int, float, list, tuple)):
+        if isinstance(value := at(cfg, key), (str, int, float, list, tuple)):
             raise ValueError(f'{key}={value!r} must be a dict')
     for key, least in _LEAST.items():
-        value = _at(cfg, key)
+        value = at(cfg, key)
         if value is not None and (not isinstance(value, (int, float)) or value < least):
             raise ValueError(f'{key}={value!r} must be a number of at least {least}')
-
-
-def _at(cfg: Config, key: str) -> Any:
-    """What a dotted key leads to, or None."""
-    node: Any = cfg
-    for part in key.split('.'):
-        node = node.get(part) if hasattr(node, 'get') else None
-    return node
 
 
 def _one_slip(a: str, b: str) -> bool:

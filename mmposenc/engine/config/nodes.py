@@ -22,6 +22,16 @@ def numbered(key: str, given: Any) -> Iterator[tuple[str, Any]]:
         yield f'{key}.{i}' if many else key, each
 
 
+def at(node: Any, key: str) -> Any:
+    """What a dotted key such as 'model.neck.0.type' leads to, or None."""
+    for part in key.split('.'):
+        if isinstance(node, (list, tuple)):
+            node = node[int(part)] if part.isdigit() and int(part) < len(node) else None
+        else:
+            node = node.get(part) if hasattr(node, 'get') else None
+    return node
+
+
 def type_name(node: Any) -> str:
     """The type of a config's node; of a class, its name."""
     kind = node.get('type') or ''
@@ -85,10 +95,7 @@ def heads_of(cfg: Config) -> Iterator[tuple[str, Any]]:
     names = {'mmseg': ('decode_head', 'auxiliary_head'), 'mmpretrain': ('head',),
              'mmdet': ('bbox_head', 'roi_head.bbox_head', 'roi_head.mask_head')}
     for name in names.get(cfg.get('default_scope'), ()):
-        node: Any = cfg.model
-        for part in name.split('.'):
-            node = node.get(part) if isinstance(node, dict) else None
-        yield from ((key, head) for key, head in numbered(f'model.{name}', node)
+        yield from ((key, head) for key, head in numbered(f'model.{name}', at(cfg.model, name))
                     if isinstance(head, dict))
 
 

@@ -19,6 +19,7 @@ from mmposenc.registry import MODELS
 
 from .config import LIVE_KEYS, load_config, set_work_dir
 from .data import use_data
+from .nodes import at
 from .timm import PREFIX, timm_config
 
 #: Of mmengine's DefaultOptimWrapperConstructor, which passes over any other key in silence.
@@ -129,7 +130,7 @@ def _check_key(cfg: Config, key: str) -> None:
                          f'this has no effect; set model.{key}')
     node, path = cfg, ''
     for part in key.split('.')[:-1]:
-        child = _child(node, part)
+        child = at(node, part)
         if child is None:
             if path == '' or (isinstance(node, dict) and ('type' in node or part in ENCODINGS)):
                 return  # an argument of a class, or a section that the runner reads
@@ -145,7 +146,7 @@ def _open_sections(cfg: Config, key: str) -> None:
     for part in key.split('.')[:-1]:
         if hasattr(node, 'get') and part in node and node[part] is None:
             node[part] = {}
-        node = _child(node, part)
+        node = at(node, part)
 
 
 def _leave_out(cfg: Config, key: str, value: Any, given: set[str]) -> list[str]:
@@ -153,9 +154,7 @@ def _leave_out(cfg: Config, key: str, value: Any, given: set[str]) -> list[str]:
     section, _, name = key.rpartition('.')
     if not section.startswith('model.'):
         return []
-    node: Any = cfg
-    for part in section.split('.'):
-        node = _child(node, part)
+    node = at(cfg, section)
     if name == 'type' and isinstance(node, (list, tuple)):
         raise ValueError(f'--cfg-options {key}: {section} is a list of {len(node)}; name one by '
                          f'its number, as in {section}.0.type')
@@ -183,12 +182,6 @@ def _arguments(cfg: Config, name: Any) -> set[str] | None:
     if takes is None or not issubclass(found, (TokenEncoding, RelativeEncoding)):
         return takes
     return takes | {'zero_init'}  # which all encodings are built with
-
-
-def _child(node: Any, part: str) -> Any:
-    if isinstance(node, (list, tuple)):
-        return node[int(part)] if part.isdigit() and int(part) < len(node) else None
-    return node.get(part) if hasattr(node, 'get') else None
 
 
 def read_config(args: argparse.Namespace) -> Config:

@@ -4,7 +4,7 @@ from __future__ import annotations
 import mmap
 import os
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -32,8 +32,8 @@ def check_coco(root: Path, parts: tuple[tuple[str, str, int], ...] = COCO_PARTS)
     if not root.is_dir():
         return [f'{root} is not a folder']
     for folder_name, annotation_name, count in parts:
-        folder = _find_folder(root, folder_name, problems)
-        annotation = _find_file(root, annotation_name, problems)
+        folder = _find('folder', root, folder_name, problems)
+        annotation = _find('file', root, annotation_name, problems)
         named = None
         if annotation:
             named, whole = _annotated_names(annotation)
@@ -86,8 +86,8 @@ def check_ade20k(root: Path, parts: tuple[tuple[str, int], ...] = ADE20K_PARTS) 
         return [f'{root} holds the folder ADEChallengeData2016: give {inner}']
     problems: list[str] = []
     for part, count in parts:
-        images = _find_folder(root, f'images/{part}', problems)
-        labels = _find_folder(root, f'annotations/{part}', problems)
+        images = _find('folder', root, f'images/{part}', problems)
+        labels = _find('folder', root, f'annotations/{part}', problems)
         for folder, ending in ((images, '.jpg'), (labels, '.png')):
             if folder:
                 files = [name for name in _list_files(folder) if name.endswith(ending)]
@@ -119,38 +119,24 @@ def _check_pairs(images: Path, labels: Path, problems: list[str]) -> None:
 # What both checks are made of.
 
 
-def _find_folder(root: Path, relative: str, problems: list[str]) -> Path | None:
-    """``root``/``relative`` if it is a folder; otherwise a problem that says where it lies."""
-    folder = root / relative
-    if folder.is_dir():
-        return folder
-    problems.append(_absent('folder', root, relative, Path.is_dir))
-    return None
-
-
-def _find_file(root: Path, relative: str, problems: list[str]) -> Path | None:
-    """``root``/``relative`` if it is a file that is not empty; otherwise a problem."""
-    path = root / relative
-    if path.is_file():
-        if path.stat().st_size:
-            return path
-        problems.append(f'{path} is empty')
-        return None
-    problems.append(_absent('file', root, relative, Path.is_file))
-    return None
-
-
-def _absent(kind: str, root: Path, relative: str, is_kind: Callable[[Path], bool]) -> str:
-    """'missing', or 'misplaced' when it lies up to three folders deeper, or a file elsewhere.
+def _find(kind: str, root: Path, relative: str, problems: list[str]) -> Path | None:
+    """``root``/``relative`` if it is a folder, or a file that is not empty. Otherwise a problem:
+    missing, or misplaced when it lies up to three folders deeper, or a file elsewhere.
 
     A folder is known by its whole relative path: 'training' could be another one.
     """
+    path, is_kind = root / relative, Path.is_dir if kind == 'folder' else Path.is_file
+    if is_kind(path):
+        if kind == 'folder' or path.stat().st_size:
+            return path
+        problems.append(f'{path} is empty')
+        return None
     tails = [relative] if kind == 'folder' else [relative, Path(relative).name]
     found = [path for tail in tails for depth in ('', '*/', '*/*/', '*/*/*/')
              for path in sorted(root.glob(depth + tail)) if is_kind(path)]
-    if not found:
-        return f'{kind} {root / relative} is missing'
-    return f'{kind} {root / relative} is misplaced: it is at {found[0]}'
+    problems.append(f'{kind} {path} is misplaced: it is at {found[0]}' if found
+                    else f'{kind} {path} is missing')
+    return None
 
 
 def _compare_names(what: str, folder: Path, present: Collection[str], expected: Collection[str],

@@ -15,7 +15,7 @@ from mmengine.hooks import CheckpointHook as _CheckpointHook
 from mmengine.logging import print_log
 from torch import Tensor
 
-from mmposenc.checkpoint.integrity import damage, put_in_place
+from mmposenc.checkpoint.integrity import damage, whole_file
 from mmposenc.checkpoint.loading import safe_types
 
 #: Saved at an interrupt or an error; the next checkpoint of the schedule takes its place.
@@ -78,9 +78,8 @@ def note_checkpoint(work_dir: str | Path, path: str | Path) -> None:
     """Write the name of the newest checkpoint, relative to the work directory."""
     remote = '://' in str(path)
     text = str(path) if remote else os.path.relpath(path, work_dir)
-    partial = Path(work_dir) / 'last_checkpoint.partial'
-    partial.write_text(text)
-    put_in_place(partial, Path(work_dir) / 'last_checkpoint')
+    with whole_file(Path(work_dir) / 'last_checkpoint') as partial:
+        partial.write_text(text)
 
 
 def not_finite(state: Mapping[str, Any], parameters: Iterable[str]) -> str | None:

@@ -13,6 +13,7 @@ from mmengine.dist import is_distributed
 from mmengine.hooks import Hook
 from mmengine.optim import OptimWrapper
 from torch import Tensor, distributed, nn
+from torch.utils._pytree import tree_leaves
 
 from .processes import plain_model
 from .seeding import iteration_seed, seed_all
@@ -175,11 +176,8 @@ def _diagnosis(runner: Any, batch: Any) -> str:
 
 
 def _finite(value: Any) -> bool:
-    if isinstance(value, Tensor):
-        return not value.is_floating_point() or bool(value.isfinite().all())
-    if isinstance(value, dict):
-        value = value.values()
-    return all(map(_finite, value)) if isinstance(value, (list, tuple, type({}.values()))) else True
+    return all(bool(each.isfinite().all()) for each in tree_leaves(value)
+               if isinstance(each, Tensor) and each.is_floating_point())
 
 
 @contextmanager

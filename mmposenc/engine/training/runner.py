@@ -19,7 +19,7 @@ from torch import distributed as dist
 
 from mmposenc.checkpoint import mmengine_loading  # noqa: F401  (no checkpoint runs code)
 from mmposenc.checkpoint.encoding_names import BUT_ENCODINGS, is_encoding
-from mmposenc.checkpoint.integrity import put_in_place, seal
+from mmposenc.checkpoint.integrity import seal, whole_file
 from mmposenc.checkpoint.mismatch import mismatch
 from mmposenc.operators.deterministic import deterministic_forms
 
@@ -127,17 +127,15 @@ class CheckpointRunner(_Runner):
             super().save_checkpoint(out_dir, filename, *args, meta=meta, by_epoch=by_epoch,
                                     **kwargs)
             return
-        path, partial = Path(out_dir, filename), Path(out_dir, f'{filename}.partial')
+        path = Path(out_dir, filename)
         try:
-            super().save_checkpoint(out_dir, partial.name, *args, meta=meta, by_epoch=by_epoch,
-                                    **kwargs)
-            seal(partial)
-            put_in_place(partial, path)
+            with whole_file(path) as partial:
+                super().save_checkpoint(out_dir, partial.name, *args, meta=meta,
+                                        by_epoch=by_epoch, **kwargs)
+                seal(partial)
         except OSError as error:
             raise OSError(f'the checkpoint {path} cannot be written: {error.strerror or error}; '
                           'those before it are whole, and --resume continues from them') from error
-        finally:
-            partial.unlink(missing_ok=True)
         self._saved_iter = meta['iter']
 
 
