@@ -89,7 +89,7 @@ def relpos_pairs(names: Iterable[str]) -> tuple[Pair, ...]:
     """The names of timm's VisionTransformerRelPos, and ours.
 
     Args:
-        names: of a state dict of either side, which tell whether a table has rows of a class token.
+        names: of a state dict of either side, which show whether a table has rows of a class token.
     """
     class_token = any(name.endswith('cls_token') for name in names)
     pairs = [*_COMMON, *same('blocks.{n}.attn.qkv.{p}', 'blocks.{n}.ls1.gamma',
@@ -111,8 +111,7 @@ def _relpos_rules(state: State) -> tuple[Rule, ...]:
     return to_ours(relpos_pairs(state))
 
 
-#: The releases of BEiT and BEiT v2, and timm's. Tables stay as large as they are; loading resizes
-#: them.
+#: The releases of BEiT and BEiT v2, and timm's. Tables keep their sizes; loading resizes them.
 _TIMM = Source('beit', (*to_ours(BEIT), *_DROPPED))
 SOURCES = (
     _TIMM,

@@ -1,4 +1,4 @@
-"""Which ViT a repository of timm or Hugging Face holds, told by its config.json."""
+"""Which ViT a repository of timm or Hugging Face holds, by its config.json."""
 from __future__ import annotations
 
 import re
@@ -42,14 +42,14 @@ def vit_of(name: str) -> dict[str, Any]:
         ValueError: it is another model, or one that is not known here; give ``arch`` and sizes.
         OSError: there is no config.json, or it is not reached (:func:`.hub.weights`).
     """
-    told = config(name)
-    if 'architecture' in told:
-        what = found = str(told['architecture'])
-        options = _of_timm(found, told.get('pretrained_cfg') or {})
+    given = config(name)
+    if 'architecture' in given:
+        what = found = str(given['architecture'])
+        options = _of_timm(found, given.get('pretrained_cfg') or {})
     else:
-        told = {**told, **(told.get('vision_config') or {})}
-        what = f'model_type={told.get("model_type")!r}'
-        options = _of_type(told)
+        given = {**given, **(given.get('vision_config') or {})}
+        what = f'model_type={given.get("model_type")!r}'
+        options = _of_type(given)
     if options is None:
         raise ValueError(f'{name}: which ViT {what} is, is not known here; give arch, or sizes')
     arch, own = options['arch'], ARCHS[options['arch']]
@@ -81,11 +81,11 @@ def _of_timm(architecture: str, published: dict[str, Any]) -> dict[str, Any] | N
     return None
 
 
-def _of_type(told: dict[str, Any]) -> dict[str, Any] | None:
-    kind = str(told.get('model_type')).removesuffix('_vision_model')
-    sizes = tuple(told.get(key) for key in (
+def _of_type(given: dict[str, Any]) -> dict[str, Any] | None:
+    kind = str(given.get('model_type')).removesuffix('_vision_model')
+    sizes = tuple(given.get(key) for key in (
         'hidden_size', 'num_hidden_layers', 'num_attention_heads'))
-    gated = bool(told.get('use_gated_mlp') or told.get('use_swiglu_ffn'))
+    gated = bool(given.get('use_gated_mlp') or given.get('use_swiglu_ffn'))
     arch = next((name for name, own in ARCHS.items() if re.fullmatch(_TYPES.get(kind, ''), name)
                  and tuple(own[key] for key in SIZES) == sizes
                  and (own.get('mlp') == 'swiglu') == gated), None)
@@ -93,8 +93,8 @@ def _of_type(told: dict[str, Any]) -> dict[str, Any] | None:
         return None
     options: dict[str, Any] = dict(arch=arch)
     for key in ('patch_size', 'image_size'):
-        if isinstance(told.get(key), int):
-            options[key.replace('image', 'img')] = told[key]
-    if kind in ('clip', 'siglip') and told.get('hidden_act') in _ACTS:
-        options['act'] = _ACTS[told['hidden_act']]
+        if isinstance(given.get(key), int):
+            options[key.replace('image', 'img')] = given[key]
+    if kind in ('clip', 'siglip') and given.get('hidden_act') in _ACTS:
+        options['act'] = _ACTS[given['hidden_act']]
     return options

@@ -48,7 +48,7 @@ _BODY = Rule(r'backbone\.0\.body\.(.*)', _body)
 
 
 def _rows(count: int, kept: Sequence[int], tensor: Tensor) -> Tensor:
-    """Classes of COCO out of the releases' category numbers; other class counts as they are."""
+    """Classes of COCO out of the releases' category numbers; other class counts stay."""
     return tensor[torch.tensor(kept)] if tensor.shape[0] == count else tensor
 
 

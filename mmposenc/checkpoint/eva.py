@@ -44,7 +44,7 @@ def eva_pairs(state: Mapping[str, Tensor]) -> tuple[Pair, ...]:
     """The names of timm's Eva, and ours.
 
     Args:
-        state: weights under the names of either side, which tell which of timm's forms is meant:
+        state: weights under the names of either side, from which timm's form is recognised:
             queries, keys and values apart (EVA-02 with a norm in its MLP), gates apart (the same,
             and DINOv3), one tensor for the mixed frequencies of all blocks.
     """
@@ -97,7 +97,7 @@ _HUGGINGFACE = (
         Pair('layer.{n}.layer_scale{m}.lambda1', 'blocks.{n}.gamma_{m}'),
         Pair('layer.{n}.mlp.gate_proj.{p}', 'blocks.{n}.mlp.fc1_g.{p}'),
         Pair('layer.{n}.mlp.down_proj.{p}', 'blocks.{n}.mlp.fc2.{p}'))),
-    # The only layer before the activation, or beside its gates.
+    # The only layer before the activation, or the one that gates multiply.
     Rule(r'layer\.(\d+)\.mlp\.up_proj\.(weight|bias)', lambda match, tensor, state: {
         f'blocks.{match[1]}.mlp.fc1{"_x" if "layer.0.mlp.gate_proj.weight" in state else ""}'
         f'.{match[2]}': tensor}),

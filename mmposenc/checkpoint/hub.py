@@ -41,6 +41,10 @@ class NotReached(OSError):
     """There is no connection, and no copy in the cache."""
 
 
+class NoSuchFile(OSError):
+    """The repository has no file of this name."""
+
+
 def is_name(name: object) -> bool:
     """Whether weights are named, ``'hf://...'``, and not a file."""
     return str(name).startswith(('hf://', 'timm://'))
@@ -77,11 +81,11 @@ def weights(name: str) -> list[Path]:
     unreached: NotReached | None = None
     for file in (wanted.file,) if wanted.file else WEIGHTS:
         try:  # huggingface_hub waits half a minute for a connection: once, then only the cache
-            path = fetch(name, file, required=False, cached=unreached is not None)
+            path = fetch(name, file, cached=unreached is not None)
         except NotReached as error:
             unreached = unreached or error
             continue
-        if path is None:
+        except NoSuchFile:
             continue
         if file.endswith('.json'):
             pieces = json.loads(path.read_text())['weight_map'].values()
@@ -95,28 +99,24 @@ def weights(name: str) -> list[Path]:
 def _named(name: str, piece: str) -> Path:
     if not piece.endswith('.safetensors'):
         raise ValueError(f'{name}: its index names {piece!r}, which is no .safetensors')
-    path = fetch(name, piece)
-    assert path is not None
-    return path
+    return fetch(name, piece)
 
 
 def config(name: str) -> dict[str, Any]:
     """What ``config.json`` of a repository says; errors are those of :func:`weights`."""
-    path = fetch(name, 'config.json')
-    assert path is not None
-    found = json.loads(path.read_text())
+    found = json.loads(fetch(name, 'config.json').read_text())
     if not isinstance(found, dict):
         raise ValueError(f'{name}: config.json holds no dict')
     return found
 
 
-def fetch(name: str, file: str, *, required: bool = True, cached: bool = False) -> Path | None:
-    """A file of a repository, in the cache; with ``required=False`` None where it has none. With
-    ``cached`` nothing is asked of the network.
+def fetch(name: str, file: str, *, cached: bool = False) -> Path:
+    """A file of a repository, in the cache; ``cached`` does not use the network.
 
     Raises:
         NotReached: no connection, and no copy in the cache.
-        OSError: no such repository, revision or file, no right to read it, or a damaged file.
+        NoSuchFile: the repository has no such file.
+        OSError: no such repository or revision, no right to read it, or a damaged file.
     """
     hub, errors = library(name)
     wanted = read_name(name)
@@ -126,9 +126,7 @@ def fetch(name: str, file: str, *, required: bool = True, cached: bool = False) 
     except errors.LocalEntryNotFoundError as error:
         raise NotReached(_not_reached(name, hub)) from error
     except errors.EntryNotFoundError as error:
-        if not required:
-            return None
-        raise OSError(f'{name}: {wanted.repo} has no file {file!r}') from error
+        raise NoSuchFile(f'{name}: {wanted.repo} has no file {file!r}') from error
     except Exception as error:  # its HTTP library has errors of its own
         raise OSError(_refused(name, wanted, hub, errors, error)) from error
     _compare(name, path)

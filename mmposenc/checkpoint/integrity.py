@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-#: A zip file may end in a comment, which every reader of torch's files passes over. Ours holds the
+#: A zip file may end in a comment, which all readers of torch's files ignore. Ours holds the
 #: CRC of all bytes before it.
 _SEAL = re.compile(rb'mmposenc crc32 ([0-9a-f]{8})')
 _SEAL_LENGTH = len(b'mmposenc crc32 01234567')

@@ -30,7 +30,7 @@ def load_checkpoint(path: str | Path, map_location: Any = 'cpu', *, mmap: bool =
 
     Besides what ``torch.load(weights_only=True)`` takes by itself, training checkpoints of mmengine
     may hold its HistoryBuffer (logged losses), and numbers and arrays of NumPy. The options of a
-    training script (argparse.Namespace), which releases save beside their weights, are passed over.
+    training script (argparse.Namespace), which releases save with their weights, are ignored.
 
     Args:
         path: the file. A name that ends in .safetensors is read as such; ``hf://owner/name`` and
@@ -100,8 +100,8 @@ def safe_types() -> contextlib.AbstractContextManager[Any]:
     # Files name NumPy's functions by where they were when the file was written.
     by_name = [(getattr(multiarray, name), f'numpy.{place}.multiarray.{name}')
                for name in ('_reconstruct', 'scalar') for place in ('core', '_core')]
-    # Without mmengine what these files hold besides tensors is of no use, and passed over.
-    history = getattr(sys.modules.get(_HISTORY), 'HistoryBuffer', _PassedOver)
+    # Without mmengine the rest of these files is of no use, and is ignored.
+    history = getattr(sys.modules.get(_HISTORY), 'HistoryBuffer', _Ignored)
 
     def statistic(owner: Any, name: str) -> Any:
         """All that is left of getattr, which could reach any code."""
@@ -113,11 +113,11 @@ def safe_types() -> contextlib.AbstractContextManager[Any]:
     return torch.serialization.safe_globals([
         np.ndarray, np.dtype, *{type(np.dtype(name)) for name in _DTYPES}, *by_name,
         (slice, 'builtins.slice'), (history, f'{_HISTORY}.HistoryBuffer'),
-        (_PassedOver, 'argparse.Namespace'),
+        (_Ignored, 'argparse.Namespace'),
         (statistic, 'builtins.getattr')])
 
 
-class _PassedOver:
+class _Ignored:
     """Stands for an object that nothing here reads."""
 
     def __setstate__(self, state: Any) -> None:

@@ -38,7 +38,7 @@ def mismatch(model: Mapping[str, Tensor], checkpoint: Mapping[str, Any]) -> str:
 
 
 def _origin(checkpoint: Mapping[str, Any]) -> str:
-    """Whose file it is, where its names tell."""
+    """The source of a file, if its names show it."""
     inner = checkpoint.get('model')
     try:
         source = recognise(inner if isinstance(inner, Mapping) else checkpoint)

@@ -26,7 +26,7 @@ def needed_options(state_dict: Mapping[str, Tensor]) -> list[str]:
 
     Returns:
         'model.backbone.arch=dinov2-small-reg', 'model.backbone.img_size=224', ... What no file
-        tells is in :func:`look_alikes`.
+        shows is in :func:`look_alikes`.
     """
     options = []
     patches = state_dict.get('backbone.patch_embed.projection.weight')
@@ -52,7 +52,7 @@ _SWINS = {(96, 6): 'tiny', (96, 18): 'small', (128, 18): 'base', (192, 18): 'lar
 
 
 def _swin(state: Mapping[str, Tensor]) -> list[str]:
-    """The arch, or sizes, and of V1 the windows. Of V2 no weight tells the windows."""
+    """The arch, or sizes, and of V1 the windows. No weight of V2 shows the windows."""
     dims = state['backbone.patch_embed.projection.weight'].shape[0]
     blocks = Counter(int(match[1]) for name in state if (match := re.fullmatch(
         r'backbone\.stages\.(\d+)\.blocks\.\d+\.norm1\.weight', name)))

@@ -32,7 +32,7 @@ def _pvt(stage: int) -> tuple[Pair, ...]:
 
 _PVT = (
     *to_ours(pair for stage in range(9) for pair in _pvt(stage)),
-    # The class token belongs to the last stage, whose number the token does not tell.
+    # The class token belongs to the last stage, whose number is not in its name.
     Rule(r'cls_token', lambda match, tensor, source: {
         f'backbone.stages.{_last_stage(source)}.cls_token': tensor}),
     *to_ours(_HEAD),

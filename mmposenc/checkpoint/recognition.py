@@ -127,7 +127,7 @@ def _by_absence(names: list[str]) -> str | None:
     return None
 
 
-#: What else files hold, by a name that tells it.
+#: Other models, by a name in their files.
 _KINDS = (
     (r'(.*\.)?layer\d\.\d+\.conv\d\.weight', 'a ResNet'),
     (r'(.*\.)?stages\.\d\.(blocks\.)?\d+\.(conv_dw|dwconv|depthwise_conv)\..*', 'a ConvNeXt'),

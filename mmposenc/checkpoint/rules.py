@@ -59,7 +59,7 @@ def apply_rules(state_dict: Mapping[str, Tensor], rules: Sequence[Rule], source:
 
 def match_rules(state_dict: Mapping[str, Tensor], rules: Sequence[Rule], source: str
                 ) -> tuple[Converted, list[str]]:
-    """As :func:`apply_rules`, with the names that no rule matches beside the rest."""
+    """As :func:`apply_rules`, and also returns the names that no rule matches."""
     converted: dict[str, Tensor] = {}
     dropped: dict[str, str] = {}
     unknown = []

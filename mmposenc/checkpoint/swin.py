@@ -60,7 +60,7 @@ def swin_pairs(names: Iterable[str]) -> tuple[Pair, ...]:
     """The names of timm's SwinTransformer and SwinTransformerV2, and ours.
 
     Args:
-        names: of a state dict of either side, which tell the number of stages. timm counts a
+        names: of a state dict of either side, which show the number of stages. timm counts a
             merging to the stage behind it, and has one norm, behind the last stage.
     """
     stages = [int(match.group(1)) for match in (

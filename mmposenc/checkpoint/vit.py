@@ -32,7 +32,7 @@ def vit_pairs(names: Iterable[str]) -> tuple[Pair, ...]:
     """The names of timm's VisionTransformer, and ours.
 
     Args:
-        names: of a state dict of either side, which tell a distilled model.
+        names: of a state dict of either side, which show whether the model is distilled.
     """
     distilled = any(name.endswith('head_dist.weight') for name in names)
     return _PAIRS + (_HEADS if distilled else _HEAD)

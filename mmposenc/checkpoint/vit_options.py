@@ -30,7 +30,7 @@ def vit_options(state: State) -> list[str]:
     'arch=dinov2-small', 'img_size=224', ...; or sizes and all else, with heads as is usual, where
     there is none.
 
-    What no file tells is in :func:`mmposenc.checkpoint.look_alikes`.
+    What no file shows is in :func:`mmposenc.checkpoint.look_alikes`.
     """
     facts = _facts(state)
     found = _arch(_kind(state, facts), state, facts)

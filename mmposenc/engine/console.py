@@ -1,5 +1,5 @@
-"""What a run says on the console: before the first step what is trained on what, then a line an
-interval, at the end the result and where things lie. All of it and all else is in the log file."""
+"""The console of a run: first the model, its data and steps, then a line an interval, at the end
+the result and where its files are. The log file has all of this and more."""
 from __future__ import annotations
 
 import atexit
@@ -24,13 +24,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from ..command_line import Prints, of_a_library
 
-#: What LoggerHook logs in functions of these names is no line of an interval.
-_TOLD = 'after_test_epoch', 'after_run'
-#: Warnings and errors of libraries that no user can act on, or that are said better here.
+#: Functions of LoggerHook whose lines are not those of an interval.
+_SUMMARIES = 'after_test_epoch', 'after_run'
+#: Warnings and errors of libraries that users cannot act on, or that are worded better here.
 _FOR_THE_FILE = re.compile('deprecated|save_param_scheduler|has been overridden after|'
                            'prefix is not set in metric|out of bounds, the drawn')
-#: What mmdet's metrics say where no image has a box.
-_NOTHING = 'results of the whole dataset is empty'
+#: Message of mmdet's metrics when no image has a box.
+_NO_BOXES = 'results of the whole dataset is empty'
 
 
 class _Filter(logging.Filter):
@@ -47,13 +47,13 @@ class _Filter(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         text = record.getMessage()
-        self.found_nothing |= _NOTHING in text
-        if record.levelno >= logging.WARNING and (_NOTHING in text or _FOR_THE_FILE.search(text)):
+        self.found_nothing |= _NO_BOXES in text
+        if record.levelno >= logging.WARNING and (_NO_BOXES in text or _FOR_THE_FILE.search(text)):
             return False
         if record.levelno < logging.WARNING:
             return (not of_a_library(sys._getframe(1))
                     or record.module == 'logger_hook' and not text.startswith('Exp name')
-                    and record.funcName.startswith('after') and record.funcName not in _TOLD)
+                    and record.funcName.startswith('after') and record.funcName not in _SUMMARIES)
         if record.levelno > logging.WARNING:
             return True
         kind = re.sub(r'\S*[\d./]\S*', '*', text)
@@ -62,7 +62,7 @@ class _Filter(logging.Filter):
         return self.times[kind] == 1
 
     def again(self) -> list[str]:
-        """What came again since this was asked last."""
+        """Lines for the warnings that were repeated since the last call."""
         lines = [f'{count - 1} more like: {self.first[kind].splitlines()[0]}'
                  for kind, count in self.times.items() if count > 1]
         self.times = Counter(dict.fromkeys(self.times, 1))
@@ -91,7 +91,7 @@ def quiet(logger: logging.Logger) -> logging.Logger:
 
 
 class ConsoleHook(Hook):
-    """Says what begins, which warnings came again, and at the end the result and where all lies."""
+    """Logs the model, data and steps, repeated warnings, and at the end the result and files."""
     priority = 'LOWEST'
 
     def __init__(self) -> None:
@@ -125,9 +125,9 @@ class ConsoleHook(Hook):
                 + f'; on {runner.world_size} x {get_device()}{threads}',
                 *lines):
             runner.logger.info(line)
-        self._tell_again(runner)
+        self._log_repeated(runner)
 
-    def _tell_again(self, runner: Any) -> None:
+    def _log_repeated(self, runner: Any) -> None:
         for line in [line for each in _filters(runner.logger) for line in each.again()]:
             runner.logger.info(line)
 
@@ -160,7 +160,7 @@ class ConsoleHook(Hook):
                               if (folder := getattr(hook, name, None))), None)})
 
     def _end(self, runner: Any, files: dict[str, str | None]) -> None:
-        self._tell_again(runner)
+        self._log_repeated(runner)
         result = ', '.join(f'{name} {value:.4g}' for name, value in self.metrics.items()
                            if isinstance(value, Real))
         for name, value in {'result': result, **files, 'log': runner.logger.log_file}.items():
@@ -204,7 +204,7 @@ class Bar:
         self.bar: Progress | None = None
         self.tasks: dict[str, Any] = {}
         self.redirected: list[tuple[Any, Any]] = []
-        self.say, self.told = say, time.monotonic()
+        self.say, self.said_at = say, time.monotonic()
 
     def begin(self, name: str, total: int, done: int = 0,
               logger: logging.Logger | None = None) -> None:
@@ -227,11 +227,11 @@ class Bar:
         self.tasks[name] = self.bar.add_task(name, total=total, completed=done, info='')
 
     def advance(self, name: str, done: int, info: str = '') -> None:
-        """Takes note of how much is done."""
+        """Updates how much is done."""
         if self.bar is not None:
             self.bar.update(self.tasks[name], completed=done, info=info)
-        elif self.say and time.monotonic() > self.told + 10:
-            self.told = time.monotonic()
+        elif self.say and time.monotonic() > self.said_at + 10:
+            self.said_at = time.monotonic()
             self.say(f'{name} {done} {info}')
 
     def end(self, name: str) -> None:
@@ -252,7 +252,7 @@ class Bar:
 
 class ProgressBarHook(Hook):
     """Draws how far training, validation or testing is where the standard output is a terminal;
-    elsewhere the lines of LoggerHook tell it."""
+    elsewhere LoggerHook prints lines."""
     ends_after_errors = True  # the runner calls its after_run then too
     priority = 'LOW'
 

@@ -32,7 +32,7 @@ def find_config(name: str) -> Path:
 
     Args:
         name: ``mmdet::retinanet/retinanet_r50_fpn_1x_coco.py``: a package that Python finds, and a
-            file in its .mim/configs, or in configs/ beside it (a checkout). Of this project also
+            file in its .mim/configs, or in configs/ next to it (a checkout). Of this project also
             ``paper::cpvt/table6/3``, a row of a paper's table, and what stands in
             configs/models.yaml.
 

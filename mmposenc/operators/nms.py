@@ -87,8 +87,7 @@ def nms(boxes: Tensor, scores: Tensor, iou_threshold: float, offset: int) -> Ten
     dtype = compute_dtype(boxes)
     values = scores.detach().to('cpu', torch.promote_types(scores.dtype, torch.float32)).numpy()
     corners = boxes.detach().to('cpu', dtype).numpy()
-    if np.isnan(values).any():
-        check_scores(scores)
+    check_scores(scores)
     order = np.argsort(-values, kind='stable')
     left = np.empty((5, len(order)), dtype=corners.dtype)
     left[:4] = corners[order].T

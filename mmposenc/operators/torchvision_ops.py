@@ -1,4 +1,4 @@
-"""torchvision's operators where its binary can't load, such as a CPU torch beside the CUDA build of
+"""torchvision's operators where its binary can't load, such as a CPU torch with the CUDA build of
 torchvision: what they compute, and their registration under its names.
 
 They equal its CPU kernels but for the order of sums, refuse NaN among scores and regions that are

@@ -94,8 +94,8 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_taken(tmp_path) -> 
     handler.emit = lambda record: lines.append(record.getMessage())
     logger.addHandler(handler)
     assert latest_checkpoint(tmp_path) == str(tmp_path / 'iter_2.pth')
-    assert len(lines) == 1 and f'{tmp_path / "iter_3.pth"} is passed over: its CRC' in lines[0]
-    assert f'{tmp_path / "iter_2.pth"} is taken instead' in lines[0]
+    assert len(lines) == 1 and f'{tmp_path / "iter_3.pth"} is skipped: its CRC' in lines[0]
+    assert f'{tmp_path / "iter_2.pth"} is used instead' in lines[0]
 
 
 def test_the_note_is_relative_and_copies_of_a_folder_use_their_own(tmp_path) -> None:

@@ -71,7 +71,7 @@ def count(cfg: Config, hw_shape: tuple[int, int]) -> Complexity:
 
     Args:
         cfg: a config of mmdet, mmseg or mmpretrain, of this project's models or others.
-        hw_shape: (H, W) of the input, as it is after the preprocessor's padding.
+        hw_shape: (H, W) of the input, after the preprocessor's padding.
 
     Raises:
         ValueError: a size below 1.

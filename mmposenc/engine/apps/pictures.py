@@ -42,7 +42,7 @@ class Source(NamedTuple):
 def find_sources(source: str, *, without: Path | None = None) -> list[Source]:
     """The picture or video that a path names, or all below a folder, sorted by their paths.
 
-    Hidden files and folders are passed over, and links to folders are not followed.
+    Hidden files and folders are skipped, and links to folders are not followed.
 
     Args:
         source: a file or a folder.

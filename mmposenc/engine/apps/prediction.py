@@ -75,24 +75,24 @@ class Reader:
         if not self.held and bare_type(loading) != 'LoadImageFromFile':
             raise ValueError(f'the test pipeline begins with {loading["type"]!r}: predict reads '
                              'pictures by LoadImageFromFile')
-        # This project's tells a file that is cut short; of a whole one it gives the same pixels.
+        # This project's class refuses files that are cut short; whole files give the same pixels.
         self.load = TRANSFORMS.build({**loading, 'type': 'mmposenc.LoadImageFromFile',
                                       'ignore_empty': False})
         self.steps = Compose(steps)
 
-    def items(self, sources: list[Source], passed_over: Callable[[Source, Exception], None]
+    def items(self, sources: list[Source], skip: Callable[[Source, Exception], None]
               ) -> Iterator[Item]:
         """Every picture and frame that can be read.
 
         Args:
             sources: files, in this order.
-            passed_over: called with each file that can't be read, and why.
+            skip: called with each file that can't be read, and why.
         """
         for source in sources:
             try:
                 yield from self._frames(source) if source.is_video else [self._picture(source)]
             except Exception as error:  # decoders and transforms raise what they like
-                passed_over(source, error)
+                skip(source, error)
 
     def _picture(self, source: Source) -> Item:
         loaded = (self.load({'img_path': str(source.path), 'img_id': 0}) if source.pixels is None
@@ -145,16 +145,16 @@ class Predictor:
         check_batch_size(batch_size)
         self.model, self.reader, self.batch_size = model.eval(), reader, batch_size
 
-    def __call__(self, sources: list[Source], passed_over: Callable[[Source, Exception], None]
+    def __call__(self, sources: list[Source], skip: Callable[[Source, Exception], None]
                  ) -> Iterator[tuple[Item, Any]]:
         """Every picture and frame with the model's sample of it, on the CPU.
 
         Args:
             sources: files and arrays, in this order.
-            passed_over: called with each that can't be predicted, and why.
+            skip: called with each that can't be predicted, and why.
         """
-        for batch in batches(self.reader.items(sources, passed_over), self.batch_size):
-            for item, sample in _predicted(self.model, batch, passed_over):
+        for batch in batches(self.reader.items(sources, skip), self.batch_size):
+            for item, sample in _predicted(self.model, batch, skip):
                 yield item, sample.cpu()
 
 
@@ -198,11 +198,11 @@ def predict(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
         pictures: draw what was predicted.
         device: 'cpu', 'cuda:1'; None: an accelerator, where there is one.
         overwrite: replace the results in ``out``.
-        strict: stop at the first file that can't be read, instead of passing it over.
+        strict: stop at the first file that can't be read, instead of skipping it.
         say: takes a line every ten seconds, where no bar is drawn in a terminal, and the last one.
 
     Returns:
-        How many were predicted, and which files were passed over.
+        How many were predicted, and which files were skipped.
 
     Raises:
         ValueError: what the config or the model can't serve, a checkpoint that does not fit,
@@ -229,27 +229,27 @@ def predict(cfg: Config, checkpoint: str, source: str, out: str | Path, *,
     with (PredictionsFile(folder, about) as file, _Outputs(folder, artist) as outputs,
           contextlib.closing(bar)):
         bar.begin('files', len(sources))
-        passed_over = _PassedOver(file, strict, say)
-        for item, sample in predictor(sources, passed_over):
+        skip = _Skipped(file, strict, say)
+        for item, sample in predictor(sources, skip):
             try:
                 record, labels = record_of(scope, sample, names, thr)
                 file.add({**item.about, **outputs.write(item, sample, labels), **record})
                 boxes += len(record.get('objects', ()))
             except Exception as error:  # numbers that are not finite, a path that is too long
-                passed_over(item.source, error)
+                skip(item.source, error)
             bar.advance('files', number_of[item.source.path],
                         f'of {len(sources)}: {item.source.file}, '
                         f'{file.number / (time.monotonic() - start):.2f} images/s')
         if not file.number:
-            passed_over.refuse()
+            skip.refuse()
     found = (f', {boxes} objects that score more than {thr:g}' if boxes else
              f': nothing was found that scores more than {thr:g} (--score-thr)')
     say(f'{file.number} image{"s" * (file.number != 1)} predicted{found * (scope == "mmdet")}')
     return Prediction(file.number, file.skipped)
 
 
-class _PassedOver:
-    """Takes note of files that can't be predicted; a full disk, or ``strict``, ends all of it."""
+class _Skipped:
+    """Records files that can't be predicted; a full disk, or ``strict``, ends the run."""
 
     def __init__(self, file: PredictionsFile, strict: bool, say: Callable[[str], None]) -> None:
         self.file, self.strict, self.say = file, strict, say
@@ -272,17 +272,17 @@ class _PassedOver:
 
 
 def _predicted(model: nn.Module, batch: list[Item],
-               passed_over: Callable[[Source, Exception], None]) -> Iterator[tuple[Item, Any]]:
+               skip: Callable[[Source, Exception], None]) -> Iterator[tuple[Item, Any]]:
     """What the model makes of each item; where it fails for all at once, of one at a time."""
     try:
         with torch.no_grad():
             samples = model.test_step(pseudo_collate([item.packed for item in batch]))
     except Exception as error:
         if len(batch) == 1:
-            passed_over(batch[0].source, error)
+            skip(batch[0].source, error)
         else:
             for item in batch:
-                yield from _predicted(model, [item], passed_over)
+                yield from _predicted(model, [item], skip)
     else:
         yield from zip(batch, samples, strict=True)
 
@@ -350,7 +350,7 @@ class Artist:
 
 
 class _Outputs:
-    """The files beside predictions.json; a video is ended when the next file begins."""
+    """The files other than predictions.json; a video is ended when the next file begins."""
 
     def __init__(self, folder: Path, artist: Artist | None) -> None:
         self.folder, self.artist = folder, artist

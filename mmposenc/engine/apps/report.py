@@ -17,7 +17,7 @@ def latest_metrics(work_dir: str | Path) -> dict[str, float]:
         FileNotFoundError: no test has left its metrics there.
         ValueError: the file is damaged.
     """
-    # mmengine names them <time>/<time>.json; the log beside them is <time>.log.
+    # mmengine names them <time>/<time>.json; the log next to them is <time>.log.
     files = sorted(path for path in Path(work_dir).glob('*/*.json')
                    if path.stem == path.parent.name)
     if not files:

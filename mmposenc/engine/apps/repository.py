@@ -149,7 +149,6 @@ def read(source: str | Path) -> tuple[Config, str]:
     """
     named = hub.is_name(source)
     path = hub.fetch(str(source), CONFIG) if named else Path(source) / CONFIG
-    assert path is not None
     cfg = Config(read_text(path.read_text(), f'{source}: {CONFIG}'))
     check_types(cfg)
     return cfg, str(source) if named else str(Path(source) / WEIGHTS)

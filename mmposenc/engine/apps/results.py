@@ -220,6 +220,6 @@ class Result:
         return len(self.classes)
 
     def __repr__(self) -> str:
-        told = [f'{name} {score:.2f}' for name, score in zip(self.names, self.scores, strict=True)]
-        more = f', and {len(told) - 5} more' if len(told) > 5 else ''
-        return f'Result({self.file}: {", ".join(told[:5]) or "nothing"}{more})'
+        found = [f'{name} {score:.2f}' for name, score in zip(self.names, self.scores, strict=True)]
+        more = f', and {len(found) - 5} more' if len(found) > 5 else ''
+        return f'Result({self.file}: {", ".join(found[:5]) or "nothing"}{more})'

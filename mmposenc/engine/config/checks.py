@@ -12,8 +12,8 @@ from mmengine.config import Config
 from .config import LIVE_KEYS
 from .nodes import at, class_folders, data_sets, heads_of, known_metainfo, numbered
 
-#: Keys that must be dicts where they are given, and numbers with the least of each: of all that
-#: may be wrong what would be taken in silence, stop a run after hours or say no name.
+#: Keys that must be dicts if they are given, and the smallest values of numbers. Only mistakes that
+#: would pass without an error, stop a run after hours or give an error without a name.
 _DICTS = ('default_hooks', 'randomness', 'visualizer', 'train_dataloader.dataset',
           'val_dataloader.dataset', 'test_dataloader.dataset')
 _LEAST = {'train_cfg.max_epochs': 1, 'train_cfg.max_iters': 1, 'train_cfg.val_interval': 1,
@@ -21,7 +21,7 @@ _LEAST = {'train_cfg.max_epochs': 1, 'train_cfg.max_iters': 1, 'train_cfg.val_in
 
 
 def check_files(cfg: Config, phases: tuple[str, ...]) -> None:
-    """Looks whether the annotation files and image folders of the data sets exist.
+    """Checks that the annotation files and image folders of the data sets exist.
 
     Args:
         cfg: the whole config.
@@ -61,11 +61,11 @@ def _missing_paths(key: str, node: Any) -> list[tuple[str, str]]:
 
 
 def check_num_classes(cfg: Config, phases: tuple[str, ...]) -> None:
-    """Looks whether the heads of a model have as many classes as the data sets.
+    """Checks that the heads of a model have as many classes as the data sets.
 
     Labels beyond the head's classes would stop training somewhere inside the loss, and a head with
     too many classes trains in silence (a classifier may have more, as those of larger data sets
-    do). A data set that does not name its classes is passed over.
+    do). A data set that does not name its classes is skipped.
 
     Args:
         cfg: the whole config.
@@ -95,9 +95,9 @@ def check_num_classes(cfg: Config, phases: tuple[str, ...]) -> None:
 
 
 def check_class_folders(cfg: Config, phases: tuple[str, ...]) -> None:
-    """Looks whether data sets that number their folders have the same ones.
+    """Checks that data sets that number their folders have the same ones.
 
-    Where one lacks a folder, all behind it get other labels, and a test is wrong in silence.
+    If one lacks a folder, all later folders get other labels, and a test is wrong without an error.
 
     Args:
         cfg: the whole config.
@@ -119,7 +119,7 @@ def check_class_folders(cfg: Config, phases: tuple[str, ...]) -> None:
 
 
 def check_sections(cfg: Config, phases: tuple[str, ...]) -> None:
-    """Looks whether a config has what training or testing takes.
+    """Checks that a config has what training or testing needs.
 
     Args:
         cfg: the whole config.
@@ -173,7 +173,7 @@ def _one_slip(a: str, b: str) -> bool:
 
 
 def check_checkpoint(path: str, name: str) -> None:
-    """Looks whether a file can be a checkpoint, from its beginning.
+    """Checks by its first bytes that a file can be a checkpoint.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -192,7 +192,7 @@ def check_checkpoint(path: str, name: str) -> None:
 
 
 def check_folder(path: str, name: str) -> None:
-    """Looks whether a folder is there or can be made, and whether files can be written into it.
+    """Checks that a folder exists or can be made, and that files can be written into it.
 
     Raises:
         ValueError: names the option and the file that is in the way.
@@ -207,8 +207,8 @@ def check_folder(path: str, name: str) -> None:
 
 
 def check_no_study(cfg: Config) -> None:
-    """Raises ValueError where a config would train in a run of ``mmposenc compare``, whose results
-    that would change; but for the study's own config, which such runs begin with."""
+    """Raises ValueError if a config would train in the folder of a run of ``mmposenc compare`` and
+    change its results. The study's own config, with which such runs start, is allowed."""
     work_dir = Path(cfg.work_dir).resolve()
     for runs in work_dir.parents:
         study = runs.parent

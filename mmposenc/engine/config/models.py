@@ -122,7 +122,7 @@ def load_weights(model: nn.Module, checkpoint: str) -> dict[str, Any]:
 
 
 def own_preprocessor(cfg: Config) -> Any:
-    """The data preprocessor as a config has it, of its model or beside it; {} where it has none."""
+    """The data preprocessor of a config, in its model or at the top level; {} if it has none."""
     return cfg.model.get('data_preprocessor') or cfg.get('data_preprocessor') or {}
 
 

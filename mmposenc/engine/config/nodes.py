@@ -128,13 +128,13 @@ def trained_size(cfg: Config) -> Size | None:
     """(H, W) in pixels of the images that a config trains with.
 
     Where training draws a size for each image, or keeps the sides' ratio, that of the test; None
-    where images are taken as they are.
+    where images keep their own sizes.
     """
     return _last_size(cfg, 'train') or tested_size(cfg)
 
 
 def tested_size(cfg: Config) -> Size | None:
-    """(H, W) in pixels of the images in a config's test, or None where they are taken as they are.
+    """(H, W) in pixels of the images in a config's test, or None where they keep their own.
 
     Where the sides' ratio is kept it is that of an image that fills the scale, or of one of 3:4
     where the scale's long side is more than twice its short one and so is no more than a limit.

@@ -1,4 +1,4 @@
-"""Options of the command line put into a config, and arguments that would pass unnoticed."""
+"""Puts options of the command line into a config, and finds arguments that nothing would read."""
 from __future__ import annotations
 
 import argparse
@@ -22,7 +22,7 @@ from .data import use_data
 from .nodes import at
 from .timm import PREFIX, timm_config
 
-#: Of mmengine's DefaultOptimWrapperConstructor, which passes over any other key in silence.
+#: Keys of mmengine's DefaultOptimWrapperConstructor, which ignores all others.
 _PARAMWISE = {'lr_mult', 'decay_mult', 'custom_keys', 'bias_lr_mult', 'bias_decay_mult',
               'norm_decay_mult', 'flat_decay_mult', 'dwconv_decay_mult', 'dcn_offset_lr_mult',
               'bypass_duplicate'}
@@ -33,9 +33,9 @@ _PARAMWISE_OF = {'DefaultOptimWrapperConstructor': _PARAMWISE,
 
 
 def check_silent_arguments(cfg: Config) -> None:
-    """Looks for what mmengine would pass over, refuse without a name or only when it first saves.
+    """Finds arguments that mmengine ignores, refuses without a name, or refuses at the first save.
 
-    All else is built before the first iteration, by registries that name class and argument.
+    All others are checked before the first iteration, by registries that name class and argument.
 
     Raises:
         ValueError: names the key of the config, the class, the argument, and similar ones.
@@ -150,7 +150,7 @@ def _open_sections(cfg: Config, key: str) -> None:
 
 
 def _leave_out(cfg: Config, key: str, value: Any, given: set[str]) -> list[str]:
-    """Takes out what a switch of a part of the model leaves without a meaning; says what."""
+    """Removes arguments that have no meaning after a part of the model was switched; lists them."""
     section, _, name = key.rpartition('.')
     if not section.startswith('model.'):
         return []
@@ -173,7 +173,7 @@ def _leave_out(cfg: Config, key: str, value: Any, given: set[str]) -> list[str]:
 
 
 def _arguments(cfg: Config, name: Any) -> set[str] | None:
-    """What a class of the model takes; None where that is not known."""
+    """The arguments of a class of the model; None if they are not known."""
     found = MODELS.get(name) if isinstance(name, str) else None
     if found is None and isinstance(name, str):
         with ROOT.switch_scope_and_registry(cfg.get('default_scope')) as local:

@@ -99,14 +99,14 @@ def set_tta(cfg: Config) -> None:
 
 
 def _flip_pipeline(pipeline: list[Any]) -> list[Any]:
-    """The test pipeline, its end seen twice: as it is and flipped."""
+    """The test pipeline, its end applied twice: without and with a flip."""
     *start, pack = deepcopy(list(pipeline))
     if not bare_type(pack).startswith('Pack'):
         raise ValueError(f"--tta: the test pipeline ends in {pack.get('type')!r}, not in a Pack* "
                          'transform; give the config a tta_pipeline')
     if 'meta_keys' in pack:
         pack['meta_keys'] = tuple(dict.fromkeys([*pack['meta_keys'], 'flip', 'flip_direction']))
-    # Ground truth is read after the flip, so that it stays as it is in both views.
+    # Ground truth is read after the flip, so that it is the same in both views.
     truth = [step for step in start if str(step.get('type')).endswith('LoadAnnotations')]
     start = [step for step in start if step not in truth]
     views = [[{'type': 'RandomFlip', 'prob': 0.0}, {'type': 'RandomFlip', 'prob': 1.0}]]

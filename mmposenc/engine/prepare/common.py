@@ -138,7 +138,7 @@ def _others(folder: Path) -> list[str]:
 
 def build_folder(out: Path, settings: dict[str, Any], build: Callable[[Path], dict[str, Any]]
                  ) -> dict[str, Any]:
-    """Let ``build`` fill an empty folder beside ``out``, then rename it to ``out``.
+    """Let ``build`` fill an empty folder next to ``out``, then rename it to ``out``.
 
     Of a folder that was there, only what was prepared there before is deleted.
 

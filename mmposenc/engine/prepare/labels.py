@@ -31,7 +31,7 @@ VOID = 255
 
 class Thing(NamedTuple):
     """An object: its class, left, top, width and height in pixels, its outline, whether evaluation
-    passes over it."""
+    ignores it."""
     name: str
     box: tuple[float, ...]
     polygon: list[float] | None = None
@@ -74,11 +74,11 @@ def read_labels(kind: str, source: Path, classes: list[str] | None = None) -> Fo
     """
     if not source.is_dir():
         raise PrepareError(f'{source} is not a folder')
-    told = classes or _told_classes(source)
-    if not told and kind in ('yolo', 'masks'):
+    named = classes or _named_classes(source)
+    if not named and kind in ('yolo', 'masks'):
         raise PrepareError(f'{source}: its labels are numbers; name the classes by --classes, or '
                            'in a data.yaml or classes.txt there')
-    found = Found(told)
+    found = Found(named)
     pictures, labels = _files(kind, source, found.problems)
     if not pictures or not labels:
         where = ' in a folder annotations, labels or masks' * (kind == 'masks')
@@ -98,13 +98,13 @@ def read_labels(kind: str, source: Path, classes: list[str] | None = None) -> Fo
         elif picture.labels is None or _fits(kind, picture, found):
             found.pictures.append(picture)
     found.notes += [f'{bare} pictures without labels are left out'] * bool(bare)
-    if not told:
+    if not named:
         found.classes = sorted({each.name for picture in found.pictures
                                 for each in picture.things})
     return found
 
 
-def _told_classes(source: Path) -> list[str]:
+def _named_classes(source: Path) -> list[str]:
     for path in (*source.glob('*.yaml'), *source.glob('*.yml')):
         import yaml
         try:
@@ -214,9 +214,10 @@ def _of_corners(name: Any, numbers: list[float], outline: bool) -> Thing:
 _Reads = Iterator[tuple[str, Callable[[], Thing]]]
 
 
-def _check_size(told: tuple[Any, Any], size: Size) -> None:
-    if all(told) and tuple(map(float, told)) != size:
-        raise ValueError(f'is for a picture of {told[0]}x{told[1]}, which is {size[0]}x{size[1]}')
+def _check_size(stated: tuple[Any, Any], size: Size) -> None:
+    if all(stated) and tuple(map(float, stated)) != size:
+        raise ValueError(f'is for a picture of {stated[0]}x{stated[1]}, '
+                         f'which is {size[0]}x{size[1]}')
 
 
 def _read_yolo(text: str, size: Size, classes: list[str]) -> _Reads:
@@ -258,7 +259,7 @@ def _read_voc(text: str, size: Size, classes: list[str]) -> _Reads:
 
 def _read_labelme(text: str, size: Size, classes: list[str]) -> _Reads:
     """Polygons, and rectangles of two corners."""
-    told = json.loads(text)
+    labels = json.loads(text)
 
     def read(each: dict[str, Any]) -> Thing:
         kind, corners = each.get('shape_type', 'polygon'), each['points']
@@ -270,8 +271,8 @@ def _read_labelme(text: str, size: Size, classes: list[str]) -> _Reads:
             return _of_corners(each['label'], [xs[0], ys[0], xs[1], ys[1]], False)
         return _of_corners(each['label'], numbers, True)
 
-    _check_size((told.get('imageWidth'), told.get('imageHeight')), size)
-    for number, each in enumerate(told['shapes'], 1):
+    _check_size((labels.get('imageWidth'), labels.get('imageHeight')), size)
+    for number, each in enumerate(labels['shapes'], 1):
         yield f': shape {number}', lambda each=each: read(each)
 
 

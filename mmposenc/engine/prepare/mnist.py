@@ -88,7 +88,7 @@ class Mnist5kSource:
 
 @dataclass(frozen=True)
 class IdxSource:
-    """What tells a data set of four IDX files from another with the same names and sizes."""
+    """What distinguishes a data set of four IDX files from others with the same names and sizes."""
 
     name: str
     first_labels: dict[str, tuple[int, ...]]

@@ -81,11 +81,11 @@ def split(pictures: list[Picture], val: float = 0.2, group_by: str | None = None
     Raises:
         PrepareError: there are less than two groups.
     """
-    told = [next((SPLITS[name] for name in each.key.lower().split('/')[:-1] if name in SPLITS), '')
+    named = [next((SPLITS[name] for name in each.key.lower().split('/')[:-1] if name in SPLITS), '')
             for each in pictures]
     parts: Parts = {'train': [], 'val': []}
-    if {'train', 'val'} <= {*told} and all(told):
-        for name, each in zip(told, pictures, strict=True):
+    if {'train', 'val'} <= {*named} and all(named):
+        for name, each in zip(named, pictures, strict=True):
             parts.setdefault(name, []).append(each)
         return parts
     groups: Parts = {}

@@ -40,7 +40,7 @@ graph resizes the table without the offset of DINOv2's release (interpolation_of
 
 def prepare_pretrained(out: Path, cache: Path, log: Log = print,
                        source: PretrainedSource = PRETRAINED) -> dict[str, Any]:
-    """Write ``out``/vit-s14.safetensors, and beside it where it comes from.
+    """Write ``out``/vit-s14.safetensors, and a file about its origin.
 
     Does nothing when ``out`` is complete already. ``init_cfg=dict(type='Pretrained', ...)`` of a
     ViT takes the file.
@@ -83,9 +83,9 @@ def encoder_weights(graph: bytes) -> dict[str, np.ndarray]:
     """The ``backbone.`` of an ONNX model, without that prefix: Hugging Face's names of Dinov2Model.
 
     An exporter writes ``x @ weight.T`` as a product with an anonymous, transposed tensor; what is
-    added to the product is the layer's bias, which kept its name: ``key.bias`` tells that it is
-    ``key.weight``. The table of positions has lost its name too, and is in two: the class token's
-    row and the cells'. Nothing in the model is run.
+    added to the product is the layer's bias, which kept its name: with ``key.bias`` it
+    is ``key.weight``. The table of positions has lost its name too, and is in two: the class
+    token's row and the cells'. Nothing in the model is run.
     """
     import onnx
 

@@ -63,7 +63,7 @@ def prepare_trees(out: Path, cache: Path, log: Log = print, source: TreesSource 
 
     Splits: 'train'; 'val_block', a strip of the largest training plot that no training tile
     touches; 'val', a different plot. Does nothing when ``out`` is complete already. Everything is
-    written beside ``out`` first and renamed at the end.
+    written next to ``out`` first and renamed at the end.
 
     Args:
         out, cache, log: as :func:`.common.prepare_from_wheel` takes them.
@@ -124,8 +124,8 @@ def _cut_region(archive: zipfile.ZipFile, region: Region, source: TreesSource, f
 def read_voc(text: bytes) -> np.ndarray:
     """Boxes of a Pascal VOC annotation, (N, 4): 0-based corners with an exclusive end.
 
-    VOC counts pixels from 1 and includes the last, so xmin loses one and xmax stays. SOAP_061 tells
-    living from dead trees; the other plots say only 'Tree': all are one class here.
+    VOC counts pixels from 1 and includes the last, so xmin loses one and xmax stays. SOAP_061
+    distinguishes living and dead trees; the other plots say only 'Tree': all are one class here.
     """
     return np.array([[float(box.findtext(key) or '') - (key in ('xmin', 'ymin'))
                       for key in ('xmin', 'ymin', 'xmax', 'ymax')]

@@ -40,9 +40,9 @@ def latest_checkpoint(work_dir: str | Path) -> str | None:
         reason = damage(path) if os.path.isfile(path) else 'it is not there'
         if reason is None:
             for line in wrong:
-                print_log(f'{line}; {path} is taken instead', 'current', logging.WARNING)
+                print_log(f'{line}; {path} is used instead', 'current', logging.WARNING)
             return str(path)
-        wrong.append(f'the checkpoint {path} is passed over: {reason}')
+        wrong.append(f'the checkpoint {path} is skipped: {reason}')
     for line in wrong:
         print_log(line, 'current', logging.WARNING)
     return None
@@ -95,7 +95,7 @@ def not_finite(state: Mapping[str, Any], parameters: Iterable[str]) -> str | Non
 
 
 class _RemovesLater:
-    """A file backend that takes note of what to remove instead of removing it."""
+    """A file backend that records which files to remove instead of removing them."""
 
     def __init__(self, backend: Any) -> None:
         self.backend, self.due = backend, list[str]()

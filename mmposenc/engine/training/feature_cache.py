@@ -38,9 +38,9 @@ class FeatureStore:
     """Features in bfloat16, by two hashes: of the weights that made them and of the image.
 
     A file is read only if it says both hashes and its checksum is that of these and its tensors;
-    any other (damaged, cut short, renamed, of other weights) is as good as none and is written
-    anew. What can't be written (a full disk, a folder in the place of a file) is left out, and a
-    warning tells the first reason. Nothing that is read can run code (safetensors).
+    any other (damaged, cut short, renamed, of other weights) is ignored and written again. Features
+    that can't be written (a full disk, a folder in place of a file) are not kept, and a warning
+    gives the first reason. Nothing that is read can run code (safetensors).
 
     Args:
         folder: made when it is not there.

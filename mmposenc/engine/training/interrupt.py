@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM end a run after the current iteration, and not in the middle of one."""
+"""SIGINT and SIGTERM end a run after the current iteration, not within one."""
 from __future__ import annotations
 
 import os
@@ -22,7 +22,7 @@ class StoppedAtOnce(Interrupted):
 
 
 class InterruptHook(Hook):
-    """Takes note of SIGINT and SIGTERM; a second one ends the program at once.
+    """Records SIGINT and SIGTERM; a second one ends the program at once.
 
     The training loop asks by :meth:`Runner.stop_if_interrupted` after each iteration, when weights
     and counters fit together; validation and testing may end after any iteration.
@@ -58,7 +58,7 @@ class InterruptHook(Hook):
               'send it again to stop at once', flush=True)
 
     def agreed(self) -> int:
-        """The signal that all processes know of, or 0.
+        """The signal that all processes have agreed on, or 0.
 
         A process that stopped without the others would leave the others waiting for its gradients.
         They exchange the signal in every iteration and read it in the next, when it has long
@@ -103,7 +103,7 @@ class ValidationHook(Hook):
             validated()
 
     def put_back(self, runner: Any) -> None:
-        """Has the trained weights in the model again, when a validation was cut off."""
+        """Puts the trained weights back into the model after an interrupted validation."""
         if self.validated_sum is None or _sum(runner.model) != self.validated_sum:
             return  # mmpretrain's EMAHook may have put them back already
         for hook in runner.hooks:

@@ -23,7 +23,7 @@ class _Exact:
     #: Passes over the data that are complete, and batches of the next one that are used.
     _pass = 0
     _batch = 0
-    #: Whether hooks that end an epoch or a validation are at work: half of them may have run.
+    #: Whether the hooks at the end of an epoch or a validation are running: some may have run.
     closing = False
     _validation_is_due = False
 
@@ -90,7 +90,7 @@ class _Exact:
         self._validation_is_due = False
 
     def validated(self) -> None:
-        """Takes note that the metrics are there, before the hooks that act on them."""
+        """Records that the metrics are there, before the hooks that act on them."""
         self.closing, self._validation_is_due = True, False
 
     val_begin: int

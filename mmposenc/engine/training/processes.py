@@ -23,9 +23,9 @@ from mmposenc.encodings import PEG
 
 from .lock import file_lock
 
-#: Of this process: each is let go of when it is forgotten, or the process ends.
+#: Locks of this process; a lock is released when its object or the process ends.
 _HELD: list[FileLock] = []
-#: What torch's backends say where another process is gone.
+#: Words in the errors of torch's backends when another process has ended.
 _DISCONNECTED = re.compile('gloo|nccl|connection|timed out', re.I)
 
 
@@ -109,7 +109,7 @@ def naming_the_lost(folder: str, patience: float = 5.0) -> Iterator[None]:
 
     Args:
         folder: of the run's logs, see :func:`open_log`.
-        patience: seconds until a process that is gone is given up looking for.
+        patience: seconds to look for the process that ended.
     """
     try:
         yield
@@ -118,11 +118,11 @@ def naming_the_lost(folder: str, patience: float = 5.0) -> Iterator[None]:
             raise
         others = [rank for rank in range(dist.get_world_size()) if rank != dist.get_rank()]
         until = time.monotonic() + patience
-        while not (gone := [rank for rank in others if _ended(folder, rank)]):
+        while not (ended := [rank for rank in others if _ended(folder, rank)]):
             if time.monotonic() > until:
                 raise
             time.sleep(0.1)
-        raise ProcessLost(_first(folder, gone)) from error
+        raise ProcessLost(_first(folder, ended)) from error
 
 
 def _log(folder: str, rank: int) -> Path:
@@ -139,10 +139,10 @@ def _ended(folder: str, rank: int) -> bool:
     return False
 
 
-def _first(folder: str, gone: list[int]) -> str:
-    """Which of the processes that are gone ended first, as their logs say."""
+def _first(folder: str, ended: list[int]) -> str:
+    """Which of the ended processes ended first, by their logs."""
     said = ''
-    for rank in gone:
+    for rank in ended:
         log = _log(folder, rank)
         _, failed, text = log.read_text(errors='replace').rpartition('Traceback (most recent')
         if not failed:

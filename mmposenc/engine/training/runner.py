@@ -155,8 +155,8 @@ class Runner(CheckpointRunner):
       in the config: without saving); a second one ends it at once. An error saves too, when
       weights and optimizer are those of a complete iteration.
     - One training a work directory.
-    - Distributed runs work on CPUs, through gloo. Each process has a log; where one is gone, the
-      others say which, and where its log is.
+    - Distributed runs work on CPUs, through gloo. Each process has a log; when one ends early,
+      the others name it and its log.
     """
 
     def setup_env(self, env_cfg: dict) -> None:

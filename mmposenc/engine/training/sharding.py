@@ -134,7 +134,8 @@ class FSDP2Strategy(DDPStrategy):
 
 
 class _Gathered(FSDP2Strategy):
-    """A strategy as it is when its process writes: what is spread has been gathered."""
+    """A strategy whose spread weights and optimizer states have been gathered, for the process that
+    writes."""
 
     def __init__(self, strategy: FSDP2Strategy, whole: dict, optimizer: dict) -> None:
         self.__dict__.update(strategy.__dict__)
