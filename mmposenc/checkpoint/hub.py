@@ -103,7 +103,7 @@ def _named(name: str, piece: str) -> Path:
 
 
 def config(name: str) -> dict[str, Any]:
-    """What ``config.json`` of a repository says; errors are those of :func:`weights`."""
+    """``config.json`` of a repository; errors are those of :func:`weights`."""
     found = json.loads(fetch(name, 'config.json').read_text())
     if not isinstance(found, dict):
         raise ValueError(f'{name}: config.json holds no dict')

@@ -110,7 +110,7 @@ def whole_file(path: str | Path, *, durable: bool = True) -> Iterator[Path]:
 
 
 def flush(path: str | Path) -> None:
-    """Have a file, or the names in a folder, on the disk and not only in the system's memory."""
+    """Wait until the disk, and not only the system's memory, has a file or a folder's names."""
     folder = os.path.isdir(path)
     try:
         descriptor = os.open(path, os.O_RDONLY if folder else os.O_RDWR)

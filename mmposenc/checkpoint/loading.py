@@ -104,7 +104,7 @@ def safe_types() -> contextlib.AbstractContextManager[Any]:
     history = getattr(sys.modules.get(_HISTORY), 'HistoryBuffer', _Ignored)
 
     def statistic(owner: Any, name: str) -> Any:
-        """All that is left of getattr, which could reach any code."""
+        """In place of getattr, which could reach any code."""
         if owner is not history or name not in _STATISTICS:
             raise pickle.UnpicklingError(
                 f'Weights only load failed: Unsupported getattr of {owner!r}, {name!r}')
@@ -121,4 +121,4 @@ class _Ignored:
     """Stands for an object that nothing here reads."""
 
     def __setstate__(self, state: Any) -> None:
-        """Keeps nothing."""
+        """Ignores the state."""

@@ -1,4 +1,4 @@
-"""What of a checkpoint does not fit a model, in words."""
+"""Lists the weights of a checkpoint that do not fit a model."""
 from __future__ import annotations
 
 from collections import defaultdict
@@ -11,7 +11,7 @@ from .recognition import recognise
 
 
 def mismatch(model: Mapping[str, Tensor], checkpoint: Mapping[str, Any]) -> str:
-    """Says what of a checkpoint does not fit a model; an empty string when all of it does.
+    """Lists the weights of a checkpoint that do not fit a model; '' if all fit.
 
     A release's own file, of which nothing fits, is called that, with what to do about it.
 

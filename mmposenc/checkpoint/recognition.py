@@ -1,4 +1,4 @@
-"""Whose weights a state dict holds, by its names; what has no place here is refused."""
+"""Recognises the source of a state dict by its names, and refuses networks without a converter."""
 from __future__ import annotations
 
 import re
@@ -140,7 +140,7 @@ _KINDS = (
 
 
 def looks_like(names: Iterable[str]) -> str:
-    """What names of no known source look like, and what is supported."""
+    """The kind of model that unknown names look like, and what is supported."""
     kind = _first(_KINDS, sorted(names))
     return f'it looks like {kind}; {SUPPORTED}' if kind else SUPPORTED
 

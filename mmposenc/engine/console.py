@@ -178,7 +178,7 @@ def _filters(logger: logging.Logger) -> list[_Filter]:
 
 
 def threshold(cfg: Any) -> str:
-    """What boxes of a detector must score, as the end of a sentence."""
+    """The least score of a detector's boxes, as the end of a sentence."""
     test_cfg = cfg.model.get('module', cfg.model).get('test_cfg') or {}
     for name, part in (('test_cfg.rcnn', test_cfg.get('rcnn') or {}), ('test_cfg', test_cfg)):
         if 'score_thr' in part:
@@ -235,7 +235,7 @@ class Bar:
             self.say(f'{name} {done} {info}')
 
     def end(self, name: str) -> None:
-        """Takes a bar away."""
+        """Removes a bar."""
         if self.bar is not None and name in self.tasks:
             self.bar.refresh()
             self.bar.remove_task(self.tasks.pop(name))

@@ -19,7 +19,7 @@ MAX_COLUMNS = 1 << 25  # numbers that the taps of one piece of the batch read: 1
 
 
 class Sizes(NamedTuple):
-    """What a convolution is made of; pairs are rows, then columns."""
+    """The sizes of a convolution; pairs are rows, then columns."""
     stride: tuple[int, int]
     padding: tuple[int, int]
     dilation: tuple[int, int]

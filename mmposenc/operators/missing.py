@@ -1,4 +1,4 @@
-"""What has no PyTorch form, and how that is said: when a layer is built, or when it is called."""
+"""Operators without a PyTorch form, and their error when a layer is built or called."""
 import sys
 from collections.abc import Callable
 from functools import wraps

@@ -41,7 +41,7 @@ class ClsVisualizationHook(VisualizationHook):
 
 
 def _name(path: str, root: str) -> Path:
-    """Of a picture: the image's below the data set's folder."""
+    """The name of a picture: the image's path below the data set's folder."""
     name = Path(path)
     name = name.relative_to(root) if root and name.is_relative_to(root) else Path(name.name)
     return name.with_suffix('.png')

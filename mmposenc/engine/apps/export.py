@@ -27,9 +27,9 @@ REFUSED = {
     'PPM': 'pooling to a fixed grid (PSPNet, UperNet) takes one size of images only; use '
            '--fixed-size',
 }
-#: What an ONNX file is written and checked with.
+#: Packages that write and check an ONNX file.
 PACKAGES = ('onnx', 'onnxscript', 'onnxruntime')
-#: Keys of what is noted in a file.
+#: Key of the notes in a file.
 NOTES = 'mmposenc'
 
 Run = Callable[..., Sequence[Tensor]]

@@ -1,4 +1,4 @@
-"""What the models of papers' tables take, and whether that is what the papers say."""
+"""Counts of the models in papers' tables, compared with the counts that the papers report."""
 from __future__ import annotations
 
 from collections.abc import Iterator

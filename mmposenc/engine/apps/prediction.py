@@ -273,7 +273,7 @@ class _Skipped:
 
 def _predicted(model: nn.Module, batch: list[Item],
                skip: Callable[[Source, Exception], None]) -> Iterator[tuple[Item, Any]]:
-    """What the model makes of each item; where it fails for all at once, of one at a time."""
+    """The prediction of each item; if the model fails on the batch, it takes one item at a time."""
     try:
         with torch.no_grad():
             samples = model.test_step(pseudo_collate([item.packed for item in batch]))
@@ -289,7 +289,7 @@ def _predicted(model: nn.Module, batch: list[Item],
 
 def _check(cfg: Config, checkpoint: str, folder: Path, score_thr: float | None, batch_size: int,
            overwrite: bool) -> str:
-    """All that can be checked before anything is built."""
+    """Checks before anything is built."""
     scope = scope_of(cfg)
     check_sections(cfg, ())
     check_num_classes(cfg, ('test',))

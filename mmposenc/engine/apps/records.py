@@ -1,4 +1,4 @@
-"""What a model predicted for a picture, as json holds it; names and colours of its labels."""
+"""Predictions as JSON; names and colours of their labels."""
 from __future__ import annotations
 
 import json
@@ -63,7 +63,7 @@ TOP = 5
 
 def record_of(scope: str, sample: Any, classes: Sequence[str], score_thr: float
               ) -> tuple[dict[str, Any], np.ndarray | None]:
-    """What json holds of one prediction, and its label map in segmentation.
+    """The JSON of one prediction, and its label map in segmentation.
 
     Args:
         scope: 'mmdet', 'mmseg' or 'mmpretrain'.

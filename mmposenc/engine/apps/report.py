@@ -1,4 +1,4 @@
-"""What tests measured, read back from their work directories."""
+"""Metrics of tests, read from their work directories."""
 from __future__ import annotations
 
 import json

@@ -23,7 +23,7 @@ from mmposenc.names import CLASSES
 from ..config.testing import TASKS, scope_of
 
 WEIGHTS, CONFIG, CARD = 'model.safetensors', 'config.py', 'README.md'
-#: What a config needs to predict; of a data set no path goes along.
+#: Keys of a config that predictions need; paths of data sets are left out.
 _KEYS = ('default_scope', 'model', 'data_preprocessor', 'visualizer')
 _PIPELINES = {'mmdet': 'object-detection', 'mmseg': 'image-segmentation',
               'mmpretrain': 'image-classification'}

@@ -90,7 +90,7 @@ def predict(model: nn.Module | str | Path | Config | dict[str, Any],
             pictures: Picture | Sequence[Picture], checkpoint: str | Path | None = None, *,
             device: str | None = 'cpu', score_thr: float | None = None, batch_size: int = 1
             ) -> Any:
-    """What a model sees in pictures.
+    """Predictions of a model for pictures.
 
     ``mmposenc predict`` does the same for folders of any size, and leaves files.
 
@@ -212,7 +212,7 @@ class Result:
         return self._artist.visualizer.show(self.draw(), self.file)
 
     def _repr_png_(self) -> bytes | None:
-        """What a notebook shows of a result that is the last line of a cell."""
+        """The picture that a notebook shows for a result in the last line of a cell."""
         data: bytes | None = Image.fromarray(self.draw())._repr_png_()  # type: ignore[attr-defined]
         return data
 

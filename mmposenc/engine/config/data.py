@@ -91,7 +91,7 @@ def _classes(root: Path, scope: str, part: str) -> list[str]:
 
 
 def _places(root: Path, scope: str, part: str) -> dict[str, Any]:
-    """What a data set of one part gets."""
+    """Arguments of the data set of one part."""
     if scope == 'mmdet':
         return dict(type='mmposenc.CocoDataset', data_root=f'{root}/', ann_file=f'{part}.json',
                     data_prefix=dict(img=f'{part}/'))

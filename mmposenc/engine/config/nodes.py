@@ -23,7 +23,7 @@ def numbered(key: str, given: Any) -> Iterator[tuple[str, Any]]:
 
 
 def at(node: Any, key: str) -> Any:
-    """What a dotted key such as 'model.neck.0.type' leads to, or None."""
+    """The value at a dotted key such as 'model.neck.0.type', or None."""
     for part in key.split('.'):
         if isinstance(node, (list, tuple)):
             node = node[int(part)] if part.isdigit() and int(part) < len(node) else None
@@ -70,7 +70,7 @@ def _data_sets(key: str, node: Any) -> Iterator[tuple[str, Any]]:
 
 
 def known_metainfo(dataset: Any, scope: str | None) -> dict[str, Any]:
-    """What a data set's type says by itself, as ADE20KDataset says its classes and colours."""
+    """The metainfo of a data set's class, such as classes and colours of ADE20KDataset."""
     if not isinstance(dataset.get('type'), str):
         return {}
     with DATASETS.switch_scope_and_registry(scope) as registry:
@@ -154,7 +154,7 @@ def usual_size(cfg: Config) -> Size:
 
 
 def _last_size(cfg: Config, phase: str, *, kept: bool = False) -> Size | None:
-    """What the last step that sizes images makes of them; ``kept``: ratios that are kept count."""
+    """The size after the last step that resizes images; ``kept``: also if it keeps the ratio."""
     mmdet, size = cfg.get('default_scope') == 'mmdet', None
     for pipeline in pipelines(cfg, phase)[-1:] or []:
         for step in pipeline:

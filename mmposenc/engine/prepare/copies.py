@@ -116,7 +116,7 @@ def _check_pairs(images: Path, labels: Path, problems: list[str]) -> None:
             problems.append(f'{path} holds the label {highest}; the highest is {NUM_CLASSES}')
 
 
-# What both checks are made of.
+# Shared by both checks.
 
 
 def _find(kind: str, root: Path, relative: str, problems: list[str]) -> Path | None:

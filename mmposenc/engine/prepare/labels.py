@@ -25,7 +25,7 @@ PICTURES = {'.bmp', '.jpeg', '.jpg', '.png', '.tif', '.tiff', '.webp'}
 _ROLES = {'images', 'img', 'imgs', 'jpegimages'}
 _LABEL_ROLES = {'annotations', 'labels', 'masks', 'segmentationclass'}
 _LISTS = {'classes.txt', 'labels.txt', 'readme.txt', 'train.txt', 'val.txt', 'test.txt'}
-#: Of pixels without a label.
+#: The value of pixels without a label.
 VOID = 255
 
 
@@ -197,7 +197,7 @@ def _inside(thing: Thing, size: Size) -> Thing:
 
 
 def _of_corners(name: Any, numbers: list[float], outline: bool) -> Thing:
-    """Of corners x1, y1, x2, y2, ...; of two, their box."""
+    """An object by its corners x1, y1, x2, y2, ...; two corners are a box."""
     if not isinstance(name, str) or not name.strip():
         raise ValueError(f'class {name!r} must be a word')
     if len(numbers) % 2 or len(numbers) < 4 + 2 * outline:
@@ -278,5 +278,5 @@ def _read_labelme(text: str, size: Size, classes: list[str]) -> _Reads:
 
 READERS: dict[str, Callable[[str, Size, list[str]], _Reads]] = {
     'yolo': _read_yolo, 'voc': _read_voc, 'labelme': _read_labelme}
-#: What labels come as, and the suffix of their files.
+#: Formats of labels, and the suffix of their files.
 KINDS = {'yolo': '.txt', 'voc': '.xml', 'labelme': '.json', 'masks': '.png'}

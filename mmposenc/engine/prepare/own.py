@@ -113,7 +113,7 @@ def _group(key: str, group_by: str | None) -> str:
 
 
 def _names(pictures: list[Picture], suffix: str = '') -> list[str]:
-    """Of the copies: keys without the folder of the part, which no two may share."""
+    """Names of the copies: keys without the folder of the part; no two may be equal."""
     names = ['/'.join(part for i, part in enumerate(parts)
                       if i == len(parts) - 1 or part.lower() not in SPLITS)
              + (suffix or each.path.suffix)

@@ -1,4 +1,4 @@
-"""Which checkpoint to use, and which one is noted as the newest."""
+"""Finds the newest whole checkpoint, and records which one is the newest."""
 from __future__ import annotations
 
 import logging
@@ -49,7 +49,7 @@ def latest_checkpoint(work_dir: str | Path) -> str | None:
 
 
 def _noted(folder: Path) -> str | None:
-    """What ``last_checkpoint`` names: a file in the folder wherever it has one of that name, for
+    """The file that ``last_checkpoint`` names: one in the folder if it has that name, because
     mmengine writes absolute paths, and folders are copied."""
     marker = folder / 'last_checkpoint'
     if not marker.is_file():

@@ -57,7 +57,7 @@ class FeatureStore:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.max_bytes = max_bytes
         self.used_bytes = self._measured()
-        #: What became of the features that were asked for.
+        #: How many features were read, damaged, written, or not kept.
         self.counts = dict.fromkeys(('read', 'damaged', 'written', 'no room', 'not kept'), 0)
 
     def path(self, weights: str, image: str) -> Path:
@@ -116,13 +116,13 @@ class FeatureStore:
         self.counts['written'] += 1
 
     def _measured(self) -> int:
-        """Of all files, also those that a killed process left half written."""
+        """Bytes of all files, including those that a killed process left half written."""
         return sum(_size(Path(folder, name)) for folder, _, names in os.walk(self.folder)
                    for name in names)
 
 
 def _size(path: Path) -> int:
-    """Of a file or a link itself; 0 where there is none, or somebody just took it away."""
+    """Bytes of a file, or of a link itself; 0 if there is none, or it was just removed."""
     try:
         about = path.lstat()
     except OSError:
@@ -153,7 +153,7 @@ def hash_weights(state_dict: Mapping[str, Tensor], *more: str) -> str:
 
 
 def _about(weights: str, image: str, tensors: Sequence[Tensor]) -> dict[str, str]:
-    """What a file says of itself."""
+    """The metadata of a file."""
     return {'weights': weights, 'image': image,
             'checksum': hash_tensors(tensors, weights, image)}
 
@@ -274,7 +274,7 @@ class CachedFeatures:
         return tuple(torch.stack(maps).to(x) for maps in zip(*images, strict=True))
 
     def _features(self, image: Tensor) -> list[Tensor]:
-        """Of one image (1, C, H, W), without the batch dimension."""
+        """Features of one image (1, C, H, W), without the batch dimension."""
         image = image.contiguous()  # strides may change the last bit of a convolution
         key = hash_tensors([image])
         found = self.store.read(self.weights, key)

@@ -136,7 +136,7 @@ class _Skip(Exception):
 
 
 def _agreed(finite: Tensor, several: bool) -> Tensor:
-    """What is finite in all processes: if one stopped, the others would wait."""
+    """Whether each value is finite in all processes: if only one stopped, the others would wait."""
     finite = finite.int()
     if several:
         distributed.all_reduce(finite, distributed.ReduceOp.MIN)

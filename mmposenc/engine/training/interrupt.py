@@ -83,7 +83,7 @@ class InterruptHook(Hook):
 
 
 class ValidationHook(Hook):
-    """Knows whether a validation has the weights of the moving average in the model.
+    """Records whether the model holds the moving average of EMAHook, as during a validation.
 
     Registered after the hooks of the configuration and with the priority of EMAHook, so that it
     comes directly after it.

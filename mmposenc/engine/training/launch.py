@@ -103,7 +103,7 @@ def prepare_training(cfg: Config, *, amp: bool = False, compiled: bool = False,
 
 
 def _check(cfg: Config, phases: tuple[str, ...]) -> None:
-    """All that can be checked with only the config."""
+    """Checks that need only the config."""
     check_sections(cfg, phases)
     check_folder(cfg.work_dir, '--work-dir')
     if 'train' in phases:

@@ -70,7 +70,7 @@ class LayerDecayOptimWrapperConstructor(DefaultOptimWrapperConstructor):
 
 def layer_scales(model: nn.Module, rate: float, num_layers: int | None = None
                  ) -> dict[str, float]:
-    """What each parameter's learning rate is multiplied by, by its name.
+    """The factor of each parameter's learning rate, by its name.
 
     Args:
         model: with one or more modules named ``backbone`` that have ``get_layer_depth``.

@@ -12,7 +12,7 @@ from filelock import FileLock, Timeout
 from mmengine.logging import print_log
 
 _NAME = 'train.lock'
-#: What systems say of a file system without locks.
+#: Errors of file systems without locks.
 _NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
 
 
@@ -40,7 +40,7 @@ class WorkDirLock:
                       'this directory would not be noticed', 'current', logging.WARNING)
 
     def release(self) -> None:
-        """Lets go; may be called again."""
+        """Releases the lock; may be called again."""
         self._lock.release()
 
 

@@ -36,7 +36,7 @@ class _Exact:
         return seeded_loader(dataloader, runner.seed, get_rank(), get_world_size())
 
     def place(self, epoch: int, iteration: int) -> dict[str, int]:
-        """What a checkpoint of this epoch and iteration must know to continue in the data."""
+        """The place in the data that a checkpoint of this epoch and iteration holds."""
         if isinstance(self, _EpochBasedTrainLoop) and epoch > self._epoch:
             return {'epoch': epoch, 'batch': 0}  # the epoch ends; its counter is yet to move
         return {'epoch': self._pass, 'batch': self._batch + iteration - self._iter}

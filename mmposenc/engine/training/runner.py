@@ -32,7 +32,7 @@ from .processes import join_on_a_cpu, naming_the_lost, open_log, plain_model, sy
 
 
 class CheckpointRunner(_Runner):
-    """What :class:`~mmposenc.engine.training.runner.Runner` says of checkpoints."""
+    """The part of :class:`~mmposenc.engine.training.runner.Runner` for checkpoints."""
 
     #: Iterations of the newest checkpoint.
     _saved_iter = 0
@@ -66,7 +66,7 @@ class CheckpointRunner(_Runner):
 
     def call_hook(self, fn_name: str, **kwargs: Any) -> None:
         if fn_name == 'after_load_checkpoint' and 'state_dict' not in kwargs['checkpoint']:
-            # Of weights only, as .safetensors holds them: EMAHook asks for this name.
+            # Weights only, as in .safetensors: EMAHook asks for this name.
             kwargs['checkpoint'] = {'state_dict': kwargs['checkpoint']}
         super().call_hook(fn_name, **kwargs)
         if fn_name == 'after_load_checkpoint':  # the last moment before the weights go in
@@ -75,7 +75,7 @@ class CheckpointRunner(_Runner):
             self._add_gradients(kwargs['checkpoint'])
 
     def _add_gradients(self, checkpoint: dict) -> None:
-        """Of iterations whose gradients are accumulated and not applied yet."""
+        """Adds gradients that are accumulated and not applied yet."""
         wrapper = self.optim_wrapper
         if getattr(wrapper, '_inner_count', 0) % getattr(wrapper, '_accumulative_counts', 1):
             checkpoint['gradients'] = {

@@ -51,7 +51,7 @@ def seed_all(seed: int) -> None:
 
 
 class SeededIndex(NamedTuple):
-    """Which sample, and the place in the training that seeds what is drawn for it."""
+    """A sample, and the place in the training that seeds its augmentation."""
 
     index: Any
     place: tuple[int, ...]
@@ -76,7 +76,7 @@ class SeededBatches:
         self.epoch = self.skip = 0
 
     def start(self, epoch: int, skip: int = 0) -> None:
-        """Says where the next pass is: the epoch, and how many of its batches are done."""
+        """Sets the start of the next pass: the epoch, and how many of its batches are done."""
         self.epoch, self.skip = epoch, skip
         for sampler in (getattr(self.batches, 'sampler', None), self.batches):
             if hasattr(sampler, 'set_epoch'):

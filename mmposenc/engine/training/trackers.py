@@ -34,7 +34,7 @@ class _Runs(visualization.BaseVisBackend):
 
     @cached_property
     def _folder(self) -> Path:
-        """Of this run: the newest one when a training resumes, else a new one."""
+        """The folder of this run: the newest when a training resumes, else a new one."""
         root = Path(self._save_dir).absolute()
         last = max([int(path.name[4:]) for path in root.glob('run_*')
                     if path.name[4:].isdigit()], default=0)
