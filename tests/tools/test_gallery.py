@@ -59,7 +59,7 @@ def test_a_page_of_two_models(config, photo, weights, visualize, tmp_path, capsy
     assert not (folder / 'tiny' / 'kernels_3.png').exists()
     assert '(tiny/bias_0.png)' in (folder / 'gallery.md').read_text()
     with Image.open(folder / 'tiny' / 'bias_0.png') as image:
-        assert image.size[0] == 770 and image.mode == 'P'
+        assert image.size[0] == 1120 and image.mode == 'P'
 
 
 @pytest.mark.slow

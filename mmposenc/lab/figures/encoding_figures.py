@@ -145,7 +145,7 @@ ON_PHOTO = ('overlay', 'rollout', 'added', 'pools')
 #: How many :func:`figures_of` draws, and how many of them show an encoding.
 _FEW, _OF_ENCODINGS = 4, 3
 #: Inches and pixels an inch of a figure on a page.
-_PAGE_WIDTH, _PANEL_WIDTH, _PAGE_DPI = 7.0, 4.5, 110
+_PAGE_WIDTH, _PANEL_WIDTH, _PAGE_DPI, _GALLERY_DPI = 7.0, 4.5, 110, 160
 _ONE_PANEL = ('attention', 'cost', 'index', 'kernels', 'references', 'similarity', 'sizes')
 #: Tiles of a sheet of similarities along a side: 14 of a large grid are a page by themselves.
 _PAGE_REFERENCES = 8
@@ -250,7 +250,7 @@ def figures_of(cfg: Config, checkpoint: str | None, folder: str | Path,
 
 
 def draw_suiting(subject: Subject, suits: Suiting, folder: Path, untrained: bool,
-                 choice: Choice | None = None) -> list[dict[str, Any]]:
+                 choice: Choice | None = None, dpi: float = _PAGE_DPI) -> list[dict[str, Any]]:
     """One figure as a PNG for a page, see :func:`figures_of`; none where there is nothing to show.
 
     Args:
@@ -265,7 +265,7 @@ def draw_suiting(subject: Subject, suits: Suiting, folder: Path, untrained: bool
         drawing = draw_figure(suits.figure, [subject], choice)
     except NothingToShow:
         return []
-    path = save_figure(drawing.figure, folder / f'{suits.figure}_{suits.block}.png', _PAGE_DPI,
+    path = save_figure(drawing.figure, folder / f'{suits.figure}_{suits.block}.png', dpi,
                        small=True)
     figure = FIGURES[suits.figure]
     about = f'{suits.encoding} in {suits.name}' if suits.encoding else suits.name
@@ -329,7 +329,8 @@ def draw_gallery(cfg: Config, checkpoint: str | None, folder: str | Path, *, com
     subject, _ = build_subject(cfg, checkpoint, image, size, whole=True)
     own = folder / name
     figures = [figure for each in suiting(subject)
-               for figure in draw_suiting(subject, each, own, checkpoint is None, choice)]
+               for figure in draw_suiting(subject, each, own, checkpoint is None, choice,
+                                           _GALLERY_DPI)]
     kept = {Path(figure['file']).name for figure in figures}
     for old in own.glob('*_*.png'):
         if old.name not in kept:
