@@ -28,6 +28,7 @@ def test_all_numbers_are_those_beside_openmmlab(tmp_path):
     import torch_alone
     run_alone(f"""
 import torch, torch_alone
+torch.set_num_threads({torch.get_num_threads()})
 torch.save({{name: torch_alone.results(name) for name in torch_alone.MODELS}},
            {str(tmp_path / 'found.pt')!r})
 loaded = [name for name in sys.modules if name.split('.')[0] in {ABSENT} and sys.modules[name]]
@@ -81,7 +82,7 @@ with tempfile.TemporaryDirectory() as folder:
     other = ViT(**{**sizes, 'embed_dims': 32})
     refused(lambda: load_pretrained(other, file), file, 'does not fit ViT')
 refused(lambda: load_pretrained(first, 'https://some.where/file.pth'), 'https://some.where',
-        'only files')
+        'without mmengine it must be a file')
 refused(lambda: ViT(**sizes, init_cfg=dict(type='Xavier', layer='Linear')),
         "init_cfg={'type': 'Xavier'", "dict(type='Pretrained'")
 layer = dict(self_attn_cfg=dict(embed_dims=16, num_heads=2), ffn_cfg=dict(embed_dims=16))

@@ -85,10 +85,10 @@ def nms(boxes: Tensor, scores: Tensor, iou_threshold: float, offset: int) -> Ten
         kept: Tensor = torch.ops.torchvision.nms(boxes.float(), scores.float(), iou_threshold)
         return kept
     dtype = compute_dtype(boxes)
-    values = scores.detach().to('cpu', torch.promote_types(scores.dtype, torch.float32)).numpy()
-    corners = boxes.detach().to('cpu', dtype).numpy()
+    scores = scores.detach().to('cpu', torch.promote_types(scores.dtype, torch.float32))
     check_scores(scores)
-    order = np.argsort(-values, kind='stable')
+    corners = boxes.detach().to('cpu', dtype).numpy()
+    order = np.argsort(-scores.numpy(), kind='stable')
     left = np.empty((5, len(order)), dtype=corners.dtype)
     left[:4] = corners[order].T
     np.multiply(left[2] - left[0] + offset, left[3] - left[1] + offset, out=left[4])

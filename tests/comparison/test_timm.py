@@ -120,7 +120,7 @@ def folder(tmp_path, monkeypatch):
     ('timm:vit_tiny_patch16_224.mine', 'Invalid pretrained tag'),
     ('timm:resnet50', 'timm:resnet50 takes no encodings'),
     ('timm:beit_base_patch16_224', 'timm:beit_base_patch16_224 takes no encodings'),
-    ('timm:deit_tiny_distilled_patch16_224', 'in a way of its own'),
+    ('timm:deit_tiny_distilled_patch16_224', 'cannot run without its pos_embed'),
     ('timm:vit_tiny_patch16_224 --img-size 40', 'images of 40x40 pixels: .*divisible by patch'),
     ('timm:vit_tiny_patch16_224 --checkpoint w.pth', 'w.pth: there is no such file'),
     ('mmposenc::classification/small/deit-micro-none_1xb32-40e_mnist5k.py --img-size 32',
