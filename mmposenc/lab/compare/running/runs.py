@@ -31,6 +31,7 @@ from mmposenc.engine.training.processes import plain_model
 from ..study.applying import apply
 from ..study.encodings import Entry
 from ..study.files import read_json, write_json
+from ..study.images import images_file, keep_images
 from ..study.lengths import set_length
 from ..study.metrics import details, metric_of, with_details
 from ..study.rates import set_rate
@@ -216,6 +217,7 @@ def _test(study: Study, run: Run, record: dict[str, Any], factor: float, launche
     _tell(run, f'test at {factor:g}x')
     cfg = tested_config(study, run, factor)
     cfg.launcher = launcher
+    keep_images(cfg, images_file(run, factor))
     engine.prepare_testing(cfg, str(study.folder / record['checkpoint']))
     runner = engine.build_runner(cfg)
     bad: list[str] = []

@@ -14,7 +14,8 @@ from mmposenc.engine.config.checks import check_sections
 from mmposenc.engine.config.nodes import bare_type, listed
 from mmposenc.engine.config.testing import scope_of
 
-_IOU = ('IoUMetric', 'ClassIoUMetric')
+#: Evaluators of mIoU.
+IOU = ('IoUMetric', 'ClassIoUMetric')
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ def with_details(cfg: Config) -> Config:
     elif kind == 'CocoMetric':
         # Names of classes are the same for boxes and for masks, so that one can be asked for.
         first.update(classwise=True, metric=_boxes_or_masks(first))
-    elif kind in _IOU:
+    elif kind in IOU:
         first['type'] = 'mmposenc.ClassIoUMetric'
     changed.test_evaluator = [ConfigDict(each) for each in (first, *others)]
     return changed
